@@ -1,0 +1,50 @@
+//! Attention out of dfdx operations.
+//!
+//! Each function is one operation of the graph that the macros build, as plain dfdx tensor operations: it runs on any
+//! dfdx device, and dfdx's tape differentiates it. This is the meaning of a layer, written to be read, and what faster
+//! forms are tested against.
+//!
+//! - [`split_heads`], [`merge_heads`]: between `[batch, len, heads * width]` and `[batch, heads, len, width]`.
+//! - [`rms_norm`], [`l2_norm`], [`rope`]: what is done to queries and keys before they meet.
+//! - [`dot_scores`], [`additive_scores`], [`bilinear`]: where they meet.
+//! - [`add`], [`mul`], [`tanh`], ...: score modifications, element by element.
+//! - [`index_mask`], [`index_floats`], [`index_param`]: functions of the place `(b, h, q_idx, kv_idx)`.
+//! - [`softmax`], [`softmax1`], [`sigmoid`]: from scores to weights, under a [`Mask`].
+//! - [`dropout`], [`attend`]: from weights to outputs.
+//!
+//! Query head `h` meets key and value head `h / (heads / kv_heads)`. Sizes of 0 are fine: dfdx's own operations are not
+//! safe there, so each function answers before calling them, and inputs still get a gradient, which is 0.
+
+mod dropout;
+mod elementwise;
+mod empty;
+mod heads;
+mod index;
+mod linear;
+mod norm;
+mod normalize;
+mod rope;
+mod scores;
+
+pub use dropout::dropout;
+pub use elementwise::{
+    abs, add, add_scalar, div, exp, fresh, ln, mul, mul_scalar, neg, sqrt, sub, tanh,
+};
+pub use heads::{attend, merge_heads, split_heads};
+pub use index::{Mask, Over, index_floats, index_mask, index_param};
+pub use linear::linear;
+pub use norm::{l2_norm, rms_norm};
+pub use normalize::{sigmoid, softmax, softmax1};
+pub use rope::rope;
+pub use scores::{additive_scores, bilinear, dot_scores};
+
+pub(crate) use empty::reshape;
+
+use dfdx::{shapes::Const, tensor::Tensor};
+
+/// One vector of width `W` per batch, head and place: `[batch, heads, len, width]`.
+pub type Heads<B, const H: usize, S, const W: usize, E, D, T> =
+    Tensor<(B, Const<H>, S, Const<W>), E, D, T>;
+
+/// One number per batch, head, query and key: `[batch, heads, query, key]`.
+pub type Scores<B, const H: usize, Q, K, E, D, T> = Tensor<(B, Const<H>, Q, K), E, D, T>;

@@ -1,0 +1,160 @@
+//! From scores to weights.
+
+use dfdx::{
+    shapes::{Axis, Const, Dim, HasShape, Shape},
+    tensor::{NoneTape, PutTape, SplitTape, Tape, Tensor},
+    tensor_ops::{BroadcastTo, Device, MaxTo, SumTo, TryAdd, TryDiv, TrySub},
+};
+
+use super::{
+    Mask, Scores,
+    empty::{contiguous, is_empty},
+};
+use crate::Element;
+
+/// `weight[k] = exp(score[k]) / sum_j exp(score[j])`, over the keys `j` that the query attends to; 0 for the others.
+///
+/// PyTorch: `torch.softmax(scores.masked_fill(~mask, -inf), -1)`, except that a query that attends to nothing gets 0,
+/// and gradient 0, where PyTorch gives NaN. Without a mask this is dfdx's softmax.
+pub fn softmax<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    scores: Scores<B, H, Q, K, E, D, T>,
+    mask: Option<Mask<B, H, Q, K, E, D>>,
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    if is_empty(scores.shape()) {
+        return Ok(scores);
+    }
+    let Some(bias) = bias(mask) else {
+        // Row-major first: dfdx's softmax gives a broadcast tensor a gradient of the wrong size.
+        return contiguous(scores)?.try_softmax::<Axis<3>>();
+    };
+    let (shifted, _) = shift(scores, Some(bias), lowest::<E>())?;
+    let exp = shifted.try_exp()?;
+    let sum = sum_over_keys(&exp)?;
+    // The greatest score contributes exp(0) = 1, so only the sum of a query that attends to nothing is below 1.
+    divide_rows(exp, sum.try_clamp(1.0, f64::INFINITY)?)
+}
+
+/// `weight[k] = exp(score[k]) / (1 + sum_j exp(score[j]))`, over the keys `j` that the query attends to; 0 for the
+/// others.
+///
+/// Miller, "Attention is off by one" (2023): a query may attend to little, as if there were one more key with score 0
+/// and value 0.
+pub fn softmax1<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    scores: Scores<B, H, Q, K, E, D, T>,
+    mask: Option<Mask<B, H, Q, K, E, D>>,
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    if is_empty(scores.shape()) {
+        return Ok(scores);
+    }
+    // The additional key, whose score is 0, counts for the maximum too.
+    let (shifted, max) = shift(scores, bias(mask), 0.0)?;
+    let exp = shifted.try_exp()?;
+    let additional = max.try_negate()?.try_exp()?;
+    let sum = sum_over_keys(&exp)?.try_add(additional)?;
+    divide_rows(exp, sum)
+}
+
+/// `weight[k] = 1 / (1 + exp(-score[k]))` where the query attends to `k`, 0 elsewhere.
+///
+/// Ramapuram et al., "Theory, analysis, and best practices for sigmoid self-attention" (2024), without the bias.
+/// PyTorch: `torch.sigmoid(scores) * mask`.
+pub fn sigmoid<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    scores: Scores<B, H, Q, K, E, D, T>,
+    mask: Option<Mask<B, H, Q, K, E, D>>,
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    if is_empty(scores.shape()) {
+        return Ok(scores);
+    }
+    let Some(bias) = bias(mask) else {
+        return scores.try_sigmoid();
+    };
+    let (scores, ()) = off_tape(scores, |scores| Ok((scores.try_add(bias)?, ())))?;
+    scores.try_sigmoid()
+}
+
+/// One number per batch, head and query.
+type Rows<B, const H: usize, Q, E, D, T> = Tensor<(B, Const<H>, Q), E, D, T>;
+
+/// What a mask adds to the scores; nothing if every query attends to every key.
+fn bias<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(
+    mask: Option<Mask<B, H, Q, K, E, D>>,
+) -> Option<Scores<B, H, Q, K, E, D, NoneTape>> {
+    mask?.bias
+}
+
+/// `score + bias - max`, and that maximum: of what the query attends to, and at least `floor`. Weights do not change
+/// with it, so it takes no part in the gradient.
+#[expect(clippy::type_complexity, reason = "the shapes are the documentation")]
+fn shift<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    scores: Scores<B, H, Q, K, E, D, T>,
+    bias: Option<Scores<B, H, Q, K, E, D, NoneTape>>,
+    floor: f64,
+) -> Result<(Scores<B, H, Q, K, E, D, T>, Rows<B, H, Q, E, D, NoneTape>), D::Err> {
+    let shape = *scores.shape();
+    off_tape(scores, |scores| {
+        let scores = match bias {
+            Some(bias) => scores.try_add(bias)?,
+            None => scores,
+        };
+        let max = scores.clone().try_max::<_, Axis<3>>()?;
+        let max = max.try_clamp(floor, f64::INFINITY)?;
+        let rows = max.clone().try_broadcast_like::<_, Axis<3>>(&shape)?;
+        Ok((scores.try_sub(rows)?, max))
+    })
+}
+
+/// Replaces the values of `x` by those of `f(x)`, with the gradient of the identity: what follows on the tape
+/// accumulates its gradient straight into that of `x`.
+///
+/// Right for an `f` that only shifts rows which are normalised afterwards, or sends elements to minus infinity, whose
+/// weight and gradient are 0 by what follows. On the tape each step would cost one more gradient of the size of the
+/// scores, whose page faults are as dear as the `exp`. dfdx's softmax spares that of its shift too, by a private field.
+///
+/// Masked softmax against dfdx's softmax of `scores + matrix`, in f32, with 4 sequences, 8 heads, 512 queries and keys,
+/// forward and forward with backward: this way 1.0 and 0.92; bias and shift on the tape 1.0 and 1.20; dfdx's `choose`
+/// 1.7 and 1.5.
+fn off_tape<S: Shape, R, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    f: impl FnOnce(Tensor<S, E, D>) -> Result<(Tensor<S, E, D>, R), D::Err>,
+) -> Result<(Tensor<S, E, D, T>, R), D::Err> {
+    if !T::OWNS_TAPE {
+        let (x, tape) = x.split_tape();
+        let (new, rest) = f(x)?;
+        return Ok((new.put_tape(tape), rest));
+    }
+    // Row-major, so that the gradients of the old and the new values have one layout.
+    let (mut x, tape) = contiguous(x)?.split_tape();
+    let (new, rest) = f(x.clone())?;
+    // `x = 0 x + new` would be NaN where x is infinite.
+    x.try_fill_with_zeros()?;
+    x.try_axpy(1.0, &new, 1.0)?;
+    Ok((x.put_tape(tape), rest))
+}
+
+fn sum_over_keys<
+    B: Dim,
+    Q: Dim,
+    K: Dim,
+    const H: usize,
+    E: Element,
+    D: Device<E>,
+    T: Tape<E, D>,
+>(
+    exp: &Scores<B, H, Q, K, E, D, T>,
+) -> Result<Rows<B, H, Q, E, D, T>, D::Err> {
+    exp.retaped::<T>().try_sum::<_, Axis<3>>()
+}
+
+fn divide_rows<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    exp: Scores<B, H, Q, K, E, D, T>,
+    sum: Rows<B, H, Q, E, D, T>,
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    let shape = *exp.shape();
+    exp.try_div(sum.try_broadcast_like::<_, Axis<3>>(&shape)?)
+}
+
+/// The least finite number: a maximum of minus infinity, of a query that attends to nothing, is raised to it, because
+/// minus infinity less itself is NaN.
+fn lowest<E: Element>() -> f64 {
+    num_traits::ToPrimitive::to_f64(&E::min_value()).unwrap_or(f64::MIN)
+}

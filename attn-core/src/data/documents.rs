@@ -1,0 +1,158 @@
+//! Several documents packed into one sequence.
+
+use dfdx::{
+    shapes::{Dim, HasShape},
+    tensor::{HasErr, Storage, Tensor},
+};
+
+use super::{Sizes, check_axis, values};
+use crate::{Error, entry::check_batch};
+
+/// Says which document each token belongs to: what a layer with `mask = document` takes besides its input. A token
+/// attends to those of its own document.
+///
+/// | data | batched | unbatched |
+/// | --- | --- | --- |
+/// | self-attention | `Tensor<(B, S), usize, D>` | `Tensor<(S,), usize, D>` |
+/// | cross-attention: of the queries, of the keys | `(Tensor<(B, Q), usize, D>, Tensor<(B, K), usize, D>)` | `(Tensor<(Q,), usize, D>, Tensor<(K,), usize, D>)` |
+///
+/// `Shape` is `(B, Q, K)` or `(Q, K)`. PyTorch: the document mask of
+/// [FlexAttention](https://pytorch.org/blog/flexattention/), `document_id[q_idx] == document_id[kv_idx]`.
+///
+/// ```
+/// use attn_core::data::Documents;
+/// use dfdx::prelude::*;
+///
+/// let dev = Cpu::default();
+/// let ids: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![7, 7, 9], (3,));
+/// let ids = Documents::<(usize, usize), Cpu>::read(ids, "Encoder", (1, 3, 3)).unwrap();
+/// assert_eq!(ids.query_id(0, 0), ids.key_id(0, 1));
+/// assert_ne!(ids.query_id(0, 0), ids.key_id(0, 2));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say which document each token belongs to",
+    label = "expected document ids that fit the input",
+    note = "for self-attention: `Tensor<(B, S), usize, D>`, or `Tensor<(S,), usize, D>` for unbatched input, with the batch and length types of the input",
+    note = "for cross-attention: a pair of those, the ids of the queries and the ids of the keys"
+)]
+pub trait Documents<Shape, D: HasErr>: Sized {
+    /// Reads the data and checks it against the sizes.
+    ///
+    /// # Errors
+    /// [`Error::BatchMismatch`], or [`Error::LengthsMismatch`] if there is not one id for each token.
+    fn read(self, layer: &'static str, sizes: Sizes) -> Result<DocumentData, Error<D::Err>>;
+}
+
+/// What [`Documents`] was read into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentData {
+    /// `[batch, query]`.
+    query: Ids,
+    /// `[batch, key]`.
+    key: Ids,
+}
+
+impl DocumentData {
+    /// The document of a query. The batch index of unbatched input is 0.
+    ///
+    /// # Panics
+    /// If an index is not within the sizes that the data was read for.
+    pub fn query_id(&self, b: i64, q_idx: i64) -> i64 {
+        self.query.at(b, q_idx)
+    }
+
+    /// The document of a key.
+    ///
+    /// # Panics
+    /// If an index is not within the sizes that the data was read for.
+    pub fn key_id(&self, b: i64, kv_idx: i64) -> i64 {
+        self.key.at(b, kv_idx)
+    }
+}
+
+/// `[batch, len]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ids {
+    ids: Vec<usize>,
+    len: usize,
+}
+
+impl Ids {
+    fn at(&self, b: i64, index: i64) -> i64 {
+        // Ids are compared, never counted with: that a huge one turns negative changes nothing.
+        self.ids[b as usize * self.len + index as usize] as i64
+    }
+}
+
+impl<B: Dim, S: Dim, D: Storage<usize>> Documents<(B, S, S), D> for Tensor<(B, S), usize, D> {
+    fn read(self, layer: &'static str, sizes: Sizes) -> Result<DocumentData, Error<D::Err>> {
+        let (batch, queries, keys) = sizes;
+        let query = batched(&self, layer, batch, QUERY, queries)?;
+        let key = batched(&self, layer, batch, KEY, keys)?;
+        Ok(DocumentData { query, key })
+    }
+}
+
+impl<B: Dim, Q: Dim, K: Dim, D: Storage<usize>> Documents<(B, Q, K), D>
+    for (Tensor<(B, Q), usize, D>, Tensor<(B, K), usize, D>)
+{
+    fn read(self, layer: &'static str, sizes: Sizes) -> Result<DocumentData, Error<D::Err>> {
+        let (batch, queries, keys) = sizes;
+        let query = batched(&self.0, layer, batch, QUERY, queries)?;
+        let key = batched(&self.1, layer, batch, KEY, keys)?;
+        Ok(DocumentData { query, key })
+    }
+}
+
+impl<S: Dim, D: Storage<usize>> Documents<(S, S), D> for Tensor<(S,), usize, D> {
+    fn read(self, layer: &'static str, sizes: Sizes) -> Result<DocumentData, Error<D::Err>> {
+        let query = unbatched(&self, layer, QUERY, sizes.1)?;
+        let key = unbatched(&self, layer, KEY, sizes.2)?;
+        Ok(DocumentData { query, key })
+    }
+}
+
+impl<Q: Dim, K: Dim, D: Storage<usize>> Documents<(Q, K), D>
+    for (Tensor<(Q,), usize, D>, Tensor<(K,), usize, D>)
+{
+    fn read(self, layer: &'static str, sizes: Sizes) -> Result<DocumentData, Error<D::Err>> {
+        let query = unbatched(&self.0, layer, QUERY, sizes.1)?;
+        let key = unbatched(&self.1, layer, KEY, sizes.2)?;
+        Ok(DocumentData { query, key })
+    }
+}
+
+/// Data that is kept for the next call.
+impl<S, D: HasErr, P: Documents<S, D> + Clone> Documents<S, D> for &P {
+    fn read(self, layer: &'static str, sizes: Sizes) -> Result<DocumentData, Error<D::Err>> {
+        self.clone().read(layer, sizes)
+    }
+}
+
+const QUERY: (&str, &str) = ("the document ids", "query");
+const KEY: (&str, &str) = ("the document ids", "key");
+
+fn batched<B: Dim, S: Dim, D: Storage<usize>>(
+    ids: &Tensor<(B, S), usize, D>,
+    layer: &'static str,
+    batch: usize,
+    axis: (&'static str, &'static str),
+    len: usize,
+) -> Result<Ids, Error<D::Err>> {
+    let (b, s) = *ids.shape();
+    check_batch(layer, axis.0, batch, b.size())?;
+    check_axis(layer, axis, len, s.size())?;
+    let ids = values(ids);
+    Ok(Ids { ids, len })
+}
+
+fn unbatched<S: Dim, D: Storage<usize>>(
+    ids: &Tensor<(S,), usize, D>,
+    layer: &'static str,
+    axis: (&'static str, &'static str),
+    len: usize,
+) -> Result<Ids, Error<D::Err>> {
+    check_axis(layer, axis, len, ids.shape().0.size())?;
+    let ids = values(ids);
+    Ok(Ids { ids, len })
+}

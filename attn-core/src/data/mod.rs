@@ -1,0 +1,47 @@
+//! What masks take at the call: valid lengths for `padding`, ids for `document`.
+//!
+//! A layer accepts what implements [`Padding`] or [`Documents`] for its shape, `(B, Q, K)` for batched input and
+//! `(Q, K)` for unbatched; the data is read and checked once per call, before any tensor is made.
+
+mod documents;
+mod padding;
+
+pub use documents::{DocumentData, Documents};
+pub use padding::{Padding, PaddingData};
+
+use dfdx::{
+    shapes::{HasShape, Shape},
+    tensor::{Storage, Tensor},
+};
+
+use crate::Error;
+
+/// `(batch, query, key)`; the batch is 1 for unbatched input.
+pub type Sizes = (usize, usize, usize);
+
+/// Checks that the data covers a sequence.
+fn check_axis<Dev>(
+    layer: &'static str,
+    (what, axis): (&'static str, &'static str),
+    expected: usize,
+    found: usize,
+) -> Result<(), Error<Dev>> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::LengthsMismatch {
+        layer,
+        what,
+        axis,
+        expected,
+        found,
+    })
+}
+
+/// The values of a tensor in row-major order. dfdx's own `as_vec` panics on a tensor without elements.
+fn values<S: Shape, V, D: Storage<V>>(t: &Tensor<S, V, D>) -> Vec<V> {
+    if t.shape().num_elements() == 0 {
+        return Vec::new();
+    }
+    t.as_vec()
+}

@@ -1,0 +1,43 @@
+//! The numbers a layer can be made of.
+
+use dfdx::dtypes::Dtype;
+use num_traits::Float;
+use rand_distr::uniform::SampleUniform;
+
+/// A number that a layer can be made of: `f32` or `f64`.
+///
+/// One bound instead of the four that dfdx's layers need. The half types are left out: dfdx's optimizers keep their
+/// moments in the type of the parameter, and half a precision is not enough for those.
+///
+/// ```
+/// use attn_core::Element;
+///
+/// fn halve<E: Element>(x: E) -> E {
+///     x * E::of(0.5)
+/// }
+/// assert_eq!(halve(3.0_f32), 1.5);
+/// ```
+pub trait Element: Dtype + Float + SampleUniform + sealed::Sealed {
+    /// The element nearest to `value`.
+    fn of(value: f64) -> Self;
+}
+
+impl Element for f32 {
+    #[inline]
+    fn of(value: f64) -> Self {
+        value as f32
+    }
+}
+
+impl Element for f64 {
+    #[inline]
+    fn of(value: f64) -> Self {
+        value
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}

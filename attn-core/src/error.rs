@@ -1,0 +1,197 @@
+//! What can go wrong at run time, when the shapes have passed the compiler.
+
+use std::fmt::{self, Debug, Display};
+
+/// A mistake in what a layer was given, or dfdx's own error.
+///
+/// Shapes that are types are checked by the compiler; what is left are the sizes that only the running program knows.
+/// `Dev` is the error of the device, [`CpuError`](dfdx::tensor::CpuError) for `Cpu`.
+///
+/// ```
+/// use attn_core::Error;
+///
+/// let error: Error<&str> = Error::BatchMismatch { layer: "Decoder", what: "context", x: 4, found: 3 };
+/// assert_eq!(error.to_string(), "Decoder: the batch of x is 4, that of context is 3");
+/// ```
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error<Dev> {
+    /// Another input has not the batch size of `x`.
+    #[error("{layer}: the batch of x is {x}, that of {what} is {found}")]
+    BatchMismatch {
+        /// The layer's name.
+        layer: &'static str,
+        /// Which input: `context`, `valid lengths`, ...
+        what: &'static str,
+        /// The batch size of `x`.
+        x: usize,
+        /// The batch size of that input.
+        found: usize,
+    },
+
+    /// A valid length is greater than the number of keys.
+    #[error("{layer}: the valid length at {index:?} is {length}, but there are {keys} keys")]
+    LengthBeyondKeys {
+        /// The layer's name.
+        layer: &'static str,
+        /// The length that was given.
+        length: usize,
+        /// How many keys there are.
+        keys: usize,
+        /// Where in the lengths: `[batch]`, `[batch, query]`, `[query]`, or `[]` for a single number.
+        index: Vec<usize>,
+    },
+
+    /// The data of a mask has not the length of the sequence that it describes.
+    #[error("{layer}: the {axis} axis has length {expected}, but {what} cover {found}")]
+    LengthsMismatch {
+        /// The layer's name.
+        layer: &'static str,
+        /// Which data: `valid lengths per query`, `the entries of the key mask`, `document ids`.
+        what: &'static str,
+        /// Which sequence: `query` or `key`.
+        axis: &'static str,
+        /// The length of that sequence.
+        expected: usize,
+        /// The length of the data.
+        found: usize,
+    },
+
+    /// A sequence is longer than a layer was made for.
+    #[error("{layer}: the sequence has length {length}, the longest it can take is {max}")]
+    TooLong {
+        /// The layer's name.
+        layer: &'static str,
+        /// The length of the sequence.
+        length: usize,
+        /// The longest that the layer takes.
+        max: usize,
+    },
+
+    /// Sizes whose product no memory can hold.
+    #[error("{layer}: {} does not fit into memory", Product(sizes))]
+    TooLarge {
+        /// The layer's name.
+        layer: &'static str,
+        /// The factors, with their names.
+        sizes: Vec<(&'static str, usize)>,
+    },
+
+    /// dfdx could not do it, for want of memory for example.
+    #[error("{0}")]
+    Device(Dev),
+}
+
+impl<Dev> From<Dev> for Error<Dev> {
+    fn from(error: Dev) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl<Dev: Debug + Display> Error<Dev> {
+    /// dfdx's error, for functions that cannot return any other, such as dfdx's
+    /// [`Module`](dfdx::nn::Module) in a tuple of layers.
+    ///
+    /// # Panics
+    /// If it is one of our own errors, with its message.
+    #[track_caller]
+    pub fn into_device(self) -> Dev {
+        match self {
+            Self::Device(error) => error,
+            mistake => panic!("{mistake}"),
+        }
+    }
+}
+
+/// The value, for the twin of a function that panics instead of returning an error.
+///
+/// # Panics
+/// With the message of the error.
+#[track_caller]
+pub fn unwrap<T, Dev: Display>(result: Result<T, Error<Dev>>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Shows `batch (4) * heads (8)`.
+struct Product<'a>(&'a [(&'static str, usize)]);
+
+impl Display for Product<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, (name, size)) in self.0.iter().enumerate() {
+            let times = if position == 0 { "" } else { " * " };
+            write!(f, "{times}{name} ({size})")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type E = Error<String>;
+
+    #[test]
+    fn messages_name_the_layer_and_both_values() {
+        let too_long = E::LengthBeyondKeys {
+            layer: "L",
+            length: 9,
+            keys: 5,
+            index: vec![1, 3],
+        };
+        assert_eq!(
+            too_long.to_string(),
+            "L: the valid length at [1, 3] is 9, but there are 5 keys"
+        );
+
+        let mismatch = E::LengthsMismatch {
+            layer: "L",
+            what: "document ids",
+            axis: "query",
+            expected: 7,
+            found: 6,
+        };
+        assert_eq!(
+            mismatch.to_string(),
+            "L: the query axis has length 7, but document ids cover 6"
+        );
+
+        let large = E::TooLarge {
+            layer: "L",
+            sizes: vec![("batch", 4), ("query", 1 << 62)],
+        };
+        assert_eq!(
+            large.to_string(),
+            "L: batch (4) * query (4611686018427387904) does not fit into memory"
+        );
+    }
+
+    #[test]
+    fn a_device_error_passes_through() {
+        fn inner() -> Result<(), String> {
+            Err("out of memory".into())
+        }
+        fn outer() -> Result<(), E> {
+            inner()?;
+            Ok(())
+        }
+        let error = outer().expect_err("inner fails");
+        assert_eq!(error.to_string(), "out of memory");
+        assert_eq!(error.into_device(), "out of memory");
+    }
+
+    #[test]
+    #[should_panic(expected = "L: the batch of x is 4, that of context is 3")]
+    fn our_own_error_does_not_turn_into_a_device_error() {
+        E::BatchMismatch {
+            layer: "L",
+            what: "context",
+            x: 4,
+            found: 3,
+        }
+        .into_device();
+    }
+}

@@ -1,0 +1,113 @@
+//! Initial values of parameters.
+//!
+//! Each function fills a tensor in place, as the closure in
+//! [`TensorOptions::reset_with`](dfdx::nn::TensorOptions::reset_with) wants it: `|t| init::uniform(t, 0.1)`. The random
+//! ones draw from the device's own generator, so that seeding the device fixes them.
+
+use dfdx::{shapes::Shape, tensor::Tensor, tensor_ops::Device};
+use rand::Rng;
+use rand_distr::{Distribution, StandardNormal, Uniform};
+
+use crate::Element;
+
+/// Uniform values in `[-bound, bound]`; `torch.nn.init.uniform_(t, -bound, bound)`.
+pub fn uniform<S: Shape, E: Element, D: Device<E>>(
+    t: &mut Tensor<S, E, D>,
+    bound: f64,
+) -> Result<(), D::Err> {
+    let bound = E::of(bound.abs());
+    t.try_fill_with_distr(Uniform::new_inclusive(-bound, bound))
+}
+
+/// Normal values of mean 0; `torch.nn.init.normal_(t, std=std)`.
+pub fn normal<S: Shape, E: Element, D: Device<E>>(
+    t: &mut Tensor<S, E, D>,
+    std: f64,
+) -> Result<(), D::Err> {
+    t.try_fill_with_distr(Normal { std })
+}
+
+/// All 0.
+pub fn zeros<S: Shape, E: Element, D: Device<E>>(t: &mut Tensor<S, E, D>) -> Result<(), D::Err> {
+    t.try_fill_with_zeros()
+}
+
+/// All 1.
+pub fn ones<S: Shape, E: Element, D: Device<E>>(t: &mut Tensor<S, E, D>) -> Result<(), D::Err> {
+    t.try_fill_with_ones()
+}
+
+/// A normal distribution of any element. It samples in `f64`, because `StandardNormal: Distribution<E>` would
+/// otherwise be one more bound on every layer and on everything that is generic over layers.
+struct Normal {
+    std: f64,
+}
+
+impl<E: Element> Distribution<E> for Normal {
+    fn sample<R: Rng + ?Sized>(&self, rng: &mut R) -> E {
+        let z: f64 = StandardNormal.sample(rng);
+        E::of(self.std * z)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::*;
+
+    const N: usize = 40_000;
+
+    fn filled(fill: impl Fn(&mut Tensor<Rank1<N>, f64, Cpu>) -> Result<(), CpuError>) -> Vec<f64> {
+        let mut t = Cpu::seed_from_u64(1).zeros();
+        fill(&mut t).expect("the Cpu has memory");
+        t.as_vec()
+    }
+
+    fn mean(x: impl Iterator<Item = f64>) -> f64 {
+        x.sum::<f64>() / N as f64
+    }
+
+    #[test]
+    fn uniform_fills_its_interval() {
+        let x = filled(|t| uniform(t, 0.5));
+        assert!(x.iter().all(|v| v.abs() <= 0.5));
+        // Standard error of the mean: 0.5 / sqrt(3 * 40000) = 0.0014; of the variance: about 0.0004. Both times 5.
+        assert!(mean(x.iter().copied()).abs() < 0.0072);
+        assert!((mean(x.iter().map(|v| v * v)) - 0.25 / 3.0).abs() < 0.002);
+    }
+
+    #[test]
+    fn uniform_of_bound_zero_is_zero() {
+        assert!(filled(|t| uniform(t, 0.0)).iter().all(|&v| v == 0.0));
+    }
+
+    #[test]
+    fn normal_has_its_standard_deviation() {
+        let x = filled(|t| normal(t, 0.02));
+        // Standard error of the mean: 0.02 / sqrt(40000) = 1e-4; of the variance: 0.0004 * sqrt(2 / 40000) = 2.8e-6.
+        // Both times 5.
+        assert!(mean(x.iter().copied()).abs() < 5e-4);
+        assert!((mean(x.iter().map(|v| v * v)) - 4e-4).abs() < 1.4e-5);
+        // A uniform of the same variance ends at 1.73 standard deviations.
+        assert!(x.iter().any(|v| v.abs() > 0.06));
+    }
+
+    #[test]
+    fn zeros_and_ones_are_constant() {
+        assert!(filled(ones).iter().all(|&v| v == 1.0));
+        assert!(
+            filled(|t| {
+                ones(t)?;
+                zeros(t)
+            })
+            .iter()
+            .all(|&v| v == 0.0)
+        );
+    }
+
+    #[test]
+    fn the_device_seed_fixes_the_values() {
+        assert_eq!(filled(|t| normal(t, 1.0)), filled(|t| normal(t, 1.0)));
+    }
+}

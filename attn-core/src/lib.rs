@@ -1,0 +1,35 @@
+//! The run-time half of `attn`: what the code that the macros emit calls.
+//!
+//! Users import the facade crate `attn`; it shows them the items of this crate that they meet: [`Error`], the
+//! layers in [`nn`], and the [`data`] that masks take.
+//!
+//! | Module | What is in it |
+//! | --- | --- |
+//! | [`composed`] | attention out of dfdx operations, one function per operation of the graph |
+//! | [`data`] | what `padding` and `document` masks take at the call |
+//! | [`entry`] | what happens to the inputs before the first operation: checks, batch axis |
+//! | [`init`] | initial values of parameters |
+//! | [`nn`] | parameters and layers: [`nn::Weight`], [`nn::LearnedPosition`] |
+//! | [`random`] | the counter-based generator behind dropout |
+//! | [`sizes`] | arithmetic on sizes in constants |
+//!
+//! Shapes are written `[batch, heads, query, width]`. `B`, `Q`, `K`, `S` are sizes known at run time or compile time
+//! ([`Dim`](dfdx::shapes::Dim)), everything else is a constant. Everything is generic over [`Element`] and over
+//! dfdx's [`Device`](dfdx::tensor_ops::Device), and keeps the tape it was given.
+
+mod element;
+mod error;
+
+pub mod composed;
+pub mod data;
+pub mod entry;
+pub mod init;
+pub mod nn;
+pub mod random;
+pub mod sizes;
+
+#[cfg(test)]
+mod testing;
+
+pub use element::Element;
+pub use error::{Error, unwrap};

@@ -1,0 +1,215 @@
+//! A learned vector per position.
+
+use dfdx::{
+    dtypes::Dtype,
+    nn::{BuildOnDevice, Module, ModuleVisitor, NonMutableModule, TensorCollection, TensorOptions},
+    shapes::{Axis, Const, Dim, HasShape, Rank2},
+    tensor::{AutoDevice, Storage, Tape, Tensor, TensorFromVec},
+    tensor_ops::{BroadcastTo, Device, GatherTo, TryAdd},
+};
+
+use crate::{Element, Error, init};
+
+/// The standard deviation that GPT-2 starts its position embedding with.
+const STD: f64 = 0.02;
+
+/// Adds a learned vector to each token, one per position: `y[s] = x[s] + weight[s]`.
+///
+/// The position embedding of Vaswani et al., "Attention is all you need" (2017), section 3.5, learned as in GPT-2.
+/// PyTorch: `x + torch.nn.Embedding(MAX, D_MODEL)(torch.arange(len))`.
+///
+/// | | shape |
+/// | --- | --- |
+/// | input, output | `[batch, len, D_MODEL]` or `[len, D_MODEL]`, `len` at most `MAX` |
+/// | `weight` | `[MAX, D_MODEL]`, at first normal with standard deviation 0.02 |
+///
+/// It is its own builder, stands in dfdx's tuples, trains and saves as any dfdx layer does.
+///
+/// ```
+/// use attn_core::nn::LearnedPosition;
+/// use dfdx::prelude::*;
+///
+/// type Model = (LearnedPosition<128, 32>, Linear<32, 8>);
+///
+/// let dev = Cpu::default();
+/// let model = dev.build_module::<Model, f32>();
+/// let x: Tensor<(usize, usize, Const<32>), f32, _> = dev.sample_normal_like(&(4, 100, Const));
+/// let y: Tensor<(usize, usize, Const<8>), f32, _> = model.forward(x);
+///
+/// // A sequence that is too long is an error that says so.
+/// let x: Tensor<(usize, Const<32>), f32, _> = dev.zeros_like(&(129, Const));
+/// let error = model.0.try_forward(x).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "LearnedPosition: the sequence has length 129, the longest it can take is 128"
+/// );
+/// ```
+#[derive(Clone, Debug)]
+pub struct LearnedPosition<
+    const MAX: usize,
+    const D_MODEL: usize,
+    E: Dtype = f32,
+    D: Storage<E> = AutoDevice,
+> {
+    /// A vector per position.
+    pub weight: Tensor<Rank2<MAX, D_MODEL>, E, D>,
+}
+
+impl<const MAX: usize, const W: usize, E: Dtype, D: Storage<E>> LearnedPosition<MAX, W, E, D> {
+    /// How many numbers it learns.
+    pub const PARAMS: usize = MAX * W;
+}
+
+impl<const MAX: usize, const W: usize, E: Element, D: Device<E>> LearnedPosition<MAX, W, E, D> {
+    /// `x[s] + weight[s]`; `x` is `[batch, len, D_MODEL]` or `[len, D_MODEL]`.
+    ///
+    /// # Panics
+    /// Where [`try_forward`](Self::try_forward) has an error.
+    #[track_caller]
+    pub fn forward<X: Sequence<W, E, D>>(&self, x: X) -> X {
+        match self.try_forward(x) {
+            Ok(y) => y,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// `x[s] + weight[s]`; `x` is `[batch, len, D_MODEL]` or `[len, D_MODEL]`.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] if the sequence is longer than `MAX`; [`Error::Device`] if dfdx fails.
+    pub fn try_forward<X: Sequence<W, E, D>>(&self, x: X) -> Result<X, Error<D::Err>> {
+        let length = x.length();
+        if length > MAX {
+            return Err(Error::TooLong {
+                layer: "LearnedPosition",
+                length,
+                max: MAX,
+            });
+        }
+        Ok(x.add_rows(&self.weight)?)
+    }
+}
+
+/// What [`LearnedPosition`] takes: `[batch, len, W]` or `[len, W]`.
+#[diagnostic::on_unimplemented(
+    message = "LearnedPosition does not take `{Self}`",
+    label = "expected a sequence of vectors of width {W}",
+    note = "it takes `Tensor<(B, S, Const<{W}>), E, D, T>`, or `Tensor<(S, Const<{W}>), E, D, T>` for unbatched input"
+)]
+pub trait Sequence<const W: usize, E: Dtype, D: Storage<E>>: Sized + sealed::Sealed {
+    /// The number of positions.
+    #[doc(hidden)]
+    fn length(&self) -> usize;
+
+    /// Adds row `s` of the table to position `s`.
+    #[doc(hidden)]
+    fn add_rows<const MAX: usize>(
+        self,
+        table: &Tensor<Rank2<MAX, W>, E, D>,
+    ) -> Result<Self, D::Err>;
+}
+
+impl<B: Dim, S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>> Sequence<W, E, D>
+    for Tensor<(B, S, Const<W>), E, D, T>
+{
+    fn length(&self) -> usize {
+        self.shape().1.size()
+    }
+
+    fn add_rows<const MAX: usize>(
+        self,
+        table: &Tensor<Rank2<MAX, W>, E, D>,
+    ) -> Result<Self, D::Err> {
+        let shape = *self.shape();
+        match first_rows::<MAX, W, _, _, _, T>(table, shape.1)? {
+            Some(rows) => self.try_add(rows.try_broadcast_like::<_, Axis<0>>(&shape)?),
+            None => Ok(self),
+        }
+    }
+}
+
+impl<S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>> Sequence<W, E, D>
+    for Tensor<(S, Const<W>), E, D, T>
+{
+    fn length(&self) -> usize {
+        self.shape().0.size()
+    }
+
+    fn add_rows<const MAX: usize>(
+        self,
+        table: &Tensor<Rank2<MAX, W>, E, D>,
+    ) -> Result<Self, D::Err> {
+        match first_rows::<MAX, W, _, _, _, T>(table, self.shape().0)? {
+            Some(rows) => self.try_add(rows),
+            None => Ok(self),
+        }
+    }
+}
+
+/// The first `len` rows of the table, on an empty tape; `None` if that is not one number.
+#[expect(clippy::type_complexity, reason = "the shapes are the documentation")]
+fn first_rows<const MAX: usize, const W: usize, S: Dim, E: Element, D: Device<E>, T: Tape<E, D>>(
+    table: &Tensor<Rank2<MAX, W>, E, D>,
+    len: S,
+) -> Result<Option<Tensor<(S, Const<W>), E, D, T>>, D::Err> {
+    if len.size() * W == 0 {
+        return Ok(None);
+    }
+    let positions = (0..len.size()).collect();
+    let positions = TensorFromVec::<usize>::try_tensor_from_vec(table.device(), positions, (len,))?;
+    table.retaped::<T>().try_gather(positions).map(Some)
+}
+
+impl<const MAX: usize, const W: usize, E: Dtype, D: Storage<E>> NonMutableModule
+    for LearnedPosition<MAX, W, E, D>
+{
+}
+
+/// In a tuple of layers, where the error is dfdx's: a sequence that is too long panics, with the message of the error.
+impl<const MAX: usize, const W: usize, E: Element, D: Device<E>, X: Sequence<W, E, D>> Module<X>
+    for LearnedPosition<MAX, W, E, D>
+{
+    type Output = X;
+    type Error = D::Err;
+
+    fn try_forward(&self, x: X) -> Result<X, D::Err> {
+        Self::try_forward(self, x).map_err(Error::into_device)
+    }
+}
+
+impl<const MAX: usize, const W: usize, E: Element, D: Device<E>> TensorCollection<E, D>
+    for LearnedPosition<MAX, W, E, D>
+{
+    type To<E2: Dtype, D2: Device<E2>> = LearnedPosition<MAX, W, E2, D2>;
+
+    fn iter_tensors<V: ModuleVisitor<Self, E, D>>(
+        visitor: &mut V,
+    ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
+        visitor.visit_fields(
+            Self::tensor(
+                "weight",
+                |s| &s.weight,
+                |s| &mut s.weight,
+                TensorOptions::reset_with(|t| init::normal(t, STD)),
+            ),
+            |weight| LearnedPosition { weight },
+        )
+    }
+}
+
+/// `E0` and `D0` are what the name stands for where it is only a name, as in a `type Model = (..)`.
+impl<const MAX: usize, const W: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>>
+    BuildOnDevice<D, E> for LearnedPosition<MAX, W, E0, D0>
+{
+    type Built = LearnedPosition<MAX, W, E, D>;
+}
+
+mod sealed {
+    use dfdx::{
+        shapes::Shape,
+        tensor::{Storage, Tensor},
+    };
+
+    pub trait Sealed {}
+    impl<S: Shape, E, D: Storage<E>, T> Sealed for Tensor<S, E, D, T> {}
+}

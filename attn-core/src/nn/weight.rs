@@ -1,0 +1,26 @@
+//! A parameter with a name of its own.
+
+use dfdx::{
+    dtypes::Dtype,
+    shapes::Shape,
+    tensor::{AutoDevice, Storage, Tensor},
+};
+
+/// One learned tensor, beside the [`Linear`](dfdx::nn::modules::Linear) layers of an attention layer: the gain of a
+/// norm, the vector of an additive score, a table of position biases. It is saved as `<field>.weight`.
+///
+/// How it is initialised depends on what it is for, so the layer that has it says it.
+///
+/// ```
+/// use attn_core::nn::Weight;
+/// use dfdx::prelude::*;
+///
+/// let dev = Cpu::default();
+/// let gain: Weight<Rank1<64>> = Weight { weight: dev.ones() };
+/// assert_eq!(gain.weight.array(), [1.0; 64]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Weight<S: Shape, E: Dtype = f32, D: Storage<E> = AutoDevice> {
+    /// The tensor.
+    pub weight: Tensor<S, E, D>,
+}

@@ -1,0 +1,62 @@
+//! Arithmetic on sizes that only rustc knows, in constants. A mistake in a spec is reported by an assertion of its own, so
+//! nothing here panics.
+
+/// `a / b`, and 1 for division by zero.
+pub const fn quotient(a: usize, b: usize) -> usize {
+    match a.checked_div(b) {
+        Some(quotient) => quotient,
+        None => 1,
+    }
+}
+
+/// The largest of `sizes`.
+pub const fn largest(sizes: &[usize]) -> usize {
+    let mut largest = 0;
+    let mut index = 0;
+    while index < sizes.len() {
+        if sizes[index] > largest {
+            largest = sizes[index];
+        }
+        index += 1;
+    }
+    largest
+}
+
+/// The product of `factors`, or `u64::MAX` if it is greater.
+pub const fn product(factors: &[usize]) -> u64 {
+    let mut product = 1u64;
+    let mut index = 0;
+    while index < factors.len() {
+        product = product.saturating_mul(factors[index] as u64);
+        index += 1;
+    }
+    product
+}
+
+/// The sum of `terms`, or `u64::MAX` if it is greater.
+pub const fn total(terms: &[u64]) -> u64 {
+    let mut total = 0u64;
+    let mut index = 0;
+    while index < terms.len() {
+        total = total.saturating_add(terms[index]);
+        index += 1;
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overflows() {
+        assert_eq!(quotient(7, 2), 3);
+        assert_eq!(quotient(7, 0), 1);
+        assert_eq!(largest(&[2, 9, 4]), 9);
+        assert_eq!(product(&[2, 3, 4]), 24);
+        assert_eq!(product(&[usize::MAX, 3]), u64::MAX);
+        assert_eq!(product(&[usize::MAX, 3, 0]), 0);
+        assert_eq!(total(&[1, 2, 3]), 6);
+        assert_eq!(total(&[u64::MAX, 1]), u64::MAX);
+    }
+}

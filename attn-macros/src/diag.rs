@@ -1,0 +1,37 @@
+//! The sink for errors: every stage reports here and goes on.
+
+use std::cell::{Cell, RefCell};
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+
+/// Collects errors, each at the tokens it is about.
+#[derive(Default)]
+pub(crate) struct Diagnostics {
+    errors: RefCell<Vec<syn::Error>>,
+    reported: Cell<usize>,
+}
+
+impl Diagnostics {
+    /// Reports `message` at `at`.
+    pub(crate) fn error(&self, at: impl ToTokens, message: impl std::fmt::Display) {
+        self.push(syn::Error::new_spanned(at, message));
+    }
+
+    /// Reports an error of the parser.
+    pub(crate) fn push(&self, error: syn::Error) {
+        self.reported.set(self.reported.get() + 1);
+        self.errors.borrow_mut().push(error);
+    }
+
+    /// How many errors there are so far: a stage compares this before and after.
+    pub(crate) fn count(&self) -> usize {
+        self.reported.get()
+    }
+
+    /// The errors as `compile_error!` items.
+    pub(crate) fn into_compile_errors(self) -> TokenStream {
+        let errors = self.errors.into_inner();
+        errors.iter().map(syn::Error::to_compile_error).collect()
+    }
+}

@@ -1,0 +1,176 @@
+//! The composed lowering: the graph as dfdx operations, one line per node, each with its shape as the type.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+
+use super::input::data_name;
+use super::{Layer, expr, var};
+use crate::graph::{Dim, MaskData, NodeId, Op};
+use crate::spec::{Normalizer, Score, Size};
+
+/// `run`: checks what only the running program knows, then computes the graph.
+pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
+    let name = cx.name;
+    let sequences = cx.sequence_vars();
+    let tape = quote!(T);
+    let (output, weights) = (cx.tensor(cx.output_shape(), &tape), cx.tensor(cx.graph.scores_shape(), &quote!(p::NoneTape)));
+    let inputs = emit_inputs(cx);
+    let checks = emit_checks(cx);
+    let (q, k) = (quote!(x.shape().1), if cx.graph.cross { quote!(context.shape().1) } else { quote!(x.shape().1) });
+    let mut uses = cx.graph.uses();
+    let lines = (0..cx.graph.nodes.len()).map(|index| emit_node(cx, NodeId(index), &mut uses));
+    let lines: Vec<_> = lines.collect();
+    let result = var(cx.graph.node(cx.graph.output).name);
+    quote! {
+        impl<E: p::Element, D: p::Device<E>> #name<E, D> {
+            /// The graph of the layer, operation by operation. dfdx differentiates it with its tape.
+            #[allow(clippy::too_many_arguments, clippy::type_complexity, unused_variables)]
+            fn run<B: p::Dim, #(#sequences: p::Dim,)* T: p::Tape<E, D>>(
+                &self,
+                #inputs
+                train: bool,
+            ) -> Result<(#output, #weights), p::Error<D::Err>> {
+                let axes = (x.shape().0, #q, #k);
+                #checks
+                let device = x.device().clone();
+                #(#lines)*
+                Ok((#result, seen))
+            }
+        }
+    }
+}
+
+/// `x: Tensor<..>, context: Tensor<..>, padding: &PaddingData, ..`
+fn emit_inputs(cx: &Layer<'_>) -> TokenStream {
+    let d_model = Dim::Size(cx.spec.d_model.clone());
+    let x = cx.tensor(&[Dim::Batch, Dim::Query, d_model], &quote!(T));
+    let context = cx.spec.d_context.as_ref().map(|d_context| {
+        let width = Dim::Size(d_context.clone());
+        let ty = cx.tensor(&[Dim::Batch, Dim::Key, width], &quote!(p::NoneTape));
+        quote!(context: #ty,)
+    });
+    let data = cx.graph.data.iter().map(|data| {
+        let name = data_name(*data);
+        match data {
+            MaskData::Padding => quote!(#name: &p::PaddingData,),
+            MaskData::Document => quote!(#name: &p::DocumentData,),
+        }
+    });
+    quote!(x: #x, #context #(#data)*)
+}
+
+/// dfdx multiplies runtime sizes unchecked: before the first tensor is made, every product must be known to fit.
+fn emit_checks(cx: &Layer<'_>) -> TokenStream {
+    let (label, spec) = (cx.label(), cx.spec);
+    let batches = cx.graph.cross.then(|| {
+        quote!(p::check_batch(#label, "context", axes.0.size(), context.shape().0.size())?;)
+    });
+    let heads = &spec.heads;
+    let widths = [&spec.d_model, &spec.heads.times(&spec.head_dim), &spec.heads.times(&spec.value_head_dim)];
+    let width = widest(&widths);
+    let hidden = (spec.score == Score::Additive).then(|| {
+        let hidden = &spec.head_dim;
+        quote!(, ("hidden", #hidden))
+    });
+    quote! {
+        let (batch, query, key) = (("batch", axes.0.size()), ("query", axes.1.size()), ("key", axes.2.size()));
+        #batches
+        p::check_sizes(#label, &[batch, query, ("width", #width)])?;
+        p::check_sizes(#label, &[batch, key, ("width", #width)])?;
+        p::check_sizes(#label, &[batch, ("heads", #heads), query, key #hidden])?;
+    }
+}
+
+fn widest(sizes: &[&Size]) -> TokenStream {
+    let known: Option<Vec<u64>> = sizes.iter().map(|size| size.value).collect();
+    match known {
+        Some(values) => {
+            let widest = Size::known(values.into_iter().max().unwrap_or(1));
+            quote!(#widest)
+        }
+        None => quote!(p::largest(&[#({ #sizes }),*])),
+    }
+}
+
+/// The line of one node. `uses` counts down the reads that are still to come of each.
+fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
+    let graph = cx.graph;
+    let node = graph.node(id);
+    let name = var(node.name);
+    let ty = cx.tensor(&node.shape, &quote!(T));
+    let operands: Vec<_> = node.op.operands().iter().map(|id| read(cx, *id, uses)).collect();
+    let weight = |field: &str| {
+        let field = format_ident!("{field}");
+        quote!(&self.#field.weight)
+    };
+    let value = match &node.op {
+        Op::Input => quote!(p::contiguous(x)?),
+        Op::Context => quote!(p::contiguous(context.retaped::<T>())?),
+        Op::Linear { field, .. } => {
+            let (bias, weight) = (bias(cx, field), weight(field));
+            quote!(p::linear(#(#operands)*, #weight, #bias)?)
+        }
+        Op::SplitHeads { .. } => quote!(p::split_heads(#(#operands)*)?),
+        Op::MergeHeads { .. } => quote!(p::merge_heads(#(#operands)*)?),
+        Op::RmsNorm { field, .. } => {
+            let gain = weight(field);
+            quote!(p::rms_norm(#(#operands)*, #gain)?)
+        }
+        Op::L2Norm { .. } => quote!(p::l2_norm(#(#operands)*)?),
+        Op::Rope { theta, .. } => quote!(p::rope(#(#operands)*, #theta)?),
+        Op::DotScores { .. } => quote!(p::dot_scores(#(#operands),*)?),
+        Op::AdditiveScores { field, .. } => {
+            let weight = weight(field);
+            quote!(p::additive_scores(#(#operands),*, #weight)?)
+        }
+        Op::PerHeadLinear { field, .. } => {
+            let weight = weight(field);
+            quote!(p::bilinear(#(#operands)*, #weight)?)
+        }
+        Op::MapScores { expr, .. } => return expr::emit_map(cx, expr, &ty),
+        Op::Normalize { mask, normalizer, .. } => {
+            let function = format_ident!("{}", match normalizer {
+                Normalizer::Softmax => "softmax",
+                Normalizer::Softmax1 => "softmax1",
+                Normalizer::Sigmoid => "sigmoid",
+            });
+            let (line, mask) = match mask {
+                Some(mask) => (expr::emit_mask(cx, mask), quote!(Some(mask))),
+                None => (TokenStream::new(), quote!(None)),
+            };
+            let seen = seen(cx, id);
+            return quote!(#line let #name: #ty = p::#function(#(#operands)*, #mask)?; #seen);
+        }
+        Op::Dropout { p, .. } => {
+            let seen = seen(cx, id);
+            return quote! {
+                let #name: #ty = match (train && T::OWNS_TAPE).then(|| device.random_u64()) {
+                    Some(key) => p::dropout(#(#operands)*, #p, key)?,
+                    None => #(#operands)*,
+                };
+                #seen
+            };
+        }
+        Op::Attend { .. } => quote!(p::attend(#(#operands),*)?),
+    };
+    quote!(let #name: #ty = #value;)
+}
+
+/// The weights are returned without a tape, as they are before the values are summed.
+fn seen(cx: &Layer<'_>, id: NodeId) -> Option<TokenStream> {
+    let weights = var(cx.graph.node(id).name);
+    (id == cx.graph.weights).then(|| quote!(let seen = #weights.retaped::<p::NoneTape>();))
+}
+
+/// A node where it is read: the last reader gets it with its tape, those before get it with an empty one.
+fn read(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
+    let name = var(cx.graph.node(id).name);
+    uses[id.0] -= 1;
+    if uses[id.0] == 0 { quote!(#name) } else { quote!(#name.with_empty_tape()) }
+}
+
+fn bias(cx: &Layer<'_>, field: &str) -> TokenStream {
+    let has_bias = cx.graph.param(field).is_some_and(|param| param.tensors().len() == 2);
+    let field = format_ident!("{field}");
+    if has_bias { quote!(Some(&self.#field.bias)) } else { quote!(None) }
+}

@@ -1,0 +1,404 @@
+//! The documentation of the generated items, written from the spec.
+
+use std::fmt::Write;
+
+use super::Layer;
+use crate::graph::{Dim, MaskData, Param};
+use crate::score::Expr;
+use crate::score::builtin;
+use crate::score::eval::{Inputs, Point, holds};
+use crate::spec::{Normalizer, Position, QkNorm, Score, Spec};
+
+/// The page of the struct, below what the user wrote.
+pub(super) fn layer(cx: &Layer<'_>) -> String {
+    let mut page = String::new();
+    section(&mut page, "", &summary(cx));
+    section(&mut page, "Equation", &equation(cx.spec));
+    section(&mut page, "Shapes", &shapes(cx));
+    section(&mut page, "Parameters", &parameters(cx));
+    section(&mut page, "Spec", &spec_table(cx.spec));
+    section(&mut page, "Mask", &mask(cx));
+    page
+}
+
+fn section(page: &mut String, title: &str, text: &str) {
+    if text.is_empty() {
+        return;
+    }
+    if !title.is_empty() {
+        let _ = write!(page, "\n# {title}\n\n");
+    }
+    page.push_str(text);
+    page.push('\n');
+}
+
+fn summary(cx: &Layer<'_>) -> String {
+    let spec = cx.spec;
+    let kind = if cx.graph.cross { "cross-attention" } else { "self-attention" };
+    let groups = if spec.kv_heads.same(&spec.heads) {
+        String::new()
+    } else {
+        format!(" over {} key/value heads", spec.kv_heads)
+    };
+    format!(
+        "\n\nMulti-head {kind}: {} heads{groups} of {} in a model of width {}. Declared with `attention!`.",
+        spec.heads, spec.head_dim, spec.d_model
+    )
+}
+
+/// The computation, line by line.
+fn equation(spec: &Spec) -> String {
+    let source = if spec.d_context.is_some() { "context" } else { "x" };
+    let mut lines = vec![
+        format!("q = W_q x{}", plus_bias(spec.bias.q, "b_q")),
+        format!("k = W_k {source}{}", plus_bias(spec.bias.k, "b_k")),
+        format!("v = W_v {source}{}", plus_bias(spec.bias.v, "b_v")),
+    ];
+    match spec.qk_norm {
+        QkNorm::None => {}
+        QkNorm::Rms => lines.push("q = q / sqrt(mean(q²) + 1e-6) * g_q,  k = k / sqrt(mean(k²) + 1e-6) * g_k".to_owned()),
+        QkNorm::L2 => lines.push("q = q / sqrt(Σ q² + 1e-6),  k = k / sqrt(Σ k² + 1e-6)".to_owned()),
+    }
+    if let Position::Rope { theta } = &spec.position {
+        lines.push(format!("q = rotate(q, q_idx),  k = rotate(k, kv_idx)   with angles position * {theta}^(-2i / head_dim)"));
+    }
+    lines.push(match spec.score {
+        Score::ScaledDot | Score::Dot => "score = q · k".to_owned(),
+        Score::Additive => "score = w_v · tanh(q + k)".to_owned(),
+        Score::Bilinear => "score = q · (W k)".to_owned(),
+    });
+    if let Some(modified) = modified_score(spec) {
+        lines.push(format!("score = {modified}"));
+    }
+    let over = if spec.mask.is_none() { "all keys" } else { "the keys that the mask allows" };
+    lines.push(match spec.normalizer {
+        Normalizer::Softmax => format!("weight = exp(score) / Σ exp(score)   over {over}"),
+        Normalizer::Softmax1 => format!("weight = exp(score) / (1 + Σ exp(score))   over {over}"),
+        Normalizer::Sigmoid => format!("weight = 1 / (1 + exp(-score))   for {over}"),
+    });
+    if let Some(p) = &spec.dropout {
+        lines.push(format!("weight = dropout(weight, {p})   in `forward_mut` on a traced input"));
+    }
+    lines.push(format!("output = W_o concat(Σ weight * v){}", plus_bias(spec.bias.o, "b_o")));
+    format!("```text\n{}\n```", lines.join("\n"))
+}
+
+fn plus_bias(has: bool, name: &str) -> String {
+    if has { format!(" + {name}") } else { String::new() }
+}
+
+fn modified_score(spec: &Spec) -> Option<String> {
+    let mut expr = Expr::Score;
+    if let Some(scale) = &spec.scale {
+        expr = builtin::scale(expr, scale);
+    }
+    if let Some(cap) = &spec.softcap {
+        expr = builtin::softcap(expr, cap);
+    }
+    let expr = match &spec.position {
+        Position::Alibi => format!("{expr} - slope[h] * abs(q_idx - kv_idx)"),
+        Position::RelPosBias { .. } => format!("{expr} + rel_pos_bias[bucket(q_idx - kv_idx), h]"),
+        Position::None | Position::Rope { .. } => expr.to_string(),
+    };
+    (expr != "score").then_some(expr)
+}
+
+/// What goes in and what comes out, as a table.
+fn shapes(cx: &Layer<'_>) -> String {
+    let mut table = String::from("| | batched | unbatched |\n| --- | --- | --- |\n");
+    for (name, batched, unbatched) in inputs(cx) {
+        let _ = writeln!(table, "| `{name}` | {batched} | {unbatched} |");
+    }
+    let output = shape_text(cx, cx.output_shape());
+    let weights = shape_text(cx, cx.graph.scores_shape());
+    let _ = writeln!(table, "| output | `{}` | `{}` |", output, unbatched(&output));
+    let _ = writeln!(table, "| weights | `{}` | `{}` |", weights, unbatched(&weights));
+    table.push_str("\nBatch and sequence axes are any dfdx `Dim`: `usize` or `Const<N>`. `forward` takes ");
+    table.push_str(&call(cx));
+    table.push('.');
+    table
+}
+
+/// `` `x` `` or `` `(x, context, padding)` ``
+fn call(cx: &Layer<'_>) -> String {
+    let names: Vec<_> = inputs(cx).into_iter().map(|(name, ..)| name).collect();
+    if names.len() == 1 { format!("`{}`", names[0]) } else { format!("`({})`", names.join(", ")) }
+}
+
+/// The inputs with their shapes, batched and not.
+fn inputs(cx: &Layer<'_>) -> Vec<(&'static str, String, String)> {
+    let tensor = |dims: String| (format!("`{dims}`"), format!("`{}`", unbatched(&dims)));
+    let (query, key) = sequence_names(cx);
+    let x = tensor(format!("[batch, {query}, {}]", cx.spec.d_model));
+    let mut inputs = vec![("x", x.0, x.1)];
+    if let Some(d_context) = &cx.spec.d_context {
+        let context = tensor(format!("[batch, {key}, {d_context}]"));
+        inputs.push(("context", context.0, context.1));
+    }
+    for data in &cx.graph.data {
+        inputs.push(match data {
+            MaskData::Padding => (
+                "padding",
+                format!("valid lengths `[batch]` or `[batch, {query}]` of `usize`, or a key mask `[batch, {key}]` of `bool`"),
+                format!("a valid length `usize`, lengths `[{query}]`, or a key mask `[{key}]` of `bool`"),
+            ),
+            MaskData::Document if cx.graph.cross => (
+                "document",
+                format!("ids of `usize`: `([batch, {query}], [batch, {key}])`"),
+                format!("ids of `usize`: `([{query}], [{key}])`"),
+            ),
+            MaskData::Document => {
+                ("document", format!("ids `[batch, {query}]` of `usize`"), format!("ids `[{query}]` of `usize`"))
+            }
+        });
+    }
+    inputs
+}
+
+fn sequence_names(cx: &Layer<'_>) -> (&'static str, &'static str) {
+    if cx.graph.cross { ("query", "key") } else { ("seq", "seq") }
+}
+
+fn shape_text(cx: &Layer<'_>, shape: &[Dim]) -> String {
+    let (query, key) = sequence_names(cx);
+    let dims = shape.iter().map(|dim| match dim {
+        Dim::Batch => "batch".to_owned(),
+        Dim::Query => query.to_owned(),
+        Dim::Key => key.to_owned(),
+        Dim::Size(size) => size.to_string(),
+    });
+    format!("[{}]", dims.collect::<Vec<_>>().join(", "))
+}
+
+fn unbatched(shape: &str) -> String {
+    shape.replace("[batch, ", "[")
+}
+
+/// The parameters, as a table.
+fn parameters(cx: &Layer<'_>) -> String {
+    let mut table = String::from("| name | shape | |\n| --- | --- | --- |\n");
+    for param in &cx.graph.params {
+        for (tensor, dims, _) in param.tensors() {
+            let dims: Vec<_> = dims.iter().map(ToString::to_string).collect();
+            let _ = writeln!(table, "| `{}.{tensor}` | `[{}]` | {} |", param.field, dims.join(", "), param.doc);
+        }
+    }
+    table
+}
+
+/// The documentation of a field.
+pub(super) fn field(param: &Param) -> String {
+    param.doc.clone()
+}
+
+/// Every key with its value, also those that were left out.
+fn spec_table(spec: &Spec) -> String {
+    let mut table = String::from("| key | value |\n| --- | --- |\n");
+    for (key, value) in resolved(spec) {
+        let mark = if spec.written.iter().any(|(written, _)| *written == key) { "" } else { " (default)" };
+        let value = value.replace('|', "\\|");
+        let _ = writeln!(table, "| `{key}` | `{value}`{mark} |");
+    }
+    table
+}
+
+fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {
+    let written = |key: &str, default: &str| {
+        let found = spec.written.iter().find(|(written, _)| *written == key);
+        found.map_or_else(|| default.to_owned(), |(_, value)| value.clone())
+    };
+    let number = |number: &Option<crate::spec::Real>, none: &str| number.as_ref().map_or_else(|| none.to_owned(), ToString::to_string);
+    let mut table = vec![
+        ("heads", spec.heads.to_string()),
+        ("d_model", spec.d_model.to_string()),
+        ("kv_heads", spec.kv_heads.to_string()),
+        ("head_dim", spec.head_dim.to_string()),
+        ("value_head_dim", spec.value_head_dim.to_string()),
+    ];
+    if let Some(d_context) = &spec.d_context {
+        table.push(("d_context", d_context.to_string()));
+    }
+    table.extend([
+        ("mask", written("mask", "none")),
+        ("score", written("score", "scaled_dot")),
+        ("scale", number(&spec.scale, "1")),
+        ("softcap", number(&spec.softcap, "none")),
+        ("normalizer", written("normalizer", "softmax")),
+        ("position", written("position", "none")),
+        ("qk_norm", written("qk_norm", "none")),
+        ("bias", written("bias", "true")),
+        ("dropout", number(&spec.dropout, "0")),
+        ("init", written("init", "as torch.nn.MultiheadAttention")),
+    ]);
+    table
+}
+
+/// The predicate, and a small drawing of it.
+fn mask(cx: &Layer<'_>) -> String {
+    if cx.spec.mask.is_none() {
+        return String::new();
+    }
+    let predicate = builtin::mask(&cx.spec.mask);
+    let mut text = format!("A query attends to a key where\n\n```text\n{predicate}\n```\n");
+    if let Some(drawing) = draw(cx, &predicate) {
+        text.push_str(&drawing);
+    }
+    text
+}
+
+/// Cells to a side.
+const CELLS: i64 = 16;
+
+/// A drawing of the mask, a row for each query, on a sequence long enough to show its largest number.
+fn draw(cx: &Layer<'_>, predicate: &Expr) -> Option<String> {
+    let numbers = cx.spec.mask.atoms().into_iter().flat_map(|atom| {
+        let size = |name: &str| atom.call.word.args.iter().any(|arg| arg.name == name).then(|| atom.size(name));
+        let (n, dilation) = (size("n"), size("dilation"));
+        let dilation = dilation.map_or(Some(1), |dilation| dilation.value);
+        n.map(|n| n.value.zip(dilation).map(|(n, d)| n.saturating_mul(d)))
+    });
+    let reach = numbers.collect::<Option<Vec<_>>>()?.into_iter().max().unwrap_or(0);
+    // Two and a half times the largest number in the mask, in whole cells.
+    let step = reach.checked_mul(5)?.div_ceil(2 * CELLS as u64).max(1);
+    let step = i64::try_from(step).ok()?;
+    let len = CELLS.checked_mul(step)?;
+    let example = Example { len };
+    let mut drawing = String::new();
+    for row in 0..CELLS {
+        for column in 0..CELLS {
+            drawing.push(cell(predicate, row * step, column * step, step, len, &example)?);
+            drawing.push(' ');
+        }
+        let trimmed = drawing.trim_end().len();
+        drawing.truncate(trimmed);
+        drawing.push('\n');
+    }
+    let scale = if step == 1 {
+        format!("{len} queries (rows), {len} keys (columns)")
+    } else {
+        format!("{len} queries (rows), {len} keys (columns), {step} to a cell; ▒ is a cell in part")
+    };
+    let data: Vec<_> = cx.graph.data.iter().map(|data| match data {
+        MaskData::Padding => format!("a valid length of {}", example.valid()),
+        MaskData::Document => "three documents".to_owned(),
+    }).collect();
+    let data = if data.is_empty() { String::new() } else { format!(", for {}", data.join(" and ")) };
+    Some(format!("\n{scale}{data}:\n\n```text\n{drawing}```\n"))
+}
+
+/// `■` where all of the cell is attended to, `·` where nothing is, `▒` between; judged by a few points.
+fn cell(predicate: &Expr, row: i64, column: i64, step: i64, len: i64, inputs: &Example) -> Option<char> {
+    let samples = step.min(4);
+    let mut attended = 0;
+    for i in 0..samples {
+        for j in 0..samples {
+            let at = |start: i64, sample: i64| start + sample * (step - 1) / (samples - 1).max(1);
+            let point = Point {
+                b: 0,
+                h: 0,
+                q_idx: at(row, i),
+                kv_idx: at(column, j),
+                q_len: len,
+                kv_len: len,
+                score: 0.0,
+                inputs,
+            };
+            attended += i64::from(holds(predicate, &point)?);
+        }
+    }
+    Some(match attended {
+        0 => '·',
+        n if n == samples * samples => '■',
+        _ => '▒',
+    })
+}
+
+/// Data for the drawing.
+#[derive(Debug)]
+struct Example {
+    len: i64,
+}
+
+impl Example {
+    fn valid(&self) -> i64 {
+        self.len * 3 / 4
+    }
+}
+
+impl Inputs for Example {
+    fn param(&self, _: &str, _: &[i64]) -> f64 {
+        0.0
+    }
+
+    fn data(&self, data: crate::score::Data, index: &[i64]) -> i64 {
+        match MaskData::of(data) {
+            MaskData::Padding => i64::from(index.last().is_some_and(|key| *key < self.valid())),
+            // Three documents of different lengths: breaks at 3/8 and 5/8.
+            MaskData::Document => index.last().map_or(0, |token| {
+                i64::from(8 * token >= 3 * self.len) + i64::from(8 * token >= 5 * self.len)
+            }),
+        }
+    }
+}
+
+/// What a user reads about shapes, in errors and on the page of the trait.
+pub(super) struct Accepted {
+    pub(super) message: String,
+    pub(super) label: String,
+    pub(super) note: String,
+    pub(super) doc: String,
+}
+
+pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
+    let name = cx.name;
+    let tuple = |parts: Vec<String>| if parts.len() == 1 { parts[0].clone() } else { format!("({})", parts.join(", ")) };
+    let bare = |text: &str| text.replace('`', "");
+    let (mut batched, mut unbatched) = (Vec::new(), Vec::new());
+    let mut data = Vec::new();
+    for (input, with_batch, without) in inputs(cx) {
+        if matches!(input, "x" | "context") {
+            batched.push(bare(&with_batch));
+            unbatched.push(bare(&without));
+        } else {
+            batched.push(input.to_owned());
+            unbatched.push(input.to_owned());
+            data.push(format!("{input}: {}; without a batch: {}", bare(&with_batch), bare(&without)));
+        }
+    }
+    let (batched, unbatched) = (tuple(batched), tuple(unbatched));
+    let mut note = format!("{name} takes {batched}, or without a batch {unbatched}");
+    for line in &data {
+        let _ = write!(note, "\n{line}");
+    }
+    let _ = write!(note, "\nbatch and sequence axes are `usize` or `Const<N>`; elements and device are those of the layer: `{{E}}`, `{{D}}`");
+    if cx.graph.cross {
+        note.push_str("\nboth inputs have the same type of batch axis, and `context` has no tape");
+    }
+    Accepted {
+        message: format!("`{name}` takes {batched} or {unbatched}, not `{{Self}}`"),
+        label: format!("wrong shape for `{name}`"),
+        note,
+        doc: format!("What [`{name}`] accepts: `{batched}` or, without a batch, `{unbatched}`. Implemented for dfdx tensors; see the shapes there."),
+    }
+}
+
+/// The docs of `forward`, `try_forward`, `forward_mut`, `try_forward_mut`, `forward_with_weights`, and its twin.
+pub(super) fn methods(cx: &Layer<'_>) -> [String; 6] {
+    let call = call(cx);
+    let output = shape_text(cx, cx.output_shape());
+    let weights = shape_text(cx, cx.graph.scores_shape());
+    let panics = "\n\n# Panics\nOn what the twin with `try_` returns as an error.";
+    let errors = "\n\n# Errors\nWhen sizes that only the running program knows do not fit each other or the memory, or when the device fails.";
+    let dropout = match &cx.spec.dropout {
+        Some(p) => format!(" Drops weights with probability {p} if `x` is traced."),
+        None => " The same as `forward`, as the layer has no dropout.".to_owned(),
+    };
+    [
+        format!("Attends: takes {call}, returns `{output}` (`{}` without a batch). Deterministic: without dropout.{panics}", unbatched(&output)),
+        format!("As [`forward`](Self::forward), with a typed error.{errors}"),
+        format!("Attends while training.{dropout}{panics}"),
+        format!("As [`forward_mut`](Self::forward_mut), with a typed error.{errors}"),
+        format!("As [`forward`](Self::forward), and the attention weights, `{weights}` (`{}` without a batch), which carry no tape.{panics}", unbatched(&weights)),
+        format!("As [`forward_with_weights`](Self::forward_with_weights), with a typed error.{errors}"),
+    ]
+}

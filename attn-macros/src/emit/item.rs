@@ -1,0 +1,104 @@
+//! The struct, and the methods a user calls on it.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, format_ident, quote};
+
+use super::{Layer, docs};
+use crate::graph::{Param, ParamKind};
+
+/// The struct: one field per parameter.
+pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
+    let Layer { krate, name, .. } = cx;
+    let item = &cx.spec.item;
+    let (attrs, vis) = (&item.attrs, &item.vis);
+    let derives = ["Clone", "Debug"].into_iter().filter(|derive| !derives(attrs, derive));
+    let derives = derives.map(|derive| format_ident!("{derive}"));
+    let docs = docs::layer(cx);
+    let fields = cx.graph.params.iter().map(|param| {
+        let (field, doc, ty) = (format_ident!("{}", param.field), docs::field(param), field_type(cx, param));
+        quote!(#[doc = #doc] #vis #field: #ty)
+    });
+    quote! {
+        #(#attrs)*
+        #[doc = #docs]
+        #[derive(#(#krate::__private::#derives),*)]
+        #vis struct #name<
+            E: #krate::__private::Dtype = f32,
+            D: #krate::__private::Storage<E> = #krate::__private::AutoDevice,
+        > {
+            #(#fields,)*
+        }
+    }
+}
+
+/// Whether the user asks for this derive already.
+fn derives(attrs: &[syn::Attribute], name: &str) -> bool {
+    attrs.iter().filter(|attr| attr.path().is_ident("derive")).any(|attr| {
+        let tokens = attr.meta.to_token_stream().into_iter().flat_map(|token| match token {
+            proc_macro2::TokenTree::Group(group) => group.stream(),
+            other => other.into(),
+        });
+        tokens.into_iter().any(|token| token.to_string() == name)
+    })
+}
+
+/// `Linear<512, 512, E, D>` and so on.
+fn field_type(cx: &Layer<'_>, param: &Param) -> TokenStream {
+    let krate = cx.krate;
+    match &param.kind {
+        ParamKind::Linear { input, output, bias, .. } => {
+            let linear = format_ident!("{}", if *bias { "Linear" } else { "UnbiasedLinear" });
+            quote!(#krate::__private::#linear<{ #input }, { #output }, E, D>)
+        }
+        ParamKind::Weight { dims, .. } => {
+            quote!(#krate::__private::Weight<(#(#krate::__private::Const<{ #dims }>,)*), E, D>)
+        }
+    }
+}
+
+/// `forward` and its siblings.
+pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
+    let Layer { name, input, .. } = cx;
+    let vis = &cx.spec.item.vis;
+    let [forward, try_forward, forward_mut, try_forward_mut, with_weights, try_with_weights] = docs::methods(cx);
+    quote! {
+        #[allow(dead_code)]
+        impl<E: p::Element, D: p::Device<E>> #name<E, D> {
+            #[doc = #forward]
+            #[track_caller]
+            #vis fn forward<X: #input<E, D>>(&self, x: X) -> X::Output {
+                p::unwrap(self.try_forward(x))
+            }
+
+            #[doc = #try_forward]
+            #vis fn try_forward<X: #input<E, D>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
+                Ok(x.attend(self, false)?.0)
+            }
+
+            #[doc = #forward_mut]
+            #[track_caller]
+            #vis fn forward_mut<X: #input<E, D>>(&mut self, x: X) -> X::Output {
+                p::unwrap(self.try_forward_mut(x))
+            }
+
+            #[doc = #try_forward_mut]
+            #vis fn try_forward_mut<X: #input<E, D>>(&mut self, x: X) -> Result<X::Output, p::Error<D::Err>> {
+                Ok(x.attend(self, true)?.0)
+            }
+
+            #[doc = #with_weights]
+            #[track_caller]
+            #vis fn forward_with_weights<X: #input<E, D>>(&self, x: X) -> (X::Output, X::Weights) {
+                p::unwrap(self.try_forward_with_weights(x))
+            }
+
+            #[doc = #try_with_weights]
+            #vis fn try_forward_with_weights<X: #input<E, D>>(
+                &self,
+                x: X,
+            ) -> Result<(X::Output, X::Weights), p::Error<D::Err>> {
+                x.attend(self, false)
+            }
+        }
+    }
+}

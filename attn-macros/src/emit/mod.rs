@@ -1,0 +1,128 @@
+//! From a spec and its graph to Rust. Everything emitted refers to `__private` of the facade crate and to `core`.
+
+mod composed;
+mod docs;
+mod expr;
+mod facts;
+pub(crate) mod ide;
+mod input;
+mod item;
+mod module;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::Attribute;
+
+use crate::graph::{Dim, Graph};
+use crate::spec::Spec;
+
+/// The declared layer:
+///
+/// ```text
+/// /// docs
+/// pub struct Name<E: Dtype = f32, D: Storage<E> = AutoDevice> { q_proj: Linear<..>, .. }
+/// pub trait NameInput<E, D> { .. }              // what `forward` accepts
+/// const _: () = {                               // `BuildOnDevice`, `TensorCollection`, `Module`, `forward`, the graph
+///     use attn::__private as p;
+///     ..
+/// };
+/// const _: () = assert!(..);                    // rules that only rustc can evaluate
+/// ```
+pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStream {
+    let cx = &Layer::new(krate, spec, graph);
+    let cfgs = &cx.cfgs;
+    let item = item::emit(cx);
+    let input_trait = input::emit_trait(cx);
+    let impls = [
+        input::emit_impls(cx),
+        module::emit(cx),
+        item::emit_forward(cx),
+        composed::emit(cx),
+        facts::emit(cx),
+    ];
+    let assertions = spec.assertions.iter().filter(|_| !spec.poisoned);
+    let assertions = assertions.map(|assertion| quote!(#(#cfgs)* #assertion));
+    let ide = ide::emit(cx);
+    quote! {
+        #item
+        #input_trait
+        #(#cfgs)*
+        const _: () = {
+            use #krate::__private::{self as p, traits::*};
+            #(#impls)*
+        };
+        #(#assertions)*
+        #ide
+    }
+}
+
+/// What every emitter needs.
+struct Layer<'a> {
+    krate: &'a TokenStream,
+    spec: &'a Spec,
+    graph: &'a Graph,
+    name: &'a Ident,
+    /// The trait of what `forward` accepts.
+    input: Ident,
+    /// `#[cfg]`s of the declaration: they hold for all that is emitted.
+    cfgs: Vec<&'a Attribute>,
+}
+
+impl<'a> Layer<'a> {
+    fn new(krate: &'a TokenStream, spec: &'a Spec, graph: &'a Graph) -> Self {
+        let name = &spec.item.name;
+        let cfgs = spec.item.attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
+        Layer { krate, spec, graph, name, input: format_ident!("{name}Input"), cfgs }
+    }
+
+    /// The layer's name, for messages at run time.
+    fn label(&self) -> String {
+        self.name.to_string()
+    }
+
+    /// The type variables of the sequence axes: one in self-attention, two in cross-attention.
+    fn sequence_vars(&self) -> Vec<Ident> {
+        let names: &[&str] = if self.graph.cross { &["Q", "K"] } else { &["S"] };
+        names.iter().map(|name| var(name)).collect()
+    }
+
+    fn query_var(&self) -> Ident {
+        var(if self.graph.cross { "Q" } else { "S" })
+    }
+
+    fn key_var(&self) -> Ident {
+        var(if self.graph.cross { "K" } else { "S" })
+    }
+
+    /// A dimension as a type.
+    fn dim(&self, dim: &Dim) -> TokenStream {
+        match dim {
+            Dim::Batch => quote!(B),
+            Dim::Query => {
+                let var = self.query_var();
+                quote!(#var)
+            }
+            Dim::Key => {
+                let var = self.key_var();
+                quote!(#var)
+            }
+            Dim::Size(size) => quote!(p::Const<{ #size }>),
+        }
+    }
+
+    /// A tensor of this shape, with the tape `tape`.
+    fn tensor(&self, shape: &[Dim], tape: &TokenStream) -> TokenStream {
+        let dims = shape.iter().map(|dim| self.dim(dim));
+        quote!(p::Tensor<(#(#dims,)*), E, D, #tape>)
+    }
+
+    /// The shape of the output, batched: `[batch, query, d_model]`.
+    fn output_shape(&self) -> &[Dim] {
+        &self.graph.node(self.graph.output).shape
+    }
+}
+
+/// A name of the emitted code. The facade's macro stands between it and the user's names, so it captures none of them.
+fn var(name: &str) -> Ident {
+    Ident::new(name, Span::call_site())
+}

@@ -1,0 +1,195 @@
+//! The layer as a graph of operations with inferred shapes. It knows nothing of tokens: the emitters do.
+
+mod build;
+mod shape;
+
+use crate::score::{Data, Expr};
+use crate::spec::{Init, Normalizer, Real, Size};
+
+pub(crate) use build::build;
+
+/// Everything that the emitters read.
+pub(crate) struct Graph {
+    pub(crate) params: Vec<Param>,
+    /// In the order in which they are computed.
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) weights: NodeId,
+    pub(crate) output: NodeId,
+    /// The data that the mask reads, in the order of the call.
+    pub(crate) data: Vec<MaskData>,
+    /// Keys and values come from a second input.
+    pub(crate) cross: bool,
+}
+
+/// What a call passes beside tensors of tokens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MaskData {
+    Padding,
+    Document,
+}
+
+impl MaskData {
+    pub(crate) fn of(data: Data) -> Self {
+        match data {
+            Data::Padding => MaskData::Padding,
+            Data::QueryDocument | Data::KeyDocument => MaskData::Document,
+        }
+    }
+}
+
+/// A field of the layer.
+pub(crate) struct Param {
+    pub(crate) field: &'static str,
+    pub(crate) kind: ParamKind,
+    pub(crate) doc: String,
+}
+
+pub(crate) enum ParamKind {
+    /// `y = x Wᵀ + b`: a weight of `[output, input]`, a bias of `[output]`.
+    Linear { input: Size, output: Size, bias: bool, init: InitKind },
+    /// A single tensor.
+    Weight { dims: Vec<Size>, init: InitKind },
+}
+
+/// The distribution of a tensor before training.
+#[derive(Clone, Debug)]
+pub(crate) enum InitKind {
+    Ones,
+    /// Uniform within `sqrt(gain / Σ fans)`.
+    Uniform { gain: u32, fans: Vec<Size> },
+    Normal { std: Real },
+    /// Normal with the standard deviation `1 / sqrt(fan)`.
+    NormalByFan { fan: Size },
+}
+
+impl Param {
+    /// The tensors of the field: name, dimensions, initial distribution. `None` starts at zero.
+    pub(crate) fn tensors(&self) -> Vec<(&'static str, Vec<Size>, Option<&InitKind>)> {
+        match &self.kind {
+            ParamKind::Linear { input, output, bias, init } => {
+                let weight = ("weight", vec![output.clone(), input.clone()], Some(init));
+                let bias = bias.then(|| ("bias", vec![output.clone()], None));
+                [weight].into_iter().chain(bias).collect()
+            }
+            ParamKind::Weight { dims, init } => vec![("weight", dims.clone(), Some(init))],
+        }
+    }
+}
+
+/// An index into [`Graph::nodes`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NodeId(pub(crate) usize);
+
+/// One operation and its result.
+pub(crate) struct Node {
+    pub(crate) name: &'static str,
+    pub(crate) op: Op,
+    pub(crate) shape: Vec<Dim>,
+}
+
+/// A dimension of a tensor.
+#[derive(Clone, Debug)]
+pub(crate) enum Dim {
+    Batch,
+    Query,
+    Key,
+    Size(Size),
+}
+
+/// What a node computes. Fields named `field` are parameters, by the name of the layer's field.
+pub(crate) enum Op {
+    /// The first input: `[batch, query, d_model]`.
+    Input,
+    /// The second input: `[batch, key, d_context]`. In self-attention it is the first one again.
+    Context,
+    /// `[batch, s, input] -> [batch, s, output]`
+    Linear { x: NodeId, field: &'static str },
+    /// `[batch, s, heads * width] -> [batch, heads, s, width]`
+    SplitHeads { x: NodeId, heads: Size, width: Size },
+    /// `[batch, heads, s, width] -> [batch, s, heads * width]`
+    MergeHeads { x: NodeId },
+    /// `x / sqrt(mean(x²) + ε) * gain`, over the last axis.
+    RmsNorm { x: NodeId, field: &'static str },
+    /// `x / sqrt(Σ x² + ε)`, over the last axis.
+    L2Norm { x: NodeId },
+    /// Rotates each position's pairs of coordinates.
+    Rope { x: NodeId, theta: Real },
+    /// `q · k` for every query and key.
+    DotScores { q: NodeId, k: NodeId },
+    /// `w · tanh(q + k)` for every query and key.
+    AdditiveScores { q: NodeId, k: NodeId, field: &'static str },
+    /// `q W`, with a matrix per head.
+    PerHeadLinear { q: NodeId, field: &'static str },
+    /// Each score becomes the value of an expression of it.
+    MapScores { scores: NodeId, expr: Expr },
+    /// Scores to weights, over the keys that the mask allows.
+    Normalize { scores: NodeId, mask: Option<Expr>, normalizer: Normalizer },
+    /// Drops weights while training.
+    Dropout { weights: NodeId, p: Real },
+    /// The weighted sum of the values.
+    Attend { weights: NodeId, v: NodeId },
+}
+
+impl Op {
+    /// The nodes that it reads, in order.
+    pub(crate) fn operands(&self) -> Vec<NodeId> {
+        match *self {
+            Op::Input | Op::Context => Vec::new(),
+            Op::Linear { x, .. }
+            | Op::SplitHeads { x, .. }
+            | Op::MergeHeads { x }
+            | Op::RmsNorm { x, .. }
+            | Op::L2Norm { x }
+            | Op::Rope { x, .. } => vec![x],
+            Op::PerHeadLinear { q, .. } => vec![q],
+            Op::DotScores { q, k } | Op::AdditiveScores { q, k, .. } => vec![q, k],
+            Op::MapScores { scores, .. } | Op::Normalize { scores, .. } => vec![scores],
+            Op::Dropout { weights, .. } => vec![weights],
+            Op::Attend { weights, v } => vec![weights, v],
+        }
+    }
+}
+
+impl Graph {
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0]
+    }
+
+    pub(crate) fn param(&self, field: &str) -> Option<&Param> {
+        self.params.iter().find(|param| param.field == field)
+    }
+
+    /// How often each node is read.
+    pub(crate) fn uses(&self) -> Vec<usize> {
+        let mut uses = vec![0; self.nodes.len()];
+        for node in &self.nodes {
+            for id in node.op.operands() {
+                uses[id.0] += 1;
+            }
+        }
+        uses
+    }
+
+    /// The sizes by which query heads, key heads and so on are known: `[batch, heads, query, key]`.
+    pub(crate) fn scores_shape(&self) -> &[Dim] {
+        &self.node(self.weights).shape
+    }
+}
+
+/// The mask's data, in the order of the call.
+fn data_of(mask: &Expr) -> Vec<MaskData> {
+    let reads = |data: MaskData| {
+        mask.any(&|expr| matches!(expr, Expr::Data { data: found, .. } if MaskData::of(*found) == data))
+    };
+    [MaskData::Padding, MaskData::Document].into_iter().filter(|data| reads(*data)).collect()
+}
+
+/// The initial distribution that `init` asks for, for a matrix with these fans; `torch` is what PyTorch does by default.
+fn init_kind(init: &Init, fan_in: &Size, fan_out: &Size, torch: InitKind) -> InitKind {
+    match init {
+        Init::Torch => torch,
+        Init::XavierUniform => InitKind::Uniform { gain: 6, fans: vec![fan_in.clone(), fan_out.clone()] },
+        Init::KaimingUniform => InitKind::Uniform { gain: 6, fans: vec![fan_in.clone()] },
+        Init::Normal { std } => InitKind::Normal { std: std.clone() },
+    }
+}

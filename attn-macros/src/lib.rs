@@ -1,0 +1,36 @@
+//! The compile-time half of `attn`. Use it through the `attn` crate: `attn::attention!`.
+//!
+//! A spec goes through [`pipeline`], one stage after the other: tokens → `Spec` → `Graph` → Rust.
+
+mod diag;
+mod emit;
+mod graph;
+mod messages;
+mod pipeline;
+mod score;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+use proc_macro::TokenStream;
+
+/// `[$crate] spec...`: what the facade's `attention!` hands on, so that the emitted paths work under any crate name.
+#[doc(hidden)]
+#[proc_macro]
+pub fn attention(input: TokenStream) -> TokenStream {
+    pipeline::attention(input.into()).into()
+}
+
+/// The table of keys as Markdown, for the documentation of the facade's `attention!`.
+#[doc(hidden)]
+#[proc_macro]
+pub fn key_table(_: TokenStream) -> TokenStream {
+    emit::ide::key_table().into()
+}
+
+/// A module of documented names, one for every key and word of the language: what editors complete from.
+#[doc(hidden)]
+#[proc_macro]
+pub fn key_items(_: TokenStream) -> TokenStream {
+    emit::ide::key_items().into()
+}

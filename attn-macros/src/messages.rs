@@ -1,0 +1,272 @@
+//! What the user reads. Every message says what was expected and what was found, and helps.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+
+use crate::spec::keys::{Arg, Key, Kind, Word};
+use crate::spec::{Real, Size};
+
+pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
+    help: `attention! { pub struct SelfAttention<heads = 8, d_model = 512>; }`";
+pub(crate) const EXPECTED_STRUCT: &str = "expected `struct`\n\
+    help: a layer is declared as `pub struct Name<heads = 8, d_model = 512>;`";
+pub(crate) const EXPECTED_NAME: &str = "expected a name for the layer";
+pub(crate) const EXPECTED_KEYS: &str = "expected `<` and the keys of the layer\n\
+    help: `<heads = 8, d_model = 512>`";
+pub(crate) const UNCLOSED: &str = "expected `,` or `>` after the last key";
+pub(crate) const EXPECTED_SEMICOLON: &str = "expected `;` after the declaration";
+pub(crate) const EMPTY_ENTRY: &str = "expected a key, found `,`";
+pub(crate) const EXPECTED_MASK_OPERATOR: &str = "expected `&` or `|` between masks";
+pub(crate) const MASK_ENDS: &str = "expected a mask after the operator, found the end";
+
+pub(crate) const HEAD_DIM_WITH_ADDITIVE: &str = "`head_dim` contradicts `score = additive(hidden = n)`: queries and keys are as wide as the hidden layer\n\
+    help: leave out `head_dim`, or choose the width by `hidden`; `value_head_dim` is the width of the values";
+pub(crate) const QK_NORM_WITH_ADDITIVE: &str = "`qk_norm` contradicts `score = additive`: it bounds a product of queries and keys, and here there is none\n\
+    help: leave out `qk_norm`, or use `score = scaled_dot`";
+pub(crate) const SCALE_WITH_DOT: &str = "`scale` contradicts `score = dot`, which is the product without a scale\n\
+    help: use `score = scaled_dot` with this `scale`";
+pub(crate) const SCALE_WITH_ADDITIVE: &str = "`scale` contradicts `score = additive`, whose learned output vector has its own scale\n\
+    help: leave out `scale`";
+pub(crate) const ROPE_WITH_BILINEAR: &str = "`rope` contradicts `score = bilinear`: with a matrix between query and key, their rotations do not combine to a relative one\n\
+    help: use `score = scaled_dot` with `rope`, or a bias as `position = alibi`";
+
+/// Tokens as the user would recognise them.
+fn quoted(tokens: &TokenStream) -> String {
+    if tokens.is_empty() {
+        "nothing".to_owned()
+    } else {
+        format!("`{}`", tokens.to_string().replace("- ", "-"))
+    }
+}
+
+/// `` `a`, `b` or `c` ``
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+fn did_you_mean(near: Option<&str>, otherwise: impl FnOnce() -> String) -> String {
+    match near {
+        Some(near) => format!("help: did you mean `{near}`?"),
+        None => format!("help: {}", otherwise()),
+    }
+}
+
+fn example(key: &Key) -> String {
+    let value = match key.kind {
+        Kind::Size if key.name == "d_model" || key.name == "d_context" => "512".to_owned(),
+        Kind::Size => "8".to_owned(),
+        Kind::Number => "0.1".to_owned(),
+        Kind::Word(words) | Kind::Mask(words) => {
+            words.iter().find(|word| word.name != "none").map_or_else(String::new, |word| word.name.to_owned())
+        }
+        Kind::Projections => "false".to_owned(),
+    };
+    format!("`{} = {value}`", key.name)
+}
+
+pub(crate) fn missing_key(key: &str, layer: &Ident) -> String {
+    let example = Key::find(key).map(example).unwrap_or_default();
+    format!("`{layer}` needs the key `{key}`\nhelp: add {example}")
+}
+
+pub(crate) fn duplicate_key(key: &Key) -> String {
+    format!("the key `{}` is given twice\nhelp: remove one of them", key.name)
+}
+
+pub(crate) fn unknown_key(found: &str, near: Option<&str>) -> String {
+    let all = || format!("the keys are {}", listed(crate::spec::keys::KEYS.iter().map(|key| key.name)));
+    format!("unknown key `{found}`\n{}", did_you_mean(near, all))
+}
+
+/// A word without `key =`: perhaps it is a value that lost its key.
+pub(crate) fn word_without_key(found: &str) -> String {
+    let owner = crate::spec::keys::KEYS
+        .iter()
+        .find(|key| key.words().iter().any(|word| word.name == found));
+    match owner {
+        Some(key) => format!("expected `key = value`, found `{found}`\nhelp: did you mean `{} = {found}`?", key.name),
+        None => format!("expected `key = value`, found `{found}`"),
+    }
+}
+
+pub(crate) fn key_without_value(key: &Key) -> String {
+    format!("the key `{}` needs a value\nhelp: write {}", key.name, example(key))
+}
+
+pub(crate) fn expected_key(found: &TokenTree) -> String {
+    format!("expected a key, found {}", quoted(&found.to_token_stream()))
+}
+
+pub(crate) fn expected_size(what: &str, found: &TokenStream) -> String {
+    format!(
+        "`{what}` expects a positive whole number, found {}\nhelp: a literal, a constant, or an expression in braces: `8`, `HEADS`, `{{ 2 * N }}`",
+        quoted(found)
+    )
+}
+
+pub(crate) fn expected_number(what: &str, found: &TokenStream) -> String {
+    format!(
+        "`{what}` expects a number, found {}\nhelp: a literal, a constant, or an expression in braces: `0.1`, `P`, `{{ 1.0 / N }}`",
+        quoted(found)
+    )
+}
+
+pub(crate) fn expected_word(key: &Key, found: &TokenStream) -> String {
+    format!(
+        "`{}` expects {}, found {}",
+        key.name,
+        listed(key.words().iter().map(|word| word.name)),
+        quoted(found)
+    )
+}
+
+pub(crate) fn unknown_word(key: &Key, found: &str, near: Option<&str>) -> String {
+    let all = || format!("`{}` is one of {}", key.name, listed(key.words().iter().map(|word| word.name)));
+    format!("`{}` has no value `{found}`\n{}", key.name, did_you_mean(near, all))
+}
+
+pub(crate) fn more_than_a_word(key: &Key, word: &Ident) -> String {
+    format!("expected `,` or `>` after `{word}`\nhelp: `{}` takes a single value; only masks combine", key.name)
+}
+
+pub(crate) fn takes_no_arguments(word: &Word) -> String {
+    format!("`{}` takes no arguments", word.name)
+}
+
+pub(crate) fn missing_argument(word: &Word, arg: &Arg) -> String {
+    format!("`{}` needs its argument `{}`\nhelp: write `{}`", word.name, arg.name, word.usage())
+}
+
+pub(crate) fn unknown_argument(word: &Word, found: &str) -> String {
+    format!("`{}` has no argument `{found}`\nhelp: write `{}`", word.name, word.usage())
+}
+
+pub(crate) fn too_many_arguments(word: &Word, found: &TokenStream) -> String {
+    format!("unexpected argument {} of `{}`\nhelp: write `{}`", quoted(found), word.name, word.usage())
+}
+
+pub(crate) fn duplicate_argument(word: &Word, arg: &str) -> String {
+    format!("the argument `{arg}` of `{}` is given twice", word.name)
+}
+
+pub(crate) fn expected_projections(found: &TokenStream) -> String {
+    format!("`bias` expects `true`, `false` or a list of projections, found {}\nhelp: `bias = [q, k, v]`", quoted(found))
+}
+
+pub(crate) fn unknown_projection(found: &str) -> String {
+    format!("unknown projection `{found}`\nhelp: the projections are `q`, `k`, `v` and `o`")
+}
+
+pub(crate) fn duplicate_projection(name: &impl ToTokens) -> String {
+    format!("the projection `{}` is listed twice", name.to_token_stream())
+}
+
+pub(crate) fn expected_mask(found: &TokenTree) -> String {
+    format!("expected a mask, found {}", quoted(&found.to_token_stream()))
+}
+
+pub(crate) fn doubled_operator(symbol: char) -> String {
+    format!("masks combine with `{symbol}`, found `{symbol}{symbol}`")
+}
+
+pub(crate) fn size_out_of_bounds(what: &str, size: &Size, largest: u64) -> String {
+    format!("`{what}` must be at least 1 and at most {largest}{}", found(size.value.is_some(), size))
+}
+
+/// `, found 7`, or the expression if rustc is to say it.
+fn found(known: bool, value: &impl std::fmt::Display) -> String {
+    if known { format!(", found {value}") } else { format!(": `{value}`") }
+}
+
+pub(crate) fn heads_do_not_divide(d_model: &Size, heads: &Size) -> String {
+    let help = "or give `head_dim`";
+    match (d_model.value, heads.value) {
+        (Some(d), Some(h)) => {
+            let below = d - d % h;
+            let nearest = if below == 0 { h.to_string() } else { format!("{below} and {}", below + h) };
+            format!("{d} is not divisible by {h} heads\nhelp: the nearest `d_model` that are: {nearest}; {help}")
+        }
+        _ => format!("`d_model = {d_model}` must be divisible by `heads = {heads}`, {help}"),
+    }
+}
+
+pub(crate) fn kv_heads_do_not_divide(heads: &Size, kv_heads: &Size) -> String {
+    match (heads.value, kv_heads.value) {
+        (Some(h), Some(_)) => {
+            let divisors: Vec<_> = (1..=h).filter(|g| h % g == 0).map(|g| g.to_string()).collect();
+            format!("{heads} heads cannot share {kv_heads} key/value heads evenly\nhelp: `kv_heads` divides `heads`: {}", divisors.join(", "))
+        }
+        _ => format!("`heads = {heads}` must be divisible by `kv_heads = {kv_heads}`"),
+    }
+}
+
+pub(crate) fn not_positive(what: &str, number: &Real) -> String {
+    format!("`{what}` must be positive and finite{}", found(number.value.is_some(), number))
+}
+
+pub(crate) fn dropout_out_of_range(p: &Real) -> String {
+    format!(
+        "`dropout` is a probability: at least 0 and less than 1{}{}",
+        found(p.value.is_some(), p),
+        if p.value.is_some_and(|p| p > 1.0 && p <= 100.0) { "\nhelp: a percentage is divided by 100" } else { "" }
+    )
+}
+
+pub(crate) fn position_with_additive(name: &str) -> String {
+    format!(
+        "`{name}` contradicts `score = additive`: it is made for products of queries and keys\n\
+         help: leave out `position`, or use `score = scaled_dot`"
+    )
+}
+
+pub(crate) fn odd_rope(head_dim: &Size) -> String {
+    match head_dim.value {
+        Some(value) => format!(
+            "`rope` rotates pairs, so the width of a head must be even, found {value}\nhelp: the nearest `head_dim` that are: {} and {}",
+            value.saturating_sub(1).max(2),
+            value + 1
+        ),
+        None => format!("`rope` rotates pairs, so the width of a head must be even: `{head_dim}`"),
+    }
+}
+
+pub(crate) fn too_few_buckets(num_buckets: &Size, causal: bool) -> String {
+    let need = if causal {
+        "at least 2 under a causal mask"
+    } else {
+        "even and at least 4, as half of them look ahead"
+    };
+    format!("`num_buckets` of `rel_pos_bias` must be {need}{}", found(num_buckets.value.is_some(), num_buckets))
+}
+
+pub(crate) fn max_distance_too_near(max_distance: &Size, num_buckets: &Size, per_exact: usize) -> String {
+    format!(
+        "`max_distance` of `rel_pos_bias` must be greater than the distances with a bucket of their own, `num_buckets / {per_exact}`{}\n\
+         help: `num_buckets` is {num_buckets}",
+        found(max_distance.value.is_some(), max_distance)
+    )
+}
+
+pub(crate) fn ambiguous_alignment(call: &crate::spec::Call) -> String {
+    let name = call.word.name;
+    let with = |alignment: &str| {
+        let args: Vec<_> = call.args_text().into_iter().chain([alignment.to_owned()]).collect();
+        format!("{name}({})", args.join(", "))
+    };
+    format!(
+        "`{name}` is ambiguous in cross-attention, where queries and keys may differ in number\n\
+         help: `{}` lines up the first query with the first key\n\
+         help: `{}` lines up the last query with the last key, as when decoding after a prefix",
+        with("upper_left"),
+        with("lower_right"),
+    )
+}
+
+pub(crate) fn data_mask_twice(name: &str) -> String {
+    format!("`{name}` stands twice in the mask, but the call takes its data once\nhelp: write the mask with one `{name}`")
+}

@@ -1,0 +1,20 @@
+//! The whole story of an expansion.
+
+use proc_macro2::TokenStream;
+
+use crate::{diag::Diagnostics, emit, graph, spec};
+
+/// Expands the specs in `input`. Whatever the tokens, this returns: mistakes are collected on the way, reported together,
+/// and the item is emitted all the same, so that its users do not turn red as well.
+pub(crate) fn attention(input: TokenStream) -> TokenStream {
+    let cx = Diagnostics::default();
+    let mut output = TokenStream::new();
+    let (krate, specs) = spec::parse(input, &cx);
+    for draft in specs {
+        let spec = spec::check(draft, &krate, &cx);
+        let graph = graph::build(&spec);
+        output.extend(emit::layer(&krate, &spec, &graph));
+    }
+    output.extend(cx.into_compile_errors());
+    output
+}

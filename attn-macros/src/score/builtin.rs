@@ -1,0 +1,155 @@
+//! The built-in masks and score modifications, each a definition in the language.
+
+use super::{Data, Expr, Unary, Var};
+use crate::spec::{Align, Atom, Mask, Real, Size};
+
+fn q_idx() -> Expr {
+    Var::QIdx.into()
+}
+
+fn kv_idx() -> Expr {
+    Var::KvIdx.into()
+}
+
+/// The predicate of a mask: `true` where a query attends.
+pub(crate) fn mask(mask: &Mask) -> Expr {
+    match mask {
+        Mask::Atom(word) => atom(word),
+        Mask::Not(a) => !self::mask(a),
+        Mask::And(a, b) => self::mask(a) & self::mask(b),
+        Mask::Or(a, b) => self::mask(a) | self::mask(b),
+    }
+}
+
+fn atom(atom: &Atom) -> Expr {
+    let align = atom.align().unwrap_or(Align::UpperLeft);
+    match atom.name() {
+        "causal" => causal(align),
+        "sliding_window" => sliding_window(&atom.size("n"), align, atom.is_symmetric()),
+        "dilated_sliding_window" => {
+            let (n, dilation) = (atom.size("n"), atom.size("dilation"));
+            dilated_sliding_window(&n, &dilation, align, atom.is_symmetric())
+        }
+        "prefix_lm" => causal(align) | kv_idx().less(&atom.size("n")),
+        "chunked" => chunked(&atom.size("n"), align),
+        "padding" => Expr::Data {
+            data: Data::Padding,
+            index: vec![Var::B.into(), q_idx(), kv_idx()],
+        },
+        "document" => document(),
+        _ => Expr::Bool(true),
+    }
+}
+
+/// Where a query stands among the keys.
+fn position(align: Align) -> Expr {
+    match align {
+        Align::UpperLeft => q_idx(),
+        Align::LowerRight => q_idx() + Var::KvLen - Var::QLen,
+    }
+}
+
+fn causal(align: Align) -> Expr {
+    kv_idx().at_most(position(align))
+}
+
+fn sliding_window(n: &Size, align: Align, symmetric: bool) -> Expr {
+    let distance = position(align) - kv_idx();
+    if symmetric {
+        distance.abs().less(n)
+    } else {
+        causal(align) & distance.less(n)
+    }
+}
+
+fn dilated_sliding_window(n: &Size, dilation: &Size, align: Align, symmetric: bool) -> Expr {
+    let reach = n.times(dilation);
+    let distance = position(align) - kv_idx();
+    let distance = if symmetric { distance.abs() } else { distance };
+    let on_grid = (distance % dilation).equals(0);
+    sliding_window(&reach, align, symmetric) & on_grid
+}
+
+fn chunked(n: &Size, align: Align) -> Expr {
+    let same = (position(align) / n).equals(kv_idx() / n);
+    match align {
+        Align::UpperLeft => same,
+        // Division rounds towards zero: a query before the first key is not in the first chunk.
+        Align::LowerRight => Expr::from(0).at_most(position(align)) & same,
+    }
+}
+
+fn document() -> Expr {
+    let query = Expr::Data {
+        data: Data::QueryDocument,
+        index: vec![Var::B.into(), q_idx()],
+    };
+    let key = Expr::Data {
+        data: Data::KeyDocument,
+        index: vec![Var::B.into(), kv_idx()],
+    };
+    query.equals(key)
+}
+
+/// `score * scale`
+pub(crate) fn scale(score: Expr, scale: &Real) -> Expr {
+    score * Expr::Float(scale.clone())
+}
+
+/// `cap * tanh(score / cap)` (Gemma 2).
+pub(crate) fn softcap(score: Expr, cap: &Real) -> Expr {
+    let cap = Expr::Float(cap.clone());
+    (score / cap.clone()).unary(Unary::Tanh) * cap
+}
+
+/// `score - slope(h) * |q_idx - kv_idx|` (Press et al. 2022). On the keys a causal mask keeps, the distance is the paper's.
+pub(crate) fn alibi(score: Expr, heads: &Size) -> Expr {
+    score - alibi_slope(heads) * (q_idx() - kv_idx()).abs().to_float()
+}
+
+/// The paper's slopes: with `m` the power of two at or below `heads`, the geometric sequence `2^(-8 i / m)` for the first `m`
+/// heads, and every second element of the sequence for `2 m` heads for the rest.
+fn alibi_slope(heads: &Size) -> Expr {
+    let m = heads.power_of_two_below();
+    let head = Expr::Var(Var::H);
+    let power = |exponent: Expr| (exponent * Expr::float(-std::f64::consts::LN_2)).unary(Unary::Exp);
+    let eighths = |index: Expr, count: &Expr| {
+        power(Expr::float(8.0) * index.to_float() / count.to_float())
+    };
+    let first = eighths(head.clone() + 1, &Expr::from(&m));
+    if heads.value.is_some() && heads.value == m.value {
+        return first;
+    }
+    let odd = (head.clone() - &m) * 2 + 1;
+    let rest = eighths(odd, &(Expr::from(&m) * 2));
+    head.less(&m).select(first, rest)
+}
+
+/// `score + rel_pos_bias[bucket, h]` (Raffel et al. 2020).
+pub(crate) fn rel_pos_bias(score: Expr, num_buckets: &Size, max_distance: &Size, causal: bool) -> Expr {
+    let bucket = t5_bucket(num_buckets, max_distance, causal);
+    score + Expr::Param { name: "rel_pos_bias", index: vec![bucket, Var::H.into()] }
+}
+
+/// T5's buckets: one for each small distance, then logarithmically wider ones up to `max_distance`. If the mask is not
+/// causal, the upper half of the buckets is for keys after the query.
+fn t5_bucket(num_buckets: &Size, max_distance: &Size, causal: bool) -> Expr {
+    let back = q_idx() - kv_idx();
+    if causal {
+        return one_sided_bucket(back.max(0), Expr::from(num_buckets), max_distance);
+    }
+    let half = Expr::from(num_buckets) / 2;
+    let ahead = q_idx().less(kv_idx());
+    let bucket = one_sided_bucket(back.abs(), half.clone(), max_distance);
+    ahead.select(half, 0) + bucket
+}
+
+fn one_sided_bucket(distance: Expr, buckets: Expr, max_distance: &Size) -> Expr {
+    let exact = buckets.clone() / 2;
+    let ln_of = |a: Expr, b: &Expr| (a.to_float() / b.to_float()).unary(Unary::Ln);
+    let wide = buckets.clone() - exact.clone();
+    let share = ln_of(distance.clone().max(1), &exact) / ln_of(Expr::from(max_distance), &exact);
+    let logarithmic = exact.clone() + (share * wide.to_float()).unary(Unary::ToInt);
+    let logarithmic = logarithmic.min(buckets - 1);
+    distance.clone().less(exact).select(distance, logarithmic)
+}

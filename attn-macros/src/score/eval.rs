@@ -1,0 +1,145 @@
+//! Evaluates an expression while expanding: for the drawings in the docs, and for the tests of the definitions.
+
+use super::{Binary, Data, Expr, Unary, Var};
+
+/// Where an expression is evaluated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Point<'a> {
+    pub(crate) b: i64,
+    pub(crate) h: i64,
+    pub(crate) q_idx: i64,
+    pub(crate) kv_idx: i64,
+    pub(crate) q_len: i64,
+    pub(crate) kv_len: i64,
+    pub(crate) score: f64,
+    pub(crate) inputs: &'a dyn Inputs,
+}
+
+/// What an expression reads beside indices and the score.
+pub(crate) trait Inputs: std::fmt::Debug {
+    /// An element of a learned tensor.
+    fn param(&self, name: &str, index: &[i64]) -> f64;
+    /// Data of the call; booleans are 0 and 1.
+    fn data(&self, data: Data, index: &[i64]) -> i64;
+}
+
+/// A value of one of the three types.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Value {
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+}
+
+/// The value of `expr` at `point`; `None` if a size in it is rustc's to evaluate, or it divides by zero.
+pub(crate) fn eval(expr: &Expr, point: &Point<'_>) -> Option<Value> {
+    Some(match expr {
+        Expr::Score => Value::Float(point.score),
+        Expr::Var(var) => Value::Int(var_at(*var, point)),
+        Expr::Int(size) => Value::Int(i64::try_from(size.value?).ok()?),
+        Expr::Float(real) => Value::Float(real.value?),
+        Expr::Bool(value) => Value::Bool(*value),
+        Expr::Param { name, index } => Value::Float(point.inputs.param(name, &indices(index, point)?)),
+        Expr::Data { data, index } => {
+            let value = point.inputs.data(*data, &indices(index, point)?);
+            match data {
+                Data::Padding => Value::Bool(value != 0),
+                Data::QueryDocument | Data::KeyDocument => Value::Int(value),
+            }
+        }
+        Expr::Unary(op, a) => unary(*op, eval(a, point)?)?,
+        Expr::Binary(op, a, b) => binary(*op, eval(a, point)?, eval(b, point)?)?,
+        Expr::Select(condition, then, otherwise) => match eval(condition, point)? {
+            Value::Bool(true) => eval(then, point)?,
+            Value::Bool(false) => eval(otherwise, point)?,
+            _ => return None,
+        },
+    })
+}
+
+/// The truth of a mask at `point`.
+pub(crate) fn holds(mask: &Expr, point: &Point<'_>) -> Option<bool> {
+    match eval(mask, point)? {
+        Value::Bool(value) => Some(value),
+        _ => None,
+    }
+}
+
+fn indices(index: &[Expr], point: &Point<'_>) -> Option<Vec<i64>> {
+    let ints = index.iter().map(|expr| match eval(expr, point)? {
+        Value::Int(value) => Some(value),
+        _ => None,
+    });
+    ints.collect()
+}
+
+fn var_at(var: Var, point: &Point<'_>) -> i64 {
+    match var {
+        Var::B => point.b,
+        Var::H => point.h,
+        Var::QIdx => point.q_idx,
+        Var::KvIdx => point.kv_idx,
+        Var::QLen => point.q_len,
+        Var::KvLen => point.kv_len,
+    }
+}
+
+fn unary(op: Unary, a: Value) -> Option<Value> {
+    Some(match (op, a) {
+        (Unary::Not, Value::Bool(a)) => Value::Bool(!a),
+        (Unary::Abs, Value::Int(a)) => Value::Int(a.checked_abs()?),
+        (Unary::Abs, Value::Float(a)) => Value::Float(a.abs()),
+        (Unary::Exp, Value::Float(a)) => Value::Float(a.exp()),
+        (Unary::Ln, Value::Float(a)) => Value::Float(a.ln()),
+        (Unary::Tanh, Value::Float(a)) => Value::Float(a.tanh()),
+        (Unary::ToFloat, Value::Int(a)) => Value::Float(a as f64),
+        (Unary::ToInt, Value::Float(a)) => Value::Int(a as i64),
+        _ => return None,
+    })
+}
+
+fn binary(op: Binary, a: Value, b: Value) -> Option<Value> {
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) => int(op, a, b),
+        (Value::Float(a), Value::Float(b)) => float(op, a, b),
+        (Value::Bool(a), Value::Bool(b)) => match op {
+            Binary::And => Some(Value::Bool(a && b)),
+            Binary::Or => Some(Value::Bool(a || b)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn int(op: Binary, a: i64, b: i64) -> Option<Value> {
+    let value = match op {
+        Binary::Add => a.checked_add(b),
+        Binary::Sub => a.checked_sub(b),
+        Binary::Mul => a.checked_mul(b),
+        Binary::Div => a.checked_div(b),
+        Binary::Rem => a.checked_rem(b),
+        Binary::Min => Some(a.min(b)),
+        Binary::Max => Some(a.max(b)),
+        Binary::Eq => return Some(Value::Bool(a == b)),
+        Binary::Lt => return Some(Value::Bool(a < b)),
+        Binary::Le => return Some(Value::Bool(a <= b)),
+        Binary::And | Binary::Or => None,
+    };
+    value.map(Value::Int)
+}
+
+fn float(op: Binary, a: f64, b: f64) -> Option<Value> {
+    Some(match op {
+        Binary::Add => Value::Float(a + b),
+        Binary::Sub => Value::Float(a - b),
+        Binary::Mul => Value::Float(a * b),
+        Binary::Div => Value::Float(a / b),
+        Binary::Rem => Value::Float(a % b),
+        Binary::Min => Value::Float(a.min(b)),
+        Binary::Max => Value::Float(a.max(b)),
+        Binary::Eq => Value::Bool(a == b),
+        Binary::Lt => Value::Bool(a < b),
+        Binary::Le => Value::Bool(a <= b),
+        Binary::And | Binary::Or => return None,
+    })
+}

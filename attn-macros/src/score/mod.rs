@@ -1,0 +1,300 @@
+//! The expressions of masks and score modifications.
+//!
+//! A mask is a boolean expression over `b, h, q_idx, kv_idx, q_len, kv_len`; a score modification is a float expression over
+//! `score` and those. The built-in ones are definitions in this language ([`builtin`]); the emitters, the drawings in the
+//! docs and the tests read nothing else.
+
+pub(crate) mod builtin;
+pub(crate) mod eval;
+
+use std::fmt;
+use std::ops::{Add, BitAnd, BitOr, Div, Mul, Not, Rem, Sub};
+
+use crate::spec::{Real, Size};
+
+/// An expression. Integers are indices, lengths and sizes; `score`, numbers and parameters are floats; a
+/// conversion between the two is always written. Integer division rounds towards zero, as Rust's does.
+#[derive(Clone, Debug)]
+pub(crate) enum Expr {
+    /// The incoming score: a float.
+    Score,
+    /// An index or a length: an integer.
+    Var(Var),
+    Int(Size),
+    Float(Real),
+    Bool(bool),
+    /// An element of a learned tensor: a float.
+    Param { name: &'static str, index: Vec<Expr> },
+    /// What is known only at the call.
+    Data { data: Data, index: Vec<Expr> },
+    Unary(Unary, Box<Expr>),
+    Binary(Binary, Box<Expr>, Box<Expr>),
+    /// `if condition { then } else { otherwise }`
+    Select(Box<Expr>, Box<Expr>, Box<Expr>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Var {
+    B,
+    H,
+    QIdx,
+    KvIdx,
+    QLen,
+    KvLen,
+}
+
+/// Data that a mask takes at the call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Data {
+    /// `padding[b, q_idx, kv_idx]`: whether the key is valid for the query. A boolean.
+    Padding,
+    /// `document[b, q_idx]`: the document of a query. An integer.
+    QueryDocument,
+    /// `kv_document[b, kv_idx]`: the document of a key. An integer.
+    KeyDocument,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unary {
+    Not,
+    Abs,
+    Exp,
+    Ln,
+    Tanh,
+    /// From an integer to a float.
+    ToFloat,
+    /// From a float to an integer, towards zero.
+    ToInt,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Binary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    Min,
+    Max,
+    Eq,
+    Lt,
+    Le,
+    And,
+    Or,
+}
+
+impl Expr {
+    pub(crate) fn float(value: f64) -> Expr {
+        Expr::Float(Real::known(value))
+    }
+
+    pub(crate) fn unary(self, op: Unary) -> Expr {
+        Expr::Unary(op, Box::new(self))
+    }
+
+    pub(crate) fn binary(self, op: Binary, other: impl Into<Expr>) -> Expr {
+        Expr::Binary(op, Box::new(self), Box::new(other.into()))
+    }
+
+    pub(crate) fn abs(self) -> Expr {
+        self.unary(Unary::Abs)
+    }
+
+    pub(crate) fn to_float(&self) -> Expr {
+        self.clone().unary(Unary::ToFloat)
+    }
+
+    pub(crate) fn min(self, other: impl Into<Expr>) -> Expr {
+        self.binary(Binary::Min, other)
+    }
+
+    pub(crate) fn max(self, other: impl Into<Expr>) -> Expr {
+        self.binary(Binary::Max, other)
+    }
+
+    pub(crate) fn equals(self, other: impl Into<Expr>) -> Expr {
+        self.binary(Binary::Eq, other)
+    }
+
+    pub(crate) fn less(self, other: impl Into<Expr>) -> Expr {
+        self.binary(Binary::Lt, other)
+    }
+
+    pub(crate) fn at_most(self, other: impl Into<Expr>) -> Expr {
+        self.binary(Binary::Le, other)
+    }
+
+    /// `if self { then } else { otherwise }`
+    pub(crate) fn select(self, then: impl Into<Expr>, otherwise: impl Into<Expr>) -> Expr {
+        Expr::Select(Box::new(self), Box::new(then.into()), Box::new(otherwise.into()))
+    }
+
+    fn children(&self) -> Vec<&Expr> {
+        match self {
+            Expr::Score | Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) => Vec::new(),
+            Expr::Param { index, .. } | Expr::Data { index, .. } => index.iter().collect(),
+            Expr::Unary(_, a) => vec![a],
+            Expr::Binary(_, a, b) => vec![a, b],
+            Expr::Select(a, b, c) => vec![a, b, c],
+        }
+    }
+
+    /// Whether any part of the expression satisfies `test`.
+    pub(crate) fn any(&self, test: &dyn Fn(&Expr) -> bool) -> bool {
+        test(self) || self.children().iter().any(|child| child.any(test))
+    }
+
+    pub(crate) fn reads(&self, var: Var) -> bool {
+        self.any(&|expr| matches!(expr, Expr::Var(found) if *found == var))
+    }
+
+    /// Known before the call, apart from indices and lengths: neither the score nor anything learned is read.
+    pub(crate) fn is_constant(&self) -> bool {
+        !self.any(&|expr| matches!(expr, Expr::Score | Expr::Param { .. }))
+    }
+}
+
+impl From<Var> for Expr {
+    fn from(var: Var) -> Expr {
+        Expr::Var(var)
+    }
+}
+
+impl From<&Size> for Expr {
+    fn from(size: &Size) -> Expr {
+        Expr::Int(size.clone())
+    }
+}
+
+impl From<u64> for Expr {
+    fn from(value: u64) -> Expr {
+        Expr::Int(Size::known(value))
+    }
+}
+
+macro_rules! operators {
+    ($($Trait:ident $method:ident $Op:ident;)*) => {$(
+        impl<T: Into<Expr>> $Trait<T> for Expr {
+            type Output = Expr;
+            fn $method(self, other: T) -> Expr {
+                self.binary(Binary::$Op, other)
+            }
+        }
+    )*};
+}
+
+operators! {
+    Add add Add;
+    Sub sub Sub;
+    Mul mul Mul;
+    Div div Div;
+    Rem rem Rem;
+    BitAnd bitand And;
+    BitOr bitor Or;
+}
+
+impl Not for Expr {
+    type Output = Expr;
+    fn not(self) -> Expr {
+        self.unary(Unary::Not)
+    }
+}
+
+impl fmt::Display for Var {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Var::B => "b",
+            Var::H => "h",
+            Var::QIdx => "q_idx",
+            Var::KvIdx => "kv_idx",
+            Var::QLen => "q_len",
+            Var::KvLen => "kv_len",
+        })
+    }
+}
+
+impl fmt::Display for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Data::Padding => "padding",
+            Data::QueryDocument => "document",
+            Data::KeyDocument => "kv_document",
+        })
+    }
+}
+
+impl Binary {
+    /// The symbol and how tightly it binds, or `None` for what is written as a function.
+    pub(crate) fn symbol(self) -> Option<(&'static str, u8)> {
+        Some(match self {
+            Binary::Mul => ("*", 6),
+            Binary::Div => ("/", 6),
+            Binary::Rem => ("%", 6),
+            Binary::Add => ("+", 5),
+            Binary::Sub => ("-", 5),
+            Binary::Eq => ("==", 4),
+            Binary::Lt => ("<", 4),
+            Binary::Le => ("<=", 4),
+            Binary::And => ("&&", 3),
+            Binary::Or => ("||", 2),
+            Binary::Min | Binary::Max => return None,
+        })
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_expr(f, self, 0)
+    }
+}
+
+/// Writes `expr`, in parentheses if it binds less tightly than `level`.
+fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, level: u8) -> fmt::Result {
+    match expr {
+        Expr::Score => f.write_str("score"),
+        Expr::Var(var) => write!(f, "{var}"),
+        Expr::Int(size) => write!(f, "{size}"),
+        Expr::Float(real) => write!(f, "{real}"),
+        Expr::Bool(value) => write!(f, "{value}"),
+        Expr::Param { name, index } => write_index(f, name, index),
+        Expr::Data { data, index } => write_index(f, &data.to_string(), index),
+        Expr::Unary(op, a) => write_unary(f, *op, a),
+        Expr::Binary(op, a, b) => match op.symbol() {
+            Some((symbol, tightness)) => {
+                let (open, close) = if tightness < level { ("(", ")") } else { ("", "") };
+                f.write_str(open)?;
+                write_expr(f, a, tightness)?;
+                write!(f, " {symbol} ")?;
+                write_expr(f, b, tightness + 1)?;
+                f.write_str(close)
+            }
+            None => write!(f, "{}({a}, {b})", if *op == Binary::Min { "min" } else { "max" }),
+        },
+        Expr::Select(condition, then, otherwise) => {
+            write!(f, "if {condition} {{ {then} }} else {{ {otherwise} }}")
+        }
+    }
+}
+
+fn write_unary(f: &mut fmt::Formatter<'_>, op: Unary, a: &Expr) -> fmt::Result {
+    let name = match op {
+        Unary::Not => {
+            f.write_str("!")?;
+            return write_expr(f, a, 8);
+        }
+        Unary::ToFloat | Unary::ToInt => {
+            write_expr(f, a, 8)?;
+            return f.write_str(if op == Unary::ToFloat { " as f64" } else { " as i64" });
+        }
+        Unary::Abs => "abs",
+        Unary::Exp => "exp",
+        Unary::Ln => "ln",
+        Unary::Tanh => "tanh",
+    };
+    write!(f, "{name}({a})")
+}
+
+fn write_index(f: &mut fmt::Formatter<'_>, name: &str, index: &[Expr]) -> fmt::Result {
+    let index: Vec<_> = index.iter().map(Expr::to_string).collect();
+    write!(f, "{name}[{}]", index.join(", "))
+}

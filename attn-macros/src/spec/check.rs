@@ -1,0 +1,387 @@
+//! Defaults and rules: [`Draft`] to [`Spec`].
+//!
+//! A rule over sizes is decided here when the sizes are known. When one is the user's `const`, the same rule becomes an
+//! [`Assertion`] for rustc. After a broken rule the spec goes on with a value that keeps it.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+
+use super::parse::{Draft, Entry, Value};
+use super::value::{Real, Size};
+use super::word::Call;
+use super::{Assertion, Init, Mask, Normalizer, Position, Projections, QkNorm, Score, Spec};
+use crate::diag::Diagnostics;
+use crate::messages;
+
+/// Far above any layer, and low enough that products of three sizes stay in range.
+const LARGEST_SIZE: u64 = 1 << 20;
+/// Window, chunk and prefix lengths are compared with indices: they may be larger than any sequence.
+const LARGEST_LENGTH: u64 = 1 << 31;
+
+/// The complete spec of `draft`.
+pub(crate) fn check(draft: Draft, krate: &TokenStream, cx: &Diagnostics) -> Spec {
+    let before = cx.count();
+    let checker = Checker { draft: &draft, krate, cx, assertions: Vec::new() };
+    let mut spec = checker.spec();
+    spec.written = draft.entries.iter().map(|entry| (entry.key.name, text(&entry.origin))).collect();
+    spec.key_tokens = draft.entries.iter().map(|entry| entry.name.clone()).collect();
+    spec.poisoned = draft.poisoned || cx.count() > before;
+    spec.item = draft.item;
+    spec
+}
+
+fn text(tokens: &TokenStream) -> String {
+    let text = tokens.to_string();
+    text.replace(" (", "(").replace("( ", "(").replace(" )", ")").replace(" ,", ",").replace("! ", "!").replace(" :: ", "::")
+}
+
+struct Checker<'a> {
+    draft: &'a Draft,
+    krate: &'a TokenStream,
+    cx: &'a Diagnostics,
+    assertions: Vec<Assertion>,
+}
+
+impl Checker<'_> {
+    fn spec(mut self) -> Spec {
+        let d_model = self.required("d_model", 64);
+        let heads = self.heads(&d_model);
+        let kv_heads = self.kv_heads(&heads);
+        let d_context = self.size("d_context");
+        let score_call = self.word("score");
+        let score = self.score();
+        let per_head = d_model.over(&heads, self.krate);
+        let head_dim = self.head_dim(score, score_call.as_ref(), &per_head);
+        let value_head_dim = self.value_head_dim(score, &head_dim, per_head);
+        let qk_norm = self.qk_norm(score);
+        let mask = self.mask(d_context.is_some());
+        let position = self.position(score, &head_dim, &mask);
+        let spec = Spec {
+            scale: self.scale(score, &head_dim),
+            softcap: self.positive("softcap"),
+            normalizer: self.normalizer(),
+            bias: self.bias(),
+            dropout: self.dropout(),
+            init: self.init(),
+            heads,
+            kv_heads,
+            d_model,
+            head_dim,
+            value_head_dim,
+            d_context,
+            mask,
+            score,
+            position,
+            qk_norm,
+            item: super::Item {
+                attrs: Vec::new(),
+                vis: syn::Visibility::Inherited,
+                name: self.draft.item.name.clone(),
+            },
+            written: Vec::new(),
+            key_tokens: Vec::new(),
+            assertions: Vec::new(),
+            poisoned: false,
+        };
+        Spec { assertions: self.assertions, ..spec }
+    }
+
+    fn entry(&self, key: &str) -> Option<&Entry> {
+        self.draft.entry(key)
+    }
+
+    /// What `key` was given, for errors about its value.
+    fn origin(&self, key: &str) -> TokenStream {
+        self.entry(key).map(|entry| entry.origin.clone()).unwrap_or_default()
+    }
+
+    fn word(&self, key: &str) -> Option<Call> {
+        match self.entry(key)?.value {
+            Value::Word(ref call) => Some(call.clone()),
+            _ => None,
+        }
+    }
+
+    /// The word that `key` was given, or the default.
+    fn word_name(&self, key: &str, default: &'static str) -> &'static str {
+        self.word(key).map_or(default, |call| call.word.name)
+    }
+
+    fn number(&self, key: &str) -> Option<Real> {
+        match self.entry(key)?.value {
+            Value::Number(ref number) => Some(number.clone()),
+            _ => None,
+        }
+    }
+
+    /// Decides a rule: `holds` if it could be computed, otherwise `condition`, which rustc will compute.
+    /// `message` is asked for only if the rule is broken or must be left to rustc.
+    fn require(
+        &mut self,
+        at: &TokenStream,
+        holds: Option<bool>,
+        condition: TokenStream,
+        message: impl FnOnce() -> String,
+    ) -> bool {
+        match holds {
+            Some(true) => true,
+            Some(false) => {
+                self.cx.error(at, message());
+                false
+            }
+            None => {
+                self.assertions.push(Assertion { at: at.clone(), condition, message: message() });
+                true
+            }
+        }
+    }
+
+    fn required(&mut self, key: &'static str, fallback: u64) -> Size {
+        if self.entry(key).is_none() {
+            self.cx.error(&self.draft.item.name, messages::missing_key(key, &self.draft.item.name));
+        }
+        self.size(key).unwrap_or_else(|| Size::known(fallback))
+    }
+
+    /// A size key that is within bounds.
+    fn size(&mut self, key: &'static str) -> Option<Size> {
+        let Some(Entry { value: Value::Size(size), .. }) = self.entry(key) else {
+            return None;
+        };
+        let size = size.clone();
+        self.bounded(&size, key, LARGEST_SIZE).then_some(size)
+    }
+
+    fn bounded(&mut self, size: &Size, what: &str, largest: u64) -> bool {
+        let holds = size.value.map(|value| (1..=largest).contains(&value));
+        let condition = quote!((#size) >= 1 && (#size) as u64 <= #largest);
+        self.require(&size.origin, holds, condition, || messages::size_out_of_bounds(what, size, largest))
+    }
+
+    /// The default width of a head is `d_model / heads`: that must come out even.
+    fn heads(&mut self, d_model: &Size) -> Size {
+        let heads = self.required("heads", 1);
+        let given = if self.is_additive() { "value_head_dim" } else { "head_dim" };
+        if self.entry(given).is_some() {
+            return heads;
+        }
+        let divides = d_model.value.zip(heads.value).map(|(d, h)| d % h == 0);
+        let at = if heads.origin.is_empty() { d_model.origin.clone() } else { heads.origin.clone() };
+        let condition = quote!((#d_model) % (#heads) == 0);
+        let divides = self.require(&at, divides, condition, || messages::heads_do_not_divide(d_model, &heads));
+        if divides { heads } else { Size::known(1) }
+    }
+
+    fn is_additive(&self) -> bool {
+        self.word_name("score", "scaled_dot") == "additive"
+    }
+
+    /// Query heads share key heads in groups of one size.
+    fn kv_heads(&mut self, heads: &Size) -> Size {
+        let Some(kv_heads) = self.size("kv_heads") else {
+            return heads.clone();
+        };
+        let divides = heads.value.zip(kv_heads.value).map(|(h, g)| h % g == 0);
+        let condition = quote!((#heads) % (#kv_heads) == 0);
+        let at = kv_heads.origin.clone();
+        let message = || messages::kv_heads_do_not_divide(heads, &kv_heads);
+        if self.require(&at, divides, condition, message) { kv_heads } else { Size::known(1) }
+    }
+
+    fn score(&self) -> Score {
+        match self.word_name("score", "scaled_dot") {
+            "dot" => Score::Dot,
+            "additive" => Score::Additive,
+            "bilinear" => Score::Bilinear,
+            _ => Score::ScaledDot,
+        }
+    }
+
+    /// Queries and keys of an additive score are as wide as its hidden layer.
+    fn head_dim(&mut self, score: Score, call: Option<&Call>, per_head: &Size) -> Size {
+        let given = self.size("head_dim");
+        match (score, call) {
+            (Score::Additive, Some(call)) => {
+                if self.entry("head_dim").is_some() {
+                    self.contradiction("head_dim", messages::HEAD_DIM_WITH_ADDITIVE);
+                }
+                let hidden = call.size("hidden");
+                self.bounded(&hidden, "hidden", LARGEST_SIZE);
+                hidden
+            }
+            _ => given.unwrap_or_else(|| per_head.clone()),
+        }
+    }
+
+    fn value_head_dim(&mut self, score: Score, head_dim: &Size, per_head: Size) -> Size {
+        self.size("value_head_dim").unwrap_or_else(|| match score {
+            Score::Additive => per_head,
+            _ => head_dim.clone(),
+        })
+    }
+
+    /// Two keys that exclude each other: the error stands at the second one.
+    fn contradiction(&self, key: &str, message: &str) {
+        self.cx.error(self.origin(key), message);
+    }
+
+    fn qk_norm(&mut self, score: Score) -> QkNorm {
+        let norm = match self.word_name("qk_norm", "none") {
+            "rms" => QkNorm::Rms,
+            "l2" => QkNorm::L2,
+            _ => QkNorm::None,
+        };
+        if score == Score::Additive && norm != QkNorm::None {
+            self.contradiction("qk_norm", messages::QK_NORM_WITH_ADDITIVE);
+            return QkNorm::None;
+        }
+        norm
+    }
+
+    /// A dot product needs the scale that keeps its variance; the other scores do not.
+    fn scale(&mut self, score: Score, head_dim: &Size) -> Option<Real> {
+        let given = self.positive("scale");
+        if self.entry("scale").is_some() && matches!(score, Score::Dot | Score::Additive) {
+            let message = if score == Score::Dot { messages::SCALE_WITH_DOT } else { messages::SCALE_WITH_ADDITIVE };
+            self.contradiction("scale", message);
+            return None;
+        }
+        given.or_else(|| (score == Score::ScaledDot).then(|| Real::inverse_sqrt(head_dim)))
+    }
+
+    fn positive(&mut self, key: &'static str) -> Option<Real> {
+        let number = self.number(key)?;
+        self.is_positive(&number, key).then_some(number)
+    }
+
+    fn is_positive(&mut self, number: &Real, what: &str) -> bool {
+        let holds = number.value.map(|value| value > 0.0);
+        let condition = quote!(#number > 0.0 && #number < f64::INFINITY);
+        self.require(&number.origin, holds, condition, || messages::not_positive(what, number))
+    }
+
+    fn normalizer(&self) -> Normalizer {
+        match self.word_name("normalizer", "softmax") {
+            "softmax1" => Normalizer::Softmax1,
+            "sigmoid" => Normalizer::Sigmoid,
+            _ => Normalizer::Softmax,
+        }
+    }
+
+    /// Every position scheme is made for products of queries and keys.
+    fn position(&mut self, score: Score, head_dim: &Size, mask: &Mask) -> Position {
+        let Some(call) = self.word("position") else {
+            return Position::None;
+        };
+        let name = call.word.name;
+        let at = &call.origin;
+        if name != "none" && score == Score::Additive {
+            self.cx.error(at, messages::position_with_additive(name));
+            return Position::None;
+        }
+        match name {
+            "rope" if score == Score::Bilinear => {
+                self.cx.error(at, messages::ROPE_WITH_BILINEAR);
+                Position::None
+            }
+            "rope" => self.rope(&call, head_dim),
+            "alibi" => Position::Alibi,
+            "rel_pos_bias" => self.rel_pos_bias(&call, mask.implies_causal()),
+            _ => Position::None,
+        }
+    }
+
+    /// A rotation turns pairs of coordinates.
+    fn rope(&mut self, call: &Call, head_dim: &Size) -> Position {
+        let theta = call.number("theta");
+        let positive = theta.origin.is_empty() || self.is_positive(&theta, "theta` of `rope");
+        let even = head_dim.value.map(|value| value % 2 == 0);
+        let condition = quote!((#head_dim) % 2 == 0);
+        let even = self.require(&call.origin, even, condition, || messages::odd_rope(head_dim));
+        if positive && even { Position::Rope { theta } } else { Position::None }
+    }
+
+    fn rel_pos_bias(&mut self, call: &Call, causal: bool) -> Position {
+        let (num_buckets, max_distance) = (call.size("num_buckets"), call.size("max_distance"));
+        for (size, what) in [(&num_buckets, "num_buckets"), (&max_distance, "max_distance")] {
+            if !size.origin.is_empty() && !self.bounded(size, what, LARGEST_SIZE) {
+                return Position::None;
+            }
+        }
+        // Both directions share the buckets, and half of each share is for exact distances.
+        let per_exact = if causal { 2 } else { 4 };
+        let enough = num_buckets.value.map(|n| n >= per_exact && (causal || n % 2 == 0));
+        let condition = if causal { quote!((#num_buckets) >= 2) } else { quote!((#num_buckets) >= 4 && (#num_buckets) % 2 == 0) };
+        if !self.require(&call.origin, enough, condition, || messages::too_few_buckets(&num_buckets, causal)) {
+            return Position::None;
+        }
+        let far = num_buckets.value.zip(max_distance.value).map(|(n, far)| far > n / per_exact);
+        let per_exact = per_exact as usize;
+        let condition = quote!((#max_distance) > (#num_buckets) / #per_exact);
+        let message = || messages::max_distance_too_near(&max_distance, &num_buckets, per_exact);
+        if !self.require(&call.origin, far, condition, message) {
+            return Position::None;
+        }
+        Position::RelPosBias { num_buckets, max_distance }
+    }
+
+    fn bias(&self) -> Projections {
+        match self.entry("bias") {
+            Some(Entry { value: Value::Projections(chosen), .. }) => *chosen,
+            _ => Projections::all(true),
+        }
+    }
+
+    fn dropout(&mut self) -> Option<Real> {
+        let p = self.number("dropout")?;
+        let holds = p.value.map(|value| (0.0..1.0).contains(&value));
+        let condition = quote!(#p >= 0.0 && #p < 1.0);
+        let kept = self.require(&p.origin, holds, condition, || messages::dropout_out_of_range(&p));
+        (kept && p.value != Some(0.0)).then_some(p)
+    }
+
+    fn init(&mut self) -> Init {
+        let Some(call) = self.word("init") else {
+            return Init::Torch;
+        };
+        match call.word.name {
+            "xavier_uniform" => Init::XavierUniform,
+            "kaiming_uniform" => Init::KaimingUniform,
+            _ => {
+                let std = call.number("std");
+                if self.is_positive(&std, "std` of `normal") { Init::Normal { std } } else { Init::Torch }
+            }
+        }
+    }
+
+    fn mask(&mut self, cross: bool) -> Mask {
+        let Some(Entry { value: Value::Mask(mask), .. }) = self.entry("mask") else {
+            return Mask::none();
+        };
+        let mask = mask.clone();
+        for atom in mask.atoms() {
+            for arg in ["n", "dilation"].into_iter().filter(|arg| atom.call.word.args.iter().any(|a| a.name == *arg)) {
+                let what = format!("{arg}` of `{}", atom.name());
+                self.bounded(&atom.size(arg), &what, LARGEST_LENGTH);
+            }
+            if cross && atom.compares_positions() && atom.align().is_none() {
+                self.cx.error(&atom.call.origin, messages::ambiguous_alignment(&atom.call));
+            }
+        }
+        for data in ["padding", "document"] {
+            let mut again = mask.atoms().into_iter().filter(|atom| atom.name() == data);
+            if let (Some(_), Some(second)) = (again.next(), again.next()) {
+                self.cx.error(&second.call.origin, messages::data_mask_twice(data));
+            }
+        }
+        mask
+    }
+}
+
+impl ToTokens for Assertion {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        let span = self.at.clone().into_iter().next().map_or_else(proc_macro2::Span::call_site, |token| token.span());
+        let (condition, message) = (&self.condition, &self.message);
+        tokens.extend(quote::quote_spanned!(span=> const _: () = ::core::assert!(#condition, #message);));
+    }
+}

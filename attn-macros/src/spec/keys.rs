@@ -1,0 +1,295 @@
+//! The one table of the language: parsing, documentation, suggestions and editor completion read it.
+
+/// A key of `attention!`.
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// What holds when the key is left out, in words.
+    pub(crate) default: &'static str,
+    pub(crate) doc: &'static str,
+}
+
+/// What may stand after the `=`.
+pub(crate) enum Kind {
+    /// A positive whole number, or a constant expression for one.
+    Size,
+    /// A number, or a constant expression for one.
+    Number,
+    /// One of these words, perhaps with arguments.
+    Word(&'static [Word]),
+    /// These words, combined by `&`, `|`, `!` and parentheses.
+    Mask(&'static [Word]),
+    /// `true`, `false`, or a list of projections.
+    Projections,
+}
+
+/// A word of the language, with its arguments.
+pub(crate) struct Word {
+    pub(crate) name: &'static str,
+    pub(crate) args: &'static [Arg],
+    pub(crate) doc: &'static str,
+}
+
+/// An argument in the parentheses after a word. It may be given by position or by name.
+pub(crate) struct Arg {
+    pub(crate) name: &'static str,
+    pub(crate) kind: ArgKind,
+}
+
+/// What an argument may be.
+pub(crate) enum ArgKind {
+    Size { default: Option<u64> },
+    Number { default: Option<f64> },
+    /// One of these bare words; absent if none of them is there.
+    Flag(&'static [&'static str]),
+}
+
+const fn plain(name: &'static str, doc: &'static str) -> Word {
+    Word { name, args: &[], doc }
+}
+
+const fn size(name: &'static str) -> Arg {
+    Arg { name, kind: ArgKind::Size { default: None } }
+}
+
+const fn number(name: &'static str, default: Option<f64>) -> Arg {
+    Arg { name, kind: ArgKind::Number { default } }
+}
+
+/// How query positions line up with key positions when the two lengths differ.
+const ALIGNMENT: Arg = Arg { name: "alignment", kind: ArgKind::Flag(&["upper_left", "lower_right"]) };
+const SYMMETRIC: Arg = Arg { name: "symmetric", kind: ArgKind::Flag(&["symmetric"]) };
+
+/// Every key, in the order in which the documentation lists them.
+pub(crate) static KEYS: &[Key] = &[
+    Key {
+        name: "heads",
+        kind: Kind::Size,
+        default: "required",
+        doc: "Number of query heads.",
+    },
+    Key {
+        name: "d_model",
+        kind: Kind::Size,
+        default: "required",
+        doc: "Width of the input and of the output, in total over the heads.",
+    },
+    Key {
+        name: "kv_heads",
+        kind: Kind::Size,
+        default: "`heads`",
+        doc: "Number of key and value heads; it divides `heads`. 1 is multi-query attention, anything between is grouped-query attention.",
+    },
+    Key {
+        name: "head_dim",
+        kind: Kind::Size,
+        default: "`d_model / heads`",
+        doc: "Width of a query and of a key, per head.",
+    },
+    Key {
+        name: "value_head_dim",
+        kind: Kind::Size,
+        default: "`head_dim`",
+        doc: "Width of a value, per head.",
+    },
+    Key {
+        name: "d_context",
+        kind: Kind::Size,
+        default: "absent: self-attention",
+        doc: "Width of a second input that gives keys and values: cross-attention, `forward((x, context))`.",
+    },
+    Key {
+        name: "mask",
+        kind: Kind::Mask(MASKS),
+        default: "`none`",
+        doc: "Which keys a query attends to. Masks combine by `&`, `|`, `!` and parentheses.",
+    },
+    Key {
+        name: "score",
+        kind: Kind::Word(SCORES),
+        default: "`scaled_dot`",
+        doc: "How a query and a key are compared.",
+    },
+    Key {
+        name: "scale",
+        kind: Kind::Number,
+        default: "`1 / sqrt(head_dim)` for `scaled_dot`, otherwise 1",
+        doc: "Positive factor on the scores.",
+    },
+    Key {
+        name: "softcap",
+        kind: Kind::Number,
+        default: "none",
+        doc: "Positive bound `c` on the scores: `c * tanh(score / c)`, after the scale and before a position bias.",
+    },
+    Key {
+        name: "normalizer",
+        kind: Kind::Word(NORMALIZERS),
+        default: "`softmax`",
+        doc: "How scores become weights.",
+    },
+    Key {
+        name: "position",
+        kind: Kind::Word(POSITIONS),
+        default: "`none`",
+        doc: "How the positions of a query and a key enter their score. In cross-attention both are counted from 0.",
+    },
+    Key {
+        name: "qk_norm",
+        kind: Kind::Word(QK_NORMS),
+        default: "`none`",
+        doc: "Normalisation of every query and key vector, per head, before the rotation and the score.",
+    },
+    Key {
+        name: "bias",
+        kind: Kind::Projections,
+        default: "`true`",
+        doc: "Which projections add a learned bias: `true`, `false`, or some of them as in `[q, k, v]`.",
+    },
+    Key {
+        name: "dropout",
+        kind: Kind::Number,
+        default: "0",
+        doc: "Probability, at least 0 and less than 1, with which a weight is dropped after the normalizer. It acts in `forward_mut` on a traced tensor.",
+    },
+    Key {
+        name: "init",
+        kind: Kind::Word(INITS),
+        default: "as `torch.nn.MultiheadAttention`",
+        doc: "Distribution of the weights before training. Biases start at 0 and the gains of `qk_norm` at 1.",
+    },
+];
+
+static MASKS: &[Word] = &[
+    plain("none", "Every query attends to every key."),
+    Word {
+        name: "causal",
+        args: &[ALIGNMENT],
+        doc: "A query attends to the keys up to its own position. With `lower_right` the last query lines up with the last key, with `upper_left` the first with the first; cross-attention must say which.",
+    },
+    Word {
+        name: "sliding_window",
+        args: &[size("n"), ALIGNMENT, SYMMETRIC],
+        doc: "A query attends to itself and the `n - 1` keys before it; with `symmetric` also to the `n - 1` after it.",
+    },
+    Word {
+        name: "dilated_sliding_window",
+        args: &[size("n"), size("dilation"), ALIGNMENT, SYMMETRIC],
+        doc: "As `sliding_window`, over every `dilation`-th key: `n` keys, counted with the query itself.",
+    },
+    Word {
+        name: "prefix_lm",
+        args: &[size("n"), ALIGNMENT],
+        doc: "Causal, but the first `n` keys are seen by every query.",
+    },
+    Word {
+        name: "chunked",
+        args: &[size("n"), ALIGNMENT],
+        doc: "A query attends within its own chunk of `n` positions, in both directions; `causal & chunked(n)` looks back only.",
+    },
+    plain(
+        "padding",
+        "Keys beyond the valid ones are left out. The call takes valid lengths `[batch]`, or lengths per query `[batch, query]`, or a key mask `[batch, key]` (`true` = attend).",
+    ),
+    plain(
+        "document",
+        "A query attends to the keys of its own document. The call takes an id for each token, `[batch, seq]`; in cross-attention a pair, for queries and keys.",
+    ),
+];
+
+static SCORES: &[Word] = &[
+    plain("scaled_dot", "`q · k * scale` (Vaswani et al. 2017)."),
+    plain("dot", "`q · k`, without a scale (Luong et al. 2015)."),
+    Word {
+        name: "additive",
+        args: &[size("hidden")],
+        doc: "`w_v · tanh(W_q q + W_k k)` over `hidden` units per head (Bahdanau et al. 2015). `q_proj` and `k_proj` are `W_q` and `W_k`.",
+    },
+    plain("bilinear", "`qᵀ W k` with a learned `W` per head (Luong et al. 2015, \"general\")."),
+];
+
+static NORMALIZERS: &[Word] = &[
+    plain("softmax", "`exp(s) / Σ exp(s)`."),
+    plain("softmax1", "`exp(s) / (1 + Σ exp(s))`: a query may attend to less than everything."),
+    plain("sigmoid", "`1 / (1 + exp(-s))`: each key on its own."),
+];
+
+static POSITIONS: &[Word] = &[
+    plain("none", "The score does not know positions."),
+    Word {
+        name: "rope",
+        args: &[number("theta", Some(10000.0))],
+        doc: "Rotates queries and keys by their positions (Su et al. 2021), first half of the width against the second, as Llama does.",
+    },
+    plain("alibi", "Subtracts a fixed slope per head times the distance (Press et al. 2022)."),
+    Word {
+        name: "rel_pos_bias",
+        args: &[
+            Arg { name: "num_buckets", kind: ArgKind::Size { default: Some(32) } },
+            Arg { name: "max_distance", kind: ArgKind::Size { default: Some(128) } },
+        ],
+        doc: "Adds a learned bias per head and bucket of distances (T5, Raffel et al. 2020); half of the buckets look ahead unless the mask is causal.",
+    },
+];
+
+static QK_NORMS: &[Word] = &[
+    plain("none", "Queries and keys as they are projected."),
+    plain("rms", "Root mean square with a learned gain (Zhang & Sennrich 2019)."),
+    plain("l2", "Unit length (Henry et al. 2020)."),
+];
+
+static INITS: &[Word] = &[
+    plain("xavier_uniform", "Uniform within `sqrt(6 / (fan_in + fan_out))` (Glorot & Bengio 2010)."),
+    plain("kaiming_uniform", "Uniform within `sqrt(6 / fan_in)` (He et al. 2015)."),
+    Word {
+        name: "normal",
+        args: &[number("std", None)],
+        doc: "Normal around 0 with the given standard deviation.",
+    },
+];
+
+impl Key {
+    pub(crate) fn find(name: &str) -> Option<&'static Key> {
+        KEYS.iter().find(|key| key.name == name)
+    }
+
+    /// The words that this key knows, if it takes words.
+    pub(crate) fn words(&self) -> &'static [Word] {
+        match self.kind {
+            Kind::Word(words) | Kind::Mask(words) => words,
+            Kind::Size | Kind::Number | Kind::Projections => &[],
+        }
+    }
+}
+
+impl Word {
+    /// How the word is written, arguments included.
+    pub(crate) fn usage(&self) -> String {
+        if self.args.is_empty() {
+            return self.name.to_owned();
+        }
+        let args: Vec<_> = self.args.iter().map(Arg::usage).collect();
+        format!("{}({})", self.name, args.join(", "))
+    }
+}
+
+impl Arg {
+    fn usage(&self) -> String {
+        match &self.kind {
+            ArgKind::Size { default: None } | ArgKind::Number { default: None } => self.name.to_owned(),
+            ArgKind::Size { default: Some(value) } => format!("{} = {value}", self.name),
+            ArgKind::Number { default: Some(value) } => format!("{} = {value}", self.name),
+            ArgKind::Flag(words) => format!("[{}]", words.join(" | ")),
+        }
+    }
+}
+
+/// The name among `names` that `found` was probably meant to be.
+pub(crate) fn nearest(found: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let found = found.to_ascii_lowercase();
+    names
+        .map(|name| (strsim::jaro_winkler(&found, name), name))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}

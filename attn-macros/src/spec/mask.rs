@@ -1,0 +1,203 @@
+//! The algebra of masks: words combined by `&`, `|`, `!` and parentheses, with Rust's precedence.
+
+use std::iter::Peekable;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use super::keys::{Key, Word};
+use super::value::Size;
+use super::word::{self, Call};
+use crate::diag::Diagnostics;
+use crate::messages;
+
+/// Which keys a query attends to.
+#[derive(Clone, Debug)]
+pub(crate) enum Mask {
+    Atom(Atom),
+    Not(Box<Mask>),
+    And(Box<Mask>, Box<Mask>),
+    Or(Box<Mask>, Box<Mask>),
+}
+
+/// One word of the algebra.
+#[derive(Clone)]
+pub(crate) struct Atom {
+    pub(crate) call: Call,
+}
+
+/// How query positions line up with key positions.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Align {
+    /// The first query with the first key.
+    UpperLeft,
+    /// The last query with the last key.
+    LowerRight,
+}
+
+impl std::fmt::Debug for Atom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Atom {
+    pub(crate) fn name(&self) -> &'static str {
+        self.call.word.name
+    }
+
+    pub(crate) fn size(&self, name: &str) -> Size {
+        self.call.size(name)
+    }
+
+    pub(crate) fn is_symmetric(&self) -> bool {
+        self.call.flag("symmetric").is_some()
+    }
+
+    /// The alignment that was asked for.
+    pub(crate) fn align(&self) -> Option<Align> {
+        match self.call.flag("alignment")? {
+            "lower_right" => Some(Align::LowerRight),
+            _ => Some(Align::UpperLeft),
+        }
+    }
+
+    /// Compares a query position with a key position, so it must know how these line up.
+    pub(crate) fn compares_positions(&self) -> bool {
+        self.call.word.args.iter().any(|arg| arg.name == "alignment")
+    }
+}
+
+impl Mask {
+    /// `none`
+    pub(crate) fn none() -> Mask {
+        Mask::Atom(Atom { call: Call::none() })
+    }
+
+    /// No mask at all.
+    pub(crate) fn is_none(&self) -> bool {
+        matches!(self, Mask::Atom(atom) if atom.name() == "none")
+    }
+
+    /// Every word in the expression.
+    pub(crate) fn atoms(&self) -> Vec<&Atom> {
+        match self {
+            Mask::Atom(atom) => vec![atom],
+            Mask::Not(mask) => mask.atoms(),
+            Mask::And(a, b) | Mask::Or(a, b) => [a.atoms(), b.atoms()].concat(),
+        }
+    }
+
+    pub(crate) fn mentions(&self, name: &str) -> bool {
+        self.atoms().iter().any(|atom| atom.name() == name)
+    }
+
+    /// No query sees a key after itself, whatever the lengths. `false` may also mean "not known".
+    pub(crate) fn implies_causal(&self) -> bool {
+        match self {
+            Mask::Atom(atom) => match atom.name() {
+                "causal" => true,
+                "sliding_window" | "dilated_sliding_window" => !atom.is_symmetric(),
+                _ => false,
+            },
+            Mask::Not(_) => false,
+            Mask::And(a, b) => a.implies_causal() || b.implies_causal(),
+            Mask::Or(a, b) => a.implies_causal() && b.implies_causal(),
+        }
+    }
+}
+
+/// The mask that `tokens` spell. `None` if they do not, which is reported.
+pub(crate) fn parse(
+    tokens: &TokenStream,
+    key: &'static Key,
+    words: &'static [Word],
+    cx: &Diagnostics,
+) -> Option<Mask> {
+    let mut parser = Parser { key, words, cx };
+    let before = cx.count();
+    let mut rest = tokens.clone().into_iter().peekable();
+    let mask = parser.parse_or(&mut rest, tokens);
+    if rest.peek().is_some() && cx.count() == before {
+        cx.error(rest.collect::<TokenStream>(), messages::EXPECTED_MASK_OPERATOR);
+    }
+    (cx.count() == before).then_some(mask).flatten()
+}
+
+struct Parser<'a> {
+    key: &'static Key,
+    words: &'static [Word],
+    cx: &'a Diagnostics,
+}
+
+type Tokens = Peekable<proc_macro2::token_stream::IntoIter>;
+
+impl Parser<'_> {
+    /// `a | b`. `whole` is what an error about a missing operand points at.
+    fn parse_or(&mut self, rest: &mut Tokens, whole: &TokenStream) -> Option<Mask> {
+        let mut mask = self.parse_and(rest, whole)?;
+        while self.next_is(rest, '|') {
+            let other = self.parse_and(rest, whole)?;
+            mask = Mask::Or(Box::new(mask), Box::new(other));
+        }
+        Some(mask)
+    }
+
+    /// `a & b`
+    fn parse_and(&mut self, rest: &mut Tokens, whole: &TokenStream) -> Option<Mask> {
+        let mut mask = self.parse_operand(rest, whole)?;
+        while self.next_is(rest, '&') {
+            let other = self.parse_operand(rest, whole)?;
+            mask = Mask::And(Box::new(mask), Box::new(other));
+        }
+        Some(mask)
+    }
+
+    /// `!a`, `(a)`, or a word.
+    fn parse_operand(&mut self, rest: &mut Tokens, whole: &TokenStream) -> Option<Mask> {
+        if self.next_is(rest, '!') {
+            let mask = self.parse_operand(rest, whole)?;
+            return Some(Mask::Not(Box::new(mask)));
+        }
+        match rest.next() {
+            Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
+                let inner = group.stream();
+                let at: TokenStream = TokenTree::Group(group).into();
+                let mut rest = inner.into_iter().peekable();
+                let mask = self.parse_or(&mut rest, &at)?;
+                if rest.peek().is_some() {
+                    let junk: TokenStream = rest.collect();
+                    self.cx.error(junk, messages::EXPECTED_MASK_OPERATOR);
+                    return None;
+                }
+                Some(mask)
+            }
+            Some(TokenTree::Ident(name)) => {
+                let args = word::next_group(rest);
+                let call = word::parse_call(name, args, self.key, self.words, self.cx)?;
+                Some(Mask::Atom(Atom { call }))
+            }
+            Some(other) => {
+                self.cx.error(&other, messages::expected_mask(&other));
+                None
+            }
+            None => {
+                self.cx.error(whole, messages::MASK_ENDS);
+                None
+            }
+        }
+    }
+
+    /// Consumes the operator `symbol` if it is next. A doubled one is read as one, after an error.
+    fn next_is(&mut self, rest: &mut Tokens, symbol: char) -> bool {
+        let is = |token: Option<&TokenTree>| matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == symbol);
+        if !is(rest.peek()) {
+            return false;
+        }
+        let first = rest.next();
+        if symbol != '!' && is(rest.peek()) {
+            let both: TokenStream = first.into_iter().chain(rest.next()).collect();
+            self.cx.error(both, messages::doubled_operator(symbol));
+        }
+        true
+    }
+}

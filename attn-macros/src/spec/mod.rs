@@ -1,0 +1,121 @@
+//! From tokens to a checked [`Spec`].
+//!
+//! [`parse`] never fails: it returns what it understood as [`Draft`]s and reports the rest. [`check`] applies defaults and
+//! rules; where a rule is broken it reports and goes on with a value that keeps it.
+
+mod check;
+pub(crate) mod keys;
+mod mask;
+mod parse;
+pub(crate) mod value;
+mod word;
+
+use proc_macro2::{Ident, TokenStream};
+use syn::{Attribute, Visibility};
+
+pub(crate) use check::check;
+pub(crate) use mask::{Align, Atom, Mask};
+pub(crate) use parse::parse;
+pub(crate) use value::{Real, Size};
+pub(crate) use word::Call;
+
+/// A layer as it was declared, complete and consistent.
+pub(crate) struct Spec {
+    pub(crate) item: Item,
+    pub(crate) heads: Size,
+    pub(crate) kv_heads: Size,
+    pub(crate) d_model: Size,
+    /// Width of a query and a key, per head. With an additive score this is its `hidden`.
+    pub(crate) head_dim: Size,
+    pub(crate) value_head_dim: Size,
+    /// Width of the second input, if there is one.
+    pub(crate) d_context: Option<Size>,
+    pub(crate) mask: Mask,
+    pub(crate) score: Score,
+    /// `None` is 1.
+    pub(crate) scale: Option<Real>,
+    pub(crate) softcap: Option<Real>,
+    pub(crate) normalizer: Normalizer,
+    pub(crate) position: Position,
+    pub(crate) qk_norm: QkNorm,
+    pub(crate) bias: Projections,
+    /// `None` is 0.
+    pub(crate) dropout: Option<Real>,
+    pub(crate) init: Init,
+    /// The names of the keys that were given, with their values as written.
+    pub(crate) written: Vec<(&'static str, String)>,
+    /// The names of the keys as tokens, for editors.
+    pub(crate) key_tokens: Vec<Ident>,
+    /// Rules over sizes that only rustc can evaluate.
+    pub(crate) assertions: Vec<Assertion>,
+    /// Something was wrong: emit the item so that its uses compile, whatever they pass.
+    pub(crate) poisoned: bool,
+}
+
+/// The struct that is declared.
+pub(crate) struct Item {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) name: Ident,
+}
+
+/// A condition for rustc to check, and what to say at `at` if it does not hold.
+pub(crate) struct Assertion {
+    pub(crate) at: TokenStream,
+    pub(crate) condition: TokenStream,
+    pub(crate) message: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Score {
+    ScaledDot,
+    Dot,
+    Additive,
+    Bilinear,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Normalizer {
+    Softmax,
+    Softmax1,
+    Sigmoid,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Position {
+    None,
+    Rope { theta: Real },
+    Alibi,
+    RelPosBias { num_buckets: Size, max_distance: Size },
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum QkNorm {
+    None,
+    Rms,
+    L2,
+}
+
+/// A yes or no for each of the four projections.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Projections {
+    pub(crate) q: bool,
+    pub(crate) k: bool,
+    pub(crate) v: bool,
+    pub(crate) o: bool,
+}
+
+impl Projections {
+    pub(crate) const fn all(value: bool) -> Self {
+        Projections { q: value, k: value, v: value, o: value }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Init {
+    /// As `torch.nn.MultiheadAttention`.
+    Torch,
+    XavierUniform,
+    KaimingUniform,
+    Normal { std: Real },
+}

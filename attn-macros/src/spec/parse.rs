@@ -1,0 +1,252 @@
+//! Tokens to [`Draft`]s.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::parse::{ParseStream, Parser};
+use syn::{Attribute, Expr, Token, Visibility};
+
+use super::keys::{KEYS, Key, Kind, nearest};
+use super::mask::{self, Mask};
+use super::value::{Real, Size};
+use super::word::{self, Call};
+use super::{Item, Projections};
+use crate::diag::Diagnostics;
+use crate::messages;
+
+/// A declaration as written: what could be understood of each key.
+pub(crate) struct Draft {
+    pub(crate) item: Item,
+    pub(crate) entries: Vec<Entry>,
+    /// Something could not be understood, and was reported.
+    pub(crate) poisoned: bool,
+}
+
+/// One `key = value`.
+pub(crate) struct Entry {
+    pub(crate) key: &'static Key,
+    pub(crate) name: Ident,
+    pub(crate) value: Value,
+    /// The tokens of the value.
+    pub(crate) origin: TokenStream,
+}
+
+pub(crate) enum Value {
+    Size(Size),
+    Number(Real),
+    Word(Call),
+    Mask(Mask),
+    Projections(Projections),
+    /// Not understood, and reported.
+    Invalid,
+}
+
+impl Draft {
+    pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key.name == key)
+    }
+}
+
+/// Everything in `input`: the path of the facade crate, then the declarations.
+pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<Draft>) {
+    let parser = |input: ParseStream<'_>| {
+        let krate = parse_crate(input);
+        let mut drafts = Vec::new();
+        if input.is_empty() {
+            cx.push(input.error(messages::EMPTY));
+        }
+        while !input.is_empty() {
+            match parse_item(input, cx) {
+                Ok(draft) => drafts.push(draft),
+                Err(error) => {
+                    cx.push(error);
+                    skip_item(input);
+                }
+            }
+        }
+        Ok((krate, drafts))
+    };
+    parser.parse2(flatten(input)).unwrap_or_else(|error| {
+        cx.push(error);
+        (quote!(::attn), Vec::new())
+    })
+}
+
+/// The `[$crate]` that the facade's macro puts in front.
+fn parse_crate(input: ParseStream<'_>) -> TokenStream {
+    let path = input.step(|cursor| match cursor.token_tree() {
+        Some((TokenTree::Group(group), rest)) => Ok((group.stream(), rest)),
+        _ => Err(cursor.error("")),
+    });
+    path.unwrap_or_else(|_| quote!(::attn))
+}
+
+/// Without the invisible groups in which a macro hands on the fragments it matched.
+fn flatten(tokens: TokenStream) -> TokenStream {
+    let flat = tokens.into_iter().flat_map(|token| match token {
+        TokenTree::Group(group) if group.delimiter() == proc_macro2::Delimiter::None => {
+            let inner = flatten(group.stream());
+            let single = inner.clone().into_iter().nth(1).is_none();
+            if single { inner } else { quote!({ #inner }) }
+        }
+        TokenTree::Group(group) => {
+            let mut flat = proc_macro2::Group::new(group.delimiter(), flatten(group.stream()));
+            flat.set_span(group.span());
+            flat.to_token_stream()
+        }
+        other => other.to_token_stream(),
+    });
+    flat.collect()
+}
+
+fn parse_item(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Draft> {
+    let before = cx.count();
+    let attrs = input.call(Attribute::parse_outer)?;
+    let vis: Visibility = input.parse()?;
+    expect::<Token![struct]>(input, messages::EXPECTED_STRUCT)?;
+    let name: Ident = expect(input, messages::EXPECTED_NAME)?;
+    expect::<Token![<]>(input, messages::EXPECTED_KEYS)?;
+    let item = Item { attrs, vis, name };
+    let entries = parse_keys(input, cx);
+    if input.parse::<Option<Token![>]>>()?.is_none() {
+        cx.push(input.error(messages::UNCLOSED));
+    }
+    if input.parse::<Option<Token![;]>>()?.is_none() {
+        cx.push(input.error(messages::EXPECTED_SEMICOLON));
+        skip_item(input);
+    }
+    Ok(Draft { item, entries, poisoned: cx.count() > before })
+}
+
+fn expect<T: syn::parse::Parse>(input: ParseStream<'_>, message: &str) -> syn::Result<T> {
+    // The error of a failed parse stands at the token in the way, or at the end.
+    input.parse().map_err(|error: syn::Error| syn::Error::new(error.span(), message))
+}
+
+/// To the end of a declaration that could not be read: its `;`, or its body.
+fn skip_item(input: ParseStream<'_>) {
+    while let Ok(token) = input.parse::<TokenTree>() {
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == ';' => break,
+            TokenTree::Group(group) if group.delimiter() == proc_macro2::Delimiter::Brace => break,
+            _ => {}
+        }
+    }
+}
+
+/// `key = value, ...` up to the closing `>`.
+fn parse_keys(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    while !input.is_empty() && !input.peek(Token![>]) && !input.peek(Token![;]) {
+        if let Some(entry) = parse_entry(input, cx) {
+            if entries.iter().any(|earlier| earlier.key.name == entry.key.name) {
+                cx.error(&entry.name, messages::duplicate_key(entry.key));
+            } else {
+                entries.push(entry);
+            }
+        }
+        if input.parse::<Token![,]>().is_err() {
+            break;
+        }
+    }
+    entries
+}
+
+/// One `key = value`, up to the next comma. `None` if the key is unknown, which is reported.
+fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
+    let tokens = tokens_of_entry(input);
+    let mut rest = tokens.clone().into_iter();
+    let name = match rest.next() {
+        Some(TokenTree::Ident(name)) => name,
+        Some(other) => {
+            cx.error(&tokens, messages::expected_key(&other));
+            return None;
+        }
+        None => {
+            cx.push(input.error(messages::EMPTY_ENTRY));
+            return None;
+        }
+    };
+    let found = name.to_string();
+    let key = Key::find(&found);
+    let has_value = matches!(rest.next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '=');
+    match (key, has_value) {
+        (None, false) => cx.error(&name, messages::word_without_key(&found)),
+        (None, true) => cx.error(
+            &name,
+            messages::unknown_key(&found, nearest(&found, KEYS.iter().map(|key| key.name))),
+        ),
+        (Some(key), false) => cx.error(&name, messages::key_without_value(key)),
+        (Some(_), true) => {}
+    }
+    let key = key?;
+    let origin: TokenStream = rest.collect();
+    let value = match (has_value, origin.is_empty()) {
+        (true, false) => parse_value(key, &origin, cx),
+        (true, true) => {
+            cx.error(&tokens, messages::key_without_value(key));
+            Value::Invalid
+        }
+        (false, _) => Value::Invalid,
+    };
+    Some(Entry { key, name, value, origin })
+}
+
+/// The tokens before the next comma or the closing `>`.
+fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
+    let mut tokens = TokenStream::new();
+    while !input.is_empty() && !input.peek(Token![,]) && !input.peek(Token![>]) && !input.peek(Token![;]) {
+        match input.parse::<TokenTree>() {
+            Ok(token) => tokens.extend([token]),
+            Err(_) => break,
+        }
+    }
+    tokens
+}
+
+fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnostics) -> Value {
+    match key.kind {
+        Kind::Size => word::parse_size(origin, key.name, cx).map_or(Value::Invalid, Value::Size),
+        Kind::Number => word::parse_number(origin, key.name, cx).map_or(Value::Invalid, Value::Number),
+        Kind::Word(words) => word::parse_single(origin, key, words, cx).map_or(Value::Invalid, Value::Word),
+        Kind::Mask(words) => mask::parse(origin, key, words, cx).map_or(Value::Invalid, Value::Mask),
+        Kind::Projections => parse_projections(origin, cx).map_or(Value::Invalid, Value::Projections),
+    }
+}
+
+/// `true`, `false`, `q`, or `[q, v]`.
+fn parse_projections(origin: &TokenStream, cx: &Diagnostics) -> Option<Projections> {
+    let tokens: Vec<_> = origin.clone().into_iter().collect();
+    let names = match tokens.as_slice() {
+        [TokenTree::Ident(word)] if word == "true" => return Some(Projections::all(true)),
+        [TokenTree::Ident(word)] if word == "false" => return Some(Projections::all(false)),
+        [TokenTree::Ident(_)] => origin.clone(),
+        [TokenTree::Group(group)] if group.delimiter() == proc_macro2::Delimiter::Bracket => group.stream(),
+        _ => {
+            cx.error(origin, messages::expected_projections(origin));
+            return None;
+        }
+    };
+    let list = syn::punctuated::Punctuated::<Expr, Token![,]>::parse_terminated;
+    let Ok(list) = list.parse2(names) else {
+        cx.error(origin, messages::expected_projections(origin));
+        return None;
+    };
+    let before = cx.count();
+    let mut chosen = Projections::all(false);
+    for name in &list {
+        let flag = match name.to_token_stream().to_string().as_str() {
+            "q" => &mut chosen.q,
+            "k" => &mut chosen.k,
+            "v" => &mut chosen.v,
+            "o" => &mut chosen.o,
+            other => {
+                cx.error(name, messages::unknown_projection(other));
+                continue;
+            }
+        };
+        if std::mem::replace(flag, true) {
+            cx.error(name, messages::duplicate_projection(name));
+        }
+    }
+    (cx.count() == before).then_some(chosen)
+}

@@ -1,0 +1,332 @@
+//! Sizes and numbers: known while expanding where they can be, and Rust's to evaluate where not.
+
+use std::fmt;
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{ToTokens, quote};
+use syn::{BinOp, Expr, Lit, UnOp};
+
+/// A compile-time size. `value` is known if the macro could compute it; `tokens` always evaluates to it, as `usize`.
+#[derive(Clone)]
+pub(crate) struct Size {
+    pub(crate) value: Option<u64>,
+    tokens: TokenStream,
+    text: String,
+    /// What the user wrote, for errors. Empty for a derived size.
+    pub(crate) origin: TokenStream,
+}
+
+impl Size {
+    pub(crate) fn known(value: u64) -> Self {
+        let literal = Literal::u64_unsuffixed(value);
+        Size {
+            value: Some(value),
+            tokens: literal.to_token_stream(),
+            text: value.to_string(),
+            origin: TokenStream::new(),
+        }
+    }
+
+    /// The size that `expr` denotes, if it can be a size at all.
+    pub(crate) fn from_expr(expr: &Expr) -> Option<Self> {
+        let origin = expr.to_token_stream();
+        let size = match eval_int(expr) {
+            Known::Value(value) => Size::known(u64::try_from(value).ok()?),
+            Known::Later => Size {
+                value: None,
+                tokens: inner(expr).to_token_stream(),
+                text: text_of(inner(expr)),
+                origin: TokenStream::new(),
+            },
+            Known::Wrong => return None,
+        };
+        Some(Size { origin, ..size })
+    }
+
+    /// `self * other`
+    pub(crate) fn times(&self, other: &Size) -> Size {
+        if self.value == Some(1) {
+            return other.derived();
+        }
+        if other.value == Some(1) {
+            return self.derived();
+        }
+        let (a, b) = (self, other);
+        let value = a.value.zip(b.value).and_then(|(a, b)| a.checked_mul(b));
+        Size::derive(
+            value,
+            quote!((#a) * (#b)),
+            format!("{} * {}", a.factor(), b.factor()),
+        )
+    }
+
+    /// `self / other`, rounded down; division by zero gives 1, so that one mistake stays one error.
+    pub(crate) fn over(&self, other: &Size, krate: &TokenStream) -> Size {
+        let (a, b) = (self, other);
+        let value = a
+            .value
+            .zip(b.value)
+            .map(|(a, b)| a.checked_div(b).unwrap_or(1));
+        let tokens = quote!(#krate::__private::quotient(#a, #b));
+        Size::derive(value, tokens, format!("{} / {}", a.factor(), b.factor()))
+    }
+
+    /// The largest power of two that is at most `self`.
+    pub(crate) fn power_of_two_below(&self) -> Size {
+        let value = self.value.map(|value| 1 << value.max(1).ilog2());
+        let tokens = quote!((1usize << (#self).ilog2()));
+        Size::derive(value, tokens, format!("2^floor(log2({self}))"))
+    }
+
+    /// A size that is computed from others with the given tokens.
+    pub(crate) fn derive(value: Option<u64>, tokens: TokenStream, text: String) -> Size {
+        match value {
+            Some(value) => Size::known(value),
+            None => Size {
+                value,
+                tokens,
+                text,
+                origin: TokenStream::new(),
+            },
+        }
+    }
+
+    /// The same size, as the macro's own and no longer the user's tokens.
+    fn derived(&self) -> Size {
+        Size {
+            origin: TokenStream::new(),
+            ..self.clone()
+        }
+    }
+
+    fn factor(&self) -> String {
+        if self.text.contains(' ') {
+            format!("({})", self.text)
+        } else {
+            self.text.clone()
+        }
+    }
+
+    /// Equal for certain: the same number, or the same expression.
+    pub(crate) fn same(&self, other: &Size) -> bool {
+        self.value == other.value && self.text == other.text
+    }
+}
+
+impl ToTokens for Size {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        self.tokens.to_tokens(tokens);
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A compile-time number, evaluated to `f64`.
+#[derive(Clone)]
+pub(crate) struct Real {
+    pub(crate) value: Option<f64>,
+    tokens: TokenStream,
+    text: String,
+    /// What the user wrote, for errors. Empty for a derived number.
+    pub(crate) origin: TokenStream,
+}
+
+impl Real {
+    pub(crate) fn known(value: f64) -> Self {
+        Real {
+            value: Some(value),
+            tokens: Literal::f64_unsuffixed(value).to_token_stream(),
+            text: value.to_string(),
+            origin: TokenStream::new(),
+        }
+    }
+
+    /// The number that `expr` denotes, if it can be a number at all.
+    pub(crate) fn from_expr(expr: &Expr) -> Option<Self> {
+        let origin = expr.to_token_stream();
+        let real = match eval_real(expr) {
+            Known::Value(value) if value.is_finite() => Real::known(value),
+            Known::Value(_) | Known::Wrong => return None,
+            Known::Later => {
+                let expr = inner(expr);
+                Real {
+                    value: None,
+                    tokens: quote!(((#expr) as f64)),
+                    text: text_of(expr),
+                    origin: TokenStream::new(),
+                }
+            }
+        };
+        Some(Real { origin, ..real })
+    }
+
+    /// `1 / sqrt(size)`
+    pub(crate) fn inverse_sqrt(size: &Size) -> Real {
+        match size.value {
+            Some(value) => Real::known(1.0 / (value.max(1) as f64).sqrt()),
+            None => Real {
+                value: None,
+                tokens: quote!((1.0 / ((#size) as f64).sqrt())),
+                text: format!("1 / sqrt({size})"),
+                origin: TokenStream::new(),
+            },
+        }
+    }
+}
+
+impl ToTokens for Real {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        self.tokens.to_tokens(tokens);
+    }
+}
+
+impl fmt::Display for Real {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Real {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What the macro can say of a constant expression.
+enum Known<T> {
+    Value(T),
+    /// Only rustc can evaluate it.
+    Later,
+    /// It is certainly not of the wanted kind.
+    Wrong,
+}
+
+impl<T> Known<T> {
+    fn from_option(value: Option<T>) -> Self {
+        value.map_or(Known::Wrong, Known::Value)
+    }
+}
+
+/// Integer arithmetic on literals.
+fn eval_int(expr: &Expr) -> Known<i128> {
+    match inner(expr) {
+        Expr::Lit(lit) => match &lit.lit {
+            Lit::Int(int) => Known::from_option(int.base10_parse().ok()),
+            _ => Known::Wrong,
+        },
+        Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) => match eval_int(&unary.expr) {
+            Known::Value(value) => Known::from_option(value.checked_neg()),
+            other => other,
+        },
+        Expr::Binary(binary) => match (eval_int(&binary.left), eval_int(&binary.right)) {
+            (Known::Value(a), Known::Value(b)) => Known::from_option(int_op(&binary.op, a, b)),
+            (Known::Wrong, _) | (_, Known::Wrong) => Known::Wrong,
+            _ => Known::Later,
+        },
+        other => later(other),
+    }
+}
+
+fn int_op(op: &BinOp, a: i128, b: i128) -> Option<i128> {
+    match op {
+        BinOp::Add(_) => a.checked_add(b),
+        BinOp::Sub(_) => a.checked_sub(b),
+        BinOp::Mul(_) => a.checked_mul(b),
+        BinOp::Div(_) => a.checked_div(b),
+        BinOp::Rem(_) => a.checked_rem(b),
+        BinOp::Shl(_) => u32::try_from(b)
+            .ok()
+            .filter(|&b| b < 64)
+            .and_then(|b| a.checked_mul(1 << b)),
+        BinOp::Shr(_) => u32::try_from(b).ok().and_then(|b| a.checked_shr(b)),
+        _ => None,
+    }
+}
+
+/// Arithmetic on literals; integers stand for the numbers they are.
+fn eval_real(expr: &Expr) -> Known<f64> {
+    match inner(expr) {
+        Expr::Lit(lit) => match &lit.lit {
+            Lit::Int(int) => Known::from_option(int.base10_parse().ok()),
+            Lit::Float(float) => Known::from_option(float.base10_parse().ok()),
+            _ => Known::Wrong,
+        },
+        Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) => match eval_real(&unary.expr) {
+            Known::Value(value) => Known::Value(-value),
+            other => other,
+        },
+        Expr::Binary(binary) => match (eval_real(&binary.left), eval_real(&binary.right)) {
+            (Known::Value(a), Known::Value(b)) => match binary.op {
+                BinOp::Add(_) => Known::Value(a + b),
+                BinOp::Sub(_) => Known::Value(a - b),
+                BinOp::Mul(_) => Known::Value(a * b),
+                // Rust divides integers as integers: leave that to rustc.
+                BinOp::Div(_) if is_float(&binary.left) => Known::Value(a / b),
+                _ => Known::Later,
+            },
+            (Known::Wrong, _) | (_, Known::Wrong) => Known::Wrong,
+            _ => Known::Later,
+        },
+        other => later(other),
+    }
+}
+
+fn is_float(expr: &Expr) -> bool {
+    match inner(expr) {
+        Expr::Lit(lit) => matches!(lit.lit, Lit::Float(_)),
+        Expr::Unary(unary) => is_float(&unary.expr),
+        Expr::Binary(binary) => is_float(&binary.left),
+        _ => false,
+    }
+}
+
+/// Expressions that rustc may be able to turn into a number.
+fn later<T>(expr: &Expr) -> Known<T> {
+    match expr {
+        Expr::Path(_)
+        | Expr::Call(_)
+        | Expr::MethodCall(_)
+        | Expr::Cast(_)
+        | Expr::Block(_)
+        | Expr::If(_)
+        | Expr::Match(_)
+        | Expr::Field(_)
+        | Expr::Index(_)
+        | Expr::Const(_)
+        | Expr::Unsafe(_)
+        | Expr::Macro(_)
+        | Expr::Unary(_) => Known::Later,
+        _ => Known::Wrong,
+    }
+}
+
+/// Without parentheses, invisible groups and the braces around a single expression.
+fn inner(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Paren(paren) => inner(&paren.expr),
+        Expr::Group(group) => inner(&group.expr),
+        Expr::Block(block) if block.label.is_none() && block.attrs.is_empty() => {
+            match block.block.stmts.as_slice() {
+                [syn::Stmt::Expr(expr, None)] => inner(expr),
+                _ => expr,
+            }
+        }
+        _ => expr,
+    }
+}
+
+/// The expression on one line, without the blanks that token streams put around punctuation.
+fn text_of(expr: &Expr) -> String {
+    let text = expr.to_token_stream().to_string();
+    text.replace(" :: ", "::").replace(" . ", ".").replace(" (", "(").replace("( ", "(").replace(" )", ")")
+}

@@ -1,0 +1,265 @@
+//! Sizes, numbers, and words with arguments, read by the table of [`keys`](super::keys).
+
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::Expr;
+
+use super::keys::{Arg, ArgKind, Key, Word, nearest};
+use super::value::{Real, Size};
+use crate::diag::Diagnostics;
+use crate::messages;
+
+/// A word with all its arguments, defaults filled in, in the order of the table.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) word: &'static Word,
+    /// The tokens, arguments included.
+    pub(crate) origin: TokenStream,
+    args: Vec<ArgValue>,
+}
+
+#[derive(Clone)]
+enum ArgValue {
+    Size(Size),
+    Number(Real),
+    Flag(Option<&'static str>),
+}
+
+impl Call {
+    /// The word `none`, as if it had been written.
+    pub(crate) fn none() -> Call {
+        const NONE: &Word = &Word { name: "none", args: &[], doc: "" };
+        Call { word: NONE, origin: TokenStream::new(), args: Vec::new() }
+    }
+
+    /// The size that the argument `name` has. Its presence is the table's promise.
+    pub(crate) fn size(&self, name: &str) -> Size {
+        match self.arg(name) {
+            Some(ArgValue::Size(size)) => size.clone(),
+            _ => Size::known(1),
+        }
+    }
+
+    /// The number that the argument `name` has. Its presence is the table's promise.
+    pub(crate) fn number(&self, name: &str) -> Real {
+        match self.arg(name) {
+            Some(ArgValue::Number(number)) => number.clone(),
+            _ => Real::known(1.0),
+        }
+    }
+
+    /// Which of the words of a flag was given.
+    pub(crate) fn flag(&self, name: &str) -> Option<&'static str> {
+        match self.arg(name) {
+            Some(ArgValue::Flag(flag)) => *flag,
+            _ => None,
+        }
+    }
+
+    /// The values of the arguments as written, flags left out.
+    pub(crate) fn args_text(&self) -> Vec<String> {
+        let values = self.args.iter().filter_map(|arg| match arg {
+            ArgValue::Size(size) => Some(size.to_string()),
+            ArgValue::Number(number) => Some(number.to_string()),
+            ArgValue::Flag(_) => None,
+        });
+        let flags = self.args.iter().filter_map(|arg| match arg {
+            ArgValue::Flag(Some(flag)) => Some((*flag).to_owned()),
+            _ => None,
+        });
+        values.chain(flags).collect()
+    }
+
+    fn arg(&self, name: &str) -> Option<&ArgValue> {
+        let position = self.word.args.iter().position(|arg| arg.name == name)?;
+        self.args.get(position)
+    }
+}
+
+/// A size for `what`, a key or an argument.
+pub(crate) fn parse_size(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> Option<Size> {
+    let size = parse_expr(tokens).and_then(|expr| Size::from_expr(&expr));
+    if size.is_none() {
+        cx.error(tokens, messages::expected_size(what, tokens));
+    }
+    size
+}
+
+/// A number for `what`, a key or an argument.
+pub(crate) fn parse_number(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> Option<Real> {
+    let number = parse_expr(tokens).and_then(|expr| Real::from_expr(&expr));
+    if number.is_none() {
+        cx.error(tokens, messages::expected_number(what, tokens));
+    }
+    number
+}
+
+fn parse_expr(tokens: &TokenStream) -> Option<Expr> {
+    syn::parse2(tokens.clone()).ok()
+}
+
+/// A value that is one word and nothing else.
+pub(crate) fn parse_single(
+    tokens: &TokenStream,
+    key: &'static Key,
+    words: &'static [Word],
+    cx: &Diagnostics,
+) -> Option<Call> {
+    let mut rest = tokens.clone().into_iter().peekable();
+    let Some(TokenTree::Ident(name)) = rest.next() else {
+        cx.error(tokens, messages::expected_word(key, tokens));
+        return None;
+    };
+    let args = next_group(&mut rest);
+    if rest.peek().is_some() {
+        cx.error(rest.collect::<TokenStream>(), messages::more_than_a_word(key, &name));
+        return None;
+    }
+    parse_call(name, args, key, words, cx)
+}
+
+/// The parentheses after a word, if they are next.
+pub(crate) fn next_group<I: Iterator<Item = TokenTree>>(
+    tokens: &mut std::iter::Peekable<I>,
+) -> Option<proc_macro2::Group> {
+    match tokens.peek() {
+        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
+            let group = group.clone();
+            tokens.next();
+            Some(group)
+        }
+        _ => None,
+    }
+}
+
+/// The word `name` with what stood in its parentheses.
+pub(crate) fn parse_call(
+    name: Ident,
+    group: Option<proc_macro2::Group>,
+    key: &'static Key,
+    words: &'static [Word],
+    cx: &Diagnostics,
+) -> Option<Call> {
+    let found = name.to_string();
+    let Some(word) = words.iter().find(|word| word.name == found) else {
+        let near = nearest(&found, words.iter().map(|word| word.name));
+        cx.error(&name, messages::unknown_word(key, &found, near));
+        return None;
+    };
+    let mut origin = name.to_token_stream();
+    group.to_tokens(&mut origin);
+    let before = cx.count();
+    let mut slots: Vec<Option<ArgValue>> = word.args.iter().map(|_| None).collect();
+    let given = group.as_ref().map(|group| split_at_commas(group.stream())).unwrap_or_default();
+    if word.args.is_empty() && group.is_some() {
+        cx.error(&group, messages::takes_no_arguments(word));
+        return None;
+    }
+    for tokens in given {
+        parse_arg(&tokens, word, &mut slots, cx);
+    }
+    let mut args = Vec::with_capacity(slots.len());
+    for (slot, arg) in slots.into_iter().zip(word.args) {
+        match slot.or_else(|| default_of(arg)) {
+            Some(value) => args.push(value),
+            None if cx.count() == before => cx.error(&origin, messages::missing_argument(word, arg)),
+            None => {}
+        }
+    }
+    (cx.count() == before).then_some(Call { word, origin, args })
+}
+
+fn default_of(arg: &Arg) -> Option<ArgValue> {
+    match arg.kind {
+        ArgKind::Size { default } => default.map(|value| ArgValue::Size(Size::known(value))),
+        ArgKind::Number { default } => default.map(|value| ArgValue::Number(Real::known(value))),
+        ArgKind::Flag(_) => Some(ArgValue::Flag(None)),
+    }
+}
+
+/// Puts one argument, `flag`, `name = value` or `value`, into its slot.
+fn parse_arg(tokens: &TokenStream, word: &'static Word, slots: &mut [Option<ArgValue>], cx: &Diagnostics) {
+    let list: Vec<_> = tokens.clone().into_iter().collect();
+    if let [TokenTree::Ident(name)] = list.as_slice()
+        && let Some((position, flag)) = find_flag(word, &name.to_string())
+    {
+        return fill(slots, position, ArgValue::Flag(Some(flag)), word, tokens, cx);
+    }
+    let (position, value): (_, TokenStream) = match list.as_slice() {
+        [TokenTree::Ident(name), TokenTree::Punct(equals), value @ ..] if equals.as_char() == '=' => {
+            let found = name.to_string();
+            let position = word.args.iter().position(|arg| arg.name == found && takes_value(arg));
+            if position.is_none() {
+                return cx.error(name, messages::unknown_argument(word, &found));
+            }
+            (position, value.iter().cloned().collect())
+        }
+        _ => (
+            word.args.iter().zip(&*slots).position(|(arg, slot)| takes_value(arg) && slot.is_none()),
+            tokens.clone(),
+        ),
+    };
+    let Some(position) = position else {
+        return cx.error(tokens, messages::too_many_arguments(word, tokens));
+    };
+    let at = if value.is_empty() { tokens } else { &value };
+    let arg = &word.args[position];
+    let what = format!("{}` of `{}", arg.name, word.name);
+    let value = match arg.kind {
+        ArgKind::Size { .. } => parse_size(at, &what, cx).map(ArgValue::Size),
+        ArgKind::Number { .. } => parse_number(at, &what, cx).map(ArgValue::Number),
+        ArgKind::Flag(_) => None,
+    };
+    if let Some(value) = value {
+        fill(slots, position, value, word, tokens, cx);
+    }
+}
+
+fn fill(
+    slots: &mut [Option<ArgValue>],
+    position: usize,
+    value: ArgValue,
+    word: &'static Word,
+    tokens: &TokenStream,
+    cx: &Diagnostics,
+) {
+    match &mut slots[position] {
+        Some(_) => cx.error(tokens, messages::duplicate_argument(word, word.args[position].name)),
+        slot => *slot = Some(value),
+    }
+}
+
+fn takes_value(arg: &Arg) -> bool {
+    !matches!(arg.kind, ArgKind::Flag(_))
+}
+
+fn find_flag(word: &'static Word, found: &str) -> Option<(usize, &'static str)> {
+    word.args.iter().enumerate().find_map(|(position, arg)| match arg.kind {
+        ArgKind::Flag(flags) => flags.iter().find(|flag| **flag == found).map(|flag| (position, *flag)),
+        _ => None,
+    })
+}
+
+fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
+    let mut parts = vec![TokenStream::new()];
+    for token in tokens {
+        match &token {
+            TokenTree::Punct(punct) if punct.as_char() == ',' => parts.push(TokenStream::new()),
+            _ => parts.extend_last(token),
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+trait ExtendLast {
+    fn extend_last(&mut self, token: TokenTree);
+}
+
+impl ExtendLast for Vec<TokenStream> {
+    fn extend_last(&mut self, token: TokenTree) {
+        if let Some(last) = self.last_mut() {
+            last.extend([token]);
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The flags, named as nanoGPT's users know them, and what is checked before any work starts.
+
+use crate::model::{BLOCK, LAYERS};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use std::path::{Path, PathBuf};
+
+/// Characters in one step: beyond this the activations alone would take gigabytes.
+const MOST_CHARACTERS_PER_STEP: usize = 1 << 16;
+
+/// Trains a small GPT on text, one character at a time, and samples from it.
+///
+/// Without --data it reads the King James Bible. Losses are in nats per character.
+#[derive(Debug, Parser)]
+#[command(name = "char_lm", about, long_about)]
+pub(crate) struct Args {
+    /// Text to learn from, in UTF-8 [default: the King James Bible]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Where the weights go, as safetensors
+    #[arg(long, value_name = "FILE", default_value = "char_lm.safetensors")]
+    pub(crate) out: PathBuf,
+
+    /// Start from these weights; with --steps 0 only sample from them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) init_from: Option<PathBuf>,
+
+    /// Seed of the weights, of the batches and of the samples
+    #[arg(long, value_name = "N", default_value_t = 1337)]
+    pub(crate) seed: u64,
+
+    #[command(flatten)]
+    pub(crate) training: Training,
+
+    #[command(flatten)]
+    pub(crate) sampling: Sampling,
+}
+
+/// How to train.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Training")]
+pub(crate) struct Training {
+    /// Training steps
+    #[arg(long, value_name = "N", default_value_t = 2500)]
+    pub(crate) steps: usize,
+
+    /// Blocks of text in one step
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) batch_size: usize,
+
+    /// Characters in one block, the most that the model can look back
+    #[arg(long, value_name = "N", default_value_t = BLOCK)]
+    pub(crate) block_size: usize,
+
+    /// Highest learning rate, reached after the warm-up
+    #[arg(long, value_name = "RATE", default_value_t = 2e-3)]
+    pub(crate) learning_rate: f64,
+
+    /// Learning rate at the end of the cosine decay [default: a tenth of the highest]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) min_lr: Option<f64>,
+
+    /// Steps over which the learning rate rises from zero
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) warmup_steps: usize,
+
+    /// Weight decay, decoupled from the gradient (AdamW)
+    #[arg(long, value_name = "RATE", default_value_t = 0.1)]
+    pub(crate) weight_decay: f64,
+
+    /// Largest norm of all gradients together; 0 leaves them as they are
+    #[arg(long, value_name = "NORM", default_value_t = 1.0)]
+    pub(crate) grad_clip: f64,
+
+    /// Steps between two looks at the validation split
+    #[arg(long, value_name = "N", default_value_t = 250)]
+    pub(crate) eval_interval: usize,
+
+    /// Batches in each of those looks, spread evenly over the split
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) eval_iters: usize,
+
+    /// Steps between two lines of progress, where no bar can be drawn
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) log_interval: usize,
+}
+
+/// How to sample.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Sampling")]
+pub(crate) struct Sampling {
+    /// What the samples continue [default: a new line]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+
+    /// Samples to draw
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) num_samples: usize,
+
+    /// Characters in each sample, after the prompt
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    pub(crate) max_new_tokens: usize,
+
+    /// Below 1 sampling is bolder about what is likely; 0 always takes the likeliest
+    #[arg(long, value_name = "T", default_value_t = 0.8)]
+    pub(crate) temperature: f64,
+
+    /// Sample among the K likeliest characters only [default: all]
+    #[arg(long, value_name = "K")]
+    pub(crate) top_k: Option<usize>,
+}
+
+impl Args {
+    /// Refuses what cannot work, before minutes are spent on it.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.training.check()?;
+        self.sampling.check()?;
+        ensure!(
+            self.training.steps > 0 || self.init_from.is_some(),
+            "--steps 0 trains nothing: ask for at least 1, or give trained weights with --init-from"
+        );
+        check_writable(&self.out)
+    }
+}
+
+impl Training {
+    /// The learning rate at the end of the decay.
+    pub(crate) fn lowest_rate(&self) -> f64 {
+        self.min_lr.unwrap_or(self.learning_rate / 10.0)
+    }
+
+    fn check(&self) -> Result<()> {
+        at_least_one("--batch-size", self.batch_size)?;
+        at_least_one("--block-size", self.block_size)?;
+        at_least_one("--eval-interval", self.eval_interval)?;
+        at_least_one("--eval-iters", self.eval_iters)?;
+        at_least_one("--log-interval", self.log_interval)?;
+        ensure!(
+            self.block_size <= BLOCK,
+            "--block-size {} is more than the {BLOCK} positions this model was compiled for \
+             (BLOCK in examples/char_lm/model.rs)",
+            self.block_size
+        );
+        let characters = self.batch_size.saturating_mul(self.block_size);
+        ensure!(
+            characters <= MOST_CHARACTERS_PER_STEP,
+            "--batch-size {} × --block-size {} is too much for one step: \
+             {LAYERS} layers of it have to fit in memory, so take at most {} blocks of this size",
+            self.batch_size,
+            self.block_size,
+            MOST_CHARACTERS_PER_STEP / self.block_size
+        );
+        self.check_rates()
+    }
+
+    fn check_rates(&self) -> Result<()> {
+        let rate = self.learning_rate;
+        ensure!(
+            rate > 0.0 && rate <= 1.0,
+            "--learning-rate {rate} is not between 0 and 1; AdamW usually wants 1e-4 to 1e-2"
+        );
+        let lowest = self.lowest_rate();
+        ensure!(
+            (0.0..=rate).contains(&lowest),
+            "--min-lr {lowest} is not between 0 and the learning rate {rate}"
+        );
+        let decay = self.weight_decay;
+        ensure!(
+            (0.0..=1.0).contains(&decay),
+            "--weight-decay {decay} is not between 0 and 1"
+        );
+        let clip = self.grad_clip;
+        ensure!(
+            clip >= 0.0 && clip.is_finite(),
+            "--grad-clip {clip} is not a norm: give 0 for no clipping, or a positive number"
+        );
+        Ok(())
+    }
+}
+
+impl Sampling {
+    fn check(&self) -> Result<()> {
+        let t = self.temperature;
+        ensure!(
+            t >= 0.0 && t.is_finite(),
+            "--temperature {t} is not a temperature: give 0 for the likeliest character, \
+             or a positive number"
+        );
+        ensure!(
+            self.prompt.as_deref() != Some(""),
+            "--prompt is empty: the model needs at least one character to continue"
+        );
+        match self.top_k {
+            Some(k) => at_least_one("--top-k", k),
+            None => Ok(()),
+        }
+    }
+}
+
+fn at_least_one(flag: &str, value: usize) -> Result<()> {
+    ensure!(value > 0, "{flag} is 0: it has to be at least 1");
+    Ok(())
+}
+
+/// Tries the folder out: five minutes of training should not be lost to a spelling mistake.
+fn check_writable(out: &Path) -> Result<()> {
+    if out.is_dir() || out.file_name().is_none() {
+        bail!("--out {} is a folder, not a file", out.display());
+    }
+    let folder = match out.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    tempfile::tempfile_in(folder)
+        .map(drop)
+        .with_context(|| format!("cannot write the weights to {}", out.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(flags: &[&str]) -> String {
+        let args = Args::parse_from(["char_lm"].iter().chain(flags));
+        match args.check() {
+            Ok(()) => String::new(),
+            Err(e) => e.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_accepted() {
+        assert_eq!(refusal(&[]), "");
+    }
+
+    #[test]
+    fn sizes_of_zero_are_refused_by_name() {
+        for flag in [
+            "--batch-size",
+            "--block-size",
+            "--eval-interval",
+            "--eval-iters",
+            "--log-interval",
+            "--top-k",
+            "--steps",
+        ] {
+            let message = refusal(&[flag, "0"]);
+            assert!(message.starts_with(flag), "{flag}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_block_beyond_the_model_is_refused() {
+        let message = refusal(&["--block-size", &(BLOCK + 1).to_string()]);
+        assert!(message.contains(&format!("{BLOCK} positions")), "{message}");
+    }
+
+    #[test]
+    fn a_batch_whose_size_overflows_is_refused() {
+        let message = refusal(&["--batch-size", &usize::MAX.to_string()]);
+        assert!(message.contains("too much for one step"), "{message}");
+    }
+
+    #[test]
+    fn rates_that_are_no_rates_are_refused() {
+        for rate in ["0", "-1", "2", "NaN", "inf"] {
+            let message = refusal(&[&format!("--learning-rate={rate}")]);
+            assert!(message.starts_with("--learning-rate"), "{rate}: {message}");
+        }
+        assert!(refusal(&["--temperature=-1"]).starts_with("--temperature"));
+        assert!(refusal(&["--temperature=NaN"]).starts_with("--temperature"));
+        assert!(refusal(&["--min-lr=1"]).starts_with("--min-lr"));
+        assert!(refusal(&["--weight-decay=-0.1"]).starts_with("--weight-decay"));
+        assert!(refusal(&["--grad-clip=-1"]).starts_with("--grad-clip"));
+    }
+
+    #[test]
+    fn weights_have_to_go_into_a_folder_that_exists() {
+        assert!(refusal(&["--out", "no/such/folder/w.safetensors"]).contains("cannot write"));
+        assert!(refusal(&["--out", "."]).contains("is a folder"));
+    }
+}

@@ -1,0 +1,179 @@
+//! A character language model, from raw text to samples, on two cores in about five minutes:
+//!
+//! ```text
+//! cargo run --release --example char_lm
+//! cargo run --release --example char_lm -- --data FILE --prompt "Once upon"
+//! ```
+//!
+//! The model is a small GPT. Its attention is declared with `attention!` (see `model.rs`), the
+//! rest is dfdx's. Each file has one subject: `cli` flags, `text` where the text comes from,
+//! `corpus` vocabulary and split, `baseline` what counting achieves, `batch` blocks of text,
+//! `model` the network, `train` the loop, `clip` gradient clipping, `progress` what is shown
+//! meanwhile, `weights` files, `sample` the text it writes.
+
+mod baseline;
+mod batch;
+mod cli;
+mod clip;
+mod corpus;
+mod model;
+mod progress;
+mod sample;
+mod text;
+mod train;
+mod weights;
+
+use anyhow::{Context, Result, ensure};
+use baseline::Baselines;
+use clap::Parser;
+use cli::Args;
+use corpus::{Corpus, Token, Vocabulary};
+use dfdx::prelude::*;
+use model::Model;
+use progress::{minutes, thousands};
+use rand::{SeedableRng, rngs::StdRng};
+use sample::Sampler;
+use std::{
+    io::{Write, stdout},
+    process::ExitCode,
+    time::Instant,
+};
+use train::{Outcome, Trainer};
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // With the reader of our output gone there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    args.check()?;
+    let text = text::load(args.data.as_deref())?;
+    let corpus = Corpus::new(&text, model::VOCAB, args.training.block_size)?;
+    let prompt = encode_prompt(args, &text, &corpus.vocabulary)?;
+    let device = Cpu::seed_from_u64(args.seed);
+    if std::env::var("CACHE").is_ok() {
+        dfdx::tensor::Cache::enable_cache(&device);
+    }
+    let mut model = model::build(&device)?;
+    if let Some(path) = &args.init_from {
+        weights::load(&mut model, path, &corpus.vocabulary)?;
+    }
+    describe(&model, &corpus)?;
+    if args.training.steps == 0 {
+        return sample(args, &corpus.vocabulary, &device, &model, &prompt);
+    }
+    let outcome = train(args, &corpus, &device, &mut model)?;
+    sample(args, &corpus.vocabulary, &device, &model, &prompt)?;
+    ensure!(
+        outcome.last < outcome.initial,
+        "the validation loss did not fall: it was {:.3} before training and {:.3} after it",
+        outcome.initial,
+        outcome.last
+    );
+    Ok(())
+}
+
+/// The prompt as tokens: a new line where none is given, or the text's first character where the
+/// text has no new line.
+fn encode_prompt(args: &Args, text: &str, vocabulary: &Vocabulary) -> Result<Vec<Token>> {
+    match &args.sampling.prompt {
+        Some(prompt) => vocabulary
+            .encode(prompt)
+            .context("cannot use this --prompt"),
+        None => vocabulary.encode("\n").or_else(|_| {
+            let first: String = text.chars().take(1).collect();
+            vocabulary.encode(&first)
+        }),
+    }
+}
+
+/// What there is to train, and to train on.
+fn describe(model: &Model, corpus: &Corpus) -> Result<()> {
+    let Corpus {
+        vocabulary,
+        train,
+        validation,
+    } = corpus;
+    let mut out = stdout().lock();
+    let parameters = thousands(model.num_trainable_params());
+    writeln!(out, "parameters  {parameters}, in {} layers", model::LAYERS)?;
+    writeln!(
+        out,
+        "vocabulary  {} characters: {:?}",
+        vocabulary.len(),
+        vocabulary.to_text()
+    )?;
+    let (train, validation) = (thousands(train.len()), thousands(validation.len()));
+    writeln!(
+        out,
+        "split       {train} characters to train on, {validation} to validate\n"
+    )?;
+    Ok(())
+}
+
+/// Trains, says what came of it, and writes the weights.
+fn train(args: &Args, corpus: &Corpus, device: &Cpu, model: &mut Model) -> Result<Outcome> {
+    let start = Instant::now();
+    let options = &args.training;
+    let blocks = batch::blocks(corpus.validation.len(), options.block_size);
+    let measured = &batch::spread(
+        blocks,
+        options.eval_iters.saturating_mul(options.batch_size),
+    );
+    let baselines = &Baselines::of(corpus, measured);
+    let rng = StdRng::seed_from_u64(args.seed);
+    let mut trainer = Trainer {
+        options,
+        corpus,
+        measured,
+        baselines,
+        device,
+        rng,
+    };
+    let outcome = trainer.run(model)?;
+    let beside = weights::save(model, &args.out, &corpus.vocabulary)?;
+
+    let mut out = stdout().lock();
+    let characters = measured.iter().map(ExactSizeIterator::len).sum();
+    writeln!(
+        out,
+        "\nvalidation loss over {} characters",
+        thousands(characters)
+    )?;
+    writeln!(out, "  unigram     {:.3}", baselines.unigram)?;
+    writeln!(out, "  bigram      {:.3}", baselines.bigram)?;
+    writeln!(out, "  this model  {:.3}", outcome.last)?;
+    writeln!(out, "\ntrained in {}", minutes(start.elapsed().as_secs()))?;
+    writeln!(out, "wrote {} and {}", args.out.display(), beside.display())?;
+    Ok(outcome)
+}
+
+/// Writes the samples.
+fn sample(
+    args: &Args,
+    vocabulary: &Vocabulary,
+    device: &Cpu,
+    model: &Model,
+    prompt: &[Token],
+) -> Result<()> {
+    let block = args.training.block_size;
+    let sampler = Sampler {
+        model,
+        vocabulary,
+        device,
+        block,
+    };
+    let mut rng = StdRng::seed_from_u64(args.seed);
+    let mut out = stdout().lock();
+    for _ in 0..args.sampling.num_samples {
+        writeln!(out, "---------------")?;
+        sampler.write(prompt, &args.sampling, &mut rng, &mut out)?;
+    }
+    Ok(())
+}

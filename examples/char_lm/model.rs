@@ -1,0 +1,95 @@
+//! The model: a GPT whose attention is declared in four words, and its loss.
+
+use attn::{attention, nn::LearnedPosition};
+use dfdx::prelude::*;
+
+/// Room in the vocabulary. A text that has fewer characters leaves some of it unused.
+pub(crate) const VOCAB: usize = 128;
+/// Positions that are learned, so the longest block.
+pub(crate) const BLOCK: usize = 64;
+/// Transformer blocks, one after the other.
+pub(crate) const LAYERS: usize = 4;
+
+const D_MODEL: usize = 128;
+const D_HIDDEN: usize = 4 * D_MODEL;
+
+attention! {
+    /// Every position looks at itself and at what came before it.
+    pub(crate) struct CausalSelfAttention<heads = 4, d_model = D_MODEL, mask = causal>;
+}
+
+type FeedForward = (
+    Linear<D_MODEL, D_HIDDEN>,
+    FastGeLU,
+    Linear<D_HIDDEN, D_MODEL>,
+);
+
+type Block = (
+    Residual<(LayerNorm1D<D_MODEL>, CausalSelfAttention)>,
+    Residual<(LayerNorm1D<D_MODEL>, FeedForward)>,
+);
+
+type Gpt = (
+    Embedding<VOCAB, D_MODEL>,
+    LearnedPosition<BLOCK, D_MODEL>,
+    Repeated<Block, LAYERS>,
+    LayerNorm1D<D_MODEL>,
+    UnbiasedLinear<D_MODEL, VOCAB>,
+);
+
+/// The model with its weights.
+pub(crate) type Model = <Gpt as BuildOnDevice<Cpu, f32>>::Built;
+/// Tokens: blocks, and positions in them.
+pub(crate) type Tokens = Tensor<(usize, usize), usize, Cpu>;
+/// Scores of the characters that may come next, for each position of each block.
+pub(crate) type Logits<T> = Tensor<(usize, usize, Const<VOCAB>), f32, Cpu, T>;
+
+/// A new model, with weights that depend on the device's seed alone.
+pub(crate) fn build(device: &Cpu) -> Result<Model, CpuError> {
+    device.try_build_module::<Gpt, f32>()
+}
+
+/// What each character cost: minus the logarithm of the probability that it was given, in nats.
+pub(crate) fn nats<T: Tape<f32, Cpu>>(
+    logits: Logits<T>,
+    targets: Tokens,
+) -> Result<Tensor<(usize, usize), f32, Cpu, T>, CpuError> {
+    logits
+        .try_log_softmax::<Axis<2>>()?
+        .try_select(targets)?
+        .try_negate()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nats_by_hand() {
+        let device = Cpu::default();
+        // Half of the vocabulary is out of the question, the other half equally likely.
+        let row: Vec<f32> = (0..VOCAB)
+            .map(|i| if i % 2 == 0 { 0.0 } else { -1e4 })
+            .collect();
+        let logits = device.tensor_from_vec(row.repeat(2), (1, 2, Const::<VOCAB>));
+        let targets = device.tensor_from_vec(vec![0, 8], (1, 2));
+        let expected = ((VOCAB / 2) as f32).ln();
+        let found = nats(logits, targets).map(|n| n.as_vec());
+        // One rounding or two of an f32 near 4.
+        assert!(found.is_ok_and(|n| n.iter().all(|x| (x - expected).abs() < 1e-6)));
+    }
+
+    #[test]
+    fn a_character_changes_nothing_that_came_before_it() -> Result<(), CpuError> {
+        let device = Cpu::seed_from_u64(0);
+        let model = build(&device)?;
+        let logits = |text: [usize; 4]| {
+            let x = device.tensor_from_vec(text.to_vec(), (1, 4));
+            Ok::<_, CpuError>(model.try_forward(x)?.as_vec())
+        };
+        let (a, b) = (logits([1, 2, 3, 4])?, logits([1, 2, 9, 4])?);
+        assert_eq!(a[..2 * VOCAB], b[..2 * VOCAB]);
+        assert_ne!(a[2 * VOCAB..], b[2 * VOCAB..]);
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! How far training has come: a bar on a terminal, a line now and then elsewhere.
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{
+    io::{IsTerminal, Write, stderr, stdout},
+    time::{Duration, Instant},
+};
+
+/// Share of the past in the loss that is shown, which would jump about otherwise.
+const SMOOTHING: f64 = 0.9;
+
+/// Shows the loss, the speed and the time left.
+pub(crate) struct Progress {
+    steps: usize,
+    log_interval: usize,
+    bar: Option<ProgressBar>,
+    start: Instant,
+    /// Time spent on training steps alone, and the characters they saw.
+    training: Duration,
+    characters: usize,
+    loss: Option<f64>,
+}
+
+impl Progress {
+    pub(crate) fn new(steps: usize, log_interval: usize) -> Self {
+        let bar = stderr().is_terminal().then(|| {
+            let bar =
+                ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {msg}");
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Self {
+            steps,
+            log_interval,
+            bar,
+            start: Instant::now(),
+            training: Duration::ZERO,
+            characters: 0,
+            loss: None,
+        }
+    }
+
+    /// `step` steps are done; the last of them had this loss and took this long.
+    pub(crate) fn step(
+        &mut self,
+        step: usize,
+        loss: f64,
+        took: Duration,
+        characters: usize,
+    ) -> Result<()> {
+        self.training += took;
+        self.characters += characters;
+        let past = self.loss.unwrap_or(loss);
+        self.loss = Some(SMOOTHING * past + (1.0 - SMOOTHING) * loss);
+        if let Some(bar) = &self.bar {
+            bar.set_position(step as u64);
+            bar.set_message(self.message(step));
+        } else if step.is_multiple_of(self.log_interval) || step == self.steps {
+            writeln!(
+                stdout(),
+                "step {step:>5}/{}  {}",
+                self.steps,
+                self.message(step)
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Writes a line that stays, above the bar if there is one.
+    pub(crate) fn line(&self, line: &str) -> Result<()> {
+        let write = || writeln!(stdout(), "{line}");
+        match &self.bar {
+            Some(bar) => bar.suspend(write)?,
+            None => write()?,
+        }
+        Ok(())
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn message(&self, step: usize) -> String {
+        let speed = self.characters as f64 / self.training.as_secs_f64().max(1e-9);
+        let left = self.start.elapsed().as_secs_f64() / step as f64 * (self.steps - step) as f64;
+        format!(
+            "loss {:.3}  {} tokens/s  {} left",
+            self.loss.unwrap_or(f64::NAN),
+            thousands(speed as usize),
+            minutes(left as u64),
+        )
+    }
+}
+
+/// 1234567 as 1,234,567.
+pub(crate) fn thousands(n: usize) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Seconds as 4:05, or 1:04:05.
+pub(crate) fn minutes(seconds: u64) -> String {
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{seconds:02}"),
+        _ => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1000), "1,000");
+        assert_eq!(thousands(1234567), "1,234,567");
+    }
+
+    #[test]
+    fn times_are_minutes_and_seconds() {
+        assert_eq!(minutes(5), "0:05");
+        assert_eq!(minutes(245), "4:05");
+        assert_eq!(minutes(3845), "1:04:05");
+    }
+}

@@ -1,0 +1,53 @@
+//! Attention that leaves the score and the normalizer open.
+
+use super::{Heads, Input, Parameters, Sequence, heads};
+use dfdx::prelude::*;
+
+/// How many heads the queries, and the keys and values, are split into.
+#[derive(Clone, Copy)]
+pub(crate) struct Split {
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+}
+
+impl Split {
+    pub(crate) fn into_heads(heads: usize) -> Self {
+        Self {
+            heads,
+            kv_heads: heads,
+        }
+    }
+
+    /// Query heads share key and value heads, neighbours together.
+    pub(crate) fn sharing(heads: usize, kv_heads: usize) -> Self {
+        Self { heads, kv_heads }
+    }
+}
+
+/// Projects, splits into heads, scores, normalizes, mixes the values, joins and projects: the output, and the weights
+/// as `[batch, heads, query, key]`. `score` gets queries and keys of as many heads as there are query heads.
+pub(crate) fn attention<E: Dtype>(
+    parameters: &Parameters<'_, E>,
+    split: Split,
+    x: &Input<E>,
+    context: &Input<E>,
+    score: impl FnOnce(Heads<E>, Heads<E>) -> Heads<E>,
+    normalize: impl FnOnce(Heads<E>) -> Heads<E>,
+) -> (Sequence<E>, Heads<E>)
+where
+    Cpu: Device<E>,
+{
+    let group = split.heads / split.kv_heads;
+    let q = parameters.project("q_proj", x.leaky_trace());
+    let k = parameters.project("k_proj", context.leaky_trace());
+    let v = parameters.project("v_proj", context.leaky_trace());
+
+    let q = heads::split(q, split.heads);
+    let k = heads::repeat(heads::split(k, split.kv_heads), group);
+    let v = heads::repeat(heads::split(v, split.kv_heads), group);
+
+    let weights = normalize(score(q, k));
+    let without_tape = weights.with_empty_tape();
+    let output = parameters.project("o_proj", heads::join(weights.matmul(v)));
+    (output, without_tape)
+}
