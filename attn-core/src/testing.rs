@@ -1,1 +1,131 @@
-//! Shared by the unit tests.
+//! Shared by the unit tests: data, naive loops, central differences.
+
+use dfdx::{
+    shapes::{HasShape, Shape},
+    tensor::{Cpu, OwnedTape, PutTape, SplitTape, Tensor, TensorFromVec},
+    tensor_ops::{Backward, Device, SumTo, TryMul},
+};
+
+use crate::{Element, random::Philox4x32};
+
+/// A tensor that records operations in `f64`.
+pub(crate) type Traced<S> = Tensor<S, f64, Cpu, OwnedTape<f64, Cpu>>;
+
+/// Sums of some ten products of numbers around 1, in another order: ten roundings of 1.1e-16 each, times 100.
+pub(crate) const F64: f64 = 1e-13;
+/// The same in `f32`, where a rounding is 6e-8.
+pub(crate) const F32: f64 = 6e-5;
+
+/// `count` numbers between -2 and 2, another sequence for each seed.
+pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f64> {
+    let random = Philox4x32::new(seed);
+    let word = |i| random.block([i as u32, 0, 0, 0])[0];
+    (0..count)
+        .map(|i| f64::from(word(i)) / f64::from(u32::MAX) * 4.0 - 2.0)
+        .collect()
+}
+
+/// A tensor of [`numbers`].
+pub(crate) fn tensor<S: Shape, E: Element>(shape: S, seed: u64) -> Tensor<S, E, Cpu>
+where
+    Cpu: Device<E>,
+{
+    filled(shape, &numbers(shape.num_elements(), seed))
+}
+
+/// A tensor of these numbers, row-major.
+pub(crate) fn filled<S: Shape, E: Element>(shape: S, values: &[f64]) -> Tensor<S, E, Cpu>
+where
+    Cpu: Device<E>,
+{
+    let values = values.iter().map(|&value| E::of(value)).collect();
+    Cpu::default().tensor_from_vec(values, shape)
+}
+
+/// The numbers of a tensor, row-major.
+pub(crate) fn values<S: Shape, E: Element, T>(t: &Tensor<S, E, Cpu, T>) -> Vec<f64>
+where
+    Cpu: Device<E>,
+{
+    if t.shape().num_elements() == 0 {
+        return Vec::new();
+    }
+    let as_f64 = |value: E| num_traits::ToPrimitive::to_f64(&value).expect("floats are f64s");
+    t.as_vec().into_iter().map(as_f64).collect()
+}
+
+/// `f` at every place of a shape of four axes, row-major.
+pub(crate) fn naive<V>(
+    [a, b, c, d]: [usize; 4],
+    f: impl Fn(usize, usize, usize, usize) -> V,
+) -> Vec<V> {
+    let mut out = Vec::new();
+    for i in 0..a * b * c * d {
+        out.push(f(i / (b * c * d), i / (c * d) % b, i / d % c, i % d));
+    }
+    out
+}
+
+/// Where a place is in a row-major buffer.
+pub(crate) fn at<const N: usize>(sizes: [usize; N], place: [usize; N]) -> usize {
+    std::iter::zip(sizes, place).fold(0, |offset, (size, index)| {
+        assert!(index < size);
+        offset * size + index
+    })
+}
+
+/// Panics unless both are equal up to `tolerance`, relative to numbers greater than 1. NaN is equal to nothing.
+#[track_caller]
+pub(crate) fn assert_close(found: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (place, (&f, &e)) in std::iter::zip(found, expected).enumerate() {
+        let close = f == e || (f - e).abs() <= tolerance * e.abs().max(1.0);
+        assert!(close, "at {place}: found {f}, expected {e}");
+    }
+}
+
+/// The gradient of `sum(weights * f(x))` in `x`, by dfdx's tape; `weights` are some [`numbers`].
+pub(crate) fn gradient<S: Shape, Y: Shape>(
+    x: &Tensor<S, f64, Cpu>,
+    f: impl Fn(&Tensor<S, f64, Cpu>) -> Traced<Y>,
+) -> Vec<f64> {
+    let y = f(x);
+    let shape = *y.shape();
+    let weighted = y.try_mul(tensor::<Y, f64>(shape, LOSS)).expect("Cpu");
+    let loss: Traced<()> = weighted.try_sum().expect("Cpu");
+    values(&loss.backward().get(x))
+}
+
+/// Checks the gradient of a function in one of its inputs against central differences.
+#[track_caller]
+pub(crate) fn check_gradient<S: Shape, Y: Shape>(
+    x: &Tensor<S, f64, Cpu>,
+    f: impl Fn(&Tensor<S, f64, Cpu>) -> Traced<Y>,
+) {
+    // The error of a central difference is step^2 / 6 times the third derivative, here below 100: 2e-9; its rounding
+    // is 1e-16 / step times the sum of the loss, here below 1000: 1e-8.
+    const STEP: f64 = 1e-5;
+    const TOLERANCE: f64 = 2e-8;
+    let start = values(x);
+    let weights = numbers(f(x).shape().num_elements(), LOSS);
+    let loss = |place: usize, step: f64| {
+        let mut moved = start.clone();
+        moved[place] += step;
+        let y = values(&f(&filled(*x.shape(), &moved)));
+        std::iter::zip(y, &weights).map(|(y, w)| y * w).sum::<f64>()
+    };
+    let expected: Vec<f64> = (0..start.len())
+        .map(|place| (loss(place, STEP) - loss(place, -STEP)) / (2.0 * STEP))
+        .collect();
+    assert_close(&gradient(x, f), &expected, TOLERANCE);
+}
+
+/// Runs the backward pass of what `y` has recorded, whatever its shape, with gradient 0 for `y` itself: what is asked for
+/// afterwards is there only if `y` kept the tape.
+pub(crate) fn backward_of_nothing<S: Shape>(y: Traced<S>) -> dfdx::tensor::Gradients<f64, Cpu> {
+    let (_, tape) = y.split_tape();
+    let loss: Tensor<(), f64, Cpu> = filled((), &[0.0]);
+    loss.put_tape(tape).backward()
+}
+
+const LOSS: u64 = 0x1055;

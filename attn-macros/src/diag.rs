@@ -10,6 +10,7 @@ use quote::ToTokens;
 pub(crate) struct Diagnostics {
     errors: RefCell<Vec<syn::Error>>,
     reported: Cell<usize>,
+    mentions: RefCell<Vec<TokenStream>>,
 }
 
 impl Diagnostics {
@@ -27,6 +28,16 @@ impl Diagnostics {
     /// How many errors there are so far: a stage compares this before and after.
     pub(crate) fn count(&self) -> usize {
         self.reported.get()
+    }
+
+    /// Notes a name of the language where the user wrote it, for editors: `key`, or `key::word`. It need not exist.
+    pub(crate) fn mention(&self, path: TokenStream) {
+        self.mentions.borrow_mut().push(path);
+    }
+
+    /// What was mentioned.
+    pub(crate) fn mentions(&self) -> Vec<TokenStream> {
+        self.mentions.borrow().clone()
     }
 
     /// The errors as `compile_error!` items.

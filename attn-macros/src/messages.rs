@@ -61,9 +61,10 @@ fn example(key: &Key) -> String {
         Kind::Size if key.name == "d_model" || key.name == "d_context" => "512".to_owned(),
         Kind::Size => "8".to_owned(),
         Kind::Number => "0.1".to_owned(),
-        Kind::Word(words) | Kind::Mask(words) => {
-            words.iter().find(|word| word.name != "none").map_or_else(String::new, |word| word.name.to_owned())
-        }
+        Kind::Word(words) | Kind::Mask(words) => words
+            .iter()
+            .find(|word| word.name != "none")
+            .map_or_else(String::new, |word| word.name.to_owned()),
         Kind::Projections => "false".to_owned(),
     };
     format!("`{} = {value}`", key.name)
@@ -75,11 +76,19 @@ pub(crate) fn missing_key(key: &str, layer: &Ident) -> String {
 }
 
 pub(crate) fn duplicate_key(key: &Key) -> String {
-    format!("the key `{}` is given twice\nhelp: remove one of them", key.name)
+    format!(
+        "the key `{}` is given twice\nhelp: remove one of them",
+        key.name
+    )
 }
 
 pub(crate) fn unknown_key(found: &str, near: Option<&str>) -> String {
-    let all = || format!("the keys are {}", listed(crate::spec::keys::KEYS.iter().map(|key| key.name)));
+    let all = || {
+        format!(
+            "the keys are {}",
+            listed(crate::spec::keys::KEYS.iter().map(|key| key.name))
+        )
+    };
     format!("unknown key `{found}`\n{}", did_you_mean(near, all))
 }
 
@@ -89,13 +98,20 @@ pub(crate) fn word_without_key(found: &str) -> String {
         .iter()
         .find(|key| key.words().iter().any(|word| word.name == found));
     match owner {
-        Some(key) => format!("expected `key = value`, found `{found}`\nhelp: did you mean `{} = {found}`?", key.name),
+        Some(key) => format!(
+            "expected `key = value`, found `{found}`\nhelp: did you mean `{} = {found}`?",
+            key.name
+        ),
         None => format!("expected `key = value`, found `{found}`"),
     }
 }
 
 pub(crate) fn key_without_value(key: &Key) -> String {
-    format!("the key `{}` needs a value\nhelp: write {}", key.name, example(key))
+    format!(
+        "the key `{}` needs a value\nhelp: write {}",
+        key.name,
+        example(key)
+    )
 }
 
 pub(crate) fn expected_key(found: &TokenTree) -> String {
@@ -126,12 +142,25 @@ pub(crate) fn expected_word(key: &Key, found: &TokenStream) -> String {
 }
 
 pub(crate) fn unknown_word(key: &Key, found: &str, near: Option<&str>) -> String {
-    let all = || format!("`{}` is one of {}", key.name, listed(key.words().iter().map(|word| word.name)));
-    format!("`{}` has no value `{found}`\n{}", key.name, did_you_mean(near, all))
+    let all = || {
+        format!(
+            "`{}` is one of {}",
+            key.name,
+            listed(key.words().iter().map(|word| word.name))
+        )
+    };
+    format!(
+        "`{}` has no value `{found}`\n{}",
+        key.name,
+        did_you_mean(near, all)
+    )
 }
 
 pub(crate) fn more_than_a_word(key: &Key, word: &Ident) -> String {
-    format!("expected `,` or `>` after `{word}`\nhelp: `{}` takes a single value; only masks combine", key.name)
+    format!(
+        "expected `,` or `>` after `{word}`\nhelp: `{}` takes a single value; only masks combine",
+        key.name
+    )
 }
 
 pub(crate) fn takes_no_arguments(word: &Word) -> String {
@@ -139,15 +168,29 @@ pub(crate) fn takes_no_arguments(word: &Word) -> String {
 }
 
 pub(crate) fn missing_argument(word: &Word, arg: &Arg) -> String {
-    format!("`{}` needs its argument `{}`\nhelp: write `{}`", word.name, arg.name, word.usage())
+    format!(
+        "`{}` needs its argument `{}`\nhelp: write `{}`",
+        word.name,
+        arg.name,
+        word.usage()
+    )
 }
 
 pub(crate) fn unknown_argument(word: &Word, found: &str) -> String {
-    format!("`{}` has no argument `{found}`\nhelp: write `{}`", word.name, word.usage())
+    format!(
+        "`{}` has no argument `{found}`\nhelp: write `{}`",
+        word.name,
+        word.usage()
+    )
 }
 
 pub(crate) fn too_many_arguments(word: &Word, found: &TokenStream) -> String {
-    format!("unexpected argument {} of `{}`\nhelp: write `{}`", quoted(found), word.name, word.usage())
+    format!(
+        "unexpected argument {} of `{}`\nhelp: write `{}`",
+        quoted(found),
+        word.name,
+        word.usage()
+    )
 }
 
 pub(crate) fn duplicate_argument(word: &Word, arg: &str) -> String {
@@ -155,7 +198,10 @@ pub(crate) fn duplicate_argument(word: &Word, arg: &str) -> String {
 }
 
 pub(crate) fn expected_projections(found: &TokenStream) -> String {
-    format!("`bias` expects `true`, `false` or a list of projections, found {}\nhelp: `bias = [q, k, v]`", quoted(found))
+    format!(
+        "`bias` expects `true`, `false` or a list of projections, found {}\nhelp: `bias = [q, k, v]`",
+        quoted(found)
+    )
 }
 
 pub(crate) fn unknown_projection(found: &str) -> String {
@@ -163,11 +209,17 @@ pub(crate) fn unknown_projection(found: &str) -> String {
 }
 
 pub(crate) fn duplicate_projection(name: &impl ToTokens) -> String {
-    format!("the projection `{}` is listed twice", name.to_token_stream())
+    format!(
+        "the projection `{}` is listed twice",
+        name.to_token_stream()
+    )
 }
 
 pub(crate) fn expected_mask(found: &TokenTree) -> String {
-    format!("expected a mask, found {}", quoted(&found.to_token_stream()))
+    format!(
+        "expected a mask, found {}",
+        quoted(&found.to_token_stream())
+    )
 }
 
 pub(crate) fn doubled_operator(symbol: char) -> String {
@@ -175,12 +227,19 @@ pub(crate) fn doubled_operator(symbol: char) -> String {
 }
 
 pub(crate) fn size_out_of_bounds(what: &str, size: &Size, largest: u64) -> String {
-    format!("`{what}` must be at least 1 and at most {largest}{}", found(size.value.is_some(), size))
+    format!(
+        "`{what}` must be at least 1 and at most {largest}{}",
+        found(size.value.is_some(), size)
+    )
 }
 
 /// `, found 7`, or the expression if rustc is to say it.
 fn found(known: bool, value: &impl std::fmt::Display) -> String {
-    if known { format!(", found {value}") } else { format!(": `{value}`") }
+    if known {
+        format!(", found {value}")
+    } else {
+        format!(": `{value}`")
+    }
 }
 
 pub(crate) fn heads_do_not_divide(d_model: &Size, heads: &Size) -> String {
@@ -188,8 +247,14 @@ pub(crate) fn heads_do_not_divide(d_model: &Size, heads: &Size) -> String {
     match (d_model.value, heads.value) {
         (Some(d), Some(h)) => {
             let below = d - d % h;
-            let nearest = if below == 0 { h.to_string() } else { format!("{below} and {}", below + h) };
-            format!("{d} is not divisible by {h} heads\nhelp: the nearest `d_model` that are: {nearest}; {help}")
+            let nearest = if below == 0 {
+                h.to_string()
+            } else {
+                format!("{below} and {}", below + h)
+            };
+            format!(
+                "{d} is not divisible by {h} heads\nhelp: the nearest `d_model` that are: {nearest}; {help}"
+            )
         }
         _ => format!("`d_model = {d_model}` must be divisible by `heads = {heads}`, {help}"),
     }
@@ -198,22 +263,35 @@ pub(crate) fn heads_do_not_divide(d_model: &Size, heads: &Size) -> String {
 pub(crate) fn kv_heads_do_not_divide(heads: &Size, kv_heads: &Size) -> String {
     match (heads.value, kv_heads.value) {
         (Some(h), Some(_)) => {
-            let divisors: Vec<_> = (1..=h).filter(|g| h % g == 0).map(|g| g.to_string()).collect();
-            format!("{heads} heads cannot share {kv_heads} key/value heads evenly\nhelp: `kv_heads` divides `heads`: {}", divisors.join(", "))
+            let divisors: Vec<_> = (1..=h)
+                .filter(|g| h % g == 0)
+                .map(|g| g.to_string())
+                .collect();
+            format!(
+                "{heads} heads cannot share {kv_heads} key/value heads evenly\nhelp: `kv_heads` divides `heads`: {}",
+                divisors.join(", ")
+            )
         }
         _ => format!("`heads = {heads}` must be divisible by `kv_heads = {kv_heads}`"),
     }
 }
 
 pub(crate) fn not_positive(what: &str, number: &Real) -> String {
-    format!("`{what}` must be positive and finite{}", found(number.value.is_some(), number))
+    format!(
+        "`{what}` must be positive and finite{}",
+        found(number.value.is_some(), number)
+    )
 }
 
 pub(crate) fn dropout_out_of_range(p: &Real) -> String {
     format!(
         "`dropout` is a probability: at least 0 and less than 1{}{}",
         found(p.value.is_some(), p),
-        if p.value.is_some_and(|p| p > 1.0 && p <= 100.0) { "\nhelp: a percentage is divided by 100" } else { "" }
+        if p.value.is_some_and(|p| p > 1.0 && p <= 100.0) {
+            "\nhelp: a percentage is divided by 100"
+        } else {
+            ""
+        }
     )
 }
 
@@ -241,10 +319,17 @@ pub(crate) fn too_few_buckets(num_buckets: &Size, causal: bool) -> String {
     } else {
         "even and at least 4, as half of them look ahead"
     };
-    format!("`num_buckets` of `rel_pos_bias` must be {need}{}", found(num_buckets.value.is_some(), num_buckets))
+    format!(
+        "`num_buckets` of `rel_pos_bias` must be {need}{}",
+        found(num_buckets.value.is_some(), num_buckets)
+    )
 }
 
-pub(crate) fn max_distance_too_near(max_distance: &Size, num_buckets: &Size, per_exact: usize) -> String {
+pub(crate) fn max_distance_too_near(
+    max_distance: &Size,
+    num_buckets: &Size,
+    per_exact: usize,
+) -> String {
     format!(
         "`max_distance` of `rel_pos_bias` must be greater than the distances with a bucket of their own, `num_buckets / {per_exact}`{}\n\
          help: `num_buckets` is {num_buckets}",
@@ -255,7 +340,11 @@ pub(crate) fn max_distance_too_near(max_distance: &Size, num_buckets: &Size, per
 pub(crate) fn ambiguous_alignment(call: &crate::spec::Call) -> String {
     let name = call.word.name;
     let with = |alignment: &str| {
-        let args: Vec<_> = call.args_text().into_iter().chain([alignment.to_owned()]).collect();
+        let args: Vec<_> = call
+            .args_text()
+            .into_iter()
+            .chain([alignment.to_owned()])
+            .collect();
         format!("{name}({})", args.join(", "))
     };
     format!(
@@ -268,5 +357,7 @@ pub(crate) fn ambiguous_alignment(call: &crate::spec::Call) -> String {
 }
 
 pub(crate) fn data_mask_twice(name: &str) -> String {
-    format!("`{name}` stands twice in the mask, but the call takes its data once\nhelp: write the mask with one `{name}`")
+    format!(
+        "`{name}` stands twice in the mask, but the call takes its data once\nhelp: write the mask with one `{name}`"
+    )
 }

@@ -15,6 +15,7 @@ pub(crate) fn attention(input: TokenStream) -> TokenStream {
         let graph = graph::build(&spec);
         output.extend(emit::layer(&krate, &spec, &graph));
     }
+    output.extend(emit::ide::emit(&krate, &cx.mentions()));
     output.extend(cx.into_compile_errors());
     output
 }

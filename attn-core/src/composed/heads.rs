@@ -115,3 +115,144 @@ pub(super) fn fold_groups<
         Err(x) => reshape(x, folded),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::*;
+    use crate::testing::*;
+
+    #[test]
+    fn split_heads_gives_each_head_its_columns() {
+        let x: Tensor<(usize, Const<3>, Const<10>), f64, _> = tensor((2, Const, Const), 1);
+        let heads: Heads<_, 5, _, 2, _, _, _> = split_heads(x.clone()).unwrap();
+        let x = values(&x);
+        let expected = naive([2, 5, 3, 2], |b, h, s, w| {
+            x[at([2, 3, 10], [b, s, h * 2 + w])]
+        });
+        assert_eq!(values(&heads), expected);
+    }
+
+    #[test]
+    fn merge_heads_undoes_split_heads() {
+        fn check<E: Element>(b: usize, s: usize)
+        where
+            Cpu: Device<E>,
+        {
+            let x: Tensor<(usize, usize, Const<6>), E, _> = tensor((b, s, Const), 1);
+            let heads: Heads<_, 3, _, 2, _, _, _> = split_heads(x.clone()).unwrap();
+            let merged: Tensor<(usize, usize, Const<6>), _, _> = merge_heads(heads).unwrap();
+            assert_eq!(values(&merged), values(&x));
+        }
+        for (b, s) in [(2, 3), (1, 1), (0, 3), (2, 0), (0, 0)] {
+            check::<f32>(b, s);
+            check::<f64>(b, s);
+        }
+    }
+
+    #[test]
+    fn heads_take_permuted_and_broadcast_tensors() {
+        let permuted: Tensor<(usize, usize, Const<4>), f64, _> = tensor((3, 2, Const), 1);
+        check_gradient(&permuted, |x| {
+            let x: Traced<(usize, usize, Const<4>)> =
+                x.leaky_trace().permute::<_, Axes3<1, 0, 2>>();
+            let heads: Heads<_, 2, _, 2, _, _, _> = split_heads(x).unwrap();
+            merge_heads::<_, _, 4, 2, 2, _, _, _>(heads).unwrap()
+        });
+
+        let row: Tensor<Rank1<4>, f64, _> = tensor((Const,), 1);
+        check_gradient(&row, |x| {
+            let x: Traced<(usize, usize, Const<4>)> =
+                x.leaky_trace().broadcast_like(&(2, 3, Const));
+            let heads: Heads<_, 2, _, 2, _, _, _> = split_heads(x).unwrap();
+            merge_heads::<_, _, 4, 2, 2, _, _, _>(heads).unwrap()
+        });
+    }
+
+    #[test]
+    fn empty_permuted_tensors_can_be_split() {
+        let x: Tensor<(usize, usize, Const<4>), f64, _> = tensor((0, 2, Const), 1);
+        let permuted = x
+            .leaky_trace()
+            .permute::<(usize, usize, Const<4>), Axes3<1, 0, 2>>();
+        let heads: Heads<_, 2, _, 2, _, _, _> = split_heads(permuted).unwrap();
+        assert_eq!(*heads.shape(), (2, Const::<2>, 0, Const::<2>));
+        backward_of_nothing(heads).get(&x);
+    }
+
+    /// Weights and values of `H` and `G` heads against a naive loop.
+    fn check_attend<const H: usize, const G: usize, E: Element>(
+        [b, q, k]: [usize; 3],
+        tolerance: f64,
+    ) where
+        Cpu: Device<E>,
+    {
+        let weights: Scores<_, H, _, _, E, Cpu, NoneTape> = tensor((b, Const, q, k), 1);
+        let v: Heads<_, G, _, 3, E, Cpu, NoneTape> = tensor((b, Const, k, Const), 2);
+        let out = attend(weights.clone(), v.clone()).unwrap();
+        let (weights, v) = (values(&weights), values(&v));
+        let expected = naive([b, H, q, 3], |b_, h, q_, w| {
+            let g = h / (H / G);
+            (0..k)
+                .map(|k_| {
+                    weights[at([b, H, q, k], [b_, h, q_, k_])] * v[at([b, G, k, 3], [b_, g, k_, w])]
+                })
+                .sum()
+        });
+        assert_close(&values(&out), &expected, tolerance);
+    }
+
+    #[test]
+    fn attend_sums_values_of_the_group() {
+        for sizes in [
+            [2, 3, 5],
+            [1, 1, 1],
+            [1, 1, 7],
+            [0, 2, 3],
+            [2, 0, 3],
+            [2, 3, 0],
+        ] {
+            check_attend::<4, 4, f64>(sizes, F64);
+            check_attend::<4, 2, f64>(sizes, F64);
+            check_attend::<6, 2, f32>(sizes, F32);
+            check_attend::<3, 1, f32>(sizes, F32);
+            check_attend::<1, 1, f64>(sizes, F64);
+        }
+    }
+
+    #[test]
+    fn attend_differentiates_into_weights_and_values() {
+        fn check<const H: usize, const G: usize>() {
+            let weights: Scores<_, H, _, _, f64, Cpu, NoneTape> = tensor((2, Const, 3, 4), 1);
+            // As they come out of `split_heads`, the values are a permuted view.
+            let v: Tensor<(usize, usize, Const<G>, Const<3>), f64, Cpu> =
+                tensor((2, 4, Const, Const), 2);
+            let f = |weights: &Scores<usize, H, usize, usize, f64, Cpu, NoneTape>,
+                     v: &Tensor<(usize, usize, Const<G>, Const<3>), f64, Cpu>|
+             -> Traced<_> {
+                attend(
+                    weights.leaky_trace(),
+                    v.leaky_trace().permute::<_, Axes4<0, 2, 1, 3>>(),
+                )
+                .unwrap()
+            };
+            check_gradient(&weights, |weights| f(weights, &v));
+            check_gradient(&v, |v| f(&weights, v));
+        }
+        check::<4, 4>();
+        check::<4, 2>();
+        check::<3, 1>();
+    }
+
+    #[test]
+    fn attending_to_no_key_gives_zero_and_gradients() {
+        let weights: Scores<_, 2, _, _, f64, Cpu, NoneTape> = tensor((1, Const, 3, 0), 1);
+        let v: Heads<_, 2, _, 4, f64, Cpu, NoneTape> = tensor((1, Const, 0, Const), 1);
+        let out = attend(weights.leaky_trace(), v.leaky_trace()).unwrap();
+        assert_eq!(values(&out), vec![0.0; 2 * 3 * 4]);
+        let gradients = out.sum().backward();
+        gradients.get(&weights);
+        gradients.get(&v);
+    }
+}

@@ -109,3 +109,180 @@ pub fn bilinear<
     }
     q.try_matmul(w.try_broadcast_like::<_, Axis<0>>(&(batch, heads, width, Const))?)
 }
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::*;
+    use crate::testing::*;
+
+    const SIZES: [[usize; 3]; 7] = [
+        [2, 3, 5],
+        [1, 1, 1],
+        [1, 7, 1],
+        [0, 2, 3],
+        [2, 0, 3],
+        [2, 3, 0],
+        [0, 0, 0],
+    ];
+
+    type Queries<const H: usize, E> = Heads<usize, H, usize, 3, E, Cpu, NoneTape>;
+
+    fn heads<const H: usize, E: Element>(b: usize, s: usize, seed: u64) -> Queries<H, E>
+    where
+        Cpu: Device<E>,
+    {
+        tensor((b, Const, s, Const), seed)
+    }
+
+    fn check_dot<const H: usize, const G: usize, E: Element>([b, q, k]: [usize; 3], tolerance: f64)
+    where
+        Cpu: Device<E>,
+    {
+        let (queries, keys) = (heads::<H, E>(b, q, 1), heads::<G, E>(b, k, 2));
+        let scores = dot_scores(queries.clone(), keys.clone()).unwrap();
+        let (queries, keys) = (values(&queries), values(&keys));
+        let expected = naive([b, H, q, k], |b_, h, q_, k_| {
+            let query = at([b, H, q, 3], [b_, h, q_, 0]);
+            let key = at([b, G, k, 3], [b_, h / (H / G), k_, 0]);
+            (0..3).map(|w| queries[query + w] * keys[key + w]).sum()
+        });
+        assert_close(&values(&scores), &expected, tolerance);
+    }
+
+    #[test]
+    fn dot_scores_are_dot_products_with_the_key_of_the_group() {
+        for sizes in SIZES {
+            check_dot::<4, 4, f64>(sizes, F64);
+            check_dot::<4, 2, f64>(sizes, F64);
+            check_dot::<6, 2, f32>(sizes, F32);
+            check_dot::<3, 1, f32>(sizes, F32);
+            check_dot::<1, 1, f64>(sizes, F64);
+        }
+    }
+
+    #[test]
+    fn dot_scores_take_sizes_of_types() {
+        let q: Tensor<Rank4<2, 4, 3, 8>, f64, _> = tensor(Default::default(), 1);
+        let k: Tensor<Rank4<2, 2, 5, 8>, f64, _> = tensor(Default::default(), 2);
+        let typed: Tensor<Rank4<2, 4, 3, 5>, f64, _> = dot_scores(q.clone(), k.clone()).unwrap();
+        let q: Heads<usize, 4, usize, 8, _, _, _> = q.realize();
+        let k: Heads<usize, 2, usize, 8, _, _, _> = k.realize();
+        assert_eq!(values(&typed), values(&dot_scores(q, k).unwrap()));
+    }
+
+    /// As queries and keys come out of `split_heads`, they are permuted views.
+    type Columns<const H: usize> = Tensor<(usize, usize, Const<H>, Const<3>), f64, Cpu>;
+
+    fn view<const H: usize>(x: &Columns<H>) -> Traced<(usize, Const<H>, usize, Const<3>)> {
+        x.leaky_trace().permute::<_, Axes4<0, 2, 1, 3>>()
+    }
+
+    #[test]
+    fn dot_scores_differentiate_into_queries_and_keys() {
+        fn check<const H: usize, const G: usize>() {
+            let q: Columns<H> = tensor((2, 3, Const, Const), 1);
+            let k: Columns<G> = tensor((2, 4, Const, Const), 2);
+            check_gradient(&q, |q| dot_scores(view(q), view(&k)).unwrap());
+            check_gradient(&k, |k| dot_scores(view(&q), view(k)).unwrap());
+        }
+        check::<4, 4>();
+        check::<4, 2>();
+        check::<3, 1>();
+    }
+
+    fn check_additive<const H: usize, const G: usize, E: Element>(
+        [b, q, k]: [usize; 3],
+        tolerance: f64,
+    ) where
+        Cpu: Device<E>,
+    {
+        let (queries, keys) = (heads::<H, E>(b, q, 1), heads::<G, E>(b, k, 2));
+        let w: Tensor<Rank2<H, 3>, E, Cpu> = tensor(Default::default(), 3);
+        let scores = additive_scores(queries.clone(), keys.clone(), &w).unwrap();
+        let (queries, keys, w) = (values(&queries), values(&keys), values(&w));
+        let expected = naive([b, H, q, k], |b_, h, q_, k_| {
+            let query = at([b, H, q, 3], [b_, h, q_, 0]);
+            let key = at([b, G, k, 3], [b_, h / (H / G), k_, 0]);
+            (0..3)
+                .map(|n| w[h * 3 + n] * (queries[query + n] + keys[key + n]).tanh())
+                .sum()
+        });
+        assert_close(&values(&scores), &expected, tolerance);
+    }
+
+    #[test]
+    fn additive_scores_are_a_small_network_of_each_pair() {
+        for sizes in SIZES {
+            check_additive::<4, 4, f64>(sizes, F64);
+            check_additive::<4, 2, f32>(sizes, F32);
+            check_additive::<3, 1, f64>(sizes, F64);
+            check_additive::<1, 1, f32>(sizes, F32);
+        }
+    }
+
+    #[test]
+    fn additive_scores_differentiate_into_all_three() {
+        fn check<const H: usize, const G: usize>() {
+            let q: Columns<H> = tensor((2, 2, Const, Const), 1);
+            let k: Columns<G> = tensor((2, 3, Const, Const), 2);
+            let w: Tensor<Rank2<H, 3>, f64, Cpu> = tensor(Default::default(), 3);
+            check_gradient(&q, |q| additive_scores(view(q), view(&k), &w).unwrap());
+            check_gradient(&k, |k| additive_scores(view(&q), view(k), &w).unwrap());
+            check_gradient(&w, |w| additive_scores(view(&q), view(&k), w).unwrap());
+        }
+        check::<2, 2>();
+        check::<4, 2>();
+        check::<3, 1>();
+    }
+
+    #[test]
+    fn bilinear_multiplies_each_head_by_its_matrix() {
+        fn check<E: Element>(b: usize, q: usize, tolerance: f64)
+        where
+            Cpu: Device<E>,
+        {
+            let x = heads::<2, E>(b, q, 1);
+            let w: Tensor<Rank3<2, 3, 4>, E, Cpu> = tensor(Default::default(), 2);
+            let out: Heads<_, 2, _, 4, _, _, _> = bilinear(x.clone(), &w).unwrap();
+            let (x, w) = (values(&x), values(&w));
+            let expected = naive([b, 2, q, 4], |b_, h, q_, v| {
+                (0..3)
+                    .map(|i| x[at([b, 2, q, 3], [b_, h, q_, i])] * w[at([2, 3, 4], [h, i, v])])
+                    .sum()
+            });
+            assert_close(&values(&out), &expected, tolerance);
+        }
+        for (b, q) in [(2, 3), (1, 1), (0, 3), (2, 0)] {
+            check::<f64>(b, q, F64);
+            check::<f32>(b, q, F32);
+        }
+    }
+
+    #[test]
+    fn bilinear_differentiates_into_queries_and_matrices() {
+        let q: Columns<2> = tensor((2, 3, Const, Const), 1);
+        let w: Tensor<Rank3<2, 3, 4>, f64, Cpu> = tensor(Default::default(), 2);
+        check_gradient(&q, |q| bilinear(view(q), &w).unwrap());
+        check_gradient(&w, |w| bilinear(view(&q), w).unwrap());
+    }
+
+    #[test]
+    fn empty_scores_leave_every_input_a_gradient() {
+        let (q, k) = (heads::<2, f64>(1, 3, 1), heads::<2, f64>(1, 0, 2));
+        let w: Tensor<Rank2<2, 3>, f64, Cpu> = tensor(Default::default(), 3);
+        let gradients =
+            backward_of_nothing(additive_scores(q.leaky_trace(), k.leaky_trace(), &w).unwrap());
+        assert_eq!(values(&gradients.get(&q)), vec![0.0; 18]);
+        assert_eq!(values(&gradients.get(&w)), vec![0.0; 6]);
+        gradients.get(&k);
+
+        let gradients = backward_of_nothing(dot_scores(q.leaky_trace(), k.leaky_trace()).unwrap());
+        assert_eq!(values(&gradients.get(&q)), vec![0.0; 18]);
+
+        let w: Tensor<Rank3<2, 3, 3>, f64, Cpu> = tensor(Default::default(), 3);
+        let gradients = backward_of_nothing(bilinear(k.leaky_trace(), &w).unwrap());
+        assert_eq!(values(&gradients.get(&w)), vec![0.0; 18]);
+    }
+}

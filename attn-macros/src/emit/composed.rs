@@ -10,13 +10,23 @@ use crate::spec::{Normalizer, Score, Size};
 
 /// `run`: checks what only the running program knows, then computes the graph.
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
-    let name = cx.name;
+    let name = &cx.name;
     let sequences = cx.sequence_vars();
     let tape = quote!(T);
-    let (output, weights) = (cx.tensor(cx.output_shape(), &tape), cx.tensor(cx.graph.scores_shape(), &quote!(p::NoneTape)));
+    let (output, weights) = (
+        cx.tensor(cx.output_shape(), &tape),
+        cx.tensor(cx.graph.scores_shape(), &quote!(p::NoneTape)),
+    );
     let inputs = emit_inputs(cx);
     let checks = emit_checks(cx);
-    let (q, k) = (quote!(x.shape().1), if cx.graph.cross { quote!(context.shape().1) } else { quote!(x.shape().1) });
+    let (q, k) = (
+        quote!(x.shape().1),
+        if cx.graph.cross {
+            quote!(context.shape().1)
+        } else {
+            quote!(x.shape().1)
+        },
+    );
     let mut uses = cx.graph.uses();
     let lines = (0..cx.graph.nodes.len()).map(|index| emit_node(cx, NodeId(index), &mut uses));
     let lines: Vec<_> = lines.collect();
@@ -62,11 +72,15 @@ fn emit_inputs(cx: &Layer<'_>) -> TokenStream {
 /// dfdx multiplies runtime sizes unchecked: before the first tensor is made, every product must be known to fit.
 fn emit_checks(cx: &Layer<'_>) -> TokenStream {
     let (label, spec) = (cx.label(), cx.spec);
-    let batches = cx.graph.cross.then(|| {
-        quote!(p::check_batch(#label, "context", axes.0.size(), context.shape().0.size())?;)
-    });
+    let batches = cx.graph.cross.then(
+        || quote!(p::check_batch(#label, "context", axes.0.size(), context.shape().0.size())?;),
+    );
     let heads = &spec.heads;
-    let widths = [&spec.d_model, &spec.heads.times(&spec.head_dim), &spec.heads.times(&spec.value_head_dim)];
+    let widths = [
+        &spec.d_model,
+        &spec.heads.times(&spec.head_dim),
+        &spec.heads.times(&spec.value_head_dim),
+    ];
     let width = widest(&widths);
     let hidden = (spec.score == Score::Additive).then(|| {
         let hidden = &spec.head_dim;
@@ -98,7 +112,12 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
     let node = graph.node(id);
     let name = var(node.name);
     let ty = cx.tensor(&node.shape, &quote!(T));
-    let operands: Vec<_> = node.op.operands().iter().map(|id| read(cx, *id, uses)).collect();
+    let operands: Vec<_> = node
+        .op
+        .operands()
+        .iter()
+        .map(|id| read(cx, *id, uses))
+        .collect();
     let weight = |field: &str| {
         let field = format_ident!("{field}");
         quote!(&self.#field.weight)
@@ -128,12 +147,17 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
             quote!(p::bilinear(#(#operands)*, #weight)?)
         }
         Op::MapScores { expr, .. } => return expr::emit_map(cx, expr, &ty),
-        Op::Normalize { mask, normalizer, .. } => {
-            let function = format_ident!("{}", match normalizer {
-                Normalizer::Softmax => "softmax",
-                Normalizer::Softmax1 => "softmax1",
-                Normalizer::Sigmoid => "sigmoid",
-            });
+        Op::Normalize {
+            mask, normalizer, ..
+        } => {
+            let function = format_ident!(
+                "{}",
+                match normalizer {
+                    Normalizer::Softmax => "softmax",
+                    Normalizer::Softmax1 => "softmax1",
+                    Normalizer::Sigmoid => "sigmoid",
+                }
+            );
             let (line, mask) = match mask {
                 Some(mask) => (expr::emit_mask(cx, mask), quote!(Some(mask))),
                 None => (TokenStream::new(), quote!(None)),
@@ -166,11 +190,22 @@ fn seen(cx: &Layer<'_>, id: NodeId) -> Option<TokenStream> {
 fn read(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
     let name = var(cx.graph.node(id).name);
     uses[id.0] -= 1;
-    if uses[id.0] == 0 { quote!(#name) } else { quote!(#name.with_empty_tape()) }
+    if uses[id.0] == 0 {
+        quote!(#name)
+    } else {
+        quote!(#name.with_empty_tape())
+    }
 }
 
 fn bias(cx: &Layer<'_>, field: &str) -> TokenStream {
-    let has_bias = cx.graph.param(field).is_some_and(|param| param.tensors().len() == 2);
+    let has_bias = cx
+        .graph
+        .param(field)
+        .is_some_and(|param| param.tensors().len() == 2);
     let field = format_ident!("{field}");
-    if has_bias { quote!(Some(&self.#field.bias)) } else { quote!(None) }
+    if has_bias {
+        quote!(Some(&self.#field.bias))
+    } else {
+        quote!(None)
+    }
 }

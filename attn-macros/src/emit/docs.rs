@@ -34,7 +34,11 @@ fn section(page: &mut String, title: &str, text: &str) {
 
 fn summary(cx: &Layer<'_>) -> String {
     let spec = cx.spec;
-    let kind = if cx.graph.cross { "cross-attention" } else { "self-attention" };
+    let kind = if cx.graph.cross {
+        "cross-attention"
+    } else {
+        "self-attention"
+    };
     let groups = if spec.kv_heads.same(&spec.heads) {
         String::new()
     } else {
@@ -48,7 +52,11 @@ fn summary(cx: &Layer<'_>) -> String {
 
 /// The computation, line by line.
 fn equation(spec: &Spec) -> String {
-    let source = if spec.d_context.is_some() { "context" } else { "x" };
+    let source = if spec.d_context.is_some() {
+        "context"
+    } else {
+        "x"
+    };
     let mut lines = vec![
         format!("q = W_q x{}", plus_bias(spec.bias.q, "b_q")),
         format!("k = W_k {source}{}", plus_bias(spec.bias.k, "b_k")),
@@ -56,8 +64,12 @@ fn equation(spec: &Spec) -> String {
     ];
     match spec.qk_norm {
         QkNorm::None => {}
-        QkNorm::Rms => lines.push("q = q / sqrt(mean(q²) + 1e-6) * g_q,  k = k / sqrt(mean(k²) + 1e-6) * g_k".to_owned()),
-        QkNorm::L2 => lines.push("q = q / sqrt(Σ q² + 1e-6),  k = k / sqrt(Σ k² + 1e-6)".to_owned()),
+        QkNorm::Rms => lines.push(
+            "q = q / sqrt(mean(q²) + 1e-6) * g_q,  k = k / sqrt(mean(k²) + 1e-6) * g_k".to_owned(),
+        ),
+        QkNorm::L2 => {
+            lines.push("q = q / sqrt(Σ q² + 1e-6),  k = k / sqrt(Σ k² + 1e-6)".to_owned())
+        }
     }
     if let Position::Rope { theta } = &spec.position {
         lines.push(format!("q = rotate(q, q_idx),  k = rotate(k, kv_idx)   with angles position * {theta}^(-2i / head_dim)"));
@@ -70,21 +82,34 @@ fn equation(spec: &Spec) -> String {
     if let Some(modified) = modified_score(spec) {
         lines.push(format!("score = {modified}"));
     }
-    let over = if spec.mask.is_none() { "all keys" } else { "the keys that the mask allows" };
+    let over = if spec.mask.is_none() {
+        "all keys"
+    } else {
+        "the keys that the mask allows"
+    };
     lines.push(match spec.normalizer {
         Normalizer::Softmax => format!("weight = exp(score) / Σ exp(score)   over {over}"),
         Normalizer::Softmax1 => format!("weight = exp(score) / (1 + Σ exp(score))   over {over}"),
         Normalizer::Sigmoid => format!("weight = 1 / (1 + exp(-score))   for {over}"),
     });
     if let Some(p) = &spec.dropout {
-        lines.push(format!("weight = dropout(weight, {p})   in `forward_mut` on a traced input"));
+        lines.push(format!(
+            "weight = dropout(weight, {p})   in `forward_mut` on a traced input"
+        ));
     }
-    lines.push(format!("output = W_o concat(Σ weight * v){}", plus_bias(spec.bias.o, "b_o")));
+    lines.push(format!(
+        "output = W_o concat(Σ weight * v){}",
+        plus_bias(spec.bias.o, "b_o")
+    ));
     format!("```text\n{}\n```", lines.join("\n"))
 }
 
 fn plus_bias(has: bool, name: &str) -> String {
-    if has { format!(" + {name}") } else { String::new() }
+    if has {
+        format!(" + {name}")
+    } else {
+        String::new()
+    }
 }
 
 fn modified_score(spec: &Spec) -> Option<String> {
@@ -111,9 +136,21 @@ fn shapes(cx: &Layer<'_>) -> String {
     }
     let output = shape_text(cx, cx.output_shape());
     let weights = shape_text(cx, cx.graph.scores_shape());
-    let _ = writeln!(table, "| output | `{}` | `{}` |", output, unbatched(&output));
-    let _ = writeln!(table, "| weights | `{}` | `{}` |", weights, unbatched(&weights));
-    table.push_str("\nBatch and sequence axes are any dfdx `Dim`: `usize` or `Const<N>`. `forward` takes ");
+    let _ = writeln!(
+        table,
+        "| output | `{}` | `{}` |",
+        output,
+        unbatched(&output)
+    );
+    let _ = writeln!(
+        table,
+        "| weights | `{}` | `{}` |",
+        weights,
+        unbatched(&weights)
+    );
+    table.push_str(
+        "\nBatch and sequence axes are any dfdx `Dim`: `usize` or `Const<N>`. `forward` takes ",
+    );
     table.push_str(&call(cx));
     table.push('.');
     table
@@ -122,7 +159,11 @@ fn shapes(cx: &Layer<'_>) -> String {
 /// `` `x` `` or `` `(x, context, padding)` ``
 fn call(cx: &Layer<'_>) -> String {
     let names: Vec<_> = inputs(cx).into_iter().map(|(name, ..)| name).collect();
-    if names.len() == 1 { format!("`{}`", names[0]) } else { format!("`({})`", names.join(", ")) }
+    if names.len() == 1 {
+        format!("`{}`", names[0])
+    } else {
+        format!("`({})`", names.join(", "))
+    }
 }
 
 /// The inputs with their shapes, batched and not.
@@ -156,7 +197,11 @@ fn inputs(cx: &Layer<'_>) -> Vec<(&'static str, String, String)> {
 }
 
 fn sequence_names(cx: &Layer<'_>) -> (&'static str, &'static str) {
-    if cx.graph.cross { ("query", "key") } else { ("seq", "seq") }
+    if cx.graph.cross {
+        ("query", "key")
+    } else {
+        ("seq", "seq")
+    }
 }
 
 fn shape_text(cx: &Layer<'_>, shape: &[Dim]) -> String {
@@ -180,7 +225,13 @@ fn parameters(cx: &Layer<'_>) -> String {
     for param in &cx.graph.params {
         for (tensor, dims, _) in param.tensors() {
             let dims: Vec<_> = dims.iter().map(ToString::to_string).collect();
-            let _ = writeln!(table, "| `{}.{tensor}` | `[{}]` | {} |", param.field, dims.join(", "), param.doc);
+            let _ = writeln!(
+                table,
+                "| `{}.{tensor}` | `[{}]` | {} |",
+                param.field,
+                dims.join(", "),
+                param.doc
+            );
         }
     }
     table
@@ -195,7 +246,11 @@ pub(super) fn field(param: &Param) -> String {
 fn spec_table(spec: &Spec) -> String {
     let mut table = String::from("| key | value |\n| --- | --- |\n");
     for (key, value) in resolved(spec) {
-        let mark = if spec.written.iter().any(|(written, _)| *written == key) { "" } else { " (default)" };
+        let mark = if spec.written.iter().any(|(written, _)| *written == key) {
+            ""
+        } else {
+            " (default)"
+        };
         let value = value.replace('|', "\\|");
         let _ = writeln!(table, "| `{key}` | `{value}`{mark} |");
     }
@@ -207,7 +262,11 @@ fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {
         let found = spec.written.iter().find(|(written, _)| *written == key);
         found.map_or_else(|| default.to_owned(), |(_, value)| value.clone())
     };
-    let number = |number: &Option<crate::spec::Real>, none: &str| number.as_ref().map_or_else(|| none.to_owned(), ToString::to_string);
+    let number = |number: &Option<crate::spec::Real>, none: &str| {
+        number
+            .as_ref()
+            .map_or_else(|| none.to_owned(), ToString::to_string)
+    };
     let mut table = vec![
         ("heads", spec.heads.to_string()),
         ("d_model", spec.d_model.to_string()),
@@ -252,12 +311,23 @@ const CELLS: i64 = 16;
 /// A drawing of the mask, a row for each query, on a sequence long enough to show its largest number.
 fn draw(cx: &Layer<'_>, predicate: &Expr) -> Option<String> {
     let numbers = cx.spec.mask.atoms().into_iter().flat_map(|atom| {
-        let size = |name: &str| atom.call.word.args.iter().any(|arg| arg.name == name).then(|| atom.size(name));
+        let size = |name: &str| {
+            atom.call
+                .word
+                .args
+                .iter()
+                .any(|arg| arg.name == name)
+                .then(|| atom.size(name))
+        };
         let (n, dilation) = (size("n"), size("dilation"));
         let dilation = dilation.map_or(Some(1), |dilation| dilation.value);
         n.map(|n| n.value.zip(dilation).map(|(n, d)| n.saturating_mul(d)))
     });
-    let reach = numbers.collect::<Option<Vec<_>>>()?.into_iter().max().unwrap_or(0);
+    let reach = numbers
+        .collect::<Option<Vec<_>>>()?
+        .into_iter()
+        .max()
+        .unwrap_or(0);
     // Two and a half times the largest number in the mask, in whole cells.
     let step = reach.checked_mul(5)?.div_ceil(2 * CELLS as u64).max(1);
     let step = i64::try_from(step).ok()?;
@@ -266,7 +336,14 @@ fn draw(cx: &Layer<'_>, predicate: &Expr) -> Option<String> {
     let mut drawing = String::new();
     for row in 0..CELLS {
         for column in 0..CELLS {
-            drawing.push(cell(predicate, row * step, column * step, step, len, &example)?);
+            drawing.push(cell(
+                predicate,
+                row * step,
+                column * step,
+                step,
+                len,
+                &example,
+            )?);
             drawing.push(' ');
         }
         let trimmed = drawing.trim_end().len();
@@ -278,16 +355,32 @@ fn draw(cx: &Layer<'_>, predicate: &Expr) -> Option<String> {
     } else {
         format!("{len} queries (rows), {len} keys (columns), {step} to a cell; ▒ is a cell in part")
     };
-    let data: Vec<_> = cx.graph.data.iter().map(|data| match data {
-        MaskData::Padding => format!("a valid length of {}", example.valid()),
-        MaskData::Document => "three documents".to_owned(),
-    }).collect();
-    let data = if data.is_empty() { String::new() } else { format!(", for {}", data.join(" and ")) };
+    let data: Vec<_> = cx
+        .graph
+        .data
+        .iter()
+        .map(|data| match data {
+            MaskData::Padding => format!("a valid length of {}", example.valid()),
+            MaskData::Document => "three documents".to_owned(),
+        })
+        .collect();
+    let data = if data.is_empty() {
+        String::new()
+    } else {
+        format!(", for {}", data.join(" and "))
+    };
     Some(format!("\n{scale}{data}:\n\n```text\n{drawing}```\n"))
 }
 
 /// `■` where all of the cell is attended to, `·` where nothing is, `▒` between; judged by a few points.
-fn cell(predicate: &Expr, row: i64, column: i64, step: i64, len: i64, inputs: &Example) -> Option<char> {
+fn cell(
+    predicate: &Expr,
+    row: i64,
+    column: i64,
+    step: i64,
+    len: i64,
+    inputs: &Example,
+) -> Option<char> {
     let samples = step.min(4);
     let mut attended = 0;
     for i in 0..samples {
@@ -350,8 +443,14 @@ pub(super) struct Accepted {
 }
 
 pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
-    let name = cx.name;
-    let tuple = |parts: Vec<String>| if parts.len() == 1 { parts[0].clone() } else { format!("({})", parts.join(", ")) };
+    let name = &cx.spec.item.name;
+    let tuple = |parts: Vec<String>| {
+        if parts.len() == 1 {
+            parts[0].clone()
+        } else {
+            format!("({})", parts.join(", "))
+        }
+    };
     let bare = |text: &str| text.replace('`', "");
     let (mut batched, mut unbatched) = (Vec::new(), Vec::new());
     let mut data = Vec::new();
@@ -362,7 +461,11 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
         } else {
             batched.push(input.to_owned());
             unbatched.push(input.to_owned());
-            data.push(format!("{input}: {}; without a batch: {}", bare(&with_batch), bare(&without)));
+            data.push(format!(
+                "{input}: {}; without a batch: {}",
+                bare(&with_batch),
+                bare(&without)
+            ));
         }
     }
     let (batched, unbatched) = (tuple(batched), tuple(unbatched));
@@ -370,7 +473,10 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
     for line in &data {
         let _ = write!(note, "\n{line}");
     }
-    let _ = write!(note, "\nbatch and sequence axes are `usize` or `Const<N>`; elements and device are those of the layer: `{{E}}`, `{{D}}`");
+    let _ = write!(
+        note,
+        "\nbatch and sequence axes are `usize` or `Const<N>`; elements and device are those of the layer: `{{E}}`, `{{D}}`"
+    );
     if cx.graph.cross {
         note.push_str("\nboth inputs have the same type of batch axis, and `context` has no tape");
     }
@@ -378,7 +484,9 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
         message: format!("`{name}` takes {batched} or {unbatched}, not `{{Self}}`"),
         label: format!("wrong shape for `{name}`"),
         note,
-        doc: format!("What [`{name}`] accepts: `{batched}` or, without a batch, `{unbatched}`. Implemented for dfdx tensors; see the shapes there."),
+        doc: format!(
+            "What [`{name}`] accepts: `{batched}` or, without a batch, `{unbatched}`. Implemented for dfdx tensors; see the shapes there."
+        ),
     }
 }
 
@@ -394,11 +502,19 @@ pub(super) fn methods(cx: &Layer<'_>) -> [String; 6] {
         None => " The same as `forward`, as the layer has no dropout.".to_owned(),
     };
     [
-        format!("Attends: takes {call}, returns `{output}` (`{}` without a batch). Deterministic: without dropout.{panics}", unbatched(&output)),
+        format!(
+            "Attends: takes {call}, returns `{output}` (`{}` without a batch). Deterministic: without dropout.{panics}",
+            unbatched(&output)
+        ),
         format!("As [`forward`](Self::forward), with a typed error.{errors}"),
         format!("Attends while training.{dropout}{panics}"),
         format!("As [`forward_mut`](Self::forward_mut), with a typed error.{errors}"),
-        format!("As [`forward`](Self::forward), and the attention weights, `{weights}` (`{}` without a batch), which carry no tape.{panics}", unbatched(&weights)),
-        format!("As [`forward_with_weights`](Self::forward_with_weights), with a typed error.{errors}"),
+        format!(
+            "As [`forward`](Self::forward), and the attention weights, `{weights}` (`{}` without a batch), which carry no tape.{panics}",
+            unbatched(&weights)
+        ),
+        format!(
+            "As [`forward_with_weights`](Self::forward_with_weights), with a typed error.{errors}"
+        ),
     ]
 }

@@ -19,7 +19,12 @@ pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
 
 /// The lines that turn `scores` into the value of `expr`, a function of the score; `ty` is the type of the tensor.
 pub(super) fn emit_map(cx: &Layer<'_>, expr: &Expr, ty: &TokenStream) -> TokenStream {
-    let mut lower = Lower { cx, ty, lines: lengths(expr), scores_left: occurrences(expr) };
+    let mut lower = Lower {
+        cx,
+        ty,
+        lines: lengths(expr),
+        scores_left: occurrences(expr),
+    };
     let value = lower.tensor(expr);
     let lines = lower.lines;
     quote!(#lines let scores = #value;)
@@ -27,8 +32,12 @@ pub(super) fn emit_map(cx: &Layer<'_>, expr: &Expr, ty: &TokenStream) -> TokenSt
 
 /// `let q_len = ..;` for the lengths that `expr` reads.
 fn lengths(expr: &Expr) -> TokenStream {
-    let q_len = expr.reads(Var::QLen).then(|| quote!(let q_len = axes.1.size() as i64;));
-    let kv_len = expr.reads(Var::KvLen).then(|| quote!(let kv_len = axes.2.size() as i64;));
+    let q_len = expr
+        .reads(Var::QLen)
+        .then(|| quote!(let q_len = axes.1.size() as i64;));
+    let kv_len = expr
+        .reads(Var::KvLen)
+        .then(|| quote!(let kv_len = axes.2.size() as i64;));
     quote!(#q_len #kv_len)
 }
 
@@ -48,7 +57,11 @@ fn index_function(expr: &Expr, body: TokenStream) -> TokenStream {
     let batch = expr.reads(Var::B);
     let head = expr.reads(Var::H);
     let arg = |var: Var| {
-        if expr.reads(var) { format_ident!("{var}") } else { format_ident!("_{var}") }
+        if expr.reads(var) {
+            format_ident!("{var}")
+        } else {
+            format_ident!("_{var}")
+        }
     };
     let args = [Var::B, Var::H, Var::QIdx, Var::KvIdx].map(arg);
     quote!(p::Over { batch: #batch, head: #head }, |#(#args),*| #body)
@@ -83,7 +96,11 @@ impl Lower<'_> {
 
     /// Binds `value` to the next name; a chain of operations reads as one variable that changes.
     fn line(&mut self, value: TokenStream) -> Ident {
-        let name = if self.scores_left == 0 { var("scores") } else { var("bias") };
+        let name = if self.scores_left == 0 {
+            var("scores")
+        } else {
+            var("bias")
+        };
         let ty = self.ty;
         self.lines.extend(quote!(let #name: #ty = #value;));
         name
@@ -96,12 +113,17 @@ impl Lower<'_> {
             return var("scores");
         }
         let copy = format_ident!("score_{}", self.scores_left);
-        self.lines.extend(quote!(let #copy = p::fresh(scores.with_empty_tape())?;));
+        self.lines
+            .extend(quote!(let #copy = p::fresh(scores.with_empty_tape())?;));
         copy
     }
 
     fn binary(&mut self, op: Binary, a: &Expr, b: &Expr) -> TokenStream {
-        match (op, is_scalar(a).then(|| host(a, 9)), is_scalar(b).then(|| host(b, 9))) {
+        match (
+            op,
+            is_scalar(a).then(|| host(a, 9)),
+            is_scalar(b).then(|| host(b, 9)),
+        ) {
             (Binary::Add, None, Some(b)) => self.scalar("add_scalar", a, b),
             (Binary::Add, Some(a), None) => self.scalar("add_scalar", b, a),
             (Binary::Sub, None, Some(b)) => self.scalar("add_scalar", a, quote!(-#b)),
@@ -109,12 +131,15 @@ impl Lower<'_> {
             (Binary::Mul, Some(a), None) => self.scalar("mul_scalar", b, a),
             (Binary::Div, None, Some(b)) => self.scalar("mul_scalar", a, quote!(1.0 / #b)),
             _ => {
-                let function = format_ident!("{}", match op {
-                    Binary::Add => "add",
-                    Binary::Sub => "sub",
-                    Binary::Mul => "mul",
-                    _ => "div",
-                });
+                let function = format_ident!(
+                    "{}",
+                    match op {
+                        Binary::Add => "add",
+                        Binary::Sub => "sub",
+                        Binary::Mul => "mul",
+                        _ => "div",
+                    }
+                );
                 // The operand with the score comes last, so that the others are named beside it.
                 let (a, b) = if occurrences(b) == 0 {
                     let b = self.beside(b);
@@ -145,11 +170,20 @@ impl Lower<'_> {
 
     /// Gathers the elements of a learned tensor, in row-major order.
     fn param(&mut self, name: &str, index: &[Expr], expr: &Expr) -> TokenStream {
-        let dims = self.cx.graph.param(name).map(|param| param.tensors().remove(0).1).unwrap_or_default();
+        let dims = self
+            .cx
+            .graph
+            .param(name)
+            .map(|param| param.tensors().remove(0).1)
+            .unwrap_or_default();
         let mut flat = quote!(0);
         for (position, (index, dim)) in index.iter().zip(&dims).enumerate() {
             let index = host(index, 9);
-            flat = if position == 0 { quote!(#index) } else { quote!((#flat) * (#dim) as i64 + #index) };
+            flat = if position == 0 {
+                quote!(#index)
+            } else {
+                quote!((#flat) * (#dim) as i64 + #index)
+            };
         }
         let function = index_function(expr, quote!((#flat) as usize));
         let field = format_ident!("{name}");
@@ -158,12 +192,15 @@ impl Lower<'_> {
 }
 
 fn unary_function(op: Unary) -> Ident {
-    format_ident!("{}", match op {
-        Unary::Abs => "abs",
-        Unary::Exp => "exp",
-        Unary::Ln => "ln",
-        _ => "tanh",
-    })
+    format_ident!(
+        "{}",
+        match op {
+            Unary::Abs => "abs",
+            Unary::Exp => "exp",
+            Unary::Ln => "ln",
+            _ => "tanh",
+        }
+    )
 }
 
 /// The same number for every score.
@@ -193,9 +230,14 @@ fn host(expr: &Expr, level: u8) -> TokenStream {
         Expr::Unary(op, a) => host_unary(*op, a),
         Expr::Binary(op, a, b) => host_binary(*op, a, b, level),
         Expr::Select(condition, then, otherwise) => {
-            let (condition, then, otherwise) = (host(condition, 0), host(then, 0), host(otherwise, 0));
+            let (condition, then, otherwise) =
+                (host(condition, 0), host(then, 0), host(otherwise, 0));
             let select = quote!(if #condition { #then } else { #otherwise });
-            if level > 0 { select.in_parentheses() } else { select }
+            if level > 0 {
+                select.in_parentheses()
+            } else {
+                select
+            }
         }
     }
 }
@@ -225,14 +267,26 @@ fn host_unary(op: Unary, a: &Expr) -> TokenStream {
 fn host_binary(op: Binary, a: &Expr, b: &Expr, level: u8) -> TokenStream {
     let Some((symbol, tightness)) = op.symbol() else {
         let (a, b) = (host(a, 9), host(b, 0));
-        return if op == Binary::Min { quote!(#a.min(#b)) } else { quote!(#a.max(#b)) };
+        return if op == Binary::Min {
+            quote!(#a.min(#b))
+        } else {
+            quote!(#a.max(#b))
+        };
     };
     // Comparisons do not chain.
-    let left = if matches!(op, Binary::Eq | Binary::Lt | Binary::Le) { tightness + 1 } else { tightness };
+    let left = if matches!(op, Binary::Eq | Binary::Lt | Binary::Le) {
+        tightness + 1
+    } else {
+        tightness
+    };
     let (a, b) = (host(a, left), host(b, tightness + 1));
     let symbol: TokenStream = symbol.parse().unwrap_or_default();
     let binary = quote!(#a #symbol #b);
-    if tightness < level { binary.in_parentheses() } else { binary }
+    if tightness < level {
+        binary.in_parentheses()
+    } else {
+        binary
+    }
 }
 
 trait InParentheses {

@@ -9,17 +9,33 @@ use crate::spec::Size;
 
 /// The constants and `flops`. They stand on the default type, so that `Name::PARAMS` needs no type arguments.
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
-    let name = cx.name;
+    let name = &cx.name;
     let spec = cx.spec;
     let vis = &spec.item.vis;
     let d_context = spec.d_context.as_ref().unwrap_or(&spec.d_model);
     let constants = [
         ("HEADS", &spec.heads, "Number of query heads."),
         ("KV_HEADS", &spec.kv_heads, "Number of key and value heads."),
-        ("D_MODEL", &spec.d_model, "Width of the input and of the output, in total."),
-        ("HEAD_DIM", &spec.head_dim, "Width of a query and of a key, per head."),
-        ("VALUE_HEAD_DIM", &spec.value_head_dim, "Width of a value, per head."),
-        ("D_CONTEXT", d_context, "Width of the input that gives keys and values."),
+        (
+            "D_MODEL",
+            &spec.d_model,
+            "Width of the input and of the output, in total.",
+        ),
+        (
+            "HEAD_DIM",
+            &spec.head_dim,
+            "Width of a query and of a key, per head.",
+        ),
+        (
+            "VALUE_HEAD_DIM",
+            &spec.value_head_dim,
+            "Width of a value, per head.",
+        ),
+        (
+            "D_CONTEXT",
+            d_context,
+            "Width of the input that gives keys and values.",
+        ),
     ];
     let constants = constants.map(|(constant, size, doc)| {
         let constant = format_ident!("{constant}");
@@ -45,8 +61,16 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 }
 
 fn params(cx: &Layer<'_>) -> TokenStream {
-    let tensors = cx.graph.params.iter().flat_map(|param| param.tensors()).map(|(_, dims, _)| dims);
-    let count = tensors.map(|dims| dims.iter().fold(Size::known(1), |count, dim| count.times(dim)));
+    let tensors = cx
+        .graph
+        .params
+        .iter()
+        .flat_map(|param| param.tensors())
+        .map(|(_, dims, _)| dims);
+    let count = tensors.map(|dims| {
+        dims.iter()
+            .fold(Size::known(1), |count, dim| count.times(dim))
+    });
     let counts: Vec<Size> = count.collect();
     match counts.iter().map(|count| count.value).sum::<Option<u64>>() {
         Some(total) => {
@@ -63,7 +87,9 @@ fn flops(cx: &Layer<'_>) -> TokenStream {
     let products = graph.nodes.iter().filter_map(|node| {
         let inner = match &node.op {
             Op::Linear { x, .. } => graph.node(*x).shape.last(),
-            Op::DotScores { q, .. } | Op::AdditiveScores { q, .. } | Op::PerHeadLinear { q, .. } => graph.node(*q).shape.last(),
+            Op::DotScores { q, .. }
+            | Op::AdditiveScores { q, .. }
+            | Op::PerHeadLinear { q, .. } => graph.node(*q).shape.last(),
             Op::Attend { weights, .. } => graph.node(*weights).shape.last(),
             _ => None,
         }?;

@@ -5,24 +5,23 @@ use std::fmt::Write;
 use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
-use super::Layer;
 use crate::spec::keys::{KEYS, Key, Kind, Word};
 
-/// Under rust-analyzer only: the keys as paths into the documented names of [`key_items`], with the user's tokens, so that
-/// hovering shows what a key means.
-pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
-    let (krate, cfgs) = (cx.krate, &cx.cfgs);
-    let keys = &cx.spec.key_tokens;
+/// Under rust-analyzer only: what the user wrote, also half a word, as paths into the documented names of [`key_items`], so
+/// that editors complete keys and words and show what they mean.
+pub(crate) fn emit(krate: &TokenStream, mentions: &[TokenStream]) -> TokenStream {
     quote! {
-        #(#cfgs)*
-        #[cfg(rust_analyzer)]
+        #[allow(unexpected_cfgs)]
         const _: () = {
-            #(use #krate::__private::keys::#keys as _;)*
+            #[cfg(rust_analyzer)]
+            fn mentioned() {
+                #(let _ = #krate::__private::keys::#mentions::KEY;)*
+            }
         };
     }
 }
 
-/// `pub mod keys { /// doc \n pub mod heads {} .. }`
+/// `/// doc \n pub mod mask { pub const KEY: () = (); /// doc \n pub mod causal { .. } .. } ..`
 pub(crate) fn key_items() -> TokenStream {
     KEYS.iter().map(key_item).collect()
 }
@@ -31,17 +30,40 @@ fn key_item(key: &Key) -> TokenStream {
     let name = format_ident!("{}", key.name);
     let doc = format!("{} Default: {}.", key.doc, key.default);
     let words = key.words().iter().map(|word| {
-        let (name, doc) = (format_ident!("{}", word.name), format!("`{}`: {}", word.usage(), word.doc));
-        quote!(#[doc = #doc] pub mod #name {})
+        let (name, doc) = (
+            format_ident!("{}", word.name),
+            format!("`{}`: {}", word.usage(), word.doc),
+        );
+        quote! {
+            #[doc = #doc]
+            pub mod #name {
+                #[doc = #doc]
+                pub const KEY: () = ();
+            }
+        }
     });
-    quote!(#[doc = #doc] pub mod #name { #(#words)* })
+    quote! {
+        #[doc = #doc]
+        pub mod #name {
+            #[doc = #doc]
+            pub const KEY: () = ();
+            #(#words)*
+        }
+    }
 }
 
 /// Every key with its values, as Markdown.
 pub(crate) fn key_table() -> TokenStream {
     let mut text = String::from("| key | values | default | |\n| --- | --- | --- | --- |\n");
     for key in KEYS {
-        let _ = writeln!(text, "| `{}` | {} | {} | {} |", key.name, values(key), key.default, key.doc);
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} | {} |",
+            key.name,
+            values(key),
+            key.default,
+            key.doc
+        );
     }
     for key in KEYS.iter().filter(|key| !key.words().is_empty()) {
         let _ = write!(text, "\n`{}`:\n\n| value | |\n| --- | --- |\n", key.name);
@@ -54,7 +76,10 @@ pub(crate) fn key_table() -> TokenStream {
 
 fn values(key: &Key) -> String {
     let words = |words: &[Word]| {
-        let names: Vec<_> = words.iter().map(|word| format!("`{}`", word.name)).collect();
+        let names: Vec<_> = words
+            .iter()
+            .map(|word| format!("`{}`", word.name))
+            .collect();
         names.join(", ")
     };
     match key.kind {

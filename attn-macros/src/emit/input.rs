@@ -8,7 +8,13 @@ use crate::graph::MaskData;
 
 /// The trait. Its `on_unimplemented` is what a user reads after passing a wrong shape.
 pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
-    let Layer { krate, name, input, cfgs, .. } = cx;
+    let Layer {
+        krate,
+        name,
+        input,
+        cfgs,
+        ..
+    } = cx;
     let vis = &cx.spec.item.vis;
     let words = docs::accepted(cx);
     let (message, label, note, doc) = (words.message, words.label, words.note, words.doc);
@@ -36,7 +42,9 @@ pub(super) fn emit_impls(cx: &Layer<'_>) -> TokenStream {
     if cx.spec.poisoned {
         return emit_anything(cx);
     }
-    [emit_impl(cx, true), emit_impl(cx, false)].into_iter().collect()
+    [emit_impl(cx, true), emit_impl(cx, false)]
+        .into_iter()
+        .collect()
 }
 
 /// After an error: accept whatever is passed, so that the error stays alone.
@@ -57,10 +65,21 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
     let alone = quote!(S: p::Shape, F: p::Dtype, T, E: p::Element, D: p::Device<E> + p::Storage<F>);
     let tuple = |names: &[&str]| {
         let names: Vec<_> = names.iter().map(|name| var(name)).collect();
-        accept(quote!(X, #(#names,)* E: p::Element, D: p::Device<E>), quote!((X, #(#names,)*)), quote!(X))
+        accept(
+            quote!(X, #(#names,)* E: p::Element, D: p::Device<E>),
+            quote!((X, #(#names,)*)),
+            quote!(X),
+        )
     };
     let alone = accept(alone, tensor.clone(), tensor);
-    [alone, tuple(&["A1"]), tuple(&["A1", "A2"]), tuple(&["A1", "A2", "A3"])].into_iter().collect()
+    [
+        alone,
+        tuple(&["A1"]),
+        tuple(&["A1", "A2"]),
+        tuple(&["A1", "A2", "A3"]),
+    ]
+    .into_iter()
+    .collect()
 }
 
 /// ```text
@@ -102,9 +121,9 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
     };
     let label = cx.label();
     let last = tensors.last();
-    let axes = (!data.is_empty()).then(|| {
-        quote!(let axes = (x.shape().0.size(), x.shape().1.size(), #last.shape().1.size());)
-    });
+    let axes = (!data.is_empty()).then(
+        || quote!(let axes = (x.shape().0.size(), x.shape().1.size(), #last.shape().1.size());),
+    );
     let body = if batched {
         quote! {
             #axes

@@ -8,14 +8,20 @@ use crate::graph::{Param, ParamKind};
 
 /// The struct: one field per parameter.
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
-    let Layer { krate, name, .. } = cx;
+    let krate = cx.krate;
     let item = &cx.spec.item;
-    let (attrs, vis) = (&item.attrs, &item.vis);
-    let derives = ["Clone", "Debug"].into_iter().filter(|derive| !derives(attrs, derive));
+    let (attrs, vis, name) = (&item.attrs, &item.vis, &item.name);
+    let derives = ["Clone", "Debug"]
+        .into_iter()
+        .filter(|derive| !derives(attrs, derive));
     let derives = derives.map(|derive| format_ident!("{derive}"));
     let docs = docs::layer(cx);
     let fields = cx.graph.params.iter().map(|param| {
-        let (field, doc, ty) = (format_ident!("{}", param.field), docs::field(param), field_type(cx, param));
+        let (field, doc, ty) = (
+            format_ident!("{}", param.field),
+            docs::field(param),
+            field_type(cx, param),
+        );
         quote!(#[doc = #doc] #vis #field: #ty)
     });
     quote! {
@@ -33,20 +39,32 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 
 /// Whether the user asks for this derive already.
 fn derives(attrs: &[syn::Attribute], name: &str) -> bool {
-    attrs.iter().filter(|attr| attr.path().is_ident("derive")).any(|attr| {
-        let tokens = attr.meta.to_token_stream().into_iter().flat_map(|token| match token {
-            proc_macro2::TokenTree::Group(group) => group.stream(),
-            other => other.into(),
-        });
-        tokens.into_iter().any(|token| token.to_string() == name)
-    })
+    attrs
+        .iter()
+        .filter(|attr| attr.path().is_ident("derive"))
+        .any(|attr| {
+            let tokens = attr
+                .meta
+                .to_token_stream()
+                .into_iter()
+                .flat_map(|token| match token {
+                    proc_macro2::TokenTree::Group(group) => group.stream(),
+                    other => other.into(),
+                });
+            tokens.into_iter().any(|token| token.to_string() == name)
+        })
 }
 
 /// `Linear<512, 512, E, D>` and so on.
 fn field_type(cx: &Layer<'_>, param: &Param) -> TokenStream {
     let krate = cx.krate;
     match &param.kind {
-        ParamKind::Linear { input, output, bias, .. } => {
+        ParamKind::Linear {
+            input,
+            output,
+            bias,
+            ..
+        } => {
             let linear = format_ident!("{}", if *bias { "Linear" } else { "UnbiasedLinear" });
             quote!(#krate::__private::#linear<{ #input }, { #output }, E, D>)
         }
@@ -60,7 +78,14 @@ fn field_type(cx: &Layer<'_>, param: &Param) -> TokenStream {
 pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
     let Layer { name, input, .. } = cx;
     let vis = &cx.spec.item.vis;
-    let [forward, try_forward, forward_mut, try_forward_mut, with_weights, try_with_weights] = docs::methods(cx);
+    let [
+        forward,
+        try_forward,
+        forward_mut,
+        try_forward_mut,
+        with_weights,
+        try_with_weights,
+    ] = docs::methods(cx);
     quote! {
         #[allow(dead_code)]
         impl<E: p::Element, D: p::Device<E>> #name<E, D> {

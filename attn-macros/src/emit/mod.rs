@@ -31,7 +31,7 @@ use crate::spec::Spec;
 pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStream {
     let cx = &Layer::new(krate, spec, graph);
     let cfgs = &cx.cfgs;
-    let item = item::emit(cx);
+    let (item, alias) = (item::emit(cx), cx.alias());
     let input_trait = input::emit_trait(cx);
     let impls = [
         input::emit_impls(cx),
@@ -42,9 +42,9 @@ pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStr
     ];
     let assertions = spec.assertions.iter().filter(|_| !spec.poisoned);
     let assertions = assertions.map(|assertion| quote!(#(#cfgs)* #assertion));
-    let ide = ide::emit(cx);
     quote! {
         #item
+        #alias
         #input_trait
         #(#cfgs)*
         const _: () = {
@@ -52,16 +52,22 @@ pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStr
             #(#impls)*
         };
         #(#assertions)*
-        #ide
     }
 }
+
+/// The type variables of the emitted code.
+const TYPE_VARIABLES: &[&str] = &[
+    "A1", "A2", "A3", "B", "D", "D0", "D2", "E", "E0", "E2", "F", "Ids", "K", "Lengths", "Q", "S",
+    "T", "V", "X",
+];
 
 /// What every emitter needs.
 struct Layer<'a> {
     krate: &'a TokenStream,
     spec: &'a Spec,
     graph: &'a Graph,
-    name: &'a Ident,
+    /// The struct, as the emitted code calls it.
+    name: Ident,
     /// The trait of what `forward` accepts.
     input: Ident,
     /// `#[cfg]`s of the declaration: they hold for all that is emitted.
@@ -71,18 +77,54 @@ struct Layer<'a> {
 impl<'a> Layer<'a> {
     fn new(krate: &'a TokenStream, spec: &'a Spec, graph: &'a Graph) -> Self {
         let name = &spec.item.name;
-        let cfgs = spec.item.attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
-        Layer { krate, spec, graph, name, input: format_ident!("{name}Input"), cfgs }
+        let is_variable = TYPE_VARIABLES.iter().any(|variable| name == variable);
+        let cfgs = spec
+            .item
+            .attrs
+            .iter()
+            .filter(|attr| attr.path().is_ident("cfg"))
+            .collect();
+        Layer {
+            krate,
+            spec,
+            graph,
+            name: if is_variable {
+                format_ident!("__{name}")
+            } else {
+                name.clone()
+            },
+            input: format_ident!("{name}Input"),
+            cfgs,
+        }
     }
 
     /// The layer's name, for messages at run time.
     fn label(&self) -> String {
-        self.name.to_string()
+        self.spec.item.name.to_string()
+    }
+
+    /// Where a type variable hides the struct's name: the alias under which the emitted code knows it.
+    fn alias(&self) -> Option<TokenStream> {
+        let (krate, cfgs, declared, alias) =
+            (self.krate, &self.cfgs, &self.spec.item.name, &self.name);
+        (alias != declared).then(|| {
+            quote! {
+                #(#cfgs)*
+                #[doc(hidden)]
+                #[allow(non_camel_case_types, type_alias_bounds)]
+                type #alias<E0: #krate::__private::Dtype = f32, D0: #krate::__private::Storage<E0> = #krate::__private::AutoDevice> =
+                    #declared<E0, D0>;
+            }
+        })
     }
 
     /// The type variables of the sequence axes: one in self-attention, two in cross-attention.
     fn sequence_vars(&self) -> Vec<Ident> {
-        let names: &[&str] = if self.graph.cross { &["Q", "K"] } else { &["S"] };
+        let names: &[&str] = if self.graph.cross {
+            &["Q", "K"]
+        } else {
+            &["S"]
+        };
         names.iter().map(|name| var(name)).collect()
     }
 

@@ -41,7 +41,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 
 /// The parameters by name, in the order of the fields.
 fn emit_collection(cx: &Layer<'_>) -> TokenStream {
-    let name = cx.name;
+    let name = &cx.name;
     let params = &cx.graph.params;
     let visits = nest(params.iter().map(emit_visit));
     let patterns = nest(params.iter().map(emit_pattern));
@@ -79,7 +79,11 @@ fn emit_visit(param: &Param) -> TokenStream {
 }
 
 fn tensor_names(param: &Param) -> Vec<Ident> {
-    param.tensors().iter().map(|(tensor, ..)| format_ident!("{}_{tensor}", param.field)).collect()
+    param
+        .tensors()
+        .iter()
+        .map(|(tensor, ..)| format_ident!("{}_{tensor}", param.field))
+        .collect()
 }
 
 /// `(q_proj_weight, q_proj_bias)`
@@ -91,12 +95,18 @@ fn emit_pattern(param: &Param) -> TokenStream {
 /// `q_proj: Linear { weight: q_proj_weight, bias: q_proj_bias }`
 fn emit_field(param: &Param) -> TokenStream {
     let field = format_ident!("{}", param.field);
-    let ty = format_ident!("{}", match &param.kind {
-        ParamKind::Linear { bias: true, .. } => "Linear",
-        ParamKind::Linear { bias: false, .. } => "UnbiasedLinear",
-        ParamKind::Weight { .. } => "Weight",
-    });
-    let tensors = param.tensors().into_iter().map(|(tensor, ..)| format_ident!("{tensor}"));
+    let ty = format_ident!(
+        "{}",
+        match &param.kind {
+            ParamKind::Linear { bias: true, .. } => "Linear",
+            ParamKind::Linear { bias: false, .. } => "UnbiasedLinear",
+            ParamKind::Weight { .. } => "Weight",
+        }
+    );
+    let tensors = param
+        .tensors()
+        .into_iter()
+        .map(|(tensor, ..)| format_ident!("{tensor}"));
     let values = tensor_names(param);
     quote!(#field: p::#ty { #(#tensors: #values),* })
 }

@@ -6,9 +6,17 @@ use crate::spec::{Position, QkNorm, Score, Size, Spec};
 
 /// The graph of the layer that `spec` declares.
 pub(crate) fn build(spec: &Spec) -> Graph {
-    let mut builder = Builder { spec, params: Vec::new(), nodes: Vec::new() };
+    let mut builder = Builder {
+        spec,
+        params: Vec::new(),
+        nodes: Vec::new(),
+    };
     let x = builder.push("x", Op::Input);
-    let context = if spec.d_context.is_some() { builder.push("context", Op::Context) } else { x };
+    let context = if spec.d_context.is_some() {
+        builder.push("context", Op::Context)
+    } else {
+        x
+    };
 
     let q = builder.query(x);
     let k = builder.key(context);
@@ -19,15 +27,35 @@ pub(crate) fn build(spec: &Spec) -> Graph {
     let mask = builtin::mask(&spec.mask);
     let data = data_of(&mask);
     let mask = (!spec.mask.is_none()).then_some(mask);
-    let mut weights = builder.push("weights", Op::Normalize { scores, mask, normalizer: spec.normalizer });
+    let mut weights = builder.push(
+        "weights",
+        Op::Normalize {
+            scores,
+            mask,
+            normalizer: spec.normalizer,
+        },
+    );
     if let Some(p) = &spec.dropout {
-        weights = builder.push("weights", Op::Dropout { weights, p: p.clone() });
+        weights = builder.push(
+            "weights",
+            Op::Dropout {
+                weights,
+                p: p.clone(),
+            },
+        );
     }
 
     let attended = builder.push("attended", Op::Attend { weights, v });
     let merged = builder.push("merged", Op::MergeHeads { x: attended });
     let output = builder.linear("output", "o_proj", merged);
-    Graph { params: builder.params, nodes: builder.nodes, weights, output, data, cross: spec.d_context.is_some() }
+    Graph {
+        params: builder.params,
+        nodes: builder.nodes,
+        weights,
+        output,
+        data,
+        cross: spec.d_context.is_some(),
+    }
 }
 
 struct Builder<'a> {
@@ -58,7 +86,14 @@ impl Builder<'_> {
             _ => (&spec.kv_heads, &spec.value_head_dim),
         };
         let x = self.linear(name, field, x);
-        self.push(name, Op::SplitHeads { x, heads: heads.clone(), width: width.clone() })
+        self.push(
+            name,
+            Op::SplitHeads {
+                x,
+                heads: heads.clone(),
+                width: width.clone(),
+            },
+        )
     }
 
     fn query(&mut self, x: NodeId) -> NodeId {
@@ -69,7 +104,10 @@ impl Builder<'_> {
             return q;
         }
         let (heads, width) = (self.spec.heads.clone(), self.spec.head_dim.clone());
-        let torch = InitKind::Uniform { gain: 1, fans: vec![width.clone()] };
+        let torch = InitKind::Uniform {
+            gain: 1,
+            fans: vec![width.clone()],
+        };
         self.params.push(Param {
             field: "score_proj",
             doc: "The matrix between a query and a key, per head.".to_owned(),
@@ -78,7 +116,13 @@ impl Builder<'_> {
                 dims: vec![heads, width.clone(), width],
             },
         });
-        self.push("q", Op::PerHeadLinear { q, field: "score_proj" })
+        self.push(
+            "q",
+            Op::PerHeadLinear {
+                q,
+                field: "score_proj",
+            },
+        )
     }
 
     fn key(&mut self, context: NodeId) -> NodeId {
@@ -95,7 +139,14 @@ impl Builder<'_> {
                 let dims = vec![self.spec.head_dim.clone()];
                 let of = if name == "q" { "queries" } else { "keys" };
                 let doc = format!("Gain of the normalised {of}, shared by the heads.");
-                self.params.push(Param { field, doc, kind: ParamKind::Weight { dims, init: InitKind::Ones } });
+                self.params.push(Param {
+                    field,
+                    doc,
+                    kind: ParamKind::Weight {
+                        dims,
+                        init: InitKind::Ones,
+                    },
+                });
                 self.push(name, Op::RmsNorm { x, field })
             }
         }
@@ -103,7 +154,13 @@ impl Builder<'_> {
 
     fn rotate(&mut self, name: &'static str, x: NodeId) -> NodeId {
         match &self.spec.position {
-            Position::Rope { theta } => self.push(name, Op::Rope { x, theta: theta.clone() }),
+            Position::Rope { theta } => self.push(
+                name,
+                Op::Rope {
+                    x,
+                    theta: theta.clone(),
+                },
+            ),
             _ => x,
         }
     }
@@ -113,7 +170,10 @@ impl Builder<'_> {
             return self.push("scores", Op::DotScores { q, k });
         }
         let (heads, hidden) = (self.spec.heads.clone(), self.spec.head_dim.clone());
-        let torch = InitKind::Uniform { gain: 1, fans: vec![hidden.clone()] };
+        let torch = InitKind::Uniform {
+            gain: 1,
+            fans: vec![hidden.clone()],
+        };
         self.params.push(Param {
             field: "score_proj",
             doc: "The vector `w_v` that turns the hidden layer into a score, per head.".to_owned(),
@@ -122,7 +182,14 @@ impl Builder<'_> {
                 dims: vec![heads, hidden],
             },
         });
-        self.push("scores", Op::AdditiveScores { q, k, field: "score_proj" })
+        self.push(
+            "scores",
+            Op::AdditiveScores {
+                q,
+                k,
+                field: "score_proj",
+            },
+        )
     }
 
     /// Scale, soft cap and position bias, in this order, as one expression of the score.
@@ -137,9 +204,17 @@ impl Builder<'_> {
         }
         match &spec.position {
             Position::Alibi => expr = builtin::alibi(expr, &spec.heads),
-            Position::RelPosBias { num_buckets, max_distance } => {
+            Position::RelPosBias {
+                num_buckets,
+                max_distance,
+            } => {
                 self.rel_pos_table(num_buckets);
-                expr = builtin::rel_pos_bias(expr, num_buckets, max_distance, spec.mask.implies_causal());
+                expr = builtin::rel_pos_bias(
+                    expr,
+                    num_buckets,
+                    max_distance,
+                    spec.mask.implies_causal(),
+                );
             }
             Position::None | Position::Rope { .. } => {}
         }
@@ -150,7 +225,9 @@ impl Builder<'_> {
     }
 
     fn rel_pos_table(&mut self, num_buckets: &Size) {
-        let torch = InitKind::NormalByFan { fan: self.spec.d_model.clone() };
+        let torch = InitKind::NormalByFan {
+            fan: self.spec.d_model.clone(),
+        };
         let init = match &self.spec.init {
             crate::spec::Init::Normal { std } => InitKind::Normal { std: std.clone() },
             _ => torch,
@@ -158,7 +235,10 @@ impl Builder<'_> {
         self.params.push(Param {
             field: "rel_pos_bias",
             doc: "The bias of each bucket of distances, per head.".to_owned(),
-            kind: ParamKind::Weight { dims: vec![num_buckets.clone(), self.spec.heads.clone()], init },
+            kind: ParamKind::Weight {
+                dims: vec![num_buckets.clone(), self.spec.heads.clone()],
+                init,
+            },
         });
     }
 }
@@ -185,13 +265,31 @@ fn projection(spec: &Spec, field: &'static str) -> Param {
         _ => "`x`",
     };
     let torch = match field {
-        "o_proj" => InitKind::Uniform { gain: 1, fans: vec![input.clone()] },
+        "o_proj" => InitKind::Uniform {
+            gain: 1,
+            fans: vec![input.clone()],
+        },
         // PyTorch draws the three projections of one width as one packed matrix.
-        _ if context.same(&spec.d_model) => InitKind::Uniform { gain: 6, fans: vec![input.clone(), q_dim, k_dim, v_dim] },
-        _ => InitKind::Uniform { gain: 6, fans: vec![input.clone(), output.clone()] },
+        _ if context.same(&spec.d_model) => InitKind::Uniform {
+            gain: 6,
+            fans: vec![input.clone(), q_dim, k_dim, v_dim],
+        },
+        _ => InitKind::Uniform {
+            gain: 6,
+            fans: vec![input.clone(), output.clone()],
+        },
     };
     let init = init_kind(&spec.init, &input, &output, torch);
-    Param { field, doc: format!("{of} from {from}."), kind: ParamKind::Linear { input, output, bias, init } }
+    Param {
+        field,
+        doc: format!("{of} from {from}."),
+        kind: ParamKind::Linear {
+            input,
+            output,
+            bias,
+            init,
+        },
+    }
 }
 
 impl Dim {

@@ -46,7 +46,12 @@ pub(crate) struct Param {
 
 pub(crate) enum ParamKind {
     /// `y = x Wᵀ + b`: a weight of `[output, input]`, a bias of `[output]`.
-    Linear { input: Size, output: Size, bias: bool, init: InitKind },
+    Linear {
+        input: Size,
+        output: Size,
+        bias: bool,
+        init: InitKind,
+    },
     /// A single tensor.
     Weight { dims: Vec<Size>, init: InitKind },
 }
@@ -56,17 +61,29 @@ pub(crate) enum ParamKind {
 pub(crate) enum InitKind {
     Ones,
     /// Uniform within `sqrt(gain / Σ fans)`.
-    Uniform { gain: u32, fans: Vec<Size> },
-    Normal { std: Real },
+    Uniform {
+        gain: u32,
+        fans: Vec<Size>,
+    },
+    Normal {
+        std: Real,
+    },
     /// Normal with the standard deviation `1 / sqrt(fan)`.
-    NormalByFan { fan: Size },
+    NormalByFan {
+        fan: Size,
+    },
 }
 
 impl Param {
     /// The tensors of the field: name, dimensions, initial distribution. `None` starts at zero.
     pub(crate) fn tensors(&self) -> Vec<(&'static str, Vec<Size>, Option<&InitKind>)> {
         match &self.kind {
-            ParamKind::Linear { input, output, bias, init } => {
+            ParamKind::Linear {
+                input,
+                output,
+                bias,
+                init,
+            } => {
                 let weight = ("weight", vec![output.clone(), input.clone()], Some(init));
                 let bias = bias.then(|| ("bias", vec![output.clone()], None));
                 [weight].into_iter().chain(bias).collect()
@@ -117,13 +134,21 @@ pub(crate) enum Op {
     /// `q · k` for every query and key.
     DotScores { q: NodeId, k: NodeId },
     /// `w · tanh(q + k)` for every query and key.
-    AdditiveScores { q: NodeId, k: NodeId, field: &'static str },
+    AdditiveScores {
+        q: NodeId,
+        k: NodeId,
+        field: &'static str,
+    },
     /// `q W`, with a matrix per head.
     PerHeadLinear { q: NodeId, field: &'static str },
     /// Each score becomes the value of an expression of it.
     MapScores { scores: NodeId, expr: Expr },
     /// Scores to weights, over the keys that the mask allows.
-    Normalize { scores: NodeId, mask: Option<Expr>, normalizer: Normalizer },
+    Normalize {
+        scores: NodeId,
+        mask: Option<Expr>,
+        normalizer: Normalizer,
+    },
     /// Drops weights while training.
     Dropout { weights: NodeId, p: Real },
     /// The weighted sum of the values.
@@ -179,17 +204,28 @@ impl Graph {
 /// The mask's data, in the order of the call.
 fn data_of(mask: &Expr) -> Vec<MaskData> {
     let reads = |data: MaskData| {
-        mask.any(&|expr| matches!(expr, Expr::Data { data: found, .. } if MaskData::of(*found) == data))
+        mask.any(
+            &|expr| matches!(expr, Expr::Data { data: found, .. } if MaskData::of(*found) == data),
+        )
     };
-    [MaskData::Padding, MaskData::Document].into_iter().filter(|data| reads(*data)).collect()
+    [MaskData::Padding, MaskData::Document]
+        .into_iter()
+        .filter(|data| reads(*data))
+        .collect()
 }
 
 /// The initial distribution that `init` asks for, for a matrix with these fans; `torch` is what PyTorch does by default.
 fn init_kind(init: &Init, fan_in: &Size, fan_out: &Size, torch: InitKind) -> InitKind {
     match init {
         Init::Torch => torch,
-        Init::XavierUniform => InitKind::Uniform { gain: 6, fans: vec![fan_in.clone(), fan_out.clone()] },
-        Init::KaimingUniform => InitKind::Uniform { gain: 6, fans: vec![fan_in.clone()] },
+        Init::XavierUniform => InitKind::Uniform {
+            gain: 6,
+            fans: vec![fan_in.clone(), fan_out.clone()],
+        },
+        Init::KaimingUniform => InitKind::Uniform {
+            gain: 6,
+            fans: vec![fan_in.clone()],
+        },
         Init::Normal { std } => InitKind::Normal { std: std.clone() },
     }
 }

@@ -15,7 +15,12 @@ pub(super) fn infer(op: &Op, nodes: &[Node], params: &[Param], spec: &Spec) -> V
         Op::Linear { x, field } => with_last(shape(x), linear_output(params, field)),
         Op::SplitHeads { x, heads, width } => {
             let x = shape(x);
-            vec![x[0].clone(), Dim::known(heads), x[1].clone(), Dim::known(width)]
+            vec![
+                x[0].clone(),
+                Dim::known(heads),
+                x[1].clone(),
+                Dim::known(width),
+            ]
         }
         Op::MergeHeads { x } => merge(shape(x)),
         Op::RmsNorm { x, .. } | Op::L2Norm { x } | Op::Rope { x, .. } => shape(x),
@@ -28,7 +33,12 @@ pub(super) fn infer(op: &Op, nodes: &[Node], params: &[Param], spec: &Spec) -> V
         Op::Dropout { weights, .. } => shape(weights),
         Op::Attend { weights, v } => {
             let (weights, v) = (shape(weights), shape(v));
-            vec![weights[0].clone(), weights[1].clone(), weights[2].clone(), v[3].clone()]
+            vec![
+                weights[0].clone(),
+                weights[1].clone(),
+                weights[2].clone(),
+                v[3].clone(),
+            ]
         }
     }
 }

@@ -112,10 +112,10 @@ pub(crate) fn alibi(score: Expr, heads: &Size) -> Expr {
 fn alibi_slope(heads: &Size) -> Expr {
     let m = heads.power_of_two_below();
     let head = Expr::Var(Var::H);
-    let power = |exponent: Expr| (exponent * Expr::float(-std::f64::consts::LN_2)).unary(Unary::Exp);
-    let eighths = |index: Expr, count: &Expr| {
-        power(Expr::float(8.0) * index.to_float() / count.to_float())
-    };
+    let power =
+        |exponent: Expr| (exponent * Expr::float(-std::f64::consts::LN_2)).unary(Unary::Exp);
+    let eighths =
+        |index: Expr, count: &Expr| power(Expr::float(8.0) * index.to_float() / count.to_float());
     let first = eighths(head.clone() + 1, &Expr::from(&m));
     if heads.value.is_some() && heads.value == m.value {
         return first;
@@ -126,9 +126,18 @@ fn alibi_slope(heads: &Size) -> Expr {
 }
 
 /// `score + rel_pos_bias[bucket, h]` (Raffel et al. 2020).
-pub(crate) fn rel_pos_bias(score: Expr, num_buckets: &Size, max_distance: &Size, causal: bool) -> Expr {
+pub(crate) fn rel_pos_bias(
+    score: Expr,
+    num_buckets: &Size,
+    max_distance: &Size,
+    causal: bool,
+) -> Expr {
     let bucket = t5_bucket(num_buckets, max_distance, causal);
-    score + Expr::Param { name: "rel_pos_bias", index: vec![bucket, Var::H.into()] }
+    score
+        + Expr::Param {
+            name: "rel_pos_bias",
+            index: vec![bucket, Var::H.into()],
+        }
 }
 
 /// T5's buckets: one for each small distance, then logarithmically wider ones up to `max_distance`. If the mask is not

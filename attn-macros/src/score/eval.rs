@@ -39,7 +39,9 @@ pub(crate) fn eval(expr: &Expr, point: &Point<'_>) -> Option<Value> {
         Expr::Int(size) => Value::Int(i64::try_from(size.value?).ok()?),
         Expr::Float(real) => Value::Float(real.value?),
         Expr::Bool(value) => Value::Bool(*value),
-        Expr::Param { name, index } => Value::Float(point.inputs.param(name, &indices(index, point)?)),
+        Expr::Param { name, index } => {
+            Value::Float(point.inputs.param(name, &indices(index, point)?))
+        }
         Expr::Data { data, index } => {
             let value = point.inputs.data(*data, &indices(index, point)?);
             match data {

@@ -24,9 +24,15 @@ pub(crate) enum Expr {
     Float(Real),
     Bool(bool),
     /// An element of a learned tensor: a float.
-    Param { name: &'static str, index: Vec<Expr> },
+    Param {
+        name: &'static str,
+        index: Vec<Expr>,
+    },
     /// What is known only at the call.
-    Data { data: Data, index: Vec<Expr> },
+    Data {
+        data: Data,
+        index: Vec<Expr>,
+    },
     Unary(Unary, Box<Expr>),
     Binary(Binary, Box<Expr>, Box<Expr>),
     /// `if condition { then } else { otherwise }`
@@ -126,12 +132,18 @@ impl Expr {
 
     /// `if self { then } else { otherwise }`
     pub(crate) fn select(self, then: impl Into<Expr>, otherwise: impl Into<Expr>) -> Expr {
-        Expr::Select(Box::new(self), Box::new(then.into()), Box::new(otherwise.into()))
+        Expr::Select(
+            Box::new(self),
+            Box::new(then.into()),
+            Box::new(otherwise.into()),
+        )
     }
 
     fn children(&self) -> Vec<&Expr> {
         match self {
-            Expr::Score | Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) => Vec::new(),
+            Expr::Score | Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) => {
+                Vec::new()
+            }
             Expr::Param { index, .. } | Expr::Data { index, .. } => index.iter().collect(),
             Expr::Unary(_, a) => vec![a],
             Expr::Binary(_, a, b) => vec![a, b],
@@ -261,14 +273,22 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, level: u8) -> fmt::Result
         Expr::Unary(op, a) => write_unary(f, *op, a),
         Expr::Binary(op, a, b) => match op.symbol() {
             Some((symbol, tightness)) => {
-                let (open, close) = if tightness < level { ("(", ")") } else { ("", "") };
+                let (open, close) = if tightness < level {
+                    ("(", ")")
+                } else {
+                    ("", "")
+                };
                 f.write_str(open)?;
                 write_expr(f, a, tightness)?;
                 write!(f, " {symbol} ")?;
                 write_expr(f, b, tightness + 1)?;
                 f.write_str(close)
             }
-            None => write!(f, "{}({a}, {b})", if *op == Binary::Min { "min" } else { "max" }),
+            None => write!(
+                f,
+                "{}({a}, {b})",
+                if *op == Binary::Min { "min" } else { "max" }
+            ),
         },
         Expr::Select(condition, then, otherwise) => {
             write!(f, "if {condition} {{ {then} }} else {{ {otherwise} }}")
@@ -284,7 +304,11 @@ fn write_unary(f: &mut fmt::Formatter<'_>, op: Unary, a: &Expr) -> fmt::Result {
         }
         Unary::ToFloat | Unary::ToInt => {
             write_expr(f, a, 8)?;
-            return f.write_str(if op == Unary::ToFloat { " as f64" } else { " as i64" });
+            return f.write_str(if op == Unary::ToFloat {
+                " as f64"
+            } else {
+                " as i64"
+            });
         }
         Unary::Abs => "abs",
         Unary::Exp => "exp",

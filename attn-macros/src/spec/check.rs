@@ -21,10 +21,19 @@ const LARGEST_LENGTH: u64 = 1 << 31;
 /// The complete spec of `draft`.
 pub(crate) fn check(draft: Draft, krate: &TokenStream, cx: &Diagnostics) -> Spec {
     let before = cx.count();
-    let checker = Checker { draft: &draft, krate, cx, assertions: Vec::new() };
+    let checker = Checker {
+        draft: &draft,
+        krate,
+        cx,
+        assertions: Vec::new(),
+        sound: Vec::new(),
+    };
     let mut spec = checker.spec();
-    spec.written = draft.entries.iter().map(|entry| (entry.key.name, text(&entry.origin))).collect();
-    spec.key_tokens = draft.entries.iter().map(|entry| entry.name.clone()).collect();
+    spec.written = draft
+        .entries
+        .iter()
+        .map(|entry| (entry.key.name, text(&entry.origin)))
+        .collect();
     spec.poisoned = draft.poisoned || cx.count() > before;
     spec.item = draft.item;
     spec
@@ -32,7 +41,12 @@ pub(crate) fn check(draft: Draft, krate: &TokenStream, cx: &Diagnostics) -> Spec
 
 fn text(tokens: &TokenStream) -> String {
     let text = tokens.to_string();
-    text.replace(" (", "(").replace("( ", "(").replace(" )", ")").replace(" ,", ",").replace("! ", "!").replace(" :: ", "::")
+    text.replace(" (", "(")
+        .replace("( ", "(")
+        .replace(" )", ")")
+        .replace(" ,", ",")
+        .replace("! ", "!")
+        .replace(" :: ", "::")
 }
 
 struct Checker<'a> {
@@ -40,6 +54,8 @@ struct Checker<'a> {
     krate: &'a TokenStream,
     cx: &'a Diagnostics,
     assertions: Vec<Assertion>,
+    /// The size keys that were given and are within bounds: rules about others would only repeat an error.
+    sound: Vec<&'static str>,
 }
 
 impl Checker<'_> {
@@ -55,7 +71,7 @@ impl Checker<'_> {
         let value_head_dim = self.value_head_dim(score, &head_dim, per_head);
         let qk_norm = self.qk_norm(score);
         let mask = self.mask(d_context.is_some());
-        let position = self.position(score, &head_dim, &mask);
+        let position = self.position(score, &head_dim, (&d_model, &heads), &mask);
         let spec = Spec {
             scale: self.scale(score, &head_dim),
             softcap: self.positive("softcap"),
@@ -79,11 +95,13 @@ impl Checker<'_> {
                 name: self.draft.item.name.clone(),
             },
             written: Vec::new(),
-            key_tokens: Vec::new(),
             assertions: Vec::new(),
             poisoned: false,
         };
-        Spec { assertions: self.assertions, ..spec }
+        Spec {
+            assertions: self.assertions,
+            ..spec
+        }
     }
 
     fn entry(&self, key: &str) -> Option<&Entry> {
@@ -92,7 +110,9 @@ impl Checker<'_> {
 
     /// What `key` was given, for errors about its value.
     fn origin(&self, key: &str) -> TokenStream {
-        self.entry(key).map(|entry| entry.origin.clone()).unwrap_or_default()
+        self.entry(key)
+            .map(|entry| entry.origin.clone())
+            .unwrap_or_default()
     }
 
     fn word(&self, key: &str) -> Option<Call> {
@@ -130,7 +150,11 @@ impl Checker<'_> {
                 false
             }
             None => {
-                self.assertions.push(Assertion { at: at.clone(), condition, message: message() });
+                self.assertions.push(Assertion {
+                    at: at.clone(),
+                    condition,
+                    message: message(),
+                });
                 true
             }
         }
@@ -138,38 +162,60 @@ impl Checker<'_> {
 
     fn required(&mut self, key: &'static str, fallback: u64) -> Size {
         if self.entry(key).is_none() {
-            self.cx.error(&self.draft.item.name, messages::missing_key(key, &self.draft.item.name));
+            self.cx.error(
+                &self.draft.item.name,
+                messages::missing_key(key, &self.draft.item.name),
+            );
         }
         self.size(key).unwrap_or_else(|| Size::known(fallback))
     }
 
     /// A size key that is within bounds.
     fn size(&mut self, key: &'static str) -> Option<Size> {
-        let Some(Entry { value: Value::Size(size), .. }) = self.entry(key) else {
+        let Some(Entry {
+            value: Value::Size(size),
+            ..
+        }) = self.entry(key)
+        else {
             return None;
         };
         let size = size.clone();
-        self.bounded(&size, key, LARGEST_SIZE).then_some(size)
+        if !self.bounded(&size, key, LARGEST_SIZE) {
+            return None;
+        }
+        self.sound.push(key);
+        Some(size)
+    }
+
+    fn are_sound(&self, keys: &[&'static str]) -> bool {
+        keys.iter().all(|key| self.sound.contains(key))
     }
 
     fn bounded(&mut self, size: &Size, what: &str, largest: u64) -> bool {
         let holds = size.value.map(|value| (1..=largest).contains(&value));
         let condition = quote!((#size) >= 1 && (#size) as u64 <= #largest);
-        self.require(&size.origin, holds, condition, || messages::size_out_of_bounds(what, size, largest))
+        self.require(&size.origin, holds, condition, || {
+            messages::size_out_of_bounds(what, size, largest)
+        })
     }
 
     /// The default width of a head is `d_model / heads`: that must come out even.
     fn heads(&mut self, d_model: &Size) -> Size {
         let heads = self.required("heads", 1);
-        let given = if self.is_additive() { "value_head_dim" } else { "head_dim" };
-        if self.entry(given).is_some() {
+        let given = if self.is_additive() {
+            "value_head_dim"
+        } else {
+            "head_dim"
+        };
+        if self.entry(given).is_some() || !self.are_sound(&["heads", "d_model"]) {
             return heads;
         }
         let divides = d_model.value.zip(heads.value).map(|(d, h)| d % h == 0);
-        let at = if heads.origin.is_empty() { d_model.origin.clone() } else { heads.origin.clone() };
         let condition = quote!((#d_model) % (#heads) == 0);
-        let divides = self.require(&at, divides, condition, || messages::heads_do_not_divide(d_model, &heads));
-        if divides { heads } else { Size::known(1) }
+        self.require(&heads.origin, divides, condition, || {
+            messages::heads_do_not_divide(d_model, &heads)
+        });
+        heads
     }
 
     fn is_additive(&self) -> bool {
@@ -181,11 +227,13 @@ impl Checker<'_> {
         let Some(kv_heads) = self.size("kv_heads") else {
             return heads.clone();
         };
-        let divides = heads.value.zip(kv_heads.value).map(|(h, g)| h % g == 0);
-        let condition = quote!((#heads) % (#kv_heads) == 0);
-        let at = kv_heads.origin.clone();
-        let message = || messages::kv_heads_do_not_divide(heads, &kv_heads);
-        if self.require(&at, divides, condition, message) { kv_heads } else { Size::known(1) }
+        if self.are_sound(&["heads"]) {
+            let divides = heads.value.zip(kv_heads.value).map(|(h, g)| h % g == 0);
+            let condition = quote!((#heads) % (#kv_heads) == 0);
+            let message = || messages::kv_heads_do_not_divide(heads, &kv_heads);
+            self.require(&kv_heads.origin, divides, condition, message);
+        }
+        kv_heads
     }
 
     fn score(&self) -> Score {
@@ -242,7 +290,11 @@ impl Checker<'_> {
     fn scale(&mut self, score: Score, head_dim: &Size) -> Option<Real> {
         let given = self.positive("scale");
         if self.entry("scale").is_some() && matches!(score, Score::Dot | Score::Additive) {
-            let message = if score == Score::Dot { messages::SCALE_WITH_DOT } else { messages::SCALE_WITH_ADDITIVE };
+            let message = if score == Score::Dot {
+                messages::SCALE_WITH_DOT
+            } else {
+                messages::SCALE_WITH_ADDITIVE
+            };
             self.contradiction("scale", message);
             return None;
         }
@@ -257,7 +309,9 @@ impl Checker<'_> {
     fn is_positive(&mut self, number: &Real, what: &str) -> bool {
         let holds = number.value.map(|value| value > 0.0);
         let condition = quote!(#number > 0.0 && #number < f64::INFINITY);
-        self.require(&number.origin, holds, condition, || messages::not_positive(what, number))
+        self.require(&number.origin, holds, condition, || {
+            messages::not_positive(what, number)
+        })
     }
 
     fn normalizer(&self) -> Normalizer {
@@ -269,7 +323,13 @@ impl Checker<'_> {
     }
 
     /// Every position scheme is made for products of queries and keys.
-    fn position(&mut self, score: Score, head_dim: &Size, mask: &Mask) -> Position {
+    fn position(
+        &mut self,
+        score: Score,
+        head_dim: &Size,
+        whole: (&Size, &Size),
+        mask: &Mask,
+    ) -> Position {
         let Some(call) = self.word("position") else {
             return Position::None;
         };
@@ -284,50 +344,94 @@ impl Checker<'_> {
                 self.cx.error(at, messages::ROPE_WITH_BILINEAR);
                 Position::None
             }
-            "rope" => self.rope(&call, head_dim),
+            "rope" => self.rope(&call, head_dim, whole),
             "alibi" => Position::Alibi,
             "rel_pos_bias" => self.rel_pos_bias(&call, mask.implies_causal()),
             _ => Position::None,
         }
     }
 
-    /// A rotation turns pairs of coordinates.
-    fn rope(&mut self, call: &Call, head_dim: &Size) -> Position {
+    /// A rotation turns pairs of coordinates. A width that does not come out even of `d_model / heads` is an error of its own.
+    fn rope(&mut self, call: &Call, head_dim: &Size, (d_model, heads): (&Size, &Size)) -> Position {
         let theta = call.number("theta");
         let positive = theta.origin.is_empty() || self.is_positive(&theta, "theta` of `rope");
-        let even = head_dim.value.map(|value| value % 2 == 0);
-        let condition = quote!((#head_dim) % 2 == 0);
-        let even = self.require(&call.origin, even, condition, || messages::odd_rope(head_dim));
-        if positive && even { Position::Rope { theta } } else { Position::None }
+        let given = self.entry("head_dim").is_some();
+        let sound = if given {
+            self.are_sound(&["head_dim"])
+        } else {
+            self.are_sound(&["heads", "d_model"])
+        };
+        let divides = if given {
+            Some(true)
+        } else {
+            d_model.value.zip(heads.value).map(|(d, h)| d % h == 0)
+        };
+        let even = match (sound, divides) {
+            (true, Some(true)) => head_dim.value.map(|value| value % 2 == 0),
+            (true, None) => None,
+            _ => return Position::None,
+        };
+        let condition = match divides {
+            Some(_) => quote!((#head_dim) % 2 == 0),
+            None => quote!((#d_model) % (#heads) != 0 || (#head_dim) % 2 == 0),
+        };
+        let even = self.require(&call.origin, even, condition, || {
+            messages::odd_rope(head_dim)
+        });
+        if positive && even {
+            Position::Rope { theta }
+        } else {
+            Position::None
+        }
     }
 
     fn rel_pos_bias(&mut self, call: &Call, causal: bool) -> Position {
         let (num_buckets, max_distance) = (call.size("num_buckets"), call.size("max_distance"));
-        for (size, what) in [(&num_buckets, "num_buckets"), (&max_distance, "max_distance")] {
+        for (size, what) in [
+            (&num_buckets, "num_buckets"),
+            (&max_distance, "max_distance"),
+        ] {
             if !size.origin.is_empty() && !self.bounded(size, what, LARGEST_SIZE) {
                 return Position::None;
             }
         }
         // Both directions share the buckets, and half of each share is for exact distances.
         let per_exact = if causal { 2 } else { 4 };
-        let enough = num_buckets.value.map(|n| n >= per_exact && (causal || n % 2 == 0));
-        let condition = if causal { quote!((#num_buckets) >= 2) } else { quote!((#num_buckets) >= 4 && (#num_buckets) % 2 == 0) };
-        if !self.require(&call.origin, enough, condition, || messages::too_few_buckets(&num_buckets, causal)) {
+        let enough = num_buckets
+            .value
+            .map(|n| n >= per_exact && (causal || n % 2 == 0));
+        let condition = if causal {
+            quote!((#num_buckets) >= 2)
+        } else {
+            quote!((#num_buckets) >= 4 && (#num_buckets) % 2 == 0)
+        };
+        if !self.require(&call.origin, enough, condition, || {
+            messages::too_few_buckets(&num_buckets, causal)
+        }) {
             return Position::None;
         }
-        let far = num_buckets.value.zip(max_distance.value).map(|(n, far)| far > n / per_exact);
+        let far = num_buckets
+            .value
+            .zip(max_distance.value)
+            .map(|(n, far)| far > n / per_exact);
         let per_exact = per_exact as usize;
         let condition = quote!((#max_distance) > (#num_buckets) / #per_exact);
         let message = || messages::max_distance_too_near(&max_distance, &num_buckets, per_exact);
         if !self.require(&call.origin, far, condition, message) {
             return Position::None;
         }
-        Position::RelPosBias { num_buckets, max_distance }
+        Position::RelPosBias {
+            num_buckets,
+            max_distance,
+        }
     }
 
     fn bias(&self) -> Projections {
         match self.entry("bias") {
-            Some(Entry { value: Value::Projections(chosen), .. }) => *chosen,
+            Some(Entry {
+                value: Value::Projections(chosen),
+                ..
+            }) => *chosen,
             _ => Projections::all(true),
         }
     }
@@ -336,7 +440,9 @@ impl Checker<'_> {
         let p = self.number("dropout")?;
         let holds = p.value.map(|value| (0.0..1.0).contains(&value));
         let condition = quote!(#p >= 0.0 && #p < 1.0);
-        let kept = self.require(&p.origin, holds, condition, || messages::dropout_out_of_range(&p));
+        let kept = self.require(&p.origin, holds, condition, || {
+            messages::dropout_out_of_range(&p)
+        });
         (kept && p.value != Some(0.0)).then_some(p)
     }
 
@@ -349,29 +455,42 @@ impl Checker<'_> {
             "kaiming_uniform" => Init::KaimingUniform,
             _ => {
                 let std = call.number("std");
-                if self.is_positive(&std, "std` of `normal") { Init::Normal { std } } else { Init::Torch }
+                if self.is_positive(&std, "std` of `normal") {
+                    Init::Normal { std }
+                } else {
+                    Init::Torch
+                }
             }
         }
     }
 
     fn mask(&mut self, cross: bool) -> Mask {
-        let Some(Entry { value: Value::Mask(mask), .. }) = self.entry("mask") else {
+        let Some(Entry {
+            value: Value::Mask(mask),
+            ..
+        }) = self.entry("mask")
+        else {
             return Mask::none();
         };
         let mask = mask.clone();
         for atom in mask.atoms() {
-            for arg in ["n", "dilation"].into_iter().filter(|arg| atom.call.word.args.iter().any(|a| a.name == *arg)) {
+            for arg in ["n", "dilation"]
+                .into_iter()
+                .filter(|arg| atom.call.word.args.iter().any(|a| a.name == *arg))
+            {
                 let what = format!("{arg}` of `{}", atom.name());
                 self.bounded(&atom.size(arg), &what, LARGEST_LENGTH);
             }
             if cross && atom.compares_positions() && atom.align().is_none() {
-                self.cx.error(&atom.call.origin, messages::ambiguous_alignment(&atom.call));
+                self.cx
+                    .error(&atom.call.origin, messages::ambiguous_alignment(&atom.call));
             }
         }
         for data in ["padding", "document"] {
             let mut again = mask.atoms().into_iter().filter(|atom| atom.name() == data);
             if let (Some(_), Some(second)) = (again.next(), again.next()) {
-                self.cx.error(&second.call.origin, messages::data_mask_twice(data));
+                self.cx
+                    .error(&second.call.origin, messages::data_mask_twice(data));
             }
         }
         mask
@@ -380,8 +499,15 @@ impl Checker<'_> {
 
 impl ToTokens for Assertion {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        let span = self.at.clone().into_iter().next().map_or_else(proc_macro2::Span::call_site, |token| token.span());
+        let span = self
+            .at
+            .clone()
+            .into_iter()
+            .next()
+            .map_or_else(proc_macro2::Span::call_site, |token| token.span());
         let (condition, message) = (&self.condition, &self.message);
-        tokens.extend(quote::quote_spanned!(span=> const _: () = ::core::assert!(#condition, #message);));
+        tokens.extend(
+            quote::quote_spanned!(span=> const _: () = ::core::assert!(#condition, #message);),
+        );
     }
 }

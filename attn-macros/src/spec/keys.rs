@@ -38,27 +38,47 @@ pub(crate) struct Arg {
 
 /// What an argument may be.
 pub(crate) enum ArgKind {
-    Size { default: Option<u64> },
-    Number { default: Option<f64> },
+    Size {
+        default: Option<u64>,
+    },
+    Number {
+        default: Option<f64>,
+    },
     /// One of these bare words; absent if none of them is there.
     Flag(&'static [&'static str]),
 }
 
 const fn plain(name: &'static str, doc: &'static str) -> Word {
-    Word { name, args: &[], doc }
+    Word {
+        name,
+        args: &[],
+        doc,
+    }
 }
 
 const fn size(name: &'static str) -> Arg {
-    Arg { name, kind: ArgKind::Size { default: None } }
+    Arg {
+        name,
+        kind: ArgKind::Size { default: None },
+    }
 }
 
 const fn number(name: &'static str, default: Option<f64>) -> Arg {
-    Arg { name, kind: ArgKind::Number { default } }
+    Arg {
+        name,
+        kind: ArgKind::Number { default },
+    }
 }
 
 /// How query positions line up with key positions when the two lengths differ.
-const ALIGNMENT: Arg = Arg { name: "alignment", kind: ArgKind::Flag(&["upper_left", "lower_right"]) };
-const SYMMETRIC: Arg = Arg { name: "symmetric", kind: ArgKind::Flag(&["symmetric"]) };
+const ALIGNMENT: Arg = Arg {
+    name: "alignment",
+    kind: ArgKind::Flag(&["upper_left", "lower_right"]),
+};
+const SYMMETRIC: Arg = Arg {
+    name: "symmetric",
+    kind: ArgKind::Flag(&["symmetric"]),
+};
 
 /// Every key, in the order in which the documentation lists them.
 pub(crate) static KEYS: &[Key] = &[
@@ -205,12 +225,18 @@ static SCORES: &[Word] = &[
         args: &[size("hidden")],
         doc: "`w_v · tanh(W_q q + W_k k)` over `hidden` units per head (Bahdanau et al. 2015). `q_proj` and `k_proj` are `W_q` and `W_k`.",
     },
-    plain("bilinear", "`qᵀ W k` with a learned `W` per head (Luong et al. 2015, \"general\")."),
+    plain(
+        "bilinear",
+        "`qᵀ W k` with a learned `W` per head (Luong et al. 2015, \"general\").",
+    ),
 ];
 
 static NORMALIZERS: &[Word] = &[
     plain("softmax", "`exp(s) / Σ exp(s)`."),
-    plain("softmax1", "`exp(s) / (1 + Σ exp(s))`: a query may attend to less than everything."),
+    plain(
+        "softmax1",
+        "`exp(s) / (1 + Σ exp(s))`: a query may attend to less than everything.",
+    ),
     plain("sigmoid", "`1 / (1 + exp(-s))`: each key on its own."),
 ];
 
@@ -221,12 +247,21 @@ static POSITIONS: &[Word] = &[
         args: &[number("theta", Some(10000.0))],
         doc: "Rotates queries and keys by their positions (Su et al. 2021), first half of the width against the second, as Llama does.",
     },
-    plain("alibi", "Subtracts a fixed slope per head times the distance (Press et al. 2022)."),
+    plain(
+        "alibi",
+        "Subtracts a fixed slope per head times the distance (Press et al. 2022).",
+    ),
     Word {
         name: "rel_pos_bias",
         args: &[
-            Arg { name: "num_buckets", kind: ArgKind::Size { default: Some(32) } },
-            Arg { name: "max_distance", kind: ArgKind::Size { default: Some(128) } },
+            Arg {
+                name: "num_buckets",
+                kind: ArgKind::Size { default: Some(32) },
+            },
+            Arg {
+                name: "max_distance",
+                kind: ArgKind::Size { default: Some(128) },
+            },
         ],
         doc: "Adds a learned bias per head and bucket of distances (T5, Raffel et al. 2020); half of the buckets look ahead unless the mask is causal.",
     },
@@ -234,13 +269,22 @@ static POSITIONS: &[Word] = &[
 
 static QK_NORMS: &[Word] = &[
     plain("none", "Queries and keys as they are projected."),
-    plain("rms", "Root mean square with a learned gain (Zhang & Sennrich 2019)."),
+    plain(
+        "rms",
+        "Root mean square with a learned gain (Zhang & Sennrich 2019).",
+    ),
     plain("l2", "Unit length (Henry et al. 2020)."),
 ];
 
 static INITS: &[Word] = &[
-    plain("xavier_uniform", "Uniform within `sqrt(6 / (fan_in + fan_out))` (Glorot & Bengio 2010)."),
-    plain("kaiming_uniform", "Uniform within `sqrt(6 / fan_in)` (He et al. 2015)."),
+    plain(
+        "xavier_uniform",
+        "Uniform within `sqrt(6 / (fan_in + fan_out))` (Glorot & Bengio 2010).",
+    ),
+    plain(
+        "kaiming_uniform",
+        "Uniform within `sqrt(6 / fan_in)` (He et al. 2015).",
+    ),
     Word {
         name: "normal",
         args: &[number("std", None)],
@@ -276,16 +320,25 @@ impl Word {
 impl Arg {
     fn usage(&self) -> String {
         match &self.kind {
-            ArgKind::Size { default: None } | ArgKind::Number { default: None } => self.name.to_owned(),
-            ArgKind::Size { default: Some(value) } => format!("{} = {value}", self.name),
-            ArgKind::Number { default: Some(value) } => format!("{} = {value}", self.name),
+            ArgKind::Size { default: None } | ArgKind::Number { default: None } => {
+                self.name.to_owned()
+            }
+            ArgKind::Size {
+                default: Some(value),
+            } => format!("{} = {value}", self.name),
+            ArgKind::Number {
+                default: Some(value),
+            } => format!("{} = {value}", self.name),
             ArgKind::Flag(words) => format!("[{}]", words.join(" | ")),
         }
     }
 }
 
 /// The name among `names` that `found` was probably meant to be.
-pub(crate) fn nearest(found: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+pub(crate) fn nearest(
+    found: &str,
+    names: impl Iterator<Item = &'static str>,
+) -> Option<&'static str> {
     let found = found.to_ascii_lowercase();
     names
         .map(|name| (strsim::jaro_winkler(&found, name), name))

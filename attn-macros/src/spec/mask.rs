@@ -63,7 +63,11 @@ impl Atom {
 
     /// Compares a query position with a key position, so it must know how these line up.
     pub(crate) fn compares_positions(&self) -> bool {
-        self.call.word.args.iter().any(|arg| arg.name == "alignment")
+        self.call
+            .word
+            .args
+            .iter()
+            .any(|arg| arg.name == "alignment")
     }
 }
 
@@ -85,10 +89,6 @@ impl Mask {
             Mask::Not(mask) => mask.atoms(),
             Mask::And(a, b) | Mask::Or(a, b) => [a.atoms(), b.atoms()].concat(),
         }
-    }
-
-    pub(crate) fn mentions(&self, name: &str) -> bool {
-        self.atoms().iter().any(|atom| atom.name() == name)
     }
 
     /// No query sees a key after itself, whatever the lengths. `false` may also mean "not known".
@@ -118,7 +118,10 @@ pub(crate) fn parse(
     let mut rest = tokens.clone().into_iter().peekable();
     let mask = parser.parse_or(&mut rest, tokens);
     if rest.peek().is_some() && cx.count() == before {
-        cx.error(rest.collect::<TokenStream>(), messages::EXPECTED_MASK_OPERATOR);
+        cx.error(
+            rest.collect::<TokenStream>(),
+            messages::EXPECTED_MASK_OPERATOR,
+        );
     }
     (cx.count() == before).then_some(mask).flatten()
 }

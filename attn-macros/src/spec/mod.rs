@@ -44,8 +44,6 @@ pub(crate) struct Spec {
     pub(crate) init: Init,
     /// The names of the keys that were given, with their values as written.
     pub(crate) written: Vec<(&'static str, String)>,
-    /// The names of the keys as tokens, for editors.
-    pub(crate) key_tokens: Vec<Ident>,
     /// Rules over sizes that only rustc can evaluate.
     pub(crate) assertions: Vec<Assertion>,
     /// Something was wrong: emit the item so that its uses compile, whatever they pass.
@@ -84,9 +82,14 @@ pub(crate) enum Normalizer {
 #[derive(Clone, Debug)]
 pub(crate) enum Position {
     None,
-    Rope { theta: Real },
+    Rope {
+        theta: Real,
+    },
     Alibi,
-    RelPosBias { num_buckets: Size, max_distance: Size },
+    RelPosBias {
+        num_buckets: Size,
+        max_distance: Size,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -107,7 +110,12 @@ pub(crate) struct Projections {
 
 impl Projections {
     pub(crate) const fn all(value: bool) -> Self {
-        Projections { q: value, k: value, v: value, o: value }
+        Projections {
+            q: value,
+            k: value,
+            v: value,
+            o: value,
+        }
     }
 }
 
@@ -117,5 +125,7 @@ pub(crate) enum Init {
     Torch,
     XavierUniform,
     KaimingUniform,
-    Normal { std: Real },
+    Normal {
+        std: Real,
+    },
 }

@@ -24,7 +24,7 @@ pub(crate) struct Draft {
 /// One `key = value`.
 pub(crate) struct Entry {
     pub(crate) key: &'static Key,
-    pub(crate) name: Ident,
+    name: Ident,
     pub(crate) value: Value,
     /// The tokens of the value.
     pub(crate) origin: TokenStream,
@@ -114,12 +114,18 @@ fn parse_item(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Draft> {
         cx.push(input.error(messages::EXPECTED_SEMICOLON));
         skip_item(input);
     }
-    Ok(Draft { item, entries, poisoned: cx.count() > before })
+    Ok(Draft {
+        item,
+        entries,
+        poisoned: cx.count() > before,
+    })
 }
 
 fn expect<T: syn::parse::Parse>(input: ParseStream<'_>, message: &str) -> syn::Result<T> {
     // The error of a failed parse stands at the token in the way, or at the end.
-    input.parse().map_err(|error: syn::Error| syn::Error::new(error.span(), message))
+    input
+        .parse()
+        .map_err(|error: syn::Error| syn::Error::new(error.span(), message))
 }
 
 /// To the end of a declaration that could not be read: its `;`, or its body.
@@ -138,7 +144,10 @@ fn parse_keys(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     while !input.is_empty() && !input.peek(Token![>]) && !input.peek(Token![;]) {
         if let Some(entry) = parse_entry(input, cx) {
-            if entries.iter().any(|earlier| earlier.key.name == entry.key.name) {
+            if entries
+                .iter()
+                .any(|earlier| earlier.key.name == entry.key.name)
+            {
                 cx.error(&entry.name, messages::duplicate_key(entry.key));
             } else {
                 entries.push(entry);
@@ -166,6 +175,7 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
             return None;
         }
     };
+    cx.mention(name.to_token_stream());
     let found = name.to_string();
     let key = Key::find(&found);
     let has_value = matches!(rest.next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '=');
@@ -188,13 +198,22 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
         }
         (false, _) => Value::Invalid,
     };
-    Some(Entry { key, name, value, origin })
+    Some(Entry {
+        key,
+        name,
+        value,
+        origin,
+    })
 }
 
 /// The tokens before the next comma or the closing `>`.
 fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
     let mut tokens = TokenStream::new();
-    while !input.is_empty() && !input.peek(Token![,]) && !input.peek(Token![>]) && !input.peek(Token![;]) {
+    while !input.is_empty()
+        && !input.peek(Token![,])
+        && !input.peek(Token![>])
+        && !input.peek(Token![;])
+    {
         match input.parse::<TokenTree>() {
             Ok(token) => tokens.extend([token]),
             Err(_) => break,
@@ -206,10 +225,18 @@ fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
 fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnostics) -> Value {
     match key.kind {
         Kind::Size => word::parse_size(origin, key.name, cx).map_or(Value::Invalid, Value::Size),
-        Kind::Number => word::parse_number(origin, key.name, cx).map_or(Value::Invalid, Value::Number),
-        Kind::Word(words) => word::parse_single(origin, key, words, cx).map_or(Value::Invalid, Value::Word),
-        Kind::Mask(words) => mask::parse(origin, key, words, cx).map_or(Value::Invalid, Value::Mask),
-        Kind::Projections => parse_projections(origin, cx).map_or(Value::Invalid, Value::Projections),
+        Kind::Number => {
+            word::parse_number(origin, key.name, cx).map_or(Value::Invalid, Value::Number)
+        }
+        Kind::Word(words) => {
+            word::parse_single(origin, key, words, cx).map_or(Value::Invalid, Value::Word)
+        }
+        Kind::Mask(words) => {
+            mask::parse(origin, key, words, cx).map_or(Value::Invalid, Value::Mask)
+        }
+        Kind::Projections => {
+            parse_projections(origin, cx).map_or(Value::Invalid, Value::Projections)
+        }
     }
 }
 
@@ -220,7 +247,9 @@ fn parse_projections(origin: &TokenStream, cx: &Diagnostics) -> Option<Projectio
         [TokenTree::Ident(word)] if word == "true" => return Some(Projections::all(true)),
         [TokenTree::Ident(word)] if word == "false" => return Some(Projections::all(false)),
         [TokenTree::Ident(_)] => origin.clone(),
-        [TokenTree::Group(group)] if group.delimiter() == proc_macro2::Delimiter::Bracket => group.stream(),
+        [TokenTree::Group(group)] if group.delimiter() == proc_macro2::Delimiter::Bracket => {
+            group.stream()
+        }
         _ => {
             cx.error(origin, messages::expected_projections(origin));
             return None;

@@ -328,5 +328,9 @@ fn inner(expr: &Expr) -> &Expr {
 /// The expression on one line, without the blanks that token streams put around punctuation.
 fn text_of(expr: &Expr) -> String {
     let text = expr.to_token_stream().to_string();
-    text.replace(" :: ", "::").replace(" . ", ".").replace(" (", "(").replace("( ", "(").replace(" )", ")")
+    text.replace(" :: ", "::")
+        .replace(" . ", ".")
+        .replace(" (", "(")
+        .replace("( ", "(")
+        .replace(" )", ")")
 }

@@ -1,7 +1,7 @@
 //! Sizes, numbers, and words with arguments, read by the table of [`keys`](super::keys).
 
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
-use quote::ToTokens;
+use quote::{ToTokens, quote};
 use syn::Expr;
 
 use super::keys::{Arg, ArgKind, Key, Word, nearest};
@@ -28,8 +28,16 @@ enum ArgValue {
 impl Call {
     /// The word `none`, as if it had been written.
     pub(crate) fn none() -> Call {
-        const NONE: &Word = &Word { name: "none", args: &[], doc: "" };
-        Call { word: NONE, origin: TokenStream::new(), args: Vec::new() }
+        const NONE: &Word = &Word {
+            name: "none",
+            args: &[],
+            doc: "",
+        };
+        Call {
+            word: NONE,
+            origin: TokenStream::new(),
+            args: Vec::new(),
+        }
     }
 
     /// The size that the argument `name` has. Its presence is the table's promise.
@@ -112,7 +120,10 @@ pub(crate) fn parse_single(
     };
     let args = next_group(&mut rest);
     if rest.peek().is_some() {
-        cx.error(rest.collect::<TokenStream>(), messages::more_than_a_word(key, &name));
+        cx.error(
+            rest.collect::<TokenStream>(),
+            messages::more_than_a_word(key, &name),
+        );
         return None;
     }
     parse_call(name, args, key, words, cx)
@@ -141,6 +152,8 @@ pub(crate) fn parse_call(
     cx: &Diagnostics,
 ) -> Option<Call> {
     let found = name.to_string();
+    let owner = Ident::new(key.name, proc_macro2::Span::call_site());
+    cx.mention(quote!(#owner::#name));
     let Some(word) = words.iter().find(|word| word.name == found) else {
         let near = nearest(&found, words.iter().map(|word| word.name));
         cx.error(&name, messages::unknown_word(key, &found, near));
@@ -150,7 +163,10 @@ pub(crate) fn parse_call(
     group.to_tokens(&mut origin);
     let before = cx.count();
     let mut slots: Vec<Option<ArgValue>> = word.args.iter().map(|_| None).collect();
-    let given = group.as_ref().map(|group| split_at_commas(group.stream())).unwrap_or_default();
+    let given = group
+        .as_ref()
+        .map(|group| split_at_commas(group.stream()))
+        .unwrap_or_default();
     if word.args.is_empty() && group.is_some() {
         cx.error(&group, messages::takes_no_arguments(word));
         return None;
@@ -162,7 +178,9 @@ pub(crate) fn parse_call(
     for (slot, arg) in slots.into_iter().zip(word.args) {
         match slot.or_else(|| default_of(arg)) {
             Some(value) => args.push(value),
-            None if cx.count() == before => cx.error(&origin, messages::missing_argument(word, arg)),
+            None if cx.count() == before => {
+                cx.error(&origin, messages::missing_argument(word, arg))
+            }
             None => {}
         }
     }
@@ -178,24 +196,44 @@ fn default_of(arg: &Arg) -> Option<ArgValue> {
 }
 
 /// Puts one argument, `flag`, `name = value` or `value`, into its slot.
-fn parse_arg(tokens: &TokenStream, word: &'static Word, slots: &mut [Option<ArgValue>], cx: &Diagnostics) {
+fn parse_arg(
+    tokens: &TokenStream,
+    word: &'static Word,
+    slots: &mut [Option<ArgValue>],
+    cx: &Diagnostics,
+) {
     let list: Vec<_> = tokens.clone().into_iter().collect();
     if let [TokenTree::Ident(name)] = list.as_slice()
         && let Some((position, flag)) = find_flag(word, &name.to_string())
     {
-        return fill(slots, position, ArgValue::Flag(Some(flag)), word, tokens, cx);
+        return fill(
+            slots,
+            position,
+            ArgValue::Flag(Some(flag)),
+            word,
+            tokens,
+            cx,
+        );
     }
     let (position, value): (_, TokenStream) = match list.as_slice() {
-        [TokenTree::Ident(name), TokenTree::Punct(equals), value @ ..] if equals.as_char() == '=' => {
+        [TokenTree::Ident(name), TokenTree::Punct(equals), value @ ..]
+            if equals.as_char() == '=' =>
+        {
             let found = name.to_string();
-            let position = word.args.iter().position(|arg| arg.name == found && takes_value(arg));
+            let position = word
+                .args
+                .iter()
+                .position(|arg| arg.name == found && takes_value(arg));
             if position.is_none() {
                 return cx.error(name, messages::unknown_argument(word, &found));
             }
             (position, value.iter().cloned().collect())
         }
         _ => (
-            word.args.iter().zip(&*slots).position(|(arg, slot)| takes_value(arg) && slot.is_none()),
+            word.args
+                .iter()
+                .zip(&*slots)
+                .position(|(arg, slot)| takes_value(arg) && slot.is_none()),
             tokens.clone(),
         ),
     };
@@ -224,7 +262,10 @@ fn fill(
     cx: &Diagnostics,
 ) {
     match &mut slots[position] {
-        Some(_) => cx.error(tokens, messages::duplicate_argument(word, word.args[position].name)),
+        Some(_) => cx.error(
+            tokens,
+            messages::duplicate_argument(word, word.args[position].name),
+        ),
         slot => *slot = Some(value),
     }
 }
@@ -234,10 +275,16 @@ fn takes_value(arg: &Arg) -> bool {
 }
 
 fn find_flag(word: &'static Word, found: &str) -> Option<(usize, &'static str)> {
-    word.args.iter().enumerate().find_map(|(position, arg)| match arg.kind {
-        ArgKind::Flag(flags) => flags.iter().find(|flag| **flag == found).map(|flag| (position, *flag)),
-        _ => None,
-    })
+    word.args
+        .iter()
+        .enumerate()
+        .find_map(|(position, arg)| match arg.kind {
+            ArgKind::Flag(flags) => flags
+                .iter()
+                .find(|flag| **flag == found)
+                .map(|flag| (position, *flag)),
+            _ => None,
+        })
 }
 
 fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {

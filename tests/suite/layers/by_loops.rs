@@ -133,7 +133,9 @@ fn additive_with_a_vector_for_every_head() {
         let w = p.tensor("score_proj.weight", (2, 4));
         let full = masks::for_all(2, &masks::full(5, 5));
         let score = |q, k| heads::additive(q, k, w);
-        attention(p, Split::into_heads(2), x, x, score, |s| normalizers::softmax(s, &full))
+        attention(p, Split::into_heads(2), x, x, score, |s| {
+            normalizers::softmax(s, &full)
+        })
     });
 }
 
@@ -152,7 +154,9 @@ fn bilinear_with_a_matrix_for_every_head() {
         let w = p.tensor("score_proj.weight", (2, 4, 4));
         let full = masks::for_all(2, &masks::full(5, 5));
         let score = |q, k| heads::bilinear(q, k, w);
-        attention(p, Split::into_heads(2), x, x, score, |s| normalizers::softmax(s, &full))
+        attention(p, Split::into_heads(2), x, x, score, |s| {
+            normalizers::softmax(s, &full)
+        })
     });
 }
 
@@ -208,7 +212,9 @@ fn rope_after_rms_norm_with_sigmoid() {
         let prepare = |x| positions::rope(heads::rms_norm(x, gain()), 100.0);
         let score = |q, k| heads::scaled_dot(prepare(q), prepare(k));
         let full = masks::for_all(2, &masks::full(5, 5));
-        attention(p, Split::into_heads(2), x, x, score, |s| normalizers::sigmoid(s, &full))
+        attention(p, Split::into_heads(2), x, x, score, |s| {
+            normalizers::sigmoid(s, &full)
+        })
     });
 }
 
@@ -242,6 +248,8 @@ fn l2_norm_with_relative_bias_without_biases() {
             })
         };
         let full = masks::for_all(2, &masks::full(5, 5));
-        attention(p, Split::into_heads(2), x, x, score, |s| normalizers::softmax(s, &full))
+        attention(p, Split::into_heads(2), x, x, score, |s| {
+            normalizers::softmax(s, &full)
+        })
     });
 }

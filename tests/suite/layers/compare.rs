@@ -1,12 +1,9 @@
 //! Runs a layer, collects what it computes by name, and compares that with another way of computing it.
 
-use crate::reference::{Heads, Input, Parameters, Sequence, State, Traced, number, parameters};
+use crate::reference::{Input, Parameters, State, Traced, number, parameters};
 use dfdx::prelude::*;
 use num_traits::Float;
-use std::{
-    collections::BTreeMap,
-    fmt::{Debug, Display},
-};
+use std::{collections::BTreeMap, fmt::Display};
 
 /// Everything that came out, flat, by name: `output`, `weights`, `gradient of x`, `gradient of q_proj.weight`, ...
 ///
@@ -113,7 +110,10 @@ where
     }
 
     fn add(&mut self, name: &str, gradient: Vec<f64>) {
-        let twice = self.outcome.values.insert(format!("gradient of {name}"), gradient);
+        let twice = self
+            .outcome
+            .values
+            .insert(format!("gradient of {name}"), gradient);
         assert!(twice.is_none(), "two gradients of {name}");
     }
 }
@@ -181,7 +181,11 @@ where
         // left out unnoticed.
         let gain = name.contains("norm");
         for value in self.0.flat_mut(&name) {
-            *value = if gain { 1.0 + 0.5 * *value } else { 0.7 * *value };
+            *value = if gain {
+                1.0 + 0.5 * *value
+            } else {
+                0.7 * *value
+            };
         }
         Ok(None)
     }
@@ -239,11 +243,7 @@ where
 /// Runs a hand-written layer on the inputs `x` and `context`.
 pub(crate) fn by_hand_with_context<E: Dtype, S: Shape, W: Shape, T>(
     state: &State,
-    layer: impl FnOnce(
-        &Parameters<'_, E>,
-        &Input<E>,
-        &Input<E>,
-    ) -> (Traced<S, E>, Tensor<W, E, Cpu, T>),
+    layer: impl FnOnce(&Parameters<'_, E>, &Input<E>, &Input<E>) -> (Traced<S, E>, Tensor<W, E, Cpu, T>),
 ) -> Outcome
 where
     Cpu: Device<E>,
@@ -251,7 +251,9 @@ where
     let parameters = Parameters::new(state);
     let (x, context) = (input(state, "x"), input(state, "context"));
     let (output, weights) = layer(&parameters, &x, &context);
-    let ran = backpropagate(output).input("x", &x).input("context", &context);
+    let ran = backpropagate(output)
+        .input("x", &x)
+        .input("context", &context);
     finish(&parameters, ran).weights(&weights)
 }
 
@@ -288,12 +290,23 @@ pub(crate) fn tolerance<E: Float>() -> f64 {
 
 /// Asserts that everything in `declared` is in `expected` with the same values, and that no gradient is missing.
 #[track_caller]
-pub(crate) fn assert_same(what: impl Display, declared: &Outcome, expected: &Outcome, tolerance: f64) {
+pub(crate) fn assert_same(
+    what: impl Display,
+    declared: &Outcome,
+    expected: &Outcome,
+    tolerance: f64,
+) {
     let names = |outcome: &Outcome| {
         let gradients = outcome.gradients();
-        gradients.map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+        gradients
+            .map(|(name, _)| name.to_owned())
+            .collect::<Vec<_>>()
     };
-    assert_eq!(names(declared), names(expected), "{what}: what has a gradient");
+    assert_eq!(
+        names(declared),
+        names(expected),
+        "{what}: what has a gradient"
+    );
     for (name, values) in &declared.values {
         assert_close(
             format_args!("{what}: {name}"),
@@ -312,7 +325,11 @@ pub(crate) fn assert_close(what: impl Display, values: &[f64], expected: &[f64],
     for (i, (value, expected)) in values.iter().zip(expected).enumerate() {
         // NaN fails, too.
         let close = (value - expected).abs() <= tolerance * size;
-        assert!(close, "{what} at {i}: {value}, expected {expected} ± {:e}", tolerance * size);
+        assert!(
+            close,
+            "{what} at {i}: {value}, expected {expected} ± {:e}",
+            tolerance * size
+        );
     }
 }
 
@@ -347,11 +364,17 @@ pub(crate) fn compare_self_attention<const M: usize, L, E, W: Shape>(
         let state = state_for::<L, E>(&[("x", &[batch, length, M])]);
         let layer = layer_with::<L, E>(&state);
         let expected = by_hand(&state);
-        let name = |form: &str| format!("{form}, {batch} x {length}, {}", std::any::type_name::<E>());
+        let name =
+            |form: &str| format!("{form}, {batch} x {length}, {}", std::any::type_name::<E>());
 
         let x = state.tensor("x", (batch, length, Const::<M>));
         let ran = backpropagate(batched(&layer, x.leaky_trace())).input("x", &x);
-        assert_same(name("batched"), &ran.parameters(&layer), &expected, tolerance);
+        assert_same(
+            name("batched"),
+            &ran.parameters(&layer),
+            &expected,
+            tolerance,
+        );
 
         let (output, weights) = with_weights(&layer, x);
         let what = name("output beside weights");
@@ -362,7 +385,12 @@ pub(crate) fn compare_self_attention<const M: usize, L, E, W: Shape>(
         if batch == 1 {
             let x = state.tensor("x", (length, Const::<M>));
             let ran = backpropagate(unbatched(&layer, x.leaky_trace())).input("x", &x);
-            assert_same(name("unbatched"), &ran.parameters(&layer), &expected, tolerance);
+            assert_same(
+                name("unbatched"),
+                &ran.parameters(&layer),
+                &expected,
+                tolerance,
+            );
         }
         if (batch, length) == (2, 5) {
             let x = state.tensor("x", (Const, Const, Const));
@@ -390,7 +418,11 @@ pub(crate) fn compare_cross_attention<const M: usize, const C: usize, L, E, W: S
         Traced<(usize, Const<M>), E>,
         Tensor<(usize, Const<C>), E, Cpu>,
     ) -> Traced<(usize, Const<M>), E>,
-    fixed: impl Fn(&L, Traced<Rank3<2, 4, M>, E>, Tensor<Rank3<2, 7, C>, E, Cpu>) -> Traced<Rank3<2, 4, M>, E>,
+    fixed: impl Fn(
+        &L,
+        Traced<Rank3<2, 4, M>, E>,
+        Tensor<Rank3<2, 7, C>, E, Cpu>,
+    ) -> Traced<Rank3<2, 4, M>, E>,
 ) where
     L: BuildModule<Cpu, E>,
     E: Dtype + Float,
@@ -411,8 +443,15 @@ pub(crate) fn compare_cross_attention<const M: usize, const C: usize, L, E, W: S
         let x = state.tensor("x", (batch, queries, Const::<M>));
         let context = state.tensor("context", (batch, keys, Const::<C>));
         let output = batched(&layer, x.leaky_trace(), context.clone());
-        let ran = backpropagate(output).input("x", &x).input("context", &context);
-        assert_same(name("batched"), &ran.parameters(&layer), &expected, tolerance);
+        let ran = backpropagate(output)
+            .input("x", &x)
+            .input("context", &context);
+        assert_same(
+            name("batched"),
+            &ran.parameters(&layer),
+            &expected,
+            tolerance,
+        );
 
         let (output, weights) = with_weights(&layer, x, context);
         let what = name("output beside weights");
@@ -424,14 +463,23 @@ pub(crate) fn compare_cross_attention<const M: usize, const C: usize, L, E, W: S
             let x = state.tensor("x", (queries, Const::<M>));
             let context = state.tensor("context", (keys, Const::<C>));
             let output = unbatched(&layer, x.leaky_trace(), context.clone());
-            let ran = backpropagate(output).input("x", &x).input("context", &context);
-            assert_same(name("unbatched"), &ran.parameters(&layer), &expected, tolerance);
+            let ran = backpropagate(output)
+                .input("x", &x)
+                .input("context", &context);
+            assert_same(
+                name("unbatched"),
+                &ran.parameters(&layer),
+                &expected,
+                tolerance,
+            );
         }
         if (batch, queries, keys) == (2, 4, 7) {
             let x = state.tensor("x", (Const, Const, Const));
             let context = state.tensor("context", (Const, Const, Const));
             let output = fixed(&layer, x.leaky_trace(), context.clone());
-            let ran = backpropagate(output).input("x", &x).input("context", &context);
+            let ran = backpropagate(output)
+                .input("x", &x)
+                .input("context", &context);
             assert_same(name("fixed"), &ran.parameters(&layer), &expected, tolerance);
         }
     }

@@ -7,7 +7,7 @@ use super::{
 use crate::reference::{
     AdditiveAttention, HeadsInTheBatch, Split, attention,
     heads::scaled_dot,
-    masks::{causal, full, local, marked_keys, padding, padding_per_query, same_document},
+    masks::{causal, local, marked_keys, padding, padding_per_query, same_document},
     normalizers::{sigmoid, softmax1},
 };
 use attn::attention;
@@ -65,7 +65,11 @@ fn per_query<B: Dim, Q: Dim>(batch: B, queries: Q, keys: usize) -> Tensor<(B, Q)
     table(batch, queries, |b, i| valid_length_of_query(b, i, keys))
 }
 
-fn table<A: Dim, B: Dim, T: Unit>(a: A, b: B, cell: impl Fn(usize, usize) -> T) -> Tensor<(A, B), T, Cpu> {
+fn table<A: Dim, B: Dim, T: Unit>(
+    a: A,
+    b: B,
+    cell: impl Fn(usize, usize) -> T,
+) -> Tensor<(A, B), T, Cpu> {
     let pairs = (0..a.size()).flat_map(|i| (0..b.size()).map(move |j| (i, j)));
     let cells = pairs.map(|(i, j)| cell(i, j)).collect();
     Cpu::default().tensor_from_vec(cells, (a, b))
@@ -80,34 +84,34 @@ fn row<A: Dim, T: Unit>(a: A, cell: impl Fn(usize) -> T) -> Tensor<(A,), T, Cpu>
 macro_rules! self_attention_with {
     (
         $Layer:ident, d_model = $m:literal,
-        batch: |$batch:ident, $length:ident| $data:expr,
-        sequence: |$single_length:ident| $single:expr,
+        batch: |$batch:ident, $length:ident| [$($data:expr),+],
+        sequence: |$single_length:ident| [$($single:expr),+],
         |$p:ident, $x:ident| $by_hand:expr
     ) => {{
-        self_attention_with!(f32, $Layer, $m, ($batch, $length, $data), ($single_length, $single), $p, $x, $by_hand);
-        self_attention_with!(f64, $Layer, $m, ($batch, $length, $data), ($single_length, $single), $p, $x, $by_hand);
+        self_attention_with!(f32, $Layer, $m, ($batch, $length, [$($data),+]), ($single_length, [$($single),+]), $p, $x, $by_hand);
+        self_attention_with!(f64, $Layer, $m, ($batch, $length, [$($data),+]), ($single_length, [$($single),+]), $p, $x, $by_hand);
     }};
     (
-        $E:ty, $Layer:ident, $m:literal, ($batch:ident, $length:ident, $data:expr),
-        ($single_length:ident, $single:expr), $p:ident, $x:ident, $by_hand:expr
+        $E:ty, $Layer:ident, $m:literal, ($batch:ident, $length:ident, [$($data:expr),+]),
+        ($single_length:ident, [$($single:expr),+]), $p:ident, $x:ident, $by_hand:expr
     ) => {
         compare_self_attention::<$m, $Layer<$E>, $E, _>(
             |state| by_hand::<$E, _, _, _>(state, |$p, $x| $by_hand),
             |layer, x| {
                 let ($batch, $length, _) = *x.shape();
-                layer.forward((x, $data))
+                layer.forward((x, $($data),+))
             },
             |layer, x| {
                 let ($batch, $length, _) = *x.shape();
-                layer.forward_with_weights((x, $data))
+                layer.forward_with_weights((x, $($data),+))
             },
             |layer, x| {
                 let $single_length = x.shape().0;
-                layer.forward((x, $single))
+                layer.forward((x, $($single),+))
             },
             |layer, x| {
                 let ($batch, $length, _) = *x.shape();
-                layer.forward((x, $data))
+                layer.forward((x, $($data),+))
             },
         )
     };
@@ -117,35 +121,36 @@ macro_rules! self_attention_with {
 macro_rules! cross_attention_with {
     (
         $Layer:ident, d_model = $m:literal, d_context = $c:literal,
-        batch: |$batch:ident, $queries:ident, $keys:ident| $data:expr,
-        sequence: |$q:ident, $k:ident| $single:expr,
+        batch: |$batch:ident, $queries:ident, $keys:ident| [$($data:expr),+],
+        sequence: |$q:ident, $k:ident| [$($single:expr),+],
         |$p:ident, $x:ident, $context:ident| $by_hand:expr
     ) => {{
-        cross_attention_with!(f32, $Layer, $m, $c, ($batch, $queries, $keys, $data), ($q, $k, $single), $p, $x, $context, $by_hand);
-        cross_attention_with!(f64, $Layer, $m, $c, ($batch, $queries, $keys, $data), ($q, $k, $single), $p, $x, $context, $by_hand);
+        cross_attention_with!(f32, $Layer, $m, $c, ($batch, $queries, $keys, [$($data),+]), ($q, $k, [$($single),+]), $p, $x, $context, $by_hand);
+        cross_attention_with!(f64, $Layer, $m, $c, ($batch, $queries, $keys, [$($data),+]), ($q, $k, [$($single),+]), $p, $x, $context, $by_hand);
     }};
     (
         $E:ty, $Layer:ident, $m:literal, $c:literal,
-        ($batch:ident, $queries:ident, $keys:ident, $data:expr), ($q:ident, $k:ident, $single:expr),
+        ($batch:ident, $queries:ident, $keys:ident, [$($data:expr),+]),
+        ($q:ident, $k:ident, [$($single:expr),+]),
         $p:ident, $x:ident, $context:ident, $by_hand:expr
     ) => {
         compare_cross_attention::<$m, $c, $Layer<$E>, $E, _>(
             |state| by_hand_with_context::<$E, _, _, _>(state, |$p, $x, $context| $by_hand),
             |layer, x, context| {
                 let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
-                layer.forward((x, context, $data))
+                layer.forward((x, context, $($data),+))
             },
             |layer, x, context| {
                 let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
-                layer.forward_with_weights((x, context, $data))
+                layer.forward_with_weights((x, context, $($data),+))
             },
             |layer, x, context| {
                 let ($q, $k) = (x.shape().0, context.shape().0);
-                layer.forward((x, context, $single))
+                layer.forward((x, context, $($single),+))
             },
             |layer, x, context| {
                 let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
-                layer.forward((x, context, $data))
+                layer.forward((x, context, $($data),+))
             },
         )
     };
@@ -155,14 +160,14 @@ macro_rules! cross_attention_with {
 fn padding_by_a_length_for_each_sequence() {
     self_attention_with!(
         Padded, d_model = 8,
-        batch: |batch, length| per_sequence(batch, length.size()),
-        sequence: |length| valid_length(0, length),
+        batch: |batch, length| [per_sequence(batch, length.size())],
+        sequence: |length| [valid_length(0, length)],
         |p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| padding(q, k, valid_length(b, k)))
     );
     self_attention_with!(
         PaddedCausal, d_model = 8,
-        batch: |batch, length| per_sequence(batch, length.size()),
-        sequence: |length| valid_length(0, length),
+        batch: |batch, length| [per_sequence(batch, length.size())],
+        sequence: |length| [valid_length(0, length)],
         |p, x| masked(p, Split::sharing(4, 2), x, x, |b, q, k| {
             padding(q, k, valid_length(b, k)) & causal(q, k)
         })
@@ -173,8 +178,8 @@ fn padding_by_a_length_for_each_sequence() {
 fn padding_of_the_context() {
     cross_attention_with!(
         PaddedCross, d_model = 8, d_context = 6,
-        batch: |batch, _queries, keys| per_sequence(batch, keys.size()),
-        sequence: |_queries, keys| valid_length(0, keys),
+        batch: |batch, _queries, keys| [per_sequence(batch, keys.size())],
+        sequence: |_queries, keys| [valid_length(0, keys)],
         |p, x, context| masked(p, Split::into_heads(2), x, context, |b, q, k| {
             padding(q, k, valid_length(b, k))
         })
@@ -186,8 +191,8 @@ fn padding_of_the_context() {
 fn padding_is_that_of_heads_folded_into_the_batch() {
     cross_attention_with!(
         PaddedCross, d_model = 8, d_context = 6,
-        batch: |batch, _queries, keys| row(batch, |b| b % keys.size() + 1),
-        sequence: |_queries, _keys| 1,
+        batch: |batch, _queries, keys| [row(batch, |b| b % keys.size() + 1)],
+        sequence: |_queries, _keys| [1],
         |p, x, context| {
             let keys = context.shape().1;
             let lens: Vec<usize> = (0..x.shape().0).map(|b| b % keys + 1).collect();
@@ -202,8 +207,8 @@ fn padding_is_that_of_heads_folded_into_the_batch() {
 fn additive_attention_with_masked_softmax_by_valid_lengths() {
     cross_attention_with!(
         PaddedAdditive, d_model = 8, d_context = 6,
-        batch: |batch, _queries, keys| row(batch, |b| keys.size() - b % keys.size()),
-        sequence: |_queries, keys| keys,
+        batch: |batch, _queries, keys| [row(batch, |b| keys.size() - b % keys.size())],
+        sequence: |_queries, keys| [keys],
         |p, x, context| {
             let keys = context.shape().1;
             let lens: Vec<usize> = (0..x.shape().0).map(|b| keys - b % keys).collect();
@@ -218,8 +223,8 @@ fn additive_attention_with_masked_softmax_by_valid_lengths() {
 fn padding_by_a_length_for_each_query() {
     self_attention_with!(
         Padded, d_model = 8,
-        batch: |batch, length| per_query(batch, length, length.size()),
-        sequence: |length| row(length, |i| valid_length_of_query(0, i, length)),
+        batch: |batch, length| [per_query(batch, length, length.size())],
+        sequence: |length| [row(length, |i| valid_length_of_query(0, i, length))],
         |p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| {
             let lengths: Vec<usize> = (0..q).map(|i| valid_length_of_query(b, i, k)).collect();
             padding_per_query(k, &lengths)
@@ -227,8 +232,8 @@ fn padding_by_a_length_for_each_query() {
     );
     cross_attention_with!(
         PaddedCross, d_model = 8, d_context = 6,
-        batch: |batch, queries, keys| per_query(batch, queries, keys.size()),
-        sequence: |queries, keys| row(queries, |i| valid_length_of_query(0, i, keys)),
+        batch: |batch, queries, keys| [per_query(batch, queries, keys.size())],
+        sequence: |queries, keys| [row(queries, |i| valid_length_of_query(0, i, keys))],
         |p, x, context| masked(p, Split::into_heads(2), x, context, |b, q, k| {
             let lengths: Vec<usize> = (0..q).map(|i| valid_length_of_query(b, i, k)).collect();
             padding_per_query(k, &lengths)
@@ -240,8 +245,8 @@ fn padding_by_a_length_for_each_query() {
 fn padding_by_a_mark_on_each_key() {
     self_attention_with!(
         PaddedCausal, d_model = 8,
-        batch: |batch, length| table(batch, length, is_marked),
-        sequence: |length| row(length, |j| is_marked(0, j)),
+        batch: |batch, length| [table(batch, length, is_marked)],
+        sequence: |length| [row(length, |j| is_marked(0, j))],
         |p, x| masked(p, Split::sharing(4, 2), x, x, |b, q, k| {
             let marks: Vec<bool> = (0..k).map(|j| is_marked(b, j)).collect();
             marked_keys(q, &marks) & causal(q, k)
@@ -249,8 +254,8 @@ fn padding_by_a_mark_on_each_key() {
     );
     cross_attention_with!(
         PaddedCross, d_model = 8, d_context = 6,
-        batch: |batch, _queries, keys| table(batch, keys, is_marked),
-        sequence: |_queries, keys| row(keys, |j| is_marked(0, j)),
+        batch: |batch, _queries, keys| [table(batch, keys, is_marked)],
+        sequence: |_queries, keys| [row(keys, |j| is_marked(0, j))],
         |p, x, context| masked(p, Split::into_heads(2), x, context, |b, q, k| {
             let marks: Vec<bool> = (0..k).map(|j| is_marked(b, j)).collect();
             marked_keys(q, &marks)
@@ -263,8 +268,8 @@ fn padding_by_a_mark_on_each_key() {
 fn padding_can_be_negated() {
     self_attention_with!(
         BeyondTheLength, d_model = 8,
-        batch: |batch, length| per_sequence(batch, length.size()),
-        sequence: |length| valid_length(0, length),
+        batch: |batch, length| [per_sequence(batch, length.size())],
+        sequence: |length| [valid_length(0, length)],
         |p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| !padding(q, k, valid_length(b, k)))
     );
 }
@@ -273,8 +278,8 @@ fn padding_can_be_negated() {
 fn padding_under_the_other_normalizers() {
     self_attention_with!(
         PaddedSoftmax1, d_model = 8,
-        batch: |batch, length| per_sequence(batch, length.size()),
-        sequence: |length| valid_length(0, length),
+        batch: |batch, length| [per_sequence(batch, length.size())],
+        sequence: |length| [valid_length(0, length)],
         |p, x| {
             let mask = mask_of(x, x, |b, q, k| padding(q, k, valid_length(b, k)));
             attention(p, Split::into_heads(2), x, x, scaled_dot, |s| softmax1(s, &mask))
@@ -282,8 +287,8 @@ fn padding_under_the_other_normalizers() {
     );
     self_attention_with!(
         PaddedSigmoid, d_model = 8,
-        batch: |batch, length| per_sequence(batch, length.size()),
-        sequence: |length| valid_length(0, length),
+        batch: |batch, length| [per_sequence(batch, length.size())],
+        sequence: |length| [valid_length(0, length)],
         |p, x| {
             let mask = mask_of(x, x, |b, q, k| padding(q, k, valid_length(b, k)));
             attention(p, Split::into_heads(2), x, x, scaled_dot, |s| sigmoid(s, &mask))
@@ -295,8 +300,8 @@ fn padding_under_the_other_normalizers() {
 fn documents_do_not_see_each_other() {
     self_attention_with!(
         Packed, d_model = 8,
-        batch: |batch, length| table(batch, length, document_id),
-        sequence: |length| row(length, |i| document_id(0, i)),
+        batch: |batch, length| [table(batch, length, document_id)],
+        sequence: |length| [row(length, |i| document_id(0, i))],
         |p, x| masked(p, Split::into_heads(2), x, x, |b, q, _| {
             let ids: Vec<usize> = (0..q).map(|i| document_id(b, i)).collect();
             same_document(&ids, &ids)
@@ -304,8 +309,8 @@ fn documents_do_not_see_each_other() {
     );
     self_attention_with!(
         PackedCausal, d_model = 8,
-        batch: |batch, length| table(batch, length, document_id),
-        sequence: |length| row(length, |i| document_id(0, i)),
+        batch: |batch, length| [table(batch, length, document_id)],
+        sequence: |length| [row(length, |i| document_id(0, i))],
         |p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| {
             let ids: Vec<usize> = (0..q).map(|i| document_id(b, i)).collect();
             same_document(&ids, &ids) & causal(q, k)
@@ -317,12 +322,12 @@ fn documents_do_not_see_each_other() {
 fn documents_of_two_sequences_are_matched_by_id() {
     cross_attention_with!(
         PackedCross, d_model = 8, d_context = 6,
-        batch: |batch, queries, keys| {
+        batch: |batch, queries, keys| [
             (table(batch, queries, document_id), table(batch, keys, key_document_id))
-        },
-        sequence: |queries, keys| {
+        ],
+        sequence: |queries, keys| [
             (row(queries, |i| document_id(0, i)), row(keys, |j| key_document_id(0, j)))
-        },
+        ],
         |p, x, context| masked(p, Split::into_heads(2), x, context, |b, q, k| {
             let queries: Vec<usize> = (0..q).map(|i| document_id(b, i)).collect();
             let keys: Vec<usize> = (0..k).map(|j| key_document_id(b, j)).collect();
@@ -335,17 +340,18 @@ fn documents_of_two_sequences_are_matched_by_id() {
 fn documents_and_padding_combine() {
     self_attention_with!(
         PackedPadded, d_model = 8,
-        batch: |batch, length| {
-            WithDocuments(per_sequence(batch, length.size()), table(batch, length, document_id))
-        },
-        sequence: |length| {
-            WithDocuments(valid_length(0, length), row(length, |i| document_id(0, i)))
-        },
+        batch: |batch, length| [
+            per_sequence(batch, length.size()),
+            table(batch, length, document_id)
+        ],
+        sequence: |length| [
+            valid_length(0, length),
+            row(length, |i| document_id(0, i))
+        ],
         |p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| {
             let ids: Vec<usize> = (0..q).map(|i| document_id(b, i)).collect();
             let seen = same_document(&ids, &ids) | local(q, k, 2);
             seen & padding(q, k, valid_length(b, k))
         })
     );
-    let _ = full(1, 1);
 }

@@ -1,6 +1,6 @@
 //! Heads: the ways to write them, and their number and widths.
 
-use super::{cross_attention, masked, self_attention};
+use super::masked;
 use crate::reference::{
     AllHeadsAtOnce, HeadsInTheBatch, OneHeadAtATime, Split,
     masks::{causal, for_all, full},
@@ -82,9 +82,12 @@ fn neighbouring_query_heads_share_keys_and_values() {
     self_attention!(Grouped, d_model = 16, |p, x| {
         masked(p, Split::sharing(4, 2), x, x, |_, q, k| causal(q, k))
     });
-    cross_attention!(GroupedCross, d_model = 24, d_context = 7, |p, x, context| {
-        masked(p, Split::sharing(6, 2), x, context, |_, q, k| full(q, k))
-    });
+    cross_attention!(
+        GroupedCross,
+        d_model = 24,
+        d_context = 7,
+        |p, x, context| { masked(p, Split::sharing(6, 2), x, context, |_, q, k| full(q, k)) }
+    );
 }
 
 #[test]
@@ -98,7 +101,10 @@ fn all_query_heads_share_one_key_and_value_head() {
 #[test]
 fn biases_are_where_they_are_asked_for() {
     self_attention!(NoBias, d_model = 8, |p, x| {
-        assert_eq!(["q", "k", "v", "o"].map(|at| p.has(&format!("{at}_proj.bias"))), [false; 4]);
+        assert_eq!(
+            ["q", "k", "v", "o"].map(|at| p.has(&format!("{at}_proj.bias"))),
+            [false; 4]
+        );
         masked(p, Split::into_heads(2), x, x, |_, q, k| full(q, k))
     });
     self_attention!(SomeBias, d_model = 8, |p, x| {
@@ -108,11 +114,16 @@ fn biases_are_where_they_are_asked_for() {
         );
         masked(p, Split::into_heads(2), x, x, |_, q, k| full(q, k))
     });
-    cross_attention!(KeyAndValueBias, d_model = 8, d_context = 6, |p, x, context| {
-        assert_eq!(
-            ["q", "k", "v", "o"].map(|at| p.has(&format!("{at}_proj.bias"))),
-            [false, true, true, false]
-        );
-        masked(p, Split::into_heads(2), x, context, |_, q, k| full(q, k))
-    });
+    cross_attention!(
+        KeyAndValueBias,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| {
+            assert_eq!(
+                ["q", "k", "v", "o"].map(|at| p.has(&format!("{at}_proj.bias"))),
+                [false, true, true, false]
+            );
+            masked(p, Split::into_heads(2), x, context, |_, q, k| full(q, k))
+        }
+    );
 }

@@ -1,6 +1,6 @@
 //! Masks that are known from the positions, against matrices.
 
-use super::{cross_attention, masked, self_attention};
+use super::masked;
 use crate::reference::{Split, masks::*};
 use attn::attention;
 use dfdx::prelude::*;
@@ -31,17 +31,27 @@ fn causal_is_the_lower_triangle() {
 
 #[test]
 fn causal_upper_left_pairs_the_first_query_with_the_first_key() {
-    cross_attention!(CausalUpperLeft, d_model = 8, d_context = 6, |p, x, context| {
-        masked(p, Split::into_heads(2), x, context, |_, q, k| causal(q, k))
-    });
+    cross_attention!(
+        CausalUpperLeft,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| { masked(p, Split::into_heads(2), x, context, |_, q, k| causal(q, k)) }
+    );
 }
 
 /// With more queries than keys the first queries see nothing: their rows are zero.
 #[test]
 fn causal_lower_right_pairs_the_last_query_with_the_last_key() {
-    cross_attention!(CausalLowerRight, d_model = 8, d_context = 6, |p, x, context| {
-        masked(p, Split::into_heads(2), x, context, |_, q, k| causal_lower_right(q, k))
-    });
+    cross_attention!(
+        CausalLowerRight,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| {
+            masked(p, Split::into_heads(2), x, context, |_, q, k| {
+                causal_lower_right(q, k)
+            })
+        }
+    );
 }
 
 #[test]
@@ -57,7 +67,9 @@ fn a_sliding_window_is_a_band_below_the_diagonal() {
 #[test]
 fn a_symmetric_sliding_window_is_a_band_around_the_diagonal() {
     self_attention!(LocalSymmetric, d_model = 8, |p, x| {
-        masked(p, Split::into_heads(2), x, x, |_, q, k| local_symmetric(q, k, 3))
+        masked(p, Split::into_heads(2), x, x, |_, q, k| {
+            local_symmetric(q, k, 3)
+        })
     });
 }
 
@@ -67,7 +79,9 @@ fn a_dilated_window_takes_every_second_or_third_key() {
         masked(p, Split::into_heads(2), x, x, |_, q, k| dilated(q, k, 3, 2))
     });
     self_attention!(DilatedSymmetric, d_model = 8, |p, x| {
-        masked(p, Split::into_heads(2), x, x, |_, q, k| dilated_symmetric(q, k, 2, 3))
+        masked(p, Split::into_heads(2), x, x, |_, q, k| {
+            dilated_symmetric(q, k, 2, 3)
+        })
     });
 }
 

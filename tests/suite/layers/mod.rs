@@ -11,8 +11,8 @@ mod compare;
 /// Compares a declared self-attention with one that is written by hand from its parameters and its input.
 macro_rules! self_attention {
     ($Layer:ident, d_model = $m:literal, |$p:ident, $x:ident| $by_hand:expr) => {{
-        $crate::layers::self_attention!(f32, $Layer, $m, |$p, $x| $by_hand);
-        $crate::layers::self_attention!(f64, $Layer, $m, |$p, $x| $by_hand);
+        self_attention!(f32, $Layer, $m, |$p, $x| $by_hand);
+        self_attention!(f64, $Layer, $m, |$p, $x| $by_hand);
     }};
     ($E:ty, $Layer:ident, $m:literal, |$p:ident, $x:ident| $by_hand:expr) => {
         $crate::layers::compare::compare_self_attention::<$m, $Layer<$E>, $E, _>(
@@ -31,8 +31,8 @@ macro_rules! cross_attention {
         $Layer:ident, d_model = $m:literal, d_context = $c:literal,
         |$p:ident, $x:ident, $context:ident| $by_hand:expr
     ) => {{
-        $crate::layers::cross_attention!(f32, $Layer, $m, $c, |$p, $x, $context| $by_hand);
-        $crate::layers::cross_attention!(f64, $Layer, $m, $c, |$p, $x, $context| $by_hand);
+        cross_attention!(f32, $Layer, $m, $c, |$p, $x, $context| $by_hand);
+        cross_attention!(f64, $Layer, $m, $c, |$p, $x, $context| $by_hand);
     }};
     (
         $E:ty, $Layer:ident, $m:literal, $c:literal,
@@ -52,8 +52,6 @@ macro_rules! cross_attention {
         )
     };
 }
-
-use {cross_attention, self_attention};
 
 mod by_loops;
 mod data;

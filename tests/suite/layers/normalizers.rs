@@ -1,15 +1,13 @@
 //! From scores to weights.
 
-use super::{cross_attention, mask_of, self_attention};
+use super::mask_of;
 use crate::reference::{
     Split, attention,
-    heads::{dot, scaled_dot},
+    heads::{dot, scale, scaled_dot},
     masks::{causal, causal_lower_right, full, local},
     normalizers::{sigmoid, softmax1},
-    number,
 };
 use attn::attention;
-use dfdx::prelude::*;
 
 attention! {
     struct Softmax1<heads = 2, d_model = 8, normalizer = softmax1>;
@@ -24,31 +22,46 @@ attention! {
 fn softmax1_is_a_softmax_with_a_key_of_score_zero_and_no_value() {
     self_attention!(Softmax1, d_model = 8, |p, x| {
         let mask = mask_of(x, x, |_, q, k| full(q, k));
-        attention(p, Split::into_heads(2), x, x, scaled_dot, |s| softmax1(s, &mask))
+        attention(p, Split::into_heads(2), x, x, scaled_dot, |s| {
+            softmax1(s, &mask)
+        })
     });
     self_attention!(Softmax1Local, d_model = 8, |p, x| {
         let mask = mask_of(x, x, |_, q, k| local(q, k, 2));
-        let score = |q, k| dot(q, k) * number(3.0);
+        let score = |q, k| scale(dot(q, k), 3.0);
         attention(p, Split::into_heads(2), x, x, score, |s| softmax1(s, &mask))
     });
-    cross_attention!(Softmax1Cross, d_model = 8, d_context = 6, |p, x, context| {
-        let mask = mask_of(x, context, |_, q, k| causal_lower_right(q, k));
-        attention(p, Split::into_heads(2), x, context, scaled_dot, |s| softmax1(s, &mask))
-    });
+    cross_attention!(
+        Softmax1Cross,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| {
+            let mask = mask_of(x, context, |_, q, k| causal_lower_right(q, k));
+            attention(p, Split::into_heads(2), x, context, scaled_dot, |s| {
+                softmax1(s, &mask)
+            })
+        }
+    );
 }
 
 #[test]
 fn sigmoid_weighs_every_key_for_itself() {
     self_attention!(Sigmoid, d_model = 8, |p, x| {
         let mask = mask_of(x, x, |_, q, k| full(q, k));
-        attention(p, Split::into_heads(2), x, x, scaled_dot, |s| sigmoid(s, &mask))
+        attention(p, Split::into_heads(2), x, x, scaled_dot, |s| {
+            sigmoid(s, &mask)
+        })
     });
     self_attention!(SigmoidCausal, d_model = 8, |p, x| {
         let mask = mask_of(x, x, |_, q, k| causal(q, k));
-        attention(p, Split::sharing(4, 2), x, x, scaled_dot, |s| sigmoid(s, &mask))
+        attention(p, Split::sharing(4, 2), x, x, scaled_dot, |s| {
+            sigmoid(s, &mask)
+        })
     });
     cross_attention!(SigmoidCross, d_model = 8, d_context = 6, |p, x, context| {
         let mask = mask_of(x, context, |_, q, k| causal_lower_right(q, k));
-        attention(p, Split::into_heads(2), x, context, scaled_dot, |s| sigmoid(s, &mask))
+        attention(p, Split::into_heads(2), x, context, scaled_dot, |s| {
+            sigmoid(s, &mask)
+        })
     });
 }

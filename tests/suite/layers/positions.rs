@@ -1,6 +1,6 @@
 //! Positions: rotations, linear biases, learned biases of relative positions.
 
-use super::{cross_attention, mask_of, self_attention};
+use super::mask_of;
 use crate::reference::{
     Heads, Input, Parameters, Sequence, Split, attention,
     heads::{rms_norm, scaled_dot, softcap},
@@ -68,7 +68,10 @@ fn rope_counts_both_sequences_from_zero() {
 #[test]
 fn rope_comes_after_the_norm() {
     self_attention!(RopeNormed, d_model = 8, |p, x| {
-        let (q_gain, k_gain) = (p.tensor("q_norm.weight", (4,)), p.tensor("k_norm.weight", (4,)));
+        let (q_gain, k_gain) = (
+            p.tensor("q_norm.weight", (4,)),
+            p.tensor("k_norm.weight", (4,)),
+        );
         placed(p, Split::into_heads(2), (x, x), full, |q, k| {
             let (q, k) = (rms_norm(q, q_gain), rms_norm(k, k_gain));
             scaled_dot(rope(q, 10_000.0), rope(k, 10_000.0))
@@ -79,17 +82,23 @@ fn rope_comes_after_the_norm() {
 #[test]
 fn alibi_lowers_scores_by_distance() {
     self_attention!(Alibi, d_model = 8, |p, x| {
-        placed(p, Split::into_heads(4), (x, x), causal, |q, k| alibi(scaled_dot(q, k)))
+        placed(p, Split::into_heads(4), (x, x), causal, |q, k| {
+            alibi(scaled_dot(q, k))
+        })
     });
     cross_attention!(AlibiCross, d_model = 8, d_context = 6, |p, x, context| {
-        placed(p, Split::into_heads(2), (x, context), full, |q, k| alibi(scaled_dot(q, k)))
+        placed(p, Split::into_heads(2), (x, context), full, |q, k| {
+            alibi(scaled_dot(q, k))
+        })
     });
 }
 
 #[test]
 fn alibi_has_slopes_for_six_heads() {
     self_attention!(AlibiSix, d_model = 12, |p, x| {
-        placed(p, Split::into_heads(6), (x, x), full, |q, k| alibi(scaled_dot(q, k)))
+        placed(p, Split::into_heads(6), (x, x), full, |q, k| {
+            alibi(scaled_dot(q, k))
+        })
     });
 }
 
@@ -110,16 +119,23 @@ fn relative_bias_has_buckets_for_both_sides_unless_the_mask_is_causal() {
             relative_bias(scaled_dot(q, k), table, |d| bucket_of_both_sides(d, 8, 9))
         })
     });
-    cross_attention!(BothSidesCross, d_model = 12, d_context = 6, |p, x, context| {
-        let table = p.tensor("rel_pos_bias.weight", (8, 3));
-        placed(p, Split::into_heads(3), (x, context), full, |q, k| {
-            relative_bias(scaled_dot(q, k), table, |d| bucket_of_both_sides(d, 8, 9))
-        })
-    });
+    cross_attention!(
+        BothSidesCross,
+        d_model = 12,
+        d_context = 6,
+        |p, x, context| {
+            let table = p.tensor("rel_pos_bias.weight", (8, 3));
+            placed(p, Split::into_heads(3), (x, context), full, |q, k| {
+                relative_bias(scaled_dot(q, k), table, |d| bucket_of_both_sides(d, 8, 9))
+            })
+        }
+    );
     self_attention!(DefaultBuckets, d_model = 8, |p, x| {
         let table = p.tensor("rel_pos_bias.weight", (32, 2));
         placed(p, Split::into_heads(2), (x, x), full, |q, k| {
-            relative_bias(scaled_dot(q, k), table, |d| bucket_of_both_sides(d, 32, 128))
+            relative_bias(scaled_dot(q, k), table, |d| {
+                bucket_of_both_sides(d, 32, 128)
+            })
         })
     });
 }
@@ -134,8 +150,12 @@ fn relative_bias_has_buckets_for_the_past_if_the_mask_is_causal() {
     });
     self_attention!(PastInWindow, d_model = 8, |p, x| {
         let table = p.tensor("rel_pos_bias.weight", (6, 2));
-        placed(p, Split::into_heads(2), (x, x), |q, k| local(q, k, 9), |q, k| {
-            relative_bias(scaled_dot(q, k), table, |d| bucket_of_the_past(d, 6, 10))
-        })
+        placed(
+            p,
+            Split::into_heads(2),
+            (x, x),
+            |q, k| local(q, k, 9),
+            |q, k| relative_bias(scaled_dot(q, k), table, |d| bucket_of_the_past(d, 6, 10)),
+        )
     });
 }

@@ -1,9 +1,8 @@
 //! How queries and keys are compared.
 
-use super::{cross_attention, mask_of, self_attention};
+use super::mask_of;
 use crate::reference::{
     Heads, Input, Parameters, Sequence, Split, attention, heads::*, masks, normalizers::softmax,
-    number,
 };
 use attn::attention;
 use dfdx::prelude::*;
@@ -11,7 +10,6 @@ use dfdx::prelude::*;
 attention! {
     struct Dot<heads = 2, d_model = 8, score = dot>;
     struct Scaled<heads = 2, d_model = 8, scale = 0.125>;
-    struct ScaledDotProduct<heads = 2, d_model = 8, score = dot, scale = 0.3>;
     struct Capped<heads = 2, d_model = 8, softcap = 0.75, mask = causal>;
     struct ScaledAndCapped<heads = 2, d_model = 8, scale = 2, softcap = 1.5>;
     struct Rms<heads = 2, d_model = 8, qk_norm = rms>;
@@ -48,10 +46,9 @@ fn dot_has_no_scale() {
 #[test]
 fn a_scale_replaces_the_usual_one() {
     self_attention!(Scaled, d_model = 8, |p, x| {
-        scored(p, Split::into_heads(2), x, x, |q, k| dot(q, k) * number(0.125))
-    });
-    self_attention!(ScaledDotProduct, d_model = 8, |p, x| {
-        scored(p, Split::into_heads(2), x, x, |q, k| dot(q, k) * number(0.3))
+        scored(p, Split::into_heads(2), x, x, |q, k| {
+            scale(dot(q, k), 0.125)
+        })
     });
 }
 
@@ -63,20 +60,28 @@ fn a_softcap_bounds_the_scaled_scores_before_the_mask() {
         attention(p, Split::into_heads(2), x, x, score, |s| softmax(s, &mask))
     });
     self_attention!(ScaledAndCapped, d_model = 8, |p, x| {
-        scored(p, Split::into_heads(2), x, x, |q, k| softcap(dot(q, k) * number(2.0), 1.5))
+        scored(p, Split::into_heads(2), x, x, |q, k| {
+            softcap(scale(dot(q, k), 2.0), 1.5)
+        })
     });
 }
 
 #[test]
 fn rms_norm_has_a_gain_for_queries_and_one_for_keys() {
     self_attention!(Rms, d_model = 8, |p, x| {
-        let (q_gain, k_gain) = (p.tensor("q_norm.weight", (4,)), p.tensor("k_norm.weight", (4,)));
+        let (q_gain, k_gain) = (
+            p.tensor("q_norm.weight", (4,)),
+            p.tensor("k_norm.weight", (4,)),
+        );
         scored(p, Split::into_heads(2), x, x, |q, k| {
             scaled_dot(rms_norm(q, q_gain), rms_norm(k, k_gain))
         })
     });
     cross_attention!(RmsShared, d_model = 16, d_context = 6, |p, x, context| {
-        let (q_gain, k_gain) = (p.tensor("q_norm.weight", (4,)), p.tensor("k_norm.weight", (4,)));
+        let (q_gain, k_gain) = (
+            p.tensor("q_norm.weight", (4,)),
+            p.tensor("k_norm.weight", (4,)),
+        );
         scored(p, Split::sharing(4, 2), x, context, |q, k| {
             scaled_dot(rms_norm(q, q_gain), rms_norm(k, k_gain))
         })
@@ -87,7 +92,7 @@ fn rms_norm_has_a_gain_for_queries_and_one_for_keys() {
 fn l2_norm_makes_the_score_a_scaled_cosine() {
     self_attention!(L2, d_model = 8, |p, x| {
         scored(p, Split::into_heads(2), x, x, |q, k| {
-            dot(l2_norm(q), l2_norm(k)) * number(10.0)
+            scale(dot(l2_norm(q), l2_norm(k)), 10.0)
         })
     });
 }
@@ -98,10 +103,17 @@ fn bilinear_has_a_matrix_for_every_query_head() {
         let w = p.tensor("score_proj.weight", (2, 4, 4));
         scored(p, Split::into_heads(2), x, x, |q, k| bilinear(q, k, w))
     });
-    cross_attention!(BilinearShared, d_model = 8, d_context = 6, |p, x, context| {
-        let w = p.tensor("score_proj.weight", (4, 2, 2));
-        scored(p, Split::sharing(4, 2), x, context, |q, k| bilinear(q, k, w) * number(0.5))
-    });
+    cross_attention!(
+        BilinearShared,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| {
+            let w = p.tensor("score_proj.weight", (4, 2, 2));
+            scored(p, Split::sharing(4, 2), x, context, |q, k| {
+                scale(bilinear(q, k, w), 0.5)
+            })
+        }
+    );
 }
 
 #[test]
@@ -110,8 +122,15 @@ fn additive_has_a_vector_for_every_query_head() {
         let w = p.tensor("score_proj.weight", (2, 3));
         scored(p, Split::into_heads(2), x, x, |q, k| additive(q, k, w))
     });
-    cross_attention!(AdditiveShared, d_model = 8, d_context = 6, |p, x, context| {
-        let w = p.tensor("score_proj.weight", (4, 5));
-        scored(p, Split::sharing(4, 2), x, context, |q, k| additive(q, k, w))
-    });
+    cross_attention!(
+        AdditiveShared,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| {
+            let w = p.tensor("score_proj.weight", (4, 5));
+            scored(p, Split::sharing(4, 2), x, context, |q, k| {
+                additive(q, k, w)
+            })
+        }
+    );
 }

@@ -53,7 +53,8 @@ where
 
         let q = self.w_q.forward(queries.leaky_trace());
         let k = self.w_k.forward(keys.leaky_trace());
-        let features = q.broadcast_like::<_, Axis<2>>(&pairs) + k.broadcast_like::<_, Axis<1>>(&pairs);
+        let features =
+            q.broadcast_like::<_, Axis<2>>(&pairs) + k.broadcast_like::<_, Axis<1>>(&pairs);
         let features = features
             .tanh()
             .reshape_like(&(batch * query_count * key_count, Const::<N>));

@@ -50,6 +50,14 @@ where
     dot(q, k) / number::<E>((width as f64).sqrt())
 }
 
+/// `score * factor`.
+pub(crate) fn scale<E: Dtype>(scores: Heads<E>, factor: f64) -> Heads<E>
+where
+    Cpu: Device<E>,
+{
+    scores * number::<E>(factor)
+}
+
 /// `q W k`, with a matrix for every head.
 pub(crate) fn bilinear<E: Dtype>(
     q: Heads<E>,
@@ -80,7 +88,9 @@ where
     let features = (batch, heads, queries, k.shape().2, hidden);
     let q = q.broadcast_like::<_, Axis<3>>(&features);
     let k = k.broadcast_like::<_, Axis<2>>(&features);
-    let w = w.leaky_trace().broadcast_like::<_, Axes3<0, 2, 3>>(&features);
+    let w = w
+        .leaky_trace()
+        .broadcast_like::<_, Axes3<0, 2, 3>>(&features);
     ((q + k).tanh() * w).sum::<_, Axis<4>>()
 }
 
@@ -100,7 +110,9 @@ where
     let shape = *x.shape();
     let mean_square = x.with_empty_tape().square().mean::<_, Axis<3>>();
     let rms = (mean_square + number::<E>(1e-6)).sqrt();
-    let gain: Traced<_, E> = gain.leaky_trace().broadcast_like::<_, Axes3<0, 1, 2>>(&shape);
+    let gain: Traced<_, E> = gain
+        .leaky_trace()
+        .broadcast_like::<_, Axes3<0, 1, 2>>(&shape);
     x / rms.broadcast_like::<_, Axis<3>>(&shape) * gain
 }
 

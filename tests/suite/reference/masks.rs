@@ -9,7 +9,9 @@ pub(crate) type Matrix = Tensor<(usize, usize), bool, Cpu>;
 /// The same matrix for every sequence.
 pub(crate) fn for_all(batch: usize, matrix: &Matrix) -> Mask {
     let (queries, keys) = *matrix.shape();
-    matrix.clone().broadcast_like::<_, Axis<0>>(&(batch, queries, keys))
+    matrix
+        .clone()
+        .broadcast_like::<_, Axis<0>>(&(batch, queries, keys))
 }
 
 /// A matrix for each sequence.
@@ -52,7 +54,9 @@ pub(crate) fn local_symmetric(queries: usize, keys: usize, width: usize) -> Matr
 /// `count` keys, `step` apart, the last of which is the query's own.
 pub(crate) fn dilated(queries: usize, keys: usize, count: usize, step: usize) -> Matrix {
     from_lists(queries, keys, |query| {
-        (0..count).filter_map(|i| query.checked_sub(i * step)).collect()
+        (0..count)
+            .filter_map(|i| query.checked_sub(i * step))
+            .collect()
     })
 }
 
@@ -118,7 +122,12 @@ fn from_lists(queries: usize, keys: usize, seen_by: impl Fn(usize) -> Vec<usize>
 fn draw(matrix: Matrix) -> Vec<String> {
     let keys = matrix.shape().1;
     let cells = matrix.as_vec();
-    let line = |cells: &[bool]| cells.iter().map(|&seen| if seen { 'x' } else { '.' }).collect();
+    let line = |cells: &[bool]| {
+        cells
+            .iter()
+            .map(|&seen| if seen { 'x' } else { '.' })
+            .collect()
+    };
     cells.chunks(keys).map(line).collect()
 }
 
@@ -137,7 +146,10 @@ fn the_masks_look_as_their_names_say() {
         (local_symmetric(4, 4, 2), "xx.. xxx. .xxx ..xx"),
         (dilated(5, 5, 2, 2), "x.... .x... x.x.. .x.x. ..x.x"),
         (dilated(5, 5, 3, 2), "x.... .x... x.x.. .x.x. x.x.x"),
-        (dilated_symmetric(5, 5, 2, 2), "x.x.. .x.x. x.x.x .x.x. ..x.x"),
+        (
+            dilated_symmetric(5, 5, 2, 2),
+            "x.x.. .x.x. x.x.x .x.x. ..x.x",
+        ),
         (prefix_lm(4, 4, 2), "xx.. xx.. xxx. xxxx"),
         (chunked(5, 5, 2), "xx... xx... ..xx. ..xx. ....x"),
         (padding(2, 4, 3), "xxx. xxx."),

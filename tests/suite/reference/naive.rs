@@ -53,7 +53,8 @@ impl Naive<'_> {
                     let scores: Vec<f64> = seen
                         .iter()
                         .map(|&j| {
-                            let k = self.head_row(state, "k_proj", context, b, j, (g, self.kv_heads));
+                            let k =
+                                self.head_row(state, "k_proj", context, b, j, (g, self.kv_heads));
                             let k = (self.prepare)(j, &k);
                             (self.adjust)((self.score)(h, &q, &k), h, i, j)
                         })

@@ -46,7 +46,9 @@ where
     Cpu: Device<E>,
 {
     let shape = *x.shape();
-    let value = Cpu::default()
-        .tensor_from_vec(vec![number::<E>(value); shape.num_elements()], shape);
-    mask.clone().broadcast_like::<_, Axis<1>>(&shape).choose(x, value)
+    let value =
+        Cpu::default().tensor_from_vec(vec![number::<E>(value); shape.num_elements()], shape);
+    mask.clone()
+        .broadcast_like::<_, Axis<1>>(&shape)
+        .choose(x, value)
 }

@@ -21,10 +21,13 @@ where
             .broadcast_like::<_, Axes2<0, 1>>(&shape)
     };
     let (cos, sin) = (table(f64::cos), table(f64::sin));
-    let real = |x: Heads<E>| x.slice((0..batch, 0..heads, 0..length, 0..half));
-    let imaginary = |x: Heads<E>| x.slice((0..batch, 0..heads, 0..length, half..width));
-    let turned_real = real(x.with_empty_tape()) * cos.clone() - imaginary(x.with_empty_tape()) * sin.clone();
-    let turned_imaginary = real(x.with_empty_tape()) * sin + imaginary(x) * cos;
+    // dfdx 0.13 sets the gradient of what is sliced instead of adding to it, so each part is cut out only once.
+    let rest = x.with_empty_tape();
+    let real = x.slice((0..batch, 0..heads, 0..length, 0..half));
+    let imaginary = rest.slice((0..batch, 0..heads, 0..length, half..width));
+    let turned_real =
+        real.with_empty_tape() * cos.clone() - imaginary.with_empty_tape() * sin.clone();
+    let turned_imaginary = real * sin + imaginary * cos;
     (turned_real, turned_imaginary).concat_along(Axis::<3>)
 }
 
@@ -56,7 +59,12 @@ pub(crate) fn alibi_slopes(heads: usize) -> Vec<f64> {
     }
     let lower = heads.next_power_of_two() / 2;
     let mut slopes = alibi_slopes(lower);
-    slopes.extend(alibi_slopes(2 * lower).iter().step_by(2).take(heads - lower));
+    slopes.extend(
+        alibi_slopes(2 * lower)
+            .iter()
+            .step_by(2)
+            .take(heads - lower),
+    );
     slopes
 }
 
@@ -112,11 +120,20 @@ fn bucket_of_distance(distance: usize, buckets: usize, max_distance: usize) -> u
 #[test]
 fn buckets_are_those_of_t5() {
     // From `T5Attention._relative_position_bucket` of Hugging Face's transformers.
-    let past: Vec<usize> = [0, 1, 7, 15, 16, 17, 18, 19, 20, 21, 31, 32, 64, 127, 128, 5000]
-        .map(|distance| bucket_of_the_past(-distance, 32, 128))
-        .to_vec();
-    assert_eq!(past, [0, 1, 7, 15, 16, 16, 16, 17, 17, 18, 21, 21, 26, 31, 31, 31]);
-    assert_eq!(bucket_of_the_past(3, 32, 128), 0, "the future is one bucket with the present");
+    let past: Vec<usize> = [
+        0, 1, 7, 15, 16, 17, 18, 19, 20, 21, 31, 32, 64, 127, 128, 5000,
+    ]
+    .map(|distance| bucket_of_the_past(-distance, 32, 128))
+    .to_vec();
+    assert_eq!(
+        past,
+        [0, 1, 7, 15, 16, 16, 16, 17, 17, 18, 21, 21, 26, 31, 31, 31]
+    );
+    assert_eq!(
+        bucket_of_the_past(3, 32, 128),
+        0,
+        "the future is one bucket with the present"
+    );
 
     let both: Vec<usize> = [0, -1, -7, -8, -15, -16, -128, 1, 7, 8, 128]
         .map(|relative| bucket_of_both_sides(relative, 32, 128))
@@ -129,7 +146,10 @@ fn slopes_are_those_of_the_paper() {
     let eight: Vec<f64> = (1..=8).map(|i| 0.5_f64.powi(i)).collect();
     // Powers of a rounded ratio: a rounding for each of up to 16 factors.
     let close = |a: &[f64], b: &[f64]| {
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 16.0 * f64::EPSILON * b)
+        a.len() == b.len()
+            && a.iter()
+                .zip(b)
+                .all(|(a, b)| (a - b).abs() <= 16.0 * f64::EPSILON * b)
     };
     assert!(close(&alibi_slopes(8), &eight));
     let root = 0.5_f64.sqrt();
