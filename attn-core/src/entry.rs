@@ -107,3 +107,77 @@ pub fn drop_weights_batch<
     let (_, heads, q, k) = *weights.shape();
     reshape(weights, (heads, q, k))
 }
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::*;
+    use crate::testing::*;
+
+    fn fits(sizes: &[usize]) -> bool {
+        let sizes: Vec<_> = sizes.iter().map(|&size| ("size", size)).collect();
+        check_sizes::<()>("L", &sizes).is_ok()
+    }
+
+    #[test]
+    fn sizes_are_too_large_from_an_allocation_on_that_no_machine_has() {
+        let most = isize::MAX as usize / 8;
+        assert!(fits(&[]));
+        assert!(fits(&[4, 8, 1024, 1024]));
+        assert!(fits(&[most]));
+        assert!(!fits(&[most + 1]));
+        assert!(!fits(&[usize::MAX, usize::MAX]));
+        // 2^62 * 4 = 2^64 wraps around to 0.
+        assert!(!fits(&[1 << 62, 4]));
+        assert!(fits(&[0, 8, 1024]));
+        assert!(!fits(&[0, 1 << 62, 4]));
+    }
+
+    #[test]
+    fn batches_must_agree() {
+        assert!(check_batch::<()>("L", "context", 3, 3).is_ok());
+        let error = check_batch::<&str>("L", "context", 3, 4).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "L: the batch of x is 3, that of context is 4"
+        );
+    }
+
+    #[test]
+    fn the_batch_axis_comes_and_goes() {
+        fn check(len: usize) {
+            let x: Tensor<(usize, Const<2>), f64, Cpu> = tensor((len, Const), 1);
+            let batched = add_batch(x.clone()).unwrap();
+            assert_eq!(*batched.shape(), (Const::<1>, len, Const::<2>));
+            assert_eq!(values(&drop_batch(batched).unwrap()), values(&x));
+            let weights: Tensor<(Const<1>, Const<2>, usize, usize), f64, Cpu> =
+                tensor((Const, Const, len, 3), 1);
+            let dropped = drop_weights_batch(weights.clone()).unwrap();
+            assert_eq!(*dropped.shape(), (Const::<2>, len, 3));
+            assert_eq!(values(&dropped), values(&weights));
+        }
+        check(3);
+        check(1);
+        check(0);
+    }
+
+    #[test]
+    fn views_become_row_major_and_get_their_gradient() {
+        let x: Tensor<(Const<2>, usize), f64, Cpu> = tensor((Const, 3), 1);
+        check_gradient(&x, |x| {
+            let view: Traced<(usize, Const<2>)> = x.leaky_trace().permute();
+            drop_batch(add_batch(view).unwrap()).unwrap()
+        });
+        let row: Tensor<Rank1<2>, f64, Cpu> = tensor((Const,), 1);
+        check_gradient(&row, |x| {
+            let view: Traced<(usize, Const<2>)> = x.leaky_trace().broadcast_like(&(3, Const));
+            let view = contiguous(view).unwrap();
+            // The physical buffer: of the broadcast view it has two numbers.
+            let mut physical = [0.0; 6];
+            view.copy_into(&mut physical);
+            assert_eq!(physical.as_slice(), values(&view));
+            view
+        });
+    }
+}

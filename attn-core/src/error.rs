@@ -13,7 +13,7 @@ use std::fmt::{self, Debug, Display};
 /// let error: Error<&str> = Error::BatchMismatch { layer: "Decoder", what: "context", x: 4, found: 3 };
 /// assert_eq!(error.to_string(), "Decoder: the batch of x is 4, that of context is 3");
 /// ```
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<Dev> {
     /// Another input has not the batch size of `x`.

@@ -8,6 +8,7 @@
 //! | [`composed`] | attention out of dfdx operations, one function per operation of the graph |
 //! | [`data`] | what `padding` and `document` masks take at the call |
 //! | [`entry`] | what happens to the inputs before the first operation: checks, batch axis |
+//! | [`fit`] | what a wrong shape in a tuple of inputs is answered with |
 //! | [`init`] | initial values of parameters |
 //! | [`nn`] | parameters and layers: [`nn::Weight`], [`nn::LearnedPosition`] |
 //! | [`random`] | the counter-based generator behind dropout |
@@ -23,6 +24,7 @@ mod error;
 pub mod composed;
 pub mod data;
 pub mod entry;
+pub mod fit;
 pub mod init;
 pub mod nn;
 pub mod random;

@@ -53,3 +53,80 @@ fn factors<E: Element>([b, h, q, k]: [usize; 4], p: f64, key: u64) -> Vec<E> {
     }
     factors
 }
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    // By name, because dfdx's prelude has a function of the same name.
+    use super::{Scores, dropout};
+    use crate::{Element, testing::*};
+
+    type Weights<E> = Scores<usize, 2, usize, usize, E, Cpu, NoneTape>;
+
+    fn ones<E: Element>(b: usize, q: usize, k: usize) -> Weights<E>
+    where
+        Cpu: Device<E>,
+    {
+        Cpu::default().ones_like(&(b, Const, q, k))
+    }
+
+    #[test]
+    fn a_share_of_p_is_dropped_and_the_mean_stays() {
+        const N: usize = 4 * 2 * 100 * 101;
+        for p in [0.1, 0.5, 0.9] {
+            let out = values(&dropout(ones::<f64>(4, 100, 101), p, 42).unwrap());
+            let dropped = out.iter().filter(|&&x| x == 0.0).count() as f64 / N as f64;
+            // Five standard errors of a share of N = 80800.
+            assert!((dropped - p).abs() < 5.0 * (p * (1.0 - p) / N as f64).sqrt());
+            assert!(out.iter().all(|&x| x == 0.0 || x == 1.0 / (1.0 - p)));
+        }
+    }
+
+    #[test]
+    fn no_dropout_is_the_identity() {
+        let weights: Weights<f32> = tensor((2, Const, 3, 5), 1);
+        let out = dropout(weights.clone(), 0.0, 42).unwrap();
+        assert_eq!(values(&out), values(&weights));
+    }
+
+    #[test]
+    fn what_falls_depends_on_key_and_place_alone() {
+        let drop = |b, q, k, key| values(&dropout(ones::<f64>(b, q, k), 0.5, key).unwrap());
+        let small = drop(1, 3, 5, 42);
+        let large = drop(3, 4, 10, 42);
+        let cut = naive([1, 2, 3, 5], |b, h, q, k| {
+            large[at([3, 2, 4, 10], [b, h, q, k])]
+        });
+        assert_eq!(small, cut);
+        assert_ne!(small, drop(1, 3, 5, 43));
+        // A key differs in its upper half too.
+        assert_ne!(small, drop(1, 3, 5, 42 | 1 << 32));
+
+        // No two axes are confused: along each of them, something changes.
+        let sizes = [3, 2, 4, 10];
+        for axis in 0..4 {
+            let mut moved = false;
+            for place in naive(sizes, |b, h, q, k| [b, h, q, k]) {
+                let mut first = place;
+                first[axis] = 0;
+                moved |= large[at(sizes, place)] != large[at(sizes, first)];
+            }
+            assert!(moved, "axis {axis}");
+        }
+    }
+
+    #[test]
+    fn the_gradient_is_the_factor() {
+        let weights: Weights<f64> = tensor((2, Const, 3, 5), 1);
+        check_gradient(&weights, |w| dropout(w.leaky_trace(), 0.3, 7).unwrap());
+    }
+
+    #[test]
+    fn odd_and_empty_sizes_are_fine() {
+        for [b, q, k] in [[1, 1, 1], [1, 2, 3], [0, 2, 3], [2, 0, 3], [2, 3, 0]] {
+            let out = dropout(ones::<f32>(b, q, k), 0.5, 1).unwrap();
+            assert_eq!(*out.shape(), (b, Const, q, k));
+        }
+    }
+}

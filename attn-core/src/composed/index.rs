@@ -177,3 +177,172 @@ fn full<B: Dim, Q: Dim, K: Dim, const H: usize>((b, q, k): (B, Q, K)) -> (B, Con
 fn concrete<B: Dim, Q: Dim, K: Dim, const H: usize>(sizes: (B, Q, K)) -> [usize; 4] {
     full::<_, _, _, H>(sizes).concrete()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use dfdx::prelude::*;
+
+    use super::*;
+    use crate::testing::*;
+
+    type Floats<E> = Scores<usize, 2, usize, usize, E, Cpu, NoneTape>;
+
+    const SIZES: [(usize, usize, usize); 5] =
+        [(2, 3, 5), (1, 1, 1), (0, 3, 5), (2, 0, 5), (2, 3, 0)];
+
+    const OVER: [Over; 4] = [
+        Over {
+            batch: false,
+            head: false,
+        },
+        Over {
+            batch: false,
+            head: true,
+        },
+        Over {
+            batch: true,
+            head: false,
+        },
+        Over {
+            batch: true,
+            head: true,
+        },
+    ];
+
+    /// A different number for every place, of the axes in `over`.
+    fn number(over: Over, b: i64, h: i64, q: i64, k: i64) -> f64 {
+        let b = if over.batch { b } else { 0 };
+        let h = if over.head { h } else { 0 };
+        (1000 * b + 100 * h + 10 * q + k) as f64
+    }
+
+    fn expected(over: Over, (b, q, k): (usize, usize, usize)) -> Vec<f64> {
+        naive([b, 2, q, k], |b, h, q, k| {
+            number(over, b as i64, h as i64, q as i64, k as i64)
+        })
+    }
+
+    #[test]
+    fn floats_are_the_function_at_every_place() {
+        for sizes in SIZES {
+            for over in OVER {
+                let f = |b, h, q, k| number(over, b, h, q, k);
+                let floats: Floats<f64> = index_floats(&Cpu::default(), sizes, over, f).unwrap();
+                assert_eq!(values(&floats), expected(over, sizes));
+                let floats: Floats<f32> = index_floats(&Cpu::default(), sizes, over, f).unwrap();
+                assert_eq!(values(&floats), expected(over, sizes));
+            }
+        }
+    }
+
+    #[test]
+    fn the_function_is_evaluated_over_its_axes_only() {
+        let count = |over| {
+            let calls = RefCell::new(0);
+            let _: Floats<f32> = index_floats(&Cpu::default(), (7, 3, 5), over, |_, _, _, _| {
+                *calls.borrow_mut() += 1;
+                0.0
+            })
+            .unwrap();
+            calls.into_inner()
+        };
+        assert_eq!(OVER.map(count), [15, 2 * 15, 7 * 15, 7 * 2 * 15]);
+    }
+
+    #[test]
+    fn floats_take_sizes_of_types_and_a_tape() {
+        let over = Over {
+            batch: true,
+            head: true,
+        };
+        let floats: Traced<Rank4<2, 2, 3, 5>> = index_floats(
+            &Cpu::default(),
+            (Const::<2>, Const::<3>, Const::<5>),
+            over,
+            |b, h, q, k| number(over, b, h, q, k),
+        )
+        .unwrap();
+        assert_eq!(values(&floats), expected(over, (2, 3, 5)));
+    }
+
+    #[test]
+    fn masks_are_zero_or_minus_infinity() {
+        for sizes in SIZES {
+            for over in OVER {
+                let attends = |b, h, q, k| number(over, b, h, q, k) % 3.0 != 1.0;
+                let mask: Mask<usize, 2, usize, usize, f32, Cpu> =
+                    index_mask(&Cpu::default(), sizes, over, attends).unwrap();
+                let expected: Vec<f64> = expected(over, sizes)
+                    .into_iter()
+                    .map(|n| {
+                        if n % 3.0 != 1.0 {
+                            0.0
+                        } else {
+                            f64::NEG_INFINITY
+                        }
+                    })
+                    .collect();
+                let bias = mask
+                    .bias
+                    .map_or(vec![0.0; expected.len()], |bias| values(&bias));
+                assert_eq!(bias, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mask_that_hides_nothing_is_nothing() {
+        let mask: Mask<usize, 2, usize, usize, f32, Cpu> =
+            index_mask(&Cpu::default(), (2, 3, 5), Over::default(), |_, _, _, _| {
+                true
+            })
+            .unwrap();
+        assert!(mask.bias.is_none());
+    }
+
+    #[test]
+    fn params_are_gathered_row_major() {
+        let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
+        for sizes in SIZES {
+            for over in OVER {
+                let index = |b, h, q, k| number(over, b, h, q, k) as usize % 8;
+                let chosen: Floats<f64> = index_param(&table, sizes, over, index).unwrap();
+                let table = values(&table);
+                let expected: Vec<f64> = expected(over, sizes)
+                    .into_iter()
+                    .map(|n| table[n as usize % 8])
+                    .collect();
+                assert_eq!(values(&chosen), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn params_get_the_sum_of_the_gradients_of_their_places() {
+        let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
+        for over in OVER {
+            check_gradient(&table, |table| -> Traced<(usize, Const<2>, usize, usize)> {
+                let index = |b, h, q, k| number(over, b, h, q, k) as usize % 8;
+                index_param(table, (2, 3, 5), over, index).unwrap()
+            });
+        }
+    }
+
+    #[test]
+    fn an_empty_result_leaves_the_param_a_gradient() {
+        let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
+        let chosen: Traced<(usize, Const<2>, usize, usize)> =
+            index_param(&table, (2, 0, 5), Over::default(), |_, _, _, _| 0).unwrap();
+        assert_eq!(values(&backward_of_nothing(chosen).get(&table)), [0.0; 8]);
+    }
+
+    #[test]
+    #[should_panic(expected = "index 8 into a parameter of 8 elements")]
+    fn an_index_beyond_the_param_panics() {
+        let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
+        let _: Floats<f64> =
+            index_param(&table, (1, 1, 1), Over::default(), |_, _, _, _| 8).unwrap();
+    }
+}

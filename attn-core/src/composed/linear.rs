@@ -1,15 +1,17 @@
 //! The projections.
 
 use dfdx::{
-    shapes::{Const, Dim, HasShape, Rank1, Rank2},
+    shapes::{Axes2, Const, Dim, HasShape, Rank1, Rank2},
     tensor::{Tape, Tensor},
     tensor_ops::{BroadcastTo, Device, PermuteTo, TryAdd, TryMatMul},
 };
 
-use super::empty::{is_empty, zeros_after};
+use super::empty::{contiguous, is_empty, zeros_after_both};
 use crate::Element;
 
-/// `x Wᵀ + b`: `[batch, s, input]` to `[batch, s, output]`, as `torch.nn.functional.linear`.
+/// `y = x Wᵀ + b`: `[batch, len, input]` to `[batch, len, output]`, `W` being `[output, input]`.
+///
+/// PyTorch: `torch.nn.functional.linear(x, weight, bias)`.
 #[expect(clippy::type_complexity, reason = "the shapes are the documentation")]
 pub fn linear<
     B: Dim,
@@ -24,13 +26,116 @@ pub fn linear<
     weight: &Tensor<Rank2<O, I>, E, D>,
     bias: Option<&Tensor<Rank1<O>, E, D>>,
 ) -> Result<Tensor<(B, S, Const<O>), E, D, T>, D::Err> {
-    let shape = (x.shape().0, x.shape().1, Const);
-    if is_empty(x.shape()) {
-        return zeros_after(x, shape);
-    }
-    let y = x.try_matmul(weight.retaped::<T>().try_permute()?)?;
+    let (batch, len, _) = *x.shape();
+    let shape = (batch, len, Const);
+    let weight = weight.retaped::<T>();
+    let y = if is_empty(x.shape()) {
+        zeros_after_both(x, weight, shape)?
+    } else {
+        // Row-major, because dfdx writes the gradient of an input that is broadcast along `len` over itself.
+        contiguous(x)?.try_matmul(weight.try_permute()?)?
+    };
     match bias {
-        Some(bias) => y.try_add(bias.retaped::<T>().try_broadcast_like(&shape)?),
+        Some(bias) => y.try_add(
+            bias.retaped::<T>()
+                .try_broadcast_like::<_, Axes2<0, 1>>(&shape)?,
+        ),
         None => Ok(y),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::*;
+    use crate::testing::*;
+
+    type Weight<E> = Tensor<Rank2<2, 3>, E, Cpu>;
+    type Bias<E> = Tensor<Rank1<2>, E, Cpu>;
+
+    fn parameters<E: Element>() -> (Weight<E>, Bias<E>)
+    where
+        Cpu: Device<E>,
+    {
+        (tensor(Default::default(), 2), tensor(Default::default(), 3))
+    }
+
+    fn check<E: Element>([b, s]: [usize; 2], tolerance: f64)
+    where
+        Cpu: Device<E>,
+    {
+        let x: Tensor<(usize, usize, Const<3>), E, Cpu> = tensor((b, s, Const), 1);
+        let (weight, bias) = parameters::<E>();
+        let with_bias = linear(x.clone(), &weight, Some(&bias)).unwrap();
+        let without = linear(x.clone(), &weight, None).unwrap();
+        let (x, weight, bias) = (values(&x), values(&weight), values(&bias));
+        let product = |_, b_, s_, o| {
+            (0..3)
+                .map(|i| x[at([b, s, 3], [b_, s_, i])] * weight[o * 3 + i])
+                .sum::<f64>()
+        };
+        let expected = naive([1, b, s, 2], product);
+        assert_close(&values(&without), &expected, tolerance);
+        let expected = naive([1, b, s, 2], |a, b, s, o| product(a, b, s, o) + bias[o]);
+        assert_close(&values(&with_bias), &expected, tolerance);
+    }
+
+    #[test]
+    fn linear_multiplies_by_the_transposed_weight() {
+        for sizes in [[2, 3], [1, 1], [0, 3], [2, 0]] {
+            check::<f64>(sizes, F64);
+            check::<f32>(sizes, F32);
+        }
+    }
+
+    #[test]
+    fn linear_differentiates_into_all_three() {
+        let x: Tensor<(usize, usize, Const<3>), f64, Cpu> = tensor((2, 4, Const), 1);
+        let (weight, bias) = parameters::<f64>();
+        check_gradient(&x, |x| {
+            linear(x.leaky_trace(), &weight, Some(&bias)).unwrap()
+        });
+        check_gradient(&weight, |w| {
+            linear(x.leaky_trace(), w, Some(&bias)).unwrap()
+        });
+        check_gradient(&bias, |b| {
+            linear(x.leaky_trace(), &weight, Some(b)).unwrap()
+        });
+        check_gradient(&x, |x| linear(x.leaky_trace(), &weight, None).unwrap());
+    }
+
+    #[test]
+    fn permuted_and_broadcast_inputs_get_their_whole_gradient() {
+        let (weight, bias) = parameters::<f64>();
+        let shape = (2, 4, Const);
+        type X = Traced<(usize, usize, Const<3>)>;
+
+        let permuted: Tensor<(Const<3>, usize, usize), f64, Cpu> = tensor((Const, 4, 2), 1);
+        check_gradient(&permuted, |x| {
+            let x: X = x.leaky_trace().permute::<_, Axes3<2, 1, 0>>();
+            linear(x, &weight, Some(&bias)).unwrap()
+        });
+        let row: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 1);
+        check_gradient(&row, |x| {
+            let x: X = x.leaky_trace().broadcast_like::<_, Axes2<0, 1>>(&shape);
+            linear(x, &weight, Some(&bias)).unwrap()
+        });
+        let per_sequence: Tensor<(usize, Const<3>), f64, Cpu> = tensor((2, Const), 1);
+        check_gradient(&per_sequence, |x| {
+            let x: X = x.leaky_trace().broadcast_like::<_, Axis<1>>(&shape);
+            linear(x, &weight, Some(&bias)).unwrap()
+        });
+    }
+
+    #[test]
+    fn an_empty_input_leaves_the_parameters_gradients() {
+        let x: Tensor<(usize, usize, Const<3>), f64, Cpu> = tensor((2, 0, Const), 1);
+        let (weight, bias) = parameters::<f64>();
+        let y = linear(x.leaky_trace(), &weight, Some(&bias)).unwrap();
+        let gradients = backward_of_nothing(y);
+        assert_eq!(values(&gradients.get(&weight)), [0.0; 6]);
+        assert_eq!(values(&gradients.get(&bias)), [0.0; 2]);
+        gradients.get(&x);
     }
 }

@@ -65,3 +65,86 @@ pub fn l2_norm<
     let length = sum.try_add(E::of(EPSILON))?.try_sqrt()?;
     x.try_div(length.try_broadcast_like::<_, Axis<3>>(&shape)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::*;
+    use crate::testing::*;
+
+    type X<E> = Heads<usize, 2, usize, 3, E, Cpu, NoneTape>;
+
+    fn check<E: Element>([b, s]: [usize; 2], tolerance: f64)
+    where
+        Cpu: Device<E>,
+    {
+        let x: X<E> = tensor((b, Const, s, Const), 1);
+        let gain: Tensor<Rank1<3>, E, Cpu> = tensor((Const,), 2);
+        let rms = rms_norm(x.clone(), &gain).unwrap();
+        let l2 = l2_norm(x.clone()).unwrap();
+        let (x, gain) = (values(&x), values(&gain));
+        let squares = |b_, h, s_| {
+            let row = at([b, 2, s, 3], [b_, h, s_, 0]);
+            x[row..row + 3].iter().map(|x| x * x).sum::<f64>()
+        };
+        let element = |place| x[at([b, 2, s, 3], place)];
+        let expected = naive([b, 2, s, 3], |b, h, s, w| {
+            element([b, h, s, w]) / (squares(b, h, s) / 3.0 + 1e-6).sqrt() * gain[w]
+        });
+        assert_close(&values(&rms), &expected, tolerance);
+        let expected = naive([b, 2, s, 3], |b, h, s, w| {
+            element([b, h, s, w]) / (squares(b, h, s) + 1e-6).sqrt()
+        });
+        assert_close(&values(&l2), &expected, tolerance);
+    }
+
+    #[test]
+    fn norms_divide_by_the_length_of_the_vector() {
+        for sizes in [[2, 5], [1, 1], [0, 3], [2, 0]] {
+            check::<f64>(sizes, F64);
+            check::<f32>(sizes, F32);
+        }
+    }
+
+    #[test]
+    fn norms_differentiate_through_views() {
+        // As it comes out of `split_heads`: a permuted view.
+        let x: Tensor<(usize, usize, Const<2>, Const<3>), f64, Cpu> =
+            tensor((2, 4, Const, Const), 1);
+        let gain: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 2);
+        let view = |x: &Tensor<(usize, usize, Const<2>, Const<3>), f64, Cpu>| -> Traced<_> {
+            x.leaky_trace().permute::<_, Axes4<0, 2, 1, 3>>()
+        };
+        check_gradient(&x, |x| rms_norm(view(x), &gain).unwrap());
+        check_gradient(&gain, |gain| rms_norm(view(&x), gain).unwrap());
+        check_gradient(&x, |x| l2_norm(view(x)).unwrap());
+
+        let row: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 1);
+        check_gradient(&row, |x| {
+            let x: Traced<(usize, Const<2>, usize, Const<3>)> = x
+                .leaky_trace()
+                .broadcast_like::<_, Axes3<0, 1, 2>>(&(2, Const, 3, Const));
+            rms_norm(x, &gain).unwrap()
+        });
+    }
+
+    #[test]
+    fn a_vector_of_zeros_stays_zero_with_a_finite_gradient() {
+        let x: X<f64> = Cpu::default().zeros_like(&(1, Const, 1, Const));
+        let gain: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 2);
+        assert_eq!(values(&rms_norm(x.clone(), &gain).unwrap()), [0.0; 6]);
+        assert_eq!(values(&l2_norm(x.clone()).unwrap()), [0.0; 6]);
+        let finite = |g: Vec<f64>| assert!(g.iter().all(|g| g.is_finite() && *g != 0.0));
+        finite(gradient(&x, |x| rms_norm(x.leaky_trace(), &gain).unwrap()));
+        finite(gradient(&x, |x| l2_norm(x.leaky_trace()).unwrap()));
+    }
+
+    #[test]
+    fn an_empty_input_leaves_the_gain_a_gradient() {
+        let x: X<f64> = tensor((2, Const, 0, Const), 1);
+        let gain: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 2);
+        let gradients = backward_of_nothing(rms_norm(x.leaky_trace(), &gain).unwrap());
+        assert_eq!(values(&gradients.get(&gain)), [0.0; 3]);
+    }
+}

@@ -71,3 +71,72 @@ fn tables<S: Dim, const W: usize, E: Element, D: Device<E>>(
     let table = |values| TensorFromVec::<E>::try_tensor_from_vec(device, values, (len, Const));
     Ok((table(cos)?, table(sin)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::*;
+    use crate::{composed::dot_scores, testing::*};
+
+    type X<const W: usize, E> = Heads<usize, 2, usize, W, E, Cpu, NoneTape>;
+
+    fn check<const W: usize, E: Element>([b, s]: [usize; 2], theta: f64, tolerance: f64)
+    where
+        Cpu: Device<E>,
+    {
+        let x: X<W, E> = tensor((b, Const, s, Const), 1);
+        let rotated = rope(x.clone(), theta).unwrap();
+        let x = values(&x);
+        let expected = naive([b, 2, s, W], |b_, h, s_, w| {
+            let pair = |i| x[at([b, 2, s, W], [b_, h, s_, i])];
+            let i = w % (W / 2);
+            let (x1, x2) = (pair(i), pair(i + W / 2));
+            let angle = s_ as f64 / theta.powf(2.0 * i as f64 / W as f64);
+            if w < W / 2 {
+                x1 * angle.cos() - x2 * angle.sin()
+            } else {
+                x2 * angle.cos() + x1 * angle.sin()
+            }
+        });
+        assert_close(&values(&rotated), &expected, tolerance);
+    }
+
+    #[test]
+    fn rope_rotates_each_pair_of_the_halves() {
+        for sizes in [[2, 5], [1, 1], [1, 300], [0, 3], [2, 0]] {
+            check::<2, f64>(sizes, 10_000.0, F64);
+            check::<6, f64>(sizes, 10_000.0, F64);
+            check::<8, f32>(sizes, 500_000.0, F32);
+        }
+    }
+
+    #[test]
+    fn scores_of_rotated_vectors_depend_on_the_distance_alone() {
+        let shape: (usize, Const<2>, usize, Const<8>) = (1, Const, 6, Const);
+        let vector: Tensor<Rank1<8>, f64, Cpu> = tensor((Const,), 1);
+        let other: Tensor<Rank1<8>, f64, Cpu> = tensor((Const,), 2);
+        let everywhere = |x: Tensor<Rank1<8>, f64, Cpu>| -> X<8, f64> {
+            rope(x.broadcast_like::<_, Axes3<0, 1, 2>>(&shape), 10_000.0).unwrap()
+        };
+        let scores = values(&dot_scores(everywhere(vector), everywhere(other)).unwrap());
+        for q in 0..5 {
+            for k in 0..5 {
+                // F64: sums of 8 products of numbers below 3.
+                assert_close(&[scores[q * 6 + k]], &[scores[(q + 1) * 6 + k + 1]], F64);
+            }
+        }
+        assert!((scores[1] - scores[2]).abs() > 1e-3);
+    }
+
+    #[test]
+    fn rope_differentiates_through_views() {
+        let x: Tensor<(usize, usize, Const<2>, Const<4>), f64, Cpu> =
+            tensor((2, 3, Const, Const), 1);
+        check_gradient(&x, |x| {
+            let view: Traced<(usize, Const<2>, usize, Const<4>)> =
+                x.leaky_trace().permute::<_, Axes4<0, 2, 1, 3>>();
+            rope(view, 10_000.0).unwrap()
+        });
+    }
+}

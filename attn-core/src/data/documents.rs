@@ -156,3 +156,83 @@ fn unbatched<S: Dim, D: Storage<usize>>(
     let ids = values(ids);
     Ok(Ids { ids, len })
 }
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::*;
+
+    type Batched = (usize, usize, usize);
+    type Unbatched = (usize, usize);
+    type Read = Result<DocumentData, Error<CpuError>>;
+
+    fn ids<S: Shape>(values: &[usize], shape: S) -> Tensor<S, usize, Cpu> {
+        Cpu::default().tensor_from_vec(values.to_vec(), shape)
+    }
+
+    fn batched(data: impl Documents<Batched, Cpu>, sizes: Sizes) -> Read {
+        data.read("L", sizes)
+    }
+
+    fn unbatched(data: impl Documents<Unbatched, Cpu>, q: usize, k: usize) -> Read {
+        data.read("L", (1, q, k))
+    }
+
+    #[track_caller]
+    fn fails(read: Read, message: &str) {
+        assert_eq!(read.unwrap_err().to_string(), message);
+    }
+
+    #[test]
+    fn one_sequence_has_one_set_of_ids() {
+        let data = batched(ids(&[1, 1, 2, 3, 4, 4], (2, 3)), (2, 3, 3)).unwrap();
+        assert_eq!([0, 1, 2].map(|q| data.query_id(1, q)), [3, 4, 4]);
+        assert_eq!([0, 1, 2].map(|k| data.key_id(0, k)), [1, 1, 2]);
+
+        let data = unbatched(ids(&[5, 6], (2,)), 2, 2).unwrap();
+        assert_eq!((data.query_id(0, 1), data.key_id(0, 0)), (6, 5));
+    }
+
+    #[test]
+    fn two_sequences_have_two() {
+        let pair = (ids(&[1, 2], (2, 1)), ids(&[1, 2, 3, 4], (2, 2)));
+        let data = batched(pair, (2, 1, 2)).unwrap();
+        assert_eq!((data.query_id(1, 0), data.key_id(1, 0)), (2, 3));
+
+        let pair = (ids(&[1], (1,)), ids(&[2, 3], (2,)));
+        let data = unbatched(&pair, 1, 2).unwrap();
+        assert_eq!((data.query_id(0, 0), data.key_id(0, 1)), (1, 3));
+    }
+
+    #[test]
+    fn there_is_one_id_for_each_token() {
+        fails(
+            batched(ids(&[1, 1, 2], (1, 3)), (2, 3, 3)),
+            "L: the batch of x is 2, that of the document ids is 1",
+        );
+        fails(
+            batched(ids(&[1, 1, 2], (1, 3)), (1, 4, 4)),
+            "L: the query axis has length 4, but the document ids cover 3",
+        );
+        fails(
+            batched((ids(&[1], (1, 1)), ids(&[1, 1], (1, 2))), (1, 1, 3)),
+            "L: the key axis has length 3, but the document ids cover 2",
+        );
+        fails(
+            batched((ids(&[1], (1, 1)), ids(&[1, 1], (2, 1))), (1, 1, 1)),
+            "L: the batch of x is 1, that of the document ids is 2",
+        );
+        fails(
+            unbatched((ids(&[1], (1,)), ids(&[2], (1,))), 1, 2),
+            "L: the key axis has length 2, but the document ids cover 1",
+        );
+    }
+
+    #[test]
+    fn empty_batches_and_sequences_are_fine() {
+        assert!(batched(ids(&[], (0, 3)), (0, 3, 3)).is_ok());
+        assert!(batched(ids(&[], (2, 0)), (2, 0, 0)).is_ok());
+        assert!(unbatched(ids(&[], (0,)), 0, 0).is_ok());
+    }
+}

@@ -172,3 +172,143 @@ fn check_length<Dev>(
         index: index(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::*;
+
+    type Batched = (usize, usize, usize);
+    type Unbatched = (usize, usize);
+    type Read = Result<PaddingData, Error<CpuError>>;
+
+    /// Two sequences, three queries, four keys.
+    const SIZES: Sizes = (2, 3, 4);
+
+    fn ints<S: Shape>(values: &[usize], shape: S) -> Tensor<S, usize, Cpu> {
+        Cpu::default().tensor_from_vec(values.to_vec(), shape)
+    }
+
+    fn bools<S: Shape>(values: &[bool], shape: S) -> Tensor<S, bool, Cpu> {
+        Cpu::default().tensor_from_vec(values.to_vec(), shape)
+    }
+
+    fn batched(data: impl Padding<Batched, Cpu>, sizes: Sizes) -> Read {
+        data.read("L", sizes)
+    }
+
+    fn unbatched(data: impl Padding<Unbatched, Cpu>, q: usize, k: usize) -> Read {
+        data.read("L", (1, q, k))
+    }
+
+    #[track_caller]
+    fn fails(read: Read, message: &str) {
+        assert_eq!(read.unwrap_err().to_string(), message);
+    }
+
+    /// How many keys each query attends to, `[batch, query]`.
+    fn counts(data: &PaddingData, (b, q, k): Sizes) -> Vec<usize> {
+        let place = |row| ((row / q) as i64, (row % q) as i64);
+        (0..b * q)
+            .map(place)
+            .map(|(b, q)| (0..k as i64).filter(|&k| data.attends(b, q, k)).count())
+            .collect()
+    }
+
+    #[test]
+    fn a_length_for_each_sequence() {
+        let data = batched(ints(&[4, 1], (2,)), SIZES).unwrap();
+        assert_eq!(counts(&data, SIZES), [4, 4, 4, 1, 1, 1]);
+        assert!(data.attends(1, 0, 0) && !data.attends(1, 0, 1));
+        fails(
+            batched(ints(&[4, 5], (2,)), SIZES),
+            "L: the valid length at [1] is 5, but there are 4 keys",
+        );
+        fails(
+            batched(ints(&[4], (1,)), SIZES),
+            "L: the batch of x is 2, that of valid lengths is 1",
+        );
+    }
+
+    #[test]
+    fn a_length_for_each_query() {
+        let data = batched(ints(&[0, 1, 2, 3, 4, 0], (2, 3)), SIZES).unwrap();
+        assert_eq!(counts(&data, SIZES), [0, 1, 2, 3, 4, 0]);
+        fails(
+            batched(ints(&[0, 1, 2, 3, 9, 0], (2, 3)), SIZES),
+            "L: the valid length at [1, 1] is 9, but there are 4 keys",
+        );
+        fails(
+            batched(ints(&[0, 1, 2, 3], (2, 2)), SIZES),
+            "L: the query axis has length 3, but valid lengths per query cover 2",
+        );
+        fails(
+            batched(ints(&[0, 1, 2], (1, 3)), SIZES),
+            "L: the batch of x is 2, that of valid lengths per query is 1",
+        );
+    }
+
+    #[test]
+    fn a_key_mask() {
+        let keys = [true, false, true, false, false, false, false, true];
+        let data = batched(bools(&keys, (2, 4)), SIZES).unwrap();
+        assert_eq!(counts(&data, SIZES), [2, 2, 2, 1, 1, 1]);
+        assert!(data.attends(1, 2, 3) && !data.attends(1, 2, 0));
+        fails(
+            batched(bools(&keys[..6], (2, 3)), SIZES),
+            "L: the key axis has length 4, but the entries of the key mask cover 3",
+        );
+        fails(
+            batched(bools(&keys[..4], (1, 4)), SIZES),
+            "L: the batch of x is 2, that of key mask is 1",
+        );
+    }
+
+    #[test]
+    fn unbatched_data() {
+        let sizes = (1, 2, 4);
+        assert_eq!(counts(&unbatched(3, 2, 4).unwrap(), sizes), [3, 3]);
+        fails(
+            unbatched(5, 2, 4),
+            "L: the valid length at [] is 5, but there are 4 keys",
+        );
+
+        let data = unbatched(ints(&[0, 4], (2,)), 2, 4).unwrap();
+        assert_eq!(counts(&data, sizes), [0, 4]);
+        fails(
+            unbatched(ints(&[0, 5], (2,)), 2, 4),
+            "L: the valid length at [1] is 5, but there are 4 keys",
+        );
+
+        let data = unbatched(bools(&[false, true, false, true], (4,)), 2, 4).unwrap();
+        assert_eq!(counts(&data, sizes), [2, 2]);
+        fails(
+            unbatched(bools(&[true], (1,)), 2, 4),
+            "L: the key axis has length 4, but the entries of the key mask cover 1",
+        );
+    }
+
+    #[test]
+    fn data_can_be_lent() {
+        let lengths = ints(&[4, 1], (2,));
+        let lent = batched(&lengths, SIZES).unwrap();
+        assert_eq!(lent, batched(lengths, SIZES).unwrap());
+    }
+
+    #[test]
+    fn a_permuted_tensor_is_read_in_its_order() {
+        let lengths: Tensor<(usize, usize), usize, Cpu> =
+            ints(&[0, 3, 1, 4, 2, 0], (3, 2)).permute();
+        let data = batched(lengths, SIZES).unwrap();
+        assert_eq!(counts(&data, SIZES), [0, 1, 2, 3, 4, 0]);
+    }
+
+    #[test]
+    fn empty_batches_and_sequences_are_fine() {
+        assert!(batched(ints(&[], (0,)), (0, 3, 4)).is_ok());
+        assert!(batched(ints(&[], (2, 0)), (2, 0, 4)).is_ok());
+        assert!(batched(bools(&[], (2, 0)), (2, 3, 0)).is_ok());
+        assert!(unbatched(0, 2, 0).is_ok());
+    }
+}

@@ -213,3 +213,108 @@ mod sealed {
     pub trait Sealed {}
     impl<S: Shape, E, D: Storage<E>, T> Sealed for Tensor<S, E, D, T> {}
 }
+
+#[cfg(test)]
+mod tests {
+    use dfdx::{
+        optim::{Adam, Optimizer},
+        prelude::*,
+    };
+
+    use super::*;
+    use crate::testing::*;
+
+    type Layer = LearnedPosition<5, 3, f64, Cpu>;
+
+    fn layer() -> Layer {
+        LearnedPosition {
+            weight: tensor(Default::default(), 1),
+        }
+    }
+
+    #[test]
+    fn the_rows_of_the_first_positions_are_added() {
+        let layer = layer();
+        let rows = values(&layer.weight);
+        for (b, s) in [(2, 5), (2, 3), (1, 1), (0, 3), (2, 0)] {
+            let x: Tensor<(usize, usize, Const<3>), f64, Cpu> = tensor((b, s, Const), 2);
+            let numbers = values(&x);
+            let expected = naive([1, b, s, 3], |_, b_, s_, w| {
+                numbers[at([b, s, 3], [b_, s_, w])] + rows[s_ * 3 + w]
+            });
+            assert_eq!(values(&layer.forward(x)), expected);
+        }
+        for s in [5, 1, 0] {
+            let x: Tensor<(usize, Const<3>), f64, Cpu> = tensor((s, Const), 2);
+            let expected: Vec<f64> = std::iter::zip(values(&x), &rows)
+                .map(|(x, r)| x + r)
+                .collect();
+            assert_eq!(values(&layer.forward(x)), expected);
+        }
+    }
+
+    #[test]
+    fn it_differentiates_into_input_and_weight() {
+        let layer = layer();
+        let with = |weight: &Tensor<Rank2<5, 3>, f64, Cpu>| Layer {
+            weight: weight.clone(),
+        };
+        let x: Tensor<(usize, usize, Const<3>), f64, Cpu> = tensor((2, 4, Const), 2);
+        check_gradient(&x, |x| layer.forward(x.leaky_trace()));
+        check_gradient(&layer.weight, |w| with(w).forward(x.leaky_trace()));
+        let x: Tensor<Rank2<4, 3>, f64, Cpu> = tensor(Default::default(), 2);
+        check_gradient(&x, |x| layer.forward(x.leaky_trace()));
+        check_gradient(&layer.weight, |w| with(w).forward(x.leaky_trace()));
+    }
+
+    #[test]
+    fn a_sequence_that_is_too_long_is_an_error() {
+        let x: Tensor<(usize, usize, Const<3>), f64, Cpu> = tensor((2, 6, Const), 2);
+        let error = layer().try_forward(x).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::TooLong {
+                length: 6,
+                max: 5,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    #[should_panic(expected = "the sequence has length 6, the longest it can take is 5")]
+    fn in_a_tuple_of_layers_it_is_a_panic_with_the_message() {
+        let x: Tensor<(usize, usize, Const<3>), f64, Cpu> = tensor((2, 6, Const), 2);
+        Module::forward(&(layer(), Tanh), x);
+    }
+
+    #[test]
+    fn it_is_built_trained_and_converted_as_any_layer() {
+        type Model = (LearnedPosition<5, 3>, Linear<3, 2>);
+        let dev = Cpu::seed_from_u64(3);
+        let mut model = dev.build_module::<Model, f32>();
+        assert_eq!(
+            model.num_trainable_params(),
+            LearnedPosition::<5, 3>::PARAMS + 8
+        );
+        assert!(
+            model
+                .0
+                .weight
+                .as_vec()
+                .iter()
+                .all(|&w| w != 0.0 && w.abs() < 0.2)
+        );
+
+        let before = model.0.weight.as_vec();
+        let mut optimizer = Adam::new(&model, Default::default());
+        let x: Tensor<Rank3<2, 5, 3>, f32, Cpu> = dev.sample_normal();
+        let y = model.forward_mut(x.traced(model.alloc_grads()));
+        let gradients = y.square().mean().backward();
+        optimizer.update(&mut model, &gradients).unwrap();
+        assert!(std::iter::zip(before, model.0.weight.as_vec()).all(|(a, b)| a != b));
+
+        let converted = model.0.to_dtype::<f64>();
+        assert_eq!(values(&converted.weight), values(&model.0.weight));
+    }
+}

@@ -95,63 +95,118 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
 fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
     let Layer { name, input, .. } = cx;
     let (query, key) = (cx.query_var(), cx.key_var());
-    let sequences = cx.sequence_vars();
     let lead = batched.then(|| quote!(B,));
-    let batch = batched.then(|| quote!(B: p::Dim,));
     let (d_model, heads) = (&cx.spec.d_model, &cx.spec.heads);
-    let output = quote!(p::Tensor<(#lead #query, p::Const<{ #d_model }>), E, D, T>);
-
-    let mut tensors = vec![var("x")];
-    let mut types = vec![output.clone()];
-    if let Some(d_context) = &cx.spec.d_context {
-        tensors.push(var("context"));
-        types.push(quote!(p::Tensor<(#lead #key, p::Const<{ #d_context }>), E, D>));
-    }
-    let data: Vec<_> = cx.graph.data.iter().map(|data| data_name(*data)).collect();
-    let data_types: Vec<_> = cx.graph.data.iter().map(|data| data_type(*data)).collect();
-    let data_traits = cx.graph.data.iter().map(|data| match data {
-        MaskData::Padding => quote!(p::Padding<(#lead #query, #key), D>),
-        MaskData::Document => quote!(p::Documents<(#lead #query, #key), D>),
-    });
-    types.extend(data_types.iter().map(|ty| quote!(#ty)));
-    let names: Vec<_> = tensors.iter().chain(&data).collect();
+    let parts = parts(cx, batched);
+    let Parts {
+        generics,
+        names,
+        types,
+        fits,
+        ..
+    } = &parts;
     let (ty, pattern) = match names.as_slice() {
         [one] => (quote!(#(#types)*), quote!(#one)),
         _ => (quote!((#(#types),*)), quote!((#(#names),*))),
     };
-    let label = cx.label();
-    let last = tensors.last();
+    let bounds = fits.iter().map(|(_, ty, bound)| quote!(#ty: #bound,));
+    let fit = fits
+        .iter()
+        .map(|(tensor, ty, bound)| quote!(let #tensor = <#ty as #bound>::fit(#tensor);));
+    let (tensors, data) = names.split_at(if cx.graph.cross { 2 } else { 1 });
+    let (label, last) = (cx.label(), tensors.last());
     let axes = (!data.is_empty()).then(
         || quote!(let axes = (x.shape().0.size(), x.shape().1.size(), #last.shape().1.size());),
     );
-    let body = if batched {
-        quote! {
-            #axes
-            #(let #data = #data.read(#label, axes)?;)*
-            layer.run(#(#tensors,)* #(&#data,)* train)
-        }
+    let add_batch = (!batched).then(|| quote!(#(let #tensors = p::add_batch(#tensors)?;)*));
+    let run = quote!(layer.run(#(#tensors,)* #(&#data,)* train));
+    let result = if batched {
+        run
     } else {
         quote! {
-            #(let #tensors = p::add_batch(#tensors)?;)*
-            #axes
-            #(let #data = #data.read(#label, axes)?;)*
-            let (output, weights) = layer.run(#(#tensors,)* #(&#data,)* train)?;
+            let (output, weights) = #run?;
             Ok((p::drop_batch(output)?, p::drop_weights_batch(weights)?))
         }
     };
     quote! {
-        impl<#batch #(#sequences: p::Dim,)* T: p::Tape<E, D>, #(#data_types: #data_traits,)* E: p::Element, D: p::Device<E>>
-            #input<E, D> for #ty
+        impl<#generics E: p::Element, D: p::Device<E>> #input<E, D> for #ty
+        where
+            #(#bounds)*
         {
-            type Output = #output;
+            type Output = p::Tensor<(#lead #query, p::Const<{ #d_model }>), E, D, T>;
             type Weights = p::Tensor<(#lead p::Const<{ #heads }>, #query, #key), E, D>;
 
             fn attend(self, layer: &#name<E, D>, train: bool) -> Result<(Self::Output, Self::Weights), p::Error<D::Err>> {
                 let #pattern = self;
-                #body
+                #(#fit)*
+                #add_batch
+                #axes
+                #(let #data = #data.read(#label, axes)?;)*
+                #result
             }
         }
     }
+}
+
+/// The inputs of one implementation.
+struct Parts {
+    generics: TokenStream,
+    names: Vec<Ident>,
+    types: Vec<TokenStream>,
+    /// Name, type, and the bound that says which type it must have: in a tuple, where rustc would not show it.
+    fits: Vec<(Ident, TokenStream, TokenStream)>,
+}
+
+/// `x`, perhaps `context`, and the mask's data. A single input is given its exact shape.
+fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
+    let name = &cx.name;
+    let (query, key, sequences) = (cx.query_var(), cx.key_var(), cx.sequence_vars());
+    let (batch, lead) = (
+        batched.then(|| quote!(B: p::Dim,)),
+        batched.then(|| quote!(B,)),
+    );
+    let d_model = &cx.spec.d_model;
+    let mut parts = Parts {
+        generics: quote!(#batch #(#sequences: p::Dim,)* T: p::Tape<E, D>,),
+        names: vec![var("x")],
+        types: vec![quote!(p::Tensor<(#lead #query, p::Const<{ #d_model }>), E, D, T>)],
+        fits: Vec::new(),
+    };
+    if !cx.graph.cross && cx.graph.data.is_empty() {
+        return parts;
+    }
+    let given = quote!(p::Tensor<(#lead #query, p::Const<{ GIVEN }>), E, D, T>);
+    let expected = &parts.types[0];
+    let bound = quote!(p::Fits<#name<E, D>, p::input::x, #expected>);
+    parts.generics.extend(quote!(const GIVEN: usize,));
+    parts.types = vec![given.clone()];
+    parts.fits.push((var("x"), given, bound));
+    if let Some(d_context) = &cx.spec.d_context {
+        let (batch, other) = (
+            batched.then(|| quote!(B2: p::Dim,)),
+            batched.then(|| quote!(B2,)),
+        );
+        let given = quote!(p::Tensor<(#other #key, p::Const<{ GIVEN_CONTEXT }>), E, D>);
+        let expected = quote!(p::Tensor<(#lead #key, p::Const<{ #d_context }>), E, D>);
+        let bound = quote!(p::Fits<#name<E, D>, p::input::context, #expected>);
+        parts
+            .generics
+            .extend(quote!(#batch const GIVEN_CONTEXT: usize,));
+        parts.names.push(var("context"));
+        parts.types.push(given.clone());
+        parts.fits.push((var("context"), given, bound));
+    }
+    for data in &cx.graph.data {
+        let ty = data_type(*data);
+        let bound = match data {
+            MaskData::Padding => quote!(p::Padding<(#lead #query, #key), D>),
+            MaskData::Document => quote!(p::Documents<(#lead #query, #key), D>),
+        };
+        parts.generics.extend(quote!(#ty: #bound,));
+        parts.names.push(data_name(*data));
+        parts.types.push(quote!(#ty));
+    }
+    parts
 }
 
 /// The variable that holds a mask's data.

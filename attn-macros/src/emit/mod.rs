@@ -57,8 +57,8 @@ pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStr
 
 /// The type variables of the emitted code.
 const TYPE_VARIABLES: &[&str] = &[
-    "A1", "A2", "A3", "B", "D", "D0", "D2", "E", "E0", "E2", "F", "Ids", "K", "Lengths", "Q", "S",
-    "T", "V", "X",
+    "A1", "A2", "A3", "B", "B2", "D", "D0", "D2", "E", "E0", "E2", "F", "Ids", "K", "Lengths", "Q",
+    "S", "T", "V", "X",
 ];
 
 /// What every emitter needs.

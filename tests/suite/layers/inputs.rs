@@ -292,6 +292,40 @@ fn the_data_of_a_mask_may_be_permuted_or_broadcast() {
     );
 }
 
+/// Batch and lengths may each be known at run time or at compile time, the two sequences apart.
+#[test]
+fn some_dimensions_may_be_known_at_compile_time() {
+    let state = state_for::<Cross<f64>, _>(&[("x", &[3, 5, 8]), ("context", &[3, 4, 8])]);
+    let layer = layer_with::<Cross<f64>, _>(&state);
+    let expected = by_hand_with_context::<f64, _, _, _>(&state, |p, x, context| {
+        masked(p, Split::into_heads(2), x, context, |_, q, k| full(q, k))
+    });
+    let assert_expected = |output: Vec<f64>| {
+        assert_close(
+            "output",
+            &output,
+            expected.get("output"),
+            tolerance::<f64>(),
+        );
+    };
+
+    let x: Tensor<Rank3<3, 5, 8>, f64, _> = state.tensor("x", (Const, Const, Const));
+    let context = state.tensor("context", (Const, 4, Const));
+    let output: Tensor<Rank3<3, 5, 8>, f64, _> = layer.forward((x, context));
+    assert_expected(output.as_vec());
+
+    let x = state.tensor("x", (3, Const, Const));
+    let context: Tensor<(usize, Const<4>, Const<8>), f64, _> =
+        state.tensor("context", (3, Const, Const));
+    let output: Tensor<(usize, Const<5>, Const<8>), f64, _> = layer.forward((x, context));
+    assert_expected(output.as_vec());
+
+    let x = state.tensor("x", (Const, 5, Const));
+    let context: Tensor<Rank3<3, 4, 8>, f64, _> = state.tensor("context", (Const, Const, Const));
+    let output: Tensor<(Const<3>, usize, Const<8>), f64, _> = layer.forward((x, context));
+    assert_expected(output.as_vec());
+}
+
 /// The gradients that `alloc_grads` prepares are the same as those of a leaky trace, and a second backward pass adds to
 /// them.
 #[test]
