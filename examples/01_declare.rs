@@ -19,64 +19,37 @@ attention! {
 type Block = Residual<(LayerNorm1D<64>, SelfAttention)>;
 
 fn main() -> Result<()> {
-    let device = Cpu::seed_from_u64(1);
-
-    // 1. What was declared, known while the program is compiled.
-    const { assert!(SelfAttention::<f32, Cpu>::PARAMS < 11_000) };
+    // 1. What was declared is known while the program is compiled.
     type Layer = SelfAttention<f32, Cpu>;
-    println!(
-        "heads {}, of keys and values {}",
-        Layer::HEADS,
-        Layer::KV_HEADS
-    );
-    println!(
-        "numbers per position {}, per head {}",
-        Layer::D_MODEL,
-        Layer::HEAD_DIM
-    );
-    println!("parameters {}", Layer::PARAMS);
-    println!(
-        "multiplications and additions for 4 × 100 positions {}",
-        Layer::flops(4, 100, 100)
-    );
+    const { assert!(Layer::PARAMS < 11_000) };
+    let (heads, kv_heads, head_dim) = (Layer::HEADS, Layer::KV_HEADS, Layer::HEAD_DIM);
+    println!("{heads} heads of {head_dim} numbers, {kv_heads} of keys and values");
+    println!("{} parameters", Layer::PARAMS);
+    let operations = Layer::flops(4, 100, 100);
+    println!("{operations} operations for 4 sequences of 100 positions");
 
-    // 2. Run it. Batch and length may change from call to call (`usize`), or be fixed (`Const`).
-    //    The width may not: put `Const::<63>` here and the compiler says what the layer takes.
+    // 2. Run it. Batch and length may change from call to call (`usize`) or be fixed (`Const`).
+    //    The width may not: write `Const::<63>` and the compiler says what the layer takes.
+    let device = Cpu::seed_from_u64(1);
     let layer = device.build_module::<SelfAttention, f32>();
-    let batch = device.sample_like(&(4, 10, Const::<64>), rand_distr::StandardNormal);
-    println!(
-        "\na batch {:?} becomes {:?}",
-        batch.shape(),
-        layer.forward(batch.clone()).shape()
-    );
-    let single: Tensor<Rank2<7, 64>, f32, _> = device.sample_normal();
-    println!(
-        "one sequence {:?} becomes {:?}",
-        single.shape(),
-        layer.forward(single.clone()).shape()
-    );
-    let (_, weights) = layer.forward_with_weights(batch.clone());
-    println!(
-        "its weights are [batch, heads, query, key]: {:?}",
-        weights.shape()
-    );
+    let x = device.sample_like(&(4, 10, Const::<64>), rand_distr::StandardNormal);
+    let (y, weights) = layer.forward_with_weights(x.clone());
+    println!("\nbatch of sequences   {:?}", x.shape().concrete());
+    println!("what comes out       {:?}", y.shape().concrete());
+    println!("attention weights    {:?}", weights.shape().concrete());
+    let one: Tensor<Rank2<7, 64>, f32, _> = device.sample_normal();
+    let one = layer.forward(one);
+    println!("one sequence alone   {:?}", one.shape().concrete());
 
-    // 3. Train it for one step, as any dfdx module: here it learns to give back its input.
+    // 3. Train it for one step, as any dfdx module: here it is to give back its input.
     let mut block = device.build_module::<Block, f32>();
-    let mut optimizer = Adam::new(
-        &block,
-        AdamConfig {
-            lr: 1e-2,
-            ..Default::default()
-        },
-    );
-    let gradients = block.alloc_grads();
-    let before = mse_loss(block.forward(batch.trace(gradients)), batch.clone());
-    let loss = before.array();
-    let gradients = before.backward();
-    optimizer.update(&mut block, &gradients)?;
-    let after = mse_loss(block.forward(batch.clone()), batch.clone()).array();
-    println!("\nloss before one step {loss:.4}, after it {after:.4}");
+    let mut optimizer = Adam::new(&block, AdamConfig::default());
+    let traced = x.trace(block.alloc_grads());
+    let loss = mse_loss(block.forward(traced), x.clone());
+    println!("\nloss before one step {:.4}", loss.array());
+    optimizer.update(&mut block, &loss.backward())?;
+    let loss = mse_loss(block.forward(x.clone()), x.clone());
+    println!("loss after it        {:.4}", loss.array());
 
     // 4. Save it and load it. The names in the file are those of the fields.
     let file = tempfile::NamedTempFile::new()?;
@@ -84,19 +57,14 @@ fn main() -> Result<()> {
     let mut twin = device.build_module::<SelfAttention, f32>();
     twin.load_safetensors(file.path())
         .map_err(|e| anyhow!("{e:?}"))?;
-    assert_eq!(
-        twin.forward(batch.clone()).as_vec(),
-        layer.forward(batch).as_vec()
-    );
+    assert_eq!(twin.forward(x).as_vec(), y.as_vec());
     println!("\nsaved and loaded:");
-    Layer::iter_tensors(&mut RecursiveWalker {
-        m: (&layer, String::new()),
-        f: &mut PrintNames,
-    })?;
+    let (m, f) = ((&layer, String::new()), &mut PrintNames);
+    Layer::iter_tensors(&mut RecursiveWalker { m, f })?;
     Ok(())
 }
 
-/// Prints each tensor of a module with its name: a visitor, as dfdx's own saving is one.
+/// Prints the tensors of a module with their names, in the way that dfdx itself saves them.
 struct PrintNames;
 
 impl TensorVisitor<f32, Cpu> for PrintNames {

@@ -17,7 +17,7 @@ const DIGITS: usize = 10;
 const ENTRIES: usize = 8;
 const QUESTIONS: usize = 5;
 const BATCH: usize = 16;
-const STEPS: usize = 400;
+const STEPS: usize = 60;
 
 // `d_context` is the width of the second sequence. Saying it makes this a cross-attention, whose
 // input is a pair, and whose two sequences may have different lengths.
@@ -67,20 +67,24 @@ fn main() -> Result<()> {
             .select(task.answers)
             .mean()
             .negate();
-        if step % 100 == 0 {
+        if step % 10 == 0 {
+            let all = BATCH * QUESTIONS;
             println!(
-                "step {step}  loss {:.3}  right answers {right} of {}",
-                loss.array(),
-                BATCH * QUESTIONS
+                "step {step:>3}  loss {:.3}  right answers {right} of {all}",
+                loss.array()
             );
         }
         gradients = loss.backward();
         optimizer.update(&mut model, &gradients)?;
         model.zero_grads(&mut gradients);
+        if step == STEPS / 2 {
+            println!("\nHalf way:\n");
+            draw(&shown, &forward(&model, &shown, shown.letters.clone()).1);
+        }
     }
 
     println!(
-        "\nAfter training each question finds its letter in this dictionary, never seen before:\n"
+        "\nAfter training each question finds its letter, in a dictionary it was not trained on:\n"
     );
     draw(&shown, &forward(&model, &shown, shown.letters.clone()).1);
     Ok(())

@@ -14,7 +14,7 @@ pub use dfdx;
 #[doc(hidden)]
 pub mod __private {
     pub use attn_core::{
-        Element, Error, composed::*, data::*, entry::*, fit::{Fits, input}, init, nn::Weight, sizes::*, unwrap,
+        Element, Error, composed::*, data::*, entry::*, fit::{ContextFits, XFits}, init, nn::Weight, sizes::*, unwrap,
     };
     pub use attn_macros::attention;
     pub use core::{clone::Clone, fmt::Debug};

@@ -57,9 +57,6 @@ fn run(args: &Args) -> Result<()> {
     let corpus = Corpus::new(&text, model::VOCAB, args.training.block_size)?;
     let prompt = encode_prompt(args, &text, &corpus.vocabulary)?;
     let device = Cpu::seed_from_u64(args.seed);
-    if std::env::var("CACHE").is_ok() {
-        dfdx::tensor::Cache::enable_cache(&device);
-    }
     let mut model = model::build(&device)?;
     if let Some(path) = &args.init_from {
         weights::load(&mut model, path, &corpus.vocabulary)?;

@@ -177,7 +177,7 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
     }
     let given = quote!(p::Tensor<(#lead #query, p::Const<{ GIVEN }>), E, D, T>);
     let expected = &parts.types[0];
-    let bound = quote!(p::Fits<#name<E, D>, p::input::x, #expected>);
+    let bound = quote!(p::XFits<#name<E, D>, #expected>);
     parts.generics.extend(quote!(const GIVEN: usize,));
     parts.types = vec![given.clone()];
     parts.fits.push((var("x"), given, bound));
@@ -188,7 +188,7 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
         );
         let given = quote!(p::Tensor<(#other #key, p::Const<{ GIVEN_CONTEXT }>), E, D>);
         let expected = quote!(p::Tensor<(#lead #key, p::Const<{ #d_context }>), E, D>);
-        let bound = quote!(p::Fits<#name<E, D>, p::input::context, #expected>);
+        let bound = quote!(p::ContextFits<#name<E, D>, #expected>);
         parts
             .generics
             .extend(quote!(#batch const GIVEN_CONTEXT: usize,));

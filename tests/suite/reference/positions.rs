@@ -42,7 +42,7 @@ where
     for slope in alibi_slopes(heads) {
         for query in 0..queries {
             for key in 0..keys {
-                biases.push(number::<E>(-slope * (query as f64 - key as f64)));
+                biases.push(number::<E>(-slope * query.abs_diff(key) as f64));
             }
         }
     }
