@@ -63,10 +63,11 @@ fn main() {
         ("sliding | dilated", weights!(Strided, x.clone())),
         ("causal & !sliding", weights!(Distant, x.clone())),
     ]);
-    println!(
-        "The first three rows of the last one may attend to nothing. Their weights are 0, their"
-    );
-    println!("output is the bias of o_proj, and neither is NaN, nor is any gradient.\n");
+    println!("The last one leaves nothing to the first three positions. Their weights are 0 and");
+    println!("their output is the bias of o_proj: no NaN, here or in a gradient.\n");
+    let distant = device.build_module::<Distant, f32>();
+    let output = distant.forward(x.clone()).as_vec();
+    assert_eq!(output[..8], distant.o_proj.bias.as_vec());
 
     println!("with data: lengths 12 and 7, or the documents 000001112222\n");
     let two = device.sample_like(&(2, LEN, Const::<8>), rand_distr::StandardNormal);

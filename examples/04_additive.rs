@@ -30,6 +30,8 @@ attention! {
 /// The attention, and a number made from what it found.
 type Model = (Largest, Linear<8, 1>);
 type Built = <Model as BuildOnDevice<Cpu, f32>>::Built;
+/// One number for each question to each list: [batch, 1, 1].
+type Numbers<T = NoneTape> = Tensor<(usize, usize, Const<1>), f32, Cpu, T>;
 /// Attention weights, [batch, heads, query, key]. There is one head and one question.
 type Weights = Tensor<(usize, Const<1>, usize, usize), f32, Cpu>;
 
@@ -70,7 +72,7 @@ fn forward<T: Tape<f32, Cpu>>(
     (attention, number): &Built,
     lists: &Lists,
     question: Tensor<(usize, usize, Const<8>), f32, Cpu, T>,
-) -> (Tensor<(usize, usize, Const<1>), f32, Cpu, T>, Weights) {
+) -> (Numbers<T>, Weights) {
     let input = (question, lists.numbers.clone(), lists.lengths.clone());
     let (found, weights) = attention.forward_with_weights(input);
     (number.forward(found), weights)
@@ -83,8 +85,7 @@ struct Lists {
     numbers: Tensor<(usize, usize, Const<1>), f32, Cpu>,
     /// How many of the places are numbers of the list: [batch].
     lengths: Tensor<(usize,), usize, Cpu>,
-    /// [batch, 1, 1]
-    largest: Tensor<(usize, usize, Const<1>), f32, Cpu>,
+    largest: Numbers,
 }
 
 impl Lists {

@@ -1,6 +1,73 @@
-//! placeholder
-#![allow(missing_docs)]
+//! Declare attention in a macro, get its shapes checked by the compiler, train it with [`dfdx`].
+//!
+//! ```
+//! use attn::{attention, dfdx::prelude::*};
+//!
+//! attention! {
+//!     /// Eight heads that look back.
+//!     pub struct SelfAttention<heads = 8, d_model = 64, mask = causal>;
+//! }
+//!
+//! let dev = AutoDevice::default();
+//! let layer = dev.build_module::<SelfAttention, f32>();
+//! let x: Tensor<(usize, usize, Const<64>), f32, _> = dev.sample_normal_like(&(2, 10, Const));
+//! let (y, weights) = layer.forward_with_weights(x);
+//! assert_eq!(y.shape().concrete(), [2, 10, 64]);
+//! assert_eq!(weights.shape().concrete(), [2, 8, 10, 10]); // [batch, heads, query, key]
+//! # use dfdx::shapes::{HasShape, Shape};
+//! ```
+//!
+//! - [`attention!`] declares a layer. Its page lists every key. A wrong spec is a compile error at its token.
+//! - The declared type is both builder and module: it stands in dfdx's tuples and `Residual`, its parameters are named
+//!   (`q_proj.weight`), dfdx's optimizers train it, and dfdx saves and loads it.
+//! - A wrong shape is a compile error in the layer's words: "`SelfAttention` takes [batch, seq, 64] or [seq, 64], not ..".
+//! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
+//!
+//! # A layer in a model
+//!
+//! ```
+//! use attn::{attention, dfdx::prelude::*};
+//!
+//! attention! {
+//!     struct Causal<heads = 4, d_model = 32, mask = causal, dropout = 0.1>;
+//! }
+//!
+//! type Block = (
+//!     Residual<(LayerNorm1D<32>, Causal)>,
+//!     Residual<(LayerNorm1D<32>, Linear<32, 128>, FastGeLU, Linear<128, 32>)>,
+//! );
+//! type Model = (Embedding<65, 32>, Repeated<Block, 2>, Linear<32, 65>);
+//!
+//! let dev = AutoDevice::default();
+//! let mut model = dev.build_module::<Model, f32>();
+//! let tokens: Tensor<Rank2<1, 6>, usize, _> = dev.zeros();
+//! let logits = model.forward_mut(tokens.traced(model.alloc_grads()));
+//! let gradients = logits.square().mean().backward();
+//! assert_eq!(gradients.get(&model.1[0].0.0.1.q_proj.weight).shape().concrete(), [32, 32]);
+//! # use dfdx::shapes::{HasShape, Shape};
+//! ```
+//!
+//! # Data for masks
+//!
+//! `padding` and `document` masks take data at the call; the declaration changes what `forward` accepts.
+//!
+//! ```
+//! use attn::{attention, dfdx::prelude::*};
+//!
+//! attention! {
+//!     struct Encoder<heads = 2, d_model = 16, mask = padding>;
+//! }
+//!
+//! let dev = AutoDevice::default();
+//! let encoder = dev.build_module::<Encoder, f32>();
+//! let x: Tensor<Rank3<2, 5, 16>, f32, _> = dev.sample_normal();
+//! let valid_lens: Tensor<Rank1<2>, usize, _> = dev.tensor([5, 3]);
+//! let y = encoder.forward((x, valid_lens));
+//! ```
 
+#[doc = concat!("Declares an attention layer: a struct whose generics are the spec.\n\n", include_str!("attention.md"))]
+#[doc = "# Keys\n"]
+#[doc = attn_macros::key_table!()]
 #[macro_export]
 macro_rules! attention {
     ($($spec:tt)*) => {
@@ -9,15 +76,18 @@ macro_rules! attention {
 }
 
 pub use attn_core::{Error, data, nn};
+/// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;
 
+/// What `attention!` expands to refers to this. Not for users, and not stable.
 #[doc(hidden)]
 pub mod __private {
+    pub use core::{clone::Clone, fmt::Debug};
+
     pub use attn_core::{
-        Element, Error, composed::*, data::*, entry::*, fit::{ContextFits, XFits}, init, nn::Weight, sizes::*, unwrap,
+        Element, Error, composed::*, data::*, entry::*, fit::*, init, nn::Weight, sizes::*, unwrap,
     };
     pub use attn_macros::attention;
-    pub use core::{clone::Clone, fmt::Debug};
     pub use dfdx::{
         nn::{
             BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection, TensorOptions,
@@ -28,13 +98,29 @@ pub mod __private {
         tensor_ops::Device,
     };
 
+    /// The traits whose methods the expansion calls.
     pub mod traits {
         pub use dfdx::{
             nn::{ModuleVisitor as _, TensorCollection as _},
             shapes::{Dim as _, HasShape as _},
             tensor::{RandomU64 as _, WithEmptyTape as _},
         };
+
+        pub use attn_core::{
+            data::{Documents as _, Padding as _},
+            fit::{ContextFits as _, XFits as _},
+        };
     }
+
+    /// What the expansion imports, whatever these names mean where it stands.
+    pub mod prelude {
+        pub use core::{
+            option::Option::{self, None, Some},
+            result::Result::{self, Err, Ok},
+        };
+    }
+
+    /// The names of the language, for editors.
     pub mod keys {
         attn_macros::key_items!();
     }

@@ -93,7 +93,6 @@ pub fn drop_batch<S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D
 }
 
 /// `[1, heads, query, key]` to `[heads, query, key]`.
-#[expect(clippy::type_complexity, reason = "the shapes are the documentation")]
 pub fn drop_weights_batch<
     const H: usize,
     Q: Dim,

@@ -32,3 +32,15 @@ fits! {
     /// A second input that is `Expected`.
     ContextFits, "`{Layer}` takes `context` as `{Expected}`, not `{Self}`", "wrong shape of `context`"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_fits_itself_and_keeps_its_value() {
+        struct Layer;
+        let x: u8 = XFits::<Layer, u8>::fit(7);
+        assert_eq!(ContextFits::<Layer, u8>::fit(x), 7);
+    }
+}

@@ -18,6 +18,11 @@
 //! ([`Dim`](dfdx::shapes::Dim)), everything else is a constant. Everything is generic over [`Element`] and over
 //! dfdx's [`Device`](dfdx::tensor_ops::Device), and keeps the tape it was given.
 
+// A tensor's type is its documentation here: the names of its axes, in order.
+#![allow(clippy::type_complexity)]
+// A test that unwraps fails where it should.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod element;
 mod error;
 

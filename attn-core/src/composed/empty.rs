@@ -27,14 +27,6 @@ pub(crate) fn reshape<Src: Shape, Dst: Shape, E: Element, D: Device<E>, T: Tape<
     }
 }
 
-/// The same tensor in row-major order; a copy only if it is not that already.
-pub(crate) fn contiguous<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
-    x: Tensor<S, E, D, T>,
-) -> Result<Tensor<S, E, D, T>, D::Err> {
-    let shape = *x.shape();
-    reshape(x, shape)
-}
-
 /// Zeros that do not depend on `x`, on the tape of `x`: its gradient will exist, and be 0.
 pub(crate) fn zeros_after<Src: Shape, Dst: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<Src, E, D, T>,

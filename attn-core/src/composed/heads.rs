@@ -107,7 +107,7 @@ pub(super) fn fold_groups<
 >(
     x: Tensor<(B, Const<H>, Q, X), E, D, T>,
 ) -> Result<Tensor<(B, Const<G>, usize, X), E, D, T>, D::Err> {
-    const { assert!(H % G == 0, "kv_heads does not divide heads") };
+    const { assert!(H.is_multiple_of(G), "kv_heads does not divide heads") };
     let (batch, _, q, width) = *x.shape();
     let folded = (batch, Const, H / G * q.size(), width);
     match x.try_realize() {

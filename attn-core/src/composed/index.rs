@@ -59,7 +59,6 @@ pub fn index_mask<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<
 }
 
 /// Numbers from a function of `(b, h, q_idx, kv_idx)`, on an empty tape.
-#[expect(clippy::type_complexity, reason = "the shapes are the documentation")]
 pub fn index_floats<
     B: Dim,
     Q: Dim,
@@ -87,7 +86,6 @@ pub fn index_floats<
 ///
 /// # Panics
 /// If an index is not below the number of elements.
-#[expect(clippy::type_complexity, reason = "the shapes are the documentation")]
 pub fn index_param<
     P: Shape,
     B: Dim,

@@ -6,13 +6,12 @@ use dfdx::{
     tensor_ops::{BroadcastTo, Device, PermuteTo, TryAdd, TryMatMul},
 };
 
-use super::empty::{contiguous, is_empty, zeros_after_both};
-use crate::Element;
+use super::empty::{is_empty, zeros_after_both};
+use crate::{Element, entry::contiguous};
 
 /// `y = x Wᵀ + b`: `[batch, len, input]` to `[batch, len, output]`, `W` being `[output, input]`.
 ///
 /// PyTorch: `torch.nn.functional.linear(x, weight, bias)`.
-#[expect(clippy::type_complexity, reason = "the shapes are the documentation")]
 pub fn linear<
     B: Dim,
     S: Dim,

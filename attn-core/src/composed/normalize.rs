@@ -6,11 +6,8 @@ use dfdx::{
     tensor_ops::{BroadcastTo, Device, MaxTo, SumTo, TryAdd, TryDiv, TrySub},
 };
 
-use super::{
-    Mask, Scores,
-    empty::{contiguous, is_empty},
-};
-use crate::Element;
+use super::{Mask, Scores, empty::is_empty};
+use crate::{Element, entry::contiguous};
 
 /// `weight[k] = exp(score[k]) / sum_j exp(score[j])`, over the keys `j` that the query attends to; 0 for the others.
 ///
@@ -84,7 +81,6 @@ fn bias<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(
 
 /// `score + bias - max`, and that maximum: of what the query attends to, and at least `floor`. Weights do not change
 /// with it, so it takes no part in the gradient.
-#[expect(clippy::type_complexity, reason = "the shapes are the documentation")]
 fn shift<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
     bias: Option<Scores<B, H, Q, K, E, D, NoneTape>>,

@@ -28,7 +28,7 @@ pub fn rope<
 ) -> Result<Heads<B, H, S, W, E, D, T>, D::Err> {
     const {
         assert!(
-            W % 2 == 0,
+            W.is_multiple_of(2),
             "rope pairs the two halves of a head: its width must be even"
         )
     };

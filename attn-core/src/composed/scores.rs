@@ -61,7 +61,7 @@ pub fn additive_scores<
     k: Heads<B, G, K, N, E, D, T>,
     w: &Tensor<Rank2<H, N>, E, D>,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
-    const { assert!(H % G == 0, "kv_heads does not divide heads") };
+    const { assert!(H.is_multiple_of(G), "kv_heads does not divide heads") };
     let (batch, heads, q_len, _) = *q.shape();
     let k_len = k.shape().2;
     let shape = (batch, heads, q_len, k_len);

@@ -147,7 +147,6 @@ impl<S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>> Sequence<W
 }
 
 /// The first `len` rows of the table, on an empty tape; `None` if that is not one number.
-#[expect(clippy::type_complexity, reason = "the shapes are the documentation")]
 fn first_rows<const MAX: usize, const W: usize, S: Dim, E: Element, D: Device<E>, T: Tape<E, D>>(
     table: &Tensor<Rank2<MAX, W>, E, D>,
     len: S,

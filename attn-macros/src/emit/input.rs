@@ -22,7 +22,7 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
         #(#cfgs)*
         #[doc = #doc]
         #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
-        #vis trait #input<E: #krate::__private::Dtype, D: #krate::__private::Storage<E>>: Sized {
+        #vis trait #input<E: #krate::__private::Dtype, D: #krate::__private::Storage<E>>: ::core::marker::Sized {
             /// What `forward` returns.
             type Output;
             /// The attention weights, without a tape.

@@ -48,17 +48,19 @@ pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStr
         #input_trait
         #(#cfgs)*
         const _: () = {
-            use #krate::__private::{self as p, traits::*};
+            // The block's own imports: what the user's module calls `Result` stays out.
+            #[allow(unused_imports)]
+            use #krate::__private::{self as p, prelude::{Err, None, Ok, Option, Result, Some}, traits::*};
             #(#impls)*
         };
         #(#assertions)*
     }
 }
 
-/// The type variables of the emitted code.
-const TYPE_VARIABLES: &[&str] = &[
+/// The type variables of the emitted code, and what it imports: names that would hide the struct's.
+const TAKEN: &[&str] = &[
     "A1", "A2", "A3", "B", "B2", "D", "D0", "D2", "E", "E0", "E2", "F", "Ids", "K", "Lengths", "Q",
-    "S", "T", "V", "X",
+    "S", "T", "V", "X", "Err", "None", "Ok", "Option", "Result", "Some",
 ];
 
 /// What every emitter needs.
@@ -77,7 +79,7 @@ struct Layer<'a> {
 impl<'a> Layer<'a> {
     fn new(krate: &'a TokenStream, spec: &'a Spec, graph: &'a Graph) -> Self {
         let name = &spec.item.name;
-        let is_variable = TYPE_VARIABLES.iter().any(|variable| name == variable);
+        let is_taken = TAKEN.iter().any(|taken| name == taken);
         let cfgs = spec
             .item
             .attrs
@@ -88,7 +90,7 @@ impl<'a> Layer<'a> {
             krate,
             spec,
             graph,
-            name: if is_variable {
+            name: if is_taken {
                 format_ident!("__{name}")
             } else {
                 name.clone()
@@ -103,7 +105,7 @@ impl<'a> Layer<'a> {
         self.spec.item.name.to_string()
     }
 
-    /// Where a type variable hides the struct's name: the alias under which the emitted code knows it.
+    /// Where a name of the emitted code hides the struct's: the alias under which the emitted code knows it.
     fn alias(&self) -> Option<TokenStream> {
         let (krate, cfgs, declared, alias) =
             (self.krate, &self.cfgs, &self.spec.item.name, &self.name);

@@ -1,1 +1,10 @@
+//! The macro from inside: what it makes of tokens, without rustc.
 
+mod definitions;
+mod formula;
+mod interpret;
+mod property;
+mod snapshots;
+mod soup;
+mod support;
+mod valid_spec;

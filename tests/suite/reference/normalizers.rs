@@ -24,7 +24,7 @@ where
     Cpu: Device<E>,
 {
     let (batch, heads, queries, keys) = *scores.shape();
-    let nothing = Cpu::default().zeros_like(&(batch, heads, queries, 1)) + number::<E>(0.01);
+    let nothing = Cpu::default().zeros_like(&(batch, heads, queries, 1));
     let weights = (overwrite(scores, mask, HIDDEN), nothing)
         .concat_along(Axis::<3>)
         .softmax::<Axis<3>>()

@@ -1,0 +1,101 @@
+//! `PARAMS` and `flops` of the generated type against sums by hand.
+
+use crate::score::eval::Value;
+use crate::tests::interpret::{self, Scope};
+use crate::tests::support::{expand, impl_items, parse_file};
+
+/// Lengths of a call, and the user's constants.
+struct Sizes(i64, i64, i64);
+
+impl Scope for Sizes {
+    fn variable(&self, name: &str) -> Option<Value> {
+        Some(Value::Int(match name {
+            "batch" => self.0,
+            "q_len" => self.1,
+            "kv_len" => self.2,
+            "HEADS" => 3,
+            "WIDTH" => 12,
+            _ => return None,
+        }))
+    }
+}
+
+/// `PARAMS` and `flops(batch, q_len, kv_len)` as the expansion computes them.
+fn facts(keys: &str, sizes: (i64, i64, i64)) -> (i64, i64) {
+    let file = parse_file(expand(&format!("struct L<{keys}>;")));
+    let scope = Sizes(sizes.0, sizes.1, sizes.2);
+    let (mut params, mut flops) = (None, None);
+    for item in impl_items(&file) {
+        match item {
+            syn::ImplItem::Const(item) if item.ident == "PARAMS" => {
+                params = Some(interpret::value(&item.expr, &scope));
+            }
+            syn::ImplItem::Fn(item) if item.sig.ident == "flops" => {
+                let [syn::Stmt::Expr(body, None)] = item.block.stmts.as_slice() else {
+                    panic!("not one expression")
+                };
+                flops = Some(interpret::value(body, &scope));
+            }
+            _ => {}
+        }
+    }
+    match (params, flops) {
+        (Some(Value::Int(params)), Some(Value::Int(flops))) => (params, flops),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn plain_self_attention() {
+    let (params, flops) = facts("heads = 8, d_model = 512", (2, 10, 10));
+    assert_eq!(params, 4 * (512 * 512 + 512));
+    let projections = 4 * 10 * 512 * 512;
+    let scores_and_values = 2 * 8 * 10 * 10 * 64;
+    assert_eq!(flops, 2 * 2 * (projections + scores_and_values));
+}
+
+#[test]
+fn keys_of_another_length_count_by_that_length() {
+    let (_, flops) = facts("heads = 2, d_model = 8", (1, 1, 100));
+    let (query_and_output, key_and_value) = (2 * 8 * 8, 2 * 100 * 8 * 8);
+    let scores_and_values = 2 * 2 * 100 * 4;
+    assert_eq!(flops, 2 * (query_and_output + key_and_value + scores_and_values));
+}
+
+#[test]
+fn grouped_heads_of_their_own_widths() {
+    let keys = "heads = 6, kv_heads = 2, d_model = 10, head_dim = 4, value_head_dim = 5, \
+                qk_norm = rms, bias = [q, o]";
+    let (params, flops) = facts(keys, (3, 7, 7));
+    let projections = 10 * 24 + 10 * 8 + 10 * 10 + 30 * 10;
+    assert_eq!(params, projections + 24 + 10 + 2 * 4);
+    assert_eq!(flops, 2 * 3 * (7 * projections + 6 * 7 * 7 * (4 + 5)));
+}
+
+#[test]
+fn additive_cross_attention() {
+    let keys = "heads = 2, d_model = 8, d_context = 6, score = additive(hidden = 5), bias = false";
+    let (params, flops) = facts(keys, (1, 3, 9));
+    let (q, k, v, o) = (8 * 10, 6 * 10, 6 * 8, 8 * 8);
+    assert_eq!(params, q + k + v + o + 2 * 5);
+    let scores_and_values = 2 * 3 * 9 * (5 + 4);
+    assert_eq!(flops, 2 * (3 * (q + o) + 9 * (k + v) + scores_and_values));
+}
+
+#[test]
+fn bilinear_with_buckets() {
+    let keys = "heads = 2, d_model = 8, score = bilinear, position = rel_pos_bias(num_buckets = 6, max_distance = 9), bias = false";
+    let (params, flops) = facts(keys, (1, 5, 5));
+    assert_eq!(params, 4 * 8 * 8 + 2 * 4 * 4 + 6 * 2);
+    let matrix_per_head = 2 * 5 * 4 * 4;
+    assert_eq!(flops, 2 * (5 * 4 * 8 * 8 + matrix_per_head + 2 * 2 * 5 * 5 * 4));
+}
+
+#[test]
+fn sizes_that_rustc_knows() {
+    let keys = "heads = HEADS, d_model = { WIDTH * 2 }, bias = false, head_dim = 5, kv_heads = 1";
+    let (params, flops) = facts(keys, (1, 2, 2));
+    let projections = 24 * 15 + 2 * 24 * 5 + 15 * 24;
+    assert_eq!(params, projections);
+    assert_eq!(flops, 2 * (2 * projections + 2 * 3 * 2 * 2 * 5));
+}

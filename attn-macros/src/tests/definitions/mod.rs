@@ -1,0 +1,105 @@
+//! The built-in masks and score modifications against definitions of another source, and what follows from a spec
+//! against sums by hand.
+
+mod facts;
+mod masks;
+mod scores;
+mod shapes;
+mod text;
+
+use super::formula::{self, Pair};
+use crate::graph::Op;
+use crate::score::eval::{self, Inputs, Point, Value};
+use crate::score::{Data, Expr};
+use crate::spec::Spec;
+
+/// The data that the formulas of these tests know, and parameters that tell their index.
+#[derive(Debug)]
+struct Example;
+
+impl Inputs for Example {
+    /// The first index: a bucket is seen as its number.
+    fn param(&self, _: &str, index: &[i64]) -> f64 {
+        index[0] as f64
+    }
+
+    fn data(&self, data: Data, index: &[i64]) -> i64 {
+        match (data, index) {
+            (Data::Padding, &[b, q, k]) => i64::from(formula::is_valid(b, q, k)),
+            (Data::QueryDocument, &[b, q]) => formula::query_document(b, q),
+            (Data::KeyDocument, &[b, k]) => formula::key_document(b, k),
+            other => panic!("no such data: {other:?}"),
+        }
+    }
+}
+
+fn point(pair: Pair) -> Point<'static> {
+    Point {
+        b: pair.b,
+        h: 0,
+        q_idx: pair.q,
+        kv_idx: pair.k,
+        q_len: pair.q_len,
+        kv_len: pair.kv_len,
+        score: 0.0,
+        inputs: &Example,
+    }
+}
+
+/// Every pair of a call, for the first two sequences of a batch.
+fn pairs(q_len: i64, kv_len: i64) -> impl Iterator<Item = Pair> {
+    (0..2 * q_len * kv_len).map(move |index| Pair {
+        b: index % 2,
+        q: index / 2 % q_len,
+        k: index / 2 / q_len,
+        q_len,
+        kv_len,
+    })
+}
+
+/// Lengths of self-attention.
+const LENGTHS: [i64; 7] = [0, 1, 2, 3, 7, 8, 13];
+
+/// Lengths of queries and keys in cross-attention: none, one, odd ones, fewer queries, fewer keys.
+const LENGTH_PAIRS: [(i64, i64); 12] = [
+    (0, 0),
+    (0, 4),
+    (4, 0),
+    (1, 1),
+    (1, 6),
+    (6, 1),
+    (3, 3),
+    (5, 9),
+    (9, 5),
+    (2, 13),
+    (13, 2),
+    (8, 12),
+];
+
+/// The expression that turns a raw score into what the normalizer gets; the score itself if there is none.
+fn modification(spec: &str) -> Expr {
+    let (_, graph) = super::support::build(spec);
+    let maps = graph.nodes.into_iter().filter_map(|node| match node.op {
+        Op::MapScores { expr, .. } => Some(expr),
+        _ => None,
+    });
+    let maps: Vec<_> = maps.collect();
+    assert!(maps.len() < 2);
+    maps.into_iter().next().unwrap_or(Expr::Score)
+}
+
+fn float_at(expr: &Expr, point: &Point<'_>) -> f64 {
+    match eval::eval(expr, point) {
+        Some(Value::Float(value)) => value,
+        other => panic!("{expr} is {other:?}"),
+    }
+}
+
+/// A layer with this mask, which attends to a context if `cross`.
+fn masked(mask: &str, cross: bool) -> Spec {
+    let context = if cross { "d_context = 4, " } else { "" };
+    super::support::build(&format!(
+        "struct L<heads = 1, d_model = 4, {context}mask = {mask}>;"
+    ))
+    .0
+}

@@ -1,0 +1,101 @@
+//! Expressions as text: what the documentation shows is Rust that means the same.
+
+use proptest::prelude::*;
+
+use super::{LENGTH_PAIRS, masked, modification, pairs, point};
+use crate::score::builtin;
+use crate::score::eval::{self, Point, Value};
+use crate::tests::formula::formulas;
+use crate::tests::interpret::{Scope, interpret};
+
+impl Scope for Point<'_> {
+    fn variable(&self, name: &str) -> Option<Value> {
+        Some(match name {
+            "score" => Value::Float(self.score),
+            "h" => Value::Int(self.h),
+            "q_idx" => Value::Int(self.q_idx),
+            "kv_idx" => Value::Int(self.kv_idx),
+            "q_len" => Value::Int(self.q_len),
+            "kv_len" => Value::Int(self.kv_len),
+            _ => return None,
+        })
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_text_of_a_mask_is_the_mask(formula in formulas(true, false)) {
+        let predicate = builtin::mask(&masked(&formula.to_string(), true).mask);
+        let text = predicate.to_string();
+        for (q_len, kv_len) in LENGTH_PAIRS {
+            for pair in pairs(q_len, kv_len) {
+                let point = point(pair);
+                prop_assert_eq!(Some(interpret(&text, &point)), eval::eval(&predicate, &point), "{}", text);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_text_of_a_modified_score_is_the_modification() {
+    for keys in [
+        "heads = 8, d_model = 512",
+        "heads = 1, d_model = 4, scale = 0.1, softcap = 30",
+        "heads = 8, d_model = 512, position = alibi",
+        "heads = 6, d_model = 6, softcap = 2.5, position = alibi",
+    ] {
+        let expr = modification(&format!("struct L<{keys}>;"));
+        let text = expr.to_string();
+        for pair in pairs(4, 6) {
+            let point = Point {
+                h: pair.q + pair.b,
+                score: 0.75,
+                ..point(pair)
+            };
+            assert_eq!(
+                Some(interpret(&text, &point)),
+                eval::eval(&expr, &point),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn masks_read_well() {
+    let text = |mask: &str| builtin::mask(&masked(mask, false).mask).to_string();
+    let lines = [
+        "causal",
+        "causal(lower_right)",
+        "sliding_window(4)",
+        "sliding_window(4, symmetric)",
+        "dilated_sliding_window(4, 2)",
+        "prefix_lm(3)",
+        "chunked(4)",
+        "padding",
+        "document",
+        "!causal",
+        "!(padding & causal) | document",
+    ]
+    .map(text)
+    .join("\n");
+    insta::assert_snapshot!(lines, @"");
+}
+
+#[test]
+fn scores_read_well() {
+    let text = |keys: &str| modification(&format!("struct L<{keys}>;")).to_string();
+    let lines = [
+        "heads = 8, d_model = 512",
+        "heads = 8, d_model = 512, scale = 1",
+        "heads = 4, d_model = 4, score = dot, softcap = 30",
+        "heads = 4, d_model = 4, score = dot, position = alibi",
+        "heads = 6, d_model = 6, score = dot, position = alibi",
+        "heads = 4, d_model = 4, score = dot, mask = causal, position = rel_pos_bias",
+        "heads = 4, d_model = 4, score = dot, position = rel_pos_bias(8, 20)",
+        "heads = HEADS, d_model = 4, head_dim = 2 * N",
+    ]
+    .map(text)
+    .join("\n");
+    insta::assert_snapshot!(lines, @"");
+}

@@ -1,0 +1,115 @@
+//! Expanding text, and reading what came of it.
+
+use std::ops::Range;
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::quote;
+
+use crate::diag::Diagnostics;
+use crate::graph::{self, Graph};
+use crate::pipeline;
+use crate::spec::{self, Spec};
+
+/// What the facade's `attention!` hands on for `spec`.
+pub(super) fn tokens(spec: &str) -> TokenStream {
+    let spec: TokenStream = spec.parse().expect("the test's text is made of tokens");
+    quote!([::attn] #spec)
+}
+
+pub(super) fn expand(spec: &str) -> TokenStream {
+    pipeline::attention(tokens(spec))
+}
+
+pub(super) fn parse_file(output: TokenStream) -> syn::File {
+    syn::parse2(output).expect("the macro emits items")
+}
+
+/// The spec and the graph of the only layer in `source`, which has no mistake.
+pub(super) fn build(source: &str) -> (Spec, Graph) {
+    let cx = Diagnostics::default();
+    let (krate, mut drafts) = spec::parse(tokens(source), &cx);
+    let spec = spec::check(drafts.remove(0), &krate, &cx);
+    assert_eq!(cx.into_compile_errors().to_string(), "", "in {source}");
+    let graph = graph::build(&spec);
+    (spec, graph)
+}
+
+/// A mistake that an expansion reports: the words, and the bytes of the input that they stand at. `None` is the whole
+/// call of the macro.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) message: String,
+    pub(super) at: Option<Range<usize>>,
+}
+
+/// Every `compile_error!` in the file.
+pub(super) fn reports(file: &syn::File) -> Vec<Report> {
+    let macros = file.items.iter().filter_map(|item| match item {
+        syn::Item::Macro(item) => Some(&item.mac),
+        _ => None,
+    });
+    macros.map(report).collect()
+}
+
+fn report(mac: &syn::Macro) -> Report {
+    let name = mac.path.segments.last().map(|segment| &segment.ident);
+    assert!(name.is_some_and(|name| name == "compile_error"));
+    let message: syn::LitStr = mac.parse_body().expect("an error is a string");
+    let start = name.map_or_else(Span::call_site, |name| name.span());
+    Report {
+        message: message.value(),
+        at: join(start, message.span()),
+    }
+}
+
+fn join(start: Span, end: Span) -> Option<Range<usize>> {
+    let (start, end) = (start.byte_range(), end.byte_range());
+    (!start.is_empty() && !end.is_empty()).then_some(start.start..end.end)
+}
+
+/// The items in the `const _` blocks of the file: the implementations.
+pub(super) fn hidden_items(file: &syn::File) -> Vec<&syn::Item> {
+    let blocks = file.items.iter().filter_map(|item| match item {
+        syn::Item::Const(item) => match &*item.expr {
+            syn::Expr::Block(block) => Some(&block.block.stmts),
+            _ => None,
+        },
+        _ => None,
+    });
+    blocks
+        .flatten()
+        .filter_map(|statement| match statement {
+            syn::Stmt::Item(item) => Some(item),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The associated items of all implementations in `const _` blocks.
+pub(super) fn impl_items(file: &syn::File) -> Vec<&syn::ImplItem> {
+    let impls = hidden_items(file)
+        .into_iter()
+        .filter_map(|item| match item {
+            syn::Item::Impl(item) => Some(&item.items),
+            _ => None,
+        });
+    impls.flatten().collect()
+}
+
+/// The first group that follows the identifier `name` in `tokens`, at any depth.
+pub(super) fn group_after(tokens: TokenStream, name: &str) -> Option<TokenStream> {
+    let mut found = false;
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) if found => return Some(group.stream()),
+            TokenTree::Group(group) => {
+                if let Some(inner) = group_after(group.stream(), name) {
+                    return Some(inner);
+                }
+            }
+            TokenTree::Ident(ident) => found = ident == name,
+            _ => {}
+        }
+    }
+    None
+}

@@ -1,0 +1,97 @@
+//! The generated layer beside the same layer written by hand, and beside dfdx's own, which knows no mask.
+//!
+//! See `README.md` in the folder above.
+
+#![allow(
+    missing_docs,
+    reason = "criterion's macros make undocumented functions"
+)]
+
+mod hand_written;
+
+use std::time::Duration;
+
+use attn::{attention, dfdx::prelude::*};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use dfdx::nn::builders::MultiHeadAttention;
+use hand_written::HandWritten;
+
+attention! {
+    struct Causal<heads = 8, d_model = 512, mask = causal>;
+    struct Unmasked<heads = 8, d_model = 512>;
+}
+
+type Input<T = NoneTape> = Tensor<(usize, usize, Const<512>), f32, Cpu, T>;
+
+/// `(batch, length)`
+const CASES: [(usize, usize); 3] = [(8, 128), (4, 512), (1, 2048)];
+
+/// Runs `forward`, and with a tape also the backward pass, for a sum of squares.
+fn measure(
+    criterion: &mut Criterion,
+    layer: &str,
+    (batch, len): (usize, usize),
+    forward: impl Fn(Input) -> Input,
+    traced: impl Fn(Input<OwnedTape<f32, Cpu>>) -> Input<OwnedTape<f32, Cpu>>,
+) {
+    let dev = Cpu::default();
+    let x: Input = dev.sample_normal_like(&(batch, len, Const));
+    let case = format!("{batch}x{len}");
+    let mut group = criterion.benchmark_group(format!("forward/{case}"));
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(3));
+    group.bench_function(BenchmarkId::from_parameter(layer), |bencher| {
+        bencher.iter(|| forward(x.clone()))
+    });
+    group.finish();
+    let mut group = criterion.benchmark_group(format!("forward+backward/{case}"));
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(3));
+    group.bench_function(BenchmarkId::from_parameter(layer), |bencher| {
+        bencher.iter(|| traced(x.leaky_trace()).square().sum().backward());
+    });
+    group.finish();
+}
+
+fn attention(criterion: &mut Criterion) {
+    let dev = Cpu::default();
+    for case in CASES {
+        let layer = dev.build_module::<Causal, f32>();
+        measure(
+            criterion,
+            "generated",
+            case,
+            |x| layer.forward(x),
+            |x| layer.forward(x),
+        );
+        let layer = HandWritten::<512, 8>::new(&dev, case.1);
+        measure(
+            criterion,
+            "hand_written",
+            case,
+            |x| layer.forward(x),
+            |x| layer.forward(x),
+        );
+        let layer = dev.build_module::<Unmasked, f32>();
+        measure(
+            criterion,
+            "generated_unmasked",
+            case,
+            |x| layer.forward(x),
+            |x| layer.forward(x),
+        );
+        let layer = dev.build_module::<MultiHeadAttention<512, 8>, f32>();
+        measure(
+            criterion,
+            "dfdx_unmasked",
+            case,
+            |x| layer.forward(x),
+            |x| layer.forward(x),
+        );
+    }
+}
+
+criterion_group!(benches, attention);
+criterion_main!(benches);
