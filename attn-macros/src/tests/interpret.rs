@@ -1,5 +1,6 @@
 //! A small interpreter of Rust expressions: what the macro writes, in code and in documentation, is evaluated as written.
 
+use quote::ToTokens;
 use syn::{BinOp, Expr, Lit, UnOp};
 
 use crate::score::eval::Value;
@@ -35,7 +36,7 @@ pub(super) fn value(expr: &Expr, scope: &dyn Scope) -> Value {
         Expr::Unary(unary) => match (&unary.op, value(&unary.expr, scope)) {
             (UnOp::Not(_), Value::Bool(a)) => Value::Bool(!a),
             (UnOp::Neg(_), Value::Float(a)) => Value::Float(-a),
-            (op, a) => panic!("{op:?} of {a:?}"),
+            (op, a) => unexpected(op, &[a]),
         },
         Expr::Binary(op) => binary(&op.op, value(&op.left, scope), value(&op.right, scope)),
         Expr::If(branch) => match (value(&branch.cond, scope), &branch.else_branch) {
@@ -57,20 +58,20 @@ pub(super) fn value(expr: &Expr, scope: &dyn Scope) -> Value {
                 args.iter().map(|arg| value(arg, scope)).collect(),
             ),
         },
-        other => panic!("not expected in emitted code: {other:?}"),
+        other => unexpected(other, &[]),
     }
 }
 
 fn block_value(block: &syn::Block, scope: &dyn Scope) -> Value {
     match block.stmts.as_slice() {
         [syn::Stmt::Expr(expr, None)] => value(expr, scope),
-        other => panic!("not a single expression: {other:?}"),
+        _ => unexpected(block, &[]),
     }
 }
 
 fn name_of(expr: &Expr) -> String {
     let Expr::Path(path) = expr else {
-        panic!("not a name: {expr:?}")
+        return unexpected(expr, &[]);
     };
     let last = path.path.segments.last();
     last.map(|segment| segment.ident.to_string())
@@ -78,7 +79,12 @@ fn name_of(expr: &Expr) -> String {
 }
 
 fn type_name(ty: &syn::Type) -> String {
-    quote::ToTokens::to_token_stream(ty).to_string()
+    ty.to_token_stream().to_string()
+}
+
+/// The macro wrote what these tests do not know.
+fn unexpected<T>(found: &impl ToTokens, operands: &[Value]) -> T {
+    panic!("`{}` of {operands:?}", found.to_token_stream())
 }
 
 fn literal(lit: &Lit) -> Value {
@@ -86,7 +92,7 @@ fn literal(lit: &Lit) -> Value {
         Lit::Int(int) => Value::Int(int.base10_parse().expect("an i64")),
         Lit::Float(float) => Value::Float(float.base10_parse().expect("an f64")),
         Lit::Bool(bool) => Value::Bool(bool.value),
-        other => panic!("not a number: {other:?}"),
+        other => unexpected(other, &[]),
     }
 }
 
@@ -97,9 +103,9 @@ fn binary(op: &BinOp, a: Value, b: Value) -> Value {
         (Value::Bool(a), Value::Bool(b)) => match op {
             BinOp::And(_) => Value::Bool(a && b),
             BinOp::Or(_) => Value::Bool(a || b),
-            other => panic!("{other:?} of booleans"),
+            _ => unexpected(op, &[Value::Bool(a), Value::Bool(b)]),
         },
-        (a, b) => panic!("{op:?} of {a:?} and {b:?}"),
+        (a, b) => unexpected(op, &[a, b]),
     }
 }
 
@@ -113,7 +119,7 @@ fn int(op: &BinOp, a: i64, b: i64) -> Value {
         BinOp::Eq(_) => Value::Bool(a == b),
         BinOp::Lt(_) => Value::Bool(a < b),
         BinOp::Le(_) => Value::Bool(a <= b),
-        other => panic!("{other:?} of integers"),
+        _ => unexpected(op, &[Value::Int(a), Value::Int(b)]),
     }
 }
 
@@ -123,7 +129,7 @@ fn float(op: &BinOp, a: f64, b: f64) -> Value {
         BinOp::Sub(_) => Value::Float(a - b),
         BinOp::Mul(_) => Value::Float(a * b),
         BinOp::Div(_) => Value::Float(a / b),
-        other => panic!("{other:?} of floats"),
+        _ => unexpected(op, &[Value::Float(a), Value::Float(b)]),
     }
 }
 
@@ -154,7 +160,7 @@ fn function(name: &str, args: Vec<Value>) -> Value {
 /// `product(&[a, b, ..])` and `total(&[a, b, ..])`.
 fn fold(name: &str, list: &Expr, scope: &dyn Scope) -> Value {
     let Expr::Array(list) = list else {
-        panic!("not a list: {list:?}")
+        return unexpected(list, &[]);
     };
     let numbers = list.elems.iter().map(|expr| match value(expr, scope) {
         Value::Int(value) => value,

@@ -59,7 +59,10 @@ fn keys_of_another_length_count_by_that_length() {
     let (_, flops) = facts("heads = 2, d_model = 8", (1, 1, 100));
     let (query_and_output, key_and_value) = (2 * 8 * 8, 2 * 100 * 8 * 8);
     let scores_and_values = 2 * 2 * 100 * 4;
-    assert_eq!(flops, 2 * (query_and_output + key_and_value + scores_and_values));
+    assert_eq!(
+        flops,
+        2 * (query_and_output + key_and_value + scores_and_values)
+    );
 }
 
 #[test]
@@ -88,7 +91,10 @@ fn bilinear_with_buckets() {
     let (params, flops) = facts(keys, (1, 5, 5));
     assert_eq!(params, 4 * 8 * 8 + 2 * 4 * 4 + 6 * 2);
     let matrix_per_head = 2 * 5 * 4 * 4;
-    assert_eq!(flops, 2 * (5 * 4 * 8 * 8 + matrix_per_head + 2 * 2 * 5 * 5 * 4));
+    assert_eq!(
+        flops,
+        2 * (5 * 4 * 8 * 8 + matrix_per_head + 2 * 2 * 5 * 5 * 4)
+    );
 }
 
 #[test]

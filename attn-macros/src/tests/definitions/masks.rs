@@ -3,13 +3,12 @@
 use proptest::prelude::*;
 
 use super::{LENGTH_PAIRS, LENGTHS, masked, pairs, point};
-use crate::score::Expr;
-use crate::score::{builtin, eval::holds};
+use crate::score::eval::{Value, holds};
+use crate::score::{Expr, builtin};
 use crate::spec::Spec;
-use crate::tests::formula::{Formula, Pair, Word, formulas};
+use crate::tests::formula::{self, Formula, Pair, Word, formulas};
 use crate::tests::interpret::{self, Scope};
-use crate::tests::support::{expand, group_after, hidden_items, parse_file};
-use crate::tests::{definitions::Example, formula};
+use crate::tests::support::{expand, group_after};
 
 /// Calls of self-attention, or of cross-attention.
 fn calls(cross: bool) -> Vec<Pair> {
@@ -67,8 +66,14 @@ fn a_window_is_as_large_as_the_layers_limit_allows() {
 #[test]
 fn the_operators_bind_as_in_rust() {
     for (written, meant) in [
-        ("causal | padding & chunked(3)", "causal | (padding & chunked(3))"),
-        ("causal & padding | chunked(3)", "(causal & padding) | chunked(3)"),
+        (
+            "causal | padding & chunked(3)",
+            "causal | (padding & chunked(3))",
+        ),
+        (
+            "causal & padding | chunked(3)",
+            "(causal & padding) | chunked(3)",
+        ),
         ("!causal & padding", "(!causal) & padding"),
         ("!!causal", "causal"),
         ("!(causal & padding)", "!causal | !padding"),
@@ -86,8 +91,14 @@ fn the_operators_bind_as_in_rust() {
 struct Indices(Pair);
 
 impl Scope for Indices {
-    fn variable(&self, name: &str) -> Option<interpret::Value> {
-        let Pair { b, q, k, q_len, kv_len } = self.0;
+    fn variable(&self, name: &str) -> Option<Value> {
+        let Pair {
+            b,
+            q,
+            k,
+            q_len,
+            kv_len,
+        } = self.0;
         let value = match name {
             "b" => b,
             "q_idx" => q,
@@ -96,13 +107,15 @@ impl Scope for Indices {
             "kv_len" => kv_len,
             _ => return None,
         };
-        Some(interpret::Value::Int(value))
+        Some(Value::Int(value))
     }
 
-    fn method(&self, receiver: &str, method: &str, args: &[interpret::Value]) -> Option<interpret::Value> {
-        use interpret::Value::{Bool, Int};
+    fn method(&self, receiver: &str, method: &str, args: &[Value]) -> Option<Value> {
+        use Value::{Bool, Int};
         match (receiver, method, args) {
-            ("padding", "attends", &[Int(b), Int(q), Int(k)]) => Some(Bool(formula::is_valid(b, q, k))),
+            ("padding", "attends", &[Int(b), Int(q), Int(k)]) => {
+                Some(Bool(formula::is_valid(b, q, k)))
+            }
             ("document", "query_id", &[Int(b), Int(q)]) => Some(Int(formula::query_document(b, q))),
             ("document", "key_id", &[Int(b), Int(k)]) => Some(Int(formula::key_document(b, k))),
             _ => None,
@@ -113,13 +126,15 @@ impl Scope for Indices {
 /// The body of the closure that the expansion hands to `index_mask`.
 fn emitted_closure(mask: &str, cross: bool) -> Option<syn::Expr> {
     let context = if cross { "d_context = 4, " } else { "" };
-    let output = expand(&format!("struct L<heads = 1, d_model = 4, {context}mask = {mask}>;"));
+    let output = expand(&format!(
+        "struct L<heads = 1, d_model = 4, {context}mask = {mask}>;"
+    ));
     let arguments = group_after(output, "index_mask")?;
     let arguments = syn::parse::Parser::parse2(
         syn::punctuated::Punctuated::<syn::Expr, syn::Token![,]>::parse_terminated,
         arguments,
     );
-    match arguments.expect("the arguments of a call").pop()?.into_value() {
+    match arguments.expect("the arguments of a call").pop()? {
         syn::Expr::Closure(closure) => Some(*closure.body),
         _ => None,
     }
@@ -139,7 +154,7 @@ proptest! {
             let value = closure.as_ref().map(|body| interpret::value(body, &Indices(pair)));
             let expected = formula.attends(pair);
             // `mask = none` needs no closure.
-            let found = value.map_or(true, |value| value == interpret::Value::Bool(true));
+            let found = value.map_or(true, |value| value == Value::Bool(true));
             prop_assert_eq!(found, expected, "{} at {:?}", formula, pair);
         }
     }

@@ -152,7 +152,11 @@ fn the_buckets_of_rel_pos_bias_are_those_of_t5() {
                 let case = format!("{buckets}, {max_distance}, {mask}, key - query = {relative}");
                 assert_eq!(float_at(&expr, &at(q, k)), expected as f64, "{case}");
                 // Only the distance counts.
-                assert_eq!(float_at(&expr, &at(q + 5, k + 5)), expected as f64, "{case}");
+                assert_eq!(
+                    float_at(&expr, &at(q + 5, k + 5)),
+                    expected as f64,
+                    "{case}"
+                );
             }
         }
     }

@@ -69,11 +69,7 @@ fn results(graph: &Graph) -> String {
         let node = graph.node(id);
         format!("{} {}", node.name, shape(&node.shape))
     };
-    format!(
-        "-> {}, {}",
-        result(graph.output),
-        result(graph.weights)
-    )
+    format!("-> {}, {}", result(graph.output), result(graph.weights))
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! Whatever the tokens, the macro answers with items and with errors at the user's own tokens.
+
+use std::collections::HashSet;
+
+use proc_macro2::TokenStream;
+use proptest::prelude::*;
+use quote::quote;
+
+use super::soup::{self, Soup};
+use super::support::{Report, expand, parse_file, reports};
+use super::valid_spec::{valid_entries, valid_specs};
+use crate::pipeline;
+
+/// What is reported of `tokens`, which were parsed from `text`: every error stands at tokens of the text, once.
+fn check_reports(text: &str, tokens: TokenStream) -> Vec<Report> {
+    let file = parse_file(pipeline::attention(quote!([::attn] #tokens)));
+    let reports = reports(&file);
+    let mut seen = HashSet::new();
+    for Report { message, at } in &reports {
+        assert!(!message.is_empty());
+        match at {
+            Some(at) => assert!(at.end <= text.len(), "{message} at {at:?} of {text}"),
+            None => assert!(tokens.is_empty(), "{message} nowhere in {text}"),
+        }
+        assert!(
+            seen.insert((message.clone(), at.clone())),
+            "{message} twice in {text}"
+        );
+    }
+    reports
+}
+
+fn check_soup(soup: &[Soup]) {
+    let text = soup::to_text(soup);
+    if let Some(tokens) = soup::to_tokens(&text) {
+        check_reports(&text, tokens);
+    }
+}
+
+/// The layer of an expansion, if it is there.
+fn declares_layer(file: &syn::File) -> bool {
+    let is_layer =
+        |item: &syn::Item| matches!(item, syn::Item::Struct(item) if item.ident == "Layer");
+    file.items.iter().any(is_layer)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn token_soup_is_answered(soup in soup::soups()) {
+        check_soup(&soup);
+    }
+
+    #[test]
+    fn token_soup_in_place_of_the_keys_is_answered(soup in soup::bodies()) {
+        check_soup(&soup);
+    }
+
+    #[test]
+    fn mistakes_in_a_spec_are_answered(spec in valid_specs(), mistakes in soup::mistakes()) {
+        let mut soup = soup::from_text(&spec);
+        for (at, mistake) in mistakes {
+            soup::make(&mut soup, at, &mistake);
+        }
+        check_soup(&soup);
+    }
+
+    #[test]
+    fn a_valid_spec_has_no_error(spec in valid_specs()) {
+        let file = parse_file(expand(&spec));
+        let reports = reports(&file);
+        prop_assert!(reports.is_empty(), "{spec}: {reports:?}");
+        prop_assert!(declares_layer(&file));
+    }
+
+    /// Only what comes after the name of a layer was wrong, so it can still be named.
+    #[test]
+    fn after_a_mistake_in_the_keys_the_layer_is_there(
+        mut entries in valid_entries(),
+        place in any::<prop::sample::Index>(),
+        mistake in prop::sample::select(&[
+            "", "heads", "heads = 0", "colour = red", "mask", "mask = ", "mask = caussal", "mask = causal(3)",
+            "dropout = 1.5", "= 3", "8", "d_model = \"512\"", "score = additive", "<", "bias = [x]", "heads = )(",
+        ][..]),
+    ) {
+        entries.insert(place.index(entries.len() + 1), mistake.to_owned());
+        let spec = format!("struct Layer<{}>;", entries.join(", "));
+        if let Some(tokens) = soup::to_tokens(&spec) {
+            let reports = check_reports(&spec, tokens.clone());
+            prop_assert!(!reports.is_empty() || mistake.is_empty(), "{spec}");
+            prop_assert!(declares_layer(&parse_file(pipeline::attention(quote!([::attn] #tokens)))), "{spec}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_answered_at_the_call_itself() {
+    let reports = check_reports("", TokenStream::new());
+    assert_eq!(reports.len(), 1);
+    assert_eq!(reports[0].at, None);
+}
+
+#[test]
+fn long_masks_do_not_exhaust_the_stack() {
+    for (repeated, last) in [
+        ("causal & ", "causal"),
+        ("!", "causal"),
+        ("causal | ", "none"),
+    ] {
+        let mask = repeated.repeat(1000) + last;
+        let spec = format!("struct Layer<heads = 1, d_model = 4, mask = {mask}>;");
+        assert!(declares_layer(&parse_file(expand(&spec))));
+    }
+}

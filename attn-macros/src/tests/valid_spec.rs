@@ -1,0 +1,254 @@
+//! Random declarations without a mistake, over every key of the language.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::formula::{Formula, formulas};
+
+/// Every key that may be left out, as chosen; [`ValidSpec::entries`] keeps the rules between them.
+#[derive(Clone, Debug)]
+struct Choices {
+    sizes: Sizes,
+    cross: bool,
+    /// For self-attention and for cross-attention.
+    masks: (Formula, Formula),
+    score: &'static str,
+    scale: Option<&'static str>,
+    position: &'static str,
+    qk_norm: &'static str,
+    /// Keys that no rule ties to others, with their values.
+    free: Vec<String>,
+    spelling: Vec<Spelling>,
+}
+
+#[derive(Clone, Debug)]
+struct Sizes {
+    heads: u64,
+    /// Picks a divisor of `heads`.
+    kv_heads: Option<prop::sample::Index>,
+    /// Of a head; doubled for `rope`.
+    width: u64,
+    /// `d_model` is not `heads * width` then.
+    d_model: Option<u64>,
+    value_head_dim: Option<u64>,
+}
+
+/// How a size is written.
+#[derive(Clone, Copy, Debug)]
+enum Spelling {
+    Plain,
+    Suffixed,
+    Underscored,
+    Hexadecimal,
+    Braced,
+    Parenthesised,
+    Sum,
+    Product,
+}
+
+impl Spelling {
+    const ALL: [Spelling; 8] = [
+        Spelling::Plain,
+        Spelling::Suffixed,
+        Spelling::Underscored,
+        Spelling::Hexadecimal,
+        Spelling::Braced,
+        Spelling::Parenthesised,
+        Spelling::Sum,
+        Spelling::Product,
+    ];
+
+    fn write(self, size: u64) -> String {
+        match self {
+            Spelling::Plain => size.to_string(),
+            Spelling::Suffixed => format!("{size}usize"),
+            Spelling::Underscored => format!("0_{size}"),
+            Spelling::Hexadecimal => format!("{size:#x}"),
+            Spelling::Braced => format!("{{ {size} }}"),
+            Spelling::Parenthesised => format!("({size})"),
+            Spelling::Sum => format!("{{ {} + 1 }}", size - 1),
+            Spelling::Product => format!("1 * {size}"),
+        }
+    }
+}
+
+impl Choices {
+    fn entries(&self) -> Vec<String> {
+        let mut entries = self.size_entries();
+        let additive = self.score.starts_with("additive");
+        let mut add = |key: &str, value: &str| entries.push(format!("{key} = {value}"));
+        add("score", self.score);
+        match self.scale {
+            Some(scale) if !additive && self.score != "dot" => add("scale", scale),
+            _ => {}
+        }
+        if !additive {
+            add("qk_norm", self.qk_norm);
+        }
+        if let Some(position) = self.position() {
+            add("position", position);
+        }
+        if self.cross {
+            add("d_context", "6");
+            add("mask", &self.masks.1.to_string());
+        } else {
+            add("mask", &self.masks.0.to_string());
+        }
+        entries.extend(self.free.iter().cloned());
+        entries
+    }
+
+    fn position(&self) -> Option<&'static str> {
+        let bilinear = self.score == "bilinear" && self.position.starts_with("rope");
+        (!self.score.starts_with("additive") && !bilinear).then_some(self.position)
+    }
+
+    fn size_entries(&self) -> Vec<String> {
+        let Sizes {
+            heads,
+            kv_heads,
+            mut width,
+            d_model,
+            value_head_dim,
+        } = self.sizes;
+        if self.position().is_some_and(|name| name.starts_with("rope")) {
+            width *= 2;
+        }
+        let divisors: Vec<_> = (1..=heads).filter(|size| heads % size == 0).collect();
+        let additive = self.score.starts_with("additive");
+        let own_width = d_model.is_some();
+        let sizes = [
+            ("heads", Some(heads)),
+            ("kv_heads", kv_heads.map(|pick| *pick.get(&divisors))),
+            ("d_model", Some(d_model.unwrap_or(heads * width))),
+            ("head_dim", (own_width && !additive).then_some(width)),
+            (
+                "value_head_dim",
+                value_head_dim.or((own_width && additive).then_some(width)),
+            ),
+        ];
+        let spelled = sizes.into_iter().zip(&self.spelling);
+        spelled
+            .filter_map(|((key, size), spelling)| {
+                Some(format!("{key} = {}", spelling.write(size?)))
+            })
+            .collect()
+    }
+}
+
+fn sizes() -> impl Strategy<Value = Sizes> {
+    let fields = (
+        1..=8u64,
+        any::<Option<prop::sample::Index>>(),
+        1..=6u64,
+        prop::option::of(1..=20u64),
+        prop::option::of(1..=7u64),
+    );
+    fields.prop_map(|(heads, kv_heads, width, d_model, value_head_dim)| Sizes {
+        heads,
+        kv_heads,
+        width,
+        d_model,
+        value_head_dim,
+    })
+}
+
+/// Some of the keys that no rule ties to others.
+fn free() -> impl Strategy<Value = Vec<String>> {
+    let entry = |key: &'static str, values: &'static [&'static str]| {
+        let value = select(values).prop_map(move |value| format!("{key} = {value}"));
+        prop::option::of(value)
+    };
+    let entries = (
+        entry("softcap", &["30", "0.5", "{ 1.0 + 2.0 }", "limits::CAP"]),
+        entry("normalizer", &["softmax", "softmax1", "sigmoid"]),
+        entry("bias", &["true", "false", "[q, k, v]", "[o]", "[]", "q"]),
+        entry("dropout", &["0", "0.0", "0.1", "0.999", "P"]),
+        entry(
+            "init",
+            &[
+                "xavier_uniform",
+                "kaiming_uniform",
+                "normal(0.02)",
+                "normal(std = STD)",
+            ],
+        ),
+    );
+    entries.prop_map(|(a, b, c, d, e)| [a, b, c, d, e].into_iter().flatten().collect())
+}
+
+fn choices() -> impl Strategy<Value = Choices> {
+    let masks = (formulas(false, true), formulas(true, true));
+    let scores = select(
+        &[
+            "scaled_dot",
+            "dot",
+            "additive(5)",
+            "additive(hidden = N)",
+            "bilinear",
+        ][..],
+    );
+    let scales = prop::option::of(select(&["1", "0.125", "SCALE"][..]));
+    let positions = select(
+        &[
+            "none",
+            "rope",
+            "rope(500_000)",
+            "rope(theta = 1e4)",
+            "alibi",
+            "rel_pos_bias",
+            "rel_pos_bias()",
+            "rel_pos_bias(num_buckets = 8, max_distance = 20)",
+            "rel_pos_bias(4, BUCKETS)",
+        ][..],
+    );
+    let qk_norms = select(&["none", "rms", "l2"][..]);
+    let spelling = prop::collection::vec(select(&Spelling::ALL[..]), 5);
+    let fields = (
+        sizes(),
+        any::<bool>(),
+        masks,
+        scores,
+        scales,
+        positions,
+        qk_norms,
+        free(),
+        spelling,
+    );
+    fields.prop_map(
+        |(sizes, cross, masks, score, scale, position, qk_norm, free, spelling)| Choices {
+            sizes,
+            cross,
+            masks,
+            score,
+            scale,
+            position,
+            qk_norm,
+            free,
+            spelling,
+        },
+    )
+}
+
+/// The keys and values of a layer, in any order.
+pub(super) fn valid_entries() -> impl Strategy<Value = Vec<String>> {
+    choices()
+        .prop_map(|choices| choices.entries())
+        .prop_shuffle()
+}
+
+/// Declarations of a layer called `Layer`.
+pub(super) fn valid_specs() -> impl Strategy<Value = String> {
+    let heads = select(
+        &[
+            "struct",
+            "pub struct",
+            "pub(crate) struct",
+            "/// Documented.\n#[derive(Clone)] #[cfg(test)] pub(super) struct",
+        ][..],
+    );
+    (heads, valid_entries(), any::<bool>()).prop_map(|(head, entries, trailing)| {
+        let comma = if trailing { "," } else { "" };
+        format!("{head} Layer<{}{comma}>;", entries.join(", "))
+    })
+}
