@@ -125,3 +125,8 @@ pub mod __private {
         attn_macros::key_items!();
     }
 }
+
+/// The program in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -67,8 +67,8 @@ pub fn check_batch<Dev>(
 
 /// The same tensor in row-major order; nothing is copied if it is that already.
 ///
-/// The gradient of dfdx's matrix product is wrong for an operand that is broadcast along one of its matrix axes: the
-/// rows of the gradient then overlay each other in memory, and each overwrites the last.
+/// The gradient of dfdx's matrix product is wrong for an operand that is broadcast along its matrix axes, once it is large
+/// enough for several threads: they add to the same place in memory, and lose what the other has added.
 pub fn contiguous<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {

@@ -5,14 +5,14 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 
-/// Characters in one step: beyond this the activations alone would take gigabytes.
-const MOST_CHARACTERS_PER_STEP: usize = 1 << 16;
+/// Characters in one step: beyond this the activations would take gigabytes.
+const MOST_CHARACTERS_PER_STEP: usize = 1 << 14;
 
 /// Trains a small GPT on text, one character at a time, and samples from it.
 ///
 /// Without --data it reads the King James Bible. Losses are in nats per character.
 #[derive(Debug, Parser)]
-#[command(name = "char_lm", about, long_about)]
+#[command(name = "char_lm", allow_negative_numbers = true)]
 pub(crate) struct Args {
     /// Text to learn from, in UTF-8 [default: the King James Bible]
     #[arg(long, value_name = "FILE")]
@@ -42,7 +42,7 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Training")]
 pub(crate) struct Training {
     /// Training steps
-    #[arg(long, value_name = "N", default_value_t = 2500)]
+    #[arg(long, alias = "max-iters", value_name = "N", default_value_t = 2500)]
     pub(crate) steps: usize,
 
     /// Blocks of text in one step
@@ -61,9 +61,9 @@ pub(crate) struct Training {
     #[arg(long, value_name = "RATE")]
     pub(crate) min_lr: Option<f64>,
 
-    /// Steps over which the learning rate rises from zero
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    pub(crate) warmup_steps: usize,
+    /// Steps over which the learning rate rises from zero [default: 100, or a tenth of a short run]
+    #[arg(long, alias = "warmup-iters", value_name = "N")]
+    pub(crate) warmup_steps: Option<usize>,
 
     /// Weight decay, decoupled from the gradient (AdamW)
     #[arg(long, value_name = "RATE", default_value_t = 0.1)]
@@ -91,7 +91,7 @@ pub(crate) struct Training {
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct Sampling {
     /// What the samples continue [default: a new line]
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(long, alias = "start", value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
 
     /// Samples to draw
@@ -128,6 +128,11 @@ impl Training {
     /// The learning rate at the end of the decay.
     pub(crate) fn lowest_rate(&self) -> f64 {
         self.min_lr.unwrap_or(self.learning_rate / 10.0)
+    }
+
+    /// How many steps the learning rate rises.
+    pub(crate) fn warmup(&self) -> usize {
+        self.warmup_steps.unwrap_or(100.min(self.steps / 10))
     }
 
     fn check(&self) -> Result<()> {

@@ -120,7 +120,7 @@ fn adam(options: &Training) -> AdamConfig {
 
 /// Rises over the warm-up, then follows half a cosine down to the lowest rate at the last step.
 fn learning_rate(step: usize, options: &Training) -> f64 {
-    let (warm, lowest) = (options.warmup_steps, options.lowest_rate());
+    let (warm, lowest) = (options.warmup(), options.lowest_rate());
     if step < warm {
         return options.learning_rate * step as f64 / warm as f64;
     }
@@ -143,14 +143,7 @@ mod tests {
 
     #[test]
     fn the_rate_rises_then_falls_to_a_tenth() {
-        let options = options(&[
-            "--steps",
-            "110",
-            "--warmup-steps",
-            "10",
-            "--learning-rate",
-            "1",
-        ]);
+        let options = options(&["--steps=110", "--warmup-steps=10", "--learning-rate=1"]);
         assert_eq!(learning_rate(5, &options), 0.5);
         assert_eq!(learning_rate(10, &options), 1.0);
         assert!((learning_rate(60, &options) - 0.55).abs() < 1e-12);
@@ -158,15 +151,21 @@ mod tests {
     }
 
     #[test]
+    fn a_tenth_of_a_short_run_is_warm_up() {
+        assert_eq!(options(&["--steps=60"]).warmup(), 6);
+        assert_eq!(options(&["--steps=9000"]).warmup(), 100);
+        assert_eq!(options(&["--steps=60", "--warmup-steps=9"]).warmup(), 9);
+    }
+
+    #[test]
     fn a_run_shorter_than_its_warm_up_has_a_rate() {
-        let options = options(&["--steps", "3", "--warmup-steps", "10"]);
+        let options = options(&["--steps=3", "--warmup-steps=10"]);
         assert!((1..=3).all(|step| learning_rate(step, &options) > 0.0));
     }
 
     /// Trains a few steps on text of one repeated word.
     fn train(seed: u64) -> Result<Outcome> {
-        let flags = ["--steps", "4", "--batch-size", "2", "--block-size", "8"];
-        let options = options(&[&flags[..], &["--warmup-steps", "0"]].concat());
+        let options = options(&["--steps=4", "--batch-size=2", "--block-size=8"]);
         let corpus = Corpus::new(&"begat ".repeat(100), model::VOCAB, 8)?;
         let measured = &batch::blocks(corpus.validation.len(), 8);
         let baselines = &Baselines::of(&corpus, measured);

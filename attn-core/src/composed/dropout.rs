@@ -60,7 +60,7 @@ mod tests {
 
     // By name, because dfdx's prelude has a function of the same name.
     use super::{Scores, dropout};
-    use crate::{Element, testing::*};
+    use crate::{Element, random::Philox4x32, testing::*};
 
     type Weights<E> = Scores<usize, 2, usize, usize, E, Cpu, NoneTape>;
 
@@ -114,6 +114,18 @@ mod tests {
             }
             assert!(moved, "axis {axis}");
         }
+    }
+
+    #[test]
+    fn the_place_is_the_counter() {
+        let out = values(&dropout(ones::<f64>(3, 4, 10), 0.5, 42).unwrap());
+        let random = Philox4x32::new(42);
+        let expected = naive([3, 2, 4, 10], |b, h, q, k| {
+            let counter = [k / 4, q, h, b].map(|i| i as u32);
+            let word = random.block(counter)[k % 4];
+            if word < 1 << 31 { 0.0 } else { 2.0 }
+        });
+        assert_eq!(out, expected);
     }
 
     #[test]

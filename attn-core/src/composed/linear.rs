@@ -31,7 +31,6 @@ pub fn linear<
     let y = if is_empty(x.shape()) {
         zeros_after_both(x, weight, shape)?
     } else {
-        // Row-major, because dfdx writes the gradient of an input that is broadcast along `len` over itself.
         contiguous(x)?.try_matmul(weight.try_permute()?)?
     };
     match bias {
@@ -125,6 +124,20 @@ mod tests {
             let x: X = x.leaky_trace().broadcast_like::<_, Axis<1>>(&shape);
             linear(x, &weight, Some(&bias)).unwrap()
         });
+    }
+
+    /// Large enough for dfdx's matrix product to use threads.
+    #[test]
+    fn a_large_broadcast_input_gets_its_whole_gradient() {
+        const N: usize = 512;
+        let one: Tensor<(), f64, Cpu> = tensor((), 1);
+        let weight: Tensor<Rank2<N, N>, f64, Cpu> = tensor(Default::default(), 2);
+        let x: Traced<Rank3<2, N, N>> = one.leaky_trace().broadcast();
+        let loss = linear(x, &weight, None).unwrap().sum();
+        let expected = (2 * N) as f64 * values(&weight).iter().sum::<f64>();
+        // A million numbers around 1 in another order: relative to the sum of their magnitudes 1e-13, which is a thousand
+        // times their sum.
+        assert_close(&values(&loss.backward().get(&one)), &[expected], 1e-10);
     }
 
     #[test]

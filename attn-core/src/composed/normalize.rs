@@ -388,6 +388,15 @@ mod tests {
     }
 
     #[test]
+    fn softmax1_tells_small_weights_from_zero() {
+        // exp(-95) is 5.5e-42, a subnormal f32; exp(95) is beyond f32.
+        let x: X<f32> = filled((1, Const, 1, 1), &[-95.0, -95.0]);
+        let weights = values(&softmax1(x, None).unwrap());
+        // Subnormal numbers there lie 1.4e-45 apart.
+        assert!(weights.iter().all(|w| (w - (-95f64).exp()).abs() < 1e-44));
+    }
+
+    #[test]
     fn a_score_of_minus_infinity_is_as_good_as_a_mask() {
         let inf = f64::INFINITY;
         let x: X<f64> = filled((1, Const, 1, 3), &[1.0, -inf, 2.0, -inf, -inf, -inf]);

@@ -230,7 +230,11 @@ fn parameters(cx: &Layer<'_>) -> String {
                 "| `{}.{tensor}` | `[{}]` | {} |",
                 param.field,
                 dims.join(", "),
-                param.doc
+                if tensor == "bias" {
+                    "Its bias."
+                } else {
+                    &param.doc
+                }
             );
         }
     }
@@ -469,14 +473,12 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
         }
     }
     let (batched, unbatched) = (tuple(batched), tuple(unbatched));
-    let mut note = format!("{name} takes {batched}, or without a batch {unbatched}");
+    let mut note = format!(
+        "batch and sequence axes are `usize` or `Const<N>`; elements and device are those of the layer: `{{E}}`, `{{D}}`"
+    );
     for line in &data {
         let _ = write!(note, "\n{line}");
     }
-    let _ = write!(
-        note,
-        "\nbatch and sequence axes are `usize` or `Const<N>`; elements and device are those of the layer: `{{E}}`, `{{D}}`"
-    );
     if cx.graph.cross {
         note.push_str("\nboth inputs have the same type of batch axis, and `context` has no tape");
     }

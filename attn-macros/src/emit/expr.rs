@@ -8,12 +8,12 @@ use crate::score::{Binary, Data, Expr, Unary, Var};
 
 /// `let mask = index_mask(.., |..| predicate)`
 pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
-    let (heads, query, key) = (&cx.spec.heads, cx.query_var(), cx.key_var());
+    let (heads, query, key) = (cx.spec.heads.arg(), cx.query_var(), cx.key_var());
     let function = index_function(mask, host(mask, 0));
     let lengths = lengths(mask);
     quote! {
         #lengths
-        let mask: p::Mask<B, { #heads }, #query, #key, E, D> = p::index_mask(&device, axes, #function)?;
+        let mask: p::Mask<B, #heads, #query, #key, E, D> = p::index_mask(&device, axes, #function)?;
     }
 }
 
@@ -27,7 +27,9 @@ pub(super) fn emit_map(cx: &Layer<'_>, expr: &Expr, ty: &TokenStream) -> TokenSt
     };
     let value = lower.tensor(expr);
     let lines = lower.lines;
-    quote!(#lines let scores = #value;)
+    // A parameter alone, or a constant, may have ended under another name.
+    let rename = (value != "scores").then(|| quote!(let scores = #value;));
+    quote!(#lines #rename)
 }
 
 /// `let q_len = ..;` for the lengths that `expr` reads.
@@ -179,10 +181,11 @@ impl Lower<'_> {
         let mut flat = quote!(0);
         for (position, (index, dim)) in index.iter().zip(&dims).enumerate() {
             let index = host(index, 9);
+            let dim = host(&Expr::from(dim), 9);
             flat = if position == 0 {
-                quote!(#index)
+                index
             } else {
-                quote!((#flat) * (#dim) as i64 + #index)
+                quote!(#flat * #dim + #index)
             };
         }
         let function = index_function(expr, quote!((#flat) as usize));

@@ -96,7 +96,7 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
     let Layer { name, input, .. } = cx;
     let (query, key) = (cx.query_var(), cx.key_var());
     let lead = batched.then(|| quote!(B,));
-    let (d_model, heads) = (&cx.spec.d_model, &cx.spec.heads);
+    let (d_model, heads) = (cx.spec.d_model.arg(), cx.spec.heads.arg());
     let parts = parts(cx, batched);
     let Parts {
         generics,
@@ -133,8 +133,8 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
         where
             #(#bounds)*
         {
-            type Output = p::Tensor<(#lead #query, p::Const<{ #d_model }>), E, D, T>;
-            type Weights = p::Tensor<(#lead p::Const<{ #heads }>, #query, #key), E, D>;
+            type Output = p::Tensor<(#lead #query, p::Const<#d_model>), E, D, T>;
+            type Weights = p::Tensor<(#lead p::Const<#heads>, #query, #key), E, D>;
 
             fn attend(self, layer: &#name<E, D>, train: bool) -> Result<(Self::Output, Self::Weights), p::Error<D::Err>> {
                 let #pattern = self;
@@ -165,11 +165,11 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
         batched.then(|| quote!(B: p::Dim,)),
         batched.then(|| quote!(B,)),
     );
-    let d_model = &cx.spec.d_model;
+    let d_model = cx.spec.d_model.arg();
     let mut parts = Parts {
         generics: quote!(#batch #(#sequences: p::Dim,)* T: p::Tape<E, D>,),
         names: vec![var("x")],
-        types: vec![quote!(p::Tensor<(#lead #query, p::Const<{ #d_model }>), E, D, T>)],
+        types: vec![quote!(p::Tensor<(#lead #query, p::Const<#d_model>), E, D, T>)],
         fits: Vec::new(),
     };
     if !cx.graph.cross && cx.graph.data.is_empty() {
@@ -187,7 +187,8 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
             batched.then(|| quote!(B2,)),
         );
         let given = quote!(p::Tensor<(#other #key, p::Const<{ GIVEN_CONTEXT }>), E, D>);
-        let expected = quote!(p::Tensor<(#lead #key, p::Const<{ #d_context }>), E, D>);
+        let d_context = d_context.arg();
+        let expected = quote!(p::Tensor<(#lead #key, p::Const<#d_context>), E, D>);
         let bound = quote!(p::ContextFits<#name<E, D>, #expected>);
         parts
             .generics

@@ -5,6 +5,7 @@ use quote::{ToTokens, format_ident, quote};
 
 use super::{Layer, docs};
 use crate::graph::{Param, ParamKind};
+use crate::spec::Size;
 
 /// The struct: one field per parameter.
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
@@ -66,10 +67,12 @@ fn field_type(cx: &Layer<'_>, param: &Param) -> TokenStream {
             ..
         } => {
             let linear = format_ident!("{}", if *bias { "Linear" } else { "UnbiasedLinear" });
-            quote!(#krate::__private::#linear<{ #input }, { #output }, E, D>)
+            let (input, output) = (input.arg(), output.arg());
+            quote!(#krate::__private::#linear<#input, #output, E, D>)
         }
         ParamKind::Weight { dims, .. } => {
-            quote!(#krate::__private::Weight<(#(#krate::__private::Const<{ #dims }>,)*), E, D>)
+            let dims = dims.iter().map(Size::arg);
+            quote!(#krate::__private::Weight<(#(#krate::__private::Const<#dims>,)*), E, D>)
         }
     }
 }

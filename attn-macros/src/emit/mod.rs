@@ -150,7 +150,10 @@ impl<'a> Layer<'a> {
                 let var = self.key_var();
                 quote!(#var)
             }
-            Dim::Size(size) => quote!(p::Const<{ #size }>),
+            Dim::Size(size) => {
+                let size = size.arg();
+                quote!(p::Const<#size>)
+            }
         }
     }
 

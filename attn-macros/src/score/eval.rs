@@ -1,6 +1,7 @@
 //! Evaluates an expression while expanding: for the drawings in the docs, and for the tests of the definitions.
 
 use super::{Binary, Data, Expr, Unary, Var};
+use crate::spec::Size;
 
 /// Where an expression is evaluated.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,43 @@ pub(crate) fn eval(expr: &Expr, point: &Point<'_>) -> Option<Value> {
             _ => return None,
         },
     })
+}
+
+/// `expr` as a literal, if its operands are literals. A negative integer has no literal.
+pub(crate) fn constant(expr: &Expr) -> Option<Expr> {
+    let is_literal = |expr: &&Expr| matches!(expr, Expr::Int(_) | Expr::Float(_));
+    if !expr.children().iter().all(is_literal) {
+        return None;
+    }
+    let nowhere = Point {
+        b: 0,
+        h: 0,
+        q_idx: 0,
+        kv_idx: 0,
+        q_len: 0,
+        kv_len: 0,
+        score: 0.0,
+        inputs: &Nothing,
+    };
+    match eval(expr, &nowhere)? {
+        Value::Int(value) => Some(Expr::Int(Size::known(u64::try_from(value).ok()?))),
+        Value::Float(value) => value.is_finite().then(|| Expr::float(value)),
+        Value::Bool(value) => Some(Expr::Bool(value)),
+    }
+}
+
+/// A literal reads nothing.
+#[derive(Debug)]
+struct Nothing;
+
+impl Inputs for Nothing {
+    fn param(&self, _: &str, _: &[i64]) -> f64 {
+        f64::NAN
+    }
+
+    fn data(&self, _: Data, _: &[i64]) -> i64 {
+        0
+    }
 }
 
 /// The truth of a mask at `point`.

@@ -94,12 +94,16 @@ impl Expr {
         Expr::Float(Real::known(value))
     }
 
+    /// `op(self)`. Constants fold as they are built.
     pub(crate) fn unary(self, op: Unary) -> Expr {
-        Expr::Unary(op, Box::new(self))
+        let expr = Expr::Unary(op, Box::new(self));
+        eval::constant(&expr).unwrap_or(expr)
     }
 
+    /// `self op other`. Constants fold as they are built.
     pub(crate) fn binary(self, op: Binary, other: impl Into<Expr>) -> Expr {
-        Expr::Binary(op, Box::new(self), Box::new(other.into()))
+        let expr = Expr::Binary(op, Box::new(self), Box::new(other.into()));
+        eval::constant(&expr).unwrap_or(expr)
     }
 
     pub(crate) fn abs(self) -> Expr {

@@ -43,6 +43,14 @@ impl Size {
         Some(Size { origin, ..size })
     }
 
+    /// As a const generic argument.
+    pub(crate) fn arg(&self) -> TokenStream {
+        match self.value {
+            Some(_) => quote!(#self),
+            None => quote!({ #self }),
+        }
+    }
+
     /// `self * other`
     pub(crate) fn times(&self, other: &Size) -> Size {
         if self.value == Some(1) {

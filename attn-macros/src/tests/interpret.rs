@@ -98,6 +98,9 @@ fn literal(lit: &Lit) -> Value {
 
 fn binary(op: &BinOp, a: Value, b: Value) -> Value {
     match (a, b) {
+        // Documentation may write a float without its point; what is emitted as code, rustc checks.
+        (Value::Int(a), Value::Float(b)) => float(op, a as f64, b),
+        (Value::Float(a), Value::Int(b)) => float(op, a, b as f64),
         (Value::Int(a), Value::Int(b)) => int(op, a, b),
         (Value::Float(a), Value::Float(b)) => float(op, a, b),
         (Value::Bool(a), Value::Bool(b)) => match op {

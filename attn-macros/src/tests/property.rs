@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use quote::quote;
 
 use super::soup::{self, Soup};
-use super::support::{Report, expand, parse_file, reports};
+use super::support::{Report, cases, expand, parse_file, reports};
 use super::valid_spec::{valid_entries, valid_specs};
 use crate::pipeline;
 
@@ -45,7 +45,7 @@ fn declares_layer(file: &syn::File) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(cases(512))]
 
     #[test]
     fn token_soup_is_answered(soup in soup::soups()) {

@@ -3,12 +3,22 @@
 use std::ops::Range;
 
 use proc_macro2::{Span, TokenStream, TokenTree};
+use proptest::test_runner::Config;
 use quote::quote;
 
 use crate::diag::Diagnostics;
 use crate::graph::{self, Graph};
 use crate::pipeline;
 use crate::spec::{self, Spec};
+
+/// So many random cases; a failing one is printed, not saved.
+pub(super) fn cases(count: u32) -> Config {
+    Config {
+        cases: count,
+        failure_persistence: None,
+        ..Config::default()
+    }
+}
 
 /// What the facade's `attention!` hands on for `spec`.
 pub(super) fn tokens(spec: &str) -> TokenStream {

@@ -8,7 +8,7 @@ use crate::score::{Expr, builtin};
 use crate::spec::Spec;
 use crate::tests::formula::{self, Formula, Pair, Word, formulas};
 use crate::tests::interpret::{self, Scope};
-use crate::tests::support::{expand, group_after};
+use crate::tests::support::{cases, expand, group_after};
 
 /// Calls of self-attention, or of cross-attention.
 fn calls(cross: bool) -> Vec<Pair> {
@@ -49,7 +49,7 @@ fn each_word_attends_to_what_its_documentation_says() {
 
 #[test]
 fn a_window_is_as_large_as_the_layers_limit_allows() {
-    let most = 1 << 31;
+    let most = 1_u64 << 31;
     for mask in [
         format!("sliding_window({most})"),
         format!("dilated_sliding_window({most}, {most})"),
@@ -141,6 +141,8 @@ fn emitted_closure(mask: &str, cross: bool) -> Option<syn::Expr> {
 }
 
 proptest! {
+    #![proptest_config(cases(128))]
+
     #[test]
     fn words_combine(self_attention in formulas(false, true), cross_attention in formulas(true, true)) {
         assert_same(&self_attention, false);

@@ -7,6 +7,7 @@ use crate::score::builtin;
 use crate::score::eval::{self, Point, Value};
 use crate::tests::formula::formulas;
 use crate::tests::interpret::{Scope, interpret};
+use crate::tests::support::cases;
 
 impl Scope for Point<'_> {
     fn variable(&self, name: &str) -> Option<Value> {
@@ -23,6 +24,8 @@ impl Scope for Point<'_> {
 }
 
 proptest! {
+    #![proptest_config(cases(128))]
+
     #[test]
     fn the_text_of_a_mask_is_the_mask(formula in formulas(true, false)) {
         let predicate = builtin::mask(&masked(&formula.to_string(), true).mask);
