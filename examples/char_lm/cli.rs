@@ -42,11 +42,11 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Training")]
 pub(crate) struct Training {
     /// Training steps
-    #[arg(long, alias = "max-iters", value_name = "N", default_value_t = 2500)]
+    #[arg(long, alias = "max-iters", value_name = "N", default_value_t = 5000)]
     pub(crate) steps: usize,
 
     /// Blocks of text in one step
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) batch_size: usize,
 
     /// Characters in one block, the most that the model can look back
@@ -54,7 +54,7 @@ pub(crate) struct Training {
     pub(crate) block_size: usize,
 
     /// Highest learning rate, reached after the warm-up
-    #[arg(long, value_name = "RATE", default_value_t = 2e-3)]
+    #[arg(long, value_name = "RATE", default_value_t = 3e-3)]
     pub(crate) learning_rate: f64,
 
     /// Learning rate at the end of the cosine decay [default: a tenth of the highest]
@@ -74,15 +74,15 @@ pub(crate) struct Training {
     pub(crate) grad_clip: f64,
 
     /// Steps between two looks at the validation split
-    #[arg(long, value_name = "N", default_value_t = 250)]
+    #[arg(long, value_name = "N", default_value_t = 500)]
     pub(crate) eval_interval: usize,
 
     /// Batches in each of those looks, spread evenly over the split
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 40)]
     pub(crate) eval_iters: usize,
 
     /// Steps between two lines of progress, where no bar can be drawn
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) log_interval: usize,
 }
 

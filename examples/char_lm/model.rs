@@ -8,9 +8,9 @@ pub(crate) const VOCAB: usize = 128;
 /// Positions that are learned, so the longest block.
 pub(crate) const BLOCK: usize = 64;
 /// Transformer blocks, one after the other.
-pub(crate) const LAYERS: usize = 4;
+pub(crate) const LAYERS: usize = 3;
 
-const D_MODEL: usize = 128;
+const D_MODEL: usize = 64;
 const D_HIDDEN: usize = 4 * D_MODEL;
 
 attention! {

@@ -473,9 +473,7 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
         }
     }
     let (batched, unbatched) = (tuple(batched), tuple(unbatched));
-    let mut note = format!(
-        "batch and sequence axes are `usize` or `Const<N>`; elements and device are those of the layer: `{{E}}`, `{{D}}`"
-    );
+    let mut note = "batch and sequence axes are `usize` or `Const<N>`; elements and device are those of the layer: `{E}`, `{D}`".to_owned();
     for line in &data {
         let _ = write!(note, "\n{line}");
     }

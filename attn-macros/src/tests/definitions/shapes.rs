@@ -74,7 +74,30 @@ fn results(graph: &Graph) -> String {
 
 #[test]
 fn self_attention() {
-    insta::assert_snapshot!(outline("heads = 8, d_model = 512"), @"");
+    insta::assert_snapshot!(outline("heads = 8, d_model = 512"), @r#"
+q_proj.weight: [512, 512]
+q_proj.bias: [512]
+k_proj.weight: [512, 512]
+k_proj.bias: [512]
+v_proj.weight: [512, 512]
+v_proj.bias: [512]
+o_proj.weight: [512, 512]
+o_proj.bias: [512]
+x = input(): [batch, query, 512]
+q = linear(x): [batch, query, 512]
+q = split_heads(q): [batch, 8, query, 64]
+k = linear(x): [batch, query, 512]
+k = split_heads(k): [batch, 8, query, 64]
+v = linear(x): [batch, query, 512]
+v = split_heads(v): [batch, 8, query, 64]
+scores = dot_scores(q, k): [batch, 8, query, key]
+scores = map_scores(scores): [batch, 8, query, key]
+weights = normalize(scores): [batch, 8, query, key]
+attended = attend(weights, v): [batch, 8, query, 64]
+merged = merge_heads(attended): [batch, query, 512]
+output = linear(merged): [batch, query, 512]
+-> output [batch, query, 512], weights [batch, 8, query, key]
+"#);
 }
 
 #[test]
@@ -82,7 +105,35 @@ fn grouped_heads_of_their_own_widths() {
     insta::assert_snapshot!(
         outline("heads = 6, kv_heads = 2, d_model = 10, head_dim = 4, value_head_dim = 5, \
                  qk_norm = rms, position = rope, bias = [q, o], dropout = 0.1"),
-        @""
+        @r#"
+q_proj.weight: [24, 10]
+q_proj.bias: [24]
+q_norm.weight: [4]
+k_proj.weight: [8, 10]
+k_norm.weight: [4]
+v_proj.weight: [10, 10]
+o_proj.weight: [10, 30]
+o_proj.bias: [10]
+x = input(): [batch, query, 10]
+q = linear(x): [batch, query, 24]
+q = split_heads(q): [batch, 6, query, 4]
+q = rms_norm(q): [batch, 6, query, 4]
+q = rope(q): [batch, 6, query, 4]
+k = linear(x): [batch, query, 8]
+k = split_heads(k): [batch, 2, query, 4]
+k = rms_norm(k): [batch, 2, query, 4]
+k = rope(k): [batch, 2, query, 4]
+v = linear(x): [batch, query, 10]
+v = split_heads(v): [batch, 2, query, 5]
+scores = dot_scores(q, k): [batch, 6, query, key]
+scores = map_scores(scores): [batch, 6, query, key]
+weights = normalize(scores): [batch, 6, query, key]
+weights = dropout(weights): [batch, 6, query, key]
+attended = attend(weights, v): [batch, 6, query, 5]
+merged = merge_heads(attended): [batch, query, 30]
+output = linear(merged): [batch, query, 10]
+-> output [batch, query, 10], weights [batch, 6, query, key]
+"#
     );
 }
 
@@ -90,7 +141,27 @@ fn grouped_heads_of_their_own_widths() {
 fn additive_cross_attention() {
     insta::assert_snapshot!(
         outline("heads = 2, d_model = 8, d_context = 6, score = additive(hidden = 5), bias = false, mask = padding"),
-        @""
+        @r#"
+q_proj.weight: [10, 8]
+k_proj.weight: [10, 6]
+v_proj.weight: [8, 6]
+score_proj.weight: [2, 5]
+o_proj.weight: [8, 8]
+x = input(): [batch, query, 8]
+context = context(): [batch, key, 6]
+q = linear(x): [batch, query, 10]
+q = split_heads(q): [batch, 2, query, 5]
+k = linear(context): [batch, key, 10]
+k = split_heads(k): [batch, 2, key, 5]
+v = linear(context): [batch, key, 8]
+v = split_heads(v): [batch, 2, key, 4]
+scores = additive_scores(q, k): [batch, 2, query, key]
+weights = normalize(scores): [batch, 2, query, key]
+attended = attend(weights, v): [batch, 2, query, 4]
+merged = merge_heads(attended): [batch, query, 8]
+output = linear(merged): [batch, query, 8]
+-> output [batch, query, 8], weights [batch, 2, query, key]
+"#
     );
 }
 
@@ -98,7 +169,31 @@ fn additive_cross_attention() {
 fn bilinear_with_buckets() {
     insta::assert_snapshot!(
         outline("heads = 2, d_model = 8, score = bilinear, qk_norm = l2, position = rel_pos_bias, bias = false"),
-        @""
+        @r#"
+q_proj.weight: [8, 8]
+score_proj.weight: [2, 4, 4]
+k_proj.weight: [8, 8]
+v_proj.weight: [8, 8]
+rel_pos_bias.weight: [32, 2]
+o_proj.weight: [8, 8]
+x = input(): [batch, query, 8]
+q = linear(x): [batch, query, 8]
+q = split_heads(q): [batch, 2, query, 4]
+q = l2_norm(q): [batch, 2, query, 4]
+q = per_head_linear(q): [batch, 2, query, 4]
+k = linear(x): [batch, query, 8]
+k = split_heads(k): [batch, 2, query, 4]
+k = l2_norm(k): [batch, 2, query, 4]
+v = linear(x): [batch, query, 8]
+v = split_heads(v): [batch, 2, query, 4]
+scores = dot_scores(q, k): [batch, 2, query, key]
+scores = map_scores(scores): [batch, 2, query, key]
+weights = normalize(scores): [batch, 2, query, key]
+attended = attend(weights, v): [batch, 2, query, 4]
+merged = merge_heads(attended): [batch, query, 8]
+output = linear(merged): [batch, query, 8]
+-> output [batch, query, 8], weights [batch, 2, query, key]
+"#
     );
 }
 
@@ -106,6 +201,25 @@ fn bilinear_with_buckets() {
 fn sizes_that_rustc_knows() {
     insta::assert_snapshot!(
         outline("heads = HEADS, kv_heads = 1, d_model = { 2 * WIDTH }, bias = false"),
-        @""
+        @r#"
+q_proj.weight: [HEADS * ((2 * WIDTH) / HEADS), 2 * WIDTH]
+k_proj.weight: [(2 * WIDTH) / HEADS, 2 * WIDTH]
+v_proj.weight: [(2 * WIDTH) / HEADS, 2 * WIDTH]
+o_proj.weight: [2 * WIDTH, HEADS * ((2 * WIDTH) / HEADS)]
+x = input(): [batch, query, 2 * WIDTH]
+q = linear(x): [batch, query, HEADS * ((2 * WIDTH) / HEADS)]
+q = split_heads(q): [batch, HEADS, query, (2 * WIDTH) / HEADS]
+k = linear(x): [batch, query, (2 * WIDTH) / HEADS]
+k = split_heads(k): [batch, 1, query, (2 * WIDTH) / HEADS]
+v = linear(x): [batch, query, (2 * WIDTH) / HEADS]
+v = split_heads(v): [batch, 1, query, (2 * WIDTH) / HEADS]
+scores = dot_scores(q, k): [batch, HEADS, query, key]
+scores = map_scores(scores): [batch, HEADS, query, key]
+weights = normalize(scores): [batch, HEADS, query, key]
+attended = attend(weights, v): [batch, HEADS, query, (2 * WIDTH) / HEADS]
+merged = merge_heads(attended): [batch, query, HEADS * ((2 * WIDTH) / HEADS)]
+output = linear(merged): [batch, query, 2 * WIDTH]
+-> output [batch, query, 2 * WIDTH], weights [batch, HEADS, query, key]
+"#
     );
 }

@@ -82,7 +82,19 @@ fn masks_read_well() {
     ]
     .map(text)
     .join("\n");
-    insta::assert_snapshot!(lines, @"");
+    insta::assert_snapshot!(lines, @r#"
+kv_idx <= q_idx
+kv_idx <= q_idx + kv_len - q_len
+kv_idx <= q_idx && q_idx - kv_idx < 4
+abs(q_idx - kv_idx) < 4
+kv_idx <= q_idx && q_idx - kv_idx < 8 && (q_idx - kv_idx) % 2 == 0
+kv_idx <= q_idx || kv_idx < 3
+q_idx / 4 == kv_idx / 4
+padding[b, q_idx, kv_idx]
+document[b, q_idx] == kv_document[b, kv_idx]
+!(kv_idx <= q_idx)
+!(padding[b, q_idx, kv_idx] && kv_idx <= q_idx) || document[b, q_idx] == kv_document[b, kv_idx]
+"#);
 }
 
 #[test]
@@ -100,5 +112,14 @@ fn scores_read_well() {
     ]
     .map(text)
     .join("\n");
-    insta::assert_snapshot!(lines, @"");
+    insta::assert_snapshot!(lines, @r#"
+score * 0.125
+score * 1
+tanh(score / 30) * 30
+score - exp(8 * (h + 1) as f64 / 4 * -0.6931471805599453) * abs(q_idx - kv_idx) as f64
+score - if h < 4 { exp(8 * (h + 1) as f64 / 4 * -0.6931471805599453) } else { exp(8 * ((h - 4) * 2 + 1) as f64 / 8 * -0.6931471805599453) } * abs(q_idx - kv_idx) as f64
+score + rel_pos_bias[if max(q_idx - kv_idx, 0) < 16 { max(q_idx - kv_idx, 0) } else { min(16 + (ln(max(max(q_idx - kv_idx, 0), 1) as f64 / 16) / 2.0794415416798357 * 16) as i64, 31) }, h]
+score + rel_pos_bias[if q_idx < kv_idx { 4 } else { 0 } + if abs(q_idx - kv_idx) < 2 { abs(q_idx - kv_idx) } else { min(2 + (ln(max(abs(q_idx - kv_idx), 1) as f64 / 2) / 2.302585092994046 * 2) as i64, 3) }, h]
+score * 1 / sqrt(2 * N)
+"#);
 }
