@@ -2,8 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
+use syn::parse::ParseStream;
 
 /// Collects errors, each at the tokens it is about.
 #[derive(Default)]
@@ -11,12 +12,26 @@ pub(crate) struct Diagnostics {
     errors: RefCell<Vec<syn::Error>>,
     reported: Cell<usize>,
     mentions: RefCell<Vec<TokenStream>>,
+    end: Cell<Option<Span>>,
 }
 
 impl Diagnostics {
     /// Reports `message` at `at`.
     pub(crate) fn error(&self, at: impl ToTokens, message: impl std::fmt::Display) {
         self.push(syn::Error::new_spanned(at, message));
+    }
+
+    /// Where the input ends: for errors about what is missing there.
+    pub(crate) fn set_end(&self, end: Option<Span>) {
+        self.end.set(end);
+    }
+
+    /// Reports `message` at the next token, or at the last one if there is none.
+    pub(crate) fn here(&self, input: ParseStream<'_>, message: impl std::fmt::Display) {
+        self.push(match self.end.get() {
+            Some(end) if input.is_empty() => syn::Error::new(end, message),
+            _ => input.error(message),
+        });
     }
 
     /// Reports an error of the parser.

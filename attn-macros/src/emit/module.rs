@@ -132,7 +132,7 @@ fn root_of_ratio(gain: f64, fans: &[Size]) -> TokenStream {
     let total = fans.iter().map(|fan| fan.value).sum::<Option<u64>>();
     match total {
         Some(total) => {
-            let root = (gain / total as f64).sqrt();
+            let root = (gain / total.max(1) as f64).sqrt();
             quote!(#root)
         }
         None => quote!((#gain / (#((#fans))+*) as f64).sqrt()),

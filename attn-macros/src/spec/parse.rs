@@ -57,6 +57,7 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<D
         while !input.is_empty() {
             match parse_item(input, cx) {
                 Ok(draft) => drafts.push(draft),
+                Err(error) if input.is_empty() => cx.here(input, error),
                 Err(error) => {
                     cx.push(error);
                     skip_item(input);
@@ -65,7 +66,9 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<D
         }
         Ok((krate, drafts))
     };
-    parser.parse2(flatten(input)).unwrap_or_else(|error| {
+    let input = flatten(input);
+    cx.set_end(input.clone().into_iter().last().map(|token| token.span()));
+    parser.parse2(input).unwrap_or_else(|error| {
         cx.push(error);
         (quote!(::attn), Vec::new())
     })
@@ -108,10 +111,10 @@ fn parse_item(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Draft> {
     let item = Item { attrs, vis, name };
     let entries = parse_keys(input, cx);
     if input.parse::<Option<Token![>]>>()?.is_none() {
-        cx.push(input.error(messages::UNCLOSED));
+        cx.here(input, messages::UNCLOSED);
     }
     if input.parse::<Option<Token![;]>>()?.is_none() {
-        cx.push(input.error(messages::EXPECTED_SEMICOLON));
+        cx.here(input, messages::EXPECTED_SEMICOLON);
         skip_item(input);
     }
     Ok(Draft {
@@ -171,7 +174,7 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
             return None;
         }
         None => {
-            cx.push(input.error(messages::EMPTY_ENTRY));
+            cx.here(input, messages::EMPTY_ENTRY);
             return None;
         }
     };

@@ -68,13 +68,13 @@ impl Size {
         )
     }
 
-    /// `self / other`, rounded down; division by zero gives 1, so that one mistake stays one error.
+    /// `self / other`, rounded down; but at least 1, so that one mistake stays one error.
     pub(crate) fn over(&self, other: &Size, krate: &TokenStream) -> Size {
         let (a, b) = (self, other);
         let value = a
             .value
             .zip(b.value)
-            .map(|(a, b)| a.checked_div(b).unwrap_or(1));
+            .map(|(a, b)| a.checked_div(b).unwrap_or(1).max(1));
         let tokens = quote!(#krate::__private::quotient(#a, #b));
         Size::derive(value, tokens, format!("{} / {}", a.factor(), b.factor()))
     }

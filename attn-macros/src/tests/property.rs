@@ -1,6 +1,7 @@
 //! Whatever the tokens, the macro answers with items and with errors at the user's own tokens.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proc_macro2::TokenStream;
 use proptest::prelude::*;
@@ -11,10 +12,15 @@ use super::support::{Report, cases, expand, parse_file, reports};
 use super::valid_spec::{valid_entries, valid_specs};
 use crate::pipeline;
 
+/// What `tokens` expand to; they were parsed from `text`.
+fn answer(text: &str, tokens: TokenStream) -> syn::File {
+    let expansion = || parse_file(pipeline::attention(quote!([::attn] #tokens)));
+    catch_unwind(AssertUnwindSafe(expansion)).unwrap_or_else(|_| panic!("in {text}"))
+}
+
 /// What is reported of `tokens`, which were parsed from `text`: every error stands at tokens of the text, once.
 fn check_reports(text: &str, tokens: TokenStream) -> Vec<Report> {
-    let file = parse_file(pipeline::attention(quote!([::attn] #tokens)));
-    let reports = reports(&file);
+    let reports = reports(&answer(text, tokens.clone()));
     let mut seen = HashSet::new();
     for Report { message, at } in &reports {
         assert!(!message.is_empty());
@@ -45,7 +51,7 @@ fn declares_layer(file: &syn::File) -> bool {
 }
 
 proptest! {
-    #![proptest_config(cases(512))]
+    #![proptest_config(cases(12000))]
 
     #[test]
     fn token_soup_is_answered(soup in soup::soups()) {
@@ -89,7 +95,7 @@ proptest! {
         if let Some(tokens) = soup::to_tokens(&spec) {
             let reports = check_reports(&spec, tokens.clone());
             prop_assert!(!reports.is_empty() || mistake.is_empty(), "{spec}");
-            prop_assert!(declares_layer(&parse_file(pipeline::attention(quote!([::attn] #tokens)))), "{spec}");
+            prop_assert!(declares_layer(&answer(&spec, tokens)), "{spec}");
         }
     }
 }

@@ -101,16 +101,15 @@ fn the_slopes_of_alibi_are_those_of_the_paper() {
 fn published_bucket(relative: i64, bidirectional: bool, buckets: i64, max_distance: i64) -> i64 {
     let mut bucket = 0;
     let mut buckets = buckets;
-    let distance;
-    if bidirectional {
+    let distance = if bidirectional {
         buckets /= 2;
         if relative > 0 {
             bucket += buckets;
         }
-        distance = relative.abs();
+        relative.abs()
     } else {
-        distance = -relative.min(0);
-    }
+        -relative.min(0)
+    };
     let max_exact = buckets / 2;
     if distance < max_exact {
         return bucket + distance;
