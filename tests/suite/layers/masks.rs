@@ -9,6 +9,11 @@ attention! {
     struct Causal<heads = 2, d_model = 8, mask = causal>;
     struct CausalUpperLeft<heads = 2, d_model = 8, d_context = 6, mask = causal(upper_left)>;
     struct CausalLowerRight<heads = 2, d_model = 8, d_context = 6, mask = causal(lower_right)>;
+    struct WindowUpperLeft<heads = 2, d_model = 8, d_context = 6, mask = sliding_window(3, upper_left)>;
+    struct WindowLowerRight<heads = 2, d_model = 8, d_context = 6, mask = sliding_window(3, lower_right)>;
+    struct DilatedLowerRight<heads = 2, d_model = 8, d_context = 6, mask = dilated_sliding_window(2, 2, lower_right, symmetric)>;
+    struct PrefixLowerRight<heads = 2, d_model = 8, d_context = 6, mask = prefix_lm(2, lower_right)>;
+    struct ChunkedLowerRight<heads = 2, d_model = 8, d_context = 6, mask = chunked(3, lower_right)>;
     struct Local<heads = 2, d_model = 8, mask = sliding_window(3)>;
     struct LocalToItself<heads = 2, d_model = 8, mask = sliding_window(1)>;
     struct LocalSymmetric<heads = 2, d_model = 8, mask = sliding_window(3, symmetric)>;
@@ -49,6 +54,60 @@ fn causal_lower_right_pairs_the_last_query_with_the_last_key() {
         |p, x, context| {
             masked(p, Split::into_heads(2), x, context, |_, q, k| {
                 causal_lower_right(q, k)
+            })
+        }
+    );
+}
+
+#[test]
+fn the_other_masks_can_be_aligned_too() {
+    cross_attention!(
+        WindowUpperLeft,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| {
+            masked(p, Split::into_heads(2), x, context, |_, q, k| {
+                local(q, k, 3)
+            })
+        }
+    );
+    cross_attention!(
+        WindowLowerRight,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| {
+            masked(p, Split::into_heads(2), x, context, |_, q, k| {
+                lower_right_corner(q, k, |n| local(n, n, 3))
+            })
+        }
+    );
+    cross_attention!(
+        DilatedLowerRight,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| {
+            masked(p, Split::into_heads(2), x, context, |_, q, k| {
+                lower_right_corner(q, k, |n| dilated_symmetric(n, n, 2, 2))
+            })
+        }
+    );
+    cross_attention!(
+        PrefixLowerRight,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| {
+            masked(p, Split::into_heads(2), x, context, |_, q, k| {
+                causal_lower_right(q, k) | padding(q, k, 2)
+            })
+        }
+    );
+    cross_attention!(
+        ChunkedLowerRight,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| {
+            masked(p, Split::into_heads(2), x, context, |_, q, k| {
+                chunked_lower_right(q, k, 3)
             })
         }
     );

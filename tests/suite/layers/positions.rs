@@ -4,7 +4,7 @@ use super::mask_of;
 use crate::reference::{
     Heads, Input, Parameters, Sequence, Split, attention,
     heads::{rms_norm, scaled_dot, softcap},
-    masks::{Matrix, causal, full, local},
+    masks::{Matrix, causal, causal_lower_right, full, local},
     normalizers::softmax,
     positions::*,
 };
@@ -24,6 +24,7 @@ attention! {
     struct BothSidesCross<heads = 3, d_model = 12, d_context = 6, position = rel_pos_bias(8, 9)>;
     struct Past<heads = 2, d_model = 8, position = rel_pos_bias(num_buckets = 6, max_distance = 10), mask = causal>;
     struct PastInWindow<heads = 2, d_model = 8, position = rel_pos_bias(6, 10), mask = sliding_window(9)>;
+    struct LowerRight<heads = 2, d_model = 8, d_context = 6, position = rel_pos_bias(8, 9), mask = causal(lower_right)>;
     struct DefaultBuckets<heads = 2, d_model = 8, position = rel_pos_bias>;
 }
 
@@ -156,6 +157,21 @@ fn relative_bias_has_buckets_for_the_past_if_the_mask_is_causal() {
             (x, x),
             |q, k| local(q, k, 9),
             |q, k| relative_bias(scaled_dot(q, k), table, |d| bucket_of_the_past(d, 6, 10)),
+        )
+    });
+}
+
+/// Both positions count from 0 for the bias, whatever the mask lines up, so a visible key may be on either side.
+#[test]
+fn relative_bias_has_buckets_for_both_sides_under_a_lower_right_triangle() {
+    cross_attention!(LowerRight, d_model = 8, d_context = 6, |p, x, context| {
+        let table = p.tensor("rel_pos_bias.weight", (8, 2));
+        placed(
+            p,
+            Split::into_heads(2),
+            (x, context),
+            causal_lower_right,
+            |q, k| relative_bias(scaled_dot(q, k), table, |d| bucket_of_both_sides(d, 8, 9)),
         )
     });
 }

@@ -37,6 +37,20 @@ pub(crate) fn causal_lower_right(queries: usize, keys: usize) -> Matrix {
     Cpu::default().lower_tri_like(&(queries, keys), true, offset)
 }
 
+/// What a square mask shows in its lower right corner: the last query stands at the last key, and what the first ones
+/// stand at may lie before the first key.
+pub(crate) fn lower_right_corner(
+    queries: usize,
+    keys: usize,
+    square: impl Fn(usize) -> Matrix,
+) -> Matrix {
+    let size = queries.max(keys);
+    let rows = square(size).as_vec();
+    let last_rows = rows.chunks(size).skip(size - queries);
+    let cells = last_rows.flat_map(|row| row[size - keys..].to_vec());
+    Cpu::default().tensor_from_vec(cells.collect(), (queries, keys))
+}
+
 /// A band of `width` below the diagonal and with it.
 pub(crate) fn local(queries: usize, keys: usize, width: usize) -> Matrix {
     let recent = Cpu::default().upper_tri_like(&(queries, keys), true, 1 - width as isize);
@@ -80,6 +94,16 @@ pub(crate) fn chunked(queries: usize, keys: usize, size: usize) -> Matrix {
     from_lists(queries, keys, |query| {
         let first = query - query % size;
         (first..first + size).collect()
+    })
+}
+
+/// As [`chunked`], by the positions of the keys: the last query stands at the last key, and queries that would stand
+/// before the first key are in no chunk.
+pub(crate) fn chunked_lower_right(queries: usize, keys: usize, size: usize) -> Matrix {
+    from_lists(queries, keys, |query| {
+        let position = (query + keys).checked_sub(queries);
+        let first = position.map(|position| position - position % size);
+        first.map_or(vec![], |first| (first..first + size).collect())
     })
 }
 
@@ -140,6 +164,13 @@ fn the_masks_look_as_their_names_say() {
         (causal(4, 2), "x. xx xx xx"),
         (causal_lower_right(2, 4), "xxx. xxxx"),
         (causal_lower_right(4, 2), ".. .. x. xx"),
+        (lower_right_corner(2, 4, |n| local(n, n, 2)), ".xx. ..xx"),
+        (
+            lower_right_corner(3, 1, |n| local_symmetric(n, n, 2)),
+            ". x x",
+        ),
+        (chunked_lower_right(2, 5, 2), "..xx. ....x"),
+        (chunked_lower_right(4, 3, 2), "... xx. xx. ..x"),
         (local(5, 5, 1), "x.... .x... ..x.. ...x. ....x"),
         (local(5, 5, 3), "x.... xx... xxx.. .xxx. ..xxx"),
         (local(4, 2, 2), "x. xx .x .."),
