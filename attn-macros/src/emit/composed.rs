@@ -34,7 +34,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     quote! {
         impl<E: p::Element, D: p::Device<E>> #name<E, D> {
             /// The graph of the layer, operation by operation. dfdx differentiates it with its tape.
-            #[allow(clippy::too_many_arguments, clippy::type_complexity, unused_variables)]
+            #[allow(unused_variables)]
             fn run<B: p::Dim, #(#sequences: p::Dim,)* T: p::Tape<E, D>>(
                 &self,
                 #inputs

@@ -47,6 +47,7 @@ pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStr
         #alias
         #input_trait
         #(#cfgs)*
+        #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
         const _: () = {
             // The block's own imports: what the user's module calls `Result` stays out.
             #[allow(unused_imports)]

@@ -50,7 +50,6 @@ fn emit_collection(cx: &Layer<'_>) -> TokenStream {
         impl<E: p::Element, D: p::Device<E>> p::TensorCollection<E, D> for #name<E, D> {
             type To<E2: p::Dtype, D2: p::Device<E2>> = #name<E2, D2>;
 
-            #[allow(clippy::type_complexity)]
             fn iter_tensors<V: p::ModuleVisitor<Self, E, D>>(
                 visitor: &mut V,
             ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {

@@ -66,7 +66,7 @@ macro_rules! self_attention {
         assert_gradients(&state, |state| {
             let layer = layer_with::<$Layer<f64>, _>(state);
             let x = state.tensor("x", (2, 4, Const::<$m>));
-            #[allow(unused_parens)]
+            #[allow(unused_parens, clippy::double_parens, reason = "a tuple only if there is data")]
             let output = layer.forward((x.leaky_trace() $(, $data)*));
             backpropagate(output).input("x", &x).parameters(&layer)
         });

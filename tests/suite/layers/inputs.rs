@@ -273,7 +273,7 @@ fn the_data_of_a_mask_may_be_permuted_or_broadcast() {
         tolerance::<f64>(),
     );
 
-    let marks = |key: usize, sequence: usize| (2 * key + sequence) % 3 == 0;
+    let marks = |key: usize, sequence: usize| (2 * key + sequence).is_multiple_of(3);
     let pairs = (0..5).flat_map(|key| (0..3).map(move |sequence| (key, sequence)));
     let marked = pairs.map(|(key, sequence)| marks(key, sequence)).collect();
     let marked = dev.tensor_from_vec(marked, (5, 3));

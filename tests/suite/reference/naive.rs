@@ -2,6 +2,9 @@
 
 use super::State;
 
+/// The score of a prepared query and key of a head.
+type Score<'a> = dyn Fn(usize, &[f64], &[f64]) -> f64 + 'a;
+
 /// What varies between layers, as functions of a head, a query and a key.
 pub(crate) struct Naive<'a> {
     pub(crate) heads: usize,
@@ -9,7 +12,7 @@ pub(crate) struct Naive<'a> {
     /// What becomes of a projected query or key of one head at a position, before they meet.
     pub(crate) prepare: &'a dyn Fn(usize, &[f64]) -> Vec<f64>,
     /// The score of a prepared query and key of a head.
-    pub(crate) score: &'a dyn Fn(usize, &[f64], &[f64]) -> f64,
+    pub(crate) score: &'a Score<'a>,
     /// The score with what depends on head, query and key.
     pub(crate) adjust: &'a dyn Fn(f64, usize, usize, usize) -> f64,
     /// Whether a sequence's query attends to a key.
