@@ -2,9 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
-use syn::parse::ParseStream;
+use syn::Token;
+use syn::parse::{ParseStream, Parser};
+use syn::punctuated::Punctuated;
 
 /// Collects errors, each at the tokens it is about.
 #[derive(Default)]
@@ -45,9 +47,13 @@ impl Diagnostics {
         self.reported.get()
     }
 
-    /// Notes a name of the language where the user wrote it, for editors: `key`, or `key::word`. It need not exist.
+    /// Notes a name of the language where the user wrote it, for editors: `key`, or `key::word`. It need not exist, but a
+    /// keyword of Rust would break the path.
     pub(crate) fn mention(&self, path: TokenStream) {
-        self.mentions.borrow_mut().push(path);
+        let names = Punctuated::<Ident, Token![::]>::parse_separated_nonempty;
+        if names.parse2(path.clone()).is_ok() {
+            self.mentions.borrow_mut().push(path);
+        }
     }
 
     /// What was mentioned.

@@ -1,6 +1,6 @@
 //! Tokens to [`Draft`]s.
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Expr, Token, Visibility};
@@ -86,13 +86,15 @@ fn parse_crate(input: ParseStream<'_>) -> TokenStream {
 /// Without the invisible groups in which a macro hands on the fragments it matched.
 fn flatten(tokens: TokenStream) -> TokenStream {
     let flat = tokens.into_iter().flat_map(|token| match token {
-        TokenTree::Group(group) if group.delimiter() == proc_macro2::Delimiter::None => {
+        TokenTree::Group(group) => {
             let inner = flatten(group.stream());
             let single = inner.clone().into_iter().nth(1).is_none();
-            if single { inner } else { quote!({ #inner }) }
-        }
-        TokenTree::Group(group) => {
-            let mut flat = proc_macro2::Group::new(group.delimiter(), flatten(group.stream()));
+            let delimiter = match group.delimiter() {
+                Delimiter::None if single => return inner,
+                Delimiter::None => Delimiter::Brace,
+                visible => visible,
+            };
+            let mut flat = Group::new(delimiter, inner);
             flat.set_span(group.span());
             flat.to_token_stream()
         }
@@ -136,7 +138,7 @@ fn skip_item(input: ParseStream<'_>) {
     while let Ok(token) = input.parse::<TokenTree>() {
         match token {
             TokenTree::Punct(punct) if punct.as_char() == ';' => break,
-            TokenTree::Group(group) if group.delimiter() == proc_macro2::Delimiter::Brace => break,
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => break,
             _ => {}
         }
     }
@@ -250,7 +252,7 @@ fn parse_projections(origin: &TokenStream, cx: &Diagnostics) -> Option<Projectio
         [TokenTree::Ident(word)] if word == "true" => return Some(Projections::all(true)),
         [TokenTree::Ident(word)] if word == "false" => return Some(Projections::all(false)),
         [TokenTree::Ident(_)] => origin.clone(),
-        [TokenTree::Group(group)] if group.delimiter() == proc_macro2::Delimiter::Bracket => {
+        [TokenTree::Group(group)] if group.delimiter() == Delimiter::Bracket => {
             group.stream()
         }
         _ => {
