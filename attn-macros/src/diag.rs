@@ -30,10 +30,11 @@ impl Diagnostics {
 
     /// Reports `message` at the next token, or at the last one if there is none.
     pub(crate) fn here(&self, input: ParseStream<'_>, message: impl std::fmt::Display) {
-        self.push(match self.end.get() {
-            Some(end) if input.is_empty() => syn::Error::new(end, message),
-            _ => input.error(message),
-        });
+        let at = match self.end.get() {
+            Some(end) if input.is_empty() => end,
+            _ => input.span(),
+        };
+        self.push(syn::Error::new(at, message));
     }
 
     /// Reports an error of the parser.

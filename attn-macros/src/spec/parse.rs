@@ -52,7 +52,7 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<D
         let krate = parse_crate(input);
         let mut drafts = Vec::new();
         if input.is_empty() {
-            cx.push(input.error(messages::EMPTY));
+            cx.here(input, messages::EMPTY);
         }
         while !input.is_empty() {
             match parse_item(input, cx) {
@@ -252,9 +252,7 @@ fn parse_projections(origin: &TokenStream, cx: &Diagnostics) -> Option<Projectio
         [TokenTree::Ident(word)] if word == "true" => return Some(Projections::all(true)),
         [TokenTree::Ident(word)] if word == "false" => return Some(Projections::all(false)),
         [TokenTree::Ident(_)] => origin.clone(),
-        [TokenTree::Group(group)] if group.delimiter() == Delimiter::Bracket => {
-            group.stream()
-        }
+        [TokenTree::Group(group)] if group.delimiter() == Delimiter::Bracket => group.stream(),
         _ => {
             cx.error(origin, messages::expected_projections(origin));
             return None;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, quote};
-use syn::{BinOp, Expr, Lit, UnOp};
+use syn::{BinOp, Expr, Lit, Path, UnOp};
 
 /// A compile-time size. `value` is known if the macro could compute it; `tokens` always evaluates to it, as `usize`.
 #[derive(Clone)]
@@ -301,6 +301,7 @@ fn is_float(expr: &Expr) -> bool {
 /// Expressions that rustc may be able to turn into a number.
 fn later<T>(expr: &Expr) -> Known<T> {
     match expr {
+        Expr::Path(path) if is_keyword(&path.path) => Known::Wrong,
         Expr::Path(_)
         | Expr::Call(_)
         | Expr::MethodCall(_)
@@ -316,6 +317,12 @@ fn later<T>(expr: &Expr) -> Known<T> {
         | Expr::Unary(_) => Known::Later,
         _ => Known::Wrong,
     }
+}
+
+/// `crate` and the like: the start of a path, but no value.
+fn is_keyword(path: &Path) -> bool {
+    let keywords = ["crate", "self", "Self", "super"];
+    keywords.iter().any(|keyword| path.is_ident(keyword))
 }
 
 /// Without parentheses, invisible groups and the braces around a single expression.

@@ -11,12 +11,13 @@ use crate::graph::{self, Graph};
 use crate::pipeline;
 use crate::spec::{self, Spec};
 
-/// So many random cases; a failing one is printed, not saved.
+/// So many random cases, or more if `PROPTEST_CASES` asks for them; a failing one is printed, not saved.
 pub(super) fn cases(count: u32) -> Config {
+    let config = Config::default();
     Config {
-        cases: count,
+        cases: config.cases.max(count),
         failure_persistence: None,
-        ..Config::default()
+        ..config
     }
 }
 
