@@ -1,4 +1,6 @@
 //! The integration tests, in one binary.
 
 mod layers;
+mod mistakes;
 mod reference;
+mod tensors;
