@@ -4,7 +4,7 @@ use std::fmt;
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, quote};
-use syn::{BinOp, Expr, Lit, Path, UnOp};
+use syn::{BinOp, Block, Expr, Lit, UnOp};
 
 /// A compile-time size. `value` is known if the macro could compute it; `tokens` always evaluates to it, as `usize`.
 #[derive(Clone)]
@@ -301,7 +301,6 @@ fn is_float(expr: &Expr) -> bool {
 /// Expressions that rustc may be able to turn into a number.
 fn later<T>(expr: &Expr) -> Known<T> {
     match expr {
-        Expr::Path(path) if is_keyword(&path.path) => Known::Wrong,
         Expr::Path(_)
         | Expr::Call(_)
         | Expr::MethodCall(_)
@@ -314,15 +313,14 @@ fn later<T>(expr: &Expr) -> Known<T> {
         | Expr::Const(_)
         | Expr::Unsafe(_)
         | Expr::Macro(_)
-        | Expr::Unary(_) => Known::Later,
+        | Expr::Unary(_)
+            // It will stand in a block, where some expressions, as `crate(3)`, begin like an item.
+            if syn::parse2::<Block>(quote!({ #expr })).is_ok() =>
+        {
+            Known::Later
+        }
         _ => Known::Wrong,
     }
-}
-
-/// `crate` and the like: the start of a path, but no value.
-fn is_keyword(path: &Path) -> bool {
-    let keywords = ["crate", "self", "Self", "super"];
-    keywords.iter().any(|keyword| path.is_ident(keyword))
 }
 
 /// Without parentheses, invisible groups and the braces around a single expression.
