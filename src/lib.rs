@@ -75,9 +75,12 @@ macro_rules! attention {
     };
 }
 
-pub use attn_core::{Error, data, nn};
+pub use attn_core::{Element, Error, data, nn};
 /// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;
+/// With a short path in this crate, rustc's messages call them by it, also where they came in by a glob import.
+#[doc(no_inline)]
+pub use dfdx::{shapes::Const, tensor::Tensor};
 
 /// What `attention!` expands to refers to this. Not for users, and not stable.
 #[doc(hidden)]

@@ -3,8 +3,8 @@
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 
-use crate::spec::keys::{Arg, Key, Kind, Word};
-use crate::spec::{Real, Size};
+use crate::spec::keys::{Arg, ArgKind, KEYS, Key, Kind, Word, nearest};
+use crate::spec::{Real, Size, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
     help: `attention! { pub struct SelfAttention<heads = 8, d_model = 512>; }`";
@@ -16,7 +16,7 @@ pub(crate) const EXPECTED_KEYS: &str = "expected `<` and the keys of the layer\n
 pub(crate) const UNCLOSED: &str = "expected `,` or `>` after the last key";
 pub(crate) const EXPECTED_SEMICOLON: &str = "expected `;` after the declaration";
 pub(crate) const EMPTY_ENTRY: &str = "expected a key, found `,`";
-pub(crate) const EXPECTED_MASK_OPERATOR: &str = "expected `&` or `|` between masks";
+pub(crate) const EMPTY_MASK: &str = "expected a mask in the parentheses, found nothing";
 pub(crate) const MASK_ENDS: &str = "expected a mask after the operator, found the end";
 
 pub(crate) const HEAD_DIM_WITH_ADDITIVE: &str = "`head_dim` contradicts `score = additive(hidden = n)`: queries and keys are as wide as the hidden layer\n\
@@ -35,7 +35,7 @@ fn quoted(tokens: &TokenStream) -> String {
     if tokens.is_empty() {
         "nothing".to_owned()
     } else {
-        format!("`{}`", tokens.to_string().replace("- ", "-"))
+        format!("`{}`", text::of(tokens))
     }
 }
 
@@ -82,19 +82,21 @@ pub(crate) fn duplicate_key(key: &Key) -> String {
     )
 }
 
-pub(crate) fn unknown_key(found: &str, near: Option<&str>) -> String {
-    let all = || {
-        format!(
-            "the keys are {}",
-            listed(crate::spec::keys::KEYS.iter().map(|key| key.name))
-        )
-    };
-    format!("unknown key `{found}`\n{}", did_you_mean(near, all))
+pub(crate) fn unknown_key(found: &str) -> String {
+    format!("unknown key `{found}`\n{}", nearest_key(found))
+}
+
+/// Help for what is no key.
+fn nearest_key(found: &str) -> String {
+    let names = || KEYS.iter().map(|key| key.name);
+    did_you_mean(nearest(found, names()), || {
+        format!("the keys are {}", listed(names()))
+    })
 }
 
 /// A word without `key =`: perhaps it is a value that lost its key.
 pub(crate) fn word_without_key(found: &str) -> String {
-    let owner = crate::spec::keys::KEYS
+    let owner = KEYS
         .iter()
         .find(|key| key.words().iter().any(|word| word.name == found));
     match owner {
@@ -102,7 +104,10 @@ pub(crate) fn word_without_key(found: &str) -> String {
             "expected `key = value`, found `{found}`\nhelp: did you mean `{} = {found}`?",
             key.name
         ),
-        None => format!("expected `key = value`, found `{found}`"),
+        None => format!(
+            "expected `key = value`, found `{found}`\n{}",
+            nearest_key(found)
+        ),
     }
 }
 
@@ -114,8 +119,11 @@ pub(crate) fn key_without_value(key: &Key) -> String {
     )
 }
 
-pub(crate) fn expected_key(found: &TokenTree) -> String {
-    format!("expected a key, found {}", quoted(&found.to_token_stream()))
+pub(crate) fn expected_key(found: &TokenStream) -> String {
+    format!(
+        "expected a key, found {}\nhelp: write `key = value`, as `heads = 8`",
+        quoted(found)
+    )
 }
 
 pub(crate) fn expected_size(what: &str, found: &TokenStream) -> String {
@@ -141,19 +149,12 @@ pub(crate) fn expected_word(key: &Key, found: &TokenStream) -> String {
     )
 }
 
-pub(crate) fn unknown_word(key: &Key, found: &str, near: Option<&str>) -> String {
-    let all = || {
-        format!(
-            "`{}` is one of {}",
-            key.name,
-            listed(key.words().iter().map(|word| word.name))
-        )
-    };
-    format!(
-        "`{}` has no value `{found}`\n{}",
-        key.name,
-        did_you_mean(near, all)
-    )
+pub(crate) fn unknown_word(key: &Key, found: &str) -> String {
+    let names = || key.words().iter().map(|word| word.name);
+    let help = did_you_mean(nearest(found, names()), || {
+        format!("`{}` is one of {}", key.name, listed(names()))
+    });
+    format!("`{}` has no value `{found}`\n{help}", key.name)
 }
 
 pub(crate) fn more_than_a_word(key: &Key, word: &Ident) -> String {
@@ -193,8 +194,15 @@ pub(crate) fn too_many_arguments(word: &Word, found: &TokenStream) -> String {
     )
 }
 
-pub(crate) fn duplicate_argument(word: &Word, arg: &str) -> String {
-    format!("the argument `{arg}` of `{}` is given twice", word.name)
+pub(crate) fn duplicate_argument(word: &Word, arg: &Arg) -> String {
+    let (word, name) = (word.name, arg.name);
+    match arg.kind {
+        ArgKind::Flag(flags @ [_, _, ..]) => format!(
+            "`{word}` takes only one of {}\nhelp: remove the other",
+            listed(flags.iter().copied())
+        ),
+        _ => format!("the argument `{name}` of `{word}` is given twice\nhelp: remove one of them"),
+    }
 }
 
 pub(crate) fn expected_projections(found: &TokenStream) -> String {
@@ -215,11 +223,16 @@ pub(crate) fn duplicate_projection(name: &impl ToTokens) -> String {
     )
 }
 
-pub(crate) fn expected_mask(found: &TokenTree) -> String {
+pub(crate) fn expected_mask(key: &Key, found: &TokenTree) -> String {
     format!(
-        "expected a mask, found {}",
-        quoted(&found.to_token_stream())
+        "expected a mask, found {}\nhelp: the masks are {}",
+        quoted(&found.to_token_stream()),
+        listed(key.words().iter().map(|word| word.name))
     )
+}
+
+pub(crate) fn expected_mask_operator(found: &TokenStream) -> String {
+    format!("expected `&` or `|` between masks, found {}", quoted(found))
 }
 
 pub(crate) fn doubled_operator(symbol: char) -> String {
@@ -304,9 +317,10 @@ pub(crate) fn position_with_additive(name: &str) -> String {
 
 pub(crate) fn odd_rope(head_dim: &Size) -> String {
     match head_dim.value {
+        Some(1) => "`rope` rotates pairs, so the width of a head must be even, found 1\nhelp: the nearest `head_dim` that is: 2".to_owned(),
         Some(value) => format!(
             "`rope` rotates pairs, so the width of a head must be even, found {value}\nhelp: the nearest `head_dim` that are: {} and {}",
-            value.saturating_sub(1).max(2),
+            value - 1,
             value + 1
         ),
         None => format!("`rope` rotates pairs, so the width of a head must be even: `{head_dim}`"),
@@ -335,6 +349,10 @@ pub(crate) fn max_distance_too_near(
          help: `num_buckets` is {num_buckets}",
         found(max_distance.value.is_some(), max_distance)
     )
+}
+
+pub(crate) fn declared_twice(layer: &Ident) -> String {
+    format!("the layer `{layer}` is declared twice\nhelp: rename or remove one of them")
 }
 
 pub(crate) fn ambiguous_alignment(call: &crate::spec::Call) -> String {

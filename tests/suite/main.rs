@@ -1,9 +1,13 @@
 //! The integration tests, in one binary.
 
 mod citizen;
+mod dropout;
+mod empty;
 mod facts;
+mod initial;
 mod layers;
 mod mistakes;
 mod reference;
 mod saving;
 mod tensors;
+mod training;

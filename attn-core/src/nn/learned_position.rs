@@ -8,7 +8,7 @@ use dfdx::{
     tensor_ops::{BroadcastTo, Device, GatherTo, TryAdd},
 };
 
-use crate::{Element, Error, init};
+use crate::{Element, Error, entry::check_sizes, init};
 
 /// The standard deviation that GPT-2 starts its position embedding with.
 const STD: f64 = 0.02;
@@ -76,16 +76,19 @@ impl<const MAX: usize, const W: usize, E: Element, D: Device<E>> LearnedPosition
     /// `x[s] + weight[s]`; `x` is `[batch, len, D_MODEL]` or `[len, D_MODEL]`.
     ///
     /// # Errors
-    /// [`Error::TooLong`] if the sequence is longer than `MAX`; [`Error::Device`] if dfdx fails.
+    /// [`Error::TooLong`] if the sequence is longer than `MAX`; [`Error::TooLarge`] if the sizes of `x` do not fit the memory;
+    /// [`Error::Device`] if dfdx fails.
     pub fn try_forward<X: Sequence<W, E, D>>(&self, x: X) -> Result<X, Error<D::Err>> {
-        let length = x.length();
+        const LAYER: &str = "LearnedPosition";
+        let (batch, length) = x.sizes();
         if length > MAX {
             return Err(Error::TooLong {
-                layer: "LearnedPosition",
+                layer: LAYER,
                 length,
                 max: MAX,
             });
         }
+        check_sizes(LAYER, &[("batch", batch), ("length", length), ("width", W)])?;
         Ok(x.add_rows(&self.weight)?)
     }
 }
@@ -97,9 +100,9 @@ impl<const MAX: usize, const W: usize, E: Element, D: Device<E>> LearnedPosition
     note = "it takes `Tensor<(B, S, Const<{W}>), E, D, T>`, or `Tensor<(S, Const<{W}>), E, D, T>` for unbatched input"
 )]
 pub trait Sequence<const W: usize, E: Dtype, D: Storage<E>>: Sized + sealed::Sealed {
-    /// The number of positions.
+    /// The number of sequences, and of positions in each.
     #[doc(hidden)]
-    fn length(&self) -> usize;
+    fn sizes(&self) -> (usize, usize);
 
     /// Adds row `s` of the table to position `s`.
     #[doc(hidden)]
@@ -112,8 +115,8 @@ pub trait Sequence<const W: usize, E: Dtype, D: Storage<E>>: Sized + sealed::Sea
 impl<B: Dim, S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>> Sequence<W, E, D>
     for Tensor<(B, S, Const<W>), E, D, T>
 {
-    fn length(&self) -> usize {
-        self.shape().1.size()
+    fn sizes(&self) -> (usize, usize) {
+        (self.shape().0.size(), self.shape().1.size())
     }
 
     fn add_rows<const MAX: usize>(
@@ -131,8 +134,8 @@ impl<B: Dim, S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>> Se
 impl<S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>> Sequence<W, E, D>
     for Tensor<(S, Const<W>), E, D, T>
 {
-    fn length(&self) -> usize {
-        self.shape().0.size()
+    fn sizes(&self) -> (usize, usize) {
+        (1, self.shape().0.size())
     }
 
     fn add_rows<const MAX: usize>(

@@ -8,7 +8,7 @@ use super::{Layer, expr, var};
 use crate::graph::{Dim, MaskData, NodeId, Op};
 use crate::spec::{Normalizer, Score, Size};
 
-/// `run`: checks what only the running program knows, then computes the graph.
+/// `check_sizes`: what only the running program knows. `run`: computes the graph.
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let name = &cx.name;
     let sequences = cx.sequence_vars();
@@ -33,6 +33,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let result = var(cx.graph.node(cx.graph.output).name);
     quote! {
         impl<E: p::Element, D: p::Device<E>> #name<E, D> {
+            #checks
+
             /// The graph of the layer, operation by operation. dfdx differentiates it with its tape.
             #[allow(unused_variables)]
             fn run<B: p::Dim, #(#sequences: p::Dim,)* T: p::Tape<E, D>>(
@@ -41,7 +43,6 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
                 train: bool,
             ) -> Result<(#output, #weights), p::Error<D::Err>> {
                 let axes = (x.shape().0, #q, #k);
-                #checks
                 let device = x.device().clone();
                 #(#lines)*
                 Ok((#result, seen))
@@ -72,26 +73,29 @@ fn emit_inputs(cx: &Layer<'_>) -> TokenStream {
 /// dfdx multiplies runtime sizes unchecked: before the first tensor is made, every product must be known to fit.
 fn emit_checks(cx: &Layer<'_>) -> TokenStream {
     let (label, spec) = (cx.label(), cx.spec);
-    let batches = cx.graph.cross.then(
-        || quote!(p::check_batch(#label, "context", axes.0.size(), context.shape().0.size())?;),
-    );
+    let widest_over = |input: &Size, heads: &Size| {
+        widest(&[
+            input,
+            &heads.times(&spec.head_dim),
+            &heads.times(&spec.value_head_dim),
+        ])
+    };
+    let queries = widest_over(&spec.d_model, &spec.heads);
+    let d_context = spec.d_context.as_ref().unwrap_or(&spec.d_model);
+    let keys = widest_over(d_context, &spec.kv_heads);
     let heads = &spec.heads;
-    let widths = [
-        &spec.d_model,
-        &spec.heads.times(&spec.head_dim),
-        &spec.heads.times(&spec.value_head_dim),
-    ];
-    let width = widest(&widths);
     let hidden = (spec.score == Score::Additive).then(|| {
         let hidden = &spec.head_dim;
         quote!(, ("hidden", #hidden))
     });
     quote! {
-        let (batch, query, key) = (("batch", axes.0.size()), ("query", axes.1.size()), ("key", axes.2.size()));
-        #batches
-        p::check_sizes(#label, &[batch, query, ("width", #width)])?;
-        p::check_sizes(#label, &[batch, key, ("width", #width)])?;
-        p::check_sizes(#label, &[batch, ("heads", #heads), query, key #hidden])?;
+        /// Checks the products of sizes that only the running program knows.
+        fn check_sizes((batch, query, key): (usize, usize, usize)) -> Result<(), p::Error<D::Err>> {
+            let (batch, query, key) = (("batch", batch), ("query", query), ("key", key));
+            p::check_sizes(#label, &[batch, query, ("width", #queries)])?;
+            p::check_sizes(#label, &[batch, key, ("width", #keys)])?;
+            p::check_sizes(#label, &[batch, ("heads", #heads), query, key #hidden])
+        }
     }
 }
 

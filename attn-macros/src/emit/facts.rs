@@ -52,7 +52,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             #vis const PARAMS: usize = #params;
 
             /// Floating-point operations of the matrix products of one forward pass, a multiplication and an addition
-            /// counted as two. Masked pairs are counted; a backward pass takes twice as many.
+            /// counted as two. Masked pairs are counted; a backward pass takes twice as many. What does not fit is
+            /// `u64::MAX`.
             #vis const fn flops(batch: usize, q_len: usize, kv_len: usize) -> u64 {
                 #flops
             }

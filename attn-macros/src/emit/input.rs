@@ -115,8 +115,13 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
         .map(|(tensor, ty, bound)| quote!(let #tensor = <#ty as #bound>::fit(#tensor);));
     let (tensors, data) = names.split_at(if cx.graph.cross { 2 } else { 1 });
     let (label, last) = (cx.label(), tensors.last());
-    let axes = (!data.is_empty()).then(
-        || quote!(let axes = (x.shape().0.size(), x.shape().1.size(), #last.shape().1.size());),
+    let axes = if batched {
+        quote!((x.shape().0.size(), x.shape().1.size(), #last.shape().1.size()))
+    } else {
+        quote!((1, x.shape().0.size(), #last.shape().0.size()))
+    };
+    let check_batch = (batched && cx.graph.cross).then(
+        || quote!(p::check_batch(#label, "context", x.shape().0.size(), context.shape().0.size())?;),
     );
     let add_batch = (!batched).then(|| quote!(#(let #tensors = p::add_batch(#tensors)?;)*));
     let run = quote!(layer.run(#(#tensors,)* #(&#data,)* train));
@@ -139,8 +144,10 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
             fn attend(self, layer: &#name<E, D>, train: bool) -> Result<(Self::Output, Self::Weights), p::Error<D::Err>> {
                 let #pattern = self;
                 #(#fit)*
+                #check_batch
+                let axes = #axes;
+                #name::<E, D>::check_sizes(axes)?;
                 #add_batch
-                #axes
                 #(let #data = #data.read(#label, axes)?;)*
                 #result
             }

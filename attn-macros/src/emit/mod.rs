@@ -21,6 +21,7 @@ use crate::spec::Spec;
 /// ```text
 /// /// docs
 /// pub struct Name<E: Dtype = f32, D: Storage<E> = AutoDevice> { q_proj: Linear<..>, .. }
+/// const __Name_heads: usize = HEADS;            // what only rustc can evaluate
 /// pub trait NameInput<E, D> { .. }              // what `forward` accepts
 /// const _: () = {                               // `BuildOnDevice`, `TensorCollection`, `Module`, `forward`, the graph
 ///     use attn::__private as p;
@@ -40,10 +41,20 @@ pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStr
         composed::emit(cx),
         facts::emit(cx),
     ];
-    let assertions = spec.assertions.iter().filter(|_| !spec.poisoned);
-    let assertions = assertions.map(|assertion| quote!(#(#cfgs)* #assertion));
+    let constants = spec.constants.iter().map(|constant| {
+        quote! {
+            #(#cfgs)*
+            #[allow(clippy::all, clippy::pedantic, non_upper_case_globals, trivial_numeric_casts)]
+            #constant
+        }
+    });
+    let assertions = spec
+        .assertions
+        .iter()
+        .map(|assertion| quote!(#(#cfgs)* #assertion));
     quote! {
         #item
+        #(#constants)*
         #alias
         #input_trait
         #(#cfgs)*
@@ -81,12 +92,6 @@ impl<'a> Layer<'a> {
     fn new(krate: &'a TokenStream, spec: &'a Spec, graph: &'a Graph) -> Self {
         let name = &spec.item.name;
         let is_taken = TAKEN.iter().any(|taken| name == taken);
-        let cfgs = spec
-            .item
-            .attrs
-            .iter()
-            .filter(|attr| attr.path().is_ident("cfg"))
-            .collect();
         Layer {
             krate,
             spec,
@@ -97,7 +102,7 @@ impl<'a> Layer<'a> {
                 name.clone()
             },
             input: format_ident!("{name}Input"),
-            cfgs,
+            cfgs: spec.item.cfgs().collect(),
         }
     }
 

@@ -3,13 +3,14 @@
 //! A rule over sizes is decided here when the sizes are known. When one is the user's `const`, the same rule becomes an
 //! [`Assertion`] for rustc. After a broken rule the spec goes on with a value that keeps it.
 
-use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
 
 use super::parse::{Draft, Entry, Value};
 use super::value::{Real, Size};
 use super::word::Call;
-use super::{Assertion, Init, Mask, Normalizer, Position, Projections, QkNorm, Score, Spec};
+use super::{Assertion, Init, Mask, Normalizer, Position, Projections, QkNorm, Score, Spec, text};
 use crate::diag::Diagnostics;
 use crate::messages;
 
@@ -19,8 +20,9 @@ const LARGEST_SIZE: u64 = 1 << 20;
 const LARGEST_LENGTH: u64 = 1 << 31;
 
 /// The complete spec of `draft`.
-pub(crate) fn check(draft: Draft, krate: &TokenStream, cx: &Diagnostics) -> Spec {
+pub(crate) fn check(mut draft: Draft, krate: &TokenStream, cx: &Diagnostics) -> Spec {
     let before = cx.count();
+    let constants = name_constants(&mut draft);
     let checker = Checker {
         draft: &draft,
         krate,
@@ -32,21 +34,31 @@ pub(crate) fn check(draft: Draft, krate: &TokenStream, cx: &Diagnostics) -> Spec
     spec.written = draft
         .entries
         .iter()
-        .map(|entry| (entry.key.name, text(&entry.origin)))
+        .map(|entry| (entry.key.name, text::of(&entry.origin)))
         .collect();
     spec.poisoned = draft.poisoned || cx.count() > before;
     spec.item = draft.item;
+    spec.constants = constants;
     spec
 }
 
-fn text(tokens: &TokenStream) -> String {
-    let text = tokens.to_string();
-    text.replace(" (", "(")
-        .replace("( ", "(")
-        .replace(" )", ")")
-        .replace(" ,", ",")
-        .replace("! ", "!")
-        .replace(" :: ", "::")
+/// Gives every value that only rustc can evaluate a name of its own.
+fn name_constants(draft: &mut Draft) -> Vec<TokenStream> {
+    let mut constants = Vec::new();
+    let layer = draft.item.name.unraw();
+    for entry in &mut draft.entries {
+        let key = entry.key.name;
+        let mut index = 0;
+        entry.value.for_each_constant(&mut |value| {
+            index += 1;
+            let name = match index {
+                1 => format_ident!("__{layer}_{key}"),
+                _ => format_ident!("__{layer}_{key}_{index}"),
+            };
+            constants.extend(value.name(&name));
+        });
+    }
+    constants
 }
 
 struct Checker<'a> {
@@ -71,7 +83,7 @@ impl Checker<'_> {
         let value_head_dim = self.value_head_dim(score, &head_dim, per_head);
         let qk_norm = self.qk_norm(score);
         let mask = self.mask(d_context.is_some());
-        let position = self.position(score, &head_dim, (&d_model, &heads), &mask);
+        let position = self.position(score, &head_dim, (&d_model, &heads), mask.as_ref());
         let spec = Spec {
             scale: self.scale(score, &head_dim),
             softcap: self.positive("softcap"),
@@ -85,7 +97,7 @@ impl Checker<'_> {
             head_dim,
             value_head_dim,
             d_context,
-            mask,
+            mask: mask.unwrap_or_else(Mask::none),
             score,
             position,
             qk_norm,
@@ -95,6 +107,7 @@ impl Checker<'_> {
                 name: self.draft.item.name.clone(),
             },
             written: Vec::new(),
+            constants: Vec::new(),
             assertions: Vec::new(),
             poisoned: false,
         };
@@ -108,11 +121,13 @@ impl Checker<'_> {
         self.draft.entry(key)
     }
 
-    /// What `key` was given, for errors about its value.
+    /// What `key` was given, or the key where that is missing, for errors about the value.
     fn origin(&self, key: &str) -> TokenStream {
-        self.entry(key)
-            .map(|entry| entry.origin.clone())
-            .unwrap_or_default()
+        match self.entry(key) {
+            Some(entry) if entry.origin.is_empty() => entry.name.to_token_stream(),
+            Some(entry) => entry.origin.clone(),
+            None => TokenStream::new(),
+        }
     }
 
     fn word(&self, key: &str) -> Option<Call> {
@@ -161,7 +176,7 @@ impl Checker<'_> {
     }
 
     fn required(&mut self, key: &'static str, fallback: u64) -> Size {
-        if self.entry(key).is_none() {
+        if self.entry(key).is_none() && self.draft.complete {
             self.cx.error(
                 &self.draft.item.name,
                 messages::missing_key(key, &self.draft.item.name),
@@ -193,7 +208,7 @@ impl Checker<'_> {
 
     fn bounded(&mut self, size: &Size, what: &str, largest: u64) -> bool {
         let holds = size.value.map(|value| (1..=largest).contains(&value));
-        let condition = quote!((#size) >= 1 && (#size) as u64 <= #largest);
+        let condition = is_bounded(size, largest);
         self.require(&size.origin, holds, condition, || {
             messages::size_out_of_bounds(what, size, largest)
         })
@@ -211,7 +226,7 @@ impl Checker<'_> {
             return heads;
         }
         let divides = d_model.value.zip(heads.value).map(|(d, h)| d % h == 0);
-        let condition = quote!((#d_model) % (#heads) == 0);
+        let condition = unless_out_of_bounds(&[d_model, &heads], quote!(#d_model % #heads == 0));
         self.require(&heads.origin, divides, condition, || {
             messages::heads_do_not_divide(d_model, &heads)
         });
@@ -229,7 +244,8 @@ impl Checker<'_> {
         };
         if self.are_sound(&["heads"]) {
             let divides = heads.value.zip(kv_heads.value).map(|(h, g)| h % g == 0);
-            let condition = quote!((#heads) % (#kv_heads) == 0);
+            let condition =
+                unless_out_of_bounds(&[heads, &kv_heads], quote!(#heads % #kv_heads == 0));
             let message = || messages::kv_heads_do_not_divide(heads, &kv_heads);
             self.require(&kv_heads.origin, divides, condition, message);
         }
@@ -254,7 +270,7 @@ impl Checker<'_> {
                     self.contradiction("head_dim", messages::HEAD_DIM_WITH_ADDITIVE);
                 }
                 let hidden = call.size("hidden");
-                self.bounded(&hidden, "hidden", LARGEST_SIZE);
+                self.bounded(&hidden, "hidden` of `additive", LARGEST_SIZE);
                 hidden
             }
             _ => given.unwrap_or_else(|| per_head.clone()),
@@ -328,7 +344,7 @@ impl Checker<'_> {
         score: Score,
         head_dim: &Size,
         whole: (&Size, &Size),
-        mask: &Mask,
+        mask: Option<&Mask>,
     ) -> Position {
         let Some(call) = self.word("position") else {
             return Position::None;
@@ -346,7 +362,10 @@ impl Checker<'_> {
             }
             "rope" => self.rope(&call, head_dim, whole),
             "alibi" => Position::Alibi,
-            "rel_pos_bias" => self.rel_pos_bias(&call, mask.implies_causal()),
+            "rel_pos_bias" => match mask {
+                Some(mask) => self.rel_pos_bias(&call, mask.implies_causal()),
+                None => Position::None,
+            },
             _ => Position::None,
         }
     }
@@ -372,8 +391,11 @@ impl Checker<'_> {
             _ => return Position::None,
         };
         let condition = match divides {
-            Some(_) => quote!((#head_dim) % 2 == 0),
-            None => quote!((#d_model) % (#heads) != 0 || (#head_dim) % 2 == 0),
+            Some(_) => unless_out_of_bounds(&[head_dim], quote!(#head_dim % 2 == 0)),
+            None => unless_out_of_bounds(
+                &[d_model, heads],
+                quote!(#d_model % #heads != 0 || #head_dim % 2 == 0),
+            ),
         };
         let even = self.require(&call.origin, even, condition, || {
             messages::odd_rope(head_dim)
@@ -388,24 +410,30 @@ impl Checker<'_> {
     fn rel_pos_bias(&mut self, call: &Call, causal: bool) -> Position {
         let (num_buckets, max_distance) = (call.size("num_buckets"), call.size("max_distance"));
         for (size, what) in [
-            (&num_buckets, "num_buckets"),
-            (&max_distance, "max_distance"),
+            (&num_buckets, "num_buckets` of `rel_pos_bias"),
+            (&max_distance, "max_distance` of `rel_pos_bias"),
         ] {
             if !size.origin.is_empty() && !self.bounded(size, what, LARGEST_SIZE) {
                 return Position::None;
             }
         }
+        // The errors stand at the numbers, where these were written.
+        let at = |size: &Size| match size.origin.is_empty() {
+            true => call.origin.clone(),
+            false => size.origin.clone(),
+        };
         // Both directions share the buckets, and half of each share is for exact distances.
         let per_exact = if causal { 2 } else { 4 };
         let enough = num_buckets
             .value
             .map(|n| n >= per_exact && (causal || n % 2 == 0));
         let condition = if causal {
-            quote!((#num_buckets) >= 2)
+            quote!(#num_buckets >= 2)
         } else {
-            quote!((#num_buckets) >= 4 && (#num_buckets) % 2 == 0)
+            quote!(#num_buckets >= 4 && #num_buckets % 2 == 0)
         };
-        if !self.require(&call.origin, enough, condition, || {
+        let condition = unless_out_of_bounds(&[&num_buckets], condition);
+        if !self.require(&at(&num_buckets), enough, condition, || {
             messages::too_few_buckets(&num_buckets, causal)
         }) {
             return Position::None;
@@ -415,9 +443,12 @@ impl Checker<'_> {
             .zip(max_distance.value)
             .map(|(n, far)| far > n / per_exact);
         let per_exact = per_exact as usize;
-        let condition = quote!((#max_distance) > (#num_buckets) / #per_exact);
+        let condition = unless_out_of_bounds(
+            &[&num_buckets, &max_distance],
+            quote!(#max_distance > #num_buckets / #per_exact),
+        );
         let message = || messages::max_distance_too_near(&max_distance, &num_buckets, per_exact);
-        if !self.require(&call.origin, far, condition, message) {
+        if !self.require(&at(&max_distance), far, condition, message) {
             return Position::None;
         }
         Position::RelPosBias {
@@ -464,15 +495,13 @@ impl Checker<'_> {
         }
     }
 
-    fn mask(&mut self, cross: bool) -> Mask {
-        let Some(Entry {
-            value: Value::Mask(mask),
-            ..
-        }) = self.entry("mask")
-        else {
-            return Mask::none();
+    /// `None` if the mask is not known, for a mistake that is reported.
+    fn mask(&mut self, cross: bool) -> Option<Mask> {
+        let (mask, complete) = match self.entry("mask").map(|entry| &entry.value) {
+            Some(Value::Mask { mask, complete }) => (mask.clone(), *complete),
+            Some(_) => return None,
+            None => return Some(Mask::none()),
         };
-        let mask = mask.clone();
         for atom in mask.atoms() {
             for arg in ["n", "dilation"]
                 .into_iter()
@@ -493,21 +522,31 @@ impl Checker<'_> {
                     .error(&second.call.origin, messages::data_mask_twice(data));
             }
         }
-        mask
+        complete.then_some(mask)
     }
 }
 
+fn is_bounded(size: &Size, largest: u64) -> TokenStream {
+    quote!(#size >= 1 && #size as u64 <= #largest)
+}
+
+/// A rule about `sizes`. One that is out of bounds is an error of its own.
+fn unless_out_of_bounds(sizes: &[&Size], rule: TokenStream) -> TokenStream {
+    let unknown = sizes.iter().filter(|size| size.value.is_none());
+    let bounded = unknown.map(|size| is_bounded(size, LARGEST_SIZE));
+    quote!(!(#(#bounded)&&*) || #rule)
+}
+
 impl ToTokens for Assertion {
+    /// rustc underlines from the start of the assertion to its end, so these have the spans of the user's tokens.
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        let span = self
-            .at
-            .clone()
-            .into_iter()
-            .next()
-            .map_or_else(proc_macro2::Span::call_site, |token| token.span());
-        let (condition, message) = (&self.condition, &self.message);
-        tokens.extend(
-            quote::quote_spanned!(span=> const _: () = ::core::assert!(#condition, #message);),
+        let spans = || self.at.clone().into_iter().map(|token| token.span());
+        let (start, end) = (
+            spans().next().unwrap_or_else(Span::call_site),
+            spans().last().unwrap_or_else(Span::call_site),
         );
+        let (condition, message) = (&self.condition, &self.message);
+        let path = quote_spanned!(start=> const _: () = ::core::assert!);
+        tokens.extend(quote_spanned!(end=> #path(#condition, #message);));
     }
 }

@@ -91,6 +91,18 @@ impl Mask {
         }
     }
 
+    /// The words, to be changed.
+    pub(crate) fn for_each_call(&mut self, f: &mut impl FnMut(&mut Call)) {
+        match self {
+            Mask::Atom(atom) => f(&mut atom.call),
+            Mask::Not(mask) => mask.for_each_call(f),
+            Mask::And(a, b) | Mask::Or(a, b) => {
+                a.for_each_call(f);
+                b.for_each_call(f);
+            }
+        }
+    }
+
     /// No query sees a key after itself, whatever the lengths. `false` may also mean "not known".
     pub(crate) fn implies_causal(&self) -> bool {
         match self {
@@ -108,24 +120,15 @@ impl Mask {
     }
 }
 
-/// The mask that `tokens` spell. `None` if they do not, which is reported.
+/// The mask that `tokens` spell. What could not be understood is reported, and stands as `none` in it.
 pub(crate) fn parse(
     tokens: &TokenStream,
     key: &'static Key,
     words: &'static [Word],
     cx: &Diagnostics,
-) -> Option<Mask> {
+) -> Mask {
     let mut parser = Parser { key, words, cx };
-    let before = cx.count();
-    let mut rest = tokens.clone().into_iter().peekable();
-    let mask = parser.parse_or(&mut rest, tokens);
-    if rest.peek().is_some() && cx.count() == before {
-        cx.error(
-            rest.collect::<TokenStream>(),
-            messages::EXPECTED_MASK_OPERATOR,
-        );
-    }
-    (cx.count() == before).then_some(mask).flatten()
+    parser.parse_all(tokens, tokens)
 }
 
 struct Parser<'a> {
@@ -137,57 +140,66 @@ struct Parser<'a> {
 type Tokens = Peekable<proc_macro2::token_stream::IntoIter>;
 
 impl Parser<'_> {
-    /// `a | b`. `whole` is what an error about a missing operand points at.
-    fn parse_or(&mut self, rest: &mut Tokens, whole: &TokenStream) -> Option<Mask> {
-        let mut mask = self.parse_and(rest, whole)?;
-        while self.next_is(rest, '|') {
-            let other = self.parse_and(rest, whole)?;
-            mask = Mask::Or(Box::new(mask), Box::new(other));
+    /// A whole mask, and nothing after it. `at` is what an error about a missing operand points at.
+    fn parse_all(&mut self, tokens: &TokenStream, at: &TokenStream) -> Mask {
+        let before = self.cx.count();
+        let mut rest = tokens.clone().into_iter().peekable();
+        let mask = self.parse_or(&mut rest, at);
+        if rest.peek().is_some() && self.cx.count() == before {
+            let rest: TokenStream = rest.collect();
+            self.cx
+                .error(&rest, messages::expected_mask_operator(&rest));
         }
-        Some(mask)
+        mask
+    }
+
+    /// `a | b`
+    fn parse_or(&mut self, rest: &mut Tokens, at: &TokenStream) -> Mask {
+        let mut mask = self.parse_and(rest, at);
+        while self.next_is(rest, '|') {
+            mask = Mask::Or(Box::new(mask), Box::new(self.parse_and(rest, at)));
+        }
+        mask
     }
 
     /// `a & b`
-    fn parse_and(&mut self, rest: &mut Tokens, whole: &TokenStream) -> Option<Mask> {
-        let mut mask = self.parse_operand(rest, whole)?;
+    fn parse_and(&mut self, rest: &mut Tokens, at: &TokenStream) -> Mask {
+        let mut mask = self.parse_operand(rest, at);
         while self.next_is(rest, '&') {
-            let other = self.parse_operand(rest, whole)?;
-            mask = Mask::And(Box::new(mask), Box::new(other));
+            mask = Mask::And(Box::new(mask), Box::new(self.parse_operand(rest, at)));
         }
-        Some(mask)
+        mask
     }
 
     /// `!a`, `(a)`, or a word.
-    fn parse_operand(&mut self, rest: &mut Tokens, whole: &TokenStream) -> Option<Mask> {
+    fn parse_operand(&mut self, rest: &mut Tokens, at: &TokenStream) -> Mask {
         if self.next_is(rest, '!') {
-            let mask = self.parse_operand(rest, whole)?;
-            return Some(Mask::Not(Box::new(mask)));
+            return Mask::Not(Box::new(self.parse_operand(rest, at)));
         }
         match rest.next() {
             Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
                 let inner = group.stream();
-                let at: TokenStream = TokenTree::Group(group).into();
-                let mut rest = inner.into_iter().peekable();
-                let mask = self.parse_or(&mut rest, &at)?;
-                if rest.peek().is_some() {
-                    let junk: TokenStream = rest.collect();
-                    self.cx.error(junk, messages::EXPECTED_MASK_OPERATOR);
-                    return None;
+                if inner.is_empty() {
+                    self.cx.error(&group, messages::EMPTY_MASK);
+                    return Mask::none();
                 }
-                Some(mask)
+                self.parse_all(&inner, &TokenTree::Group(group).into())
             }
             Some(TokenTree::Ident(name)) => {
                 let args = word::next_group(rest);
-                let call = word::parse_call(name, args, self.key, self.words, self.cx)?;
-                Some(Mask::Atom(Atom { call }))
+                match word::parse_call(name, args, self.key, self.words, self.cx) {
+                    Some(call) => Mask::Atom(Atom { call }),
+                    None => Mask::none(),
+                }
             }
             Some(other) => {
-                self.cx.error(&other, messages::expected_mask(&other));
-                None
+                self.cx
+                    .error(&other, messages::expected_mask(self.key, &other));
+                Mask::none()
             }
             None => {
-                self.cx.error(whole, messages::MASK_ENDS);
-                None
+                self.cx.error(at, messages::MASK_ENDS);
+                Mask::none()
             }
         }
     }

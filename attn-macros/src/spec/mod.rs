@@ -7,6 +7,7 @@ mod check;
 pub(crate) mod keys;
 mod mask;
 mod parse;
+pub(crate) mod text;
 pub(crate) mod value;
 mod word;
 
@@ -44,6 +45,8 @@ pub(crate) struct Spec {
     pub(crate) init: Init,
     /// The names of the keys that were given, with their values as written.
     pub(crate) written: Vec<(&'static str, String)>,
+    /// The items that evaluate what only rustc can.
+    pub(crate) constants: Vec<TokenStream>,
     /// Rules over sizes that only rustc can evaluate.
     pub(crate) assertions: Vec<Assertion>,
     /// Something was wrong: emit the item so that its uses compile, whatever they pass.
@@ -55,6 +58,13 @@ pub(crate) struct Item {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
     pub(crate) name: Ident,
+}
+
+impl Item {
+    /// The `#[cfg]`s: they hold for all that is emitted.
+    pub(crate) fn cfgs(&self) -> impl Iterator<Item = &Attribute> {
+        self.attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
+    }
 }
 
 /// A condition for rustc to check, and what to say at `at` if it does not hold.

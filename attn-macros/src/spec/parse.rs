@@ -5,9 +5,9 @@ use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Expr, Token, Visibility};
 
-use super::keys::{KEYS, Key, Kind, nearest};
+use super::keys::{Key, Kind};
 use super::mask::{self, Mask};
-use super::value::{Real, Size};
+use super::value::{Constant, Real, Size};
 use super::word::{self, Call};
 use super::{Item, Projections};
 use crate::diag::Diagnostics;
@@ -17,6 +17,8 @@ use crate::messages;
 pub(crate) struct Draft {
     pub(crate) item: Item,
     pub(crate) entries: Vec<Entry>,
+    /// The list of keys came to its end, so what is not in it is missing.
+    pub(crate) complete: bool,
     /// Something could not be understood, and was reported.
     pub(crate) poisoned: bool,
 }
@@ -24,7 +26,7 @@ pub(crate) struct Draft {
 /// One `key = value`.
 pub(crate) struct Entry {
     pub(crate) key: &'static Key,
-    name: Ident,
+    pub(crate) name: Ident,
     pub(crate) value: Value,
     /// The tokens of the value.
     pub(crate) origin: TokenStream,
@@ -34,13 +36,36 @@ pub(crate) enum Value {
     Size(Size),
     Number(Real),
     Word(Call),
-    Mask(Mask),
+    Mask {
+        mask: Mask,
+        /// All its words were understood.
+        complete: bool,
+    },
     Projections(Projections),
     /// Not understood, and reported.
     Invalid,
 }
 
+impl Value {
+    /// Hands `f` every value in it that rustc may have to evaluate.
+    pub(crate) fn for_each_constant(&mut self, f: &mut impl FnMut(&mut dyn Constant)) {
+        match self {
+            Value::Size(size) => f(size),
+            Value::Number(number) => f(number),
+            Value::Word(call) => call.constants().for_each(f),
+            Value::Mask { mask, .. } => {
+                mask.for_each_call(&mut |call| call.constants().for_each(&mut *f))
+            }
+            Value::Projections(_) | Value::Invalid => {}
+        }
+    }
+}
+
 impl Draft {
+    fn cfgs(&self) -> impl Iterator<Item = &Attribute> {
+        self.item.cfgs()
+    }
+
     pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key.name == key)
     }
@@ -56,7 +81,7 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<D
         }
         while !input.is_empty() {
             match parse_item(input, cx) {
-                Ok(draft) => drafts.push(draft),
+                Ok(draft) => push_item(&mut drafts, draft, cx),
                 Err(error) if input.is_empty() => cx.here(input, error),
                 Err(error) => {
                     cx.push(error);
@@ -72,6 +97,18 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<D
         cx.push(error);
         (quote!(::attn), Vec::new())
     })
+}
+
+/// Takes `draft` in, unless its name is taken. (What `#[cfg]` chooses among may have one name.)
+fn push_item(drafts: &mut Vec<Draft>, draft: Draft, cx: &Diagnostics) {
+    let name = &draft.item.name;
+    let clashes =
+        |other: &Draft| other.item.name == *name && other.cfgs().chain(draft.cfgs()).count() == 0;
+    if drafts.iter().any(clashes) {
+        cx.error(name, messages::declared_twice(name));
+    } else {
+        drafts.push(draft);
+    }
 }
 
 /// The `[$crate]` that the facade's macro puts in front.
@@ -112,16 +149,20 @@ fn parse_item(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Draft> {
     expect::<Token![<]>(input, messages::EXPECTED_KEYS)?;
     let item = Item { attrs, vis, name };
     let entries = parse_keys(input, cx);
-    if input.parse::<Option<Token![>]>>()?.is_none() {
+    let complete = input.parse::<Option<Token![>]>>()?.is_some();
+    if !complete {
         cx.here(input, messages::UNCLOSED);
     }
     if input.parse::<Option<Token![;]>>()?.is_none() {
-        cx.here(input, messages::EXPECTED_SEMICOLON);
+        if complete {
+            cx.here(input, messages::EXPECTED_SEMICOLON);
+        }
         skip_item(input);
     }
     Ok(Draft {
         item,
         entries,
+        complete,
         poisoned: cx.count() > before,
     })
 }
@@ -171,8 +212,8 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
     let mut rest = tokens.clone().into_iter();
     let name = match rest.next() {
         Some(TokenTree::Ident(name)) => name,
-        Some(other) => {
-            cx.error(&tokens, messages::expected_key(&other));
+        Some(_) => {
+            cx.error(&tokens, messages::expected_key(&tokens));
             return None;
         }
         None => {
@@ -186,10 +227,7 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
     let has_value = matches!(rest.next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '=');
     match (key, has_value) {
         (None, false) => cx.error(&name, messages::word_without_key(&found)),
-        (None, true) => cx.error(
-            &name,
-            messages::unknown_key(&found, nearest(&found, KEYS.iter().map(|key| key.name))),
-        ),
+        (None, true) => cx.error(&name, messages::unknown_key(&found)),
         (Some(key), false) => cx.error(&name, messages::key_without_value(key)),
         (Some(_), true) => {}
     }
@@ -237,7 +275,10 @@ fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnostics) -> Val
             word::parse_single(origin, key, words, cx).map_or(Value::Invalid, Value::Word)
         }
         Kind::Mask(words) => {
-            mask::parse(origin, key, words, cx).map_or(Value::Invalid, Value::Mask)
+            let before = cx.count();
+            let mask = mask::parse(origin, key, words, cx);
+            let complete = cx.count() == before;
+            Value::Mask { mask, complete }
         }
         Kind::Projections => {
             parse_projections(origin, cx).map_or(Value::Invalid, Value::Projections)

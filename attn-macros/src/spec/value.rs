@@ -2,9 +2,18 @@
 
 use std::fmt;
 
-use proc_macro2::{Literal, TokenStream};
-use quote::{ToTokens, quote};
-use syn::{BinOp, Block, Expr, Lit, UnOp};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::{BinOp, Expr, Lit, UnOp};
+
+use super::text;
+
+/// A value that perhaps only rustc can evaluate.
+pub(crate) trait Constant {
+    /// The item that evaluates the value under `name`, by which it goes from now on; nothing if it is known. Evaluated once
+    /// and with a type, a mistake in it is one error, at its tokens.
+    fn name(&mut self, name: &Ident) -> Option<TokenStream>;
+}
 
 /// A compile-time size. `value` is known if the macro could compute it; `tokens` always evaluates to it, as `usize`.
 #[derive(Clone)]
@@ -35,7 +44,7 @@ impl Size {
             Known::Later => Size {
                 value: None,
                 tokens: inner(expr).to_token_stream(),
-                text: text_of(inner(expr)),
+                text: text::of(&inner(expr).to_token_stream()),
                 origin: TokenStream::new(),
             },
             Known::Wrong => return None,
@@ -121,6 +130,15 @@ impl Size {
     }
 }
 
+impl Constant for Size {
+    fn name(&mut self, name: &Ident) -> Option<TokenStream> {
+        self.value.is_none().then(|| {
+            let expr = std::mem::replace(&mut self.tokens, name.to_token_stream());
+            quote!(const #name: usize = #expr;)
+        })
+    }
+}
+
 impl ToTokens for Size {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         self.tokens.to_tokens(tokens);
@@ -169,8 +187,8 @@ impl Real {
                 let expr = inner(expr);
                 Real {
                     value: None,
-                    tokens: quote!(((#expr) as f64)),
-                    text: text_of(expr),
+                    tokens: expr.to_token_stream(),
+                    text: text::of(&expr.to_token_stream()),
                     origin: TokenStream::new(),
                 }
             }
@@ -189,6 +207,19 @@ impl Real {
                 origin: TokenStream::new(),
             },
         }
+    }
+}
+
+impl Constant for Real {
+    fn name(&mut self, name: &Ident) -> Option<TokenStream> {
+        self.value.is_none().then(|| {
+            let expr = std::mem::replace(&mut self.tokens, name.to_token_stream());
+            // The cast, too, fails at the user's tokens.
+            let span = expr.clone().into_iter().next();
+            let span = span.map_or_else(Span::call_site, |token| token.span());
+            let cast = quote_spanned!(span=> (#expr) as f64);
+            quote!(const #name: f64 = #cast;)
+        })
     }
 }
 
@@ -313,12 +344,7 @@ fn later<T>(expr: &Expr) -> Known<T> {
         | Expr::Const(_)
         | Expr::Unsafe(_)
         | Expr::Macro(_)
-        | Expr::Unary(_)
-            // It will stand in a block, where some expressions, as `crate(3)`, begin like an item.
-            if syn::parse2::<Block>(quote!({ #expr })).is_ok() =>
-        {
-            Known::Later
-        }
+        | Expr::Unary(_) => Known::Later,
         _ => Known::Wrong,
     }
 }
@@ -336,14 +362,4 @@ fn inner(expr: &Expr) -> &Expr {
         }
         _ => expr,
     }
-}
-
-/// The expression on one line, without the blanks that token streams put around punctuation.
-fn text_of(expr: &Expr) -> String {
-    let text = expr.to_token_stream().to_string();
-    text.replace(" :: ", "::")
-        .replace(" . ", ".")
-        .replace(" (", "(")
-        .replace("( ", "(")
-        .replace(" )", ")")
 }

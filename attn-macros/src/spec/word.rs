@@ -4,8 +4,8 @@ use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::Expr;
 
-use super::keys::{Arg, ArgKind, Key, Word, nearest};
-use super::value::{Real, Size};
+use super::keys::{Arg, ArgKind, Key, Word};
+use super::value::{Constant, Real, Size};
 use crate::diag::Diagnostics;
 use crate::messages;
 
@@ -23,6 +23,8 @@ enum ArgValue {
     Size(Size),
     Number(Real),
     Flag(Option<&'static str>),
+    /// Not understood, and reported.
+    Invalid,
 }
 
 impl Call {
@@ -69,13 +71,22 @@ impl Call {
         let values = self.args.iter().filter_map(|arg| match arg {
             ArgValue::Size(size) => Some(size.to_string()),
             ArgValue::Number(number) => Some(number.to_string()),
-            ArgValue::Flag(_) => None,
+            ArgValue::Flag(_) | ArgValue::Invalid => None,
         });
         let flags = self.args.iter().filter_map(|arg| match arg {
             ArgValue::Flag(Some(flag)) => Some((*flag).to_owned()),
             _ => None,
         });
         values.chain(flags).collect()
+    }
+
+    /// The values that may have to be evaluated by rustc.
+    pub(crate) fn constants(&mut self) -> impl Iterator<Item = &mut dyn Constant> {
+        self.args.iter_mut().filter_map(|arg| match arg {
+            ArgValue::Size(size) => Some(size as &mut dyn Constant),
+            ArgValue::Number(number) => Some(number),
+            ArgValue::Flag(_) | ArgValue::Invalid => None,
+        })
     }
 
     fn arg(&self, name: &str) -> Option<&ArgValue> {
@@ -155,8 +166,7 @@ pub(crate) fn parse_call(
     let owner = Ident::new(key.name, proc_macro2::Span::call_site());
     cx.mention(quote!(#owner::#name));
     let Some(word) = words.iter().find(|word| word.name == found) else {
-        let near = nearest(&found, words.iter().map(|word| word.name));
-        cx.error(&name, messages::unknown_word(key, &found, near));
+        cx.error(&name, messages::unknown_word(key, &found));
         return None;
     };
     let mut origin = name.to_token_stream();
@@ -240,17 +250,18 @@ fn parse_arg(
     let Some(position) = position else {
         return cx.error(tokens, messages::too_many_arguments(word, tokens));
     };
-    let at = if value.is_empty() { tokens } else { &value };
     let arg = &word.args[position];
+    if value.is_empty() {
+        return cx.error(tokens, messages::missing_argument(word, arg));
+    }
     let what = format!("{}` of `{}", arg.name, word.name);
     let value = match arg.kind {
-        ArgKind::Size { .. } => parse_size(at, &what, cx).map(ArgValue::Size),
-        ArgKind::Number { .. } => parse_number(at, &what, cx).map(ArgValue::Number),
+        ArgKind::Size { .. } => parse_size(&value, &what, cx).map(ArgValue::Size),
+        ArgKind::Number { .. } => parse_number(&value, &what, cx).map(ArgValue::Number),
         ArgKind::Flag(_) => None,
     };
-    if let Some(value) = value {
-        fill(slots, position, value, word, tokens, cx);
-    }
+    let value = value.unwrap_or(ArgValue::Invalid);
+    fill(slots, position, value, word, tokens, cx);
 }
 
 fn fill(
@@ -264,7 +275,7 @@ fn fill(
     match &mut slots[position] {
         Some(_) => cx.error(
             tokens,
-            messages::duplicate_argument(word, word.args[position].name),
+            messages::duplicate_argument(word, &word.args[position]),
         ),
         slot => *slot = Some(value),
     }

@@ -4,18 +4,25 @@ use crate::score::eval::Value;
 use crate::tests::interpret::{self, Scope};
 use crate::tests::support::{expand, impl_items, parse_file};
 
-/// Lengths of a call, and the user's constants.
-struct Sizes(i64, i64, i64);
+/// Lengths of a call, and constants: the user's, and those of the expansion.
+struct Sizes<'a>(&'a syn::File, (i64, i64, i64));
 
-impl Scope for Sizes {
+impl Scope for Sizes<'_> {
     fn variable(&self, name: &str) -> Option<Value> {
         Some(Value::Int(match name {
-            "batch" => self.0,
-            "q_len" => self.1,
-            "kv_len" => self.2,
+            "batch" => self.1.0,
+            "q_len" => self.1.1,
+            "kv_len" => self.1.2,
             "HEADS" => 3,
             "WIDTH" => 12,
-            _ => return None,
+            _ => {
+                return self.0.items.iter().find_map(|item| match item {
+                    syn::Item::Const(item) if item.ident == name => {
+                        Some(interpret::value(&item.expr, self))
+                    }
+                    _ => None,
+                });
+            }
         }))
     }
 }
@@ -23,7 +30,7 @@ impl Scope for Sizes {
 /// `PARAMS` and `flops(batch, q_len, kv_len)` as the expansion computes them.
 fn facts(keys: &str, sizes: (i64, i64, i64)) -> (i64, i64) {
     let file = parse_file(expand(&format!("struct L<{keys}>;")));
-    let scope = Sizes(sizes.0, sizes.1, sizes.2);
+    let scope = Sizes(&file, sizes);
     let (mut params, mut flops) = (None, None);
     for item in impl_items(&file) {
         match item {

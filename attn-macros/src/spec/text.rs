@@ -1,0 +1,100 @@
+//! Tokens as a person writes them, on one line.
+
+use proc_macro2::{Delimiter, Punct, Spacing, TokenStream, TokenTree};
+
+/// `tokens` with blanks around binary operators and after commas, and no others.
+pub(crate) fn of(tokens: &TokenStream) -> String {
+    let mut writer = Writer {
+        text: String::new(),
+        glued: true,
+        operand: false,
+    };
+    let mut tokens = tokens.clone().into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        writer.write(&token, tokens.peek().is_none());
+    }
+    writer.text
+}
+
+struct Writer {
+    text: String,
+    /// No blank before the next token.
+    glued: bool,
+    /// What was written can stand to the left of an operator, or be called.
+    operand: bool,
+}
+
+impl Writer {
+    fn write(&mut self, token: &TokenTree, last: bool) {
+        match token {
+            TokenTree::Punct(punct) => self.write_punct(punct, last),
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::Brace => ("{ ", " }"),
+                    Delimiter::None => ("", ""),
+                };
+                let called = self.operand && group.delimiter() != Delimiter::Brace;
+                let inner = of(&group.stream());
+                self.push(&format!("{open}{inner}{close}"), called);
+                self.operand = true;
+            }
+            other => {
+                self.push(&other.to_string(), false);
+                self.operand = true;
+            }
+        }
+    }
+
+    fn write_punct(&mut self, punct: &Punct, last: bool) {
+        let symbol = punct.as_char();
+        let joint = punct.spacing() == Spacing::Joint;
+        // A sign, a negation, a borrow: what follows belongs to it.
+        let prefix = !self.operand && matches!(symbol, '-' | '!' | '&' | '*' | '\'' | '#' | '$');
+        let tight = matches!(symbol, '.' | ':');
+        let trailing = matches!(symbol, ',' | ';' | '?' | '!') && self.operand && !joint;
+        self.push(&symbol.to_string(), tight || trailing || last);
+        self.glued = joint || prefix || tight || symbol == '!';
+        self.operand = symbol == '!' && trailing;
+    }
+
+    fn push(&mut self, text: &str, glued: bool) {
+        if !self.glued && !glued {
+            self.text.push(' ');
+        }
+        self.text.push_str(text);
+        self.glued = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_as_it_was_written() {
+        for text in [
+            "8",
+            "HEADS",
+            "config::KV_HEADS",
+            "{ HEADS * WIDTH }",
+            "-ONE",
+            "2 * (N - 1)",
+            "x - -1",
+            "[q, k]",
+            "sizes[0].max(2)",
+            "sliding_window(3, symmetric) & !(causal | padding)",
+            "10%",
+            "0..2",
+            "a == b",
+            "a != b",
+            "'a",
+            "concat!(x)",
+            "rope(theta = 100.0)",
+        ] {
+            let tokens = text.parse().expect("these are tokens");
+            assert_eq!(of(&tokens), text);
+        }
+    }
+}

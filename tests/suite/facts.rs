@@ -1,0 +1,171 @@
+//! What is known of a layer before it runs: its sizes, its number of parameters, its cost.
+
+use attn::{attention, nn::LearnedPosition};
+use dfdx::prelude::*;
+
+const EIGHT: usize = 8;
+
+attention! {
+    struct Plain<heads = 2, d_model = 8>;
+    struct Grouped<heads = 4, kv_heads = 2, d_model = 16, head_dim = 3, value_head_dim = 5, mask = causal>;
+    struct Cross<heads = 4, kv_heads = 1, d_model = 16, d_context = 6, value_head_dim = 7>;
+    struct Additive<heads = 4, kv_heads = 2, d_model = 16, d_context = 6, score = additive(hidden = 9)>;
+    struct Bilinear<heads = 4, d_model = 16, head_dim = 6, score = bilinear, bias = false>;
+    struct Everything<heads = 4, kv_heads = 2, d_model = 16, qk_norm = rms, position = rel_pos_bias(8, 20), mask = causal, softcap = 3, bias = [q, o]>;
+    struct OfConsts<heads = { EIGHT / 2 }, kv_heads = 2, d_model = EIGHT, score = additive(hidden = EIGHT)>;
+    struct OfAnother<heads = { Grouped::KV_HEADS }, d_model = { Grouped::D_MODEL }, d_context = { Grouped::VALUE_HEAD_DIM }>;
+}
+
+/// `[HEADS, KV_HEADS, D_MODEL, HEAD_DIM, VALUE_HEAD_DIM, D_CONTEXT]`
+macro_rules! sizes {
+    ($Layer:ident) => {
+        [
+            $Layer::HEADS,
+            $Layer::KV_HEADS,
+            $Layer::D_MODEL,
+            $Layer::HEAD_DIM,
+            $Layer::VALUE_HEAD_DIM,
+            $Layer::D_CONTEXT,
+        ]
+    };
+}
+
+#[test]
+fn sizes_are_resolved() {
+    assert_eq!(sizes!(Plain), [2, 2, 8, 4, 4, 8]);
+    assert_eq!(sizes!(Grouped), [4, 2, 16, 3, 5, 16]);
+    assert_eq!(sizes!(Cross), [4, 1, 16, 4, 7, 6]);
+    assert_eq!(sizes!(Bilinear), [4, 4, 16, 6, 6, 16]);
+    assert_eq!(sizes!(OfAnother), [2, 2, 16, 8, 8, 5]);
+    // The width in which additive attention compares is that of its queries and keys.
+    assert_eq!(sizes!(Additive), [4, 2, 16, 9, 4, 6]);
+    assert_eq!(sizes!(OfConsts), [4, 2, 8, 8, 2, 8]);
+}
+
+#[test]
+fn sizes_are_constants_of_other_layers() {
+    type Model = (
+        Grouped,
+        Linear<{ Grouped::D_MODEL }, { Plain::D_MODEL }>,
+        Plain,
+    );
+    const FLOPS: u64 = Plain::flops(1, 2, 3);
+    static TABLE: [u8; Plain::PARAMS] = [0; Plain::PARAMS];
+    assert_eq!(TABLE.len(), 4 * (8 * 8 + 8));
+    assert_eq!(FLOPS, Plain::flops(1, 2, 3));
+
+    let dev = Cpu::default();
+    let model = dev.build_module::<Model, f32>();
+    let x: Tensor<(usize, Const<{ Grouped::D_MODEL }>), f32, _> = dev.ones_like(&(3, Const));
+    let y: Tensor<(usize, Const<{ Plain::D_MODEL }>), f32, _> = model.forward(x);
+    assert_eq!(y.shape().concrete(), [3, 8]);
+}
+
+#[test]
+fn params_is_the_number_that_is_trained() {
+    macro_rules! assert_params {
+        ($Layer:ident, $by_hand:expr) => {
+            let layer = Cpu::default().build_module::<$Layer, f32>();
+            assert_eq!($Layer::PARAMS, layer.num_trainable_params());
+            assert_eq!($Layer::PARAMS, $by_hand);
+        };
+    }
+    assert_params!(Plain, 4 * (8 * 8 + 8));
+    // q, k, v, o: weight and bias of each
+    assert_params!(
+        Grouped,
+        (16 * 12 + 12) + (16 * 6 + 6) + (16 * 10 + 10) + (20 * 16 + 16)
+    );
+    assert_params!(
+        Cross,
+        (16 * 16 + 16) + (6 * 4 + 4) + (6 * 7 + 7) + (28 * 16 + 16)
+    );
+    // and the vectors w_v
+    assert_params!(
+        Additive,
+        (16 * 36 + 36) + (6 * 18 + 18) + (6 * 8 + 8) + 4 * 9 + (16 * 16 + 16)
+    );
+    // and the matrices between queries and keys, but no biases
+    assert_params!(Bilinear, 3 * 16 * 24 + 4 * 6 * 6 + 24 * 16);
+    // and two gains and the table of biases
+    assert_params!(
+        Everything,
+        (16 * 16 + 16) + 4 + 16 * 8 + 4 + 16 * 8 + 8 * 4 + (16 * 16 + 16)
+    );
+    assert_params!(
+        OfConsts,
+        (8 * 32 + 32) + (8 * 16 + 16) + (8 * 4 + 4) + 4 * 8 + (8 * 8 + 8)
+    );
+    assert_params!(OfAnother, 2 * (16 * 16 + 16) + 2 * (5 * 16 + 16));
+
+    type Positions = LearnedPosition<5, 8>;
+    let positions = Cpu::default().build_module::<Positions, f32>();
+    assert_eq!(Positions::PARAMS, 5 * 8);
+    assert_eq!(Positions::PARAMS, positions.num_trainable_params());
+}
+
+/// The flops of `count` products of a `[m, k]` and a `[k, n]` matrix: a multiplication and an addition for each number that
+/// an element of the result sums.
+fn products(count: u64, [m, k, n]: [u64; 3]) -> u64 {
+    2 * count * m * k * n
+}
+
+#[test]
+fn flops_are_those_of_the_matrix_products() {
+    for (b, q, k) in [(1, 1, 1), (2, 7, 7), (3, 4, 9), (1, 1, 100)] {
+        let flops = |sizes: fn(usize, usize, usize) -> u64| sizes(b, q, k);
+        let (b, q, k) = (b as u64, q as u64, k as u64);
+
+        let plain = products(b, [q, 8, 8])
+            + 2 * products(b, [k, 8, 8])
+            + products(2 * b, [q, 4, k])
+            + products(2 * b, [q, k, 4])
+            + products(b, [q, 8, 8]);
+        assert_eq!(flops(Plain::flops), plain);
+
+        // Fewer heads make the projections cheaper, not the scores.
+        let grouped = products(b, [q, 16, 12])
+            + products(b, [k, 16, 6])
+            + products(b, [k, 16, 10])
+            + products(4 * b, [q, 3, k])
+            + products(4 * b, [q, k, 5])
+            + products(b, [q, 20, 16]);
+        assert_eq!(flops(Grouped::flops), grouped);
+
+        let cross = products(b, [q, 16, 16])
+            + products(b, [k, 6, 4])
+            + products(b, [k, 6, 7])
+            + products(4 * b, [q, 4, k])
+            + products(4 * b, [q, k, 7])
+            + products(b, [q, 28, 16]);
+        assert_eq!(flops(Cross::flops), cross);
+
+        // A query and a key are compared by one product with w_v, over the hidden layer.
+        let additive = products(b, [q, 16, 36])
+            + products(b, [k, 6, 18])
+            + products(b, [k, 6, 8])
+            + products(4 * b * q * k, [1, 9, 1])
+            + products(4 * b, [q, k, 4])
+            + products(b, [q, 16, 16]);
+        assert_eq!(flops(Additive::flops), additive);
+
+        let bilinear = products(b, [q, 16, 24])
+            + products(4 * b, [q, 6, 6])
+            + 2 * products(b, [k, 16, 24])
+            + products(4 * b, [q, 6, k])
+            + products(4 * b, [q, k, 6])
+            + products(b, [q, 24, 16]);
+        assert_eq!(flops(Bilinear::flops), bilinear);
+    }
+}
+
+#[test]
+fn flops_stop_at_the_largest_number() {
+    const MOST: u64 = Plain::flops(usize::MAX, usize::MAX, usize::MAX);
+    assert_eq!(MOST, u64::MAX);
+    // Each product fits, the sum does not.
+    let q = u64::MAX / (2 * 8 * 8);
+    assert_eq!(Plain::flops(1, q as usize, 0), u64::MAX);
+    assert_eq!(Plain::flops(0, usize::MAX, usize::MAX), 0);
+    assert_eq!(Plain::flops(2, 0, 3), 2 * products(2, [3, 8, 8]));
+}

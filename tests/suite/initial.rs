@@ -1,0 +1,278 @@
+//! Layers start with the values that PyTorch would give them.
+
+use crate::tensors::{Named, parameters};
+use attn::attention;
+use dfdx::prelude::*;
+
+attention! {
+    struct Plain<heads = 4, d_model = 64>;
+    struct Grouped<heads = 4, kv_heads = 2, d_model = 64, value_head_dim = 24>;
+    struct Cross<heads = 4, d_model = 64, d_context = 32>;
+    struct CrossOfOneWidth<heads = 4, d_model = 64, d_context = 64>;
+    struct Additive<heads = 4, d_model = 64, score = additive(hidden = 512)>;
+    struct Bilinear<heads = 4, d_model = 64, head_dim = 32, score = bilinear>;
+    struct Biased<heads = 64, d_model = 64, position = rel_pos_bias(32, 128), qk_norm = rms>;
+    struct Xavier<heads = 4, kv_heads = 2, d_model = 64, d_context = 32, init = xavier_uniform, qk_norm = rms>;
+    struct XavierAdditive<heads = 4, d_model = 64, score = additive(hidden = 512), init = xavier_uniform>;
+    struct Kaiming<heads = 4, kv_heads = 2, d_model = 64, d_context = 32, init = kaiming_uniform, qk_norm = rms>;
+    struct KaimingBilinear<heads = 4, d_model = 64, head_dim = 32, score = bilinear, init = kaiming_uniform>;
+    struct Normal<heads = 64, d_model = 64, init = normal(0.02), qk_norm = rms, position = rel_pos_bias(32, 128)>;
+    struct NormalAdditive<heads = 4, d_model = 64, score = additive(hidden = 512), init = normal(0.02)>;
+}
+
+/// How a parameter starts.
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    /// Between `-bound` and `bound`.
+    Uniform {
+        bound: f64,
+    },
+    /// Around 0.
+    Normal {
+        std: f64,
+    },
+    Constant(f64),
+}
+use Start::{Constant, Uniform};
+
+const ZERO: Start = Constant(0.0);
+const ONE: Start = Constant(1.0);
+
+/// `torch.nn.init.xavier_uniform_`
+fn xavier(fan_in: usize, fan_out: usize) -> Start {
+    let bound = (6.0 / (fan_in + fan_out) as f64).sqrt();
+    Uniform { bound }
+}
+
+/// `torch.nn.init.kaiming_uniform_`, with its default gain of √2
+fn kaiming(fan_in: usize) -> Start {
+    let bound = (6.0 / fan_in as f64).sqrt();
+    Uniform { bound }
+}
+
+/// `torch.nn.init.kaiming_uniform_(a=math.sqrt(5))`, with which `torch.nn.Linear` and `torch.nn.Bilinear` start
+fn linear(fan_in: usize) -> Start {
+    let bound = 1.0 / (fan_in as f64).sqrt();
+    Uniform { bound }
+}
+
+fn normal(std: f64) -> Start {
+    Start::Normal { std }
+}
+
+/// Checks the first moments of a sample against those of its distribution, up to five standard errors: one in a million
+/// right samples would fail, and the seed is fixed.
+#[track_caller]
+fn assert_starts(name: &str, values: &[f64], start: Start) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let moment = |power| values.iter().map(|v| v.powi(power)).sum::<f64>() / n;
+    let assert_near = |what: &str, found: f64, expected: f64, deviation: f64| {
+        let off = (found - expected).abs();
+        assert!(
+            off <= 5.0 * deviation / n.sqrt(),
+            "{name}: {what} {found}, expected {expected}"
+        );
+    };
+    match start {
+        Constant(constant) => assert!(values.iter().all(|&v| v == constant), "{name}: {values:?}"),
+        Uniform { bound } => {
+            let largest = values
+                .iter()
+                .fold(0.0, |largest: f64, v| largest.max(v.abs()));
+            assert!(largest <= bound, "{name}: {largest} exceeds {bound}");
+            // All n stay below (1 - 14 / n) of it with probability e^-14, one in a million.
+            assert!(
+                largest > bound * (1.0 - 14.0 / n),
+                "{name}: {largest} is far from {bound}"
+            );
+            assert_near("mean", mean, 0.0, bound / 3f64.sqrt());
+            // E x² = b²/3, E x⁴ = b⁴/5
+            let square = bound * bound;
+            assert_near(
+                "variance",
+                moment(2),
+                square / 3.0,
+                square * (4f64 / 45.0).sqrt(),
+            );
+        }
+        Start::Normal { std } => {
+            assert_near("mean", mean, 0.0, std);
+            // E x² = σ², E x⁴ = 3σ⁴, E x⁸ = 105σ⁸
+            assert_near(
+                "variance",
+                moment(2),
+                std.powi(2),
+                std.powi(2) * 2f64.sqrt(),
+            );
+            assert_near(
+                "fourth moment",
+                moment(4),
+                3.0 * std.powi(4),
+                std.powi(4) * 96f64.sqrt(),
+            );
+        }
+    }
+}
+
+/// Checks all parameters of a layer, by name.
+macro_rules! assert_layer_starts {
+    ($Layer:ident, $expected:expr) => {{
+        let expected = $expected;
+        let layer = Cpu::seed_from_u64(1).build_module::<$Layer, f64>();
+        let found = parameters(&layer);
+        let names: Vec<_> = found.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, expected.map(|(name, _)| name));
+        for (Named { name, values, .. }, (_, start)) in found.iter().zip(expected) {
+            assert_starts(&format!("{} {name}", stringify!($Layer)), values, start);
+        }
+    }};
+}
+
+/// The four projections, with biases that start at 0.
+fn projections(q: Start, k: Start, v: Start, o: Start) -> [(&'static str, Start); 8] {
+    [
+        ("q_proj.weight", q),
+        ("q_proj.bias", ZERO),
+        ("k_proj.weight", k),
+        ("k_proj.bias", ZERO),
+        ("v_proj.weight", v),
+        ("v_proj.bias", ZERO),
+        ("o_proj.weight", o),
+        ("o_proj.bias", ZERO),
+    ]
+}
+
+#[test]
+fn projections_of_one_width_start_as_the_packed_matrix_of_multihead_attention() {
+    // in_proj_weight is [3 * 64, 64]
+    let packed = xavier(64, 3 * 64);
+    assert_layer_starts!(Plain, projections(packed, packed, packed, linear(64)));
+    assert_layer_starts!(
+        CrossOfOneWidth,
+        projections(packed, packed, packed, linear(64))
+    );
+    // With fewer and narrower heads for keys and values the packed matrix is lower.
+    let packed = xavier(64, 64 + 32 + 48);
+    assert_layer_starts!(Grouped, projections(packed, packed, packed, linear(4 * 24)));
+}
+
+#[test]
+fn projections_of_two_widths_start_as_the_separate_matrices_of_multihead_attention() {
+    // q_proj_weight is [64, 64], k_proj_weight [64, kdim], v_proj_weight [64, vdim]
+    let (q, k, v) = (xavier(64, 64), xavier(32, 64), xavier(32, 64));
+    assert_layer_starts!(Cross, projections(q, k, v, linear(64)));
+}
+
+#[test]
+fn the_weights_of_scores_start_as_those_of_linear_and_bilinear() {
+    let packed = xavier(64, 2 * 4 * 512 + 64);
+    let [q, qb, k, kb, v, vb, o, ob] = projections(packed, packed, packed, linear(64));
+    assert_layer_starts!(
+        Additive,
+        [
+            q,
+            qb,
+            k,
+            kb,
+            v,
+            vb,
+            ("score_proj.weight", linear(512)),
+            o,
+            ob
+        ]
+    );
+
+    let packed = xavier(64, 3 * 128);
+    let [q, qb, k, kb, v, vb, o, ob] = projections(packed, packed, packed, linear(128));
+    assert_layer_starts!(
+        Bilinear,
+        [
+            q,
+            qb,
+            ("score_proj.weight", linear(32)),
+            k,
+            kb,
+            v,
+            vb,
+            o,
+            ob
+        ]
+    );
+}
+
+#[test]
+fn gains_start_at_one_and_the_table_of_biases_as_t5s() {
+    let packed = xavier(64, 3 * 64);
+    let [q, qb, k, kb, v, vb, o, ob] = projections(packed, packed, packed, linear(64));
+    let (q_norm, k_norm) = (("q_norm.weight", ONE), ("k_norm.weight", ONE));
+    // T5 draws it with standard deviation d_model^-0.5.
+    let table = ("rel_pos_bias.weight", normal(1.0 / 8.0));
+    assert_layer_starts!(Biased, [q, qb, q_norm, k, kb, k_norm, v, vb, table, o, ob]);
+}
+
+#[test]
+fn xavier_uniform_reads_both_fans() {
+    let (q, o) = (xavier(64, 64), xavier(64, 64));
+    let (k, v) = (xavier(32, 32), xavier(32, 32));
+    let [q, qb, k, kb, v, vb, o, ob] = projections(q, k, v, o);
+    let (q_norm, k_norm) = (("q_norm.weight", ONE), ("k_norm.weight", ONE));
+    assert_layer_starts!(Xavier, [q, qb, q_norm, k, kb, k_norm, v, vb, o, ob]);
+
+    let [q, qb, k, kb, v, vb, o, ob] = projections(
+        xavier(64, 2048),
+        xavier(64, 2048),
+        xavier(64, 64),
+        xavier(64, 64),
+    );
+    let score = ("score_proj.weight", xavier(512, 1));
+    assert_layer_starts!(XavierAdditive, [q, qb, k, kb, v, vb, score, o, ob]);
+}
+
+#[test]
+fn kaiming_uniform_reads_the_fan_in() {
+    let [q, qb, k, kb, v, vb, o, ob] =
+        projections(kaiming(64), kaiming(32), kaiming(32), kaiming(64));
+    let (q_norm, k_norm) = (("q_norm.weight", ONE), ("k_norm.weight", ONE));
+    assert_layer_starts!(Kaiming, [q, qb, q_norm, k, kb, k_norm, v, vb, o, ob]);
+
+    let [q, qb, k, kb, v, vb, o, ob] =
+        projections(kaiming(64), kaiming(64), kaiming(64), kaiming(128));
+    let score = ("score_proj.weight", kaiming(32));
+    assert_layer_starts!(KaimingBilinear, [q, qb, score, k, kb, v, vb, o, ob]);
+}
+
+#[test]
+fn normal_has_its_standard_deviation_for_all_but_gains_and_biases() {
+    let all = normal(0.02);
+    let [q, qb, k, kb, v, vb, o, ob] = projections(all, all, all, all);
+    let (q_norm, k_norm) = (("q_norm.weight", ONE), ("k_norm.weight", ONE));
+    let table = ("rel_pos_bias.weight", all);
+    assert_layer_starts!(Normal, [q, qb, q_norm, k, kb, k_norm, v, vb, table, o, ob]);
+    let score = ("score_proj.weight", all);
+    assert_layer_starts!(NormalAdditive, [q, qb, k, kb, v, vb, score, o, ob]);
+}
+
+#[test]
+fn the_seed_of_the_device_fixes_them() {
+    let built = |seed| parameters(&Cpu::seed_from_u64(seed).build_module::<Biased, f32>());
+    assert_eq!(built(1), built(1));
+    for (one, other) in built(1).iter().zip(built(2)) {
+        let constant = one.name.ends_with("bias") || one.name.contains("norm");
+        assert_eq!(one.values == other.values, constant, "{}", one.name);
+    }
+}
+
+#[test]
+fn single_precision_stays_within_the_bound() {
+    let layer = Cpu::default().build_module::<Plain, f32>();
+    let bound = (6.0_f64 / 256.0).sqrt();
+    let largest = layer
+        .q_proj
+        .weight
+        .as_vec()
+        .into_iter()
+        .map(f32::abs)
+        .fold(0.0, f32::max);
+    assert!(largest <= bound as f32 && f64::from(largest) > 0.99 * bound);
+}

@@ -1,0 +1,7 @@
+//! A call declares something.
+
+use attn::attention;
+
+attention! {}
+
+fn main() {}

@@ -1,0 +1,142 @@
+//! The user's names are the user's: layers, items and modules that are called as in the expansion.
+
+// What the prelude gives means something else here.
+#[allow(dead_code)]
+mod shadows {
+    pub struct Option;
+    pub struct Result;
+    pub struct Vec;
+    pub struct Some;
+    pub struct None;
+    pub struct Ok;
+    pub struct Err;
+    pub struct String;
+    pub trait Clone {}
+    pub trait Debug {}
+    pub trait Fn {}
+    pub trait Sized {}
+    pub trait Default {}
+    pub trait Iterator {}
+    pub mod core {}
+    pub mod std {}
+    pub mod dfdx {}
+    pub mod p {}
+    pub type usize = u8;
+    pub type f32 = ();
+    pub type f64 = ();
+    pub type u64 = ();
+    pub type i64 = ();
+    pub type bool = ();
+    pub type str = ();
+}
+
+#[allow(dead_code, non_upper_case_globals, unused_imports)]
+mod model {
+    use super::shadows::*;
+
+    macro_rules! assert {
+        ($($any:tt)*) => {
+            compile_error!("the user's");
+        };
+    }
+    macro_rules! unreachable {
+        ($($any:tt)*) => {
+            compile_error!("the user's")
+        };
+    }
+
+    pub struct Tensor;
+    pub struct Const;
+    pub struct Linear;
+    pub struct Device;
+    pub struct AutoDevice;
+    pub struct NoneTape;
+    pub trait Module {}
+    pub trait Dim {}
+    pub fn softmax() {}
+    pub fn quotient() {}
+    pub const device: () = ();
+    pub const axes: () = ();
+    pub const x: () = ();
+    pub const q: () = ();
+    pub const weights: () = ();
+    pub static train: () = ();
+    pub const HEADS: ::core::primitive::usize = 2;
+
+    attn::attention! {
+        pub struct Layer<
+            heads = HEADS,
+            d_model = 8,
+            mask = causal & padding & document,
+            softcap = 5.0,
+            position = rel_pos_bias(8, 16),
+            qk_norm = rms,
+            dropout = 0.5,
+        >;
+        pub struct Cross<heads = HEADS, d_model = 8, d_context = 8, mask = !padding, score = additive(2)>;
+    }
+}
+
+/// Layers called as the expansion calls its type variables and its imports.
+mod taken {
+    macro_rules! layers {
+        ($($name:ident)*) => {
+            $(pub mod $name {
+                attn::attention! {
+                    #[allow(non_camel_case_types)]
+                    pub struct $name<heads = 2, d_model = 8, mask = causal, qk_norm = rms, dropout = 0.1>;
+                }
+            })*
+        };
+    }
+
+    #[allow(non_snake_case)]
+    pub mod layers {
+        layers! {
+            A1 A2 A3 B B2 D D0 D2 E E0 E2 F Ids K Lengths Q S T V X GIVEN GIVEN_CONTEXT M N H G W I O Dev Shape
+            Err None Ok Option Result Some Self_ Vec String Box Clone Debug Default Drop
+            Tensor Const Dim Device Tape NoneTape Linear UnbiasedLinear Weight Module ModuleMut BuildOnDevice
+            Error Element Storage Dtype Over Mask Scores AutoDevice TensorCollection TensorOptions ModuleVisitor
+            p x q k v layer train context padding document self_ device axes weights attention core attn
+        }
+    }
+}
+
+use attn::dfdx::{prelude as d, tensor::AutoDevice};
+use d::*;
+
+macro_rules! run {
+    ($($name:ident)*) => {
+        [$({
+            let dev = AutoDevice::default();
+            let x: d::Tensor<Rank3<1, 2, 8>, f32, _> = dev.sample_normal();
+            let mut layer = dev.build_module::<taken::layers::$name::$name, f32>();
+            let gradients = layer.alloc_grads();
+            let y = layer.forward_mut(layer.forward(x).traced(gradients));
+            y.shape().concrete()
+        }),*]
+    };
+}
+
+fn main() {
+    let dev = AutoDevice::default();
+    let x: d::Tensor<Rank3<1, 2, 8>, f32, _> = dev.sample_normal();
+    let ids: d::Tensor<Rank2<1, 2>, usize, _> = dev.zeros();
+    let lengths: d::Tensor<Rank1<1>, usize, _> = dev.tensor([2]);
+    let y = dev
+        .build_module::<model::Layer, f32>()
+        .forward((x.clone(), lengths.clone(), ids));
+    let y = dev
+        .build_module::<model::Cross, f32>()
+        .forward((y, x, lengths));
+    assert_eq!(y.array(), y.array());
+
+    let shapes = run! {
+        A1 A2 A3 B B2 D D0 D2 E E0 E2 F Ids K Lengths Q S T V X GIVEN GIVEN_CONTEXT M N H G W I O Dev Shape
+        Err None Ok Option Result Some Self_ Vec String Box Clone Debug Default Drop
+        Tensor Const Dim Device Tape NoneTape Linear UnbiasedLinear Weight Module ModuleMut BuildOnDevice
+        Error Element Storage Dtype Over Mask Scores AutoDevice TensorCollection TensorOptions ModuleVisitor
+        p x q k v layer train context padding document self_ device axes weights attention core attn
+    };
+    assert!(shapes.iter().all(|shape| *shape == [1, 2, 8]));
+}
