@@ -48,7 +48,6 @@ fn train<M: TensorCollection<f32, Cpu>>(
     let mut last = Vec::new();
     for step in 0..steps {
         let loss = loss(model, &mut rng, gradients);
-        if step % 25 == 0 { eprintln!("{step} {}", loss.array()); }
         if step + 10 >= steps {
             last.push(loss.array());
         }
@@ -58,7 +57,6 @@ fn train<M: TensorCollection<f32, Cpu>>(
             .expect("every parameter has a gradient");
         model.zero_grads(&mut gradients);
     }
-    eprintln!("LOSS {}", last.iter().sum::<f32>() / last.len() as f32);
     last.iter().sum::<f32>() / last.len() as f32
 }
 

@@ -8,7 +8,8 @@ use super::{Layer, expr, var};
 use crate::graph::{Dim, MaskData, NodeId, Op};
 use crate::spec::{Normalizer, Score, Size};
 
-/// `check_sizes`: what only the running program knows. `run`: computes the graph.
+/// `check_sizes`: what only the running program knows. `run`: computes the graph. (As functions of the block: methods could
+/// clash with the user's.)
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let name = &cx.name;
     let sequences = cx.sequence_vars();
@@ -32,21 +33,19 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let lines: Vec<_> = lines.collect();
     let result = var(cx.graph.node(cx.graph.output).name);
     quote! {
-        impl<E: p::Element, D: p::Device<E>> #name<E, D> {
-            #checks
+        #checks
 
-            /// The graph of the layer, operation by operation. dfdx differentiates it with its tape.
-            #[allow(unused_variables)]
-            fn run<B: p::Dim, #(#sequences: p::Dim,)* T: p::Tape<E, D>>(
-                &self,
-                #inputs
-                train: bool,
-            ) -> Result<(#output, #weights), p::Error<D::Err>> {
-                let axes = (x.shape().0, #q, #k);
-                let device = x.device().clone();
-                #(#lines)*
-                Ok((#result, seen))
-            }
+        /// The graph of the layer, operation by operation. dfdx differentiates it with its tape.
+        #[allow(unused_variables)]
+        fn run<B: p::Dim, #(#sequences: p::Dim,)* E: p::Element, D: p::Device<E>, T: p::Tape<E, D>>(
+            layer: &#name<E, D>,
+            #inputs
+            train: bool,
+        ) -> Result<(#output, #weights), p::Error<D::Err>> {
+            let axes = (x.shape().0, #q, #k);
+            let device = x.device().clone();
+            #(#lines)*
+            Ok((#result, seen))
         }
     }
 }
@@ -90,7 +89,7 @@ fn emit_checks(cx: &Layer<'_>) -> TokenStream {
     });
     quote! {
         /// Checks the products of sizes that only the running program knows.
-        fn check_sizes((batch, query, key): (usize, usize, usize)) -> Result<(), p::Error<D::Err>> {
+        fn check_sizes<Dev>((batch, query, key): (usize, usize, usize)) -> Result<(), p::Error<Dev>> {
             let (batch, query, key) = (("batch", batch), ("query", query), ("key", key));
             p::check_sizes(#label, &[batch, query, ("width", #queries)])?;
             p::check_sizes(#label, &[batch, key, ("width", #keys)])?;
@@ -124,7 +123,7 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
         .collect();
     let weight = |field: &str| {
         let field = format_ident!("{field}");
-        quote!(&self.#field.weight)
+        quote!(&layer.#field.weight)
     };
     let value = match &node.op {
         Op::Input => quote!(p::contiguous(x)?),
@@ -208,7 +207,7 @@ fn bias(cx: &Layer<'_>, field: &str) -> TokenStream {
         .is_some_and(|param| param.tensors().len() == 2);
     let field = format_ident!("{field}");
     if has_bias {
-        quote!(Some(&self.#field.bias))
+        quote!(Some(&layer.#field.bias))
     } else {
         quote!(None)
     }

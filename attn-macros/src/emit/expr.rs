@@ -190,7 +190,7 @@ impl Lower<'_> {
         }
         let function = index_function(expr, quote!((#flat) as usize));
         let field = format_ident!("{name}");
-        quote!(p::index_param(&self.#field.weight, axes, #function)?)
+        quote!(p::index_param(&layer.#field.weight, axes, #function)?)
     }
 }
 

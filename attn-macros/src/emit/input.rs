@@ -88,7 +88,7 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
 ///     type Weights = ..;
 ///     fn attend(self, layer, train) -> .. {
 ///         let x = self;
-///         layer.run(x, train)
+///         run(layer, x, train)
 ///     }
 /// }
 /// ```
@@ -124,7 +124,7 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
         || quote!(p::check_batch(#label, "context", x.shape().0.size(), context.shape().0.size())?;),
     );
     let add_batch = (!batched).then(|| quote!(#(let #tensors = p::add_batch(#tensors)?;)*));
-    let run = quote!(layer.run(#(#tensors,)* #(&#data,)* train));
+    let run = quote!(run(layer, #(#tensors,)* #(&#data,)* train));
     let result = if batched {
         run
     } else {
@@ -146,7 +146,7 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
                 #(#fit)*
                 #check_batch
                 let axes = #axes;
-                #name::<E, D>::check_sizes(axes)?;
+                check_sizes(axes)?;
                 #add_batch
                 #(let #data = #data.read(#label, axes)?;)*
                 #result
