@@ -71,7 +71,6 @@ mod tests {
             text.trim_end()
                 .ends_with("The grace of our Lord Jesus Christ be with you all. Amen.")
         );
-        let place = |words: &str| text.find(words).with_context(|| format!("no {words:?}"));
         // Ruth, 1 Kings, Psalms, Matthew, 3 John.
         let openings = [
             "Now it came to pass in the days when the judges ruled",

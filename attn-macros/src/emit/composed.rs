@@ -1,7 +1,7 @@
 //! The composed lowering: the graph as dfdx operations, one line per node, each with its shape as the type.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 
 use super::input::data_name;
 use super::{Layer, expr, var};
@@ -32,7 +32,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let lines = (0..cx.graph.nodes.len()).map(|index| emit_node(cx, NodeId(index), &mut uses));
     let lines: Vec<_> = lines.collect();
     let result = var(cx.graph.node(cx.graph.output).name);
-    quote! {
+    quote_spanned! {cx.at=>
         #checks
 
         /// The graph of the layer, operation by operation. dfdx differentiates it with its tape.
@@ -87,7 +87,7 @@ fn emit_checks(cx: &Layer<'_>) -> TokenStream {
         let hidden = &spec.head_dim;
         quote!(, ("hidden", #hidden))
     });
-    quote! {
+    quote_spanned! {cx.at=>
         /// Checks the products of sizes that only the running program knows.
         fn check_sizes<Dev>((batch, query, key): (usize, usize, usize)) -> Result<(), p::Error<Dev>> {
             let (batch, query, key) = (("batch", batch), ("query", query), ("key", key));

@@ -1,7 +1,7 @@
 //! What is known of the layer without running it: its sizes, its number of parameters, its cost.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 
 use super::Layer;
 use crate::graph::{Dim, Op};
@@ -43,7 +43,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     });
     let params = params(cx);
     let flops = flops(cx);
-    quote! {
+    quote_spanned! {cx.at=>
         #[allow(dead_code)]
         impl #name {
             #(#constants)*

@@ -1,7 +1,7 @@
 //! The trait of what `forward` accepts: its errors are the layer's own words about shapes.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::quote;
+use quote::{quote, quote_spanned};
 
 use super::{Layer, docs, var};
 use crate::graph::MaskData;
@@ -18,7 +18,7 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
     let vis = &cx.spec.item.vis;
     let words = docs::accepted(cx);
     let (message, label, note, doc) = (words.message, words.label, words.note, words.doc);
-    quote! {
+    quote_spanned! {cx.at=>
         #(#cfgs)*
         #[doc = #doc]
         #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
@@ -133,7 +133,7 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
             Ok((p::drop_batch(output)?, p::drop_weights_batch(weights)?))
         }
     };
-    quote! {
+    quote_spanned! {cx.at=>
         impl<#generics E: p::Element, D: p::Device<E>> #input<E, D> for #ty
         where
             #(#bounds)*

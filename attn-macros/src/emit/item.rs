@@ -1,7 +1,7 @@
 //! The struct, and the methods a user calls on it.
 
 use proc_macro2::TokenStream;
-use quote::{ToTokens, format_ident, quote};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::{Layer, docs};
 use crate::graph::{Param, ParamKind};
@@ -25,7 +25,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         );
         quote!(#[doc = #doc] #vis #field: #ty)
     });
-    quote! {
+    quote_spanned! {cx.at=>
         #(#attrs)*
         #[doc = #docs]
         #[derive(#(#krate::__private::#derives),*)]
@@ -89,7 +89,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
         with_weights,
         try_with_weights,
     ] = docs::methods(cx);
-    quote! {
+    quote_spanned! {cx.at=>
         #[allow(dead_code)]
         impl<E: p::Element, D: p::Device<E>> #name<E, D> {
             #[doc = #forward]

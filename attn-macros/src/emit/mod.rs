@@ -84,6 +84,8 @@ struct Layer<'a> {
     name: Ident,
     /// The trait of what `forward` accepts.
     input: Ident,
+    /// Where rustc's notes place what is emitted: at the layer's name, not at the whole call.
+    at: Span,
     /// `#[cfg]`s of the declaration: they hold for all that is emitted.
     cfgs: Vec<&'a Attribute>,
 }
@@ -102,6 +104,7 @@ impl<'a> Layer<'a> {
                 name.clone()
             },
             input: format_ident!("{name}Input"),
+            at: Span::call_site().located_at(name.span()),
             cfgs: spec.item.cfgs().collect(),
         }
     }

@@ -1,7 +1,7 @@
 //! What makes the layer a citizen of dfdx: `BuildOnDevice`, `TensorCollection`, `Module` and `ModuleMut`.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 
 use super::Layer;
 use crate::graph::{InitKind, Param, ParamKind};
@@ -10,7 +10,7 @@ use crate::spec::Size;
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let Layer { name, input, .. } = cx;
     let collection = emit_collection(cx);
-    quote! {
+    quote_spanned! {cx.at=>
         impl<E0: p::Dtype, D0: p::Storage<E0>, E: p::Element, D: p::Device<E>> p::BuildOnDevice<D, E> for #name<E0, D0> {
             type Built = #name<E, D>;
         }
@@ -46,7 +46,7 @@ fn emit_collection(cx: &Layer<'_>) -> TokenStream {
     let visits = nest(params.iter().map(emit_visit));
     let patterns = nest(params.iter().map(emit_pattern));
     let fields = params.iter().map(emit_field);
-    quote! {
+    quote_spanned! {cx.at=>
         impl<E: p::Element, D: p::Device<E>> p::TensorCollection<E, D> for #name<E, D> {
             type To<E2: p::Dtype, D2: p::Device<E2>> = #name<E2, D2>;
 

@@ -28,7 +28,7 @@ attention! {
     struct r#Raw<heads = 2, d_model = 8>;
 
     #[allow(non_camel_case_types)]
-    struct r#match<heads = 2, d_model = r#type, mask = r#causal>;
+    struct r#match<heads = 2, d_model = r#type, mask = causal>;
 
     struct Größe<heads = 2, d_model = 8>;
 }

@@ -7,7 +7,7 @@ attention! {
     pub struct Layer<heads = ABSENT, d_model = 8, dropout = ABSENT>;
 
     #[cfg(all())]
-    #[cfg_attr(all(), derive(Clone), allow(dead_code))]
+    #[cfg_attr(all(), must_use, allow(dead_code))]
     #[cfg_attr(any(), derive(Missing))]
     pub struct Layer<heads = PRESENT, d_model = 8, dropout = 0.5>;
 

@@ -1,6 +1,13 @@
 //! Layers in models as dfdx composes them.
 
-use attn::{attention, dfdx::prelude::*};
+use attn::{
+    attention,
+    dfdx::{
+        nn::modules,
+        optim::{Adam, AdamConfig},
+        prelude::*,
+    },
+};
 
 attention! {
     struct Causal<heads = 2, d_model = 8, mask = causal, dropout = 0.1>;
@@ -18,7 +25,7 @@ type Model = (Embedding<10, 8>, Repeated<Block, 2>, Linear<8, 10>);
 #[derive(Clone, Debug)]
 struct Decoder<E: Dtype, D: Device<E>> {
     attends: Cross<E, D>,
-    then: Linear<8, 4, E, D>,
+    then: modules::Linear<8, 4, E, D>,
 }
 
 impl<B: Dim, Q: Dim, K: Dim>
@@ -43,7 +50,7 @@ impl<B: Dim, Q: Dim, K: Dim>
 }
 
 /// The layer by its traits alone.
-fn through_bounds<X, M>(module: &mut M, x: X) -> M::Output
+fn through_bounds<X, M>(module: &mut M, x: X) -> <M as Module<X>>::Output
 where
     X: Clone,
     M: Module<X> + ModuleMut<X, Output = <M as Module<X>>::Output>,

@@ -21,13 +21,6 @@ mod shadows {
     pub mod std {}
     pub mod dfdx {}
     pub mod p {}
-    pub type usize = u8;
-    pub type f32 = ();
-    pub type f64 = ();
-    pub type u64 = ();
-    pub type i64 = ();
-    pub type bool = ();
-    pub type str = ();
 }
 
 #[allow(dead_code, non_upper_case_globals, unused_imports)]
@@ -55,13 +48,9 @@ mod model {
     pub trait Dim {}
     pub fn softmax() {}
     pub fn quotient() {}
-    pub const device: () = ();
-    pub const axes: () = ();
-    pub const x: () = ();
-    pub const q: () = ();
-    pub const weights: () = ();
-    pub static train: () = ();
-    pub const HEADS: ::core::primitive::usize = 2;
+    pub fn x() {}
+    pub fn device() {}
+    pub const HEADS: usize = 2;
 
     attn::attention! {
         pub struct Layer<
@@ -82,7 +71,7 @@ mod taken {
     macro_rules! layers {
         ($($name:ident)*) => {
             $(pub mod $name {
-                attn::attention! {
+                ::attn::attention! {
                     #[allow(non_camel_case_types)]
                     pub struct $name<heads = 2, d_model = 8, mask = causal, qk_norm = rms, dropout = 0.1>;
                 }

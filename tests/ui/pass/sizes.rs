@@ -45,7 +45,7 @@ attention! {
         position = rel_pos_bias(max_distance = config::TABLE[1], num_buckets = { config::TABLE[0] }),
         qk_norm = rms,
         bias = [q, v,],
-        dropout = <Model as Sizes>::RATE,
+        dropout = { <Model as Sizes>::RATE },
         init = normal(std = { if HEADS > 2 { 0.02 } else { 0.2 } }),
     >;
 

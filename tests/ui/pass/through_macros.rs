@@ -49,7 +49,7 @@ const RATE: f32 = 0.1;
 
 /// The names of keys and words, and the sizes, through types of fragments that hide their tokens.
 macro_rules! spec {
-    ($name:ident<$($key:ident = $value:expr),*>) => {
+    ($name:ident [$($key:ident = $value:expr),*]) => {
         attention! {
             struct $name<$($key = $value),*>;
         }
@@ -61,7 +61,7 @@ macro_rules! spec {
     };
 }
 
-spec!(Expressions<heads = 2, d_model = 8, score = additive(hidden = 3), bias = [q, k], dropout = 0.5>);
+spec!(Expressions [heads = 2, d_model = 8, score = additive(hidden = 3), bias = [q, k], dropout = 0.5]);
 spec!(Fragments, Constant, consts::HEADS, { 2 + WIDTH });
 
 mod consts {
