@@ -1,7 +1,7 @@
 //! Types inside a tuple of inputs: which of them is wrong, and what it should be.
 
 macro_rules! fits {
-    ($(#[$doc:meta])* $Fits:ident, $message:literal, $label:literal) => {
+    ($(#[$doc:meta])* $Fits:ident, $message:literal, $label:literal $(, $note:literal)?) => {
         $(#[$doc])*
         ///
         /// Every type fits itself and nothing else: the trait is there for its message, as rustc shortens the type of a
@@ -9,6 +9,7 @@ macro_rules! fits {
         #[diagnostic::on_unimplemented(
             message = $message,
             label = $label
+            $(, note = $note)?
         )]
         pub trait $Fits<Layer, Expected>: Sized {
             /// The same value.
@@ -25,12 +26,13 @@ macro_rules! fits {
 
 fits! {
     /// A first input that is `Expected`.
-    XFits, "`{Layer}` takes `x` as `{Expected}`, not `{Self}`", "wrong shape of `x`"
+    XFits, "`{Layer}` takes `x` as `{Expected}`, not `{Self}`", "wrong `x`"
 }
 
 fits! {
     /// A second input that is `Expected`.
-    ContextFits, "`{Layer}` takes `context` as `{Expected}`, not `{Self}`", "wrong shape of `context`"
+    ContextFits, "`{Layer}` takes `context` as `{Expected}`, not `{Self}`", "wrong `context`",
+    "`context` has the batch axis of `x`, the elements and the device of the layer, and no tape"
 }
 
 #[cfg(test)]

@@ -182,10 +182,10 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
     if !cx.graph.cross && cx.graph.data.is_empty() {
         return parts;
     }
-    let given = quote!(p::Tensor<(#lead #query, p::Const<{ GIVEN }>), E, D, T>);
+    let given = quote!(p::Tensor<(#lead #query, p::Const<{ WIDTH }>), E, D, T>);
     let expected = &parts.types[0];
     let bound = quote!(p::XFits<#name<E, D>, #expected>);
-    parts.generics.extend(quote!(const GIVEN: usize,));
+    parts.generics.extend(quote!(const WIDTH: usize,));
     parts.types = vec![given.clone()];
     parts.fits.push((var("x"), given, bound));
     if let Some(d_context) = &cx.spec.d_context {
@@ -193,13 +193,13 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
             batched.then(|| quote!(B2: p::Dim,)),
             batched.then(|| quote!(B2,)),
         );
-        let given = quote!(p::Tensor<(#other #key, p::Const<{ GIVEN_CONTEXT }>), E, D>);
+        let given = quote!(p::Tensor<(#other #key, p::Const<{ CONTEXT_WIDTH }>), E2, D2, T2>);
         let d_context = d_context.arg();
         let expected = quote!(p::Tensor<(#lead #key, p::Const<#d_context>), E, D>);
         let bound = quote!(p::ContextFits<#name<E, D>, #expected>);
-        parts
-            .generics
-            .extend(quote!(#batch const GIVEN_CONTEXT: usize,));
+        parts.generics.extend(
+            quote!(#batch const CONTEXT_WIDTH: usize, E2: p::Dtype, D2: p::Storage<E2>, T2,),
+        );
         parts.names.push(var("context"));
         parts.types.push(given.clone());
         parts.fits.push((var("context"), given, bound));

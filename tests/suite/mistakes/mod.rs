@@ -1,0 +1,64 @@
+//! Mistakes that only the running program can see are typed errors which name the layer and both values, and the panicking
+//! twins point at the caller.
+
+use attn::{Error, attention};
+use dfdx::prelude::*;
+use panics::panic_of;
+use std::fmt::Debug;
+
+attention! {
+    struct Cross<heads = 2, d_model = 8, d_context = 6>;
+    struct Padded<heads = 2, d_model = 8, mask = padding>;
+}
+
+type Batched<const M: usize> = Tensor<(usize, usize, Const<M>), f32, Cpu>;
+type Unbatched<const M: usize> = Tensor<(usize, Const<M>), f32, Cpu>;
+
+/// A view of one vector as many: the only way to sizes that no memory holds. It takes none.
+fn batched<const M: usize>(batch: usize, len: usize) -> Batched<M> {
+    let one: Tensor<Rank1<M>, f32, _> = Cpu::default().ones();
+    one.broadcast_like::<_, Axes2<0, 1>>(&(batch, len, Const))
+}
+
+fn unbatched<const M: usize>(len: usize) -> Unbatched<M> {
+    let one: Tensor<Rank1<M>, f32, _> = Cpu::default().ones();
+    one.broadcast_like::<_, Axis<0>>(&(len, Const))
+}
+
+/// The error of `call`, after asserting that it is one.
+#[track_caller]
+fn error_of<R: Debug>(result: Result<R, Error<CpuError>>) -> Error<CpuError> {
+    result.expect_err("the mistake is found")
+}
+
+/// Asserts that every way to run a layer on this input finds the same mistake: the `try_` methods return it, and the others,
+/// dfdx's among them, panic with its message.
+macro_rules! assert_mistake {
+    ($Layer:ident, $input:expr, $variant:pat, $message:expr $(,)?) => {{
+        let mut layer = Cpu::default().build_module::<$Layer, f32>();
+        let errors = [
+            error_of(layer.try_forward($input)),
+            error_of(layer.try_forward_mut($input)),
+            error_of(layer.try_forward_with_weights($input)),
+        ];
+        for error in errors {
+            assert!(matches!(&error, $variant), "{error:?}");
+            assert_eq!(error.to_string(), $message);
+        }
+        let panics = [
+            panic_of(|| layer.forward($input)),
+            panic_of(|| layer.forward_mut($input)),
+            panic_of(|| layer.forward_with_weights($input)),
+            panic_of(|| Module::forward(&layer, $input)),
+            panic_of(|| Module::try_forward(&layer, $input)),
+            panic_of(|| ModuleMut::forward_mut(&mut layer, $input)),
+        ];
+        for panic in panics {
+            assert_eq!(panic.message, $message);
+        }
+    }};
+}
+
+mod inputs;
+mod panics;
+mod sizes;
