@@ -7,6 +7,7 @@ mod facts;
 mod initial;
 mod layers;
 mod mistakes;
+mod optimizers;
 mod reference;
 mod saving;
 mod tensors;

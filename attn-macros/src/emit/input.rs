@@ -107,7 +107,7 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
     } = &parts;
     let (ty, pattern) = match names.as_slice() {
         [one] => (quote!(#(#types)*), quote!(#one)),
-        _ => (quote!((#(#types),*)), quote!((#(#names),*))),
+        _ => (quote_spanned!(cx.at=> (#(#types),*)), quote!((#(#names),*))),
     };
     let bounds = fits.iter().map(|(_, ty, bound)| quote!(#ty: #bound,));
     let fit = fits
@@ -176,13 +176,13 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
     let mut parts = Parts {
         generics: quote!(#batch #(#sequences: p::Dim,)* T: p::Tape<E, D>,),
         names: vec![var("x")],
-        types: vec![quote!(p::Tensor<(#lead #query, p::Const<#d_model>), E, D, T>)],
+        types: vec![quote_spanned!(cx.at=> p::Tensor<(#lead #query, p::Const<#d_model>), E, D, T>)],
         fits: Vec::new(),
     };
     if !cx.graph.cross && cx.graph.data.is_empty() {
         return parts;
     }
-    let given = quote!(p::Tensor<(#lead #query, p::Const<{ WIDTH }>), E, D, T>);
+    let given = quote_spanned!(cx.at=> p::Tensor<(#lead #query, p::Const<{ WIDTH }>), E, D, T>);
     let expected = &parts.types[0];
     let bound = quote!(p::XFits<#name<E, D>, #expected>);
     parts.generics.extend(quote!(const WIDTH: usize,));
@@ -193,7 +193,7 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
             batched.then(|| quote!(B2: p::Dim,)),
             batched.then(|| quote!(B2,)),
         );
-        let given = quote!(p::Tensor<(#other #key, p::Const<{ CONTEXT_WIDTH }>), E2, D2, T2>);
+        let given = quote_spanned!(cx.at=> p::Tensor<(#other #key, p::Const<{ CONTEXT_WIDTH }>), E2, D2, T2>);
         let d_context = d_context.arg();
         let expected = quote!(p::Tensor<(#lead #key, p::Const<#d_context>), E, D>);
         let bound = quote!(p::ContextFits<#name<E, D>, #expected>);

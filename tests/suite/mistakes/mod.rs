@@ -14,7 +14,7 @@ attention! {
 type Batched<const M: usize> = Tensor<(usize, usize, Const<M>), f32, Cpu>;
 type Unbatched<const M: usize> = Tensor<(usize, Const<M>), f32, Cpu>;
 
-/// A view of one vector as many: the only way to sizes that no memory holds. It takes none.
+/// A view of one vector as many: how safe code comes to sizes that no memory holds.
 fn batched<const M: usize>(batch: usize, len: usize) -> Batched<M> {
     let one: Tensor<Rank1<M>, f32, _> = Cpu::default().ones();
     one.broadcast_like::<_, Axes2<0, 1>>(&(batch, len, Const))
@@ -25,7 +25,7 @@ fn unbatched<const M: usize>(len: usize) -> Unbatched<M> {
     one.broadcast_like::<_, Axis<0>>(&(len, Const))
 }
 
-/// The error of `call`, after asserting that it is one.
+/// The error, after asserting that there is one.
 #[track_caller]
 fn error_of<R: Debug>(result: Result<R, Error<CpuError>>) -> Error<CpuError> {
     result.expect_err("the mistake is found")

@@ -159,15 +159,17 @@ fn a_sequence_is_not_longer_than_its_learned_positions() {
 #[test]
 fn learned_positions_check_the_sizes_too() {
     let layer = Cpu::default().build_module::<LearnedPosition<5, 8>, f32>();
+    let message = "LearnedPosition: batch (4611686018427387904) * length (4) * width (8) does not fit into memory";
     let error = error_of(layer.try_forward(batched(HUGE, 4)));
-    assert!(
-        matches!(
-            &error,
-            Error::TooLarge {
-                layer: "LearnedPosition",
-                ..
-            }
-        ),
-        "{error:?}"
+    let variant = matches!(
+        &error,
+        Error::TooLarge {
+            layer: "LearnedPosition",
+            ..
+        }
     );
+    assert!(variant, "{error:?}");
+    assert_eq!(error.to_string(), message);
+    let panic = panic_of(|| layer.forward(batched(HUGE, 4)));
+    assert_eq!(panic.message, message);
 }

@@ -16,6 +16,7 @@ attention! {
     struct Signed<heads = SIGNED, d_model = 16>;
     struct Undefined<heads = UNDEFINED, d_model = 16>;
     struct UndefinedPath<heads = 2, d_model = nowhere::WIDTH>;
+    struct Keyword<heads = self, d_model = 16>;
     struct Text<heads = 2, d_model = 16, dropout = TEXT>;
     struct RunTime<heads = at_run_time(), d_model = 16>;
     struct Window<heads = 2, d_model = 16, mask = sliding_window(SIGNED)>;
@@ -26,5 +27,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Float Signed Undefined UndefinedPath Text RunTime Window);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Float Signed Undefined UndefinedPath Keyword Text RunTime Window);
 }
