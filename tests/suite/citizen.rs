@@ -185,11 +185,13 @@ impl<E: Element, D: Device<E>> TensorCollection<E, D> for Gated<E, D> {
     }
 }
 
+type Sequences<E, D, T> = Tensor<(usize, usize, Const<8>), E, D, T>;
+
 impl<E: Element, D: Device<E>> Gated<E, D> {
     fn try_forward<T: Tape<E, D>>(
         &self,
-        x: Tensor<(usize, usize, Const<8>), E, D, T>,
-    ) -> Result<Tensor<(usize, usize, Const<8>), E, D, T>, Error<D::Err>> {
+        x: Sequences<E, D, T>,
+    ) -> Result<Sequences<E, D, T>, Error<D::Err>> {
         let gate = self.gate.try_forward(x.with_empty_tape())?.try_sigmoid()?;
         Ok(self.attention.try_forward(x)?.try_mul(gate)?)
     }

@@ -36,6 +36,16 @@ pub struct Mask<B: Dim, const H: usize, Q: Dim, K: Dim, E: Dtype, D: Storage<E>>
     pub(super) bias: Option<Tensor<(B, Const<H>, Q, K), E, D>>,
 }
 
+/// The smaller of two indices or numbers.
+pub fn min<T: PartialOrd>(a: T, b: T) -> T {
+    if b < a { b } else { a }
+}
+
+/// The larger of two indices or numbers.
+pub fn max<T: PartialOrd>(a: T, b: T) -> T {
+    if b > a { b } else { a }
+}
+
 /// A mask from a predicate of `(b, h, q_idx, kv_idx)`; `true` means attend.
 pub fn index_mask<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(
     device: &D,

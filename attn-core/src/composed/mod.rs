@@ -31,7 +31,7 @@ pub use elementwise::{
     abs, add, add_scalar, div, exp, fresh, ln, mul, mul_scalar, neg, sqrt, sub, tanh,
 };
 pub use heads::{attend, merge_heads, split_heads};
-pub use index::{Mask, Over, index_floats, index_mask, index_param};
+pub use index::{Mask, Over, index_floats, index_mask, index_param, max, min};
 pub use linear::linear;
 pub use norm::{l2_norm, rms_norm};
 pub use normalize::{sigmoid, softmax, softmax1};

@@ -474,14 +474,20 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
     }
     let (batched, unbatched) = (tuple(batched), tuple(unbatched));
     let mut note = "batch and sequence axes are `usize` or `Const<N>`; elements and device are those of the layer: `{E}`, `{D}`".to_owned();
+    // The attribute takes braces for places of its own.
+    let literal = |text: &str| text.replace('{', "{{").replace('}', "}}");
     for line in &data {
-        let _ = write!(note, "\n{line}");
+        let _ = write!(note, "\n{}", literal(line));
     }
     if cx.graph.cross {
         note.push_str("\nboth inputs have the same type of batch axis, and `context` has no tape");
     }
     Accepted {
-        message: format!("`{name}` takes {batched} or {unbatched}, not `{{Self}}`"),
+        message: format!(
+            "`{name}` takes {} or {}, not `{{Self}}`",
+            literal(&batched),
+            literal(&unbatched)
+        ),
         label: format!("wrong shape for `{name}`"),
         note,
         doc: format!(

@@ -269,11 +269,12 @@ fn host_unary(op: Unary, a: &Expr) -> TokenStream {
 
 fn host_binary(op: Binary, a: &Expr, b: &Expr, level: u8) -> TokenStream {
     let Some((symbol, tightness)) = op.symbol() else {
-        let (a, b) = (host(a, 9), host(b, 0));
+        // Methods could be those of a trait that the user has in scope.
+        let (a, b) = (host(a, 0), host(b, 0));
         return if op == Binary::Min {
-            quote!(#a.min(#b))
+            quote!(p::min(#a, #b))
         } else {
-            quote!(#a.max(#b))
+            quote!(p::max(#a, #b))
         };
     };
     // Comparisons do not chain.

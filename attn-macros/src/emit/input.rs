@@ -56,7 +56,7 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
                 type Output = #output;
                 type Weights = p::Tensor<(usize, usize, usize, usize), E, D>;
                 fn attend(self, _: &#name<E, D>, _: bool) -> Result<(Self::Output, Self::Weights), p::Error<D::Err>> {
-                    unreachable!()
+                    ::core::unreachable!()
                 }
             }
         }

@@ -16,7 +16,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         .into_iter()
         .filter(|derive| !derives(attrs, derive));
     let derives = derives.map(|derive| format_ident!("{derive}"));
-    let docs = docs::layer(cx);
+    let (docs, [e, d]) = (docs::layer(cx), cx.generics());
     let fields = cx.graph.params.iter().map(|param| {
         let (field, doc, ty) = (
             format_ident!("{}", param.field),
@@ -30,8 +30,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         #[doc = #docs]
         #[derive(#(#krate::__private::#derives),*)]
         #vis struct #name<
-            E: #krate::__private::Dtype = f32,
-            D: #krate::__private::Storage<E> = #krate::__private::AutoDevice,
+            #e: #krate::__private::Dtype = f32,
+            #d: #krate::__private::Storage<#e> = #krate::__private::AutoDevice,
         > {
             #(#fields,)*
         }
@@ -58,7 +58,7 @@ fn derives(attrs: &[syn::Attribute], name: &str) -> bool {
 
 /// `Linear<512, 512, E, D>` and so on.
 fn field_type(cx: &Layer<'_>, param: &Param) -> TokenStream {
-    let krate = cx.krate;
+    let (krate, [e, d]) = (cx.krate, cx.generics());
     match &param.kind {
         ParamKind::Linear {
             input,
@@ -68,11 +68,11 @@ fn field_type(cx: &Layer<'_>, param: &Param) -> TokenStream {
         } => {
             let linear = format_ident!("{}", if *bias { "Linear" } else { "UnbiasedLinear" });
             let (input, output) = (input.arg(), output.arg());
-            quote!(#krate::__private::#linear<#input, #output, E, D>)
+            quote!(#krate::__private::#linear<#input, #output, #e, #d>)
         }
         ParamKind::Weight { dims, .. } => {
             let dims = dims.iter().map(Size::arg);
-            quote!(#krate::__private::Weight<(#(#krate::__private::Const<#dims>,)*), E, D>)
+            quote!(#krate::__private::Weight<(#(#krate::__private::Const<#dims>,)*), #e, #d>)
         }
     }
 }

@@ -70,36 +70,11 @@ pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStr
 }
 
 /// The type variables of the emitted code, and what it imports: names that would hide the struct's.
+#[rustfmt::skip]
 const TAKEN: &[&str] = &[
-    "A1",
-    "A2",
-    "A3",
-    "B",
-    "B2",
-    "CONTEXT_WIDTH",
-    "D",
-    "D0",
-    "D2",
-    "E",
-    "E0",
-    "E2",
-    "F",
-    "Ids",
-    "K",
-    "Lengths",
-    "Q",
-    "S",
-    "T",
-    "T2",
-    "V",
-    "WIDTH",
-    "X",
-    "Err",
-    "None",
-    "Ok",
-    "Option",
-    "Result",
-    "Some",
+    "A1", "A2", "A3", "B", "B2", "CONTEXT_WIDTH", "D", "D0", "D2", "E", "E0", "E2", "F", "Ids",
+    "K", "Lengths", "Q", "S", "T", "T2", "V", "WIDTH", "X", "p", "Err", "None", "Ok", "Option",
+    "Result", "Some",
 ];
 
 /// What every emitter needs.
@@ -145,15 +120,23 @@ impl<'a> Layer<'a> {
     fn alias(&self) -> Option<TokenStream> {
         let (krate, cfgs, declared, alias) =
             (self.krate, &self.cfgs, &self.spec.item.name, &self.name);
+        let [e, d] = self.generics();
         (alias != declared).then(|| {
             quote! {
                 #(#cfgs)*
                 #[doc(hidden)]
                 #[allow(non_camel_case_types, type_alias_bounds)]
-                type #alias<E0: #krate::__private::Dtype = f32, D0: #krate::__private::Storage<E0> = #krate::__private::AutoDevice> =
-                    #declared<E0, D0>;
+                type #alias<#e: #krate::__private::Dtype = f32, #d: #krate::__private::Storage<#e> = #krate::__private::AutoDevice> =
+                    #declared<#e, #d>;
             }
         })
+    }
+
+    /// The struct's type variables, element and device. Only a layer of such a name has others.
+    fn generics(&self) -> [Ident; 2] {
+        let name = &self.spec.item.name;
+        let clash = name == "E" || name == "D";
+        if clash { ["E0", "D0"] } else { ["E", "D"] }.map(var)
     }
 
     /// The type variables of the sequence axes: one in self-attention, two in cross-attention.

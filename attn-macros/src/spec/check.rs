@@ -243,7 +243,11 @@ impl Checker<'_> {
             return heads.clone();
         };
         if self.are_sound(&["heads"]) {
-            let divides = heads.value.zip(kv_heads.value).map(|(h, g)| h % g == 0);
+            let divides = match (heads.value, kv_heads.value) {
+                (_, Some(1)) => Some(true),
+                (Some(heads), Some(kv_heads)) => Some(heads % kv_heads == 0),
+                _ => None,
+            };
             let condition =
                 unless_out_of_bounds(&[heads, &kv_heads], quote!(#heads % #kv_heads == 0));
             let message = || messages::kv_heads_do_not_divide(heads, &kv_heads);
@@ -546,7 +550,11 @@ impl ToTokens for Assertion {
             spans().last().unwrap_or_else(Span::call_site),
         );
         let (condition, message) = (&self.condition, &self.message);
-        let path = quote_spanned!(start=> const _: () = ::core::assert!);
-        tokens.extend(quote_spanned!(end=> #path(#condition, #message);));
+        let start = quote_spanned!(start=> const _: () = ::core::assert!);
+        tokens.extend(quote! {
+            #[allow(clippy::all, clippy::pedantic)]
+        });
+        // The message is an argument: its braces are no places for others.
+        tokens.extend(quote_spanned!(end=> #start(#condition, "{}", #message);));
     }
 }

@@ -91,7 +91,7 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<D
         }
         Ok((krate, drafts))
     };
-    let input = flatten(input);
+    let input = flatten(input, false);
     cx.set_end(input.clone().into_iter().last().map(|token| token.span()));
     parser.parse2(input).unwrap_or_else(|error| {
         cx.push(error);
@@ -120,24 +120,36 @@ fn parse_crate(input: ParseStream<'_>) -> TokenStream {
     path.unwrap_or_else(|_| quote!(::attn))
 }
 
-/// Without the invisible groups in which a macro hands on the fragments it matched.
-fn flatten(tokens: TokenStream) -> TokenStream {
-    let flat = tokens.into_iter().flat_map(|token| match token {
-        TokenTree::Group(group) => {
-            let inner = flatten(group.stream());
-            let single = inner.clone().into_iter().nth(1).is_none();
-            let delimiter = match group.delimiter() {
-                Delimiter::None if single => return inner,
-                Delimiter::None => Delimiter::Brace,
-                visible => visible,
+/// Without the invisible groups in which a macro hands on the fragments it matched. Those that are part of a value keep
+/// together in parentheses; attributes and visibilities do not.
+fn flatten(tokens: TokenStream, in_value: bool) -> TokenStream {
+    let mut in_value = in_value;
+    let mut flat = TokenStream::new();
+    for token in tokens {
+        if let TokenTree::Group(group) = &token {
+            let inside = !matches!(group.delimiter(), Delimiter::Bracket | Delimiter::None);
+            let inner = flatten(group.stream(), inside);
+            let mut parts = inner.clone().into_iter();
+            let (first, single) = (parts.next(), parts.next().is_none());
+            let (delimiter, span) = match (group.delimiter(), first) {
+                (Delimiter::None, Some(first)) if in_value && !single => {
+                    (Delimiter::Parenthesis, first.span())
+                }
+                (Delimiter::None, _) => {
+                    flat.extend(inner);
+                    continue;
+                }
+                (visible, _) => (visible, group.span()),
             };
-            let mut flat = Group::new(delimiter, inner);
-            flat.set_span(group.span());
-            flat.to_token_stream()
+            let mut group = Group::new(delimiter, inner);
+            group.set_span(span);
+            flat.extend(group.to_token_stream());
+        } else {
+            in_value = matches!(&token, TokenTree::Punct(punct) if punct.as_char() != ';');
+            flat.extend(token.to_token_stream());
         }
-        other => other.to_token_stream(),
-    });
-    flat.collect()
+    }
+    flat
 }
 
 fn parse_item(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Draft> {

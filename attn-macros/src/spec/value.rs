@@ -15,6 +15,22 @@ pub(crate) trait Constant {
     fn name(&mut self, name: &Ident) -> Option<TokenStream>;
 }
 
+trait ReplaceBy {
+    /// Puts `name` here, at the place of what it stands for, and returns both.
+    fn replace_by(&mut self, name: &Ident) -> (Ident, TokenStream);
+}
+
+impl ReplaceBy for TokenStream {
+    fn replace_by(&mut self, name: &Ident) -> (Ident, TokenStream) {
+        let place = self.clone().into_iter().next();
+        let place = place.map_or_else(Span::call_site, |token| token.span());
+        let mut name = name.clone();
+        name.set_span(name.span().located_at(place));
+        let expr = std::mem::replace(self, name.to_token_stream());
+        (name, expr)
+    }
+}
+
 /// A compile-time size. `value` is known if the macro could compute it; `tokens` always evaluates to it, as `usize`.
 #[derive(Clone)]
 pub(crate) struct Size {
@@ -133,7 +149,7 @@ impl Size {
 impl Constant for Size {
     fn name(&mut self, name: &Ident) -> Option<TokenStream> {
         self.value.is_none().then(|| {
-            let expr = std::mem::replace(&mut self.tokens, name.to_token_stream());
+            let (name, expr) = self.tokens.replace_by(name);
             quote!(const #name: usize = #expr;)
         })
     }
@@ -213,11 +229,9 @@ impl Real {
 impl Constant for Real {
     fn name(&mut self, name: &Ident) -> Option<TokenStream> {
         self.value.is_none().then(|| {
-            let expr = std::mem::replace(&mut self.tokens, name.to_token_stream());
+            let (name, expr) = self.tokens.replace_by(name);
             // The cast, too, fails at the user's tokens.
-            let span = expr.clone().into_iter().next();
-            let span = span.map_or_else(Span::call_site, |token| token.span());
-            let cast = quote_spanned!(span=> (#expr) as f64);
+            let cast = quote_spanned!(name.span()=> (#expr) as f64);
             quote!(const #name: f64 = #cast;)
         })
     }

@@ -124,7 +124,7 @@ pub(crate) fn parse_single(
     words: &'static [Word],
     cx: &Diagnostics,
 ) -> Option<Call> {
-    let mut rest = tokens.clone().into_iter().peekable();
+    let mut rest = without_parentheses(tokens).into_iter().peekable();
     let Some(TokenTree::Ident(name)) = rest.next() else {
         cx.error(tokens, messages::expected_word(key, tokens));
         return None;
@@ -138,6 +138,17 @@ pub(crate) fn parse_single(
         return None;
     }
     parse_call(name, args, key, words, cx)
+}
+
+/// What stands in the parentheses around the whole, if there are any.
+pub(crate) fn without_parentheses(tokens: &TokenStream) -> TokenStream {
+    let mut list = tokens.clone().into_iter();
+    match (list.next(), list.next()) {
+        (Some(TokenTree::Group(group)), None) if group.delimiter() == Delimiter::Parenthesis => {
+            without_parentheses(&group.stream())
+        }
+        _ => tokens.clone(),
+    }
 }
 
 /// The parentheses after a word, if they are next.

@@ -1,7 +1,7 @@
 //! Layers in models as dfdx composes them.
 
 use attn::{
-    attention,
+    Element, attention,
     dfdx::{
         nn::modules,
         optim::{Adam, AdamConfig},
@@ -21,29 +21,25 @@ type Block = (
 );
 type Model = (Embedding<10, 8>, Repeated<Block, 2>, Linear<8, 10>);
 
-/// A user's own module around a layer.
+/// A user's own module around a layer, for every element type and device.
 #[derive(Clone, Debug)]
 struct Decoder<E: Dtype, D: Device<E>> {
     attends: Cross<E, D>,
     then: modules::Linear<8, 4, E, D>,
 }
 
-impl<B: Dim, Q: Dim, K: Dim>
-    Module<(
-        Tensor<(B, Q, Const<8>), f32, Cpu>,
-        Tensor<(B, K, Const<4>), f32, Cpu>,
-    )> for Decoder<f32, Cpu>
-{
-    type Output = Tensor<(B, Q, Const<4>), f32, Cpu>;
-    type Error = CpuError;
+type Inputs<B, Q, K, E, D> = (
+    Tensor<(B, Q, Const<8>), E, D>,
+    Tensor<(B, K, Const<4>), E, D>,
+);
 
-    fn try_forward(
-        &self,
-        input: (
-            Tensor<(B, Q, Const<8>), f32, Cpu>,
-            Tensor<(B, K, Const<4>), f32, Cpu>,
-        ),
-    ) -> Result<Self::Output, CpuError> {
+impl<B: Dim, Q: Dim, K: Dim, E: Element, D: Device<E>> Module<Inputs<B, Q, K, E, D>>
+    for Decoder<E, D>
+{
+    type Output = Tensor<(B, Q, Const<4>), E, D>;
+    type Error = D::Err;
+
+    fn try_forward(&self, input: Inputs<B, Q, K, E, D>) -> Result<Self::Output, D::Err> {
         let attended = Module::try_forward(&self.attends, input)?;
         self.then.try_forward(attended)
     }
