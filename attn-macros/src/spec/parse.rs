@@ -144,6 +144,7 @@ fn flatten(tokens: TokenStream, in_value: bool) -> TokenStream {
             let mut group = Group::new(delimiter, inner);
             group.set_span(span);
             flat.extend(group.to_token_stream());
+            in_value = false;
         } else {
             in_value = matches!(&token, TokenTree::Punct(punct) if punct.as_char() != ';');
             flat.extend(token.to_token_stream());

@@ -31,9 +31,9 @@ fn sizes_whose_product_overflows_are_found_before_any_tensor_is_made() {
     // A size of 0 does not hide it.
     assert_mistake!(
         Plain,
-        batched(HUGE, 0),
+        batched(0, HUGE),
         Error::TooLarge { layer: "Plain", .. },
-        "Plain: batch (4611686018427387904) * query (0) * width (8) does not fit into memory",
+        "Plain: batch (0) * query (4611686018427387904) * width (8) does not fit into memory",
     );
 }
 

@@ -23,7 +23,7 @@ mod shadows {
     pub mod p {}
 }
 
-#[allow(dead_code, non_upper_case_globals, unused_imports)]
+#[allow(dead_code, unused_imports, unused_macros)]
 mod model {
     use super::shadows::*;
 
@@ -82,11 +82,10 @@ mod taken {
     #[allow(non_snake_case)]
     pub mod layers {
         layers! {
-            A1 A2 A3 B B2 D D0 D2 E E0 E2 F Ids K Lengths Q S T V X GIVEN GIVEN_CONTEXT M N H G W I O Dev Shape
-            Err None Ok Option Result Some Self_ Vec String Box Clone Debug Default Drop
-            Tensor Const Dim Device Tape NoneTape Linear UnbiasedLinear Weight Module ModuleMut BuildOnDevice
-            Error Element Storage Dtype Over Mask Scores AutoDevice TensorCollection TensorOptions ModuleVisitor
-            p x q k v layer train context padding document self_ device axes weights attention core attn
+            A1 A2 A3 B B2 D D0 D2 E E0 E2 F GIVEN Ids K Lengths Q S T V X
+            Err None Ok Option Result Some Clone Debug Vec
+            Tensor Const Dim Tape Linear Weight Module Error Element
+            p x layer train self_ device core attn
         }
     }
 }
@@ -118,14 +117,8 @@ fn main() {
     let y = dev
         .build_module::<model::Cross, f32>()
         .forward((y, x, lengths));
-    assert_eq!(y.array(), y.array());
+    assert!(y.as_vec().iter().all(|y| y.is_finite()));
 
-    let shapes = run! {
-        A1 A2 A3 B B2 D D0 D2 E E0 E2 F Ids K Lengths Q S T V X GIVEN GIVEN_CONTEXT M N H G W I O Dev Shape
-        Err None Ok Option Result Some Self_ Vec String Box Clone Debug Default Drop
-        Tensor Const Dim Device Tape NoneTape Linear UnbiasedLinear Weight Module ModuleMut BuildOnDevice
-        Error Element Storage Dtype Over Mask Scores AutoDevice TensorCollection TensorOptions ModuleVisitor
-        p x q k v layer train context padding document self_ device axes weights attention core attn
-    };
+    let shapes = run! { B D E Option Tensor p };
     assert!(shapes.iter().all(|shape| *shape == [1, 2, 8]));
 }
