@@ -4,7 +4,7 @@ use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::Expr;
 
-use super::keys::{Arg, ArgKind, Key, Word};
+use super::keys::{Arg, ArgKind, Key, Word, nearest};
 use super::value::{Constant, Real, Size};
 use crate::diag::Diagnostics;
 use crate::messages;
@@ -176,10 +176,22 @@ pub(crate) fn parse_call(
     let found = name.to_string();
     let owner = Ident::new(key.name, proc_macro2::Span::call_site());
     cx.mention(quote!(#owner::#name));
-    let Some(word) = words.iter().find(|word| word.name == found) else {
-        cx.error(&name, messages::unknown_word(key, &found));
-        return None;
-    };
+    let named = |wanted: &str| words.iter().find(|word| word.name == wanted);
+    if let Some(word) = named(&found) {
+        return parse_args(word, &name, group, cx);
+    }
+    cx.error(&name, messages::unknown_word(key, &found));
+    // Go on with the word that was probably meant: what is said of it, as its parameters, is then no error as well.
+    let near = named(nearest(&found, words.iter().map(|word| word.name))?)?;
+    parse_args(near, &name, group, &Diagnostics::default())
+}
+
+fn parse_args(
+    word: &'static Word,
+    name: &Ident,
+    group: Option<proc_macro2::Group>,
+    cx: &Diagnostics,
+) -> Option<Call> {
     let mut origin = name.to_token_stream();
     group.to_tokens(&mut origin);
     let before = cx.count();

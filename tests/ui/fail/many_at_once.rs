@@ -5,7 +5,7 @@ use attn::{attention, dfdx::prelude::*};
 const TWICE: f64 = 2.0;
 
 attention! {
-    /// Ten mistakes.
+    /// Nine mistakes.
     pub struct Many<
         heads = 7,
         d_model = 512,
