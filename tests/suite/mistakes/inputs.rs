@@ -237,6 +237,22 @@ fn every_token_must_have_a_document() {
         },
         "PackedCross: the batch of x is 2, that of the document ids is 3",
     );
+    assert_mistake!(
+        PackedCross,
+        (
+            batched(2, 3),
+            batched(2, 4),
+            (table(7, 2, 3), table(7, 2, 3))
+        ),
+        Error::LengthsMismatch {
+            layer: "PackedCross",
+            axis: "key",
+            expected: 4,
+            found: 3,
+            ..
+        },
+        "PackedCross: the key axis has length 4, but the document ids cover 3",
+    );
     // Those of queries and keys exchanged.
     assert_mistake!(
         PackedCross,
