@@ -6,7 +6,7 @@
 
 use anyhow::{Result, anyhow};
 use attn::attention;
-use dfdx::{optim::Adam, prelude::*};
+use attn::dfdx::{optim::Adam, prelude::*};
 
 // The whole layer. What is not said has the usual default: head_dim = d_model / heads, scaled dot
 // products, softmax, biases. Here two heads of keys and values serve eight heads of queries.

@@ -6,7 +6,7 @@
 //! ```
 
 use attn::attention;
-use dfdx::prelude::*;
+use attn::dfdx::prelude::*;
 
 /// Positions in each sequence.
 const LEN: usize = 12;

@@ -7,7 +7,7 @@
 
 use anyhow::Result;
 use attn::attention;
-use dfdx::{optim::Adam, prelude::*};
+use attn::dfdx::{optim::Adam, prelude::*};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
 /// Letters that are looked up, and digits that are found.

@@ -11,7 +11,7 @@
 
 use anyhow::Result;
 use attn::attention;
-use dfdx::{optim::Adam, prelude::*};
+use attn::dfdx::{optim::Adam, prelude::*};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 /// Lists in a batch, and places in each list, of which some are padding.

@@ -18,9 +18,10 @@
 //! ```
 //!
 //! - [`attention!`] declares a layer. Its page lists every key. A wrong spec is a compile error at its token.
-//! - The declared type is both builder and module: it stands in dfdx's tuples and `Residual`, its parameters are named
-//!   (`q_proj.weight`), dfdx's optimizers train it, and dfdx saves and loads it.
+//! - The declared type is both builder and module: it stands in dfdx's tuples, and in `Residual` if it takes one tensor; its
+//!   parameters are named (`q_proj.weight`), dfdx's optimizers train it, and dfdx saves and loads it.
 //! - A wrong shape is a compile error in the layer's words: "`SelfAttention` takes [batch, seq, 64] or [seq, 64], not ..".
+//! - [`nn`] has modules to put beside it, as [`nn::LearnedPosition`].
 //! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
 //!
 //! # A layer in a model

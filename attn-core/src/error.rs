@@ -30,7 +30,10 @@ pub enum Error<Dev> {
     },
 
     /// A valid length is greater than the number of keys.
-    #[error("{layer}: the valid length at {index:?} is {length}, but there are {keys} keys")]
+    #[error(
+        "{layer}: the valid length{} is {length}, but there are {keys} keys",
+        Place(index)
+    )]
     LengthBeyondKeys {
         /// The layer's name.
         layer: &'static str,
@@ -117,6 +120,18 @@ pub fn unwrap<T, Dev: Display>(result: Result<T, Error<Dev>>) -> T {
 
 /// Shows `batch (4) * heads (8)`.
 struct Product<'a>(&'a [(&'static str, usize)]);
+
+/// ` at [1, 2]`, or nothing for a single number.
+struct Place<'a>(&'a [usize]);
+
+impl Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => Ok(()),
+            index => write!(f, " at {index:?}"),
+        }
+    }
+}
 
 impl Display for Product<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -32,7 +32,8 @@ fits! {
 fits! {
     /// A second input that is `Expected`.
     ContextFits, "`{Layer}` takes `context` as `{Expected}`, not `{Self}`", "wrong `context`",
-    "`context` has the batch axis of `x`, the elements and the device of the layer, and no tape"
+    "`context` has the batch axis of `x`, the elements and the device of the layer, and no tape: \
+     `let (context, tape) = context.split_tape();` and then `x.put_tape(tape)`"
 }
 
 #[cfg(test)]

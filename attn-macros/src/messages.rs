@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 
-use crate::spec::keys::{Arg, ArgKind, KEYS, Key, Kind, Word, nearest};
+use crate::spec::keys::{Arg, ArgKind, KEYS, Key, Kind, Word, nearest, owner_of};
 use crate::spec::{Real, Size, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
@@ -86,8 +86,11 @@ pub(crate) fn unknown_key(found: &str) -> String {
     format!("unknown key `{found}`\n{}", nearest_key(found))
 }
 
-/// Help for what is no key.
+/// Help for what is no key: it may be a value, or nearly a key.
 fn nearest_key(found: &str) -> String {
+    if let Some((key, word)) = owner_of(found) {
+        return format!("help: did you mean `{} = {}`?", key.name, word.shortest());
+    }
     let names = || KEYS.iter().map(|key| key.name);
     did_you_mean(nearest(found, names()), || {
         format!("the keys are {}", listed(names()))
@@ -96,19 +99,10 @@ fn nearest_key(found: &str) -> String {
 
 /// A word without `key =`: perhaps it is a value that lost its key.
 pub(crate) fn word_without_key(found: &str) -> String {
-    let owner = KEYS
-        .iter()
-        .find(|key| key.words().iter().any(|word| word.name == found));
-    match owner {
-        Some(key) => format!(
-            "expected `key = value`, found `{found}`\nhelp: did you mean `{} = {found}`?",
-            key.name
-        ),
-        None => format!(
-            "expected `key = value`, found `{found}`\n{}",
-            nearest_key(found)
-        ),
-    }
+    format!(
+        "expected `key = value`, found `{found}`\n{}",
+        nearest_key(found)
+    )
 }
 
 pub(crate) fn key_without_value(key: &Key) -> String {
@@ -173,7 +167,7 @@ pub(crate) fn missing_argument(word: &Word, arg: &Arg) -> String {
         "`{}` needs its argument `{}`\nhelp: write `{}`",
         word.name,
         arg.name,
-        word.usage()
+        word.shortest()
     )
 }
 
@@ -213,7 +207,9 @@ pub(crate) fn expected_projections(found: &TokenStream) -> String {
 }
 
 pub(crate) fn unknown_projection(found: &str) -> String {
-    format!("unknown projection `{found}`\nhelp: the projections are `q`, `k`, `v` and `o`")
+    format!(
+        "unknown projection `{found}`\nhelp: the projections are `q`, `k`, `v` and `o`; `true` is all of them and `false` none"
+    )
 }
 
 pub(crate) fn duplicate_projection(name: &impl ToTokens) -> String {
@@ -290,9 +286,15 @@ pub(crate) fn kv_heads_do_not_divide(heads: &Size, kv_heads: &Size) -> String {
 }
 
 pub(crate) fn not_positive(what: &str, number: &Real) -> String {
+    let known = number.value.is_some();
+    let help = if !known && number.to_string().contains('/') {
+        "\nhelp: whole numbers divide to whole numbers, so `1 / 8` is 0: write `1.0 / 8.0`"
+    } else {
+        ""
+    };
     format!(
-        "`{what}` must be positive and finite{}",
-        found(number.value.is_some(), number)
+        "`{what}` must be positive and finite{}{help}",
+        found(known, number)
     )
 }
 

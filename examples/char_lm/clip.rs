@@ -1,7 +1,7 @@
 //! Gradient clipping, which dfdx leaves to its users.
 
 use crate::model::Model;
-use dfdx::prelude::*;
+use attn::dfdx::prelude::*;
 
 /// Scales all gradients of `model` by one factor, so that together they are no longer than
 /// `most`. With 0 they are left alone.

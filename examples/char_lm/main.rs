@@ -24,11 +24,11 @@ mod train;
 mod weights;
 
 use anyhow::{Context, Result, ensure};
+use attn::dfdx::prelude::*;
 use baseline::Baselines;
 use clap::Parser;
 use cli::Args;
 use corpus::{Corpus, Token, Vocabulary};
-use dfdx::prelude::*;
 use model::Model;
 use progress::{minutes, thousands};
 use rand::{SeedableRng, rngs::StdRng};

@@ -1,7 +1,7 @@
 //! The model: a GPT whose attention is declared in four words, and its loss.
 
+use attn::dfdx::prelude::*;
 use attn::{attention, nn::LearnedPosition};
-use dfdx::prelude::*;
 
 /// Room in the vocabulary. A text that has fewer characters leaves some of it unused.
 pub(crate) const VOCAB: usize = 128;

@@ -6,7 +6,7 @@ use crate::{
     model::Model,
 };
 use anyhow::{Context, Result, ensure};
-use dfdx::prelude::*;
+use attn::dfdx::prelude::*;
 use rand::{
     Rng,
     distributions::{Distribution, WeightedIndex},

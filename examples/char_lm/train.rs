@@ -11,7 +11,7 @@ use crate::{
     progress::Progress,
 };
 use anyhow::{Context, Result, ensure};
-use dfdx::{optim::Adam, prelude::*};
+use attn::dfdx::{optim::Adam, prelude::*};
 use rand::rngs::StdRng;
 use std::{ops::Range, time::Instant};
 

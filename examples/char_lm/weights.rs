@@ -3,7 +3,7 @@
 
 use crate::{corpus::Vocabulary, model::Model};
 use anyhow::{Context, Result, anyhow, ensure};
-use dfdx::prelude::*;
+use attn::dfdx::prelude::*;
 use std::{
     fs,
     path::{Path, PathBuf},

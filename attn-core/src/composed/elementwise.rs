@@ -72,14 +72,10 @@ macro_rules! scalar {
 }
 
 unary! {
-    /// `-x`.
-    neg = try_negate;
     /// `e^x`.
     exp = try_exp;
     /// The natural logarithm of `x`.
     ln = try_ln;
-    /// The square root of `x`. Its gradient at 0 is infinite.
-    sqrt = try_sqrt;
     /// The hyperbolic tangent of `x`.
     tanh = try_tanh;
     /// `|x|`. Its gradient at 0 is 1, as dfdx has it.
@@ -117,9 +113,7 @@ mod tests {
     use dfdx::prelude::*;
 
     // By name, because dfdx's prelude has functions of the same names.
-    use super::{
-        Scores, abs, add, add_scalar, div, exp, fresh, ln, mul, mul_scalar, neg, sqrt, sub, tanh,
-    };
+    use super::{Scores, abs, add, add_scalar, div, exp, fresh, ln, mul, mul_scalar, sub, tanh};
     use crate::testing::*;
 
     type X = Scores<usize, 2, usize, usize, f64, Cpu, NoneTape>;
@@ -144,10 +138,8 @@ mod tests {
 
     #[test]
     fn functions_of_one() {
-        check_unary(false, neg, |x| -x);
         check_unary(false, exp, f64::exp);
         check_unary(true, ln, f64::ln);
-        check_unary(true, sqrt, f64::sqrt);
         check_unary(false, tanh, f64::tanh);
         check_unary(false, abs, f64::abs);
         check_unary(false, fresh, |x| x);

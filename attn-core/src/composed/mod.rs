@@ -1,8 +1,7 @@
 //! Attention out of dfdx operations.
 //!
 //! Each function is one operation of the graph that the macros build, as plain dfdx tensor operations: it runs on any
-//! dfdx device, and dfdx's tape differentiates it. This is the meaning of a layer, written to be read, and what faster
-//! forms are tested against.
+//! dfdx device, and dfdx's tape differentiates it. This is the meaning of a layer, written to be read.
 //!
 //! - [`split_heads`], [`merge_heads`]: between `[batch, len, heads * width]` and `[batch, heads, len, width]`.
 //! - [`rms_norm`], [`l2_norm`], [`rope`]: what is done to queries and keys before they meet.
@@ -27,9 +26,7 @@ mod rope;
 mod scores;
 
 pub use dropout::dropout;
-pub use elementwise::{
-    abs, add, add_scalar, div, exp, fresh, ln, mul, mul_scalar, neg, sqrt, sub, tanh,
-};
+pub use elementwise::{abs, add, add_scalar, div, exp, fresh, ln, mul, mul_scalar, sub, tanh};
 pub use heads::{attend, merge_heads, split_heads};
 pub use index::{Mask, Over, index_floats, index_mask, index_param, max, min};
 pub use linear::linear;

@@ -17,8 +17,8 @@ const EPSILON: f64 = 1e-6;
 
 /// `x / sqrt(mean(x^2) + 1e-6) * gain`, over the width of each head.
 ///
-/// Zhang and Sennrich, "Root mean square layer normalization" (2019), equation 4; on queries and keys as in Qwen 3 and
-/// Gemma 3. PyTorch: `torch.nn.RMSNorm(width, eps=1e-6)`.
+/// Zhang and Sennrich, "Root mean square layer normalization" (2019), equation 4; on queries and keys as in Qwen 3.
+/// (Gemma 3 stores `gain - 1`.) PyTorch: `torch.nn.RMSNorm(width, eps=1e-6)`.
 pub fn rms_norm<
     B: Dim,
     S: Dim,

@@ -30,7 +30,7 @@ use crate::{Error, entry::check_batch};
 /// assert_ne!(ids.query_id(0, 0), ids.key_id(0, 2));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say which document each token belongs to",
+    message = "`{Self}` does not say which document each token belongs to, in input of the axes `{Shape}`",
     label = "expected document ids that fit the input",
     note = "for self-attention: `Tensor<(B, S), usize, D>`, or `Tensor<(S,), usize, D>` for unbatched input, with the batch and length types of the input",
     note = "for cross-attention: a pair of those, the ids of the queries and the ids of the keys"

@@ -16,6 +16,9 @@ use crate::{Error, entry::check_batch};
 /// | valid length for each query | `Tensor<(B, Q), usize, D>` | `Tensor<(Q,), usize, D>` |
 /// | key mask: `true` is real, attend | `Tensor<(B, K), bool, D>` | `Tensor<(K,), bool, D>` |
 ///
+/// Whole numbers are lengths, never marks: a mask of ones and zeros is to be made `bool` first, or its ones are read as "the
+/// first key only".
+///
 /// `Shape` is `(B, Q, K)` or `(Q, K)`. PyTorch's `key_padding_mask` of
 /// [`MultiheadAttention`](https://pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html) is the key mask
 /// with the opposite meaning: there `True` is padding.
@@ -36,10 +39,11 @@ use crate::{Error, entry::check_batch};
 /// assert_eq!(error.to_string(), "Encoder: the valid length at [1] is 5, but there are 4 keys");
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say which keys are padding",
+    message = "`{Self}` does not say which keys are padding, in input of the axes `{Shape}`",
     label = "expected valid lengths or a key mask that fit the input",
     note = "for batched input: `Tensor<(B,), usize, D>` (valid length of each sequence), `Tensor<(B, Q), usize, D>` (of each query) or `Tensor<(B, K), bool, D>` (`true` = attend), with the batch and length types of the input",
-    note = "for unbatched input: `usize`, `Tensor<(Q,), usize, D>` or `Tensor<(K,), bool, D>`"
+    note = "for unbatched input: `usize`, `Tensor<(Q,), usize, D>` or `Tensor<(K,), bool, D>`",
+    note = "`dev.tensor_from_vec(lengths, (batch,))` makes a tensor of a `Vec<usize>`"
 )]
 pub trait Padding<Shape, D: HasErr>: Sized {
     /// Reads the data and checks it against the sizes.
@@ -271,7 +275,7 @@ mod tests {
         assert_eq!(counts(&unbatched(3, 2, 4).unwrap(), sizes), [3, 3]);
         fails(
             unbatched(5, 2, 4),
-            "L: the valid length at [] is 5, but there are 4 keys",
+            "L: the valid length is 5, but there are 4 keys",
         );
 
         let data = unbatched(ints(&[0, 4], (2,)), 2, 4).unwrap();

@@ -473,7 +473,7 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
         }
     }
     let (batched, unbatched) = (tuple(batched), tuple(unbatched));
-    let mut note = "batch and sequence axes are `usize` or `Const<N>`; elements and device are those of the layer: `{E}`, `{D}`".to_owned();
+    let mut note = "batch and sequence axes are `usize` or `Const<N>`, the width is a `Const`; elements and device are those of the layer: `{E}`, `{D}`".to_owned();
     // The attribute takes braces for places of its own.
     let literal = |text: &str| text.replace('{', "{{").replace('}', "}}");
     for line in &data {
@@ -488,7 +488,7 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
             literal(&batched),
             literal(&unbatched)
         ),
-        label: format!("wrong shape for `{name}`"),
+        label: format!("wrong input for `{name}`"),
         note,
         doc: format!(
             "What [`{name}`] accepts: `{batched}` or, without a batch, `{unbatched}`. Implemented for dfdx tensors; see the shapes there."

@@ -228,7 +228,7 @@ pub(super) fn data_name(data: MaskData) -> Ident {
 /// The type variable of what is passed for a mask's data.
 fn data_type(data: MaskData) -> Ident {
     var(match data {
-        MaskData::Padding => "Lengths",
-        MaskData::Document => "Ids",
+        MaskData::Padding => "Padding",
+        MaskData::Document => "Document",
     })
 }

@@ -72,8 +72,8 @@ pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStr
 /// The type variables of the emitted code, and what it imports: names that would hide the struct's.
 #[rustfmt::skip]
 const TAKEN: &[&str] = &[
-    "A1", "A2", "A3", "B", "B2", "CONTEXT_WIDTH", "D", "D0", "D2", "E", "E0", "E2", "F", "Ids",
-    "K", "Lengths", "Q", "S", "T", "T2", "V", "WIDTH", "X", "p", "Err", "None", "Ok", "Option",
+    "A1", "A2", "A3", "B", "B2", "CONTEXT_WIDTH", "D", "D0", "D2", "E", "E0", "E2", "F", "Document",
+    "K", "Padding", "Q", "S", "T", "T2", "V", "WIDTH", "X", "p", "Err", "None", "Ok", "Option",
     "Result", "Some",
 ];
 

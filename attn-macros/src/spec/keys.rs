@@ -209,7 +209,7 @@ static MASKS: &[Word] = &[
     },
     plain(
         "padding",
-        "Keys beyond the valid ones are left out. The call takes valid lengths `[batch]`, or lengths per query `[batch, query]`, or a key mask `[batch, key]` (`true` = attend).",
+        "Keys beyond the valid ones are left out. The call takes valid lengths `[batch]`, or lengths per query `[batch, query]`, or a key mask `[batch, key]` of `bool` (`true` = attend).",
     ),
     plain(
         "document",
@@ -307,6 +307,21 @@ impl Key {
 }
 
 impl Word {
+    /// The word with the arguments that it cannot do without.
+    pub(crate) fn shortest(&self) -> String {
+        let needed = self.args.iter().filter(|arg| {
+            matches!(
+                arg.kind,
+                ArgKind::Size { default: None } | ArgKind::Number { default: None }
+            )
+        });
+        let needed: Vec<_> = needed.map(|arg| arg.name).collect();
+        if needed.is_empty() {
+            return self.name.to_owned();
+        }
+        format!("{}({})", self.name, needed.join(", "))
+    }
+
     /// How the word is written, arguments included.
     pub(crate) fn usage(&self) -> String {
         if self.args.is_empty() {
@@ -334,12 +349,58 @@ impl Arg {
     }
 }
 
+/// What other libraries call it, and what it is called here.
+static ALIASES: &[(&str, &str)] = &[
+    ("n_head", "heads"),
+    ("n_heads", "heads"),
+    ("nhead", "heads"),
+    ("num_attention_heads", "heads"),
+    ("num_heads", "heads"),
+    ("num_key_value_heads", "kv_heads"),
+    ("num_kv_heads", "kv_heads"),
+    ("dim", "d_model"),
+    ("embed_dim", "d_model"),
+    ("hidden_size", "d_model"),
+    ("n_embd", "d_model"),
+    ("dim_head", "head_dim"),
+    ("vdim", "value_head_dim"),
+    ("kdim", "d_context"),
+    ("attn_mask", "mask"),
+    ("attention_dropout", "dropout"),
+    ("attn_dropout", "dropout"),
+    ("dropout_p", "dropout"),
+    ("softmax_scale", "scale"),
+    ("attn_logit_softcapping", "softcap"),
+    ("logit_softcap", "softcap"),
+    ("is_causal", "causal"),
+    ("local", "sliding_window"),
+    ("window", "sliding_window"),
+    ("bahdanau", "additive"),
+    ("general", "bilinear"),
+    ("rotary", "rope"),
+    ("t5", "rel_pos_bias"),
+    ("off_by_one", "softmax1"),
+    ("rmsnorm", "rms"),
+];
+
+/// The word that `found` is, here or elsewhere, with its key.
+pub(crate) fn owner_of(found: &str) -> Option<(&'static Key, &'static Word)> {
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == found);
+    let name = alias.map_or(found, |(_, name)| name);
+    KEYS.iter()
+        .flat_map(|key| key.words().iter().map(move |word| (key, word)))
+        .find(|(_, word)| word.name == name && name != "none")
+}
+
 /// The name among `names` that `found` was probably meant to be.
 pub(crate) fn nearest(
     found: &str,
-    names: impl Iterator<Item = &'static str>,
+    mut names: impl Iterator<Item = &'static str>,
 ) -> Option<&'static str> {
     let found = found.to_ascii_lowercase();
+    if let Some((_, name)) = ALIASES.iter().find(|(alias, _)| *alias == found) {
+        return names.find(|known| known == name);
+    }
     names
         .map(|name| (strsim::jaro_winkler(&found, name), name))
         .filter(|(likeness, _)| *likeness > 0.8)

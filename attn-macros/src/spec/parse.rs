@@ -5,7 +5,7 @@ use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Expr, Token, Visibility};
 
-use super::keys::{Key, Kind};
+use super::keys::{KEYS, Key, Kind, nearest};
 use super::mask::{self, Mask};
 use super::value::{Constant, Real, Size};
 use super::word::{self, Call};
@@ -26,7 +26,10 @@ pub(crate) struct Draft {
 /// One `key = value`.
 pub(crate) struct Entry {
     pub(crate) key: &'static Key,
+    /// The key as written.
     pub(crate) name: Ident,
+    /// The name is only near the key's: that is reported.
+    guessed: bool,
     pub(crate) value: Value,
     /// The tokens of the value.
     pub(crate) origin: TokenStream,
@@ -203,13 +206,12 @@ fn parse_keys(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     while !input.is_empty() && !input.peek(Token![>]) && !input.peek(Token![;]) {
         if let Some(entry) = parse_entry(input, cx) {
-            if entries
-                .iter()
-                .any(|earlier| earlier.key.name == entry.key.name)
-            {
-                cx.error(&entry.name, messages::duplicate_key(entry.key));
-            } else {
-                entries.push(entry);
+            let same = |earlier: &&mut Entry| earlier.key.name == entry.key.name;
+            match entries.iter_mut().find(same) {
+                None => entries.push(entry),
+                Some(_) if entry.guessed => {}
+                Some(earlier) if earlier.guessed => *earlier = entry,
+                Some(_) => cx.error(&entry.name, messages::duplicate_key(entry.key)),
             }
         }
         if input.parse::<Token![,]>().is_err() {
@@ -244,8 +246,10 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
         (Some(key), false) => cx.error(&name, messages::key_without_value(key)),
         (Some(_), true) => {}
     }
-    let key = key?;
     let origin: TokenStream = rest.collect();
+    let Some(key) = key else {
+        return has_value.then(|| guess(name, origin)).flatten();
+    };
     let value = match (has_value, origin.is_empty()) {
         (true, false) => parse_value(key, &origin, cx),
         (true, true) => {
@@ -257,6 +261,21 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
     Some(Entry {
         key,
         name,
+        guessed: false,
+        value,
+        origin,
+    })
+}
+
+/// The entry that was probably meant, so that what it gives is not missing as well.
+fn guess(name: Ident, origin: TokenStream) -> Option<Entry> {
+    let near = nearest(&name.to_string(), KEYS.iter().map(|key| key.name))?;
+    let (key, quiet) = (Key::find(near)?, Diagnostics::default());
+    let value = parse_value(key, &origin, &quiet);
+    (quiet.count() == 0).then_some(Entry {
+        key,
+        name,
+        guessed: true,
         value,
         origin,
     })

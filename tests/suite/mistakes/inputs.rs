@@ -170,7 +170,7 @@ fn a_valid_length_must_not_go_beyond_the_keys() {
             keys: 5,
             ..
         },
-        "Padded: the valid length at [] is 6, but there are 5 keys",
+        "Padded: the valid length is 6, but there are 5 keys",
     );
     assert_mistake!(
         PaddedCross,
