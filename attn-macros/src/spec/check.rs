@@ -225,9 +225,9 @@ impl Checker<'_> {
         if self.entry(given).is_some() || !self.are_sound(&["heads", "d_model"]) {
             return heads;
         }
-        let divides = d_model.value.zip(heads.value).map(|(d, h)| d % h == 0);
+        let even = divides(d_model, &heads);
         let condition = unless_out_of_bounds(&[d_model, &heads], quote!(#d_model % #heads == 0));
-        self.require(&heads.origin, divides, condition, || {
+        self.require(&heads.origin, even, condition, || {
             messages::heads_do_not_divide(d_model, &heads)
         });
         heads
@@ -243,15 +243,14 @@ impl Checker<'_> {
             return heads.clone();
         };
         if self.are_sound(&["heads"]) {
-            let divides = match (heads.value, kv_heads.value) {
-                (_, Some(1)) => Some(true),
-                (Some(heads), Some(kv_heads)) => Some(heads % kv_heads == 0),
-                _ => None,
+            let shared = match kv_heads.value {
+                Some(1) => Some(true),
+                _ => divides(heads, &kv_heads),
             };
             let condition =
                 unless_out_of_bounds(&[heads, &kv_heads], quote!(#heads % #kv_heads == 0));
             let message = || messages::kv_heads_do_not_divide(heads, &kv_heads);
-            self.require(&kv_heads.origin, divides, condition, message);
+            self.require(&kv_heads.origin, shared, condition, message);
         }
         kv_heads
     }
@@ -384,17 +383,17 @@ impl Checker<'_> {
         } else {
             self.are_sound(&["heads", "d_model"])
         };
-        let divides = if given {
+        let comes_out = if given {
             Some(true)
         } else {
-            d_model.value.zip(heads.value).map(|(d, h)| d % h == 0)
+            divides(d_model, heads)
         };
-        let even = match (sound, divides) {
+        let even = match (sound, comes_out) {
             (true, Some(true)) => head_dim.value.map(|value| value % 2 == 0),
             (true, None) => None,
             _ => return Position::None,
         };
-        let condition = match divides {
+        let condition = match comes_out {
             Some(_) => unless_out_of_bounds(&[head_dim], quote!(#head_dim % 2 == 0)),
             None => unless_out_of_bounds(
                 &[d_model, heads],
@@ -528,6 +527,12 @@ impl Checker<'_> {
         }
         complete.then_some(mask)
     }
+}
+
+/// Whether `parts` divides `whole`, if both are known.
+fn divides(whole: &Size, parts: &Size) -> Option<bool> {
+    let (whole, parts) = whole.value.zip(parts.value)?;
+    Some(whole % parts == 0)
 }
 
 fn is_bounded(size: &Size, largest: u64) -> TokenStream {

@@ -267,9 +267,10 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
     })
 }
 
-/// The entry that was probably meant, so that what it gives is not missing as well.
+/// The size that was probably meant, so that it is not missing as well.
 fn guess(name: Ident, origin: TokenStream) -> Option<Entry> {
-    let near = nearest(&name.to_string(), KEYS.iter().map(|key| key.name))?;
+    let sizes = KEYS.iter().filter(|key| matches!(key.kind, Kind::Size));
+    let near = nearest(&name.to_string(), sizes.map(|key| key.name))?;
     let (key, quiet) = (Key::find(near)?, Diagnostics::default());
     let value = parse_value(key, &origin, &quiet);
     (quiet.count() == 0).then_some(Entry {
