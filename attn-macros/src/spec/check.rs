@@ -225,9 +225,9 @@ impl Checker<'_> {
         if self.entry(given).is_some() || !self.are_sound(&["heads", "d_model"]) {
             return heads;
         }
-        let even = divides(d_model, &heads);
+        let comes_out = divides(d_model, &heads);
         let condition = unless_out_of_bounds(&[d_model, &heads], quote!(#d_model % #heads == 0));
-        self.require(&heads.origin, even, condition, || {
+        self.require(&heads.origin, comes_out, condition, || {
             messages::heads_do_not_divide(d_model, &heads)
         });
         heads
