@@ -12,6 +12,7 @@
 //! | [`init`] | initial values of parameters |
 //! | [`nn`] | parameters and layers: [`nn::Weight`], [`nn::LearnedPosition`] |
 //! | [`random`] | the counter-based generator behind dropout |
+//! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
 //! | [`sizes`] | arithmetic on sizes in constants |
 //!
 //! Shapes are written `[batch, heads, query, width]`. `B`, `Q`, `K`, `S` are sizes known at run time or compile time
@@ -33,6 +34,7 @@ pub mod fit;
 pub mod init;
 pub mod nn;
 pub mod random;
+pub mod simd;
 pub mod sizes;
 
 #[cfg(test)]

@@ -1,0 +1,126 @@
+//! Elementary functions over vectors, written once for both types and every instruction set.
+//!
+//! The largest errors seen, in units in the last place (scalar form, the others): of `f32` over all 2^32 numbers; of
+//! `f64` over 4,000 arguments each, against 160 bits. The tests hold `f32` to 2 (`sigmoid` to
+//! 2.5), and `f64` to 4.
+//!
+//! | function | `f32` | `f64` |
+//! | --- | --- | --- |
+//! | [`exp`] | 0.99, 1.02 | 0.87, 0.94 |
+//! | [`ln`] | 0.85, 0.85 | 0.73, 0.69 |
+//! | [`tanh`] | 1.34, 1.34 | 1.14, 1.14 |
+//! | [`erf`] | 1.32, 1.00 | 1.02, 0.98 |
+//! | [`sigmoid`] | 2.41, 2.41 | 1.71, 1.71 |
+//!
+//! Zeros, infinities, NaN, subnormal arguments and subnormal results are what the standard library's functions give.
+
+use super::Vector;
+use super::dispatch::Real;
+use super::tables::Tables;
+
+/// `e^x`. Exactly 0 from -104 (`f32`) and -746 (`f64`) down to -∞, exactly 1 at 0.
+#[inline(always)]
+pub fn exp<V: Vector>(x: V) -> V {
+    // NaN passes: each bound gives its argument back where that is NaN.
+    let x = constant::<V>(Tables::EXP_MAX).min(constant::<V>(Tables::EXP_MIN).max(x));
+    let (e, n) = exp_and_exponent(x);
+    e.scale(n)
+}
+
+/// `e^x` for `x ≤ 0`, as a softmax needs it: [`exp`]'s bits where the result is a normal number, and 0 below. A quarter
+/// faster than that on AVX2. Above 0 it may return anything.
+#[inline(always)]
+pub fn exp_of_nonpositive<V: Vector>(x: V) -> V {
+    let min = constant::<V>(Tables::EXP_MIN_NORMAL);
+    let (e, n) = exp_and_exponent(min.max(x));
+    V::select(x.lt(min), V::zero(), e.scale_normal(n))
+}
+
+/// `(e, n)` with `e^x = e 2^n`.
+#[inline(always)]
+fn exp_and_exponent<V: Vector>(x: V) -> (V, V) {
+    // x = n ln 2 + r, so e^x = 2^n e^r.
+    let n = (x * constant(Tables::LOG2_E)).round();
+    let r = n.mul_add(-constant::<V>(Tables::LN_2_HIGH), x);
+    let r = n.mul_add(-constant::<V>(Tables::LN_2_LOW), r);
+    let e = (r * r).mul_add(polynomial(r, Tables::EXP), r) + constant(Real::ONE);
+    (e, n)
+}
+
+/// The natural logarithm. -∞ at both zeros, NaN below.
+#[inline(always)]
+pub fn ln<V: Vector>(x: V) -> V {
+    // x = 2^e (1 + f), with 1 + f between √½ and √2.
+    let subnormal = x.lt(constant(Real::MIN_POSITIVE));
+    let lifted = V::select(subnormal, x * constant(Tables::LN_LIFT), x);
+    let (m, e) = lifted.split_exponent();
+    let e = V::select(subnormal, e - constant(Tables::LN_LIFT_EXPONENT), e);
+    let f = m - constant(Real::ONE);
+    // ln(1 + f) = 2 s + s R with s = f / (2 + f); since 2 s = f - s f, and s f is nearly f²/2, this adds what is small
+    // first, and f last (fdlibm, `e_log.c`).
+    let s = f / (f + constant(Real::TWO));
+    let w = s * s;
+    let rest = w * polynomial(w, Tables::LN);
+    let half_square = f * f * constant(Real::HALF);
+    let low = s.mul_add(half_square + rest, e * constant(Tables::LN_2_LOW));
+    let result = e.mul_add(constant(Tables::LN_2_HIGH), f - (half_square - low));
+
+    let zero = V::zero();
+    let infinity = constant::<V>(Real::INFINITY);
+    let special = V::select(
+        x.lt(zero),
+        constant(Real::NAN),
+        V::select(x.eq(zero), -infinity, x),
+    );
+    V::select(zero.lt(x) & x.lt(infinity), result, special)
+}
+
+/// The hyperbolic tangent: ±1 exactly from ±9.02 (`f32`) and ±19.1 (`f64`) on.
+#[inline(always)]
+pub fn tanh<V: Vector>(x: V) -> V {
+    let a = x.abs();
+    let z = a * a;
+    let small = (a * z).mul_add(polynomial(z, Tables::TANH), a);
+    let one = constant::<V>(Real::ONE);
+    let large = one - constant::<V>(Real::TWO) / (exp(a + a) + one);
+    V::select(a.lt(constant(Tables::TANH_SMALL)), small, large).copysign(x)
+}
+
+/// The error function: ±1 exactly from ±3.92 (`f32`) and ±5.93 (`f64`) on.
+#[inline(always)]
+pub fn erf<V: Vector>(x: V) -> V {
+    let a = x.abs();
+    let small = a.mul_add(polynomial(a * a, Tables::ERF_SMALL), a);
+    let one = constant::<V>(Real::ONE);
+    // The powers of x - 1 vanish where 1 - erf is large, and their rounding errors with them.
+    let u = constant::<V>(Tables::ERF_MAX).min(a) - one;
+    let large = one - exp(polynomial(u, Tables::ERF_LARGE));
+    V::select(a.lt(one), small, large).copysign(x)
+}
+
+/// The logistic function `1 / (1 + e^-x)`, without overflow on either side.
+#[inline(always)]
+pub fn sigmoid<V: Vector>(x: V) -> V {
+    let one = constant::<V>(Real::ONE);
+    let e = exp(-x.abs());
+    V::select(x.ge(V::zero()), one, e) / (one + e)
+}
+
+/// `c[0] + c[1] x + c[2] x² + ..`, by Horner's rule.
+#[inline(always)]
+pub fn polynomial<V: Vector>(x: V, coefficients: &[V::Element]) -> V {
+    let mut sum = V::zero();
+    if let Some((&last, rest)) = coefficients.split_last() {
+        sum = V::splat(last);
+        for &c in rest.iter().rev() {
+            sum = sum.mul_add(x, V::splat(c));
+        }
+    }
+    sum
+}
+
+/// A constant of the element type in every lane.
+#[inline(always)]
+fn constant<V: Vector>(value: V::Element) -> V {
+    V::splat(value)
+}

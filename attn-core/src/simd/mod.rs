@@ -1,0 +1,76 @@
+//! Vectors of numbers, and the elementary functions over them.
+//!
+//! An algorithm is written once, as a [`Kernel`] that is generic over [`Vector`], and runs on the widest instruction set
+//! of the machine it finds itself on: AVX-512, AVX2 with FMA, NEON, or plain Rust.
+//!
+//! ```
+//! use attn_core::simd::slice::{load_filled, store_any};
+//! use attn_core::simd::{Kernel, Vector, math, run, slice};
+//!
+//! /// Rows of scores to weights: `exp(x - max)`, not yet divided by their sum.
+//! struct Weights<'a>(&'a mut [f32]);
+//!
+//! impl Kernel for Weights<'_> {
+//!     type Element = f32;
+//!     type Output = f32;
+//!     #[inline(always)]
+//!     fn run<V: Vector<Element = f32>>(self) -> f32 {
+//!         let max = V::splat(slice::max::<V>(self.0));
+//!         let mut sum = V::zero();
+//!         for scores in self.0.chunks_mut(V::LANES) {
+//!             let weights = math::exp(load_filled::<V>(scores, f32::NEG_INFINITY) - max);
+//!             sum += weights;
+//!             store_any(weights, scores);
+//!         }
+//!         sum.reduce_sum()
+//!     }
+//! }
+//!
+//! let mut row = [0.0, f32::NEG_INFINITY, 0.0];
+//! assert_eq!(run(Weights(&mut row)), 2.0);
+//! assert_eq!(row, [1.0, 0.0, 1.0]);
+//! ```
+//!
+//! What holds for every function here:
+//!
+//! - On one machine and one instruction set, an element's result depends on that element alone: not on its place in
+//!   the slice, the slice's length, or the number of threads. A tail goes through the same vector instructions.
+//! - A reduction adds in an order that only the length and the instruction set decide.
+//! - Two instruction sets may differ in the last bits: reductions have as many partial sums as there are lanes, and the
+//!   scalar form rounds a multiply-add twice, because a fused one is a library call on a machine without the instruction.
+//!
+//! `ATTN_SIMD=scalar|avx2|avx512|neon` forces one (see [`Isa`]); [`Isa::run`] takes one for a single call.
+
+// Plain comments from here on: how it fits together.
+//
+// `vector` is the trait; `scalar`, `avx2`, `avx512` and `neon` implement it; `dispatch` chooses among them and is the
+// only place that names them. `math` and `slice` are generic over the trait and know no instruction set; `tables`
+// holds the coefficients of `math`, `call` is `slice` for callers that are not kernels themselves.
+//
+// SAFETY, for the whole folder. An instruction of an extension may only run on a machine that has it. The operations
+// of a vector are safe functions all the same, because code outside this folder cannot get hold of a vector type that
+// the machine lacks: the types are private, none is an associated type of anything public, and the one place that hands
+// them out as a type parameter, `Isa::run`, has checked the machine first.
+#![allow(unsafe_code)]
+
+mod dispatch;
+mod scalar;
+mod tables;
+mod vector;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+
+pub mod call;
+pub mod math;
+pub mod slice;
+
+#[cfg(test)]
+mod tests;
+
+pub use dispatch::{Isa, Kernel, Real, run};
+pub use vector::{Mask, Vector};

@@ -1,0 +1,169 @@
+//! Passes over slices, as parts of a [`Kernel`](super::Kernel): generic over the vector, inlined into the caller.
+//!
+//! [`call`](super::call) has the same as functions of their own.
+//!
+//! Functions are passed as types that implement [`Map`] or [`Zip`], not as closures: nothing makes the compiler inline a
+//! closure into the code that has the instructions, and where it does not, each instruction is a call. Where a struct
+//! is too much, write the loop: `chunks_mut(V::LANES)` with [`load_any`] and [`store_any`].
+//!
+//! Reductions keep four vectors of partial results, so that additions need not wait for each other; the vectors are
+//! joined as `(0 + 1) + (2 + 3)` and then halved. That order depends on the length alone.
+
+use super::{Real, Vector};
+
+/// The number of partial results of a reduction.
+const CHAINS: usize = 4;
+
+/// A function of one number, over vectors of any kind.
+pub trait Map<E> {
+    /// The function. Mark it `#[inline(always)]`.
+    fn apply<V: Vector<Element = E>>(&self, x: V) -> V;
+}
+
+/// A function of two numbers, over vectors of any kind.
+pub trait Zip<E> {
+    /// The function. Mark it `#[inline(always)]`.
+    fn apply<V: Vector<Element = E>>(&self, x: V, y: V) -> V;
+}
+
+macro_rules! zips {
+    ($($name:ident: |$x:ident, $y:ident| $body:expr;)*) => {
+        $(
+            struct $name;
+
+            impl<E: Real> Zip<E> for $name {
+                #[inline(always)]
+                fn apply<V: Vector<Element = E>>(&self, $x: V, $y: V) -> V {
+                    $body
+                }
+            }
+        )*
+    };
+}
+
+zips! {
+    Add: |x, y| x + y;
+    MaxPastNan: |max, x| x.max(max);
+}
+
+/// The sum of `x`; 0 for none.
+#[inline(always)]
+pub fn sum<V: Vector>(x: &[V::Element]) -> V::Element {
+    fold::<V>(x, V::Element::ZERO, Add).reduce_sum()
+}
+
+/// The sum of the products of `x` and `y`. Panics where their lengths differ.
+#[inline(always)]
+pub fn dot<V: Vector>(x: &[V::Element], y: &[V::Element]) -> V::Element {
+    assert_eq!(x.len(), y.len(), "dot: lengths differ");
+    let mut sums = [V::zero(); CHAINS];
+    let block = CHAINS * V::LANES;
+    let (mut xs, mut ys) = (x.chunks_exact(block), y.chunks_exact(block));
+    for (x, y) in (&mut xs).zip(&mut ys) {
+        for (chain, sum) in sums.iter_mut().enumerate() {
+            let at = chain * V::LANES;
+            *sum = V::load(&x[at..]).mul_add(V::load(&y[at..]), *sum);
+        }
+    }
+    let (xs, ys) = (
+        xs.remainder().chunks(V::LANES),
+        ys.remainder().chunks(V::LANES),
+    );
+    for (sum, (x, y)) in sums.iter_mut().zip(xs.zip(ys)) {
+        *sum = load_any::<V>(x).mul_add(load_any(y), *sum);
+    }
+    ((sums[0] + sums[1]) + (sums[2] + sums[3])).reduce_sum()
+}
+
+/// The largest element of `x`, passing over NaN; -∞ for none.
+#[inline(always)]
+pub fn max<V: Vector>(x: &[V::Element]) -> V::Element {
+    fold::<V>(x, -V::Element::INFINITY, MaxPastNan).reduce_max()
+}
+
+/// `y += a x`. Panics where their lengths differ.
+#[inline(always)]
+pub fn axpy<V: Vector>(a: V::Element, x: &[V::Element], y: &mut [V::Element]) {
+    assert_eq!(x.len(), y.len(), "axpy: lengths differ");
+    let a = V::splat(a);
+    for (x, y) in x.chunks(V::LANES).zip(y.chunks_mut(V::LANES)) {
+        store_any(a.mul_add(load_any(x), load_any(y)), y);
+    }
+}
+
+/// `x *= a`
+#[inline(always)]
+pub fn scale<V: Vector>(a: V::Element, x: &mut [V::Element]) {
+    let a = V::splat(a);
+    for x in x.chunks_mut(V::LANES) {
+        store_any(a * load_any(x), x);
+    }
+}
+
+/// `x = f(x)`
+#[inline(always)]
+pub fn map_in_place<V: Vector>(x: &mut [V::Element], f: impl Map<V::Element>) {
+    for x in x.chunks_mut(V::LANES) {
+        store_any(f.apply::<V>(load_any(x)), x);
+    }
+}
+
+/// `to = f(from)`. Panics where their lengths differ.
+#[inline(always)]
+pub fn map<V: Vector>(to: &mut [V::Element], from: &[V::Element], f: impl Map<V::Element>) {
+    assert_eq!(to.len(), from.len(), "map: lengths differ");
+    for (to, from) in to.chunks_mut(V::LANES).zip(from.chunks(V::LANES)) {
+        store_any(f.apply::<V>(load_any(from)), to);
+    }
+}
+
+/// `x = f(x, y)`. Panics where their lengths differ.
+#[inline(always)]
+pub fn zip_in_place<V: Vector>(x: &mut [V::Element], y: &[V::Element], f: impl Zip<V::Element>) {
+    assert_eq!(x.len(), y.len(), "zip_in_place: lengths differ");
+    for (x, y) in x.chunks_mut(V::LANES).zip(y.chunks(V::LANES)) {
+        store_any(f.apply::<V>(load_any(x), load_any(y)), x);
+    }
+}
+
+/// Loads one chunk of a slice: a whole vector, or the tail, filled up with zeros.
+#[inline(always)]
+pub fn load_any<V: Vector>(from: &[V::Element]) -> V {
+    load_filled(from, V::Element::ZERO)
+}
+
+/// Loads one chunk of a slice: a whole vector, or the tail, filled up with `fill`.
+#[inline(always)]
+pub fn load_filled<V: Vector>(from: &[V::Element], fill: V::Element) -> V {
+    if from.len() >= V::LANES {
+        V::load(from)
+    } else {
+        V::load_partial(from, fill)
+    }
+}
+
+/// Stores one chunk of a slice: a whole vector, or as much of it as the tail takes.
+#[inline(always)]
+pub fn store_any<V: Vector>(vector: V, to: &mut [V::Element]) {
+    if to.len() >= V::LANES {
+        vector.store(to);
+    } else {
+        vector.store_partial(to);
+    }
+}
+
+/// Folds `x` into four vectors that start as `fill`, and those into one; `fill` also stands for what the tail lacks.
+#[inline(always)]
+fn fold<V: Vector>(x: &[V::Element], fill: V::Element, f: impl Zip<V::Element>) -> V {
+    let mut folded = [V::splat(fill); CHAINS];
+    let mut blocks = x.chunks_exact(CHAINS * V::LANES);
+    for block in &mut blocks {
+        for (chain, folded) in folded.iter_mut().enumerate() {
+            *folded = f.apply(*folded, V::load(&block[chain * V::LANES..]));
+        }
+    }
+    for (folded, x) in folded.iter_mut().zip(blocks.remainder().chunks(V::LANES)) {
+        *folded = f.apply(*folded, load_filled(x, fill));
+    }
+    f.apply(f.apply(folded[0], folded[1]), f.apply(folded[2], folded[3]))
+}

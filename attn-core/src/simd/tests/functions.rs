@@ -1,0 +1,373 @@
+use std::ops::RangeInclusive;
+use std::thread;
+
+use super::{Function, noise};
+use crate::simd::Isa;
+use crate::simd::call::{ExpOfNonpositive, MapInPlace};
+
+/// What `math` promises, in units in the last place.
+const ULPS_F64: f64 = 4.0;
+
+fn ulps_promised_f32(function: Function) -> f64 {
+    // Where its result is just above a power of two, the errors of exponential, sum and quotient all count double.
+    if matches!(function, Function::Sigmoid) {
+        2.5
+    } else {
+        2.0
+    }
+}
+
+/// The references in `f64` are themselves off by up to one.
+const ULPS_REFERENCE: f64 = 1.0;
+
+/// The distance of `got` from `want`, in units in the last place of `want` as an `f32`; infinite where only one is NaN.
+fn ulps_f32(got: f32, want: f64) -> f64 {
+    if got.is_nan() || want.is_nan() {
+        return if got.is_nan() == want.is_nan() {
+            0.0
+        } else {
+            f64::INFINITY
+        };
+    }
+    // Infinity counts as the number that would come next.
+    let next = f64::from(f32::MAX) + f64::from(f32::MAX) / 16_777_215.0;
+    let (got, want) = (f64::from(got).clamp(-next, next), want.clamp(-next, next));
+    let exponent = ((want.abs().to_bits() >> 52) as i64 - 1023).clamp(-126, 127);
+    // Times 2^(23 - exponent).
+    (got - want).abs() * f64::from_bits(((1023 + 23 - exponent) as u64) << 52)
+}
+
+/// The number of `f64`s from one to the other.
+fn ulps_f64(got: f64, want: f64) -> f64 {
+    if got.is_nan() || want.is_nan() {
+        return if got.is_nan() == want.is_nan() {
+            0.0
+        } else {
+            f64::INFINITY
+        };
+    }
+    let order = |x: f64| {
+        let magnitude = (x.to_bits() & !(1 << 63)) as i64;
+        if x.is_sign_negative() {
+            -magnitude
+        } else {
+            magnitude
+        }
+    };
+    order(got).abs_diff(order(want)) as f64
+}
+
+/// The largest error, per instruction set, over the numbers whose bits are in `bits` and a multiple of `stride`.
+fn worst_f32(
+    function: Function,
+    isas: &[Isa],
+    bits: RangeInclusive<u32>,
+    stride: usize,
+) -> Vec<(f64, f32)> {
+    const CHUNK: usize = 4096;
+    let mut worst = vec![(0.0, 0.0); isas.len()];
+    let mut bits = bits.step_by(stride);
+    loop {
+        let x: Vec<f32> = bits.by_ref().take(CHUNK).map(f32::from_bits).collect();
+        if x.is_empty() {
+            return worst;
+        }
+        let want: Vec<f64> = x
+            .iter()
+            .map(|&x| function.reference(f64::from(x)))
+            .collect();
+        for (isa, worst) in isas.iter().zip(&mut worst) {
+            let mut got = x.clone();
+            function.run(*isa, &mut got);
+            for ((&got, &want), &x) in got.iter().zip(&want).zip(&x) {
+                let error = ulps_f32(got, want);
+                if error > worst.0 {
+                    *worst = (error, x);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn f32_is_within_the_promised_ulps_over_a_sample_of_all() {
+    let isas: Vec<Isa> = Isa::available().collect();
+    for function in Function::ALL {
+        for (isa, (error, at)) in isas
+            .iter()
+            .zip(worst_f32(function, &isas, 0..=u32::MAX, 16_411))
+        {
+            println!("{function:?} on {isa}: {error:.3} ulp at {at:e}");
+            assert!(
+                error <= ulps_promised_f32(function),
+                "{function:?} on {isa}: {error} ulp at {at:e}"
+            );
+        }
+    }
+}
+
+#[test]
+fn f32_is_within_the_promised_ulps_where_it_matters() {
+    // From 2^-16 to 2^7, where the functions bend.
+    let isas: Vec<Isa> = Isa::available().collect();
+    for function in Function::ALL {
+        for sign in [0, 1 << 31] {
+            let range = (sign | 0.000_015_f32.to_bits())..=(sign | 128.0_f32.to_bits());
+            for (isa, (error, at)) in isas.iter().zip(worst_f32(function, &isas, range, 1_021)) {
+                assert!(
+                    error <= ulps_promised_f32(function),
+                    "{function:?} on {isa}: {error} ulp at {at:e}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "eight minutes on two cores, in release mode: all 2^32 numbers, five functions, every instruction set"]
+fn f32_is_within_the_promised_ulps_over_all() {
+    let isas: Vec<Isa> = Isa::available().collect();
+    let threads = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(16) as u32;
+    for function in Function::ALL {
+        let share = u32::MAX / threads;
+        let parts: Vec<Vec<(f64, f32)>> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|i| {
+                    let end = if i + 1 == threads {
+                        u32::MAX
+                    } else {
+                        (i + 1) * share - 1
+                    };
+                    let isas = &isas;
+                    scope.spawn(move || worst_f32(function, isas, i * share..=end, 1))
+                })
+                .collect();
+            workers
+                .into_iter()
+                .map(|worker| worker.join().expect("no panic in a worker"))
+                .collect()
+        });
+        for (i, isa) in isas.iter().enumerate() {
+            let (error, at) = parts
+                .iter()
+                .map(|part| part[i])
+                .fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a });
+            println!("{function:?} on {isa}: {error:.3} ulp at {at:e}");
+            assert!(
+                error <= ulps_promised_f32(function),
+                "{function:?} on {isa}: {error} ulp at {at:e}"
+            );
+        }
+    }
+}
+
+/// Arguments of every magnitude, and many of those where the function bends.
+fn samples_f64() -> Vec<f64> {
+    let mut x = Vec::new();
+    for (i, value) in noise(60_000).into_iter().enumerate() {
+        x.push(value * [0.3, 1.0, 2.0, 6.0, 25.0, 750.0][i % 6]);
+    }
+    for exponent in -1074..1024 {
+        for m in [1.0, 1.1, 1.37, 1.999_999_9] {
+            let power = 2.0_f64.powi(exponent.max(-1022)) * 2.0_f64.powi((exponent + 1022).min(0));
+            x.extend([m * power, -m * power]);
+        }
+    }
+    x
+}
+
+#[test]
+fn f64_is_within_four_ulps_of_the_reference() {
+    let x = samples_f64();
+    for function in Function::ALL {
+        for isa in Isa::available() {
+            let mut got = x.clone();
+            function.run(isa, &mut got);
+            let (error, at) = x
+                .iter()
+                .zip(&got)
+                .map(|(&x, &got)| (ulps_f64(got, function.reference(x)), x))
+                .fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a });
+            println!("{function:?} on {isa}: {error} ulp at {at:e}");
+            assert!(
+                error <= ULPS_F64 + ULPS_REFERENCE,
+                "{function:?} on {isa}: {error} ulp at {at:e}"
+            );
+        }
+    }
+}
+
+macro_rules! edges {
+    ($name:ident, $element:ident, exp: [$tiny:literal, $huge:literal]) => {
+        #[test]
+        fn $name() {
+            const INF: $element = $element::INFINITY;
+            const NAN: $element = $element::NAN;
+            const MIN: $element = $element::MIN_POSITIVE;
+            let subnormal = $element::from_bits(1);
+            let bits = |x: $element| {
+                if x.is_nan() {
+                    NAN.to_bits()
+                } else {
+                    x.to_bits()
+                }
+            };
+            let cases = [
+                (Function::Exp, -INF, 0.0),
+                (Function::Exp, $element::MIN, 0.0),
+                (Function::Exp, -1e4, 0.0),
+                (Function::Exp, $tiny, 0.0),
+                (Function::Exp, -0.0, 1.0),
+                (Function::Exp, 0.0, 1.0),
+                (Function::Exp, subnormal, 1.0),
+                (Function::Exp, -MIN, 1.0),
+                (Function::Exp, $huge, INF),
+                (Function::Exp, 1e4, INF),
+                (Function::Exp, INF, INF),
+                (Function::Exp, NAN, NAN),
+                (Function::Ln, -INF, NAN),
+                (Function::Ln, -1.0, NAN),
+                (Function::Ln, -subnormal, NAN),
+                (Function::Ln, -0.0, -INF),
+                (Function::Ln, 0.0, -INF),
+                (Function::Ln, 1.0, 0.0),
+                (Function::Ln, INF, INF),
+                (Function::Ln, NAN, NAN),
+                (Function::Tanh, -INF, -1.0),
+                (Function::Tanh, -1e4, -1.0),
+                (Function::Tanh, 25.0, 1.0),
+                (Function::Tanh, INF, 1.0),
+                (Function::Tanh, -0.0, -0.0),
+                (Function::Tanh, 0.0, 0.0),
+                (Function::Tanh, subnormal, subnormal),
+                (Function::Tanh, -MIN, -MIN),
+                (Function::Tanh, NAN, NAN),
+                (Function::Erf, -INF, -1.0),
+                (Function::Erf, -1e4, -1.0),
+                (Function::Erf, 6.0, 1.0),
+                (Function::Erf, INF, 1.0),
+                (Function::Erf, -0.0, -0.0),
+                (Function::Erf, 0.0, 0.0),
+                (Function::Erf, subnormal, subnormal),
+                (Function::Erf, NAN, NAN),
+                (Function::Sigmoid, -INF, 0.0),
+                (Function::Sigmoid, -1e4, 0.0),
+                (Function::Sigmoid, -0.0, 0.5),
+                (Function::Sigmoid, 0.0, 0.5),
+                (Function::Sigmoid, 1e4, 1.0),
+                (Function::Sigmoid, INF, 1.0),
+                (Function::Sigmoid, NAN, NAN),
+            ];
+            for isa in Isa::available() {
+                for (function, x, want) in cases {
+                    let got = function.of(isa, x);
+                    assert_eq!(
+                        bits(got),
+                        bits(want),
+                        "{function:?}({x:e}) on {isa}: {got:e}, not {want:e}"
+                    );
+                }
+            }
+        }
+    };
+}
+
+edges!(edges_are_exact_f32, f32, exp: [-104.0, 88.723]);
+edges!(edges_are_exact_f64, f64, exp: [-745.2, 709.79]);
+
+#[test]
+fn exp_reaches_the_subnormal_results() {
+    for isa in Isa::available() {
+        assert_eq!(Function::Exp.of(isa, -103.0_f32).to_bits(), 1, "{isa}");
+        assert_eq!(Function::Exp.of(isa, -745.0_f64).to_bits(), 1, "{isa}");
+        assert!(Function::Exp.of(isa, 88.72_f32).is_finite(), "{isa}");
+        assert!(Function::Exp.of(isa, 709.78_f64).is_finite(), "{isa}");
+    }
+}
+
+#[test]
+fn exp_of_nonpositive_is_exp_without_the_subnormal_results() {
+    let mut x32: Vec<f32> = (0..200_000).map(|i| i as f32 * -0.000_5).collect();
+    x32.extend([
+        -0.0,
+        -87.336_54,
+        -87.336_55,
+        -1e4,
+        f32::MIN,
+        f32::NEG_INFINITY,
+    ]);
+    let x64: Vec<f64> = x32.iter().map(|&x| f64::from(x) * 8.0).collect();
+    for isa in Isa::available() {
+        let (mut exp32, mut got32) = (x32.clone(), x32.clone());
+        let (mut exp64, mut got64) = (x64.clone(), x64.clone());
+        Function::Exp.run(isa, &mut exp32);
+        Function::Exp.run(isa, &mut exp64);
+        isa.run(MapInPlace(&mut got32[..], ExpOfNonpositive));
+        isa.run(MapInPlace(&mut got64[..], ExpOfNonpositive));
+        for i in 0..x32.len() {
+            let want32 = if exp32[i] < f32::MIN_POSITIVE {
+                0.0
+            } else {
+                exp32[i]
+            };
+            let want64 = if exp64[i] < f64::MIN_POSITIVE {
+                0.0
+            } else {
+                exp64[i]
+            };
+            assert_eq!(
+                got32[i].to_bits(),
+                want32.to_bits(),
+                "{:e} on {isa}",
+                x32[i]
+            );
+            assert_eq!(
+                got64[i].to_bits(),
+                want64.to_bits(),
+                "{:e} on {isa}",
+                x64[i]
+            );
+        }
+        let mut nan = [f32::NAN];
+        isa.run(MapInPlace(&mut nan[..], ExpOfNonpositive));
+        assert!(nan[0].is_nan(), "{isa}");
+    }
+}
+
+#[test]
+fn a_result_does_not_depend_on_its_place() {
+    let x64: Vec<f64> = noise(200).iter().map(|x| x * 8.0).collect();
+    let x32: Vec<f32> = x64.iter().map(|&x| x as f32).collect();
+    for isa in Isa::available() {
+        for function in Function::ALL {
+            let (mut whole64, mut whole32) = (x64.clone(), x32.clone());
+            function.run(isa, &mut whole64);
+            function.run(isa, &mut whole32);
+            for start in 0..40 {
+                for len in [1, 2, 3, 5, 8, 13, 21, 100] {
+                    let (mut part64, mut part32) = (
+                        x64[start..start + len].to_vec(),
+                        x32[start..start + len].to_vec(),
+                    );
+                    function.run(isa, &mut part64);
+                    function.run(isa, &mut part32);
+                    let same64 = part64
+                        .iter()
+                        .zip(&whole64[start..])
+                        .all(|(a, b)| a.to_bits() == b.to_bits());
+                    let same32 = part32
+                        .iter()
+                        .zip(&whole32[start..])
+                        .all(|(a, b)| a.to_bits() == b.to_bits());
+                    assert!(
+                        same64 && same32,
+                        "{function:?} on {isa}, {start}..{}",
+                        start + len
+                    );
+                }
+            }
+        }
+    }
+}

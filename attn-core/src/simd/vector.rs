@@ -1,0 +1,230 @@
+//! What an algorithm may do with a vector.
+
+use std::ops::{Add, AddAssign, BitAnd, BitOr, Div, Mul, MulAssign, Neg, Not, Sub, SubAssign};
+
+use super::Real;
+
+/// A few numbers that are computed with at once: [`LANES`](Self::LANES) elements of `f32` or `f64`.
+///
+/// Comparisons follow IEEE 754: with NaN all are false but [`ne`](Self::ne).
+pub trait Vector:
+    Copy
+    + Send
+    + Sync
+    + 'static
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+{
+    /// The number in a lane.
+    type Element: Real;
+    /// What a comparison gives: true or false per lane.
+    type Mask: Mask;
+    /// The number of lanes, a power of two and at most 16.
+    const LANES: usize;
+
+    /// `value` in every lane.
+    fn splat(value: Self::Element) -> Self;
+
+    /// The first [`LANES`](Self::LANES) elements of `from`. Panics where it has fewer.
+    fn load(from: &[Self::Element]) -> Self;
+
+    /// The first elements of `from`, and `fill` in the lanes that it is too short for.
+    fn load_partial(from: &[Self::Element], fill: Self::Element) -> Self;
+
+    /// Writes every lane to the first elements of `to`. Panics where it has fewer.
+    fn store(self, to: &mut [Self::Element]);
+
+    /// Writes the first lanes to `to`, as many as it has room for.
+    fn store_partial(self, to: &mut [Self::Element]);
+
+    /// `self * factor + addend`: rounded once, but twice in the scalar form.
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
+
+    /// `if self < other { self } else { other }`: `other` where either is NaN.
+    fn min(self, other: Self) -> Self;
+
+    /// `if self > other { self } else { other }`: `other` where either is NaN.
+    ///
+    /// So `x.max(running)` passes over NaN in `x`, and `bound.max(x)` keeps it.
+    fn max(self, other: Self) -> Self;
+
+    /// The value without its sign.
+    fn abs(self) -> Self;
+
+    /// This value with the sign of `sign`.
+    fn copysign(self, sign: Self) -> Self;
+
+    /// The square root, correctly rounded; NaN below zero.
+    fn sqrt(self) -> Self;
+
+    /// The nearest integer, the even one of two.
+    fn round(self) -> Self;
+
+    /// `2^self`, for integers whose power is a normal number (-126 to 127 for `f32`, -1022 to 1023 for `f64`).
+    /// Elsewhere the lane holds garbage.
+    fn exp2_of_integer(self) -> Self;
+
+    /// `self * 2^exponent`, rounded once, for a `self` between ½ and 2 and an integer `exponent` between twice the
+    /// smallest and twice the largest of [`exp2_of_integer`](Self::exp2_of_integer). NaN stays NaN.
+    #[inline(always)]
+    fn scale(self, exponent: Self) -> Self {
+        // Two steps, for 2^exponent may overflow where the product does not; the first one is exact.
+        let half = (exponent * Self::splat(Self::Element::HALF)).round();
+        self * half.exp2_of_integer() * (exponent - half).exp2_of_integer()
+    }
+
+    /// [`scale`](Self::scale) where `2^exponent` and the result are normal numbers, in fewer instructions.
+    #[inline(always)]
+    fn scale_normal(self, exponent: Self) -> Self {
+        self * exponent.exp2_of_integer()
+    }
+
+    /// `(m, e)` with `self = m * 2^e` and `m` from √½ to √2, for positive normal numbers. Elsewhere garbage.
+    fn split_exponent(self) -> (Self, Self);
+
+    /// Where `self == other`.
+    fn eq(self, other: Self) -> Self::Mask;
+
+    /// Where `self < other`.
+    fn lt(self, other: Self) -> Self::Mask;
+
+    /// Where `self <= other`.
+    fn le(self, other: Self) -> Self::Mask;
+
+    /// Where `self != other`; NaN differs from everything.
+    #[inline(always)]
+    fn ne(self, other: Self) -> Self::Mask {
+        !self.eq(other)
+    }
+
+    /// Where `self > other`.
+    #[inline(always)]
+    fn gt(self, other: Self) -> Self::Mask {
+        other.lt(self)
+    }
+
+    /// Where `self >= other`.
+    #[inline(always)]
+    fn ge(self, other: Self) -> Self::Mask {
+        other.le(self)
+    }
+
+    /// `yes` where `mask` is true, `no` where it is false.
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+
+    /// The sum of the lanes: the upper half is added to the lower one until one lane is left.
+    fn reduce_sum(self) -> Self::Element;
+
+    /// The largest lane, halved in the same order. Where a lane is NaN it may be passed over or returned.
+    fn reduce_max(self) -> Self::Element;
+
+    /// The smallest lane, halved in the same order. Where a lane is NaN it may be passed over or returned.
+    #[inline(always)]
+    fn reduce_min(self) -> Self::Element {
+        -(-self).reduce_max()
+    }
+
+    /// Zero in every lane.
+    #[inline(always)]
+    fn zero() -> Self {
+        Self::splat(Self::Element::ZERO)
+    }
+
+    /// `0, 1, 2, ..`: the index of each lane.
+    #[inline(always)]
+    fn lane_indices() -> Self {
+        Self::load(&Self::Element::INDICES)
+    }
+
+    /// True in the first `count` lanes.
+    #[inline(always)]
+    fn first_lanes(count: usize) -> Self::Mask {
+        Self::lane_indices().lt(Self::splat(Self::Element::of_f64(
+            count.min(Self::LANES) as f64
+        )))
+    }
+}
+
+/// True or false per lane.
+pub trait Mask: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + Not<Output = Self> {
+    /// Whether a lane is true.
+    fn any(self) -> bool;
+
+    /// Whether every lane is true.
+    fn all(self) -> bool;
+}
+
+/// The operators of a vector type, from its inherent `op_add`, `op_sub`, `op_mul`, `op_div` and `op_neg`.
+macro_rules! operators {
+    ($vector:ty) => {
+        operators!(@binary $vector, Add, add, op_add);
+        operators!(@binary $vector, Sub, sub, op_sub);
+        operators!(@binary $vector, Mul, mul, op_mul);
+        operators!(@binary $vector, Div, div, op_div);
+        operators!(@assign $vector, AddAssign, add_assign, op_add);
+        operators!(@assign $vector, SubAssign, sub_assign, op_sub);
+        operators!(@assign $vector, MulAssign, mul_assign, op_mul);
+
+        impl std::ops::Neg for $vector {
+            type Output = Self;
+            #[inline(always)]
+            fn neg(self) -> Self {
+                self.op_neg()
+            }
+        }
+    };
+    (@binary $vector:ty, $trait:ident, $method:ident, $op:ident) => {
+        impl std::ops::$trait for $vector {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                self.$op(other)
+            }
+        }
+    };
+    (@assign $vector:ty, $trait:ident, $method:ident, $op:ident) => {
+        impl std::ops::$trait for $vector {
+            #[inline(always)]
+            fn $method(&mut self, other: Self) {
+                *self = self.$op(other);
+            }
+        }
+    };
+}
+
+/// The operators of a mask type, from its inherent `op_and`, `op_or` and `op_not`.
+macro_rules! mask_operators {
+    ($mask:ty) => {
+        impl std::ops::BitAnd for $mask {
+            type Output = Self;
+            #[inline(always)]
+            fn bitand(self, other: Self) -> Self {
+                self.op_and(other)
+            }
+        }
+
+        impl std::ops::BitOr for $mask {
+            type Output = Self;
+            #[inline(always)]
+            fn bitor(self, other: Self) -> Self {
+                self.op_or(other)
+            }
+        }
+
+        impl std::ops::Not for $mask {
+            type Output = Self;
+            #[inline(always)]
+            fn not(self) -> Self {
+                self.op_not()
+            }
+        }
+    };
+}
+
+pub(super) use {mask_operators, operators};
