@@ -1,6 +1,8 @@
 //! Runs a layer, collects what it computes by name, and compares that with another way of computing it.
 
 use crate::reference::{Input, Parameters, State, Traced, number, parameters};
+pub(crate) use crate::tensors::flat;
+use crate::tensors::{self, Named};
 use dfdx::prelude::*;
 use num_traits::Float;
 use std::{collections::BTreeMap, fmt::Display};
@@ -48,15 +50,6 @@ impl Outcome {
     }
 }
 
-/// The elements in logical order.
-pub(crate) fn flat<S: Shape, E: Dtype, T>(tensor: &Tensor<S, E, Cpu, T>) -> Vec<f64>
-where
-    Cpu: Device<E>,
-{
-    let numbers = tensor.as_vec().into_iter();
-    numbers.map(|v| v.to_f64().expect("a float")).collect()
-}
-
 /// What a layer put out, after the backward pass; the gradients are yet to be read.
 pub(crate) struct Backpropagated<E: Dtype>
 where
@@ -97,14 +90,8 @@ where
 
     /// Adds the gradients of all parameters of a layer, under the names by which the layer is saved.
     pub(crate) fn parameters<L: TensorCollection<E, Cpu>>(mut self, layer: &L) -> Outcome {
-        let mut reader = ReadGradients(&self.gradients, Vec::new());
-        L::iter_tensors(&mut RecursiveWalker {
-            m: (layer, String::new()),
-            f: &mut reader,
-        })
-        .expect("reading does not fail");
-        for (name, gradient) in reader.1 {
-            self.add(&name, gradient);
+        for parameter in tensors::gradients(layer, &self.gradients) {
+            self.add(&parameter.name, parameter.values);
         }
         self.outcome
     }
@@ -118,29 +105,6 @@ where
     }
 }
 
-struct ReadGradients<'a, E: Dtype>(&'a Gradients<E, Cpu>, Vec<(String, Vec<f64>)>)
-where
-    Cpu: Device<E>;
-
-impl<E: Dtype> TensorVisitor<E, Cpu> for ReadGradients<'_, E>
-where
-    Cpu: Device<E>,
-{
-    type Viewer = (ViewTensorRef, ViewTensorName);
-    type Err = <Cpu as HasErr>::Err;
-    type E2 = E;
-    type D2 = Cpu;
-
-    fn visit<S: Shape>(
-        &mut self,
-        _: TensorOptions<S, E, Cpu>,
-        (parameter, name): (&Tensor<S, E, Cpu>, String),
-    ) -> Result<Option<Tensor<S, E, Cpu>>, Self::Err> {
-        self.1.push((name, flat(&self.0.get(parameter))));
-        Ok(None)
-    }
-}
-
 /// Numbers for the inputs of these dimensions and for all parameters of a layer.
 pub(crate) fn state_for<L: BuildModule<Cpu, E>, E: Dtype>(inputs: &[(&str, &[usize])]) -> State
 where
@@ -150,45 +114,20 @@ where
     for (name, dims) in inputs {
         state.insert(name, dims);
     }
-    let layer = L::build(&Cpu::default());
-    L::iter_tensors(&mut RecursiveWalker {
-        m: (&layer, String::new()),
-        f: &mut ListParameters(&mut state),
-    })
-    .expect("listing does not fail");
-    state
-}
-
-struct ListParameters<'a>(&'a mut State);
-
-impl<E: Dtype> TensorVisitor<E, Cpu> for ListParameters<'_>
-where
-    Cpu: Device<E>,
-{
-    type Viewer = (ViewTensorRef, ViewTensorName);
-    type Err = <Cpu as HasErr>::Err;
-    type E2 = E;
-    type D2 = Cpu;
-
-    fn visit<S: Shape>(
-        &mut self,
-        _: TensorOptions<S, E, Cpu>,
-        (parameter, name): (&Tensor<S, E, Cpu>, String),
-    ) -> Result<Option<Tensor<S, E, Cpu>>, Self::Err> {
-        let dims: Vec<usize> = parameter.shape().concrete().into_iter().collect();
-        self.0.insert(&name, &dims);
+    for Named { name, dims, .. } in tensors::parameters(&L::build(&Cpu::default())) {
+        state.insert(&name, &dims);
         // Gains lie around 1, the others around 0: both far from their initial values, so that no parameter can be
         // left out unnoticed.
         let gain = name.contains("norm");
-        for value in self.0.flat_mut(&name) {
+        for value in state.flat_mut(&name) {
             *value = if gain {
                 1.0 + 0.5 * *value
             } else {
                 0.7 * *value
             };
         }
-        Ok(None)
     }
+    state
 }
 
 /// A layer with the parameters of this state.
@@ -197,33 +136,8 @@ where
     Cpu: Device<E>,
 {
     let mut layer = L::build(&Cpu::default());
-    L::iter_tensors(&mut RecursiveWalker {
-        m: (&mut layer, String::new()),
-        f: &mut SetParameters(state),
-    })
-    .expect("setting does not fail");
+    tensors::fill(&mut layer, |name, _| state.get(name).flat.clone());
     layer
-}
-
-struct SetParameters<'a>(&'a State);
-
-impl<E: Dtype> TensorVisitor<E, Cpu> for SetParameters<'_>
-where
-    Cpu: Device<E>,
-{
-    type Viewer = (ViewTensorMut, ViewTensorName);
-    type Err = <Cpu as HasErr>::Err;
-    type E2 = E;
-    type D2 = Cpu;
-
-    fn visit<S: Shape>(
-        &mut self,
-        _: TensorOptions<S, E, Cpu>,
-        (parameter, name): (&mut Tensor<S, E, Cpu>, String),
-    ) -> Result<Option<Tensor<S, E, Cpu>>, Self::Err> {
-        *parameter = self.0.tensor(&name, *parameter.shape());
-        Ok(None)
-    }
 }
 
 /// Runs a hand-written layer on the input `x`.
