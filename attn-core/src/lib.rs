@@ -10,6 +10,7 @@
 //! | [`entry`] | what happens to the inputs before the first operation: checks, batch axis |
 //! | [`fit`] | what a wrong shape in a tuple of inputs is answered with |
 //! | [`init`] | initial values of parameters |
+//! | [`kernel`] | the same over slices: tiled, vectorised, parallel, with derivatives |
 //! | [`nn`] | parameters and layers: [`nn::Weight`], [`nn::LearnedPosition`] |
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
@@ -32,6 +33,7 @@ pub mod data;
 pub mod entry;
 pub mod fit;
 pub mod init;
+pub mod kernel;
 pub mod nn;
 pub mod random;
 pub mod simd;

@@ -45,7 +45,8 @@
 //
 // `vector` is the trait; `scalar`, `avx2`, `avx512` and `neon` implement it; `dispatch` chooses among them and is the
 // only place that names them. `math` and `slice` are generic over the trait and know no instruction set; `tables`
-// holds the coefficients of `math`, `call` is `slice` for callers that are not kernels themselves.
+// holds the coefficients of `math`, `call` is `slice` for callers that are not kernels themselves. `matrix` holds views that
+// threads can share, `product` multiplies them.
 //
 // SAFETY, for the whole folder. An instruction of an extension may only run on a machine that has it. The operations
 // of a vector are safe functions all the same, because code outside this folder cannot get hold of a vector type that
@@ -54,6 +55,8 @@
 #![allow(unsafe_code)]
 
 mod dispatch;
+mod matrix;
+mod product;
 mod scalar;
 mod tables;
 mod vector;
@@ -73,4 +76,6 @@ pub mod slice;
 mod tests;
 
 pub use dispatch::{Isa, Kernel, Real, run};
+pub use matrix::{Matrix, MatrixMut};
+pub use product::{Into, Threads, product};
 pub use vector::{Mask, Vector};

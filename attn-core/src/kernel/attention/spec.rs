@@ -1,0 +1,210 @@
+//! What an attention is: its sizes, its mask, its score, and what happens on the way.
+
+use std::ops::Range;
+
+use crate::simd::{Matrix, MatrixMut, Real, Vector};
+
+/// The sizes of a call. Query head `h` reads key head `h / (heads / kv_heads)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The number of sequences.
+    pub batch: usize,
+    /// The number of query heads.
+    pub heads: usize,
+    /// The number of key and value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Queries of a sequence.
+    pub query: usize,
+    /// Keys of a sequence.
+    pub key: usize,
+    /// The width of a query and a key, per head.
+    pub width: usize,
+    /// The width of a value, per head.
+    pub value_width: usize,
+}
+
+/// Which keys a query attends to. Implemented by what the macro emits for a mask.
+pub trait Mask: Sync {
+    /// Whether query `q` of head `h` and sequence `b` attends to key `k`. Mark it `#[inline(always)]`.
+    fn attends(&self, b: usize, h: usize, q: usize, k: usize) -> bool;
+
+    /// What is known of a rectangle without looking at its elements. [`Coverage::Partial`] is always right. The
+    /// ranges are never empty.
+    fn coverage(&self, b: usize, h: usize, q: Range<usize>, k: Range<usize>) -> Coverage;
+}
+
+/// How much of a rectangle of queries and keys a mask lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// Nothing: it need not be visited.
+    Empty,
+    /// Something, perhaps.
+    Partial,
+    /// Everything: the mask need not be asked.
+    Full,
+}
+
+/// The mask that lets everything through.
+#[derive(Clone, Copy, Debug)]
+pub struct Everything;
+
+impl Mask for Everything {
+    #[inline(always)]
+    fn attends(&self, _: usize, _: usize, _: usize, _: usize) -> bool {
+        true
+    }
+
+    fn coverage(&self, _: usize, _: usize, _: Range<usize>, _: Range<usize>) -> Coverage {
+        Coverage::Full
+    }
+}
+
+/// What becomes of a score before the softmax: a function of the scaled product and of a number of the place. Implemented
+/// by what the macro emits for a soft cap and a position bias. Mark every method `#[inline(always)]`.
+pub trait Score<E: Real>: Sync {
+    /// Whether it reads the bias.
+    const BIASED: bool;
+
+    /// The score.
+    fn value<V: Vector<Element = E>>(&self, score: V, bias: V) -> V;
+
+    /// The derivative of [`value`](Self::value) with respect to `score`.
+    fn derivative<V: Vector<Element = E>>(&self, score: V, bias: V) -> V;
+
+    /// The derivative of [`value`](Self::value) with respect to `bias`.
+    fn bias_derivative<V: Vector<Element = E>>(&self, score: V, bias: V) -> V;
+}
+
+/// The score as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain;
+
+impl<E: Real> Score<E> for Plain {
+    const BIASED: bool = false;
+
+    #[inline(always)]
+    fn value<V: Vector<Element = E>>(&self, score: V, _: V) -> V {
+        score
+    }
+
+    #[inline(always)]
+    fn derivative<V: Vector<Element = E>>(&self, _: V, _: V) -> V {
+        V::splat(E::ONE)
+    }
+
+    #[inline(always)]
+    fn bias_derivative<V: Vector<Element = E>>(&self, _: V, _: V) -> V {
+        V::zero()
+    }
+}
+
+/// From scores to weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Normalizer {
+    /// `exp(s) / Σ exp(s)`
+    Softmax,
+    /// `exp(s) / (1 + Σ exp(s))`
+    Softmax1,
+    /// `1 / (1 + exp(-s))`
+    Sigmoid,
+}
+
+/// Dropout of weights: [`Philox4x32`](crate::random::Philox4x32) of this key, at the counter
+/// `[k / 4, q, h, b]`, word `k % 4`.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout {
+    /// The probability that a weight becomes 0.
+    pub p: f64,
+    /// Chooses which.
+    pub key: u64,
+}
+
+/// What happens to a query or a key, row by row, as a tile of them is loaded: normalised, rotated, scaled.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepare<'a, E> {
+    /// Its length is taken out.
+    pub norm: Option<Norm<'a, E>>,
+    /// Its pairs of coordinates are rotated by its position.
+    pub rope: Option<Rope<'a, E>>,
+}
+
+/// How the length of a vector is taken out.
+#[derive(Clone, Copy, Debug)]
+pub enum Norm<'a, E> {
+    /// `x / sqrt(mean(x²) + 1e-6) * gain`, with a gain of the width.
+    Rms(&'a [E]),
+    /// `x / sqrt(Σ x² + 1e-6)`
+    L2,
+}
+
+/// The angles of a rotary embedding: `(x[i], x[i + width / 2])` of position `p` is rotated by the angle whose cosine and
+/// sine stand in row `p`, column `i`.
+#[derive(Clone, Copy, Debug)]
+pub struct Rope<'a, E> {
+    /// `[positions, width / 2]`
+    pub cos: Matrix<'a, E>,
+    /// `[positions, width / 2]`
+    pub sin: Matrix<'a, E>,
+}
+
+/// How a query and a key make a score.
+#[derive(Clone, Copy, Debug)]
+pub enum Similarity<'a, E> {
+    /// `scale * (q · k)`
+    Dot {
+        /// The scale.
+        scale: E,
+    },
+    /// `Σ w[h, n] tanh(q[n] + k[n])`, with a row of weights per query head: `[heads, width]`.
+    Additive {
+        /// The weights.
+        w: Matrix<'a, E>,
+    },
+}
+
+/// Attention of one call: all but the tensors.
+///
+/// Queries are a matrix of `batch * query` rows and `heads * width` columns, keys of `batch * key` rows and
+/// `kv_heads * width` columns, values of `kv_heads * value_width`, the output of `heads * value_width`: what a projection
+/// writes, with the heads side by side.
+#[derive(Clone, Copy, Debug)]
+pub struct Attention<'a, E, M, F> {
+    /// The sizes.
+    pub sizes: Sizes,
+    /// What happens to queries as they are loaded.
+    pub query: Prepare<'a, E>,
+    /// What happens to keys as they are loaded.
+    pub key: Prepare<'a, E>,
+    /// How they make a score.
+    pub similarity: Similarity<'a, E>,
+    /// What becomes of the score.
+    pub score: &'a F,
+    /// A number per head and distance, for [`Score`]: that of query `q` and key `k` stands in row `h`, column
+    /// `k + (query - 1) - q`. `[heads, query + key - 1]`.
+    pub bias: Option<Matrix<'a, E>>,
+    /// Which keys a query attends to.
+    pub mask: &'a M,
+    /// From scores to weights.
+    pub normalizer: Normalizer,
+    /// Which weights are dropped.
+    pub dropout: Option<Dropout>,
+}
+
+/// Where the derivative goes. Everything is overwritten; what is `None` is not computed.
+#[derive(Debug)]
+pub struct Gradients<'a, E> {
+    /// As the queries.
+    pub q: MatrixMut<'a, E>,
+    /// As the keys.
+    pub k: MatrixMut<'a, E>,
+    /// As the values.
+    pub v: MatrixMut<'a, E>,
+    /// As the bias.
+    pub bias: Option<MatrixMut<'a, E>>,
+    /// As the gain of the queries' norm.
+    pub query_gain: Option<&'a mut [E]>,
+    /// As the gain of the keys' norm.
+    pub key_gain: Option<&'a mut [E]>,
+    /// As the weights of the additive similarity.
+    pub w: Option<MatrixMut<'a, E>>,
+}

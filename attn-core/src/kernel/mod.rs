@@ -1,0 +1,14 @@
+//! Kernels: slices in, slices out. They know nothing of dfdx, of layers or of tapes.
+//!
+//! Every operation comes as a forward function and the function of its derivative, generic over [`Real`] (`f32` and
+//! `f64`), vectorised by [`simd`](crate::simd), and shared between the threads of the current rayon pool by a
+//! [fixed partition](parallel): the same bits come out of any number of threads.
+//!
+//! Matrices are row-major views, [`Matrix`] to read and [`MatrixMut`] to write; scratch memory comes from a [`pool`].
+
+pub mod attention;
+pub mod parallel;
+pub mod pool;
+
+pub use crate::simd::{Matrix, MatrixMut, Real};
+pub use pool::{Buffer, Pooled};

@@ -1,0 +1,204 @@
+//! Buffers that are used again: a training step in the steady state asks the system for no memory.
+
+use std::collections::VecDeque;
+use std::fmt::{Debug, Formatter};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
+
+use crate::simd::Real;
+
+/// The bytes of a cache line and of the widest vector: buffers start at multiples of it.
+const ALIGNMENT: usize = 64;
+
+/// Numbers in memory that goes back to the pool when this is dropped.
+pub struct Buffer<E: Pooled> {
+    memory: Vec<E>,
+    start: usize,
+    len: usize,
+}
+
+impl<E: Pooled> Buffer<E> {
+    /// A buffer whose numbers are whatever they are: for kernels that write before they read.
+    pub fn stale(len: usize) -> Self {
+        let memory = E::pool().take(len + ALIGNMENT / size_of::<E>());
+        let start = match memory.as_ptr().align_offset(ALIGNMENT) {
+            offset if offset <= ALIGNMENT / size_of::<E>() => offset,
+            _ => 0,
+        };
+        Self { memory, start, len }
+    }
+
+    /// A buffer of zeros.
+    pub fn zeros(len: usize) -> Self {
+        let mut buffer = Self::stale(len);
+        buffer.fill(E::ZERO);
+        buffer
+    }
+}
+
+impl<E: Pooled> Deref for Buffer<E> {
+    type Target = [E];
+    #[inline]
+    fn deref(&self) -> &[E] {
+        &self.memory[self.start..][..self.len]
+    }
+}
+
+impl<E: Pooled> DerefMut for Buffer<E> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [E] {
+        &mut self.memory[self.start..][..self.len]
+    }
+}
+
+impl<E: Pooled> Drop for Buffer<E> {
+    fn drop(&mut self) {
+        E::pool().give_back(std::mem::take(&mut self.memory));
+    }
+}
+
+impl<E: Pooled> Debug for Buffer<E> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} numbers)", self.len)
+    }
+}
+
+/// A number that there is a pool of.
+pub trait Pooled: Real {
+    /// The pool of the process.
+    #[doc(hidden)]
+    fn pool() -> &'static Pool<Self>;
+}
+
+macro_rules! pooled {
+    ($($element:ty),*) => {
+        $(
+            impl Pooled for $element {
+                fn pool() -> &'static Pool<Self> {
+                    static POOL: Pool<$element> = Pool::new();
+                    &POOL
+                }
+            }
+        )*
+    };
+}
+
+pooled!(f32, f64);
+
+/// Free memory, the longest unused first.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Pool<E>(Mutex<Free<E>>);
+
+#[derive(Debug)]
+struct Free<E> {
+    blocks: VecDeque<Vec<E>>,
+    /// Numbers in `blocks`.
+    idle: usize,
+    /// Numbers given out, now and at most so far.
+    in_use: usize,
+    most_in_use: usize,
+}
+
+impl<E: Real> Pool<E> {
+    const fn new() -> Self {
+        Self(Mutex::new(Free {
+            blocks: VecDeque::new(),
+            idle: 0,
+            in_use: 0,
+            most_in_use: 0,
+        }))
+    }
+
+    fn take(&self, len: usize) -> Vec<E> {
+        let len = size_class(len);
+        let mut free = self.lock();
+        free.in_use += len;
+        free.most_in_use = free.most_in_use.max(free.in_use);
+        // The most recently used one of the class is likely still in a cache.
+        let found = free.blocks.iter().rposition(|block| block.len() == len);
+        let block = found.and_then(|at| free.blocks.remove(at));
+        if block.is_some() {
+            free.idle -= len;
+        }
+        drop(free);
+        block.unwrap_or_else(|| vec![E::ZERO; len])
+    }
+
+    fn give_back(&self, block: Vec<E>) {
+        let mut free = self.lock();
+        free.in_use -= block.len();
+        free.idle += block.len();
+        free.blocks.push_back(block);
+        // What was never needed at one time is not kept for it either.
+        while free.idle > free.most_in_use {
+            let oldest = free.blocks.pop_front();
+            free.idle -= oldest.map_or(0, |block| block.len());
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Free<E>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lengths are rounded up to eighths of a power of two, so that nearly equal ones share memory.
+fn size_class(len: usize) -> usize {
+    let step = (len.next_power_of_two() / 8).max(64);
+    len.next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again() {
+        // A length that no other test asks for.
+        const LEN: usize = 123_457;
+        let first = Buffer::<f64>::stale(LEN);
+        let address = first.as_ptr();
+        drop(first);
+        let second = Buffer::<f64>::zeros(LEN);
+        assert_eq!(second.as_ptr(), address);
+        assert_eq!(second.len(), LEN);
+        assert!(second.iter().all(|&x| x == 0.0));
+        // A buffer that lives is not given out again.
+        assert_ne!(Buffer::<f64>::stale(LEN).as_ptr(), address);
+    }
+
+    #[test]
+    fn buffers_start_at_a_cache_line() {
+        for len in [0, 1, 7, 64, 1000] {
+            assert_eq!(Buffer::<f32>::stale(len).as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!(Buffer::<f64>::stale(len).as_ptr() as usize % ALIGNMENT, 0);
+        }
+    }
+
+    #[test]
+    fn no_more_is_kept_than_was_in_use() {
+        let pool = Pool::<f32>::new();
+        let (a, b) = (pool.take(1000), pool.take(3000));
+        let most = a.len() + b.len();
+        pool.give_back(a);
+        pool.give_back(b);
+        assert_eq!(pool.lock().idle, most);
+        let c = pool.take(4000);
+        pool.give_back(c);
+        let free = pool.lock();
+        assert!(free.idle <= most.max(size_class(4000)), "{}", free.idle);
+        assert_eq!(free.in_use, 0);
+        assert_eq!(free.idle, free.blocks.iter().map(Vec::len).sum::<usize>());
+    }
+
+    #[test]
+    fn classes_are_at_most_an_eighth_too_large() {
+        for len in (1..100_000).step_by(97) {
+            let class = size_class(len);
+            assert!(
+                class >= len && class <= len + (len.next_power_of_two() / 8).max(64),
+                "{len}"
+            );
+        }
+    }
+}

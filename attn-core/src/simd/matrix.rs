@@ -1,0 +1,404 @@
+//! Views of matrices in memory: what the products and the kernels read and write.
+
+use std::fmt::{Debug, Formatter};
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// A matrix to read: rows and columns at any distance.
+pub struct Matrix<'a, E> {
+    data: &'a [E],
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+}
+
+// By hand: a derive would ask the same of the elements.
+impl<E> Clone for Matrix<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Matrix<'_, E> {}
+
+impl<'a, E> Matrix<'a, E> {
+    /// `data` row by row.
+    ///
+    /// # Panics
+    /// Unless `data` has `rows * cols` elements.
+    #[track_caller]
+    pub fn new(data: &'a [E], rows: usize, cols: usize) -> Self {
+        assert_eq!(
+            data.len(),
+            rows * cols,
+            "a matrix of {rows} rows and {cols} columns"
+        );
+        Self::strided(data, rows, cols, cols, 1)
+    }
+
+    /// The element of row `i` and column `j` is `data[i * row_stride + j * col_stride]`.
+    ///
+    /// # Panics
+    /// If the last element lies outside of `data`.
+    #[track_caller]
+    pub fn strided(
+        data: &'a [E],
+        rows: usize,
+        cols: usize,
+        row_stride: usize,
+        col_stride: usize,
+    ) -> Self {
+        let matrix = Self {
+            data,
+            rows,
+            cols,
+            row_stride,
+            col_stride,
+        };
+        if rows > 0 && cols > 0 {
+            assert!(
+                matrix.at(rows - 1, cols - 1) < data.len(),
+                "a matrix beyond its data"
+            );
+        }
+        matrix
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The number of columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    pub(super) fn strides(&self) -> (usize, usize) {
+        (self.row_stride, self.col_stride)
+    }
+
+    pub(super) fn as_ptr(&self) -> *const E {
+        self.data.as_ptr()
+    }
+
+    fn at(&self, row: usize, col: usize) -> usize {
+        row * self.row_stride + col * self.col_stride
+    }
+
+    /// Rows and columns exchanged.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Self {
+            rows: self.cols,
+            cols: self.rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+            ..self
+        }
+    }
+
+    /// Some of the rows.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use]
+    #[track_caller]
+    pub fn some_rows(self, range: Range<usize>) -> Self {
+        self.part(range, 0..self.cols)
+    }
+
+    /// Some of the columns.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use]
+    #[track_caller]
+    pub fn some_cols(self, range: Range<usize>) -> Self {
+        self.part(0..self.rows, range)
+    }
+
+    /// A rectangle.
+    ///
+    /// # Panics
+    /// If it is not inside.
+    #[must_use]
+    #[track_caller]
+    pub fn part(self, rows: Range<usize>, cols: Range<usize>) -> Self {
+        assert_inside(&rows, self.rows);
+        assert_inside(&cols, self.cols);
+        let start = if rows.is_empty() || cols.is_empty() {
+            0
+        } else {
+            self.at(rows.start, cols.start)
+        };
+        Self {
+            data: &self.data[start..],
+            rows: rows.len(),
+            cols: cols.len(),
+            ..self
+        }
+    }
+
+    /// A row as a slice.
+    ///
+    /// # Panics
+    /// If there is no such row, or its elements do not lie side by side.
+    #[inline]
+    #[track_caller]
+    pub fn row(&self, row: usize) -> &'a [E] {
+        assert!(
+            row < self.rows && (self.col_stride == 1 || self.cols <= 1),
+            "no such row"
+        );
+        let start = row * self.row_stride;
+        &self.data[start..start + self.cols]
+    }
+
+    /// An element.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    #[track_caller]
+    pub fn get(&self, row: usize, col: usize) -> E
+    where
+        E: Copy,
+    {
+        assert!(row < self.rows && col < self.cols, "no such element");
+        self.data[self.at(row, col)]
+    }
+}
+
+impl<E> Debug for Matrix<'_, E> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Matrix({} x {})", self.rows, self.cols)
+    }
+}
+
+/// A matrix to write, whose rows are slices. It can be cut into parts that different threads write at the same time.
+pub struct MatrixMut<'a, E> {
+    // Invariant: for every row i below `rows`, this view alone may access the elements
+    // `start + i * row_stride .. + cols`, and they are in bounds and initialised. Rows do not overlap.
+    start: *mut E,
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    data: PhantomData<&'a mut [E]>,
+}
+
+// SAFETY: the elements of a view are accessed through it alone, as through a `&mut [E]`.
+unsafe impl<E: Send> Send for MatrixMut<'_, E> {}
+// SAFETY: a shared view gives out shared references alone.
+unsafe impl<E: Sync> Sync for MatrixMut<'_, E> {}
+
+impl<'a, E> MatrixMut<'a, E> {
+    /// `data` row by row.
+    ///
+    /// # Panics
+    /// Unless `data` has `rows * cols` elements.
+    #[track_caller]
+    pub fn new(data: &'a mut [E], rows: usize, cols: usize) -> Self {
+        assert_eq!(
+            data.len(),
+            rows * cols,
+            "a matrix of {rows} rows and {cols} columns"
+        );
+        Self::strided(data, rows, cols, cols)
+    }
+
+    /// Row `i` is `data[i * row_stride..][..cols]`.
+    ///
+    /// # Panics
+    /// If the last row lies outside of `data`, or rows overlap.
+    #[track_caller]
+    pub fn strided(data: &'a mut [E], rows: usize, cols: usize, row_stride: usize) -> Self {
+        if rows > 0 && cols > 0 {
+            assert!(rows == 1 || row_stride >= cols, "rows that overlap");
+            assert!(
+                (rows - 1) * row_stride + cols <= data.len(),
+                "a matrix beyond its data"
+            );
+        }
+        Self {
+            start: data.as_mut_ptr(),
+            rows,
+            cols,
+            row_stride,
+            data: PhantomData,
+        }
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The number of columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    pub(super) fn row_stride(&self) -> usize {
+        self.row_stride
+    }
+
+    pub(super) fn as_mut_ptr(&mut self) -> *mut E {
+        self.start
+    }
+
+    /// The same view, for a while.
+    pub fn reborrow(&mut self) -> MatrixMut<'_, E> {
+        MatrixMut {
+            data: PhantomData,
+            ..*self
+        }
+    }
+
+    /// The same matrix, to read.
+    pub fn as_ref(&self) -> Matrix<'_, E> {
+        let len = match (self.rows, self.cols) {
+            (0, _) | (_, 0) => 0,
+            (rows, cols) => (rows - 1) * self.row_stride + cols,
+        };
+        // What lies between the rows may be written by another view at the same time.
+        assert!(
+            self.rows <= 1 || self.row_stride == self.cols,
+            "only a matrix without gaps can be read as a whole; read it row by row"
+        );
+        // SAFETY: without gaps, the range is the rows themselves, in bounds by the invariant; while `self` is borrowed
+        // nothing writes to them.
+        let data = unsafe { std::slice::from_raw_parts(self.start, len) };
+        Matrix::strided(data, self.rows, self.cols, self.row_stride, 1)
+    }
+
+    /// Rows before `at`, and the others.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[track_caller]
+    pub fn split_rows(self, at: usize) -> (Self, Self) {
+        assert!(at <= self.rows, "row {at} of {}", self.rows);
+        let offset = if at == self.rows {
+            0
+        } else {
+            at * self.row_stride
+        };
+        // SAFETY: row `at` exists, so its start is in bounds (an empty part keeps the start of the whole). The parts
+        // have no row in common.
+        let start = unsafe { self.start.add(offset) };
+        let upper = Self { rows: at, ..self };
+        let lower = Self {
+            start,
+            rows: self.rows - at,
+            ..self
+        };
+        (upper, lower)
+    }
+
+    /// Columns before `at`, and the others.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[track_caller]
+    pub fn split_cols(self, at: usize) -> (Self, Self) {
+        assert!(at <= self.cols, "column {at} of {}", self.cols);
+        let offset = if at == self.cols || self.rows == 0 {
+            0
+        } else {
+            at
+        };
+        // SAFETY: column `at` of row 0 exists, so it is in bounds (an empty part keeps the start of the whole). The
+        // parts have no column in common.
+        let start = unsafe { self.start.add(offset) };
+        let left = Self { cols: at, ..self };
+        let right = Self {
+            start,
+            cols: self.cols - at,
+            ..self
+        };
+        (left, right)
+    }
+
+    /// Parts of `rows` rows each; the last may have fewer.
+    ///
+    /// # Panics
+    /// If `rows` is 0.
+    pub fn row_chunks(self, rows: usize) -> Vec<Self> {
+        assert!(rows > 0, "parts of no row");
+        let mut parts = Vec::with_capacity(self.rows.div_ceil(rows));
+        let mut rest = self;
+        while rest.rows > 0 {
+            let at = rows.min(rest.rows);
+            let (part, others) = rest.split_rows(at);
+            parts.push(part);
+            rest = others;
+        }
+        parts
+    }
+
+    /// Parts of `cols` columns each; the last may have fewer.
+    ///
+    /// # Panics
+    /// If `cols` is 0.
+    pub fn col_chunks(self, cols: usize) -> Vec<Self> {
+        assert!(cols > 0, "parts of no column");
+        let mut parts = Vec::with_capacity(self.cols.div_ceil(cols));
+        let mut rest = self;
+        while rest.cols > 0 {
+            let at = cols.min(rest.cols);
+            let (part, others) = rest.split_cols(at);
+            parts.push(part);
+            rest = others;
+        }
+        parts
+    }
+
+    /// A row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    #[track_caller]
+    pub fn row(&self, row: usize) -> &[E] {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        // SAFETY: by the invariant; the borrow of `self` keeps writers away.
+        unsafe { std::slice::from_raw_parts(self.row_start(row), self.cols) }
+    }
+
+    /// A row, to write.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    #[track_caller]
+    pub fn row_mut(&mut self, row: usize) -> &mut [E] {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        // SAFETY: by the invariant; `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.row_start(row), self.cols) }
+    }
+
+    #[inline]
+    fn row_start(&self, row: usize) -> *mut E {
+        if self.cols == 0 {
+            return self.start;
+        }
+        // SAFETY: the row exists and is not empty, so its start is in bounds.
+        unsafe { self.start.add(row * self.row_stride) }
+    }
+}
+
+impl<E> Debug for MatrixMut<'_, E> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MatrixMut({} x {})", self.rows, self.cols)
+    }
+}
+
+#[track_caller]
+fn assert_inside(range: &Range<usize>, len: usize) {
+    assert!(
+        range.start <= range.end && range.end <= len,
+        "{range:?} of {len}"
+    );
+}
