@@ -57,7 +57,7 @@ fn main() -> Result<()> {
     let mut twin = device.build_module::<SelfAttention, f32>();
     twin.load_safetensors(file.path())
         .map_err(|e| anyhow!("{e:?}"))?;
-    assert_eq!(twin.forward(x).as_vec(), y.as_vec());
+    assert_eq!(twin.forward(x.clone()).as_vec(), layer.forward(x).as_vec());
     println!("\nsaved and loaded:");
     let (m, f) = ((&layer, String::new()), &mut PrintNames);
     Layer::iter_tensors(&mut RecursiveWalker { m, f })?;

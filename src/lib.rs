@@ -76,7 +76,7 @@ macro_rules! attention {
     };
 }
 
-pub use attn_core::{Element, Error, data, nn};
+pub use attn_core::{Backend, Element, Error, composed::Composed, data, nn};
 /// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;
 /// With a short path in this crate, rustc's messages call them by it, also where they came in by a glob import.
@@ -86,10 +86,29 @@ pub use dfdx::{shapes::Const, tensor::Tensor};
 /// What `attention!` expands to refers to this. Not for users, and not stable.
 #[doc(hidden)]
 pub mod __private {
-    pub use core::{clone::Clone, fmt::Debug};
+    pub use core::{clone::Clone, fmt::Debug, marker::PhantomData, mem::drop, ops::Range};
+    pub use std::sync::Arc;
 
     pub use attn_core::{
-        Element, Error, composed::*, data::*, entry::*, fit::*, init, nn::Weight, sizes::*, unwrap,
+        Backend, Element, Error,
+        composed::*,
+        data::*,
+        entry::*,
+        fit::*,
+        fused::*,
+        init,
+        kernel::{
+            Matrix, MatrixMut,
+            attention::{
+                Angles, Attention, Coverage, Dropout, Everything, Gradients as AttentionGradients,
+                Mask as Attends, Norm, Normalizer, Prepare, Score as Modify, Similarity, Sizes,
+                angles, per_head_linear, per_head_linear_backward, prepare, prepare_backward,
+            },
+        },
+        nn::Weight,
+        simd::{Into, Vector, math},
+        sizes::*,
+        unwrap,
     };
     pub use attn_macros::attention;
     pub use dfdx::{
@@ -98,7 +117,7 @@ pub mod __private {
             modules::{Linear, UnbiasedLinear},
         },
         shapes::{Const, Dim, Dtype, Shape},
-        tensor::{AutoDevice, NoneTape, Storage, Tape, Tensor},
+        tensor::{AutoDevice, Gradients, NoneTape, Storage, Tape, Tensor},
         tensor_ops::Device,
     };
 

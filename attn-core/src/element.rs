@@ -2,7 +2,10 @@
 
 use dfdx::dtypes::Dtype;
 use num_traits::Float;
+
 use rand_distr::uniform::SampleUniform;
+
+use crate::kernel::Pooled;
 
 /// A number that a layer can be made of: `f32` or `f64`.
 ///
@@ -17,7 +20,7 @@ use rand_distr::uniform::SampleUniform;
 /// }
 /// assert_eq!(halve(3.0_f32), 1.5);
 /// ```
-pub trait Element: Dtype + Float + SampleUniform + sealed::Sealed {
+pub trait Element: Dtype + Float + Pooled + SampleUniform + sealed::Sealed {
     /// The element nearest to `value`.
     fn of(value: f64) -> Self;
 }

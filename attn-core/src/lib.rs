@@ -9,6 +9,7 @@
 //! | [`data`] | what `padding` and `document` masks take at the call |
 //! | [`entry`] | what happens to the inputs before the first operation: checks, batch axis |
 //! | [`fit`] | what a wrong shape in a tuple of inputs is answered with |
+//! | [`fused`] | a layer as one operation of the tape, on slices |
 //! | [`init`] | initial values of parameters |
 //! | [`kernel`] | the same over slices: tiled, vectorised, parallel, with derivatives |
 //! | [`nn`] | parameters and layers: [`nn::Weight`], [`nn::LearnedPosition`] |
@@ -25,6 +26,7 @@
 // A test that unwraps fails where it should.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod backend;
 mod element;
 mod error;
 
@@ -32,6 +34,7 @@ pub mod composed;
 pub mod data;
 pub mod entry;
 pub mod fit;
+pub mod fused;
 pub mod init;
 pub mod kernel;
 pub mod nn;
@@ -42,5 +45,6 @@ pub mod sizes;
 #[cfg(test)]
 mod testing;
 
+pub use backend::Backend;
 pub use element::Element;
 pub use error::{Error, unwrap};

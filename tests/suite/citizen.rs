@@ -1,7 +1,7 @@
 //! A declared layer is a dfdx layer: it is built, composed, converted and copied as those are.
 
 use crate::tensors::{flat, parameters};
-use attn::{Element, Error, attention};
+use attn::{Backend, Element, Error, attention};
 use dfdx::{
     optim::{Optimizer, Sgd, SgdConfig},
     prelude::*,
@@ -187,7 +187,7 @@ impl<E: Element, D: Device<E>> TensorCollection<E, D> for Gated<E, D> {
 
 type Sequences<E, D, T> = Tensor<(usize, usize, Const<8>), E, D, T>;
 
-impl<E: Element, D: Device<E>> Gated<E, D> {
+impl<E: Element, D: Backend<E>> Gated<E, D> {
     fn try_forward<T: Tape<E, D>>(
         &self,
         x: Sequences<E, D, T>,

@@ -6,7 +6,7 @@ use dfdx::{
 };
 
 use super::{Sizes, check_axis, values};
-use crate::{Error, entry::check_batch};
+use crate::{Error, entry::check_batch, fused::Interval};
 
 /// Says which document each token belongs to: what a layer with `mask = document` takes besides its input. A token
 /// attends to those of its own document.
@@ -68,6 +68,16 @@ impl DocumentData {
     pub fn key_id(&self, b: i64, kv_idx: i64) -> i64 {
         self.key.at(b, kv_idx)
     }
+
+    /// [`query_id`](Self::query_id) of all queries in a range.
+    pub fn query_ids(&self, b: Interval, q_idx: Interval) -> Interval {
+        self.query.over(b, q_idx)
+    }
+
+    /// [`key_id`](Self::key_id) of all keys in a range.
+    pub fn key_ids(&self, b: Interval, kv_idx: Interval) -> Interval {
+        self.key.over(b, kv_idx)
+    }
 }
 
 /// `[batch, len]`.
@@ -78,6 +88,15 @@ struct Ids {
 }
 
 impl Ids {
+    /// The ids of a range of tokens. One sequence at a time.
+    fn over(&self, b: Interval, indices: Interval) -> Interval {
+        let ((b, last), (first, end)) = (b.ends(), indices.ends());
+        if b != last {
+            return Interval::ANY;
+        }
+        Interval::around((first..=end).map(|index| self.at(b, index)))
+    }
+
     fn at(&self, b: i64, index: i64) -> i64 {
         // Ids are compared, never counted with: that a huge one turns negative changes nothing.
         self.ids[b as usize * self.len + index as usize] as i64

@@ -6,7 +6,11 @@ use dfdx::{
 };
 
 use super::{Sizes, check_axis, values};
-use crate::{Error, entry::check_batch};
+use crate::{
+    Error,
+    entry::check_batch,
+    fused::{Interval, Truth},
+};
 
 /// Says which keys are real: what a layer with `mask = padding` takes besides its input.
 ///
@@ -79,6 +83,30 @@ impl PaddingData {
             Data::PerSequence(lengths) => k < lengths[b],
             Data::PerQuery { lengths, queries } => k < lengths[b * queries + q],
             Data::Keys { attend, keys } => attend[b * keys + k],
+        }
+    }
+}
+
+impl PaddingData {
+    /// [`attends`](Self::attends) of all queries and keys in ranges.
+    pub fn attends_all(&self, b: Interval, q_idx: Interval, kv_idx: Interval) -> Truth {
+        let [(b, last), (q, last_q), (k, last_k)] = [b, q_idx, kv_idx].map(Interval::ends);
+        if b != last {
+            return Truth::Unknown;
+        }
+        let b = b as usize;
+        match &self.0 {
+            Data::PerSequence(lengths) => kv_idx.less(Interval::exactly(lengths[b] as i64)),
+            Data::PerQuery { lengths, queries } => {
+                let lengths = &lengths[b * queries..][q as usize..=last_q as usize];
+                kv_idx.less(Interval::around(
+                    lengths.iter().map(|&length| length as i64),
+                ))
+            }
+            Data::Keys { attend, keys } => {
+                let attend = &attend[b * keys..][k as usize..=last_k as usize];
+                Truth::of_each(attend.iter().copied())
+            }
         }
     }
 }

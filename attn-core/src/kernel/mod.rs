@@ -7,8 +7,12 @@
 //! Matrices are row-major views, [`Matrix`] to read and [`MatrixMut`] to write; scratch memory comes from a [`pool`].
 
 pub mod attention;
+mod column_sums;
+mod lanes;
+pub mod linear;
 pub mod parallel;
 pub mod pool;
+mod transpose;
 
 pub use crate::simd::{Matrix, MatrixMut, Real};
 pub use pool::{Buffer, Pooled};

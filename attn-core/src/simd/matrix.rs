@@ -194,6 +194,11 @@ unsafe impl<E: Send> Send for MatrixMut<'_, E> {}
 unsafe impl<E: Sync> Sync for MatrixMut<'_, E> {}
 
 impl<'a, E> MatrixMut<'a, E> {
+    /// A matrix without rows or columns.
+    pub fn empty() -> Self {
+        Self::strided(&mut [], 0, 0, 0)
+    }
+
     /// `data` row by row.
     ///
     /// # Panics

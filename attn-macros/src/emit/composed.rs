@@ -3,9 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::input::data_name;
 use super::{Layer, expr, var};
-use crate::graph::{Dim, MaskData, NodeId, Op};
+use crate::graph::{MaskData, NodeId, Op};
 use crate::spec::{Normalizer, Score, Size};
 
 /// `check_sizes`: what only the running program knows. `run`: computes the graph. (As functions of the block: methods could
@@ -18,7 +17,10 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         cx.tensor(cx.output_shape(), &tape),
         cx.tensor(cx.graph.scores_shape(), &quote!(p::NoneTape)),
     );
-    let inputs = emit_inputs(cx);
+    let inputs = cx.inputs(|data| match data {
+        MaskData::Padding => quote!(&p::PaddingData),
+        MaskData::Document => quote!(&p::DocumentData),
+    });
     let checks = emit_checks(cx);
     let (q, k) = (
         quote!(x.shape().1),
@@ -48,25 +50,6 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             Ok((#result, seen))
         }
     }
-}
-
-/// `x: Tensor<..>, context: Tensor<..>, padding: &PaddingData, ..`
-fn emit_inputs(cx: &Layer<'_>) -> TokenStream {
-    let d_model = Dim::Size(cx.spec.d_model.clone());
-    let x = cx.tensor(&[Dim::Batch, Dim::Query, d_model], &quote!(T));
-    let context = cx.spec.d_context.as_ref().map(|d_context| {
-        let width = Dim::Size(d_context.clone());
-        let ty = cx.tensor(&[Dim::Batch, Dim::Key, width], &quote!(p::NoneTape));
-        quote!(context: #ty,)
-    });
-    let data = cx.graph.data.iter().map(|data| {
-        let name = data_name(*data);
-        match data {
-            MaskData::Padding => quote!(#name: &p::PaddingData,),
-            MaskData::Document => quote!(#name: &p::DocumentData,),
-        }
-    });
-    quote!(x: #x, #context #(#data)*)
 }
 
 /// dfdx multiplies runtime sizes unchecked: before the first tensor is made, every product must be known to fit.
@@ -129,7 +112,7 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
         Op::Input => quote!(p::contiguous(x)?),
         Op::Context => quote!(p::contiguous(context.retaped::<T>())?),
         Op::Linear { field, .. } => {
-            let (bias, weight) = (bias(cx, field), weight(field));
+            let (bias, weight) = (cx.bias(field), weight(field));
             quote!(p::linear(#(#operands)*, #weight, #bias)?)
         }
         Op::SplitHeads { .. } => quote!(p::split_heads(#(#operands)*)?),
@@ -197,18 +180,5 @@ fn read(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
         quote!(#name)
     } else {
         quote!(#name.with_empty_tape())
-    }
-}
-
-fn bias(cx: &Layer<'_>, field: &str) -> TokenStream {
-    let has_bias = cx
-        .graph
-        .param(field)
-        .is_some_and(|param| param.tensors().len() == 2);
-    let field = format_ident!("{field}");
-    if has_bias {
-        quote!(Some(&layer.#field.bias))
-    } else {
-        quote!(None)
     }
 }

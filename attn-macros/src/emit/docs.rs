@@ -497,7 +497,7 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
 }
 
 /// The docs of `forward`, `try_forward`, `forward_mut`, `try_forward_mut`, `forward_with_weights`, and its twin.
-pub(super) fn methods(cx: &Layer<'_>) -> [String; 6] {
+pub(super) fn methods(cx: &Layer<'_>) -> [String; 7] {
     let call = call(cx);
     let output = shape_text(cx, cx.output_shape());
     let weights = shape_text(cx, cx.graph.scores_shape());
@@ -522,5 +522,6 @@ pub(super) fn methods(cx: &Layer<'_>) -> [String; 6] {
         format!(
             "As [`forward_with_weights`](Self::forward_with_weights), with a typed error.{errors}"
         ),
+        "The layer as a chain of dfdx's operations, which means the same: to compare, to read, to debug.".to_owned(),
     ]
 }

@@ -172,26 +172,29 @@ impl Lower<'_> {
 
     /// Gathers the elements of a learned tensor, in row-major order.
     fn param(&mut self, name: &str, index: &[Expr], expr: &Expr) -> TokenStream {
-        let dims = self
-            .cx
-            .graph
-            .param(name)
-            .map(|param| param.tensors().remove(0).1)
-            .unwrap_or_default();
-        let mut flat = quote!(0);
-        for (position, (index, dim)) in index.iter().zip(&dims).enumerate() {
-            let index = host(index, 9);
-            let dim = host(&Expr::from(dim), 9);
-            flat = if position == 0 {
-                index
-            } else {
-                quote!(#flat * #dim + #index)
-            };
-        }
-        let function = index_function(expr, quote!((#flat) as usize));
+        let index = index.iter().map(|index| host(index, 9));
+        let function = index_function(expr, flat_index(self.cx, name, index));
         let field = format_ident!("{name}");
         quote!(p::index_param(&layer.#field.weight, axes, #function)?)
     }
+}
+
+/// The row-major index, as a `usize`, of an element of a learned tensor.
+pub(super) fn flat_index(
+    cx: &Layer<'_>,
+    name: &str,
+    index: impl Iterator<Item = TokenStream>,
+) -> TokenStream {
+    let dims = cx.graph.param(name);
+    let dims = dims
+        .map(|param| param.tensors().remove(0).1)
+        .unwrap_or_default();
+    let flat = index.zip(&dims).reduce(|(flat, _), (index, dim)| {
+        let size = host(&Expr::from(dim), 9);
+        (quote!(#flat * #size + #index), dim)
+    });
+    let flat = flat.map_or(quote!(0), |(flat, _)| flat);
+    quote!((#flat) as usize)
 }
 
 fn unary_function(op: Unary) -> Ident {
@@ -212,10 +215,18 @@ fn is_scalar(expr: &Expr) -> bool {
 }
 
 /// `expr` as a Rust expression over `i64`, `f64` and `bool`, in parentheses if it binds less tightly than `level`.
-fn host(expr: &Expr, level: u8) -> TokenStream {
+pub(super) fn host(expr: &Expr, level: u8) -> TokenStream {
     match expr {
-        // Neither stands in an expression of indices.
-        Expr::Score | Expr::Param { .. } => quote!(0.0),
+        // It does not stand in an expression of indices.
+        Expr::Score => quote!(0.0),
+        // A closure of this name is in scope.
+        Expr::Param { name, index } => {
+            let (name, index) = (
+                format_ident!("{name}"),
+                index.iter().map(|index| host(index, 0)),
+            );
+            quote!(#name(#(#index),*))
+        }
         Expr::Var(var) => {
             let name = format_ident!("{var}");
             quote!(#name)

@@ -32,6 +32,12 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
                 self,
                 layer: &#name<E, D>,
                 train: bool,
+            ) -> ::core::result::Result<Self::Output, #krate::__private::Error<D::Err>>;
+            #[doc(hidden)]
+            fn attend_composed(
+                self,
+                layer: &#name<E, D>,
+                train: bool,
             ) -> ::core::result::Result<(Self::Output, Self::Weights), #krate::__private::Error<D::Err>>;
         }
     }
@@ -55,18 +61,22 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
             impl<#generics> #input<E, D> for #ty {
                 type Output = #output;
                 type Weights = p::Tensor<(usize, usize, usize, usize), E, D>;
-                fn attend(self, _: &#name<E, D>, _: bool) -> Result<(Self::Output, Self::Weights), p::Error<D::Err>> {
+                fn attend(self, _: &#name<E, D>, _: bool) -> Result<Self::Output, p::Error<D::Err>> {
+                    ::core::unreachable!()
+                }
+                fn attend_composed(self, _: &#name<E, D>, _: bool) -> Result<(Self::Output, Self::Weights), p::Error<D::Err>> {
                     ::core::unreachable!()
                 }
             }
         }
     };
     let tensor = quote!(p::Tensor<S, F, D, T>);
-    let alone = quote!(S: p::Shape, F: p::Dtype, T, E: p::Element, D: p::Device<E> + p::Storage<F>);
+    let alone =
+        quote!(S: p::Shape, F: p::Dtype, T, E: p::Element, D: p::Backend<E> + p::Storage<F>);
     let tuple = |names: &[&str]| {
         let names: Vec<_> = names.iter().map(|name| var(name)).collect();
         accept(
-            quote!(X, #(#names,)* E: p::Element, D: p::Device<E>),
+            quote!(X, #(#names,)* E: p::Element, D: p::Backend<E>),
             quote!((X, #(#names,)*)),
             quote!(X),
         )
@@ -83,10 +93,14 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
 }
 
 /// ```text
-/// impl<B: Dim, S: Dim, T: Tape<E, D>, E: Element, D: Device<E>> NameInput<E, D> for Tensor<(B, S, Const<512>), E, D, T> {
+/// impl<B: Dim, S: Dim, T: Tape<E, D>, E: Element, D: Backend<E>> NameInput<E, D> for Tensor<(B, S, Const<512>), E, D, T> {
 ///     type Output = ..;
 ///     type Weights = ..;
 ///     fn attend(self, layer, train) -> .. {
+///         let x = self;
+///         fused(layer, x, train)
+///     }
+///     fn attend_composed(self, layer, train) -> .. {
 ///         let x = self;
 ///         run(layer, x, train)
 ///     }
@@ -124,32 +138,56 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
         || quote!(p::check_batch(#label, "context", x.shape().0.size(), context.shape().0.size())?;),
     );
     let add_batch = (!batched).then(|| quote!(#(let #tensors = p::add_batch(#tensors)?;)*));
-    let run = quote!(run(layer, #(#tensors,)* #(&#data,)* train));
-    let result = if batched {
-        run
+    let prepare = quote! {
+        let #pattern = self;
+        #(#fit)*
+        #check_batch
+        let axes = #axes;
+        check_sizes(axes)?;
+        #add_batch
+        #(let #data = #data.read(#label, axes)?;)*
+    };
+    let fused = quote!(fused(layer, #(#tensors,)* #(#data,)* train));
+    let composed = quote!(run(layer, #(#tensors,)* #(&#data,)* train));
+    let (fused, composed) = if batched {
+        (fused, composed)
     } else {
-        quote! {
-            let (output, weights) = #run?;
+        let composed = quote! {
+            let (output, weights) = #composed?;
             Ok((p::drop_batch(output)?, p::drop_weights_batch(weights)?))
-        }
+        };
+        (quote!(Ok(p::drop_batch(#fused?)?)), composed)
+    };
+    let composed_only = quote!(Ok(#input::attend_composed(self, layer, train)?.0));
+    let attend = match cx.steps {
+        None => composed_only,
+        Some(_) => quote! {
+            if !D::FUSED {
+                return #composed_only;
+            }
+            #prepare
+            #fused
+        },
     };
     quote_spanned! {cx.at=>
-        impl<#generics E: p::Element, D: p::Device<E>> #input<E, D> for #ty
+        impl<#generics E: p::Element, D: p::Backend<E>> #input<E, D> for #ty
         where
             #(#bounds)*
         {
             type Output = p::Tensor<(#lead #query, p::Const<#d_model>), E, D, T>;
             type Weights = p::Tensor<(#lead p::Const<#heads>, #query, #key), E, D>;
 
-            fn attend(self, layer: &#name<E, D>, train: bool) -> Result<(Self::Output, Self::Weights), p::Error<D::Err>> {
-                let #pattern = self;
-                #(#fit)*
-                #check_batch
-                let axes = #axes;
-                check_sizes(axes)?;
-                #add_batch
-                #(let #data = #data.read(#label, axes)?;)*
-                #result
+            fn attend(self, layer: &#name<E, D>, train: bool) -> Result<Self::Output, p::Error<D::Err>> {
+                #attend
+            }
+
+            fn attend_composed(
+                self,
+                layer: &#name<E, D>,
+                train: bool,
+            ) -> Result<(Self::Output, Self::Weights), p::Error<D::Err>> {
+                #prepare
+                #composed
             }
         }
     }

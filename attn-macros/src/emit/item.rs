@@ -88,6 +88,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
         try_forward_mut,
         with_weights,
         try_with_weights,
+        composed,
     ] = docs::methods(cx);
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
@@ -100,7 +101,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
 
             #[doc = #try_forward]
             #vis fn try_forward<X: #input<E, D>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
-                Ok(x.attend(self, false)?.0)
+                x.attend(self, false)
             }
 
             #[doc = #forward_mut]
@@ -111,7 +112,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
 
             #[doc = #try_forward_mut]
             #vis fn try_forward_mut<X: #input<E, D>>(&mut self, x: X) -> Result<X::Output, p::Error<D::Err>> {
-                Ok(x.attend(self, true)?.0)
+                x.attend(self, true)
             }
 
             #[doc = #with_weights]
@@ -125,7 +126,21 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
                 &self,
                 x: X,
             ) -> Result<(X::Output, X::Weights), p::Error<D::Err>> {
-                x.attend(self, false)
+                x.attend_composed(self, false)
+            }
+
+            #[doc = #composed]
+            #vis fn composed(&self) -> p::Composed<'_, Self> {
+                p::Composed::new(self)
+            }
+        }
+
+        impl<X: #input<E, D>, E: p::Element, D: p::Device<E>> p::Compose<X> for #name<E, D> {
+            type Output = X::Output;
+            type Err = D::Err;
+
+            fn compose(&self, x: X, train: bool) -> Result<X::Output, p::Error<D::Err>> {
+                Ok(x.attend_composed(self, train)?.0)
             }
         }
     }

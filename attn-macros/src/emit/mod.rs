@@ -4,16 +4,19 @@ mod composed;
 mod docs;
 mod expr;
 mod facts;
+mod fused;
 pub(crate) mod ide;
 mod input;
 mod item;
 mod module;
+mod places;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::Attribute;
 
-use crate::graph::{Dim, Graph};
+use crate::graph::steps::Steps;
+use crate::graph::{Dim, Graph, MaskData, simplify};
 use crate::spec::Spec;
 
 /// The declared layer:
@@ -39,6 +42,7 @@ pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStr
         module::emit(cx),
         item::emit_forward(cx),
         composed::emit(cx),
+        fused::emit(cx),
         facts::emit(cx),
     ];
     let constants = spec.constants.iter().map(|constant| {
@@ -72,8 +76,8 @@ pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStr
 /// The type variables of the emitted code, and what it imports: names that would hide the struct's.
 #[rustfmt::skip]
 const TAKEN: &[&str] = &[
-    "A1", "A2", "A3", "B", "B2", "CONTEXT_WIDTH", "D", "D0", "D2", "E", "E0", "E2", "F", "Document",
-    "K", "Padding", "Q", "S", "T", "T2", "V", "WIDTH", "X", "p", "Err", "None", "Ok", "Option",
+    "A1", "A2", "A3", "Attends", "B", "B2", "CONTEXT_WIDTH", "Call", "D", "D0", "D2", "E", "E0", "E2", "F", "Document",
+    "K", "Modified", "Padding", "Q", "S", "Saved", "T", "T2", "V", "WIDTH", "Weights", "X", "p", "Err", "None", "Ok", "Option",
     "Result", "Some",
 ];
 
@@ -82,6 +86,8 @@ struct Layer<'a> {
     krate: &'a TokenStream,
     spec: &'a Spec,
     graph: &'a Graph,
+    /// The layer as steps over slices. None after a mistake, or where the kernels do not know what it asks for.
+    steps: Option<Steps>,
     /// The struct, as the emitted code calls it.
     name: Ident,
     /// The trait of what `forward` accepts.
@@ -100,6 +106,7 @@ impl<'a> Layer<'a> {
             krate,
             spec,
             graph,
+            steps: if spec.poisoned { None } else { simplify(graph) },
             name: if is_taken {
                 format_ident!("__{name}")
             } else {
@@ -180,6 +187,34 @@ impl<'a> Layer<'a> {
     fn tensor(&self, shape: &[Dim], tape: &TokenStream) -> TokenStream {
         let dims = shape.iter().map(|dim| self.dim(dim));
         quote!(p::Tensor<(#(#dims,)*), E, D, #tape>)
+    }
+
+    /// `x: Tensor<..>, context: Tensor<..>, padding: PaddingData, ..`, with the types that `data` gives.
+    fn inputs(&self, data: impl Fn(MaskData) -> TokenStream) -> TokenStream {
+        let d_model = Dim::Size(self.spec.d_model.clone());
+        let x = self.tensor(&[Dim::Batch, Dim::Query, d_model], &quote!(T));
+        let context = self.spec.d_context.as_ref().map(|d_context| {
+            let width = Dim::Size(d_context.clone());
+            let ty = self.tensor(&[Dim::Batch, Dim::Key, width], &quote!(p::NoneTape));
+            quote!(context: #ty,)
+        });
+        let data = self.graph.data.iter().map(|word| {
+            let (name, ty) = (input::data_name(*word), data(*word));
+            quote!(#name: #ty,)
+        });
+        quote!(x: #x, #context #(#data)*)
+    }
+
+    /// `Some(&layer.q_proj.bias)`, or `None` where the projection has none.
+    fn bias(&self, field: &str) -> TokenStream {
+        let param = self.graph.param(field);
+        let has_bias = param.is_some_and(|param| param.tensors().len() == 2);
+        let field = format_ident!("{field}");
+        if has_bias {
+            quote!(Some(&layer.#field.bias))
+        } else {
+            quote!(None)
+        }
     }
 
     /// The shape of the output, batched: `[batch, query, d_model]`.

@@ -1,12 +1,17 @@
 //! The layer as a graph of operations with inferred shapes. It knows nothing of tokens: the emitters do.
 
 mod build;
+pub(crate) mod diff;
+pub(crate) mod plan;
 mod shape;
+mod simplify;
+pub(crate) mod steps;
 
 use crate::score::{Data, Expr};
 use crate::spec::{Init, Normalizer, Real, Size};
 
 pub(crate) use build::build;
+pub(crate) use simplify::simplify;
 
 /// Everything that the emitters read.
 pub(crate) struct Graph {

@@ -5,7 +5,9 @@
 //! docs and the tests read nothing else.
 
 pub(crate) mod builtin;
+pub(crate) mod diff;
 pub(crate) mod eval;
+pub(crate) mod split;
 
 use std::fmt;
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Not, Rem, Sub};

@@ -3,6 +3,7 @@
 mod definitions;
 mod formula;
 mod interpret;
+mod passes;
 mod property;
 mod snapshots;
 mod soup;

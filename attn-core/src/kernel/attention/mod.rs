@@ -2,9 +2,33 @@
 //!
 //! Dao et al., "FlashAttention" (2022), and Dao, "FlashAttention-2" (2023), on a CPU.
 
+mod absent;
+mod additive;
+mod backward;
+mod dropout;
+mod forward;
+mod key_block;
+mod layout;
+mod load;
+mod on_tiles;
+mod per_head;
+mod plan;
+mod prepare;
+mod rope;
+mod scores;
+mod scratch;
 mod spec;
+mod sums;
+mod weights;
 
+#[cfg(test)]
+mod tests;
+
+pub use on_tiles::{Bias, Place, TileMask, TileScore};
+pub use per_head::{per_head_linear, per_head_linear_backward};
+pub use prepare::{prepare, prepare_backward};
+pub use rope::{Angles, angles};
 pub use spec::{
-    Attention, Coverage, Dropout, Everything, Gradients, Mask, Norm, Normalizer, Plain, Prepare, Rope, Score, Similarity,
-    Sizes,
+    Attention, Coverage, Dropout, Everything, Gradients, Mask, Norm, Normalizer, Prepare, Rope,
+    Score, Similarity, Sizes,
 };

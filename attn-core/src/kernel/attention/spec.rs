@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::{TileMask, TileScore};
 use crate::simd::{Matrix, MatrixMut, Real, Vector};
 
 /// The sizes of a call. Query head `h` reads key head `h / (heads / kv_heads)`.
@@ -62,9 +63,6 @@ impl Mask for Everything {
 /// What becomes of a score before the softmax: a function of the scaled product and of a number of the place. Implemented
 /// by what the macro emits for a soft cap and a position bias. Mark every method `#[inline(always)]`.
 pub trait Score<E: Real>: Sync {
-    /// Whether it reads the bias.
-    const BIASED: bool;
-
     /// The score.
     fn value<V: Vector<Element = E>>(&self, score: V, bias: V) -> V;
 
@@ -73,29 +71,6 @@ pub trait Score<E: Real>: Sync {
 
     /// The derivative of [`value`](Self::value) with respect to `bias`.
     fn bias_derivative<V: Vector<Element = E>>(&self, score: V, bias: V) -> V;
-}
-
-/// The score as it is.
-#[derive(Clone, Copy, Debug)]
-pub struct Plain;
-
-impl<E: Real> Score<E> for Plain {
-    const BIASED: bool = false;
-
-    #[inline(always)]
-    fn value<V: Vector<Element = E>>(&self, score: V, _: V) -> V {
-        score
-    }
-
-    #[inline(always)]
-    fn derivative<V: Vector<Element = E>>(&self, _: V, _: V) -> V {
-        V::splat(E::ONE)
-    }
-
-    #[inline(always)]
-    fn bias_derivative<V: Vector<Element = E>>(&self, _: V, _: V) -> V {
-        V::zero()
-    }
 }
 
 /// From scores to weights.
@@ -126,6 +101,14 @@ pub struct Prepare<'a, E> {
     pub norm: Option<Norm<'a, E>>,
     /// Its pairs of coordinates are rotated by its position.
     pub rope: Option<Rope<'a, E>>,
+}
+
+impl<E> Default for Prepare<'_, E> {
+    /// Nothing happens.
+    fn default() -> Self {
+        let (norm, rope) = (None, None);
+        Self { norm, rope }
+    }
 }
 
 /// How the length of a vector is taken out.
@@ -167,8 +150,8 @@ pub enum Similarity<'a, E> {
 /// Queries are a matrix of `batch * query` rows and `heads * width` columns, keys of `batch * key` rows and
 /// `kv_heads * width` columns, values of `kv_heads * value_width`, the output of `heads * value_width`: what a projection
 /// writes, with the heads side by side.
-#[derive(Clone, Copy, Debug)]
-pub struct Attention<'a, E, M, F> {
+#[derive(Clone, Copy)]
+pub struct Attention<'a, E> {
     /// The sizes.
     pub sizes: Sizes,
     /// What happens to queries as they are loaded.
@@ -177,13 +160,13 @@ pub struct Attention<'a, E, M, F> {
     pub key: Prepare<'a, E>,
     /// How they make a score.
     pub similarity: Similarity<'a, E>,
-    /// What becomes of the score.
-    pub score: &'a F,
+    /// What becomes of the score, if anything.
+    pub score: Option<&'a dyn TileScore<E>>,
     /// A number per head and distance, for [`Score`]: that of query `q` and key `k` stands in row `h`, column
     /// `k + (query - 1) - q`. `[heads, query + key - 1]`.
     pub bias: Option<Matrix<'a, E>>,
     /// Which keys a query attends to.
-    pub mask: &'a M,
+    pub mask: &'a dyn TileMask<E>,
     /// From scores to weights.
     pub normalizer: Normalizer,
     /// Which weights are dropped.

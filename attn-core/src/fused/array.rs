@@ -1,0 +1,129 @@
+//! What is computed on the way: matrices side by side.
+
+use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
+
+/// `N` matrices with as many rows, side by side in one: what a product of stacked weights writes. `[rows, Σ widths]`.
+///
+/// ```
+/// use attn_core::fused::Array;
+///
+/// let mut q_k = Array::<f32, 2>::zeros(3, [4, 2]);
+/// let [mut q, _] = q_k.parts_mut();
+/// q.row_mut(1).fill(1.0);
+/// assert_eq!(q_k.all().row(1), [1.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
+/// ```
+#[derive(Debug)]
+pub struct Array<E: Pooled, const N: usize = 1> {
+    numbers: Buffer<E>,
+    rows: usize,
+    widths: [usize; N],
+}
+
+impl<E: Pooled, const N: usize> Array<E, N> {
+    /// An array whose numbers are whatever they are.
+    pub fn stale(rows: usize, widths: [usize; N]) -> Self {
+        let numbers = Buffer::stale(rows * widths.iter().sum::<usize>());
+        Self {
+            numbers,
+            rows,
+            widths,
+        }
+    }
+
+    /// An array of zeros.
+    pub fn zeros(rows: usize, widths: [usize; N]) -> Self {
+        let mut array = Self::stale(rows, widths);
+        array.numbers.fill(E::ZERO);
+        array
+    }
+
+    /// One of the matrices.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn part(&self, part: usize) -> Matrix<'_, E> {
+        let start: usize = self.widths[..part].iter().sum();
+        self.all().some_cols(start..start + self.widths[part])
+    }
+
+    /// One of the matrices, to write.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn part_mut(&mut self, part: usize) -> MatrixMut<'_, E> {
+        let start: usize = self.widths[..part].iter().sum();
+        let width = self.widths[part];
+        self.all_mut().split_cols(start).1.split_cols(width).0
+    }
+
+    /// The whole of it.
+    pub fn all(&self) -> Matrix<'_, E> {
+        Matrix::new(&self.numbers, self.rows, self.widths.iter().sum())
+    }
+
+    /// The whole of it, to write.
+    pub fn all_mut(&mut self) -> MatrixMut<'_, E> {
+        MatrixMut::new(&mut self.numbers, self.rows, self.widths.iter().sum())
+    }
+
+    /// Its numbers, row by row.
+    pub fn numbers(&self) -> &[E] {
+        &self.numbers
+    }
+
+    /// Its numbers, row by row, to write.
+    pub fn numbers_mut(&mut self) -> &mut [E] {
+        &mut self.numbers
+    }
+
+    /// The matrices, to write.
+    pub fn parts_mut(&mut self) -> [MatrixMut<'_, E>; N] {
+        let widths = self.widths;
+        let mut rest = Some(self.all_mut());
+        widths.map(|width| {
+            let (part, others) = rest.take().map_or_else(
+                || (MatrixMut::empty(), MatrixMut::empty()),
+                |rest| rest.split_cols(width),
+            );
+            rest = Some(others);
+            part
+        })
+    }
+}
+
+impl<E: Pooled> Array<E> {
+    /// An array of the size of a matrix, whose numbers are whatever they are.
+    pub fn like(matrix: Matrix<'_, E>) -> Self {
+        Self::stale(matrix.rows(), [matrix.cols()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_columns() {
+        let mut array = Array::<f64, 3>::zeros(2, [1, 0, 2]);
+        let [mut a, b, mut c] = array.parts_mut();
+        assert_eq!((b.rows(), b.cols()), (2, 0));
+        a.row_mut(1).fill(1.0);
+        c.row_mut(0).fill(2.0);
+        assert_eq!(array.numbers(), [0.0, 2.0, 2.0, 1.0, 0.0, 0.0]);
+        assert_eq!(array.part(0).get(1, 0), 1.0);
+        assert_eq!(array.part(1).cols(), 0);
+        assert_eq!(array.part(2).row(0), [2.0, 2.0]);
+        array.part_mut(2).row_mut(1)[1] = 3.0;
+        assert_eq!(array.numbers(), [0.0, 2.0, 2.0, 1.0, 0.0, 3.0]);
+    }
+
+    #[test]
+    fn an_array_may_be_empty() {
+        let mut array = Array::<f32, 2>::stale(0, [3, 4]);
+        assert_eq!(
+            array.parts_mut().map(|part| (part.rows(), part.cols())),
+            [(0, 3), (0, 4)]
+        );
+        assert_eq!(array.part(1).rows(), 0);
+    }
+}

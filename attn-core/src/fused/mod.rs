@@ -1,0 +1,47 @@
+//! A layer as one operation of the tape, on slices.
+//!
+//! The macros take the derivative and emit a forward and a backward function; what these call is here: [`Operation`] is
+//! how they reach dfdx, [`Array`] what they compute, [`Projection`] the parameters of one product. The work is done in
+//! [`kernel`](crate::kernel).
+
+mod array;
+mod bias;
+mod interval;
+mod operation;
+mod projection;
+
+pub use array::Array;
+pub use bias::{add_bias_gradient, bias_table};
+pub use interval::{Interval, Truth};
+pub use operation::{Operand, Operation, accumulate};
+pub use projection::{Projection, Stack};
+
+use crate::{Element, kernel::attention::Sizes, simd::Vector};
+
+impl Sizes {
+    /// Queries of all sequences.
+    pub fn queries(&self) -> usize {
+        self.batch * self.query
+    }
+
+    /// Keys of all sequences.
+    pub fn keys(&self) -> usize {
+        self.batch * self.key
+    }
+}
+
+/// So many zeros, for a tensor to own.
+pub fn zeros<E: Element>(len: usize) -> Vec<E> {
+    vec![E::zero(); len]
+}
+
+/// A number in every lane.
+#[inline(always)]
+pub fn splat<E: Element, V: Vector<Element = E>>(value: f64) -> V {
+    V::splat(E::of(value))
+}
+
+/// An element of a parameter, to compute with on the host.
+pub fn number<E: Element>(value: E) -> f64 {
+    num_traits::ToPrimitive::to_f64(&value).unwrap_or(f64::NAN)
+}

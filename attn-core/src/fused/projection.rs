@@ -1,0 +1,135 @@
+//! The parameters of projections that read the same input, for one product.
+
+use dfdx::{
+    shapes::{Rank1, Rank2},
+    tensor::{Gradients, Tape, Tensor},
+};
+
+use super::operation::{Operation, gradient};
+use crate::{
+    Backend, Element,
+    kernel::{Buffer, Matrix, MatrixMut, linear},
+    simd::Into,
+};
+
+/// `y = x Wᵀ + b` with the weights and biases of several projections stacked: `W` is `[Σ outputs, input]`.
+///
+/// Jia et al. and everyone since: one product of `[.., 3 * d_model]` instead of three. PyTorch: `in_proj_weight` of
+/// `torch.nn.MultiheadAttention`.
+pub struct Projection<E: Element, D: Backend<E>> {
+    input: usize,
+    weight: Buffer<E>,
+    bias: Option<Buffer<E>>,
+    parts: Vec<Part<E, D>>,
+}
+
+struct Part<E: Element, D: Backend<E>> {
+    outputs: usize,
+    weight: Flat<E, D>,
+    bias: Option<Flat<E, D>>,
+}
+
+type Flat<E, D> = Tensor<(usize,), E, D>;
+
+/// The parameters of a [`Projection`], one projection after the other.
+pub struct Stack<E: Element, D: Backend<E>> {
+    input: usize,
+    parts: Vec<Part<E, D>>,
+}
+
+impl<E: Element, D: Backend<E>> Stack<E, D> {
+    /// No projection yet, of an input of this width.
+    pub fn new(input: usize) -> Self {
+        Self {
+            input,
+            parts: Vec::new(),
+        }
+    }
+
+    /// One more projection.
+    ///
+    /// # Errors
+    /// If a copy of a view cannot be allocated.
+    pub fn push<const I: usize, const O: usize, T: Tape<E, D>>(
+        mut self,
+        operation: &mut Operation<T>,
+        weight: &Tensor<Rank2<O, I>, E, D>,
+        bias: Option<&Tensor<Rank1<O>, E, D>>,
+    ) -> Result<Self, D::Err> {
+        let weight = operation.flat(weight.retaped::<T>())?;
+        let bias = bias
+            .map(|bias| operation.flat(bias.retaped::<T>()))
+            .transpose()?;
+        self.parts.push(Part {
+            outputs: O,
+            weight,
+            bias,
+        });
+        Ok(self)
+    }
+
+    /// Reads all of them.
+    pub fn read(self) -> Projection<E, D> {
+        let Self { input, parts } = self;
+        let outputs: usize = parts.iter().map(|part| part.outputs).sum();
+        let mut weight = Buffer::stale(outputs * input);
+        let has_bias = parts.iter().any(|part| part.bias.is_some());
+        let mut bias = has_bias.then(|| Buffer::zeros(outputs));
+        let mut start = 0;
+        for part in &parts {
+            let end = start + part.outputs;
+            part.weight
+                .copy_into(&mut weight[start * input..end * input]);
+            if let (Some(bias), Some(part)) = (&mut bias, &part.bias) {
+                part.copy_into(&mut bias[start..end]);
+            }
+            start = end;
+        }
+        Projection {
+            input,
+            weight,
+            bias,
+            parts,
+        }
+    }
+}
+
+impl<E: Element, D: Backend<E>> Projection<E, D> {
+    fn weight(&self) -> Matrix<'_, E> {
+        let outputs = self.parts.iter().map(|part| part.outputs).sum();
+        Matrix::new(&self.weight, outputs, self.input)
+    }
+
+    /// `y = x Wᵀ + b`
+    pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
+        linear::forward(x, self.weight(), self.bias.as_deref(), y);
+    }
+
+    /// `dx = dy W`, or `dx += dy W`
+    pub fn input_gradient(&self, d_y: Matrix<'_, E>, into: Into, d_x: MatrixMut<'_, E>) {
+        linear::input_gradient(d_y, self.weight(), into, d_x);
+    }
+
+    /// `dW += dyᵀ x`, `db += Σ dy`, in the gradients of the tape.
+    ///
+    /// # Errors
+    /// If a gradient cannot be allocated.
+    pub fn add_gradients(
+        &self,
+        x: Matrix<'_, E>,
+        d_y: Matrix<'_, E>,
+        gradients: &mut Gradients<E, D>,
+    ) -> Result<(), D::Err> {
+        let mut start = 0;
+        for part in &self.parts {
+            let d_y = d_y.some_cols(start..start + part.outputs);
+            let d_weight = gradient(&part.weight, gradients)?;
+            linear::weight_gradient(d_y, x, MatrixMut::new(d_weight, part.outputs, self.input));
+            if let Some(bias) = &part.bias {
+                linear::bias_gradient(d_y, gradient(bias, gradients)?);
+            }
+            start += part.outputs;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Products of a tile that what is masked cannot reach.
+//!
+//! A masked coefficient is exactly 0, and adds nothing to a sum: unless what it is multiplied by is NaN or infinite, as the
+//! keys of padding may be. Then the rows that are not finite count as zeros in the product, and are added afterwards where
+//! they were attended to. All other elements keep their bits.
+
+use super::layout::fill;
+use super::plan::Tile;
+use super::scratch::Panel;
+use super::TileMask;
+use crate::kernel::Pooled;
+use crate::simd::slice::load_any;
+use crate::simd::{
+    Into, Kernel, Mask, Matrix, MatrixMut, Real, Threads, Vector, call, product, run,
+};
+
+/// Numbers for the pairs of a tile, `[queries, keys]`: weights, or the gradient of the scores.
+pub(super) struct Coefficients<'a, E> {
+    pub mask: &'a dyn TileMask<E>,
+    pub tile: &'a Tile,
+    pub matrix: Matrix<'a, E>,
+}
+
+impl<E: Pooled> Coefficients<'_, E> {
+    /// `to = scale * C rows`, or `+=`: a row for every query from a row for every key.
+    pub fn times_keys(&self, scale: E, rows: Matrix<'_, E>, to: MatrixMut<'_, E>, into: Into) {
+        let suspects = self.tile.partial_columns().flatten();
+        self.product(|matrix| matrix, scale, rows, suspects, to, into);
+    }
+
+    /// `to = scale * Cᵀ rows`, or `+=`: a row for every key from a row for every query.
+    pub fn times_queries(&self, scale: E, rows: Matrix<'_, E>, to: MatrixMut<'_, E>, into: Into) {
+        let suspects = if self.tile.is_partial() { 0..rows.rows() } else { 0..0 };
+        self.product(|matrix| matrix.transposed(), scale, rows, suspects, to, into);
+    }
+
+    fn product(
+        &self,
+        orient: for<'m> fn(Matrix<'m, E>) -> Matrix<'m, E>,
+        scale: E,
+        rows: Matrix<'_, E>,
+        suspects: impl Iterator<Item = usize>,
+        mut to: MatrixMut<'_, E>,
+        into: Into,
+    ) {
+        let factors = orient(self.matrix);
+        let wild = run(NonFinite { rows, suspects });
+        if wild.is_empty() {
+            return product(to, into, scale, factors, rows, Threads::One);
+        }
+        let tame = zeroed(rows, &wild);
+        product(to.reborrow(), into, scale, factors, tame.read(), Threads::One);
+        let hidden = self.hidden();
+        let hidden = orient(hidden.read());
+        for row in wild {
+            for i in 0..to.rows() {
+                if hidden.get(i, row) == E::ZERO {
+                    call::axpy(scale * factors.get(i, row), rows.row(row), to.row_mut(i));
+                }
+            }
+        }
+    }
+
+    /// 0 where a query attends to a key, -∞ where not.
+    fn hidden(&self) -> Panel<E> {
+        let (rows, cols) = (self.matrix.rows(), self.matrix.cols());
+        let mut hidden = Panel::new(rows, cols);
+        fill(hidden.write(), E::ZERO);
+        self.mask.hide(self.tile.place(), &mut hidden.write());
+        hidden
+    }
+}
+
+/// A copy, with zeros for some of the rows.
+fn zeroed<E: Pooled>(matrix: Matrix<'_, E>, rows: &[usize]) -> Panel<E> {
+    let mut copy = Panel::new(matrix.rows(), matrix.cols());
+    for row in 0..matrix.rows() {
+        copy.write().row_mut(row).copy_from_slice(matrix.row(row));
+    }
+    for &row in rows {
+        copy.write().row_mut(row).fill(E::ZERO);
+    }
+    copy
+}
+
+/// Which of the suspected rows hold NaN or an infinity.
+struct NonFinite<'a, E, I> {
+    rows: Matrix<'a, E>,
+    suspects: I,
+}
+
+impl<E: Real, I: Iterator<Item = usize>> Kernel for NonFinite<'_, E, I> {
+    type Element = E;
+    type Output = Vec<usize>;
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) -> Vec<usize> {
+        let mut found = Vec::new();
+        for row in self.suspects {
+            let mut differences = V::zero();
+            for x in self.rows.row(row).chunks(V::LANES) {
+                let x = load_any::<V>(x);
+                differences += x - x;
+            }
+            if differences.ne(V::zero()).any() {
+                found.push(row);
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,128 @@
+//! Where the heads lie in the matrices, and the parts of the results that tasks write.
+
+use std::ops::Range;
+
+use super::plan::Head;
+use super::{Attention, Sizes};
+use crate::kernel::{Matrix, MatrixMut, Pooled, parallel};
+
+/// Multiplications and additions that are not worth another thread: some tens of microseconds.
+const SMALL: usize = 1 << 20;
+
+impl Sizes {
+    /// The number of query heads of a key head.
+    pub(super) fn group(&self) -> usize {
+        self.heads.checked_div(self.kv_heads).unwrap_or(0)
+    }
+
+    /// Every query head of every sequence.
+    pub(super) fn query_heads(self) -> impl Iterator<Item = Head> {
+        let group = self.group();
+        let heads = move |b| (0..self.heads).map(move |h| Head { b, h, kv: h / group });
+        (0..self.batch).flat_map(heads)
+    }
+
+    /// Every key head of every sequence: `(b, kv)`.
+    pub(super) fn key_heads(self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.batch).flat_map(move |b| (0..self.kv_heads).map(move |kv| (b, kv)))
+    }
+
+    /// The queries of a head, or their output.
+    pub(super) fn of_query_head<'a, E>(&self, x: Matrix<'a, E>, head: Head) -> Matrix<'a, E> {
+        part(x, (self.batch, head.b), (self.heads, head.h))
+    }
+
+    /// The keys of a head, or their values.
+    pub(super) fn of_key_head<'a, E>(&self, x: Matrix<'a, E>, b: usize, kv: usize) -> Matrix<'a, E> {
+        part(x, (self.batch, b), (self.kv_heads, kv))
+    }
+
+    fn is_small(&self) -> bool {
+        let pairs = self.batch * self.heads * self.query * self.key;
+        pairs * (self.width + self.value_width) < SMALL
+    }
+}
+
+/// The part `(i, j)` of a matrix that consists of `rows` times `cols` parts of the same shape.
+fn part<E>(x: Matrix<'_, E>, (rows, i): (usize, usize), (cols, j): (usize, usize)) -> Matrix<'_, E> {
+    let (height, width) = (x.rows() / rows, x.cols() / cols);
+    x.part(i * height..(i + 1) * height, j * width..(j + 1) * width)
+}
+
+impl<E: Pooled> Attention<'_, E> {
+    /// `body(task)` for every task, by several threads if that is worth it.
+    pub(super) fn for_each<T: Send>(&self, tasks: Vec<T>, body: impl Fn(T) + Send + Sync) {
+        if self.sizes.is_small() {
+            tasks.into_iter().for_each(body);
+        } else {
+            parallel::for_each(tasks, body);
+        }
+    }
+
+    /// Panics if the arguments do not fit the sizes: `q`, `k`, `v`, then the shapes of the output and of `lse`.
+    #[track_caller]
+    pub(super) fn check(&self, [q, k, v]: [Matrix<'_, E>; 3], out: (usize, usize), lse: usize) {
+        let Sizes { batch, heads, kv_heads, query, key, width, value_width } = self.sizes;
+        assert!(
+            kv_heads * self.sizes.group() == heads,
+            "{heads} heads of queries, {kv_heads} of keys"
+        );
+        let shapes = [
+            ("queries", (q.rows(), q.cols()), (batch * query, heads * width)),
+            ("keys", (k.rows(), k.cols()), (batch * key, kv_heads * width)),
+            ("values", (v.rows(), v.cols()), (batch * key, kv_heads * value_width)),
+            ("output", out, (batch * query, heads * value_width)),
+            ("lse", (lse, 1), (batch * heads * query, 1)),
+        ];
+        for (name, found, expected) in shapes {
+            assert_eq!(found, expected, "rows and columns of the {name}");
+        }
+    }
+}
+
+/// A matrix as `down` times `across` parts of the same shape, row by row.
+pub(super) fn parts<E>(x: MatrixMut<'_, E>, down: usize, across: usize) -> Vec<MatrixMut<'_, E>> {
+    let (rows, cols) = (x.rows(), x.cols());
+    let mut parts = Vec::with_capacity(down * across);
+    let mut below = x;
+    for _ in 0..down {
+        let (mut right, rest) = below.split_rows(rows / down);
+        for _ in 0..across {
+            let (part, rest) = right.split_cols(cols / across);
+            parts.push(part);
+            right = rest;
+        }
+        below = rest;
+    }
+    parts
+}
+
+/// A slice as `count` parts of the same length.
+pub(super) fn shares<E>(x: &mut [E], count: usize) -> Vec<&mut [E]> {
+    let len = x.len();
+    let mut shares = Vec::with_capacity(count);
+    let mut rest = x;
+    for _ in 0..count {
+        let (share, others) = rest.split_at_mut(len / count);
+        shares.push(share);
+        rest = others;
+    }
+    shares
+}
+
+/// Some of the rows.
+pub(super) fn some_rows<E>(x: MatrixMut<'_, E>, range: Range<usize>) -> MatrixMut<'_, E> {
+    x.split_rows(range.end).0.split_rows(range.start).1
+}
+
+/// Some of the columns.
+pub(super) fn some_cols<E>(x: MatrixMut<'_, E>, range: Range<usize>) -> MatrixMut<'_, E> {
+    x.split_cols(range.end).0.split_cols(range.start).1
+}
+
+/// The same number everywhere.
+pub(super) fn fill<E: Copy>(mut x: MatrixMut<'_, E>, value: E) {
+    for row in 0..x.rows() {
+        x.row_mut(row).fill(value);
+    }
+}

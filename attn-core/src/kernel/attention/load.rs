@@ -1,0 +1,102 @@
+//! Rows and columns of one head, prepared, and what the additive similarity does to tiles of them: as calls.
+
+use super::{Prepare, additive, prepare};
+use crate::kernel::Pooled;
+use crate::simd::{Kernel, Matrix, MatrixMut, Vector};
+
+/// [`prepare::load_rows`]
+pub(super) struct LoadRows<'a, E> {
+    pub prepare: &'a Prepare<'a, E>,
+    pub x: Matrix<'a, E>,
+    pub first: usize,
+    pub to: MatrixMut<'a, E>,
+}
+
+impl<E: Pooled> Kernel for LoadRows<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        prepare::load_rows::<V>(self.prepare, self.x, self.first, &mut self.to);
+    }
+}
+
+/// [`prepare::load_columns`]
+pub(super) struct LoadColumns<'a, E> {
+    pub prepare: &'a Prepare<'a, E>,
+    pub x: Matrix<'a, E>,
+    pub first: usize,
+    pub to: MatrixMut<'a, E>,
+}
+
+impl<E: Pooled> Kernel for LoadColumns<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        prepare::load_columns::<V>(self.prepare, self.x, self.first, &mut self.to);
+    }
+}
+
+/// [`prepare::backward_rows`]
+pub(super) struct BackwardRows<'a, E> {
+    pub prepare: &'a Prepare<'a, E>,
+    pub x: Matrix<'a, E>,
+    pub first: usize,
+    pub d: Matrix<'a, E>,
+    pub to: MatrixMut<'a, E>,
+    pub d_gain: &'a mut [E],
+}
+
+impl<E: Pooled> Kernel for BackwardRows<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        let Self { prepare, x, first, d, .. } = self;
+        prepare::backward_rows::<V>(prepare, x, first, d, &mut self.to, Some(self.d_gain));
+    }
+}
+
+/// [`additive::scores`]
+pub(super) struct AdditiveScores<'a, E> {
+    pub q: Matrix<'a, E>,
+    pub kt: Matrix<'a, E>,
+    pub w: &'a [E],
+    pub to: MatrixMut<'a, E>,
+}
+
+impl<E: Pooled> Kernel for AdditiveScores<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        additive::scores::<V>(self.q, self.kt, self.w, &mut self.to);
+    }
+}
+
+/// [`additive::gradients`]
+pub(super) struct AdditiveGradients<'a, E> {
+    pub q: Matrix<'a, E>,
+    pub kt: Matrix<'a, E>,
+    pub w: &'a [E],
+    pub d: Matrix<'a, E>,
+    pub d_q: MatrixMut<'a, E>,
+    pub d_kt: MatrixMut<'a, E>,
+    pub d_w: &'a mut [E],
+}
+
+impl<E: Pooled> Kernel for AdditiveGradients<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        let Self { q, kt, w, d, .. } = self;
+        additive::gradients::<V>(q, kt, w, d, &mut self.d_q, &mut self.d_kt, self.d_w);
+    }
+}

@@ -1,0 +1,354 @@
+//! What happens to queries and keys before they meet: a norm takes their length out, a rotation tells their position.
+//!
+//! Both act on one vector of one head. With `u = x / r`, `r = sqrt(mean(x²) + ε)`, and the rotation `R` of a position,
+//!
+//! ```text
+//! y = R (gain * u)
+//! e = Rᵀ dy        t = gain * e        dx = (t - u mean(t u)) / r        dgain = Σ u * e
+//! ```
+//!
+//! and the same with sums for means, and no gain, where the norm is the Euclidean one. Zhang and Sennrich, "Root mean
+//! square layer normalization" (2019); Henry et al., "Query-key normalization for transformers" (2020); Su et al.,
+//! "RoFormer" (2021), equation 34, with the halves paired as in GPT-NeoX and Llama.
+//!
+//! Attention prepares vectors as it loads them. [`prepare`] is for those who need them outside of it.
+
+use super::{Norm, Prepare, Rope};
+use crate::kernel::column_sums::{add_column_sums, rows_per_sum};
+use crate::kernel::lanes::for_lanes;
+use crate::kernel::transpose::transpose;
+use crate::kernel::{Buffer, Pooled, parallel};
+use crate::simd::slice::{dot, load_any, store_any};
+use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, run};
+
+/// Keeps the root, and with it the gradient, finite where a vector is 0.
+const EPSILON: f64 = 1e-6;
+
+/// Rows that are transposed at a time: few enough that they are still in the first cache when they were prepared.
+const STRIP: usize = 64;
+
+/// Prepares the vectors of every head. Row `r` has the position `r % len`.
+///
+/// `x`, `to`: `[batch * len, heads * width]`.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn prepare<E: Pooled>(
+    how: &Prepare<'_, E>,
+    batch: usize,
+    len: usize,
+    heads: usize,
+    x: Matrix<'_, E>,
+    to: MatrixMut<'_, E>,
+) {
+    let vectors = Vectors::new(how, [batch, len, heads], x);
+    vectors.assert_shape(to.rows(), to.cols());
+    if vectors.width == 0 {
+        return;
+    }
+    let chunk = parallel::rows_per_task(x.cols());
+    let tasks = to.row_chunks(chunk).into_iter().enumerate();
+    parallel::for_each(tasks.collect(), |(task, to)| {
+        let first = task * chunk;
+        run(Forward { vectors, first, to });
+    });
+}
+
+/// The derivative of [`prepare`]: from `d`, that of the prepared vectors, to that of `x`, and to that of the gain of
+/// [`Norm::Rms`], if it is asked for. Both are overwritten.
+///
+/// `x`, `d`, `to`: `[batch * len, heads * width]`; `d_gain`: `[width]`.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "those of the forward function, and where its derivative comes from and goes"
+)]
+pub fn prepare_backward<E: Pooled>(
+    how: &Prepare<'_, E>,
+    batch: usize,
+    len: usize,
+    heads: usize,
+    x: Matrix<'_, E>,
+    d: Matrix<'_, E>,
+    to: MatrixMut<'_, E>,
+    d_gain: Option<&mut [E]>,
+) {
+    let vectors = Vectors::new(how, [batch, len, heads], x);
+    vectors.assert_shape(d.rows(), d.cols());
+    vectors.assert_shape(to.rows(), to.cols());
+    let width = vectors.width;
+    // The gain's derivative is a sum over all vectors: every chunk of rows makes its own, and they are added in order.
+    let chunk = rows_per_sum(x.cols());
+    let chunks = x.rows().div_ceil(chunk);
+    let mut sums = Buffer::zeros(chunks * width);
+    let parts = to.row_chunks(chunk).into_iter();
+    let tasks = parts.zip(sums.chunks_mut(width.max(1))).enumerate();
+    parallel::for_each(tasks.collect(), |(task, (to, d_gain))| {
+        let first = task * chunk;
+        run(Backward {
+            vectors,
+            first,
+            d,
+            to,
+            d_gain,
+        });
+    });
+    if let Some(d_gain) = d_gain {
+        d_gain.fill(E::ZERO);
+        add_column_sums(Matrix::new(&sums, chunks, width), d_gain);
+    }
+}
+
+/// The vectors of a matrix: of all sequences and heads.
+#[derive(Clone, Copy)]
+struct Vectors<'a, E> {
+    how: &'a Prepare<'a, E>,
+    x: Matrix<'a, E>,
+    len: usize,
+    width: usize,
+}
+
+impl<'a, E: Pooled> Vectors<'a, E> {
+    fn new(how: &'a Prepare<'a, E>, [batch, len, heads]: [usize; 3], x: Matrix<'a, E>) -> Self {
+        let width = x.cols() / heads.max(1);
+        assert!(
+            x.rows() == batch * len && x.cols() == heads * width,
+            "{x:?} of {batch} sequences of {len} and {heads} heads"
+        );
+        Self { how, x, len, width }
+    }
+
+    fn assert_shape(&self, rows: usize, cols: usize) {
+        assert!(
+            (rows, cols) == (self.x.rows(), self.x.cols()),
+            "({rows} x {cols}) for {:?}",
+            self.x
+        );
+    }
+}
+
+/// [`prepare`], for some rows: those of `to`, which are `first` and the following.
+struct Forward<'a, E> {
+    vectors: Vectors<'a, E>,
+    first: usize,
+    to: MatrixMut<'a, E>,
+}
+
+impl<E: Pooled> Kernel for Forward<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        let Vectors { how, x, len, width } = self.vectors;
+        for row in 0..self.to.rows() {
+            let position = (self.first + row) % len;
+            let x = x.row(self.first + row).chunks(width);
+            for (x, to) in x.zip(self.to.row_mut(row).chunks_mut(width)) {
+                prepare_row::<V>(how, x, position, to);
+            }
+        }
+    }
+}
+
+/// [`prepare_backward`], for some rows.
+struct Backward<'a, E> {
+    vectors: Vectors<'a, E>,
+    first: usize,
+    d: Matrix<'a, E>,
+    to: MatrixMut<'a, E>,
+    d_gain: &'a mut [E],
+}
+
+impl<E: Pooled> Kernel for Backward<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        let Vectors { how, x, len, width } = self.vectors;
+        for row in 0..self.to.rows() {
+            let position = (self.first + row) % len;
+            let x = x.row(self.first + row).chunks(width);
+            let d = self.d.row(self.first + row).chunks(width);
+            for ((x, d), to) in x.zip(d).zip(self.to.row_mut(row).chunks_mut(width)) {
+                backward_row::<V>(how, x, position, d, to, Some(self.d_gain));
+            }
+        }
+    }
+}
+
+/// Prepares the rows of one head, the first of which has the position `first`.
+///
+/// `x`, `to`: `[len, width]`.
+#[inline(always)]
+pub(super) fn load_rows<V: Vector>(
+    prepare: &Prepare<'_, V::Element>,
+    x: Matrix<'_, V::Element>,
+    first: usize,
+    to: &mut MatrixMut<'_, V::Element>,
+) {
+    for row in 0..x.rows() {
+        prepare_row::<V>(prepare, x.row(row), first + row, to.row_mut(row));
+    }
+}
+
+/// [`load_rows`], transposed: `x` is `[len, width]`, `to` is `[width, len]`.
+#[inline(always)]
+pub(super) fn load_columns<V: Vector<Element: Pooled>>(
+    prepare: &Prepare<'_, V::Element>,
+    x: Matrix<'_, V::Element>,
+    first: usize,
+    to: &mut MatrixMut<'_, V::Element>,
+) {
+    let width = x.cols();
+    let plain = prepare.norm.is_none() && prepare.rope.is_none();
+    let mut memory = Buffer::stale(if plain { 0 } else { STRIP * width });
+    let mut rest = to.reborrow();
+    for start in (0..x.rows()).step_by(STRIP) {
+        let rows = x.some_rows(start..x.rows().min(start + STRIP));
+        let (columns, others) = rest.split_cols(rows.rows());
+        rest = others;
+        if plain {
+            transpose(rows, columns);
+        } else {
+            let memory = &mut memory[..rows.rows() * width];
+            let mut prepared = MatrixMut::new(memory, rows.rows(), width);
+            load_rows::<V>(prepare, rows, first + start, &mut prepared);
+            transpose(prepared.as_ref(), columns);
+        }
+    }
+}
+
+/// The derivative of [`load_rows`]: from `d`, that of the prepared rows, to that of the rows `x`. What the gain gets is
+/// added to `d_gain`.
+///
+/// A row whose derivative is 0 is not looked at: it may be padding, and NaN. `x`, `d`, `to`: `[len, width]`.
+#[inline(always)]
+pub(super) fn backward_rows<V: Vector>(
+    prepare: &Prepare<'_, V::Element>,
+    x: Matrix<'_, V::Element>,
+    first: usize,
+    d: Matrix<'_, V::Element>,
+    to: &mut MatrixMut<'_, V::Element>,
+    mut d_gain: Option<&mut [V::Element]>,
+) {
+    for row in 0..x.rows() {
+        let (x, d, to) = (x.row(row), d.row(row), to.row_mut(row));
+        backward_row::<V>(prepare, x, first + row, d, to, d_gain.as_deref_mut());
+    }
+}
+
+#[inline(always)]
+fn prepare_row<V: Vector>(
+    prepare: &Prepare<'_, V::Element>,
+    x: &[V::Element],
+    position: usize,
+    to: &mut [V::Element],
+) {
+    match &prepare.norm {
+        None => to.copy_from_slice(x),
+        Some(norm) => normalize::<V>(norm, x, to),
+    }
+    if let Some(rope) = &prepare.rope {
+        rotate::<V>(rope, position, V::Element::ONE, to);
+    }
+}
+
+#[inline(always)]
+fn backward_row<V: Vector>(
+    prepare: &Prepare<'_, V::Element>,
+    x: &[V::Element],
+    position: usize,
+    d: &[V::Element],
+    to: &mut [V::Element],
+    d_gain: Option<&mut [V::Element]>,
+) {
+    to.copy_from_slice(d);
+    if d.iter().all(|&d| d == V::Element::ZERO) {
+        return;
+    }
+    if let Some(rope) = &prepare.rope {
+        rotate::<V>(rope, position, -V::Element::ONE, to);
+    }
+    if let Some(norm) = &prepare.norm {
+        normalize_backward::<V>(norm, x, to, d_gain);
+    }
+}
+
+/// `to = gain * x / r`
+#[inline(always)]
+fn normalize<V: Vector>(norm: &Norm<'_, V::Element>, x: &[V::Element], to: &mut [V::Element]) {
+    let inverse = V::splat(inverse_length::<V>(norm, x));
+    match norm {
+        Norm::L2 => for_lanes!(V, x.len(), [x], [to], store_any(inverse * load_any(x), to)),
+        Norm::Rms(gain) => for_lanes!(V, x.len(), [x, gain], [to], {
+            store_any(inverse * load_any(x) * load_any(gain), to)
+        }),
+    }
+}
+
+/// `1 / r`
+#[inline(always)]
+fn inverse_length<V: Vector>(norm: &Norm<'_, V::Element>, x: &[V::Element]) -> V::Element {
+    let squares = dot::<V>(x, x) * share(norm, x.len());
+    let length = V::splat(squares + V::Element::of_f64(EPSILON)).sqrt();
+    (V::splat(V::Element::ONE) / length).reduce_max()
+}
+
+/// What makes a mean of a sum over a vector, where the norm takes the mean.
+#[inline(always)]
+fn share<E: Real>(norm: &Norm<'_, E>, width: usize) -> E {
+    match norm {
+        Norm::L2 => E::ONE,
+        Norm::Rms(_) => E::ONE / E::of_f64(width as f64),
+    }
+}
+
+/// From `e` to `dx`, in place.
+#[inline(always)]
+fn normalize_backward<V: Vector>(
+    norm: &Norm<'_, V::Element>,
+    x: &[V::Element],
+    e: &mut [V::Element],
+    d_gain: Option<&mut [V::Element]>,
+) {
+    let scale = inverse_length::<V>(norm, x);
+    let inverse = V::splat(scale);
+    if let Norm::Rms(gain) = norm {
+        if let Some(d_gain) = d_gain {
+            for_lanes!(V, x.len(), [x, e], [d_gain], {
+                let u = inverse * load_any(x);
+                store_any(u.mul_add(load_any(e), load_any(d_gain)), d_gain);
+            });
+        }
+        for_lanes!(V, x.len(), [gain], [e], store_any(load_any::<V>(gain) * load_any(e), e));
+    }
+    let t = e;
+    let along = V::splat(-(dot::<V>(x, t) * scale * share(norm, x.len()) * scale));
+    for_lanes!(V, x.len(), [x], [t], {
+        store_any(inverse * along.mul_add(load_any(x), load_any(t)), t);
+    });
+}
+
+/// Rotates the pairs `(x[i], x[i + width / 2])` by the angles of a position, or back with the direction -1.
+#[inline(always)]
+fn rotate<V: Vector>(
+    rope: &Rope<'_, V::Element>,
+    position: usize,
+    direction: V::Element,
+    x: &mut [V::Element],
+) {
+    let (cos, sin) = (rope.cos.row(position), rope.sin.row(position));
+    assert_eq!(2 * cos.len(), x.len(), "angles of another width");
+    let direction = V::splat(direction);
+    let (left, right) = x.split_at_mut(cos.len());
+    for_lanes!(V, cos.len(), [cos, sin], [left, right], {
+        let (cos, sin) = (load_any::<V>(cos), direction * load_any(sin));
+        let (x1, x2) = (load_any::<V>(left), load_any::<V>(right));
+        store_any(x1.mul_add(cos, -(x2 * sin)), left);
+        store_any(x2.mul_add(cos, x1 * sin), right);
+    });
+}

@@ -1,0 +1,39 @@
+//! The scores of a tile.
+
+use super::load::AdditiveScores;
+use super::plan::{Head, Tile};
+use super::{Attention, Bias, Similarity};
+use crate::kernel::{Matrix, MatrixMut, Pooled};
+use crate::simd::{Into, Threads, product, run};
+
+impl<E: Pooled> Attention<'_, E> {
+    /// How queries meet keys, before anything becomes of it.
+    pub(super) fn compare(&self, head: Head, q: Matrix<'_, E>, kt: Matrix<'_, E>, to: MatrixMut<'_, E>) {
+        match self.similarity {
+            Similarity::Dot { scale } => product(to, Into::Overwrite, scale, q, kt, Threads::One),
+            Similarity::Additive { w } => run(AdditiveScores { q, kt, w: w.row(head.h), to }),
+        }
+    }
+
+    /// What becomes of it, in place; -∞ where it is masked.
+    pub(super) fn score(&self, tile: &Tile, scores: &mut MatrixMut<'_, E>) {
+        if let Some(score) = self.score {
+            score.apply(self.bias(tile), scores);
+        }
+        for columns in tile.partial_columns() {
+            let mut place = tile.place();
+            place.k += columns.start;
+            let (_, part) = scores.reborrow().split_cols(columns.start);
+            let (mut part, _) = part.split_cols(columns.len());
+            self.mask.hide(place, &mut part);
+        }
+    }
+
+    /// The bias of a tile.
+    pub(super) fn bias(&self, tile: &Tile) -> Bias<'_, E> {
+        Bias {
+            row: self.bias.map(|bias| bias.row(tile.head.h)),
+            start: tile.keys.start + (self.sizes.query - 1) - tile.queries.start,
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Attentions to test: masks, scores, and tensors full of numbers.
+
+use std::ops::Range;
+
+use crate::kernel::attention::*;
+use crate::kernel::{Matrix, MatrixMut, Pooled};
+use crate::random::Philox4x32;
+use crate::simd::{Real, Vector, math};
+
+/// Which keys a query attends to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pattern {
+    Everything,
+    Nothing,
+    /// The last query attends to the last key.
+    Causal,
+    /// Query `i` attends to keys up to `i`.
+    CausalUpperLeft,
+    /// The last so many keys, the own one among them.
+    Window(usize),
+    /// The own key and every third before it.
+    Dilated,
+    /// The first keys, fewer in every other sequence.
+    Padding,
+    /// Two queries in three attend to nothing.
+    SomeQueries,
+    /// A coin per pair.
+    Random(u64),
+}
+
+/// A mask of a pattern, whose coverage is exact, or as little as is allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairs {
+    pub pattern: Pattern,
+    pub exact: bool,
+    pub query: usize,
+    pub key: usize,
+}
+
+impl Mask for Pairs {
+    #[inline(always)]
+    fn attends(&self, b: usize, h: usize, q: usize, k: usize) -> bool {
+        let lower_right = k + self.query <= q + self.key;
+        match self.pattern {
+            Pattern::Everything => true,
+            Pattern::Nothing => false,
+            Pattern::Causal => lower_right,
+            Pattern::CausalUpperLeft => k <= q,
+            Pattern::Window(n) => lower_right && q + self.key < k + self.query + n,
+            Pattern::Dilated => k <= q && (q - k) % 3 == 0,
+            Pattern::Padding => k < self.key / (1 + b % 2),
+            Pattern::SomeQueries => q % 3 == 1,
+            Pattern::Random(seed) => {
+                Philox4x32::new(seed).block([b, h, q, k].map(|i| i as u32))[0] % 2 == 0
+            }
+        }
+    }
+
+    fn coverage(&self, b: usize, h: usize, q: Range<usize>, k: Range<usize>) -> Coverage {
+        assert!(!q.is_empty() && !k.is_empty());
+        if !self.exact {
+            return Coverage::Partial;
+        }
+        let of_query = |q| k.clone().filter(|&k| self.attends(b, h, q, k)).count();
+        match q.clone().map(of_query).sum() {
+            0 => Coverage::Empty,
+            all if all == q.len() * k.len() => Coverage::Full,
+            _ => Coverage::Partial,
+        }
+    }
+}
+
+/// `cap tanh((score + bias) / cap)`
+#[derive(Clone, Copy, Debug)]
+pub struct SoftCap(pub f64);
+
+impl SoftCap {
+    #[inline(always)]
+    fn tanh<V: Vector>(&self, score: V, bias: V) -> V {
+        math::tanh((score + bias) * V::splat(V::Element::of_f64(1.0 / self.0)))
+    }
+}
+
+impl<E: Real> Score<E> for SoftCap {
+    #[inline(always)]
+    fn value<V: Vector<Element = E>>(&self, score: V, bias: V) -> V {
+        self.tanh(score, bias) * V::splat(E::of_f64(self.0))
+    }
+
+    #[inline(always)]
+    fn derivative<V: Vector<Element = E>>(&self, score: V, bias: V) -> V {
+        let tanh = self.tanh(score, bias);
+        V::splat(E::ONE) - tanh * tanh
+    }
+
+    #[inline(always)]
+    fn bias_derivative<V: Vector<Element = E>>(&self, score: V, bias: V) -> V {
+        Score::<E>::derivative(self, score, bias)
+    }
+}
+
+/// All that [`Attention`] asks for but the numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub sizes: Sizes,
+    pub mask: Pairs,
+    pub cap: Option<SoftCap>,
+    pub biased: bool,
+    pub additive: bool,
+    pub rms: bool,
+    pub l2: bool,
+    pub rope: bool,
+    pub normalizer: Normalizer,
+    pub dropout: Option<Dropout>,
+}
+
+impl Case {
+    /// Softmax of scaled products.
+    pub fn plain(sizes: Sizes, pattern: Pattern) -> Self {
+        Self {
+            sizes,
+            mask: Pairs {
+                pattern,
+                exact: true,
+                query: sizes.query,
+                key: sizes.key,
+            },
+            cap: None,
+            biased: false,
+            additive: false,
+            rms: false,
+            l2: false,
+            rope: false,
+            normalizer: Normalizer::Softmax,
+            dropout: None,
+        }
+    }
+
+    pub fn distances(&self) -> usize {
+        (self.sizes.query + self.sizes.key).saturating_sub(1)
+    }
+
+    /// The factor of products.
+    pub fn scale(&self) -> f64 {
+        1.0 / (self.sizes.width as f64).sqrt().max(1.0)
+    }
+}
+
+/// The numbers of a case, or their gradients.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tensors<E> {
+    pub q: Vec<E>,
+    pub k: Vec<E>,
+    pub v: Vec<E>,
+    pub bias: Vec<E>,
+    pub query_gain: Vec<E>,
+    pub key_gain: Vec<E>,
+    pub w: Vec<E>,
+}
+
+impl<E: Pooled> Tensors<E> {
+    /// Numbers between -1 and 1, as different seeds give.
+    pub fn random(case: &Case, seed: u64) -> Self {
+        let mut tensors = Self::zeros(case);
+        for (i, tensor) in tensors.each_mut().into_iter().enumerate() {
+            *tensor = numbers(tensor.len(), 10 * seed + i as u64);
+        }
+        tensors
+    }
+
+    pub fn zeros(case: &Case) -> Self {
+        let Sizes { batch, heads, kv_heads, query, key, width, value_width } = case.sizes;
+        let zeros = |len| vec![E::ZERO; len];
+        Self {
+            q: zeros(batch * query * heads * width),
+            k: zeros(batch * key * kv_heads * width),
+            v: zeros(batch * key * kv_heads * value_width),
+            bias: zeros(if case.biased { heads * case.distances() } else { 0 }),
+            query_gain: zeros(if case.rms { width } else { 0 }),
+            key_gain: zeros(if case.rms { width } else { 0 }),
+            w: zeros(if case.additive { heads * width } else { 0 }),
+        }
+    }
+
+    pub fn each_mut(&mut self) -> [&mut Vec<E>; 7] {
+        let Self { q, k, v, bias, query_gain, key_gain, w } = self;
+        [q, k, v, bias, query_gain, key_gain, w]
+    }
+
+    pub fn each(&self) -> [(&'static str, &Vec<E>); 7] {
+        let Self { q, k, v, bias, query_gain, key_gain, w } = self;
+        [
+            ("q", q),
+            ("k", k),
+            ("v", v),
+            ("bias", bias),
+            ("query_gain", query_gain),
+            ("key_gain", key_gain),
+            ("w", w),
+        ]
+    }
+}
+
+/// Numbers between -1 and 1.
+pub fn numbers<E: Real>(len: usize, seed: u64) -> Vec<E> {
+    let random = Philox4x32::new(seed);
+    let word = |i: usize| random.block([i as u32 / 4, 0, 0, 0])[i % 4];
+    (0..len)
+        .map(|i| E::of_f64(f64::from(word(i)) / 2f64.powi(31) - 1.0))
+        .collect()
+}
+
+/// Some angles per position, `[positions, width / 2]`.
+pub fn angles(case: &Case) -> (usize, usize, Vec<f64>) {
+    let (positions, pairs) = (case.sizes.query.max(case.sizes.key), case.sizes.width / 2);
+    (positions, pairs, numbers(positions * pairs, 99))
+}
+
+/// What [`Attention::forward`] and [`Attention::backward`] give.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Results<E> {
+    pub out: Vec<E>,
+    pub lse: Vec<E>,
+    pub d: Tensors<E>,
+}
+
+/// Runs the kernels.
+pub fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Results<E> {
+    let sizes = case.sizes;
+    let Sizes { batch, heads, kv_heads, query, key, width, value_width } = sizes;
+    let rows = |x, rows, cols| Matrix::new(x, rows, cols);
+    let q = rows(&x.q, batch * query, heads * width);
+    let k = rows(&x.k, batch * key, kv_heads * width);
+    let v = rows(&x.v, batch * key, kv_heads * value_width);
+    let (positions, pairs, angles) = angles(case);
+    let cos: Vec<E> = angles.iter().map(|a| E::of_f64(a.cos())).collect();
+    let sin: Vec<E> = angles.iter().map(|a| E::of_f64(a.sin())).collect();
+    let attention = attention(case, x, [&cos, &sin].map(|table| rows(table, positions, pairs)));
+
+    // What was there before must not matter.
+    let mut out = vec![E::NAN; d_out.len()];
+    let mut lse = vec![E::NAN; batch * heads * query];
+    attention.forward(q, k, v, MatrixMut::new(&mut out, batch * query, heads * value_width), &mut lse);
+    let mut d = Tensors::zeros(case);
+    d.each_mut().into_iter().for_each(|tensor| tensor.fill(E::NAN));
+    attention.backward(
+        q,
+        k,
+        v,
+        rows(&out, batch * query, heads * value_width),
+        &lse,
+        rows(d_out, batch * query, heads * value_width),
+        Gradients {
+            q: MatrixMut::new(&mut d.q, batch * query, heads * width),
+            k: MatrixMut::new(&mut d.k, batch * key, kv_heads * width),
+            v: MatrixMut::new(&mut d.v, batch * key, kv_heads * value_width),
+            bias: case.biased.then(|| MatrixMut::new(&mut d.bias, heads, case.distances())),
+            query_gain: case.rms.then_some(&mut d.query_gain[..]),
+            key_gain: case.rms.then_some(&mut d.key_gain[..]),
+            w: case.additive.then(|| MatrixMut::new(&mut d.w, heads, width)),
+        },
+    );
+    Results { out, lse, d }
+}
+
+/// The description of a case, with its parameters.
+pub fn attention<'a, E: Pooled>(
+    case: &'a Case,
+    x: &'a Tensors<E>,
+    [cos, sin]: [Matrix<'a, E>; 2],
+) -> Attention<'a, E> {
+    let Sizes { heads, width, .. } = case.sizes;
+    let rope = case.rope.then_some(Rope { cos, sin });
+    let norm = |gain| match (case.rms, case.l2) {
+        (true, _) => Some(Norm::Rms(gain)),
+        (false, true) => Some(Norm::L2),
+        _ => None,
+    };
+    Attention {
+        sizes: case.sizes,
+        query: Prepare { norm: norm(&x.query_gain), rope },
+        key: Prepare { norm: norm(&x.key_gain), rope },
+        similarity: match case.additive {
+            true => Similarity::Additive { w: Matrix::new(&x.w, heads, width) },
+            false => Similarity::Dot { scale: E::of_f64(case.scale()) },
+        },
+        score: case.cap.as_ref().map(|cap| cap as &dyn TileScore<E>),
+        bias: case.biased.then(|| Matrix::new(&x.bias, heads, case.distances())),
+        mask: &case.mask,
+        normalizer: case.normalizer,
+        dropout: case.dropout,
+    }
+}

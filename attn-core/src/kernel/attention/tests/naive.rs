@@ -1,0 +1,130 @@
+//! Attention by its definition, one pair after the other.
+
+use super::case::{Case, Tensors, angles};
+use crate::kernel::attention::{Mask, Normalizer, Sizes};
+use crate::random::Philox4x32;
+
+/// The output and `lse`.
+pub fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
+    let Sizes { batch, heads, kv_heads, query, key, width, value_width } = case.sizes;
+    let mut out = vec![0.0; batch * query * heads * value_width];
+    let mut lse = vec![0.0; batch * heads * query];
+    for (b, h) in (0..batch).flat_map(|b| (0..heads).map(move |h| (b, h))) {
+        let kv = h / (heads / kv_heads);
+        let keys: Vec<_> = (0..key)
+            .map(|k| prepared(case, &x.k[((b * key + k) * kv_heads + kv) * width..][..width], &x.key_gain, k))
+            .collect();
+        for q in 0..query {
+            let row = prepared(case, &x.q[((b * query + q) * heads + h) * width..][..width], &x.query_gain, q);
+            let attended: Vec<usize> = (0..key).filter(|&k| case.mask.attends(b, h, q, k)).collect();
+            let scores: Vec<f64> = attended.iter().map(|&k| score(case, x, h, (q, &row), (k, &keys[k]))).collect();
+            let (weights, log) = weights(case.normalizer, &scores);
+            lse[(b * heads + h) * query + q] = log;
+            let out = &mut out[((b * query + q) * heads + h) * value_width..][..value_width];
+            for (&k, weight) in attended.iter().zip(weights) {
+                let weight = weight * factor(case, [b, h, q, k]);
+                let values = &x.v[((b * key + k) * kv_heads + kv) * value_width..];
+                out.iter_mut().zip(values).for_each(|(out, v)| *out += weight * v);
+            }
+        }
+    }
+    (out, lse)
+}
+
+/// A query or a key after its norm and rotation.
+fn prepared(case: &Case, x: &[f64], gain: &[f64], position: usize) -> Vec<f64> {
+    let width = x.len();
+    let squares: f64 = x.iter().map(|x| x * x).sum();
+    let mut x: Vec<f64> = match (case.rms, case.l2) {
+        (true, _) => {
+            let length = (squares / width as f64 + 1e-6).sqrt();
+            x.iter().zip(gain).map(|(x, gain)| x / length * gain).collect()
+        }
+        (false, true) => x.iter().map(|x| x / (squares + 1e-6).sqrt()).collect(),
+        _ => x.to_vec(),
+    };
+    if case.rope {
+        let (_, pairs, angles) = angles(case);
+        for i in 0..pairs {
+            let (sin, cos) = angles[position * pairs + i].sin_cos();
+            (x[i], x[i + pairs]) = (x[i] * cos - x[i + pairs] * sin, x[i + pairs] * cos + x[i] * sin);
+        }
+    }
+    x
+}
+
+fn score(case: &Case, x: &Tensors<f64>, h: usize, (q, query): (usize, &[f64]), (k, key): (usize, &[f64])) -> f64 {
+    let pairs = query.iter().zip(key);
+    let score: f64 = match case.additive {
+        true => pairs.zip(&x.w[h * query.len()..]).map(|((q, k), w)| w * (q + k).tanh()).sum(),
+        false => pairs.map(|(q, k)| q * k).sum::<f64>() * case.scale(),
+    };
+    let bias = match case.biased {
+        true => x.bias[h * case.distances() + k + (case.sizes.query - 1) - q],
+        false => 0.0,
+    };
+    case.cap.map_or(score, |cap| cap.0 * ((score + bias) / cap.0).tanh())
+}
+
+fn weights(normalizer: Normalizer, scores: &[f64]) -> (Vec<f64>, f64) {
+    if normalizer == Normalizer::Sigmoid {
+        return (scores.iter().map(|s| 1.0 / (1.0 + (-s).exp())).collect(), 0.0);
+    }
+    let one_more = normalizer == Normalizer::Softmax1;
+    let start = if one_more { 0.0 } else { f64::NEG_INFINITY };
+    let max = scores.iter().copied().fold(start, f64::max);
+    if max == f64::NEG_INFINITY {
+        return (vec![0.0; scores.len()], max);
+    }
+    let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
+    let sum = sum + if one_more { (-max).exp() } else { 0.0 };
+    (scores.iter().map(|s| (s - max).exp() / sum).collect(), max + sum.ln())
+}
+
+fn factor(case: &Case, [b, h, q, k]: [usize; 4]) -> f64 {
+    let Some(dropout) = case.dropout else {
+        return 1.0;
+    };
+    let counter = [k / 4, q, h, b].map(|i| i as u32);
+    let word = Philox4x32::new(dropout.key).block(counter)[k % 4];
+    match f64::from(word) < dropout.p * 2f64.powi(32) {
+        true => 0.0,
+        false => 1.0 / (1.0 - dropout.p),
+    }
+}
+
+/// `Σ out * d_out`, whose gradient is asked for.
+pub fn loss(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> f64 {
+    let (out, _) = forward(case, x);
+    out.iter().zip(d_out).map(|(out, d)| out * d).sum()
+}
+
+/// The gradient by central differences, an element at a time.
+pub fn gradient(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> Tensors<f64> {
+    const STEP: f64 = 1e-5;
+    let mut gradient = Tensors::zeros(case);
+    for (tensor, d) in gradient.each_mut().into_iter().enumerate() {
+        for (i, d) in d.iter_mut().enumerate() {
+            let moved = |step: f64| {
+                let mut x = x.clone();
+                x.each_mut()[tensor][i] += step;
+                loss(case, &x, d_out)
+            };
+            *d = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
+        }
+    }
+    gradient
+}
+
+/// The derivative in the direction of one of the tensors, by a central difference.
+pub fn directional(case: &Case, x: &Tensors<f64>, d_out: &[f64], tensor: usize, direction: &[f64]) -> f64 {
+    const STEP: f64 = 1e-5;
+    let moved = |step: f64| {
+        let mut x = x.clone();
+        for (x, direction) in x.each_mut()[tensor].iter_mut().zip(direction) {
+            *x += step * direction;
+        }
+        loss(case, &x, d_out)
+    };
+    (moved(STEP) - moved(-STEP)) / (2.0 * STEP)
+}

@@ -1,0 +1,119 @@
+//! Values and gradients.
+
+use super::case::{Case, Pattern, SoftCap, Tensors, attend, numbers};
+use super::naive;
+use crate::kernel::attention::{Dropout, Normalizer, Sizes};
+use crate::random::Philox4x32;
+
+const PATTERNS: [Pattern; 9] = [
+    Pattern::Everything,
+    Pattern::Nothing,
+    Pattern::Causal,
+    Pattern::CausalUpperLeft,
+    Pattern::Window(3),
+    Pattern::Dilated,
+    Pattern::Padding,
+    Pattern::SomeQueries,
+    Pattern::Random(5),
+];
+
+/// A case out of everything, by a number.
+fn case(number: u64, lengths: &[usize]) -> Case {
+    let words: Vec<u32> = (0..8).flat_map(|i| Philox4x32::new(number).block([i, 0, 0, 0])).collect();
+    let mut words = words.into_iter().map(|word| word as usize);
+    let mut below = |n: usize| words.next().unwrap() % n;
+    let (kv_heads, group) = (1 + below(2), 1 + below(3));
+    let sizes = Sizes {
+        batch: 1 + below(2),
+        heads: kv_heads * group,
+        kv_heads,
+        query: lengths[below(lengths.len())],
+        key: lengths[below(lengths.len())],
+        width: [0, 1, 2, 4, 6][below(5)],
+        value_width: [0, 1, 3, 5][below(4)],
+    };
+    let mut case = Case::plain(sizes, PATTERNS[below(PATTERNS.len())]);
+    case.mask.exact = below(3) > 0;
+    case.cap = (below(2) == 0).then_some(SoftCap(1.5));
+    case.biased = case.cap.is_some() && below(2) == 0;
+    case.additive = below(3) == 0;
+    // The norm of a short vector is so curved where it is small that differences do not tell its slope.
+    case.rms = below(3) == 0 && sizes.width >= 4;
+    case.l2 = below(3) == 0 && sizes.width >= 4;
+    case.rope = below(2) == 0 && sizes.width % 2 == 0;
+    case.normalizer = [Normalizer::Softmax, Normalizer::Softmax1, Normalizer::Sigmoid][below(3)];
+    case.dropout = (below(3) == 0).then_some(Dropout { p: 0.3, key: 1 << 40 | number });
+    case
+}
+
+fn inputs(case: &Case) -> (Tensors<f64>, Vec<f64>) {
+    let sizes = case.sizes;
+    let outputs = sizes.batch * sizes.query * sizes.heads * sizes.value_width;
+    (Tensors::random(case, 1), numbers(outputs, 2))
+}
+
+fn assert_near(found: &[f64], expected: &[f64], tolerance: f64, what: &str, case: &Case) {
+    assert_eq!(found.len(), expected.len(), "{what}: {case:?}");
+    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let near = (found - expected).abs() <= tolerance * expected.abs().max(1.0);
+        assert!(near || found == expected, "{what}[{i}]: {found}, not {expected}: {case:?}");
+    }
+}
+
+#[test]
+fn small_attentions_agree_with_the_definition() {
+    for number in 0..400 {
+        let case = case(number, &[0, 1, 2, 3, 5]);
+        let (x, d_out) = inputs(&case);
+        let found = attend(&case, &x, &d_out);
+        let (out, lse) = naive::forward(&case, &x);
+        assert_near(&found.out, &out, 1e-13, "out", &case);
+        assert_near(&found.lse, &lse, 1e-13, "lse", &case);
+        // Central differences are good to the square of their step, and to what rounding leaves: some 1e-10.
+        let expected = naive::gradient(&case, &x, &d_out);
+        for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.each()) {
+            assert_near(found, expected, 1e-8, name, &case);
+        }
+    }
+}
+
+#[test]
+fn long_attentions_agree_with_the_definition() {
+    // Around the blocks of 64 and the tiles of 512.
+    for number in 1000..1100 {
+        let case = case(number, &[1, 7, 63, 64, 65, 127, 128, 129, 200, 513]);
+        let (x, d_out) = inputs(&case);
+        let found = attend(&case, &x, &d_out);
+        let (out, lse) = naive::forward(&case, &x);
+        assert_near(&found.out, &out, 1e-12, "out", &case);
+        assert_near(&found.lse, &lse, 1e-12, "lse", &case);
+        for (tensor, (name, gradient)) in found.d.each().into_iter().enumerate() {
+            let direction: Vec<f64> = numbers(gradient.len(), 7);
+            let slope = gradient.iter().zip(&direction).map(|(d, x)| d * x).sum();
+            let expected = naive::directional(&case, &x, &d_out, tensor, &direction);
+            assert_near(&[slope], &[expected], 1e-6, name, &case);
+        }
+    }
+}
+
+#[test]
+fn single_precision_agrees_with_double() {
+    for number in 2000..2060 {
+        let case = case(number, &[1, 8, 33, 64, 129, 600]);
+        let (x, d_out) = inputs(&case);
+        let expected = attend(&case, &x, &d_out);
+        let single = |x: &Vec<f64>| x.iter().map(|&x| x as f32).collect::<Vec<f32>>();
+        let mut narrow = Tensors::<f32>::zeros(&case);
+        for (to, (_, from)) in narrow.each_mut().into_iter().zip(x.each()) {
+            *to = single(from);
+        }
+        let found = attend(&case, &narrow, &single(&d_out));
+        let double = |x: &Vec<f32>| x.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
+        // Sums of up to 6 * 600 numbers about 1, each rounded to 6e-8; the norm of a short vector may multiply that.
+        assert_near(&double(&found.out), &expected.out, 1e-4, "out", &case);
+        assert_near(&double(&found.lse), &expected.lse, 1e-4, "lse", &case);
+        for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.d.each()) {
+            assert_near(&double(found), expected, 1e-3, name, &case);
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! Cross entropy of rows of logits and their target classes, and its derivative.
+//!
+//! With `p = softmax(z)` of a row `z` of `C` logits, the target `t` and the smoothing `s`, a row loses
+//!
+//! ```text
+//! - Σ q ln p,  where q[c] = (1 - s) [c = t] + s / C
+//! = lse(z) - (1 - s) z[t] - s mean(z),  where lse(z) = ln Σ exp(z)
+//! ```
+//!
+//! and the derivative with respect to `z` is `p - q`. Szegedy et al., "Rethinking the inception architecture for computer
+//! vision" (2016), for the smoothing. PyTorch:
+//! `torch.nn.functional.cross_entropy(z, t, ignore_index=.., label_smoothing=..)`.
+
+use super::index::{OutOfRange, check_but};
+use super::lanes::for_lanes;
+use super::parallel::{for_each, rows_per_task};
+use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
+use crate::simd::slice::{self, load_any, load_filled, store_any};
+use crate::simd::{Kernel, Vector, math, run};
+
+/// How rows are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Rows with this target, which need not be a class, lose nothing and are not counted.
+    pub ignore_index: Option<usize>,
+    /// The share of the target that goes to all classes alike, from 0 to 1.
+    pub label_smoothing: f64,
+}
+
+/// What all rows lose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// The sum over the rows that count.
+    pub sum: f64,
+    /// How many they are.
+    pub counted: usize,
+}
+
+impl Loss {
+    /// The mean over the rows that count; NaN if none does, like PyTorch.
+    pub fn mean(&self) -> f64 {
+        self.sum / self.counted as f64
+    }
+}
+
+/// What the rows of `logits [n, classes]` lose, and in `lse [n]` what [`backward`] needs of each.
+///
+/// A logit of -∞ is a class that is never predicted; it loses infinitely much only as a target, or with smoothing.
+///
+/// # Errors
+/// If a target is not a class, and not ignored.
+///
+/// # Panics
+/// If there is not one target and one element of `lse` per row.
+#[track_caller]
+pub fn forward<E: Pooled + Into<f64>>(
+    logits: Matrix<'_, E>,
+    targets: &[usize],
+    options: Options,
+    lse: &mut [E],
+) -> Result<Loss, OutOfRange> {
+    assert_rows(logits, targets, lse.len());
+    check_but(targets, logits.cols(), options.ignore_index)?;
+    let chunk = rows_per_task(logits.cols());
+    let mut sums = Buffer::<f64>::stale(targets.len().div_ceil(chunk));
+    let rows = targets.chunks(chunk).zip(lse.chunks_mut(chunk));
+    let parts = rows.zip(sums.iter_mut()).enumerate();
+    for_each(parts.collect(), |(index, ((targets, lse), sum))| {
+        let first = index * chunk;
+        *sum = run(Forward {
+            logits: logits.some_rows(first..first + targets.len()),
+            targets,
+            options,
+            lse,
+        });
+    });
+    Ok(Loss {
+        sum: sums.iter().sum(),
+        counted: targets.iter().filter(|&&t| options.counts(t)).count(),
+    })
+}
+
+/// The gradient of `scale` times the sum of what the rows lose: for a mean, `scale` is the gradient of that divided by
+/// [`Loss::counted`]. Rows that are ignored get zeros.
+///
+/// # Errors
+/// If a target is not a class, and not ignored.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+pub fn backward<E: Pooled>(
+    logits: Matrix<'_, E>,
+    targets: &[usize],
+    options: Options,
+    lse: &[E],
+    scale: E,
+    d_logits: MatrixMut<'_, E>,
+) -> Result<(), OutOfRange> {
+    assert_rows(logits, targets, lse.len());
+    assert!(
+        d_logits.rows() == logits.rows() && d_logits.cols() == logits.cols(),
+        "the gradient is of another shape"
+    );
+    check_but(targets, logits.cols(), options.ignore_index)?;
+    let chunk = rows_per_task(logits.cols());
+    let parts = d_logits.row_chunks(chunk).into_iter().enumerate();
+    for_each(parts.collect(), |(index, d_logits)| {
+        let rows = index * chunk..index * chunk + d_logits.rows();
+        run(Backward {
+            logits: logits.some_rows(rows.clone()),
+            targets: &targets[rows.clone()],
+            options,
+            lse: &lse[rows],
+            scale,
+            d_logits,
+        });
+    });
+    Ok(())
+}
+
+impl Options {
+    #[inline(always)]
+    fn counts(&self, target: usize) -> bool {
+        Some(target) != self.ignore_index
+    }
+}
+
+#[track_caller]
+fn assert_rows<E>(logits: Matrix<'_, E>, targets: &[usize], lse: usize) {
+    assert!(
+        targets.len() == logits.rows() && lse == logits.rows(),
+        "one target and one number per row of the logits"
+    );
+}
+
+struct Forward<'a, E> {
+    logits: Matrix<'a, E>,
+    targets: &'a [usize],
+    options: Options,
+    lse: &'a mut [E],
+}
+
+impl<E: Real + Into<f64>> Kernel for Forward<'_, E> {
+    type Element = E;
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) -> f64 {
+        let mut sum = 0.0;
+        for (i, (&target, lse)) in self.targets.iter().zip(self.lse).enumerate() {
+            *lse = E::ZERO;
+            if self.options.counts(target) {
+                let row = self.logits.row(i);
+                let max = slice::max::<V>(row);
+                let log_sum = log_sum_exp::<V>(row, max);
+                *lse = max + log_sum;
+                // The largest logit is taken out of all the terms, so that a large one does not cancel the others.
+                let mut loss = log_sum + (max - row[target]);
+                if self.options.label_smoothing > 0.0 {
+                    let mean = slice::sum::<V>(row) / E::of_f64(row.len() as f64);
+                    loss += E::of_f64(self.options.label_smoothing) * (row[target] - mean);
+                }
+                sum += loss.into();
+            }
+        }
+        sum
+    }
+}
+
+/// `ln Σ exp(row - max)`
+#[inline(always)]
+fn log_sum_exp<V: Vector>(row: &[V::Element], max: V::Element) -> V::Element {
+    // Two sums in turn, so that an addition need not wait for the one before it.
+    let mut sums = [V::zero(); 2];
+    for_lanes!(V, row.len(), [row], [], {
+        let z = load_filled::<V>(row, -V::Element::INFINITY);
+        sums = [
+            sums[1],
+            sums[0] + math::exp_of_nonpositive(z - V::splat(max)),
+        ];
+    });
+    let mut first = [V::Element::ZERO];
+    math::ln(V::splat((sums[0] + sums[1]).reduce_sum())).store_partial(&mut first);
+    first[0]
+}
+
+struct Backward<'a, E> {
+    logits: Matrix<'a, E>,
+    targets: &'a [usize],
+    options: Options,
+    lse: &'a [E],
+    scale: E,
+    d_logits: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for Backward<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        let smoothing = self.options.label_smoothing;
+        let share = V::splat(E::of_f64(smoothing / self.logits.cols() as f64));
+        for (i, &target) in self.targets.iter().enumerate() {
+            let d_row = self.d_logits.row_mut(i);
+            if !self.options.counts(target) {
+                d_row.fill(E::ZERO);
+                continue;
+            }
+            let (row, to) = (self.logits.row(i), &mut *d_row);
+            let (lse, scale) = (V::splat(self.lse[i]), V::splat(self.scale));
+            for_lanes!(V, row.len(), [row], [to], {
+                let p = math::exp_of_nonpositive(load_any::<V>(row) - lse);
+                store_any((p - share) * scale, to);
+            });
+            d_row[target] -= E::of_f64(1.0 - smoothing) * self.scale;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::*;
+
+    const PLAIN: Options = Options {
+        ignore_index: None,
+        label_smoothing: 0.0,
+    };
+
+    fn naive(logits: &[f64], targets: &[usize], options: Options) -> f64 {
+        let classes = logits.len() / targets.len();
+        let smoothing = options.label_smoothing;
+        let row = |(row, &target): (&[f64], &usize)| -> f64 {
+            if Some(target) == options.ignore_index {
+                return 0.0;
+            }
+            let lse = row.iter().map(|z| z.exp()).sum::<f64>().ln();
+            let q = |c| smoothing / classes as f64 + f64::from(c == target) * (1.0 - smoothing);
+            row.iter().enumerate().map(|(c, z)| q(c) * (lse - z)).sum()
+        };
+        logits.chunks(classes).zip(targets).map(row).sum()
+    }
+
+    fn loss<E: Pooled + Into<f64>>(
+        logits: &[E],
+        targets: &[usize],
+        options: Options,
+    ) -> (Loss, Vec<E>) {
+        let mut lse = vec![E::NAN; targets.len()];
+        let logits = Matrix::new(logits, targets.len(), logits.len() / targets.len());
+        let loss = forward(logits, targets, options, &mut lse).unwrap();
+        (loss, lse)
+    }
+
+    fn gradient<E: Pooled + Into<f64>>(
+        logits: &[E],
+        targets: &[usize],
+        options: Options,
+        scale: E,
+    ) -> Vec<E> {
+        let (_, lse) = loss(logits, targets, options);
+        let (rows, classes) = (targets.len(), logits.len() / targets.len());
+        let mut d_logits = vec![E::NAN; logits.len()];
+        backward(
+            Matrix::new(logits, rows, classes),
+            targets,
+            options,
+            &lse,
+            scale,
+            MatrixMut::new(&mut d_logits, rows, classes),
+        )
+        .unwrap();
+        d_logits
+    }
+
+    fn targets(rows: usize, classes: usize) -> Vec<usize> {
+        (0..rows).map(|i| i * 7 % classes).collect()
+    }
+
+    #[test]
+    fn the_loss_is_minus_the_logarithm_of_the_probability() {
+        on_every_isa(|isa| {
+            for classes in LENGTHS[1..].iter().copied() {
+                let logits: Vec<f32> = noise(5 * classes, 1)
+                    .iter()
+                    .map(|z: &f32| 5.0 * z)
+                    .collect();
+                let targets = targets(5, classes);
+                for (ignore_index, label_smoothing) in
+                    [(None, 0.0), (None, 0.1), (Some(targets[1]), 0.0)]
+                {
+                    let options = Options {
+                        ignore_index,
+                        label_smoothing,
+                    };
+                    let (got, _) = loss(&logits, &targets, options);
+                    let want = naive(&wide(&logits), &targets, options);
+                    let what = format!("{classes} with {options:?} on {isa}");
+                    // Five rows of numbers up to 15, each rounded a few times.
+                    assert_near(&[got.sum], &[want], 1e-5, &what);
+                    let counted = targets.iter().filter(|&&t| Some(t) != ignore_index).count();
+                    assert_eq!(got.counted, counted, "{what}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn gradients_are_the_derivatives() {
+        on_every_isa(|isa| {
+            for classes in [1, 2, 7, 9, 33] {
+                let logits = noise::<f64>(4 * classes, 1);
+                let targets = targets(4, classes);
+                for (ignore_index, label_smoothing) in [(None, 0.0), (Some(targets[1]), 0.2)] {
+                    let options = Options {
+                        ignore_index,
+                        label_smoothing,
+                    };
+                    let got = gradient(&logits, &targets, options, 0.25);
+                    let want = differences(&logits, |z| 0.25 * naive(z, &targets, options));
+                    assert_near(&got, &want, 1e-9, &format!("{classes} on {isa}"));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn rows_are_apart_and_ignored_ones_may_hold_anything() {
+        let mut logits = vec![0.0_f32; 4 * 9];
+        logits[9..18].fill(f32::NAN);
+        logits[18] = -f32::INFINITY;
+        logits[27..36].fill(f32::NAN);
+        let options = Options {
+            ignore_index: Some(99),
+            ..PLAIN
+        };
+        let (got, lse) = loss(&logits, &[2, 99, 1, 99], options);
+        assert_eq!(got.counted, 2);
+        assert!((got.sum - (9f64.ln() + 8f64.ln())).abs() < 1e-6, "{got:?}");
+        assert_eq!((lse[1], lse[3]), (0.0, 0.0));
+        let d = gradient(&logits, &[2, 99, 1, 99], options, 1.0);
+        assert!(d[9..18].iter().chain(&d[27..]).all(|&d| d == 0.0));
+        assert_eq!(d[18], 0.0);
+        assert!((d[20] - 0.125).abs() < 1e-6);
+        // Without the option, NaN stays in its row.
+        let d = gradient(&logits, &[2, 0, 1, 0], PLAIN, 1.0);
+        let nans: Vec<bool> = d
+            .chunks(9)
+            .map(|row| row.iter().all(|d| d.is_nan()))
+            .collect();
+        assert_eq!(nans, [false, true, false, true]);
+    }
+
+    #[test]
+    fn large_logits_cancel_nothing() {
+        let logits: Vec<f32> = [0.0, 1.0, -1.0].iter().map(|z| 1e6 + z).collect();
+        let (got, _) = loss(&logits, &[1], PLAIN);
+        let want = naive(&[0.0, 1.0, -1.0], &[1], PLAIN);
+        assert!((got.sum - want).abs() < 1e-6, "{got:?}");
+        let (got, _) = loss(&[3e38_f32, -3e38], &[0], PLAIN);
+        assert_eq!(got.sum, 0.0);
+        assert_eq!(
+            loss(&[0.0_f32, -f32::INFINITY], &[1], PLAIN).0.sum,
+            f64::INFINITY
+        );
+    }
+
+    #[test]
+    fn nothing_that_counts_has_no_mean() {
+        let options = Options {
+            ignore_index: Some(0),
+            ..PLAIN
+        };
+        let (got, _) = loss(&[1.0_f32; 6], &[0, 0], options);
+        assert_eq!(
+            got,
+            Loss {
+                sum: 0.0,
+                counted: 0
+            }
+        );
+        assert!(got.mean().is_nan());
+        let none = forward::<f32>(Matrix::new(&[], 0, 5), &[], PLAIN, &mut []);
+        assert_eq!(
+            none,
+            Ok(Loss {
+                sum: 0.0,
+                counted: 0
+            })
+        );
+        assert_eq!(
+            Loss {
+                sum: 3.0,
+                counted: 2
+            }
+            .mean(),
+            1.5
+        );
+    }
+
+    #[test]
+    fn an_unknown_class_is_an_error() {
+        let (logits, mut lse, mut d) = ([0.0_f32; 6], [0.0; 2], [7.0; 6]);
+        let logits = Matrix::new(&logits, 2, 3);
+        let want = OutOfRange {
+            position: 1,
+            index: 3,
+            count: 3,
+        };
+        assert_eq!(forward(logits, &[2, 3], PLAIN, &mut lse), Err(want));
+        let to = MatrixMut::new(&mut d, 2, 3);
+        assert_eq!(backward(logits, &[2, 3], PLAIN, &lse, 1.0, to), Err(want));
+        assert_eq!(d, [7.0; 6]);
+    }
+
+    #[test]
+    fn threads_change_no_bit() {
+        let (rows, classes) = (700, 129);
+        let logits = noise::<f32>(rows * classes, 1);
+        let targets = targets(rows, classes);
+        let options = Options {
+            ignore_index: Some(3),
+            label_smoothing: 0.1,
+        };
+        same_for_all_threads(|| {
+            let (loss, lse) = loss(&logits, &targets, options);
+            (loss, lse, gradient(&logits, &targets, options, 0.5))
+        });
+    }
+}

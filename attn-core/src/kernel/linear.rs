@@ -1,0 +1,268 @@
+//! The linear map `y = x Wᵀ + b` on the rows of a matrix, and its derivative.
+//!
+//! The weights lie as `[out, in]`, like PyTorch's, whose `torch.nn.functional.linear(x, w, b)` this is. From the gradient
+//! `dy` of the output follow
+//!
+//! ```text
+//! dx = dy W        dW = dyᵀ x        db = Σ rows of dy
+//! ```
+//!
+//! All matrices may be columns of wider ones: the rows must be slices, but may lie apart.
+
+use super::column_sums::add_column_sums;
+use super::parallel::{SMALL, for_each, rows_per_task};
+use super::transpose::transpose;
+use super::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::simd::{Into, Threads, product};
+
+/// Fewer rows than that are multiplied one by one: reading the weights costs more than the arithmetic then, and
+/// transposing them would double that.
+const FEW_ROWS: usize = 16;
+/// How many weights are transposed at a time. They stay in the cache, and scratch memory stays bounded.
+const STRIP: usize = 1 << 20;
+
+/// `y = x Wᵀ + b`, for `x [n, in]`, `w [out, in]`, `bias [out]` and `y [n, out]`.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+pub fn forward<E: Pooled>(
+    x: Matrix<'_, E>,
+    w: Matrix<'_, E>,
+    bias: Option<&[E]>,
+    mut y: MatrixMut<'_, E>,
+) {
+    assert!(
+        x.rows() == y.rows() && x.cols() == w.cols() && w.rows() == y.cols(),
+        "weights ({} x {}) map ({} x {}) to ({} x {})",
+        w.rows(),
+        w.cols(),
+        x.rows(),
+        x.cols(),
+        y.rows(),
+        y.cols()
+    );
+    let into = match bias {
+        Some(bias) => {
+            fill_rows(y.reborrow(), bias);
+            Into::Add
+        }
+        None => Into::Overwrite,
+    };
+    if x.rows() < FEW_ROWS {
+        multiply_rows(x, w, into, y);
+    } else {
+        multiply_transposed(x, w, into, y);
+    }
+}
+
+/// `dx = dy W`, or `dx += dy W`, for `d_y [n, out]`, `w [out, in]` and `d_x [n, in]`.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+pub fn input_gradient<E: Pooled>(
+    d_y: Matrix<'_, E>,
+    w: Matrix<'_, E>,
+    into: Into,
+    d_x: MatrixMut<'_, E>,
+) {
+    product(d_x, into, E::ONE, d_y, w, Threads::All);
+}
+
+/// `dW += dyᵀ x`, for `d_y [n, out]`, `x [n, in]` and `d_w [out, in]`.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+pub fn weight_gradient<E: Pooled>(d_y: Matrix<'_, E>, x: Matrix<'_, E>, d_w: MatrixMut<'_, E>) {
+    product(d_w, Into::Add, E::ONE, d_y.transposed(), x, Threads::All);
+}
+
+/// `db += Σ rows of dy`, for `d_y [n, out]` and `d_b [out]`.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+pub fn bias_gradient<E: Pooled>(d_y: Matrix<'_, E>, d_b: &mut [E]) {
+    add_column_sums(d_y, d_b);
+}
+
+/// `row` in every row.
+#[track_caller]
+fn fill_rows<E: Pooled>(y: MatrixMut<'_, E>, row: &[E]) {
+    assert_eq!(row.len(), y.cols(), "one bias per output");
+    let chunk = rows_per_task(y.cols());
+    for_each(y.row_chunks(chunk), |mut y| {
+        (0..y.rows()).for_each(|i| y.row_mut(i).copy_from_slice(row));
+    });
+}
+
+/// `x Wᵀ`, one row of `x` after the other, for blocks of outputs.
+fn multiply_rows<E: Pooled>(x: Matrix<'_, E>, w: Matrix<'_, E>, into: Into, y: MatrixMut<'_, E>) {
+    // The weights of a block are read once per row, but from memory only once.
+    let outputs = (4 * SMALL / w.cols().max(1)).max(1);
+    let blocks = y.col_chunks(outputs).into_iter().enumerate().collect();
+    for_each(blocks, |(index, mut y): (usize, MatrixMut<'_, E>)| {
+        let (first, width) = (index * outputs, y.cols());
+        let w = w.some_rows(first..first + width).transposed();
+        for i in 0..x.rows() {
+            let y = MatrixMut::new(y.row_mut(i), 1, width);
+            product(y, into, E::ONE, x.some_rows(i..i + 1), w, Threads::One);
+        }
+    });
+}
+
+/// `x Wᵀ` from a copy of `Wᵀ`: multiplying with a view of the transpose takes up to twice as long.
+fn multiply_transposed<E: Pooled>(
+    x: Matrix<'_, E>,
+    w: Matrix<'_, E>,
+    into: Into,
+    y: MatrixMut<'_, E>,
+) {
+    let outputs = (STRIP / w.cols().max(1)).max(1);
+    for (index, y) in y.col_chunks(outputs).into_iter().enumerate() {
+        let (first, width) = (index * outputs, y.cols());
+        let w = w.some_rows(first..first + width);
+        let mut transposed = Buffer::stale(w.cols() * width);
+        transpose(w, MatrixMut::new(&mut transposed, w.cols(), width));
+        let w = Matrix::new(&transposed, w.cols(), width);
+        product(y, into, E::ONE, x, w, Threads::All);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::{assert_near, differences, noise, same_for_all_threads, wide};
+
+    const SIZES: [usize; 10] = [0, 1, 2, 7, 8, 15, 16, 17, 33, 65];
+
+    /// Every `n`, with sizes of the weights around those of vectors.
+    fn shapes() -> impl Iterator<Item = [usize; 3]> {
+        SIZES.into_iter().flat_map(|n| {
+            let weights = SIZES.into_iter().zip(SIZES.into_iter().rev());
+            weights.map(move |(width, outputs)| [n, width, outputs])
+        })
+    }
+
+    fn naive(x: Matrix<'_, f64>, w: Matrix<'_, f64>, bias: Option<&[f64]>) -> Vec<f64> {
+        let mut y = Vec::new();
+        for i in 0..x.rows() {
+            for o in 0..w.rows() {
+                let dot: f64 = (0..x.cols()).map(|k| x.get(i, k) * w.get(o, k)).sum();
+                y.push(dot + bias.map_or(0.0, |bias| bias[o]));
+            }
+        }
+        y
+    }
+
+    #[test]
+    fn forward_is_the_product_with_the_transpose_plus_the_bias() {
+        for [n, width, outputs] in shapes() {
+            // Columns 1.. of wider matrices.
+            let (x, w) = (
+                noise::<f32>(n * (width + 2), 1),
+                noise::<f32>(outputs * (width + 1), 2),
+            );
+            let bias = noise::<f32>(outputs, 3);
+            let (x64, w64, bias64) = (wide(&x), wide(&w), wide(&bias));
+            let x = Matrix::new(&x, n, width + 2).some_cols(1..width + 1);
+            let w = Matrix::new(&w, outputs, width + 1).some_cols(1..width + 1);
+            let x64 = Matrix::new(&x64, n, width + 2).some_cols(1..width + 1);
+            let w64 = Matrix::new(&w64, outputs, width + 1).some_cols(1..width + 1);
+            for biased in [false, true] {
+                let mut y = vec![f32::NAN; n * outputs];
+                let bias = biased.then_some(&bias[..]);
+                forward(x, w, bias, MatrixMut::new(&mut y, n, outputs));
+                let want = naive(x64, w64, biased.then_some(&bias64[..]));
+                // 65 products of at most 1, each rounded to 6e-8.
+                let what = format!("{n} rows, {width} to {outputs}");
+                assert_near(&y, &want, 4e-6, &what);
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_are_the_derivatives() {
+        for [n, width, outputs] in [[1, 1, 1], [2, 3, 4], [5, 9, 2], [17, 2, 3]] {
+            let x = noise::<f64>(n * width, 1);
+            let w = noise::<f64>(outputs * width, 2);
+            let bias = noise::<f64>(outputs, 3);
+            let d_y = noise::<f64>(n * outputs, 4);
+            let loss = |x: &[f64], w: &[f64], bias: &[f64]| {
+                let (x, w) = (Matrix::new(x, n, width), Matrix::new(w, outputs, width));
+                let y = naive(x, w, Some(bias));
+                y.iter().zip(&d_y).map(|(y, d)| y * d).sum::<f64>()
+            };
+            let d = Matrix::new(&d_y, n, outputs);
+
+            let mut d_x = vec![f64::NAN; n * width];
+            let matrix = Matrix::new(&w, outputs, width);
+            let to = MatrixMut::new(&mut d_x, n, width);
+            input_gradient(d, matrix, Into::Overwrite, to);
+            let want = differences(&x, |x| loss(x, &w, &bias));
+            assert_near(&d_x, &want, 1e-8, "input");
+            let to = MatrixMut::new(&mut d_x, n, width);
+            input_gradient(d, matrix, Into::Add, to);
+            let twice: Vec<f64> = want.iter().map(|x| 2.0 * x).collect();
+            assert_near(&d_x, &twice, 1e-8, "input, added");
+
+            let mut d_w = vec![1.0; outputs * width];
+            let to = MatrixMut::new(&mut d_w, outputs, width);
+            weight_gradient(d, Matrix::new(&x, n, width), to);
+            let want = differences(&w, |w| loss(&x, w, &bias));
+            let want: Vec<f64> = want.iter().map(|x| 1.0 + x).collect();
+            assert_near(&d_w, &want, 1e-8, "weights");
+
+            let mut d_b = vec![1.0; outputs];
+            bias_gradient(d, &mut d_b);
+            let want = differences(&bias, |bias| loss(&x, &w, bias));
+            let want: Vec<f64> = want.iter().map(|x| 1.0 + x).collect();
+            assert_near(&d_b, &want, 1e-8, "bias");
+        }
+    }
+
+    #[test]
+    fn more_weights_than_a_strip() {
+        let (n, width, outputs) = (FEW_ROWS, 8, STRIP / 8 + 5);
+        let x = vec![1.0_f32; n * width];
+        let w: Vec<f32> = (0..outputs * width)
+            .map(|i| (i / width % 97) as f32)
+            .collect();
+        let mut y = vec![0.0; n * outputs];
+        forward(
+            Matrix::new(&x, n, width),
+            Matrix::new(&w, outputs, width),
+            None,
+            MatrixMut::new(&mut y, n, outputs),
+        );
+        for (i, y) in y.iter().enumerate() {
+            assert_eq!(*y, (width * (i % outputs % 97)) as f32, "{i}");
+        }
+    }
+
+    #[test]
+    fn threads_change_no_bit() {
+        for n in [3, 150] {
+            let (width, outputs) = (300, 500);
+            let x = noise::<f32>(n * width, 1);
+            let w = noise::<f32>(outputs * width, 2);
+            let bias = noise::<f32>(outputs, 3);
+            let d_y = noise::<f32>(n * outputs, 4);
+            let (x, w) = (Matrix::new(&x, n, width), Matrix::new(&w, outputs, width));
+            let d_y = Matrix::new(&d_y, n, outputs);
+            same_for_all_threads(|| {
+                let mut y = vec![0.0; n * outputs];
+                forward(x, w, Some(&bias), MatrixMut::new(&mut y, n, outputs));
+                let mut d_x = vec![0.0; n * width];
+                input_gradient(d_y, w, Into::Overwrite, MatrixMut::new(&mut d_x, n, width));
+                let mut d_w = vec![0.0; outputs * width];
+                weight_gradient(d_y, x, MatrixMut::new(&mut d_w, outputs, width));
+                let mut d_b = vec![0.0; outputs];
+                bias_gradient(d_y, &mut d_b);
+                (y, d_x, d_w, d_b)
+            });
+        }
+    }
+}

@@ -1,0 +1,579 @@
+//! Layer normalisation and root mean square normalisation of the rows of a matrix, and their derivatives.
+//!
+//! With the mean `m` and the variance `v` of a row `x` of width `n`, and for [`Kind::Rms`] with `m = 0` and `v = mean(x²)`:
+//!
+//! ```text
+//! h = (x - m) / sqrt(v + epsilon)
+//! y = h * gain + bias
+//! ```
+//!
+//! From the gradient `dy` follow, with `dh = dy * gain` and without the first mean for [`Kind::Rms`],
+//!
+//! ```text
+//! dx = (dh - mean(dh) - h * mean(dh * h)) / sqrt(v + epsilon)
+//! dgain = Σ rows of dy * h        dbias = Σ rows of dy
+//! ```
+//!
+//! Ba, Kiros and Hinton, "Layer normalization" (2016); Zhang and Sennrich, "Root mean square layer normalization" (2019).
+//! PyTorch: `torch.nn.functional.layer_norm(x, (n,), gain, bias, epsilon)` and `rms_norm(x, (n,), gain, epsilon)`.
+//!
+//! The variance is the mean square of what is left after the mean is subtracted, so a large mean does not cancel it.
+
+use super::column_sums::{add_column_sums, rows_per_sum};
+use super::lanes::for_lanes;
+use super::parallel::{for_each, rows_per_task};
+use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
+use crate::simd::slice::{self, load_any, load_filled, store_any};
+use crate::simd::{Into, Kernel, Vector, run};
+
+/// Numbers that [`Norm::forward`] keeps of every row: `m` and `1 / sqrt(v + epsilon)`.
+pub const STATISTICS: usize = 2;
+
+/// What is taken out of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Its mean, and then its standard deviation.
+    Layer,
+    /// Its root mean square.
+    Rms,
+}
+
+/// A normalisation of rows. The gain and the bias have their width.
+#[derive(Clone, Copy, Debug)]
+pub struct Norm<'a, E> {
+    /// What is taken out.
+    pub kind: Kind,
+    /// What a normalised row is multiplied with.
+    pub gain: Option<&'a [E]>,
+    /// What is added then.
+    pub bias: Option<&'a [E]>,
+    /// Keeps the divisor away from 0.
+    pub epsilon: E,
+}
+
+/// Where the derivative goes.
+#[derive(Debug)]
+pub struct Gradients<'a, E> {
+    /// As the input.
+    pub x: MatrixMut<'a, E>,
+    /// Whether [`x`](Self::x) is overwritten.
+    pub into: Into,
+    /// As the gain; added to what is there.
+    pub gain: Option<&'a mut [E]>,
+    /// As the bias; added to what is there.
+    pub bias: Option<&'a mut [E]>,
+}
+
+impl<E: Pooled> Norm<'_, E> {
+    /// Normalises the rows of `x [n, width]` to `y [n, width]`, and keeps [`STATISTICS`] of every row for
+    /// [`backward`](Self::backward).
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>, statistics: &mut [E]) {
+        self.assert_shapes(x, (y.rows(), y.cols()), statistics.len());
+        let chunk = rows_per_task(x.cols());
+        let gain = Row::new(self.gain, E::ONE, x.cols());
+        let bias = Row::new(self.bias, E::ZERO, x.cols());
+        let statistics = statistics.chunks_mut(STATISTICS * chunk);
+        let tasks = y.row_chunks(chunk).into_iter().zip(statistics).enumerate();
+        for_each(tasks.collect(), |(index, (y, statistics))| {
+            run(Forward {
+                kind: self.kind,
+                epsilon: self.epsilon,
+                gain: gain.as_slice(),
+                bias: bias.as_slice(),
+                x: x.some_rows(index * chunk..index * chunk + y.rows()),
+                y,
+                statistics,
+            });
+        });
+    }
+
+    /// From `d_y`, the gradient of the output, that of everything else.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn backward(
+        &self,
+        x: Matrix<'_, E>,
+        statistics: &[E],
+        d_y: Matrix<'_, E>,
+        to: Gradients<'_, E>,
+    ) {
+        let (rows, width) = (x.rows(), x.cols());
+        self.assert_shapes(x, (to.x.rows(), to.x.cols()), statistics.len());
+        self.assert_shapes(x, (d_y.rows(), d_y.cols()), statistics.len());
+        if rows == 0 || width == 0 {
+            return;
+        }
+        let chunk = rows_per_sum(width);
+        let gain = Row::new(self.gain, E::ONE, width);
+        // Per chunk of rows, its sums for the gain and for the bias.
+        let mut sums = Buffer::zeros(rows.div_ceil(chunk) * 2 * width);
+        let parts = to.x.row_chunks(chunk).into_iter();
+        let tasks = parts.zip(sums.chunks_mut(2 * width)).enumerate();
+        for_each(tasks.collect(), |(index, (d_x, sums))| {
+            let rows = index * chunk..index * chunk + d_x.rows();
+            let (d_gain, d_bias) = sums.split_at_mut(width);
+            run(Backward {
+                kind: self.kind,
+                gain: gain.as_slice(),
+                x: x.some_rows(rows.clone()),
+                statistics: &statistics[STATISTICS * rows.start..STATISTICS * rows.end],
+                d_y: d_y.some_rows(rows),
+                d_x,
+                into: to.into,
+                d_gain,
+                d_bias,
+            });
+        });
+        let sums = Matrix::new(&sums, sums.len() / (2 * width), 2 * width);
+        if let Some(d_gain) = to.gain {
+            add_column_sums(sums.some_cols(0..width), d_gain);
+        }
+        if let Some(d_bias) = to.bias {
+            add_column_sums(sums.some_cols(width..2 * width), d_bias);
+        }
+    }
+
+    #[track_caller]
+    fn assert_shapes(&self, x: Matrix<'_, E>, other: (usize, usize), statistics: usize) {
+        let width = x.cols();
+        assert_eq!((x.rows(), width), other, "a norm keeps the shape");
+        let rows = [self.gain, self.bias].into_iter().flatten();
+        assert!(
+            rows.map(<[E]>::len).all(|len| len == width),
+            "the gain and the bias have the width of a row"
+        );
+        assert_eq!(
+            statistics,
+            STATISTICS * x.rows(),
+            "the statistics of every row"
+        );
+    }
+}
+
+/// A gain or a bias, or what stands for an absent one.
+enum Row<'a, E: Pooled> {
+    Given(&'a [E]),
+    Constant(Buffer<E>),
+}
+
+impl<'a, E: Pooled> Row<'a, E> {
+    fn new(row: Option<&'a [E]>, otherwise: E, width: usize) -> Self {
+        row.map_or_else(
+            || {
+                let mut row = Buffer::stale(width);
+                row.fill(otherwise);
+                Self::Constant(row)
+            },
+            Self::Given,
+        )
+    }
+
+    fn as_slice(&self) -> &[E] {
+        match self {
+            Self::Given(row) => row,
+            Self::Constant(row) => row,
+        }
+    }
+}
+
+struct Forward<'a, E> {
+    kind: Kind,
+    epsilon: E,
+    gain: &'a [E],
+    bias: &'a [E],
+    x: Matrix<'a, E>,
+    y: MatrixMut<'a, E>,
+    statistics: &'a mut [E],
+}
+
+impl<E: Real> Kernel for Forward<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        let width = E::of_f64(self.x.cols() as f64);
+        for (i, statistics) in self.statistics.chunks_mut(STATISTICS).enumerate() {
+            let x = self.x.row(i);
+            let mean = match self.kind {
+                Kind::Layer => slice::sum::<V>(x) / width,
+                Kind::Rms => E::ZERO,
+            };
+            let variance = squares::<V>(x, mean) / width;
+            let inverse = inverse_sqrt::<V>(variance + self.epsilon);
+            let (gain, bias, y) = (self.gain, self.bias, self.y.row_mut(i));
+            for_lanes!(V, x.len(), [x, gain, bias], [y], {
+                let h = normalised::<V>(x, mean, inverse);
+                store_any(h.mul_add(load_any(gain), load_any(bias)), y);
+            });
+            statistics.copy_from_slice(&[mean, inverse]);
+        }
+    }
+}
+
+struct Backward<'a, E> {
+    kind: Kind,
+    gain: &'a [E],
+    x: Matrix<'a, E>,
+    statistics: &'a [E],
+    d_y: Matrix<'a, E>,
+    d_x: MatrixMut<'a, E>,
+    into: Into,
+    d_gain: &'a mut [E],
+    d_bias: &'a mut [E],
+}
+
+impl<E: Real> Kernel for Backward<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for i in 0..self.x.rows() {
+            let (d_h, d_h_h) = self.add_sums::<V>(i);
+            self.write_row::<V>(i, d_h, d_h_h);
+        }
+    }
+}
+
+impl<E: Real> Backward<'_, E> {
+    /// Adds row `i` to the gradients of the gain and the bias, and returns the means of `dh` and `dh * h`.
+    #[inline(always)]
+    fn add_sums<V: Vector<Element = E>>(&mut self, i: usize) -> (E, E) {
+        let (mean, inverse) = (
+            self.statistics[STATISTICS * i],
+            self.statistics[STATISTICS * i + 1],
+        );
+        let (x, d_y, gain) = (self.x.row(i), self.d_y.row(i), self.gain);
+        let (d_gain, d_bias) = (&mut *self.d_gain, &mut *self.d_bias);
+        let (mut sum_d_h, mut sum_d_h_h) = (V::zero(), V::zero());
+        for_lanes!(V, x.len(), [x, d_y, gain], [d_gain, d_bias], {
+            let (h, d_y) = (normalised::<V>(x, mean, inverse), load_any::<V>(d_y));
+            store_any(d_y.mul_add(h, load_any(d_gain)), d_gain);
+            store_any(d_y + load_any(d_bias), d_bias);
+            // Beyond the end of a row `h` may be anything, but `dy` and the gain are 0.
+            let d_h = d_y * load_any(gain);
+            sum_d_h += d_h;
+            sum_d_h_h = d_h.mul_add(h, sum_d_h_h);
+        });
+        let width = E::of_f64(self.x.cols() as f64);
+        let mean_d_h = match self.kind {
+            Kind::Layer => sum_d_h.reduce_sum() / width,
+            Kind::Rms => E::ZERO,
+        };
+        (mean_d_h, sum_d_h_h.reduce_sum() / width)
+    }
+
+    /// Writes row `i` of the gradient of the input, from the means of `dh` and `dh * h`.
+    #[inline(always)]
+    fn write_row<V: Vector<Element = E>>(&mut self, i: usize, d_h: E, d_h_h: E) {
+        let (mean, inverse) = (
+            self.statistics[STATISTICS * i],
+            self.statistics[STATISTICS * i + 1],
+        );
+        let (x, d_y, gain) = (self.x.row(i), self.d_y.row(i), self.gain);
+        let d_x = self.d_x.row_mut(i);
+        for_lanes!(V, x.len(), [x, d_y, gain], [d_x], {
+            let h = normalised::<V>(x, mean, inverse);
+            let centred = load_any::<V>(d_y).mul_add(load_any(gain), -V::splat(d_h));
+            let rest = h.mul_add(-V::splat(d_h_h), centred);
+            let old = match self.into {
+                Into::Overwrite => V::zero(),
+                Into::Add => load_any(d_x),
+            };
+            store_any(rest.mul_add(V::splat(inverse), old), d_x);
+        });
+    }
+}
+
+/// `(x - mean) * inverse` for one chunk of a row.
+#[inline(always)]
+fn normalised<V: Vector>(x: &[V::Element], mean: V::Element, inverse: V::Element) -> V {
+    (load_any::<V>(x) - V::splat(mean)) * V::splat(inverse)
+}
+
+/// `Σ (x - mean)²`
+#[inline(always)]
+fn squares<V: Vector>(x: &[V::Element], mean: V::Element) -> V::Element {
+    // Four sums in turn, so that an addition need not wait for the one before it.
+    let mut sums = [V::zero(); 4];
+    for_lanes!(V, x.len(), [x], [], {
+        let rest = load_filled::<V>(x, mean) - V::splat(mean);
+        sums = [sums[1], sums[2], sums[3], rest.mul_add(rest, sums[0])];
+    });
+    ((sums[0] + sums[1]) + (sums[2] + sums[3])).reduce_sum()
+}
+
+#[inline(always)]
+fn inverse_sqrt<V: Vector>(x: V::Element) -> V::Element {
+    let mut first = [V::Element::ZERO];
+    (V::splat(V::Element::ONE) / V::splat(x).sqrt()).store_partial(&mut first);
+    first[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::*;
+
+    const KINDS: [Kind; 2] = [Kind::Layer, Kind::Rms];
+
+    fn naive(norm: &Norm<'_, f64>, x: &[f64]) -> Vec<f64> {
+        let width = x.len() as f64;
+        let mean = match norm.kind {
+            Kind::Layer => x.iter().sum::<f64>() / width,
+            Kind::Rms => 0.0,
+        };
+        let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width;
+        let deviation = (variance + norm.epsilon).sqrt();
+        let of = |row: Option<&[f64]>, j: usize, otherwise| row.map_or(otherwise, |row| row[j]);
+        let normalised = x.iter().map(|x| (x - mean) / deviation);
+        normalised
+            .enumerate()
+            .map(|(j, h)| h * of(norm.gain, j, 1.0) + of(norm.bias, j, 0.0))
+            .collect()
+    }
+
+    fn forward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], width: usize) -> (Vec<E>, Vec<E>) {
+        let rows = x.len() / width;
+        let (mut y, mut statistics) = (vec![E::NAN; x.len()], vec![E::NAN; STATISTICS * rows]);
+        let to = MatrixMut::new(&mut y, rows, width);
+        norm.forward(Matrix::new(x, rows, width), to, &mut statistics);
+        (y, statistics)
+    }
+
+    /// `dx`, `dgain` and `dbias`, each added to ones.
+    fn backward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], d_y: &[E], width: usize) -> [Vec<E>; 3] {
+        let (rows, (_, statistics)) = (x.len() / width, forward(norm, x, width));
+        let [mut d_x, mut d_gain, mut d_bias] =
+            [x.len(), width, width].map(|len| vec![E::ONE; len]);
+        norm.backward(
+            Matrix::new(x, rows, width),
+            &statistics,
+            Matrix::new(d_y, rows, width),
+            Gradients {
+                x: MatrixMut::new(&mut d_x, rows, width),
+                into: Into::Add,
+                gain: Some(&mut d_gain),
+                bias: Some(&mut d_bias),
+            },
+        );
+        [d_x, d_gain, d_bias]
+    }
+
+    #[test]
+    fn forward_takes_out_mean_and_deviation() {
+        on_every_isa(|isa| {
+            for (kind, width) in KINDS
+                .into_iter()
+                .flat_map(|kind| LENGTHS[1..].iter().map(move |&w| (kind, w)))
+            {
+                let [x, gain, bias] =
+                    [3 * width, width, width].map(|len| noise::<f32>(len, len as u64));
+                let [x64, gain64, bias64] = [&x, &gain, &bias].map(|x| wide(x));
+                for [scaled, moved] in [[false, false], [true, false], [true, true]] {
+                    let norm = Norm {
+                        kind,
+                        gain: scaled.then_some(&gain[..]),
+                        bias: moved.then_some(&bias[..]),
+                        epsilon: 1e-2,
+                    };
+                    let norm64 = Norm {
+                        kind,
+                        gain: scaled.then_some(&gain64[..]),
+                        bias: moved.then_some(&bias64[..]),
+                        epsilon: f64::from(1e-2_f32),
+                    };
+                    let want: Vec<f64> =
+                        x64.chunks(width).flat_map(|x| naive(&norm64, x)).collect();
+                    let (got, _) = forward(&norm, &x, width);
+                    // Some ten roundings of numbers up to 2.
+                    assert_near(&got, &want, 2e-6, &format!("{kind:?} of {width} on {isa}"));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn gradients_are_the_derivatives() {
+        on_every_isa(|isa| {
+            for (kind, width) in KINDS
+                .into_iter()
+                .flat_map(|kind| [1, 2, 7, 9, 33].map(|w| (kind, w)))
+            {
+                let (x, d_y) = (noise::<f64>(2 * width, 1), noise::<f64>(2 * width, 2));
+                let (gain, bias) = (noise::<f64>(width, 3), noise::<f64>(width, 4));
+                let norm = Norm {
+                    kind,
+                    gain: Some(&gain),
+                    bias: Some(&bias),
+                    epsilon: 0.1,
+                };
+                let loss = |norm: &Norm<'_, f64>, x: &[f64]| -> f64 {
+                    let y = x.chunks(width).flat_map(|x| naive(norm, x));
+                    1.0 * y.zip(&d_y).map(|(y, d)| y * d).sum::<f64>()
+                };
+                let plus_one = |x: Vec<f64>| -> Vec<f64> { x.iter().map(|x| 1.0 + x).collect() };
+                let what = format!("{kind:?} of {width} on {isa}");
+                let [d_x, d_gain, d_bias] = backward(&norm, &x, &d_y, width);
+                let want = plus_one(differences(&x, |x| loss(&norm, x)));
+                assert_near(&d_x, &want, 1e-8, &what);
+                let want = differences(&gain, |gain| {
+                    loss(
+                        &Norm {
+                            gain: Some(gain),
+                            ..norm
+                        },
+                        &x,
+                    )
+                });
+                assert_near(&d_gain, &plus_one(want), 1e-8, &what);
+                let want = differences(&bias, |bias| {
+                    loss(
+                        &Norm {
+                            bias: Some(bias),
+                            ..norm
+                        },
+                        &x,
+                    )
+                });
+                assert_near(&d_bias, &plus_one(want), 1e-8, &what);
+
+                let bare = Norm {
+                    gain: None,
+                    bias: None,
+                    ..norm
+                };
+                let want = plus_one(differences(&x, |x| loss(&bare, x)));
+                assert_near(&backward(&bare, &x, &d_y, width)[0], &want, 1e-8, &what);
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_overwritten_is_not_read() {
+        let (x, d_y) = (noise::<f64>(40, 1), noise::<f64>(40, 2));
+        let norm = Norm {
+            kind: Kind::Layer,
+            gain: None,
+            bias: None,
+            epsilon: 0.1,
+        };
+        let (_, statistics) = forward(&norm, &x, 20);
+        let mut d_x = vec![f64::NAN; 40];
+        norm.backward(
+            Matrix::new(&x, 2, 20),
+            &statistics,
+            Matrix::new(&d_y, 2, 20),
+            Gradients {
+                x: MatrixMut::new(&mut d_x, 2, 20),
+                into: Into::Overwrite,
+                gain: None,
+                bias: None,
+            },
+        );
+        let added = &backward(&norm, &x, &d_y, 20)[0];
+        let want: Vec<f64> = added.iter().map(|x| x - 1.0).collect();
+        assert_near(&d_x, &want, 1e-15, "overwritten");
+    }
+
+    #[test]
+    fn a_large_mean_cancels_nothing() {
+        let x: Vec<f32> = noise::<f32>(512, 1).iter().map(|x| 1000.0 + x).collect();
+        let norm = Norm {
+            kind: Kind::Layer,
+            gain: None,
+            bias: None,
+            epsilon: 1e-5,
+        };
+        let norm64 = Norm {
+            kind: Kind::Layer,
+            gain: None,
+            bias: None,
+            epsilon: 1e-5,
+        };
+        let (y, _) = forward(&norm, &x, 512);
+        // The mean is rounded to 3e-5, a fraction of the deviation of 0.58; the mean of the squares would be to 0.03.
+        assert_near(&y, &naive(&norm64, &wide(&x)), 2e-4, "mean 1000");
+    }
+
+    #[test]
+    fn rows_without_length_stay_finite() {
+        for kind in KINDS {
+            let norm = Norm {
+                kind,
+                gain: None,
+                bias: None,
+                epsilon: 1e-5_f32,
+            };
+            let (y, _) = forward(&norm, &[0.0; 40], 20);
+            assert_eq!(y, [0.0; 40]);
+            let [d_x, ..] = backward(&norm, &[0.0; 40], &[1.0; 40], 20);
+            assert!(d_x.iter().all(|x| x.is_finite()));
+        }
+        let norm = Norm {
+            kind: Kind::Layer,
+            gain: None,
+            bias: None,
+            epsilon: 1e-5,
+        };
+        assert_eq!(forward(&norm, &[3.0; 40], 20).0, [0.0; 40]);
+    }
+
+    #[test]
+    fn rows_may_lie_apart_and_there_may_be_none() {
+        let x = noise::<f64>(5 * 12, 1);
+        let norm = Norm {
+            kind: Kind::Layer,
+            gain: None,
+            bias: None,
+            epsilon: 0.1,
+        };
+        let (mut y, mut statistics) = (vec![7.0; 5 * 12], vec![0.0; 10]);
+        let view = Matrix::new(&x, 5, 12).some_cols(2..11);
+        norm.forward(view, MatrixMut::strided(&mut y, 5, 9, 12), &mut statistics);
+        for i in 0..5 {
+            assert_near(
+                &y[12 * i..][..9],
+                &naive(&norm, view.row(i)),
+                1e-14,
+                "strided",
+            );
+            assert!(i == 4 || y[12 * i + 9..][..3] == [7.0; 3]);
+        }
+        for (rows, width) in [(0, 9), (3, 0)] {
+            let mut statistics = vec![0.0; STATISTICS * rows];
+            let x = Matrix::new(&x[..0], rows, width);
+            norm.forward(x, MatrixMut::new(&mut [], rows, width), &mut statistics);
+            let to = Gradients {
+                x: MatrixMut::new(&mut [], rows, width),
+                into: Into::Overwrite,
+                gain: None,
+                bias: None,
+            };
+            norm.backward(x, &statistics, x, to);
+        }
+    }
+
+    #[test]
+    fn threads_change_no_bit() {
+        let (rows, width) = (2000, 65);
+        let (x, d_y) = (noise::<f32>(rows * width, 1), noise::<f32>(rows * width, 2));
+        let gain = noise::<f32>(width, 3);
+        for kind in KINDS {
+            let norm = Norm {
+                kind,
+                gain: Some(&gain),
+                bias: None,
+                epsilon: 1e-5,
+            };
+            same_for_all_threads(|| (forward(&norm, &x, width), backward(&norm, &x, &d_y, width)));
+        }
+    }
+}

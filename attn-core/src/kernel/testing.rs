@@ -1,0 +1,81 @@
+//! What the tests of kernels share.
+
+use super::Real;
+use crate::simd::Isa;
+
+/// Lengths around every number of lanes, and around blocks of four vectors.
+pub(super) const LENGTHS: [usize; 18] = [
+    0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129,
+];
+
+/// Numbers between -1 and 1, the same in every run.
+pub(super) fn noise<E: Real>(len: usize, seed: u64) -> Vec<E> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * seed + 1);
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            E::of_f64((state >> 11) as f64 / (1_u64 << 52) as f64 - 1.0)
+        })
+        .collect()
+}
+
+/// The same numbers in `f64`.
+pub(super) fn wide<E: Copy + Into<f64>>(x: &[E]) -> Vec<f64> {
+    x.iter().map(|&x| x.into()).collect()
+}
+
+/// Runs a test with each instruction set of the machine.
+pub(super) fn on_every_isa(test: impl Fn(Isa)) {
+    for isa in Isa::available() {
+        isa.force(|| test(isa));
+    }
+}
+
+/// Fails unless 1, 2, 3 and 8 threads compute the same, with each instruction set.
+#[track_caller]
+pub(super) fn same_for_all_threads<T: PartialEq + Send>(compute: impl Fn() -> T + Sync) {
+    let with = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.expect("a pool of threads").install(&compute)
+    };
+    // Forced, so that no other test changes it meanwhile.
+    on_every_isa(|isa| {
+        let alone = with(1);
+        for threads in [2, 3, 8] {
+            assert!(with(threads) == alone, "{threads} threads on {isa}");
+        }
+    });
+}
+
+/// Fails unless every number is within `tolerance` of the one that is wanted.
+#[track_caller]
+pub(super) fn assert_near<E: Copy + Into<f64>>(
+    got: &[E],
+    want: &[f64],
+    tolerance: f64,
+    what: &str,
+) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
+        let got = got.into();
+        assert!(
+            (got - want).abs() <= tolerance,
+            "{what}: [{i}] is {got}, not {want}"
+        );
+    }
+}
+
+/// The derivative of `f` at `x`, by central differences.
+pub(super) fn differences(x: &[f64], f: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    const STEP: f64 = 1e-5;
+    let moved = |i: usize, by: f64| {
+        let mut x = x.to_vec();
+        x[i] += by;
+        f(&x)
+    };
+    (0..x.len())
+        .map(|i| (moved(i, STEP) - moved(i, -STEP)) / (2.0 * STEP))
+        .collect()
+}

@@ -1,0 +1,300 @@
+//! From the graph to [`Steps`]: what need not stand in memory disappears.
+//!
+//! - Splitting heads and putting them side by side again moves nothing: the kernels take columns of a matrix.
+//! - Projections of one input become one product.
+//! - A norm or a rotation that only attention reads happens there, as vectors are loaded.
+//! - Everything between queries, keys and values and the attended values is one step.
+
+use super::steps::{
+    Array, ArrayId, Attention, Norm, Part, Prepare, Role, Similarity, Step, Steps, View,
+};
+use super::{Dim, Graph, Node, NodeId, Op};
+use crate::score::{Expr, split};
+use crate::spec::{Normalizer, Real, Size};
+
+/// The steps of `graph`. `None` if a score modification reads places in a way that the kernels do not know.
+pub(crate) fn simplify(graph: &Graph) -> Option<Steps> {
+    let mut cx = Simplify {
+        graph,
+        values: Vec::new(),
+        steps: Steps {
+            arrays: Vec::new(),
+            steps: Vec::new(),
+            output: ArrayId(0),
+        },
+    };
+    for index in 0..graph.nodes.len() {
+        let value = cx.value(NodeId(index))?;
+        cx.values.push(value);
+    }
+    let output = cx.plain(graph.output)?.array;
+    cx.steps.arrays[output.0].role = Role::Output;
+    cx.steps.output = output;
+    Some(cx.steps)
+}
+
+/// What a node of the graph has become.
+#[derive(Clone)]
+enum Value {
+    /// A matrix, and what is still to be done to its vectors.
+    Matrix { view: View, prepare: Prepare },
+    /// A step to come.
+    Scores(Box<Scores>),
+}
+
+#[derive(Clone)]
+struct Scores {
+    q: NodeId,
+    k: NodeId,
+    additive: Option<&'static str>,
+    expr: Expr,
+    mask: Option<Expr>,
+    normalizer: Normalizer,
+    dropout: Option<Real>,
+}
+
+struct Simplify<'a> {
+    graph: &'a Graph,
+    /// Of the nodes so far.
+    values: Vec<Value>,
+    steps: Steps,
+}
+
+impl<'a> Simplify<'a> {
+    fn value(&mut self, id: NodeId) -> Option<Value> {
+        let graph: &'a Graph = self.graph;
+        let node = graph.node(id);
+        Some(match &node.op {
+            Op::Input | Op::Context => self.input(node),
+            Op::Linear { x, .. } => self.linear(*x, id)?,
+            Op::SplitHeads { x, .. } | Op::MergeHeads { x } => self.values[x.0].clone(),
+            Op::RmsNorm { x, field } => self.norm(*x, Norm::Rms(field))?,
+            Op::L2Norm { x } => self.norm(*x, Norm::L2)?,
+            Op::Rope { x, theta } => self.rotate(*x, theta)?,
+            Op::PerHeadLinear { q, field } => self.per_head_linear(node, *q, field)?,
+            Op::DotScores { q, k } => scores(*q, *k, None),
+            Op::AdditiveScores { q, k, field } => scores(*q, *k, Some(field)),
+            Op::MapScores { scores, expr } => self.change(*scores, |s| s.expr = expr.clone())?,
+            Op::Normalize {
+                scores,
+                mask,
+                normalizer,
+            } => self.change(*scores, |scores| {
+                scores.mask.clone_from(mask);
+                scores.normalizer = *normalizer;
+            })?,
+            Op::Dropout { weights, p } => {
+                self.change(*weights, |scores| scores.dropout = Some(p.clone()))?
+            }
+            Op::Attend { weights, v } => self.attend(node, *weights, *v)?,
+        })
+    }
+
+    fn input(&mut self, node: &Node) -> Value {
+        let parts = vec![Part {
+            name: node.name,
+            width: last_size(node),
+        }];
+        let array = self.array(node, parts, Role::Input);
+        matrix(array, 0)
+    }
+
+    /// The first projection of an input is the step; the others are parts of it.
+    fn linear(&mut self, x: NodeId, id: NodeId) -> Option<Value> {
+        let graph: &'a Graph = self.graph;
+        let same = |node: &&'a Node| matches!(node.op, Op::Linear { x: other, .. } if other == x);
+        let group: Vec<&'a Node> = graph.nodes.iter().filter(same).collect();
+        let part = group
+            .iter()
+            .position(|node| std::ptr::eq(*node, graph.node(id)))?;
+        if part > 0 {
+            let first = graph
+                .nodes
+                .iter()
+                .position(|node| std::ptr::eq(node, group[0]))?;
+            let Value::Matrix { view, .. } = &self.values[first] else {
+                return None;
+            };
+            return Some(matrix(view.array, part));
+        }
+        let parts = group.iter().map(|node| Part {
+            name: node.name,
+            width: last_size(node),
+        });
+        let parts = parts.collect();
+        let to = self.array(group[0], parts, Role::Interim);
+        let fields = group.iter().filter_map(|node| match node.op {
+            Op::Linear { field, .. } => Some(field),
+            _ => None,
+        });
+        let fields = fields.collect();
+        let x = self.plain(x)?.array;
+        self.steps.steps.push(Step::Linear { x, fields, to });
+        Some(matrix(to, 0))
+    }
+
+    fn norm(&mut self, x: NodeId, norm: Norm) -> Option<Value> {
+        // A norm comes before a rotation: of a rotated vector, it is a step of its own.
+        let view = match self.matrix(x)? {
+            (view, prepare) if prepare.is_nothing() => view,
+            _ => self.materialize(x)?,
+        };
+        let prepare = Prepare {
+            norm: Some(norm),
+            rope: None,
+        };
+        Some(Value::Matrix { view, prepare })
+    }
+
+    fn rotate(&mut self, x: NodeId, theta: &Real) -> Option<Value> {
+        let (view, mut prepare) = match self.matrix(x)? {
+            (view, prepare) if prepare.rope.is_none() => (view, prepare),
+            _ => (self.materialize(x)?, Prepare::default()),
+        };
+        prepare.rope = Some(theta.clone());
+        Some(Value::Matrix { view, prepare })
+    }
+
+    fn per_head_linear(&mut self, node: &Node, q: NodeId, field: &'static str) -> Option<Value> {
+        let x = self.plain(q)?;
+        let heads = head_count(self.graph.node(q));
+        let to = self.heads_array(node);
+        self.steps.steps.push(Step::PerHeadLinear {
+            x,
+            heads,
+            field,
+            to,
+        });
+        Some(matrix(to, 0))
+    }
+
+    fn change(&self, scores: NodeId, change: impl FnOnce(&mut Scores)) -> Option<Value> {
+        match &self.values[scores.0] {
+            Value::Scores(scores) => {
+                let mut scores = scores.clone();
+                change(&mut scores);
+                Some(Value::Scores(scores))
+            }
+            Value::Matrix { .. } => None,
+        }
+    }
+
+    fn attend(&mut self, node: &Node, weights: NodeId, v: NodeId) -> Option<Value> {
+        let Value::Scores(scores) = self.values[weights.0].clone() else {
+            return None;
+        };
+        let v = self.plain(v)?;
+        let ((q, query), (k, key)) = (self.matrix(scores.q)?, self.matrix(scores.k)?);
+        let to = self.heads_array(node);
+        let parts = split::split(&scores.expr)?;
+        let similarity = match (scores.additive, parts.scale) {
+            (None, scale) => Similarity::Dot { scale },
+            (Some(field), None) => Similarity::Additive { field },
+            // There is no product to scale.
+            (Some(_), Some(_)) => return None,
+        };
+        self.steps.steps.push(Step::Attention(Box::new(Attention {
+            q,
+            k,
+            v,
+            query,
+            key,
+            similarity,
+            score: parts.value,
+            bias: parts.bias,
+            mask: scores.mask,
+            normalizer: scores.normalizer,
+            dropout: scores.dropout,
+            to,
+        })));
+        Some(matrix(to, 0))
+    }
+
+    /// A matrix whose vectors are ready.
+    fn plain(&mut self, id: NodeId) -> Option<View> {
+        match self.matrix(id)? {
+            (view, prepare) if prepare.is_nothing() => Some(view),
+            _ => self.materialize(id),
+        }
+    }
+
+    fn matrix(&self, id: NodeId) -> Option<(View, Prepare)> {
+        match &self.values[id.0] {
+            Value::Matrix { view, prepare } => Some((*view, prepare.clone())),
+            Value::Scores(_) => None,
+        }
+    }
+
+    /// Prepares the vectors of a node in a step of its own.
+    fn materialize(&mut self, id: NodeId) -> Option<View> {
+        let (x, how) = self.matrix(id)?;
+        let node = self.graph.node(id);
+        let to = self.heads_array(node);
+        let heads = head_count(node);
+        self.steps.steps.push(Step::Prepare { x, heads, how, to });
+        Some(View { array: to, part: 0 })
+    }
+
+    /// An array for a node of `[batch, heads, len, width]`.
+    fn heads_array(&mut self, node: &Node) -> ArrayId {
+        let width = head_count(node).times(&last_size(node));
+        let name = node.name;
+        self.array(node, vec![Part { name, width }], Role::Interim)
+    }
+
+    fn array(&mut self, node: &Node, parts: Vec<Part>, role: Role) -> ArrayId {
+        let names: Vec<_> = parts.iter().map(|part| part.name).collect();
+        let mut name = names.join("_");
+        while self.steps.arrays.iter().any(|array| array.name == name) {
+            name.push_str("_prepared");
+        }
+        let is_key = |dim: &&Dim| matches!(dim, Dim::Key);
+        let rows = node
+            .shape
+            .iter()
+            .find(is_key)
+            .map_or(Dim::Query, |_| Dim::Key);
+        self.steps.arrays.push(Array {
+            name,
+            rows,
+            parts,
+            role,
+        });
+        ArrayId(self.steps.arrays.len() - 1)
+    }
+}
+
+fn scores(q: NodeId, k: NodeId, additive: Option<&'static str>) -> Value {
+    Value::Scores(Box::new(Scores {
+        q,
+        k,
+        additive,
+        expr: Expr::Score,
+        mask: None,
+        normalizer: Normalizer::Softmax,
+        dropout: None,
+    }))
+}
+
+fn matrix(array: ArrayId, part: usize) -> Value {
+    Value::Matrix {
+        view: View { array, part },
+        prepare: Prepare::default(),
+    }
+}
+
+fn last_size(node: &Node) -> Size {
+    size(node.shape.last())
+}
+
+/// The heads of a node of `[batch, heads, len, width]`.
+fn head_count(node: &Node) -> Size {
+    size(node.shape.get(1))
+}
+
+fn size(dim: Option<&Dim>) -> Size {
+    match dim {
+        Some(Dim::Size(size)) => size.clone(),
+        _ => Size::known(1),
+    }
+}

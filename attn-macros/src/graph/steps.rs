@@ -1,0 +1,147 @@
+//! The layer as steps over matrices in memory: what the graph is for the fused lowering.
+
+use super::Dim;
+use crate::score::Expr;
+use crate::spec::{Normalizer, Real, Size};
+
+/// The steps of the forward pass, in order.
+pub(crate) struct Steps {
+    pub(crate) arrays: Vec<Array>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) output: ArrayId,
+}
+
+/// An index into [`Steps::arrays`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct ArrayId(pub(crate) usize);
+
+/// Matrices side by side, with a row for every token: `[batch * len, Σ widths]`.
+#[derive(Debug)]
+pub(crate) struct Array {
+    pub(crate) name: String,
+    /// [`Dim::Query`] or [`Dim::Key`]: what there is a row for.
+    pub(crate) rows: Dim,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) role: Role,
+}
+
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    pub(crate) width: Size,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Given; its gradient is a gradient of the tape.
+    Input,
+    /// Computed on the way.
+    Interim,
+    /// What the step at the end computes; its gradient is given.
+    Output,
+}
+
+/// One of the matrices of an array.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct View {
+    pub(crate) array: ArrayId,
+    pub(crate) part: usize,
+}
+
+pub(crate) enum Step {
+    /// `to = x Wᵀ + b`, with the parameters of all fields stacked: a part of `to` for each.
+    Linear {
+        x: ArrayId,
+        fields: Vec<&'static str>,
+        to: ArrayId,
+    },
+    /// The vectors of all heads, prepared.
+    Prepare {
+        x: View,
+        heads: Size,
+        how: Prepare,
+        to: ArrayId,
+    },
+    /// The vectors of every head times a matrix of the head's own.
+    PerHeadLinear {
+        x: View,
+        heads: Size,
+        field: &'static str,
+        to: ArrayId,
+    },
+    /// Everything from queries, keys and values to the attended values of all heads. Scores and weights never stand in memory.
+    Attention(Box<Attention>),
+}
+
+/// What is done to vectors before they are used: first the norm, then the rotation.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Prepare {
+    pub(crate) norm: Option<Norm>,
+    /// The base of the angles.
+    pub(crate) rope: Option<Real>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Norm {
+    /// With the gain in this field.
+    Rms(&'static str),
+    L2,
+}
+
+pub(crate) struct Attention {
+    pub(crate) q: View,
+    pub(crate) k: View,
+    pub(crate) v: View,
+    pub(crate) query: Prepare,
+    pub(crate) key: Prepare,
+    pub(crate) similarity: Similarity,
+    /// An expression of the score and the bias.
+    pub(crate) score: Option<Expr>,
+    /// A function of the head and of the distance of query and key.
+    pub(crate) bias: Option<Expr>,
+    pub(crate) mask: Option<Expr>,
+    pub(crate) normalizer: Normalizer,
+    pub(crate) dropout: Option<Real>,
+    pub(crate) to: ArrayId,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Similarity {
+    /// The product, times a constant. `None` is 1.
+    Dot { scale: Option<Real> },
+    /// With the weights in this field.
+    Additive { field: &'static str },
+}
+
+impl Prepare {
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.norm.is_none() && self.rope.is_none()
+    }
+}
+
+impl Step {
+    /// The matrices that it reads, each once. A [`Step::Linear`] reads the whole of an array of one part.
+    pub(crate) fn operands(&self) -> Vec<View> {
+        match self {
+            Step::Linear { x, .. } => vec![View { array: *x, part: 0 }],
+            Step::Prepare { x, .. } | Step::PerHeadLinear { x, .. } => vec![*x],
+            Step::Attention(attention) => vec![attention.q, attention.k, attention.v],
+        }
+    }
+
+    /// What it computes.
+    pub(crate) fn result(&self) -> ArrayId {
+        match self {
+            Step::Linear { to, .. } | Step::Prepare { to, .. } | Step::PerHeadLinear { to, .. } => {
+                *to
+            }
+            Step::Attention(attention) => attention.to,
+        }
+    }
+}
+
+impl Steps {
+    pub(crate) fn array(&self, id: ArrayId) -> &Array {
+        &self.arrays[id.0]
+    }
+}

@@ -1,0 +1,134 @@
+//! Derivatives of expressions.
+
+use super::{Binary, Expr, Unary};
+
+/// What an expression is differentiated with respect to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wrt<'a> {
+    /// The incoming score.
+    Score,
+    /// A learned tensor of this name: all elements of it that are read, as if they were one.
+    Param(&'a str),
+}
+
+/// The derivative of `expr`, a float. Where there is none, PyTorch's convention: 0 for `abs` at 0, and half of it to either side
+/// where `min` and `max` meet.
+pub(crate) fn diff(expr: &Expr, wrt: Wrt<'_>) -> Expr {
+    let d = |expr: &Expr| diff(expr, wrt);
+    match expr {
+        Expr::Score => Expr::float(if matches!(wrt, Wrt::Score) { 1.0 } else { 0.0 }),
+        Expr::Param { name, .. } => {
+            let is_it = matches!(wrt, Wrt::Param(param) if param == *name);
+            Expr::float(if is_it { 1.0 } else { 0.0 })
+        }
+        Expr::Unary(op, a) => diff_unary(*op, a, d(a)),
+        Expr::Binary(op, a, b) => diff_binary(*op, (a, d(a)), (b, d(b))),
+        Expr::Select(condition, then, otherwise) => select(condition, d(then), d(otherwise)),
+        // Integers and booleans are steps: they have no slope.
+        Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) | Expr::Data { .. } => {
+            Expr::float(0.0)
+        }
+    }
+}
+
+fn diff_unary(op: Unary, a: &Expr, da: Expr) -> Expr {
+    let a = a.clone();
+    match op {
+        Unary::Exp => mul(da, a.unary(Unary::Exp)),
+        Unary::Ln => div(da, a),
+        Unary::Tanh => {
+            let tanh = a.unary(Unary::Tanh);
+            mul(da, Expr::float(1.0) - tanh.clone() * tanh)
+        }
+        Unary::Abs => {
+            let sign = select(
+                &a.clone().less(Expr::float(0.0)),
+                Expr::float(-1.0),
+                select(
+                    &Expr::float(0.0).less(a),
+                    Expr::float(1.0),
+                    Expr::float(0.0),
+                ),
+            );
+            mul(da, sign)
+        }
+        Unary::Not | Unary::ToFloat | Unary::ToInt => Expr::float(0.0),
+    }
+}
+
+fn diff_binary(op: Binary, (a, da): (&Expr, Expr), (b, db): (&Expr, Expr)) -> Expr {
+    let (a, b) = (a.clone(), b.clone());
+    match op {
+        Binary::Add => add(da, db),
+        Binary::Sub => sub(da, db),
+        Binary::Mul => add(mul(da, b), mul(db, a)),
+        Binary::Div => sub(div(da, b.clone()), div(mul(db, a), b.clone() * b)),
+        // a - b * trunc(a / b): only the slope of `a` is taken, as PyTorch's `fmod` does for a constant `b`.
+        Binary::Rem => da,
+        Binary::Min => extremum(&a.clone().less(b.clone()), &b.less(a), da, db),
+        Binary::Max => extremum(&b.clone().less(a.clone()), &a.less(b), da, db),
+        Binary::Eq | Binary::Lt | Binary::Le | Binary::And | Binary::Or => Expr::float(0.0),
+    }
+}
+
+/// `da` where `a` is taken, `db` where `b` is, the mean of both where they are equal.
+fn extremum(takes_a: &Expr, takes_b: &Expr, da: Expr, db: Expr) -> Expr {
+    let mean = mul(add(da.clone(), db.clone()), Expr::float(0.5));
+    select(takes_a, da, select(takes_b, db, mean))
+}
+
+fn is(expr: &Expr, value: f64) -> bool {
+    matches!(expr, Expr::Float(real) if real.value == Some(value))
+}
+
+// The operators, without what adds nothing: most of a derivative is zeros and ones.
+
+fn add(a: Expr, b: Expr) -> Expr {
+    match (is(&a, 0.0), is(&b, 0.0)) {
+        (true, _) => b,
+        (_, true) => a,
+        _ => a + b,
+    }
+}
+
+fn sub(a: Expr, b: Expr) -> Expr {
+    match (is(&a, 0.0), is(&b, 0.0)) {
+        (_, true) => a,
+        (true, _) => mul(Expr::float(-1.0), b),
+        _ => a - b,
+    }
+}
+
+fn mul(a: Expr, b: Expr) -> Expr {
+    match () {
+        () if is(&a, 0.0) || is(&b, 0.0) => Expr::float(0.0),
+        () if is(&a, 1.0) => b,
+        () if is(&b, 1.0) => a,
+        () => scale(a, b),
+    }
+}
+
+/// `a * b`, with the constants of both in one.
+fn scale(a: Expr, b: Expr) -> Expr {
+    match (a, b) {
+        (Expr::Binary(Binary::Mul, x, y), Expr::Float(b)) if matches!(*x, Expr::Float(_)) => {
+            mul(*x * Expr::Float(b), *y)
+        }
+        (a, b) => a * b,
+    }
+}
+
+fn div(a: Expr, b: Expr) -> Expr {
+    match () {
+        () if is(&a, 0.0) => a,
+        () if is(&b, 1.0) => a,
+        () => a / b,
+    }
+}
+
+fn select(condition: &Expr, then: Expr, otherwise: Expr) -> Expr {
+    if is(&then, 0.0) && is(&otherwise, 0.0) {
+        return then;
+    }
+    condition.clone().select(then, otherwise)
+}

@@ -1,0 +1,155 @@
+//! Derivatives of expressions against differences.
+
+use proptest::prelude::*;
+
+use crate::score::diff::{Wrt, diff};
+use crate::score::eval::{Inputs, Point, Value, eval};
+use crate::score::{Binary, Data, Expr, Unary, Var, builtin};
+use crate::spec::{Real, Size};
+use crate::tests::support::cases;
+
+#[derive(Debug)]
+struct Param(f64);
+
+impl Inputs for Param {
+    fn param(&self, _: &str, _: &[i64]) -> f64 {
+        self.0
+    }
+
+    fn data(&self, _: Data, _: &[i64]) -> i64 {
+        0
+    }
+}
+
+fn param() -> Expr {
+    Expr::Param {
+        name: "w",
+        index: vec![Var::H.into()],
+    }
+}
+
+fn eval_at(expr: &Expr, score: f64, param: f64) -> Option<Value> {
+    let point = Point {
+        b: 0,
+        h: 1,
+        q_idx: 5,
+        kv_idx: 2,
+        q_len: 8,
+        kv_len: 8,
+        score,
+        inputs: &Param(param),
+    };
+    eval(expr, &point)
+}
+
+fn value(expr: &Expr, score: f64, param: f64) -> f64 {
+    match eval_at(expr, score, param) {
+        Some(Value::Float(value)) => value,
+        other => panic!("{expr} is {other:?}"),
+    }
+}
+
+/// Central differences in f64: with a step of 1e-5, an error of 1e-10 times the third derivative, and of 1e-11 times the
+/// value from rounding.
+fn check(expr: &Expr, score: f64, param: f64) -> Result<(), TestCaseError> {
+    const STEP: f64 = 1e-5;
+    let at = |ds: f64, dp: f64| value(expr, score + ds, param + dp);
+    for (wrt, ds, dp) in [(Wrt::Score, STEP, 0.0), (Wrt::Param("w"), 0.0, STEP)] {
+        let exact = value(&diff(expr, wrt), score, param);
+        let [two, one] =
+            [2.0, 1.0].map(|n| (at(n * ds, n * dp) - at(-n * ds, -n * dp)) / (2.0 * n * STEP));
+        let here = at(0.0, 0.0).abs();
+        let undefined = |part: &Expr| matches!(eval_at(part, score, param), Some(Value::Float(value)) if value.is_nan());
+        if expr.any(&undefined) {
+            continue;
+        }
+        // Where the two differences disagree, there is a kink or a pole within the step.
+        if !one.is_finite() || (one - two).abs() > 1e-6 * (1.0 + one.abs()) || here > 1e4 {
+            continue;
+        }
+        prop_assert!(
+            (exact - one).abs() <= 1e-5 * (1.0 + one.abs() + here),
+            "d/d{wrt:?} {expr} at {score}, {param}: {exact}, not {one}"
+        );
+    }
+    Ok(())
+}
+
+/// Expressions of the score and a parameter, of every operation on floats.
+fn expressions() -> impl Strategy<Value = Expr> {
+    let leaf = prop_oneof![
+        3 => Just(Expr::Score),
+        2 => Just(param()),
+        1 => (-2.0..2.0).prop_map(Expr::float),
+        1 => Just((Expr::from(Var::QIdx) - Var::KvIdx).to_float()),
+    ];
+    leaf.prop_recursive(4, 24, 3, |inner| {
+        let pair = || (inner.clone(), inner.clone());
+        let operation = prop_oneof![
+            Just(Binary::Add),
+            Just(Binary::Sub),
+            Just(Binary::Mul),
+            Just(Binary::Div),
+            Just(Binary::Min),
+            Just(Binary::Max),
+        ];
+        let function = prop_oneof![
+            Just(Unary::Abs),
+            Just(Unary::Exp),
+            Just(Unary::Ln),
+            Just(Unary::Tanh)
+        ];
+        prop_oneof![
+            (operation, pair()).prop_map(|(op, (a, b))| a.binary(op, b)),
+            (function, inner.clone()).prop_map(|(op, a)| a.unary(op)),
+            (pair(), pair()).prop_map(|((a, b), (x, y))| a.less(b).select(x, y)),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(cases(2_000))]
+
+    #[test]
+    fn derivatives_are_slopes(expr in expressions(), score in -2.0..2.0, param in -2.0..2.0) {
+        check(&expr, score, param)?;
+    }
+}
+
+#[test]
+fn the_definitions_have_the_derivatives_of_calculus() {
+    let capped = builtin::softcap(Expr::Score, &Real::known(3.0));
+    for score in [-9.0, -0.5, 0.0, 2.0] {
+        let expected = 1.0 - (score / 3.0_f64).tanh().powi(2);
+        let found = value(&diff(&capped, Wrt::Score), score, 0.0);
+        assert!((found - expected).abs() < 1e-15, "{found} {expected}");
+    }
+    let biased = builtin::alibi(capped, &Size::known(4));
+    assert_eq!(
+        diff(&biased, Wrt::Score).to_string(),
+        diff(
+            &builtin::softcap(Expr::Score, &Real::known(3.0)),
+            Wrt::Score
+        )
+        .to_string()
+    );
+}
+
+#[test]
+fn zeros_and_ones_disappear() {
+    let text = |expr: &Expr| diff(expr, Wrt::Score).to_string();
+    assert_eq!(text(&Expr::Score), "1");
+    assert_eq!(text(&(Expr::Score + param())), "1");
+    assert_eq!(text(&(Expr::Score * param())), "w[h]");
+    assert_eq!(text(&(param() * Expr::float(2.0))), "0");
+    assert_eq!(text(&(Expr::Score / Expr::float(2.0))), "0.5");
+}
+
+#[test]
+fn where_there_is_no_derivative_pytorchs_is_taken() {
+    let slope = |expr: Expr| value(&diff(&expr, Wrt::Score), 0.0, 0.0);
+    assert_eq!(slope(Expr::Score.abs()), 0.0);
+    assert_eq!(slope(Expr::Score.min(param())), 0.5);
+    assert_eq!(slope(Expr::Score.max(param())), 0.5);
+    assert_eq!(slope(Expr::Score.max(Expr::Score)), 1.0);
+}

@@ -1,0 +1,57 @@
+//! What lives how long.
+
+use super::{names, steps};
+use crate::graph::diff::diff;
+use crate::graph::plan::{Plan, plan};
+use crate::graph::steps::Steps;
+
+fn plan_of(source: &str) -> (Steps, Plan) {
+    let steps = steps(source);
+    let plan = plan(&steps, &diff(&steps));
+    (steps, plan)
+}
+
+#[test]
+fn what_no_product_brings_back_is_saved() {
+    let (steps, plan) =
+        plan_of("struct L<heads = 2, d_model = 8, qk_norm = rms, position = rope, softcap = 30>;");
+    assert_eq!(names(&steps, &plan.saved), ["q_k_v", "attended"]);
+}
+
+#[test]
+fn a_step_of_its_own_saves_what_it_reads() {
+    let (steps, plan) =
+        plan_of("struct L<heads = 2, d_model = 8, score = bilinear, qk_norm = l2>;");
+    assert_eq!(
+        names(&steps, &plan.saved),
+        ["q_k_v", "q", "q_prepared", "attended"]
+    );
+}
+
+#[test]
+fn memory_is_free_after_its_last_reader() {
+    let (steps, plan) =
+        plan_of("struct L<heads = 2, d_model = 8, score = bilinear, qk_norm = l2>;");
+    // Everything is saved, so nothing goes on the way forward.
+    assert!(plan.free.iter().all(Vec::is_empty));
+    // Backwards: o_proj, attention, score_proj, the norm, q_proj+k_proj+v_proj.
+    let saved: Vec<_> = plan
+        .free_backward
+        .iter()
+        .map(|free| names(&steps, &free.saved))
+        .collect();
+    let none: [&str; 0] = [];
+    assert_eq!(saved[0], none);
+    assert_eq!(saved[1], ["q_prepared", "attended"]);
+    assert_eq!(saved[2], ["q"]);
+    assert_eq!(saved[3], ["q_k_v"]);
+    let gradients = plan
+        .free_backward
+        .iter()
+        .map(|free| names(&steps, &free.gradients));
+    let gradients: Vec<_> = gradients.collect();
+    assert_eq!(gradients[0], none);
+    assert_eq!(gradients[1], ["attended"]);
+    assert_eq!(gradients[2], ["q_prepared"]);
+    assert_eq!(gradients[3], ["q"]);
+}

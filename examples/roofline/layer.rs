@@ -1,0 +1,58 @@
+//! Whole layers: projections, attention, output layer; 8 heads, 512 wide, causal.
+
+use attn::{attention, dfdx::prelude::*};
+
+use crate::timing::Case;
+
+#[path = "../../benches/attention/hand_written.rs"]
+mod hand_written;
+use hand_written::HandWritten;
+
+attention! {
+    struct Causal<heads = 8, d_model = 512, mask = causal>;
+}
+
+type Input = Tensor<(usize, usize, Const<512>), f32, Cpu>;
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        case(8, 128, false, 85),
+        case(8, 128, true, 85),
+        case(4, 512, true, 80),
+        case(1, 2048, true, 80),
+    ]
+}
+
+fn case(batch: usize, len: usize, backward: bool, bar: u32) -> Case {
+    let projections = (2 * batch * len * 4 * 512 * 512) as f64;
+    let attention = (4 * 512 * batch * len * len) as f64 / 2.0;
+    let (flops, passes) = if backward {
+        (3.0 * projections + 3.5 * attention, "forward+backward")
+    } else {
+        (projections + attention, "forward")
+    };
+    let dev = Cpu::default();
+    let x: Input = dev.sample_normal_like(&(batch, len, Const));
+    let layer = dev.build_module::<Causal, f32>();
+    let by_hand = HandWritten::<512, 8>::new(&dev, len);
+    let x_by_hand = x.clone();
+    Case {
+        name: format!("layer, {passes}, {batch} x {len}"),
+        flops,
+        bar,
+        run: Box::new(move || {
+            if backward {
+                layer.forward(x.leaky_trace()).sum().backward();
+            } else {
+                layer.forward(x.clone());
+            }
+        }),
+        by_hand: Some(Box::new(move || {
+            if backward {
+                by_hand.forward(x_by_hand.leaky_trace()).sum().backward();
+            } else {
+                by_hand.forward(x_by_hand.clone());
+            }
+        })),
+    }
+}

@@ -1,0 +1,68 @@
+//! How close the layers come to what this machine can do: the rate at which it multiplies matrices.
+//!
+//! ```sh
+//! cargo run --release --example roofline
+//! cargo run --release --example roofline -- --only core
+//! ```
+//!
+//! For every case: the time of the best run, the products in it over that time, and the share of the rate of a plain
+//! matrix product that was measured just before and after; and how many times as long the same takes in plain dfdx.
+//!
+//! Only products count as work: causal ones at half, a window's at its share; the backward pass of attention is 2.5 times
+//! its forward pass (five products for two), that of a projection twice.
+
+mod by_hand;
+mod core;
+mod layer;
+mod timing;
+
+use clap::Parser;
+use timing::{Case, Rate};
+
+/// Times attention against this machine's rate of matrix products.
+#[derive(Parser)]
+struct Options {
+    /// Run the cases whose name contains this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Leave out the layers in plain dfdx, which take most of the time.
+    #[arg(long)]
+    alone: bool,
+}
+
+fn main() {
+    let options = Options::parse();
+    let rate = Rate::measure();
+    println!(
+        "matrix product of 1024 x 512 x 512, f32, {} threads: {rate}\n",
+        rayon::current_num_threads()
+    );
+    println!(
+        "{:<46} {:>9} {:>9} {:>7} {:>6} {:>14}",
+        "case", "time", "GFLOP/s", "share", "bar", "times in dfdx"
+    );
+    let cases = layer::cases().into_iter().chain(core::cases());
+    for mut case in cases.filter(|case| case.name.contains(&options.only)) {
+        report(&mut case, !options.alone);
+    }
+}
+
+fn report(case: &mut Case, by_hand: bool) {
+    let before = Rate::measure();
+    let time = timing::best(&mut *case.run);
+    let rate = before.max(Rate::measure());
+    let flops = case.flops / time;
+    let dfdx = match &mut case.by_hand {
+        Some(run) if by_hand => format!("{:.1}", timing::best(run) / time),
+        _ => String::new(),
+    };
+    println!(
+        "{:<46} {:>6.2} ms {:>9.1} {:>6.0}% {:>5}% {:>14}",
+        case.name,
+        1e3 * time,
+        flops / 1e9,
+        100.0 * rate.share(flops),
+        case.bar,
+        dfdx
+    );
+}

@@ -1,0 +1,19 @@
+//! The fused lowering, a layer as one operation of the tape: it computes what the composed one computes, a chain of dfdx's
+//! operations, and keeps promises that such a chain cannot keep.
+//!
+//! `subject` declares a layer from its spec and makes it something that plain functions can run: what these find out about
+//! it is in the other modules.
+
+// What it has for layers written by hand is used in `layers`.
+#[allow(dead_code)]
+#[path = "../layers/compare.rs"]
+mod compare;
+
+#[macro_use]
+mod subject;
+
+mod agree;
+mod differences;
+mod poison;
+mod tape;
+mod threads;

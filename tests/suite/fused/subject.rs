@@ -1,0 +1,259 @@
+//! A declared layer as a value: the same functions run every one of them, and are compiled once.
+
+use super::compare::{Outcome, backpropagate};
+use crate::reference::{State, Traced, number};
+use dfdx::prelude::*;
+
+/// Which lowering computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Fused,
+    Composed,
+}
+
+/// A layer, ready to run. Made by [`self_attention!`] and [`cross_attention!`].
+pub(super) struct Subject {
+    pub(super) d_model: usize,
+    /// The width of the context, if there is one.
+    pub(super) d_context: Option<usize>,
+    /// [`state_for`](super::compare::state_for) the layer.
+    pub(super) state: fn(&[(&str, &[usize])]) -> State,
+    /// Runs it in `f32`, and differentiates.
+    pub(super) single: fn(Way, &Case) -> Outcome,
+    /// Runs it in `f64`, and differentiates.
+    pub(super) double: fn(Way, &Case) -> Outcome,
+}
+
+/// How many sequences, queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) batch: usize,
+    pub(super) queries: usize,
+    pub(super) keys: usize,
+}
+
+impl Sizes {
+    /// Of self-attention.
+    pub(super) const fn square(batch: usize, length: usize) -> Self {
+        Self::new(batch, length, length)
+    }
+
+    pub(super) const fn new(batch: usize, queries: usize, keys: usize) -> Self {
+        Self {
+            batch,
+            queries,
+            keys,
+        }
+    }
+}
+
+/// What a layer is run on.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) sizes: Sizes,
+    pub(super) state: State,
+    /// The output of each query is multiplied by one of these, and so is its gradient. `[batch, query]`.
+    pub(super) factors: Option<Vec<f64>>,
+}
+
+impl Subject {
+    /// Numbers for the layer that `f32` holds too, so that it computes the same in both.
+    pub(super) fn case(&self, sizes: Sizes) -> Case {
+        let Sizes {
+            batch,
+            queries,
+            keys,
+        } = sizes;
+        let x: &[usize] = &[batch, queries, self.d_model];
+        let context: &[usize] = &[batch, keys, self.d_context.unwrap_or_default()];
+        let mut inputs = vec![("x", x)];
+        inputs.extend(self.d_context.map(|_| ("context", context)));
+        let mut state = (self.state)(&inputs);
+        for values in state.values.values_mut() {
+            for value in &mut values.flat {
+                *value = f64::from(*value as f32);
+            }
+        }
+        Case {
+            sizes,
+            state,
+            factors: None,
+        }
+    }
+}
+
+type Batched<const W: usize, E> = Tensor<(usize, usize, Const<W>), E, Cpu>;
+
+impl Case {
+    pub(super) fn x<const M: usize, E: Dtype>(&self) -> Batched<M, E>
+    where
+        Cpu: Device<E>,
+    {
+        let shape = (self.sizes.batch, self.sizes.queries, Const);
+        self.state.tensor("x", shape)
+    }
+
+    pub(super) fn context<const C: usize, E: Dtype>(&self) -> Batched<C, E>
+    where
+        Cpu: Device<E>,
+    {
+        let shape = (self.sizes.batch, self.sizes.keys, Const);
+        self.state.tensor("context", shape)
+    }
+
+    /// Multiplies the output by the factors, and differentiates.
+    pub(super) fn finish<const M: usize, E: Dtype>(
+        &self,
+        output: Traced<(usize, usize, Const<M>), E>,
+    ) -> super::compare::Backpropagated<E>
+    where
+        Cpu: Device<E>,
+    {
+        let Some(factors) = &self.factors else {
+            return backpropagate(output);
+        };
+        let shape = *output.shape();
+        let factors = factors.iter().map(|&factor| number(factor)).collect();
+        let factors = Cpu::default().tensor_from_vec(factors, (shape.0, shape.1));
+        backpropagate(output * factors.broadcast_like(&shape))
+    }
+
+    /// How many keys of a sequence are valid: in turn about two thirds, none, all.
+    pub(super) fn length(&self, b: usize) -> usize {
+        let keys = self.sizes.keys;
+        [(2 * keys).div_ceil(3), 0, keys][b % 3]
+    }
+
+    /// How many keys are valid for a query: every number from none to all comes up.
+    pub(super) fn length_for(&self, b: usize, q: usize) -> usize {
+        (5 * b + 3 * q + 1) % (self.sizes.keys + 1)
+    }
+
+    /// Whether a key is marked: a third of them are not, and neither are 64 in a row.
+    pub(super) fn is_marked(&self, b: usize, k: usize) -> bool {
+        !(b + k).is_multiple_of(3) && k / 64 != 1
+    }
+
+    /// The document of a token: four to a sequence, one after the other; the ids are in no order.
+    pub(super) fn document(&self, b: usize, i: usize) -> usize {
+        let length = self.sizes.queries.div_ceil(4).max(2);
+        [4, 0, 9, 2, 5][(i + b) / length % 5]
+    }
+
+    /// The document of a token of the context: some queries find no partner.
+    pub(super) fn key_document(&self, b: usize, k: usize) -> usize {
+        let length = self.sizes.keys.div_ceil(4).max(2);
+        [9, 4, 0, 7][(k + 2 * b) / length % 4]
+    }
+
+    pub(super) fn lengths(&self) -> Tensor<(usize,), usize, Cpu> {
+        let batch = self.sizes.batch;
+        let lengths = (0..batch).map(|b| self.length(b)).collect();
+        Cpu::default().tensor_from_vec(lengths, (batch,))
+    }
+
+    pub(super) fn lengths_per_query(&self) -> Tensor<(usize, usize), usize, Cpu> {
+        self.table(self.sizes.queries, Self::length_for)
+    }
+
+    pub(super) fn marks(&self) -> Tensor<(usize, usize), bool, Cpu> {
+        self.table(self.sizes.keys, Self::is_marked)
+    }
+
+    pub(super) fn documents(&self) -> Tensor<(usize, usize), usize, Cpu> {
+        self.table(self.sizes.queries, Self::document)
+    }
+
+    pub(super) fn key_documents(&self) -> Tensor<(usize, usize), usize, Cpu> {
+        self.table(self.sizes.keys, Self::key_document)
+    }
+
+    fn table<T: Unit>(
+        &self,
+        len: usize,
+        cell: impl Fn(&Self, usize, usize) -> T,
+    ) -> Tensor<(usize, usize), T, Cpu> {
+        let batch = self.sizes.batch;
+        let places = (0..batch * len).map(|place| (place / len, place % len));
+        let cells = places.map(|(b, i)| cell(self, b, i)).collect();
+        Cpu::default().tensor_from_vec(cells, (batch, len))
+    }
+}
+
+/// Declares a layer from its spec, as a [`Subject`]. It takes `input`, made of a traced `x`, of a `context` if one is named,
+/// and of the case.
+macro_rules! subject {
+    (|$x:ident, $case:ident| $input:expr, $($spec:tt)*) => {{
+        subject!(@declare $($spec)*);
+
+        fn run<E: attn::Element>(way: Way, $case: &Case) -> Outcome
+        where
+            Cpu: attn::Backend<E>,
+        {
+            let mut layer = layer_with::<Layer<E>, E>(&$case.state);
+            let inputs = $case.x::<{ Layer::D_MODEL }, E>();
+            let $x = inputs.leaky_trace();
+            let output = match way {
+                Way::Fused => layer.forward_mut($input),
+                Way::Composed => layer.composed().forward_mut($input),
+            };
+            $case.finish(output).input("x", &inputs).parameters(&layer)
+        }
+
+        subject!(@value None)
+    }};
+    (|$x:ident, $context:ident, $case:ident| $input:expr, $($spec:tt)*) => {{
+        subject!(@declare $($spec)*);
+
+        fn run<E: attn::Element>(way: Way, $case: &Case) -> Outcome
+        where
+            Cpu: attn::Backend<E>,
+        {
+            let mut layer = layer_with::<Layer<E>, E>(&$case.state);
+            let inputs = $case.x::<{ Layer::D_MODEL }, E>();
+            let contexts = $case.context::<{ Layer::D_CONTEXT }, E>();
+            let ($x, $context) = (inputs.leaky_trace(), contexts.clone());
+            let output = match way {
+                Way::Fused => layer.forward_mut($input),
+                Way::Composed => layer.composed().forward_mut($input),
+            };
+            let ran = $case.finish(output).input("x", &inputs);
+            ran.input("context", &contexts).parameters(&layer)
+        }
+
+        subject!(@value Some(Layer::D_CONTEXT))
+    }};
+    (@declare $($spec:tt)*) => {
+        use $crate::fused::{compare::{Outcome, layer_with, state_for}, subject::{Case, Subject, Way}};
+        use dfdx::prelude::*;
+
+        attn::attention! {
+            struct Layer<$($spec)*>;
+        }
+    };
+    (@value $d_context:expr) => {
+        Subject {
+            d_model: Layer::D_MODEL,
+            d_context: $d_context,
+            state: state_for::<Layer<f64>, f64>,
+            single: run::<f32>,
+            double: run::<f64>,
+        }
+    };
+}
+
+/// A test for each of these specs, of what `$check` asserts of it.
+macro_rules! tests {
+    ($check:expr, |$($var:ident),+| $input:expr; $($name:ident [$($spec:tt)*];)+) => {
+        tests!(@each $check, [$($var),+], $input, $([$name [$($spec)*]])+);
+    };
+    (@each $check:expr, $vars:tt, $input:expr, $([$name:ident $spec:tt])+) => {
+        $(tests!(@one $check, $vars, $input, $name, $spec);)+
+    };
+    (@one $check:expr, [$($var:ident),+], $input:expr, $name:ident, [$($spec:tt)*]) => {
+        #[test]
+        fn $name() {
+            ($check)(&subject!(|$($var),+| $input, $($spec)*));
+        }
+    };
+}
