@@ -64,9 +64,8 @@ fn it_acts_in_forward_mut_on_a_traced_tensor_and_nowhere_else() {
     let dev = Cpu::default();
     let mut layer = dev.build_module::<Half, f32>();
     let x: Tensor<Rank3<2, 5, 32>, f32, _> = dev.sample_normal();
-    let (y, weights) = layer.forward_with_weights(x.clone());
+    let y = layer.forward(x.clone());
     let without = [
-        layer.forward(x.clone()),
         layer.forward(x.leaky_trace()).retaped(),
         layer.forward_mut(x.clone()),
         layer
@@ -74,21 +73,31 @@ fn it_acts_in_forward_mut_on_a_traced_tensor_and_nowhere_else() {
             .expect("sizes agree")
             .retaped(),
         layer.try_forward_mut(x.clone()).expect("sizes agree"),
-        layer.forward_with_weights(x.leaky_trace()).0.retaped(),
         Module::forward(&layer, x.leaky_trace()).retaped(),
         ModuleMut::forward_mut(&mut layer, x.clone()),
     ];
     for without in without {
         assert_eq!(without.as_vec(), y.as_vec());
     }
-    let (_, traced) = layer.forward_with_weights(x.leaky_trace());
+
+    let (y, weights) = layer.forward_with_weights(x.clone());
+    let (traced_y, traced) = layer.forward_with_weights(x.leaky_trace());
     assert_eq!(traced.as_vec(), weights.as_vec());
+    let without = [
+        traced_y.retaped(),
+        layer.composed().forward(x.leaky_trace()).retaped(),
+        layer.composed().forward_mut(x.clone()),
+    ];
+    for without in without {
+        assert_eq!(without.as_vec(), y.as_vec());
+    }
 
     let with = [
         layer.forward_mut(x.leaky_trace()),
         layer.forward_mut(x.trace(layer.alloc_grads())),
         layer.try_forward_mut(x.leaky_trace()).expect("sizes agree"),
         ModuleMut::forward_mut(&mut layer, x.leaky_trace()),
+        layer.composed().forward_mut(x.leaky_trace()),
     ];
     for with in with {
         assert_ne!(with.as_vec(), y.as_vec());

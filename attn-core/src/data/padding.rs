@@ -321,6 +321,32 @@ mod tests {
         );
     }
 
+    /// What is said of a range is true of every element of it, and it is said where it can be.
+    #[test]
+    fn ranges_say_what_their_elements_say() {
+        let keys = [true, true, false, true, false, false, false, false];
+        let all = [
+            batched(ints(&[4, 1], (2,)), SIZES),
+            batched(ints(&[0, 1, 2, 3, 4, 0], (2, 3)), SIZES),
+            batched(bools(&keys, (2, 4)), SIZES),
+        ];
+        let ranges = |len: i64| (0..len).flat_map(move |from| (from..len).map(move |to| (from, to)));
+        for data in all.map(Result::unwrap) {
+            for b in 0..2 {
+                for ((q, last_q), (k, last_k)) in ranges(3).flat_map(|q| ranges(4).map(move |k| (q, k))) {
+                    let [at, queries, keys] = [(b, b), (q, last_q), (k, last_k)]
+                        .map(|(least, greatest)| Interval::between(least, greatest));
+                    let each = (q..=last_q)
+                        .flat_map(|q| (k..=last_k).map(move |k| (q, k)))
+                        .map(|(q, k)| data.attends(b, q, k));
+                    assert_eq!(data.attends_all(at, queries, keys), Truth::of_each(each));
+                }
+            }
+            let [both, first] = [Interval::between(0, 1), Interval::exactly(0)];
+            assert_eq!(data.attends_all(both, first, first), Truth::Unknown);
+        }
+    }
+
     #[test]
     fn data_can_be_lent() {
         let lengths = ints(&[4, 1], (2,));

@@ -6,12 +6,22 @@
 //!
 //! Matrices are row-major views, [`Matrix`] to read and [`MatrixMut`] to write; scratch memory comes from a [`pool`].
 
+pub mod activation;
 pub mod attention;
 mod column_sums;
+pub mod cross_entropy;
+pub mod dropout;
+pub mod elementwise;
+pub mod embedding;
+mod index;
 mod lanes;
 pub mod linear;
+pub mod norm;
+pub mod optim;
 pub mod parallel;
 pub mod pool;
+#[cfg(test)]
+mod testing;
 mod transpose;
 
 pub use crate::simd::{Matrix, MatrixMut, Real};

@@ -139,13 +139,22 @@ impl<E: Real + Into<f64>> Kernel for SumOfSquares<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) -> f64 {
         let mut sums = [0.0; 32];
-        for x in self.0.chunks(sums.len()) {
-            for (sum, &x) in sums.iter_mut().zip(x) {
-                let x: f64 = x.into();
-                *sum += x * x;
-            }
+        let (blocks, rest) = self.0.as_chunks();
+        for block in blocks {
+            add_squares(&mut sums, block);
         }
+        let mut last = [E::ZERO; 32];
+        last[..rest.len()].copy_from_slice(rest);
+        add_squares(&mut sums, &last);
         sums.iter().sum()
+    }
+}
+
+#[inline(always)]
+fn add_squares<E: Real + Into<f64>>(sums: &mut [f64; 32], x: &[E; 32]) {
+    for (sum, &x) in sums.iter_mut().zip(x) {
+        let x: f64 = x.into();
+        *sum += x * x;
     }
 }
 

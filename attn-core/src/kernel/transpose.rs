@@ -3,8 +3,9 @@
 use super::parallel::{for_each, rows_per_task};
 use super::{Matrix, MatrixMut, Real};
 
-/// A tile is read in rows of [`TILE_COLS`] and written in rows of [`TILE_ROWS`] numbers: a cache line of `f32` there.
-const TILE_ROWS: usize = 16;
+/// A tile is read in rows of [`TILE_COLS`] and written in rows of [`TILE_ROWS`] numbers. The compiler shuffles tiles of
+/// this shape in registers.
+const TILE_ROWS: usize = 4;
 const TILE_COLS: usize = 8;
 /// The rows of the result that one thread writes are a multiple of this, for it reads as many neighbouring columns.
 const STRIP: usize = 64;
@@ -40,15 +41,13 @@ pub fn transpose<E: Real>(x: Matrix<'_, E>, to: MatrixMut<'_, E>) {
 #[inline(always)]
 fn transpose_tile<E: Real>(x: Matrix<'_, E>, to: &mut MatrixMut<'_, E>, row: usize, col: usize) {
     if row + TILE_ROWS <= x.rows() && col + TILE_COLS <= x.cols() {
-        let mut tile = [[E::ZERO; TILE_ROWS]; TILE_COLS];
-        for i in 0..TILE_ROWS {
-            let from = &x.row(row + i)[col..col + TILE_COLS];
-            for (column, &value) in tile.iter_mut().zip(from) {
-                column[i] = value;
-            }
+        let mut from = [[E::ZERO; TILE_COLS]; TILE_ROWS];
+        for (i, from) in from.iter_mut().enumerate() {
+            from.copy_from_slice(&x.row(row + i)[col..col + TILE_COLS]);
         }
-        for (j, column) in tile.iter().enumerate() {
-            to.row_mut(col + j)[row..row + TILE_ROWS].copy_from_slice(column);
+        for j in 0..TILE_COLS {
+            let column: [E; TILE_ROWS] = std::array::from_fn(|i| from[i][j]);
+            to.row_mut(col + j)[row..row + TILE_ROWS].copy_from_slice(&column);
         }
     } else {
         for i in row..x.rows().min(row + TILE_ROWS) {

@@ -30,8 +30,8 @@ impl<'a, E> Matrix<'a, E> {
     #[track_caller]
     pub fn new(data: &'a [E], rows: usize, cols: usize) -> Self {
         assert_eq!(
-            data.len(),
-            rows * cols,
+            Some(data.len()),
+            rows.checked_mul(cols),
             "a matrix of {rows} rows and {cols} columns"
         );
         Self::strided(data, rows, cols, cols, 1)
@@ -49,20 +49,17 @@ impl<'a, E> Matrix<'a, E> {
         row_stride: usize,
         col_stride: usize,
     ) -> Self {
-        let matrix = Self {
+        assert!(
+            end(rows, cols, row_stride, col_stride).is_some_and(|end| end <= data.len()),
+            "a matrix beyond its data"
+        );
+        Self {
             data,
             rows,
             cols,
             row_stride,
             col_stride,
-        };
-        if rows > 0 && cols > 0 {
-            assert!(
-                matrix.at(rows - 1, cols - 1) < data.len(),
-                "a matrix beyond its data"
-            );
         }
-        matrix
     }
 
     /// The number of rows.
@@ -206,8 +203,8 @@ impl<'a, E> MatrixMut<'a, E> {
     #[track_caller]
     pub fn new(data: &'a mut [E], rows: usize, cols: usize) -> Self {
         assert_eq!(
-            data.len(),
-            rows * cols,
+            Some(data.len()),
+            rows.checked_mul(cols),
             "a matrix of {rows} rows and {cols} columns"
         );
         Self::strided(data, rows, cols, cols)
@@ -222,7 +219,7 @@ impl<'a, E> MatrixMut<'a, E> {
         if rows > 0 && cols > 0 {
             assert!(rows == 1 || row_stride >= cols, "rows that overlap");
             assert!(
-                (rows - 1) * row_stride + cols <= data.len(),
+                end(rows, cols, row_stride, 1).is_some_and(|end| end <= data.len()),
                 "a matrix beyond its data"
             );
         }
@@ -398,6 +395,16 @@ impl<E> Debug for MatrixMut<'_, E> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "MatrixMut({} x {})", self.rows, self.cols)
     }
+}
+
+/// The index after that of the last element. A product that overflows ends nowhere: this must hold in any profile.
+fn end(rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Option<usize> {
+    if rows == 0 || cols == 0 {
+        return Some(0);
+    }
+    let last_row = (rows - 1).checked_mul(row_stride)?;
+    let last_col = (cols - 1).checked_mul(col_stride)?;
+    last_row.checked_add(last_col)?.checked_add(1)
 }
 
 #[track_caller]

@@ -222,7 +222,13 @@ fn power<V: Vector>(x: V) -> V {
 
 #[inline(always)]
 fn powers<V: Vector>(x: &[V::Element], to: &mut [V::Element]) {
-    for_lanes!(V, x.len(), [x], [to], store_any(power::<V>(load_any(x)), to));
+    for_lanes!(
+        V,
+        x.len(),
+        [x],
+        [to],
+        store_any(power::<V>(load_any(x)), to)
+    );
 }
 
 /// Whether any lane is NaN.
@@ -236,4 +242,276 @@ fn assert_shapes<E>(q: Matrix<'_, E>, kt: Matrix<'_, E>, width: usize, tile: (us
         (q.rows(), kt.cols()) == tile && q.cols() == width && kt.rows() == width,
         "additive scores of {q:?} and {kt:?}: {width} weights, a tile of {tile:?}"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::{assert_near, differences, noise, on_every_isa, wide};
+    use crate::simd::{Kernel, run};
+
+    /// Queries, width and keys.
+    const SIZES: [[usize; 3]; 16] = [
+        [0, 3, 2],
+        [2, 0, 3],
+        [2, 3, 0],
+        [1, 1, 1],
+        [2, 2, 2],
+        [3, 1, 7],
+        [1, 7, 8],
+        [2, 8, 9],
+        [3, 9, 15],
+        [1, 15, 16],
+        [2, 16, 17],
+        [1, 17, 31],
+        [2, 31, 33],
+        [1, 33, 65],
+        [2, 64, 63],
+        [1, 129, 127],
+    ];
+
+    struct Scores<'a, E>(Matrix<'a, E>, Matrix<'a, E>, &'a [E], MatrixMut<'a, E>);
+
+    impl<E: Pooled> Kernel for Scores<'_, E> {
+        type Element = E;
+        type Output = ();
+
+        #[inline(always)]
+        fn run<V: Vector<Element = E>>(mut self) {
+            scores::<V>(self.0, self.1, self.2, &mut self.3);
+        }
+    }
+
+    struct Gradients<'a, E> {
+        q: Matrix<'a, E>,
+        kt: Matrix<'a, E>,
+        w: &'a [E],
+        d: Matrix<'a, E>,
+        d_q: MatrixMut<'a, E>,
+        d_kt: MatrixMut<'a, E>,
+        d_w: &'a mut [E],
+    }
+
+    impl<E: Pooled> Kernel for Gradients<'_, E> {
+        type Element = E;
+        type Output = ();
+
+        #[inline(always)]
+        fn run<V: Vector<Element = E>>(mut self) {
+            let Self { q, kt, w, d, .. } = self;
+            gradients::<V>(q, kt, w, d, &mut self.d_q, &mut self.d_kt, self.d_w);
+        }
+    }
+
+    /// A tile: what is computed from, row by row.
+    #[derive(Clone)]
+    struct Tile<E> {
+        sizes: [usize; 3],
+        q: Vec<E>,
+        kt: Vec<E>,
+        w: Vec<E>,
+        d: Vec<E>,
+    }
+
+    impl<E: Pooled> Tile<E> {
+        /// Of numbers up to `size`.
+        fn new(sizes: [usize; 3], size: f64) -> Self {
+            let [queries, width, keys] = sizes;
+            let numbers = |len, seed| -> Vec<E> {
+                let scaled = noise::<E>(len, seed).into_iter();
+                scaled.map(|x| x * E::of_f64(size)).collect()
+            };
+            Self {
+                sizes,
+                q: numbers(queries * width, 1),
+                kt: numbers(width * keys, 2),
+                w: noise(width, 3),
+                d: noise(queries * keys, 4),
+            }
+        }
+
+        fn arguments(&self) -> (Matrix<'_, E>, Matrix<'_, E>) {
+            let [queries, width, keys] = self.sizes;
+            (
+                Matrix::new(&self.q, queries, width),
+                Matrix::new(&self.kt, width, keys),
+            )
+        }
+
+        /// Between other columns, which must stay as they are.
+        fn scores(&self) -> Vec<E> {
+            let ([queries, _, keys], (q, kt)) = (self.sizes, self.arguments());
+            let mut wide = vec![E::TWO; queries * (keys + 3)];
+            let to = MatrixMut::strided(&mut wide, queries, keys, keys + 3);
+            run(Scores(q, kt, &self.w, to));
+            assert!(wide.chunks(keys + 3).all(|row| row[keys..] == [E::TWO; 3]));
+            wide.chunks(keys + 3)
+                .flat_map(|row| row[..keys].to_vec())
+                .collect()
+        }
+
+        /// The derivatives of `q`, `kt` and `w`, added to ones.
+        fn gradients(&self) -> [Vec<E>; 3] {
+            let ([queries, width, keys], (q, kt)) = (self.sizes, self.arguments());
+            let ones = |len| vec![E::ONE; len];
+            let (mut d_q, mut d_kt) = (ones(queries * width), ones(width * keys));
+            let mut d_w = ones(width);
+            run(Gradients {
+                q,
+                kt,
+                w: &self.w,
+                d: Matrix::new(&self.d, queries, keys),
+                d_q: MatrixMut::new(&mut d_q, queries, width),
+                d_kt: MatrixMut::new(&mut d_kt, width, keys),
+                d_w: &mut d_w,
+            });
+            [d_q, d_kt, d_w]
+        }
+    }
+
+    fn naive([queries, width, keys]: [usize; 3], q: &[f64], kt: &[f64], w: &[f64]) -> Vec<f64> {
+        let score = |i: usize, j: usize| -> f64 {
+            (0..width)
+                .map(|n| w[n] * (q[i * width + n] + kt[n * keys + j]).tanh())
+                .sum()
+        };
+        (0..queries)
+            .flat_map(|i| (0..keys).map(move |j| score(i, j)))
+            .collect()
+    }
+
+    fn check_scores<E: Pooled + Into<f64>>(sizes: [usize; 3], size: f64, epsilon: f64, what: &str) {
+        let tile = Tile::<E>::new(sizes, size);
+        let want = naive(sizes, &wide(&tile.q), &wide(&tile.kt), &wide(&tile.w));
+        // Two units for each `tanh`, weighed by less than 1, and half a unit of a sum of at most 64 for each addition.
+        let tolerance = sizes[1] as f64 * 16.0 * epsilon;
+        assert_near(
+            &tile.scores(),
+            &want,
+            tolerance,
+            &format!("{sizes:?}, {what}"),
+        );
+    }
+
+    #[test]
+    fn scores_are_weighted_sums_of_tanh() {
+        on_every_isa(|isa| {
+            for sizes in SIZES {
+                for size in [0.01, 1.0, 15.0, 60.0] {
+                    let what = format!("numbers up to {size} on {isa}");
+                    check_scores::<f64>(sizes, size, f64::EPSILON, &what);
+                    check_scores::<f32>(sizes, size, f64::from(f32::EPSILON), &what);
+                }
+            }
+        });
+    }
+
+    /// The largest error of `tanh(q + k)` among random numbers up to `size`, in units of the last place of 1.
+    fn worst_tanh<E: Pooled + Into<f64>>(size: f64, epsilon: f64) -> f64 {
+        let mut tile = Tile::<E>::new([100, 1, 1000], size);
+        tile.w = vec![E::ONE];
+        let want = naive(tile.sizes, &wide(&tile.q), &wide(&tile.kt), &[1.0]);
+        let errors = tile.scores().into_iter().zip(want).map(|(t, want)| {
+            let t: f64 = t.into();
+            assert!(t.abs() <= 1.0);
+            (t - want).abs() / epsilon
+        });
+        errors.fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn tanh_is_within_two_units_in_the_last_place_of_1() {
+        on_every_isa(|isa| {
+            for size in [0.01, 0.3, 1.0, 3.0, 10.0, 25.0, 1e6] {
+                let worst = worst_tanh::<f32>(size, f64::from(f32::EPSILON));
+                assert!(worst <= 2.0, "f32: {worst}, up to {size}, on {isa}");
+                let worst = worst_tanh::<f64>(size, f64::EPSILON);
+                assert!(worst <= 2.0, "f64: {worst}, up to {size}, on {isa}");
+            }
+        });
+    }
+
+    #[test]
+    fn far_numbers_have_their_tanh_and_leave_the_others_alone() {
+        on_every_isa(|isa| {
+            let near = Tile::<f32>::new([2, 2, 33], 1.0);
+            let mut far = near.clone();
+            // Key 4 is far, and query 1 in its first coordinate: so far that only together they are near 0.
+            far.kt[4] = -100.0;
+            far.q[2] = 100.25;
+            let want = naive(far.sizes, &wide(&far.q), &wide(&far.kt), &wide(&far.w));
+            assert_near(&far.scores(), &want, 1e-6, &format!("{isa}"));
+            far.q[2] = near.q[2];
+            for key in [-100.0, f32::INFINITY, f32::NAN] {
+                far.kt[4] = key;
+                let (found, alone) = (far.scores(), near.scores());
+                for (at, (found, alone)) in found.iter().zip(&alone).enumerate() {
+                    assert!(
+                        found == alone || at % 33 == 4,
+                        "[{at}] beside {key} on {isa}"
+                    );
+                }
+                assert_eq!(found[4].is_nan(), key.is_nan(), "{key} on {isa}");
+            }
+        });
+    }
+
+    #[test]
+    fn the_derivative_is_that_of_central_differences() {
+        on_every_isa(|isa| {
+            for sizes in SIZES.into_iter().take(14) {
+                let tile = Tile::<f64>::new(sizes, 1.0);
+                let loss = |q: &[f64], kt: &[f64], w: &[f64]| -> f64 {
+                    let scores = naive(sizes, q, kt, w);
+                    scores.iter().zip(&tile.d).map(|(s, d)| s * d).sum()
+                };
+                let want = [
+                    differences(&tile.q, |q| loss(q, &tile.kt, &tile.w)),
+                    differences(&tile.kt, |kt| loss(&tile.q, kt, &tile.w)),
+                    differences(&tile.w, |w| loss(&tile.q, &tile.kt, w)),
+                ];
+                for (found, want) in tile.gradients().iter().zip(want) {
+                    let want: Vec<f64> = want.iter().map(|d| 1.0 + d).collect();
+                    // Third derivatives are at most 2, times 65 keys and a step of 1e-10 / 6; the rest is rounding.
+                    assert_near(found, &want, 2e-8, &format!("{sizes:?} on {isa}"));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn single_precision_has_the_same_derivative() {
+        on_every_isa(|isa| {
+            for size in [1.0, 60.0] {
+                let tile = Tile::<f32>::new([5, 33, 65], size);
+                let exact = Tile::<f64> {
+                    sizes: tile.sizes,
+                    q: wide(&tile.q),
+                    kt: wide(&tile.kt),
+                    w: wide(&tile.w),
+                    d: wide(&tile.d),
+                };
+                for (found, want) in tile.gradients().iter().zip(exact.gradients()) {
+                    // Up to 325 summands below 1, each a few units of 1e-7 off.
+                    assert_near(found, &want, 1e-4, &format!("up to {size} on {isa}"));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn pairs_without_a_derivative_may_be_anything() {
+        on_every_isa(|isa| {
+            let mut clean = Tile::<f32>::new([5, 18, 35], 1.0);
+            // Nothing depends on query 3 and on key 7.
+            clean.d[3 * 35..4 * 35].fill(0.0);
+            (0..5).for_each(|i| clean.d[i * 35 + 7] = -0.0);
+            for garbage in [f32::NAN, f32::INFINITY, 1e30] {
+                let mut tile = clean.clone();
+                tile.q[3 * 18..][..5].fill(garbage);
+                (0..18).for_each(|n| tile.kt[n * 35 + 7] = garbage);
+                assert_eq!(tile.gradients(), clean.gradients(), "{garbage} on {isa}");
+            }
+        });
+    }
 }

@@ -16,14 +16,17 @@ use std::ops::Range;
 
 use super::absent::Coefficients;
 use super::dropout::Dropper;
-use super::layout::{fill, parts, shares};
+use super::layout::{fill, parts, shares, some_cols, some_rows};
 use super::load::{LoadColumns, LoadRows};
-use super::plan::{BLOCK, Head, TILE, Tile, chunks, tiles};
-use super::scratch::Panel;
+use super::plan::{QUERIES, Head, TILE, Tile, chunks, tiles};
+use super::scratch::{Panel, stride};
 use super::weights::{Finish, Running, Weigh};
-use super::{Attention, Prepare};
+use super::{Attention, Prepare, Sizes};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, run};
+
+/// Keys whose heads are loaded one after the other.
+const STRIP: usize = 64;
 
 /// What a task writes.
 struct Block<'a, E> {
@@ -61,7 +64,7 @@ impl<E: Pooled> Attention<'_, E> {
         let rows = shares(lse, self.sizes.batch * self.sizes.heads);
         let blocks = heads.zip(outs.into_iter().zip(rows));
         let blocks = blocks.flat_map(|(head, (out, lse))| self.blocks(head, out, lse));
-        self.for_each(blocks.collect(), |block| self.forward_block(q, &keys, block));
+        self.for_each(blocks.collect(), |block| self.forward_block(q, v, &keys, block));
     }
 
     fn blocks<'a>(
@@ -70,8 +73,8 @@ impl<E: Pooled> Attention<'_, E> {
         out: MatrixMut<'a, E>,
         lse: &'a mut [E],
     ) -> impl Iterator<Item = Block<'a, E>> {
-        let rows = out.row_chunks(BLOCK).into_iter().zip(lse.chunks_mut(BLOCK));
-        let blocks = chunks(0..self.sizes.query, BLOCK).zip(rows);
+        let rows = out.row_chunks(QUERIES).into_iter().zip(lse.chunks_mut(QUERIES));
+        let blocks = chunks(0..self.sizes.query, QUERIES).zip(rows);
         blocks.map(move |(queries, (out, lse))| Block {
             head,
             queries,
@@ -80,8 +83,8 @@ impl<E: Pooled> Attention<'_, E> {
         })
     }
 
-    fn forward_block(&self, q: Matrix<'_, E>, keys: &Keys<E>, block: Block<'_, E>) {
-        let Block { head, queries, mut out, lse } = block;
+    fn forward_block(&self, q: Matrix<'_, E>, v: Matrix<'_, E>, keys: &Keys<E>, block: Block<'_, E>) {
+        let Block { head, queries, out, lse } = block;
         let mut prepared = Panel::new(queries.len(), self.sizes.width);
         run(LoadRows {
             prepare: &self.query,
@@ -89,14 +92,15 @@ impl<E: Pooled> Attention<'_, E> {
             first: queries.start,
             to: prepared.write(),
         });
-        let keys = keys.of(self, head);
+        let keys = (keys.of(head).0, self.sizes.of_key_head(v, head.b, head.kv));
         let mut scores = Panel::new(queries.len(), TILE.min(self.sizes.key));
         let mut running = Running::new(self.normalizer);
-        fill(out.reborrow(), E::ZERO);
+        let mut sums = Panel::new(queries.len(), self.sizes.value_width);
+        fill(sums.write(), E::ZERO);
         for tile in tiles(self.mask, head, queries, 0..self.sizes.key) {
-            self.forward_tile(&tile, prepared.read(), keys, &mut scores, &mut running, &mut out);
+            self.forward_tile(&tile, prepared.read(), keys, &mut scores, &mut running, &mut sums);
         }
-        run(Finish { normalizer: self.normalizer, running: &running, out, lse });
+        run(Finish { running: &running, sums: sums.read(), out, lse });
     }
 
     fn forward_tile(
@@ -106,7 +110,7 @@ impl<E: Pooled> Attention<'_, E> {
         (kt, v): (Matrix<'_, E>, Matrix<'_, E>),
         scores: &mut Panel<E>,
         running: &mut Running<E>,
-        out: &mut MatrixMut<'_, E>,
+        sums: &mut Panel<E>,
     ) {
         let mut to = scores.reshape(q.rows(), tile.keys.len());
         self.compare(tile.head, q, kt.some_cols(tile.keys.clone()), to.reborrow());
@@ -117,56 +121,84 @@ impl<E: Pooled> Attention<'_, E> {
             tile,
             scores: to,
             running,
-            out: out.reborrow(),
+            sums: sums.write(),
         });
         let weights = Coefficients {
             mask: self.mask,
             tile,
             matrix: scores.read(),
         };
-        weights.times_keys(E::ONE, v.some_rows(tile.keys.clone()), out.reborrow(), Into::Add);
+        weights.times_keys(E::ONE, v.some_rows(tile.keys.clone()), sums.write(), Into::Add);
     }
 }
 
 /// All keys and values, as products want them.
 struct Keys<E: Pooled> {
+    sizes: Sizes,
     /// The prepared keys, `[batch, kv_heads, width, key]`.
-    kt: Buffer<E>,
+    columns: Buffer<E>,
     /// `[batch, kv_heads, key, value_width]`
-    v: Buffer<E>,
+    values: Buffer<E>,
 }
+
+/// Where some keys go: for every head, a part of its columns, `[width, keys]`, and of its values, `[keys, value_width]`.
+type Loaded<'a, E> = Vec<(MatrixMut<'a, E>, MatrixMut<'a, E>)>;
 
 impl<E: Pooled> Keys<E> {
     fn load(attention: &Attention<'_, E>, k: Matrix<'_, E>, v: Matrix<'_, E>) -> Self {
         let sizes = attention.sizes;
-        let count = sizes.batch * sizes.kv_heads;
-        let mut kt = Buffer::stale(k.rows() * k.cols());
-        let mut vs = Buffer::stale(v.rows() * v.cols());
-        let to = shares(&mut kt, count).into_iter().zip(shares(&mut vs, count));
-        let tasks = sizes.key_heads().zip(to).flat_map(|((b, kv), (kt, vs))| {
-            let kt = MatrixMut::new(kt, sizes.width, sizes.key).col_chunks(TILE);
-            let vs = MatrixMut::new(vs, sizes.key, sizes.value_width).row_chunks(TILE);
-            let (k, v) = (sizes.of_key_head(k, b, kv), sizes.of_key_head(v, b, kv));
-            let to = kt.into_iter().zip(vs);
-            chunks(0..sizes.key, TILE)
-                .zip(to)
-                .map(move |(keys, to)| (k.some_rows(keys.clone()), v.some_rows(keys.clone()), keys.start, to))
+        let heads = sizes.batch * sizes.kv_heads;
+        let mut keys = Self {
+            sizes,
+            columns: Buffer::stale(heads * sizes.width * stride(sizes.key)),
+            values: Buffer::stale(heads * sizes.key * stride(sizes.value_width)),
+        };
+        attention.for_each(keys.parts(), |(b, range, mut to)| {
+            // All heads of a few keys: they lie side by side in memory.
+            for keys in chunks(range.clone(), STRIP) {
+                let columns = keys.start - range.start..keys.end - range.start;
+                for (kv, (kt, values)) in to.iter_mut().enumerate() {
+                    let of_head = |x| sizes.of_key_head(x, b, kv).some_rows(keys.clone());
+                    run(LoadColumns {
+                        prepare: &attention.key,
+                        x: of_head(k),
+                        first: keys.start,
+                        to: some_cols(kt.reborrow(), columns.clone()),
+                    });
+
+                }
+            }
         });
-        attention.for_each(tasks.collect(), |(k, v, first, (kt, vs))| {
-            run(LoadColumns { prepare: &attention.key, x: k, first, to: kt });
-            run(LoadRows { prepare: &Prepare::default(), x: v, first, to: vs });
-        });
-        Self { kt, v: vs }
+        keys
     }
 
-    /// The keys, transposed, and values that a query head reads.
-    fn of(&self, attention: &Attention<'_, E>, head: Head) -> (Matrix<'_, E>, Matrix<'_, E>) {
-        let sizes = attention.sizes;
-        let at = head.b * sizes.kv_heads + head.kv;
-        let (kt, v) = (sizes.width * sizes.key, sizes.key * sizes.value_width);
+    /// The parts that are loaded at once, with the sequence and the range of keys that go there.
+    fn parts(&mut self) -> Vec<(usize, Range<usize>, Loaded<'_, E>)> {
+        let Sizes { batch, kv_heads, key, width, value_width, .. } = self.sizes;
+        let mut parts: Vec<_> = (0..batch)
+            .flat_map(|b| chunks(0..key, TILE).map(move |range| (b, range, Vec::new())))
+            .collect();
+        let columns = shares(&mut self.columns, batch * kv_heads);
+        let values = shares(&mut self.values, batch * kv_heads);
+        for (((b, _), columns), values) in self.sizes.key_heads().zip(columns).zip(values) {
+            let columns = MatrixMut::strided(columns, width, key, stride(key)).col_chunks(TILE);
+            let values = MatrixMut::strided(values, key, value_width, stride(value_width)).row_chunks(TILE);
+            let of_sequence = parts.iter_mut().skip(b * key.div_ceil(TILE));
+            for ((_, _, to), part) in of_sequence.zip(columns.into_iter().zip(values)) {
+                to.push(part);
+            }
+        }
+        parts
+    }
+
+    /// The keys, transposed, and the values that a query head reads.
+    fn of(&self, head: Head) -> (Matrix<'_, E>, Matrix<'_, E>) {
+        let Sizes { kv_heads, key, width, value_width, .. } = self.sizes;
+        let at = head.b * kv_heads + head.kv;
+        let (columns, values) = (width * stride(key), key * stride(value_width));
         (
-            Matrix::new(&self.kt[at * kt..][..kt], sizes.width, sizes.key),
-            Matrix::new(&self.v[at * v..][..v], sizes.key, sizes.value_width),
+            Matrix::strided(&self.columns[at * columns..][..columns], width, key, stride(key), 1),
+            Matrix::strided(&self.values[at * values..][..values], key, value_width, stride(value_width), 1),
         )
     }
 }

@@ -16,8 +16,8 @@ use super::absent::Coefficients;
 use super::backward::Saved;
 use super::dropout::Dropper;
 use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
-use super::layout::{fill, some_cols, some_rows};
-use super::plan::{BLOCK, Head, Tile, chunks, tiles};
+use super::layout::{copy, fill, some_cols, some_rows};
+use super::plan::{QUERIES, Head, Tile, chunks, tiles};
 use super::scratch::Panel;
 use super::sums::{OfTile, Part};
 use super::weights::{Differentiate, RowDots};
@@ -60,7 +60,7 @@ struct Queries<'a, E: Pooled> {
     /// `[queries]`
     lse: &'a [E],
     /// `[queries]`
-    delta: [E; BLOCK],
+    delta: [E; QUERIES],
 }
 
 /// Numbers for the pairs of a tile, `[queries, keys]`.
@@ -80,14 +80,14 @@ impl<E: Pooled> Attention<'_, E> {
         let v = self.sizes.of_key_head(saved.v, b, kv).some_rows(keys.clone());
         let mut keys = Keys::load(self, keys, k, v, d_v);
         let mut pairs = Pairs {
-            similarities: Panel::new(BLOCK, k.rows()),
-            weights: Panel::new(BLOCK, k.rows()),
-            d: Panel::new(BLOCK, k.rows()),
+            similarities: Panel::new(QUERIES, k.rows()),
+            weights: Panel::new(QUERIES, k.rows()),
+            d: Panel::new(QUERIES, k.rows()),
         };
         let group = self.sizes.group();
         for h in kv * group..(kv + 1) * group {
             let head = Head { b, h, kv };
-            for range in chunks(0..self.sizes.query, BLOCK) {
+            for range in chunks(0..self.sizes.query, QUERIES) {
                 let mut tiles = tiles(self.mask, head, range.clone(), keys.range.clone()).peekable();
                 if tiles.peek().is_some() {
                     let queries = Queries::load(self, saved, head, range);
@@ -147,8 +147,7 @@ impl<E: Pooled> Attention<'_, E> {
         let kt = keys.columns.read().some_cols(columns.clone());
         self.compare(tile.head, queries.rows.read(), kt, scores.reborrow());
         if self.score.is_some() {
-            let prepare = &Prepare::default();
-            run(LoadRows { prepare, x: scores.as_ref(), first: 0, to: pairs.similarities.reshape(rows, cols) });
+            copy(&scores, pairs.similarities.reshape(rows, cols));
         }
         self.score(tile, &mut scores);
         let vt = keys.value_columns.read().some_cols(columns);
@@ -242,7 +241,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
         let sizes = attention.sizes;
         let some_rows = |x| sizes.of_query_head(x, head).some_rows(range.clone());
         let (q, d_out) = (some_rows(saved.q), some_rows(saved.d_out));
-        let mut delta = [E::ZERO; BLOCK];
+        let mut delta = [E::ZERO; QUERIES];
         run(RowDots {
             a: some_rows(saved.out),
             b: d_out,

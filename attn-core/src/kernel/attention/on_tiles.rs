@@ -61,8 +61,10 @@ impl<E: Real, M: Mask> Kernel for Hide<'_, '_, E, M> {
     fn run<V: Vector<Element = E>>(self) {
         let Place { b, h, q, k } = self.at;
         for row in 0..self.scores.rows() {
-            for (j, score) in self.scores.row_mut(row).iter_mut().enumerate() {
-                let attends = self.mask.attends(b, h, q + row, k + j);
+            let scores = self.scores.row_mut(row);
+            let q = q + row;
+            for (k, score) in (k..k + scores.len()).zip(scores) {
+                let attends = self.mask.attends(b, h, q, k);
                 *score = if attends { *score } else { -E::INFINITY };
             }
         }

@@ -227,7 +227,10 @@ mod tests {
             };
             let (d_x, d_w) = backward(sizes, &x, &w, &d);
             let want_x = differences(&x, |x| loss(x, &w));
-            let want_w: Vec<f64> = differences(&w, |w| loss(&x, w)).iter().map(|d| 1.0 + d).collect();
+            let want_w: Vec<f64> = differences(&w, |w| loss(&x, w))
+                .iter()
+                .map(|d| 1.0 + d)
+                .collect();
             // The loss is linear in each; rounded to 1e-14, and divided by a step of 1e-5.
             assert_near(&d_x, &want_x, 1e-8, &format!("x of {sizes:?}"));
             assert_near(&d_w, &want_w, 1e-8, &format!("w of {sizes:?}"));
@@ -247,6 +250,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "2 heads of")]
     fn heads_that_do_not_fit_are_refused() {
-        forward([2, 1, 2, 1], &[1.0; 4], &[1.0; 3]);
+        let (x, mut to) = ([1.0; 4], [0.0; 2]);
+        let (x, w) = (Matrix::new(&x, 1, 4), Matrix::new(&x[..3], 3, 1));
+        per_head_linear(2, x, w, MatrixMut::new(&mut to, 1, 2));
     }
 }

@@ -8,8 +8,12 @@ use std::ops::Range;
 
 use super::{Coverage, Place, TileMask};
 
-/// Queries of a tile, and keys that the mask is asked about at once.
-pub(super) const BLOCK: usize = 64;
+/// Queries of a tile: as many as `gemm` multiplies with a matrix without a copy of it, which is what the tile of keys or
+/// values is to a product.
+pub(super) const QUERIES: usize = 48;
+
+/// Keys that the mask is asked about at once.
+pub(super) const BLOCK: usize = 16;
 
 /// The most keys of a tile: one row of scores fits the first cache, the tile the second.
 pub(super) const TILE: usize = 512;

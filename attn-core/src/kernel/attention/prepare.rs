@@ -73,19 +73,24 @@ pub fn prepare_backward<E: Pooled>(
     x: Matrix<'_, E>,
     d: Matrix<'_, E>,
     to: MatrixMut<'_, E>,
-    d_gain: Option<&mut [E]>,
+    mut d_gain: Option<&mut [E]>,
 ) {
     let vectors = Vectors::new(how, [batch, len, heads], x);
     vectors.assert_shape(d.rows(), d.cols());
     vectors.assert_shape(to.rows(), to.cols());
+    if let Some(d_gain) = &mut d_gain {
+        d_gain.fill(E::ZERO);
+    }
     let width = vectors.width;
+    if width == 0 {
+        return;
+    }
     // The gain's derivative is a sum over all vectors: every chunk of rows makes its own, and they are added in order.
     let chunk = rows_per_sum(x.cols());
     let chunks = x.rows().div_ceil(chunk);
     let mut sums = Buffer::zeros(chunks * width);
-    let parts = to.row_chunks(chunk).into_iter();
-    let tasks = parts.zip(sums.chunks_mut(width.max(1))).enumerate();
-    parallel::for_each(tasks.collect(), |(task, (to, d_gain))| {
+    let tasks = to.row_chunks(chunk).into_iter().zip(sums.chunks_mut(width));
+    parallel::for_each(tasks.enumerate().collect(), |(task, (to, d_gain))| {
         let first = task * chunk;
         run(Backward {
             vectors,
@@ -96,7 +101,6 @@ pub fn prepare_backward<E: Pooled>(
         });
     });
     if let Some(d_gain) = d_gain {
-        d_gain.fill(E::ZERO);
         add_column_sums(Matrix::new(&sums, chunks, width), d_gain);
     }
 }
@@ -324,7 +328,13 @@ fn normalize_backward<V: Vector>(
                 store_any(u.mul_add(load_any(e), load_any(d_gain)), d_gain);
             });
         }
-        for_lanes!(V, x.len(), [gain], [e], store_any(load_any::<V>(gain) * load_any(e), e));
+        for_lanes!(
+            V,
+            x.len(),
+            [gain],
+            [e],
+            store_any(load_any::<V>(gain) * load_any(e), e)
+        );
     }
     let t = e;
     let along = V::splat(-(dot::<V>(x, t) * scale * share(norm, x.len()) * scale));
@@ -352,3 +362,6 @@ fn rotate<V: Vector>(
         store_any(x2.mul_add(cos, x1 * sin), right);
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,11 @@
 
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
+/// The distance of rows of so many columns. Those of a large power of two would all fall into the same sets of a cache.
+pub(super) fn stride(cols: usize) -> usize {
+    if cols.is_multiple_of(64) { cols + 16 } else { cols }
+}
+
 /// A matrix in a buffer, whose shape changes from tile to tile.
 #[derive(Debug)]
 pub(super) struct Panel<E: Pooled> {
@@ -13,7 +18,7 @@ pub(super) struct Panel<E: Pooled> {
 impl<E: Pooled> Panel<E> {
     /// A matrix that holds whatever it holds.
     pub fn new(rows: usize, cols: usize) -> Self {
-        let memory = Buffer::stale(rows * cols);
+        let memory = Buffer::stale(rows * stride(cols));
         Self { memory, rows, cols }
     }
 
@@ -26,12 +31,12 @@ impl<E: Pooled> Panel<E> {
     /// The matrix, to write.
     pub fn write(&mut self) -> MatrixMut<'_, E> {
         let Self { rows, cols, .. } = *self;
-        MatrixMut::new(&mut self.memory[..rows * cols], rows, cols)
+        MatrixMut::strided(&mut self.memory, rows, cols, stride(cols))
     }
 
     /// The matrix, to read.
     pub fn read(&self) -> Matrix<'_, E> {
         let Self { rows, cols, .. } = *self;
-        Matrix::new(&self.memory[..rows * cols], rows, cols)
+        Matrix::strided(&self.memory, rows, cols, stride(cols), 1)
     }
 }

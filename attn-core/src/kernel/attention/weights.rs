@@ -11,27 +11,28 @@
 
 use super::Normalizer;
 use super::dropout::Dropper;
-use super::plan::{BLOCK, TILE, Tile};
+use super::plan::{QUERIES, TILE, Tile};
 use crate::simd::slice::{load_any, load_filled, store_any};
 use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, math, slice};
 
 /// What is known of the rows of a block of queries after some of the keys.
 #[derive(Clone, Debug)]
 pub(super) struct Running<E> {
-    max: [E; BLOCK],
-    sum: [E; BLOCK],
+    max: [E; QUERIES],
+    sum: [E; QUERIES],
 }
 
 impl<E: Real> Running<E> {
-    /// Before the first key. [`Normalizer::Softmax1`] has seen a key of score 0, whose value is 0.
+    /// Before the first key: of [`Normalizer::Softmax1`], that is one of score and value 0.
     pub fn new(normalizer: Normalizer) -> Self {
         let (max, sum) = match normalizer {
-            Normalizer::Softmax1 => (E::ZERO, E::ONE),
-            _ => (-E::INFINITY, E::ZERO),
+            Normalizer::Softmax => (-E::INFINITY, E::ZERO),
+            // The logarithm of a sum that is not used is 0.
+            Normalizer::Softmax1 | Normalizer::Sigmoid => (E::ZERO, E::ONE),
         };
         Self {
-            max: [max; BLOCK],
-            sum: [sum; BLOCK],
+            max: [max; QUERIES],
+            sum: [sum; QUERIES],
         }
     }
 }
@@ -45,7 +46,7 @@ pub(super) struct Weigh<'a, E> {
     pub scores: MatrixMut<'a, E>,
     pub running: &'a mut Running<E>,
     /// What earlier tiles gave, `[queries, value_width]`: rescaled to the new maximum.
-    pub out: MatrixMut<'a, E>,
+    pub sums: MatrixMut<'a, E>,
 }
 
 impl<E: Real> Kernel for Weigh<'_, E> {
@@ -76,15 +77,16 @@ impl<E: Real> Weigh<'_, E> {
 
     #[inline(always)]
     fn exponential<V: Vector<Element = E>>(&mut self) {
-        let mut sums = [E::ZERO; BLOCK];
-        let mut fall = [E::ZERO; BLOCK];
+        let mut sums = [E::ZERO; QUERIES];
+        let mut fall = [E::ZERO; QUERIES];
         for row in 0..self.scores.rows() {
             let scores = self.scores.row_mut(row);
             let (max, before) = (slice::max::<V>(scores), self.running.max[row]);
             let max = if max > before { max } else { before };
             let pivot = finite_pivot(max);
             self.running.max[row] = max;
-            fall[row] = before - pivot;
+            // Where there was nothing, nothing is to be rescaled.
+            fall[row] = if before == -E::INFINITY { E::ZERO } else { before - pivot };
             sums[row] = exponentials::<V>(scores, pivot);
         }
         for (at, fall) in fall.chunks_mut(V::LANES).enumerate() {
@@ -94,9 +96,9 @@ impl<E: Real> Weigh<'_, E> {
             V::load(sum).mul_add(factor, added).store(sum);
             factor.store(fall);
         }
-        for row in 0..self.out.rows() {
+        for row in 0..self.sums.rows() {
             if fall[row] != E::ONE {
-                slice::scale::<V>(fall[row], self.out.row_mut(row));
+                slice::scale::<V>(fall[row], self.sums.row_mut(row));
             }
         }
     }
@@ -139,10 +141,11 @@ fn drop_some<V: Vector>(
     }
 }
 
-/// After the last key: divides by the sum, and writes `lse`, the logarithm of the sum of all `exp(s)`.
+/// After the last key: the sums of values become means, and `lse` is the logarithm of the sum of all `exp(s)`.
 pub(super) struct Finish<'a, E> {
-    pub normalizer: Normalizer,
     pub running: &'a Running<E>,
+    /// `[queries, value_width]`
+    pub sums: Matrix<'a, E>,
     /// `[queries, value_width]`
     pub out: MatrixMut<'a, E>,
     /// `[queries]`
@@ -155,13 +158,10 @@ impl<E: Real> Kernel for Finish<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        if self.normalizer == Normalizer::Sigmoid {
-            return self.lse.fill(E::ZERO);
-        }
         let Running { max, sum } = self.running;
         for (row, lse) in self.lse.iter_mut().enumerate() {
-            let inverse = if sum[row] == E::ZERO { E::ZERO } else { E::ONE / sum[row] };
-            slice::scale::<V>(inverse, self.out.row_mut(row));
+            let factor = if sum[row] == E::ZERO { E::ZERO } else { E::ONE / sum[row] };
+            slice::map::<V>(self.out.row_mut(row), self.sums.row(row), Times(factor));
             *lse = sum[row];
         }
         for (lse, max) in self.lse.chunks_mut(V::LANES).zip(max.chunks(V::LANES)) {
@@ -169,6 +169,16 @@ impl<E: Real> Kernel for Finish<'_, E> {
             let pivot = V::select(max.eq(V::splat(-E::INFINITY)), V::zero(), max);
             store_any(pivot + math::ln(load_any::<V>(lse)), lse);
         }
+    }
+}
+
+/// `x factor`
+struct Times<E>(E);
+
+impl<E: Real> slice::Map<E> for Times<E> {
+    #[inline(always)]
+    fn apply<V: Vector<Element = E>>(&self, x: V) -> V {
+        x * V::splat(self.0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod functions;
 mod isas;
+mod matrices;
 mod slices;
 mod vectors;
 

@@ -1,0 +1,364 @@
+use super::*;
+use crate::kernel::attention::angles;
+use crate::kernel::testing::{
+    LENGTHS, assert_near, differences, noise, on_every_isa, same_for_all_threads, wide,
+};
+
+const THETA: f64 = 1e4;
+
+/// Every combination of a norm and a rotation.
+const WAYS: [(Option<Kind>, bool); 6] = [
+    (None, false),
+    (None, true),
+    (Some(Kind::L2), false),
+    (Some(Kind::L2), true),
+    (Some(Kind::Rms), false),
+    (Some(Kind::Rms), true),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    L2,
+    Rms,
+}
+
+/// Calls `body` with the tables of a way that a width allows.
+fn with<E: Pooled, T>(
+    (norm, rope): (Option<Kind>, bool),
+    gain: &[E],
+    positions: usize,
+    body: impl FnOnce(&Prepare<'_, E>) -> T,
+) -> T {
+    let angles = rope.then(|| angles::<E>(gain.len(), THETA, positions));
+    body(&Prepare {
+        norm: norm.map(|kind| match kind {
+            Kind::L2 => Norm::L2,
+            Kind::Rms => Norm::Rms(gain),
+        }),
+        rope: angles.as_ref().map(|angles| angles.rope()),
+    })
+}
+
+fn ways(width: usize) -> impl Iterator<Item = (Option<Kind>, bool)> {
+    WAYS.into_iter()
+        .filter(move |(_, rope)| !rope || width.is_multiple_of(2))
+}
+
+/// One vector, by the definitions.
+fn naive((norm, rope): (Option<Kind>, bool), gain: &[f64], position: usize, x: &[f64]) -> Vec<f64> {
+    let width = x.len();
+    let squares: f64 = x.iter().map(|x| x * x).sum();
+    let normed: Vec<f64> = (0..width)
+        .map(|i| match norm {
+            None => x[i],
+            Some(Kind::L2) => x[i] / (squares + 1e-6).sqrt(),
+            Some(Kind::Rms) => x[i] / (squares / width as f64 + 1e-6).sqrt() * gain[i],
+        })
+        .collect();
+    let half = width / 2;
+    let rotated = |i: usize| {
+        let pair = i % half;
+        let angle = position as f64 / THETA.powf(2.0 * pair as f64 / width as f64);
+        let (x1, x2) = (normed[pair], normed[pair + half]);
+        if i < half {
+            x1 * angle.cos() - x2 * angle.sin()
+        } else {
+            x2 * angle.cos() + x1 * angle.sin()
+        }
+    };
+    if rope {
+        (0..width).map(rotated).collect()
+    } else {
+        normed
+    }
+}
+
+struct Load<'a, E> {
+    how: &'a Prepare<'a, E>,
+    x: Matrix<'a, E>,
+    first: usize,
+    columns: bool,
+    to: MatrixMut<'a, E>,
+}
+
+impl<E: Pooled> Kernel for Load<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        if self.columns {
+            load_columns::<V>(self.how, self.x, self.first, &mut self.to);
+        } else {
+            load_rows::<V>(self.how, self.x, self.first, &mut self.to);
+        }
+    }
+}
+
+struct BackwardRows<'a, E> {
+    how: &'a Prepare<'a, E>,
+    x: Matrix<'a, E>,
+    first: usize,
+    d: Matrix<'a, E>,
+    to: MatrixMut<'a, E>,
+    d_gain: Option<&'a mut [E]>,
+}
+
+impl<E: Pooled> Kernel for BackwardRows<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        let Self {
+            how, x, first, d, ..
+        } = self;
+        backward_rows::<V>(how, x, first, d, &mut self.to, self.d_gain);
+    }
+}
+
+/// The rows of one head among others, and their transpose; both between other columns that must stay as they are.
+fn load<E: Pooled>(how: &Prepare<'_, E>, x: Matrix<'_, E>, first: usize) -> (Vec<E>, Vec<E>) {
+    let load = |columns| {
+        let (rows, cols) = if columns {
+            (x.cols(), x.rows())
+        } else {
+            (x.rows(), x.cols())
+        };
+        let mut wide = vec![E::TWO; rows * (cols + 3)];
+        let to = MatrixMut::strided(&mut wide, rows, cols, cols + 3);
+        run(Load {
+            how,
+            x,
+            first,
+            columns,
+            to,
+        });
+        assert!(wide.chunks(cols + 3).all(|row| row[cols..] == [E::TWO; 3]));
+        wide.chunks(cols + 3)
+            .flat_map(|row| row[..cols].to_vec())
+            .collect()
+    };
+    (load(false), load(true))
+}
+
+fn backward<E: Pooled>(
+    how: &Prepare<'_, E>,
+    x: Matrix<'_, E>,
+    first: usize,
+    d: &[E],
+    d_gain: Option<&mut [E]>,
+) -> Vec<E> {
+    let (len, width) = (x.rows(), x.cols());
+    let mut to = vec![E::NAN; len * width];
+    run(BackwardRows {
+        how,
+        x,
+        first,
+        d: Matrix::new(d, len, width),
+        to: MatrixMut::new(&mut to, len, width),
+        d_gain,
+    });
+    to
+}
+
+/// Compares rows with the naive ones, and columns with rows.
+fn check_load<E: Pooled + Into<f64>>(len: usize, width: usize, first: usize, tolerance: f64) {
+    let data: Vec<E> = noise(len * (width + 5), 1);
+    let x = Matrix::strided(&data, len, width, width + 5, 1);
+    let gain: Vec<E> = noise(width, 2);
+    for way in ways(width) {
+        let (rows, columns) = with(way, &gain, first + len, |how| load(how, x, first));
+        let want: Vec<f64> = (0..len)
+            .flat_map(|i| naive(way, &wide(&gain), first + i, &wide(x.row(i))))
+            .collect();
+        let what = format!("{len} x {width} from {first}, {way:?}");
+        assert_near(&rows, &want, tolerance, &what);
+        let (rows, columns) = (wide(&rows), wide(&columns));
+        for (i, j) in (0..len).flat_map(|i| (0..width).map(move |j| (i, j))) {
+            assert_eq!(columns[j * len + i], rows[i * width + j], "{what}");
+        }
+    }
+}
+
+#[test]
+fn vectors_are_normalised_then_rotated() {
+    on_every_isa(|_| {
+        for width in LENGTHS {
+            for (len, first) in [(0, 0), (1, 0), (2, 7), (15, 1), (65, 3)] {
+                // A few roundings of numbers around 1, and one of an angle of up to 68.
+                check_load::<f64>(len, width, first, 1e-13);
+                check_load::<f32>(len, width, first, 1e-5);
+            }
+        }
+    });
+}
+
+#[test]
+fn the_derivative_is_that_of_central_differences() {
+    on_every_isa(|isa| {
+        for width in [0, 1, 2, 7, 8, 16, 17, 34] {
+            for (len, first) in [(0, 0), (1, 4), (3, 1)] {
+                let x: Vec<f64> = noise(len * width, 1);
+                let (gain, d): (Vec<f64>, Vec<f64>) = (noise(width, 2), noise(len * width, 3));
+                for way in ways(width) {
+                    let loss = |x: &[f64], gain: &[f64]| -> f64 {
+                        let y = (0..len)
+                            .flat_map(|i| naive(way, gain, first + i, &x[i * width..][..width]));
+                        y.zip(&d).map(|(y, d)| y * d).sum()
+                    };
+                    let mut d_gain = vec![1.0; width];
+                    let d_x = with(way, &gain, first + len, |how| {
+                        let x = Matrix::new(&x, len, width);
+                        backward(how, x, first, &d, Some(&mut d_gain))
+                    });
+                    let what = format!("{len} x {width} from {first}, {way:?} on {isa}");
+                    // The third derivative of a norm of a single small number is large: 1e-10 / 6 of some 1000.
+                    assert_near(&d_x, &differences(&x, |x| loss(x, &gain)), 2e-7, &what);
+                    let want = differences(&gain, |gain| loss(&x, gain));
+                    let want: Vec<f64> = want.iter().map(|d| 1.0 + d).collect();
+                    assert_near(&d_gain, &want, 1e-8, &what);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn products_of_rotated_vectors_depend_on_the_distance_alone() {
+    let width = 34;
+    let vector = |seed| -> Vec<f64> { noise::<f64>(width, seed).repeat(12) };
+    let (q, k) = (vector(1), vector(2));
+    let rotated = |x: &[f64], first| {
+        with((None, true), &vec![0.0; width], 40, |how| {
+            load(how, Matrix::new(x, 12, width), first).0
+        })
+    };
+    let (q, k, later) = (rotated(&q, 0), rotated(&k, 0), rotated(&k, 20));
+    let product = |q: &[f64], i: usize, k: &[f64], j: usize| -> f64 {
+        let (q, k) = (&q[i * width..][..width], &k[j * width..][..width]);
+        q.iter().zip(k).map(|(q, k)| q * k).sum()
+    };
+    for (i, j) in (0..11).flat_map(|i| (0..11).map(move |j| (i, j))) {
+        let (here, next) = (product(&q, i, &k, j), product(&q, i + 1, &k, j + 1));
+        assert!((here - next).abs() < 1e-13, "{i} {j}");
+    }
+    assert!((product(&q, 0, &k, 1) - product(&q, 0, &k, 2)).abs() > 1e-3);
+    assert!((product(&q, 0, &k, 0) - product(&q, 0, &later, 0)).abs() > 1e-3);
+}
+
+#[test]
+fn a_vector_of_zeros_stays_zero_with_a_finite_derivative() {
+    for kind in [Kind::L2, Kind::Rms] {
+        let (gain, d) = ([2.0_f32; 6], [1.0; 6]);
+        with((Some(kind), true), &gain, 1, |how| {
+            let x = Matrix::new(&[0.0; 6], 1, 6);
+            assert_eq!(load(how, x, 0).0, [0.0; 6]);
+            let d_x = backward(how, x, 0, &d, None);
+            assert!(d_x.iter().all(|d| d.is_finite() && *d != 0.0));
+        });
+    }
+}
+
+#[test]
+fn padding_may_be_anything_where_nothing_depends_on_it() {
+    on_every_isa(|_| {
+        let width = 18;
+        let gain: Vec<f32> = noise(width, 1);
+        let clean: Vec<f32> = noise(3 * width, 2);
+        let mut d: Vec<f32> = noise(3 * width, 3);
+        d[width..2 * width].fill(0.0);
+        for garbage in [f32::NAN, f32::INFINITY, 1e30] {
+            let mut x = clean.clone();
+            x[width + 5..width + 9].fill(garbage);
+            for way in ways(width) {
+                let backward = |x: &[f32]| {
+                    let mut d_gain = vec![0.0; width];
+                    let d_x = with(way, &gain, 3, |how| {
+                        backward(how, Matrix::new(x, 3, width), 0, &d, Some(&mut d_gain))
+                    });
+                    (d_x, d_gain)
+                };
+                assert_eq!(backward(&x), backward(&clean), "{garbage}, {way:?}");
+            }
+        }
+    });
+}
+
+/// `prepare`, and its derivative, over numbers that must be overwritten.
+fn whole<E: Pooled>(
+    way: (Option<Kind>, bool),
+    [batch, len, heads]: [usize; 3],
+    gain: &[E],
+    x: &[E],
+    d: &[E],
+) -> [Vec<E>; 3] {
+    let (rows, cols) = (batch * len, heads * gain.len());
+    let fresh = || vec![E::NAN; rows * cols];
+    let (mut y, mut d_x, mut d_gain) = (fresh(), fresh(), vec![E::NAN; gain.len()]);
+    let (x, d) = (Matrix::new(x, rows, cols), Matrix::new(d, rows, cols));
+    with(way, gain, len, |how| {
+        prepare(
+            how,
+            batch,
+            len,
+            heads,
+            x,
+            MatrixMut::new(&mut y, rows, cols),
+        );
+        let to = MatrixMut::new(&mut d_x, rows, cols);
+        prepare_backward(how, batch, len, heads, x, d, to, Some(&mut d_gain));
+    });
+    [y, d_x, d_gain]
+}
+
+#[test]
+fn every_head_of_every_sequence_starts_at_position_0() {
+    on_every_isa(|_| {
+        for sizes @ [batch, len, heads] in [[0, 3, 2], [2, 0, 2], [2, 3, 0], [1, 1, 1], [3, 50, 2]]
+        {
+            for width in [0, 1, 2, 17, 64] {
+                let (rows, cols) = (batch * len, heads * width);
+                let (x, d): (Vec<f64>, Vec<f64>) = (noise(rows * cols, 1), noise(rows * cols, 2));
+                let gain: Vec<f64> = noise(width, 3);
+                for way in ways(width) {
+                    let [y, d_x, d_gain] = whole(way, sizes, &gain, &x, &d);
+                    let mut sum = vec![0.0; width];
+                    for (row, h) in (0..rows).flat_map(|row| (0..heads).map(move |h| (row, h))) {
+                        let at = (row * heads + h) * width..(row * heads + h + 1) * width;
+                        let vector = Matrix::new(&x[at.clone()], 1, width);
+                        with(way, &gain, len, |how| {
+                            assert_eq!(y[at.clone()], load(how, vector, row % len).0);
+                            let d = &d[at.clone()];
+                            let want = backward(how, vector, row % len, d, Some(&mut sum));
+                            assert_eq!(d_x[at], want);
+                        });
+                    }
+                    // The same 300 numbers below 10, added in another order.
+                    assert_near(&d_gain, &sum, 1e-12, &format!("{sizes:?}, {way:?}"));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn threads_change_no_bit() {
+    on_every_isa(|_| {
+        let (sizes, width) = ([3, 700, 2], 34);
+        let (x, d): (Vec<f32>, Vec<f32>) = (noise(3 * 700 * 68, 1), noise(3 * 700 * 68, 2));
+        let gain: Vec<f32> = noise(width, 3);
+        same_for_all_threads(|| whole((Some(Kind::Rms), true), sizes, &gain, &x, &d));
+    });
+}
+
+#[test]
+#[should_panic(expected = "angles of another width")]
+fn angles_of_another_width_are_refused() {
+    let angles = angles::<f64>(4, THETA, 1);
+    let how = Prepare {
+        norm: None,
+        rope: Some(angles.rope()),
+    };
+    load(&how, Matrix::new(&[0.0; 6], 1, 6), 0);
+}

@@ -1,0 +1,39 @@
+//! A context of another width and length, and how its positions line up with those of the queries.
+
+use super::agree_across;
+
+tests! {
+    agree_across, |x, context, _case| (x, context);
+
+    plain [heads = 2, d_model = 8, d_context = 6];
+    one_number_wide [heads = 2, d_model = 8, d_context = 1];
+    as_wide_as_the_input [heads = 2, d_model = 8, d_context = 8];
+    wider_than_a_vector [heads = 2, d_model = 8, d_context = 35];
+    with_shared_keys [heads = 4, kv_heads = 2, d_model = 8, d_context = 6];
+    with_odd_heads [heads = 3, d_model = 8, d_context = 5, head_dim = 7, value_head_dim = 9];
+    without_bias [heads = 2, d_model = 8, d_context = 6, bias = false];
+
+    causal_upper_left [heads = 2, d_model = 8, d_context = 6, mask = causal(upper_left)];
+    causal_lower_right [heads = 2, d_model = 8, d_context = 6, mask = causal(lower_right)];
+    sliding_window_upper_left [heads = 2, d_model = 8, d_context = 6, mask = sliding_window(20, upper_left)];
+    sliding_window_lower_right [heads = 2, d_model = 8, d_context = 6, mask = sliding_window(20, lower_right)];
+    sliding_window_symmetric [heads = 2, d_model = 8, d_context = 6, mask = sliding_window(9, symmetric, lower_right)];
+    dilated_upper_left [heads = 2, d_model = 8, d_context = 6, mask = dilated_sliding_window(4, 5, upper_left)];
+    dilated_symmetric_lower_right [heads = 2, d_model = 8, d_context = 6, mask = dilated_sliding_window(4, 5, lower_right, symmetric)];
+    prefix_upper_left [heads = 2, d_model = 8, d_context = 6, mask = prefix_lm(3, upper_left)];
+    prefix_lower_right [heads = 2, d_model = 8, d_context = 6, mask = prefix_lm(3, lower_right)];
+    chunked_upper_left [heads = 2, d_model = 8, d_context = 6, mask = chunked(30, upper_left)];
+    chunked_lower_right [heads = 2, d_model = 8, d_context = 6, mask = chunked(30, lower_right)];
+    aligned_in_two_ways [heads = 2, d_model = 8, d_context = 6, mask = causal(lower_right) & !sliding_window(3, upper_left)];
+
+    additive [heads = 2, d_model = 8, d_context = 6, score = additive(hidden = 5)];
+    bilinear [heads = 2, d_model = 8, d_context = 6, score = bilinear];
+    softmax1 [heads = 2, d_model = 8, d_context = 6, normalizer = softmax1];
+    sigmoid [heads = 2, d_model = 8, d_context = 6, normalizer = sigmoid, mask = causal(lower_right)];
+    rope [heads = 2, d_model = 8, d_context = 6, position = rope];
+    alibi [heads = 2, d_model = 8, d_context = 6, position = alibi];
+    relative_bias [heads = 2, d_model = 8, d_context = 6, position = rel_pos_bias(8, 40)];
+    relative_bias_causal [heads = 2, d_model = 8, d_context = 6, position = rel_pos_bias(8, 40), mask = causal(upper_left)];
+    rms [heads = 2, d_model = 8, d_context = 6, qk_norm = rms];
+    l2 [heads = 2, d_model = 8, d_context = 6, qk_norm = l2];
+}

@@ -1,0 +1,87 @@
+//! Masks whose data the call takes: `padding` in each of its forms, and `document`.
+
+use super::{agree, agree_across, agree_beyond_a_tile};
+
+tests! {
+    agree_beyond_a_tile, |x, case| (x, case.lengths());
+
+    padding_by_lengths [heads = 2, d_model = 8, mask = padding];
+}
+
+tests! {
+    agree, |x, case| (x, case.lengths());
+
+    padding_by_lengths_and_causal [heads = 4, kv_heads = 2, d_model = 8, mask = padding & causal];
+    beyond_the_lengths [heads = 2, d_model = 8, mask = !padding];
+    padding_or_a_window [heads = 2, d_model = 8, mask = padding | sliding_window(3)];
+    padding_of_additive_scores [heads = 2, d_model = 8, mask = padding, score = additive(hidden = 3)];
+    padding_under_softmax1 [heads = 2, d_model = 8, mask = padding, normalizer = softmax1];
+    padding_under_sigmoid [heads = 2, d_model = 8, mask = padding, normalizer = sigmoid];
+}
+
+tests! {
+    agree, |x, case| (x, case.lengths_per_query());
+
+    padding_by_lengths_per_query [heads = 2, d_model = 8, mask = padding];
+    padding_by_lengths_per_query_and_chunked [heads = 2, d_model = 8, mask = padding & chunked(30), position = alibi];
+}
+
+tests! {
+    agree, |x, case| (x, case.marks());
+
+    padding_by_marks [heads = 2, d_model = 8, mask = padding];
+    padding_by_marks_and_causal [heads = 2, d_model = 8, mask = causal & padding, position = rope];
+    unmarked [heads = 2, d_model = 8, mask = !padding & sliding_window(40, symmetric)];
+}
+
+tests! {
+    agree_beyond_a_tile, |x, case| (x, case.documents());
+
+    document [heads = 2, d_model = 8, mask = document];
+}
+
+tests! {
+    agree, |x, case| (x, case.documents());
+
+    document_and_causal [heads = 2, d_model = 8, mask = document & causal];
+    other_documents [heads = 2, d_model = 8, mask = !document];
+    document_or_prefix [heads = 2, d_model = 8, mask = document | prefix_lm(2), normalizer = softmax1];
+}
+
+tests! {
+    agree, |x, case| (x, case.lengths(), case.documents());
+
+    document_and_padding [heads = 2, d_model = 8, mask = (document | sliding_window(2)) & padding];
+}
+
+tests! {
+    agree_across, |x, context, case| (x, context, case.lengths());
+
+    padding_of_the_context_by_lengths [heads = 2, d_model = 8, d_context = 6, mask = padding];
+    padding_of_the_context_and_causal [heads = 2, d_model = 8, d_context = 6, mask = padding & causal(lower_right)];
+}
+
+tests! {
+    agree_across, |x, context, case| (x, context, case.lengths_per_query());
+
+    padding_of_the_context_by_lengths_per_query [heads = 2, d_model = 8, d_context = 6, mask = padding];
+}
+
+tests! {
+    agree_across, |x, context, case| (x, context, case.marks());
+
+    padding_of_the_context_by_marks [heads = 2, d_model = 8, d_context = 6, mask = padding];
+}
+
+tests! {
+    agree_across, |x, context, case| (x, context, (case.documents(), case.key_documents()));
+
+    documents_of_two_sequences [heads = 2, d_model = 8, d_context = 6, mask = document];
+    documents_of_two_sequences_and_causal [heads = 2, d_model = 8, d_context = 6, mask = document & causal(upper_left)];
+}
+
+tests! {
+    agree_across, |x, context, case| (x, context, case.marks(), (case.documents(), case.key_documents()));
+
+    documents_of_two_sequences_and_padding [heads = 2, d_model = 8, d_context = 6, mask = !(document | padding)];
+}

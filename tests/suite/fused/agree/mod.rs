@@ -1,0 +1,113 @@
+//! The fused lowering computes what the composed one computes: the output and the gradient of every input and parameter.
+//!
+//! In `f64` the two differ by rounding alone. In `f32` the fused one is as precise as the composed one, measured against the
+//! composed one in `f64`: other kernels may round at other places, but not more.
+
+mod cross;
+mod data;
+mod dropout;
+mod heads;
+mod masks;
+mod pairs;
+mod scores;
+
+use super::{
+    compare::{Outcome, assert_same},
+    subject::{Sizes, Subject, Way},
+};
+
+/// One token, a few, more than a vector has lanes, and one and two tiles of 64 queries that are not full; primes among them.
+const SHORT: [Sizes; 5] = [
+    Sizes::square(1, 1),
+    Sizes::square(3, 2),
+    Sizes::square(2, 17),
+    Sizes::square(3, 66),
+    Sizes::square(1, 131),
+];
+
+/// More keys than a tile of 512 has.
+const LONG: [Sizes; 1] = [Sizes::square(1, 523)];
+
+/// As [`SHORT`], where queries and keys differ in number.
+const CROSS: [Sizes; 7] = [
+    Sizes::new(1, 1, 1),
+    Sizes::new(2, 1, 7),
+    Sizes::new(2, 5, 1),
+    Sizes::new(3, 13, 67),
+    Sizes::new(3, 67, 13),
+    Sizes::new(1, 131, 70),
+    Sizes::new(1, 66, 129),
+];
+
+/// The difference of two results in `f64`, relative to the largest element of a tensor (or 1).
+///
+/// From the input to the gradient of a weight, sums run over up to 131 keys, 131 queries and 198 tokens of a batch, besides a
+/// few widths of some 10: 600 terms of order 1, in another order on either way, each rounded by ε/2. Such errors add up
+/// like √600 ε/2 = 12 ε = 2.7e-15. The largest gradients are sums of terms that cancel, of up to ten times their size, and
+/// the functions on the way are right to a few ε.
+const TOLERANCE: f64 = 1e-13;
+
+/// How many times the error of the composed layer in `f32` the fused one may make: in the output, and in a gradient, where
+/// more operations come together.
+const OUTPUT_RATIO: f64 = 2.0;
+const GRADIENT_RATIO: f64 = 3.0;
+
+/// An error that is never held against the fused layer, relative to the largest element: eight roundings of that.
+const FREE: f64 = 1e-6;
+
+/// Asserts that the lowerings agree, for each of these sizes.
+#[track_caller]
+fn assert_agreement(subject: &Subject, sizes: &[Sizes]) {
+    for &sizes in sizes {
+        let case = subject.case(sizes);
+        let exact = (subject.double)(Way::Composed, &case);
+        let fused = (subject.double)(Way::Fused, &case);
+        assert_same(format_args!("{sizes:?}"), &fused, &exact, TOLERANCE);
+
+        let composed = (subject.single)(Way::Composed, &case);
+        let fused = (subject.single)(Way::Fused, &case);
+        assert_as_precise(sizes, &fused, &composed, &exact);
+    }
+}
+
+#[track_caller]
+fn assert_as_precise(sizes: Sizes, fused: &Outcome, composed: &Outcome, exact: &Outcome) {
+    let assert = |name: &str, ratio: f64, [fused, composed, exact]: [&[f64]; 3]| {
+        let size = exact.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
+        let allowed = ratio * error(composed, exact) + FREE * size;
+        let found = error(fused, exact);
+        assert!(
+            found <= allowed,
+            "{sizes:?}: {name} in f32 is off by {found:e}, and may be by {allowed:e}; the largest is {size:e}"
+        );
+    };
+    let output = [fused, composed, exact].map(|outcome| outcome.get("output"));
+    assert("output", OUTPUT_RATIO, output);
+    for (name, exact) in exact.gradients() {
+        let gradients = [fused.gradient(name), composed.gradient(name), exact];
+        assert(&format!("gradient of {name}"), GRADIENT_RATIO, gradients);
+    }
+}
+
+/// The largest difference; NaN if there is one.
+fn error(found: &[f64], exact: &[f64]) -> f64 {
+    assert_eq!(found.len(), exact.len());
+    let differences = found.iter().zip(exact).map(|(a, b)| (a - b).abs());
+    differences.fold(0.0, |largest, d| if d > largest || d.is_nan() { d } else { largest })
+}
+
+/// Agreement of self-attention.
+fn agree(subject: &Subject) {
+    assert_agreement(subject, &SHORT);
+}
+
+/// Agreement of self-attention, over several tiles of keys too.
+fn agree_beyond_a_tile(subject: &Subject) {
+    assert_agreement(subject, &SHORT);
+    assert_agreement(subject, &LONG);
+}
+
+/// Agreement of cross-attention.
+fn agree_across(subject: &Subject) {
+    assert_agreement(subject, &CROSS);
+}

@@ -1,0 +1,70 @@
+//! Every pair of values of two keys: the specs are chosen so that each pair that may stand together does so in one of them.
+
+use super::{agree, agree_across};
+
+tests! {
+    agree, |x, _case| x;
+
+    grouped_chunked_additive_capped_unbiased [heads = 4, d_model = 8, kv_heads = 2, mask = chunked(48), score = additive(hidden = 5), softcap = 1.5, bias = false];
+    grouped_narrow_dilated_bilinear_sigmoid_alibi_rms_half_biased_dropout [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 1, mask = dilated_sliding_window(20, 3, symmetric), score = bilinear, normalizer = sigmoid, position = alibi, qk_norm = rms, bias = [o], dropout = 0.3];
+    grouped_scaled_sigmoid_table_dropout [heads = 4, d_model = 8, kv_heads = 2, scale = 0.6, normalizer = sigmoid, position = rel_pos_bias(8, 60), dropout = 0.3];
+    grouped_wide_causal_dot_softmax1_rope_l2_dropout [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = causal, score = dot, normalizer = softmax1, position = rope, qk_norm = l2, dropout = 0.3];
+    grouped_wide_prefix_additive_softmax1 [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = prefix_lm(5), score = additive(hidden = 5), normalizer = softmax1];
+    narrow_either_dot_capped_sigmoid_rope_l2_dropout [heads = 4, d_model = 8, value_head_dim = 1, mask = (causal | chunked(16)), score = dot, softcap = 1.5, normalizer = sigmoid, position = rope, qk_norm = l2, dropout = 0.3];
+    narrow_softmax1_rope_rms [heads = 4, d_model = 8, value_head_dim = 1, normalizer = softmax1, position = rope, qk_norm = rms];
+    shared_prefix_softmax1_table_rms_unbiased [heads = 4, d_model = 8, kv_heads = 1, mask = prefix_lm(5), normalizer = softmax1, position = rel_pos_bias(8, 60), qk_norm = rms, bias = false];
+}
+
+tests! {
+    agree, |x, case| (x, case.marks());
+
+    grouped_additive_softmax1_unbiased [heads = 4, d_model = 8, kv_heads = 2, mask = padding, score = additive(hidden = 5), normalizer = softmax1, bias = false];
+    grouped_wide_outside_bilinear_scaled_capped_table_half_biased_dropout [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = !sliding_window(30) & padding, score = bilinear, scale = 0.6, softcap = 1.5, position = rel_pos_bias(8, 60), bias = [k, o], dropout = 0.3];
+    narrow_either_dot_capped_table_l2_dropout [heads = 4, d_model = 8, value_head_dim = 1, mask = (causal | chunked(16)) & padding, score = dot, softcap = 1.5, position = rel_pos_bias(8, 60), qk_norm = l2, dropout = 0.3];
+    wide_window_bilinear_capped_sigmoid_table_l2_half_biased [heads = 4, d_model = 8, value_head_dim = 17, mask = sliding_window(40) & padding, score = bilinear, softcap = 1.5, normalizer = sigmoid, position = rel_pos_bias(8, 60), qk_norm = l2, bias = [o]];
+}
+
+tests! {
+    agree, |x, case| (x, case.documents());
+
+    chunked_dot_capped_sigmoid_alibi_l2_dropout [heads = 4, d_model = 8, mask = chunked(48) & document, score = dot, softcap = 1.5, normalizer = sigmoid, position = alibi, qk_norm = l2, dropout = 0.3];
+    grouped_narrow_prefix_capped_sigmoid_rope_unbiased_dropout [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 1, mask = prefix_lm(5) & document, softcap = 1.5, normalizer = sigmoid, position = rope, bias = false, dropout = 0.3];
+    shared_narrow_chunked_bilinear_scaled_capped_softmax1_table_rms_half_biased [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 1, mask = chunked(48) & document, score = bilinear, scale = 0.6, softcap = 1.5, normalizer = softmax1, position = rel_pos_bias(8, 60), qk_norm = rms, bias = [o]];
+    shared_narrow_outside_scaled_capped_rope_rms_half_biased_dropout [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 1, mask = !sliding_window(30) & document, scale = 0.6, softcap = 1.5, position = rope, qk_norm = rms, bias = [q, k], dropout = 0.3];
+    shared_wide_dilated_additive_capped_softmax1_dropout [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 17, mask = dilated_sliding_window(20, 3, symmetric) & document, score = additive(hidden = 5), softcap = 1.5, normalizer = softmax1, dropout = 0.3];
+    shared_wide_either_bilinear_scaled_capped_softmax1_alibi_unbiased [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 17, mask = (causal | chunked(16)) & document, score = bilinear, scale = 0.6, softcap = 1.5, normalizer = softmax1, position = alibi, bias = false];
+}
+
+tests! {
+    agree_across, |x, context, _case| (x, context);
+
+    grouped_either_scaled_sigmoid_rms_dropout [heads = 4, d_model = 8, d_context = 6, kv_heads = 2, mask = (causal(lower_right) | chunked(16, lower_right)), scale = 0.6, normalizer = sigmoid, qk_norm = rms, dropout = 0.3];
+    grouped_wide_prefix_sigmoid_alibi_l2_unbiased [heads = 4, d_model = 8, d_context = 6, kv_heads = 2, value_head_dim = 17, mask = prefix_lm(5, lower_right), normalizer = sigmoid, position = alibi, qk_norm = l2, bias = false];
+    narrow_window_additive_softmax1_half_biased_dropout [heads = 4, d_model = 8, d_context = 6, value_head_dim = 1, mask = sliding_window(40, lower_right), score = additive(hidden = 5), normalizer = softmax1, bias = [k, o], dropout = 0.3];
+    shared_outside_dot_capped_softmax1_alibi_l2_unbiased_dropout [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, mask = !sliding_window(30, upper_left), score = dot, softcap = 1.5, normalizer = softmax1, position = alibi, qk_norm = l2, bias = false, dropout = 0.3];
+}
+
+tests! {
+    agree_across, |x, context, case| (x, context, case.lengths());
+
+    grouped_wide_bilinear_scaled_capped_l2_half_biased_dropout [heads = 4, d_model = 8, d_context = 6, kv_heads = 2, value_head_dim = 17, mask = padding, score = bilinear, scale = 0.6, softcap = 1.5, qk_norm = l2, bias = [k, o], dropout = 0.3];
+    narrow_causal_additive_half_biased [heads = 4, d_model = 8, d_context = 6, value_head_dim = 1, mask = causal(lower_right) & padding, score = additive(hidden = 5), bias = [q, k]];
+    narrow_outside_bilinear_capped_rms_unbiased_dropout [heads = 4, d_model = 8, d_context = 6, value_head_dim = 1, mask = !sliding_window(30, lower_right) & padding, score = bilinear, softcap = 1.5, qk_norm = rms, bias = false, dropout = 0.3];
+    shared_prefix_dot_capped_softmax1_rms_half_biased [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, mask = prefix_lm(5, lower_right) & padding, score = dot, softcap = 1.5, normalizer = softmax1, qk_norm = rms, bias = [o]];
+    shared_wide_dilated_dot_rope [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = dilated_sliding_window(20, 3, symmetric, upper_left) & padding, score = dot, position = rope];
+    wide_chunked_sigmoid_rope_rms_unbiased_dropout [heads = 4, d_model = 8, d_context = 6, value_head_dim = 17, mask = chunked(48, upper_left) & padding, normalizer = sigmoid, position = rope, qk_norm = rms, bias = false, dropout = 0.3];
+    wide_prefix_bilinear_scaled_alibi_dropout [heads = 4, d_model = 8, d_context = 6, value_head_dim = 17, mask = prefix_lm(5, lower_right) & padding, score = bilinear, scale = 0.6, position = alibi, dropout = 0.3];
+}
+
+tests! {
+    agree_across, |x, context, case| (x, context, (case.documents(), case.key_documents()));
+
+    dilated_scaled_capped_softmax1_table_l2_unbiased [heads = 4, d_model = 8, d_context = 6, mask = dilated_sliding_window(20, 3, symmetric, lower_right) & document, scale = 0.6, softcap = 1.5, normalizer = softmax1, position = rel_pos_bias(8, 60), qk_norm = l2, bias = false];
+    either_additive_softmax1_half_biased [heads = 4, d_model = 8, d_context = 6, mask = (causal(upper_left) | chunked(16, upper_left)) & document, score = additive(hidden = 5), normalizer = softmax1, bias = [k, o]];
+    grouped_wide_causal_scaled_capped_softmax1_table_rms_unbiased [heads = 4, d_model = 8, d_context = 6, kv_heads = 2, value_head_dim = 17, mask = causal(lower_right) & document, scale = 0.6, softcap = 1.5, normalizer = softmax1, position = rel_pos_bias(8, 60), qk_norm = rms, bias = false];
+    grouped_window_scaled_capped_rope_rms_unbiased [heads = 4, d_model = 8, d_context = 6, kv_heads = 2, mask = sliding_window(40, lower_right) & document, scale = 0.6, softcap = 1.5, position = rope, qk_norm = rms, bias = false];
+    shared_causal_bilinear_scaled_capped_sigmoid_alibi_l2_unbiased [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, mask = causal(lower_right) & document, score = bilinear, scale = 0.6, softcap = 1.5, normalizer = sigmoid, position = alibi, qk_norm = l2, bias = false];
+    shared_narrow_dot_softmax1_alibi_unbiased [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 1, mask = document, score = dot, normalizer = softmax1, position = alibi, bias = false];
+    shared_wide_outside_additive_sigmoid [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = !sliding_window(30, upper_left) & document, score = additive(hidden = 5), normalizer = sigmoid];
+    shared_wide_window_dot_sigmoid_alibi_rms_dropout [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = sliding_window(40, lower_right) & document, score = dot, normalizer = sigmoid, position = alibi, qk_norm = rms, dropout = 0.3];
+}
