@@ -6,7 +6,7 @@ use crate::simd::{Kernel, Vector, run, slice};
 
 /// How many rows of `width` are added one after another: so many that their sums are small beside the rows, and so few
 /// that rounding errors stay small.
-pub fn rows_per_sum(width: usize) -> usize {
+pub(super) fn rows_per_sum(width: usize) -> usize {
     rows_per_task(width).clamp(64, 512)
 }
 
@@ -18,7 +18,7 @@ pub fn rows_per_sum(width: usize) -> usize {
 /// # Panics
 /// If `to` has not the width of `x`, or the elements of a row do not lie side by side.
 #[track_caller]
-pub fn add_column_sums<E: Pooled>(x: Matrix<'_, E>, to: &mut [E]) {
+pub(super) fn add_column_sums<E: Pooled>(x: Matrix<'_, E>, to: &mut [E]) {
     let width = x.cols();
     assert_eq!(to.len(), width, "the sums of {width} columns");
     let chunk = rows_per_sum(width);

@@ -327,6 +327,28 @@ mod tests {
     }
 
     #[test]
+    fn many_rows_lose_what_each_of_them_does() {
+        let (rows, classes) = (500, 65);
+        let logits = noise::<f64>(rows * classes, 1);
+        let targets = targets(rows, classes);
+        on_every_isa(|isa| {
+            let (all, lse) = loss(&logits, &targets, PLAIN);
+            let d = gradient(&logits, &targets, PLAIN, 1.0);
+            let mut sum = 0.0;
+            for (i, row) in logits.chunks(classes).enumerate() {
+                let target = &targets[i..=i];
+                let (one, one_lse) = loss(row, target, PLAIN);
+                sum += one.sum;
+                assert_eq!(lse[i], one_lse[0], "row {i} on {isa}");
+                let one = gradient(row, target, PLAIN, 1.0);
+                assert_eq!(d[i * classes..][..classes], one, "row {i} on {isa}");
+            }
+            assert_eq!(all.counted, rows);
+            assert!((all.sum / sum - 1.0).abs() < 1e-14, "{isa}");
+        });
+    }
+
+    #[test]
     fn rows_are_apart_and_ignored_ones_may_hold_anything() {
         let mut logits = vec![0.0_f32; 4 * 9];
         logits[9..18].fill(f32::NAN);

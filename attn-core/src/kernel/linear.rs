@@ -30,7 +30,7 @@ pub fn forward<E: Pooled>(
     x: Matrix<'_, E>,
     w: Matrix<'_, E>,
     bias: Option<&[E]>,
-    mut y: MatrixMut<'_, E>,
+    y: MatrixMut<'_, E>,
 ) {
     assert!(
         x.rows() == y.rows() && x.cols() == w.cols() && w.rows() == y.cols(),
@@ -42,17 +42,14 @@ pub fn forward<E: Pooled>(
         y.rows(),
         y.cols()
     );
-    let into = match bias {
-        Some(bias) => {
-            fill_rows(y.reborrow(), bias);
-            Into::Add
-        }
-        None => Into::Overwrite,
-    };
+    assert!(
+        bias.is_none_or(|bias| bias.len() == y.cols()),
+        "one bias per output"
+    );
     if x.rows() < FEW_ROWS {
-        multiply_rows(x, w, into, y);
+        multiply_rows(x, w, bias, y);
     } else {
-        multiply_transposed(x, w, into, y);
+        multiply_transposed(x, w, bias, y);
     }
 }
 
@@ -88,47 +85,57 @@ pub fn bias_gradient<E: Pooled>(d_y: Matrix<'_, E>, d_b: &mut [E]) {
     add_column_sums(d_y, d_b);
 }
 
-/// `row` in every row.
-#[track_caller]
-fn fill_rows<E: Pooled>(y: MatrixMut<'_, E>, row: &[E]) {
-    assert_eq!(row.len(), y.cols(), "one bias per output");
-    let chunk = rows_per_task(y.cols());
-    for_each(y.row_chunks(chunk), |mut y| {
-        (0..y.rows()).for_each(|i| y.row_mut(i).copy_from_slice(row));
-    });
-}
-
-/// `x Wᵀ`, one row of `x` after the other, for blocks of outputs.
-fn multiply_rows<E: Pooled>(x: Matrix<'_, E>, w: Matrix<'_, E>, into: Into, y: MatrixMut<'_, E>) {
+/// `x Wᵀ + b`, one row of `x` after the other, for blocks of outputs.
+fn multiply_rows<E: Pooled>(
+    x: Matrix<'_, E>,
+    w: Matrix<'_, E>,
+    bias: Option<&[E]>,
+    y: MatrixMut<'_, E>,
+) {
     // The weights of a block are read once per row, but from memory only once.
     let outputs = (4 * SMALL / w.cols().max(1)).max(1);
     let blocks = y.col_chunks(outputs).into_iter().enumerate().collect();
     for_each(blocks, |(index, mut y): (usize, MatrixMut<'_, E>)| {
-        let (first, width) = (index * outputs, y.cols());
-        let w = w.some_rows(first..first + width).transposed();
+        let block = index * outputs..index * outputs + y.cols();
+        let into = start(bias.map(|bias| &bias[block.clone()]), y.reborrow());
+        let w = w.some_rows(block.clone()).transposed();
         for i in 0..x.rows() {
-            let y = MatrixMut::new(y.row_mut(i), 1, width);
+            let y = MatrixMut::new(y.row_mut(i), 1, block.len());
             product(y, into, E::ONE, x.some_rows(i..i + 1), w, Threads::One);
         }
     });
 }
 
-/// `x Wᵀ` from a copy of `Wᵀ`: multiplying with a view of the transpose takes up to twice as long.
+/// `x Wᵀ + b` from a copy of `Wᵀ`: multiplying with a view of the transpose takes up to twice as long.
 fn multiply_transposed<E: Pooled>(
     x: Matrix<'_, E>,
     w: Matrix<'_, E>,
-    into: Into,
+    bias: Option<&[E]>,
     y: MatrixMut<'_, E>,
 ) {
     let outputs = (STRIP / w.cols().max(1)).max(1);
-    for (index, y) in y.col_chunks(outputs).into_iter().enumerate() {
-        let (first, width) = (index * outputs, y.cols());
-        let w = w.some_rows(first..first + width);
-        let mut transposed = Buffer::stale(w.cols() * width);
-        transpose(w, MatrixMut::new(&mut transposed, w.cols(), width));
-        let w = Matrix::new(&transposed, w.cols(), width);
+    for (index, mut y) in y.col_chunks(outputs).into_iter().enumerate() {
+        let strip = index * outputs..index * outputs + y.cols();
+        let into = start(bias.map(|bias| &bias[strip.clone()]), y.reborrow());
+        let (rows, cols) = (w.cols(), strip.len());
+        let mut transposed = Buffer::stale(rows * cols);
+        let to = MatrixMut::new(&mut transposed, rows, cols);
+        transpose(w.some_rows(strip), to);
+        let w = Matrix::new(&transposed, rows, cols);
         product(y, into, E::ONE, x, w, Threads::All);
     }
+}
+
+/// Writes the bias to every row of `y`, if there is one, and says what a product has to do with it.
+fn start<E: Pooled>(bias: Option<&[E]>, y: MatrixMut<'_, E>) -> Into {
+    let Some(bias) = bias else {
+        return Into::Overwrite;
+    };
+    let chunk = rows_per_task(bias.len());
+    for_each(y.row_chunks(chunk), |mut y| {
+        (0..y.rows()).for_each(|i| y.row_mut(i).copy_from_slice(bias));
+    });
+    Into::Add
 }
 
 #[cfg(test)]
@@ -224,21 +231,25 @@ mod tests {
     }
 
     #[test]
-    fn more_weights_than_a_strip() {
-        let (n, width, outputs) = (FEW_ROWS, 8, STRIP / 8 + 5);
-        let x = vec![1.0_f32; n * width];
+    fn more_weights_than_a_block_or_a_strip() {
+        let (width, outputs) = (8, STRIP / 8 + 5);
         let w: Vec<f32> = (0..outputs * width)
             .map(|i| (i / width % 97) as f32)
             .collect();
-        let mut y = vec![0.0; n * outputs];
-        forward(
-            Matrix::new(&x, n, width),
-            Matrix::new(&w, outputs, width),
-            None,
-            MatrixMut::new(&mut y, n, outputs),
-        );
-        for (i, y) in y.iter().enumerate() {
-            assert_eq!(*y, (width * (i % outputs % 97)) as f32, "{i}");
+        let bias: Vec<f32> = (0..outputs).map(|o| (o % 89) as f32).collect();
+        for n in [2, FEW_ROWS] {
+            let x = vec![1.0; n * width];
+            let mut y = vec![0.0; n * outputs];
+            forward(
+                Matrix::new(&x, n, width),
+                Matrix::new(&w, outputs, width),
+                Some(&bias),
+                MatrixMut::new(&mut y, n, outputs),
+            );
+            for (i, y) in y.iter().enumerate() {
+                let o = i % outputs;
+                assert_eq!(*y, (width * (o % 97) + o % 89) as f32, "{n} rows: {i}");
+            }
         }
     }
 

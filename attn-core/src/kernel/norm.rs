@@ -324,6 +324,16 @@ mod tests {
 
     const KINDS: [Kind; 2] = [Kind::Layer, Kind::Rms];
 
+    /// Without gain and bias.
+    fn bare<E>(kind: Kind, epsilon: E) -> Norm<'static, E> {
+        Norm {
+            kind,
+            gain: None,
+            bias: None,
+            epsilon,
+        }
+    }
+
     fn naive(norm: &Norm<'_, f64>, x: &[f64]) -> Vec<f64> {
         let width = x.len() as f64;
         let mean = match norm.kind {
@@ -457,14 +467,39 @@ mod tests {
     }
 
     #[test]
+    fn every_row_is_on_its_own() {
+        let (rows, width) = (600, 65);
+        let (x, d_y) = (noise::<f64>(rows * width, 1), noise::<f64>(rows * width, 2));
+        let norm = bare(Kind::Layer, 0.1);
+        on_every_isa(|isa| {
+            let (y, statistics) = forward(&norm, &x, width);
+            let [d_x, d_gain, d_bias] = backward(&norm, &x, &d_y, width);
+            let (mut sum_gain, mut sum_bias) = (vec![1.0; width], vec![1.0; width]);
+            for (i, (x, d_y)) in x.chunks(width).zip(d_y.chunks(width)).enumerate() {
+                let (one_y, one_statistics) = forward(&norm, x, width);
+                let [one_d_x, one_gain, one_bias] = backward(&norm, x, d_y, width);
+                let part = i * width..(i + 1) * width;
+                assert_eq!(y[part.clone()], one_y, "row {i} on {isa}");
+                assert_eq!(
+                    statistics[2 * i..2 * i + 2],
+                    one_statistics,
+                    "row {i} on {isa}"
+                );
+                assert_eq!(d_x[part], one_d_x, "row {i} on {isa}");
+                for j in 0..width {
+                    sum_gain[j] += one_gain[j] - 1.0;
+                    sum_bias[j] += one_bias[j] - 1.0;
+                }
+            }
+            assert_near(&d_gain, &sum_gain, 1e-12, "gain");
+            assert_near(&d_bias, &sum_bias, 1e-12, "bias");
+        });
+    }
+
+    #[test]
     fn what_is_overwritten_is_not_read() {
         let (x, d_y) = (noise::<f64>(40, 1), noise::<f64>(40, 2));
-        let norm = Norm {
-            kind: Kind::Layer,
-            gain: None,
-            bias: None,
-            epsilon: 0.1,
-        };
+        let norm = bare(Kind::Layer, 0.1);
         let (_, statistics) = forward(&norm, &x, 20);
         let mut d_x = vec![f64::NAN; 40];
         norm.backward(
@@ -486,18 +521,8 @@ mod tests {
     #[test]
     fn a_large_mean_cancels_nothing() {
         let x: Vec<f32> = noise::<f32>(512, 1).iter().map(|x| 1000.0 + x).collect();
-        let norm = Norm {
-            kind: Kind::Layer,
-            gain: None,
-            bias: None,
-            epsilon: 1e-5,
-        };
-        let norm64 = Norm {
-            kind: Kind::Layer,
-            gain: None,
-            bias: None,
-            epsilon: 1e-5,
-        };
+        let norm = bare(Kind::Layer, 1e-5);
+        let norm64 = bare(Kind::Layer, 1e-5);
         let (y, _) = forward(&norm, &x, 512);
         // The mean is rounded to 3e-5, a fraction of the deviation of 0.58; the mean of the squares would be to 0.03.
         assert_near(&y, &naive(&norm64, &wide(&x)), 2e-4, "mean 1000");
@@ -506,35 +531,20 @@ mod tests {
     #[test]
     fn rows_without_length_stay_finite() {
         for kind in KINDS {
-            let norm = Norm {
-                kind,
-                gain: None,
-                bias: None,
-                epsilon: 1e-5_f32,
-            };
+            let norm = bare(kind, 1e-5_f32);
             let (y, _) = forward(&norm, &[0.0; 40], 20);
             assert_eq!(y, [0.0; 40]);
             let [d_x, ..] = backward(&norm, &[0.0; 40], &[1.0; 40], 20);
             assert!(d_x.iter().all(|x| x.is_finite()));
         }
-        let norm = Norm {
-            kind: Kind::Layer,
-            gain: None,
-            bias: None,
-            epsilon: 1e-5,
-        };
+        let norm = bare(Kind::Layer, 1e-5);
         assert_eq!(forward(&norm, &[3.0; 40], 20).0, [0.0; 40]);
     }
 
     #[test]
     fn rows_may_lie_apart_and_there_may_be_none() {
         let x = noise::<f64>(5 * 12, 1);
-        let norm = Norm {
-            kind: Kind::Layer,
-            gain: None,
-            bias: None,
-            epsilon: 0.1,
-        };
+        let norm = bare(Kind::Layer, 0.1);
         let (mut y, mut statistics) = (vec![7.0; 5 * 12], vec![0.0; 10]);
         let view = Matrix::new(&x, 5, 12).some_cols(2..11);
         norm.forward(view, MatrixMut::strided(&mut y, 5, 9, 12), &mut statistics);

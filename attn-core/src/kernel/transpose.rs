@@ -3,10 +3,8 @@
 use super::parallel::{for_each, rows_per_task};
 use super::{Matrix, MatrixMut, Real};
 
-/// A tile is read in rows of [`TILE_COLS`] and written in rows of [`TILE_ROWS`] numbers. The compiler shuffles tiles of
-/// this shape in registers.
-const TILE_ROWS: usize = 4;
-const TILE_COLS: usize = 8;
+/// Rows and columns of a tile: a cache line of `f32`, in what is read and in what is written.
+const TILE: usize = 16;
 /// The rows of the result that one thread writes are a multiple of this, for it reads as many neighbouring columns.
 const STRIP: usize = 64;
 
@@ -15,7 +13,7 @@ const STRIP: usize = 64;
 /// # Panics
 /// If the shapes do not fit, or the elements of a row of `x` do not lie side by side.
 #[track_caller]
-pub fn transpose<E: Real>(x: Matrix<'_, E>, to: MatrixMut<'_, E>) {
+pub(super) fn transpose<E: Real>(x: Matrix<'_, E>, to: MatrixMut<'_, E>) {
     assert!(
         x.rows() == to.cols() && x.cols() == to.rows(),
         "the transpose of ({} x {}) into ({} x {})",
@@ -29,8 +27,8 @@ pub fn transpose<E: Real>(x: Matrix<'_, E>, to: MatrixMut<'_, E>) {
     for_each(strips, |(index, mut to)| {
         let start = index * strip;
         let x = x.some_cols(start..start + to.rows());
-        for row in (0..x.rows()).step_by(TILE_ROWS) {
-            for col in (0..x.cols()).step_by(TILE_COLS) {
+        for row in (0..x.rows()).step_by(TILE) {
+            for col in (0..x.cols()).step_by(TILE) {
                 transpose_tile(x, &mut to, row, col);
             }
         }
@@ -40,18 +38,18 @@ pub fn transpose<E: Real>(x: Matrix<'_, E>, to: MatrixMut<'_, E>) {
 /// The tile of `x` that starts at `row` and `col`, or what there is of it.
 #[inline(always)]
 fn transpose_tile<E: Real>(x: Matrix<'_, E>, to: &mut MatrixMut<'_, E>, row: usize, col: usize) {
-    if row + TILE_ROWS <= x.rows() && col + TILE_COLS <= x.cols() {
-        let mut from = [[E::ZERO; TILE_COLS]; TILE_ROWS];
+    if row + TILE <= x.rows() && col + TILE <= x.cols() {
+        let mut from = [[E::ZERO; TILE]; TILE];
         for (i, from) in from.iter_mut().enumerate() {
-            from.copy_from_slice(&x.row(row + i)[col..col + TILE_COLS]);
+            from.copy_from_slice(&x.row(row + i)[col..col + TILE]);
         }
-        for j in 0..TILE_COLS {
-            let column: [E; TILE_ROWS] = std::array::from_fn(|i| from[i][j]);
-            to.row_mut(col + j)[row..row + TILE_ROWS].copy_from_slice(&column);
+        for j in 0..TILE {
+            let column: [E; TILE] = std::array::from_fn(|i| from[i][j]);
+            to.row_mut(col + j)[row..row + TILE].copy_from_slice(&column);
         }
     } else {
-        for i in row..x.rows().min(row + TILE_ROWS) {
-            for j in col..x.cols().min(col + TILE_COLS) {
+        for i in row..x.rows().min(row + TILE) {
+            for j in col..x.cols().min(col + TILE) {
                 to.row_mut(j)[i] = x.row(i)[j];
             }
         }

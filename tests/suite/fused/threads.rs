@@ -1,1 +1,86 @@
-//! todo
+//! What a layer computes does not depend on how many threads there are, nor on which of them is first: not in the last bit.
+
+use super::{
+    compare::Outcome,
+    subject::{Case, Sizes, Subject, Way},
+};
+use rayon::ThreadPoolBuilder;
+
+/// As often is everything computed again by the threads of the process.
+const RUNS: usize = 20;
+
+/// Numbers of threads of the pools.
+const POOLS: [usize; 4] = [1, 2, 3, 8];
+
+/// Several tasks in every part of the kernels: heads of two sequences, and three blocks of queries.
+const SIZES: Sizes = Sizes::square(2, 137);
+
+/// Several tasks for the keys of one head, each of which has 512 keys.
+const LONG: Sizes = Sizes::square(1, 1100);
+
+fn fused(run: fn(Way, &Case) -> Outcome, case: &Case) -> Outcome {
+    run(Way::Fused, case)
+}
+
+#[track_caller]
+fn assert_identical(what: &str, outcome: &Outcome, expected: &Outcome) {
+    let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    assert!(
+        bits(outcome.get("output")) == bits(expected.get("output")),
+        "{what}: output"
+    );
+    for (name, gradient) in expected.gradients() {
+        assert!(
+            bits(outcome.gradient(name)) == bits(gradient),
+            "{what}: gradient of {name}"
+        );
+    }
+}
+
+fn assert_same_in_all_pools(run: fn(Way, &Case) -> Outcome, case: &Case, expected: &Outcome) {
+    for threads in POOLS {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.expect("threads can be started");
+        let outcome = pool.install(|| fused(run, case));
+        assert_identical(&format!("{threads} threads"), &outcome, expected);
+    }
+}
+
+/// Runs a layer again and again, and in pools of different sizes.
+fn steady(subject: &Subject) {
+    let case = subject.case(SIZES);
+    let expected = fused(subject.single, &case);
+    for run in 0..RUNS {
+        let outcome = fused(subject.single, &case);
+        assert_identical(&format!("run {run}"), &outcome, &expected);
+    }
+    assert_same_in_all_pools(subject.single, &case, &expected);
+    let expected = fused(subject.double, &case);
+    assert_same_in_all_pools(subject.double, &case, &expected);
+}
+
+/// The same over more than one block of keys.
+fn steady_over_blocks_of_keys(subject: &Subject) {
+    let case = subject.case(LONG);
+    let expected = fused(subject.single, &case);
+    assert_same_in_all_pools(subject.single, &case, &expected);
+}
+
+tests! {
+    steady, |x, _case| x;
+
+    causal [heads = 2, d_model = 8, mask = causal];
+    dropout [heads = 2, d_model = 8, dropout = 0.3];
+    additive [heads = 2, d_model = 8, score = additive(hidden = 3)];
+    bilinear [heads = 2, d_model = 8, score = bilinear];
+    shared_keys [heads = 4, kv_heads = 2, d_model = 8, qk_norm = rms, position = rope];
+    relative_bias [heads = 2, d_model = 8, position = rel_pos_bias(8, 60)];
+    // Wide enough for the projections to be cut.
+    wide [heads = 4, d_model = 192, mask = causal, qk_norm = rms];
+}
+
+tests! {
+    steady_over_blocks_of_keys, |x, _case| x;
+
+    long [heads = 1, d_model = 8, mask = causal, position = rel_pos_bias(8, 60), qk_norm = rms];
+}

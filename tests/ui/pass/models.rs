@@ -1,7 +1,7 @@
 //! Layers in models as dfdx composes them.
 
 use attn::{
-    Element, attention,
+    Backend, Element, attention,
     dfdx::{
         nn::modules,
         optim::{Adam, AdamConfig},
@@ -33,7 +33,7 @@ type Inputs<B, Q, K, E, D> = (
     Tensor<(B, K, Const<4>), E, D>,
 );
 
-impl<B: Dim, Q: Dim, K: Dim, E: Element, D: Device<E>> Module<Inputs<B, Q, K, E, D>>
+impl<B: Dim, Q: Dim, K: Dim, E: Element, D: Backend<E>> Module<Inputs<B, Q, K, E, D>>
     for Decoder<E, D>
 {
     type Output = Tensor<(B, Q, Const<4>), E, D>;

@@ -41,18 +41,20 @@ const CROSS: [Sizes; 7] = [
 
 /// The difference of two results in `f64`, relative to the largest element of a tensor (or 1).
 ///
-/// From the input to the gradient of a weight, sums run over up to 131 keys, 131 queries and 198 tokens of a batch, besides a
-/// few widths of some 10: 600 terms of order 1, in another order on either way, each rounded by ε/2. Such errors add up
-/// like √600 ε/2 = 12 ε = 2.7e-15. The largest gradients are sums of terms that cancel, of up to ten times their size, and
-/// the functions on the way are right to a few ε.
-const TOLERANCE: f64 = 1e-13;
+/// From the input to the gradient of a weight, sums run over up to 131 keys, 131 queries, 198 tokens of a batch and a few
+/// widths: 600 terms, added in another order on either way, each rounded by ε/2. With terms of up to 10 such errors add up
+/// like 10 √600 ε/2 = 2.7e-14. Ten times that is left for the one out of thousands of elements where they add up worst, and
+/// for the 523 keys of [`LONG`].
+const TOLERANCE: f64 = 3e-13;
 
 /// How many times the error of the composed layer in `f32` the fused one may make: in the output, and in a gradient, where
 /// more operations come together.
 const OUTPUT_RATIO: f64 = 2.0;
 const GRADIENT_RATIO: f64 = 3.0;
 
-/// An error that is never held against the fused layer, relative to the largest element: eight roundings of that.
+/// An error that is never held against the fused layer, relative to the largest element (or 1): eight roundings of that.
+/// Where a gradient is smaller than the terms of its sum, its error is theirs: inputs, weights and factors of the loss are of
+/// order 1, so are the terms, and the gradient of `k_proj.bias` under a softmax is 0.
 const FREE: f64 = 1e-6;
 
 /// Asserts that the lowerings agree, for each of these sizes.
@@ -73,7 +75,7 @@ fn assert_agreement(subject: &Subject, sizes: &[Sizes]) {
 #[track_caller]
 fn assert_as_precise(sizes: Sizes, fused: &Outcome, composed: &Outcome, exact: &Outcome) {
     let assert = |name: &str, ratio: f64, [fused, composed, exact]: [&[f64]; 3]| {
-        let size = exact.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
+        let size = exact.iter().fold(1.0, |size: f64, x| size.max(x.abs()));
         let allowed = ratio * error(composed, exact) + FREE * size;
         let found = error(fused, exact);
         assert!(
