@@ -23,7 +23,8 @@
 //! - The macro takes the derivative: a layer is one operation on dfdx's tape, a forward and a backward function over slices, in
 //!   which scores never stand in memory. Code that is generic over the device asks for [`Backend`].
 //! - A wrong shape is a compile error in the layer's words: "`SelfAttention` takes [batch, seq, 64] or [seq, 64], not ..".
-//! - [`nn`] has modules to put beside it, as [`nn::LearnedPosition`].
+//! - [`nn`] has the layers to put beside it, each one operation of the tape: [`nn::Linear`], [`nn::LayerNorm`],
+//!   [`nn::FeedForward`], [`nn::Embedding`], ..; [`ops`] has them as functions, and [`optim`] an AdamW.
 //! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
 //!
 //! # A layer in a model
@@ -78,7 +79,7 @@ macro_rules! attention {
     };
 }
 
-pub use attn_core::{Backend, Element, Error, composed::Composed, data, nn};
+pub use attn_core::{Backend, Element, Error, composed::Composed, data, nn, ops, optim};
 /// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;
 /// With a short path in this crate, rustc's messages call them by it, also where they came in by a glob import.

@@ -60,6 +60,25 @@ pub enum Error<Dev> {
         found: usize,
     },
 
+    /// An index is too large for what it refers to: a token for the vocabulary, a target for the classes.
+    #[error(
+        "{operation}: the {what}{} is {index}, but there are {count}: {}",
+        Place(place),
+        Range(*count)
+    )]
+    OutOfRange {
+        /// Which operation it was given to.
+        operation: &'static str,
+        /// Which index: `id`, `target`.
+        what: &'static str,
+        /// The index.
+        index: usize,
+        /// How many there are to choose from.
+        count: usize,
+        /// Where the index is in the tensor of indices.
+        place: Vec<usize>,
+    },
+
     /// A sequence is longer than a layer was made for.
     #[error("{layer}: the sequence has length {length}, the longest it can take is {max}")]
     TooLong {
@@ -133,6 +152,18 @@ impl Display for Place<'_> {
     }
 }
 
+/// `0 to 9`, the first so many indices.
+struct Range(usize);
+
+impl Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("none"),
+            count => write!(f, "0 to {}", count - 1),
+        }
+    }
+}
+
 impl Display for Product<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, (name, size)) in self.0.iter().enumerate() {
@@ -172,6 +203,22 @@ mod tests {
         assert_eq!(
             mismatch.to_string(),
             "L: the query axis has length 7, but document ids cover 6"
+        );
+
+        let unknown = |count| E::OutOfRange {
+            operation: "embedding",
+            what: "id",
+            index: 7,
+            count,
+            place: vec![1, 3],
+        };
+        assert_eq!(
+            unknown(5).to_string(),
+            "embedding: the id at [1, 3] is 7, but there are 5: 0 to 4"
+        );
+        assert_eq!(
+            unknown(0).to_string(),
+            "embedding: the id at [1, 3] is 7, but there are 0: none"
         );
 
         let large = E::TooLarge {

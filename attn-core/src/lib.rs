@@ -12,7 +12,9 @@
 //! | [`fused`] | a layer as one operation of the tape, on slices |
 //! | [`init`] | initial values of parameters |
 //! | [`kernel`] | the same over slices: tiled, vectorised, parallel, with derivatives |
-//! | [`nn`] | parameters and layers: [`nn::Weight`], [`nn::LearnedPosition`] |
+//! | [`nn`] | parameters and layers: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`], .. |
+//! | [`ops`] | what those layers compute, as functions on tensors |
+//! | [`optim`] | [`optim::AdamW`], and the norm of gradients |
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
 //! | [`sizes`] | arithmetic on sizes in constants |
@@ -38,6 +40,8 @@ pub mod fused;
 pub mod init;
 pub mod kernel;
 pub mod nn;
+pub mod ops;
+pub mod optim;
 pub mod random;
 pub mod simd;
 pub mod sizes;

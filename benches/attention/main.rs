@@ -1,4 +1,4 @@
-//! The generated layer beside the same layer written by hand, and beside dfdx's own, which knows no mask.
+//! The generated layer, fused and composed, beside the same layer written by hand, and beside dfdx's own, which knows no mask.
 //!
 //! See `README.md` in the folder above.
 
@@ -65,6 +65,13 @@ fn attention(criterion: &mut Criterion) {
             case,
             |x| layer.forward(x),
             |x| layer.forward(x),
+        );
+        measure(
+            criterion,
+            "generated_composed",
+            case,
+            |x| layer.composed().forward(x),
+            |x| layer.composed().forward(x),
         );
         let layer = HandWritten::<512, 8>::new(&dev, case.1);
         measure(

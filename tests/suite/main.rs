@@ -4,6 +4,7 @@ mod citizen;
 mod dropout;
 mod empty;
 mod facts;
+mod fused;
 mod initial;
 mod layers;
 mod mistakes;

@@ -37,7 +37,7 @@ pub use normalize::{sigmoid, softmax, softmax1};
 pub use rope::rope;
 pub use scores::{additive_scores, bilinear, dot_scores};
 
-pub(crate) use empty::reshape;
+pub(crate) use empty::{depend, is_empty, reshape, zeros_after, zeros_after_both};
 
 use dfdx::{shapes::Const, tensor::Tensor};
 

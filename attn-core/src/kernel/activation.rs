@@ -135,7 +135,7 @@ activations! {
         let near = bounded_above(low);
         let square = near * near;
         // 2 u and its derivative, with ½ (1 + tanh(u)) = σ(2 u).
-        let scale = constant::<V>(2.0 * FRAC_SQRT_2_SQRT_PI);
+        let scale = constant::<V>(2.0 * SQRT_FRAC_2_PI);
         let cubic = constant::<V>(0.044_715) * square;
         let share = math::sigmoid(scale * near * (one::<V>() + cubic));
         let slope = scale * cubic.mul_add(constant(3.0), one());
@@ -172,7 +172,7 @@ activations! {
 /// `1 / √(2 π)`
 const FRAC_1_SQRT_2_PI: f64 = 0.398_942_280_401_432_7;
 /// `√(2 / π)`
-const FRAC_SQRT_2_SQRT_PI: f64 = 0.797_884_560_802_865_4;
+const SQRT_FRAC_2_PI: f64 = 0.797_884_560_802_865_4;
 
 /// Below -1000 the logistic function and the normal distribution are 0 in every type, and 0 they shall be times -∞.
 #[inline(always)]

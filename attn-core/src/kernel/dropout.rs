@@ -115,6 +115,13 @@ mod tests {
     }
 
     #[test]
+    fn a_word_at_the_threshold_is_kept() {
+        let word = f64::from(Philox4x32::new(42).block([0; 4])[0]);
+        assert_ne!(dropped(&[1.0_f32], word / 2f64.powi(32), 42), [0.0]);
+        assert_eq!(dropped(&[1.0_f32], (word + 0.5) / 2f64.powi(32), 42), [0.0]);
+    }
+
+    #[test]
     fn counters_have_64_bits() {
         let random = Philox4x32::new(7);
         let words = words(random, u64::from(u32::MAX));

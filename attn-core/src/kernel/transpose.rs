@@ -1,5 +1,7 @@
 //! The transpose of a matrix, copied tile by tile.
 
+use std::array::from_fn;
+
 use super::parallel::{for_each, rows_per_task};
 use super::{Matrix, MatrixMut, Real};
 
@@ -43,9 +45,9 @@ fn transpose_tile<E: Real>(x: Matrix<'_, E>, to: &mut MatrixMut<'_, E>, row: usi
         for (i, from) in from.iter_mut().enumerate() {
             from.copy_from_slice(&x.row(row + i)[col..col + TILE]);
         }
-        for j in 0..TILE {
-            let column: [E; TILE] = std::array::from_fn(|i| from[i][j]);
-            to.row_mut(col + j)[row..row + TILE].copy_from_slice(&column);
+        for j in col..col + TILE {
+            let column: [E; TILE] = from_fn(|i| from[i][j - col]);
+            to.row_mut(j)[row..row + TILE].copy_from_slice(&column);
         }
     } else {
         for i in row..x.rows().min(row + TILE) {

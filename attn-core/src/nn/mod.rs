@@ -1,7 +1,56 @@
 //! Parameters and layers.
+//!
+//! Layers to stand beside attention in a model. Each is its own builder, as a declared layer is: `Linear<8, 4>` is a name
+//! in a `type Model = (..)`, and what is built of it is `Linear<8, 4, E, D>`. They fit into dfdx's tuples, `Residual` and
+//! `Repeated`, and train, save and load as dfdx's own do, under PyTorch's names. Each is one operation of the tape; the
+//! operations themselves are functions in [`ops`](crate::ops).
+//!
+//! | | | dfdx's |
+//! | --- | --- | --- |
+//! | [`Linear`], [`UnbiasedLinear`] | an affine map | of the same names |
+//! | [`FeedForward`], [`GatedFeedForward`] | two or three of them, and a nonlinearity | |
+//! | [`LayerNorm`], [`RmsNorm`] | norms | `LayerNorm1D` |
+//! | [`Embedding`], [`LearnedPosition`] | a vector per token, a vector per position | `Embedding` |
+//! | [`Gelu`], [`GeluTanh`], [`Relu`], [`ReluSquared`], [`Silu`], [`Sigmoid`], [`Tanh`] | nonlinearities | `AccurateGeLU`, `FastGeLU`, `ReLU`, .. |
+//! | [`SwiGlu`], [`GeGlu`], [`ReGlu`] | gates | |
+//! | [`Dropout`] | | `Dropout` |
+//! | [`Residual`] | a sum with the input | `Residual` |
+//!
+//! Where dfdx's prelude is imported with a `*`, these have to be imported by name: that is the stronger import.
+//!
+//! ```
+//! use attn_core::nn::{Embedding, FeedForward, LayerNorm, Residual, UnbiasedLinear};
+//! use dfdx::nn::{DeviceBuildExt, Module, builders::Repeated};
+//! use dfdx::tensor::{Cpu, Tensor, ZerosTensor};
+//! use dfdx::shapes::{Rank2, Rank3};
+//!
+//! type Block = Residual<(LayerNorm<8>, FeedForward<8, 32>)>;
+//! type Model = (Embedding<65, 8>, Repeated<Block, 2>, LayerNorm<8>, UnbiasedLinear<8, 65>);
+//!
+//! let dev = Cpu::default();
+//! let model = dev.build_module::<Model, f32>();
+//! let ids: Tensor<Rank2<2, 5>, usize, _> = dev.zeros();
+//! let logits: Tensor<Rank3<2, 5, 65>, f32, _> = model.forward(ids);
+//! ```
 
+mod activation;
+mod dropout;
+mod embedding;
+mod feed_forward;
 mod learned_position;
+mod linear;
+mod norm;
+mod residual;
 mod weight;
 
+pub use activation::{GeGlu, ReGlu, SwiGlu};
+pub use dropout::Dropout;
+pub use embedding::Embedding;
+pub use feed_forward::{FeedForward, GatedFeedForward};
 pub use learned_position::{LearnedPosition, Sequence};
+pub use linear::{Linear, UnbiasedLinear};
+pub use norm::{LayerNorm, RmsNorm};
+pub use residual::Residual;
 pub use weight::Weight;
+
+pub use crate::ops::{Gelu, GeluTanh, Relu, ReluSquared, Sigmoid, Silu, Tanh};

@@ -29,7 +29,8 @@ impl Philox4x32 {
         }
     }
 
-    /// Four independent, uniformly distributed words for a counter.
+    /// Four independent, uniformly distributed words for a counter. In a kernel, a loop over counters is vectorised.
+    #[inline(always)]
     pub fn block(&self, mut counter: [u32; 4]) -> [u32; 4] {
         let mut key = self.key;
         for _ in 0..ROUNDS {
@@ -41,12 +42,14 @@ impl Philox4x32 {
 }
 
 /// Two 32 by 32 bit products; the halves of each are swapped between the lanes and mixed with the key.
+#[inline(always)]
 fn round([c0, c1, c2, c3]: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let (high0, low0) = wide_product(MULTIPLIERS[0], c0);
     let (high1, low1) = wide_product(MULTIPLIERS[1], c2);
     [high1 ^ c1 ^ key[0], low1, high0 ^ c3 ^ key[1], low0]
 }
 
+#[inline(always)]
 fn wide_product(a: u32, b: u32) -> (u32, u32) {
     let product = u64::from(a) * u64::from(b);
     ((product >> 32) as u32, product as u32)

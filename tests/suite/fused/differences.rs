@@ -80,7 +80,7 @@ tests! {
 tests! {
     slopes, |x, case| (x, case.documents());
 
-    of_normed_bilinear_scores_within_documents [heads = 4, kv_heads = 2, d_model = 12, mask = document & causal, score = bilinear, qk_norm = rms];
+    of_normed_bilinear_scores_within_documents [heads = 4, kv_heads = 2, d_model = 8, head_dim = 7, mask = document & causal, score = bilinear, qk_norm = rms];
 }
 
 tests! {

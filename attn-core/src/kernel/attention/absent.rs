@@ -4,10 +4,10 @@
 //! keys of padding may be. Then the rows that are not finite count as zeros in the product, and are added afterwards where
 //! they were attended to. All other elements keep their bits.
 
+use super::TileMask;
 use super::layout::fill;
 use super::plan::Tile;
 use super::scratch::Panel;
-use super::TileMask;
 use crate::kernel::Pooled;
 use crate::simd::slice::load_any;
 use crate::simd::{
@@ -30,8 +30,19 @@ impl<E: Pooled> Coefficients<'_, E> {
 
     /// `to = scale * Cᵀ rows`, or `+=`: a row for every key from a row for every query.
     pub fn times_queries(&self, scale: E, rows: Matrix<'_, E>, to: MatrixMut<'_, E>, into: Into) {
-        let suspects = if self.tile.is_partial() { 0..rows.rows() } else { 0..0 };
-        self.product(|matrix| matrix.transposed(), scale, rows, suspects, to, into);
+        let suspects = if self.tile.is_partial() {
+            0..rows.rows()
+        } else {
+            0..0
+        };
+        self.product(
+            |matrix| matrix.transposed(),
+            scale,
+            rows,
+            suspects,
+            to,
+            into,
+        );
     }
 
     fn product(
@@ -45,11 +56,19 @@ impl<E: Pooled> Coefficients<'_, E> {
     ) {
         let factors = orient(self.matrix);
         let wild = run(NonFinite { rows, suspects });
-        if wild.is_empty() {
+        // A product with a single column may add in another order if that lies without gaps: always multiply the copy.
+        if wild.is_empty() && rows.cols() > 1 {
             return product(to, into, scale, factors, rows, Threads::One);
         }
         let tame = zeroed(rows, &wild);
-        product(to.reborrow(), into, scale, factors, tame.read(), Threads::One);
+        product(
+            to.reborrow(),
+            into,
+            scale,
+            factors,
+            tame.read(),
+            Threads::One,
+        );
         let hidden = self.hidden();
         let hidden = orient(hidden.read());
         for row in wild {
@@ -97,12 +116,12 @@ impl<E: Real, I: Iterator<Item = usize>> Kernel for NonFinite<'_, E, I> {
     fn run<V: Vector<Element = E>>(self) -> Vec<usize> {
         let mut found = Vec::new();
         for row in self.suspects {
-            let mut differences = V::zero();
+            // 0 times a number is 0, but for those.
+            let mut sum = V::zero();
             for x in self.rows.row(row).chunks(V::LANES) {
-                let x = load_any::<V>(x);
-                differences += x - x;
+                sum += load_any::<V>(x) * V::zero();
             }
-            if differences.ne(V::zero()).any() {
+            if sum.ne(V::zero()).any() {
                 found.push(row);
             }
         }

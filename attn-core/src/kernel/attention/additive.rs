@@ -479,23 +479,46 @@ mod tests {
         });
     }
 
-    #[test]
-    fn single_precision_has_the_same_derivative() {
-        on_every_isa(|isa| {
-            for size in [1.0, 60.0] {
-                let tile = Tile::<f32>::new([5, 33, 65], size);
-                let exact = Tile::<f64> {
-                    sizes: tile.sizes,
-                    q: wide(&tile.q),
-                    kt: wide(&tile.kt),
-                    w: wide(&tile.w),
-                    d: wide(&tile.d),
-                };
-                for (found, want) in tile.gradients().iter().zip(exact.gradients()) {
-                    // Up to 325 summands below 1, each a few units of 1e-7 off.
-                    assert_near(found, &want, 1e-4, &format!("up to {size} on {isa}"));
-                }
+    /// The derivatives of `q`, `kt` and `w`, by their formulas, added to ones.
+    fn naive_gradients<E: Pooled + Into<f64>>(tile: &Tile<E>) -> [Vec<f64>; 3] {
+        let [queries, width, keys] = tile.sizes;
+        let (q, kt, w, d) = (wide(&tile.q), wide(&tile.kt), wide(&tile.w), wide(&tile.d));
+        let ones = |len| vec![1.0; len];
+        let (mut d_q, mut d_kt, mut d_w) = (ones(q.len()), ones(kt.len()), ones(width));
+        for (i, j) in (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))) {
+            for n in 0..width {
+                let tanh = (q[i * width + n] + kt[n * keys + j]).tanh();
+                let slope = d[i * keys + j] * w[n] * (1.0 - tanh * tanh);
+                d_q[i * width + n] += slope;
+                d_kt[n * keys + j] += slope;
+                d_w[n] += d[i * keys + j] * tanh;
             }
+        }
+        [d_q, d_kt, d_w]
+    }
+
+    fn check_far_gradients<E: Pooled + Into<f64>>(tolerance: f64, what: &str) {
+        // Nobody is far, then query 1 alone, then most of all.
+        for (size, query) in [(1.0, 0.5), (1.0, -30.25), (60.0, 0.5)] {
+            let mut tile = Tile::<E>::new([5, 33, 65], size);
+            tile.q[40] = E::of_f64(query);
+            for (found, want) in tile.gradients().iter().zip(naive_gradients(&tile)) {
+                assert_near(
+                    found,
+                    &want,
+                    tolerance,
+                    &format!("up to {size}, {query}, {what}"),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn far_numbers_have_their_derivative() {
+        on_every_isa(|isa| {
+            // Up to 325 summands below 1, each a few units in the last place off.
+            check_far_gradients::<f64>(1e-12, &format!("f64 on {isa}"));
+            check_far_gradients::<f32>(1e-4, &format!("f32 on {isa}"));
         });
     }
 

@@ -15,13 +15,14 @@ use std::ops::Range;
 use super::absent::Coefficients;
 use super::backward::Saved;
 use super::dropout::Dropper;
-use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
 use super::layout::{copy, fill, some_cols, some_rows};
-use super::plan::{QUERIES, Head, Tile, chunks, tiles};
+use super::load::{AdditiveGradients, BackwardRows, LoadRows};
+use super::plan::{Head, QUERIES, Tile, chunks, tiles};
 use super::scratch::Panel;
 use super::sums::{OfTile, Part};
-use super::weights::{Differentiate, RowDots};
-use super::{Attention, Prepare, Similarity};
+use super::weights::Differentiate;
+use super::{Attention, Similarity, Sizes};
+use crate::kernel::transpose::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, product, run};
 
@@ -37,7 +38,7 @@ pub(super) struct KeyBlock<'a, E> {
 }
 
 /// The keys as products want them, and their gradients so far.
-struct Keys<'a, E: Pooled> {
+struct Keys<E: Pooled> {
     range: Range<usize>,
     /// `[keys, width]`
     rows: Panel<E>,
@@ -48,15 +49,15 @@ struct Keys<'a, E: Pooled> {
     /// As `rows`, or as `columns` if the similarity is additive.
     d: Panel<E>,
     /// Of the values, `[keys, value_width]`.
-    d_values: MatrixMut<'a, E>,
+    d_values: Panel<E>,
 }
 
 /// A block of queries.
-struct Queries<'a, E: Pooled> {
+struct Queries<'a, E> {
     /// `[queries, width]`
-    rows: Panel<E>,
+    rows: Matrix<'a, E>,
     /// `[queries, value_width]`
-    d_out: Panel<E>,
+    d_out: Matrix<'a, E>,
     /// `[queries]`
     lse: &'a [E],
     /// `[queries]`
@@ -74,11 +75,28 @@ struct Pairs<E: Pooled> {
 }
 
 impl<E: Pooled> Attention<'_, E> {
-    pub(super) fn backward_block(&self, saved: &Saved<'_, E>, block: KeyBlock<'_, E>, sums: &mut Part<'_, E>) {
-        let KeyBlock { b, kv, keys, d_k, d_v } = block;
-        let k = self.sizes.of_key_head(saved.k, b, kv).some_rows(keys.clone());
-        let v = self.sizes.of_key_head(saved.v, b, kv).some_rows(keys.clone());
-        let mut keys = Keys::load(self, keys, k, v, d_v);
+    pub(super) fn backward_block(
+        &self,
+        saved: &Saved<'_, E>,
+        block: KeyBlock<'_, E>,
+        sums: &mut Part<'_, E>,
+    ) {
+        let KeyBlock {
+            b,
+            kv,
+            keys,
+            d_k,
+            d_v,
+        } = block;
+        let k = self
+            .sizes
+            .of_key_head(saved.k, b, kv)
+            .some_rows(keys.clone());
+        let v = self
+            .sizes
+            .of_key_head(saved.v, b, kv)
+            .some_rows(keys.clone());
+        let mut keys = Keys::load(self, keys, k, v);
         let mut pairs = Pairs {
             similarities: Panel::new(QUERIES, k.rows()),
             weights: Panel::new(QUERIES, k.rows()),
@@ -88,39 +106,54 @@ impl<E: Pooled> Attention<'_, E> {
         for h in kv * group..(kv + 1) * group {
             let head = Head { b, h, kv };
             for range in chunks(0..self.sizes.query, QUERIES) {
-                let mut tiles = tiles(self.mask, head, range.clone(), keys.range.clone()).peekable();
+                let mut tiles =
+                    tiles(self.mask, head, range.clone(), keys.range.clone()).peekable();
                 if tiles.peek().is_some() {
-                    let queries = Queries::load(self, saved, head, range);
-                    tiles.for_each(|tile| self.backward_tile(&tile, &queries, &mut keys, &mut pairs, sums));
+                    let queries = Queries::new(self.sizes, saved, head, range);
+                    tiles.for_each(|tile| {
+                        self.backward_tile(&tile, &queries, &mut keys, &mut pairs, sums)
+                    });
                 }
             }
         }
-        keys.finish(self, k, d_k, sums.key_gain);
+        keys.finish(self, k, d_k, d_v, sums.key_gain);
     }
 
     fn backward_tile(
         &self,
         tile: &Tile,
         queries: &Queries<'_, E>,
-        keys: &mut Keys<'_, E>,
+        keys: &mut Keys<E>,
         pairs: &mut Pairs<E>,
         sums: &mut Part<'_, E>,
     ) {
         let columns = tile.keys.start - keys.range.start..tile.keys.end - keys.range.start;
         let mut sums = sums.of_tile(self.sizes, tile);
         self.weigh_again(tile, queries, keys, columns.clone(), pairs, &mut sums);
-        let of = |pairs| Coefficients { mask: self.mask, tile, matrix: pairs };
+        let of = |pairs| Coefficients {
+            mask: self.mask,
+            tile,
+            matrix: pairs,
+        };
         let weights = of(pairs.weights.read());
-        let d_values = some_rows(keys.d_values.reborrow(), columns.clone());
-        weights.times_queries(E::ONE, queries.d_out.read(), d_values, Into::Add);
+        let d_values = some_rows(keys.d_values.write(), columns.clone());
+        weights.times_queries(E::ONE, queries.d_out, d_values, Into::Add);
         match self.similarity {
             Similarity::Dot { scale } => {
-                let (d, d_k) = (of(pairs.d.read()), some_rows(keys.d.write(), columns.clone()));
-                d.times_queries(scale, queries.rows.read(), d_k, Into::Add);
-                d.times_keys(scale, keys.rows.read().some_rows(columns), sums.q, Into::Add);
+                let (d, d_k) = (
+                    of(pairs.d.read()),
+                    some_rows(keys.d.write(), columns.clone()),
+                );
+                d.times_queries(scale, queries.rows, d_k, Into::Add);
+                d.times_keys(
+                    scale,
+                    keys.rows.read().some_rows(columns),
+                    sums.q,
+                    Into::Add,
+                );
             }
             Similarity::Additive { w } => run(AdditiveGradients {
-                q: queries.rows.read(),
+                q: queries.rows,
                 kt: keys.columns.read().some_cols(columns.clone()),
                 w: w.row(tile.head.h),
                 d: pairs.d.read(),
@@ -136,7 +169,7 @@ impl<E: Pooled> Attention<'_, E> {
         &self,
         tile: &Tile,
         queries: &Queries<'_, E>,
-        keys: &Keys<'_, E>,
+        keys: &Keys<E>,
         columns: Range<usize>,
         pairs: &mut Pairs<E>,
         sums: &mut OfTile<'_, E>,
@@ -145,13 +178,23 @@ impl<E: Pooled> Attention<'_, E> {
         let mut scores = pairs.weights.reshape(rows, cols);
         let mut d = pairs.d.reshape(rows, cols);
         let kt = keys.columns.read().some_cols(columns.clone());
-        self.compare(tile.head, queries.rows.read(), kt, scores.reborrow());
+        self.compare(tile.head, queries.rows, kt, scores.reborrow());
         if self.score.is_some() {
-            copy(&scores, pairs.similarities.reshape(rows, cols));
+            let mut similarities = pairs.similarities.reshape(rows, cols);
+            for row in 0..rows {
+                similarities.row_mut(row).copy_from_slice(scores.row(row));
+            }
         }
         self.score(tile, &mut scores);
         let vt = keys.value_columns.read().some_cols(columns);
-        product(d.reborrow(), Into::Overwrite, E::ONE, queries.d_out.read(), vt, Threads::One);
+        product(
+            d.reborrow(),
+            Into::Overwrite,
+            E::ONE,
+            queries.d_out,
+            vt,
+            Threads::One,
+        );
         run(Differentiate {
             normalizer: self.normalizer,
             dropper: self.dropout.map(Dropper::new),
@@ -163,108 +206,88 @@ impl<E: Pooled> Attention<'_, E> {
         });
         if let Some(score) = self.score {
             let similarities = pairs.similarities.read();
-            score.backward(self.bias(tile), similarities, &mut d, sums.bias.as_deref_mut());
+            score.backward(
+                self.bias(tile),
+                similarities,
+                &mut d,
+                sums.bias.as_deref_mut(),
+            );
         }
     }
 }
 
-impl<'a, E: Pooled> Keys<'a, E> {
-    /// `k`, `v`, `d_values`: the rows of the range.
+impl<E: Pooled> Keys<E> {
+    /// `k`, `v`: the rows of the range.
     fn load(
         attention: &Attention<'_, E>,
         range: Range<usize>,
         k: Matrix<'_, E>,
         v: Matrix<'_, E>,
-        mut d_values: MatrixMut<'a, E>,
     ) -> Self {
-        let (first, keys, width) = (range.start, k.rows(), k.cols());
-        let (mut rows, mut columns) = (Panel::new(keys, width), Panel::new(width, keys));
-        let mut value_columns = Panel::new(v.cols(), keys);
-        let prepare = &attention.key;
-        run(LoadRows { prepare, x: k, first, to: rows.write() });
-        run(LoadColumns { prepare, x: k, first, to: columns.write() });
-        let prepare = &Prepare::default();
-        run(LoadColumns { prepare, x: v, first, to: value_columns.write() });
-        let mut d = match attention.similarity {
-            Similarity::Dot { .. } => Panel::new(keys, width),
-            Similarity::Additive { .. } => Panel::new(width, keys),
-        };
-        fill(d.write(), E::ZERO);
-        fill(d_values.reborrow(), E::ZERO);
-        Self {
+        let keys = range.len();
+        let (width, value_width) = (k.cols(), v.cols());
+        let mut loaded = Self {
             range,
-            rows,
-            columns,
-            value_columns,
-            d,
-            d_values,
-        }
+            rows: Panel::new(keys, width),
+            columns: Panel::new(width, keys),
+            value_columns: Panel::new(value_width, keys),
+            d: match attention.similarity {
+                Similarity::Dot { .. } => Panel::new(keys, width),
+                Similarity::Additive { .. } => Panel::new(width, keys),
+            },
+            d_values: Panel::new(keys, value_width),
+        };
+        run(LoadRows {
+            prepare: &attention.key,
+            x: k,
+            first: loaded.range.start,
+            to: loaded.rows.write(),
+        });
+        transpose(loaded.rows.read(), loaded.columns.write());
+        transpose(v, loaded.value_columns.write());
+        fill(loaded.d.write(), E::ZERO);
+        fill(loaded.d_values.write(), E::ZERO);
+        loaded
     }
 
-    /// From the gradient of the prepared keys to that of the keys, `to`. What the gain gets is added to `d_gain`.
+    /// The gradients of the keys and of the values. What the gain of the keys' norm gets is added to `d_gain`.
     fn finish(
-        self,
+        mut self,
         attention: &Attention<'_, E>,
         k: Matrix<'_, E>,
-        to: MatrixMut<'_, E>,
+        d_k: MatrixMut<'_, E>,
+        d_v: MatrixMut<'_, E>,
         d_gain: &mut [E],
     ) {
-        let mut d = self.d;
         if let Similarity::Additive { .. } = attention.similarity {
-            let mut rows = self.rows;
-            run(LoadColumns {
-                prepare: &Prepare::default(),
-                x: d.read(),
-                first: 0,
-                to: rows.write(),
-            });
-            d = rows;
+            transpose(self.d.read(), self.rows.write());
+            self.d = self.rows;
         }
         run(BackwardRows {
             prepare: &attention.key,
             x: k,
             first: self.range.start,
-            d: d.read(),
-            to,
+            d: self.d.read(),
+            to: d_k,
             d_gain,
         });
+        copy(self.d_values.read(), d_v);
     }
 }
 
 impl<'a, E: Pooled> Queries<'a, E> {
-    fn load(
-        attention: &Attention<'_, E>,
-        saved: &Saved<'a, E>,
-        head: Head,
-        range: Range<usize>,
-    ) -> Self {
-        let sizes = attention.sizes;
-        let some_rows = |x| sizes.of_query_head(x, head).some_rows(range.clone());
-        let (q, d_out) = (some_rows(saved.q), some_rows(saved.d_out));
+    fn new(sizes: Sizes, saved: &'a Saved<'_, E>, head: Head, range: Range<usize>) -> Self {
         let mut delta = [E::ZERO; QUERIES];
-        run(RowDots {
-            a: some_rows(saved.out),
-            b: d_out,
-            to: &mut delta[..range.len()],
-        });
-        let mut queries = Self {
-            rows: Panel::new(range.len(), sizes.width),
-            d_out: Panel::new(range.len(), sizes.value_width),
-            lse: &saved.lse[(head.b * sizes.heads + head.h) * sizes.query..][range.clone()],
+        let first = head.b * sizes.query + range.start;
+        for (delta, row) in delta.iter_mut().zip(first..first + range.len()) {
+            *delta = saved.delta.get(row, head.h);
+        }
+        let lse = &saved.lse[(head.b * sizes.heads + head.h) * sizes.query..];
+        Self {
+            rows: saved.q.of(head).some_rows(range.clone()),
+            d_out: saved.d_out.of(head).some_rows(range.clone()),
+            lse: &lse[range],
             delta,
-        };
-        run(LoadRows {
-            prepare: &attention.query,
-            x: q,
-            first: range.start,
-            to: queries.rows.write(),
-        });
-        run(LoadRows {
-            prepare: &Prepare::default(),
-            x: d_out,
-            first: 0,
-            to: queries.d_out.write(),
-        });
-        queries
+        }
     }
 }

@@ -17,9 +17,17 @@ impl Sizes {
 
     /// Every query head of every sequence.
     pub(super) fn query_heads(self) -> impl Iterator<Item = Head> {
+        (0..self.batch).flat_map(move |b| self.heads_of(b))
+    }
+
+    /// Every query head of a sequence.
+    pub(super) fn heads_of(self, b: usize) -> impl Iterator<Item = Head> {
         let group = self.group();
-        let heads = move |b| (0..self.heads).map(move |h| Head { b, h, kv: h / group });
-        (0..self.batch).flat_map(heads)
+        (0..self.heads).map(move |h| Head {
+            b,
+            h,
+            kv: h / group,
+        })
     }
 
     /// Every key head of every sequence: `(b, kv)`.
@@ -33,7 +41,12 @@ impl Sizes {
     }
 
     /// The keys of a head, or their values.
-    pub(super) fn of_key_head<'a, E>(&self, x: Matrix<'a, E>, b: usize, kv: usize) -> Matrix<'a, E> {
+    pub(super) fn of_key_head<'a, E>(
+        &self,
+        x: Matrix<'a, E>,
+        b: usize,
+        kv: usize,
+    ) -> Matrix<'a, E> {
         part(x, (self.batch, b), (self.kv_heads, kv))
     }
 
@@ -44,7 +57,11 @@ impl Sizes {
 }
 
 /// The part `(i, j)` of a matrix that consists of `rows` times `cols` parts of the same shape.
-fn part<E>(x: Matrix<'_, E>, (rows, i): (usize, usize), (cols, j): (usize, usize)) -> Matrix<'_, E> {
+fn part<E>(
+    x: Matrix<'_, E>,
+    (rows, i): (usize, usize),
+    (cols, j): (usize, usize),
+) -> Matrix<'_, E> {
     let (height, width) = (x.rows() / rows, x.cols() / cols);
     x.part(i * height..(i + 1) * height, j * width..(j + 1) * width)
 }
@@ -62,15 +79,35 @@ impl<E: Pooled> Attention<'_, E> {
     /// Panics if the arguments do not fit the sizes: `q`, `k`, `v`, then the shapes of the output and of `lse`.
     #[track_caller]
     pub(super) fn check(&self, [q, k, v]: [Matrix<'_, E>; 3], out: (usize, usize), lse: usize) {
-        let Sizes { batch, heads, kv_heads, query, key, width, value_width } = self.sizes;
+        let Sizes {
+            batch,
+            heads,
+            kv_heads,
+            query,
+            key,
+            width,
+            value_width,
+        } = self.sizes;
         assert!(
             kv_heads * self.sizes.group() == heads,
             "{heads} heads of queries, {kv_heads} of keys"
         );
         let shapes = [
-            ("queries", (q.rows(), q.cols()), (batch * query, heads * width)),
-            ("keys", (k.rows(), k.cols()), (batch * key, kv_heads * width)),
-            ("values", (v.rows(), v.cols()), (batch * key, kv_heads * value_width)),
+            (
+                "queries",
+                (q.rows(), q.cols()),
+                (batch * query, heads * width),
+            ),
+            (
+                "keys",
+                (k.rows(), k.cols()),
+                (batch * key, kv_heads * width),
+            ),
+            (
+                "values",
+                (v.rows(), v.cols()),
+                (batch * key, kv_heads * value_width),
+            ),
             ("output", out, (batch * query, heads * value_width)),
             ("lse", (lse, 1), (batch * heads * query, 1)),
         ];
@@ -128,7 +165,7 @@ pub(super) fn fill<E: Copy>(mut x: MatrixMut<'_, E>, value: E) {
 }
 
 /// `to = x`
-pub(super) fn copy<E: Copy>(x: &MatrixMut<'_, E>, mut to: MatrixMut<'_, E>) {
+pub(super) fn copy<E: Copy>(x: Matrix<'_, E>, mut to: MatrixMut<'_, E>) {
     for row in 0..x.rows() {
         to.row_mut(row).copy_from_slice(x.row(row));
     }

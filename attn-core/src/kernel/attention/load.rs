@@ -56,7 +56,13 @@ impl<E: Pooled> Kernel for BackwardRows<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let Self { prepare, x, first, d, .. } = self;
+        let Self {
+            prepare,
+            x,
+            first,
+            d,
+            ..
+        } = self;
         prepare::backward_rows::<V>(prepare, x, first, d, &mut self.to, Some(self.d_gain));
     }
 }

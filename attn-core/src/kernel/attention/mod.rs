@@ -5,6 +5,7 @@
 mod absent;
 mod additive;
 mod backward;
+mod by_head;
 mod dropout;
 mod forward;
 mod key_block;

@@ -113,7 +113,11 @@ fn blocks<E>(
         let queries = queries.clone();
         // One question may answer for all blocks.
         let whole = mask.coverage(b, h, queries.clone(), chunk.clone());
-        let visited = if whole == Coverage::Empty { 0..0 } else { chunk };
+        let visited = if whole == Coverage::Empty {
+            0..0
+        } else {
+            chunk
+        };
         chunks(visited, BLOCK).filter_map(move |block| {
             let coverage = match whole {
                 Coverage::Partial => mask.coverage(b, h, queries.clone(), block.clone()),

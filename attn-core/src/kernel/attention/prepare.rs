@@ -42,7 +42,7 @@ pub fn prepare<E: Pooled>(
     to: MatrixMut<'_, E>,
 ) {
     let vectors = Vectors::new(how, [batch, len, heads], x);
-    vectors.assert_shape(to.rows(), to.cols());
+    assert_eq!(shape(x), (to.rows(), to.cols()), "vectors of another shape");
     if vectors.width == 0 {
         return;
     }
@@ -76,8 +76,8 @@ pub fn prepare_backward<E: Pooled>(
     mut d_gain: Option<&mut [E]>,
 ) {
     let vectors = Vectors::new(how, [batch, len, heads], x);
-    vectors.assert_shape(d.rows(), d.cols());
-    vectors.assert_shape(to.rows(), to.cols());
+    assert_eq!(shape(x), (to.rows(), to.cols()), "vectors of another shape");
+    assert_eq!(shape(x), shape(d), "derivatives of another shape");
     if let Some(d_gain) = &mut d_gain {
         d_gain.fill(E::ZERO);
     }
@@ -123,14 +123,10 @@ impl<'a, E: Pooled> Vectors<'a, E> {
         );
         Self { how, x, len, width }
     }
+}
 
-    fn assert_shape(&self, rows: usize, cols: usize) {
-        assert!(
-            (rows, cols) == (self.x.rows(), self.x.cols()),
-            "({rows} x {cols}) for {:?}",
-            self.x
-        );
-    }
+fn shape<E>(x: Matrix<'_, E>) -> (usize, usize) {
+    (x.rows(), x.cols())
 }
 
 /// [`prepare`], for some rows: those of `to`, which are `first` and the following.
@@ -194,6 +190,7 @@ pub(super) fn load_rows<V: Vector>(
     first: usize,
     to: &mut MatrixMut<'_, V::Element>,
 ) {
+    assert_eq!(shape(x), (to.rows(), to.cols()), "rows of another shape");
     for row in 0..x.rows() {
         prepare_row::<V>(prepare, x.row(row), first + row, to.row_mut(row));
     }
@@ -207,6 +204,11 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
     first: usize,
     to: &mut MatrixMut<'_, V::Element>,
 ) {
+    assert_eq!(
+        shape(x.transposed()),
+        (to.rows(), to.cols()),
+        "columns of another shape"
+    );
     let width = x.cols();
     let plain = prepare.norm.is_none() && prepare.rope.is_none();
     let mut memory = Buffer::stale(if plain { 0 } else { STRIP * width });
@@ -239,6 +241,8 @@ pub(super) fn backward_rows<V: Vector>(
     to: &mut MatrixMut<'_, V::Element>,
     mut d_gain: Option<&mut [V::Element]>,
 ) {
+    assert_eq!(shape(x), (to.rows(), to.cols()), "rows of another shape");
+    assert_eq!(shape(x), shape(d), "derivatives of another shape");
     for row in 0..x.rows() {
         let (x, d, to) = (x.row(row), d.row(row), to.row_mut(row));
         backward_row::<V>(prepare, x, first + row, d, to, d_gain.as_deref_mut());
@@ -285,29 +289,13 @@ fn backward_row<V: Vector>(
 /// `to = gain * x / r`
 #[inline(always)]
 fn normalize<V: Vector>(norm: &Norm<'_, V::Element>, x: &[V::Element], to: &mut [V::Element]) {
-    let inverse = V::splat(inverse_length::<V>(norm, x));
+    let (inverse, _) = inverse_and_share::<V>(norm, x);
+    let inverse = V::splat(inverse);
     match norm {
         Norm::L2 => for_lanes!(V, x.len(), [x], [to], store_any(inverse * load_any(x), to)),
         Norm::Rms(gain) => for_lanes!(V, x.len(), [x, gain], [to], {
             store_any(inverse * load_any(x) * load_any(gain), to)
         }),
-    }
-}
-
-/// `1 / r`
-#[inline(always)]
-fn inverse_length<V: Vector>(norm: &Norm<'_, V::Element>, x: &[V::Element]) -> V::Element {
-    let squares = dot::<V>(x, x) * share(norm, x.len());
-    let length = V::splat(squares + V::Element::of_f64(EPSILON)).sqrt();
-    (V::splat(V::Element::ONE) / length).reduce_max()
-}
-
-/// What makes a mean of a sum over a vector, where the norm takes the mean.
-#[inline(always)]
-fn share<E: Real>(norm: &Norm<'_, E>, width: usize) -> E {
-    match norm {
-        Norm::L2 => E::ONE,
-        Norm::Rms(_) => E::ONE / E::of_f64(width as f64),
     }
 }
 
@@ -319,7 +307,7 @@ fn normalize_backward<V: Vector>(
     e: &mut [V::Element],
     d_gain: Option<&mut [V::Element]>,
 ) {
-    let scale = inverse_length::<V>(norm, x);
+    let (scale, share) = inverse_and_share::<V>(norm, x);
     let inverse = V::splat(scale);
     if let Norm::Rms(gain) = norm {
         if let Some(d_gain) = d_gain {
@@ -328,19 +316,33 @@ fn normalize_backward<V: Vector>(
                 store_any(u.mul_add(load_any(e), load_any(d_gain)), d_gain);
             });
         }
-        for_lanes!(
-            V,
-            x.len(),
-            [gain],
-            [e],
-            store_any(load_any::<V>(gain) * load_any(e), e)
-        );
+        for_lanes!(V, x.len(), [gain], [e], {
+            store_any(load_any::<V>(gain) * load_any(e), e);
+        });
     }
     let t = e;
-    let along = V::splat(-(dot::<V>(x, t) * scale * share(norm, x.len()) * scale));
+    let along = V::splat(-(dot::<V>(x, t) * scale * share * scale));
     for_lanes!(V, x.len(), [x], [t], {
         store_any(inverse * along.mul_add(load_any(x), load_any(t)), t);
     });
+}
+
+/// `1 / r`, and what makes of a sum over a vector the mean or the sum that the norm takes.
+#[inline(always)]
+fn inverse_and_share<V: Vector>(
+    norm: &Norm<'_, V::Element>,
+    x: &[V::Element],
+) -> (V::Element, V::Element) {
+    let share = match norm {
+        Norm::L2 => V::Element::ONE,
+        Norm::Rms(gain) => {
+            assert_eq!(gain.len(), x.len(), "a gain of another width");
+            V::Element::ONE / V::Element::of_f64(x.len() as f64)
+        }
+    };
+    let square = dot::<V>(x, x) * share + V::Element::of_f64(EPSILON);
+    let inverse = V::splat(V::Element::ONE) / V::splat(square).sqrt();
+    (inverse.reduce_max(), share)
 }
 
 /// Rotates the pairs `(x[i], x[i + width / 2])` by the angles of a position, or back with the direction -1.

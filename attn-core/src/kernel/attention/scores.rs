@@ -8,10 +8,21 @@ use crate::simd::{Into, Threads, product, run};
 
 impl<E: Pooled> Attention<'_, E> {
     /// How queries meet keys, before anything becomes of it.
-    pub(super) fn compare(&self, head: Head, q: Matrix<'_, E>, kt: Matrix<'_, E>, to: MatrixMut<'_, E>) {
+    pub(super) fn compare(
+        &self,
+        head: Head,
+        q: Matrix<'_, E>,
+        kt: Matrix<'_, E>,
+        to: MatrixMut<'_, E>,
+    ) {
         match self.similarity {
             Similarity::Dot { scale } => product(to, Into::Overwrite, scale, q, kt, Threads::One),
-            Similarity::Additive { w } => run(AdditiveScores { q, kt, w: w.row(head.h), to }),
+            Similarity::Additive { w } => run(AdditiveScores {
+                q,
+                kt,
+                w: w.row(head.h),
+                to,
+            }),
         }
     }
 

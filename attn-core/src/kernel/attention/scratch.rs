@@ -4,7 +4,11 @@ use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
 /// The distance of rows of so many columns. Those of a large power of two would all fall into the same sets of a cache.
 pub(super) fn stride(cols: usize) -> usize {
-    if cols.is_multiple_of(128) { cols + 16 } else { cols }
+    if cols.is_multiple_of(128) {
+        cols + 16
+    } else {
+        cols
+    }
 }
 
 /// A matrix in a buffer, whose shape changes from tile to tile.

@@ -83,9 +83,17 @@ impl<E: Pooled> Sums<E> {
     pub fn parts(&mut self) -> impl Iterator<Item = Part<'_, E>> {
         let count = self.tasks * self.sizes.batch * self.sizes.kv_heads;
         let (q, bias) = (shares(&mut self.q, count), shares(&mut self.bias, count));
-        let (w, key_gain) = (shares(&mut self.w, count), shares(&mut self.key_gain, count));
+        let (w, key_gain) = (
+            shares(&mut self.w, count),
+            shares(&mut self.key_gain, count),
+        );
         let parts = q.into_iter().zip(bias).zip(w.into_iter().zip(key_gain));
-        parts.map(|((q, bias), (w, key_gain))| Part { q, bias, w, key_gain })
+        parts.map(|((q, bias), (w, key_gain))| Part {
+            q,
+            bias,
+            w,
+            key_gain,
+        })
     }
 
     /// The gradient of some of a head's prepared queries, `[queries, width]`.
@@ -93,7 +101,10 @@ impl<E: Pooled> Sums<E> {
         let width = self.sizes.width;
         for (i, query) in queries.enumerate() {
             let parts = self.of_head(&self.q, head);
-            add_up(parts.map(|part| &part[query * width..][..width]), to.row_mut(i));
+            add_up(
+                parts.map(|part| &part[query * width..][..width]),
+                to.row_mut(i),
+            );
         }
     }
 
@@ -115,7 +126,10 @@ impl<E: Pooled> Sums<E> {
     fn of_heads(&self, sums: &[E], mut to: MatrixMut<'_, E>) {
         for h in 0..to.rows() {
             let heads = self.sizes.query_heads().filter(|head| head.h == h);
-            add_up(heads.flat_map(|head| self.of_head(sums, head)), to.row_mut(h));
+            add_up(
+                heads.flat_map(|head| self.of_head(sums, head)),
+                to.row_mut(h),
+            );
         }
     }
 

@@ -86,7 +86,11 @@ impl<E: Real> Weigh<'_, E> {
             let pivot = finite_pivot(max);
             self.running.max[row] = max;
             // Where there was nothing, nothing is to be rescaled.
-            fall[row] = if before == -E::INFINITY { E::ZERO } else { before - pivot };
+            fall[row] = if before == -E::INFINITY {
+                E::ZERO
+            } else {
+                before - pivot
+            };
             sums[row] = exponentials::<V>(scores, pivot);
         }
         for (at, fall) in fall.chunks_mut(V::LANES).enumerate() {
@@ -96,9 +100,9 @@ impl<E: Real> Weigh<'_, E> {
             V::load(sum).mul_add(factor, added).store(sum);
             factor.store(fall);
         }
-        for row in 0..self.sums.rows() {
-            if fall[row] != E::ONE {
-                slice::scale::<V>(fall[row], self.sums.row_mut(row));
+        for (row, &factor) in fall[..self.sums.rows()].iter().enumerate() {
+            if factor != E::ONE {
+                slice::scale::<V>(factor, self.sums.row_mut(row));
             }
         }
     }
@@ -116,8 +120,7 @@ fn exponentials<V: Vector>(x: &mut [V::Element], pivot: V::Element) -> V::Elemen
     let pivot = V::splat(pivot);
     let mut sum = V::zero();
     for x in x.chunks_mut(V::LANES) {
-        let weights =
-            math::exp_of_nonpositive(load_filled::<V>(x, -V::Element::INFINITY) - pivot);
+        let weights = math::exp_of_nonpositive(load_filled::<V>(x, -V::Element::INFINITY) - pivot);
         sum += weights;
         store_any(weights, x);
     }
@@ -133,7 +136,12 @@ fn drop_some<V: Vector>(
     let mut factors = [V::Element::ZERO; TILE];
     let factors = &mut factors[..weights.cols()];
     for row in 0..weights.rows() {
-        dropper.factors(tile.head, tile.queries.start + row, tile.keys.start, factors);
+        dropper.factors(
+            tile.head,
+            tile.queries.start + row,
+            tile.keys.start,
+            factors,
+        );
         let weights = weights.row_mut(row).chunks_mut(V::LANES);
         for (weights, factors) in weights.zip(factors.chunks(V::LANES)) {
             store_any(load_any::<V>(weights) * load_any(factors), weights);
@@ -160,7 +168,11 @@ impl<E: Real> Kernel for Finish<'_, E> {
     fn run<V: Vector<Element = E>>(mut self) {
         let Running { max, sum } = self.running;
         for (row, lse) in self.lse.iter_mut().enumerate() {
-            let factor = if sum[row] == E::ZERO { E::ZERO } else { E::ONE / sum[row] };
+            let factor = if sum[row] == E::ZERO {
+                E::ZERO
+            } else {
+                E::ONE / sum[row]
+            };
             slice::map::<V>(self.out.row_mut(row), self.sums.row(row), Times(factor));
             *lse = sum[row];
         }
@@ -287,21 +299,29 @@ impl<V: Vector> Derivative<V> for Logistic {
     }
 }
 
-/// `to[i] = Σ a[i] * b[i]`, by rows.
-pub(super) struct RowDots<'a, E> {
-    pub a: Matrix<'a, E>,
-    pub b: Matrix<'a, E>,
-    pub to: &'a mut [E],
+/// `δ = Σ dout * out`, for every row and head.
+pub(super) struct Deltas<'a, E> {
+    /// `[rows, heads * value_width]`
+    pub out: Matrix<'a, E>,
+    /// `[rows, heads * value_width]`
+    pub d_out: Matrix<'a, E>,
+    /// `[rows, heads]`
+    pub to: MatrixMut<'a, E>,
 }
 
-impl<E: Real> Kernel for RowDots<'_, E> {
+impl<E: Real> Kernel for Deltas<'_, E> {
     type Element = E;
     type Output = ();
 
     #[inline(always)]
-    fn run<V: Vector<Element = E>>(self) {
-        for (row, to) in self.to.iter_mut().enumerate() {
-            *to = slice::dot::<V>(self.a.row(row), self.b.row(row));
+    fn run<V: Vector<Element = E>>(mut self) {
+        let width = self.out.cols() / self.to.cols();
+        for row in 0..self.to.rows() {
+            let (out, d_out) = (self.out.row(row), self.d_out.row(row));
+            for (h, to) in self.to.row_mut(row).iter_mut().enumerate() {
+                let of_head = h * width..(h + 1) * width;
+                *to = slice::dot::<V>(&out[of_head.clone()], &d_out[of_head]);
+            }
         }
     }
 }

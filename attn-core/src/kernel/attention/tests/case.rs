@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::kernel::attention::*;
+use crate::kernel::testing::noise;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::random::Philox4x32;
 use crate::simd::{Real, Vector, math};
@@ -163,19 +164,31 @@ impl<E: Pooled> Tensors<E> {
     pub fn random(case: &Case, seed: u64) -> Self {
         let mut tensors = Self::zeros(case);
         for (i, tensor) in tensors.each_mut().into_iter().enumerate() {
-            *tensor = numbers(tensor.len(), 10 * seed + i as u64);
+            *tensor = noise(tensor.len(), 10 * seed + i as u64);
         }
         tensors
     }
 
     pub fn zeros(case: &Case) -> Self {
-        let Sizes { batch, heads, kv_heads, query, key, width, value_width } = case.sizes;
+        let Sizes {
+            batch,
+            heads,
+            kv_heads,
+            query,
+            key,
+            width,
+            value_width,
+        } = case.sizes;
         let zeros = |len| vec![E::ZERO; len];
         Self {
             q: zeros(batch * query * heads * width),
             k: zeros(batch * key * kv_heads * width),
             v: zeros(batch * key * kv_heads * value_width),
-            bias: zeros(if case.biased { heads * case.distances() } else { 0 }),
+            bias: zeros(if case.biased {
+                heads * case.distances()
+            } else {
+                0
+            }),
             query_gain: zeros(if case.rms { width } else { 0 }),
             key_gain: zeros(if case.rms { width } else { 0 }),
             w: zeros(if case.additive { heads * width } else { 0 }),
@@ -183,12 +196,28 @@ impl<E: Pooled> Tensors<E> {
     }
 
     pub fn each_mut(&mut self) -> [&mut Vec<E>; 7] {
-        let Self { q, k, v, bias, query_gain, key_gain, w } = self;
+        let Self {
+            q,
+            k,
+            v,
+            bias,
+            query_gain,
+            key_gain,
+            w,
+        } = self;
         [q, k, v, bias, query_gain, key_gain, w]
     }
 
     pub fn each(&self) -> [(&'static str, &Vec<E>); 7] {
-        let Self { q, k, v, bias, query_gain, key_gain, w } = self;
+        let Self {
+            q,
+            k,
+            v,
+            bias,
+            query_gain,
+            key_gain,
+            w,
+        } = self;
         [
             ("q", q),
             ("k", k),
@@ -201,19 +230,10 @@ impl<E: Pooled> Tensors<E> {
     }
 }
 
-/// Numbers between -1 and 1.
-pub fn numbers<E: Real>(len: usize, seed: u64) -> Vec<E> {
-    let random = Philox4x32::new(seed);
-    let word = |i: usize| random.block([i as u32 / 4, 0, 0, 0])[i % 4];
-    (0..len)
-        .map(|i| E::of_f64(f64::from(word(i)) / 2f64.powi(31) - 1.0))
-        .collect()
-}
-
 /// Some angles per position, `[positions, width / 2]`.
 pub fn angles(case: &Case) -> (usize, usize, Vec<f64>) {
     let (positions, pairs) = (case.sizes.query.max(case.sizes.key), case.sizes.width / 2);
-    (positions, pairs, numbers(positions * pairs, 99))
+    (positions, pairs, noise(positions * pairs, 99))
 }
 
 /// What [`Attention::forward`] and [`Attention::backward`] give.
@@ -227,7 +247,15 @@ pub struct Results<E> {
 /// Runs the kernels.
 pub fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Results<E> {
     let sizes = case.sizes;
-    let Sizes { batch, heads, kv_heads, query, key, width, value_width } = sizes;
+    let Sizes {
+        batch,
+        heads,
+        kv_heads,
+        query,
+        key,
+        width,
+        value_width,
+    } = sizes;
     let rows = |x, rows, cols| Matrix::new(x, rows, cols);
     let q = rows(&x.q, batch * query, heads * width);
     let k = rows(&x.k, batch * key, kv_heads * width);
@@ -235,14 +263,26 @@ pub fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Results<E>
     let (positions, pairs, angles) = angles(case);
     let cos: Vec<E> = angles.iter().map(|a| E::of_f64(a.cos())).collect();
     let sin: Vec<E> = angles.iter().map(|a| E::of_f64(a.sin())).collect();
-    let attention = attention(case, x, [&cos, &sin].map(|table| rows(table, positions, pairs)));
+    let attention = attention(
+        case,
+        x,
+        [&cos, &sin].map(|table| rows(table, positions, pairs)),
+    );
 
     // What was there before must not matter.
     let mut out = vec![E::NAN; d_out.len()];
     let mut lse = vec![E::NAN; batch * heads * query];
-    attention.forward(q, k, v, MatrixMut::new(&mut out, batch * query, heads * value_width), &mut lse);
+    attention.forward(
+        q,
+        k,
+        v,
+        MatrixMut::new(&mut out, batch * query, heads * value_width),
+        &mut lse,
+    );
     let mut d = Tensors::zeros(case);
-    d.each_mut().into_iter().for_each(|tensor| tensor.fill(E::NAN));
+    d.each_mut()
+        .into_iter()
+        .for_each(|tensor| tensor.fill(E::NAN));
     attention.backward(
         q,
         k,
@@ -254,10 +294,14 @@ pub fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Results<E>
             q: MatrixMut::new(&mut d.q, batch * query, heads * width),
             k: MatrixMut::new(&mut d.k, batch * key, kv_heads * width),
             v: MatrixMut::new(&mut d.v, batch * key, kv_heads * value_width),
-            bias: case.biased.then(|| MatrixMut::new(&mut d.bias, heads, case.distances())),
+            bias: case
+                .biased
+                .then(|| MatrixMut::new(&mut d.bias, heads, case.distances())),
             query_gain: case.rms.then_some(&mut d.query_gain[..]),
             key_gain: case.rms.then_some(&mut d.key_gain[..]),
-            w: case.additive.then(|| MatrixMut::new(&mut d.w, heads, width)),
+            w: case
+                .additive
+                .then(|| MatrixMut::new(&mut d.w, heads, width)),
         },
     );
     Results { out, lse, d }
@@ -278,14 +322,26 @@ pub fn attention<'a, E: Pooled>(
     };
     Attention {
         sizes: case.sizes,
-        query: Prepare { norm: norm(&x.query_gain), rope },
-        key: Prepare { norm: norm(&x.key_gain), rope },
+        query: Prepare {
+            norm: norm(&x.query_gain),
+            rope,
+        },
+        key: Prepare {
+            norm: norm(&x.key_gain),
+            rope,
+        },
         similarity: match case.additive {
-            true => Similarity::Additive { w: Matrix::new(&x.w, heads, width) },
-            false => Similarity::Dot { scale: E::of_f64(case.scale()) },
+            true => Similarity::Additive {
+                w: Matrix::new(&x.w, heads, width),
+            },
+            false => Similarity::Dot {
+                scale: E::of_f64(case.scale()),
+            },
         },
         score: case.cap.as_ref().map(|cap| cap as &dyn TileScore<E>),
-        bias: case.biased.then(|| Matrix::new(&x.bias, heads, case.distances())),
+        bias: case
+            .biased
+            .then(|| Matrix::new(&x.bias, heads, case.distances())),
         mask: &case.mask,
         normalizer: case.normalizer,
         dropout: case.dropout,

@@ -1,5 +1,8 @@
 //! The kernels against [the definition](naive), over everything that can be asked of them.
 
+mod bits;
 mod case;
 mod naive;
+mod poison;
+mod shapes;
 mod values;

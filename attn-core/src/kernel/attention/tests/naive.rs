@@ -6,25 +6,52 @@ use crate::random::Philox4x32;
 
 /// The output and `lse`.
 pub fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
-    let Sizes { batch, heads, kv_heads, query, key, width, value_width } = case.sizes;
+    let Sizes {
+        batch,
+        heads,
+        kv_heads,
+        query,
+        key,
+        width,
+        value_width,
+    } = case.sizes;
     let mut out = vec![0.0; batch * query * heads * value_width];
     let mut lse = vec![0.0; batch * heads * query];
     for (b, h) in (0..batch).flat_map(|b| (0..heads).map(move |h| (b, h))) {
         let kv = h / (heads / kv_heads);
         let keys: Vec<_> = (0..key)
-            .map(|k| prepared(case, &x.k[((b * key + k) * kv_heads + kv) * width..][..width], &x.key_gain, k))
+            .map(|k| {
+                prepared(
+                    case,
+                    &x.k[((b * key + k) * kv_heads + kv) * width..][..width],
+                    &x.key_gain,
+                    k,
+                )
+            })
             .collect();
         for q in 0..query {
-            let row = prepared(case, &x.q[((b * query + q) * heads + h) * width..][..width], &x.query_gain, q);
-            let attended: Vec<usize> = (0..key).filter(|&k| case.mask.attends(b, h, q, k)).collect();
-            let scores: Vec<f64> = attended.iter().map(|&k| score(case, x, h, (q, &row), (k, &keys[k]))).collect();
+            let row = prepared(
+                case,
+                &x.q[((b * query + q) * heads + h) * width..][..width],
+                &x.query_gain,
+                q,
+            );
+            let attended: Vec<usize> = (0..key)
+                .filter(|&k| case.mask.attends(b, h, q, k))
+                .collect();
+            let scores: Vec<f64> = attended
+                .iter()
+                .map(|&k| score(case, x, h, (q, &row), (k, &keys[k])))
+                .collect();
             let (weights, log) = weights(case.normalizer, &scores);
             lse[(b * heads + h) * query + q] = log;
             let out = &mut out[((b * query + q) * heads + h) * value_width..][..value_width];
             for (&k, weight) in attended.iter().zip(weights) {
                 let weight = weight * factor(case, [b, h, q, k]);
                 let values = &x.v[((b * key + k) * kv_heads + kv) * value_width..];
-                out.iter_mut().zip(values).for_each(|(out, v)| *out += weight * v);
+                out.iter_mut()
+                    .zip(values)
+                    .for_each(|(out, v)| *out += weight * v);
             }
         }
     }
@@ -38,7 +65,10 @@ fn prepared(case: &Case, x: &[f64], gain: &[f64], position: usize) -> Vec<f64> {
     let mut x: Vec<f64> = match (case.rms, case.l2) {
         (true, _) => {
             let length = (squares / width as f64 + 1e-6).sqrt();
-            x.iter().zip(gain).map(|(x, gain)| x / length * gain).collect()
+            x.iter()
+                .zip(gain)
+                .map(|(x, gain)| x / length * gain)
+                .collect()
         }
         (false, true) => x.iter().map(|x| x / (squares + 1e-6).sqrt()).collect(),
         _ => x.to_vec(),
@@ -47,28 +77,44 @@ fn prepared(case: &Case, x: &[f64], gain: &[f64], position: usize) -> Vec<f64> {
         let (_, pairs, angles) = angles(case);
         for i in 0..pairs {
             let (sin, cos) = angles[position * pairs + i].sin_cos();
-            (x[i], x[i + pairs]) = (x[i] * cos - x[i + pairs] * sin, x[i + pairs] * cos + x[i] * sin);
+            (x[i], x[i + pairs]) = (
+                x[i] * cos - x[i + pairs] * sin,
+                x[i + pairs] * cos + x[i] * sin,
+            );
         }
     }
     x
 }
 
-fn score(case: &Case, x: &Tensors<f64>, h: usize, (q, query): (usize, &[f64]), (k, key): (usize, &[f64])) -> f64 {
+fn score(
+    case: &Case,
+    x: &Tensors<f64>,
+    h: usize,
+    (q, query): (usize, &[f64]),
+    (k, key): (usize, &[f64]),
+) -> f64 {
     let pairs = query.iter().zip(key);
     let score: f64 = match case.additive {
-        true => pairs.zip(&x.w[h * query.len()..]).map(|((q, k), w)| w * (q + k).tanh()).sum(),
+        true => pairs
+            .zip(&x.w[h * query.len()..])
+            .map(|((q, k), w)| w * (q + k).tanh())
+            .sum(),
         false => pairs.map(|(q, k)| q * k).sum::<f64>() * case.scale(),
     };
     let bias = match case.biased {
         true => x.bias[h * case.distances() + k + (case.sizes.query - 1) - q],
         false => 0.0,
     };
-    case.cap.map_or(score, |cap| cap.0 * ((score + bias) / cap.0).tanh())
+    case.cap
+        .map_or(score, |cap| cap.0 * ((score + bias) / cap.0).tanh())
 }
 
 fn weights(normalizer: Normalizer, scores: &[f64]) -> (Vec<f64>, f64) {
     if normalizer == Normalizer::Sigmoid {
-        return (scores.iter().map(|s| 1.0 / (1.0 + (-s).exp())).collect(), 0.0);
+        return (
+            scores.iter().map(|s| 1.0 / (1.0 + (-s).exp())).collect(),
+            0.0,
+        );
     }
     let one_more = normalizer == Normalizer::Softmax1;
     let start = if one_more { 0.0 } else { f64::NEG_INFINITY };
@@ -78,7 +124,10 @@ fn weights(normalizer: Normalizer, scores: &[f64]) -> (Vec<f64>, f64) {
     }
     let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
     let sum = sum + if one_more { (-max).exp() } else { 0.0 };
-    (scores.iter().map(|s| (s - max).exp() / sum).collect(), max + sum.ln())
+    (
+        scores.iter().map(|s| (s - max).exp() / sum).collect(),
+        max + sum.ln(),
+    )
 }
 
 fn factor(case: &Case, [b, h, q, k]: [usize; 4]) -> f64 {
@@ -117,7 +166,13 @@ pub fn gradient(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> Tensors<f64> {
 }
 
 /// The derivative in the direction of one of the tensors, by a central difference.
-pub fn directional(case: &Case, x: &Tensors<f64>, d_out: &[f64], tensor: usize, direction: &[f64]) -> f64 {
+pub fn directional(
+    case: &Case,
+    x: &Tensors<f64>,
+    d_out: &[f64],
+    tensor: usize,
+    direction: &[f64],
+) -> f64 {
     const STEP: f64 = 1e-5;
     let moved = |step: f64| {
         let mut x = x.clone();

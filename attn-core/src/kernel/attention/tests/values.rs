@@ -1,8 +1,9 @@
 //! Values and gradients.
 
-use super::case::{Case, Pattern, SoftCap, Tensors, attend, numbers};
+use super::case::{Case, Pattern, SoftCap, Tensors, attend};
 use super::naive;
 use crate::kernel::attention::{Dropout, Normalizer, Sizes};
+use crate::kernel::testing::noise;
 use crate::random::Philox4x32;
 
 const PATTERNS: [Pattern; 9] = [
@@ -19,7 +20,9 @@ const PATTERNS: [Pattern; 9] = [
 
 /// A case out of everything, by a number.
 fn case(number: u64, lengths: &[usize]) -> Case {
-    let words: Vec<u32> = (0..8).flat_map(|i| Philox4x32::new(number).block([i, 0, 0, 0])).collect();
+    let words: Vec<u32> = (0..8)
+        .flat_map(|i| Philox4x32::new(number).block([i, 0, 0, 0]))
+        .collect();
     let mut words = words.into_iter().map(|word| word as usize);
     let mut below = |n: usize| words.next().unwrap() % n;
     let (kv_heads, group) = (1 + below(2), 1 + below(3));
@@ -41,22 +44,32 @@ fn case(number: u64, lengths: &[usize]) -> Case {
     case.rms = below(3) == 0 && sizes.width >= 4;
     case.l2 = below(3) == 0 && sizes.width >= 4;
     case.rope = below(2) == 0 && sizes.width % 2 == 0;
-    case.normalizer = [Normalizer::Softmax, Normalizer::Softmax1, Normalizer::Sigmoid][below(3)];
-    case.dropout = (below(3) == 0).then_some(Dropout { p: 0.3, key: 1 << 40 | number });
+    case.normalizer = [
+        Normalizer::Softmax,
+        Normalizer::Softmax1,
+        Normalizer::Sigmoid,
+    ][below(3)];
+    case.dropout = (below(3) == 0).then_some(Dropout {
+        p: 0.3,
+        key: 1 << 40 | number,
+    });
     case
 }
 
 fn inputs(case: &Case) -> (Tensors<f64>, Vec<f64>) {
     let sizes = case.sizes;
     let outputs = sizes.batch * sizes.query * sizes.heads * sizes.value_width;
-    (Tensors::random(case, 1), numbers(outputs, 2))
+    (Tensors::random(case, 1), noise(outputs, 2))
 }
 
 fn assert_near(found: &[f64], expected: &[f64], tolerance: f64, what: &str, case: &Case) {
     assert_eq!(found.len(), expected.len(), "{what}: {case:?}");
     for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
         let near = (found - expected).abs() <= tolerance * expected.abs().max(1.0);
-        assert!(near || found == expected, "{what}[{i}]: {found}, not {expected}: {case:?}");
+        assert!(
+            near || found == expected,
+            "{what}[{i}]: {found}, not {expected}: {case:?}"
+        );
     }
 }
 
@@ -88,7 +101,7 @@ fn long_attentions_agree_with_the_definition() {
         assert_near(&found.out, &out, 1e-12, "out", &case);
         assert_near(&found.lse, &lse, 1e-12, "lse", &case);
         for (tensor, (name, gradient)) in found.d.each().into_iter().enumerate() {
-            let direction: Vec<f64> = numbers(gradient.len(), 7);
+            let direction: Vec<f64> = noise(gradient.len(), 7);
             let slope = gradient.iter().zip(&direction).map(|(d, x)| d * x).sum();
             let expected = naive::directional(&case, &x, &d_out, tensor, &direction);
             assert_near(&[slope], &[expected], 1e-6, name, &case);

@@ -1,0 +1,124 @@
+//! What the bits of a result depend on, and what not.
+
+use std::cell::RefCell;
+
+use super::case::{Case, Pattern, SoftCap, Tensors, attend};
+use super::naive;
+use crate::kernel::attention::{Dropout, Normalizer, Sizes};
+use crate::kernel::testing::{assert_near, noise, on_every_isa, same_for_all_threads, wide};
+
+fn sizes(len: usize) -> Sizes {
+    Sizes {
+        batch: 1,
+        heads: 2,
+        kv_heads: 1,
+        query: len,
+        key: len,
+        width: 8,
+        value_width: 8,
+    }
+}
+
+/// The gradient of the output.
+fn d_out(case: &Case) -> Vec<f32> {
+    let Sizes {
+        batch,
+        heads,
+        query,
+        value_width,
+        ..
+    } = case.sizes;
+    noise(batch * query * heads * value_width, 2)
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let plain = Case::plain(sizes(600), Pattern::Causal);
+    let everything = Case {
+        cap: Some(SoftCap(2.0)),
+        biased: true,
+        rms: true,
+        rope: true,
+        dropout: Some(Dropout { p: 0.2, key: 5 }),
+        ..plain
+    };
+    let additive = Case {
+        additive: true,
+        sizes: Sizes {
+            batch: 3,
+            ..sizes(200)
+        },
+        ..Case::plain(sizes(200), Pattern::Causal)
+    };
+    for case in [plain, everything, additive] {
+        let (x, d_out) = (Tensors::random(&case, 1), d_out(&case));
+        same_for_all_threads(|| attend(&case, &x, &d_out));
+    }
+}
+
+#[test]
+fn an_output_depends_on_no_bit_of_a_later_token() {
+    const LEN: usize = 130;
+    for case in [
+        Case::plain(sizes(LEN), Pattern::Causal),
+        Case {
+            additive: true,
+            ..Case::plain(sizes(LEN), Pattern::Window(20))
+        },
+    ] {
+        on_every_isa(|isa| {
+            let (x, d_out) = (Tensors::<f32>::random(&case, 1), d_out(&case));
+            let expected = attend(&case, &x, &d_out);
+            for token in [1, 15, 16, 47, 48, 49, 63, 64, 96, 129] {
+                let mut changed = x.clone();
+                for tensor in [&mut changed.q, &mut changed.k, &mut changed.v] {
+                    let width = tensor.len() / LEN;
+                    tensor[token * width..][..width].fill(7.0);
+                }
+                let found = attend(&case, &changed, &d_out);
+                let before = token * expected.out.len() / LEN;
+                assert_eq!(
+                    found.out[..before],
+                    expected.out[..before],
+                    "{token} on {isa}"
+                );
+                assert_ne!(
+                    found.out[before..],
+                    expected.out[before..],
+                    "{token} on {isa}"
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn every_instruction_set_computes_the_same() {
+    for normalizer in [
+        Normalizer::Softmax,
+        Normalizer::Softmax1,
+        Normalizer::Sigmoid,
+    ] {
+        let case = Case {
+            normalizer,
+            cap: Some(SoftCap(2.0)),
+            ..Case::plain(sizes(77), Pattern::Random(3))
+        };
+        let x = Tensors::<f64>::random(&case, 1);
+        let (out, lse) = naive::forward(&case, &x);
+        let first = RefCell::new(None);
+        on_every_isa(|isa| {
+            let found = attend(&case, &x, &wide(&d_out(&case)));
+            // Rounding errors of sums of 77 numbers.
+            assert_near(&found.out, &out, 1e-13, &format!("out on {isa}"));
+            assert_near(&found.lse, &lse, 1e-13, &format!("lse on {isa}"));
+            let expected = first
+                .borrow_mut()
+                .get_or_insert_with(|| found.d.clone())
+                .clone();
+            for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.each()) {
+                assert_near(found, expected, 1e-12, &format!("{name} on {isa}"));
+            }
+        });
+    }
+}

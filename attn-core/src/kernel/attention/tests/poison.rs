@@ -1,0 +1,240 @@
+//! What is not attended to reaches nothing, whatever it is; what is attended to does.
+
+use super::case::{Case, Pairs, Pattern, Results, SoftCap, Tensors, attend};
+use crate::kernel::attention::{Dropout, Normalizer, Sizes};
+use crate::kernel::testing::noise;
+
+/// Queries, and as many keys: more than a block of either.
+const LEN: usize = 70;
+
+const POISONS: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e30];
+
+/// Attentions with one thing or another.
+fn cases(pattern: Pattern) -> Vec<Case> {
+    let sizes = Sizes {
+        batch: 2,
+        heads: 2,
+        kv_heads: 1,
+        query: LEN,
+        key: LEN,
+        width: 6,
+        value_width: 5,
+    };
+    let plain = Case::plain(sizes, pattern);
+    let narrow = Sizes {
+        value_width: 1,
+        ..sizes
+    };
+    let mask = Pairs {
+        exact: false,
+        ..plain.mask
+    };
+    let dropout = Some(Dropout { p: 0.4, key: 3 });
+    vec![
+        plain,
+        Case {
+            sizes: narrow,
+            ..plain
+        },
+        Case { mask, ..plain },
+        Case {
+            cap: Some(SoftCap(2.0)),
+            biased: true,
+            ..plain
+        },
+        Case {
+            additive: true,
+            ..plain
+        },
+        Case {
+            rms: true,
+            rope: true,
+            ..plain
+        },
+        Case {
+            l2: true,
+            normalizer: Normalizer::Softmax1,
+            ..plain
+        },
+        Case {
+            normalizer: Normalizer::Sigmoid,
+            ..plain
+        },
+        Case { dropout, ..plain },
+    ]
+}
+
+/// Every case with every poison, and its results without: numbers as in `f32`, so that 1e30 squared is infinite.
+fn for_each_poison(pattern: Pattern, test: impl Fn(&Case, &Inputs, f32, &Results<f32>)) {
+    for case in cases(pattern) {
+        let inputs = Inputs::new(&case);
+        let expected = inputs.attend(&case);
+        for poison in POISONS {
+            test(&case, &inputs, poison as f32, &expected);
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Inputs {
+    x: Tensors<f32>,
+    d_out: Vec<f32>,
+}
+
+impl Inputs {
+    fn new(case: &Case) -> Self {
+        let Sizes {
+            batch,
+            heads,
+            value_width,
+            ..
+        } = case.sizes;
+        Self {
+            x: Tensors::random(case, 1),
+            d_out: noise(batch * LEN * heads * value_width, 2),
+        }
+    }
+
+    fn attend(&self, case: &Case) -> Results<f32> {
+        attend(case, &self.x, &self.d_out)
+    }
+}
+
+/// Writes a number over rows of all sequences.
+fn poison(tensor: &mut [f32], rows: impl Fn(usize, usize) -> bool, poison: f32) {
+    for (b, sequence) in halves_mut(tensor) {
+        let width = sequence.len() / LEN;
+        for (i, row) in sequence.chunks_mut(width).enumerate() {
+            if rows(b, i) {
+                row.fill(poison);
+            }
+        }
+    }
+}
+
+fn halves_mut(tensor: &mut [f32]) -> [(usize, &mut [f32]); 2] {
+    let (first, second) = tensor.split_at_mut(tensor.len() / 2);
+    [(0, first), (1, second)]
+}
+
+/// The bits of some rows of all sequences.
+fn bits(tensor: &[f32], rows: impl Fn(usize, usize) -> bool) -> Vec<u32> {
+    let width = tensor.len() / (2 * LEN);
+    let kept = tensor
+        .chunks(width)
+        .enumerate()
+        .filter(|(i, _)| rows(i / LEN, i % LEN));
+    kept.flat_map(|(_, row)| row.iter().map(|x| x.to_bits()))
+        .collect()
+}
+
+/// All rows.
+fn all(_: usize, _: usize) -> bool {
+    true
+}
+
+fn assert_same(found: &Results<f32>, expected: &Results<f32>, what: &str) {
+    assert_eq!(
+        bits(&found.out, all),
+        bits(&expected.out, all),
+        "out: {what}"
+    );
+    assert_eq!(
+        bits(&found.lse, all),
+        bits(&expected.lse, all),
+        "lse: {what}"
+    );
+    for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.d.each()) {
+        let (found, expected) = (found.iter(), expected.iter());
+        assert!(
+            found.map(|x| x.to_bits()).eq(expected.map(|x| x.to_bits())),
+            "{name}: {what}"
+        );
+    }
+}
+
+#[test]
+fn padding_reaches_nothing() {
+    for_each_poison(Pattern::Padding, |case, inputs, number, expected| {
+        let padding = |b: usize, i: usize| i >= LEN / (1 + b % 2);
+        let mut poisoned = inputs.clone();
+        poison(&mut poisoned.x.k, padding, number);
+        poison(&mut poisoned.x.v, padding, number);
+        let found = poisoned.attend(case);
+        assert_same(&found, expected, &format!("{number} in {case:?}"));
+        assert!(bits(&found.d.k, padding).iter().all(|&bits| bits == 0));
+        assert!(bits(&found.d.v, padding).iter().all(|&bits| bits == 0));
+    });
+}
+
+#[test]
+fn queries_without_keys_reach_nothing() {
+    for_each_poison(Pattern::SomeQueries, |case, inputs, number, expected| {
+        let idle = |_: usize, i: usize| i % 3 != 1;
+        let mut poisoned = inputs.clone();
+        poison(&mut poisoned.x.q, idle, number);
+        poison(&mut poisoned.d_out, idle, number);
+        let found = poisoned.attend(case);
+        assert_same(&found, expected, &format!("{number} in {case:?}"));
+        assert!(bits(&found.out, idle).iter().all(|&bits| bits == 0));
+        assert!(bits(&found.d.q, idle).iter().all(|&bits| bits == 0));
+    });
+}
+
+#[test]
+fn a_late_key_does_not_reach_early_queries() {
+    const AT: usize = 40;
+    for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
+        let early = |_: usize, i: usize| i < AT;
+        let mut poisoned = inputs.clone();
+        poison(&mut poisoned.x.k, |_, i| i == AT, number);
+        poison(&mut poisoned.x.v, |_, i| i == AT, number);
+        let found = poisoned.attend(case);
+        let what = format!("{number} in {case:?}");
+        assert_eq!(
+            bits(&found.out, early),
+            bits(&expected.out, early),
+            "{what}"
+        );
+        assert_eq!(
+            bits(&found.d.q, early),
+            bits(&expected.d.q, early),
+            "{what}"
+        );
+        // With dropout, one head of a late query may have lost the key.
+        if number.is_nan() {
+            let width = found.out.len() / (2 * LEN);
+            let late = |i: usize| i / width % LEN >= AT;
+            assert!(
+                (0..found.out.len()).all(|i| found.out[i].is_nan() == late(i)),
+                "{what}"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_gradient_of_an_early_output_does_not_reach_late_keys() {
+    const AT: usize = 40;
+    for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
+        let (late, others) = (|_: usize, i: usize| i > AT, |_: usize, i: usize| i != AT);
+        let mut poisoned = inputs.clone();
+        poison(&mut poisoned.d_out, |_, i| i == AT, number);
+        let found = poisoned.attend(case);
+        let what = format!("{number} in {case:?}");
+        assert_eq!(bits(&found.d.k, late), bits(&expected.d.k, late), "{what}");
+        assert_eq!(bits(&found.d.v, late), bits(&expected.d.v, late), "{what}");
+        assert_eq!(
+            bits(&found.d.q, others),
+            bits(&expected.d.q, others),
+            "{what}"
+        );
+        if number.is_nan() {
+            let early = bits(&found.d.v, |_, i| i <= AT);
+            assert!(
+                early.iter().all(|&bits| f32::from_bits(bits).is_nan()),
+                "{what}"
+            );
+        }
+    });
+}

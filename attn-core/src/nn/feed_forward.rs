@@ -1,0 +1,218 @@
+//! The layer between attention layers.
+
+use dfdx::{
+    dtypes::Dtype,
+    nn::{BuildOnDevice, Module, ModuleVisitor, NonMutableModule, TensorCollection},
+    shapes::Const,
+    tensor::{AutoDevice, Storage, Tape, Tensor},
+    tensor_ops::Device,
+};
+
+use super::{Gelu, Linear, Silu, UnbiasedLinear};
+use crate::{
+    Backend, Element, Error,
+    ops::{Activation, EndsIn, try_feed_forward, try_gated_feed_forward},
+};
+
+/// `down_proj(act(up_proj(x)))`: a vector of `M` numbers is widened to `H`, activated and narrowed again. One operation of
+/// the tape, which keeps `H` numbers per vector and computes the activations again for the derivative.
+///
+/// Vaswani et al., "Attention is all you need" (2017), section 3.3. PyTorch:
+/// `Sequential(Linear(M, H), act(), Linear(H, M))`. The activation is [`Gelu`] unless it is named:
+/// [`GeluTanh`](super::GeluTanh) makes the layer of GPT-2, [`Relu`](super::Relu) that of the first transformers.
+///
+/// | | shape | at first |
+/// | --- | --- | --- |
+/// | input, output | `[.., M]`, of one to four axes | |
+/// | `up_proj.weight`, `up_proj.bias` | `[H, M]`, `[H]` | as in [`Linear`] |
+/// | `down_proj.weight`, `down_proj.bias` | `[M, H]`, `[M]` | as in [`Linear`] |
+///
+/// ```
+/// use attn_core::nn::{FeedForward, GeluTanh};
+/// use dfdx::prelude::*;
+///
+/// let dev = Cpu::default();
+/// let layer = dev.build_module::<FeedForward<8, 32, GeluTanh>, f32>();
+/// let x: Tensor<(usize, Const<8>), f32, _> = dev.sample_normal_like(&(5, Const));
+/// let y: Tensor<(usize, Const<8>), f32, _> = layer.forward(x);
+/// assert_eq!(layer.num_trainable_params(), FeedForward::<8, 32>::PARAMS);
+/// ```
+#[derive(Clone, Debug)]
+pub struct FeedForward<
+    const M: usize,
+    const H: usize,
+    A = Gelu,
+    E: Dtype = f32,
+    D: Storage<E> = AutoDevice,
+> {
+    /// To `H` numbers.
+    pub up_proj: Linear<M, H, E, D>,
+    /// The nonlinearity.
+    pub activation: A,
+    /// Back to `M` numbers.
+    pub down_proj: Linear<H, M, E, D>,
+}
+
+/// `down_proj(act(gate_proj(x)) * up_proj(x))`: a feed-forward layer whose activations are gated, and which has no biases.
+/// One operation of the tape; the gate and what it gates are one product.
+///
+/// Shazeer, "GLU variants improve transformer" (2020). The activation is [`Silu`] unless it is named, which is the layer of
+/// LLaMA, under the same names: `LlamaMLP` of the library `transformers`.
+///
+/// | | shape | at first |
+/// | --- | --- | --- |
+/// | input, output | `[.., M]`, of one to four axes | |
+/// | `gate_proj.weight`, `up_proj.weight` | `[H, M]` | as in [`UnbiasedLinear`] |
+/// | `down_proj.weight` | `[M, H]` | as in [`UnbiasedLinear`] |
+///
+/// ```
+/// use attn_core::nn::GatedFeedForward;
+/// use dfdx::prelude::*;
+///
+/// let dev = Cpu::default();
+/// let layer = dev.build_module::<GatedFeedForward<8, 21>, f32>();
+/// let x: Tensor<(usize, Const<8>), f32, _> = dev.sample_normal_like(&(5, Const));
+/// let y: Tensor<(usize, Const<8>), f32, _> = layer.forward(x);
+/// assert_eq!(layer.num_trainable_params(), GatedFeedForward::<8, 21>::PARAMS);
+/// ```
+#[derive(Clone, Debug)]
+pub struct GatedFeedForward<
+    const M: usize,
+    const H: usize,
+    A = Silu,
+    E: Dtype = f32,
+    D: Storage<E> = AutoDevice,
+> {
+    /// What becomes the gate.
+    pub gate_proj: UnbiasedLinear<M, H, E, D>,
+    /// What is gated.
+    pub up_proj: UnbiasedLinear<M, H, E, D>,
+    /// The nonlinearity of the gate.
+    pub activation: A,
+    /// Back to `M` numbers.
+    pub down_proj: UnbiasedLinear<H, M, E, D>,
+}
+
+impl<const M: usize, const H: usize, A, E: Dtype, D: Storage<E>> FeedForward<M, H, A, E, D> {
+    /// How many numbers it learns.
+    pub const PARAMS: usize = 2 * M * H + H + M;
+}
+
+impl<const M: usize, const H: usize, A, E: Dtype, D: Storage<E>> GatedFeedForward<M, H, A, E, D> {
+    /// How many numbers it learns.
+    pub const PARAMS: usize = 3 * M * H;
+}
+
+impl<const M: usize, const H: usize, A, S, E, D, T> Module<Tensor<S, E, D, T>>
+    for FeedForward<M, H, A, E, D>
+where
+    A: Activation,
+    S: EndsIn<M>,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
+    type Output = Tensor<S::With<Const<M>>, E, D, T>;
+    type Error = D::Err;
+
+    fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
+        let (up, down) = (self.up_proj.affine(), self.down_proj.affine());
+        try_feed_forward::<A, S, M, H, M, E, D, T>(x, up, down).map_err(Error::into_device)
+    }
+}
+
+impl<const M: usize, const H: usize, A, S, E, D, T> Module<Tensor<S, E, D, T>>
+    for GatedFeedForward<M, H, A, E, D>
+where
+    A: Activation,
+    S: EndsIn<M>,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
+    type Output = Tensor<S::With<Const<M>>, E, D, T>;
+    type Error = D::Err;
+
+    fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
+        let (gate, up) = (self.gate_proj.affine(), self.up_proj.affine());
+        let down = self.down_proj.affine();
+        try_gated_feed_forward::<A, S, M, H, M, E, D, T>(x, gate, up, down)
+            .map_err(Error::into_device)
+    }
+}
+
+impl<const M: usize, const H: usize, A, E: Dtype, D: Storage<E>> NonMutableModule
+    for FeedForward<M, H, A, E, D>
+{
+}
+
+impl<const M: usize, const H: usize, A, E: Dtype, D: Storage<E>> NonMutableModule
+    for GatedFeedForward<M, H, A, E, D>
+{
+}
+
+impl<const M: usize, const H: usize, A: Default, E: Element, D: Device<E>> TensorCollection<E, D>
+    for FeedForward<M, H, A, E, D>
+{
+    type To<E2: Dtype, D2: Device<E2>> = FeedForward<M, H, A, E2, D2>;
+
+    fn iter_tensors<V: ModuleVisitor<Self, E, D>>(
+        visitor: &mut V,
+    ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
+        visitor.visit_fields(
+            (
+                Self::module("up_proj", |s| &s.up_proj, |s| &mut s.up_proj),
+                Self::module("down_proj", |s| &s.down_proj, |s| &mut s.down_proj),
+            ),
+            |(up_proj, down_proj)| FeedForward {
+                up_proj,
+                activation: A::default(),
+                down_proj,
+            },
+        )
+    }
+}
+
+impl<const M: usize, const H: usize, A: Default, E: Element, D: Device<E>> TensorCollection<E, D>
+    for GatedFeedForward<M, H, A, E, D>
+{
+    type To<E2: Dtype, D2: Device<E2>> = GatedFeedForward<M, H, A, E2, D2>;
+
+    fn iter_tensors<V: ModuleVisitor<Self, E, D>>(
+        visitor: &mut V,
+    ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
+        visitor.visit_fields(
+            (
+                Self::module("gate_proj", |s| &s.gate_proj, |s| &mut s.gate_proj),
+                Self::module("up_proj", |s| &s.up_proj, |s| &mut s.up_proj),
+                Self::module("down_proj", |s| &s.down_proj, |s| &mut s.down_proj),
+            ),
+            |(gate_proj, up_proj, down_proj)| GatedFeedForward {
+                gate_proj,
+                up_proj,
+                activation: A::default(),
+                down_proj,
+            },
+        )
+    }
+}
+
+/// `E0` and `D0` are what the name stands for where it is only a name, as in a `type Model = (..)`.
+impl<const M: usize, const H: usize, A: Default, E0: Dtype, D0: Storage<E0>, E, D>
+    BuildOnDevice<D, E> for FeedForward<M, H, A, E0, D0>
+where
+    E: Element,
+    D: Device<E>,
+{
+    type Built = FeedForward<M, H, A, E, D>;
+}
+
+/// As for [`FeedForward`].
+impl<const M: usize, const H: usize, A: Default, E0: Dtype, D0: Storage<E0>, E, D>
+    BuildOnDevice<D, E> for GatedFeedForward<M, H, A, E0, D0>
+where
+    E: Element,
+    D: Device<E>,
+{
+    type Built = GatedFeedForward<M, H, A, E, D>;
+}

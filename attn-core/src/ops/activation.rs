@@ -1,0 +1,261 @@
+//! Functions of the elements.
+
+use std::fmt::Debug;
+
+use dfdx::{
+    shapes::{HasShape, Shape},
+    tensor::{Tape, Tensor, WithEmptyTape},
+    tensor_ops::{Device, TryMul},
+};
+
+use super::check_shape;
+use crate::{
+    Backend, Element, Error,
+    fused::{Operation, zeros},
+    kernel::{Buffer, activation as kernel, elementwise},
+    unwrap,
+};
+
+/// A nonlinearity: a function of single numbers that knows its derivative.
+///
+/// [`Gelu`], [`Relu`] and the others here are types, so that layers can have them as a parameter. An activation of one's
+/// own is three things: its value and its slope on vectors of numbers, its name, and the same out of dfdx operations.
+///
+/// ```
+/// use attn_core::{Element, ops::{Activation, ActivationKernel, Vector, activate}};
+/// use dfdx::{prelude::*, tensor_ops::Device};
+///
+/// #[derive(Clone, Copy, Debug, Default)]
+/// struct Cube;
+///
+/// impl ActivationKernel for Cube {
+///     #[inline(always)]
+///     fn value_and_slope<V: Vector>(self, x: V) -> (V, V) {
+///         let square = x * x;
+///         (square * x, square + square + square)
+///     }
+/// }
+///
+/// impl Activation for Cube {
+///     type Kernel = Self;
+///     const KERNEL: Self = Cube;
+///     const NAME: &'static str = "cube";
+///
+///     fn compose<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+///         x: Tensor<S, E, D, T>,
+///     ) -> Result<Tensor<S, E, D, T>, D::Err> {
+///         x.try_powi(3)
+///     }
+/// }
+///
+/// let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([2.0, -1.0]);
+/// let y = activate::<Cube, _, _, _, _>(x.leaky_trace());
+/// assert_eq!(y.array(), [8.0, -1.0]);
+/// assert_eq!(y.sum().backward().get(&x).array(), [12.0, 3.0]);
+/// ```
+pub trait Activation: Copy + Debug + Default + 'static {
+    /// The function on vectors of numbers.
+    type Kernel: kernel::Activation + 'static;
+    /// The function on vectors of numbers.
+    const KERNEL: Self::Kernel;
+    /// What error messages call it.
+    const NAME: &'static str;
+
+    /// The function out of dfdx operations.
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    fn compose<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+    ) -> Result<Tensor<S, E, D, T>, D::Err>;
+}
+
+/// `y = act(x)` for each element.
+///
+/// ```
+/// use attn_core::ops::{Relu, activate};
+/// use dfdx::prelude::*;
+///
+/// let x: Tensor<Rank1<3>, f32, _> = Cpu::default().tensor([-1.0, 0.0, 2.0]);
+/// assert_eq!(activate::<Relu, _, _, _, _>(x).array(), [0.0, 0.0, 2.0]);
+/// ```
+///
+/// # Panics
+/// Where [`try_activate`] has an error.
+#[track_caller]
+pub fn activate<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Tensor<S, E, D, T> {
+    unwrap(try_activate::<A, S, E, D, T>(x))
+}
+
+/// The fallible twin of [`activate`].
+///
+/// # Errors
+/// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
+pub fn try_activate<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
+    check_shape(A::NAME, x.shape())?;
+    if !D::FUSED {
+        return Ok(A::compose(x)?);
+    }
+    let (device, shape) = (x.device().clone(), *x.shape());
+    let mut operation = Operation::default();
+    let x = operation.read(x)?;
+    let mut y = zeros(x.values().len());
+    kernel::forward(A::KERNEL, x.values(), &mut y);
+    Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
+        let mut d_x = Buffer::stale(d_y.len());
+        kernel::backward(A::KERNEL, x.values(), d_y, &mut d_x);
+        elementwise::add_scaled(E::one(), &d_x, x.gradient(gradients)?);
+        Ok(())
+    })?)
+}
+
+macro_rules! activations {
+    ($($(#[$doc:meta])* $Name:ident, $name:ident, $try_name:ident, |$x:ident| $composed:expr;)*) => {
+        $(
+            #[doc = concat!(
+                "The function [`", stringify!($name), "`](fn@", stringify!($name),
+                ") as a type: a layer, and a parameter of layers."
+            )]
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+            pub struct $Name;
+
+            impl Activation for $Name {
+                type Kernel = kernel::$Name;
+                const KERNEL: kernel::$Name = kernel::$Name;
+                const NAME: &'static str = stringify!($name);
+
+                fn compose<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+                    $x: Tensor<S, E, D, T>,
+                ) -> Result<Tensor<S, E, D, T>, D::Err> {
+                    $composed
+                }
+            }
+
+            $(#[$doc])*
+            ///
+            /// `x` is a tensor of any shape.
+            ///
+            /// # Panics
+            #[doc = concat!("Where [`", stringify!($try_name), "`] has an error.")]
+            #[track_caller]
+            pub fn $name<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+                x: Tensor<S, E, D, T>,
+            ) -> Tensor<S, E, D, T> {
+                activate::<$Name, S, E, D, T>(x)
+            }
+
+            #[doc = concat!("The fallible twin of [`", stringify!($name), "`].")]
+            ///
+            /// # Errors
+            /// As [`try_activate`].
+            pub fn $try_name<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+                x: Tensor<S, E, D, T>,
+            ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
+                try_activate::<$Name, S, E, D, T>(x)
+            }
+        )*
+    };
+}
+
+activations! {
+    /// `x Φ(x)`, `Φ` being the distribution function of the standard normal distribution: with the error function, as in
+    /// BERT.
+    ///
+    /// Hendrycks and Gimpel, "Gaussian error linear units" (2016). PyTorch: `torch.nn.functional.gelu(x)`.
+    ///
+    /// ```
+    /// use attn_core::ops::gelu;
+    /// use dfdx::prelude::*;
+    ///
+    /// let x: Tensor<Rank1<3>, f64, _> = Cpu::default().tensor([-1.0, 0.0, 1.0]);
+    /// let y = gelu(x).array();
+    /// assert!((y[0] + 0.158_655_254).abs() < 1e-9 && y[1] == 0.0 && (y[2] - 0.841_344_746).abs() < 1e-9);
+    /// ```
+    Gelu, gelu, try_gelu, |x| x.try_accurate_gelu();
+
+    /// `0.5 x (1 + tanh(sqrt(2 / π) (x + 0.044715 x³)))`, an approximation of [`gelu`]: the one of GPT-2.
+    ///
+    /// Hendrycks and Gimpel, "Gaussian error linear units" (2016). PyTorch:
+    /// `torch.nn.functional.gelu(x, approximate="tanh")`.
+    ///
+    /// ```
+    /// use attn_core::ops::gelu_tanh;
+    /// use dfdx::prelude::*;
+    ///
+    /// let x: Tensor<Rank1<2>, f64, _> = Cpu::default().tensor([-1.0, 1.0]);
+    /// let y = gelu_tanh(x).array();
+    /// assert!((y[0] + 0.158_808_009).abs() < 1e-9 && (y[1] - 0.841_191_991).abs() < 1e-9);
+    /// ```
+    GeluTanh, gelu_tanh, try_gelu_tanh, |x| x.try_fast_gelu();
+
+    /// `max(x, 0)`. The derivative at 0 is 0.
+    ///
+    /// PyTorch: `torch.nn.functional.relu(x)`.
+    ///
+    /// ```
+    /// use attn_core::ops::relu;
+    /// use dfdx::prelude::*;
+    ///
+    /// let x: Tensor<Rank1<3>, f32, _> = Cpu::default().tensor([-1.0, 0.0, 2.0]);
+    /// assert_eq!(relu(x).array(), [0.0, 0.0, 2.0]);
+    /// ```
+    Relu, relu, try_relu, |x| x.try_relu();
+
+    /// `max(x, 0)²`
+    ///
+    /// So et al., "Primer" (2021). PyTorch: `torch.nn.functional.relu(x).square()`.
+    ///
+    /// ```
+    /// use attn_core::ops::relu_squared;
+    /// use dfdx::prelude::*;
+    ///
+    /// let x: Tensor<Rank1<3>, f32, _> = Cpu::default().tensor([-1.0, 0.5, 2.0]);
+    /// assert_eq!(relu_squared(x).array(), [0.0, 0.25, 4.0]);
+    /// ```
+    ReluSquared, relu_squared, try_relu_squared, |x| x.try_relu()?.try_square();
+
+    /// `x σ(x)`, `σ` being the logistic function. Also known as swish.
+    ///
+    /// Hendrycks and Gimpel, "Gaussian error linear units" (2016); Ramachandran et al., "Searching for activation
+    /// functions" (2017). PyTorch: `torch.nn.functional.silu(x)`.
+    ///
+    /// ```
+    /// use attn_core::ops::silu;
+    /// use dfdx::prelude::*;
+    ///
+    /// let x: Tensor<Rank1<2>, f64, _> = Cpu::default().tensor([0.0, 1.0]);
+    /// let y = silu(x).array();
+    /// assert!(y[0] == 0.0 && (y[1] - 0.731_058_579).abs() < 1e-9);
+    /// ```
+    Silu, silu, try_silu, |x| x.with_empty_tape().try_sigmoid()?.try_mul(x);
+
+    /// `σ(x) = 1 / (1 + exp(-x))`, the logistic function.
+    ///
+    /// PyTorch: `torch.sigmoid(x)`.
+    ///
+    /// ```
+    /// use attn_core::ops::sigmoid;
+    /// use dfdx::prelude::*;
+    ///
+    /// let x: Tensor<Rank1<3>, f32, _> = Cpu::default().tensor([-200.0, 0.0, 200.0]);
+    /// assert_eq!(sigmoid(x).array(), [0.0, 0.5, 1.0]);
+    /// ```
+    Sigmoid, sigmoid, try_sigmoid, |x| x.try_sigmoid();
+
+    /// The hyperbolic tangent.
+    ///
+    /// PyTorch: `torch.tanh(x)`.
+    ///
+    /// ```
+    /// use attn_core::ops::tanh;
+    /// use dfdx::prelude::*;
+    ///
+    /// let x: Tensor<Rank1<3>, f32, _> = Cpu::default().tensor([-200.0, 0.0, 200.0]);
+    /// assert_eq!(tanh(x).array(), [-1.0, 0.0, 1.0]);
+    /// ```
+    Tanh, tanh, try_tanh, |x| x.try_tanh();
+}

@@ -1,0 +1,254 @@
+//! The operations of [`ops`](super) out of dfdx's, to be read and compared with.
+//!
+//! They stand in on devices that are not [`FUSED`](crate::Backend::FUSED), and the tests hold the others against them. The
+//! indices they are given are checked already.
+
+use dfdx::{
+    shapes::{Axis, Const, ConstDim, Dim, HasShape, Rank0, Rank1, Rank2, Shape},
+    tensor::{PutTape, SplitTape, Tape, Tensor, TensorFromVec, WithEmptyTape},
+    tensor_ops::{
+        BroadcastTo, Device, GatherTo, MeanTo, SelectTo, SumTo, TryAdd, TryDiv, TryMul,
+    },
+};
+
+use super::{Activation, Affine, Append, CrossEntropyOptions, EndsIn, LastAxis};
+use crate::{
+    Backend, Element,
+    composed::{self, depend, is_empty, reshape, zeros_after, zeros_after_both},
+};
+
+/// A tensor as rows of its last axis.
+type Rows<L, E, D, T> = Tensor<(usize, L), E, D, T>;
+
+fn rows<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Rows<S::Last, E, D, T>, D::Err> {
+    let shape = *x.shape();
+    reshape(x, (shape.leading().num_elements(), shape.last()))
+}
+
+/// [`linear`](super::linear)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn linear<S, const I: usize, const O: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    weight: &Tensor<Rank2<O, I>, E, D>,
+    bias: Option<&Tensor<Rank1<O>, E, D>>,
+) -> Result<Tensor<S::With<Const<O>>, E, D, T>, D::Err>
+where
+    S: EndsIn<I>,
+{
+    let shape = *x.shape();
+    let x = reshape(x, (Const::<1>, shape.leading().num_elements(), Const))?;
+    reshape(
+        composed::linear(x, weight, bias)?,
+        shape.with_last(Const::<O>),
+    )
+}
+
+/// [`feed_forward`](super::feed_forward)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn feed_forward<A, S, const I: usize, const H: usize, const O: usize, E, D, T>(
+    x: Tensor<S, E, D, T>,
+    up: Affine<'_, I, H, E, D>,
+    down: Affine<'_, H, O, E, D>,
+) -> Result<Tensor<S::With<Const<O>>, E, D, T>, D::Err>
+where
+    A: Activation,
+    S: EndsIn<I>,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
+    let shape = x.shape().with_last(Const::<O>);
+    let hidden = linear(rows(x)?, up.weight, up.bias)?;
+    reshape(linear(A::compose(hidden)?, down.weight, down.bias)?, shape)
+}
+
+/// [`gated_feed_forward`](super::gated_feed_forward)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn gated_feed_forward<A, S, const I: usize, const H: usize, const O: usize, E, D, T>(
+    x: Tensor<S, E, D, T>,
+    gate: Affine<'_, I, H, E, D>,
+    up: Affine<'_, I, H, E, D>,
+    down: Affine<'_, H, O, E, D>,
+) -> Result<Tensor<S::With<Const<O>>, E, D, T>, D::Err>
+where
+    A: Activation,
+    S: EndsIn<I>,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
+    let shape = x.shape().with_last(Const::<O>);
+    let x = rows(x)?;
+    let gate = linear(x.with_empty_tape(), gate.weight, gate.bias)?;
+    let hidden = A::compose(gate)?.try_mul(linear(x, up.weight, up.bias)?)?;
+    reshape(linear(hidden, down.weight, down.bias)?, shape)
+}
+
+/// [`layer_norm`](super::layer_norm)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn layer_norm<S: EndsIn<M>, const M: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    gain: &Tensor<Rank1<M>, E, D>,
+    bias: &Tensor<Rank1<M>, E, D>,
+    epsilon: f64,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    let shape = *x.shape();
+    let (gain, bias) = (gain.retaped::<T>(), bias.retaped::<T>());
+    if is_empty(&shape) {
+        let (x, tape) = zeros_after_both(x, gain, shape)?.split_tape();
+        return Ok(x.put_tape(tape.merge(depend(bias))));
+    }
+    let x = rows(x)?;
+    let flat = *x.shape();
+    let y = x
+        .try_normalize::<Axis<1>>(epsilon)?
+        .try_mul(gain.try_broadcast_like(&flat)?)?
+        .try_add(bias.try_broadcast_like(&flat)?)?;
+    reshape(y, shape)
+}
+
+/// [`rms_norm`](super::rms_norm)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn rms_norm<S: EndsIn<M>, const M: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    gain: &Tensor<Rank1<M>, E, D>,
+    epsilon: f64,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    let shape = *x.shape();
+    let gain = gain.retaped::<T>();
+    if is_empty(&shape) {
+        return zeros_after_both(x, gain, shape);
+    }
+    let x = rows(x)?;
+    let flat = *x.shape();
+    let squares = x.with_empty_tape().try_square()?;
+    let deviation = squares
+        .try_mean::<(usize,), _>()?
+        .try_add(E::of(epsilon))?
+        .try_sqrt()?;
+    let y = x
+        .try_div(deviation.try_broadcast_like(&flat)?)?
+        .try_mul(gain.try_broadcast_like(&flat)?)?;
+    reshape(y, shape)
+}
+
+/// [`gate`](super::gate)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn gate<A: Activation, const H: usize, S, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Tensor<S::With<Const<H>>, E, D, T>, D::Err>
+where
+    S: LastAxis<Last: ConstDim>,
+{
+    let shape = x.shape().with_last(Const::<H>);
+    if is_empty(x.shape()) {
+        return zeros_after(x, shape);
+    }
+    let x = rows(x)?;
+    let left = x.with_empty_tape().try_slice((.., ..H))?;
+    let right = x.try_slice((.., H..))?;
+    // Of the same types.
+    let sizes = (left.shape().0, H);
+    let (left, right) = (reshape(left, sizes)?, reshape(right, sizes)?);
+    reshape(A::compose(left)?.try_mul(right)?, shape)
+}
+
+/// [`add`](super::add)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn add<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    y: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    // Another tensor of the same numbers: dfdx's sum of a tensor and itself has no derivative.
+    x.try_add(-E::zero())?.try_add(y)
+}
+
+/// [`dropout`](super::dropout), with its random number.
+///
+/// # Errors
+/// If dfdx fails.
+pub fn dropout<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    p: f64,
+    key: u64,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    let shape = *x.shape();
+    let mut factors = vec![E::zero(); shape.num_elements()];
+    crate::kernel::dropout::dropout(&vec![E::one(); factors.len()], p, key, &mut factors);
+    let factors: Tensor<S, E, D> =
+        TensorFromVec::<E>::try_tensor_from_vec(x.device(), factors, shape)?;
+    x.try_mul(factors)
+}
+
+/// [`embedding`](super::embedding)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn embedding<S: Append, const V: usize, const M: usize, E, D, T>(
+    ids: Tensor<S, usize, D, T>,
+    weight: &Tensor<Rank2<V, M>, E, D>,
+) -> Result<Tensor<S::With<Const<M>>, E, D, T>, D::Err>
+where
+    E: Element,
+    D: Device<E>,
+    T: Tape<E, D>,
+{
+    let shape = ids.shape().append(Const::<M>);
+    let (ids, tape) = ids.split_tape();
+    let weight = weight.clone().put_tape(tape);
+    if is_empty(&shape) {
+        return zeros_after(weight, shape);
+    }
+    let count = (ids.shape().num_elements(),);
+    let ids = TensorFromVec::<usize>::try_tensor_from_vec(weight.device(), ids.as_vec(), count)?;
+    reshape(weight.try_gather(ids)?, shape)
+}
+
+/// [`cross_entropy`](super::cross_entropy) of rows and their targets.
+///
+/// # Errors
+/// If dfdx fails.
+pub fn mean_nats<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
+    logits: Tensor<S, E, D, T>,
+    targets: &[usize],
+    options: CrossEntropyOptions,
+) -> Result<Tensor<Rank0, E, D, T>, D::Err> {
+    let counts = |&target: &usize| Some(target) != options.ignore_index;
+    let counted = targets.iter().filter(|target| counts(target)).count();
+    if counted == 0 || logits.shape().last().size() == 0 {
+        return zeros_after(logits, ())?.try_add(E::nan());
+    }
+    let share = |counts: bool| if counts { 1.0 / counted as f64 } else { 0.0 };
+    let shares = targets.iter().map(|target| E::of(share(counts(target))));
+    // Any class, for what is ignored.
+    let classes = targets.iter().map(|target| if counts(target) { *target } else { 0 });
+    let (device, count) = (logits.device().clone(), (targets.len(),));
+    let shares: Tensor<(usize,), E, D> =
+        TensorFromVec::<E>::try_tensor_from_vec(&device, shares.collect(), count)?;
+    let classes =
+        TensorFromVec::<usize>::try_tensor_from_vec(&device, classes.collect(), count)?;
+    let smoothing = options.label_smoothing;
+    let nats = rows(logits)?.try_log_softmax::<Axis<1>>()?.try_negate()?;
+    let all = nats.with_empty_tape().try_mean::<(usize,), _>()?;
+    let of_targets = nats.try_select(classes)?.try_mul(E::of(1.0 - smoothing))?;
+    of_targets
+        .try_add(all.try_mul(E::of(smoothing))?)?
+        .try_mul(shares)?
+        .try_sum()
+}

@@ -1,0 +1,106 @@
+//! The loss of a classifier.
+
+use dfdx::{
+    shapes::{Dim, HasShape, Rank0, Shape},
+    tensor::{Tape, Tensor},
+};
+
+use super::{
+    CrossEntropyOptions, LastAxis, check_shape, composed,
+    embedding::{Indices, known},
+};
+use crate::{
+    Backend, Element, Error,
+    fused::{Operation, number},
+    kernel::{Buffer, Matrix, MatrixMut, cross_entropy as kernel, elementwise},
+    unwrap,
+};
+
+/// The mean of `-ln softmax(logits)[target]` over all targets: of `logits [.., C]` and `targets [..]`.
+///
+/// With `label_smoothing = s`, a share `s` of every target is spread over all classes; rows whose target is
+/// `ignore_index` are as if they were not there. If all are ignored, or there are none, the loss is NaN and the gradient
+/// 0. PyTorch: `torch.nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=..,
+/// label_smoothing=..)`.
+///
+/// The sum is taken in `f64`. A logit of -∞ is a class that is never predicted.
+///
+/// ```
+/// use attn_core::ops::{CrossEntropyOptions, cross_entropy};
+/// use dfdx::prelude::*;
+///
+/// let dev = Cpu::default();
+/// let logits: Tensor<Rank2<3, 2>, f64, _> = dev.tensor([[0.0, 0.0], [9.0, 9.0], [5.0, 1.0]]);
+/// let targets: Tensor<Rank1<3>, usize, _> = dev.tensor([0, 1, 99]);
+/// let options = CrossEntropyOptions { ignore_index: Some(99), ..Default::default() };
+/// let loss = cross_entropy(logits.leaky_trace(), &targets, options);
+/// assert!((loss.array() - 2f64.ln()).abs() < 1e-12);
+/// assert_eq!(loss.backward().get(&logits).array()[2], [0.0, 0.0]);
+/// ```
+///
+/// # Panics
+/// Where [`try_cross_entropy`] has an error, and as it does.
+#[track_caller]
+pub fn cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    logits: Tensor<S, E, D, T>,
+    targets: &Tensor<S::Leading, usize, D>,
+    options: CrossEntropyOptions,
+) -> Tensor<Rank0, E, D, T> {
+    unwrap(try_cross_entropy(logits, targets, options))
+}
+
+/// The fallible twin of [`cross_entropy`].
+///
+/// # Errors
+/// [`Error::OutOfRange`] if a target is not a class, and not ignored; [`Error::TooLarge`] if the sizes of the logits do
+/// not fit the memory; [`Error::Device`] if dfdx fails.
+///
+/// # Panics
+/// If sizes that only the running program knows differ, or `label_smoothing` is not between 0 and 1.
+#[track_caller]
+pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    logits: Tensor<S, E, D, T>,
+    targets: &Tensor<S::Leading, usize, D>,
+    options: CrossEntropyOptions,
+) -> Result<Tensor<Rank0, E, D, T>, Error<D::Err>> {
+    let rows = logits.shape().leading();
+    assert_eq!(rows, *targets.shape(), "one target per row of the logits");
+    let smoothing = options.label_smoothing;
+    assert!(
+        (0.0..=1.0).contains(&smoothing),
+        "the label smoothing is {smoothing}"
+    );
+    check_shape("cross_entropy", logits.shape())?;
+    let (rows, classes) = (rows.num_elements(), logits.shape().last().size());
+    let targets = Indices::read("cross_entropy", "target", targets);
+    targets.check(classes, options.ignore_index)?;
+    let targets = targets.values;
+    if !D::FUSED {
+        return Ok(composed::mean_nats(logits, &targets, options)?);
+    }
+    let device = logits.device().clone();
+    let mut operation = Operation::default();
+    let logits = operation.read(logits)?;
+    let mut lse = Buffer::stale(rows);
+    let matrix = Matrix::new(logits.values(), rows, classes);
+    let loss = known(kernel::forward(matrix, &targets, options, &mut lse));
+    let mean = vec![E::of(loss.mean())];
+    Ok(operation.finish(&device, mean, (), move |d_mean, gradients| {
+        if loss.counted == 0 {
+            logits.gradient(gradients)?;
+            return Ok(());
+        }
+        let scale = E::of(number(d_mean[0]) / loss.counted as f64);
+        let mut d_logits = Buffer::stale(rows * classes);
+        known(kernel::backward(
+            Matrix::new(logits.values(), rows, classes),
+            &targets,
+            options,
+            &lse,
+            scale,
+            MatrixMut::new(&mut d_logits, rows, classes),
+        ));
+        elementwise::add_scaled(E::one(), &d_logits, logits.gradient(gradients)?);
+        Ok(())
+    })?)
+}

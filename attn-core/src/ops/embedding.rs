@@ -1,0 +1,178 @@
+//! Vectors of tokens.
+
+use dfdx::{
+    shapes::{Const, HasShape, Rank2, Shape},
+    tensor::{PutTape, SplitTape, Tape, Tensor, TensorFromVec},
+    tensor_ops::GatherTo,
+};
+
+use super::{Append, check_shape, composed, place::gradient_of};
+use crate::{
+    Backend, Element, Error,
+    entry::contiguous,
+    fused::{Operand, Operation, zeros},
+    kernel::{Matrix, MatrixMut, embedding as kernel},
+    unwrap,
+};
+
+/// dfdx does not lend the numbers of a table. Copying all of it is as fast as having dfdx gather the rows, one number
+/// after the other, if this many times fewer are asked for.
+const COPY: usize = 16;
+
+/// Row `id` of a table for each id: `ids [..]` and `weight [V, M]` to `[.., M]`. The tape is that of the ids.
+///
+/// PyTorch: `torch.nn.functional.embedding(ids, weight)`.
+///
+/// ```
+/// use attn_core::ops::{embedding, try_embedding};
+/// use dfdx::prelude::*;
+///
+/// let dev = Cpu::default();
+/// let weight: Tensor<Rank2<3, 2>, f32, _> = dev.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]);
+/// let ids: Tensor<Rank1<2>, usize, _> = dev.tensor([2, 0]);
+/// assert_eq!(embedding(ids, &weight).array(), [[4.0, 5.0], [0.0, 1.0]]);
+///
+/// let ids: Tensor<Rank2<1, 2>, usize, _> = dev.tensor([[1, 3]]);
+/// let error = try_embedding(ids, &weight).unwrap_err();
+/// assert_eq!(error.to_string(), "embedding: the id at [0, 1] is 3, but there are 3: 0 to 2");
+/// ```
+///
+/// # Panics
+/// Where [`try_embedding`] has an error.
+#[track_caller]
+pub fn embedding<S: Append, const V: usize, const M: usize, E, D, T>(
+    ids: Tensor<S, usize, D, T>,
+    weight: &Tensor<Rank2<V, M>, E, D>,
+) -> Tensor<S::With<Const<M>>, E, D, T>
+where
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
+    unwrap(try_embedding(ids, weight))
+}
+
+/// The fallible twin of [`embedding`].
+///
+/// # Errors
+/// [`Error::OutOfRange`] if an id has no row; [`Error::TooLarge`] if the sizes of the result do not fit the memory;
+/// [`Error::Device`] if dfdx fails.
+pub fn try_embedding<S: Append, const V: usize, const M: usize, E, D, T>(
+    ids: Tensor<S, usize, D, T>,
+    weight: &Tensor<Rank2<V, M>, E, D>,
+) -> Result<Tensor<S::With<Const<M>>, E, D, T>, Error<D::Err>>
+where
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
+    let shape = ids.shape().append(Const::<M>);
+    check_shape("embedding", &shape)?;
+    let (ids, tape) = ids.split_tape();
+    let numbers = Indices::read("embedding", "id", &ids);
+    numbers.check(V, None)?;
+    if !D::FUSED {
+        return Ok(composed::embedding(ids.put_tape(tape), weight)?);
+    }
+    let weight = contiguous(weight.clone().put_tape(tape))?;
+    let d_weight = gradient_of(&weight);
+    let (device, ids) = (weight.device().clone(), numbers.values);
+    let mut operation = Operation::default();
+    let rows = rows(&mut operation, &ids, weight)?;
+    Ok(operation.finish(&device, rows, shape, move |d_y, gradients| {
+        let d_y = Matrix::new(d_y, ids.len(), M);
+        let d_weight = MatrixMut::new(d_weight(gradients)?, V, M);
+        known(kernel::backward(&ids, d_y, d_weight));
+        Ok(())
+    })?)
+}
+
+/// The rows of a table, one after the other.
+fn rows<const V: usize, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    operation: &mut Operation<T>,
+    ids: &[usize],
+    table: Tensor<Rank2<V, M>, E, D, T>,
+) -> Result<Vec<E>, D::Err> {
+    if ids.is_empty() || V / COPY <= ids.len() {
+        let table: Operand<E, D> = operation.read(table)?;
+        let mut rows = zeros(ids.len() * M);
+        let to = MatrixMut::new(&mut rows, ids.len(), M);
+        known(kernel::forward(ids, Matrix::new(table.values(), V, M), to));
+        return Ok(rows);
+    }
+    let (table, tape) = table.split_tape();
+    let ids = TensorFromVec::<usize>::try_tensor_from_vec(
+        table.device(),
+        ids.to_vec(),
+        (ids.len(),),
+    )?;
+    let rows = table.try_gather(ids)?;
+    Ok(operation.read(rows.put_tape(tape))?.values().to_vec())
+}
+
+/// Numbers that index something.
+pub(super) struct Indices {
+    operation: &'static str,
+    what: &'static str,
+    pub(super) values: Vec<usize>,
+    shape: Vec<usize>,
+}
+
+impl Indices {
+    pub(super) fn read<S: Shape, E: Element, D: Backend<E>>(
+        operation: &'static str,
+        what: &'static str,
+        indices: &Tensor<S, usize, D>,
+    ) -> Self {
+        let shape: Vec<usize> = indices.shape().concrete().into_iter().collect();
+        // dfdx reads the first element of an empty tensor.
+        let values = if shape.contains(&0) {
+            Vec::new()
+        } else {
+            indices.as_vec()
+        };
+        Self {
+            operation,
+            what,
+            values,
+            shape,
+        }
+    }
+
+    /// Fails unless all but those that are `ignored` are below `count`.
+    pub(super) fn check<Dev>(
+        &self,
+        count: usize,
+        ignored: Option<usize>,
+    ) -> Result<(), Error<Dev>> {
+        let bad = |&index: &usize| index >= count && Some(index) != ignored;
+        match self.values.iter().position(bad) {
+            Some(position) => Err(Error::OutOfRange {
+                operation: self.operation,
+                what: self.what,
+                index: self.values[position],
+                count,
+                place: place(position, &self.shape),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where a row-major position is in a shape.
+fn place(mut position: usize, shape: &[usize]) -> Vec<usize> {
+    let mut place = vec![0; shape.len()];
+    for (at, size) in place.iter_mut().zip(shape).rev() {
+        *at = position % size;
+        position /= size;
+    }
+    place
+}
+
+/// What a kernel returns for indices that are checked.
+pub(super) fn known<T, Error: std::fmt::Display>(result: Result<T, Error>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => unreachable!("{error}, but it was checked"),
+    }
+}

@@ -1,0 +1,169 @@
+//! One half of a vector gates the other.
+
+use dfdx::{
+    shapes::{Const, ConstDim, HasShape, Shape},
+    tensor::{Tape, Tensor},
+};
+
+use super::{Activation, Gelu, GeluTanh, LastAxis, Relu, Silu, check_shape, composed};
+use crate::{
+    Backend, Element, Error,
+    fused::{Operation, zeros},
+    kernel::{Buffer, Matrix, MatrixMut, activation as kernel, elementwise},
+    unwrap,
+};
+
+/// `y = act(left) * right` for the halves of the last axis: `x [.., 2 H]` to `y [.., H]`.
+///
+/// Dauphin et al., "Language modeling with gated convolutional networks" (2016); Shazeer, "GLU variants improve
+/// transformer" (2020). PyTorch: `left, right = x.chunk(2, dim=-1); act(left) * right`. (`torch.nn.functional.glu`
+/// has the gate on the right.)
+///
+/// That the last axis of `x` is twice as long is checked when the program is built: a wrong one fails to compile, though
+/// `cargo check` does not see it.
+///
+/// ```
+/// use attn_core::ops::{Sigmoid, gate};
+/// use dfdx::prelude::*;
+///
+/// let x: Tensor<Rank2<1, 4>, f32, _> = Cpu::default().tensor([[0.0, 200.0, 2.0, 3.0]]);
+/// let y: Tensor<Rank2<1, 2>, f32, _> = gate::<Sigmoid, 2, _, _, _, _>(x);
+/// assert_eq!(y.array(), [[1.0, 3.0]]);
+/// ```
+///
+/// # Panics
+/// Where [`try_gate`] has an error.
+#[track_caller]
+pub fn gate<A: Activation, const H: usize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Tensor<S::With<Const<H>>, E, D, T>
+where
+    S: LastAxis<Last: ConstDim>,
+{
+    unwrap(try_gate::<A, H, S, E, D, T>(x))
+}
+
+/// The fallible twin of [`gate`].
+///
+/// # Errors
+/// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
+pub fn try_gate<A: Activation, const H: usize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Tensor<S::With<Const<H>>, E, D, T>, Error<D::Err>>
+where
+    S: LastAxis<Last: ConstDim>,
+{
+    const {
+        assert!(
+            <S::Last as ConstDim>::SIZE == 2 * H,
+            "the last axis of x has to be twice as long as that of the result"
+        );
+    }
+    check_shape("gate", x.shape())?;
+    if !D::FUSED {
+        return Ok(composed::gate::<A, H, S, E, D, T>(x)?);
+    }
+    let (device, shape) = (x.device().clone(), x.shape().with_last(Const::<H>));
+    let rows = x.shape().leading().num_elements();
+    let mut operation = Operation::default();
+    let x = operation.read(x)?;
+    let mut y = zeros(rows * H);
+    kernel::gated_forward(
+        A::KERNEL,
+        Matrix::new(x.values(), rows, 2 * H),
+        MatrixMut::new(&mut y, rows, H),
+    );
+    Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
+        let mut d_x = Buffer::stale(rows * 2 * H);
+        kernel::gated_backward(
+            A::KERNEL,
+            Matrix::new(x.values(), rows, 2 * H),
+            Matrix::new(d_y, rows, H),
+            MatrixMut::new(&mut d_x, rows, 2 * H),
+        );
+        elementwise::add_scaled(E::one(), &d_x, x.gradient(gradients)?);
+        Ok(())
+    })?)
+}
+
+macro_rules! gates {
+    ($($(#[$doc:meta])* $name:ident, $try_name:ident, $Activation:ident;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// `left` and `right` are the halves of the last axis: `x [.., 2 H]` to `[.., H]`; see [`gate`].
+            /// Shazeer, "GLU variants improve transformer" (2020).
+            ///
+            /// # Panics
+            #[doc = concat!("Where [`", stringify!($try_name), "`] has an error.")]
+            #[track_caller]
+            pub fn $name<const H: usize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+                x: Tensor<S, E, D, T>,
+            ) -> Tensor<S::With<Const<H>>, E, D, T>
+            where
+                S: LastAxis<Last: ConstDim>,
+            {
+                gate::<$Activation, H, S, E, D, T>(x)
+            }
+
+            #[doc = concat!("The fallible twin of [`", stringify!($name), "`].")]
+            ///
+            /// # Errors
+            /// As [`try_gate`].
+            pub fn $try_name<const H: usize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+                x: Tensor<S, E, D, T>,
+            ) -> Result<Tensor<S::With<Const<H>>, E, D, T>, Error<D::Err>>
+            where
+                S: LastAxis<Last: ConstDim>,
+            {
+                try_gate::<$Activation, H, S, E, D, T>(x)
+            }
+        )*
+    };
+}
+
+gates! {
+    /// `silu(left) * right`, as in LLaMA.
+    ///
+    /// ```
+    /// use attn_core::ops::swiglu;
+    /// use dfdx::prelude::*;
+    ///
+    /// let x: Tensor<Rank1<4>, f32, _> = Cpu::default().tensor([0.0, 200.0, 7.0, 0.5]);
+    /// assert_eq!(swiglu::<2, _, _, _, _>(x).array(), [0.0, 100.0]);
+    /// ```
+    swiglu, try_swiglu, Silu;
+
+    /// `gelu(left) * right`
+    ///
+    /// ```
+    /// use attn_core::ops::geglu;
+    /// use dfdx::prelude::*;
+    ///
+    /// let x: Tensor<Rank1<4>, f32, _> = Cpu::default().tensor([0.0, 200.0, 7.0, 0.5]);
+    /// assert_eq!(geglu::<2, _, _, _, _>(x).array(), [0.0, 100.0]);
+    /// ```
+    geglu, try_geglu, Gelu;
+
+    /// `gelu_tanh(left) * right`, as in Gemma.
+    ///
+    /// ```
+    /// use attn_core::ops::geglu_tanh;
+    /// use dfdx::prelude::*;
+    ///
+    /// let x: Tensor<Rank1<4>, f32, _> = Cpu::default().tensor([0.0, 200.0, 7.0, 0.5]);
+    /// assert_eq!(geglu_tanh::<2, _, _, _, _>(x).array(), [0.0, 100.0]);
+    /// ```
+    geglu_tanh, try_geglu_tanh, GeluTanh;
+
+    /// `relu(left) * right`
+    ///
+    /// ```
+    /// use attn_core::ops::reglu;
+    /// use dfdx::prelude::*;
+    ///
+    /// let x: Tensor<Rank1<4>, f32, _> = Cpu::default().tensor([-1.0, 2.0, 7.0, 0.5]);
+    /// assert_eq!(reglu::<2, _, _, _, _>(x).array(), [0.0, 1.0]);
+    /// ```
+    reglu, try_reglu, Relu;
+}

@@ -1,0 +1,97 @@
+//! Shapes by their last axis.
+
+use dfdx::shapes::{Const, Dim, Shape};
+
+/// A shape with a last axis, which an operation maps to another one. Implemented for tuples of one to four axes.
+///
+/// ```
+/// use attn_core::ops::LastAxis;
+/// use dfdx::shapes::Const;
+///
+/// let shape = (2, 5, Const::<8>);
+/// assert_eq!(shape.leading(), (2, 5));
+/// assert_eq!(shape.with_last(Const::<3>), (2, 5, Const::<3>));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no last axis that an operation could map",
+    note = "shapes are tuples of one to four axes: `(Const<8>,)`, `(usize, Const<8>)`, `(usize, usize, Const<8>)`, .."
+)]
+pub trait LastAxis: Shape {
+    /// The last axis.
+    type Last: Dim;
+    /// The axes before it.
+    type Leading: Shape;
+    /// The shape with another last axis.
+    type With<L: Dim>: LastAxis<Last = L, Leading = Self::Leading>;
+
+    /// The last axis.
+    fn last(&self) -> Self::Last;
+
+    /// The axes before it.
+    fn leading(&self) -> Self::Leading;
+
+    /// The shape with another last axis.
+    fn with_last<L: Dim>(&self, last: L) -> Self::With<L>;
+}
+
+/// A shape whose last axis has `W` elements, known to the compiler.
+#[diagnostic::on_unimplemented(
+    message = "the last axis of `{Self}` is not `Const<{W}>`",
+    label = "expected a shape that ends in `Const<{W}>`",
+    note = "such as `(Const<{W}>,)`, `(N, Const<{W}>)` or `(B, S, Const<{W}>)`"
+)]
+pub trait EndsIn<const W: usize>: LastAxis<Last = Const<W>> {}
+
+/// A shape that gets one more axis. Implemented for tuples of up to three axes.
+#[diagnostic::on_unimplemented(
+    message = "a vector for each element of `{Self}` would be a tensor of too many axes",
+    note = "indices come in a tensor of up to three axes: `(usize,)`, `(usize, usize)`, .."
+)]
+pub trait Append: Shape {
+    /// The shape with one more axis at its end.
+    type With<L: Dim>: LastAxis<Last = L, Leading = Self>;
+
+    /// The shape with one more axis at its end.
+    fn append<L: Dim>(&self, last: L) -> Self::With<L>;
+}
+
+macro_rules! shapes {
+    ($(($($axis:ident $place:tt),*) $last:tt;)*) => {
+        $(
+            impl<$($axis: Dim,)* L: Dim> LastAxis for ($($axis,)* L,) {
+                type Last = L;
+                type Leading = ($($axis,)*);
+                type With<N: Dim> = ($($axis,)* N,);
+
+                fn last(&self) -> L {
+                    self.$last
+                }
+
+                fn leading(&self) -> Self::Leading {
+                    ($(self.$place,)*)
+                }
+
+                fn with_last<N: Dim>(&self, last: N) -> Self::With<N> {
+                    ($(self.$place,)* last,)
+                }
+            }
+
+            impl<$($axis: Dim,)* const W: usize> EndsIn<W> for ($($axis,)* Const<W>,) {}
+
+            impl<$($axis: Dim,)*> Append for ($($axis,)*) {
+                type With<N: Dim> = ($($axis,)* N,);
+
+                fn append<N: Dim>(&self, last: N) -> Self::With<N> {
+                    ($(self.$place,)* last,)
+                }
+            }
+        )*
+    };
+}
+
+shapes! {
+    () 0;
+    (A 0) 1;
+    (A 0, B 1) 2;
+    (A 0, B 1, C 2) 3;
+}

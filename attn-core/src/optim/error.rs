@@ -1,0 +1,43 @@
+//! What can go wrong between two steps.
+
+/// Gradients that do not fit the model, or a state that does not, or dfdx's own error.
+///
+/// ```
+/// use attn_core::optim::UpdateError;
+///
+/// let error: UpdateError<&str> = UpdateError::NoGradient { names: vec!["0.weight".into(), "0.bias".into()] };
+/// assert_eq!(error.to_string(), "no gradient for 0.weight, 0.bias: is it used by the loss, and is it of this model?");
+/// ```
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpdateError<Dev> {
+    /// Parameters that the backward pass did not reach, by their names. Nothing was changed, but that these gradients
+    /// are there now and are 0, as if [`alloc_grads`](dfdx::nn::ZeroGrads::alloc_grads) had made them: for parameters that
+    /// are left out on purpose, use that.
+    #[error("no gradient for {}: is it used by the loss, and is it of this model?", names.join(", "))]
+    NoGradient {
+        /// The names.
+        names: Vec<String>,
+    },
+
+    /// Moments that are not those of the parameter: the state is of another model. Nothing was changed.
+    #[error("{name} has {expected} numbers, but the state has {found} moments for it")]
+    StateMismatch {
+        /// The parameter.
+        name: String,
+        /// How many numbers it has.
+        expected: usize,
+        /// How many the state has for it.
+        found: usize,
+    },
+
+    /// dfdx could not do it, for want of memory for example.
+    #[error("{0}")]
+    Device(Dev),
+}
+
+impl<Dev> From<Dev> for UpdateError<Dev> {
+    fn from(error: Dev) -> Self {
+        Self::Device(error)
+    }
+}

@@ -1,0 +1,185 @@
+//! The trainable parameters of a model, one after the other, and their gradients.
+
+use dfdx::{
+    nn::tensor_collection::{
+        RecursiveWalker, TensorCollection, TensorOptions, TensorVisitor, ViewTensorMut,
+        ViewTensorName, ViewTensorRef,
+    },
+    optim::UnusedTensors,
+    shapes::{HasShape, Rank0, Shape},
+    tensor::{Gradients, Merge, PutTape, SplitTape, Tensor, Trace, UniqueId},
+    tensor_ops::Backward,
+};
+
+use crate::{Backend, Element};
+
+/// A parameter, whatever its shape.
+pub(super) trait Parameter<E: Element, D: Backend<E>> {
+    /// Clones share it, and with it their gradient.
+    fn id(&self) -> UniqueId;
+    fn dims(&self) -> Vec<usize>;
+    fn device(&self) -> &D;
+    /// The numbers, in the order of its gradient.
+    fn read(&self, to: &mut [E]);
+    fn write(&mut self, from: &[E]);
+    /// Its gradient; zeros if it has none so far.
+    fn gradient<'a>(&self, gradients: &'a mut Gradients<E, D>) -> Result<&'a mut Vec<E>, D::Err>;
+}
+
+impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
+    fn id(&self) -> UniqueId {
+        // dfdx tells the id of a tensor only to its own errors.
+        let mut unused = UnusedTensors::default();
+        unused.add(self);
+        unused.ids[0]
+    }
+
+    fn dims(&self) -> Vec<usize> {
+        self.shape().concrete().into()
+    }
+
+    fn device(&self) -> &D {
+        Tensor::device(self)
+    }
+
+    fn read(&self, to: &mut [E]) {
+        self.copy_into(to);
+    }
+
+    fn write(&mut self, from: &[E]) {
+        self.copy_from(from);
+    }
+
+    fn gradient<'a>(&self, gradients: &'a mut Gradients<E, D>) -> Result<&'a mut Vec<E>, D::Err> {
+        Ok(D::host(gradients.get_or_alloc_mut(self)?))
+    }
+}
+
+/// Hands every parameter with its name to `f`, in the order of the model.
+pub(super) fn for_each<M, E: Element, D: Backend<E>, Error>(
+    model: &M,
+    f: impl FnMut(String, &dyn Parameter<E, D>) -> Result<(), Error>,
+) -> Result<(), Error>
+where
+    M: TensorCollection<E, D>,
+{
+    let mut visitor = Shared(f, std::marker::PhantomData);
+    M::iter_tensors(&mut RecursiveWalker {
+        m: (model, String::new()),
+        f: &mut visitor,
+    })?;
+    Ok(())
+}
+
+/// As [`for_each`], to change them.
+pub(super) fn for_each_mut<M, E: Element, D: Backend<E>, Error>(
+    model: &mut M,
+    f: impl FnMut(String, &mut dyn Parameter<E, D>) -> Result<(), Error>,
+) -> Result<(), Error>
+where
+    M: TensorCollection<E, D>,
+{
+    let mut visitor = Exclusive(f, std::marker::PhantomData);
+    M::iter_tensors(&mut RecursiveWalker {
+        m: (model, String::new()),
+        f: &mut visitor,
+    })?;
+    Ok(())
+}
+
+struct Shared<F, Error>(F, std::marker::PhantomData<Error>);
+
+impl<E, D, F, Error> TensorVisitor<E, D> for Shared<F, Error>
+where
+    E: Element,
+    D: Backend<E>,
+    F: FnMut(String, &dyn Parameter<E, D>) -> Result<(), Error>,
+{
+    type Viewer = (ViewTensorRef, ViewTensorName);
+    type Err = Error;
+    type E2 = E;
+    type D2 = D;
+
+    fn visit<S: Shape>(
+        &mut self,
+        options: TensorOptions<S, E, D>,
+        (parameter, name): (&Tensor<S, E, D>, String),
+    ) -> Result<Option<Tensor<S, E, D>>, Error> {
+        if options.do_gradient_update {
+            (self.0)(name, parameter)?;
+        }
+        Ok(None)
+    }
+}
+
+struct Exclusive<F, Error>(F, std::marker::PhantomData<Error>);
+
+impl<E, D, F, Error> TensorVisitor<E, D> for Exclusive<F, Error>
+where
+    E: Element,
+    D: Backend<E>,
+    F: FnMut(String, &mut dyn Parameter<E, D>) -> Result<(), Error>,
+{
+    type Viewer = (ViewTensorMut, ViewTensorName);
+    type Err = Error;
+    type E2 = E;
+    type D2 = D;
+
+    fn visit<S: Shape>(
+        &mut self,
+        options: TensorOptions<S, E, D>,
+        (parameter, name): (&mut Tensor<S, E, D>, String),
+    ) -> Result<Option<Tensor<S, E, D>>, Error> {
+        if options.do_gradient_update {
+            (self.0)(name, parameter)?;
+        }
+        Ok(None)
+    }
+}
+
+/// The parameters without a gradient. Afterwards they have one: zeros.
+///
+/// dfdx does not tell whether there is a gradient: asking for one makes it. But where tapes are merged, gradients of the
+/// second replace those of the first. So a first one has an empty gradient for every parameter, and what is still empty
+/// afterwards had none.
+pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
+    model: &M,
+    gradients: &mut Gradients<E, D>,
+) -> Result<Vec<(String, UniqueId)>, D::Err> {
+    let mut empty = Gradients::leaky();
+    let (mut device, mut lens) = (None, Vec::new());
+    for_each(model, |_, parameter| {
+        lens.push(std::mem::take(parameter.gradient(&mut empty)?).len());
+        device.get_or_insert_with(|| parameter.device().clone());
+        Ok::<_, D::Err>(())
+    })?;
+    if let Some(device) = device {
+        let given = std::mem::replace(gradients, Gradients::leaky());
+        *gradients = merge(&device, empty, given)?;
+    }
+    let (mut missing, mut lens) = (Vec::new(), lens.into_iter());
+    for_each(model, |name, parameter| {
+        let gradient = parameter.gradient(gradients)?;
+        // Of parameters that share a gradient, the first has its length.
+        let len = lens.next().unwrap_or_default();
+        if gradient.len() < len {
+            gradient.resize(len, E::zero());
+            missing.push((name, parameter.id()));
+        }
+        Ok::<_, D::Err>(())
+    })?;
+    Ok(missing)
+}
+
+/// The gradients of both, those of `second` where both have one.
+fn merge<E: Element, D: Backend<E>>(
+    device: &D,
+    first: Gradients<E, D>,
+    second: Gradients<E, D>,
+) -> Result<Gradients<E, D>, D::Err> {
+    let loss: Tensor<Rank0, E, D> = device.try_zeros()?;
+    let (_, first) = loss.trace(first).split_tape();
+    let (loss, second) = loss.traced(second).split_tape();
+    // There is nothing to go back through.
+    loss.put_tape(first.merge(second)).try_backward()
+}

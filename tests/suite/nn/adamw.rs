@@ -1,0 +1,321 @@
+//! The optimizer.
+
+use super::*;
+use crate::tensors::{fill, parameters};
+use attn::{
+    attention,
+    nn::{Embedding, LayerNorm, Linear, UnbiasedLinear},
+    optim::{AdamW, AdamWConfig, Moments, UpdateError},
+};
+use dfdx::optim::{Adam, AdamConfig, Optimizer, OptimizerUpdateError};
+use dfdx::prelude::{Embedding as _, Linear as _, UnbiasedLinear as _};
+use std::collections::BTreeMap;
+
+attention! {
+    struct Causal<heads = 2, d_model = 8, mask = causal>;
+}
+
+/// Numbers that all matter.
+const CONFIG: AdamWConfig = AdamWConfig {
+    lr: 0.03,
+    betas: [0.8, 0.95],
+    epsilon: 1e-3,
+    weight_decay: 0.2,
+};
+
+type Model<E> = (Linear<3, 5, E, Cpu>, LayerNorm<5, E, Cpu>, UnbiasedLinear<5, 2, E, Cpu>);
+
+fn model<E: Element>() -> Model<E>
+where
+    Cpu: Backend<E>,
+{
+    let mut model = Model::<E>::build(&Cpu::default());
+    fill(&mut model, |name, values| scattered(name, values.len()));
+    model
+}
+
+/// Gradients of some loss, other ones for every step.
+fn gradients<E: Element>(model: &Model<E>, step: usize) -> Gradients<E, Cpu>
+where
+    Cpu: Backend<E>,
+{
+    let x: Tensor<Rank2<4, 3>, E, _> = tensor(&format!("x of {step}"), Default::default());
+    model.forward(x.traced(model.alloc_grads())).square().mean().backward()
+}
+
+/// The algorithm as it is written down, in `f64`, on all parameters by their names.
+#[derive(Default)]
+struct Naive(BTreeMap<String, [Vec<f64>; 2]>);
+
+impl Naive {
+    fn step(&mut self, config: &AdamWConfig, step: i32, name: &str, p: &mut [f64], g: &[f64], decays: bool) {
+        let [beta1, beta2] = config.betas;
+        let zeros = || [vec![0.0; p.len()], vec![0.0; p.len()]];
+        let [m, v] = self.0.entry(name.into()).or_insert_with(zeros);
+        for i in 0..p.len() {
+            m[i] = beta1 * m[i] + (1.0 - beta1) * g[i];
+            v[i] = beta2 * v[i] + (1.0 - beta2) * g[i] * g[i];
+            let mean = m[i] / (1.0 - beta1.powi(step));
+            let square = v[i] / (1.0 - beta2.powi(step));
+            if decays {
+                p[i] -= config.lr * config.weight_decay * p[i];
+            }
+            p[i] -= config.lr * mean / (square.sqrt() + config.epsilon);
+        }
+    }
+}
+
+fn twenty_steps<E: Element>()
+where
+    Cpu: Backend<E>,
+{
+    let mut model = model::<E>();
+    let mut optimizer = AdamW::new(CONFIG);
+    let mut naive = Naive::default();
+    for step in 1..=20 {
+        // A schedule.
+        optimizer.config.lr = CONFIG.lr / step as f64;
+        let mut gradients = gradients(&model, step);
+        let before = parameters(&model);
+        let of = crate::tensors::gradients(&model, &gradients);
+        optimizer.update(&mut model, &mut gradients).unwrap();
+        for ((mut p, g), after) in before.into_iter().zip(of).zip(parameters(&model)) {
+            let decays = p.dims.len() > 1;
+            let config = optimizer.config;
+            naive.step(&config, step as i32, &p.name, &mut p.values, &g.values, decays);
+            compare::assert_close(
+                format!("{} in step {step}", p.name),
+                &after.values,
+                &p.values,
+                // The moments carry the roundings of 20 steps.
+                10.0 * E::epsilon().into(),
+            );
+        }
+    }
+    assert_eq!(optimizer.state.step, 20);
+    for (name, Moments { mean, square }) in &optimizer.state.moments {
+        let [m, v] = &naive.0[name];
+        let wide = |x: &[E]| x.iter().map(|&x| x.into()).collect::<Vec<f64>>();
+        compare::assert_close(name, &wide(mean), m, 40.0 * E::epsilon().into());
+        compare::assert_close(name, &wide(square), v, 40.0 * E::epsilon().into());
+    }
+}
+
+#[test]
+fn it_is_the_algorithm() {
+    for_both!(twenty_steps);
+}
+
+#[test]
+fn without_decay_it_is_adam() {
+    let (mut model, mut other) = (model::<f64>(), model::<f64>());
+    let config = AdamWConfig {
+        weight_decay: 0.0,
+        ..CONFIG
+    };
+    let mut optimizer = AdamW::new(config);
+    let mut adam = Adam::new(
+        &other,
+        AdamConfig {
+            lr: config.lr,
+            betas: config.betas,
+            eps: config.epsilon,
+            weight_decay: None,
+        },
+    );
+    for step in 0..20 {
+        let mut ours = gradients(&model, step);
+        optimizer.update(&mut model, &mut ours).unwrap();
+        let theirs = gradients(&other, step);
+        adam.update(&mut other, &theirs).unwrap();
+    }
+    for (found, expected) in parameters(&model).iter().zip(parameters(&other)) {
+        // Each step starts from gradients of what differs already.
+        compare::assert_close(&found.name, &found.values, &expected.values, 1e-12);
+    }
+}
+
+#[test]
+fn all_parameters_of_a_declared_layer_move() {
+    let mut model = Cpu::default().build_module::<(Causal, Embedding<3, 2>), f32>();
+    let mut gradients = model.alloc_grads();
+    let before = parameters(&model);
+    let x: Tensor<Rank3<2, 5, 8>, f32, _> = tensor("x", Default::default());
+    gradients = model.0.forward(x.traced(gradients)).square().sum().backward();
+    let mut optimizer = AdamW::new(AdamWConfig::default());
+    optimizer.update(&mut model, &mut gradients).unwrap();
+    for (before, after) in before.iter().zip(parameters(&model)) {
+        // A key's bias moves a whole row of scores, which a softmax does not see; the embedding decays.
+        if before.name != "0.k_proj.bias" {
+            assert_ne!(before.values, after.values, "{}", before.name);
+        }
+    }
+}
+
+#[test]
+fn it_resumes_where_it_stopped() {
+    let run = |model: &mut Model<f32>, optimizer: &mut AdamW<f32>, steps: std::ops::Range<usize>| {
+        for step in steps {
+            let mut gradients = gradients(model, step);
+            optimizer.update(model, &mut gradients).unwrap();
+        }
+    };
+    let (mut model_a, mut whole) = (model(), AdamW::new(CONFIG));
+    run(&mut model_a, &mut whole, 0..10);
+    let (mut model_b, mut first) = (model(), AdamW::new(CONFIG));
+    run(&mut model_b, &mut first, 0..4);
+    let mut second = AdamW::new(CONFIG);
+    second.state = first.state.clone();
+    run(&mut model_b, &mut second, 4..10);
+    assert_eq!(parameters(&model_a), parameters(&model_b));
+    assert_eq!(whole.state, second.state);
+}
+
+#[test]
+fn what_decays_can_be_chosen() {
+    let mut model = model::<f64>();
+    let before = parameters(&model);
+    let mut optimizer = AdamW::new(CONFIG).decaying(|name, _| name == "0.bias");
+    // Without a gradient, decay is all there is.
+    optimizer.update(&mut model, &mut model_gradients()).unwrap_err();
+    let mut gradients = model.alloc_grads();
+    optimizer.update(&mut model, &mut gradients).unwrap();
+    for (before, after) in before.iter().zip(parameters(&model)) {
+        let kept = if before.name == "0.bias" { 1.0 - 0.03 * 0.2 } else { 1.0 };
+        let expected: Vec<f64> = before.values.iter().map(|p| p * kept).collect();
+        compare::assert_close(&before.name, &after.values, &expected, f64::EPSILON);
+    }
+}
+
+fn model_gradients() -> Gradients<f64, Cpu> {
+    Gradients::leaky()
+}
+
+#[test]
+fn parameters_without_a_gradient_are_named_and_nothing_changes() {
+    let mut model = model::<f64>();
+    let before = parameters(&model);
+    // Only the first layer is used.
+    let x: Tensor<Rank2<4, 3>, f64, _> = tensor("x", Default::default());
+    let used = || model.0.forward(x.leaky_trace()).square().sum().backward();
+    let (mut gradients, shared) = (used(), used());
+    let mut optimizer = AdamW::new(CONFIG);
+    let error = optimizer.update(&mut model, &mut gradients).unwrap_err();
+    let UpdateError::NoGradient { names } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(names, &["1.weight", "1.bias", "2.weight"]);
+    assert_eq!(
+        error.to_string(),
+        "no gradient for 1.weight, 1.bias, 2.weight: is it used by the loss, and is it of this model?"
+    );
+    assert_eq!(parameters(&model), before);
+    assert_eq!(optimizer.state, Default::default());
+
+    // Through dfdx's trait, as dfdx's optimizers say it.
+    let error = Optimizer::update(&mut optimizer, &mut model, &shared).unwrap_err();
+    assert!(matches!(error, OptimizerUpdateError::UnusedParams(unused) if unused.ids.len() == 3));
+    assert_eq!(parameters(&model), before);
+
+    // They are zeros now.
+    optimizer.update(&mut model, &mut gradients).unwrap();
+    assert_eq!(gradients.get(&model.1.bias).array(), [0.0; 5]);
+}
+
+#[test]
+fn other_gradients_survive_and_stay_where_they_are() {
+    let mut model = model::<f64>();
+    let x: Tensor<Rank2<4, 3>, f64, _> = tensor("x", Default::default());
+    let mut gradients = model.forward(x.leaky_trace()).square().sum().backward();
+    let before = crate::tensors::gradients(&model, &gradients);
+    let of_x = gradients.get(&x).array();
+    AdamW::new(CONFIG).update(&mut model, &mut gradients).unwrap();
+    assert_eq!(crate::tensors::gradients(&model, &gradients), before);
+    assert_eq!(gradients.get(&x).array(), of_x);
+}
+
+#[test]
+fn as_an_optimizer_of_dfdx_it_does_the_same() {
+    fn train(optimizer: &mut impl Optimizer<Model<f64>, Cpu, f64>, model: &mut Model<f64>) {
+        for step in 0..3 {
+            let gradients = gradients(model, step);
+            optimizer.update(model, &gradients).unwrap();
+        }
+    }
+    let (mut ours, mut theirs) = (model(), model());
+    train(&mut AdamW::new(CONFIG), &mut theirs);
+    let mut optimizer = AdamW::new(CONFIG);
+    for step in 0..3 {
+        let mut gradients = gradients(&ours, step);
+        optimizer.update(&mut ours, &mut gradients).unwrap();
+    }
+    assert_eq!(parameters(&ours), parameters(&theirs));
+}
+
+#[test]
+fn clones_in_one_model_stay_the_same() {
+    type Block = Linear<4, 4, f64, Cpu>;
+    let block = Block::build(&Cpu::default());
+    let mut tied = (block.clone(), block.clone());
+    let mut single = Block::build(&Cpu::default());
+    fill(&mut single, |_, values| values);
+    single.weight.copy_from(&block.weight.as_vec());
+    single.bias.copy_from(&block.bias.as_vec());
+    let [mut two, mut one] = [(); 2].map(|()| AdamW::new(CONFIG));
+    for step in 0..5 {
+        let x: Tensor<Rank2<3, 4>, f64, _> = tensor(&format!("x of {step}"), Default::default());
+        let y = tied.forward(x.trace(tied.alloc_grads()));
+        two.update(&mut tied, &mut y.square().sum().backward()).unwrap();
+        let y = single.forward(single.forward(x.trace(single.alloc_grads())));
+        one.update(&mut single, &mut y.square().sum().backward()).unwrap();
+        assert_eq!(tied.0.weight.array(), tied.1.weight.array());
+        assert_eq!(tied.0.weight.array(), single.weight.array());
+        assert_eq!(tied.1.bias.array(), single.bias.array());
+    }
+}
+
+#[test]
+fn the_state_of_another_model_is_an_error() {
+    let mut model = model::<f64>();
+    let mut optimizer = AdamW::new(CONFIG);
+    let moments = Moments {
+        mean: vec![0.0; 5],
+        square: vec![0.0; 4],
+    };
+    optimizer.state.moments.insert("0.bias".into(), moments);
+    let before = parameters(&model);
+    let mut gradients = gradients(&model, 0);
+    let error = optimizer.update(&mut model, &mut gradients).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "0.bias has 5 numbers, but the state has 4 moments for it"
+    );
+    assert_eq!(parameters(&model), before);
+    assert_eq!(optimizer.state.step, 0);
+}
+
+#[test]
+fn a_model_without_parameters_has_nothing_to_update() {
+    let mut optimizer = AdamW::<f32>::new(CONFIG);
+    let mut gradients = Gradients::<f32, Cpu>::leaky();
+    optimizer.update(&mut (Tanh, Tanh), &mut gradients).unwrap();
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let run = || {
+        let mut model = Cpu::default().build_module::<UnbiasedLinear<300, 300>, f32>();
+        let mut optimizer = AdamW::new(CONFIG);
+        let x: Tensor<Rank2<50, 300>, f32, _> = tensor("x", Default::default());
+        for _ in 0..2 {
+            let y = model.forward(x.trace(model.alloc_grads()));
+            optimizer.update(&mut model, &mut y.square().sum().backward()).unwrap();
+        }
+        model.weight.as_vec()
+    };
+    let expected = run();
+    for threads in [1, 2, 3, 8] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        assert!(pool.install(run) == expected, "{threads} threads");
+    }
+}
