@@ -72,7 +72,10 @@ fn assert_linear(length: usize) {
     assert!(8 * long.peak <= 9 * 8 * short.peak, "{short:?}, {long:?}");
     // The scores of one head. The largest array there is are queries, keys and values side by side.
     let scores = (8 * length).pow(2) * size_of::<f32>();
-    assert!(long.largest < scores, "{long:?}, one matrix of scores: {scores}");
+    assert!(
+        long.largest < scores,
+        "{long:?}, one matrix of scores: {scores}"
+    );
 }
 
 #[test]

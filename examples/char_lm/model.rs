@@ -1,7 +1,11 @@
 //! The model: a GPT whose attention is declared in four words, and its loss.
 
-use attn::dfdx::prelude::*;
-use attn::{attention, nn::LearnedPosition};
+use attn::{
+    Error, attention,
+    dfdx::prelude::*,
+    nn::{Embedding, FeedForward, GeluTanh, LayerNorm, LearnedPosition, Residual, UnbiasedLinear},
+    ops,
+};
 
 /// Room in the vocabulary. A text that has fewer characters leaves some of it unused.
 pub(crate) const VOCAB: usize = 128;
@@ -18,22 +22,16 @@ attention! {
     pub(crate) struct CausalSelfAttention<heads = 4, d_model = D_MODEL, mask = causal>;
 }
 
-type FeedForward = (
-    Linear<D_MODEL, D_HIDDEN>,
-    FastGeLU,
-    Linear<D_HIDDEN, D_MODEL>,
-);
-
 type Block = (
-    Residual<(LayerNorm1D<D_MODEL>, CausalSelfAttention)>,
-    Residual<(LayerNorm1D<D_MODEL>, FeedForward)>,
+    Residual<(LayerNorm<D_MODEL>, CausalSelfAttention)>,
+    Residual<(LayerNorm<D_MODEL>, FeedForward<D_MODEL, D_HIDDEN, GeluTanh>)>,
 );
 
 type Gpt = (
     Embedding<VOCAB, D_MODEL>,
     LearnedPosition<BLOCK, D_MODEL>,
     Repeated<Block, LAYERS>,
-    LayerNorm1D<D_MODEL>,
+    LayerNorm<D_MODEL>,
     UnbiasedLinear<D_MODEL, VOCAB>,
 );
 
@@ -49,15 +47,12 @@ pub(crate) fn build(device: &Cpu) -> Result<Model, CpuError> {
     device.try_build_module::<Gpt, f32>()
 }
 
-/// What each character cost: minus the logarithm of the probability that it was given, in nats.
-pub(crate) fn nats<T: Tape<f32, Cpu>>(
+/// What a character cost on average: minus the logarithm of the probability that it was given, in nats.
+pub(crate) fn loss<T: Tape<f32, Cpu>>(
     logits: Logits<T>,
-    targets: Tokens,
-) -> Result<Tensor<(usize, usize), f32, Cpu, T>, CpuError> {
-    logits
-        .try_log_softmax::<Axis<2>>()?
-        .try_select(targets)?
-        .try_negate()
+    targets: &Tokens,
+) -> Result<Tensor<Rank0, f32, Cpu, T>, Error<CpuError>> {
+    ops::try_cross_entropy(logits, targets, Default::default())
 }
 
 #[cfg(test)]
@@ -65,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nats_by_hand() {
+    fn the_loss_by_hand() {
         let device = Cpu::default();
         // Half of the vocabulary is out of the question, the other half equally likely.
         let row: Vec<f32> = (0..VOCAB)
@@ -74,9 +69,9 @@ mod tests {
         let logits = device.tensor_from_vec(row.repeat(2), (1, 2, Const::<VOCAB>));
         let targets = device.tensor_from_vec(vec![0, 8], (1, 2));
         let expected = ((VOCAB / 2) as f32).ln();
-        let found = nats(logits, targets).map(|n| n.as_vec());
+        let found = loss(logits, &targets).map(|loss| loss.array());
         // One rounding or two of an f32 near 4.
-        assert!(found.is_ok_and(|n| n.iter().all(|x| (x - expected).abs() < 1e-6)));
+        assert!(found.is_ok_and(|found| (found - expected).abs() < 1e-6));
     }
 
     #[test]

@@ -5,13 +5,15 @@ use crate::{
     baseline::Baselines,
     batch::Batch,
     cli::Training,
-    clip::clip_gradients,
     corpus::Corpus,
     model::{self, Model},
     progress::Progress,
 };
 use anyhow::{Context, Result, ensure};
-use attn::dfdx::{optim::Adam, prelude::*};
+use attn::{
+    dfdx::prelude::*,
+    optim::{AdamW, AdamWConfig, clip_grad_norm},
+};
 use rand::rngs::StdRng;
 use std::{ops::Range, time::Instant};
 
@@ -39,13 +41,13 @@ impl Trainer<'_> {
         let options = self.options;
         let characters = options.batch_size * options.block_size;
         let mut progress = Progress::new(options.steps, options.log_interval);
-        let mut optimizer = Adam::new(model, adam(options));
+        let mut optimizer = AdamW::new(adamw(options));
         let mut gradients = model.try_alloc_grads()?;
         let initial = self.report(model, 0, &progress)?;
         let mut last = initial;
         for step in 1..=options.steps {
             let start = Instant::now();
-            optimizer.cfg.lr = learning_rate(step, options);
+            optimizer.config.lr = learning_rate(step, options);
             let (loss, after) = self.step(model, &mut optimizer, gradients)?;
             gradients = after;
             ensure!(
@@ -66,18 +68,21 @@ impl Trainer<'_> {
     fn step(
         &mut self,
         model: &mut Model,
-        optimizer: &mut Adam<Model, f32, Cpu>,
+        optimizer: &mut AdamW<f32>,
         gradients: Gradients<f32, Cpu>,
     ) -> Result<(f32, Gradients<f32, Cpu>)> {
         let size = (self.options.batch_size, self.options.block_size);
         let batch = Batch::random(&self.corpus.train, size, &mut self.rng, self.device)?;
         let logits = model.try_forward_mut(batch.inputs.traced(gradients))?;
-        let loss = model::nats(logits, batch.targets)?.try_mean()?;
+        let loss = model::loss(logits, &batch.targets)?;
         let value = loss.array();
         let mut gradients = loss.try_backward()?;
-        clip_gradients(model, &mut gradients, self.options.grad_clip)?;
+        // With 0, gradients are left alone.
+        if self.options.grad_clip > 0.0 {
+            clip_grad_norm(model, &mut gradients, self.options.grad_clip)?;
+        }
         optimizer
-            .update(model, &gradients)
+            .update(model, &mut gradients)
             .context("cannot update the weights")?;
         model.try_zero_grads(&mut gradients)?;
         Ok((value, gradients))
@@ -100,21 +105,22 @@ impl Trainer<'_> {
         for equal in self.measured.chunk_by(|a, b| a.len() == b.len()) {
             for blocks in equal.chunks(self.options.batch_size) {
                 let batch = Batch::of(&self.corpus.validation, blocks, self.device)?;
-                let nats = model::nats(model.try_forward(batch.inputs)?, batch.targets)?.as_vec();
-                characters += nats.len();
-                sum += nats.into_iter().map(f64::from).sum::<f64>();
+                let logits = model.try_forward(batch.inputs)?;
+                let count = batch.targets.shape().num_elements();
+                sum += f64::from(model::loss(logits, &batch.targets)?.array()) * count as f64;
+                characters += count;
             }
         }
         Ok(sum / characters as f64)
     }
 }
 
-fn adam(options: &Training) -> AdamConfig {
-    AdamConfig {
+fn adamw(options: &Training) -> AdamWConfig {
+    AdamWConfig {
         lr: options.learning_rate,
         betas: [0.9, 0.99],
-        eps: 1e-8,
-        weight_decay: Some(WeightDecay::Decoupled(options.weight_decay)),
+        weight_decay: options.weight_decay,
+        ..AdamWConfig::default()
     }
 }
 

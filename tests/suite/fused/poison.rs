@@ -46,7 +46,11 @@ fn by_own_documents(case: &Case, b: usize, q: usize, k: usize) -> bool {
 
 /// Whether each query attends to anything, `[batch, query]`.
 fn seeing(case: &Case, attends: Attends) -> Vec<bool> {
-    let Sizes { batch, queries, keys } = case.sizes;
+    let Sizes {
+        batch,
+        queries,
+        keys,
+    } = case.sizes;
     let places = (0..batch * queries).map(|place| (place / queries, place % queries));
     let sees = places.map(|(b, q)| (0..keys).any(|k| attends(case, b, q, k)));
     sees.collect()
@@ -54,7 +58,11 @@ fn seeing(case: &Case, attends: Attends) -> Vec<bool> {
 
 /// Whether each key is attended to, `[batch, key]`.
 fn seen(case: &Case, attends: Attends) -> Vec<bool> {
-    let Sizes { batch, queries, keys } = case.sizes;
+    let Sizes {
+        batch,
+        queries,
+        keys,
+    } = case.sizes;
     let places = (0..batch * keys).map(|place| (place / keys, place % keys));
     let is_seen = places.map(|(b, k)| (0..queries).any(|q| attends(case, b, q, k)));
     is_seen.collect()
@@ -82,7 +90,10 @@ fn rows<'a>(values: &'a [f64], keep: &'a [bool]) -> impl Iterator<Item = (&'a [f
 #[track_caller]
 fn assert_zero_but(what: &str, values: &[f64], keep: &[bool]) {
     for (i, (row, keep)) in rows(values, keep).enumerate() {
-        assert!(keep || row.iter().all(|&v| v == 0.0), "{what}: row {i}: {row:?}");
+        assert!(
+            keep || row.iter().all(|&v| v == 0.0),
+            "{what}: row {i}: {row:?}"
+        );
     }
 }
 
@@ -91,7 +102,10 @@ fn assert_zero_but(what: &str, values: &[f64], keep: &[bool]) {
 fn assert_kept(what: &str, values: &[f64], expected: &[f64], keep: &[bool]) {
     let pairs = rows(values, keep).zip(rows(expected, keep));
     for (i, ((row, keep), (expected, _))) in pairs.enumerate() {
-        let alike = row.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits());
+        let alike = row
+            .iter()
+            .zip(expected)
+            .all(|(a, b)| a.to_bits() == b.to_bits());
         assert!(
             !keep || alike && row.iter().all(|v| v.is_finite()),
             "{what}: row {i}: {row:?}, expected {expected:?}"
@@ -140,12 +154,28 @@ fn hidden_keys_are_nothing(run: Run, case: &Case, seen: &[bool], wild: f64, expe
 }
 
 /// Wild queries that see nothing, and wild gradients of what comes out for them.
-fn blind_queries_are_nothing(run: Run, case: &Case, seeing: &[bool], wild: f64, expected: &Outcome) {
+fn blind_queries_are_nothing(
+    run: Run,
+    case: &Case,
+    seeing: &[bool],
+    wild: f64,
+    expected: &Outcome,
+) {
     let mut case = with_wild(case, "x", seeing, wild);
-    case.factors = Some(seeing.iter().map(|&sees| if sees { 1.0 } else { wild }).collect());
+    case.factors = Some(
+        seeing
+            .iter()
+            .map(|&sees| if sees { 1.0 } else { wild })
+            .collect(),
+    );
     let found = run(Way::Fused, &case);
     let what = |name: &str| format!("{wild} in queries of {:?}: {name}", case.sizes);
-    assert_kept(&what("output"), found.get("output"), expected.get("output"), seeing);
+    assert_kept(
+        &what("output"),
+        found.get("output"),
+        expected.get("output"),
+        seeing,
+    );
     for (name, gradient) in expected.gradients() {
         let found = found.gradient(name);
         match name {
@@ -197,18 +227,34 @@ fn separates(subject: &Subject) {
     for sizes in [Sizes::square(2, 7), Sizes::square(1, 150)] {
         let case = subject.case(sizes);
         let first = case.document(0, 0);
-        let places = (0..sizes.batch * sizes.queries).map(|i| (i / sizes.queries, i % sizes.queries));
+        let places =
+            (0..sizes.batch * sizes.queries).map(|i| (i / sizes.queries, i % sizes.queries));
         let others: Vec<_> = places.map(|(b, i)| case.document(b, i) != first).collect();
         assert!(others.contains(&true) && others.contains(&false));
         for run in [subject.single, subject.double] {
             let expected = run(Way::Fused, &case);
             for wild in WILD {
                 let mut case = with_wild(&case, "x", &others, wild);
-                case.factors = Some(others.iter().map(|&other| if other { 1.0 } else { wild }).collect());
+                case.factors = Some(
+                    others
+                        .iter()
+                        .map(|&other| if other { 1.0 } else { wild })
+                        .collect(),
+                );
                 let found = run(Way::Fused, &case);
                 let what = |name: &str| format!("{wild}, {sizes:?}: {name}");
-                assert_kept(&what("output"), found.get("output"), expected.get("output"), &others);
-                assert_kept(&what("x"), found.gradient("x"), expected.gradient("x"), &others);
+                assert_kept(
+                    &what("output"),
+                    found.get("output"),
+                    expected.get("output"),
+                    &others,
+                );
+                assert_kept(
+                    &what("x"),
+                    found.gradient("x"),
+                    expected.gradient("x"),
+                    &others,
+                );
             }
         }
     }
@@ -258,7 +304,12 @@ fn looks_back(subject: &Subject) {
             assert_zero_but(&what, found.gradient("x"), &before);
 
             let mut wild = case.clone();
-            wild.factors = Some(but_for_it.iter().map(|&other| if other { 1.0 } else { f64::NAN }).collect());
+            wild.factors = Some(
+                but_for_it
+                    .iter()
+                    .map(|&other| if other { 1.0 } else { f64::NAN })
+                    .collect(),
+            );
             let found = run(Way::Fused, &wild);
             let what = format!("gradient NaN at {token} of {length}: gradient of x");
             assert_kept(&what, found.gradient("x"), expected.gradient("x"), &after);

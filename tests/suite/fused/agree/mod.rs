@@ -98,7 +98,13 @@ fn assert_as_precise(sizes: Sizes, fused: &Outcome, composed: &Outcome, exact: &
 fn error(found: &[f64], exact: &[f64]) -> f64 {
     assert_eq!(found.len(), exact.len());
     let differences = found.iter().zip(exact).map(|(a, b)| (a - b).abs());
-    differences.fold(0.0, |largest, d| if d > largest || d.is_nan() { d } else { largest })
+    differences.fold(0.0, |largest, d| {
+        if d > largest || d.is_nan() {
+            d
+        } else {
+            largest
+        }
+    })
 }
 
 /// Agreement of self-attention.
