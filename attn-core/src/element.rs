@@ -20,9 +20,7 @@ use crate::kernel::Pooled;
 /// }
 /// assert_eq!(halve(3.0_f32), 1.5);
 /// ```
-pub trait Element:
-    Dtype + Float + Pooled + SampleUniform + Into<f64> + sealed::Sealed
-{
+pub trait Element: Dtype + Float + Pooled + SampleUniform + sealed::Sealed {
     /// The element nearest to `value`.
     fn of(value: f64) -> Self;
 }

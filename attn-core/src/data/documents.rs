@@ -218,7 +218,10 @@ mod tests {
         let data = batched(ids(&[1, 1, 2, 3, 4, 4], (2, 3)), (2, 3, 3)).unwrap();
         let [zero, one] = [0, 1].map(Interval::exactly);
         let ends = |b, from, to| data.query_ids(b, Interval::between(from, to)).ends();
-        assert_eq!([ends(zero, 0, 1), ends(zero, 1, 2), ends(one, 0, 2)], [(1, 1), (1, 2), (3, 4)]);
+        assert_eq!(
+            [ends(zero, 0, 1), ends(zero, 1, 2), ends(one, 0, 2)],
+            [(1, 1), (1, 2), (3, 4)]
+        );
         assert_eq!(data.key_ids(one, one).ends(), (4, 4));
         assert_eq!(data.key_ids(Interval::between(0, 1), one), Interval::ANY);
     }

@@ -330,10 +330,13 @@ mod tests {
             batched(ints(&[0, 1, 2, 3, 4, 0], (2, 3)), SIZES),
             batched(bools(&keys, (2, 4)), SIZES),
         ];
-        let ranges = |len: i64| (0..len).flat_map(move |from| (from..len).map(move |to| (from, to)));
+        let ranges =
+            |len: i64| (0..len).flat_map(move |from| (from..len).map(move |to| (from, to)));
         for data in all.map(Result::unwrap) {
             for b in 0..2 {
-                for ((q, last_q), (k, last_k)) in ranges(3).flat_map(|q| ranges(4).map(move |k| (q, k))) {
+                for ((q, last_q), (k, last_k)) in
+                    ranges(3).flat_map(|q| ranges(4).map(move |k| (q, k)))
+                {
                     let [at, queries, keys] = [(b, b), (q, last_q), (k, last_k)]
                         .map(|(least, greatest)| Interval::between(least, greatest));
                     let each = (q..=last_q)

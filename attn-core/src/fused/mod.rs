@@ -43,5 +43,5 @@ pub fn splat<E: Element, V: Vector<Element = E>>(value: f64) -> V {
 
 /// An element of a parameter, to compute with on the host.
 pub fn number<E: Element>(value: E) -> f64 {
-    num_traits::ToPrimitive::to_f64(&value).unwrap_or(f64::NAN)
+    value.into()
 }

@@ -53,7 +53,7 @@ impl Loss {
 /// # Panics
 /// If there is not one target and one element of `lse` per row.
 #[track_caller]
-pub fn forward<E: Pooled + Into<f64>>(
+pub fn forward<E: Pooled>(
     logits: Matrix<'_, E>,
     targets: &[usize],
     options: Options,
@@ -141,7 +141,7 @@ struct Forward<'a, E> {
     lse: &'a mut [E],
 }
 
-impl<E: Real + Into<f64>> Kernel for Forward<'_, E> {
+impl<E: Real> Kernel for Forward<'_, E> {
     type Element = E;
     type Output = f64;
 
@@ -243,23 +243,14 @@ mod tests {
         logits.chunks(classes).zip(targets).map(row).sum()
     }
 
-    fn loss<E: Pooled + Into<f64>>(
-        logits: &[E],
-        targets: &[usize],
-        options: Options,
-    ) -> (Loss, Vec<E>) {
+    fn loss<E: Pooled>(logits: &[E], targets: &[usize], options: Options) -> (Loss, Vec<E>) {
         let mut lse = vec![E::NAN; targets.len()];
         let logits = Matrix::new(logits, targets.len(), logits.len() / targets.len());
         let loss = forward(logits, targets, options, &mut lse).unwrap();
         (loss, lse)
     }
 
-    fn gradient<E: Pooled + Into<f64>>(
-        logits: &[E],
-        targets: &[usize],
-        options: Options,
-        scale: E,
-    ) -> Vec<E> {
+    fn gradient<E: Pooled>(logits: &[E], targets: &[usize], options: Options, scale: E) -> Vec<E> {
         let (_, lse) = loss(logits, targets, options);
         let (rows, classes) = (targets.len(), logits.len() / targets.len());
         let mut d_logits = vec![E::NAN; logits.len()];

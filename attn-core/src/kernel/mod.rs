@@ -25,4 +25,5 @@ mod testing;
 mod transpose;
 
 pub use crate::simd::{Matrix, MatrixMut, Real};
+pub use index::OutOfRange;
 pub use pool::{Buffer, Pooled};

@@ -56,7 +56,7 @@ pub fn adamw_step<E: Real>(p: &mut [E], g: &[E], m: &mut [E], v: &mut [E], adamw
 }
 
 /// `Σ x²`, in `f64`: in an order that the length alone decides, and the same for every instruction set.
-pub fn squared_norm<E: Real + Into<f64>>(x: &[E]) -> f64 {
+pub fn squared_norm<E: Real>(x: &[E]) -> f64 {
     let mut sums = Buffer::<f64>::stale(x.len().div_ceil(SMALL));
     let parts = x.chunks(SMALL).zip(sums.iter_mut());
     for_each(parts.collect(), |(x, sum)| *sum = run(SumOfSquares(x)));
@@ -131,7 +131,7 @@ impl<E: Real> Kernel for Step<'_, E> {
 
 struct SumOfSquares<'a, E>(&'a [E]);
 
-impl<E: Real + Into<f64>> Kernel for SumOfSquares<'_, E> {
+impl<E: Real> Kernel for SumOfSquares<'_, E> {
     type Element = E;
     type Output = f64;
 
@@ -151,7 +151,7 @@ impl<E: Real + Into<f64>> Kernel for SumOfSquares<'_, E> {
 }
 
 #[inline(always)]
-fn add_squares<E: Real + Into<f64>>(sums: &mut [f64; 32], x: &[E; 32]) {
+fn add_squares<E: Real>(sums: &mut [f64; 32], x: &[E; 32]) {
     for (sum, &x) in sums.iter_mut().zip(x) {
         let x: f64 = x.into();
         *sum += x * x;

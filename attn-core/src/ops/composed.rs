@@ -6,9 +6,7 @@
 use dfdx::{
     shapes::{Axis, Const, ConstDim, Dim, HasShape, Rank0, Rank1, Rank2, Shape},
     tensor::{PutTape, SplitTape, Tape, Tensor, TensorFromVec, WithEmptyTape},
-    tensor_ops::{
-        BroadcastTo, Device, GatherTo, MeanTo, SelectTo, SumTo, TryAdd, TryDiv, TryMul,
-    },
+    tensor_ops::{BroadcastTo, Device, GatherTo, MeanTo, SelectTo, SumTo, TryAdd, TryDiv, TryMul},
 };
 
 use super::{Activation, Affine, Append, CrossEntropyOptions, EndsIn, LastAxis};
@@ -237,12 +235,13 @@ pub fn mean_nats<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
     let share = |counts: bool| if counts { 1.0 / counted as f64 } else { 0.0 };
     let shares = targets.iter().map(|target| E::of(share(counts(target))));
     // Any class, for what is ignored.
-    let classes = targets.iter().map(|target| if counts(target) { *target } else { 0 });
+    let classes = targets
+        .iter()
+        .map(|target| if counts(target) { *target } else { 0 });
     let (device, count) = (logits.device().clone(), (targets.len(),));
     let shares: Tensor<(usize,), E, D> =
         TensorFromVec::<E>::try_tensor_from_vec(&device, shares.collect(), count)?;
-    let classes =
-        TensorFromVec::<usize>::try_tensor_from_vec(&device, classes.collect(), count)?;
+    let classes = TensorFromVec::<usize>::try_tensor_from_vec(&device, classes.collect(), count)?;
     let smoothing = options.label_smoothing;
     let nats = rows(logits)?.try_log_softmax::<Axis<1>>()?.try_negate()?;
     let all = nats.with_empty_tape().try_mean::<(usize,), _>()?;

@@ -85,22 +85,24 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let matrix = Matrix::new(logits.values(), rows, classes);
     let loss = known(kernel::forward(matrix, &targets, options, &mut lse));
     let mean = vec![E::of(loss.mean())];
-    Ok(operation.finish(&device, mean, (), move |d_mean, gradients| {
-        if loss.counted == 0 {
-            logits.gradient(gradients)?;
-            return Ok(());
-        }
-        let scale = E::of(number(d_mean[0]) / loss.counted as f64);
-        let mut d_logits = Buffer::stale(rows * classes);
-        known(kernel::backward(
-            Matrix::new(logits.values(), rows, classes),
-            &targets,
-            options,
-            &lse,
-            scale,
-            MatrixMut::new(&mut d_logits, rows, classes),
-        ));
-        elementwise::add_scaled(E::one(), &d_logits, logits.gradient(gradients)?);
-        Ok(())
-    })?)
+    Ok(
+        operation.finish(&device, mean, (), move |d_mean, gradients| {
+            if loss.counted == 0 {
+                logits.gradient(gradients)?;
+                return Ok(());
+            }
+            let scale = E::of(number(d_mean[0]) / loss.counted as f64);
+            let mut d_logits = Buffer::stale(rows * classes);
+            known(kernel::backward(
+                Matrix::new(logits.values(), rows, classes),
+                &targets,
+                options,
+                &lse,
+                scale,
+                MatrixMut::new(&mut d_logits, rows, classes),
+            ));
+            elementwise::add_scaled(E::one(), &d_logits, logits.gradient(gradients)?);
+            Ok(())
+        })?,
+    )
 }

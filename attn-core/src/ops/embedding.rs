@@ -79,12 +79,14 @@ where
     let (device, ids) = (weight.device().clone(), numbers.values);
     let mut operation = Operation::default();
     let rows = rows(&mut operation, &ids, weight)?;
-    Ok(operation.finish(&device, rows, shape, move |d_y, gradients| {
-        let d_y = Matrix::new(d_y, ids.len(), M);
-        let d_weight = MatrixMut::new(d_weight(gradients)?, V, M);
-        known(kernel::backward(&ids, d_y, d_weight));
-        Ok(())
-    })?)
+    Ok(
+        operation.finish(&device, rows, shape, move |d_y, gradients| {
+            let d_y = Matrix::new(d_y, ids.len(), M);
+            let d_weight = MatrixMut::new(d_weight(gradients)?, V, M);
+            known(kernel::backward(&ids, d_y, d_weight));
+            Ok(())
+        })?,
+    )
 }
 
 /// The rows of a table, one after the other.
@@ -101,11 +103,8 @@ fn rows<const V: usize, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>
         return Ok(rows);
     }
     let (table, tape) = table.split_tape();
-    let ids = TensorFromVec::<usize>::try_tensor_from_vec(
-        table.device(),
-        ids.to_vec(),
-        (ids.len(),),
-    )?;
+    let ids =
+        TensorFromVec::<usize>::try_tensor_from_vec(table.device(), ids.to_vec(), (ids.len(),))?;
     let rows = table.try_gather(ids)?;
     Ok(operation.read(rows.put_tape(tape))?.values().to_vec())
 }

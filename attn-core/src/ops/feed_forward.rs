@@ -270,8 +270,7 @@ impl<K: kernel::Activation, E: Element, D: Backend<E>> Layer<K, E, D> {
         let (rows, wide) = (self.rows, self.middle.input());
         let mut hidden = Buffer::stale(rows * wide);
         let x = Matrix::new(self.x.values(), rows, self.widths[0]);
-        self.up
-            .forward(x, MatrixMut::new(&mut hidden, rows, wide));
+        self.up.forward(x, MatrixMut::new(&mut hidden, rows, wide));
         let active = self.active(&hidden);
         let mut y = zeros(rows * self.widths[1]);
         let active = Matrix::new(&active, rows, self.middle.width);

@@ -35,15 +35,15 @@ mod place;
 mod residual;
 mod shape;
 
+pub use crate::kernel::{
+    activation::Activation as ActivationKernel, cross_entropy::Options as CrossEntropyOptions,
+};
+pub use crate::simd::Vector;
 pub use activation::{
     Activation, Gelu, GeluTanh, Relu, ReluSquared, Sigmoid, Silu, Tanh, activate, gelu, gelu_tanh,
     relu, relu_squared, sigmoid, silu, tanh, try_activate, try_gelu, try_gelu_tanh, try_relu,
     try_relu_squared, try_sigmoid, try_silu, try_tanh,
 };
-pub use crate::kernel::{
-    activation::Activation as ActivationKernel, cross_entropy::Options as CrossEntropyOptions,
-};
-pub use crate::simd::Vector;
 pub use cross_entropy::{cross_entropy, try_cross_entropy};
 pub use dropout::{dropout, try_dropout};
 pub use embedding::{embedding, try_embedding};

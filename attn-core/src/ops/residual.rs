@@ -62,9 +62,11 @@ pub fn try_add<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let (x, y) = (operation.read(x)?, operation.read(y)?);
     let mut sum = zeros(x.values().len());
     elementwise::add(x.values(), y.values(), &mut sum);
-    Ok(operation.finish(&device, sum, shape, move |d_sum, gradients| {
-        elementwise::add_scaled(E::one(), d_sum, d_x(gradients)?);
-        elementwise::add_scaled(E::one(), d_sum, d_y(gradients)?);
-        Ok(())
-    })?)
+    Ok(
+        operation.finish(&device, sum, shape, move |d_sum, gradients| {
+            elementwise::add_scaled(E::one(), d_sum, d_x(gradients)?);
+            elementwise::add_scaled(E::one(), d_sum, d_y(gradients)?);
+            Ok(())
+        })?,
+    )
 }

@@ -197,7 +197,10 @@ impl<E: Element> AdamW<E> {
                 return Ok(());
             };
             let expected = parameter.gradient(gradients)?.len();
-            match [mean.len(), square.len()].iter().find(|&&len| len != expected) {
+            match [mean.len(), square.len()]
+                .iter()
+                .find(|&&len| len != expected)
+            {
                 Some(&found) => Err(UpdateError::StateMismatch {
                     name,
                     expected,

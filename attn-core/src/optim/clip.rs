@@ -39,7 +39,9 @@ pub fn grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
         return Err(UpdateError::NoGradient { names });
     }
     let mut squares = 0.0;
-    for_each_gradient(model, gradients, |gradient| squares += squared_norm(gradient))?;
+    for_each_gradient(model, gradients, |gradient| {
+        squares += squared_norm(gradient)
+    })?;
     Ok(squares.sqrt())
 }
 

@@ -199,6 +199,7 @@ pub trait Real:
     + AddAssign
     + SubAssign
     + MulAssign
+    + Into<f64>
 {
     /// 0
     const ZERO: Self;
