@@ -9,7 +9,7 @@ use attn_core::kernel::attention::{
 use attn_core::simd::{Matrix, MatrixMut};
 
 use crate::by_hand;
-use crate::timing::Case;
+use crate::timing::{Case, setup};
 
 const HEADS: usize = 8;
 const WIDTH: usize = 64;
@@ -67,8 +67,8 @@ fn case(len: usize, window: usize, backward: bool, bar: u32, by_hand: bool) -> C
         name: format!("core, {passes}, S = {len}, {mask}"),
         flops: forward * if backward { 3.5 } else { 1.0 },
         bar,
-        run: Box::new(on_slices(len, window, backward)),
-        by_hand: by_hand.then(|| Box::new(in_dfdx(len, window, backward)) as Box<dyn FnMut()>),
+        run: setup(move || on_slices(len, window, backward)),
+        by_hand: by_hand.then(|| setup(move || in_dfdx(len, window, backward))),
     }
 }
 

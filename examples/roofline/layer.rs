@@ -2,7 +2,7 @@
 
 use attn::{attention, dfdx::prelude::*};
 
-use crate::timing::Case;
+use crate::timing::{Case, setup};
 
 #[path = "../../benches/attention/hand_written.rs"]
 mod hand_written;
@@ -31,28 +31,39 @@ fn case(batch: usize, len: usize, backward: bool, bar: u32) -> Case {
     } else {
         (projections + attention, "forward")
     };
-    let dev = Cpu::default();
-    let x: Input = dev.sample_normal_like(&(batch, len, Const));
-    let layer = dev.build_module::<Causal, f32>();
-    let by_hand = HandWritten::<512, 8>::new(&dev, len);
-    let x_by_hand = x.clone();
     Case {
         name: format!("layer, {passes}, {batch} x {len}"),
         flops,
         bar,
-        run: Box::new(move || {
-            if backward {
-                layer.forward(x.leaky_trace()).sum().backward();
-            } else {
-                layer.forward(x.clone());
+        run: setup(move || {
+            let (x, layer) = (
+                input(batch, len),
+                Cpu::default().build_module::<Causal, f32>(),
+            );
+            move || {
+                if backward {
+                    layer.forward(x.leaky_trace()).sum().backward();
+                } else {
+                    layer.forward(x.clone());
+                }
             }
         }),
-        by_hand: Some(Box::new(move || {
-            if backward {
-                by_hand.forward(x_by_hand.leaky_trace()).sum().backward();
-            } else {
-                by_hand.forward(x_by_hand.clone());
+        by_hand: Some(setup(move || {
+            let (x, layer) = (
+                input(batch, len),
+                HandWritten::<512, 8>::new(&Cpu::default(), len),
+            );
+            move || {
+                if backward {
+                    layer.forward(x.leaky_trace()).sum().backward();
+                } else {
+                    layer.forward(x.clone());
+                }
             }
         })),
     }
+}
+
+fn input(batch: usize, len: usize) -> Input {
+    Cpu::default().sample_normal_like(&(batch, len, Const))
 }

@@ -42,18 +42,18 @@ fn main() {
         "case", "time", "GFLOP/s", "share", "bar", "times in dfdx"
     );
     let cases = layer::cases().into_iter().chain(core::cases());
-    for mut case in cases.filter(|case| case.name.contains(&options.only)) {
-        report(&mut case, !options.alone);
+    for case in cases.filter(|case| case.name.contains(&options.only)) {
+        report(case, !options.alone);
     }
 }
 
-fn report(case: &mut Case, by_hand: bool) {
+fn report(case: Case, by_hand: bool) {
     let before = Rate::measure();
-    let time = timing::best(&mut *case.run);
+    let time = timing::best((case.run)());
     let rate = before.max(Rate::measure());
     let flops = case.flops / time;
-    let dfdx = match &mut case.by_hand {
-        Some(run) if by_hand => format!("{:.1}", timing::best(run) / time),
+    let dfdx = match case.by_hand {
+        Some(run) if by_hand => format!("{:.1}", timing::best(run()) / time),
         _ => String::new(),
     };
     println!(

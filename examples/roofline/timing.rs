@@ -12,9 +12,17 @@ pub(crate) struct Case {
     pub(crate) flops: f64,
     /// The share of the rate that is asked for, in percent.
     pub(crate) bar: u32,
-    pub(crate) run: Box<dyn FnMut()>,
+    pub(crate) run: Setup,
     /// The same in plain dfdx.
-    pub(crate) by_hand: Option<Box<dyn FnMut()>>,
+    pub(crate) by_hand: Option<Setup>,
+}
+
+/// Prepares what is to be timed.
+pub(crate) type Setup = Box<dyn FnOnce() -> Box<dyn FnMut()>>;
+
+/// A [`Setup`] from a function that prepares.
+pub(crate) fn setup<F: FnMut() + 'static>(prepare: impl FnOnce() -> F + 'static) -> Setup {
+    Box::new(|| Box::new(prepare()))
 }
 
 /// The seconds of the best of some runs: what else the machine does only adds to the others.

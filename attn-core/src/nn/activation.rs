@@ -73,7 +73,7 @@ gate_layers! {
     ///
     /// ```
     /// use attn_core::nn::{SwiGlu, UnbiasedLinear};
-    /// use dfdx::prelude::{UnbiasedLinear as _, *};
+    /// use dfdx::prelude::*;
     ///
     /// type Model = (UnbiasedLinear<4, 16>, SwiGlu<8>, UnbiasedLinear<8, 4>);
     ///

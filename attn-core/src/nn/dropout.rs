@@ -19,7 +19,7 @@ use crate::{Backend, Element, Error, ops::try_dropout};
 ///
 /// ```
 /// use attn_core::nn::Dropout;
-/// use dfdx::prelude::{Dropout as _, *};
+/// use dfdx::prelude::*;
 ///
 /// let x: Tensor<Rank1<4>, f32, _> = Cpu::default().ones();
 /// let mut dropout = Dropout { p: 1.0 };

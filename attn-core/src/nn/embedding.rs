@@ -28,7 +28,7 @@ use crate::{
 ///
 /// ```
 /// use attn_core::nn::Embedding;
-/// use dfdx::prelude::{Embedding as _, *};
+/// use dfdx::prelude::*;
 ///
 /// let dev = Cpu::default();
 /// let embedding = dev.build_module::<Embedding<65, 8>, f32>();

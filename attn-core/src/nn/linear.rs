@@ -26,7 +26,7 @@ use crate::{
 ///
 /// ```
 /// use attn_core::nn::{Gelu, Linear};
-/// use dfdx::prelude::{Linear as _, *};
+/// use dfdx::prelude::*;
 ///
 /// type Model = (Linear<8, 32>, Gelu, Linear<32, 8>);
 ///
@@ -55,7 +55,7 @@ pub struct Linear<const I: usize, const O: usize, E: Dtype = f32, D: Storage<E> 
 ///
 /// ```
 /// use attn_core::nn::UnbiasedLinear;
-/// use dfdx::prelude::{UnbiasedLinear as _, *};
+/// use dfdx::prelude::*;
 ///
 /// let dev = Cpu::default();
 /// let head = dev.build_module::<UnbiasedLinear<8, 65>, f32>();

@@ -17,7 +17,7 @@ use crate::{Backend, Element, Error, ops::try_add};
 ///
 /// ```
 /// use attn_core::nn::{FeedForward, LayerNorm, Residual};
-/// use dfdx::prelude::{Residual as _, *};
+/// use dfdx::prelude::*;
 ///
 /// type Block = Residual<(LayerNorm<8>, FeedForward<8, 32>)>;
 ///

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use dfdx::{
     shapes::{HasShape, Shape},
-    tensor::{Tape, Tensor, WithEmptyTape},
-    tensor_ops::{Device, TryMul},
+    tensor::{NoneTape, Tape, Tensor, WithEmptyTape},
+    tensor_ops::{Device, TryAdd, TryMul, TrySub},
 };
 
 use super::check_shape;
@@ -113,6 +113,24 @@ pub fn try_activate<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<
     })?)
 }
 
+/// [`Gelu`] out of dfdx operations.
+///
+/// The derivative of dfdx's `accurate_gelu` is `Φ(x) + √2 x φ(x)`, which has `√2` too many. That of `(√2 - 1) φ(x)` makes up
+/// for it; its value is taken out again.
+fn compose_gelu<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    use std::f64::consts::{PI, SQRT_2};
+
+    let density = x.with_empty_tape().try_square()?.try_mul(E::of(-0.5))?;
+    let excess = density
+        .try_exp()?
+        .try_mul(E::of((SQRT_2 - 1.0) / (2.0 * PI).sqrt()))?;
+    // Of another identity: the same one would get the same gradient.
+    let value = excess.retaped::<NoneTape>().try_add(-E::zero())?;
+    x.try_accurate_gelu()?.try_add(excess)?.try_sub(value)
+}
+
 macro_rules! activations {
     ($($(#[$doc:meta])* $Name:ident, $name:ident, $try_name:ident, |$x:ident| $composed:expr;)*) => {
         $(
@@ -175,7 +193,7 @@ activations! {
     /// let y = gelu(x).array();
     /// assert!((y[0] + 0.158_655_254).abs() < 1e-9 && y[1] == 0.0 && (y[2] - 0.841_344_746).abs() < 1e-9);
     /// ```
-    Gelu, gelu, try_gelu, |x| x.try_accurate_gelu();
+    Gelu, gelu, try_gelu, |x| compose_gelu(x);
 
     /// `0.5 x (1 + tanh(sqrt(2 / π) (x + 0.044715 x³)))`, an approximation of [`gelu`]: the one of GPT-2.
     ///

@@ -87,10 +87,7 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let mean = vec![E::of(loss.mean())];
     Ok(
         operation.finish(&device, mean, (), move |d_mean, gradients| {
-            if loss.counted == 0 {
-                logits.gradient(gradients)?;
-                return Ok(());
-            }
+            // If none is counted, there is no row to scale.
             let scale = E::of(number(d_mean[0]) / loss.counted as f64);
             let mut d_logits = Buffer::stale(rows * classes);
             known(kernel::backward(

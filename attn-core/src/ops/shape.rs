@@ -67,6 +67,7 @@ macro_rules! shapes {
                     self.$last
                 }
 
+                #[allow(clippy::unused_unit, reason = "before the only axis there is none")]
                 fn leading(&self) -> Self::Leading {
                     ($(self.$place,)*)
                 }

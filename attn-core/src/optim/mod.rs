@@ -4,11 +4,11 @@
 //!   state can be saved.
 //! - [`clip_grad_norm`], [`grad_norm`]: how long the gradients are, and an end to it.
 //!
-//! All of them change gradients and parameters in place, and ask for no memory that grows with them after the first step.
+//! All of them change gradients and parameters in place, and name the parameters that have no gradient.
 //!
 //! ```
 //! use attn_core::{nn::Linear, optim::{AdamW, AdamWConfig, clip_grad_norm}};
-//! use dfdx::prelude::{Linear as _, *};
+//! use dfdx::prelude::*;
 //!
 //! let dev = Cpu::default();
 //! let mut model = dev.build_module::<Linear<4, 1>, f32>();

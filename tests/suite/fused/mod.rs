@@ -4,8 +4,8 @@
 //! `subject` declares a layer from its spec and makes it something that plain functions can run: what these find out about
 //! it is in the other modules.
 
-// What it has for layers written by hand is used in `layers`.
-#[allow(dead_code)]
+// It is private to `layers`, where what it has for layers written by hand is used.
+#[allow(dead_code, clippy::duplicate_mod)]
 #[path = "../layers/compare.rs"]
 mod compare;
 
@@ -14,6 +14,7 @@ mod subject;
 
 mod agree;
 mod differences;
+mod parameters;
 mod poison;
 mod tape;
 mod threads;

@@ -40,10 +40,6 @@ fn by_documents(case: &Case, b: usize, q: usize, k: usize) -> bool {
     case.document(b, q) == case.key_document(b, k)
 }
 
-fn by_own_documents(case: &Case, b: usize, q: usize, k: usize) -> bool {
-    case.document(b, q) == case.document(b, k)
-}
-
 /// Whether each query attends to anything, `[batch, query]`.
 fn seeing(case: &Case, attends: Attends) -> Vec<bool> {
     let Sizes {

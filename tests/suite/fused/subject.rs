@@ -1,6 +1,6 @@
 //! A declared layer as a value: the same functions run every one of them, and are compiled once.
 
-use super::compare::{Outcome, backpropagate};
+use super::compare::{Backpropagated, Outcome, backpropagate};
 use crate::reference::{State, Traced, number};
 use dfdx::prelude::*;
 
@@ -11,13 +11,13 @@ pub(super) enum Way {
     Composed,
 }
 
-/// A layer, ready to run. Made by [`self_attention!`] and [`cross_attention!`].
+/// A layer, ready to run. Made by [`subject!`].
 pub(super) struct Subject {
     pub(super) d_model: usize,
     /// The width of the context, if there is one.
     pub(super) d_context: Option<usize>,
-    /// [`state_for`](super::compare::state_for) the layer.
-    pub(super) state: fn(&[(&str, &[usize])]) -> State,
+    /// Numbers for its parameters.
+    pub(super) state: fn() -> State,
     /// Runs it in `f32`, and differentiates.
     pub(super) single: fn(Way, &Case) -> Outcome,
     /// Runs it in `f64`, and differentiates.
@@ -64,11 +64,11 @@ impl Subject {
             queries,
             keys,
         } = sizes;
-        let x: &[usize] = &[batch, queries, self.d_model];
-        let context: &[usize] = &[batch, keys, self.d_context.unwrap_or_default()];
-        let mut inputs = vec![("x", x)];
-        inputs.extend(self.d_context.map(|_| ("context", context)));
-        let mut state = (self.state)(&inputs);
+        let mut state = (self.state)();
+        state.insert("x", &[batch, queries, self.d_model]);
+        if let Some(d_context) = self.d_context {
+            state.insert("context", &[batch, keys, d_context]);
+        }
         for values in state.values.values_mut() {
             for value in &mut values.flat {
                 *value = f64::from(*value as f32);
@@ -105,7 +105,7 @@ impl Case {
     pub(super) fn finish<const M: usize, E: Dtype>(
         &self,
         output: Traced<(usize, usize, Const<M>), E>,
-    ) -> super::compare::Backpropagated<E>
+    ) -> Backpropagated<E>
     where
         Cpu: Device<E>,
     {
@@ -183,62 +183,57 @@ impl Case {
 /// Declares a layer from its spec, as a [`Subject`]. It takes `input`, made of a traced `x`, of a `context` if one is named,
 /// and of the case.
 macro_rules! subject {
-    (|$x:ident, $case:ident| $input:expr, $($spec:tt)*) => {{
-        subject!(@declare $($spec)*);
-
-        fn run<E: attn::Element>(way: Way, $case: &Case) -> Outcome
-        where
-            Cpu: attn::Backend<E>,
-        {
-            let mut layer = layer_with::<Layer<E>, E>(&$case.state);
-            let inputs = $case.x::<{ Layer::D_MODEL }, E>();
-            let $x = inputs.leaky_trace();
-            let output = match way {
-                Way::Fused => layer.forward_mut($input),
-                Way::Composed => layer.composed().forward_mut($input),
-            };
-            $case.finish(output).input("x", &inputs).parameters(&layer)
-        }
-
-        subject!(@value None)
-    }};
-    (|$x:ident, $context:ident, $case:ident| $input:expr, $($spec:tt)*) => {{
-        subject!(@declare $($spec)*);
-
-        fn run<E: attn::Element>(way: Way, $case: &Case) -> Outcome
-        where
-            Cpu: attn::Backend<E>,
-        {
-            let mut layer = layer_with::<Layer<E>, E>(&$case.state);
-            let inputs = $case.x::<{ Layer::D_MODEL }, E>();
-            let contexts = $case.context::<{ Layer::D_CONTEXT }, E>();
-            let ($x, $context) = (inputs.leaky_trace(), contexts.clone());
-            let output = match way {
-                Way::Fused => layer.forward_mut($input),
-                Way::Composed => layer.composed().forward_mut($input),
-            };
-            let ran = $case.finish(output).input("x", &inputs);
-            ran.input("context", &contexts).parameters(&layer)
-        }
-
-        subject!(@value Some(Layer::D_CONTEXT))
-    }};
-    (@declare $($spec:tt)*) => {
-        use $crate::fused::{compare::{Outcome, layer_with, state_for}, subject::{Case, Subject, Way}};
+    (|$x:ident, $case:ident| $input:expr, $($spec:tt)*) => {
+        subject!(@layer $x [] $case $input, $($spec)*)
+    };
+    (|$x:ident, $context:ident, $case:ident| $input:expr, $($spec:tt)*) => {
+        subject!(@layer $x [$context] $case $input, $($spec)*)
+    };
+    (@layer $x:ident [$($context:ident)?] $case:ident $input:expr, $($spec:tt)*) => {{
+        use $crate::fused::{
+            compare::Outcome,
+            parameters::{add_gradients, make, state},
+            subject::{Case, Subject, Way},
+        };
         use dfdx::prelude::*;
 
         attn::attention! {
             struct Layer<$($spec)*>;
         }
-    };
-    (@value $d_context:expr) => {
+
+        fn run<E: attn::Element>(way: Way, $case: &Case) -> Outcome
+        where
+            Cpu: attn::Backend<E>,
+        {
+            let (mut layer, parameters) = make::<Layer<E>, E>(&$case.state);
+            let queries = $case.x::<{ Layer::D_MODEL }, E>();
+            let $x = queries.leaky_trace();
+            $(
+                let keys = $case.context::<{ Layer::D_CONTEXT }, E>();
+                let $context = keys.clone();
+            )?
+            let output = match way {
+                Way::Fused => layer.forward_mut($input),
+                Way::Composed => layer.composed().forward_mut($input),
+            };
+            let ran = $case.finish(output).input("x", &queries);
+            $(let ran = ran.input(stringify!($context), &keys);)?
+            add_gradients(ran, parameters)
+        }
+
         Subject {
             d_model: Layer::D_MODEL,
-            d_context: $d_context,
-            state: state_for::<Layer<f64>, f64>,
+            d_context: subject!(@d_context $($context)?),
+            state: state::<Layer<f64>>,
             single: run::<f32>,
             double: run::<f64>,
         }
+    }};
+    (@d_context) => {
+        None
+    };
+    (@d_context $context:ident) => {
+        Some(Layer::D_CONTEXT)
     };
 }
 

@@ -6,7 +6,7 @@
 //! compared by `compare`. In `by_loops` the hand-written layers are held against loops over plain numbers, and in
 //! `differences` the declared layers' gradients against central differences.
 
-mod compare;
+pub(crate) mod compare;
 
 /// Compares a declared self-attention with one that is written by hand from its parameters and its input.
 macro_rules! self_attention {

@@ -77,15 +77,38 @@ fn they_are_what_dfdx_computes() {
     for_both!(all_agree);
 }
 
+/// The derivative of dfdx's `accurate_gelu` is another one: `Φ(x) + √2 x φ(x)`.
+#[test]
+fn the_gradient_of_gelu_is_its_derivative() {
+    // The error of the method is of the order of its square, that of rounding an epsilon over it.
+    const STEP: f64 = 1e-5;
+    let points: Tensor<Rank1<7>, f64, _> =
+        Cpu::default().tensor([-3.0, -1.0, -0.3, 0.0, 0.3, 1.0, 3.0]);
+    let found = ops::gelu(points.leaky_trace()).sum().backward();
+    let (up, down) = (points.clone() + STEP, points.clone() - STEP);
+    let expected = (ops::gelu(up) - ops::gelu(down)) / (2.0 * STEP);
+    let found = flat(&found.get(&points));
+    compare::assert_close("gelu", &found, &flat(&expected), 1e-9);
+}
+
 #[test]
 fn functions_types_and_layers_are_the_same() {
     let x: Tensor<Rank2<3, 4>, f32, _> = tensor("x", Default::default());
     assert_eq!(flat(&ops::gelu(x.clone())), flat(&Gelu.forward(x.clone())));
-    assert_eq!(flat(&ops::gelu_tanh(x.clone())), flat(&GeluTanh.forward(x.clone())));
+    assert_eq!(
+        flat(&ops::gelu_tanh(x.clone())),
+        flat(&GeluTanh.forward(x.clone()))
+    );
     assert_eq!(flat(&ops::relu(x.clone())), flat(&Relu.forward(x.clone())));
-    assert_eq!(flat(&ops::relu_squared(x.clone())), flat(&ReluSquared.forward(x.clone())));
+    assert_eq!(
+        flat(&ops::relu_squared(x.clone())),
+        flat(&ReluSquared.forward(x.clone()))
+    );
     assert_eq!(flat(&ops::silu(x.clone())), flat(&Silu.forward(x.clone())));
-    assert_eq!(flat(&ops::sigmoid(x.clone())), flat(&Sigmoid.forward(x.clone())));
+    assert_eq!(
+        flat(&ops::sigmoid(x.clone())),
+        flat(&Sigmoid.forward(x.clone()))
+    );
     assert_eq!(flat(&ops::tanh(x.clone())), flat(&Tanh.forward(x.clone())));
     let gated: Tensor<Rank2<3, 2>, f32, _> = ops::swiglu(x.clone());
     assert_eq!(flat(&gated), flat(&SwiGlu::<2>.forward(x.clone())));

@@ -8,7 +8,6 @@ use attn::{
     optim::{AdamW, AdamWConfig, Moments, UpdateError},
 };
 use dfdx::optim::{Adam, AdamConfig, Optimizer, OptimizerUpdateError};
-use dfdx::prelude::{Embedding as _, Linear as _, UnbiasedLinear as _};
 use std::collections::BTreeMap;
 
 attention! {
@@ -23,7 +22,11 @@ const CONFIG: AdamWConfig = AdamWConfig {
     weight_decay: 0.2,
 };
 
-type Model<E> = (Linear<3, 5, E, Cpu>, LayerNorm<5, E, Cpu>, UnbiasedLinear<5, 2, E, Cpu>);
+type Model<E> = (
+    Linear<3, 5, E, Cpu>,
+    LayerNorm<5, E, Cpu>,
+    UnbiasedLinear<5, 2, E, Cpu>,
+);
 
 fn model<E: Element>() -> Model<E>
 where
@@ -40,7 +43,11 @@ where
     Cpu: Backend<E>,
 {
     let x: Tensor<Rank2<4, 3>, E, _> = tensor(&format!("x of {step}"), Default::default());
-    model.forward(x.traced(model.alloc_grads())).square().mean().backward()
+    model
+        .forward(x.traced(model.alloc_grads()))
+        .square()
+        .mean()
+        .backward()
 }
 
 /// The algorithm as it is written down, in `f64`, on all parameters by their names.
@@ -48,7 +55,15 @@ where
 struct Naive(BTreeMap<String, [Vec<f64>; 2]>);
 
 impl Naive {
-    fn step(&mut self, config: &AdamWConfig, step: i32, name: &str, p: &mut [f64], g: &[f64], decays: bool) {
+    fn step(
+        &mut self,
+        config: &AdamWConfig,
+        step: i32,
+        name: &str,
+        p: &mut [f64],
+        g: &[f64],
+        decays: bool,
+    ) {
         let [beta1, beta2] = config.betas;
         let zeros = || [vec![0.0; p.len()], vec![0.0; p.len()]];
         let [m, v] = self.0.entry(name.into()).or_insert_with(zeros);
@@ -82,7 +97,14 @@ where
         for ((mut p, g), after) in before.into_iter().zip(of).zip(parameters(&model)) {
             let decays = p.dims.len() > 1;
             let config = optimizer.config;
-            naive.step(&config, step as i32, &p.name, &mut p.values, &g.values, decays);
+            naive.step(
+                &config,
+                step as i32,
+                &p.name,
+                &mut p.values,
+                &g.values,
+                decays,
+            );
             compare::assert_close(
                 format!("{} in step {step}", p.name),
                 &after.values,
@@ -141,7 +163,12 @@ fn all_parameters_of_a_declared_layer_move() {
     let mut gradients = model.alloc_grads();
     let before = parameters(&model);
     let x: Tensor<Rank3<2, 5, 8>, f32, _> = tensor("x", Default::default());
-    gradients = model.0.forward(x.traced(gradients)).square().sum().backward();
+    gradients = model
+        .0
+        .forward(x.traced(gradients))
+        .square()
+        .sum()
+        .backward();
     let mut optimizer = AdamW::new(AdamWConfig::default());
     optimizer.update(&mut model, &mut gradients).unwrap();
     for (before, after) in before.iter().zip(parameters(&model)) {
@@ -154,12 +181,13 @@ fn all_parameters_of_a_declared_layer_move() {
 
 #[test]
 fn it_resumes_where_it_stopped() {
-    let run = |model: &mut Model<f32>, optimizer: &mut AdamW<f32>, steps: std::ops::Range<usize>| {
-        for step in steps {
-            let mut gradients = gradients(model, step);
-            optimizer.update(model, &mut gradients).unwrap();
-        }
-    };
+    let run =
+        |model: &mut Model<f32>, optimizer: &mut AdamW<f32>, steps: std::ops::Range<usize>| {
+            for step in steps {
+                let mut gradients = gradients(model, step);
+                optimizer.update(model, &mut gradients).unwrap();
+            }
+        };
     let (mut model_a, mut whole) = (model(), AdamW::new(CONFIG));
     run(&mut model_a, &mut whole, 0..10);
     let (mut model_b, mut first) = (model(), AdamW::new(CONFIG));
@@ -177,11 +205,17 @@ fn what_decays_can_be_chosen() {
     let before = parameters(&model);
     let mut optimizer = AdamW::new(CONFIG).decaying(|name, _| name == "0.bias");
     // Without a gradient, decay is all there is.
-    optimizer.update(&mut model, &mut model_gradients()).unwrap_err();
+    optimizer
+        .update(&mut model, &mut model_gradients())
+        .unwrap_err();
     let mut gradients = model.alloc_grads();
     optimizer.update(&mut model, &mut gradients).unwrap();
     for (before, after) in before.iter().zip(parameters(&model)) {
-        let kept = if before.name == "0.bias" { 1.0 - 0.03 * 0.2 } else { 1.0 };
+        let kept = if before.name == "0.bias" {
+            1.0 - 0.03 * 0.2
+        } else {
+            1.0
+        };
         let expected: Vec<f64> = before.values.iter().map(|p| p * kept).collect();
         compare::assert_close(&before.name, &after.values, &expected, f64::EPSILON);
     }
@@ -229,7 +263,9 @@ fn other_gradients_survive_and_stay_where_they_are() {
     let mut gradients = model.forward(x.leaky_trace()).square().sum().backward();
     let before = crate::tensors::gradients(&model, &gradients);
     let of_x = gradients.get(&x).array();
-    AdamW::new(CONFIG).update(&mut model, &mut gradients).unwrap();
+    AdamW::new(CONFIG)
+        .update(&mut model, &mut gradients)
+        .unwrap();
     assert_eq!(crate::tensors::gradients(&model, &gradients), before);
     assert_eq!(gradients.get(&x).array(), of_x);
 }
@@ -242,7 +278,7 @@ fn as_an_optimizer_of_dfdx_it_does_the_same() {
             optimizer.update(model, &gradients).unwrap();
         }
     }
-    let (mut ours, mut theirs) = (model(), model());
+    let (mut ours, mut theirs) = (model::<f64>(), model::<f64>());
     train(&mut AdamW::new(CONFIG), &mut theirs);
     let mut optimizer = AdamW::new(CONFIG);
     for step in 0..3 {
@@ -265,9 +301,11 @@ fn clones_in_one_model_stay_the_same() {
     for step in 0..5 {
         let x: Tensor<Rank2<3, 4>, f64, _> = tensor(&format!("x of {step}"), Default::default());
         let y = tied.forward(x.trace(tied.alloc_grads()));
-        two.update(&mut tied, &mut y.square().sum().backward()).unwrap();
+        two.update(&mut tied, &mut y.square().sum().backward())
+            .unwrap();
         let y = single.forward(single.forward(x.trace(single.alloc_grads())));
-        one.update(&mut single, &mut y.square().sum().backward()).unwrap();
+        one.update(&mut single, &mut y.square().sum().backward())
+            .unwrap();
         assert_eq!(tied.0.weight.array(), tied.1.weight.array());
         assert_eq!(tied.0.weight.array(), single.weight.array());
         assert_eq!(tied.1.bias.array(), single.bias.array());
@@ -309,13 +347,18 @@ fn threads_change_no_bit() {
         let x: Tensor<Rank2<50, 300>, f32, _> = tensor("x", Default::default());
         for _ in 0..2 {
             let y = model.forward(x.trace(model.alloc_grads()));
-            optimizer.update(&mut model, &mut y.square().sum().backward()).unwrap();
+            optimizer
+                .update(&mut model, &mut y.square().sum().backward())
+                .unwrap();
         }
         model.weight.as_vec()
     };
     let expected = run();
     for threads in [1, 2, 3, 8] {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
         assert!(pool.install(run) == expected, "{threads} threads");
     }
 }

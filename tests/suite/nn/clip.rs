@@ -6,7 +6,6 @@ use attn::{
     nn::Linear,
     optim::{UpdateError, clip_grad_norm, grad_norm},
 };
-use dfdx::prelude::Linear as _;
 
 type Model<E> = (Linear<3, 5, E, Cpu>, Linear<5, 2, E, Cpu>);
 
@@ -22,7 +21,10 @@ fn values<E: Element>(model: &Model<E>, gradients: &Gradients<E, Cpu>) -> Vec<f6
 where
     Cpu: Backend<E>,
 {
-    read(model, gradients).into_iter().flat_map(|named| named.values).collect()
+    read(model, gradients)
+        .into_iter()
+        .flat_map(|named| named.values)
+        .collect()
 }
 
 fn clips<E: Element>()
@@ -37,10 +39,16 @@ where
     // 52 squares in another order.
     assert!((norm / expected - 1.0).abs() < 1e-14);
     for longer in [norm, 2.0 * norm, f64::INFINITY] {
-        assert_eq!(clip_grad_norm(&model, &mut gradients, longer).unwrap(), norm);
+        assert_eq!(
+            clip_grad_norm(&model, &mut gradients, longer).unwrap(),
+            norm
+        );
         assert_eq!(values(&model, &gradients), before);
     }
-    assert_eq!(clip_grad_norm(&model, &mut gradients, norm / 4.0).unwrap(), norm);
+    assert_eq!(
+        clip_grad_norm(&model, &mut gradients, norm / 4.0).unwrap(),
+        norm
+    );
     let expected: Vec<f64> = before.iter().map(|g| g / 4.0).collect();
     let tolerance = E::epsilon().into();
     compare::assert_close("clipped", &values(&model, &gradients), &expected, tolerance);
@@ -70,7 +78,10 @@ fn a_shared_gradient_counts_once() {
 fn gradients_that_are_no_numbers_are_left_alone() {
     let model: Tensor<Rank1<3>, f32, Cpu> = Cpu::default().tensor([1.0, f32::INFINITY, 2.0]);
     let mut gradients = model.leaky_trace().square().sum().backward();
-    assert_eq!(clip_grad_norm(&model, &mut gradients, 1.0).unwrap(), f64::INFINITY);
+    assert_eq!(
+        clip_grad_norm(&model, &mut gradients, 1.0).unwrap(),
+        f64::INFINITY
+    );
     assert_eq!(gradients.get(&model).array(), [2.0, f32::INFINITY, 4.0]);
     // The squares of such numbers are beyond `f32`.
     let model: Tensor<Rank1<1>, f32, Cpu> = Cpu::default().tensor([1.5e30]);

@@ -43,7 +43,11 @@ fn naive(logits: &[f64], targets: &[usize], options: CrossEntropyOptions) -> f64
         let total: f64 = row.iter().map(|z| z.exp()).sum();
         for (class, z) in row.iter().enumerate() {
             let share = options.label_smoothing / classes as f64;
-            let hit = if class == target { 1.0 - options.label_smoothing } else { 0.0 };
+            let hit = if class == target {
+                1.0 - options.label_smoothing
+            } else {
+                0.0
+            };
             sum -= (share + hit) * (z.exp() / total).ln();
         }
         counted += 1;
@@ -55,7 +59,10 @@ fn agrees<E: Element, const C: usize>()
 where
     Cpu: Backend<E>,
 {
-    for ((b, s), options) in SIZES.into_iter().flat_map(|size| options().map(move |o| (size, o))) {
+    for ((b, s), options) in SIZES
+        .into_iter()
+        .flat_map(|size| options().map(move |o| (size, o)))
+    {
         if b * s == 1 {
             continue;
         }
@@ -166,7 +173,11 @@ fn it_goes_on_from_views_and_scales_with_what_follows() {
         ops::cross_entropy(permuted(), &targets, Default::default()) * 3.0,
         composed::mean_nats(permuted(), &ids, Default::default()).unwrap() * 3.0
     );
-    let y = ops::cross_entropy(permuted().split_tape().0.leaky_traced(), &targets, Default::default());
+    let y = ops::cross_entropy(
+        permuted().split_tape().0.leaky_traced(),
+        &targets,
+        Default::default(),
+    );
     assert_eq!(operations(y), 2); // The copy of the view is the other.
 }
 

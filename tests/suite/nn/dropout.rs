@@ -13,8 +13,15 @@ fn the_gradient_falls_where_the_element_fell() {
         assert!(factors.iter().all(|&f| f == 0.0 || f == 1.0 / 0.6));
         let found = backpropagate(y).input("x", &ones).parameters(&());
         let weights = scattered("factors of the loss", b * s);
-        let expected: Vec<f64> = std::iter::zip(weights, factors).map(|(w, f)| w * f).collect();
-        compare::assert_close("gradient", found.gradient("x"), &expected, tolerance::<f64>());
+        let expected: Vec<f64> = std::iter::zip(weights, factors)
+            .map(|(w, f)| w * f)
+            .collect();
+        compare::assert_close(
+            "gradient",
+            found.gradient("x"),
+            &expected,
+            tolerance::<f64>(),
+        );
     }
 }
 

@@ -45,7 +45,10 @@ fn no_axis_to_three_axes() {
     let weight: Tensor<Rank2<11, M>, f64, _> = tensor("weight", Default::default());
     let rows = flat(&weight);
     let expected = |ids: &[usize]| -> Vec<f64> {
-        ids.iter().flat_map(|id| &rows[id * M..][..M]).copied().collect()
+        ids.iter()
+            .flat_map(|id| &rows[id * M..][..M])
+            .copied()
+            .collect()
     };
     let scalar: Tensor<Rank0, usize, _> = Cpu::default().tensor(4);
     let y: Tensor<Rank1<M>, f64, _> = ops::embedding(scalar, &weight);
@@ -72,7 +75,10 @@ fn a_table_may_be_a_view() {
         assert_eq!(flat(&y), expected.copied().collect::<Vec<_>>());
         let gradient = flat(&y.sum().backward().get(&table));
         let count = |id| ids.as_vec().iter().filter(|&&i| i == id).count() as f64;
-        assert_eq!(gradient, (0..V * M).map(|i| count(i / M)).collect::<Vec<_>>());
+        assert_eq!(
+            gradient,
+            (0..V * M).map(|i| count(i / M)).collect::<Vec<_>>()
+        );
     }
     check::<7>();
     check::<100>();
@@ -99,12 +105,16 @@ fn an_unknown_id_is_an_error_with_its_place() {
     let embedding = Cpu::default().build_module::<Embedding<11, M>, f32>();
     let ids: Tensor<Rank2<2, 3>, usize, _> = Cpu::default().tensor([[0, 1, 10], [2, 11, 12]]);
     let error = embedding.try_forward(ids.clone()).map(drop).unwrap_err();
-    assert!(matches!(&error, Error::OutOfRange { index: 11, count: 11, place, .. } if place == &[1, 1]));
+    assert!(
+        matches!(&error, Error::OutOfRange { index: 11, count: 11, place, .. } if place == &[1, 1])
+    );
     assert_eq!(
         error.to_string(),
         "embedding: the id at [1, 1] is 11, but there are 11: 0 to 10"
     );
-    let error = ops::try_embedding(ids, &embedding.weight).map(drop).unwrap_err();
+    let error = ops::try_embedding(ids, &embedding.weight)
+        .map(drop)
+        .unwrap_err();
     assert!(matches!(error, Error::OutOfRange { .. }));
 }
 

@@ -6,7 +6,7 @@ use attn::{
     nn::{FeedForward, GatedFeedForward, Gelu, GeluTanh, Relu, Silu},
     ops::{self, Activation, composed},
 };
-use compare::{layer_with, state_for};
+use crate::layers::compare::{layer_with, state_for};
 
 const M: usize = 6;
 const H: usize = 21;
@@ -83,7 +83,12 @@ fn the_gated_one_is_a_gate_behind_one_product() {
     let hidden = ops::swiglu::<H, _, _, _, _>(ops::linear(x.clone(), &both, None));
     let expected = ops::linear(hidden, &layer.down_proj.weight, None);
     let found = layer.forward(x);
-    compare::assert_close("output", &flat(&found), &flat(&expected), tolerance::<f64>());
+    compare::assert_close(
+        "output",
+        &flat(&found),
+        &flat(&expected),
+        tolerance::<f64>(),
+    );
 }
 
 #[test]

@@ -3,10 +3,10 @@
 //! An operation is held against the same out of dfdx operations, with its gradients, and against loops over plain numbers
 //! where there are properties that dfdx's do not have.
 
-// What it has for declared layers is used in `layers`.
-#[allow(dead_code)]
-#[path = "../layers/compare.rs"]
-mod compare;
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that unwraps fails where it should"
+)]
 
 mod activations;
 mod adamw;
@@ -20,13 +20,13 @@ mod models;
 mod norms;
 mod residual;
 
+use crate::layers::compare::{self, Backpropagated, Outcome, assert_same, backpropagate};
 use crate::reference::{Traced, number, parameters::scattered};
 use attn::{Backend, Element};
-use compare::{Backpropagated, Outcome, assert_same, backpropagate};
 use dfdx::prelude::*;
 use std::fmt::Display;
 
-/// Sizes of the axes before the last: none, one, odd ones.
+/// Sizes of the axes before the last: one, and odd ones.
 const SIZES: [(usize, usize); 5] = [(1, 1), (2, 5), (3, 7), (1, 17), (5, 1)];
 
 /// What both ways to compute something differ by: sums of up to 40 terms of order 1, on three levels, which are rounded in

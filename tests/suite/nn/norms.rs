@@ -85,9 +85,8 @@ fn views_and_the_same_tensor_twice() {
         composed::rms_norm(permuted(), &gain, EPSILON).unwrap()
     );
     // One tensor is everything: the sum of its parts.
-    let [x, g, b] = ["x", "x", "x"].map(|name| -> Tensor<Rank1<9>, f64, Cpu> {
-        tensor(name, Default::default())
-    });
+    let [x, g, b] = ["x", "x", "x"]
+        .map(|name| -> Tensor<Rank1<9>, f64, Cpu> { tensor(name, Default::default()) });
     let apart = backpropagate(ops::layer_norm(x.leaky_trace(), &g, &b, EPSILON))
         .input("x", &x)
         .input("gain", &g)
@@ -97,15 +96,22 @@ fn views_and_the_same_tensor_twice() {
         .input("x", &x)
         .parameters(&());
     let sum: Vec<f64> = (0..9)
-        .map(|i| ["x", "gain", "bias"].map(|name| apart.gradient(name)[i]).iter().sum())
+        .map(|i| {
+            ["x", "gain", "bias"]
+                .map(|name| apart.gradient(name)[i])
+                .iter()
+                .sum()
+        })
         .collect();
     compare::assert_close("one", one.gradient("x"), &sum, tolerance::<f64>());
 }
 
 #[test]
 fn nothing_is_normalised_to_nothing() {
-    let (gain, bias): (Tensor<Rank1<3>, f64, _>, Tensor<Rank1<3>, f64, _>) =
-        (tensor("gain", Default::default()), tensor("bias", Default::default()));
+    let (gain, bias): (Tensor<Rank1<3>, f64, _>, Tensor<Rank1<3>, f64, _>) = (
+        tensor("gain", Default::default()),
+        tensor("bias", Default::default()),
+    );
     let x: Tensor<(usize, Const<3>), f64, _> = tensor("x", (0, Const));
     let gradients = backward_of_nothing(ops::layer_norm(x.leaky_trace(), &gain, &bias, EPSILON));
     assert_eq!(gradients.get(&gain).array(), [0.0; 3]);

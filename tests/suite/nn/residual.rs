@@ -53,7 +53,10 @@ fn around_a_layer_it_adds_the_input() {
     let expected = Gelu.forward(x.leaky_trace()) + x.clone();
     let expected = backpropagate(expected).input("x", &x).parameters(&());
     let mut layer = Residual(Gelu);
-    for y in [layer.forward(x.leaky_trace()), layer.forward_mut(x.leaky_trace())] {
+    for y in [
+        layer.forward(x.leaky_trace()),
+        layer.forward_mut(x.leaky_trace()),
+    ] {
         let found = backpropagate(y).input("x", &x).parameters(&());
         assert_same("residual", &found, &expected, tolerance::<f64>());
     }
@@ -67,7 +70,10 @@ fn nothing_and_one_operation() {
     let x: Tensor<(usize, usize), f64, _> = tensor("x", (3, 0));
     backward_of_nothing(ops::add(x.leaky_trace(), x.leaky_trace())).get(&x);
     let x: Tensor<(usize, usize), f64, _> = tensor("x", (3, 2));
-    assert_eq!(operations(ops::add(x.leaky_trace(), x.clone().leaky_traced())), 1);
+    assert_eq!(
+        operations(ops::add(x.leaky_trace(), x.clone().leaky_traced())),
+        1
+    );
 }
 
 #[test]

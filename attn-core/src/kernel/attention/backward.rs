@@ -1,47 +1,49 @@
 //! The backward pass.
 //!
-//! Keys are dealt out to tasks, in blocks, and with them the gradients of keys and values. Queries meet the keys of several
-//! tasks, and so the gradient of a query is a sum over tasks.
+//! The keys of a head are dealt out to tasks, in blocks, and with them the gradients of the keys and of their values. Queries
+//! meet the keys of several tasks, and so the gradient of a query is a sum over tasks.
 
-use std::ops::Range;
-
-use super::by_head::{ByHead, STRIP};
+use super::by_head::ByHead;
 use super::key_block::KeyBlock;
-use super::layout::{parts, shares};
-use super::load::BackwardRows;
+use super::layout::parts;
+use super::load::BackwardHeads;
 use super::plan::chunks;
-use super::scratch::Panel;
-use super::sums::{self, Sums, add_up};
-use super::weights::Deltas;
-use super::{Attention, Gradients, Prepare, Sizes};
-use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
+use super::queries::{Queries, QueryPart, QuerySums, ROWS};
+use super::sums::{OfSequence, Part, Sums};
+use super::{Attention, Gradients, Sizes};
+use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::run;
 
 /// Keys of a block: their gradients stay in the second cache while all queries pass by.
 const KEYS: usize = 512;
 
-/// As many tasks are worth having: where there are fewer heads, the keys of a head are dealt out to several.
+/// As many tasks are worth having: where there are fewer key heads, the keys of a head are dealt out to several.
 const TASKS: usize = 8;
 
-/// Queries whose gradient is finished by a task.
-const ROWS: usize = 64;
-
-/// What the gradient is computed from.
-pub(super) struct Saved<'a, E: Pooled> {
-    /// The prepared queries.
-    pub q: ByHead<E>,
-    pub k: Matrix<'a, E>,
-    pub v: Matrix<'a, E>,
-    pub lse: &'a [E],
-    pub d_out: ByHead<E>,
-    /// `Σ dout * out`, `[batch * query, heads]`
-    pub delta: Matrix<'a, E>,
+/// What the gradient of a sequence is computed from, as [`Attention::backward`] takes it.
+struct Saved<'a, E> {
+    b: usize,
+    q: Matrix<'a, E>,
+    k: Matrix<'a, E>,
+    v: Matrix<'a, E>,
+    out: Matrix<'a, E>,
+    lse: &'a [E],
+    d_out: Matrix<'a, E>,
 }
 
-/// Some blocks of keys of a head.
+/// The gradient of a sequence.
+struct Gradient<'a, E> {
+    q: MatrixMut<'a, E>,
+    k: MatrixMut<'a, E>,
+    v: MatrixMut<'a, E>,
+    sums: OfSequence<'a, E>,
+}
+
+/// Some blocks of keys of a head, and what is added up over them.
 struct Task<'a, E> {
     blocks: Vec<KeyBlock<'a, E>>,
-    sums: sums::Part<'a, E>,
+    d_q: QueryPart<'a, E>,
+    sums: Part<'a, E>,
 }
 
 impl<E: Pooled> Attention<'_, E> {
@@ -68,147 +70,139 @@ impl<E: Pooled> Attention<'_, E> {
     ) {
         self.check([q, k, v], (out.rows(), out.cols()), lse.len());
         self.check([q, k, v], (d_out.rows(), d_out.cols()), lse.len());
-        let delta = self.deltas(out, d_out);
-        let delta = Matrix::new(&delta, out.rows(), self.sizes.heads);
-        let saved = Saved {
-            q: ByHead::load(self, &self.query, q),
-            k,
-            v,
-            lse,
-            d_out: ByHead::load(self, &Prepare::default(), d_out),
-            delta,
-        };
-        let heads = self.sizes.batch * self.sizes.kv_heads;
-        let tasks = TASKS
-            .div_ceil(heads.max(1))
-            .min(self.sizes.key.div_ceil(KEYS))
-            .max(1);
-        let mut sums = Sums::new(self, tasks, d.bias.is_some());
-        let tasks = self.deal_out(tasks, d.k, d.v, &mut sums);
-        self.for_each(tasks, |mut task| {
-            for block in task.blocks {
-                self.backward_block(&saved, block, &mut task.sums);
-            }
-        });
-        self.finish_queries(q, &sums, d.q, d.query_gain);
-        if let Some(to) = d.key_gain {
-            sums.key_gain(to);
-        }
-        if let Some(to) = d.bias {
-            sums.bias(to);
-        }
-        if let Some(to) = d.w {
-            sums.w(to);
-        }
+        let (sizes, batch) = (self.sizes, self.sizes.batch);
+        let mut sums = Sums::new(self, self.tasks_per_head(), d.bias.is_some());
+        let [d_q, d_k, d_v] = [d.q, d.k, d.v].map(|d| parts(d, batch, 1).into_iter());
+        let gradients = d_q.zip(d_k).zip(d_v.zip(sums.sequences()));
+        self.for_each(
+            batch,
+            gradients.enumerate().collect(),
+            |(b, ((q_, k_), (v_, sums)))| {
+                let of = |x| sizes.sequence(x, b);
+                let rows = sizes.heads * sizes.query;
+                self.backward_sequence(
+                    Saved {
+                        b,
+                        q: of(q),
+                        k: of(k),
+                        v: of(v),
+                        out: of(out),
+                        lse: &lse[b * rows..][..rows],
+                        d_out: of(d_out),
+                    },
+                    Gradient {
+                        q: q_,
+                        k: k_,
+                        v: v_,
+                        sums,
+                    },
+                );
+            },
+        );
+        d.query_gain.into_iter().for_each(|to| sums.query_gain(to));
+        d.key_gain.into_iter().for_each(|to| sums.key_gain(to));
+        d.bias.into_iter().for_each(|to| sums.bias(to));
+        d.w.into_iter().for_each(|to| sums.w(to));
     }
 
-    fn deltas(&self, out: Matrix<'_, E>, d_out: Matrix<'_, E>) -> Buffer<E> {
-        let (rows, heads) = (out.rows(), self.sizes.heads);
-        let mut deltas = Buffer::stale(rows * heads);
-        let parts = MatrixMut::new(&mut deltas, rows, heads).row_chunks(ROWS);
-        self.for_each(chunks(0..rows, ROWS).zip(parts).collect(), |(rows, to)| {
-            let (out, d_out) = (out.some_rows(rows.clone()), d_out.some_rows(rows));
-            run(Deltas { out, d_out, to });
-        });
-        deltas
-    }
-
-    /// The blocks of every head in turn to each of its tasks: under a causal mask, the first ones have the most queries.
-    fn deal_out<'a>(
-        &self,
-        tasks: usize,
-        d_k: MatrixMut<'a, E>,
-        d_v: MatrixMut<'a, E>,
-        sums: &'a mut Sums<E>,
-    ) -> Vec<Task<'a, E>> {
+    /// For every key head of every sequence.
+    fn tasks_per_head(&self) -> usize {
         let Sizes {
             batch,
             kv_heads,
             key,
             ..
         } = self.sizes;
-        let mut dealt: Vec<_> = sums
-            .parts()
-            .map(|sums| Task {
+        let wanted = TASKS.div_ceil((batch * kv_heads).max(1));
+        wanted.min(key.div_ceil(KEYS)).max(1)
+    }
+
+    fn backward_sequence(&self, saved: Saved<'_, E>, d: Gradient<'_, E>) {
+        let Saved {
+            b,
+            q,
+            k,
+            v,
+            out,
+            lse,
+            d_out,
+        } = saved;
+        let queries = Queries::load(self, q, out, d_out, lse);
+        let mut d_q = QuerySums::new(self.sizes, self.tasks_per_head());
+        let tasks = d_q.parts().zip(d.sums.tasks);
+        let mut tasks: Vec<_> = tasks
+            .map(|(d_q, sums)| Task {
                 blocks: Vec::new(),
+                d_q,
                 sums,
             })
             .collect();
-        let heads = parts(d_k, batch, kv_heads)
-            .into_iter()
-            .zip(parts(d_v, batch, kv_heads));
-        for (((b, kv), (d_k, d_v)), tasks) in self
-            .sizes
-            .key_heads()
-            .zip(heads)
-            .zip(dealt.chunks_mut(tasks))
-        {
-            let parts = d_k.row_chunks(KEYS).into_iter().zip(d_v.row_chunks(KEYS));
-            for (i, (keys, (d_k, d_v))) in chunks(0..key, KEYS).zip(parts).enumerate() {
-                tasks[i % tasks.len()].blocks.push(KeyBlock {
-                    b,
-                    kv,
-                    keys,
-                    d_k,
-                    d_v,
-                });
+        self.deal_out(b, (k, v), (d.k, d.v), &mut tasks);
+        self.for_each(1, tasks, |mut task| {
+            for block in task.blocks {
+                self.backward_block(&queries, block, &mut task.d_q, &mut task.sums);
             }
-        }
-        dealt
+            task.d_q.finish();
+        });
+        self.finish_queries(q, &d_q, d.q, d.sums.query_gains);
     }
 
-    /// From the sums to the gradients of the queries, and of the gain of their norm.
+    /// The blocks of every head in turn to each of its tasks: under a causal mask, the first ones have the most queries.
+    fn deal_out<'a>(
+        &self,
+        b: usize,
+        (k, v): (Matrix<'a, E>, Matrix<'a, E>),
+        (d_k, d_v): (MatrixMut<'a, E>, MatrixMut<'a, E>),
+        tasks: &mut [Task<'a, E>],
+    ) {
+        let Sizes { kv_heads, key, .. } = self.sizes;
+        let heads = parts(d_k, 1, kv_heads)
+            .into_iter()
+            .zip(parts(d_v, 1, kv_heads));
+        let tasks = tasks.chunks_mut(self.tasks_per_head());
+        for ((kv, (d_k, d_v)), tasks) in heads.enumerate().zip(tasks) {
+            let (k, v) = (self.sizes.of_key_head(k, kv), self.sizes.of_key_head(v, kv));
+            let d = d_k.row_chunks(KEYS).into_iter().zip(d_v.row_chunks(KEYS));
+            for (i, (range, (d_k, d_v))) in chunks(0..key, KEYS).zip(d).enumerate() {
+                let (k, v) = (k.some_rows(range.clone()), v.some_rows(range.clone()));
+                let block = KeyBlock {
+                    b,
+                    kv,
+                    range,
+                    k,
+                    v,
+                    d_k,
+                    d_v,
+                };
+                tasks[i % tasks.len()].blocks.push(block);
+            }
+        }
+    }
+
+    /// From the sums to the gradient of the queries, and of the gain of their norm.
     fn finish_queries(
         &self,
         q: Matrix<'_, E>,
-        sums: &Sums<E>,
+        sums: &QuerySums<E>,
         d_q: MatrixMut<'_, E>,
-        d_gain: Option<&mut [E]>,
+        d_gains: Vec<&mut [E]>,
     ) {
         let Sizes {
-            batch,
+            heads,
             query,
             width,
             ..
         } = self.sizes;
-        let blocks = batch * query.div_ceil(ROWS);
-        let mut gains = Buffer::zeros(blocks * width);
-        let to = parts(d_q, batch, 1).into_iter().enumerate();
-        let to = to.flat_map(|(b, d_q)| {
-            let rows = chunks(0..query, ROWS).zip(d_q.row_chunks(ROWS));
-            rows.map(move |(rows, d_q)| (b, rows, d_q))
-        });
-        let tasks = to.zip(shares(&mut gains, blocks)).collect();
-        self.for_each(tasks, |((b, rows, d_q), d_gain)| {
-            for (rows, d_q) in chunks(rows, STRIP).zip(d_q.row_chunks(STRIP)) {
-                self.finish_rows(q, sums, b, rows, d_q, d_gain);
-            }
-        });
-        if let Some(d_gain) = d_gain {
-            add_up(gains.chunks(width.max(1)), d_gain);
-        }
-    }
-
-    fn finish_rows(
-        &self,
-        q: Matrix<'_, E>,
-        sums: &Sums<E>,
-        b: usize,
-        rows: Range<usize>,
-        d_q: MatrixMut<'_, E>,
-        d_gain: &mut [E],
-    ) {
-        let mut sum = Panel::new(rows.len(), self.sizes.width);
-        for (head, to) in self.sizes.heads_of(b).zip(parts(d_q, 1, self.sizes.heads)) {
-            sums.q(head, rows.clone(), sum.write());
-            run(BackwardRows {
+        let tasks = chunks(0..query, ROWS).zip(d_q.row_chunks(ROWS).into_iter().zip(d_gains));
+        self.for_each(1, tasks.collect(), |(range, (to, d_gain))| {
+            run(BackwardHeads {
                 prepare: &self.query,
-                x: self.sizes.of_query_head(q, head).some_rows(rows.clone()),
-                first: rows.start,
-                d: sum.read(),
+                x: q.some_rows(range.clone()),
+                first: range.start,
+                d: sums.rows(range.clone(), &mut ByHead::stale(heads, range.len(), width)),
                 to,
                 d_gain,
             });
-        }
+        });
     }
 }

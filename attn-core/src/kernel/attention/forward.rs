@@ -28,7 +28,7 @@ use crate::simd::{Into, run};
 /// Keys that are transposed by a task.
 const STRIP: usize = 64;
 
-/// What a task writes.
+/// A block of queries of a head, and what is computed of it.
 struct Block<'a, E> {
     head: Head,
     queries: Range<usize>,
@@ -49,6 +49,9 @@ impl<E: Pooled> Attention<'_, E> {
     ///
     /// # Panics
     /// If the shapes are not those of the sizes.
+    ///
+    /// [`Normalizer::Softmax1`]: super::Normalizer::Softmax1
+    /// [`Normalizer::Sigmoid`]: super::Normalizer::Sigmoid
     pub fn forward(
         &self,
         q: Matrix<'_, E>,
@@ -58,41 +61,47 @@ impl<E: Pooled> Attention<'_, E> {
         lse: &mut [E],
     ) {
         self.check([q, k, v], (out.rows(), out.cols()), lse.len());
-        let columns = Columns::load(self, k);
-        let heads = self.sizes.query_heads();
-        let outs = parts(out, self.sizes.batch, self.sizes.heads);
-        let rows = shares(lse, self.sizes.batch * self.sizes.heads);
-        let blocks = heads.zip(outs.into_iter().zip(rows));
-        let blocks = blocks.flat_map(|(head, (out, lse))| self.blocks(head, out, lse));
-        self.for_each(blocks.collect(), |block| {
-            self.forward_block(q, v, &columns, block)
+        let batch = self.sizes.batch;
+        let results = parts(out, batch, 1).into_iter().zip(shares(lse, batch));
+        self.for_each(batch, results.enumerate().collect(), |(b, (out, lse))| {
+            let [q, k, v] = [q, k, v].map(|x| self.sizes.sequence(x, b));
+            let columns = Columns::load(self, k);
+            let mut qs = super::by_head::ByHead::stale(self.sizes.heads, self.sizes.query, self.sizes.width);
+            let tasks = chunks(0..self.sizes.query, STRIP).zip(qs.row_chunks(STRIP));
+            self.for_each(1, tasks.collect(), |(r, to)| run(super::load::LoadHeads { prepare: &self.query, x: q.some_rows(r.clone()), first: r.start, to }));
+            let blocks = self.blocks(b, out, lse);
+            self.for_each(1, blocks, |block| self.forward_block(&qs, &columns, v, block));
         });
     }
 
-    fn blocks<'a>(
-        &self,
-        head: Head,
-        out: MatrixMut<'a, E>,
-        lse: &'a mut [E],
-    ) -> impl Iterator<Item = Block<'a, E>> {
-        let rows = out
-            .row_chunks(QUERIES)
-            .into_iter()
-            .zip(lse.chunks_mut(QUERIES));
-        let blocks = chunks(0..self.sizes.query, QUERIES).zip(rows);
-        blocks.map(move |(queries, (out, lse))| Block {
-            head,
-            queries,
-            out,
-            lse,
-        })
+    fn blocks<'a>(&self, b: usize, out: MatrixMut<'a, E>, lse: &'a mut [E]) -> Vec<Block<'a, E>> {
+        let Sizes { heads, query, .. } = self.sizes;
+        let of_heads = parts(out, 1, heads).into_iter().zip(shares(lse, heads));
+        let blocks = self
+            .sizes
+            .heads_of(b)
+            .zip(of_heads)
+            .flat_map(|(head, (out, lse))| {
+                let results = out
+                    .row_chunks(QUERIES)
+                    .into_iter()
+                    .zip(lse.chunks_mut(QUERIES));
+                let blocks = chunks(0..query, QUERIES).zip(results);
+                blocks.map(move |(queries, (out, lse))| Block {
+                    head,
+                    queries,
+                    out,
+                    lse,
+                })
+            });
+        blocks.collect()
     }
 
     fn forward_block(
         &self,
-        q: Matrix<'_, E>,
-        v: Matrix<'_, E>,
+        q: &super::by_head::ByHead<E>,
         columns: &Columns<E>,
+        v: Matrix<'_, E>,
         block: Block<'_, E>,
     ) {
         let Block {
@@ -101,14 +110,8 @@ impl<E: Pooled> Attention<'_, E> {
             out,
             lse,
         } = block;
-        let mut prepared = Panel::new(queries.len(), self.sizes.width);
-        run(LoadRows {
-            prepare: &self.query,
-            x: self.sizes.of_query_head(q, head).some_rows(queries.clone()),
-            first: queries.start,
-            to: prepared.write(),
-        });
-        let keys = (columns.of(head), self.sizes.of_key_head(v, head.b, head.kv));
+        let prepared = q.of(head.h).some_rows(queries.clone());
+        let keys = (columns.of(head.kv), self.sizes.of_key_head(v, head.kv));
         let mut scores = Panel::new(queries.len(), TILE.min(self.sizes.key));
         let mut running = Running::new(self.normalizer);
         let mut sums = Panel::new(queries.len(), self.sizes.value_width);
@@ -116,7 +119,7 @@ impl<E: Pooled> Attention<'_, E> {
         for tile in tiles(self.mask, head, queries, 0..self.sizes.key) {
             self.forward_tile(
                 &tile,
-                prepared.read(),
+                prepared,
                 keys,
                 &mut scores,
                 &mut running,
@@ -156,40 +159,29 @@ impl<E: Pooled> Attention<'_, E> {
             tile,
             matrix: scores.read(),
         };
-        weights.times_keys(
-            E::ONE,
-            v.some_rows(tile.keys.clone()),
-            sums.write(),
-            Into::Add,
-        );
+        let values = v.some_rows(tile.keys.clone());
+        weights.times_keys(E::ONE, values, sums.write(), Into::Add);
     }
 }
 
-/// All keys as the products want them: prepared, and transposed.
+/// The keys of a sequence as products want them: prepared, and transposed.
 struct Columns<E: Pooled> {
     sizes: Sizes,
-    /// `[batch, kv_heads, width, key]`
+    /// `[kv_heads, width, key]`
     memory: Buffer<E>,
 }
 
 impl<E: Pooled> Columns<E> {
     fn load(attention: &Attention<'_, E>, k: Matrix<'_, E>) -> Self {
         let sizes = attention.sizes;
-        let rows = k.cols() * sizes.batch;
-        let mut memory = Buffer::stale(rows * stride(sizes.key));
-        let columns = MatrixMut::strided(&mut memory, rows, sizes.key, stride(sizes.key));
-        let sequences = parts(columns, sizes.batch, 1).into_iter().enumerate();
-        let tasks = sequences.flat_map(|(b, columns)| {
-            let keys = chunks(0..sizes.key, STRIP);
-            keys.zip(columns.col_chunks(STRIP))
-                .map(move |(keys, to)| (b, keys, to))
-        });
-        // All heads of a few keys: they lie side by side in memory.
-        attention.for_each(tasks.collect(), |(b, keys, to)| {
+        let mut memory = Buffer::stale(k.cols() * stride(sizes.key));
+        let columns = MatrixMut::strided(&mut memory, k.cols(), sizes.key, stride(sizes.key));
+        let tasks = chunks(0..sizes.key, STRIP).zip(columns.col_chunks(STRIP));
+        attention.for_each(1, tasks.collect(), |(keys, to)| {
             for (kv, to) in parts(to, sizes.kv_heads, 1).into_iter().enumerate() {
                 run(LoadColumns {
                     prepare: &attention.key,
-                    x: sizes.of_key_head(k, b, kv).some_rows(keys.clone()),
+                    x: sizes.of_key_head(k, kv).some_rows(keys.clone()),
                     first: keys.start,
                     to,
                 });
@@ -199,15 +191,9 @@ impl<E: Pooled> Columns<E> {
     }
 
     /// `[width, key]`
-    fn of(&self, head: Head) -> Matrix<'_, E> {
-        let Sizes {
-            kv_heads,
-            key,
-            width,
-            ..
-        } = self.sizes;
+    fn of(&self, kv: usize) -> Matrix<'_, E> {
+        let Sizes { key, width, .. } = self.sizes;
         let len = width * stride(key);
-        let first = (head.b * kv_heads + head.kv) * len;
-        Matrix::strided(&self.memory[first..][..len], width, key, stride(key), 1)
+        Matrix::strided(&self.memory[kv * len..][..len], width, key, stride(key), 1)
     }
 }

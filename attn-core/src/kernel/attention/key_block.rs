@@ -13,24 +13,28 @@
 use std::ops::Range;
 
 use super::absent::Coefficients;
-use super::backward::Saved;
 use super::dropout::Dropper;
 use super::layout::{copy, fill, some_cols, some_rows};
 use super::load::{AdditiveGradients, BackwardRows, LoadRows};
-use super::plan::{Head, QUERIES, Tile, chunks, tiles};
+use super::plan::{QUERIES, Tile, chunks, tiles};
+use super::queries::{Block, Queries, QueryPart};
 use super::scratch::Panel;
-use super::sums::{OfTile, Part};
+use super::sums::Part;
 use super::weights::Differentiate;
-use super::{Attention, Similarity, Sizes};
+use super::{Attention, Similarity};
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, product, run};
 
-/// Keys of a head, and where their gradients go.
+/// Keys and values of a head, and where their gradients go.
 pub(super) struct KeyBlock<'a, E> {
     pub b: usize,
     pub kv: usize,
-    pub keys: Range<usize>,
+    pub range: Range<usize>,
+    /// `[keys, width]`
+    pub k: Matrix<'a, E>,
+    /// `[keys, value_width]`
+    pub v: Matrix<'a, E>,
     /// `[keys, width]`
     pub d_k: MatrixMut<'a, E>,
     /// `[keys, value_width]`
@@ -39,7 +43,8 @@ pub(super) struct KeyBlock<'a, E> {
 
 /// The keys as products want them, and their gradients so far.
 struct Keys<E: Pooled> {
-    range: Range<usize>,
+    /// The first key.
+    first: usize,
     /// `[keys, width]`
     rows: Panel<E>,
     /// `[width, keys]`
@@ -50,18 +55,6 @@ struct Keys<E: Pooled> {
     d: Panel<E>,
     /// Of the values, `[keys, value_width]`.
     d_values: Panel<E>,
-}
-
-/// A block of queries.
-struct Queries<'a, E> {
-    /// `[queries, width]`
-    rows: Matrix<'a, E>,
-    /// `[queries, value_width]`
-    d_out: Matrix<'a, E>,
-    /// `[queries]`
-    lse: &'a [E],
-    /// `[queries]`
-    delta: [E; QUERIES],
 }
 
 /// Numbers for the pairs of a tile, `[queries, keys]`.
@@ -77,89 +70,72 @@ struct Pairs<E: Pooled> {
 impl<E: Pooled> Attention<'_, E> {
     pub(super) fn backward_block(
         &self,
-        saved: &Saved<'_, E>,
+        queries: &Queries<'_, E>,
         block: KeyBlock<'_, E>,
+        d_q: &mut QueryPart<'_, E>,
         sums: &mut Part<'_, E>,
     ) {
-        let KeyBlock {
-            b,
-            kv,
-            keys,
-            d_k,
-            d_v,
-        } = block;
-        let k = self
+        let (mut keys, mut pairs) = (Keys::load(self, &block), Pairs::new(block.range.len()));
+        let heads = self
             .sizes
-            .of_key_head(saved.k, b, kv)
-            .some_rows(keys.clone());
-        let v = self
-            .sizes
-            .of_key_head(saved.v, b, kv)
-            .some_rows(keys.clone());
-        let mut keys = Keys::load(self, keys, k, v);
-        let mut pairs = Pairs {
-            similarities: Panel::new(QUERIES, k.rows()),
-            weights: Panel::new(QUERIES, k.rows()),
-            d: Panel::new(QUERIES, k.rows()),
-        };
-        let group = self.sizes.group();
-        for h in kv * group..(kv + 1) * group {
-            let head = Head { b, h, kv };
+            .heads_of(block.b)
+            .filter(|head| head.kv == block.kv);
+        for head in heads {
             for range in chunks(0..self.sizes.query, QUERIES) {
                 let mut tiles =
-                    tiles(self.mask, head, range.clone(), keys.range.clone()).peekable();
-                if tiles.peek().is_some() {
-                    let queries = Queries::new(self.sizes, saved, head, range);
-                    tiles.for_each(|tile| {
-                        self.backward_tile(&tile, &queries, &mut keys, &mut pairs, sums)
-                    });
+                    tiles(self.mask, head, range.clone(), block.range.clone()).peekable();
+                if tiles.peek().is_none() {
+                    continue;
+                }
+                let queries = queries.block(head, range);
+                for tile in tiles {
+                    self.backward_tile(
+                        &tile,
+                        &queries,
+                        &mut keys,
+                        &mut pairs,
+                        d_q.of_tile(&tile),
+                        sums,
+                    );
                 }
             }
         }
-        keys.finish(self, k, d_k, d_v, sums.key_gain);
+        keys.finish(self, block, sums.key_gain);
     }
 
     fn backward_tile(
         &self,
         tile: &Tile,
-        queries: &Queries<'_, E>,
+        queries: &Block<'_, E>,
         keys: &mut Keys<E>,
         pairs: &mut Pairs<E>,
+        d_q: MatrixMut<'_, E>,
         sums: &mut Part<'_, E>,
     ) {
-        let columns = tile.keys.start - keys.range.start..tile.keys.end - keys.range.start;
-        let mut sums = sums.of_tile(self.sizes, tile);
-        self.weigh_again(tile, queries, keys, columns.clone(), pairs, &mut sums);
-        let of = |pairs| Coefficients {
+        let columns = tile.keys.start - keys.first..tile.keys.end - keys.first;
+        self.weigh_again(tile, queries, keys, columns.clone(), pairs, sums.bias(tile));
+        let of = |matrix| Coefficients {
             mask: self.mask,
             tile,
-            matrix: pairs,
+            matrix,
         };
-        let weights = of(pairs.weights.read());
         let d_values = some_rows(keys.d_values.write(), columns.clone());
-        weights.times_queries(E::ONE, queries.d_out, d_values, Into::Add);
+        of(pairs.weights.read()).times_queries(E::ONE, queries.d_out, d_values, Into::Add);
         match self.similarity {
             Similarity::Dot { scale } => {
-                let (d, d_k) = (
-                    of(pairs.d.read()),
-                    some_rows(keys.d.write(), columns.clone()),
-                );
+                let d = of(pairs.d.read());
+                let d_k = some_rows(keys.d.write(), columns.clone());
                 d.times_queries(scale, queries.rows, d_k, Into::Add);
-                d.times_keys(
-                    scale,
-                    keys.rows.read().some_rows(columns),
-                    sums.q,
-                    Into::Add,
-                );
+                d.times_keys(scale, keys.rows.read().some_rows(columns), d_q, Into::Add);
             }
             Similarity::Additive { w } => run(AdditiveGradients {
                 q: queries.rows,
                 kt: keys.columns.read().some_cols(columns.clone()),
                 w: w.row(tile.head.h),
                 d: pairs.d.read(),
-                d_q: sums.q,
+                d_q,
                 d_kt: some_cols(keys.d.write(), columns),
-                d_w: sums.w,
+                d_w: sums.w(tile),
             }),
         }
     }
@@ -168,11 +144,11 @@ impl<E: Pooled> Attention<'_, E> {
     fn weigh_again(
         &self,
         tile: &Tile,
-        queries: &Queries<'_, E>,
+        queries: &Block<'_, E>,
         keys: &Keys<E>,
         columns: Range<usize>,
         pairs: &mut Pairs<E>,
-        sums: &mut OfTile<'_, E>,
+        d_bias: Option<&mut [E]>,
     ) {
         let (rows, cols) = (tile.queries.len(), tile.keys.len());
         let mut scores = pairs.weights.reshape(rows, cols);
@@ -200,34 +176,24 @@ impl<E: Pooled> Attention<'_, E> {
             dropper: self.dropout.map(Dropper::new),
             tile,
             lse: queries.lse,
-            delta: &queries.delta[..rows],
+            delta: queries.delta(),
             scores,
             d: d.reborrow(),
         });
         if let Some(score) = self.score {
             let similarities = pairs.similarities.read();
-            score.backward(
-                self.bias(tile),
-                similarities,
-                &mut d,
-                sums.bias.as_deref_mut(),
-            );
+            score.backward(self.bias(tile), similarities, &mut d, d_bias);
         }
     }
 }
 
 impl<E: Pooled> Keys<E> {
-    /// `k`, `v`: the rows of the range.
-    fn load(
-        attention: &Attention<'_, E>,
-        range: Range<usize>,
-        k: Matrix<'_, E>,
-        v: Matrix<'_, E>,
-    ) -> Self {
-        let keys = range.len();
+    fn load(attention: &Attention<'_, E>, block: &KeyBlock<'_, E>) -> Self {
+        let KeyBlock { k, v, .. } = *block;
+        let (first, keys) = (block.range.start, block.range.len());
         let (width, value_width) = (k.cols(), v.cols());
         let mut loaded = Self {
-            range,
+            first,
             rows: Panel::new(keys, width),
             columns: Panel::new(width, keys),
             value_columns: Panel::new(value_width, keys),
@@ -240,7 +206,7 @@ impl<E: Pooled> Keys<E> {
         run(LoadRows {
             prepare: &attention.key,
             x: k,
-            first: loaded.range.start,
+            first,
             to: loaded.rows.write(),
         });
         transpose(loaded.rows.read(), loaded.columns.write());
@@ -250,44 +216,31 @@ impl<E: Pooled> Keys<E> {
         loaded
     }
 
-    /// The gradients of the keys and of the values. What the gain of the keys' norm gets is added to `d_gain`.
-    fn finish(
-        mut self,
-        attention: &Attention<'_, E>,
-        k: Matrix<'_, E>,
-        d_k: MatrixMut<'_, E>,
-        d_v: MatrixMut<'_, E>,
-        d_gain: &mut [E],
-    ) {
+    /// Writes the gradients of the keys and of the values. What the gain of the keys' norm gets is added to `d_gain`.
+    fn finish(mut self, attention: &Attention<'_, E>, block: KeyBlock<'_, E>, d_gain: &mut [E]) {
         if let Similarity::Additive { .. } = attention.similarity {
             transpose(self.d.read(), self.rows.write());
             self.d = self.rows;
         }
         run(BackwardRows {
             prepare: &attention.key,
-            x: k,
-            first: self.range.start,
+            x: block.k,
+            first: self.first,
             d: self.d.read(),
-            to: d_k,
+            to: block.d_k,
             d_gain,
         });
-        copy(self.d_values.read(), d_v);
+        copy(self.d_values.read(), block.d_v);
     }
 }
 
-impl<'a, E: Pooled> Queries<'a, E> {
-    fn new(sizes: Sizes, saved: &'a Saved<'_, E>, head: Head, range: Range<usize>) -> Self {
-        let mut delta = [E::ZERO; QUERIES];
-        let first = head.b * sizes.query + range.start;
-        for (delta, row) in delta.iter_mut().zip(first..first + range.len()) {
-            *delta = saved.delta.get(row, head.h);
-        }
-        let lse = &saved.lse[(head.b * sizes.heads + head.h) * sizes.query..];
+impl<E: Pooled> Pairs<E> {
+    /// For tiles of up to so many keys.
+    fn new(keys: usize) -> Self {
         Self {
-            rows: saved.q.of(head).some_rows(range.clone()),
-            d_out: saved.d_out.of(head).some_rows(range.clone()),
-            lse: &lse[range],
-            delta,
+            similarities: Panel::new(QUERIES, keys),
+            weights: Panel::new(QUERIES, keys),
+            d: Panel::new(QUERIES, keys),
         }
     }
 }

@@ -15,11 +15,6 @@ impl Sizes {
         self.heads.checked_div(self.kv_heads).unwrap_or(0)
     }
 
-    /// Every query head of every sequence.
-    pub(super) fn query_heads(self) -> impl Iterator<Item = Head> {
-        (0..self.batch).flat_map(move |b| self.heads_of(b))
-    }
-
     /// Every query head of a sequence.
     pub(super) fn heads_of(self, b: usize) -> impl Iterator<Item = Head> {
         let group = self.group();
@@ -30,46 +25,37 @@ impl Sizes {
         })
     }
 
-    /// Every key head of every sequence: `(b, kv)`.
-    pub(super) fn key_heads(self) -> impl Iterator<Item = (usize, usize)> {
-        (0..self.batch).flat_map(move |b| (0..self.kv_heads).map(move |kv| (b, kv)))
+    /// The rows of a sequence.
+    pub(super) fn sequence<'a, E>(&self, x: Matrix<'a, E>, b: usize) -> Matrix<'a, E> {
+        let rows = x.rows() / self.batch;
+        x.some_rows(b * rows..(b + 1) * rows)
     }
 
-    /// The queries of a head, or their output.
-    pub(super) fn of_query_head<'a, E>(&self, x: Matrix<'a, E>, head: Head) -> Matrix<'a, E> {
-        part(x, (self.batch, head.b), (self.heads, head.h))
+    /// The queries of a head of a sequence, or its output.
+    pub(super) fn of_query_head<'a, E>(&self, x: Matrix<'a, E>, h: usize) -> Matrix<'a, E> {
+        let width = x.cols() / self.heads;
+        x.some_cols(h * width..(h + 1) * width)
     }
 
-    /// The keys of a head, or their values.
-    pub(super) fn of_key_head<'a, E>(
-        &self,
-        x: Matrix<'a, E>,
-        b: usize,
-        kv: usize,
-    ) -> Matrix<'a, E> {
-        part(x, (self.batch, b), (self.kv_heads, kv))
+    /// The keys of a head of a sequence, or its values.
+    pub(super) fn of_key_head<'a, E>(&self, x: Matrix<'a, E>, kv: usize) -> Matrix<'a, E> {
+        let width = x.cols() / self.kv_heads;
+        x.some_cols(kv * width..(kv + 1) * width)
     }
-
-    fn is_small(&self) -> bool {
-        let pairs = self.batch * self.heads * self.query * self.key;
-        pairs * (self.width + self.value_width) < SMALL
-    }
-}
-
-/// The part `(i, j)` of a matrix that consists of `rows` times `cols` parts of the same shape.
-fn part<E>(
-    x: Matrix<'_, E>,
-    (rows, i): (usize, usize),
-    (cols, j): (usize, usize),
-) -> Matrix<'_, E> {
-    let (height, width) = (x.rows() / rows, x.cols() / cols);
-    x.part(i * height..(i + 1) * height, j * width..(j + 1) * width)
 }
 
 impl<E: Pooled> Attention<'_, E> {
-    /// `body(task)` for every task, by several threads if that is worth it.
-    pub(super) fn for_each<T: Send>(&self, tasks: Vec<T>, body: impl Fn(T) + Send + Sync) {
-        if self.sizes.is_small() {
+    /// `body(task)` for every task, by several threads if that is worth it. The tasks are all there is to do for so many
+    /// sequences.
+    pub(super) fn for_each<T: Send>(
+        &self,
+        sequences: usize,
+        tasks: Vec<T>,
+        body: impl Fn(T) + Send + Sync,
+    ) {
+        let sizes = self.sizes;
+        let pairs = sequences * sizes.heads * sizes.query * sizes.key;
+        if pairs * (sizes.width + sizes.value_width) < SMALL {
             tasks.into_iter().for_each(body);
         } else {
             parallel::for_each(tasks, body);

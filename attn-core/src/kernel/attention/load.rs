@@ -1,5 +1,6 @@
 //! Rows and columns of one head, prepared, and what the additive similarity does to tiles of them: as calls.
 
+use super::layout::{some_cols, some_rows};
 use super::{Prepare, additive, prepare};
 use crate::kernel::Pooled;
 use crate::simd::{Kernel, Matrix, MatrixMut, Vector};
@@ -19,6 +20,34 @@ impl<E: Pooled> Kernel for LoadRows<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         prepare::load_rows::<V>(self.prepare, self.x, self.first, &mut self.to);
+    }
+}
+
+/// [`prepare::load_rows`] for heads that lie side by side, row by row: in the order of memory.
+pub(super) struct LoadHeads<'a, E> {
+    pub prepare: &'a Prepare<'a, E>,
+    /// `[len, heads * width]`
+    pub x: Matrix<'a, E>,
+    pub first: usize,
+    /// `[len, width]` for every head.
+    pub to: Vec<MatrixMut<'a, E>>,
+}
+
+impl<E: Pooled> Kernel for LoadHeads<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for row in 0..self.x.rows() {
+            let mut start = 0;
+            for to in &mut self.to {
+                let x = self.x.part(row..row + 1, start..start + to.cols());
+                start += to.cols();
+                let mut to = some_rows(to.reborrow(), row..row + 1);
+                prepare::load_rows::<V>(self.prepare, x, self.first + row, &mut to);
+            }
+        }
     }
 }
 
@@ -64,6 +93,43 @@ impl<E: Pooled> Kernel for BackwardRows<'_, E> {
             ..
         } = self;
         prepare::backward_rows::<V>(prepare, x, first, d, &mut self.to, Some(self.d_gain));
+    }
+}
+
+/// [`prepare::backward_rows`] for heads that lie side by side, row by row.
+pub(super) struct BackwardHeads<'a, E> {
+    pub prepare: &'a Prepare<'a, E>,
+    /// `[len, heads * width]`
+    pub x: Matrix<'a, E>,
+    pub first: usize,
+    /// `[len, width]` for every head.
+    pub d: Vec<Matrix<'a, E>>,
+    /// `[len, heads * width]`
+    pub to: MatrixMut<'a, E>,
+    pub d_gain: &'a mut [E],
+}
+
+impl<E: Pooled> Kernel for BackwardHeads<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for row in 0..self.x.rows() {
+            let mut start = 0;
+            for d in &self.d {
+                let (rows, cols) = (row..row + 1, start..start + d.cols());
+                start += d.cols();
+                let (x, d) = (
+                    self.x.part(rows.clone(), cols.clone()),
+                    d.some_rows(rows.clone()),
+                );
+                let mut to = some_cols(some_rows(self.to.reborrow(), rows), cols);
+                let first = self.first + row;
+                let gain = Some(&mut *self.d_gain);
+                prepare::backward_rows::<V>(self.prepare, x, first, d, &mut to, gain);
+            }
+        }
     }
 }
 

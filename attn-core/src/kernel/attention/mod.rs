@@ -15,6 +15,7 @@ mod on_tiles;
 mod per_head;
 mod plan;
 mod prepare;
+mod queries;
 mod rope;
 mod scores;
 mod scratch;

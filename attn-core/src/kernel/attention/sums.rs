@@ -1,9 +1,8 @@
-//! Sums that several tasks have a part in. They are added in the order of the tasks.
-
-use std::ops::Range;
+//! Small sums that every task has a part in. They are added in a fixed order: by sequence, by head, by task.
 
 use super::layout::shares;
-use super::plan::{Head, Tile};
+use super::plan::Tile;
+use super::queries::ROWS;
 use super::{Attention, Similarity, Sizes};
 use crate::kernel::{Buffer, MatrixMut, Pooled};
 use crate::simd::call;
@@ -12,53 +11,47 @@ use crate::simd::call;
 pub(super) struct Sums<E: Pooled> {
     sizes: Sizes,
     tasks: usize,
-    q: Buffer<E>,
     bias: Buffer<E>,
     w: Buffer<E>,
     key_gain: Buffer<E>,
+    query_gain: Buffer<E>,
+}
+
+/// The parts of a sequence.
+pub(super) struct OfSequence<'a, E> {
+    /// For every key head, those of its tasks.
+    pub tasks: Vec<Part<'a, E>>,
+    /// `[width]` for every chunk of [`ROWS`] queries.
+    pub query_gains: Vec<&'a mut [E]>,
 }
 
 /// The part of one task.
 pub(super) struct Part<'a, E> {
-    /// For the prepared queries, `[group, query, width]`.
-    pub q: &'a mut [E],
+    group: usize,
     /// `[group, query + key - 1]`, or nothing if it is not asked for.
-    pub bias: &'a mut [E],
+    bias: &'a mut [E],
     /// `[group, width]`, or nothing if the similarity has no weights.
-    pub w: &'a mut [E],
+    w: &'a mut [E],
     /// `[width]`
     pub key_gain: &'a mut [E],
 }
 
-/// The part of one task that a tile adds to.
-pub(super) struct OfTile<'a, E> {
-    /// `[queries, width]`
-    pub q: MatrixMut<'a, E>,
-    /// `[query + key - 1]`
-    pub bias: Option<&'a mut [E]>,
-    /// `[width]`, or nothing.
-    pub w: &'a mut [E],
-}
+impl<E> Part<'_, E> {
+    /// For the head of a tile, `[query + key - 1]`.
+    pub fn bias(&mut self, tile: &Tile) -> Option<&mut [E]> {
+        let bias = of_head(self.bias, self.group, tile.head.h);
+        (!bias.is_empty()).then_some(bias)
+    }
 
-impl<E: Pooled> Part<'_, E> {
-    pub fn of_tile(&mut self, sizes: Sizes, tile: &Tile) -> OfTile<'_, E> {
-        let (group, width) = (sizes.group(), sizes.width);
-        let of_head = tile.head.h % group;
-        let first = (of_head * sizes.query + tile.queries.start) * width;
-        let q = &mut self.q[first..][..tile.queries.len() * width];
-        let bias = head_of(self.bias, group, of_head);
-        OfTile {
-            q: MatrixMut::new(q, tile.queries.len(), width),
-            bias: (!bias.is_empty()).then_some(bias),
-            w: head_of(self.w, group, of_head),
-        }
+    /// For the head of a tile, `[width]`, or nothing.
+    pub fn w(&mut self, tile: &Tile) -> &mut [E] {
+        of_head(self.w, self.group, tile.head.h)
     }
 }
 
-/// The part of a head in what a group of heads has.
-fn head_of<E>(x: &mut [E], group: usize, head: usize) -> &mut [E] {
-    let len = x.len() / group;
-    &mut x[head * len..][..len]
+fn of_head<E>(group_sums: &mut [E], group: usize, h: usize) -> &mut [E] {
+    let len = group_sums.len() / group;
+    &mut group_sums[h % group * len..][..len]
 }
 
 impl<E: Pooled> Sums<E> {
@@ -72,40 +65,45 @@ impl<E: Pooled> Sums<E> {
         Self {
             sizes,
             tasks,
-            q: Buffer::zeros(heads * sizes.query * sizes.width),
             bias: Buffer::zeros(if with_bias { heads * distances } else { 0 }),
             w: Buffer::zeros(if additive { heads * sizes.width } else { 0 }),
             key_gain: Buffer::zeros(key_heads * sizes.width),
+            query_gain: Buffer::zeros(sizes.batch * sizes.query.div_ceil(ROWS) * sizes.width),
         }
     }
 
-    /// The part of every task.
-    pub fn parts(&mut self) -> impl Iterator<Item = Part<'_, E>> {
-        let count = self.tasks * self.sizes.batch * self.sizes.kv_heads;
-        let (q, bias) = (shares(&mut self.q, count), shares(&mut self.bias, count));
-        let (w, key_gain) = (
-            shares(&mut self.w, count),
-            shares(&mut self.key_gain, count),
-        );
-        let parts = q.into_iter().zip(bias).zip(w.into_iter().zip(key_gain));
-        parts.map(|((q, bias), (w, key_gain))| Part {
-            q,
-            bias,
-            w,
-            key_gain,
-        })
-    }
-
-    /// The gradient of some of a head's prepared queries, `[queries, width]`.
-    pub fn q(&self, head: Head, queries: Range<usize>, mut to: MatrixMut<'_, E>) {
-        let width = self.sizes.width;
-        for (i, query) in queries.enumerate() {
-            let parts = self.of_head(&self.q, head);
-            add_up(
-                parts.map(|part| &part[query * width..][..width]),
-                to.row_mut(i),
-            );
-        }
+    /// The parts of every sequence.
+    pub fn sequences(&mut self) -> Vec<OfSequence<'_, E>> {
+        let Sizes {
+            batch, kv_heads, ..
+        } = self.sizes;
+        let (group, tasks) = (self.sizes.group(), self.tasks * kv_heads);
+        let bias = shares(&mut self.bias, batch).into_iter();
+        let w = shares(&mut self.w, batch).into_iter();
+        let gains = shares(&mut self.key_gain, batch)
+            .into_iter()
+            .zip(shares(&mut self.query_gain, batch));
+        let parts = bias
+            .zip(w)
+            .zip(gains)
+            .map(|((bias, w), (key_gain, query_gain))| {
+                let parts = shares(bias, tasks)
+                    .into_iter()
+                    .zip(shares(w, tasks))
+                    .zip(shares(key_gain, tasks));
+                OfSequence {
+                    tasks: parts
+                        .map(|((bias, w), key_gain)| Part {
+                            group,
+                            bias,
+                            w,
+                            key_gain,
+                        })
+                        .collect(),
+                    query_gains: shares(query_gain, self.sizes.query.div_ceil(ROWS)),
+                }
+            });
+        parts.collect()
     }
 
     /// The gradient of the bias, `[heads, query + key - 1]`.
@@ -123,23 +121,23 @@ impl<E: Pooled> Sums<E> {
         add_up(self.key_gain.chunks(to.len().max(1)), to);
     }
 
+    /// The gradient of the gain of the queries' norm, `[width]`.
+    pub fn query_gain(&self, to: &mut [E]) {
+        add_up(self.query_gain.chunks(to.len().max(1)), to);
+    }
+
     fn of_heads(&self, sums: &[E], mut to: MatrixMut<'_, E>) {
+        let (group, len) = (self.sizes.group(), to.cols());
         for h in 0..to.rows() {
-            let heads = self.sizes.query_heads().filter(|head| head.h == h);
+            // The parts of all tasks of all sequences, and of those that have this head.
+            let parts = sums.chunks((group * len).max(1)).enumerate();
+            let kv_heads = self.sizes.kv_heads;
+            let parts = parts.filter(|(i, _)| i / self.tasks % kv_heads == h / group);
             add_up(
-                heads.flat_map(|head| self.of_head(sums, head)),
+                parts.map(|(_, part)| &part[h % group * len..][..len]),
                 to.row_mut(h),
             );
         }
-    }
-
-    /// What the tasks have for a query head.
-    fn of_head<'a>(&self, sums: &'a [E], head: Head) -> impl Iterator<Item = &'a [E]> {
-        let group = self.sizes.group();
-        let len = sums.len() / (self.sizes.batch * self.tasks * self.sizes.heads);
-        let first = (head.b * self.sizes.kv_heads + head.kv) * self.tasks;
-        let parts = first..first + self.tasks;
-        parts.map(move |part| &sums[(part * group + head.h % group) * len..][..len])
     }
 }
 

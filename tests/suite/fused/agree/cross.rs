@@ -26,14 +26,8 @@ tests! {
     chunked_lower_right [heads = 2, d_model = 8, d_context = 6, mask = chunked(30, lower_right)];
     aligned_in_two_ways [heads = 2, d_model = 8, d_context = 6, mask = causal(lower_right) & !sliding_window(3, upper_left)];
 
-    additive [heads = 2, d_model = 8, d_context = 6, score = additive(hidden = 5)];
-    bilinear [heads = 2, d_model = 8, d_context = 6, score = bilinear];
-    softmax1 [heads = 2, d_model = 8, d_context = 6, normalizer = softmax1];
-    sigmoid [heads = 2, d_model = 8, d_context = 6, normalizer = sigmoid, mask = causal(lower_right)];
     rope [heads = 2, d_model = 8, d_context = 6, position = rope];
     alibi [heads = 2, d_model = 8, d_context = 6, position = alibi];
     relative_bias [heads = 2, d_model = 8, d_context = 6, position = rel_pos_bias(8, 40)];
     relative_bias_causal [heads = 2, d_model = 8, d_context = 6, position = rel_pos_bias(8, 40), mask = causal(upper_left)];
-    rms [heads = 2, d_model = 8, d_context = 6, qk_norm = rms];
-    l2 [heads = 2, d_model = 8, d_context = 6, qk_norm = l2];
 }

@@ -20,7 +20,6 @@ tests! {
     sliding_window [heads = 2, d_model = 8, mask = sliding_window(3)];
     sliding_window_of_one [heads = 2, d_model = 8, mask = sliding_window(1)];
     sliding_window_symmetric [heads = 2, d_model = 8, mask = sliding_window(5, symmetric)];
-    sliding_window_wider_than_all [heads = 2, d_model = 8, mask = sliding_window(1000)];
     dilated_sliding_window [heads = 2, d_model = 8, mask = dilated_sliding_window(4, 3)];
     dilated_sliding_window_symmetric [heads = 2, d_model = 8, mask = dilated_sliding_window(3, 30, symmetric)];
     prefix_lm [heads = 2, d_model = 8, mask = prefix_lm(3)];
@@ -32,7 +31,6 @@ tests! {
     chunked_or_causal [heads = 2, d_model = 8, mask = causal | chunked(50)];
     not_causal [heads = 2, d_model = 8, mask = !causal];
     causal_but_for_a_window [heads = 2, d_model = 8, mask = causal & !sliding_window(3)];
-    not_not [heads = 2, d_model = 8, mask = !!sliding_window(9)];
     de_morgan [heads = 2, d_model = 8, mask = !(!causal | sliding_window(7))];
     three_with_parentheses [heads = 2, d_model = 8, mask = (sliding_window(4) | prefix_lm(2)) & !dilated_sliding_window(2, 2)];
     four_in_a_row [heads = 2, d_model = 8, mask = chunked(40) & causal | sliding_window(2) & !prefix_lm(1)];

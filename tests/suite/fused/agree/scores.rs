@@ -14,12 +14,10 @@ tests! {
 tests! {
     agree, |x, _case| x;
 
-    scaled_dot [heads = 2, d_model = 8, score = scaled_dot];
     dot [heads = 2, d_model = 8, score = dot];
     additive [heads = 2, d_model = 8, score = additive(hidden = 5)];
     additive_with_one_unit [heads = 2, d_model = 8, score = additive(hidden = 1)];
     additive_with_shared_keys [heads = 4, kv_heads = 2, d_model = 8, score = additive(19), value_head_dim = 3, mask = causal];
-    additive_without_bias [heads = 2, d_model = 8, score = additive(hidden = 4), bias = false];
     bilinear [heads = 2, d_model = 8, score = bilinear];
     bilinear_with_shared_keys [heads = 4, kv_heads = 1, d_model = 8, head_dim = 5, score = bilinear, mask = causal];
 
@@ -31,13 +29,10 @@ tests! {
     softcap_before_a_bias [heads = 2, d_model = 8, softcap = 1.5, position = alibi];
     softcap_before_a_learned_bias [heads = 2, d_model = 8, softcap = 1.5, position = rel_pos_bias(6, 20)];
 
-    softmax [heads = 2, d_model = 8, normalizer = softmax];
     softmax1 [heads = 2, d_model = 8, normalizer = softmax1];
     sigmoid [heads = 2, d_model = 8, normalizer = sigmoid];
-    softmax1_causal [heads = 2, d_model = 8, normalizer = softmax1, mask = causal];
     softmax1_of_queries_without_keys [heads = 2, d_model = 8, normalizer = softmax1, mask = causal & !sliding_window(5)];
     sigmoid_of_queries_without_keys [heads = 2, d_model = 8, normalizer = sigmoid, mask = causal & !sliding_window(5)];
-    sigmoid_of_additive [heads = 2, d_model = 8, normalizer = sigmoid, score = additive(hidden = 3)];
 
     rope [heads = 2, d_model = 8, position = rope];
     rope_with_another_base [heads = 2, d_model = 8, position = rope(theta = 100)];
@@ -45,18 +40,14 @@ tests! {
     rope_of_shared_keys [heads = 4, kv_heads = 2, d_model = 8, head_dim = 34, position = rope];
     alibi [heads = 2, d_model = 8, position = alibi];
     alibi_of_three_heads [heads = 3, d_model = 9, position = alibi, mask = causal];
-    alibi_of_shared_keys [heads = 6, kv_heads = 2, d_model = 12, position = alibi];
     relative_bias [heads = 2, d_model = 8, position = rel_pos_bias];
     relative_bias_of_few_buckets [heads = 2, d_model = 8, position = rel_pos_bias(4, 5)];
     relative_bias_causal [heads = 2, d_model = 8, position = rel_pos_bias(7, 50), mask = causal];
     relative_bias_of_shared_keys [heads = 4, kv_heads = 2, d_model = 8, position = rel_pos_bias(8, 30), mask = sliding_window(30)];
-    relative_bias_under_sigmoid [heads = 2, d_model = 8, position = rel_pos_bias(8, 30), normalizer = sigmoid];
 
     rms [heads = 2, d_model = 8, qk_norm = rms];
     l2 [heads = 2, d_model = 8, qk_norm = l2, scale = 5];
-    rms_of_shared_keys [heads = 6, kv_heads = 2, d_model = 18, qk_norm = rms];
     rms_then_rope [heads = 2, d_model = 8, qk_norm = rms, position = rope, mask = causal];
     l2_then_rope [heads = 2, d_model = 8, head_dim = 18, qk_norm = l2, position = rope];
     rms_of_bilinear [heads = 2, d_model = 8, score = bilinear, qk_norm = rms];
-    l2_of_bilinear_with_shared_keys [heads = 4, kv_heads = 2, d_model = 12, score = bilinear, qk_norm = l2];
 }

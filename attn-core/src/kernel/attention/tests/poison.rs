@@ -2,7 +2,7 @@
 
 use super::case::{Case, Pairs, Pattern, Results, SoftCap, Tensors, attend};
 use crate::kernel::attention::{Dropout, Normalizer, Sizes};
-use crate::kernel::testing::noise;
+use crate::kernel::testing::{noise, on_every_isa};
 
 /// Queries, and as many keys: more than a block of either.
 const LEN: usize = 70;
@@ -66,13 +66,15 @@ fn cases(pattern: Pattern) -> Vec<Case> {
 
 /// Every case with every poison, and its results without: numbers as in `f32`, so that 1e30 squared is infinite.
 fn for_each_poison(pattern: Pattern, test: impl Fn(&Case, &Inputs, f32, &Results<f32>)) {
-    for case in cases(pattern) {
-        let inputs = Inputs::new(&case);
-        let expected = inputs.attend(&case);
-        for poison in POISONS {
-            test(&case, &inputs, poison as f32, &expected);
+    on_every_isa(|_| {
+        for case in cases(pattern) {
+            let inputs = Inputs::new(&case);
+            let expected = inputs.attend(&case);
+            for number in POISONS {
+                test(&case, &inputs, number as f32, &expected);
+            }
         }
-    }
+    });
 }
 
 #[derive(Clone)]
@@ -101,12 +103,12 @@ impl Inputs {
 }
 
 /// Writes a number over rows of all sequences.
-fn poison(tensor: &mut [f32], rows: impl Fn(usize, usize) -> bool, poison: f32) {
+fn poison(tensor: &mut [f32], rows: impl Fn(usize, usize) -> bool, number: f32) {
     for (b, sequence) in halves_mut(tensor) {
         let width = sequence.len() / LEN;
         for (i, row) in sequence.chunks_mut(width).enumerate() {
             if rows(b, i) {
-                row.fill(poison);
+                row.fill(number);
             }
         }
     }
@@ -117,39 +119,33 @@ fn halves_mut(tensor: &mut [f32]) -> [(usize, &mut [f32]); 2] {
     [(0, first), (1, second)]
 }
 
-/// The bits of some rows of all sequences.
-fn bits(tensor: &[f32], rows: impl Fn(usize, usize) -> bool) -> Vec<u32> {
+/// Some rows of all sequences.
+fn rows(tensor: &[f32], rows: impl Fn(usize, usize) -> bool) -> Vec<f32> {
     let width = tensor.len() / (2 * LEN);
     let kept = tensor
         .chunks(width)
         .enumerate()
         .filter(|(i, _)| rows(i / LEN, i % LEN));
-    kept.flat_map(|(_, row)| row.iter().map(|x| x.to_bits()))
-        .collect()
+    kept.flat_map(|(_, row)| row.iter().copied()).collect()
 }
 
-/// All rows.
-fn all(_: usize, _: usize) -> bool {
-    true
+fn are_zero(x: &[f32]) -> bool {
+    x.iter().all(|x| x.to_bits() == 0)
 }
 
-fn assert_same(found: &Results<f32>, expected: &Results<f32>, what: &str) {
-    assert_eq!(
-        bits(&found.out, all),
-        bits(&expected.out, all),
-        "out: {what}"
-    );
-    assert_eq!(
-        bits(&found.lse, all),
-        bits(&expected.lse, all),
-        "lse: {what}"
-    );
+/// Fails unless both are the same, bit by bit.
+#[track_caller]
+fn assert_same(found: &[f32], expected: &[f32], what: &str) {
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert!(bits(found) == bits(expected), "{what}");
+}
+
+#[track_caller]
+fn assert_all_same(found: &Results<f32>, expected: &Results<f32>, what: &str) {
+    assert_same(&found.out, &expected.out, &format!("out: {what}"));
+    assert_same(&found.lse, &expected.lse, &format!("lse: {what}"));
     for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.d.each()) {
-        let (found, expected) = (found.iter(), expected.iter());
-        assert!(
-            found.map(|x| x.to_bits()).eq(expected.map(|x| x.to_bits())),
-            "{name}: {what}"
-        );
+        assert_same(found, expected, &format!("{name}: {what}"));
     }
 }
 
@@ -161,9 +157,9 @@ fn padding_reaches_nothing() {
         poison(&mut poisoned.x.k, padding, number);
         poison(&mut poisoned.x.v, padding, number);
         let found = poisoned.attend(case);
-        assert_same(&found, expected, &format!("{number} in {case:?}"));
-        assert!(bits(&found.d.k, padding).iter().all(|&bits| bits == 0));
-        assert!(bits(&found.d.v, padding).iter().all(|&bits| bits == 0));
+        assert_all_same(&found, expected, &format!("{number} in {case:?}"));
+        assert!(are_zero(&rows(&found.d.k, padding)));
+        assert!(are_zero(&rows(&found.d.v, padding)));
     });
 }
 
@@ -175,9 +171,9 @@ fn queries_without_keys_reach_nothing() {
         poison(&mut poisoned.x.q, idle, number);
         poison(&mut poisoned.d_out, idle, number);
         let found = poisoned.attend(case);
-        assert_same(&found, expected, &format!("{number} in {case:?}"));
-        assert!(bits(&found.out, idle).iter().all(|&bits| bits == 0));
-        assert!(bits(&found.d.q, idle).iter().all(|&bits| bits == 0));
+        assert_all_same(&found, expected, &format!("{number} in {case:?}"));
+        assert!(are_zero(&rows(&found.out, idle)));
+        assert!(are_zero(&rows(&found.d.q, idle)));
     });
 }
 
@@ -191,16 +187,8 @@ fn a_late_key_does_not_reach_early_queries() {
         poison(&mut poisoned.x.v, |_, i| i == AT, number);
         let found = poisoned.attend(case);
         let what = format!("{number} in {case:?}");
-        assert_eq!(
-            bits(&found.out, early),
-            bits(&expected.out, early),
-            "{what}"
-        );
-        assert_eq!(
-            bits(&found.d.q, early),
-            bits(&expected.d.q, early),
-            "{what}"
-        );
+        assert_same(&rows(&found.out, early), &rows(&expected.out, early), &what);
+        assert_same(&rows(&found.d.q, early), &rows(&expected.d.q, early), &what);
         // With dropout, one head of a late query may have lost the key.
         if number.is_nan() {
             let width = found.out.len() / (2 * LEN);
@@ -222,19 +210,16 @@ fn the_gradient_of_an_early_output_does_not_reach_late_keys() {
         poison(&mut poisoned.d_out, |_, i| i == AT, number);
         let found = poisoned.attend(case);
         let what = format!("{number} in {case:?}");
-        assert_eq!(bits(&found.d.k, late), bits(&expected.d.k, late), "{what}");
-        assert_eq!(bits(&found.d.v, late), bits(&expected.d.v, late), "{what}");
-        assert_eq!(
-            bits(&found.d.q, others),
-            bits(&expected.d.q, others),
-            "{what}"
+        assert_same(&rows(&found.d.k, late), &rows(&expected.d.k, late), &what);
+        assert_same(&rows(&found.d.v, late), &rows(&expected.d.v, late), &what);
+        assert_same(
+            &rows(&found.d.q, others),
+            &rows(&expected.d.q, others),
+            &what,
         );
         if number.is_nan() {
-            let early = bits(&found.d.v, |_, i| i <= AT);
-            assert!(
-                early.iter().all(|&bits| f32::from_bits(bits).is_nan()),
-                "{what}"
-            );
+            let early = rows(&found.d.v, |_, i| i <= AT);
+            assert!(early.iter().all(|x| x.is_nan()), "{what}");
         }
     });
 }

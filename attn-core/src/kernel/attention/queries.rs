@@ -1,0 +1,212 @@
+//! What the backward pass reads of the queries of a sequence, and what it adds up for them.
+
+use std::ops::Range;
+
+use super::by_head::ByHead;
+use super::load::LoadHeads;
+use super::plan::{Head, QUERIES, Tile, chunks};
+use super::sums::add_up;
+use super::weights::Deltas;
+use super::{Attention, Prepare, Sizes};
+use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::simd::run;
+
+/// Rows of a task.
+pub(super) const ROWS: usize = 64;
+
+/// What is known of the queries.
+pub(super) struct Queries<'a, E: Pooled> {
+    sizes: Sizes,
+    /// The prepared queries.
+    rows: ByHead<E>,
+    /// The gradient of the output.
+    d_out: ByHead<E>,
+    /// `[heads, query]`
+    lse: &'a [E],
+    /// `Σ dout * out`, `[query, heads]`
+    delta: Buffer<E>,
+}
+
+/// What is known of a block of queries of a head.
+pub(super) struct Block<'a, E> {
+    /// `[queries, width]`
+    pub rows: Matrix<'a, E>,
+    /// `[queries, value_width]`
+    pub d_out: Matrix<'a, E>,
+    /// `[queries]`
+    pub lse: &'a [E],
+    delta: [E; QUERIES],
+}
+
+impl<E> Block<'_, E> {
+    /// `[queries]`
+    pub fn delta(&self) -> &[E] {
+        &self.delta[..self.lse.len()]
+    }
+}
+
+impl<'a, E: Pooled> Queries<'a, E> {
+    /// `q`, `out`, `d_out`: the rows of the sequence. `lse`: `[heads, query]`.
+    pub fn load(
+        attention: &Attention<'_, E>,
+        q: Matrix<'_, E>,
+        out: Matrix<'_, E>,
+        d_out: Matrix<'_, E>,
+        lse: &'a [E],
+    ) -> Self {
+        let sizes = attention.sizes;
+        let mut loaded = Self {
+            sizes,
+            rows: ByHead::stale(sizes.heads, sizes.query, sizes.width),
+            d_out: ByHead::stale(sizes.heads, sizes.query, sizes.value_width),
+            lse,
+            delta: Buffer::stale(sizes.query * sizes.heads),
+        };
+        let delta = MatrixMut::new(&mut loaded.delta, sizes.query, sizes.heads);
+        let to = loaded
+            .rows
+            .row_chunks(ROWS)
+            .zip(loaded.d_out.row_chunks(ROWS));
+        let tasks = chunks(0..sizes.query, ROWS).zip(to.zip(delta.row_chunks(ROWS)));
+        attention.for_each(
+            1,
+            tasks.collect(),
+            |(range, ((to_rows, to_d_out), to_delta))| {
+                let (first, [q, out, d_out]) = (
+                    range.start,
+                    [q, out, d_out].map(|x| x.some_rows(range.clone())),
+                );
+                run(LoadHeads {
+                    prepare: &attention.query,
+                    x: q,
+                    first,
+                    to: to_rows,
+                });
+                run(LoadHeads {
+                    prepare: &Prepare::default(),
+                    x: d_out,
+                    first,
+                    to: to_d_out,
+                });
+                run(Deltas {
+                    out,
+                    d_out,
+                    to: to_delta,
+                });
+            },
+        );
+        loaded
+    }
+
+    /// Some queries of a head.
+    pub fn block(&self, head: Head, range: Range<usize>) -> Block<'_, E> {
+        let Sizes { heads, query, .. } = self.sizes;
+        let mut delta = [E::ZERO; QUERIES];
+        for (delta, row) in delta.iter_mut().zip(range.clone()) {
+            *delta = self.delta[row * heads + head.h];
+        }
+        Block {
+            rows: self.rows.of(head.h).some_rows(range.clone()),
+            d_out: self.d_out.of(head.h).some_rows(range.clone()),
+            lse: &self.lse[head.h * query..][range],
+            delta,
+        }
+    }
+}
+
+/// The gradients of the prepared queries of a sequence: for every key head the parts of its tasks, and in a part the query
+/// heads that read the key head.
+pub(super) struct QuerySums<E: Pooled> {
+    sizes: Sizes,
+    tasks: usize,
+    parts: ByHead<E>,
+}
+
+/// The part of one task, `[group, query, width]`. Nothing in it is written before it is needed.
+pub(super) struct QueryPart<'a, E> {
+    sizes: Sizes,
+    memory: &'a mut [E],
+    /// Which blocks of queries have been written to.
+    written: Vec<bool>,
+}
+
+impl<E: Pooled> QuerySums<E> {
+    /// For so many tasks of every key head.
+    pub fn new(sizes: Sizes, tasks: usize) -> Self {
+        let parts = ByHead::stale(sizes.heads * tasks, sizes.query, sizes.width);
+        Self {
+            sizes,
+            tasks,
+            parts,
+        }
+    }
+
+    /// The part of every task.
+    pub fn parts(&mut self) -> impl Iterator<Item = QueryPart<'_, E>> {
+        let sizes = self.sizes;
+        let blocks = sizes.group() * sizes.query.div_ceil(QUERIES);
+        self.parts
+            .head_chunks(sizes.group())
+            .into_iter()
+            .map(move |memory| QueryPart {
+                sizes,
+                memory,
+                written: vec![false; blocks],
+            })
+    }
+
+    /// The gradient of some queries, `[queries, width]` for every head: of the only task, or the sum of all, which is written
+    /// to `memory`.
+    pub fn rows<'a>(
+        &'a self,
+        range: Range<usize>,
+        memory: &'a mut ByHead<E>,
+    ) -> Vec<Matrix<'a, E>> {
+        let (group, tasks) = (self.sizes.group(), self.tasks);
+        let part = |h: usize, task| {
+            let parts_before = h / group * tasks + task;
+            self.parts
+                .of(parts_before * group + h % group)
+                .some_rows(range.clone())
+        };
+        if tasks == 1 {
+            return (0..self.sizes.heads).map(|h| part(h, 0)).collect();
+        }
+        for (h, mut to) in memory.heads().into_iter().enumerate() {
+            for row in 0..to.rows() {
+                let parts: Vec<_> = (0..tasks).map(|task| part(h, task)).collect();
+                add_up(parts.iter().map(|part| part.row(row)), to.row_mut(row));
+            }
+        }
+        let memory = &*memory;
+        (0..self.sizes.heads).map(|h| memory.of(h)).collect()
+    }
+}
+
+impl<E: Pooled> QueryPart<'_, E> {
+    /// The gradient of the queries of a tile, `[queries, width]`.
+    pub fn of_tile(&mut self, tile: &Tile) -> MatrixMut<'_, E> {
+        let Sizes { query, width, .. } = self.sizes;
+        let of_head = tile.head.h % self.sizes.group();
+        let block = of_head * query.div_ceil(QUERIES) + tile.queries.start / QUERIES;
+        let first = (of_head * query + tile.queries.start) * width;
+        let memory = &mut self.memory[first..][..tile.queries.len() * width];
+        if !std::mem::replace(&mut self.written[block], true) {
+            memory.fill(E::ZERO);
+        }
+        MatrixMut::new(memory, tile.queries.len(), width)
+    }
+
+    /// Zeros where nothing was added.
+    pub fn finish(self) {
+        let Sizes { query, width, .. } = self.sizes;
+        let blocks = (0..self.sizes.group())
+            .flat_map(|of_head| chunks(0..query, QUERIES).map(move |range| (of_head, range)));
+        for ((of_head, range), written) in blocks.zip(self.written) {
+            if !written {
+                let first = (of_head * query + range.start) * width;
+                self.memory[first..][..range.len() * width].fill(E::ZERO);
+            }
+        }
+    }
+}

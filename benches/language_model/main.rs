@@ -1,0 +1,166 @@
+//! A training step of the model of `char_lm`: with the modules, the loss and the optimizer of `attn`, and with dfdx's.
+//!
+//! See `README.md` in the folder above.
+
+#![allow(
+    missing_docs,
+    reason = "criterion's macros make undocumented functions"
+)]
+
+use std::time::Duration;
+
+use attn::{
+    attention,
+    dfdx::{optim::Adam, prelude::*},
+    nn::{self, GeluTanh, LearnedPosition},
+    ops,
+    optim::{AdamW, AdamWConfig, clip_grad_norm},
+};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+const VOCAB: usize = 128;
+const BLOCK: usize = 64;
+const BATCH: usize = 8;
+const LAYERS: usize = 3;
+const D_MODEL: usize = 64;
+const D_HIDDEN: usize = 4 * D_MODEL;
+
+attention! {
+    struct Causal<heads = 4, d_model = D_MODEL, mask = causal>;
+}
+
+type Tokens = Tensor<(usize, usize), usize, Cpu>;
+type Logits<T> = Tensor<(usize, usize, Const<VOCAB>), f32, Cpu, T>;
+
+mod ours {
+    use super::*;
+
+    type Block = (
+        nn::Residual<(nn::LayerNorm<D_MODEL>, Causal)>,
+        nn::Residual<(
+            nn::LayerNorm<D_MODEL>,
+            nn::FeedForward<D_MODEL, D_HIDDEN, GeluTanh>,
+        )>,
+    );
+    pub(super) type Gpt = (
+        nn::Embedding<VOCAB, D_MODEL>,
+        LearnedPosition<BLOCK, D_MODEL>,
+        Repeated<Block, LAYERS>,
+        nn::LayerNorm<D_MODEL>,
+        nn::UnbiasedLinear<D_MODEL, VOCAB>,
+    );
+}
+
+mod plain {
+    use super::*;
+
+    /// The declared layer as a chain of dfdx's operations.
+    #[derive(Clone, Debug)]
+    pub(super) struct Composed<E: Dtype, D: Storage<E>>(Causal<E, D>);
+
+    impl<E: attn::Element, D: Device<E>> TensorCollection<E, D> for Composed<E, D> {
+        type To<E2: Dtype, D2: Device<E2>> = Composed<E2, D2>;
+
+        fn iter_tensors<V: ModuleVisitor<Self, E, D>>(
+            visitor: &mut V,
+        ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
+            let field = Self::module("0", |s| &s.0, |s| &mut s.0);
+            visitor.visit_fields((field,), |(layer,)| Composed(layer))
+        }
+    }
+
+    impl BuildOnDevice<Cpu, f32> for Composed<f32, Cpu> {
+        type Built = Self;
+    }
+
+    type Sequences<T> = Tensor<(usize, usize, Const<D_MODEL>), f32, Cpu, T>;
+
+    impl<T: Tape<f32, Cpu>> Module<Sequences<T>> for Composed<f32, Cpu> {
+        type Output = Sequences<T>;
+        type Error = CpuError;
+
+        fn try_forward(&self, x: Sequences<T>) -> Result<Sequences<T>, CpuError> {
+            Ok(self.0.composed().forward(x))
+        }
+    }
+
+    impl NonMutableModule for Composed<f32, Cpu> {}
+
+    type Block = (
+        Residual<(LayerNorm1D<D_MODEL>, Composed<f32, Cpu>)>,
+        Residual<(
+            LayerNorm1D<D_MODEL>,
+            (
+                Linear<D_MODEL, D_HIDDEN>,
+                FastGeLU,
+                Linear<D_HIDDEN, D_MODEL>,
+            ),
+        )>,
+    );
+    pub(super) type Gpt = (
+        Embedding<VOCAB, D_MODEL>,
+        LearnedPosition<BLOCK, D_MODEL>,
+        Repeated<Block, LAYERS>,
+        LayerNorm1D<D_MODEL>,
+        UnbiasedLinear<D_MODEL, VOCAB>,
+    );
+}
+
+fn tokens(dev: &Cpu) -> Tokens {
+    let ids = (0..BATCH * BLOCK).map(|i| (i * i + 7) % VOCAB).collect();
+    dev.tensor_from_vec(ids, (BATCH, BLOCK))
+}
+
+fn step(criterion: &mut Criterion) {
+    let dev = Cpu::default();
+    let (inputs, targets) = (tokens(&dev), tokens(&dev));
+    let mut group = criterion.benchmark_group("char_lm step");
+    group
+        .throughput(Throughput::Elements((BATCH * BLOCK) as u64))
+        .sample_size(20)
+        .measurement_time(Duration::from_secs(4));
+
+    let mut model = dev.build_module::<ours::Gpt, f32>();
+    let mut optimizer = AdamW::new(AdamWConfig::default());
+    let mut gradients = Some(model.alloc_grads());
+    group.bench_function("attn", |bencher| {
+        bencher.iter(|| {
+            let x = inputs.clone().traced(take(&mut gradients));
+            let logits: Logits<_> = model.forward_mut(x);
+            let loss = ops::cross_entropy(logits, &targets, Default::default());
+            let mut done = loss.backward();
+            clip_grad_norm(&model, &mut done, 1.0).expect("all parameters have gradients");
+            optimizer
+                .update(&mut model, &mut done)
+                .expect("all parameters have gradients");
+            model.zero_grads(&mut done);
+            gradients = Some(done);
+        });
+    });
+
+    let mut model = dev.build_module::<plain::Gpt, f32>();
+    let mut optimizer = Adam::new(&model, AdamConfig::default());
+    let mut gradients = Some(model.alloc_grads());
+    group.bench_function("dfdx", |bencher| {
+        bencher.iter(|| {
+            let x = inputs.clone().traced(take(&mut gradients));
+            let logits: Logits<_> = model.forward_mut(x);
+            let nats = logits.log_softmax::<Axis<2>>().select(targets.clone());
+            let mut done = nats.mean().negate().backward();
+            optimizer
+                .update(&mut model, &done)
+                .expect("all parameters have gradients");
+            model.zero_grads(&mut done);
+            gradients = Some(done);
+        });
+    });
+    group.finish();
+}
+
+/// The gradients of the last step, which are zeros again.
+fn take(gradients: &mut Option<Gradients<f32, Cpu>>) -> Gradients<f32, Cpu> {
+    gradients.take().unwrap_or_else(Gradients::leaky)
+}
+
+criterion_group!(benches, step);
+criterion_main!(benches);
