@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The model is a small GPT. Its attention is declared with `attention!` (see `model.rs`), the
-//! rest is dfdx's. Each file has one subject: `cli` flags, `text` where the text comes from,
+//! rest is of `attn::nn`. Each file has one subject: `cli` flags, `text` where the text comes from,
 //! `corpus` vocabulary and split, `baseline` what counting achieves, `batch` blocks of text,
 //! `model` the network, `train` the loop, `progress` what is shown
 //! meanwhile, `weights` files, `sample` the text it writes.

@@ -1,12 +1,12 @@
 //! Two affine maps and a nonlinearity, in one operation.
 
 use super::*;
+use crate::layers::compare::{layer_with, state_for};
 use crate::tensors::flat;
 use attn::{
     nn::{FeedForward, GatedFeedForward, Gelu, GeluTanh, Relu, Silu},
     ops::{self, Activation, composed},
 };
-use crate::layers::compare::{layer_with, state_for};
 
 const M: usize = 6;
 const H: usize = 21;

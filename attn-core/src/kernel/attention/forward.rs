@@ -66,11 +66,8 @@ impl<E: Pooled> Attention<'_, E> {
         self.for_each(batch, results.enumerate().collect(), |(b, (out, lse))| {
             let [q, k, v] = [q, k, v].map(|x| self.sizes.sequence(x, b));
             let columns = Columns::load(self, k);
-            let mut qs = super::by_head::ByHead::stale(self.sizes.heads, self.sizes.query, self.sizes.width);
-            let tasks = chunks(0..self.sizes.query, STRIP).zip(qs.row_chunks(STRIP));
-            self.for_each(1, tasks.collect(), |(r, to)| run(super::load::LoadHeads { prepare: &self.query, x: q.some_rows(r.clone()), first: r.start, to }));
             let blocks = self.blocks(b, out, lse);
-            self.for_each(1, blocks, |block| self.forward_block(&qs, &columns, v, block));
+            self.for_each(1, blocks, |block| self.forward_block(q, &columns, v, block));
         });
     }
 
@@ -99,7 +96,7 @@ impl<E: Pooled> Attention<'_, E> {
 
     fn forward_block(
         &self,
-        q: &super::by_head::ByHead<E>,
+        q: Matrix<'_, E>,
         columns: &Columns<E>,
         v: Matrix<'_, E>,
         block: Block<'_, E>,
@@ -110,7 +107,16 @@ impl<E: Pooled> Attention<'_, E> {
             out,
             lse,
         } = block;
-        let prepared = q.of(head.h).some_rows(queries.clone());
+        let mut prepared = Panel::new(queries.len(), self.sizes.width);
+        run(LoadRows {
+            prepare: &self.query,
+            x: self
+                .sizes
+                .of_query_head(q, head.h)
+                .some_rows(queries.clone()),
+            first: queries.start,
+            to: prepared.write(),
+        });
         let keys = (columns.of(head.kv), self.sizes.of_key_head(v, head.kv));
         let mut scores = Panel::new(queries.len(), TILE.min(self.sizes.key));
         let mut running = Running::new(self.normalizer);
@@ -119,7 +125,7 @@ impl<E: Pooled> Attention<'_, E> {
         for tile in tiles(self.mask, head, queries, 0..self.sizes.key) {
             self.forward_tile(
                 &tile,
-                prepared,
+                prepared.read(),
                 keys,
                 &mut scores,
                 &mut running,
