@@ -83,7 +83,7 @@ fn memory_is_linear_in_the_length() {
     assert_linear(512);
 }
 
-/// Some 90 MiB and 600 MiB, where the scores of one head would be 1 GiB. Two minutes, in an unoptimised build.
+/// 92 MiB and 641 MiB, where the scores of one head would be 1 GiB. Three minutes, in an unoptimised build.
 #[test]
 #[ignore = "takes minutes in an unoptimised build"]
 fn memory_is_linear_up_to_16384_tokens() {

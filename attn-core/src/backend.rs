@@ -1,9 +1,12 @@
 //! Which lowering a layer runs in.
 
-use dfdx::tensor::{Cpu, Storage};
+use dfdx::tensor::{Cpu, Storage, Tensor};
 use dfdx::tensor_ops::Device;
 
-use crate::Element;
+use crate::{Element, kernel::parallel};
+
+/// Numbers that two threads copy faster than one.
+const MANY: usize = 8 * parallel::SMALL;
 
 /// A device that layers run on.
 ///
@@ -26,6 +29,14 @@ pub trait Backend<E: Element>: Device<E> {
     /// The numbers in a storage, where [`FUSED`](Self::FUSED); elsewhere never called.
     #[doc(hidden)]
     fn host(storage: &mut <Self as Storage<E>>::Vec) -> &mut Vec<E>;
+
+    /// Copies the numbers of contiguous tensors to where they are wanted, by several threads if they are many.
+    #[doc(hidden)]
+    fn read(tensors: Vec<(&Tensor<(usize,), E, Self>, &mut [E])>) {
+        for (tensor, to) in tensors {
+            tensor.copy_into(to);
+        }
+    }
 }
 
 macro_rules! on_cpu {
@@ -36,6 +47,15 @@ macro_rules! on_cpu {
 
                 fn host(storage: &mut <Self as Storage<$element>>::Vec) -> &mut Vec<$element> {
                     storage
+                }
+
+                fn read(tensors: Vec<(&Tensor<(usize,), $element, Self>, &mut [$element])>) {
+                    let copy = |(tensor, to): (&Tensor<_, _, _>, &mut [$element])| tensor.copy_into(to);
+                    if tensors.iter().map(|(_, to)| to.len()).sum::<usize>() < MANY {
+                        tensors.into_iter().for_each(copy);
+                    } else {
+                        parallel::for_each(tensors, copy);
+                    }
                 }
             }
         )*

@@ -8,12 +8,14 @@ mod array;
 mod bias;
 mod interval;
 mod operation;
+mod place;
 mod projection;
 
 pub use array::Array;
 pub use bias::{add_bias_gradient, bias_table};
 pub use interval::{Interval, Truth};
 pub use operation::{Operand, Operation, accumulate};
+pub use place::Place;
 pub use projection::{Projection, Stack};
 
 use crate::{Element, kernel::attention::Sizes, simd::Vector};

@@ -6,6 +6,7 @@ use dfdx::{
     tensor_ops::Device,
 };
 
+use super::Place;
 use crate::{
     Backend, Element,
     composed::reshape,
@@ -62,7 +63,7 @@ impl<T> Operation<T> {
         Ok(Operand {
             values,
             width,
-            tensor: x,
+            place: Place::of(&x),
         })
     }
 
@@ -126,7 +127,7 @@ pub struct Operand<E: Element, D: Backend<E>> {
     values: Buffer<E>,
     /// The size of the last axis.
     width: usize,
-    tensor: Tensor<(usize,), E, D>,
+    place: Place<E, D>,
 }
 
 impl<E: Element, D: Backend<E>> Operand<E, D> {
@@ -161,19 +162,11 @@ impl<E: Element, D: Backend<E>> Operand<E, D> {
     /// # Errors
     /// If it cannot be allocated.
     pub fn gradient<'a>(&self, gradients: &'a mut Gradients<E, D>) -> Result<&'a mut [E], D::Err> {
-        gradient(&self.tensor, gradients)
+        self.place.find(gradients)
     }
 }
 
 /// Adds a contribution to a gradient.
 pub fn accumulate<E: Element>(gradient: &mut [E], contribution: &[E]) {
     call::axpy(E::one(), contribution, gradient);
-}
-
-/// The gradient of a tensor so far.
-pub(super) fn gradient<'a, E: Element, D: Backend<E>>(
-    tensor: &Tensor<(usize,), E, D>,
-    gradients: &'a mut Gradients<E, D>,
-) -> Result<&'a mut [E], D::Err> {
-    Ok(D::host(gradients.get_or_alloc_mut(tensor)?))
 }

@@ -5,7 +5,7 @@ use dfdx::{
     tensor::{Gradients, Tape, Tensor},
 };
 
-use super::operation::{Operation, gradient};
+use super::{Operation, Place};
 use crate::{
     Backend, Element,
     kernel::{Buffer, Matrix, MatrixMut, linear},
@@ -25,17 +25,24 @@ pub struct Projection<E: Element, D: Backend<E>> {
 
 struct Part<E: Element, D: Backend<E>> {
     outputs: usize,
+    weight: Place<E, D>,
+    bias: Option<Place<E, D>>,
+}
+
+/// The parameters of a [`Projection`], one projection after the other.
+pub struct Stack<E: Element, D: Backend<E>> {
+    input: usize,
+    parts: Vec<Given<E, D>>,
+}
+
+/// One projection of a stack, not yet read.
+struct Given<E: Element, D: Backend<E>> {
+    outputs: usize,
     weight: Flat<E, D>,
     bias: Option<Flat<E, D>>,
 }
 
 type Flat<E, D> = Tensor<(usize,), E, D>;
-
-/// The parameters of a [`Projection`], one projection after the other.
-pub struct Stack<E: Element, D: Backend<E>> {
-    input: usize,
-    parts: Vec<Part<E, D>>,
-}
 
 impl<E: Element, D: Backend<E>> Stack<E, D> {
     /// No projection yet, of an input of this width.
@@ -60,7 +67,7 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
         let bias = bias
             .map(|bias| operation.flat(bias.retaped::<T>()))
             .transpose()?;
-        self.parts.push(Part {
+        self.parts.push(Given {
             outputs: O,
             weight,
             bias,
@@ -75,21 +82,29 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
         let mut weight = Buffer::stale(outputs * input);
         let has_bias = parts.iter().any(|part| part.bias.is_some());
         let mut bias = has_bias.then(|| Buffer::zeros(outputs));
-        let mut start = 0;
+        let mut tensors = Vec::with_capacity(2 * parts.len());
+        let (mut weights, mut biases) = (&mut weight[..], bias.as_deref_mut().unwrap_or_default());
         for part in &parts {
-            let end = start + part.outputs;
-            part.weight
-                .copy_into(&mut weight[start * input..end * input]);
-            if let (Some(bias), Some(part)) = (&mut bias, &part.bias) {
-                part.copy_into(&mut bias[start..end]);
+            let (to, others) = weights.split_at_mut(part.outputs * input);
+            tensors.push((&part.weight, to));
+            weights = others;
+            if has_bias {
+                let (to, others) = biases.split_at_mut(part.outputs);
+                tensors.extend(part.bias.as_ref().map(|bias| (bias, to)));
+                biases = others;
             }
-            start = end;
         }
+        D::read(tensors);
+        let parts = parts.iter().map(|part| Part {
+            outputs: part.outputs,
+            weight: Place::of(&part.weight),
+            bias: part.bias.as_ref().map(Place::of),
+        });
         Projection {
             input,
             weight,
             bias,
-            parts,
+            parts: parts.collect(),
         }
     }
 }
@@ -123,10 +138,10 @@ impl<E: Element, D: Backend<E>> Projection<E, D> {
         let mut start = 0;
         for part in &self.parts {
             let d_y = d_y.some_cols(start..start + part.outputs);
-            let d_weight = gradient(&part.weight, gradients)?;
+            let d_weight = part.weight.find(gradients)?;
             linear::weight_gradient(d_y, x, MatrixMut::new(d_weight, part.outputs, self.input));
             if let Some(bias) = &part.bias {
-                linear::bias_gradient(d_y, gradient(bias, gradients)?);
+                linear::bias_gradient(d_y, bias.find(gradients)?);
             }
             start += part.outputs;
         }

@@ -5,11 +5,11 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
-use super::{check_shape, composed, place::gradient_of};
+use super::{check_shape, composed};
 use crate::{
     Backend, Element, Error,
     entry::contiguous,
-    fused::{Operation, zeros},
+    fused::{Operation, Place, zeros},
     kernel::{Buffer, dropout as kernel, elementwise},
     unwrap,
 };
@@ -64,7 +64,7 @@ pub fn try_dropout<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
         return Ok(composed::dropout(x, p, key)?);
     }
     let x = contiguous(x)?;
-    let d_x = gradient_of(&x);
+    let d_x = Place::of(&x);
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
@@ -72,7 +72,7 @@ pub fn try_dropout<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
         let mut kept = Buffer::stale(d_y.len());
         kernel::dropout(d_y, p, key, &mut kept);
-        elementwise::add_scaled(E::one(), &kept, d_x(gradients)?);
+        elementwise::add_scaled(E::one(), &kept, d_x.find(gradients)?);
         Ok(())
     })?)
 }

@@ -6,11 +6,11 @@ use dfdx::{
     tensor_ops::GatherTo,
 };
 
-use super::{Append, check_shape, composed, place::gradient_of};
+use super::{Append, check_shape, composed};
 use crate::{
     Backend, Element, Error,
     entry::contiguous,
-    fused::{Operand, Operation, zeros},
+    fused::{Operand, Operation, Place, zeros},
     kernel::{Matrix, MatrixMut, embedding as kernel},
     unwrap,
 };
@@ -75,14 +75,14 @@ where
         return Ok(composed::embedding(ids.put_tape(tape), weight)?);
     }
     let weight = contiguous(weight.clone().put_tape(tape))?;
-    let d_weight = gradient_of(&weight);
+    let d_weight = Place::of(&weight);
     let (device, ids) = (weight.device().clone(), numbers.values);
     let mut operation = Operation::default();
     let rows = rows(&mut operation, &ids, weight)?;
     Ok(
         operation.finish(&device, rows, shape, move |d_y, gradients| {
             let d_y = Matrix::new(d_y, ids.len(), M);
-            let d_weight = MatrixMut::new(d_weight(gradients)?, V, M);
+            let d_weight = MatrixMut::new(d_weight.find(gradients)?, V, M);
             known(kernel::backward(&ids, d_y, d_weight));
             Ok(())
         })?,

@@ -31,7 +31,6 @@ mod feed_forward;
 mod gate;
 mod linear;
 mod norm;
-mod place;
 mod residual;
 mod shape;
 

@@ -5,11 +5,11 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
-use super::{check_shape, composed, place::gradient_of};
+use super::{check_shape, composed};
 use crate::{
     Backend, Element, Error,
     entry::contiguous,
-    fused::{Operation, zeros},
+    fused::{Operation, Place, zeros},
     kernel::elementwise,
     unwrap,
 };
@@ -57,15 +57,15 @@ pub fn try_add<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     }
     let (device, shape) = (x.device().clone(), *x.shape());
     let (x, y) = (contiguous(x)?, contiguous(y)?);
-    let (d_x, d_y) = (gradient_of(&x), gradient_of(&y));
+    let (d_x, d_y) = (Place::of(&x), Place::of(&y));
     let mut operation = Operation::default();
     let (x, y) = (operation.read(x)?, operation.read(y)?);
     let mut sum = zeros(x.values().len());
     elementwise::add(x.values(), y.values(), &mut sum);
     Ok(
         operation.finish(&device, sum, shape, move |d_sum, gradients| {
-            elementwise::add_scaled(E::one(), d_sum, d_x(gradients)?);
-            elementwise::add_scaled(E::one(), d_sum, d_y(gradients)?);
+            elementwise::add_scaled(E::one(), d_sum, d_x.find(gradients)?);
+            elementwise::add_scaled(E::one(), d_sum, d_y.find(gradients)?);
             Ok(())
         })?,
     )

@@ -4,10 +4,7 @@
 //! `subject` declares a layer from its spec and makes it something that plain functions can run: what these find out about
 //! it is in the other modules.
 
-// It is private to `layers`, where what it has for layers written by hand is used.
-#[allow(dead_code, clippy::duplicate_mod)]
-#[path = "../layers/compare.rs"]
-mod compare;
+use crate::layers::compare;
 
 #[macro_use]
 mod subject;

@@ -14,8 +14,11 @@ use super::{Attention, Gradients, Sizes};
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::run;
 
-/// Keys of a block: their gradients stay in the second cache while all queries pass by.
-const KEYS: usize = 512;
+/// The most keys of a block: their gradients stay in the second cache while all queries pass by.
+const MOST_KEYS: usize = 512;
+
+/// The fewest, for products of a decent size.
+const FEWEST_KEYS: usize = 128;
 
 /// As many tasks are worth having: where there are fewer key heads, the keys of a head are dealt out to several.
 const TASKS: usize = 8;
@@ -71,11 +74,11 @@ impl<E: Pooled> Attention<'_, E> {
         self.check([q, k, v], (out.rows(), out.cols()), lse.len());
         self.check([q, k, v], (d_out.rows(), d_out.cols()), lse.len());
         let (sizes, batch) = (self.sizes, self.sizes.batch);
-        let mut sums = Sums::new(self, self.tasks_per_head(), d.bias.is_some());
+        let mut sums = Sums::new(self, self.division().0, d.bias.is_some());
         let [d_q, d_k, d_v] = [d.q, d.k, d.v].map(|d| parts(d, batch, 1).into_iter());
         let gradients = d_q.zip(d_k).zip(d_v.zip(sums.sequences()));
         self.for_each(
-            batch,
+            batch * sizes.kv_heads,
             gradients.enumerate().collect(),
             |(b, ((q_, k_), (v_, sums)))| {
                 let of = |x| sizes.sequence(x, b);
@@ -105,16 +108,22 @@ impl<E: Pooled> Attention<'_, E> {
         d.w.into_iter().for_each(|to| sums.w(to));
     }
 
-    /// For every key head of every sequence.
-    fn tasks_per_head(&self) -> usize {
+    /// How many tasks there are for every key head of every sequence, and how many keys make a block.
+    fn division(&self) -> (usize, usize) {
         let Sizes {
             batch,
             kv_heads,
             key,
             ..
         } = self.sizes;
-        let wanted = TASKS.div_ceil((batch * kv_heads).max(1));
-        wanted.min(key.div_ceil(KEYS)).max(1)
+        let tasks = TASKS.div_ceil((batch * kv_heads).max(1));
+        let keys = match tasks {
+            1 => MOST_KEYS,
+            // Two blocks for every task.
+            _ => key.div_ceil(2 * tasks).next_multiple_of(FEWEST_KEYS),
+        };
+        let keys = keys.clamp(FEWEST_KEYS, MOST_KEYS);
+        (tasks.min(key.div_ceil(keys)).max(1), keys)
     }
 
     fn backward_sequence(&self, saved: Saved<'_, E>, d: Gradient<'_, E>) {
@@ -128,7 +137,7 @@ impl<E: Pooled> Attention<'_, E> {
             d_out,
         } = saved;
         let queries = Queries::load(self, q, out, d_out, lse);
-        let mut d_q = QuerySums::new(self.sizes, self.tasks_per_head());
+        let mut d_q = QuerySums::new(self.sizes, self.division().0);
         let tasks = d_q.parts().zip(d.sums.tasks);
         let mut tasks: Vec<_> = tasks
             .map(|(d_q, sums)| Task {
@@ -138,7 +147,7 @@ impl<E: Pooled> Attention<'_, E> {
             })
             .collect();
         self.deal_out(b, (k, v), (d.k, d.v), &mut tasks);
-        self.for_each(1, tasks, |mut task| {
+        self.for_each(self.sizes.kv_heads, tasks, |mut task| {
             for block in task.blocks {
                 self.backward_block(&queries, block, &mut task.d_q, &mut task.sums);
             }
@@ -147,7 +156,8 @@ impl<E: Pooled> Attention<'_, E> {
         self.finish_queries(q, &d_q, d.q, d.sums.query_gains);
     }
 
-    /// The blocks of every head in turn to each of its tasks: under a causal mask, the first ones have the most queries.
+    /// The blocks of every head to its tasks, back and forth: under a causal mask, an early block has more queries than a
+    /// late one.
     fn deal_out<'a>(
         &self,
         b: usize,
@@ -155,17 +165,16 @@ impl<E: Pooled> Attention<'_, E> {
         (d_k, d_v): (MatrixMut<'a, E>, MatrixMut<'a, E>),
         tasks: &mut [Task<'a, E>],
     ) {
-        let Sizes { kv_heads, key, .. } = self.sizes;
-        let heads = parts(d_k, 1, kv_heads)
-            .into_iter()
-            .zip(parts(d_v, 1, kv_heads));
-        let tasks = tasks.chunks_mut(self.tasks_per_head());
-        for ((kv, (d_k, d_v)), tasks) in heads.enumerate().zip(tasks) {
-            let (k, v) = (self.sizes.of_key_head(k, kv), self.sizes.of_key_head(v, kv));
-            let d = d_k.row_chunks(KEYS).into_iter().zip(d_v.row_chunks(KEYS));
-            for (i, (range, (d_k, d_v))) in chunks(0..key, KEYS).zip(d).enumerate() {
+        let (sizes, (count, keys)) = (self.sizes, self.division());
+        let heads = parts(d_k, 1, sizes.kv_heads).into_iter();
+        let heads = heads.zip(parts(d_v, 1, sizes.kv_heads)).enumerate();
+        for ((kv, (d_k, d_v)), tasks) in heads.zip(tasks.chunks_mut(count)) {
+            let [k, v] = [k, v].map(|x| sizes.of_key_head(x, kv));
+            let d = d_k.row_chunks(keys).into_iter().zip(d_v.row_chunks(keys));
+            let turns = (0..count).chain((0..count).rev()).cycle();
+            for ((range, (d_k, d_v)), task) in chunks(0..sizes.key, keys).zip(d).zip(turns) {
                 let (k, v) = (k.some_rows(range.clone()), v.some_rows(range.clone()));
-                let block = KeyBlock {
+                tasks[task].blocks.push(KeyBlock {
                     b,
                     kv,
                     range,
@@ -173,8 +182,7 @@ impl<E: Pooled> Attention<'_, E> {
                     v,
                     d_k,
                     d_v,
-                };
-                tasks[i % tasks.len()].blocks.push(block);
+                });
             }
         }
     }
@@ -194,15 +202,19 @@ impl<E: Pooled> Attention<'_, E> {
             ..
         } = self.sizes;
         let tasks = chunks(0..query, ROWS).zip(d_q.row_chunks(ROWS).into_iter().zip(d_gains));
-        self.for_each(1, tasks.collect(), |(range, (to, d_gain))| {
-            run(BackwardHeads {
-                prepare: &self.query,
-                x: q.some_rows(range.clone()),
-                first: range.start,
-                d: sums.rows(range.clone(), &mut ByHead::stale(heads, range.len(), width)),
-                to,
-                d_gain,
-            });
-        });
+        self.for_each(
+            self.sizes.kv_heads,
+            tasks.collect(),
+            |(range, (to, d_gain))| {
+                run(BackwardHeads {
+                    prepare: &self.query,
+                    x: q.some_rows(range.clone()),
+                    first: range.start,
+                    d: sums.rows(range.clone(), &mut ByHead::stale(heads, range.len(), width)),
+                    to,
+                    d_gain,
+                });
+            },
+        );
     }
 }

@@ -19,14 +19,11 @@ use super::dropout::Dropper;
 use super::layout::{fill, parts, shares};
 use super::load::{LoadColumns, LoadRows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
-use super::scratch::{Panel, stride};
+use super::scratch::Panel;
 use super::weights::{Finish, Running, Weigh};
-use super::{Attention, Sizes};
-use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
+use super::{Attention, Similarity, Sizes};
+use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, run};
-
-/// Keys that are transposed by a task.
-const STRIP: usize = 64;
 
 /// A block of queries of a head, and what is computed of it.
 struct Block<'a, E> {
@@ -61,44 +58,60 @@ impl<E: Pooled> Attention<'_, E> {
         lse: &mut [E],
     ) {
         self.check([q, k, v], (out.rows(), out.cols()), lse.len());
-        let batch = self.sizes.batch;
-        let results = parts(out, batch, 1).into_iter().zip(shares(lse, batch));
-        self.for_each(batch, results.enumerate().collect(), |(b, (out, lse))| {
-            let [q, k, v] = [q, k, v].map(|x| self.sizes.sequence(x, b));
-            let columns = Columns::load(self, k);
-            let blocks = self.blocks(b, out, lse);
-            self.for_each(1, blocks, |block| self.forward_block(q, &columns, v, block));
-        });
+        let Sizes {
+            batch, kv_heads, ..
+        } = self.sizes;
+        let key_heads = batch * kv_heads;
+        let results = parts(out, batch, kv_heads)
+            .into_iter()
+            .zip(shares(lse, key_heads));
+        self.for_each(
+            key_heads,
+            results.enumerate().collect(),
+            |(i, (out, lse))| {
+                let (b, kv) = (i / kv_heads, i % kv_heads);
+                let [q, k, v] = [q, k, v].map(|x| self.sizes.sequence(x, b));
+                let [k, v] = [k, v].map(|x| self.sizes.of_key_head(x, kv));
+                let keys = Keys::load(self, k);
+                let blocks = self.blocks(b, kv, out, lse);
+                self.for_each(1, blocks, |block| {
+                    self.forward_block(q, (keys.columns(), v), block)
+                });
+            },
+        );
     }
 
-    fn blocks<'a>(&self, b: usize, out: MatrixMut<'a, E>, lse: &'a mut [E]) -> Vec<Block<'a, E>> {
-        let Sizes { heads, query, .. } = self.sizes;
-        let of_heads = parts(out, 1, heads).into_iter().zip(shares(lse, heads));
-        let blocks = self
-            .sizes
-            .heads_of(b)
-            .zip(of_heads)
-            .flat_map(|(head, (out, lse))| {
-                let results = out
-                    .row_chunks(QUERIES)
-                    .into_iter()
-                    .zip(lse.chunks_mut(QUERIES));
-                let blocks = chunks(0..query, QUERIES).zip(results);
-                blocks.map(move |(queries, (out, lse))| Block {
-                    head,
-                    queries,
-                    out,
-                    lse,
-                })
-            });
-        blocks.collect()
+    /// The blocks of the queries that read a key head, and their parts of the results.
+    fn blocks<'a>(
+        &self,
+        b: usize,
+        kv: usize,
+        out: MatrixMut<'a, E>,
+        lse: &'a mut [E],
+    ) -> Vec<Block<'a, E>> {
+        let group = self.sizes.group();
+        let results = parts(out, 1, group).into_iter().zip(shares(lse, group));
+        let mut blocks = Vec::new();
+        for (head, (out, lse)) in self.sizes.heads_of(b, kv).zip(results) {
+            let results = out
+                .row_chunks(QUERIES)
+                .into_iter()
+                .zip(lse.chunks_mut(QUERIES));
+            let queries = chunks(0..self.sizes.query, QUERIES);
+            blocks.extend(queries.zip(results).map(|(queries, (out, lse))| Block {
+                head,
+                queries,
+                out,
+                lse,
+            }));
+        }
+        blocks
     }
 
     fn forward_block(
         &self,
         q: Matrix<'_, E>,
-        columns: &Columns<E>,
-        v: Matrix<'_, E>,
+        keys: (Matrix<'_, E>, Matrix<'_, E>),
         block: Block<'_, E>,
     ) {
         let Block {
@@ -117,7 +130,6 @@ impl<E: Pooled> Attention<'_, E> {
             first: queries.start,
             to: prepared.write(),
         });
-        let keys = (columns.of(head.kv), self.sizes.of_key_head(v, head.kv));
         let mut scores = Panel::new(queries.len(), TILE.min(self.sizes.key));
         let mut running = Running::new(self.normalizer);
         let mut sums = Panel::new(queries.len(), self.sizes.value_width);
@@ -170,36 +182,54 @@ impl<E: Pooled> Attention<'_, E> {
     }
 }
 
-/// The keys of a sequence as products want them: prepared, and transposed.
-struct Columns<E: Pooled> {
-    sizes: Sizes,
-    /// `[kv_heads, width, key]`
-    memory: Buffer<E>,
+/// The prepared keys of a head.
+enum Keys<'a, E: Pooled> {
+    /// `[key, width]`, not to be prepared.
+    Given(Matrix<'a, E>),
+    /// `[key, width]`
+    Rows(Panel<E>),
+    /// `[width, key]`
+    Columns(Panel<E>),
 }
 
-impl<E: Pooled> Columns<E> {
-    fn load(attention: &Attention<'_, E>, k: Matrix<'_, E>) -> Self {
-        let sizes = attention.sizes;
-        let mut memory = Buffer::stale(k.cols() * stride(sizes.key));
-        let columns = MatrixMut::strided(&mut memory, k.cols(), sizes.key, stride(sizes.key));
-        let tasks = chunks(0..sizes.key, STRIP).zip(columns.col_chunks(STRIP));
-        attention.for_each(1, tasks.collect(), |(keys, to)| {
-            for (kv, to) in parts(to, sizes.kv_heads, 1).into_iter().enumerate() {
-                run(LoadColumns {
-                    prepare: &attention.key,
-                    x: sizes.of_key_head(k, kv).some_rows(keys.clone()),
-                    first: keys.start,
-                    to,
-                });
+impl<'a, E: Pooled> Keys<'a, E> {
+    fn load(attention: &Attention<'_, E>, k: Matrix<'a, E>) -> Self {
+        let prepare = &attention.key;
+        // Decoding: the products of one query with rows are as fast as any.
+        let dot = matches!(attention.similarity, Similarity::Dot { .. });
+        if attention.sizes.query == 1 && dot {
+            if prepare.is_nothing() {
+                return Self::Given(k);
             }
+            let mut rows = Panel::new(k.rows(), k.cols());
+            run(LoadRows {
+                prepare,
+                x: k,
+                first: 0,
+                to: rows.write(),
+            });
+            return Self::Rows(rows);
+        }
+        let mut columns = Panel::new(k.cols(), k.rows());
+        let tasks = chunks(0..k.rows(), TILE).zip(columns.write().col_chunks(TILE));
+        attention.for_each(1, tasks.collect(), |(keys, to)| {
+            let (x, first) = (k.some_rows(keys.clone()), keys.start);
+            run(LoadColumns {
+                prepare,
+                x,
+                first,
+                to,
+            });
         });
-        Self { sizes, memory }
+        Self::Columns(columns)
     }
 
     /// `[width, key]`
-    fn of(&self, kv: usize) -> Matrix<'_, E> {
-        let Sizes { key, width, .. } = self.sizes;
-        let len = width * stride(key);
-        Matrix::strided(&self.memory[kv * len..][..len], width, key, stride(key), 1)
+    fn columns(&self) -> Matrix<'_, E> {
+        match self {
+            Self::Given(rows) => rows.transposed(),
+            Self::Rows(rows) => rows.read().transposed(),
+            Self::Columns(columns) => columns.read(),
+        }
     }
 }

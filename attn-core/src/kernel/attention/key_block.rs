@@ -76,11 +76,7 @@ impl<E: Pooled> Attention<'_, E> {
         sums: &mut Part<'_, E>,
     ) {
         let (mut keys, mut pairs) = (Keys::load(self, &block), Pairs::new(block.range.len()));
-        let heads = self
-            .sizes
-            .heads_of(block.b)
-            .filter(|head| head.kv == block.kv);
-        for head in heads {
+        for head in self.sizes.heads_of(block.b, block.kv) {
             for range in chunks(0..self.sizes.query, QUERIES) {
                 let mut tiles =
                     tiles(self.mask, head, range.clone(), block.range.clone()).peekable();

@@ -15,14 +15,10 @@ impl Sizes {
         self.heads.checked_div(self.kv_heads).unwrap_or(0)
     }
 
-    /// Every query head of a sequence.
-    pub(super) fn heads_of(self, b: usize) -> impl Iterator<Item = Head> {
+    /// The query heads of a key head.
+    pub(super) fn heads_of(self, b: usize, kv: usize) -> impl Iterator<Item = Head> {
         let group = self.group();
-        (0..self.heads).map(move |h| Head {
-            b,
-            h,
-            kv: h / group,
-        })
+        (kv * group..(kv + 1) * group).map(move |h| Head { b, h })
     }
 
     /// The rows of a sequence.
@@ -31,13 +27,13 @@ impl Sizes {
         x.some_rows(b * rows..(b + 1) * rows)
     }
 
-    /// The queries of a head of a sequence, or its output.
+    /// Of the rows of a sequence, the queries of a head.
     pub(super) fn of_query_head<'a, E>(&self, x: Matrix<'a, E>, h: usize) -> Matrix<'a, E> {
         let width = x.cols() / self.heads;
         x.some_cols(h * width..(h + 1) * width)
     }
 
-    /// The keys of a head of a sequence, or its values.
+    /// Of the rows of a sequence, the keys of a head, or its values.
     pub(super) fn of_key_head<'a, E>(&self, x: Matrix<'a, E>, kv: usize) -> Matrix<'a, E> {
         let width = x.cols() / self.kv_heads;
         x.some_cols(kv * width..(kv + 1) * width)
@@ -46,15 +42,15 @@ impl Sizes {
 
 impl<E: Pooled> Attention<'_, E> {
     /// `body(task)` for every task, by several threads if that is worth it. The tasks are all there is to do for so many
-    /// sequences.
+    /// key heads.
     pub(super) fn for_each<T: Send>(
         &self,
-        sequences: usize,
+        key_heads: usize,
         tasks: Vec<T>,
         body: impl Fn(T) + Send + Sync,
     ) {
         let sizes = self.sizes;
-        let pairs = sequences * sizes.heads * sizes.query * sizes.key;
+        let pairs = key_heads * sizes.group() * sizes.query * sizes.key;
         if pairs * (sizes.width + sizes.value_width) < SMALL {
             tasks.into_iter().for_each(body);
         } else {

@@ -18,15 +18,13 @@ pub(super) const BLOCK: usize = 16;
 /// The most keys of a tile: one row of scores fits the first cache, the tile the second.
 pub(super) const TILE: usize = 512;
 
-/// A query head of a sequence, and the head of the keys and values that it reads.
+/// A query head of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// The sequence.
     pub b: usize,
-    /// The head of the queries.
+    /// The head.
     pub h: usize,
-    /// The head of the keys and values.
-    pub kv: usize,
 }
 
 /// A block of queries against a run of keys.
@@ -105,7 +103,7 @@ pub(super) fn tiles<E>(
 /// The blocks of keys that are not empty, and whether they are partial.
 fn blocks<E>(
     mask: &dyn TileMask<E>,
-    Head { b, h, .. }: Head,
+    Head { b, h }: Head,
     queries: Range<usize>,
     keys: Range<usize>,
 ) -> impl Iterator<Item = (Range<usize>, bool)> {

@@ -69,7 +69,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
             .zip(loaded.d_out.row_chunks(ROWS));
         let tasks = chunks(0..sizes.query, ROWS).zip(to.zip(delta.row_chunks(ROWS)));
         attention.for_each(
-            1,
+            sizes.kv_heads,
             tasks.collect(),
             |(range, ((to_rows, to_d_out), to_delta))| {
                 let (first, [q, out, d_out]) = (

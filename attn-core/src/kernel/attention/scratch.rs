@@ -2,10 +2,13 @@
 
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
-/// The distance of rows of so many columns. Those of a large power of two would all fall into the same sets of a cache.
+/// What is added to rows of a large power of two, which would all fall into the same sets of a cache.
+const GAP: usize = 16;
+
+/// The distance of rows of so many columns.
 pub(super) fn stride(cols: usize) -> usize {
     if cols.is_multiple_of(128) {
-        cols + 16
+        cols + GAP
     } else {
         cols
     }
@@ -22,11 +25,12 @@ pub(super) struct Panel<E: Pooled> {
 impl<E: Pooled> Panel<E> {
     /// A matrix that holds whatever it holds.
     pub fn new(rows: usize, cols: usize) -> Self {
-        let memory = Buffer::stale(rows * stride(cols));
+        // Fewer columns may have rows that are further apart.
+        let memory = Buffer::stale(rows * (cols + GAP));
         Self { memory, rows, cols }
     }
 
-    /// Another shape, not larger than the first. What it holds is stale.
+    /// Another shape, with no more rows and columns than the first. What it holds is stale.
     pub fn reshape(&mut self, rows: usize, cols: usize) -> MatrixMut<'_, E> {
         (self.rows, self.cols) = (rows, cols);
         self.write()

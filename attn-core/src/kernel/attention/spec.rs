@@ -103,6 +103,13 @@ pub struct Prepare<'a, E> {
     pub rope: Option<Rope<'a, E>>,
 }
 
+impl<E> Prepare<'_, E> {
+    /// Whether queries or keys are left as they are.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.norm.is_none() && self.rope.is_none()
+    }
+}
+
 impl<E> Default for Prepare<'_, E> {
     /// Nothing happens.
     fn default() -> Self {

@@ -275,8 +275,10 @@ struct Exponential<V> {
 impl<V: Vector> Derivative<V> for Exponential<V> {
     #[inline(always)]
     fn weight(&self, score: V) -> V {
-        // Rounding must not lift the largest score above the sum; NaN passes.
-        math::exp_of_nonpositive(V::zero().min(score - self.lse))
+        // Rounding must not lift the largest score above the sum; NaN passes, but where nothing is attended to.
+        let weight = math::exp_of_nonpositive(V::zero().min(score - self.lse));
+        let hidden = score.eq(V::splat(-V::Element::INFINITY));
+        V::select(hidden, V::zero(), weight)
     }
 
     #[inline(always)]
