@@ -23,13 +23,25 @@ pub(super) struct Coefficients<'a, E> {
 
 impl<E: Pooled> Coefficients<'_, E> {
     /// `to = scale * C rows`, or `+=`: a row for every query from a row for every key.
-    pub fn times_keys(&self, scale: E, rows: Matrix<'_, E>, to: MatrixMut<'_, E>, into: Into) {
+    pub(super) fn times_keys(
+        &self,
+        scale: E,
+        rows: Matrix<'_, E>,
+        to: MatrixMut<'_, E>,
+        into: Into,
+    ) {
         let suspects = self.tile.partial_columns().flatten();
         self.product(|matrix| matrix, scale, rows, suspects, to, into);
     }
 
     /// `to = scale * Cᵀ rows`, or `+=`: a row for every key from a row for every query.
-    pub fn times_queries(&self, scale: E, rows: Matrix<'_, E>, to: MatrixMut<'_, E>, into: Into) {
+    pub(super) fn times_queries(
+        &self,
+        scale: E,
+        rows: Matrix<'_, E>,
+        to: MatrixMut<'_, E>,
+        into: Into,
+    ) {
         let suspects = if self.tile.is_partial() {
             0..rows.rows()
         } else {

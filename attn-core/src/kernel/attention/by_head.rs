@@ -16,7 +16,7 @@ pub(super) struct ByHead<E: Pooled> {
 
 impl<E: Pooled> ByHead<E> {
     /// Numbers that are whatever they are.
-    pub fn stale(heads: usize, rows: usize, width: usize) -> Self {
+    pub(super) fn stale(heads: usize, rows: usize, width: usize) -> Self {
         Self {
             memory: Buffer::stale(heads * rows * width),
             heads,
@@ -26,13 +26,13 @@ impl<E: Pooled> ByHead<E> {
     }
 
     /// `[rows, width]`
-    pub fn of(&self, h: usize) -> Matrix<'_, E> {
+    pub(super) fn of(&self, h: usize) -> Matrix<'_, E> {
         let len = self.rows * self.width;
         Matrix::new(&self.memory[h * len..][..len], self.rows, self.width)
     }
 
     /// `[rows, width]` for every head.
-    pub fn heads(&mut self) -> Vec<MatrixMut<'_, E>> {
+    pub(super) fn heads(&mut self) -> Vec<MatrixMut<'_, E>> {
         let heads = shares(&mut self.memory, self.heads).into_iter();
         heads
             .map(|head| MatrixMut::new(head, self.rows, self.width))
@@ -40,7 +40,10 @@ impl<E: Pooled> ByHead<E> {
     }
 
     /// So many rows at a time, of every head.
-    pub fn row_chunks(&mut self, rows: usize) -> impl Iterator<Item = Vec<MatrixMut<'_, E>>> {
+    pub(super) fn row_chunks(
+        &mut self,
+        rows: usize,
+    ) -> impl Iterator<Item = Vec<MatrixMut<'_, E>>> {
         let chunks = 0..self.rows.div_ceil(rows);
         let heads = self
             .heads()
@@ -51,7 +54,7 @@ impl<E: Pooled> ByHead<E> {
     }
 
     /// The numbers of so many heads at a time.
-    pub fn head_chunks(&mut self, heads: usize) -> Vec<&mut [E]> {
+    pub(super) fn head_chunks(&mut self, heads: usize) -> Vec<&mut [E]> {
         shares(&mut self.memory, self.heads.checked_div(heads).unwrap_or(0))
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Dropper<E> {
 }
 
 impl<E: Real> Dropper<E> {
-    pub fn new(dropout: Dropout) -> Self {
+    pub(super) fn new(dropout: Dropout) -> Self {
         Self {
             random: Philox4x32::new(dropout.key),
             // An integer is below a number if it is below the next integer.
@@ -35,7 +35,7 @@ impl<E: Real> Dropper<E> {
 
     /// The factors of a row of weights, 0 or `1 / (1 - p)`, from the key `first` on, a multiple of 4.
     #[inline(always)]
-    pub fn factors(&self, head: Head, query: usize, first: usize, to: &mut [E]) {
+    pub(super) fn factors(&self, head: Head, query: usize, first: usize, to: &mut [E]) {
         let place = [query, head.h, head.b].map(|i| i as u32);
         for (chunk, to) in to.chunks_mut(WORDS * BLOCKS).enumerate() {
             let words = self.words((first / WORDS + chunk * BLOCKS) as u32, place);

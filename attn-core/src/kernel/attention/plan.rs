@@ -39,7 +39,7 @@ pub(super) struct Tile {
 
 impl Tile {
     /// Where its first element stands.
-    pub fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Place {
         Place {
             b: self.head.b,
             h: self.head.h,
@@ -49,7 +49,7 @@ impl Tile {
     }
 
     /// The columns of the tile that the mask hides something of, perhaps, in runs.
-    pub fn partial_columns(&self) -> impl Iterator<Item = Range<usize>> {
+    pub(super) fn partial_columns(&self) -> impl Iterator<Item = Range<usize>> {
         let (mut bits, mut at, end) = (self.partial, 0, self.keys.len());
         std::iter::from_fn(move || {
             let full = bits.trailing_zeros();
@@ -63,7 +63,7 @@ impl Tile {
     }
 
     /// Whether the mask hides anything, perhaps.
-    pub fn is_partial(&self) -> bool {
+    pub(super) fn is_partial(&self) -> bool {
         self.partial != 0
     }
 

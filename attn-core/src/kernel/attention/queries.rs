@@ -40,14 +40,14 @@ pub(super) struct Block<'a, E> {
 
 impl<E> Block<'_, E> {
     /// `[queries]`
-    pub fn delta(&self) -> &[E] {
+    pub(super) fn delta(&self) -> &[E] {
         &self.delta[..self.lse.len()]
     }
 }
 
 impl<'a, E: Pooled> Queries<'a, E> {
     /// `q`, `out`, `d_out`: the rows of the sequence. `lse`: `[heads, query]`.
-    pub fn load(
+    pub(super) fn load(
         attention: &Attention<'_, E>,
         q: Matrix<'_, E>,
         out: Matrix<'_, E>,
@@ -99,7 +99,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
     }
 
     /// Some queries of a head.
-    pub fn block(&self, head: Head, range: Range<usize>) -> Block<'_, E> {
+    pub(super) fn block(&self, head: Head, range: Range<usize>) -> Block<'_, E> {
         let Sizes { heads, query, .. } = self.sizes;
         let mut delta = [E::ZERO; QUERIES];
         for (delta, row) in delta.iter_mut().zip(range.clone()) {
@@ -132,7 +132,7 @@ pub(super) struct QueryPart<'a, E> {
 
 impl<E: Pooled> QuerySums<E> {
     /// For so many tasks of every key head.
-    pub fn new(sizes: Sizes, tasks: usize) -> Self {
+    pub(super) fn new(sizes: Sizes, tasks: usize) -> Self {
         let parts = ByHead::stale(sizes.heads * tasks, sizes.query, sizes.width);
         Self {
             sizes,
@@ -142,7 +142,7 @@ impl<E: Pooled> QuerySums<E> {
     }
 
     /// The part of every task.
-    pub fn parts(&mut self) -> impl Iterator<Item = QueryPart<'_, E>> {
+    pub(super) fn parts(&mut self) -> impl Iterator<Item = QueryPart<'_, E>> {
         let sizes = self.sizes;
         let blocks = sizes.group() * sizes.query.div_ceil(QUERIES);
         self.parts
@@ -157,7 +157,7 @@ impl<E: Pooled> QuerySums<E> {
 
     /// The gradient of some queries, `[queries, width]` for every head: of the only task, or the sum of all, which is written
     /// to `memory`.
-    pub fn rows<'a>(
+    pub(super) fn rows<'a>(
         &'a self,
         range: Range<usize>,
         memory: &'a mut ByHead<E>,
@@ -185,7 +185,7 @@ impl<E: Pooled> QuerySums<E> {
 
 impl<E: Pooled> QueryPart<'_, E> {
     /// The gradient of the queries of a tile, `[queries, width]`.
-    pub fn of_tile(&mut self, tile: &Tile) -> MatrixMut<'_, E> {
+    pub(super) fn of_tile(&mut self, tile: &Tile) -> MatrixMut<'_, E> {
         let Sizes { query, width, .. } = self.sizes;
         let of_head = tile.head.h % self.sizes.group();
         let block = of_head * query.div_ceil(QUERIES) + tile.queries.start / QUERIES;
@@ -198,7 +198,7 @@ impl<E: Pooled> QueryPart<'_, E> {
     }
 
     /// Zeros where nothing was added.
-    pub fn finish(self) {
+    pub(super) fn finish(self) {
         let Sizes { query, width, .. } = self.sizes;
         let blocks = (0..self.sizes.group())
             .flat_map(|of_head| chunks(0..query, QUERIES).map(move |range| (of_head, range)));

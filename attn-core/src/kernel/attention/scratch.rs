@@ -24,26 +24,26 @@ pub(super) struct Panel<E: Pooled> {
 
 impl<E: Pooled> Panel<E> {
     /// A matrix that holds whatever it holds.
-    pub fn new(rows: usize, cols: usize) -> Self {
+    pub(super) fn new(rows: usize, cols: usize) -> Self {
         // Fewer columns may have rows that are further apart.
         let memory = Buffer::stale(rows * (cols + GAP));
         Self { memory, rows, cols }
     }
 
     /// Another shape, with no more rows and columns than the first. What it holds is stale.
-    pub fn reshape(&mut self, rows: usize, cols: usize) -> MatrixMut<'_, E> {
+    pub(super) fn reshape(&mut self, rows: usize, cols: usize) -> MatrixMut<'_, E> {
         (self.rows, self.cols) = (rows, cols);
         self.write()
     }
 
     /// The matrix, to write.
-    pub fn write(&mut self) -> MatrixMut<'_, E> {
+    pub(super) fn write(&mut self) -> MatrixMut<'_, E> {
         let Self { rows, cols, .. } = *self;
         MatrixMut::strided(&mut self.memory, rows, cols, stride(cols))
     }
 
     /// The matrix, to read.
-    pub fn read(&self) -> Matrix<'_, E> {
+    pub(super) fn read(&self) -> Matrix<'_, E> {
         let Self { rows, cols, .. } = *self;
         Matrix::strided(&self.memory, rows, cols, stride(cols), 1)
     }

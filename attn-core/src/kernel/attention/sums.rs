@@ -38,13 +38,13 @@ pub(super) struct Part<'a, E> {
 
 impl<E> Part<'_, E> {
     /// For the head of a tile, `[query + key - 1]`.
-    pub fn bias(&mut self, tile: &Tile) -> Option<&mut [E]> {
+    pub(super) fn bias(&mut self, tile: &Tile) -> Option<&mut [E]> {
         let bias = of_head(self.bias, self.group, tile.head.h);
         (!bias.is_empty()).then_some(bias)
     }
 
     /// For the head of a tile, `[width]`, or nothing.
-    pub fn w(&mut self, tile: &Tile) -> &mut [E] {
+    pub(super) fn w(&mut self, tile: &Tile) -> &mut [E] {
         of_head(self.w, self.group, tile.head.h)
     }
 }
@@ -56,7 +56,7 @@ fn of_head<E>(group_sums: &mut [E], group: usize, h: usize) -> &mut [E] {
 
 impl<E: Pooled> Sums<E> {
     /// Zeros.
-    pub fn new(attention: &Attention<'_, E>, tasks: usize, with_bias: bool) -> Self {
+    pub(super) fn new(attention: &Attention<'_, E>, tasks: usize, with_bias: bool) -> Self {
         let sizes = attention.sizes;
         let key_heads = tasks * sizes.batch * sizes.kv_heads;
         let heads = key_heads * sizes.group();
@@ -73,7 +73,7 @@ impl<E: Pooled> Sums<E> {
     }
 
     /// The parts of every sequence.
-    pub fn sequences(&mut self) -> Vec<OfSequence<'_, E>> {
+    pub(super) fn sequences(&mut self) -> Vec<OfSequence<'_, E>> {
         let Sizes {
             batch, kv_heads, ..
         } = self.sizes;
@@ -107,22 +107,22 @@ impl<E: Pooled> Sums<E> {
     }
 
     /// The gradient of the bias, `[heads, query + key - 1]`.
-    pub fn bias(&self, to: MatrixMut<'_, E>) {
+    pub(super) fn bias(&self, to: MatrixMut<'_, E>) {
         self.of_heads(&self.bias, to);
     }
 
     /// The gradient of the weights of the similarity, `[heads, width]`.
-    pub fn w(&self, to: MatrixMut<'_, E>) {
+    pub(super) fn w(&self, to: MatrixMut<'_, E>) {
         self.of_heads(&self.w, to);
     }
 
     /// The gradient of the gain of the keys' norm, `[width]`.
-    pub fn key_gain(&self, to: &mut [E]) {
+    pub(super) fn key_gain(&self, to: &mut [E]) {
         add_up(self.key_gain.chunks(to.len().max(1)), to);
     }
 
     /// The gradient of the gain of the queries' norm, `[width]`.
-    pub fn query_gain(&self, to: &mut [E]) {
+    pub(super) fn query_gain(&self, to: &mut [E]) {
         add_up(self.query_gain.chunks(to.len().max(1)), to);
     }
 

@@ -15,24 +15,27 @@ use super::plan::{QUERIES, TILE, Tile};
 use crate::simd::slice::{load_any, load_filled, store_any};
 use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, math, slice};
 
+/// The rows of a block, and some more for a whole number of vectors.
+const ROWS: usize = QUERIES.next_multiple_of(16);
+
 /// What is known of the rows of a block of queries after some of the keys.
 #[derive(Clone, Debug)]
 pub(super) struct Running<E> {
-    max: [E; QUERIES],
-    sum: [E; QUERIES],
+    max: [E; ROWS],
+    sum: [E; ROWS],
 }
 
 impl<E: Real> Running<E> {
     /// Before the first key: of [`Normalizer::Softmax1`], that is one of score and value 0.
-    pub fn new(normalizer: Normalizer) -> Self {
+    pub(super) fn new(normalizer: Normalizer) -> Self {
         let (max, sum) = match normalizer {
             Normalizer::Softmax => (-E::INFINITY, E::ZERO),
             // The logarithm of a sum that is not used is 0.
             Normalizer::Softmax1 | Normalizer::Sigmoid => (E::ZERO, E::ONE),
         };
         Self {
-            max: [max; QUERIES],
-            sum: [sum; QUERIES],
+            max: [max; ROWS],
+            sum: [sum; ROWS],
         }
     }
 }
@@ -77,8 +80,8 @@ impl<E: Real> Weigh<'_, E> {
 
     #[inline(always)]
     fn exponential<V: Vector<Element = E>>(&mut self) {
-        let mut sums = [E::ZERO; QUERIES];
-        let mut fall = [E::ZERO; QUERIES];
+        let mut sums = [E::ZERO; ROWS];
+        let mut fall = [E::ZERO; ROWS];
         for row in 0..self.scores.rows() {
             let scores = self.scores.row_mut(row);
             let (max, before) = (slice::max::<V>(scores), self.running.max[row]);

@@ -10,7 +10,7 @@ use crate::simd::{Real, Vector, math};
 
 /// Which keys a query attends to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pattern {
+pub(super) enum Pattern {
     Everything,
     Nothing,
     /// The last query attends to the last key.
@@ -31,7 +31,7 @@ pub enum Pattern {
 
 /// A mask of a pattern, whose coverage is exact, or as little as is allowed.
 #[derive(Clone, Copy, Debug)]
-pub struct Pairs {
+pub(super) struct Pairs {
     pub pattern: Pattern,
     pub exact: bool,
     pub query: usize,
@@ -48,11 +48,11 @@ impl Mask for Pairs {
             Pattern::Causal => lower_right,
             Pattern::CausalUpperLeft => k <= q,
             Pattern::Window(n) => lower_right && q + self.key < k + self.query + n,
-            Pattern::Dilated => k <= q && (q - k) % 3 == 0,
+            Pattern::Dilated => k <= q && (q - k).is_multiple_of(3),
             Pattern::Padding => k < self.key / (1 + b % 2),
             Pattern::SomeQueries => q % 3 == 1,
             Pattern::Random(seed) => {
-                Philox4x32::new(seed).block([b, h, q, k].map(|i| i as u32))[0] % 2 == 0
+                Philox4x32::new(seed).block([b, h, q, k].map(|i| i as u32))[0].is_multiple_of(2)
             }
         }
     }
@@ -73,7 +73,7 @@ impl Mask for Pairs {
 
 /// `cap tanh((score + bias) / cap)`
 #[derive(Clone, Copy, Debug)]
-pub struct SoftCap(pub f64);
+pub(super) struct SoftCap(pub f64);
 
 impl SoftCap {
     #[inline(always)]
@@ -102,7 +102,7 @@ impl<E: Real> Score<E> for SoftCap {
 
 /// All that [`Attention`] asks for but the numbers.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub(super) struct Case {
     pub sizes: Sizes,
     pub mask: Pairs,
     pub cap: Option<SoftCap>,
@@ -117,7 +117,7 @@ pub struct Case {
 
 impl Case {
     /// Softmax of scaled products.
-    pub fn plain(sizes: Sizes, pattern: Pattern) -> Self {
+    pub(super) fn plain(sizes: Sizes, pattern: Pattern) -> Self {
         Self {
             sizes,
             mask: Pairs {
@@ -137,19 +137,19 @@ impl Case {
         }
     }
 
-    pub fn distances(&self) -> usize {
+    pub(super) fn distances(&self) -> usize {
         (self.sizes.query + self.sizes.key).saturating_sub(1)
     }
 
     /// The factor of products.
-    pub fn scale(&self) -> f64 {
+    pub(super) fn scale(&self) -> f64 {
         1.0 / (self.sizes.width as f64).sqrt().max(1.0)
     }
 }
 
 /// The numbers of a case, or their gradients.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tensors<E> {
+pub(super) struct Tensors<E> {
     pub q: Vec<E>,
     pub k: Vec<E>,
     pub v: Vec<E>,
@@ -161,7 +161,7 @@ pub struct Tensors<E> {
 
 impl<E: Pooled> Tensors<E> {
     /// Numbers between -1 and 1, as different seeds give.
-    pub fn random(case: &Case, seed: u64) -> Self {
+    pub(super) fn random(case: &Case, seed: u64) -> Self {
         let mut tensors = Self::zeros(case);
         for (i, tensor) in tensors.each_mut().into_iter().enumerate() {
             *tensor = noise(tensor.len(), 10 * seed + i as u64);
@@ -169,7 +169,7 @@ impl<E: Pooled> Tensors<E> {
         tensors
     }
 
-    pub fn zeros(case: &Case) -> Self {
+    pub(super) fn zeros(case: &Case) -> Self {
         let Sizes {
             batch,
             heads,
@@ -195,7 +195,7 @@ impl<E: Pooled> Tensors<E> {
         }
     }
 
-    pub fn each_mut(&mut self) -> [&mut Vec<E>; 7] {
+    pub(super) fn each_mut(&mut self) -> [&mut Vec<E>; 7] {
         let Self {
             q,
             k,
@@ -208,7 +208,7 @@ impl<E: Pooled> Tensors<E> {
         [q, k, v, bias, query_gain, key_gain, w]
     }
 
-    pub fn each(&self) -> [(&'static str, &Vec<E>); 7] {
+    pub(super) fn each(&self) -> [(&'static str, &Vec<E>); 7] {
         let Self {
             q,
             k,
@@ -231,21 +231,21 @@ impl<E: Pooled> Tensors<E> {
 }
 
 /// Some angles per position, `[positions, width / 2]`.
-pub fn angles(case: &Case) -> (usize, usize, Vec<f64>) {
+pub(super) fn angles(case: &Case) -> (usize, usize, Vec<f64>) {
     let (positions, pairs) = (case.sizes.query.max(case.sizes.key), case.sizes.width / 2);
     (positions, pairs, noise(positions * pairs, 99))
 }
 
 /// What [`Attention::forward`] and [`Attention::backward`] give.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Results<E> {
+pub(super) struct Results<E> {
     pub out: Vec<E>,
     pub lse: Vec<E>,
     pub d: Tensors<E>,
 }
 
 /// Runs the kernels.
-pub fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Results<E> {
+pub(super) fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Results<E> {
     let sizes = case.sizes;
     let Sizes {
         batch,
@@ -308,7 +308,7 @@ pub fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Results<E>
 }
 
 /// The description of a case, with its parameters.
-pub fn attention<'a, E: Pooled>(
+pub(super) fn attention<'a, E: Pooled>(
     case: &'a Case,
     x: &'a Tensors<E>,
     [cos, sin]: [Matrix<'a, E>; 2],

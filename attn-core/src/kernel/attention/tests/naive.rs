@@ -5,7 +5,7 @@ use crate::kernel::attention::{Mask, Normalizer, Sizes};
 use crate::random::Philox4x32;
 
 /// The output and `lse`.
-pub fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
+pub(super) fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
     let Sizes {
         batch,
         heads,
@@ -143,13 +143,13 @@ fn factor(case: &Case, [b, h, q, k]: [usize; 4]) -> f64 {
 }
 
 /// `Σ out * d_out`, whose gradient is asked for.
-pub fn loss(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> f64 {
+pub(super) fn loss(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> f64 {
     let (out, _) = forward(case, x);
     out.iter().zip(d_out).map(|(out, d)| out * d).sum()
 }
 
 /// The gradient by central differences, an element at a time.
-pub fn gradient(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> Tensors<f64> {
+pub(super) fn gradient(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> Tensors<f64> {
     const STEP: f64 = 1e-5;
     let mut gradient = Tensors::zeros(case);
     for (tensor, d) in gradient.each_mut().into_iter().enumerate() {
@@ -166,7 +166,7 @@ pub fn gradient(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> Tensors<f64> {
 }
 
 /// The derivative in the direction of one of the tensors, by a central difference.
-pub fn directional(
+pub(super) fn directional(
     case: &Case,
     x: &Tensors<f64>,
     d_out: &[f64],

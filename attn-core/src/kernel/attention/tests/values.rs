@@ -43,7 +43,7 @@ fn case(number: u64, lengths: &[usize]) -> Case {
     // The norm of a short vector is so curved where it is small that differences do not tell its slope.
     case.rms = below(3) == 0 && sizes.width >= 4;
     case.l2 = below(3) == 0 && sizes.width >= 4;
-    case.rope = below(2) == 0 && sizes.width % 2 == 0;
+    case.rope = below(2) == 0 && sizes.width.is_multiple_of(2);
     case.normalizer = [
         Normalizer::Softmax,
         Normalizer::Softmax1,
