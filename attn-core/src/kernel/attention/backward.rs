@@ -77,31 +77,22 @@ impl<E: Pooled> Attention<'_, E> {
         let mut sums = Sums::new(self, self.division().0, d.bias.is_some());
         let [d_q, d_k, d_v] = [d.q, d.k, d.v].map(|d| parts(d, batch, 1).into_iter());
         let gradients = d_q.zip(d_k).zip(d_v.zip(sums.sequences()));
-        self.for_each(
-            batch * sizes.kv_heads,
-            gradients.enumerate().collect(),
-            |(b, ((q_, k_), (v_, sums)))| {
-                let of = |x| sizes.sequence(x, b);
-                let rows = sizes.heads * sizes.query;
-                self.backward_sequence(
-                    Saved {
-                        b,
-                        q: of(q),
-                        k: of(k),
-                        v: of(v),
-                        out: of(out),
-                        lse: &lse[b * rows..][..rows],
-                        d_out: of(d_out),
-                    },
-                    Gradient {
-                        q: q_,
-                        k: k_,
-                        v: v_,
-                        sums,
-                    },
-                );
-            },
-        );
+        let gradients = gradients.map(|((q, k), (v, sums))| Gradient { q, k, v, sums });
+        let tasks = gradients.enumerate().collect();
+        self.for_each(batch * sizes.kv_heads, tasks, |(b, gradient)| {
+            let of = |x| sizes.sequence(x, b);
+            let rows = sizes.heads * sizes.query;
+            let saved = Saved {
+                b,
+                q: of(q),
+                k: of(k),
+                v: of(v),
+                out: of(out),
+                lse: &lse[b * rows..][..rows],
+                d_out: of(d_out),
+            };
+            self.backward_sequence(saved, gradient);
+        });
         d.query_gain.into_iter().for_each(|to| sums.query_gain(to));
         d.key_gain.into_iter().for_each(|to| sums.key_gain(to));
         d.bias.into_iter().for_each(|to| sums.bias(to));
@@ -127,41 +118,29 @@ impl<E: Pooled> Attention<'_, E> {
     }
 
     fn backward_sequence(&self, saved: Saved<'_, E>, d: Gradient<'_, E>) {
-        let Saved {
-            b,
-            q,
-            k,
-            v,
-            out,
-            lse,
-            d_out,
-        } = saved;
-        let queries = Queries::load(self, q, out, d_out, lse);
+        let queries = Queries::load(self, saved.q, saved.out, saved.d_out, saved.lse);
         let mut d_q = QuerySums::new(self.sizes, self.division().0);
-        let tasks = d_q.parts().zip(d.sums.tasks);
-        let mut tasks: Vec<_> = tasks
-            .map(|(d_q, sums)| Task {
-                blocks: Vec::new(),
-                d_q,
-                sums,
-            })
-            .collect();
-        self.deal_out(b, (k, v), (d.k, d.v), &mut tasks);
+        let tasks = d_q.parts().zip(d.sums.tasks).map(|(d_q, sums)| Task {
+            blocks: Vec::new(),
+            d_q,
+            sums,
+        });
+        let mut tasks: Vec<_> = tasks.collect();
+        self.deal_out(&saved, (d.k, d.v), &mut tasks);
         self.for_each(self.sizes.kv_heads, tasks, |mut task| {
             for block in task.blocks {
                 self.backward_block(&queries, block, &mut task.d_q, &mut task.sums);
             }
             task.d_q.finish();
         });
-        self.finish_queries(q, &d_q, d.q, d.sums.query_gains);
+        self.finish_queries(saved.q, &d_q, d.q, d.sums.query_gains);
     }
 
     /// The blocks of every head to its tasks, back and forth: under a causal mask, an early block has more queries than a
     /// late one.
     fn deal_out<'a>(
         &self,
-        b: usize,
-        (k, v): (Matrix<'a, E>, Matrix<'a, E>),
+        saved: &Saved<'a, E>,
         (d_k, d_v): (MatrixMut<'a, E>, MatrixMut<'a, E>),
         tasks: &mut [Task<'a, E>],
     ) {
@@ -169,17 +148,16 @@ impl<E: Pooled> Attention<'_, E> {
         let heads = parts(d_k, 1, sizes.kv_heads).into_iter();
         let heads = heads.zip(parts(d_v, 1, sizes.kv_heads)).enumerate();
         for ((kv, (d_k, d_v)), tasks) in heads.zip(tasks.chunks_mut(count)) {
-            let [k, v] = [k, v].map(|x| sizes.of_key_head(x, kv));
+            let [k, v] = [saved.k, saved.v].map(|x| sizes.of_key_head(x, kv));
             let d = d_k.row_chunks(keys).into_iter().zip(d_v.row_chunks(keys));
             let turns = (0..count).chain((0..count).rev()).cycle();
             for ((range, (d_k, d_v)), task) in chunks(0..sizes.key, keys).zip(d).zip(turns) {
-                let (k, v) = (k.some_rows(range.clone()), v.some_rows(range.clone()));
                 tasks[task].blocks.push(KeyBlock {
-                    b,
+                    b: saved.b,
                     kv,
+                    k: k.some_rows(range.clone()),
+                    v: v.some_rows(range.clone()),
                     range,
-                    k,
-                    v,
                     d_k,
                     d_v,
                 });

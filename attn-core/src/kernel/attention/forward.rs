@@ -21,7 +21,7 @@ use super::load::{LoadColumns, LoadRows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
 use super::scratch::Panel;
 use super::weights::{Finish, Running, Weigh};
-use super::{Attention, Similarity, Sizes};
+use super::{Attention, Similarity};
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, run};
 
@@ -58,27 +58,19 @@ impl<E: Pooled> Attention<'_, E> {
         lse: &mut [E],
     ) {
         self.check([q, k, v], (out.rows(), out.cols()), lse.len());
-        let Sizes {
-            batch, kv_heads, ..
-        } = self.sizes;
-        let key_heads = batch * kv_heads;
-        let results = parts(out, batch, kv_heads)
-            .into_iter()
-            .zip(shares(lse, key_heads));
-        self.for_each(
-            key_heads,
-            results.enumerate().collect(),
-            |(i, (out, lse))| {
-                let (b, kv) = (i / kv_heads, i % kv_heads);
-                let [q, k, v] = [q, k, v].map(|x| self.sizes.sequence(x, b));
-                let [k, v] = [k, v].map(|x| self.sizes.of_key_head(x, kv));
-                let keys = Keys::load(self, k);
-                let blocks = self.blocks(b, kv, out, lse);
-                self.for_each(1, blocks, |block| {
-                    self.forward_block(q, (keys.columns(), v), block)
-                });
-            },
-        );
+        let (sizes, kv_heads) = (self.sizes, self.sizes.kv_heads);
+        let key_heads = sizes.batch * kv_heads;
+        let outs = parts(out, sizes.batch, kv_heads).into_iter();
+        let results = outs.zip(shares(lse, key_heads)).enumerate();
+        self.for_each(key_heads, results.collect(), |(i, (out, lse))| {
+            let (b, kv) = (i / kv_heads, i % kv_heads);
+            let [q, k, v] = [q, k, v].map(|x| sizes.sequence(x, b));
+            let [k, v] = [k, v].map(|x| sizes.of_key_head(x, kv));
+            let keys = Keys::load(self, k);
+            self.for_each(1, self.blocks(b, kv, out, lse), |block| {
+                self.forward_block(q, (keys.columns(), v), block);
+            });
+        });
     }
 
     /// The blocks of the queries that read a key head, and their parts of the results.
@@ -114,19 +106,12 @@ impl<E: Pooled> Attention<'_, E> {
         keys: (Matrix<'_, E>, Matrix<'_, E>),
         block: Block<'_, E>,
     ) {
-        let Block {
-            head,
-            queries,
-            out,
-            lse,
-        } = block;
+        let (head, queries) = (block.head, block.queries);
+        let of_head = self.sizes.of_query_head(q, head.h);
         let mut prepared = Panel::new(queries.len(), self.sizes.width);
         run(LoadRows {
             prepare: &self.query,
-            x: self
-                .sizes
-                .of_query_head(q, head.h)
-                .some_rows(queries.clone()),
+            x: of_head.some_rows(queries.clone()),
             first: queries.start,
             to: prepared.write(),
         });
@@ -147,8 +132,8 @@ impl<E: Pooled> Attention<'_, E> {
         run(Finish {
             running: &running,
             sums: sums.read(),
-            out,
-            lse,
+            out: block.out,
+            lse: block.lse,
         });
     }
 

@@ -61,37 +61,22 @@ impl<E: Pooled> Attention<'_, E> {
     /// Panics if the arguments do not fit the sizes: `q`, `k`, `v`, then the shapes of the output and of `lse`.
     #[track_caller]
     pub(super) fn check(&self, [q, k, v]: [Matrix<'_, E>; 3], out: (usize, usize), lse: usize) {
-        let Sizes {
-            batch,
-            heads,
-            kv_heads,
-            query,
-            key,
-            width,
-            value_width,
-        } = self.sizes;
+        let sizes = self.sizes;
+        let (heads, kv_heads) = (sizes.heads, sizes.kv_heads);
         assert!(
-            kv_heads * self.sizes.group() == heads,
+            kv_heads * sizes.group() == heads,
             "{heads} heads of queries, {kv_heads} of keys"
         );
+        let (queries, keys) = (sizes.batch * sizes.query, sizes.batch * sizes.key);
+        let shape = |x: Matrix<'_, E>| (x.rows(), x.cols());
+        let distances = (heads, (sizes.query + sizes.key).saturating_sub(1));
         let shapes = [
-            (
-                "queries",
-                (q.rows(), q.cols()),
-                (batch * query, heads * width),
-            ),
-            (
-                "keys",
-                (k.rows(), k.cols()),
-                (batch * key, kv_heads * width),
-            ),
-            (
-                "values",
-                (v.rows(), v.cols()),
-                (batch * key, kv_heads * value_width),
-            ),
-            ("output", out, (batch * query, heads * value_width)),
-            ("lse", (lse, 1), (batch * heads * query, 1)),
+            ("queries", shape(q), (queries, heads * sizes.width)),
+            ("keys", shape(k), (keys, kv_heads * sizes.width)),
+            ("values", shape(v), (keys, kv_heads * sizes.value_width)),
+            ("output", out, (queries, heads * sizes.value_width)),
+            ("lse", (lse, 1), (queries * heads, 1)),
+            ("bias", self.bias.map_or(distances, shape), distances),
         ];
         for (name, found, expected) in shapes {
             assert_eq!(found, expected, "rows and columns of the {name}");

@@ -15,14 +15,11 @@ use super::plan::{QUERIES, TILE, Tile};
 use crate::simd::slice::{load_any, load_filled, store_any};
 use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, math, slice};
 
-/// The rows of a block, and some more for a whole number of vectors.
-const ROWS: usize = QUERIES.next_multiple_of(16);
-
 /// What is known of the rows of a block of queries after some of the keys.
 #[derive(Clone, Debug)]
 pub(super) struct Running<E> {
-    max: [E; ROWS],
-    sum: [E; ROWS],
+    max: [E; QUERIES],
+    sum: [E; QUERIES],
 }
 
 impl<E: Real> Running<E> {
@@ -34,8 +31,8 @@ impl<E: Real> Running<E> {
             Normalizer::Softmax1 | Normalizer::Sigmoid => (E::ZERO, E::ONE),
         };
         Self {
-            max: [max; ROWS],
-            sum: [sum; ROWS],
+            max: [max; QUERIES],
+            sum: [sum; QUERIES],
         }
     }
 }
@@ -80,20 +77,15 @@ impl<E: Real> Weigh<'_, E> {
 
     #[inline(always)]
     fn exponential<V: Vector<Element = E>>(&mut self) {
-        let mut sums = [E::ZERO; ROWS];
-        let mut fall = [E::ZERO; ROWS];
+        let mut sums = [E::ZERO; QUERIES];
+        let mut fall = [E::ZERO; QUERIES];
         for row in 0..self.scores.rows() {
             let scores = self.scores.row_mut(row);
             let (max, before) = (slice::max::<V>(scores), self.running.max[row]);
             let max = if max > before { max } else { before };
             let pivot = finite_pivot(max);
             self.running.max[row] = max;
-            // Where there was nothing, nothing is to be rescaled.
-            fall[row] = if before == -E::INFINITY {
-                E::ZERO
-            } else {
-                before - pivot
-            };
+            fall[row] = before - pivot;
             sums[row] = exponentials::<V>(scores, pivot);
         }
         for (at, fall) in fall.chunks_mut(V::LANES).enumerate() {
@@ -231,7 +223,7 @@ impl<E: Real> Kernel for Differentiate<'_, E> {
                 Normalizer::Sigmoid => differentiate::<V>(Logistic, factors, scores, d),
                 Normalizer::Softmax | Normalizer::Softmax1 => {
                     let softmax = Exponential {
-                        lse: V::splat(finite_pivot(self.lse[row])),
+                        lse: V::splat(self.lse[row]),
                         delta: V::splat(self.delta[row]),
                     };
                     differentiate::<V>(softmax, factors, scores, d);

@@ -23,6 +23,8 @@ pub(super) enum Pattern {
     Dilated,
     /// The first keys, fewer in every other sequence.
     Padding,
+    /// The first 20 of every 50 keys.
+    Islands,
     /// Two queries in three attend to nothing.
     SomeQueries,
     /// A coin per pair.
@@ -50,6 +52,7 @@ impl Mask for Pairs {
             Pattern::Window(n) => lower_right && q + self.key < k + self.query + n,
             Pattern::Dilated => k <= q && (q - k).is_multiple_of(3),
             Pattern::Padding => k < self.key / (1 + b % 2),
+            Pattern::Islands => k % 50 < 20,
             Pattern::SomeQueries => q % 3 == 1,
             Pattern::Random(seed) => {
                 Philox4x32::new(seed).block([b, h, q, k].map(|i| i as u32))[0].is_multiple_of(2)

@@ -5,4 +5,5 @@ mod case;
 mod naive;
 mod poison;
 mod shapes;
+mod tiles;
 mod values;

@@ -22,6 +22,7 @@ fn cases(pattern: Pattern) -> Vec<Case> {
     };
     let plain = Case::plain(sizes, pattern);
     let narrow = Sizes {
+        kv_heads: 2,
         value_width: 1,
         ..sizes
     };
@@ -221,5 +222,29 @@ fn the_gradient_of_an_early_output_does_not_reach_late_keys() {
             let early = rows(&found.d.v, |_, i| i <= AT);
             assert!(early.iter().all(|x| x.is_nan()), "{what}");
         }
+    });
+}
+
+#[test]
+fn a_query_that_is_not_a_number_reaches_the_keys_it_attends_to_alone() {
+    const AT: usize = 40;
+    for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
+        let (late, others) = (|_: usize, i: usize| i > AT, |_: usize, i: usize| i != AT);
+        let mut poisoned = inputs.clone();
+        poison(&mut poisoned.x.q, |_, i| i == AT, number);
+        let found = poisoned.attend(case);
+        let what = format!("{number} in {case:?}");
+        assert_same(
+            &rows(&found.out, others),
+            &rows(&expected.out, others),
+            &what,
+        );
+        assert_same(
+            &rows(&found.d.q, others),
+            &rows(&expected.d.q, others),
+            &what,
+        );
+        assert_same(&rows(&found.d.k, late), &rows(&expected.d.k, late), &what);
+        assert_same(&rows(&found.d.v, late), &rows(&expected.d.v, late), &what);
     });
 }

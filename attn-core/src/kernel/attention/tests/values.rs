@@ -6,7 +6,7 @@ use crate::kernel::attention::{Dropout, Normalizer, Sizes};
 use crate::kernel::testing::noise;
 use crate::random::Philox4x32;
 
-const PATTERNS: [Pattern; 9] = [
+const PATTERNS: [Pattern; 10] = [
     Pattern::Everything,
     Pattern::Nothing,
     Pattern::Causal,
@@ -14,6 +14,7 @@ const PATTERNS: [Pattern; 9] = [
     Pattern::Window(3),
     Pattern::Dilated,
     Pattern::Padding,
+    Pattern::Islands,
     Pattern::SomeQueries,
     Pattern::Random(5),
 ];
@@ -92,9 +93,9 @@ fn small_attentions_agree_with_the_definition() {
 
 #[test]
 fn long_attentions_agree_with_the_definition() {
-    // Around the blocks of 64 and the tiles of 512.
-    for number in 1000..1100 {
-        let case = case(number, &[1, 7, 63, 64, 65, 127, 128, 129, 200, 513]);
+    // Around the blocks of 16 and 48, and the tiles of 512.
+    for number in 1000..1080 {
+        let case = case(number, &[1, 7, 15, 47, 48, 49, 96, 127, 129, 390, 520]);
         let (x, d_out) = inputs(&case);
         let found = attend(&case, &x, &d_out);
         let (out, lse) = naive::forward(&case, &x);
