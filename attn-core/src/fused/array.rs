@@ -7,7 +7,8 @@ use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 /// ```
 /// use attn_core::fused::Array;
 ///
-/// let mut q_k = Array::<f32, 2>::zeros(3, [4, 2]);
+/// let mut q_k = Array::<f32, 2>::stale(3, [4, 2]);
+/// q_k.numbers_mut().fill(0.0);
 /// let [mut q, _] = q_k.parts_mut();
 /// q.row_mut(1).fill(1.0);
 /// assert_eq!(q_k.all().row(1), [1.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
@@ -28,13 +29,6 @@ impl<E: Pooled, const N: usize> Array<E, N> {
             rows,
             widths,
         }
-    }
-
-    /// An array of zeros.
-    pub fn zeros(rows: usize, widths: [usize; N]) -> Self {
-        let mut array = Self::stale(rows, widths);
-        array.numbers.fill(E::ZERO);
-        array
     }
 
     /// One of the matrices.
@@ -104,7 +98,8 @@ mod tests {
 
     #[test]
     fn parts_are_columns() {
-        let mut array = Array::<f64, 3>::zeros(2, [1, 0, 2]);
+        let mut array = Array::<f64, 3>::stale(2, [1, 0, 2]);
+        array.numbers_mut().fill(0.0);
         let [mut a, b, mut c] = array.parts_mut();
         assert_eq!((b.rows(), b.cols()), (2, 0));
         a.row_mut(1).fill(1.0);

@@ -18,19 +18,7 @@ pub use operation::{Operand, Operation, accumulate};
 pub use place::Place;
 pub use projection::{Projection, Stack};
 
-use crate::{Element, kernel::attention::Sizes, simd::Vector};
-
-impl Sizes {
-    /// Queries of all sequences.
-    pub fn queries(&self) -> usize {
-        self.batch * self.query
-    }
-
-    /// Keys of all sequences.
-    pub fn keys(&self) -> usize {
-        self.batch * self.key
-    }
-}
+use crate::{Element, simd::Vector};
 
 /// So many zeros, for a tensor to own.
 pub fn zeros<E: Element>(len: usize) -> Vec<E> {

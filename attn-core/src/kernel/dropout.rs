@@ -10,10 +10,8 @@ use crate::simd::{Kernel, Vector, run};
 
 /// Words of a block of [`Philox4x32`].
 const WORDS: usize = 4;
-/// Blocks that are computed at once, side by side in vectors.
-const BLOCKS: usize = 16;
-/// The elements that they serve.
-const GROUP: usize = WORDS * BLOCKS;
+/// The elements that the blocks computed at once serve.
+const GROUP: usize = WORDS * Philox4x32::BLOCKS;
 
 /// `y = dropout(x)`: with the word `i % 4` of [`Philox4x32`] of this key at the counter `[low, high, 0, 0]` of the 64-bit
 /// number `i / 4`, element `i` is kept if the word is at least `p * 2^32`.
@@ -61,25 +59,16 @@ impl<E: Real> Kernel for Dropout<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
         let groups = self.x.chunks(GROUP).zip(self.y.chunks_mut(GROUP));
-        for (first, (x, y)) in (self.first_block..).step_by(BLOCKS).zip(groups) {
-            let words = words(self.random, first);
+        for (first, (x, y)) in (self.first_block..).step_by(Philox4x32::BLOCKS).zip(groups) {
+            let words = self
+                .random
+                .blocks([first as u32, (first >> 32) as u32, 0, 0]);
             for ((&x, y), &word) in x.iter().zip(y).zip(words.as_flattened()) {
                 let kept = word >= self.threshold;
                 *y = if kept { x * self.factor } else { E::ZERO };
             }
         }
     }
-}
-
-/// The words of [`BLOCKS`] counters from `first` on.
-#[inline(always)]
-fn words(random: Philox4x32, first: u64) -> [[u32; WORDS]; BLOCKS] {
-    let mut words = [[0; WORDS]; BLOCKS];
-    for (index, words) in words.iter_mut().enumerate() {
-        let counter = first.wrapping_add(index as u64);
-        *words = random.block([counter as u32, (counter >> 32) as u32, 0, 0]);
-    }
-    words
 }
 
 #[cfg(test)]
@@ -119,14 +108,6 @@ mod tests {
         let word = f64::from(Philox4x32::new(42).block([0; 4])[0]);
         assert_ne!(dropped(&[1.0_f32], word / 2f64.powi(32), 42), [0.0]);
         assert_eq!(dropped(&[1.0_f32], (word + 0.5) / 2f64.powi(32), 42), [0.0]);
-    }
-
-    #[test]
-    fn counters_have_64_bits() {
-        let random = Philox4x32::new(7);
-        let words = words(random, u64::from(u32::MAX));
-        assert_eq!(words[0], random.block([u32::MAX, 0, 0, 0]));
-        assert_eq!(words[1], random.block([0, 1, 0, 0]));
     }
 
     #[test]

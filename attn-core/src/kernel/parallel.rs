@@ -13,11 +13,6 @@ pub fn for_each<T: Send>(items: Vec<T>, body: impl Fn(T) + Send + Sync) {
     }
 }
 
-/// `body(i)` for every `i` below `count`.
-pub fn for_each_index(count: usize, body: impl Fn(usize) + Send + Sync) {
-    for_each((0..count).collect(), body);
-}
-
 /// How many rows of `width` make a piece of work that is worth a thread.
 pub fn rows_per_task(width: usize) -> usize {
     (SMALL / width.max(1)).max(1)

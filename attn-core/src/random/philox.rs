@@ -41,6 +41,24 @@ impl Philox4x32 {
     }
 }
 
+impl Philox4x32 {
+    /// How many blocks [`blocks`](Self::blocks) computes.
+    pub const BLOCKS: usize = 16;
+
+    /// The [`block`](Self::block)s of the counters from `first` on, counted in its first two words: side by side in the
+    /// vectors of a kernel.
+    #[inline(always)]
+    pub fn blocks(&self, first: [u32; 4]) -> [[u32; 4]; Self::BLOCKS] {
+        let start = u64::from(first[0]) | u64::from(first[1]) << 32;
+        let mut blocks = [[0; 4]; Self::BLOCKS];
+        for (index, block) in blocks.iter_mut().enumerate() {
+            let counter = start.wrapping_add(index as u64);
+            *block = self.block([counter as u32, (counter >> 32) as u32, first[2], first[3]]);
+        }
+        blocks
+    }
+}
+
 /// Two 32 by 32 bit products; the halves of each are swapped between the lanes and mixed with the key.
 #[inline(always)]
 fn round([c0, c1, c2, c3]: [u32; 4], key: [u32; 2]) -> [u32; 4] {
@@ -82,6 +100,16 @@ mod tests {
             ),
             [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
         );
+    }
+
+    #[test]
+    fn many_blocks_count_in_the_first_two_words() {
+        let random = Philox4x32::new(7);
+        let (max, second) = (u32::MAX, |first| random.blocks(first)[1]);
+        assert_eq!(random.blocks([3, 4, 5, 6])[0], random.block([3, 4, 5, 6]));
+        assert_eq!(second([3, 4, 5, 6]), random.block([4, 4, 5, 6]));
+        assert_eq!(second([max, 4, 5, 6]), random.block([0, 5, 5, 6]));
+        assert_eq!(second([max, max, 5, 6]), random.block([0, 0, 5, 6]));
     }
 
     #[test]

@@ -10,9 +10,6 @@ use crate::simd::Real;
 /// Words of a block of [`Philox4x32`], each for one of so many neighbouring keys.
 const WORDS: usize = 4;
 
-/// Blocks that are computed at once, side by side in vectors.
-const BLOCKS: usize = 16;
-
 /// [`Dropout`], ready to use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dropper<E> {
@@ -36,25 +33,14 @@ impl<E: Real> Dropper<E> {
     /// The factors of a row of weights, 0 or `1 / (1 - p)`, from the key `first` on, a multiple of 4.
     #[inline(always)]
     pub(super) fn factors(&self, head: Head, query: usize, first: usize, to: &mut [E]) {
-        let place = [query, head.h, head.b].map(|i| i as u32);
-        for (chunk, to) in to.chunks_mut(WORDS * BLOCKS).enumerate() {
-            let words = self.words((first / WORDS + chunk * BLOCKS) as u32, place);
+        let [query, h, b] = [query, head.h, head.b].map(|i| i as u32);
+        for (chunk, to) in to.chunks_mut(WORDS * Philox4x32::BLOCKS).enumerate() {
+            let block = first / WORDS + chunk * Philox4x32::BLOCKS;
+            let words = self.random.blocks([block as u32, query, h, b]);
             for (&word, factor) in words.as_flattened().iter().zip(to) {
                 let kept = u64::from(word) >= self.threshold;
                 *factor = if kept { self.factor } else { E::ZERO };
             }
         }
-    }
-
-    /// The words of the counters from `[first, place[0], place[1], place[2]]` on.
-    #[inline(always)]
-    fn words(&self, first: u32, place: [u32; 3]) -> [[u32; WORDS]; BLOCKS] {
-        let mut words = [[0; WORDS]; BLOCKS];
-        for (block, words) in (0..).zip(&mut words) {
-            *words = self
-                .random
-                .block([first.wrapping_add(block), place[0], place[1], place[2]]);
-        }
-        words
     }
 }

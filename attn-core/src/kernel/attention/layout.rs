@@ -67,7 +67,7 @@ impl<E: Pooled> Attention<'_, E> {
             kv_heads * sizes.group() == heads,
             "{heads} heads of queries, {kv_heads} of keys"
         );
-        let (queries, keys) = (sizes.batch * sizes.query, sizes.batch * sizes.key);
+        let (queries, keys) = (sizes.queries(), sizes.keys());
         let shape = |x: Matrix<'_, E>| (x.rows(), x.cols());
         let distances = (heads, (sizes.query + sizes.key).saturating_sub(1));
         let shapes = [

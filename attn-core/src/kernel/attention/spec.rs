@@ -24,6 +24,18 @@ pub struct Sizes {
     pub value_width: usize,
 }
 
+impl Sizes {
+    /// Queries of all sequences.
+    pub fn queries(&self) -> usize {
+        self.batch * self.query
+    }
+
+    /// Keys of all sequences.
+    pub fn keys(&self) -> usize {
+        self.batch * self.key
+    }
+}
+
 /// Which keys a query attends to. Implemented by what the macro emits for a mask.
 pub trait Mask: Sync {
     /// Whether query `q` of head `h` and sequence `b` attends to key `k`. Mark it `#[inline(always)]`.

@@ -1,0 +1,112 @@
+//! Everything from queries, keys and values to attended values, as one argument of the kernels.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+
+use super::{Fused, places, var};
+use crate::graph::steps::{Attention, Norm, Prepare, Similarity};
+use crate::spec::Normalizer;
+
+impl Fused<'_> {
+    /// The types of the mask and the score, and the function that puts the parts together.
+    pub(super) fn emit_attention(&self, attention: &Attention) -> TokenStream {
+        let mask_type = attention
+            .mask
+            .as_ref()
+            .map(|mask| places::emit_mask(self.cx, mask));
+        let score_type = attention.score.as_ref().map(places::emit_score);
+        let (query, key) = (
+            self.emit_prepare(&attention.query),
+            self.emit_prepare(&attention.key),
+        );
+        let similarity = match &attention.similarity {
+            Similarity::Dot { scale } => {
+                let scale = scale.as_ref().map_or(quote!(1.0), |scale| quote!(#scale));
+                quote!(p::Similarity::Dot { scale: <E as p::Element>::of(#scale) })
+            }
+            Similarity::Additive { field } => {
+                let field = var(field);
+                quote!(p::Similarity::Additive { w: weights.#field.matrix() })
+            }
+        };
+        let some = |is_some: bool, value| {
+            if is_some {
+                quote!(Some(#value))
+            } else {
+                quote!(None)
+            }
+        };
+        let score = some(attention.score.is_some(), quote!(&Modified));
+        let bias = some(attention.bias.is_some(), quote!(call.bias.all()));
+        let mask = match attention.mask {
+            Some(_) => quote!(&call.mask),
+            None => quote!(&p::Everything),
+        };
+        let normalizer = format_ident!(
+            "{}",
+            match attention.normalizer {
+                Normalizer::Softmax => "Softmax",
+                Normalizer::Softmax1 => "Softmax1",
+                Normalizer::Sigmoid => "Sigmoid",
+            }
+        );
+        let dropout = match attention.dropout {
+            Some(_) => quote!(call.dropout),
+            None => quote!(None),
+        };
+        quote_spanned! {self.cx.at=>
+            #mask_type
+            #score_type
+
+            /// From queries, keys and values to attended values.
+            #[allow(unused_variables)]
+            fn attention<'a, E: p::Element, D: p::Backend<E>>(
+                call: &'a Call<E>,
+                weights: &'a Weights<E, D>,
+            ) -> p::Attention<'a, E> {
+                p::Attention {
+                    sizes: call.sizes,
+                    query: #query,
+                    key: #key,
+                    similarity: #similarity,
+                    score: #score,
+                    bias: #bias,
+                    mask: #mask,
+                    normalizer: p::Normalizer::#normalizer,
+                    dropout: #dropout,
+                }
+            }
+        }
+    }
+
+    pub(super) fn emit_prepare(&self, how: &Prepare) -> TokenStream {
+        let norm = match how.norm {
+            None => quote!(None),
+            Some(Norm::L2) => quote!(Some(p::Norm::L2)),
+            Some(Norm::Rms(field)) => {
+                let field = var(field);
+                quote!(Some(p::Norm::Rms(weights.#field.values())))
+            }
+        };
+        let rope = match how.rope {
+            None => quote!(None),
+            Some(_) => quote!(Some(call.angles.rope())),
+        };
+        quote!(p::Prepare { norm: #norm, rope: #rope })
+    }
+}
+
+/// The field of the gain, if there is one.
+pub(super) fn gain(how: &Prepare) -> Option<&'static str> {
+    match how.norm {
+        Some(Norm::Rms(field)) => Some(field),
+        _ => None,
+    }
+}
+
+pub(super) fn weights_of(similarity: &Similarity) -> Option<&'static str> {
+    match similarity {
+        Similarity::Additive { field } => Some(field),
+        Similarity::Dot { .. } => None,
+    }
+}

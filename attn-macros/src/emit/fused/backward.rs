@@ -1,0 +1,226 @@
+//! The backward pass: the derivatives of the steps, the last one first.
+//!
+//! A gradient that is not an input's has one contribution, so the steps that only overwrite are enough
+//! (`tests/passes/steps.rs` holds that of every layer).
+
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+
+use super::attention::{gain, weights_of};
+use super::{Fused, places, var};
+use crate::graph::diff::{Adjoint, Into};
+use crate::graph::plan::Plan;
+use crate::graph::steps::{ArrayId, Attention, Prepare, Role, Step, View};
+
+impl Fused<'_> {
+    pub(super) fn emit_backward(&self, adjoints: &[Adjoint], plan: &Plan) -> TokenStream {
+        let inputs = self.inputs();
+        let d_output = self.gradient_name(self.steps.output);
+        let mut made = Vec::new();
+        let lines = adjoints
+            .iter()
+            .zip(&plan.free_backward)
+            .map(|(adjoint, free)| {
+                let line = self.emit_adjoint(adjoint, &mut made);
+                let saved = free.saved.iter().map(|id| self.name(*id));
+                let gradients = free.gradients.iter().map(|id| self.gradient_name(*id));
+                quote!(#line #(p::drop(#saved);)* #(p::drop(#gradients);)*)
+            });
+        let lines: Vec<_> = lines.collect();
+        let saved = plan.saved.iter().map(|id| self.name(*id));
+        quote_spanned! {self.cx.at=>
+            /// The derivative, step by step backwards. Gradients of weights and inputs are added to in the tape's own buffers.
+            fn backward<E: p::Element, D: p::Backend<E>>(
+                call: &Call<E>,
+                weights: &Weights<E, D>,
+                #(#inputs: &p::Operand<E, D>,)*
+                saved: Saved<E>,
+                #d_output: p::Matrix<'_, E>,
+                gradients: &mut p::Gradients<E, D>,
+            ) -> Result<(), D::Err> {
+                let sizes = call.sizes;
+                let Saved { #(#saved,)* lse } = saved;
+                #(#lines)*
+                Ok(())
+            }
+        }
+    }
+
+    /// The lines that make the gradient arrays of `operands` that are not there yet.
+    fn make_gradients(&self, operands: &[(View, Into)], made: &mut Vec<ArrayId>) -> TokenStream {
+        let mut lines = TokenStream::new();
+        for (View { array, .. }, _) in operands {
+            if self.steps.array(*array).role != Role::Input && !made.contains(array) {
+                made.push(*array);
+                lines.extend(self.emit_array(&self.gradient_name(*array), *array));
+            }
+        }
+        lines
+    }
+
+    /// The gradient of an array, to read.
+    fn gradient(&self, id: ArrayId) -> TokenStream {
+        let name = self.gradient_name(id);
+        match self.steps.array(id).role {
+            Role::Output => quote!(#name),
+            _ => quote!(#name.all()),
+        }
+    }
+
+    /// The gradient of a whole array, to write.
+    fn gradient_mut(&self, id: ArrayId) -> TokenStream {
+        let name = self.name(id);
+        match self.steps.array(id).role {
+            Role::Input => quote!(#name.gradient_matrix(gradients)?),
+            _ => {
+                let name = self.gradient_name(id);
+                quote!(#name.all_mut())
+            }
+        }
+    }
+
+    fn emit_adjoint(&self, adjoint: &Adjoint, made: &mut Vec<ArrayId>) -> TokenStream {
+        let step = &self.steps.steps[adjoint.step];
+        let make = self.make_gradients(&adjoint.operands, made);
+        let d_to = self.gradient(step.result());
+        let line = match step {
+            Step::Linear { x, to, .. } => {
+                let (projection, into) = (self.name(*to), emit_into(adjoint.operands[0].1));
+                let (d_x, x) = (self.gradient_mut(*x), self.matrix(*x));
+                quote! {
+                    weights.#projection.add_gradients(#x, #d_to, gradients)?;
+                    weights.#projection.input_gradient(#d_to, #into, #d_x);
+                }
+            }
+            Step::Prepare { x, heads, how, .. } => {
+                let (len, view) = (self.len(*x), self.view(*x));
+                let (d_x, part) = (
+                    self.gradient_name(x.array),
+                    Literal::usize_unsuffixed(x.part),
+                );
+                let (make_gain, gain, add_gain) = self.emit_gain("gain", how);
+                let how = self.emit_prepare(how);
+                quote! {
+                    #make_gain
+                    p::prepare_backward(&#how, sizes.batch, #len, #heads, #view, #d_to, #d_x.part_mut(#part), #gain);
+                    #add_gain
+                }
+            }
+            Step::PerHeadLinear {
+                x, heads, field, ..
+            } => {
+                let (field, view) = (var(field), self.view(*x));
+                let (d_x, part) = (
+                    self.gradient_name(x.array),
+                    Literal::usize_unsuffixed(x.part),
+                );
+                quote! {
+                    let d_weights = weights.#field.gradient_matrix(gradients)?;
+                    p::per_head_linear_backward(#heads, #view, weights.#field.matrix(), #d_to, #d_x.part_mut(#part), d_weights);
+                }
+            }
+            Step::Attention(attention) => self.emit_attention_adjoint(attention, &d_to),
+        };
+        quote!(#make #line)
+    }
+
+    /// For a norm with a gain: the line that makes an array for its gradient, the argument, and the line that adds it.
+    fn emit_gain(&self, name: &str, how: &Prepare) -> (TokenStream, TokenStream, TokenStream) {
+        let name = format_ident!("d_{name}");
+        self.emit_own_gradient(&name, gain(how), quote!(numbers_mut))
+    }
+
+    fn emit_own_gradient(
+        &self,
+        name: &Ident,
+        field: Option<&'static str>,
+        view: TokenStream,
+    ) -> (TokenStream, TokenStream, TokenStream) {
+        let Some(field) = field.map(var) else {
+            return (TokenStream::new(), quote!(None), TokenStream::new());
+        };
+        (
+            quote!(let mut #name = p::Array::<E>::like(weights.#field.matrix());),
+            quote!(Some(#name.#view())),
+            quote!(p::accumulate(weights.#field.gradient(gradients)?, #name.numbers());),
+        )
+    }
+
+    fn emit_attention_adjoint(&self, attention: &Attention, d_to: &TokenStream) -> TokenStream {
+        let operands = [attention.q, attention.k, attention.v];
+        let views = operands.map(|view| self.view(view));
+        let [to_q, to_k, to_v] = ["to_q", "to_k", "to_v"].map(var);
+        let split = self.emit_split(&operands, [&to_q, &to_k, &to_v]);
+        let attended = self.matrix(attention.to);
+        let (make_query, query, add_query) = self.emit_gain("query_gain", &attention.query);
+        let (make_key, key, add_key) = self.emit_gain("key_gain", &attention.key);
+        let (make_w, w, add_w) = self.emit_own_gradient(
+            &var("d_w"),
+            weights_of(&attention.similarity),
+            quote!(all_mut),
+        );
+        let (make_bias, bias, add_bias) = self.emit_bias_gradient(attention);
+        quote! {
+            #make_query #make_key #make_w #make_bias
+            #split
+            attention(call, weights).backward(
+                #(#views,)*
+                #attended,
+                lse.numbers(),
+                #d_to,
+                p::AttentionGradients {
+                    q: #to_q,
+                    k: #to_k,
+                    v: #to_v,
+                    bias: #bias,
+                    query_gain: #query,
+                    key_gain: #key,
+                    w: #w,
+                },
+            );
+            #add_query #add_key #add_w #add_bias
+        }
+    }
+
+    /// `let [to_q] = d_q.parts_mut(); let [to_k, to_v] = d_k_v.parts_mut();`
+    fn emit_split(&self, views: &[View; 3], names: [&Ident; 3]) -> TokenStream {
+        let mut lines = TokenStream::new();
+        let mut arrays: Vec<ArrayId> = views.iter().map(|view| view.array).collect();
+        arrays.dedup();
+        for array in arrays {
+            let parts = (0..self.steps.array(array).parts.len()).map(|part| {
+                let place = views.iter().position(|view| *view == View { array, part });
+                place.map_or_else(|| var("_"), |place| names[place].clone())
+            });
+            let name = self.gradient_name(array);
+            lines.extend(quote!(let [#(#parts),*] = #name.parts_mut();));
+        }
+        lines
+    }
+
+    fn emit_bias_gradient(&self, attention: &Attention) -> (TokenStream, TokenStream, TokenStream) {
+        let Some(bias) = &attention.bias else {
+            return (TokenStream::new(), quote!(None), TokenStream::new());
+        };
+        let derivatives = places::emit_bias_derivatives(self.cx, bias);
+        if derivatives.is_empty() {
+            return (TokenStream::new(), quote!(None), TokenStream::new());
+        }
+        let add = derivatives.into_iter().map(|(param, read)| {
+            let param = var(param);
+            quote!(p::add_bias_gradient(d_bias.all(), (sizes.query, sizes.key), #read, weights.#param.gradient(gradients)?);)
+        });
+        (
+            quote!(let mut d_bias = p::Array::<E>::like(call.bias.all());),
+            quote!(Some(d_bias.all_mut())),
+            quote!(#(#add)*),
+        )
+    }
+}
+
+fn emit_into(into: Into) -> TokenStream {
+    match into {
+        Into::Overwrite => quote!(p::Into::Overwrite),
+        Into::Add => quote!(p::Into::Add),
+    }
+}

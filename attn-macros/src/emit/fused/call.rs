@@ -1,0 +1,165 @@
+//! What the functions of the fused form hand to each other: `Weights`, `Call` and `Saved`.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{format_ident, quote};
+
+use super::attention::{gain, weights_of};
+use super::{Fused, places, var};
+use crate::graph::plan::Plan;
+use crate::graph::steps::Step;
+use crate::score::split::param_reads;
+use crate::spec::Real;
+
+impl Fused<'_> {
+    /// The parameters that are read by themselves.
+    fn operands(&self) -> Vec<&'static str> {
+        let mut fields = Vec::new();
+        for step in &self.steps.steps {
+            match step {
+                Step::Linear { .. } => {}
+                Step::Prepare { how, .. } => fields.extend(gain(how)),
+                Step::PerHeadLinear { field, .. } => fields.push(field),
+                Step::Attention(attention) => {
+                    fields.extend(gain(&attention.query));
+                    fields.extend(gain(&attention.key));
+                    fields.extend(weights_of(&attention.similarity));
+                    let reads = attention.bias.iter().flat_map(param_reads);
+                    fields.extend(reads.map(|(name, _)| name));
+                }
+            }
+        }
+        fields
+    }
+
+    pub(super) fn emit_weights(&self) -> TokenStream {
+        let linears = self.steps.steps.iter().filter_map(|step| match step {
+            Step::Linear { to, .. } => Some(self.name(*to)),
+            _ => None,
+        });
+        let operands = self.operands().into_iter().map(var);
+        quote! {
+            /// What is read of the layer.
+            struct Weights<E: p::Element, D: p::Backend<E>> {
+                #(#linears: p::Projection<E, D>,)*
+                #(#operands: p::Operand<E, D>,)*
+            }
+        }
+    }
+
+    pub(super) fn emit_weights_value(&self) -> TokenStream {
+        let linears = self.steps.steps.iter().filter_map(|step| match step {
+            Step::Linear { x, fields, to } => {
+                let (name, width) = (self.name(*to), self.width(*x));
+                let parts = fields.iter().map(|field| {
+                    let (bias, field) = (self.cx.bias(field), format_ident!("{field}"));
+                    quote!(.push(&mut operation, &layer.#field.weight, #bias)?)
+                });
+                Some(quote!(#name: p::Stack::new(#width) #(#parts)* .read()))
+            }
+            _ => None,
+        });
+        let operands = self.operands().into_iter().map(|field| {
+            let field = var(field);
+            quote!(#field: operation.parameter(&layer.#field.weight)?)
+        });
+        quote!(Weights { #(#linears,)* #(#operands,)* })
+    }
+
+    pub(super) fn emit_call(&self) -> TokenStream {
+        let fields = self.call_fields().into_iter().map(|field| {
+            let (name, ty) = (var(field.name), field.ty);
+            quote!(#name: #ty)
+        });
+        quote! {
+            /// One call, but for the tensors.
+            struct Call<E: p::Element> {
+                sizes: p::Sizes,
+                #(#fields,)*
+                element: p::PhantomData<E>,
+            }
+        }
+    }
+
+    pub(super) fn emit_call_value(&self) -> TokenStream {
+        let fields = self.call_fields().into_iter().map(|field| {
+            let (name, value) = (var(field.name), field.value);
+            quote!(#name: #value)
+        });
+        quote!(Call { sizes, #(#fields,)* element: p::PhantomData })
+    }
+
+    fn call_fields(&self) -> Vec<CallField> {
+        let Some(attention) = self.attention() else {
+            return Vec::new();
+        };
+        let mut fields = Vec::new();
+        if let Some(mask) = &attention.mask {
+            fields.push(CallField {
+                name: "mask",
+                ty: quote!(Attends),
+                value: places::emit_mask_value(self.cx, mask),
+            });
+        }
+        if let Some(theta) = self.theta() {
+            let width = &self.cx.spec.head_dim;
+            fields.push(CallField {
+                name: "angles",
+                ty: quote!(p::Arc<p::Angles<E>>),
+                value: quote!(p::angles(#width, #theta, p::max(sizes.query, sizes.key))),
+            });
+        }
+        if let Some(bias) = &attention.bias {
+            let (heads, function) = (&self.cx.spec.heads, places::emit_bias(self.cx, bias));
+            fields.push(CallField {
+                name: "bias",
+                ty: quote!(p::Array<E>),
+                value: quote!(p::bias_table(#heads, sizes.query, sizes.key, #function)),
+            });
+        }
+        if let Some(p) = &attention.dropout {
+            fields.push(CallField {
+                name: "dropout",
+                ty: quote!(Option<p::Dropout>),
+                value: quote! {
+                    (train && T::OWNS_TAPE).then(|| p::Dropout { p: #p, key: device.random_u64() })
+                },
+            });
+        }
+        fields
+    }
+
+    /// The base of the rotations' angles.
+    fn theta(&self) -> Option<&Real> {
+        self.steps.steps.iter().find_map(|step| match step {
+            Step::Prepare { how, .. } => how.rope.as_ref(),
+            Step::Attention(attention) => attention
+                .query
+                .rope
+                .as_ref()
+                .or(attention.key.rope.as_ref()),
+            _ => None,
+        })
+    }
+
+    pub(super) fn emit_saved(&self, plan: &Plan) -> TokenStream {
+        let arrays = plan.saved.iter().map(|id| {
+            let parts = self.steps.array(*id).parts.len();
+            let (name, parts) = (self.name(*id), Literal::usize_unsuffixed(parts));
+            quote!(#name: p::Array<E, #parts>)
+        });
+        quote! {
+            /// What the derivative reads again.
+            struct Saved<E: p::Element> {
+                #(#arrays,)*
+                lse: p::Array<E>,
+            }
+        }
+    }
+}
+
+/// A field of `Call`, and what it is at a call.
+struct CallField {
+    name: &'static str,
+    ty: TokenStream,
+    value: TokenStream,
+}

@@ -1,0 +1,183 @@
+//! The fused lowering: the steps and their derivatives as straight-line code over slices, a line or two per step.
+
+mod attention;
+mod backward;
+mod call;
+mod forward;
+
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+
+use super::{Layer, places, var};
+use crate::graph::diff::diff;
+use crate::graph::plan::plan;
+use crate::graph::steps::{ArrayId, Attention, Role, Step, Steps, View};
+use crate::graph::{Dim, MaskData};
+
+/// ```text
+/// struct Attends { .. }           // the mask
+/// struct Modified;                // what becomes of a score
+/// struct Weights<E, D> { .. }     // what is read of the layer
+/// struct Call<E> { .. }           // sizes and data of one call
+/// struct Saved<E> { .. }          // what the derivative reads again
+///
+/// fn fused(layer, x, .., train) -> Result<Tensor<..>, ..>                 // one operation on the tape
+/// fn forward(call, weights, x, .., output) -> Saved<E>
+/// fn backward(call, weights, x, .., saved, d_output, gradients) -> Result<(), ..>
+/// fn attention(call, weights) -> p::Attention<E>
+/// ```
+pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
+    let Some(steps) = &cx.steps else {
+        return TokenStream::new();
+    };
+    let adjoints = diff(steps);
+    let plan = plan(steps, &adjoints);
+    let cx = &Fused { cx, steps };
+    let attentions = steps.steps.iter().filter_map(|step| match step {
+        Step::Attention(attention) => Some(&**attention),
+        _ => None,
+    });
+    let attentions = attentions.map(|attention| cx.emit_attention(attention));
+    let attentions: Vec<_> = attentions.collect();
+    let structs = [cx.emit_weights(), cx.emit_call(), cx.emit_saved(&plan)];
+    let functions = [
+        cx.emit_fused(),
+        cx.emit_forward(&plan),
+        cx.emit_backward(&adjoints, &plan),
+    ];
+    quote! {
+        #(#structs)*
+        #(#functions)*
+        #(#attentions)*
+    }
+}
+
+struct Fused<'a> {
+    cx: &'a Layer<'a>,
+    steps: &'a Steps,
+}
+
+impl Fused<'_> {
+    fn attention(&self) -> Option<&Attention> {
+        self.steps.steps.iter().find_map(|step| match step {
+            Step::Attention(attention) => Some(&**attention),
+            _ => None,
+        })
+    }
+
+    fn name(&self, array: ArrayId) -> Ident {
+        var(&self.steps.array(array).name)
+    }
+
+    fn gradient_name(&self, array: ArrayId) -> Ident {
+        format_ident!("d_{}", self.steps.array(array).name)
+    }
+
+    fn inputs(&self) -> Vec<Ident> {
+        let arrays = self.steps.arrays.iter();
+        let inputs = arrays.filter(|array| array.role == Role::Input);
+        inputs.map(|array| var(&array.name)).collect()
+    }
+
+    fn width(&self, array: ArrayId) -> TokenStream {
+        let widths = self.steps.array(array).parts.iter().map(|part| &part.width);
+        quote!(#(#widths)+*)
+    }
+
+    /// `let mut q_k_v = p::Array::stale(sizes.queries(), [512, 512, 512]);`
+    fn emit_array(&self, name: &Ident, id: ArrayId) -> TokenStream {
+        let rows = self.rows(id);
+        let widths = self.steps.array(id).parts.iter().map(|part| &part.width);
+        quote!(let mut #name = p::Array::<E, _>::stale(#rows, [#(#widths),*]);)
+    }
+
+    fn rows(&self, id: ArrayId) -> TokenStream {
+        match self.steps.array(id).rows {
+            Dim::Key => quote!(sizes.keys()),
+            _ => quote!(sizes.queries()),
+        }
+    }
+
+    /// The whole of an array, to read.
+    fn matrix(&self, id: ArrayId) -> TokenStream {
+        let name = self.name(id);
+        match self.steps.array(id).role {
+            Role::Input => quote!(#name.matrix()),
+            _ => quote!(#name.all()),
+        }
+    }
+
+    /// One matrix of an array, to read.
+    fn view(&self, view: View) -> TokenStream {
+        let (name, part) = (self.name(view.array), Literal::usize_unsuffixed(view.part));
+        match self.steps.array(view.array).role {
+            Role::Input => quote!(#name.matrix()),
+            _ => quote!(#name.part(#part)),
+        }
+    }
+
+    /// The number of tokens of a sequence.
+    fn len(&self, view: View) -> TokenStream {
+        match self.steps.array(view.array).rows {
+            Dim::Key => quote!(sizes.key),
+            _ => quote!(sizes.query),
+        }
+    }
+
+    fn emit_fused(&self) -> TokenStream {
+        let Layer {
+            name, at, graph, ..
+        } = self.cx;
+        let sequences = self.cx.sequence_vars();
+        let output = self.cx.tensor(self.cx.output_shape(), &quote!(T));
+        let inputs = self.cx.inputs(|data| match data {
+            MaskData::Padding => quote!(p::PaddingData),
+            MaskData::Document => quote!(p::DocumentData),
+        });
+        let names = self.inputs();
+        let key = if graph.cross {
+            quote!(context)
+        } else {
+            quote!(x)
+        };
+        let read_context = graph
+            .cross
+            .then(|| quote!(let context = operation.read(context.retaped::<T>())?;));
+        let (weights, call) = (self.emit_weights_value(), self.emit_call_value());
+        let (heads, kv_heads) = (&self.cx.spec.heads, &self.cx.spec.kv_heads);
+        let (width, value_width) = (&self.cx.spec.head_dim, &self.cx.spec.value_head_dim);
+        let d_model = &self.cx.spec.d_model;
+        quote_spanned! {*at=>
+            /// The layer as one operation on the tape: what `run` computes, on slices.
+            fn fused<B: p::Dim, #(#sequences: p::Dim,)* E: p::Element, D: p::Backend<E>, T: p::Tape<E, D>>(
+                layer: &#name<E, D>,
+                #inputs
+                #[allow(unused_variables)] train: bool,
+            ) -> Result<#output, p::Error<D::Err>> {
+                let shape = (x.shape().0, x.shape().1, p::Const);
+                let device = x.device().clone();
+                let sizes = p::Sizes {
+                    batch: shape.0.size(),
+                    heads: #heads,
+                    kv_heads: #kv_heads,
+                    query: shape.1.size(),
+                    key: #key.shape().1.size(),
+                    width: #width,
+                    value_width: #value_width,
+                };
+                let mut operation = p::Operation::<T>::default();
+                let x = operation.read(x)?;
+                #read_context
+                let weights = #weights;
+                let call = #call;
+                let mut output = p::zeros(sizes.queries() * #d_model);
+                let saved = forward(&call, &weights, #(&#names,)* p::MatrixMut::new(&mut output, sizes.queries(), #d_model));
+                let output = operation.finish(&device, output, shape, move |d_output, gradients| {
+                    let d_output = p::Matrix::new(d_output, sizes.queries(), #d_model);
+                    backward(&call, &weights, #(&#names,)* saved, d_output, gradients)
+                })?;
+                Ok(output)
+            }
+        }
+    }
+}
