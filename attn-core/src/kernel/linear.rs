@@ -10,16 +10,14 @@
 //! All matrices may be columns of wider ones: the rows must be slices, but may lie apart.
 
 use super::column_sums::add_column_sums;
-use super::parallel::{SMALL, for_each, rows_per_task};
-use super::transpose::transpose;
-use super::{Buffer, Matrix, MatrixMut, Pooled};
+use super::multiply::{Start, multiply};
+use super::parallel::{SMALL, for_each};
+use super::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, product};
 
 /// Fewer rows than that are multiplied one by one: reading the weights costs more than the arithmetic then, and
 /// transposing them would double that.
 const FEW_ROWS: usize = 16;
-/// How many weights are transposed at a time. They stay in the cache, and scratch memory stays bounded.
-const STRIP: usize = 1 << 20;
 
 /// `y = x Wᵀ + b`, for `x [n, in]`, `w [out, in]`, `bias [out]` and `y [n, out]`.
 ///
@@ -46,10 +44,11 @@ pub fn forward<E: Pooled>(
         bias.is_none_or(|bias| bias.len() == y.cols()),
         "one bias per output"
     );
+    let start = bias.map_or(Start::Zero, Start::Row);
     if x.rows() < FEW_ROWS {
-        multiply_rows(x, w, bias, y);
+        multiply_rows(x, w, start, y);
     } else {
-        multiply_transposed(x, w, bias, y);
+        multiply(y, start, x, w.transposed());
     }
 }
 
@@ -64,7 +63,7 @@ pub fn input_gradient<E: Pooled>(
     into: Into,
     d_x: MatrixMut<'_, E>,
 ) {
-    product(d_x, into, E::ONE, d_y, w, Threads::All);
+    multiply(d_x, into.into(), d_y, w);
 }
 
 /// `dW += dyᵀ x`, for `d_y [n, out]`, `x [n, in]` and `d_w [out, in]`.
@@ -73,7 +72,7 @@ pub fn input_gradient<E: Pooled>(
 /// If the shapes do not fit.
 #[track_caller]
 pub fn weight_gradient<E: Pooled>(d_y: Matrix<'_, E>, x: Matrix<'_, E>, d_w: MatrixMut<'_, E>) {
-    product(d_w, Into::Add, E::ONE, d_y.transposed(), x, Threads::All);
+    multiply(d_w, Start::Given, d_y.transposed(), x);
 }
 
 /// `db += Σ rows of dy`, for `d_y [n, out]` and `d_b [out]`.
@@ -85,11 +84,11 @@ pub fn bias_gradient<E: Pooled>(d_y: Matrix<'_, E>, d_b: &mut [E]) {
     add_column_sums(d_y, d_b);
 }
 
-/// `x Wᵀ + b`, one row of `x` after the other, for blocks of outputs.
+/// `start + x Wᵀ`, one row of `x` after the other, for blocks of outputs.
 fn multiply_rows<E: Pooled>(
     x: Matrix<'_, E>,
     w: Matrix<'_, E>,
-    bias: Option<&[E]>,
+    start: Start<'_, E>,
     y: MatrixMut<'_, E>,
 ) {
     // The weights of a block are read once per row, but from memory only once.
@@ -97,45 +96,13 @@ fn multiply_rows<E: Pooled>(
     let blocks = y.col_chunks(outputs).into_iter().enumerate().collect();
     for_each(blocks, |(index, mut y): (usize, MatrixMut<'_, E>)| {
         let block = index * outputs..index * outputs + y.cols();
-        let into = start(bias.map(|bias| &bias[block.clone()]), y.reborrow());
+        let into = start.of_cols(block.clone()).write(y.reborrow());
         let w = w.some_rows(block.clone()).transposed();
         for i in 0..x.rows() {
             let y = MatrixMut::new(y.row_mut(i), 1, block.len());
             product(y, into, E::ONE, x.some_rows(i..i + 1), w, Threads::One);
         }
     });
-}
-
-/// `x Wᵀ + b` from a copy of `Wᵀ`: multiplying with a view of the transpose takes up to twice as long.
-fn multiply_transposed<E: Pooled>(
-    x: Matrix<'_, E>,
-    w: Matrix<'_, E>,
-    bias: Option<&[E]>,
-    y: MatrixMut<'_, E>,
-) {
-    let outputs = (STRIP / w.cols().max(1)).max(1);
-    for (index, mut y) in y.col_chunks(outputs).into_iter().enumerate() {
-        let strip = index * outputs..index * outputs + y.cols();
-        let into = start(bias.map(|bias| &bias[strip.clone()]), y.reborrow());
-        let (rows, cols) = (w.cols(), strip.len());
-        let mut transposed = Buffer::stale(rows * cols);
-        let to = MatrixMut::new(&mut transposed, rows, cols);
-        transpose(w.some_rows(strip), to);
-        let w = Matrix::new(&transposed, rows, cols);
-        product(y, into, E::ONE, x, w, Threads::All);
-    }
-}
-
-/// Writes the bias to every row of `y`, if there is one, and says what a product has to do with it.
-fn start<E: Pooled>(bias: Option<&[E]>, y: MatrixMut<'_, E>) -> Into {
-    let Some(bias) = bias else {
-        return Into::Overwrite;
-    };
-    let chunk = rows_per_task(bias.len());
-    for_each(y.row_chunks(chunk), |mut y| {
-        (0..y.rows()).for_each(|i| y.row_mut(i).copy_from_slice(bias));
-    });
-    Into::Add
 }
 
 #[cfg(test)]
@@ -231,8 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn more_weights_than_a_block_or_a_strip() {
-        let (width, outputs) = (8, STRIP / 8 + 5);
+    fn more_weights_than_a_block() {
+        let (width, outputs) = (8, SMALL + 5);
         let w: Vec<f32> = (0..outputs * width)
             .map(|i| (i / width % 97) as f32)
             .collect();

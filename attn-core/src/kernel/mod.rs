@@ -16,6 +16,7 @@ pub mod embedding;
 mod index;
 mod lanes;
 pub mod linear;
+mod multiply;
 pub mod norm;
 pub mod optim;
 pub mod parallel;

@@ -1,16 +1,13 @@
-//! The transpose of a matrix, copied tile by tile.
+//! The transpose of a matrix, square by square in registers.
 
-use std::array::from_fn;
-
-use super::parallel::{for_each, rows_per_task};
 use super::{Matrix, MatrixMut, Real};
+use crate::simd::slice::{load_any, store_any};
+use crate::simd::{Kernel, Vector, run};
 
-/// Rows and columns of a tile: a cache line of `f32`, in what is read and in what is written.
-const TILE: usize = 16;
-/// The rows of the result that one thread writes are a multiple of this, for it reads as many neighbouring columns.
-const STRIP: usize = 64;
+/// The lanes of the widest vector.
+const MOST_LANES: usize = 16;
 
-/// `to = xᵀ`
+/// `to = xᵀ`, by one thread.
 ///
 /// # Panics
 /// If the shapes do not fit, or the elements of a row of `x` do not lie side by side.
@@ -24,36 +21,77 @@ pub(super) fn transpose<E: Real>(x: Matrix<'_, E>, to: MatrixMut<'_, E>) {
         to.rows(),
         to.cols()
     );
-    let strip = rows_per_task(x.rows()).next_multiple_of(STRIP);
-    let strips = to.row_chunks(strip).into_iter().enumerate().collect();
-    for_each(strips, |(index, mut to)| {
-        let start = index * strip;
-        let x = x.some_cols(start..start + to.rows());
-        for row in (0..x.rows()).step_by(TILE) {
-            for col in (0..x.cols()).step_by(TILE) {
-                transpose_tile(x, &mut to, row, col);
-            }
-        }
-    });
+    run(Transpose { x, to });
 }
 
-/// The tile of `x` that starts at `row` and `col`, or what there is of it.
+struct Transpose<'a, E> {
+    x: Matrix<'a, E>,
+    to: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for Transpose<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        transpose_here::<V>(self.x, &mut self.to);
+    }
+}
+
+/// [`transpose`] as a part of a kernel. Panics where rows or columns of `to` are fewer.
 #[inline(always)]
-fn transpose_tile<E: Real>(x: Matrix<'_, E>, to: &mut MatrixMut<'_, E>, row: usize, col: usize) {
-    if row + TILE <= x.rows() && col + TILE <= x.cols() {
-        let mut from = [[E::ZERO; TILE]; TILE];
-        for (i, from) in from.iter_mut().enumerate() {
-            from.copy_from_slice(&x.row(row + i)[col..col + TILE]);
+pub(super) fn transpose_here<V: Vector>(
+    x: Matrix<'_, V::Element>,
+    to: &mut MatrixMut<'_, V::Element>,
+) {
+    // Along the rows of the result, so that few of them are written at a time.
+    for col in (0..x.cols()).step_by(V::LANES) {
+        for row in (0..x.rows()).step_by(V::LANES) {
+            transpose_square::<V>(x, to, row, col);
         }
-        for j in col..col + TILE {
-            let column: [E; TILE] = from_fn(|i| from[i][j - col]);
-            to.row_mut(j)[row..row + TILE].copy_from_slice(&column);
+    }
+}
+
+/// The square of vectors of `x` that starts at `row` and `col`, or what there is of it.
+#[inline(always)]
+fn transpose_square<V: Vector>(
+    x: Matrix<'_, V::Element>,
+    to: &mut MatrixMut<'_, V::Element>,
+    row: usize,
+    col: usize,
+) {
+    let (rows, cols) = (x.rows() - row, x.cols() - col);
+    // A square of its own for each case: one that is indexed by a variable is not kept in registers.
+    if rows >= V::LANES && cols >= V::LANES {
+        let mut square = [V::zero(); MOST_LANES];
+        for i in 0..V::LANES {
+            square[i] = V::load(&x.row(row + i)[col..]);
+        }
+        transpose_vectors(&mut square);
+        for j in 0..V::LANES {
+            square[j].store(&mut to.row_mut(col + j)[row..]);
         }
     } else {
-        for i in row..x.rows().min(row + TILE) {
-            for j in col..x.cols().min(col + TILE) {
-                to.row_mut(j)[i] = x.row(i)[j];
-            }
+        let mut square = [V::zero(); MOST_LANES];
+        for i in 0..V::LANES.min(rows) {
+            square[i] = load_any(&x.row(row + i)[col..]);
+        }
+        transpose_vectors(&mut square);
+        for j in 0..V::LANES.min(cols) {
+            store_any(square[j], &mut to.row_mut(col + j)[row..]);
+        }
+    }
+}
+
+/// Interleaving the upper with the lower half of the vectors moves a bit from their index to that of the lanes. Once for
+/// each bit is a transpose.
+#[inline(always)]
+fn transpose_vectors<V: Vector>(square: &mut [V; MOST_LANES]) {
+    for _ in 0..V::LANES.ilog2() {
+        let before = *square;
+        for i in 0..V::LANES / 2 {
+            (square[2 * i], square[2 * i + 1]) = before[i].interleave(before[i + V::LANES / 2]);
         }
     }
 }
@@ -61,28 +99,31 @@ fn transpose_tile<E: Real>(x: Matrix<'_, E>, to: &mut MatrixMut<'_, E>, row: usi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::testing::LENGTHS;
+    use crate::kernel::testing::{LENGTHS, on_every_isa};
 
     #[test]
     fn rows_become_columns() {
-        for rows in LENGTHS {
-            for cols in LENGTHS {
-                let wide: Vec<f64> = (0..rows * (cols + 3)).map(|i| i as f64).collect();
-                let x = Matrix::strided(&wide, rows, cols, cols + 3, 1);
-                let mut to = vec![-1.0; cols * (rows + 2)];
-                transpose(x, MatrixMut::strided(&mut to, cols, rows, rows + 2));
-                for j in 0..cols {
-                    for i in 0..rows {
-                        assert_eq!(to[j * (rows + 2) + i], x.get(i, j), "{rows} x {cols}");
+        on_every_isa(|isa| {
+            for rows in LENGTHS {
+                for cols in LENGTHS {
+                    let wide: Vec<f64> = (0..rows * (cols + 3)).map(|i| i as f64).collect();
+                    let x = Matrix::strided(&wide, rows, cols, cols + 3, 1);
+                    let mut to = vec![-1.0; cols * (rows + 2)];
+                    transpose(x, MatrixMut::strided(&mut to, cols, rows, rows + 2));
+                    for j in 0..cols {
+                        for i in 0..rows {
+                            let got = to[j * (rows + 2) + i];
+                            assert_eq!(got, x.get(i, j), "{rows} x {cols} on {isa}");
+                        }
+                        assert_eq!(to[j * (rows + 2) + rows..][..2], [-1.0; 2]);
                     }
-                    assert_eq!(to[j * (rows + 2) + rows..][..2], [-1.0; 2]);
                 }
             }
-        }
+        });
     }
 
     #[test]
-    fn a_large_one_is_shared_between_threads() {
+    fn twice_is_nothing() {
         let (rows, cols) = (300, 500);
         let x: Vec<f32> = (0..rows * cols).map(|i| i as f32).collect();
         let (mut once, mut twice) = (vec![0.0; rows * cols], vec![0.0; rows * cols]);

@@ -26,7 +26,8 @@ macro_rules! vector {
             and: $and:ident, or: $or:ident, xor: $xor:ident, andnot: $andnot:ident, movemask: $movemask:ident,
             to_bits: $to_bits:ident, from_bits: $from_bits:ident,
             add_bits: $add_bits:ident, sub_bits: $sub_bits:ident, shl: $shl:ident, shr: $shr:ident,
-            fold_sum: $fold_sum:ident, fold_max: $fold_max:ident
+            fold_sum: $fold_sum:ident, fold_max: $fold_max:ident,
+            unpacklo: $unpacklo:ident, unpackhi: $unpackhi:ident, permute2f128: $permute2f128:ident
         }
     ) => {
         $(#[$doc])*
@@ -208,6 +209,16 @@ macro_rules! vector {
             }
 
             #[inline(always)]
+            fn interleave(self, other: Self) -> (Self, Self) {
+                // The instructions work on the two halves of a register apart.
+                // SAFETY: see the head of this file.
+                unsafe {
+                    let (even, odd) = ($unpacklo(self.0, other.0), $unpackhi(self.0, other.0));
+                    (Self($permute2f128::<0x20>(even, odd)), Self($permute2f128::<0x31>(even, odd)))
+                }
+            }
+
+            #[inline(always)]
             fn reduce_sum(self) -> $element {
                 $fold_sum(self.0)
             }
@@ -270,7 +281,8 @@ vector! {
         movemask: _mm256_movemask_ps,
         to_bits: _mm256_castps_si256, from_bits: _mm256_castsi256_ps,
         add_bits: _mm256_add_epi32, sub_bits: _mm256_sub_epi32, shl: _mm256_slli_epi32, shr: _mm256_srli_epi32,
-        fold_sum: sum_of_8, fold_max: max_of_8
+        fold_sum: sum_of_8, fold_max: max_of_8,
+        unpacklo: _mm256_unpacklo_ps, unpackhi: _mm256_unpackhi_ps, permute2f128: _mm256_permute2f128_ps
     }
 }
 
@@ -288,7 +300,8 @@ vector! {
         movemask: _mm256_movemask_pd,
         to_bits: _mm256_castpd_si256, from_bits: _mm256_castsi256_pd,
         add_bits: _mm256_add_epi64, sub_bits: _mm256_sub_epi64, shl: _mm256_slli_epi64, shr: _mm256_srli_epi64,
-        fold_sum: sum_of_4, fold_max: max_of_4
+        fold_sum: sum_of_4, fold_max: max_of_4,
+        unpacklo: _mm256_unpacklo_pd, unpackhi: _mm256_unpackhi_pd, permute2f128: _mm256_permute2f128_pd
     }
 }
 

@@ -48,7 +48,7 @@ macro_rules! vector {
             to_bits: $to_bits:ident, from_bits: $from_bits:ident,
             add_bits: $add_bits:ident, sub_bits: $sub_bits:ident, shl: $shl:ident, shr: $shr:ident,
             halves: $halves:ident, half_add: $half_add:ident, half_max: $half_max:ident,
-            fold_sum: $fold_sum:ident, fold_max: $fold_max:ident
+            fold_sum: $fold_sum:ident, fold_max: $fold_max:ident, interleave: $interleave:ident
         }
     ) => {
         $(#[$doc])*
@@ -238,6 +238,12 @@ macro_rules! vector {
             }
 
             #[inline(always)]
+            fn interleave(self, other: Self) -> (Self, Self) {
+                let (low, high) = $interleave(self.0, other.0);
+                (Self(low), Self(high))
+            }
+
+            #[inline(always)]
             fn reduce_sum(self) -> $element {
                 let (low, high) = $halves(self.0);
                 // SAFETY: see the head of this file.
@@ -273,7 +279,7 @@ vector! {
         to_bits: _mm512_castps_si512, from_bits: _mm512_castsi512_ps,
         add_bits: _mm512_add_epi32, sub_bits: _mm512_sub_epi32, shl: _mm512_slli_epi32, shr: _mm512_srli_epi32,
         halves: halves_f32, half_add: _mm256_add_ps, half_max: _mm256_max_ps,
-        fold_sum: sum_of_8, fold_max: max_of_8
+        fold_sum: sum_of_8, fold_max: max_of_8, interleave: interleave_f32
     }
 }
 
@@ -291,7 +297,7 @@ vector! {
         to_bits: _mm512_castpd_si512, from_bits: _mm512_castsi512_pd,
         add_bits: _mm512_add_epi64, sub_bits: _mm512_sub_epi64, shl: _mm512_slli_epi64, shr: _mm512_srli_epi64,
         halves: halves_f64, half_add: _mm256_add_pd, half_max: _mm256_max_pd,
-        fold_sum: sum_of_4, fold_max: max_of_4
+        fold_sum: sum_of_4, fold_max: max_of_4, interleave: interleave_f64
     }
 }
 
@@ -312,4 +318,32 @@ fn halves_f32(v: __m512) -> (__m256, __m256) {
 fn halves_f64(v: __m512d) -> (__m256d, __m256d) {
     // SAFETY: see the head of this file.
     unsafe { (_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd::<1>(v)) }
+}
+
+/// The lanes of both in turn. An index counts the lanes of `a`, then those of `b`.
+#[inline(always)]
+fn interleave_f32(a: __m512, b: __m512) -> (__m512, __m512) {
+    // SAFETY: see the head of this file.
+    unsafe {
+        let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+        let high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+        (
+            _mm512_permutex2var_ps(a, low, b),
+            _mm512_permutex2var_ps(a, high, b),
+        )
+    }
+}
+
+/// The lanes of both in turn. An index counts the lanes of `a`, then those of `b`.
+#[inline(always)]
+fn interleave_f64(a: __m512d, b: __m512d) -> (__m512d, __m512d) {
+    // SAFETY: see the head of this file.
+    unsafe {
+        let low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+        let high = _mm512_add_epi64(low, _mm512_set1_epi64(4));
+        (
+            _mm512_permutex2var_pd(a, low, b),
+            _mm512_permutex2var_pd(a, high, b),
+        )
+    }
 }

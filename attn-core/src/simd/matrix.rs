@@ -138,6 +138,11 @@ impl<'a, E> Matrix<'a, E> {
         }
     }
 
+    /// Whether the elements of a row lie side by side.
+    pub fn has_row_slices(&self) -> bool {
+        self.col_stride == 1 || self.cols <= 1
+    }
+
     /// A row as a slice.
     ///
     /// # Panics
@@ -145,10 +150,7 @@ impl<'a, E> Matrix<'a, E> {
     #[inline]
     #[track_caller]
     pub fn row(&self, row: usize) -> &'a [E] {
-        assert!(
-            row < self.rows && (self.col_stride == 1 || self.cols <= 1),
-            "no such row"
-        );
+        assert!(row < self.rows && self.has_row_slices(), "no such row");
         let start = row * self.row_stride;
         &self.data[start..start + self.cols]
     }

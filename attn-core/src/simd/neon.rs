@@ -20,7 +20,7 @@ macro_rules! vector {
             to_bits: $to_bits:ident, from_bits: $from_bits:ident, to_words: $to_words:ident,
             from_words: $from_words:ident, and: $and:ident, or: $or:ident,
             add_bits: $add_bits:ident, sub_bits: $sub_bits:ident, shl: $shl:ident, shr: $shr:ident,
-            fold_sum: $fold_sum:ident, fold_max: $fold_max:ident
+            fold_sum: $fold_sum:ident, fold_max: $fold_max:ident, zip1: $zip1:ident, zip2: $zip2:ident
         }
     ) => {
         $(#[$doc])*
@@ -197,6 +197,12 @@ macro_rules! vector {
             }
 
             #[inline(always)]
+            fn interleave(self, other: Self) -> (Self, Self) {
+                // SAFETY: see the head of this file.
+                unsafe { (Self($zip1(self.0, other.0)), Self($zip2(self.0, other.0))) }
+            }
+
+            #[inline(always)]
             fn reduce_sum(self) -> $element {
                 $fold_sum(self.0)
             }
@@ -256,7 +262,7 @@ vector! {
         to_bits: vreinterpretq_u32_f32, from_bits: vreinterpretq_f32_u32, to_words: same,
         from_words: same, and: vandq_u32, or: vorrq_u32,
         add_bits: vaddq_u32, sub_bits: vsubq_u32, shl: vshlq_n_u32, shr: vshrq_n_u32,
-        fold_sum: sum_of_4, fold_max: max_of_4
+        fold_sum: sum_of_4, fold_max: max_of_4, zip1: vzip1q_f32, zip2: vzip2q_f32
     }
 }
 
@@ -271,7 +277,7 @@ vector! {
         to_bits: vreinterpretq_u64_f64, from_bits: vreinterpretq_f64_u64, to_words: vreinterpretq_u32_u64,
         from_words: vreinterpretq_u64_u32, and: vandq_u64, or: vorrq_u64,
         add_bits: vaddq_u64, sub_bits: vsubq_u64, shl: vshlq_n_u64, shr: vshrq_n_u64,
-        fold_sum: sum_of_2, fold_max: max_of_2
+        fold_sum: sum_of_2, fold_max: max_of_2, zip1: vzip1q_f64, zip2: vzip2q_f64
     }
 }
 

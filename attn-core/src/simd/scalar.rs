@@ -232,6 +232,12 @@ macro_rules! array_vector {
             }
 
             #[inline(always)]
+            fn interleave(self, other: Self) -> (Self, Self) {
+                let lane = |i: usize| if i % 2 == 0 { self.0[i / 2] } else { other.0[i / 2] };
+                (Self(from_fn(lane)), Self(from_fn(|i| lane(i + $lanes))))
+            }
+
+            #[inline(always)]
             fn reduce_sum(self) -> $element {
                 self.reduce(|a, b| a + b)
             }

@@ -118,6 +118,9 @@ pub trait Vector:
     /// `yes` where `mask` is true, `no` where it is false.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
 
+    /// The lanes of `self` and `other` in turn: those of the lower halves, and those of the upper halves.
+    fn interleave(self, other: Self) -> (Self, Self);
+
     /// The sum of the lanes: the upper half is added to the lower one until one lane is left.
     fn reduce_sum(self) -> Self::Element;
 

@@ -19,7 +19,7 @@
 //! Where a power would overflow, its place is taken by NaN, and `u` is computed from `x`.
 
 use crate::kernel::lanes::for_lanes;
-use crate::kernel::transpose::transpose;
+use crate::kernel::transpose::transpose_here;
 use crate::kernel::{Buffer, Pooled};
 use crate::simd::slice::{axpy, load_any, store_any, sum};
 use crate::simd::{Mask, Matrix, MatrixMut, Real, Vector, math};
@@ -127,7 +127,7 @@ pub(super) fn gradients<V: Vector<Element: Pooled>>(
         store_any(load_any::<V>(d_w) + d_sum - (du + du), d_w);
 
         let h = Matrix::strided(&keys[2 * V::LANES..], len, some.len(), KEY * V::LANES, 1);
-        transpose(h, MatrixMut::strided(&mut h_kt, some.len(), len, len));
+        transpose_here::<V>(h, &mut MatrixMut::strided(&mut h_kt, some.len(), len, len));
         for (n, h) in some.zip(h_kt.chunks(len)) {
             axpy::<V>(V::Element::of_f64(4.0) * w[n], h, d_kt.row_mut(n));
         }
@@ -141,8 +141,8 @@ const KEY: usize = 3;
 /// Starts the backward pass of some coordinates `[coordinates, keys]`. Whether any is far.
 #[inline(always)]
 fn load_keys<V: Vector>(kt: Matrix<'_, V::Element>, keys: &mut [V::Element]) -> bool {
-    let k = MatrixMut::strided(keys, kt.cols(), kt.rows(), KEY * V::LANES);
-    transpose(kt, k);
+    let mut k = MatrixMut::strided(keys, kt.cols(), kt.rows(), KEY * V::LANES);
+    transpose_here::<V>(kt, &mut k);
     let mut far = false;
     for key in keys.chunks_exact_mut(KEY * V::LANES) {
         let power = power(V::load(key));

@@ -16,7 +16,7 @@
 use super::{Norm, Prepare, Rope};
 use crate::kernel::column_sums::{add_column_sums, rows_per_sum};
 use crate::kernel::lanes::for_lanes;
-use crate::kernel::transpose::transpose;
+use crate::kernel::transpose::transpose_here;
 use crate::kernel::{Buffer, Pooled, parallel};
 use crate::simd::slice::{dot, load_any, store_any};
 use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, run};
@@ -209,22 +209,20 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
         (to.rows(), to.cols()),
         "columns of another shape"
     );
+    if prepare.norm.is_none() && prepare.rope.is_none() {
+        return transpose_here::<V>(x, to);
+    }
     let width = x.cols();
-    let plain = prepare.norm.is_none() && prepare.rope.is_none();
-    let mut memory = Buffer::stale(if plain { 0 } else { STRIP * width });
+    let mut memory = Buffer::stale(STRIP * width);
     let mut rest = to.reborrow();
     for start in (0..x.rows()).step_by(STRIP) {
         let rows = x.some_rows(start..x.rows().min(start + STRIP));
-        let (columns, others) = rest.split_cols(rows.rows());
+        let (mut columns, others) = rest.split_cols(rows.rows());
         rest = others;
-        if plain {
-            transpose(rows, columns);
-        } else {
-            let memory = &mut memory[..rows.rows() * width];
-            let mut prepared = MatrixMut::new(memory, rows.rows(), width);
-            load_rows::<V>(prepare, rows, first + start, &mut prepared);
-            transpose(prepared.as_ref(), columns);
-        }
+        let memory = &mut memory[..rows.rows() * width];
+        let mut prepared = MatrixMut::new(memory, rows.rows(), width);
+        load_rows::<V>(prepare, rows, first + start, &mut prepared);
+        transpose_here::<V>(prepared.as_ref(), &mut columns);
     }
 }
 

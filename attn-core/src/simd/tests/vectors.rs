@@ -89,6 +89,20 @@ impl<E: Real + Debug> Kernel for Operations<E> {
             |i| (plain.copysign)(x[i], y[i]),
             "copysign",
         );
+        let (low, high) = a.interleave(b);
+        let in_turn = |i: usize| {
+            if i.is_multiple_of(2) {
+                x[i / 2]
+            } else {
+                y[i / 2]
+            }
+        };
+        assert_lanes(&lanes(low), in_turn, "interleave, lower halves");
+        assert_lanes(
+            &lanes(high),
+            |i| in_turn(V::LANES + i),
+            "interleave, upper halves",
+        );
         assert_lanes(&lanes(a.sqrt()), |i| (plain.sqrt)(x[i]), "sqrt");
         assert_lanes(&lanes(a.round()), |i| (plain.round)(x[i]), "round");
 
