@@ -1,6 +1,5 @@
 //! Rows and columns of one head, prepared, and what the additive similarity does to tiles of them: as calls.
 
-use super::layout::{some_cols, some_rows};
 use super::{Prepare, additive, prepare};
 use crate::kernel::Pooled;
 use crate::simd::{Kernel, Matrix, MatrixMut, Vector};
@@ -40,12 +39,11 @@ impl<E: Pooled> Kernel for LoadHeads<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         for row in 0..self.x.rows() {
-            let mut start = 0;
+            let mut x = self.x.row(row);
             for to in &mut self.to {
-                let x = self.x.part(row..row + 1, start..start + to.cols());
-                start += to.cols();
-                let mut to = some_rows(to.reborrow(), row..row + 1);
-                prepare::load_rows::<V>(self.prepare, x, self.first + row, &mut to);
+                let (of_head, others) = x.split_at(to.cols());
+                x = others;
+                prepare::load_row::<V>(self.prepare, of_head, self.first + row, to.row_mut(row));
             }
         }
     }
@@ -116,18 +114,20 @@ impl<E: Pooled> Kernel for BackwardHeads<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         for row in 0..self.x.rows() {
-            let mut start = 0;
+            let (mut x, mut to) = (self.x.row(row), self.to.row_mut(row));
             for d in &self.d {
-                let (rows, cols) = (row..row + 1, start..start + d.cols());
-                start += d.cols();
-                let (x, d) = (
-                    self.x.part(rows.clone(), cols.clone()),
-                    d.some_rows(rows.clone()),
+                let (x_of_head, others) = x.split_at(d.cols());
+                let (to_of_head, rest) = to.split_at_mut(d.cols());
+                (x, to) = (others, rest);
+                let (first, gain) = (self.first + row, Some(&mut *self.d_gain));
+                prepare::backward_row::<V>(
+                    self.prepare,
+                    x_of_head,
+                    first,
+                    d.row(row),
+                    to_of_head,
+                    gain,
                 );
-                let mut to = some_cols(some_rows(self.to.reborrow(), rows), cols);
-                let first = self.first + row;
-                let gain = Some(&mut *self.d_gain);
-                prepare::backward_rows::<V>(self.prepare, x, first, d, &mut to, gain);
             }
         }
     }

@@ -147,7 +147,7 @@ impl<E: Pooled> Kernel for Forward<'_, E> {
             let position = (self.first + row) % len;
             let x = x.row(self.first + row).chunks(width);
             for (x, to) in x.zip(self.to.row_mut(row).chunks_mut(width)) {
-                prepare_row::<V>(how, x, position, to);
+                load_row::<V>(how, x, position, to);
             }
         }
     }
@@ -192,7 +192,7 @@ pub(super) fn load_rows<V: Vector>(
 ) {
     assert_eq!(shape(x), (to.rows(), to.cols()), "rows of another shape");
     for row in 0..x.rows() {
-        prepare_row::<V>(prepare, x.row(row), first + row, to.row_mut(row));
+        load_row::<V>(prepare, x.row(row), first + row, to.row_mut(row));
     }
 }
 
@@ -247,8 +247,9 @@ pub(super) fn backward_rows<V: Vector>(
     }
 }
 
+/// Prepares one row of one head.
 #[inline(always)]
-fn prepare_row<V: Vector>(
+pub(super) fn load_row<V: Vector>(
     prepare: &Prepare<'_, V::Element>,
     x: &[V::Element],
     position: usize,
@@ -263,8 +264,9 @@ fn prepare_row<V: Vector>(
     }
 }
 
+/// The derivative of [`load_row`], as [`backward_rows`].
 #[inline(always)]
-fn backward_row<V: Vector>(
+pub(super) fn backward_row<V: Vector>(
     prepare: &Prepare<'_, V::Element>,
     x: &[V::Element],
     position: usize,
