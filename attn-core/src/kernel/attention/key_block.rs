@@ -53,8 +53,6 @@ struct Keys<E: Pooled> {
     value_columns: Panel<E>,
     /// As `rows`, or as `columns` if the similarity is additive.
     d: Panel<E>,
-    /// Of the values, `[keys, value_width]`.
-    d_values: Panel<E>,
 }
 
 /// Numbers for the pairs of a tile, `[queries, keys]`.
@@ -71,11 +69,12 @@ impl<E: Pooled> Attention<'_, E> {
     pub(super) fn backward_block(
         &self,
         queries: &Queries<'_, E>,
-        block: KeyBlock<'_, E>,
+        mut block: KeyBlock<'_, E>,
         d_q: &mut QueryPart<'_, E>,
         sums: &mut Part<'_, E>,
     ) {
         let (mut keys, mut pairs) = (Keys::load(self, &block), Pairs::new(block.range.len()));
+        fill(block.d_v.reborrow(), E::ZERO);
         for head in self.sizes.heads_of(block.b, block.kv) {
             for range in chunks(0..self.sizes.query, QUERIES) {
                 let mut tiles =
@@ -90,6 +89,7 @@ impl<E: Pooled> Attention<'_, E> {
                         &queries,
                         &mut keys,
                         &mut pairs,
+                        block.d_v.reborrow(),
                         d_q.of_tile(&tile),
                         sums,
                     );
@@ -105,6 +105,7 @@ impl<E: Pooled> Attention<'_, E> {
         queries: &Block<'_, E>,
         keys: &mut Keys<E>,
         pairs: &mut Pairs<E>,
+        d_v: MatrixMut<'_, E>,
         d_q: MatrixMut<'_, E>,
         sums: &mut Part<'_, E>,
     ) {
@@ -115,7 +116,7 @@ impl<E: Pooled> Attention<'_, E> {
             tile,
             matrix,
         };
-        let d_values = some_rows(keys.d_values.write(), columns.clone());
+        let d_values = some_rows(d_v, columns.clone());
         of(pairs.weights.read()).times_queries(E::ONE, queries.d_out, d_values, Into::Add);
         match self.similarity {
             Similarity::Dot { scale } => {
@@ -197,7 +198,6 @@ impl<E: Pooled> Keys<E> {
                 Similarity::Dot { .. } => Panel::new(keys, width),
                 Similarity::Additive { .. } => Panel::new(width, keys),
             },
-            d_values: Panel::new(keys, value_width),
         };
         run(LoadRows {
             prepare: &attention.key,
@@ -208,7 +208,6 @@ impl<E: Pooled> Keys<E> {
         transpose(loaded.rows.read(), loaded.columns.write());
         transpose(v, loaded.value_columns.write());
         fill(loaded.d.write(), E::ZERO);
-        fill(loaded.d_values.write(), E::ZERO);
         loaded
     }
 
@@ -226,7 +225,6 @@ impl<E: Pooled> Keys<E> {
             to: block.d_k,
             d_gain,
         });
-        copy(self.d_values.read(), block.d_v);
     }
 }
 
