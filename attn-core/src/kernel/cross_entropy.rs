@@ -11,10 +11,11 @@
 //! vision" (2016), for the smoothing. PyTorch:
 //! `torch.nn.functional.cross_entropy(z, t, ignore_index=.., label_smoothing=..)`.
 
+use super::compiled::compiled;
 use super::index::{OutOfRange, check_but};
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
-use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
+use super::{Buffer, Matrix, MatrixMut, Real};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, Vector, math, run};
 
@@ -43,80 +44,84 @@ impl Loss {
     }
 }
 
-/// What the rows of `logits [n, classes]` lose, and in `lse [n]` what [`backward`] needs of each.
-///
-/// A logit of -∞ is a class that is never predicted; it loses infinitely much only as a target, or with smoothing.
-///
-/// # Errors
-/// If a target is not a class, and not ignored.
-///
-/// # Panics
-/// If there is not one target and one element of `lse` per row.
-#[track_caller]
-pub fn forward<E: Pooled>(
-    logits: Matrix<'_, E>,
-    targets: &[usize],
-    options: Options,
-    lse: &mut [E],
-) -> Result<Loss, OutOfRange> {
-    assert_rows(logits, targets, lse.len());
-    check_but(targets, logits.cols(), options.ignore_index)?;
-    let chunk = rows_per_task(logits.cols());
-    let mut sums = Buffer::<f64>::stale(targets.len().div_ceil(chunk));
-    let rows = targets.chunks(chunk).zip(lse.chunks_mut(chunk));
-    let parts = rows.zip(sums.iter_mut()).enumerate();
-    for_each(parts.collect(), |(index, ((targets, lse), sum))| {
-        let first = index * chunk;
-        *sum = run(Forward {
-            logits: logits.some_rows(first..first + targets.len()),
-            targets,
-            options,
-            lse,
-        });
-    });
-    Ok(Loss {
-        sum: sums.iter().sum(),
-        counted: targets.iter().filter(|&&t| options.counts(t)).count(),
-    })
-}
+compiled! {
+    CrossEntropy:
 
-/// The gradient of `scale` times the sum of what the rows lose: for a mean, `scale` is the gradient of that divided by
-/// [`Loss::counted`]. Rows that are ignored get zeros.
-///
-/// # Errors
-/// If a target is not a class, and not ignored.
-///
-/// # Panics
-/// If the shapes do not fit.
-#[track_caller]
-pub fn backward<E: Pooled>(
-    logits: Matrix<'_, E>,
-    targets: &[usize],
-    options: Options,
-    lse: &[E],
-    scale: E,
-    d_logits: MatrixMut<'_, E>,
-) -> Result<(), OutOfRange> {
-    assert_rows(logits, targets, lse.len());
-    assert!(
-        d_logits.rows() == logits.rows() && d_logits.cols() == logits.cols(),
-        "the gradient is of another shape"
-    );
-    check_but(targets, logits.cols(), options.ignore_index)?;
-    let chunk = rows_per_task(logits.cols());
-    let parts = d_logits.row_chunks(chunk).into_iter().enumerate();
-    for_each(parts.collect(), |(index, d_logits)| {
-        let rows = index * chunk..index * chunk + d_logits.rows();
-        run(Backward {
-            logits: logits.some_rows(rows.clone()),
-            targets: &targets[rows.clone()],
-            options,
-            lse: &lse[rows],
-            scale,
-            d_logits,
+    /// What the rows of `logits [n, classes]` lose, and in `lse [n]` what [`backward`] needs of each.
+    ///
+    /// A logit of -∞ is a class that is never predicted; it loses infinitely much only as a target, or with smoothing.
+    ///
+    /// # Errors
+    /// If a target is not a class, and not ignored.
+    ///
+    /// # Panics
+    /// If there is not one target and one element of `lse` per row.
+    #[track_caller]
+    pub fn forward<E>(
+        logits: Matrix<'_, E>,
+        targets: &[usize],
+        options: Options,
+        lse: &mut [E],
+    ) -> Result<Loss, OutOfRange> {
+        assert_rows(logits, targets, lse.len());
+        check_but(targets, logits.cols(), options.ignore_index)?;
+        let chunk = rows_per_task(logits.cols());
+        let mut sums = Buffer::<f64>::stale(targets.len().div_ceil(chunk));
+        let rows = targets.chunks(chunk).zip(lse.chunks_mut(chunk));
+        let parts = rows.zip(sums.iter_mut()).enumerate();
+        for_each(parts.collect(), |(index, ((targets, lse), sum))| {
+            let first = index * chunk;
+            *sum = run(Forward {
+                logits: logits.some_rows(first..first + targets.len()),
+                targets,
+                options,
+                lse,
+            });
         });
-    });
-    Ok(())
+        Ok(Loss {
+            sum: sums.iter().sum(),
+            counted: targets.iter().filter(|&&t| options.counts(t)).count(),
+        })
+    }
+
+    /// The gradient of `scale` times the sum of what the rows lose: for a mean, `scale` is the gradient of that divided by
+    /// [`Loss::counted`]. Rows that are ignored get zeros.
+    ///
+    /// # Errors
+    /// If a target is not a class, and not ignored.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn backward<E>(
+        logits: Matrix<'_, E>,
+        targets: &[usize],
+        options: Options,
+        lse: &[E],
+        scale: E,
+        d_logits: MatrixMut<'_, E>,
+    ) -> Result<(), OutOfRange> {
+        assert_rows(logits, targets, lse.len());
+        assert!(
+            d_logits.rows() == logits.rows() && d_logits.cols() == logits.cols(),
+            "the gradient is of another shape"
+        );
+        check_but(targets, logits.cols(), options.ignore_index)?;
+        let chunk = rows_per_task(logits.cols());
+        let parts = d_logits.row_chunks(chunk).into_iter().enumerate();
+        for_each(parts.collect(), |(index, d_logits)| {
+            let rows = index * chunk..index * chunk + d_logits.rows();
+            run(Backward {
+                logits: logits.some_rows(rows.clone()),
+                targets: &targets[rows.clone()],
+                options,
+                lse: &lse[rows],
+                scale,
+                d_logits,
+            });
+        });
+        Ok(())
+    }
 }
 
 impl Options {
@@ -222,6 +227,7 @@ impl<E: Real> Kernel for Backward<'_, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Pooled;
     use crate::kernel::testing::*;
 
     const PLAIN: Options = Options {

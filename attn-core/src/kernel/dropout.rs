@@ -4,6 +4,7 @@
 //! a key and of their indices alone, so that no mask is kept: the derivative is the same function of the gradient.
 
 use super::Real;
+use super::compiled::compiled;
 use super::parallel::{SMALL, for_each};
 use crate::random::Philox4x32;
 use crate::simd::{Kernel, Vector, run};
@@ -13,33 +14,37 @@ const WORDS: usize = 4;
 /// The elements that the blocks computed at once serve.
 const GROUP: usize = WORDS * Philox4x32::BLOCKS;
 
-/// `y = dropout(x)`: with the word `i % 4` of [`Philox4x32`] of this key at the counter `[low, high, 0, 0]` of the 64-bit
-/// number `i / 4`, element `i` is kept if the word is at least `p * 2^32`.
-///
-/// What is dropped becomes 0 whatever it was, NaN and infinities too.
-///
-/// # Panics
-/// If the lengths differ, or `p` is not between 0 and 1.
-#[track_caller]
-pub fn dropout<E: Real>(x: &[E], p: f64, key: u64, y: &mut [E]) {
-    assert_eq!(x.len(), y.len(), "dropout keeps the length");
-    assert!((0.0..=1.0).contains(&p), "{p} is not a probability");
-    // An integer is below a number if it is below the next integer. All words are below 2^32.
-    let Ok(threshold) = u32::try_from((p * 2f64.powi(32)).ceil() as u64) else {
-        return y.fill(E::ZERO);
-    };
-    let part = SMALL.next_multiple_of(GROUP);
-    let parts = x.chunks(part).zip(y.chunks_mut(part)).enumerate();
-    for_each(parts.collect(), |(index, (x, y))| {
-        run(Dropout {
-            random: Philox4x32::new(key),
-            first_block: (index * part / WORDS) as u64,
-            threshold,
-            factor: E::of_f64(1.0 / (1.0 - p)),
-            x,
-            y,
+compiled! {
+    Drops:
+
+    /// `y = dropout(x)`: with the word `i % 4` of [`Philox4x32`] of this key at the counter `[low, high, 0, 0]` of the 64-bit
+    /// number `i / 4`, element `i` is kept if the word is at least `p * 2^32`.
+    ///
+    /// What is dropped becomes 0 whatever it was, NaN and infinities too.
+    ///
+    /// # Panics
+    /// If the lengths differ, or `p` is not between 0 and 1.
+    #[track_caller]
+    pub fn dropout<E>(x: &[E], p: f64, key: u64, y: &mut [E]) {
+        assert_eq!(x.len(), y.len(), "dropout keeps the length");
+        assert!((0.0..=1.0).contains(&p), "{p} is not a probability");
+        // An integer is below a number if it is below the next integer. All words are below 2^32.
+        let Ok(threshold) = u32::try_from((p * 2f64.powi(32)).ceil() as u64) else {
+            return y.fill(E::ZERO);
+        };
+        let part = SMALL.next_multiple_of(GROUP);
+        let parts = x.chunks(part).zip(y.chunks_mut(part)).enumerate();
+        for_each(parts.collect(), |(index, (x, y))| {
+            run(Dropout {
+                random: Philox4x32::new(key),
+                first_block: (index * part / WORDS) as u64,
+                threshold,
+                factor: E::of_f64(1.0 / (1.0 - p)),
+                x,
+                y,
+            });
         });
-    });
+    }
 }
 
 struct Dropout<'a, E> {
@@ -76,7 +81,7 @@ mod tests {
     use super::*;
     use crate::kernel::testing::*;
 
-    fn dropped<E: Real>(x: &[E], p: f64, key: u64) -> Vec<E> {
+    fn dropped<E: crate::kernel::Pooled>(x: &[E], p: f64, key: u64) -> Vec<E> {
         let mut y = vec![E::NAN; x.len()];
         dropout(x, p, key, &mut y);
         y

@@ -3,6 +3,7 @@
 //! Functions of one's own are types that implement [`Map`] or [`Zip`]; see [`slice`](crate::simd::slice).
 
 use super::Real;
+use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::parallel::{SMALL, for_each};
 use crate::simd::call::{Axpy, Scale};
@@ -35,29 +36,33 @@ pub fn zip<E: Real>(x: &[E], y: &[E], z: &mut [E], f: impl Zip<E> + Sync) {
     for_each(parts.collect(), |((x, y), z)| run(ZipTo { x, y, z, f: &f }));
 }
 
-/// `z = x + y`
-///
-/// # Panics
-/// If the lengths differ.
-#[track_caller]
-pub fn add<E: Real>(x: &[E], y: &[E], z: &mut [E]) {
-    zip(x, y, z, Sum);
-}
+compiled! {
+    Elementwise:
 
-/// `y += a x`
-///
-/// # Panics
-/// If the lengths differ.
-#[track_caller]
-pub fn add_scaled<E: Real>(a: E, x: &[E], y: &mut [E]) {
-    assert_eq!(x.len(), y.len(), "as many numbers as are added");
-    let parts = x.chunks(SMALL).zip(y.chunks_mut(SMALL));
-    for_each(parts.collect(), |(x, y)| run(Axpy(a, x, y)));
-}
+    /// `z = x + y`
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[track_caller]
+    pub fn add<E>(x: &[E], y: &[E], z: &mut [E]) {
+        zip(x, y, z, Sum);
+    }
 
-/// `x *= a`
-pub fn scale<E: Real>(a: E, x: &mut [E]) {
-    for_each(x.chunks_mut(SMALL).collect(), |x| run(Scale(a, x)));
+    /// `y += a x`
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[track_caller]
+    pub fn add_scaled<E>(a: E, x: &[E], y: &mut [E]) {
+        assert_eq!(x.len(), y.len(), "as many numbers as are added");
+        let parts = x.chunks(SMALL).zip(y.chunks_mut(SMALL));
+        for_each(parts.collect(), |(x, y)| run(Axpy(a, x, y)));
+    }
+
+    /// `x *= a`
+    pub fn scale<E>(a: E, x: &mut [E]) {
+        for_each(x.chunks_mut(SMALL).collect(), |x| run(Scale(a, x)));
+    }
 }
 
 struct MapTo<'a, E, F> {

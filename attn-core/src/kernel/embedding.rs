@@ -2,6 +2,7 @@
 //!
 //! PyTorch: `torch.nn.functional.embedding(ids, table)`.
 
+use super::compiled::compiled;
 use super::index::{OutOfRange, check};
 use super::parallel::{SMALL, for_each, rows_per_task};
 use super::{Matrix, MatrixMut, Real};
@@ -10,64 +11,68 @@ use crate::simd::{Kernel, Vector, run, slice};
 /// The columns of the table that one thread adds to: a few cache lines.
 const COLUMNS: usize = 64;
 
-/// Row `i` of `to [n, width]` is row `ids[i]` of `table [count, width]`.
-///
-/// # Errors
-/// If the table has not so many rows. Nothing is written then.
-///
-/// # Panics
-/// If the shapes do not fit.
-#[track_caller]
-pub fn forward<E: Real>(
-    ids: &[usize],
-    table: Matrix<'_, E>,
-    to: MatrixMut<'_, E>,
-) -> Result<(), OutOfRange> {
-    assert_shapes(ids, to.rows(), to.cols(), table.cols());
-    check(ids, table.rows())?;
-    let chunk = rows_per_task(table.cols());
-    let parts = to.row_chunks(chunk).into_iter().zip(ids.chunks(chunk));
-    for_each(parts.collect(), |(mut to, ids)| {
-        for (i, &id) in ids.iter().enumerate() {
-            to.row_mut(i).copy_from_slice(table.row(id));
-        }
-    });
-    Ok(())
-}
+compiled! {
+    Embedding:
 
-/// Adds row `i` of `d_y [n, width]` to row `ids[i]` of `d_table [count, width]`.
-///
-/// Each thread has columns of its own and walks through all ids, so that repeated ones are added in their order.
-///
-/// # Errors
-/// If the table has not so many rows. Nothing is added then.
-///
-/// # Panics
-/// If the shapes do not fit.
-#[track_caller]
-pub fn backward<E: Real>(
-    ids: &[usize],
-    d_y: Matrix<'_, E>,
-    d_table: MatrixMut<'_, E>,
-) -> Result<(), OutOfRange> {
-    let width = d_table.cols();
-    assert_shapes(ids, d_y.rows(), d_y.cols(), width);
-    check(ids, d_table.rows())?;
-    let columns = if ids.len() * width <= SMALL {
-        width.max(1)
-    } else {
-        COLUMNS
-    };
-    let parts = d_table.col_chunks(columns).into_iter().enumerate();
-    for_each(parts.collect(), |(index, d_table)| {
-        let start = index * columns;
-        run(Scatter {
-            ids,
-            d_y: d_y.some_cols(start..start + d_table.cols()),
-            d_table,
+    /// Row `i` of `to [n, width]` is row `ids[i]` of `table [count, width]`.
+    ///
+    /// # Errors
+    /// If the table has not so many rows. Nothing is written then.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn forward<E>(
+        ids: &[usize],
+        table: Matrix<'_, E>,
+        to: MatrixMut<'_, E>,
+    ) -> Result<(), OutOfRange> {
+        assert_shapes(ids, to.rows(), to.cols(), table.cols());
+        check(ids, table.rows())?;
+        let chunk = rows_per_task(table.cols());
+        let parts = to.row_chunks(chunk).into_iter().zip(ids.chunks(chunk));
+        for_each(parts.collect(), |(mut to, ids)| {
+            for (i, &id) in ids.iter().enumerate() {
+                to.row_mut(i).copy_from_slice(table.row(id));
+            }
         });
-    });
-    Ok(())
+        Ok(())
+    }
+
+    /// Adds row `i` of `d_y [n, width]` to row `ids[i]` of `d_table [count, width]`.
+    ///
+    /// Each thread has columns of its own and walks through all ids, so that repeated ones are added in their order.
+    ///
+    /// # Errors
+    /// If the table has not so many rows. Nothing is added then.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn backward<E>(
+        ids: &[usize],
+        d_y: Matrix<'_, E>,
+        d_table: MatrixMut<'_, E>,
+    ) -> Result<(), OutOfRange> {
+        let width = d_table.cols();
+        assert_shapes(ids, d_y.rows(), d_y.cols(), width);
+        check(ids, d_table.rows())?;
+        let columns = if ids.len() * width <= SMALL {
+            width.max(1)
+        } else {
+            COLUMNS
+        };
+        let parts = d_table.col_chunks(columns).into_iter().enumerate();
+        for_each(parts.collect(), |(index, d_table)| {
+            let start = index * columns;
+            run(Scatter {
+                ids,
+                d_y: d_y.some_cols(start..start + d_table.cols()),
+                d_table,
+            });
+        });
+        Ok(())
+    }
 }
 
 struct Scatter<'a, E> {

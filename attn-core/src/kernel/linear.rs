@@ -10,6 +10,7 @@
 //! All matrices may be columns of wider ones: the rows must be slices, but may lie apart.
 
 use super::column_sums::add_column_sums;
+use super::compiled::compiled;
 use super::multiply::{Start, multiply};
 use super::parallel::{SMALL, for_each};
 use super::{Matrix, MatrixMut, Pooled};
@@ -19,69 +20,73 @@ use crate::simd::{Into, Threads, product};
 /// transposing them would double that.
 const FEW_ROWS: usize = 16;
 
-/// `y = x Wᵀ + b`, for `x [n, in]`, `w [out, in]`, `bias [out]` and `y [n, out]`.
-///
-/// # Panics
-/// If the shapes do not fit.
-#[track_caller]
-pub fn forward<E: Pooled>(
-    x: Matrix<'_, E>,
-    w: Matrix<'_, E>,
-    bias: Option<&[E]>,
-    y: MatrixMut<'_, E>,
-) {
-    assert!(
-        x.rows() == y.rows() && x.cols() == w.cols() && w.rows() == y.cols(),
-        "weights ({} x {}) map ({} x {}) to ({} x {})",
-        w.rows(),
-        w.cols(),
-        x.rows(),
-        x.cols(),
-        y.rows(),
-        y.cols()
-    );
-    assert!(
-        bias.is_none_or(|bias| bias.len() == y.cols()),
-        "one bias per output"
-    );
-    let start = bias.map_or(Start::Zero, Start::Row);
-    if x.rows() < FEW_ROWS {
-        multiply_rows(x, w, start, y);
-    } else {
-        multiply(y, start, x, w.transposed());
+compiled! {
+    Linear:
+
+    /// `y = x Wᵀ + b`, for `x [n, in]`, `w [out, in]`, `bias [out]` and `y [n, out]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn forward<E>(
+        x: Matrix<'_, E>,
+        w: Matrix<'_, E>,
+        bias: Option<&[E]>,
+        y: MatrixMut<'_, E>,
+    ) {
+        assert!(
+            x.rows() == y.rows() && x.cols() == w.cols() && w.rows() == y.cols(),
+            "weights ({} x {}) map ({} x {}) to ({} x {})",
+            w.rows(),
+            w.cols(),
+            x.rows(),
+            x.cols(),
+            y.rows(),
+            y.cols()
+        );
+        assert!(
+            bias.is_none_or(|bias| bias.len() == y.cols()),
+            "one bias per output"
+        );
+        let start = bias.map_or(Start::Zero, Start::Row);
+        if x.rows() < FEW_ROWS {
+            multiply_rows(x, w, start, y);
+        } else {
+            multiply(y, start, x, w.transposed());
+        }
     }
-}
 
-/// `dx = dy W`, or `dx += dy W`, for `d_y [n, out]`, `w [out, in]` and `d_x [n, in]`.
-///
-/// # Panics
-/// If the shapes do not fit.
-#[track_caller]
-pub fn input_gradient<E: Pooled>(
-    d_y: Matrix<'_, E>,
-    w: Matrix<'_, E>,
-    into: Into,
-    d_x: MatrixMut<'_, E>,
-) {
-    multiply(d_x, into.into(), d_y, w);
-}
+    /// `dx = dy W`, or `dx += dy W`, for `d_y [n, out]`, `w [out, in]` and `d_x [n, in]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn input_gradient<E>(
+        d_y: Matrix<'_, E>,
+        w: Matrix<'_, E>,
+        into: Into,
+        d_x: MatrixMut<'_, E>,
+    ) {
+        multiply(d_x, into.into(), d_y, w);
+    }
 
-/// `dW += dyᵀ x`, for `d_y [n, out]`, `x [n, in]` and `d_w [out, in]`.
-///
-/// # Panics
-/// If the shapes do not fit.
-#[track_caller]
-pub fn weight_gradient<E: Pooled>(d_y: Matrix<'_, E>, x: Matrix<'_, E>, d_w: MatrixMut<'_, E>) {
-    multiply(d_w, Start::Given, d_y.transposed(), x);
-}
+    /// `dW += dyᵀ x`, for `d_y [n, out]`, `x [n, in]` and `d_w [out, in]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn weight_gradient<E>(d_y: Matrix<'_, E>, x: Matrix<'_, E>, d_w: MatrixMut<'_, E>) {
+        multiply(d_w, Start::Given, d_y.transposed(), x);
+    }
 
-/// `db += Σ rows of dy`, for `d_y [n, out]` and `d_b [out]`.
-///
-/// # Panics
-/// If the shapes do not fit.
-#[track_caller]
-pub fn bias_gradient<E: Pooled>(d_y: Matrix<'_, E>, d_b: &mut [E]) {
-    add_column_sums(d_y, d_b);
+    /// `db += Σ rows of dy`, for `d_y [n, out]` and `d_b [out]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn bias_gradient<E>(d_y: Matrix<'_, E>, d_b: &mut [E]) {
+        add_column_sums(d_y, d_b);
+    }
 }
 
 /// `start + x Wᵀ`, one row of `x` after the other, for blocks of outputs.

@@ -9,6 +9,7 @@
 pub mod activation;
 pub mod attention;
 mod column_sums;
+mod compiled;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod elementwise;

@@ -168,10 +168,10 @@ mod tests {
     fn naive(start: f64, a: Matrix<'_, f32>, b: Matrix<'_, f32>, row: &[f32]) -> Vec<f64> {
         let mut to = Vec::new();
         for i in 0..a.rows() {
-            for j in 0..b.cols() {
+            for (j, &row) in row.iter().enumerate() {
                 let products =
                     (0..a.cols()).map(|k| f64::from(a.get(i, k)) * f64::from(b.get(k, j)));
-                to.push(start + f64::from(row[j]) + products.sum::<f64>());
+                to.push(start + f64::from(row) + products.sum::<f64>());
             }
         }
         to

@@ -20,6 +20,7 @@
 //! The variance is the mean square of what is left after the mean is subtracted, so a large mean does not cancel it.
 
 use super::column_sums::{add_column_sums, rows_per_sum};
+use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
@@ -72,23 +73,7 @@ impl<E: Pooled> Norm<'_, E> {
     /// If the shapes do not fit.
     #[track_caller]
     pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>, statistics: &mut [E]) {
-        self.assert_shapes(x, (y.rows(), y.cols()), statistics.len());
-        let chunk = rows_per_task(x.cols());
-        let gain = Row::new(self.gain, E::ONE, x.cols());
-        let bias = Row::new(self.bias, E::ZERO, x.cols());
-        let statistics = statistics.chunks_mut(STATISTICS * chunk);
-        let tasks = y.row_chunks(chunk).into_iter().zip(statistics).enumerate();
-        for_each(tasks.collect(), |(index, (y, statistics))| {
-            run(Forward {
-                kind: self.kind,
-                epsilon: self.epsilon,
-                gain: gain.as_slice(),
-                bias: bias.as_slice(),
-                x: x.some_rows(index * chunk..index * chunk + y.rows()),
-                y,
-                statistics,
-            });
-        });
+        forward(self, x, y, statistics);
     }
 
     /// From `d_y`, the gradient of the output, that of everything else.
@@ -103,14 +88,73 @@ impl<E: Pooled> Norm<'_, E> {
         d_y: Matrix<'_, E>,
         to: Gradients<'_, E>,
     ) {
+        backward(self, x, statistics, d_y, to);
+    }
+
+    #[track_caller]
+    fn assert_shapes(&self, x: Matrix<'_, E>, other: (usize, usize), statistics: usize) {
+        let width = x.cols();
+        assert_eq!((x.rows(), width), other, "a norm keeps the shape");
+        let rows = [self.gain, self.bias].into_iter().flatten();
+        assert!(
+            rows.map(<[E]>::len).all(|len| len == width),
+            "the gain and the bias have the width of a row"
+        );
+        assert_eq!(
+            statistics,
+            STATISTICS * x.rows(),
+            "the statistics of every row"
+        );
+    }
+}
+
+compiled! {
+    Norms:
+
+    /// [`Norm::forward`]
+    #[track_caller]
+    fn forward<E>(
+        norm: &Norm<'_, E>,
+        x: Matrix<'_, E>,
+        y: MatrixMut<'_, E>,
+        statistics: &mut [E],
+    ) {
+        norm.assert_shapes(x, (y.rows(), y.cols()), statistics.len());
+        let chunk = rows_per_task(x.cols());
+        let gain = Row::new(norm.gain, E::ONE, x.cols());
+        let bias = Row::new(norm.bias, E::ZERO, x.cols());
+        let statistics = statistics.chunks_mut(STATISTICS * chunk);
+        let tasks = y.row_chunks(chunk).into_iter().zip(statistics).enumerate();
+        for_each(tasks.collect(), |(index, (y, statistics))| {
+            run(Forward {
+                kind: norm.kind,
+                epsilon: norm.epsilon,
+                gain: gain.as_slice(),
+                bias: bias.as_slice(),
+                x: x.some_rows(index * chunk..index * chunk + y.rows()),
+                y,
+                statistics,
+            });
+        });
+    }
+
+    /// [`Norm::backward`]
+    #[track_caller]
+    fn backward<E>(
+        norm: &Norm<'_, E>,
+        x: Matrix<'_, E>,
+        statistics: &[E],
+        d_y: Matrix<'_, E>,
+        to: Gradients<'_, E>,
+    ) {
         let (rows, width) = (x.rows(), x.cols());
-        self.assert_shapes(x, (to.x.rows(), to.x.cols()), statistics.len());
-        self.assert_shapes(x, (d_y.rows(), d_y.cols()), statistics.len());
+        norm.assert_shapes(x, (to.x.rows(), to.x.cols()), statistics.len());
+        norm.assert_shapes(x, (d_y.rows(), d_y.cols()), statistics.len());
         if rows == 0 || width == 0 {
             return;
         }
         let chunk = rows_per_sum(width);
-        let gain = Row::new(self.gain, E::ONE, width);
+        let gain = Row::new(norm.gain, E::ONE, width);
         // Per chunk of rows, its sums for the gain and for the bias.
         let mut sums = Buffer::zeros(rows.div_ceil(chunk) * 2 * width);
         let parts = to.x.row_chunks(chunk).into_iter();
@@ -119,7 +163,7 @@ impl<E: Pooled> Norm<'_, E> {
             let rows = index * chunk..index * chunk + d_x.rows();
             let (d_gain, d_bias) = sums.split_at_mut(width);
             run(Backward {
-                kind: self.kind,
+                kind: norm.kind,
                 gain: gain.as_slice(),
                 x: x.some_rows(rows.clone()),
                 statistics: &statistics[STATISTICS * rows.start..STATISTICS * rows.end],
@@ -137,22 +181,6 @@ impl<E: Pooled> Norm<'_, E> {
         if let Some(d_bias) = to.bias {
             add_column_sums(sums.some_cols(width..2 * width), d_bias);
         }
-    }
-
-    #[track_caller]
-    fn assert_shapes(&self, x: Matrix<'_, E>, other: (usize, usize), statistics: usize) {
-        let width = x.cols();
-        assert_eq!((x.rows(), width), other, "a norm keeps the shape");
-        let rows = [self.gain, self.bias].into_iter().flatten();
-        assert!(
-            rows.map(<[E]>::len).all(|len| len == width),
-            "the gain and the bias have the width of a row"
-        );
-        assert_eq!(
-            statistics,
-            STATISTICS * x.rows(),
-            "the statistics of every row"
-        );
     }
 }
 

@@ -1,5 +1,6 @@
 //! Steps of an optimizer, on the slices of one parameter.
 
+use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::parallel::{SMALL, for_each};
 use super::{Buffer, Real};
@@ -24,43 +25,47 @@ pub struct AdamW {
     pub step: u64,
 }
 
-/// One step: from the gradient `g`, new means `m` of the gradients and `v` of their squares, and with them new parameters:
-///
-/// ```text
-/// m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g²
-/// p = p - lr weight_decay p - lr (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon)
-/// ```
-///
-/// # Panics
-/// If the lengths differ, or `step` is 0.
-#[track_caller]
-pub fn adamw_step<E: Real>(p: &mut [E], g: &[E], m: &mut [E], v: &mut [E], adamw: &AdamW) {
-    let len = p.len();
-    assert!(
-        g.len() == len && m.len() == len && v.len() == len,
-        "as many gradients and means as parameters"
-    );
-    assert!(adamw.step > 0, "steps count from 1");
-    let factors = Factors::new(adamw);
-    let means = m.chunks_mut(SMALL).zip(v.chunks_mut(SMALL));
-    let parts = p.chunks_mut(SMALL).zip(g.chunks(SMALL)).zip(means);
-    for_each(parts.collect(), |((p, g), (m, v))| {
-        run(Step {
-            p,
-            g,
-            m,
-            v,
-            factors,
-        });
-    });
-}
+compiled! {
+    Optim:
 
-/// `Σ x²`, in `f64`: in an order that the length alone decides, and the same for every instruction set.
-pub fn squared_norm<E: Real>(x: &[E]) -> f64 {
-    let mut sums = Buffer::<f64>::stale(x.len().div_ceil(SMALL));
-    let parts = x.chunks(SMALL).zip(sums.iter_mut());
-    for_each(parts.collect(), |(x, sum)| *sum = run(SumOfSquares(x)));
-    sums.iter().sum()
+    /// One step: from the gradient `g`, new means `m` of the gradients and `v` of their squares, and with them new parameters:
+    ///
+    /// ```text
+    /// m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g²
+    /// p = p - lr weight_decay p - lr (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon)
+    /// ```
+    ///
+    /// # Panics
+    /// If the lengths differ, or `step` is 0.
+    #[track_caller]
+    pub fn adamw_step<E>(p: &mut [E], g: &[E], m: &mut [E], v: &mut [E], adamw: &AdamW) {
+        let len = p.len();
+        assert!(
+            g.len() == len && m.len() == len && v.len() == len,
+            "as many gradients and means as parameters"
+        );
+        assert!(adamw.step > 0, "steps count from 1");
+        let factors = Factors::new(adamw);
+        let means = m.chunks_mut(SMALL).zip(v.chunks_mut(SMALL));
+        let parts = p.chunks_mut(SMALL).zip(g.chunks(SMALL)).zip(means);
+        for_each(parts.collect(), |((p, g), (m, v))| {
+            run(Step {
+                p,
+                g,
+                m,
+                v,
+                factors,
+            });
+        });
+    }
+
+    /// `Σ x²`, in `f64`: in an order that the length alone decides, and the same for every instruction set.
+    pub fn squared_norm<E>(x: &[E]) -> f64 {
+        let mut sums = Buffer::<f64>::stale(x.len().div_ceil(SMALL));
+        let parts = x.chunks(SMALL).zip(sums.iter_mut());
+        for_each(parts.collect(), |(x, sum)| *sum = run(SumOfSquares(x)));
+        sums.iter().sum()
+    }
 }
 
 /// What the elements of a step have in common.
@@ -174,7 +179,7 @@ mod tests {
     };
 
     /// Parameters after three steps.
-    fn trained<E: Real>(len: usize) -> Vec<E> {
+    fn trained<E: crate::kernel::Pooled>(len: usize) -> Vec<E> {
         let mut p = noise::<E>(len, 0);
         let (mut m, mut v) = (vec![E::ZERO; len], vec![E::ZERO; len]);
         for step in 1..=3 {

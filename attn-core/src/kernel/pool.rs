@@ -5,6 +5,7 @@ use std::fmt::{Debug, Formatter};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, Once, PoisonError};
 
+use super::{attention, cross_entropy, dropout, elementwise, embedding, linear, norm, optim};
 use crate::simd::Real;
 
 /// The bytes of a cache line and of the widest vector: buffers start at multiples of it.
@@ -63,8 +64,20 @@ impl<E: Pooled> Debug for Buffer<E> {
     }
 }
 
-/// A number that there is a pool of.
-pub trait Pooled: Real {
+/// A number that there are kernels for, and a pool of buffers.
+pub trait Pooled:
+    Real
+    + attention::Attends<Self>
+    + attention::PerHead<Self>
+    + attention::Prepares<Self>
+    + cross_entropy::CrossEntropy<Self>
+    + dropout::Drops<Self>
+    + elementwise::Elementwise<Self>
+    + embedding::Embedding<Self>
+    + linear::Linear<Self>
+    + norm::Norms<Self>
+    + optim::Optim<Self>
+{
     /// The pool of the process.
     #[doc(hidden)]
     fn pool() -> &'static Pool<Self>;
@@ -227,7 +240,9 @@ mod tests {
                 addresses.push(scratch.as_ptr());
                 pool.give_back(scratch);
             }
-            saved.map(|block| pool.give_back(block));
+            for block in saved {
+                pool.give_back(block);
+            }
             addresses
         };
         let first = step();

@@ -54,6 +54,10 @@ pub(super) fn transpose_here<V: Vector>(
 }
 
 /// The square of vectors of `x` that starts at `row` and `col`, or what there is of it.
+#[allow(
+    clippy::needless_range_loop,
+    reason = "so that the vectors stay in registers"
+)]
 #[inline(always)]
 fn transpose_square<V: Vector>(
     x: Matrix<'_, V::Element>,

@@ -50,18 +50,9 @@ struct Task<'a, E> {
 }
 
 impl<E: Pooled> Attention<'_, E> {
-    /// The gradient, from that of the output: the derivative of [`forward`](Self::forward), which wrote `out` and `lse`.
-    ///
-    /// What a query does not attend to has no part in it, not even if one of the two, or the gradient of the query's
-    /// output, is NaN.
-    ///
-    /// # Panics
-    /// If the shapes are not those of the sizes.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the tensors of the forward pass, and one more"
-    )]
-    pub fn backward(
+    /// [`backward`](Self::backward), compiled where it is called.
+    #[allow(clippy::too_many_arguments, reason = "those of `backward`")]
+    pub(super) fn backward_here(
         &self,
         q: Matrix<'_, E>,
         k: Matrix<'_, E>,

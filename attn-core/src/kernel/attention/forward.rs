@@ -36,20 +36,8 @@ struct Block<'a, E> {
 }
 
 impl<E: Pooled> Attention<'_, E> {
-    /// The output, and for [`backward`](Self::backward) the logarithm `lse` of the sum of `exp(score)` over the keys that
-    /// a query attends to; of one more than the sum for [`Normalizer::Softmax1`], and 0 for [`Normalizer::Sigmoid`].
-    ///
-    /// A query that attends to no key has the output 0 and an `lse` of -∞ (of 0 for [`Normalizer::Softmax1`]). A key that a
-    /// query does not attend to has no influence on its output, not even on the last bit, and not even if it is NaN.
-    ///
-    /// `lse`: `[batch, heads, query]`.
-    ///
-    /// # Panics
-    /// If the shapes are not those of the sizes.
-    ///
-    /// [`Normalizer::Softmax1`]: super::Normalizer::Softmax1
-    /// [`Normalizer::Sigmoid`]: super::Normalizer::Sigmoid
-    pub fn forward(
+    /// [`forward`](Self::forward), compiled where it is called.
+    pub(super) fn forward_here(
         &self,
         q: Matrix<'_, E>,
         k: Matrix<'_, E>,

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::absent::Coefficients;
 use super::dropout::Dropper;
-use super::layout::{copy, fill, some_cols, some_rows};
+use super::layout::{fill, some_cols, some_rows};
 use super::load::{AdditiveGradients, BackwardRows, LoadRows};
 use super::plan::{QUERIES, Tile, chunks, tiles};
 use super::queries::{Block, Queries, QueryPart};
@@ -42,9 +42,9 @@ pub(super) struct KeyBlock<'a, E> {
 }
 
 /// The keys as products want them, and their gradients so far.
-struct Keys<E: Pooled> {
-    /// The first key.
-    first: usize,
+struct Keys<'a, E: Pooled> {
+    /// As they were given, with the gradients of the values.
+    given: KeyBlock<'a, E>,
     /// `[keys, width]`
     rows: Panel<E>,
     /// `[width, keys]`
@@ -69,54 +69,52 @@ impl<E: Pooled> Attention<'_, E> {
     pub(super) fn backward_block(
         &self,
         queries: &Queries<'_, E>,
-        mut block: KeyBlock<'_, E>,
+        block: KeyBlock<'_, E>,
         d_q: &mut QueryPart<'_, E>,
         sums: &mut Part<'_, E>,
     ) {
-        let (mut keys, mut pairs) = (Keys::load(self, &block), Pairs::new(block.range.len()));
-        fill(block.d_v.reborrow(), E::ZERO);
-        for head in self.sizes.heads_of(block.b, block.kv) {
-            for range in chunks(0..self.sizes.query, QUERIES) {
-                let mut tiles =
-                    tiles(self.mask, head, range.clone(), block.range.clone()).peekable();
+        let (b, kv, range) = (block.b, block.kv, block.range.clone());
+        let (mut keys, mut pairs) = (Keys::load(self, block), Pairs::new(range.len()));
+        for head in self.sizes.heads_of(b, kv) {
+            for some in chunks(0..self.sizes.query, QUERIES) {
+                let mut tiles = tiles(self.mask, head, some.clone(), range.clone()).peekable();
                 if tiles.peek().is_none() {
                     continue;
                 }
-                let queries = queries.block(head, range);
+                let queries = queries.block(head, some);
                 for tile in tiles {
                     self.backward_tile(
                         &tile,
                         &queries,
                         &mut keys,
                         &mut pairs,
-                        block.d_v.reborrow(),
                         d_q.of_tile(&tile),
                         sums,
                     );
                 }
             }
         }
-        keys.finish(self, block, sums.key_gain);
+        keys.finish(self, sums.key_gain);
     }
 
     fn backward_tile(
         &self,
         tile: &Tile,
         queries: &Block<'_, E>,
-        keys: &mut Keys<E>,
+        keys: &mut Keys<'_, E>,
         pairs: &mut Pairs<E>,
-        d_v: MatrixMut<'_, E>,
         d_q: MatrixMut<'_, E>,
         sums: &mut Part<'_, E>,
     ) {
-        let columns = tile.keys.start - keys.first..tile.keys.end - keys.first;
+        let first = keys.given.range.start;
+        let columns = tile.keys.start - first..tile.keys.end - first;
         self.weigh_again(tile, queries, keys, columns.clone(), pairs, sums.bias(tile));
         let of = |matrix| Coefficients {
             mask: self.mask,
             tile,
             matrix,
         };
-        let d_values = some_rows(d_v, columns.clone());
+        let d_values = some_rows(keys.given.d_v.reborrow(), columns.clone());
         of(pairs.weights.read()).times_queries(E::ONE, queries.d_out, d_values, Into::Add);
         match self.similarity {
             Similarity::Dot { scale } => {
@@ -142,7 +140,7 @@ impl<E: Pooled> Attention<'_, E> {
         &self,
         tile: &Tile,
         queries: &Block<'_, E>,
-        keys: &Keys<E>,
+        keys: &Keys<'_, E>,
         columns: Range<usize>,
         pairs: &mut Pairs<E>,
         d_bias: Option<&mut [E]>,
@@ -184,13 +182,12 @@ impl<E: Pooled> Attention<'_, E> {
     }
 }
 
-impl<E: Pooled> Keys<E> {
-    fn load(attention: &Attention<'_, E>, block: &KeyBlock<'_, E>) -> Self {
-        let KeyBlock { k, v, .. } = *block;
-        let (first, keys) = (block.range.start, block.range.len());
+impl<'a, E: Pooled> Keys<'a, E> {
+    fn load(attention: &Attention<'_, E>, given: KeyBlock<'a, E>) -> Self {
+        let (k, v, keys) = (given.k, given.v, given.range.len());
         let (width, value_width) = (k.cols(), v.cols());
         let mut loaded = Self {
-            first,
+            given,
             rows: Panel::new(keys, width),
             columns: Panel::new(width, keys),
             value_columns: Panel::new(value_width, keys),
@@ -202,27 +199,28 @@ impl<E: Pooled> Keys<E> {
         run(LoadRows {
             prepare: &attention.key,
             x: k,
-            first,
+            first: loaded.given.range.start,
             to: loaded.rows.write(),
         });
         transpose(loaded.rows.read(), loaded.columns.write());
         transpose(v, loaded.value_columns.write());
         fill(loaded.d.write(), E::ZERO);
+        fill(loaded.given.d_v.reborrow(), E::ZERO);
         loaded
     }
 
-    /// Writes the gradients of the keys and of the values. What the gain of the keys' norm gets is added to `d_gain`.
-    fn finish(mut self, attention: &Attention<'_, E>, block: KeyBlock<'_, E>, d_gain: &mut [E]) {
+    /// Writes the gradients of the keys. What the gain of the keys' norm gets is added to `d_gain`.
+    fn finish(mut self, attention: &Attention<'_, E>, d_gain: &mut [E]) {
         if let Similarity::Additive { .. } = attention.similarity {
             transpose(self.d.read(), self.rows.write());
             self.d = self.rows;
         }
         run(BackwardRows {
             prepare: &attention.key,
-            x: block.k,
-            first: self.first,
+            x: self.given.k,
+            first: self.given.range.start,
             d: self.d.read(),
-            to: block.d_k,
+            to: self.given.d_k,
             d_gain,
         });
     }

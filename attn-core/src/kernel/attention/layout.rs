@@ -130,10 +130,3 @@ pub(super) fn fill<E: Copy>(mut x: MatrixMut<'_, E>, value: E) {
         x.row_mut(row).fill(value);
     }
 }
-
-/// `to = x`
-pub(super) fn copy<E: Copy>(x: Matrix<'_, E>, mut to: MatrixMut<'_, E>) {
-    for row in 0..x.rows() {
-        to.row_mut(row).copy_from_slice(x.row(row));
-    }
-}

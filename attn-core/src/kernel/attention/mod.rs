@@ -7,6 +7,7 @@ mod additive;
 mod backward;
 mod by_head;
 mod dropout;
+mod entry;
 mod forward;
 mod key_block;
 mod layout;
@@ -26,9 +27,10 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
+pub use entry::Attends;
 pub use on_tiles::{Bias, Place, TileMask, TileScore};
-pub use per_head::{per_head_linear, per_head_linear_backward};
-pub use prepare::{prepare, prepare_backward};
+pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
+pub use prepare::{Prepares, prepare, prepare_backward};
 pub use rope::{Angles, angles};
 pub use spec::{
     Attention, Coverage, Dropout, Everything, Gradients, Mask, Norm, Normalizer, Prepare, Rope,

@@ -9,6 +9,7 @@
 //!
 //! Heads lie side by side in `x` and `y`, and one below the other in `W`.
 
+use crate::kernel::compiled::compiled;
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Buffer, Pooled, parallel};
 use crate::simd::{Into, Matrix, MatrixMut, Threads, product};
@@ -16,59 +17,63 @@ use crate::simd::{Into, Matrix, MatrixMut, Threads, product};
 /// Multiplications that are not worth another thread: some ten microseconds.
 const FEW: usize = 32 * parallel::SMALL;
 
-/// `to[r, h] = x[r, h] w[h]`
-///
-/// `x`: `[rows, heads * width]`, `w`: `[heads * width, out]`, `to`: `[rows, heads * out]`.
-///
-/// # Panics
-/// If the shapes do not fit.
-pub fn per_head_linear<E: Pooled>(
-    heads: usize,
-    x: Matrix<'_, E>,
-    w: Matrix<'_, E>,
-    to: MatrixMut<'_, E>,
-) {
-    let maps = Maps::new(heads, x, w, (to.rows(), to.cols()));
-    let tasks = maps.columns(to).into_iter().enumerate();
-    maps.for_each(tasks.collect(), |(head, to)| {
-        let (x, w) = maps.head(head);
-        product(to, Into::Overwrite, E::ONE, x, w, Threads::One);
-    });
-}
+compiled! {
+    PerHead:
 
-/// The derivative of [`per_head_linear`]: from `d`, that of the result, to `d_x`, which is overwritten, and to `d_w`, to
-/// which is added.
-///
-/// `d`: `[rows, heads * out]`; `d_x` and `d_w` as `x` and `w`.
-///
-/// # Panics
-/// If the shapes do not fit.
-pub fn per_head_linear_backward<E: Pooled>(
-    heads: usize,
-    x: Matrix<'_, E>,
-    w: Matrix<'_, E>,
-    d: Matrix<'_, E>,
-    d_x: MatrixMut<'_, E>,
-    d_w: MatrixMut<'_, E>,
-) {
-    let maps = Maps::new(heads, x, w, (d.rows(), d.cols()));
-    assert!(
-        (d_x.rows(), d_x.cols()) == (x.rows(), x.cols())
-            && (d_w.rows(), d_w.cols()) == (w.rows(), w.cols()),
-        "derivatives {d_x:?} of {x:?} and {d_w:?} of {w:?}"
-    );
-    let (width, out) = (maps.width, maps.out);
-    let tasks = maps.columns(d_x).into_iter().zip(maps.rows(d_w));
-    maps.for_each(tasks.enumerate().collect(), |(head, (d_x, d_w))| {
-        let (x, w) = maps.head(head);
-        let d = d.some_cols(head * out..(head + 1) * out);
-        // A product with a copy of the transpose is faster than one with a view of it.
-        let mut transposed = Buffer::stale(out * width);
-        transpose(w, MatrixMut::new(&mut transposed, out, width));
-        let w = Matrix::new(&transposed, out, width);
-        product(d_x, Into::Overwrite, E::ONE, d, w, Threads::One);
-        product(d_w, Into::Add, E::ONE, x.transposed(), d, Threads::One);
-    });
+    /// `to[r, h] = x[r, h] w[h]`
+    ///
+    /// `x`: `[rows, heads * width]`, `w`: `[heads * width, out]`, `to`: `[rows, heads * out]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub fn per_head_linear<E>(
+        heads: usize,
+        x: Matrix<'_, E>,
+        w: Matrix<'_, E>,
+        to: MatrixMut<'_, E>,
+    ) {
+        let maps = Maps::new(heads, x, w, (to.rows(), to.cols()));
+        let tasks = maps.columns(to).into_iter().enumerate();
+        maps.for_each(tasks.collect(), |(head, to)| {
+            let (x, w) = maps.head(head);
+            product(to, Into::Overwrite, E::ONE, x, w, Threads::One);
+        });
+    }
+
+    /// The derivative of [`per_head_linear`]: from `d`, that of the result, to `d_x`, which is overwritten, and to `d_w`, to
+    /// which is added.
+    ///
+    /// `d`: `[rows, heads * out]`; `d_x` and `d_w` as `x` and `w`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub fn per_head_linear_backward<E>(
+        heads: usize,
+        x: Matrix<'_, E>,
+        w: Matrix<'_, E>,
+        d: Matrix<'_, E>,
+        d_x: MatrixMut<'_, E>,
+        d_w: MatrixMut<'_, E>,
+    ) {
+        let maps = Maps::new(heads, x, w, (d.rows(), d.cols()));
+        assert!(
+            (d_x.rows(), d_x.cols()) == (x.rows(), x.cols())
+                && (d_w.rows(), d_w.cols()) == (w.rows(), w.cols()),
+            "derivatives {d_x:?} of {x:?} and {d_w:?} of {w:?}"
+        );
+        let (width, out) = (maps.width, maps.out);
+        let tasks = maps.columns(d_x).into_iter().zip(maps.rows(d_w));
+        maps.for_each(tasks.enumerate().collect(), |(head, (d_x, d_w))| {
+            let (x, w) = maps.head(head);
+            let d = d.some_cols(head * out..(head + 1) * out);
+            // A product with a copy of the transpose is faster than one with a view of it.
+            let mut transposed = Buffer::stale(out * width);
+            transpose(w, MatrixMut::new(&mut transposed, out, width));
+            let w = Matrix::new(&transposed, out, width);
+            product(d_x, Into::Overwrite, E::ONE, d, w, Threads::One);
+            product(d_w, Into::Add, E::ONE, x.transposed(), d, Threads::One);
+        });
+    }
 }
 
 /// The maps of all heads, and what they are applied to.

@@ -15,6 +15,7 @@
 
 use super::{Norm, Prepare, Rope};
 use crate::kernel::column_sums::{add_column_sums, rows_per_sum};
+use crate::kernel::compiled::compiled;
 use crate::kernel::lanes::for_lanes;
 use crate::kernel::transpose::transpose_here;
 use crate::kernel::{Buffer, Pooled, parallel};
@@ -27,81 +28,86 @@ const EPSILON: f64 = 1e-6;
 /// Rows that are transposed at a time: few enough that they are still in the first cache when they were prepared.
 const STRIP: usize = 64;
 
-/// Prepares the vectors of every head. Row `r` has the position `r % len`.
-///
-/// `x`, `to`: `[batch * len, heads * width]`.
-///
-/// # Panics
-/// If the shapes do not fit.
-pub fn prepare<E: Pooled>(
-    how: &Prepare<'_, E>,
-    batch: usize,
-    len: usize,
-    heads: usize,
-    x: Matrix<'_, E>,
-    to: MatrixMut<'_, E>,
-) {
-    let vectors = Vectors::new(how, [batch, len, heads], x);
-    assert_eq!(shape(x), (to.rows(), to.cols()), "vectors of another shape");
-    if vectors.width == 0 {
-        return;
-    }
-    let chunk = parallel::rows_per_task(x.cols());
-    let tasks = to.row_chunks(chunk).into_iter().enumerate();
-    parallel::for_each(tasks.collect(), |(task, to)| {
-        let first = task * chunk;
-        run(Forward { vectors, first, to });
-    });
-}
+compiled! {
+    Prepares:
 
-/// The derivative of [`prepare`]: from `d`, that of the prepared vectors, to that of `x`, and to that of the gain of
-/// [`Norm::Rms`], if it is asked for. Both are overwritten.
-///
-/// `x`, `d`, `to`: `[batch * len, heads * width]`; `d_gain`: `[width]`.
-///
-/// # Panics
-/// If the shapes do not fit.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "those of the forward function, and where its derivative comes from and goes"
-)]
-pub fn prepare_backward<E: Pooled>(
-    how: &Prepare<'_, E>,
-    batch: usize,
-    len: usize,
-    heads: usize,
-    x: Matrix<'_, E>,
-    d: Matrix<'_, E>,
-    to: MatrixMut<'_, E>,
-    mut d_gain: Option<&mut [E]>,
-) {
-    let vectors = Vectors::new(how, [batch, len, heads], x);
-    assert_eq!(shape(x), (to.rows(), to.cols()), "vectors of another shape");
-    assert_eq!(shape(x), shape(d), "derivatives of another shape");
-    if let Some(d_gain) = &mut d_gain {
-        d_gain.fill(E::ZERO);
-    }
-    let width = vectors.width;
-    if width == 0 {
-        return;
-    }
-    // The gain's derivative is a sum over all vectors: every chunk of rows makes its own, and they are added in order.
-    let chunk = rows_per_sum(x.cols());
-    let chunks = x.rows().div_ceil(chunk);
-    let mut sums = Buffer::zeros(chunks * width);
-    let tasks = to.row_chunks(chunk).into_iter().zip(sums.chunks_mut(width));
-    parallel::for_each(tasks.enumerate().collect(), |(task, (to, d_gain))| {
-        let first = task * chunk;
-        run(Backward {
-            vectors,
-            first,
-            d,
-            to,
-            d_gain,
+    /// Prepares the vectors of every head. Row `r` has the position `r % len`.
+    ///
+    /// `x`, `to`: `[batch * len, heads * width]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub fn prepare<E>(
+        how: &Prepare<'_, E>,
+        batch: usize,
+        len: usize,
+        heads: usize,
+        x: Matrix<'_, E>,
+        to: MatrixMut<'_, E>,
+    ) {
+        let vectors = Vectors::new(how, [batch, len, heads], x);
+        assert_eq!(shape(x), (to.rows(), to.cols()), "vectors of another shape");
+        if vectors.width == 0 {
+            return;
+        }
+        let chunk = parallel::rows_per_task(x.cols());
+        let tasks = to.row_chunks(chunk).into_iter().enumerate();
+        parallel::for_each(tasks.collect(), |(task, to)| {
+            let first = task * chunk;
+            run(Forward { vectors, first, to });
         });
-    });
-    if let Some(d_gain) = d_gain {
-        add_column_sums(Matrix::new(&sums, chunks, width), d_gain);
+    }
+
+    /// The derivative of [`prepare`]: from `d`, that of the prepared vectors, to that of `x`, and to that of the gain of
+    /// [`Norm::Rms`], if it is asked for. Both are overwritten.
+    ///
+    /// `x`, `d`, `to`: `[batch * len, heads * width]`; `d_gain`: `[width]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "those of the forward function, and where its derivative comes from and goes"
+    )]
+    pub fn prepare_backward<E>(
+        how: &Prepare<'_, E>,
+        batch: usize,
+        len: usize,
+        heads: usize,
+        x: Matrix<'_, E>,
+        d: Matrix<'_, E>,
+        to: MatrixMut<'_, E>,
+        d_gain: Option<&mut [E]>,
+    ) {
+        let mut d_gain = d_gain;
+        let vectors = Vectors::new(how, [batch, len, heads], x);
+        assert_eq!(shape(x), (to.rows(), to.cols()), "vectors of another shape");
+        assert_eq!(shape(x), shape(d), "derivatives of another shape");
+        if let Some(d_gain) = &mut d_gain {
+            d_gain.fill(E::ZERO);
+        }
+        let width = vectors.width;
+        if width == 0 {
+            return;
+        }
+        // The gain's derivative is a sum over all vectors: every chunk of rows makes its own, and they are added in order.
+        let chunk = rows_per_sum(x.cols());
+        let chunks = x.rows().div_ceil(chunk);
+        let mut sums = Buffer::zeros(chunks * width);
+        let tasks = to.row_chunks(chunk).into_iter().zip(sums.chunks_mut(width));
+        parallel::for_each(tasks.enumerate().collect(), |(task, (to, d_gain))| {
+            let first = task * chunk;
+            run(Backward {
+                vectors,
+                first,
+                d,
+                to,
+                d_gain,
+            });
+        });
+        if let Some(d_gain) = d_gain {
+            add_column_sums(Matrix::new(&sums, chunks, width), d_gain);
+        }
     }
 }
 

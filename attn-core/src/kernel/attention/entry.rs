@@ -1,0 +1,89 @@
+//! What of the attention is called from outside.
+
+use super::{Attention, Gradients};
+use crate::kernel::compiled::compiled;
+use crate::kernel::{Matrix, MatrixMut, Pooled};
+
+impl<E: Pooled> Attention<'_, E> {
+    /// The output, and for [`backward`](Self::backward) the logarithm `lse` of the sum of `exp(score)` over the keys that
+    /// a query attends to; of one more than the sum for [`Normalizer::Softmax1`], and 0 for [`Normalizer::Sigmoid`].
+    ///
+    /// A query that attends to no key has the output 0 and an `lse` of -∞ (of 0 for [`Normalizer::Softmax1`]). A key that a
+    /// query does not attend to has no influence on its output, not even on the last bit, and not even if it is NaN.
+    ///
+    /// `lse`: `[batch, heads, query]`.
+    ///
+    /// # Panics
+    /// If the shapes are not those of the sizes.
+    ///
+    /// [`Normalizer::Softmax1`]: super::Normalizer::Softmax1
+    /// [`Normalizer::Sigmoid`]: super::Normalizer::Sigmoid
+    pub fn forward(
+        &self,
+        q: Matrix<'_, E>,
+        k: Matrix<'_, E>,
+        v: Matrix<'_, E>,
+        out: MatrixMut<'_, E>,
+        lse: &mut [E],
+    ) {
+        forward(self, q, k, v, out, lse);
+    }
+
+    /// The gradient, from that of the output: the derivative of [`forward`](Self::forward), which wrote `out` and `lse`.
+    ///
+    /// What a query does not attend to has no part in it, not even if one of the two, or the gradient of the query's
+    /// output, is NaN.
+    ///
+    /// # Panics
+    /// If the shapes are not those of the sizes.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the tensors of the forward pass, and one more"
+    )]
+    pub fn backward(
+        &self,
+        q: Matrix<'_, E>,
+        k: Matrix<'_, E>,
+        v: Matrix<'_, E>,
+        out: Matrix<'_, E>,
+        lse: &[E],
+        d_out: Matrix<'_, E>,
+        d: Gradients<'_, E>,
+    ) {
+        backward(self, q, k, v, out, lse, d_out, d);
+    }
+}
+
+compiled! {
+    Attends:
+
+    /// [`Attention::forward`]
+    fn forward<E>(
+        attention: &Attention<'_, E>,
+        q: Matrix<'_, E>,
+        k: Matrix<'_, E>,
+        v: Matrix<'_, E>,
+        out: MatrixMut<'_, E>,
+        lse: &mut [E],
+    ) {
+        attention.forward_here(q, k, v, out, lse);
+    }
+
+    /// [`Attention::backward`]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the tensors of the forward pass, and one more"
+    )]
+    fn backward<E>(
+        attention: &Attention<'_, E>,
+        q: Matrix<'_, E>,
+        k: Matrix<'_, E>,
+        v: Matrix<'_, E>,
+        out: Matrix<'_, E>,
+        lse: &[E],
+        d_out: Matrix<'_, E>,
+        d: Gradients<'_, E>,
+    ) {
+        attention.backward_here(q, k, v, out, lse, d_out, d);
+    }
+}
