@@ -272,7 +272,10 @@ fn host_unary(op: Unary, a: &Expr) -> TokenStream {
         Unary::Abs => quote!(#a.abs()),
         Unary::Exp => quote!(#a.exp()),
         Unary::Ln => quote!(#a.ln()),
+        Unary::Sqrt => quote!(#a.sqrt()),
         Unary::Tanh => quote!(#a.tanh()),
+        Unary::Sigmoid => quote!(p::sigmoid_of(#a)),
+        Unary::Floor => quote!(#a.floor()),
         Unary::ToFloat => quote!((#a as f64)),
         Unary::ToInt => quote!((#a as i64)),
     }

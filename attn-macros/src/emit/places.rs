@@ -10,7 +10,7 @@ use super::input::data_name;
 use crate::graph::MaskData;
 use crate::score::diff::{Wrt, diff};
 use crate::score::split::{BIAS, param_reads};
-use crate::score::{Binary, Data, Expr, Unary, Var};
+use crate::score::{Binary, Data, Expr, Type, Unary, Var};
 
 /// ```text
 /// struct Attends { padding: p::PaddingData, .. }
@@ -136,6 +136,7 @@ fn ranges_binary(op: Binary, a: &Expr, b: &Expr) -> TokenStream {
         Binary::Rem => quote!((#a % #b)),
         Binary::Min => quote!(p::Interval::min(#a, #b)),
         Binary::Max => quote!(p::Interval::max(#a, #b)),
+        Binary::Pow => quote!(p::Interval::ANY),
         Binary::Eq => quote!(p::Interval::equals(#a, #b)),
         Binary::Lt => quote!(p::Interval::less(#a, #b)),
         Binary::Le => quote!(p::Interval::at_most(#a, #b)),
@@ -144,24 +145,8 @@ fn ranges_binary(op: Binary, a: &Expr, b: &Expr) -> TokenStream {
     }
 }
 
-/// Whether the value is an integer, and not a float or a condition.
 fn is_integer(expr: &Expr) -> bool {
-    match expr {
-        Expr::Var(_) | Expr::Int(_) | Expr::Unary(Unary::ToInt, _) => true,
-        Expr::Data { data, .. } => !matches!(data, Data::Padding),
-        Expr::Unary(Unary::Abs, a) => is_integer(a),
-        Expr::Binary(op, a, _) => {
-            let is_condition = matches!(
-                op,
-                Binary::Eq | Binary::Lt | Binary::Le | Binary::And | Binary::Or
-            );
-            !is_condition && is_integer(a)
-        }
-        Expr::Select(_, then, _) => is_integer(then),
-        Expr::Score | Expr::Float(_) | Expr::Bool(_) | Expr::Param { .. } | Expr::Unary(..) => {
-            false
-        }
-    }
+    expr.ty() == Type::Int
 }
 
 /// ```text
@@ -214,6 +199,9 @@ fn vector(expr: &Expr) -> TokenStream {
                 Unary::Abs => quote!(p::Vector::abs(#a)),
                 Unary::Exp => quote!(p::math::exp(#a)),
                 Unary::Ln => quote!(p::math::ln(#a)),
+                Unary::Sqrt => quote!(p::Vector::sqrt(#a)),
+                Unary::Sigmoid => quote!(p::math::sigmoid(#a)),
+                Unary::Floor => quote!(p::math::floor(#a)),
                 _ => quote!(p::math::tanh(#a)),
             }
         }
@@ -225,6 +213,7 @@ fn vector(expr: &Expr) -> TokenStream {
                 Binary::Mul => quote!((#a * #b)),
                 Binary::Min => quote!(p::Vector::min(#a, #b)),
                 Binary::Max => quote!(p::Vector::max(#a, #b)),
+                Binary::Pow => quote!(p::math::pow(#a, #b)),
                 Binary::Eq => quote!(p::Vector::eq(#a, #b)),
                 Binary::Lt => quote!(p::Vector::lt(#a, #b)),
                 Binary::Le => quote!(p::Vector::le(#a, #b)),
@@ -264,12 +253,12 @@ pub(super) fn emit_bias(cx: &Layer<'_>, bias: &Expr) -> TokenStream {
 
 /// For every learned tensor that a bias reads: its name, and `|h, q_idx, kv_idx| (index, factor)`, the element of it and the
 /// derivative with respect to that.
-pub(super) fn emit_bias_derivatives(
+pub(super) fn emit_bias_derivatives<'e>(
     cx: &Layer<'_>,
-    bias: &Expr,
-) -> Vec<(&'static str, TokenStream)> {
+    bias: &'e Expr,
+) -> Vec<(&'e str, TokenStream)> {
     let [h, q_idx, kv_idx] = arguments(bias);
-    let derivative = |(name, index): (&'static str, &[Expr])| {
+    let derivative = |(name, index): (&'e str, &[Expr])| {
         let index = flat_index(cx, name, index.iter().map(|index| host(index, 9)));
         let factor = host(&diff(bias, Wrt::Param(name)), 0);
         (name, quote!(|#h, #q_idx, #kv_idx| (#index, #factor)))

@@ -109,7 +109,7 @@ impl Builder<'_> {
             fans: vec![width.clone()],
         };
         self.params.push(Param {
-            field: "score_proj",
+            field: "score_proj".into(),
             doc: "The matrix between a query and a key, per head.".to_owned(),
             kind: ParamKind::Weight {
                 init: init_kind(&self.spec.init, &width, &width, torch),
@@ -120,7 +120,7 @@ impl Builder<'_> {
             "q",
             Op::PerHeadLinear {
                 q,
-                field: "score_proj",
+                field: "score_proj".into(),
             },
         )
     }
@@ -140,7 +140,7 @@ impl Builder<'_> {
                 let of = if name == "q" { "queries" } else { "keys" };
                 let doc = format!("Gain of the normalised {of}, shared by the heads.");
                 self.params.push(Param {
-                    field,
+                    field: field.into(),
                     doc,
                     kind: ParamKind::Weight {
                         dims,
@@ -175,7 +175,7 @@ impl Builder<'_> {
             fans: vec![hidden.clone()],
         };
         self.params.push(Param {
-            field: "score_proj",
+            field: "score_proj".into(),
             doc: "The vector `w_v` that turns the hidden layer into a score, per head.".to_owned(),
             kind: ParamKind::Weight {
                 init: init_kind(&self.spec.init, &hidden, &Size::known(1), torch),
@@ -187,7 +187,7 @@ impl Builder<'_> {
             Op::AdditiveScores {
                 q,
                 k,
-                field: "score_proj",
+                field: "score_proj".into(),
             },
         )
     }
@@ -233,7 +233,7 @@ impl Builder<'_> {
             _ => torch,
         };
         self.params.push(Param {
-            field: "rel_pos_bias",
+            field: "rel_pos_bias".into(),
             doc: "The bias of each bucket of distances, per head.".to_owned(),
             kind: ParamKind::Weight {
                 dims: vec![num_buckets.clone(), self.spec.heads.clone()],
@@ -281,7 +281,7 @@ fn projection(spec: &Spec, field: &'static str) -> Param {
     };
     let init = init_kind(&spec.init, &input, &output, torch);
     Param {
-        field,
+        field: field.into(),
         doc: format!("{of} from {from}."),
         kind: ParamKind::Linear {
             input,

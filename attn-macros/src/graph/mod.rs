@@ -7,7 +7,7 @@ mod shape;
 mod simplify;
 pub(crate) mod steps;
 
-use crate::score::{Data, Expr};
+use crate::score::{Data, Expr, Name};
 use crate::spec::{Init, Normalizer, Real, Size};
 
 pub(crate) use build::build;
@@ -44,7 +44,7 @@ impl MaskData {
 
 /// A field of the layer.
 pub(crate) struct Param {
-    pub(crate) field: &'static str,
+    pub(crate) field: Name,
     pub(crate) kind: ParamKind,
     pub(crate) doc: String,
 }

@@ -135,7 +135,7 @@ pub(crate) fn rel_pos_bias(
     let bucket = t5_bucket(num_buckets, max_distance, causal);
     score
         + Expr::Param {
-            name: "rel_pos_bias",
+            name: "rel_pos_bias".into(),
             index: vec![bucket, Var::H.into()],
         }
 }

@@ -11,7 +11,7 @@ pub(crate) enum Wrt<'a> {
     Param(&'a str),
 }
 
-/// The derivative of `expr`, a float. Where there is none, PyTorch's convention: 0 for `abs` at 0, and half of it to either side
+/// The derivative of `expr`, a float. Where there is none, PyTorch's convention: 0 for `abs` at 0, 0 for `floor`, and half of it to either side
 /// where `min` and `max` meet.
 pub(crate) fn diff(expr: &Expr, wrt: Wrt<'_>) -> Expr {
     let d = |expr: &Expr| diff(expr, wrt);
@@ -40,6 +40,11 @@ fn diff_unary(op: Unary, a: &Expr, da: Expr) -> Expr {
             let tanh = a.unary(Unary::Tanh);
             mul(da, Expr::float(1.0) - tanh.clone() * tanh)
         }
+        Unary::Sqrt => div(mul(da, Expr::float(0.5)), a.unary(Unary::Sqrt)),
+        Unary::Sigmoid => {
+            let sigmoid = a.unary(Unary::Sigmoid);
+            mul(da, sigmoid.clone() * (Expr::float(1.0) - sigmoid))
+        }
         Unary::Abs => {
             let sign = select(
                 &a.clone().less(Expr::float(0.0)),
@@ -52,7 +57,7 @@ fn diff_unary(op: Unary, a: &Expr, da: Expr) -> Expr {
             );
             mul(da, sign)
         }
-        Unary::Not | Unary::ToFloat | Unary::ToInt => Expr::float(0.0),
+        Unary::Floor | Unary::Not | Unary::ToFloat | Unary::ToInt => Expr::float(0.0),
     }
 }
 
@@ -65,6 +70,11 @@ fn diff_binary(op: Binary, (a, da): (&Expr, Expr), (b, db): (&Expr, Expr)) -> Ex
         Binary::Div => sub(div(da, b.clone()), div(mul(db, a), b.clone() * b)),
         // a - b * trunc(a / b): only the slope of `a` is taken, as PyTorch's `fmod` does for a constant `b`.
         Binary::Rem => da,
+        // The exponent is a number.
+        Binary::Pow => {
+            let below = b.clone() - Expr::float(1.0);
+            mul(da, mul(b, a.binary(Binary::Pow, below)))
+        }
         Binary::Min => extremum(&a.clone().less(b.clone()), &b.less(a), da, db),
         Binary::Max => extremum(&b.clone().less(a.clone()), &a.less(b), da, db),
         Binary::Eq | Binary::Lt | Binary::Le | Binary::And | Binary::Or => Expr::float(0.0),

@@ -131,7 +131,10 @@ fn unary(op: Unary, a: Value) -> Option<Value> {
         (Unary::Abs, Value::Float(a)) => Value::Float(a.abs()),
         (Unary::Exp, Value::Float(a)) => Value::Float(a.exp()),
         (Unary::Ln, Value::Float(a)) => Value::Float(a.ln()),
+        (Unary::Sqrt, Value::Float(a)) => Value::Float(a.sqrt()),
         (Unary::Tanh, Value::Float(a)) => Value::Float(a.tanh()),
+        (Unary::Sigmoid, Value::Float(a)) => Value::Float(1.0 / (1.0 + (-a).exp())),
+        (Unary::Floor, Value::Float(a)) => Value::Float(a.floor()),
         (Unary::ToFloat, Value::Int(a)) => Value::Float(a as f64),
         (Unary::ToInt, Value::Float(a)) => Value::Int(a as i64),
         _ => return None,
@@ -163,7 +166,7 @@ fn int(op: Binary, a: i64, b: i64) -> Option<Value> {
         Binary::Eq => return Some(Value::Bool(a == b)),
         Binary::Lt => return Some(Value::Bool(a < b)),
         Binary::Le => return Some(Value::Bool(a <= b)),
-        Binary::And | Binary::Or => None,
+        Binary::Pow | Binary::And | Binary::Or => None,
     };
     value.map(Value::Int)
 }
@@ -177,6 +180,7 @@ fn float(op: Binary, a: f64, b: f64) -> Option<Value> {
         Binary::Rem => Value::Float(a % b),
         Binary::Min => Value::Float(a.min(b)),
         Binary::Max => Value::Float(a.max(b)),
+        Binary::Pow => Value::Float(a.powf(b)),
         Binary::Eq => Value::Bool(a == b),
         Binary::Lt => Value::Bool(a < b),
         Binary::Le => Value::Bool(a <= b),

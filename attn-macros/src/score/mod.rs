@@ -9,10 +9,14 @@ pub(crate) mod diff;
 pub(crate) mod eval;
 pub(crate) mod split;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Not, Rem, Sub};
 
 use crate::spec::{Real, Size};
+
+/// The name of a learned tensor.
+pub(crate) type Name = Cow<'static, str>;
 
 /// An expression. Integers are indices, lengths and sizes; `score`, numbers and parameters are floats; a
 /// conversion between the two is always written. Integer division rounds towards zero, as Rust's does.
@@ -27,7 +31,7 @@ pub(crate) enum Expr {
     Bool(bool),
     /// An element of a learned tensor: a float.
     Param {
-        name: &'static str,
+        name: Name,
         index: Vec<Expr>,
     },
     /// What is known only at the call.
@@ -68,7 +72,11 @@ pub(crate) enum Unary {
     Abs,
     Exp,
     Ln,
+    Sqrt,
     Tanh,
+    Sigmoid,
+    /// The largest integer below, as a float.
+    Floor,
     /// From an integer to a float.
     ToFloat,
     /// From a float to an integer, towards zero.
@@ -84,11 +92,21 @@ pub(crate) enum Binary {
     Rem,
     Min,
     Max,
+    /// The exponent is a number.
+    Pow,
     Eq,
     Lt,
     Le,
     And,
     Or,
+}
+
+/// The three kinds of values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Type {
+    Int,
+    Float,
+    Bool,
 }
 
 impl Expr {
@@ -164,6 +182,26 @@ impl Expr {
 
     pub(crate) fn reads(&self, var: Var) -> bool {
         self.any(&|expr| matches!(expr, Expr::Var(found) if *found == var))
+    }
+
+    /// What kind of value it has.
+    pub(crate) fn ty(&self) -> Type {
+        match self {
+            Expr::Score | Expr::Float(_) | Expr::Param { .. } => Type::Float,
+            Expr::Var(_) | Expr::Int(_) => Type::Int,
+            Expr::Bool(_) => Type::Bool,
+            Expr::Data { data, .. } => match data {
+                Data::Padding => Type::Bool,
+                Data::QueryDocument | Data::KeyDocument => Type::Int,
+            },
+            Expr::Unary(Unary::ToInt, _) => Type::Int,
+            Expr::Unary(Unary::Not, _) => Type::Bool,
+            Expr::Unary(Unary::Abs, a) => a.ty(),
+            Expr::Unary(..) => Type::Float,
+            Expr::Binary(op, ..) if op.is_condition() => Type::Bool,
+            Expr::Binary(_, a, _) => a.ty(),
+            Expr::Select(_, then, _) => then.ty(),
+        }
     }
 
     /// Known before the call, apart from indices and lengths: neither the score nor anything learned is read.
@@ -242,6 +280,14 @@ impl fmt::Display for Data {
 }
 
 impl Binary {
+    /// Whether the value is a condition.
+    fn is_condition(self) -> bool {
+        matches!(
+            self,
+            Binary::Eq | Binary::Lt | Binary::Le | Binary::And | Binary::Or
+        )
+    }
+
     /// The symbol and how tightly it binds, or `None` for what is written as a function.
     pub(crate) fn symbol(self) -> Option<(&'static str, u8)> {
         Some(match self {
@@ -255,8 +301,19 @@ impl Binary {
             Binary::Le => ("<=", 4),
             Binary::And => ("&&", 3),
             Binary::Or => ("||", 2),
-            Binary::Min | Binary::Max => return None,
+            Binary::Min | Binary::Max | Binary::Pow => return None,
         })
+    }
+}
+
+impl Binary {
+    /// The name of what is written as a function.
+    fn function(self) -> &'static str {
+        match self {
+            Binary::Min => "min",
+            Binary::Max => "max",
+            _ => "pow",
+        }
     }
 }
 
@@ -290,11 +347,7 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, level: u8) -> fmt::Result
                 write_expr(f, b, tightness + 1)?;
                 f.write_str(close)
             }
-            None => write!(
-                f,
-                "{}({a}, {b})",
-                if *op == Binary::Min { "min" } else { "max" }
-            ),
+            None => write!(f, "{}({a}, {b})", op.function()),
         },
         Expr::Select(condition, then, otherwise) => {
             write!(f, "if {condition} {{ {then} }} else {{ {otherwise} }}")
@@ -319,7 +372,10 @@ fn write_unary(f: &mut fmt::Formatter<'_>, op: Unary, a: &Expr) -> fmt::Result {
         Unary::Abs => "abs",
         Unary::Exp => "exp",
         Unary::Ln => "ln",
+        Unary::Sqrt => "sqrt",
         Unary::Tanh => "tanh",
+        Unary::Sigmoid => "sigmoid",
+        Unary::Floor => "floor",
     };
     write!(f, "{name}({a})")
 }

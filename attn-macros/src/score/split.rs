@@ -48,7 +48,7 @@ fn take_biases(expr: &Expr, biases: &mut Vec<Expr>) -> Expr {
         }
         biases.push(expr.clone());
         return Expr::Param {
-            name: BIAS,
+            name: BIAS.into(),
             index: Vec::new(),
         };
     }
@@ -128,9 +128,9 @@ fn by_distance(expr: &Expr) -> bool {
 }
 
 /// The learned tensors that `expr` reads, each with its index.
-pub(crate) fn param_reads(expr: &Expr) -> Vec<(&'static str, &[Expr])> {
+pub(crate) fn param_reads(expr: &Expr) -> Vec<(&str, &[Expr])> {
     match expr {
-        Expr::Param { name, index } => vec![(name, index)],
+        Expr::Param { name, index } => vec![(&**name, index)],
         other => other.children().into_iter().flat_map(param_reads).collect(),
     }
 }

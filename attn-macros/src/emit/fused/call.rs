@@ -12,7 +12,7 @@ use crate::spec::Real;
 
 impl Fused<'_> {
     /// The parameters that are read by themselves.
-    fn operands(&self) -> Vec<&'static str> {
+    fn operands(&self) -> Vec<&str> {
         let mut fields = Vec::new();
         for step in &self.steps.steps {
             match step {

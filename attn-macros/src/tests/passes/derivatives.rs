@@ -23,7 +23,7 @@ impl Inputs for Param {
 
 fn param() -> Expr {
     Expr::Param {
-        name: "w",
+        name: "w".into(),
         index: vec![Var::H.into()],
     }
 }

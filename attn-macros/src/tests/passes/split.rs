@@ -99,7 +99,7 @@ fn parts_make_the_whole() {
 fn what_the_kernels_do_not_know_is_refused() {
     let index = || Expr::from(Var::QIdx);
     let param = |index: Expr| Expr::Param {
-        name: "table",
+        name: "table".into(),
         index: vec![index],
     };
     let distance = || index() - Var::KvIdx;
