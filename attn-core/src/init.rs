@@ -4,7 +4,11 @@
 //! [`TensorOptions::reset_with`](dfdx::nn::TensorOptions::reset_with) wants it: `|t| init::uniform(t, 0.1)`. The random
 //! ones draw from the device's own generator, so that seeding the device fixes them.
 
-use dfdx::{shapes::Shape, tensor::Tensor, tensor_ops::Device};
+use dfdx::{
+    shapes::{Rank1, Shape},
+    tensor::Tensor,
+    tensor_ops::Device,
+};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal, Uniform};
 
@@ -35,6 +39,39 @@ pub fn zeros<S: Shape, E: Element, D: Device<E>>(t: &mut Tensor<S, E, D>) -> Res
 /// All 1.
 pub fn ones<S: Shape, E: Element, D: Device<E>>(t: &mut Tensor<S, E, D>) -> Result<(), D::Err> {
     t.try_fill_with_ones()
+}
+
+/// All the same number; `torch.nn.init.constant_(t, value)`.
+pub fn constant<S: Shape, E: Element, D: Device<E>>(
+    t: &mut Tensor<S, E, D>,
+    value: f64,
+) -> Result<(), D::Err> {
+    t.try_fill_with_distr(Constant(E::of(value)))
+}
+
+/// The slopes of Press et al., "Train short, test long" (2022), one per head: with `m` the largest power of two that is at
+/// most the number of heads, the sequence `2^(-8 i / m)` for the first `m`, and every second element of the sequence for
+/// `2 m` for the rest.
+pub fn alibi_slopes<const H: usize, E: Element, D: Device<E>>(
+    t: &mut Tensor<Rank1<H>, E, D>,
+) -> Result<(), D::Err> {
+    let m = 1 << H.max(1).ilog2();
+    let exponent = |head: usize| match head.checked_sub(m) {
+        None => 8.0 * (head + 1) as f64 / m as f64,
+        Some(rest) => 4.0 * (2 * rest + 1) as f64 / m as f64,
+    };
+    let slopes: Vec<_> = (0..H).map(|head| E::of((-exponent(head)).exp2())).collect();
+    t.copy_from(&slopes);
+    Ok(())
+}
+
+/// The distribution of a single number.
+struct Constant<E>(E);
+
+impl<E: Element> Distribution<E> for Constant<E> {
+    fn sample<R: Rng + ?Sized>(&self, _: &mut R) -> E {
+        self.0
+    }
 }
 
 /// A normal distribution of any element. It samples in `f64`, because `StandardNormal: Distribution<E>` would

@@ -114,6 +114,9 @@ fn emit_reset(init: Option<&InitKind>) -> TokenStream {
     match init {
         None => quote!(p::init::zeros(t)),
         Some(InitKind::Ones) => quote!(p::init::ones(t)),
+        Some(InitKind::Constant(value)) => quote!(p::init::constant(t, #value)),
+        Some(InitKind::Within(bound)) => quote!(p::init::uniform(t, #bound)),
+        Some(InitKind::AlibiSlopes) => quote!(p::init::alibi_slopes(t)),
         Some(InitKind::Uniform { gain, fans }) => {
             let bound = root_of_ratio(f64::from(*gain), fans);
             quote!(p::init::uniform(t, #bound))

@@ -1,15 +1,12 @@
-//! Expressions as the slice kernels take them: masks on one place and on ranges of places, scores on vectors, biases as
-//! functions of a place.
+//! Masks as the slice kernels take them: on one place, and on ranges of places.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
 use super::Layer;
-use super::expr::{flat_index, host};
+use super::expr::host;
 use super::input::data_name;
 use crate::graph::MaskData;
-use crate::score::diff::{Wrt, diff};
-use crate::score::split::{BIAS, param_reads};
 use crate::score::{Binary, Data, Expr, Type, Unary, Var};
 
 /// ```text
@@ -147,128 +144,4 @@ fn ranges_binary(op: Binary, a: &Expr, b: &Expr) -> TokenStream {
 
 fn is_integer(expr: &Expr) -> bool {
     expr.ty() == Type::Int
-}
-
-/// ```text
-/// struct Modified;
-///
-/// impl<E: p::Element> p::Modify<E> for Modified {
-///     fn value<V: p::Vector<Element = E>>(&self, score: V, bias: V) -> V { .. }
-///     fn derivative<V: ..>(&self, score: V, bias: V) -> V { .. }
-///     fn bias_derivative<V: ..>(&self, score: V, bias: V) -> V { .. }
-/// }
-/// ```
-pub(super) fn emit_score(expr: &Expr) -> TokenStream {
-    let functions = [
-        ("value", expr.clone()),
-        ("derivative", diff(expr, Wrt::Score)),
-        ("bias_derivative", diff(expr, Wrt::Param(BIAS))),
-    ];
-    let functions = functions.map(|(name, expr)| {
-        let (name, value) = (format_ident!("{name}"), vector(&expr));
-        quote! {
-            #[inline(always)]
-            fn #name<V: p::Vector<Element = E>>(&self, score: V, bias: V) -> V {
-                #value
-            }
-        }
-    });
-    quote! {
-        /// What becomes of a score, and its derivatives.
-        struct Modified;
-
-        #[allow(unused_variables)]
-        impl<E: p::Element> p::Modify<E> for Modified {
-            #(#functions)*
-        }
-    }
-}
-
-/// A float as Rust over vectors.
-fn vector(expr: &Expr) -> TokenStream {
-    let is_number = !expr.any(&|expr| matches!(expr, Expr::Score | Expr::Param { .. }));
-    if is_number {
-        let value = host(expr, 0);
-        return quote!(p::splat::<E, V>(#value));
-    }
-    match expr {
-        Expr::Score => quote!(score),
-        Expr::Unary(op, a) => {
-            let a = vector(a);
-            match op {
-                Unary::Abs => quote!(p::Vector::abs(#a)),
-                Unary::Exp => quote!(p::math::exp(#a)),
-                Unary::Ln => quote!(p::math::ln(#a)),
-                Unary::Sqrt => quote!(p::Vector::sqrt(#a)),
-                Unary::Sigmoid => quote!(p::math::sigmoid(#a)),
-                Unary::Floor => quote!(p::math::floor(#a)),
-                _ => quote!(p::math::tanh(#a)),
-            }
-        }
-        Expr::Binary(op, a, b) => {
-            let (a, b) = (vector(a), vector(b));
-            match op {
-                Binary::Add => quote!((#a + #b)),
-                Binary::Sub => quote!((#a - #b)),
-                Binary::Mul => quote!((#a * #b)),
-                Binary::Min => quote!(p::Vector::min(#a, #b)),
-                Binary::Max => quote!(p::Vector::max(#a, #b)),
-                Binary::Pow => quote!(p::math::pow(#a, #b)),
-                Binary::Eq => quote!(p::Vector::eq(#a, #b)),
-                Binary::Lt => quote!(p::Vector::lt(#a, #b)),
-                Binary::Le => quote!(p::Vector::le(#a, #b)),
-                Binary::And => quote!((#a & #b)),
-                Binary::Or => quote!((#a | #b)),
-                Binary::Div | Binary::Rem => quote!((#a / #b)),
-            }
-        }
-        Expr::Select(condition, then, otherwise) => {
-            let [condition, then, otherwise] =
-                [condition, then, otherwise].map(|part| vector(part));
-            quote!(V::select(#condition, #then, #otherwise))
-        }
-        // The only parameter of a score is its bias.
-        _ => quote!(bias),
-    }
-}
-
-/// `|h, q_idx, kv_idx| ..`: the bias of a head and a distance.
-pub(super) fn emit_bias(cx: &Layer<'_>, bias: &Expr) -> TokenStream {
-    let value = host(bias, 0);
-    let [h, q_idx, kv_idx] = arguments(bias);
-    let reads = param_reads(bias).into_iter().map(|(name, index)| {
-        let (field, args) = (
-            format_ident!("{name}"),
-            (0..index.len()).map(|i| format_ident!("i{i}")),
-        );
-        let args: Vec<_> = args.collect();
-        let index = flat_index(cx, name, args.iter().map(|arg| quote!(#arg)));
-        quote!(let #field = |#(#args: i64),*| p::number(weights.#field.values()[#index]);)
-    });
-    quote! {{
-        #(#reads)*
-        move |#h, #q_idx, #kv_idx| #value
-    }}
-}
-
-/// For every learned tensor that a bias reads: its name, and `|h, q_idx, kv_idx| (index, factor)`, the element of it and the
-/// derivative with respect to that.
-pub(super) fn emit_bias_derivatives<'e>(
-    cx: &Layer<'_>,
-    bias: &'e Expr,
-) -> Vec<(&'e str, TokenStream)> {
-    let [h, q_idx, kv_idx] = arguments(bias);
-    let derivative = |(name, index): (&'e str, &[Expr])| {
-        let index = flat_index(cx, name, index.iter().map(|index| host(index, 9)));
-        let factor = host(&diff(bias, Wrt::Param(name)), 0);
-        (name, quote!(|#h, #q_idx, #kv_idx| (#index, #factor)))
-    };
-    param_reads(bias).into_iter().map(derivative).collect()
-}
-
-fn arguments(expr: &Expr) -> [Ident; 3] {
-    [Var::H, Var::QIdx, Var::KvIdx].map(|var| {
-        let hidden = if expr.reads(var) { "" } else { "_" };
-        format_ident!("{hidden}{var}")
-    })
 }

@@ -2,7 +2,7 @@
 
 use super::{Dim, Graph, InitKind, Node, NodeId, Op, Param, ParamKind, data_of, init_kind, shape};
 use crate::score::{Expr, builtin};
-use crate::spec::{Position, QkNorm, Score, Size, Spec};
+use crate::spec::{ParamDecl, ParamInit, Position, QkNorm, Score, Size, Spec, text};
 
 /// The graph of the layer that `spec` declares.
 pub(crate) fn build(spec: &Spec) -> Graph {
@@ -24,9 +24,8 @@ pub(crate) fn build(spec: &Spec) -> Graph {
     let scores = builder.scores(q, k);
     let scores = builder.modify(scores);
 
-    let mask = builtin::mask(&spec.mask);
-    let data = data_of(&mask);
-    let mask = (!spec.mask.is_none()).then_some(mask);
+    let mask = mask(spec);
+    let data = mask.as_ref().map(data_of).unwrap_or_default();
     let mut weights = builder.push(
         "weights",
         Op::Normalize {
@@ -55,6 +54,15 @@ pub(crate) fn build(spec: &Spec) -> Graph {
         output,
         data,
         cross: spec.d_context.is_some(),
+    }
+}
+
+/// The mask of the header and that of the body: a query attends where both let it.
+fn mask(spec: &Spec) -> Option<Expr> {
+    let header = (!spec.mask.is_none()).then(|| builtin::mask(&spec.mask));
+    match (header, spec.body.mask.clone()) {
+        (Some(header), Some(body)) => Some(header & body),
+        (header, body) => header.or(body),
     }
 }
 
@@ -112,7 +120,7 @@ impl Builder<'_> {
             field: "score_proj".into(),
             doc: "The matrix between a query and a key, per head.".to_owned(),
             kind: ParamKind::Weight {
-                init: init_kind(&self.spec.init, &width, &width, torch),
+                init: Some(init_kind(&self.spec.init, &width, &width, torch)),
                 dims: vec![heads, width.clone(), width],
             },
         });
@@ -144,7 +152,7 @@ impl Builder<'_> {
                     doc,
                     kind: ParamKind::Weight {
                         dims,
-                        init: InitKind::Ones,
+                        init: Some(InitKind::Ones),
                     },
                 });
                 self.push(name, Op::RmsNorm { x, field })
@@ -178,7 +186,7 @@ impl Builder<'_> {
             field: "score_proj".into(),
             doc: "The vector `w_v` that turns the hidden layer into a score, per head.".to_owned(),
             kind: ParamKind::Weight {
-                init: init_kind(&self.spec.init, &hidden, &Size::known(1), torch),
+                init: Some(init_kind(&self.spec.init, &hidden, &Size::known(1), torch)),
                 dims: vec![heads, hidden],
             },
         });
@@ -192,7 +200,7 @@ impl Builder<'_> {
         )
     }
 
-    /// Scale, soft cap and position bias, in this order, as one expression of the score.
+    /// Scale, soft cap and position bias, in this order, as one expression of the score; then the function of the body.
     fn modify(&mut self, scores: NodeId) -> NodeId {
         let spec = self.spec;
         let mut expr = Expr::Score;
@@ -218,9 +226,14 @@ impl Builder<'_> {
             }
             Position::None | Position::Rope { .. } => {}
         }
-        match expr {
+        let scores = match expr {
             Expr::Score => scores,
             expr => self.push("scores", Op::MapScores { scores, expr }),
+        };
+        self.params.extend(spec.body.params.iter().map(declared));
+        match spec.body.score.clone() {
+            None => scores,
+            Some(expr) => self.push("scores", Op::MapScores { scores, expr }),
         }
     }
 
@@ -237,9 +250,29 @@ impl Builder<'_> {
             doc: "The bias of each bucket of distances, per head.".to_owned(),
             kind: ParamKind::Weight {
                 dims: vec![num_buckets.clone(), self.spec.heads.clone()],
-                init,
+                init: Some(init),
             },
         });
+    }
+}
+
+/// A tensor that the body declares.
+fn declared(param: &ParamDecl) -> Param {
+    let init = match &param.init {
+        ParamInit::Zeros => None,
+        ParamInit::Ones => Some(InitKind::Ones),
+        ParamInit::Constant(value) => Some(InitKind::Constant(value.clone())),
+        ParamInit::Normal { std } => Some(InitKind::Normal { std: std.clone() }),
+        ParamInit::Uniform { bound } => Some(InitKind::Within(bound.clone())),
+        ParamInit::AlibiSlopes => Some(InitKind::AlibiSlopes),
+    };
+    Param {
+        field: param.name.to_string().into(),
+        doc: text::documentation(&param.attrs),
+        kind: ParamKind::Weight {
+            dims: param.dims.clone(),
+            init,
+        },
     }
 }
 

@@ -58,13 +58,21 @@ pub(crate) enum ParamKind {
         init: InitKind,
     },
     /// A single tensor.
-    Weight { dims: Vec<Size>, init: InitKind },
+    Weight {
+        dims: Vec<Size>,
+        init: Option<InitKind>,
+    },
 }
 
 /// The distribution of a tensor before training.
 #[derive(Clone, Debug)]
 pub(crate) enum InitKind {
     Ones,
+    Constant(Real),
+    /// Uniform between the number and its negative.
+    Within(Real),
+    /// A slope per head, as ALiBi has them.
+    AlibiSlopes,
     /// Uniform within `sqrt(gain / Σ fans)`.
     Uniform {
         gain: u32,
@@ -93,7 +101,7 @@ impl Param {
                 let bias = bias.then(|| ("bias", vec![output.clone()], None));
                 [weight].into_iter().chain(bias).collect()
             }
-            ParamKind::Weight { dims, init } => vec![("weight", dims.clone(), Some(init))],
+            ParamKind::Weight { dims, init } => vec![("weight", dims.clone(), init.as_ref())],
         }
     }
 }

@@ -74,7 +74,9 @@ impl<'a> Simplify<'a> {
             Op::PerHeadLinear { q, field } => self.per_head_linear(node, *q, field)?,
             Op::DotScores { q, k } => scores(*q, *k, None),
             Op::AdditiveScores { q, k, field } => scores(*q, *k, Some(field)),
-            Op::MapScores { scores, expr } => self.change(*scores, |s| s.expr = expr.clone())?,
+            Op::MapScores { scores, expr } => {
+                self.change(*scores, |s| s.expr = expr.of(&s.expr))?
+            }
             Op::Normalize {
                 scores,
                 mask,
@@ -186,12 +188,10 @@ impl<'a> Simplify<'a> {
         let v = self.plain(v)?;
         let ((q, query), (k, key)) = (self.matrix(scores.q)?, self.matrix(scores.k)?);
         let to = self.heads_array(node);
-        let parts = split::split(&scores.expr)?;
-        let similarity = match (scores.additive, parts.scale) {
-            (None, scale) => Similarity::Dot { scale },
-            (Some(field), None) => Similarity::Additive { field },
-            // There is no product to scale.
-            (Some(_), Some(_)) => return None,
+        let parts = split::split(&scores.expr, scores.additive.is_none())?;
+        let similarity = match scores.additive {
+            None => Similarity::Dot { scale: parts.scale },
+            Some(field) => Similarity::Additive { field },
         };
         self.steps.steps.push(Step::Attention(Box::new(Attention {
             q,
@@ -201,7 +201,7 @@ impl<'a> Simplify<'a> {
             key,
             similarity,
             score: parts.value,
-            bias: parts.bias,
+            planes: parts.planes,
             mask: scores.mask,
             normalizer: scores.normalizer,
             dropout: scores.dropout,

@@ -2,6 +2,7 @@
 
 use super::Dim;
 use crate::score::Expr;
+use crate::score::split::Plane;
 use crate::spec::{Normalizer, Real, Size};
 
 /// The steps of the forward pass, in order.
@@ -95,10 +96,10 @@ pub(crate) struct Attention {
     pub(crate) query: Prepare,
     pub(crate) key: Prepare,
     pub(crate) similarity: Similarity,
-    /// An expression of the score and the bias.
+    /// An expression of the score and of the planes.
     pub(crate) score: Option<Expr>,
-    /// A function of the head and of the distance of query and key.
-    pub(crate) bias: Option<Expr>,
+    /// The numbers of the place that it reads.
+    pub(crate) planes: Vec<Plane>,
     pub(crate) mask: Option<Expr>,
     pub(crate) normalizer: Normalizer,
     pub(crate) dropout: Option<Real>,

@@ -68,8 +68,12 @@ fn diff_binary(op: Binary, (a, da): (&Expr, Expr), (b, db): (&Expr, Expr)) -> Ex
         Binary::Sub => sub(da, db),
         Binary::Mul => add(mul(da, b), mul(db, a)),
         Binary::Div => sub(div(da, b.clone()), div(mul(db, a), b.clone() * b)),
-        // a - b * trunc(a / b): only the slope of `a` is taken, as PyTorch's `fmod` does for a constant `b`.
-        Binary::Rem => da,
+        // a - b trunc(a / b)
+        Binary::Rem => {
+            let quotient = a / b;
+            let fraction = quotient.clone() % Expr::float(1.0);
+            sub(da, mul(db, quotient - fraction))
+        }
         // The exponent is a number.
         Binary::Pow => {
             let below = b.clone() - Expr::float(1.0);

@@ -163,6 +163,18 @@ impl Expr {
         )
     }
 
+    /// This function of the score, of another score.
+    pub(crate) fn of(&self, score: &Expr) -> Expr {
+        let of = |part: &Expr| Box::new(part.of(score));
+        match self {
+            Expr::Score => score.clone(),
+            Expr::Unary(op, a) => Expr::Unary(*op, of(a)),
+            Expr::Binary(op, a, b) => Expr::Binary(*op, of(a), of(b)),
+            Expr::Select(condition, a, b) => Expr::Select(of(condition), of(a), of(b)),
+            leaf => leaf.clone(),
+        }
+    }
+
     fn children(&self) -> Vec<&Expr> {
         match self {
             Expr::Score | Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) => {

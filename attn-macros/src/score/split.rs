@@ -1,64 +1,173 @@
-//! Takes a score modification apart: the scale, the part that is a function of the score, and the part that is a number of
-//! the place.
+//! Takes a score function apart: the scale, the part that is a function of the score, and the numbers of the place that this
+//! part reads.
+//!
+//! The kernels compute with vectors of scores. A number of the place, a *plane*, is written for a row of keys before: from a
+//! table, where it depends on the distance alone; once, where it is the same for all keys; key by key where it is an integer,
+//! a condition, or an element of a learned tensor. All arithmetic beyond that is left to the vectors.
 
-use super::{Binary, Expr, Var};
+use super::{Binary, Expr, Name, Type, Unary, Var};
 use crate::spec::Real;
 
-/// A score modification, as the slice kernels take it.
+/// A score function, as the slice kernels take it.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     /// What the product of query and key is multiplied by first.
     pub(crate) scale: Option<Real>,
-    /// What becomes of the scaled product: an expression of the score and of the parameter [`BIAS`]. `None` if nothing does.
+    /// What becomes of the scaled product: an expression of the score and of parameters named [`plane_name`]. `None` if
+    /// nothing does.
     pub(crate) value: Option<Expr>,
-    /// The bias: a function of the place, and of the distance of query and key alone.
-    pub(crate) bias: Option<Expr>,
+    pub(crate) planes: Vec<Plane>,
 }
 
-/// The name by which [`Parts::value`] reads the bias.
-pub(crate) const BIAS: &str = "bias";
+/// A number of the place.
+#[derive(Clone, Debug)]
+pub(crate) struct Plane {
+    pub(crate) kind: PlaneKind,
+    /// A float that does not read the score.
+    pub(crate) expr: Expr,
+}
 
-/// Splits `expr`. `None` if it reads the place in more than one way, or beyond the
-/// distance, or a learned tensor twice.
-pub(crate) fn split(expr: &Expr) -> Option<Parts> {
-    let mut biases = Vec::new();
-    let value = take_biases(expr, &mut biases);
-    let (scale, value) = take_scale(value);
-    if biases.len() > 1
-        || !biases
-            .iter()
-            .all(|bias| by_distance(bias) && reads_once(bias))
-    {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PlaneKind {
+    /// A function of the head and of the distance of query and key.
+    Distance,
+    /// The same for all keys of a query.
+    Row,
+    /// Anything.
+    Key,
+}
+
+/// As many planes as the kernels take.
+const MOST_PLANES: usize = 16;
+
+/// The name by which [`Parts::value`] reads a plane.
+pub(crate) fn plane_name(index: usize) -> Name {
+    format!("plane_{index}").into()
+}
+
+/// Splits `expr`; `with_scale` if a scale can be left to the product. `None` if there are too many planes.
+pub(crate) fn split(expr: &Expr, with_scale: bool) -> Option<Parts> {
+    let mut planes = Planes(Vec::new());
+    let value = planes.take(expr);
+    if planes.0.len() > MOST_PLANES {
         return None;
     }
+    let (scale, value) = if with_scale {
+        take_scale(value)
+    } else {
+        (None, value)
+    };
     Some(Parts {
         scale,
         value: (!matches!(value, Expr::Score)).then_some(value),
-        bias: biases.pop(),
+        planes: planes.0,
     })
 }
 
-/// Replaces every largest part of `expr` that does not read the score, and is no number, by [`BIAS`].
-fn take_biases(expr: &Expr, biases: &mut Vec<Expr>) -> Expr {
-    if !expr.any(&|expr| matches!(expr, Expr::Score)) {
-        let is_number = !expr
-            .any(&|expr| matches!(expr, Expr::Var(_) | Expr::Param { .. } | Expr::Data { .. }));
-        if is_number {
+struct Planes(Vec<Plane>);
+
+impl Planes {
+    /// The float `expr`, with planes for what does not read the score.
+    fn take(&mut self, expr: &Expr) -> Expr {
+        if is_number(expr) {
             return expr.clone();
         }
-        biases.push(expr.clone());
-        return Expr::Param {
-            name: BIAS.into(),
+        if let Some(kind) = kind(expr) {
+            return self.plane(kind, expr);
+        }
+        match expr {
+            Expr::Unary(op, a) => Expr::Unary(*op, Box::new(self.take(a))),
+            Expr::Binary(op, a, b) => self.binary(*op, a, b),
+            Expr::Select(condition, a, b) => match self.condition(condition) {
+                Expr::Bool(true) => self.take(a),
+                Expr::Bool(false) => self.take(b),
+                condition => {
+                    let [a, b] = [a, b].map(|branch| Box::new(self.take(branch)));
+                    Expr::Select(Box::new(condition), a, b)
+                }
+            },
+            leaf => leaf.clone(),
+        }
+    }
+
+    fn binary(&mut self, op: Binary, a: &Expr, b: &Expr) -> Expr {
+        Expr::Binary(op, Box::new(self.take(a)), Box::new(self.take(b)))
+    }
+
+    /// The condition `expr`, as a comparison of floats.
+    fn condition(&mut self, expr: &Expr) -> Expr {
+        if !expr.any(&|expr| matches!(expr, Expr::Score)) {
+            return match expr {
+                Expr::Bool(value) => Expr::Bool(*value),
+                expr => {
+                    let (yes, no) = (Expr::float(1.0), Expr::float(0.0));
+                    let plane = expr.clone().select(yes, no.clone());
+                    no.less(self.plane(kind(&plane).unwrap_or(PlaneKind::Key), &plane))
+                }
+            };
+        }
+        match expr {
+            Expr::Unary(op, a) => Expr::Unary(*op, Box::new(self.condition(a))),
+            Expr::Binary(op @ (Binary::And | Binary::Or), a, b) => {
+                let [a, b] = [a, b].map(|part| Box::new(self.condition(part)));
+                Expr::Binary(*op, a, b)
+            }
+            Expr::Binary(op, a, b) => self.binary(*op, a, b),
+            other => other.clone(),
+        }
+    }
+
+    /// Reads the plane of `expr`: a new one, unless there is one already.
+    fn plane(&mut self, kind: PlaneKind, expr: &Expr) -> Expr {
+        let text = expr.to_string();
+        let found = self
+            .0
+            .iter()
+            .position(|plane| plane.expr.to_string() == text);
+        let index = found.unwrap_or_else(|| {
+            self.0.push(Plane {
+                kind,
+                expr: expr.clone(),
+            });
+            self.0.len() - 1
+        });
+        Expr::Param {
+            name: plane_name(index),
             index: Vec::new(),
-        };
+        }
     }
-    let mut part = |expr: &Expr| Box::new(take_biases(expr, biases));
-    match expr {
-        Expr::Unary(op, a) => Expr::Unary(*op, part(a)),
-        Expr::Binary(op, a, b) => Expr::Binary(*op, part(a), part(b)),
-        Expr::Select(a, b, c) => Expr::Select(part(a), part(b), part(c)),
-        leaf => leaf.clone(),
+}
+
+/// The same everywhere, and nothing to be learned.
+fn is_number(expr: &Expr) -> bool {
+    !expr.any(&|expr| {
+        matches!(
+            expr,
+            Expr::Score | Expr::Var(_) | Expr::Param { .. } | Expr::Data { .. }
+        )
+    })
+}
+
+/// How a plane of the float `expr` is written; `None` if it is none, but made of some.
+fn kind(expr: &Expr) -> Option<PlaneKind> {
+    if expr.any(&|expr| matches!(expr, Expr::Score)) {
+        return None;
     }
+    if reads_once(expr) {
+        if !expr.reads(Var::KvIdx) {
+            return Some(PlaneKind::Row);
+        }
+        if by_distance(expr) {
+            return Some(PlaneKind::Distance);
+        }
+    }
+    let is_leaf = match expr {
+        Expr::Param { .. } | Expr::Data { .. } | Expr::Unary(Unary::ToFloat, _) => true,
+        // What a condition becomes.
+        Expr::Select(_, a, b) => a.ty() == Type::Float && is_number(a) && is_number(b),
+        _ => false,
+    };
+    is_leaf.then_some(PlaneKind::Key)
 }
 
 /// The constant that every read of the score is multiplied by, and the expression without it.

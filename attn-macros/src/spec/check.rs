@@ -91,6 +91,7 @@ impl Checker<'_> {
             bias: self.bias(),
             dropout: self.dropout(),
             init: self.init(),
+            body: super::Body::default(),
             heads,
             kv_heads,
             d_model,

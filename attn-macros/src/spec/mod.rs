@@ -15,6 +15,7 @@ mod word;
 use proc_macro2::{Ident, TokenStream};
 use syn::{Attribute, Visibility};
 
+pub(crate) use body::{Body, ParamDecl, ParamInit};
 pub(crate) use check::check;
 pub(crate) use mask::{Align, Atom, Mask};
 pub(crate) use parse::parse;
@@ -44,6 +45,7 @@ pub(crate) struct Spec {
     /// `None` is 0.
     pub(crate) dropout: Option<Real>,
     pub(crate) init: Init,
+    pub(crate) body: Body,
     /// The names of the keys that were given, with their values as written.
     pub(crate) written: Vec<(&'static str, String)>,
     /// The items that evaluate what only rustc can.

@@ -1,6 +1,7 @@
 //! Tokens as a person writes them, on one line.
 
 use proc_macro2::{Delimiter, Punct, Spacing, TokenStream, TokenTree};
+use syn::{Attribute, Expr, ExprLit, Lit, Meta, MetaNameValue};
 
 /// `tokens` with blanks around binary operators and after commas, and no others.
 pub(crate) fn of(tokens: &TokenStream) -> String {
@@ -14,6 +15,24 @@ pub(crate) fn of(tokens: &TokenStream) -> String {
         writer.write(&token, tokens.peek().is_none());
     }
     writer.text
+}
+
+/// The text of the doc comments among `attrs`, line by line.
+pub(crate) fn documentation(attrs: &[Attribute]) -> String {
+    let line = |attr: &Attribute| match &attr.meta {
+        Meta::NameValue(MetaNameValue {
+            path,
+            value:
+                Expr::Lit(ExprLit {
+                    lit: Lit::Str(text),
+                    ..
+                }),
+            ..
+        }) if path.is_ident("doc") => Some(text.value().trim().to_owned()),
+        _ => None,
+    };
+    let lines: Vec<_> = attrs.iter().filter_map(line).collect();
+    lines.join("\n")
 }
 
 struct Writer {

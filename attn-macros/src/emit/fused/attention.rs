@@ -3,6 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
+use super::score::Score;
 use super::{Fused, places, var};
 use crate::graph::steps::{Attention, Norm, Prepare, Similarity};
 use crate::spec::Normalizer;
@@ -14,7 +15,11 @@ impl Fused<'_> {
             .mask
             .as_ref()
             .map(|mask| places::emit_mask(self.cx, mask));
-        let score_type = attention.score.as_ref().map(places::emit_score);
+        let function = Score::new(self.cx, attention);
+        let score_type = function.as_ref().map(Score::emit);
+        let score_argument = function
+            .is_some()
+            .then(|| quote!(score: &'a Modified<'a, E>,));
         let (query, key) = (
             self.emit_prepare(&attention.query),
             self.emit_prepare(&attention.key),
@@ -36,8 +41,7 @@ impl Fused<'_> {
                 quote!(None)
             }
         };
-        let score = some(attention.score.is_some(), quote!(&Modified));
-        let bias = some(attention.bias.is_some(), quote!(call.bias.all()));
+        let score = some(function.is_some(), quote!(score));
         let mask = match attention.mask {
             Some(_) => quote!(&call.mask),
             None => quote!(&p::Everything),
@@ -63,6 +67,7 @@ impl Fused<'_> {
             fn attention<'a, E: p::Element, D: p::Backend<E>>(
                 call: &'a Call<E>,
                 weights: &'a Weights<E, D>,
+                #score_argument
             ) -> p::Attention<'a, E> {
                 p::Attention {
                     sizes: call.sizes,
@@ -70,12 +75,21 @@ impl Fused<'_> {
                     key: #key,
                     similarity: #similarity,
                     score: #score,
-                    bias: #bias,
                     mask: #mask,
                     normalizer: p::Normalizer::#normalizer,
                     dropout: #dropout,
                 }
             }
+        }
+    }
+
+    /// `attention(call, weights)`, after the line that makes the function of the score, if there is one.
+    pub(super) fn call_attention(&self, attention: &Attention) -> (TokenStream, TokenStream) {
+        if attention.score.is_some() {
+            let make = quote!(let score = modified(call, weights););
+            (make, quote!(attention(call, weights, &score)))
+        } else {
+            (TokenStream::new(), quote!(attention(call, weights)))
         }
     }
 

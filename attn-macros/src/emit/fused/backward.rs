@@ -7,7 +7,8 @@ use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::attention::{gain, weights_of};
-use super::{Fused, places, var};
+use super::score::Score;
+use super::{Fused, var};
 use crate::graph::diff::{Adjoint, Into};
 use crate::graph::plan::Plan;
 use crate::graph::steps::{ArrayId, Attention, Prepare, Role, Step, View};
@@ -159,11 +160,15 @@ impl Fused<'_> {
             weights_of(&attention.similarity),
             quote!(all_mut),
         );
-        let (make_bias, bias, add_bias) = self.emit_bias_gradient(attention);
+        let score = Score::new(self.cx, attention).and_then(|score| score.emit_gradient());
+        let [make_score, score, add_score] =
+            score.unwrap_or_else(|| [TokenStream::new(), quote!(None), TokenStream::new()]);
+        let (make, attention) = self.call_attention(attention);
         quote! {
-            #make_query #make_key #make_w #make_bias
+            #make
+            #make_query #make_key #make_w #make_score
             #split
-            attention(call, weights).backward(
+            #attention.backward(
                 #(#views,)*
                 #attended,
                 lse.numbers(),
@@ -172,13 +177,13 @@ impl Fused<'_> {
                     q: #to_q,
                     k: #to_k,
                     v: #to_v,
-                    bias: #bias,
+                    score: #score,
                     query_gain: #query,
                     key_gain: #key,
                     w: #w,
                 },
             );
-            #add_query #add_key #add_w #add_bias
+            #add_query #add_key #add_w #add_score
         }
     }
 
@@ -196,25 +201,6 @@ impl Fused<'_> {
             lines.extend(quote!(let [#(#parts),*] = #name.parts_mut();));
         }
         lines
-    }
-
-    fn emit_bias_gradient(&self, attention: &Attention) -> (TokenStream, TokenStream, TokenStream) {
-        let Some(bias) = &attention.bias else {
-            return (TokenStream::new(), quote!(None), TokenStream::new());
-        };
-        let derivatives = places::emit_bias_derivatives(self.cx, bias);
-        if derivatives.is_empty() {
-            return (TokenStream::new(), quote!(None), TokenStream::new());
-        }
-        let add = derivatives.into_iter().map(|(param, read)| {
-            let param = var(param);
-            quote!(p::add_bias_gradient(d_bias.all(), (sizes.query, sizes.key), #read, weights.#param.gradient(gradients)?);)
-        });
-        (
-            quote!(let mut d_bias = p::Array::<E>::like(call.bias.all());),
-            quote!(Some(d_bias.all_mut())),
-            quote!(#(#add)*),
-        )
     }
 }
 

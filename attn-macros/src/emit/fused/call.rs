@@ -4,10 +4,11 @@ use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 
 use super::attention::{gain, weights_of};
+use super::score::Score;
 use super::{Fused, places, var};
 use crate::graph::plan::Plan;
 use crate::graph::steps::Step;
-use crate::score::split::param_reads;
+use crate::score::Name;
 use crate::spec::Real;
 
 impl Fused<'_> {
@@ -23,8 +24,8 @@ impl Fused<'_> {
                     fields.extend(gain(&attention.query));
                     fields.extend(gain(&attention.key));
                     fields.extend(weights_of(&attention.similarity));
-                    let reads = attention.bias.iter().flat_map(param_reads);
-                    fields.extend(reads.map(|(name, _)| name));
+                    let score = Score::new(self.cx, attention);
+                    fields.extend(score.iter().flat_map(Score::params));
                 }
             }
         }
@@ -67,7 +68,7 @@ impl Fused<'_> {
 
     pub(super) fn emit_call(&self) -> TokenStream {
         let fields = self.call_fields().into_iter().map(|field| {
-            let (name, ty) = (var(field.name), field.ty);
+            let (name, ty) = (var(&field.name), field.ty);
             quote!(#name: #ty)
         });
         quote! {
@@ -82,7 +83,7 @@ impl Fused<'_> {
 
     pub(super) fn emit_call_value(&self) -> TokenStream {
         let fields = self.call_fields().into_iter().map(|field| {
-            let (name, value) = (var(field.name), field.value);
+            let (name, value) = (var(&field.name), field.value);
             quote!(#name: #value)
         });
         quote!(Call { sizes, #(#fields,)* element: p::PhantomData })
@@ -95,7 +96,7 @@ impl Fused<'_> {
         let mut fields = Vec::new();
         if let Some(mask) = &attention.mask {
             fields.push(CallField {
-                name: "mask",
+                name: "mask".into(),
                 ty: quote!(Attends),
                 value: places::emit_mask_value(self.cx, mask),
             });
@@ -103,22 +104,22 @@ impl Fused<'_> {
         if let Some(theta) = self.theta() {
             let width = &self.cx.spec.head_dim;
             fields.push(CallField {
-                name: "angles",
+                name: "angles".into(),
                 ty: quote!(p::Arc<p::Angles<E>>),
                 value: quote!(p::angles(#width, #theta, p::max(sizes.query, sizes.key))),
             });
         }
-        if let Some(bias) = &attention.bias {
-            let (heads, function) = (&self.cx.spec.heads, places::emit_bias(self.cx, bias));
+        let score = Score::new(self.cx, attention);
+        for (name, value) in score.iter().flat_map(Score::tables_of_call) {
             fields.push(CallField {
-                name: "bias",
-                ty: quote!(p::Array<E>),
-                value: quote!(p::bias_table(#heads, sizes.query, sizes.key, #function)),
+                name: name.into(),
+                ty: quote!(p::DistanceTable<E>),
+                value,
             });
         }
         if let Some(p) = &attention.dropout {
             fields.push(CallField {
-                name: "dropout",
+                name: "dropout".into(),
                 ty: quote!(Option<p::Dropout>),
                 value: quote! {
                     (train && T::OWNS_TAPE).then(|| p::Dropout { p: #p, key: device.random_u64() })
@@ -159,7 +160,7 @@ impl Fused<'_> {
 
 /// A field of `Call`, and what it is at a call.
 struct CallField {
-    name: &'static str,
+    name: Name,
     ty: TokenStream,
     value: TokenStream,
 }

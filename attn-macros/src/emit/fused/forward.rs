@@ -68,10 +68,12 @@ impl Fused<'_> {
             }
             Step::Attention(attention) => {
                 let views = [attention.q, attention.k, attention.v].map(|view| self.view(view));
+                let (make, attention) = self.call_attention(attention);
                 quote! {
                     #array
+                    #make
                     let mut lse = p::Array::stale(sizes.batch * sizes.heads, [sizes.query]);
-                    attention(call, weights).forward(#(#views,)* #to, lse.numbers_mut());
+                    #attention.forward(#(#views,)* #to, lse.numbers_mut());
                 }
             }
         }

@@ -4,6 +4,7 @@ mod attention;
 mod backward;
 mod call;
 mod forward;
+mod score;
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};

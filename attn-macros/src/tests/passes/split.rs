@@ -5,20 +5,20 @@ use proptest::prelude::*;
 use super::steps;
 use crate::graph::Op;
 use crate::score::eval::{Inputs, Point, Value, eval};
-use crate::score::split::{BIAS, param_reads, split};
-use crate::score::{Data, Expr, Var, builtin};
+use crate::score::split::{Plane, PlaneKind, param_reads, split};
+use crate::score::{Data, Expr, Unary, Var, builtin};
 use crate::spec::{Real, Size};
 use crate::tests::support::{build, cases};
 use crate::tests::valid_spec::valid_specs;
 
-/// A parameter is a number of its index; the bias is what is put here.
+/// A parameter is a number of its index; a plane is what is put here.
 #[derive(Debug)]
-struct WithBias(f64);
+struct WithPlanes<'a>(&'a [f64]);
 
-impl Inputs for WithBias {
+impl Inputs for WithPlanes<'_> {
     fn param(&self, name: &str, index: &[i64]) -> f64 {
-        if name == BIAS {
-            return self.0;
+        if let Some(plane) = name.strip_prefix("plane_") {
+            return self.0[plane.parse::<usize>().expect("a number")];
         }
         index
             .iter()
@@ -30,7 +30,7 @@ impl Inputs for WithBias {
     }
 }
 
-fn float(expr: &Expr, h: i64, (q_idx, kv_idx): (i64, i64), score: f64, bias: f64) -> f64 {
+fn float(expr: &Expr, h: i64, (q_idx, kv_idx): (i64, i64), score: f64, planes: &[f64]) -> f64 {
     let point = Point {
         b: 0,
         h,
@@ -39,7 +39,7 @@ fn float(expr: &Expr, h: i64, (q_idx, kv_idx): (i64, i64), score: f64, bias: f64
         q_len: 9,
         kv_len: 9,
         score,
-        inputs: &WithBias(bias),
+        inputs: &WithPlanes(planes),
     };
     match eval(expr, &point) {
         Some(Value::Float(value)) => value,
@@ -47,32 +47,34 @@ fn float(expr: &Expr, h: i64, (q_idx, kv_idx): (i64, i64), score: f64, bias: f64
     }
 }
 
-/// `value(scale * score, bias)` is the whole again.
-fn check(expr: &Expr) {
-    let parts = split(expr).expect("one bias");
+/// `value(scale * score, planes)` is the whole again, and the planes are what their kinds say. Returns the kinds.
+fn check(expr: &Expr) -> Vec<PlaneKind> {
+    let parts = split(expr, true).expect("few planes");
     let factor = parts.scale.as_ref().and_then(|scale| scale.value);
     let scaled = 0.7 * factor.unwrap_or(1.0);
+    let plane = |plane: &Plane, h, place| float(&plane.expr, h, place, f64::NAN, &[]);
     for h in 0..3 {
         for place in [(0, 0), (3, 1), (1, 8), (8, 0)] {
-            let bias_at = |place| match &parts.bias {
-                Some(bias) => float(bias, h, place, 0.0, 0.0),
-                None => 0.0,
-            };
-            let bias = bias_at(place);
+            let planes = parts.planes.iter().map(|one| plane(one, h, place));
+            let planes: Vec<_> = planes.collect();
             let value = match &parts.value {
-                Some(value) => float(value, h, place, scaled, bias),
+                Some(value) => float(value, h, place, scaled, &planes),
                 None => scaled,
             };
             // The same operations on the same numbers.
-            assert_eq!(
-                value,
-                float(expr, h, place, 0.7, 0.0),
-                "{expr} at {place:?}"
-            );
-            // A bias depends on the distance alone.
-            assert_eq!(bias, bias_at((place.0 + 5, place.1 + 5)), "{expr}");
+            let whole = float(expr, h, place, 0.7, &[]);
+            assert_eq!(value, whole, "{expr} at {place:?}");
+            for (one, number) in parts.planes.iter().zip(planes) {
+                let other = match one.kind {
+                    PlaneKind::Distance => (place.0 + 5, place.1 + 5),
+                    PlaneKind::Row => (place.0, place.1 + 5),
+                    PlaneKind::Key => place,
+                };
+                assert_eq!(number, plane(one, h, other), "{expr}");
+            }
         }
     }
+    parts.planes.iter().map(|plane| plane.kind).collect()
 }
 
 #[test]
@@ -96,38 +98,69 @@ fn parts_make_the_whole() {
 }
 
 #[test]
-fn what_the_kernels_do_not_know_is_refused() {
-    let index = || Expr::from(Var::QIdx);
+fn planes_are_as_cheap_as_they_can_be() {
+    use PlaneKind::{Distance, Key, Row};
+
+    let (q, k, h) = (
+        || Expr::from(Var::QIdx),
+        || Expr::from(Var::KvIdx),
+        || Expr::from(Var::H),
+    );
     let param = |index: Expr| Expr::Param {
         name: "table".into(),
         index: vec![index],
     };
-    let distance = || index() - Var::KvIdx;
-    assert!(split(&(Expr::Score + param(distance()))).is_some());
-    // More than the distance.
-    assert!(split(&(Expr::Score + param(index()))).is_none());
-    assert!(split(&(Expr::Score + (index() + Var::KvIdx).to_float())).is_none());
-    // Two biases, or one that reads a table twice.
-    let two = (Expr::Score + param(distance())) * param(distance());
-    assert!(split(&two).is_none());
-    let twice = Expr::Score + param(distance()) * param(distance() + 1);
-    assert!(split(&twice).is_none());
+    let score = || Expr::Score;
+    assert_eq!(check(&(score() + param(q() - k()))), [Distance]);
+    // A slope per head with the distance is one table; alone it is the same for all keys.
+    let slope = || param(h());
+    assert_eq!(
+        check(&(score() - slope() * (q() - k()).to_float())),
+        [Distance]
+    );
+    assert_eq!(check(&(score() * slope())), [Row]);
+    assert_eq!(check(&(score() + param(k()))), [Key]);
+    // Arithmetic on numbers of keys is for vectors.
+    let gaussian = ((q() + k()).to_float() * Expr::float(-0.5)).unary(Unary::Exp);
+    assert_eq!(check(&(score() * gaussian)), [Key]);
+    // A table that is read twice in one place has two derivatives.
+    let twice = score() + param(q() - k()) * param(q() - k() + 1);
+    assert_eq!(check(&twice), [Distance, Distance]);
+    // The same plane twice is one.
+    let same = (score() + param(k())) * param(k());
+    assert_eq!(check(&same), [Key]);
+    // Conditions of the place are planes, conditions of the score are for vectors.
+    let near = (k() % 2).equals(0).select(score(), score() + slope());
+    assert_eq!(check(&near), [Key, Row]);
+    let positive = Expr::float(0.0).less(score()) & k().less(q());
+    assert_eq!(check(&positive.select(score(), slope())), [Distance, Row]);
+}
+
+#[test]
+fn too_many_planes_are_refused() {
+    let sum = |count: u64| {
+        let term = |i: u64| ((Expr::from(Var::KvIdx) + i) % (i + 2)).to_float();
+        (0..count).fold(Expr::Score, |sum, i| sum + term(i))
+    };
+    assert!(split(&sum(16), true).is_some());
+    assert!(split(&sum(17), true).is_none());
 }
 
 #[test]
 fn two_scales_stay() {
     let scaled = |value| Expr::Score * Expr::float(value);
-    let parts = split(&(scaled(2.0) + scaled(3.0))).expect("no bias");
+    let parts = split(&(scaled(2.0) + scaled(3.0)), true).expect("no planes");
     assert!(parts.scale.is_none());
-    let parts = split(&(Expr::Score + scaled(3.0))).expect("no bias");
+    let parts = split(&(Expr::Score + scaled(3.0)), true).expect("no planes");
     assert!(parts.scale.is_none());
 }
 
 #[test]
 fn tables_are_named_with_their_index() {
     let steps = steps("struct L<heads = 2, d_model = 8, position = rel_pos_bias>;");
-    let bias = super::attention(&steps).bias.as_ref().expect("a bias");
-    let reads = param_reads(bias);
+    let planes = &super::attention(&steps).planes;
+    assert_eq!(planes.len(), 1);
+    let reads = param_reads(&planes[0].expr);
     assert_eq!(reads.len(), 1);
     assert_eq!((reads[0].0, reads[0].1.len()), ("rel_pos_bias", 2));
 }
@@ -140,7 +173,7 @@ proptest! {
         let (_, graph) = build(&source);
         for node in &graph.nodes {
             if let Op::MapScores { expr, .. } = &node.op {
-                prop_assert!(split(expr).is_some(), "{}", source);
+                prop_assert!(split(expr, true).is_some(), "{}", source);
             }
         }
     }

@@ -1,0 +1,530 @@
+//! The function of the score, as the kernels call it: its planes, its values and its derivatives.
+
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::{format_ident, quote};
+
+use super::{Fused, var};
+use crate::emit::Layer;
+use crate::emit::expr::{flat_index, host};
+use crate::graph::steps::Attention;
+use crate::score::diff::{Wrt, diff};
+use crate::score::split::{Plane, PlaneKind, param_reads, plane_name};
+use crate::score::{Binary, Expr, Unary, Var};
+use crate::spec::Size;
+
+/// A score function that is not the identity.
+pub(super) struct Score<'a> {
+    cx: &'a Layer<'a>,
+    value: &'a Expr,
+    planes: &'a [Plane],
+    /// What is read element by element, and not by way of a table.
+    learned: Vec<Learned<'a>>,
+}
+
+/// A learned tensor, and where its gradient is added up.
+struct Learned<'a> {
+    name: &'a str,
+    /// The first index is the head: every head has its own sums.
+    per_head: bool,
+    /// The number of sums.
+    len: Size,
+}
+
+impl<'a> Score<'a> {
+    pub(super) fn new(cx: &'a Layer<'a>, attention: &'a Attention) -> Option<Self> {
+        let planes = &attention.planes;
+        let direct = planes
+            .iter()
+            .filter(|plane| plane.kind != PlaneKind::Distance);
+        let reads: Vec<_> = direct.flat_map(|plane| param_reads(&plane.expr)).collect();
+        let mut learned: Vec<Learned<'a>> = Vec::new();
+        for (name, _) in &reads {
+            if !learned.iter().any(|known| known.name == *name) {
+                let mut same = reads.iter().filter(|(other, _)| other == name);
+                let per_head = same.all(|(_, index)| matches!(index, [Expr::Var(Var::H), ..]));
+                let len = dims(cx, name)
+                    .iter()
+                    .skip(usize::from(per_head))
+                    .fold(Size::known(1), |len, dim| len.times(dim));
+                learned.push(Learned {
+                    name,
+                    per_head,
+                    len,
+                });
+            }
+        }
+        Some(Score {
+            cx,
+            value: attention.score.as_ref()?,
+            planes,
+            learned,
+        })
+    }
+
+    /// The learned tensors that are read at all.
+    pub(super) fn params(&self) -> Vec<&'a str> {
+        let mut names: Vec<&str> = Vec::new();
+        for (name, _) in self
+            .planes
+            .iter()
+            .flat_map(|plane| param_reads(&plane.expr))
+        {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The planes that are tables, by their numbers.
+    fn tables(&self) -> impl Iterator<Item = (usize, &'a Plane)> {
+        let planes = self.planes.iter().enumerate();
+        planes.filter(|(_, plane)| plane.kind == PlaneKind::Distance)
+    }
+
+    /// The tables as fields of `Call`, with their values: `plane_0: p::DistanceTable<E>`.
+    pub(super) fn tables_of_call(&self) -> Vec<(String, TokenStream)> {
+        let heads = &self.cx.spec.heads;
+        let table = |(index, plane): (usize, &Plane)| {
+            let [h, q_idx, kv_idx] = arguments(&plane.expr);
+            let (reads, value) = (
+                self.reads(&plane.expr, &|name| quote!(weights.#name.values())),
+                host(&plane.expr, 0),
+            );
+            let function = quote!({ #reads move |#h, #q_idx, #kv_idx| #value });
+            let table = quote!(p::DistanceTable::new(#heads, sizes.query, sizes.key, #function));
+            (plane_name(index).into_owned(), table)
+        };
+        self.tables().map(table).collect()
+    }
+
+    /// `let slope = |i0: i64| p::number(self.slope[(i0) as usize]);` for every tensor that `expr` reads.
+    fn reads(&self, expr: &Expr, values: &dyn Fn(&Ident) -> TokenStream) -> TokenStream {
+        let mut done: Vec<&str> = Vec::new();
+        let mut lines = TokenStream::new();
+        for (name, index) in param_reads(expr) {
+            if done.contains(&name) {
+                continue;
+            }
+            done.push(name);
+            let args: Vec<_> = (0..index.len()).map(|i| format_ident!("i{i}")).collect();
+            let index = flat_index(self.cx, name, args.iter().map(|arg| quote!(#arg)));
+            let name = var(name);
+            let values = values(&name);
+            lines.extend(quote!(let #name = |#(#args: i64),*| p::number(#values[#index]);));
+        }
+        lines
+    }
+
+    /// ```text
+    /// struct Modified<'a, E> { .. }
+    ///
+    /// impl<E: p::Element> p::Modify<E> for Modified<'_, E> { .. }
+    ///
+    /// fn modified(call, weights) -> Modified<E>
+    /// ```
+    pub(super) fn emit(&self) -> TokenStream {
+        let count = Literal::usize_unsuffixed(self.planes.len());
+        let names = self
+            .planes
+            .iter()
+            .enumerate()
+            .map(|(index, _)| plane_name(index));
+        let names: Vec<_> = names.collect();
+        let value = vector(self.value);
+        let derivative = vector(&diff(self.value, Wrt::Score));
+        let writes = self
+            .planes
+            .iter()
+            .enumerate()
+            .map(|(index, plane)| self.write(index, plane));
+        let learned = self
+            .planes
+            .iter()
+            .enumerate()
+            .filter(|(_, plane)| is_learned(plane));
+        let learned: Vec<_> = learned.collect();
+        let numbers: Vec<_> = learned
+            .iter()
+            .map(|(index, _)| Literal::usize_unsuffixed(*index))
+            .collect();
+        let derivatives = learned
+            .iter()
+            .map(|(index, _)| vector(&diff(self.value, Wrt::Param(&names[*index]))));
+        let adds = learned.iter().map(|(index, plane)| self.add(*index, plane));
+        let is_learned = if numbers.is_empty() {
+            quote!(false)
+        } else {
+            quote!(matches!(plane, #(#numbers)|*))
+        };
+        let (per_head, shared) = (self.total(true), self.total(false));
+        let structure = self.emit_struct();
+        quote! {
+            #structure
+
+            #[allow(unused_variables)]
+            impl<E: p::Element> p::Modify<E> for Modified<'_, E> {
+                const PLANES: usize = #count;
+
+                #[inline(always)]
+                fn plane(&self, plane: usize, at: p::Place, to: &mut [E]) {
+                    let [b, h, q_idx, kv_idx] = at.indices();
+                    match plane { #(#writes)* _ => {} }
+                }
+
+                #[inline(always)]
+                fn value<V: p::Vector<Element = E>>(&self, score: V, planes: &[V]) -> V {
+                    #value
+                }
+
+                #[inline(always)]
+                fn derivative<V: p::Vector<Element = E>>(&self, score: V, planes: &[V]) -> V {
+                    #derivative
+                }
+
+                #[inline(always)]
+                fn is_learned(&self, plane: usize) -> bool {
+                    #is_learned
+                }
+
+                #[inline(always)]
+                fn plane_derivative<V: p::Vector<Element = E>>(&self, plane: usize, score: V, planes: &[V]) -> V {
+                    match plane { #(#numbers => #derivatives,)* _ => V::zero() }
+                }
+
+                #[inline(always)]
+                fn add_gradient(&self, plane: usize, at: p::Place, d: &[E], sums: p::ScoreSums<'_, E>) {
+                    let [b, h, q_idx, kv_idx] = at.indices();
+                    match plane { #(#numbers => #adds)* _ => {} }
+                }
+
+                fn sums(&self) -> p::SumLens {
+                    p::SumLens { per_head: #per_head, shared: #shared }
+                }
+            }
+        }
+    }
+
+    fn emit_struct(&self) -> TokenStream {
+        let lengths: Vec<_> = [(Var::QLen, "query"), (Var::KvLen, "key")]
+            .into_iter()
+            .filter(|(length, _)| {
+                self.planes
+                    .iter()
+                    .any(|plane| plane.kind != PlaneKind::Distance && plane.expr.reads(*length))
+            })
+            .collect();
+        let (names, sizes): (Vec<_>, Vec<_>) = lengths
+            .iter()
+            .map(|(length, size)| (format_ident!("{length}"), format_ident!("{size}")))
+            .unzip();
+        let tables: Vec<_> = self
+            .tables()
+            .map(|(index, _)| var(&plane_name(index)))
+            .collect();
+        let learned: Vec<_> = self
+            .learned
+            .iter()
+            .map(|learned| var(learned.name))
+            .collect();
+        quote! {
+            /// What becomes of a score, and its derivatives.
+            struct Modified<'a, E: p::Element> {
+                #(#names: i64,)*
+                #(#tables: &'a p::DistanceTable<E>,)*
+                #(#learned: &'a [E],)*
+                element: p::PhantomData<&'a E>,
+            }
+
+            #[allow(unused_variables)]
+            fn modified<'a, E: p::Element, D: p::Backend<E>>(call: &'a Call<E>, weights: &'a Weights<E, D>) -> Modified<'a, E> {
+                Modified {
+                    #(#names: call.sizes.#sizes as i64,)*
+                    #(#tables: &call.#tables,)*
+                    #(#learned: weights.#learned.values(),)*
+                    element: p::PhantomData,
+                }
+            }
+        }
+    }
+
+    /// The lengths that `expr` reads, as variables.
+    fn lengths(expr: &Expr) -> TokenStream {
+        let read = [Var::QLen, Var::KvLen]
+            .into_iter()
+            .filter(|var| expr.reads(*var));
+        let names = read.map(|var| format_ident!("{var}"));
+        quote!(#(let #names = self.#names;)*)
+    }
+
+    /// The arm that writes a plane.
+    fn write(&self, index: usize, plane: &Plane) -> TokenStream {
+        let number = Literal::usize_unsuffixed(index);
+        if plane.kind == PlaneKind::Distance {
+            let table = var(&plane_name(index));
+            return quote!(#number => self.#table.write(at, to),);
+        }
+        let (lengths, reads) = (
+            Self::lengths(&plane.expr),
+            self.reads(&plane.expr, &|name| quote!(self.#name)),
+        );
+        let value = host(&plane.expr, 0);
+        let value = quote!(<E as p::Element>::of(#value));
+        let write = match plane.kind {
+            PlaneKind::Row => quote!(to.fill(#value);),
+            _ => quote!(for (kv_idx, to) in (kv_idx..).zip(to) { *to = #value; }),
+        };
+        quote!(#number => { #lengths #reads #write })
+    }
+
+    /// The block that adds the gradient of a plane to that of what it read.
+    fn add(&self, index: usize, plane: &Plane) -> TokenStream {
+        if plane.kind == PlaneKind::Distance {
+            let (table, start) = (
+                var(&plane_name(index)),
+                self.table_start(index, &quote!(self)),
+            );
+            return quote!({ self.#table.add(at, d, &mut sums.per_head[#start..]); });
+        }
+        let (lengths, reads) = (
+            Self::lengths(&plane.expr),
+            self.reads(&plane.expr, &|name| quote!(self.#name)),
+        );
+        let adds = param_reads(&plane.expr).into_iter().filter_map(|(name, read)| {
+            let derivative = diff(&plane.expr, Wrt::Param(name));
+            let sum = self.sum_of(name, read)?;
+            let factor = host(&derivative, 0);
+            (!is_zero(&derivative)).then(|| match plane.kind {
+                PlaneKind::Row => quote!(#sum += d * <E as p::Element>::of(#factor);),
+                _ => quote!(for (kv_idx, d) in (kv_idx..).zip(d) { #sum += *d * <E as p::Element>::of(#factor); }),
+            })
+        });
+        let adds: Vec<_> = adds.collect();
+        let total = (plane.kind == PlaneKind::Row).then(|| quote!(let d = p::sum(d);));
+        quote!({ #lengths #reads #total #(#adds)* })
+    }
+
+    /// The place of the gradient of an element.
+    fn sum_of(&self, name: &str, read: &[Expr]) -> Option<TokenStream> {
+        let learned = self.learned.iter().find(|learned| learned.name == name)?;
+        let skip = usize::from(learned.per_head);
+        let dims: Vec<_> = dims(self.cx, name).into_iter().skip(skip).collect();
+        let index = read[skip..].iter().map(|index| host(index, 9));
+        let flat = index
+            .zip(&dims)
+            .fold(None, |flat: Option<TokenStream>, (index, dim)| {
+                Some(match flat {
+                    None => index,
+                    Some(flat) => quote!(#flat * (#dim) as i64 + #index),
+                })
+            });
+        let flat = flat.unwrap_or_else(|| quote!(0));
+        let start = self.start(learned);
+        let sums = if learned.per_head {
+            quote!(per_head)
+        } else {
+            quote!(shared)
+        };
+        Some(quote!(sums.#sums[#start + (#flat) as usize]))
+    }
+
+    /// Where the sums of a tensor start.
+    fn start(&self, learned: &Learned<'_>) -> Size {
+        let before = self
+            .learned
+            .iter()
+            .take_while(|other| other.name != learned.name);
+        let before = before.filter(|other| other.per_head == learned.per_head);
+        before.fold(Size::known(0), |start, other| plus(&start, &other.len))
+    }
+
+    /// The number of sums of tensors.
+    fn len(&self, per_head: bool) -> Size {
+        let some = self
+            .learned
+            .iter()
+            .filter(|learned| learned.per_head == per_head);
+        some.fold(Size::known(0), |len, learned| plus(&len, &learned.len))
+    }
+
+    /// Where the sums of a table start: after those of the tensors and of the tables before.
+    fn table_start(&self, index: usize, score: &TokenStream) -> TokenStream {
+        let len = self.len(true);
+        let before = self
+            .tables()
+            .filter(|(other, plane)| *other < index && is_learned(plane));
+        let before = before.map(|(other, _)| var(&plane_name(other)));
+        quote!(#len #(+ #score.#before.distances())*)
+    }
+
+    fn total(&self, per_head: bool) -> TokenStream {
+        let len = self.len(per_head);
+        let tables = self
+            .tables()
+            .filter(|(_, plane)| per_head && is_learned(plane));
+        let tables = tables.map(|(index, _)| var(&plane_name(index)));
+        quote!(#len #(+ self.#tables.distances())*)
+    }
+
+    /// For the backward pass: the lines that make the sums, the argument, and the lines that add them to the gradients of the
+    /// parameters. Nothing if nothing is learned.
+    pub(super) fn emit_gradient(&self) -> Option<[TokenStream; 3]> {
+        if !self.planes.iter().any(is_learned) {
+            return None;
+        }
+        let heads = &self.cx.spec.heads;
+        let learned = self
+            .learned
+            .iter()
+            .map(|learned| self.emit_learned_gradient(learned));
+        let tables = self.tables().filter(|(_, plane)| is_learned(plane));
+        let tables = tables.map(|(index, plane)| self.emit_table_gradient(index, plane));
+        Some([
+            quote!(let mut d_score = p::ScoreGradient::<E>::stale(#heads, p::Modify::sums(&score));),
+            quote!(Some(d_score.as_mut())),
+            quote!(#(#learned)* #(#tables)*),
+        ])
+    }
+
+    fn emit_learned_gradient(&self, learned: &Learned<'_>) -> TokenStream {
+        let (name, start, len) = (var(learned.name), self.start(learned), &learned.len);
+        if learned.per_head {
+            quote!(d_score.add_per_head(#start..#start + #len, weights.#name.gradient(gradients)?);)
+        } else {
+            quote!(d_score.add_shared(#start..#start + #len, weights.#name.gradient(gradients)?);)
+        }
+    }
+
+    fn emit_table_gradient(&self, index: usize, plane: &Plane) -> TokenStream {
+        let [h, q_idx, kv_idx] = arguments(&plane.expr);
+        let table = var(&plane_name(index));
+        let start = self.table_start(index, &quote!(score));
+        let adds = param_reads(&plane.expr).into_iter().map(|(name, read)| {
+            let at = flat_index(self.cx, name, read.iter().map(|index| host(index, 9)));
+            let factor = host(&diff(&plane.expr, Wrt::Param(name)), 0);
+            let (reads, name) = (
+                self.reads(&plane.expr, &|name| quote!(weights.#name.values())),
+                var(name),
+            );
+            quote! {
+                call.#table.add_to_parameter(
+                    d_score.per_head(#start),
+                    { #reads move |#h, #q_idx, #kv_idx| (#at, #factor) },
+                    weights.#name.gradient(gradients)?,
+                );
+            }
+        });
+        quote!(#(#adds)*)
+    }
+}
+
+fn plus(a: &Size, b: &Size) -> Size {
+    let value = a.value.zip(b.value).map(|(a, b)| a + b);
+    Size::derive(value, quote!((#a + #b)), format!("{a} + {b}"))
+}
+
+fn dims(cx: &Layer<'_>, name: &str) -> Vec<Size> {
+    let tensors = cx.graph.param(name).map(|param| param.tensors());
+    tensors
+        .map(|mut tensors| tensors.remove(0).1)
+        .unwrap_or_default()
+}
+
+fn is_zero(expr: &Expr) -> bool {
+    matches!(expr, Expr::Float(value) if value.value == Some(0.0))
+}
+
+/// Whether a plane changes with anything that is learned.
+fn is_learned(plane: &Plane) -> bool {
+    let names = param_reads(&plane.expr).into_iter();
+    names
+        .map(|(name, _)| diff(&plane.expr, Wrt::Param(name)))
+        .any(|derivative| !is_zero(&derivative))
+}
+
+/// The arguments of a function of the head and the place, those that are not read with an underscore.
+fn arguments(expr: &Expr) -> [Ident; 3] {
+    [Var::H, Var::QIdx, Var::KvIdx].map(|var| {
+        let hidden = if expr.reads(var) { "" } else { "_" };
+        format_ident!("{hidden}{var}")
+    })
+}
+
+/// A float or a condition as Rust over vectors.
+fn vector(expr: &Expr) -> TokenStream {
+    let is_number = !expr.any(&|expr| matches!(expr, Expr::Score | Expr::Param { .. }));
+    match expr {
+        _ if is_number => {
+            let value = host(expr, 0);
+            quote!(p::splat::<E, V>(#value))
+        }
+        Expr::Param { name, .. } => {
+            let index = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+            let index: TokenStream = index.parse().unwrap_or_default();
+            quote!(planes[#index])
+        }
+        Expr::Unary(op, a) => vector_unary(*op, &vector(a)),
+        Expr::Binary(op, a, b) => vector_binary(*op, a, b),
+        Expr::Select(condition, then, otherwise) => {
+            let [condition, then, otherwise] =
+                [condition, then, otherwise].map(|part| vector(part));
+            quote!(V::select(#condition, #then, #otherwise))
+        }
+        _ => quote!(score),
+    }
+}
+
+fn vector_unary(op: Unary, a: &TokenStream) -> TokenStream {
+    match op {
+        Unary::Not => quote!((!#a)),
+        Unary::Abs => quote!(p::Vector::abs(#a)),
+        Unary::Sqrt => quote!(p::Vector::sqrt(#a)),
+        Unary::Exp => quote!(p::math::exp(#a)),
+        Unary::Ln => quote!(p::math::ln(#a)),
+        Unary::Tanh => quote!(p::math::tanh(#a)),
+        Unary::Sigmoid => quote!(p::math::sigmoid(#a)),
+        Unary::Floor => quote!(p::math::floor(#a)),
+        // Integers are in planes, and those are floats.
+        Unary::ToFloat | Unary::ToInt => quote!(#a),
+    }
+}
+
+fn vector_binary(op: Binary, a: &Expr, b: &Expr) -> TokenStream {
+    if op == Binary::Pow {
+        return vector_power(&vector(a), b);
+    }
+    let (a, b) = (vector(a), vector(b));
+    match op {
+        Binary::Add => quote!((#a + #b)),
+        Binary::Sub => quote!((#a - #b)),
+        Binary::Mul => quote!((#a * #b)),
+        Binary::Div => quote!((#a / #b)),
+        Binary::Rem => quote!(p::math::rem(#a, #b)),
+        Binary::Min => quote!(p::Vector::min(#a, #b)),
+        Binary::Max => quote!(p::Vector::max(#a, #b)),
+        Binary::Eq => quote!(p::Vector::eq(#a, #b)),
+        Binary::Lt => quote!(p::Vector::lt(#a, #b)),
+        Binary::Le => quote!(p::Vector::le(#a, #b)),
+        Binary::And => quote!((#a & #b)),
+        Binary::Or | Binary::Pow => quote!((#a | #b)),
+    }
+}
+
+/// The exponent is a number: a small integer is a few products.
+fn vector_power(a: &TokenStream, exponent: &Expr) -> TokenStream {
+    const MOST: f64 = 64.0;
+    match exponent {
+        Expr::Float(value) => match value.value {
+            Some(value) if value.fract() == 0.0 && value.abs() <= MOST => {
+                let value = Literal::i32_unsuffixed(value as i32);
+                quote!(p::math::powi(#a, #value))
+            }
+            _ => quote!(p::math::pow(#a, <E as p::Element>::of(#value))),
+        },
+        // A constant that is derived from the user's.
+        other => {
+            let value = host(other, 0);
+            quote!(p::math::pow(#a, <E as p::Element>::of(#value)))
+        }
+    }
+}
