@@ -13,7 +13,7 @@ use crate::spec::{Normalizer, Position, QkNorm, Score, Spec};
 pub(super) fn layer(cx: &Layer<'_>) -> String {
     let mut page = String::new();
     section(&mut page, "", &summary(cx));
-    section(&mut page, "Equation", &equation(cx.spec));
+    section(&mut page, "Equation", &equation(cx));
     section(&mut page, "Shapes", &shapes(cx));
     section(&mut page, "Parameters", &parameters(cx));
     section(&mut page, "Spec", &spec_table(cx.spec));
@@ -51,7 +51,8 @@ fn summary(cx: &Layer<'_>) -> String {
 }
 
 /// The computation, line by line.
-fn equation(spec: &Spec) -> String {
+fn equation(cx: &Layer<'_>) -> String {
+    let spec = cx.spec;
     let source = if spec.d_context.is_some() {
         "context"
     } else {
@@ -82,7 +83,10 @@ fn equation(spec: &Spec) -> String {
     if let Some(modified) = modified_score(spec) {
         lines.push(format!("score = {modified}"));
     }
-    let over = if spec.mask.is_none() {
+    if let Some(function) = &spec.body.score {
+        lines.push(format!("score = {function}"));
+    }
+    let over = if cx.graph.mask().is_none() {
         "all keys"
     } else {
         "the keys that the mask allows"
@@ -298,15 +302,25 @@ fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {
 
 /// The predicate, and a small drawing of it.
 fn mask(cx: &Layer<'_>) -> String {
-    if cx.spec.mask.is_none() {
+    let Some(predicate) = cx.graph.mask() else {
         return String::new();
-    }
-    let predicate = builtin::mask(&cx.spec.mask);
+    };
     let mut text = format!("A query attends to a key where\n\n```text\n{predicate}\n```\n");
-    if let Some(drawing) = draw(cx, &predicate) {
+    if let Some(drawing) = draw(cx, predicate) {
         text.push_str(&drawing);
     }
     text
+}
+
+/// The integers that are written in `expr`; `None` if rustc is to evaluate one.
+fn integers(expr: &Expr) -> Option<Vec<u64>> {
+    match expr {
+        Expr::Int(size) => Some(vec![size.value?]),
+        other => {
+            let parts = other.children().into_iter().map(integers);
+            Some(parts.collect::<Option<Vec<_>>>()?.concat())
+        }
+    }
 }
 
 /// Cells to a side.
@@ -314,24 +328,7 @@ const CELLS: i64 = 16;
 
 /// A drawing of the mask, a row for each query, on a sequence long enough to show its largest number.
 fn draw(cx: &Layer<'_>, predicate: &Expr) -> Option<String> {
-    let numbers = cx.spec.mask.atoms().into_iter().flat_map(|atom| {
-        let size = |name: &str| {
-            atom.call
-                .word
-                .args
-                .iter()
-                .any(|arg| arg.name == name)
-                .then(|| atom.size(name))
-        };
-        let (n, dilation) = (size("n"), size("dilation"));
-        let dilation = dilation.map_or(Some(1), |dilation| dilation.value);
-        n.map(|n| n.value.zip(dilation).map(|(n, d)| n.saturating_mul(d)))
-    });
-    let reach = numbers
-        .collect::<Option<Vec<_>>>()?
-        .into_iter()
-        .max()
-        .unwrap_or(0);
+    let reach = integers(predicate)?.into_iter().max().unwrap_or(0);
     // Two and a half times the largest number in the mask, in whole cells.
     let step = reach.checked_mul(5)?.div_ceil(2 * CELLS as u64).max(1);
     let step = i64::try_from(step).ok()?;

@@ -197,6 +197,14 @@ impl Graph {
         self.params.iter().find(|param| param.field == field)
     }
 
+    /// Which keys a query attends to; `None` is all of them.
+    pub(crate) fn mask(&self) -> Option<&Expr> {
+        self.nodes.iter().find_map(|node| match &node.op {
+            Op::Normalize { mask, .. } => mask.as_ref(),
+            _ => None,
+        })
+    }
+
     /// How often each node is read.
     pub(crate) fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.nodes.len()];

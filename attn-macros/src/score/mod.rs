@@ -175,7 +175,8 @@ impl Expr {
         }
     }
 
-    fn children(&self) -> Vec<&Expr> {
+    /// The parts that it is an operation of.
+    pub(crate) fn children(&self) -> Vec<&Expr> {
         match self {
             Expr::Score | Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) => {
                 Vec::new()

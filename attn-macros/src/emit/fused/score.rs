@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
-use super::{Fused, var};
+use super::var;
 use crate::emit::Layer;
 use crate::emit::expr::{flat_index, host};
 use crate::graph::steps::Attention;

@@ -1,0 +1,222 @@
+//! Functions of the score, and what they learn.
+
+use super::{biased, mask, numbers};
+use crate::reference::{
+    Heads, Input, Parameters, Sequence, Split, attention,
+    heads::{dot, scaled_dot, softcap},
+    normalizers::softmax,
+    positions,
+};
+use attn::attention;
+use dfdx::prelude::*;
+
+/// The farthest distance that has a bias of its own.
+const FAR: usize = 2;
+
+attention! {
+    struct Alibi<heads = 2, d_model = 8> {
+        fn score(score, h, q_idx, kv_idx) {
+            score - pow(0.0625, (h + 1) as f32) * abs(q_idx - kv_idx) as f32
+        }
+    }
+    /// Press et al. (2022), with slopes that are learned.
+    struct LearnedAlibi<heads = 2, d_model = 8, mask = causal> {
+        param slope: [heads] = alibi_slopes;
+        fn score(score, h, q_idx, kv_idx) { score - slope[h] * (q_idx - kv_idx) as f32 }
+    }
+    /// Gemma 2.
+    struct SoftCap<heads = 2, d_model = 8> {
+        fn score(score) { 3.0 * tanh(score / 3.0) }
+    }
+    /// Shaw et al. (2018): a bias for every head and clipped distance.
+    struct Relative<heads = 2, d_model = 8> {
+        param bias: [heads, 2 * FAR + 1] = zeros;
+        fn score(score, h, q_idx, kv_idx) {
+            score + bias[h, clamp(q_idx - kv_idx + FAR, 0, 2 * FAR)]
+        }
+    }
+    /// Chi et al., "Sandwich" (2023): the inner products of sinusoidal positions, summed up here over two frequencies.
+    struct Shared<heads = 2, d_model = 8> {
+        param near: [5] = normal(std = 0.02);
+        fn score(score, q_idx, kv_idx) { score + near[min(abs(q_idx - kv_idx), 4)] }
+    }
+    /// Nadaraya and Watson (1964): a kernel of the distance, and no product of vectors in the end.
+    struct Gaussian<heads = 2, d_model = 8> {
+        param width: [heads] = ones;
+        fn score(score, h, q_idx, kv_idx) {
+            let distance = (q_idx - kv_idx) as f32 / width[h];
+            0.1 * score - 0.5 * distance * distance
+        }
+    }
+    struct Gated<heads = 2, d_model = 8> {
+        param gate: [heads, 4] = ones;
+        fn score(score, h, kv_idx) { score * sigmoid(gate[h, kv_idx % 4]) }
+    }
+    struct Bent<heads = 2, d_model = 8> {
+        param slope: [heads] = 0.25;
+        fn score(score, h) { if score > 0.0 { score } else { slope[h] * score } }
+    }
+    /// Two parameters, one of them twice, and everything at once.
+    struct Mixed<heads = 2, d_model = 8, softcap = 5.0, position = alibi> {
+        param a: [3] = ones;
+        param b: [heads, 3] = ones;
+        fn score(score, h, q_idx, kv_idx) {
+            let near = a[q_idx % 3] * b[h, kv_idx % 3];
+            score * near + sqrt(1.0 + score * score) * a[kv_idx % 3]
+        }
+    }
+}
+
+/// Written by hand: the softmax of this score over all keys.
+fn scored<E: Dtype>(
+    p: &Parameters<'_, E>,
+    x: &Input<E>,
+    score: impl FnOnce(Heads<E>, Heads<E>) -> Heads<E>,
+) -> (Sequence<E>, Heads<E>)
+where
+    Cpu: Device<E>,
+{
+    let all = mask(x, |_, _| true);
+    attention(p, Split::into_heads(2), x, x, score, |s| softmax(s, &all))
+}
+
+/// One number per head, for every pair.
+fn per_head<E: Dtype>(w: Tensor<(usize,), E, Cpu>, shape: (usize, usize, usize, usize)) -> Heads<E>
+where
+    Cpu: Device<E>,
+{
+    w.leaky_trace().broadcast_like::<_, Axes3<0, 2, 3>>(&shape)
+}
+
+/// The row `index(q, k)` of a table, for every head and pair; without heads, the same for all of them.
+fn looked_up<E: Dtype>(
+    table: Tensor<(usize,), E, Cpu>,
+    shape: (usize, usize, usize, usize),
+    index: impl Fn(usize, usize, usize) -> usize,
+) -> Heads<E>
+where
+    Cpu: Device<E>,
+{
+    let (_, heads, queries, keys) = shape;
+    let mut at = Vec::new();
+    for h in 0..heads {
+        for q in 0..queries {
+            at.extend((0..keys).map(|k| index(h, q, k)));
+        }
+    }
+    let at = Cpu::default().tensor_from_vec(at, (heads * queries * keys,));
+    let rows: crate::reference::Traced<(usize,), E> = table.leaky_trace().gather(at);
+    rows.reshape_like(&(heads, queries, keys))
+        .broadcast_like::<_, Axis<0>>(&shape)
+}
+
+#[test]
+fn alibi() {
+    self_attention!(Alibi, d_model = 8, |p, x| {
+        scored(p, x, |q, k| positions::alibi(scaled_dot(q, k)))
+    });
+}
+
+#[test]
+fn learned_alibi() {
+    self_attention!(LearnedAlibi, d_model = 8, |p, x| {
+        let slope = p.tensor("slope.weight", (2,));
+        let causal = mask(x, |q, k| k <= q);
+        let score = |q, k| {
+            let scores = scaled_dot(q, k);
+            let shape = *scores.shape();
+            let distance = numbers(shape, |_, q, k| q as f64 - k as f64);
+            scores - per_head(slope, shape) * distance
+        };
+        attention(p, Split::into_heads(2), x, x, score, |s| softmax(s, &causal))
+    });
+}
+
+#[test]
+fn soft_cap() {
+    self_attention!(SoftCap, d_model = 8, |p, x| {
+        scored(p, x, |q, k| softcap(scaled_dot(q, k), 3.0))
+    });
+}
+
+#[test]
+fn relative_bias_per_head() {
+    self_attention!(Relative, d_model = 8, |p, x| {
+        let table = p.tensor("bias.weight", (10,));
+        scored(p, x, |q, k| {
+            let scores = scaled_dot(q, k);
+            let shape = *scores.shape();
+            let bias = looked_up(table, shape, |h, q, k| 5 * h + (q + 2).saturating_sub(k).min(4));
+            scores + bias
+        })
+    });
+}
+
+#[test]
+fn relative_bias_of_all_heads() {
+    self_attention!(Shared, d_model = 8, |p, x| {
+        let table = p.tensor("near.weight", (5,));
+        scored(p, x, |q, k| {
+            let scores = scaled_dot(q, k);
+            let shape = *scores.shape();
+            let bias = looked_up(table, shape, |_, q, k| q.abs_diff(k).min(4));
+            scores + bias
+        })
+    });
+}
+
+#[test]
+fn gaussian_kernel() {
+    self_attention!(Gaussian, d_model = 8, |p, x| {
+        let width = p.tensor("width.weight", (2,));
+        scored(p, x, |q, k| {
+            let scores = scaled_dot(q, k) * crate::reference::number(0.1);
+            let shape = *scores.shape();
+            let distance = numbers(shape, |_, q, k| (q as f64 - k as f64).powi(2) * -0.5);
+            scores + per_head(width, shape).square().recip() * distance
+        })
+    });
+}
+
+#[test]
+fn a_gate_of_heads_and_keys() {
+    self_attention!(Gated, d_model = 8, |p, x| {
+        let gate = p.tensor("gate.weight", (8,));
+        scored(p, x, |q, k| {
+            let scores = scaled_dot(q, k);
+            let shape = *scores.shape();
+            scores * looked_up(gate, shape, |h, _, k| 4 * h + k % 4).sigmoid()
+        })
+    });
+}
+
+#[test]
+fn a_condition_of_the_score() {
+    self_attention!(Bent, d_model = 8, |p, x| {
+        let slope = p.tensor("slope.weight", (2,));
+        scored(p, x, |q, k| {
+            let scores = scaled_dot(q, k);
+            let shape = *scores.shape();
+            let positive = scores.with_empty_tape().relu();
+            // -relu(-s) is the other half.
+            let negative = scores.negate().relu().negate();
+            positive + negative * per_head(slope, shape)
+        })
+    });
+}
+
+#[test]
+fn everything_at_once() {
+    self_attention!(Mixed, d_model = 8, |p, x| {
+        let (a, b) = (p.tensor("a.weight", (3,)), p.tensor("b.weight", (6,)));
+        scored(p, x, |q, k| {
+            let scores = positions::alibi(softcap(dot(q, k) * crate::reference::number(0.5), 5.0));
+            let shape = *scores.shape();
+            let of_query = looked_up(a.clone(), shape, |_, q, _| q % 3);
+            let of_key = looked_up(a, shape, |_, _, k| k % 3);
+            let of_both = looked_up(b, shape, |h, _, k| 3 * h + k % 3);
+            let root = (scores.with_empty_tape().square() + crate::reference::number(1.0)).sqrt();
+            biased(scores * (of_query * of_both) + root * of_key, |_, _, _| 0.0)
+        })
+    });
+}
