@@ -79,6 +79,26 @@ pub enum Error<Dev> {
         place: Vec<usize>,
     },
 
+    /// A function of a spec reads a learned tensor at an index that it does not have.
+    #[error(
+        "{layer}: at b = {}, h = {}, q_idx = {}, kv_idx = {} `{tensor}` is read at index {index} of axis {axis}, whose size is {size}",
+        place[0], place[1], place[2], place[3]
+    )]
+    OutsideOfTensor {
+        /// The layer's name.
+        layer: &'static str,
+        /// The tensor's name.
+        tensor: &'static str,
+        /// Which axis.
+        axis: usize,
+        /// The size of the axis.
+        size: usize,
+        /// The index.
+        index: i64,
+        /// Where: sequence, head, query and key.
+        place: [i64; 4],
+    },
+
     /// A sequence is longer than a layer was made for.
     #[error("{layer}: the sequence has length {length}, the longest it can take is {max}")]
     TooLong {

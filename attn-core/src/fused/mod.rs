@@ -6,6 +6,7 @@
 
 mod array;
 mod bias;
+mod bounds;
 mod interval;
 mod operation;
 mod place;
@@ -13,6 +14,7 @@ mod projection;
 
 pub use array::Array;
 pub use bias::{add_bias_gradient, bias_table};
+pub use bounds::Axis;
 pub use interval::{Interval, Truth};
 pub use operation::{Operand, Operation, accumulate};
 pub use place::Place;

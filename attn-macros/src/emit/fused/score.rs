@@ -408,7 +408,7 @@ impl<'a> Score<'a> {
             );
             quote! {
                 call.#table.add_to_parameter(
-                    d_score.per_head(#start),
+                    d_score.per_head(#start..#start + call.#table.distances()),
                     { #reads move |#h, #q_idx, #kv_idx| (#at, #factor) },
                     weights.#name.gradient(gradients)?,
                 );

@@ -1,0 +1,66 @@
+//! The gradient of what a score function is learned from.
+
+use std::ops::Range;
+
+use super::{Array, accumulate};
+use crate::Element;
+use crate::kernel::attention::{ScoreGradients, SumLens};
+use crate::kernel::{Buffer, Matrix};
+
+/// The sums that the backward pass of an attention writes for its score function: some of every head, and some of all.
+///
+/// ```
+/// use attn_core::{fused::ScoreGradient, kernel::attention::SumLens};
+///
+/// let mut sums = ScoreGradient::<f32>::stale(2, SumLens { per_head: 3, shared: 1 });
+/// let mut kernel = sums.as_mut();
+/// kernel.per_head.row_mut(0).copy_from_slice(&[1.0, 2.0, 3.0]);
+/// kernel.per_head.row_mut(1).copy_from_slice(&[4.0, 5.0, 6.0]);
+/// kernel.shared[0] = 7.0;
+///
+/// // A parameter of two numbers per head, and one that all heads share.
+/// let (mut slopes, mut width) = ([0.0; 4], [1.0]);
+/// sums.add_per_head(1..3, &mut slopes);
+/// sums.add_shared(0..1, &mut width);
+/// assert_eq!((slopes, width), ([2.0, 3.0, 5.0, 6.0], [8.0]));
+/// ```
+pub struct ScoreGradient<E: Element> {
+    per_head: Array<E>,
+    shared: Buffer<E>,
+}
+
+impl<E: Element> ScoreGradient<E> {
+    /// Sums that are whatever they are.
+    pub fn stale(heads: usize, lens: SumLens) -> Self {
+        Self {
+            per_head: Array::stale(heads, [lens.per_head]),
+            shared: Buffer::stale(lens.shared),
+        }
+    }
+
+    /// What the kernel writes.
+    pub fn as_mut(&mut self) -> ScoreGradients<'_, E> {
+        ScoreGradients {
+            per_head: self.per_head.all_mut(),
+            shared: &mut self.shared,
+        }
+    }
+
+    /// Some sums of every head.
+    pub fn per_head(&self, range: Range<usize>) -> Matrix<'_, E> {
+        self.per_head.all().some_cols(range)
+    }
+
+    /// Adds some sums of every head to the gradient of a parameter, `[heads, range]`.
+    pub fn add_per_head(&self, range: Range<usize>, gradient: &mut [E]) {
+        let sums = self.per_head(range);
+        for (h, gradient) in gradient.chunks_mut(sums.cols().max(1)).enumerate() {
+            accumulate(gradient, sums.row(h));
+        }
+    }
+
+    /// Adds some sums of all heads to the gradient of a parameter.
+    pub fn add_shared(&self, range: Range<usize>, gradient: &mut [E]) {
+        accumulate(gradient, &self.shared[range]);
+    }
+}
