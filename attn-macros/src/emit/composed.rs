@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Layer, expr, var};
+use super::{Layer, bounds, expr, var};
 use crate::graph::{MaskData, NodeId, Op};
 use crate::spec::{Normalizer, Score, Size};
 
@@ -66,13 +66,18 @@ fn emit_checks(cx: &Layer<'_>) -> TokenStream {
     let d_context = spec.d_context.as_ref().unwrap_or(&spec.d_model);
     let keys = widest_over(d_context, &spec.kv_heads);
     let heads = &spec.heads;
+    let indices = bounds::emit(cx);
+    let check_indices = indices.is_some().then(|| quote!(check_indices((batch, query, key))?;));
     let hidden = (spec.score == Score::Additive).then(|| {
         let hidden = &spec.head_dim;
         quote!(, ("hidden", #hidden))
     });
     quote_spanned! {cx.at=>
+        #indices
+
         /// Checks the products of sizes that only the running program knows.
         fn check_sizes<Dev>((batch, query, key): (usize, usize, usize)) -> Result<(), p::Error<Dev>> {
+            #check_indices
             let (batch, query, key) = (("batch", batch), ("query", query), ("key", key));
             p::check_sizes(#label, &[batch, query, ("width", #queries)])?;
             p::check_sizes(#label, &[batch, key, ("width", #keys)])?;

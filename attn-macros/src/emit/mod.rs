@@ -1,5 +1,6 @@
 //! From a spec and its graph to Rust. Everything emitted refers to `__private` of the facade crate and to `core`.
 
+mod bounds;
 mod composed;
 mod docs;
 mod expr;

@@ -80,7 +80,7 @@ fn lengths(expr: &Expr) -> Vec<Ident> {
 }
 
 /// A condition or an integer as Rust over `Truth` and `Interval`.
-fn ranges(expr: &Expr) -> TokenStream {
+pub(super) fn ranges(expr: &Expr) -> TokenStream {
     match expr {
         Expr::Var(var) => {
             let name = format_ident!("{var}");
