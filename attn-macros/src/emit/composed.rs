@@ -67,7 +67,9 @@ fn emit_checks(cx: &Layer<'_>) -> TokenStream {
     let keys = widest_over(d_context, &spec.kv_heads);
     let heads = &spec.heads;
     let indices = bounds::emit(cx);
-    let check_indices = indices.is_some().then(|| quote!(check_indices((batch, query, key))?;));
+    let check_indices = indices
+        .is_some()
+        .then(|| quote!(check_indices((batch, query, key))?;));
     let hidden = (spec.score == Score::Additive).then(|| {
         let hidden = &spec.head_dim;
         quote!(, ("hidden", #hidden))

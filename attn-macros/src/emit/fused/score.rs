@@ -124,53 +124,16 @@ impl<'a> Score<'a> {
     /// fn modified(call, weights) -> Modified<E>
     /// ```
     pub(super) fn emit(&self) -> TokenStream {
-        let count = Literal::usize_unsuffixed(self.planes.len());
-        let names = self
-            .planes
-            .iter()
-            .enumerate()
-            .map(|(index, _)| plane_name(index));
-        let names: Vec<_> = names.collect();
+        let structure = self.emit_struct();
         let value = vector(self.value);
         let derivative = vector(&diff(self.value, Wrt::Score));
-        let writes = self
-            .planes
-            .iter()
-            .enumerate()
-            .map(|(index, plane)| self.write(index, plane));
-        let learned = self
-            .planes
-            .iter()
-            .enumerate()
-            .filter(|(_, plane)| is_learned(plane));
-        let learned: Vec<_> = learned.collect();
-        let numbers: Vec<_> = learned
-            .iter()
-            .map(|(index, _)| Literal::usize_unsuffixed(*index))
-            .collect();
-        let derivatives = learned
-            .iter()
-            .map(|(index, _)| vector(&diff(self.value, Wrt::Param(&names[*index]))));
-        let adds = learned.iter().map(|(index, plane)| self.add(*index, plane));
-        let is_learned = if numbers.is_empty() {
-            quote!(false)
-        } else {
-            quote!(matches!(plane, #(#numbers)|*))
-        };
-        let (per_head, shared) = (self.total(true), self.total(false));
-        let structure = self.emit_struct();
+        let (planes, learned) = (self.emit_planes(), self.emit_learned());
         quote! {
             #structure
 
             #[allow(unused_variables)]
             impl<E: p::Element> p::Modify<E> for Modified<'_, E> {
-                const PLANES: usize = #count;
-
-                #[inline(always)]
-                fn plane(&self, plane: usize, at: p::Place, to: &mut [E]) {
-                    let [b, h, q_idx, kv_idx] = at.indices();
-                    match plane { #(#writes)* _ => {} }
-                }
+                #planes
 
                 #[inline(always)]
                 fn value<V: p::Vector<Element = E>>(&self, score: V, planes: &[V]) -> V {
@@ -182,9 +145,48 @@ impl<'a> Score<'a> {
                     #derivative
                 }
 
+                #learned
+            }
+        }
+    }
+
+    /// The numbers of the place, if there are any.
+    fn emit_planes(&self) -> Option<TokenStream> {
+        let count = Literal::usize_unsuffixed(self.planes.len());
+        let planes = self.planes.iter().enumerate();
+        let writes = planes.map(|(index, plane)| self.write(index, plane));
+        (!self.planes.is_empty()).then(|| {
+            quote! {
+                const PLANES: usize = #count;
+
+                #[inline(always)]
+                fn plane(&self, plane: usize, at: p::Place, to: &mut [E]) {
+                    let [b, h, q_idx, kv_idx] = at.indices();
+                    match plane { #(#writes)* _ => {} }
+                }
+            }
+        })
+    }
+
+    /// What becomes of the gradients of planes, if any is learned.
+    fn emit_learned(&self) -> Option<TokenStream> {
+        let planes = self.planes.iter().enumerate();
+        let learned: Vec<_> = planes.filter(|(_, plane)| is_learned(plane)).collect();
+        let numbers = learned
+            .iter()
+            .map(|(index, _)| Literal::usize_unsuffixed(*index));
+        let numbers: Vec<_> = numbers.collect();
+        let derivatives = learned.iter().map(|(index, _)| {
+            let name = plane_name(*index);
+            vector(&diff(self.value, Wrt::Param(&name)))
+        });
+        let adds = learned.iter().map(|(index, plane)| self.add(*index, plane));
+        let (per_head, shared) = (self.total(true), self.total(false));
+        (!learned.is_empty()).then(|| {
+            quote! {
                 #[inline(always)]
                 fn is_learned(&self, plane: usize) -> bool {
-                    #is_learned
+                    matches!(plane, #(#numbers)|*)
                 }
 
                 #[inline(always)]
@@ -202,7 +204,7 @@ impl<'a> Score<'a> {
                     p::SumLens { per_head: #per_head, shared: #shared }
                 }
             }
-        }
+        })
     }
 
     fn emit_struct(&self) -> TokenStream {
@@ -284,7 +286,7 @@ impl<'a> Score<'a> {
                 var(&plane_name(index)),
                 self.table_start(index, &quote!(self)),
             );
-            return quote!({ self.#table.add(at, d, &mut sums.per_head[#start..]); });
+            return quote!({ self.#table.add_gradient(at, d, &mut sums.per_head[#start..]); });
         }
         let (lengths, reads) = (
             Self::lengths(&plane.expr),
@@ -300,8 +302,15 @@ impl<'a> Score<'a> {
             })
         });
         let adds: Vec<_> = adds.collect();
-        let total = (plane.kind == PlaneKind::Row).then(|| quote!(let d = p::sum(d);));
-        quote!({ #lengths #reads #total #(#adds)* })
+        match plane.kind {
+            // What a gradient of 0 would be multiplied with may be anything.
+            PlaneKind::Row => quote!({
+                #lengths #reads
+                let d = p::sum(d);
+                if d != <E as p::Element>::of(0.0) { #(#adds)* }
+            }),
+            _ => quote!({ #lengths #reads #(#adds)* }),
+        }
     }
 
     /// The place of the gradient of an element.
