@@ -104,8 +104,9 @@ pub mod __private {
             Matrix, MatrixMut,
             attention::{
                 Angles, Attention, Coverage, Dropout, Everything, Gradients as AttentionGradients,
-                Mask as Attends, Norm, Normalizer, Prepare, Score as Modify, Similarity, Sizes,
-                angles, per_head_linear, per_head_linear_backward, prepare, prepare_backward,
+                Mask as Attends, Norm, Normalizer, Place, Prepare, Score as Modify, ScoreSums,
+                Similarity, Sizes, SumLens, angles, per_head_linear, per_head_linear_backward,
+                prepare, prepare_backward,
             },
         },
         nn::Weight,

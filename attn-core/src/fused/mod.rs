@@ -5,20 +5,24 @@
 //! [`kernel`](crate::kernel).
 
 mod array;
-mod bias;
 mod bounds;
+mod distance_table;
 mod interval;
 mod operation;
 mod place;
+mod plane;
 mod projection;
+mod score;
 
 pub use array::Array;
-pub use bias::{add_bias_gradient, bias_table};
 pub use bounds::Axis;
+pub use distance_table::DistanceTable;
 pub use interval::{Interval, Truth};
 pub use operation::{Operand, Operation, accumulate};
 pub use place::Place;
+pub use plane::sum_of_gradients;
 pub use projection::{Projection, Stack};
+pub use score::ScoreGradient;
 
 use crate::{Element, simd::Vector};
 

@@ -65,7 +65,7 @@ impl<E: Pooled> Attention<'_, E> {
         self.check([q, k, v], (out.rows(), out.cols()), lse.len());
         self.check([q, k, v], (d_out.rows(), d_out.cols()), lse.len());
         let (sizes, batch) = (self.sizes, self.sizes.batch);
-        let mut sums = Sums::new(self, self.division().0, d.bias.is_some());
+        let mut sums = Sums::new(self, self.division().0, d.score.is_some());
         let [d_q, d_k, d_v] = [d.q, d.k, d.v].map(|d| parts(d, batch, 1).into_iter());
         let gradients = d_q.zip(d_k).zip(d_v.zip(sums.sequences()));
         let gradients = gradients.map(|((q, k), (v, sums))| Gradient { q, k, v, sums });
@@ -86,7 +86,7 @@ impl<E: Pooled> Attention<'_, E> {
         });
         d.query_gain.into_iter().for_each(|to| sums.query_gain(to));
         d.key_gain.into_iter().for_each(|to| sums.key_gain(to));
-        d.bias.into_iter().for_each(|to| sums.bias(to));
+        d.score.into_iter().for_each(|to| sums.score(to));
         d.w.into_iter().for_each(|to| sums.w(to));
     }
 

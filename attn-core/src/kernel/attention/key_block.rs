@@ -21,7 +21,7 @@ use super::queries::{Block, Queries, QueryPart};
 use super::scratch::Panel;
 use super::sums::Part;
 use super::weights::Differentiate;
-use super::{Attention, Similarity};
+use super::{Attention, ScoreSums, Similarity};
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, product, run};
@@ -108,7 +108,14 @@ impl<E: Pooled> Attention<'_, E> {
     ) {
         let first = keys.given.range.start;
         let columns = tile.keys.start - first..tile.keys.end - first;
-        self.weigh_again(tile, queries, keys, columns.clone(), pairs, sums.bias(tile));
+        self.weigh_again(
+            tile,
+            queries,
+            keys,
+            columns.clone(),
+            pairs,
+            sums.score(tile),
+        );
         let of = |matrix| Coefficients {
             mask: self.mask,
             tile,
@@ -143,7 +150,7 @@ impl<E: Pooled> Attention<'_, E> {
         keys: &Keys<'_, E>,
         columns: Range<usize>,
         pairs: &mut Pairs<E>,
-        d_bias: Option<&mut [E]>,
+        sums: Option<ScoreSums<'_, E>>,
     ) {
         let (rows, cols) = (tile.queries.len(), tile.keys.len());
         let mut scores = pairs.weights.reshape(rows, cols);
@@ -177,7 +184,7 @@ impl<E: Pooled> Attention<'_, E> {
         });
         if let Some(score) = self.score {
             let similarities = pairs.similarities.read();
-            score.backward(self.bias(tile), similarities, &mut d, d_bias);
+            score.backward(tile.place(), similarities, &mut d, sums);
         }
     }
 }

@@ -69,14 +69,12 @@ impl<E: Pooled> Attention<'_, E> {
         );
         let (queries, keys) = (sizes.queries(), sizes.keys());
         let shape = |x: Matrix<'_, E>| (x.rows(), x.cols());
-        let distances = (heads, (sizes.query + sizes.key).saturating_sub(1));
         let shapes = [
             ("queries", shape(q), (queries, heads * sizes.width)),
             ("keys", shape(k), (keys, kv_heads * sizes.width)),
             ("values", shape(v), (keys, kv_heads * sizes.value_width)),
             ("output", out, (queries, heads * sizes.value_width)),
             ("lse", (lse, 1), (queries * heads, 1)),
-            ("bias", self.bias.map_or(distances, shape), distances),
         ];
         for (name, found, expected) in shapes {
             assert_eq!(found, expected, "rows and columns of the {name}");

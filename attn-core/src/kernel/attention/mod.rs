@@ -28,11 +28,11 @@ mod weights;
 mod tests;
 
 pub use entry::Attends;
-pub use on_tiles::{Bias, Place, TileMask, TileScore};
+pub use on_tiles::{Place, TileMask, TileScore};
 pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
 pub use prepare::{Prepares, prepare, prepare_backward};
 pub use rope::{Angles, angles};
 pub use spec::{
-    Attention, Coverage, Dropout, Everything, Gradients, Mask, Norm, Normalizer, Prepare, Rope,
-    Score, Similarity, Sizes,
+    Attention, Coverage, Dropout, Everything, Gradients, MOST_PLANES, Mask, Norm, Normalizer,
+    Prepare, Rope, Score, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens,
 };

@@ -4,11 +4,14 @@
 
 use std::ops::Range;
 
-use super::{Coverage, Mask, Score};
+use super::{Coverage, MOST_PLANES, Mask, Score, ScoreSums, SumLens};
 use crate::simd::{
     Kernel, Matrix, MatrixMut, Real, Vector, run,
     slice::{load_any, store_any},
 };
+
+/// Keys whose planes are written at once, a multiple of every number of lanes: all planes fit the first cache.
+const SPAN: usize = 128;
 
 /// Where the first element of a tile stands: row `i` and column `j` are query `q + i` and key `k + j`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +24,21 @@ pub struct Place {
     pub q: usize,
     /// The key of the first column.
     pub k: usize,
+}
+
+impl Place {
+    /// The place so many queries and keys further on.
+    #[inline(always)]
+    fn later(self, queries: usize, keys: usize) -> Self {
+        let (q, k) = (self.q + queries, self.k + keys);
+        Self { q, k, ..self }
+    }
+
+    /// Sequence, head, query and key, as functions of a spec read them.
+    #[inline(always)]
+    pub fn indices(self) -> [i64; 4] {
+        [self.b, self.h, self.q, self.k].map(|index| index as i64)
+    }
 }
 
 /// A [`Mask`] on tiles.
@@ -71,71 +89,123 @@ impl<E: Real, M: Mask> Kernel for Hide<'_, '_, E, M> {
     }
 }
 
-/// A [`Score`] on tiles. A row of `bias` belongs to the row of scores, if the score reads a bias at all.
+/// A [`Score`] on tiles.
 pub trait TileScore<E>: Sync {
     /// The values of the scores, in place.
-    fn apply(&self, bias: Bias<'_, E>, scores: &mut MatrixMut<'_, E>);
+    fn apply(&self, at: Place, scores: &mut MatrixMut<'_, E>);
 
-    /// From the gradient of the values to that of the scores, in place; where the former is 0, so is the latter.
-    /// `d_bias` is the row of the head in the gradient of the bias, to which is added.
+    /// From the gradient of the values to that of the scores, in place; where the former is 0, so is the latter. The
+    /// gradients of learned planes are added to `sums`, if they are asked for.
     fn backward(
         &self,
-        bias: Bias<'_, E>,
+        at: Place,
         scores: Matrix<'_, E>,
         d: &mut MatrixMut<'_, E>,
-        d_bias: Option<&mut [E]>,
+        sums: Option<ScoreSums<'_, E>>,
     );
-}
 
-/// The bias of a tile: that of its row `i` and column `j` is `row[start + j - i]`. Nothing stands for zeros.
-#[derive(Clone, Copy, Debug)]
-pub struct Bias<'a, E> {
-    /// The row of the head, by distance.
-    pub row: Option<&'a [E]>,
-    /// Where the first row of the tile begins: `k + (query - 1) - q`.
-    pub start: usize,
-}
-
-impl<'a, E> Bias<'a, E> {
-    /// The numbers of a row of the tile.
-    #[inline(always)]
-    fn row(&self, row: usize, cols: usize) -> &'a [E] {
-        match self.row {
-            Some(bias) => &bias[self.start - row..][..cols],
-            None => &[],
-        }
-    }
+    /// [`Score::sums`]
+    fn sums(&self) -> SumLens;
 }
 
 impl<E: Real, F: Score<E>> TileScore<E> for F {
-    fn apply(&self, bias: Bias<'_, E>, scores: &mut MatrixMut<'_, E>) {
+    fn apply(&self, at: Place, scores: &mut MatrixMut<'_, E>) {
         run(Apply {
             score: self,
-            bias,
+            at,
             scores,
         });
     }
 
     fn backward(
         &self,
-        bias: Bias<'_, E>,
+        at: Place,
         scores: Matrix<'_, E>,
         d: &mut MatrixMut<'_, E>,
-        d_bias: Option<&mut [E]>,
+        sums: Option<ScoreSums<'_, E>>,
     ) {
         run(Backward {
             score: self,
-            bias,
+            at,
             scores,
             d,
-            d_bias,
+            sums,
         });
+    }
+
+    fn sums(&self) -> SumLens {
+        Score::sums(self)
+    }
+}
+
+/// The planes of some keys of a row.
+struct Planes<'a, E, F> {
+    score: &'a F,
+    rows: [[E; SPAN]; MOST_PLANES],
+}
+
+impl<'a, E: Real, F: Score<E>> Planes<'a, E, F> {
+    #[inline(always)]
+    fn new(score: &'a F) -> Self {
+        const { assert!(F::PLANES <= MOST_PLANES, "a score with too many planes") };
+        let rows = [[E::ZERO; SPAN]; MOST_PLANES];
+        Self { score, rows }
+    }
+
+    /// Writes those of `len` keys.
+    #[inline(always)]
+    fn write(&mut self, at: Place, len: usize) {
+        for (plane, row) in self.rows.iter_mut().enumerate().take(F::PLANES) {
+            self.score.plane(plane, at, &mut row[..len]);
+        }
+    }
+
+    /// A vector of each, from a key on. Past the last one they hold anything.
+    #[inline(always)]
+    fn load<V: Vector<Element = E>>(&self, from: usize) -> [V; MOST_PLANES] {
+        let mut vectors = [V::zero(); MOST_PLANES];
+        for (vector, row) in vectors.iter_mut().zip(&self.rows).take(F::PLANES) {
+            *vector = V::load(&row[from..]);
+        }
+        vectors
+    }
+
+    /// From the gradients of the values to those of the scores, in place. Those of learned planes are written over them.
+    #[inline(always)]
+    fn backward<V: Vector<Element = E>>(&mut self, scores: &[E], d: &mut [E], learns: bool) {
+        let vectors = scores.chunks(V::LANES).zip(d.chunks_mut(V::LANES));
+        for (lane, (scores, d)) in vectors.enumerate() {
+            let (from, planes) = (lane * V::LANES, self.load::<V>(lane * V::LANES));
+            let (score, planes) = (load_any::<V>(scores), &planes[..F::PLANES]);
+            let d_value = load_any::<V>(d);
+            // What is masked may have any derivative.
+            let none = d_value.eq(V::zero());
+            for (plane, row) in self.rows.iter_mut().enumerate().take(F::PLANES) {
+                if learns && self.score.is_learned(plane) {
+                    let derivative = self.score.plane_derivative(plane, score, planes);
+                    V::select(none, V::zero(), d_value * derivative).store(&mut row[from..]);
+                }
+            }
+            let d_score = d_value * self.score.derivative(score, planes);
+            store_any(V::select(none, V::zero(), d_score), d);
+        }
+    }
+
+    /// Adds what [`backward`](Self::backward) has written for `len` keys.
+    #[inline(always)]
+    fn add_gradients(&self, at: Place, len: usize, sums: &mut ScoreSums<'_, E>) {
+        for (plane, d) in self.rows.iter().enumerate().take(F::PLANES) {
+            if self.score.is_learned(plane) {
+                self.score
+                    .add_gradient(plane, at, &d[..len], sums.reborrow());
+            }
+        }
     }
 }
 
 struct Apply<'a, 'm, E, F> {
     score: &'a F,
-    bias: Bias<'a, E>,
+    at: Place,
     scores: &'a mut MatrixMut<'m, E>,
 }
 
@@ -145,14 +215,15 @@ impl<E: Real, F: Score<E>> Kernel for Apply<'_, '_, E, F> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        let cols = self.scores.cols();
+        let mut planes = Planes::new(self.score);
         for row in 0..self.scores.rows() {
-            let bias = self.bias.row(row, cols);
-            for (lane, scores) in self.scores.row_mut(row).chunks_mut(V::LANES).enumerate() {
-                let value = self
-                    .score
-                    .value(load_any::<V>(scores), load_at(bias, lane * V::LANES));
-                store_any(value, scores);
+            for (span, scores) in self.scores.row_mut(row).chunks_mut(SPAN).enumerate() {
+                planes.write(self.at.later(row, span * SPAN), scores.len());
+                for (lane, scores) in scores.chunks_mut(V::LANES).enumerate() {
+                    let planes = planes.load::<V>(lane * V::LANES);
+                    let score = load_any::<V>(scores);
+                    store_any(self.score.value(score, &planes[..F::PLANES]), scores);
+                }
             }
         }
     }
@@ -160,10 +231,10 @@ impl<E: Real, F: Score<E>> Kernel for Apply<'_, '_, E, F> {
 
 struct Backward<'a, 'm, E, F> {
     score: &'a F,
-    bias: Bias<'a, E>,
+    at: Place,
     scores: Matrix<'a, E>,
     d: &'a mut MatrixMut<'m, E>,
-    d_bias: Option<&'a mut [E]>,
+    sums: Option<ScoreSums<'a, E>>,
 }
 
 impl<E: Real, F: Score<E>> Kernel for Backward<'_, '_, E, F> {
@@ -172,44 +243,18 @@ impl<E: Real, F: Score<E>> Kernel for Backward<'_, '_, E, F> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let (rows, cols) = (self.d.rows(), self.d.cols());
-        for row in 0..rows {
-            let bias = self.bias.row(row, cols);
-            let scores = self.scores.row(row).chunks(V::LANES);
-            for (lane, (d, scores)) in self
-                .d
-                .row_mut(row)
-                .chunks_mut(V::LANES)
-                .zip(scores)
-                .enumerate()
-            {
-                let at = lane * V::LANES;
-                let (score, bias) = (load_any::<V>(scores), load_at(bias, at));
-                let d_value = load_any::<V>(d);
-                let none = d_value.eq(V::zero());
-                if let Some(d_bias) = &mut self.d_bias {
-                    let start = self.bias.start - row + at;
-                    let d_bias = &mut d_bias[start..][..d.len()];
-                    let added = V::select(
-                        none,
-                        V::zero(),
-                        d_value * self.score.bias_derivative(score, bias),
-                    );
-                    store_any(load_any::<V>(d_bias) + added, d_bias);
+        let mut planes = Planes::new(self.score);
+        for row in 0..self.d.rows() {
+            let scores = self.scores.row(row).chunks(SPAN);
+            let d = self.d.row_mut(row).chunks_mut(SPAN);
+            for (span, (scores, d)) in scores.zip(d).enumerate() {
+                let at = self.at.later(row, span * SPAN);
+                planes.write(at, d.len());
+                planes.backward::<V>(scores, d, self.sums.is_some());
+                if let Some(sums) = &mut self.sums {
+                    planes.add_gradients(at, d.len(), sums);
                 }
-                let d_score = d_value * self.score.derivative(score, bias);
-                store_any(V::select(none, V::zero(), d_score), d);
             }
         }
-    }
-}
-
-/// The vector at `at`, or zeros where there is no bias.
-#[inline(always)]
-fn load_at<V: Vector>(bias: &[V::Element], at: usize) -> V {
-    if bias.is_empty() {
-        V::zero()
-    } else {
-        load_any(&bias[at..])
     }
 }

@@ -2,7 +2,7 @@
 
 use super::load::AdditiveScores;
 use super::plan::{Head, Tile};
-use super::{Attention, Bias, Similarity};
+use super::{Attention, Similarity};
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, product, run};
 
@@ -29,7 +29,7 @@ impl<E: Pooled> Attention<'_, E> {
     /// What becomes of it, in place; -∞ where it is masked.
     pub(super) fn score(&self, tile: &Tile, scores: &mut MatrixMut<'_, E>) {
         if let Some(score) = self.score {
-            score.apply(self.bias(tile), scores);
+            score.apply(tile.place(), scores);
         }
         for columns in tile.partial_columns() {
             let mut place = tile.place();
@@ -37,14 +37,6 @@ impl<E: Pooled> Attention<'_, E> {
             let (_, part) = scores.reborrow().split_cols(columns.start);
             let (mut part, _) = part.split_cols(columns.len());
             self.mask.hide(place, &mut part);
-        }
-    }
-
-    /// The bias of a tile.
-    pub(super) fn bias(&self, tile: &Tile) -> Bias<'_, E> {
-        Bias {
-            row: self.bias.map(|bias| bias.row(tile.head.h)),
-            start: tile.keys.start + (self.sizes.query - 1) - tile.queries.start,
         }
     }
 }

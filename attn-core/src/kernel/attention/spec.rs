@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{TileMask, TileScore};
+use super::{Place, TileMask, TileScore};
 use crate::simd::{Matrix, MatrixMut, Real, Vector};
 
 /// The sizes of a call. Query head `h` reads key head `h / (heads / kv_heads)`.
@@ -72,17 +72,75 @@ impl Mask for Everything {
     }
 }
 
-/// What becomes of a score before the softmax: a function of the scaled product and of a number of the place. Implemented
-/// by what the macro emits for a soft cap and a position bias. Mark every method `#[inline(always)]`.
+/// The most planes of a [`Score`].
+pub const MOST_PLANES: usize = 16;
+
+/// What becomes of a score before the softmax: a function of the scaled product and of some numbers of the place, its
+/// *planes*. Implemented by what the macro emits. Mark every method `#[inline(always)]`.
+///
+/// A plane is what a score is computed with that is no product of queries and keys: a position bias, a slope of the head, a
+/// distance. It is asked for at every place of the tiles that are visited, also where the mask hides what comes of it, and
+/// may be anything there but a panic.
 pub trait Score<E: Real>: Sync {
-    /// The score.
-    fn value<V: Vector<Element = E>>(&self, score: V, bias: V) -> V;
+    /// How many planes there are, [`MOST_PLANES`] or fewer.
+    const PLANES: usize = 0;
+
+    /// Writes a plane: of the query `at.q` and the keys from `at.k` on, one per element of `to`.
+    fn plane(&self, _plane: usize, _at: Place, _to: &mut [E]) {}
+
+    /// The score, of the scaled product and all planes.
+    fn value<V: Vector<Element = E>>(&self, score: V, planes: &[V]) -> V;
 
     /// The derivative of [`value`](Self::value) with respect to `score`.
-    fn derivative<V: Vector<Element = E>>(&self, score: V, bias: V) -> V;
+    fn derivative<V: Vector<Element = E>>(&self, score: V, planes: &[V]) -> V;
 
-    /// The derivative of [`value`](Self::value) with respect to `bias`.
-    fn bias_derivative<V: Vector<Element = E>>(&self, score: V, bias: V) -> V;
+    /// Whether a plane is computed from something learned.
+    fn is_learned(&self, _plane: usize) -> bool {
+        false
+    }
+
+    /// The derivative of [`value`](Self::value) with respect to a learned plane.
+    fn plane_derivative<V: Vector<Element = E>>(&self, _plane: usize, _: V, _planes: &[V]) -> V {
+        V::zero()
+    }
+
+    /// Adds to the gradients of what a learned plane was computed from: `d` is the gradient of what [`plane`](Self::plane)
+    /// wrote. Where `d` is 0, what would be multiplied with it may be NaN, and must not be added.
+    fn add_gradient(&self, _plane: usize, _at: Place, _d: &[E], _sums: ScoreSums<'_, E>) {}
+
+    /// How many gradients [`add_gradient`](Self::add_gradient) adds to.
+    fn sums(&self) -> SumLens {
+        SumLens::default()
+    }
+}
+
+/// The numbers of gradients that learned planes add to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SumLens {
+    /// Those that every query head has its own of.
+    pub per_head: usize,
+    /// Those that all heads share.
+    pub shared: usize,
+}
+
+/// Where the gradients of learned planes are added up, as many as [`SumLens`] says.
+#[derive(Debug)]
+pub struct ScoreSums<'a, E> {
+    /// Of the query head of the place.
+    pub per_head: &'a mut [E],
+    /// Of all heads.
+    pub shared: &'a mut [E],
+}
+
+impl<E> ScoreSums<'_, E> {
+    /// The same, for a while.
+    #[inline(always)]
+    pub fn reborrow(&mut self) -> ScoreSums<'_, E> {
+        ScoreSums {
+            per_head: self.per_head,
+            shared: self.shared,
+        }
+    }
 }
 
 /// From scores to weights.
@@ -181,9 +239,6 @@ pub struct Attention<'a, E> {
     pub similarity: Similarity<'a, E>,
     /// What becomes of the score, if anything.
     pub score: Option<&'a dyn TileScore<E>>,
-    /// A number per head and distance, for [`Score`]: that of query `q` and key `k` stands in row `h`, column
-    /// `k + (query - 1) - q`. `[heads, query + key - 1]`.
-    pub bias: Option<Matrix<'a, E>>,
     /// Which keys a query attends to.
     pub mask: &'a dyn TileMask<E>,
     /// From scores to weights.
@@ -201,12 +256,21 @@ pub struct Gradients<'a, E> {
     pub k: MatrixMut<'a, E>,
     /// As the values.
     pub v: MatrixMut<'a, E>,
-    /// As the bias.
-    pub bias: Option<MatrixMut<'a, E>>,
+    /// Of what the planes of the score are computed from.
+    pub score: Option<ScoreGradients<'a, E>>,
     /// As the gain of the queries' norm.
     pub query_gain: Option<&'a mut [E]>,
     /// As the gain of the keys' norm.
     pub key_gain: Option<&'a mut [E]>,
     /// As the weights of the additive similarity.
     pub w: Option<MatrixMut<'a, E>>,
+}
+
+/// The gradients that [`Score::add_gradient`] has added up over all places.
+#[derive(Debug)]
+pub struct ScoreGradients<'a, E> {
+    /// `[heads, SumLens::per_head]`
+    pub per_head: MatrixMut<'a, E>,
+    /// `[SumLens::shared]`
+    pub shared: &'a mut [E],
 }

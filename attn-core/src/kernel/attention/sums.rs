@@ -3,7 +3,7 @@
 use super::layout::shares;
 use super::plan::Tile;
 use super::queries::ROWS;
-use super::{Attention, Similarity, Sizes};
+use super::{Attention, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens};
 use crate::kernel::{Buffer, MatrixMut, Pooled};
 use crate::simd::call;
 
@@ -11,7 +11,9 @@ use crate::simd::call;
 pub(super) struct Sums<E: Pooled> {
     sizes: Sizes,
     tasks: usize,
-    bias: Buffer<E>,
+    score: SumLens,
+    per_head: Buffer<E>,
+    shared: Buffer<E>,
     w: Buffer<E>,
     key_gain: Buffer<E>,
     query_gain: Buffer<E>,
@@ -28,8 +30,10 @@ pub(super) struct OfSequence<'a, E> {
 /// The part of one task.
 pub(super) struct Part<'a, E> {
     group: usize,
-    /// `[group, query + key - 1]`, or nothing if it is not asked for.
-    bias: &'a mut [E],
+    /// For the planes of the score, `[group, SumLens::per_head]`, or nothing if it is not asked for.
+    per_head: &'a mut [E],
+    /// `[SumLens::shared]`, or nothing if it is not asked for.
+    shared: &'a mut [E],
     /// `[group, width]`, or nothing if the similarity has no weights.
     w: &'a mut [E],
     /// `[width]`
@@ -37,10 +41,14 @@ pub(super) struct Part<'a, E> {
 }
 
 impl<E> Part<'_, E> {
-    /// For the head of a tile, `[query + key - 1]`.
-    pub(super) fn bias(&mut self, tile: &Tile) -> Option<&mut [E]> {
-        let bias = of_head(self.bias, self.group, tile.head.h);
-        (!bias.is_empty()).then_some(bias)
+    /// For the planes of a tile, if any is learned and its gradient asked for.
+    pub(super) fn score(&mut self, tile: &Tile) -> Option<ScoreSums<'_, E>> {
+        let per_head = of_head(self.per_head, self.group, tile.head.h);
+        let is_any = !per_head.is_empty() || !self.shared.is_empty();
+        is_any.then_some(ScoreSums {
+            per_head,
+            shared: self.shared,
+        })
     }
 
     /// For the head of a tile, `[width]`, or nothing.
@@ -56,16 +64,19 @@ fn of_head<E>(group_sums: &mut [E], group: usize, h: usize) -> &mut [E] {
 
 impl<E: Pooled> Sums<E> {
     /// Zeros.
-    pub(super) fn new(attention: &Attention<'_, E>, tasks: usize, with_bias: bool) -> Self {
+    pub(super) fn new(attention: &Attention<'_, E>, tasks: usize, with_score: bool) -> Self {
         let sizes = attention.sizes;
         let key_heads = tasks * sizes.batch * sizes.kv_heads;
         let heads = key_heads * sizes.group();
-        let distances = (sizes.query + sizes.key).saturating_sub(1);
+        let score = attention.score.filter(|_| with_score);
+        let score = score.map_or(SumLens::default(), |score| score.sums());
         let additive = matches!(attention.similarity, Similarity::Additive { .. });
         Self {
             sizes,
             tasks,
-            bias: Buffer::zeros(if with_bias { heads * distances } else { 0 }),
+            score,
+            per_head: Buffer::zeros(heads * score.per_head),
+            shared: Buffer::zeros(key_heads * score.shared),
             w: Buffer::zeros(if additive { heads * sizes.width } else { 0 }),
             key_gain: Buffer::zeros(key_heads * sizes.width),
             query_gain: Buffer::zeros(sizes.batch * sizes.query.div_ceil(ROWS) * sizes.width),
@@ -74,41 +85,35 @@ impl<E: Pooled> Sums<E> {
 
     /// The parts of every sequence.
     pub(super) fn sequences(&mut self) -> Vec<OfSequence<'_, E>> {
-        let Sizes {
-            batch, kv_heads, ..
-        } = self.sizes;
-        let (group, tasks) = (self.sizes.group(), self.tasks * kv_heads);
-        let bias = shares(&mut self.bias, batch).into_iter();
-        let w = shares(&mut self.w, batch).into_iter();
-        let gains = shares(&mut self.key_gain, batch)
-            .into_iter()
-            .zip(shares(&mut self.query_gain, batch));
-        let parts = bias
-            .zip(w)
-            .zip(gains)
-            .map(|((bias, w), (key_gain, query_gain))| {
-                let parts = shares(bias, tasks)
-                    .into_iter()
-                    .zip(shares(w, tasks))
-                    .zip(shares(key_gain, tasks));
-                OfSequence {
-                    tasks: parts
-                        .map(|((bias, w), key_gain)| Part {
-                            group,
-                            bias,
-                            w,
-                            key_gain,
-                        })
-                        .collect(),
-                    query_gains: shares(query_gain, self.sizes.query.div_ceil(ROWS)),
-                }
+        let Sizes { batch, query, .. } = self.sizes;
+        let (group, tasks) = (self.sizes.group(), self.tasks * self.sizes.kv_heads);
+        let of_tasks = |sums| shares(sums, batch * tasks).into_iter();
+        let scores = of_tasks(&mut self.per_head).zip(of_tasks(&mut self.shared));
+        let others = of_tasks(&mut self.w).zip(of_tasks(&mut self.key_gain));
+        let mut parts = scores
+            .zip(others)
+            .map(|((per_head, shared), (w, key_gain))| Part {
+                group,
+                per_head,
+                shared,
+                w,
+                key_gain,
             });
-        parts.collect()
+        let query_gains = shares(&mut self.query_gain, batch).into_iter();
+        let sequences = query_gains.map(|gains| OfSequence {
+            tasks: parts.by_ref().take(tasks).collect(),
+            query_gains: shares(gains, query.div_ceil(ROWS)),
+        });
+        sequences.collect()
     }
 
-    /// The gradient of the bias, `[heads, query + key - 1]`.
-    pub(super) fn bias(&self, to: MatrixMut<'_, E>) {
-        self.of_heads(&self.bias, to);
+    /// The gradients of what the planes of the score are computed from.
+    pub(super) fn score(&self, to: ScoreGradients<'_, E>) {
+        let SumLens { per_head, shared } = self.score;
+        assert_eq!(to.per_head.cols(), per_head, "gradients of every head");
+        assert_eq!(to.shared.len(), shared, "gradients of all heads");
+        self.of_heads(&self.per_head, to.per_head);
+        add_up(self.shared.chunks(shared.max(1)), to.shared);
     }
 
     /// The gradient of the weights of the similarity, `[heads, width]`.

@@ -3,12 +3,13 @@
 mod functions;
 mod isas;
 mod matrices;
+mod powers;
 mod slices;
 mod vectors;
 
 use super::call::{Erf, Exp, Ln, MapInPlace, Sigmoid, Tanh};
 use super::slice::Map;
-use super::{Isa, Real, Vector};
+use super::{Isa, Real, Vector, math};
 
 /// Lengths around every number of lanes, and around blocks of four vectors.
 const LENGTHS: [usize; 16] = [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128];
@@ -26,10 +27,18 @@ enum Function {
     Tanh,
     Erf,
     Sigmoid,
+    Floor,
 }
 
 impl Function {
-    const ALL: [Self; 5] = [Self::Exp, Self::Ln, Self::Tanh, Self::Erf, Self::Sigmoid];
+    const ALL: [Self; 6] = [
+        Self::Exp,
+        Self::Ln,
+        Self::Tanh,
+        Self::Erf,
+        Self::Sigmoid,
+        Self::Floor,
+    ];
 
     /// In `f64`, within an ulp or two.
     fn reference(self, x: f64) -> f64 {
@@ -40,6 +49,7 @@ impl Function {
             Self::Erf => libm::erf(x),
             Self::Sigmoid if x < 0.0 => x.exp() / (1.0 + x.exp()),
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Self::Floor => x.floor(),
         }
     }
 
@@ -64,6 +74,7 @@ impl<E: Real> Map<E> for Function {
             Self::Tanh => Tanh.apply(x),
             Self::Erf => Erf.apply(x),
             Self::Sigmoid => Sigmoid.apply(x),
+            Self::Floor => math::floor(x),
         }
     }
 }

@@ -306,7 +306,7 @@ impl<'a> Score<'a> {
             // What a gradient of 0 would be multiplied with may be anything.
             PlaneKind::Row => quote!({
                 #lengths #reads
-                let d = p::sum(d);
+                let d = p::sum_of_gradients(d, |_| <E as p::Element>::of(1.0));
                 if d != <E as p::Element>::of(0.0) { #(#adds)* }
             }),
             _ => quote!({ #lengths #reads #(#adds)* }),

@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 
-use super::case::{Case, Pattern, SoftCap, Tensors, attend};
+use super::case::{Case, Pattern, Tensors, attend};
 use super::naive;
+use super::scores::Modification;
 use crate::kernel::attention::{Dropout, Normalizer, Sizes};
 use crate::kernel::testing::{assert_near, noise, on_every_isa, same_for_all_threads, wide};
 
@@ -35,8 +36,7 @@ fn d_out(case: &Case) -> Vec<f32> {
 fn results_do_not_depend_on_the_number_of_threads() {
     let plain = Case::plain(sizes(600), Pattern::Causal);
     let everything = Case {
-        cap: Some(SoftCap(2.0)),
-        biased: true,
+        score: Some(Modification::Placed(2.0)),
         rms: true,
         rope: true,
         dropout: Some(Dropout { p: 0.2, key: 5 }),
@@ -99,7 +99,7 @@ fn every_instruction_set_computes_the_same() {
     ] {
         let case = Case {
             normalizer,
-            cap: Some(SoftCap(2.0)),
+            score: Some(Modification::Placed(2.0)),
             ..Case::plain(sizes(77), Pattern::Random(3))
         };
         let x = Tensors::<f64>::random(&case, 1);

@@ -1,12 +1,12 @@
-//! Attentions to test: masks, scores, and tensors full of numbers.
+//! Attentions to test: masks, and tensors full of numbers.
 
 use std::ops::Range;
 
+use super::scores::{self, Modification, SHIFTS};
 use crate::kernel::attention::*;
 use crate::kernel::testing::noise;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::random::Philox4x32;
-use crate::simd::{Real, Vector, math};
 
 /// Which keys a query attends to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,42 +74,12 @@ impl Mask for Pairs {
     }
 }
 
-/// `cap tanh((score + bias) / cap)`
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SoftCap(pub f64);
-
-impl SoftCap {
-    #[inline(always)]
-    fn tanh<V: Vector>(&self, score: V, bias: V) -> V {
-        math::tanh((score + bias) * V::splat(V::Element::of_f64(1.0 / self.0)))
-    }
-}
-
-impl<E: Real> Score<E> for SoftCap {
-    #[inline(always)]
-    fn value<V: Vector<Element = E>>(&self, score: V, bias: V) -> V {
-        self.tanh(score, bias) * V::splat(E::of_f64(self.0))
-    }
-
-    #[inline(always)]
-    fn derivative<V: Vector<Element = E>>(&self, score: V, bias: V) -> V {
-        let tanh = self.tanh(score, bias);
-        V::splat(E::ONE) - tanh * tanh
-    }
-
-    #[inline(always)]
-    fn bias_derivative<V: Vector<Element = E>>(&self, score: V, bias: V) -> V {
-        Score::<E>::derivative(self, score, bias)
-    }
-}
-
 /// All that [`Attention`] asks for but the numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub sizes: Sizes,
     pub mask: Pairs,
-    pub cap: Option<SoftCap>,
-    pub biased: bool,
+    pub score: Option<Modification>,
     pub additive: bool,
     pub rms: bool,
     pub l2: bool,
@@ -129,8 +99,7 @@ impl Case {
                 query: sizes.query,
                 key: sizes.key,
             },
-            cap: None,
-            biased: false,
+            score: None,
             additive: false,
             rms: false,
             l2: false,
@@ -156,7 +125,12 @@ pub(super) struct Tensors<E> {
     pub q: Vec<E>,
     pub k: Vec<E>,
     pub v: Vec<E>,
-    pub bias: Vec<E>,
+    /// `[heads, distances]`
+    pub table: Vec<E>,
+    /// `[heads]`
+    pub slopes: Vec<E>,
+    /// `[SHIFTS]`
+    pub shifts: Vec<E>,
     pub query_gain: Vec<E>,
     pub key_gain: Vec<E>,
     pub w: Vec<E>,
@@ -183,40 +157,43 @@ impl<E: Pooled> Tensors<E> {
             value_width,
         } = case.sizes;
         let zeros = |len| vec![E::ZERO; len];
+        let placed = matches!(case.score, Some(Modification::Placed(_)));
         Self {
             q: zeros(batch * query * heads * width),
             k: zeros(batch * key * kv_heads * width),
             v: zeros(batch * key * kv_heads * value_width),
-            bias: zeros(if case.biased {
-                heads * case.distances()
-            } else {
-                0
-            }),
+            table: zeros(if placed { heads * case.distances() } else { 0 }),
+            slopes: zeros(if placed { heads } else { 0 }),
+            shifts: zeros(if placed { SHIFTS } else { 0 }),
             query_gain: zeros(if case.rms { width } else { 0 }),
             key_gain: zeros(if case.rms { width } else { 0 }),
             w: zeros(if case.additive { heads * width } else { 0 }),
         }
     }
 
-    pub(super) fn each_mut(&mut self) -> [&mut Vec<E>; 7] {
+    pub(super) fn each_mut(&mut self) -> [&mut Vec<E>; 9] {
         let Self {
             q,
             k,
             v,
-            bias,
+            table,
+            slopes,
+            shifts,
             query_gain,
             key_gain,
             w,
         } = self;
-        [q, k, v, bias, query_gain, key_gain, w]
+        [q, k, v, table, slopes, shifts, query_gain, key_gain, w]
     }
 
-    pub(super) fn each(&self) -> [(&'static str, &Vec<E>); 7] {
+    pub(super) fn each(&self) -> [(&'static str, &Vec<E>); 9] {
         let Self {
             q,
             k,
             v,
-            bias,
+            table,
+            slopes,
+            shifts,
             query_gain,
             key_gain,
             w,
@@ -225,7 +202,9 @@ impl<E: Pooled> Tensors<E> {
             ("q", q),
             ("k", k),
             ("v", v),
-            ("bias", bias),
+            ("table", table),
+            ("slopes", slopes),
+            ("shifts", shifts),
             ("query_gain", query_gain),
             ("key_gain", key_gain),
             ("w", w),
@@ -249,6 +228,16 @@ pub(super) struct Results<E> {
 
 /// Runs the kernels.
 pub(super) fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Results<E> {
+    attend_asking(case, x, d_out, true)
+}
+
+/// Runs the kernels, and asks for the gradients of the score or does not.
+pub(super) fn attend_asking<E: Pooled>(
+    case: &Case,
+    x: &Tensors<E>,
+    d_out: &[E],
+    with_score: bool,
+) -> Results<E> {
     let sizes = case.sizes;
     let Sizes {
         batch,
@@ -266,9 +255,13 @@ pub(super) fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Res
     let (positions, pairs, angles) = angles(case);
     let cos: Vec<E> = angles.iter().map(|a| E::of_f64(a.cos())).collect();
     let sin: Vec<E> = angles.iter().map(|a| E::of_f64(a.sin())).collect();
+    let score = case.score.map(|score| score.on_tiles(case, x));
+    let score = score.as_deref();
+    let lens = score.map_or(SumLens::default(), |score| score.sums());
     let attention = attention(
         case,
         x,
+        score,
         [&cos, &sin].map(|table| rows(table, positions, pairs)),
     );
 
@@ -286,6 +279,7 @@ pub(super) fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Res
     d.each_mut()
         .into_iter()
         .for_each(|tensor| tensor.fill(E::NAN));
+    let mut d_score = vec![E::NAN; heads * lens.per_head];
     attention.backward(
         q,
         k,
@@ -297,9 +291,10 @@ pub(super) fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Res
             q: MatrixMut::new(&mut d.q, batch * query, heads * width),
             k: MatrixMut::new(&mut d.k, batch * key, kv_heads * width),
             v: MatrixMut::new(&mut d.v, batch * key, kv_heads * value_width),
-            bias: case
-                .biased
-                .then(|| MatrixMut::new(&mut d.bias, heads, case.distances())),
+            score: with_score.then(|| ScoreGradients {
+                per_head: MatrixMut::new(&mut d_score, heads, lens.per_head),
+                shared: &mut d.shifts,
+            }),
             query_gain: case.rms.then_some(&mut d.query_gain[..]),
             key_gain: case.rms.then_some(&mut d.key_gain[..]),
             w: case
@@ -307,6 +302,10 @@ pub(super) fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Res
                 .then(|| MatrixMut::new(&mut d.w, heads, width)),
         },
     );
+    if !d.slopes.is_empty() {
+        let d_score = Matrix::new(&d_score, heads, lens.per_head);
+        (d.table, d.slopes) = scores::split(d_score, case.distances());
+    }
     Results { out, lse, d }
 }
 
@@ -314,6 +313,7 @@ pub(super) fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Res
 pub(super) fn attention<'a, E: Pooled>(
     case: &'a Case,
     x: &'a Tensors<E>,
+    score: Option<&'a dyn TileScore<E>>,
     [cos, sin]: [Matrix<'a, E>; 2],
 ) -> Attention<'a, E> {
     let Sizes { heads, width, .. } = case.sizes;
@@ -341,10 +341,7 @@ pub(super) fn attention<'a, E: Pooled>(
                 scale: E::of_f64(case.scale()),
             },
         },
-        score: case.cap.as_ref().map(|cap| cap as &dyn TileScore<E>),
-        bias: case
-            .biased
-            .then(|| Matrix::new(&x.bias, heads, case.distances())),
+        score,
         mask: &case.mask,
         normalizer: case.normalizer,
         dropout: case.dropout,

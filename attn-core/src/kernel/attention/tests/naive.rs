@@ -1,6 +1,7 @@
 //! Attention by its definition, one pair after the other.
 
 use super::case::{Case, Tensors, angles};
+use super::scores::Modification;
 use crate::kernel::attention::{Mask, Normalizer, Sizes};
 use crate::random::Philox4x32;
 
@@ -41,7 +42,7 @@ pub(super) fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
                 .collect();
             let scores: Vec<f64> = attended
                 .iter()
-                .map(|&k| score(case, x, h, (q, &row), (k, &keys[k])))
+                .map(|&k| score(case, x, (b, h), (q, &row), (k, &keys[k])))
                 .collect();
             let (weights, log) = weights(case.normalizer, &scores);
             lse[(b * heads + h) * query + q] = log;
@@ -89,7 +90,7 @@ fn prepared(case: &Case, x: &[f64], gain: &[f64], position: usize) -> Vec<f64> {
 fn score(
     case: &Case,
     x: &Tensors<f64>,
-    h: usize,
+    (b, h): (usize, usize),
     (q, query): (usize, &[f64]),
     (k, key): (usize, &[f64]),
 ) -> f64 {
@@ -101,12 +102,18 @@ fn score(
             .sum(),
         false => pairs.map(|(q, k)| q * k).sum::<f64>() * case.scale(),
     };
-    let bias = match case.biased {
-        true => x.bias[h * case.distances() + k + (case.sizes.query - 1) - q],
-        false => 0.0,
-    };
-    case.cap
-        .map_or(score, |cap| cap.0 * ((score + bias) / cap.0).tanh())
+    match case.score {
+        None => score,
+        Some(Modification::SoftCap(cap)) => cap * (score / cap).tanh(),
+        Some(Modification::Placed(cap)) => {
+            let table = x.table[h * case.distances() + k + (case.sizes.query - 1) - q];
+            let distance = q as f64 - k as f64;
+            let factor = ((b + h + 2 * q + 3 * k) % 5) as f64 / 4.0;
+            let shift = x.shifts[(distance + 3.0).clamp(0.0, 6.0) as usize];
+            let sum = score * table + x.slopes[h] * distance / 16.0 * factor + shift;
+            cap * (sum / cap).tanh()
+        }
+    }
 }
 
 fn weights(normalizer: Normalizer, scores: &[f64]) -> (Vec<f64>, f64) {

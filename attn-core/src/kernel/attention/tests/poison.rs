@@ -1,6 +1,7 @@
 //! What is not attended to reaches nothing, whatever it is; what is attended to does.
 
-use super::case::{Case, Pairs, Pattern, Results, SoftCap, Tensors, attend};
+use super::case::{Case, Pairs, Pattern, Results, Tensors, attend};
+use super::scores::Modification;
 use crate::kernel::attention::{Dropout, Normalizer, Sizes};
 use crate::kernel::testing::{noise, on_every_isa};
 
@@ -39,8 +40,11 @@ fn cases(pattern: Pattern) -> Vec<Case> {
         },
         Case { mask, ..plain },
         Case {
-            cap: Some(SoftCap(2.0)),
-            biased: true,
+            score: Some(Modification::SoftCap(2.0)),
+            ..plain
+        },
+        Case {
+            score: Some(Modification::Placed(2.0)),
             ..plain
         },
         Case {
@@ -246,5 +250,21 @@ fn a_query_that_is_not_a_number_reaches_the_keys_it_attends_to_alone() {
         );
         assert_same(&rows(&found.d.k, late), &rows(&expected.d.k, late), &what);
         assert_same(&rows(&found.d.v, late), &rows(&expected.d.v, late), &what);
+    });
+}
+
+#[test]
+fn parameters_that_masked_places_read_reach_nothing() {
+    for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
+        let mut poisoned = inputs.clone();
+        // A table has distances, shifts are of four of them: those of later keys.
+        for table in poisoned.x.table.chunks_mut(2 * LEN - 1) {
+            table[LEN..].fill(number);
+        }
+        if let [early, _, _, _, _, _, _] = &mut poisoned.x.shifts[..] {
+            *early = number;
+        }
+        let found = poisoned.attend(case);
+        assert_all_same(&found, expected, &format!("{number} in {case:?}"));
     });
 }

@@ -39,7 +39,7 @@ fn packed_tensors_are_read_and_written_in_place() {
         let whole = Matrix::new(&packed, rows, cols);
         let [q, k, v] = columns.clone().map(|columns| whole.some_cols(columns));
         let none = Matrix::new(&[], 0, 0);
-        let attention = attention(&case, &x, [none, none]);
+        let attention = attention(&case, &x, None, [none, none]);
         let (mut out, mut lse) = (vec![0.0; d_out.len()], vec![0.0; 2 * 4 * LEN]);
         attention.forward(q, k, v, MatrixMut::new(&mut out, rows, 20), &mut lse);
         assert!(out == expected.out);
@@ -51,7 +51,7 @@ fn packed_tensors_are_read_and_written_in_place() {
             q: d_q,
             k: d_k,
             v: d_v,
-            bias: None,
+            score: None,
             query_gain: None,
             key_gain: None,
             w: None,

@@ -1,7 +1,8 @@
 //! Values and gradients.
 
-use super::case::{Case, Pattern, SoftCap, Tensors, attend};
+use super::case::{Case, Pattern, Tensors, attend};
 use super::naive;
+use super::scores::Modification::{Placed, SoftCap};
 use crate::kernel::attention::{Dropout, Normalizer, Sizes};
 use crate::kernel::testing::noise;
 use crate::random::Philox4x32;
@@ -38,8 +39,7 @@ fn case(number: u64, lengths: &[usize]) -> Case {
     };
     let mut case = Case::plain(sizes, PATTERNS[below(PATTERNS.len())]);
     case.mask.exact = below(3) > 0;
-    case.cap = (below(2) == 0).then_some(SoftCap(1.5));
-    case.biased = case.cap.is_some() && below(2) == 0;
+    case.score = [None, None, Some(SoftCap(1.5)), Some(Placed(1.5))][below(4)];
     case.additive = below(3) == 0;
     // The norm of a short vector is so curved where it is small that differences do not tell its slope.
     case.rms = below(3) == 0 && sizes.width >= 4;

@@ -1,0 +1,155 @@
+//! Numbers of a head and a distance.
+
+use super::Array;
+use crate::kernel::attention::Place;
+use crate::kernel::{Matrix, Pooled};
+
+/// A function of `(h, q_idx, kv_idx)` that depends on `h` and `q_idx - kv_idx` alone, computed once for every head and
+/// distance: a plane of a [`Score`](crate::kernel::attention::Score), as position biases are.
+///
+/// ```
+/// use attn_core::fused::DistanceTable;
+/// use attn_core::kernel::attention::Place;
+///
+/// let (heads, query, key) = (1, 3, 4);
+/// let table = DistanceTable::<f32>::new(heads, query, key, |_, q, k| -0.5 * (q - k).abs() as f64);
+/// let mut plane = [0.0; 3];
+/// table.write(Place { b: 0, h: 0, q: 2, k: 1 }, &mut plane);
+/// assert_eq!(plane, [-0.5, 0.0, -0.5]);
+/// ```
+#[derive(Debug)]
+pub struct DistanceTable<E: Pooled> {
+    /// `[heads, distances]`: that of query `q` and key `k` stands in column `k + (query - 1) - q`.
+    numbers: Array<E>,
+    query: usize,
+    distances: usize,
+}
+
+impl<E: Pooled> DistanceTable<E> {
+    /// The table of `f`.
+    pub fn new(heads: usize, query: usize, key: usize, f: impl Fn(i64, i64, i64) -> f64) -> Self {
+        let distances = (query + key).saturating_sub(1);
+        let mut numbers = Array::stale(heads, [distances]);
+        for ((h, q, k), number) in places(heads, query, distances).zip(numbers.numbers_mut()) {
+            *number = E::of_f64(f(h, q, k));
+        }
+        Self {
+            numbers,
+            query,
+            distances,
+        }
+    }
+
+    /// The number of distances between a query and a key: as many gradients has a head.
+    pub fn distances(&self) -> usize {
+        self.distances
+    }
+
+    /// The numbers of the query `at.q` and the keys from `at.k` on, one per element of `to`.
+    ///
+    /// # Panics
+    /// If there are fewer heads, queries or keys.
+    #[inline(always)]
+    pub fn write(&self, at: Place, to: &mut [E]) {
+        let row = &self.numbers.numbers()[at.h * self.distances..][..self.distances];
+        to.copy_from_slice(&row[self.column(at)..][..to.len()]);
+    }
+
+    /// Adds the gradient `d` of what [`write`](Self::write) wrote to those of the head, one per distance.
+    ///
+    /// # Panics
+    /// If there are fewer queries or keys.
+    #[inline(always)]
+    pub fn add_gradient(&self, at: Place, d: &[E], of_head: &mut [E]) {
+        let sums = &mut of_head[self.column(at)..][..d.len()];
+        for (sum, &d) in sums.iter_mut().zip(d) {
+            *sum += d;
+        }
+    }
+
+    /// From the gradients of all heads, `[heads, distances]`, to that of a parameter, to which is added: the number of
+    /// `(h, q_idx, kv_idx)` reads the element `read(..).0` of it, with the derivative `read(..).1`.
+    pub fn add_to_parameter(
+        &self,
+        d: Matrix<'_, E>,
+        read: impl Fn(i64, i64, i64) -> (usize, f64),
+        d_parameter: &mut [E],
+    ) {
+        for (i, (h, q, k)) in places(d.rows(), self.query, self.distances).enumerate() {
+            let (index, factor) = read(h, q, k);
+            let d = d.get(i / self.distances, i % self.distances);
+            d_parameter[index] += d * E::of_f64(factor);
+        }
+    }
+
+    #[inline(always)]
+    fn column(&self, at: Place) -> usize {
+        at.k + (self.query - 1) - at.q
+    }
+}
+
+/// A head, a query and a key for every element of the table.
+fn places(heads: usize, query: usize, distances: usize) -> impl Iterator<Item = (i64, i64, i64)> {
+    (0..heads as i64).flat_map(move |h| {
+        (0..distances as i64).map(move |column| {
+            let ahead = column - (query as i64 - 1);
+            (h, (-ahead).max(0), ahead.max(0))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_finds_the_number_of_its_distance() {
+        for (query, key) in [(1, 1), (3, 5), (5, 3), (4, 4)] {
+            let f = |h: i64, q: i64, k: i64| (100 * h + q - k) as f64;
+            let table = DistanceTable::<f64>::new(2, query, key, f);
+            for (h, q) in (0..2).flat_map(|h| (0..query).map(move |q| (h, q))) {
+                for k in 0..key {
+                    let mut plane = vec![0.0; key - k];
+                    table.write(Place { b: 0, h, q, k }, &mut plane);
+                    let expected = (k..key).map(|k| f(h as i64, q as i64, k as i64));
+                    assert_eq!(plane, expected.collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_are_added_by_distance() {
+        let table = DistanceTable::<f64>::new(1, 3, 4, |_, _, _| 0.0);
+        let mut of_head = vec![1.0; table.distances()];
+        let at = |q, k| Place { b: 0, h: 0, q, k };
+        table.add_gradient(at(0, 0), &[10.0, 20.0], &mut of_head);
+        table.add_gradient(at(2, 1), &[100.0, 200.0, 300.0], &mut of_head);
+        assert_eq!(of_head, [1.0, 101.0, 211.0, 321.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn a_gradient_goes_where_the_number_was_read() {
+        let table = DistanceTable::<f64>::new(2, 3, 2, |_, _, _| 0.0);
+        let d: Vec<f64> = (0..8).map(f64::from).collect();
+        let mut d_parameter = [0.0; 4];
+        // Two buckets: keys at or before the query, keys after it.
+        let read = |h: i64, q: i64, k: i64| ((2 * h + i64::from(k > q)) as usize, 2.0);
+        table.add_to_parameter(Matrix::new(&d, 2, 4), read, &mut d_parameter);
+        // Columns 0 to 2 are distances 2, 1 and 0; column 3 is one key ahead.
+        assert_eq!(d_parameter, [2.0 * 3.0, 2.0 * 3.0, 2.0 * 15.0, 2.0 * 7.0]);
+    }
+
+    #[test]
+    fn no_query_or_no_key_has_few_numbers() {
+        for (query, key, expected) in [(0, 0, 0), (0, 3, 2), (3, 0, 2)] {
+            let table = DistanceTable::<f32>::new(2, query, key, |_, _, _| 1.0);
+            assert_eq!(table.distances(), expected);
+            let d = vec![1.0; 2 * expected];
+            let mut d_parameter = [0.0];
+            let d = Matrix::new(&d, 2, expected);
+            table.add_to_parameter(d, |_, _, _| (0, 1.0), &mut d_parameter);
+            assert_eq!(d_parameter, [2.0 * expected as f32]);
+        }
+    }
+}
