@@ -124,9 +124,9 @@ pub fn powi<V: Vector>(x: V, n: i32) -> V {
     let (mut power, mut square, mut bits) = (one, x, n.unsigned_abs());
     while bits > 0 {
         if bits % 2 == 1 {
-            power = power * square;
+            power *= square;
         }
-        square = square * square;
+        square *= square;
         bits /= 2;
     }
     if n < 0 { one / power } else { power }
