@@ -60,12 +60,18 @@ pub(crate) fn eval(expr: &Expr, point: &Point<'_>) -> Option<Value> {
     })
 }
 
-/// `expr` as a literal, if its operands are literals. A negative integer has no literal.
-pub(crate) fn constant(expr: &Expr) -> Option<Expr> {
-    let is_literal = |expr: &&Expr| matches!(expr, Expr::Int(_) | Expr::Float(_));
-    if !expr.children().iter().all(is_literal) {
-        return None;
-    }
+/// Neither the place nor the score nor a tensor is read.
+pub(crate) fn reads_nothing(expr: &Expr) -> bool {
+    !expr.any(&|expr| {
+        matches!(
+            expr,
+            Expr::Score | Expr::Var(_) | Expr::Param { .. } | Expr::Data { .. }
+        )
+    })
+}
+
+/// The value of an expression that reads nothing.
+pub(crate) fn value(expr: &Expr) -> Option<Value> {
     let nowhere = Point {
         b: 0,
         h: 0,
@@ -76,7 +82,16 @@ pub(crate) fn constant(expr: &Expr) -> Option<Expr> {
         score: 0.0,
         inputs: &Nothing,
     };
-    match eval(expr, &nowhere)? {
+    reads_nothing(expr).then(|| eval(expr, &nowhere)).flatten()
+}
+
+/// `expr` as a literal, if its operands are literals. A negative integer has no literal.
+pub(crate) fn constant(expr: &Expr) -> Option<Expr> {
+    let is_literal = |expr: &&Expr| matches!(expr, Expr::Int(_) | Expr::Float(_));
+    if !expr.children().iter().all(is_literal) {
+        return None;
+    }
+    match value(expr)? {
         Value::Int(value) => Some(Expr::Int(Size::known(u64::try_from(value).ok()?))),
         Value::Float(value) => value.is_finite().then(|| Expr::float(value)),
         Value::Bool(value) => Some(Expr::Bool(value)),

@@ -363,7 +363,11 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, level: u8) -> fmt::Result
             None => write!(f, "{}({a}, {b})", op.function()),
         },
         Expr::Select(condition, then, otherwise) => {
-            write!(f, "if {condition} {{ {then} }} else {{ {otherwise} }}")
+            let (open, close) = if level > 0 { ("(", ")") } else { ("", "") };
+            write!(
+                f,
+                "{open}if {condition} {{ {then} }} else {{ {otherwise} }}{close}"
+            )
         }
     }
 }

@@ -7,17 +7,18 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 
+use super::body::{self, Body};
 use super::parse::{Draft, Entry, Value};
-use super::value::{Real, Size};
+use super::value::{Constant, Real, Size};
 use super::word::Call;
 use super::{Assertion, Init, Mask, Normalizer, Position, Projections, QkNorm, Score, Spec, text};
 use crate::diag::Diagnostics;
 use crate::messages;
 
 /// Far above any layer, and low enough that products of three sizes stay in range.
-const LARGEST_SIZE: u64 = 1 << 20;
+pub(super) const LARGEST_SIZE: u64 = 1 << 20;
 /// Window, chunk and prefix lengths are compared with indices: they may be larger than any sequence.
-const LARGEST_LENGTH: u64 = 1 << 31;
+pub(super) const LARGEST_LENGTH: u64 = 1 << 31;
 
 /// The complete spec of `draft`.
 pub(crate) fn check(mut draft: Draft, krate: &TokenStream, cx: &Diagnostics) -> Spec {
@@ -27,6 +28,7 @@ pub(crate) fn check(mut draft: Draft, krate: &TokenStream, cx: &Diagnostics) -> 
         draft: &draft,
         krate,
         cx,
+        constants,
         assertions: Vec::new(),
         sound: Vec::new(),
     };
@@ -38,7 +40,6 @@ pub(crate) fn check(mut draft: Draft, krate: &TokenStream, cx: &Diagnostics) -> 
         .collect();
     spec.poisoned = draft.poisoned || cx.count() > before;
     spec.item = draft.item;
-    spec.constants = constants;
     spec
 }
 
@@ -61,10 +62,11 @@ fn name_constants(draft: &mut Draft) -> Vec<TokenStream> {
     constants
 }
 
-struct Checker<'a> {
+pub(super) struct Checker<'a> {
     draft: &'a Draft,
     krate: &'a TokenStream,
-    cx: &'a Diagnostics,
+    pub(super) cx: &'a Diagnostics,
+    constants: Vec<TokenStream>,
     assertions: Vec<Assertion>,
     /// The size keys that were given and are within bounds: rules about others would only repeat an error.
     sound: Vec<&'static str>,
@@ -91,7 +93,6 @@ impl Checker<'_> {
             bias: self.bias(),
             dropout: self.dropout(),
             init: self.init(),
-            body: super::Body::default(),
             heads,
             kv_heads,
             d_model,
@@ -111,11 +112,34 @@ impl Checker<'_> {
             constants: Vec::new(),
             assertions: Vec::new(),
             poisoned: false,
+            body: Body::default(),
         };
         Spec {
+            body: self.body(&spec),
+            constants: self.constants,
             assertions: self.assertions,
             ..spec
         }
+    }
+
+    /// The body, which may name the sizes of `spec`.
+    fn body(&mut self, spec: &Spec) -> Body {
+        let mut sizes = vec![
+            ("heads", &spec.heads),
+            ("kv_heads", &spec.kv_heads),
+            ("d_model", &spec.d_model),
+            ("head_dim", &spec.head_dim),
+            ("value_head_dim", &spec.value_head_dim),
+        ];
+        sizes.extend(spec.d_context.as_ref().map(|size| ("d_context", size)));
+        body::check(&self.draft.body, &sizes, self)
+    }
+
+    /// Gives a value in the body that only rustc can evaluate a name of its own.
+    pub(super) fn name_constant(&mut self, value: &mut dyn Constant) {
+        let layer = self.draft.item.name.unraw();
+        let name = format_ident!("__{layer}_body_{}", self.constants.len() + 1);
+        self.constants.extend(value.name(&name));
     }
 
     fn entry(&self, key: &str) -> Option<&Entry> {
@@ -152,7 +176,7 @@ impl Checker<'_> {
 
     /// Decides a rule: `holds` if it could be computed, otherwise `condition`, which rustc will compute.
     /// `message` is asked for only if the rule is broken or must be left to rustc.
-    fn require(
+    pub(super) fn require(
         &mut self,
         at: &TokenStream,
         holds: Option<bool>,
@@ -207,7 +231,7 @@ impl Checker<'_> {
         keys.iter().all(|key| self.sound.contains(key))
     }
 
-    fn bounded(&mut self, size: &Size, what: &str, largest: u64) -> bool {
+    pub(super) fn bounded(&mut self, size: &Size, what: &str, largest: u64) -> bool {
         let holds = size.value.map(|value| (1..=largest).contains(&value));
         let condition = is_bounded(size, largest);
         self.require(&size.origin, holds, condition, || {
@@ -326,7 +350,7 @@ impl Checker<'_> {
         self.is_positive(&number, key).then_some(number)
     }
 
-    fn is_positive(&mut self, number: &Real, what: &str) -> bool {
+    pub(super) fn is_positive(&mut self, number: &Real, what: &str) -> bool {
         let holds = number.value.map(|value| value > 0.0);
         let condition = quote!(#number > 0.0 && #number < f64::INFINITY);
         self.require(&number.origin, holds, condition, || {
@@ -541,7 +565,7 @@ fn is_bounded(size: &Size, largest: u64) -> TokenStream {
 }
 
 /// A rule about `sizes`. One that is out of bounds is an error of its own.
-fn unless_out_of_bounds(sizes: &[&Size], rule: TokenStream) -> TokenStream {
+pub(super) fn unless_out_of_bounds(sizes: &[&Size], rule: TokenStream) -> TokenStream {
     let unknown = sizes.iter().filter(|size| size.value.is_none());
     let bounded = unknown.map(|size| is_bounded(size, LARGEST_SIZE));
     quote!(!(#(#bounded)&&*) || #rule)

@@ -292,6 +292,31 @@ static INITS: &[Word] = &[
     },
 ];
 
+/// What stands after the `=` of a `param`, unless it is a number. No key: it belongs to the body.
+pub(crate) static INITIALIZER: Key = Key {
+    name: "initializer",
+    kind: Kind::Word(&[
+        plain("zeros", "Every element is 0."),
+        plain("ones", "Every element is 1."),
+        Word {
+            name: "normal",
+            args: &[number("std", None)],
+            doc: "Normal around 0 with the given standard deviation.",
+        },
+        Word {
+            name: "uniform",
+            args: &[number("bound", None)],
+            doc: "Uniform between `-bound` and `bound`.",
+        },
+        plain(
+            "alibi_slopes",
+            "ALiBi's slope of every head (Press et al. 2022), for `[heads]`.",
+        ),
+    ]),
+    default: "required",
+    doc: "What a learned tensor is before training.",
+};
+
 impl Key {
     pub(crate) fn find(name: &str) -> Option<&'static Key> {
         KEYS.iter().find(|key| key.name == name)
@@ -379,7 +404,13 @@ static ALIASES: &[(&str, &str)] = &[
     ("general", "bilinear"),
     ("rotary", "rope"),
     ("t5", "rel_pos_bias"),
+    ("log", "ln"),
+    ("logistic", "sigmoid"),
+    ("maximum", "max"),
+    ("minimum", "min"),
     ("off_by_one", "softmax1"),
+    ("powf", "pow"),
+    ("powi", "pow"),
     ("rmsnorm", "rms"),
 ];
 
@@ -393,10 +424,10 @@ pub(crate) fn owner_of(found: &str) -> Option<(&'static Key, &'static Word)> {
 }
 
 /// The name among `names` that `found` was probably meant to be.
-pub(crate) fn nearest(
+pub(crate) fn nearest<'a>(
     found: &str,
-    mut names: impl Iterator<Item = &'static str>,
-) -> Option<&'static str> {
+    mut names: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let found = found.to_ascii_lowercase();
     if let Some((_, name)) = ALIASES.iter().find(|(alias, _)| *alias == found) {
         return names.find(|known| known == name);

@@ -3,7 +3,7 @@
 //! [`parse`] never fails: it returns what it understood as [`Draft`]s and reports the rest. [`check`] applies defaults and
 //! rules; where a rule is broken it reports and goes on with a value that keeps it.
 
-mod body;
+pub(crate) mod body;
 mod check;
 pub(crate) mod keys;
 mod mask;

@@ -3,8 +3,9 @@
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Expr, Token, Visibility};
+use syn::{Attribute, Expr, Token, Visibility, braced, token};
 
+use super::body::{self, BodyDraft};
 use super::keys::{KEYS, Key, Kind, nearest};
 use super::mask::{self, Mask};
 use super::value::{Constant, Real, Size};
@@ -17,6 +18,7 @@ use crate::messages;
 pub(crate) struct Draft {
     pub(crate) item: Item,
     pub(crate) entries: Vec<Entry>,
+    pub(crate) body: BodyDraft,
     /// The list of keys came to its end, so what is not in it is missing.
     pub(crate) complete: bool,
     /// Something could not be understood, and was reported.
@@ -124,12 +126,18 @@ fn parse_crate(input: ParseStream<'_>) -> TokenStream {
 }
 
 /// Without the invisible groups in which a macro hands on the fragments it matched. Those that are part of a value keep
-/// together in parentheses; attributes and visibilities do not.
+/// together in parentheses; attributes and visibilities do not. A body stays as it is: syn reads it.
 fn flatten(tokens: TokenStream, in_value: bool) -> TokenStream {
     let mut in_value = in_value;
+    let mut after_keys = false;
     let mut flat = TokenStream::new();
     for token in tokens {
-        if let TokenTree::Group(group) = &token {
+        let is_body = after_keys && is_brace(&token);
+        after_keys = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '>');
+        if is_body {
+            in_value = false;
+            flat.extend([token]);
+        } else if let TokenTree::Group(group) = &token {
             let inside = !matches!(group.delimiter(), Delimiter::Bracket | Delimiter::None);
             let inner = flatten(group.stream(), inside);
             let mut parts = inner.clone().into_iter();
@@ -169,18 +177,30 @@ fn parse_item(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Draft> {
     if !complete {
         cx.here(input, messages::UNCLOSED);
     }
+    let body = parse_end(input, complete, cx)?;
+    Ok(Draft {
+        item,
+        entries,
+        body,
+        complete,
+        poisoned: cx.count() > before,
+    })
+}
+
+/// The `;` of a declaration, or its body.
+fn parse_end(input: ParseStream<'_>, complete: bool, cx: &Diagnostics) -> syn::Result<BodyDraft> {
+    if input.peek(token::Brace) {
+        let content;
+        braced!(content in input);
+        return Ok(body::parse(&content, cx));
+    }
     if input.parse::<Option<Token![;]>>()?.is_none() {
         if complete {
             cx.here(input, messages::EXPECTED_SEMICOLON);
         }
         skip_item(input);
     }
-    Ok(Draft {
-        item,
-        entries,
-        complete,
-        poisoned: cx.count() > before,
-    })
+    Ok(BodyDraft::default())
 }
 
 fn expect<T: syn::parse::Parse>(input: ParseStream<'_>, message: &str) -> syn::Result<T> {
@@ -195,10 +215,14 @@ fn skip_item(input: ParseStream<'_>) {
     while let Ok(token) = input.parse::<TokenTree>() {
         match token {
             TokenTree::Punct(punct) if punct.as_char() == ';' => break,
-            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => break,
+            group if is_brace(&group) => break,
             _ => {}
         }
     }
+}
+
+fn is_brace(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
 }
 
 /// `key = value, ...` up to the closing `>`.

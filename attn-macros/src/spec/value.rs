@@ -124,6 +124,29 @@ impl Size {
         }
     }
 
+    /// The same size under the name by which the user wrote it.
+    pub(crate) fn written_as(self, origin: TokenStream) -> Size {
+        let text = match self.value {
+            Some(_) => self.text,
+            None => text::of(&origin),
+        };
+        Size {
+            text,
+            origin,
+            ..self
+        }
+    }
+
+    /// The same expression, evaluated to a number.
+    pub(crate) fn to_real(&self) -> Real {
+        Real {
+            value: self.value.map(|value| value as f64),
+            tokens: self.tokens.clone(),
+            text: self.text.clone(),
+            origin: self.origin.clone(),
+        }
+    }
+
     /// The same size, as the macro's own and no longer the user's tokens.
     fn derived(&self) -> Size {
         Size {

@@ -321,7 +321,8 @@ fn find_flag(word: &'static Word, found: &str) -> Option<(usize, &'static str)> 
         })
 }
 
-fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
+/// What stands between commas; nothing is left out.
+pub(super) fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
     let mut parts = vec![TokenStream::new()];
     for token in tokens {
         match &token {

@@ -1,5 +1,6 @@
 //! The macro from inside: what it makes of tokens, without rustc.
 
+mod body;
 mod definitions;
 mod formula;
 mod interpret;

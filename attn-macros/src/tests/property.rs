@@ -44,7 +44,8 @@ fn is_blank(tokens: TokenStream) -> bool {
     })
 }
 
-fn check_soup(soup: &[Soup]) {
+/// Whatever it is, every error stands at its tokens, once.
+pub(super) fn check_soup(soup: &[Soup]) {
     let text = soup::to_text(soup);
     if let Some(tokens) = soup::to_tokens(&text) {
         check_reports(&text, tokens);

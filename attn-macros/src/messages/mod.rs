@@ -1,5 +1,7 @@
 //! What the user reads. Every message says what was expected and what was found, and helps.
 
+pub(crate) mod body;
+
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 
@@ -14,7 +16,8 @@ pub(crate) const EXPECTED_NAME: &str = "expected a name for the layer";
 pub(crate) const EXPECTED_KEYS: &str = "expected `<` and the keys of the layer\n\
     help: `<heads = 8, d_model = 512>`";
 pub(crate) const UNCLOSED: &str = "expected `,` or `>` after the last key";
-pub(crate) const EXPECTED_SEMICOLON: &str = "expected `;` after the declaration";
+pub(crate) const EXPECTED_SEMICOLON: &str =
+    "expected `;` or a body in braces after the declaration";
 pub(crate) const EMPTY_ENTRY: &str = "expected a key, found `,`";
 pub(crate) const EMPTY_MASK: &str = "expected a mask in the parentheses, found nothing";
 pub(crate) const MASK_ENDS: &str = "expected a mask after the operator, found the end";

@@ -1,0 +1,176 @@
+//! What a name stands for: a `let`, an argument, a learned tensor, a size of the header, or a constant of the user.
+
+use std::cell::Cell;
+
+use proc_macro2::Ident;
+use syn::{ExprIndex, ExprPath};
+
+use super::lower::Lower;
+use super::operand::Operand;
+use super::parse::{FunctionKind, VARS};
+use super::{Function, ParamDecl};
+use crate::messages::body as messages;
+use crate::score::eval::{self, Value};
+use crate::score::{Expr, Type, Var};
+use crate::spec::value::Size;
+
+/// The variable of this name.
+pub(super) fn variable(name: &Ident) -> Option<Var> {
+    VARS.into_iter().find(|var| name == &var.to_string())
+}
+
+/// Constants are written in capitals: any other name that is not known is a mistake.
+pub(super) fn may_be_constant(name: &Ident) -> bool {
+    name.to_string().chars().any(char::is_uppercase)
+}
+
+impl<'a> Lower<'a, '_> {
+    pub(super) fn path(&mut self, path: &ExprPath) -> Operand {
+        let Some(name) = path.path.get_ident().filter(|_| path.qself.is_none()) else {
+            return self.constant_path(path);
+        };
+        if let Some(value) = self.local(name) {
+            return value;
+        }
+        if let Some(value) = self.argument(name) {
+            return value;
+        }
+        if let Some(param) = self.param(name) {
+            return self.error(name, messages::param_without_index(param));
+        }
+        if let Some((_, size)) = self.scope.sizes.iter().find(|(size, _)| name == size) {
+            return Operand::new(Expr::from(*size), Type::Int);
+        }
+        if may_be_constant(name) {
+            return self.constant_path(path);
+        }
+        if let Some(function) = Function::find(&name.to_string()) {
+            return self.error(name, messages::function_without_arguments(function));
+        }
+        let named = self.named();
+        let sizes = self.scope.sizes.iter().map(|(size, _)| (*size).to_owned());
+        let further = self.scope.function.kind.args().into_iter().chain(sizes);
+        self.error(name, messages::unknown_name(name, &named, further))
+    }
+
+    fn local(&mut self, name: &Ident) -> Option<Operand> {
+        let (_, value) = self.locals.iter().rev().find(|(local, _)| local == name)?;
+        let value = value.clone();
+        if self.count(operations(&value.expr), name) {
+            Some(value)
+        } else {
+            Some(Operand::mistake())
+        }
+    }
+
+    /// `score`, an index or a length: a name that the function has as an argument, or could have.
+    fn argument(&mut self, name: &Ident) -> Option<Operand> {
+        let function = self.scope.function;
+        let value = match variable(name) {
+            Some(var) => Operand::new(var.into(), Type::Int),
+            None if name == "score" => Operand::new(Expr::Score, Type::Float),
+            None => return None,
+        };
+        if function.args.contains(name) {
+            return Some(value);
+        }
+        let message = if name == "score" && function.kind == FunctionKind::Mask {
+            messages::SCORE_IN_MASK.to_owned()
+        } else {
+            messages::not_an_argument(function.kind, name, &function.args)
+        };
+        self.error(name, message);
+        Some(value)
+    }
+
+    fn param(&self, name: &Ident) -> Option<&'a ParamDecl> {
+        self.scope.params.iter().find(|param| param.name == *name)
+    }
+
+    /// What can be named, beside sizes.
+    fn named(&self) -> Vec<String> {
+        let locals = self.locals.iter().map(|(name, _)| name);
+        let args = self.scope.function.args.iter();
+        let params = self.scope.params.iter().map(|param| &param.name);
+        let names = locals.chain(args).chain(params);
+        names.map(Ident::to_string).collect()
+    }
+
+    fn constant_path(&mut self, path: &ExprPath) -> Operand {
+        const NOT_FINITE: [&str; 3] = ["INFINITY", "NEG_INFINITY", "NAN"];
+        let last = path.path.segments.last().map(|last| last.ident.to_string());
+        if last.is_some_and(|last| NOT_FINITE.contains(&last.as_str())) {
+            return self.error(path, messages::NOT_FINITE);
+        }
+        let constant = Size::from_expr(&syn::Expr::Path(path.clone()));
+        constant.map_or_else(Operand::mistake, Operand::constant)
+    }
+
+    /// An element of a learned tensor.
+    pub(super) fn index(&mut self, index: &ExprIndex) -> Operand {
+        let param = self.indexed(&index.expr);
+        let places: Vec<_> = match &*index.index {
+            syn::Expr::Tuple(places) => places.elems.iter().collect(),
+            place => vec![place],
+        };
+        let subject = "an index is";
+        let lowered = places
+            .iter()
+            .map(|place| self.typed(place, Type::Int, subject));
+        let lowered: Vec<_> = lowered.collect();
+        let Some(param) = param else {
+            return Operand::unknown(Type::Float);
+        };
+        // Axes that were not understood are none.
+        if !param.dims.is_empty() && param.dims.len() != places.len() {
+            self.error(&index.index, messages::wrong_axes(param, places.len()));
+        }
+        for ((place, index), dim) in places.iter().zip(&lowered).zip(&param.dims) {
+            self.check_bounds(place, index, dim);
+        }
+        let name = param.name.to_string().into();
+        Operand::new(
+            Expr::Param {
+                name,
+                index: lowered,
+            },
+            Type::Float,
+        )
+    }
+
+    /// The learned tensor that stands before the brackets.
+    fn indexed(&mut self, base: &syn::Expr) -> Option<&'a ParamDecl> {
+        let name = match base {
+            syn::Expr::Path(path) => path.path.get_ident(),
+            _ => None,
+        };
+        let name = name.filter(|name| self.locals.iter().all(|(local, _)| local != *name));
+        let params = self.scope.params;
+        let Some(param) = params.iter().find(|param| Some(&param.name) == name) else {
+            self.error(base, messages::not_a_param(base, params));
+            return None;
+        };
+        if self.scope.function.kind == FunctionKind::Mask {
+            self.error(base, messages::PARAM_IN_MASK);
+        }
+        Some(param)
+    }
+
+    fn check_bounds(&self, place: &syn::Expr, index: &Expr, dim: &Size) {
+        if let (Some(Value::Int(index)), Some(dim)) = (eval::value(index), dim.value)
+            && !u64::try_from(index).is_ok_and(|index| index < dim)
+        {
+            self.error(place, messages::out_of_bounds(index, dim));
+        }
+    }
+}
+
+/// How many operations and operands there are.
+fn operations(expr: &Expr) -> usize {
+    let count = Cell::new(0);
+    expr.any(&|_| {
+        count.set(count.get() + 1);
+        false
+    });
+    count.get()
+}

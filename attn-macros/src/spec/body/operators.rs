@@ -1,0 +1,140 @@
+//! Operators: `+ - * / %`, comparisons, `&& ||`, and `-` and `!` before a value.
+
+use quote::{ToTokens, quote};
+use syn::{BinOp, ExprBinary, ExprUnary, UnOp};
+
+use super::lower::Lower;
+use super::operand::{Kind, Operand};
+use crate::messages::body as messages;
+use crate::score::eval::{self, Value};
+use crate::score::{Binary, Expr, Type};
+
+impl Lower<'_, '_> {
+    pub(super) fn unary(&mut self, unary: &ExprUnary) -> Operand {
+        if !matches!(unary.op, UnOp::Neg(_) | UnOp::Not(_)) {
+            return self.error(unary.op, messages::unsupported("references", None));
+        }
+        let value = self.expr(&unary.expr);
+        let expr = match (unary.op, value.kind) {
+            (_, Kind::Mistake) => return value,
+            (UnOp::Not(_), Kind::Is(Type::Bool)) => !value.expr,
+            (UnOp::Not(_), kind) => {
+                return self.error(unary.op, messages::not_a_condition(kind, &unary.expr));
+            }
+            (_, Kind::Is(Type::Bool)) => return self.error(unary.op, messages::MINUS_OF_CONDITION),
+            (_, Kind::Is(Type::Float)) => Expr::float(-1.0) * value.expr,
+            _ => Expr::from(0) - value.expr,
+        };
+        self.checked(expr, value.kind, unary)
+    }
+
+    pub(super) fn binary(&mut self, binary: &ExprBinary) -> Operand {
+        match binary.op {
+            BinOp::Add(_) => self.arithmetic(Binary::Add, binary),
+            BinOp::Sub(_) => self.arithmetic(Binary::Sub, binary),
+            BinOp::Mul(_) => self.arithmetic(Binary::Mul, binary),
+            BinOp::Div(_) => self.arithmetic(Binary::Div, binary),
+            BinOp::Rem(_) => self.arithmetic(Binary::Rem, binary),
+            BinOp::And(_) => self.logic(Binary::And, binary),
+            BinOp::Or(_) => self.logic(Binary::Or, binary),
+            BinOp::Eq(_) | BinOp::Ne(_) => self.equality(binary),
+            BinOp::Lt(_) => self.comparison(binary, |a, b| a.less(b)),
+            BinOp::Le(_) => self.comparison(binary, |a, b| a.at_most(b)),
+            BinOp::Gt(_) => self.comparison(binary, |a, b| b.less(a)),
+            BinOp::Ge(_) => self.comparison(binary, |a, b| b.at_most(a)),
+            op => {
+                self.operands(binary);
+                self.error(op, messages::unsupported_operator(&op))
+            }
+        }
+    }
+
+    fn operands(&mut self, binary: &ExprBinary) -> (Operand, Operand) {
+        (self.expr(&binary.left), self.expr(&binary.right))
+    }
+
+    fn arithmetic(&mut self, op: Binary, binary: &ExprBinary) -> Operand {
+        let (a, b) = self.operands(binary);
+        let kinds = [a.kind, b.kind];
+        let Some(kind) = a.kind.common(b.kind).filter(|kind| kind.is_number()) else {
+            return self.error(binary.op, messages::mixed(binary, kinds));
+        };
+        let (a, b) = (self.settle(a, kind), self.settle(b, kind));
+        if matches!(op, Binary::Div | Binary::Rem)
+            && kind != Kind::Constant
+            && !self.may_divide(&b, &binary.right)
+        {
+            return Operand { expr: a, kind };
+        }
+        self.checked(a.binary(op, b), kind, binary)
+    }
+
+    /// Whether `divisor` is not 0, where that is known; a constant of the user is left to rustc.
+    fn may_divide(&mut self, divisor: &Expr, at: &syn::Expr) -> bool {
+        let condition = match divisor {
+            Expr::Int(size) => quote!(#size != 0),
+            Expr::Float(real) => quote!(#real != 0.0),
+            _ => return true,
+        };
+        let holds =
+            eval::value(divisor).map(|value| value != Value::Int(0) && value != Value::Float(0.0));
+        let at = at.to_token_stream();
+        let message = || messages::division_by_zero(&at);
+        self.checker.require(&at, holds, condition, message)
+    }
+
+    fn comparison(&mut self, binary: &ExprBinary, compare: fn(Expr, Expr) -> Expr) -> Operand {
+        let (a, b) = self.operands(binary);
+        let kinds = [a.kind, b.kind];
+        match a.kind.common(b.kind).filter(|kind| kind.is_number()) {
+            Some(kind) => {
+                let (a, b) = self.comparable(a, b, kind);
+                self.checked(compare(a, b), Kind::Is(Type::Bool), binary)
+            }
+            None => {
+                self.error(binary.op, messages::mixed(binary, kinds));
+                Operand::unknown(Type::Bool)
+            }
+        }
+    }
+
+    /// `==` and `!=`, of conditions as well.
+    fn equality(&mut self, binary: &ExprBinary) -> Operand {
+        let (a, b) = self.operands(binary);
+        let Some(kind) = a.kind.common(b.kind) else {
+            self.error(binary.op, messages::mixed(binary, [a.kind, b.kind]));
+            return Operand::unknown(Type::Bool);
+        };
+        let (a, b) = self.comparable(a, b, kind);
+        let equal = match kind {
+            Kind::Is(Type::Bool) => a.select(b.clone(), !b),
+            _ => a.equals(b),
+        };
+        let expr = match binary.op {
+            BinOp::Ne(_) => !equal,
+            _ => equal,
+        };
+        self.checked(expr, Kind::Is(Type::Bool), binary)
+    }
+
+    /// Both as a `kind`; constants alone are integers.
+    fn comparable(&mut self, a: Operand, b: Operand, kind: Kind) -> (Expr, Expr) {
+        let kind = match kind {
+            Kind::Constant => Kind::Is(Type::Int),
+            kind => kind,
+        };
+        (self.settle(a, kind), self.settle(b, kind))
+    }
+
+    fn logic(&mut self, op: Binary, binary: &ExprBinary) -> Operand {
+        let (a, b) = self.operands(binary);
+        let condition = Kind::Is(Type::Bool);
+        let kinds = [a.kind, b.kind];
+        if kinds.iter().any(|kind| kind.common(condition).is_none()) {
+            self.error(binary.op, messages::mixed(binary, kinds));
+            return Operand::unknown(Type::Bool);
+        }
+        let (a, b) = (self.settle(a, condition), self.settle(b, condition));
+        self.checked(a.binary(op, b), condition, binary)
+    }
+}

@@ -1,0 +1,230 @@
+//! Learned tensors: their names, sizes and initial values.
+
+use proc_macro2::{Ident, TokenTree};
+use quote::{ToTokens, quote};
+use syn::Token;
+use syn::parse::Parser;
+use syn::punctuated::Punctuated;
+
+use super::names::{may_be_constant, variable};
+use super::parse::ParamDraft;
+use super::{ParamDecl, ParamInit, Sizes, constants};
+use crate::messages::{body as messages, expected_size};
+use crate::spec::check::{Checker, LARGEST_LENGTH, LARGEST_SIZE, unless_out_of_bounds};
+use crate::spec::keys::INITIALIZER;
+use crate::spec::value::{Real, Size};
+use crate::spec::word;
+
+/// As many as the shapes of dfdx have.
+const MOST_AXES: usize = 6;
+
+/// What a layer has of its own.
+const FIELDS: [&str; 8] = [
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "q_norm",
+    "k_norm",
+    "score_proj",
+    "rel_pos_bias",
+];
+
+pub(super) fn is_field(name: &Ident) -> bool {
+    FIELDS.iter().any(|field| name == field)
+}
+
+/// Every declaration, with a mistake or without: the functions may read it.
+pub(super) fn check(
+    drafts: &[ParamDraft],
+    sizes: Sizes<'_>,
+    checker: &mut Checker<'_>,
+) -> Vec<ParamDecl> {
+    let params = drafts.iter().map(|draft| {
+        check_name(&draft.name, checker);
+        let dims = check_dims(draft, sizes, checker);
+        ParamDecl {
+            attrs: draft.attrs.clone(),
+            name: draft.name.clone(),
+            init: check_init(draft, &dims, sizes, checker),
+            dims,
+        }
+    });
+    params.collect()
+}
+
+fn check_name(name: &Ident, checker: &Checker<'_>) {
+    if is_field(name) {
+        checker
+            .cx
+            .error(name, messages::param_is_field(name, &FIELDS));
+    } else if name == "score" || variable(name).is_some() {
+        checker.cx.error(name, messages::param_is_argument(name));
+    }
+}
+
+/// The sizes in the brackets; none if one of them is not understood.
+fn check_dims(draft: &ParamDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -> Vec<Size> {
+    let before = checker.cx.count();
+    let list = Punctuated::<syn::Expr, Token![,]>::parse_terminated;
+    let list = list.parse2(draft.dims.stream()).unwrap_or_default();
+    if !(1..=MOST_AXES).contains(&list.len()) {
+        let message = messages::expected_sizes(&draft.dims, MOST_AXES);
+        checker.cx.error(&draft.dims, message);
+    }
+    let what = format!("axis` of `{}", draft.name);
+    let dims = list
+        .iter()
+        .filter_map(|dim| check_dim(dim, &what, sizes, checker));
+    let dims: Vec<_> = dims.collect();
+    if checker.cx.count() > before || !check_total(draft, &dims, checker) {
+        return Vec::new();
+    }
+    dims
+}
+
+fn check_dim(
+    dim: &syn::Expr,
+    what: &str,
+    sizes: Sizes<'_>,
+    checker: &mut Checker<'_>,
+) -> Option<Size> {
+    if let Some(size) = size_of_header(dim, sizes) {
+        return Some(size.clone());
+    }
+    let origin = dim.to_token_stream();
+    let mut expr = dim.clone();
+    let before = checker.cx.count();
+    put_sizes(&mut expr, sizes, checker);
+    if checker.cx.count() > before {
+        return None;
+    }
+    let Some(size) = Size::from_expr(&expr) else {
+        checker.cx.error(&origin, expected_size(what, &origin));
+        return None;
+    };
+    let mut size = size.written_as(origin);
+    checker.name_constant(&mut size);
+    checker.bounded(&size, what, LARGEST_SIZE).then_some(size)
+}
+
+/// The size whose name `expr` is.
+fn size_of_header<'a>(expr: &syn::Expr, sizes: Sizes<'a>) -> Option<&'a Size> {
+    let syn::Expr::Path(path) = expr else {
+        return None;
+    };
+    let (_, size) = sizes.iter().find(|(name, _)| path.path.is_ident(name))?;
+    Some(size)
+}
+
+/// Replaces the names of sizes in arithmetic by what these are.
+fn put_sizes(expr: &mut syn::Expr, sizes: Sizes<'_>, checker: &Checker<'_>) {
+    if let Some(size) = size_of_header(expr, sizes)
+        && let Ok(size) = syn::parse2(quote!((#size)))
+    {
+        *expr = size;
+        return;
+    }
+    match expr {
+        syn::Expr::Path(path) => {
+            let unknown = path.path.get_ident().filter(|name| !may_be_constant(name));
+            if let Some(name) = unknown {
+                checker.cx.error(name, messages::unknown_size(name, sizes));
+            }
+        }
+        syn::Expr::Block(block) => {
+            if let [syn::Stmt::Expr(expr, None)] = block.block.stmts.as_mut_slice() {
+                put_sizes(expr, sizes, checker);
+            }
+        }
+        syn::Expr::Paren(paren) => put_sizes(&mut paren.expr, sizes, checker),
+        syn::Expr::Group(group) => put_sizes(&mut group.expr, sizes, checker),
+        syn::Expr::Cast(cast) => put_sizes(&mut cast.expr, sizes, checker),
+        syn::Expr::Unary(unary) => put_sizes(&mut unary.expr, sizes, checker),
+        syn::Expr::Binary(binary) => {
+            put_sizes(&mut binary.left, sizes, checker);
+            put_sizes(&mut binary.right, sizes, checker);
+        }
+        _ => {}
+    }
+}
+
+/// All elements together.
+fn check_total(draft: &ParamDraft, dims: &[Size], checker: &mut Checker<'_>) -> bool {
+    let values = dims.iter().map(|dim| dim.value.map(u128::from));
+    let holds = values
+        .product::<Option<u128>>()
+        .map(|total| total <= u128::from(LARGEST_LENGTH));
+    let total = quote!(1 #(* ((#dims) as u128))*);
+    let sizes: Vec<_> = dims.iter().collect();
+    let condition = unless_out_of_bounds(&sizes, quote!(#total <= #LARGEST_LENGTH as u128));
+    let at = draft.dims.to_token_stream();
+    let message = || messages::too_many_elements(&draft.name, LARGEST_LENGTH);
+    checker.require(&at, holds, condition, message)
+}
+
+fn check_init(
+    draft: &ParamDraft,
+    dims: &[Size],
+    sizes: Sizes<'_>,
+    checker: &mut Checker<'_>,
+) -> ParamInit {
+    let tokens: Vec<_> = draft.init.clone().into_iter().collect();
+    let is_word = match tokens.as_slice() {
+        [TokenTree::Ident(name)] => !may_be_constant(name),
+        [TokenTree::Ident(name), TokenTree::Group(_)] => !may_be_constant(name),
+        _ => false,
+    };
+    if !is_word {
+        return check_number(draft, checker);
+    }
+    let words = INITIALIZER.words();
+    let Some(mut call) = word::parse_single(&draft.init, &INITIALIZER, words, checker.cx) else {
+        return ParamInit::Zeros;
+    };
+    call.constants()
+        .for_each(|constant| checker.name_constant(constant));
+    match call.word.name {
+        "ones" => ParamInit::Ones,
+        "normal" => {
+            let std = call.number("std");
+            checker.is_positive(&std, "std` of `normal");
+            ParamInit::Normal { std }
+        }
+        "uniform" => {
+            let bound = call.number("bound");
+            checker.is_positive(&bound, "bound` of `uniform");
+            ParamInit::Uniform { bound }
+        }
+        "alibi_slopes" => {
+            check_slopes(draft, dims, sizes, checker);
+            ParamInit::AlibiSlopes
+        }
+        _ => ParamInit::Zeros,
+    }
+}
+
+fn check_number(draft: &ParamDraft, checker: &mut Checker<'_>) -> ParamInit {
+    let number = syn::parse2(draft.init.clone()).ok();
+    match number.and_then(|expr| Real::from_expr(&expr)) {
+        Some(number) => ParamInit::Constant(constants::real(number, checker)),
+        None => {
+            let message = messages::expected_initializer(&draft.init);
+            checker.cx.error(&draft.init, message);
+            ParamInit::Zeros
+        }
+    }
+}
+
+/// There is one slope for each head.
+fn check_slopes(draft: &ParamDraft, dims: &[Size], sizes: Sizes<'_>, checker: &Checker<'_>) {
+    let heads = sizes.iter().find(|(name, _)| *name == "heads");
+    let fits = match (dims, heads) {
+        ([dim], Some((_, heads))) => dim.same(heads),
+        // No sizes are a mistake of their own.
+        (dims, _) => dims.is_empty(),
+    };
+    if !fits {
+        checker.cx.error(&draft.init, messages::SLOPES_OF_HEADS);
+    }
+}

@@ -1,0 +1,275 @@
+//! The items of a body, as written.
+
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::parse::ParseStream;
+use syn::{Attribute, Block, Token, token};
+
+use super::index;
+use crate::diag::Diagnostics;
+use crate::messages::body as messages;
+use crate::score::Var;
+use crate::spec::word::split_at_commas;
+
+/// What could be understood of a body.
+#[derive(Default)]
+pub(crate) struct BodyDraft {
+    pub(super) params: Vec<ParamDraft>,
+    functions: Vec<FunctionDraft>,
+    /// Something could not be understood, and was reported.
+    pub(super) poisoned: bool,
+}
+
+/// `param name: [dims] = init;`
+pub(super) struct ParamDraft {
+    pub(super) attrs: Vec<Attribute>,
+    pub(super) name: Ident,
+    pub(super) dims: Group,
+    pub(super) init: TokenStream,
+}
+
+/// `fn name(args) { block }`
+pub(super) struct FunctionDraft {
+    pub(super) kind: FunctionKind,
+    pub(super) name: Ident,
+    /// Those that are known; the others are reported.
+    pub(super) args: Vec<Ident>,
+    pub(super) block: Block,
+}
+
+/// The functions that a body may define.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum FunctionKind {
+    Score,
+    Mask,
+}
+
+/// The indices and lengths that a function may take.
+pub(super) const VARS: [Var; 6] = [Var::B, Var::H, Var::QIdx, Var::KvIdx, Var::QLen, Var::KvLen];
+
+impl FunctionKind {
+    const ALL: [FunctionKind; 2] = [FunctionKind::Score, FunctionKind::Mask];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            FunctionKind::Score => "score",
+            FunctionKind::Mask => "mask",
+        }
+    }
+
+    /// The names of the arguments that it may take.
+    pub(crate) fn args(self) -> Vec<String> {
+        let score = (self == FunctionKind::Score).then(|| "score".to_owned());
+        let vars = VARS.iter().map(Var::to_string);
+        score.into_iter().chain(vars).collect()
+    }
+}
+
+impl BodyDraft {
+    pub(super) fn function(&self, kind: FunctionKind) -> Option<&FunctionDraft> {
+        self.functions.iter().find(|function| function.kind == kind)
+    }
+}
+
+/// Everything in `input`: what stands in the braces.
+pub(crate) fn parse(input: ParseStream<'_>, cx: &Diagnostics) -> BodyDraft {
+    let before = cx.count();
+    let mut draft = BodyDraft::default();
+    while !input.is_empty() {
+        let start = input.cursor();
+        if let Err(error) = parse_item(input, &mut draft, cx) {
+            cx.push(error);
+            skip_item(input);
+            if input.cursor() == start {
+                let _ = input.parse::<TokenTree>();
+            }
+        }
+    }
+    draft.poisoned = cx.count() > before;
+    draft
+}
+
+fn parse_item(input: ParseStream<'_>, draft: &mut BodyDraft, cx: &Diagnostics) -> syn::Result<()> {
+    let attrs = input.call(Attribute::parse_outer)?;
+    if input.parse::<Option<Token![fn]>>()?.is_some() {
+        refuse_attributes(&attrs, |name| name != "doc", cx);
+        let function = parse_function(input, cx)?;
+        match draft.function(function.kind) {
+            Some(_) => cx.error(&function.name, messages::given_twice(&function.name)),
+            None => draft.functions.push(function),
+        }
+        return Ok(());
+    }
+    if !starts_param(input) {
+        let message = messages::unknown_item(&next_token(input));
+        return Err(syn::Error::new(input.span(), message));
+    }
+    refuse_attributes(&attrs, |name| name == "cfg" || name == "cfg_attr", cx);
+    input.parse::<Ident>()?;
+    let param = parse_param(attrs, input)?;
+    if draft.params.iter().any(|other| other.name == param.name) {
+        cx.error(&param.name, messages::given_twice(&param.name));
+    } else {
+        draft.params.push(param);
+    }
+    Ok(())
+}
+
+/// An item is there or not for the whole layer, so `cfg` cannot choose; and a function leaves nothing to annotate.
+fn refuse_attributes(attrs: &[Attribute], refused: fn(&str) -> bool, cx: &Diagnostics) {
+    for attr in attrs {
+        let name = attr.path().to_token_stream().to_string();
+        if refused(&name) {
+            cx.error(attr, messages::refused_attribute(&name));
+        }
+    }
+}
+
+fn starts_param(input: ParseStream<'_>) -> bool {
+    let word = input.cursor().ident();
+    word.is_some_and(|(word, _)| word == "param")
+}
+
+fn starts_item(input: ParseStream<'_>) -> bool {
+    input.peek(Token![fn]) || input.peek(Token![#]) || starts_param(input)
+}
+
+fn next_token(input: ParseStream<'_>) -> TokenStream {
+    let token = input.cursor().token_tree();
+    token.map_or_else(TokenStream::new, |(token, _)| token.to_token_stream())
+}
+
+/// To the end of an item that could not be read, its `;` or its braces, or to where the next one starts.
+fn skip_item(input: ParseStream<'_>) {
+    while !starts_item(input) {
+        match input.parse::<TokenTree>() {
+            Ok(TokenTree::Punct(punct)) if punct.as_char() == ';' => break,
+            Ok(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => break,
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+}
+
+/// What comes next is not `what`.
+fn missing(input: ParseStream<'_>, what: &str, usage: &str) -> syn::Error {
+    let message = messages::expected(what, &next_token(input), usage);
+    syn::Error::new(input.span(), message)
+}
+
+fn expect_group(input: ParseStream<'_>, delimiter: Delimiter) -> Option<Group> {
+    match input.cursor().token_tree() {
+        Some((TokenTree::Group(group), _)) if group.delimiter() == delimiter => input.parse().ok(),
+        _ => None,
+    }
+}
+
+/// The tokens up to where `end` says, or to the next item.
+fn tokens_until(input: ParseStream<'_>, end: fn(ParseStream<'_>) -> bool) -> TokenStream {
+    let mut tokens = TokenStream::new();
+    while !input.is_empty() && !end(input) && !starts_item(input) {
+        tokens.extend(input.parse::<TokenTree>());
+    }
+    tokens
+}
+
+/// What comes after `param`.
+fn parse_param(attrs: Vec<Attribute>, input: ParseStream<'_>) -> syn::Result<ParamDraft> {
+    let usage = messages::PARAM_USAGE;
+    let name: Ident = input.parse().map_err(|_| missing(input, "a name", usage))?;
+    input
+        .parse::<Token![:]>()
+        .map_err(|_| missing(input, "`:`", usage))?;
+    let dims = expect_group(input, Delimiter::Bracket)
+        .ok_or_else(|| missing(input, "sizes in brackets", usage))?;
+    input
+        .parse::<Token![=]>()
+        .map_err(|_| missing(input, "`=` and an initializer", usage))?;
+    let init = tokens_until(input, |input| input.peek(Token![;]));
+    if init.is_empty() {
+        return Err(missing(input, "an initializer", usage));
+    }
+    input
+        .parse::<Token![;]>()
+        .map_err(|_| missing(input, "`;`", usage))?;
+    Ok(ParamDraft {
+        attrs,
+        name,
+        dims,
+        init,
+    })
+}
+
+/// What comes after `fn`.
+fn parse_function(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<FunctionDraft> {
+    let name: Ident = input
+        .parse()
+        .map_err(|_| missing(input, "`score` or `mask`", messages::ITEMS))?;
+    let kind = FunctionKind::ALL
+        .into_iter()
+        .find(|kind| name == kind.name());
+    let kind = kind.ok_or_else(|| syn::Error::new(name.span(), messages::unknown_item(&name)))?;
+    let usage = messages::function_usage(kind);
+    let args = expect_group(input, Delimiter::Parenthesis)
+        .ok_or_else(|| missing(input, "arguments in parentheses", &usage))?;
+    let args = parse_args(&args, kind, cx);
+    let result = tokens_until(input, |input| {
+        input.peek(token::Brace) || input.peek(Token![;])
+    });
+    let Some(block) = expect_group(input, Delimiter::Brace) else {
+        let what = "an expression in braces";
+        return Err(match result.is_empty() {
+            true => missing(input, what, &usage),
+            false => syn::Error::new_spanned(&result, messages::expected(what, &result, &usage)),
+        });
+    };
+    if !result.is_empty() {
+        cx.error(&result, messages::before_the_braces(kind, &result));
+    }
+    Ok(FunctionDraft {
+        kind,
+        name,
+        args,
+        block: index::parse_block(&block, cx)?,
+    })
+}
+
+/// The known names among the arguments.
+fn parse_args(group: &Group, kind: FunctionKind, cx: &Diagnostics) -> Vec<Ident> {
+    let mut args: Vec<Ident> = Vec::new();
+    for (position, tokens) in split_at_commas(group.stream()).into_iter().enumerate() {
+        let Some(name) = parse_arg(&tokens, kind, cx) else {
+            continue;
+        };
+        if args.contains(&name) {
+            cx.error(&name, messages::argument_twice(&name));
+            continue;
+        }
+        if name == "score" && position > 0 {
+            cx.error(&name, messages::SCORE_COMES_FIRST);
+        }
+        args.push(name);
+    }
+    args
+}
+
+/// One argument. Where more than its name is written, as its type, the name is taken all the same.
+fn parse_arg(tokens: &TokenStream, kind: FunctionKind, cx: &Diagnostics) -> Option<Ident> {
+    let list: Vec<_> = tokens.clone().into_iter().collect();
+    let args = kind.args();
+    let is_known = |name: &Ident| args.iter().any(|known| name == known);
+    match list.as_slice() {
+        [TokenTree::Ident(name)] if is_known(name) => Some(name.clone()),
+        [TokenTree::Ident(name)] => {
+            cx.error(name, messages::unknown_argument(kind, name));
+            None
+        }
+        list => {
+            cx.error(tokens, messages::expected_argument(tokens));
+            list.iter().find_map(|token| match token {
+                TokenTree::Ident(name) if is_known(name) => Some(name.clone()),
+                _ => None,
+            })
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Whether what is learned reaches the score.
+
+use super::parse::{BodyDraft, FunctionKind};
+use super::{Body, ParamDecl};
+use crate::messages::body as messages;
+use crate::score::Expr;
+use crate::score::diff::{Wrt, diff};
+use crate::score::split::param_reads;
+use crate::spec::check::Checker;
+
+/// What is learned must be able to learn: it has a gradient somewhere. A `fn score` that goes on without the score cuts off
+/// the projections of queries and keys, which are learned as well.
+pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
+    if let (Some(score), Some(function)) = (&body.score, draft.function(FunctionKind::Score))
+        && is_zero(&diff(score, Wrt::Score))
+    {
+        let is_read = score.any(&|expr| matches!(expr, Expr::Score));
+        let message = messages::score_is_lost(is_read);
+        checker.cx.error(&function.name, message);
+    }
+    for param in &body.params {
+        let reads = match &body.score {
+            Some(score) => elements_of(param, score),
+            None => Vec::new(),
+        };
+        let reaches = |score: &Expr| {
+            let score = by_element(score);
+            let slope = |element: &String| diff(&score, Wrt::Param(element));
+            reads.iter().any(|element| !is_zero(&slope(element)))
+        };
+        if !body.score.as_ref().is_some_and(reaches) {
+            let message = messages::never_reaches(param, !reads.is_empty());
+            checker.cx.error(&param.name, message);
+        }
+    }
+}
+
+/// The elements of `param` that `score` reads, as they are written.
+fn elements_of(param: &ParamDecl, score: &Expr) -> Vec<String> {
+    let reads = param_reads(score).into_iter();
+    let reads = reads.filter(|(name, _)| param.name == name);
+    reads.map(|(name, index)| element(name, index)).collect()
+}
+
+fn element(name: &str, index: &[Expr]) -> String {
+    let (name, index) = (name.to_owned().into(), index.to_vec());
+    Expr::Param { name, index }.to_string()
+}
+
+/// Every element as a tensor of its own: `bias[q_idx] - bias[kv_idx]` has a derivative with respect to either.
+fn by_element(expr: &Expr) -> Expr {
+    let part = |expr: &Expr| Box::new(by_element(expr));
+    match expr {
+        Expr::Param { name, index } => Expr::Param {
+            name: element(name, index).into(),
+            index: Vec::new(),
+        },
+        Expr::Unary(op, a) => Expr::Unary(*op, part(a)),
+        Expr::Binary(op, a, b) => Expr::Binary(*op, part(a), part(b)),
+        Expr::Select(a, b, c) => Expr::Select(part(a), part(b), part(c)),
+        leaf => leaf.clone(),
+    }
+}
+
+fn is_zero(expr: &Expr) -> bool {
+    matches!(expr, Expr::Float(real) if real.value == Some(0.0))
+}

@@ -1,0 +1,355 @@
+//! Every mistake is said once, at its token: here between `«` and `»`.
+
+use std::ops::Range;
+
+use super::layer;
+use crate::tests::support::{expand, parse_file, reports};
+
+/// `marked` without its marks, and the bytes between each pair of them.
+fn unmarked(marked: &str) -> (String, Vec<Range<usize>>) {
+    let (mut text, mut places, mut start) = (String::new(), Vec::new(), 0);
+    for char in marked.chars() {
+        match char {
+            '«' => start = text.len(),
+            '»' => places.push(start..text.len()),
+            other => text.push(other),
+        }
+    }
+    (text, places)
+}
+
+/// Claims that these messages, in this order, are reported of a marked body. One that ends in `..` is the start of a message.
+/// The end of the body may be among the marked tokens.
+fn check(body: &str, messages: &[&str]) {
+    let open = body.strip_suffix("«}»");
+    let marked = match open {
+        Some(body) if body.matches('{').count() == body.matches('}').count() => {
+            layer(body).trim_end_matches('}').to_owned() + "«}»"
+        }
+        _ => layer(body),
+    };
+    let (source, places) = unmarked(&marked);
+    let mut reports = reports(&parse_file(expand(&source)));
+    reports.sort_by_key(|report| report.at.clone().map(|at| at.start));
+    let found: Vec<_> = reports.iter().map(|report| report.at.clone()).collect();
+    let places: Vec<_> = places.into_iter().map(Some).collect();
+    assert_eq!(found, places, "{body}: {reports:?}");
+    for (report, expected) in reports.iter().zip(messages) {
+        match expected.strip_suffix("..") {
+            Some(start) => assert!(report.message.starts_with(start), "{body}: {report:?}"),
+            None => assert_eq!(report.message, *expected, "{body}"),
+        }
+    }
+    assert_eq!(reports.len(), messages.len(), "{body}");
+}
+
+/// The same of an expression, which is added to the score.
+fn check_expr(expr: &str, messages: &[&str]) {
+    let body = format!(
+        "param slope: [heads] = ones;
+         param bias: [heads, 3] = zeros;
+         fn score(score, h, q_idx, kv_idx) {{ score + {expr} }}"
+    );
+    check(&body, messages);
+}
+
+macro_rules! mistakes {
+    ($($name:ident by $check:ident: { $($body:literal => $($message:literal),+;)* })*) => {$(
+        #[test]
+        fn $name() {
+            $($check($body, &[$($message),+]);)*
+        }
+    )*};
+}
+
+mistakes! {
+    items by check: {
+        "«data» bias: [heads];" => "expected `param`, `fn score` or `fn mask`, found `data`\nhelp: a body has `param ..";
+        "«pub» param a: [heads] = zeros;" => "expected `param`, `fn score` or `fn mask`, found `pub`\nhelp: a body has `param ..";
+        "fn «scor»(score) { score }" => "expected `param`, `fn score` or `fn mask`, found `scor`\nhelp: a body has `param ..";
+        "fn «normalize»(score) { score }" => "expected `param`, `fn score` or `fn mask`, found `normalize`\nhelp: a body has `param ..";
+        "fn «(»score) { score }" => "expected `score` or `mask`, found `(score)`\nhelp: a body has `param ..";
+        "«struct»" => "expected `param`, `fn score` or `fn mask`, found `struct`\nhelp: a body has `param ..";
+        "/// Of nothing.\n«}»" => "expected `param`, `fn score` or `fn mask`, found nothing\nhelp: a body has `param ..";
+        "fn score(score) { score } fn «score»(score) { score }" => "`score` is declared twice\nhelp: rename or remove one of them";
+        "«#[inline]» fn score(score) { score }" => "`inline` has no meaning here\nhelp: remove it; documentation may stay";
+        "«#[cfg(test)]» fn mask() { true }" => "`cfg` has no meaning here\nhelp: a layer is there as a whole: put it before `struct`";
+        "fn score(score) «-> f32» { score }" => "expected `{` and an expression, found `-> f32`\nhelp: the value of `fn score` is a float, its type is not written";
+        "fn score(score) «= score»; fn mask() { true }" => "expected an expression in braces, found `= score`\nhelp: write `fn score(score, b, h, q_idx, kv_idx, q_len, kv_len) { .. }`; ..";
+        "fn score«[»score] { score }" => "expected arguments in parentheses, found `[score]`\nhelp: write `fn score(score, b, h, q_idx, kv_idx, q_len, kv_len) { .. }`; ..";
+        "fn score(score)«}»" => "expected an expression in braces, found nothing\nhelp: write `fn score(score, b, h, q_idx, kv_idx, q_len, kv_len) { .. }`; ..";
+        "fn mask() { «data» } «const» A: f32 = 1.0;" => "unknown name `data`\nhelp: there are no names here; a `const` is written in capitals", "expected `param`, `fn score` or `fn mask`, found `const`\nhelp: a body has `param ..";
+    }
+    arguments by check: {
+        "fn score(«score: f32», h) { score + h as f32 }" => "expected the name of an argument, found `score:f32`\nhelp: names alone: their types are known";
+        "fn score(score, «2») { score }" => "expected the name of an argument, found `2`\nhelp: names alone: their types are known";
+        "fn score(score, «hd») { score }" => "`fn score` has no argument `hd`\nhelp: did you mean `h`?";
+        "fn score(score, «query») { score }" => "`fn score` has no argument `query`\nhelp: the arguments are `score`, `b`, `h`, `q_idx`, `kv_idx`, `q_len` or `kv_len`";
+        "fn score(score, h, «h») { score * (h as f32) }" => "the argument `h` stands twice\nhelp: remove one of them";
+        "fn score(h, «score») { score * (h as f32) }" => "`score` is the first argument\nhelp: write `fn score(score, ..)`";
+        "fn mask(«score», q_idx, kv_idx) { q_idx < kv_idx }" => "a mask does not read the score: which keys a query attends to is known before\nhelp: what depends on the score belongs in `fn score`";
+        "fn mask(«mut h») { h < 2 }" => "expected the name of an argument, found `mut h`\nhelp: names alone: their types are known";
+    }
+    learned_tensors by check: {
+        "param «=» [heads] = ones;" => "expected a name, found `=`\nhelp: write `param name: [heads] = zeros;`";
+        "param «fn» score(score) { score }" => "expected a name, found `fn`\nhelp: write `param name: [heads] = zeros;`";
+        "param slope «=» [heads] = ones;" => "expected `:`, found `=`\nhelp: write `param name: [heads] = zeros;`";
+        "param slope: «heads» = ones;" => "expected sizes in brackets, found `heads`\nhelp: write `param name: [heads] = zeros;`";
+        "param slope: [heads]«;»" => "expected `=` and an initializer, found `;`\nhelp: write `param name: [heads] = zeros;`";
+        "param slope: [heads] =«;»" => "expected an initializer, found `;`\nhelp: write `param name: [heads] = zeros;`";
+        "param slope: [heads] = ones «fn» mask() { true }" => "expected `;`, found `fn`\nhelp: write `param name: [heads] = zeros;`";
+        "param slope: [heads] = ones«}»" => "expected `;`, found nothing\nhelp: write `param name: [heads] = zeros;`";
+        "«#[cfg(test)]» param slope: [heads] = ones; fn score(score, h) { score * slope[h] }" => "`cfg` has no meaning here\nhelp: a layer is there as a whole: put it before `struct`";
+        "param slope: [heads] = ones; param «slope»: [8] = zeros; fn score(score, h) { score * slope[h] }" => "`slope` is declared twice\nhelp: rename or remove one of them";
+        "param «q_proj»: [heads] = ones; fn score(score, h) { score * q_proj[h] }" => "`q_proj` is a field that layers have already\nhelp: choose another name than `q_proj`, ..";
+        "param «rel_pos_bias»: [heads] = ones; fn score(score, h) { score * rel_pos_bias[h] }" => "`rel_pos_bias` is a field that layers have already\nhelp: choose another name than `q_proj`, ..";
+        "param «h»: [heads] = ones; fn score(score) { score }" => "`h` is an argument of the functions\nhelp: choose another name";
+        "param «score»: [heads] = ones; fn mask() { true }" => "`score` is an argument of the functions\nhelp: choose another name";
+        "param slope: «[]» = ones;" => "expected 1 to 6 sizes with commas between, found `[]`\nhelp: write `[heads, 2 * WINDOW + 1]`, or `[1]` for a single number";
+        "param slope: «[1, 2, 3, 4, 5, 6, 7]» = ones;" => "expected 1 to 6 sizes with commas between, found `[1, 2, 3, 4, 5, 6, 7]`\nhelp: write `[heads, 2 * WINDOW + 1]`, or `[1]` for a single number";
+        "param slope: «[heads heads]» = ones;" => "expected 1 to 6 sizes with commas between, found `[heads heads]`\nhelp: write `[heads, 2 * WINDOW + 1]`, or `[1]` for a single number";
+        "param slope: [«0»] = ones;" => "`axis` of `slope` must be at least 1 and at most 1048576, found 0";
+        "param slope: [«head»] = ones;" => "unknown size `head`\nhelp: did you mean `heads`?";
+        "param slope: [2 * «head» + 1, «-1», «2.0»] = ones; fn score(score) { score * slope[8, 9, 10] }" => "unknown size `head`\nhelp: did you mean `heads`?", "`axis` of `slope` expects a positive whole number, found `-1`\nhelp: a literal, a constant, or an expression in braces: `8`, `HEADS`, `{ 2 * N }`", "`axis` of `slope` expects a positive whole number, found `2.0`\nhelp: a literal, a constant, or an expression in braces: `8`, `HEADS`, `{ 2 * N }`";
+        "param slope: [«d_context»] = ones;" => "unknown size `d_context`\nhelp: the sizes are `heads`, `kv_heads`, `d_model`, `head_dim` or `value_head_dim`; a `const` is written in capitals";
+        "param slope: [«quux»] = ones;" => "unknown size `quux`\nhelp: the sizes are `heads`, `kv_heads`, `d_model`, `head_dim` or `value_head_dim`; a `const` is written in capitals";
+        "param slope: [«heads * 1_000_000»] = ones;" => "`axis` of `slope` must be at least 1 and at most 1048576, found 8000000";
+        "param slope: «[heads, 1_000_000, 1_000]» = ones;" => "`slope` has at most 2147483648 elements in all";
+        "param slope: [«\"8\"»] = ones;" => "`axis` of `slope` expects a positive whole number, found `\"8\"`\nhelp: a literal, a constant, or an expression in braces: `8`, `HEADS`, `{ 2 * N }`";
+        "param slope: [heads] = «zeroes»;" => "`initializer` has no value `zeroes`\nhelp: did you mean `zeros`?";
+        "param slope: [heads] = «random»;" => "`initializer` has no value `random`\nhelp: `initializer` is one of `zeros`, `ones`, `normal`, `uniform` or `alibi_slopes`";
+        "param slope: [heads] = zeros«()»;" => "`zeros` takes no arguments";
+        "param slope: [heads] = «normal»;" => "`normal` needs its argument `std`\nhelp: write `normal(std)`";
+        "param slope: [heads] = normal(std = «0.0»);" => "`std` of `normal` must be positive and finite, found 0";
+        "param slope: [heads] = uniform(«limit» = 0.1);" => "`uniform` has no argument `limit`\nhelp: write `uniform(bound)`";
+        "param slope: [heads] = uniform(«-0.1»);" => "`bound` of `uniform` must be positive and finite, found -0.1";
+        "param slope: [heads] = «\"0\"»;" => "expected an initializer, found `\"0\"`\nhelp: `zeros`, `ones`, `normal(std)`, `uniform(bound)` or `alibi_slopes`, or a number";
+        "param slope: [heads] = «zeros zeros»;" => "expected an initializer, found `zeros zeros`\nhelp: `zeros`, `ones`, `normal(std)`, `uniform(bound)` or `alibi_slopes`, or a number";
+        "param slope: [heads] = «1e39»;" => "`1e39` is not a number that `f32` can hold";
+        "param slope: [heads] = «1e999»;" => "expected an initializer, found `1e999`\nhelp: `zeros`, `ones`, `normal(std)`, `uniform(bound)` or `alibi_slopes`, or a number";
+        "param slope: [4] = «alibi_slopes»; fn score(score, h) { score * slope[h] }" => "`alibi_slopes` are one for each head\nhelp: write `[heads] = alibi_slopes`";
+        "param slope: [heads, heads] = «alibi_slopes»; fn score(score, h) { score * slope[h, h] }" => "`alibi_slopes` are one for each head\nhelp: write `[heads] = alibi_slopes`";
+        "param slope: [HEADS] = «alibi_slopes»; fn score(score, h) { score * slope[h] }" => "`alibi_slopes` are one for each head\nhelp: write `[heads] = alibi_slopes`";
+    }
+    what_is_learned_reaches_the_score by check: {
+        "param «slope»: [heads] = ones;" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
+        "param «slope»: [heads] = ones; fn score(score) { score }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
+        "param «slope»: [heads] = ones; fn score(score, h) { let unused = slope[h]; score }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
+        "param «slope»: [heads] = ones; fn mask(q_idx, kv_idx) { kv_idx <= q_idx }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
+        "param «slope»: [heads] = ones; fn score(score, h) { score + floor(slope[h]) }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
+        "param «slope»: [heads] = ones; fn score(score, h) { score + (slope[h] as i64) as f32 }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
+        "param «slope»: [heads] = ones; fn score(score, h) { if slope[h] > 0.0 { score } else { -score } }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
+        "param «slope»: [heads] = ones; fn score(score, h) { score + slope[h] - slope[h] }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
+        "param «bias»: [2, 3] = ones; fn score(score, h) { score + 0.0 * bias[1, 2] }" => "`bias` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
+        "fn «score»(score, h) { h as f32 }" => "`fn score` does not read `score`, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
+        "param slope: [heads] = ones; fn «score»(h) { slope[h] }" => "`fn score` does not read `score`, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
+        "fn «score»(score) { floor(score) }" => "`fn score` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
+        "fn «score»(score) { if score > 0.0 { 1.0 } else { -1.0 } }" => "`fn score` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
+        "fn «score»(score, h) { score - score + h as f32 }" => "`fn score` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
+    }
+    values_of_functions by check: {
+        "fn score(score, h) { «h» }" => "`fn score` gives a float, found an integer\nhelp: write `h as f32`";
+        "fn score(score) { «score > 0.0» }" => "`fn score` gives a float, found a condition\nhelp: write `if score > 0.0 { 1.0 } else { 0.0 }`";
+        "fn score(score, h) { «if h < 2 { 1 } else { 2 }» }" => "`fn score` gives a float, found an integer\nhelp: write `(if h < 2 { 1 } else { 2 }) as f32`";
+        "fn mask(q_idx, kv_idx) { «q_idx - kv_idx» }" => "`fn mask` gives a condition, found an integer\nhelp: compare it, as `(q_idx - kv_idx) > 0`";
+        "fn mask(q_idx) { let d = q_idx as f32; «d» }" => "`fn mask` gives a condition, found a float\nhelp: compare it, as `d > 0.0`";
+        "fn mask() { «W» }" => "`fn mask` gives a condition, found a constant\nhelp: compare it, as `W > 0`";
+        "fn mask(h) { «slope»[h] < 1.0 } param slope: [heads] = ones; fn score(score, h) { score * slope[h] }" => "a mask reads nothing that is learned: a condition has no derivative\nhelp: add to the score instead, in `fn score`";
+        "fn mask(q_idx) { «score» > 0.0 }" => "a mask does not read the score: which keys a query attends to is known before\nhelp: what depends on the score belongs in `fn score`";
+        "fn score(score) {«}»" => "expected a value at the end of the block, found nothing\nhelp: the last expression is the value, without a `;`";
+        "fn mask(q_idx, kv_idx) { «q_len» < «kv_len» }" => "`q_len` is no argument of this `fn mask`\nhelp: write `fn mask(q_idx, kv_idx, q_len)`", "`kv_len` is no argument of this `fn mask`\nhelp: write `fn mask(q_idx, kv_idx, kv_len)`";
+    }
+    names by check_expr: {
+        "«scor»" => "unknown name `scor`\nhelp: did you mean `score`?";
+        "«foo»" => "unknown name `foo`\nhelp: the names here are `score`, `h`, ..";
+        "«qidx» as f32" => "unknown name `qidx`\nhelp: did you mean `q_idx`?";
+        "{ let d = 1.0; «dd» }" => "unknown name `dd`\nhelp: did you mean `d`?";
+        "«kv_len» as f32" => "`kv_len` is no argument of this `fn score`\nhelp: write `fn score(score, h, q_idx, kv_idx, kv_len)`";
+        "«slope»" => "`slope` is a tensor, and an expression reads an element of it\nhelp: write `slope[..]`";
+        "«exp»" => "`exp` is a function\nhelp: write `exp(x)`";
+        "«f32::INFINITY»" => "expected a finite number\nhelp: which keys a query does not attend to is said in `fn mask`";
+        "-«f64::NAN»" => "expected a finite number\nhelp: which keys a query does not attend to is said in `fn mask`";
+        "«self»" => "unknown name `self`\nhelp: the names here are `score`, `h`, ..";
+        "«h»[0]" => "only a `param` is indexed, found `h`\nhelp: there is `slope` or `bias`";
+        "«SLOPE»[h]" => "only a `param` is indexed, found `SLOPE`\nhelp: did you mean `slope`?";
+        "«slop»[h]" => "only a `param` is indexed, found `slop`\nhelp: did you mean `slope`?";
+        "{ let slope = 1.0; «slope»[h] }" => "only a `param` is indexed, found `slope`\nhelp: a `let` hides the `param` of this name";
+        "«(score + 1.0)»[2]" => "only a `param` is indexed, found `(score + 1.0)`\nhelp: there is `slope` or `bias`";
+        "slope[«(h, h)»]" => "`slope` takes 1 index, found 2\nhelp: its sizes are `[8]`";
+        "slope[«()»]" => "`slope` takes 1 index, found 0\nhelp: its sizes are `[8]`";
+        "bias[«h»]" => "`bias` takes 2 indices, found 1\nhelp: its sizes are `[8, 3]`";
+        "slope[«8»]" => "the index 8 is out of bounds\nhelp: it goes from 0 to 7";
+        "slope[«-1»]" => "the index -1 is out of bounds\nhelp: it goes from 0 to 7";
+        "bias[h, «2 + 1»]" => "the index 3 is out of bounds\nhelp: it goes from 0 to 2";
+        "slope[«score»]" => "an index is an integer, found a float\nhelp: write `score as i64`, which rounds towards zero";
+        "slope[«2.0»]" => "an index is an integer, found a float\nhelp: write `2.0 as i64`, which rounds towards zero";
+        "slope[«h < 2»]" => "an index is an integer, found a condition\nhelp: write `if h < 2 { 1 } else { 0 }`";
+        "bias[«foo», «score»]" => "unknown name `foo`\nhelp: the names here are `score`, `h`, ..", "an index is an integer, found a float\nhelp: write `score as i64`, which rounds towards zero";
+    }
+    calls by check_expr: {
+        "«exq»(score)" => "unknown function `exq`\nhelp: did you mean `exp`?";
+        "«log»(score)" => "unknown function `log`\nhelp: did you mean `ln`?";
+        "«sin»(score)" => "unknown function `sin`\nhelp: the functions are `exp`, `ln`, ..";
+        "«f32::max»(score, 1.0)" => "unknown function `f32::max`\nhelp: did you mean `max`?";
+        "«helper::of»(h)" => "unknown function `helper::of`\nhelp: the functions are `exp`, `ln`, ..";
+        "«(exp)»(score)" => "unknown function `(exp)`\nhelp: did you mean `exp`?";
+        "«slope»(h)" => "`slope` is no function\nhelp: write `slope[..]`";
+        "«score»(score)" => "the functions of a body are not called\nhelp: `score` is computed for every query and key by itself";
+        "«mask»(h)" => "the functions of a body are not called\nhelp: `mask` is computed for every query and key by itself";
+        "«max»(score)" => "`max` takes 2 arguments, found 1\nhelp: write `max(a, b)`";
+        "«exp»()" => "`exp` takes 1 argument, found 0\nhelp: write `exp(x)`";
+        "«clamp»(score, 0.0)" => "`clamp` takes 3 arguments, found 2\nhelp: write `clamp(x, lo, hi)`";
+        "exp(«h»)" => "`exp` takes a float, found an integer\nhelp: write `h as f32`";
+        "exp(«2»)" => "`exp` takes a float, found an integer\nhelp: write `2.0`";
+        "exp(«h < 2»)" => "`exp` takes a float, found a condition\nhelp: write `if h < 2 { 1.0 } else { 0.0 }`";
+        "«max»(score, h)" => "`max` of a float and an integer\nhelp: write `h as f32`";
+        "«max»(score, 2)" => "`max` of a float and an integer\nhelp: write `2.0`";
+        "«min»(h, h < 2)" => "`min` of an integer and a condition\nhelp: write `if h < 2 { 1 } else { 0 }`";
+        "«abs»(h < 2)" => "`abs` of a condition\nhelp: write `if h < 2 { 1 } else { 0 }`";
+        "«clamp»(score, 0, 1)" => "`clamp` of a float, an integer and an integer\nhelp: write `0.0`";
+        "«clamp»(score, 1.0, 0.0)" => "`clamp` to nothing: the lower bound 1 is above the upper bound 0";
+        "«clamp»(h, 3, 1) as f32" => "`clamp` to nothing: the lower bound 3 is above the upper bound 1";
+        "pow(«h», 2)" => "`pow` takes a float, found an integer\nhelp: write `h as f32`";
+        "pow(score, «h»)" => "the exponent of `pow` is a number, found `h`\nhelp: the power of any other is `exp(n * ln(x))`";
+        "pow(score, «score»)" => "the exponent of `pow` is a number, found `score`\nhelp: the power of any other is `exp(n * ln(x))`";
+        "pow(score, «true»)" => "`pow` takes a float, found a condition\nhelp: write `if true { 1.0 } else { 0.0 }`";
+        "exp(«foo») + exp(«h»)" => "unknown name `foo`\nhelp: the names here are `score`, `h`, ..", "`exp` takes a float, found an integer\nhelp: write `h as f32`";
+    }
+    operators by check_expr: {
+        "(1.0 «+» h)" => "`+` of a float and an integer\nhelp: write `h as f32`";
+        "score «*» (q_idx - kv_idx)" => "`*` of a float and an integer\nhelp: write `(q_idx - kv_idx) as f32`";
+        "score «*» 2" => "`*` of a float and an integer\nhelp: write `2.0`";
+        "(2 «-» score)" => "`-` of an integer and a float\nhelp: write `2.0`";
+        "(score «%» h)" => "`%` of a float and an integer\nhelp: write `h as f32`";
+        "(h «/» 2.0)" => "`/` of an integer and a float\nhelp: write `h as f32`";
+        "(h «+» (h < 2)) as f32" => "`+` of an integer and a condition\nhelp: write `if h < 2 { 1 } else { 0 }`";
+        "(1.0 «-» (h < 2))" => "`-` of a float and a condition\nhelp: write `if h < 2 { 1.0 } else { 0.0 }`";
+        "((h < 2) «+» (h < 3))" => "`+` of two conditions\nhelp: conditions combine by `&&`, `||`, `!`, `==` and `!=`";
+        "(C «+» (h < 2))" => "`+` of a constant and a condition\nhelp: write `if h < 2 { 1 } else { 0 }`";
+        "if h «<» score { 1.0 } else { 2.0 }" => "`<` of an integer and a float\nhelp: write `h as f32`";
+        "if h «==» 2.0 { 1.0 } else { 2.0 }" => "`==` of an integer and a float\nhelp: write `h as f32`";
+        "if (h < 2) «<» (h < 3) { 1.0 } else { 2.0 }" => "`<` of two conditions\nhelp: conditions combine by `&&`, `||`, `!`, `==` and `!=`";
+        "if (h < 2) «==» 1 { 1.0 } else { 2.0 }" => "`==` of a condition and an integer\nhelp: write `if h < 2 { 1 } else { 0 }`";
+        "if h «&&» h < 2 { 1.0 } else { 2.0 }" => "`&&` of an integer and a condition\nhelp: compare it, as `h > 0`";
+        "if score «||» 2.0 { 1.0 } else { 2.0 }" => "`||` of two floats\nhelp: compare it, as `score > 0.0`";
+        "if C «&&» true { 1.0 } else { 2.0 }" => "`&&` of a constant and a condition\nhelp: compare it, as `C > 0`";
+        "if «!»h { 1.0 } else { 2.0 }" => "`!` of an integer\nhelp: compare it, as `h > 0`";
+        "if «!»score { 1.0 } else { 2.0 }" => "`!` of a float\nhelp: compare it, as `score > 0.0`";
+        "{ let x = «-»(h < 2); 1.0 }" => "`-` of a condition\nhelp: write `!` for the opposite";
+        "(h «&» 1) as f32" => "an expression of a body has no operator `&`\nhelp: conditions combine by `&&`";
+        "if (h < 2) «|» (h > 3) { 1.0 } else { 2.0 }" => "an expression of a body has no operator `|`\nhelp: conditions combine by `||`";
+        "(h «<<» 1) as f32" => "an expression of a body has no operator `<<`\nhelp: multiply or divide by the power of two";
+        "(h «^» 1) as f32" => "an expression of a body has no operator `^`\nhelp: powers are `pow(x, n)`; two conditions differ by `!=`";
+        "{ score «+=» 1.0; score }" => "an expression of a body has no operator `+=`\nhelp: name a value by `let name = ..;`";
+        "if h < 2 «<» 3 { 1.0 } else { 2.0 }" => "comparison operators cannot be chained";
+        "(1 «+» score) * (h «-» 2.0)" => "`+` of an integer and a float\nhelp: write `1.0`", "`-` of an integer and a float\nhelp: write `h as f32`";
+    }
+    choices by check_expr: {
+        "if «h» { 1.0 } else { 2.0 }" => "`if` takes a condition, found an integer\nhelp: compare it, as `h > 0`";
+        "if «score + 1.0» { 1.0 } else { 2.0 }" => "`if` takes a condition, found a float\nhelp: compare it, as `(score + 1.0) > 0.0`";
+        "if «C» { 1.0 } else { 2.0 }" => "`if` takes a condition, found a constant\nhelp: compare it, as `C > 0`";
+        "«if» h < 2 { 1.0 }" => "`if` without `else` has no value where the condition does not hold\nhelp: add `else { .. }`";
+        "if h < 2 { 1.0 } «else» { 2 }" => "`if` gives a float and `else` an integer\nhelp: both give the same, so that the whole has one type";
+        "if h < 2 { 1.0 } «else» if h < 3 { true } else { false }" => "`if` gives a float and `else` a condition\nhelp: both give the same, so that the whole has one type";
+        "if «let» 2 = h { 1.0 } else { 2.0 }" => "an expression of a body has no `if let`\nhelp: write `if .. { .. } else { .. }`";
+    }
+    statements by check_expr: {
+        "{ let x = 1.0; «}»" => "expected a value at the end of the block, found nothing\nhelp: the last expression is the value, without a `;`";
+        "{ 1.0«;» }" => "a block ends with its value, and this `;` takes it away\nhelp: remove the `;`";
+        "{ «1.0»; 2.0 }" => "this value is not used\nhelp: name it by `let name = ..;`, or remove it";
+        "{ «if h < 2 { 1.0 } else { 2.0 }» -1.0 }" => "this value is not used\nhelp: name it by `let name = ..;`, or remove it";
+        "{ let «mut x» = 1.0; x }" => "expected a name\nhelp: write `let name = ..;`; it does not change";
+        "{ let «(x, y)» = 1.0; 2.0 }" => "expected a name\nhelp: write `let name = ..;`; it does not change";
+        "{ let «_» = 1.0; 2.0 }" => "expected a name\nhelp: write `let name = ..;`; it does not change";
+        "{ «let x;» x }" => "`let` needs a value\nhelp: write `let name = ..;`";
+        "{ let x = 1.0 «else» { 2.0 }; x }" => "an expression of a body has no `let`-`else`\nhelp: name a value by `let name = ..;`";
+        "{ let x: f32 = «h»; x }" => "`f32` is a float, found an integer\nhelp: write `h as f32`";
+        "{ let x: «u8» = h; x as f32 }" => "unknown type `u8`\nhelp: floats are `f32` or `f64`, integers `i64` or `usize`";
+        "{ let x: bool = «h»; 1.0 }" => "`bool` is a condition, found an integer\nhelp: compare it, as `h > 0`";
+        "{ let x: i64 = «score»; 1.0 }" => "`i64` is an integer, found a float\nhelp: write `score as i64`, which rounds towards zero";
+        "{ «const A: f32 = 1.0;» 1.0 }" => "an expression of a body has no items\nhelp: name a value by `let name = ..;`";
+        "{ «fn f() {}» 1.0 }" => "an expression of a body has no items\nhelp: name a value by `let name = ..;`";
+        "{ «vec»![1]; 1.0 }" => "an expression of a body has no macros\nhelp: there are arithmetic, ..";
+        "{ «#»[allow(x)] let a = 1.0; a }" => "an expression has no attributes\nhelp: a comment starts with `//`";
+        "{ 1.0 + «}»" => "unexpected end of input, expected an expression";
+        "(1.0 «1.0»)" => "expected `,`";
+    }
+    casts_and_numbers by check_expr: {
+        "h as «f16»" => "unknown type `f16`\nhelp: floats are `f32` or `f64`, integers `i64` or `usize`";
+        "score as «Foo»" => "unknown type `Foo`\nhelp: floats are `f32` or `f64`, integers `i64` or `usize`";
+        "(h < 2) «as» f32" => "`as` of a condition\nhelp: write `if h < 2 { 1.0 } else { 0.0 }`";
+        "«1u8» as f32" => "unknown type `u8`\nhelp: floats are `f32` or `f64`, integers `i64` or `usize`";
+        "«1.0f16»" => "unknown type `f16`\nhelp: floats are `f32` or `f64`, integers `i64` or `usize`";
+        "1.0 / «0.0»" => "division by zero: `0.0`";
+        "(h / «0») as f32" => "division by zero: `0`";
+        "(h % «(1 - 1)») as f32" => "division by zero: `(1 - 1)`";
+        "score % «0.0»" => "division by zero: `0.0`";
+        "«1e400»" => "`1e400` is not a number that `f32` can hold";
+        "«1e39»" => "`1e39` is not a number that `f32` can hold";
+        "(h + «2147483649») as f32" => "`2147483649` is too large\nhelp: integers go to 2147483648";
+        "(h + «99999999999999999999999») as f32" => "`99999999999999999999999` is too large\nhelp: integers go to 2147483648";
+        "(h + «65536 * 65536») as f32" => "`65536 * 65536` is too large\nhelp: integers go to 2147483648";
+        "(h + -«2147483649») as f32" => "`2147483649` is too large\nhelp: integers go to 2147483648";
+        "«exp(1000.0)»" => "`exp(1000.0)` is not a number that `f32` can hold";
+        "«ln(0.0)»" => "`ln(0.0)` is not a number that `f32` can hold";
+        "ln(«1e30 * 1e30»)" => "`1e30 * 1e30` is not a number that `f32` can hold";
+        "«\"text\"»" => "expected a number, found `\"text\"`\nhelp: as `2` or `0.5`";
+        "«'c'»" => "expected a number, found `'c'`\nhelp: as `2` or `0.5`";
+    }
+    what_the_language_has_not by check_expr: {
+        "{ «for» i in 0..3 { } 1.0 }" => "an expression of a body has no loops\nhelp: there are arithmetic, ..";
+        "«loop» {}" => "an expression of a body has no loops\nhelp: there are arithmetic, ..";
+        "«while» true {}" => "an expression of a body has no loops\nhelp: there are arithmetic, ..";
+        "{ let f = «|x| x»; 1.0 }" => "an expression of a body has no closures\nhelp: there are arithmetic, ..";
+        "score.«exp»()" => "an expression of a body has no methods\nhelp: write `exp(score)`";
+        "score.«max»(2.0)" => "an expression of a body has no methods\nhelp: write `max(score, 2.0)`";
+        "score.«powi»(2)" => "an expression of a body has no methods\nhelp: write `pow(score, 2)`";
+        "score.«sin»()" => "an expression of a body has no methods\nhelp: there are arithmetic, ..";
+        "«match» h { _ => 1.0 }" => "an expression of a body has no `match`\nhelp: write `if .. { .. } else { .. }`";
+        "«return» score" => "an expression of a body has no `return`\nhelp: the last expression is the value";
+        "{ score «=» 1.0; score }" => "an expression of a body has no assignments\nhelp: name a value by `let name = ..;`";
+        "«vec»![1]" => "an expression of a body has no macros\nhelp: there are arithmetic, ..";
+        "«&»score" => "an expression of a body has no references\nhelp: there are arithmetic, ..";
+        "«*»score" => "an expression of a body has no references\nhelp: there are arithmetic, ..";
+        "score«.»x" => "an expression of a body has no fields\nhelp: there are arithmetic, ..";
+        "{ let r = 0«..»2; 1.0 }" => "an expression of a body has no ranges\nhelp: there are arithmetic, ..";
+        "«(1.0, 2.0)»" => "an expression of a body has no tuples\nhelp: there are arithmetic, ..";
+        "«[1.0, 2.0]»" => "an expression of a body has no arrays\nhelp: there are arithmetic, ..";
+        "«unsafe { 1.0 }»" => "an expression of a body has no `unsafe { 1.0 }`\nhelp: there are arithmetic, ..";
+        "«'a: { 1.0 }»" => "an expression of a body has no `'a:{ 1.0 }`\nhelp: there are arithmetic, ..";
+    }
+}
+
+/// A `let` is put in where it is used, so that forty of them could make 2^40 operations.
+#[test]
+fn operations_are_limited() {
+    let doubled = "let x = x + x;".repeat(40);
+    let (source, _) = unmarked(&layer(&format!(
+        "fn score(score) {{ let x = score; {doubled} x }}"
+    )));
+    let reports = reports(&parse_file(expand(&source)));
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    let message = "the function has more than 1000 operations";
+    assert!(reports[0].message.starts_with(message), "{reports:?}");
+    let sum = "+ score".repeat(400);
+    check(&format!("fn score(score) {{ score {sum} }}"), &[]);
+}
+
+/// A layer with a mistake in its body is emitted all the same, with the tensors that it declares.
+#[test]
+fn after_a_mistake_the_tensors_are_there() {
+    let cx = crate::diag::Diagnostics::default();
+    let source = "param slope: [heads] = ones; param q_proj: [1] = ones; fn score(score) { scor } fn mask() { true }";
+    let (krate, mut drafts) =
+        crate::spec::parse(crate::tests::support::tokens(&layer(source)), &cx);
+    let spec = crate::spec::check(drafts.remove(0), &krate, &cx);
+    assert!(spec.poisoned);
+    let names: Vec<_> = spec
+        .body
+        .params
+        .iter()
+        .map(|param| param.name.to_string())
+        .collect();
+    assert_eq!(names, ["slope"]);
+    assert!(spec.body.score.is_none() && spec.body.mask.is_none());
+}
