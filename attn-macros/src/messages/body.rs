@@ -477,7 +477,7 @@ pub(crate) fn method(call: &ExprMethodCall) -> String {
     let receiver = shown(&call.receiver);
     let functions = FUNCTIONS.iter().map(|function| function.name);
     let help = nearest(&call.method.to_string(), functions).map(|function| {
-        let args = call.args.iter().map(|arg| shown(arg));
+        let args = call.args.iter().map(shown);
         let args: Vec<_> = [receiver].into_iter().chain(args).collect();
         format!("write `{function}({})`", args.join(", "))
     });

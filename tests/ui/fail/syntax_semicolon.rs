@@ -1,4 +1,4 @@
-//! A declaration ends with `;`.
+//! A declaration ends with `;` or with a body.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -7,7 +7,7 @@ attention! {
 }
 
 attention! {
-    struct Body<heads = 2, d_model = 16> {}
+    struct Body<heads = 2, d_model = 16> {};
     struct Tuple<heads = 2, d_model = 16>(f32);
     struct Where<heads = 2, d_model = 16> where f32: Copy;
     struct Right<heads = 2, d_model = 16>;

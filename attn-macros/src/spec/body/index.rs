@@ -31,7 +31,7 @@ fn with_tuples(tokens: TokenStream, cx: &Diagnostics) -> TokenStream {
             TokenTree::Group(group) => {
                 let mut inner = with_tuples(group.stream(), cx);
                 let is_index = after_name && group.delimiter() == Delimiter::Bracket;
-                if is_index && inner.clone().into_iter().any(|token| is_comma(&token)) {
+                if is_index && !is_single(&inner) {
                     inner = around(Delimiter::Parenthesis, inner, group.span()).into();
                 }
                 output.extend([regroup(&group, inner)]);
@@ -47,8 +47,10 @@ fn with_tuples(tokens: TokenStream, cx: &Diagnostics) -> TokenStream {
     output
 }
 
-fn is_comma(token: &TokenTree) -> bool {
-    matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',')
+/// One place and no comma.
+fn is_single(index: &TokenStream) -> bool {
+    let is_comma = |token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+    !index.is_empty() && !index.clone().into_iter().any(is_comma)
 }
 
 /// What comes after a `#`.

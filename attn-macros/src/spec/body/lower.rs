@@ -3,7 +3,7 @@
 //! Types are found on the way: integers and floats do not mix. A value with a mistake is reported once and goes on as one
 //! that fits everywhere.
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Block, ExprCast, ExprIf, Lit, LitInt, Local, Pat, Stmt};
 
@@ -191,7 +191,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
         let expr = match (value.kind, ty) {
             (Kind::Is(Type::Bool), _) => {
-                return self.error(&cast.as_token, messages::cast_of_condition(ty, &cast.expr));
+                return self.error(cast.as_token, messages::cast_of_condition(ty, &cast.expr));
             }
             (Kind::Is(Type::Int), Type::Float) => value.expr.unary(Unary::ToFloat),
             (Kind::Is(Type::Float), Type::Int) => {
@@ -302,28 +302,36 @@ impl<'a, 'b> Lower<'a, 'b> {
             Pat::Type(typed) => (&*typed.pat, Some(&*typed.ty)),
             pat => (pat, None),
         };
-        let name = match pat {
-            Pat::Ident(name) => Some(&name.ident),
-            _ => None,
-        };
         let Some(init) = &local.init else {
             self.error(local, messages::LET_WITHOUT_VALUE);
-            return self.bind(name, Operand::mistake());
+            return self.bind_mistakes(pat.to_token_stream());
         };
-        if !is_plain(pat) {
-            self.error(pat, messages::PATTERN);
-        }
         if let Some((token, _)) = &init.diverge {
-            self.error(
-                token,
-                messages::unsupported("`let`-`else`", Some(messages::LET)),
-            );
+            let message = messages::unsupported("`let`-`else`", Some(messages::LET));
+            self.error(token, message);
         }
         let mut value = self.expr(&init.expr);
         if let Some(ty) = ty {
             value = self.ascribed(value, ty, &init.expr);
         }
-        self.bind(name, value);
+        match plain_name(pat) {
+            Some(name) => self.locals.push((name.clone(), value)),
+            None => {
+                self.error(pat, messages::PATTERN);
+                self.bind_mistakes(pat.to_token_stream());
+            }
+        }
+    }
+
+    /// The names in a pattern, none of which has a value.
+    fn bind_mistakes(&mut self, pat: TokenStream) {
+        for token in pat {
+            match token {
+                TokenTree::Ident(name) => self.locals.push((name, Operand::mistake())),
+                TokenTree::Group(group) => self.bind_mistakes(group.stream()),
+                _ => {}
+            }
+        }
     }
 
     /// `value`, which was said to be a `ty`.
@@ -340,15 +348,18 @@ impl<'a, 'b> Lower<'a, 'b> {
         let subject = format!("`{name}` is");
         Operand::new(self.require(value, wanted, &subject, at), wanted)
     }
-
-    fn bind(&mut self, name: Option<&Ident>, value: Operand) {
-        self.locals.extend(name.map(|name| (name.clone(), value)));
-    }
 }
 
-/// `let _ = ..`, `let mut x = ..` and the like are none.
-fn is_plain(pat: &Pat) -> bool {
-    matches!(pat, Pat::Ident(name) if name.by_ref.is_none() && name.mutability.is_none() && name.subpat.is_none())
+/// `let _ = ..`, `let mut x = ..` and the like have none.
+fn plain_name(pat: &Pat) -> Option<&Ident> {
+    match pat {
+        Pat::Ident(name)
+            if name.by_ref.is_none() && name.mutability.is_none() && name.subpat.is_none() =>
+        {
+            Some(&name.ident)
+        }
+        _ => None,
+    }
 }
 
 /// What syn makes of a second `;`.

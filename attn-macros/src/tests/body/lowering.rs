@@ -101,7 +101,7 @@ mod functions {
 macro_rules! same_as_in_rust {
     ($($name:ident: $read:ident($($var:ident),*) $block:block is $Type:ident $text:literal;)*) => {$(
         #[test]
-        #[allow(unused_parens, unused_braces, unused_imports, clippy::all)]
+        #[allow(unused, clippy::all)]
         fn $name() {
             use functions::*;
             let expr = $read(stringify!($block));

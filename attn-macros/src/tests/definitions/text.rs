@@ -117,9 +117,9 @@ score * 0.125
 score * 1
 tanh(score / 30) * 30
 score - exp(8 * (h + 1) as f64 / 4 * -0.6931471805599453) * abs(q_idx - kv_idx) as f64
-score - if h < 4 { exp(8 * (h + 1) as f64 / 4 * -0.6931471805599453) } else { exp(8 * ((h - 4) * 2 + 1) as f64 / 8 * -0.6931471805599453) } * abs(q_idx - kv_idx) as f64
+score - (if h < 4 { exp(8 * (h + 1) as f64 / 4 * -0.6931471805599453) } else { exp(8 * ((h - 4) * 2 + 1) as f64 / 8 * -0.6931471805599453) }) * abs(q_idx - kv_idx) as f64
 score + rel_pos_bias[if max(q_idx - kv_idx, 0) < 16 { max(q_idx - kv_idx, 0) } else { min(16 + (ln(max(max(q_idx - kv_idx, 0), 1) as f64 / 16) / 2.0794415416798357 * 16) as i64, 31) }, h]
-score + rel_pos_bias[if q_idx < kv_idx { 4 } else { 0 } + if abs(q_idx - kv_idx) < 2 { abs(q_idx - kv_idx) } else { min(2 + (ln(max(abs(q_idx - kv_idx), 1) as f64 / 2) / 2.302585092994046 * 2) as i64, 3) }, h]
+score + rel_pos_bias[(if q_idx < kv_idx { 4 } else { 0 }) + (if abs(q_idx - kv_idx) < 2 { abs(q_idx - kv_idx) } else { min(2 + (ln(max(abs(q_idx - kv_idx), 1) as f64 / 2) / 2.302585092994046 * 2) as i64, 3) }), h]
 score * 1 / sqrt(2 * N)
 "#);
 }

@@ -1,0 +1,29 @@
+//! A body takes documentation, and what a field takes.
+
+use attn::{attention, dfdx::prelude::*};
+
+attention! {
+    struct OfFunction<heads = 2, d_model = 16> {
+        #[inline]
+        fn score(score) { score }
+    }
+    struct Conditional<heads = 2, d_model = 16> {
+        #[cfg(test)]
+        fn mask() { true }
+    }
+    struct InExpression<heads = 2, d_model = 16> {
+        fn score(score) {
+            #[allow(unused)]
+            let x = score;
+            x
+        }
+    }
+}
+
+#[macro_use]
+#[path = "../uses.rs"]
+mod uses;
+
+fn main() {
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; OfFunction Conditional InExpression);
+}

@@ -1,0 +1,39 @@
+//! What stands in a body: tensors, `fn score` and `fn mask`, each once.
+
+use attn::{attention, dfdx::prelude::*};
+
+attention! {
+    struct Data<heads = 2, d_model = 16> {
+        data bias: [heads];
+    }
+    struct Function<heads = 2, d_model = 16> {
+        fn scores(score) { score }
+    }
+    struct Normalize<heads = 2, d_model = 16> {
+        fn normalize(score) { score }
+    }
+    struct FunctionTwice<heads = 2, d_model = 16> {
+        fn mask() { true }
+        fn mask() { true }
+    }
+    struct Constant<heads = 2, d_model = 16> {
+        const WINDOW: usize = 4;
+    }
+    struct NoBraces<heads = 2, d_model = 16> {
+        fn mask(q_idx, kv_idx) = kv_idx <= q_idx;
+    }
+    struct Returns<heads = 2, d_model = 16> {
+        fn score(score) -> f32 { score }
+    }
+    struct Generic<heads = 2, d_model = 16> {
+        fn score<T>(score) { score }
+    }
+}
+
+#[macro_use]
+#[path = "../uses.rs"]
+mod uses;
+
+fn main() {
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Data Function Normalize FunctionTwice Constant NoBraces Returns Generic);
+}

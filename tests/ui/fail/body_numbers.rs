@@ -1,0 +1,32 @@
+//! Numbers out of range, and division by zero.
+
+use attn::{attention, dfdx::prelude::*};
+
+attention! {
+    struct Float<heads = 2, d_model = 16> {
+        fn score(score, h, q_idx, kv_idx) { score * 1e39 }
+    }
+    struct Integer<heads = 2, d_model = 16> {
+        fn score(score, h, q_idx, kv_idx) { score * (h + 4_000_000_000) as f32 }
+    }
+    struct Computed<heads = 2, d_model = 16> {
+        fn score(score, h, q_idx, kv_idx) { score + exp(100.0) }
+    }
+    struct Logarithm<heads = 2, d_model = 16> {
+        fn score(score, h, q_idx, kv_idx) { score + ln(0.0) }
+    }
+    struct Division<heads = 2, d_model = 16> {
+        fn score(score, h, q_idx, kv_idx) { score / 0.0 }
+    }
+    struct Remainder<heads = 2, d_model = 16> {
+        fn score(score, h, q_idx, kv_idx) { score * (h % (2 - 2)) as f32 }
+    }
+}
+
+#[macro_use]
+#[path = "../uses.rs"]
+mod uses;
+
+fn main() {
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Float Integer Computed Logarithm Division Remainder);
+}
