@@ -4,12 +4,16 @@
 //! pass panics on an operation whose operands are one. See [`fresh`].
 
 use dfdx::{
-    shapes::Dim,
-    tensor::Tape,
+    shapes::{Dim, HasShape},
+    tensor::{OnesTensor, PutTape, SplitTape, Tape, Tensor, TensorFromVec},
     tensor_ops::{Device, TryAdd, TryDiv, TryMul, TrySub},
 };
 
-use super::Scores;
+use super::{
+    Scores,
+    empty::{depend, is_empty, zeros_after, zeros_after_both},
+    normalize::off_tape,
+};
 use crate::Element;
 
 macro_rules! unary {
@@ -78,8 +82,12 @@ unary! {
     ln = try_ln;
     /// The hyperbolic tangent of `x`.
     tanh = try_tanh;
-    /// `|x|`. Its gradient at 0 is 1, as dfdx has it.
+    /// `|x|`. Its gradient at 0 is 0, as PyTorch has it.
     abs = try_abs;
+    /// The square root of `x`.
+    sqrt = try_sqrt;
+    /// The logistic function, `1 / (1 + e^-x)`. (`sigmoid` is the normalizer.)
+    logistic = try_sigmoid;
 }
 
 binary! {
@@ -91,6 +99,10 @@ binary! {
     mul = try_mul;
     /// `a / b`.
     div = try_div;
+    /// The smaller of both. Where they are equal, each gets half of the gradient; where one is NaN, the other is taken.
+    minimum = try_minimum;
+    /// The larger of both. Where they are equal, each gets half of the gradient; where one is NaN, the other is taken.
+    maximum = try_maximum;
 }
 
 scalar! {
@@ -98,6 +110,70 @@ scalar! {
     add_scalar = try_add;
     /// `x * scalar`.
     mul_scalar = try_mul;
+}
+
+/// `x^exponent`. Its gradient for exponent 0 is 0, for `x = 0` too.
+pub fn pow<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Scores<B, H, Q, K, E, D, T>,
+    exponent: f64,
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    let integer = exponent as i32;
+    if exponent == 0.0 {
+        // dfdx's gradient would be `0 * x^-1`, which is NaN at 0.
+        let ones: Tensor<_, E, D> = OnesTensor::<E>::try_ones_like(x.device(), x.shape())?;
+        Ok(ones.put_tape(depend(x)))
+    } else if f64::from(integer) == exponent {
+        x.try_powi(integer)
+    } else {
+        x.try_powf(exponent)
+    }
+}
+
+/// The largest integer that is not above `x`. Its gradient is 0.
+///
+/// dfdx has nothing that rounds: the values pass through the host.
+pub fn floor<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Scores<B, H, Q, K, E, D, T>,
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    let shape = *x.shape();
+    if is_empty(&shape) {
+        return zeros_after(x, shape);
+    }
+    let floors = x.as_vec().into_iter().map(E::floor).collect();
+    let floors: Tensor<_, E, D> =
+        TensorFromVec::<E>::try_tensor_from_vec(x.device(), floors, shape)?;
+    Ok(floors.put_tape(depend(x)))
+}
+
+/// The remainder of `a / b`, with the sign of `a`. The gradient of `a` is 1, that of `b` is 0.
+///
+/// PyTorch: `torch.fmod(a, b)`, for a `b` that is not learned. The values pass through the host, as in [`floor`].
+pub fn rem<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    a: Scores<B, H, Q, K, E, D, T>,
+    b: Scores<B, H, Q, K, E, D, T>,
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    let shape = *a.shape();
+    if is_empty(&shape) {
+        return zeros_after_both(a, b, shape);
+    }
+    let divisors = b.as_vec();
+    let (remainder, ()) = off_tape(a, |a| {
+        let pairs = std::iter::zip(a.as_vec(), divisors);
+        let values = pairs.map(|(a, b)| a % b).collect();
+        let values = TensorFromVec::<E>::try_tensor_from_vec(a.device(), values, shape)?;
+        Ok((values, ()))
+    })?;
+    let (remainder, tape) = remainder.split_tape();
+    Ok(remainder.put_tape(tape.merge(depend(b))))
+}
+
+/// `y` in place of `x`, whose gradient is 0.
+pub fn replace<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Scores<B, H, Q, K, E, D, T>,
+    y: Scores<B, H, Q, K, E, D, T>,
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    let (y, tape) = y.split_tape();
+    Ok(y.put_tape(tape.merge(depend(x))))
 }
 
 /// The same values as another tensor, to be the second operand beside the first: `mul(x, fresh(x))`.
@@ -113,7 +189,10 @@ mod tests {
     use dfdx::prelude::*;
 
     // By name, because dfdx's prelude has functions of the same names.
-    use super::{Scores, abs, add, add_scalar, div, exp, fresh, ln, mul, mul_scalar, sub, tanh};
+    use super::{
+        Scores, abs, add, add_scalar, div, exp, floor, fresh, ln, logistic, maximum, minimum, mul,
+        mul_scalar, pow, rem, replace, sqrt, sub, tanh,
+    };
     use crate::testing::*;
 
     type X = Scores<usize, 2, usize, usize, f64, Cpu, NoneTape>;
@@ -142,6 +221,15 @@ mod tests {
         check_unary(true, ln, f64::ln);
         check_unary(false, tanh, f64::tanh);
         check_unary(false, abs, f64::abs);
+        check_unary(true, sqrt, f64::sqrt);
+        check_unary(false, logistic, |x| 1.0 / (1.0 + (-x).exp()));
+        check_unary(false, |x| pow(x, 3.0), |x| x * x * x);
+        check_unary(false, |x| pow(x, 1.0), |x| x);
+        check_unary(false, |x| pow(x, 0.0), |_| 1.0);
+        check_unary(true, |x| pow(x, -2.0), |x| 1.0 / (x * x));
+        check_unary(true, |x| pow(x, 1.5), |x| x * x.sqrt());
+        // No number of the test is within a step of an integer.
+        check_unary(false, floor, f64::floor);
         check_unary(false, fresh, |x| x);
         check_unary(false, |x| add_scalar(x, 0.25), |x| x + 0.25);
         check_unary(false, |x| mul_scalar(x, -1.5), |x| x * -1.5);
@@ -168,6 +256,115 @@ mod tests {
         check_binary(sub, |a, b| a - b);
         check_binary(mul, |a, b| a * b);
         check_binary(div, |a, b| a / b);
+        check_binary(minimum, |a, b| if b < a { b } else { a });
+        check_binary(maximum, |a, b| if b > a { b } else { a });
+    }
+
+    /// Values and gradients, for gradient 1 of each value, of a function of one number.
+    fn at(xs: &[f64], f: impl Fn(Y) -> Result<Y, CpuError>) -> (Vec<f64>, Vec<f64>) {
+        let x: X = filled((1, Const, 1, xs.len() / 2), xs);
+        let y = f(x.leaky_trace()).unwrap();
+        let found = values(&y);
+        (found, values(&y.sum().backward().get(&x)))
+    }
+
+    /// The same of a function of two.
+    fn at_both([a, b]: [[f64; 2]; 2], f: impl Fn(Y, Y) -> Result<Y, CpuError>) -> [Vec<f64>; 3] {
+        let [a, b]: [X; 2] = [a, b].map(|numbers| filled((1, Const, 1, 1), &numbers));
+        let y = f(a.leaky_trace(), b.leaky_trace()).unwrap();
+        let found = values(&y);
+        let gradients = y.sum().backward();
+        [
+            found,
+            values(&gradients.get(&a)),
+            values(&gradients.get(&b)),
+        ]
+    }
+
+    #[test]
+    fn corners_are_as_in_pytorch() {
+        let zeros = [0.0, -0.0];
+        assert_eq!(at(&zeros, abs).1, [0.0, 0.0]);
+        assert_eq!(at(&zeros, sqrt).1[0], f64::INFINITY);
+        assert_eq!(at(&zeros, |x| pow(x, 0.0)), (vec![1.0; 2], vec![0.0; 2]));
+        assert_eq!(at(&zeros, |x| pow(x, 1.0)), (vec![0.0; 2], vec![1.0; 2]));
+        assert_eq!(at(&zeros, |x| pow(x, 2.0)), (vec![0.0; 2], vec![0.0; 2]));
+        let same = [[1.5, 0.0], [1.5, -0.0]];
+        for f in [minimum, maximum] {
+            let [_, to_a, to_b] = at_both(same, f);
+            assert_eq!([to_a, to_b].concat(), [0.5; 4]);
+        }
+    }
+
+    #[test]
+    fn the_logistic_function_ends_in_0_and_1() {
+        let infinite = [f64::NEG_INFINITY, f64::INFINITY];
+        for ends in [[-1e4, 1e4], infinite] {
+            assert_eq!(at(&ends, logistic), (vec![0.0, 1.0], vec![0.0, 0.0]));
+        }
+    }
+
+    #[test]
+    fn powers_of_negative_numbers_exist_where_the_exponent_is_an_integer() {
+        assert_eq!(
+            at(&[-2.0, -0.5], |x| pow(x, 3.0)),
+            (vec![-8.0, -0.125], vec![12.0, 0.75])
+        );
+        let (found, gradient) = at(&[-2.0, -0.5], |x| pow(x, 0.5));
+        assert!(found.iter().chain(&gradient).all(|x| x.is_nan()));
+        // Beyond the integers of dfdx's `powi`.
+        let (found, _) = at(&[1.0, 2.0], |x| pow(x, 1e10));
+        assert_eq!(found, [1.0, f64::INFINITY]);
+    }
+
+    #[test]
+    fn floors_are_below_and_have_no_slope() {
+        let xs = [-1.5, -1.0, -0.25, 0.0, 0.75, 2.0, 1e300, f64::INFINITY];
+        let floors = [-2.0, -1.0, -1.0, 0.0, 0.0, 2.0, 1e300, f64::INFINITY];
+        assert_eq!(at(&xs, floor), (floors.to_vec(), vec![0.0; 8]));
+        assert!(at(&[f64::NAN, 0.5], floor).0[0].is_nan());
+    }
+
+    #[test]
+    fn remainders_have_the_sign_of_the_dividend() {
+        for (a, b, remainder) in [
+            (5.5, 2.0, 1.5),
+            (-5.5, 2.0, -1.5),
+            (5.5, -2.0, 1.5),
+            (-5.5, -2.0, -1.5),
+            (1.0, 3.0, 1.0),
+            // The quotient, 1e17, is no integer of its own any more: the remainder still is exact.
+            (1e17 + 16.0, 3.0, 2.0),
+        ] {
+            let [found, to_a, to_b] = at_both([[a; 2], [b; 2]], rem);
+            assert_eq!(found, [remainder; 2], "{a} % {b}");
+            assert_eq!([to_a, to_b], [[1.0; 2], [0.0; 2]]);
+        }
+        let [found, ..] = at_both([[1.0, f64::INFINITY], [0.0, 2.0]], rem);
+        assert!(found.iter().all(|x| x.is_nan()));
+    }
+
+    #[test]
+    fn the_dividend_of_a_remainder_is_differentiated() {
+        let b: X = filled(SHAPE, &[0.75; 2 * 2 * 3 * 5]);
+        let x: X = tensor(SHAPE, 1);
+        check_gradient(&x, |x| {
+            let squared = pow(x.leaky_trace(), 2.0).unwrap();
+            rem(exp(squared).unwrap(), b.retaped()).unwrap()
+        });
+    }
+
+    #[test]
+    fn extremes_pass_over_nan() {
+        let [found, ..] = at_both([[f64::NAN, 1.0], [1.0, f64::NAN]], maximum);
+        assert_eq!(found, [1.0; 2]);
+    }
+
+    #[test]
+    fn what_is_replaced_has_gradient_0() {
+        let [found, to_a, to_b] = at_both([[1.0, 2.0], [3.0, 4.0]], replace);
+        assert_eq!(found, [3.0, 4.0]);
+        assert_eq!([to_a, to_b], [[0.0; 2], [1.0; 2]]);
     }
 
     #[test]
@@ -217,5 +414,15 @@ mod tests {
         .unwrap();
         assert_eq!(*y.shape(), (2, Const, 0, 5));
         backward_of_nothing(y).get(&x);
+        for f in [floor, sqrt, logistic, |x| pow(x, 0.0), |x| pow(x, 2.0)] {
+            backward_of_nothing(f(x.leaky_trace()).unwrap()).get(&x);
+        }
+        let other: X = tensor((2, Const, 0, 5), 2);
+        for f in [minimum, maximum, rem] {
+            let y = f(x.leaky_trace(), other.leaky_trace()).unwrap();
+            let gradients = backward_of_nothing(y);
+            gradients.get(&x);
+            gradients.get(&other);
+        }
     }
 }

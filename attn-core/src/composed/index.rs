@@ -6,12 +6,13 @@
 use dfdx::{
     dtypes::Dtype,
     shapes::{Axes2, Axis, Const, Dim, HasShape, Shape},
-    tensor::{Storage, Tape, Tensor, TensorFromVec},
+    tensor::{NoneTape, PutTape, Storage, Tape, Tensor, TensorFromVec},
     tensor_ops::{BroadcastTo, Device, GatherTo},
 };
 
 use super::{
-    Scores,
+    Condition, Scores,
+    condition::less,
     empty::{is_empty, reshape, zeros_after},
 };
 use crate::Element;
@@ -44,6 +45,11 @@ pub fn min<T: PartialOrd>(a: T, b: T) -> T {
 /// The larger of two indices or numbers.
 pub fn max<T: PartialOrd>(a: T, b: T) -> T {
     if b > a { b } else { a }
+}
+
+/// The logistic function of a number.
+pub fn sigmoid_of(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
 }
 
 /// A mask from a predicate of `(b, h, q_idx, kv_idx)`; `true` means attend.
@@ -89,15 +95,8 @@ pub fn index_floats<
     spread(vector(device, values)?.retaped(), sizes, over)
 }
 
-/// Elements of a learned tensor, chosen by a function of `(b, h, q_idx, kv_idx)` that gives the index of an element in
-/// row-major order. Differentiable in the tensor.
-///
-/// PyTorch: `param.flatten()[index]`.
-///
-/// # Panics
-/// If an index is not below the number of elements.
-pub fn index_param<
-    P: Shape,
+/// A condition on `(b, h, q_idx, kv_idx)`, on an empty tape.
+pub fn index_condition<
     B: Dim,
     Q: Dim,
     K: Dim,
@@ -106,29 +105,64 @@ pub fn index_param<
     D: Device<E>,
     T: Tape<E, D>,
 >(
+    device: &D,
+    sizes: (B, Q, K),
+    over: Over,
+    f: impl Fn(i64, i64, i64, i64) -> bool,
+) -> Result<Condition<B, H, Q, K, D, T>, D::Err> {
+    // A device of dfdx need not take booleans from the host.
+    let number = |b, h, q, k| if f(b, h, q, k) { 1.0 } else { 0.0 };
+    let numbers: Scores<B, H, Q, K, E, D, NoneTape> = index_floats(device, sizes, over, number)?;
+    let zeros = index_floats(device, sizes, Over::default(), |_, _, _, _| 0.0)?;
+    Ok(less(zeros, numbers)?.put_tape(T::default()))
+}
+
+/// Elements of a learned tensor, chosen by a function of `(b, h, q_idx, kv_idx)` that gives the index along each of its
+/// axes. Differentiable in the tensor.
+///
+/// PyTorch: `param[index_0, index_1, ..]`.
+///
+/// # Panics
+/// If there is no such element.
+pub fn index_param<
+    P: Shape<Concrete = [usize; N]>,
+    B: Dim,
+    Q: Dim,
+    K: Dim,
+    const H: usize,
+    const N: usize,
+    E: Element,
+    D: Device<E>,
+    T: Tape<E, D>,
+>(
     param: &Tensor<P, E, D>,
     sizes: (B, Q, K),
     over: Over,
-    index: impl Fn(i64, i64, i64, i64) -> usize,
+    index: impl Fn(i64, i64, i64, i64) -> [i64; N],
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
     let [b, h, q, k] = concrete::<_, _, _, H>(sizes);
-    let len = param.shape().num_elements();
+    let shape = param.shape().concrete();
     let param = param.retaped::<T>();
-    if is_empty(&[b, h, q, k]) || len == 0 {
+    if is_empty(&[b, h, q, k]) || is_empty(param.shape()) {
         return zeros_after(param, full(sizes));
     }
     let indices = evaluate([b, h, q, k], over, |b, h, q, k| {
         let index = index(b, h, q, k);
-        assert!(
-            index < len,
-            "index {index} into a parameter of {len} elements"
-        );
-        index
+        let flat = flat_index(index, shape);
+        flat.unwrap_or_else(|| panic!("no element {index:?} in a parameter of shape {shape:?}"))
     });
-    let count = (indices.len(),);
+    let (len, count) = (shape.iter().product::<usize>(), (indices.len(),));
     let indices = TensorFromVec::<usize>::try_tensor_from_vec(param.device(), indices, count)?;
     let chosen: Tensor<(usize,), E, D, T> = reshape(param, (len,))?.try_gather(indices)?;
     spread(chosen, sizes, over)
+}
+
+/// Where an element stands in row-major order, if there is one of this index.
+fn flat_index<const N: usize>(index: [i64; N], shape: [usize; N]) -> Option<usize> {
+    std::iter::zip(index, shape).try_fold(0, |flat, (index, size)| {
+        let index = usize::try_from(index).ok()?;
+        (index < size).then_some(flat * size + index)
+    })
 }
 
 /// The values of `f`, row-major over the axes that it depends on.
@@ -311,11 +345,46 @@ mod tests {
     }
 
     #[test]
-    fn params_are_gathered_row_major() {
+    fn conditions_are_the_function_at_every_place() {
+        for sizes in SIZES {
+            for over in OVER {
+                let f = |b, h, q, k| number(over, b, h, q, k) % 3.0 != 1.0;
+                let condition: Condition<usize, 2, usize, usize, Cpu, NoneTape> =
+                    index_condition::<_, _, _, 2, f32, _, _>(&Cpu::default(), sizes, over, f)
+                        .unwrap();
+                assert_eq!(condition.shape().concrete(), [sizes.0, 2, sizes.1, sizes.2]);
+                let found = match is_empty(condition.shape()) {
+                    true => Vec::new(),
+                    false => condition.as_vec(),
+                };
+                let expected: Vec<bool> = expected(over, sizes)
+                    .into_iter()
+                    .map(|n| n % 3.0 != 1.0)
+                    .collect();
+                assert_eq!(found, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn the_logistic_function_has_no_limits() {
+        let found = [-1e9, -1.5, 0.0, 1.5, 1e9].map(sigmoid_of);
+        let one = 1.0 / (1.0 + 1.5_f64.exp());
+        assert_close(&found, &[0.0, one, 0.5, 1.0 - one, 1.0], F64);
+    }
+
+    /// The element of a table of `[4, 2]` for a place.
+    fn element(over: Over, b: i64, h: i64, q: i64, k: i64) -> [i64; 2] {
+        let number = number(over, b, h, q, k) as i64;
+        [number / 2 % 4, number % 2]
+    }
+
+    #[test]
+    fn params_are_gathered_by_the_index_of_each_axis() {
         let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
         for sizes in SIZES {
             for over in OVER {
-                let index = |b, h, q, k| number(over, b, h, q, k) as usize % 8;
+                let index = |b, h, q, k| element(over, b, h, q, k);
                 let chosen: Floats<f64> = index_param(&table, sizes, over, index).unwrap();
                 let table = values(&table);
                 let expected: Vec<f64> = expected(over, sizes)
@@ -332,7 +401,7 @@ mod tests {
         let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
         for over in OVER {
             check_gradient(&table, |table| -> Traced<(usize, Const<2>, usize, usize)> {
-                let index = |b, h, q, k| number(over, b, h, q, k) as usize % 8;
+                let index = |b, h, q, k| element(over, b, h, q, k);
                 index_param(table, (2, 3, 5), over, index).unwrap()
             });
         }
@@ -342,15 +411,46 @@ mod tests {
     fn an_empty_result_leaves_the_param_a_gradient() {
         let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
         let chosen: Traced<(usize, Const<2>, usize, usize)> =
-            index_param(&table, (2, 0, 5), Over::default(), |_, _, _, _| 0).unwrap();
+            index_param(&table, (2, 0, 5), Over::default(), |_, _, _, _| [0, 0]).unwrap();
         assert_eq!(values(&backward_of_nothing(chosen).get(&table)), [0.0; 8]);
     }
 
     #[test]
-    #[should_panic(expected = "index 8 into a parameter of 8 elements")]
-    fn an_index_beyond_the_param_panics() {
+    fn a_param_may_have_one_axis_or_none() {
+        let row: Tensor<(usize,), f64, Cpu> = tensor((3,), 1);
+        let number: Tensor<Rank0, f64, Cpu> = filled((), &[0.25]);
+        let index = |_, _, _, k| [k % 3];
+        let chosen: Floats<f64> = index_param(&row, (1, 1, 4), Over::default(), index).unwrap();
+        let row = values(&row);
+        let expected = [row[0], row[1], row[2], row[0]];
+        assert_eq!(values(&chosen), [expected, expected].concat());
+        let nothing = |_, _, _, _| [];
+        let chosen: Floats<f64> =
+            index_param(&number, (1, 1, 2), Over::default(), nothing).unwrap();
+        assert_eq!(values(&chosen), [0.25; 4]);
+    }
+
+    fn read(index: [i64; 2]) {
         let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
         let _: Floats<f64> =
-            index_param(&table, (1, 1, 1), Over::default(), |_, _, _, _| 8).unwrap();
+            index_param(&table, (1, 1, 1), Over::default(), |_, _, _, _| index).unwrap();
+    }
+
+    #[test]
+    #[should_panic(expected = "no element [4, 0] in a parameter of shape [4, 2]")]
+    fn an_index_beyond_the_param_panics() {
+        read([4, 0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no element [0, 2] in a parameter of shape [4, 2]")]
+    fn an_index_beyond_its_axis_is_not_an_element_of_the_next_row() {
+        read([0, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no element [1, -1] in a parameter of shape [4, 2]")]
+    fn a_negative_index_is_not_an_element_of_the_row_before() {
+        read([1, -1]);
     }
 }

@@ -7,13 +7,16 @@
 //! - [`rms_norm`], [`l2_norm`], [`rope`]: what is done to queries and keys before they meet.
 //! - [`dot_scores`], [`additive_scores`], [`bilinear`]: where they meet.
 //! - [`add`], [`mul`], [`tanh`], ...: score modifications, element by element.
-//! - [`index_mask`], [`index_floats`], [`index_param`]: functions of the place `(b, h, q_idx, kv_idx)`.
+//! - [`less`], [`and`], [`select`], ...: conditions, and the choice between scores by them.
+//! - [`index_mask`], [`index_floats`], [`index_condition`], [`index_param`]: functions of the place
+//!   `(b, h, q_idx, kv_idx)`.
 //! - [`softmax`], [`softmax1`], [`sigmoid`]: from scores to weights, under a [`Mask`].
 //! - [`dropout`], [`attend`]: from weights to outputs.
 //!
 //! Query head `h` meets key and value head `h / (heads / kv_heads)`. Sizes of 0 are fine: dfdx's own operations are not
 //! safe there, so each function answers before calling them, and inputs still get a gradient, which is 0.
 
+mod condition;
 mod dropout;
 mod elementwise;
 mod empty;
@@ -26,10 +29,18 @@ mod normalize;
 mod rope;
 mod scores;
 
+pub use condition::{
+    Condition, and, at_most, equal, guard, less, not, or, select, select_condition,
+};
 pub use dropout::dropout;
-pub use elementwise::{abs, add, add_scalar, div, exp, fresh, ln, mul, mul_scalar, sub, tanh};
+pub use elementwise::{
+    abs, add, add_scalar, div, exp, floor, fresh, ln, logistic, maximum, minimum, mul, mul_scalar,
+    pow, rem, replace, sqrt, sub, tanh,
+};
 pub use heads::{attend, merge_heads, split_heads};
-pub use index::{Mask, Over, index_floats, index_mask, index_param, max, min};
+pub use index::{
+    Mask, Over, index_condition, index_floats, index_mask, index_param, max, min, sigmoid_of,
+};
 pub use layer::{Compose, Composed};
 pub use linear::linear;
 pub use norm::{l2_norm, rms_norm};

@@ -109,7 +109,7 @@ fn shift<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Ta
 /// Masked softmax against dfdx's softmax of `scores + matrix`, in f32, with 4 sequences, 8 heads, 512 queries and keys,
 /// forward and forward with backward: this way 1.0 and 0.92; bias and shift on the tape 1.0 and 1.20; dfdx's `choose`
 /// 1.7 and 1.5.
-fn off_tape<S: Shape, R, E: Element, D: Device<E>, T: Tape<E, D>>(
+pub(super) fn off_tape<S: Shape, R, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
     f: impl FnOnce(Tensor<S, E, D>) -> Result<(Tensor<S, E, D>, R), D::Err>,
 ) -> Result<(Tensor<S, E, D, T>, R), D::Err> {
@@ -431,11 +431,13 @@ mod tests {
         for normalizer in ALL {
             for mask in [None, mask(&like, RAGGED)] {
                 check_gradient(&table, |table| {
-                    let scores: X<f64, Tape64> =
-                        index_param(table, (2, 3, 5), Over::default(), |_, _, q, k| {
-                            (q + k) as usize % 5
-                        })
-                        .unwrap();
+                    let scores: X<f64, Tape64> = index_param(
+                        table,
+                        (2, 3, 5),
+                        Over::default(),
+                        |_, _, q, k| [(q + k) % 5],
+                    )
+                    .unwrap();
                     normalizer.run(scores, mask.clone())
                 });
                 check_gradient(&permuted, |x| {

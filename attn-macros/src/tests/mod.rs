@@ -4,6 +4,7 @@ mod body;
 mod definitions;
 mod formula;
 mod interpret;
+mod lowering;
 mod passes;
 mod property;
 mod snapshots;

@@ -1,0 +1,47 @@
+//! Expressions as Rust: on indices, as closures that the host evaluates; on scores, as dfdx operations.
+
+mod host;
+mod tensor;
+
+pub(super) use host::{flat_index, host};
+pub(super) use tensor::emit_map;
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+
+use super::Layer;
+use crate::score::{Expr, Var};
+
+/// `let mask = index_mask(.., |..| predicate)`
+pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
+    let (heads, query, key) = (cx.spec.heads.arg(), cx.query_var(), cx.key_var());
+    let function = index_function(&[mask], host(mask, 0));
+    let lengths = lengths(mask);
+    quote! {
+        #lengths
+        let mask: p::Mask<B, #heads, #query, #key, E, D> = p::index_mask(&device, axes, #function)?;
+    }
+}
+
+/// `let q_len = ..;` for the lengths that `expr` reads.
+fn lengths(expr: &Expr) -> TokenStream {
+    let q_len = expr
+        .reads(Var::QLen)
+        .then(|| quote!(let q_len = axes.1.size() as i64;));
+    let kv_len = expr
+        .reads(Var::KvLen)
+        .then(|| quote!(let kv_len = axes.2.size() as i64;));
+    quote!(#q_len #kv_len)
+}
+
+/// `Over { .. }, |b, h, q_idx, kv_idx| body`: the axes that the parts of `body` depend on, and the function over them.
+fn index_function(parts: &[&Expr], body: TokenStream) -> TokenStream {
+    let reads = |var: Var| parts.iter().any(|part| part.reads(var));
+    let (batch, head) = (reads(Var::B), reads(Var::H));
+    let arg = |var: Var| {
+        let hidden = if reads(var) { "" } else { "_" };
+        format_ident!("{hidden}{var}")
+    };
+    let args = [Var::B, Var::H, Var::QIdx, Var::KvIdx].map(arg);
+    quote!(p::Over { batch: #batch, head: #head }, |#(#args),*| #body)
+}

@@ -1,0 +1,348 @@
+//! Expressions of the score, as operations on `[batch, heads, query, key]`.
+//!
+//! What depends on indices alone is a closure over them; the rest is one line per operation. A line reads each name
+//! once, because dfdx cannot differentiate an operation on one tensor twice, and gives its result the name of an
+//! operand: a chain of operations reads as one variable that changes.
+
+use std::collections::BTreeMap;
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+
+use super::host::dims;
+use super::{host, index_function, lengths};
+use crate::emit::{Layer, var};
+use crate::score::{Binary, Expr, Type, Unary, Var};
+
+/// The lines that turn `scores` into the value of `expr`; `ty` is the type of the tensor.
+pub(in crate::emit) fn emit_map(cx: &Layer<'_>, expr: &Expr, ty: &TokenStream) -> TokenStream {
+    let mut lower = Lower {
+        cx,
+        ty,
+        lines: lengths(expr),
+        scores_left: score_reads(expr),
+        names: BTreeMap::new(),
+        branches: Vec::new(),
+        places: Vec::new(),
+    };
+    let value = lower.value(expr);
+    if score_reads(expr) == 0 {
+        lower.line(
+            &var("scores"),
+            Type::Float,
+            quote!(p::replace(scores, #value)?),
+        );
+    } else if value != "scores" {
+        lower.lines.extend(quote!(let scores = #value;));
+    }
+    lower.lines
+}
+
+fn score_reads(expr: &Expr) -> usize {
+    match expr {
+        Expr::Score => 1,
+        other => other.children().into_iter().map(score_reads).sum(),
+    }
+}
+
+struct Lower<'a> {
+    cx: &'a Layer<'a>,
+    ty: &'a TokenStream,
+    lines: TokenStream,
+    /// Reads of the score that are still to come.
+    scores_left: usize,
+    /// How many names of each kind there are.
+    names: BTreeMap<&'static str, usize>,
+    /// The branches that the line is in whose gradient must be kept out where they are not taken.
+    branches: Vec<Branch>,
+    /// What holds of a place for the value to count: beyond that, an index may not exist.
+    places: Vec<Expr>,
+}
+
+/// The side of an `if` where `condition` is `taken`.
+#[derive(Clone)]
+struct Branch {
+    condition: Ident,
+    taken: bool,
+}
+
+impl Lower<'_> {
+    /// The variable that holds the value of `expr`, a float or a condition, for every score.
+    fn value(&mut self, expr: &Expr) -> Ident {
+        match expr {
+            Expr::Score => self.score(),
+            Expr::Param { name, index } => self.param(name, index),
+            constant if constant.is_constant() => self.place(constant),
+            Expr::Unary(op, a) => {
+                let (a, function) = (self.value(a), unary_function(*op));
+                self.line(&a, expr.ty(), quote!(p::#function(#a)?))
+            }
+            Expr::Binary(op, a, b) => match self.with_number(*op, a, b) {
+                Some(name) => name,
+                None => self.binary(*op, a, b),
+            },
+            Expr::Select(condition, then, otherwise) => self.select(condition, then, otherwise),
+            // The others are constants.
+            other => self.place(other),
+        }
+    }
+
+    /// `let name: .. = value;`
+    fn line(&mut self, name: &Ident, ty: Type, value: TokenStream) -> Ident {
+        let ty = match ty {
+            Type::Bool => {
+                let cx = self.cx;
+                let (heads, query, key) = (cx.spec.heads.arg(), cx.query_var(), cx.key_var());
+                quote!(p::Condition<B, #heads, #query, #key, D, T>)
+            }
+            _ => self.ty.clone(),
+        };
+        self.lines.extend(quote!(let #name: #ty = #value;));
+        name.clone()
+    }
+
+    /// A name that is not in use: `kind`, `kind_2`, ...
+    fn name(&mut self, kind: &'static str) -> Ident {
+        let count = self.names.entry(kind).or_default();
+        *count += 1;
+        match *count {
+            1 => var(kind),
+            count => var(&format!("{kind}_{count}")),
+        }
+    }
+
+    /// The incoming score. All reads of it but the last copy it.
+    fn score(&mut self) -> Ident {
+        self.scores_left -= 1;
+        let name = match self.scores_left {
+            0 => var("scores"),
+            _ => {
+                let copy = self.name("score");
+                self.line(
+                    &copy,
+                    Type::Float,
+                    quote!(p::fresh(scores.with_empty_tape())?),
+                )
+            }
+        };
+        self.guarded(name)
+    }
+
+    /// The elements of a learned tensor.
+    fn param(&mut self, name: &str, index: &[Expr]) -> Ident {
+        let axes = index.iter().map(|index| host(index, 0));
+        let mut body = quote!([#(#axes),*]);
+        let mut parts: Vec<_> = index.iter().collect();
+        let place = conjunction(&self.places).filter(|_| !self.exists_everywhere(name, index));
+        if let Some(place) = &place {
+            let (condition, zeros) = (host(place, 0), index.iter().map(|_| quote!(0)));
+            body = quote!(if #condition { #body } else { [#(#zeros),*] });
+            parts.push(place);
+        }
+        let function = index_function(&parts, body);
+        let (field, name) = (format_ident!("{name}"), self.name("bias"));
+        let value = quote!(p::index_param(&layer.#field.weight, axes, #function)?);
+        self.line(&name, Type::Float, value);
+        self.guarded(name)
+    }
+
+    /// Whether a learned tensor has an element for every place: one per head.
+    fn exists_everywhere(&self, name: &str, index: &[Expr]) -> bool {
+        let dims = dims(self.cx, name);
+        let by_head = |index: &Expr| matches!(index, Expr::Var(Var::H));
+        index.iter().all(by_head) && dims.iter().all(|dim| dim.same(&self.cx.spec.heads))
+    }
+
+    /// A function of the place alone.
+    fn place(&mut self, expr: &Expr) -> Ident {
+        let (kind, function, nothing) = match expr.ty() {
+            Type::Bool => ("condition", "index_condition", Expr::Bool(false)),
+            _ => ("bias", "index_floats", Expr::float(0.0)),
+        };
+        let expr = match conjunction(&self.places) {
+            Some(place) if may_panic(expr) => &place.select(expr.clone(), nothing),
+            _ => expr,
+        };
+        let (name, function) = (self.name(kind), format_ident!("{function}"));
+        let closure = index_function(&[expr], host(expr, 0));
+        self.line(
+            &name,
+            expr.ty(),
+            quote!(p::#function(&device, axes, #closure)?),
+        )
+    }
+
+    /// An operation with a number that is the same for every score.
+    fn with_number(&mut self, op: Binary, a: &Expr, b: &Expr) -> Option<Ident> {
+        let number = |expr: &Expr| is_number(expr).then(|| host(expr, 9));
+        let (function, tensor, number) = match (op, number(a), number(b)) {
+            (Binary::Add, None, Some(b)) => ("add_scalar", a, b),
+            (Binary::Add, Some(a), None) => ("add_scalar", b, a),
+            (Binary::Sub, None, Some(b)) => ("add_scalar", a, quote!(-#b)),
+            (Binary::Mul, None, Some(b)) => ("mul_scalar", a, b),
+            (Binary::Mul, Some(a), None) => ("mul_scalar", b, a),
+            (Binary::Div, None, Some(b)) => ("mul_scalar", a, quote!(1.0 / #b)),
+            (Binary::Pow, None, Some(b)) => ("pow", a, b),
+            _ => return None,
+        };
+        let (function, tensor) = (format_ident!("{function}"), self.value(tensor));
+        let value = quote!(p::#function(#tensor, #number)?);
+        Some(self.line(&tensor, Type::Float, value))
+    }
+
+    fn binary(&mut self, op: Binary, a: &Expr, b: &Expr) -> Ident {
+        // The second of `&&` and `||` counts only where the first does not decide.
+        let known = match op {
+            Binary::And => implied(a, true),
+            Binary::Or => implied(a, false),
+            _ => Vec::new(),
+        };
+        // The operand with the score comes last: its lines follow one another.
+        let (a, b) = if score_reads(b) == 0 {
+            let b = self.where_known(known, b);
+            (self.value(a), b)
+        } else {
+            let a = self.value(a);
+            (a, self.where_known(known, b))
+        };
+        let function = binary_function(op);
+        let value = quote!(p::#function(#a, #b)?);
+        match op {
+            Binary::Eq | Binary::Lt | Binary::Le => {
+                let name = self.name("condition");
+                self.line(&name, Type::Bool, value)
+            }
+            Binary::And | Binary::Or => self.line(&a, Type::Bool, value),
+            _ => self.line(main(&a, &b), Type::Float, value),
+        }
+    }
+
+    fn select(&mut self, condition: &Expr, then: &Expr, otherwise: &Expr) -> Ident {
+        let name = self.value(condition);
+        let mut branch = |taken: bool, expr: &Expr| {
+            let guards = self.branches.len();
+            if is_singular(expr) {
+                let condition = name.clone();
+                self.branches.push(Branch { condition, taken });
+            }
+            let value = self.where_known(implied(condition, taken), expr);
+            self.branches.truncate(guards);
+            value
+        };
+        let (a, b) = (branch(true, then), branch(false, otherwise));
+        let ty = then.ty();
+        let function = match ty {
+            Type::Bool => quote!(select_condition),
+            _ => quote!(select),
+        };
+        self.line(main(&a, &b), ty, quote!(p::#function(#name, #a, #b)?))
+    }
+
+    /// Lowers what counts only where all of `known` holds.
+    fn where_known(&mut self, known: Vec<Expr>, expr: &Expr) -> Ident {
+        let outer = self.places.len();
+        self.places.extend(known);
+        let value = self.value(expr);
+        self.places.truncate(outer);
+        value
+    }
+
+    /// What is read in branches, with no gradient from where they are not taken.
+    fn guarded(&mut self, name: Ident) -> Ident {
+        for Branch { condition, taken } in self.branches.clone() {
+            let value = quote!(p::guard(#name, &#condition, #taken)?);
+            self.line(&name, Type::Float, value);
+        }
+        name
+    }
+}
+
+/// Of two operands, the one whose name the result takes over.
+fn main<'a>(a: &'a Ident, b: &'a Ident) -> &'a Ident {
+    if b == "scores" { b } else { a }
+}
+
+/// What is known of a place where `condition` is `holds`.
+fn implied(condition: &Expr, holds: bool) -> Vec<Expr> {
+    match condition {
+        known if known.is_constant() => {
+            vec![if holds { known.clone() } else { !known.clone() }]
+        }
+        Expr::Unary(Unary::Not, a) => implied(a, !holds),
+        Expr::Binary(Binary::And, a, b) if holds => [implied(a, true), implied(b, true)].concat(),
+        Expr::Binary(Binary::Or, a, b) if !holds => [implied(a, false), implied(b, false)].concat(),
+        _ => Vec::new(),
+    }
+}
+
+fn conjunction(conditions: &[Expr]) -> Option<Expr> {
+    conditions.iter().cloned().reduce(|a, b| a & b)
+}
+
+/// Whether a function of the place may not exist everywhere: an integer is divided by another.
+fn may_panic(expr: &Expr) -> bool {
+    expr.any(&|part| match part {
+        Expr::Binary(Binary::Div | Binary::Rem, a, b) => {
+            a.ty() == Type::Int && !matches!(**b, Expr::Int(_))
+        }
+        _ => false,
+    })
+}
+
+/// Whether a derivative of finite numbers may be infinite. (dfdx multiplies it with the 0 that comes from where a branch
+/// is not taken, and that is NaN.)
+fn is_singular(expr: &Expr) -> bool {
+    expr.any(&|part| match part {
+        Expr::Unary(Unary::Exp | Unary::Ln | Unary::Sqrt, _) => true,
+        Expr::Binary(Binary::Pow, ..) => true,
+        Expr::Binary(Binary::Div, a, b) => a.ty() == Type::Float && !is_number(b),
+        _ => false,
+    })
+}
+
+/// The same number for every score.
+fn is_number(expr: &Expr) -> bool {
+    expr.ty() == Type::Float
+        && expr.is_constant()
+        && !expr.any(&|part| matches!(part, Expr::Var(_) | Expr::Data { .. }))
+}
+
+fn unary_function(op: Unary) -> Ident {
+    format_ident!(
+        "{}",
+        match op {
+            Unary::Not => "not",
+            Unary::Abs => "abs",
+            Unary::Exp => "exp",
+            Unary::Ln => "ln",
+            Unary::Sqrt => "sqrt",
+            Unary::Tanh => "tanh",
+            Unary::Sigmoid => "logistic",
+            Unary::Floor => "floor",
+            // There are none: integers do not read the score.
+            Unary::ToFloat => "to_float",
+            Unary::ToInt => "to_int",
+        }
+    )
+}
+
+fn binary_function(op: Binary) -> Ident {
+    format_ident!(
+        "{}",
+        match op {
+            Binary::Add => "add",
+            Binary::Sub => "sub",
+            Binary::Mul => "mul",
+            Binary::Div => "div",
+            Binary::Rem => "rem",
+            Binary::Min => "minimum",
+            Binary::Max => "maximum",
+            Binary::Pow => "pow",
+            Binary::Eq => "equal",
+            Binary::Lt => "less",
+            Binary::Le => "at_most",
+            Binary::And => "and",
+            Binary::Or => "or",
+        }
+    )
+}
