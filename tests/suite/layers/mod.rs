@@ -63,6 +63,7 @@ mod masks;
 mod normalizers;
 mod positions;
 mod scores;
+mod zoo;
 
 use crate::reference::{
     Heads, Input, Mask, Parameters, Sequence, Split, attention,

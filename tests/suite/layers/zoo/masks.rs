@@ -3,7 +3,6 @@
 use super::{biased, mask};
 use crate::reference::{Split, attention, heads::scaled_dot, normalizers::softmax};
 use attn::attention;
-use dfdx::prelude::*;
 
 const WIDTH: usize = 3;
 
@@ -92,15 +91,14 @@ fn strided() {
 
 #[test]
 fn dilated() {
-    masked!(Dilated, |q, k| [0, 2, 4]
-        .iter()
-        .any(|back| k + back == q));
+    masked!(Dilated, |q, k| [0, 2, 4].iter().any(|back| k + back == q));
 }
 
 #[test]
 fn neighborhood_on_a_grid() {
     let near = |a: usize, b: usize| a.abs_diff(b) <= 1;
-    masked!(Neighborhood, |q, k| near(q / 3, k / 3) && near(q % 3, k % 3));
+    masked!(Neighborhood, |q, k| near(q / 3, k / 3)
+        && near(q % 3, k % 3));
 }
 
 #[test]
@@ -115,7 +113,11 @@ fn windows_of_heads() {
         let score = |q, k| {
             biased(scaled_dot(q, k), |h, q, k| {
                 let width = [2, 5][h];
-                if k <= q && q < k + width { 0.0 } else { f64::NEG_INFINITY }
+                if k <= q && q < k + width {
+                    0.0
+                } else {
+                    f64::NEG_INFINITY
+                }
             })
         };
         attention(p, Split::into_heads(2), x, x, score, |s| softmax(s, &all))

@@ -3,7 +3,7 @@
 use super::{biased, mask, numbers};
 use crate::reference::{
     Heads, Input, Parameters, Sequence, Split, attention,
-    heads::{dot, scaled_dot, softcap},
+    heads::{scale, scaled_dot, softcap},
     normalizers::softmax,
     positions,
 };
@@ -16,7 +16,7 @@ const FAR: usize = 2;
 attention! {
     struct Alibi<heads = 2, d_model = 8> {
         fn score(score, h, q_idx, kv_idx) {
-            score - pow(0.0625, (h + 1) as f32) * abs(q_idx - kv_idx) as f32
+            score - exp(-4.0 * ln(2.0) * (h + 1) as f32) * abs(q_idx - kv_idx) as f32
         }
     }
     /// Press et al. (2022), with slopes that are learned.
@@ -59,9 +59,9 @@ attention! {
     /// Two parameters, one of them twice, and everything at once.
     struct Mixed<heads = 2, d_model = 8, softcap = 5.0, position = alibi> {
         param a: [3] = ones;
-        param b: [heads, 3] = ones;
+        param c: [heads, 3] = ones;
         fn score(score, h, q_idx, kv_idx) {
-            let near = a[q_idx % 3] * b[h, kv_idx % 3];
+            let near = a[q_idx % 3] * c[h, kv_idx % 3];
             score * near + sqrt(1.0 + score * score) * a[kv_idx % 3]
         }
     }
@@ -128,7 +128,9 @@ fn learned_alibi() {
             let distance = numbers(shape, |_, q, k| q as f64 - k as f64);
             scores - per_head(slope, shape) * distance
         };
-        attention(p, Split::into_heads(2), x, x, score, |s| softmax(s, &causal))
+        attention(p, Split::into_heads(2), x, x, score, |s| {
+            softmax(s, &causal)
+        })
     });
 }
 
@@ -146,7 +148,9 @@ fn relative_bias_per_head() {
         scored(p, x, |q, k| {
             let scores = scaled_dot(q, k);
             let shape = *scores.shape();
-            let bias = looked_up(table, shape, |h, q, k| 5 * h + (q + 2).saturating_sub(k).min(4));
+            let bias = looked_up(table, shape, |h, q, k| {
+                5 * h + (q + 2).saturating_sub(k).min(4)
+            });
             scores + bias
         })
     });
@@ -170,7 +174,7 @@ fn gaussian_kernel() {
     self_attention!(Gaussian, d_model = 8, |p, x| {
         let width = p.tensor("width.weight", (2,));
         scored(p, x, |q, k| {
-            let scores = scaled_dot(q, k) * crate::reference::number(0.1);
+            let scores = scale(scaled_dot(q, k), 0.1);
             let shape = *scores.shape();
             let distance = numbers(shape, |_, q, k| (q as f64 - k as f64).powi(2) * -0.5);
             scores + per_head(width, shape).square().recip() * distance
@@ -208,15 +212,15 @@ fn a_condition_of_the_score() {
 #[test]
 fn everything_at_once() {
     self_attention!(Mixed, d_model = 8, |p, x| {
-        let (a, b) = (p.tensor("a.weight", (3,)), p.tensor("b.weight", (6,)));
+        let (a, c) = (p.tensor("a.weight", (3,)), p.tensor("c.weight", (6,)));
         scored(p, x, |q, k| {
-            let scores = positions::alibi(softcap(dot(q, k) * crate::reference::number(0.5), 5.0));
+            let scores = positions::alibi(softcap(scaled_dot(q, k), 5.0));
             let shape = *scores.shape();
             let of_query = looked_up(a.clone(), shape, |_, q, _| q % 3);
             let of_key = looked_up(a, shape, |_, _, k| k % 3);
-            let of_both = looked_up(b, shape, |h, _, k| 3 * h + k % 3);
-            let root = (scores.with_empty_tape().square() + crate::reference::number(1.0)).sqrt();
-            biased(scores * (of_query * of_both) + root * of_key, |_, _, _| 0.0)
+            let of_both = looked_up(c, shape, |h, _, k| 3 * h + k % 3);
+            let root = biased(scores.with_empty_tape().square(), |_, _, _| 1.0).sqrt();
+            scores * (of_query * of_both) + root * of_key
         })
     });
 }
