@@ -2,7 +2,7 @@
 
 use super::{biased, mask, numbers};
 use crate::reference::{
-    Heads, Input, Parameters, Sequence, Split, attention,
+    Heads, Input, Parameters, Sequence, Split, Traced, attention,
     heads::{scale, scaled_dot, softcap},
     normalizers::softmax,
     positions,
@@ -88,9 +88,9 @@ where
     w.leaky_trace().broadcast_like::<_, Axes3<0, 2, 3>>(&shape)
 }
 
-/// The row `index(q, k)` of a table, for every head and pair; without heads, the same for all of them.
-fn looked_up<E: Dtype>(
-    table: Tensor<(usize,), E, Cpu>,
+/// The element `index(h, q, k)` of a table, row by row, for every head and pair.
+fn looked_up<S: Shape, E: Dtype>(
+    table: Tensor<S, E, Cpu>,
     shape: (usize, usize, usize, usize),
     index: impl Fn(usize, usize, usize) -> usize,
 ) -> Heads<E>
@@ -105,7 +105,9 @@ where
         }
     }
     let at = Cpu::default().tensor_from_vec(at, (heads * queries * keys,));
-    let rows: crate::reference::Traced<(usize,), E> = table.leaky_trace().gather(at);
+    let len = table.shape().num_elements();
+    let table: Traced<(usize,), E> = table.leaky_trace().reshape_like(&(len,));
+    let rows: Traced<(usize,), E> = table.gather(at);
     rows.reshape_like(&(heads, queries, keys))
         .broadcast_like::<_, Axis<0>>(&shape)
 }
@@ -144,7 +146,7 @@ fn soft_cap() {
 #[test]
 fn relative_bias_per_head() {
     self_attention!(Relative, d_model = 8, |p, x| {
-        let table = p.tensor("bias.weight", (10,));
+        let table = p.tensor("bias.weight", (2, 5));
         scored(p, x, |q, k| {
             let scores = scaled_dot(q, k);
             let shape = *scores.shape();
@@ -185,7 +187,7 @@ fn gaussian_kernel() {
 #[test]
 fn a_gate_of_heads_and_keys() {
     self_attention!(Gated, d_model = 8, |p, x| {
-        let gate = p.tensor("gate.weight", (8,));
+        let gate = p.tensor("gate.weight", (2, 4));
         scored(p, x, |q, k| {
             let scores = scaled_dot(q, k);
             let shape = *scores.shape();
@@ -212,7 +214,7 @@ fn a_condition_of_the_score() {
 #[test]
 fn everything_at_once() {
     self_attention!(Mixed, d_model = 8, |p, x| {
-        let (a, c) = (p.tensor("a.weight", (3,)), p.tensor("c.weight", (6,)));
+        let (a, c) = (p.tensor("a.weight", (3,)), p.tensor("c.weight", (2, 3)));
         scored(p, x, |q, k| {
             let scores = positions::alibi(softcap(scaled_dot(q, k), 5.0));
             let shape = *scores.shape();
