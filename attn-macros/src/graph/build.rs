@@ -128,7 +128,7 @@ impl Builder<'_> {
             "q",
             Op::PerHeadLinear {
                 q,
-                field: "score_proj".into(),
+                field: "score_proj",
             },
         )
     }
@@ -195,7 +195,7 @@ impl Builder<'_> {
             Op::AdditiveScores {
                 q,
                 k,
-                field: "score_proj".into(),
+                field: "score_proj",
             },
         )
     }

@@ -94,25 +94,26 @@ impl Planes {
         Expr::Binary(op, Box::new(self.take(a)), Box::new(self.take(b)))
     }
 
-    /// The condition `expr`, as a comparison of floats.
+    /// The condition `expr`, as comparisons of floats.
     fn condition(&mut self, expr: &Expr) -> Expr {
+        if let Expr::Bool(value) = expr {
+            return Expr::Bool(*value);
+        }
         if !expr.any(&|expr| matches!(expr, Expr::Score)) {
-            return match expr {
-                Expr::Bool(value) => Expr::Bool(*value),
-                expr => {
-                    let (yes, no) = (Expr::float(1.0), Expr::float(0.0));
-                    let plane = expr.clone().select(yes, no.clone());
-                    no.less(self.plane(kind(&plane).unwrap_or(PlaneKind::Key), &plane))
-                }
-            };
+            let (yes, no) = (Expr::float(1.0), Expr::float(0.0));
+            let plane = expr.clone().select(yes, no.clone());
+            return no.less(self.plane(kind(&plane).unwrap_or(PlaneKind::Key), &plane));
         }
         match expr {
-            Expr::Unary(op, a) => Expr::Unary(*op, Box::new(self.condition(a))),
-            Expr::Binary(op @ (Binary::And | Binary::Or), a, b) => {
-                let [a, b] = [a, b].map(|part| Box::new(self.condition(part)));
-                Expr::Binary(*op, a, b)
+            Expr::Unary(_, a) => not(self.condition(a)),
+            Expr::Binary(Binary::And, a, b) => and(self.condition(a), self.condition(b)),
+            Expr::Binary(Binary::Or, a, b) => or(self.condition(a), self.condition(b)),
+            Expr::Binary(op, a, b) if a.ty() == Type::Float => self.binary(*op, a, b),
+            Expr::Binary(_, a, b) => choose(self.condition(a), self.condition(b), not),
+            Expr::Select(condition, a, b) => {
+                let otherwise = self.condition(b);
+                choose(self.condition(condition), self.condition(a), |_| otherwise)
             }
-            Expr::Binary(op, a, b) => self.binary(*op, a, b),
             other => other.clone(),
         }
     }
@@ -135,6 +136,37 @@ impl Planes {
             name: plane_name(index),
             index: Vec::new(),
         }
+    }
+}
+
+/// `then` where `condition` holds, `otherwise(then)` elsewhere.
+fn choose(condition: Expr, then: Expr, otherwise: impl FnOnce(Expr) -> Expr) -> Expr {
+    let elsewhere = and(not(condition.clone()), otherwise(then.clone()));
+    or(and(condition, then), elsewhere)
+}
+
+// The operators, without what is known: a vector has no comparison that is always true.
+
+fn not(a: Expr) -> Expr {
+    match a {
+        Expr::Bool(value) => Expr::Bool(!value),
+        a => !a,
+    }
+}
+
+fn and(a: Expr, b: Expr) -> Expr {
+    match (a, b) {
+        (Expr::Bool(true), other) | (other, Expr::Bool(true)) => other,
+        (Expr::Bool(false), _) | (_, Expr::Bool(false)) => Expr::Bool(false),
+        (a, b) => a & b,
+    }
+}
+
+fn or(a: Expr, b: Expr) -> Expr {
+    match (a, b) {
+        (Expr::Bool(false), other) | (other, Expr::Bool(false)) => other,
+        (Expr::Bool(true), _) | (_, Expr::Bool(true)) => Expr::Bool(true),
+        (a, b) => a | b,
     }
 }
 

@@ -18,9 +18,9 @@ fn lines(expr: Expr) -> String {
             doc: String::new(),
             kind: ParamKind::Weight {
                 dims: dims.iter().map(|&dim| Size::known(dim)).collect(),
-                init: InitKind::Normal {
+                init: Some(InitKind::Normal {
                     std: Real::known(1.0),
-                },
+                }),
             },
         });
     }

@@ -9,7 +9,7 @@ use crate::emit::expr::{flat_index, host};
 use crate::graph::steps::Attention;
 use crate::score::diff::{Wrt, diff};
 use crate::score::split::{Plane, PlaneKind, param_reads, plane_name};
-use crate::score::{Binary, Expr, Unary, Var};
+use crate::score::{Binary, Expr, Type, Unary, Var};
 use crate::spec::Size;
 
 /// A score function that is not the identity.
@@ -461,9 +461,9 @@ fn arguments(expr: &Expr) -> [Ident; 3] {
 
 /// A float or a condition as Rust over vectors.
 fn vector(expr: &Expr) -> TokenStream {
-    let is_number = !expr.any(&|expr| matches!(expr, Expr::Score | Expr::Param { .. }));
+    let reads = expr.any(&|expr| matches!(expr, Expr::Score | Expr::Param { .. }));
     match expr {
-        _ if is_number => {
+        _ if !reads && expr.ty() == Type::Float => {
             let value = host(expr, 0);
             quote!(p::splat::<E, V>(#value))
         }

@@ -134,6 +134,15 @@ fn planes_are_as_cheap_as_they_can_be() {
     assert_eq!(check(&near), [Key, Row]);
     let positive = Expr::float(0.0).less(score()) & k().less(q());
     assert_eq!(check(&positive.select(score(), slope())), [Distance, Row]);
+    let either = Expr::float(0.0)
+        .less(score())
+        .select(k().less(q()), slope().less(Expr::float(0.5)));
+    assert_eq!(
+        check(&either.select(score(), slope())),
+        [Row, Distance, Row]
+    );
+    let always = Expr::float(0.0).less(score()) | Expr::Bool(true);
+    assert_eq!(check(&always.select(score(), slope())), []);
 }
 
 #[test]
