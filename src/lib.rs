@@ -68,6 +68,31 @@
 //! let valid_lens: Tensor<Rank1<2>, usize, _> = dev.tensor([5, 3]);
 //! let y = encoder.forward((x, valid_lens));
 //! ```
+//!
+//! # Functions of the score and of the place
+//!
+//! A body in place of the `;` says what no key does. The macro differentiates it, keeps the indices inside of the learned
+//! tensors, and sees which tiles a mask empties.
+//!
+//! ```
+//! use attn::{attention, dfdx::prelude::*};
+//!
+//! attention! {
+//!     struct Recent<heads = 2, d_model = 16> {
+//!         /// How fast a head forgets.
+//!         param slope: [heads] = alibi_slopes;
+//!         fn score(score, h, q_idx, kv_idx) { score - slope[h] * (q_idx - kv_idx) as f32 }
+//!         fn mask(q_idx, kv_idx) { kv_idx <= q_idx && q_idx - kv_idx < 256 }
+//!     }
+//! }
+//!
+//! let dev = AutoDevice::default();
+//! let layer = dev.build_module::<Recent, f32>();
+//! let x: Tensor<Rank3<2, 5, 16>, f32, _> = dev.sample_normal();
+//! let gradients = layer.forward(x.leaky_trace()).sum().backward();
+//! assert_eq!(layer.slope.weight.array(), [0.0625, 0.00390625]);
+//! assert!(gradients.get(&layer.slope.weight).array() != [0.0; 2]);
+//! ```
 
 #[doc = concat!("Declares an attention layer: a struct whose generics are the spec.\n\n", include_str!("attention.md"))]
 #[doc = "# Keys\n"]
