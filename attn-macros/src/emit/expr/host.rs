@@ -12,10 +12,10 @@ pub(in crate::emit) fn host(expr: &Expr, level: u8) -> TokenStream {
     match expr {
         // It does not stand in an expression of indices.
         Expr::Score => quote!(0.0),
-        // A closure of this name is in scope.
+        // A closure of this name is in scope: no name of the emitted code.
         Expr::Param { name, index } => {
             let (name, index) = (
-                format_ident!("{name}"),
+                format_ident!("param_{name}"),
                 index.iter().map(|index| host(index, 0)),
             );
             quote!(#name(#(#index),*))

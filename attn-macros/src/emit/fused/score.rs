@@ -109,9 +109,8 @@ impl<'a> Score<'a> {
             done.push(name);
             let args: Vec<_> = (0..index.len()).map(|i| format_ident!("i{i}")).collect();
             let index = flat_index(self.cx, name, args.iter().map(|arg| quote!(#arg)));
-            let name = var(name);
-            let values = values(&name);
-            lines.extend(quote!(let #name = |#(#args: i64),*| p::number(#values[#index]);));
+            let (closure, values) = (format_ident!("param_{name}"), values(&var(name)));
+            lines.extend(quote!(let #closure = |#(#args: i64),*| p::number(#values[#index]);));
         }
         lines
     }
