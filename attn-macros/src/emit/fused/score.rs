@@ -98,7 +98,7 @@ impl<'a> Score<'a> {
         self.tables().map(table).collect()
     }
 
-    /// `let slope = |i0: i64| p::number(self.slope[(i0) as usize]);` for every tensor that `expr` reads.
+    /// `let param_slope = |i0: i64| p::number(self.slope[(i0) as usize]);` for every tensor that `expr` reads.
     fn reads(&self, expr: &Expr, values: &dyn Fn(&Ident) -> TokenStream) -> TokenStream {
         let mut done: Vec<&str> = Vec::new();
         let mut lines = TokenStream::new();
