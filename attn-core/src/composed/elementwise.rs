@@ -5,7 +5,7 @@
 
 use dfdx::{
     shapes::{Dim, HasShape},
-    tensor::{OnesTensor, PutTape, SplitTape, Tape, Tensor, TensorFromVec},
+    tensor::{NoneTape, OnesTensor, PutTape, SplitTape, Tape, Tensor, TensorFromVec},
     tensor_ops::{Device, TryAdd, TryDiv, TryMul, TrySub},
 };
 
@@ -145,9 +145,9 @@ pub fn floor<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T
     Ok(floors.put_tape(depend(x)))
 }
 
-/// The remainder of `a / b`, with the sign of `a`. The gradient of `a` is 1, that of `b` is 0.
+/// The remainder of `a / b`, with the sign of `a`. The gradient of `a` is 1, that of `b` is `-trunc(a / b)`.
 ///
-/// PyTorch: `torch.fmod(a, b)`, for a `b` that is not learned. The values pass through the host, as in [`floor`].
+/// PyTorch: `torch.fmod(a, b)`. The values pass through the host, as in [`floor`].
 pub fn rem<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     a: Scores<B, H, Q, K, E, D, T>,
     b: Scores<B, H, Q, K, E, D, T>,
@@ -157,14 +157,18 @@ pub fn rem<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: 
         return zeros_after_both(a, b, shape);
     }
     let divisors = b.as_vec();
-    let (remainder, ()) = off_tape(a, |a| {
-        let pairs = std::iter::zip(a.as_vec(), divisors);
-        let values = pairs.map(|(a, b)| a % b).collect();
-        let values = TensorFromVec::<E>::try_tensor_from_vec(a.device(), values, shape)?;
-        Ok((values, ()))
+    let (remainder, quotients) = off_tape(a, |a| {
+        let pairs = || std::iter::zip(a.as_vec(), divisors.iter().copied());
+        let tensor = |values| TensorFromVec::<E>::try_tensor_from_vec(a.device(), values, shape);
+        let values = tensor(pairs().map(|(a, b)| a % b).collect())?;
+        let quotients = pairs().map(|(a, b)| E::of((a.into() / b.into()).trunc()));
+        Ok((values, tensor(quotients.collect())?))
     })?;
-    let (remainder, tape) = remainder.split_tape();
-    Ok(remainder.put_tape(tape.merge(depend(b))))
+    // 0, but for the gradient.
+    let multiple = b.try_mul(quotients)?;
+    let itself = fresh(multiple.retaped::<NoneTape>())?;
+    let nothing = multiple.try_sub(itself)?;
+    remainder.try_sub(nothing)
 }
 
 /// `y` in place of `x`, whose gradient is 0.
@@ -338,7 +342,7 @@ mod tests {
         ] {
             let [found, to_a, to_b] = at_both([[a; 2], [b; 2]], rem);
             assert_eq!(found, [remainder; 2], "{a} % {b}");
-            assert_eq!([to_a, to_b], [[1.0; 2], [0.0; 2]]);
+            assert_eq!([to_a, to_b], [[1.0; 2], [-(a / b).trunc(); 2]]);
         }
         let [found, ..] = at_both([[1.0, f64::INFINITY], [0.0, 2.0]], rem);
         assert!(found.iter().all(|x| x.is_nan()));

@@ -114,6 +114,24 @@ pub fn floor<V: Vector>(x: V) -> V {
     V::select(x.lt(nearest), below, nearest)
 }
 
+/// The remainder of `x / y`, with the sign of `x`: exact. Lane by lane, since quotients may be larger than any integer of
+/// the type.
+#[inline(always)]
+pub fn rem<V: Vector>(x: V, y: V) -> V {
+    const MOST_LANES: usize = 16;
+    let (mut dividends, mut divisors) = (
+        [V::Element::ZERO; MOST_LANES],
+        [V::Element::ONE; MOST_LANES],
+    );
+    x.store(&mut dividends);
+    y.store(&mut divisors);
+    for (x, y) in dividends.iter_mut().zip(divisors) {
+        let (wide, divisor): (f64, f64) = ((*x).into(), y.into());
+        *x = Real::of_f64(wide % divisor);
+    }
+    V::load(&dividends)
+}
+
 /// `x^n`, by repeated squaring; 1 for `n` = 0, whatever `x` is. Where `x^-n` overflows, it is 0 even if a subnormal number
 /// would be nearer.
 ///

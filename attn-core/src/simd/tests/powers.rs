@@ -154,3 +154,30 @@ fn powers_of_special_numbers_are_those_of_the_standard_library() {
         );
     }
 }
+
+/// `x % y`
+#[derive(Clone, Copy)]
+struct Remainder(f64);
+
+impl<E: Real> Map<E> for Remainder {
+    #[inline(always)]
+    fn apply<V: Vector<Element = E>>(&self, x: V) -> V {
+        math::rem(x, V::splat(E::of_f64(self.0)))
+    }
+}
+
+#[test]
+fn remainders_are_exact() {
+    let mut x = bases();
+    x.extend([0.0, -0.0, 1e30, f32::INFINITY, f32::NAN]);
+    for isa in Isa::available() {
+        for divisor in [0.75, -3.0, 1e-3, 0.0] {
+            let found = mapped(isa, &x, Remainder(divisor));
+            for (&x, found) in x.iter().zip(found) {
+                let wanted = x % divisor as f32;
+                let same = found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan();
+                assert!(same, "{x} % {divisor} on {isa}: {found}, not {wanted}");
+            }
+        }
+    }
+}

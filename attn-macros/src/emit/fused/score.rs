@@ -499,7 +499,9 @@ fn vector_unary(op: Unary, a: &TokenStream) -> TokenStream {
 
 fn vector_binary(op: Binary, a: &Expr, b: &Expr) -> TokenStream {
     if op == Binary::Pow {
-        return vector_power(&vector(a), b);
+        // The exponent is a number.
+        let (a, exponent) = (vector(a), host(b, 0));
+        return quote!(p::math::pow(#a, <E as p::Element>::of(#exponent)));
     }
     let (a, b) = (vector(a), vector(b));
     match op {
@@ -515,24 +517,5 @@ fn vector_binary(op: Binary, a: &Expr, b: &Expr) -> TokenStream {
         Binary::Le => quote!(p::Vector::le(#a, #b)),
         Binary::And => quote!((#a & #b)),
         Binary::Or | Binary::Pow => quote!((#a | #b)),
-    }
-}
-
-/// The exponent is a number: a small integer is a few products.
-fn vector_power(a: &TokenStream, exponent: &Expr) -> TokenStream {
-    const MOST: f64 = 64.0;
-    match exponent {
-        Expr::Float(value) => match value.value {
-            Some(value) if value.fract() == 0.0 && value.abs() <= MOST => {
-                let value = Literal::i32_unsuffixed(value as i32);
-                quote!(p::math::powi(#a, #value))
-            }
-            _ => quote!(p::math::pow(#a, <E as p::Element>::of(#value))),
-        },
-        // A constant that is derived from the user's.
-        other => {
-            let value = host(other, 0);
-            quote!(p::math::pow(#a, <E as p::Element>::of(#value)))
-        }
     }
 }
