@@ -104,7 +104,9 @@ macro_rules! attention {
     };
 }
 
-pub use attn_core::{Backend, Element, Error, composed::Composed, data, nn, ops, optim};
+pub use attn_core::{
+    Backend, Element, Error, composed::Composed, data, kernel::attention::Blocks, nn, ops, optim,
+};
 /// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;
 /// With a short path in this crate, rustc's messages call them by it, also where they came in by a glob import.
@@ -128,10 +130,10 @@ pub mod __private {
         kernel::{
             Matrix, MatrixMut,
             attention::{
-                Angles, Attention, Coverage, Dropout, Everything, Gradients as AttentionGradients,
-                Mask as Attends, Norm, Normalizer, Place, Prepare, Score as Modify, ScoreSums,
-                Similarity, Sizes, SumLens, angles, per_head_linear, per_head_linear_backward,
-                prepare, prepare_backward,
+                Angles, Attention, Blocks, Coverage, Dropout, Everything,
+                Gradients as AttentionGradients, Mask as Attends, Norm, Normalizer, Place, Prepare,
+                Score as Modify, ScoreSums, Similarity, Sizes, SumLens, angles, per_head_linear,
+                per_head_linear_backward, prepare, prepare_backward,
             },
         },
         nn::Weight,

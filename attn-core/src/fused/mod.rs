@@ -7,6 +7,7 @@
 mod array;
 mod bounds;
 mod distance_table;
+mod facts;
 mod interval;
 mod operation;
 mod place;
@@ -17,6 +18,7 @@ mod score;
 pub use array::Array;
 pub use bounds::Axis;
 pub use distance_table::DistanceTable;
+pub use facts::{mask_blocks, mask_density};
 pub use interval::{Interval, Truth};
 pub use operation::{Operand, Operation, accumulate};
 pub use place::Place;

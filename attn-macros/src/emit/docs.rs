@@ -285,8 +285,10 @@ fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {
     if let Some(d_context) = &spec.d_context {
         table.push(("d_context", d_context.to_string()));
     }
+    table.push(("mask", written("mask", "none")));
+    let ensured = spec.written.iter().find(|(key, _)| *key == "ensure");
+    table.extend(ensured.cloned());
     table.extend([
-        ("mask", written("mask", "none")),
         ("score", written("score", "scaled_dot")),
         ("scale", number(&spec.scale, "1")),
         ("softcap", number(&spec.softcap, "none")),

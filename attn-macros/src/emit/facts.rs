@@ -1,10 +1,12 @@
-//! What is known of the layer without running it: its sizes, its number of parameters, its cost.
+//! What is known of the layer without running it: its sizes, its number of parameters, its cost, what its mask is like.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::Layer;
+use super::{Layer, places};
 use crate::graph::{Dim, Op};
+use crate::score::prove::{Subject, Truths};
+use crate::score::{Expr, Var};
 use crate::spec::Size;
 
 /// The constants and `flops`. They stand on the default type, so that `Name::PARAMS` needs no type arguments.
@@ -43,7 +45,10 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     });
     let params = params(cx);
     let flops = flops(cx);
+    let mask = emit_mask(cx);
     quote_spanned! {cx.at=>
+        #mask
+
         #[allow(dead_code)]
         impl #name {
             #(#constants)*
@@ -59,6 +64,64 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             }
         }
     }
+}
+
+/// What is proved of the mask, and what is counted.
+fn emit_mask(cx: &Layer<'_>) -> TokenStream {
+    let (name, vis, heads) = (&cx.name, &cx.spec.item.vis, &cx.spec.heads);
+    let mask = mask(cx);
+    let subject = Subject {
+        mask: &mask,
+        cross: cx.graph.cross,
+        heads,
+        positive: cx.spec.mask.lengths(),
+    };
+    let (is_causal, every_query_attends) = (subject.is_causal(), subject.every_query_attends());
+    let mask = Truths::SEEN.assign(&mask);
+    let value = places::emit_mask_value(&mask, &quote!(q_len), &quote!(kv_len));
+    let different_heads = if mask.reads(Var::H) {
+        quote!(#heads)
+    } else {
+        quote!(1)
+    };
+    let item = places::emit_mask(&mask);
+    quote! {
+        #[allow(dead_code)]
+        impl #name {
+            /// Whether it is proved that no query attends to a key after its own position, whatever the lengths and the
+            /// data. In cross-attention the positions line up at the first one, or else at the last one.
+            #vis const IS_CAUSAL: bool = #is_causal;
+
+            /// Whether it is proved that every query attends to at least one key, whatever the lengths and the data, if
+            /// there is a key.
+            #vis const EVERY_QUERY_ATTENDS: bool = #every_query_attends;
+
+            /// The share of pairs of a query and a key that attend, from 0 to 1, as if every key were valid and all tokens
+            /// were of one document; 0 if there are no pairs.
+            #vis fn mask_density(q_len: usize, kv_len: usize) -> f64 {
+                p::mask_density(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len)
+            }
+
+            /// What the kernels make of the mask for one sequence, under the same assumption: how many blocks of 48
+            /// queries and 16 keys they skip, look into, and take whole. Each head has its own blocks.
+            #vis fn mask_blocks(q_len: usize, kv_len: usize) -> p::Blocks {
+                p::mask_blocks(&mask_alone(q_len, kv_len), #heads, q_len, kv_len)
+            }
+        }
+
+        /// The mask without data.
+        #[allow(dead_code, unused_variables)]
+        fn mask_alone(q_len: usize, kv_len: usize) -> impl p::Attends {
+            #item
+            #value
+        }
+    }
+}
+
+/// The predicate of the mask; after a mistake, that of no mask.
+fn mask(cx: &Layer<'_>) -> Expr {
+    let mask = cx.graph.mask().filter(|_| !cx.spec.poisoned);
+    mask.cloned().unwrap_or(Expr::Bool(true))
 }
 
 fn params(cx: &Layer<'_>) -> TokenStream {

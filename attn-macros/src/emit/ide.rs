@@ -87,6 +87,7 @@ fn values(key: &Key) -> String {
         Kind::Number => "a number".to_owned(),
         Kind::Word(list) => words(list),
         Kind::Mask(list) => format!("{}, combined by `&`, `\\|`, `!`, `( )`", words(list)),
+        Kind::Claims(list) => format!("{}, combined by `&`", words(list)),
         Kind::Projections => "`true`, `false`, a list of `q`, `k`, `v`, `o`".to_owned(),
     }
 }

@@ -3,10 +3,9 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
-use super::Layer;
 use super::expr::host;
 use super::input::data_name;
-use crate::graph::MaskData;
+use crate::graph::{MaskData, data_of};
 use crate::score::{Binary, Data, Expr, Type, Unary, Var};
 
 /// ```text
@@ -17,8 +16,8 @@ use crate::score::{Binary, Data, Expr, Type, Unary, Var};
 ///     fn coverage(..) -> p::Coverage { .. kv_idx.at_most(q_idx) .. }
 /// }
 /// ```
-pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
-    let (data, types): (Vec<_>, Vec<_>) = data_fields(cx).into_iter().unzip();
+pub(super) fn emit_mask(mask: &Expr) -> TokenStream {
+    let (data, types): (Vec<_>, Vec<_>) = data_fields(mask).into_iter().unzip();
     let lengths = lengths(mask);
     let (predicate, truth) = (host(mask, 0), ranges(mask));
     quote! {
@@ -49,18 +48,17 @@ pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
     }
 }
 
-/// `Attends { q_len: .., padding }`
-pub(super) fn emit_mask_value(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
-    let data = data_fields(cx).into_iter().map(|(data, _)| data);
+/// `Attends { q_len: .., padding }`, for lengths that are `query` and `key`.
+pub(super) fn emit_mask_value(mask: &Expr, query: &TokenStream, key: &TokenStream) -> TokenStream {
+    let data = data_fields(mask).into_iter().map(|(data, _)| data);
     let lengths = lengths(mask).into_iter().map(|length| {
-        let size = if length == "q_len" { "query" } else { "key" };
-        let size = format_ident!("{size}");
-        quote!(#length: sizes.#size as i64)
+        let size = if length == "q_len" { query } else { key };
+        quote!(#length: #size as i64)
     });
     quote!(Attends { #(#lengths,)* #(#data,)* })
 }
 
-fn data_fields(cx: &Layer<'_>) -> Vec<(Ident, TokenStream)> {
+fn data_fields(mask: &Expr) -> Vec<(Ident, TokenStream)> {
     let field = |data: &MaskData| {
         let ty = match data {
             MaskData::Padding => quote!(p::PaddingData),
@@ -68,7 +66,7 @@ fn data_fields(cx: &Layer<'_>) -> Vec<(Ident, TokenStream)> {
         };
         (data_name(*data), ty)
     };
-    cx.graph.data.iter().map(field).collect()
+    data_of(mask).iter().map(field).collect()
 }
 
 /// The lengths that `expr` reads.

@@ -24,7 +24,7 @@ pub(crate) fn build(spec: &Spec) -> Graph {
     let scores = builder.scores(q, k);
     let scores = builder.modify(scores);
 
-    let mask = mask(spec);
+    let mask = spec.predicate();
     let data = mask.as_ref().map(data_of).unwrap_or_default();
     let mut weights = builder.push(
         "weights",
@@ -54,15 +54,6 @@ pub(crate) fn build(spec: &Spec) -> Graph {
         output,
         data,
         cross: spec.d_context.is_some(),
-    }
-}
-
-/// The mask of the header and that of the body: a query attends where both let it.
-fn mask(spec: &Spec) -> Option<Expr> {
-    let header = (!spec.mask.is_none()).then(|| builtin::mask(&spec.mask));
-    match (header, spec.body.mask.clone()) {
-        (Some(header), Some(body)) => Some(header & body),
-        (header, body) => header.or(body),
     }
 }
 

@@ -223,7 +223,7 @@ impl Graph {
 }
 
 /// The mask's data, in the order of the call.
-fn data_of(mask: &Expr) -> Vec<MaskData> {
+pub(crate) fn data_of(mask: &Expr) -> Vec<MaskData> {
     let reads = |data: MaskData| {
         mask.any(
             &|expr| matches!(expr, Expr::Data { data: found, .. } if MaskData::of(*found) == data),

@@ -5,6 +5,7 @@ pub(crate) mod body;
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 
+use crate::score::prove::{Counterexample, Place, Truths};
 use crate::spec::keys::{Arg, ArgKind, KEYS, Key, Kind, Word, nearest, owner_of};
 use crate::spec::{Real, Size, text};
 
@@ -64,7 +65,7 @@ fn example(key: &Key) -> String {
         Kind::Size if key.name == "d_model" || key.name == "d_context" => "512".to_owned(),
         Kind::Size => "8".to_owned(),
         Kind::Number => "0.1".to_owned(),
-        Kind::Word(words) | Kind::Mask(words) => words
+        Kind::Word(words) | Kind::Mask(words) | Kind::Claims(words) => words
             .iter()
             .find(|word| word.name != "none")
             .map_or_else(String::new, |word| word.name.to_owned()),
@@ -382,5 +383,97 @@ pub(crate) fn ambiguous_alignment(call: &crate::spec::Call) -> String {
 pub(crate) fn data_mask_twice(name: &str) -> String {
     format!(
         "`{name}` stands twice in the mask, but the call takes its data once\nhelp: write the mask with one `{name}`"
+    )
+}
+
+pub(crate) fn expected_claim_operator(found: &TokenStream) -> String {
+    format!(
+        "expected `&` between claims, found {}\nhelp: `ensure = {{ causal & every_query_attends }}`",
+        quoted(found)
+    )
+}
+
+/// `claim` as written, and where it fails.
+pub(crate) fn claim_fails(
+    claim: &TokenStream,
+    mask_reads: Reads,
+    found: &Counterexample,
+) -> String {
+    let Place {
+        b,
+        h,
+        q_idx,
+        q_len,
+        kv_len,
+    } = found.place;
+    let attends = match found.kv_idx {
+        Some(kv_idx) => format!("attends to kv_idx = {kv_idx}"),
+        None => "attends to no key".to_owned(),
+    };
+    let batch = mask_reads.batch.then(|| format!(", b = {b}"));
+    let head = mask_reads.head.then(|| format!(", h = {h}"));
+    let place = [batch, head].map(Option::unwrap_or_default).concat();
+    format!(
+        "`ensure = {}`: q_idx = {q_idx} {attends} (q_len = {q_len}, kv_len = {kv_len}{place}){}",
+        text::of(claim),
+        data(mask_reads, found)
+    )
+}
+
+/// What a mask depends on beside positions.
+#[derive(Clone, Copy)]
+pub(crate) struct Reads {
+    pub(crate) batch: bool,
+    pub(crate) head: bool,
+    pub(crate) padding: bool,
+    pub(crate) document: bool,
+    /// Queries and keys are tokens of two sequences.
+    pub(crate) cross: bool,
+}
+
+/// `, where the key is padding`
+fn data(reads: Reads, found: &Counterexample) -> String {
+    let Some(Truths { padding, document }) = found.data else {
+        return ", for some data".to_owned();
+    };
+    let padding = match (found.kv_idx, padding) {
+        (Some(_), true) => "the key is valid",
+        (Some(_), false) => "the key is padding",
+        (None, true) => "every key is valid",
+        (None, false) => "every key is padding",
+    };
+    let document = match (found.kv_idx, document) {
+        (Some(_), true) => "both are of one document",
+        (Some(_), false) => "they are of two documents",
+        (None, true) => "all tokens are of one document",
+        (None, false) if reads.cross => "no key is of the query's document",
+        (None, false) => "every token is a document of its own",
+    };
+    let parts = [(reads.padding, padding), (reads.document, document)];
+    let parts: Vec<_> = parts
+        .iter()
+        .filter(|(read, _)| *read)
+        .map(|(_, part)| *part)
+        .collect();
+    if parts.is_empty() {
+        String::new()
+    } else {
+        format!(", where {}", parts.join(" and "))
+    }
+}
+
+/// `sizes` are those of the mask that only rustc can evaluate.
+pub(crate) fn claim_undecided(claim: &TokenStream, sizes: &[String]) -> String {
+    let claim = text::of(claim);
+    if sizes.is_empty() {
+        return format!(
+            "`ensure = {claim}`: cannot decide whether this holds\n\
+             help: what can be decided are sums of indices, lengths and sizes, and their quotients and remainders by numbers"
+        );
+    }
+    format!(
+        "`ensure = {claim}`: cannot decide whether this holds, as only rustc can evaluate {}\n\
+         help: write the number itself",
+        listed(sizes.iter().map(String::as_str))
     )
 }

@@ -49,7 +49,8 @@ fn position(align: Align) -> Expr {
     }
 }
 
-fn causal(align: Align) -> Expr {
+/// A query attends to the keys up to its own position.
+pub(crate) fn causal(align: Align) -> Expr {
     kv_idx().at_most(position(align))
 }
 

@@ -51,7 +51,12 @@ pub(crate) fn eval(expr: &Expr, point: &Point<'_>) -> Option<Value> {
             }
         }
         Expr::Unary(op, a) => unary(*op, eval(a, point)?)?,
-        Expr::Binary(op, a, b) => binary(*op, eval(a, point)?, eval(b, point)?)?,
+        Expr::Binary(op, a, b) => match (op, eval(a, point)?) {
+            // As in Rust, the other operand may have no value then.
+            (Binary::And, Value::Bool(false)) => Value::Bool(false),
+            (Binary::Or, Value::Bool(true)) => Value::Bool(true),
+            (op, a) => binary(*op, a, eval(b, point)?)?,
+        },
         Expr::Select(condition, then, otherwise) => match eval(condition, point)? {
             Value::Bool(true) => eval(then, point)?,
             Value::Bool(false) => eval(otherwise, point)?,

@@ -7,6 +7,7 @@
 pub(crate) mod builtin;
 pub(crate) mod diff;
 pub(crate) mod eval;
+pub(crate) mod prove;
 pub(crate) mod split;
 
 use std::borrow::Cow;

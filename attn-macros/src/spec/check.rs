@@ -8,12 +8,16 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 
 use super::body::{self, Body};
+use super::claims::Masked;
 use super::parse::{Draft, Entry, Value};
 use super::value::{Constant, Real, Size};
 use super::word::Call;
-use super::{Assertion, Init, Mask, Normalizer, Position, Projections, QkNorm, Score, Spec, text};
+use super::{
+    Assertion, Atom, Init, Mask, Normalizer, Position, Projections, QkNorm, Score, Spec, text,
+};
 use crate::diag::Diagnostics;
 use crate::messages;
+use crate::score::Expr;
 
 /// Far above any layer, and low enough that products of three sizes stay in range.
 pub(super) const LARGEST_SIZE: u64 = 1 << 20;
@@ -74,6 +78,7 @@ pub(super) struct Checker<'a> {
 
 impl Checker<'_> {
     fn spec(mut self) -> Spec {
+        let before = self.cx.count();
         let d_model = self.required("d_model", 64);
         let heads = self.heads(&d_model);
         let kv_heads = self.kv_heads(&heads);
@@ -114,8 +119,14 @@ impl Checker<'_> {
             poisoned: false,
             body: Body::default(),
         };
-        Spec {
+        let spec = Spec {
             body: self.body(&spec),
+            ..spec
+        };
+        if self.cx.count() == before && !self.draft.poisoned {
+            self.claims(&spec);
+        }
+        Spec {
             constants: self.constants,
             assertions: self.assertions,
             ..spec
@@ -531,17 +542,7 @@ impl Checker<'_> {
             None => return Some(Mask::none()),
         };
         for atom in mask.atoms() {
-            for arg in ["n", "dilation"]
-                .into_iter()
-                .filter(|arg| atom.call.word.args.iter().any(|a| a.name == *arg))
-            {
-                let what = format!("{arg}` of `{}", atom.name());
-                self.bounded(&atom.size(arg), &what, LARGEST_LENGTH);
-            }
-            if cross && atom.compares_positions() && atom.align().is_none() {
-                self.cx
-                    .error(&atom.call.origin, messages::ambiguous_alignment(&atom.call));
-            }
+            self.mask_word(atom, cross);
         }
         for data in ["padding", "document"] {
             let mut again = mask.atoms().into_iter().filter(|atom| atom.name() == data);
@@ -551,6 +552,41 @@ impl Checker<'_> {
             }
         }
         complete.then_some(mask)
+    }
+
+    /// Its sizes are within bounds, and it says how positions line up where they do not by themselves.
+    fn mask_word(&mut self, atom: &Atom, cross: bool) -> bool {
+        let before = self.cx.count();
+        for arg in ["n", "dilation"]
+            .into_iter()
+            .filter(|arg| atom.call.word.args.iter().any(|a| a.name == *arg))
+        {
+            let what = format!("{arg}` of `{}", atom.name());
+            self.bounded(&atom.size(arg), &what, LARGEST_LENGTH);
+        }
+        if cross && atom.compares_positions() && atom.align().is_none() {
+            self.cx
+                .error(&atom.call.origin, messages::ambiguous_alignment(&atom.call));
+        }
+        self.cx.count() == before
+    }
+
+    /// What `ensure` asks for is proved of the mask.
+    fn claims(&mut self, spec: &Spec) {
+        let Some(Value::Claims(claims)) = self.entry("ensure").map(|entry| &entry.value) else {
+            return;
+        };
+        let claims = claims.clone();
+        let masked = Masked {
+            spec,
+            predicate: &spec.predicate().unwrap_or(Expr::Bool(true)),
+        };
+        for call in claims {
+            let atom = Atom { call };
+            if self.mask_word(&atom, masked.cross()) {
+                masked.check(&atom.call, self.cx);
+            }
+        }
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Word(&'static [Word]),
     /// These words, combined by `&`, `|`, `!` and parentheses.
     Mask(&'static [Word]),
+    /// These words, combined by `&`, perhaps in braces.
+    Claims(&'static [Word]),
     /// `true`, `false`, or a list of projections.
     Projections,
 }
@@ -125,6 +127,12 @@ pub(crate) static KEYS: &[Key] = &[
         doc: "Which keys a query attends to. Masks combine by `&`, `|`, `!` and parentheses.",
     },
     Key {
+        name: "ensure",
+        kind: Kind::Claims(CLAIMS),
+        default: "nothing",
+        doc: "What the mask promises, whatever the lengths and the data: `{ causal & every_query_attends }`. Each promise is proved while the program is compiled; one that does not hold is an error with a counterexample, and so is one that cannot be decided.",
+    },
+    Key {
         name: "score",
         kind: Kind::Word(SCORES),
         default: "`scaled_dot`",
@@ -214,6 +222,25 @@ static MASKS: &[Word] = &[
     plain(
         "document",
         "A query attends to the keys of its own document. The call takes an id for each token, `[batch, seq]`; in cross-attention a pair, for queries and keys.",
+    ),
+];
+
+static CLAIMS: &[Word] = &[
+    Word {
+        name: "causal",
+        args: &[ALIGNMENT],
+        doc: "No query attends to a key after its own position. The positions line up as in the mask `causal`.",
+    },
+    Word {
+        name: "sliding_window",
+        args: &[size("n"), ALIGNMENT, SYMMETRIC],
+        doc: "No query attends to a key outside of this window.",
+    },
+    plain("padding", "No query attends to a key that is not valid."),
+    plain("document", "No query attends to a key of another document."),
+    plain(
+        "every_query_attends",
+        "Every query attends to at least one key, if there is one.",
     ),
 ];
 
@@ -325,7 +352,7 @@ impl Key {
     /// The words that this key knows, if it takes words.
     pub(crate) fn words(&self) -> &'static [Word] {
         match self.kind {
-            Kind::Word(words) | Kind::Mask(words) => words,
+            Kind::Word(words) | Kind::Mask(words) | Kind::Claims(words) => words,
             Kind::Size | Kind::Number | Kind::Projections => &[],
         }
     }

@@ -91,6 +91,15 @@ impl Mask {
         }
     }
 
+    /// The sizes that the definitions of the words compare with and divide by: none of them is 0.
+    pub(crate) fn lengths(&self) -> Vec<Size> {
+        let lengths = self.atoms().into_iter().flat_map(|atom| {
+            let [n, dilation] = ["n", "dilation"].map(|arg| atom.size(arg));
+            [n.times(&dilation), n, dilation]
+        });
+        lengths.collect()
+    }
+
     /// The words, to be changed.
     pub(crate) fn for_each_call(&mut self, f: &mut impl FnMut(&mut Call)) {
         match self {

@@ -5,6 +5,7 @@
 
 pub(crate) mod body;
 mod check;
+mod claims;
 pub(crate) mod keys;
 mod mask;
 mod parse;
@@ -21,6 +22,8 @@ pub(crate) use mask::{Align, Atom, Mask};
 pub(crate) use parse::parse;
 pub(crate) use value::{Real, Size};
 pub(crate) use word::Call;
+
+use crate::score::{Expr, builtin};
 
 /// A layer as it was declared, complete and consistent.
 pub(crate) struct Spec {
@@ -54,6 +57,17 @@ pub(crate) struct Spec {
     pub(crate) assertions: Vec<Assertion>,
     /// Something was wrong: emit the item so that its uses compile, whatever they pass.
     pub(crate) poisoned: bool,
+}
+
+impl Spec {
+    /// The mask of the header and that of the body: a query attends where both let it. `None` is everywhere.
+    pub(crate) fn predicate(&self) -> Option<Expr> {
+        let header = (!self.mask.is_none()).then(|| builtin::mask(&self.mask));
+        match (header, self.body.mask.clone()) {
+            (Some(header), Some(body)) => Some(header & body),
+            (header, body) => header.or(body),
+        }
+    }
 }
 
 /// The struct that is declared.

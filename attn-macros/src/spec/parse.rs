@@ -6,6 +6,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Expr, Token, Visibility, braced, token};
 
 use super::body::{self, BodyDraft};
+use super::claims;
 use super::keys::{KEYS, Key, Kind, nearest};
 use super::mask::{self, Mask};
 use super::value::{Constant, Real, Size};
@@ -46,6 +47,7 @@ pub(crate) enum Value {
         /// All its words were understood.
         complete: bool,
     },
+    Claims(Vec<Call>),
     Projections(Projections),
     /// Not understood, and reported.
     Invalid,
@@ -60,6 +62,10 @@ impl Value {
             Value::Word(call) => call.constants().for_each(f),
             Value::Mask { mask, .. } => {
                 mask.for_each_call(&mut |call| call.constants().for_each(&mut *f))
+            }
+            Value::Claims(calls) => {
+                let constants = calls.iter_mut().flat_map(Call::constants);
+                constants.for_each(f);
             }
             Value::Projections(_) | Value::Invalid => {}
         }
@@ -336,6 +342,9 @@ fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnostics) -> Val
             let mask = mask::parse(origin, key, words, cx);
             let complete = cx.count() == before;
             Value::Mask { mask, complete }
+        }
+        Kind::Claims(words) => {
+            claims::parse(origin, key, words, cx).map_or(Value::Invalid, Value::Claims)
         }
         Kind::Projections => {
             parse_projections(origin, cx).map_or(Value::Invalid, Value::Projections)

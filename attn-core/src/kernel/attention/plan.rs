@@ -126,6 +126,34 @@ fn blocks<E>(
     })
 }
 
+/// Blocks of 48 queries and 16 keys, by what a mask says of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blocks {
+    /// Never visited.
+    pub empty: usize,
+    /// The mask is asked about each pair.
+    pub partial: usize,
+    /// Every query attends to every key.
+    pub full: usize,
+}
+
+impl Blocks {
+    /// The blocks of a head of the first sequence, for `query` queries and `key` keys.
+    pub fn count(mask: &dyn TileMask<f32>, h: usize, query: usize, key: usize) -> Self {
+        let head = Head { b: 0, h };
+        let mut counted = Self::default();
+        for queries in chunks(0..query, QUERIES) {
+            for (_, partial) in blocks(mask, head, queries, 0..key) {
+                counted.partial += usize::from(partial);
+                counted.full += usize::from(!partial);
+            }
+        }
+        let all = query.div_ceil(QUERIES) * key.div_ceil(BLOCK);
+        counted.empty = all - counted.partial - counted.full;
+        counted
+    }
+}
+
 /// `range` in pieces of `size`; the last may be shorter.
 pub(super) fn chunks(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
     let end = range.end;

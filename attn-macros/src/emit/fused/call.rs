@@ -98,7 +98,7 @@ impl Fused<'_> {
             fields.push(CallField {
                 name: "mask".into(),
                 ty: quote!(Attends),
-                value: places::emit_mask_value(self.cx, mask),
+                value: places::emit_mask_value(mask, &quote!(sizes.query), &quote!(sizes.key)),
             });
         }
         if let Some(theta) = self.theta() {

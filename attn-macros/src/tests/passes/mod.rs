@@ -2,6 +2,7 @@
 
 mod derivatives;
 mod plan;
+mod prove;
 mod split;
 mod steps;
 

@@ -1,0 +1,276 @@
+//! Which integers satisfy linear constraints: the Omega test (Pugh, "The Omega test", 1991).
+//!
+//! Variables are eliminated one by one, as Fourier and Motzkin do over the rationals: every lower bound is compared with
+//! every upper one. Over the integers this is exact where one of the two has the coefficient 1. Elsewhere the comparison
+//! leaves a *shadow* that is too large; a stricter comparison leaves one that is too small; and between the two, the variable
+//! is near one of its lower bounds, which leaves a few equations to try.
+
+use std::collections::BTreeMap;
+
+use super::linear::{Linear, Model, Variable};
+
+/// It takes too many steps, or too large numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GaveUp;
+
+/// Decides constraints, in a limited number of steps.
+pub(super) struct Integers {
+    steps: usize,
+}
+
+/// Constraints without duplicates: what each sum of terms is at least, negated.
+type System = BTreeMap<BTreeMap<Variable, i128>, i128>;
+
+impl Integers {
+    pub(super) fn new(steps: usize) -> Self {
+        Integers { steps }
+    }
+
+    /// Integers for which every constraint is at least 0, if there are any.
+    pub(super) fn solve(&mut self, constraints: Vec<Linear>) -> Result<Option<Model>, GaveUp> {
+        self.steps = self.steps.checked_sub(1).ok_or(GaveUp)?;
+        let Some(system) = system(constraints)? else {
+            return Ok(None);
+        };
+        if let Some(equation) = equation(&system) {
+            return self.solve_equation(&equation, constraints_of(system));
+        }
+        let constraints = constraints_of(system);
+        match choose(&constraints) {
+            None => Ok(Some(Model::new())),
+            Some(variable) => self.eliminate(&Bounds::of(variable, constraints)),
+        }
+    }
+
+    /// Replaces a variable by what an equation says it is. Where its coefficient is not 1, the equation is rewritten with
+    /// smaller coefficients first: `a x + b y = a (x + (b / a) y) + (b % a) y`.
+    fn solve_equation(
+        &mut self,
+        equation: &Linear,
+        constraints: Vec<Linear>,
+    ) -> Result<Option<Model>, GaveUp> {
+        let Some((variable, factor)) = equation.terms().min_by_key(|(_, factor)| factor.abs())
+        else {
+            return Ok(None);
+        };
+        let value = if factor.abs() == 1 {
+            equation.without(variable).times(-factor)
+        } else {
+            let others = equation.terms().filter(|(other, _)| *other != variable);
+            others.fold(
+                Linear::variable(variable),
+                |value, (other, other_factor)| {
+                    value.plus(-other_factor.div_euclid(factor), &Linear::variable(other))
+                },
+            )
+        };
+        let rest = constraints
+            .iter()
+            .map(|constraint| constraint.substitute(variable, &value));
+        self.extend(self.limited(rest.collect())?, variable, |model| {
+            value.at(model)
+        })
+    }
+
+    /// A model without `variable`, and then the value of that.
+    fn extend(
+        &mut self,
+        constraints: Vec<Linear>,
+        variable: Variable,
+        value: impl Fn(&Model) -> Option<i128>,
+    ) -> Result<Option<Model>, GaveUp> {
+        let Some(mut model) = self.solve(constraints)? else {
+            return Ok(None);
+        };
+        let value = value(&model).ok_or(GaveUp)?;
+        model.insert(variable, value);
+        Ok(Some(model))
+    }
+
+    fn eliminate(&mut self, bounds: &Bounds) -> Result<Option<Model>, GaveUp> {
+        let value = |model: &Model| bounds.value(model);
+        let shadow = bounds.shadow(|_, _| 0);
+        if bounds.is_exact() {
+            return self.extend(shadow, bounds.variable, value);
+        }
+        if self.solve(shadow)?.is_none() {
+            return Ok(None);
+        }
+        let dark = bounds.shadow(|lower, upper| (lower - 1) * (upper - 1));
+        if let Some(model) = self.extend(dark, bounds.variable, value)? {
+            return Ok(Some(model));
+        }
+        for constraints in bounds.splinters() {
+            if let Some(model) = self.solve(constraints)? {
+                return Ok(Some(model));
+            }
+        }
+        Ok(None)
+    }
+
+    fn limited(&self, constraints: Vec<Linear>) -> Result<Vec<Linear>, GaveUp> {
+        let fits = constraints.iter().all(Linear::is_small);
+        if fits { Ok(constraints) } else { Err(GaveUp) }
+    }
+}
+
+/// The constraints, the tightest of each sum of terms only. `None` if two of them, or one alone, cannot be.
+fn system(constraints: Vec<Linear>) -> Result<Option<System>, GaveUp> {
+    let mut system = System::new();
+    for constraint in constraints {
+        let constraint = constraint.tightened();
+        if !constraint.is_small() {
+            return Err(GaveUp);
+        }
+        let (terms, constant) = constraint.into_parts();
+        if terms.is_empty() {
+            if constant < 0 {
+                return Ok(None);
+            }
+            continue;
+        }
+        let least = system.entry(terms).or_insert(constant);
+        *least = constant.min(*least);
+    }
+    let contradictory =
+        |(terms, constant)| opposite(&system, terms).is_some_and(|other| constant + other < 0);
+    Ok((!system.iter().any(contradictory)).then_some(system))
+}
+
+/// The constant of the constraint with these terms negated.
+fn opposite(system: &System, terms: &BTreeMap<Variable, i128>) -> Option<i128> {
+    let negated = terms.iter().map(|(variable, factor)| (*variable, -factor));
+    system.get(&negated.collect::<BTreeMap<_, _>>()).copied()
+}
+
+/// A sum that must be 0, as it is at least 0 and at most 0.
+fn equation(system: &System) -> Option<Linear> {
+    let found = system.iter().find(|(terms, constant)| {
+        opposite(system, terms).is_some_and(|other| **constant + other == 0)
+    });
+    found.map(|(terms, constant)| Linear::of(terms.clone(), *constant))
+}
+
+fn constraints_of(system: System) -> Vec<Linear> {
+    let constraints = system.into_iter();
+    constraints
+        .map(|(terms, constant)| Linear::of(terms, constant))
+        .collect()
+}
+
+/// The variable whose elimination costs least: an exact one, and one that leaves few constraints. Of equals the last one,
+/// so that the first variables get the smallest values.
+fn choose(constraints: &[Linear]) -> Option<Variable> {
+    // Whether a lower and an upper bound have other coefficients than 1, and how many of both there are.
+    let mut costs = BTreeMap::<Variable, ([bool; 2], [usize; 2])>::new();
+    for (variable, factor) in constraints.iter().flat_map(Linear::terms) {
+        let (scaled, counts) = costs.entry(variable).or_default();
+        let side = usize::from(factor < 0);
+        scaled[side] |= factor.abs() > 1;
+        counts[side] += 1;
+    }
+    let cost = |(scaled, counts): ([bool; 2], [usize; 2])| {
+        let exact = scaled != [true; 2];
+        (!exact, counts[0] * counts[1])
+    };
+    let costs = costs.into_iter().rev();
+    costs
+        .min_by_key(|(_, counted)| cost(*counted))
+        .map(|(variable, _)| variable)
+}
+
+/// What a system says about one of its variables.
+struct Bounds {
+    variable: Variable,
+    /// `a`, `l`: that `a * variable + l` is at least 0; `a` is positive.
+    lower: Vec<(i128, Linear)>,
+    /// `b`, `u`: that `u - b * variable` is at least 0; `b` is positive.
+    upper: Vec<(i128, Linear)>,
+    /// The constraints on other variables.
+    rest: Vec<Linear>,
+}
+
+impl Bounds {
+    fn of(variable: Variable, constraints: Vec<Linear>) -> Self {
+        let (mut lower, mut upper, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        for constraint in constraints {
+            match constraint.coefficient(variable) {
+                0 => rest.push(constraint),
+                factor if factor > 0 => lower.push((factor, constraint.without(variable))),
+                factor => upper.push((-factor, constraint.without(variable))),
+            }
+        }
+        Bounds {
+            variable,
+            lower,
+            upper,
+            rest,
+        }
+    }
+
+    fn is_exact(&self) -> bool {
+        let is_plain = |bounds: &[(i128, Linear)]| bounds.iter().all(|(factor, _)| *factor == 1);
+        is_plain(&self.lower) || is_plain(&self.upper)
+    }
+
+    /// Every lower bound against every upper one, with a distance between the two.
+    fn shadow(&self, distance: impl Fn(i128, i128) -> i128) -> Vec<Linear> {
+        let mut shadow = self.rest.clone();
+        for (a, lower) in &self.lower {
+            for (b, upper) in &self.upper {
+                let gap = lower.times(*b).plus(*a, upper);
+                shadow.push(gap.shifted(-distance(*a, *b)));
+            }
+        }
+        shadow
+    }
+
+    /// The least value within the bounds, or the greatest if there is no least one, where the other variables are as in
+    /// `model`.
+    fn value(&self, model: &Model) -> Option<i128> {
+        let lower = self
+            .lower
+            .iter()
+            .map(|(a, lower)| Some(-lower.at(model)?.div_euclid(*a)));
+        let upper = self
+            .upper
+            .iter()
+            .map(|(b, upper)| Some(upper.at(model)?.div_euclid(*b)));
+        let (lower, upper): (Option<Vec<_>>, Option<Vec<_>>) = (lower.collect(), upper.collect());
+        let least = lower?.into_iter().max();
+        Some(least.or(upper?.into_iter().min()).unwrap_or(0))
+    }
+
+    /// Where both shadows disagree, the variable is this near to one of its lower bounds: a system for each such value.
+    fn splinters(&self) -> impl Iterator<Item = Vec<Linear>> {
+        let steepest = self.upper.iter().map(|(b, _)| *b).max().unwrap_or(1);
+        self.lower.iter().flat_map(move |(a, lower)| {
+            let most = (a * steepest - a - steepest).div_euclid(steepest);
+            (0..=most).map(move |above| {
+                let equation = lower
+                    .plus(*a, &Linear::variable(self.variable))
+                    .shifted(-above);
+                let mut system = self.all();
+                system.extend([equation.times(-1), equation]);
+                system
+            })
+        })
+    }
+
+    /// The whole system.
+    fn all(&self) -> Vec<Linear> {
+        let variable = Linear::variable(self.variable);
+        let lower = self
+            .lower
+            .iter()
+            .map(|(a, lower)| lower.plus(*a, &variable));
+        let upper = self
+            .upper
+            .iter()
+            .map(|(b, upper)| upper.plus(-b, &variable));
+        lower
+            .chain(upper)
+            .chain(self.rest.iter().cloned())
+            .collect()
+    }
+}

@@ -1,0 +1,179 @@
+//! What is true of a mask whatever the lengths, the places and the data: proofs and counterexamples.
+//!
+//! A claim is proved by showing that it has no counterexample. That is a question about integers: a mask compares sums of
+//! indices, lengths and sizes, their quotients and remainders. [`translate`] puts it as a formula, [`formula`] and
+//! [`integers`] look for integers that meet it. What the data say of a pair is one of a few cases ([`rewrite`]), and each
+//! of them may happen. The formula is never narrower than the question, so that finding none is a proof; an answer to it
+//! is a counterexample if the evaluator agrees.
+
+mod formula;
+mod integers;
+mod linear;
+mod pairs;
+mod places;
+mod rewrite;
+mod rows;
+mod translate;
+
+pub(crate) use places::Place;
+pub(crate) use rewrite::Truths;
+
+use super::{Expr, Var, builtin};
+use crate::spec::{Align, Size};
+use formula::Formula;
+use integers::GaveUp;
+use linear::{Linear, Model};
+use translate::Symbols;
+
+/// Eliminations of a variable per question. Everyday masks take a hundred.
+const STEPS: usize = 4_000;
+
+/// The most heads that are told apart.
+const MOST_HEADS: u64 = 64;
+
+/// A mask, and what is known where it stands.
+pub(crate) struct Subject<'a> {
+    pub(crate) mask: &'a Expr,
+    /// Queries and keys are those of two sequences, so their numbers may differ.
+    pub(crate) cross: bool,
+    pub(crate) heads: &'a Size,
+    /// Sizes that are not 0, whatever rustc makes of them.
+    pub(crate) positive: Vec<Size>,
+}
+
+/// What may be said of a mask.
+#[derive(Clone, Debug)]
+pub(crate) enum Claim {
+    /// Whatever the mask shows to a query, this mask shows to it, too.
+    Within(Expr),
+    /// Every query attends to at least one key, if there is a key at all.
+    EveryQueryAttends,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Verdict {
+    Proved,
+    Refuted(Counterexample),
+    /// Neither a proof was found nor a counterexample.
+    Unknown,
+}
+
+/// Where a claim fails, whatever the sizes that are rustc's to evaluate.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Counterexample {
+    pub(crate) place: Place,
+    /// The key that the query attends to; `None`: it attends to no key.
+    pub(crate) kv_idx: Option<i64>,
+    /// The data of the pair, or of all keys for the query: where every pair needs data of its own, nothing.
+    pub(crate) data: Option<Truths>,
+}
+
+impl Subject<'_> {
+    pub(crate) fn decide(&self, claim: &Claim) -> Verdict {
+        match self.heads.value {
+            Some(heads @ 1..=MOST_HEADS) if self.mask.reads(Var::H) => {
+                self.decide_by_head(claim, heads)
+            }
+            _ => self.decide_at_once(claim),
+        }
+    }
+
+    /// Decides the claim for each head on its own: a product with its number is then a sum.
+    fn decide_by_head(&self, claim: &Claim, heads: u64) -> Verdict {
+        let verdicts = (0..heads).map(|h| {
+            let mask = rewrite::with_var(self.mask, Var::H, &Expr::from(h));
+            let subject = Subject {
+                mask: &mask,
+                positive: self.positive.clone(),
+                ..*self
+            };
+            match subject.decide_at_once(claim) {
+                Verdict::Refuted(mut found) => {
+                    found.place.h = h as i64;
+                    Verdict::Refuted(found)
+                }
+                other => other,
+            }
+        });
+        let severity = |verdict: &Verdict| match verdict {
+            Verdict::Refuted(_) => 0,
+            Verdict::Unknown => 1,
+            Verdict::Proved => 2,
+        };
+        verdicts.min_by_key(severity).unwrap_or(Verdict::Proved)
+    }
+
+    fn decide_at_once(&self, claim: &Claim) -> Verdict {
+        match claim {
+            Claim::Within(bound) => self.decide_within(bound),
+            Claim::EveryQueryAttends => self.decide_every_query_attends(),
+        }
+    }
+
+    /// No query attends to a key after its own position, with the first positions lined up or with the last ones.
+    pub(crate) fn is_causal(&self) -> bool {
+        let aligns = [Align::UpperLeft, Align::LowerRight];
+        let mut claims = aligns.map(builtin::causal).map(Claim::Within).into_iter();
+        claims.any(|claim| self.decide(&claim) == Verdict::Proved)
+    }
+
+    pub(crate) fn every_query_attends(&self) -> bool {
+        self.decide(&Claim::EveryQueryAttends) == Verdict::Proved
+    }
+
+    fn symbols(&self) -> Symbols {
+        Symbols::new(!self.cross)
+    }
+
+    /// Integers that meet `formula` and are what its symbols stand for.
+    fn solve(&self, symbols: &mut Symbols, formula: Formula) -> Result<Option<Model>, GaveUp> {
+        let ranges = self.ranges(symbols);
+        formula::solve(&Formula::all([ranges, formula]), STEPS)
+    }
+
+    /// There is a query and a key, and each index is less than its length.
+    fn ranges(&self, symbols: &mut Symbols) -> Formula {
+        let heads = symbols.size(self.heads);
+        let ends = [
+            (Var::QIdx, symbols.var(Var::QLen)),
+            (Var::KvIdx, symbols.var(Var::KvLen)),
+            (Var::H, heads),
+        ];
+        let mut ranges = Vec::new();
+        for (index, end) in ends {
+            ranges.push(Formula::less(&symbols.var(index), &end));
+        }
+        for size in &self.positive {
+            ranges.push(Formula::less(&Linear::default(), &symbols.size(size)));
+        }
+        let naturals = symbols.naturals();
+        let naturals = naturals
+            .iter()
+            .map(|natural| Formula::at_most(&Linear::default(), natural));
+        Formula::all(ranges.into_iter().chain(naturals))
+    }
+
+    /// The data may say of a query and itself that both are of different documents: only where they are two tokens.
+    fn is_possible(&self, truths: Truths) -> Expr {
+        if self.cross || truths.document {
+            Expr::Bool(true)
+        } else {
+            !Expr::from(Var::QIdx).equals(Var::KvIdx)
+        }
+    }
+}
+
+/// The sizes in `expr` that are rustc's to evaluate, as they are written.
+pub(crate) fn unknown_sizes(expr: &Expr) -> Vec<String> {
+    let found = std::cell::RefCell::new(Vec::new());
+    expr.any(&|part| {
+        if let Expr::Int(size) = part
+            && size.value.is_none()
+            && !found.borrow().contains(&size.to_string())
+        {
+            found.borrow_mut().push(size.to_string());
+        }
+        false
+    });
+    found.into_inner()
+}

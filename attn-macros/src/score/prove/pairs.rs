@@ -1,0 +1,67 @@
+//! Whether a mask shows no more than another one: a claim on pairs of a query and a key.
+
+use super::integers::GaveUp;
+use super::places::Place;
+use super::rewrite::{Truths, and, not};
+use super::{Counterexample, Subject, Verdict, unknown_sizes};
+use crate::score::{Expr, Var};
+
+impl Subject<'_> {
+    pub(super) fn decide_within(&self, bound: &Expr) -> Verdict {
+        let outside = and(self.mask.clone(), not(bound.clone()));
+        let cases = Truths::all(&outside).into_iter().map(|truths| {
+            let outside = and(truths.assign(&outside), self.is_possible(truths));
+            (truths, outside)
+        });
+        let cases: Vec<_> = cases.collect();
+        let found: Vec<_> = cases.iter().map(|case| self.find_pair(case)).collect();
+        if found.iter().all(|found| matches!(found, Ok(None))) {
+            return Verdict::Proved;
+        }
+        let found = found.into_iter().find_map(|found| found.ok().flatten());
+        let shortest = self.find_small_pair(&cases).or(found);
+        shortest.map_or(Verdict::Unknown, Verdict::Refuted)
+    }
+
+    /// A pair for which the condition holds.
+    fn find_pair(
+        &self,
+        (truths, condition): &(Truths, Expr),
+    ) -> Result<Option<Counterexample>, GaveUp> {
+        let mut symbols = self.symbols();
+        let formula = symbols.truth(condition, true);
+        let Some(model) = self.solve(&mut symbols, formula)? else {
+            return Ok(None);
+        };
+        let place = Place::of(&mut symbols, &model).ok_or(GaveUp)?;
+        let kv_idx = symbols.value(Var::KvIdx, &model).ok_or(GaveUp)?;
+        // The formula may be wider than the condition.
+        match self.holds(condition, place, kv_idx) {
+            Some(true) => Ok(Some(pair(place, kv_idx, *truths))),
+            _ => Err(GaveUp),
+        }
+    }
+
+    fn find_small_pair(&self, cases: &[(Truths, Expr)]) -> Option<Counterexample> {
+        let unknown = cases
+            .iter()
+            .any(|(_, condition)| !unknown_sizes(condition).is_empty());
+        self.small_places(unknown).into_iter().find_map(|place| {
+            place.keys().find_map(|kv_idx| {
+                let holds = |(_, condition): &&(Truths, Expr)| {
+                    self.holds(condition, place, kv_idx) == Some(true)
+                };
+                let (truths, _) = cases.iter().find(holds)?;
+                Some(pair(place, kv_idx, *truths))
+            })
+        })
+    }
+}
+
+fn pair(place: Place, kv_idx: i64, truths: Truths) -> Counterexample {
+    Counterexample {
+        place,
+        kv_idx: Some(kv_idx),
+        data: Some(truths),
+    }
+}

@@ -1,0 +1,177 @@
+//! Whether every query attends to a key: a claim on rows of the mask.
+//!
+//! To prove it, every query is told which keys to try: itself, the first one, the first one of its chunk. As long as there
+//! is a query that attends to none of these keys, one that it does attend to shows what is to be tried as well.
+
+use super::formula::Formula;
+use super::integers::GaveUp;
+use super::places::Place;
+use super::rewrite::{Truths, and, not, or, with_var};
+use super::translate::Symbols;
+use super::{Counterexample, Subject, Verdict, unknown_sizes};
+use crate::score::{Binary, Expr, Type, Var};
+
+/// The most keys that a query is told to try.
+const WITNESSES: usize = 40;
+
+/// The most keys of a row that are looked through.
+const LONGEST_ROW: i64 = 1 << 16;
+
+impl Subject<'_> {
+    pub(super) fn decide_every_query_attends(&self) -> Verdict {
+        let cases = Truths::all(self.mask);
+        // If some data hide a key from a query, the data of the call may be those, for each key on its own.
+        let attends = cases.iter().fold(Expr::Bool(true), |all, truths| {
+            let attends = truths.assign(self.mask);
+            and(all, or(attends, not(self.is_possible(*truths))))
+        });
+        let found = self.find_empty_row(&attends);
+        if let Ok(None) = found {
+            return Verdict::Proved;
+        }
+        let shortest = self.find_small_empty_row(&attends).or(found.ok().flatten());
+        shortest.map_or(Verdict::Unknown, |place| {
+            let hide = |truths: &&Truths| self.hide_all(**truths, place);
+            Verdict::Refuted(Counterexample {
+                place,
+                kv_idx: None,
+                data: cases.iter().find(hide).copied(),
+            })
+        })
+    }
+
+    /// A query that attends to no key.
+    fn find_empty_row(&self, attends: &Expr) -> Result<Option<Place>, GaveUp> {
+        let bases = bases(attends);
+        let mut witnesses = vec![Expr::from(Var::QIdx)];
+        while witnesses.len() < WITNESSES {
+            let mut symbols = self.symbols();
+            let formula = none_attends(attends, &witnesses, &mut symbols);
+            let Some(model) = self.solve(&mut symbols, formula)? else {
+                return Ok(None);
+            };
+            let place = Place::of(&mut symbols, &model).ok_or(GaveUp)?;
+            let attends_here = symbols.with_sizes(attends, &model);
+            let bases_here: Vec<_> = bases
+                .iter()
+                .map(|base| place.value(&symbols.with_sizes(base, &model)))
+                .collect();
+            let Some((base, distance)) = nearest(&attends_here, place, &bases_here)? else {
+                return self
+                    .is_empty(attends, place)
+                    .then_some(Some(place))
+                    .ok_or(GaveUp);
+            };
+            let witness = shifted(&bases[base], distance);
+            if witnesses
+                .iter()
+                .any(|other| other.to_string() == witness.to_string())
+            {
+                return Err(GaveUp);
+            }
+            witnesses.push(witness);
+        }
+        Err(GaveUp)
+    }
+
+    fn find_small_empty_row(&self, attends: &Expr) -> Option<Place> {
+        let places = self.small_places(!unknown_sizes(attends).is_empty());
+        places
+            .into_iter()
+            .find(|place| self.is_empty(attends, *place))
+    }
+
+    fn is_empty(&self, attends: &Expr, place: Place) -> bool {
+        place
+            .keys()
+            .all(|kv_idx| self.holds(attends, place, kv_idx) == Some(false))
+    }
+
+    /// These data, for all keys but those for which they cannot be, hide every key.
+    fn hide_all(&self, truths: Truths, place: Place) -> bool {
+        place.keys().all(|kv_idx| {
+            let own = !self.cross && kv_idx == place.q_idx;
+            let document = truths.document || own;
+            let attends = Truths { document, ..truths }.assign(self.mask);
+            self.holds(&attends, place, kv_idx) == Some(false)
+        })
+    }
+}
+
+/// That each witness is hidden, or no key at all.
+fn none_attends(attends: &Expr, witnesses: &[Expr], symbols: &mut Symbols) -> Formula {
+    let hidden = witnesses.iter().map(|witness| {
+        let is_key = and(
+            Expr::from(0).at_most(witness.clone()),
+            witness.clone().less(Var::KvLen),
+        );
+        symbols.truth(&and(is_key, with_var(attends, Var::KvIdx, witness)), false)
+    });
+    Formula::all(hidden.collect::<Vec<_>>())
+}
+
+/// A key that the query attends to, as the number of a base and the distance from it, which is the smallest one. `None` if
+/// the query attends to no key.
+fn nearest(
+    attends: &Expr,
+    place: Place,
+    bases: &[Option<i64>],
+) -> Result<Option<(usize, i64)>, GaveUp> {
+    if place.kv_len > LONGEST_ROW {
+        return Err(GaveUp);
+    }
+    let mut nearest: Option<(usize, i64)> = None;
+    for kv_idx in place.keys() {
+        if !place.holds(attends, kv_idx).ok_or(GaveUp)? {
+            continue;
+        }
+        let bases = bases.iter().enumerate();
+        let distances = bases.filter_map(|(base, value)| Some((base, kv_idx - (*value)?)));
+        let both = distances.chain(nearest);
+        nearest = both.min_by_key(|(base, distance)| (distance.abs(), *base));
+    }
+    Ok(nearest)
+}
+
+fn shifted(base: &Expr, distance: i64) -> Expr {
+    let size = Expr::from(distance.unsigned_abs());
+    match distance {
+        0 => base.clone(),
+        1.. => base.clone() + size,
+        _ => base.clone() - size,
+    }
+}
+
+/// Where a query may find a key: at itself, at an end, or at what a key is compared with, or where its chunk begins.
+fn bases(attends: &Expr) -> Vec<Expr> {
+    let mut bases = vec![
+        Expr::from(Var::QIdx),
+        Expr::from(0),
+        Expr::from(Var::KvLen) - 1,
+    ];
+    collect_bases(attends, &mut bases);
+    let mut seen = Vec::new();
+    bases.retain(|base| {
+        let text = base.to_string();
+        let is_new = !seen.contains(&text);
+        seen.push(text);
+        is_new
+    });
+    bases
+}
+
+fn collect_bases(expr: &Expr, bases: &mut Vec<Expr>) {
+    if expr.ty() != Type::Int || expr.reads(Var::KvIdx) {
+        return expr
+            .children()
+            .into_iter()
+            .for_each(|child| collect_bases(child, bases));
+    }
+    // Numbers are as near as 0 is.
+    if !matches!(expr, Expr::Int(size) if size.value.is_some()) {
+        bases.push(expr.clone());
+    }
+    if let Expr::Binary(Binary::Div | Binary::Rem, a, b) = expr {
+        bases.push((**a).clone() / (**b).clone() * (**b).clone());
+    }
+}

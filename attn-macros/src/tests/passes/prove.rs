@@ -1,0 +1,297 @@
+//! Verdicts on masks against every place of small calls, and every data of the smallest.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::score::eval::{Inputs, Point, holds};
+use crate::score::prove::{Claim, Counterexample, Place, Subject, Truths, Verdict};
+use crate::score::{Binary, Data, Expr, Var, builtin};
+use crate::spec::{Align, Size};
+use crate::tests::formula::formulas;
+use crate::tests::support::{build, cases};
+
+const HEADS: i64 = 2;
+
+/// What the data of a call say.
+#[derive(Clone, Debug)]
+struct Call {
+    /// `[key]`
+    valid: Vec<bool>,
+    /// `[query]`
+    documents: Vec<i64>,
+    /// `[key]`
+    key_documents: Vec<i64>,
+}
+
+impl Inputs for Call {
+    fn param(&self, name: &str, _: &[i64]) -> f64 {
+        panic!("a mask reads {name}")
+    }
+
+    fn data(&self, data: Data, index: &[i64]) -> i64 {
+        let last = index[index.len() - 1] as usize;
+        match data {
+            Data::Padding => self.valid[last].into(),
+            Data::QueryDocument => self.documents[last],
+            Data::KeyDocument => self.key_documents[last],
+        }
+    }
+}
+
+fn attends(mask: &Expr, place: Place, kv_idx: i64, call: &Call) -> Option<bool> {
+    let Place {
+        b,
+        h,
+        q_idx,
+        q_len,
+        kv_len,
+    } = place;
+    let point = Point {
+        b,
+        h,
+        q_idx,
+        kv_idx,
+        q_len,
+        kv_len,
+        score: 0.0,
+        inputs: call,
+    };
+    holds(mask, &point)
+}
+
+/// The lengths of calls without data, and of calls of which all data are tried.
+fn lengths(cross: bool, longest: i64) -> impl Iterator<Item = (i64, i64)> {
+    let pairs = (1..=longest).flat_map(move |q| (1..=longest).map(move |k| (q, k)));
+    pairs.filter(move |(q, k)| cross || q == k)
+}
+
+/// Lists of `len` numbers below `end`.
+fn lists(len: i64, end: i64) -> impl Iterator<Item = Vec<i64>> {
+    let count = end.pow(len as u32);
+    (0..count).map(move |code| {
+        (0..len)
+            .map(|digit| code / end.pow(digit as u32) % end)
+            .collect()
+    })
+}
+
+/// Every call with these lengths, up to the names of documents.
+fn calls(cross: bool, (q_len, kv_len): (i64, i64), has_data: bool) -> Vec<Call> {
+    if !has_data {
+        let [queries, keys] = [q_len, kv_len].map(|len| vec![0; len as usize]);
+        return vec![Call {
+            valid: vec![true; keys.len()],
+            documents: queries,
+            key_documents: keys,
+        }];
+    }
+    let mut calls = Vec::new();
+    for valid in lists(kv_len, 2) {
+        for key_documents in lists(kv_len, 2) {
+            for documents in lists(q_len, 2) {
+                if cross || documents == key_documents {
+                    calls.push(Call {
+                        valid: valid.iter().map(|valid| *valid == 1).collect(),
+                        documents,
+                        key_documents: key_documents.clone(),
+                    });
+                }
+            }
+        }
+    }
+    calls
+}
+
+fn places((q_len, kv_len): (i64, i64)) -> impl Iterator<Item = Place> {
+    (0..2 * HEADS * q_len).map(move |index| Place {
+        b: index % 2,
+        h: index / 2 % HEADS,
+        q_idx: index / 2 / HEADS,
+        q_len,
+        kv_len,
+    })
+}
+
+/// Whether the claim fails for this query.
+fn fails(claim: &Claim, mask: &Expr, place: Place, call: &Call) -> bool {
+    let mut keys = 0..place.kv_len;
+    match claim {
+        Claim::Within(_) => keys.any(|kv_idx| fails_at(claim, mask, place, kv_idx, call)),
+        Claim::EveryQueryAttends => keys.all(|kv_idx| fails_at(claim, mask, place, kv_idx, call)),
+    }
+}
+
+/// Whether the claim fails for this pair, or would if every other key were like it. Where the mask has no value, as it
+/// divides by 0, nothing fails.
+fn fails_at(claim: &Claim, mask: &Expr, place: Place, kv_idx: i64, call: &Call) -> bool {
+    let shown = attends(mask, place, kv_idx, call);
+    match claim {
+        Claim::Within(bound) => {
+            shown == Some(true) && attends(bound, place, kv_idx, call) == Some(false)
+        }
+        Claim::EveryQueryAttends => shown == Some(false),
+    }
+}
+
+/// The call that a counterexample tells of.
+fn told(counterexample: &Counterexample, cross: bool) -> Call {
+    let Place {
+        q_idx,
+        q_len,
+        kv_len,
+        ..
+    } = counterexample.place;
+    let Truths { padding, document } = counterexample.data.expect("data that all keys share");
+    let foreign = i64::from(!document);
+    let mut key_documents = vec![foreign; kv_len as usize];
+    let mut documents = vec![0; q_len as usize];
+    if !cross {
+        key_documents[q_idx as usize] = 0;
+        documents = key_documents.clone();
+    }
+    Call {
+        valid: vec![padding; kv_len as usize],
+        documents,
+        key_documents,
+    }
+}
+
+/// Every claim, and whether it was decided.
+fn check(mask: &Expr, cross: bool) -> Result<bool, TestCaseError> {
+    let heads = Size::known(HEADS as u64);
+    let subject = Subject {
+        mask,
+        cross,
+        heads: &heads,
+        positive: Vec::new(),
+    };
+    let window = |align| {
+        let distance = Expr::from(Var::QIdx) - Var::KvIdx;
+        builtin::causal(align) & distance.less(3)
+    };
+    let mut claims = vec![
+        Claim::EveryQueryAttends,
+        Claim::Within(window(Align::UpperLeft)),
+    ];
+    claims.extend(
+        [Align::UpperLeft, Align::LowerRight]
+            .map(builtin::causal)
+            .map(Claim::Within),
+    );
+    let mut decided = true;
+    for claim in claims {
+        match subject.decide(&claim) {
+            Verdict::Unknown => decided = false,
+            Verdict::Proved => {
+                let counterexample = brute_force(&claim, mask, cross);
+                prop_assert!(
+                    counterexample.is_none(),
+                    "{mask}, cross: {cross}: {claim:?}, but {counterexample:?}"
+                );
+            }
+            Verdict::Refuted(found) => {
+                let call = told(&found, cross);
+                let failed = match found.kv_idx {
+                    Some(kv_idx) => fails_at(&claim, mask, found.place, kv_idx, &call),
+                    None => fails(&claim, mask, found.place, &call),
+                };
+                prop_assert!(failed, "{mask}, cross: {cross}: {claim:?}, {found:?}");
+            }
+        }
+    }
+    Ok(decided)
+}
+
+fn brute_force(claim: &Claim, mask: &Expr, cross: bool) -> Option<(Place, Call)> {
+    let has_data = mask.any(&|part| matches!(part, Expr::Data { .. }));
+    let longest = match (has_data, cross) {
+        (false, _) => 10,
+        (true, false) => 5,
+        (true, true) => 3,
+    };
+    lengths(cross, longest).find_map(|lengths| {
+        let calls = calls(cross, lengths, has_data);
+        calls.into_iter().find_map(|call| {
+            let mut places = places(lengths);
+            let place = places.find(|place| fails(claim, mask, *place, &call));
+            place.map(|place| (place, call))
+        })
+    })
+}
+
+/// Conditions of the language on indices and lengths.
+fn predicates() -> impl Strategy<Value = Expr> {
+    let vars = [
+        Var::B,
+        Var::H,
+        Var::QIdx,
+        Var::KvIdx,
+        Var::QIdx,
+        Var::KvIdx,
+        Var::QLen,
+        Var::KvLen,
+    ];
+    let leaf = prop_oneof![
+        3 => select(vars.to_vec()).prop_map(Expr::from),
+        1 => (0..6_u64).prop_map(Expr::from),
+    ];
+    let integer = leaf.prop_recursive(3, 6, 3, |inner| {
+        let pair = || (inner.clone(), inner.clone());
+        let operation = select(
+            &[
+                Binary::Add,
+                Binary::Sub,
+                Binary::Sub,
+                Binary::Mul,
+                Binary::Div,
+                Binary::Rem,
+                Binary::Min,
+                Binary::Max,
+            ][..],
+        );
+        prop_oneof![
+            4 => (operation, pair()).prop_map(|(op, (a, b))| a.binary(op, b)),
+            1 => inner.clone().prop_map(Expr::abs),
+            1 => (pair(), pair()).prop_map(|((a, b), (x, y))| a.less(b).select(x, y)),
+        ]
+    });
+    let comparison = select(&[Binary::Eq, Binary::Lt, Binary::Le][..]);
+    let comparison = (comparison, integer.clone(), integer).prop_map(|(op, a, b)| a.binary(op, b));
+    comparison.prop_recursive(3, 6, 3, |inner| {
+        let pair = || (inner.clone(), inner.clone());
+        prop_oneof![
+            pair().prop_map(|(a, b)| a & b),
+            pair().prop_map(|(a, b)| a | b),
+            inner.clone().prop_map(|a| !a),
+            (inner.clone(), pair()).prop_map(|(condition, (a, b))| condition.select(a, b)),
+        ]
+    })
+}
+
+/// The mask that these words spell.
+fn predicate(text: &str, cross: bool) -> Expr {
+    let context = if cross { "d_context = 4, " } else { "" };
+    let source = format!("struct L<heads = 2, d_model = 4, {context}mask = {text}>;");
+    builtin::mask(&build(&source).0.mask)
+}
+
+proptest! {
+    #![proptest_config(cases(500))]
+
+    #[test]
+    fn claims_on_built_in_masks_are_decided(
+        self_attention in formulas(false, true),
+        cross_attention in formulas(true, true),
+    ) {
+        for (formula, cross) in [(self_attention, false), (cross_attention, true)] {
+            let text = formula.to_string();
+            let decided = check(&predicate(&text, cross), cross)?;
+            prop_assert!(decided, "{text}");
+        }
+    }
+
+    #[test]
+    fn claims_on_predicates_are_never_decided_wrongly(mask in predicates(), cross in any::<bool>()) {
+        check(&mask, cross)?;
+    }
+}
