@@ -105,7 +105,8 @@ macro_rules! attention {
 }
 
 pub use attn_core::{
-    Backend, Element, Error, composed::Composed, data, kernel::attention::Blocks, nn, ops, optim,
+    Backend, Element, Error, composed::Composed, data, kernel::attention::MaskBlocks, nn, ops,
+    optim,
 };
 /// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;
@@ -130,9 +131,9 @@ pub mod __private {
         kernel::{
             Matrix, MatrixMut,
             attention::{
-                Angles, Attention, Blocks, Coverage, Dropout, Everything,
-                Gradients as AttentionGradients, Mask as Attends, Norm, Normalizer, Place, Prepare,
-                Score as Modify, ScoreSums, Similarity, Sizes, SumLens, angles, per_head_linear,
+                Angles, Attention, Coverage, Dropout, Everything, Gradients as AttentionGradients,
+                Mask as Attends, MaskBlocks, Norm, Normalizer, Place, Prepare, Score as Modify,
+                ScoreSums, Similarity, Sizes, SumLens, angles, per_head_linear,
                 per_head_linear_backward, prepare, prepare_backward,
             },
         },

@@ -1,6 +1,6 @@
-//! What is known of a layer before it runs: its sizes, its number of parameters, its cost.
+//! What is known of a layer before it runs: its sizes, its number of parameters, its cost, what its mask is like.
 
-use attn::{attention, nn::LearnedPosition};
+use attn::{MaskBlocks, attention, nn::LearnedPosition};
 use dfdx::prelude::*;
 
 const EIGHT: usize = 8;
@@ -13,6 +13,9 @@ attention! {
     struct Bilinear<heads = 4, d_model = 16, head_dim = 6, score = bilinear, bias = false>;
     struct Everything<heads = 4, kv_heads = 2, d_model = 16, qk_norm = rms, position = rel_pos_bias(8, 20), mask = causal, softcap = 3, bias = [q, o]>;
     struct OfConsts<heads = { EIGHT / 2 }, kv_heads = 2, d_model = EIGHT, score = additive(hidden = EIGHT)>;
+    struct Local<heads = 2, d_model = 8, mask = sliding_window(EIGHT) & padding, ensure = { causal & padding & sliding_window(EIGHT) }>;
+    struct Packed<heads = 2, d_model = 8, mask = document & !padding>;
+    struct Decoder<heads = 2, d_model = 8, d_context = 8, mask = causal(lower_right), ensure = causal(lower_right)>;
     struct OfAnother<heads = { Grouped::KV_HEADS }, d_model = { Grouped::D_MODEL }, d_context = { Grouped::VALUE_HEAD_DIM }>;
 }
 
@@ -168,4 +171,72 @@ fn flops_stop_at_the_largest_number() {
     assert_eq!(Plain::flops(1, q as usize, 0), u64::MAX);
     assert_eq!(Plain::flops(0, usize::MAX, usize::MAX), 0);
     assert_eq!(Plain::flops(2, 0, 3), 2 * products(2, [3, 8, 8]));
+}
+
+#[test]
+fn what_is_proved_of_a_mask_is_a_constant() {
+    const { assert!(Grouped::IS_CAUSAL && Grouped::EVERY_QUERY_ATTENDS) }
+    assert_eq!(
+        [Plain::IS_CAUSAL, Plain::EVERY_QUERY_ATTENDS],
+        [false, true]
+    );
+    // Padding may leave a query without a key, and so may fewer keys than queries.
+    assert_eq!(
+        [Local::IS_CAUSAL, Local::EVERY_QUERY_ATTENDS],
+        [true, false]
+    );
+    assert_eq!(
+        [Decoder::IS_CAUSAL, Decoder::EVERY_QUERY_ATTENDS],
+        [true, false]
+    );
+}
+
+#[test]
+fn density_is_the_share_of_pairs_that_attend() {
+    for len in [0, 1, 2, 7, 8, 9, 100] {
+        let pairs = (len * len).max(1) as f64;
+        let full = if len == 0 { 0.0 } else { 1.0 };
+        assert_eq!(Plain::mask_density(len, len), full);
+        let back = (0..len).map(|q| q + 1).sum::<usize>();
+        assert_eq!(Grouped::mask_density(len, len), back as f64 / pairs);
+        let local = (0..len).map(|q| (q + 1).min(EIGHT)).sum::<usize>();
+        assert_eq!(Local::mask_density(len, len), local as f64 / pairs);
+        // As if no key were padding.
+        assert_eq!(Packed::mask_density(len, len), 0.0);
+    }
+    // The first of three queries sees two keys fewer than the last.
+    assert_eq!(Decoder::mask_density(3, 5), 12.0 / 15.0);
+    assert_eq!(Decoder::mask_density(5, 3), 6.0 / 15.0);
+}
+
+#[test]
+fn blocks_are_those_of_all_heads() {
+    let one_head = blocks_of_causal(100);
+    assert_eq!([one_head.empty, one_head.partial, one_head.full], [5, 7, 9]);
+    let all_heads = Grouped::mask_blocks(100, 100);
+    assert_eq!(
+        [all_heads.empty, all_heads.partial, all_heads.full],
+        [4 * 5, 4 * 7, 4 * 9]
+    );
+    assert_eq!(Plain::mask_blocks(49, 17).full, 2 * 4);
+    assert_eq!(Plain::mask_blocks(0, 17), MaskBlocks::default());
+}
+
+/// Blocks of 48 queries and 16 keys of a head that looks back.
+fn blocks_of_causal(len: usize) -> MaskBlocks {
+    let mut blocks = MaskBlocks::default();
+    for first_query in (0..len).step_by(48) {
+        let last_query = len.min(first_query + 48) - 1;
+        for first_key in (0..len).step_by(16) {
+            let last_key = len.min(first_key + 16) - 1;
+            if last_key <= first_query {
+                blocks.full += 1;
+            } else if first_key <= last_query {
+                blocks.partial += 1;
+            } else {
+                blocks.empty += 1;
+            }
+        }
+    }
+    blocks
 }

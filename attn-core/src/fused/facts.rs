@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::kernel::attention::{Blocks, Coverage, Mask};
+use crate::kernel::attention::{Coverage, Mask, MaskBlocks};
 
 /// The share of pairs of a query and a key that attend, over the heads of the first sequence: from 0 to 1, and 0 if there
 /// are no pairs.
-pub fn mask_density(mask: &impl Mask, heads: usize, query: usize, key: usize) -> f64 {
+pub fn mask_density(mask: &dyn Mask, heads: usize, query: usize, key: usize) -> f64 {
     let attending = (0..heads).map(|h| attending(mask, h, 0..query, 0..key));
     let pairs = heads as f64 * query as f64 * key as f64;
     if pairs == 0.0 {
@@ -16,9 +16,9 @@ pub fn mask_density(mask: &impl Mask, heads: usize, query: usize, key: usize) ->
 }
 
 /// The blocks of the heads of the first sequence, as the kernels meet them.
-pub fn mask_blocks(mask: &impl Mask, heads: usize, query: usize, key: usize) -> Blocks {
-    let counted = (0..heads).map(|h| Blocks::count(mask, h, query, key));
-    counted.fold(Blocks::default(), |sum, head| Blocks {
+pub fn mask_blocks(mask: &dyn Mask, heads: usize, query: usize, key: usize) -> MaskBlocks {
+    let counted = (0..heads).map(|h| MaskBlocks::count(mask, h, query, key));
+    counted.fold(MaskBlocks::default(), |sum, head| MaskBlocks {
         empty: sum.empty + head.empty,
         partial: sum.partial + head.partial,
         full: sum.full + head.full,
@@ -29,7 +29,7 @@ pub fn mask_blocks(mask: &impl Mask, heads: usize, query: usize, key: usize) -> 
 const FEW: usize = 64;
 
 /// The number of pairs in a rectangle that attend: its halves are counted by themselves until the mask knows.
-fn attending(mask: &impl Mask, h: usize, q: Range<usize>, k: Range<usize>) -> f64 {
+fn attending(mask: &dyn Mask, h: usize, q: Range<usize>, k: Range<usize>) -> f64 {
     let pairs = q.len() * k.len();
     if pairs == 0 {
         return 0.0;
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn blocks_are_what_their_pairs_are() {
         for (query, key) in LENGTHS {
-            let mut expected = Blocks::default();
+            let mut expected = MaskBlocks::default();
             for h in 0..3 {
                 for q in (0..query).step_by(48) {
                     for k in (0..key).step_by(16) {

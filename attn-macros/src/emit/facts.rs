@@ -104,7 +104,7 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
 
             /// What the kernels make of the mask for one sequence, under the same assumption: how many blocks of 48
             /// queries and 16 keys they skip, look into, and take whole. Each head has its own blocks.
-            #vis fn mask_blocks(q_len: usize, kv_len: usize) -> p::Blocks {
+            #vis fn mask_blocks(q_len: usize, kv_len: usize) -> p::MaskBlocks {
                 p::mask_blocks(&mask_alone(q_len, kv_len), #heads, q_len, kv_len)
             }
         }

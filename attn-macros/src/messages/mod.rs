@@ -21,6 +21,7 @@ pub(crate) const EXPECTED_SEMICOLON: &str =
     "expected `;` or a body in braces after the declaration";
 pub(crate) const EMPTY_ENTRY: &str = "expected a key, found `,`";
 pub(crate) const EMPTY_MASK: &str = "expected a mask in the parentheses, found nothing";
+pub(crate) const CLAIM_ENDS: &str = "expected a claim after `&`, found the end";
 pub(crate) const MASK_ENDS: &str = "expected a mask after the operator, found the end";
 
 pub(crate) const HEAD_DIM_WITH_ADDITIVE: &str = "`head_dim` contradicts `score = additive(hidden = n)`: queries and keys are as wide as the hidden layer\n\

@@ -576,12 +576,11 @@ impl Checker<'_> {
         let Some(Value::Claims(claims)) = self.entry("ensure").map(|entry| &entry.value) else {
             return;
         };
-        let claims = claims.clone();
         let masked = Masked {
             spec,
-            predicate: &spec.predicate().unwrap_or(Expr::Bool(true)),
+            predicate: spec.predicate().unwrap_or(Expr::Bool(true)),
         };
-        for call in claims {
+        for call in claims.clone() {
             let atom = Atom { call };
             if self.mask_word(&atom, masked.cross()) {
                 masked.check(&atom.call, self.cx);

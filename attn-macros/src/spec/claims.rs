@@ -1,6 +1,7 @@
 //! What `ensure` asks to be proved of a mask.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use quote::ToTokens;
 
 use super::Spec;
 use super::keys::{Key, Word};
@@ -21,9 +22,21 @@ pub(super) fn parse(
     let mut rest = without_braces(tokens).into_iter().peekable();
     let mut claims = Vec::new();
     loop {
-        let Some(TokenTree::Ident(name)) = rest.next() else {
-            cx.error(tokens, messages::expected_word(key, tokens));
-            return None;
+        let name = match rest.next() {
+            Some(TokenTree::Ident(name)) => name,
+            Some(other) => {
+                let found = other.into_token_stream();
+                cx.error(&found, messages::expected_word(key, &found));
+                return None;
+            }
+            None if claims.is_empty() => {
+                cx.error(tokens, messages::expected_word(key, &TokenStream::new()));
+                return None;
+            }
+            None => {
+                cx.error(tokens, messages::CLAIM_ENDS);
+                return None;
+            }
         };
         let args = word::next_group(&mut rest);
         claims.push(word::parse_call(name, args, key, words, cx)?);
@@ -64,7 +77,7 @@ fn reads_index(expr: &Expr, var: Var) -> bool {
 /// A layer and the predicate of its mask.
 pub(super) struct Masked<'a> {
     pub(super) spec: &'a Spec,
-    pub(super) predicate: &'a Expr,
+    pub(super) predicate: Expr,
 }
 
 impl Masked<'_> {
@@ -74,7 +87,7 @@ impl Masked<'_> {
             call: claim.clone(),
         });
         let subject = Subject {
-            mask: self.predicate,
+            mask: &self.predicate,
             cross: self.cross(),
             heads: &self.spec.heads,
             positive: [self.spec.mask.lengths(), word.lengths()].concat(),
@@ -108,8 +121,8 @@ impl Masked<'_> {
         let reads_data =
             |wanted| both.any(&|part| matches!(part, Expr::Data { data, .. } if *data == wanted));
         messages::Reads {
-            batch: reads_index(self.predicate, Var::B),
-            head: reads_index(self.predicate, Var::H),
+            batch: reads_index(&self.predicate, Var::B),
+            head: reads_index(&self.predicate, Var::H),
             padding: reads_data(Data::Padding),
             document: reads_data(Data::QueryDocument),
             cross: self.cross(),

@@ -45,6 +45,8 @@ const TOKENS: &[&str] = &[
     "bias",
     "dropout",
     "init",
+    "ensure",
+    "every_query_attends",
     "none",
     "causal",
     "sliding_window",

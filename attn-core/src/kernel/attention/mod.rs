@@ -30,7 +30,7 @@ mod tests;
 pub use entry::Attends;
 pub use on_tiles::{Place, TileMask, TileScore};
 pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
-pub use plan::Blocks;
+pub use plan::MaskBlocks;
 pub use prepare::{Prepares, prepare, prepare_backward};
 pub use rope::{Angles, angles};
 pub use spec::{

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{Coverage, Place, TileMask};
+use super::{Coverage, Mask, Place, TileMask};
 
 /// Queries of a tile: as many as `gemm` multiplies with a matrix without a copy of it, which is what the tile of keys or
 /// values is to a product.
@@ -86,7 +86,8 @@ pub(super) fn tiles<E>(
     queries: Range<usize>,
     keys: Range<usize>,
 ) -> impl Iterator<Item = Tile> {
-    let mut blocks = blocks(mask, head, queries.clone(), keys).peekable();
+    let coverage = move |queries, keys| mask.coverage(head.b, head.h, queries, keys);
+    let mut blocks = blocks(coverage, queries.clone(), keys).peekable();
     std::iter::from_fn(move || {
         let (keys, partial) = blocks.next()?;
         let mut tile = Tile {
@@ -101,34 +102,33 @@ pub(super) fn tiles<E>(
 }
 
 /// The blocks of keys that are not empty, and whether they are partial.
-fn blocks<E>(
-    mask: &dyn TileMask<E>,
-    Head { b, h }: Head,
+fn blocks(
+    coverage: impl Fn(Range<usize>, Range<usize>) -> Coverage + Copy,
     queries: Range<usize>,
     keys: Range<usize>,
 ) -> impl Iterator<Item = (Range<usize>, bool)> {
     chunks(keys, TILE).flat_map(move |chunk| {
         let queries = queries.clone();
         // One question may answer for all blocks.
-        let whole = mask.coverage(b, h, queries.clone(), chunk.clone());
+        let whole = coverage(queries.clone(), chunk.clone());
         let visited = if whole == Coverage::Empty {
             0..0
         } else {
             chunk
         };
         chunks(visited, BLOCK).filter_map(move |block| {
-            let coverage = match whole {
-                Coverage::Partial => mask.coverage(b, h, queries.clone(), block.clone()),
+            let known = match whole {
+                Coverage::Partial => coverage(queries.clone(), block.clone()),
                 known => known,
             };
-            (coverage != Coverage::Empty).then_some((block, coverage == Coverage::Partial))
+            (known != Coverage::Empty).then_some((block, known == Coverage::Partial))
         })
     })
 }
 
 /// Blocks of 48 queries and 16 keys, by what a mask says of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Blocks {
+pub struct MaskBlocks {
     /// Never visited.
     pub empty: usize,
     /// The mask is asked about each pair.
@@ -137,13 +137,13 @@ pub struct Blocks {
     pub full: usize,
 }
 
-impl Blocks {
+impl MaskBlocks {
     /// The blocks of a head of the first sequence, for `query` queries and `key` keys.
-    pub fn count(mask: &dyn TileMask<f32>, h: usize, query: usize, key: usize) -> Self {
-        let head = Head { b: 0, h };
+    pub fn count(mask: &dyn Mask, h: usize, query: usize, key: usize) -> Self {
+        let coverage = |queries, keys| mask.coverage(0, h, queries, keys);
         let mut counted = Self::default();
         for queries in chunks(0..query, QUERIES) {
-            for (_, partial) in blocks(mask, head, queries, 0..key) {
+            for (_, partial) in blocks(coverage, queries, 0..key) {
                 counted.partial += usize::from(partial);
                 counted.full += usize::from(!partial);
             }

@@ -81,16 +81,9 @@ impl Formula {
     }
 }
 
-/// Integers that meet `formula`, if there are any. Decided in a limited number of steps.
-pub(super) fn solve(formula: &Formula, steps: usize) -> Result<Option<Model>, GaveUp> {
-    let mut search = Search {
-        integers: Integers::new(steps),
-    };
-    search.solve(Assumed::default().and(formula))
-}
-
-struct Search {
-    integers: Integers,
+/// Integers that meet `formula`, if there are any.
+pub(super) fn solve(formula: &Formula, integers: &mut Integers) -> Result<Option<Model>, GaveUp> {
+    solve_assumed(Assumed::default().and(formula), integers)
 }
 
 /// What is taken to hold: constraints, and conditions of which one part holds, it is not yet said which.
@@ -117,24 +110,24 @@ impl<'f> Assumed<'f> {
     }
 }
 
-impl Search {
-    /// Integers for the constraints alone are often good for the choices as well. Where not, each part of the smallest
-    /// choice that fails is tried.
-    fn solve(&mut self, mut assumed: Assumed<'_>) -> Result<Option<Model>, GaveUp> {
-        let Some(model) = self.integers.solve(assumed.constraints.clone())? else {
-            return Ok(None);
-        };
-        let fails =
-            |(_, parts): &(usize, &&[Formula])| !parts.iter().any(|part| part.holds(&model));
-        let choices = assumed.choices.iter().enumerate();
-        let Some((choice, _)) = choices.filter(fails).min_by_key(|(_, parts)| parts.len()) else {
+/// Integers for the constraints alone are often good for the choices as well. Where not, each part of the smallest choice
+/// that fails is tried.
+fn solve_assumed(
+    mut assumed: Assumed<'_>,
+    integers: &mut Integers,
+) -> Result<Option<Model>, GaveUp> {
+    let Some(model) = integers.solve(assumed.constraints.clone())? else {
+        return Ok(None);
+    };
+    let fails = |(_, parts): &(usize, &&[Formula])| !parts.iter().any(|part| part.holds(&model));
+    let choices = assumed.choices.iter().enumerate();
+    let Some((choice, _)) = choices.filter(fails).min_by_key(|(_, parts)| parts.len()) else {
+        return Ok(Some(model));
+    };
+    for part in assumed.choices.swap_remove(choice) {
+        if let Some(model) = solve_assumed(assumed.clone().and(part), integers)? {
             return Ok(Some(model));
-        };
-        for part in assumed.choices.swap_remove(choice) {
-            if let Some(model) = self.solve(assumed.clone().and(part))? {
-                return Ok(Some(model));
-            }
         }
-        Ok(None)
     }
+    Ok(None)
 }

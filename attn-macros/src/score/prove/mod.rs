@@ -21,11 +21,11 @@ pub(crate) use rewrite::Truths;
 use super::{Expr, Var, builtin};
 use crate::spec::{Align, Size};
 use formula::Formula;
-use integers::GaveUp;
+use integers::{GaveUp, Integers};
 use linear::{Linear, Model};
 use translate::Symbols;
 
-/// Eliminations of a variable per question. Everyday masks take a hundred.
+/// Eliminations of a variable per claim. Everyday masks take a hundred.
 const STEPS: usize = 4_000;
 
 /// The most heads that are told apart.
@@ -44,7 +44,7 @@ pub(crate) struct Subject<'a> {
 /// What may be said of a mask.
 #[derive(Clone, Debug)]
 pub(crate) enum Claim {
-    /// Whatever the mask shows to a query, this mask shows to it, too.
+    /// Whatever the mask shows to a query, this mask, which is that of all heads, shows to it, too.
     Within(Expr),
     /// Every query attends to at least one key, if there is a key at all.
     EveryQueryAttends,
@@ -112,9 +112,13 @@ impl Subject<'_> {
 
     /// No query attends to a key after its own position, with the first positions lined up or with the last ones.
     pub(crate) fn is_causal(&self) -> bool {
-        let aligns = [Align::UpperLeft, Align::LowerRight];
-        let mut claims = aligns.map(builtin::causal).map(Claim::Within).into_iter();
-        claims.any(|claim| self.decide(&claim) == Verdict::Proved)
+        let aligns: &[Align] = if self.cross {
+            &[Align::UpperLeft, Align::LowerRight]
+        } else {
+            &[Align::UpperLeft]
+        };
+        let mut bounds = aligns.iter().map(|align| builtin::causal(*align));
+        bounds.any(|bound| self.decide(&Claim::Within(bound)) == Verdict::Proved)
     }
 
     pub(crate) fn every_query_attends(&self) -> bool {
@@ -126,9 +130,14 @@ impl Subject<'_> {
     }
 
     /// Integers that meet `formula` and are what its symbols stand for.
-    fn solve(&self, symbols: &mut Symbols, formula: Formula) -> Result<Option<Model>, GaveUp> {
+    fn solve(
+        &self,
+        symbols: &mut Symbols,
+        formula: Formula,
+        integers: &mut Integers,
+    ) -> Result<Option<Model>, GaveUp> {
         let ranges = self.ranges(symbols);
-        formula::solve(&Formula::all([ranges, formula]), STEPS)
+        formula::solve(&Formula::all([ranges, formula]), integers)
     }
 
     /// There is a query and a key, and each index is less than its length.
@@ -165,15 +174,19 @@ impl Subject<'_> {
 
 /// The sizes in `expr` that are rustc's to evaluate, as they are written.
 pub(crate) fn unknown_sizes(expr: &Expr) -> Vec<String> {
-    let found = std::cell::RefCell::new(Vec::new());
-    expr.any(&|part| {
-        if let Expr::Int(size) = part
-            && size.value.is_none()
-            && !found.borrow().contains(&size.to_string())
-        {
-            found.borrow_mut().push(size.to_string());
-        }
-        false
-    });
-    found.into_inner()
+    let mut found = Vec::new();
+    collect_unknown_sizes(expr, &mut found);
+    found
+}
+
+fn collect_unknown_sizes(expr: &Expr, found: &mut Vec<String>) {
+    if let Expr::Int(size) = expr
+        && size.value.is_none()
+        && !found.contains(&size.to_string())
+    {
+        found.push(size.to_string());
+    }
+    for child in expr.children() {
+        collect_unknown_sizes(child, found);
+    }
 }

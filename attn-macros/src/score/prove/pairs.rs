@@ -1,9 +1,9 @@
 //! Whether a mask shows no more than another one: a claim on pairs of a query and a key.
 
-use super::integers::GaveUp;
+use super::integers::{GaveUp, Integers};
 use super::places::Place;
 use super::rewrite::{Truths, and, not};
-use super::{Counterexample, Subject, Verdict, unknown_sizes};
+use super::{Counterexample, STEPS, Subject, Verdict, unknown_sizes};
 use crate::score::{Expr, Var};
 
 impl Subject<'_> {
@@ -14,7 +14,9 @@ impl Subject<'_> {
             (truths, outside)
         });
         let cases: Vec<_> = cases.collect();
-        let found: Vec<_> = cases.iter().map(|case| self.find_pair(case)).collect();
+        let mut integers = Integers::new(STEPS);
+        let found = cases.iter().map(|case| self.find_pair(case, &mut integers));
+        let found: Vec<_> = found.collect();
         if found.iter().all(|found| matches!(found, Ok(None))) {
             return Verdict::Proved;
         }
@@ -27,10 +29,11 @@ impl Subject<'_> {
     fn find_pair(
         &self,
         (truths, condition): &(Truths, Expr),
+        integers: &mut Integers,
     ) -> Result<Option<Counterexample>, GaveUp> {
         let mut symbols = self.symbols();
         let formula = symbols.truth(condition, true);
-        let Some(model) = self.solve(&mut symbols, formula)? else {
+        let Some(model) = self.solve(&mut symbols, formula, integers)? else {
             return Ok(None);
         };
         let place = Place::of(&mut symbols, &model).ok_or(GaveUp)?;

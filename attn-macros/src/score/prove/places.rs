@@ -1,5 +1,6 @@
 //! Small calls, place by place, and whether a condition holds there.
 
+use super::integers::Integers;
 use super::rewrite::rewrite;
 use super::{Model, Subject, Symbols};
 use crate::score::eval::{self, Inputs, Point};
@@ -19,6 +20,9 @@ pub(crate) struct Place {
 const LONGEST: i64 = 12;
 const LONGEST_CROSS: i64 = 7;
 const LONGEST_UNKNOWN: i64 = 3;
+
+/// Eliminations of a variable for one place: only sizes are left.
+const FEW_STEPS: usize = 400;
 
 /// The sequences that are looked at, if the mask can tell them apart.
 const SEQUENCES: i64 = 2;
@@ -152,7 +156,10 @@ impl Subject<'_> {
         [true, false].into_iter().find(|value| {
             let mut symbols = self.symbols();
             let otherwise = symbols.truth(&here, !value);
-            matches!(self.solve(&mut symbols, otherwise), Ok(None))
+            matches!(
+                self.solve(&mut symbols, otherwise, &mut Integers::new(FEW_STEPS)),
+                Ok(None)
+            )
         })
     }
 }

@@ -4,11 +4,11 @@
 //! is a query that attends to none of these keys, one that it does attend to shows what is to be tried as well.
 
 use super::formula::Formula;
-use super::integers::GaveUp;
+use super::integers::{GaveUp, Integers};
 use super::places::Place;
 use super::rewrite::{Truths, and, not, or, with_var};
 use super::translate::Symbols;
-use super::{Counterexample, Subject, Verdict, unknown_sizes};
+use super::{Counterexample, STEPS, Subject, Verdict, unknown_sizes};
 use crate::score::{Binary, Expr, Type, Var};
 
 /// The most keys that a query is told to try.
@@ -43,30 +43,22 @@ impl Subject<'_> {
     /// A query that attends to no key.
     fn find_empty_row(&self, attends: &Expr) -> Result<Option<Place>, GaveUp> {
         let bases = bases(attends);
+        let mut integers = Integers::new(STEPS);
         let mut witnesses = vec![Expr::from(Var::QIdx)];
         while witnesses.len() < WITNESSES {
             let mut symbols = self.symbols();
             let formula = none_attends(attends, &witnesses, &mut symbols);
-            let Some(model) = self.solve(&mut symbols, formula)? else {
+            let Some(model) = self.solve(&mut symbols, formula, &mut integers)? else {
                 return Ok(None);
             };
             let place = Place::of(&mut symbols, &model).ok_or(GaveUp)?;
-            let attends_here = symbols.with_sizes(attends, &model);
-            let bases_here: Vec<_> = bases
-                .iter()
-                .map(|base| place.value(&symbols.with_sizes(base, &model)))
-                .collect();
-            let Some((base, distance)) = nearest(&attends_here, place, &bases_here)? else {
-                return self
-                    .is_empty(attends, place)
-                    .then_some(Some(place))
-                    .ok_or(GaveUp);
+            let here = |expr: &Expr| symbols.with_sizes(expr, &model);
+            let Some(witness) = next_witness(attends, &bases, place, here)? else {
+                let is_empty = self.is_empty(attends, place);
+                return is_empty.then_some(Some(place)).ok_or(GaveUp);
             };
-            let witness = shifted(&bases[base], distance);
-            if witnesses
-                .iter()
-                .any(|other| other.to_string() == witness.to_string())
-            {
+            let text = witness.to_string();
+            if witnesses.iter().any(|other| other.to_string() == text) {
                 return Err(GaveUp);
             }
             witnesses.push(witness);
@@ -110,27 +102,33 @@ fn none_attends(attends: &Expr, witnesses: &[Expr], symbols: &mut Symbols) -> Fo
     Formula::all(hidden.collect::<Vec<_>>())
 }
 
-/// A key that the query attends to, as the number of a base and the distance from it, which is the smallest one. `None` if
-/// the query attends to no key.
-fn nearest(
+/// A key that the query attends to, by its distance from a base, of all such keys and bases with the smallest distance.
+/// `None` if the query attends to no key. `here` replaces sizes that are not known.
+fn next_witness(
     attends: &Expr,
+    bases: &[Expr],
     place: Place,
-    bases: &[Option<i64>],
-) -> Result<Option<(usize, i64)>, GaveUp> {
+    here: impl Fn(&Expr) -> Expr,
+) -> Result<Option<Expr>, GaveUp> {
     if place.kv_len > LONGEST_ROW {
         return Err(GaveUp);
     }
-    let mut nearest: Option<(usize, i64)> = None;
+    let attends = here(attends);
+    let values = bases
+        .iter()
+        .map(|base| Some((base, place.value(&here(base))?)));
+    let values: Vec<_> = values.flatten().collect();
+    let mut nearest: Option<(&Expr, i64)> = None;
     for kv_idx in place.keys() {
-        if !place.holds(attends, kv_idx).ok_or(GaveUp)? {
-            continue;
+        if place.holds(&attends, kv_idx).ok_or(GaveUp)? {
+            let distances = values.iter().map(|(base, value)| (*base, kv_idx - value));
+            nearest = nearest
+                .into_iter()
+                .chain(distances)
+                .min_by_key(|(_, distance)| distance.abs());
         }
-        let bases = bases.iter().enumerate();
-        let distances = bases.filter_map(|(base, value)| Some((base, kv_idx - (*value)?)));
-        let both = distances.chain(nearest);
-        nearest = both.min_by_key(|(base, distance)| (distance.abs(), *base));
     }
-    Ok(nearest)
+    Ok(nearest.map(|(base, distance)| shifted(base, distance)))
 }
 
 fn shifted(base: &Expr, distance: i64) -> Expr {

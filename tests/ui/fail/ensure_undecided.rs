@@ -1,0 +1,19 @@
+//! What depends on a constant that the macro cannot evaluate is not decided, and that is said.
+
+use attn::{attention, dfdx::prelude::*};
+
+const N: usize = 4;
+const FAR: usize = 8;
+
+attention! {
+    struct Prefix<heads = 2, d_model = 16, mask = prefix_lm(N), ensure = causal>;
+    struct Windows<heads = 2, d_model = 16, mask = sliding_window(N), ensure = { causal & sliding_window({ FAR / 2 }) }>;
+}
+
+#[macro_use]
+#[path = "../uses.rs"]
+mod uses;
+
+fn main() {
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Prefix Windows);
+}
