@@ -11,7 +11,6 @@ mod facts;
 mod interval;
 mod operation;
 mod place;
-mod plane;
 mod projection;
 mod score;
 
@@ -22,9 +21,8 @@ pub use facts::{mask_blocks, mask_density};
 pub use interval::{Interval, Truth};
 pub use operation::{Operand, Operation, accumulate};
 pub use place::Place;
-pub use plane::sum_of_gradients;
 pub use projection::{Projection, Stack};
-pub use score::ScoreGradient;
+pub use score::{ScoreGradient, sum_of_gradients};
 
 use crate::{Element, simd::Vector};
 

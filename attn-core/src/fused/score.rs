@@ -1,11 +1,11 @@
-//! The gradient of what a score function is learned from.
+//! The gradients of what a score function is learned from.
 
 use std::ops::Range;
 
 use super::{Array, accumulate};
 use crate::Element;
 use crate::kernel::attention::{ScoreGradients, SumLens};
-use crate::kernel::{Buffer, Matrix};
+use crate::kernel::{Buffer, Matrix, Real};
 
 /// The sums that the backward pass of an attention writes for its score function: some of every head, and some of all.
 ///
@@ -63,4 +63,25 @@ impl<E: Element> ScoreGradient<E> {
     pub fn add_shared(&self, range: Range<usize>, gradient: &mut [E]) {
         accumulate(gradient, &self.shared[range]);
     }
+}
+
+/// Partial sums: as many as the widest vector has lanes.
+const LANES: usize = 16;
+
+/// `Σ d`: the gradient of a number that a whole row reads. The order of the additions depends on the length alone.
+///
+/// ```
+/// use attn_core::fused::sum_of_gradients;
+///
+/// assert_eq!(sum_of_gradients(&[1.0; 37]), 37.0);
+/// ```
+#[inline(always)]
+pub fn sum_of_gradients<E: Real>(d: &[E]) -> E {
+    let mut sums = [E::ZERO; LANES];
+    for d in d.chunks(LANES) {
+        for (sum, &d) in sums.iter_mut().zip(d) {
+            *sum += d;
+        }
+    }
+    sums.into_iter().fold(E::ZERO, |total, sum| total + sum)
 }

@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Layer, places};
 use crate::graph::{Dim, Op};
-use crate::score::prove::{Subject, Truths};
+use crate::score::prove::Truths;
 use crate::score::{Expr, Var};
 use crate::spec::Size;
 
@@ -70,12 +70,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 fn emit_mask(cx: &Layer<'_>) -> TokenStream {
     let (name, vis, heads) = (&cx.name, &cx.spec.item.vis, &cx.spec.heads);
     let mask = mask(cx);
-    let subject = Subject {
-        mask: &mask,
-        cross: cx.graph.cross,
-        heads,
-        positive: cx.spec.mask.lengths(),
-    };
+    let subject = cx.spec.subject(&mask);
     let (is_causal, every_query_attends) = (subject.is_causal(), subject.every_query_attends());
     let mask = Truths::SEEN.assign(&mask);
     let value = places::emit_mask_value(&mask, &quote!(q_len), &quote!(kv_len));

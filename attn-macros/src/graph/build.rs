@@ -206,14 +206,10 @@ impl Builder<'_> {
             Position::RelPosBias {
                 num_buckets,
                 max_distance,
+                one_sided,
             } => {
                 self.rel_pos_table(num_buckets);
-                expr = builtin::rel_pos_bias(
-                    expr,
-                    num_buckets,
-                    max_distance,
-                    spec.mask.implies_causal(),
-                );
+                expr = builtin::rel_pos_bias(expr, num_buckets, max_distance, *one_sided);
             }
             Position::None | Position::Rope { .. } => {}
         }

@@ -131,9 +131,9 @@ pub(crate) fn rel_pos_bias(
     score: Expr,
     num_buckets: &Size,
     max_distance: &Size,
-    causal: bool,
+    one_sided: bool,
 ) -> Expr {
-    let bucket = t5_bucket(num_buckets, max_distance, causal);
+    let bucket = t5_bucket(num_buckets, max_distance, one_sided);
     score
         + Expr::Param {
             name: "rel_pos_bias".into(),
@@ -141,11 +141,11 @@ pub(crate) fn rel_pos_bias(
         }
 }
 
-/// T5's buckets: one for each small distance, then logarithmically wider ones up to `max_distance`. If the mask is not
-/// causal, the upper half of the buckets is for keys after the query.
-fn t5_bucket(num_buckets: &Size, max_distance: &Size, causal: bool) -> Expr {
+/// T5's buckets: one for each small distance, then logarithmically wider ones up to `max_distance`. Unless they are
+/// one-sided, the upper half of the buckets is for keys after the query.
+fn t5_bucket(num_buckets: &Size, max_distance: &Size, one_sided: bool) -> Expr {
     let back = q_idx() - kv_idx();
-    if causal {
+    if one_sided {
         return one_sided_bucket(back.max(0), Expr::from(num_buckets), max_distance);
     }
     let half = Expr::from(num_buckets) / 2;

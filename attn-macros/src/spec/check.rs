@@ -90,7 +90,7 @@ impl Checker<'_> {
         let value_head_dim = self.value_head_dim(score, &head_dim, per_head);
         let qk_norm = self.qk_norm(score);
         let mask = self.mask(d_context.is_some());
-        let position = self.position(score, &head_dim, (&d_model, &heads), mask.as_ref());
+        let mut mask_is_sound = mask.is_some() && !self.draft.body.poisoned;
         let spec = Spec {
             scale: self.scale(score, &head_dim),
             softcap: self.positive("softcap"),
@@ -106,7 +106,7 @@ impl Checker<'_> {
             d_context,
             mask: mask.unwrap_or_else(Mask::none),
             score,
-            position,
+            position: Position::None,
             qk_norm,
             item: super::Item {
                 attrs: Vec::new(),
@@ -119,8 +119,14 @@ impl Checker<'_> {
             poisoned: false,
             body: Body::default(),
         };
+        let before_body = self.cx.count();
         let spec = Spec {
             body: self.body(&spec),
+            ..spec
+        };
+        mask_is_sound &= self.cx.count() == before_body;
+        let spec = Spec {
+            position: self.position(&spec, mask_is_sound),
             ..spec
         };
         if self.cx.count() == before && !self.draft.poisoned {
@@ -153,7 +159,7 @@ impl Checker<'_> {
         self.constants.extend(value.name(&name));
     }
 
-    fn entry(&self, key: &str) -> Option<&Entry> {
+    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
         self.draft.entry(key)
     }
 
@@ -166,7 +172,7 @@ impl Checker<'_> {
         }
     }
 
-    fn word(&self, key: &str) -> Option<Call> {
+    pub(super) fn word(&self, key: &str) -> Option<Call> {
         match self.entry(key)?.value {
             Value::Word(ref call) => Some(call.clone()),
             _ => None,
@@ -238,7 +244,7 @@ impl Checker<'_> {
         Some(size)
     }
 
-    fn are_sound(&self, keys: &[&'static str]) -> bool {
+    pub(super) fn are_sound(&self, keys: &[&'static str]) -> bool {
         keys.iter().all(|key| self.sound.contains(key))
     }
 
@@ -377,125 +383,6 @@ impl Checker<'_> {
         }
     }
 
-    /// Every position scheme is made for products of queries and keys.
-    fn position(
-        &mut self,
-        score: Score,
-        head_dim: &Size,
-        whole: (&Size, &Size),
-        mask: Option<&Mask>,
-    ) -> Position {
-        let Some(call) = self.word("position") else {
-            return Position::None;
-        };
-        let name = call.word.name;
-        let at = &call.origin;
-        if name != "none" && score == Score::Additive {
-            self.cx.error(at, messages::position_with_additive(name));
-            return Position::None;
-        }
-        match name {
-            "rope" if score == Score::Bilinear => {
-                self.cx.error(at, messages::ROPE_WITH_BILINEAR);
-                Position::None
-            }
-            "rope" => self.rope(&call, head_dim, whole),
-            "alibi" => Position::Alibi,
-            "rel_pos_bias" => match mask {
-                Some(mask) => self.rel_pos_bias(&call, mask.implies_causal()),
-                None => Position::None,
-            },
-            _ => Position::None,
-        }
-    }
-
-    /// A rotation turns pairs of coordinates. A width that does not come out even of `d_model / heads` is an error of its own.
-    fn rope(&mut self, call: &Call, head_dim: &Size, (d_model, heads): (&Size, &Size)) -> Position {
-        let theta = call.number("theta");
-        let positive = theta.origin.is_empty() || self.is_positive(&theta, "theta` of `rope");
-        let given = self.entry("head_dim").is_some();
-        let sound = if given {
-            self.are_sound(&["head_dim"])
-        } else {
-            self.are_sound(&["heads", "d_model"])
-        };
-        let comes_out = if given {
-            Some(true)
-        } else {
-            divides(d_model, heads)
-        };
-        let even = match (sound, comes_out) {
-            (true, Some(true)) => head_dim.value.map(|value| value % 2 == 0),
-            (true, None) => None,
-            _ => return Position::None,
-        };
-        let condition = match comes_out {
-            Some(_) => unless_out_of_bounds(&[head_dim], quote!(#head_dim % 2 == 0)),
-            None => unless_out_of_bounds(
-                &[d_model, heads],
-                quote!(#d_model % #heads != 0 || #head_dim % 2 == 0),
-            ),
-        };
-        let even = self.require(&call.origin, even, condition, || {
-            messages::odd_rope(head_dim)
-        });
-        if positive && even {
-            Position::Rope { theta }
-        } else {
-            Position::None
-        }
-    }
-
-    fn rel_pos_bias(&mut self, call: &Call, causal: bool) -> Position {
-        let (num_buckets, max_distance) = (call.size("num_buckets"), call.size("max_distance"));
-        for (size, what) in [
-            (&num_buckets, "num_buckets` of `rel_pos_bias"),
-            (&max_distance, "max_distance` of `rel_pos_bias"),
-        ] {
-            if !size.origin.is_empty() && !self.bounded(size, what, LARGEST_SIZE) {
-                return Position::None;
-            }
-        }
-        // The errors stand at the numbers, where these were written.
-        let at = |size: &Size| match size.origin.is_empty() {
-            true => call.origin.clone(),
-            false => size.origin.clone(),
-        };
-        // Both directions share the buckets, and half of each share is for exact distances.
-        let per_exact = if causal { 2 } else { 4 };
-        let enough = num_buckets
-            .value
-            .map(|n| n >= per_exact && (causal || n % 2 == 0));
-        let condition = if causal {
-            quote!(#num_buckets >= 2)
-        } else {
-            quote!(#num_buckets >= 4 && #num_buckets % 2 == 0)
-        };
-        let condition = unless_out_of_bounds(&[&num_buckets], condition);
-        if !self.require(&at(&num_buckets), enough, condition, || {
-            messages::too_few_buckets(&num_buckets, causal)
-        }) {
-            return Position::None;
-        }
-        let far = num_buckets
-            .value
-            .zip(max_distance.value)
-            .map(|(n, far)| far > n / per_exact);
-        let per_exact = per_exact as usize;
-        let condition = unless_out_of_bounds(
-            &[&num_buckets, &max_distance],
-            quote!(#max_distance > #num_buckets / #per_exact),
-        );
-        let message = || messages::max_distance_too_near(&max_distance, &num_buckets, per_exact);
-        if !self.require(&at(&max_distance), far, condition, message) {
-            return Position::None;
-        }
-        Position::RelPosBias {
-            num_buckets,
-            max_distance,
-        }
-    }
-
     fn bias(&self) -> Projections {
         match self.entry("bias") {
             Some(Entry {
@@ -590,7 +477,7 @@ impl Checker<'_> {
 }
 
 /// Whether `parts` divides `whole`, if both are known.
-fn divides(whole: &Size, parts: &Size) -> Option<bool> {
+pub(super) fn divides(whole: &Size, parts: &Size) -> Option<bool> {
     let (whole, parts) = whole.value.zip(parts.value)?;
     Some(whole % parts == 0)
 }

@@ -9,7 +9,7 @@ use super::mask::{Atom, Mask};
 use super::word::{self, Call};
 use crate::diag::Diagnostics;
 use crate::messages;
-use crate::score::prove::{Claim, Subject, Verdict, unknown_sizes};
+use crate::score::prove::{Claim, Verdict, unknown_sizes};
 use crate::score::{Data, Expr, Var, builtin};
 
 /// `causal & every_query_attends`, perhaps in braces. `None` after a mistake, which is reported.
@@ -86,12 +86,8 @@ impl Masked<'_> {
         let word = Mask::Atom(Atom {
             call: claim.clone(),
         });
-        let subject = Subject {
-            mask: &self.predicate,
-            cross: self.cross(),
-            heads: &self.spec.heads,
-            positive: [self.spec.mask.lengths(), word.lengths()].concat(),
-        };
+        let mut subject = self.spec.subject(&self.predicate);
+        subject.positive.extend(word.lengths());
         let bound = builtin::mask(&word);
         let claimed = match claim.word.name {
             "every_query_attends" => Claim::EveryQueryAttends,

@@ -111,22 +111,6 @@ impl Mask {
             }
         }
     }
-
-    /// No query sees a key after itself, whatever the lengths. `false` may also mean "not known".
-    pub(crate) fn implies_causal(&self) -> bool {
-        match self {
-            Mask::Atom(atom) => match atom.name() {
-                // With the last positions lined up, a key may have a greater index than a query that sees it.
-                _ if atom.align() == Some(Align::LowerRight) => false,
-                "causal" => true,
-                "sliding_window" | "dilated_sliding_window" => !atom.is_symmetric(),
-                _ => false,
-            },
-            Mask::Not(_) => false,
-            Mask::And(a, b) => a.implies_causal() || b.implies_causal(),
-            Mask::Or(a, b) => a.implies_causal() && b.implies_causal(),
-        }
-    }
 }
 
 /// The mask that `tokens` spell. What could not be understood is reported, and stands as `none` in it.

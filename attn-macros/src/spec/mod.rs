@@ -9,6 +9,7 @@ mod claims;
 pub(crate) mod keys;
 mod mask;
 mod parse;
+mod position;
 pub(crate) mod text;
 pub(crate) mod value;
 mod word;
@@ -23,6 +24,7 @@ pub(crate) use parse::parse;
 pub(crate) use value::{Real, Size};
 pub(crate) use word::Call;
 
+use crate::score::prove::{Claim, Subject, Verdict};
 use crate::score::{Expr, builtin};
 
 /// A layer as it was declared, complete and consistent.
@@ -67,6 +69,23 @@ impl Spec {
             (Some(header), Some(body)) => Some(header & body),
             (header, body) => header.or(body),
         }
+    }
+
+    /// The layer's mask, to be reasoned about.
+    pub(crate) fn subject<'a>(&'a self, predicate: &'a Expr) -> Subject<'a> {
+        Subject {
+            mask: predicate,
+            cross: self.d_context.is_some(),
+            heads: &self.heads,
+            positive: self.mask.lengths(),
+        }
+    }
+
+    /// Whether it is proved that no query attends to a key with a greater index.
+    pub(crate) fn looks_back(&self) -> bool {
+        let predicate = self.predicate().unwrap_or(Expr::Bool(true));
+        let before = Claim::Within(builtin::causal(Align::UpperLeft));
+        self.subject(&predicate).decide(&before) == Verdict::Proved
     }
 }
 
@@ -116,6 +135,8 @@ pub(crate) enum Position {
     RelPosBias {
         num_buckets: Size,
         max_distance: Size,
+        /// No bucket is for keys after the query: the mask shows none.
+        one_sided: bool,
     },
 }
 

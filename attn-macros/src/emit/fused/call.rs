@@ -1,10 +1,10 @@
 //! What the functions of the fused form hand to each other: `Weights`, `Call` and `Saved`.
 
-use proc_macro2::{Literal, TokenStream};
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
 use super::attention::{gain, weights_of};
-use super::score::Score;
+use super::score::{Score, param};
 use super::{Fused, places, var};
 use crate::graph::plan::Plan;
 use crate::graph::steps::Step;
@@ -12,9 +12,9 @@ use crate::score::Name;
 use crate::spec::Real;
 
 impl Fused<'_> {
-    /// The parameters that are read by themselves.
-    fn operands(&self) -> Vec<&str> {
-        let mut fields = Vec::new();
+    /// The parameters that are read by themselves, and what they are called in `Weights`.
+    fn operands(&self) -> Vec<(Ident, &str)> {
+        let (mut fields, mut params) = (Vec::new(), Vec::new());
         for step in &self.steps.steps {
             match step {
                 Step::Linear { .. } => {}
@@ -25,11 +25,13 @@ impl Fused<'_> {
                     fields.extend(gain(&attention.key));
                     fields.extend(weights_of(&attention.similarity));
                     let score = Score::new(self.cx, attention);
-                    fields.extend(score.iter().flat_map(Score::params));
+                    params.extend(score.iter().flat_map(Score::params));
                 }
             }
         }
-        fields
+        let fields = fields.into_iter().map(|field| (var(field), field));
+        let params = params.into_iter().map(|field| (param(field), field));
+        fields.chain(params).collect()
     }
 
     pub(super) fn emit_weights(&self) -> TokenStream {
@@ -37,7 +39,7 @@ impl Fused<'_> {
             Step::Linear { to, .. } => Some(self.name(*to)),
             _ => None,
         });
-        let operands = self.operands().into_iter().map(var);
+        let operands = self.operands().into_iter().map(|(name, _)| name);
         quote! {
             /// What is read of the layer.
             struct Weights<E: p::Element, D: p::Backend<E>> {
@@ -59,9 +61,9 @@ impl Fused<'_> {
             }
             _ => None,
         });
-        let operands = self.operands().into_iter().map(|field| {
+        let operands = self.operands().into_iter().map(|(name, field)| {
             let field = var(field);
-            quote!(#field: operation.parameter(&layer.#field.weight)?)
+            quote!(#name: operation.parameter(&layer.#field.weight)?)
         });
         quote!(Weights { #(#linears,)* #(#operands,)* })
     }

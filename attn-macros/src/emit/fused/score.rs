@@ -109,8 +109,9 @@ impl<'a> Score<'a> {
             done.push(name);
             let args: Vec<_> = (0..index.len()).map(|i| format_ident!("i{i}")).collect();
             let index = flat_index(self.cx, name, args.iter().map(|arg| quote!(#arg)));
-            let (closure, values) = (format_ident!("param_{name}"), values(&var(name)));
-            lines.extend(quote!(let #closure = |#(#args: i64),*| p::number(#values[#index]);));
+            let name = param(name);
+            let values = values(&name);
+            lines.extend(quote!(let #name = |#(#args: i64),*| p::number(#values[#index]);));
         }
         lines
     }
@@ -226,7 +227,7 @@ impl<'a> Score<'a> {
         let learned: Vec<_> = self
             .learned
             .iter()
-            .map(|learned| var(learned.name))
+            .map(|learned| param(learned.name))
             .collect();
         quote! {
             /// What becomes of a score, and its derivatives.
@@ -305,7 +306,7 @@ impl<'a> Score<'a> {
             // What a gradient of 0 would be multiplied with may be anything.
             PlaneKind::Row => quote!({
                 #lengths #reads
-                let d = p::sum_of_gradients(d, |_| <E as p::Element>::of(1.0));
+                let d = p::sum_of_gradients(d);
                 if d != <E as p::Element>::of(0.0) { #(#adds)* }
             }),
             _ => quote!({ #lengths #reads #(#adds)* }),
@@ -395,7 +396,7 @@ impl<'a> Score<'a> {
     }
 
     fn emit_learned_gradient(&self, learned: &Learned<'_>) -> TokenStream {
-        let (name, start, len) = (var(learned.name), self.start(learned), &learned.len);
+        let (name, start, len) = (param(learned.name), self.start(learned), &learned.len);
         if learned.per_head {
             quote!(d_score.add_per_head(#start..#start + #len, weights.#name.gradient(gradients)?);)
         } else {
@@ -412,7 +413,7 @@ impl<'a> Score<'a> {
             let factor = host(&diff(&plane.expr, Wrt::Param(name)), 0);
             let (reads, name) = (
                 self.reads(&plane.expr, &|name| quote!(weights.#name.values())),
-                var(name),
+                param(name),
             );
             quote! {
                 call.#table.add_to_parameter(
@@ -424,6 +425,11 @@ impl<'a> Score<'a> {
         });
         quote!(#(#adds)*)
     }
+}
+
+/// What a learned tensor is called where the emitted code has names of its own.
+pub(super) fn param(name: &str) -> Ident {
+    format_ident!("param_{name}")
 }
 
 fn plus(a: &Size, b: &Size) -> Size {

@@ -17,7 +17,7 @@ pub(crate) struct BodyDraft {
     pub(super) params: Vec<ParamDraft>,
     functions: Vec<FunctionDraft>,
     /// Something could not be understood, and was reported.
-    pub(super) poisoned: bool,
+    pub(in crate::spec) poisoned: bool,
 }
 
 /// `param name: [dims] = init;`

@@ -35,7 +35,7 @@ attention! {
             score + bias[h, clamp(q_idx - kv_idx + FAR, 0, 2 * FAR)]
         }
     }
-    /// Chi et al., "Sandwich" (2023): the inner products of sinusoidal positions, summed up here over two frequencies.
+    /// A bias that all heads share.
     struct Shared<heads = 2, d_model = 8> {
         param near: [5] = normal(std = 0.02);
         fn score(score, q_idx, kv_idx) { score + near[min(abs(q_idx - kv_idx), 4)] }
@@ -55,6 +55,38 @@ attention! {
     struct Bent<heads = 2, d_model = 8> {
         param slope: [heads] = 0.25;
         fn score(score, h) { if score > 0.0 { score } else { slope[h] * score } }
+    }
+    struct Wrapped<heads = 2, d_model = 8> {
+        fn score(score) { score + 0.3 * (score % 0.5) }
+    }
+    struct Beyond<heads = 2, d_model = 8> {
+        param far: [3] = zeros;
+        fn score(score, q_idx) { score + far[q_idx] }
+    }
+    /// Raffel et al. (2020), "T5": a bias for every small distance, and for logarithmically wider ones up to 16.
+    struct T5<heads = 2, d_model = 8, mask = causal> {
+        param bias: [8, heads] = zeros;
+        fn score(score, h, q_idx, kv_idx) {
+            let back = max(q_idx - kv_idx, 0);
+            let wide = 4 + floor(4.0 * ln(max(back, 1) as f32 / 4.0) / ln(4.0)) as i64;
+            score + bias[if back < 4 { back } else { min(wide, 7) }, h]
+        }
+    }
+    /// Names that the emitted code has uses of its own for.
+    struct Named<heads = 2, d_model = 8> {
+        param element: [2] = ones;
+        param output: [2] = ones;
+        param q_k_v: [3] = ones;
+        param plane_0: [heads] = ones;
+        param weights: [2] = ones;
+        param sums: [heads, 3] = ones;
+        param d: [1] = ones;
+        param layer: [1] = ones;
+        fn score(score, h, q_idx, kv_idx) {
+            let near = plane_0[h] * (q_idx - kv_idx) as f32 * q_k_v[clamp(q_idx - kv_idx + 1, 0, 2)];
+            score * output[kv_idx % 2] * d[0] + element[q_idx % 2] * weights[1]
+                + sums[h, kv_idx % 3] * layer[0] + near
+        }
     }
     /// Two parameters, one of them twice, and everything at once.
     struct Mixed<heads = 2, d_model = 8, softcap = 5.0, position = alibi> {
@@ -207,6 +239,90 @@ fn a_condition_of_the_score() {
             // -relu(-s) is the other half.
             let negative = scores.negate().relu().negate();
             positive + negative * per_head(slope, shape)
+        })
+    });
+}
+
+#[test]
+fn a_remainder_of_the_score() {
+    self_attention!(Wrapped, d_model = 8, |p, x| {
+        scored(p, x, |q, k| {
+            let scores = scaled_dot(q, k);
+            let shape = *scores.shape();
+            let whole = |x| crate::reference::number((2.0 * f64::from(x)).trunc() * 0.5);
+            let whole: Vec<_> = scores.as_vec().into_iter().map(whole).collect();
+            let whole = Cpu::default().tensor_from_vec(whole, shape);
+            scores.with_empty_tape() + scale(scores - whole, 0.3)
+        })
+    });
+}
+
+#[test]
+fn an_index_outside_of_a_tensor_is_an_error_before_anything_runs() {
+    let dev = Cpu::default();
+    let layer = dev.build_module::<Beyond, f32>();
+    let x = |len: usize| -> Tensor<(usize, usize, Const<8>), f32, Cpu> {
+        dev.zeros_like(&(1, len, Const))
+    };
+    assert!(layer.try_forward(x(3)).is_ok());
+    for error in [
+        layer.try_forward(x(4)).err().map(|error| error.to_string()),
+        layer
+            .try_forward_with_weights(x(4))
+            .err()
+            .map(|error| error.to_string()),
+    ] {
+        let expected = "Beyond: at b = 0, h = 0, q_idx = 3, kv_idx = 0 `far` is read at index 3 of axis 0, whose size is 3";
+        assert_eq!(error.as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn t5_buckets() {
+    self_attention!(T5, d_model = 8, |p, x| {
+        let table = p.tensor("bias.weight", (8, 2));
+        let causal = mask(x, |q, k| k <= q);
+        let bucket = |back: usize| match back {
+            0..=3 => back,
+            // 4, 4√2, 8, 8√2
+            4..=5 => 4,
+            6..=7 => 5,
+            8..=11 => 6,
+            _ => 7,
+        };
+        let score = |q, k| {
+            let scores = scaled_dot(q, k);
+            let shape = *scores.shape();
+            scores + looked_up(table, shape, |h, q, k| 2 * bucket(q.saturating_sub(k)) + h)
+        };
+        attention(p, Split::into_heads(2), x, x, score, |s| {
+            softmax(s, &causal)
+        })
+    });
+}
+
+#[test]
+fn names_of_tensors_meet_none_of_the_emitted_code() {
+    self_attention!(Named, d_model = 8, |p, x| {
+        let sums = p.tensor("sums.weight", (2, 3));
+        let [element, output, weights] =
+            ["element", "output", "weights"].map(|name| p.tensor(&format!("{name}.weight"), (2,)));
+        let (slope, near) = (
+            p.tensor("plane_0.weight", (2,)),
+            p.tensor("q_k_v.weight", (3,)),
+        );
+        let [d, layer] = ["d", "layer"].map(|name| p.tensor(&format!("{name}.weight"), (1,)));
+        scored(p, x, |q, k| {
+            let scores = scaled_dot(q, k);
+            let shape = *scores.shape();
+            let distance = numbers(shape, |_, q, k| q as f64 - k as f64);
+            let near = looked_up(near, shape, |_, q, k| (q + 1).saturating_sub(k).min(2));
+            scores * (looked_up(output, shape, |_, _, k| k % 2) * looked_up(d, shape, |_, _, _| 0))
+                + looked_up(element, shape, |_, q, _| q % 2)
+                    * looked_up(weights, shape, |_, _, _| 1)
+                + looked_up(sums, shape, |h, _, k| 3 * h + k % 3)
+                    * looked_up(layer, shape, |_, _, _| 0)
+                + per_head(slope, shape) * near * distance
         })
     });
 }

@@ -1,0 +1,123 @@
+//! The rules of `position`.
+
+use quote::quote;
+
+use super::check::{Checker, LARGEST_SIZE, divides, unless_out_of_bounds};
+use super::value::Size;
+use super::word::Call;
+use super::{Position, Score, Spec};
+use crate::messages;
+
+impl Checker<'_> {
+    /// Every position scheme is made for products of queries and keys. `mask_is_sound`: what `spec` says of the mask is what
+    /// was written.
+    pub(super) fn position(&mut self, spec: &Spec, mask_is_sound: bool) -> Position {
+        let Some(call) = self.word("position") else {
+            return Position::None;
+        };
+        let name = call.word.name;
+        let at = &call.origin;
+        if name != "none" && spec.score == Score::Additive {
+            self.cx.error(at, messages::position_with_additive(name));
+            return Position::None;
+        }
+        match name {
+            "rope" if spec.score == Score::Bilinear => {
+                self.cx.error(at, messages::ROPE_WITH_BILINEAR);
+                Position::None
+            }
+            "rope" => self.rope(&call, &spec.head_dim, (&spec.d_model, &spec.heads)),
+            "alibi" => Position::Alibi,
+            "rel_pos_bias" if mask_is_sound => self.rel_pos_bias(&call, spec.looks_back()),
+            _ => Position::None,
+        }
+    }
+
+    /// A rotation turns pairs of coordinates. A width that does not come out even of `d_model / heads` is an error of its own.
+    fn rope(&mut self, call: &Call, head_dim: &Size, (d_model, heads): (&Size, &Size)) -> Position {
+        let theta = call.number("theta");
+        let positive = theta.origin.is_empty() || self.is_positive(&theta, "theta` of `rope");
+        let given = self.entry("head_dim").is_some();
+        let sound = if given {
+            self.are_sound(&["head_dim"])
+        } else {
+            self.are_sound(&["heads", "d_model"])
+        };
+        let comes_out = if given {
+            Some(true)
+        } else {
+            divides(d_model, heads)
+        };
+        let even = match (sound, comes_out) {
+            (true, Some(true)) => head_dim.value.map(|value| value % 2 == 0),
+            (true, None) => None,
+            _ => return Position::None,
+        };
+        let condition = match comes_out {
+            Some(_) => unless_out_of_bounds(&[head_dim], quote!(#head_dim % 2 == 0)),
+            None => unless_out_of_bounds(
+                &[d_model, heads],
+                quote!(#d_model % #heads != 0 || #head_dim % 2 == 0),
+            ),
+        };
+        let even = self.require(&call.origin, even, condition, || {
+            messages::odd_rope(head_dim)
+        });
+        if positive && even {
+            Position::Rope { theta }
+        } else {
+            Position::None
+        }
+    }
+
+    fn rel_pos_bias(&mut self, call: &Call, one_sided: bool) -> Position {
+        let (num_buckets, max_distance) = (call.size("num_buckets"), call.size("max_distance"));
+        for (size, what) in [
+            (&num_buckets, "num_buckets` of `rel_pos_bias"),
+            (&max_distance, "max_distance` of `rel_pos_bias"),
+        ] {
+            if !size.origin.is_empty() && !self.bounded(size, what, LARGEST_SIZE) {
+                return Position::None;
+            }
+        }
+        // The errors stand at the numbers, where these were written.
+        let at = |size: &Size| match size.origin.is_empty() {
+            true => call.origin.clone(),
+            false => size.origin.clone(),
+        };
+        // Both directions share the buckets, and half of each share is for exact distances.
+        let per_exact = if one_sided { 2 } else { 4 };
+        let enough = num_buckets
+            .value
+            .map(|n| n >= per_exact && (one_sided || n % 2 == 0));
+        let condition = if one_sided {
+            quote!(#num_buckets >= 2)
+        } else {
+            quote!(#num_buckets >= 4 && #num_buckets % 2 == 0)
+        };
+        let condition = unless_out_of_bounds(&[&num_buckets], condition);
+        if !self.require(&at(&num_buckets), enough, condition, || {
+            messages::too_few_buckets(&num_buckets, one_sided)
+        }) {
+            return Position::None;
+        }
+        let far = num_buckets
+            .value
+            .zip(max_distance.value)
+            .map(|(n, far)| far > n / per_exact);
+        let per_exact = per_exact as usize;
+        let condition = unless_out_of_bounds(
+            &[&num_buckets, &max_distance],
+            quote!(#max_distance > #num_buckets / #per_exact),
+        );
+        let message = || messages::max_distance_too_near(&max_distance, &num_buckets, per_exact);
+        if !self.require(&at(&max_distance), far, condition, message) {
+            return Position::None;
+        }
+        Position::RelPosBias {
+            num_buckets,
+            max_distance,
+            one_sided,
+        }
+    }
+}
