@@ -105,8 +105,11 @@ macro_rules! attention {
 }
 
 pub use attn_core::{
-    Backend, Element, Error, composed::Composed, data, kernel::attention::MaskBlocks, nn, ops,
-    optim,
+    Backend, Element, Error,
+    composed::Composed,
+    data,
+    kernel::attention::{Coverage, MaskBlocks},
+    nn, ops, optim,
 };
 /// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;

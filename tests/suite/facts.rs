@@ -1,6 +1,6 @@
 //! What is known of a layer before it runs: its sizes, its number of parameters, its cost, what its mask is like.
 
-use attn::{MaskBlocks, attention, nn::LearnedPosition};
+use attn::{Coverage, MaskBlocks, attention, nn::LearnedPosition};
 use dfdx::prelude::*;
 
 const EIGHT: usize = 8;
@@ -209,34 +209,37 @@ fn density_is_the_share_of_pairs_that_attend() {
     assert_eq!(Decoder::mask_density(5, 3), 6.0 / 15.0);
 }
 
+/// How many blocks are empty, partial and full.
+fn counts(blocks: &MaskBlocks) -> [usize; 3] {
+    [Coverage::Empty, Coverage::Partial, Coverage::Full].map(|coverage| blocks.count(coverage))
+}
+
 #[test]
-fn blocks_are_those_of_all_heads() {
-    let one_head = blocks_of_causal(100);
-    assert_eq!([one_head.empty, one_head.partial, one_head.full], [5, 7, 9]);
-    let all_heads = Grouped::mask_blocks(100, 100);
-    assert_eq!(
-        [all_heads.empty, all_heads.partial, all_heads.full],
-        [4 * 5, 4 * 7, 4 * 9]
-    );
-    assert_eq!(Plain::mask_blocks(49, 17).full, 2 * 4);
-    assert_eq!(Plain::mask_blocks(0, 17), MaskBlocks::default());
+fn blocks_are_those_that_the_kernels_meet() {
+    let causal = Grouped::mask_blocks(100, 100);
+    assert_eq!(counts(&causal), counts_of_causal(100));
+    assert_eq!(counts(&causal), [5, 7, 9]);
+    assert_eq!([causal.heads(), causal.rows(), causal.columns()], [1, 3, 7]);
+    assert_eq!(causal.to_string(), "▒▒▒····\n███▒▒▒·\n██████▒\n");
+    assert_eq!(counts(&Plain::mask_blocks(49, 17)), [0, 0, 4]);
+    assert_eq!(counts(&Plain::mask_blocks(0, 17)), [0; 3]);
 }
 
 /// Blocks of 48 queries and 16 keys of a head that looks back.
-fn blocks_of_causal(len: usize) -> MaskBlocks {
-    let mut blocks = MaskBlocks::default();
-    for first_query in (0..len).step_by(48) {
+fn counts_of_causal(len: usize) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for first_query in (0..len).step_by(MaskBlocks::QUERIES) {
         let last_query = len.min(first_query + 48) - 1;
-        for first_key in (0..len).step_by(16) {
+        for first_key in (0..len).step_by(MaskBlocks::KEYS) {
             let last_key = len.min(first_key + 16) - 1;
-            if last_key <= first_query {
-                blocks.full += 1;
+            counts[if last_key <= first_query {
+                2
             } else if first_key <= last_query {
-                blocks.partial += 1;
+                1
             } else {
-                blocks.empty += 1;
-            }
+                0
+            }] += 1;
         }
     }
-    blocks
+    counts
 }

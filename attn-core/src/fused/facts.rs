@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::kernel::attention::{Coverage, Mask, MaskBlocks};
+use crate::kernel::attention::{Coverage, Mask};
 
 /// The share of pairs of a query and a key that attend, over the heads of the first sequence: from 0 to 1, and 0 if there
 /// are no pairs.
@@ -13,16 +13,6 @@ pub fn mask_density(mask: &dyn Mask, heads: usize, query: usize, key: usize) -> 
         return 0.0;
     }
     attending.sum::<f64>() / pairs
-}
-
-/// The blocks of the heads of the first sequence, as the kernels meet them.
-pub fn mask_blocks(mask: &dyn Mask, heads: usize, query: usize, key: usize) -> MaskBlocks {
-    let counted = (0..heads).map(|h| MaskBlocks::count(mask, h, query, key));
-    counted.fold(MaskBlocks::default(), |sum, head| MaskBlocks {
-        empty: sum.empty + head.empty,
-        partial: sum.partial + head.partial,
-        full: sum.full + head.full,
-    })
 }
 
 /// Rectangles of no more pairs than this are looked at one by one.
@@ -106,31 +96,6 @@ mod tests {
                 };
                 assert_eq!(mask_density(&ByHead, heads, query, key), expected);
             }
-        }
-    }
-
-    #[test]
-    fn blocks_are_what_their_pairs_are() {
-        for (query, key) in LENGTHS {
-            let mut expected = MaskBlocks::default();
-            for h in 0..3 {
-                for q in (0..query).step_by(48) {
-                    for k in (0..key).step_by(16) {
-                        let pairs = (q..query.min(q + 48))
-                            .flat_map(|q| (k..key.min(k + 16)).map(move |k| (q, k)));
-                        let attends: Vec<_> =
-                            pairs.map(|(q, k)| ByHead.attends(0, h, q, k)).collect();
-                        if attends.iter().all(|attends| *attends) {
-                            expected.full += 1;
-                        } else if attends.iter().any(|attends| *attends) {
-                            expected.partial += 1;
-                        } else {
-                            expected.empty += 1;
-                        }
-                    }
-                }
-            }
-            assert_eq!(mask_blocks(&ByHead, 3, query, key), expected);
         }
     }
 

@@ -17,7 +17,7 @@ mod score;
 pub use array::Array;
 pub use bounds::Axis;
 pub use distance_table::DistanceTable;
-pub use facts::{mask_blocks, mask_density};
+pub use facts::mask_density;
 pub use interval::{Interval, Truth};
 pub use operation::{Operand, Operation, accumulate};
 pub use place::Place;

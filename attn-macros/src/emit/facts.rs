@@ -97,10 +97,10 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
                 p::mask_density(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len)
             }
 
-            /// What the kernels make of the mask for one sequence, under the same assumption: how many blocks of 48
-            /// queries and 16 keys they skip, look into, and take whole. Each head has its own blocks.
+            /// What the kernels make of the mask for one sequence, under the same assumption: the blocks of queries and
+            /// keys that they skip, look into, and take whole.
             #vis fn mask_blocks(q_len: usize, kv_len: usize) -> p::MaskBlocks {
-                p::mask_blocks(&mask_alone(q_len, kv_len), #heads, q_len, kv_len)
+                p::MaskBlocks::new(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len)
             }
         }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
-use crate::spec::keys::{KEYS, Key, Kind, Word};
+use crate::spec::keys::{INITIALIZER, KEYS, Key, Kind, Word};
 
 /// Under rust-analyzer only: what the user wrote, also half a word, as paths into the documented names of [`key_items`], so
 /// that editors complete keys and words and show what they mean.
@@ -52,7 +52,7 @@ fn key_item(key: &Key) -> TokenStream {
     }
 }
 
-/// Every key with its values, as Markdown.
+/// Every key with its values, and the words of the body, as Markdown.
 pub(crate) fn key_table() -> TokenStream {
     let mut text = String::from("| key | values | default | |\n| --- | --- | --- | --- |\n");
     for key in KEYS {
@@ -65,7 +65,8 @@ pub(crate) fn key_table() -> TokenStream {
             key.doc
         );
     }
-    for key in KEYS.iter().filter(|key| !key.words().is_empty()) {
+    let of_words = KEYS.iter().filter(|key| !key.words().is_empty());
+    for key in of_words.chain([&INITIALIZER]) {
         let _ = write!(text, "\n`{}`:\n\n| value | |\n| --- | --- |\n", key.name);
         for word in key.words() {
             let _ = writeln!(text, "| `{}` | {} |", escape(&word.usage()), word.doc);

@@ -12,6 +12,7 @@ mod forward;
 mod key_block;
 mod layout;
 mod load;
+mod mask_blocks;
 mod on_tiles;
 mod per_head;
 mod plan;
@@ -28,9 +29,9 @@ mod weights;
 mod tests;
 
 pub use entry::Attends;
+pub use mask_blocks::MaskBlocks;
 pub use on_tiles::{Place, TileMask, TileScore};
 pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
-pub use plan::MaskBlocks;
 pub use prepare::{Prepares, prepare, prepare_backward};
 pub use rope::{Angles, angles};
 pub use spec::{

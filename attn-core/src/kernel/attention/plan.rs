@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{Coverage, Mask, Place, TileMask};
+use super::{Coverage, Place, TileMask};
 
 /// Queries of a tile: as many as `gemm` multiplies with a matrix without a copy of it, which is what the tile of keys or
 /// values is to a product.
@@ -102,7 +102,7 @@ pub(super) fn tiles<E>(
 }
 
 /// The blocks of keys that are not empty, and whether they are partial.
-fn blocks(
+pub(super) fn blocks(
     coverage: impl Fn(Range<usize>, Range<usize>) -> Coverage + Copy,
     queries: Range<usize>,
     keys: Range<usize>,
@@ -124,34 +124,6 @@ fn blocks(
             (known != Coverage::Empty).then_some((block, known == Coverage::Partial))
         })
     })
-}
-
-/// Blocks of 48 queries and 16 keys, by what a mask says of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MaskBlocks {
-    /// Never visited.
-    pub empty: usize,
-    /// The mask is asked about each pair.
-    pub partial: usize,
-    /// Every query attends to every key.
-    pub full: usize,
-}
-
-impl MaskBlocks {
-    /// The blocks of a head of the first sequence, for `query` queries and `key` keys.
-    pub fn count(mask: &dyn Mask, h: usize, query: usize, key: usize) -> Self {
-        let coverage = |queries, keys| mask.coverage(0, h, queries, keys);
-        let mut counted = Self::default();
-        for queries in chunks(0..query, QUERIES) {
-            for (_, partial) in blocks(coverage, queries, 0..key) {
-                counted.partial += usize::from(partial);
-                counted.full += usize::from(!partial);
-            }
-        }
-        let all = query.div_ceil(QUERIES) * key.div_ceil(BLOCK);
-        counted.empty = all - counted.partial - counted.full;
-        counted
-    }
 }
 
 /// `range` in pieces of `size`; the last may be shorter.

@@ -1,0 +1,177 @@
+//! Lesson 5: a score of your own. The body of a layer says what becomes of each score, and declares
+//! what is to be learned on the way. The derivative is taken while the program is compiled.
+//!
+//! ```text
+//! cargo run --release --example 05_custom_score
+//! ```
+
+use attn::attention;
+use attn::dfdx::{optim::Adam, prelude::*};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+attention! {
+    /// Every position becomes a mean of its neighbours, which count less the farther they are (Nadaraya
+    /// 1964, Watson 1964), and more the more alike they are: a score is the product of query and key.
+    struct Smoother<heads = 1, d_model = 1, bias = false> {
+        /// How far a neighbour may be.
+        param width: [heads] = 1.0;
+        fn score(score, h, q_idx, kv_idx) {
+            let distance = (q_idx - kv_idx) as f32 / width[h];
+            score - 0.5 * distance * distance
+        }
+    }
+
+    /// Every head forgets at a pace of its own: ALiBi (Press et al. 2022), with slopes that are learned.
+    struct Forgetful<heads = 2, d_model = 16, mask = causal> {
+        /// What a step back costs.
+        param slope: [heads] = alibi_slopes;
+        fn score(score, h, q_idx, kv_idx) { score - slope[h] * (q_idx - kv_idx) as f32 }
+    }
+}
+
+/// A tensor of sequences, [batch, length, width].
+type Sequences<const WIDTH: usize> = Tensor<(usize, usize, Const<WIDTH>), f32, Cpu>;
+
+fn main() {
+    let device = Cpu::seed_from_u64(5);
+    learn_a_width(&device);
+    learn_slopes(&device);
+}
+
+/// How wide is the bell that takes most of the noise from a wave, and least of the wave?
+fn learn_a_width(device: &Cpu) {
+    let (clean, noisy) = waves(device);
+    let mut smoother = device.build_module::<Smoother, f32>();
+    // A mean of the neighbours themselves, and of all alike.
+    smoother.q_proj.weight = device.zeros();
+    smoother.k_proj.weight = device.zeros();
+    smoother.v_proj.weight = device.ones();
+    smoother.o_proj.weight = device.ones();
+    let mut optimizer = Adam::new(
+        &smoother,
+        AdamConfig {
+            lr: 3e-2,
+            ..Default::default()
+        },
+    );
+    let mut gradients = smoother.alloc_grads();
+    println!("a width is learned\n");
+    for step in 0..=300 {
+        let smooth = smoother.forward(noisy.clone().traced(gradients));
+        let loss = mse_loss(smooth, clean.clone());
+        if step % 60 == 0 {
+            let width = smoother.width.weight.as_vec()[0];
+            let off = loss.array().sqrt();
+            println!("  step {step:>3}  width {width:.2}  off by about {off:.3}");
+        }
+        gradients = loss.backward();
+        optimizer
+            .update(&mut smoother, &gradients)
+            .expect("every parameter has a gradient");
+        smoother.zero_grads(&mut gradients);
+    }
+    println!("\n  · what was measured    ○ the wave    ● what the layer makes of it\n");
+    let smooth = smoother.forward(noisy.clone());
+    plot(&noisy.as_vec(), &clean.as_vec(), &smooth.as_vec());
+}
+
+/// Sines of random phases, and the same with noise.
+fn waves(device: &Cpu) -> (Sequences<1>, Sequences<1>) {
+    const COUNT: usize = 16;
+    const LEN: usize = 96;
+    let mut rng = StdRng::seed_from_u64(5);
+    let (mut clean, mut noisy) = (vec![], vec![]);
+    for _ in 0..COUNT {
+        let phase = rng.gen_range(0.0..6.0);
+        for at in 0..LEN {
+            let wave = (at as f32 / 8.0 + phase).sin();
+            clean.push(wave);
+            noisy.push(wave + rng.gen_range(-0.8..0.8));
+        }
+    }
+    let shape = (COUNT, LEN, Const::<1>);
+    (
+        device.tensor_from_vec(clean, shape),
+        device.tensor_from_vec(noisy, shape),
+    )
+}
+
+/// The first wave, every second place of it, with time running down.
+fn plot(noisy: &[f32], clean: &[f32], smooth: &[f32]) {
+    let column = |y: f32| ((y + 2.0) * 15.0).round().clamp(0.0, 60.0) as usize;
+    for at in (0..64).step_by(2) {
+        let mut line = [' '; 61];
+        for (values, sign) in [(noisy, '·'), (clean, '○'), (smooth, '●')] {
+            line[column(values[at])] = sign;
+        }
+        let line: String = line.iter().collect();
+        println!("  {}", line.trim_end());
+    }
+}
+
+/// A student finds out from the output alone how fast each head of a teacher forgets.
+fn learn_slopes(device: &Cpu) {
+    let mut teacher = device.build_module::<Forgetful, f32>();
+    let mut student = teacher.clone();
+    teacher.slope.weight = device.tensor_from_vec(vec![1.0, 0.05], (Const::<2>,));
+    let x = device.sample_like(&(8, 12, Const::<16>), rand_distr::StandardNormal);
+    let y = teacher.forward(x.clone());
+
+    println!("\n\nslopes are learned: the teacher has 1.00 and 0.05\n");
+    let before = student.forward_with_weights(x.clone()).1;
+    for step in 0..=100 {
+        let loss = mse_loss(student.forward(x.leaky_trace()), y.clone());
+        if step % 20 == 0 {
+            let slopes = student.slope.weight.as_vec();
+            let loss = loss.array();
+            println!(
+                "  step {step:>3}  slopes {:.3} {:.3}  loss {loss:.1e}",
+                slopes[0], slopes[1]
+            );
+        }
+        let gradients = loss.backward();
+        // All else is the same already: only the slopes take a step.
+        let slope = student.slope.weight.clone();
+        let gradient = gradients.get(&slope);
+        student.slope.weight = slope - gradient * 20.0;
+    }
+    println!("\nthe weights of both heads\n");
+    draw([
+        ("student, before", before.as_vec()),
+        (
+            "student, after",
+            student.forward_with_weights(x.clone()).1.as_vec(),
+        ),
+        ("teacher", teacher.forward_with_weights(x).1.as_vec()),
+    ]);
+}
+
+/// Draws the weights of the first sequence, head under head, as shades.
+fn draw(pictures: [(&str, Vec<f32>); 3]) {
+    const LEN: usize = 12;
+    for (title, _) in &pictures {
+        print!("  {title:<24}");
+    }
+    println!();
+    for head in 0..2 {
+        for q in 0..LEN {
+            for (_, weights) in &pictures {
+                let row = &weights[(head * LEN + q) * LEN..][..LEN];
+                let shades: String = row.iter().map(|&weight| shade(weight)).collect();
+                print!("  {shades}");
+            }
+            println!();
+        }
+        println!();
+    }
+}
+
+fn shade(weight: f32) -> &'static str {
+    match weight {
+        w if w > 0.5 => "██",
+        w if w > 0.2 => "▓▓",
+        w if w > 0.1 => "▒▒",
+        w if w > 0.02 => "░░",
+        _ => "· ",
+    }
+}
