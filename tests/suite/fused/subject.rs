@@ -180,16 +180,16 @@ impl Case {
     }
 }
 
-/// Declares a layer from its spec, as a [`Subject`]. It takes `input`, made of a traced `x`, of a `context` if one is named,
-/// and of the case.
+/// Declares a layer from its keys and perhaps its body, as a [`Subject`]. It takes `input`, made of a traced `x`, of a `context`
+/// if one is named, and of the case.
 macro_rules! subject {
-    (|$x:ident, $case:ident| $input:expr, $($spec:tt)*) => {
-        subject!(@layer $x [] $case $input, $($spec)*)
+    (|$x:ident, $case:ident| $input:expr, [$($spec:tt)*] $($body:tt)?) => {
+        subject!(@layer $x [] $case $input, [$($spec)*] $($body)?)
     };
-    (|$x:ident, $context:ident, $case:ident| $input:expr, $($spec:tt)*) => {
-        subject!(@layer $x [$context] $case $input, $($spec)*)
+    (|$x:ident, $context:ident, $case:ident| $input:expr, [$($spec:tt)*] $($body:tt)?) => {
+        subject!(@layer $x [$context] $case $input, [$($spec)*] $($body)?)
     };
-    (@layer $x:ident [$($context:ident)?] $case:ident $input:expr, $($spec:tt)*) => {{
+    (@layer $x:ident [$($context:ident)?] $case:ident $input:expr, $spec:tt $($body:tt)?) => {{
         use $crate::fused::{
             compare::Outcome,
             parameters::{add_gradients, make, state},
@@ -197,9 +197,7 @@ macro_rules! subject {
         };
         use dfdx::prelude::*;
 
-        attn::attention! {
-            struct Layer<$($spec)*>;
-        }
+        subject!(@declare $spec $($body)?);
 
         fn run<E: attn::Element>(way: Way, $case: &Case) -> Outcome
         where
@@ -229,6 +227,16 @@ macro_rules! subject {
             double: run::<f64>,
         }
     }};
+    (@declare [$($spec:tt)*]) => {
+        attn::attention! {
+            struct Layer<$($spec)*>;
+        }
+    };
+    (@declare [$($spec:tt)*] $body:tt) => {
+        attn::attention! {
+            struct Layer<$($spec)*> $body
+        }
+    };
     (@d_context) => {
         None
     };
@@ -239,16 +247,16 @@ macro_rules! subject {
 
 /// A test for each of these specs, of what `$check` asserts of it.
 macro_rules! tests {
-    ($check:expr, |$($var:ident),+| $input:expr; $($name:ident [$($spec:tt)*];)+) => {
-        tests!(@each $check, [$($var),+], $input, $([$name [$($spec)*]])+);
+    ($check:expr, |$($var:ident),+| $input:expr; $($name:ident $spec:tt $({$($body:tt)*})?;)+) => {
+        tests!(@each $check, [$($var),+], $input, $([$name $spec $({$($body)*})?])+);
     };
-    (@each $check:expr, $vars:tt, $input:expr, $([$name:ident $spec:tt])+) => {
-        $(tests!(@one $check, $vars, $input, $name, $spec);)+
+    (@each $check:expr, $vars:tt, $input:expr, $([$name:ident $spec:tt $($body:tt)?])+) => {
+        $(tests!(@one $check, $vars, $input, $name, $spec $($body)?);)+
     };
-    (@one $check:expr, [$($var:ident),+], $input:expr, $name:ident, [$($spec:tt)*]) => {
+    (@one $check:expr, [$($var:ident),+], $input:expr, $name:ident, $spec:tt $($body:tt)?) => {
         #[test]
         fn $name() {
-            ($check)(&subject!(|$($var),+| $input, $($spec)*));
+            ($check)(&subject!(|$($var),+| $input, $spec $($body)?));
         }
     };
 }

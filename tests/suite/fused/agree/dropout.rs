@@ -37,8 +37,8 @@ tests! {
 /// Or else the agreement above would say nothing.
 #[test]
 fn weights_are_dropped_here() {
-    let with = subject!(|x, _case| x, heads = 2, d_model = 8, dropout = 0.3);
-    let without = subject!(|x, _case| x, heads = 2, d_model = 8);
+    let with = subject!(|x, _case| x, [heads = 2, d_model = 8, dropout = 0.3]);
+    let without = subject!(|x, _case| x, [heads = 2, d_model = 8]);
     let case = with.case(Sizes::square(2, 17));
     for way in [Way::Fused, Way::Composed] {
         let [with, without] = [&with, &without].map(|subject| (subject.double)(way, &case));

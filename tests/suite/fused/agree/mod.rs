@@ -3,6 +3,7 @@
 //! In `f64` the two differ by rounding alone. In `f32` the fused one is as precise as the composed one, measured against the
 //! composed one in `f64`: other kernels may round at other places, but not more.
 
+mod bodies;
 mod cross;
 mod data;
 mod dropout;

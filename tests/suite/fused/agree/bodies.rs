@@ -1,0 +1,69 @@
+//! Functions of the score and of the place, and what they learn, over several tiles of queries and keys.
+
+use super::{agree, agree_across, agree_beyond_a_tile};
+
+tests! {
+    agree_beyond_a_tile, |x, _case| x;
+
+    learned_slopes [heads = 2, d_model = 8, mask = causal] {
+        param slope: [heads] = alibi_slopes;
+        fn score(score, h, q_idx, kv_idx) { score - slope[h] * (q_idx - kv_idx) as f32 }
+    };
+    a_table_of_distances [heads = 2, d_model = 8] {
+        param bias: [heads, 201] = normal(std = 0.5);
+        fn score(score, h, q_idx, kv_idx) { score + bias[h, clamp(q_idx - kv_idx + 100, 0, 200)] }
+    };
+    gates_of_queries_and_of_keys [heads = 2, d_model = 8, mask = sliding_window(300)] {
+        param of_query: [5] = normal(std = 0.5);
+        param of_key: [heads, 7] = normal(std = 0.5);
+        fn score(score, h, q_idx, kv_idx) {
+            score * sigmoid(of_query[q_idx % 5] * of_key[h, kv_idx % 7])
+        }
+    };
+    windows_of_heads [heads = 3, d_model = 9, mask = causal] {
+        fn mask(h, q_idx, kv_idx) { q_idx - kv_idx < if h == 1 { 300 } else { 20 } || kv_idx < 2 }
+    };
+}
+
+tests! {
+    agree, |x, _case| x;
+
+    capped_by_the_user [heads = 2, d_model = 8, mask = causal] {
+        fn score(score) { 1.5 * tanh(score / 1.5) }
+    };
+    capped_twice_with_dropout [heads = 2, d_model = 8, softcap = 2, dropout = 0.3] {
+        param cap: [heads] = 1.5;
+        fn score(score, h) { cap[h] * tanh(score / cap[h]) }
+    };
+    of_shared_keys_under_softmax1 [heads = 4, kv_heads = 2, d_model = 8, normalizer = softmax1, position = rope] {
+        param shift: [heads, 2] = normal(std = 0.5);
+        fn score(score, h, q_idx, kv_idx) { score + shift[h, if kv_idx <= q_idx { 0 } else { 1 }] }
+    };
+    of_additive_scores_under_sigmoid [heads = 2, d_model = 8, score = additive(hidden = 5), normalizer = sigmoid] {
+        param width: [1] = 9.0;
+        fn score(score, q_idx, kv_idx) {
+            let distance = (q_idx - kv_idx) as f32 / width[0];
+            score - 0.5 * distance * distance
+        }
+    };
+    branches_of_the_score [heads = 2, d_model = 8, position = alibi] {
+        param slope: [heads] = 0.25;
+        fn score(score, h) { if score > 0.0 { score } else { slope[h] * score } }
+        fn mask(q_idx, kv_idx) { (q_idx + kv_idx) % 3 != 1 }
+    };
+    a_mask_of_floats [heads = 2, d_model = 8] {
+        fn mask(q_idx, kv_idx) { sqrt((q_idx * q_idx + kv_idx * kv_idx) as f32) < 40.5 }
+    };
+}
+
+tests! {
+    agree_across, |x, context, _case| (x, context);
+
+    slopes_of_a_context [heads = 2, d_model = 8, d_context = 6] {
+        param slope: [heads] = 0.1;
+        fn score(score, h, q_idx, kv_idx, q_len, kv_len) {
+            score - slope[h] * abs((q_idx + kv_len - q_len - kv_idx) as f32)
+        }
+        fn mask(q_idx, kv_idx, q_len, kv_len) { kv_idx <= q_idx + kv_len - q_len }
+    };
+}
