@@ -13,6 +13,7 @@ use attn::{attention, dfdx::prelude::*};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
 attention! {
+    struct Full<heads = 8, d_model = 8, head_dim = 64>;
     struct Causal<heads = 8, d_model = 8, head_dim = 64, mask = causal>;
     struct OwnCausal<heads = 8, d_model = 8, head_dim = 64> {
         fn mask(q_idx, kv_idx) { kv_idx <= q_idx }
@@ -82,7 +83,7 @@ fn custom(criterion: &mut Criterion) {
     for len in [1024, 4096] {
         measure! {
             criterion, len,
-            Causal, OwnCausal, Window, OwnWindow, Alibi, OwnAlibi, LearnedAlibi, LearnedBias,
+            Full, Causal, OwnCausal, Window, OwnWindow, Alibi, OwnAlibi, LearnedAlibi, LearnedBias,
             SoftCap, OwnSoftCap, Document(ids),
         }
     }
