@@ -86,7 +86,7 @@ unary! {
     abs = try_abs;
     /// The square root of `x`.
     sqrt = try_sqrt;
-    /// The logistic function, `1 / (1 + e^-x)`. (`sigmoid` is the normalizer.)
+    /// The logistic function, `1 / (1 + e^-x)`.
     logistic = try_sigmoid;
 }
 

@@ -10,7 +10,7 @@
 //! - [`less`], [`and`], [`select`], ...: conditions, and the choice between scores by them.
 //! - [`index_mask`], [`index_floats`], [`index_condition`], [`index_param`]: functions of the place
 //!   `(b, h, q_idx, kv_idx)`.
-//! - [`softmax`], [`softmax1`], [`sigmoid`]: from scores to weights, under a [`Mask`].
+//! - [`softmax`], [`softmax1`], [`sink`], [`sparsemax`], [`entmax15`], [`identity`]: from scores to weights, under a [`Mask`].
 //! - [`dropout`], [`attend`]: from weights to outputs.
 //!
 //! Query head `h` meets key and value head `h / (heads / kv_heads)`. Sizes of 0 are fine: dfdx's own operations are not
@@ -28,6 +28,7 @@ mod norm;
 mod normalize;
 mod rope;
 mod scores;
+mod sparse;
 
 pub use condition::{
     Condition, and, at_most, equal, guard, less, not, or, select, select_condition,
@@ -44,9 +45,10 @@ pub use index::{
 pub use layer::{Compose, Composed};
 pub use linear::linear;
 pub use norm::{l2_norm, rms_norm};
-pub use normalize::{sigmoid, softmax, softmax1};
+pub use normalize::{identity, sink, softmax, softmax1};
 pub use rope::rope;
 pub use scores::{additive_scores, bilinear, dot_scores};
+pub use sparse::{entmax15, sparsemax};
 
 pub(crate) use empty::{depend, is_empty, reshape, zeros_after, zeros_after_both};
 

@@ -1,12 +1,16 @@
-//! From scores to weights.
+//! From scores to weights: softmax and its kin, and scores that already are weights.
 
 use dfdx::{
-    shapes::{Axis, Const, Dim, HasShape, Shape},
+    shapes::{Axes2, Axis, Const, Dim, HasShape, Shape},
     tensor::{NoneTape, PutTape, SplitTape, Tape, Tensor},
     tensor_ops::{BroadcastTo, Device, MaxTo, SumTo, TryAdd, TryDiv, TrySub},
 };
 
-use super::{Mask, Scores, empty::is_empty};
+use super::{
+    Mask, Scores,
+    condition::{less, or, select},
+    empty::{is_empty, zeros_after_both},
+};
 use crate::{Element, entry::contiguous};
 
 /// `weight[k] = exp(score[k]) / sum_j exp(score[j])`, over the keys `j` that the query attends to; 0 for the others.
@@ -24,7 +28,9 @@ pub fn softmax<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>,
         // Row-major first: dfdx's softmax gives a broadcast tensor a gradient of the wrong size.
         return contiguous(scores)?.try_softmax::<Axis<3>>();
     };
-    let (shifted, _) = shift(scores, Some(bias), lowest::<E>())?;
+    let (shifted, _) = shift(scores, Some(bias), |max| {
+        max.try_clamp(lowest::<E>(), f64::INFINITY)
+    })?;
     let exp = shifted.try_exp()?;
     let sum = sum_over_keys(&exp)?;
     // The greatest score contributes exp(0) = 1, so only the sum of a query that attends to nothing is below 1.
@@ -44,56 +50,91 @@ pub fn softmax1<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>
         return Ok(scores);
     }
     // The additional key, whose score is 0, counts for the maximum too.
-    let (shifted, max) = shift(scores, bias(mask), 0.0)?;
+    let (shifted, max) = shift(scores, bias(mask), |max| max.try_clamp(0.0, f64::INFINITY))?;
     let exp = shifted.try_exp()?;
     let additional = max.try_negate()?.try_exp()?;
     let sum = sum_over_keys(&exp)?.try_add(additional)?;
     divide_rows(exp, sum)
 }
 
-/// `weight[k] = 1 / (1 + exp(-score[k]))` where the query attends to `k`, 0 elsewhere.
+/// `weight[k] = exp(score[k]) / (exp(sink) + sum_j exp(score[j]))`, over the keys `j` that the query attends to; 0 for the
+/// others. Every head has a sink of its own.
 ///
-/// Ramapuram et al., "Theory, analysis, and best practices for sigmoid self-attention" (2024), without the bias.
-/// PyTorch: `torch.sigmoid(scores) * mask`.
-pub fn sigmoid<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+/// What Xiao et al., "Efficient streaming language models with attention sinks" (2023), find a model to make of its first
+/// token, as a learned number; so gpt-oss has it. With sinks of 0 this is [`softmax1`]. PyTorch:
+/// `torch.softmax(torch.cat([scores, sink.expand(..)], -1), -1)[..., :-1]`.
+pub fn sink<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    scores: Scores<B, H, Q, K, E, D, T>,
+    mask: Option<Mask<B, H, Q, K, E, D>>,
+    sink: &Tensor<(Const<H>,), E, D>,
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    let shape = *scores.shape();
+    let sink = sink.retaped::<T>();
+    if is_empty(&shape) {
+        return zeros_after_both(scores, sink, shape);
+    }
+    let rows = (shape.0, shape.1, shape.2);
+    let sink: Rows<B, H, Q, E, D, T> = sink.try_broadcast_like::<_, Axes2<0, 2>>(&rows)?;
+    let floor = sink.retaped::<NoneTape>();
+    let (shifted, max) = shift(scores, bias(mask), |max| max.try_maximum(floor))?;
+    let exp = shifted.try_exp()?;
+    let additional = sink.try_sub(max)?.try_exp()?;
+    let sum = sum_over_keys(&exp)?.try_add(additional)?;
+    divide_rows(exp, sum)
+}
+
+/// `weight[k] = score[k]` where the query attends to `k`, 0 elsewhere: what becomes of a score already is a weight.
+///
+/// PyTorch: `scores.masked_fill(~mask, 0)`. A score of minus infinity is as good as a mask.
+pub fn identity<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
     mask: Option<Mask<B, H, Q, K, E, D>>,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
-    if is_empty(scores.shape()) {
+    let shape = *scores.shape();
+    if is_empty(&shape) {
         return Ok(scores);
     }
-    let Some(bias) = bias(mask) else {
-        return scores.try_sigmoid();
-    };
-    let (scores, ()) = off_tape(scores, |scores| Ok((scores.try_add(bias)?, ())))?;
-    scores.try_sigmoid()
+    let zeros: Scores<B, H, Q, K, E, D, NoneTape> = scores.device().try_zeros_like(&shape)?;
+    let least = zeros.clone().try_add(E::of(lowest::<E>()))?;
+    let mut hidden = less(scores.retaped::<NoneTape>(), least)?;
+    if let Some(bias) = bias(mask) {
+        hidden = or::<_, _, _, H, E, _, _>(hidden, less(bias, zeros.clone())?)?;
+    }
+    select(hidden.put_tape(T::default()), zeros.retaped::<T>(), scores)
 }
 
 /// One number per batch, head and query.
-type Rows<B, const H: usize, Q, E, D, T> = Tensor<(B, Const<H>, Q), E, D, T>;
+pub(super) type Rows<B, const H: usize, Q, E, D, T> = Tensor<(B, Const<H>, Q), E, D, T>;
 
 /// What a mask adds to the scores; nothing if every query attends to every key.
-fn bias<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(
+pub(super) fn bias<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(
     mask: Option<Mask<B, H, Q, K, E, D>>,
 ) -> Option<Scores<B, H, Q, K, E, D, NoneTape>> {
     mask?.bias
 }
 
-/// `score + bias - max`, and that maximum: of what the query attends to, and at least `floor`. Weights do not change
-/// with it, so it takes no part in the gradient.
+/// `score + bias`
+pub(super) fn hide<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(
+    scores: Scores<B, H, Q, K, E, D, NoneTape>,
+    bias: Option<Scores<B, H, Q, K, E, D, NoneTape>>,
+) -> Result<Scores<B, H, Q, K, E, D, NoneTape>, D::Err> {
+    match bias {
+        Some(bias) => scores.try_add(bias),
+        None => Ok(scores),
+    }
+}
+
+/// `score + bias - max`, and that maximum: of what the query attends to, and raised to what else is in the sum. Weights do
+/// not change with it, so it takes no part in the gradient.
 fn shift<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
     bias: Option<Scores<B, H, Q, K, E, D, NoneTape>>,
-    floor: f64,
+    raise: impl FnOnce(Rows<B, H, Q, E, D, NoneTape>) -> Result<Rows<B, H, Q, E, D, NoneTape>, D::Err>,
 ) -> Result<(Scores<B, H, Q, K, E, D, T>, Rows<B, H, Q, E, D, NoneTape>), D::Err> {
     let shape = *scores.shape();
     off_tape(scores, |scores| {
-        let scores = match bias {
-            Some(bias) => scores.try_add(bias)?,
-            None => scores,
-        };
-        let max = scores.clone().try_max::<_, Axis<3>>()?;
-        let max = max.try_clamp(floor, f64::INFINITY)?;
+        let scores = hide(scores, bias)?;
+        let max = raise(scores.clone().try_max::<_, Axis<3>>()?)?;
         let rows = max.clone().try_broadcast_like::<_, Axis<3>>(&shape)?;
         Ok((scores.try_sub(rows)?, max))
     })
@@ -127,7 +168,7 @@ pub(super) fn off_tape<S: Shape, R, E: Element, D: Device<E>, T: Tape<E, D>>(
     Ok((x.put_tape(tape), rest))
 }
 
-fn sum_over_keys<
+pub(super) fn sum_over_keys<
     B: Dim,
     Q: Dim,
     K: Dim,
@@ -145,8 +186,24 @@ fn divide_rows<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>,
     exp: Scores<B, H, Q, K, E, D, T>,
     sum: Rows<B, H, Q, E, D, T>,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
-    let shape = *exp.shape();
-    exp.try_div(sum.try_broadcast_like::<_, Axis<3>>(&shape)?)
+    let sum = over_keys(sum, exp.shape())?;
+    exp.try_div(sum)
+}
+
+/// A number of the row for every key.
+pub(super) fn over_keys<
+    B: Dim,
+    Q: Dim,
+    K: Dim,
+    const H: usize,
+    E: Element,
+    D: Device<E>,
+    T: Tape<E, D>,
+>(
+    rows: Rows<B, H, Q, E, D, T>,
+    shape: &(B, Const<H>, Q, K),
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    rows.try_broadcast_like::<_, Axis<3>>(shape)
 }
 
 /// The least finite number: a maximum of minus infinity, of a query that attends to nothing, is raised to it, because
@@ -156,327 +213,4 @@ fn lowest<E: Element>() -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use dfdx::prelude::*;
-    use proptest::prelude::*;
-
-    // By name, because dfdx's prelude has functions of the same names.
-    use super::{Mask, Scores, sigmoid, softmax, softmax1};
-    use crate::{
-        Element,
-        composed::{Over, index_mask, index_param},
-        testing::*,
-    };
-
-    type X<E, T = NoneTape> = Scores<usize, 2, usize, usize, E, Cpu, T>;
-    type M<E> = Mask<usize, 2, usize, usize, E, Cpu>;
-    type Tape64 = OwnedTape<f64, Cpu>;
-
-    #[derive(Clone, Copy, Debug)]
-    enum Normalizer {
-        Softmax,
-        Softmax1,
-        Sigmoid,
-    }
-    use Normalizer::{Sigmoid, Softmax, Softmax1};
-
-    const ALL: [Normalizer; 3] = [Softmax, Softmax1, Sigmoid];
-
-    impl Normalizer {
-        fn run<E: Element, T: Tape<E, Cpu>>(self, x: X<E, T>, mask: Option<M<E>>) -> X<E, T>
-        where
-            Cpu: Device<E>,
-        {
-            match self {
-                Softmax => softmax(x, mask),
-                Softmax1 => softmax1(x, mask),
-                Sigmoid => sigmoid(x, mask),
-            }
-            .unwrap()
-        }
-
-        /// Of one row of scores; `None` where the query does not attend.
-        fn naive(self, row: &[Option<f64>]) -> Vec<f64> {
-            let attended = || row.iter().flatten().copied();
-            let floor = if matches!(self, Softmax1) {
-                0.0
-            } else {
-                f64::MIN
-            };
-            let max = attended().fold(floor, f64::max);
-            let sum: f64 = attended().map(|s| (s - max).exp()).sum();
-            let weight = |s: f64| match self {
-                Softmax => (s - max).exp() / sum,
-                Softmax1 => (s - max).exp() / ((-max).exp() + sum),
-                Sigmoid => 1.0 / (1.0 + (-s).exp()),
-            };
-            row.iter().map(|s| s.map_or(0.0, weight)).collect()
-        }
-    }
-
-    type Attends = fn(i64, i64, i64, i64) -> bool;
-
-    const CAUSAL: Attends = |_, _, q, k| k <= q;
-    /// Depends on everything; the first query of the second head attends to nothing.
-    const RAGGED: Attends = |b, h, q, k| (b + h + q + k) % 3 != 0 && (h, q) != (1, 0);
-    const NOTHING: Attends = |_, _, _, _| false;
-
-    const EVERYWHERE: Over = Over {
-        batch: true,
-        head: true,
-    };
-
-    fn mask<E: Element>(x: &X<E>, attends: Attends) -> Option<M<E>>
-    where
-        Cpu: Device<E>,
-    {
-        let (b, _, q, k) = *x.shape();
-        Some(index_mask(&Cpu::default(), (b, q, k), EVERYWHERE, attends).unwrap())
-    }
-
-    fn expected(
-        normalizer: Normalizer,
-        [b, q, k]: [usize; 3],
-        scores: &[f64],
-        attends: Attends,
-    ) -> Vec<f64> {
-        let rows = naive([b, 2, q, 1], |b_, h, q_, _| {
-            let score = |k_| {
-                let attends = attends(b_ as i64, h as i64, q_ as i64, k_ as i64);
-                attends.then_some(scores[at([b, 2, q, k], [b_, h, q_, k_])])
-            };
-            normalizer.naive(&(0..k).map(score).collect::<Vec<_>>())
-        });
-        rows.concat()
-    }
-
-    fn check<E: Element>([b, q, k]: [usize; 3], tolerance: f64)
-    where
-        Cpu: Device<E>,
-    {
-        let x: X<E> = tensor((b, Const, q, k), 1);
-        let scores = values(&x);
-        for normalizer in ALL {
-            for attends in [CAUSAL, RAGGED, NOTHING] {
-                let weights = normalizer.run(x.clone(), mask(&x, attends));
-                let expected = expected(normalizer, [b, q, k], &scores, attends);
-                assert_close(&values(&weights), &expected, tolerance);
-            }
-            let expected = expected(normalizer, [b, q, k], &scores, |_, _, _, _| true);
-            assert_close(
-                &values(&normalizer.run(x.clone(), None)),
-                &expected,
-                tolerance,
-            );
-        }
-    }
-
-    #[test]
-    fn weights_are_those_of_a_naive_loop() {
-        for sizes in [
-            [2, 3, 5],
-            [2, 5, 3],
-            [1, 1, 1],
-            [1, 7, 1],
-            [1, 1, 7],
-            [0, 2, 3],
-            [2, 0, 3],
-            [2, 3, 0],
-        ] {
-            check::<f64>(sizes, F64);
-            check::<f32>(sizes, F32);
-        }
-    }
-
-    #[test]
-    fn a_tape_changes_no_bit() {
-        let x: X<f64> = tensor((2, Const, 3, 5), 1);
-        for normalizer in ALL {
-            for mask in [None, mask(&x, CAUSAL), mask(&x, RAGGED)] {
-                let taped = normalizer.run(x.leaky_trace(), mask.clone());
-                let plain = normalizer.run(x.clone(), mask);
-                assert_eq!(values(&taped), values(&plain));
-            }
-        }
-    }
-
-    #[test]
-    fn gradients_are_central_differences() {
-        let x: X<f64> = tensor((2, Const, 3, 5), 1);
-        for normalizer in ALL {
-            for mask in [None, mask(&x, CAUSAL), mask(&x, RAGGED)] {
-                check_gradient(&x, |x| normalizer.run(x.leaky_trace(), mask.clone()));
-                // The scores of a layer are no leaf, and hold their memory alone.
-                check_gradient(&x, |x| normalizer.run(x.leaky_trace() * 0.5, mask.clone()));
-            }
-        }
-    }
-
-    #[test]
-    fn masked_scores_have_weight_and_gradient_zero_whatever_they_are() {
-        // A masked score of 1e4 must neither push the others to 0 by being the maximum, nor leak a gradient.
-        let x: X<f64> = tensor((2, Const, 3, 5), 1);
-        let hidden: Vec<bool> = naive([2, 2, 3, 5], |_, _, q, k| k > q);
-        let mut loud = values(&x);
-        for (score, _) in std::iter::zip(&mut loud, &hidden).filter(|(_, hidden)| **hidden) {
-            *score = 1e4;
-        }
-        let loud: X<f64> = filled((2, Const, 3, 5), &loud);
-        for normalizer in ALL {
-            let weights = |x: &X<f64>| values(&normalizer.run(x.clone(), mask(x, CAUSAL)));
-            assert_eq!(weights(&loud), weights(&x));
-            let gradient = gradient(&loud, |x| normalizer.run(x.leaky_trace(), mask(x, CAUSAL)));
-            for (g, _) in std::iter::zip(gradient, &hidden).filter(|(_, hidden)| **hidden) {
-                assert_eq!(g, 0.0);
-            }
-        }
-    }
-
-    #[test]
-    fn a_query_that_attends_to_nothing_gets_zero_and_zero_gradient() {
-        let x: X<f64> = tensor((2, Const, 3, 5), 1);
-        for normalizer in ALL {
-            let weights = values(&normalizer.run(x.clone(), mask(&x, NOTHING)));
-            assert!(weights.iter().all(|&w| w == 0.0), "{normalizer:?}");
-            let gradient = gradient(&x, |x| normalizer.run(x.leaky_trace(), mask(x, NOTHING)));
-            assert!(gradient.iter().all(|&g| g == 0.0), "{normalizer:?}");
-
-            // One such row among others; all of its row and nothing else.
-            let weights = values(&normalizer.run(x.clone(), mask(&x, RAGGED)));
-            for (row, weights) in weights.chunks(5).enumerate() {
-                let empty = row / 3 % 2 == 1 && row % 3 == 0;
-                assert_eq!(
-                    weights.iter().all(|&w| w == 0.0),
-                    empty,
-                    "{normalizer:?} {row}"
-                );
-            }
-        }
-    }
-
-    fn check_large<E: Element>(tolerance: f64)
-    where
-        Cpu: Device<E>,
-    {
-        let scores = [1e4, -1e4, 1e4, 0.0, -1e4, -1e4, 9999.0, 1e4];
-        let x: X<E> = filled((1, Const, 1, 4), &scores);
-        for normalizer in ALL {
-            for (m, attends) in [
-                (None, (|_, _, _, _| true) as Attends),
-                (mask(&x, |_, _, _, k| k != 2), |_, _, _, k| k != 2),
-            ] {
-                let expected = expected(normalizer, [1, 1, 4], &scores, attends);
-                assert_close(&values(&normalizer.run(x.clone(), m)), &expected, tolerance);
-            }
-        }
-    }
-
-    #[test]
-    fn scores_of_ten_thousand_are_fine() {
-        check_large::<f64>(F64);
-        check_large::<f32>(F32);
-        let x: X<f64> = filled(
-            (1, Const, 1, 4),
-            &[1e4, -1e4, 1e4, 0.0, -1e4, -1e4, 9999.0, 1e4],
-        );
-        for normalizer in ALL {
-            for mask in [None, mask(&x, |_, _, _, k| k != 2)] {
-                let gradient = gradient(&x, |x| normalizer.run(x.leaky_trace(), mask.clone()));
-                assert!(gradient.iter().all(|g| g.is_finite()), "{normalizer:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn softmax1_tells_small_weights_from_zero() {
-        // exp(-95) is 5.5e-42, a subnormal f32; exp(95) is beyond f32.
-        let x: X<f32> = filled((1, Const, 1, 1), &[-95.0, -95.0]);
-        let weights = values(&softmax1(x, None).unwrap());
-        // Subnormal numbers there lie 1.4e-45 apart.
-        assert!(weights.iter().all(|w| (w - (-95f64).exp()).abs() < 1e-44));
-    }
-
-    #[test]
-    fn a_score_of_minus_infinity_is_as_good_as_a_mask() {
-        let inf = f64::INFINITY;
-        let x: X<f64> = filled((1, Const, 1, 3), &[1.0, -inf, 2.0, -inf, -inf, -inf]);
-        for normalizer in ALL {
-            let weights = values(&normalizer.run(x.clone(), mask(&x, |_, _, _, k| k != 2)));
-            let one = normalizer.naive(&[Some(1.0)])[0];
-            assert_close(&weights, &[one, 0.0, 0.0, 0.0, 0.0, 0.0], F64);
-            let gradient = gradient(&x, |x| {
-                normalizer.run(x.leaky_trace(), mask(x, |_, _, _, k| k != 2))
-            });
-            assert!(gradient.iter().all(|g| g.is_finite()), "{normalizer:?}");
-        }
-    }
-
-    #[test]
-    fn other_holders_of_the_scores_see_no_change() {
-        let x: X<f64> = tensor((2, Const, 3, 5), 1);
-        let before = values(&x);
-        for normalizer in ALL {
-            normalizer.run(x.leaky_trace(), mask(&x, RAGGED));
-            normalizer.run(x.clone(), mask(&x, RAGGED));
-            assert_eq!(values(&x), before);
-        }
-    }
-
-    #[test]
-    fn broadcast_and_permuted_scores_get_their_whole_gradient() {
-        let table: Tensor<Rank1<5>, f64, Cpu> = tensor((Const,), 1);
-        let permuted: Tensor<(usize, usize, Const<2>, usize), f64, Cpu> =
-            tensor((2, 3, Const, 5), 2);
-        let like: X<f64> = tensor((2, Const, 3, 5), 3);
-        for normalizer in ALL {
-            for mask in [None, mask(&like, RAGGED)] {
-                check_gradient(&table, |table| {
-                    let scores: X<f64, Tape64> = index_param(
-                        table,
-                        (2, 3, 5),
-                        Over::default(),
-                        |_, _, q, k| [(q + k) % 5],
-                    )
-                    .unwrap();
-                    normalizer.run(scores, mask.clone())
-                });
-                check_gradient(&permuted, |x| {
-                    let scores: X<f64, Tape64> = x.leaky_trace().permute::<_, Axes4<0, 2, 1, 3>>();
-                    normalizer.run(scores, mask.clone())
-                });
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_mask_and_any_scores(
-            sizes in [1usize..3, 1..4, 1..6],
-            seed: u64,
-            scale in 0.0f64..100.0,
-            bits: u64,
-        ) {
-            let [b, q, k] = sizes;
-            let scores: Vec<f64> = numbers(b * 2 * q * k, seed).iter().map(|s| s * scale).collect();
-            let x: X<f64> = filled((b, Const, q, k), &scores);
-            let attends = |b_: i64, h: i64, q_: i64, k_: i64| {
-                bits.rotate_right(at([b, 2, q, k], [b_, h, q_, k_].map(|i| i as usize)) as u32) & 1 == 1
-            };
-            let mask: M<f64> = index_mask(&Cpu::default(), (b, q, k), EVERYWHERE, attends).unwrap();
-            let rows = naive([b, 2, q, k], |b_, h, q_, k_| {
-                attends(b_ as i64, h as i64, q_ as i64, k_ as i64)
-                    .then_some(scores[at([b, 2, q, k], [b_, h, q_, k_])])
-            });
-            for normalizer in ALL {
-                let weights = values(&normalizer.run(x.clone(), Some(mask.clone())));
-                let expected: Vec<f64> =
-                    rows.chunks(k).flat_map(|row| normalizer.naive(row)).collect();
-                // exp(s - max) is computed alike; sums of at most five numbers.
-                assert_close(&weights, &expected, F64);
-                let gradient =
-                    gradient(&x, |x| normalizer.run(x.leaky_trace(), Some(mask.clone())));
-                prop_assert!(gradient.iter().all(|g| g.is_finite()));
-            }
-        }
-    }
-}
+mod tests;

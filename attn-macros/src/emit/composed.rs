@@ -4,8 +4,8 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Layer, bounds, expr, var};
-use crate::graph::{MaskData, NodeId, Op};
-use crate::spec::{Normalizer, Score, Size};
+use crate::graph::{MaskData, NodeId, Normalizer, Op};
+use crate::spec::{Score, Size};
 
 /// `check_sizes`: what only the running program knows. `run`: computes the graph. (As functions of the block: methods could
 /// clash with the user's.)
@@ -146,17 +146,27 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
             let function = format_ident!(
                 "{}",
                 match normalizer {
+                    Normalizer::Identity => "identity",
                     Normalizer::Softmax => "softmax",
                     Normalizer::Softmax1 => "softmax1",
-                    Normalizer::Sigmoid => "sigmoid",
+                    Normalizer::Sink { .. } => "sink",
+                    Normalizer::Sparsemax => "sparsemax",
+                    Normalizer::Entmax15 => "entmax15",
                 }
             );
+            let sink = match normalizer {
+                Normalizer::Sink { field } => {
+                    let sink = weight(field);
+                    quote!(, #sink)
+                }
+                _ => TokenStream::new(),
+            };
             let (line, mask) = match mask {
                 Some(mask) => (expr::emit_mask(cx, mask), quote!(Some(mask))),
                 None => (TokenStream::new(), quote!(None)),
             };
             let seen = seen(cx, id);
-            return quote!(#line let #name: #ty = p::#function(#(#operands)*, #mask)?; #seen);
+            return quote!(#line let #name: #ty = p::#function(#(#operands)*, #mask #sink)?; #seen);
         }
         Op::Dropout { p, .. } => {
             let seen = seen(cx, id);

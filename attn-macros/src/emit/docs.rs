@@ -91,11 +91,7 @@ fn equation(cx: &Layer<'_>) -> String {
     } else {
         "the keys that the mask allows"
     };
-    lines.push(match spec.normalizer {
-        Normalizer::Softmax => format!("weight = exp(score) / Σ exp(score)   over {over}"),
-        Normalizer::Softmax1 => format!("weight = exp(score) / (1 + Σ exp(score))   over {over}"),
-        Normalizer::Sigmoid => format!("weight = 1 / (1 + exp(-score))   for {over}"),
-    });
+    lines.push(weight(&spec.normalizer, over));
     if let Some(p) = &spec.dropout {
         lines.push(format!(
             "weight = dropout(weight, {p})   in `forward_mut` on a traced input"
@@ -106,6 +102,23 @@ fn equation(cx: &Layer<'_>) -> String {
         plus_bias(spec.bias.o, "b_o")
     ));
     format!("```text\n{}\n```", lines.join("\n"))
+}
+
+fn weight(normalizer: &Normalizer, over: &str) -> String {
+    match normalizer {
+        Normalizer::Softmax => format!("weight = exp(score) / Σ exp(score)   over {over}"),
+        Normalizer::Softmax1 => format!("weight = exp(score) / (1 + Σ exp(score))   over {over}"),
+        Normalizer::Sink => {
+            format!("weight = exp(score) / (exp(sink[h]) + Σ exp(score))   over {over}")
+        }
+        Normalizer::Sparsemax => {
+            format!("weight = max(score - τ, 0)   over {over}, with τ such that Σ weight = 1")
+        }
+        Normalizer::Entmax15 => {
+            format!("weight = max(score / 2 - τ, 0)²   over {over}, with τ such that Σ weight = 1")
+        }
+        Normalizer::Elementwise(weight) => format!("weight = {weight}   for {over}"),
+    }
 }
 
 fn plus_bias(has: bool, name: &str) -> String {

@@ -1,8 +1,10 @@
 //! [`Spec`] to [`Graph`].
 
-use super::{Dim, Graph, InitKind, Node, NodeId, Op, Param, ParamKind, data_of, init_kind, shape};
+use super::{
+    Dim, Graph, InitKind, Node, NodeId, Normalizer, Op, Param, ParamKind, data_of, init_kind, shape,
+};
 use crate::score::{Expr, builtin};
-use crate::spec::{ParamDecl, ParamInit, Position, QkNorm, Score, Size, Spec, text};
+use crate::spec::{self, ParamDecl, ParamInit, Position, QkNorm, Score, Size, Spec, text};
 
 /// The graph of the layer that `spec` declares.
 pub(crate) fn build(spec: &Spec) -> Graph {
@@ -23,6 +25,7 @@ pub(crate) fn build(spec: &Spec) -> Graph {
     let v = builder.heads("v", "v_proj", context);
     let scores = builder.scores(q, k);
     let scores = builder.modify(scores);
+    let (scores, normalizer) = builder.normalizer(scores);
 
     let mask = spec.predicate();
     let data = mask.as_ref().map(data_of).unwrap_or_default();
@@ -31,7 +34,7 @@ pub(crate) fn build(spec: &Spec) -> Graph {
         Op::Normalize {
             scores,
             mask,
-            normalizer: spec.normalizer,
+            normalizer,
         },
     );
     if let Some(p) = &spec.dropout {
@@ -224,12 +227,37 @@ impl Builder<'_> {
         }
     }
 
+    /// A normalizer of a score alone is one more function of it, whose value is the weight.
+    fn normalizer(&mut self, scores: NodeId) -> (NodeId, Normalizer) {
+        let expr = match &self.spec.normalizer {
+            spec::Normalizer::Softmax => return (scores, Normalizer::Softmax),
+            spec::Normalizer::Softmax1 => return (scores, Normalizer::Softmax1),
+            spec::Normalizer::Sparsemax => return (scores, Normalizer::Sparsemax),
+            spec::Normalizer::Entmax15 => return (scores, Normalizer::Entmax15),
+            spec::Normalizer::Sink => {
+                self.params.push(Param {
+                    field: "sink".into(),
+                    doc: "The score of the sink, to which what no key gets goes, per head."
+                        .to_owned(),
+                    kind: ParamKind::Weight {
+                        dims: vec![self.spec.heads.clone()],
+                        init: None,
+                    },
+                });
+                return (scores, Normalizer::Sink { field: "sink" });
+            }
+            spec::Normalizer::Elementwise(expr) => expr.clone(),
+        };
+        let weights = self.push("scores", Op::MapScores { scores, expr });
+        (weights, Normalizer::Identity)
+    }
+
     fn rel_pos_table(&mut self, num_buckets: &Size) {
         let torch = InitKind::NormalByFan {
             fan: self.spec.d_model.clone(),
         };
         let init = match &self.spec.init {
-            crate::spec::Init::Normal { std } => InitKind::Normal { std: std.clone() },
+            spec::Init::Normal { std } => InitKind::Normal { std: std.clone() },
             _ => torch,
         };
         self.params.push(Param {

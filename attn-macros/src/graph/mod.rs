@@ -8,7 +8,7 @@ mod simplify;
 pub(crate) mod steps;
 
 use crate::score::{Data, Expr, Name};
-use crate::spec::{Init, Normalizer, Real, Size};
+use crate::spec::{Init, Real, Size};
 
 pub(crate) use build::build;
 pub(crate) use simplify::simplify;
@@ -104,6 +104,21 @@ impl Param {
             ParamKind::Weight { dims, init } => vec![("weight", dims.clone(), init.as_ref())],
         }
     }
+}
+
+/// From the scores of a query to its weights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Normalizer {
+    /// A score is a weight.
+    Identity,
+    Softmax,
+    Softmax1,
+    /// With the logits of a parameter.
+    Sink {
+        field: &'static str,
+    },
+    Sparsemax,
+    Entmax15,
 }
 
 /// An index into [`Graph::nodes`].

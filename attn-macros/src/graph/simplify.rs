@@ -8,9 +8,9 @@
 use super::steps::{
     Array, ArrayId, Attention, Norm, Part, Prepare, Role, Similarity, Step, Steps, View,
 };
-use super::{Dim, Graph, Node, NodeId, Op};
+use super::{Dim, Graph, Node, NodeId, Normalizer, Op};
 use crate::score::{Expr, split};
-use crate::spec::{Normalizer, Real, Size};
+use crate::spec::{Real, Size};
 
 /// The steps of `graph`. `None` if a score modification reads places in a way that the kernels do not know.
 pub(crate) fn simplify(graph: &Graph) -> Option<Steps> {

@@ -1,9 +1,9 @@
 //! The layer as steps over matrices in memory: what the graph is for the fused lowering.
 
-use super::Dim;
+use super::{Dim, Normalizer};
 use crate::score::Expr;
 use crate::score::split::Plane;
-use crate::spec::{Normalizer, Real, Size};
+use crate::spec::{Real, Size};
 
 /// The steps of the forward pass, in order.
 pub(crate) struct Steps {

@@ -1,6 +1,6 @@
-//! The built-in masks and score modifications, each a definition in the language.
+//! The built-in masks, score modifications and normalizers of a score alone, each a definition in the language.
 
-use super::{Data, Expr, Unary, Var};
+use super::{Binary, Data, Expr, Unary, Var};
 use crate::spec::{Align, Atom, Mask, Real, Size};
 
 fn q_idx() -> Expr {
@@ -106,6 +106,21 @@ pub(crate) fn softcap(score: Expr, cap: &Real) -> Expr {
 /// `score - slope(h) * |q_idx - kv_idx|` (Press et al. 2022). On the keys a causal mask keeps, the distance is the paper's.
 pub(crate) fn alibi(score: Expr, heads: &Size) -> Expr {
     score - alibi_slope(heads) * (q_idx() - kv_idx()).abs().to_float()
+}
+
+/// `1 / (1 + exp(-score))` (Ramapuram et al. 2024, without the bias).
+pub(crate) fn sigmoid() -> Expr {
+    Expr::Score.unary(Unary::Sigmoid)
+}
+
+/// `max(score, 0)^power` (Wortsman et al. 2023, without the division by the length). As in PyTorch, the derivative at 0 is 0.
+pub(crate) fn relu(power: &Real) -> Expr {
+    let positive = match power.value {
+        Some(1.0) => Expr::Score,
+        _ => Expr::Score.binary(Binary::Pow, Expr::Float(power.clone())),
+    };
+    let zero = || Expr::float(0.0);
+    zero().less(Expr::Score).select(positive, zero())
 }
 
 /// The paper's slopes: with `m` the power of two at or below `heads`, the geometric sequence `2^(-8 i / m)` for the first `m`

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::diag::Diagnostics;
 use crate::messages;
-use crate::score::Expr;
+use crate::score::{Expr, builtin};
 
 /// Far above any layer, and low enough that products of three sizes stay in range.
 pub(super) const LARGEST_SIZE: u64 = 1 << 20;
@@ -375,10 +375,28 @@ impl Checker<'_> {
         })
     }
 
-    fn normalizer(&self) -> Normalizer {
-        match self.word_name("normalizer", "softmax") {
+    fn normalizer(&mut self) -> Normalizer {
+        match self.word("normalizer") {
+            Some(call) => self.normalizer_of(&call),
+            None => Normalizer::Softmax,
+        }
+    }
+
+    /// The normalizer that a word names.
+    fn normalizer_of(&mut self, call: &Call) -> Normalizer {
+        match call.word.name {
             "softmax1" => Normalizer::Softmax1,
-            "sigmoid" => Normalizer::Sigmoid,
+            "sink" => Normalizer::Sink,
+            "sparsemax" => Normalizer::Sparsemax,
+            "entmax15" => Normalizer::Entmax15,
+            "sigmoid" => Normalizer::Elementwise(builtin::sigmoid()),
+            "relu" => {
+                let power = call.number("power");
+                if !power.origin.is_empty() {
+                    self.is_positive(&power, "power` of `relu");
+                }
+                Normalizer::Elementwise(builtin::relu(&power))
+            }
             _ => Normalizer::Softmax,
         }
     }

@@ -259,12 +259,32 @@ static SCORES: &[Word] = &[
 ];
 
 static NORMALIZERS: &[Word] = &[
-    plain("softmax", "`exp(s) / Σ exp(s)`."),
+    plain("softmax", "`exp(s) / Σ exp(s)`. PyTorch: `torch.softmax`."),
     plain(
         "softmax1",
-        "`exp(s) / (1 + Σ exp(s))`: a query may attend to less than everything.",
+        "`exp(s) / (1 + Σ exp(s))`: a query may attend to less than everything (Miller 2023). PyTorch: `add_zero_attn`.",
     ),
-    plain("sigmoid", "`1 / (1 + exp(-s))`: each key on its own."),
+    plain(
+        "sink",
+        "`exp(s) / (exp(sink) + Σ exp(s))` with a learned `sink` per head, 0 before training (Xiao et al. 2023; gpt-oss). PyTorch: `torch.softmax` over the scores and one column more, `sink`, that is left out afterwards.",
+    ),
+    plain(
+        "sigmoid",
+        "`1 / (1 + exp(-s))`: each key on its own (Ramapuram et al. 2024). PyTorch: `torch.sigmoid`.",
+    ),
+    Word {
+        name: "relu",
+        args: &[number("power", Some(1.0))],
+        doc: "`max(s, 0)^power`: each key on its own, and not at all below 0 (Wortsman et al. 2023). PyTorch: `torch.relu(s) ** power`.",
+    },
+    plain(
+        "sparsemax",
+        "`max(s - τ, 0)`, with the `τ` for which the weights of a query have the sum 1: most are exactly 0 (Martins & Astudillo 2016). PyTorch: `entmax.sparsemax`.",
+    ),
+    plain(
+        "entmax15",
+        "`max(s / 2 - τ, 0)²`, with the `τ` for which the weights of a query have the sum 1: between `softmax` and `sparsemax` (Peters et al. 2019, `α = 1.5`). PyTorch: `entmax.entmax15`.",
+    ),
 ];
 
 static POSITIONS: &[Word] = &[
@@ -427,6 +447,9 @@ static ALIASES: &[(&str, &str)] = &[
     ("is_causal", "causal"),
     ("local", "sliding_window"),
     ("window", "sliding_window"),
+    ("attention_sink", "sink"),
+    ("sinks", "sink"),
+    ("entmax", "entmax15"),
     ("bahdanau", "additive"),
     ("general", "bilinear"),
     ("rotary", "rope"),

@@ -17,6 +17,8 @@ mod word;
 use proc_macro2::{Ident, TokenStream};
 use syn::{Attribute, Visibility};
 
+use crate::score::Expr;
+
 pub(crate) use body::{Body, ParamDecl, ParamInit};
 pub(crate) use check::check;
 pub(crate) use mask::{Align, Atom, Mask};
@@ -118,11 +120,15 @@ pub(crate) enum Score {
     Bilinear,
 }
 
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Normalizer {
     Softmax,
     Softmax1,
-    Sigmoid,
+    Sink,
+    Sparsemax,
+    Entmax15,
+    /// The weight is a function of the score and of the place.
+    Elementwise(Expr),
 }
 
 #[derive(Clone, Debug)]

@@ -161,7 +161,20 @@ fn free() -> impl Strategy<Value = Vec<String>> {
     };
     let entries = (
         entry("softcap", &["30", "0.5", "{ 1.0 + 2.0 }", "limits::CAP"]),
-        entry("normalizer", &["softmax", "softmax1", "sigmoid"]),
+        entry(
+            "normalizer",
+            &[
+                "softmax",
+                "softmax1",
+                "sink",
+                "sigmoid",
+                "relu",
+                "relu(2)",
+                "relu(power = POWER)",
+                "sparsemax",
+                "entmax15",
+            ],
+        ),
         entry("bias", &["true", "false", "[q, k, v]", "[o]", "[]", "q"]),
         entry("dropout", &["0", "0.0", "0.1", "0.999", "P"]),
         entry(

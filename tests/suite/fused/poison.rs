@@ -187,6 +187,9 @@ tests! {
 
     plain [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v]];
     softmax1_of_shared_keys [heads = 4, kv_heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], normalizer = softmax1];
+    sink_of_normed_keys [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], normalizer = sink, qk_norm = rms];
+    sparsemax [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], normalizer = sparsemax];
+    entmax15_of_rotated_keys [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], normalizer = entmax15, position = rope];
     sigmoid_of_biased_scores [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], normalizer = sigmoid, position = rel_pos_bias(8, 40)];
     additive [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], score = additive(hidden = 3)];
     bilinear [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], score = bilinear];

@@ -5,7 +5,7 @@ use crate::reference::{
     Split, attention,
     heads::{dot, scale, scaled_dot},
     masks::{causal, causal_lower_right, full, local},
-    normalizers::{sigmoid, softmax1},
+    normalizers::{entmax, relu, sigmoid, sink, softmax1},
 };
 use attn::attention;
 
@@ -16,6 +16,14 @@ attention! {
     struct Sigmoid<heads = 2, d_model = 8, normalizer = sigmoid>;
     struct SigmoidCausal<heads = 4, kv_heads = 2, d_model = 8, normalizer = sigmoid, mask = causal>;
     struct SigmoidCross<heads = 2, d_model = 8, d_context = 6, normalizer = sigmoid, mask = causal(lower_right)>;
+    struct Sink<heads = 2, d_model = 8, normalizer = sink>;
+    struct SinkCausal<heads = 4, kv_heads = 2, d_model = 8, normalizer = sink, mask = causal>;
+    struct Relu<heads = 2, d_model = 8, normalizer = relu>;
+    struct ReluSquared<heads = 2, d_model = 8, normalizer = relu(power = 2), mask = causal>;
+    struct Sparsemax<heads = 2, d_model = 8, normalizer = sparsemax>;
+    struct SparsemaxCross<heads = 2, d_model = 8, d_context = 6, normalizer = sparsemax, mask = causal(lower_right)>;
+    struct Entmax15<heads = 2, d_model = 8, normalizer = entmax15>;
+    struct Entmax15Causal<heads = 4, kv_heads = 2, d_model = 8, normalizer = entmax15, mask = causal, scale = 3>;
 }
 
 #[test]
@@ -62,6 +70,76 @@ fn sigmoid_weighs_every_key_for_itself() {
         let mask = mask_of(x, context, |_, q, k| causal_lower_right(q, k));
         attention(p, Split::into_heads(2), x, context, scaled_dot, |s| {
             sigmoid(s, &mask)
+        })
+    });
+}
+
+#[test]
+fn a_sink_is_one_more_key_with_a_learned_score_and_no_value() {
+    self_attention!(Sink, d_model = 8, |p, x| {
+        let mask = mask_of(x, x, |_, q, k| full(q, k));
+        attention(p, Split::into_heads(2), x, x, scaled_dot, |s| {
+            sink(s, &mask, p.tensor("sink.weight", (2,)))
+        })
+    });
+    self_attention!(SinkCausal, d_model = 8, |p, x| {
+        let mask = mask_of(x, x, |_, q, k| causal(q, k));
+        attention(p, Split::sharing(4, 2), x, x, scaled_dot, |s| {
+            sink(s, &mask, p.tensor("sink.weight", (4,)))
+        })
+    });
+}
+
+#[test]
+fn relu_weighs_every_key_for_itself() {
+    self_attention!(Relu, d_model = 8, |p, x| {
+        let mask = mask_of(x, x, |_, q, k| full(q, k));
+        attention(p, Split::into_heads(2), x, x, scaled_dot, |s| {
+            relu(s, &mask, 1)
+        })
+    });
+    self_attention!(ReluSquared, d_model = 8, |p, x| {
+        let mask = mask_of(x, x, |_, q, k| causal(q, k));
+        attention(p, Split::into_heads(2), x, x, scaled_dot, |s| {
+            relu(s, &mask, 2)
+        })
+    });
+}
+
+#[test]
+fn sparsemax_is_a_projection_onto_the_simplex() {
+    self_attention!(Sparsemax, d_model = 8, |p, x| {
+        let mask = mask_of(x, x, |_, q, k| full(q, k));
+        attention(p, Split::into_heads(2), x, x, scaled_dot, |s| {
+            entmax(s, &mask, 1)
+        })
+    });
+    cross_attention!(
+        SparsemaxCross,
+        d_model = 8,
+        d_context = 6,
+        |p, x, context| {
+            let mask = mask_of(x, context, |_, q, k| causal_lower_right(q, k));
+            attention(p, Split::into_heads(2), x, context, scaled_dot, |s| {
+                entmax(s, &mask, 1)
+            })
+        }
+    );
+}
+
+#[test]
+fn entmax15_is_between_softmax_and_sparsemax() {
+    self_attention!(Entmax15, d_model = 8, |p, x| {
+        let mask = mask_of(x, x, |_, q, k| full(q, k));
+        attention(p, Split::into_heads(2), x, x, scaled_dot, |s| {
+            entmax(s, &mask, 2)
+        })
+    });
+    self_attention!(Entmax15Causal, d_model = 8, |p, x| {
+        let mask = mask_of(x, x, |_, q, k| causal(q, k));
+        let score = |q, k| scale(dot(q, k), 3.0);
+        attention(p, Split::sharing(4, 2), x, x, score, |s| {
+            entmax(s, &mask, 2)
         })
     });
 }

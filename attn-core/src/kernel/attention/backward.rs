@@ -10,7 +10,7 @@ use super::load::BackwardHeads;
 use super::plan::chunks;
 use super::queries::{Queries, QueryPart, QuerySums, ROWS};
 use super::sums::{OfSequence, Part, Sums};
-use super::{Attention, Gradients, Sizes};
+use super::{Attention, Gradients, Normalizer, Sizes};
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::run;
 
@@ -29,6 +29,7 @@ struct Saved<'a, E> {
     q: Matrix<'a, E>,
     k: Matrix<'a, E>,
     v: Matrix<'a, E>,
+    /// The output, or what stands for it in `δ`: the centres of a sparse normalizer.
     out: Matrix<'a, E>,
     lse: &'a [E],
     d_out: Matrix<'a, E>,
@@ -65,6 +66,11 @@ impl<E: Pooled> Attention<'_, E> {
         self.check([q, k, v], (out.rows(), out.cols()), lse.len());
         self.check([q, k, v], (d_out.rows(), d_out.cols()), lse.len());
         let (sizes, batch) = (self.sizes, self.sizes.batch);
+        let centres = self.normalizer.sparse();
+        let centres = centres.map(|sparse| self.centres(sparse, [q, k, v], lse));
+        let out = centres
+            .as_ref()
+            .map_or(out, |centres| Matrix::new(centres, out.rows(), out.cols()));
         let mut sums = Sums::new(self, self.division().0, d.score.is_some());
         let [d_q, d_k, d_v] = [d.q, d.k, d.v].map(|d| parts(d, batch, 1).into_iter());
         let gradients = d_q.zip(d_k).zip(d_v.zip(sums.sequences()));
@@ -88,6 +94,7 @@ impl<E: Pooled> Attention<'_, E> {
         d.key_gain.into_iter().for_each(|to| sums.key_gain(to));
         d.score.into_iter().for_each(|to| sums.score(to));
         d.w.into_iter().for_each(|to| sums.w(to));
+        d.sink.into_iter().for_each(|to| sums.sink(to));
     }
 
     /// How many tasks there are for every key head of every sequence, and how many keys make a block.
@@ -110,6 +117,9 @@ impl<E: Pooled> Attention<'_, E> {
 
     fn backward_sequence(&self, saved: Saved<'_, E>, d: Gradient<'_, E>) {
         let queries = Queries::load(self, saved.q, saved.out, saved.d_out, saved.lse);
+        if let Normalizer::Sink(sink) = self.normalizer {
+            queries.sink_gradients(sink, d.sums.sink);
+        }
         let mut d_q = QuerySums::new(self.sizes, self.division().0);
         let tasks = d_q.parts().zip(d.sums.tasks).map(|(d_q, sums)| Task {
             blocks: Vec::new(),

@@ -5,19 +5,28 @@ use crate::kernel::compiled::compiled;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 
 impl<E: Pooled> Attention<'_, E> {
-    /// The output, and for [`backward`](Self::backward) the logarithm `lse` of the sum of `exp(score)` over the keys that
-    /// a query attends to; of one more than the sum for [`Normalizer::Softmax1`], and 0 for [`Normalizer::Sigmoid`].
+    /// The output, and for [`backward`](Self::backward) a number `lse` for every query: what its weights are normalised by.
     ///
-    /// A query that attends to no key has the output 0 and an `lse` of -∞ (of 0 for [`Normalizer::Softmax1`]). A key that a
-    /// query does not attend to has no influence on its output, not even on the last bit, and not even if it is NaN.
+    /// - [`Softmax`]: the logarithm of the sum of `exp(score)` over the keys that the query attends to; [`Softmax1`] and
+    ///   [`Sink`] add 1 and `exp(sink)` to the sum.
+    /// - [`Sparsemax`] and [`Entmax15`]: the threshold `τ`.
+    /// - [`Identity`]: 0.
+    ///
+    /// A query that attends to no key has the output 0, and an `lse` of -∞ where the sum, or what `τ` is to be found for,
+    /// is empty. A key that a query does not attend to has no influence on its output, not even on the last bit, and not
+    /// even if it is NaN.
     ///
     /// `lse`: `[batch, heads, query]`.
     ///
     /// # Panics
     /// If the shapes are not those of the sizes.
     ///
-    /// [`Normalizer::Softmax1`]: super::Normalizer::Softmax1
-    /// [`Normalizer::Sigmoid`]: super::Normalizer::Sigmoid
+    /// [`Softmax`]: super::Normalizer::Softmax
+    /// [`Softmax1`]: super::Normalizer::Softmax1
+    /// [`Sink`]: super::Normalizer::Sink
+    /// [`Sparsemax`]: super::Normalizer::Sparsemax
+    /// [`Entmax15`]: super::Normalizer::Entmax15
+    /// [`Identity`]: super::Normalizer::Identity
     pub fn forward(
         &self,
         q: Matrix<'_, E>,

@@ -10,20 +10,25 @@
 //! pass 4    out += p v                            a product
 //! ```
 //!
-//! and divides by its sums in the end.
+//! and divides by its sums in the end. A sparse normalizer knows no weight before it knows all scores of a row: those stand
+//! in memory for the queries of a block, and passes 3 and 4 follow when the last tile has been through pass 2.
 
 use std::ops::Range;
 
 use super::absent::Coefficients;
 use super::dropout::Dropper;
-use super::layout::{fill, parts, shares};
+use super::layout::{fill, parts, shares, some_cols};
 use super::load::{LoadColumns, LoadRows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
 use super::scratch::Panel;
-use super::weights::{Finish, Running, Weigh};
+use super::sparse::{Slopes, Sparse, Sparsify};
+use super::weights::{Divide, DropSome, Logarithm, Running, Weigh};
 use super::{Attention, Similarity};
-use crate::kernel::{Matrix, MatrixMut, Pooled};
+use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, run};
+
+/// The prepared keys of a head, `[width, key]`, and their values, `[key, value_width]`.
+type KeysAndValues<'a, E> = (Matrix<'a, E>, Matrix<'a, E>);
 
 /// A block of queries of a head, and what is computed of it.
 struct Block<'a, E> {
@@ -46,6 +51,45 @@ impl<E: Pooled> Attention<'_, E> {
         lse: &mut [E],
     ) {
         self.check([q, k, v], (out.rows(), out.cols()), lse.len());
+        self.for_each_block([q, k, v], out, lse, |queries, keys, block| {
+            match self.normalizer.sparse() {
+                None => self.forward_block(queries, keys, block),
+                Some(sparse) => self.sparse_block(sparse, queries, keys, block),
+            }
+        });
+    }
+
+    /// What `δ` of a sparse normalizer is computed from: the means of the values, weighed by the slopes of the weights under
+    /// the thresholds that [`forward`](Self::forward) wrote.
+    ///
+    /// `[batch * query, heads * value_width]`
+    pub(super) fn centres(
+        &self,
+        sparse: Sparse,
+        tensors: [Matrix<'_, E>; 3],
+        tau: &[E],
+    ) -> Buffer<E> {
+        let (rows, cols) = (
+            self.sizes.queries(),
+            self.sizes.heads * self.sizes.value_width,
+        );
+        let mut centres = Buffer::stale(rows * cols);
+        let mut tau = tau.to_vec();
+        let to = MatrixMut::new(&mut centres, rows, cols);
+        self.for_each_block(tensors, to, &mut tau, |queries, keys, block| {
+            self.centre_block(sparse, queries, keys, block);
+        });
+        centres
+    }
+
+    /// `body(queries, keys, block)` for every block of queries, with the prepared keys of its head.
+    fn for_each_block(
+        &self,
+        [q, k, v]: [Matrix<'_, E>; 3],
+        out: MatrixMut<'_, E>,
+        lse: &mut [E],
+        body: impl Fn(Matrix<'_, E>, KeysAndValues<'_, E>, Block<'_, E>) + Send + Sync,
+    ) {
         let (sizes, kv_heads) = (self.sizes, self.sizes.kv_heads);
         let key_heads = sizes.batch * kv_heads;
         let outs = parts(out, sizes.batch, kv_heads).into_iter();
@@ -56,7 +100,8 @@ impl<E: Pooled> Attention<'_, E> {
             let [k, v] = [k, v].map(|x| sizes.of_key_head(x, kv));
             let keys = Keys::load(self, k);
             self.for_each(1, self.blocks(b, kv, out, lse), |block| {
-                self.forward_block(q, (keys.columns(), v), block);
+                let queries = self.load_queries(q, &block);
+                body(queries.read(), (keys.columns(), v), block);
             });
         });
     }
@@ -88,71 +133,157 @@ impl<E: Pooled> Attention<'_, E> {
         blocks
     }
 
-    fn forward_block(
-        &self,
-        q: Matrix<'_, E>,
-        keys: (Matrix<'_, E>, Matrix<'_, E>),
-        block: Block<'_, E>,
-    ) {
-        let (head, queries) = (block.head, block.queries);
-        let of_head = self.sizes.of_query_head(q, head.h);
-        let mut prepared = Panel::new(queries.len(), self.sizes.width);
+    /// The prepared queries of a block, `[queries, width]`.
+    fn load_queries(&self, q: Matrix<'_, E>, block: &Block<'_, E>) -> Panel<E> {
+        let of_head = self.sizes.of_query_head(q, block.head.h);
+        let mut prepared = Panel::new(block.queries.len(), self.sizes.width);
         run(LoadRows {
             prepare: &self.query,
-            x: of_head.some_rows(queries.clone()),
-            first: queries.start,
+            x: of_head.some_rows(block.queries.clone()),
+            first: block.queries.start,
             to: prepared.write(),
         });
-        let mut scores = Panel::new(queries.len(), TILE.min(self.sizes.key));
-        let mut running = Running::new(self.normalizer);
-        let mut sums = Panel::new(queries.len(), self.sizes.value_width);
-        fill(sums.write(), E::ZERO);
-        for tile in tiles(self.mask, head, queries, 0..self.sizes.key) {
-            self.forward_tile(
-                &tile,
-                prepared.read(),
-                keys,
-                &mut scores,
-                &mut running,
-                &mut sums,
-            );
+        prepared
+    }
+
+    fn forward_block(&self, q: Matrix<'_, E>, keys: KeysAndValues<'_, E>, block: Block<'_, E>) {
+        let mut scores = Panel::new(q.rows(), TILE.min(self.sizes.key));
+        let mut running = Running::new(self.normalizer, block.head.h);
+        let mut sums = self.no_sums(&block);
+        for tile in self.tiles(&block) {
+            let mut to = scores.reshape(q.rows(), tile.keys.len());
+            self.forward_scores(&tile, q, keys, &mut to);
+            run(Weigh {
+                normalizer: self.normalizer,
+                scores: to,
+                running: &mut running,
+                sums: sums.write(),
+            });
+            self.add_values(&tile, &mut scores, 0, keys, &mut sums);
         }
-        run(Finish {
+        finish(&running, &sums, block);
+    }
+
+    fn sparse_block(
+        &self,
+        normalizer: Sparse,
+        q: Matrix<'_, E>,
+        keys: KeysAndValues<'_, E>,
+        block: Block<'_, E>,
+    ) {
+        let tiles: Vec<Tile> = self.tiles(&block).collect();
+        let visited = tiles.iter().map(|tile| tile.keys.len()).sum();
+        let mut scores = Panel::new(q.rows(), visited);
+        let mut rest = scores.write();
+        for tile in &tiles {
+            let (mut to, others) = rest.split_cols(tile.keys.len());
+            self.forward_scores(tile, q, keys, &mut to);
+            rest = others;
+        }
+        let mut running = Running::new(self.normalizer, block.head.h);
+        run(Sparsify {
+            normalizer,
+            scores: scores.write(),
+            running: &mut running,
+        });
+        let (mut sums, mut first) = (self.no_sums(&block), 0);
+        for tile in &tiles {
+            self.add_values(tile, &mut scores, first, keys, &mut sums);
+            first += tile.keys.len();
+        }
+        finish(&running, &sums, block);
+    }
+
+    fn centre_block(
+        &self,
+        normalizer: Sparse,
+        q: Matrix<'_, E>,
+        keys: KeysAndValues<'_, E>,
+        block: Block<'_, E>,
+    ) {
+        let mut scores = Panel::new(q.rows(), TILE.min(self.sizes.key));
+        let mut running = Running::new(self.normalizer, block.head.h);
+        let mut sums = self.no_sums(&block);
+        for tile in self.tiles(&block) {
+            let mut to = scores.reshape(q.rows(), tile.keys.len());
+            self.forward_scores(&tile, q, keys, &mut to);
+            run(Slopes {
+                normalizer,
+                tau: block.lse,
+                scores: to,
+                running: &mut running,
+            });
+            self.add_values(&tile, &mut scores, 0, keys, &mut sums);
+        }
+        run(Divide {
             running: &running,
             sums: sums.read(),
             out: block.out,
-            lse: block.lse,
         });
     }
 
-    fn forward_tile(
+    fn tiles(&self, block: &Block<'_, E>) -> impl Iterator<Item = Tile> {
+        let keys = 0..self.sizes.key;
+        tiles(self.mask, block.head, block.queries.clone(), keys)
+    }
+
+    /// Zeros, `[queries, value_width]`.
+    fn no_sums(&self, block: &Block<'_, E>) -> Panel<E> {
+        let mut sums = Panel::new(block.queries.len(), self.sizes.value_width);
+        fill(sums.write(), E::ZERO);
+        sums
+    }
+
+    /// Passes 1 and 2.
+    fn forward_scores(
         &self,
         tile: &Tile,
         q: Matrix<'_, E>,
-        (kt, v): (Matrix<'_, E>, Matrix<'_, E>),
-        scores: &mut Panel<E>,
-        running: &mut Running<E>,
+        (kt, _): KeysAndValues<'_, E>,
+        to: &mut MatrixMut<'_, E>,
+    ) {
+        let kt = kt.some_cols(tile.keys.clone());
+        self.compare(tile.head, q, kt, to.reborrow());
+        self.score(tile, to);
+    }
+
+    /// Pass 4, after dropout. The weights of the tile stand from the column `first` on.
+    fn add_values(
+        &self,
+        tile: &Tile,
+        weights: &mut Panel<E>,
+        first: usize,
+        (_, v): KeysAndValues<'_, E>,
         sums: &mut Panel<E>,
     ) {
-        let mut to = scores.reshape(q.rows(), tile.keys.len());
-        self.compare(tile.head, q, kt.some_cols(tile.keys.clone()), to.reborrow());
-        self.score(tile, &mut to);
-        run(Weigh {
-            normalizer: self.normalizer,
-            dropper: self.dropout.map(Dropper::new),
-            tile,
-            scores: to,
-            running,
-            sums: sums.write(),
-        });
+        let columns = first..first + tile.keys.len();
+        if let Some(dropout) = self.dropout {
+            run(DropSome {
+                dropper: Dropper::new(dropout),
+                tile,
+                weights: some_cols(weights.write(), columns.clone()),
+            });
+        }
         let weights = Coefficients {
             mask: self.mask,
             tile,
-            matrix: scores.read(),
+            matrix: weights.read().some_cols(columns),
         };
         let values = v.some_rows(tile.keys.clone());
         weights.times_keys(E::ONE, values, sums.write(), Into::Add);
     }
+}
+
+fn finish<E: Pooled>(running: &Running<E>, sums: &Panel<E>, block: Block<'_, E>) {
+    run(Divide {
+        running,
+        sums: sums.read(),
+        out: block.out,
+    });
+    run(Logarithm {
+        running,
+        lse: block.lse,
+    });
 }
 
 /// The prepared keys of a head.

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! pass 1    s = score(scale q kᵀ)      dp = dout vᵀ                       two products
-//! pass 2    p = exp(s - lse)           ds = p (dp - δ) score'             with δ = Σ dout * out
+//! pass 2    p = exp(s - lse)           ds = p (dp - δ) score'             with δ = Σ dout * out, for a softmax
 //! pass 3    dv += pᵀ dout              dk += scale dsᵀ q                  three products
 //!           dq += scale ds k
 //! ```

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::plan::Head;
-use super::{Attention, Sizes};
+use super::{Attention, Normalizer, Sizes};
 use crate::kernel::{Matrix, MatrixMut, Pooled, parallel};
 
 /// Multiplications and additions that are not worth another thread: some tens of microseconds.
@@ -76,6 +76,9 @@ impl<E: Pooled> Attention<'_, E> {
             ("output", out, (queries, heads * sizes.value_width)),
             ("lse", (lse, 1), (queries * heads, 1)),
         ];
+        if let Normalizer::Sink(sink) = self.normalizer {
+            assert_eq!(sink.len(), heads, "a sink for every head");
+        }
         for (name, found, expected) in shapes {
             assert_eq!(found, expected, "rows and columns of the {name}");
         }

@@ -21,6 +21,7 @@ mod queries;
 mod rope;
 mod scores;
 mod scratch;
+mod sparse;
 mod spec;
 mod sums;
 mod weights;

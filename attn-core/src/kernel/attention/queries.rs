@@ -6,7 +6,7 @@ use super::by_head::ByHead;
 use super::load::LoadHeads;
 use super::plan::{Head, QUERIES, Tile, chunks};
 use super::sums::add_up;
-use super::weights::Deltas;
+use super::weights::{Deltas, SinkGradients};
 use super::{Attention, Prepare, Sizes};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::run;
@@ -96,6 +96,17 @@ impl<'a, E: Pooled> Queries<'a, E> {
             },
         );
         loaded
+    }
+
+    /// What the sequence has to do with the gradient of the sinks, `[heads]`.
+    pub(super) fn sink_gradients(&self, sink: &[E], to: &mut [E]) {
+        let Sizes { heads, query, .. } = self.sizes;
+        run(SinkGradients {
+            sink,
+            lse: Matrix::new(self.lse, heads, query),
+            delta: Matrix::new(&self.delta, query, heads),
+            to,
+        });
     }
 
     /// Some queries of a head.

@@ -143,15 +143,21 @@ impl<E> ScoreSums<'_, E> {
     }
 }
 
-/// From scores to weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Normalizer {
+/// From scores to weights, over the keys that a query attends to; the others have weight 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Normalizer<'a, E> {
+    /// `s`: what the score function gives is the weight.
+    Identity,
     /// `exp(s) / Σ exp(s)`
     Softmax,
     /// `exp(s) / (1 + Σ exp(s))`
     Softmax1,
-    /// `1 / (1 + exp(-s))`
-    Sigmoid,
+    /// `exp(s) / (exp(sink) + Σ exp(s))`, with a sink per query head: `[heads]`.
+    Sink(&'a [E]),
+    /// `max(s - τ, 0)`, with the `τ` for which the weights of a query have the sum 1.
+    Sparsemax,
+    /// `max(s / 2 - τ, 0)²`, with the `τ` for which the weights of a query have the sum 1.
+    Entmax15,
 }
 
 /// Dropout of weights: [`Philox4x32`](crate::random::Philox4x32) of this key, at the counter
@@ -242,7 +248,7 @@ pub struct Attention<'a, E> {
     /// Which keys a query attends to.
     pub mask: &'a dyn TileMask<E>,
     /// From scores to weights.
-    pub normalizer: Normalizer,
+    pub normalizer: Normalizer<'a, E>,
     /// Which weights are dropped.
     pub dropout: Option<Dropout>,
 }
@@ -264,6 +270,8 @@ pub struct Gradients<'a, E> {
     pub key_gain: Option<&'a mut [E]>,
     /// As the weights of the additive similarity.
     pub w: Option<MatrixMut<'a, E>>,
+    /// As the sinks.
+    pub sink: Option<&'a mut [E]>,
 }
 
 /// The gradients that [`Score::add_gradient`] has added up over all places.

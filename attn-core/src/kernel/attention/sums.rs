@@ -17,6 +17,7 @@ pub(super) struct Sums<E: Pooled> {
     w: Buffer<E>,
     key_gain: Buffer<E>,
     query_gain: Buffer<E>,
+    sink: Buffer<E>,
 }
 
 /// The parts of a sequence.
@@ -25,6 +26,8 @@ pub(super) struct OfSequence<'a, E> {
     pub tasks: Vec<Part<'a, E>>,
     /// `[width]` for every chunk of [`ROWS`] queries.
     pub query_gains: Vec<&'a mut [E]>,
+    /// `[heads]`
+    pub sink: &'a mut [E],
 }
 
 /// The part of one task.
@@ -80,6 +83,7 @@ impl<E: Pooled> Sums<E> {
             w: Buffer::zeros(if additive { heads * sizes.width } else { 0 }),
             key_gain: Buffer::zeros(key_heads * sizes.width),
             query_gain: Buffer::zeros(sizes.batch * sizes.query.div_ceil(ROWS) * sizes.width),
+            sink: Buffer::zeros(sizes.batch * sizes.heads),
         }
     }
 
@@ -100,9 +104,11 @@ impl<E: Pooled> Sums<E> {
                 key_gain,
             });
         let query_gains = shares(&mut self.query_gain, batch).into_iter();
-        let sequences = query_gains.map(|gains| OfSequence {
+        let sinks = shares(&mut self.sink, batch);
+        let sequences = query_gains.zip(sinks).map(|(gains, sink)| OfSequence {
             tasks: parts.by_ref().take(tasks).collect(),
             query_gains: shares(gains, query.div_ceil(ROWS)),
+            sink,
         });
         sequences.collect()
     }
@@ -129,6 +135,11 @@ impl<E: Pooled> Sums<E> {
     /// The gradient of the gain of the queries' norm, `[width]`.
     pub(super) fn query_gain(&self, to: &mut [E]) {
         add_up(self.query_gain.chunks(to.len().max(1)), to);
+    }
+
+    /// The gradient of the sinks, `[heads]`.
+    pub(super) fn sink(&self, to: &mut [E]) {
+        add_up(self.sink.chunks(to.len().max(1)), to);
     }
 
     fn of_heads(&self, sums: &[E], mut to: MatrixMut<'_, E>) {

@@ -2,33 +2,39 @@
 //!
 //! ```text
 //! forward, softmax       m' = max(m, max s)      p = exp(s - m')      l' = l exp(m - m') + Σ p      out' = out exp(m - m') + p V
-//! backward, softmax      p = exp(s - lse)        ds = p (dp - δ)      δ = Σ dout * out
-//! backward, sigmoid      p = 1 / (1 + exp(-s))   ds = p (1 - p) dp
+//! backward               ds = g (dp - δ)
+//!   softmax              p = exp(s - lse)        g = p                δ = Σ dout * out
+//!   identity             p = s                   g = 1                δ = 0
+//!   sparse               see there
 //! ```
 //!
 //! Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); Dao, "FlashAttention-2" (2023), algorithms 1
-//! and 2. Where `p` is 0 nothing was attended to, and `ds` is 0, whatever `dp` is.
+//! and 2. A score of -∞ is one that is not attended to: `p` and `ds` are 0 there, whatever `dp` is.
 
 use super::Normalizer;
 use super::dropout::Dropper;
 use super::plan::{QUERIES, TILE, Tile};
+use super::sparse::Sparse;
 use crate::simd::slice::{load_any, load_filled, store_any};
 use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, math, slice};
 
 /// What is known of the rows of a block of queries after some of the keys.
 #[derive(Clone, Debug)]
 pub(super) struct Running<E> {
-    max: [E; QUERIES],
-    sum: [E; QUERIES],
+    pub(super) max: [E; QUERIES],
+    pub(super) sum: [E; QUERIES],
 }
 
 impl<E: Real> Running<E> {
-    /// Before the first key: of [`Normalizer::Softmax1`], that is one of score and value 0.
-    pub(super) fn new(normalizer: Normalizer) -> Self {
+    /// Before the first key of a head: a sink is one of value 0.
+    pub(super) fn new(normalizer: Normalizer<'_, E>, head: usize) -> Self {
         let (max, sum) = match normalizer {
-            Normalizer::Softmax => (-E::INFINITY, E::ZERO),
             // The logarithm of a sum that is not used is 0.
-            Normalizer::Softmax1 | Normalizer::Sigmoid => (E::ZERO, E::ONE),
+            Normalizer::Identity => (E::ZERO, E::ONE),
+            _ => match normalizer.sink(head) {
+                Some(sink) => (sink, E::ONE),
+                None => (-E::INFINITY, E::ZERO),
+            },
         };
         Self {
             max: [max; QUERIES],
@@ -37,11 +43,29 @@ impl<E: Real> Running<E> {
     }
 }
 
-/// Scores to weights, in place; of a softmax, they are not yet divided by the sum.
+impl<E: Real> Normalizer<'_, E> {
+    /// The score of a key that every query of a head attends to, and whose value is 0.
+    fn sink(self, head: usize) -> Option<E> {
+        match self {
+            Self::Softmax1 => Some(E::ZERO),
+            Self::Sink(sink) => Some(sink[head]),
+            _ => None,
+        }
+    }
+
+    /// Whether this is a sparse one, and which.
+    pub(super) fn sparse(self) -> Option<Sparse> {
+        match self {
+            Self::Sparsemax => Some(Sparse::Max),
+            Self::Entmax15 => Some(Sparse::Entmax15),
+            _ => None,
+        }
+    }
+}
+
+/// Scores to weights, in place, tile by tile; of a softmax, they are not yet divided by the sum.
 pub(super) struct Weigh<'a, E> {
-    pub normalizer: Normalizer,
-    pub dropper: Option<Dropper<E>>,
-    pub tile: &'a Tile,
+    pub normalizer: Normalizer<'a, E>,
     /// `[queries, keys]`
     pub scores: MatrixMut<'a, E>,
     pub running: &'a mut Running<E>,
@@ -56,21 +80,18 @@ impl<E: Real> Kernel for Weigh<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         match self.normalizer {
-            Normalizer::Sigmoid => self.logistic::<V>(),
-            Normalizer::Softmax | Normalizer::Softmax1 => self.exponential::<V>(),
-        }
-        if let Some(dropper) = self.dropper {
-            drop_some::<V>(dropper, self.tile, &mut self.scores);
+            Normalizer::Identity => self.identity::<V>(),
+            _ => self.exponential::<V>(),
         }
     }
 }
 
 impl<E: Real> Weigh<'_, E> {
     #[inline(always)]
-    fn logistic<V: Vector<Element = E>>(&mut self) {
+    fn identity<V: Vector<Element = E>>(&mut self) {
         for row in 0..self.scores.rows() {
             for scores in self.scores.row_mut(row).chunks_mut(V::LANES) {
-                store_any(math::sigmoid(load_any::<V>(scores)), scores);
+                store_any(Identity.weight_and_slope(load_any::<V>(scores)).0, scores);
             }
         }
     }
@@ -105,7 +126,7 @@ impl<E: Real> Weigh<'_, E> {
 
 /// What is subtracted from scores before they are exponentiated: their maximum, unless there are none.
 #[inline(always)]
-fn finite_pivot<E: Real>(max: E) -> E {
+pub(super) fn finite_pivot<E: Real>(max: E) -> E {
     if max == -E::INFINITY { E::ZERO } else { max }
 }
 
@@ -122,59 +143,86 @@ fn exponentials<V: Vector>(x: &mut [V::Element], pivot: V::Element) -> V::Elemen
     sum.reduce_sum()
 }
 
+/// Where a score says that nothing is attended to.
 #[inline(always)]
-fn drop_some<V: Vector>(
-    dropper: Dropper<V::Element>,
-    tile: &Tile,
-    weights: &mut MatrixMut<'_, V::Element>,
-) {
-    let mut factors = [V::Element::ZERO; TILE];
-    let factors = &mut factors[..weights.cols()];
-    for row in 0..weights.rows() {
-        dropper.factors(
-            tile.head,
-            tile.queries.start + row,
-            tile.keys.start,
-            factors,
-        );
-        let weights = weights.row_mut(row).chunks_mut(V::LANES);
-        for (weights, factors) in weights.zip(factors.chunks(V::LANES)) {
-            store_any(load_any::<V>(weights) * load_any(factors), weights);
-        }
-    }
+pub(super) fn is_hidden<V: Vector>(score: V) -> V::Mask {
+    score.eq(V::splat(-V::Element::INFINITY))
 }
 
-/// After the last key: the sums of values become means, and `lse` is the logarithm of the sum of all `exp(s)`.
-pub(super) struct Finish<'a, E> {
-    pub running: &'a Running<E>,
-    /// `[queries, value_width]`
-    pub sums: Matrix<'a, E>,
-    /// `[queries, value_width]`
-    pub out: MatrixMut<'a, E>,
-    /// `[queries]`
-    pub lse: &'a mut [E],
+/// Multiplies weights by their factors of dropout.
+pub(super) struct DropSome<'a, E> {
+    pub dropper: Dropper<E>,
+    pub tile: &'a Tile,
+    /// `[queries, keys]`
+    pub weights: MatrixMut<'a, E>,
 }
 
-impl<E: Real> Kernel for Finish<'_, E> {
+impl<E: Real> Kernel for DropSome<'_, E> {
     type Element = E;
     type Output = ();
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let Running { max, sum } = self.running;
-        for (row, lse) in self.lse.iter_mut().enumerate() {
-            let factor = if sum[row] == E::ZERO {
+        let mut factors = [E::ZERO; TILE];
+        let factors = &mut factors[..self.weights.cols()];
+        for row in 0..self.weights.rows() {
+            let query = self.tile.queries.start + row;
+            self.dropper
+                .factors(self.tile.head, query, self.tile.keys.start, factors);
+            let weights = self.weights.row_mut(row).chunks_mut(V::LANES);
+            for (weights, factors) in weights.zip(factors.chunks(V::LANES)) {
+                store_any(load_any::<V>(weights) * load_any(factors), weights);
+            }
+        }
+    }
+}
+
+/// After the last key: the sums of values become means.
+pub(super) struct Divide<'a, E> {
+    pub running: &'a Running<E>,
+    /// `[queries, value_width]`
+    pub sums: Matrix<'a, E>,
+    /// `[queries, value_width]`
+    pub out: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for Divide<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for row in 0..self.out.rows() {
+            let sum = self.running.sum[row];
+            let factor = if sum == E::ZERO {
                 E::ZERO
             } else {
-                E::ONE / sum[row]
+                E::ONE / sum
             };
             slice::map::<V>(self.out.row_mut(row), self.sums.row(row), Times(factor));
-            *lse = sum[row];
         }
-        for (lse, max) in self.lse.chunks_mut(V::LANES).zip(max.chunks(V::LANES)) {
+    }
+}
+
+/// After the last key: `lse` is the logarithm of the sum of all `exp(s)`.
+pub(super) struct Logarithm<'a, E> {
+    pub running: &'a Running<E>,
+    /// `[queries]`
+    pub lse: &'a mut [E],
+}
+
+impl<E: Real> Kernel for Logarithm<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let Running { max, sum } = self.running;
+        let rows = max.chunks(V::LANES).zip(sum.chunks(V::LANES));
+        for (lse, (max, sum)) in self.lse.chunks_mut(V::LANES).zip(rows) {
             let max = V::load(max);
-            let pivot = V::select(max.eq(V::splat(-E::INFINITY)), V::zero(), max);
-            store_any(pivot + math::ln(load_any::<V>(lse)), lse);
+            let pivot = V::select(is_hidden(max), V::zero(), max);
+            store_any(pivot + math::ln(V::load(sum)), lse);
         }
     }
 }
@@ -191,12 +239,12 @@ impl<E: Real> slice::Map<E> for Times<E> {
 
 /// The weights again, and the gradient of the scores.
 pub(super) struct Differentiate<'a, E> {
-    pub normalizer: Normalizer,
+    pub normalizer: Normalizer<'a, E>,
     pub dropper: Option<Dropper<E>>,
     pub tile: &'a Tile,
-    /// What [`Finish`] wrote, `[queries]`.
+    /// What [`Logarithm`] wrote, `[queries]`.
     pub lse: &'a [E],
-    /// `Σ dout * out`, `[queries]`
+    /// `δ`, `[queries]`
     pub delta: &'a [E],
     /// From scores to weights, `[queries, keys]`.
     pub scores: MatrixMut<'a, E>,
@@ -219,14 +267,15 @@ impl<E: Real> Kernel for Differentiate<'_, E> {
             }
             let factors = self.dropper.map(|_| &*factors);
             let (scores, d) = (self.scores.row_mut(row), self.d.row_mut(row));
-            match self.normalizer {
-                Normalizer::Sigmoid => differentiate::<V>(Logistic, factors, scores, d),
-                Normalizer::Softmax | Normalizer::Softmax1 => {
-                    let softmax = Exponential {
-                        lse: V::splat(self.lse[row]),
-                        delta: V::splat(self.delta[row]),
-                    };
-                    differentiate::<V>(softmax, factors, scores, d);
+            let (lse, delta) = (V::splat(self.lse[row]), V::splat(self.delta[row]));
+            match (self.normalizer, self.normalizer.sparse()) {
+                (Normalizer::Identity, _) => {
+                    differentiate(Identity, V::zero(), factors, scores, d);
+                }
+                (_, None) => differentiate(Exponential { lse }, delta, factors, scores, d),
+                (_, Some(normalizer)) => {
+                    let tau = lse;
+                    differentiate(Threshold { normalizer, tau }, delta, factors, scores, d);
                 }
             }
         }
@@ -236,7 +285,8 @@ impl<E: Real> Kernel for Differentiate<'_, E> {
 /// One row of [`Differentiate`].
 #[inline(always)]
 fn differentiate<V: Vector>(
-    normalizer: impl Derivative<V>,
+    normalizer: impl Weights<V>,
+    delta: V,
     factors: Option<&[V::Element]>,
     scores: &mut [V::Element],
     d: &mut [V::Element],
@@ -247,52 +297,53 @@ fn differentiate<V: Vector>(
             Some(factors) => load_any(&factors[at * V::LANES..]),
             None => V::splat(V::Element::ONE),
         };
-        let weight = normalizer.weight(load_any(scores));
-        let d_score = normalizer.d_score(weight, load_any::<V>(d) * factor);
-        let attended = weight.ne(V::zero());
+        let score = load_any(scores);
+        let (weight, slope) = normalizer.weight_and_slope(score);
+        let d_score = slope * (load_any::<V>(d) * factor - delta);
         store_any(weight * factor, scores);
-        store_any(V::select(attended, d_score, V::zero()), d);
+        store_any(V::select(is_hidden(score), V::zero(), d_score), d);
     }
 }
 
 /// A normalizer, seen from one row.
-trait Derivative<V> {
-    fn weight(&self, score: V) -> V;
-
-    fn d_score(&self, weight: V, d_weight: V) -> V;
+trait Weights<V> {
+    /// `p` and `g`; `p` is 0 where nothing is attended to.
+    fn weight_and_slope(&self, score: V) -> (V, V);
 }
 
 struct Exponential<V> {
     lse: V,
-    delta: V,
 }
 
-impl<V: Vector> Derivative<V> for Exponential<V> {
+impl<V: Vector> Weights<V> for Exponential<V> {
     #[inline(always)]
-    fn weight(&self, score: V) -> V {
+    fn weight_and_slope(&self, score: V) -> (V, V) {
         // Rounding must not lift the largest score above the sum; NaN passes, but where nothing is attended to.
         let weight = math::exp_of_nonpositive(V::zero().min(score - self.lse));
-        let hidden = score.eq(V::splat(-V::Element::INFINITY));
-        V::select(hidden, V::zero(), weight)
-    }
-
-    #[inline(always)]
-    fn d_score(&self, weight: V, d_weight: V) -> V {
-        weight * (d_weight - self.delta)
+        let weight = V::select(is_hidden(score), V::zero(), weight);
+        (weight, weight)
     }
 }
 
-struct Logistic;
+struct Identity;
 
-impl<V: Vector> Derivative<V> for Logistic {
+impl<V: Vector> Weights<V> for Identity {
     #[inline(always)]
-    fn weight(&self, score: V) -> V {
-        math::sigmoid(score)
+    fn weight_and_slope(&self, score: V) -> (V, V) {
+        let weight = V::select(is_hidden(score), V::zero(), score);
+        (weight, V::splat(V::Element::ONE))
     }
+}
 
+struct Threshold<V> {
+    normalizer: Sparse,
+    tau: V,
+}
+
+impl<V: Vector> Weights<V> for Threshold<V> {
     #[inline(always)]
-    fn d_score(&self, weight: V, d_weight: V) -> V {
-        weight * (V::splat(V::Element::ONE) - weight) * d_weight
+    fn weight_and_slope(&self, score: V) -> (V, V) {
+        self.normalizer.weight_and_slope(score, self.tau)
     }
 }
 
@@ -319,6 +370,47 @@ impl<E: Real> Kernel for Deltas<'_, E> {
                 let of_head = h * width..(h + 1) * width;
                 *to = slice::dot::<V>(&out[of_head.clone()], &d_out[of_head]);
             }
+        }
+    }
+}
+
+/// What sinks add to their gradients: `dsink = -Σ p δ` over the queries, where `p` is the weight of the sink.
+pub(super) struct SinkGradients<'a, E> {
+    /// `[heads]`
+    pub sink: &'a [E],
+    /// `[heads, queries]`
+    pub lse: Matrix<'a, E>,
+    /// `[queries, heads]`
+    pub delta: Matrix<'a, E>,
+    /// `[heads]`
+    pub to: &'a mut [E],
+}
+
+impl<E: Real> Kernel for SinkGradients<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let mut deltas = [E::ZERO; QUERIES];
+        for (h, (&sink, to)) in self.sink.iter().zip(self.to).enumerate() {
+            let mut sum = V::zero();
+            for (block, lse) in self.lse.row(h).chunks(QUERIES).enumerate() {
+                for (row, delta) in deltas[..lse.len()].iter_mut().enumerate() {
+                    *delta = self.delta.get(block * QUERIES + row, h);
+                }
+                let vectors = lse
+                    .chunks(V::LANES)
+                    .zip(deltas[..lse.len()].chunks(V::LANES));
+                for (lse, delta) in vectors {
+                    let (lse, delta) = (load_filled(lse, E::INFINITY), load_any::<V>(delta));
+                    let (weight, _) = Exponential { lse }.weight_and_slope(V::splat(sink));
+                    // A query that attends to no key has an output that is 0, whatever the gradient of it.
+                    let alone = lse.eq(V::splat(sink)) & delta.ne(delta);
+                    sum += V::select(alone, V::zero(), weight * delta);
+                }
+            }
+            *to = -sum.reduce_sum();
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Everything from queries, keys and values to attended values, as one argument of the kernels.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 
 use super::score::Score;
 use super::{Fused, places, var};
+use crate::graph::Normalizer;
 use crate::graph::steps::{Attention, Norm, Prepare, Similarity};
-use crate::spec::Normalizer;
 
 impl Fused<'_> {
     /// The types of the mask and the score, and the function that puts the parts together.
@@ -43,14 +43,17 @@ impl Fused<'_> {
             Some(_) => quote!(&call.mask),
             None => quote!(&p::Everything),
         };
-        let normalizer = format_ident!(
-            "{}",
-            match attention.normalizer {
-                Normalizer::Softmax => "Softmax",
-                Normalizer::Softmax1 => "Softmax1",
-                Normalizer::Sigmoid => "Sigmoid",
+        let normalizer = match attention.normalizer {
+            Normalizer::Identity => quote!(Identity),
+            Normalizer::Softmax => quote!(Softmax),
+            Normalizer::Softmax1 => quote!(Softmax1),
+            Normalizer::Sink { field } => {
+                let field = var(field);
+                quote!(Sink(weights.#field.values()))
             }
-        );
+            Normalizer::Sparsemax => quote!(Sparsemax),
+            Normalizer::Entmax15 => quote!(Entmax15),
+        };
         let dropout = match attention.dropout {
             Some(_) => quote!(call.dropout),
             None => quote!(None),
@@ -111,6 +114,14 @@ impl Fused<'_> {
 pub(super) fn gain(how: &Prepare) -> Option<&'static str> {
     match how.norm {
         Some(Norm::Rms(field)) => Some(field),
+        _ => None,
+    }
+}
+
+/// The field of the sinks, if there are any.
+pub(super) fn sink(normalizer: Normalizer) -> Option<&'static str> {
+    match normalizer {
+        Normalizer::Sink { field } => Some(field),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::attention::{gain, weights_of};
+use super::attention::{gain, sink, weights_of};
 use super::score::Score;
 use super::{Fused, var};
 use crate::graph::diff::{Adjoint, Into};
@@ -160,13 +160,18 @@ impl Fused<'_> {
             weights_of(&attention.similarity),
             quote!(all_mut),
         );
+        let (make_sink, d_sink, add_sink) = self.emit_own_gradient(
+            &var("d_sink"),
+            sink(attention.normalizer),
+            quote!(numbers_mut),
+        );
         let score = Score::new(self.cx, attention).and_then(|score| score.emit_gradient());
         let [make_score, score, add_score] =
             score.unwrap_or_else(|| [TokenStream::new(), quote!(None), TokenStream::new()]);
         let (make, attention) = self.call_attention(attention);
         quote! {
             #make
-            #make_query #make_key #make_w #make_score
+            #make_query #make_key #make_w #make_sink #make_score
             #split
             #attention.backward(
                 #(#views,)*
@@ -181,9 +186,10 @@ impl Fused<'_> {
                     query_gain: #query,
                     key_gain: #key,
                     w: #w,
+                    sink: #d_sink,
                 },
             );
-            #add_query #add_key #add_w #add_score
+            #add_query #add_key #add_w #add_sink #add_score
         }
     }
 

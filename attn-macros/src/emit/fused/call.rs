@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
-use super::attention::{gain, weights_of};
+use super::attention::{gain, sink, weights_of};
 use super::score::{Score, param};
 use super::{Fused, places, var};
 use crate::graph::plan::Plan;
@@ -24,6 +24,7 @@ impl Fused<'_> {
                     fields.extend(gain(&attention.query));
                     fields.extend(gain(&attention.key));
                     fields.extend(weights_of(&attention.similarity));
+                    fields.extend(sink(attention.normalizer));
                     let score = Score::new(self.cx, attention);
                     params.extend(score.iter().flat_map(Score::params));
                 }

@@ -19,7 +19,7 @@ use crate::spec::word;
 const MOST_AXES: usize = 6;
 
 /// What a layer has of its own.
-const FIELDS: [&str; 8] = [
+const FIELDS: [&str; 9] = [
     "q_proj",
     "k_proj",
     "v_proj",
@@ -28,6 +28,7 @@ const FIELDS: [&str; 8] = [
     "k_norm",
     "score_proj",
     "rel_pos_bias",
+    "sink",
 ];
 
 pub(super) fn is_field(name: &Ident) -> bool {

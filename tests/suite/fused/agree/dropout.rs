@@ -17,6 +17,8 @@ tests! {
     most [heads = 2, d_model = 8, dropout = 0.9];
     of_shared_keys [heads = 4, kv_heads = 2, d_model = 8, dropout = 0.3, mask = causal];
     under_softmax1 [heads = 2, d_model = 8, dropout = 0.3, normalizer = softmax1];
+    under_sink [heads = 2, d_model = 8, dropout = 0.3, normalizer = sink];
+    under_entmax15 [heads = 2, d_model = 8, dropout = 0.3, normalizer = entmax15];
     under_sigmoid [heads = 2, d_model = 8, dropout = 0.3, normalizer = sigmoid];
     of_additive_scores [heads = 2, d_model = 8, dropout = 0.3, score = additive(hidden = 3)];
     of_biased_scores [heads = 2, d_model = 8, dropout = 0.3, position = rel_pos_bias(6, 20), softcap = 2];

@@ -8,6 +8,9 @@ tests! {
     additive_beyond_a_tile [heads = 2, d_model = 8, score = additive(hidden = 2), mask = causal];
     rope_beyond_a_tile [heads = 2, d_model = 8, position = rope, qk_norm = rms];
     relative_bias_beyond_a_tile [heads = 2, d_model = 8, position = rel_pos_bias(8, 200), mask = causal];
+    sink_beyond_a_tile [heads = 2, d_model = 8, normalizer = sink, mask = causal];
+    sparsemax_beyond_a_tile [heads = 2, d_model = 8, normalizer = sparsemax, mask = causal];
+    entmax15_beyond_a_tile [heads = 2, d_model = 8, normalizer = entmax15, position = alibi];
     sigmoid_beyond_a_tile [heads = 2, d_model = 8, normalizer = sigmoid, position = alibi, mask = causal];
 }
 
@@ -31,6 +34,17 @@ tests! {
 
     softmax1 [heads = 2, d_model = 8, normalizer = softmax1];
     sigmoid [heads = 2, d_model = 8, normalizer = sigmoid];
+    sink [heads = 2, d_model = 8, normalizer = sink];
+    sink_of_shared_keys [heads = 4, kv_heads = 2, d_model = 8, normalizer = sink, mask = causal];
+    relu [heads = 2, d_model = 8, normalizer = relu];
+    relu_squared_of_additive [heads = 2, d_model = 8, score = additive(hidden = 3), normalizer = relu(2), mask = causal];
+    sparsemax [heads = 2, d_model = 8, normalizer = sparsemax];
+    sparsemax_of_capped_additive [heads = 2, d_model = 8, score = additive(hidden = 3), normalizer = sparsemax, softcap = 2];
+    entmax15 [heads = 2, d_model = 8, normalizer = entmax15];
+    entmax15_of_shared_keys [heads = 4, kv_heads = 2, d_model = 8, normalizer = entmax15, position = rel_pos_bias(6, 20), mask = causal];
+    sink_of_queries_without_keys [heads = 2, d_model = 8, normalizer = sink, mask = causal & !sliding_window(5)];
+    sparsemax_of_queries_without_keys [heads = 2, d_model = 8, normalizer = sparsemax, mask = causal & !sliding_window(5)];
+    entmax15_of_queries_without_keys [heads = 2, d_model = 8, normalizer = entmax15, mask = causal & !sliding_window(5)];
     softmax1_of_queries_without_keys [heads = 2, d_model = 8, normalizer = softmax1, mask = causal & !sliding_window(5)];
     sigmoid_of_queries_without_keys [heads = 2, d_model = 8, normalizer = sigmoid, mask = causal & !sliding_window(5)];
 

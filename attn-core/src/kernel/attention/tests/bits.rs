@@ -2,10 +2,10 @@
 
 use std::cell::RefCell;
 
-use super::case::{Case, Pattern, Tensors, attend};
+use super::case::{Case, Pattern, Tensors, Weighing, attend};
 use super::naive;
 use super::scores::Modification;
-use crate::kernel::attention::{Dropout, Normalizer, Sizes};
+use crate::kernel::attention::{Dropout, Sizes};
 use crate::kernel::testing::{assert_near, noise, on_every_isa, same_for_all_threads, wide};
 
 fn sizes(len: usize) -> Sizes {
@@ -50,7 +50,12 @@ fn results_do_not_depend_on_the_number_of_threads() {
         },
         ..Case::plain(sizes(200), Pattern::Causal)
     };
-    for case in [plain, everything, additive] {
+    let of = |normalizer| Case {
+        normalizer,
+        ..everything
+    };
+    let others = [Weighing::Sink, Weighing::Sparsemax, Weighing::Entmax15].map(of);
+    for case in [plain, everything, additive].into_iter().chain(others) {
         let (x, d_out) = (Tensors::random(&case, 1), d_out(&case));
         same_for_all_threads(|| attend(&case, &x, &d_out));
     }
@@ -92,11 +97,7 @@ fn an_output_depends_on_no_bit_of_a_later_token() {
 
 #[test]
 fn every_instruction_set_computes_the_same() {
-    for normalizer in [
-        Normalizer::Softmax,
-        Normalizer::Softmax1,
-        Normalizer::Sigmoid,
-    ] {
+    for normalizer in Weighing::ALL {
         let case = Case {
             normalizer,
             score: Some(Modification::Placed(2.0)),

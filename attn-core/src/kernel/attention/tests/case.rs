@@ -74,6 +74,43 @@ impl Mask for Pairs {
     }
 }
 
+/// A [`Normalizer`], but for the numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Weighing {
+    Identity,
+    Softmax,
+    Softmax1,
+    Sink,
+    Sparsemax,
+    Entmax15,
+}
+
+impl Weighing {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Identity,
+        Self::Softmax,
+        Self::Softmax1,
+        Self::Sink,
+        Self::Sparsemax,
+        Self::Entmax15,
+    ];
+
+    fn with<E>(self, sink: &[E]) -> Normalizer<'_, E> {
+        match self {
+            Self::Identity => Normalizer::Identity,
+            Self::Softmax => Normalizer::Softmax,
+            Self::Softmax1 => Normalizer::Softmax1,
+            Self::Sink => Normalizer::Sink(sink),
+            Self::Sparsemax => Normalizer::Sparsemax,
+            Self::Entmax15 => Normalizer::Entmax15,
+        }
+    }
+
+    pub(super) fn is_sparse(self) -> bool {
+        matches!(self, Self::Sparsemax | Self::Entmax15)
+    }
+}
+
 /// All that [`Attention`] asks for but the numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
@@ -84,7 +121,7 @@ pub(super) struct Case {
     pub rms: bool,
     pub l2: bool,
     pub rope: bool,
-    pub normalizer: Normalizer,
+    pub normalizer: Weighing,
     pub dropout: Option<Dropout>,
 }
 
@@ -104,7 +141,7 @@ impl Case {
             rms: false,
             l2: false,
             rope: false,
-            normalizer: Normalizer::Softmax,
+            normalizer: Weighing::Softmax,
             dropout: None,
         }
     }
@@ -134,6 +171,8 @@ pub(super) struct Tensors<E> {
     pub query_gain: Vec<E>,
     pub key_gain: Vec<E>,
     pub w: Vec<E>,
+    /// `[heads]`
+    pub sink: Vec<E>,
 }
 
 impl<E: Pooled> Tensors<E> {
@@ -168,10 +207,15 @@ impl<E: Pooled> Tensors<E> {
             query_gain: zeros(if case.rms { width } else { 0 }),
             key_gain: zeros(if case.rms { width } else { 0 }),
             w: zeros(if case.additive { heads * width } else { 0 }),
+            sink: zeros(if case.normalizer == Weighing::Sink {
+                heads
+            } else {
+                0
+            }),
         }
     }
 
-    pub(super) fn each_mut(&mut self) -> [&mut Vec<E>; 9] {
+    pub(super) fn each_mut(&mut self) -> [&mut Vec<E>; 10] {
         let Self {
             q,
             k,
@@ -182,11 +226,14 @@ impl<E: Pooled> Tensors<E> {
             query_gain,
             key_gain,
             w,
+            sink,
         } = self;
-        [q, k, v, table, slopes, shifts, query_gain, key_gain, w]
+        [
+            q, k, v, table, slopes, shifts, query_gain, key_gain, w, sink,
+        ]
     }
 
-    pub(super) fn each(&self) -> [(&'static str, &Vec<E>); 9] {
+    pub(super) fn each(&self) -> [(&'static str, &Vec<E>); 10] {
         let Self {
             q,
             k,
@@ -197,6 +244,7 @@ impl<E: Pooled> Tensors<E> {
             query_gain,
             key_gain,
             w,
+            sink,
         } = self;
         [
             ("q", q),
@@ -208,6 +256,7 @@ impl<E: Pooled> Tensors<E> {
             ("query_gain", query_gain),
             ("key_gain", key_gain),
             ("w", w),
+            ("sink", sink),
         ]
     }
 }
@@ -300,6 +349,7 @@ pub(super) fn attend_asking<E: Pooled>(
             w: case
                 .additive
                 .then(|| MatrixMut::new(&mut d.w, heads, width)),
+            sink: (!d.sink.is_empty()).then_some(&mut d.sink[..]),
         },
     );
     if !d.slopes.is_empty() {
@@ -343,7 +393,7 @@ pub(super) fn attention<'a, E: Pooled>(
         },
         score,
         mask: &case.mask,
-        normalizer: case.normalizer,
+        normalizer: case.normalizer.with(&x.sink),
         dropout: case.dropout,
     }
 }

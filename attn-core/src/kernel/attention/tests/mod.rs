@@ -6,5 +6,6 @@ mod naive;
 mod poison;
 mod scores;
 mod shapes;
+mod sparse;
 mod tiles;
 mod values;

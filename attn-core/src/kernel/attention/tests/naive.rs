@@ -1,8 +1,8 @@
 //! Attention by its definition, one pair after the other.
 
-use super::case::{Case, Tensors, angles};
+use super::case::{Case, Tensors, Weighing, angles};
 use super::scores::Modification;
-use crate::kernel::attention::{Mask, Normalizer, Sizes};
+use crate::kernel::attention::{Mask, Sizes};
 use crate::random::Philox4x32;
 
 /// The output and `lse`.
@@ -44,7 +44,8 @@ pub(super) fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
                 .iter()
                 .map(|&k| score(case, x, (b, h), (q, &row), (k, &keys[k])))
                 .collect();
-            let (weights, log) = weights(case.normalizer, &scores);
+            let sink = x.sink.get(h).copied();
+            let (weights, log) = weights(case.normalizer, sink, &scores);
             lse[(b * heads + h) * query + q] = log;
             let out = &mut out[((b * query + q) * heads + h) * value_width..][..value_width];
             for (&k, weight) in attended.iter().zip(weights) {
@@ -116,25 +117,45 @@ fn score(
     }
 }
 
-fn weights(normalizer: Normalizer, scores: &[f64]) -> (Vec<f64>, f64) {
-    if normalizer == Normalizer::Sigmoid {
-        return (
-            scores.iter().map(|s| 1.0 / (1.0 + (-s).exp())).collect(),
-            0.0,
-        );
+/// The weights of attended keys, and `lse`.
+fn weights(normalizer: Weighing, sink: Option<f64>, scores: &[f64]) -> (Vec<f64>, f64) {
+    match normalizer {
+        Weighing::Identity => (scores.to_vec(), 0.0),
+        Weighing::Softmax => softmax(None, scores),
+        Weighing::Softmax1 => softmax(Some(0.0), scores),
+        Weighing::Sink => softmax(sink, scores),
+        Weighing::Sparsemax => entmax(scores, |s, tau| (s - tau).max(0.0), 1.0),
+        Weighing::Entmax15 => entmax(scores, |s, tau| (s / 2.0 - tau).max(0.0).powi(2), 0.5),
     }
-    let one_more = normalizer == Normalizer::Softmax1;
-    let start = if one_more { 0.0 } else { f64::NEG_INFINITY };
-    let max = scores.iter().copied().fold(start, f64::max);
+}
+
+/// With a key more, whose weight is left out, if there is a sink.
+fn softmax(sink: Option<f64>, scores: &[f64]) -> (Vec<f64>, f64) {
+    let all = || scores.iter().copied().chain(sink);
+    let max = all().fold(f64::NEG_INFINITY, f64::max);
     if max == f64::NEG_INFINITY {
         return (vec![0.0; scores.len()], max);
     }
-    let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
-    let sum = sum + if one_more { (-max).exp() } else { 0.0 };
+    let sum: f64 = all().map(|s| (s - max).exp()).sum();
     (
         scores.iter().map(|s| (s - max).exp() / sum).collect(),
         max + sum.ln(),
     )
+}
+
+/// The threshold by bisection: it is below the largest score, by 1 at most.
+fn entmax(scores: &[f64], weight: impl Fn(f64, f64) -> f64, scale: f64) -> (Vec<f64>, f64) {
+    let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if max == f64::NEG_INFINITY {
+        return (Vec::new(), max);
+    }
+    let (mut below, mut above) = (max * scale - 1.0, max * scale);
+    for _ in 0..100 {
+        let tau = (below + above) / 2.0;
+        let sum: f64 = scores.iter().map(|&s| weight(s, tau)).sum();
+        *(if sum > 1.0 { &mut below } else { &mut above }) = tau;
+    }
+    (scores.iter().map(|&s| weight(s, below)).collect(), below)
 }
 
 fn factor(case: &Case, [b, h, q, k]: [usize; 4]) -> f64 {
@@ -155,9 +176,18 @@ pub(super) fn loss(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> f64 {
     out.iter().zip(d_out).map(|(out, d)| out * d).sum()
 }
 
+/// The step of a central difference: a small one, where weights have kinks that it must not step over.
+fn step(case: &Case) -> f64 {
+    if case.normalizer.is_sparse() {
+        1e-7
+    } else {
+        1e-5
+    }
+}
+
 /// The gradient by central differences, an element at a time.
 pub(super) fn gradient(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> Tensors<f64> {
-    const STEP: f64 = 1e-5;
+    let step = step(case);
     let mut gradient = Tensors::zeros(case);
     for (tensor, d) in gradient.each_mut().into_iter().enumerate() {
         for (i, d) in d.iter_mut().enumerate() {
@@ -166,7 +196,7 @@ pub(super) fn gradient(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> Tensors<
                 x.each_mut()[tensor][i] += step;
                 loss(case, &x, d_out)
             };
-            *d = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
+            *d = (moved(step) - moved(-step)) / (2.0 * step);
         }
     }
     gradient
@@ -180,7 +210,7 @@ pub(super) fn directional(
     tensor: usize,
     direction: &[f64],
 ) -> f64 {
-    const STEP: f64 = 1e-5;
+    let step = step(case);
     let moved = |step: f64| {
         let mut x = x.clone();
         for (x, direction) in x.each_mut()[tensor].iter_mut().zip(direction) {
@@ -188,5 +218,5 @@ pub(super) fn directional(
         }
         loss(case, &x, d_out)
     };
-    (moved(STEP) - moved(-STEP)) / (2.0 * STEP)
+    (moved(step) - moved(-step)) / (2.0 * step)
 }

@@ -1,8 +1,8 @@
 //! What is not attended to reaches nothing, whatever it is; what is attended to does.
 
-use super::case::{Case, Pairs, Pattern, Results, Tensors, attend};
+use super::case::{Case, Pairs, Pattern, Results, Tensors, Weighing, attend};
 use super::scores::Modification;
-use crate::kernel::attention::{Dropout, Normalizer, Sizes};
+use crate::kernel::attention::{Dropout, Sizes};
 use crate::kernel::testing::{noise, on_every_isa};
 
 /// Queries, and as many keys: more than a block of either.
@@ -58,11 +58,25 @@ fn cases(pattern: Pattern) -> Vec<Case> {
         },
         Case {
             l2: true,
-            normalizer: Normalizer::Softmax1,
+            normalizer: Weighing::Softmax1,
             ..plain
         },
         Case {
-            normalizer: Normalizer::Sigmoid,
+            normalizer: Weighing::Identity,
+            score: Some(Modification::SoftCap(2.0)),
+            ..plain
+        },
+        Case {
+            normalizer: Weighing::Sink,
+            ..plain
+        },
+        Case {
+            normalizer: Weighing::Sparsemax,
+            ..plain
+        },
+        Case {
+            normalizer: Weighing::Entmax15,
+            dropout,
             ..plain
         },
         Case { dropout, ..plain },

@@ -348,6 +348,7 @@ fn gradients_of_another_shape_are_refused() {
         query_gain: None,
         key_gain: None,
         w: None,
+        sink: None,
     };
     attention.backward(rows(16), rows(8), rows(6), rows(12), &[], rows(12), d);
 }

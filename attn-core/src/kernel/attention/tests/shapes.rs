@@ -55,6 +55,7 @@ fn packed_tensors_are_read_and_written_in_place() {
             query_gain: None,
             key_gain: None,
             w: None,
+            sink: None,
         };
         let (out, d_out) = (Matrix::new(&out, rows, 20), Matrix::new(&d_out, rows, 20));
         attention.backward(q, k, v, out, &lse, d_out, gradients);

@@ -1,0 +1,158 @@
+//! Thresholds and sinks where the weights are known.
+
+use super::case::{Case, Pattern, Tensors, Weighing, attend};
+use crate::kernel::attention::Sizes;
+use crate::kernel::testing::{assert_near, noise, on_every_isa};
+
+/// Scores of four keys for every query: products with the columns of a matrix that has twos on its diagonal. Their values are
+/// a matrix with ones there, so that the output is the weights.
+fn weights(normalizer: Weighing, scores: &[[f64; 4]]) -> (Vec<f64>, Vec<f64>) {
+    let sizes = Sizes {
+        batch: 1,
+        heads: 1,
+        kv_heads: 1,
+        query: scores.len(),
+        key: 4,
+        width: 4,
+        value_width: 4,
+    };
+    let case = Case {
+        normalizer,
+        ..Case::plain(sizes, Pattern::Everything)
+    };
+    let diagonal = |value| {
+        (0..16)
+            .map(|i| if i % 5 == 0 { value } else { 0.0 })
+            .collect()
+    };
+    let x = Tensors {
+        q: scores.concat(),
+        k: diagonal(1.0 / case.scale()),
+        v: diagonal(1.0),
+        ..Tensors::zeros(&case)
+    };
+    let found = attend(&case, &x, &vec![1.0; scores.len() * 4]);
+    assert!(
+        found
+            .d
+            .each()
+            .iter()
+            .all(|(_, d)| d.iter().all(|d| d.is_finite()))
+    );
+    (found.out, found.lse)
+}
+
+#[test]
+fn sparsemax_of_known_rows() {
+    on_every_isa(|isa| {
+        let rows = [
+            [1.1, 0.1, 0.2, -9.0],
+            [3.0, 1.0, 2.0, 1.5],
+            [0.0, 0.0, 0.0, 0.0],
+            [0.25, -0.25, -3.0, -4.0],
+            [1e4, -1e4, 1e4, -1e4],
+        ];
+        let (found, tau) = weights(Weighing::Sparsemax, &rows);
+        let expected = [
+            [0.95, 0.0, 0.05, 0.0],
+            [1.0, 0.0, 0.0, 0.0],
+            [0.25; 4],
+            [0.75, 0.25, 0.0, 0.0],
+            [0.5, 0.0, 0.5, 0.0],
+        ];
+        // Numbers of which the thresholds are sums, up to 1e4.
+        assert_near(&found, expected.as_flattened(), 1e-15, &isa.to_string());
+        assert_near(
+            &tau,
+            &[0.15, 2.0, -0.25, -0.5, 9999.5],
+            1e-15,
+            &isa.to_string(),
+        );
+    });
+}
+
+#[test]
+fn entmax15_of_known_rows() {
+    on_every_isa(|isa| {
+        // Of two keys, the one is above the threshold by x and the other by y: x² + y² = 1, and x - y is half of what is between
+        // their scores.
+        let x = |t: f64| (t / 2.0 + (2.0 - t * t / 4.0).sqrt()) / 2.0;
+        let rows = [
+            [0.5, 0.0, -9.0, -9.0],
+            [1.5, -9.0, 0.0, -9.0],
+            [2.5, 0.0, 0.0, 0.0],
+            [7.0, 7.0, 7.0, 7.0],
+            [1e4, -1e4, 1e4, -1e4],
+        ];
+        let (found, _) = weights(Weighing::Entmax15, &rows);
+        let [near, far] = [x(0.5).powi(2), x(1.5).powi(2)];
+        let expected = [
+            [near, 1.0 - near, 0.0, 0.0],
+            [far, 0.0, 1.0 - far, 0.0],
+            [1.0, 0.0, 0.0, 0.0],
+            [0.25; 4],
+            [0.5, 0.0, 0.5, 0.0],
+        ];
+        // A few roundings of numbers around 1.
+        assert_near(&found, expected.as_flattened(), 1e-15, &isa.to_string());
+    });
+}
+
+fn wide_case(normalizer: Weighing) -> Case {
+    let sizes = Sizes {
+        batch: 1,
+        heads: 2,
+        kv_heads: 1,
+        query: 3,
+        key: 1300,
+        width: 4,
+        value_width: 1,
+    };
+    Case {
+        normalizer,
+        ..Case::plain(sizes, Pattern::Islands)
+    }
+}
+
+#[test]
+fn the_weights_of_a_long_row_sum_to_one() {
+    for normalizer in [Weighing::Sparsemax, Weighing::Entmax15] {
+        let case = wide_case(normalizer);
+        let mut x = Tensors::<f32>::random(&case, 1);
+        x.v.fill(1.0);
+        let found = attend(&case, &x, &[1.0; 6]);
+        let sums: Vec<f64> = found.out.iter().map(|&sum| f64::from(sum)).collect();
+        // Some hundreds of weights, each rounded to 6e-8 of itself.
+        assert_near(&sums, &[1.0; 6], 1e-6, "sums");
+        // All values are one, so that no weight matters.
+        assert!(found.d.q.iter().all(|d| d.abs() < 1e-5));
+    }
+}
+
+#[test]
+fn sinks_of_zero_are_softmax1() {
+    let sink = wide_case(Weighing::Sink);
+    let x = Tensors {
+        sink: vec![0.0; 2],
+        ..Tensors::<f32>::random(&sink, 1)
+    };
+    let d_out = noise(6, 2);
+    let found = attend(&sink, &x, &d_out);
+    let softmax1 = attend(&wide_case(Weighing::Softmax1), &x, &d_out);
+    assert!(found.out == softmax1.out && found.lse == softmax1.lse);
+    assert!(found.d.q == softmax1.d.q && found.d.k == softmax1.d.k && found.d.v == softmax1.d.v);
+}
+
+#[test]
+fn a_sink_of_minus_infinity_is_none() {
+    let sink = wide_case(Weighing::Sink);
+    let x = Tensors {
+        sink: vec![f64::NEG_INFINITY; 2],
+        ..Tensors::random(&sink, 1)
+    };
+    let d_out = noise(6, 2);
+    let found = attend(&sink, &x, &d_out);
+    let softmax = attend(&wide_case(Weighing::Softmax), &x, &d_out);
+    assert!(found.out == softmax.out && found.d.k == softmax.d.k);
+    assert_eq!(found.d.sink, [0.0; 2]);
+}
