@@ -288,6 +288,10 @@ fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {
             .as_ref()
             .map_or_else(|| none.to_owned(), ToString::to_string)
     };
+    let normalizer = match spec.body.normalizer {
+        Some(_) => "fn normalize".to_owned(),
+        None => written("normalizer", "softmax"),
+    };
     let mut table = vec![
         ("heads", spec.heads.to_string()),
         ("d_model", spec.d_model.to_string()),
@@ -305,7 +309,7 @@ fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {
         ("score", written("score", "scaled_dot")),
         ("scale", number(&spec.scale, "1")),
         ("softcap", number(&spec.softcap, "none")),
-        ("normalizer", written("normalizer", "softmax")),
+        ("normalizer", normalizer),
         ("position", written("position", "none")),
         ("qk_norm", written("qk_norm", "none")),
         ("bias", written("bias", "true")),

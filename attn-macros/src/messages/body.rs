@@ -10,12 +10,10 @@ use super::{did_you_mean, listed, quoted};
 use crate::score::{Expr, Type};
 use crate::spec::Size;
 use crate::spec::body::{FUNCTIONS, Function, FunctionKind, Kind, ParamDecl, Sizes, text_of};
-use crate::spec::keys::{INITIALIZER, nearest};
+use crate::spec::keys::{INITIALIZER, Word, nearest};
 
-pub(crate) const ITEMS: &str = "a body has `param name: [heads] = zeros;`, `fn score(score, ..) { .. }` and `fn mask(..) { .. }`";
+pub(crate) const ITEMS: &str = "a body has `param name: [heads] = zeros;`, `fn score(score, ..) { .. }`, `fn mask(..) { .. }` and `fn normalize(score, ..) { .. }`";
 pub(crate) const PARAM_USAGE: &str = "write `param name: [heads] = zeros;`";
-pub(crate) const SCORE_COMES_FIRST: &str =
-    "`score` is the first argument\nhelp: write `fn score(score, ..)`";
 pub(crate) const ATTRIBUTE_IN_FUNCTION: &str =
     "an expression has no attributes\nhelp: a comment starts with `//`";
 
@@ -40,6 +38,7 @@ pub(crate) const PARAM_IN_MASK: &str = "a mask reads nothing that is learned: a 
     help: add to the score instead, in `fn score`";
 pub(crate) const NOT_FINITE: &str = "expected a finite number\n\
     help: which keys a query does not attend to is said in `fn mask`";
+pub(crate) const NORMALIZER_TWICE: &str = "the header says how scores become weights already\nhelp: remove `normalizer = ..` or this function";
 pub(crate) const SLOPES_OF_HEADS: &str =
     "`alibi_slopes` are one for each head\nhelp: write `[heads] = alibi_slopes`";
 
@@ -88,7 +87,8 @@ pub(crate) fn expected(what: &str, found: &TokenStream, help: &str) -> String {
 
 pub(crate) fn unknown_item(found: &impl ToTokens) -> String {
     let found = found.to_token_stream();
-    expected("`param`, `fn score` or `fn mask`", &found, ITEMS)
+    let items = "`param`, `fn score`, `fn mask` or `fn normalize`";
+    expected(items, &found, ITEMS)
 }
 
 pub(crate) fn given_twice(name: &Ident) -> String {
@@ -113,7 +113,7 @@ pub(crate) fn function_usage(kind: FunctionKind) -> String {
 
 pub(crate) fn before_the_braces(kind: FunctionKind, found: &TokenStream) -> String {
     let result = match kind {
-        FunctionKind::Score => "a float",
+        FunctionKind::Score | FunctionKind::Normalize => "a float",
         FunctionKind::Mask => "a condition",
     };
     format!(
@@ -141,6 +141,13 @@ pub(crate) fn unknown_argument(kind: FunctionKind, found: &Ident) -> String {
         format!("the arguments are {}", names(&known))
     });
     format!("`fn {}` has no argument `{found}`\n{help}", kind.name())
+}
+
+pub(crate) fn score_comes_first(kind: FunctionKind) -> String {
+    format!(
+        "`score` is the first argument\nhelp: write `fn {}(score, ..)`",
+        kind.name()
+    )
 }
 
 pub(crate) fn argument_twice(name: &Ident) -> String {
@@ -206,14 +213,19 @@ pub(crate) fn never_reaches(param: &ParamDecl, is_read: bool) -> String {
     format!("`{name}` never reaches the score, so it would not be learned\nhelp: {help}")
 }
 
-pub(crate) fn score_is_lost(is_read: bool) -> String {
+pub(crate) fn score_is_lost(kind: FunctionKind, is_read: bool) -> String {
     let what = if is_read {
         "does not change with `score`: its derivative is zero everywhere"
     } else {
         "does not read `score`"
     };
+    let help = match kind {
+        FunctionKind::Normalize => "compute the weight from the score, as `sigmoid(score)`",
+        _ => "modify the score, as `score + ..`",
+    };
     format!(
-        "`fn score` {what}, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`"
+        "`fn {}` {what}, so queries and keys would not be learned\nhelp: {help}",
+        kind.name()
     )
 }
 
@@ -490,7 +502,7 @@ pub(crate) fn unknown_function(found: &syn::Expr, params: &[ParamDecl]) -> Strin
     if let Some(param) = params.iter().find(|param| param.name == text) {
         return format!("`{text}` is no function\nhelp: write `{}`", indexed(param));
     }
-    if text == "score" || text == "mask" {
+    if matches!(&*text, "score" | "mask" | "normalize") {
         return format!(
             "the functions of a body are not called\nhelp: `{text}` is computed for every query and key by itself"
         );
@@ -501,6 +513,18 @@ pub(crate) fn unknown_function(found: &syn::Expr, params: &[ParamDecl]) -> Strin
         format!("the functions are {}", listed(names()))
     });
     format!("unknown function `{text}`\n{help}")
+}
+
+pub(crate) fn normalizer_of_score(word: &Word) -> String {
+    format!(
+        "`{}` is a normalizer by its name, which does not take the score\nhelp: write `{}`",
+        word.name,
+        word.usage()
+    )
+}
+
+pub(crate) fn unknown_normalizer(found: &Ident, near: &str) -> String {
+    format!("unknown normalizer `{found}`\nhelp: did you mean `{near}`?")
 }
 
 pub(crate) fn wrong_arguments(function: &Function, found: usize) -> String {

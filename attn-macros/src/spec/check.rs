@@ -120,8 +120,10 @@ impl Checker<'_> {
             body: Body::default(),
         };
         let before_body = self.cx.count();
+        let body = self.body(&spec);
         let spec = Spec {
-            body: self.body(&spec),
+            normalizer: body.normalizer.clone().unwrap_or(spec.normalizer),
+            body,
             ..spec
         };
         mask_is_sound &= self.cx.count() == before_body;
@@ -161,6 +163,11 @@ impl Checker<'_> {
 
     pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
         self.draft.entry(key)
+    }
+
+    /// Whether the header has the key.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entry(key).is_some()
     }
 
     /// What `key` was given, or the key where that is missing, for errors about the value.
@@ -383,7 +390,7 @@ impl Checker<'_> {
     }
 
     /// The normalizer that a word names.
-    fn normalizer_of(&mut self, call: &Call) -> Normalizer {
+    pub(super) fn normalizer_of(&mut self, call: &Call) -> Normalizer {
         match call.word.name {
             "softmax1" => Normalizer::Softmax1,
             "sink" => Normalizer::Sink,

@@ -17,8 +17,6 @@ mod word;
 use proc_macro2::{Ident, TokenStream};
 use syn::{Attribute, Visibility};
 
-use crate::score::Expr;
-
 pub(crate) use body::{Body, ParamDecl, ParamInit};
 pub(crate) use check::check;
 pub(crate) use mask::{Align, Atom, Mask};
@@ -45,6 +43,7 @@ pub(crate) struct Spec {
     /// `None` is 1.
     pub(crate) scale: Option<Real>,
     pub(crate) softcap: Option<Real>,
+    /// Of the header or of the body.
     pub(crate) normalizer: Normalizer,
     pub(crate) position: Position,
     pub(crate) qk_norm: QkNorm,

@@ -21,6 +21,7 @@ const TOKENS: &[&str] = &[
     "super",
     "self",
     "fn",
+    "normalize",
     "const",
     "unsafe",
     "as",

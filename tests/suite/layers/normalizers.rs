@@ -5,9 +5,11 @@ use crate::reference::{
     Split, attention,
     heads::{dot, scale, scaled_dot},
     masks::{causal, causal_lower_right, full, local},
-    normalizers::{entmax, relu, sigmoid, sink, softmax1},
+    normalizers::{alone, entmax, relu, sigmoid, sink, softmax1},
+    number,
 };
 use attn::attention;
+use dfdx::prelude::*;
 
 attention! {
     struct Softmax1<heads = 2, d_model = 8, normalizer = softmax1>;
@@ -24,6 +26,18 @@ attention! {
     struct SparsemaxCross<heads = 2, d_model = 8, d_context = 6, normalizer = sparsemax, mask = causal(lower_right)>;
     struct Entmax15<heads = 2, d_model = 8, normalizer = entmax15>;
     struct Entmax15Causal<heads = 4, kv_heads = 2, d_model = 8, normalizer = entmax15, mask = causal, scale = 3>;
+    struct Named<heads = 2, d_model = 8> {
+        fn normalize { entmax15 }
+    }
+    struct Bounded<heads = 2, d_model = 8, mask = causal> {
+        fn score(score) { 2.0 * score }
+        fn normalize(score) { tanh(score) }
+    }
+    /// Ramapuram et al. (2024), with the number of keys in place of the bias.
+    struct Average<heads = 2, d_model = 8> {
+        param slope: [heads] = ones;
+        fn normalize(score, h, kv_len) { sigmoid(slope[h] * score) / kv_len as f32 }
+    }
 }
 
 #[test]
@@ -140,6 +154,37 @@ fn entmax15_is_between_softmax_and_sparsemax() {
         let score = |q, k| scale(dot(q, k), 3.0);
         attention(p, Split::sharing(4, 2), x, x, score, |s| {
             entmax(s, &mask, 2)
+        })
+    });
+}
+
+#[test]
+fn a_body_names_a_normalizer() {
+    self_attention!(Named, d_model = 8, |p, x| {
+        let mask = mask_of(x, x, |_, q, k| full(q, k));
+        attention(p, Split::into_heads(2), x, x, scaled_dot, |s| {
+            entmax(s, &mask, 2)
+        })
+    });
+}
+
+#[test]
+fn a_body_computes_a_weight_from_its_score() {
+    self_attention!(Bounded, d_model = 8, |p, x| {
+        let mask = mask_of(x, x, |_, q, k| causal(q, k));
+        let score = |q, k| scale(scaled_dot(q, k), 2.0);
+        attention(p, Split::into_heads(2), x, x, score, |s| {
+            alone(s.tanh(), &mask)
+        })
+    });
+    self_attention!(Average, d_model = 8, |p, x| {
+        let mask = mask_of(x, x, |_, q, k| full(q, k));
+        attention(p, Split::into_heads(2), x, x, scaled_dot, |s| {
+            let shape = *s.shape();
+            let slope = p.tensor("slope.weight", (2,)).retaped();
+            let slope = slope.broadcast_like::<_, Axes3<0, 2, 3>>(&shape);
+            let share = number(1.0 / shape.3 as f64);
+            alone((s * slope).sigmoid() * share, &mask)
         })
     });
 }

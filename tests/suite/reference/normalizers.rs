@@ -59,7 +59,7 @@ pub(crate) fn relu<E: Dtype>(scores: Heads<E>, mask: &Mask, power: i32) -> Heads
 where
     Cpu: Device<E>,
 {
-    overwrite(scores.relu().powi(power), mask, 0.0)
+    alone(scores.relu().powi(power), mask)
 }
 
 /// `f(s)^order`, where `f(s) = max(s / order - τ, 0)` with the `τ` for which the weights of a query have the sum 1: sparsemax for
@@ -92,9 +92,7 @@ where
         ),
         _ => d.retaped::<NoneTape>().relu() * number::<E>(2.0),
     };
-    let slope = slope
-        .sum::<_, Axis<3>>()
-        .clamp(number::<E>(1e-9), number::<E>(1e9));
+    let slope = slope.sum::<_, Axis<3>>().clamp(1e-9, 1e9);
     let step = (sum - number::<E>(1.0)) / slope;
     let weights = (d - step.broadcast_like::<_, Axis<3>>(&shape))
         .relu()
@@ -119,7 +117,15 @@ pub(crate) fn sigmoid<E: Dtype>(scores: Heads<E>, mask: &Mask) -> Heads<E>
 where
     Cpu: Device<E>,
 {
-    overwrite(scores.sigmoid(), mask, 0.0)
+    alone(scores.sigmoid(), mask)
+}
+
+/// What already is a weight, where the mask allows.
+pub(crate) fn alone<E: Dtype>(weights: Heads<E>, mask: &Mask) -> Heads<E>
+where
+    Cpu: Device<E>,
+{
+    overwrite(weights, mask, 0.0)
 }
 
 /// `x` where the mask allows, `value` elsewhere.

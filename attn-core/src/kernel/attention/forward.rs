@@ -73,10 +73,11 @@ impl<E: Pooled> Attention<'_, E> {
             self.sizes.queries(),
             self.sizes.heads * self.sizes.value_width,
         );
-        let mut centres = Buffer::stale(rows * cols);
-        let mut tau = tau.to_vec();
+        let (mut centres, mut taus) = (Buffer::stale(rows * cols), Buffer::stale(tau.len()));
+        // Handed out as `lse` of the blocks, and read there.
+        taus.copy_from_slice(tau);
         let to = MatrixMut::new(&mut centres, rows, cols);
-        self.for_each_block(tensors, to, &mut tau, |queries, keys, block| {
+        self.for_each_block(tensors, to, &mut taus, |queries, keys, block| {
             self.centre_block(sparse, queries, keys, block);
         });
         centres

@@ -17,7 +17,7 @@ use crate::spec::check::Checker;
 use crate::spec::value::Size;
 
 /// `let`s are put in where they are used, so that a few can make very many operations.
-const MOST_OPERATIONS: usize = 1000;
+pub(super) const MOST_OPERATIONS: usize = 1000;
 
 /// What a function can name.
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ impl<'a, 'b> Lower<'a, 'b> {
     pub(super) fn function(mut self) -> Expr {
         let FunctionDraft { kind, block, .. } = self.scope.function;
         let wanted = match kind {
-            FunctionKind::Score => Type::Float,
+            FunctionKind::Score | FunctionKind::Normalize => Type::Float,
             FunctionKind::Mask => Type::Bool,
         };
         let value = self.block(block);

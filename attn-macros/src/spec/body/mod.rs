@@ -7,6 +7,7 @@ mod functions;
 mod index;
 mod lower;
 mod names;
+mod normalize;
 mod operand;
 mod operators;
 mod params;
@@ -17,6 +18,7 @@ mod unsupported;
 use proc_macro2::Ident;
 use syn::Attribute;
 
+use super::Normalizer;
 use super::check::Checker;
 use super::value::{Real, Size};
 use crate::score::Expr;
@@ -37,6 +39,8 @@ pub(crate) struct Body {
     pub(crate) score: Option<Expr>,
     /// The truth of `fn mask`.
     pub(crate) mask: Option<Expr>,
+    /// What `fn normalize` names, or its value.
+    pub(crate) normalizer: Option<Normalizer>,
 }
 
 /// A learned tensor.
@@ -73,27 +77,29 @@ pub(crate) type Sizes<'a> = &'a [(&'static str, &'a Size)];
 pub(super) fn check(draft: &BodyDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -> Body {
     let before = checker.cx.count();
     let mut params = params::check(&draft.params, sizes, checker);
-    let mut lowered = |kind| {
-        let function = draft.function(kind)?;
-        let scope = Scope {
+    let scope = |kind| {
+        draft.function(kind).map(|function| Scope {
             function,
             params: &params,
             sizes,
-        };
-        Some(Lower::new(scope, checker).function())
+        })
     };
+    let mut lowered = |kind| Some(Lower::new(scope(kind)?, checker).function());
     let (score, mask) = (lowered(FunctionKind::Score), lowered(FunctionKind::Mask));
+    let normalizer = scope(FunctionKind::Normalize)
+        .map(|scope| normalize::check(scope, score.as_ref(), checker));
     params.retain(|param| !params::is_field(&param.name));
     let mut body = Body {
         params,
         score,
         mask,
+        normalizer,
     };
     if !draft.poisoned && checker.cx.count() == before {
         reach::check(&body, draft, checker);
     }
     if draft.poisoned || checker.cx.count() > before {
-        (body.score, body.mask) = (None, None);
+        (body.score, body.mask, body.normalizer) = (None, None, None);
     }
     body
 }

@@ -166,7 +166,7 @@ impl<'a> Lower<'a, '_> {
 }
 
 /// How many operations and operands there are.
-fn operations(expr: &Expr) -> usize {
+pub(super) fn operations(expr: &Expr) -> usize {
     let count = Cell::new(0);
     expr.any(&|_| {
         count.set(count.get() + 1);

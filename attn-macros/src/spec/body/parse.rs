@@ -42,24 +42,30 @@ pub(super) struct FunctionDraft {
 pub(crate) enum FunctionKind {
     Score,
     Mask,
+    Normalize,
 }
 
 /// The indices and lengths that a function may take.
 pub(super) const VARS: [Var; 6] = [Var::B, Var::H, Var::QIdx, Var::KvIdx, Var::QLen, Var::KvLen];
 
 impl FunctionKind {
-    const ALL: [FunctionKind; 2] = [FunctionKind::Score, FunctionKind::Mask];
+    const ALL: [FunctionKind; 3] = [
+        FunctionKind::Score,
+        FunctionKind::Mask,
+        FunctionKind::Normalize,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             FunctionKind::Score => "score",
             FunctionKind::Mask => "mask",
+            FunctionKind::Normalize => "normalize",
         }
     }
 
     /// The names of the arguments that it may take.
     pub(crate) fn args(self) -> Vec<String> {
-        let score = (self == FunctionKind::Score).then(|| "score".to_owned());
+        let score = (self != FunctionKind::Mask).then(|| "score".to_owned());
         let vars = VARS.iter().map(Var::to_string);
         score.into_iter().chain(vars).collect()
     }
@@ -204,15 +210,18 @@ fn parse_param(attrs: Vec<Attribute>, input: ParseStream<'_>) -> syn::Result<Par
 fn parse_function(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<FunctionDraft> {
     let name: Ident = input
         .parse()
-        .map_err(|_| missing(input, "`score` or `mask`", messages::ITEMS))?;
+        .map_err(|_| missing(input, "`score`, `mask` or `normalize`", messages::ITEMS))?;
     let kind = FunctionKind::ALL
         .into_iter()
         .find(|kind| name == kind.name());
     let kind = kind.ok_or_else(|| syn::Error::new(name.span(), messages::unknown_item(&name)))?;
     let usage = messages::function_usage(kind);
-    let args = expect_group(input, Delimiter::Parenthesis)
-        .ok_or_else(|| missing(input, "arguments in parentheses", &usage))?;
-    let args = parse_args(&args, kind, cx);
+    let args = match expect_group(input, Delimiter::Parenthesis) {
+        Some(args) => parse_args(&args, kind, cx),
+        // The name of a normalizer needs none.
+        None if kind == FunctionKind::Normalize && input.peek(token::Brace) => Vec::new(),
+        None => return Err(missing(input, "arguments in parentheses", &usage)),
+    };
     let result = tokens_until(input, |input| {
         input.peek(token::Brace) || input.peek(Token![;])
     });
@@ -246,7 +255,7 @@ fn parse_args(group: &Group, kind: FunctionKind, cx: &Diagnostics) -> Vec<Ident>
             continue;
         }
         if name == "score" && position > 0 {
-            cx.error(&name, messages::SCORE_COMES_FIRST);
+            cx.error(&name, messages::score_comes_first(kind));
         }
         args.push(name);
     }

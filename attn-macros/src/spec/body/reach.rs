@@ -1,43 +1,48 @@
-//! Whether what is learned reaches the score.
+//! Whether what is learned reaches the weights.
 
 use super::parse::{BodyDraft, FunctionKind};
-use super::{Body, ParamDecl};
+use super::{Body, Normalizer, ParamDecl};
 use crate::messages::body as messages;
 use crate::score::Expr;
 use crate::score::diff::{Wrt, diff};
 use crate::score::split::param_reads;
 use crate::spec::check::Checker;
 
-/// What is learned must be able to learn: it has a gradient somewhere. A `fn score` that goes on without the score cuts off
+/// What is learned must be able to learn: it has a gradient somewhere. A function that goes on without the score cuts off
 /// the projections of queries and keys, which are learned as well.
 pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
-    if let (Some(score), Some(function)) = (&body.score, draft.function(FunctionKind::Score))
-        && is_zero(&diff(score, Wrt::Score))
-    {
-        let is_read = score.any(&|expr| matches!(expr, Expr::Score));
-        let message = messages::score_is_lost(is_read);
-        checker.cx.error(&function.name, message);
+    let score = body.score.as_ref().unwrap_or(&Expr::Score);
+    let weight = match &body.normalizer {
+        Some(Normalizer::Elementwise(weight)) => weight,
+        _ => &Expr::Score,
+    };
+    for (kind, value) in [
+        (FunctionKind::Score, score),
+        (FunctionKind::Normalize, weight),
+    ] {
+        if let Some(function) = draft.function(kind)
+            && is_zero(&diff(value, Wrt::Score))
+        {
+            let is_read = value.any(&|expr| matches!(expr, Expr::Score));
+            let message = messages::score_is_lost(kind, is_read);
+            checker.cx.error(&function.name, message);
+        }
     }
+    let weight = weight.of(score);
     for param in &body.params {
-        let reads = match &body.score {
-            Some(score) => elements_of(param, score),
-            None => Vec::new(),
-        };
-        let reaches = |score: &Expr| {
-            let score = by_element(score);
-            let slope = |element: &String| diff(&score, Wrt::Param(element));
-            reads.iter().any(|element| !is_zero(&slope(element)))
-        };
-        if !body.score.as_ref().is_some_and(reaches) {
+        let reads = elements_of(param, &weight);
+        let weight = by_element(&weight);
+        let slope = |element: &String| diff(&weight, Wrt::Param(element));
+        if reads.iter().all(|element| is_zero(&slope(element))) {
             let message = messages::never_reaches(param, !reads.is_empty());
             checker.cx.error(&param.name, message);
         }
     }
 }
 
-/// The elements of `param` that `score` reads, as they are written.
-fn elements_of(param: &ParamDecl, score: &Expr) -> Vec<String> {
-    let reads = param_reads(score).into_iter();
+/// The elements of `param` that `weight` reads, as they are written.
+fn elements_of(param: &ParamDecl, weight: &Expr) -> Vec<String> {
+    let reads = param_reads(weight).into_iter();
     let reads = reads.filter(|(name, _)| param.name == name);
     reads.map(|(name, index)| element(name, index)).collect()
 }

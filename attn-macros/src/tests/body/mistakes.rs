@@ -64,13 +64,13 @@ macro_rules! mistakes {
 
 mistakes! {
     items by check: {
-        "«data» bias: [heads];" => "expected `param`, `fn score` or `fn mask`, found `data`\nhelp: a body has `param ..";
-        "«pub» param a: [heads] = zeros;" => "expected `param`, `fn score` or `fn mask`, found `pub`\nhelp: a body has `param ..";
-        "fn «scor»(score) { score }" => "expected `param`, `fn score` or `fn mask`, found `scor`\nhelp: a body has `param ..";
-        "fn «normalize»(score) { score }" => "expected `param`, `fn score` or `fn mask`, found `normalize`\nhelp: a body has `param ..";
-        "fn «(»score) { score }" => "expected `score` or `mask`, found `(score)`\nhelp: a body has `param ..";
-        "«struct»" => "expected `param`, `fn score` or `fn mask`, found `struct`\nhelp: a body has `param ..";
-        "/// Of nothing.\n«}»" => "expected `param`, `fn score` or `fn mask`, found nothing\nhelp: a body has `param ..";
+        "«data» bias: [heads];" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `data`\nhelp: a body has `param ..";
+        "«pub» param a: [heads] = zeros;" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `pub`\nhelp: a body has `param ..";
+        "fn «scor»(score) { score }" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `scor`\nhelp: a body has `param ..";
+        "fn «normalise»(score) { score }" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `normalise`\nhelp: a body has `param ..";
+        "fn «(»score) { score }" => "expected `score`, `mask` or `normalize`, found `(score)`\nhelp: a body has `param ..";
+        "«struct»" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `struct`\nhelp: a body has `param ..";
+        "/// Of nothing.\n«}»" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found nothing\nhelp: a body has `param ..";
         "fn score(score) { score } fn «score»(score) { score }" => "`score` is declared twice\nhelp: rename or remove one of them";
         "«#[inline]» fn score(score) { score }" => "`inline` has no meaning here\nhelp: remove it; documentation may stay";
         "«#[cfg(test)]» fn mask() { true }" => "`cfg` has no meaning here\nhelp: a layer is there as a whole: put it before `struct`";
@@ -78,7 +78,7 @@ mistakes! {
         "fn score(score) «= score»; fn mask() { true }" => "expected an expression in braces, found `= score`\nhelp: write `fn score(score, b, h, q_idx, kv_idx, q_len, kv_len) { .. }`; ..";
         "fn score«[»score] { score }" => "expected arguments in parentheses, found `[score]`\nhelp: write `fn score(score, b, h, q_idx, kv_idx, q_len, kv_len) { .. }`; ..";
         "fn score(score)«}»" => "expected an expression in braces, found nothing\nhelp: write `fn score(score, b, h, q_idx, kv_idx, q_len, kv_len) { .. }`; ..";
-        "fn mask() { «data» } «const» A: f32 = 1.0;" => "unknown name `data`\nhelp: there are no names here; a `const` is written in capitals", "expected `param`, `fn score` or `fn mask`, found `const`\nhelp: a body has `param ..";
+        "fn mask() { «data» } «const» A: f32 = 1.0;" => "unknown name `data`\nhelp: there are no names here; a `const` is written in capitals", "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `const`\nhelp: a body has `param ..";
     }
     arguments by check: {
         "fn score(«score: f32», h) { score + h as f32 }" => "expected the name of an argument, found `score:f32`\nhelp: names alone: their types are known";
@@ -319,6 +319,24 @@ mistakes! {
         "«unsafe { 1.0 }»" => "an expression of a body has no `unsafe { 1.0 }`\nhelp: there are arithmetic, ..";
         "«'a: { 1.0 }»" => "an expression of a body has no `'a:{ 1.0 }`\nhelp: there are arithmetic, ..";
     }
+    normalizers by check: {
+        "fn normalize { «spasemax» }" => "unknown normalizer `spasemax`\nhelp: did you mean `sparsemax`?";
+        "fn normalize() { «off_by_one» }" => "unknown normalizer `off_by_one`\nhelp: did you mean `softmax1`?";
+        "fn normalize { «rleu»(2) }" => "unknown normalizer `rleu`\nhelp: did you mean `relu`?";
+        "fn normalize { relu(«0») }" => "`power` of `relu` must be positive and finite, found 0";
+        "fn normalize(score) { «relu(2.0 * score)» }" => "`relu` is a normalizer by its name, which does not take the score\nhelp: write `relu(power = 1)`";
+        "fn normalize(score) { «softmax(score)» }" => "`softmax` is a normalizer by its name, which does not take the score\nhelp: write `softmax`";
+        "fn normalize { softmax«(2)» }" => "`softmax` takes no arguments";
+        "fn normalize { «tanh» }" => "`tanh` is a function\nhelp: write `tanh(x)`";
+        "fn normalize { tanh(«score») }" => "`score` is no argument of this `fn normalize`\nhelp: write `fn normalize(score)`";
+        "fn normalize(score, kv_idx) { «kv_idx» }" => "`fn normalize` gives a float, found an integer\nhelp: write `kv_idx as f32`";
+        "fn normalize(h, «score») { score * h as f32 }" => "`score` is the first argument\nhelp: write `fn normalize(score, ..)`";
+        "fn «normalize»(h) { h as f32 }" => "`fn normalize` does not read `score`, so queries and keys would not be learned\nhelp: compute the weight from the score, as `sigmoid(score)`";
+        "fn «normalize»(score) { floor(score) }" => "`fn normalize` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: compute the weight from the score, as `sigmoid(score)`";
+        "param «slope»: [heads] = ones; fn normalize(score, h) { score * floor(slope[h]) }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
+        "param «slope»: [heads] = ones; fn normalize { sink }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
+        "fn normalize { sink } fn «normalize» { sparsemax }" => "`normalize` is declared twice\nhelp: rename or remove one of them";
+    }
 }
 
 /// A `let` is put in where it is used, so that forty of them could make 2^40 operations.
@@ -353,4 +371,18 @@ fn after_a_mistake_the_tensors_are_there() {
         .collect();
     assert_eq!(names, ["slope"]);
     assert!(spec.body.score.is_none() && spec.body.mask.is_none());
+}
+
+#[test]
+fn a_normalizer_is_named_once() {
+    let source =
+        "struct L<heads = 8, d_model = 32, normalizer = sink> { fn «normalize» { sparsemax } }";
+    let (source, places) = unmarked(source);
+    let reports = reports(&parse_file(expand(&source)));
+    let found: Vec<_> = reports.iter().map(|report| report.at.clone()).collect();
+    assert_eq!(found, [Some(places[0].clone())]);
+    assert_eq!(
+        reports[0].message,
+        "the header says how scores become weights already\nhelp: remove `normalizer = ..` or this function"
+    );
 }

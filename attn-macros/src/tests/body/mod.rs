@@ -2,6 +2,7 @@
 
 mod lowering;
 mod mistakes;
+mod normalize;
 mod params;
 mod random;
 

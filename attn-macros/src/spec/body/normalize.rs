@@ -1,0 +1,123 @@
+//! `fn normalize`: a normalizer by its name, or the weight as a function of the score and of the place.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::{Expr as Syntax, Stmt};
+
+use super::lower::{Lower, MOST_OPERATIONS, Scope};
+use super::names::{may_be_constant, operations, variable};
+use super::{Function, Normalizer};
+use crate::messages::body as messages;
+use crate::score::Expr;
+use crate::spec::check::Checker;
+use crate::spec::keys::{Key, Word, nearest};
+use crate::spec::word;
+
+/// What the function says, of scores that are `score`.
+pub(super) fn check(
+    scope: Scope<'_>,
+    score: Option<&Expr>,
+    checker: &mut Checker<'_>,
+) -> Normalizer {
+    let name = &scope.function.name;
+    if checker.has("normalizer") {
+        checker.cx.error(name, messages::NORMALIZER_TWICE);
+    }
+    if let Some(normalizer) = named(scope, checker) {
+        return normalizer;
+    }
+    let weight = Lower::new(scope, checker).function();
+    // The score stands wherever the weight reads it.
+    let together = score.map_or(0, operations).saturating_mul(reads(&weight));
+    if together > MOST_OPERATIONS {
+        let message = messages::too_many_operations(MOST_OPERATIONS);
+        checker.cx.error(name, message);
+    }
+    Normalizer::Elementwise(weight)
+}
+
+/// The normalizer that is all of the function's value. `None` if that is something else.
+fn named(scope: Scope<'_>, checker: &mut Checker<'_>) -> Option<Normalizer> {
+    let [Stmt::Expr(value, None)] = scope.function.block.stmts.as_slice() else {
+        return None;
+    };
+    let value = bare(value);
+    let (name, is_called) = match value {
+        Syntax::Path(path) => (path.path.get_ident()?, false),
+        Syntax::Call(call) => match &*call.func {
+            Syntax::Path(path) => (path.path.get_ident()?, true),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let key = Key::find("normalizer")?;
+    let is_function = is_called && Function::find(&name.to_string()).is_some();
+    let word = key.words().iter().find(|word| name == word.name);
+    if let Some(word) = word.filter(|_| !is_function) {
+        return Some(built_in(word, key, value.to_token_stream(), checker));
+    }
+    let is_meant = |word: &&Word| !is_called || !word.args.is_empty();
+    let words = key.words().iter().filter(is_meant).map(|word| word.name);
+    let near = nearest(&name.to_string(), words).filter(|_| !is_known(name, scope))?;
+    checker
+        .cx
+        .error(name, messages::unknown_normalizer(name, near));
+    Some(Normalizer::Softmax)
+}
+
+/// The normalizer `word`, written as `tokens`.
+fn built_in(
+    word: &'static Word,
+    key: &'static Key,
+    tokens: TokenStream,
+    checker: &mut Checker<'_>,
+) -> Normalizer {
+    if mentions_score(tokens.clone()) {
+        let message = messages::normalizer_of_score(word);
+        checker.cx.error(tokens, message);
+        return Normalizer::Softmax;
+    }
+    match word::parse_single(&tokens, key, key.words(), checker.cx) {
+        Some(mut call) => {
+            call.constants()
+                .for_each(|constant| checker.name_constant(constant));
+            checker.normalizer_of(&call)
+        }
+        None => Normalizer::Softmax,
+    }
+}
+
+fn mentions_score(tokens: TokenStream) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(name) => name == "score",
+        TokenTree::Group(group) => mentions_score(group.stream()),
+        _ => false,
+    })
+}
+
+/// Without parentheses, and without the invisible ones of a macro.
+fn bare(value: &Syntax) -> &Syntax {
+    match value {
+        Syntax::Paren(paren) => bare(&paren.expr),
+        Syntax::Group(group) => bare(&group.expr),
+        value => value,
+    }
+}
+
+/// Whether the name means something in an expression.
+fn is_known(name: &Ident, scope: Scope<'_>) -> bool {
+    name == "score"
+        || variable(name).is_some()
+        || may_be_constant(name)
+        || Function::find(&name.to_string()).is_some()
+        || scope.params.iter().any(|param| param.name == *name)
+        || scope.sizes.iter().any(|(size, _)| name == size)
+}
+
+/// How often the score is read.
+fn reads(expr: &Expr) -> usize {
+    match expr {
+        Expr::Score => 1,
+        other => other.children().into_iter().map(reads).sum(),
+    }
+}

@@ -1,0 +1,78 @@
+//! `fn normalize`: what it names, and what it computes.
+
+use super::spec;
+use crate::graph::{self, Normalizer, Op};
+use crate::spec::Spec;
+
+/// The functions that scores go through, and how they are normalised in the end.
+fn lowered(spec: &Spec) -> (Vec<String>, Option<Normalizer>) {
+    let graph = graph::build(spec);
+    let functions = graph.nodes.iter().filter_map(|node| match &node.op {
+        Op::MapScores { expr, .. } => Some(expr.to_string()),
+        _ => None,
+    });
+    let normalizer = graph.nodes.iter().find_map(|node| match node.op {
+        Op::Normalize { normalizer, .. } => Some(normalizer),
+        _ => None,
+    });
+    (functions.collect(), normalizer)
+}
+
+#[test]
+fn a_name_is_that_of_the_header() {
+    for (function, normalizer) in [
+        ("fn normalize { softmax }", Normalizer::Softmax),
+        ("fn normalize() { softmax1 }", Normalizer::Softmax1),
+        ("fn normalize(score) { sparsemax }", Normalizer::Sparsemax),
+        ("fn normalize { (entmax15) }", Normalizer::Entmax15),
+        ("fn normalize { sink }", Normalizer::Sink { field: "sink" }),
+    ] {
+        let (functions, found) = lowered(&spec(function));
+        assert_eq!(found, Some(normalizer), "{function}");
+        assert_eq!(functions.len(), 1, "{function}");
+    }
+}
+
+#[test]
+fn what_looks_at_one_score_is_a_function_of_it() {
+    for (function, expected) in [
+        ("fn normalize { sigmoid }", "sigmoid(score)"),
+        ("fn normalize(score) { sigmoid(score) }", "sigmoid(score)"),
+        ("fn normalize { relu }", "if 0 < score { score } else { 0 }"),
+        (
+            "fn normalize { relu(power = 2) }",
+            "if 0 < score { pow(score, 2) } else { 0 }",
+        ),
+        (
+            "fn normalize { relu(POWER) }",
+            "if 0 < score { pow(score, POWER) } else { 0 }",
+        ),
+        (
+            "param slope: [heads] = ones; fn normalize(score, h, kv_len) { tanh(score * slope[h]) / kv_len as f32 }",
+            "tanh(score * slope[h]) / kv_len as f64",
+        ),
+        ("fn normalize(score) { score }", "score"),
+    ] {
+        let (functions, normalizer) = lowered(&spec(function));
+        assert_eq!(normalizer, Some(Normalizer::Identity), "{function}");
+        assert_eq!(functions[1], expected, "{function}");
+    }
+}
+
+#[test]
+fn a_sink_is_learned_by_every_head() {
+    let graph = graph::build(&spec("fn normalize { sink }"));
+    let sink = graph.param("sink").expect("there is a sink");
+    let (tensor, dims, init) = &sink.tensors()[0];
+    assert_eq!((*tensor, dims[0].value), ("weight", Some(8)));
+    assert!(dims.len() == 1 && init.is_none());
+    assert!(graph::build(&spec("")).param("sink").is_none());
+}
+
+#[test]
+fn the_weight_comes_after_the_function_of_the_score() {
+    let body =
+        "fn score(score, q_idx) { score + q_idx as f32 } fn normalize(score) { tanh(score) }";
+    let (functions, _) = lowered(&spec(body));
+    assert_eq!(functions[1..], ["score + q_idx as f64", "tanh(score)"]);
+}
