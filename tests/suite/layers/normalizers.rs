@@ -6,7 +6,6 @@ use crate::reference::{
     heads::{dot, scale, scaled_dot},
     masks::{causal, causal_lower_right, full, local},
     normalizers::{alone, entmax, relu, sigmoid, sink, softmax1},
-    number,
 };
 use attn::attention;
 use dfdx::prelude::*;
@@ -181,10 +180,10 @@ fn a_body_computes_a_weight_from_its_score() {
         let mask = mask_of(x, x, |_, q, k| full(q, k));
         attention(p, Split::into_heads(2), x, x, scaled_dot, |s| {
             let shape = *s.shape();
-            let slope = p.tensor("slope.weight", (2,)).retaped();
+            let slope = p.tensor("slope.weight", (2,)).leaky_trace();
             let slope = slope.broadcast_like::<_, Axes3<0, 2, 3>>(&shape);
-            let share = number(1.0 / shape.3 as f64);
-            alone((s * slope).sigmoid() * share, &mask)
+            let share = 1.0 / shape.3 as f64;
+            alone(scale((s * slope).sigmoid(), share), &mask)
         })
     });
 }

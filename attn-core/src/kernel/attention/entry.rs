@@ -10,7 +10,7 @@ impl<E: Pooled> Attention<'_, E> {
     /// - [`Softmax`]: the logarithm of the sum of `exp(score)` over the keys that the query attends to; [`Softmax1`] and
     ///   [`Sink`] add 1 and `exp(sink)` to the sum.
     /// - [`Sparsemax`] and [`Entmax15`]: the threshold `τ`.
-    /// - [`Identity`]: 0.
+    /// - [`Identity`] needs none: it is 0.
     ///
     /// A query that attends to no key has the output 0, and an `lse` of -∞ where the sum, or what `τ` is to be found for,
     /// is empty. A key that a query does not attend to has no influence on its output, not even on the last bit, and not
