@@ -69,6 +69,9 @@
 //! let y = encoder.forward((x, valid_lens));
 //! ```
 //!
+//! What else a mask or a bias depends on, ids of documents, distances in a graph, lengths of prefixes, is declared as `data` in a body;
+//! see [`attention!`].
+//!
 //! # Functions of the score and of the place
 //!
 //! A body in place of the `;` says what no key does. The macro differentiates it, keeps the indices inside of the learned
@@ -165,7 +168,7 @@ pub mod __private {
         };
 
         pub use attn_core::{
-            data::{Documents as _, Padding as _},
+            data::{Data as _, Documents as _, Padding as _},
             fit::{ContextFits as _, XFits as _},
         };
     }

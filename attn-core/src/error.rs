@@ -60,6 +60,23 @@ pub enum Error<Dev> {
         found: usize,
     },
 
+    /// A `data` of a body has not the size that was declared.
+    #[error("{layer}: axis {axis} of `{data}` has size {found}, but `{name}` is {expected}")]
+    DataMismatch {
+        /// The layer's name.
+        layer: &'static str,
+        /// The name of the data.
+        data: &'static str,
+        /// Which axis of the tensor.
+        axis: usize,
+        /// What that axis is: `batch`, `q_len`, `kv_len`.
+        name: &'static str,
+        /// The size of that in the input.
+        expected: usize,
+        /// The size of the axis.
+        found: usize,
+    },
+
     /// An index is too large for what it refers to: a token for the vocabulary, a target for the classes.
     #[error(
         "{operation}: the {what}{} is {index}, but there are {count}: {}",
@@ -79,7 +96,7 @@ pub enum Error<Dev> {
         place: Vec<usize>,
     },
 
-    /// A function of a spec reads a learned tensor at an index that it does not have.
+    /// A function of a spec reads a tensor at an index that it does not have.
     #[error(
         "{layer}: at b = {}, h = {}, q_idx = {}, kv_idx = {} `{tensor}` is read at index {index} of axis {axis}, whose size is {size}",
         place[0], place[1], place[2], place[3]

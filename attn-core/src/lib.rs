@@ -1,12 +1,12 @@
 //! The run-time half of `attn`: what the code that the macros emit calls.
 //!
 //! Users import the facade crate `attn`; it shows them the items of this crate that they meet: [`Error`], the
-//! layers in [`nn`], and the [`data`] that masks take.
+//! layers in [`nn`], and the [`data`] that layers take.
 //!
 //! | Module | What is in it |
 //! | --- | --- |
 //! | [`composed`] | attention out of dfdx operations, one function per operation of the graph |
-//! | [`data`] | what `padding` and `document` masks take at the call |
+//! | [`data`] | what `padding` and `document` masks and the `data` of a body take at the call |
 //! | [`entry`] | what happens to the inputs before the first operation: checks, batch axis |
 //! | [`fit`] | what a wrong shape in a tuple of inputs is answered with |
 //! | [`fused`] | a layer as one operation of the tape, on slices |

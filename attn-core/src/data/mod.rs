@@ -1,11 +1,14 @@
-//! What masks take at the call: valid lengths for `padding`, ids for `document`.
+//! What a layer takes at the call beside its inputs: valid lengths for `padding`, ids for `document`, and the `data` of a body.
 //!
 //! A layer accepts what implements [`Padding`] or [`Documents`] for its shape, `(B, Q, K)` for batched input and
-//! `(Q, K)` for unbatched; the data is read and checked once per call, before any tensor is made.
+//! `(Q, K)` for unbatched, or [`Data`] for the shape that is declared; all of it is read and checked once per call, before any
+//! tensor is made.
 
+mod declared;
 mod documents;
 mod padding;
 
+pub use declared::{Data, DataElement, Declared, Table};
 pub use documents::{DocumentData, Documents};
 pub use padding::{Padding, PaddingData};
 

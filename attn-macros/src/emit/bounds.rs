@@ -1,36 +1,47 @@
-//! Whether the indices of the declared tensors stay inside of them: proved from the sizes of a call, or looked up.
+//! Whether the indices of the declared tensors stay inside of them: proved from the sizes of a call and the ids that it passes, or
+//! looked up.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote_spanned;
 
 use super::expr::host;
+use super::input::{data_name, declared_name, read_type};
 use super::{Layer, places};
-use crate::graph::Op;
-use crate::score::split::param_reads;
-use crate::score::{Expr, Var};
-use crate::spec::Size;
+use crate::graph::{CallData, Dim, Op};
+use crate::score::{Data, Expr, Var};
+use crate::spec::body::Tensor;
 
-/// `fn check_indices((batch, query, key)) -> Result<(), p::Error<Dev>>`, if the body declares a tensor.
+/// An element that a function of the body reads.
+struct Read<'a> {
+    tensor: &'a str,
+    dims: Vec<Dim>,
+    index: &'a [Expr],
+}
+
+/// `check_indices(axes, &data_distance)?;`, if there is an index to check.
+pub(super) fn emit_call(cx: &Layer<'_>) -> Option<TokenStream> {
+    let data = cx.graph.declared().map(|data| declared_name(&data.name));
+    let call = quote_spanned!(cx.at=> check_indices::<E, D::Err>(axes, #(&#data),*)?;);
+    (!checks(cx).is_empty()).then_some(call)
+}
+
+/// `fn check_indices((batch, query, key), data) -> Result<(), p::Error<Dev>>`, if there is an index to check.
 pub(super) fn emit(cx: &Layer<'_>) -> Option<TokenStream> {
-    let functions = cx.graph.nodes.iter().filter_map(|node| match &node.op {
-        Op::MapScores { expr, .. } => Some(expr),
-        _ => None,
+    let checks = checks(cx);
+    let data = cx.graph.data.iter();
+    let data = data.filter(|data| matches!(data, CallData::Declared(_)));
+    let data = data.map(|data| {
+        let (name, ty) = (data_name(data), read_type(data));
+        quote_spanned!(cx.at=> #name: &#ty)
     });
-    let reads: Vec<_> = functions.flat_map(param_reads).collect();
-    let declared = cx.spec.body.params.iter();
-    let checks = declared.flat_map(|param| {
-        let name = param.name.to_string();
-        let reads = reads.iter().filter(move |(read, _)| *read == name);
-        reads
-            .flat_map(move |(_, index)| index.iter().zip(&param.dims).enumerate())
-            .map(|(axis, (index, size))| emit_check(cx, &param.name.to_string(), axis, size, index))
-    });
-    let checks: Vec<_> = checks.collect();
     (!checks.is_empty()).then(|| {
         quote_spanned! {cx.at=>
             /// Checks the indices of the declared tensors.
             #[allow(unused_variables)]
-            fn check_indices<Dev>((batch, query, key): (usize, usize, usize)) -> Result<(), p::Error<Dev>> {
+            fn check_indices<E: p::Element, Dev>(
+                (batch, query, key): (usize, usize, usize),
+                #(#data),*
+            ) -> Result<(), p::Error<Dev>> {
                 #(#checks)*
                 Ok(())
             }
@@ -38,9 +49,95 @@ pub(super) fn emit(cx: &Layer<'_>) -> Option<TokenStream> {
     })
 }
 
-fn emit_check(cx: &Layer<'_>, name: &str, axis: usize, size: &Size, index: &Expr) -> TokenStream {
+/// The lines for every index that is not known to stay inside.
+fn checks(cx: &Layer<'_>) -> Vec<TokenStream> {
+    let reads = reads(cx).into_iter();
+    let checks = reads.flat_map(
+        |Read {
+             tensor,
+             dims,
+             index,
+         }| {
+            let axes = dims.into_iter().zip(index).enumerate();
+            let open = axes.filter(|(_, (dim, index))| !stays_inside(cx, dim, index));
+            open.map(move |(axis, (dim, index))| emit_check(cx, tensor, axis, &dim, index))
+        },
+    );
+    checks.collect()
+}
+
+/// Every element that the body reads, once: what stands in an index before the element of that index.
+fn reads<'a>(cx: &'a Layer<'_>) -> Vec<Read<'a>> {
+    let expressions = cx.graph.nodes.iter().filter_map(|node| match &node.op {
+        Op::MapScores { expr, .. } => Some(expr),
+        Op::Normalize { mask, .. } => mask.as_ref(),
+        _ => None,
+    });
+    let (mut reads, mut texts) = (Vec::new(), Vec::new());
+    for expr in expressions {
+        add_reads(cx, expr, &mut |text, read| {
+            if !texts.contains(&text) {
+                texts.push(text);
+                reads.push(read);
+            }
+        });
+    }
+    reads
+}
+
+fn add_reads<'a>(cx: &'a Layer<'_>, expr: &'a Expr, add: &mut impl FnMut(String, Read<'a>)) {
+    for child in expr.children() {
+        add_reads(cx, child, add);
+    }
+    let read = match expr {
+        Expr::Param { name, index } => {
+            let mut params = cx.spec.body.params.iter();
+            let param = params.find(|param| param.name == **name);
+            param.map(|param| (name, Tensor::Param(param).dims(), index))
+        }
+        Expr::Data {
+            data: Data::Declared { name, .. },
+            index,
+        } => {
+            let declared = cx.graph.declared().find(|declared| declared.name == *name);
+            declared.map(|declared| (name, declared.dims.clone(), index))
+        }
+        _ => None,
+    };
+    if let Some((tensor, dims, index)) = read {
+        add(
+            expr.to_string(),
+            Read {
+                tensor,
+                dims,
+                index,
+            },
+        );
+    }
+}
+
+/// Whether `index` counts along this axis and no other.
+fn stays_inside(cx: &Layer<'_>, dim: &Dim, index: &Expr) -> bool {
+    let Expr::Var(var) = index else {
+        return false;
+    };
+    match (var, dim) {
+        (Var::B, Dim::Batch) | (Var::QIdx, Dim::Query) | (Var::KvIdx, Dim::Key) => true,
+        (Var::QIdx, Dim::Key) | (Var::KvIdx, Dim::Query) => !cx.graph.cross,
+        (Var::H, Dim::Size(size)) => size.same(&cx.spec.heads),
+        _ => false,
+    }
+}
+
+fn emit_check(cx: &Layer<'_>, name: &str, axis: usize, dim: &Dim, index: &Expr) -> TokenStream {
     let (label, heads, axis) = (cx.label(), &cx.spec.heads, Literal::usize_unsuffixed(axis));
     let (bounds, value) = (places::ranges(index), host(index, 0));
+    let size = match dim {
+        Dim::Batch => quote_spanned!(cx.at=> batch),
+        Dim::Query => quote_spanned!(cx.at=> query),
+        Dim::Key => quote_spanned!(cx.at=> key),
+        Dim::Size(size) => quote_spanned!(cx.at=> #size),
+    };
     let places = [
         (Var::B, quote_spanned!(cx.at=> batch)),
         (Var::H, quote_spanned!(cx.at=> #heads)),

@@ -3,8 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Layer, bounds, expr, var};
-use crate::graph::{MaskData, NodeId, Normalizer, Op};
+use super::{Layer, bounds, expr, input, var};
+use crate::graph::{NodeId, Normalizer, Op};
 use crate::spec::{Score, Size};
 
 /// `check_sizes`: what only the running program knows. `run`: computes the graph. (As functions of the block: methods could
@@ -17,9 +17,9 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         cx.tensor(cx.output_shape(), &tape),
         cx.tensor(cx.graph.scores_shape(), &quote!(p::NoneTape)),
     );
-    let inputs = cx.inputs(|data| match data {
-        MaskData::Padding => quote!(&p::PaddingData),
-        MaskData::Document => quote!(&p::DocumentData),
+    let inputs = cx.inputs(|data| {
+        let read = input::read_type(data);
+        quote!(&#read)
     });
     let checks = emit_checks(cx);
     let (q, k) = (
@@ -67,9 +67,6 @@ fn emit_checks(cx: &Layer<'_>) -> TokenStream {
     let keys = widest_over(d_context, &spec.kv_heads);
     let heads = &spec.heads;
     let indices = bounds::emit(cx);
-    let check_indices = indices
-        .is_some()
-        .then(|| quote!(check_indices((batch, query, key))?;));
     let hidden = (spec.score == Score::Additive).then(|| {
         let hidden = &spec.head_dim;
         quote!(, ("hidden", #hidden))
@@ -79,7 +76,6 @@ fn emit_checks(cx: &Layer<'_>) -> TokenStream {
 
         /// Checks the products of sizes that only the running program knows.
         fn check_sizes<Dev>((batch, query, key): (usize, usize, usize)) -> Result<(), p::Error<Dev>> {
-            #check_indices
             let (batch, query, key) = (("batch", batch), ("query", query), ("key", key));
             p::check_sizes(#label, &[batch, query, ("width", #queries)])?;
             p::check_sizes(#label, &[batch, key, ("width", #keys)])?;

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::Layer;
-use crate::graph::{Dim, MaskData, Param};
-use crate::score::Expr;
+use crate::graph::{CallData, Declared, Dim, Param};
 use crate::score::builtin;
-use crate::score::eval::{Inputs, Point, holds};
+use crate::score::eval::{Inputs, Point, Value, holds};
+use crate::score::{Data, Expr, Name, Type};
 use crate::spec::{Normalizer, Position, QkNorm, Score, Spec};
 
 /// The page of the struct, below what the user wrote.
@@ -15,6 +15,7 @@ pub(super) fn layer(cx: &Layer<'_>) -> String {
     section(&mut page, "", &summary(cx));
     section(&mut page, "Equation", &equation(cx));
     section(&mut page, "Shapes", &shapes(cx));
+    section(&mut page, "Data", &data(cx));
     section(&mut page, "Parameters", &parameters(cx));
     section(&mut page, "Spec", &spec_table(cx.spec));
     section(&mut page, "Mask", &mask(cx));
@@ -184,33 +185,51 @@ fn call(cx: &Layer<'_>) -> String {
 }
 
 /// The inputs with their shapes, batched and not.
-fn inputs(cx: &Layer<'_>) -> Vec<(&'static str, String, String)> {
+fn inputs(cx: &Layer<'_>) -> Vec<(Name, String, String)> {
     let tensor = |dims: String| (format!("`{dims}`"), format!("`{}`", unbatched(&dims)));
     let (query, key) = sequence_names(cx);
     let x = tensor(format!("[batch, {query}, {}]", cx.spec.d_model));
-    let mut inputs = vec![("x", x.0, x.1)];
+    let mut inputs = vec![("x".into(), x.0, x.1)];
     if let Some(d_context) = &cx.spec.d_context {
         let context = tensor(format!("[batch, {key}, {d_context}]"));
-        inputs.push(("context", context.0, context.1));
+        inputs.push(("context".into(), context.0, context.1));
     }
     for data in &cx.graph.data {
         inputs.push(match data {
-            MaskData::Padding => (
-                "padding",
+            CallData::Padding => (
+                "padding".into(),
                 format!("valid lengths `[batch]` or `[batch, {query}]` of `usize`, or a key mask `[batch, {key}]` of `bool`"),
                 format!("a valid length `usize`, lengths `[{query}]`, or a key mask `[{key}]` of `bool`"),
             ),
-            MaskData::Document if cx.graph.cross => (
-                "document",
+            CallData::Document if cx.graph.cross => (
+                "document".into(),
                 format!("ids of `usize`: `([batch, {query}], [batch, {key}])`"),
                 format!("ids of `usize`: `([{query}], [{key}])`"),
             ),
-            MaskData::Document => {
-                ("document", format!("ids `[batch, {query}]` of `usize`"), format!("ids `[{query}]` of `usize`"))
-            }
+            CallData::Document => (
+                "document".into(),
+                format!("ids `[batch, {query}]` of `usize`"),
+                format!("ids `[{query}]` of `usize`"),
+            ),
+            CallData::Declared(declared) => declared_input(cx, declared),
         });
     }
     inputs
+}
+
+/// An input that the body declares.
+fn declared_input(cx: &Layer<'_>, declared: &Declared) -> (Name, String, String) {
+    let Declared { name, ty, dims, .. } = declared;
+    let without_batch = dims.iter().filter(|dim| !matches!(dim, Dim::Batch));
+    let shapes = [dims.clone(), without_batch.cloned().collect()];
+    let [batched, unbatched] = shapes.map(|dims| {
+        let shape = shape_text(cx, &dims);
+        match ty {
+            Type::Int => format!("ids `{shape}` of `usize`"),
+            _ => format!("`{shape}`"),
+        }
+    });
+    (name.clone(), batched, unbatched)
 }
 
 fn sequence_names(cx: &Layer<'_>) -> (&'static str, &'static str) {
@@ -234,6 +253,34 @@ fn shape_text(cx: &Layer<'_>, shape: &[Dim]) -> String {
 
 fn unbatched(shape: &str) -> String {
     shape.replace("[batch, ", "[")
+}
+
+/// What the body declares as data, with what its author says of it.
+fn data(cx: &Layer<'_>) -> String {
+    let rows = cx.graph.declared().map(|declared| {
+        let Declared {
+            name,
+            ty,
+            dims,
+            doc,
+        } = declared;
+        let doc = doc.replace('\n', " ");
+        let elements = match ty {
+            Type::Int => "ids",
+            _ => "floats",
+        };
+        format!(
+            "| `{name}` | {elements} `{}` | {doc} |\n",
+            shape_text(cx, dims)
+        )
+    });
+    let rows: String = rows.collect();
+    match rows.is_empty() {
+        true => rows,
+        false => format!(
+            "| name | elements | |\n| --- | --- | --- |\n{rows}\nNo gradient flows into data."
+        ),
+    }
 }
 
 /// The parameters, as a table.
@@ -379,9 +426,10 @@ fn draw(cx: &Layer<'_>, predicate: &Expr) -> Option<String> {
         .graph
         .data
         .iter()
-        .map(|data| match data {
-            MaskData::Padding => format!("a valid length of {}", example.valid()),
-            MaskData::Document => "three documents".to_owned(),
+        .filter_map(|data| match data {
+            CallData::Padding => Some(format!("a valid length of {}", example.valid())),
+            CallData::Document => Some("three documents".to_owned()),
+            CallData::Declared(_) => None,
         })
         .collect();
     let data = if data.is_empty() {
@@ -443,13 +491,16 @@ impl Inputs for Example {
         0.0
     }
 
-    fn data(&self, data: crate::score::Data, index: &[i64]) -> i64 {
-        match MaskData::of(data) {
-            MaskData::Padding => i64::from(index.last().is_some_and(|key| *key < self.valid())),
+    /// There is no example of what a body declares.
+    fn data(&self, data: &Data, index: &[i64]) -> Option<Value> {
+        let token = *index.last()?;
+        match data {
+            Data::Padding => Some(Value::Bool(token < self.valid())),
             // Three documents of different lengths: breaks at 3/8 and 5/8.
-            MaskData::Document => index.last().map_or(0, |token| {
-                i64::from(8 * token >= 3 * self.len) + i64::from(8 * token >= 5 * self.len)
-            }),
+            Data::QueryDocument | Data::KeyDocument => Some(Value::Int(
+                i64::from(8 * token >= 3 * self.len) + i64::from(8 * token >= 5 * self.len),
+            )),
+            Data::Declared { .. } => None,
         }
     }
 }
@@ -475,12 +526,12 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
     let (mut batched, mut unbatched) = (Vec::new(), Vec::new());
     let mut data = Vec::new();
     for (input, with_batch, without) in inputs(cx) {
-        if matches!(input, "x" | "context") {
+        if matches!(&*input, "x" | "context") {
             batched.push(bare(&with_batch));
             unbatched.push(bare(&without));
         } else {
-            batched.push(input.to_owned());
-            unbatched.push(input.to_owned());
+            batched.push(input.to_string());
+            unbatched.push(input.to_string());
             data.push(format!(
                 "{input}: {}; without a batch: {}",
                 bare(&with_batch),

@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Layer, places};
 use crate::graph::{Dim, Op};
-use crate::score::prove::Truths;
+use crate::score::prove::without_data;
 use crate::score::{Expr, Var};
 use crate::spec::Size;
 
@@ -72,14 +72,14 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
     let mask = mask(cx);
     let subject = cx.spec.subject(&mask);
     let (is_causal, every_query_attends) = (subject.is_causal(), subject.every_query_attends());
-    let mask = Truths::SEEN.assign(&mask);
-    let value = places::emit_mask_value(&mask, &quote!(q_len), &quote!(kv_len));
+    let mask = without_data(&mask);
+    let value = places::emit_mask_value(cx, &mask, &quote!(q_len), &quote!(kv_len));
     let different_heads = if mask.reads(Var::H) {
         quote!(#heads)
     } else {
         quote!(1)
     };
-    let item = places::emit_mask(&mask);
+    let item = places::emit_mask(cx, &mask);
     quote! {
         #[allow(dead_code)]
         impl #name {
@@ -91,8 +91,8 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
             /// there is a key.
             #vis const EVERY_QUERY_ATTENDS: bool = #every_query_attends;
 
-            /// The share of pairs of a query and a key that attend, from 0 to 1, as if every key were valid and all tokens
-            /// were of one document; 0 if there are no pairs.
+            /// The share of pairs of a query and a key that attend, from 0 to 1, as if the data of the
+            /// call let every pair through: every key valid, all tokens of one document; 0 if there are no pairs.
             #vis fn mask_density(q_len: usize, kv_len: usize) -> f64 {
                 p::mask_density(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len)
             }

@@ -1,10 +1,11 @@
 //! The trait of what `forward` accepts: its errors are the layer's own words about shapes.
 
-use proc_macro2::{Ident, TokenStream};
-use quote::{quote, quote_spanned};
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
 
-use super::{Layer, docs, var};
-use crate::graph::MaskData;
+use super::{Layer, bounds, docs, var};
+use crate::graph::{CallData, Declared, Dim};
+use crate::score::Type;
 
 /// The trait. Its `on_unimplemented` is what a user reads after passing a wrong shape.
 pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
@@ -73,23 +74,19 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
     let tensor = quote!(p::Tensor<S, F, D, T>);
     let alone =
         quote!(S: p::Shape, F: p::Dtype, T, E: p::Element, D: p::Backend<E> + p::Storage<F>);
-    let tuple = |names: &[&str]| {
-        let names: Vec<_> = names.iter().map(|name| var(name)).collect();
+    // `context`, `padding`, `document`, and what the body declares: after too many of them, no more than tuples can have.
+    let most = (3 + cx.spec.body.data.len()).min(11);
+    let tuples = (1..=most).map(|others| {
+        let names = (1..=others).map(|number| format_ident!("A{number}"));
+        let names: Vec<_> = names.collect();
         accept(
             quote!(X, #(#names,)* E: p::Element, D: p::Backend<E>),
             quote!((X, #(#names,)*)),
             quote!(X),
         )
-    };
+    });
     let alone = accept(alone, tensor.clone(), tensor);
-    [
-        alone,
-        tuple(&["A1"]),
-        tuple(&["A1", "A2"]),
-        tuple(&["A1", "A2", "A3"]),
-    ]
-    .into_iter()
-    .collect()
+    [alone].into_iter().chain(tuples).collect()
 }
 
 /// ```text
@@ -138,14 +135,21 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
         || quote!(p::check_batch(#label, "context", x.shape().0.size(), context.shape().0.size())?;),
     );
     let add_batch = (!batched).then(|| quote!(#(let #tensors = p::add_batch(#tensors)?;)*));
+    let read = cx
+        .graph
+        .data
+        .iter()
+        .map(|data| emit_read(cx, data, batched));
+    let check_indices = bounds::emit_call(cx);
     let prepare = quote! {
         let #pattern = self;
         #(#fit)*
         #check_batch
         let axes = #axes;
         check_sizes(axes)?;
+        #(#read)*
+        #check_indices
         #add_batch
-        #(let #data = #data.read(#label, axes)?;)*
     };
     let fused = quote!(fused(layer, #(#tensors,)* #(#data,)* train));
     let composed = quote!(run(layer, #(#tensors,)* #(&#data,)* train));
@@ -190,6 +194,27 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
                 #composed
             }
         }
+    }
+}
+
+/// The line that reads data of the call, and checks them against `axes`.
+fn emit_read(cx: &Layer<'_>, data: &CallData, batched: bool) -> TokenStream {
+    let (name, label) = (data_name(data), cx.label());
+    let CallData::Declared(Declared { name: of, dims, .. }) = data else {
+        return quote!(let #name = #name.read(#label, axes)?;);
+    };
+    let axes = dims.iter().map(|dim| {
+        let text = dim.to_string();
+        match dim {
+            Dim::Batch => quote!((#text, axes.0)),
+            Dim::Query => quote!((#text, axes.1)),
+            Dim::Key => quote!((#text, axes.2)),
+            Dim::Size(size) => quote!((#text, #size)),
+        }
+    });
+    let axes = quote!([#(#axes),*]);
+    quote! {
+        let #name = #name.read(p::Declared { layer: #label, data: #of, axes: #axes, batched: #batched })?;
     }
 }
 
@@ -242,31 +267,65 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
         parts.types.push(given.clone());
         parts.fits.push((var("context"), given, bound));
     }
-    for data in &cx.graph.data {
-        let ty = data_type(*data);
-        let bound = match data {
-            MaskData::Padding => quote!(p::Padding<(#lead #query, #key), D>),
-            MaskData::Document => quote!(p::Documents<(#lead #query, #key), D>),
+    for (index, data) in cx.graph.data.iter().enumerate() {
+        let (ty, bound) = match data {
+            CallData::Padding => (var("Padding"), quote!(p::Padding<(#lead #query, #key), D>)),
+            CallData::Document => (
+                var("Document"),
+                quote!(p::Documents<(#lead #query, #key), D>),
+            ),
+            CallData::Declared(declared) => {
+                let ty = format_ident!("A{}", index + 1);
+                (ty, declared_bound(cx, declared, batched))
+            }
         };
         parts.generics.extend(quote!(#ty: #bound,));
-        parts.names.push(data_name(*data));
+        parts.names.push(data_name(data));
         parts.types.push(quote!(#ty));
     }
     parts
 }
 
-/// The variable that holds a mask's data.
-pub(super) fn data_name(data: MaskData) -> Ident {
-    var(match data {
-        MaskData::Padding => "padding",
-        MaskData::Document => "document",
-    })
+/// What is passed for data of the body: a tensor of this shape.
+fn declared_bound(cx: &Layer<'_>, declared: &Declared, batched: bool) -> TokenStream {
+    let name = &cx.name;
+    let is_given = |dim: &&Dim| batched || !matches!(dim, Dim::Batch);
+    let dims = declared.dims.iter().filter(is_given);
+    let dims = dims.map(|dim| cx.dim(dim));
+    let element = element(declared);
+    quote!(p::Data<#name<E, D>, (#(#dims,)*), #element, D>)
 }
 
-/// The type variable of what is passed for a mask's data.
-fn data_type(data: MaskData) -> Ident {
-    var(match data {
-        MaskData::Padding => "Padding",
-        MaskData::Document => "Document",
-    })
+fn element(declared: &Declared) -> TokenStream {
+    match declared.ty {
+        Type::Int => quote!(usize),
+        _ => quote!(E),
+    }
+}
+
+/// The variable that holds data of the call.
+pub(super) fn data_name(data: &CallData) -> Ident {
+    match data {
+        CallData::Padding => var("padding"),
+        CallData::Document => var("document"),
+        CallData::Declared(declared) => declared_name(&declared.name),
+    }
+}
+
+/// The same for what the body declares: no name of the emitted code.
+pub(super) fn declared_name(name: &str) -> Ident {
+    format_ident!("data_{name}")
+}
+
+/// What data of the call are read into.
+pub(super) fn read_type(data: &CallData) -> TokenStream {
+    match data {
+        CallData::Padding => quote!(p::PaddingData),
+        CallData::Document => quote!(p::DocumentData),
+        CallData::Declared(declared) => {
+            let rank = Literal::usize_unsuffixed(declared.dims.len());
+            let element = element(declared);
+            quote!(p::Table<#element, #rank>)
+        }
+    }
 }

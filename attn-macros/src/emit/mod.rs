@@ -17,7 +17,7 @@ use quote::{format_ident, quote};
 use syn::Attribute;
 
 use crate::graph::steps::Steps;
-use crate::graph::{Dim, Graph, MaskData, simplify};
+use crate::graph::{CallData, Dim, Graph, simplify};
 use crate::spec::Spec;
 
 /// The declared layer:
@@ -77,7 +77,7 @@ pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStr
 /// The type variables of the emitted code, and what it imports: names that would hide the struct's.
 #[rustfmt::skip]
 const TAKEN: &[&str] = &[
-    "A1", "A2", "A3", "Attends", "B", "B2", "CONTEXT_WIDTH", "Call", "D", "D0", "D2", "E", "E0", "E2", "F", "Document",
+    "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "A11", "Attends", "B", "B2", "CONTEXT_WIDTH", "Call", "D", "D0", "D2", "E", "E0", "E2", "F", "Document",
     "K", "Modified", "Padding", "Q", "S", "Saved", "T", "T2", "V", "WIDTH", "Weights", "X", "p", "Err", "None", "Ok", "Option",
     "Result", "Some",
 ];
@@ -191,7 +191,7 @@ impl<'a> Layer<'a> {
     }
 
     /// `x: Tensor<..>, context: Tensor<..>, padding: PaddingData, ..`, with the types that `data` gives.
-    fn inputs(&self, data: impl Fn(MaskData) -> TokenStream) -> TokenStream {
+    fn inputs(&self, data: impl Fn(&CallData) -> TokenStream) -> TokenStream {
         let d_model = Dim::Size(self.spec.d_model.clone());
         let x = self.tensor(&[Dim::Batch, Dim::Query, d_model], &quote!(T));
         let context = self.spec.d_context.as_ref().map(|d_context| {
@@ -200,7 +200,7 @@ impl<'a> Layer<'a> {
             quote!(context: #ty,)
         });
         let data = self.graph.data.iter().map(|word| {
-            let (name, ty) = (input::data_name(*word), data(*word));
+            let (name, ty) = (input::data_name(word), data(word));
             quote!(#name: #ty,)
         });
         quote!(x: #x, #context #(#data)*)

@@ -3,9 +3,10 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
+use super::Layer;
 use super::expr::host;
-use super::input::data_name;
-use crate::graph::{MaskData, data_of};
+use super::input::{data_name, declared_name, read_type};
+use crate::graph::CallData;
 use crate::score::{Binary, Data, Expr, Type, Unary, Var};
 
 /// ```text
@@ -16,19 +17,23 @@ use crate::score::{Binary, Data, Expr, Type, Unary, Var};
 ///     fn coverage(..) -> p::Coverage { .. kv_idx.at_most(q_idx) .. }
 /// }
 /// ```
-pub(super) fn emit_mask(mask: &Expr) -> TokenStream {
-    let (data, types): (Vec<_>, Vec<_>) = data_fields(mask).into_iter().unzip();
-    let lengths = lengths(mask);
+pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
+    let read = data_of(cx, mask);
+    let (data, types): (Vec<_>, Vec<_>) = read
+        .iter()
+        .map(|data| (data_name(data), read_type(data)))
+        .unzip();
+    let (lengths, [ty, generics]) = (lengths(mask), mask_type(cx, mask));
     let (predicate, truth) = (host(mask, 0), ranges(mask));
     quote! {
         /// Which keys a query attends to.
-        struct Attends {
+        struct Attends #generics {
             #(#lengths: i64,)*
             #(#data: #types,)*
         }
 
         #[allow(unused_variables)]
-        impl p::Attends for Attends {
+        impl #generics p::Attends for #ty {
             #[inline(always)]
             fn attends(&self, b: usize, h: usize, q: usize, k: usize) -> bool {
                 let [b, h, q_idx, kv_idx] = [b as i64, h as i64, q as i64, k as i64];
@@ -48,9 +53,33 @@ pub(super) fn emit_mask(mask: &Expr) -> TokenStream {
     }
 }
 
-/// `Attends { q_len: .., padding }`, for lengths that are `query` and `key`.
-pub(super) fn emit_mask_value(mask: &Expr, query: &TokenStream, key: &TokenStream) -> TokenStream {
-    let data = data_fields(mask).into_iter().map(|(data, _)| data);
+/// The type of the mask, and its generics: it is made of the layer's elements where it reads floats.
+pub(super) fn mask_type(cx: &Layer<'_>, mask: &Expr) -> [TokenStream; 2] {
+    let reads_floats = data_of(cx, mask)
+        .iter()
+        .any(|data| matches!(data, CallData::Declared(declared) if declared.ty == Type::Float));
+    if reads_floats {
+        [quote!(Attends<E>), quote!(<E: p::Element>)]
+    } else {
+        [quote!(Attends), TokenStream::new()]
+    }
+}
+
+/// `Attends { q_len: .., padding }`, for lengths that are `query` and `key`. A function of the score may read what the body
+/// declares as well: tables are shared.
+pub(super) fn emit_mask_value(
+    cx: &Layer<'_>,
+    mask: &Expr,
+    query: &TokenStream,
+    key: &TokenStream,
+) -> TokenStream {
+    let data = data_of(cx, mask).into_iter().map(|data| {
+        let name = data_name(data);
+        match data {
+            CallData::Declared(_) => quote!(#name: p::Clone::clone(&#name)),
+            _ => quote!(#name),
+        }
+    });
     let lengths = lengths(mask).into_iter().map(|length| {
         let size = if length == "q_len" { query } else { key };
         quote!(#length: #size as i64)
@@ -58,15 +87,13 @@ pub(super) fn emit_mask_value(mask: &Expr, query: &TokenStream, key: &TokenStrea
     quote!(Attends { #(#lengths,)* #(#data,)* })
 }
 
-fn data_fields(mask: &Expr) -> Vec<(Ident, TokenStream)> {
-    let field = |data: &MaskData| {
-        let ty = match data {
-            MaskData::Padding => quote!(p::PaddingData),
-            MaskData::Document => quote!(p::DocumentData),
-        };
-        (data_name(*data), ty)
-    };
-    data_of(mask).iter().map(field).collect()
+/// The data that `mask` reads.
+fn data_of<'a>(cx: &'a Layer<'_>, mask: &Expr) -> Vec<&'a CallData> {
+    cx.graph
+        .data
+        .iter()
+        .filter(|data| data.is_read(mask))
+        .collect()
 }
 
 /// The lengths that `expr` reads.
@@ -89,12 +116,16 @@ pub(super) fn ranges(expr: &Expr) -> TokenStream {
             quote!(p::Interval::exactly(#value))
         }
         Expr::Bool(value) => quote!(p::Truth::from(#value)),
-        Expr::Data { data, index } => {
+        Expr::Data { data, index } if data.ty() != Type::Float => {
             let index = index.iter().map(ranges);
             match data {
                 Data::Padding => quote!(padding.attends_all(#(#index),*)),
                 Data::QueryDocument => quote!(document.query_ids(#(#index),*)),
                 Data::KeyDocument => quote!(document.key_ids(#(#index),*)),
+                Data::Declared { name, .. } => {
+                    let table = declared_name(name);
+                    quote!(#table.ids([#(#index),*]))
+                }
             }
         }
         Expr::Unary(Unary::Not, a) => {

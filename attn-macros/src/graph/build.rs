@@ -28,7 +28,7 @@ pub(crate) fn build(spec: &Spec) -> Graph {
     let (scores, normalizer) = builder.normalizer(scores);
 
     let mask = spec.predicate();
-    let data = mask.as_ref().map(data_of).unwrap_or_default();
+    let data = data_of(spec, mask.as_ref());
     let mut weights = builder.push(
         "weights",
         Op::Normalize {

@@ -7,8 +7,9 @@ mod shape;
 mod simplify;
 pub(crate) mod steps;
 
-use crate::score::{Data, Expr, Name};
-use crate::spec::{Init, Real, Size};
+use crate::score::{Data, Expr, Name, Type};
+pub(crate) use crate::spec::Dim;
+use crate::spec::{Init, Real, Size, Spec, text};
 
 pub(crate) use build::build;
 pub(crate) use simplify::simplify;
@@ -20,26 +21,45 @@ pub(crate) struct Graph {
     pub(crate) nodes: Vec<Node>,
     pub(crate) weights: NodeId,
     pub(crate) output: NodeId,
-    /// The data that the mask reads, in the order of the call.
-    pub(crate) data: Vec<MaskData>,
+    /// The data that the mask reads and that the body declares, in the order of the call.
+    pub(crate) data: Vec<CallData>,
     /// Keys and values come from a second input.
     pub(crate) cross: bool,
 }
 
 /// What a call passes beside tensors of tokens.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum MaskData {
+#[derive(Clone, Debug)]
+pub(crate) enum CallData {
     Padding,
     Document,
+    Declared(Declared),
 }
 
-impl MaskData {
-    pub(crate) fn of(data: Data) -> Self {
-        match data {
-            Data::Padding => MaskData::Padding,
-            Data::QueryDocument | Data::KeyDocument => MaskData::Document,
-        }
+impl CallData {
+    /// Whether `expr` reads it.
+    pub(crate) fn is_read(&self, expr: &Expr) -> bool {
+        expr.any(&|part| match part {
+            Expr::Data { data, .. } => match (self, data) {
+                (CallData::Padding, Data::Padding) => true,
+                (CallData::Document, Data::QueryDocument | Data::KeyDocument) => true,
+                (CallData::Declared(declared), Data::Declared { name, .. }) => {
+                    declared.name == *name
+                }
+                _ => false,
+            },
+            _ => false,
+        })
     }
+}
+
+/// `data name: [dims]` or `data name: ids[dims]` of the body.
+#[derive(Clone, Debug)]
+pub(crate) struct Declared {
+    pub(crate) name: Name,
+    /// What an element is, to an expression.
+    pub(crate) ty: Type,
+    pub(crate) dims: Vec<Dim>,
+    pub(crate) doc: String,
 }
 
 /// A field of the layer.
@@ -132,15 +152,6 @@ pub(crate) struct Node {
     pub(crate) shape: Vec<Dim>,
 }
 
-/// A dimension of a tensor.
-#[derive(Clone, Debug)]
-pub(crate) enum Dim {
-    Batch,
-    Query,
-    Key,
-    Size(Size),
-}
-
 /// What a node computes. Fields named `field` are parameters, by the name of the layer's field.
 pub(crate) enum Op {
     /// The first input: `[batch, query, d_model]`.
@@ -212,6 +223,14 @@ impl Graph {
         self.params.iter().find(|param| param.field == field)
     }
 
+    /// The data that the body declares.
+    pub(crate) fn declared(&self) -> impl Iterator<Item = &Declared> {
+        self.data.iter().filter_map(|data| match data {
+            CallData::Declared(declared) => Some(declared),
+            _ => None,
+        })
+    }
+
     /// Which keys a query attends to; `None` is all of them.
     pub(crate) fn mask(&self) -> Option<&Expr> {
         self.nodes.iter().find_map(|node| match &node.op {
@@ -237,17 +256,19 @@ impl Graph {
     }
 }
 
-/// The mask's data, in the order of the call.
-pub(crate) fn data_of(mask: &Expr) -> Vec<MaskData> {
-    let reads = |data: MaskData| {
-        mask.any(
-            &|expr| matches!(expr, Expr::Data { data: found, .. } if MaskData::of(*found) == data),
-        )
-    };
-    [MaskData::Padding, MaskData::Document]
-        .into_iter()
-        .filter(|data| reads(*data))
-        .collect()
+/// What a call passes: the data of the header's mask, then those of the body.
+fn data_of(spec: &Spec, mask: Option<&Expr>) -> Vec<CallData> {
+    let is_read = |data: &CallData| mask.is_some_and(|mask| data.is_read(mask));
+    let of_words = [CallData::Padding, CallData::Document].into_iter();
+    let declared = spec.body.data.iter().map(|data| {
+        CallData::Declared(Declared {
+            name: data.text().into(),
+            ty: data.ty,
+            dims: data.dims.clone(),
+            doc: text::documentation(&data.attrs),
+        })
+    });
+    of_words.filter(is_read).chain(declared).collect()
 }
 
 /// The initial distribution that `init` asks for, for a matrix with these fans; `torch` is what PyTorch does by default.

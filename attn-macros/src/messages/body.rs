@@ -8,12 +8,16 @@ use syn::{BinOp, ExprBinary, ExprCall, ExprMethodCall, Lit};
 
 use super::{did_you_mean, listed, quoted};
 use crate::score::{Expr, Type};
-use crate::spec::Size;
-use crate::spec::body::{FUNCTIONS, Function, FunctionKind, Kind, ParamDecl, Sizes, text_of};
+use crate::spec::Dim;
+use crate::spec::body::{
+    DataDecl, FUNCTIONS, Function, FunctionKind, Kind, ParamDecl, Sizes, Tensor, text_of,
+};
 use crate::spec::keys::{INITIALIZER, Word, nearest};
 
-pub(crate) const ITEMS: &str = "a body has `param name: [heads] = zeros;`, `fn score(score, ..) { .. }`, `fn mask(..) { .. }` and `fn normalize(score, ..) { .. }`";
+pub(crate) const ITEMS: &str = "a body has `param name: [heads] = zeros;`, `data name: [batch, kv_len];`, `fn score(score, ..) { .. }`, `fn mask(..) { .. }` and `fn normalize(score, ..) { .. }`";
 pub(crate) const PARAM_USAGE: &str = "write `param name: [heads] = zeros;`";
+pub(crate) const DATA_USAGE: &str =
+    "write `data name: [batch, kv_len];` for floats, `data name: ids[batch, kv_len];` for integers";
 pub(crate) const ATTRIBUTE_IN_FUNCTION: &str =
     "an expression has no attributes\nhelp: a comment starts with `//`";
 
@@ -87,7 +91,7 @@ pub(crate) fn expected(what: &str, found: &TokenStream, help: &str) -> String {
 
 pub(crate) fn unknown_item(found: &impl ToTokens) -> String {
     let found = found.to_token_stream();
-    let items = "`param`, `fn score`, `fn mask` or `fn normalize`";
+    let items = "`param`, `data`, `fn score`, `fn mask` or `fn normalize`";
     expected(items, &found, ITEMS)
 }
 
@@ -163,20 +167,24 @@ pub(crate) fn param_is_field(name: &Ident, fields: &[&str]) -> String {
     )
 }
 
-pub(crate) fn param_is_argument(name: &Ident) -> String {
+pub(crate) fn tensor_is_argument(name: &Ident) -> String {
     format!("`{name}` is an argument of the functions\nhelp: choose another name")
 }
 
-pub(crate) fn expected_sizes(found: &Group, most: usize) -> String {
+pub(crate) fn expected_sizes(found: &Group, most: usize, help: &str) -> String {
     expected(
         &format!("1 to {most} sizes with commas between"),
         &found.to_token_stream(),
-        "write `[heads, 2 * WINDOW + 1]`, or `[1]` for a single number",
+        help,
     )
 }
 
-pub(crate) fn unknown_size(found: &Ident, sizes: Sizes<'_>) -> String {
-    let known = || sizes.iter().map(|(name, _)| *name);
+pub(crate) fn unknown_size(found: &Ident, sizes: Sizes<'_>, axes: &[&'static str]) -> String {
+    let known = || {
+        axes.iter()
+            .copied()
+            .chain(sizes.iter().map(|(name, _)| *name))
+    };
     let help = did_you_mean(nearest(&found.to_string(), known()), || {
         format!(
             "the sizes are {}; a `const` is written in capitals",
@@ -203,14 +211,52 @@ pub(crate) fn expected_initializer(found: &TokenStream) -> String {
 pub(crate) fn never_reaches(param: &ParamDecl, is_read: bool) -> String {
     let name = &param.name;
     let help = if is_read {
-        "the derivative is zero everywhere: `floor`, `as` and comparisons have none".to_owned()
+        "the derivative is zero everywhere: `floor` and comparisons have none".to_owned()
     } else {
         format!(
             "read it in `fn score`, as `{}`, or remove it",
-            indexed(param)
+            indexed(Tensor::Param(param))
         )
     };
     format!("`{name}` never reaches the score, so it would not be learned\nhelp: {help}")
+}
+
+pub(crate) fn learned_ids(name: &Ident) -> String {
+    format!(
+        "`ids` are integers, and `{name}` is learned\nhelp: write `param {name}: [..]`, or `data {name}: ids[..];` for what the call passes"
+    )
+}
+
+// Data.
+
+pub(crate) fn initial_data(name: &Ident) -> String {
+    format!(
+        "`{name}` has no initial value: the call passes it\nhelp: remove it, or declare `param {name}` for what is learned"
+    )
+}
+
+pub(crate) fn axis_in_arithmetic(name: &Ident) -> String {
+    format!("`{name}` is known at the call only\nhelp: it is an axis by itself, as `[{name}]`")
+}
+
+pub(crate) fn too_many_data(most: usize) -> String {
+    format!("a layer takes at most {most} `data`")
+}
+
+pub(crate) fn data_is_input(name: &Ident) -> String {
+    format!("`{name}` is an input that layers have already\nhelp: choose another name")
+}
+
+pub(crate) fn data_is_size(name: &Ident) -> String {
+    format!("`{name}` is a size\nhelp: choose another name")
+}
+
+pub(crate) fn never_read(data: &DataDecl) -> String {
+    format!(
+        "`{}` is never read\nhelp: read it in a function, as `{}`, or remove it",
+        data.name,
+        indexed(Tensor::Data(data))
+    )
 }
 
 pub(crate) fn score_is_lost(kind: FunctionKind, is_read: bool) -> String {
@@ -230,9 +276,9 @@ pub(crate) fn score_is_lost(kind: FunctionKind, is_read: bool) -> String {
 }
 
 /// `slope[h]`, with as many indices as there are axes.
-fn indexed(param: &ParamDecl) -> String {
-    let index: Vec<_> = param.dims.iter().map(|_| "..").collect();
-    format!("{}[{}]", param.name, index.join(", "))
+fn indexed(tensor: Tensor<'_>) -> String {
+    let index: Vec<_> = tensor.dims().iter().map(|_| "..").collect();
+    format!("{}[{}]", tensor.name(), index.join(", "))
 }
 
 // Names.
@@ -274,33 +320,34 @@ pub(crate) fn not_an_argument(kind: FunctionKind, name: &Ident, args: &[Ident]) 
     )
 }
 
-pub(crate) fn param_without_index(param: &ParamDecl) -> String {
+pub(crate) fn without_index(tensor: Tensor<'_>) -> String {
     format!(
         "`{}` is a tensor, and an expression reads an element of it\nhelp: write `{}`",
-        param.name,
-        indexed(param)
+        tensor.name(),
+        indexed(tensor)
     )
 }
 
-pub(crate) fn not_a_param(found: &syn::Expr, params: &[ParamDecl]) -> String {
-    let known: Vec<_> = params.iter().map(|param| param.name.to_string()).collect();
+pub(crate) fn not_a_tensor(found: &syn::Expr, tensors: &[Tensor<'_>]) -> String {
+    let known = tensors.iter().map(|tensor| tensor.name().to_string());
+    let known: Vec<_> = known.collect();
     let text = shown(found);
     let near = nearest(&text, known.iter().map(String::as_str));
     let help = match near {
-        Some(near) if near == text => "help: a `let` hides the `param` of this name".to_owned(),
+        Some(near) if near == text => "help: a `let` hides the tensor of this name".to_owned(),
         near => did_you_mean(near, || match known.as_slice() {
             [] => "declare one: `param name: [heads] = zeros;`".to_owned(),
             known => format!("there is {}", names(known)),
         }),
     };
-    format!("only a `param` is indexed, found `{text}`\n{help}")
+    format!("only a `param` or a `data` is indexed, found `{text}`\n{help}")
 }
 
-pub(crate) fn wrong_axes(param: &ParamDecl, found: usize) -> String {
-    let dims: Vec<_> = param.dims.iter().map(Size::to_string).collect();
+pub(crate) fn wrong_axes(tensor: Tensor<'_>, found: usize) -> String {
+    let dims: Vec<_> = tensor.dims().iter().map(Dim::to_string).collect();
     format!(
         "`{}` takes {} {}, found {found}\nhelp: its sizes are `[{}]`",
-        param.name,
+        tensor.name(),
         dims.len(),
         if dims.len() == 1 { "index" } else { "indices" },
         dims.join(", ")
@@ -322,6 +369,19 @@ pub(crate) fn wrong_type(subject: &str, wanted: Type, found: Kind, at: &syn::Exp
         of_type(wanted),
         conversion(wanted, found, at)
     )
+}
+
+const KNOWN_BEFORE: &str =
+    "integers are known before the score is: they read no `score`, and nothing that is learned";
+
+/// There is no help against it.
+pub(crate) fn learned_integer(subject: &str, found: Kind) -> String {
+    let wanted = of_type(Type::Int);
+    format!("{subject} {wanted}, found {found}\nhelp: {KNOWN_BEFORE}")
+}
+
+pub(crate) fn integer_of_learned() -> String {
+    format!("an integer of what is learned\nhelp: {KNOWN_BEFORE}; `floor(x)` rounds a float")
 }
 
 /// How `expr` becomes a `wanted`.
@@ -496,11 +556,14 @@ pub(crate) fn method(call: &ExprMethodCall) -> String {
     unsupported("methods", help.as_deref())
 }
 
-pub(crate) fn unknown_function(found: &syn::Expr, params: &[ParamDecl]) -> String {
+pub(crate) fn unknown_function(found: &syn::Expr, tensors: &[Tensor<'_>]) -> String {
     let text = shown(found);
     let last = text.rsplit("::").next().unwrap_or_default();
-    if let Some(param) = params.iter().find(|param| param.name == text) {
-        return format!("`{text}` is no function\nhelp: write `{}`", indexed(param));
+    if let Some(tensor) = tensors.iter().find(|tensor| *tensor.name() == text) {
+        return format!(
+            "`{text}` is no function\nhelp: write `{}`",
+            indexed(*tensor)
+        );
     }
     if matches!(&*text, "score" | "mask" | "normalize") {
         return format!(

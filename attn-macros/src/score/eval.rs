@@ -20,8 +20,8 @@ pub(crate) struct Point<'a> {
 pub(crate) trait Inputs: std::fmt::Debug {
     /// An element of a learned tensor.
     fn param(&self, name: &str, index: &[i64]) -> f64;
-    /// Data of the call; booleans are 0 and 1.
-    fn data(&self, data: Data, index: &[i64]) -> i64;
+    /// An element of data of the call, if there are any.
+    fn data(&self, data: &Data, index: &[i64]) -> Option<Value>;
 }
 
 /// A value of one of the three types.
@@ -43,13 +43,7 @@ pub(crate) fn eval(expr: &Expr, point: &Point<'_>) -> Option<Value> {
         Expr::Param { name, index } => {
             Value::Float(point.inputs.param(name, &indices(index, point)?))
         }
-        Expr::Data { data, index } => {
-            let value = point.inputs.data(*data, &indices(index, point)?);
-            match data {
-                Data::Padding => Value::Bool(value != 0),
-                Data::QueryDocument | Data::KeyDocument => Value::Int(value),
-            }
-        }
+        Expr::Data { data, index } => point.inputs.data(data, &indices(index, point)?)?,
         Expr::Unary(op, a) => unary(*op, eval(a, point)?)?,
         Expr::Binary(op, a, b) => match (op, eval(a, point)?) {
             // As in Rust, the other operand may have no value then.
@@ -112,8 +106,8 @@ impl Inputs for Nothing {
         f64::NAN
     }
 
-    fn data(&self, _: Data, _: &[i64]) -> i64 {
-        0
+    fn data(&self, _: &Data, _: &[i64]) -> Option<Value> {
+        None
     }
 }
 

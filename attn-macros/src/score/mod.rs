@@ -16,7 +16,7 @@ use std::ops::{Add, BitAnd, BitOr, Div, Mul, Not, Rem, Sub};
 
 use crate::spec::{Real, Size};
 
-/// The name of a learned tensor.
+/// The name of a tensor.
 pub(crate) type Name = Cow<'static, str>;
 
 /// An expression. Integers are indices, lengths and sizes; `score`, numbers and parameters are floats; a
@@ -56,8 +56,8 @@ pub(crate) enum Var {
     KvLen,
 }
 
-/// Data that a mask takes at the call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Data that a layer takes at the call.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Data {
     /// `padding[b, q_idx, kv_idx]`: whether the key is valid for the query. A boolean.
     Padding,
@@ -65,6 +65,8 @@ pub(crate) enum Data {
     QueryDocument,
     /// `kv_document[b, kv_idx]`: the document of a key. An integer.
     KeyDocument,
+    /// What the body declares: integers or floats.
+    Declared { name: Name, ty: Type },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,6 +110,17 @@ pub(crate) enum Type {
     Int,
     Float,
     Bool,
+}
+
+impl Data {
+    /// What an element is.
+    pub(crate) fn ty(&self) -> Type {
+        match self {
+            Data::Padding => Type::Bool,
+            Data::QueryDocument | Data::KeyDocument => Type::Int,
+            Data::Declared { ty, .. } => *ty,
+        }
+    }
 }
 
 impl Expr {
@@ -198,16 +211,20 @@ impl Expr {
         self.any(&|expr| matches!(expr, Expr::Var(found) if *found == var))
     }
 
+    /// Whether it reads data of this name, which the body declares.
+    pub(crate) fn reads_data(&self, name: &str) -> bool {
+        let is_it =
+            |data: &Data| matches!(data, Data::Declared { name: found, .. } if found == name);
+        self.any(&|expr| matches!(expr, Expr::Data { data, .. } if is_it(data)))
+    }
+
     /// What kind of value it has.
     pub(crate) fn ty(&self) -> Type {
         match self {
             Expr::Score | Expr::Float(_) | Expr::Param { .. } => Type::Float,
             Expr::Var(_) | Expr::Int(_) => Type::Int,
             Expr::Bool(_) => Type::Bool,
-            Expr::Data { data, .. } => match data {
-                Data::Padding => Type::Bool,
-                Data::QueryDocument | Data::KeyDocument => Type::Int,
-            },
+            Expr::Data { data, .. } => data.ty(),
             Expr::Unary(Unary::ToInt, _) => Type::Int,
             Expr::Unary(Unary::Not, _) => Type::Bool,
             Expr::Unary(Unary::Abs, a) => a.ty(),
@@ -289,6 +306,7 @@ impl fmt::Display for Data {
             Data::Padding => "padding",
             Data::QueryDocument => "document",
             Data::KeyDocument => "kv_document",
+            Data::Declared { name, .. } => name,
         })
     }
 }

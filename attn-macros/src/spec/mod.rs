@@ -14,6 +14,8 @@ pub(crate) mod text;
 pub(crate) mod value;
 mod word;
 
+use std::fmt;
+
 use proc_macro2::{Ident, TokenStream};
 use syn::{Attribute, Visibility};
 
@@ -87,6 +89,27 @@ impl Spec {
         let predicate = self.predicate().unwrap_or(Expr::Bool(true));
         let before = Claim::Within(builtin::causal(Align::UpperLeft));
         self.subject(&predicate).decide(&before) == Verdict::Proved
+    }
+}
+
+/// A dimension of a tensor.
+#[derive(Clone, Debug)]
+pub(crate) enum Dim {
+    Batch,
+    Query,
+    Key,
+    Size(Size),
+}
+
+/// As a body names it.
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Dim::Batch => f.write_str("batch"),
+            Dim::Query => f.write_str("q_len"),
+            Dim::Key => f.write_str("kv_len"),
+            Dim::Size(size) => size.fmt(f),
+        }
     }
 }
 

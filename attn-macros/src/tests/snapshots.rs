@@ -53,6 +53,15 @@ expansions! {
     constants_of_the_user: "
         pub struct Sized<heads = HEADS, d_model = { HEADS * WIDTH }, kv_heads = config::KV_HEADS, mask = sliding_window(WINDOW), dropout = P, position = alibi>;
     ";
+    data_of_a_body: "
+        struct Graph<heads = 2, d_model = 8, d_context = 6> {
+            param bias: [heads, 4] = zeros;
+            data distance: ids[batch, q_len, kv_len];
+            data weight: [kv_len];
+            fn score(score, b, h, q_idx, kv_idx) { score + bias[h, min(distance[b, q_idx, kv_idx], 3)] }
+            fn mask(b, q_idx, kv_idx) { distance[b, q_idx, kv_idx] < 9 && weight[kv_idx] > 0.5 }
+        }
+    ";
     mistakes: "
         pub struct Mistaken<heads = 7, d_model = 512, mask = caussal, dropout = 1.0>;
     ";

@@ -164,6 +164,21 @@ impl Case {
         self.table(self.sizes.queries, Self::document)
     }
 
+    /// How two tokens are related: in blocks of several tiles, within which a pair is of one kind or the other.
+    pub(super) fn relations(&self) -> Tensor<(usize, usize, usize), usize, Cpu> {
+        let Sizes {
+            batch,
+            queries,
+            keys,
+        } = self.sizes;
+        let places = 0..batch * queries * keys;
+        let relations = places.map(|place| {
+            let (b, q, k) = (place / keys / queries, place / keys % queries, place % keys);
+            2 * ((q / 70 + k / 40 + b) % 3) + (q + k) % 2
+        });
+        Cpu::default().tensor_from_vec(relations.collect(), (batch, queries, keys))
+    }
+
     pub(super) fn key_documents(&self) -> Tensor<(usize, usize), usize, Cpu> {
         self.table(self.sizes.keys, Self::key_document)
     }
@@ -245,7 +260,7 @@ macro_rules! subject {
     };
 }
 
-/// A test for each of these specs, of what `$check` asserts of it.
+/// A test for each of these specs, some with a body, of what `$check` asserts of it.
 macro_rules! tests {
     ($check:expr, |$($var:ident),+| $input:expr; $($name:ident $spec:tt $({$($body:tt)*})?;)+) => {
         tests!(@each $check, [$($var),+], $input, $([$name $spec $({$($body)*})?])+);

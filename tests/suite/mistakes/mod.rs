@@ -59,6 +59,7 @@ macro_rules! assert_mistake {
     }};
 }
 
+mod data;
 mod inputs;
 mod panics;
 mod sizes;

@@ -3,8 +3,8 @@
 use attn::{attention, dfdx::prelude::*};
 
 attention! {
-    struct Data<heads = 2, d_model = 16> {
-        data bias: [heads];
+    struct Weight<heads = 2, d_model = 16> {
+        weight bias: [heads];
     }
     struct Function<heads = 2, d_model = 16> {
         fn scores(score) { score }
@@ -35,5 +35,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Data Function Normalize FunctionTwice Constant NoBraces Returns Generic);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Weight Function Normalize FunctionTwice Constant NoBraces Returns Generic);
 }

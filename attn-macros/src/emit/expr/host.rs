@@ -4,6 +4,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 
 use crate::emit::Layer;
+use crate::emit::input::declared_name;
 use crate::score::{Binary, Data, Expr, Type, Unary};
 use crate::spec::Size;
 
@@ -33,7 +34,7 @@ pub(in crate::emit) fn host(expr: &Expr, level: u8) -> TokenStream {
         },
         Expr::Float(real) => quote!(#real),
         Expr::Bool(value) => quote!(#value),
-        Expr::Data { data, index } => host_data(*data, index),
+        Expr::Data { data, index } => host_data(data, index),
         Expr::Unary(op, a) => host_unary(*op, a),
         Expr::Binary(op, a, b) => host_binary(*op, a, b, level),
         Expr::Select(condition, then, otherwise) => {
@@ -49,12 +50,22 @@ pub(in crate::emit) fn host(expr: &Expr, level: u8) -> TokenStream {
     }
 }
 
-fn host_data(data: Data, index: &[Expr]) -> TokenStream {
+fn host_data(data: &Data, index: &[Expr]) -> TokenStream {
     let index = index.iter().map(|index| host(index, 0));
     match data {
         Data::Padding => quote!(padding.attends(#(#index),*)),
         Data::QueryDocument => quote!(document.query_id(#(#index),*)),
         Data::KeyDocument => quote!(document.key_id(#(#index),*)),
+        Data::Declared { name, ty } => {
+            let (table, element) = (
+                declared_name(name),
+                match ty {
+                    Type::Int => format_ident!("id"),
+                    _ => format_ident!("float"),
+                },
+            );
+            quote!(#table.#element([#(#index),*]))
+        }
     }
 }
 

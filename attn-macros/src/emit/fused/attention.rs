@@ -11,7 +11,10 @@ use crate::graph::steps::{Attention, Norm, Prepare, Similarity};
 impl Fused<'_> {
     /// The types of the mask and the score, and the function that puts the parts together.
     pub(super) fn emit_attention(&self, attention: &Attention) -> TokenStream {
-        let mask_type = attention.mask.as_ref().map(|mask| places::emit_mask(mask));
+        let mask_type = attention
+            .mask
+            .as_ref()
+            .map(|mask| places::emit_mask(self.cx, mask));
         let function = Score::new(self.cx, attention);
         let score_type = function.as_ref().map(Score::emit);
         let score_argument = function

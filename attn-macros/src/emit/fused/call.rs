@@ -4,17 +4,19 @@ use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
 use super::attention::{gain, sink, weights_of};
-use super::score::{Score, param};
+use super::score::{Score, param_field};
 use super::{Fused, places, var};
+use crate::emit::input::{data_name, read_type};
 use crate::graph::plan::Plan;
 use crate::graph::steps::Step;
 use crate::score::Name;
 use crate::spec::Real;
 
 impl Fused<'_> {
-    /// The parameters that are read by themselves, and what they are called in `Weights`.
-    fn operands(&self) -> Vec<(Ident, &str)> {
-        let (mut fields, mut params) = (Vec::new(), Vec::new());
+    /// The parameters that are read by themselves: their names in `Weights`, and those of the layer's fields.
+    fn operands(&self) -> Vec<(Ident, Ident)> {
+        let mut fields = Vec::new();
+        let mut declared = Vec::new();
         for step in &self.steps.steps {
             match step {
                 Step::Linear { .. } => {}
@@ -26,13 +28,14 @@ impl Fused<'_> {
                     fields.extend(weights_of(&attention.similarity));
                     fields.extend(sink(attention.normalizer));
                     let score = Score::new(self.cx, attention);
-                    params.extend(score.iter().flat_map(Score::params));
+                    declared.extend(score.iter().flat_map(Score::params));
                 }
             }
         }
-        let fields = fields.into_iter().map(|field| (var(field), field));
-        let params = params.into_iter().map(|field| (param(field), field));
-        fields.chain(params).collect()
+        let fields = fields.into_iter().map(|field| (var(field), var(field)));
+        let declared = declared.into_iter().map(var);
+        let declared = declared.map(|field| (param_field(&field), field));
+        fields.chain(declared).collect()
     }
 
     pub(super) fn emit_weights(&self) -> TokenStream {
@@ -62,10 +65,10 @@ impl Fused<'_> {
             }
             _ => None,
         });
-        let operands = self.operands().into_iter().map(|(name, field)| {
-            let field = var(field);
-            quote!(#name: operation.parameter(&layer.#field.weight)?)
-        });
+        let operands = self
+            .operands()
+            .into_iter()
+            .map(|(name, field)| quote!(#name: operation.parameter(&layer.#field.weight)?));
         quote!(Weights { #(#linears,)* #(#operands,)* })
     }
 
@@ -98,10 +101,16 @@ impl Fused<'_> {
         };
         let mut fields = Vec::new();
         if let Some(mask) = &attention.mask {
+            let [ty, _] = places::mask_type(self.cx, mask);
             fields.push(CallField {
                 name: "mask".into(),
-                ty: quote!(Attends),
-                value: places::emit_mask_value(mask, &quote!(sizes.query), &quote!(sizes.key)),
+                ty,
+                value: places::emit_mask_value(
+                    self.cx,
+                    mask,
+                    &quote!(sizes.query),
+                    &quote!(sizes.key),
+                ),
             });
         }
         if let Some(theta) = self.theta() {
@@ -118,6 +127,14 @@ impl Fused<'_> {
                 name: name.into(),
                 ty: quote!(p::DistanceTable<E>),
                 value,
+            });
+        }
+        for data in score.iter().flat_map(Score::data) {
+            let name = data_name(data);
+            fields.push(CallField {
+                name: name.to_string().into(),
+                ty: read_type(data),
+                value: quote!(#name),
             });
         }
         if let Some(p) = &attention.dropout {

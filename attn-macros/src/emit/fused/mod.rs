@@ -9,11 +9,11 @@ mod score;
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Layer, places, var};
+use super::{Layer, input, places, var};
+use crate::graph::Dim;
 use crate::graph::diff::diff;
 use crate::graph::plan::plan;
 use crate::graph::steps::{ArrayId, Attention, Role, Step, Steps, View};
-use crate::graph::{Dim, MaskData};
 
 /// ```text
 /// struct Attends { .. }           // the mask
@@ -131,10 +131,7 @@ impl Fused<'_> {
         } = self.cx;
         let sequences = self.cx.sequence_vars();
         let output = self.cx.tensor(self.cx.output_shape(), &quote!(T));
-        let inputs = self.cx.inputs(|data| match data {
-            MaskData::Padding => quote!(p::PaddingData),
-            MaskData::Document => quote!(p::DocumentData),
-        });
+        let inputs = self.cx.inputs(input::read_type);
         let names = self.inputs();
         let key = if graph.cross {
             quote!(context)

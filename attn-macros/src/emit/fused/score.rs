@@ -6,6 +6,8 @@ use quote::{format_ident, quote};
 use super::var;
 use crate::emit::Layer;
 use crate::emit::expr::{flat_index, host};
+use crate::emit::input::{data_name, declared_name, read_type};
+use crate::graph::CallData;
 use crate::graph::steps::Attention;
 use crate::score::diff::{Wrt, diff};
 use crate::score::split::{Plane, PlaneKind, param_reads, plane_name};
@@ -76,6 +78,18 @@ impl<'a> Score<'a> {
         names
     }
 
+    /// The data of the call that are read.
+    pub(super) fn data(&self) -> Vec<&'a CallData> {
+        let is_read = |data: &&CallData| match data {
+            CallData::Declared(declared) => {
+                let mut planes = self.planes.iter();
+                planes.any(|plane| plane.expr.reads_data(&declared.name))
+            }
+            _ => false,
+        };
+        self.cx.graph.data.iter().filter(is_read).collect()
+    }
+
     /// The planes that are tables, by their numbers.
     fn tables(&self) -> impl Iterator<Item = (usize, &'a Plane)> {
         let planes = self.planes.iter().enumerate();
@@ -88,7 +102,7 @@ impl<'a> Score<'a> {
         let table = |(index, plane): (usize, &Plane)| {
             let [h, q_idx, kv_idx] = arguments(&plane.expr);
             let (reads, value) = (
-                self.reads(&plane.expr, &|name| quote!(weights.#name.values())),
+                self.reads(&plane.expr, &|field| quote!(weights.#field.values())),
                 host(&plane.expr, 0),
             );
             let function = quote!({ #reads move |#h, #q_idx, #kv_idx| #value });
@@ -109,9 +123,9 @@ impl<'a> Score<'a> {
             done.push(name);
             let args: Vec<_> = (0..index.len()).map(|i| format_ident!("i{i}")).collect();
             let index = flat_index(self.cx, name, args.iter().map(|arg| quote!(#arg)));
-            let name = param(name);
-            let values = values(&name);
-            lines.extend(quote!(let #name = |#(#args: i64),*| p::number(#values[#index]);));
+            let closure = param_field(&var(name));
+            let values = values(&closure);
+            lines.extend(quote!(let #closure = |#(#args: i64),*| p::number(#values[#index]);));
         }
         lines
     }
@@ -227,14 +241,20 @@ impl<'a> Score<'a> {
         let learned: Vec<_> = self
             .learned
             .iter()
-            .map(|learned| param(learned.name))
+            .map(|learned| param_field(&var(learned.name)))
             .collect();
+        let data = self.data();
+        let (data, types): (Vec<_>, Vec<_>) = data
+            .into_iter()
+            .map(|data| (data_name(data), read_type(data)))
+            .unzip();
         quote! {
             /// What becomes of a score, and its derivatives.
             struct Modified<'a, E: p::Element> {
                 #(#names: i64,)*
                 #(#tables: &'a p::DistanceTable<E>,)*
                 #(#learned: &'a [E],)*
+                #(#data: &'a #types,)*
                 element: p::PhantomData<&'a E>,
             }
 
@@ -244,19 +264,23 @@ impl<'a> Score<'a> {
                     #(#names: call.sizes.#sizes as i64,)*
                     #(#tables: &call.#tables,)*
                     #(#learned: weights.#learned.values(),)*
+                    #(#data: &call.#data,)*
                     element: p::PhantomData,
                 }
             }
         }
     }
 
-    /// The lengths that `expr` reads, as variables.
-    fn lengths(expr: &Expr) -> TokenStream {
-        let read = [Var::QLen, Var::KvLen]
-            .into_iter()
-            .filter(|var| expr.reads(*var));
-        let names = read.map(|var| format_ident!("{var}"));
-        quote!(#(let #names = self.#names;)*)
+    /// What `expr` reads of the call and of the layer, as variables: lengths, data, learned tensors.
+    fn variables(&self, expr: &Expr) -> TokenStream {
+        let lengths = [Var::QLen, Var::KvLen].into_iter();
+        let lengths = lengths.filter(|var| expr.reads(*var));
+        let lengths = lengths.map(|var| format_ident!("{var}"));
+        let data = self.cx.graph.declared().map(|declared| &declared.name);
+        let data = data.filter(|name| expr.reads_data(name));
+        let data = data.map(|name| declared_name(name));
+        let params = self.reads(expr, &|field| quote!(self.#field));
+        quote!(#(let #lengths = self.#lengths;)* #(let #data = self.#data;)* #params)
     }
 
     /// The arm that writes a plane.
@@ -266,17 +290,13 @@ impl<'a> Score<'a> {
             let table = var(&plane_name(index));
             return quote!(#number => self.#table.write(at, to),);
         }
-        let (lengths, reads) = (
-            Self::lengths(&plane.expr),
-            self.reads(&plane.expr, &|name| quote!(self.#name)),
-        );
-        let value = host(&plane.expr, 0);
+        let (variables, value) = (self.variables(&plane.expr), host(&plane.expr, 0));
         let value = quote!(<E as p::Element>::of(#value));
         let write = match plane.kind {
             PlaneKind::Row => quote!(to.fill(#value);),
             _ => quote!(for (kv_idx, to) in (kv_idx..).zip(to) { *to = #value; }),
         };
-        quote!(#number => { #lengths #reads #write })
+        quote!(#number => { #variables #write })
     }
 
     /// The block that adds the gradient of a plane to that of what it read.
@@ -288,10 +308,7 @@ impl<'a> Score<'a> {
             );
             return quote!({ self.#table.add_gradient(at, d, &mut sums.per_head[#start..]); });
         }
-        let (lengths, reads) = (
-            Self::lengths(&plane.expr),
-            self.reads(&plane.expr, &|name| quote!(self.#name)),
-        );
+        let variables = self.variables(&plane.expr);
         let adds = param_reads(&plane.expr).into_iter().filter_map(|(name, read)| {
             let derivative = diff(&plane.expr, Wrt::Param(name));
             let sum = self.sum_of(name, read)?;
@@ -305,11 +322,11 @@ impl<'a> Score<'a> {
         match plane.kind {
             // What a gradient of 0 would be multiplied with may be anything.
             PlaneKind::Row => quote!({
-                #lengths #reads
+                #variables
                 let d = p::sum_of_gradients(d);
                 if d != <E as p::Element>::of(0.0) { #(#adds)* }
             }),
-            _ => quote!({ #lengths #reads #(#adds)* }),
+            _ => quote!({ #variables #(#adds)* }),
         }
     }
 
@@ -396,7 +413,8 @@ impl<'a> Score<'a> {
     }
 
     fn emit_learned_gradient(&self, learned: &Learned<'_>) -> TokenStream {
-        let (name, start, len) = (param(learned.name), self.start(learned), &learned.len);
+        let name = param_field(&var(learned.name));
+        let (start, len) = (self.start(learned), &learned.len);
         if learned.per_head {
             quote!(d_score.add_per_head(#start..#start + #len, weights.#name.gradient(gradients)?);)
         } else {
@@ -412,8 +430,8 @@ impl<'a> Score<'a> {
             let at = flat_index(self.cx, name, read.iter().map(|index| host(index, 9)));
             let factor = host(&diff(&plane.expr, Wrt::Param(name)), 0);
             let (reads, name) = (
-                self.reads(&plane.expr, &|name| quote!(weights.#name.values())),
-                param(name),
+                self.reads(&plane.expr, &|field| quote!(weights.#field.values())),
+                param_field(&var(name)),
             );
             quote! {
                 call.#table.add_to_parameter(
@@ -427,8 +445,8 @@ impl<'a> Score<'a> {
     }
 }
 
-/// What a learned tensor is called where the emitted code has names of its own.
-pub(super) fn param(name: &str) -> Ident {
+/// A learned tensor in the emitted code: none of the other names of that.
+pub(super) fn param_field(name: &Ident) -> Ident {
     format_ident!("param_{name}")
 }
 

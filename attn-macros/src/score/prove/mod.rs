@@ -16,7 +16,7 @@ mod rows;
 mod translate;
 
 pub(crate) use places::Place;
-pub(crate) use rewrite::Truths;
+pub(crate) use rewrite::{Truths, without_data};
 
 use super::{Expr, Var, builtin};
 use crate::spec::{Align, Size};

@@ -102,8 +102,8 @@ impl Inputs for Nothing {
         f64::NAN
     }
 
-    fn data(&self, _: Data, _: &[i64]) -> i64 {
-        0
+    fn data(&self, _: &Data, _: &[i64]) -> Option<eval::Value> {
+        None
     }
 }
 

@@ -1,6 +1,6 @@
 //! Expressions with parts of them replaced.
 
-use crate::score::{Binary, Data, Expr, Unary, Var};
+use crate::score::{Binary, Data, Expr, Type, Unary, Var};
 
 /// `expr` with `f` of every part that it is something of. What becomes a constant condition disappears.
 pub(super) fn rewrite(expr: &Expr, f: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
@@ -16,7 +16,7 @@ pub(super) fn rewrite(expr: &Expr, f: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
             index: parts(index),
         },
         Expr::Data { data, index } => Expr::Data {
-            data: *data,
+            data: data.clone(),
             index: parts(index),
         },
         Expr::Unary(Unary::Not, a) => not(part(a)),
@@ -94,6 +94,31 @@ impl Truths {
                 is_same_document(part).then_some(Expr::Bool(self.document))
             }
         })
+    }
+}
+
+/// `mask` without data, where they let through as much as they ever do.
+pub(crate) fn without_data(mask: &Expr) -> Expr {
+    assume(&Truths::SEEN.assign(mask), true)
+}
+
+/// `expr`, as if what data of the body decide made it `truth`, unless it is not that whatever they say.
+fn assume(expr: &Expr, truth: bool) -> Expr {
+    let reads = |expr: &Expr| expr.any(&|part| matches!(part, Expr::Data { .. }));
+    match expr {
+        expr if !reads(expr) => expr.clone(),
+        Expr::Unary(Unary::Not, a) => not(assume(a, !truth)),
+        Expr::Binary(Binary::And, a, b) => and(assume(a, truth), assume(b, truth)),
+        Expr::Binary(Binary::Or, a, b) => or(assume(a, truth), assume(b, truth)),
+        Expr::Select(condition, then, otherwise) if then.ty() == Type::Bool => {
+            let [then, otherwise] = [then, otherwise].map(|branch| assume(branch, truth));
+            match (reads(condition), truth) {
+                (false, _) => (**condition).clone().select(then, otherwise),
+                (true, true) => or(then, otherwise),
+                (true, false) => and(then, otherwise),
+            }
+        }
+        _ => Expr::Bool(truth),
     }
 }
 

@@ -94,7 +94,7 @@ impl Lower<'_, '_> {
             _ => None,
         };
         let Some(function) = name.as_deref().and_then(Function::find) else {
-            let message = messages::unknown_function(&call.func, self.scope.params);
+            let message = messages::unknown_function(&call.func, self.scope.tensors);
             return self.error(&call.func, message);
         };
         if args.len() != function.arity() {

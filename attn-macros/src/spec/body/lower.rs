@@ -9,7 +9,7 @@ use syn::{Block, ExprCast, ExprIf, Lit, LitInt, Local, Pat, Stmt};
 
 use super::operand::{Kind, Operand, unknown};
 use super::parse::{FunctionDraft, FunctionKind};
-use super::{ParamDecl, Sizes, constants};
+use super::{Sizes, Tensor, constants};
 use crate::messages::body as messages;
 use crate::score::eval::{self, Value};
 use crate::score::{Expr, Type, Unary};
@@ -23,7 +23,7 @@ pub(super) const MOST_OPERATIONS: usize = 1000;
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
     pub(super) function: &'a FunctionDraft,
-    pub(super) params: &'a [ParamDecl],
+    pub(super) tensors: &'a [Tensor<'a>],
     pub(super) sizes: Sizes<'a>,
 }
 
@@ -113,7 +113,13 @@ impl<'a, 'b> Lower<'a, 'b> {
         if value.kind.common(Kind::Is(wanted)) == Some(Kind::Is(wanted)) {
             return self.settle(value, Kind::Is(wanted));
         }
-        self.error(at, messages::wrong_type(subject, wanted, value.kind, at));
+        let message = match wanted {
+            Type::Int if !value.expr.is_constant() => {
+                messages::learned_integer(subject, value.kind)
+            }
+            _ => messages::wrong_type(subject, wanted, value.kind, at),
+        };
+        self.error(at, message);
         unknown(wanted)
     }
 
@@ -194,6 +200,9 @@ impl<'a, 'b> Lower<'a, 'b> {
                 return self.error(cast.as_token, messages::cast_of_condition(ty, &cast.expr));
             }
             (Kind::Is(Type::Int), Type::Float) => value.expr.unary(Unary::ToFloat),
+            (Kind::Is(Type::Float), Type::Int) if !value.expr.is_constant() => {
+                return self.error(cast.as_token, messages::integer_of_learned());
+            }
             (Kind::Is(Type::Float), Type::Int) => {
                 let value = value.expr.unary(Unary::ToInt);
                 // As in Rust, what is below the range of the type is its smallest value.

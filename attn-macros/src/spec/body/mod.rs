@@ -1,8 +1,10 @@
-//! The body of a declaration: learned tensors, and functions of the score and of the place.
+//! The body of a declaration: learned tensors, data of the call, and functions of the score and of the place.
 //!
 //! [`parse`] reads the items of the braces; [`check`] lowers them, once the sizes of the layer are known.
 
 mod constants;
+mod data;
+mod dims;
 mod functions;
 mod index;
 mod lower;
@@ -17,11 +19,12 @@ mod unsupported;
 
 use proc_macro2::Ident;
 use syn::Attribute;
+use syn::ext::IdentExt;
 
-use super::Normalizer;
 use super::check::Checker;
 use super::value::{Real, Size};
-use crate::score::Expr;
+use super::{Dim, Normalizer};
+use crate::score::{Expr, Type};
 
 pub(crate) use functions::{FUNCTIONS, Function};
 pub(crate) use index::text_of;
@@ -35,6 +38,8 @@ pub(crate) use parse::{BodyDraft, FunctionKind};
 pub(crate) struct Body {
     /// `param name: [dims] = initializer;`
     pub(crate) params: Vec<ParamDecl>,
+    /// `data name: [dims];`
+    pub(crate) data: Vec<DataDecl>,
     /// The value of `fn score`, an expression of [`Expr::Score`].
     pub(crate) score: Option<Expr>,
     /// The truth of `fn mask`.
@@ -50,6 +55,54 @@ pub(crate) struct ParamDecl {
     pub(crate) name: Ident,
     pub(crate) dims: Vec<Size>,
     pub(crate) init: ParamInit,
+}
+
+/// A tensor that the call passes.
+pub(crate) struct DataDecl {
+    /// Its documentation.
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) name: Ident,
+    /// Integers, which are `ids`, or floats.
+    pub(crate) ty: Type,
+    pub(crate) dims: Vec<Dim>,
+}
+
+impl DataDecl {
+    /// The name, also where it is written as a raw one.
+    pub(crate) fn text(&self) -> String {
+        self.name.unraw().to_string()
+    }
+}
+
+/// A tensor whose elements an expression reads.
+#[derive(Clone, Copy)]
+pub(crate) enum Tensor<'a> {
+    Param(&'a ParamDecl),
+    Data(&'a DataDecl),
+}
+
+impl<'a> Tensor<'a> {
+    pub(crate) fn name(self) -> &'a Ident {
+        match self {
+            Tensor::Param(param) => &param.name,
+            Tensor::Data(data) => &data.name,
+        }
+    }
+
+    /// What an element is.
+    pub(crate) fn ty(self) -> Type {
+        match self {
+            Tensor::Param(_) => Type::Float,
+            Tensor::Data(data) => data.ty,
+        }
+    }
+
+    pub(crate) fn dims(self) -> Vec<Dim> {
+        match self {
+            Tensor::Param(param) => param.dims.iter().cloned().map(Dim::Size).collect(),
+            Tensor::Data(data) => data.dims.clone(),
+        }
+    }
 }
 
 /// What a learned tensor is before training.
@@ -73,14 +126,17 @@ pub(crate) enum ParamInit {
 /// The sizes of the header that a body may name.
 pub(crate) type Sizes<'a> = &'a [(&'static str, &'a Size)];
 
-/// The body of `draft`. Where something is wrong, only the parameters are left: they are fields of the layer all the same.
+/// The body of `draft`. Where something is wrong, only the tensors are left: parameters are fields of the layer all the same.
 pub(super) fn check(draft: &BodyDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -> Body {
     let before = checker.cx.count();
     let mut params = params::check(&draft.params, sizes, checker);
+    let data = data::check(&draft.data, sizes, checker);
+    let learned = params.iter().map(Tensor::Param);
+    let tensors: Vec<_> = learned.chain(data.iter().map(Tensor::Data)).collect();
     let scope = |kind| {
         draft.function(kind).map(|function| Scope {
             function,
-            params: &params,
+            tensors: &tensors,
             sizes,
         })
     };
@@ -91,6 +147,7 @@ pub(super) fn check(draft: &BodyDraft, sizes: Sizes<'_>, checker: &mut Checker<'
     params.retain(|param| !params::is_field(&param.name));
     let mut body = Body {
         params,
+        data,
         score,
         mask,
         normalizer,

@@ -1,4 +1,4 @@
-//! What a name stands for: a `let`, an argument, a learned tensor, a size of the header, or a constant of the user.
+//! What a name stands for: a `let`, an argument, a tensor, a size of the header, or a constant of the user.
 
 use std::cell::Cell;
 
@@ -8,10 +8,11 @@ use syn::{ExprIndex, ExprPath};
 use super::lower::Lower;
 use super::operand::Operand;
 use super::parse::{FunctionKind, VARS};
-use super::{Function, ParamDecl};
+use super::{Function, Tensor};
 use crate::messages::body as messages;
 use crate::score::eval::{self, Value};
-use crate::score::{Expr, Type, Var};
+use crate::score::{Data, Expr, Type, Var};
+use crate::spec::Dim;
 use crate::spec::value::Size;
 
 /// The variable of this name.
@@ -35,8 +36,8 @@ impl<'a> Lower<'a, '_> {
         if let Some(value) = self.argument(name) {
             return value;
         }
-        if let Some(param) = self.param(name) {
-            return self.error(name, messages::param_without_index(param));
+        if let Some(tensor) = self.tensor(name) {
+            return self.error(name, messages::without_index(tensor));
         }
         if let Some((_, size)) = self.scope.sizes.iter().find(|(size, _)| name == size) {
             return Operand::new(Expr::from(*size), Type::Int);
@@ -83,16 +84,17 @@ impl<'a> Lower<'a, '_> {
         Some(value)
     }
 
-    fn param(&self, name: &Ident) -> Option<&'a ParamDecl> {
-        self.scope.params.iter().find(|param| param.name == *name)
+    fn tensor(&self, name: &Ident) -> Option<Tensor<'a>> {
+        let mut tensors = self.scope.tensors.iter().copied();
+        tensors.find(|tensor| tensor.name() == name)
     }
 
     /// What can be named, beside sizes.
     fn named(&self) -> Vec<String> {
         let locals = self.locals.iter().map(|(name, _)| name);
         let args = self.scope.function.args.iter();
-        let params = self.scope.params.iter().map(|param| &param.name);
-        let names = locals.chain(args).chain(params);
+        let tensors = self.scope.tensors.iter().map(|tensor| tensor.name());
+        let names = locals.chain(args).chain(tensors);
         names.map(Ident::to_string).collect()
     }
 
@@ -106,9 +108,9 @@ impl<'a> Lower<'a, '_> {
         constant.map_or_else(Operand::mistake, Operand::constant)
     }
 
-    /// An element of a learned tensor.
+    /// An element of a tensor.
     pub(super) fn index(&mut self, index: &ExprIndex) -> Operand {
-        let param = self.indexed(&index.expr);
+        let tensor = self.indexed(&index.expr);
         let places: Vec<_> = match &*index.index {
             syn::Expr::Tuple(places) => places.elems.iter().collect(),
             place => vec![place],
@@ -118,42 +120,37 @@ impl<'a> Lower<'a, '_> {
             .iter()
             .map(|place| self.typed(place, Type::Int, subject));
         let lowered: Vec<_> = lowered.collect();
-        let Some(param) = param else {
-            return Operand::unknown(Type::Float);
+        let Some(tensor) = tensor else {
+            return Operand::mistake();
         };
+        let dims = tensor.dims();
         // Axes that were not understood are none.
-        if !param.dims.is_empty() && param.dims.len() != places.len() {
-            self.error(&index.index, messages::wrong_axes(param, places.len()));
+        if !dims.is_empty() && dims.len() != places.len() {
+            self.error(&index.index, messages::wrong_axes(tensor, places.len()));
         }
-        for ((place, index), dim) in places.iter().zip(&lowered).zip(&param.dims) {
-            self.check_bounds(place, index, dim);
+        for ((place, index), dim) in places.iter().zip(&lowered).zip(&dims) {
+            if let Dim::Size(size) = dim {
+                self.check_bounds(place, index, size);
+            }
         }
-        let name = param.name.to_string().into();
-        Operand::new(
-            Expr::Param {
-                name,
-                index: lowered,
-            },
-            Type::Float,
-        )
+        Operand::new(element(tensor, lowered), tensor.ty())
     }
 
-    /// The learned tensor that stands before the brackets.
-    fn indexed(&mut self, base: &syn::Expr) -> Option<&'a ParamDecl> {
+    /// The tensor that stands before the brackets.
+    fn indexed(&mut self, base: &syn::Expr) -> Option<Tensor<'a>> {
         let name = match base {
             syn::Expr::Path(path) => path.path.get_ident(),
             _ => None,
         };
         let name = name.filter(|name| self.locals.iter().all(|(local, _)| local != *name));
-        let params = self.scope.params;
-        let Some(param) = params.iter().find(|param| Some(&param.name) == name) else {
-            self.error(base, messages::not_a_param(base, params));
+        let Some(tensor) = name.and_then(|name| self.tensor(name)) else {
+            self.error(base, messages::not_a_tensor(base, self.scope.tensors));
             return None;
         };
-        if self.scope.function.kind == FunctionKind::Mask {
+        if matches!(tensor, Tensor::Param(_)) && self.scope.function.kind == FunctionKind::Mask {
             self.error(base, messages::PARAM_IN_MASK);
         }
-        Some(param)
+        Some(tensor)
     }
 
     fn check_bounds(&self, place: &syn::Expr, index: &Expr, dim: &Size) {
@@ -162,6 +159,22 @@ impl<'a> Lower<'a, '_> {
         {
             self.error(place, messages::out_of_bounds(index, dim));
         }
+    }
+}
+
+fn element(tensor: Tensor<'_>, index: Vec<Expr>) -> Expr {
+    match tensor {
+        Tensor::Param(param) => Expr::Param {
+            name: param.name.to_string().into(),
+            index,
+        },
+        Tensor::Data(data) => Expr::Data {
+            data: Data::Declared {
+                name: data.text().into(),
+                ty: data.ty,
+            },
+            index,
+        },
     }
 }
 

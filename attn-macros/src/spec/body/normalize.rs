@@ -110,7 +110,7 @@ fn is_known(name: &Ident, scope: Scope<'_>) -> bool {
         || variable(name).is_some()
         || may_be_constant(name)
         || Function::find(&name.to_string()).is_some()
-        || scope.params.iter().any(|param| param.name == *name)
+        || scope.tensors.iter().any(|tensor| tensor.name() == name)
         || scope.sizes.iter().any(|(size, _)| name == size)
 }
 

@@ -2,21 +2,15 @@
 
 use proc_macro2::{Ident, TokenTree};
 use quote::{ToTokens, quote};
-use syn::Token;
-use syn::parse::Parser;
-use syn::punctuated::Punctuated;
 
 use super::names::{may_be_constant, variable};
 use super::parse::ParamDraft;
-use super::{ParamDecl, ParamInit, Sizes, constants};
-use crate::messages::{body as messages, expected_size};
-use crate::spec::check::{Checker, LARGEST_LENGTH, LARGEST_SIZE, unless_out_of_bounds};
+use super::{ParamDecl, ParamInit, Sizes, constants, dims};
+use crate::messages::body as messages;
+use crate::spec::check::{Checker, LARGEST_LENGTH, unless_out_of_bounds};
 use crate::spec::keys::INITIALIZER;
 use crate::spec::value::{Real, Size};
 use crate::spec::word;
-
-/// As many as the shapes of dfdx have.
-const MOST_AXES: usize = 6;
 
 /// What a layer has of its own.
 const FIELDS: [&str; 9] = [
@@ -60,94 +54,24 @@ fn check_name(name: &Ident, checker: &Checker<'_>) {
             .cx
             .error(name, messages::param_is_field(name, &FIELDS));
     } else if name == "score" || variable(name).is_some() {
-        checker.cx.error(name, messages::param_is_argument(name));
+        checker.cx.error(name, messages::tensor_is_argument(name));
     }
 }
 
 /// The sizes in the brackets; none if one of them is not understood.
 fn check_dims(draft: &ParamDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -> Vec<Size> {
     let before = checker.cx.count();
-    let list = Punctuated::<syn::Expr, Token![,]>::parse_terminated;
-    let list = list.parse2(draft.dims.stream()).unwrap_or_default();
-    if !(1..=MOST_AXES).contains(&list.len()) {
-        let message = messages::expected_sizes(&draft.dims, MOST_AXES);
-        checker.cx.error(&draft.dims, message);
-    }
+    let usage = "write `[heads, 2 * WINDOW + 1]`, or `[1]` for a single number";
     let what = format!("axis` of `{}", draft.name);
+    let list = dims::list(&draft.dims, usage, checker);
     let dims = list
         .iter()
-        .filter_map(|dim| check_dim(dim, &what, sizes, checker));
+        .filter_map(|dim| dims::check(dim, &what, sizes, &[], checker));
     let dims: Vec<_> = dims.collect();
     if checker.cx.count() > before || !check_total(draft, &dims, checker) {
         return Vec::new();
     }
     dims
-}
-
-fn check_dim(
-    dim: &syn::Expr,
-    what: &str,
-    sizes: Sizes<'_>,
-    checker: &mut Checker<'_>,
-) -> Option<Size> {
-    if let Some(size) = size_of_header(dim, sizes) {
-        return Some(size.clone());
-    }
-    let origin = dim.to_token_stream();
-    let mut expr = dim.clone();
-    let before = checker.cx.count();
-    put_sizes(&mut expr, sizes, checker);
-    if checker.cx.count() > before {
-        return None;
-    }
-    let Some(size) = Size::from_expr(&expr) else {
-        checker.cx.error(&origin, expected_size(what, &origin));
-        return None;
-    };
-    let mut size = size.written_as(origin);
-    checker.name_constant(&mut size);
-    checker.bounded(&size, what, LARGEST_SIZE).then_some(size)
-}
-
-/// The size whose name `expr` is.
-fn size_of_header<'a>(expr: &syn::Expr, sizes: Sizes<'a>) -> Option<&'a Size> {
-    let syn::Expr::Path(path) = expr else {
-        return None;
-    };
-    let (_, size) = sizes.iter().find(|(name, _)| path.path.is_ident(name))?;
-    Some(size)
-}
-
-/// Replaces the names of sizes in arithmetic by what these are.
-fn put_sizes(expr: &mut syn::Expr, sizes: Sizes<'_>, checker: &Checker<'_>) {
-    if let Some(size) = size_of_header(expr, sizes)
-        && let Ok(size) = syn::parse2(quote!((#size)))
-    {
-        *expr = size;
-        return;
-    }
-    match expr {
-        syn::Expr::Path(path) => {
-            let unknown = path.path.get_ident().filter(|name| !may_be_constant(name));
-            if let Some(name) = unknown {
-                checker.cx.error(name, messages::unknown_size(name, sizes));
-            }
-        }
-        syn::Expr::Block(block) => {
-            if let [syn::Stmt::Expr(expr, None)] = block.block.stmts.as_mut_slice() {
-                put_sizes(expr, sizes, checker);
-            }
-        }
-        syn::Expr::Paren(paren) => put_sizes(&mut paren.expr, sizes, checker),
-        syn::Expr::Group(group) => put_sizes(&mut group.expr, sizes, checker),
-        syn::Expr::Cast(cast) => put_sizes(&mut cast.expr, sizes, checker),
-        syn::Expr::Unary(unary) => put_sizes(&mut unary.expr, sizes, checker),
-        syn::Expr::Binary(binary) => {
-            put_sizes(&mut binary.left, sizes, checker);
-            put_sizes(&mut binary.right, sizes, checker);
-        }
-        _ => {}
-    }
 }
 
 /// All elements together.

@@ -15,6 +15,7 @@ use crate::spec::word::split_at_commas;
 #[derive(Default)]
 pub(crate) struct BodyDraft {
     pub(super) params: Vec<ParamDraft>,
+    pub(super) data: Vec<DataDraft>,
     functions: Vec<FunctionDraft>,
     /// Something could not be understood, and was reported.
     pub(in crate::spec) poisoned: bool,
@@ -26,6 +27,14 @@ pub(super) struct ParamDraft {
     pub(super) name: Ident,
     pub(super) dims: Group,
     pub(super) init: TokenStream,
+}
+
+/// `data name: [dims];` or `data name: ids[dims];`
+pub(super) struct DataDraft {
+    pub(super) attrs: Vec<Attribute>,
+    pub(super) name: Ident,
+    pub(super) is_ids: bool,
+    pub(super) dims: Group,
 }
 
 /// `fn name(args) { block }`
@@ -75,6 +84,13 @@ impl BodyDraft {
     pub(super) fn function(&self, kind: FunctionKind) -> Option<&FunctionDraft> {
         self.functions.iter().find(|function| function.kind == kind)
     }
+
+    /// Whether a tensor of this name is there already.
+    fn declares(&self, name: &Ident) -> bool {
+        let params = self.params.iter().map(|param| &param.name);
+        let mut names = params.chain(self.data.iter().map(|data| &data.name));
+        names.any(|known| known == name)
+    }
 }
 
 /// Everything in `input`: what stands in the braces.
@@ -106,19 +122,31 @@ fn parse_item(input: ParseStream<'_>, draft: &mut BodyDraft, cx: &Diagnostics) -
         }
         return Ok(());
     }
-    if !starts_param(input) {
+    if !starts_tensor(input) {
         let message = messages::unknown_item(&next_token(input));
         return Err(syn::Error::new(input.span(), message));
     }
     refuse_attributes(&attrs, |name| name == "cfg" || name == "cfg_attr", cx);
-    input.parse::<Ident>()?;
-    let param = parse_param(attrs, input)?;
-    if draft.params.iter().any(|other| other.name == param.name) {
-        cx.error(&param.name, messages::given_twice(&param.name));
+    if input.parse::<Ident>()? == "param" {
+        let param = parse_param(attrs, input, cx)?;
+        if is_new(&param.name, draft, cx) {
+            draft.params.push(param);
+        }
     } else {
-        draft.params.push(param);
+        let data = parse_data(attrs, input, cx)?;
+        if is_new(&data.name, draft, cx) {
+            draft.data.push(data);
+        }
     }
     Ok(())
+}
+
+fn is_new(name: &Ident, draft: &BodyDraft, cx: &Diagnostics) -> bool {
+    let is_new = !draft.declares(name);
+    if !is_new {
+        cx.error(name, messages::given_twice(name));
+    }
+    is_new
 }
 
 /// An item is there or not for the whole layer, so `cfg` cannot choose; and a function leaves nothing to annotate.
@@ -131,13 +159,14 @@ fn refuse_attributes(attrs: &[Attribute], refused: fn(&str) -> bool, cx: &Diagno
     }
 }
 
-fn starts_param(input: ParseStream<'_>) -> bool {
+/// `param` or `data`
+fn starts_tensor(input: ParseStream<'_>) -> bool {
     let word = input.cursor().ident();
-    word.is_some_and(|(word, _)| word == "param")
+    word.is_some_and(|(word, _)| word == "param" || word == "data")
 }
 
 fn starts_item(input: ParseStream<'_>) -> bool {
-    input.peek(Token![fn]) || input.peek(Token![#]) || starts_param(input)
+    input.peek(Token![fn]) || input.peek(Token![#]) || starts_tensor(input)
 }
 
 fn next_token(input: ParseStream<'_>) -> TokenStream {
@@ -179,15 +208,56 @@ fn tokens_until(input: ParseStream<'_>, end: fn(ParseStream<'_>) -> bool) -> Tok
     tokens
 }
 
-/// What comes after `param`.
-fn parse_param(attrs: Vec<Attribute>, input: ParseStream<'_>) -> syn::Result<ParamDraft> {
-    let usage = messages::PARAM_USAGE;
+/// `name: [dims]` or `name: ids[dims]`, with the `ids` if they are there.
+fn parse_tensor(input: ParseStream<'_>, usage: &str) -> syn::Result<(Ident, Option<Ident>, Group)> {
     let name: Ident = input.parse().map_err(|_| missing(input, "a name", usage))?;
     input
         .parse::<Token![:]>()
         .map_err(|_| missing(input, "`:`", usage))?;
+    let word = input.cursor().ident();
+    let ids = match word.is_some_and(|(word, _)| word == "ids") {
+        true => Some(input.parse()?),
+        false => None,
+    };
     let dims = expect_group(input, Delimiter::Bracket)
         .ok_or_else(|| missing(input, "sizes in brackets", usage))?;
+    Ok((name, ids, dims))
+}
+
+/// What comes after `data`.
+fn parse_data(
+    attrs: Vec<Attribute>,
+    input: ParseStream<'_>,
+    cx: &Diagnostics,
+) -> syn::Result<DataDraft> {
+    let usage = messages::DATA_USAGE;
+    let (name, ids, dims) = parse_tensor(input, usage)?;
+    if input.peek(Token![=]) {
+        let init = tokens_until(input, |input| input.peek(Token![;]));
+        cx.error(&init, messages::initial_data(&name));
+    }
+    input
+        .parse::<Token![;]>()
+        .map_err(|_| missing(input, "`;`", usage))?;
+    Ok(DataDraft {
+        attrs,
+        name,
+        is_ids: ids.is_some(),
+        dims,
+    })
+}
+
+/// What comes after `param`.
+fn parse_param(
+    attrs: Vec<Attribute>,
+    input: ParseStream<'_>,
+    cx: &Diagnostics,
+) -> syn::Result<ParamDraft> {
+    let usage = messages::PARAM_USAGE;
+    let (name, ids, dims) = parse_tensor(input, usage)?;
+    if let Some(ids) = ids {
+        cx.error(&ids, messages::learned_ids(&name));
+    }
     input
         .parse::<Token![=]>()
         .map_err(|_| missing(input, "`=` and an initializer", usage))?;

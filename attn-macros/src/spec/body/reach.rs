@@ -1,4 +1,4 @@
-//! Whether what is learned reaches the weights.
+//! Whether what is learned reaches the weights, and what is passed is read.
 
 use super::parse::{BodyDraft, FunctionKind};
 use super::{Body, Normalizer, ParamDecl};
@@ -36,6 +36,13 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
         if reads.iter().all(|element| is_zero(&slope(element))) {
             let message = messages::never_reaches(param, !reads.is_empty());
             checker.cx.error(&param.name, message);
+        }
+    }
+    for data in &body.data {
+        let functions = [&body.score, &body.mask];
+        let reads = |function: &Expr| function.reads_data(&data.text());
+        if !functions.into_iter().flatten().any(reads) {
+            checker.cx.error(&data.name, messages::never_read(data));
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Expressions: as they are read, and their values against the same ones in Rust.
 
 use super::{condition, float, score, spec};
+use crate::score::diff::{Wrt, diff};
 use crate::score::eval::{self, Inputs, Point, Value};
-use crate::score::{Data, Expr};
+use crate::score::{Data, Expr, Type};
+use crate::spec::body::DataDecl;
 
 /// Tensors whose elements tell their places.
 #[derive(Debug)]
@@ -16,8 +18,13 @@ impl Inputs for Tensors {
             .fold(start, |value, &index| 3.0 * value + index as f64)
     }
 
-    fn data(&self, _: Data, _: &[i64]) -> i64 {
-        panic!("a body reads no data of the call")
+    fn data(&self, data: &Data, index: &[i64]) -> Option<Value> {
+        let number = index.iter().fold(1, |sum, index| (7 * sum + index) % 5);
+        Some(match data.ty() {
+            Type::Int => Value::Int(number),
+            Type::Float => Value::Float(0.3 * number as f64 - 0.5),
+            Type::Bool => Value::Bool(number < 3),
+        })
     }
 }
 
@@ -125,10 +132,10 @@ same_as_in_rust! {
         is Float "((q_idx - kv_idx) / 3 - (q_idx - kv_idx) % 3 * (h - 4)) as f64";
     an_integer_is_negated: float(q_idx) { (-q_idx - -3) as f64 }
         is Float "(0 - q_idx - (0 - 3)) as f64";
-    a_float_becomes_an_integer: float(score) { (score / 3.0) as i64 as f64 }
-        is Float "(score / 3) as i64 as f64";
-    a_negative_float_becomes_the_smallest_length: float(score) { score as usize as f64 }
-        is Float "max(score as i64, 0) as f64";
+    a_float_becomes_an_integer: float(q_idx) { (q_idx as f64 / 3.0) as i64 as f64 }
+        is Float "(q_idx as f64 / 3) as i64 as f64";
+    a_negative_float_becomes_the_smallest_length: float(q_idx, kv_idx) { ((q_idx - kv_idx) as f64 / 2.0) as usize as f64 }
+        is Float "max(((q_idx - kv_idx) as f64 / 2) as i64, 0) as f64";
     a_cast_to_itself_is_nothing: float(score, h) { score as f64 + h as i64 as f64 }
         is Float "score + h as f64";
     functions_of_floats: float(score) { exp(score / 9.0) + tanh(score) + sigmoid(score) + floor(score) + ln(exp(score)) }
@@ -201,6 +208,90 @@ fn tensors_are_read_by_every_axis() {
         let slope = Tensors.param("slope", &[point.h]);
         Value::Float(slope - Tensors.param("bias", &[point.h + 1, distance]))
     });
+}
+
+/// What an expression becomes beside data of both kinds.
+fn with_data(expr: &str) -> Expr {
+    let body = format!(
+        "data far: [heads, q_len]; data kind: ids[batch, kv_len]; param table: [9] = ones;
+         fn score(score, b, h, q_idx, kv_idx) {{
+             9.0 * (score + far[h, q_idx] + kind[b, kv_idx] as f32 + table[0]) + {{ {expr} }}
+         }}"
+    );
+    match score(&body) {
+        Expr::Binary(_, _, value) => *value,
+        other => panic!("{expr} is {other}"),
+    }
+}
+
+#[test]
+fn data_are_read_by_every_axis() {
+    let of = |ty, index: &[i64]| {
+        let data = Data::Declared {
+            name: "data".into(),
+            ty,
+        };
+        Tensors.data(&data, index)
+    };
+    let expr = with_data("far[h + 1, kv_idx]");
+    assert_eq!(expr.to_string(), "far[h + 1, kv_idx]");
+    check_values(&expr, |point| {
+        let value = of(Type::Float, &[point.h + 1, point.kv_idx]);
+        value.expect("there is data")
+    });
+    let expr = with_data("table[min(kind[b, kind[b, kv_idx]], 8)] * (far[0, q_idx] as i64) as f32");
+    assert_eq!(
+        expr.to_string(),
+        "table[min(kind[b, kind[b, kv_idx]], 8)] * far[0, q_idx] as i64 as f64"
+    );
+    check_values(&expr, |point| {
+        let kind = |at| match of(Type::Int, &[point.b, at]) {
+            Some(Value::Int(kind)) => kind,
+            other => panic!("an id is no {other:?}"),
+        };
+        let far = match of(Type::Float, &[0, point.q_idx]) {
+            Some(Value::Float(far)) => far.trunc(),
+            other => panic!("a float is no {other:?}"),
+        };
+        let element = Tensors.param("table", &[kind(kind(point.kv_idx)).min(8)]);
+        Value::Float(element * far)
+    });
+}
+
+/// Data are numbers to a derivative, also in an index.
+#[test]
+fn derivatives_leave_data_alone() {
+    let expr = with_data("score * far[h, q_idx] * table[kind[b, kv_idx]] + far[h, kv_idx]");
+    for (wrt, expected) in [
+        (Wrt::Score, "far[h, q_idx] * table[kind[b, kv_idx]]"),
+        (Wrt::Param("table"), "score * far[h, q_idx]"),
+        (Wrt::Param("far"), "0"),
+    ] {
+        assert_eq!(diff(&expr, wrt).to_string(), expected);
+    }
+}
+
+#[test]
+fn data_have_the_axes_that_are_declared() {
+    let spec = spec(
+        "/// Which of them.
+         data kind: ids[kv_len, batch, 2 * W, heads];
+         data r#type: [q_len];
+         fn mask(b, h, q_idx, kv_idx) { kind[kv_idx, b, 1, h] == 0 && r#type[q_idx] > 0.5 }",
+    );
+    let [kind, ty] = spec.body.data.as_slice() else {
+        panic!("two are declared")
+    };
+    let dims = |data: &DataDecl| {
+        data.dims
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(dims(kind), ["kv_len", "batch", "2 * W", "8"]);
+    assert_eq!((kind.text(), kind.ty), ("kind".to_owned(), Type::Int));
+    assert_eq!(dims(ty), ["q_len"]);
+    assert_eq!((ty.text(), ty.ty), ("type".to_owned(), Type::Float));
 }
 
 #[test]

@@ -64,13 +64,13 @@ macro_rules! mistakes {
 
 mistakes! {
     items by check: {
-        "«data» bias: [heads];" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `data`\nhelp: a body has `param ..";
-        "«pub» param a: [heads] = zeros;" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `pub`\nhelp: a body has `param ..";
-        "fn «scor»(score) { score }" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `scor`\nhelp: a body has `param ..";
-        "fn «normalise»(score) { score }" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `normalise`\nhelp: a body has `param ..";
+        "«date» bias: [heads];" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found `date`\nhelp: a body has `param ..";
+        "«pub» param a: [heads] = zeros;" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found `pub`\nhelp: a body has `param ..";
+        "fn «scor»(score) { score }" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found `scor`\nhelp: a body has `param ..";
+        "fn «normalise»(score) { score }" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found `normalise`\nhelp: a body has `param ..";
         "fn «(»score) { score }" => "expected `score`, `mask` or `normalize`, found `(score)`\nhelp: a body has `param ..";
-        "«struct»" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `struct`\nhelp: a body has `param ..";
-        "/// Of nothing.\n«}»" => "expected `param`, `fn score`, `fn mask` or `fn normalize`, found nothing\nhelp: a body has `param ..";
+        "«struct»" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found `struct`\nhelp: a body has `param ..";
+        "/// Of nothing.\n«}»" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found nothing\nhelp: a body has `param ..";
         "fn score(score) { score } fn «score»(score) { score }" => "`score` is declared twice\nhelp: rename or remove one of them";
         "«#[inline]» fn score(score) { score }" => "`inline` has no meaning here\nhelp: remove it; documentation may stay";
         "«#[cfg(test)]» fn mask() { true }" => "`cfg` has no meaning here\nhelp: a layer is there as a whole: put it before `struct`";
@@ -78,7 +78,7 @@ mistakes! {
         "fn score(score) «= score»; fn mask() { true }" => "expected an expression in braces, found `= score`\nhelp: write `fn score(score, b, h, q_idx, kv_idx, q_len, kv_len) { .. }`; ..";
         "fn score«[»score] { score }" => "expected arguments in parentheses, found `[score]`\nhelp: write `fn score(score, b, h, q_idx, kv_idx, q_len, kv_len) { .. }`; ..";
         "fn score(score)«}»" => "expected an expression in braces, found nothing\nhelp: write `fn score(score, b, h, q_idx, kv_idx, q_len, kv_len) { .. }`; ..";
-        "fn mask() { «data» } «const» A: f32 = 1.0;" => "unknown name `data`\nhelp: there are no names here; a `const` is written in capitals", "expected `param`, `fn score`, `fn mask` or `fn normalize`, found `const`\nhelp: a body has `param ..";
+        "fn mask() { «data» } «const» A: f32 = 1.0;" => "unknown name `data`\nhelp: there are no names here; a `const` is written in capitals", "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found `const`\nhelp: a body has `param ..";
     }
     arguments by check: {
         "fn score(«score: f32», h) { score + h as f32 }" => "expected the name of an argument, found `score:f32`\nhelp: names alone: their types are known";
@@ -136,11 +136,10 @@ mistakes! {
         "param «slope»: [heads] = ones; fn score(score) { score }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
         "param «slope»: [heads] = ones; fn score(score, h) { let unused = slope[h]; score }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
         "param «slope»: [heads] = ones; fn mask(q_idx, kv_idx) { kv_idx <= q_idx }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
-        "param «slope»: [heads] = ones; fn score(score, h) { score + floor(slope[h]) }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
-        "param «slope»: [heads] = ones; fn score(score, h) { score + (slope[h] as i64) as f32 }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
-        "param «slope»: [heads] = ones; fn score(score, h) { if slope[h] > 0.0 { score } else { -score } }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
-        "param «slope»: [heads] = ones; fn score(score, h) { score + slope[h] - slope[h] }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
-        "param «bias»: [2, 3] = ones; fn score(score, h) { score + 0.0 * bias[1, 2] }" => "`bias` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
+        "param «slope»: [heads] = ones; fn score(score, h) { score + floor(slope[h]) }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor` and comparisons have none";
+        "param «slope»: [heads] = ones; fn score(score, h) { if slope[h] > 0.0 { score } else { -score } }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor` and comparisons have none";
+        "param «slope»: [heads] = ones; fn score(score, h) { score + slope[h] - slope[h] }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor` and comparisons have none";
+        "param «bias»: [2, 3] = ones; fn score(score, h) { score + 0.0 * bias[1, 2] }" => "`bias` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor` and comparisons have none";
         "fn «score»(score, h) { h as f32 }" => "`fn score` does not read `score`, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
         "param slope: [heads] = ones; fn «score»(h) { slope[h] }" => "`fn score` does not read `score`, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
         "fn «score»(score) { floor(score) }" => "`fn score` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
@@ -159,6 +158,39 @@ mistakes! {
         "fn score(score) {«}»" => "expected a value at the end of the block, found nothing\nhelp: the last expression is the value, without a `;`";
         "fn mask(q_idx, kv_idx) { «q_len» < «kv_len» }" => "`q_len` is no argument of this `fn mask`\nhelp: write `fn mask(q_idx, kv_idx, q_len)`", "`kv_len` is no argument of this `fn mask`\nhelp: write `fn mask(q_idx, kv_idx, kv_len)`";
     }
+    data by check: {
+        "data «;»" => "expected a name, found `;`\nhelp: write `data name: ..";
+        "data doc «=» ids[batch];" => "expected `:`, found `=`\nhelp: write `data name: ..";
+        "data doc: «id»[batch];" => "expected sizes in brackets, found `id`\nhelp: write `data name: [batch, kv_len];` for floats, `data name: ids[batch, kv_len];` for integers";
+        "data doc: ids«;»" => "expected sizes in brackets, found `;`\nhelp: write `data name: ..";
+        "data doc: ids[batch]«}»" => "expected `;`, found nothing\nhelp: write `data name: ..";
+        "data doc: ids[batch] «= zeros»; fn mask(b) { doc[b] == 0 }" => "`doc` has no initial value: the call passes it\nhelp: remove it, or declare `param doc` for what is learned";
+        "param slope: «ids»[heads] = ones; fn score(score, h) { score * slope[h] }" => "`ids` are integers, and `slope` is learned\nhelp: write `param slope: [..]`, or `data slope: ids[..];` for what the call passes";
+        "data doc: ids[«bach», q_len]; fn mask(b, q_idx) { doc[b, q_idx] == 0 }" => "unknown size `bach`\nhelp: did you mean `batch`?";
+        "data doc: ids[2 * «quux» + 1, 1];" => "unknown size `quux`\nhelp: the sizes are `batch`, `q_len`, `kv_len`, `heads`, ..";
+        "data doc: ids[2 * «q_len»];" => "`q_len` is known at the call only\nhelp: it is an axis by itself, as `[q_len]`";
+        "param slope: [«batch»] = ones;" => "unknown size `batch`\nhelp: the sizes are `heads`, ..";
+        "data doc: ids«[]»;" => "expected 1 to 6 sizes with commas between, found `[]`\nhelp: write `[batch, q_len, kv_len]`, or some of these and of sizes";
+        "data doc: ids«[1, 2, 3, 4, 5, 6, 7]»;" => "expected 1 to 6 sizes ..";
+        "data doc: ids[«0»];" => "`axis` of `doc` must be at least 1 and at most 1048576, found 0";
+        "data «h»: [heads];" => "`h` is an argument of the functions\nhelp: choose another name";
+        "data «score»: [heads];" => "`score` is an argument of the functions\nhelp: choose another name";
+        "data «padding»: [heads];" => "`padding` is an input that layers have already\nhelp: choose another name";
+        "data «heads»: [8]; data «batch»: [8];" => "`heads` is a size\nhelp: choose another name", "`batch` is a size\nhelp: choose another name";
+        "data doc: ids[batch]; data «doc»: [batch]; fn mask(b) { doc[b] == 0 }" => "`doc` is declared twice\nhelp: rename or remove one of them";
+        "param doc: [heads] = ones; data «doc»: [batch]; fn score(score, h) { score * doc[h] }" => "`doc` is declared twice\nhelp: rename or remove one of them";
+        "data a: [1]; data b1: [1]; data c: [1]; data d: [1]; data e: [1]; data f: [1]; data g: [1]; data i: [1]; data «j»: [1];" => "a layer takes at most 8 `data`";
+        "data «doc»: ids[batch, q_len]; fn score(score) { 2.0 * score }" => "`doc` is never read\nhelp: read it in a function, as `doc[.., ..]`, or remove it";
+        "data doc: ids[batch, q_len]; fn mask(b) { doc[«b»] == 0 }" => "`doc` takes 2 indices, found 1\nhelp: its sizes are `[batch, q_len]`";
+        "data doc: ids[4]; fn mask(b) { doc[«4»] == 0 }" => "the index 4 is out of bounds\nhelp: it goes from 0 to 3";
+        "data doc: ids[batch]; fn mask(b) { «doc» == 0 }" => "`doc` is a tensor, and an expression reads an element of it\nhelp: write `doc[..]`";
+        "data doc: ids[batch]; fn mask(b) { «doc»(b) == 0 }" => "`doc` is no function\nhelp: write `doc[..]`";
+        "data doc: ids[batch]; fn mask(b) { «dox»[b] == 0 }" => "only a `param` or a `data` is indexed, found `dox`\nhelp: did you mean `doc`?";
+        "data doc: ids[batch]; fn mask(b) { doc[b] «==» 0.5 }" => "`==` of an integer and a float\nhelp: write `doc[b] as f32`";
+        "data doc: ids[batch]; fn score(score, b) { score «+» doc[b] }" => "`+` of a float and an integer\nhelp: write `doc[b] as f32`";
+        "data doc: ids[batch]; data far: [batch]; fn mask(b) { doc[«far[b]»] == 0 }" => "an index is an integer, found a float\nhelp: write `far[b] as i64`, which rounds towards zero";
+        "data far: [batch]; fn mask(b) { «far[b]» }" => "`fn mask` gives a condition, found a float\nhelp: compare it, as `far[b] > 0.0`";
+    }
     names by check_expr: {
         "«scor»" => "unknown name `scor`\nhelp: did you mean `score`?";
         "«foo»" => "unknown name `foo`\nhelp: the names here are `score`, `h`, ..";
@@ -170,11 +202,11 @@ mistakes! {
         "«f32::INFINITY»" => "expected a finite number\nhelp: which keys a query does not attend to is said in `fn mask`";
         "-«f64::NAN»" => "expected a finite number\nhelp: which keys a query does not attend to is said in `fn mask`";
         "«self»" => "unknown name `self`\nhelp: the names here are `score`, `h`, ..";
-        "«h»[0]" => "only a `param` is indexed, found `h`\nhelp: there is `slope` or `bias`";
-        "«SLOPE»[h]" => "only a `param` is indexed, found `SLOPE`\nhelp: did you mean `slope`?";
-        "«slop»[h]" => "only a `param` is indexed, found `slop`\nhelp: did you mean `slope`?";
-        "{ let slope = 1.0; «slope»[h] }" => "only a `param` is indexed, found `slope`\nhelp: a `let` hides the `param` of this name";
-        "«(score + 1.0)»[2]" => "only a `param` is indexed, found `(score + 1.0)`\nhelp: there is `slope` or `bias`";
+        "«h»[0]" => "only a `param` or a `data` is indexed, found `h`\nhelp: there is `slope` or `bias`";
+        "«SLOPE»[h]" => "only a `param` or a `data` is indexed, found `SLOPE`\nhelp: did you mean `slope`?";
+        "«slop»[h]" => "only a `param` or a `data` is indexed, found `slop`\nhelp: did you mean `slope`?";
+        "{ let slope = 1.0; «slope»[h] }" => "only a `param` or a `data` is indexed, found `slope`\nhelp: a `let` hides the tensor of this name";
+        "«(score + 1.0)»[2]" => "only a `param` or a `data` is indexed, found `(score + 1.0)`\nhelp: there is `slope` or `bias`";
         "slope[«(h, h)»]" => "`slope` takes 1 index, found 2\nhelp: its sizes are `[8]`";
         "slope«[]»" => "`slope` takes 1 index, found 0\nhelp: its sizes are `[8]`";
         "slope[«()»]" => "`slope` takes 1 index, found 0\nhelp: its sizes are `[8]`";
@@ -182,10 +214,12 @@ mistakes! {
         "slope[«8»]" => "the index 8 is out of bounds\nhelp: it goes from 0 to 7";
         "slope[«-1»]" => "the index -1 is out of bounds\nhelp: it goes from 0 to 7";
         "bias[h, «2 + 1»]" => "the index 3 is out of bounds\nhelp: it goes from 0 to 2";
-        "slope[«score»]" => "an index is an integer, found a float\nhelp: write `score as i64`, which rounds towards zero";
+        "slope[«score»]" => "an index is an integer, found a float\nhelp: integers are known before the score is: they read no `score`, and nothing that is learned";
+        "slope[score «as» i64]" => "an integer of what is learned\nhelp: integers are known before the score is: they read no `score`, and nothing that is learned; `floor(x)` rounds a float";
+        "slope[slope[h] «as» usize]" => "an integer of what is learned\nhelp: integers are known before the score is: they read no `score`, and nothing that is learned; `floor(x)` rounds a float";
         "slope[«2.0»]" => "an index is an integer, found a float\nhelp: write `2.0 as i64`, which rounds towards zero";
         "slope[«h < 2»]" => "an index is an integer, found a condition\nhelp: write `if h < 2 { 1 } else { 0 }`";
-        "bias[«foo», «score»]" => "unknown name `foo`\nhelp: the names here are `score`, `h`, ..", "an index is an integer, found a float\nhelp: write `score as i64`, which rounds towards zero";
+        "bias[«foo», «score»]" => "unknown name `foo`\nhelp: the names here are `score`, `h`, ..", "an index is an integer, found a float\nhelp: integers are known before the score is: they read no `score`, and nothing that is learned";
     }
     calls by check_expr: {
         "«exq»(score)" => "unknown function `exq`\nhelp: did you mean `exp`?";
@@ -267,7 +301,7 @@ mistakes! {
         "{ let x: f32 = «h»; x }" => "`f32` is a float, found an integer\nhelp: write `h as f32`";
         "{ let x: «u8» = h; x as f32 }" => "unknown type `u8`\nhelp: floats are `f32` or `f64`, integers `i64` or `usize`";
         "{ let x: bool = «h»; 1.0 }" => "`bool` is a condition, found an integer\nhelp: compare it, as `h > 0`";
-        "{ let x: i64 = «score»; 1.0 }" => "`i64` is an integer, found a float\nhelp: write `score as i64`, which rounds towards zero";
+        "{ let x: i64 = «score»; 1.0 }" => "`i64` is an integer, found a float\nhelp: integers are known before the score is: they read no `score`, and nothing that is learned";
         "{ «const A: f32 = 1.0;» 1.0 }" => "an expression of a body has no items\nhelp: name a value by `let name = ..;`";
         "{ «fn f() {}» 1.0 }" => "an expression of a body has no items\nhelp: name a value by `let name = ..;`";
         "{ «vec»![1]; 1.0 }" => "an expression of a body has no macros\nhelp: there are arithmetic, ..";

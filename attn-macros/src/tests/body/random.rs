@@ -12,6 +12,10 @@ use crate::tests::support::{cases, expand, parse_file, reports};
 /// What bodies are made of.
 const WORDS: &[&str] = &[
     "param",
+    "data",
+    "ids",
+    "batch",
+    "doc",
     "fn",
     "score",
     "mask",
@@ -87,10 +91,12 @@ const BODY: &str = "
     /// Learned.
     param slope: [heads] = alibi_slopes;
     param bias: [heads, 2 * W + 1] = normal(std = 0.02);
+    data doc: ids[batch, q_len];
+    data weight: [kv_len, heads];
     fn score(score, b, h, q_idx, kv_idx) {
         let d = q_idx - kv_idx;
         let far: f32 = if d > 3 && !(d == 5 || b != 0) { slope[h] } else { -C / 2.0 };
-        score * far + bias[h, clamp(d + W, 0, 2 * W)] - pow(exp(d as f32), 2)
+        score * far + bias[h, clamp(d + doc[b, 0], 0, 2 * W)] * weight[kv_idx, h] - pow(exp(d as f32), 2)
     }
     fn mask(q_idx, kv_idx, q_len) { kv_idx <= q_idx || q_idx % 4 >= q_len - 2 }
 ";

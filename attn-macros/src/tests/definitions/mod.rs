@@ -24,13 +24,13 @@ impl Inputs for Example {
         index[0] as f64
     }
 
-    fn data(&self, data: Data, index: &[i64]) -> i64 {
-        match (data, index) {
-            (Data::Padding, &[b, q, k]) => i64::from(formula::is_valid(b, q, k)),
-            (Data::QueryDocument, &[b, q]) => formula::query_document(b, q),
-            (Data::KeyDocument, &[b, k]) => formula::key_document(b, k),
+    fn data(&self, data: &Data, index: &[i64]) -> Option<Value> {
+        Some(match (data, index) {
+            (Data::Padding, &[b, q, k]) => Value::Bool(formula::is_valid(b, q, k)),
+            (Data::QueryDocument, &[b, q]) => Value::Int(formula::query_document(b, q)),
+            (Data::KeyDocument, &[b, k]) => Value::Int(formula::key_document(b, k)),
             other => panic!("no such data: {other:?}"),
-        }
+        })
     }
 }
 

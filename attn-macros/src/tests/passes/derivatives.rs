@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::score::diff::{Wrt, diff};
 use crate::score::eval::{Inputs, Point, Value, eval};
-use crate::score::{Binary, Data, Expr, Unary, Var, builtin};
+use crate::score::{Binary, Data, Expr, Type, Unary, Var, builtin};
 use crate::spec::{Real, Size};
 use crate::tests::support::cases;
 
@@ -16,8 +16,13 @@ impl Inputs for Param {
         self.0
     }
 
-    fn data(&self, _: Data, _: &[i64]) -> i64 {
-        0
+    fn data(&self, data: &Data, index: &[i64]) -> Option<Value> {
+        let number = index.iter().fold(1, |sum, index| (7 * sum + index) % 5);
+        Some(match data.ty() {
+            Type::Int => Value::Int(number),
+            Type::Float => Value::Float(0.3 * number as f64 - 0.5),
+            Type::Bool => Value::Bool(number < 3),
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::score::eval::{Inputs, Point, holds};
+use crate::score::eval::{Inputs, Point, Value, holds};
 use crate::score::prove::{Claim, Counterexample, Place, Subject, Truths, Verdict};
 use crate::score::{Binary, Data, Expr, Var, builtin};
 use crate::spec::{Align, Size};
@@ -28,13 +28,14 @@ impl Inputs for Call {
         panic!("a mask reads {name}")
     }
 
-    fn data(&self, data: Data, index: &[i64]) -> i64 {
+    fn data(&self, data: &Data, index: &[i64]) -> Option<Value> {
         let last = index[index.len() - 1] as usize;
-        match data {
-            Data::Padding => self.valid[last].into(),
-            Data::QueryDocument => self.documents[last],
-            Data::KeyDocument => self.key_documents[last],
-        }
+        Some(match data {
+            Data::Padding => Value::Bool(self.valid[last]),
+            Data::QueryDocument => Value::Int(self.documents[last]),
+            Data::KeyDocument => Value::Int(self.key_documents[last]),
+            Data::Declared { .. } => return None,
+        })
     }
 }
 

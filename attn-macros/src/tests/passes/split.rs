@@ -6,7 +6,7 @@ use super::steps;
 use crate::graph::Op;
 use crate::score::eval::{Inputs, Point, Value, eval};
 use crate::score::split::{Plane, PlaneKind, param_reads, split};
-use crate::score::{Data, Expr, Unary, Var, builtin};
+use crate::score::{Data, Expr, Type, Unary, Var, builtin};
 use crate::spec::{Real, Size};
 use crate::tests::support::{build, cases};
 use crate::tests::valid_spec::valid_specs;
@@ -25,8 +25,13 @@ impl Inputs for WithPlanes<'_> {
             .fold(0.5, |sum, index| 0.1 * sum + 0.01 * *index as f64)
     }
 
-    fn data(&self, _: Data, _: &[i64]) -> i64 {
-        0
+    fn data(&self, data: &Data, index: &[i64]) -> Option<Value> {
+        let number = index.iter().fold(1, |sum, index| (7 * sum + index) % 5);
+        Some(match data.ty() {
+            Type::Int => Value::Int(number),
+            Type::Float => Value::Float(0.3 * number as f64 - 0.5),
+            Type::Bool => Value::Bool(number < 3),
+        })
     }
 }
 
@@ -126,6 +131,27 @@ fn planes_are_as_cheap_as_they_can_be() {
     // A table that is read twice in one place has two derivatives.
     let twice = score() + param(q() - k()) * param(q() - k() + 1);
     assert_eq!(check(&twice), [Distance, Distance]);
+    // Data change from place to place, also where they stand in an index.
+    let data = |ty, index: Expr| Expr::Data {
+        data: Data::Declared {
+            name: "data".into(),
+            ty,
+        },
+        index: vec![index],
+    };
+    let (id, float) = (
+        |index| data(Type::Int, index),
+        |index| data(Type::Float, index),
+    );
+    assert_eq!(check(&(score() + float(k()))), [Key]);
+    assert_eq!(check(&(score() + float(q()))), [Row]);
+    assert_eq!(check(&(score() + param(id(q() - k())))), [Key]);
+    assert_eq!(check(&(score() + param(id(q())))), [Row]);
+    assert_eq!(check(&(score() * float(k()).unary(Unary::Exp))), [Key]);
+    assert_eq!(
+        check(&(score() + id(k()).to_float() * param(h()))),
+        [Key, Row]
+    );
     // The same plane twice is one.
     let same = (score() + param(k())) * param(k());
     assert_eq!(check(&same), [Key]);

@@ -1,4 +1,4 @@
-//! Masks whose data the call takes: `padding` in each of its forms, and `document`.
+//! Layers with data of the call: `padding` in each of its forms, `document`, and what bodies declare.
 
 use super::{agree, agree_across, agree_beyond_a_tile};
 
@@ -84,4 +84,48 @@ tests! {
     agree_across, |x, context, case| (x, context, case.marks(), (case.documents(), case.key_documents()));
 
     documents_of_two_sequences_and_padding [heads = 2, d_model = 8, d_context = 6, mask = !(document | padding)];
+}
+
+tests! {
+    agree_beyond_a_tile, |x, case| (x, case.documents());
+
+    ids_of_a_body [heads = 2, d_model = 8, mask = causal] {
+        data doc: ids[batch, q_len];
+        fn mask(b, q_idx, kv_idx) { doc[b, q_idx] == doc[b, kv_idx] }
+    };
+}
+
+tests! {
+    agree_beyond_a_tile, |x, case| (x, case.relations());
+
+    ids_of_pairs [heads = 2, d_model = 8] {
+        data relation: ids[batch, q_len, kv_len];
+        fn mask(b, q_idx, kv_idx) { relation[b, q_idx, kv_idx] < 3 || q_idx == kv_idx }
+    };
+    a_bias_of_pairs [heads = 2, d_model = 8, mask = causal] {
+        param bias: [6, heads] = zeros;
+        data relation: ids[batch, q_len, kv_len];
+        fn score(score, b, h, q_idx, kv_idx) { score + bias[relation[b, q_idx, kv_idx], h] }
+    };
+}
+
+tests! {
+    agree, |x, case| (x, case.lengths(), case.documents());
+
+    a_scale_of_tokens_in_padding [heads = 4, d_model = 8, kv_heads = 2, mask = padding] {
+        param scale: [10] = ones;
+        data doc: ids[batch, kv_len];
+        fn score(score, b, q_idx, kv_idx) { score * scale[doc[b, q_idx]] + scale[doc[b, kv_idx]] }
+    };
+}
+
+tests! {
+    agree_across, |x, context, case| (x, context, case.documents(), case.key_documents());
+
+    ids_of_two_sequences [heads = 2, d_model = 8, d_context = 6] {
+        data doc: ids[batch, q_len];
+        data key_doc: ids[batch, kv_len];
+        fn score(score, b, q_idx, kv_idx) { score / (1 + abs(doc[b, q_idx] - key_doc[b, kv_idx])) as f32 }
+        fn mask(b, q_idx, kv_idx) { doc[b, q_idx] <= key_doc[b, kv_idx] }
+    };
 }

@@ -1,6 +1,7 @@
 //! Attention as papers have it, each declared in a few lines with functions of the score and of the place, and compared with
 //! dense tensors written by hand: the output and every gradient, on both ways, in `f32` and in `f64`.
 
+mod data;
 mod masks;
 mod scores;
 

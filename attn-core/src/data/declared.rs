@@ -1,0 +1,379 @@
+//! What a body declares as `data`: ids and floats that its functions read by index.
+
+use std::sync::Arc;
+
+use dfdx::{
+    shapes::{HasShape, Shape},
+    tensor::{HasErr, Storage, Tensor},
+};
+
+use super::values;
+use crate::{Element, Error, fused::Interval};
+
+/// A tensor for a `data` of a body: ids are `Tensor<Shape, usize, D>`, floats `Tensor<Shape, E, D>` of the layer's elements, both
+/// without a tape. No gradient flows into data.
+///
+/// `Shape` has an axis for each that was declared: `batch`, `q_len` and `kv_len` as in the input, the others constants. Of
+/// unbatched input, `batch` is left out. A `&tensor` is taken as well, to be kept for the next call.
+///
+/// ```
+/// use attn_core::data::{Data, Declared};
+/// use dfdx::prelude::*;
+///
+/// let dev = Cpu::default();
+/// let lengths: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![3, 1], (2,));
+/// let declared = Declared { layer: "Packed", data: "prefix", axes: [("batch", 2)], batched: true };
+/// let prefix = Data::<(), (usize,), usize, Cpu>::read(lengths, declared).unwrap();
+/// assert_eq!(prefix.id([1]), 1);
+///
+/// let one: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![3], (1,));
+/// let error = Data::<(), (usize,), usize, Cpu>::read(one, declared).unwrap_err();
+/// assert_eq!(error.to_string(), "Packed: axis 0 of `prefix` has size 1, but `batch` is 2");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Layer}` takes data as `Tensor<{Shape}, {V}, {D}>`, not `{Self}`",
+    label = "wrong data",
+    note = "data follow the inputs and the data of the header's mask, in the order of their declaration",
+    note = "ids are `usize`, floats are the elements of the layer; an axis `batch`, `q_len` or `kv_len` has the type that it has in the input, and `batch` is left out of unbatched input",
+    note = "no gradient flows into data: a traced tensor gives its tape away by `let (data, tape) = data.split_tape();`"
+)]
+pub trait Data<Layer, Shape, V, D: HasErr>: Sized {
+    /// Reads the values and checks their number along every axis.
+    ///
+    /// # Errors
+    /// [`Error::DataMismatch`]; [`Error::OutOfRange`] if an id is beyond 2³¹, with which no index is computed.
+    fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<V, N>, Error<D::Err>>;
+}
+
+/// What a spec declares: where data belongs, and the sizes that it has in a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared<const N: usize> {
+    /// The layer's name.
+    pub layer: &'static str,
+    /// The name of the data.
+    pub data: &'static str,
+    /// What every axis is, and its size.
+    pub axes: [(&'static str, usize); N],
+    /// Of unbatched input, there is no axis `batch`.
+    pub batched: bool,
+}
+
+/// The values of a `data`, to be read by index. A copy shares them.
+#[derive(Clone, Debug)]
+pub struct Table<V, const N: usize> {
+    values: Arc<Vec<V>>,
+    shape: [usize; N],
+    /// The least and the greatest id.
+    ids: Interval,
+}
+
+impl<V, const N: usize> Table<V, N> {
+    /// # Panics
+    /// If there is no such element.
+    #[inline(always)]
+    fn at(&self, index: [i64; N]) -> &V {
+        let axes = index.into_iter().zip(self.shape);
+        let place = axes.fold(0, |place, (index, size)| place * size + index as usize);
+        &self.values[place]
+    }
+}
+
+impl<const N: usize> Table<usize, N> {
+    /// An id.
+    ///
+    /// # Panics
+    /// If there is no such element. A layer checks its indices before.
+    #[inline(always)]
+    pub fn id(&self, index: [i64; N]) -> i64 {
+        *self.at(index) as i64
+    }
+
+    /// Where the ids of a rectangle lie: of a small one, by looking at them.
+    pub fn ids(&self, index: [Interval; N]) -> Interval {
+        const MOST_LOOKED_AT: usize = 1 << 14;
+        let mut axes = [(0, 0); N];
+        for ((axis, range), size) in axes.iter_mut().zip(index).zip(self.shape) {
+            // An interval may be wider than what it stands for, but no index leaves its axis.
+            let (least, greatest) = range.ends();
+            *axis = (least.max(0), greatest.min(size as i64 - 1));
+        }
+        let counts = axes.map(|(first, last)| usize::try_from(last - first + 1).unwrap_or(0));
+        let count = counts.into_iter().try_fold(1, usize::checked_mul);
+        match count {
+            Some(count) if count <= MOST_LOOKED_AT && count < self.values.len() => {
+                let ids = (0..count).map(|place| self.id(nth(place, axes, counts)));
+                Interval::around(ids)
+            }
+            _ => self.ids,
+        }
+    }
+}
+
+/// An index of a rectangle, counted in row-major order.
+fn nth<const N: usize>(mut place: usize, axes: [(i64, i64); N], counts: [usize; N]) -> [i64; N] {
+    let mut index = axes.map(|(first, _)| first);
+    for (index, count) in index.iter_mut().zip(counts).rev() {
+        *index += (place % count) as i64;
+        place /= count;
+    }
+    index
+}
+
+impl<E: Element, const N: usize> Table<E, N> {
+    /// A float.
+    ///
+    /// # Panics
+    /// If there is no such element. A layer checks its indices before.
+    #[inline(always)]
+    pub fn float(&self, index: [i64; N]) -> f64 {
+        (*self.at(index)).into()
+    }
+}
+
+/// A number of data: an id or a float.
+pub trait DataElement: Copy {
+    /// What it is as an id, if it is one.
+    fn id(self) -> Option<usize>;
+}
+
+impl DataElement for usize {
+    fn id(self) -> Option<usize> {
+        Some(self)
+    }
+}
+
+impl<E: Element> DataElement for E {
+    fn id(self) -> Option<usize> {
+        None
+    }
+}
+
+impl<Layer, S: Shape, V: DataElement, D: Storage<V>> Data<Layer, S, V, D> for Tensor<S, V, D> {
+    fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<V, N>, Error<D::Err>> {
+        declared.check(self.shape().concrete().into_iter())?;
+        let values = values(&self);
+        let ids = values.iter().enumerate();
+        let mut ids = ids.filter_map(|(place, value)| Some((place, value.id()?)));
+        if let Some((place, id)) = ids.clone().find(|(_, id)| *id >= ID_COUNT) {
+            return Err(declared.beyond(place, id));
+        }
+        Ok(Table {
+            ids: Interval::around(ids.by_ref().map(|(_, id)| id as i64)),
+            values: Arc::new(values),
+            shape: declared.shape(),
+        })
+    }
+}
+
+/// Data that is kept for the next call.
+impl<Layer, S, V, D: HasErr, P: Data<Layer, S, V, D> + Clone> Data<Layer, S, V, D> for &P {
+    fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<V, N>, Error<D::Err>> {
+        self.clone().read(declared)
+    }
+}
+
+/// Products of two ids stay in range.
+const ID_COUNT: usize = 1 << 31;
+
+impl<const N: usize> Declared<N> {
+    /// Where unbatched input has no axis, there is one sequence.
+    fn shape(&self) -> [usize; N] {
+        self.axes.map(|(axis, size)| match axis {
+            BATCH if !self.batched => 1,
+            _ => size,
+        })
+    }
+
+    /// The axes that a tensor has, with their places in it.
+    fn given(&self) -> impl Iterator<Item = (usize, (&'static str, usize))> {
+        let batched = self.batched;
+        let given = self.axes.into_iter();
+        given
+            .filter(move |(axis, _)| batched || *axis != BATCH)
+            .enumerate()
+    }
+
+    fn check<Dev>(&self, found: impl Iterator<Item = usize>) -> Result<(), Error<Dev>> {
+        let Declared { layer, data, .. } = *self;
+        for ((axis, (name, expected)), found) in self.given().zip(found) {
+            if found != expected {
+                return Err(Error::DataMismatch {
+                    layer,
+                    data,
+                    axis,
+                    name,
+                    expected,
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn beyond<Dev>(&self, mut place: usize, index: usize) -> Error<Dev> {
+        let sizes: Vec<_> = self.given().map(|(_, (_, size))| size).collect();
+        let mut index_of_place: Vec<_> = sizes
+            .iter()
+            .rev()
+            .map(|size| {
+                let index = place % size;
+                place /= size;
+                index
+            })
+            .collect();
+        index_of_place.reverse();
+        Error::OutOfRange {
+            operation: self.layer,
+            what: self.data,
+            index,
+            count: ID_COUNT,
+            place: index_of_place,
+        }
+    }
+}
+
+const BATCH: &str = "batch";
+
+#[cfg(test)]
+mod tests {
+    use dfdx::{prelude::*, tensor::CpuError};
+
+    use super::*;
+
+    type Read<V, const N: usize> = Result<Table<V, N>, Error<CpuError>>;
+
+    fn tensor<S: Shape, V: Unit>(values: &[V], shape: S) -> Tensor<S, V, Cpu>
+    where
+        Cpu: TensorFromVec<V>,
+    {
+        Cpu::default().tensor_from_vec(values.to_vec(), shape)
+    }
+
+    fn declared<const N: usize>(axes: [(&'static str, usize); N], batched: bool) -> Declared<N> {
+        Declared {
+            layer: "Layer",
+            data: "data",
+            axes,
+            batched,
+        }
+    }
+
+    fn read<S: Shape, V: Unit + DataElement, const N: usize>(
+        tensor: impl Data<(), S, V, Cpu>,
+        declared: Declared<N>,
+    ) -> Read<V, N> {
+        tensor.read(declared)
+    }
+
+    const PAIRS: [(&str, usize); 3] = [("batch", 2), ("q_len", 3), ("kv_len", 2)];
+
+    fn pairs() -> Table<usize, 3> {
+        let ids = [4, 1, 0, 2, 9, 9, 7, 7, 7, 3, 5, 8];
+        read(tensor(&ids, (2, 3, 2)), declared(PAIRS, true)).unwrap()
+    }
+
+    #[test]
+    fn ids_are_read_by_index() {
+        let ids = pairs();
+        assert_eq!(
+            [ids.id([0, 0, 0]), ids.id([0, 2, 1]), ids.id([1, 1, 1])],
+            [4, 9, 3]
+        );
+    }
+
+    #[test]
+    fn floats_are_read_by_index() {
+        let floats = tensor(&[0.5_f32, 1.5, 2.5, 3.5], (usize::from(2_u8), Const::<2>));
+        let floats = read(&floats, declared([("heads", 2), ("2", 2)], true)).unwrap();
+        assert_eq!(floats.float([1, 0]), 2.5);
+    }
+
+    #[test]
+    fn an_unbatched_input_has_one_sequence() {
+        let ids = read(
+            tensor(&[6, 5], (2,)),
+            declared([("q_len", 2), ("batch", 1)], false),
+        );
+        assert_eq!(ids.unwrap().id([1, 0]), 5);
+        let number = read(tensor(&[6], ()), declared([("batch", 1)], false));
+        assert_eq!(number.unwrap().id([0]), 6);
+    }
+
+    #[test]
+    fn intervals_are_those_of_the_elements() {
+        let (ids, all) = (pairs(), pairs().values);
+        let between = Interval::between;
+        for (b, q, k) in [(0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 2, 1)] {
+            for (q_end, k_end) in [(q, k), (2, k), (q, 1), (2, 1)] {
+                let places = (q..=q_end).flat_map(|q| (k..=k_end).map(move |k| (q, k)));
+                let expected = places.map(|(q, k)| all[b * 6 + q * 2 + k] as i64);
+                let [at, from_q, from_k] = [b, q, k].map(|i| i as i64);
+                let rectangle = [
+                    between(at, at),
+                    between(from_q, q_end as i64),
+                    between(from_k, k_end as i64),
+                ];
+                assert_eq!(ids.ids(rectangle), Interval::around(expected));
+            }
+        }
+        // What is beyond the axes is not there.
+        let around = [between(0, 0), between(1, 70), between(-5, 0)];
+        assert_eq!(ids.ids(around), between(0, 9));
+        assert_eq!(ids.ids([Interval::ANY; 3]), between(0, 9));
+    }
+
+    #[test]
+    fn a_large_rectangle_has_the_interval_of_all() {
+        let ids: Vec<_> = (0..40_000).collect();
+        let table = read(
+            tensor(&ids, (40_000,)),
+            declared([("kv_len", 40_000)], true),
+        )
+        .unwrap();
+        let (small, large) = (Interval::between(5, 9), Interval::between(5, 39_000));
+        assert_eq!(table.ids([small]), small);
+        assert_eq!(table.ids([large]), Interval::between(0, 39_999));
+    }
+
+    #[test]
+    fn every_axis_is_checked() {
+        for (shape, message) in [
+            (
+                (3, 3, 2),
+                "Layer: axis 0 of `data` has size 3, but `batch` is 2",
+            ),
+            (
+                (2, 4, 2),
+                "Layer: axis 1 of `data` has size 4, but `q_len` is 3",
+            ),
+            (
+                (2, 3, 1),
+                "Layer: axis 2 of `data` has size 1, but `kv_len` is 2",
+            ),
+        ] {
+            let ids = vec![0; shape.0 * shape.1 * shape.2];
+            let error = read(tensor(&ids, shape), declared(PAIRS, true)).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn ids_have_a_limit() {
+        let ids = tensor(&[0, 1, 2, usize::MAX], (2, 2));
+        let error = read(ids, declared([("q_len", 2), ("heads", 2)], true)).unwrap_err();
+        let message = format!(
+            "Layer: the data at [1, 1] is {}, but there are 2147483648: 0 to 2147483647",
+            usize::MAX
+        );
+        assert_eq!(error.to_string(), message);
+    }
+
+    #[test]
+    fn empty_data_is_fine() {
+        let none = read(
+            tensor::<_, usize>(&[], (0, 3)),
+            declared([("batch", 0), ("q_len", 3)], true),
+        );
+        assert_eq!(none.unwrap().ids([Interval::ANY; 2]), Interval::ANY);
+    }
+}

@@ -1,0 +1,80 @@
+//! What a layer takes at the call: names and shapes.
+
+use proc_macro2::Ident;
+
+use super::names::variable;
+use super::parse::DataDraft;
+use super::{DataDecl, Sizes, dims};
+use crate::messages::body as messages;
+use crate::score::Type;
+use crate::spec::Dim;
+use crate::spec::check::Checker;
+
+/// As many as fit into the tuples that a layer with a mistake accepts.
+const MOST_DATA: usize = 8;
+
+/// The axes that only the call knows.
+const AXES: [(&str, Dim); 3] = [
+    ("batch", Dim::Batch),
+    ("q_len", Dim::Query),
+    ("kv_len", Dim::Key),
+];
+
+/// What the call passes besides, and the names of header masks for it.
+const INPUTS: [&str; 4] = ["x", "context", "padding", "document"];
+
+/// Every declaration, with a mistake or without: the functions may read it.
+pub(super) fn check(
+    drafts: &[DataDraft],
+    sizes: Sizes<'_>,
+    checker: &mut Checker<'_>,
+) -> Vec<DataDecl> {
+    if let Some(more) = drafts.get(MOST_DATA) {
+        checker
+            .cx
+            .error(&more.name, messages::too_many_data(MOST_DATA));
+    }
+    let data = drafts.iter().map(|draft| {
+        check_name(&draft.name, sizes, checker);
+        DataDecl {
+            attrs: draft.attrs.clone(),
+            name: draft.name.clone(),
+            ty: if draft.is_ids { Type::Int } else { Type::Float },
+            dims: check_dims(draft, sizes, checker),
+        }
+    });
+    data.collect()
+}
+
+fn check_name(name: &Ident, sizes: Sizes<'_>, checker: &Checker<'_>) {
+    let is_input = INPUTS.iter().any(|input| name == input);
+    let is_axis = AXES.iter().any(|(axis, _)| name == axis);
+    if name == "score" || variable(name).is_some() {
+        checker.cx.error(name, messages::tensor_is_argument(name));
+    } else if is_input {
+        checker.cx.error(name, messages::data_is_input(name));
+    } else if is_axis || sizes.iter().any(|(size, _)| name == size) {
+        checker.cx.error(name, messages::data_is_size(name));
+    }
+}
+
+/// The axes in the brackets; none if one of them is not understood.
+fn check_dims(draft: &DataDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -> Vec<Dim> {
+    let before = checker.cx.count();
+    let usage = "write `[batch, q_len, kv_len]`, or some of these and of sizes";
+    let what = format!("axis` of `{}", draft.name);
+    let names = AXES.map(|(name, _)| name);
+    let list = dims::list(&draft.dims, usage, checker);
+    let dims = list.iter().filter_map(|dim| {
+        let axis = dims::name(dim).and_then(|name| AXES.into_iter().find(|(axis, _)| name == axis));
+        match axis {
+            Some((_, axis)) => Some(axis),
+            None => dims::check(dim, &what, sizes, &names, checker).map(Dim::Size),
+        }
+    });
+    let dims: Vec<_> = dims.collect();
+    if checker.cx.count() > before {
+        return Vec::new();
+    }
+    dims
+}
