@@ -14,7 +14,7 @@ use crate::{Element, Error, fused::Interval};
 /// without a tape. No gradient flows into data.
 ///
 /// `Shape` has an axis for each that was declared: `batch`, `q_len` and `kv_len` as in the input, the others constants. Of
-/// unbatched input, `batch` is left out. A `&tensor` is taken as well, to be kept for the next call.
+/// unbatched input, `batch` is left out; a single id is a `usize` then. A `&tensor` is taken as well, to be kept for the next call.
 ///
 /// ```
 /// use attn_core::data::{Data, Declared};
@@ -151,17 +151,14 @@ impl<E: Element> DataElement for E {
 impl<Layer, S: Shape, V: DataElement, D: Storage<V>> Data<Layer, S, V, D> for Tensor<S, V, D> {
     fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<V, N>, Error<D::Err>> {
         declared.check(self.shape().concrete().into_iter())?;
-        let values = values(&self);
-        let ids = values.iter().enumerate();
-        let mut ids = ids.filter_map(|(place, value)| Some((place, value.id()?)));
-        if let Some((place, id)) = ids.clone().find(|(_, id)| *id >= ID_COUNT) {
-            return Err(declared.beyond(place, id));
-        }
-        Ok(Table {
-            ids: Interval::around(ids.by_ref().map(|(_, id)| id as i64)),
-            values: Arc::new(values),
-            shape: declared.shape(),
-        })
+        declared.table(values(&self))
+    }
+}
+
+/// One id, for unbatched input.
+impl<Layer, D: HasErr> Data<Layer, (), usize, D> for usize {
+    fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<usize, N>, Error<D::Err>> {
+        declared.table(vec![self])
     }
 }
 
@@ -208,6 +205,19 @@ impl<const N: usize> Declared<N> {
             }
         }
         Ok(())
+    }
+
+    fn table<V: DataElement, Dev>(&self, values: Vec<V>) -> Result<Table<V, N>, Error<Dev>> {
+        let ids = values.iter().enumerate();
+        let ids = ids.filter_map(|(place, value)| Some((place, value.id()?)));
+        if let Some((place, id)) = ids.clone().find(|(_, id)| *id >= ID_COUNT) {
+            return Err(self.beyond(place, id));
+        }
+        Ok(Table {
+            ids: Interval::around(ids.map(|(_, id)| id as i64)),
+            values: Arc::new(values),
+            shape: self.shape(),
+        })
     }
 
     fn beyond<Dev>(&self, mut place: usize, index: usize) -> Error<Dev> {
@@ -297,6 +307,8 @@ mod tests {
         assert_eq!(ids.unwrap().id([1, 0]), 5);
         let number = read(tensor(&[6], ()), declared([("batch", 1)], false));
         assert_eq!(number.unwrap().id([0]), 6);
+        let number = read(7, declared([("batch", 1)], false));
+        assert_eq!(number.unwrap().id([0]), 7);
     }
 
     #[test]

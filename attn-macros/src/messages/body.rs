@@ -167,6 +167,10 @@ pub(crate) fn param_is_field(name: &Ident, fields: &[&str]) -> String {
     )
 }
 
+pub(crate) fn param_is_raw(name: &Ident) -> String {
+    format!("`{name}` cannot name a saved parameter\nhelp: choose a name without `r#`")
+}
+
 pub(crate) fn tensor_is_argument(name: &Ident) -> String {
     format!("`{name}` is an argument of the functions\nhelp: choose another name")
 }

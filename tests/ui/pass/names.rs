@@ -63,6 +63,21 @@ mod model {
             dropout = 0.5,
         >;
         pub struct Cross<heads = HEADS, d_model = 8, d_context = 8, mask = !padding, score = additive(2)>;
+
+        /// Tensors that are called as variables and fields of the expansion.
+        pub struct Tensors<heads = HEADS, d_model = 8> {
+            param output: [heads] = ones;
+            param element: [1] = ones;
+            param data_call: [1] = ones;
+            data call: ids[batch, q_len];
+            data layer: [kv_len];
+            data r#type: [heads];
+            fn score(score, b, h, q_idx, kv_idx) {
+                let call = call[b, q_idx] as f32 * data_call[0];
+                score * output[h] * element[0] + layer[kv_idx] * r#type[h] * call
+            }
+            fn mask(b, q_idx, kv_idx) { call[b, q_idx] <= call[b, kv_idx] || layer[kv_idx] < 1.0 }
+        }
     }
 }
 
@@ -113,10 +128,13 @@ fn main() {
     let lengths: d::Tensor<Rank1<1>, usize, _> = dev.tensor([2]);
     let y = dev
         .build_module::<model::Layer, f32>()
-        .forward((x.clone(), lengths.clone(), ids));
+        .forward((x.clone(), lengths.clone(), ids.clone()));
     let y = dev
         .build_module::<model::Cross, f32>()
         .forward((y, x, lengths));
+    let y = dev
+        .build_module::<model::Tensors, f32>()
+        .forward((y, ids, dev.zeros_like(&(Const::<2>,)), dev.ones_like(&(Const::<2>,))));
     assert!(y.as_vec().iter().all(|y| y.is_finite()));
 
     let shapes = run! { B D E Option Tensor p };

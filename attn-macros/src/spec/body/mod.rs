@@ -144,7 +144,7 @@ pub(super) fn check(draft: &BodyDraft, sizes: Sizes<'_>, checker: &mut Checker<'
     let (score, mask) = (lowered(FunctionKind::Score), lowered(FunctionKind::Mask));
     let normalizer = scope(FunctionKind::Normalize)
         .map(|scope| normalize::check(scope, score.as_ref(), checker));
-    params.retain(|param| !params::is_field(&param.name));
+    params.retain(|param| params::may_be_field(&param.name));
     let mut body = Body {
         params,
         data,

@@ -2,6 +2,7 @@
 
 use proc_macro2::{Ident, TokenTree};
 use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
 
 use super::names::{may_be_constant, variable};
 use super::parse::ParamDraft;
@@ -25,8 +26,17 @@ const FIELDS: [&str; 9] = [
     "sink",
 ];
 
-pub(super) fn is_field(name: &Ident) -> bool {
+fn is_field(name: &Ident) -> bool {
     FIELDS.iter().any(|field| name == field)
+}
+
+fn is_raw(name: &Ident) -> bool {
+    *name != name.unraw()
+}
+
+/// Whether the layer can have a field of this name.
+pub(super) fn may_be_field(name: &Ident) -> bool {
+    !is_field(name) && !is_raw(name)
 }
 
 /// Every declaration, with a mistake or without: the functions may read it.
@@ -53,6 +63,8 @@ fn check_name(name: &Ident, checker: &Checker<'_>) {
         checker
             .cx
             .error(name, messages::param_is_field(name, &FIELDS));
+    } else if is_raw(name) {
+        checker.cx.error(name, messages::param_is_raw(name));
     } else if name == "score" || variable(name).is_some() {
         checker.cx.error(name, messages::tensor_is_argument(name));
     }

@@ -103,6 +103,7 @@ mistakes! {
         "param slope: [heads] = ones; param «slope»: [8] = zeros; fn score(score, h) { score * slope[h] }" => "`slope` is declared twice\nhelp: rename or remove one of them";
         "param «q_proj»: [heads] = ones; fn score(score, h) { score * q_proj[h] }" => "`q_proj` is a field that layers have already\nhelp: choose another name than `q_proj`, ..";
         "param «rel_pos_bias»: [heads] = ones; fn score(score, h) { score * rel_pos_bias[h] }" => "`rel_pos_bias` is a field that layers have already\nhelp: choose another name than `q_proj`, ..";
+        "param «r#type»: [heads] = ones; fn score(score, h) { score * r#type[h] }" => "`r#type` cannot name a saved parameter\nhelp: choose a name without `r#`";
         "param «h»: [heads] = ones; fn score(score) { score }" => "`h` is an argument of the functions\nhelp: choose another name";
         "param «score»: [heads] = ones; fn mask() { true }" => "`score` is an argument of the functions\nhelp: choose another name";
         "param slope: «[]» = ones;" => "expected 1 to 6 sizes with commas between, found `[]`\nhelp: write `[heads, 2 * WINDOW + 1]`, or `[1]` for a single number";

@@ -16,6 +16,7 @@ const WORDS: &[&str] = &[
     "ids",
     "batch",
     "doc",
+    "r#type",
     "fn",
     "score",
     "mask",

@@ -269,7 +269,7 @@ fn a_prefix_for_each_sequence() {
     self_attention_on!(
         Prefix,
         (|batch, _len| [tensor((batch,), |at| 2 * at[0] + 1)]),
-        (|_len| [tensor((), |_| 1)]),
+        (|_len| [1]),
         (|p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| {
             pairs(q, k, |q, k| k < 2 * b + 1 || k <= q)
         }))
