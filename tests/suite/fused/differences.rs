@@ -73,7 +73,6 @@ tests! {
     of_linear_biases_under_softmax1_in_a_window [heads = 3, d_model = 9, mask = sliding_window(20), position = alibi, normalizer = softmax1];
     of_relative_biases_under_sigmoid [heads = 2, d_model = 8, mask = prefix_lm(2), position = rel_pos_bias(8, 40), normalizer = sigmoid, bias = [k, v]];
     of_sinks_with_dropout [heads = 2, d_model = 8, mask = causal, normalizer = sink, dropout = 0.3];
-    of_entmax15_with_dropout [heads = 2, d_model = 8, mask = causal, normalizer = entmax15, dropout = 0.3];
     of_capped_relative_biases_with_dropout [heads = 2, d_model = 8, mask = causal, position = rel_pos_bias(6, 30), softcap = 1.5, dropout = 0.3];
     of_capped_additive_scores [heads = 2, kv_heads = 1, d_model = 8, score = additive(hidden = 3), softcap = 1.5, value_head_dim = 3];
     of_additive_scores_with_dropout_under_softmax1 [heads = 2, d_model = 8, score = additive(hidden = 3), normalizer = softmax1, dropout = 0.3, mask = chunked(40)];
