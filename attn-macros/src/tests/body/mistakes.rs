@@ -368,7 +368,7 @@ mistakes! {
         "fn normalize(h, «score») { score * h as f32 }" => "`score` is the first argument\nhelp: write `fn normalize(score, ..)`";
         "fn «normalize»(h) { h as f32 }" => "`fn normalize` does not read `score`, so queries and keys would not be learned\nhelp: compute the weight from the score, as `sigmoid(score)`";
         "fn «normalize»(score) { floor(score) }" => "`fn normalize` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: compute the weight from the score, as `sigmoid(score)`";
-        "param «slope»: [heads] = ones; fn normalize(score, h) { score * floor(slope[h]) }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor`, `as` and comparisons have none";
+        "param «slope»: [heads] = ones; fn normalize(score, h) { score * floor(slope[h]) }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor` and comparisons have none";
         "param «slope»: [heads] = ones; fn normalize { sink }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
         "fn normalize { sink } fn «normalize» { sparsemax }" => "`normalize` is declared twice\nhelp: rename or remove one of them";
     }
