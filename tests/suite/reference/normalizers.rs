@@ -86,7 +86,7 @@ where
     let d = overwrite(scores, mask, HIDDEN) - taus;
     let sum = d.with_empty_tape().relu().powi(order).sum::<_, Axis<3>>();
     let slope = match order {
-        1 => d.retaped::<NoneTape>().scalar_gt(E::default()).choose(
+        1 => d.retaped::<NoneTape>().gt(E::default()).choose(
             Cpu::default().ones_like(&shape),
             Cpu::default().zeros_like(&shape),
         ),
