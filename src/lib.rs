@@ -127,7 +127,7 @@ pub mod __private {
     pub use std::sync::Arc;
 
     pub use attn_core::{
-        Backend, Element, Error,
+        Backend, Element, Error, LinearField,
         composed::*,
         data::*,
         entry::*,

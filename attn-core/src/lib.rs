@@ -31,6 +31,7 @@
 mod backend;
 mod element;
 mod error;
+mod field;
 
 pub mod composed;
 pub mod data;
@@ -52,3 +53,4 @@ mod testing;
 pub use backend::Backend;
 pub use element::Element;
 pub use error::{Error, unwrap};
+pub use field::LinearField;

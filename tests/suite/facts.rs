@@ -16,6 +16,16 @@ attention! {
     struct Local<heads = 2, d_model = 8, mask = sliding_window(EIGHT) & padding, ensure = { causal & padding & sliding_window(EIGHT) }>;
     struct Packed<heads = 2, d_model = 8, mask = document & !padding>;
     struct Decoder<heads = 2, d_model = 8, d_context = 8, mask = causal(lower_right), ensure = causal(lower_right)>;
+    struct Bodied<heads = 4, d_model = 16, mask = causal, ensure = { sliding_window(10) & every_query_attends }> {
+        fn mask(h, q_idx, kv_idx) { q_idx - kv_idx < if h < 2 { 10 } else { 3 } }
+    }
+    struct Related<heads = 2, d_model = 8, mask = causal, ensure = { causal & every_query_attends }> {
+        data doc: ids[batch, q_len];
+        data weight: [batch, kv_len];
+        fn mask(b, q_idx, kv_idx) {
+            !(doc[b, q_idx] < doc[b, kv_idx] || weight[b, kv_idx] > 0.5) || kv_idx == 0
+        }
+    }
     struct OfAnother<heads = { Grouped::KV_HEADS }, d_model = { Grouped::D_MODEL }, d_context = { Grouped::VALUE_HEAD_DIM }>;
 }
 
@@ -189,6 +199,31 @@ fn what_is_proved_of_a_mask_is_a_constant() {
         [Decoder::IS_CAUSAL, Decoder::EVERY_QUERY_ATTENDS],
         [true, false]
     );
+}
+
+#[test]
+fn masks_of_a_body_are_understood_too() {
+    const { assert!(Bodied::IS_CAUSAL && Bodied::EVERY_QUERY_ATTENDS) }
+    const { assert!(Related::IS_CAUSAL && Related::EVERY_QUERY_ATTENDS) }
+    for len in [0, 1, 9, 100] {
+        let seen = |window: usize| (0..len).map(|q| (q + 1).min(window)).sum::<usize>();
+        let pairs = (4 * len * len).max(1) as f64;
+        let expected = (2 * seen(10) + 2 * seen(3)) as f64 / pairs;
+        assert_eq!(Bodied::mask_density(len, len), expected);
+        // The data let through what they may.
+        let causal = Grouped::mask_density(len, len);
+        assert_eq!(Related::mask_density(len, len), causal);
+        let blocks = [
+            Related::mask_blocks(len, len),
+            Grouped::mask_blocks(len, len),
+        ];
+        assert_eq!(blocks[0], blocks[1]);
+    }
+    let heads = Bodied::mask_blocks(100, 100);
+    assert_eq!(heads.heads(), 4);
+    assert_eq!(heads.at(0, 2, 5), Coverage::Partial);
+    assert_eq!(heads.at(3, 2, 5), Coverage::Partial);
+    assert_eq!(heads.at(3, 2, 4), Coverage::Empty);
 }
 
 #[test]

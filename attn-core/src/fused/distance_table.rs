@@ -13,8 +13,7 @@ use crate::kernel::{Matrix, Pooled};
 ///
 /// let (heads, query, key) = (1, 3, 4);
 /// let table = DistanceTable::<f32>::new(heads, query, key, |_, q, k| -0.5 * (q - k).abs() as f64);
-/// let mut plane = [0.0; 3];
-/// table.write(Place { b: 0, h: 0, q: 2, k: 1 }, &mut plane);
+/// let plane = table.row(Place { b: 0, h: 0, q: 2, k: 1 }, 3);
 /// assert_eq!(plane, [-0.5, 0.0, -0.5]);
 /// ```
 #[derive(Debug)]
@@ -45,17 +44,17 @@ impl<E: Pooled> DistanceTable<E> {
         self.distances
     }
 
-    /// The numbers of the query `at.q` and the keys from `at.k` on, one per element of `to`.
+    /// The numbers of the query `at.q` and of `len` keys from `at.k` on.
     ///
     /// # Panics
     /// If there are fewer heads, queries or keys.
     #[inline(always)]
-    pub fn write(&self, at: Place, to: &mut [E]) {
-        let row = &self.numbers.numbers()[at.h * self.distances..][..self.distances];
-        to.copy_from_slice(&row[self.column(at)..][..to.len()]);
+    pub fn row(&self, at: Place, len: usize) -> &[E] {
+        let of_head = &self.numbers.numbers()[at.h * self.distances..][..self.distances];
+        &of_head[self.column(at)..][..len]
     }
 
-    /// Adds the gradient `d` of what [`write`](Self::write) wrote to those of the head, one per distance.
+    /// Adds the gradient `d` of a [`row`](Self::row) to those of the head, one per distance.
     ///
     /// # Panics
     /// If there are fewer queries or keys.
@@ -109,8 +108,7 @@ mod tests {
             let table = DistanceTable::<f64>::new(2, query, key, f);
             for (h, q) in (0..2).flat_map(|h| (0..query).map(move |q| (h, q))) {
                 for k in 0..key {
-                    let mut plane = vec![0.0; key - k];
-                    table.write(Place { b: 0, h, q, k }, &mut plane);
+                    let plane = table.row(Place { b: 0, h, q, k }, key - k);
                     let expected = (k..key).map(|k| f(h as i64, q as i64, k as i64));
                     assert_eq!(plane, expected.collect::<Vec<_>>());
                 }

@@ -72,14 +72,12 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
     let mask = mask(cx);
     let subject = cx.spec.subject(&mask);
     let (is_causal, every_query_attends) = (subject.is_causal(), subject.every_query_attends());
-    let mask = without_data(&mask);
-    let value = places::emit_mask_value(cx, &mask, &quote!(q_len), &quote!(kv_len));
     let different_heads = if mask.reads(Var::H) {
         quote!(#heads)
     } else {
         quote!(1)
     };
-    let item = places::emit_mask(cx, &mask);
+    let mask_alone = emit_mask_alone(cx, &mask);
     quote! {
         #[allow(dead_code)]
         impl #name {
@@ -104,10 +102,25 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
             }
         }
 
+        #mask_alone
+    }
+}
+
+/// `fn mask_alone(q_len, kv_len) -> impl p::Attends`: the mask as if there were no data.
+fn emit_mask_alone(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
+    let alone = without_data(mask);
+    let is_emitted = cx.steps.is_some() && cx.graph.data.iter().all(|data| !data.is_read(mask));
+    let item = (!is_emitted).then(|| places::emit_mask(cx, &alone));
+    let value = if matches!(mask, Expr::Bool(true)) {
+        quote!(p::Everything)
+    } else {
+        let value = places::emit_mask_value(cx, &alone, &quote!(q_len), &quote!(kv_len));
+        quote!(#item #value)
+    };
+    quote! {
         /// The mask without data.
         #[allow(dead_code, unused_variables)]
         fn mask_alone(q_len: usize, kv_len: usize) -> impl p::Attends {
-            #item
             #value
         }
     }

@@ -64,50 +64,54 @@ fn nest(items: impl DoubleEndedIterator<Item = TokenStream>) -> TokenStream {
     items.rfold(quote!(()), |rest, item| quote!((#item, #rest)))
 }
 
-/// `(tensor("q_proj.weight", ..), tensor("q_proj.bias", ..))`
+/// `p::LinearField { names: ["q_proj.weight", "q_proj.bias"], .. }`, or `Self::tensor("q_norm.weight", ..)`
 fn emit_visit(param: &Param) -> TokenStream {
     let field = format_ident!("{}", param.field);
-    let tensors = param.tensors().into_iter().map(|(tensor, _, init)| {
-        let name = format!("{}.{tensor}", param.field);
-        let (tensor, reset) = (format_ident!("{tensor}"), emit_reset(init));
-        quote! {
-            Self::tensor(#name, |s| &s.#field.#tensor, |s| &mut s.#field.#tensor, p::TensorOptions::reset_with(|t| #reset))
+    let weight = format!("{}.weight", param.field);
+    match &param.kind {
+        ParamKind::Linear {
+            input,
+            output,
+            bias: true,
+            init,
+        } => {
+            let (bias, reset) = (format!("{}.bias", param.field), emit_reset(Some(init)));
+            let (input, output) = (input.arg(), output.arg());
+            quote! {
+                p::LinearField::<Self, #input, #output, E, D> {
+                    names: [#weight, #bias],
+                    get: |s| &s.#field,
+                    get_mut: |s| &mut s.#field,
+                    reset: |t| #reset,
+                }
+            }
         }
-    });
-    quote!((#(#tensors,)*))
+        ParamKind::Linear { init, .. } => emit_weight(&field, &weight, Some(init)),
+        ParamKind::Weight { init, .. } => emit_weight(&field, &weight, init.as_ref()),
+    }
 }
 
-fn tensor_names(param: &Param) -> Vec<Ident> {
-    param
-        .tensors()
-        .iter()
-        .map(|(tensor, ..)| format_ident!("{}_{tensor}", param.field))
-        .collect()
+fn emit_weight(field: &Ident, name: &str, init: Option<&InitKind>) -> TokenStream {
+    let reset = emit_reset(init);
+    quote! {
+        Self::tensor(#name, |s| &s.#field.weight, |s| &mut s.#field.weight, p::TensorOptions::reset_with(|t| #reset))
+    }
 }
 
-/// `(q_proj_weight, q_proj_bias)`
+/// The field, or the tensor in it.
 fn emit_pattern(param: &Param) -> TokenStream {
-    let names = tensor_names(param);
-    quote!((#(#names,)*))
+    let field = format_ident!("{}", param.field);
+    quote!(#field)
 }
 
-/// `q_proj: Linear { weight: q_proj_weight, bias: q_proj_bias }`
+/// `q_proj` or `q_norm: Weight { weight: q_norm }`
 fn emit_field(param: &Param) -> TokenStream {
     let field = format_ident!("{}", param.field);
-    let ty = format_ident!(
-        "{}",
-        match &param.kind {
-            ParamKind::Linear { bias: true, .. } => "Linear",
-            ParamKind::Linear { bias: false, .. } => "UnbiasedLinear",
-            ParamKind::Weight { .. } => "Weight",
-        }
-    );
-    let tensors = param
-        .tensors()
-        .into_iter()
-        .map(|(tensor, ..)| format_ident!("{tensor}"));
-    let values = tensor_names(param);
-    quote!(#field: p::#ty { #(#tensors: #values),* })
+    match &param.kind {
+        ParamKind::Linear { bias: true, .. } => quote!(#field),
+        ParamKind::Linear { .. } => quote!(#field: p::UnbiasedLinear { weight: #field }),
+        ParamKind::Weight { .. } => quote!(#field: p::Weight { weight: #field }),
+    }
 }
 
 fn emit_reset(init: Option<&InitKind>) -> TokenStream {

@@ -138,69 +138,37 @@ impl<E: Real, F: Score<E>> TileScore<E> for F {
     }
 }
 
-/// The planes of some keys of a row.
-struct Planes<'a, E, F> {
+/// As many numbers of each plane as a span of a row has keys.
+type Rows<E> = [[E; SPAN]; MOST_PLANES];
+
+/// The planes of some keys of a row: those of the score that stand in memory, others in `rows`.
+#[inline(always)]
+fn planes<'a, E: Real, F: Score<E>>(
     score: &'a F,
-    rows: [[E; SPAN]; MOST_PLANES],
+    at: Place,
+    len: usize,
+    rows: &'a mut Rows<E>,
+) -> [&'a [E]; MOST_PLANES] {
+    const { assert!(F::PLANES <= MOST_PLANES, "a score with too many planes") };
+    let mut planes: [&[E]; MOST_PLANES] = [&[]; MOST_PLANES];
+    let rows = planes.iter_mut().zip(rows).enumerate();
+    for (plane, (numbers, row)) in rows.take(F::PLANES) {
+        *numbers = score.stored(plane, at, len).unwrap_or_else(|| {
+            score.plane(plane, at, &mut row[..len]);
+            &row[..len]
+        });
+    }
+    planes
 }
 
-impl<'a, E: Real, F: Score<E>> Planes<'a, E, F> {
-    #[inline(always)]
-    fn new(score: &'a F) -> Self {
-        const { assert!(F::PLANES <= MOST_PLANES, "a score with too many planes") };
-        let rows = [[E::ZERO; SPAN]; MOST_PLANES];
-        Self { score, rows }
+/// A vector of each plane, from a key on.
+#[inline(always)]
+fn load<V: Vector>(planes: &[&[V::Element]], from: usize) -> [V; MOST_PLANES] {
+    let mut vectors = [V::zero(); MOST_PLANES];
+    for (vector, plane) in vectors.iter_mut().zip(planes) {
+        *vector = load_any(&plane[from..]);
     }
-
-    /// Writes those of `len` keys.
-    #[inline(always)]
-    fn write(&mut self, at: Place, len: usize) {
-        for (plane, row) in self.rows.iter_mut().enumerate().take(F::PLANES) {
-            self.score.plane(plane, at, &mut row[..len]);
-        }
-    }
-
-    /// A vector of each, from a key on. Past the last one they hold anything.
-    #[inline(always)]
-    fn load<V: Vector<Element = E>>(&self, from: usize) -> [V; MOST_PLANES] {
-        let mut vectors = [V::zero(); MOST_PLANES];
-        for (vector, row) in vectors.iter_mut().zip(&self.rows).take(F::PLANES) {
-            *vector = V::load(&row[from..]);
-        }
-        vectors
-    }
-
-    /// From the gradients of the values to those of the scores, in place. Those of learned planes are written over them.
-    #[inline(always)]
-    fn backward<V: Vector<Element = E>>(&mut self, scores: &[E], d: &mut [E], learns: bool) {
-        let vectors = scores.chunks(V::LANES).zip(d.chunks_mut(V::LANES));
-        for (lane, (scores, d)) in vectors.enumerate() {
-            let (from, planes) = (lane * V::LANES, self.load::<V>(lane * V::LANES));
-            let (score, planes) = (load_any::<V>(scores), &planes[..F::PLANES]);
-            let d_value = load_any::<V>(d);
-            // What is masked may have any derivative.
-            let none = d_value.eq(V::zero());
-            for (plane, row) in self.rows.iter_mut().enumerate().take(F::PLANES) {
-                if learns && self.score.is_learned(plane) {
-                    let derivative = self.score.plane_derivative(plane, score, planes);
-                    V::select(none, V::zero(), d_value * derivative).store(&mut row[from..]);
-                }
-            }
-            let d_score = d_value * self.score.derivative(score, planes);
-            store_any(V::select(none, V::zero(), d_score), d);
-        }
-    }
-
-    /// Adds what [`backward`](Self::backward) has written for `len` keys.
-    #[inline(always)]
-    fn add_gradients(&self, at: Place, len: usize, sums: &mut ScoreSums<'_, E>) {
-        for (plane, d) in self.rows.iter().enumerate().take(F::PLANES) {
-            if self.score.is_learned(plane) {
-                self.score
-                    .add_gradient(plane, at, &d[..len], sums.reborrow());
-            }
-        }
-    }
+    vectors
 }
 
 struct Apply<'a, 'm, E, F> {
@@ -215,12 +183,13 @@ impl<E: Real, F: Score<E>> Kernel for Apply<'_, '_, E, F> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        let mut planes = Planes::new(self.score);
+        let mut rows = [[E::ZERO; SPAN]; MOST_PLANES];
         for row in 0..self.scores.rows() {
             for (span, scores) in self.scores.row_mut(row).chunks_mut(SPAN).enumerate() {
-                planes.write(self.at.later(row, span * SPAN), scores.len());
+                let at = self.at.later(row, span * SPAN);
+                let planes = planes(self.score, at, scores.len(), &mut rows);
                 for (lane, scores) in scores.chunks_mut(V::LANES).enumerate() {
-                    let planes = planes.load::<V>(lane * V::LANES);
+                    let planes = load::<V>(&planes[..F::PLANES], lane * V::LANES);
                     let score = load_any::<V>(scores);
                     store_any(self.score.value(score, &planes[..F::PLANES]), scores);
                 }
@@ -243,18 +212,57 @@ impl<E: Real, F: Score<E>> Kernel for Backward<'_, '_, E, F> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let mut planes = Planes::new(self.score);
+        let mut rows = [[E::ZERO; SPAN]; MOST_PLANES];
+        let mut d_rows = [[E::ZERO; SPAN]; MOST_PLANES];
         for row in 0..self.d.rows() {
             let scores = self.scores.row(row).chunks(SPAN);
             let d = self.d.row_mut(row).chunks_mut(SPAN);
             for (span, (scores, d)) in scores.zip(d).enumerate() {
-                let at = self.at.later(row, span * SPAN);
-                planes.write(at, d.len());
-                planes.backward::<V>(scores, d, self.sums.is_some());
+                let (at, len) = (self.at.later(row, span * SPAN), d.len());
+                let planes = planes(self.score, at, len, &mut rows);
+                let d_planes = self.sums.is_some().then_some(&mut d_rows);
+                differentiate::<V, F>(self.score, &planes[..F::PLANES], scores, d, d_planes);
                 if let Some(sums) = &mut self.sums {
-                    planes.add_gradients(at, d.len(), sums);
+                    for (plane, d) in d_rows.iter().enumerate().take(F::PLANES) {
+                        if self.score.is_learned(plane) {
+                            let sums = sums.reborrow();
+                            self.score.add_gradient(plane, at, &d[..len], sums);
+                        }
+                    }
                 }
             }
         }
+    }
+}
+
+/// From the gradients of the values to those of the scores, in place, and of the learned planes.
+#[inline(always)]
+fn differentiate<V: Vector, F: Score<V::Element>>(
+    function: &F,
+    planes: &[&[V::Element]],
+    scores: &[V::Element],
+    d: &mut [V::Element],
+    mut d_planes: Option<&mut Rows<V::Element>>,
+) {
+    let vectors = scores.chunks(V::LANES).zip(d.chunks_mut(V::LANES));
+    for (lane, (scores, d)) in vectors.enumerate() {
+        let (from, planes) = (lane * V::LANES, load::<V>(planes, lane * V::LANES));
+        let (score, planes) = (load_any::<V>(scores), &planes[..F::PLANES]);
+        let d_value = load_any::<V>(d);
+        // What is masked may have any derivative.
+        let none = d_value.eq(V::zero());
+        for (plane, row) in d_planes
+            .iter_mut()
+            .flat_map(|rows| rows.iter_mut())
+            .enumerate()
+            .take(F::PLANES)
+        {
+            if function.is_learned(plane) {
+                let derivative = function.plane_derivative(plane, score, planes);
+                V::select(none, V::zero(), d_value * derivative).store(&mut row[from..]);
+            }
+        }
+        let d_score = d_value * function.derivative(score, planes);
+        store_any(V::select(none, V::zero(), d_score), d);
     }
 }

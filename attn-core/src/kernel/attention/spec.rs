@@ -88,6 +88,12 @@ pub trait Score<E: Real>: Sync {
     /// Writes a plane: of the query `at.q` and the keys from `at.k` on, one per element of `to`.
     fn plane(&self, _plane: usize, _at: Place, _to: &mut [E]) {}
 
+    /// `len` numbers of a plane that stand in memory already, as [`plane`](Self::plane) would write them. Then it is not
+    /// asked to.
+    fn stored(&self, _plane: usize, _at: Place, _len: usize) -> Option<&[E]> {
+        None
+    }
+
     /// The score, of the scaled product and all planes.
     fn value<V: Vector<Element = E>>(&self, score: V, planes: &[V]) -> V;
 

@@ -168,10 +168,21 @@ impl<'a> Score<'a> {
     fn emit_planes(&self) -> Option<TokenStream> {
         let count = Literal::usize_unsuffixed(self.planes.len());
         let planes = self.planes.iter().enumerate();
-        let writes = planes.map(|(index, plane)| self.write(index, plane));
+        let writes = planes.filter(|(_, plane)| plane.kind != PlaneKind::Distance);
+        let writes = writes.map(|(index, plane)| self.write(index, plane));
+        let stored = self.tables().map(|(index, _)| {
+            let number = Literal::usize_unsuffixed(index);
+            let table = var(&plane_name(index));
+            quote!(#number => Some(self.#table.row(at, len)),)
+        });
         (!self.planes.is_empty()).then(|| {
             quote! {
                 const PLANES: usize = #count;
+
+                #[inline(always)]
+                fn stored(&self, plane: usize, at: p::Place, len: usize) -> Option<&[E]> {
+                    match plane { #(#stored)* _ => None }
+                }
 
                 #[inline(always)]
                 fn plane(&self, plane: usize, at: p::Place, to: &mut [E]) {
@@ -286,10 +297,6 @@ impl<'a> Score<'a> {
     /// The arm that writes a plane.
     fn write(&self, index: usize, plane: &Plane) -> TokenStream {
         let number = Literal::usize_unsuffixed(index);
-        if plane.kind == PlaneKind::Distance {
-            let table = var(&plane_name(index));
-            return quote!(#number => self.#table.write(at, to),);
-        }
         let (variables, value) = (self.variables(&plane.expr), host(&plane.expr, 0));
         let value = quote!(<E as p::Element>::of(#value));
         let write = match plane.kind {

@@ -102,17 +102,22 @@ pub(crate) fn without_data(mask: &Expr) -> Expr {
     assume(&Truths::SEEN.assign(mask), true)
 }
 
+/// Whether `expr` reads data of the body.
+pub(super) fn reads_declared(expr: &Expr) -> bool {
+    let is_declared = |data: &Data| matches!(data, Data::Declared { .. });
+    expr.any(&|part| matches!(part, Expr::Data { data, .. } if is_declared(data)))
+}
+
 /// `expr`, as if what data of the body decide made it `truth`, unless it is not that whatever they say.
-fn assume(expr: &Expr, truth: bool) -> Expr {
-    let reads = |expr: &Expr| expr.any(&|part| matches!(part, Expr::Data { .. }));
+pub(super) fn assume(expr: &Expr, truth: bool) -> Expr {
     match expr {
-        expr if !reads(expr) => expr.clone(),
+        expr if !reads_declared(expr) => expr.clone(),
         Expr::Unary(Unary::Not, a) => not(assume(a, !truth)),
         Expr::Binary(Binary::And, a, b) => and(assume(a, truth), assume(b, truth)),
         Expr::Binary(Binary::Or, a, b) => or(assume(a, truth), assume(b, truth)),
         Expr::Select(condition, then, otherwise) if then.ty() == Type::Bool => {
             let [then, otherwise] = [then, otherwise].map(|branch| assume(branch, truth));
-            match (reads(condition), truth) {
+            match (reads_declared(condition), truth) {
                 (false, _) => (**condition).clone().select(then, otherwise),
                 (true, true) => or(then, otherwise),
                 (true, false) => and(then, otherwise),

@@ -6,7 +6,7 @@
 use super::formula::Formula;
 use super::integers::{GaveUp, Integers};
 use super::places::Place;
-use super::rewrite::{Truths, and, not, or, with_var};
+use super::rewrite::{Truths, and, assume, not, or, reads_declared, with_var};
 use super::translate::Symbols;
 use super::{Counterexample, STEPS, Subject, Verdict, unknown_sizes};
 use crate::score::{Binary, Expr, Type, Var};
@@ -19,6 +19,20 @@ const LONGEST_ROW: i64 = 1 << 16;
 
 impl Subject<'_> {
     pub(super) fn decide_every_query_attends(&self) -> Verdict {
+        if reads_declared(self.mask) {
+            // The data of a body may say anything, as far as is known here: at worst, they hide all that they can.
+            let mask = &assume(self.mask, false);
+            let positive = self.positive.clone();
+            let worst = Subject {
+                mask,
+                positive,
+                ..*self
+            };
+            return match worst.decide_every_query_attends() {
+                Verdict::Refuted(_) => Verdict::Unknown,
+                other => other,
+            };
+        }
         let cases = Truths::all(self.mask);
         // If some data hide a key from a query, the data of the call may be those, for each key on its own.
         let attends = cases.iter().fold(Expr::Bool(true), |all, truths| {

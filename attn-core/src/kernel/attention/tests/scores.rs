@@ -103,11 +103,15 @@ impl<E: Real> Score<E> for Placed<'_, E> {
     const PLANES: usize = 4;
 
     #[inline(always)]
+    fn stored(&self, plane: usize, at: Place, len: usize) -> Option<&[E]> {
+        let of_head = &self.table[at.h * self.distances..][..self.distances];
+        (plane == 0).then(|| &of_head[self.column(at)..][..len])
+    }
+
+    #[inline(always)]
     fn plane(&self, plane: usize, at: Place, to: &mut [E]) {
-        let table = &self.table[at.h * self.distances..][self.column(at)..];
         for (i, to) in to.iter_mut().enumerate() {
             *to = match plane {
-                0 => table[i],
                 1 => self.slopes[at.h] * E::of_f64(Self::distance(at, i) as f64 / 16.0),
                 2 => self.shifts[Self::shift(at, i)],
                 _ => E::of_f64(((at.b + at.h + 2 * at.q + 3 * (at.k + i)) % 5) as f64 / 4.0),
