@@ -110,6 +110,7 @@ fn on_slices(len: usize, window: usize, backward: bool) -> impl FnMut() {
                 k: write(&mut d_k, len),
                 v: write(&mut d_v, len),
                 score: None,
+                sink: None,
                 query_gain: None,
                 key_gain: None,
                 w: None,

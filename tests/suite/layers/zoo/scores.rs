@@ -5,7 +5,7 @@ use crate::reference::{
     Heads, Input, Parameters, Sequence, Split, Traced, attention,
     heads::{scale, scaled_dot, softcap},
     normalizers::softmax,
-    positions,
+    number, positions,
 };
 use attn::attention;
 use dfdx::prelude::*;
@@ -243,14 +243,18 @@ fn a_condition_of_the_score() {
     });
 }
 
+/// The multiple of one half next to `x`, towards zero.
+fn halves<E: Dtype + Into<f64>>(x: E) -> E {
+    number((2.0 * x.into()).trunc() * 0.5)
+}
+
 #[test]
 fn a_remainder_of_the_score() {
     self_attention!(Wrapped, d_model = 8, |p, x| {
         scored(p, x, |q, k| {
             let scores = scaled_dot(q, k);
             let shape = *scores.shape();
-            let whole = |x| crate::reference::number((2.0 * f64::from(x)).trunc() * 0.5);
-            let whole: Vec<_> = scores.as_vec().into_iter().map(whole).collect();
+            let whole: Vec<_> = scores.as_vec().into_iter().map(halves).collect();
             let whole = Cpu::default().tensor_from_vec(whole, shape);
             scores.with_empty_tape() + scale(scores - whole, 0.3)
         })
