@@ -5,7 +5,10 @@ use std::fmt::Write;
 use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
-use crate::spec::keys::{INITIALIZER, KEYS, Key, Kind, Word};
+use crate::diag::Diagnostics;
+use crate::score::builtin;
+use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key, Kind, Word};
+use crate::spec::parse_mask;
 
 /// Under rust-analyzer only: what the user wrote, also half a word, as paths into the documented names of [`key_items`], so
 /// that editors complete keys and words and show what they mean.
@@ -69,10 +72,28 @@ pub(crate) fn key_table() -> TokenStream {
     for key in of_words.chain([&INITIALIZER]) {
         let _ = write!(text, "\n`{}`:\n\n| value | |\n| --- | --- |\n", key.name);
         for word in key.words() {
-            let _ = writeln!(text, "| `{}` | {} |", escape(&word.usage()), word.doc);
+            let definition = definition(key, word).map(|text| format!(" `{}`", escape(&text)));
+            let (usage, definition) = (escape(&word.usage()), definition.unwrap_or_default());
+            let _ = writeln!(text, "| `{usage}` | {}{definition} |", word.doc);
         }
     }
     Literal::string(&text).to_token_stream()
+}
+
+/// What a word of a mask stands for, in the language of a body.
+fn definition(key: &'static Key, word: &'static Word) -> Option<String> {
+    let Kind::Mask(words) = &key.kind else {
+        return None;
+    };
+    let sizes = word.args.iter();
+    let sizes = sizes.filter(|arg| matches!(arg.kind, ArgKind::Size { .. }));
+    let sizes: Vec<_> = sizes.map(|arg| arg.name).collect();
+    let written = match sizes.as_slice() {
+        [] => word.name.parse(),
+        sizes => format!("{}({})", word.name, sizes.join(", ")).parse(),
+    };
+    let mask = parse_mask(&written.ok()?, key, words, &Diagnostics::default());
+    (!mask.is_none()).then(|| builtin::mask(&mask).to_string())
 }
 
 fn values(key: &Key) -> String {

@@ -21,7 +21,7 @@ use syn::{Attribute, Visibility};
 
 pub(crate) use body::{Body, ParamDecl, ParamInit};
 pub(crate) use check::check;
-pub(crate) use mask::{Align, Atom, Mask};
+pub(crate) use mask::{Align, Atom, Mask, parse as parse_mask};
 pub(crate) use parse::parse;
 pub(crate) use value::{Real, Size};
 pub(crate) use word::Call;

@@ -199,3 +199,16 @@ fn masks_known_to_be_causal() {
         assert_eq!(proved, causal, "{mask}");
     }
 }
+
+#[test]
+fn the_documentation_shows_the_definitions() {
+    let table = crate::emit::ide::key_table().to_string();
+    for definition in [
+        "`kv_idx <= q_idx`",
+        "`kv_idx <= q_idx && q_idx - kv_idx < n`",
+        "`q_idx / n == kv_idx / n`",
+        "`document[b, q_idx] == kv_document[b, kv_idx]`",
+    ] {
+        assert!(table.contains(definition), "{definition} in {table}");
+    }
+}

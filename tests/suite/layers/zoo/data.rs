@@ -58,6 +58,11 @@ attention! {
         data bias: [batch, heads, q_len, kv_len];
         fn score(score, b, h, q_idx, kv_idx) { score + bias[b, h, q_idx, kv_idx] }
     }
+    /// Chi et al., "Sandwich" (2022): the inner products of sinusoidal positions, with a weight for each head.
+    struct Sandwich<heads = 2, d_model = 8, mask = causal> {
+        data wave: [kv_len];
+        fn score(score, h, q_idx, kv_idx) { score + 0.5 * (h + 1) as f32 * wave[abs(q_idx - kv_idx)] }
+    }
     /// Every key counts as so many, as merged tokens do (Bolya et al., "Token merging", 2023).
     struct Weighted<heads = 2, d_model = 8> {
         data weight: [batch, kv_len];
@@ -389,6 +394,36 @@ fn a_bias_for_every_place() {
             let shape = *scores.shape();
             scores + numbers(shape, bias)
         }))
+    );
+}
+
+/// Of two positions so far apart: four frequencies.
+fn wave(distance: usize) -> f64 {
+    let frequencies = (0..4).map(|i| 10_000_f64.powf(-f64::from(i) / 4.0));
+    frequencies
+        .map(|frequency| (distance as f64 * frequency).cos())
+        .sum()
+}
+
+#[test]
+fn products_of_sinusoidal_positions() {
+    self_attention_on!(
+        Sandwich,
+        (|_batch, len| [tensor((len,), |at| number(wave(at[0])))]),
+        (|len| [tensor((len,), |at| number(wave(at[0])))]),
+        (|p, x| scored(
+            p,
+            x,
+            x,
+            |_, queries, keys| causal(queries, keys),
+            |scores| {
+                let shape = *scores.shape();
+                let bias = numbers(shape, |at| {
+                    0.5 * (at[1] + 1) as f64 * wave(at[2].abs_diff(at[3]))
+                });
+                scores + bias
+            }
+        ))
     );
 }
 
