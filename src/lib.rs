@@ -139,7 +139,7 @@ pub mod __private {
             attention::{
                 Angles, Attention, Coverage, Dropout, Everything, Gradients as AttentionGradients,
                 Mask as Attends, MaskBlocks, Norm, Normalizer, Place, Prepare, Score as Modify,
-                ScoreSums, Similarity, Sizes, SumLens, angles, per_head_linear,
+                ScoreSums, Similarity, Sizes, SumLens, angles, mask_density, per_head_linear,
                 per_head_linear_backward, prepare, prepare_backward,
             },
         },

@@ -19,9 +19,12 @@ use std::{
 
 attention! {
     struct Causal<heads = 8, d_model = 512, mask = causal>;
+    /// Its threshold wants a whole row of scores.
+    struct Sparse<heads = 8, d_model = 512, mask = causal, normalizer = sparsemax>;
 }
 
-type Sequences = Tensor<(usize, usize, Const<512>), f32, Cpu>;
+type Sequences<T = NoneTape> = Tensor<(usize, usize, Const<512>), f32, Cpu, T>;
+type Traced = Sequences<OwnedTape<f32, Cpu>>;
 
 /// The system's allocator, with an eye on the sizes.
 struct Counting;
@@ -76,11 +79,11 @@ struct Memory {
     largest: usize,
 }
 
-fn memory(layer: &Causal<f32>, length: usize) -> Memory {
+fn memory(forward: &impl Fn(Traced) -> Traced, length: usize) -> Memory {
     let x: Sequences = Cpu::default().sample_normal_like(&(1, length, Const));
     PEAK.store(NOW.load(Relaxed), Relaxed);
     LARGEST.store(0, Relaxed);
-    let gradients = layer.forward(x.leaky_trace()).sum().backward();
+    let gradients = forward(x.leaky_trace()).sum().backward();
     assert_eq!(gradients.get(&x).shape().concrete(), [1, length, 512]);
     Memory {
         peak: PEAK.load(Relaxed),
@@ -95,11 +98,23 @@ fn memory(layer: &Causal<f32>, length: usize) -> Memory {
 fn memory_is_linear_up_to_16384_tokens() {
     let _alone = alone();
     let layer = Cpu::default().build_module::<Causal, f32>();
-    let short = memory(&layer, 2048);
-    let long = memory(&layer, 16384);
+    assert_linear(&|x| layer.forward(x), 2048);
+}
+
+/// A thread keeps the scores of 48 queries: 1.5 MiB of them at 8,192 tokens, where those of one head would be 256 MiB.
+#[test]
+fn a_threshold_takes_no_more_than_a_block_of_rows() {
+    let _alone = alone();
+    let layer = Cpu::default().build_module::<Sparse, f32>();
+    assert_linear(&|x| layer.forward(x), 1024);
+}
+
+fn assert_linear(forward: &impl Fn(Traced) -> Traced, length: usize) {
+    let short = memory(forward, length);
+    let long = memory(forward, 8 * length);
     assert!(8 * long.peak <= 9 * 8 * short.peak, "{short:?}, {long:?}");
     // The scores of one head. The largest array there is are queries, keys and values side by side.
-    let scores = 16384_usize.pow(2) * size_of::<f32>();
+    let scores = (8 * length).pow(2) * size_of::<f32>();
     assert!(
         long.largest < scores,
         "{long:?}, one matrix of scores: {scores}"

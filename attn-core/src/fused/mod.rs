@@ -7,7 +7,6 @@
 mod array;
 mod bounds;
 mod distance_table;
-mod facts;
 mod interval;
 mod operation;
 mod place;
@@ -17,7 +16,6 @@ mod score;
 pub use array::Array;
 pub use bounds::Axis;
 pub use distance_table::DistanceTable;
-pub use facts::mask_density;
 pub use interval::{Interval, Truth};
 pub use operation::{Operand, Operation, accumulate};
 pub use place::Place;

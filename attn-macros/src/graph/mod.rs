@@ -38,17 +38,14 @@ pub(crate) enum CallData {
 impl CallData {
     /// Whether `expr` reads it.
     pub(crate) fn is_read(&self, expr: &Expr) -> bool {
-        expr.any(&|part| match part {
-            Expr::Data { data, .. } => match (self, data) {
-                (CallData::Padding, Data::Padding) => true,
-                (CallData::Document, Data::QueryDocument | Data::KeyDocument) => true,
-                (CallData::Declared(declared), Data::Declared { name, .. }) => {
-                    declared.name == *name
-                }
-                _ => false,
-            },
-            _ => false,
-        })
+        let reads = |wanted: &[Data]| {
+            expr.any(&|part| matches!(part, Expr::Data { data, .. } if wanted.contains(data)))
+        };
+        match self {
+            CallData::Padding => reads(&[Data::Padding]),
+            CallData::Document => reads(&[Data::QueryDocument, Data::KeyDocument]),
+            CallData::Declared(declared) => expr.reads_data(&declared.name),
+        }
     }
 }
 

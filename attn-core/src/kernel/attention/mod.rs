@@ -30,7 +30,7 @@ mod weights;
 mod tests;
 
 pub use entry::Attends;
-pub use mask_blocks::MaskBlocks;
+pub use mask_blocks::{MaskBlocks, mask_density};
 pub use on_tiles::{Place, TileMask, TileScore};
 pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
 pub use prepare::{Prepares, prepare, prepare_backward};

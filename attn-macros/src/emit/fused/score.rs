@@ -80,12 +80,9 @@ impl<'a> Score<'a> {
 
     /// The data of the call that are read.
     pub(super) fn data(&self) -> Vec<&'a CallData> {
-        let is_read = |data: &&CallData| match data {
-            CallData::Declared(declared) => {
-                let mut planes = self.planes.iter();
-                planes.any(|plane| plane.expr.reads_data(&declared.name))
-            }
-            _ => false,
+        let is_read = |data: &&CallData| {
+            let mut planes = self.planes.iter();
+            planes.any(|plane| data.is_read(&plane.expr))
         };
         self.cx.graph.data.iter().filter(is_read).collect()
     }

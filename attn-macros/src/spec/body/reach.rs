@@ -39,9 +39,8 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
         }
     }
     for data in &body.data {
-        let functions = [&body.score, &body.mask];
         let reads = |function: &Expr| function.reads_data(&data.text());
-        if !functions.into_iter().flatten().any(reads) {
+        if !reads(&weight) && !body.mask.as_ref().is_some_and(reads) {
             checker.cx.error(&data.name, messages::never_read(data));
         }
     }

@@ -49,6 +49,15 @@ tests! {
 }
 
 tests! {
+    agree, |x, case| (x, case.documents());
+
+    weights_by_the_ids_of_queries [heads = 2, d_model = 8, mask = causal] {
+        data doc: ids[batch, q_len];
+        fn normalize(score, b, q_idx) { sigmoid(score) / (1 + doc[b, q_idx]) as f32 }
+    };
+}
+
+tests! {
     agree, |x, case| (x, case.lengths(), case.documents());
 
     document_and_padding [heads = 2, d_model = 8, mask = (document | sliding_window(2)) & padding];
