@@ -107,6 +107,16 @@ macro_rules! attention {
     };
 }
 
+#[doc = concat!("Declares a network: layers, and how values flow through them.\n\n", include_str!("model.md"))]
+#[doc = "# Operations\n"]
+#[doc = attn_macros::operation_table!()]
+#[macro_export]
+macro_rules! model {
+    ($($model:tt)*) => {
+        $crate::__private::model! { [$crate] $($model)* }
+    };
+}
+
 pub use attn_core::{
     Backend, Element, Error,
     composed::Composed,
@@ -148,7 +158,7 @@ pub mod __private {
         sizes::*,
         unwrap,
     };
-    pub use attn_macros::attention;
+    pub use attn_macros::{attention, model};
     pub use dfdx::{
         nn::{
             BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection, TensorOptions,

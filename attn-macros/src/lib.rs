@@ -6,6 +6,7 @@ mod diag;
 mod emit;
 mod graph;
 mod messages;
+mod model;
 mod pipeline;
 mod score;
 mod spec;
@@ -19,6 +20,21 @@ use proc_macro::TokenStream;
 #[proc_macro]
 pub fn attention(input: TokenStream) -> TokenStream {
     pipeline::attention(input.into()).into()
+}
+
+/// `[$crate] model...`: what the facade's `model!` hands on.
+#[doc(hidden)]
+#[proc_macro]
+pub fn model(input: TokenStream) -> TokenStream {
+    pipeline::model(input.into()).into()
+}
+
+/// The table of the operations of `model!` as Markdown, for its documentation.
+#[doc(hidden)]
+#[proc_macro]
+pub fn operation_table(_: TokenStream) -> TokenStream {
+    let table = model::ops::table();
+    quote::quote!(#table).into()
 }
 
 /// The table of keys as Markdown, for the documentation of the facade's `attention!`.

@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 
-use crate::{diag::Diagnostics, emit, graph, spec};
+use crate::{diag::Diagnostics, emit, graph, model as network, spec};
 
 /// Expands the specs in `input`. Whatever the tokens, this returns: mistakes are collected on the way, reported together,
 /// and the item is emitted all the same, so that its users do not turn red as well.
@@ -16,6 +16,19 @@ pub(crate) fn attention(input: TokenStream) -> TokenStream {
         output.extend(emit::layer(&krate, &spec, &graph));
     }
     output.extend(emit::ide::emit(&krate, &cx.mentions()));
+    output.extend(cx.into_compile_errors());
+    output
+}
+
+/// Expands the models in `input`, in the same way.
+pub(crate) fn model(input: TokenStream) -> TokenStream {
+    let cx = Diagnostics::default();
+    let mut output = TokenStream::new();
+    let (krate, drafts) = network::parse(input, &cx);
+    for draft in drafts {
+        let model = network::lower(draft, &krate, &cx);
+        output.extend(network::emit::model(&krate, &model));
+    }
     output.extend(cx.into_compile_errors());
     output
 }

@@ -8,6 +8,7 @@ mod fused;
 mod initial;
 mod layers;
 mod mistakes;
+mod model;
 mod nn;
 mod optimizers;
 mod reference;

@@ -3,6 +3,7 @@
 //! - [`AdamW`]: the optimizer of transformers. Unlike dfdx's `Adam`, it spares norms and biases the weight decay, and its
 //!   state can be saved.
 //! - [`clip_grad_norm`], [`grad_norm`]: how long the gradients are, and an end to it.
+//! - [`Cosine`], [`Noam`]: learning rates for each step.
 //!
 //! All of them change gradients and parameters in place, and name the parameters that have no gradient.
 //!
@@ -34,7 +35,9 @@ mod adamw;
 mod clip;
 mod error;
 mod parameters;
+mod schedule;
 
 pub use adamw::{AdamW, AdamWConfig, AdamWState, Moments};
 pub use clip::{clip_grad_norm, grad_norm};
 pub use error::UpdateError;
+pub use schedule::{Cosine, Noam, Schedule};

@@ -1,6 +1,7 @@
 //! What the user reads. Every message says what was expected and what was found, and helps.
 
 pub(crate) mod body;
+pub(crate) mod model;
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;

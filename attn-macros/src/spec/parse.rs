@@ -38,6 +38,18 @@ pub(crate) struct Entry {
     pub(crate) origin: TokenStream,
 }
 
+impl Entry {
+    pub(crate) fn new(key: &'static Key, name: Ident, value: Value, origin: TokenStream) -> Self {
+        Entry {
+            key,
+            name,
+            guessed: false,
+            value,
+            origin,
+        }
+    }
+}
+
 pub(crate) enum Value {
     Size(Size),
     Number(Real),
@@ -123,7 +135,7 @@ fn push_item(drafts: &mut Vec<Draft>, draft: Draft, cx: &Diagnostics) {
 }
 
 /// The `[$crate]` that the facade's macro puts in front.
-fn parse_crate(input: ParseStream<'_>) -> TokenStream {
+pub(crate) fn parse_crate(input: ParseStream<'_>) -> TokenStream {
     let path = input.step(|cursor| match cursor.token_tree() {
         Some((TokenTree::Group(group), rest)) => Ok((group.stream(), rest)),
         _ => Err(cursor.error("")),
@@ -209,7 +221,7 @@ fn parse_end(input: ParseStream<'_>, complete: bool, cx: &Diagnostics) -> syn::R
     Ok(BodyDraft::default())
 }
 
-fn expect<T: syn::parse::Parse>(input: ParseStream<'_>, message: &str) -> syn::Result<T> {
+pub(crate) fn expect<T: syn::parse::Parse>(input: ParseStream<'_>, message: &str) -> syn::Result<T> {
     // The error of a failed parse stands at the token in the way, or at the end.
     input
         .parse()
@@ -288,13 +300,7 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
         }
         (false, _) => Value::Invalid,
     };
-    Some(Entry {
-        key,
-        name,
-        guessed: false,
-        value,
-        origin,
-    })
+    Some(Entry::new(key, name, value, origin))
 }
 
 /// The size that was probably meant, so that it is not missing as well.
@@ -313,7 +319,7 @@ fn guess(name: Ident, origin: TokenStream) -> Option<Entry> {
 }
 
 /// The tokens before the next comma or the closing `>`.
-fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
+pub(crate) fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
     let mut tokens = TokenStream::new();
     while !input.is_empty()
         && !input.peek(Token![,])
@@ -328,7 +334,7 @@ fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
     tokens
 }
 
-fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnostics) -> Value {
+pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnostics) -> Value {
     match key.kind {
         Kind::Size => word::parse_size(origin, key.name, cx).map_or(Value::Invalid, Value::Size),
         Kind::Number => {

@@ -322,7 +322,7 @@ fn find_flag(word: &'static Word, found: &str) -> Option<(usize, &'static str)> 
 }
 
 /// What stands between commas; nothing is left out.
-pub(super) fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
+pub(crate) fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
     let mut parts = vec![TokenStream::new()];
     for token in tokens {
         match &token {

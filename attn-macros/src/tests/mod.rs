@@ -5,6 +5,7 @@ mod definitions;
 mod formula;
 mod interpret;
 mod lowering;
+mod model;
 mod passes;
 mod property;
 mod snapshots;

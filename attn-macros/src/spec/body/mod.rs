@@ -30,7 +30,7 @@ pub(crate) use functions::{FUNCTIONS, Function};
 pub(crate) use index::text_of;
 use lower::{Lower, Scope};
 pub(crate) use operand::Kind;
-pub(super) use parse::parse;
+pub(crate) use parse::parse;
 pub(crate) use parse::{BodyDraft, FunctionKind};
 
 /// What stands in the braces, understood and checked.

@@ -12,7 +12,7 @@ use crate::score::Var;
 use crate::spec::word::split_at_commas;
 
 /// What could be understood of a body.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct BodyDraft {
     pub(super) params: Vec<ParamDraft>,
     pub(super) data: Vec<DataDraft>,
@@ -22,6 +22,7 @@ pub(crate) struct BodyDraft {
 }
 
 /// `param name: [dims] = init;`
+#[derive(Clone)]
 pub(super) struct ParamDraft {
     pub(super) attrs: Vec<Attribute>,
     pub(super) name: Ident,
@@ -30,6 +31,7 @@ pub(super) struct ParamDraft {
 }
 
 /// `data name: [dims];` or `data name: ids[dims];`
+#[derive(Clone)]
 pub(super) struct DataDraft {
     pub(super) attrs: Vec<Attribute>,
     pub(super) name: Ident,
@@ -38,6 +40,7 @@ pub(super) struct DataDraft {
 }
 
 /// `fn name(args) { block }`
+#[derive(Clone)]
 pub(super) struct FunctionDraft {
     pub(super) kind: FunctionKind,
     pub(super) name: Ident,

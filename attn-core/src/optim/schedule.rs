@@ -1,0 +1,129 @@
+//! Learning rates that change from step to step.
+
+use std::f64::consts::PI;
+
+/// A learning rate for every step of training, the first of which is 1.
+///
+/// ```
+/// use attn_core::optim::{Cosine, Noam, Schedule};
+///
+/// fn rates(schedule: &impl Schedule) -> Vec<f64> {
+///     [1, 10, 60, 110].map(|step| schedule.rate(step)).to_vec()
+/// }
+/// let cosine = Cosine { highest: 1.0, lowest: 0.5, warm_up: 10, steps: 110 };
+/// assert_eq!(rates(&cosine), [0.1, 1.0, 0.75, 0.5]);
+/// let noam = Noam { d_model: 512, warm_up: 4000, factor: 1.0 };
+/// assert!((noam.rate(4000) - (512.0 * 4000.0_f64).powf(-0.5)).abs() < 1e-15);
+/// ```
+pub trait Schedule {
+    /// The rate of a step. Step 0, before training, has that of step 1.
+    fn rate(&self, step: u64) -> f64;
+}
+
+/// Rises evenly over the first steps, then follows half a wave of the cosine down, and stays there.
+///
+/// ```text
+/// highest * step / warm_up                                              up to warm_up
+/// lowest + (highest - lowest) (1 + cos(π (step - warm_up) / (steps - warm_up))) / 2    then
+/// ```
+///
+/// Loshchilov and Hutter, "SGDR" (2017), without restarts, with the warm-up of GPT-2. PyTorch: `SequentialLR` of `LinearLR` and
+/// `CosineAnnealingLR`; nanoGPT: `get_lr`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cosine {
+    /// After the warm-up.
+    pub highest: f64,
+    /// From the last step on.
+    pub lowest: f64,
+    /// How many steps the rate rises.
+    pub warm_up: u64,
+    /// How many steps there are in all.
+    pub steps: u64,
+}
+
+impl Schedule for Cosine {
+    fn rate(&self, step: u64) -> f64 {
+        let step = step.max(1);
+        if step < self.warm_up {
+            return self.highest * step as f64 / self.warm_up as f64;
+        }
+        let (done, all) = (step - self.warm_up, self.steps.saturating_sub(self.warm_up));
+        let share = done as f64 / all.max(1) as f64;
+        let wave = 0.5 * (1.0 + (PI * share.min(1.0)).cos());
+        self.lowest + (self.highest - self.lowest) * wave
+    }
+}
+
+/// Rises evenly over the first steps, then falls with the root of the number of steps.
+///
+/// ```text
+/// factor * d_model^-0.5 * min(step^-0.5, step * warm_up^-1.5)
+/// ```
+///
+/// Vaswani et al., "Attention is all you need" (2017), section 5.3.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Noam {
+    /// The width of the model.
+    pub d_model: usize,
+    /// How many steps the rate rises.
+    pub warm_up: u64,
+    /// 1 in the paper.
+    pub factor: f64,
+}
+
+impl Schedule for Noam {
+    fn rate(&self, step: u64) -> f64 {
+        let (step, warm_up) = (step.max(1) as f64, self.warm_up.max(1) as f64);
+        let width = self.d_model.max(1) as f64;
+        self.factor * width.powf(-0.5) * step.powf(-0.5).min(step * warm_up.powf(-1.5))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cosine_rises_and_falls_and_stays() {
+        let cosine = Cosine {
+            highest: 2.0,
+            lowest: 0.2,
+            warm_up: 4,
+            steps: 20,
+        };
+        let rates: Vec<_> = (0..30).map(|step| cosine.rate(step)).collect();
+        assert_eq!(rates[..5], [0.5, 0.5, 1.0, 1.5, 2.0]);
+        assert!(rates[4..21].is_sorted_by(|a, b| a > b), "{rates:?}");
+        assert!((rates[12] - 1.1).abs() < 1e-12);
+        assert!(rates[20..].iter().all(|rate| (rate - 0.2).abs() < 1e-12));
+    }
+
+    #[test]
+    fn steps_that_do_not_suffice_for_the_warm_up() {
+        let cosine = Cosine {
+            highest: 1.0,
+            lowest: 0.1,
+            warm_up: 10,
+            steps: 3,
+        };
+        assert!((1..=30).all(|step| (0.1..=1.0).contains(&cosine.rate(step))));
+        let at_once = Cosine {
+            warm_up: 0,
+            ..cosine
+        };
+        assert_eq!(at_once.rate(3), 0.1);
+    }
+
+    #[test]
+    fn noam_is_highest_after_the_warm_up() {
+        let noam = Noam {
+            d_model: 64,
+            warm_up: 100,
+            factor: 2.0,
+        };
+        let rates: Vec<_> = (1..400).map(|step| noam.rate(step)).collect();
+        assert!(rates[..100].is_sorted_by(|a, b| a < b));
+        assert!(rates[99..].is_sorted_by(|a, b| a > b));
+        assert!((rates[99] - 2.0 / 80.0).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,295 @@
+//! What the user of `model!` reads.
+
+use proc_macro2::{Ident, TokenStream};
+
+use super::{did_you_mean, listed, quoted};
+use crate::model::ops::{OPERATIONS, Operation};
+use crate::model::types::{Kind, Type};
+use crate::spec::Size;
+use crate::spec::keys::nearest;
+
+pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
+    help: `model! { pub struct Gpt<vocab = 65>; fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] { .. } }`";
+pub(crate) const EXPECTED_STRUCT: &str = "expected `struct`\n\
+    help: a model is declared as `pub struct Name<size = 65>; fn forward(..) -> [..] { .. }`";
+pub(crate) const EXPECTED_NAME: &str = "expected a name for the model";
+pub(crate) const EXPECTED_SEMICOLON: &str = "expected `;` after the name and its sizes";
+pub(crate) const EXPECTED_FORWARD: &str = "expected `fn forward(..) -> [..] { .. }`";
+pub(crate) const EXPECTED_BODY: &str = "expected the statements of `forward` in braces";
+pub(crate) const EXPECTED_RESULT: &str = "expected the result of `forward`: `-> [batch, seq, d_model]`, or several in parentheses";
+pub(crate) const EXPECTED_INPUT: &str =
+    "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, or `lens: lens[batch]`";
+pub(crate) const EXPECTED_TYPE: &str =
+    "expected a shape: `[batch, seq, d_model]` of floats, `ids[batch, seq]`, or `lens[batch]`";
+pub(crate) const EXPECTED_ARGUMENT: &str = "expected a value, or `key = value`";
+pub(crate) const EXPECTED_ARGUMENTS: &str = "expected `<` and the keys of the operation";
+pub(crate) const UNCLOSED: &str = "expected `,` or `>`";
+pub(crate) const EXPECTED_VARIABLE: &str = "expected the name of a variable";
+pub(crate) const EXPECTED_VALUE: &str = "expected `=` and a value";
+pub(crate) const EXPECTED_OPERATOR: &str = "expected an operator: `+`, `-`, `*` or `/`";
+pub(crate) const EXPECTED_OPERATOR_OR_END: &str = "expected an operator, or `;`";
+pub(crate) const EXPECTED_OPERAND: &str =
+    "expected a value: a variable, an operation, a number, or a constant expression in braces";
+pub(crate) const EXPECTED_OPERANDS: &str = "expected the operands in parentheses";
+pub(crate) const EXPECTED_REPEAT: &str = "expected `repeat count { .. }`";
+pub(crate) const EXPECTED_LAYER_NAME: &str = "expected the name of a layer";
+pub(crate) const METHOD_CALL: &str = "there are no methods and no fields here\n\
+    help: operations are called as `layer_norm(x)`";
+pub(crate) const NOTHING_IS_DONE: &str = "this value goes nowhere\n\
+    help: give it a name, `let y = ..;`, or return it, without the `;`";
+pub(crate) const NO_INPUT: &str = "`forward` has no input";
+pub(crate) const NOTHING_RETURNED: &str = "`forward` returns nothing\n\
+    help: its last line is the result, without a `;`";
+pub(crate) const VALUE_OF_REPEAT: &str = "a `repeat` has no value: it changes variables\n\
+    help: `x = ..;`";
+pub(crate) const REPEAT_CHANGES_NOTHING: &str = "this `repeat` changes no variable\n\
+    help: declare `let mut x = ..;` before it, and assign to `x` in it";
+pub(crate) const REPEAT_NOTHING: &str = "expected at least one round, found 0";
+pub(crate) const REPEAT_OPTIONS: &str =
+    "a `repeat` takes `name = blocks`, under which its parameters are saved, and `share = true`, for one set of parameters";
+pub(crate) const NUMBER_ALONE: &str = "expected a value with axes, found a number";
+pub(crate) const NOT_A_NUMBER: &str = "the result of this is no finite number";
+pub(crate) const DIVISION_BY_TENSOR: &str = "`/` divides by a number\n\
+    help: there is no division by a value with axes";
+pub(crate) const TIED_BIAS: &str = "a tied linear map has no bias\n\
+    help: leave out `bias`";
+pub(crate) const CONTEXT_MISSING: &str = "`d_context` is the width of a second input, and there is none\n\
+    help: `attention::<..>(x, context = y)`";
+
+pub(crate) fn unsupported(word: &str) -> String {
+    format!(
+        "`{word}` is not part of the language\nhelp: there are `let`, `let mut`, assignments, `repeat n {{ .. }}`, and a result"
+    )
+}
+
+pub(crate) fn size_without_value(name: &Option<Ident>) -> String {
+    let name = name.as_ref().map(Ident::to_string).unwrap_or_default();
+    format!("the size `{name}` needs a value\nhelp: `{name} = 64`")
+}
+
+pub(crate) fn expected_size(found: &TokenStream) -> String {
+    format!("expected `name = size`, found {}", quoted(found))
+}
+
+pub(crate) fn size_twice(name: &Ident) -> String {
+    format!("the size `{name}` is declared twice")
+}
+
+pub(crate) fn unused_size(name: &Ident) -> String {
+    format!("the size `{name}` is never used\nhelp: remove it")
+}
+
+pub(crate) fn input_twice(name: &Ident) -> String {
+    format!("two inputs are called `{name}`")
+}
+
+pub(crate) fn unknown_kind(found: &Ident) -> String {
+    format!(
+        "unknown kind of input `{found}`\nhelp: `ids[..]` are indices, `lens[batch]` valid lengths, and `[..]` floats"
+    )
+}
+
+pub(crate) fn number_of_axes(kind: Kind, found: usize, least: usize, most: usize) -> String {
+    format!(
+        "expected {least} to {most} axes in `{}[..]`, found {found}",
+        kind.prefix()
+    )
+}
+
+pub(crate) fn unknown_axis(found: &Ident, symbols: &[String]) -> String {
+    let near = nearest(&found.to_string(), symbols.iter().map(String::as_str));
+    let help = did_you_mean(near, || {
+        let names = listed(symbols.iter().map(String::as_str));
+        format!("the axes of the inputs are {names}")
+    });
+    format!("no input has an axis `{found}`, and no size is called so\n{help}")
+}
+
+pub(crate) fn unused_value(name: &Ident) -> String {
+    format!(
+        "the value of `{name}` is never used\nhelp: remove it, or call it `_{name}` if that is meant"
+    )
+}
+
+pub(crate) fn unknown_variable(found: &Ident, known: impl Iterator<Item = String>) -> String {
+    let known: Vec<String> = known.collect();
+    let near = nearest(&found.to_string(), known.iter().map(String::as_str));
+    let help = did_you_mean(near, || {
+        format!(
+            "the variables are {}",
+            listed(known.iter().map(String::as_str))
+        )
+    });
+    format!("there is no variable `{found}`\n{help}")
+}
+
+pub(crate) fn used_before_set(name: &Ident) -> String {
+    format!("`{name}` is used before it is set\nhelp: move its `let` up")
+}
+
+pub(crate) fn not_mutable(name: &Ident) -> String {
+    format!("`{name}` cannot be assigned to twice\nhelp: declare it as `let mut {name} = ..;`")
+}
+
+pub(crate) fn name_taken(name: &Ident) -> String {
+    format!("another layer is called `{name}`\nhelp: parameters are saved by their names, so these differ")
+}
+
+pub(crate) fn repeat_changes_shape(name: &Ident, start: &Type, end: &Type) -> String {
+    format!(
+        "`repeat` changes the shape of `{name}`: a round begins with {start} and ends with {end}"
+    )
+}
+
+pub(crate) fn number_of_results(declared: usize, found: usize) -> String {
+    format!("`forward` declares {declared} results, and returns {found}")
+}
+
+pub(crate) fn result_differs(declared: &Type, found: &Type) -> String {
+    format!("`forward` declares {declared}, and returns {found}")
+}
+
+pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
+    format!(
+        "`{operator}`: left is {left}, right is {right}\nhelp: both are floats with the same axes; an axis of size 1 is repeated"
+    )
+}
+
+pub(crate) fn expected_floats(what: &str, found: &Type) -> String {
+    format!("`{what}` takes floats, found {found}")
+}
+
+pub(crate) fn takes(operation: &Ident, expected: &str, found: &Type) -> String {
+    format!("`{operation}` takes {expected}, found {found}")
+}
+
+pub(crate) fn unknown_operation(found: &Ident) -> String {
+    let names = || OPERATIONS.iter().map(|operation| operation.name);
+    let help = did_you_mean(nearest(&found.to_string(), names()), || {
+        format!("the operations are {}", listed(names()))
+    });
+    format!("unknown operation `{found}`\n{help}")
+}
+
+pub(crate) fn body_of(operation: &str) -> String {
+    format!("`{operation}` has no body: only `attention` has functions of its own")
+}
+
+pub(crate) fn named_operand(operation: &str, found: &Ident) -> String {
+    format!(
+        "`{operation}` has no operand `{found}`\nhelp: keys stand in the angle brackets: `{operation}::<{found} = ..>(..)`"
+    )
+}
+
+pub(crate) fn number_of_operands(operation: &Operation, found: usize) -> String {
+    format!(
+        "`{}` takes {}, found {found} operands",
+        operation.name, operation.signature
+    )
+}
+
+/// The keys of an operation, for its errors.
+fn keys_of(operation: &Operation) -> String {
+    if operation.keys.is_empty() {
+        return format!("`{}` has no keys but `name`", operation.name);
+    }
+    format!(
+        "the keys of `{}` are {}",
+        operation.name,
+        listed(operation.keys.iter().map(|key| key.name))
+    )
+}
+
+pub(crate) fn unknown_key_of(operation: &Operation, found: &Ident) -> String {
+    let names = operation.keys.iter().map(|key| key.name);
+    let help = did_you_mean(nearest(&found.to_string(), names), || keys_of(operation));
+    format!("`{}` has no key `{found}`\n{help}", operation.name)
+}
+
+pub(crate) fn too_many_positional(operation: &Operation, found: &str) -> String {
+    let help = match operation.positional {
+        [] => keys_of(operation),
+        names => format!(
+            "by their position stand {}; the others are written as `key = value`",
+            listed(names.iter().copied())
+        ),
+    };
+    format!("expected `key = value`, found `{found}`\nhelp: {help}")
+}
+
+pub(crate) fn wrong_position(operation: &Operation, expected: &str, found: &str) -> String {
+    format!(
+        "here stands the `{expected}` of `{}`, found `{found}`\nhelp: the order is {}; or write `{found} = {found}`",
+        operation.name,
+        operation.positional.join(", ")
+    )
+}
+
+pub(crate) fn missing_key_of(operation: &Ident, key: &str) -> String {
+    format!("`{operation}` needs the key `{key}`\nhelp: `{operation}::<{key} = 64>(..)`")
+}
+
+pub(crate) fn zero_size(key: &str) -> String {
+    format!("`{key}` must be at least 1, found 0")
+}
+
+pub(crate) fn unknown_embedding(found: &Ident, known: impl Iterator<Item = String>) -> String {
+    let known: Vec<String> = known.collect();
+    let help = if known.is_empty() {
+        "help: there is none before this".to_owned()
+    } else {
+        let names = || known.iter().map(String::as_str);
+        did_you_mean(nearest(&found.to_string(), names()), || {
+            format!("the embeddings of the model are {}", listed(names()))
+        })
+    };
+    format!("there is no embedding `{found}` to tie to\n{help}")
+}
+
+pub(crate) fn tied_size(out: &Size, field: &str, vocab: &Size) -> String {
+    format!("`out` is {out}, but the vocabulary of `{field}` is {vocab}")
+}
+
+pub(crate) fn tied_width(field: &str, width: &Size, found: &Type) -> String {
+    format!("`linear` tied to `{field}` takes [.., {width}], found {found}")
+}
+
+pub(crate) fn concat_differs(a: &Type, b: &Type) -> String {
+    format!("`concat`: one is {a}, the other {b}\nhelp: all axes but the last are the same")
+}
+
+pub(crate) fn lens_of_pool(expected: &Type, found: &Type) -> String {
+    format!("`mean_pool` takes {expected} as its second operand, found {found}")
+}
+
+pub(crate) fn attention_operands(found: usize) -> String {
+    format!(
+        "`attention` takes one operand by its position, found {found}\nhelp: `attention::<..>(x)`, or `attention::<..>(x, context = y)`"
+    )
+}
+
+pub(crate) fn attention_width(d_model: &Size, found: &Type) -> String {
+    format!("`attention` of d_model {d_model} takes [.., {d_model}], found {found}")
+}
+
+pub(crate) fn context_differs(x: &Type, context: &Type) -> String {
+    format!("`attention`: x is {x}, context is {context}\nhelp: both have the same batch")
+}
+
+pub(crate) fn data_missing(name: &str, expected: &Type) -> String {
+    format!(
+        "this `attention` reads `{name}`, and is not given it\nhelp: add the operand `{name} = ..`, {expected}"
+    )
+}
+
+pub(crate) fn data_differs(name: &str, expected: &Type, found: &Type) -> String {
+    format!("`{name}` of this `attention` is {expected}, found {found}")
+}
+
+pub(crate) fn unknown_data(found: &Ident, known: &[String]) -> String {
+    let names = known.iter().map(String::as_str).chain(["context"]);
+    format!(
+        "this `attention` does not read `{found}`\nhelp: its operands by name are {}",
+        listed(names)
+    )
+}

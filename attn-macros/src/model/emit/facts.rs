@@ -1,0 +1,167 @@
+//! What is known of the model without running it: the number of its parameters, its cost, a table and a picture of it.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+
+use super::{Emitter, docs, item};
+use crate::model::graph::{Layer, Module, ModuleId, Node, Op, Region, Step, ValueId};
+use crate::model::types::Axis;
+
+/// They stand on the default type, so that `Name::PARAMS` needs no type arguments.
+pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
+    let (name, vis, label) = (cx.name, &cx.model.item.vis, cx.label());
+    if cx.model.poisoned {
+        return TokenStream::new();
+    }
+    let params = cx.model.modules.iter().map(|module| {
+        let (name, params) = (&module.name, params(cx, module));
+        quote! {
+            #[allow(dead_code)]
+            impl #name {
+                /// Number of learned numbers.
+                #vis const PARAMS: usize = #params;
+            }
+        }
+    });
+    let symbols: Vec<_> = cx
+        .model
+        .symbols
+        .iter()
+        .map(|name| format_ident!("{name}"))
+        .collect();
+    let flops = flops(cx, &cx.model.body);
+    let rows = rows(cx, ModuleId(0), "");
+    let dot = docs::dot(cx);
+    quote_spanned! {cx.at=>
+        #(#params)*
+
+        #[allow(dead_code)]
+        impl #name {
+            /// Floating-point operations of the matrix products of one forward pass, a multiplication and an addition
+            /// counted as two. Masked pairs are counted; a backward pass takes twice as many. What does not fit is
+            /// `u64::MAX`.
+            #[allow(unused_variables)]
+            #vis const fn flops(#(#symbols: usize),*) -> u64 {
+                #flops
+            }
+
+            /// The layers, with their shapes and numbers of parameters, as a table.
+            #vis fn summary() -> p::String {
+                p::summary(#label, &[#(#rows),*], Self::PARAMS)
+            }
+
+            /// The graph, in the language of Graphviz.
+            #vis const fn graph_dot() -> &'static str {
+                #dot
+            }
+        }
+    }
+}
+
+fn params(cx: &Emitter<'_>, module: &Module) -> TokenStream {
+    let terms = module.fields.iter().map(|field| params_of(cx, &field.layer));
+    quote!(0 #(+ #terms)*)
+}
+
+fn params_of(cx: &Emitter<'_>, layer: &Layer) -> TokenStream {
+    match layer {
+        Layer::Repeat {
+            module,
+            count,
+            share,
+        } => {
+            let name = &cx.model.module(*module).name;
+            if *share {
+                quote!(<#name>::PARAMS)
+            } else {
+                quote!(#count * <#name>::PARAMS)
+            }
+        }
+        layer => {
+            let ty = item::layer_type(cx, layer, &TokenStream::new());
+            quote!(<#ty>::PARAMS)
+        }
+    }
+}
+
+fn flops(cx: &Emitter<'_>, region: &Region) -> TokenStream {
+    let terms = region.steps.iter().filter_map(|step| match step {
+        Step::Node(node) => flops_of(cx, node),
+        Step::Repeat(repeat) => {
+            let (count, inner) = (&repeat.count, flops(cx, &repeat.body));
+            Some(quote!((#count as u64).saturating_mul(#inner)))
+        }
+    });
+    let terms: Vec<_> = terms.collect();
+    quote!(p::total(&[#(#terms),*]))
+}
+
+fn flops_of(cx: &Emitter<'_>, node: &Node) -> Option<TokenStream> {
+    let axes = |id: ValueId| cx.model.value(id).ty.axes.iter().map(number);
+    let rows = |id: ValueId| {
+        let axes: Vec<_> = axes(id).collect();
+        axes[..axes.len() - 1].to_vec()
+    };
+    let last = |id: ValueId| axes(id).next_back();
+    let x = *node.operands.first()?;
+    match &node.op {
+        Op::Linear(_) | Op::TiedLinear(_) => {
+            let (rows, input, output) = (rows(x), last(x)?, last(node.result)?);
+            Some(quote!(p::product(&[2, #(#rows,)* #input, #output])))
+        }
+        Op::FeedForward(place) => {
+            let Layer::FeedForward {
+                width,
+                hidden,
+                activation,
+            } = cx.model.layer(place)?
+            else {
+                return None;
+            };
+            let (rows, products) = (rows(x), if activation.gated { 6usize } else { 4 });
+            Some(quote!(p::product(&[#products, #(#rows,)* #width, #hidden])))
+        }
+        Op::Attention { index, .. } => {
+            let layer = &cx.model.attentions[*index];
+            let (name, context) = (&layer.0.item.name, if layer.1.cross { node.operands[1] } else { x });
+            let length = |id: ValueId| axes(id).nth_back(1);
+            let (query, key) = (length(x)?, length(context)?);
+            let batch = match axes(x).len() {
+                3 => axes(x).next()?,
+                _ => quote!(1),
+            };
+            Some(quote!(<#name>::flops(#batch, #query, #key)))
+        }
+        _ => None,
+    }
+}
+
+fn number(axis: &Axis) -> TokenStream {
+    match axis {
+        Axis::Symbol(name) => {
+            let name = format_ident!("{name}");
+            quote!(#name)
+        }
+        Axis::Size(size) => quote!((#size)),
+    }
+}
+
+/// The rows of the table: the layers of a module, those of a loop behind it.
+fn rows(cx: &Emitter<'_>, module: ModuleId, path: &str) -> Vec<TokenStream> {
+    let mut lines = Vec::new();
+    for field in &cx.model.module(module).fields {
+        let name = format!("{path}{}", field.name);
+        let (layer, output) = (docs::layer_name(&field.layer), &field.output);
+        let params = params_of(cx, &field.layer);
+        lines.push(quote!(p::Row { name: #name, layer: #layer, output: #output, params: #params }));
+        if let Layer::Repeat { module, share, .. } = &field.layer {
+            let inner = if *share {
+                format!("{name}.")
+            } else {
+                format!("{name}.*.")
+            };
+            lines.extend(rows(cx, *module, &inner));
+        }
+    }
+    lines
+}

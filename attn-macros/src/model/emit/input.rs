@@ -1,0 +1,141 @@
+//! The trait of what `forward` accepts: its errors are the model's own words about shapes.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+
+use super::{Emitter, docs};
+use crate::model::graph::ValueId;
+use crate::model::types::Axis;
+
+/// The trait. Its `on_unimplemented` is what a user reads after passing a wrong shape.
+pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
+    let (krate, name, input, cfgs) = (cx.krate, cx.name, &cx.input, &cx.cfgs);
+    let vis = &cx.model.item.vis;
+    let accepted = docs::accepted(cx);
+    let message = format!("`{name}` takes {accepted}, not `{{Self}}`");
+    let label = format!("wrong input for `{name}`");
+    let note = docs::axes_note(cx);
+    let doc = format!("What [`{name}`] accepts: `{accepted}`, as dfdx tensors.");
+    quote_spanned! {cx.at=>
+        #(#cfgs)*
+        #[doc = #doc]
+        #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
+        #vis trait #input<E: #krate::__private::Dtype, D: #krate::__private::Storage<E>>: ::core::marker::Sized {
+            /// What `forward` returns.
+            type Output;
+            #[doc(hidden)]
+            fn run(
+                self,
+                model: &#name<E, D>,
+                run: #krate::__private::Run,
+            ) -> ::core::result::Result<Self::Output, #krate::__private::Error<D::Err>>;
+        }
+    }
+}
+
+/// What the trait is implemented for. The first input carries the tape.
+pub(super) fn emit_impl(cx: &Emitter<'_>) -> TokenStream {
+    if cx.model.poisoned {
+        return emit_anything(cx);
+    }
+    let (name, input, symbols) = (cx.name, &cx.input, cx.symbols());
+    let (model, inputs) = (cx.model, &cx.model.inputs);
+    let tape = |index: usize| match index {
+        0 => quote!(T),
+        _ => TokenStream::new(),
+    };
+    let types = inputs
+        .iter()
+        .enumerate()
+        .map(|(index, id)| cx.tensor(&model.value(*id).ty, &tape(index)));
+    let types: Vec<_> = types.collect();
+    let names: Vec<_> = inputs.iter().map(|id| cx.var(*id)).collect();
+    let (ty, pattern) = match names.as_slice() {
+        [one] => (quote!(#(#types)*), quote!(#one)),
+        _ => (quote!((#(#types),*)), quote!((#(#names),*))),
+    };
+    let first = &names[0];
+    let checks = emit_checks(cx);
+    let outputs = model
+        .results
+        .iter()
+        .map(|id| cx.tensor(&model.value(*id).ty, &quote!(T)));
+    let outputs: Vec<_> = outputs.collect();
+    let results: Vec<_> = (0..outputs.len())
+        .map(|index| format_ident!("result_{index}"))
+        .collect();
+    let (output, pattern_of_results, wrapped) = match results.as_slice() {
+        [one] => (quote!(#(#outputs)*), quote!(#one), quote!(pass.output(#one))),
+        _ => (
+            quote!((#(#outputs),*)),
+            quote!((#(#results),*)),
+            quote!((#(pass.output(#results)),*)),
+        ),
+    };
+    quote_spanned! {cx.at=>
+        impl<#symbols T: p::Tape<E, D>, E: p::Element, D: p::Backend<E>> #input<E, D> for #ty {
+            type Output = #output;
+
+            fn run(self, model: &#name<E, D>, run: p::Run) -> Result<Self::Output, p::Error<D::Err>> {
+                let #pattern = self;
+                #checks
+                let mut pass = p::Pass::<T>::new(run);
+                let #first = pass.input(#first);
+                let #pattern_of_results = run_graph(model, &mut pass, #(#names),*)?;
+                Ok(#wrapped)
+            }
+        }
+    }
+}
+
+/// Axes of one name have one size.
+fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
+    let label = cx.label();
+    let mut first: Vec<(&str, ValueId, usize)> = Vec::new();
+    let mut checks = TokenStream::new();
+    for id in &cx.model.inputs {
+        let input = cx.model.value(*id);
+        for (index, axis) in input.ty.axes.iter().enumerate() {
+            let Axis::Symbol(name) = axis else { continue };
+            let Some((_, of, place)) = first.iter().find(|(other, ..)| other == name) else {
+                first.push((name, *id, index));
+                continue;
+            };
+            let (a, b) = (cx.var(*of), cx.var(*id));
+            let names = [&cx.model.value(*of).name, &input.name];
+            checks.extend(quote! {
+                p::check_axis(#label, #name, [#(#names),*], p::axis(&#a, #place), p::axis(&#b, #index))?;
+            });
+        }
+    }
+    checks
+}
+
+/// After an error: accept whatever is passed, so that the error stays alone.
+fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
+    let (name, input) = (cx.name, &cx.input);
+    let accept = |generics: TokenStream, ty: TokenStream, output: TokenStream| {
+        quote! {
+            impl<#generics> #input<E, D> for #ty {
+                type Output = #output;
+                fn run(self, _: &#name<E, D>, _: p::Run) -> Result<Self::Output, p::Error<D::Err>> {
+                    ::core::unreachable!()
+                }
+            }
+        }
+    };
+    let tensor = quote!(p::Tensor<S, F, D, T>);
+    let alone = quote!(S: p::Shape, F: p::Dtype, T, E: p::Element, D: p::Backend<E> + p::Storage<F>);
+    let tuples = (1..=cx.model.inputs.len().clamp(4, 11)).map(|others| {
+        let names: Vec<_> = (1..=others)
+            .map(|number| format_ident!("A{number}"))
+            .collect();
+        accept(
+            quote!(X, #(#names,)* E: p::Element, D: p::Backend<E>),
+            quote!((X, #(#names,)*)),
+            quote!(X),
+        )
+    });
+    let alone = accept(alone, tensor.clone(), tensor);
+    [alone].into_iter().chain(tuples).collect()
+}

@@ -1,0 +1,224 @@
+//! The structs of the layers, what makes them citizens of dfdx, and the methods a user calls.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+
+use super::{Emitter, docs, field};
+use crate::model::graph::{Field, Layer, Module, ModuleId};
+
+/// The structs: one for the model, one for the body of every `repeat`.
+pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
+    let krate = cx.krate;
+    let vis = &cx.model.item.vis;
+    let structs = cx.model.modules.iter().enumerate().map(|(index, module)| {
+        let name = &module.name;
+        let (attrs, docs) = if index == 0 {
+            (cx.model.item.attrs.iter().collect(), docs::model(cx))
+        } else {
+            (cx.cfgs.clone(), docs::module(cx, ModuleId(index)))
+        };
+        let fields = module.fields.iter().map(|of| {
+            let (name, doc, ty) = (field(&of.name), docs::field(cx, of), field_type(cx, of));
+            quote!(#[doc = #doc] #vis #name: #ty,)
+        });
+        // A struct without layers has to mention its type variables all the same.
+        let none = module
+            .fields
+            .is_empty()
+            .then(|| quote!(none: #krate::__private::PhantomData<(E, D)>,));
+        quote_spanned! {cx.at=>
+            #(#attrs)*
+            #[doc = #docs]
+            #[derive(#krate::__private::Clone, #krate::__private::Debug)]
+            #vis struct #name<
+                E: #krate::__private::Dtype = f32,
+                D: #krate::__private::Storage<E> = #krate::__private::AutoDevice,
+            > {
+                #(#fields)*
+                #none
+            }
+        }
+    });
+    structs.collect()
+}
+
+fn field_type(cx: &Emitter<'_>, field: &Field) -> TokenStream {
+    layer_type(cx, &field.layer, &quote!(, E, D))
+}
+
+/// The type of a layer; with the elements and the device, unless these are the default.
+pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Layer, rest: &TokenStream) -> TokenStream {
+    let krate = cx.krate;
+    let nn = quote!(#krate::nn);
+    match layer {
+        Layer::Embedding { vocab, width } => {
+            let [vocab, width] = [vocab, width].map(|size| size.arg());
+            quote!(#nn::Embedding<#vocab, #width #rest>)
+        }
+        Layer::LearnedPosition { max_len, width } => {
+            let [max_len, width] = [max_len, width].map(|size| size.arg());
+            quote!(#nn::LearnedPosition<#max_len, #width #rest>)
+        }
+        Layer::Linear {
+            input,
+            output,
+            bias,
+        } => {
+            let linear = format_ident!("{}", if *bias { "Linear" } else { "UnbiasedLinear" });
+            let [input, output] = [input, output].map(|size| size.arg());
+            quote!(#nn::#linear<#input, #output #rest>)
+        }
+        Layer::FeedForward {
+            width,
+            hidden,
+            activation,
+        } => {
+            let gated = if activation.gated { "Gated" } else { "" };
+            let layer = format_ident!("{gated}FeedForward");
+            let activation = format_ident!("{}", activation.ty);
+            let [width, hidden] = [width, hidden].map(|size| size.arg());
+            quote!(#nn::#layer<#width, #hidden, #nn::#activation #rest>)
+        }
+        Layer::LayerNorm { width } => {
+            let width = width.arg();
+            quote!(#nn::LayerNorm<#width #rest>)
+        }
+        Layer::RmsNorm { width } => {
+            let width = width.arg();
+            quote!(#nn::RmsNorm<#width #rest>)
+        }
+        Layer::Attention(index) => with_rest(&cx.model.attentions[*index].0.item.name, rest),
+        Layer::Repeat {
+            module,
+            count,
+            share,
+        } => {
+            let module = with_rest(&cx.model.module(*module).name, rest);
+            let count = count.arg();
+            if *share {
+                module
+            } else {
+                quote!(#krate::dfdx::nn::modules::Repeated<#module, #count>)
+            }
+        }
+    }
+}
+
+/// `Name<E, D>`, where the rest is what follows other arguments.
+fn with_rest(name: &proc_macro2::Ident, rest: &TokenStream) -> TokenStream {
+    if rest.is_empty() {
+        quote!(#name)
+    } else {
+        quote!(#name<E, D>)
+    }
+}
+
+/// dfdx's traits.
+pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
+    let (name, input) = (cx.name, &cx.input);
+    let collections = cx.model.modules.iter().map(|module| emit_module(cx, module));
+    quote_spanned! {cx.at=>
+        #(#collections)*
+
+        impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::Module<X> for #name<E, D> {
+            type Output = X::Output;
+            type Error = D::Err;
+
+            #[track_caller]
+            fn try_forward(&self, x: X) -> Result<X::Output, D::Err> {
+                #name::try_forward(self, x).map_err(p::Error::into_device)
+            }
+        }
+
+        impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::ModuleMut<X> for #name<E, D> {
+            type Output = X::Output;
+            type Error = D::Err;
+
+            #[track_caller]
+            fn try_forward_mut(&mut self, x: X) -> Result<X::Output, D::Err> {
+                #name::try_forward_mut(self, x).map_err(p::Error::into_device)
+            }
+        }
+    }
+}
+
+/// The layers of a module by name, in the order of the fields.
+fn emit_module(cx: &Emitter<'_>, module: &Module) -> TokenStream {
+    let name = &module.name;
+    let names: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
+    let nest = |items: Vec<TokenStream>| {
+        let items = items.into_iter();
+        items.rfold(quote!(()), |rest, item| quote!((#item, #rest)))
+    };
+    let visits = module.fields.iter().zip(&names).map(|(of, field)| {
+        let saved = &of.name;
+        quote!(Self::module(#saved, |s| &s.#field, |s| &mut s.#field))
+    });
+    let visits = nest(visits.collect());
+    let patterns = nest(names.iter().map(|field| quote!(#field)).collect());
+    let none = names
+        .is_empty()
+        .then(|| quote!(none: p::PhantomData));
+    quote_spanned! {cx.at=>
+        impl<E0: p::Dtype, D0: p::Storage<E0>, E: p::Element, D: p::Device<E>> p::BuildOnDevice<D, E> for #name<E0, D0> {
+            type Built = #name<E, D>;
+        }
+
+        impl<E: p::Element, D: p::Device<E>> p::TensorCollection<E, D> for #name<E, D> {
+            type To<E2: p::Dtype, D2: p::Device<E2>> = #name<E2, D2>;
+
+            fn iter_tensors<V: p::ModuleVisitor<Self, E, D>>(
+                visitor: &mut V,
+            ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
+                visitor.visit_fields(#visits, |#patterns| #name { #(#names,)* #none })
+            }
+        }
+    }
+}
+
+/// `forward` and its siblings.
+pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
+    let (name, input) = (cx.name, &cx.input);
+    let vis = &cx.model.item.vis;
+    let [forward, try_forward, forward_mut, try_forward_mut, composed] = docs::methods(cx);
+    quote_spanned! {cx.at=>
+        #[allow(dead_code)]
+        impl<E: p::Dtype, D: p::Storage<E>> #name<E, D> {
+            #[doc = #forward]
+            #[track_caller]
+            #vis fn forward<X: #input<E, D>>(&self, x: X) -> X::Output {
+                p::unwrap(self.try_forward(x))
+            }
+
+            #[doc = #try_forward]
+            #vis fn try_forward<X: #input<E, D>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
+                x.run(self, p::Run::FORWARD)
+            }
+
+            #[doc = #forward_mut]
+            #[track_caller]
+            #vis fn forward_mut<X: #input<E, D>>(&mut self, x: X) -> X::Output {
+                p::unwrap(self.try_forward_mut(x))
+            }
+
+            #[doc = #try_forward_mut]
+            #vis fn try_forward_mut<X: #input<E, D>>(&mut self, x: X) -> Result<X::Output, p::Error<D::Err>> {
+                x.run(self, p::Run::TRAIN)
+            }
+
+            #[doc = #composed]
+            #vis fn composed(&self) -> p::Composed<'_, Self> {
+                p::Composed::new(self)
+            }
+        }
+
+        impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::Layer<X> for #name<E, D> {
+            type Output = X::Output;
+            type Err = D::Err;
+
+            fn run(&self, x: X, run: p::Run) -> Result<X::Output, p::Error<D::Err>> {
+                x.run(self, run)
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! From the graph of a model to Rust. Everything emitted refers to `__private` of the facade crate and to `core`.
+
+mod docs;
+mod facts;
+mod forward;
+mod input;
+mod item;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::Attribute;
+
+use super::graph::{Model, Place, ValueId};
+use super::types::{Axis, Kind, Type};
+use crate::emit as attention;
+
+/// The declared model:
+///
+/// ```text
+/// // every attention of it, as `attention!` declares a layer
+/// pub struct GptBlocks<E, D> { attention: .., layer_norm: .., .. }     // the body of a `repeat`
+/// /// docs
+/// pub struct Gpt<E: Dtype = f32, D: Storage<E> = AutoDevice> { embedding: .., blocks: Repeated<GptBlocks<E, D>, 6>, .. }
+/// pub trait GptInput<E, D> { .. }               // what `forward` accepts
+/// const _: () = {                               // `BuildOnDevice`, `TensorCollection`, `Module`, `forward`, the graph
+///     use attn::__private as p;
+///     ..
+/// };
+/// const _: () = assert!(..);                    // rules that only rustc can evaluate
+/// ```
+pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
+    let cx = &Emitter::new(krate, model);
+    let layers = model
+        .attentions
+        .iter()
+        .map(|(spec, graph)| attention::layer(krate, spec, graph));
+    let (cfgs, items) = (&cx.cfgs, item::emit(cx));
+    let input_trait = input::emit_trait(cx);
+    let impls = [
+        input::emit_impl(cx),
+        item::emit_traits(cx),
+        item::emit_forward(cx),
+        forward::emit(cx),
+        facts::emit(cx),
+    ];
+    let assertions = model
+        .assertions
+        .iter()
+        .map(|assertion| quote!(#(#cfgs)* #assertion));
+    quote! {
+        #(#layers)*
+        #items
+        #input_trait
+        #(#cfgs)*
+        #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
+        const _: () = {
+            // The block's own imports: what the user's module calls `Result` stays out.
+            #[allow(unused_imports)]
+            use #krate::__private::{self as p, prelude::{Err, None, Ok, Option, Result, Some}, traits::*};
+            #(#impls)*
+        };
+        #(#assertions)*
+    }
+}
+
+/// What every emitter needs.
+struct Emitter<'a> {
+    krate: &'a TokenStream,
+    model: &'a Model,
+    name: &'a Ident,
+    /// The trait of what `forward` accepts.
+    input: Ident,
+    /// Where rustc's notes place what is emitted: at the model's name.
+    at: Span,
+    /// `#[cfg]`s of the declaration: they hold for all that is emitted.
+    cfgs: Vec<&'a Attribute>,
+}
+
+impl<'a> Emitter<'a> {
+    fn new(krate: &'a TokenStream, model: &'a Model) -> Self {
+        let name = &model.item.name;
+        Emitter {
+            krate,
+            model,
+            name,
+            input: format_ident!("{name}Input"),
+            at: Span::call_site().located_at(name.span()),
+            cfgs: model.item.cfgs().collect(),
+        }
+    }
+
+    /// The model's name, for messages at run time.
+    fn label(&self) -> String {
+        self.name.to_string()
+    }
+
+    /// The type variable of a symbolic axis.
+    fn symbol(&self, name: &str) -> Ident {
+        let index = self.model.symbols.iter().position(|symbol| symbol == name);
+        let mut chars = name.chars();
+        let first = chars.next().map(|first| first.to_ascii_uppercase());
+        let camel: String = first.into_iter().chain(chars).collect();
+        let is_taken = camel.len() == 1
+            || self.model.modules.iter().any(|module| module.name == camel)
+            || syn::parse_str::<Ident>(&camel).is_err();
+        match index {
+            Some(index) if is_taken => format_ident!("Axis{index}"),
+            _ => Ident::new(&camel, Span::call_site()),
+        }
+    }
+
+    fn axis(&self, axis: &Axis) -> TokenStream {
+        match axis {
+            Axis::Symbol(name) => {
+                let symbol = self.symbol(name);
+                quote!(#symbol)
+            }
+            Axis::Size(size) => {
+                let size = size.arg();
+                quote!(p::Const<#size>)
+            }
+        }
+    }
+
+    /// A tensor of this type, with the tape `tape`, if there is one.
+    fn tensor(&self, ty: &Type, tape: &TokenStream) -> TokenStream {
+        let axes = ty.axes.iter().map(|axis| self.axis(axis));
+        let element = match ty.kind {
+            Kind::Floats => quote!(E),
+            Kind::Ids | Kind::Lens => quote!(usize),
+        };
+        let tape = (!tape.is_empty()).then(|| quote!(, #tape));
+        quote!(p::Tensor<(#(#axes,)*), #element, D #tape>)
+    }
+
+    /// The same without a tape: what variables hold.
+    fn value_type(&self, id: ValueId) -> TokenStream {
+        self.tensor(&self.model.value(id).ty, &TokenStream::new())
+    }
+
+    fn var(&self, id: ValueId) -> Ident {
+        var(&self.model.value(id).name)
+    }
+
+    /// `blocks.attention`
+    fn place(&self, place: &Place) -> TokenStream {
+        let (var, field) = (
+            var(&self.model.module(place.module).var),
+            field(&place.field),
+        );
+        quote!(#var.#field)
+    }
+
+    /// `Batch: p::Dim, Seq: p::Dim,`
+    fn symbols(&self) -> TokenStream {
+        let symbols = self.model.symbols.iter().map(|name| self.symbol(name));
+        quote!(#(#symbols: p::Dim,)*)
+    }
+}
+
+/// A name of the emitted code, which may be a word of Rust.
+fn var(name: &str) -> Ident {
+    match syn::parse_str::<Ident>(name) {
+        Ok(_) => Ident::new(name, Span::call_site()),
+        Err(_) => format_ident!("{name}_"),
+    }
+}
+
+/// A field's name.
+fn field(name: &str) -> Ident {
+    syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site()))
+}

@@ -1,0 +1,161 @@
+//! A network as a graph of layers: what [`lower`](super::lower) makes of a declaration, and what the emitters read.
+
+use proc_macro2::Ident;
+
+use super::types::Type;
+use crate::graph::Graph;
+use crate::spec::{Assertion, Item, Real, Size, Spec};
+
+/// Everything that is emitted.
+pub(crate) struct Model {
+    pub(crate) item: Item,
+    /// The axes that are no constants, in the order of the inputs.
+    pub(crate) symbols: Vec<String>,
+    pub(crate) inputs: Vec<ValueId>,
+    pub(crate) values: Vec<Value>,
+    /// Where parameters are: the model itself, and then the body of every `repeat`.
+    pub(crate) modules: Vec<Module>,
+    pub(crate) attentions: Vec<(Spec, Graph)>,
+    pub(crate) body: Region,
+    pub(crate) results: Vec<ValueId>,
+    pub(crate) assertions: Vec<Assertion>,
+    /// Something was wrong: emit the item so that its uses compile.
+    pub(crate) poisoned: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ValueId(pub(crate) usize);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ModuleId(pub(crate) usize);
+
+pub(crate) struct Value {
+    /// Unique in the model.
+    pub(crate) name: String,
+    pub(crate) ty: Type,
+}
+
+/// A struct of layers.
+pub(crate) struct Module {
+    /// Its type.
+    pub(crate) name: Ident,
+    /// The variable that holds it while the model runs.
+    pub(crate) var: String,
+    pub(crate) fields: Vec<Field>,
+}
+
+/// A layer of a module, under the name by which its parameters are saved.
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) layer: Layer,
+    /// The operation as written, for the table of the docs.
+    pub(crate) output: String,
+}
+
+pub(crate) enum Layer {
+    Embedding { vocab: Size, width: Size },
+    LearnedPosition { max_len: Size, width: Size },
+    Linear { input: Size, output: Size, bias: bool },
+    FeedForward { width: Size, hidden: Size, activation: Activation },
+    LayerNorm { width: Size },
+    RmsNorm { width: Size },
+    /// By its index among the model's attentions.
+    Attention(usize),
+    Repeat { module: ModuleId, count: Size, share: bool },
+}
+
+/// The nonlinearity of a feed-forward layer, by the name of its type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Activation {
+    pub(crate) ty: &'static str,
+    pub(crate) gated: bool,
+}
+
+/// Where the parameters of an operation are.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) module: ModuleId,
+    pub(crate) field: String,
+}
+
+/// Operations one after the other, with loops.
+#[derive(Default)]
+pub(crate) struct Region {
+    pub(crate) steps: Vec<Step>,
+}
+
+pub(crate) enum Step {
+    Node(Node),
+    Repeat(Repeat),
+}
+
+pub(crate) struct Node {
+    pub(crate) op: Op,
+    pub(crate) operands: Vec<ValueId>,
+    pub(crate) result: ValueId,
+}
+
+/// A loop over sets of parameters.
+pub(crate) struct Repeat {
+    pub(crate) place: Place,
+    pub(crate) module: ModuleId,
+    pub(crate) count: Size,
+    pub(crate) share: bool,
+    pub(crate) carried: Vec<Carried>,
+    pub(crate) body: Region,
+}
+
+/// A variable that a loop changes.
+pub(crate) struct Carried {
+    /// What it is before the loop.
+    pub(crate) before: ValueId,
+    /// What it is when a round begins, and after the last one.
+    pub(crate) value: ValueId,
+    /// What it is when a round ends.
+    pub(crate) after: ValueId,
+}
+
+pub(crate) enum Op {
+    Embedding(Place),
+    /// Of the axes of the operand.
+    LearnedPosition(Place),
+    SinusoidalPosition,
+    Linear(Place),
+    /// A linear map whose weight is the table of an embedding.
+    TiedLinear(Place),
+    FeedForward(Place),
+    LayerNorm(Place),
+    RmsNorm(Place),
+    /// The operands: `x`, perhaps the context, data of the call.
+    Attention { place: Place, index: usize },
+    Dropout(Real),
+    /// By the name of its type.
+    Activation(&'static str),
+    Add,
+    Sub,
+    Mul,
+    Scale(Real),
+    Shift(Real),
+    Softmax,
+    /// To the type of the result.
+    Expand,
+    Concat,
+    MeanPool,
+    PaddedMeanPool,
+}
+
+impl Model {
+    pub(crate) fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.0]
+    }
+
+    pub(crate) fn module(&self, id: ModuleId) -> &Module {
+        &self.modules[id.0]
+    }
+
+    pub(crate) fn layer(&self, place: &Place) -> Option<&Layer> {
+        let fields = &self.module(place.module).fields;
+        let field = fields.iter().find(|field| field.name == place.field);
+        field.map(|field| &field.layer)
+    }
+}

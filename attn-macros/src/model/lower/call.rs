@@ -1,0 +1,501 @@
+//! Calls of operations: their keys, and the shapes that they take and return.
+
+use proc_macro2::{Ident, TokenStream};
+
+use super::operators::named;
+use super::{Frame, Lowering};
+use crate::messages::model as messages;
+use crate::model::graph::{Activation, Layer, Op, Place, ValueId};
+use crate::model::ops::{FEED_FORWARDS, Operation};
+use crate::model::syntax::{Argument, Call, first};
+use crate::model::types::{Axis, Kind, Type};
+use crate::spec::keys::Key;
+use crate::spec::parse::{Entry, Value, parse_value};
+use crate::spec::{Real, Size};
+
+/// The arguments of a call, read by the table of its operation.
+pub(super) struct Arguments {
+    pub(super) entries: Vec<Entry>,
+    /// `name = attn`
+    pub(super) name: Option<Ident>,
+    /// `tied = embedding`
+    tied: Option<Ident>,
+}
+
+impl Arguments {
+    fn value(&self, key: &str) -> Option<&Value> {
+        let entry = self.entries.iter().find(|entry| entry.key.name == key);
+        entry.map(|entry| &entry.value)
+    }
+
+    fn size(&self, key: &str) -> Option<Size> {
+        match self.value(key)? {
+            Value::Size(size) => Some(size.clone()),
+            _ => None,
+        }
+    }
+
+    fn word(&self, key: &str) -> Option<&'static str> {
+        match self.value(key)? {
+            Value::Word(call) => Some(call.word.name),
+            _ => None,
+        }
+    }
+}
+
+impl Lowering<'_> {
+    pub(super) fn call(
+        &mut self,
+        call: &Call,
+        name: Option<&Ident>,
+        frame: &mut Frame,
+    ) -> Option<ValueId> {
+        let Some(operation) = Operation::find(&call.name.to_string()) else {
+            self.cx
+                .error(&call.name, messages::unknown_operation(&call.name));
+            // What stands in the parentheses has mistakes of its own, and is read.
+            for operand in call.operands.iter().chain(call.named.iter().map(|(_, x)| x)) {
+                self.tensor(operand, None, frame);
+            }
+            return None;
+        };
+        let arguments = self.arguments(call, operation);
+        if operation.name == "attention" {
+            return self.attention(call, arguments, name, frame);
+        }
+        if call.body.is_some() {
+            self.cx
+                .error(&call.name, messages::body_of(operation.name));
+        }
+        for (key, operand) in &call.named {
+            self.cx
+                .error(key, messages::named_operand(operation.name, key));
+            self.tensor(operand, None, frame);
+        }
+        let operands: Vec<Option<ValueId>> = call
+            .operands
+            .iter()
+            .map(|operand| self.tensor(operand, None, frame))
+            .collect();
+        let operands: Vec<ValueId> = operands.into_iter().collect::<Option<_>>()?;
+        let (least, most) = match operation.name {
+            "concat" => (2, usize::MAX),
+            "mean_pool" => (1, 2),
+            _ => (1, 1),
+        };
+        if !(least..=most).contains(&operands.len()) {
+            self.cx.error(
+                &call.name,
+                messages::number_of_operands(operation, operands.len()),
+            );
+            return None;
+        }
+        self.operation(call, operation, &arguments, &operands, name, frame)
+    }
+
+    /// The keys of a call: by name, or, the first of them, by their position.
+    fn arguments(&mut self, call: &Call, operation: &Operation) -> Arguments {
+        let mut arguments = Arguments {
+            entries: Vec::new(),
+            name: None,
+            tied: None,
+        };
+        for (index, argument) in call.arguments.iter().enumerate() {
+            let key = argument.key.as_ref().map(Ident::to_string);
+            match key.as_deref() {
+                Some("name") if operation.learned => {
+                    arguments.name = self.name_of(argument).or(arguments.name);
+                }
+                Some("tied") if operation.name == "linear" => {
+                    arguments.tied = self.name_of(argument).or(arguments.tied);
+                }
+                _ => {
+                    let entry = self.entry(argument, index, operation);
+                    let Some(entry) = entry else { continue };
+                    let is_given = |other: &Entry| other.key.name == entry.key.name;
+                    if arguments.entries.iter().any(is_given) {
+                        let at = first(&argument.value);
+                        self.error(at, crate::messages::duplicate_key(entry.key));
+                    } else {
+                        arguments.entries.push(entry);
+                    }
+                }
+            }
+        }
+        arguments
+    }
+
+    /// The name of a layer, as the value of `name` or `tied`.
+    pub(super) fn name_of(&self, argument: &Argument) -> Option<Ident> {
+        let name = syn::parse2(argument.value.clone()).ok();
+        if name.is_none() {
+            self.error(argument.span(), messages::EXPECTED_LAYER_NAME);
+        }
+        name
+    }
+
+    fn entry(
+        &mut self,
+        argument: &Argument,
+        index: usize,
+        operation: &Operation,
+    ) -> Option<Entry> {
+        let (key, name) = match &argument.key {
+            Some(name) => {
+                let key = operation.key(&name.to_string());
+                if key.is_none() {
+                    self.cx
+                        .error(name, messages::unknown_key_of(operation, name));
+                }
+                (key?, name.clone())
+            }
+            None => {
+                let key = self.positional(argument, index, operation)?;
+                (key, Ident::new(key.name, first(&argument.value)))
+            }
+        };
+        let origin = self.sizes.substitute(&argument.value);
+        if origin.is_empty() {
+            self.cx
+                .error(&name, crate::messages::key_without_value(key));
+            return None;
+        }
+        let value = parse_value(key, &origin, self.cx);
+        Some(Entry::new(key, name, value, origin))
+    }
+
+    /// The key at this position. What is the name of another key there was meant for that one.
+    fn positional(
+        &mut self,
+        argument: &Argument,
+        index: usize,
+        operation: &Operation,
+    ) -> Option<&'static Key> {
+        let at = first(&argument.value);
+        let found = argument.value.to_string();
+        let Some(expected) = operation.positional.get(index) else {
+            self.error(at, messages::too_many_positional(operation, &found));
+            return None;
+        };
+        let is_key = operation.positional.iter().any(|key| *key == found);
+        if !is_key || found == *expected {
+            return operation.key(expected);
+        }
+        // Of two that changed places, one is enough to say.
+        if index == 0 || operation.positional[index - 1] != found {
+            self.error(at, messages::wrong_position(operation, expected, &found));
+        }
+        operation.key(&found)
+    }
+
+    /// The size of a required key.
+    fn required(&mut self, call: &Call, arguments: &Arguments, key: &str) -> Option<Size> {
+        let size = arguments.size(key);
+        let is_given = arguments.value(key).is_some();
+        if size.is_none() && !is_given {
+            self.cx
+                .error(&call.name, messages::missing_key_of(&call.name, key));
+        }
+        let size = size?;
+        match size.value {
+            Some(0) => {
+                self.error(first(&size.origin), messages::zero_size(key));
+                None
+            }
+            _ => Some(size),
+        }
+    }
+
+    fn operation(
+        &mut self,
+        call: &Call,
+        operation: &Operation,
+        arguments: &Arguments,
+        operands: &[ValueId],
+        name: Option<&Ident>,
+        frame: &mut Frame,
+    ) -> Option<ValueId> {
+        let types: Vec<Type> = operands.iter().map(|id| self.ty(*id).clone()).collect();
+        let kind = operation.name;
+        let value_name = named(name, kind);
+        let x = &types[0];
+        let place = |this: &mut Self, layer: Layer, output: &Type, frame: &Frame| {
+            let asked = (kind, arguments.name.as_ref());
+            this.field(frame.module, asked, layer, output.to_string())
+        };
+        let (op, ty): (Op, Type) = match kind {
+            "embedding" => {
+                let vocab = self.required(call, arguments, "vocab");
+                let width = self.required(call, arguments, "d_model");
+                let (vocab, width) = (vocab?, width?);
+                let ty = self.appended(call, x, Kind::Ids, &width)?;
+                let layer = Layer::Embedding { vocab, width };
+                (Op::Embedding(place(self, layer, &ty, frame)), ty)
+            }
+            "learned_position" => {
+                let max_len = self.required(call, arguments, "max_len");
+                let width = self.required(call, arguments, "d_model");
+                let (max_len, width) = (max_len?, width?);
+                let ty = self.positions(call, x, &width)?;
+                let layer = Layer::LearnedPosition { max_len, width };
+                (Op::LearnedPosition(place(self, layer, &ty, frame)), ty)
+            }
+            "sinusoidal_position" => {
+                let width = self.required(call, arguments, "d_model")?;
+                (Op::SinusoidalPosition, self.positions(call, x, &width)?)
+            }
+            "linear" => return self.linear(call, arguments, operands[0], &value_name, frame),
+            "feed_forward" => {
+                let hidden = self.required(call, arguments, "hidden");
+                let width = self.width(call, x);
+                let (hidden, width) = (hidden?, width?);
+                let layer = Layer::FeedForward {
+                    width,
+                    hidden,
+                    activation: activation(arguments.word("activation").unwrap_or("gelu")),
+                };
+                (Op::FeedForward(place(self, layer, x, frame)), x.clone())
+            }
+            "layer_norm" => {
+                let layer = Layer::LayerNorm {
+                    width: self.width(call, x)?,
+                };
+                (Op::LayerNorm(place(self, layer, x, frame)), x.clone())
+            }
+            "rms_norm" => {
+                let layer = Layer::RmsNorm {
+                    width: self.width(call, x)?,
+                };
+                (Op::RmsNorm(place(self, layer, x, frame)), x.clone())
+            }
+            "dropout" => (Op::Dropout(self.probability(call, arguments)?), x.clone()),
+            "softmax" => (Op::Softmax, x.clone()),
+            "concat" => return self.concat(call, operands, &value_name, frame),
+            "mean_pool" => return self.mean_pool(call, operands, &value_name, frame),
+            activation => (Op::Activation(self::activation(activation).ty), x.clone()),
+        };
+        self.takes(call, operation, &op, x)
+            .then(|| self.node(frame, op, operands.to_vec(), (&value_name, ty)))
+    }
+
+    /// All but the first layers take floats.
+    fn takes(&mut self, call: &Call, operation: &Operation, op: &Op, x: &Type) -> bool {
+        let any = matches!(
+            op,
+            Op::Embedding(_) | Op::LearnedPosition(_) | Op::SinusoidalPosition
+        );
+        if !any && x.kind != Kind::Floats {
+            let message = messages::expected_floats(operation.name, x);
+            self.cx.error(&call.name, message);
+            return false;
+        }
+        true
+    }
+
+    /// Floats whose axes are those of `x`, and `width`.
+    fn appended(&mut self, call: &Call, x: &Type, kind: Kind, width: &Size) -> Option<Type> {
+        if x.kind != kind || x.axes.len() > 3 {
+            self.cx
+                .error(&call.name, messages::takes(&call.name, "ids[..]", x));
+            return None;
+        }
+        let axes = x.axes.iter().cloned();
+        Some(Type::floats(
+            axes.chain([Axis::Size(width.clone())]).collect(),
+        ))
+    }
+
+    /// A vector for each of the tokens of `x`.
+    fn positions(&mut self, call: &Call, x: &Type, width: &Size) -> Option<Type> {
+        let ty = match x.kind {
+            Kind::Ids => self.appended(call, x, Kind::Ids, width)?,
+            _ => x.ending_in(width.clone()),
+        };
+        if x.kind == Kind::Lens || !(2..=3).contains(&ty.axes.len()) {
+            let takes = "ids[seq], ids[batch, seq], or floats of these axes and a width";
+            self.cx
+                .error(&call.name, messages::takes(&call.name, takes, x));
+            return None;
+        }
+        Some(ty)
+    }
+
+    /// The last axis of `x`, which must be a constant.
+    pub(super) fn width(&mut self, call: &Call, x: &Type) -> Option<Size> {
+        let last = x.split_last().and_then(|(last, _)| last.size());
+        if x.kind != Kind::Floats || last.is_none() {
+            let takes = "floats whose last axis is a constant";
+            self.cx
+                .error(&call.name, messages::takes(&call.name, takes, x));
+            return None;
+        }
+        last.cloned()
+    }
+
+    fn linear(
+        &mut self,
+        call: &Call,
+        arguments: &Arguments,
+        x: ValueId,
+        name: &str,
+        frame: &mut Frame,
+    ) -> Option<ValueId> {
+        let ty = self.ty(x).clone();
+        if let Some(tied) = &arguments.tied {
+            return self.tied(call, tied, arguments, (x, &ty), name, frame);
+        }
+        let output = self.required(call, arguments, "out");
+        let input = self.width(call, &ty);
+        let (output, input) = (output?, input?);
+        let result = ty.ending_in(output.clone());
+        let layer = Layer::Linear {
+            input,
+            output,
+            bias: arguments.word("bias") != Some("false"),
+        };
+        let asked = ("linear", arguments.name.as_ref());
+        let place = self.field(frame.module, asked, layer, result.to_string());
+        Some(self.node(frame, Op::Linear(place), vec![x], (name, result)))
+    }
+
+    /// A linear map whose weight is the table of the embedding `tied`.
+    fn tied(
+        &mut self,
+        call: &Call,
+        tied: &Ident,
+        arguments: &Arguments,
+        (x, ty): (ValueId, &Type),
+        name: &str,
+        frame: &mut Frame,
+    ) -> Option<ValueId> {
+        let fields = self.modules[0].fields.iter();
+        let tables = fields.filter_map(|field| match &field.layer {
+            Layer::Embedding { vocab, width } => Some((&field.name, vocab, width)),
+            _ => None,
+        });
+        let tables: Vec<_> = tables
+            .map(|(name, vocab, width)| (name.clone(), vocab.clone(), width.clone()))
+            .collect();
+        let Some((field, vocab, width)) = tables.iter().find(|(name, ..)| tied == name) else {
+            let names = tables.iter().map(|(name, ..)| name.clone());
+            self.cx
+                .error(tied, messages::unknown_embedding(tied, names));
+            return None;
+        };
+        if let Some(entry) = arguments.entries.iter().find(|entry| entry.key.name == "bias") {
+            self.cx.error(&entry.name, messages::TIED_BIAS);
+        }
+        if let Some(out) = arguments.size("out") {
+            let (a, b) = (Axis::Size(out.clone()), Axis::Size(vocab.clone()));
+            let types = [a, b].map(|axis| Type::floats(vec![axis]));
+            self.agree(&types[0], &types[1], first(&out.origin), || {
+                messages::tied_size(&out, field, vocab)
+            });
+        }
+        let found = self.width(call, ty)?;
+        let types = [&found, width].map(|size| Type::floats(vec![Axis::Size(size.clone())]));
+        let message = || messages::tied_width(field, width, ty);
+        self.agree(&types[0], &types[1], call.name.span(), message)
+            .then(|| {
+                let place = Place {
+                    module: super::ModuleId(0),
+                    field: field.clone(),
+                };
+                let result = ty.ending_in(vocab.clone());
+                self.node(frame, Op::TiedLinear(place), vec![x], (name, result))
+            })
+    }
+
+    fn probability(&mut self, call: &Call, arguments: &Arguments) -> Option<Real> {
+        let Some(Value::Number(p)) = arguments.value("p") else {
+            if arguments.value("p").is_none() {
+                self.cx
+                    .error(&call.name, messages::missing_key_of(&call.name, "p"));
+            }
+            return None;
+        };
+        let message = || crate::messages::dropout_out_of_range(p);
+        match p.value {
+            Some(value) if !(0.0..1.0).contains(&value) => {
+                self.error(first(&p.origin), message());
+                None
+            }
+            Some(_) => Some(p.clone()),
+            None => {
+                let condition: TokenStream = quote::quote!(#p >= 0.0 && #p < 1.0);
+                self.assume(vec![condition], first(&p.origin), message());
+                Some(p.clone())
+            }
+        }
+    }
+
+    fn concat(
+        &mut self,
+        call: &Call,
+        operands: &[ValueId],
+        name: &str,
+        frame: &mut Frame,
+    ) -> Option<ValueId> {
+        let mut left = operands[0];
+        for (index, right) in operands.iter().enumerate().skip(1) {
+            let [a, b] = [left, *right].map(|side| self.ty(side).clone());
+            let (a_width, b_width) = (self.width(call, &a)?, self.width(call, &b)?);
+            let same_last = Type::floats(b.ending_in(a_width.clone()).axes);
+            let message = || messages::concat_differs(&a, &b);
+            if !self.agree(&a, &same_last, call.name.span(), message) {
+                return None;
+            }
+            let ty = a.ending_in(a_width.plus(&b_width));
+            let is_last = index + 1 == operands.len();
+            let name = if is_last { name } else { "concat" };
+            left = self.node(frame, Op::Concat, vec![left, *right], (name, ty));
+        }
+        Some(left)
+    }
+
+    fn mean_pool(
+        &mut self,
+        call: &Call,
+        operands: &[ValueId],
+        name: &str,
+        frame: &mut Frame,
+    ) -> Option<ValueId> {
+        let x = self.ty(operands[0]).clone();
+        let width = self.width(call, &x)?;
+        if x.axes.len() < 2 {
+            let message = messages::takes(&call.name, "[.., seq, d_model]", &x);
+            self.cx.error(&call.name, message);
+            return None;
+        }
+        let before = x.axes[..x.axes.len() - 2].iter().cloned();
+        let ty = Type::floats(before.chain([Axis::Size(width)]).collect());
+        let op = match operands.get(1) {
+            None => Op::MeanPool,
+            Some(lens) => {
+                let expected = Type {
+                    kind: Kind::Lens,
+                    axes: x.axes[..1].to_vec(),
+                };
+                let found = self.ty(*lens).clone();
+                let message = || messages::lens_of_pool(&expected, &found);
+                if x.axes.len() != 3 || !self.agree(&expected, &found, call.name.span(), message) {
+                    if x.axes.len() != 3 {
+                        let takes = "[batch, seq, d_model] and lens[batch]";
+                        self.cx
+                            .error(&call.name, messages::takes(&call.name, takes, &x));
+                    }
+                    return None;
+                }
+                Op::PaddedMeanPool
+            }
+        };
+        Some(self.node(frame, op, operands.to_vec(), (name, ty)))
+    }
+}
+
+/// The nonlinearity of this name. The table knows it.
+fn activation(name: &str) -> Activation {
+    let found = FEED_FORWARDS.iter().find(|(word, ..)| *word == name);
+    let (_, ty, gated) = found.copied().unwrap_or(("gelu", "Gelu", false));
+    Activation { ty, gated }
+}

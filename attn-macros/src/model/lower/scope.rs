@@ -1,0 +1,105 @@
+//! Variables, and whether anything reads them.
+
+use proc_macro2::Ident;
+use syn::ext::IdentExt;
+
+use crate::diag::Diagnostics;
+use crate::messages::model as messages;
+use crate::model::graph::ValueId;
+
+/// The variables that are in scope, the innermost last.
+#[derive(Default)]
+pub(super) struct Scopes {
+    variables: Vec<Variable>,
+    /// Where the scopes that are open begin.
+    starts: Vec<usize>,
+}
+
+pub(super) struct Variable {
+    pub(super) name: Ident,
+    /// None after a mistake.
+    pub(super) value: Option<ValueId>,
+    pub(super) mutable: bool,
+    /// Something reads the value that it has now.
+    is_read: bool,
+    /// Where it got the value that it has now.
+    at: Ident,
+}
+
+impl Scopes {
+    pub(super) fn open(&mut self) {
+        self.starts.push(self.variables.len());
+    }
+
+    /// Ends the innermost scope: its values must have been read.
+    pub(super) fn close(&mut self, cx: &Diagnostics) {
+        let start = self.starts.pop().unwrap_or(0);
+        for variable in self.variables.drain(start..) {
+            variable.report(cx);
+        }
+    }
+
+    pub(super) fn declare(&mut self, name: &Ident, value: Option<ValueId>, mutable: bool) {
+        self.variables.push(Variable {
+            name: name.clone(),
+            value,
+            mutable,
+            is_read: false,
+            at: name.clone(),
+        });
+    }
+
+    pub(super) fn find(&self, name: &Ident) -> Option<&Variable> {
+        self.variables
+            .iter()
+            .rev()
+            .find(|variable| variable.name == *name)
+    }
+
+    fn find_mut(&mut self, name: &Ident) -> Option<&mut Variable> {
+        self.variables
+            .iter_mut()
+            .rev()
+            .find(|variable| variable.name == *name)
+    }
+
+    /// The variable, which is read.
+    pub(super) fn read(&mut self, name: &Ident) -> Option<&Variable> {
+        let variable = self.find_mut(name)?;
+        variable.is_read = true;
+        Some(variable)
+    }
+
+    /// Gives a variable another value. The one before must have been read.
+    pub(super) fn assign(&mut self, name: &Ident, value: Option<ValueId>, cx: &Diagnostics) {
+        if let Some(variable) = self.find_mut(name) {
+            variable.report(cx);
+            variable.value = value;
+            variable.is_read = false;
+            variable.at = name.clone();
+        }
+    }
+
+    /// Gives a variable another value that counts as read, or not.
+    pub(super) fn set(&mut self, name: &Ident, value: ValueId, is_read: bool) {
+        if let Some(variable) = self.find_mut(name) {
+            variable.value = Some(value);
+            variable.is_read = is_read;
+        }
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.variables
+            .iter()
+            .map(|variable| variable.name.unraw().to_string())
+    }
+}
+
+impl Variable {
+    fn report(&self, cx: &Diagnostics) {
+        let is_meant = self.name.to_string().starts_with('_');
+        if !self.is_read && self.value.is_some() && !is_meant {
+            cx.error(&self.at, messages::unused_value(&self.name));
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! `model!`: a whole network as one graph of layers.
+//!
+//! [`parse`] reads a declaration as it is written ([`syntax`]); [`lower`] resolves its names and infers the shape of every
+//! value; [`emit`] writes the struct of the layers and the function that runs them.
+
+pub(crate) mod emit;
+pub(crate) mod graph;
+mod lower;
+pub(crate) mod ops;
+mod parse;
+mod sizes;
+mod syntax;
+pub(crate) mod types;
+
+pub(crate) use lower::lower;
+pub(crate) use parse::parse;

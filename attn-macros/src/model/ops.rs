@@ -1,0 +1,250 @@
+//! The one table of the operations of `model!`: parsing, suggestions and documentation read it.
+
+use crate::spec::keys::{KEYS, Key, Kind, Word};
+
+/// An operation, as `name::<keys>(operands)`.
+pub(crate) struct Operation {
+    pub(crate) name: &'static str,
+    /// The keys whose values may be given by their position.
+    pub(crate) positional: &'static [&'static str],
+    pub(crate) keys: &'static [Key],
+    /// What it takes and returns.
+    pub(crate) signature: &'static str,
+    pub(crate) doc: &'static str,
+    /// Whether it has parameters, and so may have a `name`.
+    pub(crate) learned: bool,
+}
+
+const fn size(name: &'static str, default: &'static str, doc: &'static str) -> Key {
+    Key {
+        name,
+        kind: Kind::Size,
+        default,
+        doc,
+    }
+}
+
+const fn word(name: &'static str, doc: &'static str) -> Word {
+    Word {
+        name,
+        args: &[],
+        doc,
+    }
+}
+
+static TRUTHS: &[Word] = &[word("true", "Yes."), word("false", "No.")];
+
+/// The nonlinearities of `feed_forward`: the word, the type in `attn::nn`, and whether a gate is in front.
+pub(crate) const FEED_FORWARDS: &[(&str, &str, bool)] = &[
+    ("gelu", "Gelu", false),
+    ("gelu_tanh", "GeluTanh", false),
+    ("relu", "Relu", false),
+    ("relu_squared", "ReluSquared", false),
+    ("silu", "Silu", false),
+    ("sigmoid", "Sigmoid", false),
+    ("tanh", "Tanh", false),
+    ("swiglu", "Silu", true),
+    ("geglu", "Gelu", true),
+    ("reglu", "Relu", true),
+];
+
+static ACTIVATIONS: &[Word] = &[
+    word("gelu", "`x Φ(x)` (Hendrycks and Gimpel 2016)."),
+    word("gelu_tanh", "Its approximation by `tanh`, as in GPT-2."),
+    word("relu", "`max(x, 0)`."),
+    word("relu_squared", "`max(x, 0)²` (So et al. 2021)."),
+    word("silu", "`x sigmoid(x)`."),
+    word("sigmoid", "`1 / (1 + exp(-x))`."),
+    word("tanh", "`tanh(x)`."),
+    word("swiglu", "Gated by `silu`, as in LLaMA (Shazeer 2020)."),
+    word("geglu", "Gated by `gelu` (Shazeer 2020)."),
+    word("reglu", "Gated by `relu` (Shazeer 2020)."),
+];
+
+static EMBEDDING: &[Key] = &[
+    size("vocab", "required", "How many ids there are."),
+    size("d_model", "required", "Width of a vector."),
+];
+static LEARNED_POSITION: &[Key] = &[
+    size("max_len", "required", "How many positions there are: the longest sequence."),
+    size("d_model", "required", "Width of a vector."),
+];
+static SINUSOIDAL_POSITION: &[Key] = &[size("d_model", "required", "Width of a vector.")];
+static LINEAR: &[Key] = &[
+    size("out", "required", "Width of the result."),
+    Key {
+        name: "bias",
+        kind: Kind::Word(TRUTHS),
+        default: "`true`",
+        doc: "Whether a learned bias is added.",
+    },
+];
+static FEED_FORWARD: &[Key] = &[
+    size("hidden", "required", "Width of the hidden layer."),
+    Key {
+        name: "activation",
+        kind: Kind::Word(ACTIVATIONS),
+        default: "`gelu`",
+        doc: "The nonlinearity. With a gate there are three projections, without biases.",
+    },
+];
+static DROPOUT: &[Key] = &[Key {
+    name: "p",
+    kind: Kind::Number,
+    default: "required",
+    doc: "Probability, at least 0 and less than 1, with which a number is dropped. It acts in `forward_mut` on a traced tensor.",
+}];
+
+const fn plain(name: &'static str, signature: &'static str, doc: &'static str) -> Operation {
+    Operation {
+        name,
+        positional: &[],
+        keys: &[],
+        signature,
+        doc,
+        learned: false,
+    }
+}
+
+const fn learned(
+    name: &'static str,
+    positional: &'static [&'static str],
+    keys: &'static [Key],
+    signature: &'static str,
+    doc: &'static str,
+) -> Operation {
+    Operation {
+        name,
+        positional,
+        keys,
+        signature,
+        doc,
+        learned: true,
+    }
+}
+
+/// Every operation, in the order in which the documentation lists them.
+pub(crate) static OPERATIONS: &[Operation] = &[
+    learned(
+        "embedding",
+        &["vocab", "d_model"],
+        EMBEDDING,
+        "`ids[..]` to `[.., d_model]`",
+        "A learned vector per id. PyTorch: `torch.nn.Embedding`.",
+    ),
+    learned(
+        "learned_position",
+        &["max_len", "d_model"],
+        LEARNED_POSITION,
+        "`ids[.., seq]` to `[.., seq, d_model]`",
+        "A learned vector per position (Gehring et al. 2017), to be added.",
+    ),
+    Operation {
+        positional: &["d_model"],
+        keys: SINUSOIDAL_POSITION,
+        ..plain(
+            "sinusoidal_position",
+            "`ids[.., seq]` to `[.., seq, d_model]`",
+            "Sines and cosines of the position (Vaswani et al. 2017, section 3.5), to be added.",
+        )
+    },
+    learned(
+        "attention",
+        &["heads", "d_model"],
+        KEYS,
+        "`[batch, seq, d_model]` to the same",
+        "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention; `padding = lens`, `document = ids`, and the names that the body declares as `data`, are operands, too.",
+    ),
+    learned(
+        "linear",
+        &["out"],
+        LINEAR,
+        "`[.., in]` to `[.., out]`",
+        "`x Wᵀ + b`. With `tied = name` the weight is the table of that embedding. PyTorch: `torch.nn.Linear`.",
+    ),
+    learned(
+        "feed_forward",
+        &["hidden"],
+        FEED_FORWARD,
+        "`[.., d_model]` to the same",
+        "Two linear maps, and a nonlinearity between them (Vaswani et al. 2017, section 3.3).",
+    ),
+    learned(
+        "layer_norm",
+        &[],
+        &[],
+        "`[.., d_model]` to the same",
+        "`(x - mean) / sqrt(var + 1e-5)` over the last axis, with a learned gain and bias. PyTorch: `torch.nn.LayerNorm`.",
+    ),
+    learned(
+        "rms_norm",
+        &[],
+        &[],
+        "`[.., d_model]` to the same",
+        "`x / sqrt(mean(x²) + 1e-6)` over the last axis, with a learned gain. PyTorch: `torch.nn.RMSNorm`.",
+    ),
+    Operation {
+        positional: &["p"],
+        keys: DROPOUT,
+        ..plain(
+            "dropout",
+            "`[..]` to the same",
+            "A share `p` of the numbers becomes 0, and the others `1 / (1 - p)` times as large. PyTorch: `torch.nn.Dropout`.",
+        )
+    },
+    plain("gelu", "`[..]` to the same", "`x Φ(x)`."),
+    plain("gelu_tanh", "`[..]` to the same", "Its approximation by `tanh`."),
+    plain("relu", "`[..]` to the same", "`max(x, 0)`."),
+    plain("relu_squared", "`[..]` to the same", "`max(x, 0)²`."),
+    plain("silu", "`[..]` to the same", "`x sigmoid(x)`."),
+    plain("sigmoid", "`[..]` to the same", "`1 / (1 + exp(-x))`."),
+    plain("tanh", "`[..]` to the same", "`tanh(x)`."),
+    plain(
+        "softmax",
+        "`[..]` to the same",
+        "`exp(x) / Σ exp(x)` over the last axis. PyTorch: `torch.softmax(x, -1)`.",
+    ),
+    plain(
+        "concat",
+        "`[.., a]`, `[.., b]`, .. to `[.., a + b + ..]`",
+        "Side by side along the last axis. PyTorch: `torch.cat(.., -1)`.",
+    ),
+    plain(
+        "mean_pool",
+        "`[.., seq, d_model]` to `[.., d_model]`",
+        "The mean over a sequence; with `lens[batch]` as a second operand, over that many of its first rows, and 0 if there are none.",
+    ),
+];
+
+/// The operations as Markdown, for the documentation of `model!`.
+pub(crate) fn table() -> String {
+    let mut table = String::from("| operation | takes | |\n| --- | --- | --- |\n");
+    for operation in OPERATIONS {
+        let keys = operation.keys.iter().filter(|_| operation.name != "attention");
+        let keys: Vec<_> = keys
+            .map(|key| format!("`{}` ({}): {}", key.name, key.default, key.doc))
+            .collect();
+        let by_position = match operation.positional {
+            [] => String::new(),
+            names => format!("::<{}>", names.join(", ")),
+        };
+        table.push_str(&format!(
+            "| `{}{by_position}` | {} | {} {} |\n",
+            operation.name,
+            operation.signature,
+            operation.doc,
+            keys.join(" "),
+        ));
+    }
+    table
+}
+
+impl Operation {
+    pub(crate) fn find(name: &str) -> Option<&'static Operation> {
+        OPERATIONS.iter().find(|operation| operation.name == name)
+    }
+
+    pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+}

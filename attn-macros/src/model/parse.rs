@@ -1,0 +1,490 @@
+//! Tokens to [`ModelDraft`]s.
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::parse::{ParseStream, Parser};
+use syn::{Attribute, Lit, Token, Visibility, braced, bracketed, parenthesized, token};
+
+use super::syntax::{
+    Argument, Call, Expr, InputDraft, ModelDraft, Operator, Repeat, SizeDraft, Statement, TypeDraft,
+};
+use crate::diag::Diagnostics;
+use crate::messages::model as messages;
+use crate::spec::{Item, body, expect, parse_crate, split_at_commas, tokens_of_entry};
+
+/// Everything in `input`: the path of the facade crate, then the declarations.
+pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<ModelDraft>) {
+    let parser = |input: ParseStream<'_>| {
+        let krate = parse_crate(input);
+        let mut drafts: Vec<ModelDraft> = Vec::new();
+        if input.is_empty() {
+            cx.here(input, messages::EMPTY);
+        }
+        while !input.is_empty() {
+            match parse_model(input, cx) {
+                Ok(draft) => drafts.push(draft),
+                Err(error) if input.is_empty() => cx.here(input, error),
+                Err(error) => {
+                    cx.push(error);
+                    // Nothing tells where the next declaration starts.
+                    input.parse::<TokenStream>()?;
+                }
+            }
+        }
+        Ok((krate, drafts))
+    };
+    let input = visible(input);
+    cx.set_end(input.clone().into_iter().last().map(|token| token.span()));
+    parser.parse2(input).unwrap_or_else(|error| {
+        cx.push(error);
+        (quote!(::attn), Vec::new())
+    })
+}
+
+/// Without the invisible groups in which a macro hands on the fragments it matched.
+fn visible(tokens: TokenStream) -> TokenStream {
+    let mut flat = TokenStream::new();
+    for token in tokens {
+        let TokenTree::Group(group) = &token else {
+            flat.extend([token]);
+            continue;
+        };
+        let inner = visible(group.stream());
+        let delimiter = match group.delimiter() {
+            Delimiter::None if inner.clone().into_iter().count() < 2 => {
+                flat.extend(inner);
+                continue;
+            }
+            Delimiter::None => Delimiter::Brace,
+            delimiter => delimiter,
+        };
+        let mut visible = Group::new(delimiter, inner);
+        visible.set_span(group.span());
+        flat.extend(visible.to_token_stream());
+    }
+    flat
+}
+
+fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDraft> {
+    let before = cx.count();
+    let attrs = input.call(Attribute::parse_outer)?;
+    let vis: Visibility = input.parse()?;
+    expect::<Token![struct]>(input, messages::EXPECTED_STRUCT)?;
+    let name: Ident = expect(input, messages::EXPECTED_NAME)?;
+    let sizes = parse_sizes(input, cx)?;
+    expect::<Token![;]>(input, messages::EXPECTED_SEMICOLON)?;
+    expect::<Token![fn]>(input, messages::EXPECTED_FORWARD)?;
+    let forward: Ident = expect(input, messages::EXPECTED_FORWARD)?;
+    if forward != "forward" {
+        cx.error(&forward, messages::EXPECTED_FORWARD);
+    }
+    require(input, input.peek(token::Paren), messages::EXPECTED_FORWARD)?;
+    let content;
+    parenthesized!(content in input);
+    let inputs = parse_inputs(&content, cx);
+    expect::<Token![->]>(input, messages::EXPECTED_RESULT)?;
+    let results = parse_results(input, cx)?;
+    require(input, input.peek(token::Brace), messages::EXPECTED_BODY)?;
+    let content;
+    braced!(content in input);
+    let statements = parse_statements(&content, cx);
+    Ok(ModelDraft {
+        item: Item { attrs, vis, name },
+        sizes,
+        inputs,
+        results,
+        statements,
+        poisoned: cx.count() > before,
+    })
+}
+
+fn require(input: ParseStream<'_>, holds: bool, message: &str) -> syn::Result<()> {
+    if holds {
+        Ok(())
+    } else {
+        Err(input.error(message))
+    }
+}
+
+/// `<vocab = 65, heads = HEADS>`, or nothing.
+fn parse_sizes(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<SizeDraft>> {
+    let mut sizes = Vec::new();
+    if input.parse::<Option<Token![<]>>()?.is_none() {
+        return Ok(sizes);
+    }
+    for Argument { key, value } in parse_arguments(input)? {
+        match key {
+            Some(_) if value.is_empty() => cx.error(&key, messages::size_without_value(&key)),
+            Some(name) => sizes.push(SizeDraft { name, value }),
+            None => cx.error(&value, messages::expected_size(&value)),
+        }
+    }
+    Ok(sizes)
+}
+
+/// `a, key = b, ..>`, after the `<`.
+fn parse_arguments(input: ParseStream<'_>) -> syn::Result<Vec<Argument>> {
+    let mut arguments = Vec::new();
+    while !input.peek(Token![>]) {
+        let at = input.span();
+        let tokens = tokens_of_entry(input);
+        if tokens.is_empty() {
+            return Err(syn::Error::new(at, messages::EXPECTED_ARGUMENT));
+        }
+        arguments.push(argument(tokens));
+        if input.parse::<Option<Token![,]>>()?.is_none() {
+            break;
+        }
+    }
+    expect::<Token![>]>(input, messages::UNCLOSED)?;
+    Ok(arguments)
+}
+
+fn argument(tokens: TokenStream) -> Argument {
+    let mut rest = tokens.clone().into_iter();
+    match (rest.next(), rest.next()) {
+        (Some(TokenTree::Ident(key)), Some(TokenTree::Punct(punct))) if punct.as_char() == '=' => {
+            Argument {
+                key: Some(key),
+                value: rest.collect(),
+            }
+        }
+        _ => Argument {
+            key: None,
+            value: tokens,
+        },
+    }
+}
+
+/// `tokens: ids[batch, seq], ..`
+fn parse_inputs(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<InputDraft> {
+    let mut inputs = Vec::new();
+    while !input.is_empty() {
+        let parsed = (|| {
+            let name: Ident = expect(input, messages::EXPECTED_INPUT)?;
+            expect::<Token![:]>(input, messages::EXPECTED_INPUT)?;
+            let ty = parse_type(input)?;
+            if !input.is_empty() {
+                expect::<Token![,]>(input, messages::EXPECTED_INPUT)?;
+            }
+            Ok(InputDraft { name, ty })
+        })();
+        match parsed {
+            Ok(input) => inputs.push(input),
+            Err(error) => {
+                cx.push(error);
+                skip(input);
+            }
+        }
+    }
+    inputs
+}
+
+/// `[batch, seq, vocab]`, or several in parentheses.
+fn parse_results(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<TypeDraft>> {
+    if !input.peek(token::Paren) {
+        return Ok(vec![parse_type(input)?]);
+    }
+    let content;
+    parenthesized!(content in input);
+    let mut results = Vec::new();
+    while !content.is_empty() {
+        results.push(parse_type(&content)?);
+        if !content.is_empty() {
+            expect::<Token![,]>(&content, messages::EXPECTED_RESULT)?;
+        }
+    }
+    if results.is_empty() {
+        cx.push(syn::Error::new(content.span(), messages::EXPECTED_RESULT));
+    }
+    Ok(results)
+}
+
+fn parse_type(input: ParseStream<'_>) -> syn::Result<TypeDraft> {
+    let kind = input.call(Ident::parse_any).ok();
+    require(input, input.peek(token::Bracket), messages::EXPECTED_TYPE)?;
+    let content;
+    let brackets = bracketed!(content in input);
+    let axes = split_at_commas(content.parse()?);
+    Ok(TypeDraft {
+        kind,
+        axes,
+        span: brackets.span.join(),
+    })
+}
+
+/// To the end, or past the next `;`.
+fn skip(input: ParseStream<'_>) {
+    while let Ok(token) = input.parse::<TokenTree>() {
+        if matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ';') {
+            break;
+        }
+    }
+}
+
+fn parse_statements(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Statement> {
+    let mut statements = Vec::new();
+    while !input.is_empty() {
+        match parse_statement(input, cx) {
+            Ok(statement) => statements.push(statement),
+            Err(error) => {
+                cx.push(error);
+                skip(input);
+            }
+        }
+    }
+    statements
+}
+
+fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
+    if input.peek(Token![let]) {
+        return parse_let(input, cx);
+    }
+    if let Some(word) = unsupported(input) {
+        return Err(syn::Error::new(input.span(), messages::unsupported(&word)));
+    }
+    if is_repeat(input) {
+        return parse_repeat(input, cx).map(Statement::Repeat);
+    }
+    if input.peek(syn::Ident) && (input.peek2(Token![=]) || is_compound(input)) {
+        return parse_assignment(input, cx);
+    }
+    let values = parse_values(input, cx)?;
+    if !input.is_empty() {
+        let at = input.span();
+        let message = if input.peek(Token![;]) {
+            messages::NOTHING_IS_DONE
+        } else {
+            messages::EXPECTED_OPERATOR
+        };
+        return Err(syn::Error::new(at, message));
+    }
+    Ok(Statement::Return(values))
+}
+
+/// A construct of Rust that the language has not.
+fn unsupported(input: ParseStream<'_>) -> Option<String> {
+    let fork = input.fork();
+    let word = fork.call(Ident::parse_any).ok()?.to_string();
+    let is_rusts = matches!(
+        word.as_str(),
+        "for" | "while" | "loop" | "if" | "match" | "return" | "fn"
+    );
+    is_rusts.then_some(word)
+}
+
+fn is_repeat(input: ParseStream<'_>) -> bool {
+    let fork = input.fork();
+    fork.parse::<Ident>().is_ok_and(|word| word == "repeat")
+        && !fork.peek(Token![=])
+        && !fork.is_empty()
+        && !fork.peek(Token![;])
+}
+
+fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
+    input.parse::<Token![let]>()?;
+    let mutable = input.parse::<Option<Token![mut]>>()?.is_some();
+    let name: Ident = expect(input, messages::EXPECTED_VARIABLE)?;
+    expect::<Token![=]>(input, messages::EXPECTED_VALUE)?;
+    let value = parse_expr(input, cx)?;
+    expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;
+    Ok(Statement::Let {
+        name,
+        mutable,
+        value,
+    })
+}
+
+fn is_compound(input: ParseStream<'_>) -> bool {
+    input.peek2(Token![+=])
+        || input.peek2(Token![-=])
+        || input.peek2(Token![*=])
+        || input.peek2(Token![/=])
+}
+
+/// `x = value;`, or `x += value;`, which is `x = x + value;`.
+fn parse_assignment(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
+    let name: Ident = input.parse()?;
+    let at = input.span();
+    let operator = if input.parse::<Option<Token![+=]>>()?.is_some() {
+        Some(Operator::Add)
+    } else if input.parse::<Option<Token![-=]>>()?.is_some() {
+        Some(Operator::Sub)
+    } else if input.parse::<Option<Token![*=]>>()?.is_some() {
+        Some(Operator::Mul)
+    } else if input.parse::<Option<Token![/=]>>()?.is_some() {
+        Some(Operator::Div)
+    } else {
+        input.parse::<Token![=]>()?;
+        None
+    };
+    let value = parse_expr(input, cx)?;
+    expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;
+    let value = match operator {
+        Some(operator) => Expr::Binary {
+            operator,
+            at,
+            sides: Box::new([Expr::Name(name.clone()), value]),
+        },
+        None => value,
+    };
+    Ok(Statement::Assign { name, value })
+}
+
+/// `repeat layers, name = encoder { .. }`
+fn parse_repeat(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Repeat> {
+    let at: Ident = input.parse()?;
+    let mut header = TokenStream::new();
+    // A count may be in braces, too: the last group is the block.
+    while !input.is_empty() && !(input.peek(token::Brace) && !header.is_empty()) {
+        header.extend([input.parse::<TokenTree>()?]);
+    }
+    if !input.peek(token::Brace) {
+        return Err(syn::Error::new(at.span(), messages::EXPECTED_REPEAT));
+    }
+    let content;
+    braced!(content in input);
+    let mut parts = split_at_commas(header).into_iter();
+    Ok(Repeat {
+        at,
+        count: parts.next().unwrap_or_default(),
+        options: parts.map(argument).collect(),
+        statements: parse_statements(&content, cx),
+    })
+}
+
+/// One value, or several in parentheses.
+fn parse_values(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Expr>> {
+    if input.peek(token::Paren) {
+        let fork = input.fork();
+        let group: Group = fork.parse()?;
+        if fork.is_empty() && has_comma(&group.stream()) {
+            let content;
+            parenthesized!(content in input);
+            let mut values = Vec::new();
+            while !content.is_empty() {
+                values.push(parse_expr(&content, cx)?);
+                if !content.is_empty() {
+                    expect::<Token![,]>(&content, messages::EXPECTED_OPERATOR)?;
+                }
+            }
+            return Ok(values);
+        }
+    }
+    Ok(vec![parse_expr(input, cx)?])
+}
+
+fn has_comma(tokens: &TokenStream) -> bool {
+    split_at_commas(tokens.clone()).len() > 1
+}
+
+/// Sums of products.
+fn parse_expr(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
+    let mut left = parse_product(input, cx)?;
+    loop {
+        let at = input.span();
+        let operator = if input.parse::<Option<Token![+]>>()?.is_some() {
+            Operator::Add
+        } else if input.parse::<Option<Token![-]>>()?.is_some() {
+            Operator::Sub
+        } else {
+            return Ok(left);
+        };
+        left = binary(operator, at, left, parse_product(input, cx)?);
+    }
+}
+
+fn parse_product(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
+    let mut left = parse_operand(input, cx)?;
+    loop {
+        let at = input.span();
+        let operator = if input.parse::<Option<Token![*]>>()?.is_some() {
+            Operator::Mul
+        } else if input.parse::<Option<Token![/]>>()?.is_some() {
+            Operator::Div
+        } else {
+            return Ok(left);
+        };
+        left = binary(operator, at, left, parse_operand(input, cx)?);
+    }
+}
+
+fn binary(operator: Operator, at: Span, left: Expr, right: Expr) -> Expr {
+    Expr::Binary {
+        operator,
+        at,
+        sides: Box::new([left, right]),
+    }
+}
+
+fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
+    let at = input.span();
+    if input.parse::<Option<Token![-]>>()?.is_some() {
+        return Ok(Expr::Negate(at, Box::new(parse_operand(input, cx)?)));
+    }
+    if input.peek(Lit) {
+        let literal: Lit = input.parse()?;
+        return Ok(Expr::Number(literal.to_token_stream()));
+    }
+    if input.peek(token::Brace) {
+        let group: Group = input.parse()?;
+        return Ok(Expr::Number(group.to_token_stream()));
+    }
+    if input.peek(token::Paren) {
+        let content;
+        parenthesized!(content in input);
+        let inner = parse_expr(&content, cx)?;
+        if !content.is_empty() {
+            return Err(content.error(messages::EXPECTED_OPERATOR));
+        }
+        return Ok(inner);
+    }
+    let name: Ident = expect(input, messages::EXPECTED_OPERAND)?;
+    if input.peek(Token![.]) {
+        return Err(input.error(messages::METHOD_CALL));
+    }
+    if input.peek(Token![::]) || input.peek(token::Paren) {
+        return parse_call(name, input, cx).map(Expr::Call);
+    }
+    Ok(Expr::Name(name))
+}
+
+fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Call> {
+    let arguments = if input.parse::<Option<Token![::]>>()?.is_some() {
+        expect::<Token![<]>(input, messages::EXPECTED_ARGUMENTS)?;
+        parse_arguments(input)?
+    } else {
+        Vec::new()
+    };
+    require(input, input.peek(token::Paren), messages::EXPECTED_OPERANDS)?;
+    let content;
+    parenthesized!(content in input);
+    let (mut operands, mut named) = (Vec::new(), Vec::new());
+    while !content.is_empty() {
+        if content.peek(syn::Ident) && content.peek2(Token![=]) {
+            let key: Ident = content.parse()?;
+            content.parse::<Token![=]>()?;
+            named.push((key, parse_expr(&content, cx)?));
+        } else {
+            operands.push(parse_expr(&content, cx)?);
+        }
+        if !content.is_empty() {
+            expect::<Token![,]>(&content, messages::EXPECTED_OPERATOR)?;
+        }
+    }
+    let body = if input.peek(token::Brace) {
+        let content;
+        braced!(content in input);
+        Some(body::parse(&content, cx))
+    } else {
+        None
+    };
+    Ok(Call {
+        name,
+        arguments,
+        operands,
+        named,
+        body,
+    })
+}

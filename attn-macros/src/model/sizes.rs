@@ -1,0 +1,112 @@
+//! The sizes of the header, by name wherever a constant may stand.
+
+use std::cell::Cell;
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens;
+
+use super::syntax::SizeDraft;
+use crate::diag::Diagnostics;
+use crate::messages::model as messages;
+use crate::spec::{parse_size, value::Size};
+
+/// The sizes that the header declares.
+pub(super) struct Sizes(Vec<Named>);
+
+struct Named {
+    name: Ident,
+    /// What stands in the place of the name: a literal, a name, or an expression in parentheses.
+    value: TokenTree,
+    size: Option<Size>,
+    is_used: Cell<bool>,
+}
+
+impl Sizes {
+    pub(super) fn new(drafts: &[SizeDraft], cx: &Diagnostics) -> Self {
+        let mut sizes = Sizes(Vec::new());
+        for SizeDraft { name, value } in drafts {
+            if sizes.0.iter().any(|other| other.name == *name) {
+                cx.error(name, messages::size_twice(name));
+                continue;
+            }
+            let value = sizes.substitute(value);
+            let size = parse_size(&value, &name.to_string(), cx);
+            let value = size.as_ref().map_or(value.clone(), |size| match size.value {
+                Some(_) => size.to_token_stream(),
+                None => value,
+            });
+            sizes.0.push(Named {
+                name: name.clone(),
+                value: one_token(value),
+                size,
+                is_used: Cell::new(false),
+            });
+        }
+        sizes
+    }
+
+    /// `tokens` with the values of the sizes in the places of their names. What `=` follows is the name of an argument.
+    pub(super) fn substitute(&self, tokens: &TokenStream) -> TokenStream {
+        let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
+        let is_punct = |index: usize, char: char| {
+            matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == char)
+        };
+        let replaced = tokens.iter().enumerate().map(|(index, token)| match token {
+            TokenTree::Ident(name) => {
+                let is_part = index > 0 && (is_punct(index - 1, '.') || is_punct(index - 1, ':'));
+                let is_argument = is_punct(index + 1, '=') && !is_punct(index + 2, '=');
+                let is_path = is_punct(index + 1, ':');
+                match self.find(name) {
+                    Some(size) if !is_part && !is_argument && !is_path => size.at(name.span()),
+                    _ => token.clone(),
+                }
+            }
+            TokenTree::Group(group) => {
+                let mut inner = Group::new(group.delimiter(), self.substitute(&group.stream()));
+                inner.set_span(group.span());
+                inner.into()
+            }
+            other => other.clone(),
+        });
+        replaced.collect()
+    }
+
+    fn find(&self, name: &Ident) -> Option<&Named> {
+        self.0.iter().find(|size| size.name == *name)
+    }
+
+    /// The size of this name.
+    pub(super) fn get(&self, name: &Ident) -> Option<Size> {
+        let named = self.find(name)?;
+        named.is_used.set(true);
+        named.size.clone()
+    }
+
+    pub(super) fn has(&self, name: &Ident) -> bool {
+        self.find(name).is_some()
+    }
+
+    pub(super) fn report_unused(&self, cx: &Diagnostics) {
+        for size in self.0.iter().filter(|size| !size.is_used.get()) {
+            cx.error(&size.name, messages::unused_size(&size.name));
+        }
+    }
+}
+
+impl Named {
+    /// The value where its name stands.
+    fn at(&self, place: Span) -> TokenTree {
+        self.is_used.set(true);
+        let mut token = self.value.clone();
+        token.set_span(token.span().located_at(place));
+        token
+    }
+}
+
+fn one_token(tokens: TokenStream) -> TokenTree {
+    let mut rest = tokens.clone().into_iter();
+    match (rest.next(), rest.next()) {
+        (Some(token), None) => token,
+        _ => Group::new(Delimiter::Parenthesis, tokens).into(),
+    }
+}

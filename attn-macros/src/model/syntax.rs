@@ -1,0 +1,152 @@
+//! A declaration of `model!` as it was written.
+
+use proc_macro2::{Ident, Span, TokenStream};
+
+use crate::spec::Item;
+use crate::spec::body::BodyDraft;
+
+/// `struct Name<sizes>; fn forward(inputs) -> result { statements }`
+pub(crate) struct ModelDraft {
+    pub(crate) item: Item,
+    pub(crate) sizes: Vec<SizeDraft>,
+    pub(crate) inputs: Vec<InputDraft>,
+    /// The declared results; none if they could not be read.
+    pub(crate) results: Vec<TypeDraft>,
+    pub(crate) statements: Vec<Statement>,
+    /// Something could not be understood, and was reported.
+    pub(crate) poisoned: bool,
+}
+
+/// `vocab = 65`
+pub(crate) struct SizeDraft {
+    pub(crate) name: Ident,
+    pub(crate) value: TokenStream,
+}
+
+/// `tokens: ids[batch, seq]`
+pub(crate) struct InputDraft {
+    pub(crate) name: Ident,
+    pub(crate) ty: TypeDraft,
+}
+
+/// `ids[batch, seq]`
+pub(crate) struct TypeDraft {
+    /// What stands before the brackets, if anything does.
+    pub(crate) kind: Option<Ident>,
+    /// Each with the tokens of one axis.
+    pub(crate) axes: Vec<TokenStream>,
+    /// The brackets, for errors.
+    pub(crate) span: Span,
+}
+
+pub(crate) enum Statement {
+    /// `let x = value;`, `let mut x = value;`
+    Let {
+        name: Ident,
+        mutable: bool,
+        value: Expr,
+    },
+    /// `x = value;`
+    Assign { name: Ident, value: Expr },
+    /// `repeat count, options { statements }`
+    Repeat(Repeat),
+    /// The last line: what is returned.
+    Return(Vec<Expr>),
+}
+
+pub(crate) struct Repeat {
+    /// The word `repeat`.
+    pub(crate) at: Ident,
+    pub(crate) count: TokenStream,
+    pub(crate) options: Vec<Argument>,
+    pub(crate) statements: Vec<Statement>,
+}
+
+/// `key = value`, or a value by its position.
+pub(crate) struct Argument {
+    pub(crate) key: Option<Ident>,
+    pub(crate) value: TokenStream,
+}
+
+pub(crate) enum Expr {
+    Name(Ident),
+    /// A literal, or a constant expression in braces.
+    Number(TokenStream),
+    Negate(Span, Box<Expr>),
+    Binary {
+        operator: Operator,
+        at: Span,
+        sides: Box<[Expr; 2]>,
+    },
+    Call(Call),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Operator {
+    Add,
+    Sub,
+    Mul,
+    Div,
+}
+
+impl Operator {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Operator::Add => "+",
+            Operator::Sub => "-",
+            Operator::Mul => "*",
+            Operator::Div => "/",
+        }
+    }
+}
+
+/// `operation::<arguments>(operands, name = operand) { body }`
+pub(crate) struct Call {
+    pub(crate) name: Ident,
+    pub(crate) arguments: Vec<Argument>,
+    pub(crate) operands: Vec<Expr>,
+    pub(crate) named: Vec<(Ident, Expr)>,
+    /// The functions of an attention, if braces follow.
+    pub(crate) body: Option<BodyDraft>,
+}
+
+impl Expr {
+    /// The first token, for errors about the whole.
+    pub(crate) fn span(&self) -> Span {
+        match self {
+            Expr::Name(name) => name.span(),
+            Expr::Number(tokens) => first(tokens),
+            Expr::Negate(at, _) | Expr::Binary { at, .. } => *at,
+            Expr::Call(call) => call.name.span(),
+        }
+    }
+
+    /// Hands every name that is read to `f`.
+    pub(crate) fn for_each_name(&self, f: &mut impl FnMut(&Ident)) {
+        match self {
+            Expr::Name(name) => f(name),
+            Expr::Number(_) => {}
+            Expr::Negate(_, inner) => inner.for_each_name(f),
+            Expr::Binary { sides, .. } => sides.iter().for_each(|side| side.for_each_name(f)),
+            Expr::Call(call) => {
+                let named = call.named.iter().map(|(_, operand)| operand);
+                let operands = call.operands.iter().chain(named);
+                operands.for_each(|operand| operand.for_each_name(f));
+            }
+        }
+    }
+}
+
+impl Argument {
+    /// Its first token.
+    pub(crate) fn span(&self) -> Span {
+        let value = || first(&self.value);
+        self.key.as_ref().map_or_else(value, Ident::span)
+    }
+}
+
+/// Where tokens begin.
+pub(crate) fn first(tokens: &TokenStream) -> Span {
+    let first = tokens.clone().into_iter().next();
+    first.map_or_else(Span::call_site, |token| token.span())
+}

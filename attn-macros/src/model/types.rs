@@ -1,0 +1,142 @@
+//! What values are: floats or indices, and the axes that they have.
+
+use std::fmt;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::spec::Size;
+
+/// The type of a value, as a user writes it: `[batch, seq, 512]`, `ids[batch, seq]`, `lens[batch]`.
+#[derive(Clone, Debug)]
+pub(crate) struct Type {
+    pub(crate) kind: Kind,
+    pub(crate) axes: Vec<Axis>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Floats,
+    /// Tokens, documents.
+    Ids,
+    /// Valid lengths.
+    Lens,
+}
+
+/// The size of an axis.
+#[derive(Clone, Debug)]
+pub(crate) enum Axis {
+    /// Any `Dim`, the same wherever the name stands.
+    Symbol(String),
+    Size(Size),
+}
+
+impl Type {
+    pub(crate) fn floats(axes: Vec<Axis>) -> Self {
+        Type {
+            kind: Kind::Floats,
+            axes,
+        }
+    }
+
+    /// All axes but the last, and the last.
+    pub(crate) fn split_last(&self) -> Option<(&Axis, &[Axis])> {
+        self.axes.split_last()
+    }
+
+    /// These floats with another last axis.
+    pub(crate) fn ending_in(&self, last: Size) -> Type {
+        let before = self.axes.len().saturating_sub(1);
+        let before = self.axes[..before].iter().cloned();
+        Type::floats(before.chain([Axis::Size(last)]).collect())
+    }
+
+    /// Whether the two are equal.
+    pub(crate) fn same(&self, other: &Type) -> Same {
+        if self.kind != other.kind || self.axes.len() != other.axes.len() {
+            return Same::No;
+        }
+        let pairs = self.axes.iter().zip(&other.axes);
+        Same::all(pairs.map(|(a, b)| a.same(b)))
+    }
+}
+
+impl Axis {
+    pub(crate) fn size(&self) -> Option<&Size> {
+        match self {
+            Axis::Size(size) => Some(size),
+            Axis::Symbol(_) => None,
+        }
+    }
+
+    pub(crate) fn is_one(&self) -> bool {
+        self.size().is_some_and(|size| size.value == Some(1))
+    }
+
+    pub(crate) fn same(&self, other: &Axis) -> Same {
+        match (self, other) {
+            (Axis::Symbol(a), Axis::Symbol(b)) if a == b => Same::Yes,
+            (Axis::Size(a), Axis::Size(b)) => match (a.value, b.value) {
+                (Some(a), Some(b)) if a == b => Same::Yes,
+                (Some(_), Some(_)) => Same::No,
+                _ if a.same(b) => Same::Yes,
+                _ => Same::If(vec![quote!(#a == #b)]),
+            },
+            _ => Same::No,
+        }
+    }
+}
+
+/// Whether two types are equal.
+pub(crate) enum Same {
+    Yes,
+    No,
+    /// If rustc finds these conditions to be true.
+    If(Vec<TokenStream>),
+}
+
+impl Same {
+    fn all(parts: impl Iterator<Item = Same>) -> Same {
+        let mut conditions = Vec::new();
+        for part in parts {
+            match part {
+                Same::Yes => {}
+                Same::No => return Same::No,
+                Same::If(more) => conditions.extend(more),
+            }
+        }
+        if conditions.is_empty() {
+            Same::Yes
+        } else {
+            Same::If(conditions)
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.prefix())?;
+        let axes: Vec<_> = self.axes.iter().map(Axis::to_string).collect();
+        write!(f, "[{}]", axes.join(", "))
+    }
+}
+
+impl Kind {
+    /// What stands before the brackets.
+    pub(crate) fn prefix(self) -> &'static str {
+        match self {
+            Kind::Floats => "",
+            Kind::Ids => "ids",
+            Kind::Lens => "lens",
+        }
+    }
+}
+
+impl fmt::Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Axis::Symbol(name) => f.write_str(name),
+            Axis::Size(size) => size.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What is said of mistakes, and where.
+
+use super::expand;
+use crate::tests::support::reports;
+
+/// The errors of a model with these statements: the tokens they stand at, and the first line of what they say.
+fn errors_of(source: &str) -> Vec<(String, String)> {
+    let found = reports(&expand(source));
+    let errors = found.into_iter().map(|report| {
+        let at = report.at.expect("an error stands somewhere");
+        let first = report.message.lines().next().unwrap_or_default();
+        (source[at].to_owned(), first.to_owned())
+    });
+    errors.collect()
+}
+
+fn errors(statements: &str) -> Vec<(String, String)> {
+    errors_of(&format!(
+        "struct M<d = 8>; fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {{
+            let _a = tokens; let _b = lens; let _c = x; {statements}
+        }}"
+    ))
+}
+
+/// One mistake: where, and what.
+macro_rules! mistakes {
+    ($($name:ident: $statements:literal, $at:literal, $message:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            assert_eq!(errors($statements), [($at.to_owned(), $message.to_owned())]);
+        }
+    )*};
+}
+
+mistakes! {
+    sides_of_another_width: "x + linear::<7>(x)", "+",
+        "`+`: left is [batch, seq, 8], right is [batch, seq, 7]";
+    ids_are_no_floats: "x * tokens", "*",
+        "`*`: left is [batch, seq, 8], right is ids[batch, seq]";
+    a_result_that_differs: "linear::<9>(x)", "linear",
+        "`forward` declares [batch, seq, 8], and returns [batch, seq, 9]";
+    unused_value: "let y = gelu(x); x", "y", "the value of `y` is never used";
+    overwritten: "let mut y = gelu(x); y = relu(x); y", "y", "the value of `y` is never used";
+    used_before_set: "let z = y + x; let y = gelu(x); z + y", "y", "`y` is used before it is set";
+    unknown_name: "xx", "xx", "there is no variable `xx`";
+    assigned_twice: "let y = x; y = gelu(y); x", "y", "`y` cannot be assigned to twice";
+    a_loop_of_another_shape: "let mut y = x; repeat 2 { y = linear::<9>(y); } linear::<8>(y)", "repeat",
+        "`repeat` changes the shape of `y`: a round begins with [batch, seq, 8] and ends with [batch, seq, 9]";
+    a_loop_of_nothing: "repeat 2 { let _y = linear::<9>(x); } x", "repeat", "this `repeat` changes no variable";
+    no_rounds: "let mut y = x; repeat 0 { y = gelu(y); } y", "0", "expected at least one round, found 0";
+    unknown_operation: "layernorm(x)", "layernorm", "unknown operation `layernorm`";
+    unknown_key: "linear::<out = 8, biass = false>(x)", "biass", "`linear` has no key `biass`";
+    key_missing: "linear(x)", "linear", "`linear` needs the key `out`";
+    wrong_position: "attention::<d_model, heads>(x)", "d_model",
+        "here stands the `heads` of `attention`, found `d_model`";
+    heads_missing: "attention::<d_model = d>(x)", "attention", "`attention` needs the key `heads`";
+    key_of_attention: "attention::<2, d, mask = caussal>(x)", "caussal", "`mask` has no value `caussal`";
+    width_of_attention: "attention::<2, 16>(x)", "attention", "`attention` of d_model 16 takes [.., 16], found [batch, seq, 8]";
+    heads_that_do_not_divide: "attention::<3>(x)", "3", "8 is not divisible by 3 heads";
+    padding_missing: "attention::<2, mask = padding>(x)", "attention", "this `attention` reads `padding`, and is not given it";
+    padding_unread: "attention::<2>(x, padding = lens)", "padding", "this `attention` does not read `padding`";
+    padding_of_ids: "attention::<2, mask = padding>(x, padding = tokens)", "padding",
+        "`padding` of this `attention` is lens[batch], found ids[batch, seq]";
+    context_without_context: "attention::<2, d_context = 4>(x)", "d_context", "`d_context` is the width of a second input, and there is none";
+    floats_to_embed: "embedding::<9, 8>(x)", "embedding", "`embedding` takes ids[..], found [batch, seq, 8]";
+    ids_to_norm: "layer_norm(tokens) + x", "layer_norm", "`layer_norm` takes floats whose last axis is a constant, found ids[batch, seq]";
+    tied_to_nothing: "linear::<tied = table>(x)", "table", "there is no embedding `table` to tie to";
+    name_taken: "linear::<8, name = a>(linear::<8, name = a>(x))", "a", "another layer is called `a`";
+    number_alone: "3.0", "3.0", "expected a value with axes, found a number";
+    division: "x / x", "/", "`/` divides by a number";
+    by_zero: "x / 0", "/", "the result of this is no finite number";
+    method: "x.relu()", ".", "there are no methods and no fields here";
+    nothing_is_done: "gelu(x); x", ";", "this value goes nowhere";
+    for_loop: "for i in 0 { }", "for", "`for` is not part of the language";
+    two_operands: "gelu(x, x)", "gelu", "`gelu` takes `[..]` to the same, found 2 operands";
+    probability: "dropout::<1.5>(x)", "1.5", "`dropout` is a probability: at least 0 and less than 1, found 1.5";
+    body_of_another: "gelu(x) { fn mask(q_idx) { q_idx > 0 } }", "gelu", "`gelu` has no body: only `attention` has functions of its own";
+}
+
+#[test]
+fn several_at_once() {
+    let errors = errors("let y = geluu(x); let z = linear::<0>(x); x + linear::<7>(x) + w");
+    let at: Vec<_> = errors.iter().map(|(at, _)| at.as_str()).collect();
+    assert_eq!(at, ["geluu", "0", "+", "w"]);
+}
+
+#[test]
+fn of_the_declaration() {
+    for (source, at, message) in [
+        ("", "", "expected a declaration, found nothing"),
+        (
+            "struct M<d = 8, d = 9>; fn forward(x: [d]) -> [d] { x }",
+            "d",
+            "the size `d` is declared twice",
+        ),
+        (
+            "struct M<d = 8, e = 9>; fn forward(x: [d]) -> [d] { x }",
+            "e",
+            "the size `e` is never used",
+        ),
+        (
+            "struct M; fn forward(x: [s], x: [s]) -> [s] { x }",
+            "x",
+            "two inputs are called `x`",
+        ),
+        (
+            "struct M; fn forward(x: [s]) -> [t] { x }",
+            "t",
+            "no input has an axis `t`, and no size is called so",
+        ),
+        (
+            "struct M; fn forward(x: floats[s]) -> [s] { x }",
+            "floats",
+            "unknown kind of input `floats`",
+        ),
+        (
+            "struct M; fn forward(x: [s]) -> ([s], [s]) { x }",
+            "x",
+            "`forward` declares 2 results, and returns 1",
+        ),
+        (
+            "struct M; fn forward(x: [s]) -> [s] { let y = x; }",
+            "M",
+            "`forward` returns nothing",
+        ),
+    ] {
+        let found = if source.is_empty() {
+            let reports = reports(&expand(source));
+            let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+            vec![(String::new(), first(&reports[0].message))]
+        } else {
+            errors_of(source)
+        };
+        let expected = (at.to_owned(), message.to_owned());
+        assert!(found.contains(&expected), "{source}: {found:?}");
+    }
+}

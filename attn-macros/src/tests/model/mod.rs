@@ -1,0 +1,46 @@
+//! `model!` from inside.
+
+mod mistakes;
+mod property;
+mod shapes;
+mod snapshots;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::diag::Diagnostics;
+use crate::model::{self, graph::Model};
+use crate::pipeline;
+
+fn tokens(source: &str) -> TokenStream {
+    let source: TokenStream = source.parse().expect("the test's text is made of tokens");
+    quote!([::attn] #source)
+}
+
+fn expand(source: &str) -> syn::File {
+    syn::parse2(pipeline::model(tokens(source))).expect("the macro emits items")
+}
+
+/// The graph of the only model in `source`, which has no mistake.
+fn lower(source: &str) -> Model {
+    let cx = Diagnostics::default();
+    let (krate, mut drafts) = model::parse(tokens(source), &cx);
+    let model = model::lower(drafts.remove(0), &krate, &cx);
+    assert_eq!(cx.into_compile_errors().to_string(), "", "in {source}");
+    model
+}
+
+/// A GPT, as small as one in a page.
+const GPT: &str = "
+    /// GPT-style decoder.
+    pub struct Gpt<vocab = 65, d_model = 384, heads = 6, layers = 6, max_len = 256>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
+        repeat layers {
+            x = x + attention::<heads, d_model, mask = causal>(layer_norm(x));
+            x = x + feed_forward::<hidden = { 4 * d_model }, activation = gelu_tanh>(layer_norm(x));
+        }
+        linear::<vocab, bias = false>(layer_norm(x))
+    }
+";

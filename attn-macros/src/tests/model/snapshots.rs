@@ -1,0 +1,26 @@
+//! What a few models expand to, for the eyes of a reader.
+
+use super::{GPT, expand};
+
+fn expansion(source: &str) -> String {
+    prettyplease::unparse(&expand(source))
+}
+
+#[test]
+fn gpt() {
+    insta::assert_snapshot!(expansion(GPT));
+}
+
+#[test]
+fn encoder_with_two_inputs_and_a_shared_round() {
+    insta::assert_snapshot!(expansion(
+        "struct Encoder<vocab = 9, d_model = 8>;
+        fn forward(tokens: ids[batch, seq], lens: lens[batch]) -> ([batch, d_model], [batch, seq, vocab]) {
+            let mut x = embedding::<vocab, d_model, name = tokens>(tokens) * 2 + sinusoidal_position::<d_model>(tokens);
+            repeat 4, share = true {
+                x = layer_norm(x + attention::<2, d_model, mask = padding>(x, padding = lens));
+            }
+            (mean_pool(x, lens), linear::<tied = tokens>(x))
+        }"
+    ));
+}

@@ -1,0 +1,157 @@
+//! Lesson 10: an encoder that reads whole texts, and a mean over what it found. Texts have different lengths: valid lengths
+//! keep what is behind them out of the attention and out of the mean.
+//!
+//! The question: does every bracket that is opened get closed, in the right order?
+//!
+//! ```text
+//! cargo run --release --example 10_classifier
+//! ```
+
+use attn::{
+    dfdx::prelude::*,
+    model,
+    ops::cross_entropy,
+    optim::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
+};
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
+
+/// Two kinds of brackets, and room behind a short text.
+const BRACKETS: [char; 5] = ['(', ')', '[', ']', ' '];
+const ROOM: usize = 4;
+const LONGEST: usize = 16;
+const BATCH: usize = 64;
+const STEPS: u64 = 600;
+
+model! {
+    /// Reads brackets, answers yes or no.
+    struct Reader<vocab = { BRACKETS.len() }, d_model = 48, layers = 2>;
+
+    fn forward(tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 2] {
+        let mut x = embedding::<vocab, d_model>(tokens) + learned_position::<LONGEST, d_model>(tokens);
+        repeat layers {
+            x += attention::<heads = 4, mask = padding>(layer_norm(x), padding = lens);
+            x += feed_forward::<{ 4 * d_model }>(layer_norm(x));
+        }
+        linear::<2>(mean_pool(layer_norm(x), lens))
+    }
+}
+
+/// Texts as tokens, their lengths, and the answers.
+struct Batch {
+    texts: Vec<Vec<usize>>,
+    answers: Vec<usize>,
+}
+
+fn main() {
+    let device = Cpu::seed_from_u64(10);
+    let mut rng = StdRng::seed_from_u64(10);
+    let mut reader = device.build_module::<Reader, f32>();
+    println!("{}", Reader::summary());
+    let mut optimizer = AdamW::new(AdamWConfig::default());
+    let rates = Cosine {
+        highest: 2e-3,
+        lowest: 1e-4,
+        warm_up: 30,
+        steps: STEPS,
+    };
+    let mut gradients = reader.alloc_grads();
+    for step in 1..=STEPS {
+        let batch = Batch::random(BATCH, &mut rng);
+        let (tokens, lens) = batch.tensors(&device);
+        let logits = reader.forward_mut((tokens.traced(gradients), lens));
+        let answers = device.tensor_from_vec(batch.answers, (BATCH,));
+        let loss = cross_entropy(logits, &answers, Default::default());
+        if step % 100 == 0 || step == 1 {
+            let right = 100.0 * accuracy(&reader, &device, &mut rng);
+            println!("step {step:>3}  loss {:.3}  right about new texts: {right:.1}%", loss.array());
+        }
+        gradients = loss.backward();
+        clip_grad_norm(&reader, &mut gradients, 1.0).expect("every parameter has a gradient");
+        optimizer.config.lr = rates.rate(step);
+        optimizer
+            .update(&mut reader, &mut gradients)
+            .expect("every parameter has a gradient");
+        reader.zero_grads(&mut gradients);
+    }
+    println!();
+    let batch = Batch::random(8, &mut rng);
+    for (text, (answer, found)) in batch.texts.iter().zip(batch.answers.iter().zip(answers(&reader, &device, &batch))) {
+        let text: String = text.iter().map(|token| BRACKETS[*token]).collect();
+        let words = ["not closed", "closed"];
+        println!("{text:<16}  {:<10}  the model says {}", words[*answer], words[found]);
+    }
+}
+
+impl Batch {
+    /// Half of the texts are closed; the others are so but for two brackets that changed places or kinds.
+    fn random(count: usize, rng: &mut StdRng) -> Self {
+        let (mut texts, mut answers) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let mut text = closed(rng.gen_range(1..=LONGEST / 2), rng);
+            if rng.r#gen() {
+                let (a, b) = (rng.gen_range(0..text.len()), rng.gen_range(0..text.len()));
+                text.swap(a, b);
+                if rng.r#gen() {
+                    text[a] = rng.gen_range(0..ROOM);
+                }
+            }
+            answers.push(usize::from(is_closed(&text)));
+            texts.push(text);
+        }
+        Self { texts, answers }
+    }
+
+    fn tensors(&self, device: &Cpu) -> (Tensor<(usize, usize), usize, Cpu>, Tensor<(usize,), usize, Cpu>) {
+        let lens: Vec<usize> = self.texts.iter().map(Vec::len).collect();
+        let longest = lens.iter().copied().max().unwrap_or(0);
+        let mut tokens = Vec::new();
+        for text in &self.texts {
+            tokens.extend(text);
+            tokens.extend(vec![ROOM; longest - text.len()]);
+        }
+        let count = self.texts.len();
+        (
+            device.tensor_from_vec(tokens, (count, longest)),
+            device.tensor_from_vec(lens, (count,)),
+        )
+    }
+}
+
+/// Pairs of brackets, one in another or side by side.
+fn closed(pairs: usize, rng: &mut StdRng) -> Vec<usize> {
+    if pairs == 0 {
+        return Vec::new();
+    }
+    let kind = *[0, 2].choose(rng).expect("one of two");
+    let inside = rng.gen_range(0..pairs);
+    let mut text = vec![kind];
+    text.extend(closed(inside, rng));
+    text.push(kind + 1);
+    text.extend(closed(pairs - 1 - inside, rng));
+    text
+}
+
+fn is_closed(text: &[usize]) -> bool {
+    let mut open = Vec::new();
+    for token in text {
+        if token % 2 == 0 {
+            open.push(*token);
+        } else if open.pop() != Some(token - 1) {
+            return false;
+        }
+    }
+    open.is_empty()
+}
+
+fn answers(reader: &Reader<f32, Cpu>, device: &Cpu, batch: &Batch) -> Vec<usize> {
+    let logits = reader.forward(batch.tensors(device)).as_vec();
+    let pairs = logits.chunks(2);
+    pairs.map(|pair| usize::from(pair[1] > pair[0])).collect()
+}
+
+fn accuracy(reader: &Reader<f32, Cpu>, device: &Cpu, rng: &mut StdRng) -> f64 {
+    let batch = Batch::random(500, rng);
+    let found = answers(reader, device, &batch);
+    let right = found.iter().zip(&batch.answers).filter(|(a, b)| a == b);
+    right.count() as f64 / batch.answers.len() as f64
+}

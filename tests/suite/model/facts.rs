@@ -1,0 +1,66 @@
+//! What is known of a model without running it.
+
+use super::*;
+use attn::model;
+
+const WIDTH: usize = 8;
+
+model! {
+    struct Tagger<vocab = 11, d_model = WIDTH, tags = { WIDTH / 2 }>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, tags] {
+        let mut x = embedding::<vocab, d_model>(tokens);
+        repeat 3, name = rounds {
+            x = rms_norm(x + attention::<2, bias = false>(x));
+            x = x + feed_forward::<20, activation = swiglu>(x);
+        }
+        repeat 5, share = true, name = again {
+            x = x + feed_forward::<16>(x);
+        }
+        linear::<tags>(x)
+    }
+}
+
+#[test]
+fn the_number_of_parameters() {
+    let model = Cpu::default().build_module::<Tagger, f32>();
+    assert_eq!(Tagger::PARAMS, model.num_trainable_params());
+    let round = 8 + 4 * 8 * 8 + 3 * 8 * 20;
+    let again = 8 * 16 + 16 + 16 * 8 + 8;
+    assert_eq!(Tagger::PARAMS, 11 * 8 + 3 * round + again + 8 * 4 + 4);
+}
+
+#[test]
+fn the_number_of_operations() {
+    let tokens = 2 * 5;
+    let attention = 2 * tokens * 4 * 8 * 8 + 2 * 2 * 2 * 2 * 5 * 5 * 4;
+    let round = attention + 2 * tokens * 3 * 8 * 20;
+    let again = 2 * tokens * 2 * 8 * 16;
+    let expected = 3 * round + 5 * again + 2 * tokens * 8 * 4;
+    assert_eq!(Tagger::flops(2, 5), expected as u64);
+    assert_eq!(Tagger::flops(usize::MAX, 2), u64::MAX);
+}
+
+#[test]
+fn a_table_for_people() {
+    let table = Tagger::summary();
+    let lines: Vec<_> = table.lines().collect();
+    let has = |words: &[&str]| {
+        let found = lines.iter().any(|line| words.iter().all(|word| line.contains(word)));
+        assert!(found, "{words:?} in\n{table}");
+    };
+    has(&["embedding", "11 -> 8", "[batch, seq, 8]", "88"]);
+    has(&["rounds.*.attention", "[batch, seq, 8]", "256"]);
+    has(&["again.feed_forward", "280"]);
+    has(&["total", &Tagger::PARAMS.to_string()]);
+}
+
+#[test]
+fn a_picture_for_graphviz() {
+    let dot = Tagger::graph_dot();
+    assert!(dot.starts_with("digraph Tagger {") && dot.ends_with("}\n"));
+    assert_eq!(dot.matches('{').count(), dot.matches('}').count());
+    for part in ["label=\"repeat 3\"", "linear", "ids[batch, seq]"] {
+        assert!(dot.contains(part), "{part} in {dot}");
+    }
+}

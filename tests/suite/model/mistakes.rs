@@ -1,0 +1,49 @@
+//! Mistakes that only the running program can see: typed errors, before anything is computed.
+
+use super::*;
+use attn::{Error, model};
+
+model! {
+    struct Pair<vocab = 7, d = 4>;
+
+    fn forward(a: ids[batch, seq], b: ids[batch, seq], lens: lens[batch]) -> [batch, d] {
+        let x = embedding::<vocab, d>(a) + learned_position::<6, d>(b);
+        mean_pool(x + embedding::<vocab, d>(b), lens)
+    }
+}
+
+fn message(a: Tensor<(usize, usize), usize, Cpu>, b: Tensor<(usize, usize), usize, Cpu>, l: Tensor<(usize,), usize, Cpu>) -> String {
+    let model = Cpu::default().build_module::<Pair, f32>();
+    let error: Error<_> = model.try_forward((a, b, l)).err().expect("a mistake");
+    error.to_string()
+}
+
+#[test]
+fn axes_of_one_name_have_one_size() {
+    assert_eq!(
+        message(ids((2, 5), 7), ids((2, 4), 7), lens([1, 2])),
+        "Pair: axis `seq` is 5 in `a`, but 4 in `b`"
+    );
+    assert_eq!(
+        message(ids((2, 5), 7), ids((2, 5), 7), lens([1, 2, 3])),
+        "Pair: axis `batch` is 2 in `a`, but 3 in `lens`"
+    );
+}
+
+#[test]
+fn ids_are_in_the_vocabulary() {
+    let message = message(ids((2, 5), 9), ids((2, 5), 7), lens([1, 2]));
+    assert!(message.contains("there are 7"), "{message}");
+}
+
+#[test]
+fn lengths_are_within_the_sequence() {
+    let message = message(ids((2, 5), 7), ids((2, 5), 7), lens([1, 6]));
+    assert!(message.contains("6") && message.contains("5"), "{message}");
+}
+
+#[test]
+fn sequences_are_no_longer_than_positions() {
+    let message = message(ids((2, 8), 7), ids((2, 8), 7), lens([1, 2]));
+    assert!(message.contains("8") && message.contains("6"), "{message}");
+}
