@@ -22,13 +22,9 @@ const MANY: usize = 8 * parallel::SMALL;
 /// }
 /// assert!(runs_fused(&Cpu::default()));
 /// ```
-pub trait Backend<E: Element>: Device<E> {
+pub trait Backend<E: Element>: Device<E> + Host<E> {
     /// Whether layers run fused.
     const FUSED: bool;
-
-    /// The numbers in a storage, where [`FUSED`](Self::FUSED); elsewhere never called.
-    #[doc(hidden)]
-    fn host(storage: &mut <Self as Storage<E>>::Vec) -> &mut Vec<E>;
 
     /// Copies the numbers of contiguous tensors to where they are wanted, by several threads if they are many.
     #[doc(hidden)]
@@ -39,15 +35,25 @@ pub trait Backend<E: Element>: Device<E> {
     }
 }
 
+/// What the slices of the fused form need of a [`Backend`]: code that asks for this alone compiles faster, as a
+/// [`Device`] has a hundred supertraits.
+pub trait Host<E: Element>: Storage<E> {
+    /// The numbers in a storage, where layers run fused; elsewhere never called.
+    #[doc(hidden)]
+    fn host(storage: &mut <Self as Storage<E>>::Vec) -> &mut Vec<E>;
+}
+
 macro_rules! on_cpu {
     ($($element:ty),*) => {
         $(
-            impl Backend<$element> for Cpu {
-                const FUSED: bool = true;
-
+            impl Host<$element> for Cpu {
                 fn host(storage: &mut <Self as Storage<$element>>::Vec) -> &mut Vec<$element> {
                     storage
                 }
+            }
+
+            impl Backend<$element> for Cpu {
+                const FUSED: bool = true;
 
                 fn read(tensors: Vec<(&Tensor<(usize,), $element, Self>, &mut [$element])>) {
                     let copy = |(tensor, to): (&Tensor<_, _, _>, &mut [$element])| tensor.copy_into(to);

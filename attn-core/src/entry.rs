@@ -1,12 +1,73 @@
-//! What happens to the inputs of a layer before its first operation.
+//! How a layer is called: what happens to its inputs before the first operation, and to the output after the last one.
 
 use dfdx::{
-    shapes::{Const, Dim, HasShape, Shape},
-    tensor::{Tape, Tensor},
+    shapes::{Const, Dim, Dtype, HasShape, Shape},
+    tensor::{Storage, Tape, Tensor},
     tensor_ops::Device,
 };
 
-use crate::{Element, Error, composed::reshape};
+use crate::{Backend, Element, Error, composed::reshape};
+
+/// How a layer runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// With dropout, if the input is traced.
+    pub train: bool,
+    /// In the composed form, which has the weights, whatever the device.
+    pub composed: bool,
+}
+
+impl Run {
+    /// Without dropout.
+    pub const FORWARD: Self = Self {
+        train: false,
+        composed: false,
+    };
+
+    /// While training.
+    pub const TRAIN: Self = Self {
+        train: true,
+        composed: false,
+    };
+
+    /// Without dropout, for the weights.
+    pub const COMPOSED: Self = Self {
+        train: false,
+        composed: true,
+    };
+
+    /// Whether a layer runs in its fused form.
+    pub fn is_fused<E: Element, D: Backend<E>>(self) -> bool {
+        D::FUSED && !self.composed
+    }
+}
+
+/// What a layer returns: the output, and the weights where it runs in the composed form.
+pub type Attended<Output, Weights> = (Output, Option<Weights>);
+
+/// The output alone.
+///
+/// # Errors
+/// That of the layer.
+pub fn output<Output, Weights, Dev>(
+    attended: Result<Attended<Output, Weights>, Error<Dev>>,
+) -> Result<Output, Error<Dev>> {
+    attended.map(|(output, _)| output)
+}
+
+/// The output and the weights of [`Run::COMPOSED`].
+///
+/// # Errors
+/// That of the layer.
+///
+/// # Panics
+/// If the layer ran in its fused form.
+pub fn with_weights<Output, Weights, Dev>(
+    attended: Result<Attended<Output, Weights>, Error<Dev>>,
+) -> Result<(Output, Weights), Error<Dev>> {
+    let (output, weights) = attended?;
+    Ok((output, weights.expect("the composed form has weights")))
+}
 
 /// Bytes of the largest [`Element`].
 const ELEMENT_BYTES: usize = size_of::<f64>();
@@ -41,6 +102,61 @@ pub fn check_sizes<Dev>(
             sizes: sizes.to_vec(),
         }),
     }
+}
+
+/// An input of a layer: tokens of some width, perhaps in batches.
+pub trait Tokens {
+    /// The number of sequences, and their length.
+    fn batch_and_len(&self) -> [usize; 2];
+}
+
+impl<B: Dim, S: Dim, W: Dim, E: Dtype, D: Storage<E>, T> Tokens for Tensor<(B, S, W), E, D, T> {
+    fn batch_and_len(&self) -> [usize; 2] {
+        let (batch, len, _) = self.shape();
+        [batch.size(), len.size()]
+    }
+}
+
+impl<S: Dim, W: Dim, E: Dtype, D: Storage<E>, T> Tokens for Tensor<(S, W), E, D, T> {
+    fn batch_and_len(&self) -> [usize; 2] {
+        [1, self.shape().0.size()]
+    }
+}
+
+/// The sizes of a layer that its declaration knows, and that its tensors have beside those of its inputs.
+#[derive(Clone, Copy, Debug)]
+pub struct Widths {
+    /// The widest row of what is computed from `x`.
+    pub queries: usize,
+    /// The same from `context`.
+    pub keys: usize,
+    /// The number of query heads.
+    pub heads: usize,
+    /// The width of what the scores are summed over, where it stands in memory.
+    pub hidden: Option<usize>,
+}
+
+/// The sizes of the axes batch, query and key, for queries from `x` and keys from `context`, after a check that the inputs fit
+/// each other and that every tensor of the layer can exist.
+///
+/// # Errors
+/// [`Error::BatchMismatch`] and [`Error::TooLarge`], with the sizes.
+pub fn check_inputs<Dev>(
+    layer: &'static str,
+    x: &impl Tokens,
+    context: &impl Tokens,
+    widths: Widths,
+) -> Result<(usize, usize, usize), Error<Dev>> {
+    let ([batch, query], [other, key]) = (x.batch_and_len(), context.batch_and_len());
+    check_batch(layer, "context", batch, other)?;
+    let axes = (batch, query, key);
+    let (batch, query, key) = (("batch", batch), ("query", query), ("key", key));
+    check_sizes(layer, &[batch, query, ("width", widths.queries)])?;
+    check_sizes(layer, &[batch, key, ("width", widths.keys)])?;
+    let mut scores = vec![batch, ("heads", widths.heads), query, key];
+    scores.extend(widths.hidden.map(|hidden| ("hidden", hidden)));
+    check_sizes(layer, &scores)?;
+    Ok(axes)
 }
 
 /// Checks that another input, `what`, has the batch size of `x`.
@@ -84,16 +200,10 @@ pub fn add_batch<S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>
     reshape(x, (Const, len, width))
 }
 
-/// `[1, len, width]` to `[len, width]`.
-pub fn drop_batch<S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
-    y: Tensor<(Const<1>, S, Const<W>), E, D, T>,
-) -> Result<Tensor<(S, Const<W>), E, D, T>, D::Err> {
-    let (_, len, width) = *y.shape();
-    reshape(y, (len, width))
-}
-
-/// `[1, heads, query, key]` to `[heads, query, key]`.
-pub fn drop_weights_batch<
+/// What a layer returns, without the batch axis: `[1, len, width]` to `[len, width]`, and `[1, heads, query, key]` to
+/// `[heads, query, key]`.
+pub fn drop_batch<
+    const W: usize,
     const H: usize,
     Q: Dim,
     K: Dim,
@@ -101,10 +211,19 @@ pub fn drop_weights_batch<
     D: Device<E>,
     T: Tape<E, D>,
 >(
-    weights: Tensor<(Const<1>, Const<H>, Q, K), E, D, T>,
-) -> Result<Tensor<(Const<H>, Q, K), E, D, T>, D::Err> {
-    let (_, heads, q, k) = *weights.shape();
-    reshape(weights, (heads, q, k))
+    (output, weights): Attended<
+        Tensor<(Const<1>, Q, Const<W>), E, D, T>,
+        Tensor<(Const<1>, Const<H>, Q, K), E, D>,
+    >,
+) -> Result<Attended<Tensor<(Q, Const<W>), E, D, T>, Tensor<(Const<H>, Q, K), E, D>>, Error<D::Err>>
+{
+    let (_, len, width) = *output.shape();
+    let output = reshape(output, (len, width))?;
+    let without_batch = |weights: Tensor<(Const<1>, Const<H>, Q, K), E, D>| {
+        let (_, heads, q, k) = *weights.shape();
+        reshape(weights, (heads, q, k))
+    };
+    Ok((output, weights.map(without_batch).transpose()?))
 }
 
 #[cfg(test)]
@@ -143,16 +262,59 @@ mod tests {
         );
     }
 
+    type Input<S> = Tensor<S, f64, Cpu>;
+
+    const WIDTHS: Widths = Widths {
+        queries: 4,
+        keys: 2,
+        heads: 3,
+        hidden: None,
+    };
+
+    #[test]
+    fn inputs_have_axes() {
+        let x: Input<(usize, usize, Const<4>)> = tensor((2, 3, Const), 1);
+        let context: Input<(usize, usize, Const<2>)> = tensor((2, 0, Const), 1);
+        let axes = check_inputs::<()>("L", &x, &context, WIDTHS);
+        assert_eq!(axes.unwrap(), (2, 3, 0));
+        let alone: Input<(usize, Const<4>)> = tensor((5, Const), 1);
+        let axes = check_inputs::<()>("L", &alone, &alone, WIDTHS);
+        assert_eq!(axes.unwrap(), (1, 5, 5));
+        let error = check_inputs::<&str>("L", &alone, &context, WIDTHS).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "L: the batch of x is 1, that of context is 2"
+        );
+    }
+
+    #[test]
+    fn every_product_of_sizes_is_checked() {
+        let x: Input<(usize, Const<4>)> = tensor((5, Const), 1);
+        let most = usize::MAX;
+        let wide = |widths: fn(&mut Widths)| {
+            let mut changed = WIDTHS;
+            widths(&mut changed);
+            check_inputs::<&str>("L", &x, &x, changed)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(wide(|widths| widths.queries = usize::MAX).contains("query (5) * width"));
+        assert!(wide(|widths| widths.keys = usize::MAX).contains("key (5) * width"));
+        assert!(wide(|widths| widths.heads = usize::MAX).contains(&format!("heads ({most})")));
+        assert!(wide(|widths| widths.hidden = Some(usize::MAX)).contains("* hidden ("));
+    }
+
     #[test]
     fn the_batch_axis_comes_and_goes() {
         fn check(len: usize) {
             let x: Tensor<(usize, Const<2>), f64, Cpu> = tensor((len, Const), 1);
             let batched = add_batch(x.clone()).unwrap();
             assert_eq!(*batched.shape(), (Const::<1>, len, Const::<2>));
-            assert_eq!(values(&drop_batch(batched).unwrap()), values(&x));
             let weights: Tensor<(Const<1>, Const<2>, usize, usize), f64, Cpu> =
                 tensor((Const, Const, len, 3), 1);
-            let dropped = drop_weights_batch(weights.clone()).unwrap();
+            let (output, dropped) = drop_batch((batched, Some(weights.clone()))).unwrap();
+            assert_eq!(values(&output), values(&x));
+            let dropped = dropped.unwrap();
             assert_eq!(*dropped.shape(), (Const::<2>, len, 3));
             assert_eq!(values(&dropped), values(&weights));
         }
@@ -166,7 +328,9 @@ mod tests {
         let x: Tensor<(Const<2>, usize), f64, Cpu> = tensor((Const, 3), 1);
         check_gradient(&x, |x| {
             let view: Traced<(usize, Const<2>)> = x.leaky_trace().permute();
-            drop_batch(add_batch(view).unwrap()).unwrap()
+            let alone: Attended<_, Tensor<(Const<1>, Const<1>, usize, usize), f64, Cpu>> =
+                (add_batch(view).unwrap(), None);
+            drop_batch(alone).unwrap().0
         });
         let row: Tensor<Rank1<2>, f64, Cpu> = tensor((Const,), 1);
         check_gradient(&row, |x| {

@@ -50,7 +50,7 @@ pub mod sizes;
 #[cfg(test)]
 mod testing;
 
-pub use backend::Backend;
+pub use backend::{Backend, Host};
 pub use element::Element;
 pub use error::{Error, unwrap};
 pub use field::LinearField;

@@ -1,6 +1,7 @@
 //! The projections.
 
 use dfdx::{
+    nn::modules::{Linear, UnbiasedLinear},
     shapes::{Axes2, Const, Dim, HasShape, Rank1, Rank2},
     tensor::{Tape, Tensor},
     tensor_ops::{BroadcastTo, Device, PermuteTo, TryAdd, TryMatMul},
@@ -40,6 +41,38 @@ pub fn linear<
         ),
         None => Ok(y),
     }
+}
+
+/// [`linear`] by a projection of a layer.
+pub fn project<
+    B: Dim,
+    S: Dim,
+    const I: usize,
+    const O: usize,
+    E: Element,
+    D: Device<E>,
+    T: Tape<E, D>,
+>(
+    x: Tensor<(B, S, Const<I>), E, D, T>,
+    by: &Linear<I, O, E, D>,
+) -> Result<Tensor<(B, S, Const<O>), E, D, T>, D::Err> {
+    linear(x, &by.weight, Some(&by.bias))
+}
+
+/// [`linear`] by a projection of a layer that has no biases.
+pub fn project_unbiased<
+    B: Dim,
+    S: Dim,
+    const I: usize,
+    const O: usize,
+    E: Element,
+    D: Device<E>,
+    T: Tape<E, D>,
+>(
+    x: Tensor<(B, S, Const<I>), E, D, T>,
+    by: &UnbiasedLinear<I, O, E, D>,
+) -> Result<Tensor<(B, S, Const<O>), E, D, T>, D::Err> {
+    linear(x, &by.weight, None)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub use index::{
     Mask, Over, index_condition, index_floats, index_mask, index_param, max, min, sigmoid_of,
 };
 pub use layer::{Compose, Composed};
-pub use linear::linear;
+pub use linear::{linear, project, project_unbiased};
 pub use norm::{l2_norm, rms_norm};
 pub use normalize::{identity, sink, softmax, softmax1};
 pub use rope::rope;

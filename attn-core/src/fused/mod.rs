@@ -17,9 +17,9 @@ pub use array::Array;
 pub use bounds::Axis;
 pub use distance_table::DistanceTable;
 pub use interval::{Interval, Truth};
-pub use operation::{Operand, Operation, accumulate};
+pub use operation::{Operand, Operation, Output, accumulate};
 pub use place::Place;
-pub use projection::{Projection, Stack};
+pub use projection::{Projection, Projects, Stack};
 pub use score::{ScoreGradient, sum_of_gradients};
 
 use crate::{Element, simd::Vector};

@@ -6,9 +6,9 @@ use dfdx::{
     tensor_ops::Device,
 };
 
-use super::Place;
+use super::{Place, zeros};
 use crate::{
-    Backend, Element,
+    Backend, Element, Host,
     composed::reshape,
     kernel::{Buffer, Matrix, MatrixMut},
     simd::call,
@@ -120,17 +120,64 @@ impl<T> Operation<T> {
         });
         Ok(result.put_tape(self.tape))
     }
+
+    /// [`finish`](Self::finish) for a result that is a matrix, and its gradient as well.
+    ///
+    /// # Errors
+    /// If the tensor cannot be made.
+    pub fn finish_matrix<S: Shape, E: Element, D: Backend<E>>(
+        self,
+        device: &D,
+        output: Output<E>,
+        shape: S,
+        backward: impl FnOnce(Matrix<'_, E>, &mut Gradients<E, D>) -> Result<(), D::Err> + 'static,
+    ) -> Result<Tensor<S, E, D, T>, D::Err>
+    where
+        T: Tape<E, D>,
+    {
+        let Output {
+            values,
+            rows,
+            width,
+        } = output;
+        self.finish(device, values, shape, move |d_result, gradients| {
+            backward(Matrix::new(d_result, rows, width), gradients)
+        })
+    }
+}
+
+/// The result of an operation, while it is computed.
+pub struct Output<E> {
+    values: Vec<E>,
+    rows: usize,
+    width: usize,
+}
+
+impl<E: Element> Output<E> {
+    /// Zeros.
+    pub fn zeros(rows: usize, width: usize) -> Self {
+        Self {
+            values: zeros(rows * width),
+            rows,
+            width,
+        }
+    }
+
+    /// The numbers, to write.
+    pub fn matrix_mut(&mut self) -> MatrixMut<'_, E> {
+        MatrixMut::new(&mut self.values, self.rows, self.width)
+    }
 }
 
 /// What an operation reads of a tensor, and where the gradient of it goes.
-pub struct Operand<E: Element, D: Backend<E>> {
+pub struct Operand<E: Element, D: Host<E>> {
     values: Buffer<E>,
     /// The size of the last axis.
     width: usize,
     place: Place<E, D>,
 }
 
-impl<E: Element, D: Backend<E>> Operand<E, D> {
+impl<E: Element, D: Host<E>> Operand<E, D> {
     /// The numbers as a matrix, whose columns are the last axis.
     pub fn matrix(&self) -> Matrix<'_, E> {
         Matrix::new(&self.values, self.rows(), self.width)

@@ -5,16 +5,16 @@ use dfdx::{
     tensor::{Gradients, Tensor},
 };
 
-use crate::{Backend, Element};
+use crate::{Element, Host};
 
 /// Where the gradient of a contiguous tensor is, without holding on to the numbers of the tensor.
-pub struct Place<E: Element, D: Backend<E>>(Box<Find<E, D>>);
+pub struct Place<E: Element, D: Host<E>>(Box<Find<E, D>>);
 
 /// dfdx's name of a tensor without its numbers is private, so it stays inside of a closure.
 type Find<E, D> =
     dyn Fn(&mut Gradients<E, D>) -> Result<&mut [E], <D as dfdx::tensor::HasErr>::Err>;
 
-impl<E: Element, D: Backend<E>> Place<E, D> {
+impl<E: Element, D: Host<E>> Place<E, D> {
     /// Of the gradient of `x`.
     pub fn of<S: Shape, T>(x: &Tensor<S, E, D, T>) -> Self {
         let ghost = x.ghost();

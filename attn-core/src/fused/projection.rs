@@ -1,13 +1,14 @@
 //! The parameters of projections that read the same input, for one product.
 
 use dfdx::{
+    nn::modules::{Linear, UnbiasedLinear},
     shapes::{Rank1, Rank2},
     tensor::{Gradients, Tape, Tensor},
 };
 
 use super::{Operation, Place};
 use crate::{
-    Backend, Element,
+    Backend, Element, Host,
     kernel::{Buffer, Matrix, MatrixMut, linear},
     simd::Into,
 };
@@ -16,14 +17,14 @@ use crate::{
 ///
 /// Jia et al. and everyone since: one product of `[.., 3 * d_model]` instead of three. PyTorch: `in_proj_weight` of
 /// `torch.nn.MultiheadAttention`.
-pub struct Projection<E: Element, D: Backend<E>> {
+pub struct Projection<E: Element, D: Host<E>> {
     input: usize,
     weight: Buffer<E>,
     bias: Option<Buffer<E>>,
     parts: Vec<Part<E, D>>,
 }
 
-struct Part<E: Element, D: Backend<E>> {
+struct Part<E: Element, D: Host<E>> {
     outputs: usize,
     weight: Place<E, D>,
     bias: Option<Place<E, D>>,
@@ -109,7 +110,74 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
     }
 }
 
-impl<E: Element, D: Backend<E>> Projection<E, D> {
+/// A module that a [`Projection`] reads, on the tape `T`.
+pub trait Projects<E: Element, D: Backend<E>, T> {
+    /// The width of what it reads.
+    fn input(&self) -> usize;
+
+    /// The stack with its parameters.
+    ///
+    /// # Errors
+    /// If a copy of a view cannot be allocated.
+    fn push_to(
+        &self,
+        stack: Stack<E, D>,
+        operation: &mut Operation<T>,
+    ) -> Result<Stack<E, D>, D::Err>;
+}
+
+impl<const I: usize, const O: usize, E: Element, D: Backend<E>, T: Tape<E, D>> Projects<E, D, T>
+    for Linear<I, O, E, D>
+{
+    fn input(&self) -> usize {
+        I
+    }
+
+    fn push_to(
+        &self,
+        stack: Stack<E, D>,
+        operation: &mut Operation<T>,
+    ) -> Result<Stack<E, D>, D::Err> {
+        stack.push(operation, &self.weight, Some(&self.bias))
+    }
+}
+
+impl<const I: usize, const O: usize, E: Element, D: Backend<E>, T: Tape<E, D>> Projects<E, D, T>
+    for UnbiasedLinear<I, O, E, D>
+{
+    fn input(&self) -> usize {
+        I
+    }
+
+    fn push_to(
+        &self,
+        stack: Stack<E, D>,
+        operation: &mut Operation<T>,
+    ) -> Result<Stack<E, D>, D::Err> {
+        stack.push(operation, &self.weight, None)
+    }
+}
+
+impl<T> Operation<T> {
+    /// The parameters of projections that read the same input.
+    ///
+    /// # Errors
+    /// If a copy of a view cannot be allocated.
+    pub fn projection<E: Element, D: Backend<E>>(
+        &mut self,
+        modules: &[&dyn Projects<E, D, T>],
+    ) -> Result<Projection<E, D>, D::Err> {
+        let input = modules.first().map_or(0, |module| module.input());
+        let stack = modules
+            .iter()
+            .try_fold(Stack::new(input), |stack, module| {
+                module.push_to(stack, self)
+            })?;
+        Ok(stack.read())
+    }
+}
+
+impl<E: Element, D: Host<E>> Projection<E, D> {
     fn weight(&self) -> Matrix<'_, E> {
         let outputs = self.parts.iter().map(|part| part.outputs).sum();
         Matrix::new(&self.weight, outputs, self.input)

@@ -5,23 +5,17 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Layer, bounds, expr, input, var};
 use crate::graph::{NodeId, Normalizer, Op};
-use crate::spec::{Score, Size};
 
-/// `check_sizes`: what only the running program knows. `run`: computes the graph. (As functions of the block: methods could
-/// clash with the user's.)
+/// `run`: computes the graph. (A function of the block: a method could clash with the user's.)
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let name = &cx.name;
     let sequences = cx.sequence_vars();
-    let tape = quote!(T);
-    let (output, weights) = (
-        cx.tensor(cx.output_shape(), &tape),
-        cx.tensor(cx.graph.scores_shape(), &quote!(p::NoneTape)),
-    );
+    let attended = cx.attended();
     let inputs = cx.inputs(|data| {
         let read = input::read_type(data);
         quote!(&#read)
     });
-    let checks = emit_checks(cx);
+    let check_indices = bounds::emit(cx);
     let (q, k) = (
         quote!(x.shape().1),
         if cx.graph.cross {
@@ -35,7 +29,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let lines: Vec<_> = lines.collect();
     let result = var(cx.graph.node(cx.graph.output).name);
     quote_spanned! {cx.at=>
-        #checks
+        #check_indices
 
         /// The graph of the layer, operation by operation. dfdx differentiates it with its tape.
         #[allow(unused_variables)]
@@ -43,55 +37,12 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             layer: &#name<E, D>,
             #inputs
             train: bool,
-        ) -> Result<(#output, #weights), p::Error<D::Err>> {
+        ) -> Result<#attended, p::Error<D::Err>> {
             let axes = (x.shape().0, #q, #k);
             let device = x.device().clone();
             #(#lines)*
-            Ok((#result, seen))
+            Ok((#result, Some(seen)))
         }
-    }
-}
-
-/// dfdx multiplies runtime sizes unchecked: before the first tensor is made, every product must be known to fit.
-fn emit_checks(cx: &Layer<'_>) -> TokenStream {
-    let (label, spec) = (cx.label(), cx.spec);
-    let widest_over = |input: &Size, heads: &Size| {
-        widest(&[
-            input,
-            &heads.times(&spec.head_dim),
-            &heads.times(&spec.value_head_dim),
-        ])
-    };
-    let queries = widest_over(&spec.d_model, &spec.heads);
-    let d_context = spec.d_context.as_ref().unwrap_or(&spec.d_model);
-    let keys = widest_over(d_context, &spec.kv_heads);
-    let heads = &spec.heads;
-    let indices = bounds::emit(cx);
-    let hidden = (spec.score == Score::Additive).then(|| {
-        let hidden = &spec.head_dim;
-        quote!(, ("hidden", #hidden))
-    });
-    quote_spanned! {cx.at=>
-        #indices
-
-        /// Checks the products of sizes that only the running program knows.
-        fn check_sizes<Dev>((batch, query, key): (usize, usize, usize)) -> Result<(), p::Error<Dev>> {
-            let (batch, query, key) = (("batch", batch), ("query", query), ("key", key));
-            p::check_sizes(#label, &[batch, query, ("width", #queries)])?;
-            p::check_sizes(#label, &[batch, key, ("width", #keys)])?;
-            p::check_sizes(#label, &[batch, ("heads", #heads), query, key #hidden])
-        }
-    }
-}
-
-fn widest(sizes: &[&Size]) -> TokenStream {
-    let known: Option<Vec<u64>> = sizes.iter().map(|size| size.value).collect();
-    match known {
-        Some(values) => {
-            let widest = Size::known(values.into_iter().max().unwrap_or(1));
-            quote!(#widest)
-        }
-        None => quote!(p::largest(&[#({ #sizes }),*])),
     }
 }
 
@@ -115,8 +66,13 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
         Op::Input => quote!(p::contiguous(x)?),
         Op::Context => quote!(p::contiguous(context.retaped::<T>())?),
         Op::Linear { field, .. } => {
-            let (bias, weight) = (cx.bias(field), weight(field));
-            quote!(p::linear(#(#operands)*, #weight, #bias)?)
+            let project = var(if cx.has_bias(field) {
+                "project"
+            } else {
+                "project_unbiased"
+            });
+            let field = format_ident!("{field}");
+            quote!(p::#project(#(#operands)*, &layer.#field)?)
         }
         Op::SplitHeads { .. } => quote!(p::split_heads(#(#operands)*)?),
         Op::MergeHeads { .. } => quote!(p::merge_heads(#(#operands)*)?),

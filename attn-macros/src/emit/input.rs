@@ -6,6 +6,7 @@ use quote::{format_ident, quote, quote_spanned};
 use super::{Layer, bounds, docs, var};
 use crate::graph::{CallData, Declared, Dim};
 use crate::score::Type;
+use crate::spec::{self, Size};
 
 /// The trait. Its `on_unimplemented` is what a user reads after passing a wrong shape.
 pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
@@ -32,14 +33,11 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
             fn attend(
                 self,
                 layer: &#name<E, D>,
-                train: bool,
-            ) -> ::core::result::Result<Self::Output, #krate::__private::Error<D::Err>>;
-            #[doc(hidden)]
-            fn attend_composed(
-                self,
-                layer: &#name<E, D>,
-                train: bool,
-            ) -> ::core::result::Result<(Self::Output, Self::Weights), #krate::__private::Error<D::Err>>;
+                how: #krate::__private::Run,
+            ) -> ::core::result::Result<
+                #krate::__private::Attended<Self::Output, Self::Weights>,
+                #krate::__private::Error<D::Err>,
+            >;
         }
     }
 }
@@ -62,10 +60,11 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
             impl<#generics> #input<E, D> for #ty {
                 type Output = #output;
                 type Weights = p::Tensor<(usize, usize, usize, usize), E, D>;
-                fn attend(self, _: &#name<E, D>, _: bool) -> Result<Self::Output, p::Error<D::Err>> {
-                    ::core::unreachable!()
-                }
-                fn attend_composed(self, _: &#name<E, D>, _: bool) -> Result<(Self::Output, Self::Weights), p::Error<D::Err>> {
+                fn attend(
+                    self,
+                    _: &#name<E, D>,
+                    _: p::Run,
+                ) -> Result<p::Attended<Self::Output, Self::Weights>, p::Error<D::Err>> {
                     ::core::unreachable!()
                 }
             }
@@ -93,13 +92,10 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
 /// impl<B: Dim, S: Dim, T: Tape<E, D>, E: Element, D: Backend<E>> NameInput<E, D> for Tensor<(B, S, Const<512>), E, D, T> {
 ///     type Output = ..;
 ///     type Weights = ..;
-///     fn attend(self, layer, train) -> .. {
+///     fn attend(self, layer, how) -> .. {
 ///         let x = self;
-///         fused(layer, x, train)
-///     }
-///     fn attend_composed(self, layer, train) -> .. {
-///         let x = self;
-///         run(layer, x, train)
+///         let axes = p::check_inputs("Name", &x, &x, p::Widths { .. })?;
+///         if how.is_fused::<E, D>() { fused(layer, x, how.train) } else { run(layer, x, how.train) }
 ///     }
 /// }
 /// ```
@@ -111,68 +107,16 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
     let parts = parts(cx, batched);
     let Parts {
         generics,
-        names,
         types,
         fits,
         ..
     } = &parts;
-    let (ty, pattern) = match names.as_slice() {
-        [one] => (quote!(#(#types)*), quote!(#one)),
-        _ => (quote_spanned!(cx.at=> (#(#types),*)), quote!((#(#names),*))),
+    let ty = match types.as_slice() {
+        [one] => quote!(#one),
+        _ => quote_spanned!(cx.at=> (#(#types),*)),
     };
     let bounds = fits.iter().map(|(_, ty, bound)| quote!(#ty: #bound,));
-    let fit = fits
-        .iter()
-        .map(|(tensor, ty, bound)| quote!(let #tensor = <#ty as #bound>::fit(#tensor);));
-    let (tensors, data) = names.split_at(if cx.graph.cross { 2 } else { 1 });
-    let (label, last) = (cx.label(), tensors.last());
-    let axes = if batched {
-        quote!((x.shape().0.size(), x.shape().1.size(), #last.shape().1.size()))
-    } else {
-        quote!((1, x.shape().0.size(), #last.shape().0.size()))
-    };
-    let check_batch = (batched && cx.graph.cross).then(
-        || quote!(p::check_batch(#label, "context", x.shape().0.size(), context.shape().0.size())?;),
-    );
-    let add_batch = (!batched).then(|| quote!(#(let #tensors = p::add_batch(#tensors)?;)*));
-    let read = cx
-        .graph
-        .data
-        .iter()
-        .map(|data| emit_read(cx, data, batched));
-    let check_indices = bounds::emit_call(cx);
-    let prepare = quote! {
-        let #pattern = self;
-        #(#fit)*
-        #check_batch
-        let axes = #axes;
-        check_sizes(axes)?;
-        #(#read)*
-        #check_indices
-        #add_batch
-    };
-    let fused = quote!(fused(layer, #(#tensors,)* #(#data,)* train));
-    let composed = quote!(run(layer, #(#tensors,)* #(&#data,)* train));
-    let (fused, composed) = if batched {
-        (fused, composed)
-    } else {
-        let composed = quote! {
-            let (output, weights) = #composed?;
-            Ok((p::drop_batch(output)?, p::drop_weights_batch(weights)?))
-        };
-        (quote!(Ok(p::drop_batch(#fused?)?)), composed)
-    };
-    let composed_only = quote!(Ok(#input::attend_composed(self, layer, train)?.0));
-    let attend = match cx.steps {
-        None => composed_only,
-        Some(_) => quote! {
-            if !D::FUSED {
-                return #composed_only;
-            }
-            #prepare
-            #fused
-        },
-    };
+    let body = emit_body(cx, &parts, batched);
     quote_spanned! {cx.at=>
         impl<#generics E: p::Element, D: p::Backend<E>> #input<E, D> for #ty
         where
@@ -181,19 +125,94 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
             type Output = p::Tensor<(#lead #query, p::Const<#d_model>), E, D, T>;
             type Weights = p::Tensor<(#lead p::Const<#heads>, #query, #key), E, D>;
 
-            fn attend(self, layer: &#name<E, D>, train: bool) -> Result<Self::Output, p::Error<D::Err>> {
-                #attend
-            }
-
-            fn attend_composed(
+            fn attend(
                 self,
                 layer: &#name<E, D>,
-                train: bool,
-            ) -> Result<(Self::Output, Self::Weights), p::Error<D::Err>> {
-                #prepare
-                #composed
+                how: p::Run,
+            ) -> Result<p::Attended<Self::Output, Self::Weights>, p::Error<D::Err>> {
+                #body
             }
         }
+    }
+}
+
+/// What happens to the inputs before the first operation, and which form is run.
+fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
+    let names = &parts.names;
+    let pattern = match names.as_slice() {
+        [one] => quote!(#one),
+        _ => quote!((#(#names),*)),
+    };
+    let fit = parts
+        .fits
+        .iter()
+        .map(|(tensor, ty, bound)| quote!(let #tensor = <#ty as #bound>::fit(#tensor);));
+    let (tensors, data) = names.split_at(if cx.graph.cross { 2 } else { 1 });
+    let (label, last, widths) = (cx.label(), tensors.last(), emit_widths(cx));
+    let reads = cx.graph.data.iter();
+    let reads = reads.map(|data| emit_read(cx, data, batched));
+    let check_indices = bounds::emit_call(cx);
+    let composed = quote!(run(layer, #(#tensors,)* #(&#data,)* how.train));
+    let attend = match cx.steps {
+        None => composed,
+        Some(_) => quote! {
+            if how.is_fused::<E, D>() {
+                fused(layer, #(#tensors,)* #(#data,)* how.train)
+            } else {
+                #composed
+            }
+        },
+    };
+    let attend = if batched {
+        attend
+    } else {
+        quote! {
+            #(let #tensors = p::add_batch(#tensors)?;)*
+            p::drop_batch({ #attend }?)
+        }
+    };
+    quote! {
+        let #pattern = self;
+        #(#fit)*
+        let axes = p::check_inputs(#label, &x, &#last, #widths)?;
+        #(#reads)*
+        #check_indices
+        #attend
+    }
+}
+
+/// `p::Widths { queries: 512, keys: 512, heads: 8, hidden: None }`
+fn emit_widths(cx: &Layer<'_>) -> TokenStream {
+    let spec = cx.spec;
+    let widest_over = |input: &Size, heads: &Size| {
+        widest(&[
+            input,
+            &heads.times(&spec.head_dim),
+            &heads.times(&spec.value_head_dim),
+        ])
+    };
+    let queries = widest_over(&spec.d_model, &spec.heads);
+    let d_context = spec.d_context.as_ref().unwrap_or(&spec.d_model);
+    let keys = widest_over(d_context, &spec.kv_heads);
+    let heads = &spec.heads;
+    let hidden = match spec.score {
+        spec::Score::Additive => {
+            let hidden = &spec.head_dim;
+            quote!(Some(#hidden))
+        }
+        _ => quote!(None),
+    };
+    quote!(p::Widths { queries: #queries, keys: #keys, heads: #heads, hidden: #hidden })
+}
+
+fn widest(sizes: &[&Size]) -> TokenStream {
+    let known: Option<Vec<u64>> = sizes.iter().map(|size| size.value).collect();
+    match known {
+        Some(values) => {
+            let widest = Size::known(values.into_iter().max().unwrap_or(1));
+            quote!(#widest)
+        }
+        None => quote!(p::largest(&[#({ #sizes }),*])),
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
     ] = docs::methods(cx);
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
-        impl<E: p::Element, D: p::Device<E>> #name<E, D> {
+        impl<E: p::Dtype, D: p::Storage<E>> #name<E, D> {
             #[doc = #forward]
             #[track_caller]
             #vis fn forward<X: #input<E, D>>(&self, x: X) -> X::Output {
@@ -101,7 +101,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
 
             #[doc = #try_forward]
             #vis fn try_forward<X: #input<E, D>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
-                x.attend(self, false)
+                p::output(x.attend(self, p::Run::FORWARD))
             }
 
             #[doc = #forward_mut]
@@ -112,7 +112,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
 
             #[doc = #try_forward_mut]
             #vis fn try_forward_mut<X: #input<E, D>>(&mut self, x: X) -> Result<X::Output, p::Error<D::Err>> {
-                x.attend(self, true)
+                p::output(x.attend(self, p::Run::TRAIN))
             }
 
             #[doc = #with_weights]
@@ -126,7 +126,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
                 &self,
                 x: X,
             ) -> Result<(X::Output, X::Weights), p::Error<D::Err>> {
-                x.attend_composed(self, false)
+                p::with_weights(x.attend(self, p::Run::COMPOSED))
             }
 
             #[doc = #composed]
@@ -135,12 +135,12 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
             }
         }
 
-        impl<X: #input<E, D>, E: p::Element, D: p::Device<E>> p::Compose<X> for #name<E, D> {
+        impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::Compose<X> for #name<E, D> {
             type Output = X::Output;
             type Err = D::Err;
 
             fn compose(&self, x: X, train: bool) -> Result<X::Output, p::Error<D::Err>> {
-                Ok(x.attend_composed(self, train)?.0)
+                p::output(x.attend(self, p::Run { train, composed: true }))
             }
         }
     }

@@ -206,21 +206,22 @@ impl<'a> Layer<'a> {
         quote!(x: #x, #context #(#data)*)
     }
 
-    /// `Some(&layer.q_proj.bias)`, or `None` where the projection has none.
-    fn bias(&self, field: &str) -> TokenStream {
-        let param = self.graph.param(field);
-        let has_bias = param.is_some_and(|param| param.tensors().len() == 2);
-        let field = format_ident!("{field}");
-        if has_bias {
-            quote!(Some(&layer.#field.bias))
-        } else {
-            quote!(None)
-        }
-    }
-
     /// The shape of the output, batched: `[batch, query, d_model]`.
     fn output_shape(&self) -> &[Dim] {
         &self.graph.node(self.graph.output).shape
+    }
+
+    /// What both forms return: the output, and the weights if the form has them.
+    fn attended(&self) -> TokenStream {
+        let output = self.tensor(self.output_shape(), &quote!(T));
+        let weights = self.tensor(self.graph.scores_shape(), &quote!(p::NoneTape));
+        quote!(p::Attended<#output, #weights>)
+    }
+
+    /// Whether a projection has biases: whether its type is `Linear`.
+    fn has_bias(&self, field: &str) -> bool {
+        let param = self.graph.param(field);
+        param.is_some_and(|param| param.tensors().len() == 2)
     }
 }
 

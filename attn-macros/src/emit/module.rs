@@ -17,7 +17,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 
         #collection
 
-        impl<X: #input<E, D>, E: p::Element, D: p::Device<E>> p::Module<X> for #name<E, D> {
+        impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::Module<X> for #name<E, D> {
             type Output = X::Output;
             type Error = D::Err;
 
@@ -27,7 +27,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             }
         }
 
-        impl<X: #input<E, D>, E: p::Element, D: p::Device<E>> p::ModuleMut<X> for #name<E, D> {
+        impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::ModuleMut<X> for #name<E, D> {
             type Output = X::Output;
             type Error = D::Err;
 

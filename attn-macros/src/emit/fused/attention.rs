@@ -67,7 +67,7 @@ impl Fused<'_> {
 
             /// From queries, keys and values to attended values.
             #[allow(unused_variables)]
-            fn attention<'a, E: p::Element, D: p::Backend<E>>(
+            fn attention<'a, E: p::Element, D: p::Host<E>>(
                 call: &'a Call<E>,
                 weights: &'a Weights<E, D>,
                 #score_argument

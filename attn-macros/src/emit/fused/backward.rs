@@ -31,7 +31,7 @@ impl Fused<'_> {
         let saved = plan.saved.iter().map(|id| self.name(*id));
         quote_spanned! {self.cx.at=>
             /// The derivative, step by step backwards. Gradients of weights and inputs are added to in the tape's own buffers.
-            fn backward<E: p::Element, D: p::Backend<E>>(
+            fn backward<E: p::Element, D: p::Host<E>>(
                 call: &Call<E>,
                 weights: &Weights<E, D>,
                 #(#inputs: &p::Operand<E, D>,)*

@@ -46,7 +46,7 @@ impl Fused<'_> {
         let operands = self.operands().into_iter().map(|(name, _)| name);
         quote! {
             /// What is read of the layer.
-            struct Weights<E: p::Element, D: p::Backend<E>> {
+            struct Weights<E: p::Element, D: p::Host<E>> {
                 #(#linears: p::Projection<E, D>,)*
                 #(#operands: p::Operand<E, D>,)*
             }
@@ -55,13 +55,10 @@ impl Fused<'_> {
 
     pub(super) fn emit_weights_value(&self) -> TokenStream {
         let linears = self.steps.steps.iter().filter_map(|step| match step {
-            Step::Linear { x, fields, to } => {
-                let (name, width) = (self.name(*to), self.width(*x));
-                let parts = fields.iter().map(|field| {
-                    let (bias, field) = (self.cx.bias(field), format_ident!("{field}"));
-                    quote!(.push(&mut operation, &layer.#field.weight, #bias)?)
-                });
-                Some(quote!(#name: p::Stack::new(#width) #(#parts)* .read()))
+            Step::Linear { fields, to, .. } => {
+                let (name, fields) = (self.name(*to), fields.iter());
+                let fields = fields.map(|field| format_ident!("{field}"));
+                Some(quote!(#name: operation.projection(&[#(&layer.#fields),*])?))
             }
             _ => None,
         });

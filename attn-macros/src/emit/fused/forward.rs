@@ -18,7 +18,7 @@ impl Fused<'_> {
         let saved = plan.saved.iter().map(|id| self.name(*id));
         quote_spanned! {self.cx.at=>
             /// The forward pass, step by step.
-            fn forward<E: p::Element, D: p::Backend<E>>(
+            fn forward<E: p::Element, D: p::Host<E>>(
                 call: &Call<E>,
                 weights: &Weights<E, D>,
                 #(#inputs: &p::Operand<E, D>,)*

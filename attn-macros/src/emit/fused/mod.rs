@@ -80,11 +80,6 @@ impl Fused<'_> {
         inputs.map(|array| var(&array.name)).collect()
     }
 
-    fn width(&self, array: ArrayId) -> TokenStream {
-        let widths = self.steps.array(array).parts.iter().map(|part| &part.width);
-        quote!(#(#widths)+*)
-    }
-
     /// `let mut q_k_v = p::Array::stale(sizes.queries(), [512, 512, 512]);`
     fn emit_array(&self, name: &Ident, id: ArrayId) -> TokenStream {
         let rows = self.rows(id);
@@ -130,7 +125,7 @@ impl Fused<'_> {
             name, at, graph, ..
         } = self.cx;
         let sequences = self.cx.sequence_vars();
-        let output = self.cx.tensor(self.cx.output_shape(), &quote!(T));
+        let attended = self.cx.attended();
         let inputs = self.cx.inputs(input::read_type);
         let names = self.inputs();
         let key = if graph.cross {
@@ -151,7 +146,7 @@ impl Fused<'_> {
                 layer: &#name<E, D>,
                 #inputs
                 #[allow(unused_variables)] train: bool,
-            ) -> Result<#output, p::Error<D::Err>> {
+            ) -> Result<#attended, p::Error<D::Err>> {
                 let shape = (x.shape().0, x.shape().1, p::Const);
                 let device = x.device().clone();
                 let sizes = p::Sizes {
@@ -168,13 +163,12 @@ impl Fused<'_> {
                 #read_context
                 let weights = #weights;
                 let call = #call;
-                let mut output = p::zeros(sizes.queries() * #d_model);
-                let saved = forward(&call, &weights, #(&#names,)* p::MatrixMut::new(&mut output, sizes.queries(), #d_model));
-                let output = operation.finish(&device, output, shape, move |d_output, gradients| {
-                    let d_output = p::Matrix::new(d_output, sizes.queries(), #d_model);
+                let mut output = p::Output::zeros(sizes.queries(), #d_model);
+                let saved = forward(&call, &weights, #(&#names,)* output.matrix_mut());
+                let output = operation.finish_matrix(&device, output, shape, move |d_output, gradients| {
                     backward(&call, &weights, #(&#names,)* saved, d_output, gradients)
                 })?;
-                Ok(output)
+                Ok((output, None))
             }
         }
     }

@@ -267,7 +267,7 @@ impl<'a> Score<'a> {
             }
 
             #[allow(unused_variables)]
-            fn modified<'a, E: p::Element, D: p::Backend<E>>(call: &'a Call<E>, weights: &'a Weights<E, D>) -> Modified<'a, E> {
+            fn modified<'a, E: p::Element, D: p::Host<E>>(call: &'a Call<E>, weights: &'a Weights<E, D>) -> Modified<'a, E> {
                 Modified {
                     #(#names: call.sizes.#sizes as i64,)*
                     #(#tables: &call.#tables,)*
