@@ -137,7 +137,7 @@ pub mod __private {
     pub use std::sync::Arc;
 
     pub use attn_core::{
-        Backend, Element, Error, Host, LinearField,
+        Backend, Element, Error, Host, LinearFields,
         composed::*,
         data::*,
         entry::*,

@@ -1,5 +1,7 @@
 //! How a layer is called: what happens to its inputs before the first operation, and to the output after the last one.
 
+use std::fmt::{Debug, Display};
+
 use dfdx::{
     shapes::{Const, Dim, Dtype, HasShape, Shape},
     tensor::{Storage, Tape, Tensor},
@@ -53,6 +55,20 @@ pub fn output<Output, Weights, Dev>(
     attended: Result<Attended<Output, Weights>, Error<Dev>>,
 ) -> Result<Output, Error<Dev>> {
     attended.map(|(output, _)| output)
+}
+
+/// The output alone, or the error of the device, as dfdx's traits return it.
+///
+/// # Errors
+/// That of the device.
+///
+/// # Panics
+/// On every other error of the layer.
+#[track_caller]
+pub fn into_device<Output, Weights, Dev: Debug + Display>(
+    attended: Result<Attended<Output, Weights>, Error<Dev>>,
+) -> Result<Output, Dev> {
+    output(attended).map_err(Error::into_device)
 }
 
 /// The output and the weights of [`Run::COMPOSED`].

@@ -1,4 +1,4 @@
-//! A projection of a layer as dfdx visits it.
+//! The projections of a layer as dfdx visits them.
 
 use dfdx::{
     dtypes::Dtype,
@@ -13,44 +13,44 @@ use dfdx::{
 
 use crate::{Element, init};
 
-/// A field of the layer `M` that is a [`Linear`] with an initial distribution of its own; its bias starts at 0. One of these
-/// for two tensors, because every closure in an expansion is time of its compilation.
-pub struct LinearField<M, const I: usize, const O: usize, E: Dtype, D: Device<E>> {
-    /// Of weight and bias, as they are saved.
-    pub names: [&'static str; 2],
-    /// The field.
-    pub get: fn(&M) -> &Linear<I, O, E, D>,
-    /// The field, to be changed.
-    pub get_mut: fn(&mut M) -> &mut Linear<I, O, E, D>,
-    /// Initialises the weight.
+/// `N` fields of the layer `M`, one after the other, that are [`Linear`] of the same sizes and of the same initial distribution;
+/// their biases start at 0. One of these for all of their tensors, because every closure in an expansion is time of its
+/// compilation.
+pub struct LinearFields<M, const N: usize, const I: usize, const O: usize, E: Dtype, D: Device<E>> {
+    /// Of the fields.
+    pub names: [&'static str; N],
+    /// The fields.
+    pub get: fn(&M) -> [&Linear<I, O, E, D>; N],
+    /// The fields, to be changed.
+    pub get_mut: fn(&mut M) -> [&mut Linear<I, O, E, D>; N],
+    /// Initialises a weight.
     pub reset: fn(&mut Tensor<Rank2<O, I>, E, D>) -> Result<(), D::Err>,
 }
 
-impl<M, const I: usize, const O: usize, E, D> ModuleFields<M, E, D> for LinearField<M, I, O, E, D>
+impl<M, const N: usize, const I: usize, const O: usize, E, D> LinearFields<M, N, I, O, E, D>
 where
     M: TensorCollection<E, D>,
     E: Element,
     D: Device<E>,
 {
-    type Options<E2: Dtype, D2: Device<E2>> = Option<Linear<I, O, E2, D2>>;
-    type Output<E2: Dtype, D2: Device<E2>> = Linear<I, O, E2, D2>;
-
-    fn visit_fields<V: ModuleVisitor<M, E, D>>(
-        self,
+    fn visit_field<V: ModuleVisitor<M, E, D>>(
+        &self,
+        index: usize,
         visitor: &mut V,
-    ) -> Result<Self::Options<V::E2, V::D2>, V::Err> {
-        let (get, get_mut) = (self.get, self.get_mut);
+    ) -> Result<Option<Linear<I, O, V::E2, V::D2>>, V::Err> {
+        let [weight, bias] =
+            ["weight", "bias"].map(|tensor| format!("{}.{tensor}", self.names[index]));
         let fields = (
             M::tensor(
-                self.names[0],
-                |layer| &get(layer).weight,
-                |layer| &mut get_mut(layer).weight,
+                &weight,
+                |layer| &(self.get)(layer)[index].weight,
+                |layer| &mut pick((self.get_mut)(layer), index).weight,
                 TensorOptions::reset_with(self.reset),
             ),
             M::tensor(
-                self.names[1],
-                |layer| &get(layer).bias,
-                |layer| &mut get_mut(layer).bias,
+                &bias,
+                |layer| &(self.get)(layer)[index].bias,
+                |layer| &mut pick((self.get_mut)(layer), index).bias,
                 TensorOptions::reset_with(|bias| init::zeros(bias)),
             ),
         );
@@ -58,10 +58,37 @@ where
         let both = weight.zip(bias);
         Ok(both.map(|(weight, bias)| Linear { weight, bias }))
     }
+}
+
+/// An element by value: what is borrowed mutably cannot be copied out of an array.
+fn pick<T, const N: usize>(fields: [T; N], index: usize) -> T {
+    let field = fields.into_iter().nth(index);
+    field.expect("the index is below the number of fields")
+}
+
+impl<M, const N: usize, const I: usize, const O: usize, E, D> ModuleFields<M, E, D>
+    for LinearFields<M, N, I, O, E, D>
+where
+    M: TensorCollection<E, D>,
+    E: Element,
+    D: Device<E>,
+{
+    type Options<E2: Dtype, D2: Device<E2>> = Option<[Linear<I, O, E2, D2>; N]>;
+    type Output<E2: Dtype, D2: Device<E2>> = [Linear<I, O, E2, D2>; N];
+
+    fn visit_fields<V: ModuleVisitor<M, E, D>>(
+        self,
+        visitor: &mut V,
+    ) -> Result<Self::Options<V::E2, V::D2>, V::Err> {
+        let fields = (0..N).map(|index| self.visit_field(index, visitor));
+        let fields: Vec<_> = fields.collect::<Result<_, _>>()?;
+        let built: Option<Vec<_>> = fields.into_iter().collect();
+        Ok(built.and_then(|built| built.try_into().ok()))
+    }
 
     fn handle_options<E2: Dtype, D2: Device<E2>>(
-        field: Self::Options<E2, D2>,
+        fields: Self::Options<E2, D2>,
     ) -> Option<Self::Output<E2, D2>> {
-        field
+        fields
     }
 }

@@ -53,4 +53,4 @@ mod testing;
 pub use backend::{Backend, Host};
 pub use element::Element;
 pub use error::{Error, unwrap};
-pub use field::LinearField;
+pub use field::LinearFields;

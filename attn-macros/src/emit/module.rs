@@ -23,7 +23,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 
             #[track_caller]
             fn try_forward(&self, x: X) -> Result<X::Output, D::Err> {
-                #name::try_forward(self, x).map_err(p::Error::into_device)
+                p::into_device(x.attend(self, p::Run::FORWARD))
             }
         }
 
@@ -33,7 +33,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 
             #[track_caller]
             fn try_forward_mut(&mut self, x: X) -> Result<X::Output, D::Err> {
-                #name::try_forward_mut(self, x).map_err(p::Error::into_device)
+                p::into_device(x.attend(self, p::Run::TRAIN))
             }
         }
     }
@@ -42,10 +42,10 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 /// The parameters by name, in the order of the fields.
 fn emit_collection(cx: &Layer<'_>) -> TokenStream {
     let name = &cx.name;
-    let params = &cx.graph.params;
-    let visits = nest(params.iter().map(emit_visit));
-    let patterns = nest(params.iter().map(emit_pattern));
-    let fields = params.iter().map(emit_field);
+    let visits = group(&cx.graph.params);
+    let fields = nest(visits.iter().map(Visit::emit));
+    let patterns = nest(visits.iter().map(Visit::emit_pattern));
+    let values = cx.graph.params.iter().map(emit_field);
     quote_spanned! {cx.at=>
         impl<E: p::Element, D: p::Device<E>> p::TensorCollection<E, D> for #name<E, D> {
             type To<E2: p::Dtype, D2: p::Device<E2>> = #name<E2, D2>;
@@ -53,7 +53,7 @@ fn emit_collection(cx: &Layer<'_>) -> TokenStream {
             fn iter_tensors<V: p::ModuleVisitor<Self, E, D>>(
                 visitor: &mut V,
             ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
-                visitor.visit_fields(#visits, |#patterns| #name { #(#fields),* })
+                visitor.visit_fields(#fields, |#patterns| #name { #(#values),* })
             }
         }
     }
@@ -64,30 +64,101 @@ fn nest(items: impl DoubleEndedIterator<Item = TokenStream>) -> TokenStream {
     items.rfold(quote!(()), |rest, item| quote!((#item, #rest)))
 }
 
-/// `p::LinearField { names: ["q_proj.weight", "q_proj.bias"], .. }`, or `Self::tensor("q_norm.weight", ..)`
-fn emit_visit(param: &Param) -> TokenStream {
-    let field = format_ident!("{}", param.field);
-    let weight = format!("{}.weight", param.field);
-    match &param.kind {
-        ParamKind::Linear {
-            input,
-            output,
-            bias: true,
-            init,
-        } => {
-            let (bias, reset) = (format!("{}.bias", param.field), emit_reset(Some(init)));
-            let (input, output) = (input.arg(), output.arg());
-            quote! {
-                p::LinearField::<Self, #input, #output, E, D> {
-                    names: [#weight, #bias],
-                    get: |s| &s.#field,
-                    get_mut: |s| &mut s.#field,
-                    reset: |t| #reset,
+/// What is visited at once.
+enum Visit {
+    /// Projections that differ in nothing but their names.
+    Linears {
+        fields: Vec<Ident>,
+        sizes: TokenStream,
+        reset: TokenStream,
+    },
+    /// A tensor of its own.
+    Weight { field: Ident, line: TokenStream },
+}
+
+/// The parameters as they are visited, those together that can be.
+fn group(params: &[Param]) -> Vec<Visit> {
+    let mut visits: Vec<Visit> = Vec::new();
+    for param in params {
+        let visit = Visit::new(param);
+        match (visits.last_mut(), &visit) {
+            (Some(last), Visit::Linears { fields: more, .. }) if last.is_like(&visit) => {
+                if let Visit::Linears { fields, .. } = last {
+                    fields.extend(more.iter().cloned());
+                }
+            }
+            _ => visits.push(visit),
+        }
+    }
+    visits
+}
+
+impl Visit {
+    fn new(param: &Param) -> Self {
+        let field = format_ident!("{}", param.field);
+        let name = format!("{}.weight", param.field);
+        match &param.kind {
+            ParamKind::Linear {
+                input,
+                output,
+                bias: true,
+                init,
+            } => {
+                let (input, output) = (input.arg(), output.arg());
+                Visit::Linears {
+                    fields: vec![field],
+                    sizes: quote!(#input, #output),
+                    reset: emit_reset(Some(init)),
+                }
+            }
+            ParamKind::Linear { init, .. } => Visit::Weight {
+                line: emit_weight(&field, &name, Some(init)),
+                field,
+            },
+            ParamKind::Weight { init, .. } => Visit::Weight {
+                line: emit_weight(&field, &name, init.as_ref()),
+                field,
+            },
+        }
+    }
+
+    /// Whether both are projections of the same sizes and distribution.
+    fn is_like(&self, other: &Self) -> bool {
+        let text = |visit: &Self| match visit {
+            Visit::Linears { sizes, reset, .. } => Some(format!("{sizes} {reset}")),
+            Visit::Weight { .. } => None,
+        };
+        text(self).is_some() && text(self) == text(other)
+    }
+
+    /// `p::LinearFields { names: ["q_proj", "k_proj"], .. }`, or `Self::tensor("q_norm.weight", ..)`
+    fn emit(&self) -> TokenStream {
+        match self {
+            Visit::Weight { line, .. } => line.clone(),
+            Visit::Linears {
+                fields,
+                sizes,
+                reset,
+            } => {
+                let names = fields.iter().map(Ident::to_string);
+                quote! {
+                    p::LinearFields::<Self, _, #sizes, E, D> {
+                        names: [#(#names),*],
+                        get: |s| [#(&s.#fields),*],
+                        get_mut: |s| [#(&mut s.#fields),*],
+                        reset: |t| #reset,
+                    }
                 }
             }
         }
-        ParamKind::Linear { init, .. } => emit_weight(&field, &weight, Some(init)),
-        ParamKind::Weight { init, .. } => emit_weight(&field, &weight, init.as_ref()),
+    }
+
+    /// The fields, or the tensor in one.
+    fn emit_pattern(&self) -> TokenStream {
+        match self {
+            Visit::Linears { fields, .. } => quote!([#(#fields),*]),
+            Visit::Weight { field, .. } => quote!(#field),
+        }
     }
 }
 
@@ -96,12 +167,6 @@ fn emit_weight(field: &Ident, name: &str, init: Option<&InitKind>) -> TokenStrea
     quote! {
         Self::tensor(#name, |s| &s.#field.weight, |s| &mut s.#field.weight, p::TensorOptions::reset_with(|t| #reset))
     }
-}
-
-/// The field, or the tensor in it.
-fn emit_pattern(param: &Param) -> TokenStream {
-    let field = format_ident!("{}", param.field);
-    quote!(#field)
 }
 
 /// `q_proj` or `q_norm: Weight { weight: q_norm }`
