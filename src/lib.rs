@@ -153,6 +153,7 @@ pub mod __private {
                 per_head_linear_backward, prepare, prepare_backward,
             },
         },
+        model::Pass,
         nn::Weight,
         simd::{Into, Vector, math},
         sizes::*,

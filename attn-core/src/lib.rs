@@ -12,6 +12,7 @@
 //! | [`fused`] | a layer as one operation of the tape, on slices |
 //! | [`init`] | initial values of parameters |
 //! | [`kernel`] | the same over slices: tiled, vectorised, parallel, with derivatives |
+//! | [`model`] | the state of a forward pass, whose methods the code of a declared model calls |
 //! | [`nn`] | parameters and layers: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`], .. |
 //! | [`ops`] | what those layers compute, as functions on tensors |
 //! | [`optim`] | [`optim::AdamW`], and the norm of gradients |
@@ -40,6 +41,7 @@ pub mod fit;
 pub mod fused;
 pub mod init;
 pub mod kernel;
+pub mod model;
 pub mod nn;
 pub mod ops;
 pub mod optim;

@@ -7,9 +7,12 @@
 //! Matrices are row-major views, [`Matrix`] to read and [`MatrixMut`] to write; scratch memory comes from a [`pool`].
 
 pub mod activation;
+pub mod arithmetic;
 pub mod attention;
+pub mod axis;
 mod column_sums;
 mod compiled;
+pub mod concat;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod elementwise;
@@ -22,6 +25,8 @@ pub mod norm;
 pub mod optim;
 pub mod parallel;
 pub mod pool;
+pub mod sinusoid;
+pub mod softmax;
 #[cfg(test)]
 mod testing;
 mod transpose;

@@ -5,7 +5,10 @@ use std::fmt::{Debug, Formatter};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, Once, PoisonError};
 
-use super::{attention, cross_entropy, dropout, elementwise, embedding, linear, norm, optim};
+use super::{
+    arithmetic, attention, axis, concat, cross_entropy, dropout, elementwise, embedding, linear,
+    norm, optim, sinusoid, softmax,
+};
 use crate::simd::Real;
 
 /// The bytes of a cache line and of the widest vector: buffers start at multiples of it.
@@ -67,9 +70,12 @@ impl<E: Pooled> Debug for Buffer<E> {
 /// A number that there are kernels for, and a pool of buffers.
 pub trait Pooled:
     Real
+    + arithmetic::Arithmetic<Self>
     + attention::Attends<Self>
     + attention::PerHead<Self>
     + attention::Prepares<Self>
+    + axis::Axes<Self>
+    + concat::Concat<Self>
     + cross_entropy::CrossEntropy<Self>
     + dropout::Drops<Self>
     + elementwise::Elementwise<Self>
@@ -77,6 +83,8 @@ pub trait Pooled:
     + linear::Linear<Self>
     + norm::Norms<Self>
     + optim::Optim<Self>
+    + sinusoid::Sinusoid<Self>
+    + softmax::Softmax<Self>
 {
     /// The pool of the process.
     #[doc(hidden)]

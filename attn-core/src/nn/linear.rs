@@ -108,6 +108,22 @@ impl<const I: usize, const O: usize, E: Element, D: Backend<E>> UnbiasedLinear<I
     }
 }
 
+impl<'a, const I: usize, const O: usize, E: Element, D: Backend<E>> From<&'a Linear<I, O, E, D>>
+    for Affine<'a, I, O, E, D>
+{
+    fn from(layer: &'a Linear<I, O, E, D>) -> Self {
+        layer.affine()
+    }
+}
+
+impl<'a, const I: usize, const O: usize, E: Element, D: Backend<E>>
+    From<&'a UnbiasedLinear<I, O, E, D>> for Affine<'a, I, O, E, D>
+{
+    fn from(layer: &'a UnbiasedLinear<I, O, E, D>) -> Self {
+        layer.affine()
+    }
+}
+
 impl<const I: usize, const O: usize, S, E, D, T> Module<Tensor<S, E, D, T>> for Linear<I, O, E, D>
 where
     S: EndsIn<I>,

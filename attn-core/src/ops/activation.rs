@@ -96,8 +96,16 @@ pub fn activate<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<E, D
 pub fn try_activate<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
+    activate_in::<A, S, E, D, T>(D::FUSED, x)
+}
+
+/// [`try_activate`] in its fused or its composed form.
+pub(crate) fn activate_in<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
     check_shape(A::NAME, x.shape())?;
-    if !D::FUSED {
+    if !fused {
         return Ok(A::compose(x)?);
     }
     let (device, shape) = (x.device().clone(), *x.shape());

@@ -5,14 +5,18 @@
 
 use dfdx::{
     shapes::{Axis, Const, ConstDim, Dim, HasShape, Rank0, Rank1, Rank2, Shape},
-    tensor::{PutTape, SplitTape, Tape, Tensor, TensorFromVec, WithEmptyTape},
-    tensor_ops::{BroadcastTo, Device, GatherTo, MeanTo, SelectTo, SumTo, TryAdd, TryDiv, TryMul},
+    tensor::{PutTape, SplitTape, Tape, Tensor, TensorFromVec, WithEmptyTape, ZerosTensor},
+    tensor_ops::{
+        BroadcastTo, ChooseFrom, Device, GatherTo, MeanTo, SelectTo, SumTo, TryAdd, TryConcatAlong,
+        TryDiv, TryGt, TryMul, TrySub,
+    },
 };
 
-use super::{Activation, Affine, Append, CrossEntropyOptions, EndsIn, LastAxis};
+use super::{Activation, Affine, Append, CrossEntropyOptions, EndsIn, LastAxis, mean_pool::Pooled};
 use crate::{
     Backend, Element,
     composed::{self, depend, is_empty, reshape, zeros_after, zeros_after_both},
+    kernel::sinusoid::frequency,
 };
 
 /// A tensor as rows of its last axis.
@@ -175,6 +179,213 @@ pub fn add<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
     // Another tensor of the same numbers: dfdx's sum of a tensor and itself has no derivative.
     x.try_add(-E::zero())?.try_add(y)
+}
+
+/// [`sub`](super::sub)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn sub<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    y: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    // As in a sum.
+    x.try_add(-E::zero())?.try_sub(y)
+}
+
+/// [`mul`](super::mul)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn mul<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    y: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    // As in a sum.
+    x.try_add(-E::zero())?.try_mul(y)
+}
+
+/// [`scale`](super::scale)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn scale<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    a: f64,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    x.try_mul(E::of(a))
+}
+
+/// [`shift`](super::shift)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn shift<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    b: f64,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    x.try_add(E::of(b))
+}
+
+/// [`softmax`](super::softmax)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn softmax<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    let shape = *x.shape();
+    if is_empty(&shape) {
+        return zeros_after(x, shape);
+    }
+    reshape(rows(x)?.try_softmax::<Axis<1>>()?, shape)
+}
+
+/// [`expand`](super::expand)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn expand<S, S2, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    to: S2,
+) -> Result<Tensor<S2, E, D, T>, D::Err>
+where
+    S: Shape,
+    S2: Shape<Concrete = S::Concrete>,
+{
+    if is_empty(&to) {
+        return zeros_after(x, to);
+    }
+    let sizes: Vec<_> = std::iter::zip(x.shape().concrete(), to.concrete()).collect();
+    // Where the number of each place comes from: along an axis of size 1, from its only place.
+    let source = |mut place: usize| {
+        let mut source = (0, 1);
+        for &(from, to) in sizes.iter().rev() {
+            source.0 += place % to % from * source.1;
+            source.1 *= from;
+            place /= to;
+        }
+        source.0
+    };
+    let sources = (0..to.num_elements()).map(source).collect();
+    let count = (to.num_elements(),);
+    let sources = TensorFromVec::<usize>::try_tensor_from_vec(x.device(), sources, count)?;
+    let numbers = (x.shape().num_elements(),);
+    reshape(reshape(x, numbers)?.try_gather(sources)?, to)
+}
+
+/// [`concat`](super::concat)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn concat<S, L: Dim, const C: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    y: Tensor<S::With<L>, E, D, T>,
+) -> Result<Tensor<S::With<Const<C>>, E, D, T>, D::Err>
+where
+    S: LastAxis,
+{
+    let (shape, rows) = (
+        x.shape().with_last(Const::<C>),
+        x.shape().leading().num_elements(),
+    );
+    let (a, b) = (x.shape().last().size(), y.shape().last().size());
+    if rows * a * b == 0 {
+        // One of them is the result, if that has elements.
+        return if a == 0 {
+            after(x, y, shape)
+        } else {
+            after(y, x, shape)
+        };
+    }
+    // Another tensor of the same numbers: dfdx's of a tensor and itself has no derivative.
+    let x = reshape(x, (rows, a))?.try_add(-E::zero())?;
+    let both = (x, reshape(y, (rows, b))?).try_concat_along(Axis::<1>)?;
+    reshape(both, shape)
+}
+
+/// The numbers of `x` in another shape, on the tapes of both.
+fn after<A: Shape, S: Shape, Dst: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    nothing: Tensor<A, E, D, T>,
+    x: Tensor<S, E, D, T>,
+    shape: Dst,
+) -> Result<Tensor<Dst, E, D, T>, D::Err> {
+    let (x, tape) = reshape(x, shape)?.split_tape();
+    Ok(x.put_tape(tape.merge(depend(nothing))))
+}
+
+/// [`mean_pool`](super::mean_pool) of the first `counts[o]` vectors of each sequence `o`.
+///
+/// # Errors
+/// If dfdx fails.
+pub fn mean_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    counts: &[usize],
+) -> Result<Tensor<Pooled<S>, E, D, T>, D::Err> {
+    let (sequence, device) = (x.shape().leading(), x.device().clone());
+    let shape = sequence.with_last(x.shape().last());
+    if is_empty(x.shape()) {
+        return zeros_after(x, shape);
+    }
+    let sizes = (
+        counts.len(),
+        sequence.last().size(),
+        x.shape().last().size(),
+    );
+    let shares = counts.iter().map(|&count| E::of(1.0 / count.max(1) as f64));
+    let shares: Tensor<_, E, D> =
+        TensorFromVec::<E>::try_tensor_from_vec(&device, shares.collect(), (sizes.0,))?;
+    let counted = |place: usize| place / sizes.2 % sizes.1 < counts[place / (sizes.1 * sizes.2)];
+    let counted = (0..sizes.0 * sizes.1 * sizes.2).map(counted);
+    let counted = conditions::<_, E, D>(&device, counted, sizes)?;
+    let zeros: Tensor<_, E, D> = ZerosTensor::<E>::try_zeros_like(&device, &sizes)?;
+    let x = counted.try_choose(reshape(x, sizes)?, zeros)?;
+    let sums = x.try_sum::<(usize, usize), Axis<1>>()?;
+    let flat = *sums.shape();
+    reshape(
+        sums.try_mul(shares.try_broadcast_like::<_, Axis<1>>(&flat)?)?,
+        shape,
+    )
+}
+
+/// What is true where: dfdx's devices make no tensors of `bool` but by comparing numbers.
+fn conditions<S: Shape, E: Element, D: Device<E>>(
+    device: &D,
+    conditions: impl Iterator<Item = bool>,
+    shape: S,
+) -> Result<Tensor<S, bool, D>, D::Err> {
+    let numbers = conditions.map(|yes| if yes { E::one() } else { E::zero() });
+    let numbers: Tensor<S, E, D> =
+        TensorFromVec::<E>::try_tensor_from_vec(device, numbers.collect(), shape)?;
+    numbers.try_gt(E::zero())
+}
+
+/// [`sinusoidal_position`](super::sinusoidal_position)
+///
+/// # Errors
+/// If dfdx fails.
+pub fn sinusoidal_position<S: Append + LastAxis, const W: usize, E: Element, D: Device<E>>(
+    axes: S,
+    device: &D,
+) -> Result<Tensor<<S as Append>::With<Const<W>>, E, D>, D::Err> {
+    let shape = axes.append(Const::<W>);
+    if is_empty(&shape) {
+        return ZerosTensor::<E>::try_zeros_like(device, &shape);
+    }
+    let sizes = (axes.leading().num_elements(), axes.last().size(), W);
+    let positions = (0..sizes.1).map(|s| E::of(s as f64)).collect();
+    let positions: Tensor<_, E, D> =
+        TensorFromVec::<E>::try_tensor_from_vec(device, positions, (sizes.1,))?;
+    let frequencies = (0..W).map(|column| E::of(frequency(column, W))).collect();
+    let frequencies: Tensor<_, E, D> =
+        TensorFromVec::<E>::try_tensor_from_vec(device, frequencies, (W,))?;
+    let even = (0..sizes.1 * W).map(|place| place % W % 2 == 0);
+    let even = conditions::<_, E, D>(device, even, (sizes.1, W))?;
+    let positions: Tensor<(usize, usize), E, D> =
+        positions.try_broadcast_like::<_, Axis<1>>(&(sizes.1, W))?;
+    let angles = positions.try_mul(frequencies.try_broadcast_like::<_, Axis<0>>(&(sizes.1, W))?)?;
+    let waves = even.try_choose(angles.clone().try_sin()?, angles.try_cos()?)?;
+    reshape(waves.try_broadcast_like::<_, Axis<0>>(&sizes)?, shape)
 }
 
 /// [`dropout`](super::dropout), with its random number.

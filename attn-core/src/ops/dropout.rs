@@ -53,6 +53,16 @@ pub fn try_dropout<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
     p: f64,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
+    dropout_in(D::FUSED, x, p)
+}
+
+/// [`try_dropout`] in its fused or its composed form.
+#[track_caller]
+pub(crate) fn dropout_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+    p: f64,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
     assert!((0.0..=1.0).contains(&p), "{p} is not a probability");
     check_shape("dropout", x.shape())?;
     if !T::OWNS_TAPE || p == 0.0 {
@@ -60,7 +70,7 @@ pub fn try_dropout<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     }
     let (device, shape) = (x.device().clone(), *x.shape());
     let key = device.random_u64();
-    if !D::FUSED {
+    if !fused {
         return Ok(composed::dropout(x, p, key)?);
     }
     let x = contiguous(x)?;

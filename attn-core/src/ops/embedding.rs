@@ -66,12 +66,26 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
+    embedding_in(D::FUSED, ids, weight)
+}
+
+/// [`try_embedding`] in its fused or its composed form.
+pub(crate) fn embedding_in<S: Append, const V: usize, const M: usize, E, D, T>(
+    fused: bool,
+    ids: Tensor<S, usize, D, T>,
+    weight: &Tensor<Rank2<V, M>, E, D>,
+) -> Result<Tensor<S::With<Const<M>>, E, D, T>, Error<D::Err>>
+where
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
     let shape = ids.shape().append(Const::<M>);
     check_shape("embedding", &shape)?;
     let (ids, tape) = ids.split_tape();
     let numbers = Indices::read("embedding", "id", &ids);
     numbers.check(V, None)?;
-    if !D::FUSED {
+    if !fused {
         return Ok(composed::embedding(ids.put_tape(tape), weight)?);
     }
     let weight = contiguous(weight.clone().put_tape(tape))?;

@@ -77,8 +77,25 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
+    feed_forward_in::<A, S, I, H, O, E, D, T>(D::FUSED, x, up, down)
+}
+
+/// [`try_feed_forward`] in its fused or its composed form.
+pub(crate) fn feed_forward_in<A, S, const I: usize, const H: usize, const O: usize, E, D, T>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+    up: Affine<'_, I, H, E, D>,
+    down: Affine<'_, H, O, E, D>,
+) -> Result<Tensor<S::With<Const<O>>, E, D, T>, Error<D::Err>>
+where
+    A: Activation,
+    S: EndsIn<I>,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
     check::<S, I, H, O, _>("feed_forward", x.shape())?;
-    if !D::FUSED {
+    if !fused {
         return Ok(composed::feed_forward::<A, S, I, H, O, E, D, T>(
             x, up, down,
         )?);
@@ -152,8 +169,26 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
+    gated_feed_forward_in::<A, S, I, H, O, E, D, T>(D::FUSED, x, gate, up, down)
+}
+
+/// [`try_gated_feed_forward`] in its fused or its composed form.
+pub(crate) fn gated_feed_forward_in<A, S, const I: usize, const H: usize, const O: usize, E, D, T>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+    gate: Affine<'_, I, H, E, D>,
+    up: Affine<'_, I, H, E, D>,
+    down: Affine<'_, H, O, E, D>,
+) -> Result<Tensor<S::With<Const<O>>, E, D, T>, Error<D::Err>>
+where
+    A: Activation,
+    S: EndsIn<I>,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
     check::<S, I, H, O, _>("gated_feed_forward", x.shape())?;
-    if !D::FUSED {
+    if !fused {
         return Ok(composed::gated_feed_forward::<A, S, I, H, O, E, D, T>(
             x, gate, up, down,
         )?);

@@ -56,10 +56,30 @@ pub fn try_linear<S, const I: usize, const O: usize, E: Element, D: Backend<E>, 
 where
     S: EndsIn<I>,
 {
+    linear_in(D::FUSED, x, weight, bias)
+}
+
+/// [`try_linear`] in its fused or its composed form.
+pub(crate) fn linear_in<
+    S,
+    const I: usize,
+    const O: usize,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+    weight: &Tensor<Rank2<O, I>, E, D>,
+    bias: Option<&Tensor<Rank1<O>, E, D>>,
+) -> Result<Tensor<S::With<Const<O>>, E, D, T>, Error<D::Err>>
+where
+    S: EndsIn<I>,
+{
     let shape = x.shape().with_last(Const::<O>);
     check_shape("linear", x.shape())?;
     check_shape("linear", &shape)?;
-    if !D::FUSED {
+    if !fused {
         return Ok(composed::linear(x, weight, bias)?);
     }
     let (device, rows) = (x.device().clone(), x.shape().leading().num_elements());

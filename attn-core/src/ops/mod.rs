@@ -12,7 +12,13 @@
 //! | [`swiglu`], [`geglu`], [`geglu_tanh`], [`reglu`] | one half of the last axis gates the other |
 //! | [`embedding`] | rows of a table |
 //! | [`dropout`] | a share of the elements becomes 0 |
-//! | [`add`] | of two tensors, which may be the same |
+//! | [`add`], [`sub`], [`mul`] | of two tensors, which may be the same |
+//! | [`scale`], [`shift`] | by a number |
+//! | [`softmax`] | shares of 1 |
+//! | [`expand`] | numbers repeated along axes of size 1 |
+//! | [`concat`] | vectors side by side |
+//! | [`mean_pool`], [`mean_pool_padded`] | the mean of a sequence, or of the part of it that is real |
+//! | [`sinusoidal_position`] | vectors of positions |
 //! | [`cross_entropy`] | the loss of a classifier |
 //!
 //! Each has a `try_` twin, which returns what the other panics with. The last axis is the one that an operation is
@@ -23,16 +29,22 @@
 //! the functions of [`composed`] stand in, which mean the same.
 
 mod activation;
+mod arithmetic;
 pub mod composed;
+mod concat;
 mod cross_entropy;
 mod dropout;
 mod embedding;
+mod expand;
 mod feed_forward;
 mod gate;
 mod linear;
+mod mean_pool;
 mod norm;
-mod residual;
 mod shape;
+mod sinusoidal_position;
+mod softmax;
+mod twins;
 
 pub use crate::kernel::{
     activation::Activation as ActivationKernel, cross_entropy::Options as CrossEntropyOptions,
@@ -43,9 +55,14 @@ pub use activation::{
     relu, relu_squared, sigmoid, silu, tanh, try_activate, try_gelu, try_gelu_tanh, try_relu,
     try_relu_squared, try_sigmoid, try_silu, try_tanh,
 };
+pub use arithmetic::{
+    add, mul, scale, shift, sub, try_add, try_mul, try_scale, try_shift, try_sub,
+};
+pub use concat::{concat, try_concat};
 pub use cross_entropy::{cross_entropy, try_cross_entropy};
 pub use dropout::{dropout, try_dropout};
 pub use embedding::{embedding, try_embedding};
+pub use expand::{expand, try_expand};
 pub use feed_forward::{
     Affine, feed_forward, gated_feed_forward, try_feed_forward, try_gated_feed_forward,
 };
@@ -54,16 +71,36 @@ pub use gate::{
     try_swiglu,
 };
 pub use linear::{linear, try_linear};
+pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};
 pub use norm::{layer_norm, rms_norm, try_layer_norm, try_rms_norm};
-pub use residual::{add, try_add};
 pub use shape::{Append, EndsIn, LastAxis};
+pub use sinusoidal_position::{sinusoidal_position, try_sinusoidal_position};
+pub use softmax::{softmax, try_softmax};
+
+pub(crate) use {
+    activation::activate_in,
+    arithmetic::{add_in, mul_in, scale_in, shift_in, sub_in},
+    concat::concat_in,
+    dropout::dropout_in,
+    embedding::embedding_in,
+    expand::expand_in,
+    feed_forward::{feed_forward_in, gated_feed_forward_in},
+    linear::linear_in,
+    mean_pool::{mean_pool_in, mean_pool_padded_in},
+    norm::{layer_norm_in, rms_norm_in},
+    sinusoidal_position::sinusoidal_position_in,
+    softmax::softmax_in,
+};
 
 use dfdx::shapes::Shape;
 
 use crate::{Error, entry::check_sizes};
 
 /// Checks that a tensor of this shape can exist: a broadcast one may have more elements than memory has.
-fn check_shape<Dev>(operation: &'static str, shape: &impl Shape) -> Result<(), Error<Dev>> {
+pub(crate) fn check_shape<Dev>(
+    operation: &'static str,
+    shape: &impl Shape,
+) -> Result<(), Error<Dev>> {
     const AXES: [&str; 6] = ["axis 0", "axis 1", "axis 2", "axis 3", "axis 4", "axis 5"];
     let sizes: Vec<_> = AXES.into_iter().zip(shape.concrete()).collect();
     check_sizes(operation, &sizes)

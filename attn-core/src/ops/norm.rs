@@ -59,8 +59,26 @@ pub fn try_layer_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T
     bias: &Tensor<Rank1<M>, E, D>,
     epsilon: f64,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
+    layer_norm_in(D::FUSED, x, gain, bias, epsilon)
+}
+
+/// [`try_layer_norm`] in its fused or its composed form.
+#[track_caller]
+pub(crate) fn layer_norm_in<
+    S: EndsIn<M>,
+    const M: usize,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+    gain: &Tensor<Rank1<M>, E, D>,
+    bias: &Tensor<Rank1<M>, E, D>,
+    epsilon: f64,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
     check::<E, _>("layer_norm", x.shape(), epsilon)?;
-    if D::FUSED {
+    if fused {
         Ok(norm(Kind::Layer, x, gain, Some(bias), epsilon)?)
     } else {
         Ok(composed::layer_norm(x, gain, bias, epsilon)?)
@@ -106,8 +124,25 @@ pub fn try_rms_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: 
     gain: &Tensor<Rank1<M>, E, D>,
     epsilon: f64,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
+    rms_norm_in(D::FUSED, x, gain, epsilon)
+}
+
+/// [`try_rms_norm`] in its fused or its composed form.
+#[track_caller]
+pub(crate) fn rms_norm_in<
+    S: EndsIn<M>,
+    const M: usize,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+    gain: &Tensor<Rank1<M>, E, D>,
+    epsilon: f64,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
     check::<E, _>("rms_norm", x.shape(), epsilon)?;
-    if D::FUSED {
+    if fused {
         Ok(norm(Kind::Rms, x, gain, None, epsilon)?)
     } else {
         Ok(composed::rms_norm(x, gain, epsilon)?)

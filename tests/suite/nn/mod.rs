@@ -10,15 +10,21 @@
 
 mod activations;
 mod adamw;
+mod arithmetic;
 mod clip;
+mod concat;
 mod cross_entropy;
 mod dropout;
 mod embedding;
+mod expand;
 mod feed_forward;
 mod linear;
+mod mean_pool;
 mod models;
 mod norms;
-mod residual;
+mod pass;
+mod positions;
+mod softmax;
 
 use crate::layers::compare::{self, Backpropagated, Outcome, assert_same, backpropagate};
 use crate::reference::{Traced, number, parameters::scattered};

@@ -1,0 +1,66 @@
+//! Waves of many lengths, one number per position and column.
+//!
+//! Vaswani et al., "Attention is all you need" (2017), section 3.5: `sin` and `cos` of `s / 10000^(2 i / width)` in the
+//! columns `2 i` and `2 i + 1`. The last column of an odd width is a `sin`.
+
+use super::MatrixMut;
+use super::compiled::compiled;
+use super::parallel::{for_each, rows_per_task};
+
+/// How much longer the longest wave is than the shortest, about.
+const BASE: f64 = 10_000.0;
+
+/// The angle by which the wave of a column advances per position.
+pub fn frequency(column: usize, width: usize) -> f64 {
+    let pair = column / 2 * 2;
+    BASE.powf(-(pair as f64) / width as f64)
+}
+
+compiled! {
+    Sinusoid:
+
+    /// The numbers of the positions `0, 1, ..`, one row each. Angles are computed in `f64`.
+    pub fn forward<E>(to: MatrixMut<'_, E>) {
+        let width = to.cols();
+        let frequencies: Vec<f64> = (0..width).map(|column| frequency(column, width)).collect();
+        let chunk = rows_per_task(width);
+        let parts = to.row_chunks(chunk).into_iter().enumerate();
+        for_each(parts.collect(), |(index, mut to)| {
+            for i in 0..to.rows() {
+                let position = (index * chunk + i) as f64;
+                let waves = to.row_mut(i).chunks_mut(2).zip(frequencies.chunks(2));
+                for (pair, frequency) in waves {
+                    let (sin, cos) = (position * frequency[0]).sin_cos();
+                    for (to, wave) in pair.iter_mut().zip([sin, cos]) {
+                        *to = E::of_f64(wave);
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_waves() {
+        for width in [0, 1, 2, 5, 64] {
+            let mut to = vec![f64::NAN; 700 * width];
+            forward(MatrixMut::new(&mut to, 700, width));
+            for (place, &found) in to.iter().enumerate() {
+                let (s, column) = (place / width, place % width);
+                let exponent = 2.0 * ((column / 2) as f64) / width as f64;
+                let angle = s as f64 / 10_000_f64.powf(exponent);
+                let want = if column % 2 == 0 {
+                    angle.sin()
+                } else {
+                    angle.cos()
+                };
+                // An angle up to 700 is rounded by 1e-13.
+                assert!((found - want).abs() < 1e-12, "{place} of {width}");
+            }
+        }
+    }
+}

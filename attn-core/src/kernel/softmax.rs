@@ -1,0 +1,202 @@
+//! The softmax of rows, and its derivative.
+//!
+//! ```text
+//! y[i] = exp(x[i] - max(x)) / Σ exp(x - max(x))
+//! dx   = y (dy - Σ y dy)
+//! ```
+//!
+//! Taking out the largest element changes no quotient, and no power overflows. PyTorch: `torch.softmax(x, -1)`, also where
+//! a row holds NaN or infinities: -∞ becomes 0; a row of nothing else, or with +∞ or NaN, becomes NaN.
+
+use super::compiled::compiled;
+use super::lanes::for_lanes;
+use super::parallel::{for_each, rows_per_task};
+use super::{Matrix, MatrixMut, Real};
+use crate::simd::slice::{self, load_any, load_filled, store_any};
+use crate::simd::{Kernel, Vector, math, run};
+
+compiled! {
+    Softmax:
+
+    /// `y = softmax(x)`, row by row.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    #[track_caller]
+    pub fn forward<E>(x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
+        assert_shapes(x, y.rows(), y.cols());
+        let chunk = rows_per_task(x.cols());
+        let parts = y.row_chunks(chunk).into_iter().enumerate();
+        for_each(parts.collect(), |(index, y)| {
+            let x = x.some_rows(index * chunk..index * chunk + y.rows());
+            run(Forward { x, y });
+        });
+    }
+
+    /// Adds the derivative to `d_x`, given the result `y` and the gradient of it.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    #[track_caller]
+    pub fn backward<E>(y: Matrix<'_, E>, d_y: Matrix<'_, E>, d_x: MatrixMut<'_, E>) {
+        assert_shapes(y, d_y.rows(), d_y.cols());
+        assert_shapes(y, d_x.rows(), d_x.cols());
+        let chunk = rows_per_task(y.cols());
+        let parts = d_x.row_chunks(chunk).into_iter().enumerate();
+        for_each(parts.collect(), |(index, d_x)| {
+            let rows = index * chunk..index * chunk + d_x.rows();
+            run(Backward {
+                y: y.some_rows(rows.clone()),
+                d_y: d_y.some_rows(rows),
+                d_x,
+            });
+        });
+    }
+}
+
+#[track_caller]
+fn assert_shapes<E>(x: Matrix<'_, E>, rows: usize, cols: usize) {
+    assert!(
+        x.rows() == rows && x.cols() == cols,
+        "({} x {}) and ({rows} x {cols}) differ",
+        x.rows(),
+        x.cols()
+    );
+}
+
+struct Forward<'a, E> {
+    x: Matrix<'a, E>,
+    y: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for Forward<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for i in 0..self.x.rows() {
+            let (x, y) = (self.x.row(i), self.y.row_mut(i));
+            let max = V::splat(slice::max::<V>(x));
+            // Two sums in turn, so that an addition need not wait for the one before it.
+            let mut sums = [V::zero(); 2];
+            let to = &mut *y;
+            for_lanes!(V, x.len(), [x], [to], {
+                let power = math::exp_of_nonpositive(load_filled::<V>(x, -E::INFINITY) - max);
+                sums = [sums[1], sums[0] + power];
+                store_any(power, to);
+            });
+            slice::scale::<V>(E::ONE / (sums[0] + sums[1]).reduce_sum(), y);
+        }
+    }
+}
+
+struct Backward<'a, E> {
+    y: Matrix<'a, E>,
+    d_y: Matrix<'a, E>,
+    d_x: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for Backward<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for i in 0..self.y.rows() {
+            let (y, d_y, d_x) = (self.y.row(i), self.d_y.row(i), self.d_x.row_mut(i));
+            let mean = V::splat(slice::dot::<V>(y, d_y));
+            for_lanes!(V, y.len(), [y, d_y], [d_x], {
+                let slope = load_any::<V>(d_y) - mean;
+                store_any(load_any::<V>(y).mul_add(slope, load_any(d_x)), d_x);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::*;
+
+    fn naive(row: &[f64]) -> Vec<f64> {
+        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = row.iter().map(|x| (x - max).exp()).sum();
+        row.iter().map(|x| (x - max).exp() / sum).collect()
+    }
+
+    fn softmax<E: crate::kernel::Pooled>(x: &[E], rows: usize) -> Vec<E> {
+        let cols = x.len() / rows;
+        let mut y = vec![E::NAN; x.len()];
+        forward(
+            Matrix::new(x, rows, cols),
+            MatrixMut::new(&mut y, rows, cols),
+        );
+        y
+    }
+
+    #[test]
+    fn rows_are_shares() {
+        on_every_isa(|isa| {
+            for cols in LENGTHS[1..].iter().copied() {
+                let x: Vec<f32> = noise(3 * cols, 1).iter().map(|x: &f32| 9.0 * x).collect();
+                let want: Vec<f64> = wide(&x).chunks(cols).flat_map(naive).collect();
+                // Shares of at most 1, from differences of up to 18 that are rounded by 1e-6.
+                assert_near(&softmax(&x, 3), &want, 3e-6, &format!("{cols} on {isa}"));
+            }
+        });
+    }
+
+    #[test]
+    fn gradients_are_the_derivatives() {
+        on_every_isa(|isa| {
+            for cols in [1, 2, 7, 9, 33] {
+                let (x, weights) = (noise::<f64>(cols, 1), noise::<f64>(cols, 2));
+                let y = softmax(&x, 1);
+                let mut d_x = vec![1.0; cols];
+                backward(
+                    Matrix::new(&y, 1, cols),
+                    Matrix::new(&weights, 1, cols),
+                    MatrixMut::new(&mut d_x, 1, cols),
+                );
+                let loss = |x: &[f64]| naive(x).iter().zip(&weights).map(|(y, w)| y * w).sum();
+                let want = differences(&x, loss).into_iter().map(|d| 1.0 + d);
+                // The error of the differences.
+                assert_near(
+                    &d_x,
+                    &want.collect::<Vec<_>>(),
+                    1e-9,
+                    &format!("{cols} on {isa}"),
+                );
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_not_finite_stays_in_its_row() {
+        let (inf, nan) = (f32::INFINITY, f32::NAN);
+        let rows = [
+            [0.0, -inf, 0.0],
+            [-inf; 3],
+            [0.0, inf, 0.0],
+            [0.0, nan, 1.0],
+            [3e38, 3e38, -3e38],
+        ];
+        let y = softmax(rows.as_flattened(), 5);
+        assert_eq!(y[..3], [0.5, 0.0, 0.5]);
+        assert!(y[3..12].iter().all(|y| y.is_nan()), "{y:?}");
+        assert_eq!(y[12..], [0.5, 0.5, 0.0]);
+    }
+
+    #[test]
+    fn nothing_is_fine() {
+        forward::<f32>(Matrix::new(&[], 0, 3), MatrixMut::new(&mut [], 0, 3));
+        forward::<f32>(Matrix::new(&[], 3, 0), MatrixMut::new(&mut [], 3, 0));
+    }
+
+    #[test]
+    fn threads_change_no_bit() {
+        let x = noise::<f32>(700 * 65, 1);
+        same_for_all_threads(|| softmax(&x, 700));
+    }
+}

@@ -1,0 +1,125 @@
+//! One forward pass.
+
+use dfdx::{
+    shapes::Shape,
+    tensor::{Merge, PutTape, SplitTape, Storage, Tape, Tensor},
+};
+
+use crate::{Backend, Element, Error};
+
+/// The state of one forward pass: the tape, whether the model trains, and the form of its operations.
+///
+/// Inputs give their tape to the pass, and the output takes it away. In between, an operation puts it on its first operand
+/// and takes it off its result. The operations are those of [`ops`](crate::ops) or, in a composed pass, of
+/// [`ops::composed`](crate::ops::composed); both find the same errors.
+///
+/// An error ends the pass: the operations so far are lost.
+///
+/// ```
+/// use attn_core::{model::Pass, nn::{Embedding, LayerNorm, Linear}};
+/// use dfdx::prelude::*;
+///
+/// let dev = Cpu::default();
+/// let embedding = dev.build_module::<Embedding<65, 8>, f32>();
+/// let norm = dev.build_module::<LayerNorm<8>, f32>();
+/// let head = dev.build_module::<Linear<8, 3>, f32>();
+/// let ids: Tensor<Rank1<4>, usize, _> = dev.tensor([1, 2, 3, 1]);
+///
+/// let mut pass = Pass::new(true, false);
+/// let ids = pass.input(ids.leaky_traced());
+/// let x = pass.embedding(&ids, &embedding).unwrap();
+/// let x = pass.layer_norm(&x, &norm).unwrap();
+/// let y = pass.linear(&x, &head).unwrap();
+/// let y: Tensor<Rank2<4, 3>, f32, _, OwnedTape<f32, Cpu>> = pass.output(y);
+///
+/// let gradients = y.sum().backward();
+/// assert_eq!(gradients.get(&head.bias).array(), [4.0; 3]);
+/// assert_eq!(gradients.get(&embedding.weight).array()[0], [0.0; 8]);
+/// ```
+#[derive(Debug)]
+pub struct Pass<T> {
+    tape: T,
+    train: bool,
+    composed: bool,
+}
+
+impl<T> Pass<T> {
+    /// A pass without inputs yet: while training, if `train`, and as a chain of dfdx's operations, if `composed`.
+    pub fn new(train: bool, composed: bool) -> Self
+    where
+        T: Default,
+    {
+        Self {
+            tape: T::default(),
+            train,
+            composed,
+        }
+    }
+
+    /// Whether the model trains: what is random then, such as dropout, is so if there also is a tape.
+    pub fn train(&self) -> bool {
+        self.train
+    }
+
+    /// Whether the chain of dfdx's operations was asked for.
+    pub fn composed(&self) -> bool {
+        self.composed
+    }
+
+    /// Whether operations run on slices.
+    pub(super) fn fused<E: Element, D: Backend<E>>(&self) -> bool {
+        D::FUSED && !self.composed
+    }
+
+    /// An input, of numbers or of indices: its tape becomes that of the pass, beside those of other inputs.
+    pub fn input<S: Shape, F: Clone, D: Storage<F>>(
+        &mut self,
+        x: Tensor<S, F, D, T>,
+    ) -> Tensor<S, F, D>
+    where
+        T: Default + Merge<T>,
+    {
+        let (x, tape) = x.split_tape();
+        self.tape = std::mem::take(&mut self.tape).merge(tape);
+        x
+    }
+
+    /// An output: the first one with the tape, others with an empty one.
+    pub fn output<S: Shape, E, D: Storage<E>>(&mut self, y: Tensor<S, E, D>) -> Tensor<S, E, D, T>
+    where
+        T: Default,
+    {
+        y.put_tape(std::mem::take(&mut self.tape))
+    }
+
+    /// Runs a function of the tape, which puts it on one tensor and returns another one that has it.
+    ///
+    /// Further tensors that the function needs with a tape get an empty one, by dfdx's `retaped`.
+    ///
+    /// # Errors
+    /// That of the function.
+    pub fn with_tape<S: Shape, E: Element, D: Backend<E>>(
+        &mut self,
+        run: impl FnOnce(T) -> Result<Tensor<S, E, D, T>, Error<D::Err>>,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        let (y, tape) = run(std::mem::take(&mut self.tape))?.split_tape();
+        self.tape = tape;
+        Ok(y)
+    }
+
+    /// Runs an operation on a tensor with the tape, in the form of this pass.
+    pub(super) fn run<S: Shape, S2: Shape, F: Clone, E: Element, D: Backend<E> + Storage<F>>(
+        &mut self,
+        x: &Tensor<S, F, D>,
+        operation: impl FnOnce(bool, Tensor<S, F, D, T>) -> Result<Tensor<S2, E, D, T>, Error<D::Err>>,
+    ) -> Result<Tensor<S2, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        let fused = self.fused::<E, D>();
+        self.with_tape(|tape| operation(fused, x.clone().put_tape(tape)))
+    }
+}

@@ -1,0 +1,47 @@
+//! The functions of an operation that keeps a shape.
+
+/// Declares an operation and its fallible twin, of a function that has the form as its first argument:
+///
+/// ```text
+/// twins! {
+///     /// The documentation.
+///     fn scale, try_scale, scale_in<S: Shape>(x, a: f64);
+/// }
+/// ```
+macro_rules! twins {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident, $try_name:ident, $name_in:ident<S: $Shape:ident>($x:ident $(, $y:ident: $Y:ty)*);
+    )*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Panics
+            #[doc = concat!("Where [`", stringify!($try_name), "`] has an error, and where that panics.")]
+            #[track_caller]
+            pub fn $name<S: $Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+                $x: Tensor<S, E, D, T>,
+                $($y: $Y,)*
+            ) -> Tensor<S, E, D, T> {
+                $crate::unwrap($try_name($x $(, $y)*))
+            }
+
+            #[doc = concat!("The fallible twin of [`", stringify!($name), "`].")]
+            ///
+            /// # Errors
+            /// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
+            ///
+            /// # Panics
+            /// If there are two tensors, and sizes differ that only the running program knows.
+            #[track_caller]
+            pub fn $try_name<S: $Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+                $x: Tensor<S, E, D, T>,
+                $($y: $Y,)*
+            ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
+                $name_in(D::FUSED, $x $(, $y)*)
+            }
+        )*
+    };
+}
+
+pub(super) use twins;
