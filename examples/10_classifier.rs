@@ -63,7 +63,10 @@ fn main() {
         let loss = cross_entropy(logits, &answers, Default::default());
         if step % 100 == 0 || step == 1 {
             let right = 100.0 * accuracy(&reader, &device, &mut rng);
-            println!("step {step:>3}  loss {:.3}  right about new texts: {right:.1}%", loss.array());
+            println!(
+                "step {step:>3}  loss {:.3}  right about new texts: {right:.1}%",
+                loss.array()
+            );
         }
         gradients = loss.backward();
         clip_grad_norm(&reader, &mut gradients, 1.0).expect("every parameter has a gradient");
@@ -75,10 +78,17 @@ fn main() {
     }
     println!();
     let batch = Batch::random(8, &mut rng);
-    for (text, (answer, found)) in batch.texts.iter().zip(batch.answers.iter().zip(answers(&reader, &device, &batch))) {
+    for (text, (answer, found)) in batch
+        .texts
+        .iter()
+        .zip(batch.answers.iter().zip(answers(&reader, &device, &batch)))
+    {
         let text: String = text.iter().map(|token| BRACKETS[*token]).collect();
         let words = ["not closed", "closed"];
-        println!("{text:<16}  {:<10}  the model says {}", words[*answer], words[found]);
+        println!(
+            "{text:<16}  {:<10}  the model says {}",
+            words[*answer], words[found]
+        );
     }
 }
 
@@ -101,7 +111,13 @@ impl Batch {
         Self { texts, answers }
     }
 
-    fn tensors(&self, device: &Cpu) -> (Tensor<(usize, usize), usize, Cpu>, Tensor<(usize,), usize, Cpu>) {
+    fn tensors(
+        &self,
+        device: &Cpu,
+    ) -> (
+        Tensor<(usize, usize), usize, Cpu>,
+        Tensor<(usize,), usize, Cpu>,
+    ) {
         let lens: Vec<usize> = self.texts.iter().map(Vec::len).collect();
         let longest = lens.iter().copied().max().unwrap_or(0);
         let mut tokens = Vec::new();

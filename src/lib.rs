@@ -134,7 +134,7 @@ pub use dfdx::{shapes::Const, tensor::Tensor};
 #[doc(hidden)]
 pub mod __private {
     pub use core::{clone::Clone, fmt::Debug, marker::PhantomData, mem::drop, ops::Range};
-    pub use std::sync::Arc;
+    pub use std::{string::String, sync::Arc};
 
     pub use attn_core::{
         Backend, Element, Error, Host, LinearFields,
@@ -153,7 +153,7 @@ pub mod __private {
                 per_head_linear_backward, prepare, prepare_backward,
             },
         },
-        model::Pass,
+        model::{Pass, Row, axis, check_axis, on, summary},
         nn::Weight,
         simd::{Into, Vector, math},
         sizes::*,

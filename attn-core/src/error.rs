@@ -29,6 +29,23 @@ pub enum Error<Dev> {
         found: usize,
     },
 
+    /// Two inputs of a model have different sizes for an axis of one name.
+    #[error("{model}: axis `{axis}` is {size} in `{input}`, but {found} in `{other}`")]
+    AxisMismatch {
+        /// The model's name.
+        model: &'static str,
+        /// The name of the axis.
+        axis: &'static str,
+        /// The first input that has it.
+        input: &'static str,
+        /// Its size there.
+        size: usize,
+        /// Another input that has it.
+        other: &'static str,
+        /// Its size there.
+        found: usize,
+    },
+
     /// A valid length is greater than the number of keys.
     #[error(
         "{layer}: the valid length{} is {length}, but there are {keys} keys",

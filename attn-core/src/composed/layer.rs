@@ -1,6 +1,6 @@
 //! A layer in its composed form, asked for by name.
 
-use crate::{Error, unwrap};
+use crate::{Error, entry::Run, unwrap};
 
 /// A layer that runs as a chain of dfdx's operations: what `composed()` of a declared layer returns.
 ///
@@ -10,18 +10,18 @@ pub struct Composed<'a, L> {
     layer: &'a L,
 }
 
-/// What a layer that takes `X` computes in its composed form. Implemented by what the macro emits.
-pub trait Compose<X> {
+/// A declared layer or model that takes `X`, in any of its forms. Implemented by what the macros emit.
+pub trait Layer<X> {
     /// What comes out.
     type Output;
     /// The error of the device.
     type Err;
 
-    /// Runs the layer; while training with dropout, if `x` is traced.
+    /// Runs the layer as `run` says.
     ///
     /// # Errors
     /// What the layer itself returns as an error.
-    fn compose(&self, x: X, train: bool) -> Result<Self::Output, Error<Self::Err>>;
+    fn run(&self, x: X, run: Run) -> Result<Self::Output, Error<Self::Err>>;
 }
 
 impl<'a, L> Composed<'a, L> {
@@ -37,7 +37,7 @@ impl<'a, L> Composed<'a, L> {
     #[track_caller]
     pub fn forward<X>(&self, x: X) -> L::Output
     where
-        L: Compose<X>,
+        L: Layer<X>,
         L::Err: std::fmt::Display,
     {
         unwrap(self.try_forward(x))
@@ -49,9 +49,9 @@ impl<'a, L> Composed<'a, L> {
     /// What the layer itself returns as an error.
     pub fn try_forward<X>(&self, x: X) -> Result<L::Output, Error<L::Err>>
     where
-        L: Compose<X>,
+        L: Layer<X>,
     {
-        self.layer.compose(x, false)
+        self.layer.run(x, Run::COMPOSED)
     }
 
     /// As the layer's own.
@@ -61,7 +61,7 @@ impl<'a, L> Composed<'a, L> {
     #[track_caller]
     pub fn forward_mut<X>(&mut self, x: X) -> L::Output
     where
-        L: Compose<X>,
+        L: Layer<X>,
         L::Err: std::fmt::Display,
     {
         unwrap(self.try_forward_mut(x))
@@ -73,8 +73,15 @@ impl<'a, L> Composed<'a, L> {
     /// What the layer itself returns as an error.
     pub fn try_forward_mut<X>(&mut self, x: X) -> Result<L::Output, Error<L::Err>>
     where
-        L: Compose<X>,
+        L: Layer<X>,
     {
-        self.layer.compose(x, true)
+        let train = true;
+        self.layer.run(
+            x,
+            Run {
+                train,
+                ..Run::COMPOSED
+            },
+        )
     }
 }

@@ -42,7 +42,7 @@ pub use heads::{attend, merge_heads, split_heads};
 pub use index::{
     Mask, Over, index_condition, index_floats, index_mask, index_param, max, min, sigmoid_of,
 };
-pub use layer::{Compose, Composed};
+pub use layer::{Composed, Layer};
 pub use linear::{linear, project, project_unbiased};
 pub use norm::{l2_norm, rms_norm};
 pub use normalize::{identity, sink, softmax, softmax1};

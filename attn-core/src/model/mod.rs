@@ -7,9 +7,15 @@
 //! - `pass`: the tape, and how an operation gets it.
 //! - `layers`: the modules of [`nn`](crate::nn).
 //! - `operations`: what has no parameters.
+//! - `inputs`: axes of one name have one size.
+//! - `summary`: a model as a table.
 
+mod inputs;
 mod layers;
 mod operations;
 mod pass;
+mod summary;
 
-pub use pass::Pass;
+pub use inputs::{axis, check_axis};
+pub use pass::{Pass, on};
+pub use summary::{Row, summary};

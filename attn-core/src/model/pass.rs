@@ -5,7 +5,7 @@ use dfdx::{
     tensor::{Merge, PutTape, SplitTape, Storage, Tape, Tensor},
 };
 
-use crate::{Backend, Element, Error};
+use crate::{Backend, Element, Error, composed::Layer, entry::Run};
 
 /// The state of one forward pass: the tape, whether the model trains, and the form of its operations.
 ///
@@ -16,7 +16,7 @@ use crate::{Backend, Element, Error};
 /// An error ends the pass: the operations so far are lost.
 ///
 /// ```
-/// use attn_core::{model::Pass, nn::{Embedding, LayerNorm, Linear}};
+/// use attn_core::{entry::Run, model::Pass, nn::{Embedding, LayerNorm, Linear}};
 /// use dfdx::prelude::*;
 ///
 /// let dev = Cpu::default();
@@ -25,7 +25,7 @@ use crate::{Backend, Element, Error};
 /// let head = dev.build_module::<Linear<8, 3>, f32>();
 /// let ids: Tensor<Rank1<4>, usize, _> = dev.tensor([1, 2, 3, 1]);
 ///
-/// let mut pass = Pass::new(true, false);
+/// let mut pass = Pass::new(Run::TRAIN);
 /// let ids = pass.input(ids.leaky_traced());
 /// let x = pass.embedding(&ids, &embedding).unwrap();
 /// let x = pass.layer_norm(&x, &norm).unwrap();
@@ -39,36 +39,29 @@ use crate::{Backend, Element, Error};
 #[derive(Debug)]
 pub struct Pass<T> {
     tape: T,
-    train: bool,
-    composed: bool,
+    run: Run,
 }
 
 impl<T> Pass<T> {
-    /// A pass without inputs yet: while training, if `train`, and as a chain of dfdx's operations, if `composed`.
-    pub fn new(train: bool, composed: bool) -> Self
+    /// A pass without inputs yet.
+    pub fn new(run: Run) -> Self
     where
         T: Default,
     {
         Self {
             tape: T::default(),
-            train,
-            composed,
+            run,
         }
     }
 
     /// Whether the model trains: what is random then, such as dropout, is so if there also is a tape.
-    pub fn train(&self) -> bool {
-        self.train
-    }
-
-    /// Whether the chain of dfdx's operations was asked for.
-    pub fn composed(&self) -> bool {
-        self.composed
+    pub(super) fn train(&self) -> bool {
+        self.run.train
     }
 
     /// Whether operations run on slices.
     pub(super) fn fused<E: Element, D: Backend<E>>(&self) -> bool {
-        D::FUSED && !self.composed
+        self.run.is_fused::<E, D>()
     }
 
     /// An input, of numbers or of indices: its tape becomes that of the pass, beside those of other inputs.
@@ -110,6 +103,23 @@ impl<T> Pass<T> {
         Ok(y)
     }
 
+    /// A declared layer in the form of this pass: of the input that `input` makes with the tape.
+    ///
+    /// # Errors
+    /// That of the layer.
+    pub fn layer<L, X, S: Shape, E: Element, D: Backend<E>>(
+        &mut self,
+        layer: &L,
+        input: impl FnOnce(T) -> X,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        L: Layer<X, Output = Tensor<S, E, D, T>, Err = D::Err>,
+        T: Tape<E, D>,
+    {
+        let run = self.run;
+        self.with_tape(|tape| layer.run(input(tape), run))
+    }
+
     /// Runs an operation on a tensor with the tape, in the form of this pass.
     pub(super) fn run<S: Shape, S2: Shape, F: Clone, E: Element, D: Backend<E> + Storage<F>>(
         &mut self,
@@ -122,4 +132,12 @@ impl<T> Pass<T> {
         let fused = self.fused::<E, D>();
         self.with_tape(|tape| operation(fused, x.clone().put_tape(tape)))
     }
+}
+
+/// The tensor with a tape.
+pub fn on<S: Shape, F: Clone, D: Storage<F>, T>(
+    tape: T,
+    x: &Tensor<S, F, D>,
+) -> Tensor<S, F, D, T> {
+    x.clone().put_tape(tape)
 }

@@ -135,12 +135,12 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
             }
         }
 
-        impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::Compose<X> for #name<E, D> {
+        impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::Layer<X> for #name<E, D> {
             type Output = X::Output;
             type Err = D::Err;
 
-            fn compose(&self, x: X, train: bool) -> Result<X::Output, p::Error<D::Err>> {
-                p::output(x.attend(self, p::Run { train, composed: true }))
+            fn run(&self, x: X, run: p::Run) -> Result<X::Output, p::Error<D::Err>> {
+                p::output(x.attend(self, run))
             }
         }
     }

@@ -16,9 +16,9 @@ pub(crate) const EXPECTED_NAME: &str = "expected a name for the model";
 pub(crate) const EXPECTED_SEMICOLON: &str = "expected `;` after the name and its sizes";
 pub(crate) const EXPECTED_FORWARD: &str = "expected `fn forward(..) -> [..] { .. }`";
 pub(crate) const EXPECTED_BODY: &str = "expected the statements of `forward` in braces";
-pub(crate) const EXPECTED_RESULT: &str = "expected the result of `forward`: `-> [batch, seq, d_model]`, or several in parentheses";
-pub(crate) const EXPECTED_INPUT: &str =
-    "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, or `lens: lens[batch]`";
+pub(crate) const EXPECTED_RESULT: &str =
+    "expected the result of `forward`: `-> [batch, seq, d_model]`, or several in parentheses";
+pub(crate) const EXPECTED_INPUT: &str = "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, or `lens: lens[batch]`";
 pub(crate) const EXPECTED_TYPE: &str =
     "expected a shape: `[batch, seq, d_model]` of floats, `ids[batch, seq]`, or `lens[batch]`";
 pub(crate) const EXPECTED_ARGUMENT: &str = "expected a value, or `key = value`";
@@ -45,8 +45,7 @@ pub(crate) const VALUE_OF_REPEAT: &str = "a `repeat` has no value: it changes va
 pub(crate) const REPEAT_CHANGES_NOTHING: &str = "this `repeat` changes no variable\n\
     help: declare `let mut x = ..;` before it, and assign to `x` in it";
 pub(crate) const REPEAT_NOTHING: &str = "expected at least one round, found 0";
-pub(crate) const REPEAT_OPTIONS: &str =
-    "a `repeat` takes `name = blocks`, under which its parameters are saved, and `share = true`, for one set of parameters";
+pub(crate) const REPEAT_OPTIONS: &str = "a `repeat` takes `name = blocks`, under which its parameters are saved, and `share = true`, for one set of parameters";
 pub(crate) const NUMBER_ALONE: &str = "expected a value with axes, found a number";
 pub(crate) const NOT_A_NUMBER: &str = "the result of this is no finite number";
 pub(crate) const DIVISION_BY_TENSOR: &str = "`/` divides by a number\n\
@@ -132,7 +131,9 @@ pub(crate) fn not_mutable(name: &Ident) -> String {
 }
 
 pub(crate) fn name_taken(name: &Ident) -> String {
-    format!("another layer is called `{name}`\nhelp: parameters are saved by their names, so these differ")
+    format!(
+        "another layer is called `{name}`\nhelp: parameters are saved by their names, so these differ"
+    )
 }
 
 pub(crate) fn repeat_changes_shape(name: &Ident, start: &Type, end: &Type) -> String {

@@ -53,15 +53,37 @@ pub(crate) struct Field {
 }
 
 pub(crate) enum Layer {
-    Embedding { vocab: Size, width: Size },
-    LearnedPosition { max_len: Size, width: Size },
-    Linear { input: Size, output: Size, bias: bool },
-    FeedForward { width: Size, hidden: Size, activation: Activation },
-    LayerNorm { width: Size },
-    RmsNorm { width: Size },
+    Embedding {
+        vocab: Size,
+        width: Size,
+    },
+    LearnedPosition {
+        max_len: Size,
+        width: Size,
+    },
+    Linear {
+        input: Size,
+        output: Size,
+        bias: bool,
+    },
+    FeedForward {
+        width: Size,
+        hidden: Size,
+        activation: Activation,
+    },
+    LayerNorm {
+        width: Size,
+    },
+    RmsNorm {
+        width: Size,
+    },
     /// By its index among the model's attentions.
     Attention(usize),
-    Repeat { module: ModuleId, count: Size, share: bool },
+    Repeat {
+        module: ModuleId,
+        count: Size,
+        share: bool,
+    },
 }
 
 /// The nonlinearity of a feed-forward layer, by the name of its type.
@@ -127,7 +149,10 @@ pub(crate) enum Op {
     LayerNorm(Place),
     RmsNorm(Place),
     /// The operands: `x`, perhaps the context, data of the call.
-    Attention { place: Place, index: usize },
+    Attention {
+        place: Place,
+        index: usize,
+    },
     Dropout(Real),
     /// By the name of its type.
     Activation(&'static str),

@@ -66,7 +66,11 @@ static EMBEDDING: &[Key] = &[
     size("d_model", "required", "Width of a vector."),
 ];
 static LEARNED_POSITION: &[Key] = &[
-    size("max_len", "required", "How many positions there are: the longest sequence."),
+    size(
+        "max_len",
+        "required",
+        "How many positions there are: the longest sequence.",
+    ),
     size("d_model", "required", "Width of a vector."),
 ];
 static SINUSOIDAL_POSITION: &[Key] = &[size("d_model", "required", "Width of a vector.")];
@@ -193,7 +197,11 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         )
     },
     plain("gelu", "`[..]` to the same", "`x Φ(x)`."),
-    plain("gelu_tanh", "`[..]` to the same", "Its approximation by `tanh`."),
+    plain(
+        "gelu_tanh",
+        "`[..]` to the same",
+        "Its approximation by `tanh`.",
+    ),
     plain("relu", "`[..]` to the same", "`max(x, 0)`."),
     plain("relu_squared", "`[..]` to the same", "`max(x, 0)²`."),
     plain("silu", "`[..]` to the same", "`x sigmoid(x)`."),
@@ -220,7 +228,10 @@ pub(crate) static OPERATIONS: &[Operation] = &[
 pub(crate) fn table() -> String {
     let mut table = String::from("| operation | takes | |\n| --- | --- | --- |\n");
     for operation in OPERATIONS {
-        let keys = operation.keys.iter().filter(|_| operation.name != "attention");
+        let keys = operation
+            .keys
+            .iter()
+            .filter(|_| operation.name != "attention");
         let keys: Vec<_> = keys
             .map(|key| format!("`{}` ({}): {}", key.name, key.default, key.doc))
             .collect();

@@ -31,10 +31,12 @@ impl Sizes {
             }
             let value = sizes.substitute(value);
             let size = parse_size(&value, &name.to_string(), cx);
-            let value = size.as_ref().map_or(value.clone(), |size| match size.value {
-                Some(_) => size.to_token_stream(),
-                None => value,
-            });
+            let value = size
+                .as_ref()
+                .map_or(value.clone(), |size| match size.value {
+                    Some(_) => size.to_token_stream(),
+                    None => value,
+                });
             sizes.0.push(Named {
                 name: name.clone(),
                 value: one_token(value),
@@ -48,9 +50,7 @@ impl Sizes {
     /// `tokens` with the values of the sizes in the places of their names. What `=` follows is the name of an argument.
     pub(super) fn substitute(&self, tokens: &TokenStream) -> TokenStream {
         let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
-        let is_punct = |index: usize, char: char| {
-            matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == char)
-        };
+        let is_punct = |index: usize, char: char| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == char);
         let replaced = tokens.iter().enumerate().map(|(index, token)| match token {
             TokenTree::Ident(name) => {
                 let is_part = index > 0 && (is_punct(index - 1, '.') || is_punct(index - 1, ':'));

@@ -221,7 +221,10 @@ fn parse_end(input: ParseStream<'_>, complete: bool, cx: &Diagnostics) -> syn::R
     Ok(BodyDraft::default())
 }
 
-pub(crate) fn expect<T: syn::parse::Parse>(input: ParseStream<'_>, message: &str) -> syn::Result<T> {
+pub(crate) fn expect<T: syn::parse::Parse>(
+    input: ParseStream<'_>,
+    message: &str,
+) -> syn::Result<T> {
     // The error of a failed parse stands at the token in the way, or at the end.
     input
         .parse()

@@ -57,7 +57,9 @@ fn both() -> (Model<Gpt>, Model<ByHand>) {
     scatter(&mut declared);
     let numbers = tensors::parameters(&declared);
     let mut numbers = numbers.into_iter().map(|parameter| parameter.values);
-    tensors::fill(&mut by_hand, |_, _| numbers.next().expect("as many parameters"));
+    tensors::fill(&mut by_hand, |_, _| {
+        numbers.next().expect("as many parameters")
+    });
     assert!(numbers.next().is_none());
     (declared, by_hand)
 }

@@ -41,7 +41,9 @@ fn of_every_parameter() {
                     }
                     values
                 });
-                backpropagate(moved.forward(inputs())).parameters(&()).loss()
+                backpropagate(moved.forward(inputs()))
+                    .parameters(&())
+                    .loss()
             };
             let difference = (at(STEP) - at(-STEP)) / (2.0 * STEP);
             let name = &parameter.name;

@@ -46,7 +46,9 @@ fn a_table_for_people() {
     let table = Tagger::summary();
     let lines: Vec<_> = table.lines().collect();
     let has = |words: &[&str]| {
-        let found = lines.iter().any(|line| words.iter().all(|word| line.contains(word)));
+        let found = lines
+            .iter()
+            .any(|line| words.iter().all(|word| line.contains(word)));
         assert!(found, "{words:?} in\n{table}");
     };
     has(&["embedding", "11 -> 8", "[batch, seq, 8]", "88"]);

@@ -12,7 +12,11 @@ model! {
     }
 }
 
-fn message(a: Tensor<(usize, usize), usize, Cpu>, b: Tensor<(usize, usize), usize, Cpu>, l: Tensor<(usize,), usize, Cpu>) -> String {
+fn message(
+    a: Tensor<(usize, usize), usize, Cpu>,
+    b: Tensor<(usize, usize), usize, Cpu>,
+    l: Tensor<(usize,), usize, Cpu>,
+) -> String {
     let model = Cpu::default().build_module::<Pair, f32>();
     let error: Error<_> = model.try_forward((a, b, l)).err().expect("a mistake");
     error.to_string()

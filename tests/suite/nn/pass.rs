@@ -44,7 +44,10 @@ fn forward<T: Tape<f64, Cpu>>(
     ids: Tensor<(usize, usize), usize, Cpu, T>,
 ) -> Result<Logits<T>, Error<CpuError>> {
     let (table, position, norm, feed_forward, (rms, gated), (linear, unbiased)) = model;
-    let mut pass = Pass::new(false, composed);
+    let mut pass = Pass::new(Run {
+        train: false,
+        composed,
+    });
     let ids = pass.input(ids);
     let (batch, len) = *ids.shape();
     let x = pass.embedding(&ids, table)?;
@@ -157,7 +160,10 @@ fn both_forms_find_the_same_errors() {
 fn dropout_falls_while_training_with_a_tape() {
     let x: Tensor<Rank1<50>, f64, _> = Cpu::default().ones();
     fn dropped<T: Tape<f64, Cpu>>(train: bool, x: Tensor<Rank1<50>, f64, Cpu, T>) -> bool {
-        let mut pass = Pass::new(train, false);
+        let mut pass = Pass::new(Run {
+            train,
+            composed: false,
+        });
         assert_eq!((pass.train(), pass.composed()), (train, false));
         let x = pass.input(x);
         let y = pass.dropout(&x, 0.5).unwrap();
@@ -172,7 +178,7 @@ fn dropout_falls_while_training_with_a_tape() {
 fn inputs_share_a_tape_and_the_first_output_has_it() {
     let [x, y]: [Tensor<Rank1<3>, f64, _>; 2] =
         ["x", "y"].map(|name| tensor(name, Default::default()));
-    let mut pass = Pass::new(false, false);
+    let mut pass = Pass::new(Run::FORWARD);
     let (a, b) = (pass.input(x.leaky_trace()), pass.input(y.leaky_trace()));
     let product = pass.mul(&a, &b).unwrap();
     let first = pass.output(product.clone());

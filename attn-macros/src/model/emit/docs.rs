@@ -26,7 +26,10 @@ pub(super) fn axes_note(cx: &Emitter<'_>) -> String {
     let symbols = symbols.collect::<Vec<_>>().join(", ");
     let mut note = String::new();
     if !symbols.is_empty() {
-        let _ = write!(note, "{symbols}: `usize` or `Const<N>`, the same wherever the name stands; ");
+        let _ = write!(
+            note,
+            "{symbols}: `usize` or `Const<N>`, the same wherever the name stands; "
+        );
     }
     note.push_str("other axes are a `Const`; ids and lengths are tensors of `usize`; elements and device are those of the model: `{E}`, `{D}`");
     if cx.model.inputs.len() > 1 {
@@ -46,7 +49,10 @@ pub(super) fn model(cx: &Emitter<'_>) -> String {
     if !cx.model.symbols.is_empty() {
         let symbols = cx.model.symbols.iter().map(|name| format!("`{name}`"));
         let symbols = symbols.collect::<Vec<_>>().join(", ");
-        let _ = writeln!(doc, "\n{symbols}: any dfdx `Dim`, `usize` or `Const<N>`. Ids and lengths are tensors of `usize`.");
+        let _ = writeln!(
+            doc,
+            "\n{symbols}: any dfdx `Dim`, `usize` or `Const<N>`. Ids and lengths are tensors of `usize`."
+        );
     }
     doc.push_str("\n# Layers\n\n");
     doc.push_str(&table(cx, ModuleId(0)));
@@ -72,7 +78,12 @@ fn table(cx: &Emitter<'_>, id: ModuleId) -> String {
 fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut String) {
     for field in &cx.model.module(id).fields {
         let name = format!("{path}{}", field.name);
-        let _ = writeln!(table, "| `{name}` | {} | `{}` |", layer_name(&field.layer), field.output);
+        let _ = writeln!(
+            table,
+            "| `{name}` | {} | `{}` |",
+            layer_name(&field.layer),
+            field.output
+        );
         if let Layer::Repeat { module, share, .. } = &field.layer {
             let inner = if *share { "." } else { ".*." };
             push_rows(cx, *module, &format!("{name}{inner}"), table);
@@ -106,7 +117,11 @@ pub(super) fn layer_name(layer: &Layer) -> String {
             bias,
         } => {
             let name = of("linear", &[input, output]);
-            if *bias { name } else { format!("{name}, without bias") }
+            if *bias {
+                name
+            } else {
+                format!("{name}, without bias")
+            }
         }
         Layer::FeedForward {
             width,
@@ -121,7 +136,11 @@ pub(super) fn layer_name(layer: &Layer) -> String {
         Layer::RmsNorm { width } => of("rms_norm", &[width]),
         Layer::Attention(_) => "attention".to_owned(),
         Layer::Repeat { count, share, .. } => {
-            let share = if *share { ", one set of parameters" } else { "" };
+            let share = if *share {
+                ", one set of parameters"
+            } else {
+                ""
+            };
             format!("repeat {count}{share}")
         }
     }
@@ -193,7 +212,10 @@ fn push_region(cx: &Emitter<'_>, region: &Region, depth: usize, dot: &mut String
                 push_region(cx, &repeat.body, depth + 1, dot);
                 for carried in &repeat.carried {
                     let (after, id) = (carried.after.0, carried.value.0);
-                    let _ = writeln!(dot, "{indent}    v{after} -> v{id} [style=dashed, constraint=false];");
+                    let _ = writeln!(
+                        dot,
+                        "{indent}    v{after} -> v{id} [style=dashed, constraint=false];"
+                    );
                 }
                 let _ = writeln!(dot, "{indent}}}");
             }

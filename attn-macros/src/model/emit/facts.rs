@@ -59,7 +59,10 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
 }
 
 fn params(cx: &Emitter<'_>, module: &Module) -> TokenStream {
-    let terms = module.fields.iter().map(|field| params_of(cx, &field.layer));
+    let terms = module
+        .fields
+        .iter()
+        .map(|field| params_of(cx, &field.layer));
     quote!(0 #(+ #terms)*)
 }
 
@@ -123,7 +126,10 @@ fn flops_of(cx: &Emitter<'_>, node: &Node) -> Option<TokenStream> {
         }
         Op::Attention { index, .. } => {
             let layer = &cx.model.attentions[*index];
-            let (name, context) = (&layer.0.item.name, if layer.1.cross { node.operands[1] } else { x });
+            let (name, context) = (
+                &layer.0.item.name,
+                if layer.1.cross { node.operands[1] } else { x },
+            );
             let length = |id: ValueId| axes(id).nth_back(1);
             let (query, key) = (length(x)?, length(context)?);
             let batch = match axes(x).len() {

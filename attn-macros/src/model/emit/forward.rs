@@ -19,11 +19,19 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     });
     let body = emit_region(cx, &cx.model.body);
     let results: Vec<_> = cx.model.results.iter().map(|id| cx.var(*id)).collect();
-    let types: Vec<_> = cx.model.results.iter().map(|id| cx.value_type(*id)).collect();
+    let types: Vec<_> = cx
+        .model
+        .results
+        .iter()
+        .map(|id| cx.value_type(*id))
+        .collect();
     let (result, ty) = match results.as_slice() {
         [one] => (quote!(#one), quote!(#(#types)*)),
         // A value may be returned twice.
-        _ => (quote!((#(p::Clone::clone(&#results)),*)), quote!((#(#types),*))),
+        _ => (
+            quote!((#(p::Clone::clone(&#results)),*)),
+            quote!((#(#types),*)),
+        ),
     };
     quote_spanned! {cx.at=>
         /// The graph of the model, operation by operation.
@@ -51,7 +59,9 @@ fn emit_node(cx: &Emitter<'_>, node: &Node) -> TokenStream {
     let operands: Vec<_> = node.operands.iter().map(|id| cx.var(*id)).collect();
     let shape = |but: usize| {
         let axes = &cx.model.value(node.result).ty.axes;
-        let axes = axes[..axes.len() - but].iter().map(|axis| axis_value(cx, axis));
+        let axes = axes[..axes.len() - but]
+            .iter()
+            .map(|axis| axis_value(cx, axis));
         quote!((#(#axes,)*))
     };
     let call = match &node.op {
@@ -95,8 +105,8 @@ fn emit_node(cx: &Emitter<'_>, node: &Node) -> TokenStream {
             quote!(dropout(&#x, #p))
         }
         Op::Activation(ty) => {
-            let (ty, x) = (format_ident!("{ty}"), &operands[0]);
-            quote!(activate::<p::nn::#ty, _, _, _>(&#x))
+            let (krate, ty, x) = (cx.krate, format_ident!("{ty}"), &operands[0]);
+            quote!(activate::<#krate::nn::#ty, _, _, _>(&#x))
         }
         Op::Add => quote!(add(#(&#operands),*)),
         Op::Sub => quote!(sub(#(&#operands),*)),
@@ -121,12 +131,7 @@ fn emit_node(cx: &Emitter<'_>, node: &Node) -> TokenStream {
     quote!(let #result: #ty = pass.#call?;)
 }
 
-fn layer_call(
-    cx: &Emitter<'_>,
-    method: &str,
-    place: &Place,
-    operands: &[Ident],
-) -> TokenStream {
+fn layer_call(cx: &Emitter<'_>, method: &str, place: &Place, operands: &[Ident]) -> TokenStream {
     let (method, place) = (format_ident!("{method}"), cx.place(place));
     quote!(#method(#(&#operands,)* &#place))
 }

@@ -65,7 +65,11 @@ pub(super) fn emit_impl(cx: &Emitter<'_>) -> TokenStream {
         .map(|index| format_ident!("result_{index}"))
         .collect();
     let (output, pattern_of_results, wrapped) = match results.as_slice() {
-        [one] => (quote!(#(#outputs)*), quote!(#one), quote!(pass.output(#one))),
+        [one] => (
+            quote!(#(#outputs)*),
+            quote!(#one),
+            quote!(pass.output(#one)),
+        ),
         _ => (
             quote!((#(#outputs),*)),
             quote!((#(#results),*)),
@@ -125,7 +129,8 @@ fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
         }
     };
     let tensor = quote!(p::Tensor<S, F, D, T>);
-    let alone = quote!(S: p::Shape, F: p::Dtype, T, E: p::Element, D: p::Backend<E> + p::Storage<F>);
+    let alone =
+        quote!(S: p::Shape, F: p::Dtype, T, E: p::Element, D: p::Backend<E> + p::Storage<F>);
     let tuples = (1..=cx.model.inputs.len().clamp(4, 11)).map(|others| {
         let names: Vec<_> = (1..=others)
             .map(|number| format_ident!("A{number}"))

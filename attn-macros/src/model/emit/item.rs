@@ -116,7 +116,11 @@ fn with_rest(name: &proc_macro2::Ident, rest: &TokenStream) -> TokenStream {
 /// dfdx's traits.
 pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
     let (name, input) = (cx.name, &cx.input);
-    let collections = cx.model.modules.iter().map(|module| emit_module(cx, module));
+    let collections = cx
+        .model
+        .modules
+        .iter()
+        .map(|module| emit_module(cx, module));
     quote_spanned! {cx.at=>
         #(#collections)*
 
@@ -156,9 +160,7 @@ fn emit_module(cx: &Emitter<'_>, module: &Module) -> TokenStream {
     });
     let visits = nest(visits.collect());
     let patterns = nest(names.iter().map(|field| quote!(#field)).collect());
-    let none = names
-        .is_empty()
-        .then(|| quote!(none: p::PhantomData));
+    let none = names.is_empty().then(|| quote!(none: p::PhantomData));
     quote_spanned! {cx.at=>
         impl<E0: p::Dtype, D0: p::Storage<E0>, E: p::Element, D: p::Device<E>> p::BuildOnDevice<D, E> for #name<E0, D0> {
             type Built = #name<E, D>;

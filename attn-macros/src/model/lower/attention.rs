@@ -33,8 +33,10 @@ impl Lowering<'_> {
             for operand in &call.operands {
                 self.tensor(operand, None, frame);
             }
-            self.cx
-                .error(&call.name, messages::attention_operands(call.operands.len()));
+            self.cx.error(
+                &call.name,
+                messages::attention_operands(call.operands.len()),
+            );
             return None;
         };
         let x = self.floats(x, "attention", frame)?;
@@ -92,8 +94,7 @@ impl Lowering<'_> {
                 self.agree(&batch(x), &batch(&ty), call.name.span(), message)
             });
         if x.axes.len() != ty.axes.len() {
-            self.cx
-                .error(&call.name, messages::context_differs(x, &ty));
+            self.cx.error(&call.name, messages::context_differs(x, &ty));
         }
         same_batch.then_some((value, ty))
     }

@@ -54,7 +54,11 @@ impl Lowering<'_> {
             self.cx
                 .error(&call.name, messages::unknown_operation(&call.name));
             // What stands in the parentheses has mistakes of its own, and is read.
-            for operand in call.operands.iter().chain(call.named.iter().map(|(_, x)| x)) {
+            for operand in call
+                .operands
+                .iter()
+                .chain(call.named.iter().map(|(_, x)| x))
+            {
                 self.tensor(operand, None, frame);
             }
             return None;
@@ -64,8 +68,7 @@ impl Lowering<'_> {
             return self.attention(call, arguments, name, frame);
         }
         if call.body.is_some() {
-            self.cx
-                .error(&call.name, messages::body_of(operation.name));
+            self.cx.error(&call.name, messages::body_of(operation.name));
         }
         for (key, operand) in &call.named {
             self.cx
@@ -134,12 +137,7 @@ impl Lowering<'_> {
         name
     }
 
-    fn entry(
-        &mut self,
-        argument: &Argument,
-        index: usize,
-        operation: &Operation,
-    ) -> Option<Entry> {
+    fn entry(&mut self, argument: &Argument, index: usize, operation: &Operation) -> Option<Entry> {
         let (key, name) = match &argument.key {
             Some(name) => {
                 let key = operation.key(&name.to_string());
@@ -382,7 +380,11 @@ impl Lowering<'_> {
                 .error(tied, messages::unknown_embedding(tied, names));
             return None;
         };
-        if let Some(entry) = arguments.entries.iter().find(|entry| entry.key.name == "bias") {
+        if let Some(entry) = arguments
+            .entries
+            .iter()
+            .find(|entry| entry.key.name == "bias")
+        {
             self.cx.error(&entry.name, messages::TIED_BIAS);
         }
         if let Some(out) = arguments.size("out") {

@@ -122,7 +122,9 @@ impl<'a> Lowering<'a> {
     /// After a mistake: what was understood of the layers stands for nothing.
     fn forget(&mut self) {
         self.modules.truncate(1);
-        self.modules.iter_mut().for_each(|model| model.fields.clear());
+        self.modules
+            .iter_mut()
+            .for_each(|model| model.fields.clear());
         self.attentions.clear();
         self.assertions.clear();
     }

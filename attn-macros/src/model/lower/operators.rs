@@ -45,12 +45,7 @@ impl Lowering<'_> {
         Some(value)
     }
 
-    fn operand(
-        &mut self,
-        expr: &Expr,
-        name: Option<&Ident>,
-        frame: &mut Frame,
-    ) -> Option<Operand> {
+    fn operand(&mut self, expr: &Expr, name: Option<&Ident>, frame: &mut Frame) -> Option<Operand> {
         match expr {
             Expr::Name(name) => self.variable(name),
             Expr::Number(tokens) => self.number(tokens).map(Operand::Number),
@@ -202,9 +197,7 @@ impl Lowering<'_> {
         };
         let [left, right] = sides.map(|side| self.ty(side).clone());
         let message = || messages::operands_differ(operator.text(), &left, &right);
-        let floats = [&left, &right]
-            .iter()
-            .all(|side| side.kind == Kind::Floats);
+        let floats = [&left, &right].iter().all(|side| side.kind == Kind::Floats);
         if !floats || left.axes.len() != right.axes.len() {
             self.error(at, message());
             return None;

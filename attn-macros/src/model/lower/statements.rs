@@ -86,7 +86,12 @@ impl Lowering<'_> {
             count: count.clone(),
             share,
         };
-        let place = self.field(frame.module, ("blocks", name.as_ref()), layer, String::new());
+        let place = self.field(
+            frame.module,
+            ("blocks", name.as_ref()),
+            layer,
+            String::new(),
+        );
         let ty = self.type_name(frame.module, &place.field, repeat.at.span());
         let var = self.fresh(&place.field);
         self.modules.push(Module {

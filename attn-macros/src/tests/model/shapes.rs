@@ -84,8 +84,14 @@ fn every_operation() {
     let x = "x: [batch, seq, d], extra: [d]";
     for (shape, value) in [
         ("[batch, seq, 7]", "linear::<7>(x)"),
-        ("[batch, seq, 7]", "linear::<out = 7, bias = false, name = head>(x)"),
-        ("[batch, seq, d]", "feed_forward::<hidden = { 4 * d }, activation = swiglu>(x)"),
+        (
+            "[batch, seq, 7]",
+            "linear::<out = 7, bias = false, name = head>(x)",
+        ),
+        (
+            "[batch, seq, d]",
+            "feed_forward::<hidden = { 4 * d }, activation = swiglu>(x)",
+        ),
         ("[batch, seq, d]", "rms_norm::<name = norm>(x)"),
         ("[batch, seq, d]", "dropout::<0.1>(x)"),
         ("[batch, seq, d]", "gelu_tanh(softmax(x))"),
@@ -93,9 +99,18 @@ fn every_operation() {
         ("[batch, seq, 20]", "concat(x, linear::<8>(x), x)"),
         ("[batch, d]", "mean_pool(x)"),
         ("[batch, seq, d]", "attention::<heads = 2>(x)"),
-        ("[batch, seq, d]", "attention::<2, d, mask = causal, name = attn>(x)"),
-        ("[batch, seq, d]", "attention::<2>(x) { fn mask(q_idx, kv_idx) { kv_idx <= q_idx } }"),
-        ("[batch, seq, d]", "sinusoidal_position::<d>(x) + x * 2 - 1 / 4.0"),
+        (
+            "[batch, seq, d]",
+            "attention::<2, d, mask = causal, name = attn>(x)",
+        ),
+        (
+            "[batch, seq, d]",
+            "attention::<2>(x) { fn mask(q_idx, kv_idx) { kv_idx <= q_idx } }",
+        ),
+        (
+            "[batch, seq, d]",
+            "sinusoidal_position::<d>(x) + x * 2 - 1 / 4.0",
+        ),
         ("[batch, seq, d]", "-x * { 1.0 / SQRT } + (3 - x)"),
         ("[batch, seq, d]", "x * x - x"),
     ] {
@@ -109,7 +124,8 @@ fn every_operation() {
     let x = "x: [1, seq, d], y: [batch, 1, d], extra: [d]";
     result(x, "[batch, seq, d]", "x + y");
     let x = "tokens: ids[batch, seq], documents: ids[batch, seq], extra: [d]";
-    let document = "attention::<2, mask = document>(embedding::<9, d>(tokens), document = documents)";
+    let document =
+        "attention::<2, mask = document>(embedding::<9, d>(tokens), document = documents)";
     result(x, "[batch, seq, d]", document);
 }
 
@@ -139,7 +155,10 @@ fn loops_in_loops() {
             (x, y)
         }",
     );
-    assert_eq!(layers(&model), ["outer.0.inner.0.linear", "outer.0.layer_norm"]);
+    assert_eq!(
+        layers(&model),
+        ["outer.0.inner.0.linear", "outer.0.layer_norm"]
+    );
     assert_eq!(model.results.len(), 2);
 }
 

@@ -1,0 +1,37 @@
+//! Axes of inputs: those of one name have one size.
+
+use dfdx::{
+    shapes::{HasShape, Shape},
+    tensor::{Storage, Tensor},
+};
+
+use crate::Error;
+
+/// The size of an axis.
+pub fn axis<S: Shape, F, D: Storage<F>, T>(x: &Tensor<S, F, D, T>, index: usize) -> usize {
+    x.shape().concrete()[index]
+}
+
+/// Checks that an axis has the size `found` in the second of two inputs as it has in the first.
+///
+/// # Errors
+/// [`Error::AxisMismatch`], with both.
+pub fn check_axis<Dev>(
+    model: &'static str,
+    axis: &'static str,
+    [input, other]: [&'static str; 2],
+    size: usize,
+    found: usize,
+) -> Result<(), Error<Dev>> {
+    if size == found {
+        return Ok(());
+    }
+    Err(Error::AxisMismatch {
+        model,
+        axis,
+        input,
+        size,
+        other,
+        found,
+    })
+}
