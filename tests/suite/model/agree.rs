@@ -30,8 +30,8 @@ macro_rules! agree {
                     let outcome: Outcome = ran.parameters(&model);
                     outcome
                 };
-                let fused = outcome(model.forward(agree!(@input $first.leaky_traced() $(, $other)*)));
-                let composed = outcome(model.composed().forward(agree!(@input $first.leaky_traced() $(, $other)*)));
+                let fused = outcome(model.forward(agree!(@input $first.clone().leaky_traced() $(, $other)*)));
+                let composed = outcome(model.composed().forward(agree!(@input $first.clone().leaky_traced() $(, $other)*)));
                 assert_same(stringify!($name), &fused, &composed, tolerance::<E>());
             }
             check::<f32>();

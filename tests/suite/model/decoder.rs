@@ -9,7 +9,6 @@ use attn::{
     ops::{CrossEntropyOptions, cross_entropy},
     optim::{AdamW, AdamWConfig},
 };
-use dfdx::nn::builders;
 
 const VOCAB: usize = 11;
 
@@ -31,20 +30,17 @@ attention! {
 }
 
 type ByHand = (
-    builders::Embedding<VOCAB, 8>,
+    Embedding<VOCAB, 8>,
     LearnedPosition<16, 8>,
     Repeated<
         (
-            builders::Residual<(builders::LayerNorm1D<8>, Causal)>,
-            builders::Residual<(
-                builders::LayerNorm1D<8>,
-                (builders::Linear<8, 32>, FastGeLU, builders::Linear<32, 8>),
-            )>,
+            Residual<(LayerNorm1D<8>, Causal)>,
+            Residual<(LayerNorm1D<8>, (Linear<8, 32>, FastGeLU, Linear<32, 8>))>,
         ),
         2,
     >,
-    builders::LayerNorm1D<8>,
-    builders::UnbiasedLinear<8, VOCAB>,
+    LayerNorm1D<8>,
+    UnbiasedLinear<8, VOCAB>,
 );
 
 type Model<T> = <T as BuildOnDevice<Cpu, f64>>::Built;
