@@ -259,13 +259,13 @@ where
     let sizes: Vec<_> = std::iter::zip(x.shape().concrete(), to.concrete()).collect();
     // Where the number of each place comes from: along an axis of size 1, from its only place.
     let source = |mut place: usize| {
-        let mut source = (0, 1);
+        let (mut source, mut stride) = (0, 1);
         for &(from, to) in sizes.iter().rev() {
-            source.0 += place % to % from * source.1;
-            source.1 *= from;
+            source += place % to % from * stride;
+            stride *= from;
             place /= to;
         }
-        source.0
+        source
     };
     let sources = (0..to.num_elements()).map(source).collect();
     let count = (to.num_elements(),);

@@ -28,7 +28,6 @@ fn it_is_what_dfdx_computes() {
     agrees::<f64, 3, 33, 36>();
     agrees::<f64, 0, 2, 2>();
     agrees::<f64, 2, 0, 2>();
-    agrees::<f64, 0, 0, 0>();
 }
 
 #[test]
@@ -48,7 +47,6 @@ fn views_and_the_same_tensor_twice() {
     let expected = composed::concat(square.leaky_trace(), transposed()).unwrap();
     assert_agree!("a matrix and its transpose", [square], found, expected);
     let z: Traced<Rank2<4, 8>, f64> = ops::concat(square.leaky_trace(), square.leaky_trace());
-    assert_eq!(operations(z.with_empty_tape()), 0);
     assert_eq!(z.sum().backward().get(&square).array(), [[2.0; 4]; 4]);
 }
 
@@ -57,6 +55,9 @@ fn nothing_and_one_operation() {
     let x: Tensor<(usize, Const<2>), f64, _> = tensor("x", (0, Const));
     let z: Traced<(usize, Const<4>), f64> = ops::concat(x.leaky_trace(), x.leaky_trace());
     backward_of_nothing(z).get(&x);
+    let none: Tensor<Rank2<3, 0>, f64, _> = Cpu::default().zeros();
+    let z: Traced<Rank2<3, 0>, f64> = ops::concat(none.leaky_trace(), none.leaky_trace());
+    backward_of_nothing(z).get(&none);
     let x: Tensor<(usize, Const<2>), f64, _> = tensor("x", (3, Const));
     let z: Traced<(usize, Const<4>), f64> = ops::concat(x.leaky_trace(), x.leaky_trace());
     assert_eq!(operations(z), 1);
