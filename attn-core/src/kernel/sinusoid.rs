@@ -53,7 +53,7 @@ mod tests {
                 let (s, column) = (place / width, place % width);
                 let exponent = 2.0 * ((column / 2) as f64) / width as f64;
                 let angle = s as f64 / 10_000_f64.powf(exponent);
-                let want = if column % 2 == 0 {
+                let want = if column.is_multiple_of(2) {
                     angle.sin()
                 } else {
                     angle.cos()

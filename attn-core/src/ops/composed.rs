@@ -379,7 +379,7 @@ pub fn sinusoidal_position<S: Append + LastAxis, const W: usize, E: Element, D: 
     let frequencies = (0..W).map(|column| E::of(frequency(column, W))).collect();
     let frequencies: Tensor<_, E, D> =
         TensorFromVec::<E>::try_tensor_from_vec(device, frequencies, (W,))?;
-    let even = (0..sizes.1 * W).map(|place| place % W % 2 == 0);
+    let even = (0..sizes.1 * W).map(|place| (place % W).is_multiple_of(2));
     let even = conditions::<_, E, D>(device, even, (sizes.1, W))?;
     let positions: Tensor<(usize, usize), E, D> =
         positions.try_broadcast_like::<_, Axis<1>>(&(sizes.1, W))?;

@@ -8,7 +8,7 @@ use attn::ops::{self, composed};
 fn naive(len: usize, width: usize) -> Vec<f64> {
     let wave = |s: usize, column: usize| {
         let angle = s as f64 / 10_000_f64.powf((column - column % 2) as f64 / width as f64);
-        if column % 2 == 0 {
+        if column.is_multiple_of(2) {
             angle.sin()
         } else {
             angle.cos()
