@@ -274,7 +274,7 @@ where
     reshape(reshape(x, numbers)?.try_gather(sources)?, to)
 }
 
-/// [`concat`](super::concat)
+/// [`concat`](fn@super::concat)
 ///
 /// # Errors
 /// If dfdx fails.

@@ -40,7 +40,7 @@ pub fn concat<S: LastAxis, L: Dim, const C: usize, E: Element, D: Backend<E>, T:
     unwrap(try_concat(x, y))
 }
 
-/// The fallible twin of [`concat`].
+/// The fallible twin of [`concat`](fn@concat).
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of the result do not fit the memory; [`Error::Device`] if dfdx fails.

@@ -16,7 +16,7 @@
 //! | [`scale`], [`shift`] | by a number |
 //! | [`softmax`] | shares of 1 |
 //! | [`expand`] | numbers repeated along axes of size 1 |
-//! | [`concat`] | vectors side by side |
+//! | [`concat`](fn@concat) | vectors side by side |
 //! | [`mean_pool`], [`mean_pool_padded`] | the mean of a sequence, or of the part of it that is real |
 //! | [`sinusoidal_position`] | vectors of positions |
 //! | [`cross_entropy`] | the loss of a classifier |
