@@ -21,8 +21,8 @@ const VOCAB: usize = SYMBOLS + 1;
 const COUNT: usize = 12;
 /// Tokens that the model reads: the symbols, the sign, and what it has repeated so far.
 const LENGTH: usize = 2 * COUNT;
-const BATCH: usize = 32;
-const STEPS: u64 = 300;
+const BATCH: usize = 64;
+const STEPS: u64 = 500;
 
 model! {
     /// A decoder of two layers.
@@ -57,7 +57,7 @@ fn main() {
         let (tokens, targets) = batch(&device, &mut rng);
         let logits = copier.forward_mut(tokens.traced(gradients));
         let loss = cross_entropy(logits, &targets, only_the_copy());
-        if step % 50 == 0 || step == 1 {
+        if step % 100 == 0 || step == 1 {
             let right = 100.0 * accuracy(&copier, &device, &mut rng);
             println!(
                 "step {step:>3}  loss {:.3}  new texts without a mistake: {right:>3.0}%",

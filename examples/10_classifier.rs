@@ -20,7 +20,7 @@ const BRACKETS: [char; 5] = ['(', ')', '[', ']', ' '];
 const ROOM: usize = 4;
 const LONGEST: usize = 16;
 const BATCH: usize = 64;
-const STEPS: u64 = 600;
+const STEPS: u64 = 1500;
 
 model! {
     /// Reads brackets, answers yes or no.
@@ -61,10 +61,10 @@ fn main() {
         let logits = reader.forward_mut((tokens.traced(gradients), lens));
         let answers = device.tensor_from_vec(batch.answers, (BATCH,));
         let loss = cross_entropy(logits, &answers, Default::default());
-        if step % 100 == 0 || step == 1 {
+        if step % 250 == 0 || step == 1 {
             let right = 100.0 * accuracy(&reader, &device, &mut rng);
             println!(
-                "step {step:>3}  loss {:.3}  right about new texts: {right:.1}%",
+                "step {step:>4}  loss {:.3}  right about new texts: {right:.1}%",
                 loss.array()
             );
         }

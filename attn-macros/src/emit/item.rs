@@ -1,6 +1,6 @@
 //! The struct, and the methods a user calls on it.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::{Layer, docs};
@@ -12,10 +12,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let krate = cx.krate;
     let item = &cx.spec.item;
     let (attrs, vis, name) = (&item.attrs, &item.vis, &item.name);
-    let derives = ["Clone", "Debug"]
-        .into_iter()
-        .filter(|derive| !derives(attrs, derive));
-    let derives = derives.map(|derive| format_ident!("{derive}"));
+    let derives = missing_derives(attrs);
     let (docs, [e, d]) = (docs::layer(cx), cx.generics());
     let fields = cx.graph.params.iter().map(|param| {
         let (field, doc, ty) = (
@@ -36,6 +33,13 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             #(#fields,)*
         }
     }
+}
+
+/// What is derived for every struct, but for what the user asks for already.
+pub(crate) fn missing_derives(attrs: &[syn::Attribute]) -> Vec<Ident> {
+    let missing = ["Clone", "Debug"].into_iter();
+    let missing = missing.filter(|derive| !derives(attrs, derive));
+    missing.map(|derive| format_ident!("{derive}")).collect()
 }
 
 /// Whether the user asks for this derive already.

@@ -8,7 +8,7 @@ mod facts;
 mod fused;
 pub(crate) mod ide;
 mod input;
-mod item;
+pub(crate) mod item;
 mod module;
 mod places;
 

@@ -51,8 +51,8 @@ fn a_table_for_people() {
             .any(|line| words.iter().all(|word| line.contains(word)));
         assert!(found, "{words:?} in\n{table}");
     };
-    has(&["embedding", "11 -> 8", "[batch, seq, 8]", "88"]);
-    has(&["rounds.*.attention", "[batch, seq, 8]", "256"]);
+    has(&["embedding", "11 -> WIDTH", "[batch, seq, WIDTH]", "88"]);
+    has(&["rounds.*.attention", "[batch, seq, WIDTH]", "256"]);
     has(&["again.feed_forward", "280"]);
     has(&["total", &Tagger::PARAMS.to_string()]);
 }

@@ -4,6 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, docs, field};
+use crate::emit::item::missing_derives;
 use crate::model::graph::{Field, Layer, Module, ModuleId};
 
 /// The structs: one for the model, one for the body of every `repeat`.
@@ -13,10 +14,12 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     let structs = cx.model.modules.iter().enumerate().map(|(index, module)| {
         let name = &module.name;
         let (attrs, docs) = if index == 0 {
-            (cx.model.item.attrs.iter().collect(), docs::model(cx))
+            (cx.model.item.attrs.clone(), docs::model(cx))
         } else {
-            (cx.cfgs.clone(), docs::module(cx, ModuleId(index)))
+            let cfgs = cx.cfgs.iter().copied().cloned();
+            (cfgs.collect(), docs::module(cx, ModuleId(index)))
         };
+        let derives = missing_derives(&attrs);
         let fields = module.fields.iter().map(|of| {
             let (name, doc, ty) = (field(&of.name), docs::field(cx, of), field_type(cx, of));
             quote!(#[doc = #doc] #vis #name: #ty,)
@@ -29,7 +32,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         quote_spanned! {cx.at=>
             #(#attrs)*
             #[doc = #docs]
-            #[derive(#krate::__private::Clone, #krate::__private::Debug)]
+            #[derive(#(#krate::__private::#derives),*)]
             #vis struct #name<
                 E: #krate::__private::Dtype = f32,
                 D: #krate::__private::Storage<E> = #krate::__private::AutoDevice,

@@ -1,0 +1,23 @@
+//! Sizes that only rustc can evaluate.
+
+use attn::model;
+
+const WIDTH: usize = 8;
+const OTHER: usize = 9;
+const HEADS: usize = 3;
+
+model! {
+    struct Constants<d_model = WIDTH>;
+    fn forward(x: [batch, seq, d_model]) -> [batch, seq, OTHER] {
+        x + linear::<OTHER>(x)
+    }
+}
+
+model! {
+    struct Heads<d_model = WIDTH>;
+    fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] {
+        attention::<HEADS>(x)
+    }
+}
+
+fn main() {}

@@ -1,0 +1,42 @@
+//! Names: of values, sizes, axes, operations and keys.
+
+use attn::model;
+
+model! {
+    struct Values<d_model = 8, unused = 3>;
+    fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] {
+        let early = late + x;
+        let late = gelu(x);
+        let forgotten = relu(x);
+        let fixed = x;
+        fixed = silu(fixed);
+        early + late + fixed + undefined
+    }
+}
+
+model! {
+    struct Sizes<unused = 3, d_model = 8>;
+    fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] { gelu(x) }
+}
+
+model! {
+    struct Axes<d_model = 8>;
+    fn forward(x: [batch, seq, d_model], y: tokens[batch]) -> [batch, sec, d_model] { gelu(x) }
+}
+
+model! {
+    struct Operations<d_model = 8>;
+    fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] {
+        let a = layernorm(x);
+        let b = linear::<out = d_model, biass = false>(x);
+        let c = linear(x);
+        let d = attention::<d_model, heads>(x);
+        let e = attention::<4, d_model, mask = causla>(x);
+        let f = linear::<tied = table>(x);
+        let g = linear::<d_model, name = head>(linear::<d_model, name = head>(x));
+        let h = dropout::<1.5>(x);
+        a + b + c + d + e + f + g + h
+    }
+}
+
+fn main() {}

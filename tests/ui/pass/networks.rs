@@ -1,0 +1,77 @@
+//! Models wherever items may stand, with the user's constants, attributes and names, and through other macros.
+
+#![deny(warnings)]
+#![allow(dead_code)]
+
+use attn::{dfdx::prelude::*, model};
+
+mod sizes {
+    pub const WIDTH: usize = 8;
+}
+
+model! {
+    #[derive(Clone)]
+    #[must_use]
+    /// Documented.
+    pub(crate) struct Documented<d_model = sizes::WIDTH, hidden = { 2 * sizes::WIDTH }>;
+
+    fn forward(x: [batch, d_model]) -> [batch, d_model] { feed_forward::<hidden>(x) }
+}
+
+model! {
+    #[cfg(any())]
+    struct Absent;
+    fn forward(x: [missing::SIZE]) -> [missing::SIZE] { missing(x) }
+}
+
+/// Declares a model of the sizes that are matched.
+macro_rules! declare {
+    ($name:ident, $width:expr, $heads:literal, $input:ident) => {
+        model! {
+            struct $name<d_model = { $width }>;
+            fn forward($input: [batch, seq, d_model]) -> [batch, seq, d_model] {
+                let mut x = $input;
+                repeat 2 { x += attention::<$heads, mask = causal>(x); }
+                x
+            }
+        }
+    };
+}
+
+declare!(FromMacro, 2 * 4, 2, input);
+
+/// What the emitted code imports, by other meanings.
+mod hidden {
+    pub struct Result;
+    pub struct Option;
+    pub struct Some;
+    pub struct Vec;
+    attn::model! {
+        pub struct Model<d = 4>;
+        fn forward(model: [pass, d], pass: [pass, d]) -> ([pass, d], [pass, d]) {
+            let x = gelu(model) + pass;
+            (x, linear::<d>(x))
+        }
+    }
+}
+
+fn main() {
+    model! {
+        struct Local;
+        fn forward(x: [n, 8]) -> [n, 8] { layer_norm(x) }
+    }
+    let dev = AutoDevice::default();
+    let x: Tensor<Rank2<3, 8>, f32, _> = dev.sample_normal();
+    type Model = (Documented, Local);
+    let model = dev.build_module::<Model, f32>();
+    let y: Tensor<Rank2<3, 8>, f32, _> = model.forward(x.clone());
+    assert_ne!(y.array(), x.array());
+
+    let x: Tensor<Rank3<2, 3, 8>, f32, _> = dev.sample_normal();
+    let _: Tensor<Rank3<2, 3, 8>, f32, _> = dev.build_module::<FromMacro, f32>().forward(x);
+
+    let x: Tensor<Rank2<3, 4>, f64, _> = dev.sample_normal();
+    let pair = dev.build_module::<hidden::Model, f64>().forward((x.leaky_trace(), x.clone()));
+    let gradients = (pair.0.sum() + pair.1.sum()).backward();
+    assert_eq!(gradients.get(&x).shape().concrete(), [3, 4]);
+}
