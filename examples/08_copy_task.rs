@@ -108,10 +108,10 @@ fn accuracy(copier: &Copier<f32, Cpu>, device: &Cpu, rng: &mut StdRng) -> f64 {
     for place in COUNT..LENGTH {
         let tokens = device.tensor_from_vec(texts.clone(), (BATCH, LENGTH));
         let logits = copier.forward(tokens).as_vec();
-        for text in 0..BATCH {
+        for (text, is_right) in is_right.iter_mut().enumerate() {
             let at = text * LENGTH + place;
             let next = likeliest(&logits[at * VOCAB..][..VOCAB]);
-            is_right[text] &= next == targets[at];
+            *is_right &= next == targets[at];
             if place + 1 < LENGTH {
                 texts[at + 1] = next;
             }

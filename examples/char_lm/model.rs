@@ -1,11 +1,6 @@
-//! The model: a GPT whose attention is declared in four words, and its loss.
+//! The model: a GPT, declared in a page, and its loss.
 
-use attn::{
-    Error, attention,
-    dfdx::prelude::*,
-    nn::{Embedding, FeedForward, GeluTanh, LayerNorm, LearnedPosition, Residual, UnbiasedLinear},
-    ops,
-};
+use attn::{Error, dfdx::prelude::*, model, ops};
 
 /// Room in the vocabulary. A text that has fewer characters leaves some of it unused.
 pub(crate) const VOCAB: usize = 128;
@@ -14,29 +9,22 @@ pub(crate) const BLOCK: usize = 64;
 /// Transformer blocks, one after the other.
 pub(crate) const LAYERS: usize = 3;
 
-const D_MODEL: usize = 64;
-const D_HIDDEN: usize = 4 * D_MODEL;
-
-attention! {
+model! {
     /// Every position looks at itself and at what came before it.
-    pub(crate) struct CausalSelfAttention<heads = 4, d_model = D_MODEL, mask = causal>;
+    pub(crate) struct Gpt<d_model = 64>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, VOCAB] {
+        let mut x = embedding::<VOCAB, d_model>(tokens) + learned_position::<BLOCK, d_model>(tokens);
+        repeat LAYERS {
+            x += attention::<heads = 4, mask = causal>(layer_norm(x));
+            x += feed_forward::<{ 4 * d_model }, activation = gelu_tanh>(layer_norm(x));
+        }
+        linear::<VOCAB, bias = false>(layer_norm(x))
+    }
 }
 
-type Block = (
-    Residual<(LayerNorm<D_MODEL>, CausalSelfAttention)>,
-    Residual<(LayerNorm<D_MODEL>, FeedForward<D_MODEL, D_HIDDEN, GeluTanh>)>,
-);
-
-type Gpt = (
-    Embedding<VOCAB, D_MODEL>,
-    LearnedPosition<BLOCK, D_MODEL>,
-    Repeated<Block, LAYERS>,
-    LayerNorm<D_MODEL>,
-    UnbiasedLinear<D_MODEL, VOCAB>,
-);
-
 /// The model with its weights.
-pub(crate) type Model = <Gpt as BuildOnDevice<Cpu, f32>>::Built;
+pub(crate) type Model = Gpt<f32, Cpu>;
 /// Tokens: blocks, and positions in them.
 pub(crate) type Tokens = Tensor<(usize, usize), usize, Cpu>;
 /// Scores of the characters that may come next, for each position of each block.
@@ -75,12 +63,12 @@ mod tests {
     }
 
     #[test]
-    fn a_character_changes_nothing_that_came_before_it() -> Result<(), CpuError> {
+    fn a_character_changes_nothing_that_came_before_it() -> Result<(), Error<CpuError>> {
         let device = Cpu::seed_from_u64(0);
         let model = build(&device)?;
         let logits = |text: [usize; 4]| {
             let x = device.tensor_from_vec(text.to_vec(), (1, 4));
-            Ok::<_, CpuError>(model.try_forward(x)?.as_vec())
+            Ok::<_, Error<CpuError>>(model.try_forward(x)?.as_vec())
         };
         let (a, b) = (logits([1, 2, 3, 4])?, logits([1, 2, 9, 4])?);
         assert_eq!(a[..2 * VOCAB], b[..2 * VOCAB]);

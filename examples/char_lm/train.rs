@@ -12,7 +12,7 @@ use crate::{
 use anyhow::{Context, Result, ensure};
 use attn::{
     dfdx::prelude::*,
-    optim::{AdamW, AdamWConfig, clip_grad_norm},
+    optim::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
 };
 use rand::rngs::StdRng;
 use std::{ops::Range, time::Instant};
@@ -126,14 +126,13 @@ fn adamw(options: &Training) -> AdamWConfig {
 
 /// Rises over the warm-up, then follows half a cosine down to the lowest rate at the last step.
 fn learning_rate(step: usize, options: &Training) -> f64 {
-    let (warm, lowest) = (options.warmup(), options.lowest_rate());
-    if step < warm {
-        return options.learning_rate * step as f64 / warm as f64;
-    }
-    let decay = options.steps.saturating_sub(warm).max(1);
-    let done = (step - warm) as f64 / decay as f64;
-    let cosine = 0.5 * (1.0 + (std::f64::consts::PI * done).cos());
-    lowest + (options.learning_rate - lowest) * cosine
+    let schedule = Cosine {
+        highest: options.learning_rate,
+        lowest: options.lowest_rate(),
+        warm_up: options.warmup() as u64,
+        steps: options.steps as u64,
+    };
+    schedule.rate(step as u64)
 }
 
 #[cfg(test)]

@@ -55,6 +55,12 @@ pub(crate) const TIED_BIAS: &str = "a tied linear map has no bias\n\
 pub(crate) const CONTEXT_MISSING: &str = "`d_context` is the width of a second input, and there is none\n\
     help: `attention::<..>(x, context = y)`";
 
+pub(crate) fn name_of_a_type_variable(name: &Ident) -> String {
+    format!(
+        "a model cannot be called `{name}`: that is a type variable of every model\nhelp: choose a longer name"
+    )
+}
+
 pub(crate) fn unsupported(word: &str) -> String {
     format!(
         "`{word}` is not part of the language\nhelp: there are `let`, `let mut`, assignments, `repeat n {{ .. }}`, and a result"

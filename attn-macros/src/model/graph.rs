@@ -47,12 +47,12 @@ pub(crate) struct Module {
 /// A layer of a module, under the name by which its parameters are saved.
 pub(crate) struct Field {
     pub(crate) name: String,
-    pub(crate) layer: Layer,
+    pub(crate) layer: Submodule,
     /// The operation as written, for the table of the docs.
     pub(crate) output: String,
 }
 
-pub(crate) enum Layer {
+pub(crate) enum Submodule {
     Embedding {
         vocab: Size,
         width: Size,
@@ -178,7 +178,7 @@ impl Model {
         &self.modules[id.0]
     }
 
-    pub(crate) fn layer(&self, place: &Place) -> Option<&Layer> {
+    pub(crate) fn layer(&self, place: &Place) -> Option<&Submodule> {
         let fields = &self.module(place.module).fields;
         let field = fields.iter().find(|field| field.name == place.field);
         field.map(|field| &field.layer)

@@ -286,14 +286,25 @@ fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement>
     input.parse::<Token![let]>()?;
     let mutable = input.parse::<Option<Token![mut]>>()?.is_some();
     let name: Ident = expect(input, messages::EXPECTED_VARIABLE)?;
-    expect::<Token![=]>(input, messages::EXPECTED_VALUE)?;
-    let value = parse_expr(input, cx)?;
-    expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;
+    let value = parse_value(input, cx).unwrap_or_else(|error| {
+        // The name is set all the same, so that its uses are no mistakes.
+        cx.push(error);
+        skip(input);
+        Expr::Invalid(name.span())
+    });
     Ok(Statement::Let {
         name,
         mutable,
         value,
     })
+}
+
+/// `= value;`
+fn parse_value(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
+    expect::<Token![=]>(input, messages::EXPECTED_VALUE)?;
+    let value = parse_expr(input, cx)?;
+    expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;
+    Ok(value)
 }
 
 fn is_compound(input: ParseStream<'_>) -> bool {
@@ -337,7 +348,7 @@ fn parse_repeat(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Repeat>
     let at: Ident = input.parse()?;
     let mut header = TokenStream::new();
     // A count may be in braces, too: the last group is the block.
-    while !input.is_empty() && !(input.peek(token::Brace) && !header.is_empty()) {
+    while !input.is_empty() && (!input.peek(token::Brace) || header.is_empty()) {
         header.extend([input.parse::<TokenTree>()?]);
     }
     if !input.peek(token::Brace) {

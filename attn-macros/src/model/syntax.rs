@@ -79,6 +79,8 @@ pub(crate) enum Expr {
         sides: Box<[Expr; 2]>,
     },
     Call(Call),
+    /// Not understood, and reported.
+    Invalid(Span),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,7 +118,7 @@ impl Expr {
         match self {
             Expr::Name(name) => name.span(),
             Expr::Number(tokens) => first(tokens),
-            Expr::Negate(at, _) | Expr::Binary { at, .. } => *at,
+            Expr::Negate(at, _) | Expr::Binary { at, .. } | Expr::Invalid(at) => *at,
             Expr::Call(call) => call.name.span(),
         }
     }
@@ -125,7 +127,7 @@ impl Expr {
     pub(crate) fn for_each_name(&self, f: &mut impl FnMut(&Ident)) {
         match self {
             Expr::Name(name) => f(name),
-            Expr::Number(_) => {}
+            Expr::Number(_) | Expr::Invalid(_) => {}
             Expr::Negate(_, inner) => inner.for_each_name(f),
             Expr::Binary { sides, .. } => sides.iter().for_each(|side| side.for_each_name(f)),
             Expr::Call(call) => {

@@ -131,6 +131,11 @@ impl Size {
         }
     }
 
+    /// The same size, with these tokens for errors.
+    pub(crate) fn at(self, origin: TokenStream) -> Size {
+        Size { origin, ..self }
+    }
+
     /// The same size under the name by which the user wrote it.
     pub(crate) fn written_as(self, origin: TokenStream) -> Size {
         let text = match self.value {

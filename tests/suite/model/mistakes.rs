@@ -18,7 +18,7 @@ fn message(
     l: Tensor<(usize,), usize, Cpu>,
 ) -> String {
     let model = Cpu::default().build_module::<Pair, f32>();
-    let error: Error<_> = model.try_forward((a, b, l)).err().expect("a mistake");
+    let error: Error<_> = model.try_forward((a, b, l)).expect_err("a mistake");
     error.to_string()
 }
 

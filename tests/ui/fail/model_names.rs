@@ -39,4 +39,9 @@ model! {
     }
 }
 
+model! {
+    struct E;
+    fn forward(x: [n, 8]) -> [n, 8] { gelu(x) }
+}
+
 fn main() {}

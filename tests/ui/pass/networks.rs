@@ -21,7 +21,7 @@ model! {
 model! {
     #[cfg(any())]
     struct Absent;
-    fn forward(x: [missing::SIZE]) -> [missing::SIZE] { missing(x) }
+    fn forward(x: [n, missing::SIZE]) -> [n, missing::SIZE] { attention::<2>(x) }
 }
 
 /// Declares a model of the sizes that are matched.
@@ -39,6 +39,18 @@ macro_rules! declare {
 }
 
 declare!(FromMacro, 2 * 4, 2, input);
+
+/// Names that the emitted code has meanings for.
+mod taken {
+    attn::model! {
+        pub struct Result<d = 4>;
+        fn forward(x: [n, d]) -> [n, d] { attention::<2>(layer_norm(x)) }
+    }
+    attn::model! {
+        pub struct T;
+        fn forward(x: [t, e, 4]) -> [t, e, 4] { linear::<4>(x) }
+    }
+}
 
 /// What the emitted code imports, by other meanings.
 mod hidden {
@@ -62,6 +74,9 @@ fn main() {
     }
     let dev = AutoDevice::default();
     let x: Tensor<Rank2<3, 8>, f32, _> = dev.sample_normal();
+    let y: Tensor<Rank2<2, 4>, f32, _> = dev.build_module::<taken::Result, f32>().forward(dev.zeros());
+    let _: Tensor<Rank3<1, 2, 4>, f32, _> = dev.build_module::<taken::T, f32>().forward(dev.zeros());
+    assert_eq!(y.shape().concrete(), [2, 4]);
     type Model = (Documented, Local);
     let model = dev.build_module::<Model, f32>();
     let y: Tensor<Rank2<3, 8>, f32, _> = model.forward(x.clone());

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Emitter;
-use crate::model::graph::{Field, Layer, ModuleId, Op, Place, Region, Step, ValueId};
+use crate::model::graph::{Field, ModuleId, Op, Place, Region, Step, Submodule, ValueId};
 use crate::spec::Size;
 
 /// `ids[batch, seq]`, or several in parentheses.
@@ -63,7 +63,7 @@ pub(super) fn model(cx: &Emitter<'_>) -> String {
 pub(super) fn module(cx: &Emitter<'_>, id: ModuleId) -> String {
     format!(
         "A round of `repeat` in [`{}`].\n\n# Layers\n\n{}",
-        cx.name,
+        cx.label(),
         table(cx, id)
     )
 }
@@ -84,7 +84,7 @@ fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut String) {
             layer_name(&field.layer),
             field.output
         );
-        if let Layer::Repeat { module, share, .. } = &field.layer {
+        if let Submodule::Repeat { module, share, .. } = &field.layer {
             let inner = if *share { "." } else { ".*." };
             push_rows(cx, *module, &format!("{name}{inner}"), table);
         }
@@ -94,7 +94,7 @@ fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut String) {
 /// Of a field of the struct.
 pub(super) fn field(cx: &Emitter<'_>, field: &Field) -> String {
     match &field.layer {
-        Layer::Attention(index) => {
+        Submodule::Attention(index) => {
             let name = &cx.model.attentions[*index].0.item.name;
             format!("[`{name}`]: `{}`", field.output)
         }
@@ -103,15 +103,15 @@ pub(super) fn field(cx: &Emitter<'_>, field: &Field) -> String {
 }
 
 /// A layer in a word or two, with its sizes.
-pub(super) fn layer_name(layer: &Layer) -> String {
+pub(super) fn layer_name(layer: &Submodule) -> String {
     let of = |name: &str, sizes: &[&Size]| {
         let sizes: Vec<_> = sizes.iter().map(|size| size.to_string()).collect();
         format!("{name} {}", sizes.join(" -> "))
     };
     match layer {
-        Layer::Embedding { vocab, width } => of("embedding", &[vocab, width]),
-        Layer::LearnedPosition { max_len, width } => of("learned_position", &[max_len, width]),
-        Layer::Linear {
+        Submodule::Embedding { vocab, width } => of("embedding", &[vocab, width]),
+        Submodule::LearnedPosition { max_len, width } => of("learned_position", &[max_len, width]),
+        Submodule::Linear {
             input,
             output,
             bias,
@@ -123,7 +123,7 @@ pub(super) fn layer_name(layer: &Layer) -> String {
                 format!("{name}, without bias")
             }
         }
-        Layer::FeedForward {
+        Submodule::FeedForward {
             width,
             hidden,
             activation,
@@ -132,10 +132,10 @@ pub(super) fn layer_name(layer: &Layer) -> String {
             let name = of("feed_forward", &[width, hidden, width]);
             format!("{name}, {gate}{}", activation.ty)
         }
-        Layer::LayerNorm { width } => of("layer_norm", &[width]),
-        Layer::RmsNorm { width } => of("rms_norm", &[width]),
-        Layer::Attention(_) => "attention".to_owned(),
-        Layer::Repeat { count, share, .. } => {
+        Submodule::LayerNorm { width } => of("layer_norm", &[width]),
+        Submodule::RmsNorm { width } => of("rms_norm", &[width]),
+        Submodule::Attention(_) => "attention".to_owned(),
+        Submodule::Repeat { count, share, .. } => {
             let share = if *share {
                 ", one set of parameters"
             } else {
@@ -165,7 +165,7 @@ pub(super) fn methods(cx: &Emitter<'_>) -> [String; 5] {
 pub(super) fn dot(cx: &Emitter<'_>) -> String {
     let mut dot = format!(
         "digraph {} {{\n    node [shape=box, fontname=\"sans-serif\"];\n",
-        cx.name
+        cx.label()
     );
     for id in &cx.model.inputs {
         let value = cx.model.value(*id);

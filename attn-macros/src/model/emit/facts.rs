@@ -4,17 +4,17 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, docs, item};
-use crate::model::graph::{Layer, Module, ModuleId, Node, Op, Region, Step, ValueId};
+use crate::model::graph::{Module, ModuleId, Node, Op, Region, Step, Submodule, ValueId};
 use crate::model::types::Axis;
 
 /// They stand on the default type, so that `Name::PARAMS` needs no type arguments.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
-    let (name, vis, label) = (cx.name, &cx.model.item.vis, cx.label());
+    let (name, vis, label) = (&cx.name, &cx.model.item.vis, cx.label());
     if cx.model.poisoned {
         return TokenStream::new();
     }
     let params = cx.model.modules.iter().map(|module| {
-        let (name, params) = (&module.name, params(cx, module));
+        let (name, params) = (cx.module_name(module), params(cx, module));
         quote! {
             #[allow(dead_code)]
             impl #name {
@@ -66,9 +66,9 @@ fn params(cx: &Emitter<'_>, module: &Module) -> TokenStream {
     quote!(0 #(+ #terms)*)
 }
 
-fn params_of(cx: &Emitter<'_>, layer: &Layer) -> TokenStream {
+fn params_of(cx: &Emitter<'_>, layer: &Submodule) -> TokenStream {
     match layer {
-        Layer::Repeat {
+        Submodule::Repeat {
             module,
             count,
             share,
@@ -113,7 +113,7 @@ fn flops_of(cx: &Emitter<'_>, node: &Node) -> Option<TokenStream> {
             Some(quote!(p::product(&[2, #(#rows,)* #input, #output])))
         }
         Op::FeedForward(place) => {
-            let Layer::FeedForward {
+            let Submodule::FeedForward {
                 width,
                 hidden,
                 activation,
@@ -160,7 +160,7 @@ fn rows(cx: &Emitter<'_>, module: ModuleId, path: &str) -> Vec<TokenStream> {
         let (layer, output) = (docs::layer_name(&field.layer), &field.output);
         let params = params_of(cx, &field.layer);
         lines.push(quote!(p::Row { name: #name, layer: #layer, output: #output, params: #params }));
-        if let Layer::Repeat { module, share, .. } = &field.layer {
+        if let Submodule::Repeat { module, share, .. } = &field.layer {
             let inner = if *share {
                 format!("{name}.")
             } else {

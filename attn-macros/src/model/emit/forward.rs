@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, var};
-use crate::model::graph::{Layer, Node, Op, Place, Region, Repeat, Step};
+use crate::model::graph::{Node, Op, Place, Region, Repeat, Step, Submodule};
 use crate::model::types::Axis;
 
 /// `run_graph`: computes the graph.
@@ -12,7 +12,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned {
         return TokenStream::new();
     }
-    let (name, symbols) = (cx.name, cx.symbols());
+    let (name, symbols) = (&cx.name, cx.symbols());
     let inputs = cx.model.inputs.iter().map(|id| {
         let (name, ty) = (cx.var(*id), cx.value_type(*id));
         quote!(#name: #ty)
@@ -79,7 +79,7 @@ fn emit_node(cx: &Emitter<'_>, node: &Node) -> TokenStream {
         Op::FeedForward(place) => {
             let gated = matches!(
                 cx.model.layer(place),
-                Some(Layer::FeedForward { activation, .. }) if activation.gated
+                Some(Submodule::FeedForward { activation, .. }) if activation.gated
             );
             let method = if gated {
                 "gated_feed_forward"

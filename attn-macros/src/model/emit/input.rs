@@ -9,13 +9,14 @@ use crate::model::types::Axis;
 
 /// The trait. Its `on_unimplemented` is what a user reads after passing a wrong shape.
 pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
-    let (krate, name, input, cfgs) = (cx.krate, cx.name, &cx.input, &cx.cfgs);
+    let (krate, name, input, cfgs) = (cx.krate, &cx.name, &cx.input, &cx.cfgs);
+    let label = cx.label();
     let vis = &cx.model.item.vis;
     let accepted = docs::accepted(cx);
-    let message = format!("`{name}` takes {accepted}, not `{{Self}}`");
-    let label = format!("wrong input for `{name}`");
+    let message = format!("`{label}` takes {accepted}, not `{{Self}}`");
     let note = docs::axes_note(cx);
-    let doc = format!("What [`{name}`] accepts: `{accepted}`, as dfdx tensors.");
+    let doc = format!("What [`{label}`] accepts: `{accepted}`, as dfdx tensors.");
+    let label = format!("wrong input for `{label}`");
     quote_spanned! {cx.at=>
         #(#cfgs)*
         #[doc = #doc]
@@ -38,7 +39,7 @@ pub(super) fn emit_impl(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned {
         return emit_anything(cx);
     }
-    let (name, input, symbols) = (cx.name, &cx.input, cx.symbols());
+    let (name, input, symbols) = (&cx.name, &cx.input, cx.symbols());
     let (model, inputs) = (cx.model, &cx.model.inputs);
     let tape = |index: usize| match index {
         0 => quote!(T),
@@ -117,7 +118,7 @@ fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
 
 /// After an error: accept whatever is passed, so that the error stays alone.
 fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
-    let (name, input) = (cx.name, &cx.input);
+    let (name, input) = (&cx.name, &cx.input);
     let accept = |generics: TokenStream, ty: TokenStream, output: TokenStream| {
         quote! {
             impl<#generics> #input<E, D> for #ty {

@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, docs, field};
 use crate::emit::item::missing_derives;
-use crate::model::graph::{Field, Layer, Module, ModuleId};
+use crate::model::graph::{Field, Module, ModuleId, Submodule};
 
 /// The structs: one for the model, one for the body of every `repeat`.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
@@ -50,19 +50,19 @@ fn field_type(cx: &Emitter<'_>, field: &Field) -> TokenStream {
 }
 
 /// The type of a layer; with the elements and the device, unless these are the default.
-pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Layer, rest: &TokenStream) -> TokenStream {
+pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Submodule, rest: &TokenStream) -> TokenStream {
     let krate = cx.krate;
     let nn = quote!(#krate::nn);
     match layer {
-        Layer::Embedding { vocab, width } => {
+        Submodule::Embedding { vocab, width } => {
             let [vocab, width] = [vocab, width].map(|size| size.arg());
             quote!(#nn::Embedding<#vocab, #width #rest>)
         }
-        Layer::LearnedPosition { max_len, width } => {
+        Submodule::LearnedPosition { max_len, width } => {
             let [max_len, width] = [max_len, width].map(|size| size.arg());
             quote!(#nn::LearnedPosition<#max_len, #width #rest>)
         }
-        Layer::Linear {
+        Submodule::Linear {
             input,
             output,
             bias,
@@ -71,7 +71,7 @@ pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Layer, rest: &TokenStream) ->
             let [input, output] = [input, output].map(|size| size.arg());
             quote!(#nn::#linear<#input, #output #rest>)
         }
-        Layer::FeedForward {
+        Submodule::FeedForward {
             width,
             hidden,
             activation,
@@ -82,16 +82,16 @@ pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Layer, rest: &TokenStream) ->
             let [width, hidden] = [width, hidden].map(|size| size.arg());
             quote!(#nn::#layer<#width, #hidden, #nn::#activation #rest>)
         }
-        Layer::LayerNorm { width } => {
+        Submodule::LayerNorm { width } => {
             let width = width.arg();
             quote!(#nn::LayerNorm<#width #rest>)
         }
-        Layer::RmsNorm { width } => {
+        Submodule::RmsNorm { width } => {
             let width = width.arg();
             quote!(#nn::RmsNorm<#width #rest>)
         }
-        Layer::Attention(index) => with_rest(&cx.model.attentions[*index].0.item.name, rest),
-        Layer::Repeat {
+        Submodule::Attention(index) => with_rest(&cx.model.attentions[*index].0.item.name, rest),
+        Submodule::Repeat {
             module,
             count,
             share,
@@ -118,7 +118,7 @@ fn with_rest(name: &proc_macro2::Ident, rest: &TokenStream) -> TokenStream {
 
 /// dfdx's traits.
 pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
-    let (name, input) = (cx.name, &cx.input);
+    let (name, input) = (&cx.name, &cx.input);
     let collections = cx
         .model
         .modules
@@ -151,7 +151,7 @@ pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
 
 /// The layers of a module by name, in the order of the fields.
 fn emit_module(cx: &Emitter<'_>, module: &Module) -> TokenStream {
-    let name = &module.name;
+    let name = cx.module_name(module);
     let names: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
     let nest = |items: Vec<TokenStream>| {
         let items = items.into_iter();
@@ -183,7 +183,7 @@ fn emit_module(cx: &Emitter<'_>, module: &Module) -> TokenStream {
 
 /// `forward` and its siblings.
 pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
-    let (name, input) = (cx.name, &cx.input);
+    let (name, input) = (&cx.name, &cx.input);
     let vis = &cx.model.item.vis;
     let [forward, try_forward, forward_mut, try_forward_mut, composed] = docs::methods(cx);
     quote_spanned! {cx.at=>

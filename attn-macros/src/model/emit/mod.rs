@@ -10,7 +10,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::Attribute;
 
-use super::graph::{Model, Place, ValueId};
+use super::graph::{Model, Module, Place, ValueId};
 use super::types::{Axis, Kind, Type};
 use crate::emit as attention;
 
@@ -34,7 +34,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         .attentions
         .iter()
         .map(|(spec, graph)| attention::layer(krate, spec, graph));
-    let (cfgs, items) = (&cx.cfgs, item::emit(cx));
+    let (cfgs, items, alias) = (&cx.cfgs, item::emit(cx), cx.alias());
     let input_trait = input::emit_trait(cx);
     let impls = [
         input::emit_impl(cx),
@@ -50,6 +50,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
     quote! {
         #(#layers)*
         #items
+        #alias
         #input_trait
         #(#cfgs)*
         #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
@@ -67,7 +68,8 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
 struct Emitter<'a> {
     krate: &'a TokenStream,
     model: &'a Model,
-    name: &'a Ident,
+    /// The struct, as the emitted code calls it.
+    name: Ident,
     /// The trait of what `forward` accepts.
     input: Ident,
     /// Where rustc's notes place what is emitted: at the model's name.
@@ -79,10 +81,15 @@ struct Emitter<'a> {
 impl<'a> Emitter<'a> {
     fn new(krate: &'a TokenStream, model: &'a Model) -> Self {
         let name = &model.item.name;
+        let is_taken = attention::TAKEN.iter().any(|taken| name == taken);
         Emitter {
             krate,
             model,
-            name,
+            name: if is_taken {
+                format_ident!("__{name}")
+            } else {
+                name.clone()
+            },
             input: format_ident!("{name}Input"),
             at: Span::call_site().located_at(name.span()),
             cfgs: model.item.cfgs().collect(),
@@ -91,7 +98,31 @@ impl<'a> Emitter<'a> {
 
     /// The model's name, for messages at run time.
     fn label(&self) -> String {
-        self.name.to_string()
+        self.model.item.name.to_string()
+    }
+
+    /// The struct of a module, as the emitted code calls it.
+    fn module_name<'m>(&'m self, module: &'m Module) -> &'m Ident {
+        if module.name == self.model.item.name {
+            &self.name
+        } else {
+            &module.name
+        }
+    }
+
+    /// Where a name of the emitted code hides the struct's: the alias under which the emitted code knows it.
+    fn alias(&self) -> Option<TokenStream> {
+        let (krate, cfgs, declared, alias) =
+            (self.krate, &self.cfgs, &self.model.item.name, &self.name);
+        (alias != declared).then(|| {
+            quote! {
+                #(#cfgs)*
+                #[doc(hidden)]
+                #[allow(non_camel_case_types, type_alias_bounds)]
+                type #alias<E: #krate::__private::Dtype = f32, D: #krate::__private::Storage<E> = #krate::__private::AutoDevice> =
+                    #declared<E, D>;
+            }
+        })
     }
 
     /// The type variable of a symbolic axis.

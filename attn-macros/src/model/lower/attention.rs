@@ -8,7 +8,7 @@ use super::operators::named;
 use super::{Frame, Lowering};
 use crate::graph::{self, CallData, Dim};
 use crate::messages::model as messages;
-use crate::model::graph::{Layer, Op, ValueId};
+use crate::model::graph::{Op, Submodule, ValueId};
 use crate::model::syntax::Call;
 use crate::model::types::{Axis, Kind, Type};
 use crate::score;
@@ -56,7 +56,7 @@ impl Lowering<'_> {
         };
         let index = self.attentions.len();
         let asked = ("attention", arguments.name.as_ref());
-        let layer = Layer::Attention(index);
+        let layer = Submodule::Attention(index);
         let place = self.field(frame.module, asked, layer, ty.to_string());
         let name_of_type = self.type_name(frame.module, &place.field, call.name.span());
         let draft = self.draft(call, arguments, width.clone(), &context, name_of_type);
@@ -118,9 +118,9 @@ impl Lowering<'_> {
             let is_given = entries.iter().any(|entry| entry.key.name == key);
             if let (false, Some(key)) = (is_given, Key::find(key)) {
                 let origin = Ident::new(key.name, call.name.span());
-                let size = size.written_as(call.name.to_token_stream());
-                let value = Value::Size(size);
-                entries.push(Entry::new(key, origin, value, call.name.to_token_stream()));
+                let at = call.name.to_token_stream();
+                let value = Value::Size(size.at(at.clone()));
+                entries.push(Entry::new(key, origin, value, at));
             }
         };
         infer("d_model", width);
@@ -136,9 +136,12 @@ impl Lowering<'_> {
                 }
             }
         }
+        let mut attrs = self.item.attrs.clone();
+        let doc = format!("An attention of [`{}`].", self.item.name);
+        attrs.push(syn::parse_quote!(#[doc = #doc]));
         Some(Draft {
             item: Item {
-                attrs: Vec::new(),
+                attrs,
                 vis: self.item.vis.clone(),
                 name,
             },

@@ -5,7 +5,7 @@ use proc_macro2::{Ident, TokenStream};
 use super::operators::named;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
-use crate::model::graph::{Activation, Layer, Op, Place, ValueId};
+use crate::model::graph::{Activation, Op, Place, Submodule, ValueId};
 use crate::model::ops::{FEED_FORWARDS, Operation};
 use crate::model::syntax::{Argument, Call, first};
 use crate::model::types::{Axis, Kind, Type};
@@ -217,7 +217,7 @@ impl Lowering<'_> {
         let kind = operation.name;
         let value_name = named(name, kind);
         let x = &types[0];
-        let place = |this: &mut Self, layer: Layer, output: &Type, frame: &Frame| {
+        let place = |this: &mut Self, layer: Submodule, output: &Type, frame: &Frame| {
             let asked = (kind, arguments.name.as_ref());
             this.field(frame.module, asked, layer, output.to_string())
         };
@@ -227,7 +227,7 @@ impl Lowering<'_> {
                 let width = self.required(call, arguments, "d_model");
                 let (vocab, width) = (vocab?, width?);
                 let ty = self.appended(call, x, Kind::Ids, &width)?;
-                let layer = Layer::Embedding { vocab, width };
+                let layer = Submodule::Embedding { vocab, width };
                 (Op::Embedding(place(self, layer, &ty, frame)), ty)
             }
             "learned_position" => {
@@ -235,7 +235,7 @@ impl Lowering<'_> {
                 let width = self.required(call, arguments, "d_model");
                 let (max_len, width) = (max_len?, width?);
                 let ty = self.positions(call, x, &width)?;
-                let layer = Layer::LearnedPosition { max_len, width };
+                let layer = Submodule::LearnedPosition { max_len, width };
                 (Op::LearnedPosition(place(self, layer, &ty, frame)), ty)
             }
             "sinusoidal_position" => {
@@ -247,7 +247,7 @@ impl Lowering<'_> {
                 let hidden = self.required(call, arguments, "hidden");
                 let width = self.width(call, x);
                 let (hidden, width) = (hidden?, width?);
-                let layer = Layer::FeedForward {
+                let layer = Submodule::FeedForward {
                     width,
                     hidden,
                     activation: activation(arguments.word("activation").unwrap_or("gelu")),
@@ -255,13 +255,13 @@ impl Lowering<'_> {
                 (Op::FeedForward(place(self, layer, x, frame)), x.clone())
             }
             "layer_norm" => {
-                let layer = Layer::LayerNorm {
+                let layer = Submodule::LayerNorm {
                     width: self.width(call, x)?,
                 };
                 (Op::LayerNorm(place(self, layer, x, frame)), x.clone())
             }
             "rms_norm" => {
-                let layer = Layer::RmsNorm {
+                let layer = Submodule::RmsNorm {
                     width: self.width(call, x)?,
                 };
                 (Op::RmsNorm(place(self, layer, x, frame)), x.clone())
@@ -346,7 +346,7 @@ impl Lowering<'_> {
         let input = self.width(call, &ty);
         let (output, input) = (output?, input?);
         let result = ty.ending_in(output.clone());
-        let layer = Layer::Linear {
+        let layer = Submodule::Linear {
             input,
             output,
             bias: arguments.word("bias") != Some("false"),
@@ -368,7 +368,7 @@ impl Lowering<'_> {
     ) -> Option<ValueId> {
         let fields = self.modules[0].fields.iter();
         let tables = fields.filter_map(|field| match &field.layer {
-            Layer::Embedding { vocab, width } => Some((&field.name, vocab, width)),
+            Submodule::Embedding { vocab, width } => Some((&field.name, vocab, width)),
             _ => None,
         });
         let tables: Vec<_> = tables

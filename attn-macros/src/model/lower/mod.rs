@@ -15,7 +15,7 @@ use quote::format_ident;
 use syn::ext::IdentExt;
 
 use super::graph::{
-    Field, Layer, Model, Module, ModuleId, Node, Op, Place, Region, Step, Value, ValueId,
+    Field, Model, Module, ModuleId, Node, Op, Place, Region, Step, Submodule, Value, ValueId,
 };
 use super::sizes::Sizes;
 use super::syntax::{ModelDraft, TypeDraft};
@@ -65,6 +65,7 @@ pub(crate) fn lower(draft: ModelDraft, krate: &TokenStream, cx: &Diagnostics) ->
 pub(super) struct Lowering<'a> {
     cx: &'a Diagnostics,
     krate: &'a TokenStream,
+    /// The model, with no attributes but `#[cfg]`s.
     item: Item,
     sizes: Sizes,
     symbols: Vec<String>,
@@ -95,7 +96,7 @@ impl Frame {
 impl<'a> Lowering<'a> {
     fn new(draft: &ModelDraft, krate: &'a TokenStream, cx: &'a Diagnostics) -> Self {
         let item = Item {
-            attrs: Vec::new(),
+            attrs: draft.item.cfgs().cloned().collect(),
             vis: draft.item.vis.clone(),
             name: draft.item.name.clone(),
         };
@@ -131,6 +132,12 @@ impl<'a> Lowering<'a> {
 
     fn inputs(&mut self, draft: &ModelDraft) -> Vec<ValueId> {
         let mut inputs = Vec::new();
+        if draft.item.name == "E" || draft.item.name == "D" {
+            self.cx.error(
+                &draft.item.name,
+                messages::name_of_a_type_variable(&draft.item.name),
+            );
+        }
         if draft.inputs.is_empty() && !draft.poisoned {
             self.cx.error(&draft.item.name, messages::NO_INPUT);
         }
@@ -249,7 +256,7 @@ impl<'a> Lowering<'a> {
         &mut self,
         module: ModuleId,
         (kind, asked): (&str, Option<&Ident>),
-        layer: Layer,
+        layer: Submodule,
         output: String,
     ) -> Place {
         let fields = &mut self.modules[module.0].fields;

@@ -63,6 +63,7 @@ impl Lowering<'_> {
                 self.binary(*operator, *at, [left?, right?], name, frame)
             }
             Expr::Call(call) => self.call(call, name, frame).map(Operand::Tensor),
+            Expr::Invalid(_) => None,
         }
     }
 

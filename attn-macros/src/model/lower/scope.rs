@@ -1,5 +1,7 @@
 //! Variables, and whether anything reads them.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
@@ -88,10 +90,16 @@ impl Scopes {
         }
     }
 
+    /// What can be read.
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
-        self.variables
+        let set = self
+            .variables
             .iter()
+            .filter(|variable| variable.value.is_some());
+        let names: BTreeSet<_> = set
             .map(|variable| variable.name.unraw().to_string())
+            .collect();
+        names.into_iter()
     }
 }
 

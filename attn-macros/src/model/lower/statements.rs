@@ -5,7 +5,7 @@ use syn::ext::IdentExt;
 
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
-use crate::model::graph::{Carried, Layer, Module, ModuleId, Place, Repeat, Step, ValueId};
+use crate::model::graph::{Carried, Module, ModuleId, Place, Repeat, Step, Submodule, ValueId};
 use crate::model::syntax::{self, Expr, ModelDraft, Statement};
 use crate::model::types::{Same, Type};
 use crate::spec::Size;
@@ -81,7 +81,7 @@ impl Lowering<'_> {
             self.error(syntax::first(&repeat.count), messages::REPEAT_NOTHING);
         }
         let module = ModuleId(self.modules.len());
-        let layer = Layer::Repeat {
+        let layer = Submodule::Repeat {
             module,
             count: count.clone(),
             share,

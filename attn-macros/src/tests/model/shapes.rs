@@ -1,7 +1,7 @@
 //! The shapes that are inferred, and the names under which parameters are saved.
 
 use super::{GPT, lower};
-use crate::model::graph::{Layer, Model, ModuleId, Region, Step};
+use crate::model::graph::{Model, ModuleId, Region, Step, Submodule};
 
 /// Every operation's result, in order: `name: shape`.
 fn shapes(model: &Model) -> Vec<String> {
@@ -26,7 +26,7 @@ fn layers(model: &Model) -> Vec<String> {
     fn push(model: &Model, module: ModuleId, path: &str, names: &mut Vec<String>) {
         for field in &model.module(module).fields {
             match &field.layer {
-                Layer::Repeat { module, .. } => {
+                Submodule::Repeat { module, .. } => {
                     push(model, *module, &format!("{path}{}.0.", field.name), names)
                 }
                 _ => names.push(format!("{path}{}", field.name)),
