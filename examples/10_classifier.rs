@@ -36,7 +36,10 @@ model! {
     }
 }
 
-/// Texts as tokens, their lengths, and the answers.
+type Tokens = Tensor<(usize, usize), usize, Cpu>;
+type Lengths = Tensor<(usize,), usize, Cpu>;
+
+/// Texts as tokens, and the answers.
 struct Batch {
     texts: Vec<Vec<usize>>,
     answers: Vec<usize>,
@@ -111,13 +114,7 @@ impl Batch {
         Self { texts, answers }
     }
 
-    fn tensors(
-        &self,
-        device: &Cpu,
-    ) -> (
-        Tensor<(usize, usize), usize, Cpu>,
-        Tensor<(usize,), usize, Cpu>,
-    ) {
+    fn tensors(&self, device: &Cpu) -> (Tokens, Lengths) {
         let lens: Vec<usize> = self.texts.iter().map(Vec::len).collect();
         let longest = lens.iter().copied().max().unwrap_or(0);
         let mut tokens = Vec::new();

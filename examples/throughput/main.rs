@@ -137,34 +137,45 @@ fn take(gradients: &mut Option<Gradients<f32, Cpu>>) -> Gradients<f32, Cpu> {
     gradients.take().unwrap_or_else(Gradients::leaky)
 }
 
+/// A model to be timed.
+struct Case {
+    size: &'static Size,
+    parameters: usize,
+    /// Operations of a forward pass.
+    forward: u64,
+    /// The seconds of a step, and of one in plain dfdx, unless the model runs alone.
+    steps: fn(alone: bool) -> (f64, Option<f64>),
+}
+
 fn main() {
     let options = Options::parse();
     println!(
         "{:<8} {:>11} {:>10} {:>10} {:>9} {:>7} {:>14}",
         "model", "parameters", "step", "tokens/s", "GFLOP/s", "share", "times dfdx"
     );
-    let models: [(&Size, usize, u64, fn(bool) -> (f64, Option<f64>)); 2] = [
-        (
-            &SMALL,
-            Small::PARAMS,
-            Small::flops(SMALL.batch, SMALL.length),
-            |alone| steps!(Small, &SMALL, alone),
-        ),
-        (
-            &MEDIUM,
-            Medium::PARAMS,
-            Medium::flops(MEDIUM.batch, MEDIUM.length),
-            |alone| steps!(Medium, &MEDIUM, alone),
-        ),
+    let models = [
+        Case {
+            size: &SMALL,
+            parameters: Small::PARAMS,
+            forward: Small::flops(SMALL.batch, SMALL.length),
+            steps: |alone| steps!(Small, &SMALL, alone),
+        },
+        Case {
+            size: &MEDIUM,
+            parameters: Medium::PARAMS,
+            forward: Medium::flops(MEDIUM.batch, MEDIUM.length),
+            steps: |alone| steps!(Medium, &MEDIUM, alone),
+        },
     ];
-    for (size, parameters, forward, run) in models {
+    for case in models {
+        let (size, parameters) = (case.size, case.parameters);
         if !size.name.contains(&options.only) {
             continue;
         }
         let before = Rate::measure();
-        let (time, plain) = run(options.alone);
+        let (time, plain) = (case.steps)(options.alone);
         let rate = before.max(Rate::measure());
-        let flops = work(size, forward) / time;
+        let flops = work(size, case.forward) / time;
         let times = plain.map_or_else(String::new, |plain| format!("{:.1}", plain / time));
         println!(
             "{:<8} {:>11} {:>7.2} ms {:>10.0} {:>9.1} {:>6.0}% {:>14}",

@@ -50,8 +50,6 @@ pub(crate) const NUMBER_ALONE: &str = "expected a value with axes, found a numbe
 pub(crate) const NOT_A_NUMBER: &str = "the result of this is no finite number";
 pub(crate) const DIVISION_BY_TENSOR: &str = "`/` divides by a number\n\
     help: there is no division by a value with axes";
-pub(crate) const TIED_BIAS: &str = "a tied linear map has no bias\n\
-    help: leave out `bias`";
 pub(crate) const CONTEXT_MISSING: &str = "`d_context` is the width of a second input, and there is none\n\
     help: `attention::<..>(x, context = y)`";
 
@@ -253,11 +251,17 @@ pub(crate) fn unknown_embedding(found: &Ident, known: impl Iterator<Item = Strin
     format!("there is no embedding `{found}` to tie to\n{help}")
 }
 
-pub(crate) fn tied_size(out: &Size, field: &str, vocab: &Size) -> String {
+pub(crate) fn key_of_tied(table: &Ident, key: &str) -> String {
+    format!(
+        "`tied` contradicts `{key}`: the table of `{table}` is all that it has\nhelp: leave out `{key}`"
+    )
+}
+
+pub(crate) fn tied_size(out: &Size, field: &Ident, vocab: &Size) -> String {
     format!("`out` is {out}, but the vocabulary of `{field}` is {vocab}")
 }
 
-pub(crate) fn tied_width(field: &str, width: &Size, found: &Type) -> String {
+pub(crate) fn tied_width(field: &Ident, width: &Size, found: &Type) -> String {
     format!("`linear` tied to `{field}` takes [.., {width}], found {found}")
 }
 

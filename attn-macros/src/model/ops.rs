@@ -134,7 +134,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         &["vocab", "d_model"],
         EMBEDDING,
         "`ids[..]` to `[.., d_model]`",
-        "A learned vector per id. PyTorch: `torch.nn.Embedding`.",
+        "A learned vector per id. With `tied = name` the table is that of another embedding. PyTorch: `torch.nn.Embedding`.",
     ),
     learned(
         "learned_position",

@@ -60,7 +60,8 @@ agree! {
     tied {
         struct M<vocab = 7, d = 6>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-            linear::<tied = table>(gelu(embedding::<vocab, d, name = table>(tokens)))
+            let x = embedding::<vocab, d, name = table>(tokens);
+            linear::<tied = table>(gelu(x) + embedding::<tied = table>(tokens))
         }
     } (tokens: ids((2, 5), 7));
 

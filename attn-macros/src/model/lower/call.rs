@@ -5,7 +5,7 @@ use proc_macro2::{Ident, TokenStream};
 use super::operators::named;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
-use crate::model::graph::{Activation, Op, Place, Submodule, ValueId};
+use crate::model::graph::{Activation, Op, Submodule, ValueId};
 use crate::model::ops::{FEED_FORWARDS, Operation};
 use crate::model::syntax::{Argument, Call, first};
 use crate::model::types::{Axis, Kind, Type};
@@ -28,7 +28,7 @@ impl Arguments {
         entry.map(|entry| &entry.value)
     }
 
-    fn size(&self, key: &str) -> Option<Size> {
+    pub(super) fn size(&self, key: &str) -> Option<Size> {
         match self.value(key)? {
             Value::Size(size) => Some(size.clone()),
             _ => None,
@@ -109,7 +109,7 @@ impl Lowering<'_> {
                 Some("name") if operation.learned => {
                     arguments.name = self.name_of(argument).or(arguments.name);
                 }
-                Some("tied") if operation.name == "linear" => {
+                Some("tied") if matches!(operation.name, "linear" | "embedding") => {
                     arguments.tied = self.name_of(argument).or(arguments.tied);
                 }
                 _ => {
@@ -223,6 +223,12 @@ impl Lowering<'_> {
         };
         let (op, ty): (Op, Type) = match kind {
             "embedding" => {
+                if let Some(tied) = &arguments.tied {
+                    let table = self.table(tied, arguments)?;
+                    let ty = self.appended(call, x, Kind::Ids, &table.width)?;
+                    let op = Op::Embedding(table.place);
+                    return Some(self.node(frame, op, operands.to_vec(), (&value_name, ty)));
+                }
                 let vocab = self.required(call, arguments, "vocab");
                 let width = self.required(call, arguments, "d_model");
                 let (vocab, width) = (vocab?, width?);
@@ -340,7 +346,7 @@ impl Lowering<'_> {
     ) -> Option<ValueId> {
         let ty = self.ty(x).clone();
         if let Some(tied) = &arguments.tied {
-            return self.tied(call, tied, arguments, (x, &ty), name, frame);
+            return self.tied_linear(call, tied, arguments, (x, &ty), name, frame);
         }
         let output = self.required(call, arguments, "out");
         let input = self.width(call, &ty);
@@ -354,58 +360,6 @@ impl Lowering<'_> {
         let asked = ("linear", arguments.name.as_ref());
         let place = self.field(frame.module, asked, layer, result.to_string());
         Some(self.node(frame, Op::Linear(place), vec![x], (name, result)))
-    }
-
-    /// A linear map whose weight is the table of the embedding `tied`.
-    fn tied(
-        &mut self,
-        call: &Call,
-        tied: &Ident,
-        arguments: &Arguments,
-        (x, ty): (ValueId, &Type),
-        name: &str,
-        frame: &mut Frame,
-    ) -> Option<ValueId> {
-        let fields = self.modules[0].fields.iter();
-        let tables = fields.filter_map(|field| match &field.layer {
-            Submodule::Embedding { vocab, width } => Some((&field.name, vocab, width)),
-            _ => None,
-        });
-        let tables: Vec<_> = tables
-            .map(|(name, vocab, width)| (name.clone(), vocab.clone(), width.clone()))
-            .collect();
-        let Some((field, vocab, width)) = tables.iter().find(|(name, ..)| tied == name) else {
-            let names = tables.iter().map(|(name, ..)| name.clone());
-            self.cx
-                .error(tied, messages::unknown_embedding(tied, names));
-            return None;
-        };
-        if let Some(entry) = arguments
-            .entries
-            .iter()
-            .find(|entry| entry.key.name == "bias")
-        {
-            self.cx.error(&entry.name, messages::TIED_BIAS);
-        }
-        if let Some(out) = arguments.size("out") {
-            let (a, b) = (Axis::Size(out.clone()), Axis::Size(vocab.clone()));
-            let types = [a, b].map(|axis| Type::floats(vec![axis]));
-            self.agree(&types[0], &types[1], first(&out.origin), || {
-                messages::tied_size(&out, field, vocab)
-            });
-        }
-        let found = self.width(call, ty)?;
-        let types = [&found, width].map(|size| Type::floats(vec![Axis::Size(size.clone())]));
-        let message = || messages::tied_width(field, width, ty);
-        self.agree(&types[0], &types[1], call.name.span(), message)
-            .then(|| {
-                let place = Place {
-                    module: super::ModuleId(0),
-                    field: field.clone(),
-                };
-                let result = ty.ending_in(vocab.clone());
-                self.node(frame, Op::TiedLinear(place), vec![x], (name, result))
-            })
     }
 
     fn probability(&mut self, call: &Call, arguments: &Arguments) -> Option<Real> {

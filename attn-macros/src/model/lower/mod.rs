@@ -7,6 +7,7 @@ mod call;
 mod operators;
 mod scope;
 mod statements;
+mod tied;
 
 use std::collections::HashMap;
 

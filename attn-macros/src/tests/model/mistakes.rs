@@ -65,6 +65,10 @@ mistakes! {
     floats_to_embed: "embedding::<9, 8>(x)", "embedding", "`embedding` takes ids[..], found [batch, seq, 8]";
     ids_to_norm: "layer_norm(tokens) + x", "layer_norm", "`layer_norm` takes floats whose last axis is a constant, found ids[batch, seq]";
     tied_to_nothing: "linear::<tied = table>(x)", "table", "there is no embedding `table` to tie to";
+    tied_with_a_bias: "let _e = embedding::<8, d, name = e>(tokens); linear::<tied = e, bias = true>(x)", "bias",
+        "`tied` contradicts `bias`: the table of `e` is all that it has";
+    tied_of_another_width: "let _e = embedding::<9, 4, name = e>(tokens); linear::<tied = e>(x)", "linear",
+        "`linear` tied to `e` takes [.., 4], found [batch, seq, 8]";
     name_taken: "linear::<8, name = a>(linear::<8, name = a>(x))", "a", "another layer is called `a`";
     number_alone: "3.0", "3.0", "expected a value with axes, found a number";
     division: "x / x", "/", "`/` divides by a number";

@@ -134,7 +134,7 @@ fn a_table_is_read_twice() {
     let model = lower(
         "struct Tied<vocab = 11>; fn forward(tokens: ids[seq]) -> [seq, vocab] {
             let x = embedding::<vocab, 8, name = tokens>(tokens);
-            linear::<tied = tokens>(x)
+            linear::<tied = tokens>(x + embedding::<tied = tokens>(tokens))
         }",
     );
     assert_eq!(layers(&model), ["tokens"]);
