@@ -71,7 +71,10 @@ proptest! {
         let tokens = changed(gpt, &changes, &mut 0);
         // From text again, so that tokens have places.
         let text = tokens.to_string();
-        let tokens: TokenStream = text.parse().expect("tokens");
+        // A quote that lost its lifetime is no token.
+        let tokens: Result<TokenStream, _> = text.parse();
+        prop_assume!(tokens.is_ok());
+        let tokens = tokens.unwrap_or_default();
         let output = pipeline::model(quote!([::attn] #tokens));
         let file: syn::File = syn::parse2(output).expect("the macro emits items");
         for report in reports(&file) {
