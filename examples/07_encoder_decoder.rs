@@ -1,0 +1,324 @@
+//! Lesson 7: the Transformer of "Attention is all you need" (Vaswani et al. 2017), as it was: norms after the sums,
+//! sinusoidal positions, one table for both languages and for the output, label smoothing, and a learning rate that rises and
+//! falls. It translates dates as people write them, "3 March 1987", to ISO 8601, "1987-03-03".
+//!
+//! ```text
+//! cargo run --release --example 07_encoder_decoder
+//! ```
+
+use attn::{
+    dfdx::prelude::*,
+    model,
+    ops::{CrossEntropyOptions, cross_entropy},
+    optim::{AdamW, AdamWConfig, Noam, Schedule},
+};
+use clap::Parser;
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
+use rand_distr::Normal;
+
+/// What both languages are written with. The first is room behind a short text, the next two are where an answer begins and ends.
+const CHARACTERS: &str = "_<>0123456789-abcdefghijklmnopqrstuvwxyz ,./";
+const ROOM: usize = 0;
+const BEGIN: usize = 1;
+const END: usize = 2;
+
+const D_MODEL: usize = 64;
+const BATCH: usize = 64;
+/// An answer: ten characters and its end.
+const ANSWER: usize = 11;
+
+model! {
+    /// Reads `source`, and says what comes after each character of `target`. Also returns what the last cross-attention compares:
+    /// what the decoder asks, and what the encoder found.
+    struct Transformer<vocab = { CHARACTERS.len() }, d_model = D_MODEL, heads = 4, layers = 2, hidden = { 4 * D_MODEL }>;
+
+    fn forward(source: ids[batch, s], target: ids[batch, t], lens: lens[batch])
+        -> ([batch, t, vocab], [batch, t, d_model], [batch, s, d_model])
+    {
+        let mut memory = embedding::<vocab, d_model, name = characters>(source) * 8 + sinusoidal_position::<d_model>(source);
+        repeat layers, name = encoder {
+            memory = layer_norm(memory + attention::<heads, mask = padding>(memory, padding = lens));
+            memory = layer_norm(memory + feed_forward::<hidden, activation = relu>(memory));
+        }
+        let mut y = embedding::<tied = characters>(target) * 8 + sinusoidal_position::<d_model>(target);
+        let mut asked = y;
+        repeat layers, name = decoder {
+            asked = layer_norm(y + attention::<heads, mask = causal, name = self_attention>(y));
+            y = layer_norm(asked + attention::<heads, mask = padding, name = cross>(asked, context = memory, padding = lens));
+            y = layer_norm(y + feed_forward::<hidden, activation = relu>(y));
+        }
+        (linear::<tied = characters>(y), asked, memory)
+    }
+}
+
+type Ids = Tensor<(usize, usize), usize, Cpu>;
+type Lens = Tensor<(usize,), usize, Cpu>;
+type Model = Transformer<f32, Cpu>;
+
+/// Translates dates.
+#[derive(Parser)]
+struct Options {
+    /// Steps of training.
+    #[arg(long, default_value_t = 2400)]
+    steps: u64,
+}
+
+fn main() {
+    let steps = Options::parse().steps;
+    let device = Cpu::seed_from_u64(7);
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut model = device.build_module::<Transformer, f32>();
+    // In the paper, too, the table is small where it is read for the output.
+    let small = Normal::new(0.0, 0.125).expect("a standard deviation is positive");
+    model.characters.weight = device.sample(small);
+    println!("{}\n", Transformer::summary());
+    let mut optimizer = AdamW::new(AdamWConfig {
+        betas: [0.9, 0.98],
+        epsilon: 1e-9,
+        weight_decay: 0.0,
+        ..Default::default()
+    });
+    let schedule = Noam {
+        d_model: D_MODEL,
+        warm_up: 300,
+        factor: 0.3,
+    };
+    let options = CrossEntropyOptions {
+        label_smoothing: 0.1,
+        ignore_index: Some(ROOM),
+    };
+    let mut gradients = model.alloc_grads();
+    for step in 1..=steps {
+        let dates: Vec<Date> = (0..BATCH).map(|_| Date::random(&mut rng, true)).collect();
+        let batch = Batch::of(&dates, &device, &mut rng);
+        let input = (batch.source.traced(gradients), batch.target, batch.lens);
+        let (logits, _, _) = model.forward_mut(input);
+        let loss = cross_entropy(logits, &batch.next, options);
+        if step % 300 == 0 || step == 1 {
+            let right = 100.0 * accuracy(&model, &device, &mut rng, 200);
+            println!(
+                "step {step:>4}  loss {:.3}  new dates without a mistake: {right:>5.1}%",
+                loss.array()
+            );
+        }
+        gradients = loss.backward();
+        optimizer.config.lr = schedule.rate(step);
+        optimizer
+            .update(&mut model, &mut gradients)
+            .expect("every parameter has a gradient");
+        model.zero_grads(&mut gradients);
+    }
+    let right = accuracy(&model, &device, &mut rng, 2000);
+    println!(
+        "\nof 2000 dates that it never saw, {:.2}% are right\n",
+        100.0 * right
+    );
+    look(&model, &device, &mut rng);
+}
+
+/// A day, a month, a year.
+#[derive(Clone, Copy)]
+struct Date {
+    day: usize,
+    month: usize,
+    year: usize,
+}
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+/// How many days a month has.
+fn days(month: usize, year: usize) -> usize {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+impl Date {
+    /// One of those to learn from, or one of the tenth that are kept back.
+    fn random(rng: &mut StdRng, to_learn: bool) -> Self {
+        loop {
+            let (month, year) = (rng.gen_range(1..=12), rng.gen_range(1900..2100));
+            let day = rng.gen_range(1..=days(month, year));
+            let date = Date { day, month, year };
+            let number = (date.year * 12 + date.month) * 31 + date.day;
+            let is_kept_back = (number * 7919).is_multiple_of(10);
+            if is_kept_back != to_learn {
+                return date;
+            }
+        }
+    }
+
+    fn iso(self) -> String {
+        format!("{}-{:02}-{:02}", self.year, self.month, self.day)
+    }
+
+    /// As somebody writes it.
+    fn text(self, rng: &mut StdRng) -> String {
+        let Date { day, month, year } = self;
+        let name = MONTHS[month - 1];
+        let short = &name[..3];
+        let ending = match day {
+            1 | 21 | 31 => "st",
+            2 | 22 => "nd",
+            3 | 23 => "rd",
+            _ => "th",
+        };
+        let ways = [
+            format!("{day} {name} {year}"),
+            format!("{name} {day}, {year}"),
+            format!("{day}{ending} of {name} {year}"),
+            format!("{day} {short} {year}"),
+            format!("{short}. {day}, {year}"),
+            format!("{day}/{month}/{year}"),
+            format!("{day:02}.{month:02}.{year}"),
+            format!("the {day}{ending} of {short} in {year}"),
+        ];
+        ways.choose(rng).cloned().unwrap_or_default()
+    }
+}
+
+fn id(character: char) -> usize {
+    CHARACTERS.find(character).unwrap_or(ROOM)
+}
+
+fn letter(id: usize) -> char {
+    CHARACTERS.chars().nth(id).unwrap_or('?')
+}
+
+/// Dates as the model takes them.
+struct Batch {
+    source: Ids,
+    lens: Lens,
+    /// Where the answers begin, and the answers but for their ends.
+    target: Ids,
+    /// The answers and their ends: what comes next.
+    next: Ids,
+}
+
+impl Batch {
+    fn of(dates: &[Date], device: &Cpu, rng: &mut StdRng) -> Self {
+        let texts: Vec<String> = dates.iter().map(|date| date.text(rng)).collect();
+        let (source, lens) = encode(&texts, device);
+        let (mut target, mut next) = (Vec::new(), Vec::new());
+        for date in dates {
+            let answer: Vec<usize> = date.iso().chars().map(id).collect();
+            target.push(BEGIN);
+            target.extend(&answer);
+            next.extend(&answer);
+            next.push(END);
+        }
+        let shape = (dates.len(), ANSWER);
+        Self {
+            source,
+            lens,
+            target: device.tensor_from_vec(target, shape),
+            next: device.tensor_from_vec(next, shape),
+        }
+    }
+}
+
+/// Texts side by side, with room behind the short ones.
+fn encode(texts: &[String], device: &Cpu) -> (Ids, Lens) {
+    let lens: Vec<usize> = texts.iter().map(String::len).collect();
+    let longest = lens.iter().copied().max().unwrap_or(0);
+    let mut source = Vec::new();
+    for text in texts {
+        source.extend(text.chars().map(id));
+        source.resize(source.len() + longest - text.len(), ROOM);
+    }
+    let count = texts.len();
+    (
+        device.tensor_from_vec(source, (count, longest)),
+        device.tensor_from_vec(lens, (count,)),
+    )
+}
+
+/// Answers, character by character: always the likeliest, given those before it.
+fn translate(model: &Model, texts: &[String], device: &Cpu) -> Vec<String> {
+    let (source, lens) = encode(texts, device);
+    let mut answers = vec![vec![BEGIN]; texts.len()];
+    for length in 1..=ANSWER {
+        let target = device.tensor_from_vec(answers.concat(), (texts.len(), length));
+        let (logits, _, _) = model.forward((source.clone(), target, lens.clone()));
+        let logits = logits.as_vec();
+        for (text, answer) in answers.iter_mut().enumerate() {
+            let last = (text + 1) * length - 1;
+            let logits = &logits[last * CHARACTERS.len()..][..CHARACTERS.len()];
+            answer.push(likeliest(logits));
+        }
+    }
+    let words = answers.iter().map(|answer| {
+        let characters = answer[1..].iter().take_while(|id| **id != END);
+        characters.map(|id| letter(*id)).collect()
+    });
+    words.collect()
+}
+
+fn likeliest(logits: &[f32]) -> usize {
+    let mut best = 0;
+    for (index, logit) in logits.iter().enumerate() {
+        if *logit > logits[best] {
+            best = index;
+        }
+    }
+    best
+}
+
+/// The share of dates that were kept back which are translated without a mistake.
+fn accuracy(model: &Model, device: &Cpu, rng: &mut StdRng, count: usize) -> f64 {
+    let dates: Vec<Date> = (0..count).map(|_| Date::random(rng, false)).collect();
+    let texts: Vec<String> = dates.iter().map(|date| date.text(rng)).collect();
+    let answers = translate(model, &texts, device);
+    let right = dates
+        .iter()
+        .zip(answers)
+        .filter(|(date, answer)| date.iso() == *answer);
+    right.count() as f64 / count as f64
+}
+
+/// Draws what the last layer of the decoder looks at while it writes: a row per character of the answer.
+fn look(model: &Model, device: &Cpu, rng: &mut StdRng) {
+    let date = Date::random(rng, false);
+    let text = date.text(rng);
+    let (source, lens) = encode(std::slice::from_ref(&text), device);
+    let written: Vec<usize> = [BEGIN]
+        .into_iter()
+        .chain(date.iso().chars().map(id))
+        .collect();
+    let target = device.tensor_from_vec(written, (1, ANSWER));
+    let (_, asked, memory) = model.forward((source, target, lens.clone()));
+    let cross = &model.decoder.modules[1].cross;
+    let (_, weights) = cross.forward_with_weights((asked, memory, lens));
+    // The mean over the heads.
+    let weights: Vec<f32> = weights.mean::<_, Axis<1>>().as_vec();
+    println!("           {text}");
+    for (row, character) in weights.chunks(text.len()).zip(date.iso().chars()) {
+        let shades: String = row
+            .iter()
+            .map(|weight| match weight {
+                w if *w > 0.5 => '█',
+                w if *w > 0.25 => '▓',
+                w if *w > 0.1 => '░',
+                _ => '·',
+            })
+            .collect();
+        println!("        {character}  {shades}");
+    }
+}
