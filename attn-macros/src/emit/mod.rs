@@ -9,7 +9,7 @@ mod fused;
 pub(crate) mod ide;
 mod input;
 pub(crate) mod item;
-mod module;
+pub(crate) mod module;
 mod places;
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -18,7 +18,7 @@ use syn::Attribute;
 
 use crate::graph::steps::Steps;
 use crate::graph::{CallData, Dim, Graph, simplify};
-use crate::spec::Spec;
+use crate::spec::{Item, Spec};
 
 /// The declared layer:
 ///
@@ -82,6 +82,29 @@ pub(crate) const TAKEN: &[&str] = &[
     "Result", "Some",
 ];
 
+/// What the emitted code calls a struct: its name, unless that has a meaning there.
+pub(crate) fn emitted_name(name: &Ident) -> Ident {
+    if TAKEN.iter().any(|taken| name == taken) {
+        format_ident!("__{name}")
+    } else {
+        name.clone()
+    }
+}
+
+/// Where a name of the emitted code hides the struct's: the alias under which the emitted code knows it.
+pub(crate) fn alias(krate: &TokenStream, item: &Item, [e, d]: [Ident; 2]) -> Option<TokenStream> {
+    let (declared, alias, cfgs) = (&item.name, emitted_name(&item.name), item.cfgs());
+    (alias != *declared).then(|| {
+        quote! {
+            #(#cfgs)*
+            #[doc(hidden)]
+            #[allow(non_camel_case_types, type_alias_bounds)]
+            type #alias<#e: #krate::__private::Dtype = f32, #d: #krate::__private::Storage<#e> = #krate::__private::AutoDevice> =
+                #declared<#e, #d>;
+        }
+    })
+}
+
 /// What every emitter needs.
 struct Layer<'a> {
     krate: &'a TokenStream,
@@ -102,17 +125,12 @@ struct Layer<'a> {
 impl<'a> Layer<'a> {
     fn new(krate: &'a TokenStream, spec: &'a Spec, graph: &'a Graph) -> Self {
         let name = &spec.item.name;
-        let is_taken = TAKEN.iter().any(|taken| name == taken);
         Layer {
             krate,
             spec,
             graph,
             steps: if spec.poisoned { None } else { simplify(graph) },
-            name: if is_taken {
-                format_ident!("__{name}")
-            } else {
-                name.clone()
-            },
+            name: emitted_name(name),
             input: format_ident!("{name}Input"),
             at: Span::call_site().located_at(name.span()),
             cfgs: spec.item.cfgs().collect(),
@@ -124,20 +142,8 @@ impl<'a> Layer<'a> {
         self.spec.item.name.to_string()
     }
 
-    /// Where a name of the emitted code hides the struct's: the alias under which the emitted code knows it.
     fn alias(&self) -> Option<TokenStream> {
-        let (krate, cfgs, declared, alias) =
-            (self.krate, &self.cfgs, &self.spec.item.name, &self.name);
-        let [e, d] = self.generics();
-        (alias != declared).then(|| {
-            quote! {
-                #(#cfgs)*
-                #[doc(hidden)]
-                #[allow(non_camel_case_types, type_alias_bounds)]
-                type #alias<#e: #krate::__private::Dtype = f32, #d: #krate::__private::Storage<#e> = #krate::__private::AutoDevice> =
-                    #declared<#e, #d>;
-            }
-        })
+        alias(self.krate, &self.spec.item, self.generics())
     }
 
     /// The struct's type variables, element and device. Only a layer of such a name has others.

@@ -60,7 +60,7 @@ fn emit_collection(cx: &Layer<'_>) -> TokenStream {
 }
 
 /// `(a, (b, (c, ())))`: dfdx visits at most six fields at once, but these may be tuples again.
-fn nest(items: impl DoubleEndedIterator<Item = TokenStream>) -> TokenStream {
+pub(crate) fn nest(items: impl DoubleEndedIterator<Item = TokenStream>) -> TokenStream {
     items.rfold(quote!(()), |rest, item| quote!((#item, #rest)))
 }
 

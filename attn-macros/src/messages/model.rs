@@ -53,6 +53,11 @@ pub(crate) const DIVISION_BY_TENSOR: &str = "`/` divides by a number\n\
 pub(crate) const CONTEXT_MISSING: &str = "`d_context` is the width of a second input, and there is none\n\
     help: `attention::<..>(x, context = y)`";
 
+pub(crate) const DOCUMENTS_OF_TWO: &str = "`document` with a context compares the documents of two sequences\n\
+    help: declare both as `data` of a body, and compare them in its `fn mask`";
+pub(crate) const PADDING_ALONE: &str = "`padding` takes the valid lengths of a batch, and there is none\n\
+    help: give the input an axis `batch`";
+
 pub(crate) fn name_of_a_type_variable(name: &Ident) -> String {
     format!(
         "a model cannot be called `{name}`: that is a type variable of every model\nhelp: choose a longer name"

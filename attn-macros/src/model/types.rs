@@ -39,9 +39,9 @@ impl Type {
         }
     }
 
-    /// All axes but the last, and the last.
-    pub(crate) fn split_last(&self) -> Option<(&Axis, &[Axis])> {
-        self.axes.split_last()
+    /// The size of the last axis, if it is a constant.
+    pub(crate) fn width(&self) -> Option<&Size> {
+        self.axes.last().and_then(Axis::size)
     }
 
     /// These floats with another last axis.

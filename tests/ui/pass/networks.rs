@@ -47,6 +47,13 @@ mod taken {
         fn forward(x: [n, d]) -> [n, d] { attention::<2>(layer_norm(x)) }
     }
     attn::model! {
+        pub struct Axes;
+        fn forward(run: [result, seq, 4], tape: [result, Seq, 4], lens: lens[result]) -> [result, seq, 4] {
+            let pass = attention::<2, mask = padding>(tape, padding = lens);
+            attention::<2>(run, context = pass)
+        }
+    }
+    attn::model! {
         pub struct T;
         fn forward(x: [t, e, 4]) -> [t, e, 4] { linear::<4>(x) }
     }

@@ -1,9 +1,9 @@
 //! What is known of the model without running it: the number of its parameters, its cost, a table and a picture of it.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 
-use super::{Emitter, docs, item};
+use super::{Emitter, docs, item, var};
 use crate::model::graph::{Module, ModuleId, Node, Op, Region, Step, Submodule, ValueId};
 use crate::model::types::Axis;
 
@@ -23,12 +23,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
             }
         }
     });
-    let symbols: Vec<_> = cx
-        .model
-        .symbols
-        .iter()
-        .map(|name| format_ident!("{name}"))
-        .collect();
+    let symbols: Vec<_> = cx.model.symbols.iter().map(|name| var(name)).collect();
     let flops = flops(cx, &cx.model.body);
     let rows = rows(cx, ModuleId(0), "");
     let dot = docs::dot(cx);
@@ -145,7 +140,7 @@ fn flops_of(cx: &Emitter<'_>, node: &Node) -> Option<TokenStream> {
 fn number(axis: &Axis) -> TokenStream {
     match axis {
         Axis::Symbol(name) => {
-            let name = format_ident!("{name}");
+            let name = var(name);
             quote!(#name)
         }
         Axis::Size(size) => quote!((#size)),

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, docs, field};
-use crate::emit::item::missing_derives;
+use crate::emit::{item::missing_derives, module::nest};
 use crate::model::graph::{Field, Module, ModuleId, Submodule};
 
 /// The structs: one for the model, one for the body of every `repeat`.
@@ -153,16 +153,12 @@ pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
 fn emit_module(cx: &Emitter<'_>, module: &Module) -> TokenStream {
     let name = cx.module_name(module);
     let names: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
-    let nest = |items: Vec<TokenStream>| {
-        let items = items.into_iter();
-        items.rfold(quote!(()), |rest, item| quote!((#item, #rest)))
-    };
     let visits = module.fields.iter().zip(&names).map(|(of, field)| {
         let saved = &of.name;
         quote!(Self::module(#saved, |s| &s.#field, |s| &mut s.#field))
     });
-    let visits = nest(visits.collect());
-    let patterns = nest(names.iter().map(|field| quote!(#field)).collect());
+    let visits = nest(visits);
+    let patterns = nest(names.iter().map(|field| quote!(#field)));
     let none = names.is_empty().then(|| quote!(none: p::PhantomData));
     quote_spanned! {cx.at=>
         impl<E0: p::Dtype, D0: p::Storage<E0>, E: p::Element, D: p::Device<E>> p::BuildOnDevice<D, E> for #name<E0, D0> {

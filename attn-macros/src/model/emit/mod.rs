@@ -34,7 +34,11 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         .attentions
         .iter()
         .map(|(spec, graph)| attention::layer(krate, spec, graph));
-    let (cfgs, items, alias) = (&cx.cfgs, item::emit(cx), cx.alias());
+    let (cfgs, items, alias) = (
+        &cx.cfgs,
+        item::emit(cx),
+        attention::alias(krate, &model.item, ["E", "D"].map(var)),
+    );
     let input_trait = input::emit_trait(cx);
     let impls = [
         input::emit_impl(cx),
@@ -81,15 +85,10 @@ struct Emitter<'a> {
 impl<'a> Emitter<'a> {
     fn new(krate: &'a TokenStream, model: &'a Model) -> Self {
         let name = &model.item.name;
-        let is_taken = attention::TAKEN.iter().any(|taken| name == taken);
         Emitter {
             krate,
             model,
-            name: if is_taken {
-                format_ident!("__{name}")
-            } else {
-                name.clone()
-            },
+            name: attention::emitted_name(name),
             input: format_ident!("{name}Input"),
             at: Span::call_site().located_at(name.span()),
             cfgs: model.item.cfgs().collect(),
@@ -110,31 +109,19 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Where a name of the emitted code hides the struct's: the alias under which the emitted code knows it.
-    fn alias(&self) -> Option<TokenStream> {
-        let (krate, cfgs, declared, alias) =
-            (self.krate, &self.cfgs, &self.model.item.name, &self.name);
-        (alias != declared).then(|| {
-            quote! {
-                #(#cfgs)*
-                #[doc(hidden)]
-                #[allow(non_camel_case_types, type_alias_bounds)]
-                type #alias<E: #krate::__private::Dtype = f32, D: #krate::__private::Storage<E> = #krate::__private::AutoDevice> =
-                    #declared<E, D>;
-            }
-        })
-    }
-
-    /// The type variable of a symbolic axis.
+    /// The type variable of a symbolic axis: its name with a capital, or its number where that means something else.
     fn symbol(&self, name: &str) -> Ident {
-        let index = self.model.symbols.iter().position(|symbol| symbol == name);
-        let mut chars = name.chars();
-        let first = chars.next().map(|first| first.to_ascii_uppercase());
-        let camel: String = first.into_iter().chain(chars).collect();
-        let is_taken = camel.len() == 1
+        let symbols = &self.model.symbols;
+        let camel = capital(name);
+        let is_taken = attention::TAKEN.contains(&camel.as_str())
             || self.model.modules.iter().any(|module| module.name == camel)
+            || symbols
+                .iter()
+                .filter(|other| capital(other) == camel)
+                .count()
+                > 1
             || syn::parse_str::<Ident>(&camel).is_err();
-        match index {
+        match symbols.iter().position(|symbol| symbol == name) {
             Some(index) if is_taken => format_ident!("Axis{index}"),
             _ => Ident::new(&camel, Span::call_site()),
         }
@@ -187,6 +174,12 @@ impl<'a> Emitter<'a> {
         let symbols = self.model.symbols.iter().map(|name| self.symbol(name));
         quote!(#(#symbols: p::Dim,)*)
     }
+}
+
+fn capital(name: &str) -> String {
+    let mut chars = name.chars();
+    let first = chars.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
 }
 
 /// A name of the emitted code, which may be a word of Rust.

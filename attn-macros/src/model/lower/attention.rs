@@ -124,9 +124,7 @@ impl Lowering<'_> {
             }
         };
         infer("d_model", width);
-        let d_context = context
-            .as_ref()
-            .and_then(|(_, ty)| ty.split_last()?.0.size().cloned());
+        let d_context = context.as_ref().and_then(|(_, ty)| ty.width().cloned());
         match (context, d_context) {
             (Some(_), Some(size)) => infer("d_context", size),
             _ => {
@@ -163,6 +161,17 @@ impl Lowering<'_> {
         let mut operands = Vec::new();
         for data in &graph.data {
             let (name, expected) = data_type(data, sequences);
+            let refused = match data {
+                CallData::Document if graph.cross => Some(messages::DOCUMENTS_OF_TWO),
+                CallData::Padding if sequences[0].axes.len() < 3 => Some(messages::PADDING_ALONE),
+                _ => None,
+            };
+            if let Some(message) = refused {
+                named.retain(|(key, _)| **key != *name);
+                self.cx.error(&call.name, message);
+                operands.push(None);
+                continue;
+            }
             let Some(index) = named.iter().position(|(key, _)| **key == *name) else {
                 self.cx
                     .error(&call.name, messages::data_missing(&name, &expected));

@@ -326,14 +326,14 @@ impl Lowering<'_> {
 
     /// The last axis of `x`, which must be a constant.
     pub(super) fn width(&mut self, call: &Call, x: &Type) -> Option<Size> {
-        let last = x.split_last().and_then(|(last, _)| last.size());
-        if x.kind != Kind::Floats || last.is_none() {
+        let width = x.width();
+        if x.kind != Kind::Floats || width.is_none() {
             let takes = "floats whose last axis is a constant";
             self.cx
                 .error(&call.name, messages::takes(&call.name, takes, x));
             return None;
         }
-        last.cloned()
+        width.cloned()
     }
 
     fn linear(

@@ -63,6 +63,9 @@ pub(crate) fn lower(draft: ModelDraft, krate: &TokenStream, cx: &Diagnostics) ->
     }
 }
 
+/// The variables of the emitted code itself.
+const OWN: [&str; 4] = ["model", "pass", "run", "tape"];
+
 pub(super) struct Lowering<'a> {
     cx: &'a Diagnostics,
     krate: &'a TokenStream,
@@ -113,7 +116,7 @@ impl<'a> Lowering<'a> {
             sizes: Sizes::new(&draft.sizes, cx),
             symbols: Vec::new(),
             values: Vec::new(),
-            names: ["model", "pass"].map(|name| (name.to_owned(), 1)).into(),
+            names: OWN.map(|name| (name.to_owned(), 1)).into(),
             modules: vec![model],
             attentions: Vec::new(),
             assertions: Vec::new(),

@@ -7,7 +7,7 @@ use super::{Frame, Lowering};
 use crate::messages::model as messages;
 use crate::model::graph::{Carried, Module, ModuleId, Place, Repeat, Step, Submodule, ValueId};
 use crate::model::syntax::{self, Expr, ModelDraft, Statement};
-use crate::model::types::{Same, Type};
+use crate::model::types::Type;
 use crate::spec::Size;
 
 /// A returned value, and where it was written.
@@ -116,13 +116,11 @@ impl Lowering<'_> {
     fn rounds(&mut self, repeat: &syntax::Repeat, frame: &mut Frame) -> Vec<Carried> {
         let mut starts = Vec::new();
         for name in assigned(&repeat.statements) {
-            let Some((before, ty)) = self.scopes.read(&name).and_then(|variable| {
-                let before = variable.value.filter(|_| variable.mutable)?;
-                Some((before, before))
-            }) else {
+            let before = self.scopes.read(&name);
+            let Some(before) = before.and_then(|x| x.value.filter(|_| x.mutable)) else {
                 continue;
             };
-            let ty = self.ty(ty).clone();
+            let ty = self.ty(before).clone();
             let value = self.value(&name.unraw().to_string(), ty);
             self.scopes.set(&name, value, true);
             starts.push((name, before, value));
@@ -217,10 +215,9 @@ impl Lowering<'_> {
                 continue;
             };
             let found = self.ty(value).clone();
-            let message = || messages::result_differs(declared, &found);
-            if matches!(declared.same(&found), Same::No) || found.kind == declared.kind {
-                self.agree(declared, &found, at.span(), message);
-            }
+            self.agree(declared, &found, at.span(), || {
+                messages::result_differs(declared, &found)
+            });
             results.push(value);
         }
         results

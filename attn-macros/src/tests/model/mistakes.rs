@@ -61,6 +61,8 @@ mistakes! {
     padding_unread: "attention::<2>(x, padding = lens)", "padding", "this `attention` does not read `padding`";
     padding_of_ids: "attention::<2, mask = padding>(x, padding = tokens)", "padding",
         "`padding` of this `attention` is lens[batch], found ids[batch, seq]";
+    documents_of_two: "let y = gelu(x); attention::<2, mask = document>(x, context = y, document = tokens)", "attention",
+        "`document` with a context compares the documents of two sequences";
     context_without_context: "attention::<2, d_context = 4>(x)", "d_context", "`d_context` is the width of a second input, and there is none";
     floats_to_embed: "embedding::<9, 8>(x)", "embedding", "`embedding` takes ids[..], found [batch, seq, 8]";
     ids_to_norm: "layer_norm(tokens) + x", "layer_norm", "`layer_norm` takes floats whose last axis is a constant, found ids[batch, seq]";
