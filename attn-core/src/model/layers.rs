@@ -1,14 +1,14 @@
 //! The modules of [`nn`](crate::nn) in a pass.
 
 use dfdx::{
-    shapes::{Const, Dim, Shape},
-    tensor::{PutTape, Tape, Tensor, TensorFromVec},
+    shapes::{Const, Dim},
+    tensor::{Tape, Tensor, TensorFromVec},
 };
 
 use super::Pass;
 use crate::{
     Backend, Element, Error,
-    nn::{Embedding, FeedForward, GatedFeedForward, LayerNorm, LearnedPosition, RmsNorm, Sequence},
+    nn::{Embedding, FeedForward, GatedFeedForward, LayerNorm, LearnedPosition, RmsNorm},
     ops::{self, Activation, Affine, Append, EndsIn, LastAxis},
 };
 
@@ -147,23 +147,6 @@ impl<T> Pass<T> {
         self.run(x, |fused, x| {
             ops::gated_feed_forward_in::<A, S, M, H, M, E, D, T>(fused, x, gate, up, down)
         })
-    }
-
-    /// `x` and the vectors of its positions, `[batch, seq, W]` or `[seq, W]`: [`LearnedPosition::try_forward`].
-    ///
-    /// # Errors
-    /// As that.
-    pub fn add_learned_position<S, const MAX: usize, const W: usize, E: Element, D: Backend<E>>(
-        &mut self,
-        x: &Tensor<S, E, D>,
-        layer: &LearnedPosition<MAX, W, E, D>,
-    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
-    where
-        S: Shape,
-        T: Tape<E, D>,
-        Tensor<S, E, D, T>: Sequence<W, E, D>,
-    {
-        self.with_tape(|tape| layer.try_forward(x.clone().put_tape(tape)))
     }
 
     /// The learned vectors of the positions of the axes `[.., seq]`, `[.., seq, W]`: [`ops::embedding`] of `0, 1, ..`.

@@ -51,7 +51,6 @@ fn forward<T: Tape<f64, Cpu>>(
     let ids = pass.input(ids);
     let (batch, len) = *ids.shape();
     let x = pass.embedding(&ids, table)?;
-    let x = pass.add_learned_position(&x, position)?;
     let learned = pass.learned_position((Const::<1>, len), position)?;
     let learned = pass.expand(&learned, (batch, len, Const::<M>))?;
     let waves = pass.sinusoidal_position((batch, len), x.device())?;
@@ -123,8 +122,8 @@ fn gradients_are_the_derivatives() {
 
 #[test]
 fn each_operation_is_one_on_the_tape() {
-    // Adding a learned position is two of dfdx's; the waves have no gradient, and no dropout falls.
-    assert_eq!(operations(traced(&model(), false)), 22 + 2);
+    // The waves have no gradient, and no dropout falls.
+    assert_eq!(operations(traced(&model(), false)), 22);
 }
 
 #[test]
