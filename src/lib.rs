@@ -134,8 +134,15 @@ pub use dfdx::{shapes::Const, tensor::Tensor};
 /// What `attention!` expands to refers to this. Not for users, and not stable.
 #[doc(hidden)]
 pub mod __private {
-    pub use core::{clone::Clone, fmt::Debug, marker::PhantomData, mem::drop, ops::Range};
-    pub use std::{string::String, sync::Arc};
+    pub use core::{
+        clone::Clone,
+        default::Default,
+        fmt::Debug,
+        marker::{Copy, PhantomData},
+        mem::drop,
+        ops::Range,
+    };
+    pub use std::{string::String, sync::Arc, vec::Vec};
 
     pub use attn_core::{
         Backend, Element, Error, Host, LinearFields,
@@ -153,9 +160,13 @@ pub mod __private {
                 ScoreSums, Similarity, Sizes, SumLens, angles, mask_density, per_head_linear,
                 per_head_linear_backward, prepare, prepare_backward,
             },
+            axis::Axis as AxisOf,
         },
-        model::{Pass, Row, axis, check_axis, on, summary},
+        model::{
+            InModel, Pass, Random, Row, Weighted, axis, check_axis, check_length, on, summary,
+        },
         nn::Weight,
+        ops::Activation,
         simd::{Into, Vector, math},
         sizes::*,
         unwrap,
@@ -176,12 +187,13 @@ pub mod __private {
         pub use dfdx::{
             nn::{ModuleVisitor as _, TensorCollection as _},
             shapes::{Dim as _, HasShape as _},
-            tensor::{RandomU64 as _, WithEmptyTape as _},
+            tensor::{PutTape as _, RandomU64 as _, WithEmptyTape as _},
         };
 
         pub use attn_core::{
             data::{Data as _, Documents as _, Padding as _},
             fit::{ContextFits as _, XFits as _},
+            model::Weighted as _,
         };
     }
 

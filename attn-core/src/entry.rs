@@ -165,14 +165,25 @@ pub fn check_inputs<Dev>(
 ) -> Result<(usize, usize, usize), Error<Dev>> {
     let ([batch, query], [other, key]) = (x.batch_and_len(), context.batch_and_len());
     check_batch(layer, "context", batch, other)?;
-    let axes = (batch, query, key);
+    check_axes(layer, (batch, query, key), widths)?;
+    Ok((batch, query, key))
+}
+
+/// Checks that every tensor of a layer can exist, whose axes batch, query and key have these sizes.
+///
+/// # Errors
+/// [`Error::TooLarge`], with the sizes.
+pub fn check_axes<Dev>(
+    layer: &'static str,
+    (batch, query, key): (usize, usize, usize),
+    widths: Widths,
+) -> Result<(), Error<Dev>> {
     let (batch, query, key) = (("batch", batch), ("query", query), ("key", key));
     check_sizes(layer, &[batch, query, ("width", widths.queries)])?;
     check_sizes(layer, &[batch, key, ("width", widths.keys)])?;
     let mut scores = vec![batch, ("heads", widths.heads), query, key];
     scores.extend(widths.hidden.map(|hidden| ("hidden", hidden)));
-    check_sizes(layer, &scores)?;
-    Ok(axes)
+    check_sizes(layer, &scores)
 }
 
 /// Checks that another input, `what`, has the batch size of `x`.

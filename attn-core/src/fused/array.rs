@@ -60,6 +60,25 @@ impl<E: Pooled, const N: usize> Array<E, N> {
         MatrixMut::new(&mut self.numbers, self.rows, self.widths.iter().sum())
     }
 
+    /// An array of zeros.
+    pub fn zeros(rows: usize, widths: [usize; N]) -> Self {
+        let mut array = Self::stale(rows, widths);
+        array.numbers.fill(E::ZERO);
+        array
+    }
+
+    /// Another array of the same numbers.
+    pub fn copy(&self) -> Self {
+        let mut copy = Self::stale(self.rows, self.widths);
+        copy.numbers.copy_from_slice(&self.numbers);
+        copy
+    }
+
+    /// The whole of it, to write: by the name that results of an operation have for it, too.
+    pub fn matrix_mut(&mut self) -> MatrixMut<'_, E> {
+        self.all_mut()
+    }
+
     /// Its numbers, row by row.
     pub fn numbers(&self) -> &[E] {
         &self.numbers
@@ -86,6 +105,13 @@ impl<E: Pooled, const N: usize> Array<E, N> {
 }
 
 impl<E: Pooled> Array<E> {
+    /// An array of numbers, row by row.
+    pub fn of(numbers: &[E], rows: usize, width: usize) -> Self {
+        let mut array = Self::stale(rows, [width]);
+        array.numbers.copy_from_slice(numbers);
+        array
+    }
+
     /// An array of the size of a matrix, whose numbers are whatever they are.
     pub fn like(matrix: Matrix<'_, E>) -> Self {
         Self::stale(matrix.rows(), [matrix.cols()])

@@ -7,20 +7,26 @@
 mod array;
 mod bounds;
 mod distance_table;
+mod ids;
 mod interval;
+pub mod layers;
 mod operation;
 mod place;
 mod projection;
 mod score;
+mod target;
 
 pub use array::Array;
 pub use bounds::Axis;
 pub use distance_table::DistanceTable;
+pub use ids::Ids;
+pub(crate) use ids::known;
 pub use interval::{Interval, Truth};
 pub use operation::{Operand, Operation, Output, accumulate};
 pub use place::Place;
 pub use projection::{Projection, Projects, Stack};
 pub use score::{ScoreGradient, sum_of_gradients};
+pub use target::Target;
 
 use crate::{Element, simd::Vector};
 

@@ -2,11 +2,10 @@
 
 use dfdx::{
     shapes::{HasShape, Shape},
-    tensor::{Gradients, PutTape, SplitTape, Tape, Tensor},
-    tensor_ops::Device,
+    tensor::{Gradients, Merge, PutTape, SplitTape, Storage, Tape, Tensor},
 };
 
-use super::{Place, zeros};
+use super::{Place, Target, zeros};
 use crate::{
     Backend, Element, Host,
     composed::reshape,
@@ -56,43 +55,7 @@ impl<T> Operation<T> {
     where
         T: Tape<E, D>,
     {
-        let width = x.shape().concrete().into_iter().last().unwrap_or(1);
-        let x = self.flat(x)?;
-        let mut values = Buffer::stale(x.shape().0);
-        x.copy_into(&mut values);
-        Ok(Operand {
-            values,
-            width,
-            place: Place::of(&x),
-        })
-    }
-
-    /// The numbers of a parameter.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn parameter<S: Shape, E: Element, D: Backend<E>>(
-        &mut self,
-        parameter: &Tensor<S, E, D>,
-    ) -> Result<Operand<E, D>, D::Err>
-    where
-        T: Tape<E, D>,
-    {
-        self.read(parameter.retaped::<T>())
-    }
-
-    /// The tensor as a row-major vector without a tape: a view, where that can be.
-    pub(super) fn flat<S: Shape, E: Element, D: Device<E>>(
-        &mut self,
-        x: Tensor<S, E, D, T>,
-    ) -> Result<Tensor<(usize,), E, D>, D::Err>
-    where
-        T: Tape<E, D>,
-    {
-        let len = x.shape().num_elements();
-        let (x, tape) = reshape(x, (len,))?.split_tape();
-        self.tape = std::mem::take(&mut self.tape).merge(tape);
-        Ok(x)
+        Operand::read(&self.input(x))
     }
 
     /// The result, with the derivative: `backward` is given the gradient of the result, and adds to those of the operands.
@@ -100,7 +63,7 @@ impl<T> Operation<T> {
     /// # Errors
     /// If the tensor cannot be made.
     pub fn finish<S: Shape, E: Element, D: Backend<E>>(
-        mut self,
+        self,
         device: &D,
         values: Vec<E>,
         shape: S,
@@ -110,15 +73,37 @@ impl<T> Operation<T> {
         T: Tape<E, D>,
     {
         let result = device.try_tensor_from_vec(values, shape)?;
-        let ghost = result.ghost();
-        self.tape.add_backward_op(move |gradients| {
-            // Taken out meanwhile, so that the others can be written while it is read.
-            let d_result = std::mem::take(D::host(gradients.get_or_alloc_mut(&ghost)?));
-            let done = backward(&d_result, gradients);
-            *D::host(gradients.get_or_alloc_mut(&ghost)?) = d_result;
-            done
+        let tape = self.record([Place::of(&result)], move |[d_result], gradients| {
+            backward(d_result, gradients)
         });
-        Ok(result.put_tape(self.tape))
+        Ok(result.put_tape(tape))
+    }
+
+    /// The tape, with the derivative of an operation whose results have their gradients in `places`.
+    pub fn record<E: Element, D: Backend<E>, const N: usize>(
+        mut self,
+        places: [Place<E, D>; N],
+        backward: impl FnOnce([&[E]; N], &mut Gradients<E, D>) -> Result<(), D::Err> + 'static,
+    ) -> T
+    where
+        T: Tape<E, D>,
+    {
+        self.tape
+            .add_backward_op(move |gradients| Place::lend(places.each_ref(), gradients, backward));
+        self.tape
+    }
+
+    /// An input without its tape, which is that of the operation now.
+    pub fn input<S: Shape, F: Clone, D: Storage<F>>(
+        &mut self,
+        x: Tensor<S, F, D, T>,
+    ) -> Tensor<S, F, D>
+    where
+        T: Default + Merge<T>,
+    {
+        let (x, tape) = x.split_tape();
+        self.tape = std::mem::take(&mut self.tape).merge(tape);
+        x
     }
 
     /// [`finish`](Self::finish) for a result that is a matrix, and its gradient as well.
@@ -163,6 +148,25 @@ impl<E: Element> Output<E> {
         }
     }
 
+    /// The tensor, without a tape, and where its gradient will be.
+    ///
+    /// # Errors
+    /// If the tensor cannot be made.
+    pub fn into_tensor<S: Shape, D: Backend<E>>(
+        self,
+        device: &D,
+        shape: S,
+    ) -> Result<(Tensor<S, E, D>, Place<E, D>), D::Err> {
+        let tensor = device.try_tensor_from_vec(self.values, shape)?;
+        let place = Place::of(&tensor);
+        Ok((tensor, place))
+    }
+
+    /// The numbers, row by row, to write.
+    pub fn numbers_mut(&mut self) -> &mut [E] {
+        &mut self.values
+    }
+
     /// The numbers, to write.
     pub fn matrix_mut(&mut self) -> MatrixMut<'_, E> {
         MatrixMut::new(&mut self.values, self.rows, self.width)
@@ -175,6 +179,24 @@ pub struct Operand<E: Element, D: Host<E>> {
     /// The size of the last axis.
     width: usize,
     place: Place<E, D>,
+}
+
+impl<E: Element, D: Backend<E>> Operand<E, D> {
+    /// The numbers of a tensor without a tape, such as a parameter.
+    ///
+    /// # Errors
+    /// If a copy of a view cannot be allocated.
+    pub fn read<S: Shape>(x: &Tensor<S, E, D>) -> Result<Self, D::Err> {
+        let width = x.shape().concrete().into_iter().last().unwrap_or(1);
+        let x = reshape(x.clone(), (x.shape().num_elements(),))?;
+        let mut values = Buffer::stale(x.shape().0);
+        x.copy_into(&mut values);
+        Ok(Self {
+            values,
+            width,
+            place: Place::of(&x),
+        })
+    }
 }
 
 impl<E: Element, D: Host<E>> Operand<E, D> {
@@ -202,6 +224,16 @@ impl<E: Element, D: Host<E>> Operand<E, D> {
     /// The numbers, row-major.
     pub fn values(&self) -> &[E] {
         &self.values
+    }
+
+    /// Its gradient, for a step.
+    pub fn target(&self) -> Target<'_, E, D> {
+        Target::tape(&self.place)
+    }
+
+    /// Where its gradient is, without the numbers.
+    pub fn into_place(self) -> Place<E, D> {
+        self.place
     }
 
     /// The gradient so far, to add to.

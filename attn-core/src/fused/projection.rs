@@ -3,13 +3,15 @@
 use dfdx::{
     nn::modules::{Linear, UnbiasedLinear},
     shapes::{Rank1, Rank2},
-    tensor::{Gradients, Tape, Tensor},
+    tensor::{Gradients, Tensor},
 };
 
-use super::{Operation, Place};
+use super::{Place, Target};
 use crate::{
     Backend, Element, Host,
+    composed::reshape,
     kernel::{Buffer, Matrix, MatrixMut, linear},
+    nn,
     simd::Into,
 };
 
@@ -58,16 +60,13 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
-    pub fn push<const I: usize, const O: usize, T: Tape<E, D>>(
+    pub fn push<const I: usize, const O: usize>(
         mut self,
-        operation: &mut Operation<T>,
         weight: &Tensor<Rank2<O, I>, E, D>,
         bias: Option<&Tensor<Rank1<O>, E, D>>,
     ) -> Result<Self, D::Err> {
-        let weight = operation.flat(weight.retaped::<T>())?;
-        let bias = bias
-            .map(|bias| operation.flat(bias.retaped::<T>()))
-            .transpose()?;
+        let weight = reshape(weight.clone(), (O * I,))?;
+        let bias = bias.map(|bias| reshape(bias.clone(), (O,))).transpose()?;
         self.parts.push(Given {
             outputs: O,
             weight,
@@ -110,8 +109,8 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
     }
 }
 
-/// A module that a [`Projection`] reads, on the tape `T`.
-pub trait Projects<E: Element, D: Backend<E>, T> {
+/// A module that a [`Projection`] reads.
+pub trait Projects<E: Element, D: Backend<E>> {
     /// The width of what it reads.
     fn input(&self) -> usize;
 
@@ -119,60 +118,43 @@ pub trait Projects<E: Element, D: Backend<E>, T> {
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
-    fn push_to(
-        &self,
-        stack: Stack<E, D>,
-        operation: &mut Operation<T>,
-    ) -> Result<Stack<E, D>, D::Err>;
+    fn push_to(&self, stack: Stack<E, D>) -> Result<Stack<E, D>, D::Err>;
 }
 
-impl<const I: usize, const O: usize, E: Element, D: Backend<E>, T: Tape<E, D>> Projects<E, D, T>
-    for Linear<I, O, E, D>
-{
-    fn input(&self) -> usize {
-        I
-    }
+macro_rules! projects {
+    ($($Module:ty: |$module:ident| $bias:expr;)*) => {
+        $(
+            impl<const I: usize, const O: usize, E: Element, D: Backend<E>> Projects<E, D> for $Module {
+                fn input(&self) -> usize {
+                    I
+                }
 
-    fn push_to(
-        &self,
-        stack: Stack<E, D>,
-        operation: &mut Operation<T>,
-    ) -> Result<Stack<E, D>, D::Err> {
-        stack.push(operation, &self.weight, Some(&self.bias))
-    }
+                fn push_to(&self, stack: Stack<E, D>) -> Result<Stack<E, D>, D::Err> {
+                    let $module = self;
+                    stack.push(&self.weight, $bias)
+                }
+            }
+        )*
+    };
 }
 
-impl<const I: usize, const O: usize, E: Element, D: Backend<E>, T: Tape<E, D>> Projects<E, D, T>
-    for UnbiasedLinear<I, O, E, D>
-{
-    fn input(&self) -> usize {
-        I
-    }
-
-    fn push_to(
-        &self,
-        stack: Stack<E, D>,
-        operation: &mut Operation<T>,
-    ) -> Result<Stack<E, D>, D::Err> {
-        stack.push(operation, &self.weight, None)
-    }
+projects! {
+    Linear<I, O, E, D>: |linear| Some(&linear.bias);
+    UnbiasedLinear<I, O, E, D>: |_linear| None;
+    nn::Linear<I, O, E, D>: |linear| Some(&linear.bias);
+    nn::UnbiasedLinear<I, O, E, D>: |_linear| None;
 }
 
-impl<T> Operation<T> {
+impl<E: Element, D: Backend<E>> Projection<E, D> {
     /// The parameters of projections that read the same input.
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
-    pub fn projection<E: Element, D: Backend<E>>(
-        &mut self,
-        modules: &[&dyn Projects<E, D, T>],
-    ) -> Result<Projection<E, D>, D::Err> {
+    pub fn read(modules: &[&dyn Projects<E, D>]) -> Result<Self, D::Err> {
         let input = modules.first().map_or(0, |module| module.input());
         let stack = modules
             .iter()
-            .try_fold(Stack::new(input), |stack, module| {
-                module.push_to(stack, self)
-            })?;
+            .try_fold(Stack::new(input), |stack, module| module.push_to(stack))?;
         Ok(stack.read())
     }
 }
@@ -191,6 +173,23 @@ impl<E: Element, D: Host<E>> Projection<E, D> {
     /// `dx = dy W`, or `dx += dy W`
     pub fn input_gradient(&self, d_y: Matrix<'_, E>, into: Into, d_x: MatrixMut<'_, E>) {
         linear::input_gradient(d_y, self.weight(), into, d_x);
+    }
+
+    /// The derivative by the parameters and by the input.
+    ///
+    /// # Errors
+    /// If a gradient cannot be allocated.
+    pub fn backward(
+        &self,
+        x: Matrix<'_, E>,
+        d_y: Matrix<'_, E>,
+        d_x: &mut Target<'_, E, D>,
+        gradients: &mut Gradients<E, D>,
+    ) -> Result<(), D::Err> {
+        self.add_gradients(x, d_y, gradients)?;
+        let (numbers, into) = d_x.numbers_mut(gradients)?;
+        self.input_gradient(d_y, into, MatrixMut::new(numbers, d_y.rows(), self.input));
+        Ok(())
     }
 
     /// `dW += dyᵀ x`, `db += Σ dy`, in the gradients of the tape.

@@ -59,9 +59,33 @@ compiled! {
         for_each(parts.collect(), |(x, y)| run(Axpy(a, x, y)));
     }
 
+    /// `y = a x + b`. A `b` of [`NOTHING`] leaves every product as it is.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[track_caller]
+    pub fn affine<E>(a: E, b: E, x: &[E], y: &mut [E]) {
+        map(x, y, Line { a, b });
+    }
+
     /// `x *= a`
     pub fn scale<E>(a: E, x: &mut [E]) {
         for_each(x.chunks_mut(SMALL).collect(), |x| run(Scale(a, x)));
+    }
+}
+
+/// What leaves every number as it is when it is added, the sign of a zero, too.
+pub const NOTHING: f64 = -0.0;
+
+struct Line<E> {
+    a: E,
+    b: E,
+}
+
+impl<E: Real> Map<E> for Line<E> {
+    #[inline(always)]
+    fn apply<V: Vector<Element = E>>(&self, x: V) -> V {
+        x.mul_add(V::splat(self.a), V::splat(self.b))
     }
 }
 

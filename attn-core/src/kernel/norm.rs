@@ -25,7 +25,7 @@ use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
-use crate::simd::{Into, Kernel, Vector, run};
+use crate::simd::{Into, Kernel, Vector, call, run};
 
 /// Numbers that [`Norm::forward`] keeps of every row: `m` and `1 / sqrt(v + epsilon)`.
 pub const STATISTICS: usize = 2;
@@ -74,6 +74,22 @@ impl<E: Pooled> Norm<'_, E> {
     #[track_caller]
     pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>, statistics: &mut [E]) {
         forward(self, x, y, statistics);
+    }
+
+    /// Adds `y` to `x`, and then does with it what [`forward`](Self::forward) does: a residual connection and the norm
+    /// behind it, in one pass over memory.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub fn forward_of_sum(
+        &self,
+        x: MatrixMut<'_, E>,
+        y: Matrix<'_, E>,
+        to: MatrixMut<'_, E>,
+        statistics: &mut [E],
+    ) {
+        forward_of_sum(self, x, y, to, statistics);
     }
 
     /// From `d_y`, the gradient of the output, that of everything else.
@@ -133,6 +149,38 @@ compiled! {
                 bias: bias.as_slice(),
                 x: x.some_rows(index * chunk..index * chunk + y.rows()),
                 y,
+                statistics,
+            });
+        });
+    }
+
+    /// [`Norm::forward_of_sum`]
+    #[track_caller]
+    fn forward_of_sum<E>(
+        norm: &Norm<'_, E>,
+        x: MatrixMut<'_, E>,
+        y: Matrix<'_, E>,
+        to: MatrixMut<'_, E>,
+        statistics: &mut [E],
+    ) {
+        norm.assert_shapes(x.as_ref(), (to.rows(), to.cols()), statistics.len());
+        norm.assert_shapes(x.as_ref(), (y.rows(), y.cols()), statistics.len());
+        let chunk = rows_per_task(y.cols());
+        let gain = Row::new(norm.gain, E::ONE, y.cols());
+        let bias = Row::new(norm.bias, E::ZERO, y.cols());
+        let parts = x.row_chunks(chunk).into_iter().zip(to.row_chunks(chunk));
+        let tasks = parts.zip(statistics.chunks_mut(STATISTICS * chunk)).enumerate();
+        for_each(tasks.collect(), |(index, ((mut x, to), statistics))| {
+            for i in 0..x.rows() {
+                call::axpy(E::ONE, y.row(index * chunk + i), x.row_mut(i));
+            }
+            run(Forward {
+                kind: norm.kind,
+                epsilon: norm.epsilon,
+                gain: gain.as_slice(),
+                bias: bias.as_slice(),
+                x: x.as_ref(),
+                y: to,
                 statistics,
             });
         });

@@ -12,6 +12,21 @@ pub fn axis<S: Shape, F, D: Storage<F>, T>(x: &Tensor<S, F, D, T>, index: usize)
     x.shape().concrete()[index]
 }
 
+/// Checks that a learned position has a vector for every token.
+///
+/// # Errors
+/// [`Error::TooLong`], with both.
+pub fn check_length<Dev>(length: usize, max: usize) -> Result<(), Error<Dev>> {
+    if length <= max {
+        return Ok(());
+    }
+    Err(Error::TooLong {
+        layer: "LearnedPosition",
+        length,
+        max,
+    })
+}
+
 /// Checks that an axis has the size `found` in the second of two inputs as it has in the first.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use dfdx::{
     tensor::{Tape, Tensor, TensorFromVec},
 };
 
-use super::Pass;
+use super::{Pass, check_length};
 use crate::{
     Backend, Element, Error,
     nn::{Embedding, FeedForward, GatedFeedForward, LayerNorm, LearnedPosition, RmsNorm},
@@ -163,16 +163,9 @@ impl<T> Pass<T> {
         S: Append + LastAxis,
         T: Tape<E, D>,
     {
-        const LAYER: &str = "LearnedPosition";
         let length = axes.last().size();
-        if length > MAX {
-            return Err(Error::TooLong {
-                layer: LAYER,
-                length,
-                max: MAX,
-            });
-        }
-        ops::check_shape(LAYER, &axes.append(Const::<W>))?;
+        check_length(length, MAX)?;
+        ops::check_shape("LearnedPosition", &axes.append(Const::<W>))?;
         let positions = (0..axes.num_elements()).map(|place| place % length);
         let device = layer.weight.device();
         let positions =

@@ -15,7 +15,9 @@ mod layers;
 mod operations;
 mod pass;
 mod summary;
+mod weights;
 
-pub use inputs::{axis, check_axis};
+pub use inputs::{axis, check_axis, check_length};
 pub use pass::{Pass, on};
 pub use summary::{Row, summary};
+pub use weights::{InModel, Random, Weighted};

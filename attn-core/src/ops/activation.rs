@@ -11,8 +11,8 @@ use dfdx::{
 use super::check_shape;
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, zeros},
-    kernel::{Buffer, activation as kernel, elementwise},
+    fused::{Operation, layers, zeros},
+    kernel::activation as kernel,
     unwrap,
 };
 
@@ -112,12 +112,9 @@ pub(crate) fn activate_in<A: Activation, S: Shape, E: Element, D: Backend<E>, T:
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
-    kernel::forward(A::KERNEL, x.values(), &mut y);
+    layers::activate(A::KERNEL, x.values(), &mut y);
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        let mut d_x = Buffer::stale(d_y.len());
-        kernel::backward(A::KERNEL, x.values(), d_y, &mut d_x);
-        elementwise::add_scaled(E::one(), &d_x, x.gradient(gradients)?);
-        Ok(())
+        layers::activate_backward(A::KERNEL, x.values(), d_y, &mut x.target(), gradients)
     })?)
 }
 

@@ -8,9 +8,11 @@ use dfdx::{
 use super::{check_shape, composed, twins::twins};
 use crate::{
     Backend, Element, Error,
-    entry::contiguous,
-    fused::{Operation, Place, zeros},
-    kernel::{arithmetic as kernel, elementwise},
+    fused::{Operation, Target, layers, zeros},
+    kernel::{
+        arithmetic as kernel,
+        elementwise::{self, NOTHING},
+    },
 };
 
 twins! {
@@ -132,16 +134,14 @@ fn combine<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     y: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
     let (device, shape) = (x.device().clone(), *x.shape());
-    let (x, y) = (contiguous(x)?, contiguous(y)?);
-    let (d_x, d_y) = (Place::of(&x), Place::of(&y));
     let mut operation = Operation::default();
     let (x, y) = (operation.read(x)?, operation.read(y)?);
     let mut z = zeros(x.values().len());
     forward(x.values(), y.values(), &mut z);
+    let (d_x, d_y) = (x.into_place(), y.into_place());
     operation.finish(&device, z, shape, move |d_z, gradients| {
-        elementwise::add_scaled(E::one(), d_z, d_x.find(gradients)?);
-        elementwise::add_scaled(E::of(sign), d_z, d_y.find(gradients)?);
-        Ok(())
+        Target::tape(&d_x).add(1.0, d_z, gradients)?;
+        Target::tape(&d_y).add(sign, d_z, gradients)
     })
 }
 
@@ -163,9 +163,8 @@ pub(crate) fn mul_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let mut z = zeros(x.values().len());
     kernel::mul(x.values(), y.values(), &mut z);
     Ok(operation.finish(&device, z, shape, move |d_z, gradients| {
-        kernel::add_product(d_z, y.values(), x.gradient(gradients)?);
-        kernel::add_product(d_z, x.values(), y.gradient(gradients)?);
-        Ok(())
+        layers::mul_backward(y.values(), d_z, &mut x.target(), gradients)?;
+        layers::mul_backward(x.values(), d_z, &mut y.target(), gradients)
     })?)
 }
 
@@ -177,8 +176,7 @@ pub(crate) fn scale_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
     check_shape("scale", x.shape())?;
     if fused {
-        // -0.0 is what leaves every number, and the sign of zero, as it is.
-        Ok(scale_and_shift(x, a, -0.0)?)
+        Ok(scale_and_shift(x, a, NOTHING)?)
     } else {
         Ok(composed::scale(x, a)?)
     }
@@ -204,15 +202,13 @@ fn scale_and_shift<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     a: f64,
     b: f64,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
-    let (device, shape, a) = (x.device().clone(), *x.shape(), E::of(a));
-    let x = contiguous(x)?;
-    let d_x = Place::of(&x);
+    let (device, shape) = (x.device().clone(), *x.shape());
     let mut operation = Operation::default();
     let x = operation.read(x)?;
-    let mut y = vec![E::of(b); x.values().len()];
-    elementwise::add_scaled(a, x.values(), &mut y);
+    let mut y = zeros(x.values().len());
+    elementwise::affine(E::of(a), E::of(b), x.values(), &mut y);
+    let d_x = x.into_place();
     operation.finish(&device, y, shape, move |d_y, gradients| {
-        elementwise::add_scaled(a, d_y, d_x.find(gradients)?);
-        Ok(())
+        Target::tape(&d_x).add(a, d_y, gradients)
     })
 }

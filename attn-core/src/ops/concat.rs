@@ -8,9 +8,8 @@ use dfdx::{
 use super::{LastAxis, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    entry::contiguous,
-    fused::{Operation, Place, zeros},
-    kernel::{Matrix, MatrixMut, concat as kernel},
+    fused::{Operation, Output, Target, layers},
+    kernel::Matrix,
     unwrap,
 };
 
@@ -78,22 +77,19 @@ where
         return Ok(composed::concat(x, y)?);
     }
     let (device, rows) = (x.device().clone(), leading.num_elements());
-    let (x, y) = (contiguous(x)?, contiguous(y)?);
-    let (d_x, d_y) = (Place::of(&x), Place::of(&y));
     let mut operation = Operation::default();
     let (x, y) = (operation.read(x)?, operation.read(y)?);
-    let mut z = zeros(rows * C);
-    kernel::forward(
+    let mut z = Output::zeros(rows, C);
+    layers::concat(
         Matrix::new(x.values(), rows, a),
         Matrix::new(y.values(), rows, b),
-        MatrixMut::new(&mut z, rows, C),
+        z.matrix_mut(),
     );
-    Ok(operation.finish(&device, z, shape, move |d_z, gradients| {
-        let d_z = Matrix::new(d_z, rows, C);
-        let to_x = MatrixMut::new(d_x.find(gradients)?, rows, a);
-        kernel::add_rows(d_z.some_cols(0..a), to_x);
-        let to_y = MatrixMut::new(d_y.find(gradients)?, rows, b);
-        kernel::add_rows(d_z.some_cols(a..C), to_y);
-        Ok(())
-    })?)
+    let (d_x, d_y) = (x.into_place(), y.into_place());
+    Ok(
+        operation.finish_matrix(&device, z, shape, move |d_z, gradients| {
+            layers::concat_backward(0, a, d_z, &mut Target::tape(&d_x), gradients)?;
+            layers::concat_backward(a, b, d_z, &mut Target::tape(&d_y), gradients)
+        })?,
+    )
 }

@@ -5,13 +5,10 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
-use super::{
-    CrossEntropyOptions, LastAxis, check_shape, composed,
-    embedding::{Indices, known},
-};
+use super::{CrossEntropyOptions, LastAxis, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, number},
+    fused::{Ids, Operation, known, number},
     kernel::{Buffer, Matrix, MatrixMut, cross_entropy as kernel, elementwise},
     unwrap,
 };
@@ -72,8 +69,8 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     );
     check_shape("cross_entropy", logits.shape())?;
     let (rows, classes) = (rows.num_elements(), logits.shape().last().size());
-    let targets = Indices::read("cross_entropy", "target", targets);
-    targets.check(classes, options.ignore_index)?;
+    let targets = Ids::read(targets);
+    targets.check("cross_entropy", "target", classes, options.ignore_index)?;
     let targets = targets.values;
     if !D::FUSED {
         return Ok(composed::mean_nats(logits, &targets, options)?);

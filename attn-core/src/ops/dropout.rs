@@ -8,9 +8,7 @@ use dfdx::{
 use super::{check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    entry::contiguous,
-    fused::{Operation, Place, zeros},
-    kernel::{Buffer, dropout as kernel, elementwise},
+    fused::{Operation, Target, layers, zeros},
     unwrap,
 };
 
@@ -73,16 +71,12 @@ pub(crate) fn dropout_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     if !fused {
         return Ok(composed::dropout(x, p, key)?);
     }
-    let x = contiguous(x)?;
-    let d_x = Place::of(&x);
-    let mut operation = Operation::default();
+    let (mut operation, key) = (Operation::default(), Some(key));
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
-    kernel::dropout(x.values(), p, key, &mut y);
+    layers::dropout(p, key, x.values(), &mut y);
+    let d_x = x.into_place();
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        let mut kept = Buffer::stale(d_y.len());
-        kernel::dropout(d_y, p, key, &mut kept);
-        elementwise::add_scaled(E::one(), &kept, d_x.find(gradients)?);
-        Ok(())
+        layers::dropout_backward(p, key, d_y, &mut Target::tape(&d_x), gradients)
     })?)
 }

@@ -1,7 +1,7 @@
 //! Vectors of tokens.
 
 use dfdx::{
-    shapes::{Const, HasShape, Rank2, Shape},
+    shapes::{Const, HasShape, Rank2},
     tensor::{PutTape, SplitTape, Tape, Tensor, TensorFromVec},
     tensor_ops::GatherTo,
 };
@@ -10,7 +10,7 @@ use super::{Append, check_shape, composed};
 use crate::{
     Backend, Element, Error,
     entry::contiguous,
-    fused::{Operand, Operation, Place, zeros},
+    fused::{Ids, Operand, Operation, Place, known, zeros},
     kernel::{Matrix, MatrixMut, embedding as kernel},
     unwrap,
 };
@@ -83,8 +83,8 @@ where
     let shape = ids.shape().append(Const::<M>);
     check_shape("embedding", &shape)?;
     let (ids, tape) = ids.split_tape();
-    let numbers = Indices::read("embedding", "id", &ids);
-    numbers.check(V, None)?;
+    let numbers = Ids::read(&ids);
+    numbers.check("embedding", "id", V, None)?;
     if !fused {
         return Ok(composed::embedding(ids.put_tape(tape), weight)?);
     }
@@ -121,71 +121,4 @@ fn rows<const V: usize, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>
         TensorFromVec::<usize>::try_tensor_from_vec(table.device(), ids.to_vec(), (ids.len(),))?;
     let rows = table.try_gather(ids)?;
     Ok(operation.read(rows.put_tape(tape))?.values().to_vec())
-}
-
-/// Numbers that index something.
-pub(super) struct Indices {
-    operation: &'static str,
-    what: &'static str,
-    pub(super) values: Vec<usize>,
-    shape: Vec<usize>,
-}
-
-impl Indices {
-    pub(super) fn read<S: Shape, E: Element, D: Backend<E>>(
-        operation: &'static str,
-        what: &'static str,
-        indices: &Tensor<S, usize, D>,
-    ) -> Self {
-        let shape: Vec<usize> = indices.shape().concrete().into_iter().collect();
-        // dfdx reads the first element of an empty tensor.
-        let values = if shape.contains(&0) {
-            Vec::new()
-        } else {
-            indices.as_vec()
-        };
-        Self {
-            operation,
-            what,
-            values,
-            shape,
-        }
-    }
-
-    /// Fails unless all but those that are `ignored` are below `count`.
-    pub(super) fn check<Dev>(
-        &self,
-        count: usize,
-        ignored: Option<usize>,
-    ) -> Result<(), Error<Dev>> {
-        let bad = |&index: &usize| index >= count && Some(index) != ignored;
-        match self.values.iter().position(bad) {
-            Some(position) => Err(Error::OutOfRange {
-                operation: self.operation,
-                what: self.what,
-                index: self.values[position],
-                count,
-                place: place(position, &self.shape),
-            }),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Where a row-major position is in a shape.
-fn place(mut position: usize, shape: &[usize]) -> Vec<usize> {
-    let mut place = vec![0; shape.len()];
-    for (at, size) in place.iter_mut().zip(shape).rev() {
-        *at = position % size;
-        position /= size;
-    }
-    place
-}
-
-/// What a kernel returns for indices that are checked.
-pub(super) fn known<T, Error: std::fmt::Display>(result: Result<T, Error>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(error) => unreachable!("{error}, but it was checked"),
-    }
 }

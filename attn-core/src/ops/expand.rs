@@ -8,12 +8,7 @@ use dfdx::{
 use super::{check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    entry::contiguous,
-    fused::{Operation, Place, accumulate, zeros},
-    kernel::{
-        Buffer,
-        axis::{self, Axis},
-    },
+    fused::{Operation, Target, layers, zeros},
     unwrap,
 };
 
@@ -77,46 +72,21 @@ where
 {
     check_shape("expand", x.shape())?;
     check_shape("expand", &to)?;
-    let steps = steps(x.shape(), &to);
+    let steps = layers::growing(&dims(x.shape()), &dims(&to));
     if !fused {
         return Ok(composed::expand(x, to)?);
     }
     let device = x.device().clone();
-    let x = contiguous(x)?;
-    let d_x = Place::of(&x);
     let mut operation = Operation::default();
     let x = operation.read(x)?;
-    let y = steps.iter().fold(x.values().to_vec(), |x, &step| {
-        let mut y = zeros(step.elements());
-        axis::repeat(&x, step, &mut y);
-        y
-    });
+    let mut y = zeros(to.num_elements());
+    layers::expand(x.values(), &steps, &mut y);
+    let d_x = x.into_place();
     Ok(operation.finish(&device, y, to, move |d_y, gradients| {
-        let mut sums: Option<Buffer<E>> = None;
-        for &step in steps.iter().rev() {
-            let mut fewer = Buffer::stale(step.outer * step.inner);
-            axis::sum(sums.as_deref().unwrap_or(d_y), step, &mut fewer);
-            sums = Some(fewer);
-        }
-        accumulate(d_x.find(gradients)?, sums.as_deref().unwrap_or(d_y));
-        Ok(())
+        layers::expand_backward(&steps, d_y, &mut Target::tape(&d_x), gradients)
     })?)
 }
 
-/// The axes that become larger, the last one first.
-#[track_caller]
-fn steps<S: Shape, S2: Shape>(from: &S, to: &S2) -> Vec<Axis> {
-    let from: Vec<usize> = from.concrete().into_iter().collect();
-    let to: Vec<usize> = to.concrete().into_iter().collect();
-    let grows = |&axis: &usize| from[axis] != to[axis];
-    let axes = (0..from.len()).rev().filter(grows);
-    axes.map(|axis| {
-        assert_eq!(from[axis], 1, "axis {axis} of {from:?} in {to:?}");
-        Axis {
-            outer: from[..axis].iter().product(),
-            len: to[axis],
-            inner: to[axis + 1..].iter().product(),
-        }
-    })
-    .collect()
+fn dims(shape: &impl Shape) -> Vec<usize> {
+    shape.concrete().into_iter().collect()
 }

@@ -2,15 +2,17 @@
 
 use dfdx::{
     shapes::{Const, HasShape, Rank1, Rank2, Shape},
-    tensor::{Gradients, Tape, Tensor},
+    tensor::{Tape, Tensor},
 };
 
 use super::{Activation, EndsIn, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{Operand, Operation, Projection, Stack, zeros},
-    kernel::{Buffer, Matrix, MatrixMut, activation as kernel},
-    simd::Into,
+    fused::{
+        Operation, Output, Stack,
+        layers::{FeedForward, Middle},
+    },
+    kernel::activation as kernel,
     unwrap,
 };
 
@@ -100,14 +102,13 @@ where
             x, up, down,
         )?);
     }
-    let mut operation = Operation::default();
-    let up = Stack::new(I).push(&mut operation, up.weight, up.bias)?;
+    let up = Stack::new(I).push(up.weight, up.bias)?;
     let middle = Middle {
         activation: A::KERNEL,
         gated: false,
         width: H,
     };
-    Ok(run(operation, x, up, middle, down)?)
+    Ok(run(x, up, middle, down)?)
 }
 
 /// `y = (act(x W₁ᵀ) * (x W₂ᵀ)) W₃ᵀ`, each map with its bias if it has one: for `x [.., I]`, `gate` and `up` to `H` and
@@ -193,16 +194,15 @@ where
             x, gate, up, down,
         )?);
     }
-    let mut operation = Operation::default();
     let both = Stack::new(I)
-        .push(&mut operation, gate.weight, gate.bias)?
-        .push(&mut operation, up.weight, up.bias)?;
+        .push(gate.weight, gate.bias)?
+        .push(up.weight, up.bias)?;
     let middle = Middle {
         activation: A::KERNEL,
         gated: true,
         width: H,
     };
-    Ok(run(operation, x, both, middle, down)?)
+    Ok(run(x, both, middle, down)?)
 }
 
 /// Checks that the widest of the tensors can exist: in between are at most `2 H` numbers per vector.
@@ -215,51 +215,7 @@ fn check<S: EndsIn<I>, const I: usize, const H: usize, const O: usize, Dev>(
     check_shape(operation, &shape.with_last(O))
 }
 
-/// What is between the two maps.
-#[derive(Clone, Copy)]
-struct Middle<A> {
-    activation: A,
-    /// Whether the first half of what comes in gates the other.
-    gated: bool,
-    /// How many numbers come out.
-    width: usize,
-}
-
-impl<A: kernel::Activation> Middle<A> {
-    /// How many numbers come in.
-    fn input(&self) -> usize {
-        if self.gated {
-            2 * self.width
-        } else {
-            self.width
-        }
-    }
-
-    fn forward<E: Element>(&self, rows: usize, x: &[E], y: &mut [E]) {
-        if self.gated {
-            let x = Matrix::new(x, rows, self.input());
-            kernel::gated_forward(self.activation, x, MatrixMut::new(y, rows, self.width));
-        } else {
-            kernel::forward(self.activation, x, y);
-        }
-    }
-
-    fn backward<E: Element>(&self, rows: usize, x: &[E], d_y: &[E], d_x: &mut [E]) {
-        if self.gated {
-            kernel::gated_backward(
-                self.activation,
-                Matrix::new(x, rows, self.input()),
-                Matrix::new(d_y, rows, self.width),
-                MatrixMut::new(d_x, rows, self.input()),
-            );
-        } else {
-            kernel::backward(self.activation, x, d_y, d_x);
-        }
-    }
-}
-
 fn run<K, S, const I: usize, const H: usize, const O: usize, E, D, T>(
-    mut operation: Operation<T>,
     x: Tensor<S, E, D, T>,
     up: Stack<E, D>,
     middle: Middle<K>,
@@ -272,77 +228,18 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
+    let mut operation = Operation::default();
     let (device, shape) = (x.device().clone(), x.shape().with_last(Const::<O>));
-    let down = Stack::new(H).push(&mut operation, down.weight, down.bias)?;
-    let layer = Layer {
-        rows: x.shape().leading().num_elements(),
-        widths: [I, O],
-        middle,
-        x: operation.read(x)?,
+    let layer = FeedForward {
         up: up.read(),
-        down: down.read(),
+        middle,
+        down: Stack::new(H).push(down.weight, down.bias)?.read(),
     };
-    let (hidden, y) = layer.forward();
-    operation.finish(&device, y, shape, move |d_y, gradients| {
-        layer.backward(&hidden, d_y, gradients)
+    let rows = x.shape().leading().num_elements();
+    let x = operation.read(x)?;
+    let mut y = Output::zeros(rows, O);
+    let hidden = layer.forward(x.matrix(), y.matrix_mut());
+    operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
+        layer.backward(x.matrix(), &hidden, d_y, &mut x.target(), gradients)
     })
-}
-
-/// What a feed-forward layer reads.
-struct Layer<K, E: Element, D: Backend<E>> {
-    rows: usize,
-    /// Of the input and of the output.
-    widths: [usize; 2],
-    middle: Middle<K>,
-    x: Operand<E, D>,
-    up: Projection<E, D>,
-    down: Projection<E, D>,
-}
-
-impl<K: kernel::Activation, E: Element, D: Backend<E>> Layer<K, E, D> {
-    /// What comes into the nonlinearity, and the result.
-    fn forward(&self) -> (Buffer<E>, Vec<E>) {
-        let (rows, wide) = (self.rows, self.middle.input());
-        let mut hidden = Buffer::stale(rows * wide);
-        let x = Matrix::new(self.x.values(), rows, self.widths[0]);
-        self.up.forward(x, MatrixMut::new(&mut hidden, rows, wide));
-        let active = self.active(&hidden);
-        let mut y = zeros(rows * self.widths[1]);
-        let active = Matrix::new(&active, rows, self.middle.width);
-        self.down
-            .forward(active, MatrixMut::new(&mut y, rows, self.widths[1]));
-        (hidden, y)
-    }
-
-    /// What comes out of the nonlinearity.
-    fn active(&self, hidden: &[E]) -> Buffer<E> {
-        let mut active = Buffer::stale(self.rows * self.middle.width);
-        self.middle.forward(self.rows, hidden, &mut active);
-        active
-    }
-
-    fn backward(
-        &self,
-        hidden: &[E],
-        d_y: &[E],
-        gradients: &mut Gradients<E, D>,
-    ) -> Result<(), D::Err> {
-        let (rows, wide, width) = (self.rows, self.middle.input(), self.middle.width);
-        let d_y = Matrix::new(d_y, rows, self.widths[1]);
-        let active = self.active(hidden);
-        self.down
-            .add_gradients(Matrix::new(&active, rows, width), d_y, gradients)?;
-        // Where the activations were, their gradient.
-        let mut d_active = active;
-        let to = MatrixMut::new(&mut d_active, rows, width);
-        self.down.input_gradient(d_y, Into::Overwrite, to);
-        let mut d_hidden = Buffer::stale(rows * wide);
-        self.middle.backward(rows, hidden, &d_active, &mut d_hidden);
-        let d_hidden = Matrix::new(&d_hidden, rows, wide);
-        let x = Matrix::new(self.x.values(), rows, self.widths[0]);
-        self.up.add_gradients(x, d_hidden, gradients)?;
-        let d_x = MatrixMut::new(self.x.gradient(gradients)?, rows, self.widths[0]);
-        self.up.input_gradient(d_hidden, Into::Add, d_x);
-        Ok(())
-    }
 }

@@ -9,7 +9,7 @@ use super::{Activation, Gelu, GeluTanh, LastAxis, Relu, Silu, check_shape, compo
 use crate::{
     Backend, Element, Error,
     fused::{Operation, zeros},
-    kernel::{Buffer, Matrix, MatrixMut, activation as kernel, elementwise},
+    kernel::{Matrix, MatrixMut, activation as kernel},
     unwrap,
 };
 
@@ -74,15 +74,14 @@ where
         MatrixMut::new(&mut y, rows, H),
     );
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        let mut d_x = Buffer::stale(rows * 2 * H);
-        kernel::gated_backward(
-            A::KERNEL,
-            Matrix::new(x.values(), rows, 2 * H),
-            Matrix::new(d_y, rows, H),
-            MatrixMut::new(&mut d_x, rows, 2 * H),
-        );
-        elementwise::add_scaled(E::one(), &d_x, x.gradient(gradients)?);
-        Ok(())
+        x.target().overwrite(gradients, |d_x| {
+            kernel::gated_backward(
+                A::KERNEL,
+                Matrix::new(x.values(), rows, 2 * H),
+                Matrix::new(d_y, rows, H),
+                MatrixMut::new(d_x, rows, 2 * H),
+            );
+        })
     })?)
 }
 

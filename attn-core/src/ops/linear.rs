@@ -8,9 +8,7 @@ use dfdx::{
 use super::{EndsIn, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Stack, zeros},
-    kernel::{Matrix, MatrixMut},
-    simd::Into,
+    fused::{Operation, Output, Stack},
     unwrap,
 };
 
@@ -85,16 +83,12 @@ where
     let (device, rows) = (x.device().clone(), x.shape().leading().num_elements());
     let mut operation = Operation::default();
     let x = operation.read(x)?;
-    let map = Stack::new(I).push(&mut operation, weight, bias)?.read();
-    let mut y = zeros(rows * O);
-    map.forward(
-        Matrix::new(x.values(), rows, I),
-        MatrixMut::new(&mut y, rows, O),
-    );
-    Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        let d_y = Matrix::new(d_y, rows, O);
-        let d_x = MatrixMut::new(x.gradient(gradients)?, rows, I);
-        map.input_gradient(d_y, Into::Add, d_x);
-        map.add_gradients(Matrix::new(x.values(), rows, I), d_y, gradients)
-    })?)
+    let map = Stack::new(I).push(weight, bias)?.read();
+    let mut y = Output::zeros(rows, O);
+    map.forward(x.matrix(), y.matrix_mut());
+    Ok(
+        operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
+            map.backward(x.matrix(), d_y, &mut x.target(), gradients)
+        })?,
+    )
 }

@@ -5,12 +5,12 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
-use super::{LastAxis, check_shape, composed, embedding::Indices};
+use super::{LastAxis, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    entry::{check_batch, contiguous},
-    fused::{Operation, Place, zeros},
-    kernel::axis::{self, Axis},
+    entry::check_batch,
+    fused::{Ids, Operation, Target, layers, zeros},
+    kernel::axis::Axis,
     unwrap,
 };
 
@@ -120,16 +120,9 @@ where
         axis.outer,
         lens.shape().0.size(),
     )?;
-    let lens = Indices::read("mean_pool", "valid length", lens).values;
-    if let Some(place) = lens.iter().position(|&length| length > axis.len) {
-        return Err(Error::LengthBeyondKeys {
-            layer: "mean_pool",
-            length: lens[place],
-            keys: axis.len,
-            index: vec![place],
-        });
-    }
-    pool(fused, x, lens)
+    let lens = Ids::read(lens);
+    lens.check_lengths("mean_pool", axis.len)?;
+    pool(fused, x, lens.values)
 }
 
 /// The last axis but one.
@@ -153,14 +146,13 @@ fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>
     }
     let (device, axis) = (x.device().clone(), sequence(x.shape()));
     let shape = x.shape().leading().with_last(x.shape().last());
-    let x = contiguous(x)?;
-    let d_x = Place::of(&x);
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(axis.outer * axis.inner);
-    axis::mean(x.values(), axis, &counts, &mut y);
+    layers::mean_pool(x.values(), axis, Some(&counts), &mut y);
+    let d_x = x.into_place();
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        axis::mean_backward(d_y, axis, &counts, d_x.find(gradients)?);
-        Ok(())
+        let d_x = &mut Target::tape(&d_x);
+        layers::mean_pool_backward(axis, Some(&counts), d_y, d_x, gradients)
     })?)
 }

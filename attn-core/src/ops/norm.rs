@@ -8,12 +8,8 @@ use dfdx::{
 use super::{EndsIn, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{Operand, Operation, accumulate, zeros},
-    kernel::{
-        Buffer, Matrix, MatrixMut,
-        norm::{Gradients, Kind, Norm, STATISTICS},
-    },
-    simd::Into,
+    fused::{Operand, Operation, Output, layers::Norm},
+    kernel::norm::Kind,
     unwrap,
 };
 
@@ -169,78 +165,16 @@ fn norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
     let (device, shape) = (x.device().clone(), *x.shape());
     let mut operation = Operation::default();
-    let layer = Layer {
+    let x = operation.read(x)?;
+    let norm = Norm {
         kind,
         epsilon,
-        rows: shape.leading().num_elements(),
-        x: operation.read(x)?,
-        gain: operation.parameter(gain)?,
-        bias: bias.map(|bias| operation.parameter(bias)).transpose()?,
+        gain: Operand::read(gain)?,
+        bias: bias.map(Operand::read).transpose()?,
     };
-    let (y, statistics) = layer.forward();
-    operation.finish(&device, y, shape, move |d_y, gradients| {
-        layer.backward(&statistics, d_y, gradients)
+    let mut y = Output::zeros(shape.leading().num_elements(), M);
+    let statistics = norm.forward(x.matrix(), y.matrix_mut());
+    operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
+        norm.backward(x.matrix(), &statistics, d_y, &mut x.target(), gradients)
     })
-}
-
-/// What a norm reads.
-struct Layer<E: Element, D: Backend<E>> {
-    kind: Kind,
-    epsilon: f64,
-    rows: usize,
-    x: Operand<E, D>,
-    gain: Operand<E, D>,
-    bias: Option<Operand<E, D>>,
-}
-
-impl<E: Element, D: Backend<E>> Layer<E, D> {
-    fn norm(&self) -> Norm<'_, E> {
-        Norm {
-            kind: self.kind,
-            gain: Some(self.gain.values()),
-            bias: self.bias.as_ref().map(Operand::values),
-            epsilon: E::of(self.epsilon),
-        }
-    }
-
-    fn width(&self) -> usize {
-        self.gain.values().len()
-    }
-
-    /// The result, and what the derivative needs of it.
-    fn forward(&self) -> (Vec<E>, Buffer<E>) {
-        let (rows, width) = (self.rows, self.width());
-        let mut y = zeros(rows * width);
-        let mut statistics = Buffer::stale(STATISTICS * rows);
-        let to = MatrixMut::new(&mut y, rows, width);
-        let x = Matrix::new(self.x.values(), rows, width);
-        self.norm().forward(x, to, &mut statistics);
-        (y, statistics)
-    }
-
-    fn backward(
-        &self,
-        statistics: &[E],
-        d_y: &[E],
-        gradients: &mut dfdx::tensor::Gradients<E, D>,
-    ) -> Result<(), D::Err> {
-        let (rows, width) = (self.rows, self.width());
-        // One gradient at a time can be written in place.
-        let mut d_gain = Buffer::zeros(width);
-        let mut d_bias = Buffer::zeros(width);
-        let to = Gradients {
-            x: MatrixMut::new(self.x.gradient(gradients)?, rows, width),
-            into: Into::Add,
-            gain: Some(&mut d_gain),
-            bias: self.bias.is_some().then_some(&mut d_bias),
-        };
-        let x = Matrix::new(self.x.values(), rows, width);
-        let d_y = Matrix::new(d_y, rows, width);
-        self.norm().backward(x, statistics, d_y, to);
-        accumulate(self.gain.gradient(gradients)?, &d_gain);
-        if let Some(bias) = &self.bias {
-            accumulate(bias.gradient(gradients)?, &d_bias);
-        }
-        Ok(())
-    }
 }

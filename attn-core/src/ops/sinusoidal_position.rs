@@ -8,12 +8,7 @@ use dfdx::{
 use super::{Append, LastAxis, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::zeros,
-    kernel::{
-        Buffer, MatrixMut,
-        axis::{self, Axis},
-        sinusoid as kernel,
-    },
+    fused::{layers, zeros},
     unwrap,
 };
 
@@ -66,15 +61,7 @@ where
     if !fused {
         return Ok(composed::sinusoidal_position(axes, device)?);
     }
-    let len = axes.last().size();
-    let mut rows = Buffer::stale(len * W);
-    kernel::forward(MatrixMut::new(&mut rows, len, W));
-    let batch = Axis {
-        outer: 1,
-        len: axes.leading().num_elements(),
-        inner: len * W,
-    };
-    let mut all = zeros(batch.elements());
-    axis::repeat(&rows, batch, &mut all);
+    let mut all = zeros(shape.num_elements());
+    layers::sinusoidal_position(axes.last().size(), W, &mut all);
     Ok(device.try_tensor_from_vec(all, shape)?)
 }

@@ -8,9 +8,8 @@ use dfdx::{
 use super::{LastAxis, check_shape, composed, twins::twins};
 use crate::{
     Backend, Element, Error,
-    entry::contiguous,
-    fused::{Operation, Place, zeros},
-    kernel::{Buffer, Matrix, MatrixMut, softmax as kernel},
+    fused::{Array, Operation, Target, layers},
+    kernel::Matrix,
 };
 
 twins! {
@@ -40,19 +39,16 @@ pub(crate) fn softmax_in<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     }
     let (device, shape) = (x.device().clone(), *x.shape());
     let (rows, width) = (shape.leading().num_elements(), shape.last().size());
-    let x = contiguous(x)?;
-    let d_x = Place::of(&x);
     let mut operation = Operation::default();
     let x = operation.read(x)?;
-    let mut y = zeros(rows * width);
-    let to = MatrixMut::new(&mut y, rows, width);
-    kernel::forward(Matrix::new(x.values(), rows, width), to);
-    let mut kept = Buffer::stale(y.len());
-    kept.copy_from_slice(&y);
-    Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        let to = MatrixMut::new(d_x.find(gradients)?, rows, width);
-        let y = Matrix::new(&kept, rows, width);
-        kernel::backward(y, Matrix::new(d_y, rows, width), to);
-        Ok(())
-    })?)
+    let mut y = Array::stale(rows, [width]);
+    layers::softmax(Matrix::new(x.values(), rows, width), y.all_mut());
+    let d_x = x.into_place();
+    let values = y.numbers().to_vec();
+    Ok(
+        operation.finish(&device, values, shape, move |d_y, gradients| {
+            let d_y = Matrix::new(d_y, rows, width);
+            layers::softmax_backward(y.all(), d_y, &mut Target::tape(&d_x), gradients)
+        })?,
+    )
 }

@@ -181,6 +181,12 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
     }
 }
 
+/// The line that checks the sizes of a call that has `axes`.
+pub(super) fn emit_check(cx: &Layer<'_>) -> TokenStream {
+    let (label, widths) = (cx.label(), emit_widths(cx));
+    quote!(p::check_axes(#label, axes, #widths)?;)
+}
+
 /// `p::Widths { queries: 512, keys: 512, heads: 8, hidden: None }`
 fn emit_widths(cx: &Layer<'_>) -> TokenStream {
     let spec = cx.spec;
@@ -218,9 +224,47 @@ fn widest(sizes: &[&Size]) -> TokenStream {
 
 /// The line that reads data of the call, and checks them against `axes`.
 fn emit_read(cx: &Layer<'_>, data: &CallData, batched: bool) -> TokenStream {
-    let (name, label) = (data_name(data), cx.label());
+    let (name, arguments) = (data_name(data), read_arguments(&cx.label(), data, batched));
+    quote!(let #name = #name.read(#arguments)?;)
+}
+
+/// What a model passes as data of an attention.
+pub(crate) struct Given<'a> {
+    /// The axes batch, query and key.
+    pub(crate) shape: &'a TokenStream,
+    /// Its own ones.
+    pub(crate) own_shape: &'a TokenStream,
+    pub(crate) batched: bool,
+}
+
+/// The expression that reads a tensor as data of the call, and checks it against `axes`.
+pub(crate) fn read_given(
+    label: &str,
+    data: &CallData,
+    given: Given<'_>,
+    tensor: &Ident,
+) -> TokenStream {
+    let Given {
+        shape,
+        own_shape,
+        batched,
+    } = given;
+    let arguments = read_arguments(label, data, batched);
+    let of = match data {
+        CallData::Padding => quote!(Padding::<#shape, D>),
+        CallData::Document => quote!(Documents::<#shape, D>),
+        CallData::Declared(declared) => {
+            let element = element(declared);
+            quote!(Data::<(), #own_shape, #element, D>)
+        }
+    };
+    quote!(p::#of::read(&#tensor, #arguments)?)
+}
+
+/// What data of the call are read with.
+fn read_arguments(label: &str, data: &CallData, batched: bool) -> TokenStream {
     let CallData::Declared(Declared { name: of, dims, .. }) = data else {
-        return quote!(let #name = #name.read(#label, axes)?;);
+        return quote!(#label, axes);
     };
     let axes = dims.iter().map(|dim| {
         let text = dim.to_string();
@@ -231,10 +275,7 @@ fn emit_read(cx: &Layer<'_>, data: &CallData, batched: bool) -> TokenStream {
             Dim::Size(size) => quote!((#text, #size)),
         }
     });
-    let axes = quote!([#(#axes),*]);
-    quote! {
-        let #name = #name.read(p::Declared { layer: #label, data: #of, axes: #axes, batched: #batched })?;
-    }
+    quote!(p::Declared { layer: #label, data: #of, axes: [#(#axes),*], batched: #batched })
 }
 
 /// The inputs of one implementation.

@@ -7,7 +7,7 @@ mod expr;
 mod facts;
 mod fused;
 pub(crate) mod ide;
-mod input;
+pub(crate) mod input;
 pub(crate) mod item;
 pub(crate) mod module;
 mod places;
@@ -33,8 +33,13 @@ use crate::spec::{Item, Spec};
 /// };
 /// const _: () = assert!(..);                    // rules that only rustc can evaluate
 /// ```
-pub(crate) fn layer(krate: &TokenStream, spec: &Spec, graph: &Graph) -> TokenStream {
-    let cx = &Layer::new(krate, spec, graph);
+pub(crate) fn layer(
+    krate: &TokenStream,
+    spec: &Spec,
+    graph: &Graph,
+    in_model: bool,
+) -> TokenStream {
+    let cx = &Layer::new(krate, spec, graph, in_model);
     let cfgs = &cx.cfgs;
     let (item, alias) = (item::emit(cx), cx.alias());
     let input_trait = input::emit_trait(cx);
@@ -120,10 +125,12 @@ struct Layer<'a> {
     at: Span,
     /// `#[cfg]`s of the declaration: they hold for all that is emitted.
     cfgs: Vec<&'a Attribute>,
+    /// Whether a model calls it.
+    in_model: bool,
 }
 
 impl<'a> Layer<'a> {
-    fn new(krate: &'a TokenStream, spec: &'a Spec, graph: &'a Graph) -> Self {
+    fn new(krate: &'a TokenStream, spec: &'a Spec, graph: &'a Graph, in_model: bool) -> Self {
         let name = &spec.item.name;
         Layer {
             krate,
@@ -134,6 +141,7 @@ impl<'a> Layer<'a> {
             input: format_ident!("{name}Input"),
             at: Span::call_site().located_at(name.span()),
             cfgs: spec.item.cfgs().collect(),
+            in_model,
         }
     }
 

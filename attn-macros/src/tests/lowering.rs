@@ -29,7 +29,7 @@ fn lines(expr: Expr) -> String {
             *scale = expr.clone();
         }
     }
-    let file = parse_file(emit::layer(&quote!(::attn), &spec, &graph));
+    let file = parse_file(emit::layer(&quote!(::attn), &spec, &graph, false));
     let run = hidden_items(&file).into_iter().find_map(|item| match item {
         syn::Item::Fn(function) if function.sig.ident == "run" => Some(&function.block.stmts),
         _ => None,

@@ -16,6 +16,7 @@ use crate::graph::steps::{ArrayId, Attention, Prepare, Role, Step, View};
 impl Fused<'_> {
     pub(super) fn emit_backward(&self, adjoints: &[Adjoint], plan: &Plan) -> TokenStream {
         let inputs = self.inputs();
+        let d_inputs = inputs.iter().map(|name| format_ident!("d_{name}"));
         let d_output = self.gradient_name(self.steps.output);
         let mut made = Vec::new();
         let lines = adjoints
@@ -30,13 +31,14 @@ impl Fused<'_> {
         let lines: Vec<_> = lines.collect();
         let saved = plan.saved.iter().map(|id| self.name(*id));
         quote_spanned! {self.cx.at=>
-            /// The derivative, step by step backwards. Gradients of weights and inputs are added to in the tape's own buffers.
+            /// The derivative, step by step backwards. Gradients of weights are added to in the tape's own buffers.
             fn backward<E: p::Element, D: p::Host<E>>(
                 call: &Call<E>,
                 weights: &Weights<E, D>,
-                #(#inputs: &p::Operand<E, D>,)*
+                #(#inputs: p::Matrix<'_, E>,)*
                 saved: Saved<E>,
                 #d_output: p::Matrix<'_, E>,
+                #(#d_inputs: &mut p::Target<'_, E, D>,)*
                 gradients: &mut p::Gradients<E, D>,
             ) -> Result<(), D::Err> {
                 let sizes = call.sizes;
@@ -68,18 +70,6 @@ impl Fused<'_> {
         }
     }
 
-    /// The gradient of a whole array, to write.
-    fn gradient_mut(&self, id: ArrayId) -> TokenStream {
-        let name = self.name(id);
-        match self.steps.array(id).role {
-            Role::Input => quote!(#name.gradient_matrix(gradients)?),
-            _ => {
-                let name = self.gradient_name(id);
-                quote!(#name.all_mut())
-            }
-        }
-    }
-
     fn emit_adjoint(&self, adjoint: &Adjoint, made: &mut Vec<ArrayId>) -> TokenStream {
         let step = &self.steps.steps[adjoint.step];
         let make = self.make_gradients(&adjoint.operands, made);
@@ -87,11 +77,13 @@ impl Fused<'_> {
         let line = match step {
             Step::Linear { x, to, .. } => {
                 let (projection, into) = (self.name(*to), emit_into(adjoint.operands[0].1));
-                let (d_x, x) = (self.gradient_mut(*x), self.matrix(*x));
-                quote! {
-                    weights.#projection.add_gradients(#x, #d_to, gradients)?;
-                    weights.#projection.input_gradient(#d_to, #into, #d_x);
-                }
+                let d_x = self.gradient_name(*x);
+                let d_x = match self.steps.array(*x).role {
+                    Role::Input => quote!(#d_x),
+                    _ => quote!(&mut p::Target::array(&mut #d_x, #into)),
+                };
+                let x = self.matrix(*x);
+                quote!(weights.#projection.backward(#x, #d_to, #d_x, gradients)?;)
             }
             Step::Prepare { x, heads, how, .. } => {
                 let (len, view) = (self.len(*x), self.view(*x));

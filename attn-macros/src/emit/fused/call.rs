@@ -38,35 +38,47 @@ impl Fused<'_> {
         fields.chain(declared).collect()
     }
 
+    /// A trait that a model knows of names these types.
+    fn vis(&self) -> Option<TokenStream> {
+        self.cx.in_model.then(|| quote!(pub))
+    }
+
     pub(super) fn emit_weights(&self) -> TokenStream {
         let linears = self.steps.steps.iter().filter_map(|step| match step {
             Step::Linear { to, .. } => Some(self.name(*to)),
             _ => None,
         });
         let operands = self.operands().into_iter().map(|(name, _)| name);
+        let vis = self.vis();
         quote! {
             /// What is read of the layer.
-            struct Weights<E: p::Element, D: p::Host<E>> {
+            #vis struct Weights<E: p::Element, D: p::Host<E>> {
                 #(#linears: p::Projection<E, D>,)*
                 #(#operands: p::Operand<E, D>,)*
             }
         }
     }
 
-    pub(super) fn emit_weights_value(&self) -> TokenStream {
+    /// The function that reads the parameters.
+    pub(super) fn emit_read_weights(&self) -> TokenStream {
         let linears = self.steps.steps.iter().filter_map(|step| match step {
             Step::Linear { fields, to, .. } => {
                 let (name, fields) = (self.name(*to), fields.iter());
                 let fields = fields.map(|field| format_ident!("{field}"));
-                Some(quote!(#name: operation.projection(&[#(&layer.#fields),*])?))
+                Some(quote!(#name: p::Projection::read(&[#(&layer.#fields),*])?))
             }
             _ => None,
         });
         let operands = self
             .operands()
             .into_iter()
-            .map(|(name, field)| quote!(#name: operation.parameter(&layer.#field.weight)?));
-        quote!(Weights { #(#linears,)* #(#operands,)* })
+            .map(|(name, field)| quote!(#name: p::Operand::read(&layer.#field.weight)?));
+        let name = &self.cx.name;
+        quote! {
+            fn read_weights<E: p::Element, D: p::Backend<E>>(layer: &#name<E, D>) -> Result<Weights<E, D>, D::Err> {
+                Ok(Weights { #(#linears,)* #(#operands,)* })
+            }
+        }
     }
 
     pub(super) fn emit_call(&self) -> TokenStream {
@@ -74,9 +86,10 @@ impl Fused<'_> {
             let (name, ty) = (var(&field.name), field.ty);
             quote!(#name: #ty)
         });
+        let vis = self.vis();
         quote! {
             /// One call, but for the tensors.
-            struct Call<E: p::Element> {
+            #vis struct Call<E: p::Element> {
                 sizes: p::Sizes,
                 #(#fields,)*
                 element: p::PhantomData<E>,
@@ -84,12 +97,45 @@ impl Fused<'_> {
         }
     }
 
-    pub(super) fn emit_call_value(&self) -> TokenStream {
+    /// The function that makes a `Call`, of the sizes of the axes batch, query and key.
+    pub(super) fn emit_make_call(&self) -> TokenStream {
         let fields = self.call_fields().into_iter().map(|field| {
             let (name, value) = (var(&field.name), field.value);
             quote!(#name: #value)
         });
-        quote!(Call { sizes, #(#fields,)* element: p::PhantomData })
+        let data = self.cx.graph.data.iter().map(|data| {
+            let (name, ty) = (data_name(data), read_type(data));
+            quote!(#name: #ty,)
+        });
+        let dropout_key = self.dropout().map(|_| quote!(dropout_key: Option<u64>,));
+        let spec = self.cx.spec;
+        let (heads, kv_heads) = (&spec.heads, &spec.kv_heads);
+        let (width, value_width) = (&spec.head_dim, &spec.value_head_dim);
+        quote! {
+            #[allow(unused_variables)]
+            fn make_call<E: p::Element, D: p::Host<E>>(
+                weights: &Weights<E, D>,
+                (batch, query, key): (usize, usize, usize),
+                #(#data)*
+                #dropout_key
+            ) -> Call<E> {
+                let sizes = p::Sizes {
+                    batch,
+                    heads: #heads,
+                    kv_heads: #kv_heads,
+                    query,
+                    key,
+                    width: #width,
+                    value_width: #value_width,
+                };
+                Call { sizes, #(#fields,)* element: p::PhantomData }
+            }
+        }
+    }
+
+    /// The probability with which weights fall.
+    pub(super) fn dropout(&self) -> Option<&Real> {
+        self.attention()?.dropout.as_ref()
     }
 
     fn call_fields(&self) -> Vec<CallField> {
@@ -134,13 +180,11 @@ impl Fused<'_> {
                 value: quote!(#name),
             });
         }
-        if let Some(p) = &attention.dropout {
+        if let Some(p) = self.dropout() {
             fields.push(CallField {
                 name: "dropout".into(),
                 ty: quote!(Option<p::Dropout>),
-                value: quote! {
-                    (train && T::OWNS_TAPE).then(|| p::Dropout { p: #p, key: device.random_u64() })
-                },
+                value: quote!(dropout_key.map(|key| p::Dropout { p: #p, key })),
             });
         }
         fields
@@ -165,9 +209,10 @@ impl Fused<'_> {
             let (name, parts) = (self.name(*id), Literal::usize_unsuffixed(parts));
             quote!(#name: p::Array<E, #parts>)
         });
+        let vis = self.vis();
         quote! {
             /// What the derivative reads again.
-            struct Saved<E: p::Element> {
+            #vis struct Saved<E: p::Element> {
                 #(#arrays,)*
                 lse: p::Array<E>,
             }

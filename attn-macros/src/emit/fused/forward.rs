@@ -21,7 +21,7 @@ impl Fused<'_> {
             fn forward<E: p::Element, D: p::Host<E>>(
                 call: &Call<E>,
                 weights: &Weights<E, D>,
-                #(#inputs: &p::Operand<E, D>,)*
+                #(#inputs: p::Matrix<'_, E>,)*
                 #output: p::MatrixMut<'_, E>,
             ) -> Saved<E> {
                 let sizes = call.sizes;

@@ -4,6 +4,7 @@ mod attention;
 mod backward;
 mod call;
 mod forward;
+mod in_model;
 mod score;
 
 use proc_macro2::{Ident, Literal, TokenStream};
@@ -22,10 +23,13 @@ use crate::graph::steps::{ArrayId, Attention, Role, Step, Steps, View};
 /// struct Call<E> { .. }           // sizes and data of one call
 /// struct Saved<E> { .. }          // what the derivative reads again
 ///
+/// fn read_weights(layer) -> Result<Weights<E, D>, ..>
+/// fn make_call(weights, axes, ..) -> Call<E>
 /// fn fused(layer, x, .., train) -> Result<Tensor<..>, ..>                 // one operation on the tape
 /// fn forward(call, weights, x, .., output) -> Saved<E>
 /// fn backward(call, weights, x, .., saved, d_output, gradients) -> Result<(), ..>
 /// fn attention(call, weights) -> p::Attention<E>
+/// impl InModel for Name              // for `model!`
 /// ```
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let Some(steps) = &cx.steps else {
@@ -42,14 +46,18 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let attentions: Vec<_> = attentions.collect();
     let structs = [cx.emit_weights(), cx.emit_call(), cx.emit_saved(&plan)];
     let functions = [
+        cx.emit_read_weights(),
+        cx.emit_make_call(),
         cx.emit_fused(),
         cx.emit_forward(&plan),
         cx.emit_backward(&adjoints, &plan),
     ];
+    let in_model = cx.cx.in_model.then(|| cx.emit_in_model());
     quote! {
         #(#structs)*
         #(#functions)*
         #(#attentions)*
+        #in_model
     }
 }
 
@@ -98,7 +106,7 @@ impl Fused<'_> {
     fn matrix(&self, id: ArrayId) -> TokenStream {
         let name = self.name(id);
         match self.steps.array(id).role {
-            Role::Input => quote!(#name.matrix()),
+            Role::Input => quote!(#name),
             _ => quote!(#name.all()),
         }
     }
@@ -107,7 +115,7 @@ impl Fused<'_> {
     fn view(&self, view: View) -> TokenStream {
         let (name, part) = (self.name(view.array), Literal::usize_unsuffixed(view.part));
         match self.steps.array(view.array).role {
-            Role::Input => quote!(#name.matrix()),
+            Role::Input => quote!(#name),
             _ => quote!(#name.part(#part)),
         }
     }
@@ -136,10 +144,11 @@ impl Fused<'_> {
         let read_context = graph
             .cross
             .then(|| quote!(let context = operation.read(context.retaped::<T>())?;));
-        let (weights, call) = (self.emit_weights_value(), self.emit_call_value());
-        let (heads, kv_heads) = (&self.cx.spec.heads, &self.cx.spec.kv_heads);
-        let (width, value_width) = (&self.cx.spec.head_dim, &self.cx.spec.value_head_dim);
         let d_model = &self.cx.spec.d_model;
+        let data = graph.data.iter().map(input::data_name);
+        let dropout_key = self
+            .dropout()
+            .map(|_| quote!(, (train && T::OWNS_TAPE).then(|| device.random_u64())));
         quote_spanned! {*at=>
             /// The layer as one operation on the tape: what `run` computes, on slices.
             fn fused<B: p::Dim, #(#sequences: p::Dim,)* E: p::Element, D: p::Backend<E>, T: p::Tape<E, D>>(
@@ -149,24 +158,16 @@ impl Fused<'_> {
             ) -> Result<#attended, p::Error<D::Err>> {
                 let shape = (x.shape().0, x.shape().1, p::Const);
                 let device = x.device().clone();
-                let sizes = p::Sizes {
-                    batch: shape.0.size(),
-                    heads: #heads,
-                    kv_heads: #kv_heads,
-                    query: shape.1.size(),
-                    key: #key.shape().1.size(),
-                    width: #width,
-                    value_width: #value_width,
-                };
+                let axes = (shape.0.size(), shape.1.size(), #key.shape().1.size());
                 let mut operation = p::Operation::<T>::default();
                 let x = operation.read(x)?;
                 #read_context
-                let weights = #weights;
-                let call = #call;
-                let mut output = p::Output::zeros(sizes.queries(), #d_model);
-                let saved = forward(&call, &weights, #(&#names,)* output.matrix_mut());
+                let weights = read_weights(layer)?;
+                let call = make_call(&weights, axes #(, #data)* #dropout_key);
+                let mut output = p::Output::zeros(call.sizes.queries(), #d_model);
+                let saved = forward(&call, &weights, #(#names.matrix(),)* output.matrix_mut());
                 let output = operation.finish_matrix(&device, output, shape, move |d_output, gradients| {
-                    backward(&call, &weights, #(&#names,)* saved, d_output, gradients)
+                    backward(&call, &weights, #(#names.matrix(),)* saved, d_output, #(&mut #names.target(),)* gradients)
                 })?;
                 Ok((output, None))
             }

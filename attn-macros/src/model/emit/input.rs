@@ -84,6 +84,9 @@ pub(super) fn emit_impl(cx: &Emitter<'_>) -> TokenStream {
             fn run(self, model: &#name<E, D>, run: p::Run) -> Result<Self::Output, p::Error<D::Err>> {
                 let #pattern = self;
                 #checks
+                if run.is_fused::<E, D>() {
+                    return fused(model, #(#names,)* run.train);
+                }
                 let mut pass = p::Pass::<T>::new(run);
                 let #first = pass.input(#first);
                 let #pattern_of_results = run_graph(model, &mut pass, #(#names),*)?;

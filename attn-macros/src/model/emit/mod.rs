@@ -3,6 +3,7 @@
 mod docs;
 mod facts;
 mod forward;
+mod fused;
 mod input;
 mod item;
 
@@ -33,7 +34,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
     let layers = model
         .attentions
         .iter()
-        .map(|(spec, graph)| attention::layer(krate, spec, graph));
+        .map(|(spec, graph)| attention::layer(krate, spec, graph, true));
     let (cfgs, items, alias) = (
         &cx.cfgs,
         item::emit(cx),
@@ -45,6 +46,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         item::emit_traits(cx),
         item::emit_forward(cx),
         forward::emit(cx),
+        fused::emit(cx),
         facts::emit(cx),
     ];
     let assertions = model

@@ -1,0 +1,88 @@
+//! Indices that a call passes: tokens, classes, lengths.
+
+use dfdx::{
+    shapes::{HasShape, Shape},
+    tensor::{Storage, Tensor},
+};
+
+use crate::Error;
+
+/// What a kernel returns for indices that are checked.
+pub(crate) fn known<T, Error: std::fmt::Display>(result: Result<T, Error>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => unreachable!("{error}, but it was checked"),
+    }
+}
+
+/// The numbers of a tensor of indices, and its shape.
+#[derive(Clone, Debug)]
+pub struct Ids {
+    /// Row-major.
+    pub values: Vec<usize>,
+    shape: Vec<usize>,
+}
+
+impl Ids {
+    /// Reads a tensor.
+    pub fn read<S: Shape, D: Storage<usize>>(ids: &Tensor<S, usize, D>) -> Self {
+        let shape: Vec<usize> = ids.shape().concrete().into_iter().collect();
+        // dfdx reads the first element of an empty tensor.
+        let values = if shape.contains(&0) {
+            Vec::new()
+        } else {
+            ids.as_vec()
+        };
+        Self { values, shape }
+    }
+
+    /// Fails unless all but those that are `ignored` are below `count`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], with the first one that is not, as the `what` of an operation.
+    pub fn check<Dev>(
+        &self,
+        operation: &'static str,
+        what: &'static str,
+        count: usize,
+        ignored: Option<usize>,
+    ) -> Result<(), Error<Dev>> {
+        let bad = |&index: &usize| index >= count && Some(index) != ignored;
+        match self.values.iter().position(bad) {
+            Some(position) => Err(Error::OutOfRange {
+                operation,
+                what,
+                index: self.values[position],
+                count,
+                place: self.place(position),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if, as valid lengths, one is greater than `len`.
+    ///
+    /// # Errors
+    /// [`Error::LengthBeyondKeys`], with the first one that is.
+    pub fn check_lengths<Dev>(&self, layer: &'static str, len: usize) -> Result<(), Error<Dev>> {
+        match self.values.iter().position(|&length| length > len) {
+            Some(position) => Err(Error::LengthBeyondKeys {
+                layer,
+                length: self.values[position],
+                keys: len,
+                index: self.place(position),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Where a row-major position is in the shape.
+    fn place(&self, mut position: usize) -> Vec<usize> {
+        let mut place = vec![0; self.shape.len()];
+        for (at, size) in place.iter_mut().zip(&self.shape).rev() {
+            *at = position % size;
+            position /= size;
+        }
+        place
+    }
+}

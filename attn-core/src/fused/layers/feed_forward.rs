@@ -1,0 +1,94 @@
+//! Two affine maps and a nonlinearity between them.
+
+use dfdx::tensor::Gradients;
+
+use crate::{
+    Element, Host,
+    fused::{Array, Projection, Target},
+    kernel::{Matrix, MatrixMut, activation as kernel},
+    simd::Into,
+};
+
+/// A feed-forward layer, gated or not.
+pub struct FeedForward<K, E: Element, D: Host<E>> {
+    /// The first map, or the gate and it.
+    pub up: Projection<E, D>,
+    /// What is between the two maps.
+    pub middle: Middle<K>,
+    /// The second map.
+    pub down: Projection<E, D>,
+}
+
+/// A nonlinearity.
+#[derive(Clone, Copy, Debug)]
+pub struct Middle<K> {
+    /// Which one.
+    pub activation: K,
+    /// Whether the first half of what comes in gates the other.
+    pub gated: bool,
+    /// How many numbers come out.
+    pub width: usize,
+}
+
+impl<K: kernel::Activation> Middle<K> {
+    /// How many numbers come in.
+    fn input(&self) -> usize {
+        if self.gated {
+            2 * self.width
+        } else {
+            self.width
+        }
+    }
+
+    fn forward<E: Element>(&self, x: &Array<E>) -> Array<E> {
+        let mut y = Array::stale(x.all().rows(), [self.width]);
+        if self.gated {
+            kernel::gated_forward(self.activation, x.all(), y.all_mut());
+        } else {
+            kernel::forward(self.activation, x.numbers(), y.numbers_mut());
+        }
+        y
+    }
+
+    fn backward<E: Element>(&self, x: &Array<E>, d_y: &Array<E>) -> Array<E> {
+        let mut d_x = Array::like(x.all());
+        if self.gated {
+            kernel::gated_backward(self.activation, x.all(), d_y.all(), d_x.all_mut());
+        } else {
+            let to = d_x.numbers_mut();
+            kernel::backward(self.activation, x.numbers(), d_y.numbers(), to);
+        }
+        d_x
+    }
+}
+
+impl<K: kernel::Activation, E: Element, D: Host<E>> FeedForward<K, E, D> {
+    /// Writes the result, and returns what comes into the nonlinearity: what comes out of it is computed again.
+    pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
+        let mut hidden = Array::stale(x.rows(), [self.middle.input()]);
+        self.up.forward(x, hidden.all_mut());
+        self.down.forward(self.middle.forward(&hidden).all(), y);
+        hidden
+    }
+
+    /// # Errors
+    /// If a gradient cannot be allocated.
+    pub fn backward(
+        &self,
+        x: Matrix<'_, E>,
+        hidden: &Array<E>,
+        d_y: Matrix<'_, E>,
+        d_x: &mut Target<'_, E, D>,
+        gradients: &mut Gradients<E, D>,
+    ) -> Result<(), D::Err> {
+        let active = self.middle.forward(hidden);
+        self.down.add_gradients(active.all(), d_y, gradients)?;
+        // Where the activations were, their gradient.
+        let mut d_active = active;
+        self.down
+            .input_gradient(d_y, Into::Overwrite, d_active.all_mut());
+        let d_hidden = self.middle.backward(hidden, &d_active);
+        drop(d_active);
+        self.up.backward(x, d_hidden.all(), d_x, gradients)
+    }
+}

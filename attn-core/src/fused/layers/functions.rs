@@ -1,0 +1,236 @@
+//! What has no parameters.
+
+use dfdx::tensor::Gradients;
+
+use crate::{
+    Element, Host,
+    fused::Target,
+    kernel::{
+        Buffer, Matrix, MatrixMut, activation, arithmetic,
+        axis::{self, Axis},
+        concat as side_by_side, dropout as drops,
+        elementwise::{self, NOTHING},
+        sinusoid, softmax as shares,
+    },
+};
+
+/// `y = act(x)` for every element.
+pub fn activate<E: Element>(activation: impl activation::Activation, x: &[E], y: &mut [E]) {
+    activation::forward(activation, x, y);
+}
+
+/// The derivative of [`activate`].
+///
+/// # Errors
+/// If a gradient cannot be allocated.
+pub fn activate_backward<E: Element, D: Host<E>>(
+    activation: impl activation::Activation,
+    x: &[E],
+    d_y: &[E],
+    d_x: &mut Target<'_, E, D>,
+    gradients: &mut Gradients<E, D>,
+) -> Result<(), D::Err> {
+    d_x.overwrite(gradients, |d_x| {
+        activation::backward(activation, x, d_y, d_x);
+    })
+}
+
+/// The derivative of a product by one of the factors, given the other one.
+///
+/// # Errors
+/// If a gradient cannot be allocated.
+pub fn mul_backward<E: Element, D: Host<E>>(
+    other: &[E],
+    d_y: &[E],
+    d_x: &mut Target<'_, E, D>,
+    gradients: &mut Gradients<E, D>,
+) -> Result<(), D::Err> {
+    d_x.accumulate(gradients, |d_x| arithmetic::add_product(d_y, other, d_x))
+}
+
+/// `y = x + y`, where `y` is.
+pub fn add_to<E: Element>(y: &mut [E], x: &[E]) {
+    elementwise::add_scaled(E::one(), x, y);
+}
+
+/// `z = x + y`
+pub fn add<E: Element>(x: &[E], y: &[E], z: &mut [E]) {
+    elementwise::add(x, y, z);
+}
+
+/// `z = x - y`
+pub fn sub<E: Element>(x: &[E], y: &[E], z: &mut [E]) {
+    arithmetic::sub(x, y, z);
+}
+
+/// `z = x y`
+pub fn mul<E: Element>(x: &[E], y: &[E], z: &mut [E]) {
+    arithmetic::mul(x, y, z);
+}
+
+/// `y = a x`
+pub fn scale<E: Element>(a: f64, x: &[E], y: &mut [E]) {
+    elementwise::affine(E::of(a), E::of(NOTHING), x, y);
+}
+
+/// `y = x + b`
+pub fn shift<E: Element>(b: f64, x: &[E], y: &mut [E]) {
+    elementwise::affine(E::one(), E::of(b), x, y);
+}
+
+/// Elements that fall with probability `p`, if there is a key that says which.
+pub fn dropout<E: Element>(p: f64, key: Option<u64>, x: &[E], y: &mut [E]) {
+    match key {
+        Some(key) => drops::dropout(x, p, key, y),
+        None => y.copy_from_slice(x),
+    }
+}
+
+/// The derivative of [`dropout`].
+///
+/// # Errors
+/// If a gradient cannot be allocated.
+pub fn dropout_backward<E: Element, D: Host<E>>(
+    p: f64,
+    key: Option<u64>,
+    d_y: &[E],
+    d_x: &mut Target<'_, E, D>,
+    gradients: &mut Gradients<E, D>,
+) -> Result<(), D::Err> {
+    match key {
+        Some(key) => d_x.overwrite(gradients, |d_x| drops::dropout(d_y, p, key, d_x)),
+        None => d_x.add(1.0, d_y, gradients),
+    }
+}
+
+/// The softmax of every row.
+pub fn softmax<E: Element>(x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
+    shares::forward(x, y);
+}
+
+/// The derivative of [`softmax`], given its result `y`.
+///
+/// # Errors
+/// If a gradient cannot be allocated.
+pub fn softmax_backward<E: Element, D: Host<E>>(
+    y: Matrix<'_, E>,
+    d_y: Matrix<'_, E>,
+    d_x: &mut Target<'_, E, D>,
+    gradients: &mut Gradients<E, D>,
+) -> Result<(), D::Err> {
+    let (rows, width) = (y.rows(), y.cols());
+    d_x.accumulate(gradients, |d_x| {
+        shares::backward(y, d_y, MatrixMut::new(d_x, rows, width));
+    })
+}
+
+/// `x` repeated along axes of size 1: those of [`growing`].
+pub fn expand<E: Element>(x: &[E], steps: &[Axis], y: &mut [E]) {
+    let Some((&last, steps)) = steps.split_last() else {
+        return y.copy_from_slice(x);
+    };
+    let mut smaller: Option<Buffer<E>> = None;
+    for &step in steps {
+        let mut larger = Buffer::stale(step.elements());
+        axis::repeat(smaller.as_deref().unwrap_or(x), step, &mut larger);
+        smaller = Some(larger);
+    }
+    axis::repeat(smaller.as_deref().unwrap_or(x), last, y);
+}
+
+/// The derivative of [`expand`]: sums.
+///
+/// # Errors
+/// If a gradient cannot be allocated.
+pub fn expand_backward<E: Element, D: Host<E>>(
+    steps: &[Axis],
+    d_y: &[E],
+    d_x: &mut Target<'_, E, D>,
+    gradients: &mut Gradients<E, D>,
+) -> Result<(), D::Err> {
+    let mut sums: Option<Buffer<E>> = None;
+    for &step in steps.iter().rev() {
+        let mut fewer = Buffer::stale(step.outer * step.inner);
+        axis::sum(sums.as_deref().unwrap_or(d_y), step, &mut fewer);
+        sums = Some(fewer);
+    }
+    d_x.add(1.0, sums.as_deref().unwrap_or(d_y), gradients)
+}
+
+/// The axes that become larger from one shape to another, the last one first.
+///
+/// # Panics
+/// If an axis changes whose size is not 1.
+#[track_caller]
+pub fn growing(from: &[usize], to: &[usize]) -> Vec<Axis> {
+    let grows = |&axis: &usize| from[axis] != to[axis];
+    let axes = (0..from.len()).rev().filter(grows);
+    axes.map(|axis| {
+        assert_eq!(from[axis], 1, "axis {axis} of {from:?} in {to:?}");
+        Axis {
+            outer: from[..axis].iter().product(),
+            len: to[axis],
+            inner: to[axis + 1..].iter().product(),
+        }
+    })
+    .collect()
+}
+
+/// The rows of `x` and `y` side by side.
+pub fn concat<E: Element>(x: Matrix<'_, E>, y: Matrix<'_, E>, to: MatrixMut<'_, E>) {
+    side_by_side::forward(x, y, to);
+}
+
+/// The derivative of [`concat`](fn@concat), for the `width` columns from `start` on.
+///
+/// # Errors
+/// If a gradient cannot be allocated.
+pub fn concat_backward<E: Element, D: Host<E>>(
+    start: usize,
+    width: usize,
+    d_y: Matrix<'_, E>,
+    d_x: &mut Target<'_, E, D>,
+    gradients: &mut Gradients<E, D>,
+) -> Result<(), D::Err> {
+    d_x.accumulate(gradients, |d_x| {
+        let to = MatrixMut::new(d_x, d_y.rows(), width);
+        side_by_side::add_rows(d_y.some_cols(start..start + width), to);
+    })
+}
+
+/// The means of the sequences in `x [sequences, len, width]`: of the first `lens[o]` vectors of sequence `o`, or of all.
+pub fn mean_pool<E: Element>(x: &[E], axis: Axis, lens: Option<&[usize]>, y: &mut [E]) {
+    match lens {
+        Some(lens) => axis::mean(x, axis, lens, y),
+        None => axis::mean(x, axis, &vec![axis.len; axis.outer], y),
+    }
+}
+
+/// The derivative of [`mean_pool`].
+///
+/// # Errors
+/// If a gradient cannot be allocated.
+pub fn mean_pool_backward<E: Element, D: Host<E>>(
+    axis: Axis,
+    lens: Option<&[usize]>,
+    d_y: &[E],
+    d_x: &mut Target<'_, E, D>,
+    gradients: &mut Gradients<E, D>,
+) -> Result<(), D::Err> {
+    d_x.accumulate(gradients, |d_x| match lens {
+        Some(lens) => axis::mean_backward(d_y, axis, lens, d_x),
+        None => axis::mean_backward(d_y, axis, &vec![axis.len; axis.outer], d_x),
+    })
+}
+
+/// The waves of the positions of sequences of `len` tokens, one sequence after the other.
+pub fn sinusoidal_position<E: Element>(len: usize, width: usize, to: &mut [E]) {
+    let mut rows = Buffer::stale(len * width);
+    sinusoid::forward(MatrixMut::new(&mut rows, len, width));
+    let sequences = Axis {
+        outer: 1,
+        len: to.len().checked_div(rows.len()).unwrap_or(0),
+        inner: len * width,
+    };
+    axis::repeat(&rows, sequences, to);
+}

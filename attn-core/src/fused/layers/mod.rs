@@ -1,0 +1,18 @@
+//! Layers on slices: what they read of their parameters, forward and backward.
+//!
+//! An operation of [`ops`](crate::ops) is one of these on the tape; a declared model is many of them in one operation.
+//! A result is written where the caller wants it, and gradients go to a [`Target`](super::Target) each.
+
+mod feed_forward;
+mod functions;
+mod norm;
+mod table;
+
+pub use feed_forward::{FeedForward, Middle};
+pub use functions::{
+    activate, activate_backward, add, add_to, concat, concat_backward, dropout, dropout_backward,
+    expand, expand_backward, growing, mean_pool, mean_pool_backward, mul, mul_backward, scale,
+    shift, sinusoidal_position, softmax, softmax_backward, sub,
+};
+pub use norm::Norm;
+pub use table::Table;

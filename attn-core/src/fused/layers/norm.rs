@@ -1,0 +1,84 @@
+//! Normalisation of vectors.
+
+use dfdx::tensor::Gradients;
+
+use crate::{
+    Element, Host,
+    fused::{Array, Operand, Target, accumulate},
+    kernel::{
+        Buffer, Matrix, MatrixMut,
+        norm::{Gradients as NormGradients, Kind, Norm as Kernel, STATISTICS},
+    },
+};
+
+/// A layer norm, or one by the root mean square, with its gain and perhaps a bias.
+pub struct Norm<E: Element, D: Host<E>> {
+    /// Which of the two.
+    pub kind: Kind,
+    /// Keeps the divisor away from 0.
+    pub epsilon: f64,
+    /// What the normalised numbers are multiplied with.
+    pub gain: Operand<E, D>,
+    /// What is added then.
+    pub bias: Option<Operand<E, D>>,
+}
+
+impl<E: Element, D: Host<E>> Norm<E, D> {
+    fn kernel(&self) -> Kernel<'_, E> {
+        Kernel {
+            kind: self.kind,
+            gain: Some(self.gain.values()),
+            bias: self.bias.as_ref().map(Operand::values),
+            epsilon: E::of(self.epsilon),
+        }
+    }
+
+    /// Writes the result, and returns what the derivative needs of it.
+    pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
+        let mut statistics = Array::stale(x.rows(), [STATISTICS]);
+        self.kernel().forward(x, y, statistics.numbers_mut());
+        statistics
+    }
+
+    /// The same of `x + y`, which takes the place of `x`.
+    pub fn forward_of_sum(
+        &self,
+        x: MatrixMut<'_, E>,
+        y: Matrix<'_, E>,
+        to: MatrixMut<'_, E>,
+    ) -> Array<E> {
+        let mut statistics = Array::stale(x.rows(), [STATISTICS]);
+        self.kernel()
+            .forward_of_sum(x, y, to, statistics.numbers_mut());
+        statistics
+    }
+
+    /// # Errors
+    /// If a gradient cannot be allocated.
+    pub fn backward(
+        &self,
+        x: Matrix<'_, E>,
+        statistics: &Array<E>,
+        d_y: Matrix<'_, E>,
+        d_x: &mut Target<'_, E, D>,
+        gradients: &mut Gradients<E, D>,
+    ) -> Result<(), D::Err> {
+        let (rows, width) = (x.rows(), x.cols());
+        // One gradient of the tape at a time can be written in place.
+        let mut d_gain = Buffer::zeros(width);
+        let mut d_bias = Buffer::zeros(width);
+        let (numbers, into) = d_x.numbers_mut(gradients)?;
+        let to = NormGradients {
+            x: MatrixMut::new(numbers, rows, width),
+            into,
+            gain: Some(&mut d_gain),
+            bias: self.bias.is_some().then_some(&mut d_bias),
+        };
+        self.kernel().backward(x, statistics.numbers(), d_y, to);
+        accumulate(self.gain.gradient(gradients)?, &d_gain);
+        if let Some(bias) = &self.bias {
+            accumulate(bias.gradient(gradients)?, &d_bias);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! A layer as `model!` calls it, inside of the model's one operation.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+
+use super::Fused;
+use crate::emit::{bounds, input};
+
+impl Fused<'_> {
+    pub(super) fn emit_in_model(&self) -> TokenStream {
+        let name = &self.cx.name;
+        let inputs = self.inputs();
+        let count = inputs.len();
+        let d_inputs: Vec<_> = inputs
+            .iter()
+            .map(|name| format_ident!("d_{name}"))
+            .collect();
+        let data: Vec<_> = self.cx.graph.data.iter().map(input::data_name).collect();
+        let types = self.cx.graph.data.iter().map(input::read_type);
+        let (check_sizes, check_indices) = (input::emit_check(self.cx), bounds::emit_call(self.cx));
+        let key = self.dropout().map(|_| quote!(, key));
+        quote_spanned! {self.cx.at=>
+            impl<E: p::Element, D: p::Backend<E>> p::Weighted<E, D> for #name<E, D> {
+                type Weights = Weights<E, D>;
+
+                fn weights(&self) -> Result<Self::Weights, D::Err> {
+                    read_weights(self)
+                }
+            }
+
+            #[allow(unused_variables)]
+            impl<E: p::Element, D: p::Backend<E>> p::InModel<E, D, #count> for #name<E, D> {
+                type Data = (#(#types,)*);
+                type Saved = (Call<E>, Saved<E>);
+
+                fn check(axes: (usize, usize, usize), (#(#data,)*): &Self::Data) -> Result<(), p::Error<D::Err>> {
+                    #check_sizes
+                    #check_indices
+                    Ok(())
+                }
+
+                fn forward(
+                    weights: &Self::Weights,
+                    axes: (usize, usize, usize),
+                    (#(#data,)*): &Self::Data,
+                    key: Option<u64>,
+                    [#(#inputs),*]: [p::Matrix<'_, E>; #count],
+                    output: p::MatrixMut<'_, E>,
+                ) -> Self::Saved {
+                    let call = make_call(weights, axes #(, p::Clone::clone(#data))* #key);
+                    let saved = forward(&call, weights, #(#inputs,)* output);
+                    (call, saved)
+                }
+
+                fn backward(
+                    weights: &Self::Weights,
+                    (call, saved): Self::Saved,
+                    [#(#inputs),*]: [p::Matrix<'_, E>; #count],
+                    d_output: p::Matrix<'_, E>,
+                    [#(#d_inputs),*]: [&mut p::Target<'_, E, D>; #count],
+                    gradients: &mut p::Gradients<E, D>,
+                ) -> Result<(), D::Err> {
+                    backward(&call, weights, #(#inputs,)* saved, d_output, #(#d_inputs,)* gradients)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Reverse mode: the derivative of a model, as lines that run through its graph backwards.
+//!
+//! The gradient of a value is a buffer. Where it is the same as that of another value — both terms of a sum have the
+//! gradient of the sum — the two share the buffer, until one of them is added to: in place, if nobody else will read the
+//! buffer any more, and otherwise in a copy.
+
+use std::collections::BTreeMap;
+
+use super::graph::{Model, Node, Op, Region, Repeat, Step, ValueId};
+use super::types::Kind;
+
+/// The derivative of a model.
+pub(crate) struct Backward<'m> {
+    /// For each buffer the value that it was made for: its size and its name.
+    pub(crate) buffers: Vec<ValueId>,
+    pub(crate) lines: Vec<Line<'m>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct BufferId(pub(crate) usize);
+
+/// A gradient, to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum From {
+    /// That of a result of the model, by its number: it is given.
+    Result(usize),
+    Buffer(BufferId),
+}
+
+/// A gradient, to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum To {
+    /// That of an input: the tape's, to add to.
+    Input(ValueId),
+    /// A buffer that is new here.
+    New(BufferId),
+    /// A buffer, to add to.
+    Add(BufferId),
+}
+
+pub(crate) enum Line<'m> {
+    /// A new buffer of zeros.
+    Zeros(BufferId),
+    /// A new buffer with the numbers of another gradient.
+    Copy { from: From, to: BufferId },
+    /// Adds a gradient to another.
+    Add { from: From, to: To },
+    /// The derivative of an operation, by the operands that have one.
+    Adjoint {
+        node: &'m Node,
+        d_result: From,
+        to: Vec<(usize, To)>,
+    },
+    /// Runs for every round, the last one first. In the end the buffer of each carried variable is the second one.
+    Repeat {
+        repeat: &'m Repeat,
+        carried: Vec<[BufferId; 2]>,
+        lines: Vec<Line<'m>>,
+    },
+    /// Nobody reads it any more.
+    Free(BufferId),
+}
+
+/// The derivative of the results by all parameters and inputs.
+pub(crate) fn diff(model: &Model) -> Backward<'_> {
+    let mut diff = Diff {
+        model,
+        buffers: Vec::new(),
+        gradients: BTreeMap::new(),
+    };
+    let mut lines = Vec::new();
+    for (index, result) in model.results.iter().enumerate() {
+        diff.share(*result, From::Result(index), &mut lines);
+    }
+    diff.region(&model.body, &mut lines);
+    Backward {
+        buffers: diff.buffers,
+        lines,
+    }
+}
+
+impl Model {
+    /// The operands of an operation by which it has a derivative.
+    pub(crate) fn differentiable(&self, node: &Node) -> usize {
+        match &node.op {
+            Op::Embedding(_) | Op::LearnedPosition(_) | Op::SinusoidalPosition => 0,
+            Op::Attention { index, .. } if self.attentions[*index].1.cross => 2,
+            Op::Attention { .. } | Op::PaddedMeanPool => 1,
+            _ => node.operands.len(),
+        }
+    }
+
+    /// The values, of floats, that the derivative of an operation reads.
+    pub(crate) fn read_backward(&self, node: &Node) -> Vec<ValueId> {
+        match &node.op {
+            Op::Linear(_)
+            | Op::TiedLinear(_)
+            | Op::FeedForward(_)
+            | Op::LayerNorm(_)
+            | Op::RmsNorm(_)
+            | Op::Attention { .. }
+            | Op::Activation(_)
+            | Op::Mul => node.operands[..self.differentiable(node)].to_vec(),
+            Op::Softmax => vec![node.result],
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_input(&self, id: ValueId) -> bool {
+        self.inputs.contains(&id)
+    }
+}
+
+struct Diff<'m> {
+    model: &'m Model,
+    buffers: Vec<ValueId>,
+    /// The gradients so far of values whose own operation is still to come.
+    gradients: BTreeMap<usize, From>,
+}
+
+impl<'m> Diff<'m> {
+    fn region(&mut self, region: &'m Region, lines: &mut Vec<Line<'m>>) {
+        for step in region.steps.iter().rev() {
+            match step {
+                Step::Node(node) => self.node(node, lines),
+                Step::Repeat(repeat) => self.repeat(repeat, lines),
+            }
+        }
+    }
+
+    fn node(&mut self, node: &'m Node, lines: &mut Vec<Line<'m>>) {
+        // What nobody reads has no gradient.
+        let Some(&d_result) = self.gradients.get(&node.result.0) else {
+            return;
+        };
+        match node.op {
+            Op::Add | Op::Shift(_) => {
+                for operand in &node.operands {
+                    self.share(*operand, d_result, lines);
+                }
+            }
+            Op::Sub => {
+                self.share(node.operands[0], d_result, lines);
+                self.adjoint(node, d_result, 1..2, lines);
+            }
+            _ => self.adjoint(node, d_result, 0..self.model.differentiable(node), lines),
+        }
+        self.gradients.remove(&node.result.0);
+        self.free(d_result, lines);
+    }
+
+    fn adjoint(
+        &mut self,
+        node: &'m Node,
+        d_result: From,
+        operands: std::ops::Range<usize>,
+        lines: &mut Vec<Line<'m>>,
+    ) {
+        let to = operands.map(|index| (index, self.target(node.operands[index], lines)));
+        let to = to.collect();
+        lines.push(Line::Adjoint { node, d_result, to });
+    }
+
+    /// Where a contribution to the gradient of a value goes.
+    fn target(&mut self, value: ValueId, lines: &mut Vec<Line<'m>>) -> To {
+        if self.model.is_input(value) {
+            return To::Input(value);
+        }
+        match self.gradients.get(&value.0) {
+            None => {
+                let new = self.buffer(value);
+                self.gradients.insert(value.0, From::Buffer(new));
+                To::New(new)
+            }
+            Some(_) => To::Add(self.own(value, lines)),
+        }
+    }
+
+    /// The buffer of a value that has a gradient, such that no other value has it.
+    fn own(&mut self, value: ValueId, lines: &mut Vec<Line<'m>>) -> BufferId {
+        let from = self.gradients[&value.0];
+        match from {
+            From::Buffer(buffer) if self.holders(from) == 1 => buffer,
+            _ => {
+                let to = self.buffer(value);
+                lines.push(Line::Copy { from, to });
+                self.gradients.insert(value.0, From::Buffer(to));
+                to
+            }
+        }
+    }
+
+    /// Adds a gradient as it is.
+    fn share(&mut self, value: ValueId, from: From, lines: &mut Vec<Line<'m>>) {
+        if self.model.value(value).ty.kind != Kind::Floats {
+            return;
+        }
+        if self.model.is_input(value) {
+            lines.push(Line::Add {
+                from,
+                to: To::Input(value),
+            });
+        } else if self.gradients.contains_key(&value.0) {
+            let to = To::Add(self.own(value, lines));
+            lines.push(Line::Add { from, to });
+        } else {
+            self.gradients.insert(value.0, from);
+        }
+    }
+
+    fn buffer(&mut self, value: ValueId) -> BufferId {
+        self.buffers.push(value);
+        BufferId(self.buffers.len() - 1)
+    }
+
+    fn holders(&self, gradient: From) -> usize {
+        let gradients = self.gradients.values();
+        gradients.filter(|other| **other == gradient).count()
+    }
+
+    fn free(&self, gradient: From, lines: &mut Vec<Line<'m>>) {
+        if let (From::Buffer(buffer), 0) = (gradient, self.holders(gradient)) {
+            lines.push(Line::Free(buffer));
+        }
+    }
+
+    /// A buffer that is the value's alone, of zeros if it has no gradient so far.
+    fn own_or_zeros(&mut self, value: ValueId, lines: &mut Vec<Line<'m>>) -> BufferId {
+        if self.gradients.contains_key(&value.0) {
+            return self.own(value, lines);
+        }
+        let buffer = self.buffer(value);
+        lines.push(Line::Zeros(buffer));
+        self.gradients.insert(value.0, From::Buffer(buffer));
+        buffer
+    }
+
+    fn repeat(&mut self, repeat: &'m Repeat, lines: &mut Vec<Line<'m>>) {
+        let values = repeat.carried.iter().map(|carried| carried.value);
+        let starts: Vec<_> = values
+            .clone()
+            .map(|value| self.own_or_zeros(value, lines))
+            .collect();
+        // Every round adds to the gradients of what is defined outside.
+        for value in self.outer(repeat) {
+            self.own_or_zeros(value, lines);
+        }
+        for value in values.clone() {
+            self.gradients.remove(&value.0);
+        }
+        let mut body = Vec::new();
+        for (carried, start) in repeat.carried.iter().zip(&starts) {
+            self.share(carried.after, From::Buffer(*start), &mut body);
+        }
+        for start in &starts {
+            self.free(From::Buffer(*start), &mut body);
+        }
+        self.region(&repeat.body, &mut body);
+        let ends = values
+            .clone()
+            .map(|value| self.own_or_zeros(value, &mut body));
+        let ends: Vec<_> = ends.collect();
+        for value in values {
+            self.gradients.remove(&value.0);
+        }
+        let carried = starts.iter().zip(ends).map(|(start, end)| [*start, end]);
+        lines.push(Line::Repeat {
+            repeat,
+            carried: carried.collect(),
+            lines: body,
+        });
+        for (carried, start) in repeat.carried.iter().zip(starts) {
+            self.share(carried.before, From::Buffer(start), lines);
+            self.free(From::Buffer(start), lines);
+        }
+    }
+
+    /// The values outside of a loop, but for inputs, whose gradients it adds to.
+    fn outer(&self, repeat: &Repeat) -> Vec<ValueId> {
+        let (mut read, mut defined) = (Vec::new(), Vec::new());
+        self.gather(&repeat.body, &mut read, &mut defined);
+        read.extend(repeat.carried.iter().map(|carried| carried.after));
+        defined.extend(repeat.carried.iter().map(|carried| carried.value));
+        read.sort_by_key(|value| value.0);
+        read.dedup();
+        read.retain(|value| !defined.contains(value) && !self.model.is_input(*value));
+        read
+    }
+
+    fn gather(&self, region: &Region, read: &mut Vec<ValueId>, defined: &mut Vec<ValueId>) {
+        for step in &region.steps {
+            match step {
+                Step::Node(node) => {
+                    read.extend(&node.operands[..self.model.differentiable(node)]);
+                    defined.push(node.result);
+                }
+                Step::Repeat(repeat) => {
+                    read.extend(repeat.carried.iter().map(|carried| carried.before));
+                    read.extend(repeat.carried.iter().map(|carried| carried.after));
+                    defined.extend(repeat.carried.iter().map(|carried| carried.value));
+                    self.gather(&repeat.body, read, defined);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The derivative: the lines of [`diff`](crate::model::diff), backwards through the operations.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+
+use super::{Fused, size};
+use crate::model::diff::{BufferId, From, Line, To};
+use crate::model::graph::{Node, Op, Region, Repeat, Step, ValueId};
+use crate::model::plan::Forward;
+
+impl Fused<'_> {
+    pub(super) fn emit_backward(&self) -> TokenStream {
+        let model = self.model();
+        let d_results = (0..model.results.len()).map(|index| format_ident!("d_result_{index}"));
+        let module = &model.modules[0];
+        let (weights, saved) = (self.weights_type(module), self.saved_type(module));
+        let fields = self.saved_fields(&model.body, &self.plan.saved);
+        let lines = self.emit_lines(&model.body, self.plan, &self.backward.lines);
+        quote_spanned! {self.cx.at=>
+            /// The derivative, operation by operation backwards. Gradients of parameters and inputs are added to in the tape's own
+            /// buffers.
+            #[allow(unused_variables, unused_mut)]
+            fn backward<E: p::Element, D: p::Backend<E>>(
+                call: &Call<E, D>,
+                weights: &#weights<E, D>,
+                saved: #saved<E, D>,
+                #(#d_results: &[E],)*
+                gradients: &mut p::Gradients<E, D>,
+            ) -> Result<(), D::Err> {
+                let sizes = call.sizes;
+                let #saved { #fields .. } = saved;
+                #lines
+                Ok(())
+            }
+        }
+    }
+
+    /// The lines of a region. What it has kept goes when its last reader is done.
+    fn emit_lines(&self, region: &Region, plan: &Forward, lines: &[Line<'_>]) -> TokenStream {
+        let reads: Vec<_> = lines.iter().map(|line| self.reads(line)).collect();
+        let mut emitted = TokenStream::new();
+        for (index, line) in lines.iter().enumerate() {
+            emitted.extend(self.emit_line(region, plan, line));
+            let is_last = |value: &&ValueId| {
+                reads[index].contains(value)
+                    && !reads[index + 1..].iter().any(|reads| reads.contains(value))
+            };
+            let free = plan.saved.iter().filter(is_last).map(|id| self.value(*id));
+            emitted.extend(quote!(#(p::drop(#free);)*));
+        }
+        emitted
+    }
+
+    /// The values that a line reads.
+    fn reads(&self, line: &Line<'_>) -> Vec<ValueId> {
+        match line {
+            Line::Adjoint { node, .. } => self.model().read_backward(node),
+            Line::Repeat { lines, .. } => lines.iter().flat_map(|line| self.reads(line)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn emit_line(&self, region: &Region, plan: &Forward, line: &Line<'_>) -> TokenStream {
+        match line {
+            Line::Zeros(to) => self.make(*to, "zeros"),
+            Line::Copy { from, to } => {
+                let (name, from) = (self.buffer(*to), self.copy(*from, *to));
+                quote!(let mut #name = #from;)
+            }
+            Line::Add { from, to } => {
+                let (make, to) = self.target(*to);
+                let from = self.gradient(*from);
+                quote!(#make #to.add(1.0, #from, gradients)?;)
+            }
+            Line::Adjoint { node, d_result, to } => self.emit_adjoint(node, *d_result, to),
+            Line::Free(buffer) => {
+                let name = self.buffer(*buffer);
+                quote!(p::drop(#name);)
+            }
+            Line::Repeat {
+                repeat,
+                carried,
+                lines,
+            } => {
+                let steps = region.steps.iter().zip(&plan.steps);
+                let body = steps.filter_map(|(step, planned)| match step {
+                    Step::Repeat(other) if std::ptr::eq(other, *repeat) => Some(&planned.body),
+                    _ => None,
+                });
+                let body = body.last();
+                body.map_or_else(TokenStream::new, |body| {
+                    self.emit_rounds(repeat, body, carried, lines)
+                })
+            }
+        }
+    }
+
+    fn emit_rounds(
+        &self,
+        repeat: &Repeat,
+        plan: &Forward,
+        carried: &[[BufferId; 2]],
+        lines: &[Line<'_>],
+    ) -> TokenStream {
+        let module = self.body_of(repeat);
+        let (weights, saved, rounds) = (
+            self.module_var(module),
+            self.saved_type(module),
+            self.rounds(repeat),
+        );
+        let (sets, count) = (self.weights(&repeat.place), &repeat.count);
+        // Of sets of parameters the last one comes first.
+        let sets = if repeat.share {
+            quote!(::core::iter::repeat_n(&#sets, #count))
+        } else {
+            quote!(#sets.iter().rev())
+        };
+        let fields = self.saved_fields(&repeat.body, &plan.saved);
+        let lines = self.emit_lines(&repeat.body, plan, lines);
+        let changed = carried.iter().filter(|[start, end]| start != end);
+        let (starts, ends): (Vec<_>, Vec<_>) = changed
+            .map(|pair| pair.map(|id| self.buffer(id)).into())
+            .unzip();
+        let next = match starts.as_slice() {
+            [] => TokenStream::new(),
+            [start] => quote!(#start = #(#ends)*;),
+            _ => quote!((#(#starts),*) = (#(#ends),*);),
+        };
+        quote! {
+            for (#weights, round) in #sets.zip(#rounds.into_iter().rev()) {
+                let #saved { #fields .. } = round;
+                #lines
+                #next
+            }
+        }
+    }
+
+    /// `let mut d_x = p::Array::<E>::stale(rows, [width]);`
+    fn make(&self, buffer: BufferId, how: &str) -> TokenStream {
+        let (name, array) = (
+            self.buffer(buffer),
+            self.array(how, self.backward.buffers[buffer.0]),
+        );
+        quote!(let mut #name = #array;)
+    }
+
+    fn copy(&self, from: From, to: BufferId) -> TokenStream {
+        match from {
+            From::Buffer(from) => {
+                let from = self.buffer(from);
+                quote!(#from.copy())
+            }
+            From::Result(_) => {
+                let ty = self.ty(self.backward.buffers[to.0]);
+                let (from, rows, width) = (self.gradient(from), self.rows(ty), self.width(ty));
+                quote!(p::Array::of(#from, #rows, #width))
+            }
+        }
+    }
+
+    /// The numbers of a gradient.
+    fn gradient(&self, from: From) -> TokenStream {
+        match from {
+            From::Result(index) => {
+                let name = format_ident!("d_result_{index}");
+                quote!(#name)
+            }
+            From::Buffer(buffer) => {
+                let name = self.buffer(buffer);
+                quote!(#name.numbers())
+            }
+        }
+    }
+
+    /// The gradient of a value as a matrix.
+    fn gradient_matrix(&self, from: From, of: ValueId) -> TokenStream {
+        match from {
+            From::Result(_) => {
+                let (rows, width) = (self.rows(self.ty(of)), self.width(self.ty(of)));
+                let numbers = self.gradient(from);
+                quote!(p::Matrix::new(#numbers, #rows, #width))
+            }
+            From::Buffer(buffer) => {
+                let name = self.buffer(buffer);
+                quote!(#name.all())
+            }
+        }
+    }
+
+    /// Where a gradient goes: the line that makes it, if it is new, and the target.
+    fn target(&self, to: To) -> (TokenStream, TokenStream) {
+        match to {
+            To::Input(id) => {
+                let name = self.input(id);
+                (TokenStream::new(), quote!(call.inputs.#name.target()))
+            }
+            To::New(buffer) => {
+                let (make, name) = (self.make(buffer, "stale"), self.buffer(buffer));
+                (
+                    make,
+                    quote!(p::Target::array(&mut #name, p::Into::Overwrite)),
+                )
+            }
+            To::Add(buffer) => {
+                let name = self.buffer(buffer);
+                (
+                    TokenStream::new(),
+                    quote!(p::Target::array(&mut #name, p::Into::Add)),
+                )
+            }
+        }
+    }
+
+    fn emit_adjoint(&self, node: &Node, d_result: From, to: &[(usize, To)]) -> TokenStream {
+        let targets: Vec<_> = to.iter().map(|(_, to)| self.target(*to)).collect();
+        let (make, to_x): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
+        let d_y = self.gradient(d_result);
+        let d_y_matrix = self.gradient_matrix(d_result, node.result);
+        let call = self.emit_derivative(node, [&d_y, &d_y_matrix], &to_x, to);
+        let free = self.is_array(node).then(|| {
+            let kept = self.kept(node);
+            quote!(p::drop(#kept);)
+        });
+        quote!(#(#make)* #call #free)
+    }
+
+    /// The call or the calls that compute the derivative of an operation.
+    fn emit_derivative(
+        &self,
+        node: &Node,
+        [d_y, d_y_matrix]: [&TokenStream; 2],
+        to_x: &[TokenStream],
+        to: &[(usize, To)],
+    ) -> TokenStream {
+        let x = |index: usize| node.operands[index];
+        let numbers = |index: usize| self.numbers(x(index));
+        let matrix = |index: usize| self.matrix(x(index));
+        let kept = self.kept(node);
+        match &node.op {
+            Op::Embedding(place) => {
+                let (weights, ids) = (self.weights(place), self.ids(x(0)));
+                quote!(#weights.backward(#ids, #d_y_matrix, gradients)?;)
+            }
+            Op::LearnedPosition(place) => {
+                let (weights, len) = (self.weights(place), self.ty(x(0)).axes.last().map(size));
+                quote!(#weights.backward_positions(#len, #d_y_matrix, gradients)?;)
+            }
+            Op::SinusoidalPosition | Op::Add | Op::Shift(_) => TokenStream::new(),
+            Op::Linear(place) => {
+                let (weights, x) = (self.weights(place), matrix(0));
+                quote!(#weights.backward(#x, #d_y_matrix, #(&mut #to_x,)* gradients)?;)
+            }
+            Op::TiedLinear(place) => {
+                let (weights, x) = (self.weights(place), matrix(0));
+                quote!(#weights.project_backward(#x, #d_y_matrix, #(&mut #to_x,)* gradients)?;)
+            }
+            Op::FeedForward(place) | Op::LayerNorm(place) | Op::RmsNorm(place) => {
+                let (weights, x) = (self.weights(place), matrix(0));
+                quote!(#weights.backward(#x, &#kept, #d_y_matrix, #(&mut #to_x,)* gradients)?;)
+            }
+            Op::Attention { place, index } => {
+                let (attention, weights) = (self.attention(*index), self.weights(place));
+                let inputs = (0..to_x.len()).map(matrix);
+                quote! {
+                    #attention::backward(
+                        &#weights,
+                        #kept,
+                        [#(#inputs),*],
+                        #d_y_matrix,
+                        [#(&mut #to_x),*],
+                        gradients,
+                    )?;
+                }
+            }
+            Op::Dropout(p) => {
+                quote!(p::layers::dropout_backward(#p, #kept, #d_y, #(&mut #to_x,)* gradients)?;)
+            }
+            Op::Activation(name) => {
+                let (x, activation) = (numbers(0), self.activation(name));
+                quote!(p::layers::activate_backward(#activation, #x, #d_y, #(&mut #to_x,)* gradients)?;)
+            }
+            Op::Sub => quote!(#(#to_x.add(-1.0, #d_y, gradients)?;)*),
+            Op::Mul => {
+                let others = to.iter().map(|(index, _)| numbers(1 - index));
+                quote!(#(p::layers::mul_backward(#others, #d_y, &mut #to_x, gradients)?;)*)
+            }
+            Op::Scale(by) => quote!(#(#to_x.add((#by) as f64, #d_y, gradients)?;)*),
+            Op::Softmax => {
+                let y = self.matrix(node.result);
+                quote!(p::layers::softmax_backward(#y, #d_y_matrix, #(&mut #to_x,)* gradients)?;)
+            }
+            Op::Expand => {
+                let axes = self.growing(node);
+                quote!(p::layers::expand_backward(#axes, #d_y, #(&mut #to_x,)* gradients)?;)
+            }
+            Op::Concat => {
+                let widths = to.iter().map(|(index, _)| self.width(self.ty(x(*index))));
+                let first = self.width(self.ty(x(0)));
+                let starts = to.iter().map(|(index, _)| match index {
+                    0 => quote!(0),
+                    _ => quote!(#first),
+                });
+                quote!(#(p::layers::concat_backward(#starts, #widths, #d_y_matrix, &mut #to_x, gradients)?;)*)
+            }
+            Op::MeanPool => {
+                let axis = self.sequence(x(0));
+                quote!(p::layers::mean_pool_backward(#axis, None, #d_y, #(&mut #to_x,)* gradients)?;)
+            }
+            Op::PaddedMeanPool => {
+                let (lens, axis) = (self.ids(x(1)), self.sequence(x(0)));
+                quote!(p::layers::mean_pool_backward(#axis, Some(#lens), #d_y, #(&mut #to_x,)* gradients)?;)
+            }
+        }
+    }
+}

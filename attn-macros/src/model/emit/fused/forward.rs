@@ -1,0 +1,306 @@
+//! The forward pass: a line or two per operation.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+
+use super::{Fused, Kept};
+use crate::model::graph::{Carried, Module, Node, Op, Region, Repeat, Step, ValueId};
+use crate::model::plan::{Forward, Planned};
+
+impl Fused<'_> {
+    pub(super) fn emit_forward(&self) -> TokenStream {
+        let model = self.model();
+        let results: Vec<_> = (0..model.results.len())
+            .map(|index| format_ident!("result_{index}"))
+            .collect();
+        let steps = self.emit_steps(&model.body, self.plan);
+        let copies = model.results.iter().zip(&results).map(|(id, result)| {
+            let numbers = self.numbers(*id);
+            let copied = !model.is_written_directly(*id, self.plan);
+            copied.then(|| quote!(#result.numbers_mut().copy_from_slice(#numbers);))
+        });
+        let module = &model.modules[0];
+        let (weights, saved) = (self.weights_type(module), self.saved_type(module));
+        let fields = self.saved_fields(&model.body, &self.plan.saved);
+        quote_spanned! {self.cx.at=>
+            /// The forward pass, operation by operation. `keep` says whether a derivative will be asked for.
+            #[allow(unused_variables, unused_mut)]
+            fn forward<E: p::Element, D: p::Backend<E>>(
+                call: &Call<E, D>,
+                weights: &#weights<E, D>,
+                random: p::Random<'_>,
+                keep: bool,
+                #(#results: &mut p::Output<E>,)*
+            ) -> #saved<E, D> {
+                let sizes = call.sizes;
+                #steps
+                #(#copies)*
+                #saved { #fields types: p::PhantomData }
+            }
+        }
+    }
+
+    fn emit_steps(&self, region: &Region, plan: &Forward) -> TokenStream {
+        let mut lines = TokenStream::new();
+        let mut waiting: Option<(&Node, &Planned)> = None;
+        for (step, planned) in region.steps.iter().zip(&plan.steps) {
+            match step {
+                Step::Node(node) if planned.with_next => {
+                    lines.extend(self.emit_start_of_sum(node, planned));
+                    waiting = Some((node, planned));
+                    continue;
+                }
+                Step::Node(node) => lines.extend(match waiting {
+                    Some((sum, planned)) => self.emit_norm_of_sum(sum, planned, node),
+                    None => self.emit_node(node, planned),
+                }),
+                Step::Repeat(repeat) => lines.extend(self.emit_repeat(repeat, planned)),
+            }
+            let before = waiting.take().map(|(_, planned)| &planned.free);
+            let free = before.into_iter().flatten().chain(&planned.free);
+            let free = free.map(|id| self.value(*id));
+            lines.extend(quote!(#(p::drop(#free);)*));
+        }
+        lines
+    }
+
+    /// The array of a sum, with one of the terms in it.
+    fn emit_start_of_sum(&self, node: &Node, planned: &Planned) -> TokenStream {
+        let result = self.value(node.result);
+        let start = self.owned(
+            node.operands[planned.reuse.unwrap_or(0)],
+            planned.reuse.is_some(),
+        );
+        quote!(let mut #result = #start;)
+    }
+
+    /// The term of a sum that is not in its array.
+    fn other_term(&self, node: &Node, planned: &Planned) -> ValueId {
+        node.operands[1 - planned.reuse.unwrap_or(0)]
+    }
+
+    /// A value as an array of its own: that of the value itself, if nobody else needs it, or a copy.
+    fn owned(&self, id: ValueId, is_free: bool) -> TokenStream {
+        let name = self.value(id);
+        if is_free {
+            quote!(#name)
+        } else if self.model().is_input(id) {
+            let (numbers, ty) = (self.numbers(id), self.ty(id));
+            let (rows, width) = (self.rows(ty), self.width(ty));
+            quote!(p::Array::of(#numbers, #rows, #width))
+        } else {
+            quote!(#name.copy())
+        }
+    }
+
+    fn emit_norm_of_sum(&self, sum: &Node, planned: &Planned, norm: &Node) -> TokenStream {
+        let (Op::LayerNorm(place) | Op::RmsNorm(place)) = &norm.op else {
+            return TokenStream::new();
+        };
+        let other = self.matrix(self.other_term(sum, planned));
+        let (array, to) = self.result(norm.result);
+        let (kept, weights, x) = (self.kept(norm), self.weights(place), self.value(sum.result));
+        quote! {
+            #array
+            let #kept = #weights.forward_of_sum(#x.all_mut(), #other, #to.matrix_mut());
+        }
+    }
+
+    /// What a result is written to: the line that makes it, and its name.
+    fn result(&self, id: ValueId) -> (TokenStream, TokenStream) {
+        let model = self.model();
+        let direct = model.is_written_directly(id, self.plan);
+        let index = model.results.iter().position(|result| *result == id);
+        if let (true, Some(index)) = (direct, index) {
+            let name = format_ident!("result_{index}");
+            return (TokenStream::new(), quote!(#name));
+        }
+        let (name, array) = (self.value(id), self.array("stale", id));
+        (quote!(let mut #name = #array;), quote!(#name))
+    }
+
+    fn emit_node(&self, node: &Node, planned: &Planned) -> TokenStream {
+        let direct = self.model().is_written_directly(node.result, self.plan);
+        if let (Op::Add, Some(_), false) = (&node.op, planned.reuse, direct) {
+            let start = self.emit_start_of_sum(node, planned);
+            let result = self.value(node.result);
+            let other = self.numbers(self.other_term(node, planned));
+            return quote! {
+                #start
+                p::layers::add_to(#result.numbers_mut(), #other);
+            };
+        }
+        let (array, to) = self.result(node.result);
+        let keep = self.keeps(node).map(|_| {
+            let kept = self.kept(node);
+            quote!(let #kept =)
+        });
+        let call = self.emit_operation(node, &to);
+        quote!(#array #keep #call;)
+    }
+
+    /// The call that computes a result.
+    fn emit_operation(&self, node: &Node, to: &TokenStream) -> TokenStream {
+        let x = |index: usize| node.operands[index];
+        let numbers = |index: usize| self.numbers(x(index));
+        let matrix = |index: usize| self.matrix(x(index));
+        let len = || {
+            let axes = &self.ty(x(0)).axes;
+            axes.last().map(super::size)
+        };
+        match &node.op {
+            Op::Embedding(place) => {
+                let (weights, ids) = (self.weights(place), self.ids(x(0)));
+                quote!(#weights.forward(#ids, #to.matrix_mut()))
+            }
+            Op::LearnedPosition(place) => {
+                let (weights, len) = (self.weights(place), len());
+                quote!(#weights.forward_positions(#len, #to.matrix_mut()))
+            }
+            Op::SinusoidalPosition => {
+                let (len, width) = (len(), self.width(self.ty(node.result)));
+                quote!(p::layers::sinusoidal_position(#len, #width, #to.numbers_mut()))
+            }
+            Op::TiedLinear(place) => {
+                let (weights, x) = (self.weights(place), matrix(0));
+                quote!(#weights.project(#x, #to.matrix_mut()))
+            }
+            Op::Linear(place)
+            | Op::FeedForward(place)
+            | Op::LayerNorm(place)
+            | Op::RmsNorm(place) => {
+                let (weights, x) = (self.weights(place), matrix(0));
+                quote!(#weights.forward(#x, #to.matrix_mut()))
+            }
+            Op::Attention { place, index } => {
+                let (attention, weights) = (self.attention(*index), self.weights(place));
+                let (axes, number) = (self.axes(node), syn::Index::from(*index));
+                let inputs = (0..self.model().differentiable(node)).map(matrix);
+                let key = match &self.model().attentions[*index].0.dropout {
+                    Some(_) => quote!(random.key()),
+                    None => quote!(None),
+                };
+                quote! {
+                    #attention::forward(
+                        &#weights,
+                        #axes,
+                        &call.data.#number,
+                        #key,
+                        [#(#inputs),*],
+                        #to.matrix_mut(),
+                    )
+                }
+            }
+            Op::Dropout(p) => {
+                let x = numbers(0);
+                quote!(random.dropout(#p, #x, #to.numbers_mut()))
+            }
+            Op::Activation(name) => {
+                let (x, activation) = (numbers(0), self.activation(name));
+                quote!(p::layers::activate(#activation, #x, #to.numbers_mut()))
+            }
+            Op::Add | Op::Sub | Op::Mul => {
+                let function = format_ident!(
+                    "{}",
+                    match &node.op {
+                        Op::Add => "add",
+                        Op::Sub => "sub",
+                        _ => "mul",
+                    }
+                );
+                let (x, y) = (numbers(0), numbers(1));
+                quote!(p::layers::#function(#x, #y, #to.numbers_mut()))
+            }
+            Op::Scale(by) => {
+                let x = numbers(0);
+                quote!(p::layers::scale((#by) as f64, #x, #to.numbers_mut()))
+            }
+            Op::Shift(by) => {
+                let x = numbers(0);
+                quote!(p::layers::shift((#by) as f64, #x, #to.numbers_mut()))
+            }
+            Op::Softmax => {
+                let x = matrix(0);
+                quote!(p::layers::softmax(#x, #to.matrix_mut()))
+            }
+            Op::Expand => {
+                let (x, axes) = (numbers(0), self.growing(node));
+                quote!(p::layers::expand(#x, #axes, #to.numbers_mut()))
+            }
+            Op::Concat => {
+                let (x, y) = (matrix(0), matrix(1));
+                quote!(p::layers::concat(#x, #y, #to.matrix_mut()))
+            }
+            Op::MeanPool => {
+                let (x, axis) = (numbers(0), self.sequence(x(0)));
+                quote!(p::layers::mean_pool(#x, #axis, None, #to.numbers_mut()))
+            }
+            Op::PaddedMeanPool => {
+                let (lens, axis) = (self.ids(x(1)), self.sequence(x(0)));
+                let x = numbers(0);
+                quote!(p::layers::mean_pool(#x, #axis, Some(#lens), #to.numbers_mut()))
+            }
+        }
+    }
+
+    /// `<attn::nn::Gelu as p::Activation>::KERNEL`
+    pub(super) fn activation(&self, name: &str) -> TokenStream {
+        let (krate, name) = (self.cx.krate, format_ident!("{name}"));
+        quote!(<#krate::nn::#name as p::Activation>::KERNEL)
+    }
+
+    fn emit_repeat(&self, repeat: &Repeat, planned: &Planned) -> TokenStream {
+        let starts = repeat
+            .carried
+            .iter()
+            .zip(&planned.moved)
+            .map(|(carried, moved)| {
+                let (value, before) = (
+                    self.value(carried.value),
+                    self.owned(carried.before, *moved),
+                );
+                quote!(let mut #value = #before;)
+            });
+        let starts: Vec<_> = starts.collect();
+        let module: &Module = self.body_of(repeat);
+        let (weights, saved, rounds) = (
+            self.module_var(module),
+            self.saved_type(module),
+            self.rounds(repeat),
+        );
+        let steps = self.emit_steps(&repeat.body, &planned.body);
+        let fields = self.saved_fields(&repeat.body, &planned.body.saved);
+        let (values, next) = self.carried(&repeat.carried, &planned.body);
+        let sets = self.weights_of_rounds(repeat);
+        quote! {
+            #(#starts)*
+            let mut #rounds = p::Vec::new();
+            for #weights in #sets {
+                #steps
+                let next = #next;
+                let round = #saved { #fields types: p::PhantomData };
+                if keep {
+                    #rounds.push(round);
+                }
+                #values = next;
+            }
+        }
+    }
+
+    /// The variables that a loop carries, and what they are in the next round.
+    fn carried(&self, carried: &[Carried], body: &Forward) -> (TokenStream, TokenStream) {
+        let values = carried.iter().map(|carried| self.value(carried.value));
+        let next = carried.iter().zip(&body.moved);
+        let next = next.map(|(carried, moved)| self.owned(carried.after, *moved));
+        let (values, next): (Vec<_>, Vec<_>) = (values.collect(), next.collect());
+        match (values.as_slice(), next.as_slice()) {
+            ([value], [next]) => (quote!(#value), quote!(#next)),
+            _ => (quote!((#(#values),*)), quote!((#(#next),*))),
+        }
+    }
+
+    /// The type of what an operation keeps says what the backward pass does with it.
+    pub(super) fn is_array(&self, node: &Node) -> bool {
+        matches!(self.keeps(node), Some(Kept::Array))
+    }
+}

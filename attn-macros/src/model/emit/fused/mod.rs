@@ -1,0 +1,347 @@
+//! The model as one operation of the tape: a forward and a backward function over slices, a line or two per operation.
+
+mod backward;
+mod forward;
+mod read;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+
+use super::{Emitter, field, item, var};
+use crate::model::diff::{Backward, BufferId, diff};
+use crate::model::graph::{Model, Module, Node, Op, Place, Repeat, Submodule, ValueId};
+use crate::model::plan::{Forward, plan};
+use crate::model::types::{Axis, Type};
+
+/// ```text
+/// struct Sizes { batch, seq }             // axes that only the running program knows
+/// struct Inputs<E, D> { tokens, .. }
+/// struct Call<E, D> { sizes, inputs, data }
+/// struct GptWeights<E, D> { .. }          // what is read of the layers: of the model, of the body of each `repeat`
+/// struct GptSaved<E, D> { .. }            // what the derivative reads again
+///
+/// fn fused(model, tokens, .., train) -> Result<Tensor<..>, ..>             // one operation on the tape
+/// fn forward(call, weights, random, keep, results) -> GptSaved<E, D>
+/// fn backward(call, weights, saved, d_results, gradients) -> Result<(), ..>
+/// ```
+pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
+    if cx.model.poisoned {
+        return TokenStream::new();
+    }
+    let (plan, backward) = (plan(cx.model), diff(cx.model));
+    let cx = &Fused {
+        cx,
+        plan: &plan,
+        backward: &backward,
+    };
+    let parts = [
+        cx.emit_call(),
+        cx.emit_weights(),
+        cx.emit_fused(),
+        cx.emit_forward(),
+        cx.emit_backward(),
+    ];
+    parts.into_iter().collect()
+}
+
+struct Fused<'a> {
+    cx: &'a Emitter<'a>,
+    plan: &'a Forward,
+    backward: &'a Backward<'a>,
+}
+
+/// What an operation keeps for its derivative besides values.
+enum Kept {
+    Array,
+    DropoutKey,
+    /// Of the attention with this index.
+    Attention(usize),
+}
+
+impl<'a> Fused<'a> {
+    fn model(&self) -> &'a Model {
+        self.cx.model
+    }
+
+    /// The variable of a value. It is no name of the emitted code: whatever a user calls a value, it hides nothing.
+    fn value(&self, id: ValueId) -> Ident {
+        hidden(&self.model().value(id).name)
+    }
+
+    /// The variable of a gradient.
+    fn buffer(&self, id: BufferId) -> Ident {
+        let same = |other: &&ValueId| **other == self.backward.buffers[id.0];
+        let number = self.backward.buffers[..id.0].iter().filter(same).count() + 1;
+        let of = &self.model().value(self.backward.buffers[id.0]).name;
+        let name = match number {
+            1 => format!("d_{of}"),
+            number => format!("d_{of}_{number}"),
+        };
+        hidden(&self.unique(name))
+    }
+
+    /// The variable of what an operation keeps.
+    fn kept(&self, node: &Node) -> Ident {
+        let of = &self.model().value(node.result).name;
+        hidden(&self.unique(format!("{of}_kept")))
+    }
+
+    /// A name that no value has.
+    fn unique(&self, mut name: String) -> String {
+        while self.model().values.iter().any(|value| value.name == name) {
+            name.push('_');
+        }
+        name
+    }
+
+    fn ty(&self, id: ValueId) -> &'a Type {
+        &self.model().value(id).ty
+    }
+
+    /// The number of rows of a value as a matrix: the product of all axes but the last.
+    fn rows(&self, ty: &Type) -> TokenStream {
+        product(&ty.axes[..ty.axes.len() - 1])
+    }
+
+    fn width(&self, ty: &Type) -> TokenStream {
+        ty.axes.last().map_or(quote!(1), size)
+    }
+
+    /// `p::Array::<E>::stale(rows, [width])`
+    fn array(&self, how: &str, id: ValueId) -> TokenStream {
+        let (how, ty) = (format_ident!("{how}"), self.ty(id));
+        let (rows, width) = (self.rows(ty), self.width(ty));
+        quote!(p::Array::<E>::#how(#rows, [#width]))
+    }
+
+    /// A value of floats, to read: its numbers.
+    fn numbers(&self, id: ValueId) -> TokenStream {
+        let name = self.value(id);
+        if self.model().is_input(id) {
+            let name = self.input(id);
+            return quote!(call.inputs.#name.values());
+        }
+        quote!(#name.numbers())
+    }
+
+    /// The same as a matrix.
+    fn matrix(&self, id: ValueId) -> TokenStream {
+        let name = self.value(id);
+        if self.model().is_input(id) {
+            let name = self.input(id);
+            return quote!(call.inputs.#name.matrix());
+        }
+        quote!(#name.all())
+    }
+
+    /// A value of ids or lengths.
+    fn ids(&self, id: ValueId) -> TokenStream {
+        let name = self.input(id);
+        quote!(&call.inputs.#name.values)
+    }
+
+    /// The field of an input.
+    fn input(&self, id: ValueId) -> Ident {
+        field(&self.model().value(id).name)
+    }
+
+    /// `weights.attention`, or `blocks.attention` in the body of a loop.
+    fn weights(&self, place: &Place) -> TokenStream {
+        let field = field(&place.field);
+        let module = self.module_var(self.model().module(place.module));
+        quote!(#module.#field)
+    }
+
+    /// The variable with the weights of a module.
+    fn module_var(&self, module: &Module) -> Ident {
+        if module.name == self.model().item.name {
+            format_ident!("weights")
+        } else {
+            hidden(&self.unique(format!("{}_weights", module.var)))
+        }
+    }
+
+    fn weights_type(&self, module: &Module) -> Ident {
+        format_ident!("{}Weights", module.name)
+    }
+
+    fn saved_type(&self, module: &Module) -> Ident {
+        format_ident!("{}Saved", module.name)
+    }
+
+    /// The variable, and the field, with what the rounds of a loop keep.
+    fn rounds(&self, repeat: &Repeat) -> Ident {
+        hidden(&self.unique(format!("{}_rounds", repeat.place.field)))
+    }
+
+    /// The loop over the weights of its rounds.
+    fn weights_of_rounds(&self, repeat: &Repeat) -> TokenStream {
+        let (weights, count) = (self.weights(&repeat.place), &repeat.count);
+        if repeat.share {
+            quote!(::core::iter::repeat_n(&#weights, #count))
+        } else {
+            quote!(#weights.iter())
+        }
+    }
+
+    /// `<GptBlocksAttention<E, D> as p::InModel<E, D, 1>>`
+    fn attention(&self, index: usize) -> TokenStream {
+        let (_, graph) = &self.model().attentions[index];
+        let layer = item::layer_type(self.cx, &Submodule::Attention(index), &quote!(, E, D));
+        let inputs = 1 + usize::from(graph.cross);
+        quote!(<#layer as p::InModel<E, D, #inputs>>)
+    }
+
+    /// The sizes of the axes batch, query and key of an attention.
+    fn axes(&self, node: &Node) -> TokenStream {
+        let query = self.ty(node.operands[0]);
+        let inputs = self.model().differentiable(node);
+        let key = self.ty(node.operands[inputs - 1]);
+        let [batch, query, key] = [
+            product(&query.axes[..query.axes.len() - 2]),
+            size(&query.axes[query.axes.len() - 2]),
+            size(&key.axes[key.axes.len() - 2]),
+        ];
+        quote!((#batch, #query, #key))
+    }
+
+    fn keeps(&self, node: &Node) -> Option<Kept> {
+        match &node.op {
+            Op::LayerNorm(_) | Op::RmsNorm(_) | Op::FeedForward(_) => Some(Kept::Array),
+            Op::Dropout(_) => Some(Kept::DropoutKey),
+            Op::Attention { index, .. } => Some(Kept::Attention(*index)),
+            _ => None,
+        }
+    }
+
+    /// Sequences of vectors, as an axis between others.
+    fn sequence(&self, id: ValueId) -> TokenStream {
+        let axes = &self.ty(id).axes;
+        let outer = product(&axes[..axes.len() - 2]);
+        let [len, inner] = [&axes[axes.len() - 2], &axes[axes.len() - 1]].map(size);
+        quote!(p::AxisOf { outer: #outer, len: #len, inner: #inner })
+    }
+
+    /// `p::layers::growing(&[1, 512], &[sizes.seq, 512])`
+    fn growing(&self, node: &Node) -> TokenStream {
+        let sizes = |id| self.ty(id).axes.iter().map(size);
+        let (from, to) = (sizes(node.operands[0]), sizes(node.result));
+        quote!(&p::layers::growing(&[#(#from),*], &[#(#to),*]))
+    }
+}
+
+/// A name of a user's, which hides no name of the emitted code.
+fn hidden(name: &str) -> Ident {
+    let mut ident = var(name);
+    ident.set_span(Span::mixed_site());
+    ident
+}
+
+/// The size of an axis while the model runs.
+fn size(axis: &Axis) -> TokenStream {
+    match axis {
+        Axis::Symbol(name) => {
+            let name = field(name);
+            quote!(sizes.#name)
+        }
+        Axis::Size(size) => quote!(#size),
+    }
+}
+
+fn product(axes: &[Axis]) -> TokenStream {
+    let product = axes.iter().map(size).reduce(|a, b| quote!(#a * #b));
+    product.unwrap_or(quote!(1))
+}
+
+impl Fused<'_> {
+    /// `fused`: the operation.
+    fn emit_fused(&self) -> TokenStream {
+        let (cx, model) = (self.cx, self.model());
+        let (name, symbols, label) = (&cx.name, cx.symbols(), cx.label());
+        let tape = |index: usize| match index {
+            0 => quote!(T),
+            _ => TokenStream::new(),
+        };
+        let inputs = model.inputs.iter().enumerate().map(|(index, id)| {
+            let (name, ty) = (self.value(*id), cx.tensor(self.ty(*id), &tape(index)));
+            quote!(#name: #ty)
+        });
+        let first = self.value(model.inputs[0]);
+        let (shapes, read) = (self.emit_shapes(), self.emit_read(&label));
+        let results: Vec<_> = (0..model.results.len())
+            .map(|index| format_ident!("result_{index}"))
+            .collect();
+        let d_results: Vec<_> = results
+            .iter()
+            .map(|name| format_ident!("d_{name}"))
+            .collect();
+        let shape_names = (0..results.len()).map(|index| format_ident!("shape_{index}"));
+        let outputs = model.results.iter().map(|id| {
+            let (rows, width) = (self.rows(self.ty(*id)), self.width(self.ty(*id)));
+            quote!(p::Output::zeros(#rows, #width))
+        });
+        let types: Vec<_> = model
+            .results
+            .iter()
+            .map(|id| cx.tensor(self.ty(*id), &quote!(T)))
+            .collect();
+        let taped = results.iter().enumerate().map(|(index, name)| match index {
+            0 => quote!(#name.put_tape(tape)),
+            _ => quote!(#name.put_tape(p::Default::default())),
+        });
+        let (ty, value) = match results.as_slice() {
+            [_] => (quote!(#(#types)*), quote!(#(#taped)*)),
+            _ => (quote!((#(#types),*)), quote!((#(#taped),*))),
+        };
+        quote_spanned! {cx.at=>
+            /// The model as one operation on the tape: what `run_graph` computes, on slices.
+            fn fused<#symbols E: p::Element, D: p::Backend<E>, T: p::Tape<E, D>>(
+                model: &#name<E, D>,
+                #(#inputs,)*
+                train: bool,
+            ) -> Result<#ty, p::Error<D::Err>> {
+                let device = #first.device().clone();
+                let mut operation = p::Operation::<T>::default();
+                let #first = operation.input(#first);
+                #shapes
+                #read
+                let weights = p::Weighted::weights(model)?;
+                let draw = || device.random_u64();
+                let random = p::Random::new(train && T::OWNS_TAPE, &draw);
+                #(let mut #results = #outputs;)*
+                let saved = forward(&call, &weights, random, T::OWNS_TAPE, #(&mut #results),*);
+                #(let (#results, #d_results) = #results.into_tensor(&device, #shape_names)?;)*
+                let tape = operation.record([#(#d_results),*], move |[#(#d_results),*], gradients| {
+                    backward(&call, &weights, saved, #(#d_results,)* gradients)
+                });
+                Ok(#value)
+            }
+        }
+    }
+
+    /// The shapes of the results.
+    fn emit_shapes(&self) -> TokenStream {
+        let shapes = self.model().results.iter().enumerate().map(|(index, id)| {
+            let name = format_ident!("shape_{index}");
+            let axes = self.ty(*id).axes.iter().map(|axis| match axis {
+                Axis::Symbol(symbol) => self.axis_of_input(symbol),
+                Axis::Size(_) => quote!(p::Const),
+            });
+            quote!(let #name = (#(#axes,)*);)
+        });
+        shapes.collect()
+    }
+
+    /// The first axis of an input that has the name.
+    fn axis_of_input(&self, symbol: &str) -> TokenStream {
+        let found = self.model().inputs.iter().find_map(|id| {
+            let is_it = |axis: &Axis| matches!(axis, Axis::Symbol(other) if other == symbol);
+            let index = self.ty(*id).axes.iter().position(is_it)?;
+            Some((self.value(*id), syn::Index::from(index)))
+        });
+        found.map_or_else(
+            || quote!(p::Const),
+            |(input, index)| quote!(#input.shape().#index),
+        )
+    }
+}

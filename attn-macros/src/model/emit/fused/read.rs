@@ -1,0 +1,304 @@
+//! What a call and the layers are read into.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+
+use super::{Fused, Kept, product, size};
+use crate::emit::input;
+use crate::model::emit::{field, item};
+use crate::model::graph::{Module, Node, Op, Region, Repeat, Step, Submodule, ValueId};
+use crate::model::plan::Forward;
+use crate::model::types::{Axis, Kind};
+
+impl Fused<'_> {
+    /// The operations of the model, those in loops included.
+    fn nodes(&self) -> Vec<&Node> {
+        fn push<'a>(region: &'a Region, nodes: &mut Vec<&'a Node>) {
+            for step in &region.steps {
+                match step {
+                    Step::Node(node) => nodes.push(node),
+                    Step::Repeat(repeat) => push(&repeat.body, nodes),
+                }
+            }
+        }
+        let mut nodes = Vec::new();
+        push(&self.model().body, &mut nodes);
+        nodes
+    }
+
+    /// The operation of each attention, in their order.
+    fn attentions(&self) -> Vec<&Node> {
+        let mut attentions: Vec<_> = self
+            .nodes()
+            .into_iter()
+            .filter_map(|node| match node.op {
+                Op::Attention { index, .. } => Some((index, node)),
+                _ => None,
+            })
+            .collect();
+        attentions.sort_by_key(|(index, _)| *index);
+        attentions.into_iter().map(|(_, node)| node).collect()
+    }
+
+    /// `Sizes`, `Inputs` and `Call`.
+    pub(super) fn emit_call(&self) -> TokenStream {
+        let symbols = self.model().symbols.iter().map(|name| field(name));
+        let inputs = self.model().inputs.iter().map(|id| {
+            let name = self.input(*id);
+            match self.ty(*id).kind {
+                Kind::Floats => quote!(#name: p::Operand<E, D>),
+                Kind::Ids | Kind::Lens => quote!(#name: p::Ids),
+            }
+        });
+        let data = (0..self.attentions().len()).map(|index| {
+            let attention = self.attention(index);
+            quote!(#attention::Data)
+        });
+        quote_spanned! {self.cx.at=>
+            /// The axes that only the running program knows.
+            #[derive(p::Clone, p::Copy)]
+            struct Sizes {
+                #(#symbols: usize,)*
+            }
+
+            struct Inputs<E: p::Element, D: p::Backend<E>> {
+                #(#inputs,)*
+                types: p::PhantomData<(E, D)>,
+            }
+
+            /// One call: sizes, inputs, and what each attention reads of these.
+            #[allow(dead_code)]
+            struct Call<E: p::Element, D: p::Backend<E>> {
+                sizes: Sizes,
+                inputs: Inputs<E, D>,
+                data: (#(#data,)*),
+            }
+        }
+    }
+
+    /// The lines that read the call, and find every mistake in it.
+    pub(super) fn emit_read(&self, label: &str) -> TokenStream {
+        let sizes = self.model().symbols.iter().map(|symbol| {
+            let (name, axis) = (field(symbol), self.axis_of_input(symbol));
+            quote!(#name: #axis.size())
+        });
+        let inputs = self.model().inputs.iter().map(|id| {
+            let (name, value) = (self.input(*id), self.value(*id));
+            match self.ty(*id).kind {
+                Kind::Floats => quote!(#name: p::Operand::read(&#value)?),
+                Kind::Ids | Kind::Lens => quote!(#name: p::Ids::read(&#value)),
+            }
+        });
+        let data = self
+            .attentions()
+            .into_iter()
+            .map(|node| self.emit_data(node));
+        let (check_sizes, checks) = (self.emit_check_sizes(label), self.emit_checks());
+        quote! {
+            let sizes = Sizes { #(#sizes),* };
+            #check_sizes
+            let inputs = Inputs { #(#inputs,)* types: p::PhantomData };
+            let data = (#(#data,)*);
+            let call = Call::<E, D> { sizes, inputs, data };
+            #checks
+        }
+    }
+
+    /// What an attention reads of the inputs.
+    fn emit_data(&self, node: &Node) -> TokenStream {
+        let Op::Attention { index, .. } = node.op else {
+            return TokenStream::new();
+        };
+        let (spec, graph) = &self.model().attentions[index];
+        let (query, inputs) = (self.ty(node.operands[0]), self.model().differentiable(node));
+        let key = self.ty(node.operands[inputs - 1]);
+        let lead = (query.axes.len() > 2).then(|| self.cx.axis(&query.axes[0]));
+        let lead = lead.map(|batch| quote!(#batch,));
+        let [query, key] = [query, key].map(|ty| self.cx.axis(&ty.axes[ty.axes.len() - 2]));
+        let (label, shape) = (spec.item.name.to_string(), quote!((#lead #query, #key)));
+        let reads = graph.data.iter().zip(&node.operands[inputs..]);
+        let reads = reads.map(|(data, operand)| {
+            let axes = self.ty(*operand).axes.iter().map(|axis| self.cx.axis(axis));
+            let of = input::Given {
+                shape: &shape,
+                own_shape: &quote!((#(#axes,)*)),
+                batched: lead.is_some(),
+            };
+            input::read_given(&label, data, of, &self.value(*operand))
+        });
+        let (reads, axes) = (reads.collect::<Vec<_>>(), self.axes(node));
+        if reads.is_empty() {
+            return quote!(());
+        }
+        quote!({
+            let axes = #axes;
+            (#(#reads,)*)
+        })
+    }
+
+    /// Every tensor can exist.
+    fn emit_check_sizes(&self, label: &str) -> TokenStream {
+        let mut shapes: Vec<(String, Vec<Axis>, TokenStream)> = Vec::new();
+        let mut push = |axes: &[Axis], width: TokenStream| {
+            let names: Vec<_> = axes.iter().map(Axis::to_string).collect();
+            let name = format!("{} {width}", names.join(" "));
+            if shapes.iter().all(|(other, ..)| *other != name) {
+                shapes.push((name, axes.to_vec(), width));
+            }
+        };
+        for node in self.nodes() {
+            let ty = self.ty(node.result);
+            let (before, last) = ty.axes.split_at(ty.axes.len() - 1);
+            push(before, product(last));
+            if let Op::FeedForward(place) = &node.op
+                && let Some(Submodule::FeedForward { hidden, .. }) = self.model().layer(place)
+            {
+                // A gate is as wide again.
+                push(before, quote!(2 * #hidden));
+            }
+        }
+        let checks = shapes.iter().map(|(_, axes, width)| {
+            let axes = axes.iter().map(|axis| {
+                let (name, size) = (axis.to_string(), size(axis));
+                quote!((#name, #size))
+            });
+            quote!(p::check_sizes(#label, &[#(#axes,)* ("width", #width)])?;)
+        });
+        quote!(#(#checks)*)
+    }
+
+    /// Ids are in their tables, sequences no longer than their positions, lengths within sequences, and every attention finds
+    /// what it reads.
+    fn emit_checks(&self) -> TokenStream {
+        let checks = self.nodes().into_iter().filter_map(|node| match &node.op {
+            Op::Embedding(place) => {
+                let ids = self.input(node.operands[0]);
+                let Some(Submodule::Embedding { vocab, .. }) = self.model().layer(place) else {
+                    return None;
+                };
+                Some(quote!(call.inputs.#ids.check("embedding", "id", #vocab, None)?;))
+            }
+            Op::LearnedPosition(place) => {
+                let Some(Submodule::LearnedPosition { max_len, .. }) = self.model().layer(place)
+                else {
+                    return None;
+                };
+                let len = self.ty(node.operands[0]).axes.last().map(size);
+                Some(quote!(p::check_length(#len, #max_len)?;))
+            }
+            Op::PaddedMeanPool => {
+                let axes = &self.ty(node.operands[0]).axes;
+                let (len, lens) = (size(&axes[axes.len() - 2]), self.input(node.operands[1]));
+                Some(quote!(call.inputs.#lens.check_lengths("mean_pool", #len)?;))
+            }
+            Op::Attention { index, .. } => {
+                let (attention, axes) = (self.attention(*index), self.axes(node));
+                let number = syn::Index::from(*index);
+                Some(quote!(#attention::check(#axes, &call.data.#number)?;))
+            }
+            _ => None,
+        });
+        checks.collect()
+    }
+
+    /// What is read of the layers, and what is kept: for the model, and for the body of each `repeat`.
+    pub(super) fn emit_weights(&self) -> TokenStream {
+        let modules = self.model().modules.iter();
+        let weights = modules.map(|module| self.emit_weights_of(module));
+        let mut saved = Vec::new();
+        let whole = &self.model().modules[0];
+        self.emit_saved_of(whole, &self.model().body, self.plan, &mut saved);
+        quote!(#(#weights)* #(#saved)*)
+    }
+
+    fn emit_weights_of(&self, module: &Module) -> TokenStream {
+        let (name, weights) = (self.cx.module_name(module), self.weights_type(module));
+        let fields: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
+        let types = module.fields.iter().map(|of| {
+            let layer = item::layer_type(self.cx, &of.layer, &quote!(, E, D));
+            quote!(<#layer as p::Weighted<E, D>>::Weights)
+        });
+        quote_spanned! {self.cx.at=>
+            #[allow(dead_code)]
+            pub struct #weights<E: p::Element, D: p::Backend<E>> {
+                #(#fields: #types,)*
+                types: p::PhantomData<(E, D)>,
+            }
+
+            impl<E: p::Element, D: p::Backend<E>> p::Weighted<E, D> for #name<E, D> {
+                type Weights = #weights<E, D>;
+
+                fn weights(&self) -> Result<Self::Weights, D::Err> {
+                    Ok(#weights {
+                        #(#fields: self.#fields.weights()?,)*
+                        types: p::PhantomData,
+                    })
+                }
+            }
+        }
+    }
+
+    /// The struct of what a region keeps, and those of the loops in it.
+    fn emit_saved_of(
+        &self,
+        module: &Module,
+        region: &Region,
+        plan: &Forward,
+        structs: &mut Vec<TokenStream>,
+    ) {
+        let name = self.saved_type(module);
+        let values = plan.saved.iter().map(|id| {
+            let name = self.value(*id);
+            quote!(#name: p::Array<E>)
+        });
+        let kept = region.steps.iter().filter_map(|step| match step {
+            Step::Node(node) => {
+                let (name, ty) = (self.kept(node), self.kept_type(node)?);
+                Some(quote!(#name: #ty))
+            }
+            Step::Repeat(repeat) => {
+                let (name, ty) = (self.rounds(repeat), self.saved_type(self.body_of(repeat)));
+                Some(quote!(#name: p::Vec<#ty<E, D>>))
+            }
+        });
+        structs.push(quote_spanned! {self.cx.at=>
+            /// What the derivative reads again.
+            struct #name<E: p::Element, D: p::Backend<E>> {
+                #(#values,)*
+                #(#kept,)*
+                types: p::PhantomData<(E, D)>,
+            }
+        });
+        for (step, planned) in region.steps.iter().zip(&plan.steps) {
+            if let Step::Repeat(repeat) = step {
+                let module = self.body_of(repeat);
+                self.emit_saved_of(module, &repeat.body, &planned.body, structs);
+            }
+        }
+    }
+
+    fn kept_type(&self, node: &Node) -> Option<TokenStream> {
+        Some(match self.keeps(node)? {
+            Kept::Array => quote!(p::Array<E>),
+            Kept::DropoutKey => quote!(Option<u64>),
+            Kept::Attention(index) => {
+                let attention = self.attention(index);
+                quote!(#attention::Saved)
+            }
+        })
+    }
+
+    pub(super) fn body_of(&self, repeat: &Repeat) -> &Module {
+        self.model().module(repeat.module)
+    }
+
+    /// The fields of what a region keeps: `a, b_kept, blocks_rounds, types: ..`.
+    pub(super) fn saved_fields(&self, region: &Region, saved: &[ValueId]) -> TokenStream {
+        let values = saved.iter().map(|id| self.value(*id));
+        let kept = region.steps.iter().filter_map(|step| match step {
+            Step::Node(node) => self.keeps(node).map(|_| self.kept(node)),
+            Step::Repeat(repeat) => Some(self.rounds(repeat)),
+        });
+        quote!(#(#values,)* #(#kept,)*)
+    }
+}

@@ -1,0 +1,235 @@
+//! What a model keeps for its derivative, and where memory is used again, in the forward pass.
+//!
+//! Kept are the values that the derivative of an operation reads, and what layers say they need: the statistics of a norm, what
+//! comes into a nonlinearity, the logarithm of the sum of a softmax. No product of matrices is computed twice; what comes out of
+//! a nonlinearity is, and so are the weights of an attention.
+
+use super::graph::{Carried, Model, Node, Op, Region, Repeat, Step, ValueId};
+
+/// The forward pass of a region.
+#[derive(Debug, Default)]
+pub(crate) struct Forward {
+    /// The values that are kept for the derivative.
+    pub(crate) saved: Vec<ValueId>,
+    /// Of each step.
+    pub(crate) steps: Vec<Planned>,
+    /// In the body of a loop, of each carried variable, whether the next round takes the memory of this one's value.
+    pub(crate) moved: Vec<bool>,
+}
+
+/// What becomes of memory at a step.
+#[derive(Debug, Default)]
+pub(crate) struct Planned {
+    /// The operand whose memory the result takes.
+    pub(crate) reuse: Option<usize>,
+    /// A sum that is computed with the norm behind it.
+    pub(crate) with_next: bool,
+    /// The values that nobody reads any more.
+    pub(crate) free: Vec<ValueId>,
+    /// Of a loop, its body, and, of each carried variable, whether it takes the memory of what was before.
+    pub(crate) body: Forward,
+    pub(crate) moved: Vec<bool>,
+}
+
+/// Plans the forward pass.
+pub(crate) fn plan(model: &Model) -> Forward {
+    let mut saved = vec![(&model.body, Vec::new())];
+    let planner = Planner { model };
+    planner.save(&model.body, &[], &mut saved);
+    planner.region(&model.body, &[], &model.results, &saved)
+}
+
+impl Model {
+    /// A result that its operation can write where the model returns it: nobody else reads it.
+    pub(crate) fn is_written_directly(&self, id: ValueId, plan: &Forward) -> bool {
+        let defined = self.body.steps.iter().any(|step| match step {
+            Step::Node(node) => node.result == id,
+            Step::Repeat(_) => false,
+        });
+        let returned = self.results.iter().filter(|result| **result == id).count();
+        let is_read = self.body.steps.iter().any(|step| uses(step).contains(&id));
+        defined && returned == 1 && !is_read && !plan.saved.contains(&id)
+    }
+}
+
+/// The values that a step reads, those of loops in it included.
+fn uses(step: &Step) -> Vec<ValueId> {
+    match step {
+        Step::Node(node) => node.operands.clone(),
+        Step::Repeat(repeat) => {
+            let carried = repeat.carried.iter();
+            let inside = repeat.body.steps.iter().flat_map(uses);
+            carried
+                .flat_map(|carried| [carried.before, carried.after])
+                .chain(inside)
+                .collect()
+        }
+    }
+}
+
+struct Planner<'m> {
+    model: &'m Model,
+}
+
+/// What is kept of the values of each region.
+type Saved<'m> = Vec<(&'m Region, Vec<ValueId>)>;
+
+impl<'m> Planner<'m> {
+    /// Notes what the derivatives of a region's operations read, with the regions around it, and what those define.
+    fn save(
+        &self,
+        region: &'m Region,
+        outside: &[(&'m Region, Vec<ValueId>)],
+        saved: &mut Saved<'m>,
+    ) {
+        let defined = region.steps.iter().flat_map(|step| match step {
+            Step::Node(node) => vec![node.result],
+            Step::Repeat(repeat) => carried_values(&repeat.carried),
+        });
+        let mut inside = outside.to_vec();
+        match inside.last_mut() {
+            // The start of a round was noted.
+            Some((last, values)) if std::ptr::eq(*last, region) => values.extend(defined),
+            _ => inside.push((region, defined.collect())),
+        }
+        for step in &region.steps {
+            match step {
+                Step::Node(node) => {
+                    for value in self.model.read_backward(node) {
+                        let mut regions = inside.iter().rev();
+                        let home = regions.find(|(_, defined)| defined.contains(&value));
+                        if let Some((home, _)) = home {
+                            note(home, value, saved);
+                        }
+                    }
+                }
+                Step::Repeat(repeat) => {
+                    let mut around = inside.clone();
+                    around.push((&repeat.body, carried_values(&repeat.carried)));
+                    saved.push((&repeat.body, Vec::new()));
+                    self.save(&repeat.body, &around, saved);
+                }
+            }
+        }
+    }
+
+    fn region(
+        &self,
+        region: &'m Region,
+        carried: &[Carried],
+        ends: &[ValueId],
+        saved: &Saved<'m>,
+    ) -> Forward {
+        let kept = saved.iter().find(|(other, _)| std::ptr::eq(*other, region));
+        let kept = kept.map_or_else(Vec::new, |(_, values)| values.clone());
+        let uses: Vec<_> = region.steps.iter().map(uses).collect();
+        let mut own = carried_values(carried);
+        let mut steps: Vec<Planned> = Vec::new();
+        for (index, step) in region.steps.iter().enumerate() {
+            // Values of this region that are read here for the last time.
+            let is_last = |value: &ValueId| {
+                own.contains(value)
+                    && !kept.contains(value)
+                    && !ends.contains(value)
+                    && !uses[index + 1..].iter().any(|uses| uses.contains(value))
+            };
+            let mut free: Vec<_> = uses[index].iter().copied().filter(is_last).collect();
+            free.sort_by_key(|value| value.0);
+            free.dedup();
+            let mut planned = match step {
+                Step::Node(node) => Planned {
+                    reuse: reusable(node, &free),
+                    with_next: sum_of_norm(node, region.steps.get(index + 1)),
+                    ..Planned::default()
+                },
+                Step::Repeat(repeat) => self.repeat(repeat, &free, saved),
+            };
+            let taken = taken(step, &planned);
+            free.retain(|value| !taken.contains(value));
+            planned.free = free;
+            steps.push(planned);
+            match step {
+                Step::Node(node) => own.push(node.result),
+                Step::Repeat(repeat) => own.extend(carried_values(&repeat.carried)),
+            }
+        }
+        let moved = carried.iter().map(|of| {
+            let wanted = carried.iter().filter(|other| other.after == of.after);
+            own.contains(&of.after) && !kept.contains(&of.after) && wanted.count() == 1
+        });
+        Forward {
+            moved: moved.collect(),
+            saved: kept,
+            steps,
+        }
+    }
+
+    fn repeat(&self, repeat: &'m Repeat, free: &[ValueId], saved: &Saved<'m>) -> Planned {
+        let ends: Vec<_> = repeat.carried.iter().map(|of| of.after).collect();
+        let moved = repeat.carried.iter().map(|of| {
+            let wanted = repeat.carried.iter();
+            let wanted = wanted.filter(|other| other.before == of.before).count();
+            let is_read_inside = repeat
+                .body
+                .steps
+                .iter()
+                .any(|step| uses(step).contains(&of.before));
+            free.contains(&of.before)
+                && wanted == 1
+                && !is_read_inside
+                && !ends.contains(&of.before)
+        });
+        Planned {
+            moved: moved.collect(),
+            body: self.region(&repeat.body, &repeat.carried, &ends, saved),
+            ..Planned::default()
+        }
+    }
+}
+
+fn carried_values(carried: &[Carried]) -> Vec<ValueId> {
+    carried.iter().map(|carried| carried.value).collect()
+}
+
+fn note(home: &Region, value: ValueId, saved: &mut Saved<'_>) {
+    let of_home = saved
+        .iter_mut()
+        .find(|(region, _)| std::ptr::eq(*region, home));
+    if let Some((_, values)) = of_home.filter(|(_, values)| !values.contains(&value)) {
+        values.push(value);
+    }
+}
+
+/// The term of a sum that is not needed any more.
+fn reusable(node: &Node, free: &[ValueId]) -> Option<usize> {
+    let Op::Add = node.op else { return None };
+    let is_free = |index: &usize| free.contains(&node.operands[*index]);
+    let distinct = node.operands[0] != node.operands[1];
+    [1, 0].into_iter().find(is_free).filter(|_| distinct)
+}
+
+/// Whether a node is a sum, and what comes next the norm of it.
+fn sum_of_norm(node: &Node, next: Option<&Step>) -> bool {
+    let Some(Step::Node(next)) = next else {
+        return false;
+    };
+    matches!(node.op, Op::Add)
+        && matches!(next.op, Op::LayerNorm(_) | Op::RmsNorm(_))
+        && next.operands == [node.result]
+}
+
+/// The values whose memory something else takes.
+fn taken(step: &Step, planned: &Planned) -> Vec<ValueId> {
+    match step {
+        Step::Node(node) => planned
+            .reuse
+            .map(|index| node.operands[index])
+            .into_iter()
+            .collect(),
+        Step::Repeat(repeat) => {
+            let carried = repeat.carried.iter().zip(&planned.moved);
+            let moved = carried.filter(|(_, moved)| **moved);
+            moved.map(|(carried, _)| carried.before).collect()
+        }
+    }
+}
