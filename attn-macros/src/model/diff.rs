@@ -156,9 +156,25 @@ impl<'m> Diff<'m> {
         operands: std::ops::Range<usize>,
         lines: &mut Vec<Line<'m>>,
     ) {
-        let to = operands.map(|index| (index, self.target(node.operands[index], lines)));
-        let to = to.collect();
+        let (mut to, mut apart) = (Vec::new(), None);
+        for index in operands {
+            let value = node.operands[index];
+            // An attention writes the gradients of both of its sequences at once.
+            let again = matches!(node.op, Op::Attention { .. }) && index > 0;
+            if again && node.operands[0] == value {
+                let buffer = self.buffer(value);
+                apart = Some((value, buffer));
+                to.push((index, To::New(buffer)));
+            } else {
+                to.push((index, self.target(value, lines)));
+            }
+        }
         lines.push(Line::Adjoint { node, d_result, to });
+        if let Some((value, buffer)) = apart {
+            let (from, to) = (From::Buffer(buffer), self.target(value, lines));
+            lines.push(Line::Add { from, to });
+            lines.push(Line::Free(buffer));
+        }
     }
 
     /// Where a contribution to the gradient of a value goes.

@@ -3,13 +3,13 @@
 //! [`parse`] reads a declaration as it is written ([`syntax`]); [`lower`] resolves its names and infers the shape of every
 //! value; [`emit`] writes the struct of the layers and the function that runs them.
 
-mod diff;
+pub(crate) mod diff;
 pub(crate) mod emit;
 pub(crate) mod graph;
 mod lower;
 pub(crate) mod ops;
 mod parse;
-mod plan;
+pub(crate) mod plan;
 mod sizes;
 mod syntax;
 pub(crate) mod types;

@@ -1,6 +1,7 @@
 //! `model!` from inside.
 
 mod mistakes;
+mod plan;
 mod property;
 mod shapes;
 mod snapshots;
