@@ -7,10 +7,13 @@
 )]
 
 mod agree;
+mod by_hand;
 mod decoder;
 mod differences;
+mod encoder_decoder;
 mod facts;
 mod mistakes;
+mod steps;
 
 use crate::layers::compare::{Backpropagated, Outcome, backpropagate};
 use crate::reference::parameters::scattered;

@@ -52,10 +52,10 @@ where
 
 /// The algorithm as it is written down, in `f64`, on all parameters by their names.
 #[derive(Default)]
-struct Naive(BTreeMap<String, [Vec<f64>; 2]>);
+pub(crate) struct Naive(BTreeMap<String, [Vec<f64>; 2]>);
 
 impl Naive {
-    fn step(
+    pub(crate) fn step(
         &mut self,
         config: &AdamWConfig,
         step: i32,

@@ -8,8 +8,10 @@
     reason = "a test that unwraps fails where it should"
 )]
 
+pub(crate) mod adamw;
+pub(crate) mod positions;
+
 mod activations;
-mod adamw;
 mod arithmetic;
 mod clip;
 mod concat;
@@ -23,7 +25,6 @@ mod mean_pool;
 mod models;
 mod norms;
 mod pass;
-mod positions;
 mod softmax;
 
 use crate::layers::compare::{self, Backpropagated, Outcome, assert_same, backpropagate};

@@ -5,7 +5,7 @@ use crate::tensors::flat;
 use attn::ops::{self, composed};
 
 /// By the definition.
-fn naive(len: usize, width: usize) -> Vec<f64> {
+pub(crate) fn naive(len: usize, width: usize) -> Vec<f64> {
     let wave = |s: usize, column: usize| {
         let angle = s as f64 / 10_000_f64.powf((column - column % 2) as f64 / width as f64);
         if column.is_multiple_of(2) {

@@ -2,7 +2,7 @@
 
 use super::{Sequence, Traced, number};
 use dfdx::{nn::modules::Linear, prelude::*};
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 /// Flat values with their dimensions.
 #[derive(Clone, Debug)]
@@ -75,8 +75,10 @@ where
     Cpu: Device<E>,
 {
     state: &'a State,
+    /// What all names begin with.
+    prefix: String,
     /// Name, position of the first element that was handed out, and how to read the gradient.
-    taken: RefCell<Vec<(String, usize, ReadGradient<E>)>>,
+    taken: Rc<RefCell<Vec<(String, usize, ReadGradient<E>)>>>,
 }
 
 impl<'a, E: Dtype> Parameters<'a, E>
@@ -86,16 +88,30 @@ where
     pub(crate) fn new(state: &'a State) -> Self {
         Self {
             state,
-            taken: RefCell::default(),
+            prefix: String::new(),
+            taken: Rc::default(),
         }
     }
 
+    /// Those of a layer in a network. Their gradients are among those of the whole.
+    pub(crate) fn within(&self, layer: &str) -> Self {
+        Self {
+            state: self.state,
+            prefix: self.full_name(layer) + ".",
+            taken: Rc::clone(&self.taken),
+        }
+    }
+
+    fn full_name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.state.values.contains_key(name)
+        self.state.values.contains_key(&self.full_name(name))
     }
 
     pub(crate) fn dims(&self, name: &str) -> &[usize] {
-        &self.state.get(name).dims
+        &self.state.get(&self.full_name(name)).dims
     }
 
     /// The whole parameter.
@@ -110,12 +126,13 @@ where
 
     /// The elements of a parameter from `first` on, as many as `shape` holds.
     pub(crate) fn part<S: Shape>(&self, name: &str, first: usize, shape: S) -> Tensor<S, E, Cpu> {
-        let flat = &self.state.get(name).flat[first..first + shape.num_elements()];
+        let name = self.full_name(name);
+        let flat = &self.state.get(&name).flat[first..first + shape.num_elements()];
         let flat = flat.iter().map(|&v| number(v)).collect();
         let tensor = Cpu::default().tensor_from_vec(flat, shape);
         let kept = tensor.clone();
         self.taken.borrow_mut().push((
-            name.to_owned(),
+            name,
             first,
             Box::new(move |gradients| gradients.get(&kept).as_vec()),
         ));
