@@ -1,11 +1,11 @@
 //! The Transformer of "Attention is all you need", declared, against the same out of dfdx's operations.
 
 use super::*;
+use crate::nn::positions;
 use crate::reference::{
     Input, Mask, Parameters, Sequence, Split, State, Traced, attention, heads, masks, normalizers,
     parameters::Values,
 };
-use crate::{nn::positions, tensors::flat};
 use attn::{
     model,
     ops::{CrossEntropyOptions, cross_entropy},

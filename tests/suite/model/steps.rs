@@ -23,7 +23,7 @@ const CONFIG: AdamWConfig = AdamWConfig {
 /// twenty steps adds ten times that to the difference of the parameters: 4000 ε.
 const TOLERANCE: f64 = 4000.0 * f64::EPSILON;
 
-/// What the largest element of a gradient has at least, but for rounding.
+/// What is above this is more than rounding: a mistake of a millionth of it is found.
 const SEEN: f64 = 1e6 * TOLERANCE;
 
 /// Trains both, each with its own optimizer from the same parameters, and asserts that the loss, all gradients and all

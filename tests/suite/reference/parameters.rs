@@ -69,6 +69,9 @@ pub(crate) fn scattered(name: &str, count: usize) -> Vec<f64> {
 
 type ReadGradient<E> = Box<dyn Fn(&Gradients<E, Cpu>) -> Vec<E>>;
 
+/// Name, position of the first element that was handed out, and how to read the gradient.
+type Taken<E> = (String, usize, ReadGradient<E>);
+
 /// Hands out the parameters of a hand-written layer by name, and later collects their gradients under the same names.
 pub(crate) struct Parameters<'a, E: Dtype>
 where
@@ -77,8 +80,7 @@ where
     state: &'a State,
     /// What all names begin with.
     prefix: String,
-    /// Name, position of the first element that was handed out, and how to read the gradient.
-    taken: Rc<RefCell<Vec<(String, usize, ReadGradient<E>)>>>,
+    taken: Rc<RefCell<Vec<Taken<E>>>>,
 }
 
 impl<'a, E: Dtype> Parameters<'a, E>

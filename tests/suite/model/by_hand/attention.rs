@@ -98,14 +98,16 @@ impl Attention {
         parameters: &ByName,
         saved: &AttentionSaved,
         d_y: &[f64],
-        g: &mut ByName,
+        gradients: &mut ByName,
     ) -> (Vec<f64>, Vec<f64>) {
         let AttentionSaved { x, context, .. } = saved;
-        let d_mixed = self.o_proj.backward(parameters, &saved.mixed, d_y, g);
+        let d_mixed = self
+            .o_proj
+            .backward(parameters, &saved.mixed, d_y, gradients);
         let [d_q, d_k, d_v] = unmix(saved, &d_mixed);
-        let d_x = self.q_proj.backward(parameters, x, &d_q, g);
-        let by_keys = self.k_proj.backward(parameters, context, &d_k, g);
-        let by_values = self.v_proj.backward(parameters, context, &d_v, g);
+        let d_x = self.q_proj.backward(parameters, x, &d_q, gradients);
+        let by_keys = self.k_proj.backward(parameters, context, &d_k, gradients);
+        let by_values = self.v_proj.backward(parameters, context, &d_v, gradients);
         (d_x, sum(&by_keys, &by_values))
     }
 }

@@ -1,4 +1,5 @@
-//! The Transformer of Vaswani et al. 2017: norms after the sums, one table for both languages and for the output.
+//! The Transformer of Vaswani et al. 2017: norms after the sums, one table for both languages and for the output. It is held
+//! against the declared one.
 
 use super::{
     ByName,
@@ -54,21 +55,23 @@ impl Transformer {
         let (loss, d_logits) = LOSS.with_gradient(&logits, &batch.next);
 
         let mut gradients = zeros(parameters);
-        let g = &mut gradients;
-        let mut d_y = self.output.backward(parameters, &y, &d_logits, g);
+        let mut d_y = self
+            .output
+            .backward(parameters, &y, &d_logits, &mut gradients);
         // Every layer of the decoder looks at the memory.
         let mut d_memory = vec![0.0; memory.len()];
         for (layer, saved) in self.decoder.iter().zip(&decoded).rev() {
-            let (d_before, d_context) = layer.backward(parameters, saved, &d_y, g);
+            let (d_before, d_context) = layer.backward(parameters, saved, &d_y, &mut gradients);
             d_y = d_before;
             d_memory = sum(&d_memory, &d_context);
         }
         for (layer, saved) in self.encoder.iter().zip(&encoded).rev() {
-            d_memory = layer.backward(parameters, saved, &d_memory, g);
+            d_memory = layer.backward(parameters, saved, &d_memory, &mut gradients);
         }
-        self.embedding.backward(&batch.target, &scaled(&d_y), g);
         self.embedding
-            .backward(&batch.source, &scaled(&d_memory), g);
+            .backward(&batch.target, &scaled(&d_y), &mut gradients);
+        self.embedding
+            .backward(&batch.source, &scaled(&d_memory), &mut gradients);
         (loss, gradients)
     }
 
@@ -123,14 +126,14 @@ impl EncoderLayer {
         parameters: &ByName,
         saved: &EncoderSaved,
         d_y: &[f64],
-        g: &mut ByName,
+        gradients: &mut ByName,
     ) -> Vec<f64> {
         let d_x = self
             .feed_forward
-            .backward(parameters, &saved.feed_forward, d_y, g);
-        let (d_x, d_context) = self
-            .attention
-            .backward(parameters, &saved.attention, &d_x, g);
+            .backward(parameters, &saved.feed_forward, d_y, gradients);
+        let (d_x, d_context) =
+            self.attention
+                .backward(parameters, &saved.attention, &d_x, gradients);
         sum(&d_x, &d_context)
     }
 }
@@ -181,15 +184,17 @@ impl DecoderLayer {
         parameters: &ByName,
         saved: &DecoderSaved,
         d_y: &[f64],
-        g: &mut ByName,
+        gradients: &mut ByName,
     ) -> (Vec<f64>, Vec<f64>) {
         let d_x = self
             .feed_forward
-            .backward(parameters, &saved.feed_forward, d_y, g);
-        let (d_x, d_memory) = self.cross.backward(parameters, &saved.cross, &d_x, g);
-        let (d_x, d_context) = self
-            .attention
-            .backward(parameters, &saved.attention, &d_x, g);
+            .backward(parameters, &saved.feed_forward, d_y, gradients);
+        let (d_x, d_memory) = self
+            .cross
+            .backward(parameters, &saved.cross, &d_x, gradients);
+        let (d_x, d_context) =
+            self.attention
+                .backward(parameters, &saved.attention, &d_x, gradients);
         (sum(&d_x, &d_context), d_memory)
     }
 }
@@ -232,12 +237,12 @@ impl AttentionSublayer {
         parameters: &ByName,
         saved: &AttentionSublayerSaved,
         d_y: &[f64],
-        g: &mut ByName,
+        gradients: &mut ByName,
     ) -> (Vec<f64>, Vec<f64>) {
-        let d_sum = self.norm.backward(parameters, &saved.sum, d_y, g);
-        let (d_x, d_context) = self
-            .attention
-            .backward(parameters, &saved.attention, &d_sum, g);
+        let d_sum = self.norm.backward(parameters, &saved.sum, d_y, gradients);
+        let (d_x, d_context) =
+            self.attention
+                .backward(parameters, &saved.attention, &d_sum, gradients);
         (sum(&d_sum, &d_x), d_context)
     }
 }
@@ -274,12 +279,12 @@ impl FeedForwardSublayer {
         parameters: &ByName,
         saved: &FeedForwardSublayerSaved,
         d_y: &[f64],
-        g: &mut ByName,
+        gradients: &mut ByName,
     ) -> Vec<f64> {
-        let d_sum = self.norm.backward(parameters, &saved.sum, d_y, g);
+        let d_sum = self.norm.backward(parameters, &saved.sum, d_y, gradients);
         let d_x = self
             .feed_forward
-            .backward(parameters, &saved.feed_forward, &d_sum, g);
+            .backward(parameters, &saved.feed_forward, &d_sum, gradients);
         sum(&d_sum, &d_x)
     }
 }

@@ -1,4 +1,4 @@
-//! A GPT: norms before the layers, learned positions (Radford et al. 2019).
+//! A GPT: norms before the layers, learned positions (Radford et al. 2019). It is held against the declared one.
 
 use super::{
     ByName,
@@ -70,14 +70,17 @@ impl Gpt {
         let (loss, d_logits) = LOSS.with_gradient(&logits, next);
 
         let mut gradients = zeros(parameters);
-        let g = &mut gradients;
-        let d_normed = self.output.backward(parameters, &normed, &d_logits, g);
-        let mut d_x = self.norm.backward(parameters, &x, &d_normed, g);
+        let d_normed = self
+            .output
+            .backward(parameters, &normed, &d_logits, &mut gradients);
+        let mut d_x = self
+            .norm
+            .backward(parameters, &x, &d_normed, &mut gradients);
         for (block, saved) in self.blocks.iter().zip(&saved).rev() {
-            d_x = block.backward(parameters, saved, &d_x, g);
+            d_x = block.backward(parameters, saved, &d_x, &mut gradients);
         }
-        self.embedding.backward(tokens, &d_x, g);
-        self.position.backward(&places, &d_x, g);
+        self.embedding.backward(tokens, &d_x, &mut gradients);
+        self.position.backward(&places, &d_x, &mut gradients);
         (loss, gradients)
     }
 }
@@ -137,20 +140,22 @@ impl Block {
         parameters: &ByName,
         saved: &BlockSaved,
         d_y: &[f64],
-        g: &mut ByName,
+        gradients: &mut ByName,
     ) -> Vec<f64> {
         let d_normed = self
             .feed_forward
-            .backward(parameters, &saved.feed_forward, d_y, g);
+            .backward(parameters, &saved.feed_forward, d_y, gradients);
         let d_norm = self
             .norm_2
-            .backward(parameters, &saved.middle, &d_normed, g);
+            .backward(parameters, &saved.middle, &d_normed, gradients);
         let d_middle = sum(d_y, &d_norm);
         let (by_queries, by_keys) =
             self.attention
-                .backward(parameters, &saved.attention, &d_middle, g);
+                .backward(parameters, &saved.attention, &d_middle, gradients);
         let d_normed = sum(&by_queries, &by_keys);
-        let d_norm = self.norm_1.backward(parameters, &saved.x, &d_normed, g);
+        let d_norm = self
+            .norm_1
+            .backward(parameters, &saved.x, &d_normed, gradients);
         sum(&d_middle, &d_norm)
     }
 }
