@@ -6,7 +6,7 @@ use attn::{Backend, Element, model};
 
 /// What both forms differ by: sums of up to 60 terms of order 1, on some six levels, which are rounded in another order:
 /// √360 ε / 2 = 10 ε, and ten times that for gradients, whose terms are larger.
-fn tolerance<E: Element>() -> f64 {
+pub(super) fn tolerance<E: Element>() -> f64 {
     100.0 * E::epsilon().into()
 }
 
@@ -41,6 +41,7 @@ macro_rules! agree {
     (@input $first:expr) => { $first };
     (@input $($input:expr),+) => { ($($input),+) };
 }
+pub(super) use agree;
 
 agree! {
     embeddings {

@@ -12,6 +12,7 @@ mod decoder;
 mod differences;
 mod encoder_decoder;
 mod facts;
+mod graphs;
 mod mistakes;
 mod steps;
 

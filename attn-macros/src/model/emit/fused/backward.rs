@@ -55,7 +55,13 @@ impl Fused<'_> {
     fn reads(&self, line: &Line<'_>) -> Vec<ValueId> {
         match line {
             Line::Adjoint { node, .. } => self.model().read_backward(node),
-            Line::Repeat { lines, .. } => lines.iter().flat_map(|line| self.reads(line)).collect(),
+            Line::Repeat { repeat, lines, .. } => {
+                // What a loop carries is kept in every round.
+                let is_carried =
+                    |value: &ValueId| repeat.carried.iter().any(|carried| carried.value == *value);
+                let reads = lines.iter().flat_map(|line| self.reads(line));
+                reads.filter(|value| !is_carried(value)).collect()
+            }
             _ => Vec::new(),
         }
     }

@@ -162,11 +162,24 @@ impl<'a> Fused<'a> {
     }
 
     fn weights_type(&self, module: &Module) -> Ident {
-        format_ident!("{}Weights", module.name)
+        self.type_name(format!("{}Weights", module.name))
     }
 
     fn saved_type(&self, module: &Module) -> Ident {
-        format_ident!("{}Saved", module.name)
+        self.type_name(format!("{}Saved", module.name))
+    }
+
+    /// The name of a type that no module has.
+    fn type_name(&self, mut name: String) -> Ident {
+        while self
+            .model()
+            .modules
+            .iter()
+            .any(|module| module.name == name)
+        {
+            name.push('_');
+        }
+        format_ident!("{name}")
     }
 
     /// The variable, and the field, with what the rounds of a loop keep.
