@@ -10,7 +10,7 @@ use attn::{
     dfdx::prelude::*,
     model,
     ops::{CrossEntropyOptions, cross_entropy},
-    optim::{AdamW, AdamWConfig, Noam, Schedule},
+    train::{AdamW, AdamWConfig, Noam, Schedule},
 };
 use clap::Parser;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};

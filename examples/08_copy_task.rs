@@ -9,7 +9,7 @@ use attn::{
     dfdx::prelude::*,
     model,
     ops::{CrossEntropyOptions, cross_entropy},
-    optim::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
+    train::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 

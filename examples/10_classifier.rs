@@ -11,7 +11,7 @@ use attn::{
     dfdx::prelude::*,
     model,
     ops::cross_entropy,
-    optim::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
+    train::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 

@@ -25,7 +25,7 @@
 //!   which scores never stand in memory. Code that is generic over the device asks for [`Backend`].
 //! - A wrong shape is a compile error in the layer's words: "`SelfAttention` takes [batch, seq, 64] or [seq, 64], not ..".
 //! - [`nn`] has the layers to put beside it, each one operation of the tape: [`nn::Linear`], [`nn::LayerNorm`],
-//!   [`nn::FeedForward`], [`nn::Embedding`], ..; [`ops`] has them as functions, and [`optim`] an AdamW.
+//!   [`nn::FeedForward`], [`nn::Embedding`], ..; [`ops`] has them as functions, and [`train`] what changes parameters between steps.
 //! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
 //!
 //! # A layer in a model
@@ -123,7 +123,7 @@ pub use attn_core::{
     composed::Composed,
     data,
     kernel::attention::{Coverage, MaskBlocks},
-    nn, ops, optim,
+    nn, ops, train,
 };
 /// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;

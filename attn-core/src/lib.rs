@@ -15,7 +15,7 @@
 //! | [`model`] | the state of a forward pass, whose methods the code of a declared model calls |
 //! | [`nn`] | parameters and layers: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`], .. |
 //! | [`ops`] | what those layers compute, as functions on tensors |
-//! | [`optim`] | [`optim::AdamW`], and the norm of gradients |
+//! | [`train`] | [`train::AdamW`], and the norm of gradients |
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
 //! | [`sizes`] | arithmetic on sizes in constants |
@@ -44,10 +44,10 @@ pub mod kernel;
 pub mod model;
 pub mod nn;
 pub mod ops;
-pub mod optim;
 pub mod random;
 pub mod simd;
 pub mod sizes;
+pub mod train;
 
 #[cfg(test)]
 mod testing;

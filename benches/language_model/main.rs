@@ -14,7 +14,7 @@ use attn::{
     dfdx::{optim::Adam, prelude::*},
     nn::{self, GeluTanh, LearnedPosition},
     ops,
-    optim::{AdamW, AdamWConfig, clip_grad_norm},
+    train::{AdamW, AdamWConfig, clip_grad_norm},
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 

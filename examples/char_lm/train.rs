@@ -12,7 +12,7 @@ use crate::{
 use anyhow::{Context, Result, ensure};
 use attn::{
     dfdx::prelude::*,
-    optim::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
+    train::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
 };
 use rand::rngs::StdRng;
 use std::{ops::Range, time::Instant};

@@ -19,7 +19,7 @@ mod timing;
 use attn::{
     dfdx::{optim::Adam, prelude::*},
     model, ops,
-    optim::{AdamW, AdamWConfig},
+    train::{AdamW, AdamWConfig},
 };
 use clap::Parser;
 use timing::{Rate, best};

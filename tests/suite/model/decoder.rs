@@ -7,7 +7,7 @@ use attn::{
     attention, model,
     nn::LearnedPosition,
     ops::{CrossEntropyOptions, cross_entropy},
-    optim::{AdamW, AdamWConfig},
+    train::{AdamW, AdamWConfig},
 };
 
 const VOCAB: usize = 11;

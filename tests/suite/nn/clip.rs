@@ -4,7 +4,7 @@ use super::*;
 use crate::tensors::gradients as read;
 use attn::{
     nn::Linear,
-    optim::{UpdateError, clip_grad_norm, grad_norm},
+    train::{UpdateError, clip_grad_norm, grad_norm},
 };
 
 type Model<E> = (Linear<3, 5, E, Cpu>, Linear<5, 2, E, Cpu>);

@@ -11,11 +11,13 @@
 pub(crate) mod adamw;
 pub(crate) mod positions;
 
+mod accumulation;
 mod activations;
 mod arithmetic;
 mod clip;
 mod concat;
 mod cross_entropy;
+mod decay;
 mod dropout;
 mod embedding;
 mod expand;

@@ -9,7 +9,7 @@ use attn::{
         LearnedPosition, Linear, Residual, RmsNorm, Silu, SwiGlu, UnbiasedLinear,
     },
     ops::{CrossEntropyOptions, cross_entropy},
-    optim::{AdamW, AdamWConfig, clip_grad_norm},
+    train::{AdamW, AdamWConfig, clip_grad_norm},
 };
 use dfdx::nn::builders;
 

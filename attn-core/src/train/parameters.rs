@@ -1,9 +1,11 @@
 //! The trainable parameters of a model, one after the other, and their gradients.
 
+use std::any::type_name;
+
 use dfdx::{
     nn::tensor_collection::{
-        RecursiveWalker, TensorCollection, TensorOptions, TensorVisitor, ViewTensorMut,
-        ViewTensorName, ViewTensorRef,
+        RecursiveWalker, TensorCollection, TensorOptions, TensorViewer, TensorVisitor,
+        ViewTensorMut, ViewTensorName, ViewTensorRef,
     },
     optim::UnusedTensors,
     shapes::{HasShape, Rank0, Shape},
@@ -11,6 +13,7 @@ use dfdx::{
     tensor_ops::Backward,
 };
 
+use super::UpdateError;
 use crate::{Backend, Element};
 
 /// A parameter, whatever its shape.
@@ -55,17 +58,49 @@ impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
     }
 }
 
-/// Hands every parameter with its name to `f`, in the order of the model.
+/// Where a parameter is in a model.
+#[derive(Default)]
+pub(super) struct Place {
+    /// That under which dfdx saves it.
+    pub(super) name: String,
+    /// The type of the module that has it as a field.
+    pub(super) module: &'static str,
+}
+
+/// Views parameters as their [`Place`].
+enum ViewPlace {}
+
+impl TensorViewer for ViewPlace {
+    type View<'a, Mod: 'a> = Place;
+
+    fn view_field<Mod, Field, GetRef, GetMut>(
+        module: &mut Place,
+        field: &str,
+        get_ref: &mut GetRef,
+        get_mut: &mut GetMut,
+    ) -> Place
+    where
+        GetRef: FnMut(&Mod) -> &Field,
+        GetMut: FnMut(&mut Mod) -> &mut Field,
+    {
+        Place {
+            name: ViewTensorName::view_field(&mut module.name, field, get_ref, get_mut),
+            module: type_name::<Mod>(),
+        }
+    }
+}
+
+/// Hands every parameter with its place to `f`, in the order of the model.
 pub(super) fn for_each<M, E: Element, D: Backend<E>, Error>(
     model: &M,
-    f: impl FnMut(String, &dyn Parameter<E, D>) -> Result<(), Error>,
+    f: impl FnMut(Place, &dyn Parameter<E, D>) -> Result<(), Error>,
 ) -> Result<(), Error>
 where
     M: TensorCollection<E, D>,
 {
     let mut visitor = Shared(f, std::marker::PhantomData);
     M::iter_tensors(&mut RecursiveWalker {
-        m: (model, String::new()),
+        m: (model, Place::default()),
         f: &mut visitor,
     })?;
     Ok(())
@@ -74,14 +109,14 @@ where
 /// As [`for_each`], to change them.
 pub(super) fn for_each_mut<M, E: Element, D: Backend<E>, Error>(
     model: &mut M,
-    f: impl FnMut(String, &mut dyn Parameter<E, D>) -> Result<(), Error>,
+    f: impl FnMut(Place, &mut dyn Parameter<E, D>) -> Result<(), Error>,
 ) -> Result<(), Error>
 where
     M: TensorCollection<E, D>,
 {
     let mut visitor = Exclusive(f, std::marker::PhantomData);
     M::iter_tensors(&mut RecursiveWalker {
-        m: (model, String::new()),
+        m: (model, Place::default()),
         f: &mut visitor,
     })?;
     Ok(())
@@ -93,9 +128,9 @@ impl<E, D, F, Error> TensorVisitor<E, D> for Shared<F, Error>
 where
     E: Element,
     D: Backend<E>,
-    F: FnMut(String, &dyn Parameter<E, D>) -> Result<(), Error>,
+    F: FnMut(Place, &dyn Parameter<E, D>) -> Result<(), Error>,
 {
-    type Viewer = (ViewTensorRef, ViewTensorName);
+    type Viewer = (ViewTensorRef, ViewPlace);
     type Err = Error;
     type E2 = E;
     type D2 = D;
@@ -103,10 +138,10 @@ where
     fn visit<S: Shape>(
         &mut self,
         options: TensorOptions<S, E, D>,
-        (parameter, name): (&Tensor<S, E, D>, String),
+        (parameter, place): (&Tensor<S, E, D>, Place),
     ) -> Result<Option<Tensor<S, E, D>>, Error> {
         if options.do_gradient_update {
-            (self.0)(name, parameter)?;
+            (self.0)(place, parameter)?;
         }
         Ok(None)
     }
@@ -118,9 +153,9 @@ impl<E, D, F, Error> TensorVisitor<E, D> for Exclusive<F, Error>
 where
     E: Element,
     D: Backend<E>,
-    F: FnMut(String, &mut dyn Parameter<E, D>) -> Result<(), Error>,
+    F: FnMut(Place, &mut dyn Parameter<E, D>) -> Result<(), Error>,
 {
-    type Viewer = (ViewTensorMut, ViewTensorName);
+    type Viewer = (ViewTensorMut, ViewPlace);
     type Err = Error;
     type E2 = E;
     type D2 = D;
@@ -128,13 +163,26 @@ where
     fn visit<S: Shape>(
         &mut self,
         options: TensorOptions<S, E, D>,
-        (parameter, name): (&mut Tensor<S, E, D>, String),
+        (parameter, place): (&mut Tensor<S, E, D>, Place),
     ) -> Result<Option<Tensor<S, E, D>>, Error> {
         if options.do_gradient_update {
-            (self.0)(name, parameter)?;
+            (self.0)(place, parameter)?;
         }
         Ok(None)
     }
+}
+
+/// Whether every parameter has a gradient.
+pub(super) fn check_gradients<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
+    model: &M,
+    gradients: &mut Gradients<E, D>,
+) -> Result<(), UpdateError<D::Err>> {
+    let missing = without_gradient(model, gradients)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names = missing.into_iter().map(|(name, _)| name).collect();
+    Err(UpdateError::NoGradient { names })
 }
 
 /// The parameters without a gradient. Afterwards they have one: zeros.
@@ -158,13 +206,13 @@ pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend
         *gradients = merge(&device, empty, given)?;
     }
     let (mut missing, mut lens) = (Vec::new(), lens.into_iter());
-    for_each(model, |name, parameter| {
+    for_each(model, |place, parameter| {
         let gradient = parameter.gradient(gradients)?;
         // Of parameters that share a gradient, the first has its length.
         let len = lens.next().unwrap_or_default();
         if gradient.len() < len {
             gradient.resize(len, E::zero());
-            missing.push((name, parameter.id()));
+            missing.push((place.name, parameter.id()));
         }
         Ok::<_, D::Err>(())
     })?;

@@ -1,4 +1,4 @@
-//! How long gradients are.
+//! The gradients of a model as one vector: how long it is, and other lengths for it.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use dfdx::{nn::TensorCollection, tensor::Gradients};
 
 use super::{
     UpdateError,
-    parameters::{for_each, without_gradient},
+    parameters::{check_gradients, for_each},
 };
 use crate::{
     Backend, Element,
@@ -19,7 +19,7 @@ use crate::{
 /// order that depends on the model alone; parameters that share a gradient count once.
 ///
 /// ```
-/// use attn_core::optim::grad_norm;
+/// use attn_core::train::grad_norm;
 /// use dfdx::prelude::*;
 ///
 /// let model: Tensor<Rank1<2>, f32, Cpu> = Cpu::default().tensor([3.0, 4.0]);
@@ -33,11 +33,7 @@ pub fn grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
     gradients: &mut Gradients<E, D>,
 ) -> Result<f64, UpdateError<D::Err>> {
-    let missing = without_gradient(model, gradients)?;
-    if !missing.is_empty() {
-        let names = missing.into_iter().map(|(name, _)| name).collect();
-        return Err(UpdateError::NoGradient { names });
-    }
+    check_gradients(model, gradients)?;
     let mut squares = 0.0;
     for_each_gradient(model, gradients, |gradient| {
         squares += squared_norm(gradient)
@@ -52,7 +48,7 @@ pub fn grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
 /// norm is infinite or NaN, the gradients are left alone: such a step is better skipped.
 ///
 /// ```
-/// use attn_core::optim::clip_grad_norm;
+/// use attn_core::train::clip_grad_norm;
 /// use dfdx::prelude::*;
 ///
 /// let model: Tensor<Rank1<2>, f32, Cpu> = Cpu::default().tensor([3.0, 4.0]);
@@ -75,12 +71,55 @@ pub fn clip_grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     assert!(max_norm >= 0.0, "the greatest norm is {max_norm}");
     let norm = grad_norm(model, gradients)?;
     if norm.is_finite() && norm > max_norm {
-        let factor = E::of(max_norm / norm);
-        for_each_gradient(model, gradients, |gradient| {
-            elementwise::scale(factor, gradient);
-        })?;
+        scale(model, gradients, max_norm / norm)?;
     }
     Ok(norm)
+}
+
+/// Multiplies all gradients of a model by a number: makes the mean of a sum over several batches.
+///
+/// Gradients that are passed on from one backward pass to the next add up. After `n` batches of the same size with mean
+/// losses, a factor of `1 / n` makes the gradients those of one batch of all their examples. Where batches count
+/// differently, because targets are ignored or a batch is smaller, multiply each mean loss by what it counts, and divide
+/// here by all that was counted. PyTorch: `loss = loss / n`, before each of the backward passes.
+///
+/// ```
+/// use attn_core::train::scale_grads;
+/// use dfdx::prelude::*;
+///
+/// let dev = Cpu::default();
+/// let model: Tensor<Rank1<2>, f64, _> = dev.tensor([1.0, 2.0]);
+/// let mut gradients = model.alloc_grads();
+/// for x in [[1.0, 0.0], [3.0, 4.0]] {
+///     let loss = (model.traced(gradients) * dev.tensor(x)).sum();
+///     gradients = loss.backward();
+/// }
+/// assert_eq!(gradients.get(&model).array(), [4.0, 4.0]);
+/// scale_grads(&model, &mut gradients, 1.0 / 2.0).unwrap();
+/// assert_eq!(gradients.get(&model).array(), [2.0, 2.0]);
+/// ```
+///
+/// # Errors
+/// As [`grad_norm`].
+pub fn scale_grads<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
+    model: &M,
+    gradients: &mut Gradients<E, D>,
+    factor: f64,
+) -> Result<(), UpdateError<D::Err>> {
+    check_gradients(model, gradients)?;
+    Ok(scale(model, gradients, factor)?)
+}
+
+/// [`scale_grads`], where all parameters have a gradient.
+fn scale<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
+    model: &M,
+    gradients: &mut Gradients<E, D>,
+    factor: f64,
+) -> Result<(), D::Err> {
+    let factor = E::of(factor);
+    for_each_gradient(model, gradients, |gradient| {
+        elementwise::scale(factor, gradient);
+    })
 }
 
 /// Hands every gradient of the model to `f`, once.

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 /// A learning rate for every step of training, the first of which is 1.
 ///
 /// ```
-/// use attn_core::optim::{Cosine, Noam, Schedule};
+/// use attn_core::train::{Cosine, Noam, Schedule};
 ///
 /// fn rates(schedule: &impl Schedule) -> Vec<f64> {
 ///     [1, 10, 60, 110].map(|step| schedule.rate(step)).to_vec()

@@ -1,17 +1,18 @@
 //! Adam with decoupled weight decay.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::fmt::{self, Debug};
 
 use dfdx::{
     nn::TensorCollection,
     optim::{Optimizer, OptimizerUpdateError, UnusedTensors},
-    tensor::Gradients,
+    tensor::{Gradients, UniqueId},
 };
 
 use super::{
-    UpdateError,
-    parameters::{for_each, for_each_mut, without_gradient},
+    AdamWState, Moments, ParameterInfo, UpdateError,
+    parameters::{check_gradients, for_each, for_each_mut, without_gradient},
 };
 use crate::{
     Backend, Element,
@@ -51,8 +52,8 @@ impl Default for AdamWConfig {
 /// ```
 ///
 /// Loshchilov and Hutter, "Decoupled weight decay regularization" (2019), algorithm 2. PyTorch: `torch.optim.AdamW`. The
-/// decay `λ` applies to tensors of two axes and more: matrices and tables, but neither biases nor the gains of norms.
-/// [`decaying`](Self::decaying) makes another choice.
+/// decay `λ` applies to matrices, but neither to biases, nor to the gains of norms, nor to the tables of embeddings and
+/// learned positions: [`ParameterInfo::decays_by_default`] has the rule, and [`decaying`](Self::decaying) makes another choice.
 ///
 /// The [`config`](Self::config) can be changed between steps, as for a learning rate with a schedule. The
 /// [`state`](Self::state) is data, by the names of the parameters: training that starts again with it, and with the
@@ -60,7 +61,7 @@ impl Default for AdamWConfig {
 /// each step.
 ///
 /// ```
-/// use attn_core::optim::{AdamW, AdamWConfig};
+/// use attn_core::train::{AdamW, AdamWConfig};
 /// use dfdx::prelude::*;
 ///
 /// let mut model: Tensor<Rank1<2>, f64, Cpu> = Cpu::default().tensor([1.0, -1.0]);
@@ -70,7 +71,7 @@ impl Default for AdamWConfig {
 /// // The first step is as long as the learning rate, whatever the gradient.
 /// assert!(std::iter::zip(model.array(), [0.75, -0.75]).all(|(a, b)| (a - b).abs() < 1e-8));
 /// assert_eq!(optimizer.state.step, 1);
-/// # Ok::<(), attn_core::optim::UpdateError<CpuError>>(())
+/// # Ok::<(), attn_core::train::UpdateError<CpuError>>(())
 /// ```
 pub struct AdamW<E> {
     /// The numbers of the next step.
@@ -80,52 +81,33 @@ pub struct AdamW<E> {
     decays: Box<Decays>,
 }
 
-/// Which parameters decay, of this name and of these dimensions.
-type Decays = dyn Fn(&str, &[usize]) -> bool + Send + Sync;
-
-/// What [`AdamW`] remembers from step to step.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct AdamWState<E> {
-    /// How many steps were done.
-    pub step: u64,
-    /// By the name of the parameter: that under which dfdx saves it.
-    pub moments: BTreeMap<String, Moments<E>>,
-}
-
-/// Running means of one parameter, as many numbers as it has, row-major.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Moments<E> {
-    /// Of its gradients.
-    pub mean: Vec<E>,
-    /// Of the squares of its gradients.
-    pub square: Vec<E>,
-}
+/// Which parameters decay.
+type Decays = dyn Fn(&ParameterInfo<'_>) -> bool + Send + Sync;
 
 impl<E> AdamW<E> {
     /// An optimizer that has done no step yet.
     pub fn new(config: AdamWConfig) -> Self {
         Self {
             config,
-            state: AdamWState {
-                step: 0,
-                moments: BTreeMap::new(),
-            },
-            decays: Box::new(|_, dims| dims.len() >= 2),
+            state: AdamWState::default(),
+            decays: Box::new(|parameter| parameter.decays_by_default()),
         }
     }
 
-    /// The optimizer with another choice of the parameters that decay: by their names and dimensions.
+    /// The optimizer with another choice of the parameters that decay.
+    ///
+    /// A parameter that the model has several times, as a table that its clone in the output layer shares, does not decay
+    /// if it does not under one of its names.
     ///
     /// ```
-    /// use attn_core::optim::AdamW;
+    /// use attn_core::train::AdamW;
     ///
-    /// // Embeddings do not decay either.
-    /// let optimizer = AdamW::<f32>::new(Default::default())
-    ///     .decaying(|name, dims| dims.len() >= 2 && name != "0.weight");
+    /// // As PyTorch does without groups of parameters.
+    /// let optimizer = AdamW::<f32>::new(Default::default()).decaying(|_| true);
     /// ```
     pub fn decaying(
         mut self,
-        decays: impl Fn(&str, &[usize]) -> bool + Send + Sync + 'static,
+        decays: impl Fn(&ParameterInfo<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.decays = Box::new(decays);
         self
@@ -145,19 +127,16 @@ impl<E: Element> AdamW<E> {
         model: &mut M,
         gradients: &mut Gradients<E, D>,
     ) -> Result<(), UpdateError<D::Err>> {
-        let missing = without_gradient(model, gradients)?;
-        if !missing.is_empty() {
-            let names = missing.into_iter().map(|(name, _)| name).collect();
-            return Err(UpdateError::NoGradient { names });
-        }
+        check_gradients(model, gradients)?;
         self.check_state(model, gradients)?;
+        let spared = self.spared(model);
         self.state.step += 1;
-        for_each_mut(model, |name, parameter| {
-            let adamw = self.step(&name, &parameter.dims());
+        for_each_mut(model, |place, parameter| {
+            let adamw = self.step(!spared.contains(&parameter.id()));
             let gradient = parameter.gradient(gradients)?;
             let mut numbers = Buffer::stale(gradient.len());
             parameter.read(&mut numbers);
-            let moments = self.state.moments.entry(name);
+            let moments = self.state.moments.entry(place.name);
             let Moments { mean, square } = moments.or_insert_with(|| Moments {
                 mean: zeros(gradient.len()),
                 square: zeros(gradient.len()),
@@ -168,15 +147,31 @@ impl<E: Element> AdamW<E> {
         })
     }
 
+    /// The parameters that do not decay.
+    fn spared<M: TensorCollection<E, D>, D: Backend<E>>(&self, model: &M) -> BTreeSet<UniqueId> {
+        let mut spared = BTreeSet::new();
+        let Ok(()) = for_each(model, |place, parameter| {
+            let info = ParameterInfo {
+                name: &place.name,
+                dims: &parameter.dims(),
+                module: place.module,
+            };
+            if !(self.decays)(&info) {
+                spared.insert(parameter.id());
+            }
+            Ok::<_, Infallible>(())
+        });
+        spared
+    }
+
     /// The numbers of this step for one parameter.
-    fn step(&self, name: &str, dims: &[usize]) -> kernel::AdamW {
+    fn step(&self, decays: bool) -> kernel::AdamW {
         let AdamWConfig {
             lr,
             betas: [beta1, beta2],
             epsilon,
             weight_decay,
         } = self.config;
-        let decays = (self.decays)(name, dims);
         kernel::AdamW {
             lr,
             beta1,
@@ -192,8 +187,8 @@ impl<E: Element> AdamW<E> {
         model: &M,
         gradients: &mut Gradients<E, D>,
     ) -> Result<(), UpdateError<D::Err>> {
-        for_each(model, |name, parameter| {
-            let Some(Moments { mean, square }) = self.state.moments.get(&name) else {
+        for_each(model, |place, parameter| {
+            let Some(Moments { mean, square }) = self.state.moments.get(&place.name) else {
                 return Ok(());
             };
             let expected = parameter.gradient(gradients)?.len();
@@ -202,7 +197,7 @@ impl<E: Element> AdamW<E> {
                 .find(|&&len| len != expected)
             {
                 Some(&found) => Err(UpdateError::StateMismatch {
-                    name,
+                    name: place.name,
                     expected,
                     found,
                 }),

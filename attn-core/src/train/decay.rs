@@ -1,0 +1,65 @@
+//! Which parameters decay.
+
+use std::any::type_name;
+
+use dfdx::{nn::modules, tensor::Cpu};
+
+use crate::nn;
+
+/// What is known of a parameter when it is decided whether it decays.
+///
+/// ```
+/// use attn_core::train::{AdamW, ParameterInfo};
+///
+/// // A table that stands in a module of its own, beside those that are known.
+/// fn decays(parameter: &ParameterInfo<'_>) -> bool {
+///     parameter.decays_by_default() && parameter.name != "memory.weight"
+/// }
+/// let optimizer = AdamW::<f32>::new(Default::default()).decaying(decays);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParameterInfo<'a> {
+    /// That under which dfdx saves it, as `0.weight` or `blocks.3.attention.q_proj.bias`.
+    pub name: &'a str,
+    /// Its sizes.
+    pub dims: &'a [usize],
+    /// The type of the module that has it as a field, as [`type_name`] writes it.
+    pub module: &'a str,
+}
+
+impl ParameterInfo<'_> {
+    /// Whether it is a matrix that vectors are multiplied with: a tensor of two axes and more that is neither a bias nor a
+    /// table of vectors.
+    ///
+    /// - A bias is what is called `bias` or `.._bias`; this is for those with an axis for the heads, as `rel_pos_bias.weight`
+    ///   of an attention layer.
+    /// - A table is the weight of an [`nn::Embedding`], of an [`nn::LearnedPosition`] or of dfdx's
+    ///   [`Embedding`](modules::Embedding), whatever the name.
+    ///
+    /// What an attention layer declares in its body (`param table: [heads, 64]`) counts as any other parameter.
+    pub fn decays_by_default(&self) -> bool {
+        self.dims.len() >= 2 && !self.is_bias() && !self.is_table()
+    }
+
+    fn is_bias(&self) -> bool {
+        let name = self.name.strip_suffix(".weight").unwrap_or(self.name);
+        let field = name.rsplit('.').next().unwrap_or(name);
+        field == "bias" || field.ends_with("_bias")
+    }
+
+    fn is_table(&self) -> bool {
+        let tables = [
+            type_name::<nn::Embedding<0, 0, f32, Cpu>>(),
+            type_name::<nn::LearnedPosition<0, 0, f32, Cpu>>(),
+            type_name::<modules::Embedding<0, 0, f32, Cpu>>(),
+        ];
+        tables
+            .map(without_generics)
+            .contains(&without_generics(self.module))
+    }
+}
+
+/// `attn_core::nn::embedding::Embedding` of `attn_core::nn::embedding::Embedding<65, 8, f32, Cpu>`
+fn without_generics(type_name: &str) -> &str {
+    type_name.split('<').next().unwrap_or(type_name)
+}

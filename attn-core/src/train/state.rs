@@ -1,0 +1,121 @@
+//! What an optimizer remembers, and how it is saved.
+
+use std::collections::BTreeMap;
+
+/// What [`AdamW`](super::AdamW) remembers from step to step.
+///
+/// It is plain data. Formats that save lists of numbers by name, as those for tensors do, take [`lists`](Self::lists);
+/// [`from_lists`](Self::from_lists) goes the other way.
+///
+/// ```
+/// use attn_core::train::{AdamWState, Moments};
+///
+/// let mut state = AdamWState { step: 7, ..Default::default() };
+/// state.moments.insert("0.bias".into(), Moments { mean: vec![0.5], square: vec![0.25] });
+///
+/// let lists: Vec<(String, &[f32])> = state.lists().collect();
+/// assert_eq!(lists, [("0.bias.mean".into(), &[0.5][..]), ("0.bias.square".into(), &[0.25][..])]);
+///
+/// let read = lists.into_iter().map(|(name, list)| (name, list.to_vec()));
+/// assert_eq!(AdamWState::from_lists(7, read)?, state);
+/// # Ok::<(), attn_core::train::StateError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdamWState<E> {
+    /// How many steps were done.
+    pub step: u64,
+    /// By the name of the parameter: that under which dfdx saves it.
+    pub moments: BTreeMap<String, Moments<E>>,
+}
+
+/// Running means of one parameter, as many numbers as it has, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moments<E> {
+    /// Of its gradients.
+    pub mean: Vec<E>,
+    /// Of the squares of its gradients.
+    pub square: Vec<E>,
+}
+
+/// Before the first step.
+impl<E> Default for AdamWState<E> {
+    fn default() -> Self {
+        Self {
+            step: 0,
+            moments: BTreeMap::new(),
+        }
+    }
+}
+
+impl<E> AdamWState<E> {
+    /// All numbers but the step, by the names `<parameter>.mean` and `<parameter>.square`, in the order of the names.
+    pub fn lists(&self) -> impl Iterator<Item = (String, &[E])> {
+        self.moments.iter().flat_map(|(name, moments)| {
+            let Moments { mean, square } = moments;
+            [("mean", mean), ("square", square)]
+                .map(|(moment, list)| (format!("{name}.{moment}"), list.as_slice()))
+        })
+    }
+
+    /// The state after `step` steps whose [`lists`](Self::lists) these are, in any order.
+    ///
+    /// Whether the lengths are those of a model is seen by [`AdamW::update`](super::AdamW::update).
+    ///
+    /// # Errors
+    /// [`StateError`] with the first name that is not of this form, or whose other list is missing.
+    pub fn from_lists(
+        step: u64,
+        lists: impl IntoIterator<Item = (String, Vec<E>)>,
+    ) -> Result<Self, StateError> {
+        let mut found = BTreeMap::<String, [Option<Vec<E>>; 2]>::new();
+        for (name, list) in lists {
+            let moment = match name.rsplit_once('.') {
+                Some((parameter, "mean")) => Some((parameter, 0)),
+                Some((parameter, "square")) => Some((parameter, 1)),
+                _ => None,
+            };
+            let Some((parameter, moment)) = moment else {
+                return Err(StateError::Unknown { name });
+            };
+            found.entry(parameter.into()).or_default()[moment] = Some(list);
+        }
+        let pairs = found.into_iter().map(|(name, pair)| match pair {
+            [Some(mean), Some(square)] => Ok((name, Moments { mean, square })),
+            [_, square] => {
+                let moment = if square.is_some() { "mean" } else { "square" };
+                let name = format!("{name}.{moment}");
+                Err(StateError::Missing { name })
+            }
+        });
+        let moments = pairs.collect::<Result<_, _>>()?;
+        Ok(Self { step, moments })
+    }
+}
+
+/// Lists of numbers that are not those of a state.
+///
+/// ```
+/// use attn_core::train::AdamWState;
+///
+/// let error = AdamWState::from_lists(1, [("0.bias.mean".into(), vec![0.5])]).unwrap_err();
+/// assert_eq!(error.to_string(), "the state has no 0.bias.square");
+/// let error = AdamWState::from_lists(1, [("0.bias".into(), vec![0.5])]).unwrap_err();
+/// assert_eq!(error.to_string(), "0.bias is not part of a state: expected a name that ends in .mean or .square");
+/// ```
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// A name that no list of a state has.
+    #[error("{name} is not part of a state: expected a name that ends in .mean or .square")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+
+    /// One of the two lists of a parameter.
+    #[error("the state has no {name}")]
+    Missing {
+        /// What is missing.
+        name: String,
+    },
+}
