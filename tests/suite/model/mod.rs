@@ -11,6 +11,7 @@ mod by_hand;
 mod decoder;
 mod differences;
 mod encoder_decoder;
+mod dropout;
 mod facts;
 mod graphs;
 mod mistakes;
