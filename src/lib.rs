@@ -161,9 +161,11 @@ pub mod __private {
                 per_head_linear_backward, prepare, prepare_backward,
             },
             axis::Axis as AxisOf,
+            parallel::inside,
         },
         model::{
-            InModel, Pass, Random, Row, Weighted, axis, check_axis, check_length, on, summary,
+            InModel, OnSlices, Pass, Random, Row, Weighted, axis, check_axis, check_length, on,
+            summary,
         },
         nn::Weight,
         ops::Activation,
@@ -178,7 +180,7 @@ pub mod __private {
             modules::{Linear, UnbiasedLinear},
         },
         shapes::{Const, Dim, Dtype, Shape},
-        tensor::{AutoDevice, Gradients, NoneTape, Storage, Tape, Tensor},
+        tensor::{AutoDevice, NoneTape, Storage, Tape, Tensor},
         tensor_ops::Device,
     };
 

@@ -37,7 +37,7 @@ pub trait Backend<E: Element>: Device<E> + Host<E> {
 
 /// What the slices of the fused form need of a [`Backend`]: code that asks for this alone compiles faster, as a
 /// [`Device`] has a hundred supertraits.
-pub trait Host<E: Element>: Storage<E> {
+pub trait Host<E: Element>: Storage<E> + Send + Sync {
     /// The numbers in a storage, where layers run fused; elsewhere never called.
     #[doc(hidden)]
     fn host(storage: &mut <Self as Storage<E>>::Vec) -> &mut Vec<E>;

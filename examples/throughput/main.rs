@@ -148,10 +148,6 @@ struct Case {
 }
 
 fn main() {
-    rayon::scope(|_| timed());
-}
-
-fn timed() {
     let options = Options::parse();
     println!(
         "{:<8} {:>11} {:>10} {:>10} {:>9} {:>7} {:>14}",

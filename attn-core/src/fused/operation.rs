@@ -2,18 +2,18 @@
 
 use dfdx::{
     shapes::{HasShape, Shape},
-    tensor::{Gradients, Merge, PutTape, SplitTape, Storage, Tape, Tensor},
+    tensor::{Merge, PutTape, SplitTape, Storage, Tape, Tensor},
 };
 
-use super::{Place, Target, zeros};
+use super::{Gradients, Places, Projection, Projects, Slot, Target, zeros};
 use crate::{
-    Backend, Element, Host,
+    Backend, Element,
     composed::reshape,
     kernel::{Buffer, Matrix, MatrixMut},
     simd::call,
 };
 
-/// Gathers what an operation reads, and their tapes.
+/// Gathers what an operation reads: numbers, their tapes, and where their gradients are.
 ///
 /// ```
 /// use attn_core::fused::Operation;
@@ -28,77 +28,34 @@ use crate::{
 /// let y = operand.values().iter().map(|x| 3.0 * x).collect();
 /// let y = operation
 ///     .finish(&dev, y, *x.shape(), move |d_y, gradients| {
-///         for (d_x, d_y) in operand.gradient(gradients)?.iter_mut().zip(d_y) {
+///         for (d_x, d_y) in operand.gradient(gradients).iter_mut().zip(d_y) {
 ///             *d_x += 3.0 * d_y;
 ///         }
-///         Ok(())
 ///     })
 ///     .unwrap();
 /// assert_eq!(y.array(), [3.0, 6.0]);
 /// assert_eq!(y.sum().backward().get(&x).array(), [3.0, 3.0]);
 /// # use dfdx::shapes::HasShape;
 /// ```
-#[derive(Debug, Default)]
-pub struct Operation<T> {
+pub struct Operation<E: Element, D: Backend<E>, T> {
     tape: T,
+    places: Places<E, D>,
 }
 
-impl<T> Operation<T> {
-    /// The numbers of a tensor, row-major. They are copied: dfdx does not lend them.
-    ///
-    /// # Errors
-    /// If a copy of a view cannot be allocated.
-    pub fn read<S: Shape, E: Element, D: Backend<E>>(
-        &mut self,
-        x: Tensor<S, E, D, T>,
-    ) -> Result<Operand<E, D>, D::Err>
-    where
-        T: Tape<E, D>,
-    {
-        Operand::read(&self.input(x))
+impl<E: Element, D: Backend<E>, T: Default> Default for Operation<E, D, T> {
+    fn default() -> Self {
+        Self {
+            tape: T::default(),
+            places: Places::default(),
+        }
     }
+}
 
-    /// The result, with the derivative: `backward` is given the gradient of the result, and adds to those of the operands.
-    ///
-    /// # Errors
-    /// If the tensor cannot be made.
-    pub fn finish<S: Shape, E: Element, D: Backend<E>>(
-        self,
-        device: &D,
-        values: Vec<E>,
-        shape: S,
-        backward: impl FnOnce(&[E], &mut Gradients<E, D>) -> Result<(), D::Err> + 'static,
-    ) -> Result<Tensor<S, E, D, T>, D::Err>
-    where
-        T: Tape<E, D>,
-    {
-        let result = device.try_tensor_from_vec(values, shape)?;
-        let tape = self.record([Place::of(&result)], move |[d_result], gradients| {
-            backward(d_result, gradients)
-        });
-        Ok(result.put_tape(tape))
-    }
-
-    /// The tape, with the derivative of an operation whose results have their gradients in `places`.
-    pub fn record<E: Element, D: Backend<E>, const N: usize>(
-        mut self,
-        places: [Place<E, D>; N],
-        backward: impl FnOnce([&[E]; N], &mut Gradients<E, D>) -> Result<(), D::Err> + 'static,
-    ) -> T
-    where
-        T: Tape<E, D>,
-    {
-        self.tape
-            .add_backward_op(move |gradients| Place::lend(places.each_ref(), gradients, backward));
-        self.tape
-    }
-
+impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     /// An input without its tape, which is that of the operation now.
-    pub fn input<S: Shape, F: Clone, D: Storage<F>>(
-        &mut self,
-        x: Tensor<S, F, D, T>,
-    ) -> Tensor<S, F, D>
+    pub fn input<S: Shape, F: Clone>(&mut self, x: Tensor<S, F, D, T>) -> Tensor<S, F, D>
     where
+        D: Storage<F>,
         T: Default + Merge<T>,
     {
         let (x, tape) = x.split_tape();
@@ -106,16 +63,74 @@ impl<T> Operation<T> {
         x
     }
 
+    /// The numbers of a tensor, row-major. They are copied: dfdx does not lend them.
+    ///
+    /// # Errors
+    /// If a copy of a view cannot be allocated.
+    pub fn read<S: Shape>(&mut self, x: Tensor<S, E, D, T>) -> Result<Operand<E>, D::Err>
+    where
+        T: Tape<E, D>,
+    {
+        let width = width(&x);
+        let len = x.shape().num_elements();
+        let x = self.input(reshape(x, (len,))?);
+        Ok(Operand::of(&x, width, &mut self.places))
+    }
+
+    /// The numbers of a parameter.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn parameter<S: Shape>(&mut self, x: &Tensor<S, E, D>) -> Result<Operand<E>, D::Err> {
+        self.places.read(x)
+    }
+
+    /// The parameters of projections that read the same input.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn projection(&mut self, modules: &[&dyn Projects<E, D>]) -> Result<Projection<E>, D::Err> {
+        self.places.projection(modules)
+    }
+
+    /// Where the gradients are of what is read.
+    pub fn places(&mut self) -> &mut Places<E, D> {
+        &mut self.places
+    }
+
+    /// The result, with the derivative: `backward` is given the gradient of the result, and adds to those of the operands.
+    ///
+    /// # Errors
+    /// If the tensor cannot be made.
+    pub fn finish<S: Shape>(
+        self,
+        device: &D,
+        values: Vec<E>,
+        shape: S,
+        backward: impl FnOnce(&[E], &mut Gradients<E>) + 'static,
+    ) -> Result<Tensor<S, E, D, T>, D::Err>
+    where
+        T: Tape<E, D>,
+    {
+        let result = device.try_tensor_from_vec(values, shape)?;
+        let mut places = Places::default();
+        places.add(&result);
+        let tape = self.record(places, |[d_result], gradients| {
+            backward(d_result, gradients)
+        });
+        Ok(result.put_tape(tape))
+    }
+
     /// [`finish`](Self::finish) for a result that is a matrix, and its gradient as well.
     ///
     /// # Errors
     /// If the tensor cannot be made.
-    pub fn finish_matrix<S: Shape, E: Element, D: Backend<E>>(
+    pub fn finish_matrix<S: Shape>(
         self,
         device: &D,
         output: Output<E>,
         shape: S,
-        backward: impl FnOnce(Matrix<'_, E>, &mut Gradients<E, D>) -> Result<(), D::Err> + 'static,
+        backward: impl FnOnce(Matrix<'_, E>, &mut Gradients<E>) + 'static,
     ) -> Result<Tensor<S, E, D, T>, D::Err>
     where
         T: Tape<E, D>,
@@ -128,6 +143,42 @@ impl<T> Operation<T> {
         self.finish(device, values, shape, move |d_result, gradients| {
             backward(Matrix::new(d_result, rows, width), gradients)
         })
+    }
+
+    /// The tape, with the derivative of an operation whose `N` results are `results`.
+    pub fn record<const N: usize>(
+        mut self,
+        results: Places<E, D>,
+        backward: impl FnOnce([&[E]; N], &mut Gradients<E>) + 'static,
+    ) -> T
+    where
+        T: Tape<E, D>,
+    {
+        let places = self.places;
+        self.tape.add_backward_op(move |tape| {
+            let d_results = results.take(tape)?;
+            let mut gradients = places.take(tape)?;
+            backward(d_results.all(), &mut gradients);
+            places.give_back(gradients, tape)?;
+            results.give_back(d_results, tape)
+        });
+        self.tape
+    }
+}
+
+/// The size of the last axis.
+fn width<S: Shape, E, D: Storage<E>, T>(x: &Tensor<S, E, D, T>) -> usize {
+    x.shape().concrete().into_iter().last().unwrap_or(1)
+}
+
+impl<E: Element, D: Backend<E>> Places<E, D> {
+    /// The numbers of a parameter, and the place of their gradient.
+    ///
+    /// # Errors
+    /// If a copy of a view cannot be allocated.
+    pub fn read<S: Shape>(&mut self, x: &Tensor<S, E, D>) -> Result<Operand<E>, D::Err> {
+        let flat = reshape(x.clone(), (x.shape().num_elements(),))?;
+        Ok(Operand::of(&flat, width(x), self))
     }
 }
 
@@ -148,18 +199,16 @@ impl<E: Element> Output<E> {
         }
     }
 
-    /// The tensor, without a tape, and where its gradient will be.
+    /// The tensor, without a tape.
     ///
     /// # Errors
-    /// If the tensor cannot be made.
+    /// If it cannot be made.
     pub fn into_tensor<S: Shape, D: Backend<E>>(
         self,
         device: &D,
         shape: S,
-    ) -> Result<(Tensor<S, E, D>, Place<E, D>), D::Err> {
-        let tensor = device.try_tensor_from_vec(self.values, shape)?;
-        let place = Place::of(&tensor);
-        Ok((tensor, place))
+    ) -> Result<Tensor<S, E, D>, D::Err> {
+        device.try_tensor_from_vec(self.values, shape)
     }
 
     /// The numbers, row by row, to write.
@@ -174,47 +223,36 @@ impl<E: Element> Output<E> {
 }
 
 /// What an operation reads of a tensor, and where the gradient of it goes.
-pub struct Operand<E: Element, D: Host<E>> {
+pub struct Operand<E: Element> {
     values: Buffer<E>,
     /// The size of the last axis.
     width: usize,
-    place: Place<E, D>,
+    slot: Slot,
 }
 
-impl<E: Element, D: Backend<E>> Operand<E, D> {
-    /// The numbers of a tensor without a tape, such as a parameter.
-    ///
-    /// # Errors
-    /// If a copy of a view cannot be allocated.
-    pub fn read<S: Shape>(x: &Tensor<S, E, D>) -> Result<Self, D::Err> {
-        let width = x.shape().concrete().into_iter().last().unwrap_or(1);
-        let x = reshape(x.clone(), (x.shape().num_elements(),))?;
+impl<E: Element> Operand<E> {
+    fn of<D: Backend<E>>(
+        x: &Tensor<(usize,), E, D>,
+        width: usize,
+        places: &mut Places<E, D>,
+    ) -> Self {
         let mut values = Buffer::stale(x.shape().0);
         x.copy_into(&mut values);
-        Ok(Self {
+        Self {
             values,
             width,
-            place: Place::of(&x),
-        })
+            slot: places.add(x),
+        }
     }
-}
 
-impl<E: Element, D: Host<E>> Operand<E, D> {
     /// The numbers as a matrix, whose columns are the last axis.
     pub fn matrix(&self) -> Matrix<'_, E> {
         Matrix::new(&self.values, self.rows(), self.width)
     }
 
     /// The gradient so far as a matrix, to add to.
-    ///
-    /// # Errors
-    /// If it cannot be allocated.
-    pub fn gradient_matrix<'a>(
-        &self,
-        gradients: &'a mut Gradients<E, D>,
-    ) -> Result<MatrixMut<'a, E>, D::Err> {
-        let (rows, width) = (self.rows(), self.width);
-        Ok(MatrixMut::new(self.gradient(gradients)?, rows, width))
+    pub fn gradient_matrix<'a>(&self, gradients: &'a mut Gradients<E>) -> MatrixMut<'a, E> {
+        MatrixMut::new(self.gradient(gradients), self.rows(), self.width)
     }
 
     fn rows(&self) -> usize {
@@ -227,21 +265,18 @@ impl<E: Element, D: Host<E>> Operand<E, D> {
     }
 
     /// Its gradient, for a step.
-    pub fn target(&self) -> Target<'_, E, D> {
-        Target::tape(&self.place)
+    pub fn target<'a>(&self) -> Target<'a, E> {
+        Target::slot(self.slot)
     }
 
     /// Where its gradient is, without the numbers.
-    pub fn into_place(self) -> Place<E, D> {
-        self.place
+    pub fn into_slot(self) -> Slot {
+        self.slot
     }
 
     /// The gradient so far, to add to.
-    ///
-    /// # Errors
-    /// If it cannot be allocated.
-    pub fn gradient<'a>(&self, gradients: &'a mut Gradients<E, D>) -> Result<&'a mut [E], D::Err> {
-        self.place.find(gradients)
+    pub fn gradient<'a>(&self, gradients: &'a mut Gradients<E>) -> &'a mut [E] {
+        gradients.of(self.slot)
     }
 }
 

@@ -3,12 +3,12 @@
 use dfdx::{
     nn::modules::{Linear, UnbiasedLinear},
     shapes::{Rank1, Rank2},
-    tensor::{Gradients, Tensor},
+    tensor::Tensor,
 };
 
-use super::{Place, Target};
+use super::{Gradients, Places, Slot, Target};
 use crate::{
-    Backend, Element, Host,
+    Backend, Element,
     composed::reshape,
     kernel::{Buffer, Matrix, MatrixMut, linear},
     nn,
@@ -19,17 +19,17 @@ use crate::{
 ///
 /// Jia et al. and everyone since: one product of `[.., 3 * d_model]` instead of three. PyTorch: `in_proj_weight` of
 /// `torch.nn.MultiheadAttention`.
-pub struct Projection<E: Element, D: Host<E>> {
+pub struct Projection<E: Element> {
     input: usize,
     weight: Buffer<E>,
     bias: Option<Buffer<E>>,
-    parts: Vec<Part<E, D>>,
+    parts: Vec<Part>,
 }
 
-struct Part<E: Element, D: Host<E>> {
+struct Part {
     outputs: usize,
-    weight: Place<E, D>,
-    bias: Option<Place<E, D>>,
+    weight: Slot,
+    bias: Option<Slot>,
 }
 
 /// The parameters of a [`Projection`], one projection after the other.
@@ -76,7 +76,7 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
     }
 
     /// Reads all of them.
-    pub fn read(self) -> Projection<E, D> {
+    pub fn read(self, places: &mut Places<E, D>) -> Projection<E> {
         let Self { input, parts } = self;
         let outputs: usize = parts.iter().map(|part| part.outputs).sum();
         let mut weight = Buffer::stale(outputs * input);
@@ -97,8 +97,8 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
         D::read(tensors);
         let parts = parts.iter().map(|part| Part {
             outputs: part.outputs,
-            weight: Place::of(&part.weight),
-            bias: part.bias.as_ref().map(Place::of),
+            weight: places.add(&part.weight),
+            bias: part.bias.as_ref().map(|bias| places.add(bias)),
         });
         Projection {
             input,
@@ -145,21 +145,21 @@ projects! {
     nn::UnbiasedLinear<I, O, E, D>: |_linear| None;
 }
 
-impl<E: Element, D: Backend<E>> Projection<E, D> {
+impl<E: Element, D: Backend<E>> Places<E, D> {
     /// The parameters of projections that read the same input.
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
-    pub fn read(modules: &[&dyn Projects<E, D>]) -> Result<Self, D::Err> {
+    pub fn projection(&mut self, modules: &[&dyn Projects<E, D>]) -> Result<Projection<E>, D::Err> {
         let input = modules.first().map_or(0, |module| module.input());
         let stack = modules
             .iter()
             .try_fold(Stack::new(input), |stack, module| module.push_to(stack))?;
-        Ok(stack.read())
+        Ok(stack.read(self))
     }
 }
 
-impl<E: Element, D: Host<E>> Projection<E, D> {
+impl<E: Element> Projection<E> {
     fn weight(&self) -> Matrix<'_, E> {
         let outputs = self.parts.iter().map(|part| part.outputs).sum();
         Matrix::new(&self.weight, outputs, self.input)
@@ -176,42 +176,34 @@ impl<E: Element, D: Host<E>> Projection<E, D> {
     }
 
     /// The derivative by the parameters and by the input.
-    ///
-    /// # Errors
-    /// If a gradient cannot be allocated.
     pub fn backward(
         &self,
         x: Matrix<'_, E>,
         d_y: Matrix<'_, E>,
-        d_x: &mut Target<'_, E, D>,
-        gradients: &mut Gradients<E, D>,
-    ) -> Result<(), D::Err> {
-        self.add_gradients(x, d_y, gradients)?;
-        let (numbers, into) = d_x.numbers_mut(gradients)?;
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        self.add_gradients(x, d_y, gradients);
+        let (numbers, into) = d_x.numbers_mut(gradients);
         self.input_gradient(d_y, into, MatrixMut::new(numbers, d_y.rows(), self.input));
-        Ok(())
     }
 
     /// `dW += dyᵀ x`, `db += Σ dy`, in the gradients of the tape.
-    ///
-    /// # Errors
-    /// If a gradient cannot be allocated.
     pub fn add_gradients(
         &self,
         x: Matrix<'_, E>,
         d_y: Matrix<'_, E>,
-        gradients: &mut Gradients<E, D>,
-    ) -> Result<(), D::Err> {
+        gradients: &mut Gradients<E>,
+    ) {
         let mut start = 0;
         for part in &self.parts {
             let d_y = d_y.some_cols(start..start + part.outputs);
-            let d_weight = part.weight.find(gradients)?;
+            let d_weight = gradients.of(part.weight);
             linear::weight_gradient(d_y, x, MatrixMut::new(d_weight, part.outputs, self.input));
-            if let Some(bias) = &part.bias {
-                linear::bias_gradient(d_y, bias.find(gradients)?);
+            if let Some(bias) = part.bias {
+                linear::bias_gradient(d_y, gradients.of(bias));
             }
             start += part.outputs;
         }
-        Ok(())
     }
 }

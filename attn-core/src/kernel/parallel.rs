@@ -13,6 +13,18 @@ pub fn for_each<T: Send>(items: Vec<T>, body: impl Fn(T) + Send + Sync) {
     }
 }
 
+/// Runs all of `body` on a thread of the current rayon pool, if it is worth it: there, dividing work among the threads wakes
+/// nobody who is not needed. From outside, every kernel would wait for one thread to wake another.
+///
+/// `numbers` is how many numbers the body computes at least.
+pub fn inside<R: Send>(numbers: usize, body: impl FnOnce() -> R + Send) -> R {
+    if numbers < SMALL {
+        body()
+    } else {
+        rayon::scope(|_| body())
+    }
+}
+
 /// How many rows of `width` make a piece of work that is worth a thread.
 pub fn rows_per_task(width: usize) -> usize {
     (SMALL / width.max(1)).max(1)

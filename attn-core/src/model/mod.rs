@@ -20,4 +20,4 @@ mod weights;
 pub use inputs::{axis, check_axis, check_length};
 pub use pass::{Pass, on};
 pub use summary::{Row, summary};
-pub use weights::{InModel, Random, Weighted};
+pub use weights::{InModel, OnSlices, Random, Weighted};

@@ -1,11 +1,11 @@
 //! What a model reads of its layers when it runs as one operation.
 
-use dfdx::{nn::modules::Repeated, tensor::Gradients};
+use dfdx::{nn::modules::Repeated, tensor::Storage};
 
 use crate::{
     Backend, Element, Error,
     fused::{
-        Operand, Projection, Target,
+        Gradients, Places, Projection, Target,
         layers::{self, Middle, Table},
     },
     kernel::{Matrix, MatrixMut, norm::Kind},
@@ -13,22 +13,25 @@ use crate::{
     ops::Activation,
 };
 
-/// A layer whose parameters a model reads.
-pub trait Weighted<E: Element, D: Backend<E>> {
-    /// The numbers, and where their gradients go.
+/// A layer on slices.
+pub trait OnSlices<E: Element> {
+    /// Its numbers, and where their gradients go.
     type Weights;
+}
 
+/// A layer whose parameters a model reads.
+pub trait Weighted<E: Element, D: Backend<E>>: OnSlices<E> {
     /// Reads them.
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
-    fn weights(&self) -> Result<Self::Weights, D::Err>;
+    fn weights(&self, places: &mut Places<E, D>) -> Result<Self::Weights, D::Err>;
 }
 
 /// A layer of `attention!` inside of a model, with `INPUTS` sequences: `x`, and perhaps the context.
 ///
 /// The axes are batch, query and key.
-pub trait InModel<E: Element, D: Backend<E>, const INPUTS: usize>: Weighted<E, D> {
+pub trait InModel<E: Element, const INPUTS: usize>: OnSlices<E> {
     /// What the masks and the body read at the call.
     type Data;
     /// What the derivative reads again.
@@ -38,7 +41,7 @@ pub trait InModel<E: Element, D: Backend<E>, const INPUTS: usize>: Weighted<E, D
     ///
     /// # Errors
     /// The mistake, typed.
-    fn check(axes: (usize, usize, usize), data: &Self::Data) -> Result<(), Error<D::Err>>;
+    fn check<Dev>(axes: (usize, usize, usize), data: &Self::Data) -> Result<(), Error<Dev>>;
 
     /// Writes the output. The key says which weights fall, if any do.
     fn forward(
@@ -51,26 +54,23 @@ pub trait InModel<E: Element, D: Backend<E>, const INPUTS: usize>: Weighted<E, D
     ) -> Self::Saved;
 
     /// The derivative.
-    ///
-    /// # Errors
-    /// If a gradient cannot be allocated.
     fn backward(
         weights: &Self::Weights,
         saved: Self::Saved,
         inputs: [Matrix<'_, E>; INPUTS],
         d_output: Matrix<'_, E>,
-        d_inputs: [&mut Target<'_, E, D>; INPUTS],
-        gradients: &mut Gradients<E, D>,
-    ) -> Result<(), D::Err>;
+        d_inputs: [&mut Target<'_, E>; INPUTS],
+        gradients: &mut Gradients<E>,
+    );
 }
 
 /// The keys of what is random in a training step; none without one.
 #[derive(Clone, Copy)]
-pub struct Random<'a>(Option<&'a dyn Fn() -> u64>);
+pub struct Random<'a>(Option<&'a (dyn Fn() -> u64 + Sync)>);
 
 impl<'a> Random<'a> {
     /// Keys that `draw` gives, if there are to be any.
-    pub fn new(random: bool, draw: &'a dyn Fn() -> u64) -> Self {
+    pub fn new(random: bool, draw: &'a (dyn Fn() -> u64 + Sync)) -> Self {
         Self(random.then_some(draw))
     }
 
@@ -87,114 +87,85 @@ impl<'a> Random<'a> {
     }
 }
 
-impl<const V: usize, const M: usize, E: Element, D: Backend<E>> Weighted<E, D>
-    for nn::Embedding<V, M, E, D>
-{
-    type Weights = Table<E, D>;
+/// `Layer<generics>: weights, |layer, places| read`
+macro_rules! weighted {
+    ($(
+        [$($generics:tt)*] $Layer:ty: $Weights:ty, |$layer:ident, $places:ident| $read:expr;
+    )*) => {$(
+        impl<$($generics)*, E: Element, D: Storage<E>> OnSlices<E> for $Layer {
+            type Weights = $Weights;
+        }
 
-    fn weights(&self) -> Result<Self::Weights, D::Err> {
-        Ok(Table(Operand::read(&self.weight)?))
-    }
+        impl<$($generics)*, E: Element, D: Backend<E>> Weighted<E, D> for $Layer {
+            fn weights(&self, $places: &mut Places<E, D>) -> Result<Self::Weights, D::Err> {
+                let $layer = self;
+                Ok($read)
+            }
+        }
+    )*};
 }
 
-impl<const MAX: usize, const M: usize, E: Element, D: Backend<E>> Weighted<E, D>
-    for nn::LearnedPosition<MAX, M, E, D>
-{
-    type Weights = Table<E, D>;
+weighted! {
+    [const V: usize, const M: usize] nn::Embedding<V, M, E, D>:
+        Table<E>, |layer, places| Table(places.read(&layer.weight)?);
 
-    fn weights(&self) -> Result<Self::Weights, D::Err> {
-        Ok(Table(Operand::read(&self.weight)?))
-    }
-}
+    [const MAX: usize, const M: usize] nn::LearnedPosition<MAX, M, E, D>:
+        Table<E>, |layer, places| Table(places.read(&layer.weight)?);
 
-impl<const M: usize, E: Element, D: Backend<E>> Weighted<E, D> for nn::LayerNorm<M, E, D> {
-    type Weights = layers::Norm<E, D>;
+    [const I: usize, const O: usize] nn::Linear<I, O, E, D>:
+        Projection<E>, |layer, places| places.projection(&[layer])?;
 
-    fn weights(&self) -> Result<Self::Weights, D::Err> {
-        Ok(layers::Norm {
+    [const I: usize, const O: usize] nn::UnbiasedLinear<I, O, E, D>:
+        Projection<E>, |layer, places| places.projection(&[layer])?;
+
+    [const M: usize] nn::LayerNorm<M, E, D>:
+        layers::Norm<E>, |layer, places| layers::Norm {
             kind: Kind::Layer,
-            epsilon: self.epsilon,
-            gain: Operand::read(&self.weight)?,
-            bias: Some(Operand::read(&self.bias)?),
-        })
-    }
-}
+            epsilon: layer.epsilon,
+            gain: places.read(&layer.weight)?,
+            bias: Some(places.read(&layer.bias)?),
+        };
 
-impl<const M: usize, E: Element, D: Backend<E>> Weighted<E, D> for nn::RmsNorm<M, E, D> {
-    type Weights = layers::Norm<E, D>;
-
-    fn weights(&self) -> Result<Self::Weights, D::Err> {
-        Ok(layers::Norm {
+    [const M: usize] nn::RmsNorm<M, E, D>:
+        layers::Norm<E>, |layer, places| layers::Norm {
             kind: Kind::Rms,
-            epsilon: self.epsilon,
-            gain: Operand::read(&self.weight)?,
+            epsilon: layer.epsilon,
+            gain: places.read(&layer.weight)?,
             bias: None,
-        })
-    }
-}
+        };
 
-impl<const I: usize, const O: usize, E: Element, D: Backend<E>> Weighted<E, D>
-    for nn::Linear<I, O, E, D>
-{
-    type Weights = Projection<E, D>;
-
-    fn weights(&self) -> Result<Self::Weights, D::Err> {
-        Projection::read(&[self])
-    }
-}
-
-impl<const I: usize, const O: usize, E: Element, D: Backend<E>> Weighted<E, D>
-    for nn::UnbiasedLinear<I, O, E, D>
-{
-    type Weights = Projection<E, D>;
-
-    fn weights(&self) -> Result<Self::Weights, D::Err> {
-        Projection::read(&[self])
-    }
-}
-
-impl<const M: usize, const H: usize, A: Activation, E: Element, D: Backend<E>> Weighted<E, D>
-    for nn::FeedForward<M, H, A, E, D>
-{
-    type Weights = layers::FeedForward<A::Kernel, E, D>;
-
-    fn weights(&self) -> Result<Self::Weights, D::Err> {
-        Ok(layers::FeedForward {
-            up: Projection::read(&[&self.up_proj])?,
+    [const M: usize, const H: usize, A: Activation] nn::FeedForward<M, H, A, E, D>:
+        layers::FeedForward<A::Kernel, E>, |layer, places| layers::FeedForward {
+            up: places.projection(&[&layer.up_proj])?,
             middle: Middle {
                 activation: A::KERNEL,
                 gated: false,
                 width: H,
             },
-            down: Projection::read(&[&self.down_proj])?,
-        })
-    }
-}
+            down: places.projection(&[&layer.down_proj])?,
+        };
 
-impl<const M: usize, const H: usize, A: Activation, E: Element, D: Backend<E>> Weighted<E, D>
-    for nn::GatedFeedForward<M, H, A, E, D>
-{
-    type Weights = layers::FeedForward<A::Kernel, E, D>;
-
-    fn weights(&self) -> Result<Self::Weights, D::Err> {
-        Ok(layers::FeedForward {
-            up: Projection::read(&[&self.gate_proj, &self.up_proj])?,
+    [const M: usize, const H: usize, A: Activation] nn::GatedFeedForward<M, H, A, E, D>:
+        layers::FeedForward<A::Kernel, E>, |layer, places| layers::FeedForward {
+            up: places.projection(&[&layer.gate_proj, &layer.up_proj])?,
             middle: Middle {
                 activation: A::KERNEL,
                 gated: true,
                 width: H,
             },
-            down: Projection::read(&[&self.down_proj])?,
-        })
-    }
+            down: places.projection(&[&layer.down_proj])?,
+        };
+}
+
+impl<L: OnSlices<E>, const N: usize, E: Element> OnSlices<E> for Repeated<L, N> {
+    type Weights = Vec<L::Weights>;
 }
 
 impl<L: Weighted<E, D>, const N: usize, E: Element, D: Backend<E>> Weighted<E, D>
     for Repeated<L, N>
 {
-    type Weights = Vec<L::Weights>;
-
-    fn weights(&self) -> Result<Self::Weights, D::Err> {
-        self.modules.iter().map(L::weights).collect()
+    fn weights(&self, places: &mut Places<E, D>) -> Result<Self::Weights, D::Err> {
+        let layers = self.modules.iter();
+        layers.map(|layer| layer.weights(places)).collect()
     }
 }

@@ -138,10 +138,10 @@ fn combine<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let (x, y) = (operation.read(x)?, operation.read(y)?);
     let mut z = zeros(x.values().len());
     forward(x.values(), y.values(), &mut z);
-    let (d_x, d_y) = (x.into_place(), y.into_place());
+    let (d_x, d_y) = (x.into_slot(), y.into_slot());
     operation.finish(&device, z, shape, move |d_z, gradients| {
-        Target::tape(&d_x).add(1.0, d_z, gradients)?;
-        Target::tape(&d_y).add(sign, d_z, gradients)
+        Target::slot(d_x).add(1.0, d_z, gradients);
+        Target::slot(d_y).add(sign, d_z, gradients)
     })
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn mul_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let mut z = zeros(x.values().len());
     kernel::mul(x.values(), y.values(), &mut z);
     Ok(operation.finish(&device, z, shape, move |d_z, gradients| {
-        layers::mul_backward(y.values(), d_z, &mut x.target(), gradients)?;
+        layers::mul_backward(y.values(), d_z, &mut x.target(), gradients);
         layers::mul_backward(x.values(), d_z, &mut y.target(), gradients)
     })?)
 }
@@ -207,8 +207,8 @@ fn scale_and_shift<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
     elementwise::affine(E::of(a), E::of(b), x.values(), &mut y);
-    let d_x = x.into_place();
+    let d_x = x.into_slot();
     operation.finish(&device, y, shape, move |d_y, gradients| {
-        Target::tape(&d_x).add(a, d_y, gradients)
+        Target::slot(d_x).add(a, d_y, gradients)
     })
 }

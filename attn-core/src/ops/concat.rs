@@ -85,11 +85,11 @@ where
         Matrix::new(y.values(), rows, b),
         z.matrix_mut(),
     );
-    let (d_x, d_y) = (x.into_place(), y.into_place());
+    let (d_x, d_y) = (x.into_slot(), y.into_slot());
     Ok(
         operation.finish_matrix(&device, z, shape, move |d_z, gradients| {
-            layers::concat_backward(0, a, d_z, &mut Target::tape(&d_x), gradients)?;
-            layers::concat_backward(a, b, d_z, &mut Target::tape(&d_y), gradients)
+            layers::concat_backward(0, a, d_z, &mut Target::slot(d_x), gradients);
+            layers::concat_backward(a, b, d_z, &mut Target::slot(d_y), gradients)
         })?,
     )
 }

@@ -95,8 +95,7 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
                 scale,
                 MatrixMut::new(&mut d_logits, rows, classes),
             ));
-            elementwise::add_scaled(E::one(), &d_logits, logits.gradient(gradients)?);
-            Ok(())
+            elementwise::add_scaled(E::one(), &d_logits, logits.gradient(gradients));
         })?,
     )
 }

@@ -75,8 +75,8 @@ pub(crate) fn dropout_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
     layers::dropout(p, key, x.values(), &mut y);
-    let d_x = x.into_place();
+    let d_x = x.into_slot();
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        layers::dropout_backward(p, key, d_y, &mut Target::tape(&d_x), gradients)
+        layers::dropout_backward(p, key, d_y, &mut Target::slot(d_x), gradients)
     })?)
 }

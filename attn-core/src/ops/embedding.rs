@@ -10,8 +10,8 @@ use super::{Append, check_shape, composed};
 use crate::{
     Backend, Element, Error,
     entry::contiguous,
-    fused::{Ids, Operand, Operation, Place, known, zeros},
-    kernel::{Matrix, MatrixMut, embedding as kernel},
+    fused::{Ids, Operation, known, zeros},
+    kernel::{Buffer, Matrix, MatrixMut, embedding as kernel},
     unwrap,
 };
 
@@ -88,37 +88,35 @@ where
     if !fused {
         return Ok(composed::embedding(ids.put_tape(tape), weight)?);
     }
-    let weight = contiguous(weight.clone().put_tape(tape))?;
-    let d_weight = Place::of(&weight);
-    let (device, ids) = (weight.device().clone(), numbers.values);
     let mut operation = Operation::default();
-    let rows = rows(&mut operation, &ids, weight)?;
+    let weight = operation.input(contiguous(weight.clone().put_tape(tape))?);
+    let d_weight = operation.places().add(&weight);
+    let (device, ids) = (weight.device().clone(), numbers.values);
+    let rows = rows(&ids, weight)?;
     Ok(
         operation.finish(&device, rows, shape, move |d_y, gradients| {
             let d_y = Matrix::new(d_y, ids.len(), M);
-            let d_weight = MatrixMut::new(d_weight.find(gradients)?, V, M);
+            let d_weight = MatrixMut::new(gradients.of(d_weight), V, M);
             known(kernel::backward(&ids, d_y, d_weight));
-            Ok(())
         })?,
     )
 }
 
 /// The rows of a table, one after the other.
-fn rows<const V: usize, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
-    operation: &mut Operation<T>,
+fn rows<const V: usize, const M: usize, E: Element, D: Backend<E>>(
     ids: &[usize],
-    table: Tensor<Rank2<V, M>, E, D, T>,
+    table: Tensor<Rank2<V, M>, E, D>,
 ) -> Result<Vec<E>, D::Err> {
+    let mut rows = zeros(ids.len() * M);
     if ids.is_empty() || V / COPY <= ids.len() {
-        let table: Operand<E, D> = operation.read(table)?;
-        let mut rows = zeros(ids.len() * M);
+        let mut numbers = Buffer::stale(V * M);
+        table.copy_into(&mut numbers);
         let to = MatrixMut::new(&mut rows, ids.len(), M);
-        known(kernel::forward(ids, Matrix::new(table.values(), V, M), to));
+        known(kernel::forward(ids, Matrix::new(&numbers, V, M), to));
         return Ok(rows);
     }
-    let (table, tape) = table.split_tape();
     let ids =
         TensorFromVec::<usize>::try_tensor_from_vec(table.device(), ids.to_vec(), (ids.len(),))?;
-    let rows = table.try_gather(ids)?;
-    Ok(operation.read(rows.put_tape(tape))?.values().to_vec())
+    contiguous(table.try_gather(ids)?)?.copy_into(&mut rows);
+    Ok(rows)
 }

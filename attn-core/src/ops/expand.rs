@@ -81,9 +81,9 @@ where
     let x = operation.read(x)?;
     let mut y = zeros(to.num_elements());
     layers::expand(x.values(), &steps, &mut y);
-    let d_x = x.into_place();
+    let d_x = x.into_slot();
     Ok(operation.finish(&device, y, to, move |d_y, gradients| {
-        layers::expand_backward(&steps, d_y, &mut Target::tape(&d_x), gradients)
+        layers::expand_backward(&steps, d_y, &mut Target::slot(d_x), gradients)
     })?)
 }
 

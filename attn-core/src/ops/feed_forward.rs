@@ -231,9 +231,11 @@ where
     let mut operation = Operation::default();
     let (device, shape) = (x.device().clone(), x.shape().with_last(Const::<O>));
     let layer = FeedForward {
-        up: up.read(),
+        up: up.read(operation.places()),
         middle,
-        down: Stack::new(H).push(down.weight, down.bias)?.read(),
+        down: Stack::new(H)
+            .push(down.weight, down.bias)?
+            .read(operation.places()),
     };
     let rows = x.shape().leading().num_elements();
     let x = operation.read(x)?;

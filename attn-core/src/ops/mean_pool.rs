@@ -150,9 +150,9 @@ fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>
     let x = operation.read(x)?;
     let mut y = zeros(axis.outer * axis.inner);
     layers::mean_pool(x.values(), axis, Some(&counts), &mut y);
-    let d_x = x.into_place();
+    let d_x = x.into_slot();
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        let d_x = &mut Target::tape(&d_x);
+        let d_x = &mut Target::slot(d_x);
         layers::mean_pool_backward(axis, Some(&counts), d_y, d_x, gradients)
     })?)
 }

@@ -8,7 +8,7 @@ use dfdx::{
 use super::{EndsIn, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{Operand, Operation, Output, layers::Norm},
+    fused::{Operation, Output, layers::Norm},
     kernel::norm::Kind,
     unwrap,
 };
@@ -169,8 +169,8 @@ fn norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let norm = Norm {
         kind,
         epsilon,
-        gain: Operand::read(gain)?,
-        bias: bias.map(Operand::read).transpose()?,
+        gain: operation.parameter(gain)?,
+        bias: bias.map(|bias| operation.parameter(bias)).transpose()?,
     };
     let mut y = Output::zeros(shape.leading().num_elements(), M);
     let statistics = norm.forward(x.matrix(), y.matrix_mut());

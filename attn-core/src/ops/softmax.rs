@@ -43,12 +43,12 @@ pub(crate) fn softmax_in<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let x = operation.read(x)?;
     let mut y = Array::stale(rows, [width]);
     layers::softmax(Matrix::new(x.values(), rows, width), y.all_mut());
-    let d_x = x.into_place();
+    let d_x = x.into_slot();
     let values = y.numbers().to_vec();
     Ok(
         operation.finish(&device, values, shape, move |d_y, gradients| {
             let d_y = Matrix::new(d_y, rows, width);
-            layers::softmax_backward(y.all(), d_y, &mut Target::tape(&d_x), gradients)
+            layers::softmax_backward(y.all(), d_y, &mut Target::slot(d_x), gradients)
         })?,
     )
 }

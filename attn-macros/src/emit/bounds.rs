@@ -21,7 +21,7 @@ struct Read<'a> {
 /// `check_indices(axes, &data_distance)?;`, if there is an index to check.
 pub(super) fn emit_call(cx: &Layer<'_>) -> Option<TokenStream> {
     let data = cx.graph.declared().map(|data| declared_name(&data.name));
-    let call = quote_spanned!(cx.at=> check_indices::<E, D::Err>(axes, #(&#data),*)?;);
+    let call = quote_spanned!(cx.at=> check_indices::<E, _>(axes, #(&#data),*)?;);
     (!checks(cx).is_empty()).then_some(call)
 }
 

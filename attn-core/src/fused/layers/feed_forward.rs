@@ -1,22 +1,20 @@
 //! Two affine maps and a nonlinearity between them.
 
-use dfdx::tensor::Gradients;
-
 use crate::{
-    Element, Host,
-    fused::{Array, Projection, Target},
+    Element,
+    fused::{Array, Gradients, Projection, Target},
     kernel::{Matrix, MatrixMut, activation as kernel},
     simd::Into,
 };
 
 /// A feed-forward layer, gated or not.
-pub struct FeedForward<K, E: Element, D: Host<E>> {
+pub struct FeedForward<K, E: Element> {
     /// The first map, or the gate and it.
-    pub up: Projection<E, D>,
+    pub up: Projection<E>,
     /// What is between the two maps.
     pub middle: Middle<K>,
     /// The second map.
-    pub down: Projection<E, D>,
+    pub down: Projection<E>,
 }
 
 /// A nonlinearity.
@@ -62,7 +60,7 @@ impl<K: kernel::Activation> Middle<K> {
     }
 }
 
-impl<K: kernel::Activation, E: Element, D: Host<E>> FeedForward<K, E, D> {
+impl<K: kernel::Activation, E: Element> FeedForward<K, E> {
     /// Writes the result, and returns what comes into the nonlinearity: what comes out of it is computed again.
     pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
         let mut hidden = Array::stale(x.rows(), [self.middle.input()]);
@@ -71,18 +69,17 @@ impl<K: kernel::Activation, E: Element, D: Host<E>> FeedForward<K, E, D> {
         hidden
     }
 
-    /// # Errors
-    /// If a gradient cannot be allocated.
+    /// The derivative.
     pub fn backward(
         &self,
         x: Matrix<'_, E>,
         hidden: &Array<E>,
         d_y: Matrix<'_, E>,
-        d_x: &mut Target<'_, E, D>,
-        gradients: &mut Gradients<E, D>,
-    ) -> Result<(), D::Err> {
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
         let active = self.middle.forward(hidden);
-        self.down.add_gradients(active.all(), d_y, gradients)?;
+        self.down.add_gradients(active.all(), d_y, gradients);
         // Where the activations were, their gradient.
         let mut d_active = active;
         self.down

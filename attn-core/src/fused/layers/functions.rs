@@ -1,10 +1,8 @@
 //! What has no parameters.
 
-use dfdx::tensor::Gradients;
-
 use crate::{
-    Element, Host,
-    fused::Target,
+    Element,
+    fused::{Gradients, Target},
     kernel::{
         Buffer, Matrix, MatrixMut, activation, arithmetic,
         axis::{self, Axis},
@@ -20,31 +18,25 @@ pub fn activate<E: Element>(activation: impl activation::Activation, x: &[E], y:
 }
 
 /// The derivative of [`activate`].
-///
-/// # Errors
-/// If a gradient cannot be allocated.
-pub fn activate_backward<E: Element, D: Host<E>>(
+pub fn activate_backward<E: Element>(
     activation: impl activation::Activation,
     x: &[E],
     d_y: &[E],
-    d_x: &mut Target<'_, E, D>,
-    gradients: &mut Gradients<E, D>,
-) -> Result<(), D::Err> {
+    d_x: &mut Target<'_, E>,
+    gradients: &mut Gradients<E>,
+) {
     d_x.overwrite(gradients, |d_x| {
         activation::backward(activation, x, d_y, d_x);
     })
 }
 
 /// The derivative of a product by one of the factors, given the other one.
-///
-/// # Errors
-/// If a gradient cannot be allocated.
-pub fn mul_backward<E: Element, D: Host<E>>(
+pub fn mul_backward<E: Element>(
     other: &[E],
     d_y: &[E],
-    d_x: &mut Target<'_, E, D>,
-    gradients: &mut Gradients<E, D>,
-) -> Result<(), D::Err> {
+    d_x: &mut Target<'_, E>,
+    gradients: &mut Gradients<E>,
+) {
     d_x.accumulate(gradients, |d_x| arithmetic::add_product(d_y, other, d_x))
 }
 
@@ -87,16 +79,13 @@ pub fn dropout<E: Element>(p: f64, key: Option<u64>, x: &[E], y: &mut [E]) {
 }
 
 /// The derivative of [`dropout`].
-///
-/// # Errors
-/// If a gradient cannot be allocated.
-pub fn dropout_backward<E: Element, D: Host<E>>(
+pub fn dropout_backward<E: Element>(
     p: f64,
     key: Option<u64>,
     d_y: &[E],
-    d_x: &mut Target<'_, E, D>,
-    gradients: &mut Gradients<E, D>,
-) -> Result<(), D::Err> {
+    d_x: &mut Target<'_, E>,
+    gradients: &mut Gradients<E>,
+) {
     match key {
         Some(key) => d_x.overwrite(gradients, |d_x| drops::dropout(d_y, p, key, d_x)),
         None => d_x.add(1.0, d_y, gradients),
@@ -109,15 +98,12 @@ pub fn softmax<E: Element>(x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
 }
 
 /// The derivative of [`softmax`], given its result `y`.
-///
-/// # Errors
-/// If a gradient cannot be allocated.
-pub fn softmax_backward<E: Element, D: Host<E>>(
+pub fn softmax_backward<E: Element>(
     y: Matrix<'_, E>,
     d_y: Matrix<'_, E>,
-    d_x: &mut Target<'_, E, D>,
-    gradients: &mut Gradients<E, D>,
-) -> Result<(), D::Err> {
+    d_x: &mut Target<'_, E>,
+    gradients: &mut Gradients<E>,
+) {
     let (rows, width) = (y.rows(), y.cols());
     d_x.accumulate(gradients, |d_x| {
         shares::backward(y, d_y, MatrixMut::new(d_x, rows, width));
@@ -139,15 +125,12 @@ pub fn expand<E: Element>(x: &[E], steps: &[Axis], y: &mut [E]) {
 }
 
 /// The derivative of [`expand`]: sums.
-///
-/// # Errors
-/// If a gradient cannot be allocated.
-pub fn expand_backward<E: Element, D: Host<E>>(
+pub fn expand_backward<E: Element>(
     steps: &[Axis],
     d_y: &[E],
-    d_x: &mut Target<'_, E, D>,
-    gradients: &mut Gradients<E, D>,
-) -> Result<(), D::Err> {
+    d_x: &mut Target<'_, E>,
+    gradients: &mut Gradients<E>,
+) {
     let mut sums: Option<Buffer<E>> = None;
     for &step in steps.iter().rev() {
         let mut fewer = Buffer::stale(step.outer * step.inner);
@@ -182,16 +165,13 @@ pub fn concat<E: Element>(x: Matrix<'_, E>, y: Matrix<'_, E>, to: MatrixMut<'_, 
 }
 
 /// The derivative of [`concat`](fn@concat), for the `width` columns from `start` on.
-///
-/// # Errors
-/// If a gradient cannot be allocated.
-pub fn concat_backward<E: Element, D: Host<E>>(
+pub fn concat_backward<E: Element>(
     start: usize,
     width: usize,
     d_y: Matrix<'_, E>,
-    d_x: &mut Target<'_, E, D>,
-    gradients: &mut Gradients<E, D>,
-) -> Result<(), D::Err> {
+    d_x: &mut Target<'_, E>,
+    gradients: &mut Gradients<E>,
+) {
     d_x.accumulate(gradients, |d_x| {
         let to = MatrixMut::new(d_x, d_y.rows(), width);
         side_by_side::add_rows(d_y.some_cols(start..start + width), to);
@@ -207,16 +187,13 @@ pub fn mean_pool<E: Element>(x: &[E], axis: Axis, lens: Option<&[usize]>, y: &mu
 }
 
 /// The derivative of [`mean_pool`].
-///
-/// # Errors
-/// If a gradient cannot be allocated.
-pub fn mean_pool_backward<E: Element, D: Host<E>>(
+pub fn mean_pool_backward<E: Element>(
     axis: Axis,
     lens: Option<&[usize]>,
     d_y: &[E],
-    d_x: &mut Target<'_, E, D>,
-    gradients: &mut Gradients<E, D>,
-) -> Result<(), D::Err> {
+    d_x: &mut Target<'_, E>,
+    gradients: &mut Gradients<E>,
+) {
     d_x.accumulate(gradients, |d_x| match lens {
         Some(lens) => axis::mean_backward(d_y, axis, lens, d_x),
         None => axis::mean_backward(d_y, axis, &vec![axis.len; axis.outer], d_x),

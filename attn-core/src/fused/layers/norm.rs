@@ -1,10 +1,8 @@
 //! Normalisation of vectors.
 
-use dfdx::tensor::Gradients;
-
 use crate::{
-    Element, Host,
-    fused::{Array, Operand, Target, accumulate},
+    Element,
+    fused::{Array, Gradients, Operand, Target, accumulate},
     kernel::{
         Buffer, Matrix, MatrixMut,
         norm::{Gradients as NormGradients, Kind, Norm as Kernel, STATISTICS},
@@ -12,18 +10,18 @@ use crate::{
 };
 
 /// A layer norm, or one by the root mean square, with its gain and perhaps a bias.
-pub struct Norm<E: Element, D: Host<E>> {
+pub struct Norm<E: Element> {
     /// Which of the two.
     pub kind: Kind,
     /// Keeps the divisor away from 0.
     pub epsilon: f64,
     /// What the normalised numbers are multiplied with.
-    pub gain: Operand<E, D>,
+    pub gain: Operand<E>,
     /// What is added then.
-    pub bias: Option<Operand<E, D>>,
+    pub bias: Option<Operand<E>>,
 }
 
-impl<E: Element, D: Host<E>> Norm<E, D> {
+impl<E: Element> Norm<E> {
     fn kernel(&self) -> Kernel<'_, E> {
         Kernel {
             kind: self.kind,
@@ -53,21 +51,20 @@ impl<E: Element, D: Host<E>> Norm<E, D> {
         statistics
     }
 
-    /// # Errors
-    /// If a gradient cannot be allocated.
+    /// The derivative.
     pub fn backward(
         &self,
         x: Matrix<'_, E>,
         statistics: &Array<E>,
         d_y: Matrix<'_, E>,
-        d_x: &mut Target<'_, E, D>,
-        gradients: &mut Gradients<E, D>,
-    ) -> Result<(), D::Err> {
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
         let (rows, width) = (x.rows(), x.cols());
         // One gradient of the tape at a time can be written in place.
         let mut d_gain = Buffer::zeros(width);
         let mut d_bias = Buffer::zeros(width);
-        let (numbers, into) = d_x.numbers_mut(gradients)?;
+        let (numbers, into) = d_x.numbers_mut(gradients);
         let to = NormGradients {
             x: MatrixMut::new(numbers, rows, width),
             into,
@@ -75,10 +72,9 @@ impl<E: Element, D: Host<E>> Norm<E, D> {
             bias: self.bias.is_some().then_some(&mut d_bias),
         };
         self.kernel().backward(x, statistics.numbers(), d_y, to);
-        accumulate(self.gain.gradient(gradients)?, &d_gain);
+        accumulate(self.gain.gradient(gradients), &d_gain);
         if let Some(bias) = &self.bias {
-            accumulate(bias.gradient(gradients)?, &d_bias);
+            accumulate(bias.gradient(gradients), &d_bias);
         }
-        Ok(())
     }
 }

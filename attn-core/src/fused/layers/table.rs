@@ -1,10 +1,8 @@
 //! A vector per id.
 
-use dfdx::tensor::Gradients;
-
 use crate::{
-    Element, Host,
-    fused::{Operand, Target, known},
+    Element,
+    fused::{Gradients, Operand, Target, known},
     kernel::{
         Matrix, MatrixMut, embedding,
         linear::{self, input_gradient, weight_gradient},
@@ -12,9 +10,9 @@ use crate::{
 };
 
 /// The table of an embedding, `[count, width]`; also the weight of a linear map to as many numbers as it has rows.
-pub struct Table<E: Element, D: Host<E>>(pub Operand<E, D>);
+pub struct Table<E: Element>(pub Operand<E>);
 
-impl<E: Element, D: Host<E>> Table<E, D> {
+impl<E: Element> Table<E> {
     /// Row `ids[i]` becomes row `i` of the result.
     ///
     /// # Panics
@@ -24,18 +22,9 @@ impl<E: Element, D: Host<E>> Table<E, D> {
     }
 
     /// The derivative of [`forward`](Self::forward).
-    ///
-    /// # Errors
-    /// If a gradient cannot be allocated.
-    pub fn backward(
-        &self,
-        ids: &[usize],
-        d_y: Matrix<'_, E>,
-        gradients: &mut Gradients<E, D>,
-    ) -> Result<(), D::Err> {
-        let to = self.0.gradient_matrix(gradients)?;
+    pub fn backward(&self, ids: &[usize], d_y: Matrix<'_, E>, gradients: &mut Gradients<E>) {
+        let to = self.0.gradient_matrix(gradients);
         known(embedding::backward(ids, d_y, to));
-        Ok(())
     }
 
     /// The first `len` rows, for each of the sequences of the result.
@@ -47,15 +36,7 @@ impl<E: Element, D: Host<E>> Table<E, D> {
     }
 
     /// The derivative of [`forward_positions`](Self::forward_positions).
-    ///
-    /// # Errors
-    /// If a gradient cannot be allocated.
-    pub fn backward_positions(
-        &self,
-        len: usize,
-        d_y: Matrix<'_, E>,
-        gradients: &mut Gradients<E, D>,
-    ) -> Result<(), D::Err> {
+    pub fn backward_positions(&self, len: usize, d_y: Matrix<'_, E>, gradients: &mut Gradients<E>) {
         self.backward(&positions(len, d_y.rows()), d_y, gradients)
     }
 
@@ -67,21 +48,17 @@ impl<E: Element, D: Host<E>> Table<E, D> {
     }
 
     /// The derivative of [`project`](Self::project).
-    ///
-    /// # Errors
-    /// If a gradient cannot be allocated.
     pub fn project_backward(
         &self,
         x: Matrix<'_, E>,
         d_y: Matrix<'_, E>,
-        d_x: &mut Target<'_, E, D>,
-        gradients: &mut Gradients<E, D>,
-    ) -> Result<(), D::Err> {
-        weight_gradient(d_y, x, self.0.gradient_matrix(gradients)?);
-        let (numbers, into) = d_x.numbers_mut(gradients)?;
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        weight_gradient(d_y, x, self.0.gradient_matrix(gradients));
+        let (numbers, into) = d_x.numbers_mut(gradients);
         let to = MatrixMut::new(numbers, x.rows(), x.cols());
         input_gradient(d_y, self.0.matrix(), into, to);
-        Ok(())
     }
 }
 

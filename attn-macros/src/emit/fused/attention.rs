@@ -67,9 +67,9 @@ impl Fused<'_> {
 
             /// From queries, keys and values to attended values.
             #[allow(unused_variables)]
-            fn attention<'a, E: p::Element, D: p::Host<E>>(
+            fn attention<'a, E: p::Element>(
                 call: &'a Call<E>,
-                weights: &'a Weights<E, D>,
+                weights: &'a Weights<E>,
                 #score_argument
             ) -> p::Attention<'a, E> {
                 p::Attention {

@@ -32,19 +32,18 @@ impl Fused<'_> {
         let saved = plan.saved.iter().map(|id| self.name(*id));
         quote_spanned! {self.cx.at=>
             /// The derivative, step by step backwards. Gradients of weights are added to in the tape's own buffers.
-            fn backward<E: p::Element, D: p::Host<E>>(
+            fn backward<E: p::Element>(
                 call: &Call<E>,
-                weights: &Weights<E, D>,
+                weights: &Weights<E>,
                 #(#inputs: p::Matrix<'_, E>,)*
                 saved: Saved<E>,
                 #d_output: p::Matrix<'_, E>,
-                #(#d_inputs: &mut p::Target<'_, E, D>,)*
-                gradients: &mut p::Gradients<E, D>,
-            ) -> Result<(), D::Err> {
+                #(#d_inputs: &mut p::Target<'_, E>,)*
+                gradients: &mut p::Gradients<E>,
+            ) {
                 let sizes = call.sizes;
                 let Saved { #(#saved,)* lse } = saved;
                 #(#lines)*
-                Ok(())
             }
         }
     }
@@ -83,7 +82,7 @@ impl Fused<'_> {
                     _ => quote!(&mut p::Target::array(&mut #d_x, #into)),
                 };
                 let x = self.matrix(*x);
-                quote!(weights.#projection.backward(#x, #d_to, #d_x, gradients)?;)
+                quote!(weights.#projection.backward(#x, #d_to, #d_x, gradients);)
             }
             Step::Prepare { x, heads, how, .. } => {
                 let (len, view) = (self.len(*x), self.view(*x));
@@ -108,7 +107,7 @@ impl Fused<'_> {
                     Literal::usize_unsuffixed(x.part),
                 );
                 quote! {
-                    let d_weights = weights.#field.gradient_matrix(gradients)?;
+                    let d_weights = weights.#field.gradient_matrix(gradients);
                     p::per_head_linear_backward(#heads, #view, weights.#field.matrix(), #d_to, #d_x.part_mut(#part), d_weights);
                 }
             }
@@ -135,7 +134,7 @@ impl Fused<'_> {
         (
             quote!(let mut #name = p::Array::<E>::like(weights.#field.matrix());),
             quote!(Some(#name.#view())),
-            quote!(p::accumulate(weights.#field.gradient(gradients)?, #name.numbers());),
+            quote!(p::accumulate(weights.#field.gradient(gradients), #name.numbers());),
         )
     }
 

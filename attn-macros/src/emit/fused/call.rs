@@ -52,9 +52,9 @@ impl Fused<'_> {
         let vis = self.vis();
         quote! {
             /// What is read of the layer.
-            #vis struct Weights<E: p::Element, D: p::Host<E>> {
-                #(#linears: p::Projection<E, D>,)*
-                #(#operands: p::Operand<E, D>,)*
+            #vis struct Weights<E: p::Element> {
+                #(#linears: p::Projection<E>,)*
+                #(#operands: p::Operand<E>,)*
             }
         }
     }
@@ -65,17 +65,20 @@ impl Fused<'_> {
             Step::Linear { fields, to, .. } => {
                 let (name, fields) = (self.name(*to), fields.iter());
                 let fields = fields.map(|field| format_ident!("{field}"));
-                Some(quote!(#name: p::Projection::read(&[#(&layer.#fields),*])?))
+                Some(quote!(#name: places.projection(&[#(&layer.#fields),*])?))
             }
             _ => None,
         });
         let operands = self
             .operands()
             .into_iter()
-            .map(|(name, field)| quote!(#name: p::Operand::read(&layer.#field.weight)?));
+            .map(|(name, field)| quote!(#name: places.read(&layer.#field.weight)?));
         let name = &self.cx.name;
         quote! {
-            fn read_weights<E: p::Element, D: p::Backend<E>>(layer: &#name<E, D>) -> Result<Weights<E, D>, D::Err> {
+            fn read_weights<E: p::Element, D: p::Backend<E>>(
+                layer: &#name<E, D>,
+                places: &mut p::Places<E, D>,
+            ) -> Result<Weights<E>, D::Err> {
                 Ok(Weights { #(#linears,)* #(#operands,)* })
             }
         }
@@ -113,8 +116,8 @@ impl Fused<'_> {
         let (width, value_width) = (&spec.head_dim, &spec.value_head_dim);
         quote! {
             #[allow(unused_variables)]
-            fn make_call<E: p::Element, D: p::Host<E>>(
-                weights: &Weights<E, D>,
+            fn make_call<E: p::Element>(
+                weights: &Weights<E>,
                 (batch, query, key): (usize, usize, usize),
                 #(#data)*
                 #dropout_key

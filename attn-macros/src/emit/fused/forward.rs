@@ -18,9 +18,9 @@ impl Fused<'_> {
         let saved = plan.saved.iter().map(|id| self.name(*id));
         quote_spanned! {self.cx.at=>
             /// The forward pass, step by step.
-            fn forward<E: p::Element, D: p::Host<E>>(
+            fn forward<E: p::Element>(
                 call: &Call<E>,
-                weights: &Weights<E, D>,
+                weights: &Weights<E>,
                 #(#inputs: p::Matrix<'_, E>,)*
                 #output: p::MatrixMut<'_, E>,
             ) -> Saved<E> {

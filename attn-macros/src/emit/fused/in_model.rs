@@ -20,20 +20,22 @@ impl Fused<'_> {
         let (check_sizes, check_indices) = (input::emit_check(self.cx), bounds::emit_call(self.cx));
         let key = self.dropout().map(|_| quote!(, key));
         quote_spanned! {self.cx.at=>
-            impl<E: p::Element, D: p::Backend<E>> p::Weighted<E, D> for #name<E, D> {
-                type Weights = Weights<E, D>;
+            impl<E: p::Element, D: p::Storage<E>> p::OnSlices<E> for #name<E, D> {
+                type Weights = Weights<E>;
+            }
 
-                fn weights(&self) -> Result<Self::Weights, D::Err> {
-                    read_weights(self)
+            impl<E: p::Element, D: p::Backend<E>> p::Weighted<E, D> for #name<E, D> {
+                fn weights(&self, places: &mut p::Places<E, D>) -> Result<Self::Weights, D::Err> {
+                    read_weights(self, places)
                 }
             }
 
             #[allow(unused_variables)]
-            impl<E: p::Element, D: p::Backend<E>> p::InModel<E, D, #count> for #name<E, D> {
+            impl<E: p::Element, D: p::Storage<E>> p::InModel<E, #count> for #name<E, D> {
                 type Data = (#(#types,)*);
                 type Saved = (Call<E>, Saved<E>);
 
-                fn check(axes: (usize, usize, usize), (#(#data,)*): &Self::Data) -> Result<(), p::Error<D::Err>> {
+                fn check<Dev>(axes: (usize, usize, usize), (#(#data,)*): &Self::Data) -> Result<(), p::Error<Dev>> {
                     #check_sizes
                     #check_indices
                     Ok(())
@@ -57,9 +59,9 @@ impl Fused<'_> {
                     (call, saved): Self::Saved,
                     [#(#inputs),*]: [p::Matrix<'_, E>; #count],
                     d_output: p::Matrix<'_, E>,
-                    [#(#d_inputs),*]: [&mut p::Target<'_, E, D>; #count],
-                    gradients: &mut p::Gradients<E, D>,
-                ) -> Result<(), D::Err> {
+                    [#(#d_inputs),*]: [&mut p::Target<'_, E>; #count],
+                    gradients: &mut p::Gradients<E>,
+                ) {
                     backward(&call, weights, #(#inputs,)* saved, d_output, #(#d_inputs,)* gradients)
                 }
             }

@@ -19,11 +19,11 @@ use crate::graph::steps::{ArrayId, Attention, Role, Step, Steps, View};
 /// ```text
 /// struct Attends { .. }           // the mask
 /// struct Modified;                // what becomes of a score
-/// struct Weights<E, D> { .. }     // what is read of the layer
+/// struct Weights<E> { .. }     // what is read of the layer
 /// struct Call<E> { .. }           // sizes and data of one call
 /// struct Saved<E> { .. }          // what the derivative reads again
 ///
-/// fn read_weights(layer) -> Result<Weights<E, D>, ..>
+/// fn read_weights(layer) -> Result<Weights<E>, ..>
 /// fn make_call(weights, axes, ..) -> Call<E>
 /// fn fused(layer, x, .., train) -> Result<Tensor<..>, ..>                 // one operation on the tape
 /// fn forward(call, weights, x, .., output) -> Saved<E>
@@ -159,15 +159,18 @@ impl Fused<'_> {
                 let shape = (x.shape().0, x.shape().1, p::Const);
                 let device = x.device().clone();
                 let axes = (shape.0.size(), shape.1.size(), #key.shape().1.size());
-                let mut operation = p::Operation::<T>::default();
+                let mut operation = p::Operation::<E, D, T>::default();
                 let x = operation.read(x)?;
                 #read_context
-                let weights = read_weights(layer)?;
+                let weights = read_weights(layer, operation.places())?;
                 let call = make_call(&weights, axes #(, #data)* #dropout_key);
                 let mut output = p::Output::zeros(call.sizes.queries(), #d_model);
-                let saved = forward(&call, &weights, #(#names.matrix(),)* output.matrix_mut());
+                let numbers = x.values().len();
+                let saved = p::inside(numbers, || forward(&call, &weights, #(#names.matrix(),)* output.matrix_mut()));
                 let output = operation.finish_matrix(&device, output, shape, move |d_output, gradients| {
-                    backward(&call, &weights, #(#names.matrix(),)* saved, d_output, #(&mut #names.target(),)* gradients)
+                    p::inside(numbers, || {
+                        backward(&call, &weights, #(#names.matrix(),)* saved, d_output, #(&mut #names.target(),)* gradients)
+                    })
                 })?;
                 Ok((output, None))
             }

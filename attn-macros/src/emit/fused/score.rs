@@ -267,7 +267,7 @@ impl<'a> Score<'a> {
             }
 
             #[allow(unused_variables)]
-            fn modified<'a, E: p::Element, D: p::Host<E>>(call: &'a Call<E>, weights: &'a Weights<E, D>) -> Modified<'a, E> {
+            fn modified<'a, E: p::Element>(call: &'a Call<E>, weights: &'a Weights<E>) -> Modified<'a, E> {
                 Modified {
                     #(#names: call.sizes.#sizes as i64,)*
                     #(#tables: &call.#tables,)*
@@ -420,9 +420,9 @@ impl<'a> Score<'a> {
         let name = param_field(&var(learned.name));
         let (start, len) = (self.start(learned), &learned.len);
         if learned.per_head {
-            quote!(d_score.add_per_head(#start..#start + #len, weights.#name.gradient(gradients)?);)
+            quote!(d_score.add_per_head(#start..#start + #len, weights.#name.gradient(gradients));)
         } else {
-            quote!(d_score.add_shared(#start..#start + #len, weights.#name.gradient(gradients)?);)
+            quote!(d_score.add_shared(#start..#start + #len, weights.#name.gradient(gradients));)
         }
     }
 
@@ -441,7 +441,7 @@ impl<'a> Score<'a> {
                 call.#table.add_to_parameter(
                     d_score.per_head(#start..#start + call.#table.distances()),
                     { #reads move |#h, #q_idx, #kv_idx| (#at, #factor) },
-                    weights.#name.gradient(gradients)?,
+                    weights.#name.gradient(gradients),
                 );
             }
         });

@@ -107,12 +107,15 @@ pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Submodule, rest: &TokenStream
     }
 }
 
-/// `Name<E, D>`, where the rest is what follows other arguments.
+/// `Name<E, D>`, where the rest is what follows other arguments: `, E, D`.
 fn with_rest(name: &proc_macro2::Ident, rest: &TokenStream) -> TokenStream {
+    // The rest follows a comma.
+    let rest = rest.clone().into_iter().skip(1);
+    let rest: TokenStream = rest.collect();
     if rest.is_empty() {
         quote!(#name)
     } else {
-        quote!(#name<E, D>)
+        quote!(#name<#rest>)
     }
 }
 

@@ -20,17 +20,16 @@ impl Fused<'_> {
             /// The derivative, operation by operation backwards. Gradients of parameters and inputs are added to in the tape's own
             /// buffers.
             #[allow(unused_variables, unused_mut)]
-            fn backward<E: p::Element, D: p::Backend<E>>(
-                call: &Call<E, D>,
-                weights: &#weights<E, D>,
-                saved: #saved<E, D>,
+            fn backward<E: p::Element>(
+                call: &Call<E>,
+                weights: &#weights<E>,
+                saved: #saved<E>,
                 #(#d_results: &[E],)*
-                gradients: &mut p::Gradients<E, D>,
-            ) -> Result<(), D::Err> {
+                gradients: &mut p::Gradients<E>,
+            ) {
                 let sizes = call.sizes;
                 let #saved { #fields .. } = saved;
                 #lines
-                Ok(())
             }
         }
     }
@@ -76,7 +75,7 @@ impl Fused<'_> {
             Line::Add { from, to } => {
                 let (make, to) = self.target(*to);
                 let from = self.gradient(*from);
-                quote!(#make #to.add(1.0, #from, gradients)?;)
+                quote!(#make #to.add(1.0, #from, gradients);)
             }
             Line::Adjoint { node, d_result, to } => self.emit_adjoint(node, *d_result, to),
             Line::Free(buffer) => {
@@ -245,24 +244,24 @@ impl Fused<'_> {
         match &node.op {
             Op::Embedding(place) => {
                 let (weights, ids) = (self.weights(place), self.ids(x(0)));
-                quote!(#weights.backward(#ids, #d_y_matrix, gradients)?;)
+                quote!(#weights.backward(#ids, #d_y_matrix, gradients);)
             }
             Op::LearnedPosition(place) => {
                 let (weights, len) = (self.weights(place), self.ty(x(0)).axes.last().map(size));
-                quote!(#weights.backward_positions(#len, #d_y_matrix, gradients)?;)
+                quote!(#weights.backward_positions(#len, #d_y_matrix, gradients);)
             }
             Op::SinusoidalPosition | Op::Add | Op::Shift(_) => TokenStream::new(),
             Op::Linear(place) => {
                 let (weights, x) = (self.weights(place), matrix(0));
-                quote!(#weights.backward(#x, #d_y_matrix, #(&mut #to_x,)* gradients)?;)
+                quote!(#weights.backward(#x, #d_y_matrix, #(&mut #to_x,)* gradients);)
             }
             Op::TiedLinear(place) => {
                 let (weights, x) = (self.weights(place), matrix(0));
-                quote!(#weights.project_backward(#x, #d_y_matrix, #(&mut #to_x,)* gradients)?;)
+                quote!(#weights.project_backward(#x, #d_y_matrix, #(&mut #to_x,)* gradients);)
             }
             Op::FeedForward(place) | Op::LayerNorm(place) | Op::RmsNorm(place) => {
                 let (weights, x) = (self.weights(place), matrix(0));
-                quote!(#weights.backward(#x, &#kept, #d_y_matrix, #(&mut #to_x,)* gradients)?;)
+                quote!(#weights.backward(#x, &#kept, #d_y_matrix, #(&mut #to_x,)* gradients);)
             }
             Op::Attention { place, index } => {
                 let (attention, weights) = (self.attention(*index), self.weights(place));
@@ -275,29 +274,29 @@ impl Fused<'_> {
                         #d_y_matrix,
                         [#(&mut #to_x),*],
                         gradients,
-                    )?;
+                    );
                 }
             }
             Op::Dropout(p) => {
-                quote!(p::layers::dropout_backward(#p, #kept, #d_y, #(&mut #to_x,)* gradients)?;)
+                quote!(p::layers::dropout_backward(#p, #kept, #d_y, #(&mut #to_x,)* gradients);)
             }
             Op::Activation(name) => {
                 let (x, activation) = (numbers(0), self.activation(name));
-                quote!(p::layers::activate_backward(#activation, #x, #d_y, #(&mut #to_x,)* gradients)?;)
+                quote!(p::layers::activate_backward(#activation, #x, #d_y, #(&mut #to_x,)* gradients);)
             }
-            Op::Sub => quote!(#(#to_x.add(-1.0, #d_y, gradients)?;)*),
+            Op::Sub => quote!(#(#to_x.add(-1.0, #d_y, gradients);)*),
             Op::Mul => {
                 let others = to.iter().map(|(index, _)| numbers(1 - index));
-                quote!(#(p::layers::mul_backward(#others, #d_y, &mut #to_x, gradients)?;)*)
+                quote!(#(p::layers::mul_backward(#others, #d_y, &mut #to_x, gradients);)*)
             }
-            Op::Scale(by) => quote!(#(#to_x.add((#by) as f64, #d_y, gradients)?;)*),
+            Op::Scale(by) => quote!(#(#to_x.add((#by) as f64, #d_y, gradients);)*),
             Op::Softmax => {
                 let y = self.matrix(node.result);
-                quote!(p::layers::softmax_backward(#y, #d_y_matrix, #(&mut #to_x,)* gradients)?;)
+                quote!(p::layers::softmax_backward(#y, #d_y_matrix, #(&mut #to_x,)* gradients);)
             }
             Op::Expand => {
                 let axes = self.growing(node);
-                quote!(p::layers::expand_backward(#axes, #d_y, #(&mut #to_x,)* gradients)?;)
+                quote!(p::layers::expand_backward(#axes, #d_y, #(&mut #to_x,)* gradients);)
             }
             Op::Concat => {
                 let widths = to.iter().map(|(index, _)| self.width(self.ty(x(*index))));
@@ -306,15 +305,15 @@ impl Fused<'_> {
                     0 => quote!(0),
                     _ => quote!(#first),
                 });
-                quote!(#(p::layers::concat_backward(#starts, #widths, #d_y_matrix, &mut #to_x, gradients)?;)*)
+                quote!(#(p::layers::concat_backward(#starts, #widths, #d_y_matrix, &mut #to_x, gradients);)*)
             }
             Op::MeanPool => {
                 let axis = self.sequence(x(0));
-                quote!(p::layers::mean_pool_backward(#axis, None, #d_y, #(&mut #to_x,)* gradients)?;)
+                quote!(p::layers::mean_pool_backward(#axis, None, #d_y, #(&mut #to_x,)* gradients);)
             }
             Op::PaddedMeanPool => {
                 let (lens, axis) = (self.ids(x(1)), self.sequence(x(0)));
-                quote!(p::layers::mean_pool_backward(#axis, Some(#lens), #d_y, #(&mut #to_x,)* gradients)?;)
+                quote!(p::layers::mean_pool_backward(#axis, Some(#lens), #d_y, #(&mut #to_x,)* gradients);)
             }
         }
     }

@@ -25,13 +25,13 @@ impl Fused<'_> {
         quote_spanned! {self.cx.at=>
             /// The forward pass, operation by operation. `keep` says whether a derivative will be asked for.
             #[allow(unused_variables, unused_mut)]
-            fn forward<E: p::Element, D: p::Backend<E>>(
-                call: &Call<E, D>,
-                weights: &#weights<E, D>,
+            fn forward<E: p::Element>(
+                call: &Call<E>,
+                weights: &#weights<E>,
                 random: p::Random<'_>,
                 keep: bool,
                 #(#results: &mut p::Output<E>,)*
-            ) -> #saved<E, D> {
+            ) -> #saved<E> {
                 let sizes = call.sizes;
                 #steps
                 #(#copies)*

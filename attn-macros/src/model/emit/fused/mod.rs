@@ -9,20 +9,22 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, field, item, var};
 use crate::model::diff::{Backward, BufferId, diff};
-use crate::model::graph::{Model, Module, Node, Op, Place, Repeat, Submodule, ValueId};
+use crate::model::graph::{
+    Model, Module, ModuleId, Node, Op, Place, Repeat, Step, Submodule, ValueId,
+};
 use crate::model::plan::{Forward, plan};
-use crate::model::types::{Axis, Type};
+use crate::model::types::{Axis, Kind, Type};
 
 /// ```text
 /// struct Sizes { batch, seq }             // axes that only the running program knows
-/// struct Inputs<E, D> { tokens, .. }
-/// struct Call<E, D> { sizes, inputs, data }
-/// struct GptWeights<E, D> { .. }          // what is read of the layers: of the model, of the body of each `repeat`
-/// struct GptSaved<E, D> { .. }            // what the derivative reads again
+/// struct Inputs<E> { tokens, .. }
+/// struct Call<E> { sizes, inputs, data }
+/// struct GptWeights<E> { .. }          // what is read of the layers: of the model, of the body of each `repeat`
+/// struct GptSaved<E> { .. }            // what the derivative reads again
 ///
 /// fn fused(model, tokens, .., train) -> Result<Tensor<..>, ..>             // one operation on the tape
-/// fn forward(call, weights, random, keep, results) -> GptSaved<E, D>
-/// fn backward(call, weights, saved, d_results, gradients) -> Result<(), ..>
+/// fn forward(call, weights, random, keep, results) -> GptSaved<E>
+/// fn backward(call, weights, saved, d_results, gradients)
 /// ```
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned {
@@ -197,12 +199,12 @@ impl<'a> Fused<'a> {
         }
     }
 
-    /// `<GptBlocksAttention<E, D> as p::InModel<E, D, 1>>`
+    /// `<GptBlocksAttention<E> as p::InModel<E, 1>>`
     fn attention(&self, index: usize) -> TokenStream {
         let (_, graph) = &self.model().attentions[index];
-        let layer = item::layer_type(self.cx, &Submodule::Attention(index), &quote!(, E, D));
+        let layer = item::layer_type(self.cx, &Submodule::Attention(index), &quote!(, E));
         let inputs = 1 + usize::from(graph.cross);
-        quote!(<#layer as p::InModel<E, D, #inputs>>)
+        quote!(<#layer as p::InModel<E, #inputs>>)
     }
 
     /// The sizes of the axes batch, query and key of an attention.
@@ -280,7 +282,11 @@ impl Fused<'_> {
             quote!(#name: #ty)
         });
         let first = self.value(model.inputs[0]);
-        let (shapes, read) = (self.emit_shapes(), self.emit_read(&label));
+        let (device, shapes, read) = (
+            self.emit_device(&first),
+            self.emit_shapes(),
+            self.emit_read(&label),
+        );
         let results: Vec<_> = (0..model.results.len())
             .map(|index| format_ident!("result_{index}"))
             .collect();
@@ -313,23 +319,51 @@ impl Fused<'_> {
                 #(#inputs,)*
                 train: bool,
             ) -> Result<#ty, p::Error<D::Err>> {
-                let device = #first.device().clone();
-                let mut operation = p::Operation::<T>::default();
+                let device = #device;
+                let mut operation = p::Operation::<E, D, T>::default();
                 let #first = operation.input(#first);
                 #shapes
                 #read
-                let weights = p::Weighted::weights(model)?;
+                let weights = p::Weighted::weights(model, operation.places())?;
                 let draw = || device.random_u64();
                 let random = p::Random::new(train && T::OWNS_TAPE, &draw);
                 #(let mut #results = #outputs;)*
-                let saved = forward(&call, &weights, random, T::OWNS_TAPE, #(&mut #results),*);
-                #(let (#results, #d_results) = #results.into_tensor(&device, #shape_names)?;)*
-                let tape = operation.record([#(#d_results),*], move |[#(#d_results),*], gradients| {
-                    backward(&call, &weights, saved, #(#d_results,)* gradients)
+                let saved = p::inside(numbers, || {
+                    forward(&call, &weights, random, T::OWNS_TAPE, #(&mut #results),*)
+                });
+                let mut results = p::Places::default();
+                #(
+                    let #results = #results.into_tensor(&device, #shape_names)?;
+                    results.add(&#results);
+                )*
+                let tape = operation.record(results, move |[#(#d_results),*], gradients| {
+                    p::inside(numbers, || backward(&call, &weights, saved, #(#d_results,)* gradients))
                 });
                 Ok(#value)
             }
         }
+    }
+
+    /// The device that dropout draws from: that of the first numbers, be they an input or a table.
+    fn emit_device(&self, first: &Ident) -> TokenStream {
+        let tables = self
+            .model()
+            .body
+            .steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Node(Node {
+                    op: Op::Embedding(place) | Op::LearnedPosition(place),
+                    ..
+                }) if place.module == ModuleId(0) => Some(field(&place.field)),
+                _ => None,
+            });
+        let is_float = self.ty(self.model().inputs[0]).kind == Kind::Floats;
+        let table = tables.into_iter().next().filter(|_| !is_float);
+        table.map_or_else(
+            || quote!(#first.device().clone()),
+            |table| quote!(model.#table.weight.device().clone()),
+        )
     }
 
     /// The shapes of the results.

@@ -46,7 +46,7 @@ impl Fused<'_> {
         let inputs = self.model().inputs.iter().map(|id| {
             let name = self.input(*id);
             match self.ty(*id).kind {
-                Kind::Floats => quote!(#name: p::Operand<E, D>),
+                Kind::Floats => quote!(#name: p::Operand<E>),
                 Kind::Ids | Kind::Lens => quote!(#name: p::Ids),
             }
         });
@@ -61,16 +61,16 @@ impl Fused<'_> {
                 #(#symbols: usize,)*
             }
 
-            struct Inputs<E: p::Element, D: p::Backend<E>> {
+            struct Inputs<E: p::Element> {
                 #(#inputs,)*
-                types: p::PhantomData<(E, D)>,
+                types: p::PhantomData<E>,
             }
 
             /// One call: sizes, inputs, and what each attention reads of these.
             #[allow(dead_code)]
-            struct Call<E: p::Element, D: p::Backend<E>> {
+            struct Call<E: p::Element> {
                 sizes: Sizes,
-                inputs: Inputs<E, D>,
+                inputs: Inputs<E>,
                 data: (#(#data,)*),
             }
         }
@@ -85,7 +85,7 @@ impl Fused<'_> {
         let inputs = self.model().inputs.iter().map(|id| {
             let (name, value) = (self.input(*id), self.value(*id));
             match self.ty(*id).kind {
-                Kind::Floats => quote!(#name: p::Operand::read(&#value)?),
+                Kind::Floats => quote!(#name: operation.parameter(&#value)?),
                 Kind::Ids | Kind::Lens => quote!(#name: p::Ids::read(&#value)),
             }
         });
@@ -99,7 +99,7 @@ impl Fused<'_> {
             #check_sizes
             let inputs = Inputs { #(#inputs,)* types: p::PhantomData };
             let data = (#(#data,)*);
-            let call = Call::<E, D> { sizes, inputs, data };
+            let call = Call::<E> { sizes, inputs, data };
             #checks
         }
     }
@@ -164,7 +164,14 @@ impl Fused<'_> {
             });
             quote!(p::check_sizes(#label, &[#(#axes,)* ("width", #width)])?;)
         });
-        quote!(#(#checks)*)
+        let numbers = shapes.iter().map(|(_, axes, width)| {
+            let rows = product(axes);
+            quote!(#rows * #width)
+        });
+        quote! {
+            #(#checks)*
+            let numbers = p::largest(&[#(#numbers),*]);
+        }
     }
 
     /// Ids are in their tables, sequences no longer than their positions, lengths within sequences, and every attention finds
@@ -215,22 +222,24 @@ impl Fused<'_> {
         let (name, weights) = (self.cx.module_name(module), self.weights_type(module));
         let fields: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
         let types = module.fields.iter().map(|of| {
-            let layer = item::layer_type(self.cx, &of.layer, &quote!(, E, D));
-            quote!(<#layer as p::Weighted<E, D>>::Weights)
+            let layer = item::layer_type(self.cx, &of.layer, &quote!(, E));
+            quote!(<#layer as p::OnSlices<E>>::Weights)
         });
         quote_spanned! {self.cx.at=>
             #[allow(dead_code)]
-            pub struct #weights<E: p::Element, D: p::Backend<E>> {
+            pub struct #weights<E: p::Element> {
                 #(#fields: #types,)*
-                types: p::PhantomData<(E, D)>,
+                types: p::PhantomData<E>,
+            }
+
+            impl<E: p::Element, D: p::Storage<E>> p::OnSlices<E> for #name<E, D> {
+                type Weights = #weights<E>;
             }
 
             impl<E: p::Element, D: p::Backend<E>> p::Weighted<E, D> for #name<E, D> {
-                type Weights = #weights<E, D>;
-
-                fn weights(&self) -> Result<Self::Weights, D::Err> {
+                fn weights(&self, places: &mut p::Places<E, D>) -> Result<Self::Weights, D::Err> {
                     Ok(#weights {
-                        #(#fields: self.#fields.weights()?,)*
+                        #(#fields: self.#fields.weights(places)?,)*
                         types: p::PhantomData,
                     })
                 }
@@ -258,15 +267,15 @@ impl Fused<'_> {
             }
             Step::Repeat(repeat) => {
                 let (name, ty) = (self.rounds(repeat), self.saved_type(self.body_of(repeat)));
-                Some(quote!(#name: p::Vec<#ty<E, D>>))
+                Some(quote!(#name: p::Vec<#ty<E>>))
             }
         });
         structs.push(quote_spanned! {self.cx.at=>
             /// What the derivative reads again.
-            struct #name<E: p::Element, D: p::Backend<E>> {
+            struct #name<E: p::Element> {
                 #(#values,)*
                 #(#kept,)*
-                types: p::PhantomData<(E, D)>,
+                types: p::PhantomData<E>,
             }
         });
         for (step, planned) in region.steps.iter().zip(&plan.steps) {

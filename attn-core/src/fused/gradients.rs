@@ -1,0 +1,130 @@
+//! The gradients that an operation adds to.
+
+use dfdx::{
+    shapes::{HasShape, Shape},
+    tensor::{Gradients as TapeGradients, HasErr, Tensor},
+};
+
+use super::{accumulate, zeros};
+use crate::{Element, Host};
+
+/// The number of a tensor among those that an operation reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(usize);
+
+/// Where the gradients of contiguous tensors are, without holding on to the numbers of the tensors.
+pub struct Places<E: Element, D: Host<E>>(Vec<Place<E, D>>);
+
+struct Place<E: Element, D: Host<E>> {
+    find: Box<Find<E, D>>,
+    /// How many numbers there are.
+    len: usize,
+}
+
+/// dfdx's name of a tensor without its numbers is private, so it stays inside of a closure.
+type Find<E, D> = dyn Fn(&mut TapeGradients<E, D>) -> Result<&mut Vec<E>, <D as HasErr>::Err>;
+
+impl<E: Element, D: Host<E>> Default for Places<E, D> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<E: Element, D: Host<E>> Places<E, D> {
+    /// Adds that of `x`.
+    pub fn add<S: Shape, T>(&mut self, x: &Tensor<S, E, D, T>) -> Slot {
+        let ghost = x.ghost();
+        self.0.push(Place {
+            find: Box::new(move |gradients| Ok(D::host(gradients.get_or_alloc_mut(&ghost)?))),
+            len: x.shape().num_elements(),
+        });
+        Slot(self.0.len() - 1)
+    }
+
+    /// Takes the gradients out of the tape: then several can be written at a time, and by any thread.
+    ///
+    /// A tensor that is read twice has one gradient. The second slot gets numbers of its own, which are added when the gradients
+    /// are given back.
+    ///
+    /// # Errors
+    /// If a gradient cannot be allocated.
+    pub fn take(&self, tape: &mut TapeGradients<E, D>) -> Result<Gradients<E>, D::Err> {
+        let mut taken = Gradients(Vec::with_capacity(self.0.len()));
+        for place in &self.0 {
+            let numbers = std::mem::take((place.find)(tape)?);
+            taken.0.push(if numbers.len() < place.len {
+                zeros(place.len)
+            } else {
+                numbers
+            });
+        }
+        Ok(taken)
+    }
+
+    /// Gives the gradients back to the tape.
+    ///
+    /// # Errors
+    /// If a gradient cannot be allocated.
+    pub fn give_back(
+        &self,
+        gradients: Gradients<E>,
+        tape: &mut TapeGradients<E, D>,
+    ) -> Result<(), D::Err> {
+        for (place, numbers) in self.0.iter().zip(gradients.0) {
+            let of_tape = (place.find)(tape)?;
+            if of_tape.is_empty() {
+                *of_tape = numbers;
+            } else {
+                accumulate(of_tape, &numbers);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The gradients so far of what an operation reads, to add to.
+#[derive(Debug, Default)]
+pub struct Gradients<E>(Vec<Vec<E>>);
+
+impl<E> Gradients<E> {
+    /// Those of a slot.
+    ///
+    /// # Panics
+    /// If the slot is not one of the operation's.
+    pub fn of(&mut self, slot: Slot) -> &mut [E] {
+        &mut self.0[slot.0]
+    }
+
+    /// All of them, to read.
+    pub(super) fn all<const N: usize>(&self) -> [&[E]; N] {
+        std::array::from_fn(|slot| self.0[slot].as_slice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_tensor_that_is_read_twice_gets_both_contributions() {
+        let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([1.0, 2.0]);
+        let empty: Tensor<(usize,), f32, _> = Cpu::default().tensor_from_vec(vec![], (0,));
+        let mut places = Places::default();
+        let (first, none, second) = (places.add(&x), places.add(&empty), places.add(&x));
+        let mut tape = dfdx::tensor::Gradients::leaky();
+        for _ in 0..2 {
+            let add = |gradients: &mut Gradients<f32>| {
+                gradients.of(first)[0] += 1.0;
+                gradients.of(second)[0] += 10.0;
+                gradients.of(second)[1] += 20.0;
+                assert!(gradients.of(none).is_empty());
+            };
+            let mut gradients = places.take(&mut tape).unwrap();
+            add(&mut gradients);
+            places.give_back(gradients, &mut tape).unwrap();
+        }
+        assert_eq!(tape.get(&x).array(), [22.0, 40.0]);
+    }
+}
