@@ -91,7 +91,7 @@ pub fn clip_grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
 /// let model: Tensor<Rank1<2>, f64, _> = dev.tensor([1.0, 2.0]);
 /// let mut gradients = model.alloc_grads();
 /// for x in [[1.0, 0.0], [3.0, 4.0]] {
-///     let loss = (model.traced(gradients) * dev.tensor(x)).sum();
+///     let loss = (model.trace(gradients) * dev.tensor(x)).sum();
 ///     gradients = loss.backward();
 /// }
 /// assert_eq!(gradients.get(&model).array(), [4.0, 4.0]);
