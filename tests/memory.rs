@@ -7,6 +7,8 @@
 use attn::{
     attention,
     dfdx::{optim::Adam, prelude::*},
+    model, ops,
+    train::{AdamW, clip_grad_norm},
 };
 use rayon::ThreadPoolBuilder;
 use std::{
@@ -21,6 +23,19 @@ attention! {
     struct Causal<heads = 8, d_model = 512, mask = causal>;
     /// Its threshold wants a whole row of scores.
     struct Sparse<heads = 8, d_model = 512, mask = causal, normalizer = sparsemax>;
+}
+
+model! {
+    struct Gpt<vocab = 300, d_model = 128, layers = 3>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = dropout::<0.1>(embedding::<vocab, d_model>(tokens) + learned_position::<192, d_model>(tokens));
+        repeat layers {
+            x += attention::<heads = 4, mask = causal, dropout = 0.1>(layer_norm(x));
+            x += feed_forward::<{ 4 * d_model }>(layer_norm(x));
+        }
+        linear::<vocab>(layer_norm(x))
+    }
 }
 
 type Sequences<T = NoneTape> = Tensor<(usize, usize, Const<512>), f32, Cpu, T>;
@@ -156,4 +171,41 @@ fn a_steady_step_works_in_the_memory_of_the_step_before() {
     });
     let tensor = 2 * 384 * 512 * size_of::<f32>();
     assert_eq!(counts[3..], [[3, 3 * tensor]; 5], "{counts:?}");
+}
+
+/// A whole step of a declared network: forward, loss, backward, clipping, AdamW. Two tensors are dfdx's, the logits and their gradient;
+/// everything between is in memory that the step before gave back.
+#[test]
+fn a_steady_step_of_a_network_allocates_its_output_and_the_gradient_of_that() {
+    let _alone = alone();
+    let thread = ThreadPoolBuilder::new().num_threads(1).build();
+    let thread = thread.expect("a thread can be started");
+    let (batch, length, vocab) = (4, 192, 300);
+    let counts = thread.install(|| {
+        let dev = Cpu::default();
+        let mut gpt = dev.build_module::<Gpt, f32>();
+        let ids: Vec<usize> = (0..batch * length).map(|i| (i * i + 7) % vocab).collect();
+        let ids: Tensor<(usize, usize), usize, _> = dev.tensor_from_vec(ids, (batch, length));
+        let mut optimizer = AdamW::new(Default::default());
+        let mut gradients = Some(gpt.alloc_grads());
+        let step = || {
+            LARGE_COUNT.store(0, Relaxed);
+            LARGE_BYTES.store(0, Relaxed);
+            let traced = ids
+                .clone()
+                .traced(gradients.take().expect("those of the last step"));
+            let loss = ops::cross_entropy(gpt.forward_mut(traced), &ids, Default::default());
+            let mut done = loss.backward();
+            clip_grad_norm(&gpt, &mut done, 1.0).expect("every parameter has a gradient");
+            optimizer
+                .update(&mut gpt, &mut done)
+                .expect("every parameter has a gradient");
+            gpt.zero_grads(&mut done);
+            gradients = Some(done);
+            [LARGE_COUNT.load(Relaxed), LARGE_BYTES.load(Relaxed)]
+        };
+        std::iter::repeat_with(step).take(8).collect::<Vec<_>>()
+    });
+    let logits = batch * length * vocab * size_of::<f32>();
+    assert_eq!(counts[4..], [[2, 2 * logits]; 4], "{counts:?}");
 }

@@ -103,7 +103,10 @@ impl<E> Gradients<E> {
 
 #[cfg(test)]
 mod tests {
-    use dfdx::prelude::*;
+    use dfdx::{
+        shapes::Rank1,
+        tensor::{AsArray, Cpu, TensorFrom, TensorFromVec},
+    };
 
     use super::*;
 
@@ -113,7 +116,7 @@ mod tests {
         let empty: Tensor<(usize,), f32, _> = Cpu::default().tensor_from_vec(vec![], (0,));
         let mut places = Places::default();
         let (first, none, second) = (places.add(&x), places.add(&empty), places.add(&x));
-        let mut tape = dfdx::tensor::Gradients::leaky();
+        let mut tape = TapeGradients::leaky();
         for _ in 0..2 {
             let add = |gradients: &mut Gradients<f32>| {
                 gradients.of(first)[0] += 1.0;

@@ -5,7 +5,7 @@ use dfdx::{
     tensor::{Merge, PutTape, SplitTape, Storage, Tape, Tensor},
 };
 
-use super::{Gradients, Places, Projection, Projects, Slot, Target, zeros};
+use super::{Gradients, Places, Slot, Target, zeros};
 use crate::{
     Backend, Element,
     composed::reshape,
@@ -71,31 +71,45 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     where
         T: Tape<E, D>,
     {
-        let width = width(&x);
+        let axes: Vec<usize> = x.shape().concrete().into_iter().collect();
+        let (width, rows) = axes.split_last().unwrap_or((&1, &[]));
+        let x = self.flat(x)?;
+        let mut values = Buffer::stale(x.shape().0);
+        x.copy_into(&mut values);
+        Ok(Operand {
+            values,
+            rows: rows.iter().product(),
+            width: *width,
+            slot: self.place(&x),
+        })
+    }
+
+    /// The numbers of a parameter, or of another tensor without a tape.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn parameter<S: Shape>(&mut self, x: &Tensor<S, E, D>) -> Result<Operand<E>, D::Err>
+    where
+        T: Tape<E, D>,
+    {
+        self.read(x.retaped::<T>())
+    }
+
+    /// The tensor as a row-major vector without a tape: a view, where that can be.
+    pub(super) fn flat<S: Shape>(
+        &mut self,
+        x: Tensor<S, E, D, T>,
+    ) -> Result<Tensor<(usize,), E, D>, D::Err>
+    where
+        T: Tape<E, D>,
+    {
         let len = x.shape().num_elements();
-        let x = self.input(reshape(x, (len,))?);
-        Ok(Operand::of(&x, width, &mut self.places))
+        Ok(self.input(reshape(x, (len,))?))
     }
 
-    /// The numbers of a parameter.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn parameter<S: Shape>(&mut self, x: &Tensor<S, E, D>) -> Result<Operand<E>, D::Err> {
-        self.places.read(x)
-    }
-
-    /// The parameters of projections that read the same input.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn projection(&mut self, modules: &[&dyn Projects<E, D>]) -> Result<Projection<E>, D::Err> {
-        self.places.projection(modules)
-    }
-
-    /// Where the gradients are of what is read.
-    pub fn places(&mut self) -> &mut Places<E, D> {
-        &mut self.places
+    /// Where the gradient goes of a contiguous tensor.
+    pub fn place<S: Shape>(&mut self, x: &Tensor<S, E, D>) -> Slot {
+        self.places.add(x)
     }
 
     /// The result, with the derivative: `backward` is given the gradient of the result, and adds to those of the operands.
@@ -166,22 +180,6 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     }
 }
 
-/// The size of the last axis.
-fn width<S: Shape, E, D: Storage<E>, T>(x: &Tensor<S, E, D, T>) -> usize {
-    x.shape().concrete().into_iter().last().unwrap_or(1)
-}
-
-impl<E: Element, D: Backend<E>> Places<E, D> {
-    /// The numbers of a parameter, and the place of their gradient.
-    ///
-    /// # Errors
-    /// If a copy of a view cannot be allocated.
-    pub fn read<S: Shape>(&mut self, x: &Tensor<S, E, D>) -> Result<Operand<E>, D::Err> {
-        let flat = reshape(x.clone(), (x.shape().num_elements(),))?;
-        Ok(Operand::of(&flat, width(x), self))
-    }
-}
-
 /// The result of an operation, while it is computed.
 pub struct Output<E> {
     values: Vec<E>,
@@ -225,38 +223,21 @@ impl<E: Element> Output<E> {
 /// What an operation reads of a tensor, and where the gradient of it goes.
 pub struct Operand<E: Element> {
     values: Buffer<E>,
+    rows: usize,
     /// The size of the last axis.
     width: usize,
     slot: Slot,
 }
 
 impl<E: Element> Operand<E> {
-    fn of<D: Backend<E>>(
-        x: &Tensor<(usize,), E, D>,
-        width: usize,
-        places: &mut Places<E, D>,
-    ) -> Self {
-        let mut values = Buffer::stale(x.shape().0);
-        x.copy_into(&mut values);
-        Self {
-            values,
-            width,
-            slot: places.add(x),
-        }
-    }
-
     /// The numbers as a matrix, whose columns are the last axis.
     pub fn matrix(&self) -> Matrix<'_, E> {
-        Matrix::new(&self.values, self.rows(), self.width)
+        Matrix::new(&self.values, self.rows, self.width)
     }
 
     /// The gradient so far as a matrix, to add to.
     pub fn gradient_matrix<'a>(&self, gradients: &'a mut Gradients<E>) -> MatrixMut<'a, E> {
-        MatrixMut::new(self.gradient(gradients), self.rows(), self.width)
-    }
-
-    fn rows(&self) -> usize {
-        self.values.len() / self.width.max(1)
+        MatrixMut::new(self.gradient(gradients), self.rows, self.width)
     }
 
     /// The numbers, row-major.

@@ -3,13 +3,12 @@
 use dfdx::{
     nn::modules::{Linear, UnbiasedLinear},
     shapes::{Rank1, Rank2},
-    tensor::Tensor,
+    tensor::{Tape, Tensor},
 };
 
-use super::{Gradients, Places, Slot, Target};
+use super::{Gradients, Operation, Slot, Target};
 use crate::{
     Backend, Element,
-    composed::reshape,
     kernel::{Buffer, Matrix, MatrixMut, linear},
     nn,
     simd::Into,
@@ -60,13 +59,16 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
-    pub fn push<const I: usize, const O: usize>(
+    pub fn push<const I: usize, const O: usize, T: Tape<E, D>>(
         mut self,
+        operation: &mut Operation<E, D, T>,
         weight: &Tensor<Rank2<O, I>, E, D>,
         bias: Option<&Tensor<Rank1<O>, E, D>>,
     ) -> Result<Self, D::Err> {
-        let weight = reshape(weight.clone(), (O * I,))?;
-        let bias = bias.map(|bias| reshape(bias.clone(), (O,))).transpose()?;
+        let weight = operation.flat(weight.retaped::<T>())?;
+        let bias = bias
+            .map(|bias| operation.flat(bias.retaped::<T>()))
+            .transpose()?;
         self.parts.push(Given {
             outputs: O,
             weight,
@@ -76,7 +78,7 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
     }
 
     /// Reads all of them.
-    pub fn read(self, places: &mut Places<E, D>) -> Projection<E> {
+    pub fn read<T>(self, operation: &mut Operation<E, D, T>) -> Projection<E> {
         let Self { input, parts } = self;
         let outputs: usize = parts.iter().map(|part| part.outputs).sum();
         let mut weight = Buffer::stale(outputs * input);
@@ -97,8 +99,8 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
         D::read(tensors);
         let parts = parts.iter().map(|part| Part {
             outputs: part.outputs,
-            weight: places.add(&part.weight),
-            bias: part.bias.as_ref().map(|bias| places.add(bias)),
+            weight: operation.place(&part.weight),
+            bias: part.bias.as_ref().map(|bias| operation.place(bias)),
         });
         Projection {
             input,
@@ -109,8 +111,8 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
     }
 }
 
-/// A module that a [`Projection`] reads.
-pub trait Projects<E: Element, D: Backend<E>> {
+/// A module that a [`Projection`] reads, on the tape `T`.
+pub trait Projects<E: Element, D: Backend<E>, T> {
     /// The width of what it reads.
     fn input(&self) -> usize;
 
@@ -118,20 +120,29 @@ pub trait Projects<E: Element, D: Backend<E>> {
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
-    fn push_to(&self, stack: Stack<E, D>) -> Result<Stack<E, D>, D::Err>;
+    fn push_to(
+        &self,
+        stack: Stack<E, D>,
+        operation: &mut Operation<E, D, T>,
+    ) -> Result<Stack<E, D>, D::Err>;
 }
 
 macro_rules! projects {
     ($($Module:ty: |$module:ident| $bias:expr;)*) => {
         $(
-            impl<const I: usize, const O: usize, E: Element, D: Backend<E>> Projects<E, D> for $Module {
+            impl<const I: usize, const O: usize, E: Element, D: Backend<E>, T: Tape<E, D>>
+                Projects<E, D, T> for $Module {
                 fn input(&self) -> usize {
                     I
                 }
 
-                fn push_to(&self, stack: Stack<E, D>) -> Result<Stack<E, D>, D::Err> {
+                fn push_to(
+        &self,
+        stack: Stack<E, D>,
+        operation: &mut Operation<E, D, T>,
+    ) -> Result<Stack<E, D>, D::Err> {
                     let $module = self;
-                    stack.push(&self.weight, $bias)
+                    stack.push(operation, &self.weight, $bias)
                 }
             }
         )*
@@ -145,16 +156,21 @@ projects! {
     nn::UnbiasedLinear<I, O, E, D>: |_linear| None;
 }
 
-impl<E: Element, D: Backend<E>> Places<E, D> {
+impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     /// The parameters of projections that read the same input.
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
-    pub fn projection(&mut self, modules: &[&dyn Projects<E, D>]) -> Result<Projection<E>, D::Err> {
+    pub fn projection(
+        &mut self,
+        modules: &[&dyn Projects<E, D, T>],
+    ) -> Result<Projection<E>, D::Err> {
         let input = modules.first().map_or(0, |module| module.input());
         let stack = modules
             .iter()
-            .try_fold(Stack::new(input), |stack, module| module.push_to(stack))?;
+            .try_fold(Stack::new(input), |stack, module| {
+                module.push_to(stack, self)
+            })?;
         Ok(stack.read(self))
     }
 }

@@ -1,11 +1,14 @@
 //! What a model reads of its layers when it runs as one operation.
 
-use dfdx::{nn::modules::Repeated, tensor::Storage};
+use dfdx::{
+    nn::modules::Repeated,
+    tensor::{Storage, Tape},
+};
 
 use crate::{
     Backend, Element, Error,
     fused::{
-        Gradients, Places, Projection, Target,
+        Gradients, Operation, Projection, Target,
         layers::{self, Middle, Table},
     },
     kernel::{Matrix, MatrixMut, norm::Kind},
@@ -25,7 +28,10 @@ pub trait Weighted<E: Element, D: Backend<E>>: OnSlices<E> {
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
-    fn weights(&self, places: &mut Places<E, D>) -> Result<Self::Weights, D::Err>;
+    fn weights<T: Tape<E, D>>(
+        &self,
+        operation: &mut Operation<E, D, T>,
+    ) -> Result<Self::Weights, D::Err>;
 }
 
 /// A layer of `attention!` inside of a model, with `INPUTS` sequences: `x`, and perhaps the context.
@@ -87,17 +93,20 @@ impl<'a> Random<'a> {
     }
 }
 
-/// `Layer<generics>: weights, |layer, places| read`
+/// `Layer<generics>: weights, |layer, operation| read`
 macro_rules! weighted {
     ($(
-        [$($generics:tt)*] $Layer:ty: $Weights:ty, |$layer:ident, $places:ident| $read:expr;
+        [$($generics:tt)*] $Layer:ty: $Weights:ty, |$layer:ident, $operation:ident| $read:expr;
     )*) => {$(
         impl<$($generics)*, E: Element, D: Storage<E>> OnSlices<E> for $Layer {
             type Weights = $Weights;
         }
 
         impl<$($generics)*, E: Element, D: Backend<E>> Weighted<E, D> for $Layer {
-            fn weights(&self, $places: &mut Places<E, D>) -> Result<Self::Weights, D::Err> {
+            fn weights<T: Tape<E, D>>(
+                &self,
+                $operation: &mut Operation<E, D, T>,
+            ) -> Result<Self::Weights, D::Err> {
                 let $layer = self;
                 Ok($read)
             }
@@ -107,53 +116,53 @@ macro_rules! weighted {
 
 weighted! {
     [const V: usize, const M: usize] nn::Embedding<V, M, E, D>:
-        Table<E>, |layer, places| Table(places.read(&layer.weight)?);
+        Table<E>, |layer, operation| Table(operation.parameter(&layer.weight)?);
 
     [const MAX: usize, const M: usize] nn::LearnedPosition<MAX, M, E, D>:
-        Table<E>, |layer, places| Table(places.read(&layer.weight)?);
+        Table<E>, |layer, operation| Table(operation.parameter(&layer.weight)?);
 
     [const I: usize, const O: usize] nn::Linear<I, O, E, D>:
-        Projection<E>, |layer, places| places.projection(&[layer])?;
+        Projection<E>, |layer, operation| operation.projection(&[layer])?;
 
     [const I: usize, const O: usize] nn::UnbiasedLinear<I, O, E, D>:
-        Projection<E>, |layer, places| places.projection(&[layer])?;
+        Projection<E>, |layer, operation| operation.projection(&[layer])?;
 
     [const M: usize] nn::LayerNorm<M, E, D>:
-        layers::Norm<E>, |layer, places| layers::Norm {
+        layers::Norm<E>, |layer, operation| layers::Norm {
             kind: Kind::Layer,
             epsilon: layer.epsilon,
-            gain: places.read(&layer.weight)?,
-            bias: Some(places.read(&layer.bias)?),
+            gain: operation.parameter(&layer.weight)?,
+            bias: Some(operation.parameter(&layer.bias)?),
         };
 
     [const M: usize] nn::RmsNorm<M, E, D>:
-        layers::Norm<E>, |layer, places| layers::Norm {
+        layers::Norm<E>, |layer, operation| layers::Norm {
             kind: Kind::Rms,
             epsilon: layer.epsilon,
-            gain: places.read(&layer.weight)?,
+            gain: operation.parameter(&layer.weight)?,
             bias: None,
         };
 
     [const M: usize, const H: usize, A: Activation] nn::FeedForward<M, H, A, E, D>:
-        layers::FeedForward<A::Kernel, E>, |layer, places| layers::FeedForward {
-            up: places.projection(&[&layer.up_proj])?,
+        layers::FeedForward<A::Kernel, E>, |layer, operation| layers::FeedForward {
+            up: operation.projection(&[&layer.up_proj])?,
             middle: Middle {
                 activation: A::KERNEL,
                 gated: false,
                 width: H,
             },
-            down: places.projection(&[&layer.down_proj])?,
+            down: operation.projection(&[&layer.down_proj])?,
         };
 
     [const M: usize, const H: usize, A: Activation] nn::GatedFeedForward<M, H, A, E, D>:
-        layers::FeedForward<A::Kernel, E>, |layer, places| layers::FeedForward {
-            up: places.projection(&[&layer.gate_proj, &layer.up_proj])?,
+        layers::FeedForward<A::Kernel, E>, |layer, operation| layers::FeedForward {
+            up: operation.projection(&[&layer.gate_proj, &layer.up_proj])?,
             middle: Middle {
                 activation: A::KERNEL,
                 gated: true,
                 width: H,
             },
-            down: places.projection(&[&layer.down_proj])?,
+            down: operation.projection(&[&layer.down_proj])?,
         };
 }
 
@@ -164,8 +173,11 @@ impl<L: OnSlices<E>, const N: usize, E: Element> OnSlices<E> for Repeated<L, N> 
 impl<L: Weighted<E, D>, const N: usize, E: Element, D: Backend<E>> Weighted<E, D>
     for Repeated<L, N>
 {
-    fn weights(&self, places: &mut Places<E, D>) -> Result<Self::Weights, D::Err> {
+    fn weights<T: Tape<E, D>>(
+        &self,
+        operation: &mut Operation<E, D, T>,
+    ) -> Result<Self::Weights, D::Err> {
         let layers = self.modules.iter();
-        layers.map(|layer| layer.weights(places)).collect()
+        layers.map(|layer| layer.weights(operation)).collect()
     }
 }

@@ -90,7 +90,7 @@ where
     }
     let mut operation = Operation::default();
     let weight = operation.input(contiguous(weight.clone().put_tape(tape))?);
-    let d_weight = operation.places().add(&weight);
+    let d_weight = operation.place(&weight);
     let (device, ids) = (weight.device().clone(), numbers.values);
     let rows = rows(&ids, weight)?;
     Ok(

@@ -102,13 +102,14 @@ where
             x, up, down,
         )?);
     }
-    let up = Stack::new(I).push(up.weight, up.bias)?;
+    let mut operation = Operation::default();
+    let up = Stack::new(I).push(&mut operation, up.weight, up.bias)?;
     let middle = Middle {
         activation: A::KERNEL,
         gated: false,
         width: H,
     };
-    Ok(run(x, up, middle, down)?)
+    Ok(run(operation, x, up, middle, down)?)
 }
 
 /// `y = (act(x W₁ᵀ) * (x W₂ᵀ)) W₃ᵀ`, each map with its bias if it has one: for `x [.., I]`, `gate` and `up` to `H` and
@@ -194,15 +195,16 @@ where
             x, gate, up, down,
         )?);
     }
+    let mut operation = Operation::default();
     let both = Stack::new(I)
-        .push(gate.weight, gate.bias)?
-        .push(up.weight, up.bias)?;
+        .push(&mut operation, gate.weight, gate.bias)?
+        .push(&mut operation, up.weight, up.bias)?;
     let middle = Middle {
         activation: A::KERNEL,
         gated: true,
         width: H,
     };
-    Ok(run(x, both, middle, down)?)
+    Ok(run(operation, x, both, middle, down)?)
 }
 
 /// Checks that the widest of the tensors can exist: in between are at most `2 H` numbers per vector.
@@ -216,6 +218,7 @@ fn check<S: EndsIn<I>, const I: usize, const H: usize, const O: usize, Dev>(
 }
 
 fn run<K, S, const I: usize, const H: usize, const O: usize, E, D, T>(
+    mut operation: Operation<E, D, T>,
     x: Tensor<S, E, D, T>,
     up: Stack<E, D>,
     middle: Middle<K>,
@@ -228,14 +231,13 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
-    let mut operation = Operation::default();
     let (device, shape) = (x.device().clone(), x.shape().with_last(Const::<O>));
     let layer = FeedForward {
-        up: up.read(operation.places()),
+        up: up.read(&mut operation),
         middle,
         down: Stack::new(H)
-            .push(down.weight, down.bias)?
-            .read(operation.places()),
+            .push(&mut operation, down.weight, down.bias)?
+            .read(&mut operation),
     };
     let rows = x.shape().leading().num_elements();
     let x = operation.read(x)?;

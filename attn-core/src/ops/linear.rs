@@ -83,7 +83,9 @@ where
     let (device, rows) = (x.device().clone(), x.shape().leading().num_elements());
     let mut operation = Operation::default();
     let x = operation.read(x)?;
-    let map = Stack::new(I).push(weight, bias)?.read(operation.places());
+    let map = Stack::new(I)
+        .push(&mut operation, weight, bias)?
+        .read(&mut operation);
     let mut y = Output::zeros(rows, O);
     map.forward(x.matrix(), y.matrix_mut());
     Ok(

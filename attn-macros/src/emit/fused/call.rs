@@ -65,19 +65,19 @@ impl Fused<'_> {
             Step::Linear { fields, to, .. } => {
                 let (name, fields) = (self.name(*to), fields.iter());
                 let fields = fields.map(|field| format_ident!("{field}"));
-                Some(quote!(#name: places.projection(&[#(&layer.#fields),*])?))
+                Some(quote!(#name: operation.projection(&[#(&layer.#fields),*])?))
             }
             _ => None,
         });
         let operands = self
             .operands()
             .into_iter()
-            .map(|(name, field)| quote!(#name: places.read(&layer.#field.weight)?));
+            .map(|(name, field)| quote!(#name: operation.parameter(&layer.#field.weight)?));
         let name = &self.cx.name;
         quote! {
-            fn read_weights<E: p::Element, D: p::Backend<E>>(
+            fn read_weights<E: p::Element, D: p::Backend<E>, T: p::Tape<E, D>>(
                 layer: &#name<E, D>,
-                places: &mut p::Places<E, D>,
+                operation: &mut p::Operation<E, D, T>,
             ) -> Result<Weights<E>, D::Err> {
                 Ok(Weights { #(#linears,)* #(#operands,)* })
             }

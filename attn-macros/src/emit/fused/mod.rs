@@ -162,7 +162,7 @@ impl Fused<'_> {
                 let mut operation = p::Operation::<E, D, T>::default();
                 let x = operation.read(x)?;
                 #read_context
-                let weights = read_weights(layer, operation.places())?;
+                let weights = read_weights(layer, &mut operation)?;
                 let call = make_call(&weights, axes #(, #data)* #dropout_key);
                 let mut output = p::Output::zeros(call.sizes.queries(), #d_model);
                 let numbers = x.values().len();

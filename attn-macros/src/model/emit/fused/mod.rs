@@ -324,7 +324,7 @@ impl Fused<'_> {
                 let #first = operation.input(#first);
                 #shapes
                 #read
-                let weights = p::Weighted::weights(model, operation.places())?;
+                let weights = p::Weighted::weights(model, &mut operation)?;
                 let draw = || device.random_u64();
                 let random = p::Random::new(train && T::OWNS_TAPE, &draw);
                 #(let mut #results = #outputs;)*

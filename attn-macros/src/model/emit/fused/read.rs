@@ -237,9 +237,12 @@ impl Fused<'_> {
             }
 
             impl<E: p::Element, D: p::Backend<E>> p::Weighted<E, D> for #name<E, D> {
-                fn weights(&self, places: &mut p::Places<E, D>) -> Result<Self::Weights, D::Err> {
+                fn weights<T: p::Tape<E, D>>(
+                    &self,
+                    operation: &mut p::Operation<E, D, T>,
+                ) -> Result<Self::Weights, D::Err> {
                     Ok(#weights {
-                        #(#fields: self.#fields.weights(places)?,)*
+                        #(#fields: self.#fields.weights(operation)?,)*
                         types: p::PhantomData,
                     })
                 }
