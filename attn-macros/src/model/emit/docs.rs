@@ -1,9 +1,9 @@
-//! The documentation of what is emitted, and the picture of the graph.
+//! The documentation of what is emitted, and what layers and operations are called there.
 
 use std::fmt::Write;
 
 use super::Emitter;
-use crate::model::graph::{Field, ModuleId, Op, Place, Region, Step, Submodule, ValueId};
+use crate::model::graph::{Field, Model, ModuleId, Op, Place, Submodule, ValueId};
 use crate::spec::Size;
 
 /// `ids[batch, seq]`, or several in parentheses.
@@ -161,76 +161,17 @@ pub(super) fn methods(cx: &Emitter<'_>) -> [String; 5] {
     ]
 }
 
-/// The graph in the language of Graphviz.
-pub(super) fn dot(cx: &Emitter<'_>) -> String {
-    let mut dot = format!(
-        "digraph {} {{\n    node [shape=box, fontname=\"sans-serif\"];\n",
-        cx.label()
-    );
-    for id in &cx.model.inputs {
-        let value = cx.model.value(*id);
-        let _ = writeln!(
-            dot,
-            "    v{} [label=\"{}\\n{}\", shape=ellipse];",
-            id.0, value.name, value.ty
-        );
-    }
-    push_region(cx, &cx.model.body, 1, &mut dot);
-    for (index, id) in cx.model.results.iter().enumerate() {
-        let _ = writeln!(dot, "    result{index} [label=\"output\", shape=ellipse];");
-        let _ = writeln!(dot, "    v{} -> result{index};", id.0);
-    }
-    dot.push_str("}\n");
-    dot
-}
-
-fn push_region(cx: &Emitter<'_>, region: &Region, depth: usize, dot: &mut String) {
-    let indent = "    ".repeat(depth);
-    for step in &region.steps {
-        match step {
-            Step::Node(node) => {
-                let (id, ty) = (node.result.0, &cx.model.value(node.result).ty);
-                let label = node_label(cx, &node.op);
-                let _ = writeln!(dot, "{indent}v{id} [label=\"{label}\\n{ty}\"];");
-                for operand in &node.operands {
-                    let _ = writeln!(dot, "{indent}v{} -> v{id};", operand.0);
-                }
-            }
-            Step::Repeat(repeat) => {
-                let _ = writeln!(dot, "{indent}subgraph cluster_{} {{", repeat.module.0);
-                let _ = writeln!(dot, "{indent}    label=\"repeat {}\";", repeat.count);
-                for carried in &repeat.carried {
-                    let value = cx.model.value(carried.value);
-                    let id = carried.value.0;
-                    let _ = writeln!(
-                        dot,
-                        "{indent}    v{id} [label=\"{}\\n{}\", shape=ellipse];",
-                        value.name, value.ty
-                    );
-                    let _ = writeln!(dot, "{indent}    v{} -> v{id};", carried.before.0);
-                }
-                push_region(cx, &repeat.body, depth + 1, dot);
-                for carried in &repeat.carried {
-                    let (after, id) = (carried.after.0, carried.value.0);
-                    let _ = writeln!(
-                        dot,
-                        "{indent}    v{after} -> v{id} [style=dashed, constraint=false];"
-                    );
-                }
-                let _ = writeln!(dot, "{indent}}}");
-            }
-        }
+/// A layer with its name, unless that says no more.
+pub(super) fn place_name(model: &Model, place: &Place) -> String {
+    let layer = model.layer(place).map_or_else(String::new, layer_name);
+    match layer.starts_with(&place.field) {
+        true => layer,
+        false => format!("{}: {layer}", place.field),
     }
 }
 
-fn node_label(cx: &Emitter<'_>, op: &Op) -> String {
-    let named = |place: &Place| {
-        let layer = cx.model.layer(place).map_or_else(String::new, layer_name);
-        match layer.starts_with(&place.field) {
-            true => layer,
-            false => format!("{}: {layer}", place.field),
-        }
-    };
+/// An operation in a word or two.
+pub(super) fn operation_name(model: &Model, op: &Op) -> String {
     match op {
         Op::Embedding(place)
         | Op::LearnedPosition(place)
@@ -238,7 +179,7 @@ fn node_label(cx: &Emitter<'_>, op: &Op) -> String {
         | Op::FeedForward(place)
         | Op::LayerNorm(place)
         | Op::RmsNorm(place)
-        | Op::Attention { place, .. } => named(place),
+        | Op::Attention { place, .. } => place_name(model, place),
         Op::TiedLinear(place) => format!("linear, tied to {}", place.field),
         Op::SinusoidalPosition => "sinusoidal_position".to_owned(),
         Op::Dropout(p) => format!("dropout {p}"),

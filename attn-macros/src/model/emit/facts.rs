@@ -1,9 +1,9 @@
-//! What is known of the model without running it: the number of its parameters, its cost, a table and a picture of it.
+//! What is known of the model without running it: the number of its parameters, its cost, a table and pictures of it.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
-use super::{Emitter, docs, item, var};
+use super::{Emitter, docs, dot, item, picture, var};
 use crate::model::graph::{Module, ModuleId, Node, Op, Region, Step, Submodule, ValueId};
 use crate::model::types::Axis;
 
@@ -26,7 +26,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     let symbols: Vec<_> = cx.model.symbols.iter().map(|name| var(name)).collect();
     let flops = flops(cx, &cx.model.body);
     let rows = rows(cx, ModuleId(0), "");
-    let dot = docs::dot(cx);
+    let (dot, svg) = (dot::dot(cx.model), picture::svg(cx.model));
     quote_spanned! {cx.at=>
         #(#params)*
 
@@ -48,6 +48,11 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
             /// The graph, in the language of Graphviz.
             #vis const fn graph_dot() -> &'static str {
                 #dot
+            }
+
+            /// The graph, as a drawing in SVG.
+            #vis const fn graph_svg() -> &'static str {
+                #svg
             }
         }
     }

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, docs, field};
+use super::{Emitter, docs, field, picture};
 use crate::emit::{item::missing_derives, module::nest};
 use crate::model::graph::{Field, Module, ModuleId, Submodule};
 
@@ -19,6 +19,11 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
             let cfgs = cx.cfgs.iter().copied().cloned();
             (cfgs.collect(), docs::module(cx, ModuleId(index)))
         };
+        let picture = (index == 0 && !cx.model.poisoned).then(|| {
+            let picture = picture::docs(cx.model);
+            // Editors show no pictures, only the words in them.
+            quote!(#[cfg_attr(doc, doc = #picture)])
+        });
         let derives = missing_derives(&attrs);
         let fields = module.fields.iter().map(|of| {
             let (name, doc, ty) = (field(&of.name), docs::field(cx, of), field_type(cx, of));
@@ -32,6 +37,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         quote_spanned! {cx.at=>
             #(#attrs)*
             #[doc = #docs]
+            #picture
             #[derive(#(#krate::__private::#derives),*)]
             #vis struct #name<
                 E: #krate::__private::Dtype = f32,

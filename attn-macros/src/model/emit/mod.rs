@@ -1,11 +1,13 @@
 //! From the graph of a model to Rust. Everything emitted refers to `__private` of the facade crate and to `core`.
 
 mod docs;
+mod dot;
 mod facts;
 mod forward;
 mod fused;
 mod input;
 mod item;
+pub(crate) mod picture;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};

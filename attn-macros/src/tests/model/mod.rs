@@ -1,6 +1,7 @@
 //! `model!` from inside.
 
 mod mistakes;
+mod picture;
 mod plan;
 mod property;
 mod shapes;

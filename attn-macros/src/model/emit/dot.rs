@@ -1,0 +1,77 @@
+//! The graph in the language of Graphviz.
+
+use std::fmt::{Display, Write};
+
+use super::docs;
+use crate::model::graph::{Model, Region, Repeat, Step, ValueId};
+
+pub(super) fn dot(model: &Model) -> String {
+    let mut dot = format!(
+        "digraph {} {{\n    node [shape=box, fontname=\"sans-serif\"];\n",
+        model.item.name
+    );
+    for id in &model.inputs {
+        push_value(model, *id, "    ", &mut dot);
+    }
+    push_region(model, &model.body, "    ", &mut dot);
+    for (index, id) in model.results.iter().enumerate() {
+        let _ = writeln!(dot, "    result{index} [label=\"output\", shape=ellipse];");
+        let _ = writeln!(dot, "    v{} -> result{index};", id.0);
+    }
+    dot.push_str("}\n");
+    dot
+}
+
+fn push_region(model: &Model, region: &Region, indent: &str, dot: &mut String) {
+    for step in &region.steps {
+        match step {
+            Step::Node(node) => {
+                let (id, ty) = (node.result.0, &model.value(node.result).ty);
+                let label = escaped(docs::operation_name(model, &node.op));
+                let _ = writeln!(dot, "{indent}v{id} [label=\"{label}\\n{}\"];", escaped(ty));
+                for operand in &node.operands {
+                    let _ = writeln!(dot, "{indent}v{} -> v{id};", operand.0);
+                }
+            }
+            Step::Repeat(repeat) => push_repeat(model, repeat, indent, dot),
+        }
+    }
+}
+
+fn push_repeat(model: &Model, repeat: &Repeat, indent: &str, dot: &mut String) {
+    let inner = &format!("{indent}    ");
+    let label = escaped(format!("repeat {}", repeat.count));
+    let _ = writeln!(dot, "{indent}subgraph cluster_{} {{", repeat.module.0);
+    let _ = writeln!(dot, "{inner}label=\"{label}\";");
+    for carried in &repeat.carried {
+        push_value(model, carried.value, inner, dot);
+        let (before, id) = (carried.before.0, carried.value.0);
+        let _ = writeln!(dot, "{inner}v{before} -> v{id};");
+    }
+    push_region(model, &repeat.body, inner, dot);
+    for carried in &repeat.carried {
+        let (after, id) = (carried.after.0, carried.value.0);
+        let _ = writeln!(
+            dot,
+            "{inner}v{after} -> v{id} [style=dashed, constraint=false];"
+        );
+    }
+    let _ = writeln!(dot, "{indent}}}");
+}
+
+/// An input, or a variable of a loop.
+fn push_value(model: &Model, id: ValueId, indent: &str, dot: &mut String) {
+    let value = model.value(id);
+    let _ = writeln!(
+        dot,
+        "{indent}v{} [label=\"{}\\n{}\", shape=ellipse];",
+        id.0,
+        value.name,
+        escaped(&value.ty)
+    );
+}
+
+/// As between quotes.
+fn escaped(text: impl Display) -> String {
+    text.to_string().replace('\\', "\\\\").replace('"', "\\\"")
+}
