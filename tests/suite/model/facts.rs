@@ -66,3 +66,18 @@ fn a_picture_for_graphviz() {
         assert!(dot.contains(part), "{part} in {dot}");
     }
 }
+
+#[test]
+fn a_drawing_for_pages() {
+    const SVG: &str = Tagger::graph_svg();
+    assert!(SVG.starts_with("<svg xmlns=") && SVG.ends_with("</svg>\n"));
+    for part in [
+        "The graph of Tagger",
+        ">rounds: repeat 3<",
+        ">again: repeat 5, one set of parameters<",
+        ">linear WIDTH -&gt; WIDTH / 2<",
+        ">ids[batch, seq]<",
+    ] {
+        assert!(SVG.contains(part), "{part} in {SVG}");
+    }
+}
