@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use super::docs;
 use crate::model::graph::{Model, Region, Repeat, Step, ValueId};
 
-pub(super) fn dot(model: &Model) -> String {
+pub(crate) fn dot(model: &Model) -> String {
     let mut dot = format!(
         "digraph {} {{\n    node [shape=box, fontname=\"sans-serif\"];\n",
         model.item.name

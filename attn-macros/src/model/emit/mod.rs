@@ -1,7 +1,7 @@
 //! From the graph of a model to Rust. Everything emitted refers to `__private` of the facade crate and to `core`.
 
 mod docs;
-mod dot;
+pub(crate) mod dot;
 mod facts;
 mod forward;
 mod fused;

@@ -3,7 +3,7 @@
 use roxmltree::{Document, Node as Tag};
 
 use super::{GPT, lower};
-use crate::model::emit::picture::svg;
+use crate::model::emit::{dot::dot, picture::svg};
 use crate::model::graph::{Model, Region, Step};
 
 const ENCODER_DECODER: &str = "
@@ -387,7 +387,9 @@ fn an_input_stands_where_a_row_of_operations_begins() {
 fn special_characters_are_escaped() {
     let source = "struct M<d = { A << 1 & B }, n = { \"<&>\".len() }>;
         fn forward(x: [batch, d]) -> [batch, n] { linear::<n>(x * { if C < 1.0 && C > 0.0 { '\\'' as u8 as f64 } else { 1.0 } }) }";
-    let text = svg(&lower(source));
+    let model = lower(source);
+    assert!(dot(&model).contains(r#"linear A << 1 & B -> \"<&>\".len()\n[batch, \"<&>\".len()]"#));
+    let text = svg(&model);
     let drawing = read(&text);
     let linear = drawing.names.iter().find(|name| name.starts_with("linear"));
     assert!(linear.expect("a layer").contains("\"<&>\".len()"), "{text}");
