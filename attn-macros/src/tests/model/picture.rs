@@ -341,6 +341,21 @@ fn edges_run_beside_the_boxes_and_beside_each_other() {
 }
 
 #[test]
+fn an_edge_inside_a_loop_stays_there() {
+    for source in EVERY {
+        let drawing = drawing(source).1;
+        for line in &drawing.lines {
+            for frame in &drawing.frames {
+                let is_inside = [line.from, line.to].map(|end| frame.holds(&drawing.boxes[end]));
+                let x = line.lane.map_or(0, |(x, ..)| x);
+                let stays = frame.left < x && x < frame.right;
+                assert!(is_inside != [true; 2] || stays, "{line:?} leaves {frame:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_edge_without_lane_goes_to_the_next_box() {
     for source in EVERY {
         for line in drawing(source).1.lines {
