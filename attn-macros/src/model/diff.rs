@@ -4,7 +4,7 @@
 //! gradient of the sum — the two share the buffer, until one of them is added to: in place, if nobody else will read the
 //! buffer any more, and otherwise in a copy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use super::graph::{Model, Node, Op, Region, Repeat, Step, ValueId};
 use super::types::Kind;
@@ -216,11 +216,16 @@ impl<'m> Diff<'m> {
                 from,
                 to: To::Input(value),
             });
-        } else if self.gradients.contains_key(&value.0) {
-            let to = To::Add(self.own(value, lines));
-            lines.push(Line::Add { from, to });
-        } else {
-            self.gradients.insert(value.0, from);
+            return;
+        }
+        match self.gradients.entry(value.0) {
+            Entry::Vacant(none) => {
+                none.insert(from);
+            }
+            Entry::Occupied(_) => {
+                let to = To::Add(self.own(value, lines));
+                lines.push(Line::Add { from, to });
+            }
         }
     }
 

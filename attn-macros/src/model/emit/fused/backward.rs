@@ -88,11 +88,11 @@ impl Fused<'_> {
                 lines,
             } => {
                 let steps = region.steps.iter().zip(&plan.steps);
-                let body = steps.filter_map(|(step, planned)| match step {
+                let mut bodies = steps.filter_map(|(step, planned)| match step {
                     Step::Repeat(other) if std::ptr::eq(other, *repeat) => Some(&planned.body),
                     _ => None,
                 });
-                let body = body.last();
+                let body = bodies.next();
                 body.map_or_else(TokenStream::new, |body| {
                     self.emit_rounds(repeat, body, carried, lines)
                 })
