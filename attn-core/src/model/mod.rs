@@ -1,14 +1,17 @@
 //! What a declared model is made of at run time.
 //!
-//! The forward pass of a model is a function each line of which calls one method of a [`Pass`]. The values in it are tensors
-//! without a tape, which can be used as often as the model needs them; the pass has the tape, and knows which form of the
-//! operations was asked for: one operation on slices each, or the chain of dfdx's operations that means the same.
+//! On slices a model is one operation of the tape, which calls those of [`fused`](crate::fused): here is how it reads its layers.
+//!
+//! As a chain of operations, its forward pass is a function each line of which calls one method of a [`Pass`]. The values in it
+//! are tensors without a tape, which can be used as often as the model needs them; the pass has the tape, and knows which form
+//! of the operations was asked for: one operation on slices each, or the chain of dfdx's operations that means the same.
 //!
 //! - `pass`: the tape, and how an operation gets it.
 //! - `layers`: the modules of [`nn`](crate::nn).
 //! - `operations`: what has no parameters.
 //! - `inputs`: axes of one name have one size.
 //! - `summary`: a model as a table.
+//! - `weights`: what a model reads of its layers when it runs as one operation.
 
 mod inputs;
 mod layers;

@@ -9,6 +9,10 @@ use std::collections::BTreeMap;
 
 use super::linear::{Linear, Model, Variable};
 
+/// Eliminations one inside of the other. Everyday masks have a few dozen variables; what goes on for longer, as equations that make
+/// each other larger, would use up the stack of the compiler.
+const DEEPEST: usize = 250;
+
 /// It takes too many steps, or too large numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GaveUp;
@@ -16,6 +20,7 @@ pub(super) struct GaveUp;
 /// Decides constraints, in a limited number of steps.
 pub(super) struct Integers {
     steps: usize,
+    depth: usize,
 }
 
 /// Constraints without duplicates: what each sum of terms is at least, negated.
@@ -23,12 +28,23 @@ type System = BTreeMap<BTreeMap<Variable, i128>, i128>;
 
 impl Integers {
     pub(super) fn new(steps: usize) -> Self {
-        Integers { steps }
+        Integers { steps, depth: 0 }
     }
 
     /// Integers for which every constraint is at least 0, if there are any.
     pub(super) fn solve(&mut self, constraints: Vec<Linear>) -> Result<Option<Model>, GaveUp> {
         self.steps = self.steps.checked_sub(1).ok_or(GaveUp)?;
+        if self.depth == DEEPEST {
+            return Err(GaveUp);
+        }
+        self.depth += 1;
+        let found = self.reduce(constraints);
+        self.depth -= 1;
+        found
+    }
+
+    /// [`solve`](Self::solve), by a variable less.
+    fn reduce(&mut self, constraints: Vec<Linear>) -> Result<Option<Model>, GaveUp> {
         let Some(system) = system(constraints)? else {
             return Ok(None);
         };
@@ -272,5 +288,27 @@ impl Bounds {
             .chain(upper)
             .chain(self.rest.iter().cloned())
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that are all the same.
+    fn chain(length: Variable) -> Vec<Linear> {
+        let links = (1..length).flat_map(|next| {
+            let difference = Linear::variable(next).minus(&Linear::variable(next - 1));
+            [difference.times(-1), difference]
+        });
+        links.collect()
+    }
+
+    #[test]
+    fn what_goes_too_deep_is_given_up() {
+        const ENOUGH: usize = 10_000;
+        let solve = |length| Integers::new(ENOUGH).solve(chain(length));
+        assert!(matches!(solve(100), Ok(Some(_))));
+        assert!(matches!(solve(2 * DEEPEST), Err(GaveUp)));
     }
 }

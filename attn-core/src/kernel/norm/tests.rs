@@ -1,0 +1,301 @@
+//! Against the definition, and the derivative against differences.
+
+use super::*;
+use crate::kernel::testing::*;
+
+const KINDS: [Kind; 2] = [Kind::Layer, Kind::Rms];
+
+/// Without gain and bias.
+fn bare<E>(kind: Kind, epsilon: E) -> Norm<'static, E> {
+    Norm {
+        kind,
+        gain: None,
+        bias: None,
+        epsilon,
+    }
+}
+
+fn naive(norm: &Norm<'_, f64>, x: &[f64]) -> Vec<f64> {
+    let width = x.len() as f64;
+    let mean = match norm.kind {
+        Kind::Layer => x.iter().sum::<f64>() / width,
+        Kind::Rms => 0.0,
+    };
+    let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width;
+    let deviation = (variance + norm.epsilon).sqrt();
+    let of = |row: Option<&[f64]>, j: usize, otherwise| row.map_or(otherwise, |row| row[j]);
+    let normalised = x.iter().map(|x| (x - mean) / deviation);
+    normalised
+        .enumerate()
+        .map(|(j, h)| h * of(norm.gain, j, 1.0) + of(norm.bias, j, 0.0))
+        .collect()
+}
+
+fn forward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], width: usize) -> (Vec<E>, Vec<E>) {
+    let rows = x.len() / width;
+    let (mut y, mut statistics) = (vec![E::NAN; x.len()], vec![E::NAN; STATISTICS * rows]);
+    let to = MatrixMut::new(&mut y, rows, width);
+    norm.forward(Matrix::new(x, rows, width), to, &mut statistics);
+    (y, statistics)
+}
+
+/// `dx`, `dgain` and `dbias`, each added to ones.
+fn backward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], d_y: &[E], width: usize) -> [Vec<E>; 3] {
+    let (rows, (_, statistics)) = (x.len() / width, forward(norm, x, width));
+    let [mut d_x, mut d_gain, mut d_bias] = [x.len(), width, width].map(|len| vec![E::ONE; len]);
+    norm.backward(
+        Matrix::new(x, rows, width),
+        &statistics,
+        Matrix::new(d_y, rows, width),
+        Gradients {
+            x: MatrixMut::new(&mut d_x, rows, width),
+            into: Into::Add,
+            gain: Some(&mut d_gain),
+            bias: Some(&mut d_bias),
+        },
+    );
+    [d_x, d_gain, d_bias]
+}
+
+#[test]
+fn forward_takes_out_mean_and_deviation() {
+    on_every_isa(|isa| {
+        for (kind, width) in KINDS
+            .into_iter()
+            .flat_map(|kind| LENGTHS[1..].iter().map(move |&w| (kind, w)))
+        {
+            let [x, gain, bias] =
+                [3 * width, width, width].map(|len| noise::<f32>(len, len as u64));
+            let [x64, gain64, bias64] = [&x, &gain, &bias].map(|x| wide(x));
+            for [scaled, moved] in [[false, false], [true, false], [true, true]] {
+                let norm = Norm {
+                    kind,
+                    gain: scaled.then_some(&gain[..]),
+                    bias: moved.then_some(&bias[..]),
+                    epsilon: 1e-2,
+                };
+                let norm64 = Norm {
+                    kind,
+                    gain: scaled.then_some(&gain64[..]),
+                    bias: moved.then_some(&bias64[..]),
+                    epsilon: f64::from(1e-2_f32),
+                };
+                let want: Vec<f64> = x64.chunks(width).flat_map(|x| naive(&norm64, x)).collect();
+                let (got, _) = forward(&norm, &x, width);
+                // Some ten roundings of numbers up to 2.
+                assert_near(&got, &want, 2e-6, &format!("{kind:?} of {width} on {isa}"));
+            }
+        }
+    });
+}
+
+#[test]
+fn gradients_are_the_derivatives() {
+    on_every_isa(|isa| {
+        for (kind, width) in KINDS
+            .into_iter()
+            .flat_map(|kind| [1, 2, 7, 9, 33].map(|w| (kind, w)))
+        {
+            let (x, d_y) = (noise::<f64>(2 * width, 1), noise::<f64>(2 * width, 2));
+            let (gain, bias) = (noise::<f64>(width, 3), noise::<f64>(width, 4));
+            let norm = Norm {
+                kind,
+                gain: Some(&gain),
+                bias: Some(&bias),
+                epsilon: 0.1,
+            };
+            let loss = |norm: &Norm<'_, f64>, x: &[f64]| -> f64 {
+                let y = x.chunks(width).flat_map(|x| naive(norm, x));
+                1.0 * y.zip(&d_y).map(|(y, d)| y * d).sum::<f64>()
+            };
+            let plus_one = |x: Vec<f64>| -> Vec<f64> { x.iter().map(|x| 1.0 + x).collect() };
+            let what = format!("{kind:?} of {width} on {isa}");
+            let [d_x, d_gain, d_bias] = backward(&norm, &x, &d_y, width);
+            let want = plus_one(differences(&x, |x| loss(&norm, x)));
+            assert_near(&d_x, &want, 1e-8, &what);
+            let want = differences(&gain, |gain| {
+                loss(
+                    &Norm {
+                        gain: Some(gain),
+                        ..norm
+                    },
+                    &x,
+                )
+            });
+            assert_near(&d_gain, &plus_one(want), 1e-8, &what);
+            let want = differences(&bias, |bias| {
+                loss(
+                    &Norm {
+                        bias: Some(bias),
+                        ..norm
+                    },
+                    &x,
+                )
+            });
+            assert_near(&d_bias, &plus_one(want), 1e-8, &what);
+
+            let bare = Norm {
+                gain: None,
+                bias: None,
+                ..norm
+            };
+            let want = plus_one(differences(&x, |x| loss(&bare, x)));
+            assert_near(&backward(&bare, &x, &d_y, width)[0], &want, 1e-8, &what);
+        }
+    });
+}
+
+#[test]
+fn every_row_is_on_its_own() {
+    let (rows, width) = (600, 65);
+    let (x, d_y) = (noise::<f64>(rows * width, 1), noise::<f64>(rows * width, 2));
+    let norm = bare(Kind::Layer, 0.1);
+    on_every_isa(|isa| {
+        let (y, statistics) = forward(&norm, &x, width);
+        let [d_x, d_gain, d_bias] = backward(&norm, &x, &d_y, width);
+        let (mut sum_gain, mut sum_bias) = (vec![1.0; width], vec![1.0; width]);
+        for (i, (x, d_y)) in x.chunks(width).zip(d_y.chunks(width)).enumerate() {
+            let (one_y, one_statistics) = forward(&norm, x, width);
+            let [one_d_x, one_gain, one_bias] = backward(&norm, x, d_y, width);
+            let part = i * width..(i + 1) * width;
+            assert_eq!(y[part.clone()], one_y, "row {i} on {isa}");
+            assert_eq!(
+                statistics[2 * i..2 * i + 2],
+                one_statistics,
+                "row {i} on {isa}"
+            );
+            assert_eq!(d_x[part], one_d_x, "row {i} on {isa}");
+            for j in 0..width {
+                sum_gain[j] += one_gain[j] - 1.0;
+                sum_bias[j] += one_bias[j] - 1.0;
+            }
+        }
+        assert_near(&d_gain, &sum_gain, 1e-12, "gain");
+        assert_near(&d_bias, &sum_bias, 1e-12, "bias");
+    });
+}
+
+#[test]
+fn what_is_overwritten_is_not_read() {
+    let (x, d_y) = (noise::<f64>(40, 1), noise::<f64>(40, 2));
+    let norm = bare(Kind::Layer, 0.1);
+    let (_, statistics) = forward(&norm, &x, 20);
+    let mut d_x = vec![f64::NAN; 40];
+    norm.backward(
+        Matrix::new(&x, 2, 20),
+        &statistics,
+        Matrix::new(&d_y, 2, 20),
+        Gradients {
+            x: MatrixMut::new(&mut d_x, 2, 20),
+            into: Into::Overwrite,
+            gain: None,
+            bias: None,
+        },
+    );
+    let added = &backward(&norm, &x, &d_y, 20)[0];
+    let want: Vec<f64> = added.iter().map(|x| x - 1.0).collect();
+    assert_near(&d_x, &want, 1e-15, "overwritten");
+}
+
+#[test]
+fn a_large_mean_cancels_nothing() {
+    let x: Vec<f32> = noise::<f32>(512, 1).iter().map(|x| 1000.0 + x).collect();
+    let norm = bare(Kind::Layer, 1e-5);
+    let norm64 = bare(Kind::Layer, 1e-5);
+    let (y, _) = forward(&norm, &x, 512);
+    // The mean is rounded to 3e-5, a fraction of the deviation of 0.58; the mean of the squares would be to 0.03.
+    assert_near(&y, &naive(&norm64, &wide(&x)), 2e-4, "mean 1000");
+}
+
+#[test]
+fn rows_without_length_stay_finite() {
+    for kind in KINDS {
+        let norm = bare(kind, 1e-5_f32);
+        let (y, _) = forward(&norm, &[0.0; 40], 20);
+        assert_eq!(y, [0.0; 40]);
+        let [d_x, ..] = backward(&norm, &[0.0; 40], &[1.0; 40], 20);
+        assert!(d_x.iter().all(|x| x.is_finite()));
+    }
+    let norm = bare(Kind::Layer, 1e-5);
+    assert_eq!(forward(&norm, &[3.0; 40], 20).0, [0.0; 40]);
+}
+
+#[test]
+fn rows_may_lie_apart_and_there_may_be_none() {
+    let x = noise::<f64>(5 * 12, 1);
+    let norm = bare(Kind::Layer, 0.1);
+    let (mut y, mut statistics) = (vec![7.0; 5 * 12], vec![0.0; 10]);
+    let view = Matrix::new(&x, 5, 12).some_cols(2..11);
+    norm.forward(view, MatrixMut::strided(&mut y, 5, 9, 12), &mut statistics);
+    for i in 0..5 {
+        assert_near(
+            &y[12 * i..][..9],
+            &naive(&norm, view.row(i)),
+            1e-14,
+            "strided",
+        );
+        assert!(i == 4 || y[12 * i + 9..][..3] == [7.0; 3]);
+    }
+    for (rows, width) in [(0, 9), (3, 0)] {
+        let mut statistics = vec![0.0; STATISTICS * rows];
+        let x = Matrix::new(&x[..0], rows, width);
+        norm.forward(x, MatrixMut::new(&mut [], rows, width), &mut statistics);
+        let to = Gradients {
+            x: MatrixMut::new(&mut [], rows, width),
+            into: Into::Overwrite,
+            gain: None,
+            bias: None,
+        };
+        norm.backward(x, &statistics, x, to);
+    }
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let (rows, width) = (2000, 65);
+    let (x, d_y) = (noise::<f32>(rows * width, 1), noise::<f32>(rows * width, 2));
+    let gain = noise::<f32>(width, 3);
+    for kind in KINDS {
+        let norm = Norm {
+            kind,
+            gain: Some(&gain),
+            bias: None,
+            epsilon: 1e-5,
+        };
+        same_for_all_threads(|| (forward(&norm, &x, width), backward(&norm, &x, &d_y, width)));
+    }
+}
+
+#[test]
+fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
+    on_every_isa(|isa| {
+        // More rows than one task has.
+        for (rows, width) in [(0, 4), (1, 1), (3, 7), (5, 33), (300, 129)] {
+            let (x, y) = (noise::<f32>(rows * width, 1), noise::<f32>(rows * width, 2));
+            let (gain, bias) = (noise::<f32>(width, 3), noise::<f32>(width, 4));
+            for kind in KINDS {
+                let norm = Norm {
+                    kind,
+                    gain: Some(&gain),
+                    bias: Some(&bias),
+                    epsilon: 1e-5,
+                };
+                let sum: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x + y).collect();
+                let (want, want_statistics) = forward(&norm, &sum, width);
+                let mut in_place = x.clone();
+                let (mut got, mut statistics) =
+                    (vec![f32::NAN; x.len()], vec![f32::NAN; STATISTICS * rows]);
+                norm.forward_of_sum(
+                    MatrixMut::new(&mut in_place, rows, width),
+                    Matrix::new(&y, rows, width),
+                    MatrixMut::new(&mut got, rows, width),
+                    &mut statistics,
+                );
+                let what = format!("{kind:?} of ({rows} x {width}) on {isa}");
+                assert_eq!(in_place, sum, "{what}");
+                assert_eq!(got, want, "{what}");
+                assert_eq!(statistics, want_statistics, "{what}");
+            }
+        }
+    });
+}
