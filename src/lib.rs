@@ -145,7 +145,7 @@ pub mod __private {
     pub use std::{string::String, sync::Arc, vec::Vec};
 
     pub use attn_core::{
-        Backend, Element, Error, Host, LinearFields,
+        Backend, Element, Error, LinearFields,
         composed::*,
         data::*,
         entry::*,

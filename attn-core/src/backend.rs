@@ -35,8 +35,8 @@ pub trait Backend<E: Element>: Device<E> + Host<E> {
     }
 }
 
-/// What the slices of the fused form need of a [`Backend`]: code that asks for this alone compiles faster, as a
-/// [`Device`] has a hundred supertraits.
+/// What reaching the gradients of a [`Backend`] needs: code that asks for this alone compiles faster, as a [`Device`] has a
+/// hundred supertraits.
 pub trait Host<E: Element>: Storage<E> + Send + Sync {
     /// The numbers in a storage, where layers run fused; elsewhere never called.
     #[doc(hidden)]

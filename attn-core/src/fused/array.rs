@@ -74,11 +74,6 @@ impl<E: Pooled, const N: usize> Array<E, N> {
         copy
     }
 
-    /// The whole of it, to write: by the name that results of an operation have for it, too.
-    pub fn matrix_mut(&mut self) -> MatrixMut<'_, E> {
-        self.all_mut()
-    }
-
     /// Its numbers, row by row.
     pub fn numbers(&self) -> &[E] {
         &self.numbers

@@ -214,8 +214,8 @@ impl<E: Element> Output<E> {
         &mut self.values
     }
 
-    /// The numbers, to write.
-    pub fn matrix_mut(&mut self) -> MatrixMut<'_, E> {
+    /// The whole of it, to write: as in an [`Array`](super::Array).
+    pub fn all_mut(&mut self) -> MatrixMut<'_, E> {
         MatrixMut::new(&mut self.values, self.rows, self.width)
     }
 }

@@ -83,7 +83,7 @@ where
     layers::concat(
         Matrix::new(x.values(), rows, a),
         Matrix::new(y.values(), rows, b),
-        z.matrix_mut(),
+        z.all_mut(),
     );
     let (d_x, d_y) = (x.into_slot(), y.into_slot());
     Ok(

@@ -242,7 +242,7 @@ where
     let rows = x.shape().leading().num_elements();
     let x = operation.read(x)?;
     let mut y = Output::zeros(rows, O);
-    let hidden = layer.forward(x.matrix(), y.matrix_mut());
+    let hidden = layer.forward(x.matrix(), y.all_mut());
     operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
         layer.backward(x.matrix(), &hidden, d_y, &mut x.target(), gradients)
     })

@@ -87,7 +87,7 @@ where
         .push(&mut operation, weight, bias)?
         .read(&mut operation);
     let mut y = Output::zeros(rows, O);
-    map.forward(x.matrix(), y.matrix_mut());
+    map.forward(x.matrix(), y.all_mut());
     Ok(
         operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
             map.backward(x.matrix(), d_y, &mut x.target(), gradients)

@@ -166,7 +166,7 @@ impl Fused<'_> {
                 let call = make_call(&weights, axes #(, #data)* #dropout_key);
                 let mut output = p::Output::zeros(call.sizes.queries(), #d_model);
                 let numbers = x.values().len();
-                let saved = p::inside(numbers, || forward(&call, &weights, #(#names.matrix(),)* output.matrix_mut()));
+                let saved = p::inside(numbers, || forward(&call, &weights, #(#names.matrix(),)* output.all_mut()));
                 let output = operation.finish_matrix(&device, output, shape, move |d_output, gradients| {
                     p::inside(numbers, || {
                         backward(&call, &weights, #(#names.matrix(),)* saved, d_output, #(&mut #names.target(),)* gradients)

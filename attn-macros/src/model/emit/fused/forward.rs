@@ -102,7 +102,7 @@ impl Fused<'_> {
         let (kept, weights, x) = (self.kept(norm), self.weights(place), self.value(sum.result));
         quote! {
             #array
-            let #kept = #weights.forward_of_sum(#x.all_mut(), #other, #to.matrix_mut());
+            let #kept = #weights.forward_of_sum(#x.all_mut(), #other, #to.all_mut());
         }
     }
 
@@ -151,11 +151,11 @@ impl Fused<'_> {
         match &node.op {
             Op::Embedding(place) => {
                 let (weights, ids) = (self.weights(place), self.ids(x(0)));
-                quote!(#weights.forward(#ids, #to.matrix_mut()))
+                quote!(#weights.forward(#ids, #to.all_mut()))
             }
             Op::LearnedPosition(place) => {
                 let (weights, len) = (self.weights(place), len());
-                quote!(#weights.forward_positions(#len, #to.matrix_mut()))
+                quote!(#weights.forward_positions(#len, #to.all_mut()))
             }
             Op::SinusoidalPosition => {
                 let (len, width) = (len(), self.width(self.ty(node.result)));
@@ -163,14 +163,14 @@ impl Fused<'_> {
             }
             Op::TiedLinear(place) => {
                 let (weights, x) = (self.weights(place), matrix(0));
-                quote!(#weights.project(#x, #to.matrix_mut()))
+                quote!(#weights.project(#x, #to.all_mut()))
             }
             Op::Linear(place)
             | Op::FeedForward(place)
             | Op::LayerNorm(place)
             | Op::RmsNorm(place) => {
                 let (weights, x) = (self.weights(place), matrix(0));
-                quote!(#weights.forward(#x, #to.matrix_mut()))
+                quote!(#weights.forward(#x, #to.all_mut()))
             }
             Op::Attention { place, index } => {
                 let (attention, weights) = (self.attention(*index), self.weights(place));
@@ -187,7 +187,7 @@ impl Fused<'_> {
                         &call.data.#number,
                         #key,
                         [#(#inputs),*],
-                        #to.matrix_mut(),
+                        #to.all_mut(),
                     )
                 }
             }
@@ -221,7 +221,7 @@ impl Fused<'_> {
             }
             Op::Softmax => {
                 let x = matrix(0);
-                quote!(p::layers::softmax(#x, #to.matrix_mut()))
+                quote!(p::layers::softmax(#x, #to.all_mut()))
             }
             Op::Expand => {
                 let (x, axes) = (numbers(0), self.growing(node));
@@ -229,7 +229,7 @@ impl Fused<'_> {
             }
             Op::Concat => {
                 let (x, y) = (matrix(0), matrix(1));
-                quote!(p::layers::concat(#x, #y, #to.matrix_mut()))
+                quote!(p::layers::concat(#x, #y, #to.all_mut()))
             }
             Op::MeanPool => {
                 let (x, axis) = (numbers(0), self.sequence(x(0)));
@@ -299,7 +299,7 @@ impl Fused<'_> {
         }
     }
 
-    /// The type of what an operation keeps says what the backward pass does with it.
+    /// Whether an operation keeps an array, whose memory is free when its derivative is done.
     pub(super) fn is_array(&self, node: &Node) -> bool {
         matches!(self.keeps(node), Some(Kept::Array))
     }

@@ -346,7 +346,7 @@ impl Fused<'_> {
 
     /// The device that dropout draws from: that of the first numbers, be they an input or a table.
     fn emit_device(&self, first: &Ident) -> TokenStream {
-        let tables = self
+        let mut tables = self
             .model()
             .body
             .steps
@@ -359,7 +359,7 @@ impl Fused<'_> {
                 _ => None,
             });
         let is_float = self.ty(self.model().inputs[0]).kind == Kind::Floats;
-        let table = tables.into_iter().next().filter(|_| !is_float);
+        let table = tables.next().filter(|_| !is_float);
         table.map_or_else(
             || quote!(#first.device().clone()),
             |table| quote!(model.#table.weight.device().clone()),
