@@ -121,7 +121,7 @@ macro_rules! model {
 pub use attn_core::{
     Backend, Element, Error,
     composed::Composed,
-    data,
+    data, generate,
     kernel::attention::{Coverage, MaskBlocks},
     nn, ops, train,
 };
@@ -151,6 +151,10 @@ pub mod __private {
         entry::*,
         fit::*,
         fused::*,
+        generate::{
+            Cache, Decoding, InSession, NewTokens, Past, Remembers, Room, Session, Sessions,
+            no_session,
+        },
         init,
         kernel::{
             Matrix, MatrixMut,

@@ -39,6 +39,7 @@ pub mod data;
 pub mod entry;
 pub mod fit;
 pub mod fused;
+pub mod generate;
 pub mod init;
 pub mod kernel;
 pub mod model;

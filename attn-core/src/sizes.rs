@@ -1,6 +1,11 @@
 //! Arithmetic on sizes that only rustc knows, in constants. A mistake in a spec is reported by an assertion of its own, so
 //! nothing here panics.
 
+/// The smallest of some sizes; of none, the largest there is.
+pub fn least(sizes: &[usize]) -> usize {
+    sizes.iter().copied().min().unwrap_or(usize::MAX)
+}
+
 /// `a / b`, and 1 for division by zero.
 pub const fn quotient(a: usize, b: usize) -> usize {
     match a.checked_div(b) {

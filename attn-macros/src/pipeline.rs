@@ -13,7 +13,7 @@ pub(crate) fn attention(input: TokenStream) -> TokenStream {
     for draft in specs {
         let spec = spec::check(draft, &krate, &cx);
         let graph = graph::build(&spec);
-        output.extend(emit::layer(&krate, &spec, &graph, false));
+        output.extend(emit::layer(&krate, &spec, &graph, emit::Caller::User));
     }
     output.extend(emit::ide::emit(&krate, &cx.mentions()));
     output.extend(cx.into_compile_errors());

@@ -72,6 +72,7 @@ pub trait Pooled:
     Real
     + arithmetic::Arithmetic<Self>
     + attention::Attends<Self>
+    + attention::Continues<Self>
     + attention::PerHead<Self>
     + attention::Prepares<Self>
     + axis::Axes<Self>

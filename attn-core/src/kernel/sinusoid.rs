@@ -3,9 +3,9 @@
 //! Vaswani et al., "Attention is all you need" (2017), section 3.5: `sin` and `cos` of `s / 10000^(2 i / width)` in the
 //! columns `2 i` and `2 i + 1`. The last column of an odd width is a `sin`.
 
-use super::MatrixMut;
 use super::compiled::compiled;
 use super::parallel::{for_each, rows_per_task};
+use super::{MatrixMut, Pooled};
 
 /// How much longer the longest wave is than the shortest, about.
 const BASE: f64 = 10_000.0;
@@ -21,23 +21,36 @@ compiled! {
 
     /// The numbers of the positions `0, 1, ..`, one row each. Angles are computed in `f64`.
     pub fn forward<E>(to: MatrixMut<'_, E>) {
-        let width = to.cols();
-        let frequencies: Vec<f64> = (0..width).map(|column| frequency(column, width)).collect();
-        let chunk = rows_per_task(width);
-        let parts = to.row_chunks(chunk).into_iter().enumerate();
-        for_each(parts.collect(), |(index, mut to)| {
-            for i in 0..to.rows() {
-                let position = (index * chunk + i) as f64;
-                let waves = to.row_mut(i).chunks_mut(2).zip(frequencies.chunks(2));
-                for (pair, frequency) in waves {
-                    let (sin, cos) = (position * frequency[0]).sin_cos();
-                    for (to, wave) in pair.iter_mut().zip([sin, cos]) {
-                        *to = E::of_f64(wave);
-                    }
+        at(|row| row, to);
+    }
+
+    /// The numbers of these positions, one row each.
+    ///
+    /// # Panics
+    /// If there are fewer positions than rows.
+    pub fn forward_at<E>(positions: &[usize], to: MatrixMut<'_, E>) {
+        at(|row| positions[row], to);
+    }
+}
+
+/// The numbers of the position of every row.
+fn at<E: Pooled>(position: impl Fn(usize) -> usize + Send + Sync, to: MatrixMut<'_, E>) {
+    let width = to.cols();
+    let frequencies: Vec<f64> = (0..width).map(|column| frequency(column, width)).collect();
+    let chunk = rows_per_task(width);
+    let parts = to.row_chunks(chunk).into_iter().enumerate();
+    for_each(parts.collect(), |(index, mut to)| {
+        for i in 0..to.rows() {
+            let position = position(index * chunk + i) as f64;
+            let waves = to.row_mut(i).chunks_mut(2).zip(frequencies.chunks(2));
+            for (pair, frequency) in waves {
+                let (sin, cos) = (position * frequency[0]).sin_cos();
+                for (to, wave) in pair.iter_mut().zip([sin, cos]) {
+                    *to = E::of_f64(wave);
                 }
             }
-        });
-    }
+        }
+    });
 }
 
 #[cfg(test)]

@@ -37,9 +37,9 @@ pub(crate) fn layer(
     krate: &TokenStream,
     spec: &Spec,
     graph: &Graph,
-    in_model: bool,
+    caller: Caller,
 ) -> TokenStream {
-    let cx = &Layer::new(krate, spec, graph, in_model);
+    let cx = &Layer::new(krate, spec, graph, caller);
     let cfgs = &cx.cfgs;
     let (item, alias) = (item::emit(cx), cx.alias());
     let input_trait = input::emit_trait(cx);
@@ -110,6 +110,17 @@ pub(crate) fn alias(krate: &TokenStream, item: &Item, [e, d]: [Ident; 2]) -> Opt
     })
 }
 
+/// Who calls a layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Caller {
+    /// The user.
+    User,
+    /// A model.
+    Model,
+    /// A model that also goes on token by token.
+    Session,
+}
+
 /// What every emitter needs.
 struct Layer<'a> {
     krate: &'a TokenStream,
@@ -125,12 +136,11 @@ struct Layer<'a> {
     at: Span,
     /// `#[cfg]`s of the declaration: they hold for all that is emitted.
     cfgs: Vec<&'a Attribute>,
-    /// Whether a model calls it.
-    in_model: bool,
+    caller: Caller,
 }
 
 impl<'a> Layer<'a> {
-    fn new(krate: &'a TokenStream, spec: &'a Spec, graph: &'a Graph, in_model: bool) -> Self {
+    fn new(krate: &'a TokenStream, spec: &'a Spec, graph: &'a Graph, caller: Caller) -> Self {
         let name = &spec.item.name;
         Layer {
             krate,
@@ -141,7 +151,7 @@ impl<'a> Layer<'a> {
             input: format_ident!("{name}Input"),
             at: Span::call_site().located_at(name.span()),
             cfgs: spec.item.cfgs().collect(),
-            in_model,
+            caller,
         }
     }
 

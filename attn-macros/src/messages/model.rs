@@ -5,8 +5,8 @@ use proc_macro2::{Ident, TokenStream};
 use super::{did_you_mean, listed, quoted};
 use crate::model::ops::{OPERATIONS, Operation};
 use crate::model::types::{Kind, Type};
-use crate::spec::Size;
 use crate::spec::keys::nearest;
+use crate::spec::{Size, Spec};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
     help: `model! { pub struct Gpt<vocab = 65>; fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] { .. } }`";
@@ -307,5 +307,57 @@ pub(crate) fn unknown_data(found: &Ident, known: &[String]) -> String {
     format!(
         "this `attention` does not read `{found}`\nhelp: its operands by name are {}",
         listed(names)
+    )
+}
+
+/// What a user reads who asks a model for a session that has none.
+pub(crate) fn no_session(model: &str) -> String {
+    format!("`{model}` has no session: it cannot go on token by token")
+}
+
+pub(crate) fn session_inputs(found: usize) -> String {
+    format!("it takes {found} inputs, and a session one: tokens")
+}
+
+pub(crate) fn session_input(found: &Type) -> String {
+    format!("it takes {found}, and a session `ids[batch, seq]`, tokens of sequences of any length")
+}
+
+pub(crate) fn session_results(found: usize) -> String {
+    format!("it returns {found} values, and a session one")
+}
+
+pub(crate) fn session_result(found: &Type) -> String {
+    format!("it returns {found}, and a session a vector for every token")
+}
+
+pub(crate) fn session_operation(name: &str) -> String {
+    format!("its `{name}` has not one vector for every token")
+}
+
+pub(crate) fn session_context(attention: &str) -> String {
+    format!("`{attention}` attends to a context")
+}
+
+pub(crate) fn session_data(attention: &str) -> String {
+    format!("`{attention}` reads data of the call")
+}
+
+pub(crate) fn session_length(attention: &str, what: &str) -> String {
+    format!(
+        "the {what} of `{attention}` depends on the length of the sequence, `q_len` or `kv_len`, which is not known yet"
+    )
+}
+
+pub(crate) fn session_mask(attention: &str, spec: &Spec) -> String {
+    if spec.body.mask.is_some() {
+        return format!(
+            "it is not proved that a query of `{attention}` attends to no later key\nhelp: add `mask = causal` to its keys, which holds beside `fn mask`"
+        );
+    }
+    let mask = spec.written.iter().find(|(key, _)| *key == "mask");
+    let mask = mask.map_or("none", |(_, written)| written);
+    format!(
+        "`mask = {mask}` of `{attention}` lets a query attend to later keys\nhelp: `mask = causal`"
     )
 }

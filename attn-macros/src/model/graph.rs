@@ -178,6 +178,21 @@ impl Model {
         &self.modules[id.0]
     }
 
+    /// The operations, those in loops included.
+    pub(crate) fn nodes(&self) -> Vec<&Node> {
+        fn push<'a>(region: &'a Region, nodes: &mut Vec<&'a Node>) {
+            for step in &region.steps {
+                match step {
+                    Step::Node(node) => nodes.push(node),
+                    Step::Repeat(repeat) => push(&repeat.body, nodes),
+                }
+            }
+        }
+        let mut nodes = Vec::new();
+        push(&self.body, &mut nodes);
+        nodes
+    }
+
     pub(crate) fn layer(&self, place: &Place) -> Option<&Submodule> {
         let fields = &self.module(place.module).fields;
         let field = fields.iter().find(|field| field.name == place.field);

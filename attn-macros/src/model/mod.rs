@@ -1,8 +1,10 @@
 //! `model!`: a whole network as one graph of layers.
 //!
 //! [`parse`] reads a declaration as it is written ([`syntax`]); [`lower`] resolves its names and infers the shape of every
-//! value; [`emit`] writes the struct of the layers and the function that runs them.
+//! value; [`emit`] writes the struct of the layers and the function that runs them. [`decode`] says whether it can go on token by
+//! token.
 
+mod decode;
 pub(crate) mod diff;
 pub(crate) mod emit;
 pub(crate) mod graph;

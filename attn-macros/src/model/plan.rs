@@ -39,6 +39,12 @@ pub(crate) fn plan(model: &Model) -> Forward {
     planner.region(&model.body, &[], &model.results, &saved)
 }
 
+/// Plans a forward pass without a derivative: nothing is kept.
+pub(crate) fn plan_to_decode(model: &Model) -> Forward {
+    let planner = Planner { model };
+    planner.region(&model.body, &[], &model.results, &Vec::new())
+}
+
 impl Model {
     /// A result that its operation can write where the model returns it: nobody else reads it.
     pub(crate) fn is_written_directly(&self, id: ValueId, plan: &Forward) -> bool {

@@ -29,7 +29,12 @@ fn lines(expr: Expr) -> String {
             *scale = expr.clone();
         }
     }
-    let file = parse_file(emit::layer(&quote!(::attn), &spec, &graph, false));
+    let file = parse_file(emit::layer(
+        &quote!(::attn),
+        &spec,
+        &graph,
+        emit::Caller::User,
+    ));
     let run = hidden_items(&file).into_iter().find_map(|item| match item {
         syn::Item::Fn(function) if function.sig.ident == "run" => Some(&function.block.stmts),
         _ => None,

@@ -15,6 +15,7 @@ mod encoder_decoder;
 mod facts;
 mod graphs;
 mod mistakes;
+mod session;
 mod steps;
 
 use crate::layers::compare::{Backpropagated, Outcome, backpropagate};

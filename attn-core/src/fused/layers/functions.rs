@@ -211,3 +211,11 @@ pub fn sinusoidal_position<E: Element>(len: usize, width: usize, to: &mut [E]) {
     };
     axis::repeat(&rows, sequences, to);
 }
+
+/// The waves of these positions, a row each.
+///
+/// # Panics
+/// If there are fewer positions than rows.
+pub fn sinusoids<E: Element>(positions: &[usize], to: MatrixMut<'_, E>) {
+    sinusoid::forward_at(positions, to);
+}

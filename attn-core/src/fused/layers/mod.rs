@@ -12,7 +12,7 @@ pub use feed_forward::{FeedForward, Middle};
 pub use functions::{
     activate, activate_backward, add, add_to, concat, concat_backward, dropout, dropout_backward,
     expand, expand_backward, growing, mean_pool, mean_pool_backward, mul, mul_backward, scale,
-    shift, sinusoidal_position, softmax, softmax_backward, sub,
+    shift, sinusoidal_position, sinusoids, softmax, softmax_backward, sub,
 };
 pub use norm::Norm;
 pub use table::Table;

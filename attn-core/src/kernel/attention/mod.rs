@@ -6,6 +6,7 @@ mod absent;
 mod additive;
 mod backward;
 mod by_head;
+mod continued;
 mod dropout;
 mod entry;
 mod forward;
@@ -29,6 +30,7 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
+pub use continued::{Continues, Positions, go_on};
 pub use entry::Attends;
 pub use mask_blocks::{MaskBlocks, mask_density};
 pub use on_tiles::{Place, TileMask, TileScore};

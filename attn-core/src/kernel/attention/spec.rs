@@ -185,6 +185,17 @@ pub struct Prepare<'a, E> {
     pub rope: Option<Rope<'a, E>>,
 }
 
+impl<'a, E: Copy> Prepare<'a, E> {
+    /// The same for vectors of which the first has this position.
+    pub fn from(&self, first: usize) -> Self {
+        let rope = self.rope.map(|Rope { cos, sin }| Rope {
+            cos: cos.some_rows(first..cos.rows()),
+            sin: sin.some_rows(first..sin.rows()),
+        });
+        Self { rope, ..*self }
+    }
+}
+
 impl<E> Prepare<'_, E> {
     /// Whether queries or keys are left as they are.
     pub(super) fn is_nothing(&self) -> bool {

@@ -6,6 +6,7 @@ use quote::{format_ident, quote};
 use super::attention::{gain, sink, weights_of};
 use super::score::{Score, param_field};
 use super::{Fused, places, var};
+use crate::emit::Caller;
 use crate::emit::input::{data_name, read_type};
 use crate::graph::plan::Plan;
 use crate::graph::steps::Step;
@@ -40,7 +41,7 @@ impl Fused<'_> {
 
     /// A trait that a model knows of names these types.
     fn vis(&self) -> Option<TokenStream> {
-        self.cx.in_model.then(|| quote!(pub))
+        (self.cx.caller != Caller::User).then(|| quote!(pub))
     }
 
     pub(super) fn emit_weights(&self) -> TokenStream {

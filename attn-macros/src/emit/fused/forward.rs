@@ -7,12 +7,24 @@ use super::{Fused, var};
 use crate::graph::plan::Plan;
 use crate::graph::steps::{ArrayId, Role, Step};
 
+/// What a step is part of.
+#[derive(Clone, Copy)]
+pub(super) enum When {
+    /// A pass over whole sequences.
+    Forward,
+    /// Some tokens of sequences that go on.
+    Session,
+}
+
 impl Fused<'_> {
     pub(super) fn emit_forward(&self, plan: &Plan) -> TokenStream {
         let inputs = self.inputs();
         let output = self.name(self.steps.output);
         let steps = self.steps.steps.iter().zip(&plan.free).map(|(step, free)| {
-            let (line, free) = (self.emit_step(step), free.iter().map(|id| self.name(*id)));
+            let (line, free) = (
+                self.emit_step(step, When::Forward),
+                free.iter().map(|id| self.name(*id)),
+            );
             quote!(#line #(p::drop(#free);)*)
         });
         let saved = plan.saved.iter().map(|id| self.name(*id));
@@ -40,7 +52,7 @@ impl Fused<'_> {
         }
     }
 
-    fn emit_step(&self, step: &Step) -> TokenStream {
+    pub(super) fn emit_step(&self, step: &Step, when: When) -> TokenStream {
         let (array, to) = self.result(step.result());
         match step {
             Step::Linear { x, to: id, .. } => {
@@ -52,10 +64,11 @@ impl Fused<'_> {
             }
             Step::Prepare { x, heads, how, .. } => {
                 let (how, len, x) = (self.emit_prepare(how), self.len(*x), self.view(*x));
-                quote! {
-                    #array
-                    p::prepare(&#how, sizes.batch, #len, #heads, #x, #to);
-                }
+                let call = match when {
+                    When::Forward => quote!(p::prepare(&#how, sizes.batch, #len, #heads, #x, #to)),
+                    When::Session => quote!(new.prepare(&#how, #heads, #x, #to)),
+                };
+                quote!(#array #call;)
             }
             Step::PerHeadLinear {
                 x, heads, field, ..
@@ -69,12 +82,14 @@ impl Fused<'_> {
             Step::Attention(attention) => {
                 let views = [attention.q, attention.k, attention.v].map(|view| self.view(view));
                 let (make, attention) = self.call_attention(attention);
-                quote! {
-                    #array
-                    #make
-                    let mut lse = p::Array::stale(sizes.batch * sizes.heads, [sizes.query]);
-                    #attention.forward(#(#views,)* #to, lse.numbers_mut());
-                }
+                let call = match when {
+                    When::Forward => quote! {
+                        let mut lse = p::Array::stale(sizes.batch * sizes.heads, [sizes.query]);
+                        #attention.forward(#(#views,)* #to, lse.numbers_mut());
+                    },
+                    When::Session => quote!(cache.attend(new, &#attention, [#(#views),*], #to);),
+                };
+                quote!(#array #make #call)
             }
         }
     }

@@ -5,12 +5,13 @@ mod backward;
 mod call;
 mod forward;
 mod in_model;
+mod in_session;
 mod score;
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Layer, input, places, var};
+use super::{Caller, Layer, input, places, var};
 use crate::graph::Dim;
 use crate::graph::diff::diff;
 use crate::graph::plan::plan;
@@ -30,6 +31,7 @@ use crate::graph::steps::{ArrayId, Attention, Role, Step, Steps, View};
 /// fn backward(call, weights, x, .., saved, d_output, gradients) -> Result<(), ..>
 /// fn attention(call, weights) -> p::Attention<E>
 /// impl InModel for Name              // for `model!`
+/// impl InSession for Name            // for one that goes on token by token
 /// ```
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let Some(steps) = &cx.steps else {
@@ -52,12 +54,14 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         cx.emit_forward(&plan),
         cx.emit_backward(&adjoints, &plan),
     ];
-    let in_model = cx.cx.in_model.then(|| cx.emit_in_model());
+    let in_model = (cx.cx.caller != Caller::User).then(|| cx.emit_in_model());
+    let in_session = (cx.cx.caller == Caller::Session).then(|| cx.emit_in_session());
     quote! {
         #(#structs)*
         #(#functions)*
         #(#attentions)*
         #in_model
+        #in_session
     }
 }
 

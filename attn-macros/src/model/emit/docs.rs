@@ -171,7 +171,7 @@ pub(super) fn place_name(model: &Model, place: &Place) -> String {
 }
 
 /// An operation in a word or two.
-pub(super) fn operation_name(model: &Model, op: &Op) -> String {
+pub(in crate::model) fn operation_name(model: &Model, op: &Op) -> String {
     match op {
         Op::Embedding(place)
         | Op::LearnedPosition(place)

@@ -8,14 +8,18 @@ mod fused;
 mod input;
 mod item;
 pub(crate) mod picture;
+mod session;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::Attribute;
 
+use super::decode;
 use super::graph::{Model, Module, Place, ValueId};
 use super::types::{Axis, Kind, Type};
 use crate::emit as attention;
+
+pub(super) use docs::operation_name;
 
 /// The declared model:
 ///
@@ -25,6 +29,7 @@ use crate::emit as attention;
 /// /// docs
 /// pub struct Gpt<E: Dtype = f32, D: Storage<E> = AutoDevice> { embedding: .., blocks: Repeated<GptBlocks<E, D>, 6>, .. }
 /// pub trait GptInput<E, D> { .. }               // what `forward` accepts
+/// pub trait GptSession {}                       // says why there is no `session`, if there is none
 /// const _: () = {                               // `BuildOnDevice`, `TensorCollection`, `Module`, `forward`, the graph
 ///     use attn::__private as p;
 ///     ..
@@ -33,22 +38,27 @@ use crate::emit as attention;
 /// ```
 pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
     let cx = &Emitter::new(krate, model);
+    let caller = match cx.session {
+        Ok(()) => attention::Caller::Session,
+        Err(_) => attention::Caller::Model,
+    };
     let layers = model
         .attentions
         .iter()
-        .map(|(spec, graph)| attention::layer(krate, spec, graph, true));
+        .map(|(spec, graph)| attention::layer(krate, spec, graph, caller));
     let (cfgs, items, alias) = (
         &cx.cfgs,
         item::emit(cx),
         attention::alias(krate, &model.item, ["E", "D"].map(var)),
     );
-    let input_trait = input::emit_trait(cx);
+    let traits = [input::emit_trait(cx), session::emit_trait(cx)];
     let impls = [
         input::emit_impl(cx),
         item::emit_traits(cx),
         item::emit_forward(cx),
         forward::emit(cx),
         fused::emit(cx),
+        session::emit(cx),
         facts::emit(cx),
     ];
     let assertions = model
@@ -59,7 +69,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         #(#layers)*
         #items
         #alias
-        #input_trait
+        #(#traits)*
         #(#cfgs)*
         #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
         const _: () = {
@@ -84,6 +94,8 @@ struct Emitter<'a> {
     at: Span,
     /// `#[cfg]`s of the declaration: they hold for all that is emitted.
     cfgs: Vec<&'a Attribute>,
+    /// Whether the model can go on token by token, or why not.
+    session: Result<(), String>,
 }
 
 impl<'a> Emitter<'a> {
@@ -96,6 +108,7 @@ impl<'a> Emitter<'a> {
             input: format_ident!("{name}Input"),
             at: Span::call_site().located_at(name.span()),
             cfgs: model.item.cfgs().collect(),
+            session: decode::check(model),
         }
     }
 

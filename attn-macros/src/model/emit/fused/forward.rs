@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Fused, Kept};
+use super::{Fused, Kept, When};
 use crate::model::graph::{Carried, Module, Node, Op, Region, Repeat, Step, ValueId};
 use crate::model::plan::{Forward, Planned};
 
@@ -40,7 +40,7 @@ impl Fused<'_> {
         }
     }
 
-    fn emit_steps(&self, region: &Region, plan: &Forward) -> TokenStream {
+    pub(super) fn emit_steps(&self, region: &Region, plan: &Forward) -> TokenStream {
         let mut lines = TokenStream::new();
         let mut waiting: Option<(&Node, &Planned)> = None;
         for (step, planned) in region.steps.iter().zip(&plan.steps) {
@@ -99,10 +99,10 @@ impl Fused<'_> {
         };
         let other = self.matrix(self.other_term(sum, planned));
         let (array, to) = self.result(norm.result);
-        let (kept, weights, x) = (self.kept(norm), self.weights(place), self.value(sum.result));
+        let (keep, weights, x) = (self.keep(norm), self.weights(place), self.value(sum.result));
         quote! {
             #array
-            let #kept = #weights.forward_of_sum(#x.all_mut(), #other, #to.all_mut());
+            #keep #weights.forward_of_sum(#x.all_mut(), #other, #to.all_mut());
         }
     }
 
@@ -131,12 +131,18 @@ impl Fused<'_> {
             };
         }
         let (array, to) = self.result(node.result);
-        let keep = self.keeps(node).map(|_| {
-            let kept = self.kept(node);
-            quote!(let #kept =)
-        });
+        let keep = self.keep(node);
         let call = self.emit_operation(node, &to);
         quote!(#array #keep #call;)
+    }
+
+    /// `let a_kept =`, for what is kept for the derivative.
+    fn keep(&self, node: &Node) -> Option<TokenStream> {
+        let kept = self.keeps(node).filter(|_| self.when == When::Forward);
+        kept.map(|_| {
+            let kept = self.kept(node);
+            quote!(let #kept =)
+        })
     }
 
     /// The call that computes a result.
@@ -155,11 +161,19 @@ impl Fused<'_> {
             }
             Op::LearnedPosition(place) => {
                 let (weights, len) = (self.weights(place), len());
-                quote!(#weights.forward_positions(#len, #to.all_mut()))
+                match self.when {
+                    When::Forward => quote!(#weights.forward_positions(#len, #to.all_mut())),
+                    When::Session => quote!(#weights.forward(new.positions(), #to.all_mut())),
+                }
             }
             Op::SinusoidalPosition => {
                 let (len, width) = (len(), self.width(self.ty(node.result)));
-                quote!(p::layers::sinusoidal_position(#len, #width, #to.numbers_mut()))
+                match self.when {
+                    When::Forward => {
+                        quote!(p::layers::sinusoidal_position(#len, #width, #to.numbers_mut()))
+                    }
+                    When::Session => quote!(p::layers::sinusoids(new.positions(), #to.all_mut())),
+                }
             }
             Op::TiedLinear(place) => {
                 let (weights, x) = (self.weights(place), matrix(0));
@@ -171,6 +185,9 @@ impl Fused<'_> {
             | Op::RmsNorm(place) => {
                 let (weights, x) = (self.weights(place), matrix(0));
                 quote!(#weights.forward(#x, #to.all_mut()))
+            }
+            Op::Attention { place, index } if self.when == When::Session => {
+                self.emit_attention_to_past(place, *index, matrix(0), to)
             }
             Op::Attention { place, index } => {
                 let (attention, weights) = (self.attention(*index), self.weights(place));
@@ -193,7 +210,10 @@ impl Fused<'_> {
             }
             Op::Dropout(p) => {
                 let x = numbers(0);
-                quote!(random.dropout(#p, #x, #to.numbers_mut()))
+                match self.when {
+                    When::Forward => quote!(random.dropout(#p, #x, #to.numbers_mut())),
+                    When::Session => quote!(#to.numbers_mut().copy_from_slice(#x)),
+                }
             }
             Op::Activation(name) => {
                 let (x, activation) = (numbers(0), self.activation(name));
@@ -272,6 +292,16 @@ impl Fused<'_> {
         let fields = self.saved_fields(&repeat.body, &planned.body.saved);
         let (values, next) = self.carried(&repeat.carried, &planned.body);
         let sets = self.weights_of_rounds(repeat);
+        if self.when == When::Session {
+            let (sets, pattern) = self.with_past(repeat, sets, &weights);
+            return quote! {
+                #(#starts)*
+                for #pattern in #sets {
+                    #steps
+                    #values = #next;
+                }
+            };
+        }
         quote! {
             #(#starts)*
             let mut #rounds = p::Vec::new();

@@ -1,6 +1,7 @@
 //! The model as one operation of the tape: a forward and a backward function over slices, a line or two per operation.
 
 mod backward;
+mod decode;
 mod forward;
 mod read;
 
@@ -12,7 +13,7 @@ use crate::model::diff::{Backward, BufferId, diff};
 use crate::model::graph::{
     Model, Module, ModuleId, Node, Op, Place, Repeat, Step, Submodule, ValueId,
 };
-use crate::model::plan::{Forward, plan};
+use crate::model::plan::{Forward, plan, plan_to_decode};
 use crate::model::types::{Axis, Kind, Type};
 
 /// ```text
@@ -25,17 +26,25 @@ use crate::model::types::{Axis, Kind, Type};
 /// fn fused(model, tokens, .., train) -> Result<Tensor<..>, ..>             // one operation on the tape
 /// fn forward(call, weights, random, keep, results) -> GptSaved<E>
 /// fn backward(call, weights, saved, d_results, gradients)
+///
+/// struct GptPast<E> { .. }             // what the attentions have seen, for a model that goes on token by token
+/// fn past(weights, room) -> Result<GptPast<E>, ..>
+/// fn decode(weights, past, new, result)
 /// ```
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned {
         return TokenStream::new();
     }
-    let (plan, backward) = (plan(cx.model), diff(cx.model));
-    let cx = &Fused {
+    let (plan, plan_to_decode) = (plan(cx.model), plan_to_decode(cx.model));
+    let (goes_on, backward) = (cx.session.is_ok(), diff(cx.model));
+    let fused = |when, plan| Fused {
         cx,
-        plan: &plan,
+        when,
+        plan,
         backward: &backward,
     };
+    let cx = fused(When::Forward, &plan);
+    let session = goes_on.then(|| fused(When::Session, &plan_to_decode).emit_session());
     let parts = [
         cx.emit_call(),
         cx.emit_weights(),
@@ -43,11 +52,21 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         cx.emit_forward(),
         cx.emit_backward(),
     ];
-    parts.into_iter().collect()
+    parts.into_iter().chain(session).collect()
+}
+
+/// What operations are part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// A pass over whole sequences.
+    Forward,
+    /// Some new tokens of sequences that go on, in the one sequence that they make in the order of their rows.
+    Session,
 }
 
 struct Fused<'a> {
     cx: &'a Emitter<'a>,
+    when: When,
     plan: &'a Forward,
     backward: &'a Backward<'a>,
 }
@@ -138,6 +157,9 @@ impl<'a> Fused<'a> {
 
     /// A value of ids or lengths.
     fn ids(&self, id: ValueId) -> TokenStream {
+        if self.when == When::Session {
+            return quote!(new.ids());
+        }
         let name = self.input(id);
         quote!(&call.inputs.#name.values)
     }
@@ -186,17 +208,12 @@ impl<'a> Fused<'a> {
 
     /// The variable, and the field, with what the rounds of a loop keep.
     fn rounds(&self, repeat: &Repeat) -> Ident {
-        hidden(&self.unique(format!("{}_rounds", repeat.place.field)))
+        hidden(&self.unique(format!("{}_rounds", self.body_of(repeat).var)))
     }
 
     /// The loop over the weights of its rounds.
     fn weights_of_rounds(&self, repeat: &Repeat) -> TokenStream {
-        let (weights, count) = (self.weights(&repeat.place), &repeat.count);
-        if repeat.share {
-            quote!(::core::iter::repeat_n(&#weights, #count))
-        } else {
-            quote!(#weights.iter())
-        }
+        decode::rounds(&self.weights(&repeat.place), &repeat.count, repeat.share)
     }
 
     /// `<GptBlocksAttention<E> as p::InModel<E, 1>>`

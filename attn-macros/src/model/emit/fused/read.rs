@@ -11,24 +11,10 @@ use crate::model::plan::Forward;
 use crate::model::types::{Axis, Kind};
 
 impl Fused<'_> {
-    /// The operations of the model, those in loops included.
-    fn nodes(&self) -> Vec<&Node> {
-        fn push<'a>(region: &'a Region, nodes: &mut Vec<&'a Node>) {
-            for step in &region.steps {
-                match step {
-                    Step::Node(node) => nodes.push(node),
-                    Step::Repeat(repeat) => push(&repeat.body, nodes),
-                }
-            }
-        }
-        let mut nodes = Vec::new();
-        push(&self.model().body, &mut nodes);
-        nodes
-    }
-
     /// The operation of each attention, in their order.
     fn attentions(&self) -> Vec<&Node> {
         let mut attentions: Vec<_> = self
+            .model()
             .nodes()
             .into_iter()
             .filter_map(|node| match node.op {
@@ -146,7 +132,7 @@ impl Fused<'_> {
                 shapes.push((name, axes.to_vec(), width));
             }
         };
-        for node in self.nodes() {
+        for node in self.model().nodes() {
             let ty = self.ty(node.result);
             let (before, last) = ty.axes.split_at(ty.axes.len() - 1);
             push(before, product(last));
@@ -177,34 +163,39 @@ impl Fused<'_> {
     /// Ids are in their tables, sequences no longer than their positions, lengths within sequences, and every attention finds
     /// what it reads.
     fn emit_checks(&self) -> TokenStream {
-        let checks = self.nodes().into_iter().filter_map(|node| match &node.op {
-            Op::Embedding(place) => {
-                let ids = self.input(node.operands[0]);
-                let Some(Submodule::Embedding { vocab, .. }) = self.model().layer(place) else {
-                    return None;
-                };
-                Some(quote!(call.inputs.#ids.check("embedding", "id", #vocab, None)?;))
-            }
-            Op::LearnedPosition(place) => {
-                let Some(Submodule::LearnedPosition { max_len, .. }) = self.model().layer(place)
-                else {
-                    return None;
-                };
-                let len = self.ty(node.operands[0]).axes.last().map(size);
-                Some(quote!(p::check_length(#len, #max_len)?;))
-            }
-            Op::PaddedMeanPool => {
-                let axes = &self.ty(node.operands[0]).axes;
-                let (len, lens) = (size(&axes[axes.len() - 2]), self.input(node.operands[1]));
-                Some(quote!(call.inputs.#lens.check_lengths("mean_pool", #len)?;))
-            }
-            Op::Attention { index, .. } => {
-                let (attention, axes) = (self.attention(*index), self.axes(node));
-                let number = syn::Index::from(*index);
-                Some(quote!(#attention::check(#axes, &call.data.#number)?;))
-            }
-            _ => None,
-        });
+        let checks = self
+            .model()
+            .nodes()
+            .into_iter()
+            .filter_map(|node| match &node.op {
+                Op::Embedding(place) => {
+                    let ids = self.input(node.operands[0]);
+                    let Some(Submodule::Embedding { vocab, .. }) = self.model().layer(place) else {
+                        return None;
+                    };
+                    Some(quote!(call.inputs.#ids.check("embedding", "id", #vocab, None)?;))
+                }
+                Op::LearnedPosition(place) => {
+                    let Some(Submodule::LearnedPosition { max_len, .. }) =
+                        self.model().layer(place)
+                    else {
+                        return None;
+                    };
+                    let len = self.ty(node.operands[0]).axes.last().map(size);
+                    Some(quote!(p::check_length(#len, #max_len)?;))
+                }
+                Op::PaddedMeanPool => {
+                    let axes = &self.ty(node.operands[0]).axes;
+                    let (len, lens) = (size(&axes[axes.len() - 2]), self.input(node.operands[1]));
+                    Some(quote!(call.inputs.#lens.check_lengths("mean_pool", #len)?;))
+                }
+                Op::Attention { index, .. } => {
+                    let (attention, axes) = (self.attention(*index), self.axes(node));
+                    let number = syn::Index::from(*index);
+                    Some(quote!(#attention::check(#axes, &call.data.#number)?;))
+                }
+                _ => None,
+            });
         checks.collect()
     }
 

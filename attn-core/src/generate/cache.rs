@@ -1,0 +1,171 @@
+//! The keys and values that an attention has seen.
+
+use super::{
+    reach::Reach,
+    tokens::{NewTokens, Room, Span},
+};
+use crate::kernel::{
+    Matrix, MatrixMut, Pooled,
+    attention::{Attention, Positions, Prepare, go_on, prepare},
+};
+
+/// The most tokens of a sequence that are new at once. More are given in turn: memory does not grow with the prompt.
+pub(super) const MOST_NEW: usize = 128;
+
+/// The keys and values of all sequences of a session that an attention still looks at.
+///
+/// Keys are kept as they meet queries: normalised, and rotated by their position. What no later query attends to makes room
+/// when there is none left, so that a window of `W` keys takes the memory of `W` and some more, however long the sequence
+/// becomes.
+#[derive(Clone, Debug)]
+pub struct Cache<E> {
+    sequences: Vec<Sequence<E>>,
+    reach: Reach,
+    /// The most rows of a sequence.
+    rows: usize,
+}
+
+/// Rows of keys and values, of which `len` are there.
+#[derive(Clone, Debug)]
+struct Sequence<E> {
+    keys: Rows<E>,
+    values: Rows<E>,
+    len: usize,
+    /// How many rows behind the first that are kept are there no more.
+    dropped: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Rows<E> {
+    numbers: Vec<E>,
+    width: usize,
+}
+
+impl<E: Pooled> Rows<E> {
+    fn new(rows: usize, width: usize) -> Self {
+        Self {
+            numbers: vec![E::ZERO; rows * width],
+            width,
+        }
+    }
+
+    fn first(&self, rows: usize) -> Matrix<'_, E> {
+        Matrix::new(&self.numbers[..rows * self.width], rows, self.width)
+    }
+
+    /// `len` rows from `start` on, to write.
+    fn some_mut(&mut self, start: usize, len: usize) -> MatrixMut<'_, E> {
+        let numbers = &mut self.numbers[start * self.width..][..len * self.width];
+        MatrixMut::new(numbers, len, self.width)
+    }
+
+    /// Moves the rows from `from` up to `end` to where `to` is.
+    fn shift(&mut self, from: usize, end: usize, to: usize) {
+        let width = self.width;
+        self.numbers
+            .copy_within(from * width..end * width, to * width);
+    }
+}
+
+impl<E: Pooled> Cache<E> {
+    /// An empty cache for an attention that looks back only.
+    pub fn new(room: Room, attention: &Attention<'_, E>) -> Self {
+        let Room {
+            sequences,
+            capacity,
+        } = room;
+        let sizes = attention.sizes;
+        let reach = Reach::of(attention.mask, sizes, sequences, capacity);
+        let rows = capacity.min(reach.kept + reach.window + MOST_NEW);
+        let sequence = Sequence {
+            keys: Rows::new(rows, sizes.kv_heads * sizes.width),
+            values: Rows::new(rows, sizes.kv_heads * sizes.value_width),
+            len: 0,
+            dropped: 0,
+        };
+        Self {
+            sequences: vec![sequence; sequences],
+            reach,
+            rows,
+        }
+    }
+
+    /// The numbers that there is room for.
+    pub fn numbers(&self) -> usize {
+        let each = self.sequences.iter();
+        each.map(|of| of.keys.numbers.len() + of.values.numbers.len())
+            .sum()
+    }
+
+    /// Forgets a sequence.
+    pub fn reset(&mut self, sequence: usize) {
+        let of = &mut self.sequences[sequence];
+        (of.len, of.dropped) = (0, 0);
+    }
+
+    /// What the new tokens get of those before them and of each other, whose keys and values are remembered.
+    ///
+    /// The tensors are those of [`Attention::forward`], of a single sequence: the rows of the new tokens.
+    ///
+    /// # Panics
+    /// If the shapes do not fit, or if there are more than [`MOST_NEW`] tokens of a sequence.
+    pub fn attend(
+        &mut self,
+        new: &NewTokens,
+        attention: &Attention<'_, E>,
+        [q, k, v]: [Matrix<'_, E>; 3],
+        mut output: MatrixMut<'_, E>,
+    ) {
+        for span in new.spans() {
+            let [q, k, v] = [q, k, v].map(|x| x.some_rows(span.rows.clone()));
+            let (_, rest) = output.reborrow().split_rows(span.rows.start);
+            let (output, _) = rest.split_rows(span.rows.len());
+            self.make_room(span);
+            let sequence = &mut self.sequences[span.sequence];
+            sequence.push(attention, span, k, v);
+            let positions = Positions {
+                sequence: span.sequence,
+                first: span.first,
+                kept: self.reach.kept,
+                dropped: sequence.dropped,
+            };
+            let rows = [&sequence.keys, &sequence.values];
+            let [keys, values] = rows.map(|rows| rows.first(sequence.len));
+            go_on(attention, positions, q, keys, values, output);
+        }
+    }
+
+    /// Drops what nobody looks at any more, if there is no room otherwise.
+    fn make_room(&mut self, span: &Span) {
+        let Reach { kept, window } = self.reach;
+        let sequence = &mut self.sequences[span.sequence];
+        if sequence.len + span.rows.len() <= self.rows {
+            return;
+        }
+        let needed = (span.first + 1).saturating_sub(window);
+        let dead = needed.saturating_sub(kept + sequence.dropped);
+        for rows in [&mut sequence.keys, &mut sequence.values] {
+            rows.shift(kept + dead, sequence.len, kept);
+        }
+        sequence.len -= dead;
+        sequence.dropped += dead;
+    }
+}
+
+impl<E: Pooled> Sequence<E> {
+    fn push(
+        &mut self,
+        attention: &Attention<'_, E>,
+        span: &Span,
+        k: Matrix<'_, E>,
+        v: Matrix<'_, E>,
+    ) {
+        let (start, len) = (self.len, span.rows.len());
+        let how = attention.key.from(span.first);
+        let heads = attention.sizes.kv_heads;
+        prepare(&how, 1, len, heads, k, self.keys.some_mut(start, len));
+        let as_is = Prepare::default();
+        prepare(&as_is, 1, len, heads, v, self.values.some_mut(start, len));
+        self.len += len;
+    }
+}

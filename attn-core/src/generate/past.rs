@@ -1,0 +1,62 @@
+//! An attention inside of a session.
+
+use std::sync::Arc;
+
+use super::{
+    cache::Cache,
+    session::Remembers,
+    tokens::{NewTokens, Room},
+};
+use crate::{
+    Element, Error,
+    kernel::{Matrix, MatrixMut, Pooled},
+    model::OnSlices,
+};
+
+/// A layer of `attention!` inside of a model that goes on token by token.
+pub trait InSession<E: Element>: OnSlices<E> {
+    /// What it has seen.
+    type Past: Remembers + Clone;
+
+    /// Nothing seen yet.
+    ///
+    /// # Errors
+    /// If the longest sequence is too long for the layer.
+    fn past<Dev>(weights: &Self::Weights, room: Room) -> Result<Self::Past, Error<Dev>>;
+
+    /// Writes the output for the new tokens, and remembers them.
+    fn decode(
+        weights: &Self::Weights,
+        past: &mut Self::Past,
+        new: &NewTokens,
+        x: Matrix<'_, E>,
+        output: MatrixMut<'_, E>,
+    );
+}
+
+/// What an attention has seen, and what it is called with: of the longest sequence there may be.
+pub struct Past<C, E> {
+    /// Shared by all copies.
+    pub call: Arc<C>,
+    /// The keys and values.
+    pub cache: Cache<E>,
+}
+
+impl<C, E: Pooled> Clone for Past<C, E> {
+    fn clone(&self) -> Self {
+        Self {
+            call: self.call.clone(),
+            cache: self.cache.clone(),
+        }
+    }
+}
+
+impl<C, E: Pooled> Remembers for Past<C, E> {
+    fn reset(&mut self, sequence: usize) {
+        self.cache.reset(sequence);
+    }
+
+    fn numbers(&self) -> usize {
+        self.cache.numbers()
+    }
+}

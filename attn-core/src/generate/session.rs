@@ -1,0 +1,322 @@
+//! Sequences that go on token by token.
+
+use std::sync::Arc;
+
+use super::{
+    SessionError,
+    cache::MOST_NEW,
+    tokens::{NewTokens, Room},
+};
+use crate::{
+    Element,
+    fused::Array,
+    kernel::{Matrix, parallel::inside},
+};
+
+/// A model that goes on token by token: what the macro emits, behind one type.
+pub trait Decoder<E: Element>: Send + Sync {
+    /// The results of the new tokens, a row each. They are remembered.
+    fn decode(&mut self, new: &NewTokens, results: &mut Array<E>);
+
+    /// Forgets a sequence.
+    fn reset(&mut self, sequence: usize);
+
+    /// The numbers that caches have room for.
+    fn numbers(&self) -> usize;
+
+    /// A copy that goes on by itself.
+    fn fork(&self) -> Box<dyn Decoder<E>>;
+}
+
+/// What the attentions of a model have seen, or of a part of it.
+pub trait Remembers {
+    /// Forgets a sequence.
+    fn reset(&mut self, sequence: usize);
+
+    /// The numbers that there is room for.
+    fn numbers(&self) -> usize;
+}
+
+/// The rounds of a loop.
+impl<P: Remembers> Remembers for Vec<P> {
+    fn reset(&mut self, sequence: usize) {
+        self.iter_mut().for_each(|past| past.reset(sequence));
+    }
+
+    fn numbers(&self) -> usize {
+        self.iter().map(Remembers::numbers).sum()
+    }
+}
+
+/// What is read of a model, what it has seen, and the function that the macro emits.
+pub struct Decoding<W, P, F> {
+    /// Shared by all copies.
+    pub weights: Arc<W>,
+    /// What it has seen.
+    pub past: P,
+    /// The function.
+    pub decode: F,
+}
+
+impl<E, W, P, F> Decoder<E> for Decoding<W, P, F>
+where
+    E: Element,
+    W: Send + Sync + 'static,
+    P: Remembers + Clone + Send + Sync + 'static,
+    F: Fn(&W, &mut P, &NewTokens, &mut Array<E>) + Clone + Send + Sync + 'static,
+{
+    fn decode(&mut self, new: &NewTokens, results: &mut Array<E>) {
+        (self.decode)(&self.weights, &mut self.past, new, results);
+    }
+
+    fn reset(&mut self, sequence: usize) {
+        self.past.reset(sequence);
+    }
+
+    fn numbers(&self) -> usize {
+        self.past.numbers()
+    }
+
+    fn fork(&self) -> Box<dyn Decoder<E>> {
+        Box::new(Self {
+            weights: self.weights.clone(),
+            past: self.past.clone(),
+            decode: self.decode.clone(),
+        })
+    }
+}
+
+/// Several sequences that a model continues, each by as many tokens as it is given.
+///
+/// The results of a token are what the model's `forward` returns in its last axis for the whole sequence up to it: for a
+/// language model the logits of what comes next. A model has the method `sessions` if it can be run this way, and `session`
+/// for a single sequence: see [the module](super).
+pub struct Sessions<E: Element> {
+    decoder: Box<dyn Decoder<E>>,
+    room: Room,
+    vocabulary: usize,
+    /// The tokens of each sequence.
+    lens: Vec<usize>,
+    /// The results of the last token of each sequence.
+    last: Array<E>,
+    new: NewTokens,
+}
+
+impl<E: Element> Sessions<E> {
+    /// Empty sequences. The model knows `vocabulary` tokens, and has `width` results for each.
+    pub fn new(
+        decoder: impl Decoder<E> + 'static,
+        room: Room,
+        vocabulary: usize,
+        width: usize,
+    ) -> Self {
+        Self {
+            decoder: Box::new(decoder),
+            room,
+            vocabulary,
+            lens: vec![0; room.sequences],
+            last: Array::zeros(room.sequences, [width]),
+            new: NewTokens::default(),
+        }
+    }
+
+    /// Continues every sequence by one token: `tokens[i]` is that of sequence `i`. Returns the results, `[sequences, width]`.
+    ///
+    /// # Errors
+    /// [`SessionError`]. Then no sequence has changed.
+    pub fn step(&mut self, tokens: &[usize]) -> Result<Matrix<'_, E>, SessionError> {
+        self.go_on(tokens.len(), |sequence| {
+            std::slice::from_ref(&tokens[sequence])
+        })
+    }
+
+    /// Continues every sequence by some tokens, or by none. Returns the results of the last token of each, `[sequences, width]`.
+    ///
+    /// # Errors
+    /// [`SessionError`]. Then no sequence has changed.
+    pub fn prefill(&mut self, tokens: &[&[usize]]) -> Result<Matrix<'_, E>, SessionError> {
+        self.go_on(tokens.len(), |sequence| tokens[sequence])
+    }
+
+    fn go_on<'t>(
+        &mut self,
+        given: usize,
+        tokens: impl Fn(usize) -> &'t [usize],
+    ) -> Result<Matrix<'_, E>, SessionError> {
+        self.check(given, &tokens)?;
+        let longest = (0..given).map(|sequence| tokens(sequence).len()).max();
+        for start in (0..longest.unwrap_or(0)).step_by(MOST_NEW) {
+            self.new.clear();
+            for sequence in 0..given {
+                let tokens = tokens(sequence);
+                let some = start.min(tokens.len())..tokens.len().min(start + MOST_NEW);
+                if !some.is_empty() {
+                    self.new
+                        .push(sequence, self.lens[sequence], &tokens[some.clone()]);
+                    self.lens[sequence] += some.len();
+                }
+            }
+            self.decode();
+        }
+        Ok(self.last.all())
+    }
+
+    /// Whether all of it can be done, before any of it is.
+    fn check<'t>(
+        &self,
+        given: usize,
+        tokens: impl Fn(usize) -> &'t [usize],
+    ) -> Result<(), SessionError> {
+        let Room {
+            sequences,
+            capacity,
+        } = self.room;
+        if given != sequences {
+            return Err(SessionError::Sequences { given, sequences });
+        }
+        for (sequence, &len) in self.lens.iter().enumerate() {
+            let tokens = tokens(sequence);
+            if len == 0 && tokens.is_empty() {
+                return Err(SessionError::Empty { sequence });
+            }
+            if tokens.len() > capacity - len {
+                return Err(SessionError::Full {
+                    sequence,
+                    len,
+                    given: tokens.len(),
+                    capacity,
+                });
+            }
+            let unknown = tokens.iter().position(|&token| token >= self.vocabulary);
+            if let Some(place) = unknown {
+                return Err(SessionError::Unknown {
+                    sequence,
+                    place,
+                    token: tokens[place],
+                    vocabulary: self.vocabulary,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(&mut self) {
+        let (new, decoder) = (&self.new, &mut self.decoder);
+        let width = self.last.all().cols();
+        let mut results = Array::stale(new.len(), [width]);
+        // A token is worth more than one thread, whatever the model.
+        inside(usize::MAX, || decoder.decode(new, &mut results));
+        for span in new.spans() {
+            let row = results.all().row(span.rows.end - 1);
+            self.last
+                .all_mut()
+                .row_mut(span.sequence)
+                .copy_from_slice(row);
+        }
+    }
+
+    /// The results of the last token of each sequence, `[sequences, width]`; 0 where there is none.
+    pub fn results(&self) -> Matrix<'_, E> {
+        self.last.all()
+    }
+
+    /// How many tokens each sequence has.
+    pub fn lens(&self) -> &[usize] {
+        &self.lens
+    }
+
+    /// The most tokens that a sequence can have.
+    pub fn capacity(&self) -> usize {
+        self.room.capacity
+    }
+
+    /// The memory of keys and values, in bytes: less than that of all tokens, if the model forgets.
+    pub fn cache_bytes(&self) -> usize {
+        self.decoder.numbers() * size_of::<E>()
+    }
+
+    /// Forgets the tokens of a sequence.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn reset(&mut self, sequence: usize) {
+        self.decoder.reset(sequence);
+        self.lens[sequence] = 0;
+        self.last.all_mut().row_mut(sequence).fill(E::zero());
+    }
+
+    /// A copy that goes on by itself. Both read the same weights.
+    pub fn fork(&self) -> Self {
+        Self {
+            decoder: self.decoder.fork(),
+            room: self.room,
+            vocabulary: self.vocabulary,
+            lens: self.lens.clone(),
+            last: self.last.copy(),
+            new: NewTokens::default(),
+        }
+    }
+}
+
+/// One sequence that a model continues token by token: [`Sessions`] of one.
+pub struct Session<E: Element>(Sessions<E>);
+
+impl<E: Element> From<Sessions<E>> for Session<E> {
+    /// Of the first sequence.
+    fn from(sessions: Sessions<E>) -> Self {
+        Self(sessions)
+    }
+}
+
+impl<E: Element> Session<E> {
+    /// Continues the sequence by a token. Returns its results: the logits of what comes next.
+    ///
+    /// # Errors
+    /// [`SessionError`]. Then the sequence has not changed.
+    pub fn step(&mut self, token: usize) -> Result<&[E], SessionError> {
+        self.prefill(&[token])
+    }
+
+    /// Continues the sequence by some tokens. Returns the results of the last one.
+    ///
+    /// # Errors
+    /// [`SessionError`]. Then the sequence has not changed.
+    pub fn prefill(&mut self, tokens: &[usize]) -> Result<&[E], SessionError> {
+        Ok(self.0.prefill(&[tokens])?.row(0))
+    }
+
+    /// The results of the last token; 0 if there is none.
+    pub fn results(&self) -> &[E] {
+        self.0.results().row(0)
+    }
+
+    /// How many tokens there are.
+    pub fn len(&self) -> usize {
+        self.0.lens()[0]
+    }
+
+    /// Whether there is no token yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The most tokens that there can be.
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// The memory of keys and values, in bytes: [`Sessions::cache_bytes`].
+    pub fn cache_bytes(&self) -> usize {
+        self.0.cache_bytes()
+    }
+
+    /// Forgets all tokens.
+    pub fn reset(&mut self) {
+        self.0.reset(0);
+    }
+
+    /// A copy that goes on by itself. Both read the same weights.
+    pub fn fork(&self) -> Self {
+        Self(self.0.fork())
+    }
+}

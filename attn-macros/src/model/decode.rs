@@ -1,0 +1,155 @@
+//! Whether a network can go on token by token: whether what it makes of a token depends on nothing behind it.
+
+use super::emit::operation_name;
+use super::graph::{Model, ModuleId, Node, Op, Place, Region, Step, Submodule, ValueId};
+use super::types::{Axis, Kind};
+use crate::graph::{Graph, simplify, steps};
+use crate::messages::model as messages;
+use crate::score::{Expr, Var};
+use crate::spec::Spec;
+
+/// Why it cannot, in the user's words.
+pub(crate) fn check(model: &Model) -> Result<(), String> {
+    let [input] = model.inputs.as_slice() else {
+        return Err(messages::session_inputs(model.inputs.len()));
+    };
+    let tokens = Tokens {
+        model,
+        input: *input,
+    };
+    tokens.input()?;
+    tokens.region(&model.body)?;
+    tokens.results()
+}
+
+impl Model {
+    /// The length of a sequence of tokens: the last axis of the first input.
+    pub(crate) fn sequence(&self) -> Option<&str> {
+        match self.value(*self.inputs.first()?).ty.axes.last()? {
+            Axis::Symbol(name) => Some(name),
+            Axis::Size(_) => None,
+        }
+    }
+
+    /// `blocks.attention`
+    fn path(&self, place: &Place) -> String {
+        match place.module {
+            ModuleId(0) => place.field.clone(),
+            module => format!("{}.{}", self.module(module).var, place.field),
+        }
+    }
+
+    /// Whether a module, or one in it, has an attention: something to remember.
+    pub(crate) fn remembers(&self, module: ModuleId) -> bool {
+        let mut fields = self.module(module).fields.iter();
+        fields.any(|field| match &field.layer {
+            Submodule::Attention(_) => true,
+            Submodule::Repeat { module, .. } => self.remembers(*module),
+            _ => false,
+        })
+    }
+}
+
+struct Tokens<'m> {
+    model: &'m Model,
+    input: ValueId,
+}
+
+impl<'m> Tokens<'m> {
+    fn axes(&self, value: ValueId) -> &'m [Axis] {
+        &self.model.value(value).ty.axes
+    }
+
+    /// The input is tokens, of any number of sequences of any length.
+    fn input(&self) -> Result<(), String> {
+        let axes = self.axes(self.input);
+        let mut names: Vec<&str> = axes
+            .iter()
+            .filter_map(|axis| match axis {
+                Axis::Symbol(name) => Some(name.as_str()),
+                Axis::Size(_) => None,
+            })
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        let ty = &self.model.value(self.input).ty;
+        if ty.kind == Kind::Ids && names.len() == axes.len() && !axes.is_empty() {
+            Ok(())
+        } else {
+            Err(messages::session_input(ty))
+        }
+    }
+
+    fn results(&self) -> Result<(), String> {
+        match self.model.results.as_slice() {
+            [result] if self.is_per_token(*result) => Ok(()),
+            [result] => Err(messages::session_result(&self.model.value(*result).ty)),
+            results => Err(messages::session_results(results.len())),
+        }
+    }
+
+    /// Whether a value has one vector for every token.
+    fn is_per_token(&self, value: ValueId) -> bool {
+        let (axes, before) = (self.axes(value), self.axes(self.input));
+        let same = axes.iter().zip(before).all(|(a, b)| match (a, b) {
+            (Axis::Symbol(a), Axis::Symbol(b)) => a == b,
+            _ => false,
+        });
+        axes.len() == before.len() + 1 && same && matches!(axes.last(), Some(Axis::Size(_)))
+    }
+
+    /// Whether a value is the same for all tokens.
+    fn is_constant(&self, value: ValueId) -> bool {
+        let mut axes = self.axes(value).iter();
+        axes.all(|axis| matches!(axis, Axis::Size(_)))
+    }
+
+    fn region(&self, region: &Region) -> Result<(), String> {
+        region.steps.iter().try_for_each(|step| match step {
+            Step::Node(node) => self.node(node),
+            Step::Repeat(repeat) => self.region(&repeat.body),
+        })
+    }
+
+    fn node(&self, node: &Node) -> Result<(), String> {
+        if let Op::Attention { place, index } = &node.op {
+            let (spec, graph) = &self.model.attentions[*index];
+            return self.attention(place, spec, graph);
+        }
+        if self.is_per_token(node.result) || self.is_constant(node.result) {
+            return Ok(());
+        }
+        Err(messages::session_operation(&operation_name(
+            self.model, &node.op,
+        )))
+    }
+
+    fn attention(&self, place: &Place, spec: &Spec, graph: &Graph) -> Result<(), String> {
+        let name = self.model.path(place);
+        if graph.cross {
+            return Err(messages::session_context(&name));
+        }
+        if !graph.data.is_empty() {
+            return Err(messages::session_data(&name));
+        }
+        let reads_length = |expr: &Expr| expr.reads(Var::QLen) || expr.reads(Var::KvLen);
+        if spec.predicate().is_some_and(|mask| reads_length(&mask)) {
+            return Err(messages::session_length(&name, "mask"));
+        }
+        if !spec.looks_back() {
+            return Err(messages::session_mask(&name, spec));
+        }
+        let steps = simplify(graph).map_or_else(Vec::new, |steps| steps.steps);
+        let scores = steps.iter().any(|step| match step {
+            steps::Step::Attention(attention) => {
+                let planes = attention.planes.iter().map(|plane| &plane.expr);
+                attention.score.iter().chain(planes).any(reads_length)
+            }
+            _ => false,
+        });
+        if scores {
+            return Err(messages::session_length(&name, "score"));
+        }
+        Ok(())
+    }
+}

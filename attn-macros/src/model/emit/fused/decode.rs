@@ -1,0 +1,217 @@
+//! Some new tokens of sequences that go on: the lines of the forward pass, with attentions that remember.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+
+use super::{Fused, hidden};
+use crate::model::emit::{field, item};
+use crate::model::graph::{Field, Module, ModuleId, Place, Repeat, Submodule};
+
+impl Fused<'_> {
+    pub(super) fn emit_session(&self) -> TokenStream {
+        let parts = [self.emit_pasts(), self.emit_past(), self.emit_decode()];
+        parts.into_iter().collect()
+    }
+
+    fn past_type(&self, module: &Module) -> Ident {
+        self.type_name(format!("{}Past", module.name))
+    }
+
+    /// The variable that holds what a module has seen.
+    fn past_var(&self, module: &Module) -> Ident {
+        if module.name == self.model().item.name {
+            format_ident!("past")
+        } else {
+            hidden(&self.unique(format!("{}_past", module.var)))
+        }
+    }
+
+    /// `<GptBlocksAttention<E> as p::InSession<E>>`
+    fn attention_in_session(&self, index: usize) -> TokenStream {
+        let layer = item::layer_type(self.cx, &Submodule::Attention(index), &quote!(, E));
+        quote!(<#layer as p::InSession<E>>)
+    }
+
+    /// The fields of a module that remember something.
+    fn remembering<'m>(&'m self, module: &'m Module) -> impl Iterator<Item = &'m Field> {
+        module.fields.iter().filter(|of| match &of.layer {
+            Submodule::Attention(_) => true,
+            Submodule::Repeat { module, .. } => self.model().remembers(*module),
+            _ => false,
+        })
+    }
+
+    /// What the attentions have seen: of the model, and of the body of each `repeat`.
+    fn emit_pasts(&self) -> TokenStream {
+        let modules = (0..self.model().modules.len()).map(ModuleId);
+        let modules = modules.filter(|id| *id == ModuleId(0) || self.model().remembers(*id));
+        let structs = modules.map(|id| {
+            let module = self.model().module(id);
+            let (name, fields) = (self.past_type(module), self.remembering(module));
+            let (names, types): (Vec<_>, Vec<_>) = fields
+                .map(|of| (field(&of.name), self.type_of_past(&of.layer)))
+                .unzip();
+            quote_spanned! {self.cx.at=>
+                /// What the attentions have seen.
+                #[derive(p::Clone)]
+                struct #name<E: p::Element> {
+                    #(#names: #types,)*
+                    types: p::PhantomData<E>,
+                }
+
+                impl<E: p::Element> p::Remembers for #name<E> {
+                    #[allow(unused_variables)]
+                    fn reset(&mut self, sequence: usize) {
+                        #(self.#names.reset(sequence);)*
+                    }
+
+                    fn numbers(&self) -> usize {
+                        0 #(+ self.#names.numbers())*
+                    }
+                }
+            }
+        });
+        structs.collect()
+    }
+
+    fn type_of_past(&self, layer: &Submodule) -> TokenStream {
+        match layer {
+            Submodule::Repeat { module, .. } => {
+                let past = self.past_type(self.model().module(*module));
+                quote!(p::Vec<#past<E>>)
+            }
+            Submodule::Attention(index) => {
+                let attention = self.attention_in_session(*index);
+                quote!(#attention::Past)
+            }
+            _ => TokenStream::new(),
+        }
+    }
+
+    /// The function that makes a past in which nothing was seen.
+    fn emit_past(&self) -> TokenStream {
+        let module = &self.model().modules[0];
+        let (weights, past) = (self.weights_type(module), self.past_type(module));
+        let value = self.emit_past_of(module);
+        quote_spanned! {self.cx.at=>
+            /// Nothing was seen yet.
+            #[allow(unused_variables)]
+            fn past<E: p::Element, Dev>(
+                weights: &#weights<E>,
+                room: p::Room,
+            ) -> Result<#past<E>, p::Error<Dev>> {
+                Ok(#value)
+            }
+        }
+    }
+
+    fn emit_past_of(&self, module: &Module) -> TokenStream {
+        let (name, weights) = (self.past_type(module), self.module_var(module));
+        let fields = self.remembering(module).map(|of| {
+            let name = field(&of.name);
+            let value = match &of.layer {
+                Submodule::Repeat {
+                    module,
+                    count,
+                    share,
+                } => {
+                    let inner = self.model().module(*module);
+                    let (value, var) = (self.emit_past_of(inner), self.module_var(inner));
+                    let sets = rounds(&quote!(#weights.#name), count, *share);
+                    quote!({
+                        let mut rounds = p::Vec::new();
+                        for #var in #sets {
+                            rounds.push(#value);
+                        }
+                        rounds
+                    })
+                }
+                Submodule::Attention(index) => {
+                    let attention = self.attention_in_session(*index);
+                    quote!(#attention::past(&#weights.#name, room)?)
+                }
+                _ => TokenStream::new(),
+            };
+            quote!(#name: #value)
+        });
+        quote!(#name { #(#fields,)* types: p::PhantomData })
+    }
+
+    fn emit_decode(&self) -> TokenStream {
+        let model = self.model();
+        let module = &model.modules[0];
+        let (weights, past) = (self.weights_type(module), self.past_type(module));
+        let steps = self.emit_steps(&model.body, self.plan);
+        let result = model.results[0];
+        let copy = (!model.is_written_directly(result, self.plan)).then(|| {
+            let numbers = self.numbers(result);
+            quote!(result_0.numbers_mut().copy_from_slice(#numbers);)
+        });
+        let symbols = model.symbols.iter().map(|name| {
+            let value = match model.sequence() == Some(name) {
+                true => quote!(new.len()),
+                false => quote!(1),
+            };
+            let name = field(name);
+            quote!(#name: #value)
+        });
+        quote_spanned! {self.cx.at=>
+            /// New tokens, as if they were one sequence but for what they attend to, operation by operation.
+            #[allow(unused_variables, unused_mut)]
+            fn decode<E: p::Element>(
+                weights: &#weights<E>,
+                past: &mut #past<E>,
+                new: &p::NewTokens,
+                result_0: &mut p::Array<E>,
+            ) {
+                let sizes = Sizes { #(#symbols),* };
+                #steps
+                #copy
+            }
+        }
+    }
+
+    /// `<..>::decode(&weights.attention, &mut past.attention, new, x, to)`
+    pub(super) fn emit_attention_to_past(
+        &self,
+        place: &Place,
+        index: usize,
+        x: TokenStream,
+        to: &TokenStream,
+    ) -> TokenStream {
+        let (attention, weights) = (self.attention_in_session(index), self.weights(place));
+        let past = self.past_var(self.model().module(place.module));
+        let field = field(&place.field);
+        quote!(#attention::decode(&#weights, &mut #past.#field, new, #x, #to.all_mut()))
+    }
+
+    /// The sets of weights of a loop and what its rounds have seen, and the variables for both.
+    pub(super) fn with_past(
+        &self,
+        repeat: &Repeat,
+        sets: TokenStream,
+        weights: &Ident,
+    ) -> (TokenStream, TokenStream) {
+        if !self.model().remembers(repeat.module) {
+            return (sets, quote!(#weights));
+        }
+        let outer = self.past_var(self.model().module(repeat.place.module));
+        let (inner, field) = (
+            self.past_var(self.body_of(repeat)),
+            field(&repeat.place.field),
+        );
+        (
+            quote!(#sets.zip(#outer.#field.iter_mut())),
+            quote!((#weights, #inner)),
+        )
+    }
+}
+
+/// A loop over the weights of rounds.
+pub(super) fn rounds(weights: &TokenStream, count: &crate::spec::Size, share: bool) -> TokenStream {
+    if share {
+        quote!(::core::iter::repeat_n(&#weights, #count))
+    } else {
+        quote!(#weights.iter())
+    }
+}

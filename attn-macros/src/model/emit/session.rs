@@ -1,0 +1,117 @@
+//! `session` and `sessions`, or why there are none.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+
+use super::Emitter;
+use crate::messages::model as messages;
+use crate::model::graph::{Op, Submodule};
+
+/// A trait that nothing implements, which says why the model has no session: where one is asked for.
+pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
+    let Err(reason) = &cx.session else {
+        return TokenStream::new();
+    };
+    if cx.model.poisoned {
+        return TokenStream::new();
+    }
+    let (name, vis, cfgs) = (
+        format_ident!("{}Session", cx.model.item.name),
+        &cx.model.item.vis,
+        &cx.cfgs,
+    );
+    let message = messages::no_session(&cx.label());
+    let (label, note) = reason.split_once('\n').unwrap_or((reason, ""));
+    let note = (!note.is_empty()).then(|| quote!(, note = #note));
+    quote_spanned! {cx.at=>
+        #(#cfgs)*
+        #[doc(hidden)]
+        #[diagnostic::on_unimplemented(message = #message, label = #label #note)]
+        #vis trait #name {}
+    }
+}
+
+/// The methods.
+pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
+    let reason = format_ident!("{}Session", cx.model.item.name);
+    match cx.session {
+        // After a mistake, uses compile.
+        _ if cx.model.poisoned => emit_none(cx, None),
+        Ok(()) => emit_sessions(cx),
+        Err(_) => emit_none(cx, Some(quote!(where Self: #reason))),
+    }
+}
+
+fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
+    let (name, vis, label) = (&cx.name, &cx.model.item.vis, cx.label());
+    let nodes = cx.model.nodes();
+    let layers = || {
+        nodes.iter().filter_map(|node| match &node.op {
+            Op::Embedding(place) | Op::LearnedPosition(place) => cx.model.layer(place),
+            _ => None,
+        })
+    };
+    let vocabularies = layers().filter_map(|layer| match layer {
+        Submodule::Embedding { vocab, .. } => Some(vocab),
+        _ => None,
+    });
+    let positions = layers().filter_map(|layer| match layer {
+        Submodule::LearnedPosition { max_len, .. } => Some(max_len),
+        _ => None,
+    });
+    let result = cx.model.results.first().map(|id| cx.model.value(*id));
+    let width = result.and_then(|result| result.ty.width());
+    quote_spanned! {cx.at=>
+        #[allow(dead_code)]
+        impl<E: p::Element, D: p::Backend<E>> #name<E, D> {
+            /// A sequence of up to `capacity` tokens that goes on token by token, with the weights as they are now.
+            ///
+            /// What follows from a token is what `forward` returns for the whole sequence up to it, but computed from
+            /// what is remembered of the tokens before. Without dropout.
+            ///
+            /// # Errors
+            /// If a sequence of that length is longer than the model's positions, or too large.
+            #vis fn session(&self, capacity: usize) -> Result<p::Session<E>, p::Error<D::Err>> {
+                Ok(p::Session::from(self.sessions(1, capacity)?))
+            }
+
+            /// Several sequences at once, each by itself: as [`session`](Self::session).
+            ///
+            /// # Errors
+            /// As those of [`session`](Self::session).
+            #vis fn sessions(&self, sequences: usize, capacity: usize) -> Result<p::Sessions<E>, p::Error<D::Err>> {
+                #(p::check_length(capacity, #positions)?;)*
+                p::check_sizes(#label, &[("sequences", sequences), ("capacity", capacity), ("width", #width)])?;
+                let room = p::Room { sequences, capacity };
+                let mut operation = p::Operation::<E, D, p::NoneTape>::default();
+                let weights = p::Weighted::weights(self, &mut operation)?;
+                let past = past(&weights, room)?;
+                let model = p::Decoding { weights: p::Arc::new(weights), past, decode: decode::<E> };
+                Ok(p::Sessions::new(model, room, p::least(&[#(#vocabularies),*]), #width))
+            }
+        }
+    }
+}
+
+/// Methods that return nothing: those of a model with mistakes, and those that nobody can call, where the trait says why.
+fn emit_none(cx: &Emitter<'_>, condition: Option<TokenStream>) -> TokenStream {
+    let (name, vis) = (&cx.name, &cx.model.item.vis);
+    quote_spanned! {cx.at=>
+        #[allow(dead_code)]
+        impl<E: p::Element, D: p::Backend<E>> #name<E, D> {
+            #[doc(hidden)]
+            #vis fn session(&self, _capacity: usize) -> Result<p::Session<E>, p::Error<D::Err>> #condition {
+                p::no_session()
+            }
+
+            #[doc(hidden)]
+            #vis fn sessions(
+                &self,
+                _sequences: usize,
+                _capacity: usize,
+            ) -> Result<p::Sessions<E>, p::Error<D::Err>> #condition {
+                p::no_session()
+            }
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Going on token by token: what a session says of a token is what the model says of the whole sequence up to it.
+
+use super::*;
+use attn::{Backend, Element, Error, generate::SessionError, model};
+
+const VOCAB: usize = 11;
+
+/// Tokens of a sequence, other ones for every number.
+fn text(number: usize, len: usize) -> Vec<usize> {
+    (0..len)
+        .map(|i| (i * i + (3 + number) * i + number) % VOCAB)
+        .collect()
+}
+
+/// What both ways differ by: sums of up to 150 terms of order 1, on some eight levels, rounded in another order:
+/// √1200 ε / 2 < 20 ε, and ten times that, as norms make small differences larger.
+fn assert_near<E: Element>(found: &[E], expected: &[E], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let most: f64 = 200.0 * E::epsilon().into();
+    for (found, expected) in found.iter().zip(expected) {
+        let (found, expected): (f64, f64) = ((*found).into(), (*expected).into());
+        let difference = (found - expected).abs();
+        assert!(
+            difference <= most * expected.abs().max(1.0),
+            "{what}: {found} is not {expected}"
+        );
+    }
+}
+
+/// How many tokens are given at a time: the first ones at once, the others one by one or in pieces.
+fn pieces(len: usize) -> [Vec<usize>; 4] {
+    let first = 5.min(len);
+    let uneven = [1, 2, 19, 40].into_iter().cycle();
+    let mut left = len;
+    let uneven = uneven
+        .map(|piece| {
+            let piece = piece.min(left);
+            left -= piece;
+            piece
+        })
+        .take_while(|&piece| piece > 0);
+    let uneven: Vec<usize> = uneven.collect();
+    let mut prompt = vec![first];
+    prompt.extend(vec![1; len - first]);
+    [vec![1; len], prompt, vec![len], uneven]
+}
+
+/// `name { the model } len`: a model of tokens, `ids[batch, seq]`, which is compared for all positions of sequences of that
+/// length.
+macro_rules! goes_on {
+    ($($name:ident { $($model:tt)* } $len:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            model! { $($model)* }
+
+            fn check<E: Element>()
+            where
+                Cpu: Backend<E>,
+            {
+                let (dev, len) = (Cpu::default(), $len);
+                let mut model = dev.build_module::<M, E>();
+                scatter(&mut model);
+                let tokens = text(0, len);
+                let whole = model.forward(dev.tensor_from_vec(tokens.clone(), (1, len)));
+                let whole = whole.as_vec();
+                let width = whole.len() / len;
+                for pieces in pieces(len) {
+                    let mut session = model.session(len).unwrap();
+                    let mut at = 0;
+                    for piece in pieces {
+                        let results = session.prefill(&tokens[at..at + piece]).unwrap();
+                        at += piece;
+                        let expected = &whole[(at - 1) * width..at * width];
+                        assert_near(results, expected, &format!("{} after {at}", stringify!($name)));
+                    }
+                    assert_eq!(session.len(), len);
+                }
+            }
+            check::<f32>();
+            check::<f64>();
+        }
+    )*};
+}
+
+/// `M`: two blocks around an attention with these keys, and perhaps a body.
+macro_rules! attends {
+    ($($name:ident [$($keys:tt)*] $({ $($body:tt)* })? => $len:expr;)*) => {
+        goes_on! {$(
+            $name {
+                struct M<vocab = 11, d = 12>;
+                fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+                    let mut x = embedding::<vocab, d>(tokens);
+                    repeat 2 {
+                        x = x + attention::<$($keys)*>(layer_norm(x)) $({ $($body)* })?;
+                    }
+                    linear::<vocab>(x)
+                }
+            } $len;
+        )*}
+    };
+}
+
+attends! {
+    causal [heads = 2, mask = causal] => 37;
+    longer_than_a_prefill [heads = 2, mask = causal] => 150;
+    grouped [heads = 2, kv_heads = 1, mask = causal, position = rope] => 37;
+    rotated_and_normed [heads = 2, mask = causal, position = rope, qk_norm = rms] => 37;
+    unit_keys [heads = 2, mask = causal, position = rope(theta = 100.0), qk_norm = l2] => 20;
+    slopes [heads = 2, mask = causal, position = alibi] => 37;
+    buckets [heads = 2, mask = causal, position = rel_pos_bias(num_buckets = 8, max_distance = 12)] => 37;
+    capped [heads = 2, mask = causal, softcap = 0.5] => 20;
+    of_other_widths [heads = 2, mask = causal, head_dim = 5, value_head_dim = 3] => 20;
+    additive [heads = 2, mask = causal, score = additive(hidden = 5)] => 20;
+    bilinear [heads = 2, mask = causal, score = bilinear] => 20;
+    one_more [heads = 2, mask = causal, normalizer = softmax1] => 20;
+    sinks [heads = 2, mask = causal, normalizer = sink] => 20;
+    sigmoids [heads = 2, mask = causal, normalizer = sigmoid] => 20;
+    sparse [heads = 2, mask = causal, normalizer = sparsemax] => 20;
+    entmax [heads = 2, mask = causal, normalizer = entmax15] => 20;
+    window [heads = 2, mask = sliding_window(5), position = rope] => 400;
+    dilated [heads = 2, mask = dilated_sliding_window(3, 4), position = alibi] => 400;
+    chunks [heads = 2, mask = causal & chunked(16), position = rope] => 300;
+    dropped [heads = 2, mask = causal, dropout = 0.5] => 20;
+    first_tokens_and_a_window [heads = 2, position = alibi] {
+        fn mask(q_idx, kv_idx) { kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 9) }
+    } => 400;
+    windows_of_heads [heads = 2, position = rope] {
+        fn mask(h, q_idx, kv_idx) { kv_idx <= q_idx && q_idx - kv_idx < if h < 1 { 3 } else { 20 } }
+    } => 400;
+    strided [heads = 2, position = rope] {
+        fn mask(q_idx, kv_idx) { kv_idx <= q_idx && (q_idx - kv_idx < 5 || kv_idx % 64 == 0) }
+    } => 300;
+    learned [heads = 2, mask = sliding_window(8)] {
+        param bias: [heads, 9] = normal(0.5);
+        fn score(score, h, q_idx, kv_idx) { score * 1.5 + bias[h, clamp(q_idx - kv_idx, 0, 8)] }
+    } => 300;
+}
+
+goes_on! {
+    a_gpt {
+        struct M<vocab = 11, d = 12, layers = 2>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let mut x = embedding::<vocab, d>(tokens) + learned_position::<64, d>(tokens);
+            x = dropout::<0.25>(x);
+            repeat layers {
+                x = x + attention::<heads = 3, mask = causal>(layer_norm(x));
+                x = x + feed_forward::<hidden = 24, activation = gelu_tanh>(layer_norm(x));
+            }
+            linear::<tied = embedding>(layer_norm(x))
+        }
+    } 64;
+
+    shared_rounds_in_rounds {
+        struct M<vocab = 11, d = 12>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let mut x = embedding::<vocab, d>(tokens) + sinusoidal_position::<d>(tokens);
+            repeat 2 {
+                x = x + feed_forward::<hidden = 24, activation = swiglu>(rms_norm(x));
+                repeat 3, share = true {
+                    x = x + attention::<heads = 2, mask = causal>(rms_norm(x));
+                }
+            }
+            softmax(linear::<vocab>(x))
+        }
+    } 21;
+
+    two_streams {
+        struct M<vocab = 11, d = 12>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let mut x = embedding::<vocab, d>(tokens);
+            let mut y = 0.5 * x;
+            repeat 2 {
+                let z = attention::<heads = 2, mask = causal>(concat(x, y));
+                x = y + linear::<d>(z);
+                y = relu(x) * y;
+            }
+            linear::<vocab>(concat(x, y))
+        }
+    } 21;
+
+    without_attention {
+        struct M<vocab = 11, d = 11>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+            embedding::<vocab, d>(tokens)
+        }
+    } 5;
+}
+
+model! {
+    struct Gpt<vocab = 11, d = 12>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d>(tokens) + learned_position::<200, d>(tokens);
+        repeat 2 {
+            x = x + attention::<heads = 3, kv_heads = 1, mask = sliding_window(6)>(layer_norm(x));
+        }
+        linear::<vocab>(x)
+    }
+}
+
+model! {
+    struct OfOneSequence<vocab = 11, d = 12>;
+    fn forward(tokens: ids[seq]) -> [seq, vocab] {
+        linear::<vocab>(attention::<heads = 2, mask = causal, position = rope>(embedding::<vocab, d>(tokens)))
+    }
+}
+
+fn gpt() -> Gpt {
+    let mut model = Cpu::default().build_module::<Gpt, f32>();
+    scatter(&mut model);
+    model
+}
+
+/// What the model returns for the last token.
+fn last(model: &Gpt, tokens: &[usize]) -> Vec<f32> {
+    let x = Cpu::default().tensor_from_vec(tokens.to_vec(), (1, tokens.len()));
+    let all = model.forward(x).as_vec();
+    all[all.len() - VOCAB..].to_vec()
+}
+
+#[test]
+fn a_model_of_one_sequence_has_sessions() {
+    let dev = Cpu::default();
+    let mut model = dev.build_module::<OfOneSequence, f32>();
+    scatter(&mut model);
+    let tokens = text(0, 9);
+    let whole = model.forward(dev.tensor_from_vec(tokens.clone(), (9,)));
+    let mut session = model.session(9).unwrap();
+    for (token, expected) in tokens.iter().zip(whole.as_vec().chunks(VOCAB)) {
+        assert_near(session.step(*token).unwrap(), expected, "a token");
+    }
+}
+
+#[test]
+fn sequences_of_different_lengths_go_on_beside_each_other() {
+    let model = gpt();
+    let texts = [text(0, 150), text(1, 3), text(2, 60)];
+    let mut sessions = model.sessions(3, 150).unwrap();
+    let refused = sessions.prefill(&[&texts[0][..140], &texts[1][..1], &[]]);
+    assert_eq!(refused.err(), Some(SessionError::Empty { sequence: 2 }));
+    assert_eq!(sessions.lens(), [0, 0, 0]);
+
+    // Some tokens of each at a time, or none.
+    let rounds = [[140, 1, 1], [0, 0, 37], [3, 2, 1], [1, 0, 0], [6, 0, 21]];
+    let mut lens = [0; 3];
+    for round in rounds {
+        let parts = (0..3).map(|i| &texts[i][lens[i]..lens[i] + round[i]]);
+        let given: Vec<&[usize]> = parts.collect();
+        (0..3).for_each(|i| lens[i] += round[i]);
+        let results = sessions.prefill(&given).unwrap();
+        for (i, len) in lens.into_iter().enumerate() {
+            let expected = last(&model, &texts[i][..len]);
+            assert_near(results.row(i), &expected, &format!("sequence {i} of {len}"));
+        }
+        assert_eq!(sessions.lens(), lens);
+    }
+    assert_eq!(lens, [150, 3, 60]);
+}
+
+#[test]
+fn steps_are_a_token_of_each_sequence() {
+    let model = gpt();
+    let texts = [text(3, 40), text(4, 40)];
+    let mut sessions = model.sessions(2, 40).unwrap();
+    for i in 0..40 {
+        let results = sessions.step(&[texts[0][i], texts[1][i]]).unwrap();
+        for (number, text) in texts.iter().enumerate() {
+            assert_near(results.row(number), &last(&model, &text[..=i]), "a step");
+        }
+    }
+}
+
+#[test]
+fn a_fork_goes_on_by_itself() {
+    let model = gpt();
+    let mut session = model.session(20).unwrap();
+    let (one, other) = (text(0, 12), text(5, 4));
+    session.prefill(&one[..8]).unwrap();
+    let mut fork = session.fork();
+    assert_eq!(fork.results(), session.results());
+    assert_eq!(fork.len(), 8);
+    let both: Vec<usize> = one[..8].iter().chain(&other).copied().collect();
+    let (a, b) = (
+        session.prefill(&one[8..]).unwrap(),
+        fork.prefill(&other).unwrap(),
+    );
+    assert_near(a, &last(&model, &one), "the first");
+    assert_near(b, &last(&model, &both), "its fork");
+}
+
+#[test]
+fn what_was_reset_is_forgotten() {
+    let model = gpt();
+    let mut session = model.session(190).unwrap();
+    session.prefill(&text(0, 190)).unwrap();
+    session.reset();
+    assert!(session.is_empty());
+    assert_eq!(session.results(), [0.0; VOCAB]);
+    let tokens = text(6, 30);
+    let results = session.prefill(&tokens).unwrap();
+    assert_near(results, &last(&model, &tokens), "after a reset");
+}
+
+#[test]
+fn a_session_keeps_the_weights_it_began_with() {
+    let mut model = gpt();
+    let expected = last(&model, &text(0, 7));
+    let mut session = model.session(7).unwrap();
+    tensors::fill(&mut model, |_, values| vec![0.0; values.len()]);
+    let results = session.prefill(&text(0, 7)).unwrap();
+    assert_near(results, &expected, "as before");
+}
+
+#[test]
+fn nothing_is_lost_by_a_mistake() {
+    let model = gpt();
+    let tokens = text(0, 9);
+    let mut session = model.session(10).unwrap();
+    let sequence = 0;
+    let empty = SessionError::Empty { sequence };
+    assert_eq!(session.prefill(&[]).err(), Some(empty));
+    session.prefill(&tokens[..8]).unwrap();
+    let full = SessionError::Full {
+        sequence,
+        len: 8,
+        given: 3,
+        capacity: 10,
+    };
+    assert_eq!(session.prefill(&[1, 2, 3]).err(), Some(full.clone()));
+    assert_eq!(
+        full.to_string(),
+        "no room: sequence 0 has 8 of 10 tokens, and 3 more are given"
+    );
+    let unknown = SessionError::Unknown {
+        sequence,
+        place: 1,
+        token: 11,
+        vocabulary: VOCAB,
+    };
+    assert_eq!(session.prefill(&[1, 11]).err(), Some(unknown));
+    let sequences = SessionError::Sequences {
+        given: 1,
+        sequences: 2,
+    };
+    let mut two = model.sessions(2, 10).unwrap();
+    assert_eq!(two.step(&[1]).err(), Some(sequences));
+    // No tokens are no mistake later on: nothing happens.
+    let before = session.results().to_vec();
+    assert_eq!(session.prefill(&[]).unwrap(), before);
+    let results = session.step(tokens[8]).unwrap();
+    assert_near(results, &last(&model, &tokens), "after mistakes");
+}
+
+#[test]
+fn a_session_is_no_longer_than_the_model_and_the_memory() {
+    let refused = gpt().session(201).err();
+    let too_long = Error::<CpuError>::TooLong {
+        layer: "LearnedPosition",
+        length: 201,
+        max: 200,
+    };
+    assert_eq!(refused.unwrap().to_string(), too_long.to_string());
+    let model = Cpu::default().build_module::<OfOneSequence, f32>();
+    let refused = model.session(usize::MAX / 2).err();
+    assert!(
+        matches!(refused, Some(Error::TooLarge { .. })),
+        "{refused:?}"
+    );
+    let full = SessionError::Full {
+        sequence: 0,
+        len: 0,
+        given: 1,
+        capacity: 0,
+    };
+    assert_eq!(model.session(0).unwrap().step(1).err(), Some(full));
+    assert_eq!(model.sessions(0, 5).unwrap().step(&[]).unwrap().rows(), 0);
+}
+
+#[test]
+fn grouped_heads_and_windows_take_less_memory() {
+    // Two rounds, keys and values of one head of 4.
+    let row = 2 * 2 * 4 * size_of::<f32>();
+    let rows = |capacity| gpt().session(capacity).unwrap().cache_bytes() / row;
+    assert_eq!(rows(20), 20);
+    assert_eq!(rows(199), rows(200));
+    // The window, and what may be new at once. The mask is asked about 16 queries at a time: 15 more cannot be told from
+    // the window.
+    assert!(
+        (6 + 128..=6 + 15 + 128).contains(&rows(200)),
+        "{}",
+        rows(200)
+    );
+
+    let all = Cpu::default().build_module::<OfOneSequence, f32>();
+    let bytes = all.session(1000).unwrap().cache_bytes();
+    assert_eq!(bytes, 1000 * 2 * 12 * size_of::<f32>());
+}
