@@ -352,12 +352,12 @@ pub(crate) fn session_length(attention: &str, what: &str) -> String {
 pub(crate) fn session_mask(attention: &str, spec: &Spec) -> String {
     if spec.body.mask.is_some() {
         return format!(
-            "it is not proved that a query of `{attention}` attends to no later key\nhelp: add `mask = causal` to its keys, which holds beside `fn mask`"
+            "it is not proved that a query of `{attention}` attends to no later key\n`mask = causal` among its keys holds beside `fn mask`"
         );
     }
     let mask = spec.written.iter().find(|(key, _)| *key == "mask");
     let mask = mask.map_or("none", |(_, written)| written);
     format!(
-        "`mask = {mask}` of `{attention}` lets a query attend to later keys\nhelp: `mask = causal`"
+        "`mask = {mask}` of `{attention}` lets a query attend to later keys\na session needs a mask that looks back only: `mask = causal`"
     )
 }

@@ -1,0 +1,143 @@
+//! The likeliest continuations, several at a time.
+
+use super::{GenerateError, SamplingError, Session, sampling::finite};
+use crate::Element;
+
+/// How continuations are searched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BeamSearch<'a> {
+    /// How many continuations are followed at a time.
+    pub beams: usize,
+    /// The most tokens of a continuation.
+    pub tokens: usize,
+    /// The score of a continuation is the logarithm of its probability, divided by its number of tokens to this power: above 0,
+    /// longer ones are not put at a disadvantage.
+    pub length_penalty: f64,
+    /// A continuation ends with one of these tokens.
+    pub stop: &'a [usize],
+    /// Tokens from this one on are not among the continuations: for a model with more tokens than are in use.
+    pub vocabulary: Option<usize>,
+}
+
+impl Default for BeamSearch<'_> {
+    /// Four continuations of 20 tokens.
+    fn default() -> Self {
+        Self {
+            beams: 4,
+            tokens: 20,
+            length_penalty: 1.0,
+            stop: &[],
+            vocabulary: None,
+        }
+    }
+}
+
+/// A continuation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beam {
+    /// Its tokens, without the prompt. The last one is that which ended it, if one did.
+    pub tokens: Vec<usize>,
+    /// The logarithm of its probability.
+    pub log_probability: f64,
+    /// By which continuations are compared.
+    pub score: f64,
+}
+
+/// A continuation that goes on. The session has not seen its last token.
+struct Open<E: Element> {
+    session: Session<E>,
+    tokens: Vec<usize>,
+    log_probability: f64,
+}
+
+impl<E: Element> Session<E> {
+    /// The likeliest continuations of the sequence and a prompt, the best first: as many as there are beams, or fewer if there
+    /// are no more. The session itself does not change.
+    ///
+    /// In every round each continuation is extended by every token, and the likeliest of all these are followed. This finds
+    /// the best of all continuations only if there are enough beams; with one it is the greedy choice. PyTorch users know it
+    /// as `num_beams` of `generate` in `transformers`.
+    ///
+    /// # Errors
+    /// If prompt and continuation do not fit, or if the model's results are not finite.
+    pub fn beam_search(
+        &self,
+        prompt: &[usize],
+        search: &BeamSearch<'_>,
+    ) -> Result<Vec<Beam>, GenerateError> {
+        let mut session = self.fork();
+        session.prefill(prompt)?;
+        let start = Open {
+            session,
+            tokens: Vec::new(),
+            log_probability: 0.0,
+        };
+        let (mut open, mut ended) = (vec![start], Vec::new());
+        for _ in 0..search.tokens {
+            open = extend(open, search, &mut ended)?;
+        }
+        let unfinished = open.into_iter();
+        ended.extend(unfinished.map(|open| search.beam(open.tokens, open.log_probability)));
+        ended.sort_by(|a, b| b.score.total_cmp(&a.score));
+        ended.truncate(search.beams);
+        Ok(ended)
+    }
+}
+
+impl BeamSearch<'_> {
+    fn beam(&self, tokens: Vec<usize>, log_probability: f64) -> Beam {
+        let len = (tokens.len().max(1) as f64).powf(self.length_penalty);
+        Beam {
+            tokens,
+            log_probability,
+            score: log_probability / len,
+        }
+    }
+}
+
+/// A round: the likeliest continuations with a token more. Those that ended are taken out.
+fn extend<E: Element>(
+    mut open: Vec<Open<E>>,
+    search: &BeamSearch<'_>,
+    ended: &mut Vec<Beam>,
+) -> Result<Vec<Open<E>>, GenerateError> {
+    let mut candidates = Vec::new();
+    for (index, beam) in open.iter_mut().enumerate() {
+        if let Some(&last) = beam.tokens.last() {
+            beam.session.step(last)?;
+        }
+        let results = beam.session.results();
+        let known = search
+            .vocabulary
+            .map_or(results.len(), |known| known.min(results.len()));
+        let odds = log_softmax(&results[..known])?.into_iter().enumerate();
+        candidates.extend(odds.map(|(token, odds)| (index, token, beam.log_probability + odds)));
+    }
+    candidates.sort_by(|(_, _, a), (_, _, b)| b.total_cmp(a));
+    let mut next = Vec::new();
+    for (rank, (index, token, log_probability)) in candidates.into_iter().enumerate() {
+        let mut tokens = open[index].tokens.clone();
+        tokens.push(token);
+        if !search.stop.contains(&token) {
+            next.push(Open {
+                session: open[index].session.fork(),
+                tokens,
+                log_probability,
+            });
+        } else if rank < search.beams {
+            ended.push(search.beam(tokens, log_probability));
+        }
+        if next.len() == search.beams {
+            break;
+        }
+    }
+    Ok(next)
+}
+
+fn log_softmax<E: Element>(logits: &[E]) -> Result<Vec<f64>, SamplingError> {
+    let logits = finite(logits)?;
+    let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = logits.iter().map(|logit| (logit - most).exp()).sum();
+    let all = most + sum.ln();
+    Ok(logits.into_iter().map(|logit| logit - all).collect())
+}

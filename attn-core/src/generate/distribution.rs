@@ -1,0 +1,133 @@
+//! Probabilities of tokens, of which fewer and fewer remain.
+
+/// Tokens and their probabilities, the likeliest first; of equal ones the smaller first.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Distribution {
+    tokens: Vec<(usize, f64)>,
+}
+
+impl Distribution {
+    /// `softmax(logits / temperature)`
+    pub(super) fn softmax(logits: &[f64], temperature: f64) -> Self {
+        let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights = logits.iter().map(|x| ((x - most) / temperature).exp());
+        let mut tokens: Vec<_> = weights.enumerate().collect();
+        let sum: f64 = tokens.iter().map(|(_, weight)| weight).sum();
+        tokens.iter_mut().for_each(|(_, weight)| *weight /= sum);
+        tokens.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        Self { tokens }
+    }
+
+    /// The likeliest `count`.
+    pub(super) fn keep_most(&mut self, count: usize) {
+        self.tokens.truncate(count.max(1));
+    }
+
+    /// The fewest whose sum is at least this share of the sum of all that are left.
+    pub(super) fn keep_sum(&mut self, share: f64) {
+        let enough = share * self.sum();
+        let mut sum = 0.0;
+        let fewer = self.tokens.iter().take_while(|(_, p)| {
+            let is_missing = sum < enough;
+            sum += p;
+            is_missing
+        });
+        let count = fewer.count();
+        self.keep_most(count);
+    }
+
+    /// Those that are at least this share of the likeliest one.
+    pub(super) fn keep_share(&mut self, share: f64) {
+        let most = self.tokens.first().map_or(0.0, |(_, p)| *p);
+        self.tokens.retain(|(_, p)| *p >= share * most);
+    }
+
+    /// The token at a place from 0 to 1 on the line of what is left.
+    pub(super) fn draw(&self, at: f64) -> usize {
+        let mut left = at * self.sum();
+        let mut tokens = self.tokens.iter();
+        let found = tokens.find(|(_, p)| {
+            left -= p;
+            left < 0.0
+        });
+        // Rounded sums may end a little early.
+        let last = self.tokens.last();
+        found.or(last).map_or(0, |(token, _)| *token)
+    }
+
+    fn sum(&self) -> f64 {
+        self.tokens.iter().map(|(_, p)| p).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of probabilities 0.1, 0.4, 0.2, 0.3.
+    fn some() -> Distribution {
+        let logits = [0.1_f64, 0.4, 0.2, 0.3].map(f64::ln);
+        Distribution::softmax(&logits, 1.0)
+    }
+
+    fn tokens(of: &Distribution) -> Vec<usize> {
+        of.tokens.iter().map(|(token, _)| *token).collect()
+    }
+
+    #[test]
+    fn the_likeliest_stand_first() {
+        assert_eq!(tokens(&some()), [1, 3, 2, 0]);
+        let equal = Distribution::softmax(&[1.0, 2.0, 1.0, 2.0], 1.0);
+        assert_eq!(tokens(&equal), [1, 3, 0, 2]);
+    }
+
+    #[test]
+    fn large_logits_and_low_temperatures_do_no_harm() {
+        let of = Distribution::softmax(&[-1e300, 1e300, 0.0], 1e-300);
+        assert_eq!(of.tokens[0], (1, 1.0));
+        assert_eq!(of.draw(0.999), 1);
+    }
+
+    #[test]
+    fn some_are_kept() {
+        for (count, kept) in [(0, 1), (1, 1), (3, 3), (9, 4)] {
+            let mut of = some();
+            of.keep_most(count);
+            assert_eq!(of.tokens.len(), kept);
+        }
+        for (share, kept) in [(0.0, 1), (0.39, 1), (0.5, 2), (0.71, 3), (1.0, 4)] {
+            let mut of = some();
+            of.keep_sum(share);
+            assert_eq!(of.tokens.len(), kept, "{share}");
+        }
+        for (share, kept) in [(0.0, 4), (0.4, 3), (0.6, 2), (0.76, 1), (1.0, 1)] {
+            let mut of = some();
+            of.keep_share(share);
+            assert_eq!(of.tokens.len(), kept, "{share}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_of_what_is_left() {
+        let mut of = some();
+        of.keep_most(2);
+        // 0.4 of 0.7.
+        of.keep_sum(0.57);
+        assert_eq!(tokens(&of), [1]);
+    }
+
+    #[test]
+    fn a_place_is_a_token() {
+        let of = some();
+        for (at, token) in [
+            (0.0, 1),
+            (0.39, 1),
+            (0.41, 3),
+            (0.71, 2),
+            (0.95, 0),
+            (1.0, 0),
+        ] {
+            assert_eq!(of.draw(at), token, "{at}");
+        }
+    }
+}

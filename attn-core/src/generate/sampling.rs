@@ -1,0 +1,369 @@
+//! Which token comes next.
+
+use super::distribution::Distribution;
+use crate::{Element, random::Philox4x32};
+
+/// How a token is chosen from the logits of a language model.
+///
+/// The logits become probabilities, and then fewer and fewer tokens remain, in this order:
+///
+/// 1. `repetition_penalty`: the logits of tokens that occurred already are divided by it where they are positive, and multiplied
+///    by it where they are negative (Keskar et al., "CTRL", 2019);
+/// 2. `temperature`: `p = softmax(logits / temperature)`. At 0 the likeliest token is chosen, the first of equal ones;
+/// 3. `top_k`: the likeliest `top_k` tokens (Fan et al. 2018);
+/// 4. `top_p`: the fewest of the likeliest tokens whose probabilities have a sum of at least `top_p` (Holtzman et al., "The curious
+///    case of neural text degeneration", 2019);
+/// 5. `min_p`: the tokens at least `min_p` times as likely as the likeliest (Nguyen et al. 2024).
+///
+/// One of the likeliest always remains. PyTorch users know these as the arguments of `generate` in `transformers`.
+///
+/// ```
+/// use attn_core::generate::{Sampler, Sampling};
+///
+/// let logits = [1.0_f32, 4.0, 3.5, -2.0];
+/// let mut greedy = Sampler::new(Sampling { temperature: 0.0, ..Sampling::default() })?;
+/// assert_eq!(greedy.choose(&logits, &[])?, 1);
+///
+/// let two = Sampling { top_k: Some(2), seed: 7, ..Sampling::default() };
+/// let (mut sampler, mut same) = (Sampler::new(two.clone())?, Sampler::new(two)?);
+/// for _ in 0..20 {
+///     let token = sampler.choose(&logits, &[])?;
+///     assert!(token == 1 || token == 2);
+///     assert_eq!(same.choose(&logits, &[])?, token);
+/// }
+/// # Ok::<(), attn_core::generate::SamplingError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampling {
+    /// How bold the choice is: 0 for the likeliest token, 1 for the probabilities of the model.
+    pub temperature: f64,
+    /// How many tokens remain at most.
+    pub top_k: Option<usize>,
+    /// How much probability remains, from 0 to 1.
+    pub top_p: f64,
+    /// How likely a token is at least, as a share of the likeliest one, from 0 to 1.
+    pub min_p: f64,
+    /// Above 1, tokens are less likely the second time.
+    pub repetition_penalty: f64,
+    /// Tokens from this one on are never chosen: for a model with more tokens than are in use.
+    pub vocabulary: Option<usize>,
+    /// The same choices for the same seed.
+    pub seed: u64,
+}
+
+impl Default for Sampling {
+    /// The probabilities of the model.
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            top_k: None,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            vocabulary: None,
+            seed: 0,
+        }
+    }
+}
+
+/// Why no token can be chosen.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SamplingError {
+    /// An option that means nothing.
+    #[error("`{option}` is {value}, but must be {expected}")]
+    Option {
+        /// Its name.
+        option: &'static str,
+        /// What it was.
+        value: f64,
+        /// What it can be.
+        expected: &'static str,
+    },
+
+    /// A logit that is not a number, or infinite.
+    #[error("the logit of token {token} is {value}: the weights of the model are damaged")]
+    NotFinite {
+        /// The first such token.
+        token: usize,
+        /// Its logit.
+        value: f64,
+    },
+
+    /// There is nothing to choose from.
+    #[error("there are no tokens to choose from")]
+    NoTokens,
+}
+
+impl Sampling {
+    fn check(&self) -> Result<(), SamplingError> {
+        let Self {
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            repetition_penalty,
+            ..
+        } = *self;
+        let share = 0.0..=1.0;
+        let not_negative = temperature.is_finite() && temperature >= 0.0;
+        let positive = repetition_penalty.is_finite() && repetition_penalty > 0.0;
+        let rules = [
+            ("temperature", temperature, not_negative, "0 or more"),
+            (
+                "top_k",
+                top_k.unwrap_or(1) as f64,
+                top_k != Some(0),
+                "1 or more",
+            ),
+            ("top_p", top_p, share.contains(&top_p), "from 0 to 1"),
+            ("min_p", min_p, share.contains(&min_p), "from 0 to 1"),
+            (
+                "repetition_penalty",
+                repetition_penalty,
+                positive,
+                "greater than 0",
+            ),
+        ];
+        match rules.into_iter().find(|(_, _, holds, _)| !holds) {
+            Some((option, value, _, expected)) => Err(SamplingError::Option {
+                option,
+                value,
+                expected,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Chooses one token after the other.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    sampling: Sampling,
+    /// How many choices were made.
+    choices: u64,
+}
+
+impl Sampler {
+    /// Before the first choice.
+    ///
+    /// # Errors
+    /// [`SamplingError::Option`]
+    pub fn new(sampling: Sampling) -> Result<Self, SamplingError> {
+        sampling.check()?;
+        Ok(Self {
+            sampling,
+            choices: 0,
+        })
+    }
+
+    /// The next token, after those `before` it.
+    ///
+    /// # Errors
+    /// If a logit is not finite, or if there is none.
+    pub fn choose<E: Element>(
+        &mut self,
+        logits: &[E],
+        before: &[usize],
+    ) -> Result<usize, SamplingError> {
+        let Sampling {
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            repetition_penalty,
+            vocabulary,
+            ..
+        } = self.sampling;
+        let known = vocabulary.map_or(logits.len(), |known| known.min(logits.len()));
+        let mut logits = finite(&logits[..known])?;
+        penalize(&mut logits, before, repetition_penalty);
+        if temperature == 0.0 {
+            return Ok(likeliest(&logits));
+        }
+        let mut left = Distribution::softmax(&logits, temperature);
+        left.keep_most(top_k.unwrap_or(usize::MAX));
+        left.keep_sum(top_p);
+        left.keep_share(min_p);
+        Ok(left.draw(self.uniform()))
+    }
+
+    /// A number from 0 to 1, and never 1.
+    fn uniform(&mut self) -> f64 {
+        let choice = self.choices;
+        self.choices += 1;
+        let counter = [choice as u32, (choice >> 32) as u32, 0, 0];
+        let [a, b, ..] = Philox4x32::new(self.sampling.seed).block(counter);
+        let bits = (u64::from(a) << 32 | u64::from(b)) >> 11;
+        bits as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// As `f64`, if they are numbers.
+pub(super) fn finite<E: Element>(logits: &[E]) -> Result<Vec<f64>, SamplingError> {
+    let logits: Vec<f64> = logits.iter().map(|&logit| logit.into()).collect();
+    match logits.iter().position(|logit| !logit.is_finite()) {
+        Some(token) => Err(SamplingError::NotFinite {
+            token,
+            value: logits[token],
+        }),
+        None if logits.is_empty() => Err(SamplingError::NoTokens),
+        None => Ok(logits),
+    }
+}
+
+/// Once for each token, however often it occurred.
+fn penalize(logits: &mut [f64], before: &[usize], penalty: f64) {
+    if penalty == 1.0 {
+        return;
+    }
+    let mut seen = vec![false; logits.len()];
+    for &token in before {
+        if let Some(seen) = seen.get_mut(token) {
+            *seen = true;
+        }
+    }
+    for (logit, _) in logits.iter_mut().zip(seen).filter(|(_, seen)| *seen) {
+        *logit = if *logit > 0.0 {
+            *logit / penalty
+        } else {
+            *logit * penalty
+        };
+    }
+}
+
+fn likeliest(logits: &[f64]) -> usize {
+    let mut best = 0;
+    for (token, logit) in logits.iter().enumerate() {
+        if *logit > logits[best] {
+            best = token;
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(sampling: &Sampling, logits: &[f64], before: &[usize], times: usize) -> Vec<usize> {
+        let mut sampler = Sampler::new(sampling.clone()).unwrap();
+        let choose = |_| sampler.choose(logits, before).unwrap();
+        (0..times).map(choose).collect()
+    }
+
+    #[test]
+    fn choices_occur_as_often_as_they_should() {
+        let logits = [0.0, 2.0, 1.0, -1.0];
+        let temperature = 0.7;
+        let sampling = Sampling {
+            temperature,
+            seed: 3,
+            ..Sampling::default()
+        };
+        let n = 20_000;
+        let tokens = chosen(&sampling, &logits, &[], n);
+        let sum: f64 = logits.iter().map(|x| (x / temperature).exp()).sum();
+        for (token, logit) in logits.iter().enumerate() {
+            let p = (logit / temperature).exp() / sum;
+            let found = tokens.iter().filter(|t| **t == token).count() as f64 / n as f64;
+            // Five standard deviations of a mean of n.
+            let most = 5.0 * (p * (1.0 - p) / n as f64).sqrt();
+            assert!((found - p).abs() < most, "{token}: {found} is not {p}");
+        }
+    }
+
+    #[test]
+    fn a_seed_is_a_text() {
+        let logits = [0.1, 0.2, 0.3, 0.0, 0.2];
+        let of = |seed| {
+            let sampling = Sampling {
+                seed,
+                ..Sampling::default()
+            };
+            chosen(&sampling, &logits, &[], 50)
+        };
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+
+    #[test]
+    fn no_temperature_is_the_first_of_the_likeliest() {
+        let greedy = Sampling {
+            temperature: 0.0,
+            ..Sampling::default()
+        };
+        assert_eq!(chosen(&greedy, &[1.0, 3.0, 3.0, 2.0], &[], 3), [1, 1, 1]);
+    }
+
+    #[test]
+    fn what_occurred_is_less_likely() {
+        let greedy = Sampling {
+            temperature: 0.0,
+            repetition_penalty: 2.0,
+            ..Sampling::default()
+        };
+        // 3 becomes 1.5 however often it occurred; tokens that are not among the logits do no harm.
+        assert_eq!(chosen(&greedy, &[2.0, 3.0], &[1, 1, 9], 1), [0]);
+        assert_eq!(chosen(&greedy, &[1.0, 3.0], &[1, 1], 1), [1]);
+        // -1 becomes -2.
+        assert_eq!(chosen(&greedy, &[-1.0, -1.5], &[0], 1), [1]);
+    }
+
+    #[test]
+    fn tokens_that_are_not_in_use_are_not_chosen() {
+        let sampling = Sampling {
+            vocabulary: Some(2),
+            ..Sampling::default()
+        };
+        let tokens = chosen(&sampling, &[0.0, 0.0, 90.0], &[], 50);
+        assert!(tokens.contains(&0) && tokens.contains(&1) && !tokens.contains(&2));
+    }
+
+    #[test]
+    fn options_that_mean_nothing_are_refused() {
+        let of = |change: fn(&mut Sampling)| {
+            let mut sampling = Sampling::default();
+            change(&mut sampling);
+            Sampler::new(sampling).err().map(|error| error.to_string())
+        };
+        let cases: [(fn(&mut Sampling), &str); 6] = [
+            (
+                |s| s.temperature = -1.0,
+                "`temperature` is -1, but must be 0 or more",
+            ),
+            (
+                |s| s.temperature = f64::NAN,
+                "`temperature` is NaN, but must be 0 or more",
+            ),
+            (|s| s.top_k = Some(0), "`top_k` is 0, but must be 1 or more"),
+            (|s| s.top_p = 1.5, "`top_p` is 1.5, but must be from 0 to 1"),
+            (
+                |s| s.min_p = -0.1,
+                "`min_p` is -0.1, but must be from 0 to 1",
+            ),
+            (
+                |s| s.repetition_penalty = 0.0,
+                "`repetition_penalty` is 0, but must be greater than 0",
+            ),
+        ];
+        for (change, message) in cases {
+            assert_eq!(of(change).as_deref(), Some(message));
+        }
+        assert_eq!(of(|_| ()), None);
+    }
+
+    #[test]
+    fn damaged_logits_are_no_choice() {
+        let mut sampler = Sampler::new(Sampling::default()).unwrap();
+        let refused = sampler.choose(&[0.0, f32::INFINITY], &[]).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the logit of token 1 is inf: the weights of the model are damaged"
+        );
+        assert_eq!(
+            sampler.choose::<f32>(&[], &[]),
+            Err(SamplingError::NoTokens)
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! Sessions of a model that is a table: what follows from a token depends on the last token alone.
+
+use super::{
+    Beam, BeamSearch, Decoder, GenerateError, NewTokens, Room, Sampling, SamplingError, Session,
+    SessionError, Sessions,
+};
+use crate::fused::Array;
+
+const TOKENS: usize = 4;
+
+/// The logits of what follows a token.
+const TABLE: [[f64; TOKENS]; TOKENS] = [
+    [0.1, 1.2, -0.3, 0.4],
+    [1.5, -0.2, 1.4, 0.3],
+    [-0.6, 0.9, 0.2, 1.1],
+    [0.7, 0.8, -0.1, -0.9],
+];
+
+#[derive(Clone)]
+struct Table([[f64; TOKENS]; TOKENS]);
+
+impl Decoder<f64> for Table {
+    fn decode(&mut self, new: &NewTokens, results: &mut Array<f64>) {
+        for (row, &id) in new.ids().iter().enumerate() {
+            results.all_mut().row_mut(row).copy_from_slice(&self.0[id]);
+        }
+    }
+
+    fn reset(&mut self, _: usize) {}
+
+    fn numbers(&self) -> usize {
+        0
+    }
+
+    fn fork(&self) -> Box<dyn Decoder<f64>> {
+        Box::new(self.clone())
+    }
+}
+
+fn session(table: [[f64; TOKENS]; TOKENS], capacity: usize) -> Session<f64> {
+    let room = Room {
+        sequences: 1,
+        capacity,
+    };
+    Session::from(Sessions::new(Table(table), room, TOKENS, TOKENS))
+}
+
+fn greedy() -> Sampling {
+    Sampling {
+        temperature: 0.0,
+        ..Sampling::default()
+    }
+}
+
+#[test]
+fn tokens_come_until_one_stops_them() {
+    let mut session = session(TABLE, 10);
+    let mut of = |stop: &[usize]| {
+        session.reset();
+        let tokens = session.generate(&[3], greedy(), stop).unwrap().take(5);
+        tokens.collect::<Result<Vec<_>, _>>().unwrap()
+    };
+    // 3 -> 1 -> 0 -> 1
+    assert_eq!(of(&[]), [1, 0, 1, 0, 1]);
+    assert_eq!(of(&[2, 0]), [1]);
+    assert_eq!(of(&[1]), [0; 0]);
+    // It has seen the prompt; the first token was not asked about again.
+    assert_eq!(session.len(), 1);
+}
+
+#[test]
+fn a_session_has_seen_all_but_the_last_token() {
+    let mut session = session(TABLE, 10);
+    let tokens = session.generate(&[3], greedy(), &[]).unwrap().take(3);
+    assert_eq!(tokens.count(), 3);
+    assert_eq!(session.len(), 3);
+    // A prompt continues it: the last token of the text, and then others.
+    let mut more = session.generate(&[1, 2], greedy(), &[]).unwrap();
+    assert_eq!(more.next(), Some(Ok(3)));
+}
+
+#[test]
+fn what_ends_the_room_is_an_error() {
+    let mut session = session(TABLE, 3);
+    let tokens: Vec<_> = session.generate(&[3, 3], greedy(), &[]).unwrap().collect();
+    let full = SessionError::Full {
+        sequence: 0,
+        len: 3,
+        given: 1,
+        capacity: 3,
+    };
+    assert_eq!(tokens, [Ok(1), Ok(0), Err(GenerateError::Session(full))]);
+    assert!(session.generate(&[1], greedy(), &[]).is_err());
+}
+
+#[test]
+fn repetitions_are_counted_from_the_prompt_on() {
+    let sampling = Sampling {
+        repetition_penalty: 10.0,
+        ..greedy()
+    };
+    let mut session = session(TABLE, 10);
+    let tokens = session.generate(&[1], sampling, &[]).unwrap().take(3);
+    // After 1 comes 0; then 1, which would be next, occurred already; then all but 2 did, and 1 is still the likeliest.
+    assert_eq!(tokens.collect::<Result<Vec<_>, _>>().unwrap(), [0, 3, 1]);
+}
+
+#[test]
+fn damaged_results_are_an_error() {
+    let mut table = TABLE;
+    table[1][2] = f64::NAN;
+    let mut session = session(table, 10);
+    let mut tokens = session.generate(&[3], greedy(), &[]).unwrap();
+    assert_eq!(tokens.next(), Some(Ok(1)));
+    let Some(Err(GenerateError::Sampling(SamplingError::NotFinite { token: 2, .. }))) =
+        tokens.next()
+    else {
+        panic!("a token was chosen");
+    };
+    assert_eq!(tokens.next(), None);
+}
+
+/// The logarithm of the probability that tokens follow each other.
+fn log_probability(first: usize, tokens: &[usize]) -> f64 {
+    let before = [first].into_iter().chain(tokens.iter().copied());
+    let pairs = before.zip(tokens);
+    pairs
+        .map(|(before, &token)| {
+            let sum: f64 = TABLE[before].iter().map(|x| x.exp()).sum();
+            TABLE[before][token] - sum.ln()
+        })
+        .sum()
+}
+
+/// All continuations of three tokens, or of fewer up to the token 2, the best first.
+fn all(length_penalty: f64) -> Vec<(Vec<usize>, f64)> {
+    let mut all = Vec::new();
+    for number in 0..TOKENS.pow(3) {
+        let mut tokens = vec![number / 16, number / 4 % 4, number % 4];
+        let end = tokens.iter().position(|&token| token == 2);
+        tokens.truncate(end.map_or(3, |end| end + 1));
+        let score = log_probability(3, &tokens) / (tokens.len() as f64).powf(length_penalty);
+        if all.iter().all(|(other, _)| *other != tokens) {
+            all.push((tokens, score));
+        }
+    }
+    all.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    all
+}
+
+#[test]
+fn enough_beams_find_the_best() {
+    for length_penalty in [0.0, 1.0, 2.0] {
+        let search = BeamSearch {
+            beams: 64,
+            tokens: 3,
+            length_penalty,
+            stop: &[2],
+            vocabulary: None,
+        };
+        let mut session = session(TABLE, 10);
+        session.step(0).unwrap();
+        let found = session.beam_search(&[3], &search).unwrap();
+        assert_eq!(session.len(), 1);
+        let expected = all(length_penalty);
+        assert_eq!(found.len(), expected.len());
+        for (beam, (tokens, score)) in found.iter().zip(expected) {
+            // The order of rounding differs.
+            assert!((beam.score - score).abs() < 1e-12);
+            assert!((beam.log_probability - log_probability(3, &beam.tokens)).abs() < 1e-12);
+            assert_eq!(beam.tokens.len(), tokens.len());
+        }
+    }
+}
+
+#[test]
+fn one_beam_is_the_greedy_choice() {
+    let search = BeamSearch {
+        beams: 1,
+        tokens: 4,
+        ..BeamSearch::default()
+    };
+    let found = session(TABLE, 10).beam_search(&[3], &search).unwrap();
+    let tokens: Vec<_> = found
+        .into_iter()
+        .map(|Beam { tokens, .. }| tokens)
+        .collect();
+    assert_eq!(tokens, [[1, 0, 1, 0]]);
+}
+
+#[test]
+fn more_beams_find_what_greed_does_not() {
+    // After 2, 0 is a little likelier than 1; but what follows 1 is all but certain.
+    let mut table = [[0.0; TOKENS]; TOKENS];
+    (table[2], table[1][0]) = ([0.5, 0.4, -9.0, 9.0], 5.0);
+    let best = |beams| {
+        let search = BeamSearch {
+            beams,
+            tokens: 2,
+            vocabulary: Some(3),
+            ..BeamSearch::default()
+        };
+        let found = session(table, 10).beam_search(&[2], &search).unwrap();
+        assert_eq!(found.len(), beams);
+        found[0].tokens.clone()
+    };
+    assert_eq!(best(1)[0], 0);
+    assert_eq!(best(2), [1, 0]);
+}

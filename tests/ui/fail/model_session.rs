@@ -1,0 +1,72 @@
+//! Models that cannot go on token by token, where a session is asked for.
+
+use attn::{dfdx::prelude::*, model};
+
+model! {
+    struct LooksAhead<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d>(tokens);
+        repeat 2 {
+            x = x + attention::<heads = 2>(x);
+        }
+        linear::<vocab>(x)
+    }
+}
+
+model! {
+    struct Prefix<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        attention::<heads = 2, mask = prefix_lm(3), name = look>(embedding::<vocab, d>(tokens))
+    }
+}
+
+model! {
+    struct Undecided<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        attention::<heads = 2>(embedding::<vocab, d>(tokens)) {
+            fn mask(q_idx, kv_idx) { kv_idx * kv_idx <= q_idx * q_idx }
+        }
+    }
+}
+
+model! {
+    struct KnowsTheEnd<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        attention::<heads = 2, mask = causal>(embedding::<vocab, d>(tokens)) {
+            fn score(score, kv_idx, kv_len) { score * (kv_len - kv_idx) as f32 }
+        }
+    }
+}
+
+model! {
+    struct Pools<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, d] {
+        mean_pool(embedding::<vocab, d>(tokens))
+    }
+}
+
+model! {
+    struct Translates<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq], source: ids[batch, source_len]) -> [batch, seq, d] {
+        let context = embedding::<vocab, d>(source);
+        attention::<heads = 2>(embedding::<vocab, d, name = target>(tokens), context = context)
+    }
+}
+
+model! {
+    struct OfVectors<d = 8>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        attention::<heads = 2, mask = causal>(x)
+    }
+}
+
+fn main() {
+    let dev = Cpu::default();
+    let _ = dev.build_module::<LooksAhead, f32>().session(10);
+    let _ = dev.build_module::<Prefix, f32>().session(10);
+    let _ = dev.build_module::<Undecided, f32>().session(10);
+    let _ = dev.build_module::<KnowsTheEnd, f32>().sessions(2, 10);
+    let _ = dev.build_module::<Pools, f32>().session(10);
+    let _ = dev.build_module::<Translates, f32>().session(10);
+    let _ = dev.build_module::<OfVectors, f32>().session(10);
+}
