@@ -26,6 +26,7 @@
 //! - A wrong shape is a compile error in the layer's words: "`SelfAttention` takes [batch, seq, 64] or [seq, 64], not ..".
 //! - [`nn`] has the layers to put beside it, each one operation of the tape: [`nn::Linear`], [`nn::LayerNorm`],
 //!   [`nn::FeedForward`], [`nn::Embedding`], ..; [`ops`] has them as functions, and [`train`] what changes parameters between steps.
+//! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed.
 //! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
 //!
 //! # A layer in a model
@@ -118,6 +119,8 @@ macro_rules! model {
     };
 }
 
+#[cfg(feature = "safetensors")]
+pub use attn_core::checkpoint;
 pub use attn_core::{
     Backend, Element, Error,
     composed::Composed,

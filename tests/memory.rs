@@ -1,11 +1,11 @@
 //! The memory of a training step grows with the length of a sequence, not with its square: no matrix of scores is ever
-//! there. And a step works in the memory of the step before.
+//! there. And a step works in the memory of the step before. What reads files does not believe what they say of their size.
 
 // An allocator that counts.
 #![allow(unsafe_code)]
 
 use attn::{
-    attention,
+    attention, checkpoint,
     dfdx::{optim::Adam, prelude::*},
     model, ops,
     train::AdamW,
@@ -13,6 +13,7 @@ use attn::{
 use rayon::ThreadPoolBuilder;
 use std::{
     alloc::{GlobalAlloc, Layout, System},
+    fs::{self, File},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -208,4 +209,36 @@ fn a_steady_step_of_a_network_allocates_its_output_and_the_gradient_of_that() {
     });
     let logits = batch * length * vocab * size_of::<f32>();
     assert_eq!(counts[4..], [[2, 2 * logits]; 4], "{counts:?}");
+}
+
+/// Headers that claim more than there is, and a file of 1 GiB that is what its header says but not the model: what that takes
+/// in memory are a few names, and the text of an error.
+#[test]
+fn a_file_that_lies_is_refused_in_little_memory() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a place for files");
+    let path = folder.path().join("model.safetensors");
+    let tensor = |bytes: u64| {
+        format!("{{\"w\":{{\"dtype\":\"U8\",\"shape\":[{bytes}],\"data_offsets\":[0,{bytes}]}}}}")
+    };
+    let (small, large) = (tensor(8), tensor(1 << 30));
+    let files = [
+        (90_000_000, small.as_str(), 8),
+        (large.len(), &large, 8),
+        (large.len(), &large, 1 << 30),
+    ];
+    let mut model = Cpu::default().build_module::<Linear<2, 2>, f32>();
+    for (length, header, data) in files {
+        let start = [&length.to_le_bytes()[..], header.as_bytes()].concat();
+        fs::write(&path, &start).expect("a file is written");
+        let file = File::options().write(true).open(&path);
+        // What lies beyond the start takes no place on the disk.
+        file.and_then(|file| file.set_len(start.len() as u64 + data))
+            .expect("a file can have holes");
+        let before = NOW.load(Relaxed);
+        PEAK.store(before, Relaxed);
+        checkpoint::load(&mut model, &path, Default::default()).expect_err("it is not the model");
+        let peak = PEAK.load(Relaxed) - before;
+        assert!(peak < 16 << 10, "{peak} bytes for {header}");
+    }
 }

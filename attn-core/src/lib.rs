@@ -5,6 +5,7 @@
 //!
 //! | Module | What is in it |
 //! | --- | --- |
+//! | [`checkpoint`] | weights and the state of training on the disk |
 //! | [`composed`] | attention out of dfdx operations, one function per operation of the graph |
 //! | [`data`] | what `padding` and `document` masks and the `data` of a body take at the call |
 //! | [`entry`] | what happens to the inputs before the first operation: checks, batch axis |
@@ -34,6 +35,8 @@ mod element;
 mod error;
 mod field;
 
+#[cfg(feature = "safetensors")]
+pub mod checkpoint;
 pub mod composed;
 pub mod data;
 pub mod entry;

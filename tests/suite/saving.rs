@@ -1,7 +1,11 @@
 //! Layers are saved under fixed names, and what is loaded computes the same, bit for bit.
 
 use crate::tensors::parameters;
-use attn::{attention, nn::LearnedPosition};
+use attn::{
+    Element, attention,
+    checkpoint::{self, LoadOptions},
+    nn::LearnedPosition,
+};
 use dfdx::prelude::*;
 use std::{fs, path::Path};
 
@@ -80,12 +84,12 @@ fn header_of_safetensors(path: &Path) -> String {
     String::from_utf8_lossy(&rest[..len as usize]).into_owned()
 }
 
-/// Saves a model both ways, checks the names in the files, loads them into a model with other parameters, and asserts that
-/// it computes exactly the same.
+/// Saves a model in dfdx's two ways and as a checkpoint, checks the names in the files, loads them into models with other
+/// parameters, and asserts that they compute exactly the same.
 fn assert_saves<L, E>(expected: &[(String, &[usize])], run: impl Fn(&L) -> Vec<E>)
 where
     L: BuildModule<Cpu, E>,
-    E: Dtype + NumpyDtype + safetensors::SafeDtype,
+    E: Element + NumpyDtype + safetensors::SafeDtype,
     Cpu: Device<E>,
 {
     let found = parameters(&L::build(&Cpu::default()));
@@ -137,6 +141,20 @@ where
     assert_eq!(run(&from_safetensors), run(&saved));
     assert_eq!(parameters(&from_npz), parameters(&saved));
     assert_eq!(parameters(&from_safetensors), parameters(&saved));
+
+    let mut from_checkpoint = L::build(&Cpu::seed_from_u64(4));
+    // The file of dfdx, and then our own.
+    checkpoint::load(&mut from_checkpoint, &safetensors, LoadOptions::default())
+        .expect("dfdx's file is read");
+    assert_eq!(parameters(&from_checkpoint), parameters(&saved));
+    checkpoint::save(&saved, &safetensors).expect("a file is written");
+    let mut from_checkpoint = L::build(&Cpu::seed_from_u64(4));
+    checkpoint::load(&mut from_checkpoint, &safetensors, LoadOptions::default())
+        .expect("the file is read");
+    assert_eq!(run(&from_checkpoint), run(&saved));
+    from_safetensors
+        .load_safetensors(&safetensors)
+        .expect("dfdx reads the file");
 }
 
 fn within<'a>(prefix: &str, entries: &[(&str, &'a [usize])]) -> Vec<(String, &'a [usize])> {

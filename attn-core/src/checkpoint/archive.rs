@@ -1,0 +1,249 @@
+//! Reading a safetensors file: first all that can be wrong with it, then its numbers.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use dfdx::{nn::TensorCollection, tensor_ops::Device};
+
+use super::{
+    CheckpointError, Difference, LoadOptions, Mismatch, Problem, TensorType,
+    header::{Header, Located},
+    model,
+    number::{decode, is_float},
+    optimizer,
+    write::{CHECKSUM, checksum},
+};
+use crate::{Element, train::AdamWState};
+
+/// A safetensors file whose header was read and is valid, and whose numbers were not read yet.
+///
+/// ```
+/// use attn_core::checkpoint::{Archive, LoadOptions, save};
+/// use dfdx::prelude::*;
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("linear.safetensors");
+/// let dev = Cpu::default();
+/// save(&dev.build_module::<Linear<3, 2>, f32>(), &path)?;
+///
+/// let archive = Archive::open(&path)?;
+/// let tensors: Vec<String> = archive.tensors().map(|(name, tensor)| format!("{name}: {tensor}")).collect();
+/// assert_eq!(tensors, ["bias: F32 [2]", "weight: F32 [2, 3]"]);
+///
+/// let mut model = dev.build_module::<Linear<3, 2>, f32>();
+/// archive.load(&mut model, LoadOptions::default())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Archive<R> {
+    path: PathBuf,
+    header: Header,
+    data: R,
+}
+
+impl Archive<File> {
+    /// Reads the header of a file.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] if the file cannot be read, is shorter or longer than its header says, has a name twice, or
+    /// describes a tensor that cannot be. Nothing is allocated that is longer than the file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
+        let path = path.as_ref();
+        let open = || {
+            let file = File::open(path).map_err(Problem::io("open"))?;
+            let bytes = file.metadata().map_err(Problem::io("read"))?.len();
+            Ok((file, bytes))
+        };
+        let (file, bytes) = open().map_err(|problem: Problem| problem.at(path))?;
+        Self::new(path, file, bytes)
+    }
+}
+
+impl<'a> Archive<&'a [u8]> {
+    /// As [`open`](Archive::open), where the whole file is in memory. Errors call it by `name`.
+    ///
+    /// # Errors
+    /// As [`open`](Archive::open).
+    pub fn from_bytes(name: impl AsRef<Path>, bytes: &'a [u8]) -> Result<Self, CheckpointError> {
+        Self::new(name.as_ref(), bytes, bytes.len() as u64)
+    }
+}
+
+impl<R: Read> Archive<R> {
+    fn new(path: &Path, mut data: R, bytes: u64) -> Result<Self, CheckpointError> {
+        let header = Header::read(&mut data, bytes).map_err(|problem| problem.at(path))?;
+        Ok(Self {
+            path: path.into(),
+            header,
+            data,
+        })
+    }
+
+    /// What the file says of itself.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.header.metadata
+    }
+
+    /// The tensors, in the order of their names.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorType)> {
+        let tensors = self.header.tensors.iter();
+        tensors.map(|(name, tensor)| (name.as_str(), &tensor.described))
+    }
+
+    /// As [`load`](super::load), from this file.
+    ///
+    /// # Errors
+    /// As [`load`](super::load).
+    pub fn load<M, E, D>(self, model: &mut M, options: LoadOptions) -> Result<(), CheckpointError>
+    where
+        M: TensorCollection<E, D>,
+        E: Element,
+        D: Device<E>,
+    {
+        self.naming_the_file(|archive| {
+            let values = archive.read(&model::expected(model), options)?;
+            model::fill(model, &values)
+        })
+    }
+
+    /// As [`load_adamw`](super::load_adamw), from this file.
+    ///
+    /// # Errors
+    /// As [`load_adamw`](super::load_adamw).
+    pub fn load_adamw<M, E, D>(
+        self,
+        model: &M,
+        options: LoadOptions,
+    ) -> Result<AdamWState<E>, CheckpointError>
+    where
+        M: TensorCollection<E, D>,
+        E: Element,
+        D: Device<E>,
+    {
+        self.naming_the_file(|archive| optimizer::read(archive, model, options))
+    }
+
+    fn naming_the_file<T>(
+        mut self,
+        read: impl FnOnce(Self) -> Result<T, Problem>,
+    ) -> Result<T, CheckpointError> {
+        let path = std::mem::take(&mut self.path);
+        read(self).map_err(|problem| problem.at(&path))
+    }
+
+    /// Compares the tensors with those that are expected; if they are the same, reads their numbers and compares these
+    /// with what was written.
+    pub(super) fn read(
+        mut self,
+        expected: &[Expected],
+        options: LoadOptions,
+    ) -> Result<Values, Problem> {
+        let mismatch = compare(expected, &self.header.tensors, options);
+        if !mismatch.is_empty() {
+            return Err(Problem::Mismatch(mismatch));
+        }
+        let mut data = vec![0; self.header.data];
+        let read = self.data.read_exact(&mut data);
+        read.map_err(Problem::io("read"))?;
+        let values = Values {
+            header: self.header,
+            data,
+        };
+        values.check(options)?;
+        Ok(values)
+    }
+}
+
+/// A tensor that a file should have.
+pub(super) struct Expected {
+    pub(super) name: String,
+    pub(super) described: TensorType,
+    /// Whether the file may do without.
+    pub(super) optional: bool,
+}
+
+fn compare(
+    expected: &[Expected],
+    found: &BTreeMap<String, Located>,
+    options: LoadOptions,
+) -> Mismatch {
+    let mut mismatch = Mismatch::default();
+    let mut extra: BTreeMap<_, _> = found.iter().collect();
+    for Expected {
+        name,
+        described,
+        optional,
+    } in expected
+    {
+        match extra.remove(name) {
+            Some(found) if fits(&found.described, described, options) => {}
+            Some(found) => mismatch.different.push(Difference {
+                tensor: name.clone(),
+                expected: described.clone(),
+                found: found.described.clone(),
+            }),
+            None if *optional => {}
+            None => mismatch.missing.push((name.clone(), described.clone())),
+        }
+    }
+    let extra = extra.into_iter();
+    mismatch.extra = extra
+        .map(|(name, found)| (name.clone(), found.described.clone()))
+        .collect();
+    mismatch
+}
+
+fn fits(found: &TensorType, expected: &TensorType, options: LoadOptions) -> bool {
+    let same = found.dtype == expected.dtype || options.convert && is_float(found.dtype);
+    same && found.shape == expected.shape
+}
+
+/// The tensors of a file that has nothing wrong.
+pub(super) struct Values {
+    header: Header,
+    data: Vec<u8>,
+}
+
+impl Values {
+    /// The numbers of a tensor. What the type cannot hold is rounded to what it can.
+    pub(super) fn numbers<E: Element>(&self, name: &str) -> Option<Vec<E>> {
+        let tensor = self.header.tensors.get(name)?;
+        Some(self.decode(tensor).map(E::of).collect())
+    }
+
+    /// A tensor of one number.
+    pub(super) fn scalar(&self, name: &str) -> Option<f64> {
+        self.decode(self.header.tensors.get(name)?).next()
+    }
+
+    fn decode(&self, tensor: &Located) -> impl Iterator<Item = f64> {
+        decode(tensor.described.dtype, &self.data[tensor.bytes.clone()])
+    }
+
+    fn check(&self, options: LoadOptions) -> Result<(), Problem> {
+        if let Some(found) = self.header.metadata.get(CHECKSUM) {
+            let expected = checksum(&self.header.metadata, [self.data.as_slice()]);
+            if *found != expected {
+                let found = found.clone();
+                return Err(Problem::Checksum { expected, found });
+            }
+        }
+        if options.allow_nan {
+            return Ok(());
+        }
+        let counts = self.header.tensors.iter().map(|(name, tensor)| {
+            let nans = self.decode(tensor).filter(|number| number.is_nan());
+            (name.clone(), nans.count())
+        });
+        let nans: Vec<_> = counts.filter(|&(_, count)| count > 0).collect();
+        if nans.is_empty() {
+            Ok(())
+        } else {
+            Err(Problem::Nan(nans))
+        }
+    }
+}

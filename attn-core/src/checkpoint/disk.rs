@@ -1,0 +1,144 @@
+//! What is done to the disk, in an order in which a crash at any moment leaves the old or the new.
+//!
+//! A file is written under another name, its bytes are forced to the disk, and only then it is renamed; renaming is atomic,
+//! and is forced to the disk with the folder. Without the first, the name could survive a crash of the machine and the
+//! bytes not.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::{CheckpointError, Problem};
+
+/// How many bytes are written at once: few in tests, which fail between any two writes.
+const AT_ONCE: usize = if cfg!(test) { 100 } else { 1 << 20 };
+
+/// Puts a new file in the place of the one before.
+///
+/// # Errors
+/// What `write` says, or the system. The file before is then still there.
+pub(super) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), Problem>,
+) -> Result<(), CheckpointError> {
+    let temporary = temporary(path);
+    let written = create(&temporary, write)
+        .and_then(|()| rename(&temporary, path))
+        .and_then(|()| sync_folder(parent(path)));
+    if written.is_err() {
+        // It may not be there; and if it cannot be removed, what went wrong before is what matters.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// A name beside `path` that no other thread and no other process has.
+fn temporary(path: &Path) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.tmp-{}-{count}", process::id()))
+}
+
+/// Writes a file, down to the disk.
+pub(super) fn create(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), Problem>,
+) -> Result<(), CheckpointError> {
+    let create = || {
+        let file = run("create", path, || File::create(path))?;
+        write(&mut Watched { file: &file, path })?;
+        run("sync", path, || file.sync_all())
+    };
+    create().map_err(|problem| problem.at(path))
+}
+
+/// Makes a folder, and those that it is in.
+pub(super) fn create_folder(path: &Path) -> Result<(), CheckpointError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    at(path, "create", || fs::create_dir_all(path))?;
+    sync_folder(parent(path))
+}
+
+/// Gives a file or a folder another name, and what had that name is gone, if it was a file.
+pub(super) fn rename(from: &Path, to: &Path) -> Result<(), CheckpointError> {
+    at(to, "rename", || fs::rename(from, to))
+}
+
+/// Removes a file, or a folder with all that is in it.
+pub(super) fn remove(path: &Path) -> Result<(), CheckpointError> {
+    at(path, "remove", || {
+        if path.is_dir() {
+            fs::remove_dir_all(path)
+        } else {
+            fs::remove_file(path)
+        }
+    })
+}
+
+/// Waits until the names in a folder are on the disk.
+pub(super) fn sync_folder(path: &Path) -> Result<(), CheckpointError> {
+    // Elsewhere a folder cannot be opened, and the system keeps names in a journal.
+    if cfg!(unix) {
+        at(path, "sync", || File::open(path)?.sync_all())?;
+    }
+    Ok(())
+}
+
+/// The folder that something is in.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn at<T>(
+    path: &Path,
+    action: &'static str,
+    f: impl FnOnce() -> io::Result<T>,
+) -> Result<T, CheckpointError> {
+    run(action, path, f).map_err(|problem| problem.at(path))
+}
+
+/// Every change to the disk passes through here, where tests let it fail.
+fn run<T>(
+    action: &'static str,
+    path: &Path,
+    f: impl FnOnce() -> io::Result<T>,
+) -> Result<T, Problem> {
+    before(action, path)
+        .and_then(|()| f())
+        .map_err(Problem::io(action))
+}
+
+/// A file whose every write tests can let fail.
+struct Watched<'a> {
+    file: &'a File,
+    path: &'a Path,
+}
+
+impl Write for Watched<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        before("write", self.path)?;
+        self.file.write(&bytes[..bytes.len().min(AT_ONCE)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+use super::tests::faults::before;
+
+#[cfg(not(test))]
+fn before(_action: &'static str, _path: &Path) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,347 @@
+//! The folder with the checkpoints of a run.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+};
+
+use dfdx::{nn::TensorCollection, tensor_ops::Device};
+use serde::de::DeserializeOwned;
+
+use super::{
+    CheckpointError, Contents, LoadOptions, Problem,
+    contents::{MODEL, OPTIMIZER},
+    disk, load, load_adamw,
+};
+use crate::{Element, train::AdamWState};
+
+/// The file that names the checkpoint of the last save.
+const LATEST: &str = "latest";
+/// The file that names the checkpoint with the least metric, and says what that is.
+const BEST: &str = "best";
+/// Held by who saves.
+const LOCK: &str = ".lock";
+/// What a hidden folder ends with that is being written or removed: what is in it is of no use to anybody.
+const UNFINISHED: &str = "tmp";
+/// What a hidden folder ends with whose place another takes in this moment: a whole checkpoint.
+const REPLACED: &str = "old";
+
+/// The checkpoints of a run, in one folder.
+///
+/// The [module](super) has an example, and the layout of the folder. Nothing is kept in memory: another process, one that
+/// draws samples for example, can ask for the [`latest`](Self::latest) while training goes on.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    folder: PathBuf,
+    keep_last: usize,
+}
+
+impl Checkpoints {
+    /// The checkpoints in this folder. It is made by the first [`save`](Self::save).
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            keep_last: usize::MAX,
+        }
+    }
+
+    /// Keeps no more than the `count` checkpoints with the highest steps; at first, all are kept.
+    ///
+    /// The latest and the best one are kept in any case.
+    pub fn keep_last(mut self, count: usize) -> Self {
+        self.keep_last = count;
+        self
+    }
+
+    /// Saves a checkpoint of this step, in the place of an older one of the same step.
+    ///
+    /// It becomes the [`latest`](Self::latest), and the [`best`](Self::best) if its `metric`, as the loss on held-out data,
+    /// is less than that of the best so far. NaN is never the best.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] if the system refuses, because the disk is full for example, or if another process is saving to
+    /// this folder. All checkpoints are then still there.
+    pub fn save(
+        &self,
+        step: u64,
+        contents: &Contents<'_>,
+        metric: Option<f64>,
+    ) -> Result<Checkpoint, CheckpointError> {
+        disk::create_folder(&self.folder)?;
+        let _lock = self.lock()?;
+        self.clean_up()?;
+        let unfinished = self.hidden(step, UNFINISHED);
+        let written = contents.write(&unfinished);
+        if let Err(error) = written.and_then(|()| self.put_in_place(step, &unfinished)) {
+            // Space for the next try. If even that fails, what went wrong first is what matters.
+            let _ = fs::remove_dir_all(&unfinished);
+            return Err(error);
+        }
+        self.point(LATEST, &name(step))?;
+        self.update_best(step, metric)?;
+        self.remove_old(step)?;
+        let folder = self.folder.join(name(step));
+        Ok(Checkpoint { step, folder })
+    }
+
+    /// The checkpoint of the last [`save`](Self::save), if there was one.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] if the folder cannot be read.
+    pub fn latest(&self) -> Result<Option<Checkpoint>, CheckpointError> {
+        let named = self.read(LATEST)?.and_then(|text| step_of(text.trim()));
+        if let Some(checkpoint) = named.and_then(|step| self.at(step)) {
+            return Ok(Some(checkpoint));
+        }
+        // The name is written last: the first save may have come this far only.
+        Ok(self.steps()?.last().and_then(|&step| self.at(step)))
+    }
+
+    /// The checkpoint with the least metric, and that metric, if one was saved with any.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] if the folder cannot be read.
+    pub fn best(&self) -> Result<Option<(Checkpoint, f64)>, CheckpointError> {
+        let text = self.read(BEST)?;
+        Ok(text.and_then(|text| {
+            let (name, metric) = text.trim().split_once(' ')?;
+            let checkpoint = self.at(step_of(name)?)?;
+            Some((checkpoint, metric.parse().ok()?))
+        }))
+    }
+
+    /// The checkpoint of a step, if there is one.
+    pub fn at(&self, step: u64) -> Option<Checkpoint> {
+        let places = [self.folder.join(name(step)), self.hidden(step, REPLACED)];
+        let folder = places.into_iter().find(|place| place.is_dir())?;
+        Some(Checkpoint { step, folder })
+    }
+
+    /// The steps with a checkpoint, in their order.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] if the folder cannot be read.
+    pub fn steps(&self) -> Result<Vec<u64>, CheckpointError> {
+        let names = self.names()?;
+        let steps = names.iter().filter_map(|name| match hidden_step(name) {
+            Some((step, REPLACED)) => Some(step),
+            _ => step_of(name),
+        });
+        Ok(Vec::from_iter(steps.collect::<BTreeSet<_>>()))
+    }
+
+    /// Keeps other processes from saving until it is dropped, or until this process ends, in whatever way.
+    fn lock(&self) -> Result<Lock, CheckpointError> {
+        let path = self.folder.join(LOCK);
+        let file = File::options().create(true).append(true).open(&path);
+        let file = file.map_err(|error| Problem::io("open")(error).at(&path))?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(Problem::Busy.at(&self.folder)),
+            // Some file systems have no locks. They are to be used, too.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(Lock(file)),
+        }
+    }
+
+    /// Ends what a killed process began.
+    fn clean_up(&self) -> Result<(), CheckpointError> {
+        for name in self.names()? {
+            let path = self.folder.join(&name);
+            match hidden_step(&name) {
+                Some((step, REPLACED)) if !self.folder.join(self::name(step)).exists() => {
+                    disk::rename(&path, &self.folder.join(self::name(step)))?;
+                }
+                Some((_, UNFINISHED | REPLACED)) => disk::remove(&path)?,
+                _ if is_pointer_to_be(&name) => disk::remove(&path)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a finished checkpoint its name.
+    fn put_in_place(&self, step: u64, finished: &Path) -> Result<(), CheckpointError> {
+        let place = self.folder.join(name(step));
+        let replaced = self.hidden(step, REPLACED);
+        let replaces = place.exists();
+        if replaces {
+            disk::rename(&place, &replaced)?;
+        }
+        disk::rename(finished, &place)?;
+        disk::sync_folder(&self.folder)?;
+        if replaces {
+            disk::remove(&replaced)?;
+        }
+        Ok(())
+    }
+
+    fn update_best(&self, step: u64, metric: Option<f64>) -> Result<(), CheckpointError> {
+        let best = self.best()?;
+        let replaced = best.as_ref().is_some_and(|(best, _)| best.step == step);
+        match metric.filter(|metric| !metric.is_nan()) {
+            Some(metric) if replaced || best.is_none_or(|(_, least)| metric < least) => {
+                self.point(BEST, &format!("{} {metric}", name(step)))
+            }
+            // What was the best is not there any more.
+            None if replaced => disk::remove(&self.folder.join(BEST)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes checkpoints that are not to be kept.
+    fn remove_old(&self, latest: u64) -> Result<(), CheckpointError> {
+        let best = self.best()?.map(|(best, _)| best.step);
+        let steps = self.steps()?;
+        for &step in steps.iter().rev().skip(self.keep_last) {
+            if step != latest && Some(step) != best {
+                // Half a checkpoint must not have the name of a whole one.
+                let unfinished = self.hidden(step, UNFINISHED);
+                disk::rename(&self.folder.join(name(step)), &unfinished)?;
+                disk::remove(&unfinished)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a file of one line.
+    fn point(&self, file: &str, line: &str) -> Result<(), CheckpointError> {
+        disk::replace(&self.folder.join(file), |file| {
+            writeln!(file, "{line}").map_err(Problem::io("write"))
+        })
+    }
+
+    fn read(&self, file: &str) -> Result<Option<String>, CheckpointError> {
+        let path = self.folder.join(file);
+        if_found(fs::read_to_string(&path)).map_err(|error| Problem::io("read")(error).at(&path))
+    }
+
+    /// What is in the folder; nothing if there is none.
+    fn names(&self) -> Result<Vec<String>, CheckpointError> {
+        let read = || -> io::Result<Vec<String>> {
+            let Some(entries) = if_found(fs::read_dir(&self.folder))? else {
+                return Ok(Vec::new());
+            };
+            entries
+                .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+                .collect()
+        };
+        read().map_err(|error| Problem::io("read")(error).at(&self.folder))
+    }
+
+    fn hidden(&self, step: u64, end: &str) -> PathBuf {
+        self.folder.join(format!(".{}.{end}", name(step)))
+    }
+}
+
+/// While it is there, nobody else saves.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file is not enough while a process is being started elsewhere, which has it open for a moment.
+        let _ = self.0.unlock();
+    }
+}
+
+fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The name of the checkpoint of a step.
+fn name(step: u64) -> String {
+    format!("step-{step:08}")
+}
+
+fn step_of(text: &str) -> Option<u64> {
+    let step = text.strip_prefix("step-")?.parse().ok()?;
+    (name(step) == text).then_some(step)
+}
+
+/// The step of a hidden folder, and what its name ends with.
+fn hidden_step(text: &str) -> Option<(u64, &str)> {
+    let (name, end) = text.strip_prefix('.')?.split_once('.')?;
+    Some((step_of(name)?, end))
+}
+
+/// Whether it is what [`disk::replace`] writes before it has its name.
+fn is_pointer_to_be(text: &str) -> bool {
+    [LATEST, BEST].iter().any(|pointer| {
+        let end = text
+            .strip_prefix('.')
+            .and_then(|text| text.strip_prefix(pointer));
+        end.is_some_and(|end| end.starts_with(".tmp-"))
+    })
+}
+
+/// A checkpoint on the disk.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    step: u64,
+    folder: PathBuf,
+}
+
+impl Checkpoint {
+    /// The step after which it was saved.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// The folder with its files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Reads the weights of a model: [`load`] of `model.safetensors`.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn load_model<M, E, D>(
+        &self,
+        model: &mut M,
+        options: LoadOptions,
+    ) -> Result<(), CheckpointError>
+    where
+        M: TensorCollection<E, D>,
+        E: Element,
+        D: Device<E>,
+    {
+        load(model, self.folder.join(MODEL), options)
+    }
+
+    /// Reads the state of the optimizer of a model: [`load_adamw`] of `optimizer.safetensors`.
+    ///
+    /// # Errors
+    /// As [`load_adamw`].
+    pub fn load_optimizer<M, E, D>(
+        &self,
+        model: &M,
+        options: LoadOptions,
+    ) -> Result<AdamWState<E>, CheckpointError>
+    where
+        M: TensorCollection<E, D>,
+        E: Element,
+        D: Device<E>,
+    {
+        load_adamw(model, self.folder.join(OPTIMIZER), options)
+    }
+
+    /// Reads what was saved by [`Contents::json`].
+    ///
+    /// # Errors
+    /// [`CheckpointError`] if the file is not there, or is not what the type can hold.
+    pub fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, CheckpointError> {
+        let path = self.folder.join(name);
+        let read = || {
+            let json = fs::read(&path).map_err(Problem::io("read"))?;
+            serde_json::from_slice(&json).map_err(|error| Problem::Json {
+                reason: error.to_string(),
+            })
+        };
+        read().map_err(|problem| problem.at(&path))
+    }
+}

@@ -1,0 +1,175 @@
+//! The header of a safetensors file: 8 bytes for its length, and JSON that says which tensors are where.
+//!
+//! The `safetensors` crate reads headers, too. But there a name that is twice in the header is the last of the two, errors
+//! do not tell which tensor they are about, and offsets near the end of `usize` overflow.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+    io::Read,
+    marker::PhantomData,
+    ops::Range,
+};
+
+use safetensors::tensor::TensorInfo;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::{Problem, TensorType};
+
+/// The bytes that say how long the JSON is.
+pub(super) const PREFIX: u64 = 8;
+/// The key of the header that is no tensor.
+pub(super) const METADATA: &str = "__metadata__";
+/// What the format allows a header to have.
+const LONGEST: u64 = 100_000_000;
+
+/// What is in a file.
+#[derive(Debug, Default)]
+pub(super) struct Header {
+    pub(super) metadata: BTreeMap<String, String>,
+    pub(super) tensors: BTreeMap<String, Located>,
+    /// How many bytes the tensors have together.
+    pub(super) data: usize,
+}
+
+/// A tensor, and where its bytes are after the header.
+#[derive(Debug)]
+pub(super) struct Located {
+    pub(super) described: TensorType,
+    pub(super) bytes: Range<usize>,
+}
+
+impl Header {
+    /// Reads the header of a file with this many bytes. Nothing longer than the file is ever allocated.
+    pub(super) fn read(file: &mut impl Read, bytes: u64) -> Result<Self, Problem> {
+        let rest = bytes
+            .checked_sub(PREFIX)
+            .ok_or(Problem::TooShort { bytes })?;
+        let mut length = [0; PREFIX as usize];
+        file.read_exact(&mut length).map_err(Problem::io("read"))?;
+        let (found, limit) = (u64::from_le_bytes(length), rest.min(LONGEST));
+        if found > limit {
+            return Err(Problem::HeaderLength { found, limit });
+        }
+        let mut json = vec![0; found as usize];
+        file.read_exact(&mut json).map_err(Problem::io("read"))?;
+        let header = Self::parse(&json)?;
+        let (expected, found) = (header.data as u64, rest - found);
+        if expected != found {
+            return Err(Problem::Length { expected, found });
+        }
+        Ok(header)
+    }
+
+    fn parse(json: &[u8]) -> Result<Self, Problem> {
+        let text = std::str::from_utf8(json).map_err(invalid)?;
+        let Pairs(entries) = serde_json::from_str::<Pairs<&RawValue>>(text).map_err(invalid)?;
+        let mut entries = unique(entries)?;
+        let metadata = match entries.remove(METADATA) {
+            Some(json) => unique(parse_entry::<Pairs<String>>(METADATA, json)?.0)?,
+            None => BTreeMap::new(),
+        };
+        let tensors = entries.into_iter().map(|(name, json)| {
+            let info = parse_entry(&name, json)?;
+            Ok((name, info))
+        });
+        let (tensors, data) = locate(tensors.collect::<Result<_, _>>()?)?;
+        Ok(Self {
+            metadata,
+            tensors,
+            data,
+        })
+    }
+}
+
+fn invalid(error: impl ToString) -> Problem {
+    let reason = error.to_string();
+    Problem::Header { reason }
+}
+
+fn parse_entry<'a, T: Deserialize<'a>>(name: &str, json: &'a RawValue) -> Result<T, Problem> {
+    serde_json::from_str(json.get()).map_err(|error| Problem::Entry {
+        tensor: name.into(),
+        reason: error.to_string(),
+    })
+}
+
+/// Where each tensor is, and where the last one ends.
+fn locate(
+    mut infos: Vec<(String, TensorInfo)>,
+) -> Result<(BTreeMap<String, Located>, usize), Problem> {
+    infos.sort_by_key(|(_, info)| info.data_offsets);
+    let (mut tensors, mut end) = (BTreeMap::new(), 0);
+    for (tensor, info) in infos {
+        let (from, to) = info.data_offsets;
+        if from != end || to < from {
+            return Err(Problem::Offsets {
+                tensor,
+                expected: end,
+                found: [from, to],
+            });
+        }
+        let described = TensorType {
+            dtype: info.dtype,
+            shape: info.shape,
+        };
+        let expected = described.bytes();
+        if expected != Some(to - from) {
+            return Err(Problem::Size {
+                tensor,
+                described,
+                expected,
+                found: to - from,
+            });
+        }
+        end = to;
+        let bytes = from..to;
+        tensors.insert(tensor, Located { described, bytes });
+    }
+    Ok((tensors, end))
+}
+
+/// What a JSON object has, also where it has a key twice.
+struct Pairs<V>(Vec<(String, V)>);
+
+fn unique<V>(pairs: Vec<(String, V)>) -> Result<BTreeMap<String, V>, Problem> {
+    let mut map = BTreeMap::new();
+    for (name, value) in pairs {
+        match map.entry(name) {
+            Entry::Vacant(entry) => entry.insert(value),
+            Entry::Occupied(entry) => {
+                let name = entry.key().clone();
+                return Err(Problem::Duplicate { name });
+            }
+        };
+    }
+    Ok(map)
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ReadPairs(PhantomData))
+    }
+}
+
+struct ReadPairs<V>(PhantomData<V>);
+
+impl<'de, V: Deserialize<'de>> Visitor<'de> for ReadPairs<V> {
+    type Value = Pairs<V>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<V>, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
+        }
+        Ok(Pairs(pairs))
+    }
+}

@@ -1,0 +1,128 @@
+//! The state of [`AdamW`](crate::train::AdamW) as a safetensors file.
+
+use std::{io::Read, path::Path};
+
+use dfdx::{nn::TensorCollection, tensor_ops::Device};
+
+use super::{
+    Archive, CheckpointError, LoadOptions, Problem, TensorType,
+    archive::Expected,
+    disk,
+    model::{Kind, for_each},
+    number::{dtype_of, encode},
+    write::{Metadata, Stored, write},
+};
+use crate::{Element, train::AdamWState};
+
+/// The key of the metadata with the count of steps.
+const STEP: &str = "step";
+/// The names of the moments of a parameter end with these.
+const MOMENTS: [&str; 2] = ["mean", "square"];
+
+/// Writes the state of an optimizer to a safetensors file, which takes the place of the one before at once.
+///
+/// It has a list `<parameter>.mean` and a list `<parameter>.square` for each parameter, and the count of steps in its
+/// metadata, under `step`.
+///
+/// PyTorch: `torch.save(optimizer.state_dict(), path)`.
+///
+/// # Errors
+/// [`CheckpointError`] if the system refuses; then the file at `path` is what it was before.
+pub fn save_adamw<E: Element>(
+    state: &AdamWState<E>,
+    path: impl AsRef<Path>,
+) -> Result<(), CheckpointError> {
+    let (metadata, tensors) = stored(state);
+    disk::replace(path.as_ref(), |file| write(file, metadata, &tensors))
+}
+
+/// Reads the state of an optimizer of `model` from a safetensors file.
+///
+/// It must be that of this model: a state after the first step has the moments of all parameters, and nothing else.
+///
+/// PyTorch: `optimizer.load_state_dict(torch.load(path))`.
+///
+/// # Errors
+/// As [`load`](super::load), and [`Problem::Step`] if the file does not say how many steps were done.
+pub fn load_adamw<M, E, D>(
+    model: &M,
+    path: impl AsRef<Path>,
+    options: LoadOptions,
+) -> Result<AdamWState<E>, CheckpointError>
+where
+    M: TensorCollection<E, D>,
+    E: Element,
+    D: Device<E>,
+{
+    Archive::open(path)?.load_adamw(model, options)
+}
+
+pub(super) fn read<R: Read, M, E, D>(
+    archive: Archive<R>,
+    model: &M,
+    options: LoadOptions,
+) -> Result<AdamWState<E>, Problem>
+where
+    M: TensorCollection<E, D>,
+    E: Element,
+    D: Device<E>,
+{
+    let step = step(archive.metadata())?;
+    let expected = if step == 0 {
+        Vec::new()
+    } else {
+        moments(model)
+    };
+    let values = archive.read(&expected, options)?;
+    let lists = expected.into_iter().map(|Expected { name, .. }| {
+        let numbers = values.numbers(&name).unwrap_or_default();
+        (name, numbers)
+    });
+    AdamWState::from_lists(step, lists).map_err(Problem::State)
+}
+
+pub(super) fn stored<E: Element>(state: &AdamWState<E>) -> (Metadata, Vec<Stored>) {
+    let tensors = state.lists().map(|(name, numbers)| Stored {
+        name,
+        described: list_of::<E>(numbers.len()),
+        bytes: encode(numbers),
+    });
+    let metadata = Metadata::from([(STEP.into(), state.step.to_string())]);
+    (metadata, tensors.collect())
+}
+
+fn list_of<E: Element>(len: usize) -> TensorType {
+    TensorType {
+        dtype: dtype_of::<E>(),
+        shape: vec![len],
+    }
+}
+
+fn step(metadata: &Metadata) -> Result<u64, Problem> {
+    let found = metadata.get(STEP);
+    let step = found.and_then(|step| step.parse().ok());
+    step.ok_or_else(|| Problem::Step {
+        found: found.cloned(),
+    })
+}
+
+/// What a state has after the first step.
+fn moments<M, E, D>(model: &M) -> Vec<Expected>
+where
+    M: TensorCollection<E, D>,
+    E: Element,
+    D: Device<E>,
+{
+    let mut expected = Vec::new();
+    for_each(model, |slot| {
+        if slot.kind == Kind::Parameter {
+            let len = slot.described.shape.iter().product();
+            expected.extend(MOMENTS.map(|moment| Expected {
+                name: format!("{}.{moment}", slot.name),
+                described: list_of::<E>(len),
+                optional: false,
+            }));
+        }
+    });
+    expected
+}

@@ -1,0 +1,94 @@
+//! Writing a safetensors file.
+
+use std::{collections::BTreeMap, io::Write};
+
+use safetensors::tensor::TensorInfo;
+use serde::Serialize;
+
+use super::{
+    Problem, TensorType,
+    header::{METADATA, PREFIX},
+};
+
+/// The key of the metadata with the checksum of the file.
+pub(super) const CHECKSUM: &str = "crc32";
+
+pub(super) type Metadata = BTreeMap<String, String>;
+
+/// A tensor that is to be written.
+pub(super) struct Stored {
+    pub(super) name: String,
+    pub(super) described: TensorType,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What the header has under a name.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Entry<'a> {
+    Metadata(&'a Metadata),
+    Tensor(TensorInfo),
+}
+
+/// Writes the tensors in the order in which they are given.
+pub(super) fn write(
+    file: &mut dyn Write,
+    mut metadata: Metadata,
+    tensors: &[Stored],
+) -> Result<(), Problem> {
+    let checksum = checksum(&metadata, tensors.iter().map(|tensor| &tensor.bytes[..]));
+    metadata.insert(CHECKSUM.into(), checksum);
+    let header = header(&metadata, tensors)?;
+    let length = (header.len() as u64).to_le_bytes();
+    let tensors = tensors.iter().map(|tensor| &tensor.bytes[..]);
+    for bytes in [&length[..], &header].into_iter().chain(tensors) {
+        file.write_all(bytes).map_err(Problem::io("write"))?;
+    }
+    Ok(())
+}
+
+/// The JSON, with blanks at the end, so that the numbers start at a multiple of 8.
+fn header(metadata: &Metadata, tensors: &[Stored]) -> Result<Vec<u8>, Problem> {
+    let mut entries = BTreeMap::from([(METADATA, Entry::Metadata(metadata))]);
+    let mut end = 0;
+    for tensor in tensors {
+        let start = end;
+        end += tensor.bytes.len();
+        let info = TensorInfo {
+            dtype: tensor.described.dtype,
+            shape: tensor.described.shape.clone(),
+            data_offsets: (start, end),
+        };
+        let before = entries.insert(&tensor.name, Entry::Tensor(info));
+        if before.is_some() {
+            let name = tensor.name.clone();
+            return Err(Problem::Duplicate { name });
+        }
+    }
+    let json = serde_json::to_vec(&entries);
+    let mut json = json.map_err(|error| Problem::Header {
+        reason: error.to_string(),
+    })?;
+    json.resize(json.len().next_multiple_of(PREFIX as usize), b' ');
+    Ok(json)
+}
+
+/// The CRC-32 of the metadata without itself, and of the bytes of the tensors. What the header says of tensors need not be
+/// in it: they are compared with the model.
+pub(super) fn checksum<'a>(
+    metadata: &Metadata,
+    tensors: impl IntoIterator<Item = &'a [u8]>,
+) -> String {
+    let mut crc = crc32fast::Hasher::new();
+    for (key, value) in metadata.iter().filter(|(key, _)| *key != CHECKSUM) {
+        // Zeros keep them apart.
+        for text in [key, value] {
+            crc.update(text.as_bytes());
+            crc.update(&[0]);
+        }
+    }
+    for bytes in tensors {
+        crc.update(bytes);
+    }
+    format!("{:08x}", crc.finalize())
+}
