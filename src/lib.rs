@@ -171,8 +171,8 @@ pub mod __private {
             parallel::inside,
         },
         model::{
-            InModel, OnSlices, Pass, Random, Row, Weighted, axis, check_axis, check_length, on,
-            summary,
+            Built, InModel, OnSlices, Pass, Random, Row, Weighted, axis, check_axis, check_length,
+            count, on, summary,
         },
         nn::Weight,
         ops::Activation,

@@ -8,6 +8,7 @@
 //!
 //! - `pass`: the tape, and how an operation gets it.
 //! - `layers`: the modules of [`nn`](crate::nn).
+//! - `opaque`: modules of which only the type is known.
 //! - `operations`: what has no parameters.
 //! - `inputs`: axes of one name have one size.
 //! - `summary`: a model as a table.
@@ -15,12 +16,14 @@
 
 mod inputs;
 mod layers;
+mod opaque;
 mod operations;
 mod pass;
 mod summary;
 mod weights;
 
 pub use inputs::{axis, check_axis, check_length};
+pub use opaque::{Built, count};
 pub use pass::{Pass, on};
 pub use summary::{Row, summary};
 pub use weights::{InModel, OnSlices, Random, Weighted};

@@ -111,6 +111,8 @@ fn values(key: &Key) -> String {
         Kind::Mask(list) => format!("{}, combined by `&`, `\\|`, `!`, `( )`", words(list)),
         Kind::Claims(list) => format!("{}, combined by `&`", words(list)),
         Kind::Projections => "`true`, `false`, a list of `q`, `k`, `v`, `o`".to_owned(),
+        Kind::Type => "a type".to_owned(),
+        Kind::Shape => "a shape".to_owned(),
     }
 }
 

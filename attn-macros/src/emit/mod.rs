@@ -97,15 +97,22 @@ pub(crate) fn emitted_name(name: &Ident) -> Ident {
 }
 
 /// Where a name of the emitted code hides the struct's: the alias under which the emitted code knows it.
-pub(crate) fn alias(krate: &TokenStream, item: &Item, [e, d]: [Ident; 2]) -> Option<TokenStream> {
+///
+/// A struct may have further type variables: what declares them, and what names them.
+pub(crate) fn alias(
+    krate: &TokenStream,
+    item: &Item,
+    [e, d]: [Ident; 2],
+    [declared_others, others]: &[TokenStream; 2],
+) -> Option<TokenStream> {
     let (declared, alias, cfgs) = (&item.name, emitted_name(&item.name), item.cfgs());
     (alias != *declared).then(|| {
         quote! {
             #(#cfgs)*
             #[doc(hidden)]
             #[allow(non_camel_case_types, type_alias_bounds)]
-            type #alias<#e: #krate::__private::Dtype = f32, #d: #krate::__private::Storage<#e> = #krate::__private::AutoDevice> =
-                #declared<#e, #d>;
+            type #alias<#e: #krate::__private::Dtype = f32, #d: #krate::__private::Storage<#e> = #krate::__private::AutoDevice #declared_others> =
+                #declared<#e, #d #others>;
         }
     })
 }
@@ -161,7 +168,12 @@ impl<'a> Layer<'a> {
     }
 
     fn alias(&self) -> Option<TokenStream> {
-        alias(self.krate, &self.spec.item, self.generics())
+        alias(
+            self.krate,
+            &self.spec.item,
+            self.generics(),
+            &Default::default(),
+        )
     }
 
     /// The struct's type variables, element and device. Only a layer of such a name has others.

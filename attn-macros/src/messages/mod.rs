@@ -72,6 +72,8 @@ fn example(key: &Key) -> String {
             .find(|word| word.name != "none")
             .map_or_else(String::new, |word| word.name.to_owned()),
         Kind::Projections => "false".to_owned(),
+        Kind::Type => "Linear<8, 3>".to_owned(),
+        Kind::Shape => "[batch, seq, 8]".to_owned(),
     };
     format!("`{} = {value}`", key.name)
 }

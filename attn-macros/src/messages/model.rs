@@ -53,6 +53,10 @@ pub(crate) const DIVISION_BY_TENSOR: &str = "`/` divides by a number\n\
 pub(crate) const CONTEXT_MISSING: &str = "`d_context` is the width of a second input, and there is none\n\
     help: `attention::<..>(x, context = y)`";
 
+pub(crate) const MODULE_WITHOUT_TYPE: &str = "`module` needs a type\n\
+    help: `module::<Linear<8, 3>, out = [batch, seq, 3]>(x)`";
+pub(crate) const MODULE_WITHOUT_OUT: &str = "`module` needs the key `out`: nothing is known of its type here\n\
+    help: `module::<Linear<8, 3>, out = [batch, seq, 3]>(x)`";
 pub(crate) const DOCUMENTS_OF_TWO: &str = "`document` with a context compares the documents of two sequences\n\
     help: declare both as `data` of a body, and compare them in its `fn mask`";
 pub(crate) const PADDING_ALONE: &str = "`padding` takes the valid lengths of a batch, and there is none\n\
@@ -239,6 +243,26 @@ pub(crate) fn missing_key_of(operation: &Ident, key: &str) -> String {
     format!("`{operation}` needs the key `{key}`\nhelp: `{operation}::<{key} = 64>(..)`")
 }
 
+pub(crate) fn expected_module(found: &TokenStream) -> String {
+    format!("expected the type of a module, found {}", quoted(found))
+}
+
+pub(crate) fn expected_output(found: &TokenStream) -> String {
+    format!(
+        "expected a shape, found {}\nhelp: `out = [batch, seq, d_model]`",
+        quoted(found)
+    )
+}
+
+pub(crate) fn output_of_indices(found: &Type) -> String {
+    format!("`module` returns floats, found {found}\nhelp: `out = [batch, seq, d_model]`")
+}
+
+/// What rustc says of a module that returns another shape.
+pub(crate) fn module_returns(module: &str, declared: &Type) -> String {
+    format!("`{module}` does not return {declared}, which `out` declares")
+}
+
 pub(crate) fn zero_size(key: &str) -> String {
     format!("`{key}` must be at least 1, found 0")
 }
@@ -333,6 +357,10 @@ pub(crate) fn session_result(found: &Type) -> String {
 
 pub(crate) fn session_operation(name: &str) -> String {
     format!("its `{name}` has not one vector for every token")
+}
+
+pub(crate) fn session_module(name: &str) -> String {
+    format!("what `{name}` does, nobody knows but its type: perhaps it looks at later tokens")
 }
 
 pub(crate) fn session_context(attention: &str) -> String {

@@ -116,6 +116,9 @@ impl<'m> Tokens<'m> {
             let (spec, graph) = &self.model.attentions[*index];
             return self.attention(place, spec, graph);
         }
+        if let Op::Opaque(place) = &node.op {
+            return Err(messages::session_module(&self.model.path(place)));
+        }
         if self.is_per_token(node.result) || self.is_constant(node.result) {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! A network as a graph of layers: what [`lower`](super::lower) makes of a declaration, and what the emitters read.
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, TokenStream};
 
 use super::types::Type;
 use crate::graph::Graph;
@@ -16,6 +16,7 @@ pub(crate) struct Model {
     /// Where parameters are: the model itself, and then the body of every `repeat`.
     pub(crate) modules: Vec<Module>,
     pub(crate) attentions: Vec<(Spec, Graph)>,
+    pub(crate) opaques: Vec<Opaque>,
     pub(crate) body: Region,
     pub(crate) results: Vec<ValueId>,
     pub(crate) assertions: Vec<Assertion>,
@@ -79,11 +80,27 @@ pub(crate) enum Submodule {
     },
     /// By its index among the model's attentions.
     Attention(usize),
+    /// By its index among the model's opaque modules, with its type for people.
+    Opaque {
+        index: usize,
+        ty: String,
+    },
     Repeat {
         module: ModuleId,
         count: Size,
         share: bool,
     },
+}
+
+/// A call of a module that the macro knows nothing of but its type, as the user wrote it.
+pub(crate) struct Opaque {
+    pub(crate) ty: TokenStream,
+    /// What stands for the type in what is emitted.
+    pub(crate) alias: Ident,
+    /// Whose field it is.
+    pub(crate) module: ModuleId,
+    pub(crate) operands: Vec<ValueId>,
+    pub(crate) result: ValueId,
 }
 
 /// The nonlinearity of a feed-forward layer, by the name of its type.
@@ -153,6 +170,8 @@ pub(crate) enum Op {
         place: Place,
         index: usize,
     },
+    /// A module of which only its type is known. The operands: any.
+    Opaque(Place),
     Dropout(Real),
     /// By the name of its type.
     Activation(&'static str),
@@ -191,6 +210,21 @@ impl Model {
         let mut nodes = Vec::new();
         push(&self.body, &mut nodes);
         nodes
+    }
+
+    /// The opaque modules that are fields of a module, or of what is inside of it.
+    pub(crate) fn opaques_in(&self, module: ModuleId) -> Vec<&Opaque> {
+        let inside = |opaque: &&Opaque| self.contains(module, opaque.module);
+        self.opaques.iter().filter(inside).collect()
+    }
+
+    fn contains(&self, outer: ModuleId, inner: ModuleId) -> bool {
+        let mut fields = self.module(outer).fields.iter();
+        outer == inner
+            || fields.any(|field| match field.layer {
+                Submodule::Repeat { module, .. } => self.contains(module, inner),
+                _ => false,
+            })
     }
 
     pub(crate) fn layer(&self, place: &Place) -> Option<&Submodule> {

@@ -99,6 +99,21 @@ static DROPOUT: &[Key] = &[Key {
     doc: "Probability, at least 0 and less than 1, with which a number is dropped. It acts in `forward_mut` on a traced tensor.",
 }];
 
+static MODULE: &[Key] = &[
+    Key {
+        name: "type",
+        kind: Kind::Type,
+        default: "required",
+        doc: "What `build_module` takes: a builder of dfdx, a tuple, a layer of `attention!`, another model.",
+    },
+    Key {
+        name: "out",
+        kind: Kind::Shape,
+        default: "required",
+        doc: "The shape of its result: `[batch, seq, d_model]`.",
+    },
+];
+
 const fn plain(name: &'static str, signature: &'static str, doc: &'static str) -> Operation {
     Operation {
         name,
@@ -186,6 +201,13 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         &[],
         "`[.., d_model]` to the same",
         "`x / sqrt(mean(x²) + 1e-6)` over the last axis, with a learned gain. PyTorch: `torch.nn.RMSNorm`.",
+    ),
+    learned(
+        "module",
+        &["type"],
+        MODULE,
+        "its operands, as a tuple if they are several, to `out`",
+        "Any module of dfdx. The first operand has the tape.",
     ),
     Operation {
         positional: &["p"],

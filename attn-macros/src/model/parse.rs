@@ -128,7 +128,7 @@ fn parse_arguments(input: ParseStream<'_>) -> syn::Result<Vec<Argument>> {
     let mut arguments = Vec::new();
     while !input.peek(Token![>]) {
         let at = input.span();
-        let tokens = tokens_of_entry(input);
+        let tokens = tokens_of_argument(input);
         if tokens.is_empty() {
             return Err(syn::Error::new(at, messages::EXPECTED_ARGUMENT));
         }
@@ -139,6 +139,31 @@ fn parse_arguments(input: ParseStream<'_>) -> syn::Result<Vec<Argument>> {
     }
     expect::<Token![>]>(input, messages::UNCLOSED)?;
     Ok(arguments)
+}
+
+/// The tokens before the next comma or the closing `>`. What stands between `<` and `>` is part of a type.
+fn tokens_of_argument(input: ParseStream<'_>) -> TokenStream {
+    let mut tokens = tokens_of_entry(input);
+    let mut depth = angles(&tokens);
+    while depth > 0 && !input.is_empty() && !input.peek(Token![;]) {
+        let Ok(token) = input.parse::<TokenTree>() else {
+            break;
+        };
+        tokens.extend([token]);
+        tokens.extend(tokens_of_entry(input));
+        depth = angles(&tokens);
+    }
+    tokens
+}
+
+/// How many `<` are open at the end of these tokens.
+fn angles(tokens: &TokenStream) -> isize {
+    let sides = tokens.clone().into_iter().map(|token| match token {
+        TokenTree::Punct(punct) if punct.as_char() == '<' => 1,
+        TokenTree::Punct(punct) if punct.as_char() == '>' => -1,
+        _ => 0,
+    });
+    sides.sum()
 }
 
 fn argument(tokens: TokenStream) -> Argument {
@@ -201,7 +226,7 @@ fn parse_results(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Ty
     Ok(results)
 }
 
-fn parse_type(input: ParseStream<'_>) -> syn::Result<TypeDraft> {
+pub(super) fn parse_type(input: ParseStream<'_>) -> syn::Result<TypeDraft> {
     let kind = input.call(Ident::parse_any).ok();
     require(input, input.peek(token::Bracket), messages::EXPECTED_TYPE)?;
     let content;

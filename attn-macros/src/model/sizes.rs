@@ -49,6 +49,16 @@ impl Sizes {
 
     /// `tokens` with the values of the sizes in the places of their names. What `=` follows is the name of an argument.
     pub(super) fn substitute(&self, tokens: &TokenStream) -> TokenStream {
+        self.replace(tokens, Delimiter::Parenthesis)
+    }
+
+    /// The same in a type, where expressions stand in braces.
+    pub(super) fn substitute_in_type(&self, tokens: &TokenStream) -> TokenStream {
+        self.replace(tokens, Delimiter::Brace)
+    }
+
+    /// The same, where these delimiters are around what is more than a token.
+    fn replace(&self, tokens: &TokenStream, around: Delimiter) -> TokenStream {
         let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
         let is_punct = |index: usize, char: char| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == char);
         let replaced = tokens.iter().enumerate().map(|(index, token)| match token {
@@ -57,12 +67,15 @@ impl Sizes {
                 let is_argument = is_punct(index + 1, '=') && !is_punct(index + 2, '=');
                 let is_path = is_punct(index + 1, ':');
                 match self.find(name) {
-                    Some(size) if !is_part && !is_argument && !is_path => size.at(name.span()),
+                    Some(size) if !is_part && !is_argument && !is_path => {
+                        size.at(name.span(), around)
+                    }
                     _ => token.clone(),
                 }
             }
             TokenTree::Group(group) => {
-                let mut inner = Group::new(group.delimiter(), self.substitute(&group.stream()));
+                let inner = self.replace(&group.stream(), around);
+                let mut inner = Group::new(group.delimiter(), inner);
                 inner.set_span(group.span());
                 inner.into()
             }
@@ -95,9 +108,14 @@ impl Sizes {
 
 impl Named {
     /// The value where its name stands.
-    fn at(&self, place: Span) -> TokenTree {
+    fn at(&self, place: Span, around: Delimiter) -> TokenTree {
         self.is_used.set(true);
-        let mut token = self.value.clone();
+        let mut token = match &self.value {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => {
+                Group::new(around, group.stream()).into()
+            }
+            value => value.clone(),
+        };
         token.set_span(token.span().located_at(place));
         token
     }

@@ -23,6 +23,10 @@ pub(crate) enum Kind {
     Claims(&'static [Word]),
     /// `true`, `false`, or a list of projections.
     Projections,
+    /// A type of Rust.
+    Type,
+    /// Axes in brackets.
+    Shape,
 }
 
 /// A word of the language, with its arguments.
@@ -373,7 +377,7 @@ impl Key {
     pub(crate) fn words(&self) -> &'static [Word] {
         match self.kind {
             Kind::Word(words) | Kind::Mask(words) | Kind::Claims(words) => words,
-            Kind::Size | Kind::Number | Kind::Projections => &[],
+            Kind::Size | Kind::Number | Kind::Projections | Kind::Type | Kind::Shape => &[],
         }
     }
 }

@@ -61,6 +61,8 @@ pub(crate) enum Value {
     },
     Claims(Vec<Call>),
     Projections(Projections),
+    /// Of a type or a shape: what `model!` reads itself.
+    Tokens(TokenStream),
     /// Not understood, and reported.
     Invalid,
 }
@@ -79,7 +81,7 @@ impl Value {
                 let constants = calls.iter_mut().flat_map(Call::constants);
                 constants.for_each(f);
             }
-            Value::Projections(_) | Value::Invalid => {}
+            Value::Projections(_) | Value::Tokens(_) | Value::Invalid => {}
         }
     }
 }
@@ -358,6 +360,7 @@ pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnost
         Kind::Projections => {
             parse_projections(origin, cx).map_or(Value::Invalid, Value::Projections)
         }
+        Kind::Type | Kind::Shape => Value::Tokens(origin.clone()),
     }
 }
 

@@ -17,6 +17,13 @@ pub(crate) fn of(tokens: &TokenStream) -> String {
     writer.text
 }
 
+/// A type as a person writes it: no blanks inside of `<>`.
+pub(crate) fn of_type(tokens: &TokenStream) -> String {
+    let text = of(tokens);
+    let text = text.replace(" < ", "<").replace(" <", "<");
+    text.replace("< ", "<").replace(" >", ">")
+}
+
 /// The text of the doc comments among `attrs`, line by line.
 pub(crate) fn documentation(attrs: &[Attribute]) -> String {
     let line = |attr: &Attribute| match &attr.meta {
@@ -114,6 +121,20 @@ mod tests {
         ] {
             let tokens = text.parse().expect("these are tokens");
             assert_eq!(of(&tokens), text);
+        }
+    }
+
+    #[test]
+    fn a_type_is_as_it_was_written() {
+        for text in [
+            "Linear<8, 3>",
+            "(Linear<8, 16>, ReLU, Repeated<(Linear<16, 16>, Tanh), 2>)",
+            "dfdx::nn::builders::Linear<{ 4 * WIDTH }, 3>",
+            "<Net as Built>::Type",
+            "Net",
+        ] {
+            let tokens = text.parse().expect("these are tokens");
+            assert_eq!(of_type(&tokens), text);
         }
     }
 }

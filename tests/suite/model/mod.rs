@@ -15,6 +15,7 @@ mod encoder_decoder;
 mod facts;
 mod graphs;
 mod mistakes;
+mod opaque;
 mod session;
 mod steps;
 

@@ -60,6 +60,13 @@ model! {
     }
 }
 
+model! {
+    struct Opaque<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        module::<Linear<8, 8>, out = [batch, seq, d]>(embedding::<vocab, d>(tokens))
+    }
+}
+
 fn main() {
     let dev = Cpu::default();
     let _ = dev.build_module::<LooksAhead, f32>().session(10);
@@ -69,4 +76,5 @@ fn main() {
     let _ = dev.build_module::<Pools, f32>().session(10);
     let _ = dev.build_module::<Translates, f32>().session(10);
     let _ = dev.build_module::<OfVectors, f32>().session(10);
+    let _ = dev.build_module::<Opaque, f32>().session(10);
 }

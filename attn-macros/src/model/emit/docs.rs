@@ -81,7 +81,7 @@ fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut String) {
         let _ = writeln!(
             table,
             "| `{name}` | {} | `{}` |",
-            layer_name(&field.layer),
+            markdown(&field.layer),
             field.output
         );
         if let Submodule::Repeat { module, share, .. } = &field.layer {
@@ -98,7 +98,15 @@ pub(super) fn field(cx: &Emitter<'_>, field: &Field) -> String {
             let name = &cx.model.attentions[*index].0.item.name;
             format!("[`{name}`]: `{}`", field.output)
         }
-        layer => format!("{}: `{}`", layer_name(layer), field.output),
+        layer => format!("{}: `{}`", markdown(layer), field.output),
+    }
+}
+
+/// The same on a page, where a type would otherwise be read as a tag.
+fn markdown(layer: &Submodule) -> String {
+    match layer {
+        Submodule::Opaque { ty, .. } => format!("module `{ty}`"),
+        layer => layer_name(layer),
     }
 }
 
@@ -135,6 +143,7 @@ pub(super) fn layer_name(layer: &Submodule) -> String {
         Submodule::LayerNorm { width } => of("layer_norm", &[width]),
         Submodule::RmsNorm { width } => of("rms_norm", &[width]),
         Submodule::Attention(_) => "attention".to_owned(),
+        Submodule::Opaque { ty, .. } => format!("module {ty}"),
         Submodule::Repeat { count, share, .. } => {
             let share = if *share {
                 ", one set of parameters"
@@ -146,18 +155,21 @@ pub(super) fn layer_name(layer: &Submodule) -> String {
     }
 }
 
-/// Of `forward`, `try_forward`, their `_mut` twins, and `composed`.
-pub(super) fn methods(cx: &Emitter<'_>) -> [String; 5] {
+/// Of `composed`.
+pub(super) const COMPOSED: &str = "The model as a chain of dfdx's operations, which means the same: to compare, to read, to debug.";
+
+/// Of `forward`, `try_forward`, and their `_mut` twins.
+pub(super) fn methods(cx: &Emitter<'_>) -> [String; 4] {
     let (input, output) = (accepted(cx), listed(cx, &cx.model.results));
     let panics = "# Panics\nOn what the twin with `try_` returns as an error.";
     let errors = "# Errors\nWhen sizes that only the running program knows do not fit each other or the memory, when an id is out of range, or when the device fails.";
     [
-        format!("Runs the model: takes `{input}`, returns `{output}`. Deterministic: without dropout.\n\n{panics}"),
+        format!(
+            "Runs the model: takes `{input}`, returns `{output}`. Deterministic: without dropout.\n\n{panics}"
+        ),
         format!("As [`forward`](Self::forward), with a typed error.\n\n{errors}"),
         format!("Runs the model while training: dropout acts if the input is traced.\n\n{panics}"),
         format!("As [`forward_mut`](Self::forward_mut), with a typed error.\n\n{errors}"),
-        "The model as a chain of dfdx's operations, which means the same: to compare, to read, to debug."
-            .to_owned(),
     ]
 }
 
@@ -179,6 +191,7 @@ pub(in crate::model) fn operation_name(model: &Model, op: &Op) -> String {
         | Op::FeedForward(place)
         | Op::LayerNorm(place)
         | Op::RmsNorm(place)
+        | Op::Opaque(place)
         | Op::Attention { place, .. } => place_name(model, place),
         Op::TiedLinear(place) => format!("linear, tied to {}", place.field),
         Op::SinusoidalPosition => "sinusoidal_position".to_owned(),

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
-use super::{Emitter, docs, dot, item, picture, var};
+use super::{Emitter, MODEL, docs, dot, item, picture, var};
 use crate::model::graph::{Module, ModuleId, Node, Op, Region, Step, Submodule, ValueId};
 use crate::model::types::Axis;
 
@@ -13,36 +13,24 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned {
         return TokenStream::new();
     }
-    let params = cx.model.modules.iter().map(|module| {
-        let (name, params) = (cx.module_name(module), params(cx, module));
-        quote! {
-            #[allow(dead_code)]
-            impl #name {
-                /// Number of learned numbers.
-                #vis const PARAMS: usize = #params;
-            }
-        }
-    });
-    let symbols: Vec<_> = cx.model.symbols.iter().map(|name| var(name)).collect();
-    let flops = flops(cx, &cx.model.body);
+    let constants = emit_params(cx);
+    let flops = emit_flops(cx);
+    let total = match cx.is_opaque() {
+        true => params(cx, cx.model.module(MODEL)),
+        false => quote!(Self::PARAMS),
+    };
     let rows = rows(cx, ModuleId(0), "");
     let (dot, svg) = (dot::dot(cx.model), picture::svg(cx.model));
     quote_spanned! {cx.at=>
-        #(#params)*
+        #constants
 
         #[allow(dead_code)]
         impl #name {
-            /// Floating-point operations of the matrix products of one forward pass, a multiplication and an addition
-            /// counted as two. Masked pairs are counted; a backward pass takes twice as many. What does not fit is
-            /// `u64::MAX`.
-            #[allow(unused_variables)]
-            #vis const fn flops(#(#symbols: usize),*) -> u64 {
-                #flops
-            }
+            #flops
 
             /// The layers, with their shapes and numbers of parameters, as a table.
             #vis fn summary() -> p::String {
-                p::summary(#label, &[#(#rows),*], Self::PARAMS)
+                p::summary(#label, &[#(#rows),*], #total)
             }
 
             /// The graph, in the language of Graphviz.
@@ -58,12 +46,61 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     }
 }
 
+/// `PARAMS`, where it is known while the program is compiled.
+fn emit_params(cx: &Emitter<'_>) -> TokenStream {
+    let vis = &cx.model.item.vis;
+    let modules = (0..cx.model.modules.len()).map(ModuleId);
+    let known = modules.filter(|id| cx.model.opaques_in(*id).is_empty());
+    let params = known.map(|id| {
+        let module = cx.model.module(id);
+        let (name, params) = (cx.module_name(module), params(cx, module));
+        quote! {
+            #[allow(dead_code)]
+            impl #name {
+                /// Number of learned numbers.
+                #vis const PARAMS: usize = #params;
+            }
+        }
+    });
+    params.collect()
+}
+
+/// `flops`, where all layers are known.
+fn emit_flops(cx: &Emitter<'_>) -> Option<TokenStream> {
+    if cx.is_opaque() {
+        return None;
+    }
+    let vis = &cx.model.item.vis;
+    let symbols = cx.model.symbols.iter().map(|name| var(name));
+    let flops = flops(cx, &cx.model.body);
+    Some(quote_spanned! {cx.at=>
+        /// Floating-point operations of the matrix products of one forward pass, a multiplication and an addition
+        /// counted as two. Masked pairs are counted; a backward pass takes twice as many. What does not fit is
+        /// `u64::MAX`.
+        #[allow(unused_variables)]
+        #vis const fn flops(#(#symbols: usize),*) -> u64 {
+            #flops
+        }
+    })
+}
+
 fn params(cx: &Emitter<'_>, module: &Module) -> TokenStream {
     let terms = module
         .fields
         .iter()
         .map(|field| params_of(cx, &field.layer));
     quote!(0 #(+ #terms)*)
+}
+
+/// `PARAMS` of a struct; where it has none, what that would be.
+fn params_of_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
+    let module = cx.model.module(id);
+    if cx.model.opaques_in(id).is_empty() {
+        let name = &module.name;
+        return quote!(<#name>::PARAMS);
+    }
+    let sum = params(cx, module);
+    quote!((#sum))
 }
 
 fn params_of(cx: &Emitter<'_>, layer: &Submodule) -> TokenStream {
@@ -73,12 +110,17 @@ fn params_of(cx: &Emitter<'_>, layer: &Submodule) -> TokenStream {
             count,
             share,
         } => {
-            let name = &cx.model.module(*module).name;
+            let params = params_of_module(cx, *module);
             if *share {
-                quote!(<#name>::PARAMS)
+                params
             } else {
-                quote!(#count * <#name>::PARAMS)
+                quote!(#count * #params)
             }
+        }
+        Submodule::Opaque { index, .. } => {
+            let opaque = &cx.model.opaques[*index];
+            let alias = &opaque.alias;
+            quote_spanned!(opaque.at()=> p::count::<p::Built<#alias, p::AutoDevice, f32>>())
         }
         layer => {
             let ty = item::layer_type(cx, layer, &TokenStream::new());

@@ -3,21 +3,29 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, var};
+use super::opaque::Access;
+use super::{Emitter, MODEL, var};
 use crate::model::graph::{Node, Op, Place, Region, Repeat, Step, Submodule};
 use crate::model::types::Axis;
 
-/// `run_graph`: computes the graph.
+/// `run_graph`: computes the graph. Its twin `run_graph_mut` may change the model.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned {
         return TokenStream::new();
     }
-    let (name, symbols) = (&cx.name, cx.symbols());
+    let functions = cx.accesses().iter();
+    functions.map(|access| emit_function(cx, *access)).collect()
+}
+
+fn emit_function(cx: &Emitter<'_>, access: Access) -> TokenStream {
+    let (name, symbols, run_graph) = (&cx.name, cx.symbols(), access.function());
+    let (built, calls) = (cx.built(MODEL), cx.calls_where(access));
+    let mutability = access.mutability();
     let inputs = cx.model.inputs.iter().map(|id| {
         let (name, ty) = (cx.var(*id), cx.value_type(*id));
         quote!(#name: #ty)
     });
-    let body = emit_region(cx, &cx.model.body);
+    let body = emit_region(cx, &cx.model.body, access);
     let results: Vec<_> = cx.model.results.iter().map(|id| cx.var(*id)).collect();
     let types: Vec<_> = cx
         .model
@@ -35,26 +43,26 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     };
     quote_spanned! {cx.at=>
         /// The graph of the model, operation by operation.
-        fn run_graph<#symbols E: p::Element, D: p::Backend<E>, T: p::Tape<E, D>>(
-            model: &#name<E, D>,
+        fn #run_graph<#symbols E: p::Element, D: p::Backend<E>, T: p::Tape<E, D> #built>(
+            model: & #mutability #name<E, D #built>,
             pass: &mut p::Pass<T>,
             #(#inputs,)*
-        ) -> Result<#ty, p::Error<D::Err>> {
+        ) -> Result<#ty, p::Error<D::Err>> #calls {
             #body
             Ok(#result)
         }
     }
 }
 
-fn emit_region(cx: &Emitter<'_>, region: &Region) -> TokenStream {
+fn emit_region(cx: &Emitter<'_>, region: &Region, access: Access) -> TokenStream {
     let steps = region.steps.iter().map(|step| match step {
-        Step::Node(node) => emit_node(cx, node),
-        Step::Repeat(repeat) => emit_repeat(cx, repeat),
+        Step::Node(node) => emit_node(cx, node, access),
+        Step::Repeat(repeat) => emit_repeat(cx, repeat, access),
     });
     steps.collect()
 }
 
-fn emit_node(cx: &Emitter<'_>, node: &Node) -> TokenStream {
+fn emit_node(cx: &Emitter<'_>, node: &Node, access: Access) -> TokenStream {
     let (result, ty) = (cx.var(node.result), cx.value_type(node.result));
     let operands: Vec<_> = node.operands.iter().map(|id| cx.var(*id)).collect();
     let shape = |but: usize| {
@@ -91,14 +99,15 @@ fn emit_node(cx: &Emitter<'_>, node: &Node) -> TokenStream {
         Op::LayerNorm(place) => layer_call(cx, "layer_norm", place, &operands),
         Op::RmsNorm(place) => layer_call(cx, "rms_norm", place, &operands),
         Op::Attention { place, .. } => {
-            let (layer, x) = (cx.place(place), &operands[0]);
-            let others = &operands[1..];
-            let input = if others.is_empty() {
-                quote!(p::on(tape, &#x))
-            } else {
-                quote!((p::on(tape, &#x), #(p::Clone::clone(&#others)),*))
-            };
+            let (layer, input) = (cx.place(place), input_with_tape(&operands));
             quote!(layer(&#layer, |tape| #input))
+        }
+        Op::Opaque(place) => {
+            let (module, input) = (cx.place(place), input_with_tape(&operands));
+            match access {
+                Access::Shared => quote!(module(&#module, |tape| #input)),
+                Access::Exclusive => quote!(module_mut(&mut #module, |tape| #input)),
+            }
         }
         Op::Dropout(p) => {
             let x = &operands[0];
@@ -131,6 +140,16 @@ fn emit_node(cx: &Emitter<'_>, node: &Node) -> TokenStream {
     quote!(let #result: #ty = pass.#call?;)
 }
 
+/// The operands, the first one with the tape.
+fn input_with_tape(operands: &[Ident]) -> TokenStream {
+    let (x, others) = (&operands[0], &operands[1..]);
+    if others.is_empty() {
+        quote!(p::on(tape, &#x))
+    } else {
+        quote!((p::on(tape, &#x), #(p::Clone::clone(&#others)),*))
+    }
+}
+
 fn layer_call(cx: &Emitter<'_>, method: &str, place: &Place, operands: &[Ident]) -> TokenStream {
     let (method, place) = (format_ident!("{method}"), cx.place(place));
     quote!(#method(#(&#operands,)* &#place))
@@ -156,7 +175,7 @@ fn axis_value(cx: &Emitter<'_>, axis: &Axis) -> TokenStream {
 }
 
 /// A loop over the sets of parameters.
-fn emit_repeat(cx: &Emitter<'_>, repeat: &Repeat) -> TokenStream {
+fn emit_repeat(cx: &Emitter<'_>, repeat: &Repeat, access: Access) -> TokenStream {
     let place = cx.place(&repeat.place);
     let module = var(&cx.model.module(repeat.module).var);
     let starts = repeat.carried.iter().map(|carried| {
@@ -170,15 +189,20 @@ fn emit_repeat(cx: &Emitter<'_>, repeat: &Repeat) -> TokenStream {
         ([value], [end]) => quote!(#value = #end;),
         _ => quote!((#(#values),*) = (#(p::Clone::clone(&#ends)),*);),
     };
-    let (body, count) = (emit_region(cx, &repeat.body), &repeat.count);
-    let rounds = if repeat.share {
-        quote!(::core::iter::repeat_n(&#place, #count))
-    } else {
-        quote!(#place.modules.iter())
+    let (body, count) = (emit_region(cx, &repeat.body, access), &repeat.count);
+    let rounds = match (repeat.share, access) {
+        (true, Access::Shared) => quote!(for #module in ::core::iter::repeat_n(&#place, #count)),
+        (true, Access::Exclusive) => quote!(for _ in 0..#count),
+        (false, Access::Shared) => quote!(for #module in #place.modules.iter()),
+        (false, Access::Exclusive) => quote!(for #module in #place.modules.iter_mut()),
     };
+    // The one set of parameters is borrowed anew in every round.
+    let borrowed =
+        (repeat.share && access == Access::Exclusive).then(|| quote!(let #module = &mut #place;));
     quote! {
         #(#starts)*
-        for #module in #rounds {
+        #rounds {
+            #borrowed
             #body
             #assign
         }

@@ -3,43 +3,67 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, docs};
+use super::opaque::Access;
+use super::{Emitter, MODEL, docs};
 use crate::model::graph::ValueId;
 use crate::model::types::Axis;
 
+/// The traits: one, or two where `forward_mut` accepts something else than `forward`.
+pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
+    let traits = cx.accesses().iter();
+    traits.map(|access| emit_trait(cx, *access)).collect()
+}
+
 /// The trait. Its `on_unimplemented` is what a user reads after passing a wrong shape.
-pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
-    let (krate, name, input, cfgs) = (cx.krate, &cx.name, &cx.input, &cx.cfgs);
+fn emit_trait(cx: &Emitter<'_>, access: Access) -> TokenStream {
+    let (krate, name, input, cfgs) = (cx.krate, &cx.name, cx.input(access), &cx.cfgs);
+    let (built, mutability) = (cx.built(MODEL), access.mutability());
     let label = cx.label();
     let vis = &cx.model.item.vis;
     let accepted = docs::accepted(cx);
     let message = format!("`{label}` takes {accepted}, not `{{Self}}`");
     let note = docs::axes_note(cx);
-    let doc = format!("What [`{label}`] accepts: `{accepted}`, as dfdx tensors.");
+    let when = match access {
+        Access::Shared => "",
+        Access::Exclusive => " while training",
+    };
+    let doc = format!("What [`{label}`] accepts{when}: `{accepted}`, as dfdx tensors.");
     let label = format!("wrong input for `{label}`");
     quote_spanned! {cx.at=>
         #(#cfgs)*
         #[doc = #doc]
         #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
-        #vis trait #input<E: #krate::__private::Dtype, D: #krate::__private::Storage<E>>: ::core::marker::Sized {
+        #vis trait #input<E: #krate::__private::Dtype, D: #krate::__private::Storage<E> #built>: ::core::marker::Sized {
             /// What `forward` returns.
             type Output;
             #[doc(hidden)]
             fn run(
                 self,
-                model: &#name<E, D>,
+                model: & #mutability #name<E, D #built>,
                 run: #krate::__private::Run,
             ) -> ::core::result::Result<Self::Output, #krate::__private::Error<D::Err>>;
         }
     }
 }
 
-/// What the trait is implemented for. The first input carries the tape.
-pub(super) fn emit_impl(cx: &Emitter<'_>) -> TokenStream {
+/// What the traits are implemented for.
+pub(super) fn emit_impls(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned {
         return emit_anything(cx);
     }
-    let (name, input, symbols) = (&cx.name, &cx.input, cx.symbols());
+    let impls = cx.accesses().iter();
+    impls.map(|access| emit_impl(cx, *access)).collect()
+}
+
+/// What a trait is implemented for. The first input carries the tape.
+fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
+    let (name, input, symbols) = (&cx.name, cx.input(access), cx.symbols());
+    let (built, calls, mutability, run_graph) = (
+        cx.built(MODEL),
+        cx.calls_where(access),
+        access.mutability(),
+        access.function(),
+    );
     let (model, inputs) = (cx.model, &cx.model.inputs);
     let tape = |index: usize| match index {
         0 => quote!(T),
@@ -57,6 +81,13 @@ pub(super) fn emit_impl(cx: &Emitter<'_>) -> TokenStream {
     };
     let first = &names[0];
     let checks = emit_checks(cx);
+    let fused = (!cx.is_opaque()).then(|| {
+        quote! {
+            if run.is_fused::<E, D>() {
+                return fused(model, #(#names,)* run.train);
+            }
+        }
+    });
     let outputs = model
         .results
         .iter()
@@ -78,18 +109,16 @@ pub(super) fn emit_impl(cx: &Emitter<'_>) -> TokenStream {
         ),
     };
     quote_spanned! {cx.at=>
-        impl<#symbols T: p::Tape<E, D>, E: p::Element, D: p::Backend<E>> #input<E, D> for #ty {
+        impl<#symbols T: p::Tape<E, D>, E: p::Element, D: p::Backend<E> #built> #input<E, D #built> for #ty #calls {
             type Output = #output;
 
-            fn run(self, model: &#name<E, D>, run: p::Run) -> Result<Self::Output, p::Error<D::Err>> {
+            fn run(self, model: & #mutability #name<E, D #built>, run: p::Run) -> Result<Self::Output, p::Error<D::Err>> {
                 let #pattern = self;
                 #checks
-                if run.is_fused::<E, D>() {
-                    return fused(model, #(#names,)* run.train);
-                }
+                #fused
                 let mut pass = p::Pass::<T>::new(run);
                 let #first = pass.input(#first);
-                let #pattern_of_results = run_graph(model, &mut pass, #(#names),*)?;
+                let #pattern_of_results = #run_graph(model, &mut pass, #(#names),*)?;
                 Ok(#wrapped)
             }
         }
@@ -121,7 +150,7 @@ fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
 
 /// After an error: accept whatever is passed, so that the error stays alone.
 fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
-    let (name, input) = (&cx.name, &cx.input);
+    let (name, input) = (&cx.name, cx.input(Access::Shared));
     let accept = |generics: TokenStream, ty: TokenStream, output: TokenStream| {
         quote! {
             impl<#generics> #input<E, D> for #ty {

@@ -1,9 +1,10 @@
 //! The structs of the layers, what makes them citizens of dfdx, and the methods a user calls.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, docs, field, picture};
+use super::opaque::Access;
+use super::{Emitter, MODEL, docs, field, picture};
 use crate::emit::{item::missing_derives, module::nest};
 use crate::model::graph::{Field, Module, ModuleId, Submodule};
 
@@ -29,11 +30,9 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
             let (name, doc, ty) = (field(&of.name), docs::field(cx, of), field_type(cx, of));
             quote!(#[doc = #doc] #vis #name: #ty,)
         });
-        // A struct without layers has to mention its type variables all the same.
-        let none = module
-            .fields
-            .is_empty()
-            .then(|| quote!(none: #krate::__private::PhantomData<(E, D)>,));
+        let none = marker(module);
+        let none = none.map(|none| quote!(#none: #krate::__private::PhantomData<(E, D)>,));
+        let others = cx.built_by_default(ModuleId(index));
         quote_spanned! {cx.at=>
             #(#attrs)*
             #[doc = #docs]
@@ -41,7 +40,8 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
             #[derive(#(#krate::__private::#derives),*)]
             #vis struct #name<
                 E: #krate::__private::Dtype = f32,
-                D: #krate::__private::Storage<E> = #krate::__private::AutoDevice,
+                D: #krate::__private::Storage<E> = #krate::__private::AutoDevice
+                #others
             > {
                 #(#fields)*
                 #none
@@ -49,6 +49,16 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         }
     });
     structs.collect()
+}
+
+/// A struct that has no layers with its type variables has to mention them all the same: in a field of this name.
+fn marker(module: &Module) -> Option<Ident> {
+    let is_opaque = |field: &Field| matches!(field.layer, Submodule::Opaque { .. });
+    let is_taken = |name: &String| module.fields.iter().any(|field| field.name == *name);
+    let mut names = std::iter::successors(Some("none".to_owned()), |name| Some(format!("{name}_")));
+    let name = names.find(|name| !is_taken(name));
+    name.filter(|_| module.fields.iter().all(is_opaque))
+        .map(|name| format_ident!("{name}"))
 }
 
 fn field_type(cx: &Emitter<'_>, field: &Field) -> TokenStream {
@@ -97,12 +107,17 @@ pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Submodule, rest: &TokenStream
             quote!(#nn::RmsNorm<#width #rest>)
         }
         Submodule::Attention(index) => with_rest(&cx.model.attentions[*index].0.item.name, rest),
+        Submodule::Opaque { index, .. } => {
+            let built = cx.model.opaques[*index].built();
+            quote!(#built)
+        }
         Submodule::Repeat {
             module,
             count,
             share,
         } => {
-            let module = with_rest(&cx.model.module(*module).name, rest);
+            let others = (!rest.is_empty()).then(|| cx.built(*module));
+            let module = with_rest(&cx.model.module(*module).name, &quote!(#rest #others));
             let count = count.arg();
             if *share {
                 module
@@ -114,7 +129,7 @@ pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Submodule, rest: &TokenStream
 }
 
 /// `Name<E, D>`, where the rest is what follows other arguments: `, E, D`.
-fn with_rest(name: &proc_macro2::Ident, rest: &TokenStream) -> TokenStream {
+fn with_rest(name: &Ident, rest: &TokenStream) -> TokenStream {
     // The rest follows a comma.
     let rest = rest.clone().into_iter().skip(1);
     let rest: TokenStream = rest.collect();
@@ -127,16 +142,14 @@ fn with_rest(name: &proc_macro2::Ident, rest: &TokenStream) -> TokenStream {
 
 /// dfdx's traits.
 pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
-    let (name, input) = (&cx.name, &cx.input);
-    let collections = cx
-        .model
-        .modules
-        .iter()
-        .map(|module| emit_module(cx, module));
+    let (name, built) = (&cx.name, cx.built(MODEL));
+    let (input, input_mut) = (cx.input(Access::Shared), cx.input(cx.training_access()));
+    let modules = (0..cx.model.modules.len()).map(ModuleId);
+    let collections = modules.map(|module| emit_module(cx, module));
     quote_spanned! {cx.at=>
         #(#collections)*
 
-        impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::Module<X> for #name<E, D> {
+        impl<X: #input<E, D #built>, E: p::Dtype, D: p::Storage<E> #built> p::Module<X> for #name<E, D #built> {
             type Output = X::Output;
             type Error = D::Err;
 
@@ -146,7 +159,7 @@ pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
             }
         }
 
-        impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::ModuleMut<X> for #name<E, D> {
+        impl<X: #input_mut<E, D #built>, E: p::Dtype, D: p::Storage<E> #built> p::ModuleMut<X> for #name<E, D #built> {
             type Output = X::Output;
             type Error = D::Err;
 
@@ -159,7 +172,8 @@ pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
 }
 
 /// The layers of a module by name, in the order of the fields.
-fn emit_module(cx: &Emitter<'_>, module: &Module) -> TokenStream {
+fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
+    let module = cx.model.module(id);
     let name = cx.module_name(module);
     let names: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
     let visits = module.fields.iter().zip(&names).map(|(of, field)| {
@@ -168,14 +182,16 @@ fn emit_module(cx: &Emitter<'_>, module: &Module) -> TokenStream {
     });
     let visits = nest(visits);
     let patterns = nest(names.iter().map(|field| quote!(#field)));
-    let none = names.is_empty().then(|| quote!(none: p::PhantomData));
+    let none = marker(module).map(|none| quote!(#none: p::PhantomData));
+    let (built, types, is_built) = (cx.built(id), cx.built_types(id), cx.built_where(id));
+    let (collections, converted) = (cx.built_collections(id), cx.built_converted(id));
     quote_spanned! {cx.at=>
-        impl<E0: p::Dtype, D0: p::Storage<E0>, E: p::Element, D: p::Device<E>> p::BuildOnDevice<D, E> for #name<E0, D0> {
-            type Built = #name<E, D>;
+        impl<E0: p::Dtype, D0: p::Storage<E0>, E: p::Element, D: p::Device<E> #built> p::BuildOnDevice<D, E> for #name<E0, D0 #built> #is_built {
+            type Built = #name<E, D #types>;
         }
 
-        impl<E: p::Element, D: p::Device<E>> p::TensorCollection<E, D> for #name<E, D> {
-            type To<E2: p::Dtype, D2: p::Device<E2>> = #name<E2, D2>;
+        impl<E: p::Element, D: p::Device<E> #collections> p::TensorCollection<E, D> for #name<E, D #built> {
+            type To<E2: p::Dtype, D2: p::Device<E2>> = #name<E2, D2 #converted>;
 
             fn iter_tensors<V: p::ModuleVisitor<Self, E, D>>(
                 visitor: &mut V,
@@ -188,40 +204,58 @@ fn emit_module(cx: &Emitter<'_>, module: &Module) -> TokenStream {
 
 /// `forward` and its siblings.
 pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
-    let (name, input) = (&cx.name, &cx.input);
-    let vis = &cx.model.item.vis;
-    let [forward, try_forward, forward_mut, try_forward_mut, composed] = docs::methods(cx);
+    let (name, built, vis) = (&cx.name, cx.built(MODEL), &cx.model.item.vis);
+    let (input, input_mut) = (cx.input(Access::Shared), cx.input(cx.training_access()));
+    let [forward, try_forward, forward_mut, try_forward_mut] = docs::methods(cx);
+    let (composed, layer) = (emit_composed(cx), emit_layer(cx));
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
-        impl<E: p::Dtype, D: p::Storage<E>> #name<E, D> {
+        impl<E: p::Dtype, D: p::Storage<E> #built> #name<E, D #built> {
             #[doc = #forward]
             #[track_caller]
-            #vis fn forward<X: #input<E, D>>(&self, x: X) -> X::Output {
+            #vis fn forward<X: #input<E, D #built>>(&self, x: X) -> X::Output {
                 p::unwrap(self.try_forward(x))
             }
 
             #[doc = #try_forward]
-            #vis fn try_forward<X: #input<E, D>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
+            #vis fn try_forward<X: #input<E, D #built>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
                 x.run(self, p::Run::FORWARD)
             }
 
             #[doc = #forward_mut]
             #[track_caller]
-            #vis fn forward_mut<X: #input<E, D>>(&mut self, x: X) -> X::Output {
+            #vis fn forward_mut<X: #input_mut<E, D #built>>(&mut self, x: X) -> X::Output {
                 p::unwrap(self.try_forward_mut(x))
             }
 
             #[doc = #try_forward_mut]
-            #vis fn try_forward_mut<X: #input<E, D>>(&mut self, x: X) -> Result<X::Output, p::Error<D::Err>> {
+            #vis fn try_forward_mut<X: #input_mut<E, D #built>>(&mut self, x: X) -> Result<X::Output, p::Error<D::Err>> {
                 x.run(self, p::Run::TRAIN)
             }
 
-            #[doc = #composed]
-            #vis fn composed(&self) -> p::Composed<'_, Self> {
-                p::Composed::new(self)
-            }
+            #composed
         }
 
+        #layer
+    }
+}
+
+/// `composed`, where that is another form.
+fn emit_composed(cx: &Emitter<'_>) -> Option<TokenStream> {
+    let (vis, doc) = (&cx.model.item.vis, docs::COMPOSED);
+    let method = quote_spanned! {cx.at=>
+        #[doc = #doc]
+        #vis fn composed(&self) -> p::Composed<'_, Self> {
+            p::Composed::new(self)
+        }
+    };
+    (!cx.is_opaque()).then_some(method)
+}
+
+/// What `composed` calls.
+fn emit_layer(cx: &Emitter<'_>) -> Option<TokenStream> {
+    let (name, input) = (&cx.name, cx.input(Access::Shared));
+    let layer = quote_spanned! {cx.at=>
         impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::Layer<X> for #name<E, D> {
             type Output = X::Output;
             type Err = D::Err;
@@ -230,5 +264,6 @@ pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
                 x.run(self, run)
             }
         }
-    }
+    };
+    (!cx.is_opaque()).then_some(layer)
 }

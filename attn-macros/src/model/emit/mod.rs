@@ -7,6 +7,7 @@ mod forward;
 mod fused;
 mod input;
 mod item;
+mod opaque;
 pub(crate) mod picture;
 mod session;
 
@@ -15,7 +16,7 @@ use quote::{format_ident, quote};
 use syn::Attribute;
 
 use super::decode;
-use super::graph::{Model, Module, Place, ValueId};
+use super::graph::{Model, Module, ModuleId, Place, ValueId};
 use super::types::{Axis, Kind, Type};
 use crate::emit as attention;
 
@@ -46,20 +47,19 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         .attentions
         .iter()
         .map(|(spec, graph)| attention::layer(krate, spec, graph, caller));
-    let (cfgs, items, alias) = (
-        &cx.cfgs,
-        item::emit(cx),
-        attention::alias(krate, &model.item, ["E", "D"].map(var)),
-    );
-    let traits = [input::emit_trait(cx), session::emit_trait(cx)];
+    let (cfgs, items, types) = (&cx.cfgs, item::emit(cx), opaque::emit_aliases(cx));
+    let others = [cx.built_by_default(MODEL), cx.built(MODEL)];
+    let alias = attention::alias(krate, &model.item, ["E", "D"].map(var), &others);
+    let traits = [input::emit_traits(cx), session::emit_trait(cx)];
     let impls = [
-        input::emit_impl(cx),
+        input::emit_impls(cx),
         item::emit_traits(cx),
         item::emit_forward(cx),
         forward::emit(cx),
         fused::emit(cx),
         session::emit(cx),
         facts::emit(cx),
+        opaque::emit_checks(cx),
     ];
     let assertions = model
         .assertions
@@ -67,6 +67,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         .map(|assertion| quote!(#(#cfgs)* #assertion));
     quote! {
         #(#layers)*
+        #types
         #items
         #alias
         #(#traits)*
@@ -82,14 +83,15 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
     }
 }
 
+/// The model itself among its modules.
+const MODEL: ModuleId = ModuleId(0);
+
 /// What every emitter needs.
 struct Emitter<'a> {
     krate: &'a TokenStream,
     model: &'a Model,
     /// The struct, as the emitted code calls it.
     name: Ident,
-    /// The trait of what `forward` accepts.
-    input: Ident,
     /// Where rustc's notes place what is emitted: at the model's name.
     at: Span,
     /// `#[cfg]`s of the declaration: they hold for all that is emitted.
@@ -105,7 +107,6 @@ impl<'a> Emitter<'a> {
             krate,
             model,
             name: attention::emitted_name(name),
-            input: format_ident!("{name}Input"),
             at: Span::call_site().located_at(name.span()),
             cfgs: model.item.cfgs().collect(),
             session: decode::check(model),

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::Emitter;
+use super::{Emitter, MODEL};
 use crate::messages::model as messages;
 use crate::model::graph::{Op, Submodule};
 
@@ -95,10 +95,10 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
 
 /// Methods that return nothing: those of a model with mistakes, and those that nobody can call, where the trait says why.
 fn emit_none(cx: &Emitter<'_>, condition: Option<TokenStream>) -> TokenStream {
-    let (name, vis) = (&cx.name, &cx.model.item.vis);
+    let (name, vis, built) = (&cx.name, &cx.model.item.vis, cx.built(MODEL));
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
-        impl<E: p::Element, D: p::Backend<E>> #name<E, D> {
+        impl<E: p::Element, D: p::Backend<E> #built> #name<E, D #built> {
             #[doc(hidden)]
             #vis fn session(&self, _capacity: usize) -> Result<p::Session<E>, p::Error<D::Err>> #condition {
                 p::no_session()

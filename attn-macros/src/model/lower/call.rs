@@ -9,7 +9,7 @@ use crate::model::graph::{Activation, Op, Submodule, ValueId};
 use crate::model::ops::{FEED_FORWARDS, Operation};
 use crate::model::syntax::{Argument, Call, first};
 use crate::model::types::{Axis, Kind, Type};
-use crate::spec::keys::Key;
+use crate::spec::keys::{self, Key};
 use crate::spec::parse::{Entry, Value, parse_value};
 use crate::spec::{Real, Size};
 
@@ -28,9 +28,20 @@ impl Arguments {
         entry.map(|entry| &entry.value)
     }
 
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+
     pub(super) fn size(&self, key: &str) -> Option<Size> {
         match self.value(key)? {
             Value::Size(size) => Some(size.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn tokens(&self, key: &str) -> Option<&TokenStream> {
+        match self.value(key)? {
+            Value::Tokens(tokens) => Some(tokens),
             _ => None,
         }
     }
@@ -84,6 +95,7 @@ impl Lowering<'_> {
         let (least, most) = match operation.name {
             "concat" => (2, usize::MAX),
             "mean_pool" => (1, 2),
+            "module" => (1, usize::MAX),
             _ => (1, 1),
         };
         if !(least..=most).contains(&operands.len()) {
@@ -152,7 +164,10 @@ impl Lowering<'_> {
                 (key, Ident::new(key.name, first(&argument.value)))
             }
         };
-        let origin = self.sizes.substitute(&argument.value);
+        let origin = match key.kind {
+            keys::Kind::Type => self.sizes.substitute_in_type(&argument.value),
+            _ => self.sizes.substitute(&argument.value),
+        };
         if origin.is_empty() {
             self.cx
                 .error(&name, crate::messages::key_without_value(key));
@@ -189,7 +204,7 @@ impl Lowering<'_> {
     /// The size of a required key.
     fn required(&mut self, call: &Call, arguments: &Arguments, key: &str) -> Option<Size> {
         let size = arguments.size(key);
-        let is_given = arguments.value(key).is_some();
+        let is_given = arguments.is_given(key);
         if size.is_none() && !is_given {
             self.cx
                 .error(&call.name, messages::missing_key_of(&call.name, key));
@@ -272,6 +287,7 @@ impl Lowering<'_> {
                 };
                 (Op::RmsNorm(place(self, layer, x, frame)), x.clone())
             }
+            "module" => return self.opaque(call, arguments, operands, &value_name, frame),
             "dropout" => (Op::Dropout(self.probability(call, arguments)?), x.clone()),
             "softmax" => (Op::Softmax, x.clone()),
             "concat" => return self.concat(call, operands, &value_name, frame),

@@ -4,6 +4,7 @@
 
 mod attention;
 mod call;
+mod opaque;
 mod operators;
 mod scope;
 mod statements;
@@ -16,7 +17,8 @@ use quote::format_ident;
 use syn::ext::IdentExt;
 
 use super::graph::{
-    Field, Model, Module, ModuleId, Node, Op, Place, Region, Step, Submodule, Value, ValueId,
+    Field, Model, Module, ModuleId, Node, Op, Opaque, Place, Region, Step, Submodule, Value,
+    ValueId,
 };
 use super::sizes::Sizes;
 use super::syntax::{ModelDraft, TypeDraft};
@@ -55,6 +57,7 @@ pub(crate) fn lower(draft: ModelDraft, krate: &TokenStream, cx: &Diagnostics) ->
         values: lowering.values,
         modules: lowering.modules,
         attentions: lowering.attentions,
+        opaques: lowering.opaques,
         body: body.region,
         results,
         assertions: lowering.assertions,
@@ -78,6 +81,7 @@ pub(super) struct Lowering<'a> {
     names: HashMap<String, usize>,
     modules: Vec<Module>,
     attentions: Vec<(Spec, Graph)>,
+    opaques: Vec<Opaque>,
     assertions: Vec<Assertion>,
     scopes: Scopes,
 }
@@ -119,6 +123,7 @@ impl<'a> Lowering<'a> {
             names: OWN.map(|name| (name.to_owned(), 1)).into(),
             modules: vec![model],
             attentions: Vec::new(),
+            opaques: Vec::new(),
             assertions: Vec::new(),
             scopes: Scopes::default(),
         }
@@ -131,6 +136,7 @@ impl<'a> Lowering<'a> {
             .iter_mut()
             .for_each(|model| model.fields.clear());
         self.attentions.clear();
+        self.opaques.clear();
         self.assertions.clear();
     }
 

@@ -80,6 +80,24 @@ mistakes! {
     for_loop: "for i in 0 { }", "for", "`for` is not part of the language";
     two_operands: "gelu(x, x)", "gelu", "`gelu` takes `[..]` to the same, found 2 operands";
     probability: "dropout::<1.5>(x)", "1.5", "`dropout` is a probability: at least 0 and less than 1, found 1.5";
+    module_without_a_type: "module::<out = [batch, seq, d]>(x)", "module", "`module` needs a type";
+    module_without_a_shape: "module::<Linear<8, 3>>(x)", "module", "`module` needs the key `out`: nothing is known of its type here";
+    module_of_a_number: "module::<8, out = [batch, seq, d]>(x)", "8", "expected the type of a module, found `8`";
+    module_to_no_shape: "module::<ReLU, out = 7>(x)", "7", "expected a shape, found `7`";
+    module_to_ids: "module::<ReLU, out = ids[batch, seq]>(x)", "ids", "`module` returns floats, found ids[batch, seq]";
+    module_to_an_unknown_axis: "module::<ReLU, out = [batch, sek, d]>(x)", "sek",
+        "no input has an axis `sek`, and no size is called so";
+    module_to_many_axes: "module::<ReLU, out = [batch, 1, 2, 3, d]>(x)", "[batch, 1, 2, 3, d]",
+        "expected 1 to 4 axes in `[..]`, found 5";
+    module_of_two_types: "module::<ReLU, Tanh, out = [batch, seq, d]>(x)", "Tanh", "expected `key = value`, found `Tanh`";
+    module_with_an_unknown_key: "module::<ReLU, out = [batch, seq, d], input = 8>(x)", "input", "`module` has no key `input`";
+    module_of_nothing: "module::<ReLU, out = [batch, seq, d]>()", "module",
+        "`module` takes its operands, as a tuple if they are several, to `out`, found 0 operands";
+    module_with_an_operand_by_name: "module::<ReLU, out = [batch, seq, d]>(x, lens = lens)", "lens",
+        "`module` has no operand `lens`";
+    module_with_a_body: "module::<ReLU, out = [batch, seq, d]>(x) { fn mask(q_idx) { q_idx > 0 } }", "module",
+        "`module` has no body: only `attention` has functions of its own";
+    module_that_is_open: "let y = module::<Linear<8, 3, out = [batch, seq, d]>(x); y", ";", "expected `,` or `>`";
     body_of_another: "gelu(x) { fn mask(q_idx) { q_idx > 0 } }", "gelu", "`gelu` has no body: only `attention` has functions of its own";
 }
 

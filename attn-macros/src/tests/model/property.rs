@@ -10,7 +10,20 @@ use crate::tests::support::{cases, reports};
 
 /// All that models are written with, and some more.
 const WORDS: &str = "tokens x y d_model heads layers 0 1 65 0.5 \"a\" 'a + - * / = += ; , : :: < > -> ( [ { let mut repeat fn \
-    struct attention linear embedding layer_norm ids lens batch seq mask causal padding name tied share true # ! & |";
+    struct attention linear embedding layer_norm ids lens batch seq mask causal padding name tied share true module out Linear ReLU # ! & |";
+
+/// A model of modules that only rustc knows.
+const OPAQUE: &str = "
+    struct Opaque<d_model = 8, hidden = N>;
+
+    fn forward(x: [batch, seq, d_model], lens: lens[batch]) -> [batch, seq, d_model] {
+        let mut x = module::<Padded, out = [batch, seq, d_model]>(x, lens);
+        repeat 2, share = true {
+            x = x + module::<(Linear<d_model, hidden>, ReLU, Linear<hidden, 8>), out = [batch, seq, 8], name = a>(x);
+        }
+        module::<Repeated<Linear<8, 8>, 2>, out = [batch, seq, 8]>(relu(x))
+    }
+";
 
 #[derive(Clone, Debug)]
 enum Change {
@@ -66,9 +79,12 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn a_changed_model_is_answered(changes in prop::collection::vec(change(), 1..4)) {
-        let gpt: TokenStream = GPT.parse().expect("tokens");
-        let tokens = changed(gpt, &changes, &mut 0);
+    fn a_changed_model_is_answered(
+        source in prop::sample::select(vec![GPT, OPAQUE]),
+        changes in prop::collection::vec(change(), 1..4),
+    ) {
+        let source: TokenStream = source.parse().expect("tokens");
+        let tokens = changed(source, &changes, &mut 0);
         // From text again, so that tokens have places.
         let text = tokens.to_string();
         // A quote that lost its lifetime is no token.

@@ -113,6 +113,10 @@ fn every_operation() {
         ),
         ("[batch, seq, d]", "-x * { 1.0 / SQRT } + (3 - x)"),
         ("[batch, seq, d]", "x * x - x"),
+        (
+            "[batch, 4]",
+            "module::<Linear<d, 4>, out = [batch, 4]>(x, x)",
+        ),
     ] {
         result(x, shape, value);
     }

@@ -18,6 +18,23 @@ fn gpt() {
 }
 
 #[test]
+fn opaque_modules() {
+    insta::assert_snapshot!(expansion(
+        "struct Mixed<d_model = 8, hidden = { 2 * N }>;
+        fn forward(x: [batch, seq, d_model], lens: lens[batch]) -> [batch, 3] {
+            let mut x = x;
+            repeat 4 {
+                x = x + module::<Padded, out = [batch, seq, d_model], name = attn>(layer_norm(x), lens);
+            }
+            repeat 2, share = true, name = again {
+                x = module::<(Linear<d_model, hidden>, ReLU, Linear<hidden, 8>), out = [batch, seq, d_model]>(x);
+            }
+            linear::<3>(mean_pool(x))
+        }"
+    ));
+}
+
+#[test]
 fn encoder_with_two_inputs_and_a_shared_round() {
     insta::assert_snapshot!(expansion(
         "struct Encoder<vocab = 9, d_model = 8>;

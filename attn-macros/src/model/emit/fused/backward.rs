@@ -250,7 +250,8 @@ impl Fused<'_> {
                 let (weights, len) = (self.weights(place), self.ty(x(0)).axes.last().map(size));
                 quote!(#weights.backward_positions(#len, #d_y_matrix, gradients);)
             }
-            Op::SinusoidalPosition | Op::Add | Op::Shift(_) => TokenStream::new(),
+            // A model with an opaque module has no fused form.
+            Op::SinusoidalPosition | Op::Add | Op::Shift(_) | Op::Opaque(_) => TokenStream::new(),
             Op::Linear(place) => {
                 let (weights, x) = (self.weights(place), matrix(0));
                 quote!(#weights.backward(#x, #d_y_matrix, #(&mut #to_x,)* gradients);)

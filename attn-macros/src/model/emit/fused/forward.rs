@@ -155,6 +155,8 @@ impl Fused<'_> {
             axes.last().map(super::size)
         };
         match &node.op {
+            // A model with an opaque module has no fused form.
+            Op::Opaque(_) => TokenStream::new(),
             Op::Embedding(place) => {
                 let (weights, ids) = (self.weights(place), self.ids(x(0)));
                 quote!(#weights.forward(#ids, #to.all_mut()))

@@ -32,7 +32,7 @@ use crate::model::types::{Axis, Kind, Type};
 /// fn decode(weights, past, new, result)
 /// ```
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
-    if cx.model.poisoned {
+    if cx.model.poisoned || cx.is_opaque() {
         return TokenStream::new();
     }
     let (plan, plan_to_decode) = (plan(cx.model), plan_to_decode(cx.model));

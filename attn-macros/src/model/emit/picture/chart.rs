@@ -222,7 +222,8 @@ fn kind(op: &Op) -> Kind {
         Op::Attention { .. } => Kind::Attention,
         Op::Linear(_) | Op::TiedLinear(_) | Op::FeedForward(_) => Kind::Linear,
         Op::LayerNorm(_) | Op::RmsNorm(_) => Kind::Norm,
-        Op::Dropout(_)
+        Op::Opaque(_)
+        | Op::Dropout(_)
         | Op::Activation(_)
         | Op::Add
         | Op::Sub
