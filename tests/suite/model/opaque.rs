@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::layers::compare::assert_close;
+use crate::tensors::flat;
 use crate::tensors::{gradients, parameters};
 use attn::{
     Backend, Element, attention, model,
