@@ -92,7 +92,7 @@ where
 fn assert_all_close(found: &[Vec<f64>], expected: &[Vec<f64>], tolerance: f64) {
     assert_eq!(found.len(), expected.len());
     for (index, (a, b)) in found.iter().zip(expected).enumerate() {
-        assert_close(&format!("number {index}"), a, b, tolerance);
+        assert_close(format!("number {index}"), a, b, tolerance);
     }
 }
 

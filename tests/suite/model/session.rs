@@ -45,10 +45,10 @@ fn pieces(len: usize) -> [Vec<usize>; 4] {
     [vec![1; len], prompt, vec![len], uneven]
 }
 
-/// `name { the model } len`: a model of tokens, `ids[batch, seq]`, which is compared for all positions of sequences of that
-/// length.
+/// `types name { the model } len`: a model of tokens, `ids[batch, seq]`, which is compared for all positions of sequences of that
+/// length, with these types of elements.
 macro_rules! goes_on {
-    ($($name:ident { $($model:tt)* } $len:expr;)*) => {$(
+    ($([$($E:ty),*] $name:ident { $($model:tt)* } $len:expr;)*) => {$(
         #[test]
         fn $name() {
             model! { $($model)* }
@@ -76,8 +76,7 @@ macro_rules! goes_on {
                     assert_eq!(session.len(), len);
                 }
             }
-            check::<f32>();
-            check::<f64>();
+            $(check::<$E>();)*
         }
     )*};
 }
@@ -86,7 +85,7 @@ macro_rules! goes_on {
 macro_rules! attends {
     ($($name:ident [$($keys:tt)*] $({ $($body:tt)* })? => $len:expr;)*) => {
         goes_on! {$(
-            $name {
+            [f32] $name {
                 struct M<vocab = 11, d = 12>;
                 fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
                     let mut x = embedding::<vocab, d>(tokens);
@@ -137,7 +136,7 @@ attends! {
 }
 
 goes_on! {
-    a_gpt {
+    [f32, f64] a_gpt {
         struct M<vocab = 11, d = 12, layers = 2>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
             let mut x = embedding::<vocab, d>(tokens) + learned_position::<64, d>(tokens);
@@ -150,7 +149,7 @@ goes_on! {
         }
     } 64;
 
-    shared_rounds_in_rounds {
+    [f32, f64] shared_rounds_in_rounds {
         struct M<vocab = 11, d = 12>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
             let mut x = embedding::<vocab, d>(tokens) + sinusoidal_position::<d>(tokens);
@@ -164,7 +163,7 @@ goes_on! {
         }
     } 21;
 
-    two_streams {
+    [f32] two_streams {
         struct M<vocab = 11, d = 12>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
             let mut x = embedding::<vocab, d>(tokens);
@@ -178,7 +177,7 @@ goes_on! {
         }
     } 21;
 
-    without_attention {
+    [f32] without_attention {
         struct M<vocab = 11, d = 11>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
             embedding::<vocab, d>(tokens)
