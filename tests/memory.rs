@@ -211,6 +211,32 @@ fn a_steady_step_of_a_network_allocates_its_output_and_the_gradient_of_that() {
     assert_eq!(counts[4..], [[2, 2 * logits]; 4], "{counts:?}");
 }
 
+/// Its arrays come from the pool; what is left are short lists, of the tasks of a kernel, which are gone when it ends.
+#[test]
+fn a_token_of_a_session_takes_no_memory() {
+    let _alone = alone();
+    let thread = ThreadPoolBuilder::new().num_threads(1).build();
+    let thread = thread.expect("a thread can be started");
+    thread.install(|| {
+        let gpt = Cpu::default().build_module::<Gpt, f32>();
+        let mut session = gpt.session(192).expect("it is as long as the model");
+        session.prefill(&[3; 100]).expect("there is room");
+        let mut steps = |count: usize| {
+            for token in 0..count {
+                session.step(token).expect("there is room");
+            }
+        };
+        // Sizes that were not asked for before.
+        steps(20);
+        let before = NOW.load(Relaxed);
+        PEAK.store(before, Relaxed);
+        steps(70);
+        let (after, peak) = (NOW.load(Relaxed), PEAK.load(Relaxed) - before);
+        assert!(after <= before, "{before} bytes became {after}");
+        assert!(peak < 8 << 10, "{peak} bytes");
+    });
+}
+
 /// Headers that claim more than there is, and a file of 1 GiB that is what its header says but not the model: what that takes
 /// in memory are a few names, and the text of an error.
 #[test]
