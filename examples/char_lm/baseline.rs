@@ -1,6 +1,6 @@
 //! What counting alone achieves: the losses that a model has to beat to have learned anything.
 
-use crate::corpus::{Corpus, Token};
+use crate::{corpus::Corpus, vocabulary::Token};
 use std::ops::Range;
 
 /// Cross-entropies on the validation split, in nats per character.

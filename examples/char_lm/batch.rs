@@ -1,6 +1,6 @@
 //! Blocks of text for the model: random ones to train on, all of them in turn to measure on.
 
-use crate::{corpus::Token, model::Tokens};
+use crate::{model::Tokens, vocabulary::Token};
 use attn::dfdx::prelude::*;
 use rand::{Rng, rngs::StdRng};
 use std::ops::Range;

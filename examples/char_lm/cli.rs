@@ -1,6 +1,9 @@
 //! The flags, named as nanoGPT's users know them, and what is checked before any work starts.
 
-use crate::model::{BLOCK, LAYERS};
+use crate::{
+    model::{BLOCK, LAYERS},
+    sample,
+};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -34,7 +37,11 @@ pub(crate) struct Args {
     pub(crate) training: Training,
 
     #[command(flatten)]
-    pub(crate) sampling: Sampling,
+    pub(crate) sampling: sample::Flags,
+
+    /// Samples to draw
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Sampling")]
+    pub(crate) num_samples: usize,
 }
 
 /// How to train.
@@ -84,31 +91,6 @@ pub(crate) struct Training {
     /// Steps between two lines of progress, where no bar can be drawn
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) log_interval: usize,
-}
-
-/// How to sample.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Sampling")]
-pub(crate) struct Sampling {
-    /// What the samples continue [default: a new line]
-    #[arg(long, alias = "start", value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) prompt: Option<String>,
-
-    /// Samples to draw
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) num_samples: usize,
-
-    /// Characters in each sample, after the prompt
-    #[arg(long, value_name = "N", default_value_t = 500)]
-    pub(crate) max_new_tokens: usize,
-
-    /// Below 1 sampling is bolder about what is likely; 0 always takes the likeliest
-    #[arg(long, value_name = "T", default_value_t = 0.8)]
-    pub(crate) temperature: f64,
-
-    /// Sample among the K likeliest characters only [default: all]
-    #[arg(long, value_name = "K")]
-    pub(crate) top_k: Option<usize>,
 }
 
 impl Args {
@@ -181,25 +163,6 @@ impl Training {
             "--grad-clip {clip} is not a norm: give 0 for no clipping, or a positive number"
         );
         Ok(())
-    }
-}
-
-impl Sampling {
-    fn check(&self) -> Result<()> {
-        let t = self.temperature;
-        ensure!(
-            t >= 0.0 && t.is_finite(),
-            "--temperature {t} is not a temperature: give 0 for the likeliest character, \
-             or a positive number"
-        );
-        ensure!(
-            self.prompt.as_deref() != Some(""),
-            "--prompt is empty: the model needs at least one character to continue"
-        );
-        match self.top_k {
-            Some(k) => at_least_one("--top-k", k),
-            None => Ok(()),
-        }
     }
 }
 
@@ -281,6 +244,9 @@ mod tests {
         }
         assert!(refusal(&["--temperature=-1"]).starts_with("--temperature"));
         assert!(refusal(&["--temperature=NaN"]).starts_with("--temperature"));
+        assert!(refusal(&["--top-p=2"]).starts_with("--top-p is 2"));
+        assert!(refusal(&["--min-p=-1"]).starts_with("--min-p is -1"));
+        assert!(refusal(&["--repetition-penalty=0"]).starts_with("--repetition-penalty is 0"));
         assert!(refusal(&["--min-lr=1"]).starts_with("--min-lr"));
         assert!(refusal(&["--weight-decay=-0.1"]).starts_with("--weight-decay"));
         assert!(refusal(&["--grad-clip=-1"]).starts_with("--grad-clip"));

@@ -20,24 +20,26 @@ mod progress;
 mod sample;
 mod text;
 mod train;
+mod vocabulary;
 mod weights;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use attn::dfdx::prelude::*;
 use baseline::Baselines;
 use clap::Parser;
 use cli::Args;
-use corpus::{Corpus, Token, Vocabulary};
+use corpus::Corpus;
 use model::Model;
 use progress::{minutes, thousands};
 use rand::{SeedableRng, rngs::StdRng};
-use sample::Sampler;
+use sample::Writer;
 use std::{
     io::{Write, stdout},
     process::ExitCode,
     time::Instant,
 };
 use train::{Outcome, Trainer};
+use vocabulary::{Token, Vocabulary};
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -54,7 +56,7 @@ fn run(args: &Args) -> Result<()> {
     args.check()?;
     let text = text::load(args.data.as_deref())?;
     let corpus = Corpus::new(&text, model::VOCAB, args.training.block_size)?;
-    let prompt = encode_prompt(args, &text, &corpus.vocabulary)?;
+    let prompt = args.sampling.encode_prompt(&corpus.vocabulary)?;
     let device = Cpu::seed_from_u64(args.seed);
     let mut model = model::build(&device)?;
     if let Some(path) = &args.init_from {
@@ -62,10 +64,10 @@ fn run(args: &Args) -> Result<()> {
     }
     describe(&model, &corpus)?;
     if args.training.steps == 0 {
-        return sample(args, &corpus.vocabulary, &device, &model, &prompt);
+        return sample(args, &corpus.vocabulary, &model, &prompt);
     }
     let outcome = train(args, &corpus, &device, &mut model)?;
-    sample(args, &corpus.vocabulary, &device, &model, &prompt)?;
+    sample(args, &corpus.vocabulary, &model, &prompt)?;
     ensure!(
         outcome.last < outcome.initial,
         "the validation loss did not fall: it was {:.3} before training and {:.3} after it",
@@ -73,20 +75,6 @@ fn run(args: &Args) -> Result<()> {
         outcome.last
     );
     Ok(())
-}
-
-/// The prompt as tokens: a new line where none is given, or the text's first character where the
-/// text has no new line.
-fn encode_prompt(args: &Args, text: &str, vocabulary: &Vocabulary) -> Result<Vec<Token>> {
-    match &args.sampling.prompt {
-        Some(prompt) => vocabulary
-            .encode(prompt)
-            .context("cannot use this --prompt"),
-        None => vocabulary.encode("\n").or_else(|_| {
-            let first: String = text.chars().take(1).collect();
-            vocabulary.encode(&first)
-        }),
-    }
 }
 
 /// What there is to train, and to train on.
@@ -151,25 +139,16 @@ fn train(args: &Args, corpus: &Corpus, device: &Cpu, model: &mut Model) -> Resul
 }
 
 /// Writes the samples.
-fn sample(
-    args: &Args,
-    vocabulary: &Vocabulary,
-    device: &Cpu,
-    model: &Model,
-    prompt: &[Token],
-) -> Result<()> {
-    let block = args.training.block_size;
-    let sampler = Sampler {
-        model,
-        vocabulary,
-        device,
-        block,
-    };
-    let mut rng = StdRng::seed_from_u64(args.seed);
+fn sample(args: &Args, vocabulary: &Vocabulary, model: &Model, prompt: &[Token]) -> Result<()> {
+    let sampling = args.sampling.sampling(vocabulary.len(), args.seed);
+    let mut writer = Writer::new(model, vocabulary, args.training.block_size, sampling)?;
     let mut out = stdout().lock();
-    for _ in 0..args.sampling.num_samples {
+    for _ in 0..args.num_samples {
         writeln!(out, "---------------")?;
-        sampler.write(prompt, &args.sampling, &mut rng, &mut out)?;
+        write!(out, "{}", vocabulary.decode_all(prompt))?;
+        writer.start(prompt)?;
+        let characters = writer.by_ref().take(args.sampling.max_new_tokens);
+        sample::stream(characters, None, &mut out)?;
     }
     Ok(())
 }

@@ -8,15 +8,19 @@ pub(crate) const VOCAB: usize = 128;
 pub(crate) const BLOCK: usize = 64;
 /// Transformer blocks, one after the other.
 pub(crate) const LAYERS: usize = 3;
+/// Numbers that a character is inside of the model.
+pub(crate) const WIDTH: usize = 64;
+/// Heads of each attention.
+pub(crate) const HEADS: usize = 4;
 
 model! {
     /// Every position looks at itself and at what came before it.
-    pub(crate) struct Gpt<d_model = 64>;
+    pub(crate) struct Gpt<d_model = WIDTH>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, VOCAB] {
         let mut x = embedding::<VOCAB, d_model>(tokens) + learned_position::<BLOCK, d_model>(tokens);
         repeat LAYERS {
-            x += attention::<heads = 4, mask = causal>(layer_norm(x));
+            x += attention::<heads = HEADS, mask = causal>(layer_norm(x));
             x += feed_forward::<{ 4 * d_model }, activation = gelu_tanh>(layer_norm(x));
         }
         linear::<VOCAB, bias = false>(layer_norm(x))

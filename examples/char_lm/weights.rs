@@ -1,7 +1,7 @@
 //! The trained weights as a safetensors file, and the vocabulary that gives them their meaning in a
 //! text file beside it.
 
-use crate::{corpus::Vocabulary, model::Model};
+use crate::{model::Model, vocabulary::Vocabulary};
 use anyhow::{Context, Result, anyhow, ensure};
 use attn::dfdx::prelude::*;
 use std::{
