@@ -2,7 +2,7 @@
 
 use crate::{model::Tokens, vocabulary::Token};
 use attn::dfdx::prelude::*;
-use rand::{Rng, rngs::StdRng};
+use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::ops::Range;
 
 /// Blocks of equal length, and for each of their characters the one that follows it.
@@ -45,6 +45,15 @@ impl Batch {
     }
 }
 
+/// The random numbers of a step. They are those of no other step, and do not depend on the steps before it: training that is
+/// resumed draws the batches that it would have drawn.
+pub(crate) fn rng(seed: u64, step: usize) -> StdRng {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8..16].copy_from_slice(&(step as u64).to_le_bytes());
+    StdRng::from_seed(bytes)
+}
+
 /// Cuts a text of `len` characters into blocks that together ask for each of them but the first,
 /// which nothing comes before. The last block may be shorter.
 pub(crate) fn blocks(len: usize, block: usize) -> Vec<Range<usize>> {
@@ -68,7 +77,6 @@ pub(crate) fn spread(blocks: Vec<Range<usize>>, count: usize) -> Vec<Range<usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::SeedableRng;
 
     #[test]
     fn targets_are_the_inputs_one_character_on() -> Result<(), CpuError> {
@@ -88,6 +96,15 @@ mod tests {
         let batch = Batch::random(&[7, 8, 9], (3, 2), &mut rng, &Cpu::default())?;
         assert_eq!(batch.targets.as_vec(), [8, 9, 8, 9, 8, 9]);
         Ok(())
+    }
+
+    #[test]
+    fn seeds_and_steps_have_random_numbers_of_their_own() {
+        let draw = |seed, step| rng(seed, step).r#gen::<u64>();
+        let all = [draw(1, 1), draw(1, 2), draw(2, 1), draw(2, 2)];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), 4);
+        assert_eq!(draw(1, 2), all[1]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::{
     model::{BLOCK, LAYERS},
     sample,
 };
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 
@@ -21,12 +21,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
 
-    /// Where the weights go, as safetensors
-    #[arg(long, value_name = "FILE", default_value = "char_lm.safetensors")]
+    /// Folder of the checkpoints
+    #[arg(long, value_name = "FOLDER", default_value = "char_lm")]
     pub(crate) out: PathBuf,
 
-    /// Start from these weights; with --steps 0 only sample from them
-    #[arg(long, value_name = "FILE")]
+    /// Checkpoints to keep, beside the best one
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) keep_last: usize,
+
+    /// Go on from the latest checkpoint in --out; with the same flags as if it had not stopped
+    #[arg(long, conflicts_with = "init_from")]
+    pub(crate) resume: bool,
+
+    /// Start from the weights of a checkpoint, or of the best one in a folder; with --steps 0 only sample from them
+    #[arg(long, value_name = "FOLDER")]
     pub(crate) init_from: Option<PathBuf>,
 
     /// Seed of the weights, of the batches and of the samples
@@ -99,7 +107,7 @@ impl Args {
         self.training.check()?;
         self.sampling.check()?;
         ensure!(
-            self.training.steps > 0 || self.init_from.is_some(),
+            self.training.steps > 0 || self.resume || self.init_from.is_some(),
             "--steps 0 trains nothing: ask for at least 1, or give trained weights with --init-from"
         );
         check_writable(&self.out)
@@ -171,18 +179,21 @@ fn at_least_one(flag: &str, value: usize) -> Result<()> {
     Ok(())
 }
 
-/// Tries the folder out: five minutes of training should not be lost to a spelling mistake.
+/// Tries the folder out: minutes of training should not be lost to a spelling mistake.
 fn check_writable(out: &Path) -> Result<()> {
-    if out.is_dir() || out.file_name().is_none() {
-        bail!("--out {} is a folder, not a file", out.display());
-    }
+    let name = out.display();
+    ensure!(
+        out.is_dir() || !out.exists(),
+        "--out {name} is a file, not a folder"
+    );
     let folder = match out.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ if out.is_dir() => out,
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     tempfile::tempfile_in(folder)
         .map(drop)
-        .with_context(|| format!("cannot write the weights to {}", out.display()))
+        .with_context(|| format!("cannot write checkpoints to --out {name}"))
 }
 
 #[cfg(test)]
@@ -253,8 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn weights_have_to_go_into_a_folder_that_exists() {
-        assert!(refusal(&["--out", "no/such/folder/w.safetensors"]).contains("cannot write"));
-        assert!(refusal(&["--out", "."]).contains("is a folder"));
+    fn checkpoints_have_to_go_into_a_folder_that_can_be_made() {
+        assert!(refusal(&["--out", "no/such/folder"]).contains("cannot write"));
+        assert!(refusal(&["--out", "Cargo.toml"]).contains("is a file"));
+        assert_eq!(refusal(&["--out", "."]), "");
     }
 }

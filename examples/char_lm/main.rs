@@ -7,21 +7,26 @@
 //!
 //! The model is a small GPT. Its attention is declared with `attention!` (see `model.rs`), the
 //! rest is of `attn::nn`. Each file has one subject: `cli` flags, `text` where the text comes from,
-//! `corpus` vocabulary and split, `baseline` what counting achieves, `batch` blocks of text,
-//! `model` the network, `train` the loop, `progress` what is shown
-//! meanwhile, `weights` files, `sample` the text it writes.
+//! `vocabulary` and `corpus` text as numbers, `baseline` what counting achieves, `batch` blocks of text,
+//! `model` the network, `train` the loop, `progress` what is shown meanwhile, `run` and `saved`
+//! checkpoints, `interrupt` Ctrl-C, `sample` the text it writes.
+//!
+//! Each look at the validation split saves a checkpoint. What Ctrl-C stops, or a crash, goes on with `--resume`, to the same
+//! bits; `cargo run --release --example generate` writes text with what was saved.
 
 mod baseline;
 mod batch;
 mod cli;
 mod corpus;
+mod interrupt;
 mod model;
 mod progress;
+mod run;
 mod sample;
+mod saved;
 mod text;
 mod train;
 mod vocabulary;
-mod weights;
 
 use anyhow::{Result, ensure};
 use attn::dfdx::prelude::*;
@@ -31,8 +36,9 @@ use cli::Args;
 use corpus::Corpus;
 use model::Model;
 use progress::{minutes, thousands};
-use rand::{SeedableRng, rngs::StdRng};
+use run::{History, Run, Start};
 use sample::Writer;
+use saved::Saved;
 use std::{
     io::{Write, stdout},
     process::ExitCode,
@@ -43,6 +49,7 @@ use vocabulary::{Token, Vocabulary};
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
+        Ok(()) if interrupt::pressed() => ExitCode::from(interrupt::STATUS),
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             // With the reader of our output gone there is nobody to tell.
@@ -56,24 +63,62 @@ fn run(args: &Args) -> Result<()> {
     args.check()?;
     let text = text::load(args.data.as_deref())?;
     let corpus = Corpus::new(&text, model::VOCAB, args.training.block_size)?;
-    let prompt = args.sampling.encode_prompt(&corpus.vocabulary)?;
+    let vocabulary = &corpus.vocabulary;
+    let prompt = args.sampling.encode_prompt(vocabulary)?;
     let device = Cpu::seed_from_u64(args.seed);
     let mut model = model::build(&device)?;
-    if let Some(path) = &args.init_from {
-        weights::load(&mut model, path, &corpus.vocabulary)?;
-    }
-    describe(&model, &corpus)?;
-    if args.training.steps == 0 {
-        return sample(args, &corpus.vocabulary, &model, &prompt);
-    }
-    let outcome = train(args, &corpus, &device, &mut model)?;
-    sample(args, &corpus.vocabulary, &model, &prompt)?;
-    ensure!(
-        outcome.last < outcome.initial,
-        "the validation loss did not fall: it was {:.3} before training and {:.3} after it",
-        outcome.initial,
-        outcome.last
+    let folder = Run::new(
+        &args.out,
+        args.keep_last,
+        args.training.block_size,
+        vocabulary,
     );
+    let start = start(args, &folder, vocabulary, &mut model)?;
+    describe(&model, &corpus)?;
+    interrupt::listen()?;
+    if start.history.step >= args.training.steps {
+        return sample(args, vocabulary, &model, &prompt);
+    }
+    let Outcome { history, stopped } = train(args, &corpus, &folder, &mut model, start)?;
+    if stopped {
+        let step = history.step;
+        writeln!(stdout(), "\nstopped after step {step}: --resume goes on")?;
+        return Ok(());
+    }
+    sample(args, vocabulary, &model, &prompt)?;
+    check_learned(&history)
+}
+
+/// What training starts from: nothing, the weights of another run, or a checkpoint of this one.
+fn start(
+    args: &Args,
+    folder: &Run<'_>,
+    vocabulary: &Vocabulary,
+    model: &mut Model,
+) -> Result<Start> {
+    if args.resume {
+        return folder.resume(model);
+    }
+    if args.training.steps > 0 {
+        folder.check_new()?;
+    }
+    if let Some(path) = &args.init_from {
+        let saved = Saved::find(path)?;
+        saved.check_vocabulary(vocabulary)?;
+        saved.load(model)?;
+    }
+    Ok(Start::default())
+}
+
+fn check_learned(history: &History) -> Result<()> {
+    if let [first, .., last] = &history.looks[..] {
+        ensure!(
+            last.loss < first.loss,
+            "the validation loss did not fall: it was {:.3} before training and {:.3} after it",
+            first.loss,
+            last.loss
+        );
+    }
     Ok(())
 }
 
@@ -101,40 +146,42 @@ fn describe(model: &Model, corpus: &Corpus) -> Result<()> {
     Ok(())
 }
 
-/// Trains, says what came of it, and writes the weights.
-fn train(args: &Args, corpus: &Corpus, device: &Cpu, model: &mut Model) -> Result<Outcome> {
-    let start = Instant::now();
+/// Trains, and says what came of it.
+fn train(
+    args: &Args,
+    corpus: &Corpus,
+    folder: &Run<'_>,
+    model: &mut Model,
+    start: Start,
+) -> Result<Outcome> {
+    let began = Instant::now();
     let options = &args.training;
     let blocks = batch::blocks(corpus.validation.len(), options.block_size);
-    let measured = &batch::spread(
-        blocks,
-        options.eval_iters.saturating_mul(options.batch_size),
-    );
+    let most = options.eval_iters.saturating_mul(options.batch_size);
+    let measured = &batch::spread(blocks, most);
     let baselines = &Baselines::of(corpus, measured);
-    let rng = StdRng::seed_from_u64(args.seed);
-    let mut trainer = Trainer {
+    let trainer = Trainer {
         options,
         corpus,
         measured,
         baselines,
-        device,
-        rng,
+        device: &Cpu::default(),
+        seed: args.seed,
+        run: folder,
+        stop: &interrupt::pressed,
     };
-    let outcome = trainer.run(model)?;
-    let beside = weights::save(model, &args.out, &corpus.vocabulary)?;
+    let outcome = trainer.run(model, start)?;
 
     let mut out = stdout().lock();
-    let characters = measured.iter().map(ExactSizeIterator::len).sum();
-    writeln!(
-        out,
-        "\nvalidation loss over {} characters",
-        thousands(characters)
-    )?;
-    writeln!(out, "  unigram     {:.3}", baselines.unigram)?;
-    writeln!(out, "  bigram      {:.3}", baselines.bigram)?;
-    writeln!(out, "  this model  {:.3}", outcome.last)?;
-    writeln!(out, "\ntrained in {}", minutes(start.elapsed().as_secs()))?;
-    writeln!(out, "wrote {} and {}", args.out.display(), beside.display())?;
+    if let (Some(look), false) = (outcome.history.looks.last(), outcome.stopped) {
+        let characters = thousands(measured.iter().map(ExactSizeIterator::len).sum());
+        writeln!(out, "\nvalidation loss over {characters} characters")?;
+        writeln!(out, "  unigram     {:.3}", baselines.unigram)?;
+        writeln!(out, "  bigram      {:.3}", baselines.bigram)?;
+        writeln!(out, "  this model  {:.3}", look.loss)?;
+    }
+    writeln!(out, "\ntrained in {}", minutes(began.elapsed().as_secs()))?;
+    writeln!(out, "checkpoints are in {}", args.out.display())?;
     Ok(outcome)
 }
 
@@ -148,6 +195,7 @@ fn sample(args: &Args, vocabulary: &Vocabulary, model: &Model, prompt: &[Token])
         write!(out, "{}", vocabulary.decode_all(prompt))?;
         writer.start(prompt)?;
         let characters = writer.by_ref().take(args.sampling.max_new_tokens);
+        let characters = characters.take_while(|_| !interrupt::pressed());
         sample::stream(characters, None, &mut out)?;
     }
     Ok(())

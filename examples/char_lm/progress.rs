@@ -1,5 +1,6 @@
 //! How far training has come: a bar on a terminal, a line now and then elsewhere.
 
+use crate::run::History;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
@@ -7,11 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Share of the past in the loss that is shown, which would jump about otherwise.
-const SMOOTHING: f64 = 0.9;
-
 /// Shows the loss, the speed and the time left.
 pub(crate) struct Progress {
+    /// The steps that were done before, and those that are to be done in all.
+    first: usize,
     steps: usize,
     log_interval: usize,
     bar: Option<ProgressBar>,
@@ -19,11 +19,10 @@ pub(crate) struct Progress {
     /// Time spent on training steps alone, and the characters they saw.
     training: Duration,
     characters: usize,
-    loss: Option<f64>,
 }
 
 impl Progress {
-    pub(crate) fn new(steps: usize, log_interval: usize) -> Self {
+    pub(crate) fn new(first: usize, steps: usize, log_interval: usize) -> Self {
         let bar = stderr().is_terminal().then(|| {
             let bar =
                 ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
@@ -31,38 +30,32 @@ impl Progress {
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
         Self {
+            first,
             steps,
             log_interval,
             bar,
             start: Instant::now(),
             training: Duration::ZERO,
             characters: 0,
-            loss: None,
         }
     }
 
-    /// `step` steps are done; the last of them had this loss and took this long.
+    /// A step is done, and took this long.
     pub(crate) fn step(
         &mut self,
-        step: usize,
-        loss: f64,
+        history: &History,
         took: Duration,
         characters: usize,
     ) -> Result<()> {
         self.training += took;
         self.characters += characters;
-        let past = self.loss.unwrap_or(loss);
-        self.loss = Some(SMOOTHING * past + (1.0 - SMOOTHING) * loss);
+        let (step, steps) = (history.step, self.steps);
+        let message = self.message(history);
         if let Some(bar) = &self.bar {
             bar.set_position(step as u64);
-            bar.set_message(self.message(step));
-        } else if step.is_multiple_of(self.log_interval) || step == self.steps {
-            writeln!(
-                stdout(),
-                "step {step:>5}/{}  {}",
-                self.steps,
-                self.message(step)
-            )?;
+            bar.set_message(message);
+        } else if step.is_multiple_of(self.log_interval) || step == steps {
+            writeln!(stdout(), "step {step:>5}/{steps}  {message}")?;
         }
         Ok(())
     }
@@ -84,12 +77,13 @@ impl Progress {
         }
     }
 
-    fn message(&self, step: usize) -> String {
+    fn message(&self, history: &History) -> String {
         let speed = self.characters as f64 / self.training.as_secs_f64().max(1e-9);
-        let left = self.start.elapsed().as_secs_f64() / step as f64 * (self.steps - step) as f64;
+        let per_step = self.start.elapsed().as_secs_f64() / (history.step - self.first) as f64;
+        let left = per_step * (self.steps - history.step) as f64;
         format!(
             "loss {:.3}  {} tokens/s  {} left",
-            self.loss.unwrap_or(f64::NAN),
+            history.loss,
             thousands(speed as usize),
             minutes(left as u64),
         )

@@ -3,18 +3,18 @@
 
 use crate::{
     baseline::Baselines,
-    batch::Batch,
+    batch::{self, Batch},
     cli::Training,
     corpus::Corpus,
     model::{self, Model},
     progress::Progress,
+    run::{History, Look, Run, Start},
 };
 use anyhow::{Context, Result, ensure};
 use attn::{
     dfdx::prelude::*,
-    train::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
+    train::{AdamW, AdamWConfig, AdamWState, Cosine, Schedule, clip_grad_norm},
 };
-use rand::rngs::StdRng;
 use std::{ops::Range, time::Instant};
 
 /// Everything that training works with.
@@ -25,77 +25,103 @@ pub(crate) struct Trainer<'a> {
     pub(crate) measured: &'a [Range<usize>],
     pub(crate) baselines: &'a Baselines,
     pub(crate) device: &'a Cpu,
-    pub(crate) rng: StdRng,
+    /// Seed of the batches.
+    pub(crate) seed: u64,
+    /// Where checkpoints go.
+    pub(crate) run: &'a Run<'a>,
+    /// Asked after each step whether to stop there.
+    pub(crate) stop: &'a dyn Fn() -> bool,
 }
 
-/// Validation losses at the two ends of training.
-#[derive(Debug, PartialEq)]
+/// What came of training.
 pub(crate) struct Outcome {
-    pub(crate) initial: f64,
-    pub(crate) last: f64,
+    pub(crate) history: History,
+    /// Whether it was asked to stop.
+    pub(crate) stopped: bool,
 }
 
 impl Trainer<'_> {
-    /// Trains `model` for as many steps as the options say.
-    pub(crate) fn run(&mut self, model: &mut Model) -> Result<Outcome> {
+    /// Trains `model` up to the step that the options say, and saves it at every look at the validation split.
+    pub(crate) fn run(&self, model: &mut Model, start: Start) -> Result<Outcome> {
         let options = self.options;
-        let characters = options.batch_size * options.block_size;
-        let mut progress = Progress::new(options.steps, options.log_interval);
+        let Start {
+            optimizer: memory,
+            mut history,
+        } = start;
+        let mut progress = Progress::new(history.step, options.steps, options.log_interval);
         let mut optimizer = AdamW::new(adamw(options));
+        optimizer.state = memory;
         let mut gradients = model.try_alloc_grads()?;
-        let initial = self.report(model, 0, &progress)?;
-        let mut last = initial;
-        for step in 1..=options.steps {
+        if history.looks.is_empty() {
+            self.look(model, &mut history, &progress)?;
+        }
+        let mut stopped = false;
+        while history.step < options.steps && !stopped {
             let start = Instant::now();
-            optimizer.config.lr = learning_rate(step, options);
-            let (loss, after) = self.step(model, &mut optimizer, gradients)?;
+            let (loss, after) = self.step(model, history.step + 1, &mut optimizer, gradients)?;
             gradients = after;
-            ensure!(
-                loss.is_finite(),
-                "the loss is {loss} at step {step}: training has diverged; \
-                 try a smaller --learning-rate"
-            );
-            progress.step(step, loss.into(), start.elapsed(), characters)?;
-            if step % options.eval_interval == 0 || step == options.steps {
-                last = self.report(model, step, &progress)?;
+            history.record(loss);
+            let characters = options.batch_size * options.block_size;
+            progress.step(&history, start.elapsed(), characters)?;
+            let last = history.step == options.steps;
+            let looks = last || history.step.is_multiple_of(options.eval_interval);
+            if looks {
+                self.look(model, &mut history, &progress)?;
+            }
+            stopped = (self.stop)();
+            if looks || stopped {
+                self.run.save(model, &optimizer.state, &history)?;
             }
         }
         progress.finish();
-        Ok(Outcome { initial, last })
+        Ok(Outcome { history, stopped })
     }
 
     /// One step: forward, backward, clip, update. The gradients come back as zeros.
     fn step(
-        &mut self,
+        &self,
         model: &mut Model,
+        step: usize,
         optimizer: &mut AdamW<f32>,
         gradients: Gradients<f32, Cpu>,
-    ) -> Result<(f32, Gradients<f32, Cpu>)> {
+    ) -> Result<(f64, Gradients<f32, Cpu>)> {
         let size = (self.options.batch_size, self.options.block_size);
-        let batch = Batch::random(&self.corpus.train, size, &mut self.rng, self.device)?;
+        let mut rng = batch::rng(self.seed, step);
+        let batch = Batch::random(&self.corpus.train, size, &mut rng, self.device)?;
         let logits = model.try_forward_mut(batch.inputs.traced(gradients))?;
         let loss = model::loss(logits, &batch.targets)?;
         let value = loss.array();
         let mut gradients = loss.try_backward()?;
         // With 0, gradients are left alone.
-        if self.options.grad_clip > 0.0 {
-            clip_grad_norm(model, &mut gradients, self.options.grad_clip)?;
-        }
+        let limit = Some(self.options.grad_clip).filter(|&limit| limit > 0.0);
+        let norm = clip_grad_norm(model, &mut gradients, limit.unwrap_or(f64::INFINITY))?;
+        optimizer.config.lr = learning_rate(step, self.options);
         optimizer
             .update(model, &mut gradients)
             .context("cannot update the weights")?;
+        ensure!(
+            value.is_finite() && norm.is_finite(),
+            "the loss is {value} at step {step}, and the norm of the gradients {norm}{}: training has diverged; \
+             try a smaller --learning-rate",
+            first_damaged(&optimizer.state)
+        );
         model.try_zero_grads(&mut gradients)?;
-        Ok((value, gradients))
+        Ok((value.into(), gradients))
     }
 
     /// Measures on the validation split and says so.
-    fn report(&self, model: &Model, step: usize, progress: &Progress) -> Result<f64> {
-        let loss = self.evaluate(model)?;
+    fn look(&self, model: &Model, history: &mut History, progress: &Progress) -> Result<()> {
+        let (step, loss) = (history.step, self.evaluate(model)?);
+        ensure!(
+            loss.is_finite(),
+            "the validation loss is {loss} after step {step}: training has diverged; \
+             try a smaller --learning-rate"
+        );
+        history.looks.push(Look { step, loss });
         let Baselines { unigram, bigram } = self.baselines;
         progress.line(&format!(
             "step {step:>5}  validation loss {loss:.3}  (unigram {unigram:.3}, bigram {bigram:.3})"
-        ))?;
-        Ok(loss)
+        ))
     }
 
     /// The mean loss over the blocks that are measured.
@@ -113,6 +139,15 @@ impl Trainer<'_> {
         }
         Ok(sum / characters as f64)
     }
+}
+
+/// Names the first parameter with a gradient that is not finite: then its mean is not, either.
+fn first_damaged(state: &AdamWState<f32>) -> String {
+    let mut moments = state.moments.iter();
+    let damaged = moments.find(|(_, moments)| moments.mean.iter().any(|x| !x.is_finite()));
+    damaged.map_or(String::new(), |(name, _)| {
+        format!(" (that of {name} for one)")
+    })
 }
 
 fn adamw(options: &Training) -> AdamWConfig {
@@ -138,9 +173,9 @@ fn learning_rate(step: usize, options: &Training) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{batch, cli::Args};
+    use crate::cli::Args;
     use clap::Parser;
-    use rand::SeedableRng;
+    use std::{cell::Cell, fs, path::Path};
 
     fn options(flags: &[&str]) -> Training {
         Args::parse_from(["char_lm"].iter().chain(flags)).training
@@ -168,32 +203,104 @@ mod tests {
         assert!((1..=3).all(|step| learning_rate(step, &options) > 0.0));
     }
 
-    /// Trains a few steps on text of one repeated word.
-    fn train(seed: u64) -> Result<Outcome> {
-        let options = options(&["--steps=4", "--batch-size=2", "--block-size=8"]);
-        let corpus = Corpus::new(&"begat ".repeat(100), model::VOCAB, 8)?;
-        let measured = &batch::blocks(corpus.validation.len(), 8);
-        let baselines = &Baselines::of(&corpus, measured);
-        let device = &Cpu::seed_from_u64(seed);
-        let rng = StdRng::seed_from_u64(seed);
-        let (options, corpus) = (&options, &corpus);
-        let mut trainer = Trainer {
-            options,
+    const WORD: &str = "begat ";
+
+    /// Trains in `folder` on text of one repeated word, for at most `most` steps of those of the flags.
+    fn train(
+        folder: &Path,
+        (seed, flags): (u64, &[&str]),
+        most: usize,
+        resume: bool,
+    ) -> Result<(Outcome, Vec<u32>, AdamWState<f32>)> {
+        let options = options(flags);
+        let (block, device) = (options.block_size, &Cpu::seed_from_u64(seed));
+        let corpus = &Corpus::new(&WORD.repeat(100), model::VOCAB, block)?;
+        let measured = &batch::blocks(corpus.validation.len(), block);
+        let run = &Run::new(folder, 9, block, &corpus.vocabulary);
+        let mut model = model::build(device)?;
+        let start = match resume {
+            true => run.resume(&mut model)?,
+            false => Start::default(),
+        };
+        let steps = Cell::new(0);
+        let trainer = Trainer {
+            options: &options,
             corpus,
             measured,
-            baselines,
+            baselines: &Baselines::of(corpus, measured),
             device,
-            rng,
+            seed,
+            run,
+            stop: &|| steps.replace(steps.get() + 1) + 1 == most,
         };
-        trainer.run(&mut model::build(device)?)
+        let outcome = trainer.run(&mut model, start)?;
+        let last = run.resume(&mut model)?;
+        let weights = model.try_forward(device.tensor_from_vec(vec![0, 1, 2, 3], (1, 4)))?;
+        let bits = weights.as_vec().iter().map(|x| x.to_bits()).collect();
+        Ok((outcome, bits, last.optimizer))
     }
+
+    const SMALL: [&str; 4] = [
+        "--steps=20",
+        "--eval-interval=8",
+        "--batch-size=2",
+        "--block-size=8",
+    ];
 
     #[test]
     fn training_learns_and_is_repeated_by_its_seed() -> Result<()> {
-        let outcome = train(7)?;
-        assert!(outcome.last < outcome.initial);
-        assert_eq!(train(7)?, outcome);
-        assert_ne!(train(8)?, outcome);
+        let of = |seed| {
+            let folder = tempfile::tempdir()?;
+            train(folder.path(), (seed, &SMALL), usize::MAX, false)
+        };
+        let (outcome, bits, _) = of(7)?;
+        let looks = &outcome.history.looks;
+        assert_eq!(
+            looks.iter().map(|l| l.step).collect::<Vec<_>>(),
+            [0, 8, 16, 20]
+        );
+        assert!(looks[3].loss < looks[0].loss);
+        assert_eq!(of(7)?.1, bits);
+        assert_ne!(of(8)?.1, bits);
+        Ok(())
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_goes_on_as_if_it_was_not() -> Result<()> {
+        let whole = tempfile::tempdir()?;
+        let (outcome, bits, optimizer) = train(whole.path(), (7, &SMALL), usize::MAX, false)?;
+        assert!(!outcome.stopped);
+        // 8 is a step with a look, the others are not; 20 is the last.
+        for most in [1, 8, 10, 19] {
+            let parts = tempfile::tempdir()?;
+            let (first, ..) = train(parts.path(), (7, &SMALL), most, false)?;
+            assert!(first.stopped);
+            assert_eq!(first.history.step, most);
+            let (second, resumed_bits, resumed_optimizer) =
+                train(parts.path(), (7, &SMALL), usize::MAX, true)?;
+            assert_eq!(second.history, outcome.history);
+            assert_eq!(resumed_bits, bits);
+            assert_eq!(resumed_optimizer, optimizer);
+            let model =
+                |folder: &Path| fs::read(folder.join("step-00000020").join("model.safetensors"));
+            assert_eq!(model(parts.path())?, model(whole.path())?);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_run_that_diverges_says_when_and_keeps_what_was_saved() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        train(folder.path(), (7, &SMALL), 4, false)?;
+        // A rate that no weights survive.
+        let mut flags = SMALL.to_vec();
+        flags.extend(["--learning-rate=1e30", "--min-lr=1e30", "--warmup-steps=0"]);
+        let refused = train(folder.path(), (7, &flags), usize::MAX, true).err();
+        let message = refused.map(|e| e.to_string()).unwrap_or_default();
+        assert!(message.contains("at step 6"), "{message}");
+        assert!(message.contains("for one)"), "{message}");
+        let saved = attn::checkpoint::Checkpoints::new(folder.path());
+        assert_eq!(saved.steps()?, [4]);
         Ok(())
     }
 }

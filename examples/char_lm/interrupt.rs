@@ -1,0 +1,27 @@
+//! Ctrl-C: the first one asks to come to an end, the second one is obeyed at once.
+
+use anyhow::{Context, Result};
+use std::{
+    process,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// What a shell expects of a process that Ctrl-C ended: 128 and the number of the signal.
+pub(crate) const STATUS: u8 = 130;
+
+static PRESSED: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C is noted.
+pub(crate) fn listen() -> Result<()> {
+    let handler = || {
+        if PRESSED.swap(true, Ordering::Relaxed) {
+            process::exit(STATUS.into());
+        }
+    };
+    ctrlc::set_handler(handler).context("cannot listen to Ctrl-C")
+}
+
+/// Whether Ctrl-C was pressed.
+pub(crate) fn pressed() -> bool {
+    PRESSED.load(Ordering::Relaxed)
+}

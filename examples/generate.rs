@@ -1,0 +1,135 @@
+//! Writes text with what `char_lm` saved, character by character as it comes:
+//!
+//! ```text
+//! cargo run --release --example char_lm
+//! cargo run --release --example generate -- --checkpoint char_lm --prompt "In the beginning"
+//! ```
+//!
+//! A checkpoint says what it needs: `config.json` has the sizes of the model, which have to be those it is declared with here,
+//! and `tokenizer.json` its characters. The text it learned from is not needed.
+
+#[path = "char_lm/model.rs"]
+#[allow(dead_code, reason = "nothing is trained here")]
+mod model;
+#[path = "char_lm/sample.rs"]
+mod sample;
+#[path = "char_lm/saved.rs"]
+#[allow(dead_code, reason = "nothing is trained here")]
+mod saved;
+#[path = "char_lm/vocabulary.rs"]
+#[allow(dead_code, reason = "nothing is trained here")]
+mod vocabulary;
+
+use anyhow::{Result, ensure};
+use attn::{dfdx::prelude::*, generate::BeamSearch};
+use clap::Parser;
+use model::Model;
+use sample::Writer;
+use saved::Saved;
+use std::{
+    io::{Write, stderr, stdout},
+    path::PathBuf,
+    process::ExitCode,
+};
+use vocabulary::Token;
+
+/// Writes text with a model that the example char_lm trained.
+#[derive(Debug, Parser)]
+#[command(name = "generate", allow_negative_numbers = true)]
+struct Args {
+    /// A checkpoint, or a folder of checkpoints, of which the best one is taken
+    #[arg(long, value_name = "FOLDER", default_value = "char_lm")]
+    checkpoint: PathBuf,
+
+    /// The same text for the same seed
+    #[arg(long, value_name = "N", default_value_t = 1337)]
+    seed: u64,
+
+    /// Write up to this text, or with --beams up to this character
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    stop: Option<String>,
+
+    /// Instead of sampling, search the N likeliest continuations, as long as the model can look back
+    #[arg(long, value_name = "N", conflicts_with_all = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed"])]
+    beams: Option<usize>,
+
+    #[command(flatten)]
+    sampling: sample::Flags,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // With the reader of our output gone there is nobody to tell.
+            let _ = writeln!(stderr(), "error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    args.sampling.check()?;
+    ensure!(
+        args.stop.as_deref() != Some(""),
+        "--stop is empty: leave it away to write on"
+    );
+    let saved = Saved::find(&args.checkpoint)?;
+    let prompt = args.sampling.encode_prompt(&saved.vocabulary)?;
+    let mut model = model::build(&Cpu::default())?;
+    saved.load(&mut model)?;
+    match args.beams {
+        Some(beams) => search(args, beams, &saved, &model, &prompt),
+        None => stream(args, &saved, &model, &prompt),
+    }
+}
+
+/// Samples, and shows each character as it comes.
+fn stream(args: &Args, saved: &Saved, model: &Model, prompt: &[Token]) -> Result<()> {
+    let Saved {
+        vocabulary, config, ..
+    } = saved;
+    let sampling = args.sampling.sampling(vocabulary.len(), args.seed);
+    let mut writer = Writer::new(model, vocabulary, config.block_size, sampling)?;
+    let mut out = stdout().lock();
+    write!(out, "{}", vocabulary.decode_all(prompt))?;
+    out.flush()?;
+    writer.start(prompt)?;
+    let characters = writer.take(args.sampling.max_new_tokens);
+    sample::stream(characters, args.stop.as_deref(), &mut out)
+}
+
+/// Shows the likeliest continuations, the best first.
+fn search(args: &Args, beams: usize, saved: &Saved, model: &Model, prompt: &[Token]) -> Result<()> {
+    ensure!(beams > 0, "--beams is 0: it has to be at least 1");
+    let (vocabulary, block) = (&saved.vocabulary, saved.config.block_size);
+    ensure!(
+        prompt.len() <= block,
+        "--prompt has {} characters, but with --beams {block} are the most",
+        prompt.len()
+    );
+    let as_ids = |tokens: &[Token]| -> Vec<usize> { tokens.iter().map(|&t| t.into()).collect() };
+    let stop = vocabulary.encode(args.stop.as_deref().unwrap_or_default())?;
+    ensure!(
+        stop.len() <= 1,
+        "with --beams, --stop is a single character"
+    );
+    let search = BeamSearch {
+        beams,
+        // The last character of a continuation needs no room.
+        tokens: args.sampling.max_new_tokens.min(block + 1 - prompt.len()),
+        stop: &as_ids(&stop),
+        vocabulary: Some(vocabulary.len()),
+        ..BeamSearch::default()
+    };
+    let found = model
+        .session(block)?
+        .beam_search(&as_ids(prompt), &search)?;
+    let mut out = stdout().lock();
+    for beam in found {
+        let tokens: Vec<Token> = beam.tokens.iter().map(|&token| token as Token).collect();
+        let text = vocabulary.decode_all(prompt) + &vocabulary.decode_all(&tokens);
+        writeln!(out, "{:>8.3}  {text:?}", beam.log_probability)?;
+    }
+    Ok(())
+}
