@@ -191,6 +191,9 @@ fn sample(args: &Args, vocabulary: &Vocabulary, model: &Model, prompt: &[Token])
     let mut writer = Writer::new(model, vocabulary, args.training.block_size, sampling)?;
     let mut out = stdout().lock();
     for _ in 0..args.num_samples {
+        if interrupt::pressed() {
+            break;
+        }
         writeln!(out, "---------------")?;
         write!(out, "{}", vocabulary.decode_all(prompt))?;
         writer.start(prompt)?;
