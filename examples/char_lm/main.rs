@@ -1,12 +1,11 @@
-//! A character language model, from raw text to samples, on two cores in about five minutes:
+//! A character language model, from raw text to samples, on two cores in about a minute:
 //!
 //! ```text
 //! cargo run --release --example char_lm
 //! cargo run --release --example char_lm -- --data FILE --prompt "Once upon"
 //! ```
 //!
-//! The model is a small GPT. Its attention is declared with `attention!` (see `model.rs`), the
-//! rest is of `attn::nn`. Each file has one subject: `cli` flags, `text` where the text comes from,
+//! The model is a small GPT, declared with `model!` (see `model.rs`). Each file has one subject: `cli` flags, `text` where the text comes from,
 //! `vocabulary` and `corpus` text as numbers, `baseline` what counting achieves, `batch` blocks of text,
 //! `model` the network, `train` the loop, `progress` what is shown meanwhile, `run` and `saved`
 //! checkpoints, `interrupt` Ctrl-C, `sample` the text it writes.

@@ -116,6 +116,9 @@ fn extend<E: Element>(
     candidates.sort_by(|(_, _, a), (_, _, b)| b.total_cmp(a));
     let mut next = Vec::new();
     for (rank, (index, token, log_probability)) in candidates.into_iter().enumerate() {
+        if next.len() >= search.beams {
+            break;
+        }
         let mut tokens = open[index].tokens.clone();
         tokens.push(token);
         if !search.stop.contains(&token) {
@@ -126,9 +129,6 @@ fn extend<E: Element>(
             });
         } else if rank < search.beams {
             ended.push(search.beam(tokens, log_probability));
-        }
-        if next.len() == search.beams {
-            break;
         }
     }
     Ok(next)

@@ -142,7 +142,8 @@ impl<E: Pooled> Cache<E> {
         if sequence.len + span.rows.len() <= self.rows {
             return;
         }
-        let needed = (span.first + 1).saturating_sub(window);
+        // Where a mask looks at the first keys only, nothing else is needed.
+        let needed = (span.first + 1).saturating_sub(window.max(1));
         let dead = needed.saturating_sub(kept + sequence.dropped);
         for rows in [&mut sequence.keys, &mut sequence.values] {
             rows.shift(kept + dead, sequence.len, kept);

@@ -1,6 +1,8 @@
 //! Probabilities of tokens, of which fewer and fewer remain.
 
-/// Tokens and their probabilities, the likeliest first; of equal ones the smaller first.
+use std::cmp::Ordering;
+
+/// Tokens and their probabilities.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Distribution {
     tokens: Vec<(usize, f64)>,
@@ -14,17 +16,25 @@ impl Distribution {
         let mut tokens: Vec<_> = weights.enumerate().collect();
         let sum: f64 = tokens.iter().map(|(_, weight)| weight).sum();
         tokens.iter_mut().for_each(|(_, weight)| *weight /= sum);
-        tokens.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         Self { tokens }
     }
 
     /// The likeliest `count`.
     pub(super) fn keep_most(&mut self, count: usize) {
-        self.tokens.truncate(count.max(1));
+        let count = count.max(1);
+        if count < self.tokens.len() {
+            // The order of all others does not matter.
+            self.tokens.select_nth_unstable_by(count, likelier);
+            self.tokens.truncate(count);
+        }
     }
 
-    /// The fewest whose sum is at least this share of the sum of all that are left.
+    /// The fewest of the likeliest whose sum is at least this share of the sum of all that are left.
     pub(super) fn keep_sum(&mut self, share: f64) {
+        if share >= 1.0 {
+            return;
+        }
+        self.tokens.sort_unstable_by(likelier);
         let enough = share * self.sum();
         let mut sum = 0.0;
         let fewer = self.tokens.iter().take_while(|(_, p)| {
@@ -32,18 +42,19 @@ impl Distribution {
             sum += p;
             is_missing
         });
-        let count = fewer.count();
-        self.keep_most(count);
+        let count = fewer.count().max(1);
+        self.tokens.truncate(count);
     }
 
     /// Those that are at least this share of the likeliest one.
     pub(super) fn keep_share(&mut self, share: f64) {
-        let most = self.tokens.first().map_or(0.0, |(_, p)| *p);
+        let most = self.tokens.iter().map(|(_, p)| *p).fold(0.0, f64::max);
         self.tokens.retain(|(_, p)| *p >= share * most);
     }
 
-    /// The token at a place from 0 to 1 on the line of what is left.
-    pub(super) fn draw(&self, at: f64) -> usize {
+    /// The token at a place from 0 to 1 on the line of what is left, in the order of the tokens.
+    pub(super) fn draw(mut self, at: f64) -> usize {
+        self.tokens.sort_unstable_by_key(|(token, _)| *token);
         let mut left = at * self.sum();
         let mut tokens = self.tokens.iter();
         let found = tokens.find(|(_, p)| {
@@ -60,6 +71,11 @@ impl Distribution {
     }
 }
 
+/// The likelier token first; of equal ones the smaller.
+fn likelier((a, p): &(usize, f64), (b, q): &(usize, f64)) -> Ordering {
+    q.total_cmp(p).then(a.cmp(b))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,20 +87,24 @@ mod tests {
     }
 
     fn tokens(of: &Distribution) -> Vec<usize> {
-        of.tokens.iter().map(|(token, _)| *token).collect()
+        let mut tokens: Vec<_> = of.tokens.iter().map(|(token, _)| *token).collect();
+        tokens.sort_unstable();
+        tokens
     }
 
     #[test]
-    fn the_likeliest_stand_first() {
-        assert_eq!(tokens(&some()), [1, 3, 2, 0]);
-        let equal = Distribution::softmax(&[1.0, 2.0, 1.0, 2.0], 1.0);
-        assert_eq!(tokens(&equal), [1, 3, 0, 2]);
+    fn of_equal_ones_the_first_are_kept() {
+        for count in 1..4 {
+            let mut of = Distribution::softmax(&[1.0, 2.0, 2.0, 2.0], 1.0);
+            of.keep_most(count);
+            assert_eq!(tokens(&of), [1, 2, 3][..count]);
+        }
     }
 
     #[test]
     fn large_logits_and_low_temperatures_do_no_harm() {
         let of = Distribution::softmax(&[-1e300, 1e300, 0.0], 1e-300);
-        assert_eq!(of.tokens[0], (1, 1.0));
+        assert_eq!(of.tokens[1], (1, 1.0));
         assert_eq!(of.draw(0.999), 1);
     }
 
@@ -119,15 +139,17 @@ mod tests {
     #[test]
     fn a_place_is_a_token() {
         let of = some();
-        for (at, token) in [
-            (0.0, 1),
-            (0.39, 1),
-            (0.41, 3),
-            (0.71, 2),
-            (0.95, 0),
-            (1.0, 0),
-        ] {
-            assert_eq!(of.draw(at), token, "{at}");
+        let places = [
+            (0.0, 0),
+            (0.09, 0),
+            (0.11, 1),
+            (0.49, 1),
+            (0.51, 2),
+            (0.71, 3),
+            (1.0, 3),
+        ];
+        for (at, token) in places {
+            assert_eq!(of.clone().draw(at), token, "{at}");
         }
     }
 }

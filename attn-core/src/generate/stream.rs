@@ -32,7 +32,7 @@ impl<E: Element> Session<E> {
     /// Continues the sequence by a prompt, and then by the tokens that `sampling` chooses: as many as are asked for, up to one
     /// of `stop`.
     ///
-    /// The session has seen what was returned, but for the last token.
+    /// The session has seen what was returned, but for the last token. Repetitions are counted from the prompt on.
     ///
     /// # Errors
     /// If the prompt does not fit, if there is none and nothing came before, or if an option means nothing.

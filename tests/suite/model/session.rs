@@ -123,6 +123,9 @@ attends! {
     first_tokens_and_a_window [heads = 2, position = alibi] {
         fn mask(q_idx, kv_idx) { kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 9) }
     } => 400;
+    first_tokens_alone [heads = 2] {
+        fn mask(q_idx, kv_idx) { kv_idx <= q_idx && kv_idx < 4 }
+    } => 300;
     windows_of_heads [heads = 2, position = rope] {
         fn mask(h, q_idx, kv_idx) { kv_idx <= q_idx && q_idx - kv_idx < if h < 1 { 3 } else { 20 } }
     } => 400;
