@@ -15,7 +15,11 @@
 #[allow(dead_code, reason = "the roofline has cases as well")]
 mod timing;
 
-use attn::{dfdx::prelude::*, generate::SessionError, model};
+use attn::{
+    dfdx::prelude::*,
+    generate::{GenerateError, Sampler, Sampling},
+    model,
+};
 use rayon::prelude::*;
 use timing::best;
 
@@ -59,28 +63,28 @@ fn copy(bytes: usize) -> f64 {
 }
 
 /// The seconds per round, a token of each sequence.
-fn write(model: &Gpt, sequences: usize) -> Result<f64, SessionError> {
+fn write(model: &Gpt, sequences: usize) -> Result<f64, GenerateError> {
     let mut session = model
         .sessions(sequences, PROMPT + NEW)
         .expect("the model is long enough");
     let prompt: Vec<usize> = (0..PROMPT).map(|i| (i * i + 7) % VOCAB).collect();
     session.prefill(&vec![&prompt[..]; sequences])?;
     let mut tokens = vec![0; sequences];
+    let mut sampler = Sampler::new(Sampling {
+        temperature: 0.0,
+        ..Sampling::default()
+    })?;
     let seconds = best(|| {
         let mut text = session.fork();
         for _ in 0..NEW {
             let logits = text.step(&tokens).expect("there is room");
             for (sequence, token) in tokens.iter_mut().enumerate() {
-                *token = likeliest(logits.row(sequence));
+                let chosen = sampler.choose(logits.row(sequence), &[]);
+                *token = chosen.expect("logits are numbers");
             }
         }
     });
     Ok(seconds / NEW as f64)
-}
-
-fn likeliest(logits: &[f32]) -> usize {
-    let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]));
-    best.unwrap_or(0)
 }
 
 /// The seconds of a pass over the sequences at their average length.
@@ -91,7 +95,7 @@ fn pass(model: &Gpt, sequences: usize) -> f64 {
     best(|| drop(model.forward(tokens.clone())))
 }
 
-fn main() -> Result<(), SessionError> {
+fn main() -> Result<(), GenerateError> {
     let model = Cpu::default().build_module::<Gpt, f32>();
     println!(
         "{} parameters, {PROMPT} tokens of prompt, {NEW} new ones",

@@ -118,8 +118,6 @@ impl<E: Pooled> Cache<E> {
     ) {
         for span in new.spans() {
             let [q, k, v] = [q, k, v].map(|x| x.some_rows(span.rows.clone()));
-            let (_, rest) = output.reborrow().split_rows(span.rows.start);
-            let (output, _) = rest.split_rows(span.rows.len());
             self.make_room(span);
             let sequence = &mut self.sequences[span.sequence];
             sequence.push(attention, span, k, v);
@@ -131,7 +129,7 @@ impl<E: Pooled> Cache<E> {
             };
             let rows = [&sequence.keys, &sequence.values];
             let [keys, values] = rows.map(|rows| rows.first(sequence.len));
-            go_on(attention, positions, q, keys, values, output);
+            go_on(attention, positions, q, keys, values, span.of(&mut output));
         }
     }
 

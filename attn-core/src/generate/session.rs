@@ -262,8 +262,10 @@ impl<E: Element> Sessions<E> {
 pub struct Session<E: Element>(Sessions<E>);
 
 impl<E: Element> From<Sessions<E>> for Session<E> {
-    /// Of the first sequence.
+    /// # Panics
+    /// If there is not one sequence.
     fn from(sessions: Sessions<E>) -> Self {
+        assert_eq!(sessions.lens.len(), 1, "a session is of one sequence");
         Self(sessions)
     }
 }

@@ -189,6 +189,16 @@ fn one_beam_is_the_greedy_choice() {
 }
 
 #[test]
+#[should_panic(expected = "a session is of one sequence")]
+fn several_sequences_are_no_session() {
+    let room = Room {
+        sequences: 2,
+        capacity: 1,
+    };
+    let _ = Session::from(Sessions::new(Table(TABLE), room, TOKENS, TOKENS));
+}
+
+#[test]
 fn no_beams_find_nothing() {
     let search = BeamSearch {
         beams: 0,

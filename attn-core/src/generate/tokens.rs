@@ -34,6 +34,14 @@ pub struct Span {
     pub first: usize,
 }
 
+impl Span {
+    /// Their rows of a matrix, to write.
+    pub(super) fn of<'m, E>(&self, matrix: &'m mut MatrixMut<'_, E>) -> MatrixMut<'m, E> {
+        let (_, rest) = matrix.reborrow().split_rows(self.rows.start);
+        rest.split_rows(self.rows.len()).0
+    }
+}
+
 /// New tokens of several sequences, one row each, one sequence after the other.
 #[derive(Clone, Debug, Default)]
 pub struct NewTokens {
@@ -109,9 +117,8 @@ impl NewTokens {
     ) {
         for span in &self.spans {
             let (how, len) = (how.from(span.first), span.rows.len());
-            let (_, to) = to.reborrow().split_rows(span.rows.start);
-            let (to, _) = to.split_rows(len);
-            prepare(&how, 1, len, heads, x.some_rows(span.rows.clone()), to);
+            let x = x.some_rows(span.rows.clone());
+            prepare(&how, 1, len, heads, x, span.of(&mut to));
         }
     }
 }

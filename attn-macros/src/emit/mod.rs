@@ -128,6 +128,15 @@ pub(crate) enum Caller {
     Session,
 }
 
+/// What the lines of a forward pass are part of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum When {
+    /// A pass over whole sequences.
+    Forward,
+    /// Some new tokens of sequences that go on, in the one sequence that they make in the order of their rows.
+    Session,
+}
+
 /// What every emitter needs.
 struct Layer<'a> {
     krate: &'a TokenStream,

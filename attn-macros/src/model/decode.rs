@@ -1,7 +1,9 @@
 //! Whether a network can go on token by token: whether what it makes of a token depends on nothing behind it.
 
 use super::emit::operation_name;
-use super::graph::{Model, ModuleId, Node, Op, Place, Region, Step, Submodule, ValueId};
+use super::graph::{
+    Field, Model, Module, ModuleId, Node, Op, Place, Region, Step, Submodule, ValueId,
+};
 use super::types::{Axis, Kind};
 use crate::graph::{Graph, simplify, steps};
 use crate::messages::model as messages;
@@ -39,14 +41,17 @@ impl Model {
         }
     }
 
-    /// Whether a module, or one in it, has an attention: something to remember.
-    pub(crate) fn remembers(&self, module: ModuleId) -> bool {
-        let mut fields = self.module(module).fields.iter();
-        fields.any(|field| match &field.layer {
+    /// The layers of a module that remember something: attentions, and loops with such layers.
+    pub(crate) fn remembering<'m>(&'m self, module: &'m Module) -> impl Iterator<Item = &'m Field> {
+        module.fields.iter().filter(|field| match &field.layer {
             Submodule::Attention(_) => true,
             Submodule::Repeat { module, .. } => self.remembers(*module),
             _ => false,
         })
+    }
+
+    pub(crate) fn remembers(&self, module: ModuleId) -> bool {
+        self.remembering(self.module(module)).next().is_some()
     }
 }
 

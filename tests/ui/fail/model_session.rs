@@ -67,6 +67,29 @@ model! {
     }
 }
 
+model! {
+    struct OwnContext<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        let x = embedding::<vocab, d>(tokens);
+        attention::<heads = 2>(x, context = 2 * x)
+    }
+}
+
+model! {
+    struct Packed<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        attention::<heads = 2, mask = document & causal>(embedding::<vocab, d>(tokens), document = tokens)
+    }
+}
+
+model! {
+    struct Two<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> ([batch, seq, d], [batch, seq, d]) {
+        let x = embedding::<vocab, d>(tokens);
+        (x, relu(x))
+    }
+}
+
 fn main() {
     let dev = Cpu::default();
     let _ = dev.build_module::<LooksAhead, f32>().session(10);
@@ -77,4 +100,7 @@ fn main() {
     let _ = dev.build_module::<Translates, f32>().session(10);
     let _ = dev.build_module::<OfVectors, f32>().session(10);
     let _ = dev.build_module::<Opaque, f32>().session(10);
+    let _ = dev.build_module::<OwnContext, f32>().session(10);
+    let _ = dev.build_module::<Packed, f32>().session(10);
+    let _ = dev.build_module::<Two, f32>().session(10);
 }

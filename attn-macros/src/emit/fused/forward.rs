@@ -4,17 +4,9 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
 use super::{Fused, var};
+use crate::emit::When;
 use crate::graph::plan::Plan;
 use crate::graph::steps::{ArrayId, Role, Step};
-
-/// What a step is part of.
-#[derive(Clone, Copy)]
-pub(super) enum When {
-    /// A pass over whole sequences.
-    Forward,
-    /// Some tokens of sequences that go on.
-    Session,
-}
 
 impl Fused<'_> {
     pub(super) fn emit_forward(&self, plan: &Plan) -> TokenStream {

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
 use super::Fused;
-use super::forward::When;
+use crate::emit::When;
 
 impl Fused<'_> {
     pub(super) fn emit_in_session(&self) -> TokenStream {

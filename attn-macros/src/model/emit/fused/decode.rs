@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Fused, hidden};
 use crate::model::emit::{field, item};
-use crate::model::graph::{Field, Module, ModuleId, Place, Repeat, Submodule};
+use crate::model::graph::{Module, ModuleId, Place, Repeat, Submodule};
 
 impl Fused<'_> {
     pub(super) fn emit_session(&self) -> TokenStream {
@@ -32,22 +32,13 @@ impl Fused<'_> {
         quote!(<#layer as p::InSession<E>>)
     }
 
-    /// The fields of a module that remember something.
-    fn remembering<'m>(&'m self, module: &'m Module) -> impl Iterator<Item = &'m Field> {
-        module.fields.iter().filter(|of| match &of.layer {
-            Submodule::Attention(_) => true,
-            Submodule::Repeat { module, .. } => self.model().remembers(*module),
-            _ => false,
-        })
-    }
-
     /// What the attentions have seen: of the model, and of the body of each `repeat`.
     fn emit_pasts(&self) -> TokenStream {
         let modules = (0..self.model().modules.len()).map(ModuleId);
         let modules = modules.filter(|id| *id == ModuleId(0) || self.model().remembers(*id));
         let structs = modules.map(|id| {
             let module = self.model().module(id);
-            let (name, fields) = (self.past_type(module), self.remembering(module));
+            let (name, fields) = (self.past_type(module), self.model().remembering(module));
             let (names, types): (Vec<_>, Vec<_>) = fields
                 .map(|of| (field(&of.name), self.type_of_past(&of.layer)))
                 .unzip();
@@ -107,7 +98,7 @@ impl Fused<'_> {
 
     fn emit_past_of(&self, module: &Module) -> TokenStream {
         let (name, weights) = (self.past_type(module), self.module_var(module));
-        let fields = self.remembering(module).map(|of| {
+        let fields = self.model().remembering(module).map(|of| {
             let name = field(&of.name);
             let value = match &of.layer {
                 Submodule::Repeat {

@@ -3,7 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Fused, Kept, When};
+use super::{Fused, Kept};
+use crate::emit::When;
 use crate::model::graph::{Carried, Module, Node, Op, Region, Repeat, Step, ValueId};
 use crate::model::plan::{Forward, Planned};
 

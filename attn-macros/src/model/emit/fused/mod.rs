@@ -9,6 +9,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, field, item, var};
+use crate::emit::When;
 use crate::model::diff::{Backward, BufferId, diff};
 use crate::model::graph::{
     Model, Module, ModuleId, Node, Op, Place, Repeat, Step, Submodule, ValueId,
@@ -53,15 +54,6 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         cx.emit_backward(),
     ];
     parts.into_iter().chain(session).collect()
-}
-
-/// What operations are part of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum When {
-    /// A pass over whole sequences.
-    Forward,
-    /// Some new tokens of sequences that go on, in the one sequence that they make in the order of their rows.
-    Session,
 }
 
 struct Fused<'a> {
