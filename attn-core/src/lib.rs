@@ -13,6 +13,7 @@
 //! | [`fused`] | a layer as one operation of the tape, on slices |
 //! | [`init`] | initial values of parameters |
 //! | [`kernel`] | the same over slices: tiled, vectorised, parallel, with derivatives |
+//! | [`maps`] | what the attentions of a model look at |
 //! | [`model`] | the state of a forward pass, whose methods the code of a declared model calls |
 //! | [`nn`] | parameters and layers: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`], .. |
 //! | [`ops`] | what those layers compute, as functions on tensors |
@@ -45,6 +46,7 @@ pub mod fused;
 pub mod generate;
 pub mod init;
 pub mod kernel;
+pub mod maps;
 pub mod model;
 pub mod nn;
 pub mod ops;
