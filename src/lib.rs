@@ -126,7 +126,7 @@ pub use attn_core::{
     composed::Composed,
     data, generate,
     kernel::attention::{Coverage, MaskBlocks},
-    nn, ops, train,
+    maps, nn, ops, train,
 };
 /// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;
@@ -170,6 +170,7 @@ pub mod __private {
             axis::Axis as AxisOf,
             parallel::inside,
         },
+        maps::{AttentionMap, Attentions, Looked, attention_maps},
         model::{
             Built, InModel, OnSlices, Pass, Random, Row, Weighted, axis, check_axis, check_length,
             count, on, summary,

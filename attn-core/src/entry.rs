@@ -8,39 +8,63 @@ use dfdx::{
     tensor_ops::Device,
 };
 
-use crate::{Backend, Element, Error, composed::reshape};
+use crate::{
+    Backend, Element, Error,
+    composed::reshape,
+    maps::{Looked, Recorder},
+};
 
 /// How a layer runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct Run<'a> {
     /// With dropout, if the input is traced.
     pub train: bool,
     /// In the composed form, which has the weights, whatever the device.
     pub composed: bool,
+    /// Who keeps the weights.
+    pub recorder: Option<&'a Recorder>,
 }
 
-impl Run {
+impl Run<'_> {
     /// Without dropout.
     pub const FORWARD: Self = Self {
         train: false,
         composed: false,
+        recorder: None,
     };
 
     /// While training.
     pub const TRAIN: Self = Self {
         train: true,
         composed: false,
+        recorder: None,
     };
 
     /// Without dropout, for the weights.
     pub const COMPOSED: Self = Self {
         train: false,
         composed: true,
+        recorder: None,
     };
 
     /// Whether a layer runs in its fused form.
     pub fn is_fused<E: Element, D: Backend<E>>(self) -> bool {
         D::FUSED && !self.composed
+    }
+
+    /// The output of an attention, whose weights are kept if somebody asked for them.
+    ///
+    /// # Errors
+    /// That of the layer.
+    pub fn output<Output, Weights: Looked, Dev>(
+        self,
+        attended: Result<Attended<Output, Weights>, Error<Dev>>,
+    ) -> Result<Output, Error<Dev>> {
+        let (output, weights) = attended?;
+        if let (Some(recorder), Some(weights)) = (self.recorder, &weights) {
+            recorder.record(weights);
+        }
+        Ok(output)
     }
 }
 

@@ -21,7 +21,7 @@ pub trait Layer<X> {
     ///
     /// # Errors
     /// What the layer itself returns as an error.
-    fn run(&self, x: X, run: Run) -> Result<Self::Output, Error<Self::Err>>;
+    fn run(&self, x: X, run: Run<'_>) -> Result<Self::Output, Error<Self::Err>>;
 }
 
 impl<'a, L> Composed<'a, L> {

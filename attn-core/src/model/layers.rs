@@ -12,7 +12,7 @@ use crate::{
     ops::{self, Activation, Affine, Append, EndsIn, LastAxis},
 };
 
-impl<T> Pass<T> {
+impl<T> Pass<'_, T> {
     /// The vectors of tokens, `[..]` to `[.., M]`: [`ops::embedding`].
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use crate::{Backend, Element, Error};
 /// What `build_module::<M, E>` of a device returns.
 pub type Built<M, D, E> = <M as BuildOnDevice<D, E>>::Built;
 
-impl<T> Pass<T> {
+impl<T> Pass<'_, T> {
     /// A module as its `forward` runs it: of the input that `input` makes with the tape.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use crate::{
     ops::{self, Activation, Append, LastAxis},
 };
 
-impl<T> Pass<T> {
+impl<T> Pass<'_, T> {
     /// Elements that fall with probability `p`, while training: [`ops::dropout`].
     ///
     /// # Errors
@@ -152,7 +152,7 @@ macro_rules! arithmetic {
         $(#[$doc:meta])*
         fn $name:ident, $try_name:ident, $name_in:ident(x, $y:ident: $Y:ty) as $operand:expr;
     )*) => {
-        impl<T> Pass<T> {
+        impl<T> Pass<'_, T> {
             $(
                 $(#[$doc])*
                 ///

@@ -37,14 +37,14 @@ use crate::{Backend, Element, Error, composed::Layer, entry::Run};
 /// assert_eq!(gradients.get(&embedding.weight).array()[0], [0.0; 8]);
 /// ```
 #[derive(Debug)]
-pub struct Pass<T> {
+pub struct Pass<'a, T> {
     tape: T,
-    run: Run,
+    run: Run<'a>,
 }
 
-impl<T> Pass<T> {
+impl<'a, T> Pass<'a, T> {
     /// A pass without inputs yet.
-    pub fn new(run: Run) -> Self
+    pub fn new(run: Run<'a>) -> Self
     where
         T: Default,
     {

@@ -28,12 +28,12 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
             /// What `forward` returns.
             type Output;
             /// The attention weights, without a tape.
-            type Weights;
+            type Weights: #krate::__private::Looked;
             #[doc(hidden)]
             fn attend(
                 self,
                 layer: &#name<E, D>,
-                how: #krate::__private::Run,
+                how: #krate::__private::Run<'_>,
             ) -> ::core::result::Result<
                 #krate::__private::Attended<Self::Output, Self::Weights>,
                 #krate::__private::Error<D::Err>,
@@ -63,7 +63,7 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
                 fn attend(
                     self,
                     _: &#name<E, D>,
-                    _: p::Run,
+                    _: p::Run<'_>,
                 ) -> Result<p::Attended<Self::Output, Self::Weights>, p::Error<D::Err>> {
                     ::core::unreachable!()
                 }
@@ -128,7 +128,7 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
             fn attend(
                 self,
                 layer: &#name<E, D>,
-                how: p::Run,
+                how: p::Run<'_>,
             ) -> Result<p::Attended<Self::Output, Self::Weights>, p::Error<D::Err>> {
                 #body
             }

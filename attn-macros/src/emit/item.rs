@@ -143,8 +143,8 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
             type Output = X::Output;
             type Err = D::Err;
 
-            fn run(&self, x: X, run: p::Run) -> Result<X::Output, p::Error<D::Err>> {
-                p::output(x.attend(self, run))
+            fn run(&self, x: X, run: p::Run<'_>) -> Result<X::Output, p::Error<D::Err>> {
+                run.output(x.attend(self, run))
             }
         }
     }

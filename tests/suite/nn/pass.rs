@@ -45,8 +45,8 @@ fn forward<T: Tape<f64, Cpu>>(
 ) -> Result<Logits<T>, Error<CpuError>> {
     let (table, position, norm, feed_forward, (rms, gated), (linear, unbiased)) = model;
     let mut pass = Pass::new(Run {
-        train: false,
         composed,
+        ..Run::FORWARD
     });
     let ids = pass.input(ids);
     let (batch, len) = *ids.shape();
@@ -143,8 +143,8 @@ fn both_forms_find_the_same_errors() {
         let error = forward(&model, composed, unknown).unwrap_err();
         assert!(matches!(error, Error::OutOfRange { index: VOCAB, .. }));
         let mut pass = Pass::<NoneTape>::new(Run {
-            train: false,
             composed,
+            ..Run::FORWARD
         });
         let error = pass.learned_position((2, 7), &model.1).unwrap_err();
         assert!(matches!(
@@ -164,7 +164,7 @@ fn dropout_falls_while_training_with_a_tape() {
     fn dropped<T: Tape<f64, Cpu>>(train: bool, x: Tensor<Rank1<50>, f64, Cpu, T>) -> bool {
         let mut pass = Pass::new(Run {
             train,
-            composed: false,
+            ..Run::FORWARD
         });
         let x = pass.input(x);
         let y = pass.dropout(&x, 0.5).unwrap();

@@ -161,15 +161,35 @@ pub(super) const COMPOSED: &str = "The model as a chain of dfdx's operations, wh
 /// Of `forward`, `try_forward`, and their `_mut` twins.
 pub(super) fn methods(cx: &Emitter<'_>) -> [String; 4] {
     let (input, output) = (accepted(cx), listed(cx, &cx.model.results));
-    let panics = "# Panics\nOn what the twin with `try_` returns as an error.";
-    let errors = "# Errors\nWhen sizes that only the running program knows do not fit each other or the memory, when an id is out of range, or when the device fails.";
     [
         format!(
-            "Runs the model: takes `{input}`, returns `{output}`. Deterministic: without dropout.\n\n{panics}"
+            "Runs the model: takes `{input}`, returns `{output}`. Deterministic: without dropout.\n\n{PANICS}"
         ),
-        format!("As [`forward`](Self::forward), with a typed error.\n\n{errors}"),
-        format!("Runs the model while training: dropout acts if the input is traced.\n\n{panics}"),
-        format!("As [`forward_mut`](Self::forward_mut), with a typed error.\n\n{errors}"),
+        format!("As [`forward`](Self::forward), with a typed error.\n\n{ERRORS}"),
+        format!("Runs the model while training: dropout acts if the input is traced.\n\n{PANICS}"),
+        format!("As [`forward_mut`](Self::forward_mut), with a typed error.\n\n{ERRORS}"),
+    ]
+}
+
+const PANICS: &str = "# Panics\nOn what the twin with `try_` returns as an error.";
+const ERRORS: &str = "# Errors\nWhen sizes that only the running program knows do not fit each other or the memory, when an id is out of range, or when the device fails.";
+
+/// Of `attention_maps` and its twin.
+pub(super) fn maps(cx: &Emitter<'_>) -> [String; 2] {
+    let input = accepted(cx);
+    let modules = match cx.is_opaque() {
+        true => " What a `module` looks at is not among them.",
+        false => "",
+    };
+    [
+        format!(
+            "What every attention of the model looks at, in the order in which they run: takes `{input}`, as [`forward`](Self::forward). \
+             A round of a `repeat` has its number in the name, `blocks.3.attention`.{modules}\n\n\
+             The model runs in its composed form: memory and time grow with the square of the lengths.\n\n{PANICS}"
+        ),
+        format!(
+            "As [`attention_maps`](Self::attention_maps), with a typed error.\n\n{ERRORS}"
+        ),
     ]
 }
 

@@ -45,7 +45,7 @@ fn emit_function(cx: &Emitter<'_>, access: Access) -> TokenStream {
         /// The graph of the model, operation by operation.
         fn #run_graph<#symbols E: p::Element, D: p::Backend<E>, T: p::Tape<E, D> #built>(
             model: & #mutability #name<E, D #built>,
-            pass: &mut p::Pass<T>,
+            pass: &mut p::Pass<'_, T>,
             #(#inputs,)*
         ) -> Result<#ty, p::Error<D::Err>> #calls {
             #body

@@ -3,6 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
+use super::maps;
 use super::opaque::Access;
 use super::{Emitter, MODEL, docs, field, picture};
 use crate::emit::{item::missing_derives, module::nest};
@@ -207,7 +208,7 @@ pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
     let (name, built, vis) = (&cx.name, cx.built(MODEL), &cx.model.item.vis);
     let (input, input_mut) = (cx.input(Access::Shared), cx.input(cx.training_access()));
     let [forward, try_forward, forward_mut, try_forward_mut] = docs::methods(cx);
-    let (composed, layer) = (emit_composed(cx), emit_layer(cx));
+    let (composed, layer, maps) = (emit_composed(cx), emit_layer(cx), maps::emit_methods(cx));
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
         impl<E: p::Dtype, D: p::Storage<E> #built> #name<E, D #built> {
@@ -234,6 +235,8 @@ pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
             }
 
             #composed
+
+            #maps
         }
 
         #layer
@@ -260,7 +263,7 @@ fn emit_layer(cx: &Emitter<'_>) -> Option<TokenStream> {
             type Output = X::Output;
             type Err = D::Err;
 
-            fn run(&self, x: X, run: p::Run) -> Result<X::Output, p::Error<D::Err>> {
+            fn run(&self, x: X, run: p::Run<'_>) -> Result<X::Output, p::Error<D::Err>> {
                 x.run(self, run)
             }
         }

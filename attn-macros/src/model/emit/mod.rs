@@ -7,6 +7,7 @@ mod forward;
 mod fused;
 mod input;
 mod item;
+mod maps;
 mod opaque;
 pub(crate) mod picture;
 mod session;
@@ -55,6 +56,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         input::emit_impls(cx),
         item::emit_traits(cx),
         item::emit_forward(cx),
+        maps::emit_attentions(cx),
         forward::emit(cx),
         fused::emit(cx),
         session::emit(cx),
