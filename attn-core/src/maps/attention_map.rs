@@ -1,5 +1,6 @@
 //! The weights of one attention.
 
+use super::Looked;
 use crate::kernel::attention::MaskBlocks;
 
 /// The weights with which one attention of a model looked from its queries at its keys, for every sequence and head.
@@ -44,6 +45,23 @@ impl AttentionMap {
             weights,
             blocks: None,
         }
+    }
+
+    /// A map of the weights that a layer has returned, `[batch, heads, query, key]` or `[heads, query, key]`.
+    ///
+    /// ```
+    /// use attn_core::maps::AttentionMap;
+    /// use dfdx::prelude::*;
+    ///
+    /// // As from `layer.forward_with_weights(x)`.
+    /// let weights: Tensor<Rank3<1, 2, 2>, f32, _> = Cpu::default().tensor([[[1.0, 0.0], [0.5, 0.5]]]);
+    /// let map = AttentionMap::of("my layer", &weights);
+    /// assert_eq!(map.shape(), [1, 1, 2, 2]);
+    /// assert_eq!(map.row(0, 0, 1), [0.5, 0.5]);
+    /// ```
+    pub fn of(name: impl Into<String>, weights: &impl Looked) -> Self {
+        let (shape, weights) = weights.to_host();
+        Self::new(name, shape, weights)
     }
 
     /// The same with what the kernels make of the mask: `mask_blocks(queries, keys)` of a declared layer.
@@ -149,5 +167,67 @@ impl AttentionMap {
             .map(|(batch, query)| self.entropy(batch, head, query))
             .sum();
         sum / (batches * queries).max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(shape: [usize; 4], weights: &[f32]) -> AttentionMap {
+        AttentionMap::new("some", shape, weights.to_vec())
+    }
+
+    #[test]
+    fn rows_are_where_memory_has_them() {
+        let shape = [2, 3, 4, 5];
+        let weights: Vec<f32> = (0..120).map(|i| i as f32).collect();
+        let map = map(shape, &weights);
+        for (b, h, q, k) in [(0, 0, 0, 0), (1, 2, 3, 4), (1, 0, 2, 3), (0, 2, 1, 0)] {
+            let expected = (((b * 3 + h) * 4 + q) * 5 + k) as f32;
+            assert_eq!(map.row(b, h, q)[k], expected);
+            assert_eq!(map.head(b, h)[q * 5 + k], expected);
+        }
+    }
+
+    #[test]
+    fn entropy_counts_keys_in_bits() {
+        let rows = [
+            0.25, 0.25, 0.25, 0.25, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0,
+        ];
+        let map = map([1, 1, 3, 4], &rows);
+        let entropies: Vec<_> = (0..3).map(|query| map.entropy(0, 0, query)).collect();
+        assert_eq!(entropies, [2.0, 0.0, 0.0]);
+        assert!(entropies.iter().all(|bits| bits.is_sign_positive()));
+        assert_eq!(map.mean_entropy(0), 2.0 / 3.0);
+    }
+
+    #[test]
+    fn weights_that_do_not_sum_to_one_are_shares_of_their_sum() {
+        // As the sigmoid gives them.
+        let even = map([1, 1, 1, 2], &[0.75, 0.75]);
+        assert_eq!(even.entropy(0, 0, 0), 1.0);
+        let odd = map([1, 1, 1, 2], &[0.25, 0.75]);
+        let expected = 2.0 - 0.75 * 3.0_f64.log2();
+        assert!((odd.entropy(0, 0, 0) - expected).abs() < 1e-15);
+    }
+
+    #[test]
+    fn of_nothing_there_is_no_entropy() {
+        assert_eq!(map([0, 1, 3, 3], &[]).mean_entropy(0), 0.0);
+        assert_eq!(map([2, 1, 0, 3], &[]).mean_entropy(0), 0.0);
+        assert_eq!(map([2, 1, 3, 0], &[]).mean_entropy(0), 0.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "[1, 2, 3, 4] is not the shape")]
+    fn a_shape_of_other_weights() {
+        map([1, 2, 3, 4], &[0.0; 23]);
+    }
+
+    #[test]
+    #[should_panic(expected = "there is no head 2 of sequence 0: `some` has 2 of 1")]
+    fn a_head_that_is_not_there() {
+        map([1, 2, 1, 1], &[0.0; 2]).head(0, 2);
     }
 }

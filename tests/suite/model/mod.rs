@@ -14,6 +14,7 @@ mod dropout;
 mod encoder_decoder;
 mod facts;
 mod graphs;
+mod maps;
 mod mistakes;
 mod opaque;
 mod session;

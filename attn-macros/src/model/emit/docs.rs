@@ -187,9 +187,7 @@ pub(super) fn maps(cx: &Emitter<'_>) -> [String; 2] {
              A round of a `repeat` has its number in the name, `blocks.3.attention`.{modules}\n\n\
              The model runs in its composed form: memory and time grow with the square of the lengths.\n\n{PANICS}"
         ),
-        format!(
-            "As [`attention_maps`](Self::attention_maps), with a typed error.\n\n{ERRORS}"
-        ),
+        format!("As [`attention_maps`](Self::attention_maps), with a typed error.\n\n{ERRORS}"),
     ]
 }
 
