@@ -121,6 +121,8 @@ macro_rules! model {
 
 #[cfg(feature = "safetensors")]
 pub use attn_core::checkpoint;
+#[cfg(feature = "text")]
+pub use attn_core::text;
 pub use attn_core::{
     Backend, Element, Error,
     composed::Composed,

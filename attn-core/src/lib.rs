@@ -17,6 +17,7 @@
 //! | [`model`] | the state of a forward pass, whose methods the code of a declared model calls |
 //! | [`nn`] | parameters and layers: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`], .. |
 //! | [`ops`] | what those layers compute, as functions on tensors |
+//! | [`text`] | text as tokens |
 //! | [`train`] | [`train::AdamW`], and the norm of gradients |
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
@@ -53,6 +54,8 @@ pub mod ops;
 pub mod random;
 pub mod simd;
 pub mod sizes;
+#[cfg(feature = "text")]
+pub mod text;
 pub mod train;
 
 #[cfg(test)]

@@ -1,0 +1,62 @@
+//! Text out of tokens, one after the other.
+
+use super::{TextError, Vocabulary};
+
+/// Makes text of tokens as they come: a character is there with the token that ends it.
+///
+/// ```
+/// use attn_core::text::Vocabulary;
+///
+/// let bytes = Vocabulary::bytes();
+/// let mut decoder = bytes.decoder();
+/// assert_eq!(decoder.push(0xc3)?, ""); // the first half of ü
+/// assert_eq!(decoder.push(0xbc)?, "ü");
+/// assert_eq!(decoder.push(0xc3)?, "");
+/// assert_eq!(decoder.push(0x21)?, "\u{fffd}!"); // which is not its second half
+/// # Ok::<(), attn_core::text::TextError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    vocabulary: &'a Vocabulary,
+    /// The beginning of a character.
+    held: Vec<u8>,
+}
+
+impl<'a> Decoder<'a> {
+    pub(super) fn new(vocabulary: &'a Vocabulary) -> Self {
+        let held = Vec::new();
+        Self { vocabulary, held }
+    }
+
+    /// The text that is complete with this token, which may be none.
+    ///
+    /// # Errors
+    /// [`TextError::Token`] if there is no such token; it is as if it had not come.
+    pub fn push(&mut self, token: usize) -> Result<String, TextError> {
+        self.held.extend(self.vocabulary.bytes_of(token)?);
+        let mut text = String::new();
+        let mut read = 0;
+        for chunk in self.held.utf8_chunks() {
+            text += chunk.valid();
+            read += chunk.valid().len();
+            let is_last = read + chunk.invalid().len() == self.held.len();
+            if chunk.invalid().is_empty() || is_last && may_go_on(chunk.invalid()) {
+                break;
+            }
+            text.push(char::REPLACEMENT_CHARACTER);
+            read += chunk.invalid().len();
+        }
+        self.held.drain(..read);
+        Ok(text)
+    }
+
+    /// What is left: U+FFFD if a character has begun and did not end.
+    pub fn finish(self) -> String {
+        String::from_utf8_lossy(&self.held).into_owned()
+    }
+}
+
+/// Whether bytes that are no character become one with further bytes.
+fn may_go_on(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
+}

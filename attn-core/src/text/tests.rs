@@ -1,0 +1,243 @@
+use super::*;
+
+/// Every character of UTF-8's four lengths.
+const TEXT: &str = "Grüße, Welt!\n日本 🦀\u{0}";
+
+fn error<T: std::fmt::Debug>(result: Result<T, TextError>) -> String {
+    result.expect_err("it is refused").to_string()
+}
+
+fn all() -> Vec<Vocabulary> {
+    vec![
+        Vocabulary::characters(TEXT).unwrap(),
+        Vocabulary::bytes(),
+        #[cfg(feature = "tokenizers")]
+        Vocabulary::byte_pairs(TEXT, 260).unwrap(),
+    ]
+}
+
+#[test]
+fn encoding_and_decoding_are_inverse() {
+    for vocabulary in all() {
+        for text in [TEXT, "", "ß", "\n\n 日 日"] {
+            let tokens = vocabulary.encode(text).unwrap();
+            assert!(tokens.iter().all(|token| *token < vocabulary.len()));
+            assert_eq!(vocabulary.decode(&tokens).unwrap(), text);
+        }
+    }
+}
+
+#[test]
+fn characters_are_in_the_order_of_their_code_points() {
+    let vocabulary = Vocabulary::characters("hello").unwrap();
+    assert_eq!(vocabulary.len(), 4);
+    assert_eq!(vocabulary.encode("ehlo").unwrap(), [0, 1, 2, 3]);
+    assert_eq!(vocabulary.unit(), "character");
+}
+
+#[test]
+fn bytes_are_themselves() {
+    let tokens = Vocabulary::bytes().encode("aü").unwrap();
+    assert_eq!(tokens, [0x61, 0xc3, 0xbc]);
+    assert_eq!(Vocabulary::bytes().len(), 256);
+}
+
+#[test]
+fn strangers_are_named_once_and_a_long_text_is_cut() {
+    let vocabulary = Vocabulary::characters("abc").unwrap();
+    assert_eq!(
+        error(vocabulary.encode("a!b?!")),
+        r#""a!b?!" has characters that are not in the vocabulary: ['!', '?']"#
+    );
+    let long = error(vocabulary.encode(&"é".repeat(100)));
+    assert!(
+        long.starts_with(&format!("\"{}…\" has", "é".repeat(60))),
+        "{long}"
+    );
+}
+
+#[test]
+fn tokens_that_there_are_not_are_refused() {
+    for vocabulary in all() {
+        let len = vocabulary.len();
+        let message = error(vocabulary.decode(&[0, len]));
+        assert_eq!(
+            message,
+            format!("there is no token {len}: the vocabulary has {len}, from 0")
+        );
+        assert!(vocabulary.decode(&[usize::MAX]).is_err());
+    }
+    let bytes = Vocabulary::bytes();
+    let mut decoder = bytes.decoder();
+    assert_eq!(decoder.push(0xc3).unwrap(), "");
+    assert!(decoder.push(256).is_err());
+    assert_eq!(
+        decoder.push(0xbc).unwrap(),
+        "ü",
+        "it is as if it had not come"
+    );
+}
+
+#[test]
+fn of_no_text_there_is_no_vocabulary() {
+    assert_eq!(Vocabulary::characters(""), Err(TextError::Empty));
+}
+
+/// Whatever bytes come, the text so far is the beginning of what std makes of all of them.
+#[test]
+fn a_stream_of_bytes_is_read_as_std_reads_it() {
+    let samples: [&[u8]; 8] = [
+        "aü日🦀".as_bytes(),
+        b"\xff\xfe",
+        b"\xe6\x97",
+        b"\xe6\x97a\xa5",
+        b"\xf0\x9f\xa6\x80\xf0\x9f\xa6",
+        b"\xed\xa0\x80",
+        b"\xc3\xc3\xbc\xc3",
+        b"",
+    ];
+    let bytes = Vocabulary::bytes();
+    for sample in samples {
+        let expected = String::from_utf8_lossy(sample);
+        let mut decoder = bytes.decoder();
+        let mut text = String::new();
+        for (at, byte) in sample.iter().enumerate() {
+            text += &decoder.push(usize::from(*byte)).unwrap();
+            assert!(expected.starts_with(&text), "{sample:?} at {at}: {text}");
+            // No more than a character waits.
+            let complete = String::from_utf8_lossy(&sample[..=at]);
+            let complete = complete.trim_end_matches(char::REPLACEMENT_CHARACTER);
+            assert!(text.starts_with(complete), "{sample:?} at {at}: {text}");
+        }
+        assert_eq!(text + &decoder.finish(), expected);
+    }
+}
+
+#[test]
+fn a_file_gives_back_what_was_saved() {
+    for vocabulary in all() {
+        let json = serde_json::to_string(&vocabulary).unwrap();
+        let read: Vocabulary = serde_json::from_str(&json).unwrap();
+        assert_eq!(read, vocabulary);
+        assert_eq!(read.encode(TEXT), vocabulary.encode(TEXT));
+        let pretty = serde_json::to_string_pretty(&vocabulary).unwrap();
+        assert_eq!(serde_json::from_str::<Vocabulary>(&pretty).unwrap(), read);
+    }
+    let json = serde_json::to_string(&Vocabulary::characters("a\nü\"").unwrap()).unwrap();
+    assert_eq!(json, r#""\n\"aü""#);
+}
+
+#[test]
+fn files_that_are_none_are_refused_with_a_reason() {
+    let read = |json: &str| match serde_json::from_str::<Vocabulary>(json) {
+        Ok(vocabulary) => panic!("{vocabulary:?}"),
+        Err(error) => error.to_string(),
+    };
+    for (json, reason) in [
+        (r#""""#, "at least one character"),
+        (r#""ba""#, "in the order"),
+        (r#""aab""#, "each once"),
+        ("7", "neither a text"),
+        (r#"{"type": "words"}"#, "neither a text"),
+        (
+            r#"{"model": 7}"#,
+            if cfg!(feature = "tokenizers") {
+                "ModelUntagged"
+            } else {
+                "feature `tokenizers`"
+            },
+        ),
+    ] {
+        let message = read(json);
+        assert!(message.contains(reason), "{json}: {message}");
+    }
+}
+
+#[cfg(feature = "tokenizers")]
+mod byte_pairs {
+    use super::*;
+
+    const VERSE: &str = "the cat and the hat and the bat";
+
+    #[test]
+    fn the_most_frequent_pair_is_a_piece_first() {
+        // " t", "th" and "he" come three times, " the" has two of the first: GPT-2's rule splits before a space.
+        let vocabulary = Vocabulary::byte_pairs(VERSE, 257).unwrap();
+        assert_eq!(vocabulary.len(), 257);
+        let first = vocabulary.bytes_of(256).unwrap();
+        let pairs = VERSE.matches(std::str::from_utf8(&first).unwrap()).count();
+        assert_eq!(pairs, 3, "{first:?}");
+        assert_eq!(vocabulary.unit(), "piece");
+    }
+
+    #[test]
+    fn no_piece_reaches_across_a_space_and_there_is_an_end() {
+        let vocabulary = Vocabulary::byte_pairs(VERSE, 5000).unwrap();
+        assert!(vocabulary.len() < 300, "{}", vocabulary.len());
+        for token in 256..vocabulary.len() {
+            let piece = vocabulary.bytes_of(token).unwrap();
+            assert!(!piece[1..].contains(&b' '), "{piece:?}");
+        }
+        assert_eq!(vocabulary.encode(VERSE).unwrap().len(), 8);
+    }
+
+    #[test]
+    fn all_text_can_be_encoded_whatever_was_learned() {
+        let vocabulary = Vocabulary::byte_pairs("aaaa", 300).unwrap();
+        for byte in 0..128_u8 {
+            let text = char::from(byte).to_string();
+            let tokens = vocabulary.encode(&text).unwrap();
+            assert_eq!(vocabulary.decode(&tokens).unwrap(), text);
+        }
+        let tokens = vocabulary.encode(TEXT).unwrap();
+        assert_eq!(vocabulary.decode(&tokens).unwrap(), TEXT);
+    }
+
+    #[test]
+    fn every_byte_is_a_token() {
+        let vocabulary = Vocabulary::byte_pairs("a", 256).unwrap();
+        let mut bytes: Vec<_> = (0..256).map(|t| vocabulary.bytes_of(t).unwrap()).collect();
+        bytes.sort();
+        assert_eq!(bytes, (0..=255).map(|byte| vec![byte]).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_tokenizer_of_elsewhere_may_have_tokens_beside_its_pieces() {
+        let vocabulary = Vocabulary::byte_pairs(VERSE, 257).unwrap();
+        let mut json = serde_json::to_value(&vocabulary).unwrap();
+        json["added_tokens"] = serde_json::json!([{
+            "id": 257, "content": "<end of text>", "special": true, "single_word": false,
+            "lstrip": false, "rstrip": false, "normalized": false
+        }]);
+        let read: Vocabulary = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(read.len(), 258);
+        assert_ne!(read, vocabulary);
+        assert_eq!(read.bytes_of(257).unwrap(), b"<end of text>");
+        assert_eq!(read.encode("a<end of text>").unwrap().last(), Some(&257));
+
+        json["model"]["vocab"]["at"] = serde_json::json!(300);
+        let gap = serde_json::from_value::<Vocabulary>(json).unwrap_err();
+        assert_eq!(
+            gap.to_string(),
+            "not a vocabulary: of 258 pieces, number 256 is missing"
+        );
+    }
+
+    #[test]
+    fn the_same_text_gives_the_same_pieces() {
+        let text: String = (0..400)
+            .map(|i| format!("{} {} ", i * i % 97, i % 13))
+            .collect();
+        let of = || serde_json::to_string(&Vocabulary::byte_pairs(&text, 400).unwrap()).unwrap();
+        assert_eq!(of(), of());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        assert_eq!(
+            error(Vocabulary::byte_pairs("abc", 255)),
+            "byte pairs need a vocabulary of at least 256 tokens, one for each byte, not of 255"
+        );
+        assert_eq!(Vocabulary::byte_pairs("", 300), Err(TextError::Empty));
+    }
+}

@@ -1,0 +1,146 @@
+//! Which token is which text.
+
+use std::collections::BTreeSet;
+
+#[cfg(feature = "tokenizers")]
+use super::pieces::Pieces;
+use super::{Decoder, TextError};
+
+/// The tokens of a language model, as numbers from 0, and their text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vocabulary(pub(super) Kind);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// In the order of their code points.
+    Characters(Vec<char>),
+    Bytes,
+    #[cfg(feature = "tokenizers")]
+    Pieces(Box<Pieces>),
+}
+
+/// How much of a text an error shows, in characters.
+const SHOWN: usize = 60;
+
+impl Vocabulary {
+    /// The characters of a text, in the order of their code points.
+    ///
+    /// nanoGPT: `chars = sorted(list(set(data)))`.
+    ///
+    /// # Errors
+    /// [`TextError::Empty`] if there are none.
+    pub fn characters(text: &str) -> Result<Self, TextError> {
+        let characters: BTreeSet<char> = text.chars().collect();
+        match characters.is_empty() {
+            true => Err(TextError::Empty),
+            false => Ok(Self(Kind::Characters(characters.into_iter().collect()))),
+        }
+    }
+
+    /// The 256 bytes of UTF-8.
+    pub fn bytes() -> Self {
+        Self(Kind::Bytes)
+    }
+
+    /// The pieces of words that byte-pair encoding finds in a text: 256 bytes, and then one pair of neighbours after the other,
+    /// the most frequent one first, until there are `size`, or until every word is a piece.
+    ///
+    /// Words are split as GPT-2 splits them, so that no piece reaches across a space. The same text gives the same pieces.
+    ///
+    /// Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units" (2016); on bytes: Radford et al., "Language
+    /// Models are Unsupervised Multitask Learners" (2019). It is the `ByteLevelBPETokenizer` of Hugging Face's `tokenizers`, and
+    /// is saved as the file that library reads.
+    ///
+    /// # Errors
+    /// [`TextError::TooFew`] if `size` is less than 256, and [`TextError::Empty`].
+    #[cfg(feature = "tokenizers")]
+    pub fn byte_pairs(text: &str, size: usize) -> Result<Self, TextError> {
+        let pieces = Pieces::train(text, size)?;
+        Ok(Self(Kind::Pieces(Box::new(pieces))))
+    }
+
+    /// How many tokens there are.
+    #[allow(clippy::len_without_is_empty, reason = "there is always one")]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Kind::Characters(characters) => characters.len(),
+            Kind::Bytes => 256,
+            #[cfg(feature = "tokenizers")]
+            Kind::Pieces(pieces) => pieces.len(),
+        }
+    }
+
+    /// What a token is, in a word: `character`, `byte` or `piece`.
+    pub fn unit(&self) -> &'static str {
+        match &self.0 {
+            Kind::Characters(_) => "character",
+            Kind::Bytes => "byte",
+            #[cfg(feature = "tokenizers")]
+            Kind::Pieces(_) => "piece",
+        }
+    }
+
+    /// The tokens of a text.
+    ///
+    /// # Errors
+    /// [`TextError::Strangers`] if it has characters that a vocabulary of characters does not have.
+    pub fn encode(&self, text: &str) -> Result<Vec<usize>, TextError> {
+        match &self.0 {
+            Kind::Characters(characters) => encode(characters, text),
+            Kind::Bytes => Ok(text.bytes().map(usize::from).collect()),
+            #[cfg(feature = "tokenizers")]
+            Kind::Pieces(pieces) => pieces.encode(text),
+        }
+    }
+
+    /// The text of tokens. What is not UTF-8, as a model of bytes may write, becomes U+FFFD.
+    ///
+    /// # Errors
+    /// [`TextError::Token`] for a token that there is not.
+    pub fn decode(&self, tokens: &[usize]) -> Result<String, TextError> {
+        let mut decoder = self.decoder();
+        let mut text = String::new();
+        for token in tokens {
+            text += &decoder.push(*token)?;
+        }
+        Ok(text + &decoder.finish())
+    }
+
+    /// Makes text of tokens as they come.
+    pub fn decoder(&self) -> Decoder<'_> {
+        Decoder::new(self)
+    }
+
+    /// The UTF-8 of a token, which may be a part of a character.
+    ///
+    /// # Errors
+    /// [`TextError::Token`] if there is no such token.
+    pub fn bytes_of(&self, token: usize) -> Result<Vec<u8>, TextError> {
+        let bytes = match &self.0 {
+            Kind::Characters(characters) => characters
+                .get(token)
+                .map(|character| character.to_string().into_bytes()),
+            Kind::Bytes => u8::try_from(token).ok().map(|byte| vec![byte]),
+            #[cfg(feature = "tokenizers")]
+            Kind::Pieces(pieces) => pieces.bytes_of(token).map(<[u8]>::to_vec),
+        };
+        let len = self.len();
+        bytes.ok_or(TextError::Token { token, len })
+    }
+}
+
+fn encode(characters: &[char], text: &str) -> Result<Vec<usize>, TextError> {
+    let place = |c: char| characters.binary_search(&c).ok();
+    let strangers: BTreeSet<char> = text.chars().filter(|&c| place(c).is_none()).collect();
+    if strangers.is_empty() {
+        return Ok(text.chars().filter_map(place).collect());
+    }
+    let mut shown: String = text.chars().take(SHOWN).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    Err(TextError::Strangers {
+        text: shown,
+        strangers: strangers.into_iter().collect(),
+    })
+}
