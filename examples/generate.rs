@@ -1,4 +1,4 @@
-//! Writes text with what `char_lm` saved, character by character as it comes:
+//! Writes text with what `char_lm` saved, token by token as it comes:
 //!
 //! ```text
 //! cargo run --release --example char_lm
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A checkpoint says what it needs: `config.json` has the sizes of the model, which have to be those it is declared with here,
-//! and `tokenizer.json` its characters. The text it learned from is not needed.
+//! and `tokenizer.json` its tokens. The text it learned from is not needed.
 
 #[path = "char_lm/model.rs"]
 #[allow(dead_code, reason = "nothing is trained here")]
@@ -16,9 +16,6 @@ mod sample;
 #[path = "char_lm/saved.rs"]
 #[allow(dead_code, reason = "nothing is trained here")]
 mod saved;
-#[path = "char_lm/vocabulary.rs"]
-#[allow(dead_code, reason = "nothing is trained here")]
-mod vocabulary;
 
 use anyhow::{Result, ensure};
 use attn::{dfdx::prelude::*, generate::BeamSearch};
@@ -31,7 +28,6 @@ use std::{
     path::PathBuf,
     process::ExitCode,
 };
-use vocabulary::Token;
 
 /// Writes text with a model that the example char_lm trained.
 #[derive(Debug, Parser)]
@@ -45,7 +41,7 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1337)]
     seed: u64,
 
-    /// Write up to this text, or with --beams up to this character
+    /// Write up to this text, or with --beams up to this token
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     stop: Option<String>,
 
@@ -84,51 +80,44 @@ fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Samples, and shows each character as it comes.
-fn stream(args: &Args, saved: &Saved, model: &Model, prompt: &[Token]) -> Result<()> {
+/// Samples, and shows each token as it comes.
+fn stream(args: &Args, saved: &Saved, model: &Model, prompt: &[usize]) -> Result<()> {
     let Saved {
         vocabulary, config, ..
     } = saved;
     let sampling = args.sampling.sampling(vocabulary.len(), args.seed);
     let mut writer = Writer::new(model, vocabulary, config.block_size, sampling)?;
     let mut out = stdout().lock();
-    write!(out, "{}", vocabulary.decode_all(prompt))?;
+    write!(out, "{}", vocabulary.decode(prompt)?)?;
     out.flush()?;
     writer.start(prompt)?;
-    let characters = writer.take(args.sampling.max_new_tokens);
-    sample::stream(characters, args.stop.as_deref(), &mut out)
+    let pieces = writer.take(args.sampling.max_new_tokens);
+    sample::stream(pieces, args.stop.as_deref(), &mut out)
 }
 
 /// Shows the likeliest continuations, the best first.
-fn search(args: &Args, beams: usize, saved: &Saved, model: &Model, prompt: &[Token]) -> Result<()> {
+fn search(args: &Args, beams: usize, saved: &Saved, model: &Model, prompt: &[usize]) -> Result<()> {
     ensure!(beams > 0, "--beams is 0: it has to be at least 1");
     let (vocabulary, block) = (&saved.vocabulary, saved.config.block_size);
     ensure!(
         prompt.len() <= block,
-        "--prompt has {} characters, but with --beams {block} are the most",
+        "--prompt has {} tokens, but with --beams {block} are the most",
         prompt.len()
     );
-    let as_ids = |tokens: &[Token]| -> Vec<usize> { tokens.iter().map(|&t| t.into()).collect() };
     let stop = vocabulary.encode(args.stop.as_deref().unwrap_or_default())?;
-    ensure!(
-        stop.len() <= 1,
-        "with --beams, --stop is a single character"
-    );
+    ensure!(stop.len() <= 1, "with --beams, --stop is a single token");
     let search = BeamSearch {
         beams,
-        // The last character of a continuation needs no room.
+        // The last token of a continuation needs no room.
         tokens: args.sampling.max_new_tokens.min(block + 1 - prompt.len()),
-        stop: &as_ids(&stop),
+        stop: &stop,
         vocabulary: Some(vocabulary.len()),
         ..BeamSearch::default()
     };
-    let found = model
-        .session(block)?
-        .beam_search(&as_ids(prompt), &search)?;
+    let found = model.session(block)?.beam_search(prompt, &search)?;
     let mut out = stdout().lock();
     for beam in found {
-        let tokens: Vec<Token> = beam.tokens.iter().map(|&token| token as Token).collect();
-        let text = vocabulary.decode_all(prompt) + &vocabulary.decode_all(&tokens);
+        let text = vocabulary.decode(prompt)? + &vocabulary.decode(&beam.tokens)?;
         writeln!(out, "{:>8.3}  {text:?}", beam.log_probability)?;
     }
     Ok(())

@@ -1,20 +1,20 @@
 //! What counting alone achieves: the losses that a model has to beat to have learned anything.
 
-use crate::{corpus::Corpus, vocabulary::Token};
+use crate::corpus::Corpus;
 use std::ops::Range;
 
-/// Cross-entropies on the validation split, in nats per character.
+/// Cross-entropies on the validation split, in nats per token.
 #[derive(Debug)]
 pub(crate) struct Baselines {
-    /// Knowing how often each character occurs.
+    /// Knowing how often each token occurs.
     pub(crate) unigram: f64,
-    /// Knowing how often each character follows the one before it.
+    /// Knowing how often each token follows the one before it.
     pub(crate) bigram: f64,
 }
 
 impl Baselines {
     /// Counts in the training split, measures on those `blocks` of the validation split that the
-    /// model is measured on: the same characters, each with the one before it.
+    /// model is measured on: the same tokens, each with the one before it.
     pub(crate) fn of(corpus: &Corpus, blocks: &[Range<usize>]) -> Self {
         let size = corpus.vocabulary.len();
         let text = &corpus.validation;
@@ -30,26 +30,22 @@ impl Baselines {
     }
 }
 
-fn unigram(train: &[Token], pairs: &[(Token, Token)], size: usize) -> f64 {
+fn unigram(train: &[usize], pairs: &[(usize, usize)], size: usize) -> f64 {
     let mut counts = vec![0; size];
     for &c in train {
-        counts[usize::from(c)] += 1;
+        counts[c] += 1;
     }
     let logs = smoothed_logs(&counts);
-    -mean(pairs.iter().map(|&(_, c)| logs[usize::from(c)]))
+    -mean(pairs.iter().map(|&(_, c)| logs[c]))
 }
 
-fn bigram(train: &[Token], pairs: &[(Token, Token)], size: usize) -> f64 {
+fn bigram(train: &[usize], pairs: &[(usize, usize)], size: usize) -> f64 {
     let mut counts = vec![vec![0; size]; size];
     for pair in train.windows(2) {
-        counts[usize::from(pair[0])][usize::from(pair[1])] += 1;
+        counts[pair[0]][pair[1]] += 1;
     }
     let logs: Vec<_> = counts.iter().map(|row| smoothed_logs(row)).collect();
-    -mean(
-        pairs
-            .iter()
-            .map(|&(before, c)| logs[usize::from(before)][usize::from(c)]),
-    )
+    -mean(pairs.iter().map(|&(before, c)| logs[before][c]))
 }
 
 /// Logarithms of the frequencies, with one added to every count (Laplace), so that what was never
@@ -71,6 +67,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
     use anyhow::Result;
+    use attn::text::Vocabulary;
 
     // Sums of a few logarithms: nothing but rounding may differ.
     fn assert_close(found: f64, expected: f64) {
@@ -98,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_text_that_alternates_is_hard_by_letter_and_easy_by_pair() -> Result<()> {
-        let corpus = Corpus::new(&"ab".repeat(1000), 2, 8)?;
+        let corpus = Corpus::new(&"ab".repeat(1000), Vocabulary::characters("ab")?, 8)?;
         let found = Baselines::of(&corpus, &[0..8, 100..199]);
         // 900 and 899 pairs of either kind, none of the other: ln(902/901) and less.
         assert!((found.unigram - 2f64.ln()).abs() < 1e-6);
@@ -107,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn one_character_alone_is_no_surprise() {
+    fn one_token_alone_is_no_surprise() {
         assert_close(unigram(&[0; 9], &[(0, 0)], 1), 0.0);
         assert_close(bigram(&[0; 9], &[(0, 0)], 1), 0.0);
     }

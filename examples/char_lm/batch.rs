@@ -1,11 +1,11 @@
 //! Blocks of text for the model: random ones to train on, all of them in turn to measure on.
 
-use crate::{model::Tokens, vocabulary::Token};
+use crate::model::Tokens;
 use attn::dfdx::prelude::*;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::ops::Range;
 
-/// Blocks of equal length, and for each of their characters the one that follows it.
+/// Blocks of equal length, and for each of their tokens the one that follows it.
 #[derive(Clone)]
 pub(crate) struct Batch {
     pub(crate) inputs: Tokens,
@@ -13,9 +13,9 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// `count` blocks of `block` characters from random places of `text`.
+    /// `count` blocks of `block` tokens from random places of `text`.
     pub(crate) fn random(
-        text: &[Token],
+        text: &[usize],
         (count, block): (usize, usize),
         rng: &mut StdRng,
         device: &Cpu,
@@ -27,7 +27,7 @@ impl Batch {
 
     /// The given places of `text`, which have to be equally long.
     pub(crate) fn of(
-        text: &[Token],
+        text: &[usize],
         blocks: &[Range<usize>],
         device: &Cpu,
     ) -> Result<Self, CpuError> {
@@ -36,7 +36,7 @@ impl Batch {
             let all = blocks
                 .iter()
                 .flat_map(|b| &text[b.start + ahead..b.end + ahead]);
-            device.try_tensor_from_vec(all.map(|&t| usize::from(t)).collect(), shape)
+            device.try_tensor_from_vec(all.copied().collect(), shape)
         };
         Ok(Self {
             inputs: tokens(0)?,
@@ -54,7 +54,7 @@ pub(crate) fn rng(seed: u64, step: usize) -> StdRng {
     StdRng::from_seed(bytes)
 }
 
-/// Cuts a text of `len` characters into blocks that together ask for each of them but the first,
+/// Cuts a text of `len` tokens into blocks that together ask for each of them but the first,
 /// which nothing comes before. The last block may be shorter.
 pub(crate) fn blocks(len: usize, block: usize) -> Vec<Range<usize>> {
     let asked = len.saturating_sub(1);
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn targets_are_the_inputs_one_character_on() -> Result<(), CpuError> {
         let device = Cpu::default();
-        let text: Vec<Token> = (0..50).collect();
+        let text: Vec<usize> = (0..50).collect();
         let mut rng = StdRng::seed_from_u64(1);
         let batch = Batch::random(&text, (40, 9), &mut rng, &device)?;
         assert_eq!(*batch.inputs.shape(), (40, 9));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_ask_for_every_character_but_the_first_once() {
+    fn blocks_ask_for_every_token_but_the_first_once() {
         assert_eq!(blocks(10, 4), [0..4, 4..8, 8..9]);
         assert_eq!(blocks(9, 4), [0..4, 4..8]);
         assert!(blocks(1, 4).is_empty());

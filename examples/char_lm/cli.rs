@@ -1,25 +1,28 @@
 //! The flags, named as nanoGPT's users know them, and what is checked before any work starts.
 
 use crate::{
-    model::{BLOCK, LAYERS},
-    sample,
+    model::{BLOCK, LAYERS, VOCAB},
+    sample, tokenizer,
 };
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 
-/// Characters in one step: beyond this the activations would take gigabytes.
-const MOST_CHARACTERS_PER_STEP: usize = 1 << 14;
+/// Tokens in one step: beyond this the activations would take gigabytes.
+const MOST_TOKENS_PER_STEP: usize = 1 << 14;
 
-/// Trains a small GPT on text, one character at a time, and samples from it.
+/// Trains a small GPT on text, one token at a time, and samples from it.
 ///
-/// Without --data it reads the King James Bible. Losses are in nats per character.
+/// Without --data it reads the King James Bible. Losses are in nats per token.
 #[derive(Debug, Parser)]
 #[command(name = "char_lm", allow_negative_numbers = true)]
 pub(crate) struct Args {
     /// Text to learn from, in UTF-8 [default: the King James Bible]
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) tokens: tokenizer::Options,
 
     /// Folder of the checkpoints
     #[arg(long, value_name = "FOLDER", default_value = "char_lm")]
@@ -64,7 +67,7 @@ pub(crate) struct Training {
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) batch_size: usize,
 
-    /// Characters in one block, the most that the model can look back
+    /// Tokens in one block, the most that the model can look back
     #[arg(long, value_name = "N", default_value_t = BLOCK)]
     pub(crate) block_size: usize,
 
@@ -104,6 +107,7 @@ pub(crate) struct Training {
 impl Args {
     /// Refuses what cannot work, before minutes are spent on it.
     pub(crate) fn check(&self) -> Result<()> {
+        self.tokens.check(VOCAB)?;
         self.training.check()?;
         self.sampling.check()?;
         ensure!(
@@ -137,14 +141,14 @@ impl Training {
              (BLOCK in examples/char_lm/model.rs)",
             self.block_size
         );
-        let characters = self.batch_size.saturating_mul(self.block_size);
+        let tokens = self.batch_size.saturating_mul(self.block_size);
         ensure!(
-            characters <= MOST_CHARACTERS_PER_STEP,
+            tokens <= MOST_TOKENS_PER_STEP,
             "--batch-size {} × --block-size {} is too much for one step: \
              {LAYERS} layers of it have to fit in memory, so take at most {} blocks of this size",
             self.batch_size,
             self.block_size,
-            MOST_CHARACTERS_PER_STEP / self.block_size
+            MOST_TOKENS_PER_STEP / self.block_size
         );
         self.check_rates()
     }

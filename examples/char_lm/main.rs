@@ -3,10 +3,11 @@
 //! ```text
 //! cargo run --release --example char_lm
 //! cargo run --release --example char_lm -- --data FILE --prompt "Once upon"
+//! cargo run --release --features tokenizers --example char_lm -- --tokenizer bpe --vocab-size 1024
 //! ```
 //!
 //! The model is a small GPT, declared with `model!` (see `model.rs`). Each file has one subject: `cli` flags, `text` where the text comes from,
-//! `vocabulary` and `corpus` text as numbers, `baseline` what counting achieves, `batch` blocks of text,
+//! `tokenizer` and `corpus` text as numbers, `baseline` what counting achieves, `batch` blocks of text,
 //! `model` the network, `train` the loop, `progress` what is shown meanwhile, `run` and `saved`
 //! checkpoints, `interrupt` Ctrl-C, `sample` the text it writes.
 //!
@@ -24,11 +25,11 @@ mod run;
 mod sample;
 mod saved;
 mod text;
+mod tokenizer;
 mod train;
-mod vocabulary;
 
 use anyhow::{Result, ensure};
-use attn::dfdx::prelude::*;
+use attn::{dfdx::prelude::*, text::Vocabulary};
 use baseline::Baselines;
 use clap::Parser;
 use cli::Args;
@@ -44,7 +45,6 @@ use std::{
     time::Instant,
 };
 use train::{Outcome, Trainer};
-use vocabulary::{Token, Vocabulary};
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -61,7 +61,8 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     args.check()?;
     let text = text::load(args.data.as_deref())?;
-    let corpus = Corpus::new(&text, model::VOCAB, args.training.block_size)?;
+    let vocabulary = args.tokens.vocabulary(&text, model::VOCAB)?;
+    let corpus = Corpus::new(&text, vocabulary, args.training.block_size)?;
     let vocabulary = &corpus.vocabulary;
     let prompt = args.sampling.encode_prompt(vocabulary)?;
     let device = Cpu::seed_from_u64(args.seed);
@@ -131,16 +132,16 @@ fn describe(model: &Model, corpus: &Corpus) -> Result<()> {
     let mut out = stdout().lock();
     let parameters = thousands(model.num_trainable_params());
     writeln!(out, "parameters  {parameters}, in {} layers", model::LAYERS)?;
-    writeln!(
-        out,
-        "vocabulary  {} characters: {:?}",
-        vocabulary.len(),
-        vocabulary.to_text()
-    )?;
+    let (unit, count) = (vocabulary.unit(), vocabulary.len());
+    write!(out, "vocabulary  {} {unit}s", thousands(count))?;
+    if unit == "character" {
+        let all: Vec<usize> = (0..count).collect();
+        write!(out, ": {:?}", vocabulary.decode(&all)?)?;
+    }
     let (train, validation) = (thousands(train.len()), thousands(validation.len()));
     writeln!(
         out,
-        "split       {train} characters to train on, {validation} to validate\n"
+        "\nsplit       {train} {unit}s to train on, {validation} to validate\n"
     )?;
     Ok(())
 }
@@ -173,11 +174,18 @@ fn train(
 
     let mut out = stdout().lock();
     if let (Some(look), false) = (outcome.history.looks.last(), outcome.stopped) {
-        let characters = thousands(measured.iter().map(ExactSizeIterator::len).sum());
-        writeln!(out, "\nvalidation loss over {characters} characters")?;
+        let tokens = measured.iter().map(ExactSizeIterator::len).sum();
+        let unit = corpus.vocabulary.unit();
+        writeln!(out, "\nvalidation loss over {} {unit}s", thousands(tokens))?;
         writeln!(out, "  unigram     {:.3}", baselines.unigram)?;
         writeln!(out, "  bigram      {:.3}", baselines.bigram)?;
         writeln!(out, "  this model  {:.3}", look.loss)?;
+        // What models of different tokens can be compared by.
+        let characters = corpus.characters(measured)?;
+        if characters != tokens {
+            let loss = look.loss * tokens as f64 / characters as f64;
+            writeln!(out, "  per character of text  {loss:.3}")?;
+        }
     }
     writeln!(out, "\ntrained in {}", minutes(began.elapsed().as_secs()))?;
     writeln!(out, "checkpoints are in {}", args.out.display())?;
@@ -185,7 +193,7 @@ fn train(
 }
 
 /// Writes the samples.
-fn sample(args: &Args, vocabulary: &Vocabulary, model: &Model, prompt: &[Token]) -> Result<()> {
+fn sample(args: &Args, vocabulary: &Vocabulary, model: &Model, prompt: &[usize]) -> Result<()> {
     let sampling = args.sampling.sampling(vocabulary.len(), args.seed);
     let mut writer = Writer::new(model, vocabulary, args.training.block_size, sampling)?;
     let mut out = stdout().lock();
@@ -194,11 +202,11 @@ fn sample(args: &Args, vocabulary: &Vocabulary, model: &Model, prompt: &[Token])
             break;
         }
         writeln!(out, "---------------")?;
-        write!(out, "{}", vocabulary.decode_all(prompt))?;
+        write!(out, "{}", vocabulary.decode(prompt)?)?;
         writer.start(prompt)?;
-        let characters = writer.by_ref().take(args.sampling.max_new_tokens);
-        let characters = characters.take_while(|_| !interrupt::pressed());
-        sample::stream(characters, None, &mut out)?;
+        let pieces = writer.by_ref().take(args.sampling.max_new_tokens);
+        let pieces = pieces.take_while(|_| !interrupt::pressed());
+        sample::stream(pieces, None, &mut out)?;
     }
     Ok(())
 }

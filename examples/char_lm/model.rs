@@ -2,13 +2,17 @@
 
 use attn::{Error, dfdx::prelude::*, model, ops};
 
-/// Room in the vocabulary. A text that has fewer characters leaves some of it unused.
-pub(crate) const VOCAB: usize = 128;
+/// Room in the vocabulary, for all bytes or for pieces of words. A text that has fewer tokens leaves some of it unused.
+pub(crate) const VOCAB: usize = if cfg!(feature = "tokenizers") {
+    1024
+} else {
+    256
+};
 /// Positions that are learned, so the longest block.
 pub(crate) const BLOCK: usize = 64;
 /// Transformer blocks, one after the other.
 pub(crate) const LAYERS: usize = 3;
-/// Numbers that a character is inside of the model.
+/// Numbers that a token is inside of the model.
 pub(crate) const WIDTH: usize = 64;
 /// Heads of each attention.
 pub(crate) const HEADS: usize = 4;
@@ -31,7 +35,7 @@ model! {
 pub(crate) type Model = Gpt<f32, Cpu>;
 /// Tokens: blocks, and positions in them.
 pub(crate) type Tokens = Tensor<(usize, usize), usize, Cpu>;
-/// Scores of the characters that may come next, for each position of each block.
+/// Scores of the tokens that may come next, for each position of each block.
 pub(crate) type Logits<T> = Tensor<(usize, usize, Const<VOCAB>), f32, Cpu, T>;
 
 /// A new model, with weights that depend on the device's seed alone.
@@ -39,7 +43,7 @@ pub(crate) fn build(device: &Cpu) -> Result<Model, CpuError> {
     device.try_build_module::<Gpt, f32>()
 }
 
-/// What a character cost on average: minus the logarithm of the probability that it was given, in nats.
+/// What a token cost on average: minus the logarithm of the probability that it was given, in nats.
 pub(crate) fn loss<T: Tape<f32, Cpu>>(
     logits: Logits<T>,
     targets: &Tokens,
@@ -67,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_changes_nothing_that_came_before_it() -> Result<(), Error<CpuError>> {
+    fn a_token_changes_nothing_that_came_before_it() -> Result<(), Error<CpuError>> {
         let device = Cpu::seed_from_u64(0);
         let model = build(&device)?;
         let logits = |text: [usize; 4]| {

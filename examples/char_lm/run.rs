@@ -3,11 +3,11 @@
 use crate::{
     model::Model,
     saved::{CONFIG, Config, Saved, TOKENIZER},
-    vocabulary::Vocabulary,
 };
 use anyhow::{Context, Result, ensure};
 use attn::{
     checkpoint::{Checkpoints, Contents, LoadOptions},
+    text::Vocabulary,
     train::AdamWState,
 };
 use serde::{Deserialize, Serialize};
@@ -144,7 +144,10 @@ mod tests {
     #[test]
     fn runs_that_do_not_fit_are_refused() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        let (abc, abd) = (Vocabulary::of("abc", 128)?, Vocabulary::of("abd", 128)?);
+        let (abc, abd) = (
+            Vocabulary::characters("abc")?,
+            Vocabulary::characters("abd")?,
+        );
         let mut model = model::build(&Cpu::default())?;
         let run = |block, vocabulary| Run::new(folder.path(), 2, block, vocabulary);
         let mut refusal = |run: Run<'_>| {
@@ -156,7 +159,7 @@ mod tests {
         let saved = model::build(&Cpu::default())?;
         run(16, &abc).save(&saved, &AdamWState::default(), &History::default())?;
         assert!(run(16, &abc).check_new().is_err());
-        assert!(refusal(run(16, &abd)).contains("other characters"));
+        assert!(refusal(run(16, &abd)).contains("other tokens"));
         assert!(refusal(run(8, &abc)).starts_with("--block-size 8 is not that of"));
         assert_eq!(refusal(run(16, &abc)), "");
         Ok(())

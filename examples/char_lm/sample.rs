@@ -1,18 +1,18 @@
-//! Writing text with a trained model: one character after the other, each chosen from the model's odds.
+//! Writing text with a trained model: one token after the other, each chosen from the model's odds.
 //!
-//! A session remembers what the model has seen, so that a character costs the products of one character. The model has
+//! A session remembers what the model has seen, so that a token costs the products of one token. The model has
 //! learned its positions for one block: when the session is full, it starts again with the last half of a block. So the
 //! model looks back over half a block to a whole one.
 
-use crate::{
-    model::Model,
-    vocabulary::{Token, Vocabulary},
+use crate::model::Model;
+use anyhow::{Context, Result, anyhow, ensure};
+use attn::{
+    generate::{Sampler, Sampling, SamplingError, Session},
+    text::{Decoder, Vocabulary},
 };
-use anyhow::{Result, anyhow, ensure};
-use attn::generate::{Sampler, Sampling, SamplingError, Session};
 use std::io::Write;
 
-/// What to write, and how each character is chosen.
+/// What to write, and how each token is chosen.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct Flags {
@@ -20,7 +20,7 @@ pub(crate) struct Flags {
     #[arg(long, alias = "start", value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
 
-    /// Characters after the prompt
+    /// Tokens after the prompt
     #[arg(long, value_name = "N", default_value_t = 500)]
     pub(crate) max_new_tokens: usize,
 
@@ -28,19 +28,19 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "T", default_value_t = 0.8)]
     pub(crate) temperature: f64,
 
-    /// Sample among the K likeliest characters only [default: all]
+    /// Sample among the K likeliest tokens only [default: all]
     #[arg(long, value_name = "K")]
     pub(crate) top_k: Option<usize>,
 
-    /// Sample among the fewest likely characters whose probabilities have this sum
+    /// Sample among the fewest likely tokens whose probabilities have this sum
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub(crate) top_p: f64,
 
-    /// Sample among the characters at least this share as likely as the likeliest
+    /// Sample among the tokens at least this share as likely as the likeliest
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub(crate) min_p: f64,
 
-    /// Above 1, characters that are in the text already are less likely
+    /// Above 1, tokens that are in the text already are less likely
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     pub(crate) repetition_penalty: f64,
 }
@@ -50,7 +50,7 @@ impl Flags {
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(
             self.prompt.as_deref() != Some(""),
-            "--prompt is empty: the model needs at least one character to continue"
+            "--prompt is empty: the model needs at least one token to continue"
         );
         match Sampler::new(self.sampling(0, 0)) {
             Err(SamplingError::Option {
@@ -78,28 +78,29 @@ impl Flags {
         }
     }
 
-    /// The prompt as tokens: a new line where none is given, or the first character where there is no new line.
-    pub(crate) fn encode_prompt(&self, vocabulary: &Vocabulary) -> Result<Vec<Token>> {
+    /// The prompt as tokens: a new line where none is given, or the first token where there is no new line.
+    pub(crate) fn encode_prompt(&self, vocabulary: &Vocabulary) -> Result<Vec<usize>> {
         match &self.prompt {
             Some(prompt) => {
                 let tokens = vocabulary.encode(prompt);
-                tokens.map_err(|e| e.context("cannot use this --prompt"))
+                tokens.context("cannot use this --prompt")
             }
             None => Ok(vocabulary.encode("\n").unwrap_or_else(|_| vec![0])),
         }
     }
 }
 
-/// Goes on with a text, character by character.
+/// Goes on with a text, token by token.
 pub(crate) struct Writer<'a> {
     vocabulary: &'a Vocabulary,
+    decoder: Decoder<'a>,
     session: Session<f32>,
     sampler: Sampler,
     text: Vec<usize>,
 }
 
 impl<'a> Writer<'a> {
-    /// Writes with a model that was trained on blocks of `block` characters.
+    /// Writes with a model that was trained on blocks of `block` tokens.
     pub(crate) fn new(
         model: &Model,
         vocabulary: &'a Vocabulary,
@@ -108,6 +109,7 @@ impl<'a> Writer<'a> {
     ) -> Result<Self> {
         Ok(Self {
             vocabulary,
+            decoder: vocabulary.decoder(),
             session: model.session(block)?,
             sampler: Sampler::new(sampling)?,
             text: Vec::new(),
@@ -115,12 +117,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Begins a new text. Of a prompt longer than a block, the model sees the end.
-    pub(crate) fn start(&mut self, prompt: &[Token]) -> Result<()> {
-        self.text = prompt.iter().map(|&token| token.into()).collect();
+    pub(crate) fn start(&mut self, prompt: &[usize]) -> Result<()> {
+        self.decoder = self.vocabulary.decoder();
+        self.text = prompt.to_vec();
         self.see_last(self.session.capacity())
     }
 
-    fn write(&mut self) -> Result<char> {
+    fn write(&mut self) -> Result<String> {
         let token = self.sampler.choose(self.session.results(), &self.text)?;
         self.text.push(token);
         let block = self.session.capacity();
@@ -129,40 +132,40 @@ impl<'a> Writer<'a> {
         } else {
             self.see_last(block.div_ceil(2))?;
         }
-        Ok(self.vocabulary.decode(token as Token))
+        Ok(self.decoder.push(token)?)
     }
 
-    /// Starts the session again, with the last characters of the text.
-    fn see_last(&mut self, characters: usize) -> Result<()> {
+    /// Starts the session again, with the last tokens of the text.
+    fn see_last(&mut self, tokens: usize) -> Result<()> {
         self.session.reset();
-        let start = self.text.len().saturating_sub(characters);
+        let start = self.text.len().saturating_sub(tokens);
         self.session.prefill(&self.text[start..])?;
         Ok(())
     }
 }
 
-/// The characters after the prompt, without an end.
+/// The text of each token after the prompt, without an end. It is empty where a token only begins a character.
 impl Iterator for Writer<'_> {
-    type Item = Result<char>;
+    type Item = Result<String>;
 
     fn next(&mut self) -> Option<Self::Item> {
         Some(self.write())
     }
 }
 
-/// Writes characters as they come, up to the text `stop`, and a new line.
+/// Writes a text as it comes, up to the text `stop`, and a new line.
 ///
 /// What may be the beginning of `stop` waits until it is known not to be.
 pub(crate) fn stream(
-    characters: impl IntoIterator<Item = Result<char>>,
+    pieces: impl IntoIterator<Item = Result<String>>,
     stop: Option<&str>,
     out: &mut impl Write,
 ) -> Result<()> {
     let mut held = String::new();
-    for character in characters {
-        held.push(character?);
-        if let Some(before) = stop.and_then(|stop| held.strip_suffix(stop)) {
-            held.truncate(before.len());
+    for piece in pieces {
+        held += &piece?;
+        if let Some(at) = stop.and_then(|stop| held.find(stop)) {
+            held.truncate(at);
             break;
         }
         let sure = held.len() - stop.map_or(0, |stop| overlap(&held, stop));
@@ -195,7 +198,7 @@ mod tests {
     }
 
     fn alphabet() -> Result<Vocabulary> {
-        Vocabulary::of(&('a'..='z').collect::<String>(), model::VOCAB)
+        Ok(Vocabulary::characters(&('a'..='z').collect::<String>())?)
     }
 
     fn written(block: usize, prompt: &str, count: usize, sampling: Sampling) -> Result<String> {
@@ -206,12 +209,12 @@ mod tests {
     }
 
     /// The likeliest character after `seen`, when all of it goes through the model at once.
-    fn likeliest(model: &Model, seen: &[Token]) -> Result<Token> {
-        let tokens = seen.iter().map(|&t| t.into()).collect();
-        let logits = model.try_forward(Cpu::default().tensor_from_vec(tokens, (1, seen.len())))?;
+    fn likeliest(model: &Model, seen: &[usize]) -> Result<usize> {
+        let tokens = Cpu::default().tensor_from_vec(seen.to_vec(), (1, seen.len()));
+        let logits = model.try_forward(tokens)?;
         let logits = &logits.as_vec()[(seen.len() - 1) * model::VOCAB..][..26];
         let best = (0..26).max_by(|&a, &b| logits[a].total_cmp(&logits[b]));
-        Ok(best.unwrap_or(0) as Token)
+        Ok(best.unwrap_or(0))
     }
 
     #[test]
@@ -227,7 +230,7 @@ mod tests {
                 }
             }
             let found = written(block, prompt, 3 * block, greedy())?;
-            let expected = vocabulary.decode_all(&text);
+            let expected = vocabulary.decode(&text)?;
             assert_eq!(format!("{prompt}{found}"), expected, "blocks of {block}");
         }
         Ok(())
@@ -248,10 +251,22 @@ mod tests {
         Ok(())
     }
 
+    /// The same whether it comes by characters or in larger pieces.
     fn streamed(text: &str, stop: Option<&str>) -> Result<String> {
-        let mut out = Vec::new();
-        stream(text.chars().map(Ok), stop, &mut out)?;
-        Ok(String::from_utf8(out)?)
+        let characters: Vec<char> = text.chars().collect();
+        let of = |size| {
+            let mut out = Vec::new();
+            let pieces = characters
+                .chunks(size)
+                .map(|piece| Ok(piece.iter().collect()));
+            stream(pieces, stop, &mut out)?;
+            anyhow::Ok(String::from_utf8(out)?)
+        };
+        let found = of(1)?;
+        for size in [2, 3, 100] {
+            assert_eq!(of(size)?, found);
+        }
+        Ok(found)
     }
 
     #[test]

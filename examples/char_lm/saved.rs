@@ -1,11 +1,11 @@
 //! What a checkpoint says of its model, and how it is read again.
 
-use crate::{
-    model::{BLOCK, HEADS, LAYERS, Model, VOCAB, WIDTH},
-    vocabulary::Vocabulary,
-};
+use crate::model::{BLOCK, HEADS, LAYERS, Model, VOCAB, WIDTH};
 use anyhow::{Context, Result, ensure};
-use attn::checkpoint::{Checkpoints, LoadOptions, load};
+use attn::{
+    checkpoint::{Checkpoints, LoadOptions, load},
+    text::Vocabulary,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     fs,
@@ -14,7 +14,7 @@ use std::{
 
 /// The file with the sizes of the model.
 pub(crate) const CONFIG: &str = "config.json";
-/// The file with the characters.
+/// The file with the tokens.
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 /// The file with the weights, by the name that [`attn::checkpoint`] gives it.
 const WEIGHTS: &str = "model.safetensors";
@@ -86,7 +86,7 @@ impl Saved {
         let vocabulary: Vocabulary = read_json(&folder.join(TOKENIZER))?;
         ensure!(
             vocabulary.len() <= VOCAB,
-            "{name} has {} characters, but the model has room for {VOCAB}",
+            "{name} has {} tokens, but the model has room for {VOCAB}",
             vocabulary.len()
         );
         Ok(Self {
@@ -105,11 +105,11 @@ impl Saved {
         )?)
     }
 
-    /// Refuses weights for other characters: every token would mean something else.
+    /// Refuses weights for other tokens: every token would mean something else.
     pub(crate) fn check_vocabulary(&self, vocabulary: &Vocabulary) -> Result<()> {
         ensure!(
             self.vocabulary == *vocabulary,
-            "{} was trained on a text with other characters: give the same text with --data",
+            "{} was trained on a text with other tokens: give the same text with --data, and the same --tokenizer and --vocab-size",
             self.folder.display()
         );
         Ok(())
@@ -130,7 +130,7 @@ mod tests {
 
     fn save(folder: &Path, seed: u64, step: u64, loss: f64) -> Result<PathBuf> {
         let model = model::build(&Cpu::seed_from_u64(seed))?;
-        let (config, vocabulary) = (Config::new(16), Vocabulary::of("abc", VOCAB)?);
+        let (config, vocabulary) = (Config::new(16), Vocabulary::characters("abc")?);
         let contents = Contents::new()
             .model(&model)
             .json(CONFIG, &config)
@@ -170,9 +170,9 @@ mod tests {
         assert!(reason(Saved::find(run.path())).contains("there is no checkpoint in"));
         assert!(reason(Saved::find(Path::new("no/such"))).contains("no folder no/such"));
         let folder = save(run.path(), 1, 10, 2.0)?;
-        let other = Vocabulary::of("abd", VOCAB)?;
+        let other = Vocabulary::characters("abd")?;
         let refused = Saved::open(&folder)?.check_vocabulary(&other);
-        assert!(reason(refused).contains("other characters"));
+        assert!(reason(refused).contains("other tokens"));
         let mut config = Config::new(16);
         config.layers += 1;
         fs::write(folder.join(CONFIG), serde_json::to_string(&config)?)?;

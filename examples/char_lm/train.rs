@@ -174,6 +174,7 @@ fn learning_rate(step: usize, options: &Training) -> f64 {
 mod tests {
     use super::*;
     use crate::cli::Args;
+    use attn::text::Vocabulary;
     use clap::Parser;
     use std::{cell::Cell, fs, path::Path};
 
@@ -214,7 +215,7 @@ mod tests {
     ) -> Result<(Outcome, Vec<u32>, AdamWState<f32>)> {
         let options = options(flags);
         let (block, device) = (options.block_size, &Cpu::seed_from_u64(seed));
-        let corpus = &Corpus::new(&WORD.repeat(100), model::VOCAB, block)?;
+        let corpus = &Corpus::new(&WORD.repeat(100), Vocabulary::characters(WORD)?, block)?;
         let measured = &batch::blocks(corpus.validation.len(), block);
         let run = &Run::new(folder, 9, block, &corpus.vocabulary);
         let mut model = model::build(device)?;

@@ -1,0 +1,130 @@
+//! Text as numbers: which tokens the model reads and writes.
+
+use anyhow::{Result, ensure};
+use attn::text::Vocabulary;
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// A character of the text
+    Chars,
+    /// A byte of UTF-8
+    Bytes,
+    /// A piece of a word, found in the text by byte-pair encoding [cargo feature: tokenizers]
+    Bpe,
+}
+
+/// Which tokens.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// What a token is
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Chars)]
+    pub(crate) tokenizer: Kind,
+
+    /// Tokens that byte-pair encoding may find [default: all that the model has room for]
+    #[arg(long, value_name = "N")]
+    pub(crate) vocab_size: Option<usize>,
+}
+
+impl Options {
+    /// Refuses what cannot work with a model that has room for so many tokens.
+    pub(crate) fn check(&self, room: usize) -> Result<()> {
+        let is_bpe = self.tokenizer == Kind::Bpe;
+        ensure!(
+            !is_bpe || cfg!(feature = "tokenizers"),
+            "--tokenizer bpe needs a cargo feature: \
+             cargo run --release --features tokenizers --example char_lm -- --tokenizer bpe"
+        );
+        let Some(size) = self.vocab_size else {
+            return Ok(());
+        };
+        ensure!(
+            is_bpe,
+            "--vocab-size {size} is for --tokenizer bpe: characters are those of the text, and there are 256 bytes"
+        );
+        ensure!(
+            size >= 256,
+            "--vocab-size {size} is too small: each of the 256 bytes is a token"
+        );
+        ensure!(
+            size <= room,
+            "--vocab-size {size} is more than the {room} tokens that this model was compiled for \
+             (VOCAB in examples/char_lm/model.rs)"
+        );
+        Ok(())
+    }
+
+    /// The tokens for a text, of which there may be `room` at most.
+    pub(crate) fn vocabulary(&self, text: &str, room: usize) -> Result<Vocabulary> {
+        match self.tokenizer {
+            Kind::Chars => characters(text, room),
+            Kind::Bytes => Ok(Vocabulary::bytes()),
+            Kind::Bpe => byte_pairs(text, self.vocab_size.unwrap_or(room)),
+        }
+    }
+}
+
+/// The characters of a text, of which there may be `room` at most.
+pub(crate) fn characters(text: &str, room: usize) -> Result<Vocabulary> {
+    let vocabulary = Vocabulary::characters(text)?;
+    ensure!(
+        vocabulary.len() <= room,
+        "the text has {} different characters, and this model was compiled for {room} tokens \
+         (VOCAB in examples/char_lm/model.rs): --tokenizer bytes has 256 for any text",
+        vocabulary.len()
+    );
+    Ok(vocabulary)
+}
+
+#[cfg(feature = "tokenizers")]
+fn byte_pairs(text: &str, size: usize) -> Result<Vocabulary> {
+    Ok(Vocabulary::byte_pairs(text, size)?)
+}
+
+#[cfg(not(feature = "tokenizers"))]
+fn byte_pairs(_: &str, _: usize) -> Result<Vocabulary> {
+    anyhow::bail!("byte-pair encoding needs the cargo feature `tokenizers`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(tokenizer: Kind, vocab_size: Option<usize>) -> Options {
+        Options {
+            tokenizer,
+            vocab_size,
+        }
+    }
+
+    fn refusal(tokenizer: Kind, vocab_size: Option<usize>) -> String {
+        let refused = flags(tokenizer, vocab_size).check(1024).err();
+        refused.map(|e| e.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused() {
+        assert_eq!(refusal(Kind::Chars, None), "");
+        assert!(refusal(Kind::Chars, Some(300)).contains("is for --tokenizer bpe"));
+        if cfg!(feature = "tokenizers") {
+            assert!(refusal(Kind::Bpe, Some(255)).contains("256 bytes"));
+            assert!(refusal(Kind::Bpe, Some(1025)).contains("more than the 1024"));
+            assert_eq!(refusal(Kind::Bpe, Some(1024)), "");
+        } else {
+            assert!(refusal(Kind::Bpe, None).contains("--features tokenizers"));
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_the_tokens() -> Result<()> {
+        let text = "to be or not to be";
+        assert!(characters(text, 6).is_err());
+        assert_eq!(flags(Kind::Chars, None).vocabulary(text, 7)?.len(), 7);
+        assert_eq!(flags(Kind::Bytes, None).vocabulary(text, 256)?.len(), 256);
+        if cfg!(feature = "tokenizers") {
+            let pieces = flags(Kind::Bpe, Some(258)).vocabulary(text, 1024)?;
+            assert_eq!(pieces.len(), 258);
+        }
+        Ok(())
+    }
+}
