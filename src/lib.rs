@@ -26,6 +26,8 @@
 //! - A wrong shape is a compile error in the layer's words: "`SelfAttention` takes [batch, seq, 64] or [seq, 64], not ..".
 //! - [`nn`] has the layers to put beside it, each one operation of the tape: [`nn::Linear`], [`nn::LayerNorm`],
 //!   [`nn::FeedForward`], [`nn::Embedding`], ..; [`ops`] has them as functions, and [`train`] what changes parameters between steps.
+//! - `attention_maps(x)` of a model says what each of its attentions looks at: [`maps`].
+//! - `text` has characters, bytes and byte pairs as tokens.
 //! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed.
 //! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
 //!

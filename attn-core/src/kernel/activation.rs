@@ -56,8 +56,8 @@ pub fn backward<E: Real>(activation: impl Activation, x: &[E], d_y: &[E], d_x: &
 pub fn gated_forward<E: Real>(activation: impl Activation, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
     assert_halves(x, y.rows(), y.cols());
     let chunk = rows_per_task(x.cols());
-    let parts = y.row_chunks(chunk).into_iter().enumerate();
-    for_each(parts.collect(), |(index, y)| {
+    let parts = y.row_chunks(chunk).enumerate();
+    for_each(parts, |(index, y)| {
         let x = x.some_rows(index * chunk..index * chunk + y.rows());
         run(Gated { activation, x, y });
     });
@@ -81,8 +81,8 @@ pub fn gated_backward<E: Real>(
         "the gradient is of another shape"
     );
     let chunk = rows_per_task(x.cols());
-    let parts = d_x.row_chunks(chunk).into_iter().enumerate();
-    for_each(parts.collect(), |(index, d_x)| {
+    let parts = d_x.row_chunks(chunk).enumerate();
+    for_each(parts, |(index, d_x)| {
         let rows = index * chunk..index * chunk + d_x.rows();
         run(GatedDerivative {
             activation,

@@ -40,7 +40,7 @@ compiled! {
         assert!(x.len() == z.len() && y.len() == z.len(), "as many sums as products");
         let factors = x.chunks(SMALL).zip(y.chunks(SMALL));
         let parts = factors.zip(z.chunks_mut(SMALL));
-        for_each(parts.collect(), |((x, y), z)| run(AddProduct { x, y, z }));
+        for_each(parts, |((x, y), z)| run(AddProduct { x, y, z }));
     }
 }
 

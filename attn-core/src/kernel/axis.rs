@@ -121,7 +121,7 @@ fn for_each_part<E: Pooled>(
     }
     let count = rows_per_task(axis.len * axis.inner);
     let parts = to.chunks_mut(count * width).enumerate();
-    for_each(parts.collect(), |(index, to)| {
+    for_each(parts, |(index, to)| {
         for (o, to) in (index * count..).zip(to.chunks_mut(width)) {
             body(o, to);
         }

@@ -27,7 +27,7 @@ pub(super) fn add_column_sums<E: Pooled>(x: Matrix<'_, E>, to: &mut [E]) {
     }
     let chunks = x.rows().div_ceil(chunk);
     let mut partial = Buffer::stale(chunks * width);
-    let sums = partial.chunks_mut(width).enumerate().collect();
+    let sums = partial.chunks_mut(width).enumerate();
     for_each(sums, |(index, to): (usize, &mut [E])| {
         let rows = index * chunk..x.rows().min((index + 1) * chunk);
         to.fill(E::ZERO);

@@ -22,8 +22,8 @@ compiled! {
             x.rows(), x.cols(), y.rows(), y.cols(), to.rows(), to.cols()
         );
         let chunk = rows_per_task(to.cols());
-        let parts = to.row_chunks(chunk).into_iter().enumerate();
-        for_each(parts.collect(), |(index, mut to)| {
+        let parts = to.row_chunks(chunk).enumerate();
+        for_each(parts, |(index, mut to)| {
             for i in 0..to.rows() {
                 let (left, right) = to.row_mut(i).split_at_mut(x.cols());
                 left.copy_from_slice(x.row(index * chunk + i));
@@ -40,8 +40,8 @@ compiled! {
     pub fn add_rows<E>(x: Matrix<'_, E>, to: MatrixMut<'_, E>) {
         assert!(x.rows() == to.rows() && x.cols() == to.cols(), "the shapes differ");
         let chunk = rows_per_task(to.cols());
-        let parts = to.row_chunks(chunk).into_iter().enumerate();
-        for_each(parts.collect(), |(index, mut to)| {
+        let parts = to.row_chunks(chunk).enumerate();
+        for_each(parts, |(index, mut to)| {
             for i in 0..to.rows() {
                 call::axpy(1.0, x.row(index * chunk + i), to.row_mut(i));
             }

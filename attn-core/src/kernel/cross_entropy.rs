@@ -69,7 +69,7 @@ compiled! {
         let mut sums = Buffer::<f64>::stale(targets.len().div_ceil(chunk));
         let rows = targets.chunks(chunk).zip(lse.chunks_mut(chunk));
         let parts = rows.zip(sums.iter_mut()).enumerate();
-        for_each(parts.collect(), |(index, ((targets, lse), sum))| {
+        for_each(parts, |(index, ((targets, lse), sum))| {
             let first = index * chunk;
             *sum = run(Forward {
                 logits: logits.some_rows(first..first + targets.len()),
@@ -108,8 +108,8 @@ compiled! {
         );
         check_but(targets, logits.cols(), options.ignore_index)?;
         let chunk = rows_per_task(logits.cols());
-        let parts = d_logits.row_chunks(chunk).into_iter().enumerate();
-        for_each(parts.collect(), |(index, d_logits)| {
+        let parts = d_logits.row_chunks(chunk).enumerate();
+        for_each(parts, |(index, d_logits)| {
             let rows = index * chunk..index * chunk + d_logits.rows();
             run(Backward {
                 logits: logits.some_rows(rows.clone()),

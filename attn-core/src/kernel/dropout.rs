@@ -34,7 +34,7 @@ compiled! {
         };
         let part = SMALL.next_multiple_of(GROUP);
         let parts = x.chunks(part).zip(y.chunks_mut(part)).enumerate();
-        for_each(parts.collect(), |(index, (x, y))| {
+        for_each(parts, |(index, (x, y))| {
             run(Dropout {
                 random: Philox4x32::new(key),
                 first_block: (index * part / WORDS) as u64,

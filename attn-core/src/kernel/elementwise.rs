@@ -18,7 +18,7 @@ use crate::simd::{Kernel, Vector, run};
 pub fn map<E: Real>(x: &[E], y: &mut [E], f: impl Map<E> + Sync) {
     assert_eq!(x.len(), y.len(), "as many results as arguments");
     let parts = x.chunks(SMALL).zip(y.chunks_mut(SMALL));
-    for_each(parts.collect(), |(x, y)| run(MapTo { x, y, f: &f }));
+    for_each(parts, |(x, y)| run(MapTo { x, y, f: &f }));
 }
 
 /// `z = f(x, y)`
@@ -33,7 +33,7 @@ pub fn zip<E: Real>(x: &[E], y: &[E], z: &mut [E], f: impl Zip<E> + Sync) {
     );
     let arguments = x.chunks(SMALL).zip(y.chunks(SMALL));
     let parts = arguments.zip(z.chunks_mut(SMALL));
-    for_each(parts.collect(), |((x, y), z)| run(ZipTo { x, y, z, f: &f }));
+    for_each(parts, |((x, y), z)| run(ZipTo { x, y, z, f: &f }));
 }
 
 compiled! {
@@ -56,7 +56,7 @@ compiled! {
     pub fn add_scaled<E>(a: E, x: &[E], y: &mut [E]) {
         assert_eq!(x.len(), y.len(), "as many numbers as are added");
         let parts = x.chunks(SMALL).zip(y.chunks_mut(SMALL));
-        for_each(parts.collect(), |(x, y)| run(Axpy(a, x, y)));
+        for_each(parts, |(x, y)| run(Axpy(a, x, y)));
     }
 
     /// `y = a x + b`. A `b` of [`NOTHING`] leaves every product as it is.
@@ -70,7 +70,7 @@ compiled! {
 
     /// `x *= a`
     pub fn scale<E>(a: E, x: &mut [E]) {
-        for_each(x.chunks_mut(SMALL).collect(), |x| run(Scale(a, x)));
+        for_each(x.chunks_mut(SMALL), |x| run(Scale(a, x)));
     }
 }
 

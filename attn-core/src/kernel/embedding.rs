@@ -30,8 +30,8 @@ compiled! {
         assert_shapes(ids, to.rows(), to.cols(), table.cols());
         check(ids, table.rows())?;
         let chunk = rows_per_task(table.cols());
-        let parts = to.row_chunks(chunk).into_iter().zip(ids.chunks(chunk));
-        for_each(parts.collect(), |(mut to, ids)| {
+        let parts = to.row_chunks(chunk).zip(ids.chunks(chunk));
+        for_each(parts, |(mut to, ids)| {
             for (i, &id) in ids.iter().enumerate() {
                 to.row_mut(i).copy_from_slice(table.row(id));
             }
@@ -62,8 +62,8 @@ compiled! {
         } else {
             COLUMNS
         };
-        let parts = d_table.col_chunks(columns).into_iter().enumerate();
-        for_each(parts.collect(), |(index, d_table)| {
+        let parts = d_table.col_chunks(columns).enumerate();
+        for_each(parts, |(index, d_table)| {
             let start = index * columns;
             run(Scatter {
                 ids,

@@ -12,7 +12,7 @@
 use super::column_sums::add_column_sums;
 use super::compiled::compiled;
 use super::multiply::{Start, multiply};
-use super::parallel::{SMALL, for_each};
+use super::parallel::{FEW, SMALL, for_each};
 use super::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, product};
 
@@ -96,9 +96,13 @@ fn multiply_rows<E: Pooled>(
     start: Start<'_, E>,
     y: MatrixMut<'_, E>,
 ) {
-    // The weights of a block are read once per row, but from memory only once.
+    // The weights of a block are read once per row, but from memory only once. With a single row that is so for any block.
     let outputs = (4 * SMALL / w.cols().max(1)).max(1);
-    let blocks = y.col_chunks(outputs).into_iter().enumerate().collect();
+    let outputs = match x.rows() {
+        1 => outputs.max(w.rows().div_ceil(FEW)),
+        _ => outputs,
+    };
+    let blocks = y.col_chunks(outputs).enumerate();
     for_each(blocks, |(index, mut y): (usize, MatrixMut<'_, E>)| {
         let block = index * outputs..index * outputs + y.cols();
         let into = start.of_cols(block.clone()).write(y.reborrow());

@@ -91,12 +91,11 @@ pub(super) fn multiply<E: Pooled>(
     let strip = STRIP * SMALL.div_ceil((rows * depth).max(1) * STRIP).max(1);
     let rows_per_task = (rows * cols.div_ceil(strip)).div_ceil(TASKS);
     let rows_per_task = rows_per_task.next_multiple_of(ROWS).max(ROWS_PER_TASK);
-    let mut tasks = Vec::new();
-    for (i, to) in to.row_chunks(rows_per_task).into_iter().enumerate() {
-        for (j, to) in to.col_chunks(strip).into_iter().enumerate() {
-            tasks.push((i * rows_per_task, j * strip, to));
-        }
-    }
+    let rows = to.row_chunks(rows_per_task).enumerate();
+    let tasks = rows.flat_map(|(i, to)| {
+        let strips = to.col_chunks(strip).enumerate();
+        strips.map(move |(j, to)| (i * rows_per_task, j * strip, to))
+    });
     for_each(tasks, |(row, col, to)| {
         let a = a.some_rows(row..row + to.rows());
         let cols = col..col + to.cols();
@@ -122,7 +121,7 @@ fn multiply_strip<E: Pooled>(
             MatrixMut::new(copy, some.len(), cols),
         );
         let b = Matrix::new(copy, some.len(), cols);
-        for (i, mut to) in to.reborrow().row_chunks(ROWS).into_iter().enumerate() {
+        for (i, mut to) in to.reborrow().row_chunks(ROWS).enumerate() {
             let rows = i * ROWS..i * ROWS + to.rows();
             let into = if first == 0 {
                 start.write(to.reborrow())

@@ -140,8 +140,8 @@ compiled! {
         let gain = Row::new(norm.gain, E::ONE, x.cols());
         let bias = Row::new(norm.bias, E::ZERO, x.cols());
         let statistics = statistics.chunks_mut(STATISTICS * chunk);
-        let tasks = y.row_chunks(chunk).into_iter().zip(statistics).enumerate();
-        for_each(tasks.collect(), |(index, (y, statistics))| {
+        let tasks = y.row_chunks(chunk).zip(statistics).enumerate();
+        for_each(tasks, |(index, (y, statistics))| {
             run(Forward {
                 kind: norm.kind,
                 epsilon: norm.epsilon,
@@ -168,9 +168,9 @@ compiled! {
         let chunk = rows_per_task(y.cols());
         let gain = Row::new(norm.gain, E::ONE, y.cols());
         let bias = Row::new(norm.bias, E::ZERO, y.cols());
-        let parts = x.row_chunks(chunk).into_iter().zip(to.row_chunks(chunk));
+        let parts = x.row_chunks(chunk).zip(to.row_chunks(chunk));
         let tasks = parts.zip(statistics.chunks_mut(STATISTICS * chunk)).enumerate();
-        for_each(tasks.collect(), |(index, ((mut x, to), statistics))| {
+        for_each(tasks, |(index, ((mut x, to), statistics))| {
             for i in 0..x.rows() {
                 call::axpy(E::ONE, y.row(index * chunk + i), x.row_mut(i));
             }
@@ -205,9 +205,9 @@ compiled! {
         let gain = Row::new(norm.gain, E::ONE, width);
         // Per chunk of rows, its sums for the gain and for the bias.
         let mut sums = Buffer::zeros(rows.div_ceil(chunk) * 2 * width);
-        let parts = to.x.row_chunks(chunk).into_iter();
+        let parts = to.x.row_chunks(chunk);
         let tasks = parts.zip(sums.chunks_mut(2 * width)).enumerate();
-        for_each(tasks.collect(), |(index, (d_x, sums))| {
+        for_each(tasks, |(index, (d_x, sums))| {
             let rows = index * chunk..index * chunk + d_x.rows();
             let (d_gain, d_bias) = sums.split_at_mut(width);
             run(Backward {

@@ -48,7 +48,7 @@ compiled! {
         let factors = Factors::new(adamw);
         let means = m.chunks_mut(SMALL).zip(v.chunks_mut(SMALL));
         let parts = p.chunks_mut(SMALL).zip(g.chunks(SMALL)).zip(means);
-        for_each(parts.collect(), |((p, g), (m, v))| {
+        for_each(parts, |((p, g), (m, v))| {
             run(Step {
                 p,
                 g,
@@ -63,7 +63,7 @@ compiled! {
     pub fn squared_norm<E>(x: &[E]) -> f64 {
         let mut sums = Buffer::<f64>::stale(x.len().div_ceil(SMALL));
         let parts = x.chunks(SMALL).zip(sums.iter_mut());
-        for_each(parts.collect(), |(x, sum)| *sum = run(SumOfSquares(x)));
+        for_each(parts, |(x, sum)| *sum = run(SumOfSquares(x)));
         sums.iter().sum()
     }
 }

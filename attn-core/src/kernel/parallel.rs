@@ -1,15 +1,25 @@
 //! Work for several threads. How it is cut never depends on how many there are, so neither do the results.
 
 use rayon::prelude::*;
+use smallvec::SmallVec;
 
 /// Elements that are not worth another thread: a few microseconds of work, about what waking one costs.
 pub const SMALL: usize = 16 * 1024;
 
+/// Lists of so many items take no memory from the heap.
+pub const FEW: usize = 16;
+
 /// `body(item)` for every item, in any order and by any thread of the current rayon pool.
-pub fn for_each<T: Send>(items: Vec<T>, body: impl Fn(T) + Send + Sync) {
+pub fn for_each<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Send + Sync) {
+    let mut items: SmallVec<[Option<T>; FEW]> = items.into_iter().map(Some).collect();
+    let run = |item: &mut Option<T>| {
+        if let Some(item) = item.take() {
+            body(item);
+        }
+    };
     match items.len() {
-        0 | 1 => items.into_iter().for_each(body),
-        _ => items.into_par_iter().with_max_len(1).for_each(body),
+        0 | 1 => items.iter_mut().for_each(run),
+        _ => items.par_iter_mut().with_max_len(1).for_each(run),
     }
 }
 

@@ -38,8 +38,8 @@ fn at<E: Pooled>(position: impl Fn(usize) -> usize + Send + Sync, to: MatrixMut<
     let width = to.cols();
     let frequencies: Vec<f64> = (0..width).map(|column| frequency(column, width)).collect();
     let chunk = rows_per_task(width);
-    let parts = to.row_chunks(chunk).into_iter().enumerate();
-    for_each(parts.collect(), |(index, mut to)| {
+    let parts = to.row_chunks(chunk).enumerate();
+    for_each(parts, |(index, mut to)| {
         for i in 0..to.rows() {
             let position = position(index * chunk + i) as f64;
             let waves = to.row_mut(i).chunks_mut(2).zip(frequencies.chunks(2));

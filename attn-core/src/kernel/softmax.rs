@@ -26,8 +26,8 @@ compiled! {
     pub fn forward<E>(x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
         assert_shapes(x, y.rows(), y.cols());
         let chunk = rows_per_task(x.cols());
-        let parts = y.row_chunks(chunk).into_iter().enumerate();
-        for_each(parts.collect(), |(index, y)| {
+        let parts = y.row_chunks(chunk).enumerate();
+        for_each(parts, |(index, y)| {
             let x = x.some_rows(index * chunk..index * chunk + y.rows());
             run(Forward { x, y });
         });
@@ -42,8 +42,8 @@ compiled! {
         assert_shapes(y, d_y.rows(), d_y.cols());
         assert_shapes(y, d_x.rows(), d_x.cols());
         let chunk = rows_per_task(y.cols());
-        let parts = d_x.row_chunks(chunk).into_iter().enumerate();
-        for_each(parts.collect(), |(index, d_x)| {
+        let parts = d_x.row_chunks(chunk).enumerate();
+        for_each(parts, |(index, d_x)| {
             let rows = index * chunk..index * chunk + d_x.rows();
             run(Backward {
                 y: y.some_rows(rows.clone()),

@@ -1,6 +1,7 @@
 //! Views of matrices in memory: what the products and the kernels read and write.
 
 use std::fmt::{Debug, Formatter};
+use std::iter;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -329,34 +330,32 @@ impl<'a, E> MatrixMut<'a, E> {
     ///
     /// # Panics
     /// If `rows` is 0.
-    pub fn row_chunks(self, rows: usize) -> Vec<Self> {
+    pub fn row_chunks(self, rows: usize) -> impl Iterator<Item = Self> {
         assert!(rows > 0, "parts of no row");
-        let mut parts = Vec::with_capacity(self.rows.div_ceil(rows));
-        let mut rest = self;
-        while rest.rows > 0 {
-            let at = rows.min(rest.rows);
-            let (part, others) = rest.split_rows(at);
-            parts.push(part);
-            rest = others;
-        }
-        parts
+        let mut rest = Some(self);
+        iter::from_fn(move || {
+            let all = rest.take().filter(|rest| rest.rows > 0)?;
+            let at = rows.min(all.rows);
+            let (part, others) = all.split_rows(at);
+            rest = Some(others);
+            Some(part)
+        })
     }
 
     /// Parts of `cols` columns each; the last may have fewer.
     ///
     /// # Panics
     /// If `cols` is 0.
-    pub fn col_chunks(self, cols: usize) -> Vec<Self> {
+    pub fn col_chunks(self, cols: usize) -> impl Iterator<Item = Self> {
         assert!(cols > 0, "parts of no column");
-        let mut parts = Vec::with_capacity(self.cols.div_ceil(cols));
-        let mut rest = self;
-        while rest.cols > 0 {
-            let at = cols.min(rest.cols);
-            let (part, others) = rest.split_cols(at);
-            parts.push(part);
-            rest = others;
-        }
-        parts
+        let mut rest = Some(self);
+        iter::from_fn(move || {
+            let all = rest.take().filter(|rest| rest.cols > 0)?;
+            let at = cols.min(all.cols);
+            let (part, others) = all.split_cols(at);
+            rest = Some(others);
+            Some(part)
+        })
     }
 
     /// A row.

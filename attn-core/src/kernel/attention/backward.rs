@@ -72,10 +72,10 @@ impl<E: Pooled> Attention<'_, E> {
             .as_ref()
             .map_or(out, |centres| Matrix::new(centres, out.rows(), out.cols()));
         let mut sums = Sums::new(self, self.division().0, d.score.is_some());
-        let [d_q, d_k, d_v] = [d.q, d.k, d.v].map(|d| parts(d, batch, 1).into_iter());
+        let [d_q, d_k, d_v] = [d.q, d.k, d.v].map(|d| parts(d, batch, 1));
         let gradients = d_q.zip(d_k).zip(d_v.zip(sums.sequences()));
         let gradients = gradients.map(|((q, k), (v, sums))| Gradient { q, k, v, sums });
-        let tasks = gradients.enumerate().collect();
+        let tasks = gradients.enumerate();
         self.for_each(batch * sizes.kv_heads, tasks, |(b, gradient)| {
             let of = |x| sizes.sequence(x, b);
             let rows = sizes.heads * sizes.query;
@@ -146,11 +146,11 @@ impl<E: Pooled> Attention<'_, E> {
         tasks: &mut [Task<'a, E>],
     ) {
         let (sizes, (count, keys)) = (self.sizes, self.division());
-        let heads = parts(d_k, 1, sizes.kv_heads).into_iter();
+        let heads = parts(d_k, 1, sizes.kv_heads);
         let heads = heads.zip(parts(d_v, 1, sizes.kv_heads)).enumerate();
         for ((kv, (d_k, d_v)), tasks) in heads.zip(tasks.chunks_mut(count)) {
             let [k, v] = [saved.k, saved.v].map(|x| sizes.of_key_head(x, kv));
-            let d = d_k.row_chunks(keys).into_iter().zip(d_v.row_chunks(keys));
+            let d = d_k.row_chunks(keys).zip(d_v.row_chunks(keys));
             let turns = (0..count).chain((0..count).rev()).cycle();
             for ((range, (d_k, d_v)), task) in chunks(0..sizes.key, keys).zip(d).zip(turns) {
                 tasks[task].blocks.push(KeyBlock {
@@ -180,20 +180,16 @@ impl<E: Pooled> Attention<'_, E> {
             width,
             ..
         } = self.sizes;
-        let tasks = chunks(0..query, ROWS).zip(d_q.row_chunks(ROWS).into_iter().zip(d_gains));
-        self.for_each(
-            self.sizes.kv_heads,
-            tasks.collect(),
-            |(range, (to, d_gain))| {
-                run(BackwardHeads {
-                    prepare: &self.query,
-                    x: q.some_rows(range.clone()),
-                    first: range.start,
-                    d: sums.rows(range.clone(), &mut ByHead::stale(heads, range.len(), width)),
-                    to,
-                    d_gain,
-                });
-            },
-        );
+        let tasks = chunks(0..query, ROWS).zip(d_q.row_chunks(ROWS).zip(d_gains));
+        self.for_each(self.sizes.kv_heads, tasks, |(range, (to, d_gain))| {
+            run(BackwardHeads {
+                prepare: &self.query,
+                x: q.some_rows(range.clone()),
+                first: range.start,
+                d: sums.rows(range.clone(), &mut ByHead::stale(heads, range.len(), width)),
+                to,
+                d_gain,
+            });
+        });
     }
 }

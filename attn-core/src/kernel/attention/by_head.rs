@@ -32,11 +32,9 @@ impl<E: Pooled> ByHead<E> {
     }
 
     /// `[rows, width]` for every head.
-    pub(super) fn heads(&mut self) -> Vec<MatrixMut<'_, E>> {
-        let heads = shares(&mut self.memory, self.heads).into_iter();
-        heads
-            .map(|head| MatrixMut::new(head, self.rows, self.width))
-            .collect()
+    pub(super) fn heads(&mut self) -> impl Iterator<Item = MatrixMut<'_, E>> {
+        let (rows, width) = (self.rows, self.width);
+        shares(&mut self.memory, self.heads).map(move |head| MatrixMut::new(head, rows, width))
     }
 
     /// So many rows at a time, of every head.
@@ -45,16 +43,13 @@ impl<E: Pooled> ByHead<E> {
         rows: usize,
     ) -> impl Iterator<Item = Vec<MatrixMut<'_, E>>> {
         let chunks = 0..self.rows.div_ceil(rows);
-        let heads = self
-            .heads()
-            .into_iter()
-            .map(move |head| head.row_chunks(rows).into_iter());
+        let heads = self.heads().map(move |head| head.row_chunks(rows));
         let mut heads: Vec<_> = heads.collect();
         chunks.map(move |_| heads.iter_mut().filter_map(Iterator::next).collect())
     }
 
     /// The numbers of so many heads at a time.
-    pub(super) fn head_chunks(&mut self, heads: usize) -> Vec<&mut [E]> {
+    pub(super) fn head_chunks(&mut self, heads: usize) -> impl Iterator<Item = &mut [E]> {
         shares(&mut self.memory, self.heads.checked_div(heads).unwrap_or(0))
     }
 }

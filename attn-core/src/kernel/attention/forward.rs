@@ -93,9 +93,9 @@ impl<E: Pooled> Attention<'_, E> {
     ) {
         let (sizes, kv_heads) = (self.sizes, self.sizes.kv_heads);
         let key_heads = sizes.batch * kv_heads;
-        let outs = parts(out, sizes.batch, kv_heads).into_iter();
+        let outs = parts(out, sizes.batch, kv_heads);
         let results = outs.zip(shares(lse, key_heads)).enumerate();
-        self.for_each(key_heads, results.collect(), |(i, (out, lse))| {
+        self.for_each(key_heads, results, |(i, (out, lse))| {
             let (b, kv) = (i / kv_heads, i % kv_heads);
             let [q, k, v] = [q, k, v].map(|x| sizes.sequence(x, b));
             let [k, v] = [k, v].map(|x| sizes.of_key_head(x, kv));
@@ -114,24 +114,20 @@ impl<E: Pooled> Attention<'_, E> {
         kv: usize,
         out: MatrixMut<'a, E>,
         lse: &'a mut [E],
-    ) -> Vec<Block<'a, E>> {
-        let group = self.sizes.group();
-        let results = parts(out, 1, group).into_iter().zip(shares(lse, group));
-        let mut blocks = Vec::new();
-        for (head, (out, lse)) in self.sizes.heads_of(b, kv).zip(results) {
-            let results = out
-                .row_chunks(QUERIES)
-                .into_iter()
-                .zip(lse.chunks_mut(QUERIES));
-            let queries = chunks(0..self.sizes.query, QUERIES);
-            blocks.extend(queries.zip(results).map(|(queries, (out, lse))| Block {
+    ) -> impl Iterator<Item = Block<'a, E>> {
+        let (group, query) = (self.sizes.group(), self.sizes.query);
+        let results = parts(out, 1, group).zip(shares(lse, group));
+        let heads = self.sizes.heads_of(b, kv).zip(results);
+        heads.flat_map(move |(head, (out, lse))| {
+            let results = out.row_chunks(QUERIES).zip(lse.chunks_mut(QUERIES));
+            let blocks = chunks(0..query, QUERIES).zip(results);
+            blocks.map(move |(queries, (out, lse))| Block {
                 head,
                 queries,
                 out,
                 lse,
-            }));
-        }
-        blocks
+            })
+        })
     }
 
     /// The prepared queries of a block, `[queries, width]`.
@@ -317,7 +313,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
         }
         let mut columns = Panel::new(k.cols(), k.rows());
         let tasks = chunks(0..k.rows(), TILE).zip(columns.write().col_chunks(TILE));
-        attention.for_each(1, tasks.collect(), |(keys, to)| {
+        attention.for_each(1, tasks, |(keys, to)| {
             let (x, first) = (k.some_rows(keys.clone()), keys.start);
             run(LoadColumns {
                 prepare,

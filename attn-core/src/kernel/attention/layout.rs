@@ -46,7 +46,7 @@ impl<E: Pooled> Attention<'_, E> {
     pub(super) fn for_each<T: Send>(
         &self,
         key_heads: usize,
-        tasks: Vec<T>,
+        tasks: impl IntoIterator<Item = T>,
         body: impl Fn(T) + Send + Sync,
     ) {
         let sizes = self.sizes;
@@ -86,33 +86,38 @@ impl<E: Pooled> Attention<'_, E> {
 }
 
 /// A matrix as `down` times `across` parts of the same shape, row by row.
-pub(super) fn parts<E>(x: MatrixMut<'_, E>, down: usize, across: usize) -> Vec<MatrixMut<'_, E>> {
+pub(super) fn parts<E>(
+    x: MatrixMut<'_, E>,
+    down: usize,
+    across: usize,
+) -> impl Iterator<Item = MatrixMut<'_, E>> {
     let (rows, cols) = (x.rows(), x.cols());
-    let mut parts = Vec::with_capacity(down * across);
-    let mut below = x;
-    for _ in 0..down {
-        let (mut right, rest) = below.split_rows(rows / down);
-        for _ in 0..across {
-            let (part, rest) = right.split_cols(cols / across);
-            parts.push(part);
-            right = rest;
-        }
-        below = rest;
-    }
-    parts
+    // None is left of a matrix that has been given away.
+    let mut below = Some(x);
+    let rows = (0..down).map_while(move |_| {
+        let (above, rest) = below.take()?.split_rows(rows / down);
+        below = Some(rest);
+        Some(above)
+    });
+    rows.flat_map(move |row| {
+        let mut right = Some(row);
+        (0..across).map_while(move |_| {
+            let (part, rest) = right.take()?.split_cols(cols / across);
+            right = Some(rest);
+            Some(part)
+        })
+    })
 }
 
 /// A slice as `count` parts of the same length.
-pub(super) fn shares<E>(x: &mut [E], count: usize) -> Vec<&mut [E]> {
+pub(super) fn shares<E>(x: &mut [E], count: usize) -> impl Iterator<Item = &mut [E]> {
     let len = x.len();
-    let mut shares = Vec::with_capacity(count);
     let mut rest = x;
-    for _ in 0..count {
-        let (share, others) = rest.split_at_mut(len / count);
-        shares.push(share);
+    (0..count).map(move |_| {
+        let (share, others) = std::mem::take(&mut rest).split_at_mut(len / count);
         rest = others;
-    }
-    shares
+        share
+    })
 }
 
 /// Some of the rows.

@@ -9,6 +9,7 @@
 //!
 //! Heads lie side by side in `x` and `y`, and one below the other in `W`.
 
+use super::layout::parts;
 use crate::kernel::compiled::compiled;
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Buffer, Pooled, parallel};
@@ -33,8 +34,8 @@ compiled! {
         to: MatrixMut<'_, E>,
     ) {
         let maps = Maps::new(heads, x, w, (to.rows(), to.cols()));
-        let tasks = maps.columns(to).into_iter().enumerate();
-        maps.for_each(tasks.collect(), |(head, to)| {
+        let tasks = maps.columns(to).enumerate();
+        maps.for_each(tasks, |(head, to)| {
             let (x, w) = maps.head(head);
             product(to, Into::Overwrite, E::ONE, x, w, Threads::One);
         });
@@ -62,8 +63,8 @@ compiled! {
             "derivatives {d_x:?} of {x:?} and {d_w:?} of {w:?}"
         );
         let (width, out) = (maps.width, maps.out);
-        let tasks = maps.columns(d_x).into_iter().zip(maps.rows(d_w));
-        maps.for_each(tasks.enumerate().collect(), |(head, (d_x, d_w))| {
+        let tasks = maps.columns(d_x).zip(maps.rows(d_w));
+        maps.for_each(tasks.enumerate(), |(head, (d_x, d_w))| {
             let (x, w) = maps.head(head);
             let d = d.some_cols(head * out..(head + 1) * out);
             // A product with a copy of the transpose is faster than one with a view of it.
@@ -108,30 +109,21 @@ impl<'a, E: Pooled> Maps<'a, E> {
     }
 
     /// The heads of `matrix`, which lie side by side.
-    fn columns<'m>(&self, mut matrix: MatrixMut<'m, E>) -> Vec<MatrixMut<'m, E>> {
-        let width = matrix.cols() / self.heads.max(1);
-        let mut heads = Vec::with_capacity(self.heads);
-        for _ in 0..self.heads {
-            let (head, rest) = matrix.split_cols(width);
-            heads.push(head);
-            matrix = rest;
-        }
-        heads
+    fn columns<'m>(&self, matrix: MatrixMut<'m, E>) -> impl Iterator<Item = MatrixMut<'m, E>> {
+        parts(matrix, 1, self.heads)
     }
 
     /// The heads of `matrix`, which lie one below the other.
-    fn rows<'m>(&self, mut matrix: MatrixMut<'m, E>) -> Vec<MatrixMut<'m, E>> {
-        let mut heads = Vec::with_capacity(self.heads);
-        for _ in 0..self.heads {
-            let (head, rest) = matrix.split_rows(self.width);
-            heads.push(head);
-            matrix = rest;
-        }
-        heads
+    fn rows<'m>(&self, matrix: MatrixMut<'m, E>) -> impl Iterator<Item = MatrixMut<'m, E>> {
+        parts(matrix, self.heads, 1)
     }
 
     /// `body(task)` for every head, by several threads if there is enough to do.
-    fn for_each<T: Send>(&self, tasks: Vec<T>, body: impl Fn(T) + Send + Sync) {
+    fn for_each<T: Send>(
+        &self,
+        tasks: impl IntoIterator<Item = T>,
+        body: impl Fn(T) + Send + Sync,
+    ) {
         if self.x.rows() * self.x.cols() * self.out <= FEW {
             tasks.into_iter().for_each(body);
         } else {

@@ -51,8 +51,8 @@ compiled! {
             return;
         }
         let chunk = parallel::rows_per_task(x.cols());
-        let tasks = to.row_chunks(chunk).into_iter().enumerate();
-        parallel::for_each(tasks.collect(), |(task, to)| {
+        let tasks = to.row_chunks(chunk).enumerate();
+        parallel::for_each(tasks, |(task, to)| {
             let first = task * chunk;
             run(Forward { vectors, first, to });
         });
@@ -94,8 +94,8 @@ compiled! {
         let chunk = rows_per_sum(x.cols());
         let chunks = x.rows().div_ceil(chunk);
         let mut sums = Buffer::zeros(chunks * width);
-        let tasks = to.row_chunks(chunk).into_iter().zip(sums.chunks_mut(width));
-        parallel::for_each(tasks.enumerate().collect(), |(task, (to, d_gain))| {
+        let tasks = to.row_chunks(chunk).zip(sums.chunks_mut(width));
+        parallel::for_each(tasks.enumerate(), |(task, (to, d_gain))| {
             let first = task * chunk;
             run(Backward {
                 vectors,

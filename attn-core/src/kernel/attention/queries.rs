@@ -70,7 +70,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
         let tasks = chunks(0..sizes.query, ROWS).zip(to.zip(delta.row_chunks(ROWS)));
         attention.for_each(
             sizes.kv_heads,
-            tasks.collect(),
+            tasks,
             |(range, ((to_rows, to_d_out), to_delta))| {
                 let (first, [q, out, d_out]) = (
                     range.start,
@@ -183,7 +183,7 @@ impl<E: Pooled> QuerySums<E> {
         if tasks == 1 {
             return (0..self.sizes.heads).map(|h| part(h, 0)).collect();
         }
-        for (h, mut to) in memory.heads().into_iter().enumerate() {
+        for (h, mut to) in memory.heads().enumerate() {
             for row in 0..to.rows() {
                 let parts: Vec<_> = (0..tasks).map(|task| part(h, task)).collect();
                 add_up(parts.iter().map(|part| part.row(row)), to.row_mut(row));

@@ -91,7 +91,7 @@ impl<E: Pooled> Sums<E> {
     pub(super) fn sequences(&mut self) -> Vec<OfSequence<'_, E>> {
         let Sizes { batch, query, .. } = self.sizes;
         let (group, tasks) = (self.sizes.group(), self.tasks * self.sizes.kv_heads);
-        let of_tasks = |sums| shares(sums, batch * tasks).into_iter();
+        let of_tasks = |sums| shares(sums, batch * tasks);
         let scores = of_tasks(&mut self.per_head).zip(of_tasks(&mut self.shared));
         let others = of_tasks(&mut self.w).zip(of_tasks(&mut self.key_gain));
         let mut parts = scores
@@ -103,11 +103,11 @@ impl<E: Pooled> Sums<E> {
                 w,
                 key_gain,
             });
-        let query_gains = shares(&mut self.query_gain, batch).into_iter();
+        let query_gains = shares(&mut self.query_gain, batch);
         let sinks = shares(&mut self.sink, batch);
         let sequences = query_gains.zip(sinks).map(|(gains, sink)| OfSequence {
             tasks: parts.by_ref().take(tasks).collect(),
-            query_gains: shares(gains, query.div_ceil(ROWS)),
+            query_gains: shares(gains, query.div_ceil(ROWS)).collect(),
             sink,
         });
         sequences.collect()

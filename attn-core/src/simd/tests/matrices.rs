@@ -35,7 +35,6 @@ fn parts_to_write_cover_the_whole_and_do_not_overlap() {
             let whole = MatrixMut::strided(&mut data, rows, cols, stride);
             let parts = whole
                 .row_chunks(row_chunk)
-                .into_iter()
                 .flat_map(|part| part.col_chunks(col_chunk));
             std::thread::scope(|scope| {
                 for mut part in parts {
