@@ -121,12 +121,14 @@ macro_rules! model {
 
 #[cfg(feature = "safetensors")]
 pub use attn_core::checkpoint;
+#[cfg(feature = "viz")]
+pub use attn_core::viz;
 pub use attn_core::{
     Backend, Element, Error,
     composed::Composed,
     data, generate,
     kernel::attention::{Coverage, MaskBlocks},
-    nn, ops, train,
+    maps, nn, ops, train,
 };
 /// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;

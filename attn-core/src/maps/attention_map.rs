@@ -35,7 +35,7 @@ impl AttentionMap {
         let [batch, heads, queries, keys] = shape;
         assert_eq!(
             weights.len(),
-            shape.iter().product(),
+            shape.iter().product::<usize>(),
             "[{batch}, {heads}, {queries}, {keys}] is not the shape of these weights"
         );
         Self {
@@ -122,7 +122,7 @@ impl AttentionMap {
     }
 
     /// How evenly a query looks at its keys, in bits: `-Σ w log₂ w` of its weights, divided by their sum where that is not 1. 0 if it
-    /// looks at one key or at none, `log₂ n` if at `n` keys alike.
+    /// looks at one key or at none, `log₂ n` if at `n` keys alike, NaN if a weight is not finite.
     ///
     /// # Panics
     /// If there is no such sequence, head or query.
@@ -130,6 +130,9 @@ impl AttentionMap {
         let row = self.row(batch, head, query);
         let weights = || row.iter().map(|weight| f64::from(*weight));
         let sum: f64 = weights().sum();
+        if !sum.is_finite() {
+            return f64::NAN;
+        }
         let terms = weights().filter(|weight| *weight > 0.0).map(|weight| {
             let share = weight / sum;
             -share * share.log2()
@@ -149,5 +152,19 @@ impl AttentionMap {
             .map(|(batch, query)| self.entropy(batch, head, query))
             .sum();
         sum / (batches * queries).max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_that_is_not_finite_is_not_hidden_by_the_entropy() {
+        for weight in [f32::NAN, f32::INFINITY] {
+            let map = AttentionMap::new("a", [1, 1, 2, 2], vec![weight, 0.5, 0.5, 0.5]);
+            assert!(map.entropy(0, 0, 0).is_nan() && map.mean_entropy(0).is_nan());
+            assert_eq!(map.entropy(0, 0, 1), 1.0);
+        }
     }
 }
