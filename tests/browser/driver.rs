@@ -17,6 +17,8 @@ use tempfile::TempDir;
 const REQUIRED: (&str, &str) = ("ATTN_BROWSER", "required");
 const DRIVER: &str = "chromedriver";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+/// The folder where screenshots are kept to be looked at, if it is in the environment.
+const KEPT: &str = "ATTN_SCREENSHOTS";
 /// By this name an element is sent.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -50,6 +52,16 @@ pub(crate) struct Screenshot {
     /// All of its colours, and that of its first pixel.
     pub(crate) colours: BTreeSet<[u8; 3]>,
     pub(crate) corner: [u8; 3],
+}
+
+impl Screenshot {
+    /// Writes it to where somebody wants to look at it.
+    pub(crate) fn keep(&self, name: &str) -> Result<()> {
+        if let Some(folder) = env::var_os(KEPT) {
+            std::fs::write(Path::new(&folder).join(format!("{name}.png")), &self.png)?;
+        }
+        Ok(())
+    }
 }
 
 impl Browser {

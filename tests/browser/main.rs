@@ -233,6 +233,7 @@ fn a_click_keeps_a_token_and_the_arrows_go_on() -> Result<()> {
     // Behind the last one there is none.
     browser.press(&[right])?;
     assert_weights(&weights_of(&browser, "keys")?, map.row(0, 1, 4))?;
+    browser.screenshot()?.keep("pointed")?;
     Ok(())
 }
 
@@ -307,6 +308,9 @@ fn the_mask_lies_over_the_matrix_when_asked_for() -> Result<()> {
     for kind in KINDS {
         assert!(pixels(&browser, kind)? > 100, "no block is {kind:?}");
     }
+    browser.hover("canvas", [10, 60])?;
+    browser.screenshot()?.keep("mask")?;
+    browser.hover("h1", [0, 0])?;
     browser.click("[name=zeros]")?;
     browser.click("[name=blocks]")?;
     assert!(browser.text(PIXELS)? == before);
@@ -420,10 +424,7 @@ fn the_page_has_a_dark_side() -> Result<()> {
     assert_eq!(light.corner, [255, 255, 255]);
     assert_eq!(dark.corner, [0x14, 0x17, 0x1c]);
     assert!(dark.colours.len() > 100);
-    if let Some(folder) = std::env::var_os("ATTN_SCREENSHOTS") {
-        let folder = std::path::Path::new(&folder);
-        std::fs::write(folder.join("light.png"), &light.png)?;
-        std::fs::write(folder.join("dark.png"), &dark.png)?;
-    }
+    light.keep("light")?;
+    dark.keep("dark")?;
     Ok(())
 }

@@ -270,6 +270,8 @@ class Viewer {
     }
 
     buildSide(side) {
+        this.details = make("div", side, { className: "details" });
+        this.details.setAttribute("role", "status");
         const panel = (name, which) => {
             const part = make("div", side);
             make("h3", part, { textContent: name });
@@ -279,8 +281,6 @@ class Viewer {
             queries: panel("Queries: point at one to see what it looks at", "queries"),
             keys: panel("Keys: point at one to see what looks at it", "keys"),
         };
-        this.details = make("div", side, { className: "details" });
-        this.details.setAttribute("role", "status");
     }
 
     /** Changes what is shown. */
