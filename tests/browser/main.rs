@@ -7,7 +7,7 @@ use attn::{
     attention,
     dfdx::prelude::*,
     maps::AttentionMap,
-    viz::{Labels, Viewer},
+    viz::{Labels, LossChart, Report, Viewer},
 };
 use driver::Browser;
 
@@ -73,11 +73,12 @@ impl Fixture {
 
 /// A weight as the page writes it.
 fn number(text: &str) -> Result<f32> {
+    let text = text.trim_start_matches("≈ ");
     text.parse()
         .with_context(|| format!("{text:?} is no number"))
 }
 
-/// The page rounds to 1/65532 of the largest weight of a row, and then writes four digits behind the point.
+/// The page rounds to 1/65531 of the largest weight of a row, and then writes four digits behind the point.
 const ROUNDING: f32 = 0.5e-4 + 1e-5;
 
 #[test]
@@ -238,7 +239,7 @@ fn a_click_keeps_a_token_and_the_arrows_go_on() -> Result<()> {
 }
 
 const TIP: &str =
-    "const d = document.querySelector('.tip').dataset; return [d.query, d.key, d.weight].join(' ')";
+    "const d = document.querySelector('.tip').dataset; return [d.query, d.key, d.weight].join('|')";
 
 #[test]
 fn the_matrix_says_what_is_under_the_mouse_and_under_the_arrows() -> Result<()> {
@@ -248,7 +249,7 @@ fn the_matrix_says_what_is_under_the_mouse_and_under_the_arrows() -> Result<()> 
     };
     let check = |map: &AttentionMap| -> Result<[usize; 2]> {
         let tip = browser.text(TIP)?;
-        let parts: Vec<&str> = tip.split(' ').collect();
+        let parts: Vec<&str> = tip.split('|').collect();
         let (query, key): (usize, usize) = (parts[0].parse()?, parts[1].parse()?);
         assert_weights(&[parts[2].into()], &[map.row(0, 0, query)[key]])?;
         Ok([query, key])
@@ -426,5 +427,57 @@ fn the_page_has_a_dark_side() -> Result<()> {
     assert!(dark.colours.len() > 100);
     light.keep("light")?;
     dark.keep("dark")?;
+    Ok(())
+}
+
+#[test]
+fn a_report_shows_its_parts() -> Result<()> {
+    let fixture = Fixture::new();
+    let mut viewer = Viewer::new("Attention");
+    viewer.add(&fixture.layers[2], &Labels::indices())?;
+    let losses = (1..=400_u32).map(|step| {
+        (
+            step.into(),
+            4.0 / f64::from(step).sqrt() + f64::from(step * 7 % 13) / 40.0,
+        )
+    });
+    let chart = LossChart::new("Losses of a run <1>")
+        .train(losses)
+        .validation([(0, 4.2), (200, 0.5), (400, 0.4)])
+        .baseline("unigram", 2.9)
+        .baseline("bigram", 2.4);
+    let report = Report::new("A run")
+        .table("Configuration", [("steps", "400"), ("seed", "<7>")])
+        .text("Parameters", "layer   parameters\nlinear          12")
+        .picture("Losses", "The losses fall.", &chart.svg()?)
+        .samples("Samples", ["In the beginning <b>was</b>"])
+        .maps(&viewer);
+    let Some(browser) = Browser::start()? else {
+        return Ok(());
+    };
+    browser.open(&report.page())?;
+    let text = browser.text("return document.body.innerText")?;
+    for part in [
+        "A run",
+        "<7>",
+        "linear          12",
+        "In the beginning <b>was</b>",
+        "decoder.cross",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    // The browser could read the chart.
+    let width = "const i = document.querySelector('img'); return i.complete ? String(i.naturalWidth) : 'not there'";
+    assert_eq!(browser.text(width)?, "920");
+    browser.hover("[data-side=queries] [data-index='3']", [0, 0])?;
+    assert_weights(
+        &weights_of(&browser, "keys")?,
+        fixture.layers[2].row(0, 0, 3),
+    )?;
+    browser.run("window.scrollTo(0, 0)")?;
+    browser.screenshot()?.keep("report")?;
+    browser.dark()?;
+    browser.screenshot()?.keep("report-dark")?;
+    assert_eq!(browser.errors()?, [""; 0]);
     Ok(())
 }

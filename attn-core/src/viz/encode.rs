@@ -10,8 +10,8 @@ use crate::{
 /// A page with no more weights than this has 16 bits for each, one with more has 8.
 pub(super) const FINE: usize = 1 << 20;
 
-/// How the weights of a row become whole numbers: 0 is exactly zero, 1 to `top` are `low + code * step`, and behind these are NaN and
-/// both infinities. `low` is 0 unless there are negative weights; with `top` it reaches the largest.
+/// How the weights of a row become whole numbers: 0 is exactly zero, 1 to `top` are `low + (code - 1) * step`, and behind these are NaN
+/// and both infinities. `low` is 0 unless there are negative weights, and `top` is the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Codes {
     Bits8,
@@ -65,9 +65,9 @@ impl Rows {
     fn push(&mut self, row: &[f32], codes: Codes) {
         let finite = || row.iter().filter(|w| w.is_finite()).copied();
         let (low, high) = (finite().fold(0.0, f32::min), finite().fold(0.0, f32::max));
-        let top = f64::from(codes.top());
+        let steps = f64::from(codes.top() - 1);
         // The difference of two floats may be more than a float.
-        let step = ((f64::from(high) - f64::from(low)) / top) as f32;
+        let step = ((f64::from(high) - f64::from(low)) / steps) as f32;
         self.low.extend(low.to_le_bytes());
         self.step.extend(step.to_le_bytes());
         for &weight in row {
@@ -77,8 +77,10 @@ impl Rows {
                 w if w.is_nan() => codes.top() + 1,
                 f32::INFINITY => codes.top() + 2,
                 f32::NEG_INFINITY => codes.top() + 3,
-                // What is not zero must not look like it, however small it is. A cast has no overflow, and NaN is 0.
-                _ => (above.round() as u16).clamp(1, codes.top()),
+                // What is not zero is not 0, however small it is. A cast has no overflow, and NaN is 0.
+                _ => (above.round() as u16)
+                    .saturating_add(1)
+                    .clamp(1, codes.top()),
             };
             match codes {
                 Codes::Bits8 => self.codes.push(code as u8),
@@ -194,7 +196,10 @@ pub(super) mod tests {
             code if code == top + 1 => f32::NAN,
             code if code == top + 2 => f32::INFINITY,
             code if code == top + 3 => f32::NEG_INFINITY,
-            code => low[at / width] + code as f32 * step[at / width],
+            code => match low[at / width] + (code - 1) as f32 * step[at / width] {
+                0.0 => f32::MIN_POSITIVE,
+                weight => weight,
+            },
         };
         codes.into_iter().enumerate().map(weight).collect()
     }
@@ -225,7 +230,7 @@ pub(super) mod tests {
     fn weights_come_back_within_half_a_step() {
         let weights: Vec<f32> = (0..100).map(|i| (i as f32).sin().abs() / 7.0).collect();
         let largest = weights.iter().copied().fold(0.0, f32::max);
-        for (codes, steps) in [(Codes::Bits8, 252.0), (Codes::Bits16, 65532.0)] {
+        for (codes, steps) in [(Codes::Bits8, 251.0), (Codes::Bits16, 65531.0)] {
             let found = decoded(&weights, codes);
             for (found, weight) in found.iter().zip(&weights) {
                 // Half a step, and the rounding of an f32.

@@ -38,9 +38,9 @@ pub(super) const SCRIPT: &str = include_str!("assets/viewer.js");
 /// ```
 ///
 /// # Rounding
-/// The weights of a page are rounded, each row by itself: to 1/65532 of its largest weight where the page has 2²⁰ weights at most (2.8 MB),
-/// and to 1/252 where it has more (1.4 bytes for each). The error is half of such a step. A weight is 0 in the page only if it is exactly
-/// 0; what is less than half a step is shown as one step. Entropies are computed before rounding.
+/// The weights of a page are rounded, each row by itself: to 1/65531 of its largest weight where the page has 2²⁰ weights at most (2.8 MB),
+/// and to 1/251 where it has more (1.4 bytes for each). The error is half of such a step. What is exactly 0 is shown as `0`, and what is
+/// rounded to it as `≈ 0`. Entropies of heads are computed before rounding.
 #[derive(Clone, Debug)]
 pub struct Viewer<'a> {
     title: String,
@@ -169,7 +169,7 @@ mod tests {
             assert_eq!(found["shape"], json!(map.shape()));
             let decoded = encode::tests::decode(found);
             assert_eq!(decoded.len(), map.weights().len());
-            // Half a step of 1/65532, and the rounding of an f32.
+            // Half a step of 1/65531, and the rounding of an f32.
             let close = |(a, b): (&f32, &f32)| (a - b).abs() < 8e-6;
             assert!(decoded.iter().zip(map.weights()).all(close));
             for head in 0..map.heads() {

@@ -3,6 +3,8 @@
 "use strict";
 
 const MEAN = -1;
+/** A weight that was rounded to nothing, and was something. */
+const TINY = 1e-300;
 const BLOCK_NAMES = { f: "full", p: "partial", e: "empty" };
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -60,7 +62,7 @@ class AttentionMap {
             const code = this.codes[first * size + i];
             const row = first * this.queries + Math.floor(i / this.keys);
             if (code > this.top) weights[i] = special[code - this.top - 1];
-            else if (code > 0) weights[i] = this.low[row] + code * this.step[row];
+            else if (code > 0) weights[i] = this.low[row] + (code - 1) * this.step[row] || TINY;
         }
         return weights;
     }
@@ -95,6 +97,7 @@ function show(weight) {
     if (weight === 0) return "0";
     if (Number.isNaN(weight)) return "NaN";
     if (!Number.isFinite(weight)) return weight > 0 ? "∞" : "-∞";
+    if (Math.abs(weight) < 1e-99) return "≈ 0";
     return Math.abs(weight) < 0.0001 ? weight.toExponential(1) : weight.toFixed(4);
 }
 
