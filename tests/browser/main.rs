@@ -317,8 +317,10 @@ fn the_mask_lies_over_the_matrix_when_asked_for() -> Result<()> {
     assert!(browser.text(PIXELS)? == before);
     // Where a map has no plan, none is offered.
     browser.click("[data-layer='2'][data-head='0']")?;
-    let hidden = "return String(document.querySelector('[name=blocks]').parentElement.hidden)";
-    assert_eq!(browser.text(hidden)?, "true");
+    let offered = "return String(document.querySelector('[name=blocks]').checkVisibility())";
+    assert_eq!(browser.text(offered)?, "false");
+    browser.click("[data-layer='1'][data-head='0']")?;
+    assert_eq!(browser.text(offered)?, "true");
     assert_eq!(browser.errors()?, [""; 0]);
     Ok(())
 }

@@ -255,9 +255,9 @@ impl<'a> Lines<'a> {
             let ends = [(0.0, *loss), (self.last, *loss)];
             chart.draw_series(DashedLineSeries::new(ends, 6, 4, BASELINE.into()))?;
             let style = ("sans-serif", 13).into_font().color(&BASELINE);
-            let style = style.pos(Pos::new(HPos::Left, VPos::Bottom));
-            let label = format!(" {name} {}", tick(*loss));
-            chart.draw_series([Text::new(label, (0.0, *loss), style)])?;
+            let style = style.pos(Pos::new(HPos::Right, VPos::Bottom));
+            let label = format!("{name} {}", tick(*loss));
+            chart.draw_series([Text::new(label, (self.last, *loss), style)])?;
         }
         Ok(())
     }

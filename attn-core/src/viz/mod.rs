@@ -8,6 +8,7 @@
 //! | [`Metrics`] | `metrics.jsonl`: what was measured, step by step, the same whether a run was interrupted or not |
 //! | [`LossChart`] | the losses as a chart |
 //! | [`Report`] | configuration, parameters, curves, samples and maps of a run on one page |
+//! | [`write`] | a drawing as a file |
 //!
 //! The weights come as [`AttentionMap`](crate::maps::AttentionMap)s; what stands beside queries and keys is [`Labels`].
 //!
@@ -73,6 +74,7 @@ mod viewer;
 pub use chart::LossChart;
 pub use colour::Theme;
 pub use error::VizError;
+pub use files::write;
 pub use grid::{Head, Scale};
 pub use label::Labels;
 pub use metrics::{Metrics, Record};
