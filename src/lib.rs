@@ -27,6 +27,7 @@
 //! - [`nn`] has the layers to put beside it, each one operation of the tape: [`nn::Linear`], [`nn::LayerNorm`],
 //!   [`nn::FeedForward`], [`nn::Embedding`], ..; [`ops`] has them as functions, and [`train`] what changes parameters between steps.
 //! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed.
+//! - `viz` shows what heads look at, in a page, as SVG or in the terminal, and how training went.
 //! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
 //!
 //! # A layer in a model

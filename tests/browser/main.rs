@@ -7,7 +7,7 @@ use attn::{
     attention,
     dfdx::prelude::*,
     maps::AttentionMap,
-    viz::{Labels, LossChart, Report, Viewer},
+    viz::{Head, Labels, LossChart, Report, Scale, SvgOptions, Theme, Viewer, svg},
 };
 use driver::Browser;
 
@@ -480,6 +480,42 @@ fn a_report_shows_its_parts() -> Result<()> {
     browser.screenshot()?.keep("report")?;
     browser.dark()?;
     browser.screenshot()?.keep("report-dark")?;
+    assert_eq!(browser.errors()?, [""; 0]);
+    Ok(())
+}
+
+#[test]
+fn heat_maps_are_drawings_that_a_browser_can_read() -> Result<()> {
+    let fixture = Fixture::new();
+    let labels = Labels::cross(
+        [words("query ", 5)],
+        [["a", "<&>", "\"c\"", "a long label that is cut"]],
+    );
+    let small = svg(
+        &fixture.layers[2],
+        0,
+        Head::Mean,
+        &labels,
+        SvgOptions::default(),
+    )?;
+    let options = SvgOptions {
+        scale: Scale::Head,
+        theme: Theme::Dark,
+    };
+    let large = svg(&fixture.layers[0], 1, 2, &Labels::indices(), options)?;
+    let report = Report::new("Heat maps")
+        .picture("Small", "five queries", &small)
+        .picture("Large", "150 queries", &large);
+    let Some(browser) = Browser::start()? else {
+        return Ok(());
+    };
+    browser.open(&report.page())?;
+    let sizes =
+        "return [...document.querySelectorAll('img')].map(i => i.naturalHeight > 150).join()";
+    assert_eq!(browser.text(sizes)?, "true,true");
+    let shot = browser.screenshot()?;
+    shot.keep("heat-maps")?;
+    assert!(shot.colours.len() > 50, "{} colours", shot.colours.len());
     assert_eq!(browser.errors()?, [""; 0]);
     Ok(())
 }

@@ -12,7 +12,14 @@ use super::{
 use crate::maps::AttentionMap;
 
 pub(super) const STYLE: &str = include_str!("assets/viewer.css");
-pub(super) const SCRIPT: &str = include_str!("assets/viewer.js");
+/// One function, so that its names are its own.
+pub(super) const SCRIPT: &str = concat!(
+    "(() => {\n\"use strict\";\n",
+    include_str!("assets/maps.js"),
+    include_str!("assets/matrix.js"),
+    include_str!("assets/viewer.js"),
+    "})();\n"
+);
 
 /// A page that shows attention maps: one HTML file that needs nothing else, no network and no server.
 ///
