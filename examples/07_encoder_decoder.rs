@@ -2,19 +2,26 @@
 //! sinusoidal positions, one table for both languages and for the output, label smoothing, and a learning rate that rises and
 //! falls. It translates dates as people write them, "3 March 1987", to ISO 8601, "1987-03-03".
 //!
+//! It ends with a look inside: which characters it reads while it writes another, here in the terminal, and all of its attentions in a
+//! page, `encoder_decoder/report.html`, beside the losses.
+//!
 //! ```text
 //! cargo run --release --example 07_encoder_decoder
 //! ```
 
+use anyhow::Result;
 use attn::{
     dfdx::prelude::*,
+    maps::AttentionMap,
     model,
     ops::{CrossEntropyOptions, cross_entropy},
     train::{AdamW, AdamWConfig, Noam, Schedule},
+    viz::{self, Head, Labels, LossChart, Metrics, Record, Report, Viewer, terminal},
 };
 use clap::Parser;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use rand_distr::Normal;
+use std::{fs, path::PathBuf};
 
 /// What both languages are written with. The first is room behind a short text, the next two are where an answer begins and ends.
 const CHARACTERS: &str = "_<>0123456789-abcdefghijklmnopqrstuvwxyz ,./";
@@ -28,26 +35,22 @@ const BATCH: usize = 64;
 const ANSWER: usize = 11;
 
 model! {
-    /// Reads `source`, and says what comes after each character of `target`. Also returns what the last cross-attention compares:
-    /// what the decoder asks, and what the encoder found.
+    /// Reads `source`, and says what comes after each character of `target`.
     struct Transformer<vocab = { CHARACTERS.len() }, d_model = D_MODEL, heads = 4, layers = 2, hidden = { 4 * D_MODEL }>;
 
-    fn forward(source: ids[batch, s], target: ids[batch, t], lens: lens[batch])
-        -> ([batch, t, vocab], [batch, t, d_model], [batch, s, d_model])
-    {
+    fn forward(source: ids[batch, s], target: ids[batch, t], lens: lens[batch]) -> [batch, t, vocab] {
         let mut memory = embedding::<vocab, d_model, name = characters>(source) * 8 + sinusoidal_position::<d_model>(source);
         repeat layers, name = encoder {
             memory = layer_norm(memory + attention::<heads, mask = padding>(memory, padding = lens));
             memory = layer_norm(memory + feed_forward::<hidden, activation = relu>(memory));
         }
         let mut y = embedding::<tied = characters>(target) * 8 + sinusoidal_position::<d_model>(target);
-        let mut asked = y;
         repeat layers, name = decoder {
-            asked = layer_norm(y + attention::<heads, mask = causal, name = self_attention>(y));
-            y = layer_norm(asked + attention::<heads, mask = padding, name = cross>(asked, context = memory, padding = lens));
+            y = layer_norm(y + attention::<heads, mask = causal, name = self_attention>(y));
+            y = layer_norm(y + attention::<heads, mask = padding, name = cross>(y, context = memory, padding = lens));
             y = layer_norm(y + feed_forward::<hidden, activation = relu>(y));
         }
-        (linear::<tied = characters>(y), asked, memory)
+        linear::<tied = characters>(y)
     }
 }
 
@@ -61,16 +64,27 @@ struct Options {
     /// Steps of training.
     #[arg(long, default_value_t = 2400)]
     steps: u64,
+
+    /// Folder of what is written about the run.
+    #[arg(long, default_value = "encoder_decoder")]
+    out: PathBuf,
 }
 
-fn main() {
-    let steps = Options::parse().steps;
+/// What is minimised: the cross entropy, with a tenth of every answer given to all characters alike.
+const LOSS: CrossEntropyOptions = CrossEntropyOptions {
+    label_smoothing: 0.1,
+    ignore_index: Some(ROOM),
+};
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    fs::create_dir_all(&options.out)?;
+    let mut metrics = Metrics::create(options.out.join("metrics.jsonl"))?;
     let device = Cpu::seed_from_u64(7);
     let mut rng = StdRng::seed_from_u64(7);
     let mut model = device.build_module::<Transformer, f32>();
     // In the paper, too, the table is small where it is read for the output.
-    let small = Normal::new(0.0, 0.125).expect("a standard deviation is positive");
-    model.characters.weight = device.sample(small);
+    model.characters.weight = device.sample(Normal::new(0.0, 0.125)?);
     println!("{}\n", Transformer::summary());
     let mut optimizer = AdamW::new(AdamWConfig {
         betas: [0.9, 0.98],
@@ -83,37 +97,32 @@ fn main() {
         warm_up: 300,
         factor: 0.3,
     };
-    let options = CrossEntropyOptions {
-        label_smoothing: 0.1,
-        ignore_index: Some(ROOM),
-    };
     let mut gradients = model.alloc_grads();
-    for step in 1..=steps {
+    for step in 1..=options.steps {
         let dates: Vec<Date> = (0..BATCH).map(|_| Date::random(&mut rng, true)).collect();
         let batch = Batch::of(&dates, &device, &mut rng);
         let input = (batch.source.traced(gradients), batch.target, batch.lens);
-        let (logits, _, _) = model.forward_mut(input);
-        let loss = cross_entropy(logits, &batch.next, options);
+        let logits = model.forward_mut(input);
+        let loss = cross_entropy(logits, &batch.next, LOSS);
+        metrics.write(step, &[("train_loss", loss.array().into())])?;
         if step % 300 == 0 || step == 1 {
-            let right = 100.0 * accuracy(&model, &device, &mut rng, 200);
+            let right = accuracy(&model, &device, &mut rng, 200);
+            let new = validation_loss(&model, &device, &mut rng);
+            metrics.write(step, &[("validation_loss", new), ("right", right)])?;
             println!(
-                "step {step:>4}  loss {:.3}  new dates without a mistake: {right:>5.1}%",
-                loss.array()
+                "step {step:>4}  loss {:.3}  new dates without a mistake: {:>5.1}%",
+                loss.array(),
+                100.0 * right
             );
         }
         gradients = loss.backward();
         optimizer.config.lr = schedule.rate(step);
-        optimizer
-            .update(&mut model, &mut gradients)
-            .expect("every parameter has a gradient");
+        optimizer.update(&mut model, &mut gradients)?;
         model.zero_grads(&mut gradients);
     }
-    let right = accuracy(&model, &device, &mut rng, 2000);
-    println!(
-        "\nof 2000 dates that it never saw, {:.2}% are right\n",
-        100.0 * right
-    );
-    look(&model, &device, &mut rng);
+    let right = 100.0 * accuracy(&model, &device, &mut rng, 2000);
+    println!("\nof 2000 dates that it never saw, {right:.2}% are right\n");
+    report(&model, &device, &mut rng, &options, right)
 }
 
 /// A day, a month, a year.
@@ -256,7 +265,7 @@ fn translate(model: &Model, texts: &[String], device: &Cpu) -> Vec<String> {
     let mut answers = vec![vec![BEGIN]; texts.len()];
     for length in 1..=ANSWER {
         let target = device.tensor_from_vec(answers.concat(), (texts.len(), length));
-        let (logits, _, _) = model.forward((source.clone(), target, lens.clone()));
+        let logits = model.forward((source.clone(), target, lens.clone()));
         let logits = logits.as_vec();
         for (text, answer) in answers.iter_mut().enumerate() {
             let last = (text + 1) * length - 1;
@@ -293,32 +302,86 @@ fn accuracy(model: &Model, device: &Cpu, rng: &mut StdRng, count: usize) -> f64 
     right.count() as f64 / count as f64
 }
 
-/// Draws what the last layer of the decoder looks at while it writes: a row per character of the answer.
-fn look(model: &Model, device: &Cpu, rng: &mut StdRng) {
+/// The loss on dates that were kept back.
+fn validation_loss(model: &Model, device: &Cpu, rng: &mut StdRng) -> f64 {
+    let dates: Vec<Date> = (0..BATCH).map(|_| Date::random(rng, false)).collect();
+    let batch = Batch::of(&dates, device, rng);
+    let logits = model.forward((batch.source, batch.target, batch.lens));
+    cross_entropy(logits, &batch.next, LOSS).array().into()
+}
+
+/// Looks inside: at one date in the terminal, and at all of the run in a page.
+fn report(
+    model: &Model,
+    device: &Cpu,
+    rng: &mut StdRng,
+    options: &Options,
+    right: f64,
+) -> Result<()> {
     let date = Date::random(rng, false);
     let text = date.text(rng);
-    let (source, lens) = encode(std::slice::from_ref(&text), device);
-    let written: Vec<usize> = [BEGIN]
-        .into_iter()
-        .chain(date.iso().chars().map(id))
-        .collect();
+    let maps = attention_maps(model, device, date, &text);
+    let mut viewer = Viewer::new(format!(
+        "What it looks at while it translates \u{201c}{text}\u{201d}"
+    ));
+    for map in &maps {
+        viewer.add(map, &labels(map, date, &text))?;
+    }
+    if let Some(cross) = maps.last() {
+        println!(
+            "{}",
+            terminal(cross, 0, Head::Mean, &labels(cross, date, &text))?
+        );
+    }
+
+    let records = Metrics::read(options.out.join("metrics.jsonl"))?;
+    let chart = LossChart::new("Loss, in nats per character")
+        .train(Record::series(&records, "train_loss"))
+        .validation(Record::series(&records, "validation_loss"))
+        .baseline("any character", (CHARACTERS.len() as f64).ln())
+        .svg()?;
+    viz::write(options.out.join("loss.svg"), &chart)?;
+    let texts: Vec<String> = (0..8).map(|_| Date::random(rng, false).text(rng)).collect();
+    let answers = translate(model, &texts, device);
+    let configuration = [
+        ("steps", options.steps.to_string()),
+        ("dates in a step", BATCH.to_string()),
+        ("new dates without a mistake", format!("{right:.2}%")),
+    ];
+    Report::new("Dates")
+        .table("Configuration", configuration)
+        .text("Parameters", &Transformer::summary())
+        .picture(
+            "Model",
+            "The encoder and the decoder.",
+            Transformer::graph_svg(),
+        )
+        .picture("Loss", "The losses of training and of new dates.", &chart)
+        .table("Dates that it never saw", texts.iter().zip(answers))
+        .maps(&viewer)
+        .write(options.out.join("report.html"))?;
+    println!(
+        "metrics.jsonl, loss.svg and report.html are in {}",
+        options.out.display()
+    );
+    Ok(())
+}
+
+/// What the attentions look at while the model writes the answer.
+fn attention_maps(model: &Model, device: &Cpu, date: Date, text: &str) -> Vec<AttentionMap> {
+    let (source, lens) = encode(&[text.to_owned()], device);
+    let written = format!("<{}", date.iso()).chars().map(id).collect();
     let target = device.tensor_from_vec(written, (1, ANSWER));
-    let (_, asked, memory) = model.forward((source, target, lens.clone()));
-    let cross = &model.decoder.modules[1].cross;
-    let (_, weights) = cross.forward_with_weights((asked, memory, lens));
-    // The mean over the heads.
-    let weights: Vec<f32> = weights.mean::<_, Axis<1>>().as_vec();
-    println!("           {text}");
-    for (row, character) in weights.chunks(text.len()).zip(date.iso().chars()) {
-        let shades: String = row
-            .iter()
-            .map(|weight| match weight {
-                w if *w > 0.5 => '█',
-                w if *w > 0.25 => '▓',
-                w if *w > 0.1 => '░',
-                _ => '·',
-            })
-            .collect();
-        println!("        {character}  {shades}");
+    model.attention_maps((source, target, lens))
+}
+
+/// The encoder reads the text. The decoder reads what it has written so far, and a row of its cross-attention is what it writes next.
+fn labels(map: &AttentionMap, date: Date, text: &str) -> Labels {
+    let characters = |text: &str| [text.chars().map(String::from).collect::<Vec<_>>()];
+    let (source, answer) = (characters(text), date.iso());
+    match map.name() {
+        name if name.starts_with("encoder") => Labels::same(source),
+        name if name.ends_with("cross") => Labels::cross(characters(&format!("{answer}>")), source),
+        _ => Labels::same(characters(&format!("<{answer}"))),
     }
 }

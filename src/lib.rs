@@ -29,6 +29,7 @@
 //! - `attention_maps(x)` of a model says what each of its attentions looks at: [`maps`].
 //! - `text` has characters, bytes and byte pairs as tokens.
 //! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed.
+//! - `viz` shows what heads look at, in a page, as SVG or in the terminal, and how training went.
 //! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
 //!
 //! # A layer in a model
@@ -125,6 +126,8 @@ macro_rules! model {
 pub use attn_core::checkpoint;
 #[cfg(feature = "text")]
 pub use attn_core::text;
+#[cfg(feature = "viz")]
+pub use attn_core::viz;
 pub use attn_core::{
     Backend, Element, Error,
     composed::Composed,

@@ -22,6 +22,7 @@
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
 //! | [`sizes`] | arithmetic on sizes in constants |
+//! | [`viz`] | pages, drawings and records of training |
 //!
 //! Shapes are written `[batch, heads, query, width]`. `B`, `Q`, `K`, `S` are sizes known at run time or compile time
 //! ([`Dim`](dfdx::shapes::Dim)), everything else is a constant. Everything is generic over [`Element`] and over
@@ -33,6 +34,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod backend;
+#[cfg(any(feature = "safetensors", feature = "viz"))]
+// Each of the two features uses some of it.
+#[cfg_attr(not(feature = "safetensors"), allow(dead_code))]
+mod disk;
 mod element;
 mod error;
 mod field;
@@ -57,6 +62,8 @@ pub mod sizes;
 #[cfg(feature = "text")]
 pub mod text;
 pub mod train;
+#[cfg(feature = "viz")]
+pub mod viz;
 
 #[cfg(test)]
 mod testing;

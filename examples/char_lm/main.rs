@@ -9,10 +9,11 @@
 //! The model is a small GPT, declared with `model!` (see `model.rs`). Each file has one subject: `cli` flags, `text` where the text comes from,
 //! `tokenizer` and `corpus` text as numbers, `baseline` what counting achieves, `batch` blocks of text,
 //! `model` the network, `train` the loop, `progress` what is shown meanwhile, `run` and `saved`
-//! checkpoints, `interrupt` Ctrl-C, `sample` the text it writes.
+//! checkpoints, `records` what the folder has to read, `interrupt` Ctrl-C, `sample` the text it writes.
 //!
 //! Each look at the validation split saves a checkpoint. What Ctrl-C stops, or a crash, goes on with `--resume`, to the same
-//! bits; `cargo run --release --example generate` writes text with what was saved.
+//! bits; `cargo run --release --example generate` writes text with what was saved. Beside the checkpoints there are `metrics.jsonl`, the losses
+//! step by step, `loss.svg`, the chart of them, and `report.html`: how the run was made, its curves, its samples, and what its heads look at.
 
 mod baseline;
 mod batch;
@@ -21,6 +22,7 @@ mod corpus;
 mod interrupt;
 mod model;
 mod progress;
+mod records;
 mod run;
 mod sample;
 mod saved;
@@ -29,18 +31,20 @@ mod tokenizer;
 mod train;
 
 use anyhow::{Result, ensure};
-use attn::{dfdx::prelude::*, text::Vocabulary};
+use attn::{dfdx::prelude::*, text::Vocabulary, viz::Metrics};
 use baseline::Baselines;
 use clap::Parser;
 use cli::Args;
 use corpus::Corpus;
 use model::Model;
 use progress::{minutes, thousands};
+use records::{End, Records};
 use run::{History, Run, Start};
 use sample::Writer;
 use saved::Saved;
 use std::{
-    io::{Write, stdout},
+    io::{Write, stderr, stdout},
+    ops::Range,
     process::ExitCode,
     time::Instant,
 };
@@ -52,7 +56,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             // With the reader of our output gone there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "error: {e:#}");
+            let _ = writeln!(stderr(), "error: {e:#}");
             ExitCode::FAILURE
         }
     }
@@ -77,15 +81,46 @@ fn run(args: &Args) -> Result<()> {
     describe(&model, &corpus)?;
     interrupt::listen()?;
     if start.history.step >= args.training.steps {
-        return sample(args, vocabulary, &model, &prompt);
+        return sample(args, vocabulary, &model, &prompt).map(drop);
     }
-    let Outcome { history, stopped } = train(args, &corpus, &folder, &mut model, start)?;
+    let measured = &measured(args, &corpus);
+    let baselines = &Baselines::of(&corpus, measured);
+    let resumed = args.resume.then_some(start.history.step);
+    let mut metrics = records::metrics(&args.out, resumed)?;
+    let trainer = Trainer {
+        options: &args.training,
+        corpus: &corpus,
+        measured,
+        baselines,
+        device: &Cpu::default(),
+        seed: args.seed,
+        run: &folder,
+        stop: &interrupt::pressed,
+    };
+    let trained = train(args, &trainer, &mut metrics, &mut model, start);
+    let records = Records {
+        args,
+        corpus: &corpus,
+        baselines,
+        model: &model,
+    };
+    let Outcome { history, stopped } = match trained {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            // What there is of it. Why training ended is what matters, if this fails, too.
+            if let Err(also) = records.write(&End::Failed(&error)) {
+                writeln!(stderr(), "warning: {also:#}")?;
+            }
+            return Err(error);
+        }
+    };
     if stopped {
         let step = history.step;
+        records.write(&End::Stopped(step))?;
         writeln!(stdout(), "\nstopped after step {step}: --resume goes on")?;
         return Ok(());
     }
-    sample(args, vocabulary, &model, &prompt)?;
+    records.write(&End::Done(&sample(args, vocabulary, &model, &prompt)?))?;
     check_learned(&history)
 }
 
@@ -146,67 +181,73 @@ fn describe(model: &Model, corpus: &Corpus) -> Result<()> {
     Ok(())
 }
 
+/// The blocks of the validation split that are measured on.
+fn measured(args: &Args, corpus: &Corpus) -> Vec<Range<usize>> {
+    let options = &args.training;
+    let blocks = batch::blocks(corpus.validation.len(), options.block_size);
+    let most = options.eval_iters.saturating_mul(options.batch_size);
+    batch::spread(blocks, most)
+}
+
 /// Trains, and says what came of it.
 fn train(
     args: &Args,
-    corpus: &Corpus,
-    folder: &Run<'_>,
+    trainer: &Trainer<'_>,
+    metrics: &mut Metrics,
     model: &mut Model,
     start: Start,
 ) -> Result<Outcome> {
     let began = Instant::now();
-    let options = &args.training;
-    let blocks = batch::blocks(corpus.validation.len(), options.block_size);
-    let most = options.eval_iters.saturating_mul(options.batch_size);
-    let measured = &batch::spread(blocks, most);
-    let baselines = &Baselines::of(corpus, measured);
-    let trainer = Trainer {
-        options,
-        corpus,
-        measured,
-        baselines,
-        device: &Cpu::default(),
-        seed: args.seed,
-        run: folder,
-        stop: &interrupt::pressed,
-    };
-    let outcome = trainer.run(model, start)?;
+    let outcome = trainer.run(model, start, metrics)?;
 
     let mut out = stdout().lock();
     if let (Some(look), false) = (outcome.history.looks.last(), outcome.stopped) {
-        let tokens = measured.iter().map(ExactSizeIterator::len).sum();
-        let unit = corpus.vocabulary.unit();
+        let tokens = trainer.measured.iter().map(ExactSizeIterator::len).sum();
+        let unit = trainer.corpus.vocabulary.unit();
         writeln!(out, "\nvalidation loss over {} {unit}s", thousands(tokens))?;
-        writeln!(out, "  unigram     {:.3}", baselines.unigram)?;
-        writeln!(out, "  bigram      {:.3}", baselines.bigram)?;
+        writeln!(out, "  unigram     {:.3}", trainer.baselines.unigram)?;
+        writeln!(out, "  bigram      {:.3}", trainer.baselines.bigram)?;
         writeln!(out, "  this model  {:.3}", look.loss)?;
         // What models of different tokens can be compared by.
-        let characters = corpus.characters(measured)?;
+        let characters = trainer.corpus.characters(trainer.measured)?;
         if characters != tokens {
             let loss = look.loss * tokens as f64 / characters as f64;
             writeln!(out, "  per character of text  {loss:.3}")?;
         }
     }
     writeln!(out, "\ntrained in {}", minutes(began.elapsed().as_secs()))?;
-    writeln!(out, "checkpoints are in {}", args.out.display())?;
+    let out_folder = args.out.display();
+    writeln!(
+        out,
+        "checkpoints, metrics.jsonl, loss.svg and report.html are in {out_folder}"
+    )?;
     Ok(outcome)
 }
 
-/// Writes the samples.
-fn sample(args: &Args, vocabulary: &Vocabulary, model: &Model, prompt: &[usize]) -> Result<()> {
+/// Writes the samples, and returns them.
+fn sample(
+    args: &Args,
+    vocabulary: &Vocabulary,
+    model: &Model,
+    prompt: &[usize],
+) -> Result<Vec<String>> {
     let sampling = args.sampling.sampling(vocabulary.len(), args.seed);
     let mut writer = Writer::new(model, vocabulary, args.training.block_size, sampling)?;
     let mut out = stdout().lock();
+    let mut samples = Vec::new();
     for _ in 0..args.num_samples {
         if interrupt::pressed() {
             break;
         }
+        let mut sample = vocabulary.decode(prompt)?;
         writeln!(out, "---------------")?;
-        write!(out, "{}", vocabulary.decode(prompt)?)?;
+        write!(out, "{sample}")?;
         writer.start(prompt)?;
         let pieces = writer.by_ref().take(args.sampling.max_new_tokens);
         let pieces = pieces.take_while(|_| !interrupt::pressed());
-        sample::stream(pieces, None, &mut out)?;
+        let kept = pieces.inspect(|piece| sample.extend(piece.as_deref().ok()));
+        sample::stream(kept, None, &mut out)?;
+        samples.push(sample);
     }
-    Ok(())
+    Ok(samples)
 }

@@ -8,12 +8,14 @@ use crate::{
     corpus::Corpus,
     model::{self, Model},
     progress::Progress,
+    records::{GRADIENT_NORM, LEARNING_RATE, TRAIN_LOSS, VALIDATION_LOSS},
     run::{History, Look, Run, Start},
 };
 use anyhow::{Context, Result, ensure};
 use attn::{
     dfdx::prelude::*,
     train::{AdamW, AdamWConfig, AdamWState, Cosine, Schedule, clip_grad_norm},
+    viz::Metrics,
 };
 use std::{ops::Range, time::Instant};
 
@@ -40,9 +42,24 @@ pub(crate) struct Outcome {
     pub(crate) stopped: bool,
 }
 
+/// A step that is done.
+struct Step {
+    loss: f64,
+    /// The norm of all gradients together, before they were clipped.
+    norm: f64,
+    /// Zeros again.
+    gradients: Gradients<f32, Cpu>,
+}
+
 impl Trainer<'_> {
     /// Trains `model` up to the step that the options say, and saves it at every look at the validation split.
-    pub(crate) fn run(&self, model: &mut Model, start: Start) -> Result<Outcome> {
+    /// What it measures goes to `metrics`.
+    pub(crate) fn run(
+        &self,
+        model: &mut Model,
+        start: Start,
+        metrics: &mut Metrics,
+    ) -> Result<Outcome> {
         let options = self.options;
         let Start {
             optimizer: memory,
@@ -53,23 +70,32 @@ impl Trainer<'_> {
         optimizer.state = memory;
         let mut gradients = model.try_alloc_grads()?;
         if history.looks.is_empty() {
-            self.look(model, &mut history, &progress)?;
+            self.look(model, &mut history, &progress, metrics)?;
         }
         let mut stopped = false;
         while history.step < options.steps && !stopped {
             let start = Instant::now();
-            let (loss, after) = self.step(model, history.step + 1, &mut optimizer, gradients)?;
-            gradients = after;
-            history.record(loss);
+            let step = history.step + 1;
+            let done = self.step(model, step, &mut optimizer, gradients)?;
+            gradients = done.gradients;
+            history.record(done.loss);
+            let rate = optimizer.config.lr;
+            let measured = [
+                (TRAIN_LOSS, done.loss),
+                (LEARNING_RATE, rate),
+                (GRADIENT_NORM, done.norm),
+            ];
+            metrics.write(step as u64, &measured)?;
             let characters = options.batch_size * options.block_size;
             progress.step(&history, start.elapsed(), characters)?;
             let last = history.step == options.steps;
             let looks = last || history.step.is_multiple_of(options.eval_interval);
             if looks {
-                self.look(model, &mut history, &progress)?;
+                self.look(model, &mut history, &progress, metrics)?;
             }
             stopped = (self.stop)();
             if looks || stopped {
+                metrics.sync()?;
                 self.run.save(model, &optimizer.state, &history)?;
             }
         }
@@ -84,7 +110,7 @@ impl Trainer<'_> {
         step: usize,
         optimizer: &mut AdamW<f32>,
         gradients: Gradients<f32, Cpu>,
-    ) -> Result<(f64, Gradients<f32, Cpu>)> {
+    ) -> Result<Step> {
         let size = (self.options.batch_size, self.options.block_size);
         let mut rng = batch::rng(self.seed, step);
         let batch = Batch::random(&self.corpus.train, size, &mut rng, self.device)?;
@@ -106,11 +132,21 @@ impl Trainer<'_> {
             first_damaged(&optimizer.state)
         );
         model.try_zero_grads(&mut gradients)?;
-        Ok((value.into(), gradients))
+        Ok(Step {
+            loss: value.into(),
+            norm,
+            gradients,
+        })
     }
 
     /// Measures on the validation split and says so.
-    fn look(&self, model: &Model, history: &mut History, progress: &Progress) -> Result<()> {
+    fn look(
+        &self,
+        model: &Model,
+        history: &mut History,
+        progress: &Progress,
+        metrics: &mut Metrics,
+    ) -> Result<()> {
         let (step, loss) = (history.step, self.evaluate(model)?);
         ensure!(
             loss.is_finite(),
@@ -118,6 +154,7 @@ impl Trainer<'_> {
              try a smaller --learning-rate"
         );
         history.looks.push(Look { step, loss });
+        metrics.write(step as u64, &[(VALIDATION_LOSS, loss)])?;
         let Baselines { unigram, bigram } = self.baselines;
         progress.line(&format!(
             "step {step:>5}  validation loss {loss:.3}  (unigram {unigram:.3}, bigram {bigram:.3})"
@@ -173,7 +210,7 @@ fn learning_rate(step: usize, options: &Training) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Args;
+    use crate::{cli::Args, records};
     use attn::text::Vocabulary;
     use clap::Parser;
     use std::{cell::Cell, fs, path::Path};
@@ -234,7 +271,9 @@ mod tests {
             run,
             stop: &|| steps.replace(steps.get() + 1) + 1 == most,
         };
-        let outcome = trainer.run(&mut model, start)?;
+        let resumed = resume.then_some(start.history.step);
+        let mut metrics = records::metrics(folder, resumed)?;
+        let outcome = trainer.run(&mut model, start, &mut metrics)?;
         let last = run.resume(&mut model)?;
         let weights = model.try_forward(device.tensor_from_vec(vec![0, 1, 2, 3], (1, 4)))?;
         let bits = weights.as_vec().iter().map(|x| x.to_bits()).collect();
@@ -285,6 +324,8 @@ mod tests {
             let model =
                 |folder: &Path| fs::read(folder.join("step-00000020").join("model.safetensors"));
             assert_eq!(model(parts.path())?, model(whole.path())?);
+            let metrics = |folder: &Path| fs::read_to_string(folder.join("metrics.jsonl"));
+            assert_eq!(metrics(parts.path())?, metrics(whole.path())?);
         }
         Ok(())
     }

@@ -12,10 +12,10 @@ use dfdx::{nn::TensorCollection, tensor_ops::Device};
 use serde::Serialize;
 
 use super::{
-    CheckpointError, Problem, disk, model, optimizer,
+    CheckpointError, Problem, model, optimizer,
     write::{Metadata, write},
 };
-use crate::{Element, train::AdamWState};
+use crate::{Element, disk, train::AdamWState};
 
 /// The weights in a checkpoint.
 pub(super) const MODEL: &str = "model.safetensors";
@@ -92,9 +92,12 @@ impl<'a> Contents<'a> {
         self.check_names().map_err(|problem| problem.at(folder))?;
         disk::create_folder(folder)?;
         for (name, write) in &self.files {
-            disk::create(&folder.join(name), write)?;
+            let path = folder.join(name);
+            disk::create(&path, |file| {
+                write(file).map_err(|problem| problem.at(&path))
+            })?;
         }
-        disk::sync_folder(folder)
+        Ok(disk::sync_folder(folder)?)
     }
 
     fn check_names(&self) -> Result<(), Problem> {

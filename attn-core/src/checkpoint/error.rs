@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::TensorType;
-use crate::train::StateError;
+use crate::{disk::Failure, train::StateError};
 
 /// A file or a folder, and what is wrong with it.
 ///
@@ -24,6 +24,17 @@ pub struct CheckpointError {
     pub path: PathBuf,
     /// What is wrong.
     pub problem: Problem,
+}
+
+impl From<Failure> for CheckpointError {
+    fn from(failure: Failure) -> Self {
+        let Failure {
+            path,
+            action,
+            error,
+        } = failure;
+        Problem::Io { action, error }.at(&path)
+    }
 }
 
 /// What is wrong with a file or a folder.

@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use super::{
     CheckpointError, Contents, LoadOptions, Problem,
     contents::{MODEL, OPTIMIZER},
-    disk, load, load_adamw,
+    load, load_adamw,
 };
-use crate::{Element, train::AdamWState};
+use crate::{Element, disk, train::AdamWState};
 
 /// The file that names the checkpoint of the last save.
 const LATEST: &str = "latest";
@@ -184,7 +184,7 @@ impl Checkpoints {
                 self.point(BEST, &format!("{} {metric}", name(step)))
             }
             // What was the best is not there any more.
-            None if replaced => disk::remove(&self.folder.join(BEST)),
+            None if replaced => Ok(disk::remove(&self.folder.join(BEST))?),
             _ => Ok(()),
         }
     }
@@ -206,8 +206,10 @@ impl Checkpoints {
 
     /// Writes a file of one line.
     fn point(&self, file: &str, line: &str) -> Result<(), CheckpointError> {
-        disk::replace(&self.folder.join(file), |file| {
-            writeln!(file, "{line}").map_err(Problem::io("write"))
+        let path = self.folder.join(file);
+        disk::replace(&path, |file| {
+            let written = writeln!(file, "{line}");
+            written.map_err(|error| Problem::io("write")(error).at(&path))
         })
     }
 

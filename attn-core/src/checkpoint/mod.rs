@@ -96,7 +96,6 @@
 
 mod archive;
 mod contents;
-mod disk;
 mod error;
 mod folder;
 mod header;
@@ -107,6 +106,8 @@ mod write;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::faults;
 
 pub use archive::Archive;
 pub use contents::Contents;

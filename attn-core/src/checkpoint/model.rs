@@ -17,11 +17,10 @@ use safetensors::Dtype;
 use super::{
     Archive, CheckpointError, LoadOptions, Problem, TensorType,
     archive::{Expected, Values},
-    disk,
     number::{dtype_of, encode},
     write::{Metadata, Stored, write},
 };
-use crate::Element;
+use crate::{Element, disk};
 
 /// Writes all tensors of a model to a safetensors file, which takes the place of the one before at once.
 ///
@@ -39,7 +38,10 @@ where
     D: Device<E>,
 {
     let tensors = stored(model);
-    disk::replace(path.as_ref(), |file| write(file, Metadata::new(), &tensors))
+    let path = path.as_ref();
+    disk::replace(path, |file| {
+        write(file, Metadata::new(), &tensors).map_err(|problem| problem.at(path))
+    })
 }
 
 /// Reads all tensors of a model from a safetensors file.

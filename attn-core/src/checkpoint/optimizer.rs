@@ -7,12 +7,11 @@ use dfdx::{nn::TensorCollection, tensor_ops::Device};
 use super::{
     Archive, CheckpointError, LoadOptions, Problem, TensorType,
     archive::Expected,
-    disk,
     model::{Kind, for_each},
     number::{dtype_of, encode},
     write::{Metadata, Stored, write},
 };
-use crate::{Element, train::AdamWState};
+use crate::{Element, disk, train::AdamWState};
 
 /// The key of the metadata with the count of steps.
 const STEP: &str = "step";
@@ -33,7 +32,10 @@ pub fn save_adamw<E: Element>(
     path: impl AsRef<Path>,
 ) -> Result<(), CheckpointError> {
     let (metadata, tensors) = stored(state);
-    disk::replace(path.as_ref(), |file| write(file, metadata, &tensors))
+    let path = path.as_ref();
+    disk::replace(path, |file| {
+        write(file, metadata, &tensors).map_err(|problem| problem.at(path))
+    })
 }
 
 /// Reads the state of an optimizer of `model` from a safetensors file.

@@ -140,7 +140,7 @@ impl AttentionMap {
     }
 
     /// How evenly a query looks at its keys, in bits: `-Σ w log₂ w` of its weights, divided by their sum where that is not 1. 0 if it
-    /// looks at one key or at none, `log₂ n` if at `n` keys alike.
+    /// looks at one key or at none, `log₂ n` if at `n` keys alike, NaN if a weight is not finite.
     ///
     /// # Panics
     /// If there is no such sequence, head or query.
@@ -148,6 +148,9 @@ impl AttentionMap {
         let row = self.row(batch, head, query);
         let weights = || row.iter().map(|weight| f64::from(*weight));
         let sum: f64 = weights().sum();
+        if !sum.is_finite() {
+            return f64::NAN;
+        }
         let terms = weights().filter(|weight| *weight > 0.0).map(|weight| {
             let share = weight / sum;
             -share * share.log2()
@@ -229,5 +232,14 @@ mod tests {
     #[should_panic(expected = "there is no head 2 of sequence 0: `some` has 2 of 1")]
     fn a_head_that_is_not_there() {
         map([1, 2, 1, 1], &[0.0; 2]).head(0, 2);
+    }
+
+    #[test]
+    fn a_weight_that_is_not_finite_is_not_hidden_by_the_entropy() {
+        for weight in [f32::NAN, f32::INFINITY] {
+            let map = AttentionMap::new("a", [1, 1, 2, 2], vec![weight, 0.5, 0.5, 0.5]);
+            assert!(map.entropy(0, 0, 0).is_nan() && map.mean_entropy(0).is_nan());
+            assert_eq!(map.entropy(0, 0, 1), 1.0);
+        }
     }
 }

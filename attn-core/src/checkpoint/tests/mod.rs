@@ -2,7 +2,7 @@
 
 mod contents;
 mod damage;
-pub(super) mod faults;
+pub(crate) mod faults;
 mod folder;
 mod full_disk;
 mod killed;

@@ -12,23 +12,31 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{CheckpointError, Problem};
-
 /// How many bytes are written at once: few in tests, which fail between any two writes.
 const AT_ONCE: usize = if cfg!(test) { 100 } else { 1 << 20 };
+
+/// What the system refused.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) path: PathBuf,
+    /// What was tried: `create`, `write`, ..
+    pub(crate) action: &'static str,
+    pub(crate) error: io::Error,
+}
 
 /// Puts a new file in the place of the one before.
 ///
 /// # Errors
 /// What `write` says, or the system. The file before is then still there.
-pub(super) fn replace(
+pub(crate) fn replace<E: From<Failure>>(
     path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> Result<(), Problem>,
-) -> Result<(), CheckpointError> {
+    write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<(), E> {
     let temporary = temporary(path);
-    let written = create(&temporary, write)
-        .and_then(|()| rename(&temporary, path))
-        .and_then(|()| sync_folder(parent(path)));
+    let written = create(&temporary, write).and_then(|()| {
+        rename(&temporary, path)?;
+        Ok(sync_folder(parent(path))?)
+    });
     if written.is_err() {
         // It may not be there; and if it cannot be removed, what went wrong before is what matters.
         let _ = fs::remove_file(&temporary);
@@ -45,35 +53,32 @@ fn temporary(path: &Path) -> PathBuf {
 }
 
 /// Writes a file, down to the disk.
-pub(super) fn create(
+pub(crate) fn create<E: From<Failure>>(
     path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> Result<(), Problem>,
-) -> Result<(), CheckpointError> {
-    let create = || {
-        let file = run("create", path, || File::create(path))?;
-        write(&mut Watched { file: &file, path })?;
-        run("sync", path, || file.sync_all())
-    };
-    create().map_err(|problem| problem.at(path))
+    write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<(), E> {
+    let file = run(path, "create", || File::create(path))?;
+    write(&mut Watched { file: &file, path })?;
+    Ok(run(path, "sync", || file.sync_all())?)
 }
 
 /// Makes a folder, and those that it is in.
-pub(super) fn create_folder(path: &Path) -> Result<(), CheckpointError> {
+pub(crate) fn create_folder(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Ok(());
     }
-    at(path, "create", || fs::create_dir_all(path))?;
+    run(path, "create", || fs::create_dir_all(path))?;
     sync_folder(parent(path))
 }
 
 /// Gives a file or a folder another name, and what had that name is gone, if it was a file.
-pub(super) fn rename(from: &Path, to: &Path) -> Result<(), CheckpointError> {
-    at(to, "rename", || fs::rename(from, to))
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), Failure> {
+    run(to, "rename", || fs::rename(from, to))
 }
 
 /// Removes a file, or a folder with all that is in it.
-pub(super) fn remove(path: &Path) -> Result<(), CheckpointError> {
-    at(path, "remove", || {
+pub(crate) fn remove(path: &Path) -> Result<(), Failure> {
+    run(path, "remove", || {
         if path.is_dir() {
             fs::remove_dir_all(path)
         } else {
@@ -83,10 +88,10 @@ pub(super) fn remove(path: &Path) -> Result<(), CheckpointError> {
 }
 
 /// Waits until the names in a folder are on the disk.
-pub(super) fn sync_folder(path: &Path) -> Result<(), CheckpointError> {
+pub(crate) fn sync_folder(path: &Path) -> Result<(), Failure> {
     // Elsewhere a folder cannot be opened, and the system keeps names in a journal.
     if cfg!(unix) {
-        at(path, "sync", || File::open(path)?.sync_all())?;
+        run(path, "sync", || File::open(path)?.sync_all())?;
     }
     Ok(())
 }
@@ -99,23 +104,18 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-fn at<T>(
-    path: &Path,
-    action: &'static str,
-    f: impl FnOnce() -> io::Result<T>,
-) -> Result<T, CheckpointError> {
-    run(action, path, f).map_err(|problem| problem.at(path))
-}
-
 /// Every change to the disk passes through here, where tests let it fail.
 fn run<T>(
-    action: &'static str,
     path: &Path,
+    action: &'static str,
     f: impl FnOnce() -> io::Result<T>,
-) -> Result<T, Problem> {
-    before(action, path)
-        .and_then(|()| f())
-        .map_err(Problem::io(action))
+) -> Result<T, Failure> {
+    let done = before(action, path).and_then(|()| f());
+    done.map_err(|error| Failure {
+        path: path.into(),
+        action,
+        error,
+    })
 }
 
 /// A file whose every write tests can let fail.
@@ -135,10 +135,10 @@ impl Write for Watched<'_> {
     }
 }
 
-#[cfg(test)]
-use super::tests::faults::before;
+#[cfg(all(test, feature = "safetensors"))]
+use crate::checkpoint::faults::before;
 
-#[cfg(not(test))]
+#[cfg(not(all(test, feature = "safetensors")))]
 fn before(_action: &'static str, _path: &Path) -> io::Result<()> {
     Ok(())
 }

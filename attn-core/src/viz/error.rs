@@ -1,0 +1,102 @@
+//! What cannot be drawn or written.
+
+use std::{io, path::PathBuf};
+
+use crate::disk::Failure;
+
+/// Why something cannot be drawn or written.
+///
+/// ```
+/// use attn_core::{maps::AttentionMap, viz::{Labels, Viewer}};
+///
+/// let map = AttentionMap::new("attention", [1, 1, 1, 2], vec![0.5, 0.5]);
+/// let error = Viewer::new("").add(&map, &Labels::same([["a", "b"]])).err();
+/// let message = error.map(|error| error.to_string());
+/// assert_eq!(message.as_deref(), Some("`attention` has 1 queries in sequence 0, but 2 labels for them"));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VizError {
+    /// There are labels for more queries or keys than there are.
+    #[error("`{map}` has {expected} {axis} in sequence {sequence}, but {found} labels for them")]
+    Labels {
+        /// The name of the map.
+        map: String,
+        /// `queries` or `keys`.
+        axis: &'static str,
+        /// The sequence of the batch.
+        sequence: usize,
+        /// How many labels there are.
+        found: usize,
+        /// How many queries or keys.
+        expected: usize,
+    },
+
+    /// There are labels for more sequences than there are.
+    #[error("`{map}` has {expected} sequences, but there are labels for {found}")]
+    Sequences {
+        /// The name of the map.
+        map: String,
+        /// For how many there are labels.
+        found: usize,
+        /// How many there are.
+        expected: usize,
+    },
+
+    /// There is no such head or sequence.
+    #[error("there is no {what} {index}: `{map}` has {len}")]
+    Missing {
+        /// The name of the map.
+        map: String,
+        /// `head` or `sequence`.
+        what: &'static str,
+        /// Which was asked for.
+        index: usize,
+        /// How many there are.
+        len: usize,
+    },
+
+    /// A chart cannot be drawn.
+    #[error("the chart cannot be drawn: {reason}")]
+    Chart {
+        /// Why.
+        reason: String,
+    },
+
+    /// The system refused.
+    #[error("{}: cannot {action}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system says.
+        error: io::Error,
+    },
+
+    /// A line of a record is not what was written there.
+    #[error("{}: line {line} is not a record: {reason}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl From<Failure> for VizError {
+    fn from(failure: Failure) -> Self {
+        let Failure {
+            path,
+            action,
+            error,
+        } = failure;
+        Self::File {
+            path,
+            action,
+            error,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! One head, as it is drawn without a browser.
+
+use super::{Labels, VizError};
+use crate::maps::AttentionMap;
+
+/// Which head is drawn. A number is a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// This one.
+    Index(usize),
+    /// The mean of all of them.
+    Mean,
+}
+
+impl From<usize> for Head {
+    fn from(index: usize) -> Self {
+        Self::Index(index)
+    }
+}
+
+/// Which weight has the strongest colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scale {
+    /// The largest of each query: what it prefers is seen, however many keys it has.
+    #[default]
+    Query,
+    /// The largest of the head: queries can be compared.
+    Head,
+    /// One: heads can be compared.
+    One,
+}
+
+/// The weights of a head in one sequence, with what stands beside them.
+#[derive(Clone, Debug)]
+pub(super) struct Grid {
+    /// The name of the map and which head it is.
+    pub(super) title: String,
+    pub(super) queries: Vec<String>,
+    pub(super) keys: Vec<String>,
+    /// `[query, key]`
+    weights: Vec<f64>,
+}
+
+impl Grid {
+    pub(super) fn of(
+        map: &AttentionMap,
+        sequence: usize,
+        head: Head,
+        labels: &Labels,
+    ) -> Result<Self, VizError> {
+        labels.check(map)?;
+        check(map, "sequence", sequence, map.batch())?;
+        let (heads, name) = match head {
+            Head::Index(head) => {
+                check(map, "head", head, map.heads())?;
+                (head..head + 1, format!("head {head}"))
+            }
+            Head::Mean => (0..map.heads(), "mean of heads".into()),
+        };
+        let mut weights = vec![0.0; map.queries() * map.keys()];
+        let count = heads.len() as f64;
+        for head in heads {
+            for (mean, weight) in weights.iter_mut().zip(map.head(sequence, head)) {
+                *mean += f64::from(*weight) / count;
+            }
+        }
+        Ok(Self {
+            title: format!("{}, {name}", map.name()),
+            queries: (0..map.queries())
+                .map(|i| labels.query(sequence, i))
+                .collect(),
+            keys: (0..map.keys()).map(|i| labels.key(sequence, i)).collect(),
+            weights,
+        })
+    }
+
+    /// The weights of a query.
+    pub(super) fn row(&self, query: usize) -> &[f64] {
+        &self.weights[query * self.keys.len()..][..self.keys.len()]
+    }
+
+    /// What the weights of each query are divided by; 0 if there is none above 0.
+    pub(super) fn largest(&self, scale: Scale) -> Vec<f64> {
+        let largest = |weights: &[f64]| {
+            let finite = weights.iter().filter(|w| w.is_finite());
+            finite.fold(0.0, |a: f64, b| a.max(*b))
+        };
+        let queries = 0..self.queries.len();
+        match scale {
+            Scale::Query => queries.map(|query| largest(self.row(query))).collect(),
+            Scale::Head => vec![largest(&self.weights); queries.len()],
+            Scale::One => vec![1.0; queries.len()],
+        }
+    }
+}
+
+/// The share of the largest weight; NaN of what is not finite.
+pub(super) fn share(weight: f64, largest: f64) -> f64 {
+    match (weight.is_finite(), largest > 0.0) {
+        (false, _) => f64::NAN,
+        (true, true) => weight / largest,
+        (true, false) => 0.0,
+    }
+}
+
+fn check(map: &AttentionMap, what: &'static str, index: usize, len: usize) -> Result<(), VizError> {
+    if index < len {
+        return Ok(());
+    }
+    Err(VizError::Missing {
+        map: map.name().into(),
+        what,
+        index,
+        len,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map() -> AttentionMap {
+        let weights = vec![0.25, 0.75, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0];
+        AttentionMap::new("a", [1, 2, 2, 2], weights)
+    }
+
+    #[test]
+    fn the_mean_of_heads_is_their_mean() -> Result<(), VizError> {
+        let grid = Grid::of(&map(), 0, Head::Mean, &Labels::indices())?;
+        assert_eq!(grid.title, "a, mean of heads");
+        assert_eq!([grid.row(0), grid.row(1)], [[0.625, 0.375], [0.0, 0.25]]);
+        let one = Grid::of(&map(), 0, 0.into(), &Labels::indices())?;
+        assert_eq!(one.row(0), [0.25, 0.75]);
+        Ok(())
+    }
+
+    #[test]
+    fn scales() -> Result<(), VizError> {
+        let grid = Grid::of(&map(), 0, 0.into(), &Labels::indices())?;
+        assert_eq!(grid.largest(Scale::Query), [0.75, 0.5]);
+        assert_eq!(grid.largest(Scale::Head), [0.75, 0.75]);
+        assert_eq!(grid.largest(Scale::One), [1.0, 1.0]);
+        assert_eq!((share(0.5, 2.0), share(0.0, 0.0)), (0.25, 0.0));
+        assert!(share(f64::INFINITY, 1.0).is_nan());
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error() {
+        let refused = |sequence, head: Head| {
+            let grid = Grid::of(&map(), sequence, head, &Labels::indices());
+            grid.err().map(|e| e.to_string()).unwrap_or_default()
+        };
+        assert_eq!(refused(1, Head::Mean), "there is no sequence 1: `a` has 1");
+        assert_eq!(refused(0, 2.into()), "there is no head 2: `a` has 2");
+    }
+}

@@ -1,0 +1,262 @@
+//! A head in the letters of a terminal.
+
+use std::fmt::{self, Display};
+
+use super::{
+    Head, Labels, Scale, Theme, VizError, colour,
+    grid::{Grid, share},
+};
+use crate::maps::AttentionMap;
+
+/// A label takes no more lines above the keys, and no more columns beside the queries.
+const MOST_ABOVE: usize = 8;
+const MOST_BESIDE: usize = 16;
+
+/// A head as text: a line for each query, a character for each key.
+///
+/// ` ` is exactly 0; `·`, `░`, `▒`, `▓`, `█` are up to 1/8, 3/8, 5/8, 7/8 and all of the largest weight, by default that of the query. `-` is less than 0, `?`
+/// NaN and `∞` infinite. What the keys are stands above them, to be read downwards. Where there are more keys than columns, neighbours
+/// share one, which shows the largest.
+///
+/// ```
+/// use attn_core::{maps::AttentionMap, viz::{Labels, terminal}};
+///
+/// let map = AttentionMap::new("attention", [1, 1, 2, 3], vec![1.0, 0.0, 0.0, 0.1, 0.3, 0.6]);
+/// let labels = Labels::cross([["un", "deux"]], [["a", "b", "c"]]);
+/// let view = terminal(&map, 0, 0, &labels)?;
+/// assert_eq!(view.to_string(), "      abc\n  un  █\ndeux  ░▒█\n");
+/// # Ok::<_, attn_core::viz::VizError>(())
+/// ```
+///
+/// A character is taken to be one column wide: Chinese labels, for example, move what stands behind them.
+///
+/// # Errors
+/// [`VizError`] if there is no such sequence or head, or if there are labels for more than the map has.
+pub fn terminal(
+    map: &AttentionMap,
+    sequence: usize,
+    head: impl Into<Head>,
+    labels: &Labels,
+) -> Result<Terminal, VizError> {
+    Ok(Terminal {
+        grid: Grid::of(map, sequence, head.into(), labels)?,
+        width: 80,
+        scale: Scale::default(),
+        colours: None,
+    })
+}
+
+/// What [`terminal`] makes: it is displayed.
+#[derive(Clone, Debug)]
+pub struct Terminal {
+    grid: Grid,
+    width: usize,
+    scale: Scale,
+    colours: Option<Theme>,
+}
+
+impl Terminal {
+    /// In no more columns than this; 80, if nobody says. There is at least one for keys.
+    pub fn width(self, width: usize) -> Self {
+        Self { width, ..self }
+    }
+
+    /// Which weight is drawn strongest.
+    pub fn scale(self, scale: Scale) -> Self {
+        Self { scale, ..self }
+    }
+
+    /// In colours of 24 bits instead of shades, on a terminal of this paper. Nothing is asked of the terminal: not all have them.
+    pub fn colours(self, theme: Theme) -> Self {
+        let colours = Some(theme);
+        Self { colours, ..self }
+    }
+
+    /// The columns of the labels of queries, and how many keys share a column.
+    fn layout(&self) -> (usize, usize) {
+        let lengths = self.grid.queries.iter().map(|label| label.chars().count());
+        let beside = lengths
+            .max()
+            .unwrap_or(0)
+            .min(MOST_BESIDE)
+            .min(self.width / 3);
+        let columns = self.width.saturating_sub(beside + 2).max(1);
+        (beside, self.grid.keys.len().div_ceil(columns).max(1))
+    }
+
+    /// What the keys are, read downwards; or how many of them share a column.
+    fn write_keys(&self, f: &mut fmt::Formatter<'_>, beside: usize, shared: usize) -> fmt::Result {
+        if shared > 1 {
+            return writeln!(f, "{:beside$}  {shared} keys in a column", "");
+        }
+        let cut = |label: &String| cut(label, MOST_ABOVE).chars().collect::<Vec<_>>();
+        let labels: Vec<Vec<char>> = self.grid.keys.iter().map(cut).collect();
+        let lines = labels.iter().map(Vec::len).max().unwrap_or(0);
+        for line in 0..lines {
+            // They end where the weights begin.
+            let letters = labels.iter().map(|label| {
+                let at = (line + label.len()).checked_sub(lines);
+                at.map_or(' ', |at| label[at])
+            });
+            let letters: String = letters.collect();
+            writeln!(f, "{:beside$}  {}", "", letters.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Terminal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (beside, shared) = self.layout();
+        self.write_keys(f, beside, shared)?;
+        let colours = self.colours.map(colour::scale);
+        let largest = self.grid.largest(self.scale);
+        for (query, label) in self.grid.queries.iter().enumerate() {
+            let cells = self.grid.row(query).chunks(shared).map(largest_of);
+            let cells: String = match &colours {
+                None => cells.map(|weight| shade(weight, largest[query])).collect(),
+                Some(colours) => cells
+                    .map(|weight| coloured(weight, largest[query], colours))
+                    .collect(),
+            };
+            let line = format!("{:>beside$}  {cells}", cut(label, beside));
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// The largest of neighbours; what is not finite is not hidden by them.
+fn largest_of(weights: &[f64]) -> f64 {
+    let damaged = weights.iter().find(|w| !w.is_finite());
+    let largest = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    damaged.copied().unwrap_or(largest)
+}
+
+fn shade(weight: f64, largest: f64) -> char {
+    match share(weight, largest) {
+        _ if weight.is_infinite() => '∞',
+        share if share.is_nan() => '?',
+        share if share < 0.0 || weight < 0.0 => '-',
+        _ if weight == 0.0 => ' ',
+        share if share < 0.125 => '·',
+        share if share < 0.375 => '░',
+        share if share < 0.625 => '▒',
+        share if share < 0.875 => '▓',
+        _ => '█',
+    }
+}
+
+fn coloured(weight: f64, largest: f64, colours: &[colour::Rgb]) -> String {
+    let place = colour::place(share(weight, largest));
+    let [r, g, b] = place.map_or(colour::NOT_FINITE, |place| colours[place]);
+    let sign = match place {
+        None => shade(weight, largest),
+        Some(_) => ' ',
+    };
+    format!("\x1b[48;2;{r};{g};{b}m{sign}\x1b[0m")
+}
+
+/// The first characters, with a sign where some are left out.
+fn cut(label: &str, most: usize) -> String {
+    match label.chars().count() <= most {
+        true => label.into(),
+        false => {
+            let first = label.chars().take(most.saturating_sub(1));
+            first.chain((most > 0).then_some('…')).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(shape: [usize; 2], weights: Vec<f32>) -> AttentionMap {
+        AttentionMap::new("a", [1, 1, shape[0], shape[1]], weights)
+    }
+
+    #[test]
+    fn every_share_has_its_shade() -> Result<(), VizError> {
+        let weights = vec![
+            0.0,
+            0.1,
+            0.2,
+            0.5,
+            0.7,
+            0.9,
+            1.0,
+            -0.1,
+            f32::NAN,
+            f32::INFINITY,
+        ];
+        let view = terminal(&map([1, 10], weights), 0, 0, &Labels::indices())?;
+        assert_eq!(view.to_string(), "   0123456789\n0   ·░▒▓██-?∞\n");
+        Ok(())
+    }
+
+    #[test]
+    fn labels_are_read_downwards_and_cut_visibly() -> Result<(), VizError> {
+        let labels = Labels::cross(
+            [["a very long label of a query"]],
+            [["ab", "c", "abcdefghij"]],
+        );
+        let view = terminal(&map([1, 3], vec![1.0, 0.5, 0.0]), 0, 0, &labels)?;
+        let text = view.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 9);
+        assert_eq!(lines[0], format!("{:16}    a", ""));
+        assert_eq!(lines[6], format!("{:16}  a g", ""));
+        assert_eq!(lines[7], format!("{:16}  bc…", ""));
+        assert_eq!(lines[8], "a very long lab…  █▒");
+        Ok(())
+    }
+
+    #[test]
+    fn no_line_is_wider_than_was_asked_for() -> Result<(), VizError> {
+        let weights: Vec<f32> = (0..300).map(|i| (i % 100) as f32).collect();
+        let map = map([3, 100], weights);
+        for width in [4, 10, 40, 103, 200] {
+            let text = terminal(&map, 0, 0, &Labels::indices())?
+                .width(width)
+                .to_string();
+            let cells = text.lines().rev().take(3);
+            assert!(
+                cells.clone().all(|line| line.chars().count() <= width),
+                "{width}: {text}"
+            );
+            // The last column has the largest weight.
+            assert!(
+                cells.clone().all(|line| line.ends_with('█')),
+                "{width}: {text}"
+            );
+        }
+        let text = terminal(&map, 0, 0, &Labels::indices())?
+            .width(53)
+            .to_string();
+        assert!(text.starts_with("   2 keys in a column\n"), "{text}");
+        Ok(())
+    }
+
+    #[test]
+    fn colours_are_those_of_the_scale() -> Result<(), VizError> {
+        let view = terminal(&map([1, 2], vec![0.0, 1.0]), 0, 0, &Labels::indices())?;
+        let colours = colour::scale(Theme::Dark);
+        let cell = |at: usize| {
+            let [r, g, b] = colours[at];
+            format!("\x1b[48;2;{r};{g};{b}m \x1b[0m")
+        };
+        let expected = format!("   01\n0  {}{}\n", cell(0), cell(255));
+        assert_eq!(view.colours(Theme::Dark).to_string(), expected);
+        Ok(())
+    }
+
+    #[test]
+    fn sizes_of_zero() -> Result<(), VizError> {
+        let view = |shape| terminal(&map(shape, vec![]), 0, 0, &Labels::indices());
+        assert_eq!(view([0, 2])?.to_string(), "  01\n");
+        assert_eq!(view([2, 0])?.to_string(), "0\n1\n");
+        assert_eq!(view([2, 0])?.width(0).to_string(), "\n\n");
+        Ok(())
+    }
+}
