@@ -1,4 +1,5 @@
-//! A training step of the model of `char_lm`: with the modules, the loss and the optimizer of `attn`, and with dfdx's.
+//! A training step of a small language model: declared as a whole, out of the modules of `attn`, both with its loss and
+//! optimizer, and with dfdx's.
 //!
 //! See `README.md` in the folder above.
 
@@ -12,11 +13,14 @@ use std::time::Duration;
 use attn::{
     attention,
     dfdx::{optim::Adam, prelude::*},
+    model,
     nn::{self, GeluTanh, LearnedPosition},
     ops,
     train::{AdamW, AdamWConfig, clip_grad_norm},
 };
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{
+    BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
+};
 
 const VOCAB: usize = 128;
 const BLOCK: usize = 64;
@@ -29,10 +33,25 @@ attention! {
     struct Causal<heads = 4, d_model = D_MODEL, mask = causal>;
 }
 
-type Tokens = Tensor<(usize, usize), usize, Cpu>;
+model! {
+    struct Declared<d_model = D_MODEL>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, VOCAB] {
+        let mut x = embedding::<VOCAB, d_model>(tokens) + learned_position::<BLOCK, d_model>(tokens);
+        repeat LAYERS {
+            x += attention::<heads = 4, mask = causal>(layer_norm(x));
+            x += feed_forward::<{ 4 * d_model }, activation = gelu_tanh>(layer_norm(x));
+        }
+        linear::<VOCAB, bias = false>(layer_norm(x))
+    }
+}
+
+type Tokens<T = NoneTape> = Tensor<(usize, usize), usize, Cpu, T>;
+type Traced = OwnedTape<f32, Cpu>;
 type Logits<T> = Tensor<(usize, usize, Const<VOCAB>), f32, Cpu, T>;
 
-mod ours {
+/// The same out of modules.
+mod modules {
     use super::*;
 
     type Block = (
@@ -114,29 +133,16 @@ fn tokens(dev: &Cpu) -> Tokens {
 fn step(criterion: &mut Criterion) {
     let dev = Cpu::default();
     let (inputs, targets) = (tokens(&dev), tokens(&dev));
-    let mut group = criterion.benchmark_group("char_lm step");
+    let mut group = criterion.benchmark_group("language model step");
     group
         .throughput(Throughput::Elements((BATCH * BLOCK) as u64))
         .sample_size(20)
         .measurement_time(Duration::from_secs(4));
 
-    let mut model = dev.build_module::<ours::Gpt, f32>();
-    let mut optimizer = AdamW::new(AdamWConfig::default());
-    let mut gradients = Some(model.alloc_grads());
-    group.bench_function("attn", |bencher| {
-        bencher.iter(|| {
-            let x = inputs.clone().traced(take(&mut gradients));
-            let logits: Logits<_> = model.forward_mut(x);
-            let loss = ops::cross_entropy(logits, &targets, Default::default());
-            let mut done = loss.backward();
-            clip_grad_norm(&model, &mut done, 1.0).expect("all parameters have gradients");
-            optimizer
-                .update(&mut model, &mut done)
-                .expect("all parameters have gradients");
-            model.zero_grads(&mut done);
-            gradients = Some(done);
-        });
-    });
+    let declared = dev.build_module::<Declared, f32>();
+    ours(&mut group, "model!", declared, &inputs, &targets);
+    let modules = dev.build_module::<modules::Gpt, f32>();
+    ours(&mut group, "modules", modules, &inputs, &targets);
 
     let mut model = dev.build_module::<plain::Gpt, f32>();
     let mut optimizer = Adam::new(&model, AdamConfig::default());
@@ -155,6 +161,35 @@ fn step(criterion: &mut Criterion) {
         });
     });
     group.finish();
+}
+
+/// A step with the loss and the optimizer of `attn`.
+fn ours<M>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    mut model: M,
+    inputs: &Tokens,
+    targets: &Tokens,
+) where
+    M: TensorCollection<f32, Cpu>
+        + ModuleMut<Tokens<Traced>, Output = Logits<Traced>, Error = CpuError>,
+{
+    let mut optimizer = AdamW::new(AdamWConfig::default());
+    let mut gradients = Some(model.alloc_grads());
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| {
+            let x = inputs.clone().traced(take(&mut gradients));
+            let logits = model.forward_mut(x);
+            let loss = ops::cross_entropy(logits, targets, Default::default());
+            let mut done = loss.backward();
+            clip_grad_norm(&model, &mut done, 1.0).expect("all parameters have gradients");
+            optimizer
+                .update(&mut model, &mut done)
+                .expect("all parameters have gradients");
+            model.zero_grads(&mut done);
+            gradients = Some(done);
+        });
+    });
 }
 
 /// The gradients of the last step, which are zeros again.

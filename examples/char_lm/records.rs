@@ -154,7 +154,11 @@ impl Records<'_> {
             ("block size", training.block_size.to_string()),
             (
                 "learning rate",
-                format!("{} to {}", training.learning_rate, training.lowest_rate()),
+                format!(
+                    "{} to {}",
+                    training.learning_rate as f32,
+                    training.lowest_rate() as f32
+                ),
             ),
             ("warm-up", format!("{} steps", training.warmup())),
             ("weight decay", training.weight_decay.to_string()),
