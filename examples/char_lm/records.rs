@@ -84,6 +84,11 @@ impl Records<'_> {
         if !matches!(end, End::Failed(_)) {
             report = self.with_maps(report)?;
         }
+        let layers = "The layers of the model, and how values flow.";
+        let report =
+            report
+                .text("Parameters", &Gpt::summary())
+                .picture("Model", layers, Gpt::graph_svg());
         Ok(report.write(folder.join(REPORT))?)
     }
 
@@ -109,12 +114,6 @@ impl Records<'_> {
         configuration.push(("end", end.text()));
         Report::new("char_lm")
             .table("Configuration", configuration)
-            .text("Parameters", &Gpt::summary())
-            .picture(
-                "Model",
-                "The layers of the model, and how values flow.",
-                Gpt::graph_svg(),
-            )
             .picture(
                 "Loss",
                 "The losses of training and validation, step by step.",
@@ -148,7 +147,11 @@ impl Records<'_> {
             ("block size", training.block_size.to_string()),
             (
                 "learning rate",
-                format!("{} to {}", training.learning_rate, training.lowest_rate()),
+                format!(
+                    "{:.2e} to {:.2e}",
+                    training.learning_rate,
+                    training.lowest_rate()
+                ),
             ),
             ("warm-up", format!("{} steps", training.warmup())),
             ("weight decay", training.weight_decay.to_string()),
