@@ -105,7 +105,7 @@ fn main() -> Result<()> {
         let logits = model.forward_mut(input);
         let loss = cross_entropy(logits, &batch.next, LOSS);
         metrics.write(step, &[("train_loss", loss.array().into())])?;
-        if step % 300 == 0 || step == 1 {
+        if step % 300 == 0 || step == 1 || step == options.steps {
             let right = accuracy(&model, &device, &mut rng, 200);
             let new = validation_loss(&model, &device, &mut rng);
             metrics.write(step, &[("validation_loss", new), ("right", right)])?;
@@ -350,15 +350,15 @@ fn report(
     ];
     Report::new("Dates")
         .table("Configuration", configuration)
+        .picture("Loss", "The losses of training and of new dates.", &chart)
+        .table("Dates that it never saw", texts.iter().zip(answers))
+        .maps(&viewer)
         .text("Parameters", &Transformer::summary())
         .picture(
             "Model",
             "The encoder and the decoder.",
             Transformer::graph_svg(),
         )
-        .picture("Loss", "The losses of training and of new dates.", &chart)
-        .table("Dates that it never saw", texts.iter().zip(answers))
-        .maps(&viewer)
         .write(options.out.join("report.html"))?;
     println!(
         "metrics.jsonl, loss.svg and report.html are in {}",

@@ -82,6 +82,11 @@ impl Records<'_> {
         if !matches!(end, End::Failed(_)) {
             report = self.with_maps(report)?;
         }
+        let layers = "The layers of the model, and how values flow.";
+        let report =
+            report
+                .text("Parameters", &Gpt::summary())
+                .picture("Model", layers, Gpt::graph_svg());
         Ok(report.write(folder.join(REPORT))?)
     }
 
@@ -107,12 +112,6 @@ impl Records<'_> {
         configuration.push(("end", end.text()));
         Report::new("char_lm")
             .table("Configuration", configuration)
-            .text("Parameters", &Gpt::summary())
-            .picture(
-                "Model",
-                "The layers of the model, and how values flow.",
-                Gpt::graph_svg(),
-            )
             .picture(
                 "Loss",
                 "The losses of training and validation, step by step.",

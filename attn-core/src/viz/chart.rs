@@ -45,7 +45,7 @@ pub struct LossChart {
     train: Vec<(u64, f64)>,
     validation: Vec<(u64, f64)>,
     baselines: Vec<(String, f64)>,
-    smoothing: f64,
+    smoothing: Option<f64>,
     logarithmic: bool,
 }
 
@@ -57,7 +57,7 @@ impl LossChart {
             train: Vec::new(),
             validation: Vec::new(),
             baselines: Vec::new(),
-            smoothing: 0.95,
+            smoothing: None,
             logarithmic: false,
         }
     }
@@ -80,9 +80,10 @@ impl LossChart {
         self
     }
 
-    /// The share of the past in the smoothed loss, from 0 (none) to below 1; 0.95, if nobody says. The first losses are weighted as
-    /// Adam weights its means, so that the line does not begin at 0.
+    /// The share of the past in the smoothed loss, from 0 (none) to below 1. If nobody says, it is a mean over about a fiftieth of the run.
+    /// The first losses are weighted as Adam weights its means, so that the line does not begin at 0.
     pub fn smoothing(self, smoothing: f64) -> Self {
+        let smoothing = Some(smoothing);
         Self { smoothing, ..self }
     }
 
@@ -100,11 +101,9 @@ impl LossChart {
     /// # Errors
     /// [`VizError`] if the smoothing is not a share.
     pub fn svg(&self) -> Result<String, VizError> {
-        if !(0.0..1.0).contains(&self.smoothing) {
-            let reason = format!(
-                "smoothing is {}, but must be at least 0 and below 1",
-                self.smoothing
-            );
+        let smoothing = self.share_of_past();
+        if !(0.0..1.0).contains(&smoothing) {
+            let reason = format!("smoothing is {smoothing}, but must be at least 0 and below 1");
             return Err(VizError::Chart { reason });
         }
         let mut svg = String::new();
@@ -130,6 +129,11 @@ impl LossChart {
         }?;
         area.present()?;
         Ok(())
+    }
+
+    fn share_of_past(&self) -> f64 {
+        let fiftieth = self.train.len() as f64 / 50.0;
+        self.smoothing.unwrap_or(1.0 - 1.0 / fiftieth.max(1.0))
     }
 
     fn can_be_drawn(&self, loss: f64) -> bool {
@@ -221,7 +225,7 @@ impl<'a> Lines<'a> {
     {
         let raw = thinned(&self.train);
         chart.draw_series(LineSeries::new(raw, TRAIN.mix(0.25)))?;
-        let smooth = thinned(&smoothed(&self.train, self.chart.smoothing));
+        let smooth = thinned(&smoothed(&self.train, self.chart.share_of_past()));
         let line = chart.draw_series(LineSeries::new(smooth, TRAIN.stroke_width(2)))?;
         if !self.train.is_empty() {
             line.label("training, smoothed")
@@ -432,5 +436,9 @@ mod tests {
             );
         }
         assert!(chart(&[1.0]).smoothing(0.0).svg().is_ok());
+        assert_eq!(
+            [1, 50, 100, 5000].map(|n| chart(&vec![1.0; n]).share_of_past()),
+            [0.0, 0.0, 0.5, 0.99]
+        );
     }
 }

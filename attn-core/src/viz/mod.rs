@@ -8,7 +8,7 @@
 //! | [`Metrics`] | `metrics.jsonl`: what was measured, step by step, the same whether a run was interrupted or not |
 //! | [`LossChart`] | the losses as a chart |
 //! | [`Report`] | configuration, parameters, curves, samples and maps of a run on one page |
-//! | [`write`] | a drawing as a file |
+//! | [`write`](write()) | a drawing as a file |
 //!
 //! The weights come as [`AttentionMap`](crate::maps::AttentionMap)s; what stands beside queries and keys is [`Labels`].
 //!

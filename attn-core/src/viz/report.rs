@@ -87,7 +87,8 @@ impl Report {
         self
     }
 
-    /// A drawing in SVG, and what it says to those who do not see it: a [`LossChart`](super::LossChart), the `graph_svg()` of a model.
+    /// A drawing in SVG, and what it says to those who do not see it: a [`LossChart`](super::LossChart), the `graph_svg()` of a model. It
+    /// is to be drawn for white paper: on dark pages its lightness is turned around.
     pub fn picture(mut self, heading: &str, description: &str, svg: &str) -> Self {
         self.head(heading);
         let (description, svg) = (html::text(description), base64(svg.as_bytes()));
