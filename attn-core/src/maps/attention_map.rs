@@ -35,7 +35,7 @@ impl AttentionMap {
         let [batch, heads, queries, keys] = shape;
         assert_eq!(
             weights.len(),
-            shape.iter().product(),
+            shape.iter().product::<usize>(),
             "[{batch}, {heads}, {queries}, {keys}] is not the shape of these weights"
         );
         Self {
