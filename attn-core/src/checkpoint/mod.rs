@@ -100,6 +100,7 @@ mod disk;
 mod error;
 mod folder;
 mod header;
+pub mod layout;
 mod model;
 mod number;
 mod optimizer;

@@ -16,8 +16,9 @@ use safetensors::Dtype;
 
 use super::{
     Archive, CheckpointError, LoadOptions, Problem, TensorType,
-    archive::{Expected, Values},
+    archive::Expected,
     disk,
+    layout::Mapped,
     number::{dtype_of, encode},
     write::{Metadata, Stored, write},
 };
@@ -187,7 +188,7 @@ impl<E: Element, D: Device<E>, F: FnMut(Slot<'_>)> TensorVisitor<E, D> for Visit
 }
 
 /// Copies the values into the model, if all of them can be.
-pub(super) fn fill<M, E, D>(model: &mut M, values: &Values) -> Result<(), Problem>
+pub(super) fn fill<M, E, D>(model: &mut M, values: &Mapped<'_>) -> Result<(), Problem>
 where
     M: TensorCollection<E, D>,
     E: Element,
@@ -203,7 +204,7 @@ where
 }
 
 struct Fill<'a> {
-    values: &'a Values,
+    values: &'a Mapped<'a>,
     /// Whether this is only a trial.
     dry: bool,
 }
