@@ -83,11 +83,11 @@ pub fn torch_transformer_encoder_layer() -> WeightMap {
 /// model! {
 ///     struct Bert<vocab = 30522, d_model = 768, heads = 12, layers = 12, hidden = 3072, max_len = 512>;
 ///
-///     fn forward(tokens: ids[batch, seq], types: ids[batch, seq], lens: lens[batch], first: lens[batch])
+///     fn forward(tokens: ids[batch, seq], segments: ids[batch, seq], lens: lens[batch], first: lens[batch])
 ///         -> ([batch, seq, d_model], [batch, d_model])
 ///     {
 ///         let x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
-///         let mut x = layer_norm(x + embedding::<2, d_model, name = token_types>(types));
+///         let mut x = layer_norm(x + embedding::<2, d_model, name = token_types>(segments));
 ///         repeat layers {
 ///             x = layer_norm(x + attention::<heads, mask = padding>(x, padding = lens));
 ///             x = layer_norm(x + feed_forward::<hidden, activation = gelu>(x));

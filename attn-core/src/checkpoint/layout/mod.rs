@@ -173,7 +173,9 @@ impl WeightMap {
         self.rules.extend(other.rules);
         self.ignored.extend(other.ignored);
         self.tied.extend(other.tied);
-        self.scopes.extend(other.scopes);
+        let new = other.scopes.into_iter();
+        let new: Vec<_> = new.filter(|scope| !self.scopes.contains(scope)).collect();
+        self.scopes.extend(new);
         self.metadata.extend(other.metadata);
         self.scalars |= other.scalars;
         self

@@ -1,0 +1,2 @@
+#[path = "suite/weights/mod.rs"]
+mod weights;
