@@ -26,7 +26,8 @@
 //! - A wrong shape is a compile error in the layer's words: "`SelfAttention` takes [batch, seq, 64] or [seq, 64], not ..".
 //! - [`nn`] has the layers to put beside it, each one operation of the tape: [`nn::Linear`], [`nn::LayerNorm`],
 //!   [`nn::FeedForward`], [`nn::Embedding`], ..; [`ops`] has them as functions, and [`train`] what changes parameters between steps.
-//! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed.
+//! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed; `checkpoint::layout`
+//!   reads and writes files of PyTorch and Hugging Face.
 //! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
 //!
 //! # A layer in a model

@@ -80,7 +80,7 @@ pub enum MapProblem {
         /// Their tensor.
         theirs: String,
         /// The tensors of the model.
-        ours: [(String, TensorType); 2],
+        ours: Box<[(String, TensorType); 2]>,
     },
 
     /// Two tensors of the model that have the same numbers of one tensor.

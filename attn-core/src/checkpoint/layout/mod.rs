@@ -58,6 +58,7 @@
 //! Each tells the declaration that it fits. One for a model that is declared in another way is a copy of it with other names,
 //! or the same [under](WeightMap::under) a prefix.
 
+mod assemble;
 mod error;
 mod known;
 mod pattern;
