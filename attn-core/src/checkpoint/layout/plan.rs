@@ -1,6 +1,6 @@
 //! A map, worked out for a model: which tensors a file has, and where in them ours are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
     MapError, MapProblem, Rule, WeightMap,
@@ -24,6 +24,11 @@ pub(in crate::checkpoint) struct Plan {
 impl Plan {
     /// Works a map out for a model with these tensors.
     pub(in crate::checkpoint) fn new(map: &WeightMap, model: &[Expected]) -> Result<Self, Problem> {
+        let mut names = HashSet::new();
+        if let Some(twice) = model.iter().find(|tensor| !names.insert(&tensor.name)) {
+            let name = twice.name.clone();
+            return Err(Problem::Duplicate { name });
+        }
         let mut problems = Vec::new();
         let groups = group(map, model, &mut problems);
         let mut plan = Self {
@@ -36,13 +41,8 @@ impl Plan {
             match assemble(&name, &given) {
                 Ok((theirs, places)) => {
                     plan.theirs.push(theirs);
-                    for (place, (_, tensor)) in places.into_iter().zip(given) {
-                        let before = plan.ours.insert(tensor.name.clone(), place);
-                        if before.is_some() {
-                            let name = tensor.name.clone();
-                            return Err(Problem::Duplicate { name });
-                        }
-                    }
+                    let names = given.into_iter().map(|(_, tensor)| tensor.name.clone());
+                    plan.ours.extend(names.zip(places));
                 }
                 Err(problem) => problems.push(problem),
             }

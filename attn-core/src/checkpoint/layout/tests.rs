@@ -280,6 +280,13 @@ fn parts_that_are_not_those_of_one_tensor_are_told() {
 }
 
 #[test]
+fn a_model_that_has_a_name_twice_is_refused() {
+    let model = [expected("a", &[1]), expected("a", &[1])];
+    let problem = Plan::new(&WeightMap::identity(), &model).expect_err("it has");
+    assert_eq!(problem.to_string(), "`a` is there twice");
+}
+
+#[test]
 fn shapes_that_a_rule_cannot_have_are_told() {
     let refused =
         |rule: Rule, shape: &[usize]| problems(&WeightMap::new([rule]), &[("ours", shape)]);

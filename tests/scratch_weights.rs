@@ -1,2 +1,0 @@
-#[path = "suite/weights/mod.rs"]
-mod weights;
