@@ -124,7 +124,7 @@ impl WeightMap {
     }
 
     /// A tensor of theirs that a file may have and that is nothing in the model: a causal mask that is saved as a buffer. `{}` and
-    /// `*` are as in a [`Rule`]. It is not written.
+    /// `*` are as in a [`Rule`]. It is not written. What a rule is for is not ignored.
     pub fn ignore(mut self, theirs: impl Into<String>) -> Self {
         self.ignored.push(theirs.into());
         self

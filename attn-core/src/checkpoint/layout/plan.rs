@@ -85,12 +85,13 @@ impl Plan {
         theirs.chain(copies).collect()
     }
 
-    /// Whether a file may have this tensor, although nothing in the model is it.
+    /// Whether a file may have this tensor and nothing in the model is it.
     pub(in crate::checkpoint) fn leaves_out(&self, theirs: &str) -> bool {
         let mut scopes = self.map.scopes.iter();
         let mut ignored = self.map.ignored.iter();
-        !scopes.any(|[_, scope]| Pattern::prefix(scope).matches(theirs))
-            || ignored.any(|name| Pattern::new(name).matches(theirs))
+        let left_out = !scopes.any(|[_, scope]| Pattern::prefix(scope).matches(theirs))
+            || ignored.any(|name| Pattern::new(name).matches(theirs));
+        left_out && self.theirs.iter().all(|mapped| mapped.name != theirs)
     }
 
     /// That something in a file begins as the names in the map do.
@@ -114,8 +115,10 @@ impl Plan {
         if expected.is_empty() {
             return Ok(());
         }
-        let found = begins;
-        Err(Problem::Prefix { expected, found })
+        Err(Problem::Prefix {
+            expected,
+            found: begins,
+        })
     }
 
     /// Tells what those tensors of a file are in the model in which the two differ.
@@ -126,13 +129,12 @@ impl Plan {
             .iter()
             .map(|difference| &difference.tensor);
         for name in missing.chain(different) {
-            let theirs = self.theirs.iter().find(|theirs| theirs.name == *name);
-            let parts = theirs.map_or(&[][..], |theirs| &theirs.parts);
+            let Some(theirs) = self.theirs.iter().find(|theirs| theirs.name == *name) else {
+                continue;
+            };
             // What has the same name and the same shape in both needs no explanation.
-            if let Some(theirs) = theirs
-                && *parts != [(name.clone(), theirs.described.clone())]
-            {
-                mismatch.ours.insert(name.clone(), parts.to_vec());
+            if theirs.parts != [(name.clone(), theirs.described.clone())] {
+                mismatch.ours.insert(name.clone(), theirs.parts.clone());
             }
         }
     }

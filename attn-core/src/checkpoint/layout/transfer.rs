@@ -123,8 +123,6 @@ impl<'a> Mapped<'a> {
 
     /// A number beside the tensors.
     pub(in crate::checkpoint) fn scalar(&self, ours: &str) -> Option<f64> {
-        let place = self.plan.ours.get(ours)?;
-        let (dtype, bytes) = self.values.bytes(&place.theirs)?;
-        decode(dtype, bytes).next()
+        self.numbers::<f64>(ours)?.first().copied()
     }
 }
