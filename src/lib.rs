@@ -28,7 +28,8 @@
 //!   [`nn::FeedForward`], [`nn::Embedding`], ..; [`ops`] has them as functions, and [`train`] what changes parameters between steps.
 //! - `attention_maps(x)` of a model says what each of its attentions looks at: [`maps`].
 //! - `text` has characters, bytes and byte pairs as tokens.
-//! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed.
+//! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed; `checkpoint::layout`
+//!   reads and writes files of PyTorch and Hugging Face.
 //! - `viz` shows what heads look at, in a page, as SVG or in the terminal, and how training went.
 //! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
 //!

@@ -15,3 +15,4 @@ mod reference;
 mod saving;
 mod tensors;
 mod training;
+mod weights;

@@ -10,8 +10,9 @@ use std::{
 use dfdx::{nn::TensorCollection, tensor_ops::Device};
 
 use super::{
-    CheckpointError, Difference, LoadOptions, Mismatch, Problem, TensorType,
+    CheckpointError, Difference, Dtype, LoadOptions, Mismatch, Problem, TensorType,
     header::{Header, Located},
+    layout::{Mapped, Plan, WeightMap},
     model,
     number::{decode, is_float},
     optimizer,
@@ -104,9 +105,33 @@ impl<R: Read> Archive<R> {
         E: Element,
         D: Device<E>,
     {
+        self.load_mapped(model, &WeightMap::identity(), options)
+    }
+
+    /// Reads the tensors of a model from a file of another library, whose names and layout the [map](super::layout) tells.
+    ///
+    /// As [`load`](super::load), everything is checked before the first tensor of the model is touched.
+    ///
+    /// PyTorch: `model.load_state_dict(convert(safetensors.torch.load_file(path)), strict=True)`.
+    ///
+    /// # Errors
+    /// As [`load`](super::load), with [`Problem::Mismatch`] in the names of the file; with [`Problem::Map`] if the map does not fit the
+    /// model, [`Problem::Prefix`] if it is for a part that the file has not, and [`Problem::NotTied`] if two tensors should be one.
+    pub fn load_mapped<M, E, D>(
+        self,
+        model: &mut M,
+        map: &WeightMap,
+        options: LoadOptions,
+    ) -> Result<(), CheckpointError>
+    where
+        M: TensorCollection<E, D>,
+        E: Element,
+        D: Device<E>,
+    {
         self.naming_the_file(|archive| {
-            let values = archive.read(&model::expected(model), options)?;
-            model::fill(model, &values)
+            let plan = Plan::new(map, &model::expected(model))?;
+            let values = archive.read_mapped(&plan, options)?;
+            model::fill(model, &Mapped::new(&plan, &values)?)
         })
     }
 
@@ -138,11 +163,24 @@ impl<R: Read> Archive<R> {
     /// Compares the tensors with those that are expected; if they are the same, reads their numbers and compares these
     /// with what was written.
     pub(super) fn read(
-        mut self,
+        self,
         expected: &[Expected],
         options: LoadOptions,
     ) -> Result<Values, Problem> {
         let mismatch = compare(expected, &self.header.tensors, options);
+        self.read_unless(mismatch, options)
+    }
+
+    fn read_mapped(mut self, plan: &Plan, options: LoadOptions) -> Result<Values, Problem> {
+        let tensors = &mut self.header.tensors;
+        plan.check_prefix(tensors.keys().map(String::as_str))?;
+        tensors.retain(|name, _| !plan.leaves_out(name));
+        let mut mismatch = compare(&plan.expected(), tensors, options);
+        plan.explain(&mut mismatch);
+        self.read_unless(mismatch, options)
+    }
+
+    fn read_unless(mut self, mismatch: Mismatch, options: LoadOptions) -> Result<Values, Problem> {
         if !mismatch.is_empty() {
             return Err(Problem::Mismatch(mismatch));
         }
@@ -159,6 +197,7 @@ impl<R: Read> Archive<R> {
 }
 
 /// A tensor that a file should have.
+#[derive(Debug)]
 pub(super) struct Expected {
     pub(super) name: String,
     pub(super) described: TensorType,
@@ -215,9 +254,10 @@ impl Values {
         Some(self.decode(tensor).map(E::of).collect())
     }
 
-    /// A tensor of one number.
-    pub(super) fn scalar(&self, name: &str) -> Option<f64> {
-        self.decode(self.header.tensors.get(name)?).next()
+    /// What the numbers of a tensor are, and their bytes.
+    pub(super) fn bytes(&self, name: &str) -> Option<(Dtype, &[u8])> {
+        let tensor = self.header.tensors.get(name)?;
+        Some((tensor.described.dtype, &self.data[tensor.bytes.clone()]))
     }
 
     fn decode(&self, tensor: &Located) -> impl Iterator<Item = f64> {

@@ -1,12 +1,13 @@
 //! What can be wrong with a file, a folder, or the weights in it.
 
 use std::{
+    collections::BTreeMap,
     fmt::{self, Display},
     io,
     path::{Path, PathBuf},
 };
 
-use super::TensorType;
+use super::{TensorType, layout::MapError};
 use crate::{disk::Failure, train::StateError};
 
 /// A file or a folder, and what is wrong with it.
@@ -143,6 +144,32 @@ pub enum Problem {
     #[error("{0}")]
     Mismatch(Mismatch),
 
+    /// A map between the names of a file and those of the model does not fit the model.
+    #[error("{0}")]
+    Map(MapError),
+
+    /// The map is for a part that the file has not.
+    #[error(
+        "no tensor has a name that begins with {}; there are {}",
+        list(.expected, |prefix| format!("`{prefix}`")),
+        if .found.is_empty() { "none at all".into() } else { list(.found, |prefix| format!("`{prefix}`")) }
+    )]
+    Prefix {
+        /// How the names in the map begin.
+        expected: Vec<String>,
+        /// How those in the file do, up to their first dot.
+        found: Vec<String>,
+    },
+
+    /// A tensor of the model is in the file under two names, with other numbers.
+    #[error("{tensor} and {copy} are one tensor in the model, but have not the same numbers")]
+    NotTied {
+        /// The name of the tensor in the file.
+        tensor: String,
+        /// Its other name.
+        copy: String,
+    },
+
     /// Tensors with NaN, each with how many.
     #[error("NaN among the numbers of {}", list(.0, |(tensor, count)| format!("{tensor} ({count} of them)")))]
     Nan(Vec<(String, usize)>),
@@ -216,6 +243,7 @@ impl Problem {
 ///     missing: vec![("0.bias".into(), TensorType { dtype: Dtype::F32, shape: vec![2] })],
 ///     extra: vec![],
 ///     different: vec![Difference { tensor: "0.weight".into(), expected: matrix(Dtype::F32), found: matrix(Dtype::F16) }],
+///     ..Mismatch::default()
 /// };
 /// assert_eq!(
 ///     mismatch.to_string(),
@@ -230,6 +258,9 @@ pub struct Mismatch {
     pub extra: Vec<(String, TensorType)>,
     /// What both have, each in its own way.
     pub different: Vec<Difference>,
+    /// What of those that are missing or different is what in the model, where a [map](super::layout) says so: their names, and the
+    /// names and types in the model.
+    pub ours: BTreeMap<String, Vec<(String, TensorType)>>,
 }
 
 /// A tensor of another type or another shape than that of the model.
@@ -248,13 +279,26 @@ impl Mismatch {
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.extra.is_empty() && self.different.is_empty()
     }
+
+    /// What a tensor of the file is in the model, if that needs to be said.
+    fn in_the_model(&self, name: &str) -> String {
+        let Some(ours) = self.ours.get(name) else {
+            return String::new();
+        };
+        let ours = ours.iter().map(|(name, tensor)| format!("{name} {tensor}"));
+        format!(", for {}", ours.collect::<Vec<_>>().join(" and "))
+    }
 }
 
 impl Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("its tensors are not those of the model")?;
         for (name, tensor) in &self.missing {
-            write!(f, "\n  missing: {name}, {tensor}")?;
+            write!(
+                f,
+                "\n  missing: {name}, {tensor}{}",
+                self.in_the_model(name)
+            )?;
         }
         for (name, tensor) in &self.extra {
             write!(f, "\n  extra: {name}, {tensor}")?;
@@ -265,7 +309,11 @@ impl Display for Mismatch {
                 expected,
                 found,
             } = difference;
-            write!(f, "\n  different: {tensor}, {found} instead of {expected}")?;
+            let ours = self.in_the_model(tensor);
+            write!(
+                f,
+                "\n  different: {tensor}, {found} instead of {expected}{ours}"
+            )?;
         }
         Ok(())
     }

@@ -88,9 +88,13 @@
 //! numbers beside the tensors of dfdx's own norms, `epsilon`, are tensors without axes in them, as dfdx has it; files
 //! without them load.
 //!
+//! Where names differ, or matrices are transposed or packed, a [`WeightMap`](layout::WeightMap) says how: [`layout`] has those of
+//! PyTorch's layers and of Hugging Face's BERT, GPT-2 and Llama, for both directions.
+//!
 //! | here | PyTorch |
 //! | --- | --- |
 //! | [`save`], [`load`] | `safetensors.torch.save_file(model.state_dict(), ..)`, `model.load_state_dict(.., strict=True)` |
+//! | [`Archive::load_mapped`], [`save_mapped`](layout::save_mapped) | `model.load_state_dict(convert(file))`, where `convert` renames, transposes, splits and packs; `from_pretrained`, `save_pretrained` |
 //! | [`Contents`], [`Checkpoints::save`] | `torch.save({"model": .., "optimizer": ..}, ..)`, which is not atomic |
 //! | [`Checkpoints::keep_last`], [`Checkpoints::best`] | `save_total_limit`, `load_best_model_at_end` of Hugging Face's `Trainer` |
 
@@ -99,6 +103,7 @@ mod contents;
 mod error;
 mod folder;
 mod header;
+pub mod layout;
 mod model;
 mod number;
 mod optimizer;

@@ -16,7 +16,8 @@ use safetensors::Dtype;
 
 use super::{
     Archive, CheckpointError, LoadOptions, Problem, TensorType,
-    archive::{Expected, Values},
+    archive::Expected,
+    layout::Mapped,
     number::{dtype_of, encode},
     write::{Metadata, Stored, write},
 };
@@ -189,7 +190,7 @@ impl<E: Element, D: Device<E>, F: FnMut(Slot<'_>)> TensorVisitor<E, D> for Visit
 }
 
 /// Copies the values into the model, if all of them can be.
-pub(super) fn fill<M, E, D>(model: &mut M, values: &Values) -> Result<(), Problem>
+pub(super) fn fill<M, E, D>(model: &mut M, values: &Mapped<'_>) -> Result<(), Problem>
 where
     M: TensorCollection<E, D>,
     E: Element,
@@ -205,7 +206,7 @@ where
 }
 
 struct Fill<'a> {
-    values: &'a Values,
+    values: &'a Mapped<'a>,
     /// Whether this is only a trial.
     dry: bool,
 }

@@ -1,0 +1,208 @@
+//! A tensor of theirs out of some of ours: its shape, and where ours are in it.
+
+use std::ops::Range;
+
+use super::{MapProblem, Rule, rule::Part, view::View};
+use crate::checkpoint::{TensorType, archive::Expected};
+
+/// A tensor of a file.
+#[derive(Debug)]
+pub(super) struct Theirs {
+    pub(super) name: String,
+    pub(super) described: TensorType,
+    pub(super) optional: bool,
+    /// What it is in the model.
+    pub(super) parts: Vec<(String, TensorType)>,
+}
+
+/// Where a tensor of the model is.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) theirs: String,
+    /// Nothing if it is their tensor as it is.
+    pub(super) view: Option<View>,
+}
+
+/// A tensor of the model and the rule that gives it.
+pub(super) type Given<'a> = (&'a Rule, &'a Expected);
+
+/// One of our tensors in the axes of theirs.
+struct Laid {
+    /// The shape of their tensor, if it had nothing but ours.
+    shape: Vec<usize>,
+    /// Which axis of theirs each of ours is.
+    axes: Vec<usize>,
+    /// The axis of theirs along which ours is a part.
+    along: Option<usize>,
+    /// Where on it.
+    range: Range<usize>,
+}
+
+/// What their tensor is, and where ours are in it.
+pub(super) fn assemble(
+    name: &str,
+    given: &[Given<'_>],
+) -> Result<(Theirs, Vec<Place>), MapProblem> {
+    let mut laid: Vec<Laid> = Vec::new();
+    for &(rule, tensor) in given {
+        let behind = laid.last().map_or(0, |before| before.range.end);
+        laid.push(lay(rule, tensor, behind)?);
+    }
+    let parts = given
+        .iter()
+        .map(|(_, tensor)| (tensor.name.clone(), tensor.described.clone()));
+    let parts: Vec<_> = parts.collect();
+    let mut shape = laid[0].shape.clone();
+    if let Some(axis) = laid[0].along {
+        shape[axis] = check_parts(name, &parts, &laid, axis)?;
+    } else if let [(one, _), (other, _), ..] = &parts[..] {
+        return Err(MapProblem::Overlap {
+            theirs: name.into(),
+            ours: [one.clone(), other.clone()],
+        });
+    }
+    let places = laid.iter().zip(given).map(|(laid, (rule, _))| Place {
+        theirs: name.into(),
+        view: (!rule.is_plain()).then(|| view(rule, laid, &shape)),
+    });
+    let places = places.collect();
+    let theirs = Theirs {
+        name: name.into(),
+        described: TensorType {
+            dtype: given[0].1.described.dtype,
+            shape,
+        },
+        optional: given.iter().all(|(_, tensor)| tensor.optional),
+        parts,
+    };
+    Ok((theirs, places))
+}
+
+/// Our tensor in the axes of theirs: what the rule does, backwards.
+fn lay(rule: &Rule, tensor: &Expected, behind: usize) -> Result<Laid, MapProblem> {
+    let refused = |reason: String| MapProblem::Shape {
+        rule: rule.to_string(),
+        tensor: tensor.name.clone(),
+        described: tensor.described.clone(),
+        reason,
+    };
+    let ours = &tensor.described.shape;
+    if let Some(reason) = rule.heads.and_then(|heads| heads.refuses(ours)) {
+        return Err(refused(reason));
+    }
+    let rank = ours.len() + rule.squeezed.len();
+    let mut axes: Vec<usize> = (0..rank)
+        .filter(|axis| !rule.squeezed.contains(axis))
+        .collect();
+    if axes.len() != ours.len() {
+        let axes = &rule.squeezed;
+        return Err(refused(format!(
+            "theirs cannot be without the axes {axes:?}"
+        )));
+    }
+    if rule.transposed {
+        axes.reverse();
+    }
+    let mut shape = vec![1; rank];
+    for (&axis, &len) in axes.iter().zip(ours) {
+        shape[axis] = len;
+    }
+    let (mut along, mut range) = (None, 0..0);
+    if let Some(Part { axis, range: taken }) = &rule.part {
+        let (Some(&len), Some(&theirs)) = (ours.get(*axis), axes.get(*axis)) else {
+            return Err(refused(format!("it has no axis {axis}")));
+        };
+        range = taken.clone().unwrap_or(behind..behind + len);
+        along = Some(theirs);
+        if range.end.checked_sub(range.start) != Some(len) {
+            return Err(refused(format!("its axis {axis} has the length {len}")));
+        }
+    }
+    Ok(Laid {
+        shape,
+        axes,
+        along,
+        range,
+    })
+}
+
+/// That the parts are those of one tensor, all of it, and none of it twice; and how long it is along the axis.
+fn check_parts(
+    name: &str,
+    parts: &[(String, TensorType)],
+    laid: &[Laid],
+    axis: usize,
+) -> Result<usize, MapProblem> {
+    let across = |laid: &Laid| {
+        let mut shape = laid.shape.clone();
+        if let Some(len) = shape.get_mut(axis) {
+            *len = 0;
+        }
+        (laid.along, shape)
+    };
+    for (other, part) in laid.iter().zip(parts) {
+        if across(other) != across(&laid[0]) || part.1.dtype != parts[0].1.dtype {
+            return Err(MapProblem::Uneven {
+                theirs: name.into(),
+                ours: Box::new([parts[0].clone(), part.clone()]),
+            });
+        }
+    }
+    let mut order: Vec<_> = laid.iter().map(|laid| &laid.range).zip(parts).collect();
+    order.sort_by_key(|(range, _)| (range.start, range.end));
+    let mut end = 0;
+    let mut before = &order[0].1.0;
+    for (range, (ours, _)) in order {
+        if range.start > end {
+            return Err(MapProblem::Gap {
+                theirs: name.into(),
+                axis,
+                range: end..range.start,
+            });
+        }
+        if range.start < end {
+            return Err(MapProblem::Overlap {
+                theirs: name.into(),
+                ours: [before.clone(), ours.clone()],
+            });
+        }
+        (end, before) = (range.end, ours);
+    }
+    Ok(end)
+}
+
+/// Where the numbers of ours are in a tensor of theirs with this shape.
+fn view(rule: &Rule, laid: &Laid, shape: &[usize]) -> View {
+    let axes = laid.axes.iter().enumerate().map(|(ours, &theirs)| {
+        let stride: usize = shape[theirs + 1..].iter().product();
+        let start = match laid.along {
+            Some(along) if along == theirs => laid.range.start,
+            _ => 0,
+        };
+        let len = laid.shape[theirs];
+        let order = match rule.heads {
+            Some(heads) if ours == 0 => heads.order(len),
+            _ => (0..len).collect(),
+        };
+        order.into_iter().map(|i| (start + i) * stride).collect()
+    });
+    View {
+        axes: axes.collect(),
+    }
+}
+
+impl Rule {
+    /// Whether it does nothing but give another name.
+    fn is_plain(&self) -> bool {
+        let Self {
+            squeezed,
+            transposed,
+            part,
+            heads,
+            ours: _,
+            theirs: _,
+            optional: _,
+        } = self;
+        squeezed.is_empty() && !transposed && part.is_none() && heads.is_none()
+    }
+}

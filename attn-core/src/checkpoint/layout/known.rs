@@ -1,0 +1,258 @@
+//! The layouts of other libraries.
+//!
+//! Names on the left are those that `model!` gives in the declarations that the documentation shows.
+
+use super::{Rule, WeightMap};
+
+/// A map without ceremony: our names and theirs.
+fn renamed(names: &[(&str, &str)]) -> WeightMap {
+    WeightMap::new(names.iter().map(|&(ours, theirs)| Rule::new(ours, theirs)))
+        .metadata("format", "pt")
+}
+
+/// `torch.nn.MultiheadAttention(d_model, heads)`, also with `bias=False`.
+///
+/// Its three projections of the input are the rows of one tensor, `in_proj_weight`, queries first.
+///
+/// ```text
+/// attention! { struct SelfAttention<heads = 4, d_model = 32>; }
+/// attention! { struct Cross<heads = 4, d_model = 32, d_context = 32>; }
+/// ```
+///
+/// Not covered: `add_bias_kv`, and `kdim` and `vdim`, for which there is [another map](torch_multihead_attention_apart).
+/// `add_zero_attn` is `normalizer = softmax1`.
+pub fn torch_multihead_attention() -> WeightMap {
+    let projections = ["q", "k", "v"];
+    let projections =
+        projections.map(|name| Rule::new(format!("{name}_proj.*"), "in_proj_*").stacked());
+    WeightMap::new(projections).and(renamed(&[("o_proj.*", "out_proj.*")]))
+}
+
+/// `torch.nn.MultiheadAttention(d_model, heads, kdim=d_context, vdim=d_context)`, where `d_context` is not `d_model`, also with
+/// `bias=False`.
+///
+/// Its projections are apart, their biases are not.
+///
+/// ```text
+/// attention! { struct Cross<heads = 4, d_model = 32, d_context = 24>; }
+/// ```
+///
+/// Not covered: keys and values of two different widths.
+pub fn torch_multihead_attention_apart() -> WeightMap {
+    let projections = ["q", "k", "v"].into_iter();
+    let rules = projections.flat_map(|name| {
+        let weight = Rule::new(format!("{name}_proj.weight"), format!("{name}_proj_weight"));
+        let bias = Rule::new(format!("{name}_proj.bias"), "in_proj_bias");
+        [weight, bias.stacked().optional()]
+    });
+    WeightMap::new(rules).and(renamed(&[("o_proj.*", "out_proj.*")]))
+}
+
+/// `torch.nn.TransformerEncoderLayer(d_model, heads, dim_feedforward)`, with `norm_first` or not, and either activation.
+///
+/// ```text
+/// model! {
+///     struct Layer<heads = 4, d_model = 32, hidden = 64>;
+///
+///     fn forward(x: [batch, seq, d_model], lens: lens[batch]) -> [batch, seq, d_model] {
+///         let x = layer_norm(x + attention::<heads, mask = padding>(x, padding = lens));
+///         layer_norm(x + feed_forward::<hidden, activation = relu>(x))
+///     }
+/// }
+/// ```
+///
+/// With `norm_first=True` the two lines are `let x = x + attention::<heads>(layer_norm(x));` and
+/// `x + feed_forward::<hidden, activation = relu>(layer_norm(x))`. `src_key_padding_mask` is `mask = padding`.
+///
+/// A `torch.nn.TransformerEncoder` is this map
+/// `.under("blocks.{}.", "layers.{}.")`, where the layer stands in a `repeat`.
+pub fn torch_transformer_encoder_layer() -> WeightMap {
+    let attention = torch_multihead_attention().under("attention.", "self_attn.");
+    attention.and(renamed(&[
+        ("feed_forward.up_proj.*", "linear1.*"),
+        ("feed_forward.down_proj.*", "linear2.*"),
+        ("layer_norm.*", "norm1.*"),
+        ("layer_norm_2.*", "norm2.*"),
+    ]))
+}
+
+/// `BertModel` of Hugging Face, with its pooler or without. In a model with a head, such as `BertForSequenceClassification`, it is
+/// `.under("", "bert.")`.
+///
+/// ```text
+/// model! {
+///     struct Bert<vocab = 30522, d_model = 768, heads = 12, layers = 12, hidden = 3072, max_len = 512>;
+///
+///     fn forward(tokens: ids[batch, seq], segments: ids[batch, seq], lens: lens[batch], first: lens[batch])
+///         -> ([batch, seq, d_model], [batch, d_model])
+///     {
+///         let x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
+///         let mut x = layer_norm(x + embedding::<2, d_model, name = token_types>(segments));
+///         repeat layers {
+///             x = layer_norm(x + attention::<heads, mask = padding>(x, padding = lens));
+///             x = layer_norm(x + feed_forward::<hidden, activation = gelu>(x));
+///         }
+///         let pooled = tanh(linear::<d_model, name = pooler>(mean_pool(x, first)));
+///         (x, pooled)
+///     }
+/// }
+/// ```
+///
+/// The pooler looks at the first token: `first` is 1 for every sequence. A file with a pooler for a model without one loads with
+/// `.ignore("pooler.*")`.
+///
+/// Our norms add 1e-5 to the variance, and BERT's `layer_norm_eps` is 1e-12 unless its config says otherwise: where the variance
+/// is about 1, numbers differ in the sixth digit. Padding is at the end of a sequence. Not covered: relative positions, the files
+/// of before 2020, whose norms have a `gamma` and a `beta`.
+pub fn hugging_face_bert() -> WeightMap {
+    let layer = renamed(&[
+        ("attention.q_proj.*", "attention.self.query.*"),
+        ("attention.k_proj.*", "attention.self.key.*"),
+        ("attention.v_proj.*", "attention.self.value.*"),
+        ("attention.o_proj.*", "attention.output.dense.*"),
+        ("layer_norm.*", "attention.output.LayerNorm.*"),
+        ("feed_forward.up_proj.*", "intermediate.dense.*"),
+        ("feed_forward.down_proj.*", "output.dense.*"),
+        ("layer_norm_2.*", "output.LayerNorm.*"),
+    ]);
+    let embeddings = renamed(&[
+        ("embedding.weight", "word_embeddings.weight"),
+        ("learned_position.weight", "position_embeddings.weight"),
+        ("token_types.weight", "token_type_embeddings.weight"),
+        ("layer_norm.*", "LayerNorm.*"),
+    ]);
+    let pooler = Rule::new("pooler.*", "pooler.dense.*").optional();
+    layer
+        .under("blocks.{}.", "encoder.layer.{}.")
+        .and(embeddings.ignore("position_ids").under("", "embeddings."))
+        .and(WeightMap::new([pooler]))
+}
+
+/// `GPT2LMHeadModel` of Hugging Face.
+///
+/// Its `Conv1D` stores the transpose of a linear map, and queries, keys and values as one.
+///
+/// ```text
+/// model! {
+///     struct Gpt2<vocab = 50257, d_model = 768, heads = 12, layers = 12, max_len = 1024>;
+///
+///     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+///         let mut x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
+///         repeat layers {
+///             x = x + attention::<heads, mask = causal>(layer_norm(x));
+///             x = x + feed_forward::<{ 4 * d_model }, activation = gelu_tanh>(layer_norm(x));
+///         }
+///         linear::<tied = embedding>(layer_norm(x))
+///     }
+/// }
+/// ```
+///
+/// A head that is not tied, `linear::<vocab, bias = false>(..)`, is `lm_head.weight`. A file of the bare model, as that of
+/// `openai-community/gpt2`, is [`hugging_face_gpt2_model`]. Not covered: `scale_attn_by_inverse_layer_idx`.
+pub fn hugging_face_gpt2() -> WeightMap {
+    let model = hugging_face_gpt2_model().under("", "transformer.");
+    model.and(head("lm_head", "transformer.wte.weight"))
+}
+
+/// `GPT2Model` of Hugging Face: [`hugging_face_gpt2`] without the prefix `transformer.`, and without a head that is not tied.
+pub fn hugging_face_gpt2_model() -> WeightMap {
+    let packed = ["q", "k", "v"].map(|name| {
+        let ours = format!("blocks.{{}}.attention.{name}_proj.*");
+        Rule::new(ours, "h.{}.attn.c_attn.*").transposed().stacked()
+    });
+    let transposed = [
+        ("blocks.{}.attention.o_proj.*", "h.{}.attn.c_proj.*"),
+        ("blocks.{}.feed_forward.up_proj.*", "h.{}.mlp.c_fc.*"),
+        ("blocks.{}.feed_forward.down_proj.*", "h.{}.mlp.c_proj.*"),
+    ];
+    let transposed = transposed.map(|(ours, theirs)| Rule::new(ours, theirs).transposed());
+    let named = renamed(&[
+        ("embedding.weight", "wte.weight"),
+        ("learned_position.weight", "wpe.weight"),
+        ("blocks.{}.layer_norm.*", "h.{}.ln_1.*"),
+        ("blocks.{}.layer_norm_2.*", "h.{}.ln_2.*"),
+        ("layer_norm.*", "ln_f.*"),
+    ]);
+    // The causal mask, which old versions saved.
+    let named = named
+        .ignore("h.{}.attn.bias")
+        .ignore("h.{}.attn.masked_bias");
+    WeightMap::new(packed.into_iter().chain(transposed)).and(named)
+}
+
+/// `LlamaForCausalLM` of Hugging Face, and what has its names: Mistral, Qwen2 (`bias = [q, k, v]`), Qwen3 (`qk_norm = rms`,
+/// `bias = false`).
+///
+/// ```text
+/// model! {
+///     struct Llama<vocab = 32000, d_model = 4096, heads = 32, kv_heads = 8, layers = 32, hidden = 14336>;
+///
+///     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+///         let mut x = embedding::<vocab, d_model>(tokens);
+///         repeat layers {
+///             x = x + attention::<heads, kv_heads = kv_heads, mask = causal, position = rope, bias = false>(rms_norm(x));
+///             x = x + feed_forward::<hidden, activation = swiglu>(rms_norm(x));
+///         }
+///         linear::<vocab, bias = false>(rms_norm(x))
+///     }
+/// }
+/// ```
+///
+/// A tied head is `linear::<tied = embedding>(..)`. `rope_theta` is `position = rope(500000.0)`. Its rotary embedding turns the two
+/// halves of a head, as ours does; for files in which pairs are neighbours there is [`meta_llama`].
+///
+/// Our norms add 1e-6 to the mean square, as the config of Llama 1 says; where `rms_norm_eps` is 1e-5, numbers differ, the more the
+/// smaller they are before a norm. Not covered: `rope_scaling` of Llama 3.1.
+pub fn hugging_face_llama() -> WeightMap {
+    let model = renamed(&[
+        ("embedding.weight", "embed_tokens.weight"),
+        ("blocks.{}.attention.*", "layers.{}.self_attn.*"),
+        ("blocks.{}.feed_forward.*", "layers.{}.mlp.*"),
+        ("blocks.{}.rms_norm.*", "layers.{}.input_layernorm.*"),
+        (
+            "blocks.{}.rms_norm_2.*",
+            "layers.{}.post_attention_layernorm.*",
+        ),
+        ("rms_norm.*", "norm.*"),
+    ]);
+    let model = model.ignore("layers.{}.self_attn.rotary_emb.inv_freq");
+    let model = model.under("", "model.");
+    model.and(head("lm_head", "model.embed_tokens.weight"))
+}
+
+/// The files of Meta's Llama, for the model that [`hugging_face_llama`] shows, with so many heads. Their rotary embedding turns
+/// neighbouring coordinates.
+pub fn meta_llama(heads: usize, kv_heads: usize) -> WeightMap {
+    let rotary = [
+        Rule::new("blocks.{}.attention.q_proj.*", "layers.{}.attention.wq.*").interleaved(heads),
+        Rule::new("blocks.{}.attention.k_proj.*", "layers.{}.attention.wk.*").interleaved(kv_heads),
+    ];
+    let model = renamed(&[
+        ("embedding.weight", "tok_embeddings.weight"),
+        ("blocks.{}.attention.v_proj.*", "layers.{}.attention.wv.*"),
+        ("blocks.{}.attention.o_proj.*", "layers.{}.attention.wo.*"),
+        (
+            "blocks.{}.feed_forward.gate_proj.*",
+            "layers.{}.feed_forward.w1.*",
+        ),
+        (
+            "blocks.{}.feed_forward.down_proj.*",
+            "layers.{}.feed_forward.w2.*",
+        ),
+        (
+            "blocks.{}.feed_forward.up_proj.*",
+            "layers.{}.feed_forward.w3.*",
+        ),
+        ("blocks.{}.rms_norm.*", "layers.{}.attention_norm.*"),
+        ("blocks.{}.rms_norm_2.*", "layers.{}.ffn_norm.*"),
+        ("rms_norm.*", "norm.*"),
+    ]);
+    let model = WeightMap::new(rotary).and(model).ignore("rope.freqs");
+    model.and(head("output", "tok_embeddings.weight"))
+}
+
+/// A head that may be tied to an embedding.
+fn head(name: &str, embedding: &str) -> WeightMap {
+    let rule = Rule::new("linear.*", format!("{name}.*")).optional();
+    WeightMap::new([rule]).tied(format!("{name}.weight"), embedding)
+}

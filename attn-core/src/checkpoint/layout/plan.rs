@@ -1,0 +1,240 @@
+//! A map, worked out for a model: which tensors a file has, and where in them ours are.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::{
+    MapError, MapProblem, Rule, WeightMap,
+    assemble::{Given, Place, Theirs, assemble},
+    pattern::{Pattern, check_pair},
+};
+use crate::checkpoint::{Mismatch, Problem, archive::Expected};
+
+/// What a map means for a model.
+#[derive(Debug)]
+pub(in crate::checkpoint) struct Plan {
+    /// The tensors of a file, in the order of the model.
+    pub(super) theirs: Vec<Theirs>,
+    /// Where each tensor of the model is.
+    pub(super) ours: BTreeMap<String, Place>,
+    /// Second names that a file may have, and the first.
+    pub(super) tied: Vec<[String; 2]>,
+    map: WeightMap,
+}
+
+impl Plan {
+    /// Works a map out for a model with these tensors.
+    pub(in crate::checkpoint) fn new(map: &WeightMap, model: &[Expected]) -> Result<Self, Problem> {
+        let mut names = HashSet::new();
+        if let Some(twice) = model.iter().find(|tensor| !names.insert(&tensor.name)) {
+            let name = twice.name.clone();
+            return Err(Problem::Duplicate { name });
+        }
+        let mut problems = Vec::new();
+        let groups = group(map, model, &mut problems);
+        let mut plan = Self {
+            theirs: Vec::new(),
+            ours: BTreeMap::new(),
+            tied: Vec::new(),
+            map: map.clone(),
+        };
+        for (name, given) in groups {
+            match assemble(&name, &given) {
+                Ok((theirs, places)) => {
+                    plan.theirs.push(theirs);
+                    let names = given.into_iter().map(|(_, tensor)| tensor.name.clone());
+                    plan.ours.extend(names.zip(places));
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(Problem::Map(MapError { problems }));
+        }
+        plan.tied = plan.second_names();
+        Ok(plan)
+    }
+
+    fn second_names(&self) -> Vec<[String; 2]> {
+        let names = |[copy, name]: &[String; 2]| {
+            let theirs = self.theirs.iter().filter_map(|theirs| {
+                let captured = Pattern::new(name).captures(&theirs.name)?;
+                Some([Pattern::new(copy).filled(&captured), theirs.name.clone()])
+            });
+            theirs.collect::<Vec<_>>()
+        };
+        let mut tied: Vec<_> = self.map.tied.iter().flat_map(names).collect();
+        tied.retain(|[copy, _]| self.theirs.iter().all(|theirs| theirs.name != *copy));
+        tied
+    }
+
+    /// The tensors that a file should have.
+    pub(in crate::checkpoint) fn expected(&self) -> Vec<Expected> {
+        let theirs = self.theirs.iter().map(|theirs| Expected {
+            name: theirs.name.clone(),
+            described: theirs.described.clone(),
+            optional: theirs.optional,
+        });
+        let copies = self.tied.iter().filter_map(|[copy, name]| {
+            let theirs = self.theirs.iter().find(|theirs| theirs.name == *name)?;
+            Some(Expected {
+                name: copy.clone(),
+                described: theirs.described.clone(),
+                optional: true,
+            })
+        });
+        theirs.chain(copies).collect()
+    }
+
+    /// Whether a file may have this tensor and nothing in the model is it.
+    pub(in crate::checkpoint) fn leaves_out(&self, theirs: &str) -> bool {
+        let mut scopes = self.map.scopes.iter();
+        let mut ignored = self.map.ignored.iter();
+        let left_out = !scopes.any(|[_, scope]| Pattern::prefix(scope).matches(theirs))
+            || ignored.any(|name| Pattern::new(name).matches(theirs));
+        left_out && self.theirs.iter().all(|mapped| mapped.name != theirs)
+    }
+
+    /// That something in a file begins as the names in the map do.
+    pub(in crate::checkpoint) fn check_prefix<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<(), Problem> {
+        let mut begins: Vec<String> = Vec::new();
+        for name in names {
+            let mut scopes = self.map.scopes.iter();
+            if scopes.any(|[_, scope]| Pattern::prefix(scope).matches(name)) {
+                return Ok(());
+            }
+            let first = name.split_inclusive('.').next().unwrap_or_default();
+            if begins.last().is_none_or(|last| last != first) {
+                begins.push(first.into());
+            }
+        }
+        let scopes = self.map.scopes.iter().map(|[_, scope]| scope.clone());
+        let expected: Vec<String> = scopes.filter(|scope| !scope.is_empty()).collect();
+        if expected.is_empty() {
+            return Ok(());
+        }
+        Err(Problem::Prefix {
+            expected,
+            found: begins,
+        })
+    }
+
+    /// Tells what those tensors of a file are in the model in which the two differ.
+    pub(in crate::checkpoint) fn explain(&self, mismatch: &mut Mismatch) {
+        let missing = mismatch.missing.iter().map(|(name, _)| name);
+        let different = mismatch
+            .different
+            .iter()
+            .map(|difference| &difference.tensor);
+        for name in missing.chain(different) {
+            let Some(theirs) = self.theirs.iter().find(|theirs| theirs.name == *name) else {
+                continue;
+            };
+            // What has the same name and the same shape in both needs no explanation.
+            if theirs.parts != [(name.clone(), theirs.described.clone())] {
+                mismatch.ours.insert(name.clone(), theirs.parts.clone());
+            }
+        }
+    }
+}
+
+/// Finds the rule for each tensor of the model, and with it the tensor of theirs. Parts of one are in the order of their rules.
+fn group<'a>(
+    map: &'a WeightMap,
+    model: &'a [Expected],
+    problems: &mut Vec<MapProblem>,
+) -> Vec<(String, Vec<Given<'a>>)> {
+    let pairs = map.rules.iter().map(|rule| [&rule.ours, &rule.theirs]);
+    let pairs = pairs.chain(map.tied.iter().map(|[copy, name]| [name, copy]));
+    let pairs = pairs.chain(map.scopes.iter().map(|[ours, theirs]| [ours, theirs]));
+    let checked = pairs.map(|[ours, theirs]| check_pair(ours, theirs));
+    problems.extend(checked.filter_map(Result::err));
+    if !problems.is_empty() {
+        return Vec::new();
+    }
+    check_model_prefixes(map, model, problems);
+
+    let mut used = vec![false; map.rules.len()];
+    let mut groups: Vec<(String, Vec<(usize, Given<'a>)>)> = Vec::new();
+    let mut at = HashMap::new();
+    for tensor in model {
+        if let Some((index, rule, name)) = find(map, tensor, problems) {
+            used[index] = true;
+            let at = *at.entry(name.clone()).or_insert_with(|| {
+                groups.push((name, Vec::new()));
+                groups.len() - 1
+            });
+            groups[at].1.push((index, (rule, tensor)));
+        }
+    }
+    let unused = map.rules.iter().zip(used);
+    let unused = unused.filter(|(rule, used)| !used && !rule.optional);
+    problems.extend(unused.map(|(rule, _)| MapProblem::Unused {
+        rule: rule.to_string(),
+    }));
+    let groups = groups.into_iter().map(|(name, mut given)| {
+        given.sort_by_key(|&(index, _)| index);
+        (name, given.into_iter().map(|(_, given)| given).collect())
+    });
+    groups.collect()
+}
+
+fn check_model_prefixes(map: &WeightMap, model: &[Expected], problems: &mut Vec<MapProblem>) {
+    let prefixes = map.scopes.iter().map(|[ours, _]| ours);
+    for prefix in prefixes.filter(|prefix| !prefix.is_empty()) {
+        let pattern = Pattern::prefix(prefix);
+        if !model.iter().any(|tensor| pattern.matches(&tensor.name)) {
+            let prefix = prefix.clone();
+            problems.push(MapProblem::NoModelPrefix { prefix });
+        }
+    }
+}
+
+/// The rule for a tensor, and the name that it gives.
+fn find<'a>(
+    map: &'a WeightMap,
+    tensor: &Expected,
+    problems: &mut Vec<MapProblem>,
+) -> Option<(usize, &'a Rule, String)> {
+    let Expected {
+        name,
+        described,
+        optional: scalar,
+    } = tensor;
+    let mut scopes = map.scopes.iter();
+    let outside = !scopes.any(|[scope, _]| Pattern::prefix(scope).matches(name));
+    if outside || *scalar && !map.scalars {
+        return None;
+    }
+    let fitting = map.rules.iter().enumerate().filter_map(|(index, rule)| {
+        let pattern = Pattern::new(&rule.ours);
+        let captured = pattern.captures(name)?;
+        let theirs = Pattern::new(&rule.theirs).filled(&captured);
+        Some((pattern.says(), (index, rule, theirs)))
+    });
+    let mut best: Vec<_> = Vec::new();
+    let mut most = 0;
+    for (says, found) in fitting {
+        if says > most {
+            best.clear();
+        }
+        if says >= most {
+            most = says;
+            best.push(found);
+        }
+    }
+    match &best[..] {
+        [] => problems.push(MapProblem::NotGiven {
+            tensor: name.clone(),
+            described: described.clone(),
+        }),
+        [(_, one, _), (_, other, _), ..] => problems.push(MapProblem::GivenTwice {
+            tensor: name.clone(),
+            rules: [one.to_string(), other.to_string()],
+        }),
+        _ => {}
+    }
+    best.into_iter().next()
+}

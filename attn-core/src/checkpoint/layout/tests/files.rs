@@ -1,0 +1,172 @@
+//! Maps between a model and a file.
+
+use std::fmt::Debug;
+
+use dfdx::{nn::modules, prelude::*};
+
+use super::{Rule, WeightMap};
+use crate::checkpoint::{
+    Archive, CheckpointError, Dtype, LoadOptions, TensorType,
+    layout::save_mapped,
+    save,
+    write::{Stored, write},
+};
+
+type Model = (
+    modules::Linear<3, 2, f32, Cpu>,
+    modules::LayerNorm1D<2, f32, Cpu>,
+);
+
+fn model(seed: u64) -> Model {
+    let mut model = Model::build(&Cpu::seed_from_u64(seed));
+    model.1.epsilon = seed as f64 / 7.0;
+    model
+}
+
+fn shown<T: Debug>(result: Result<T, CheckpointError>) -> String {
+    result.expect_err("it is refused").problem.to_string()
+}
+
+#[test]
+fn the_identity_is_what_save_and_load_do() {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let (plain, mapped) = (folder.path().join("plain"), folder.path().join("mapped"));
+    save(&model(1), &plain).expect("it is saved");
+    save_mapped(&model(1), &WeightMap::identity(), &mapped).expect("it is saved");
+    let read = |path| std::fs::read(path).expect("it is there");
+    assert_eq!(read(&plain), read(&mapped));
+    let mut copy = model(2);
+    let archive = Archive::open(&plain).expect("it is a file");
+    archive
+        .load_mapped(&mut copy, &WeightMap::identity(), LoadOptions::default())
+        .expect("it loads");
+    assert_eq!(copy.0.weight.array(), model(1).0.weight.array());
+    assert_eq!(copy.1.epsilon, 1.0 / 7.0);
+}
+
+#[test]
+fn other_maps_leave_the_numbers_beside_tensors_alone() {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let path = folder.path().join("file");
+    let map = WeightMap::new([Rule::new("*", "model.*")]);
+    save_mapped(&model(1), &map, &path).expect("it is saved");
+    let archive = Archive::open(&path).expect("it is a file");
+    let names: Vec<_> = archive.tensors().map(|(name, _)| name).collect();
+    assert_eq!(
+        names,
+        [
+            "model.0.bias",
+            "model.0.weight",
+            "model.1.beta",
+            "model.1.gamma"
+        ]
+    );
+    let mut copy = model(2);
+    archive
+        .load_mapped(&mut copy, &map, LoadOptions::default())
+        .expect("it loads");
+    assert_eq!(copy.1.epsilon, 2.0 / 7.0);
+}
+
+#[test]
+fn what_is_outside_of_the_prefixes_stays_and_does_not_count() {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let path = folder.path().join("file");
+    save(&model(1), &path).expect("it is saved");
+    // The linear layer of the file, into that of the model; the norms are neither missing nor extra.
+    let map = WeightMap::new([Rule::new("*", "*")]).under("0.", "0.");
+    let mut copy = model(2);
+    let archive = Archive::open(&path).expect("it is a file");
+    archive
+        .load_mapped(&mut copy, &map, LoadOptions::default())
+        .expect("it loads");
+    assert_eq!(copy.0.weight.array(), model(1).0.weight.array());
+    assert_eq!(copy.1.epsilon, 2.0 / 7.0);
+    save_mapped(&copy, &map, &path).expect("it is saved");
+    let archive = Archive::open(&path).expect("it is a file");
+    let names: Vec<_> = archive.tensors().map(|(name, _)| name).collect();
+    assert_eq!(names, ["0.bias", "0.weight"]);
+}
+
+#[test]
+fn what_a_rule_is_for_is_not_ignored() {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let path = folder.path().join("file");
+    save(&model(1), &path).expect("it is saved");
+    let map = WeightMap::new([Rule::new("*", "*")]).ignore("*");
+    let mut copy = model(2);
+    let archive = Archive::open(&path).expect("it is a file");
+    archive
+        .load_mapped(&mut copy, &map, LoadOptions::default())
+        .expect("it loads");
+    assert_eq!(copy.0.weight.array(), model(1).0.weight.array());
+}
+
+#[test]
+fn nan_counts_in_what_is_loaded_only() {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let path = folder.path().join("file");
+    let mut bad = model(1);
+    bad.1.gamma.copy_from(&[f32::NAN, 1.0]);
+    save(&bad, &path).expect("it is saved");
+    let load = |map: &WeightMap| {
+        let archive = Archive::open(&path).expect("it is a file");
+        archive.load_mapped(&mut model(2), map, LoadOptions::default())
+    };
+    let map = WeightMap::new([Rule::new("*", "*")]);
+    assert!(load(&map.clone().under("0.", "0.")).is_ok());
+    assert_eq!(
+        shown(load(&map.ignore("epsilon").under("1.", "1."))),
+        "NaN among the numbers of 1.gamma (1 of them)"
+    );
+}
+
+#[test]
+fn floats_of_another_type_are_converted_if_that_is_asked_for() {
+    let numbers = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(half::f16::from_f32);
+    let stored = |name: &str, shape: &[usize], count: usize| Stored {
+        name: name.into(),
+        described: TensorType {
+            dtype: Dtype::F16,
+            shape: shape.into(),
+        },
+        bytes: numbers[..count]
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect(),
+    };
+    let mut file = Vec::new();
+    let tensors = [stored("w", &[3, 2], 6), stored("b", &[2], 2)];
+    write(&mut file, Default::default(), &tensors).expect("a vector takes all");
+    let map = WeightMap::new([
+        Rule::new("weight", "w").transposed(),
+        Rule::new("bias", "b"),
+    ]);
+    let mut layer = modules::Linear::<3, 2, f32, Cpu>::build(&Cpu::default());
+    let archive = || Archive::from_bytes("file", &file).expect("it is a file");
+    let strict = archive().load_mapped(&mut layer, &map, LoadOptions::default());
+    assert_eq!(
+        shown(strict),
+        "its tensors are not those of the model\
+         \n  different: w, F16 [3, 2] instead of F32 [3, 2], for weight F32 [2, 3]\
+         \n  different: b, F16 [2] instead of F32 [2], for bias F32 [2]"
+    );
+    let options = LoadOptions {
+        convert: true,
+        ..LoadOptions::default()
+    };
+    archive()
+        .load_mapped(&mut layer, &map, options)
+        .expect("it loads");
+    assert_eq!(layer.weight.array(), [[1.0, 3.0, 5.0], [2.0, 4.0, 6.0]]);
+}
+
+#[test]
+fn metadata_of_a_map_are_written() {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let path = folder.path().join("file");
+    let map = WeightMap::identity().metadata("format", "pt");
+    save_mapped(&model(1), &map, &path).expect("it is saved");
+    let archive = Archive::open(&path).expect("it is a file");
+    assert_eq!(archive.metadata()["format"], "pt");
+}

@@ -1,0 +1,323 @@
+//! What maps promise, on tensors without a model around them.
+
+mod files;
+mod property;
+
+use std::ops::Range;
+
+use super::{
+    MapProblem, Plan, Rule, WeightMap,
+    pattern::{Pattern, check_pair},
+};
+use crate::checkpoint::{Dtype, Problem, TensorType, archive::Expected};
+
+fn expected(name: &str, shape: &[usize]) -> Expected {
+    Expected {
+        name: name.into(),
+        described: TensorType {
+            dtype: Dtype::F32,
+            shape: shape.into(),
+        },
+        optional: false,
+    }
+}
+
+fn plan(map: &WeightMap, model: &[(&str, &[usize])]) -> Result<Plan, Vec<MapProblem>> {
+    let model: Vec<_> = model
+        .iter()
+        .map(|(name, shape)| expected(name, shape))
+        .collect();
+    Plan::new(map, &model).map_err(|problem| match problem {
+        Problem::Map(error) => error.problems,
+        problem => panic!("{problem}"),
+    })
+}
+
+/// The messages of a map that does not fit.
+fn problems(map: &WeightMap, model: &[(&str, &[usize])]) -> Vec<String> {
+    let problems = plan(map, model).expect_err("the map does not fit");
+    problems.iter().map(ToString::to_string).collect()
+}
+
+/// The numbers 0, 1, .. of their tensor, in the order of ours.
+fn taken(plan: &Plan, ours: &str) -> Vec<u8> {
+    let place = &plan.ours[ours];
+    let theirs = plan
+        .theirs
+        .iter()
+        .find(|theirs| theirs.name == place.theirs);
+    let count: usize = theirs
+        .expect("it is planned")
+        .described
+        .shape
+        .iter()
+        .product();
+    let numbers: Vec<u8> = (0..count as u8).collect();
+    match &place.view {
+        None => numbers,
+        Some(view) => view.gather(&numbers, 1),
+    }
+}
+
+/// Those numbers where the rule is the only one.
+fn of_one(rule: Rule, shape: &[usize]) -> (Vec<usize>, Vec<u8>) {
+    let plan = plan(&WeightMap::new([rule]), &[("ours", shape)]).expect("the map fits");
+    (plan.theirs[0].described.shape.clone(), taken(&plan, "ours"))
+}
+
+fn rule() -> Rule {
+    Rule::new("ours", "theirs")
+}
+
+#[test]
+fn patterns_take_indices_and_rests_of_names() {
+    let cases: [(&str, &str, &str, Option<&str>); 11] = [
+        ("a.weight", "b", "a.weight", Some("b")),
+        ("a.weight", "b", "a.weight.c", None),
+        ("a.*", "b_*", "a.weight", Some("b_weight")),
+        ("*", "under.*", "a.b", Some("under.a.b")),
+        ("a.{}.b.{}", "{}x{}", "a.12.b.0", Some("12x0")),
+        ("a.{}.*", "b.{}.*", "a.3.c.4", Some("b.3.c.4")),
+        ("a.{}", "b.{}", "a.", None),
+        ("a.{}", "b.{}", "a.x", None),
+        ("a.{}", "b.{}", "a.07", None),
+        ("a.{}", "b.{}", "a.1.c", None),
+        ("a.{}.c", "b.{}", "a.1.d", None),
+    ];
+    for (ours, theirs, name, expected) in cases {
+        let captured = Pattern::new(ours).captures(name);
+        let filled = captured.map(|captured| Pattern::new(theirs).filled(&captured));
+        assert_eq!(filled.as_deref(), expected, "{ours} <- {theirs}, {name}");
+    }
+}
+
+#[test]
+fn what_one_name_captures_must_fill_the_other() {
+    assert!(check_pair("a.{}.*", "b.{}.c.*").is_ok());
+    for (ours, theirs) in [
+        ("a.{}", "b"),
+        ("a.*", "b"),
+        ("a", "b.*"),
+        ("a.*.b", "c.*.b"),
+    ] {
+        let problem = check_pair(ours, theirs).expect_err("holes differ");
+        assert_eq!(
+            problem.to_string(),
+            format!(
+                "`{ours}` and `{theirs}` must have the same number of `{{}}`, and a `*` at the end of both or of none"
+            )
+        );
+    }
+}
+
+#[test]
+fn each_thing_that_a_rule_does_is_that_of_torch() {
+    // torch.arange(6).view(3, 2).T
+    assert_eq!(
+        of_one(rule().transposed(), &[2, 3]),
+        (vec![3, 2], vec![0, 2, 4, 1, 3, 5])
+    );
+    assert_eq!(of_one(rule().transposed(), &[3]), (vec![3], vec![0, 1, 2]));
+    // torch.arange(4).view(1, 4).squeeze(0), and .view(4, 1, 1)[:, 0, 0]
+    assert_eq!(
+        of_one(rule().squeezed(0), &[4]),
+        (vec![1, 4], vec![0, 1, 2, 3])
+    );
+    assert_eq!(
+        of_one(rule().squeezed(1).squeezed(2), &[4]),
+        (vec![4, 1, 1], vec![0, 1, 2, 3])
+    );
+    // torch.arange(6).view(3, 1, 2).squeeze(1).T
+    let both = rule().squeezed(1).transposed();
+    assert_eq!(
+        of_one(both, &[2, 3]),
+        (vec![3, 1, 2], vec![0, 2, 4, 1, 3, 5])
+    );
+    // torch.arange(8).view(2, 2, 2).transpose(1, 2).reshape(8)
+    let halves = vec![0, 2, 1, 3, 4, 6, 5, 7];
+    assert_eq!(of_one(rule().interleaved(2), &[8]), (vec![8], halves));
+    // torch.arange(6).view(1, 3, 2).transpose(1, 2).reshape(6), and back
+    assert_eq!(of_one(rule().interleaved(1), &[6]).1, [0, 2, 4, 1, 3, 5]);
+    assert_eq!(of_one(rule().halves(1), &[6]).1, [0, 3, 1, 4, 2, 5]);
+    // torch.arange(8).view(4, 2).view(1, 2, 2, 2).transpose(1, 2).reshape(4, 2)
+    assert_eq!(
+        of_one(rule().interleaved(1), &[4, 2]).1,
+        [0, 1, 4, 5, 2, 3, 6, 7]
+    );
+    // A tensor of one number.
+    assert_eq!(of_one(rule().squeezed(0), &[]), (vec![1], vec![0]));
+}
+
+#[test]
+fn parts_are_those_of_torch() {
+    let model: &[(&str, &[usize])] = &[("k", &[1, 2]), ("q", &[2, 2])];
+    let stacked = ["q", "k"].map(|name| Rule::new(name, "qk").stacked());
+    let fits = plan(&WeightMap::new(stacked), model).expect("the map fits");
+    assert_eq!(fits.theirs[0].described.shape, [3, 2]);
+    // The rules, not the model, say which is first.
+    assert_eq!(
+        (taken(&fits, "q"), taken(&fits, "k")),
+        (vec![0, 1, 2, 3], vec![4, 5])
+    );
+
+    let transposed = ["q", "k"].map(|name| Rule::new(name, "qk").transposed().stacked());
+    let fits = plan(&WeightMap::new(transposed), model).expect("the map fits");
+    assert_eq!(fits.theirs[0].described.shape, [2, 3]);
+    // torch.arange(6).view(2, 3).T[0:2] and [2:3]
+    assert_eq!(
+        (taken(&fits, "q"), taken(&fits, "k")),
+        (vec![0, 3, 1, 4], vec![2, 5])
+    );
+
+    let model: &[(&str, &[usize])] = &[("a", &[2, 1]), ("b", &[2, 2])];
+    let beside = ["b", "a"].map(|name| Rule::new(name, "ab").side_by_side());
+    let ranges = [
+        Rule::new("a", "ab").columns(2..3),
+        Rule::new("b", "ab").columns(0..2),
+    ];
+    for rules in [beside, ranges] {
+        let fits = plan(&WeightMap::new(rules), model).expect("the map fits");
+        assert_eq!(fits.theirs[0].described.shape, [2, 3]);
+        assert_eq!(
+            (taken(&fits, "a"), taken(&fits, "b")),
+            (vec![2, 5], vec![0, 1, 3, 4])
+        );
+    }
+}
+
+#[test]
+fn the_rule_that_says_more_decides() {
+    let rules = [
+        ("*", "x.*"),
+        ("a.*", "y.*"),
+        ("a.b", "z"),
+        ("a.{}.c", "w.{}"),
+    ];
+    let map = WeightMap::new(rules.map(|(ours, theirs)| Rule::new(ours, theirs)));
+    let model: &[(&str, &[usize])] = &[("q", &[1]), ("a.q", &[1]), ("a.b", &[1]), ("a.7.c", &[1])];
+    let fits = plan(&map, model).expect("the map fits");
+    let theirs: Vec<_> = fits.theirs.iter().map(|theirs| &*theirs.name).collect();
+    assert_eq!(theirs, ["x.q", "y.q", "z", "w.7"]);
+}
+
+#[test]
+fn everything_in_which_a_map_does_not_fit_is_told() {
+    let model: &[(&str, &[usize])] = &[("a", &[2, 3]), ("b", &[2]), ("c", &[4])];
+    let map = WeightMap::new([
+        Rule::new("a", "x"),
+        Rule::new("a", "y").transposed(),
+        Rule::new("d.{}", "z.{}").rows(0..2),
+        Rule::new("e", "e").optional(),
+    ]);
+    assert_eq!(
+        problems(&map, model),
+        [
+            "two rules give a: a <- x; a <- y, transposed",
+            "no rule gives b, F32 [2]",
+            "no rule gives c, F32 [4]",
+            "no tensor of the model is for the rule a <- y, transposed",
+            "no tensor of the model is for the rule d.{} <- z.{}, rows 0..2",
+        ]
+    );
+    let map = WeightMap::new([Rule::new("*", "*")]).under("decoder.", "");
+    assert_eq!(
+        problems(&map, model)[0],
+        "no tensor of the model has a name that begins with `decoder.`"
+    );
+}
+
+#[test]
+fn parts_that_are_not_those_of_one_tensor_are_told() {
+    let whole = |theirs| ["a", "b"].map(|name| Rule::new(name, theirs));
+    let model: &[(&str, &[usize])] = &[("a", &[2, 3]), ("b", &[2, 3])];
+    assert_eq!(
+        problems(&WeightMap::new(whole("t")), model),
+        ["a and b overlap in t"]
+    );
+
+    let rows = |a: Range<usize>, b: Range<usize>| {
+        WeightMap::new([Rule::new("a", "t").rows(a), Rule::new("b", "t").rows(b)])
+    };
+    assert!(plan(&rows(2..4, 0..2), model).is_ok());
+    assert_eq!(problems(&rows(0..2, 1..3), model), ["a and b overlap in t"]);
+    assert_eq!(
+        problems(&rows(0..2, 4..6), model),
+        ["nothing in the model is 2..4 of axis 0 of t"]
+    );
+    assert_eq!(
+        problems(&rows(1..3, 3..5), model),
+        ["nothing in the model is 0..1 of axis 0 of t"]
+    );
+    assert_eq!(
+        problems(&rows(0..2, 2..5), model),
+        ["b, F32 [2, 3], cannot come from the rule b <- t, rows 2..5: its axis 0 has the length 2"]
+    );
+    let backwards = Range { start: 4, end: 2 };
+    assert!(problems(&rows(0..2, backwards), model)[0].ends_with("its axis 0 has the length 2"));
+
+    let model: &[(&str, &[usize])] = &[("a", &[2, 3]), ("b", &[2, 4])];
+    assert_eq!(
+        problems(&rows(0..2, 2..4), model),
+        ["a, F32 [2, 3], and b, F32 [2, 4], cannot both be parts of t"]
+    );
+    let mixed = WeightMap::new([
+        Rule::new("a", "t").stacked(),
+        Rule::new("b", "t").transposed().stacked(),
+    ]);
+    let model: &[(&str, &[usize])] = &[("a", &[2, 2]), ("b", &[2, 2])];
+    assert_eq!(
+        problems(&mixed, model),
+        ["a, F32 [2, 2], and b, F32 [2, 2], cannot both be parts of t"]
+    );
+}
+
+#[test]
+fn a_model_that_has_a_name_twice_is_refused() {
+    let model = [expected("a", &[1]), expected("a", &[1])];
+    let problem = Plan::new(&WeightMap::identity(), &model).expect_err("it has");
+    assert_eq!(problem.to_string(), "`a` is there twice");
+}
+
+#[test]
+fn shapes_that_a_rule_cannot_have_are_told() {
+    let refused =
+        |rule: Rule, shape: &[usize]| problems(&WeightMap::new([rule]), &[("ours", shape)]);
+    let cases = [
+        (
+            rule().interleaved(3),
+            &[8][..],
+            "in 3 heads: its 8 rows are not pairs of 3 heads",
+        ),
+        (
+            rule().halves(4),
+            &[4],
+            "in 4 heads: its 4 rows are not pairs of 4 heads",
+        ),
+        (
+            rule().interleaved(0),
+            &[4],
+            "in 0 heads: its 4 rows are not pairs of 0 heads",
+        ),
+        (rule().interleaved(usize::MAX), &[4], "heads"),
+        (
+            rule().halves(1),
+            &[],
+            "it has no rows that could be those of heads",
+        ),
+        (rule().columns(0..4), &[4], "it has no axis 1"),
+        (
+            rule().squeezed(2),
+            &[4],
+            "theirs cannot be without the axes [2]",
+        ),
+        (
+            rule().squeezed(0).squeezed(0),
+            &[4],
+            "theirs cannot be without the axes [0, 0]",
+        ),
+    ];
+    for (rule, shape, message) in cases {
+        let found = refused(rule, shape);
+        assert!(found.len() == 1 && found[0].ends_with(message), "{found:?}");
+    }
+}
