@@ -74,6 +74,40 @@ mod hidden {
     }
 }
 
+/// Values and layers by the names of what is emitted.
+mod emitted {
+    attn::model! {
+        pub struct Values<vocab = 7, d = 4>;
+        fn forward(
+            types: ids[batch, seq], new: ids[batch, seq], call: ids[batch, seq], device: ids[batch, seq], weights: lens[batch], saved: [batch, seq, d]
+        ) -> [batch, seq, d] {
+            let rounds = embedding::<vocab, d>(types) + embedding::<vocab, d>(new) + saved;
+            let inputs = embedding::<vocab, d>(call) + embedding::<vocab, d>(device);
+            let mut past = rounds + inputs;
+            repeat 2 {
+                let kept = layer_norm(past);
+                let round = attention::<2, mask = padding>(kept, padding = weights);
+                past = past + round;
+            }
+            let random = dropout::<0.5>(past);
+            let gradients = linear::<d>(random);
+            let sizes = gelu(gradients);
+            let p = sizes + 1;
+            let axes = p * 2;
+            let results = axes + p;
+            results
+        }
+
+        pub struct Layers<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut y = x;
+            repeat 2, name = types { y = linear::<d, name = weights>(y); }
+            repeat 2, name = inner { y = linear::<d, name = types>(y) + linear::<d, name = none>(y); }
+            y
+        }
+    }
+}
+
 fn main() {
     model! {
         struct Local;

@@ -158,7 +158,6 @@ impl<E: Pooled> QuerySums<E> {
         let blocks = sizes.group() * sizes.query.div_ceil(QUERIES);
         self.parts
             .head_chunks(sizes.group())
-            .into_iter()
             .map(move |memory| QueryPart {
                 sizes,
                 memory,

@@ -67,7 +67,7 @@ pub(crate) fn lower(draft: ModelDraft, krate: &TokenStream, cx: &Diagnostics) ->
 }
 
 /// The variables of the emitted code itself.
-const OWN: [&str; 4] = ["model", "pass", "run", "tape"];
+const OWN: [&str; 5] = ["__types", "model", "pass", "run", "tape"];
 
 pub(super) struct Lowering<'a> {
     cx: &'a Diagnostics,

@@ -47,7 +47,7 @@ impl Fused<'_> {
                 #[derive(p::Clone)]
                 struct #name<E: p::Element> {
                     #(#names: #types,)*
-                    types: p::PhantomData<E>,
+                    __types: p::PhantomData<E>,
                 }
 
                 impl<E: p::Element> p::Remembers for #name<E> {
@@ -125,7 +125,7 @@ impl Fused<'_> {
             };
             quote!(#name: #value)
         });
-        quote!(#name { #(#fields,)* types: p::PhantomData })
+        quote!(#name { #(#fields,)* __types: p::PhantomData })
     }
 
     fn emit_decode(&self) -> TokenStream {

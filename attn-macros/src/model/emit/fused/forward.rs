@@ -36,7 +36,7 @@ impl Fused<'_> {
                 let sizes = call.sizes;
                 #steps
                 #(#copies)*
-                #saved { #fields types: p::PhantomData }
+                #saved { #fields __types: p::PhantomData }
             }
         }
     }
@@ -311,7 +311,7 @@ impl Fused<'_> {
             for #weights in #sets {
                 #steps
                 let next = #next;
-                let round = #saved { #fields types: p::PhantomData };
+                let round = #saved { #fields __types: p::PhantomData };
                 if keep {
                     #rounds.push(round);
                 }

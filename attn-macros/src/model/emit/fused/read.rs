@@ -49,7 +49,7 @@ impl Fused<'_> {
 
             struct Inputs<E: p::Element> {
                 #(#inputs,)*
-                types: p::PhantomData<E>,
+                __types: p::PhantomData<E>,
             }
 
             /// One call: sizes, inputs, and what each attention reads of these.
@@ -83,7 +83,7 @@ impl Fused<'_> {
         quote! {
             let sizes = Sizes { #(#sizes),* };
             #check_sizes
-            let inputs = Inputs { #(#inputs,)* types: p::PhantomData };
+            let inputs = Inputs { #(#inputs,)* __types: p::PhantomData };
             let data = (#(#data,)*);
             let call = Call::<E> { sizes, inputs, data };
             #checks
@@ -220,7 +220,7 @@ impl Fused<'_> {
             #[allow(dead_code)]
             pub struct #weights<E: p::Element> {
                 #(#fields: #types,)*
-                types: p::PhantomData<E>,
+                __types: p::PhantomData<E>,
             }
 
             impl<E: p::Element, D: p::Storage<E>> p::OnSlices<E> for #name<E, D> {
@@ -234,7 +234,7 @@ impl Fused<'_> {
                 ) -> Result<Self::Weights, D::Err> {
                     Ok(#weights {
                         #(#fields: self.#fields.weights(operation)?,)*
-                        types: p::PhantomData,
+                        __types: p::PhantomData,
                     })
                 }
             }
@@ -269,7 +269,7 @@ impl Fused<'_> {
             struct #name<E: p::Element> {
                 #(#values,)*
                 #(#kept,)*
-                types: p::PhantomData<E>,
+                __types: p::PhantomData<E>,
             }
         });
         for (step, planned) in region.steps.iter().zip(&plan.steps) {
@@ -295,7 +295,7 @@ impl Fused<'_> {
         self.model().module(repeat.module)
     }
 
-    /// The fields of what a region keeps: `a, b_kept, blocks_rounds, types: ..`.
+    /// The fields of what a region keeps: `a, b_kept, blocks_rounds, __types: ..`.
     pub(super) fn saved_fields(&self, region: &Region, saved: &[ValueId]) -> TokenStream {
         let values = saved.iter().map(|id| self.value(*id));
         let kept = region.steps.iter().filter_map(|step| match step {
