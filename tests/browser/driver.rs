@@ -10,6 +10,7 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -88,7 +89,10 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()?;
         let port = port(&mut child)?;
-        let config = ureq::Agent::config_builder().http_status_as_error(false);
+        // A browser that hangs fails a test, and does not stop all of them.
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(60)));
         let mut browser_to_be = Self {
             driver: child,
             agent: config.build().into(),

@@ -78,9 +78,7 @@ impl Rows {
                 f32::INFINITY => codes.top() + 2,
                 f32::NEG_INFINITY => codes.top() + 3,
                 // What is not zero is not 0, however small it is. A cast has no overflow, and NaN is 0.
-                _ => (above.round() as u16)
-                    .saturating_add(1)
-                    .clamp(1, codes.top()),
+                _ => (above.round() as u16).saturating_add(1).min(codes.top()),
             };
             match codes {
                 Codes::Bits8 => self.codes.push(code as u8),

@@ -250,6 +250,11 @@ mod tests {
         // At the end it is what a crash left.
         fs::write(&path, "{\"step\":1}\n\0\0\0\0\n").unwrap();
         assert_eq!(Metrics::read(&path).unwrap().len(), 1);
+        // Also where only the end of the line is missing: what is written next would stand in it.
+        fs::write(&path, "{\"step\":1}\n{\"step\":2}").unwrap();
+        assert_eq!(Metrics::read(&path).unwrap().len(), 1);
+        Metrics::resume(&path, 2).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"{\"step\":1}\n");
     }
 
     #[test]

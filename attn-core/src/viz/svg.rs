@@ -284,6 +284,9 @@ mod tests {
             "<rect width=\"3\" height=\"2\" fill=\"{}\"/>",
             hex(colours[0])
         )));
+        // Behind a run of two.
+        let svg = drawing([1, 4], vec![1.0, 1.0, 0.5, 0.5]);
+        assert_eq!(cells(&svg, &hex(colours[32 * 255 / 63])), [[0, 2], [0, 3]]);
         // To the largest of the head, a half is a half.
         let map = AttentionMap::new("a", [1, 1, 1, 2], vec![1.0, 0.5]);
         let options = SvgOptions {
