@@ -74,7 +74,7 @@ mod tests {
         let bytes = Corpus::new(&text, Vocabulary::bytes(), 9)?;
         // The last 15 of 150 bytes: "äbäbäbäbäb". Of the second to the tenth, the first ends an ä.
         assert_eq!(bytes.validation.len(), 15);
-        assert_eq!(bytes.characters(&[0..9])?, 7);
+        assert_eq!(bytes.characters(&[0..4, 4..9])?, 7);
         let chars = Corpus::new(&text, Vocabulary::characters(&text)?, 8)?;
         assert_eq!(chars.characters(&[0..5, 5..9])?, 9);
         Ok(())

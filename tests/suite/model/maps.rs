@@ -1,6 +1,6 @@
 //! `attention_maps`: what the attentions of a network look at, against the layers asked one by one.
 
-use super::encoder_decoder::{self, Transformer};
+use super::encoder_decoder;
 use super::*;
 use crate::layers::compare::assert_close;
 use crate::tensors::flat;
@@ -117,10 +117,10 @@ fn encoder_decoder_and_crossing_maps_have_lengths_of_their_own() {
     );
     for map in &found {
         let padded = !map.name().starts_with("decoder") || map.name().ends_with("cross");
-        for batch in 0..3 {
+        for (batch, length) in lengths.into_iter().enumerate() {
             for (head, query) in (0..2).flat_map(|h| (0..map.queries()).map(move |q| (h, q))) {
                 let row = map.row(batch, head, query);
-                let seen = if padded { lengths[batch] } else { query + 1 };
+                let seen = if padded { length } else { query + 1 };
                 assert!(row[..seen].iter().all(|weight| *weight > 0.0), "{row:?}");
                 assert!(row[seen..].iter().all(|weight| *weight == 0.0), "{row:?}");
             }
