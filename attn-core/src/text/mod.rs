@@ -21,7 +21,7 @@
 //! | --- | --- | --- |
 //! | [`characters`](Vocabulary::characters) | those of a text, in the order of their code points | text of these characters |
 //! | [`bytes`](Vocabulary::bytes) | 256 | all text; what a model writes may be no text |
-//! | [`byte_pairs`](Vocabulary::byte_pairs) | as many as asked for, from 256 | the same, in fewer tokens |
+//! | `byte_pairs`, with the feature `tokenizers` | as many as asked for, from 256 | the same, in fewer tokens |
 
 mod decoder;
 mod error;
