@@ -79,6 +79,11 @@ impl<const M: usize, E: Dtype, D: Storage<E>> LayerNorm<M, E, D> {
     pub const PARAMS: usize = 2 * M;
     /// The epsilon of a new norm, PyTorch's.
     pub const EPSILON: f64 = 1e-5;
+
+    /// The same with another epsilon, which has to be positive.
+    pub fn with_epsilon(self, epsilon: f64) -> Self {
+        Self { epsilon, ..self }
+    }
 }
 
 impl<const M: usize, E: Dtype, D: Storage<E>> RmsNorm<M, E, D> {
@@ -86,6 +91,11 @@ impl<const M: usize, E: Dtype, D: Storage<E>> RmsNorm<M, E, D> {
     pub const PARAMS: usize = M;
     /// The epsilon of a new norm, that of LLaMA and of most others.
     pub const EPSILON: f64 = 1e-6;
+
+    /// The same with another epsilon, which has to be positive.
+    pub fn with_epsilon(self, epsilon: f64) -> Self {
+        Self { epsilon, ..self }
+    }
 }
 
 impl<const M: usize, S, E, D, T> Module<Tensor<S, E, D, T>> for LayerNorm<M, E, D>

@@ -74,9 +74,11 @@ pub(crate) enum Submodule {
     },
     LayerNorm {
         width: Size,
+        epsilon: Option<Real>,
     },
     RmsNorm {
         width: Size,
+        epsilon: Option<Real>,
     },
     /// By its index among the model's attentions.
     Attention(usize),
@@ -90,6 +92,16 @@ pub(crate) enum Submodule {
         count: Size,
         share: bool,
     },
+}
+
+impl Submodule {
+    /// What a norm adds, where that is not what it begins with.
+    pub(crate) fn epsilon(&self) -> Option<&Real> {
+        match self {
+            Self::LayerNorm { epsilon, .. } | Self::RmsNorm { epsilon, .. } => epsilon.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 /// A call of a module that the macro knows nothing of but its type, as the user wrote it.

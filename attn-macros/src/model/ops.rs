@@ -92,6 +92,18 @@ static FEED_FORWARD: &[Key] = &[
         doc: "The nonlinearity. With a gate there are three projections, without biases.",
     },
 ];
+const fn epsilon(default: &'static str) -> Key {
+    Key {
+        name: "epsilon",
+        kind: Kind::Number,
+        default,
+        doc: "Positive: keeps the divisor away from 0.",
+    }
+}
+
+static LAYER_NORM: &[Key] = &[epsilon("1e-5")];
+static RMS_NORM: &[Key] = &[epsilon("1e-6")];
+
 static DROPOUT: &[Key] = &[Key {
     name: "p",
     kind: Kind::Number,
@@ -191,16 +203,16 @@ pub(crate) static OPERATIONS: &[Operation] = &[
     learned(
         "layer_norm",
         &[],
-        &[],
+        LAYER_NORM,
         "`[.., d_model]` to the same",
-        "`(x - mean) / sqrt(var + 1e-5)` over the last axis, with a learned gain and bias. PyTorch: `torch.nn.LayerNorm`.",
+        "`(x - mean) / sqrt(var + epsilon)` over the last axis, with a learned gain and bias. PyTorch: `torch.nn.LayerNorm`.",
     ),
     learned(
         "rms_norm",
         &[],
-        &[],
+        RMS_NORM,
         "`[.., d_model]` to the same",
-        "`x / sqrt(mean(x²) + 1e-6)` over the last axis, with a learned gain. PyTorch: `torch.nn.RMSNorm`.",
+        "`x / sqrt(mean(x²) + epsilon)` over the last axis, with a learned gain. PyTorch: `torch.nn.RMSNorm`.",
     ),
     learned(
         "module",

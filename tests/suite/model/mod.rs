@@ -16,6 +16,7 @@ mod facts;
 mod graphs;
 mod maps;
 mod mistakes;
+mod norms;
 mod opaque;
 mod session;
 mod steps;

@@ -101,8 +101,8 @@ pub fn torch_transformer_encoder_layer() -> WeightMap {
 /// The pooler looks at the first token: `first` is 1 for every sequence. A file with a pooler for a model without one loads with
 /// `.ignore("pooler.*")`.
 ///
-/// `layer_norm_eps` is in the config, not in the file: 1e-12 unless that says otherwise, where our norms begin with 1e-5. It is the
-/// field [`epsilon`](crate::nn::LayerNorm::epsilon) of each norm, which is set after the model is built. Padding is at the end of a sequence. Not covered: relative positions, the files
+/// `layer_norm_eps` is in the config, not in the file, 1e-12 unless that says otherwise, and ours is 1e-5: write
+/// `layer_norm::<epsilon = 1e-12>(..)`. Padding is at the end of a sequence. Not covered: relative positions, the files
 /// of before 2020, whose norms have a `gamma` and a `beta`.
 pub fn hugging_face_bert() -> WeightMap {
     let layer = renamed(&[
@@ -201,8 +201,8 @@ pub fn hugging_face_gpt2_model() -> WeightMap {
 /// A tied head is `linear::<tied = embedding>(..)`. `rope_theta` is `position = rope(500000.0)`. Its rotary embedding turns the two
 /// halves of a head, as ours does; for files in which pairs are neighbours there is [`meta_llama`].
 ///
-/// `rms_norm_eps` is in the config, not in the file. Our norms begin with 1e-6, as Llama 1 has it; for another one, set the field
-/// [`epsilon`](crate::nn::RmsNorm::epsilon) of each norm, `block.rms_norm.epsilon = 1e-5`, after the model is built. Not covered: `rope_scaling` of Llama 3.1.
+/// `rms_norm_eps` is in the config, not in the file. Ours is 1e-6, as that of Llama 1; for another one write
+/// `rms_norm::<epsilon = 1e-5>(..)`. Not covered: `rope_scaling` of Llama 3.1.
 pub fn hugging_face_llama() -> WeightMap {
     let model = renamed(&[
         ("embedding.weight", "embed_tokens.weight"),

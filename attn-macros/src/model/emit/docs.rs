@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Emitter;
 use crate::model::graph::{Field, Model, ModuleId, Op, Place, Submodule, ValueId};
-use crate::spec::Size;
+use crate::spec::{Real, Size};
 
 /// `ids[batch, seq]`, or several in parentheses.
 pub(super) fn accepted(cx: &Emitter<'_>) -> String {
@@ -140,8 +140,10 @@ pub(super) fn layer_name(layer: &Submodule) -> String {
             let name = of("feed_forward", &[width, hidden, width]);
             format!("{name}, {gate}{}", activation.ty)
         }
-        Submodule::LayerNorm { width } => of("layer_norm", &[width]),
-        Submodule::RmsNorm { width } => of("rms_norm", &[width]),
+        Submodule::LayerNorm { width, epsilon } => {
+            with_epsilon(of("layer_norm", &[width]), epsilon)
+        }
+        Submodule::RmsNorm { width, epsilon } => with_epsilon(of("rms_norm", &[width]), epsilon),
         Submodule::Attention(_) => "attention".to_owned(),
         Submodule::Opaque { ty, .. } => format!("module {ty}"),
         Submodule::Repeat { count, share, .. } => {
@@ -152,6 +154,17 @@ pub(super) fn layer_name(layer: &Submodule) -> String {
             };
             format!("repeat {count}{share}")
         }
+    }
+}
+
+fn with_epsilon(norm: String, epsilon: &Option<Real>) -> String {
+    match epsilon {
+        None => norm,
+        Some(Real {
+            value: Some(epsilon),
+            ..
+        }) => format!("{norm}, epsilon {epsilon:e}"),
+        Some(epsilon) => format!("{norm}, epsilon {epsilon}"),
     }
 }
 

@@ -99,11 +99,11 @@ pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Submodule, rest: &TokenStream
             let [width, hidden] = [width, hidden].map(|size| size.arg());
             quote!(#nn::#layer<#width, #hidden, #nn::#activation #rest>)
         }
-        Submodule::LayerNorm { width } => {
+        Submodule::LayerNorm { width, .. } => {
             let width = width.arg();
             quote!(#nn::LayerNorm<#width #rest>)
         }
-        Submodule::RmsNorm { width } => {
+        Submodule::RmsNorm { width, .. } => {
             let width = width.arg();
             quote!(#nn::RmsNorm<#width #rest>)
         }
@@ -183,6 +183,11 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
     });
     let visits = nest(visits);
     let patterns = nest(names.iter().map(|field| quote!(#field)));
+    let built_fields = module.fields.iter().zip(&names).map(|(of, field)| {
+        let epsilon = of.layer.epsilon();
+        let with = epsilon.map(|epsilon| quote!(: #field.with_epsilon((#epsilon) as f64)));
+        quote!(#field #with)
+    });
     let none = marker(module).map(|none| quote!(#none: p::PhantomData));
     let (built, types, is_built) = (cx.built(id), cx.built_types(id), cx.built_where(id));
     let (collections, converted) = (cx.built_collections(id), cx.built_converted(id));
@@ -197,7 +202,7 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
             fn iter_tensors<V: p::ModuleVisitor<Self, E, D>>(
                 visitor: &mut V,
             ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
-                visitor.visit_fields(#visits, |#patterns| #name { #(#names,)* #none })
+                visitor.visit_fields(#visits, |#patterns| #name { #(#built_fields,)* #none })
             }
         }
     }

@@ -277,12 +277,14 @@ impl Lowering<'_> {
             }
             "layer_norm" => {
                 let layer = Submodule::LayerNorm {
+                    epsilon: self.epsilon(arguments),
                     width: self.width(call, x)?,
                 };
                 (Op::LayerNorm(place(self, layer, x, frame)), x.clone())
             }
             "rms_norm" => {
                 let layer = Submodule::RmsNorm {
+                    epsilon: self.epsilon(arguments),
                     width: self.width(call, x)?,
                 };
                 (Op::RmsNorm(place(self, layer, x, frame)), x.clone())
@@ -376,6 +378,32 @@ impl Lowering<'_> {
         let asked = ("linear", arguments.name.as_ref());
         let place = self.field(frame.module, asked, layer, result.to_string());
         Some(self.node(frame, Op::Linear(place), vec![x], (name, result)))
+    }
+
+    /// What a norm adds, if that is asked for.
+    fn epsilon(&mut self, arguments: &Arguments) -> Option<Real> {
+        let Some(Value::Number(epsilon)) = arguments.value("epsilon") else {
+            return None;
+        };
+        let message = crate::messages::not_positive("epsilon", epsilon);
+        let at = first(&epsilon.origin);
+        match epsilon.value {
+            // What an f32 rounds to 0 is 0.
+            Some(value) if value as f32 <= 0.0 => {
+                self.error(at, message);
+                return None;
+            }
+            Some(_) => {}
+            None => {
+                let number = quote::quote!(((#epsilon) as f32));
+                let conditions = vec![
+                    quote::quote!(#number > 0.0),
+                    quote::quote!(#number.is_finite()),
+                ];
+                self.assume(conditions, at, message);
+            }
+        }
+        Some(epsilon.clone())
     }
 
     fn probability(&mut self, call: &Call, arguments: &Arguments) -> Option<Real> {
