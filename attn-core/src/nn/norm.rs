@@ -41,7 +41,7 @@ pub struct LayerNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice>
     /// What is added then.
     pub bias: Tensor<Rank1<M>, E, D>,
     /// Keeps the divisor away from 0; [`EPSILON`](Self::EPSILON) at first. It is not saved, and a copy on another device or
-    /// of another type starts with that again.
+    /// of another type starts with that again; in a network of `model!`, with that of the declaration.
     pub epsilon: f64,
 }
 
@@ -70,7 +70,7 @@ pub struct RmsNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
     /// What a normalised vector is multiplied with.
     pub weight: Tensor<Rank1<M>, E, D>,
     /// Keeps the divisor away from 0; [`EPSILON`](Self::EPSILON) at first. It is not saved, and a copy on another device or
-    /// of another type starts with that again.
+    /// of another type starts with that again; in a network of `model!`, with that of the declaration.
     pub epsilon: f64,
 }
 
