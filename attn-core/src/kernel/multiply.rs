@@ -1,29 +1,21 @@
 //! The product of matrices by all threads.
 //!
-//! A task computes some columns of the result: it copies as many columns of the right side, block by block of the depth,
-//! to where they lie side by side, whichever way they lie in memory, and multiplies blocks of rows of the left side with
-//! the copy, which stays in the cache. Nothing is packed a second time, no thread waits for another before the end, and
-//! what a row of the result starts with is written just before it is added to.
+//! `gemm` shares a product among the threads, and is at its best where the rows of both sides are slices. A side whose columns
+//! are slices is copied first, by all threads, block by block of the depth.
 
 use std::ops::Range;
 
-use super::parallel::for_each;
+use super::parallel::{for_each, rows_per_task};
 use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, product};
 
-/// Columns of a task: a multiple of the columns that any of `gemm`'s kernels computes at once.
-const STRIP: usize = 64;
-/// How much of the depth is multiplied at a time. With [`STRIP`] columns it takes an eighth of a second cache.
+/// How much of the depth is copied at a time, at least: as much as `gemm` multiplies at a time.
 const DEPTH: usize = 512;
-/// Rows of a block: as many as `gemm` multiplies with a matrix without a copy of it.
-const ROWS: usize = 48;
-/// Tasks that keep the threads of a desktop busy; where the columns give fewer, the rows are divided too ...
-const TASKS: usize = 16;
-/// ... unless so few of them would make the copy of the columns expensive.
-const ROWS_PER_TASK: usize = 6 * ROWS;
-/// Multiplications that are not worth another task: some ten microseconds.
-const SMALL: usize = 1 << 19;
+/// Numbers that are copied at a time, if that is more: a part of a third cache.
+const COPY: usize = 1 << 20;
+/// Columns that are copied by one thread, or a multiple: whole lines of the cache, several in a row.
+const COLUMNS: usize = 64;
 
 /// What the result starts with.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +50,20 @@ impl<E: Copy> Start<'_, E> {
     }
 }
 
+impl<E: Pooled> Start<'_, E> {
+    /// [`write`](Self::write), by all threads.
+    fn write_by_all(self, to: MatrixMut<'_, E>) -> Into {
+        if let Self::Row(_) = self {
+            let some = rows_per_task(to.cols());
+            for_each(to.row_chunks(some), |to| {
+                self.write(to);
+            });
+            return Into::Add;
+        }
+        self.write(to)
+    }
+}
+
 impl<E> From<Into> for Start<'_, E> {
     fn from(into: Into) -> Self {
         match into {
@@ -75,7 +81,7 @@ impl<E> From<Into> for Start<'_, E> {
 /// If the shapes do not fit.
 #[track_caller]
 pub(super) fn multiply<E: Pooled>(
-    to: MatrixMut<'_, E>,
+    mut to: MatrixMut<'_, E>,
     start: Start<'_, E>,
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
@@ -88,58 +94,71 @@ pub(super) fn multiply<E: Pooled>(
         b.rows(),
         b.cols()
     );
-    let strip = STRIP * SMALL.div_ceil((rows * depth).max(1) * STRIP).max(1);
-    let rows_per_task = (rows * cols.div_ceil(strip)).div_ceil(TASKS);
-    let rows_per_task = rows_per_task.next_multiple_of(ROWS).max(ROWS_PER_TASK);
-    let rows = to.row_chunks(rows_per_task).enumerate();
-    let tasks = rows.flat_map(|(i, to)| {
-        let strips = to.col_chunks(strip).enumerate();
-        strips.map(move |(j, to)| (i * rows_per_task, j * strip, to))
-    });
-    for_each(tasks, |(row, col, to)| {
-        let a = a.some_rows(row..row + to.rows());
-        let cols = col..col + to.cols();
-        multiply_strip(to, start.of_cols(cols.clone()), a, b.some_cols(cols));
-    });
-}
-
-/// `to = start + a b`, by one thread.
-fn multiply_strip<E: Pooled>(
-    mut to: MatrixMut<'_, E>,
-    start: Start<'_, E>,
-    a: Matrix<'_, E>,
-    b: Matrix<'_, E>,
-) {
-    let (depth, cols) = (b.rows(), b.cols());
-    let mut copy = Buffer::stale(DEPTH.min(depth) * cols);
+    let mut into = start.write_by_all(to.reborrow());
+    let as_they_are = a.has_row_slices() && b.has_row_slices();
+    let at_once = match as_they_are {
+        true => depth,
+        false => DEPTH.max(COPY / rows.max(cols).max(1)),
+    };
     // Without any depth there is still a result.
-    for first in (0..depth.max(1)).step_by(DEPTH) {
-        let some = first..depth.min(first + DEPTH);
-        let copy = &mut copy[..some.len() * cols];
-        load(
-            b.some_rows(some.clone()),
-            MatrixMut::new(copy, some.len(), cols),
+    for first in (0..depth.max(1)).step_by(at_once.max(1)) {
+        let some = first..depth.min(first + at_once);
+        let (a, b) = (
+            Rows::of(a.some_cols(some.clone())),
+            Rows::of(b.some_rows(some)),
         );
-        let b = Matrix::new(copy, some.len(), cols);
-        for (i, mut to) in to.reborrow().row_chunks(ROWS).enumerate() {
-            let rows = i * ROWS..i * ROWS + to.rows();
-            let into = if first == 0 {
-                start.write(to.reborrow())
-            } else {
-                Into::Add
-            };
-            let a = a.part(rows, some.clone());
-            product(to, into, E::ONE, a, b, Threads::One);
-        }
+        product(
+            to.reborrow(),
+            into,
+            E::ONE,
+            a.matrix(),
+            b.matrix(),
+            Threads::All,
+        );
+        into = Into::Add;
     }
 }
 
-/// `to = x`, whose rows or columns are slices.
-fn load<E: Pooled>(x: Matrix<'_, E>, mut to: MatrixMut<'_, E>) {
-    if x.has_row_slices() {
-        (0..x.rows()).for_each(|i| to.row_mut(i).copy_from_slice(x.row(i)));
-    } else {
-        transpose(x.transposed(), to);
+/// A matrix whose rows are slices.
+enum Rows<'a, E: Pooled> {
+    Given(Matrix<'a, E>),
+    Copied {
+        numbers: Buffer<E>,
+        rows: usize,
+        cols: usize,
+    },
+}
+
+impl<'a, E: Pooled> Rows<'a, E> {
+    /// The matrix itself, or a copy by all threads. Its rows or its columns are slices.
+    fn of(x: Matrix<'a, E>) -> Self {
+        if x.has_row_slices() {
+            return Self::Given(x);
+        }
+        let (rows, cols) = (x.rows(), x.cols());
+        let mut numbers = Buffer::stale(rows * cols);
+        let some = rows_per_task(cols).next_multiple_of(COLUMNS);
+        let parts = MatrixMut::new(&mut numbers, rows, cols).row_chunks(some);
+        for_each(parts.enumerate(), |(i, to)| {
+            let rows = i * some..i * some + to.rows();
+            transpose(x.some_rows(rows).transposed(), to);
+        });
+        Self::Copied {
+            numbers,
+            rows,
+            cols,
+        }
+    }
+
+    fn matrix(&self) -> Matrix<'_, E> {
+        match self {
+            Self::Given(matrix) => *matrix,
+            Self::Copied {
+                numbers,
+                rows,
+                cols,
+            } => Matrix::new(numbers, *rows, *cols),
+        }
     }
 }
 
