@@ -27,6 +27,9 @@ use super::{Attention, Similarity};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, run};
 
+/// As many values of all heads, side by side, are on more pages than a machine remembers the addresses of.
+const FAR: usize = 2048;
+
 /// The prepared keys of a head, `[width, key]`, and their values, `[key, value_width]`.
 type KeysAndValues<'a, E> = (Matrix<'a, E>, Matrix<'a, E>);
 
@@ -100,9 +103,10 @@ impl<E: Pooled> Attention<'_, E> {
             let [q, k, v] = [q, k, v].map(|x| sizes.sequence(x, b));
             let [k, v] = [k, v].map(|x| sizes.of_key_head(x, kv));
             let keys = Keys::load(self, k);
+            let values = Values::load(self, v);
             self.for_each(1, self.blocks(b, kv, out, lse), |block| {
                 let queries = self.load_queries(q, &block);
-                body(queries.read(), (keys.columns(), v), block);
+                body(queries.read(), (keys.columns(), values.rows()), block);
             });
         });
     }
@@ -331,6 +335,39 @@ impl<'a, E: Pooled> Keys<'a, E> {
             Self::Given(rows) => rows.transposed(),
             Self::Rows(rows) => rows.read().transposed(),
             Self::Columns(columns) => columns.read(),
+        }
+    }
+}
+
+/// The values of a head, `[key, value_width]`.
+enum Values<'a, E: Pooled> {
+    /// Those of all heads lie side by side.
+    Given(Matrix<'a, E>),
+    /// Close together: on few pages, whose addresses the machine remembers.
+    Copied(Panel<E>),
+}
+
+impl<'a, E: Pooled> Values<'a, E> {
+    /// A copy of many values, if several blocks of queries read it.
+    fn load(attention: &Attention<'_, E>, v: Matrix<'a, E>) -> Self {
+        let sizes = attention.sizes;
+        if v.rows() < FAR || sizes.group() * sizes.query <= QUERIES {
+            return Self::Given(v);
+        }
+        let mut copy = Panel::new(v.rows(), v.cols());
+        let tasks = chunks(0..v.rows(), TILE).zip(copy.write().row_chunks(TILE));
+        attention.for_each(1, tasks, |(keys, mut to)| {
+            for (row, key) in keys.enumerate() {
+                to.row_mut(row).copy_from_slice(v.row(key));
+            }
+        });
+        Self::Copied(copy)
+    }
+
+    fn rows(&self) -> Matrix<'_, E> {
+        match self {
+            Self::Given(rows) => *rows,
+            Self::Copied(rows) => rows.read(),
         }
     }
 }
