@@ -134,7 +134,7 @@ pub use attn_core::{
     composed::Composed,
     data, generate,
     kernel::attention::{Coverage, MaskBlocks},
-    maps, nn, ops, train,
+    maps, memory, nn, ops, train,
 };
 /// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;
@@ -161,7 +161,10 @@ pub mod __private {
         data::*,
         entry::*,
         fit::*,
-        fused::*,
+        fused::{
+            Entry::{Free, Repeat, Take, Use},
+            *,
+        },
         generate::{
             Cache, Decoding, InSession, NewTokens, Past, Remembers, Room, Session, Sessions,
             no_session,

@@ -9,6 +9,7 @@ use super::{
     arithmetic, attention, axis, concat, cross_entropy, dropout, elementwise, embedding, linear,
     norm, optim, sinusoid, softmax,
 };
+use crate::memory::Held;
 use crate::simd::Real;
 
 /// The bytes of a cache line and of the widest vector: buffers start at multiples of it.
@@ -19,6 +20,8 @@ pub struct Buffer<E: Pooled> {
     memory: Vec<E>,
     start: usize,
     len: usize,
+    /// Of what counts as activations.
+    held: Option<Held>,
 }
 
 impl<E: Pooled> Buffer<E> {
@@ -29,7 +32,19 @@ impl<E: Pooled> Buffer<E> {
             offset if offset <= ALIGNMENT / size_of::<E>() => offset,
             _ => 0,
         };
-        Self { memory, start, len }
+        Self {
+            memory,
+            start,
+            len,
+            held: None,
+        }
+    }
+
+    /// A stale buffer that counts as [activations](crate::memory).
+    pub fn counted(len: usize) -> Self {
+        let mut buffer = Self::stale(len);
+        buffer.held = Some(Held::of::<E>(len));
+        buffer
     }
 
     /// A buffer of zeros.

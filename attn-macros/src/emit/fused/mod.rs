@@ -11,6 +11,7 @@ mod score;
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
+use super::lines::{self, Lines};
 use super::{Caller, Layer, input, places, var};
 use crate::graph::Dim;
 use crate::graph::diff::diff;
@@ -30,6 +31,7 @@ use crate::graph::steps::{ArrayId, Attention, Role, Step, Steps, View};
 /// fn forward(call, weights, x, .., output) -> Saved<E>
 /// fn backward(call, weights, x, .., saved, d_output, gradients) -> Result<(), ..>
 /// fn attention(call, weights) -> p::Attention<E>
+/// const fn footprint(batch, query, key) -> p::Footprint    // the memory that the two take, for `model!`
 /// impl InModel for Name              // for `model!`
 /// impl InSession for Name            // for one that goes on token by token
 /// ```
@@ -47,14 +49,17 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let attentions = attentions.map(|attention| cx.emit_attention(attention));
     let attentions: Vec<_> = attentions.collect();
     let structs = [cx.emit_weights(), cx.emit_call(), cx.emit_saved(&plan)];
+    let (forward, backward) = (cx.emit_forward(&plan), cx.emit_backward(&adjoints, &plan));
+    let in_model = (cx.cx.caller != Caller::User)
+        .then(|| [cx.emit_in_model(), cx.emit_footprint(&forward, &backward)])
+        .map(|parts| quote!(#(#parts)*));
     let functions = [
         cx.emit_read_weights(),
         cx.emit_make_call(),
         cx.emit_fused(),
-        cx.emit_forward(&plan),
-        cx.emit_backward(&adjoints, &plan),
+        forward.code,
+        backward.code,
     ];
-    let in_model = (cx.cx.caller != Caller::User).then(|| cx.emit_in_model());
     let in_session = (cx.cx.caller == Caller::Session).then(|| cx.emit_in_session());
     quote! {
         #(#structs)*
@@ -93,16 +98,29 @@ impl Fused<'_> {
     }
 
     /// `let mut q_k_v = p::Array::stale(sizes.queries(), [512, 512, 512]);`
-    fn emit_array(&self, name: &Ident, id: ArrayId) -> TokenStream {
-        let rows = self.rows(id);
-        let widths = self.steps.array(id).parts.iter().map(|part| &part.width);
-        quote!(let mut #name = p::Array::<E, _>::stale(#rows, [#(#widths),*]);)
+    fn emit_array(&self, lines: &mut Lines, name: &Ident, id: ArrayId) {
+        let array = self.steps.array(id);
+        let (rows, len) = match array.rows {
+            Dim::Key => (quote!(sizes.keys()), quote!(key)),
+            _ => (quote!(sizes.queries()), quote!(query)),
+        };
+        let widths: Vec<_> = array.parts.iter().map(|part| &part.width).collect();
+        lines.line(quote!(let mut #name = p::Array::<E, _>::stale(#rows, [#(#widths),*]);));
+        let footprint = [quote!(batch), len, quote!(#((#widths))+*)];
+        lines.take(name, lines::array(&footprint));
     }
 
-    fn rows(&self, id: ArrayId) -> TokenStream {
-        match self.steps.array(id).rows {
-            Dim::Key => quote!(sizes.keys()),
-            _ => quote!(sizes.queries()),
+    /// The memory that both passes take.
+    fn emit_footprint(&self, forward: &Lines, backward: &Lines) -> TokenStream {
+        let name = &self.cx.name;
+        let footprint = lines::emit_footprint(forward, backward);
+        quote! {
+            impl #name {
+                #[allow(unused_variables)]
+                const fn footprint(batch: usize, query: usize, key: usize) -> p::Footprint {
+                    #footprint
+                }
+            }
         }
     }
 
