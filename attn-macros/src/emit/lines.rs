@@ -113,7 +113,7 @@ impl Lines {
 pub(crate) fn emit_footprint(forward: &Lines, backward: &Lines) -> TokenStream {
     let mut ledger = Ledger::default();
     let forward = ledger.scope(&forward.entries);
-    let backward = ledger.scope(&backward.entries);
+    let backward = ledger.pass(&backward.entries);
     let parts = &ledger.parts;
     quote!(p::Footprint::of(&[#(#parts),*], &[#(#forward),*], &[#(#backward),*]))
 }
@@ -143,13 +143,15 @@ impl Ledger {
     /// The entries as emitted. At the end of a scope its variables are dropped.
     fn scope(&mut self, entries: &[Entry]) -> Vec<TokenStream> {
         let outside = self.variables.len();
-        let mut emitted = Vec::new();
-        for entry in entries {
-            emitted.extend(self.entry(entry));
-        }
+        let mut emitted = self.pass(entries);
         let inside = self.variables.split_off(outside).into_iter().rev();
         emitted.extend(inside.filter_map(|variable| variable.memory).map(free));
         emitted
+    }
+
+    fn pass(&mut self, entries: &[Entry]) -> Vec<TokenStream> {
+        let emitted = entries.iter().filter_map(|entry| self.entry(entry));
+        emitted.collect()
     }
 
     fn entry(&mut self, entry: &Entry) -> Option<TokenStream> {

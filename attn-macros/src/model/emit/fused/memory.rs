@@ -95,6 +95,7 @@ impl Fused<'_> {
                 let axes = self.extent(node.operands[0]);
                 (!is_new).then(|| quote!(p::Footprint::back(&[#(#axes),*])))
             }
+            Op::SinusoidalPosition => None,
             _ => self.footprint(node),
         }
     }
