@@ -27,7 +27,8 @@ pub struct Buffer<E: Pooled> {
 impl<E: Pooled> Buffer<E> {
     /// A buffer whose numbers are whatever they are: for kernels that write before they read.
     pub fn stale(len: usize) -> Self {
-        let memory = E::pool().take(len + ALIGNMENT / size_of::<E>());
+        // The room for the alignment comes on top: a power of two is a class, and often a length.
+        let memory = E::pool().take(size_class(len) + ALIGNMENT / size_of::<E>());
         let start = match memory.as_ptr().align_offset(ALIGNMENT) {
             offset if offset <= ALIGNMENT / size_of::<E>() => offset,
             _ => 0,
@@ -159,7 +160,6 @@ impl<E: Real> Pool<E> {
     }
 
     fn take(&self, len: usize) -> Vec<E> {
-        let len = size_class(len);
         let mut free = self.lock();
         free.in_use += len;
         free.most_in_use = free.most_in_use.max(free.in_use);
