@@ -120,3 +120,58 @@ exact! {
         }
     } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), tensor::<_, E>("depth", (batch, seq)));
 }
+
+/// A layer of `attention!`, an operation by itself.
+mod alone {
+    use super::*;
+    use attn::attention;
+
+    attention! {
+        struct Plain<heads = 2, d_model = 8>;
+        struct Everything<heads = 4, kv_heads = 2, d_model = 8, qk_norm = rms, position = rel_pos_bias(4, 6), mask = causal, dropout = 0.5>;
+        struct Cross<heads = 2, d_model = 8, d_context = 6, normalizer = entmax15, position = alibi>;
+    }
+
+    macro_rules! check {
+        ($($name:ident: $Layer:ident of |$batch:ident, $q:ident, $k:ident| $input:expr;)*) => {$(
+            #[test]
+            fn $name() {
+                fn check<E: Element>()
+                where
+                    Cpu: Backend<E>,
+                {
+                    let mut layer = Cpu::default().build_module::<$Layer, E>();
+                    for sizes in sizes() {
+                        let [$batch, $q, $k] = sizes;
+                        let promised = $Layer::activation_bytes($batch, $q, $k) / size_of::<f32>() * size_of::<E>();
+                        let input = $input;
+                        let taken = peak::<E, _>(|| layer.forward_mut(input));
+                        assert_eq!(taken, promised, "{sizes:?}");
+                    }
+                }
+                let _alone = super::super::alone();
+                in_threads(|| {
+                    check::<f32>();
+                    check::<f64>();
+                });
+            }
+        )*};
+    }
+
+    /// Of one sequence the keys are as many as the queries.
+    fn x<E: Element>(
+        batch: usize,
+        len: usize,
+    ) -> Tensor<(usize, usize, Const<8>), E, Cpu, OwnedTape<E, Cpu>>
+    where
+        Cpu: Backend<E>,
+    {
+        tensor("x", (batch, len, Const)).leaky_traced()
+    }
+
+    check! {
+        plain: Plain of |batch, q, k| { if q != k { continue; } x::<E>(batch, q) };
+        everything: Everything of |batch, q, k| { if q != k { continue; } x::<E>(batch, q) };
+        cross: Cross of |batch, q, k| (x::<E>(batch, q), tensor::<_, E>("y", (batch, k, Const::<6>)));
+    }
+}

@@ -93,4 +93,12 @@ exact! {
         struct M;
         fn forward(x: [1, b, 1, 4], y: [a, 1, c, 1]) -> [a, b, c, 4] { (tanh(x) + gelu(y)) * 2 }
     } (b: 2, a: 2, c: 3) (x: tensor::<_, E>("x", (Const::<1>, b, Const::<1>, Const::<4>)), tensor::<_, E>("y", (a, Const::<1>, c, Const::<1>)));
+
+    widened_for_nothing {
+        struct M;
+        fn forward(x: [a, b, c, 4], y: [1, 1, 1, 4]) -> [a, b, c, 4] {
+            let _z = x + tanh(y);
+            x
+        }
+    } (a: 2, b: 2, c: 3) (x: tensor::<_, E>("x", (a, b, c, Const::<4>)), tensor::<_, E>("y", (Const::<1>, Const::<1>, Const::<1>, Const::<4>)));
 }

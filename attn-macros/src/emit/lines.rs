@@ -110,10 +110,15 @@ impl Lines {
 }
 
 /// `p::Footprint::of(..)`, of both passes of an operation.
-pub(crate) fn emit_footprint(forward: &Lines, backward: &Lines) -> TokenStream {
+pub(crate) fn emit_footprint<'a>(
+    forward: impl IntoIterator<Item = &'a Lines>,
+    backward: impl IntoIterator<Item = &'a Lines>,
+) -> TokenStream {
     let mut ledger = Ledger::default();
-    let forward = ledger.scope(&forward.entries);
-    let backward = ledger.pass(&backward.entries);
+    let forward = forward.into_iter().flat_map(|lines| &lines.entries);
+    let forward = ledger.scope(forward);
+    let backward = backward.into_iter().flat_map(|lines| &lines.entries);
+    let backward = ledger.pass(backward);
     let parts = &ledger.parts;
     quote!(p::Footprint::of(&[#(#parts),*], &[#(#forward),*], &[#(#backward),*]))
 }
@@ -141,7 +146,7 @@ struct Variable {
 
 impl Ledger {
     /// The entries as emitted. At the end of a scope its variables are dropped.
-    fn scope(&mut self, entries: &[Entry]) -> Vec<TokenStream> {
+    fn scope<'a>(&mut self, entries: impl IntoIterator<Item = &'a Entry>) -> Vec<TokenStream> {
         let outside = self.variables.len();
         let mut emitted = self.pass(entries);
         let inside = self.variables.split_off(outside).into_iter().rev();
@@ -149,8 +154,9 @@ impl Ledger {
         emitted
     }
 
-    fn pass(&mut self, entries: &[Entry]) -> Vec<TokenStream> {
-        let emitted = entries.iter().filter_map(|entry| self.entry(entry));
+    fn pass<'a>(&mut self, entries: impl IntoIterator<Item = &'a Entry>) -> Vec<TokenStream> {
+        let entries = entries.into_iter();
+        let emitted = entries.filter_map(|entry| self.entry(entry));
         emitted.collect()
     }
 

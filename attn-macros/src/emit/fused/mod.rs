@@ -6,6 +6,7 @@ mod call;
 mod forward;
 mod in_model;
 mod in_session;
+mod memory;
 mod score;
 
 use proc_macro2::{Ident, Literal, TokenStream};
@@ -31,7 +32,7 @@ use crate::graph::steps::{ArrayId, Attention, Role, Step, Steps, View};
 /// fn forward(call, weights, x, .., output) -> Saved<E>
 /// fn backward(call, weights, x, .., saved, d_output, gradients) -> Result<(), ..>
 /// fn attention(call, weights) -> p::Attention<E>
-/// const fn footprint(batch, query, key) -> p::Footprint    // the memory that the two take, for `model!`
+/// const fn activation_bytes(batch, q_len, kv_len) -> usize   // the memory that the two take; in a model, `footprint`
 /// impl InModel for Name              // for `model!`
 /// impl InSession for Name            // for one that goes on token by token
 /// ```
@@ -50,9 +51,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let attentions: Vec<_> = attentions.collect();
     let structs = [cx.emit_weights(), cx.emit_call(), cx.emit_saved(&plan)];
     let (forward, backward) = (cx.emit_forward(&plan), cx.emit_backward(&adjoints, &plan));
-    let in_model = (cx.cx.caller != Caller::User)
-        .then(|| [cx.emit_in_model(), cx.emit_footprint(&forward, &backward)])
-        .map(|parts| quote!(#(#parts)*));
+    let memory = cx.emit_memory(&forward, &backward);
+    let in_model = (cx.cx.caller != Caller::User).then(|| cx.emit_in_model());
     let functions = [
         cx.emit_read_weights(),
         cx.emit_make_call(),
@@ -65,6 +65,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         #(#structs)*
         #(#functions)*
         #(#attentions)*
+        #memory
         #in_model
         #in_session
     }
@@ -100,28 +101,24 @@ impl Fused<'_> {
     /// `let mut q_k_v = p::Array::stale(sizes.queries(), [512, 512, 512]);`
     fn emit_array(&self, lines: &mut Lines, name: &Ident, id: ArrayId) {
         let array = self.steps.array(id);
-        let (rows, len) = match array.rows {
-            Dim::Key => (quote!(sizes.keys()), quote!(key)),
-            _ => (quote!(sizes.queries()), quote!(query)),
+        let rows = match array.rows {
+            Dim::Key => quote!(sizes.keys()),
+            _ => quote!(sizes.queries()),
         };
-        let widths: Vec<_> = array.parts.iter().map(|part| &part.width).collect();
+        let widths = array.parts.iter().map(|part| &part.width);
         lines.line(quote!(let mut #name = p::Array::<E, _>::stale(#rows, [#(#widths),*]);));
-        let footprint = [quote!(batch), len, quote!(#((#widths))+*)];
-        lines.take(name, lines::array(&footprint));
+        lines.take(name, self.footprint_of(id));
     }
 
-    /// The memory that both passes take.
-    fn emit_footprint(&self, forward: &Lines, backward: &Lines) -> TokenStream {
-        let name = &self.cx.name;
-        let footprint = lines::emit_footprint(forward, backward);
-        quote! {
-            impl #name {
-                #[allow(unused_variables)]
-                const fn footprint(batch: usize, query: usize, key: usize) -> p::Footprint {
-                    #footprint
-                }
-            }
-        }
+    fn footprint_of(&self, id: ArrayId) -> TokenStream {
+        let array = self.steps.array(id);
+        let len = match array.rows {
+            Dim::Key => quote!(key),
+            _ => quote!(query),
+        };
+        let widths = array.parts.iter().map(|part| part.width.clone());
+        let width = widths.reduce(|a, b| a.plus(&b));
+        lines::array(&[quote!(batch), len, quote!(#width)])
     }
 
     /// The whole of an array, to read.

@@ -188,7 +188,7 @@ pub(super) fn attention_axes(model: &Model, node: &Node) -> Option<[TokenStream;
     Some([batch, length(x)?, length(context)?])
 }
 
-pub(super) fn number(axis: &Axis) -> TokenStream {
+fn number(axis: &Axis) -> TokenStream {
     match axis {
         Axis::Symbol(name) => {
             let name = var(name);

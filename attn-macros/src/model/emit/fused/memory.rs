@@ -1,20 +1,21 @@
 //! The memory that both passes take, known before they run.
 
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 
 use super::Fused;
 use crate::emit::lines::{self, Lines};
 use crate::model::diff::To;
 use crate::model::emit::{facts, var};
 use crate::model::graph::{Node, Op, Submodule, ValueId};
+use crate::model::types::Axis;
 
 impl Fused<'_> {
     /// `activation_bytes`, on the default type, so that it needs no type arguments.
     pub(super) fn emit_activation_bytes(&self, forward: &Lines, backward: &Lines) -> TokenStream {
         let (name, vis) = (&self.cx.name, &self.model().item.vis);
         let symbols = self.model().symbols.iter().map(|name| var(name));
-        let footprint = lines::emit_footprint(forward, backward);
+        let footprint = lines::emit_footprint([forward], [backward]);
         quote_spanned! {self.cx.at=>
             #[allow(dead_code)]
             impl #name {
@@ -42,7 +43,11 @@ impl Fused<'_> {
 
     /// The sizes of the axes, by the names of the arguments.
     fn extent(&self, id: ValueId) -> Vec<TokenStream> {
-        self.ty(id).axes.iter().map(facts::number).collect()
+        let axes = self.ty(id).axes.iter().map(|axis| match axis {
+            Axis::Symbol(name) => var(name).into_token_stream(),
+            Axis::Size(size) => size.into_token_stream(),
+        });
+        axes.collect()
     }
 
     /// Of what an operation takes beside its result, and keeps beside values.
