@@ -413,8 +413,8 @@ impl<'a> Score<'a> {
         lines.line(quote!(let mut d_score = p::ScoreGradient::<E>::stale(#heads, p::Modify::sums(&score));));
         let name = var("d_score");
         let (per_head, shared) = (self.len(true), self.len(false));
-        lines.take(&name, lines::array(&[quote!(#heads), quote!((#per_head))]));
-        lines.take(&name, lines::array(&[quote!((#shared))]));
+        lines.take(&name, lines::array(&[quote!(#heads), quote!(#per_head)]));
+        lines.take(&name, lines::array(&[quote!(#shared)]));
         for _ in self.tables().filter(|(_, plane)| is_learned(plane)) {
             lines.take(&name, lines::array(&[quote!(#heads), distances()]));
         }

@@ -233,8 +233,9 @@ impl Fused<'_> {
         let d_y = self.gradient(d_result);
         let d_y_matrix = self.gradient_matrix(d_result, node.result);
         lines.line(self.emit_derivative(node, [&d_y, &d_y_matrix], &to_x, to));
-        let footprint = self.footprint_backward(node, to);
-        footprint.map(|footprint| lines.differentiate(footprint));
+        if let Some(footprint) = self.footprint_backward(node, to) {
+            lines.differentiate(footprint);
+        }
         match self.keeps(node) {
             Some(Kept::Array) => lines.drop(&self.kept(node)),
             Some(Kept::Attention(_)) => lines.consumed(&self.kept(node)),
