@@ -101,4 +101,19 @@ exact! {
             x
         }
     } (a: 2, b: 2, c: 3) (x: tensor::<_, E>("x", (a, b, c, Const::<4>)), tensor::<_, E>("y", (Const::<1>, Const::<1>, Const::<1>, Const::<4>)));
+
+    names_of_the_emitted_code {
+        struct M<d = 8>;
+        fn forward(x: [batch, seq, d]) -> ([batch, seq, d], [batch, seq, d]) {
+            let mut next_1 = gelu(x);
+            let mut next_0 = tanh(next_1);
+            let result_0 = softmax(next_0);
+            repeat 3 {
+                let result_1 = linear::<d>(next_0);
+                next_0 = next_1;
+                next_1 = tanh(result_1 * result_1);
+            }
+            (next_0 * result_0, next_1)
+        }
+    } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)));
 }

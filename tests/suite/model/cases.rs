@@ -176,6 +176,15 @@ macro_rules! graphs {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
 
+            a_variable_that_becomes_its_own_attention {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut y = tanh(x);
+                    y = attention::<2>(y, context = y);
+                    gelu(y)
+                }
+            } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
+
             a_memory_that_every_round_reads {
                 struct M<d = 8>;
                 fn forward(x: [batch, q, d], y: [batch, k, d]) -> [batch, q, d] {

@@ -13,13 +13,12 @@ impl Fused<'_> {
     pub(super) fn emit_backward(&self) -> Lines {
         let model = self.model();
         let d_results = (0..model.results.len()).map(|index| format_ident!("d_result_{index}"));
-        let d_results: Vec<_> = d_results.collect();
         let module = &model.modules[0];
         let (weights, saved) = (self.weights_type(module), self.saved_type(module));
         let fields = self.saved_fields(&model.body, &self.plan.saved);
         let mut lines = Lines::default();
-        for (id, d_result) in model.results.iter().zip(&d_results) {
-            lines.take(d_result, self.footprint_of(*id));
+        for (index, id) in model.results.iter().enumerate() {
+            lines.take(&self.own("d_result", index), self.footprint_of(*id));
         }
         lines.restore(&fields);
         self.emit_lines(&mut lines, &model.body, self.plan, &self.backward.lines);
@@ -141,7 +140,7 @@ impl Fused<'_> {
             _ => quote!((#(#starts),*) = (#(#ends),*);),
         };
         // All of them are moved before the first is assigned.
-        let moved = (0..ends.len()).map(|index| format_ident!("next_{index}"));
+        let moved = (0..ends.len()).map(|index| self.own("next", index));
         let moved: Vec<_> = moved.collect();
         for (end, moved) in ends.iter().zip(&moved) {
             body.moved(end, moved);

@@ -16,7 +16,9 @@ impl Fused<'_> {
             .map(|index| format_ident!("result_{index}"))
             .collect();
         let mut lines = Lines::default();
-        for (id, result) in model.results.iter().zip(&results) {
+        let made = (0..results.len()).map(|index| self.own("result", index));
+        let made: Vec<_> = made.collect();
+        for (id, result) in model.results.iter().zip(&made) {
             lines.take(result, self.footprint_of(*id));
         }
         lines.append(self.emit_steps(&model.body, self.plan));
@@ -31,7 +33,7 @@ impl Fused<'_> {
         let fields = self.saved_fields(&model.body, &self.plan.saved);
         lines.keep(&fields);
         // The tape has them until the derivative is done.
-        lines.keep(&results);
+        lines.keep(&made);
         let steps = std::mem::take(&mut lines.code);
         lines.line(quote_spanned! {self.cx.at=>
             /// The forward pass, operation by operation. `keep` says whether a derivative will be asked for.
@@ -341,9 +343,8 @@ impl Fused<'_> {
         kept: &[Ident],
     ) -> [TokenStream; 2] {
         let values: Vec<_> = carried.iter().map(|of| self.value(of.value)).collect();
-        let names: Vec<_> = (0..values.len())
-            .map(|index| format_ident!("next_{index}"))
-            .collect();
+        let names = (0..values.len()).map(|index| self.own("next", index));
+        let names: Vec<_> = names.collect();
         let mut next = Vec::new();
         for ((carried, moved), name) in carried.iter().zip(&body.moved).zip(&names) {
             next.push(self.owned(lines, name, carried.after, *moved));

@@ -91,9 +91,10 @@ impl<'a> Fused<'a> {
         let same = |other: &&ValueId| **other == self.backward.buffers[id.0];
         let number = self.backward.buffers[..id.0].iter().filter(same).count() + 1;
         let of = &self.model().value(self.backward.buffers[id.0]).name;
+        // `d_x_2` is that of `x_2`.
         let name = match number {
             1 => format!("d_{of}"),
-            number => format!("d_{of}_{number}"),
+            number => format!("d{number}_{of}"),
         };
         hidden(&self.unique(name))
     }
@@ -102,6 +103,11 @@ impl<'a> Fused<'a> {
     fn kept(&self, node: &Node) -> Ident {
         let of = &self.model().value(node.result).name;
         hidden(&self.unique(format!("{of}_kept")))
+    }
+
+    /// A variable of the emitted code itself, such as `result_0`, by a name that no value has.
+    fn own(&self, name: &str, index: usize) -> Ident {
+        format_ident!("{}", self.unique(format!("{name}_{index}")))
     }
 
     /// A name that no value has.
