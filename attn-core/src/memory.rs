@@ -2,11 +2,13 @@
 //!
 //! What counts are the arrays that operations of the tape compute on the way, at their exact sizes: values, what layers keep for
 //! the derivative, gradients of values, temporary ones; and the results of operations until the backward pass is through them,
-//! with their gradients while it is in them. What does not are parameters and their gradients, inputs, and the scratch memory of
-//! kernels, which has tiles in it, and rows of the sequences that they work on at a time. A pool of buffers rounds lengths up, and
-//! keeps memory for the next step: that does not count either.
+//! with their gradients while it is in them. What does not are parameters and their gradients, the copies of them and of inputs that
+//! an operation works with, lists of indices, and the scratch memory of kernels: tiles, and in the derivative of an attention the
+//! queries of the sequences that threads work on at a time. A pool of buffers rounds lengths up, and keeps memory for the next step:
+//! that does not count either.
 //!
-//! The most that a step of a model takes is known before the program runs: `activation_bytes` of a struct of `model!`.
+//! The most that a step of a model takes is known before the program runs: `activation_bytes` of a struct of `model!` or
+//! `attention!`.
 //!
 //! ```
 //! use attn_core::memory;
