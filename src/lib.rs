@@ -27,6 +27,8 @@
 //! - [`nn`] has the layers to put beside it, each one operation of the tape: [`nn::Linear`], [`nn::LayerNorm`],
 //!   [`nn::FeedForward`], [`nn::Embedding`], ..; [`ops`] has them as functions, and [`train`] what changes parameters between steps.
 //! - `attention_maps(x)` of a model says what each of its attentions looks at: [`maps`].
+//! - `activation_bytes(..)` of a layer or a model is the memory that a training step takes beside parameters, exact, as a constant;
+//!   [`memory`] is what it took.
 //! - `text` has characters, bytes and byte pairs as tokens.
 //! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed; `checkpoint::layout`
 //!   reads and writes files of PyTorch and Hugging Face.
@@ -134,7 +136,7 @@ pub use attn_core::{
     composed::Composed,
     data, generate,
     kernel::attention::{Coverage, MaskBlocks},
-    maps, nn, ops, train,
+    maps, memory, nn, ops, train,
 };
 /// The tensors, the tape and the optimizers that the layers work with.
 pub use dfdx;
@@ -161,7 +163,10 @@ pub mod __private {
         data::*,
         entry::*,
         fit::*,
-        fused::*,
+        fused::{
+            Entry::{Free, Repeat, Take, Use},
+            *,
+        },
         generate::{
             Cache, Decoding, InSession, NewTokens, Past, Remembers, Room, Session, Sessions,
             no_session,

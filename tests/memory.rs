@@ -1,12 +1,17 @@
 //! The memory of a training step grows with the length of a sequence, not with its square: no matrix of scores is ever
-//! there. And a step works in the memory of the step before. What reads files does not believe what they say of their size.
+//! there. A step takes what a model promises, and works in the memory of the step before. What reads files does not believe what
+//! they say of their size.
 
 // An allocator that counts.
 #![allow(unsafe_code)]
 
 use attn::{
-    attention, checkpoint,
-    dfdx::{optim::Adam, prelude::*},
+    Backend, Element, attention, checkpoint,
+    dfdx::{
+        optim::Adam,
+        prelude::*,
+        tensor::{PutTape, SplitTape},
+    },
     model, ops,
     train::AdamW,
 };
@@ -36,6 +41,19 @@ model! {
             x += feed_forward::<{ 4 * d_model }>(layer_norm(x));
         }
         linear::<vocab>(layer_norm(x))
+    }
+}
+
+model! {
+    /// All that it computes has one size, so that memory that is free always fits: statistics of norms are small.
+    struct Even<vocab = 50, d_model = 256>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, d_model] {
+        let mut x = embedding::<vocab, d_model>(tokens);
+        repeat 4 {
+            x += gelu(linear::<d_model>(layer_norm(x))) * dropout::<0.1>(x);
+        }
+        mean_pool(x)
     }
 }
 
@@ -213,6 +231,50 @@ fn a_steady_step_of_a_network_allocates_its_output_and_the_gradient_of_that() {
     });
     let logits = batch * length * vocab * size_of::<f32>();
     assert_eq!(counts[4..], [[2, 2 * logits]; 4], "{counts:?}");
+}
+
+/// What `activation_bytes` promises is what the allocator is asked for, in a first step of one thread: with the copies of the
+/// parameters that the step works with, and less than 1 MiB more. That is the scratch memory of kernels, a strip of a matrix and
+/// sums of columns, lists of indices, and the lines that buffers begin at. Nothing is lost to the classes of the pool: every array
+/// but the small ones has 5/8 of a power of two numbers, which is a class, and finds the memory of any that was there before it.
+#[test]
+fn a_first_step_asks_for_what_was_promised() {
+    let _alone = alone();
+    let thread = ThreadPoolBuilder::new().num_threads(1).build();
+    let thread = thread.expect("a thread can be started");
+    let (batch, length) = (16, 160);
+    let taken = thread.install(|| {
+        // `gemm` keeps a block of the size of a cache for each thread.
+        even_step::<f32>(batch, length);
+        // No other test takes memory from the pool of `f64`: it is empty.
+        even_step::<f64>(batch, length)
+    });
+    let activations = 2 * Even::activation_bytes(batch, length);
+    let expected = activations + Even::PARAMS * size_of::<f64>();
+    let others = taken.checked_sub(expected);
+    assert!(
+        others.is_some_and(|others| others < 1 << 20),
+        "{taken} bytes, not {expected}"
+    );
+}
+
+/// The most bytes while [`Even`] runs forward and back, beyond those of its parameters and their gradients.
+fn even_step<E: Element>(batch: usize, length: usize) -> usize
+where
+    Cpu: Backend<E>,
+{
+    let dev = Cpu::default();
+    let mut model = dev.build_module::<Even, E>();
+    let ids: Tensor<(usize, usize), usize, _> = dev.zeros_like(&(batch, length));
+    let traced = ids.traced(model.alloc_grads());
+    let before = NOW.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    let (y, tape) = model.forward_mut(traced).split_tape();
+    // As a loss has it, that reads it again.
+    let held = y.clone();
+    let gradients = y.put_tape(tape).sum().backward();
+    drop((held, gradients));
+    PEAK.load(Relaxed) - before
 }
 
 /// Its arrays come from the pool, and short lists of tasks are on the stack.

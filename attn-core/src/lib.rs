@@ -21,6 +21,7 @@
 //! | [`train`] | [`train::AdamW`], and the norm of gradients |
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
+//! | [`memory`] | how much of it activations take |
 //! | [`sizes`] | arithmetic on sizes in constants |
 //! | [`viz`] | pages, drawings and records of training |
 //!
@@ -53,6 +54,7 @@ pub mod generate;
 pub mod init;
 pub mod kernel;
 pub mod maps;
+pub mod memory;
 pub mod model;
 pub mod nn;
 pub mod ops;

@@ -143,6 +143,8 @@ struct Case {
     parameters: usize,
     /// Operations of a forward pass.
     forward: u64,
+    /// Bytes of activations of a step.
+    activations: usize,
     /// The seconds of a step, and of one in plain dfdx, unless the model runs alone.
     steps: fn(alone: bool) -> (f64, Option<f64>),
 }
@@ -150,20 +152,22 @@ struct Case {
 fn main() {
     let options = Options::parse();
     println!(
-        "{:<8} {:>11} {:>10} {:>10} {:>9} {:>7} {:>14}",
-        "model", "parameters", "step", "tokens/s", "GFLOP/s", "share", "times dfdx"
+        "{:<8} {:>11} {:>11} {:>10} {:>10} {:>9} {:>7} {:>14}",
+        "model", "parameters", "activations", "step", "tokens/s", "GFLOP/s", "share", "times dfdx"
     );
     let models = [
         Case {
             size: &SMALL,
             parameters: Small::PARAMS,
             forward: Small::flops(SMALL.batch, SMALL.length),
+            activations: Small::activation_bytes(SMALL.batch, SMALL.length),
             steps: |alone| steps!(Small, &SMALL, alone),
         },
         Case {
             size: &MEDIUM,
             parameters: Medium::PARAMS,
             forward: Medium::flops(MEDIUM.batch, MEDIUM.length),
+            activations: Medium::activation_bytes(MEDIUM.batch, MEDIUM.length),
             steps: |alone| steps!(Medium, &MEDIUM, alone),
         },
     ];
@@ -178,9 +182,10 @@ fn main() {
         let flops = work(size, case.forward) / time;
         let times = plain.map_or_else(String::new, |plain| format!("{:.1}", plain / time));
         println!(
-            "{:<8} {:>11} {:>7.2} ms {:>10.0} {:>9.1} {:>6.0}% {:>14}",
+            "{:<8} {:>11} {:>7.1} MiB {:>7.2} ms {:>10.0} {:>9.1} {:>6.0}% {:>14}",
             size.name,
             parameters,
+            case.activations as f64 / f64::from(1 << 20),
             1e3 * time,
             (size.batch * size.length) as f64 / time,
             flops / 1e9,

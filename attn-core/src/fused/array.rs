@@ -1,4 +1,4 @@
-//! What is computed on the way: matrices side by side.
+//! What is computed on the way: matrices side by side. All of it counts as [activations](crate::memory).
 
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
@@ -23,7 +23,7 @@ pub struct Array<E: Pooled, const N: usize = 1> {
 impl<E: Pooled, const N: usize> Array<E, N> {
     /// An array whose numbers are whatever they are.
     pub fn stale(rows: usize, widths: [usize; N]) -> Self {
-        let numbers = Buffer::stale(rows * widths.iter().sum::<usize>());
+        let numbers = Buffer::counted(rows * widths.iter().sum::<usize>());
         Self {
             numbers,
             rows,

@@ -41,6 +41,11 @@ impl<E: Element, D: Host<E>> Places<E, D> {
         Slot(self.0.len() - 1)
     }
 
+    /// How many numbers there are in all.
+    pub(super) fn numbers(&self) -> usize {
+        self.0.iter().map(|place| place.len).sum()
+    }
+
     /// Takes the gradients out of the tape: then several can be written at a time, and by any thread.
     ///
     /// A tensor that is read twice has one gradient. The second slot gets numbers of its own, which are added when the gradients

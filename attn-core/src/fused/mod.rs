@@ -7,6 +7,7 @@
 mod array;
 mod bounds;
 mod distance_table;
+mod footprint;
 mod gradients;
 mod ids;
 mod interval;
@@ -19,6 +20,7 @@ mod target;
 pub use array::Array;
 pub use bounds::Axis;
 pub use distance_table::DistanceTable;
+pub use footprint::{Entry, Footprint};
 pub use gradients::{Gradients, Places, Slot};
 pub use ids::Ids;
 pub(crate) use ids::known;

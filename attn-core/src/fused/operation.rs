@@ -10,6 +10,7 @@ use crate::{
     Backend, Element,
     composed::reshape,
     kernel::{Buffer, Matrix, MatrixMut},
+    memory::Held,
     simd::call,
 };
 
@@ -151,15 +152,18 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     {
         let Output {
             values,
+            held,
             rows,
             width,
         } = output;
+        drop(held);
         self.finish(device, values, shape, move |d_result, gradients| {
             backward(Matrix::new(d_result, rows, width), gradients)
         })
     }
 
-    /// The tape, with the derivative of an operation whose `N` results are `results`.
+    /// The tape, with the derivative of an operation whose `N` results are `results`. They count as [activations](crate::memory)
+    /// until the derivative is done, and while it is computed so do their gradients.
     pub fn record<const N: usize>(
         mut self,
         results: Places<E, D>,
@@ -169,10 +173,13 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         T: Tape<E, D>,
     {
         let places = self.places;
+        let held = Held::of::<E>(results.numbers());
         self.tape.add_backward_op(move |tape| {
             let d_results = results.take(tape)?;
+            let d_held = Held::of::<E>(results.numbers());
             let mut gradients = places.take(tape)?;
             backward(d_results.all(), &mut gradients);
+            drop([held, d_held]);
             places.give_back(gradients, tape)?;
             results.give_back(d_results, tape)
         });
@@ -183,6 +190,8 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
 /// The result of an operation, while it is computed.
 pub struct Output<E> {
     values: Vec<E>,
+    /// Counted until there is a tensor.
+    held: Held,
     rows: usize,
     width: usize,
 }
@@ -192,6 +201,7 @@ impl<E: Element> Output<E> {
     pub fn zeros(rows: usize, width: usize) -> Self {
         Self {
             values: zeros(rows * width),
+            held: Held::of::<E>(rows * width),
             rows,
             width,
         }

@@ -34,7 +34,7 @@ impl<E: Element> ScoreGradient<E> {
     pub fn stale(heads: usize, lens: SumLens) -> Self {
         Self {
             per_head: Array::stale(heads, [lens.per_head]),
-            shared: Buffer::stale(lens.shared),
+            shared: Buffer::counted(lens.shared),
         }
     }
 

@@ -67,7 +67,7 @@ impl<'a, E: Element> Target<'a, E> {
         match into {
             Into::Overwrite => write(numbers),
             Into::Add => {
-                let mut written = Buffer::stale(numbers.len());
+                let mut written = Buffer::counted(numbers.len());
                 write(&mut written);
                 elementwise::add_scaled(E::one(), &written, numbers);
             }

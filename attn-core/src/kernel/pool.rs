@@ -9,6 +9,7 @@ use super::{
     arithmetic, attention, axis, concat, cross_entropy, dropout, elementwise, embedding, linear,
     norm, optim, sinusoid, softmax,
 };
+use crate::memory::Held;
 use crate::simd::Real;
 
 /// The bytes of a cache line and of the widest vector: buffers start at multiples of it.
@@ -19,17 +20,32 @@ pub struct Buffer<E: Pooled> {
     memory: Vec<E>,
     start: usize,
     len: usize,
+    /// Of what counts as activations.
+    held: Option<Held>,
 }
 
 impl<E: Pooled> Buffer<E> {
     /// A buffer whose numbers are whatever they are: for kernels that write before they read.
     pub fn stale(len: usize) -> Self {
-        let memory = E::pool().take(len + ALIGNMENT / size_of::<E>());
+        // The room for the alignment comes on top: a power of two is a class, and often a length.
+        let memory = E::pool().take(size_class(len) + ALIGNMENT / size_of::<E>());
         let start = match memory.as_ptr().align_offset(ALIGNMENT) {
             offset if offset <= ALIGNMENT / size_of::<E>() => offset,
             _ => 0,
         };
-        Self { memory, start, len }
+        Self {
+            memory,
+            start,
+            len,
+            held: None,
+        }
+    }
+
+    /// A stale buffer that counts as [activations](crate::memory).
+    pub fn counted(len: usize) -> Self {
+        let mut buffer = Self::stale(len);
+        buffer.held = Some(Held::of::<E>(len));
+        buffer
     }
 
     /// A buffer of zeros.
@@ -144,7 +160,6 @@ impl<E: Real> Pool<E> {
     }
 
     fn take(&self, len: usize) -> Vec<E> {
-        let len = size_class(len);
         let mut free = self.lock();
         free.in_use += len;
         free.most_in_use = free.most_in_use.max(free.in_use);

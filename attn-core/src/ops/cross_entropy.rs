@@ -78,7 +78,7 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let device = logits.device().clone();
     let mut operation = Operation::default();
     let logits = operation.read(logits)?;
-    let mut lse = Buffer::stale(rows);
+    let mut lse = Buffer::counted(rows);
     let matrix = Matrix::new(logits.values(), rows, classes);
     let loss = known(kernel::forward(matrix, &targets, options, &mut lse));
     let mean = vec![E::of(loss.mean())];
@@ -86,7 +86,7 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
         operation.finish(&device, mean, (), move |d_mean, gradients| {
             // If none is counted, there is no row to scale.
             let scale = E::of(number(d_mean[0]) / loss.counted as f64);
-            let mut d_logits = Buffer::stale(rows * classes);
+            let mut d_logits = Buffer::counted(rows * classes);
             known(kernel::backward(
                 Matrix::new(logits.values(), rows, classes),
                 &targets,

@@ -9,6 +9,7 @@ mod fused;
 pub(crate) mod ide;
 pub(crate) mod input;
 pub(crate) mod item;
+pub(crate) mod lines;
 pub(crate) mod module;
 mod places;
 

@@ -138,6 +138,13 @@ pub(crate) enum Normalizer {
     Entmax15,
 }
 
+impl Normalizer {
+    /// Whether it keeps a threshold of every query.
+    pub(crate) fn is_sparse(self) -> bool {
+        matches!(self, Self::Sparsemax | Self::Entmax15)
+    }
+}
+
 /// An index into [`Graph::nodes`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NodeId(pub(crate) usize);

@@ -8,6 +8,7 @@
 
 mod agree;
 mod by_hand;
+mod cases;
 mod decoder;
 mod differences;
 mod dropout;
@@ -61,6 +62,12 @@ where
 fn ids<S: Shape>(shape: S, vocab: usize) -> Tensor<S, usize, Cpu> {
     let ids = (0..shape.num_elements()).map(|i| (i * i + 3 * i + 1) % vocab);
     Cpu::default().tensor_from_vec(ids.collect(), shape)
+}
+
+/// Lengths of sequences of at most so many tokens: all of them, half of them, none, and so on.
+fn lens_up_to(batch: usize, most: usize) -> Tensor<(usize,), usize, Cpu> {
+    let lens = (0..batch).map(|sequence| [most, most / 2, 0][sequence % 3]);
+    Cpu::default().tensor_from_vec(lens.collect(), (batch,))
 }
 
 /// `ids` or `lens` of one axis.

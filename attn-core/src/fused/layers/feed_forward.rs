@@ -2,7 +2,7 @@
 
 use crate::{
     Element,
-    fused::{Array, Gradients, Projection, Target},
+    fused::{Array, Entry, Footprint, Gradients, Projection, Target},
     kernel::{Matrix, MatrixMut, activation as kernel},
     simd::Into,
 };
@@ -28,14 +28,38 @@ pub struct Middle<K> {
     pub width: usize,
 }
 
+/// How many numbers come into a nonlinearity out of which `width` come.
+const fn input(width: usize, gated: bool) -> usize {
+    if gated {
+        width.saturating_mul(2)
+    } else {
+        width
+    }
+}
+
+/// What a [`FeedForward`] of `rows` vectors takes, with so many numbers between its two maps.
+pub const fn feed_forward_footprint(rows: &[usize], width: usize, gated: bool) -> Footprint {
+    let rows = Footprint::array(rows).kept;
+    let parts = [
+        Footprint::array(&[rows, input(width, gated)]),
+        Footprint::array(&[rows, width]),
+    ];
+    const HIDDEN: usize = 0;
+    const ACTIVE: usize = 1;
+    Footprint::of(
+        &parts,
+        &[
+            Entry::Take(HIDDEN),
+            Entry::Take(ACTIVE),
+            Entry::Free(ACTIVE),
+        ],
+        &[Entry::Take(ACTIVE), Entry::Take(HIDDEN)],
+    )
+}
+
 impl<K: kernel::Activation> Middle<K> {
-    /// How many numbers come in.
     fn input(&self) -> usize {
-        if self.gated {
-            2 * self.width
-        } else {
-            self.width
-        }
+        input(self.width, self.gated)
     }
 
     fn forward<E: Element>(&self, x: &Array<E>) -> Array<E> {

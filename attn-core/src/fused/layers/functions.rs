@@ -2,7 +2,7 @@
 
 use crate::{
     Element,
-    fused::{Gradients, Target},
+    fused::{Footprint, Gradients, Target},
     kernel::{
         Buffer, Matrix, MatrixMut, activation, arithmetic,
         axis::{self, Axis},
@@ -117,7 +117,7 @@ pub fn expand<E: Element>(x: &[E], steps: &[Axis], y: &mut [E]) {
     };
     let mut smaller: Option<Buffer<E>> = None;
     for &step in steps {
-        let mut larger = Buffer::stale(step.elements());
+        let mut larger = Buffer::counted(step.elements());
         axis::repeat(smaller.as_deref().unwrap_or(x), step, &mut larger);
         smaller = Some(larger);
     }
@@ -133,11 +133,39 @@ pub fn expand_backward<E: Element>(
 ) {
     let mut sums: Option<Buffer<E>> = None;
     for &step in steps.iter().rev() {
-        let mut fewer = Buffer::stale(step.outer * step.inner);
+        let mut fewer = Buffer::counted(step.outer * step.inner);
         axis::sum(sums.as_deref().unwrap_or(d_y), step, &mut fewer);
         sums = Some(fewer);
     }
     d_x.add(1.0, sums.as_deref().unwrap_or(d_y), gradients)
+}
+
+/// What [`expand`] and its derivative take: of the steps on the way, each result while the next one is computed.
+pub const fn expand_footprint(from: &[usize], to: &[usize]) -> Footprint {
+    let mut whole = Footprint::NONE;
+    // The numbers before a step, and before the one before it; `x` itself takes nothing in the forward pass.
+    let (mut now, mut before) = (Footprint::array(from).kept, 0);
+    let (mut now_forward, mut before_forward) = (0, 0);
+    let mut axis = from.len();
+    while axis > 0 {
+        axis -= 1;
+        if from[axis] != to[axis] {
+            whole.forward = larger(whole.forward, now_forward, before_forward);
+            whole.backward = larger(whole.backward, now, before);
+            (before, before_forward) = (now, now_forward);
+            let (outer, inner) = (from.split_at(axis).0, to.split_at(axis).1);
+            now = Footprint::array(outer)
+                .kept
+                .saturating_mul(Footprint::array(inner).kept);
+            now_forward = now;
+        }
+    }
+    whole
+}
+
+const fn larger(most: usize, a: usize, b: usize) -> usize {
+    let sum = a.saturating_add(b);
+    if sum > most { sum } else { most }
 }
 
 /// The axes that become larger from one shape to another, the last one first.
@@ -202,7 +230,7 @@ pub fn mean_pool_backward<E: Element>(
 
 /// The waves of the positions of sequences of `len` tokens, one sequence after the other.
 pub fn sinusoidal_position<E: Element>(len: usize, width: usize, to: &mut [E]) {
-    let mut rows = Buffer::stale(len * width);
+    let mut rows = Buffer::counted(len * width);
     sinusoid::forward(MatrixMut::new(&mut rows, len, width));
     let sequences = Axis {
         outer: 1,

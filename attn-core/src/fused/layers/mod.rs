@@ -8,11 +8,11 @@ mod functions;
 mod norm;
 mod table;
 
-pub use feed_forward::{FeedForward, Middle};
+pub use feed_forward::{FeedForward, Middle, feed_forward_footprint};
 pub use functions::{
     activate, activate_backward, add, add_to, concat, concat_backward, dropout, dropout_backward,
-    expand, expand_backward, growing, mean_pool, mean_pool_backward, mul, mul_backward, scale,
-    shift, sinusoidal_position, sinusoids, softmax, softmax_backward, sub,
+    expand, expand_backward, expand_footprint, growing, mean_pool, mean_pool_backward, mul,
+    mul_backward, scale, shift, sinusoidal_position, sinusoids, softmax, softmax_backward, sub,
 };
-pub use norm::Norm;
+pub use norm::{Norm, norm_footprint};
 pub use table::Table;

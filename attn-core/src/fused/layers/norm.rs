@@ -2,9 +2,9 @@
 
 use crate::{
     Element,
-    fused::{Array, Gradients, Operand, Target, accumulate},
+    fused::{Array, Footprint, Gradients, Operand, Target, accumulate},
     kernel::{
-        Buffer, Matrix, MatrixMut,
+        Matrix, MatrixMut,
         norm::{Gradients as NormGradients, Kind, Norm as Kernel, STATISTICS},
     },
 };
@@ -19,6 +19,15 @@ pub struct Norm<E: Element> {
     pub gain: Operand<E>,
     /// What is added then.
     pub bias: Option<Operand<E>>,
+}
+
+/// What a [`Norm`] of vectors of this width takes: the statistics, and in its derivative those by gain and bias.
+pub const fn norm_footprint(rows: &[usize], width: usize) -> Footprint {
+    let statistics = Footprint::array(&[Footprint::array(rows).kept, STATISTICS]);
+    Footprint {
+        backward: Footprint::back(&[2, width]).backward,
+        ..statistics
+    }
 }
 
 impl<E: Element> Norm<E> {
@@ -62,19 +71,18 @@ impl<E: Element> Norm<E> {
     ) {
         let (rows, width) = (x.rows(), x.cols());
         // One gradient of the tape at a time can be written in place.
-        let mut d_gain = Buffer::zeros(width);
-        let mut d_bias = Buffer::zeros(width);
+        let [mut d_gain, mut d_bias] = [(); 2].map(|()| Array::zeros(1, [width]));
         let (numbers, into) = d_x.numbers_mut(gradients);
         let to = NormGradients {
             x: MatrixMut::new(numbers, rows, width),
             into,
-            gain: Some(&mut d_gain),
-            bias: self.bias.is_some().then_some(&mut d_bias),
+            gain: Some(d_gain.numbers_mut()),
+            bias: self.bias.is_some().then_some(d_bias.numbers_mut()),
         };
         self.kernel().backward(x, statistics.numbers(), d_y, to);
-        accumulate(self.gain.gradient(gradients), &d_gain);
+        accumulate(self.gain.gradient(gradients), d_gain.numbers());
         if let Some(bias) = &self.bias {
-            accumulate(bias.gradient(gradients), &d_bias);
+            accumulate(bias.gradient(gradients), d_bias.numbers());
         }
     }
 }

@@ -65,7 +65,8 @@ impl<E: Pooled> Attention<'_, E> {
     /// What `δ` of a sparse normalizer is computed from: the means of the values, weighed by the slopes of the weights under
     /// the thresholds that [`forward`](Self::forward) wrote.
     ///
-    /// `[batch * query, heads * value_width]`
+    /// `[batch * query, heads * value_width]`. As large as the output, it is no scratch memory, but counts as activations, and so
+    /// does the copy of the thresholds.
     pub(super) fn centres(
         &self,
         sparse: Sparse,
@@ -76,7 +77,7 @@ impl<E: Pooled> Attention<'_, E> {
             self.sizes.queries(),
             self.sizes.heads * self.sizes.value_width,
         );
-        let (mut centres, mut taus) = (Buffer::stale(rows * cols), Buffer::stale(tau.len()));
+        let (mut centres, mut taus) = (Buffer::counted(rows * cols), Buffer::counted(tau.len()));
         // Handed out as `lse` of the blocks, and read there.
         taus.copy_from_slice(tau);
         let to = MatrixMut::new(&mut centres, rows, cols);

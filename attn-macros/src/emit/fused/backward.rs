@@ -9,28 +9,27 @@ use quote::{format_ident, quote, quote_spanned};
 use super::attention::{gain, sink, weights_of};
 use super::score::Score;
 use super::{Fused, var};
+use crate::emit::lines::{self, Lines};
 use crate::graph::diff::{Adjoint, Into};
 use crate::graph::plan::Plan;
 use crate::graph::steps::{ArrayId, Attention, Prepare, Role, Step, View};
 
 impl Fused<'_> {
-    pub(super) fn emit_backward(&self, adjoints: &[Adjoint], plan: &Plan) -> TokenStream {
+    pub(super) fn emit_backward(&self, adjoints: &[Adjoint], plan: &Plan) -> Lines {
         let inputs = self.inputs();
         let d_inputs = inputs.iter().map(|name| format_ident!("d_{name}"));
         let d_output = self.gradient_name(self.steps.output);
-        let mut made = Vec::new();
-        let lines = adjoints
-            .iter()
-            .zip(&plan.free_backward)
-            .map(|(adjoint, free)| {
-                let line = self.emit_adjoint(adjoint, &mut made);
-                let saved = free.saved.iter().map(|id| self.name(*id));
-                let gradients = free.gradients.iter().map(|id| self.gradient_name(*id));
-                quote!(#line #(p::drop(#saved);)* #(p::drop(#gradients);)*)
-            });
-        let lines: Vec<_> = lines.collect();
-        let saved = plan.saved.iter().map(|id| self.name(*id));
-        quote_spanned! {self.cx.at=>
+        let (mut made, mut lines) = (Vec::new(), Lines::default());
+        let saved = self.saved(plan);
+        lines.restore(&saved);
+        for (adjoint, free) in adjoints.iter().zip(&plan.free_backward) {
+            self.emit_adjoint(&mut lines, adjoint, &mut made);
+            let saved = free.saved.iter().map(|id| self.name(*id));
+            let gradients = free.gradients.iter().map(|id| self.gradient_name(*id));
+            saved.chain(gradients).for_each(|name| lines.drop(&name));
+        }
+        let adjoints = std::mem::take(&mut lines.code);
+        lines.line(quote_spanned! {self.cx.at=>
             /// The derivative, step by step backwards. Gradients of weights are added to in the tape's own buffers.
             fn backward<E: p::Element>(
                 call: &Call<E>,
@@ -42,22 +41,26 @@ impl Fused<'_> {
                 gradients: &mut p::Gradients<E>,
             ) {
                 let sizes = call.sizes;
-                let Saved { #(#saved,)* lse } = saved;
-                #(#lines)*
+                let Saved { #(#saved),* } = saved;
+                #adjoints
             }
-        }
+        });
+        lines
     }
 
     /// The lines that make the gradient arrays of `operands` that are not there yet.
-    fn make_gradients(&self, operands: &[(View, Into)], made: &mut Vec<ArrayId>) -> TokenStream {
-        let mut lines = TokenStream::new();
+    fn make_gradients(
+        &self,
+        lines: &mut Lines,
+        operands: &[(View, Into)],
+        made: &mut Vec<ArrayId>,
+    ) {
         for (View { array, .. }, _) in operands {
             if self.steps.array(*array).role != Role::Input && !made.contains(array) {
                 made.push(*array);
-                lines.extend(self.emit_array(&self.gradient_name(*array), *array));
+                self.emit_array(lines, &self.gradient_name(*array), *array);
             }
         }
-        lines
     }
 
     /// The gradient of an array, to read.
@@ -69,9 +72,9 @@ impl Fused<'_> {
         }
     }
 
-    fn emit_adjoint(&self, adjoint: &Adjoint, made: &mut Vec<ArrayId>) -> TokenStream {
+    fn emit_adjoint(&self, lines: &mut Lines, adjoint: &Adjoint, made: &mut Vec<ArrayId>) {
         let step = &self.steps.steps[adjoint.step];
-        let make = self.make_gradients(&adjoint.operands, made);
+        self.make_gradients(lines, &adjoint.operands, made);
         let d_to = self.gradient(step.result());
         let line = match step {
             Step::Linear { x, to, .. } => {
@@ -90,10 +93,9 @@ impl Fused<'_> {
                     self.gradient_name(x.array),
                     Literal::usize_unsuffixed(x.part),
                 );
-                let (make_gain, gain, add_gain) = self.emit_gain("gain", how);
+                let (gain, add_gain) = self.emit_gain(lines, "gain", how);
                 let how = self.emit_prepare(how);
                 quote! {
-                    #make_gain
                     p::prepare_backward(&#how, sizes.batch, #len, #heads, #view, #d_to, #d_x.part_mut(#part), #gain);
                     #add_gain
                 }
@@ -111,60 +113,73 @@ impl Fused<'_> {
                     p::per_head_linear_backward(#heads, #view, weights.#field.matrix(), #d_to, #d_x.part_mut(#part), d_weights);
                 }
             }
-            Step::Attention(attention) => self.emit_attention_adjoint(attention, &d_to),
+            Step::Attention(attention) => {
+                return self.emit_attention_adjoint(lines, attention, &d_to);
+            }
         };
-        quote!(#make #line)
+        lines.line(line);
     }
 
-    /// For a norm with a gain: the line that makes an array for its gradient, the argument, and the line that adds it.
-    fn emit_gain(&self, name: &str, how: &Prepare) -> (TokenStream, TokenStream, TokenStream) {
+    /// For a norm with a gain: makes an array for its gradient; the argument, and the line that adds it.
+    fn emit_gain(
+        &self,
+        lines: &mut Lines,
+        name: &str,
+        how: &Prepare,
+    ) -> (TokenStream, TokenStream) {
         let name = format_ident!("d_{name}");
-        self.emit_own_gradient(&name, gain(how), quote!(numbers_mut))
+        self.emit_own_gradient(lines, &name, gain(how), quote!(numbers_mut))
     }
 
     fn emit_own_gradient(
         &self,
+        lines: &mut Lines,
         name: &Ident,
         field: Option<&'static str>,
         view: TokenStream,
-    ) -> (TokenStream, TokenStream, TokenStream) {
-        let Some(field) = field.map(var) else {
-            return (TokenStream::new(), quote!(None), TokenStream::new());
+    ) -> (TokenStream, TokenStream) {
+        let Some(field) = field else {
+            return (quote!(None), TokenStream::new());
         };
+        let tensors = self.cx.graph.param(field).map(|param| param.tensors());
+        let sizes = tensors.iter().flatten().flat_map(|(_, dims, _)| dims);
+        let sizes: Vec<_> = sizes.map(|size| quote!(#size)).collect();
+        let field = var(field);
+        lines.line(quote!(let mut #name = p::Array::<E>::like(weights.#field.matrix());));
+        lines.take(name, lines::array(&sizes));
         (
-            quote!(let mut #name = p::Array::<E>::like(weights.#field.matrix());),
             quote!(Some(#name.#view())),
             quote!(p::accumulate(weights.#field.gradient(gradients), #name.numbers());),
         )
     }
 
-    fn emit_attention_adjoint(&self, attention: &Attention, d_to: &TokenStream) -> TokenStream {
+    fn emit_attention_adjoint(&self, lines: &mut Lines, attention: &Attention, d_to: &TokenStream) {
         let operands = [attention.q, attention.k, attention.v];
         let views = operands.map(|view| self.view(view));
         let [to_q, to_k, to_v] = ["to_q", "to_k", "to_v"].map(var);
         let split = self.emit_split(&operands, [&to_q, &to_k, &to_v]);
         let attended = self.matrix(attention.to);
-        let (make_query, query, add_query) = self.emit_gain("query_gain", &attention.query);
-        let (make_key, key, add_key) = self.emit_gain("key_gain", &attention.key);
-        let (make_w, w, add_w) = self.emit_own_gradient(
+        let (make, call) = self.call_attention(attention);
+        lines.line(make);
+        let (query, add_query) = self.emit_gain(lines, "query_gain", &attention.query);
+        let (key, add_key) = self.emit_gain(lines, "key_gain", &attention.key);
+        let (w, add_w) = self.emit_own_gradient(
+            lines,
             &var("d_w"),
             weights_of(&attention.similarity),
             quote!(all_mut),
         );
-        let (make_sink, d_sink, add_sink) = self.emit_own_gradient(
+        let (d_sink, add_sink) = self.emit_own_gradient(
+            lines,
             &var("d_sink"),
             sink(attention.normalizer),
             quote!(numbers_mut),
         );
-        let score = Score::new(self.cx, attention).and_then(|score| score.emit_gradient());
-        let [make_score, score, add_score] =
-            score.unwrap_or_else(|| [TokenStream::new(), quote!(None), TokenStream::new()]);
-        let (make, attention) = self.call_attention(attention);
-        quote! {
-            #make
-            #make_query #make_key #make_w #make_sink #make_score
+        let score = Score::new(self.cx, attention).and_then(|score| score.emit_gradient(lines));
+        let [score, add_score] = score.unwrap_or_else(|| [quote!(None), TokenStream::new()]);
+        lines.line(quote! {
             #split
-            #attention.backward(
+            #call.backward(
                 #(#views,)*
                 #attended,
                 lse.numbers(),
@@ -181,7 +196,16 @@ impl Fused<'_> {
                 },
             );
             #add_query #add_key #add_w #add_sink #add_score
+        });
+        if attention.normalizer.is_sparse() {
+            lines.differentiate(self.centres());
         }
+    }
+
+    /// What the kernel computes on the way for a sparse normalizer: as many numbers as are attended, and the thresholds again.
+    fn centres(&self) -> TokenStream {
+        let (heads, width) = (&self.cx.spec.heads, &self.cx.spec.value_head_dim);
+        quote!(p::Footprint::back(&[batch, #heads, query, (#width) + 1]))
     }
 
     /// `let [to_q] = d_q.parts_mut(); let [to_k, to_v] = d_k_v.parts_mut();`

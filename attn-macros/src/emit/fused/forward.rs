@@ -1,26 +1,28 @@
 //! The forward pass: a line or two per step.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 
+use super::score::{Score, distances};
 use super::{Fused, var};
 use crate::emit::When;
+use crate::emit::lines::{self, Lines};
 use crate::graph::plan::Plan;
 use crate::graph::steps::{ArrayId, Role, Step};
 
 impl Fused<'_> {
-    pub(super) fn emit_forward(&self, plan: &Plan) -> TokenStream {
+    pub(super) fn emit_forward(&self, plan: &Plan) -> Lines {
         let inputs = self.inputs();
         let output = self.name(self.steps.output);
-        let steps = self.steps.steps.iter().zip(&plan.free).map(|(step, free)| {
-            let (line, free) = (
-                self.emit_step(step, When::Forward),
-                free.iter().map(|id| self.name(*id)),
-            );
-            quote!(#line #(p::drop(#free);)*)
-        });
-        let saved = plan.saved.iter().map(|id| self.name(*id));
-        quote_spanned! {self.cx.at=>
+        let mut lines = self.tables();
+        for (step, free) in self.steps.steps.iter().zip(&plan.free) {
+            self.emit_step(&mut lines, step, When::Forward);
+            free.iter().for_each(|id| lines.drop(&self.name(*id)));
+        }
+        let saved = self.saved(plan);
+        lines.keep(&saved);
+        let steps = std::mem::take(&mut lines.code);
+        lines.line(quote_spanned! {self.cx.at=>
             /// The forward pass, step by step.
             fn forward<E: p::Element>(
                 call: &Call<E>,
@@ -29,30 +31,51 @@ impl Fused<'_> {
                 #output: p::MatrixMut<'_, E>,
             ) -> Saved<E> {
                 let sizes = call.sizes;
-                #(#steps)*
-                Saved { #(#saved,)* lse }
+                #steps
+                Saved { #(#saved),* }
+            }
+        });
+        lines
+    }
+
+    /// The tables of the call: made before the first step, they stay until the last one of the derivative.
+    fn tables(&self) -> Lines {
+        let mut lines = Lines::default();
+        let score = self.attention();
+        let score = score.and_then(|attention| Score::new(self.cx, attention));
+        let heads = &self.cx.spec.heads;
+        for (name, _) in score.iter().flat_map(Score::tables_of_call) {
+            let name = var(&name);
+            lines.take(&name, lines::array(&[quote!(#heads), distances()]));
+            lines.keep(&[name]);
+        }
+        lines
+    }
+
+    /// The variables that are handed on to the derivative.
+    pub(super) fn saved(&self, plan: &Plan) -> Vec<Ident> {
+        let arrays = plan.saved.iter().map(|id| self.name(*id));
+        arrays.chain([var("lse")]).collect()
+    }
+
+    /// An array to write for the first time: the line that makes it, and the matrix.
+    fn result(&self, lines: &mut Lines, id: ArrayId) -> TokenStream {
+        let name = self.name(id);
+        match self.steps.array(id).role {
+            Role::Output => quote!(#name),
+            _ => {
+                self.emit_array(lines, &name, id);
+                quote!(#name.all_mut())
             }
         }
     }
 
-    /// An array to write for the first time: the line that makes it, and the matrix.
-    fn result(&self, id: ArrayId) -> (TokenStream, TokenStream) {
-        let name = self.name(id);
-        match self.steps.array(id).role {
-            Role::Output => (TokenStream::new(), quote!(#name)),
-            _ => (self.emit_array(&name, id), quote!(#name.all_mut())),
-        }
-    }
-
-    pub(super) fn emit_step(&self, step: &Step, when: When) -> TokenStream {
-        let (array, to) = self.result(step.result());
-        match step {
+    pub(super) fn emit_step(&self, lines: &mut Lines, step: &Step, when: When) {
+        let to = self.result(lines, step.result());
+        let line = match step {
             Step::Linear { x, to: id, .. } => {
                 let (projection, x) = (self.name(*id), self.matrix(*x));
-                quote! {
-                    #array
-                    weights.#projection.forward(#x, #to);
-                }
+                quote!(weights.#projection.forward(#x, #to);)
             }
             Step::Prepare { x, heads, how, .. } => {
                 let (how, len, x) = (self.emit_prepare(how), self.len(*x), self.view(*x));
@@ -60,29 +83,37 @@ impl Fused<'_> {
                     When::Forward => quote!(p::prepare(&#how, sizes.batch, #len, #heads, #x, #to)),
                     When::Session => quote!(new.prepare(&#how, #heads, #x, #to)),
                 };
-                quote!(#array #call;)
+                quote!(#call;)
             }
             Step::PerHeadLinear {
                 x, heads, field, ..
             } => {
                 let (field, x) = (var(field), self.view(*x));
-                quote! {
-                    #array
-                    p::per_head_linear(#heads, #x, weights.#field.matrix(), #to);
-                }
+                quote!(p::per_head_linear(#heads, #x, weights.#field.matrix(), #to);)
             }
             Step::Attention(attention) => {
                 let views = [attention.q, attention.k, attention.v].map(|view| self.view(view));
                 let (make, attention) = self.call_attention(attention);
-                let call = match when {
-                    When::Forward => quote! {
-                        let mut lse = p::Array::stale(sizes.batch * sizes.heads, [sizes.query]);
-                        #attention.forward(#(#views,)* #to, lse.numbers_mut());
-                    },
+                lines.line(make);
+                match when {
+                    When::Forward => {
+                        self.emit_lse(lines);
+                        quote!(#attention.forward(#(#views,)* #to, lse.numbers_mut());)
+                    }
                     When::Session => quote!(cache.attend(new, &#attention, [#(#views),*], #to);),
-                };
-                quote!(#array #make #call)
+                }
             }
-        }
+        };
+        lines.line(line);
+    }
+
+    fn emit_lse(&self, lines: &mut Lines) {
+        let heads = &self.cx.spec.heads;
+        lines
+            .line(quote!(let mut lse = p::Array::stale(sizes.batch * sizes.heads, [sizes.query]);));
+        lines.take(
+            &var("lse"),
+            lines::array(&[quote!(batch), quote!(#heads), quote!(query)]),
+        );
     }
 }

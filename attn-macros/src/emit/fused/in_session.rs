@@ -5,6 +5,7 @@ use quote::{quote, quote_spanned};
 
 use super::Fused;
 use crate::emit::When;
+use crate::emit::lines::Lines;
 
 impl Fused<'_> {
     pub(super) fn emit_in_session(&self) -> TokenStream {
@@ -16,8 +17,11 @@ impl Fused<'_> {
         let output = self.name(self.steps.output);
         let (make, attention) = self.call_attention(attention);
         let no_key = self.dropout().map(|_| quote!(, None));
-        let steps = self.steps.steps.iter();
-        let steps = steps.map(|step| self.emit_step(step, When::Session));
+        let mut lines = Lines::default();
+        for step in &self.steps.steps {
+            self.emit_step(&mut lines, step, When::Session);
+        }
+        let steps = lines.code;
         quote_spanned! {self.cx.at=>
             impl<E: p::Element, D: p::Storage<E>> p::InSession<E> for #name<E, D> {
                 type Past = p::Past<Call<E>, E>;
@@ -41,7 +45,7 @@ impl Fused<'_> {
                     #output: p::MatrixMut<'_, E>,
                 ) {
                     let sizes = new.sizes(call.sizes);
-                    #(#steps)*
+                    #steps
                 }
             }
         }

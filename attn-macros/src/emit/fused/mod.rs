@@ -6,11 +6,13 @@ mod call;
 mod forward;
 mod in_model;
 mod in_session;
+mod memory;
 mod score;
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
+use super::lines::{self, Lines};
 use super::{Caller, Layer, input, places, var};
 use crate::graph::Dim;
 use crate::graph::diff::diff;
@@ -30,6 +32,7 @@ use crate::graph::steps::{ArrayId, Attention, Role, Step, Steps, View};
 /// fn forward(call, weights, x, .., output) -> Saved<E>
 /// fn backward(call, weights, x, .., saved, d_output, gradients) -> Result<(), ..>
 /// fn attention(call, weights) -> p::Attention<E>
+/// const fn activation_bytes(batch, q_len, kv_len) -> usize   // the memory that the two take; in a model, `footprint`
 /// impl InModel for Name              // for `model!`
 /// impl InSession for Name            // for one that goes on token by token
 /// ```
@@ -47,19 +50,22 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let attentions = attentions.map(|attention| cx.emit_attention(attention));
     let attentions: Vec<_> = attentions.collect();
     let structs = [cx.emit_weights(), cx.emit_call(), cx.emit_saved(&plan)];
+    let (forward, backward) = (cx.emit_forward(&plan), cx.emit_backward(&adjoints, &plan));
+    let memory = cx.emit_memory(&forward, &backward);
+    let in_model = (cx.cx.caller != Caller::User).then(|| cx.emit_in_model());
     let functions = [
         cx.emit_read_weights(),
         cx.emit_make_call(),
         cx.emit_fused(),
-        cx.emit_forward(&plan),
-        cx.emit_backward(&adjoints, &plan),
+        forward.code,
+        backward.code,
     ];
-    let in_model = (cx.cx.caller != Caller::User).then(|| cx.emit_in_model());
     let in_session = (cx.cx.caller == Caller::Session).then(|| cx.emit_in_session());
     quote! {
         #(#structs)*
         #(#functions)*
         #(#attentions)*
+        #memory
         #in_model
         #in_session
     }
@@ -93,17 +99,26 @@ impl Fused<'_> {
     }
 
     /// `let mut q_k_v = p::Array::stale(sizes.queries(), [512, 512, 512]);`
-    fn emit_array(&self, name: &Ident, id: ArrayId) -> TokenStream {
-        let rows = self.rows(id);
-        let widths = self.steps.array(id).parts.iter().map(|part| &part.width);
-        quote!(let mut #name = p::Array::<E, _>::stale(#rows, [#(#widths),*]);)
-    }
-
-    fn rows(&self, id: ArrayId) -> TokenStream {
-        match self.steps.array(id).rows {
+    fn emit_array(&self, lines: &mut Lines, name: &Ident, id: ArrayId) {
+        let array = self.steps.array(id);
+        let rows = match array.rows {
             Dim::Key => quote!(sizes.keys()),
             _ => quote!(sizes.queries()),
-        }
+        };
+        let widths = array.parts.iter().map(|part| &part.width);
+        lines.line(quote!(let mut #name = p::Array::<E, _>::stale(#rows, [#(#widths),*]);));
+        lines.take(name, self.footprint_of(id));
+    }
+
+    fn footprint_of(&self, id: ArrayId) -> TokenStream {
+        let array = self.steps.array(id);
+        let len = match array.rows {
+            Dim::Key => quote!(key),
+            _ => quote!(query),
+        };
+        let widths = array.parts.iter().map(|part| part.width.clone());
+        let width = widths.reduce(|a, b| a.plus(&b));
+        lines::array(&[quote!(batch), len, quote!(#width)])
     }
 
     /// The whole of an array, to read.

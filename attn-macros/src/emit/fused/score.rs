@@ -7,6 +7,7 @@ use super::var;
 use crate::emit::Layer;
 use crate::emit::expr::{flat_index, host};
 use crate::emit::input::{data_name, declared_name, read_type};
+use crate::emit::lines::{self, Lines};
 use crate::graph::CallData;
 use crate::graph::steps::Attention;
 use crate::score::diff::{Wrt, diff};
@@ -396,9 +397,9 @@ impl<'a> Score<'a> {
         quote!(#len #(+ self.#tables.distances())*)
     }
 
-    /// For the backward pass: the lines that make the sums, the argument, and the lines that add them to the gradients of the
+    /// For the backward pass: the line that makes the sums, the argument, and the lines that add them to the gradients of the
     /// parameters. Nothing if nothing is learned.
-    pub(super) fn emit_gradient(&self) -> Option<[TokenStream; 3]> {
+    pub(super) fn emit_gradient(&self, lines: &mut Lines) -> Option<[TokenStream; 2]> {
         if !self.planes.iter().any(is_learned) {
             return None;
         }
@@ -409,8 +410,15 @@ impl<'a> Score<'a> {
             .map(|learned| self.emit_learned_gradient(learned));
         let tables = self.tables().filter(|(_, plane)| is_learned(plane));
         let tables = tables.map(|(index, plane)| self.emit_table_gradient(index, plane));
+        lines.line(quote!(let mut d_score = p::ScoreGradient::<E>::stale(#heads, p::Modify::sums(&score));));
+        let name = var("d_score");
+        let (per_head, shared) = (self.len(true), self.len(false));
+        lines.take(&name, lines::array(&[quote!(#heads), quote!(#per_head)]));
+        lines.take(&name, lines::array(&[quote!(#shared)]));
+        for _ in self.tables().filter(|(_, plane)| is_learned(plane)) {
+            lines.take(&name, lines::array(&[quote!(#heads), distances()]));
+        }
         Some([
-            quote!(let mut d_score = p::ScoreGradient::<E>::stale(#heads, p::Modify::sums(&score));),
             quote!(Some(d_score.as_mut())),
             quote!(#(#learned)* #(#tables)*),
         ])
@@ -447,6 +455,11 @@ impl<'a> Score<'a> {
         });
         quote!(#(#adds)*)
     }
+}
+
+/// The number of distances between the queries and the keys of a sequence: how many numbers a row of a table has.
+pub(super) fn distances() -> TokenStream {
+    quote!((query.saturating_add(key)).saturating_sub(1))
 }
 
 /// A learned tensor in the emitted code: none of the other names of that.

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
 use super::{Emitter, MODEL, docs, dot, item, picture, var};
-use crate::model::graph::{Module, ModuleId, Node, Op, Region, Step, Submodule, ValueId};
+use crate::model::graph::{Model, Module, ModuleId, Node, Op, Region, Step, Submodule, ValueId};
 use crate::model::types::Axis;
 
 /// They stand on the default type, so that `Name::PARAMS` needs no type arguments.
@@ -167,21 +167,25 @@ fn flops_of(cx: &Emitter<'_>, node: &Node) -> Option<TokenStream> {
             Some(quote!(p::product(&[#products, #(#rows,)* #width, #hidden])))
         }
         Op::Attention { index, .. } => {
-            let layer = &cx.model.attentions[*index];
-            let (name, context) = (
-                &layer.0.item.name,
-                if layer.1.cross { node.operands[1] } else { x },
-            );
-            let length = |id: ValueId| axes(id).nth_back(1);
-            let (query, key) = (length(x)?, length(context)?);
-            let batch = match axes(x).len() {
-                3 => axes(x).next()?,
-                _ => quote!(1),
-            };
+            let name = &cx.model.attentions[*index].0.item.name;
+            let [batch, query, key] = attention_axes(cx.model, node)?;
             Some(quote!(<#name>::flops(#batch, #query, #key)))
         }
         _ => None,
     }
+}
+
+/// The sizes of the axes batch, query and key of an attention.
+pub(super) fn attention_axes(model: &Model, node: &Node) -> Option<[TokenStream; 3]> {
+    let axes = |id: ValueId| model.value(id).ty.axes.iter().map(number);
+    let length = |id: ValueId| axes(id).nth_back(1);
+    let x = *node.operands.first()?;
+    let context = node.operands[model.differentiable(node) - 1];
+    let batch = match axes(x).len() {
+        3 => axes(x).next()?,
+        _ => quote!(1),
+    };
+    Some([batch, length(x)?, length(context)?])
 }
 
 fn number(axis: &Axis) -> TokenStream {

@@ -3,20 +3,27 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Fused, size};
+use super::{Fused, Kept, size};
+use crate::emit::lines::Lines;
 use crate::model::diff::{BufferId, From, Line, To};
 use crate::model::graph::{Node, Op, Region, Repeat, Step, ValueId};
 use crate::model::plan::Forward;
 
 impl Fused<'_> {
-    pub(super) fn emit_backward(&self) -> TokenStream {
+    pub(super) fn emit_backward(&self) -> Lines {
         let model = self.model();
         let d_results = (0..model.results.len()).map(|index| format_ident!("d_result_{index}"));
         let module = &model.modules[0];
         let (weights, saved) = (self.weights_type(module), self.saved_type(module));
         let fields = self.saved_fields(&model.body, &self.plan.saved);
-        let lines = self.emit_lines(&model.body, self.plan, &self.backward.lines);
-        quote_spanned! {self.cx.at=>
+        let mut lines = Lines::default();
+        for (index, id) in model.results.iter().enumerate() {
+            lines.take(&self.own("d_result", index), self.footprint_of(*id));
+        }
+        lines.restore(&fields);
+        self.emit_lines(&mut lines, &model.body, self.plan, &self.backward.lines);
+        let derivatives = std::mem::take(&mut lines.code);
+        lines.line(quote_spanned! {self.cx.at=>
             /// The derivative, operation by operation backwards. Gradients of parameters and inputs are added to in the tape's own
             /// buffers.
             #[allow(unused_variables, unused_mut)]
@@ -28,26 +35,25 @@ impl Fused<'_> {
                 gradients: &mut p::Gradients<E>,
             ) {
                 let sizes = call.sizes;
-                let #saved { #fields .. } = saved;
-                #lines
+                let #saved { #(#fields,)* .. } = saved;
+                #derivatives
             }
-        }
+        });
+        lines
     }
 
     /// The lines of a region. What it has kept goes when its last reader is done.
-    fn emit_lines(&self, region: &Region, plan: &Forward, lines: &[Line<'_>]) -> TokenStream {
+    fn emit_lines(&self, emitted: &mut Lines, region: &Region, plan: &Forward, lines: &[Line<'_>]) {
         let reads: Vec<_> = lines.iter().map(|line| self.reads(line)).collect();
-        let mut emitted = TokenStream::new();
         for (index, line) in lines.iter().enumerate() {
-            emitted.extend(self.emit_line(region, plan, line));
+            self.emit_line(emitted, region, plan, line);
             let is_last = |value: &&ValueId| {
                 reads[index].contains(value)
                     && !reads[index + 1..].iter().any(|reads| reads.contains(value))
             };
-            let free = plan.saved.iter().filter(is_last).map(|id| self.value(*id));
-            emitted.extend(quote!(#(p::drop(#free);)*));
+            let free = plan.saved.iter().filter(is_last);
+            free.for_each(|id| emitted.drop(&self.value(*id)));
         }
-        emitted
     }
 
     /// The values that a line reads.
@@ -65,23 +71,23 @@ impl Fused<'_> {
         }
     }
 
-    fn emit_line(&self, region: &Region, plan: &Forward, line: &Line<'_>) -> TokenStream {
+    fn emit_line(&self, emitted: &mut Lines, region: &Region, plan: &Forward, line: &Line<'_>) {
         match line {
-            Line::Zeros(to) => self.make(*to, "zeros"),
+            Line::Zeros(to) => self.make_buffer(emitted, *to, "zeros"),
             Line::Copy { from, to } => {
                 let (name, from) = (self.buffer(*to), self.copy(*from, *to));
-                quote!(let mut #name = #from;)
+                emitted.line(quote!(let mut #name = #from;));
+                emitted.take(&name, self.footprint_of(self.backward.buffers[to.0]));
             }
             Line::Add { from, to } => {
-                let (make, to) = self.target(*to);
+                let to = self.target(emitted, *to);
                 let from = self.gradient(*from);
-                quote!(#make #to.add(1.0, #from, gradients);)
+                emitted.line(quote!(#to.add(1.0, #from, gradients);));
             }
-            Line::Adjoint { node, d_result, to } => self.emit_adjoint(node, *d_result, to),
-            Line::Free(buffer) => {
-                let name = self.buffer(*buffer);
-                quote!(p::drop(#name);)
+            Line::Adjoint { node, d_result, to } => {
+                self.emit_adjoint(emitted, node, *d_result, to);
             }
+            Line::Free(buffer) => emitted.drop(&self.buffer(*buffer)),
             Line::Repeat {
                 repeat,
                 carried,
@@ -92,21 +98,21 @@ impl Fused<'_> {
                     Step::Repeat(other) if std::ptr::eq(other, *repeat) => Some(&planned.body),
                     _ => None,
                 });
-                let body = bodies.next();
-                body.map_or_else(TokenStream::new, |body| {
-                    self.emit_rounds(repeat, body, carried, lines)
-                })
+                if let Some(body) = bodies.next() {
+                    self.emit_rounds(emitted, repeat, body, carried, lines);
+                }
             }
         }
     }
 
     fn emit_rounds(
         &self,
+        emitted: &mut Lines,
         repeat: &Repeat,
         plan: &Forward,
         carried: &[[BufferId; 2]],
         lines: &[Line<'_>],
-    ) -> TokenStream {
+    ) {
         let module = self.body_of(repeat);
         let (weights, saved, rounds) = (
             self.module_var(module),
@@ -121,7 +127,9 @@ impl Fused<'_> {
             quote!(#sets.iter().rev())
         };
         let fields = self.saved_fields(&repeat.body, &plan.saved);
-        let lines = self.emit_lines(&repeat.body, plan, lines);
+        let mut body = Lines::default();
+        body.restore(&fields);
+        self.emit_lines(&mut body, &repeat.body, plan, lines);
         let changed = carried.iter().filter(|[start, end]| start != end);
         let (starts, ends): (Vec<_>, Vec<_>) = changed
             .map(|pair| pair.map(|id| self.buffer(id)).into())
@@ -131,22 +139,29 @@ impl Fused<'_> {
             [start] => quote!(#start = #(#ends)*;),
             _ => quote!((#(#starts),*) = (#(#ends),*);),
         };
-        quote! {
+        // All of them are moved before the first is assigned.
+        let moved = (0..ends.len()).map(|index| self.own("next", index));
+        let moved: Vec<_> = moved.collect();
+        for (end, moved) in ends.iter().zip(&moved) {
+            body.moved(end, moved);
+        }
+        for (start, moved) in starts.iter().zip(&moved) {
+            body.assigned(moved, start);
+        }
+        let lines = emitted.repeat(count, body);
+        emitted.line(quote! {
             for (#weights, round) in #sets.zip(#rounds.into_iter().rev()) {
-                let #saved { #fields .. } = round;
+                let #saved { #(#fields,)* .. } = round;
                 #lines
                 #next
             }
-        }
+        });
     }
 
     /// `let mut d_x = p::Array::<E>::stale(rows, [width]);`
-    fn make(&self, buffer: BufferId, how: &str) -> TokenStream {
-        let (name, array) = (
-            self.buffer(buffer),
-            self.array(how, self.backward.buffers[buffer.0]),
-        );
-        quote!(let mut #name = #array;)
+    fn make_buffer(&self, lines: &mut Lines, buffer: BufferId, how: &str) {
+        let of = self.backward.buffers[buffer.0];
+        self.make(lines, &self.buffer(buffer), how, of);
     }
 
     fn copy(&self, from: From, to: BufferId) -> TokenStream {
@@ -192,41 +207,39 @@ impl Fused<'_> {
         }
     }
 
-    /// Where a gradient goes: the line that makes it, if it is new, and the target.
-    fn target(&self, to: To) -> (TokenStream, TokenStream) {
+    /// Where a gradient goes, which is made if it is new.
+    fn target(&self, lines: &mut Lines, to: To) -> TokenStream {
         match to {
             To::Input(id) => {
                 let name = self.input(id);
-                (TokenStream::new(), quote!(call.inputs.#name.target()))
+                quote!(call.inputs.#name.target())
             }
             To::New(buffer) => {
-                let (make, name) = (self.make(buffer, "stale"), self.buffer(buffer));
-                (
-                    make,
-                    quote!(p::Target::array(&mut #name, p::Into::Overwrite)),
-                )
+                self.make_buffer(lines, buffer, "stale");
+                let name = self.buffer(buffer);
+                quote!(p::Target::array(&mut #name, p::Into::Overwrite))
             }
             To::Add(buffer) => {
                 let name = self.buffer(buffer);
-                (
-                    TokenStream::new(),
-                    quote!(p::Target::array(&mut #name, p::Into::Add)),
-                )
+                quote!(p::Target::array(&mut #name, p::Into::Add))
             }
         }
     }
 
-    fn emit_adjoint(&self, node: &Node, d_result: From, to: &[(usize, To)]) -> TokenStream {
-        let targets: Vec<_> = to.iter().map(|(_, to)| self.target(*to)).collect();
-        let (make, to_x): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
+    fn emit_adjoint(&self, lines: &mut Lines, node: &Node, d_result: From, to: &[(usize, To)]) {
+        let to_x = to.iter().map(|(_, to)| self.target(lines, *to));
+        let to_x: Vec<_> = to_x.collect();
         let d_y = self.gradient(d_result);
         let d_y_matrix = self.gradient_matrix(d_result, node.result);
-        let call = self.emit_derivative(node, [&d_y, &d_y_matrix], &to_x, to);
-        let free = self.is_array(node).then(|| {
-            let kept = self.kept(node);
-            quote!(p::drop(#kept);)
-        });
-        quote!(#(#make)* #call #free)
+        lines.line(self.emit_derivative(node, [&d_y, &d_y_matrix], &to_x, to));
+        if let Some(footprint) = self.footprint_backward(node, to) {
+            lines.differentiate(footprint);
+        }
+        match self.keeps(node) {
+            Some(Kept::Array) => lines.drop(&self.kept(node)),
+            Some(Kept::Attention(_)) => lines.consumed(&self.kept(node)),
+            Some(Kept::DropoutKey) | None => {}
+        }
     }
 
     /// The call or the calls that compute the derivative of an operation.

@@ -132,7 +132,7 @@ impl Fused<'_> {
         let model = self.model();
         let module = &model.modules[0];
         let (weights, past) = (self.weights_type(module), self.past_type(module));
-        let steps = self.emit_steps(&model.body, self.plan);
+        let steps = self.emit_steps(&model.body, self.plan).code;
         let result = model.results[0];
         let copy = (!model.is_written_directly(result, self.plan)).then(|| {
             let numbers = self.numbers(result);

@@ -1,29 +1,41 @@
 //! The forward pass: a line or two per operation.
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote, quote_spanned};
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 
-use super::{Fused, Kept};
+use super::Fused;
 use crate::emit::When;
+use crate::emit::lines::Lines;
 use crate::model::graph::{Carried, Module, Node, Op, Region, Repeat, Step, ValueId};
 use crate::model::plan::{Forward, Planned};
 
 impl Fused<'_> {
-    pub(super) fn emit_forward(&self) -> TokenStream {
+    pub(super) fn emit_forward(&self) -> Lines {
         let model = self.model();
         let results: Vec<_> = (0..model.results.len())
             .map(|index| format_ident!("result_{index}"))
             .collect();
-        let steps = self.emit_steps(&model.body, self.plan);
-        let copies = model.results.iter().zip(&results).map(|(id, result)| {
-            let numbers = self.numbers(*id);
-            let copied = !model.is_written_directly(*id, self.plan);
-            copied.then(|| quote!(#result.numbers_mut().copy_from_slice(#numbers);))
-        });
+        let mut lines = Lines::default();
+        let made = (0..results.len()).map(|index| self.own("result", index));
+        let made: Vec<_> = made.collect();
+        for (id, result) in model.results.iter().zip(&made) {
+            lines.take(result, self.footprint_of(*id));
+        }
+        lines.append(self.emit_steps(&model.body, self.plan));
+        for (id, result) in model.results.iter().zip(&results) {
+            if !model.is_written_directly(*id, self.plan) {
+                let numbers = self.numbers(*id);
+                lines.line(quote!(#result.numbers_mut().copy_from_slice(#numbers);));
+            }
+        }
         let module = &model.modules[0];
         let (weights, saved) = (self.weights_type(module), self.saved_type(module));
         let fields = self.saved_fields(&model.body, &self.plan.saved);
-        quote_spanned! {self.cx.at=>
+        lines.keep(&fields);
+        // The tape has them until the derivative is done.
+        lines.keep(&made);
+        let steps = std::mem::take(&mut lines.code);
+        lines.line(quote_spanned! {self.cx.at=>
             /// The forward pass, operation by operation. `keep` says whether a derivative will be asked for.
             #[allow(unused_variables, unused_mut)]
             fn forward<E: p::Element>(
@@ -35,44 +47,45 @@ impl Fused<'_> {
             ) -> #saved<E> {
                 let sizes = call.sizes;
                 #steps
-                #(#copies)*
-                #saved { #fields __types: p::PhantomData }
+                #saved { #(#fields,)* __types: p::PhantomData }
             }
-        }
+        });
+        lines
     }
 
-    pub(super) fn emit_steps(&self, region: &Region, plan: &Forward) -> TokenStream {
-        let mut lines = TokenStream::new();
+    pub(super) fn emit_steps(&self, region: &Region, plan: &Forward) -> Lines {
+        let mut lines = Lines::default();
         let mut waiting: Option<(&Node, &Planned)> = None;
         for (step, planned) in region.steps.iter().zip(&plan.steps) {
             match step {
                 Step::Node(node) if planned.with_next => {
-                    lines.extend(self.emit_start_of_sum(node, planned));
+                    self.emit_start_of_sum(&mut lines, node, planned);
                     waiting = Some((node, planned));
                     continue;
                 }
-                Step::Node(node) => lines.extend(match waiting {
-                    Some((sum, planned)) => self.emit_norm_of_sum(sum, planned, node),
-                    None => self.emit_node(node, planned),
-                }),
-                Step::Repeat(repeat) => lines.extend(self.emit_repeat(repeat, planned)),
+                Step::Node(node) => match waiting {
+                    Some((sum, planned)) => {
+                        self.emit_norm_of_sum(&mut lines, sum, planned, node);
+                    }
+                    None => self.emit_node(&mut lines, node, planned),
+                },
+                Step::Repeat(repeat) => self.emit_repeat(&mut lines, repeat, planned),
             }
             let before = waiting.take().map(|(_, planned)| &planned.free);
             let free = before.into_iter().flatten().chain(&planned.free);
-            let free = free.map(|id| self.value(*id));
-            lines.extend(quote!(#(p::drop(#free);)*));
+            free.for_each(|id| lines.drop(&self.value(*id)));
         }
         lines
     }
 
     /// The array of a sum, with one of the terms in it.
-    fn emit_start_of_sum(&self, node: &Node, planned: &Planned) -> TokenStream {
-        let result = self.value(node.result);
-        let start = self.owned(
+    fn emit_start_of_sum(&self, lines: &mut Lines, node: &Node, planned: &Planned) {
+        let (result, term) = (
+            self.value(node.result),
             node.operands[planned.reuse.unwrap_or(0)],
-            planned.reuse.is_some(),
         );
-        quote!(let mut #result = #start;)
+        let start = self.owned(lines, &result, term, planned.reuse.is_some());
+        lines.line(quote!(let mut #result = #start;));
     }
 
     /// The term of a sum that is not in its array.
@@ -80,12 +93,15 @@ impl Fused<'_> {
         node.operands[1 - planned.reuse.unwrap_or(0)]
     }
 
-    /// A value as an array of its own: that of the value itself, if nobody else needs it, or a copy.
-    fn owned(&self, id: ValueId, is_free: bool) -> TokenStream {
+    /// A value as an array of its own, for the variable `to`: that of the value itself, if nobody else needs it, or a copy.
+    fn owned(&self, lines: &mut Lines, to: &Ident, id: ValueId, is_free: bool) -> TokenStream {
         let name = self.value(id);
         if is_free {
-            quote!(#name)
-        } else if self.model().is_input(id) {
+            lines.moved(&name, to);
+            return quote!(#name);
+        }
+        lines.take(to, self.footprint_of(id));
+        if self.model().is_input(id) {
             let (numbers, ty) = (self.numbers(id), self.ty(id));
             let (rows, width) = (self.rows(ty), self.width(ty));
             quote!(p::Array::of(#numbers, #rows, #width))
@@ -94,47 +110,53 @@ impl Fused<'_> {
         }
     }
 
-    fn emit_norm_of_sum(&self, sum: &Node, planned: &Planned, norm: &Node) -> TokenStream {
+    fn emit_norm_of_sum(&self, lines: &mut Lines, sum: &Node, planned: &Planned, norm: &Node) {
         let (Op::LayerNorm(place) | Op::RmsNorm(place)) = &norm.op else {
-            return TokenStream::new();
+            return;
         };
         let other = self.matrix(self.other_term(sum, planned));
-        let (array, to) = self.result(norm.result);
+        let to = self.result(lines, norm.result);
         let (keep, weights, x) = (self.keep(norm), self.weights(place), self.value(sum.result));
-        quote! {
-            #array
-            #keep #weights.forward_of_sum(#x.all_mut(), #other, #to.all_mut());
-        }
+        lines.line(quote!(#keep #weights.forward_of_sum(#x.all_mut(), #other, #to.all_mut());));
+        self.take_kept(lines, norm);
     }
 
-    /// What a result is written to: the line that makes it, and its name.
-    fn result(&self, id: ValueId) -> (TokenStream, TokenStream) {
+    /// What a result is written to: makes it, unless the model returns it.
+    fn result(&self, lines: &mut Lines, id: ValueId) -> Ident {
         let model = self.model();
         let direct = model.is_written_directly(id, self.plan);
         let index = model.results.iter().position(|result| *result == id);
         if let (true, Some(index)) = (direct, index) {
-            let name = format_ident!("result_{index}");
-            return (TokenStream::new(), quote!(#name));
+            return format_ident!("result_{index}");
         }
-        let (name, array) = (self.value(id), self.array("stale", id));
-        (quote!(let mut #name = #array;), quote!(#name))
+        let name = self.value(id);
+        self.make(lines, &name, "stale", id);
+        name
     }
 
-    fn emit_node(&self, node: &Node, planned: &Planned) -> TokenStream {
+    fn emit_node(&self, lines: &mut Lines, node: &Node, planned: &Planned) {
         let direct = self.model().is_written_directly(node.result, self.plan);
         if let (Op::Add, Some(_), false) = (&node.op, planned.reuse, direct) {
-            let start = self.emit_start_of_sum(node, planned);
+            self.emit_start_of_sum(lines, node, planned);
             let result = self.value(node.result);
             let other = self.numbers(self.other_term(node, planned));
-            return quote! {
-                #start
-                p::layers::add_to(#result.numbers_mut(), #other);
-            };
+            return lines.line(quote!(p::layers::add_to(#result.numbers_mut(), #other);));
         }
-        let (array, to) = self.result(node.result);
+        let to = self.result(lines, node.result);
         let keep = self.keep(node);
-        let call = self.emit_operation(node, &to);
-        quote!(#array #keep #call;)
+        let call = self.emit_operation(node, &quote!(#to));
+        lines.line(quote!(#keep #call;));
+        self.take_kept(lines, node);
+    }
+
+    /// What an operation takes beside its result, and keeps, perhaps.
+    fn take_kept(&self, lines: &mut Lines, node: &Node) {
+        if let Some(footprint) = self.footprint(node) {
+            match self.keeps(node) {
+                Some(_) => lines.take(&self.kept(node), footprint),
+                None => lines.compute(footprint),
+            }
+        }
     }
 
     /// `let a_kept =`, for what is kept for the derivative.
@@ -272,68 +294,73 @@ impl Fused<'_> {
         quote!(<#krate::nn::#name as p::Activation>::KERNEL)
     }
 
-    fn emit_repeat(&self, repeat: &Repeat, planned: &Planned) -> TokenStream {
-        let starts = repeat
-            .carried
-            .iter()
-            .zip(&planned.moved)
-            .map(|(carried, moved)| {
-                let (value, before) = (
-                    self.value(carried.value),
-                    self.owned(carried.before, *moved),
-                );
-                quote!(let mut #value = #before;)
-            });
-        let starts: Vec<_> = starts.collect();
+    fn emit_repeat(&self, lines: &mut Lines, repeat: &Repeat, planned: &Planned) {
+        for (carried, moved) in repeat.carried.iter().zip(&planned.moved) {
+            let value = self.value(carried.value);
+            let before = self.owned(lines, &value, carried.before, *moved);
+            lines.line(quote!(let mut #value = #before;));
+        }
         let module: &Module = self.body_of(repeat);
         let (weights, saved, rounds) = (
             self.module_var(module),
             self.saved_type(module),
             self.rounds(repeat),
         );
-        let steps = self.emit_steps(&repeat.body, &planned.body);
+        let mut body = self.emit_steps(&repeat.body, &planned.body);
         let fields = self.saved_fields(&repeat.body, &planned.body.saved);
-        let (values, next) = self.carried(&repeat.carried, &planned.body);
+        let [values, next] = self.carried(&mut body, &repeat.carried, &planned.body, &fields);
+        let steps = lines.repeat(&repeat.count, body);
         let sets = self.weights_of_rounds(repeat);
         if self.when == When::Session {
             let (sets, pattern) = self.with_past(repeat, sets, &weights);
-            return quote! {
-                #(#starts)*
+            return lines.line(quote! {
                 for #pattern in #sets {
                     #steps
                     #values = #next;
                 }
-            };
+            });
         }
-        quote! {
-            #(#starts)*
+        lines.line(quote! {
             let mut #rounds = p::Vec::new();
             for #weights in #sets {
                 #steps
                 let next = #next;
-                let round = #saved { #fields __types: p::PhantomData };
+                let round = #saved { #(#fields,)* __types: p::PhantomData };
                 if keep {
                     #rounds.push(round);
                 }
                 #values = next;
             }
-        }
+        });
     }
 
-    /// The variables that a loop carries, and what they are in the next round.
-    fn carried(&self, carried: &[Carried], body: &Forward) -> (TokenStream, TokenStream) {
-        let values = carried.iter().map(|carried| self.value(carried.value));
-        let next = carried.iter().zip(&body.moved);
-        let next = next.map(|(carried, moved)| self.owned(carried.after, *moved));
-        let (values, next): (Vec<_>, Vec<_>) = (values.collect(), next.collect());
-        match (values.as_slice(), next.as_slice()) {
-            ([value], [next]) => (quote!(#value), quote!(#next)),
-            _ => (quote!((#(#values),*)), quote!((#(#next),*))),
+    /// The end of a round, which keeps some variables: those that a loop carries, and what they are in the next round.
+    fn carried(
+        &self,
+        lines: &mut Lines,
+        carried: &[Carried],
+        body: &Forward,
+        kept: &[Ident],
+    ) -> [TokenStream; 2] {
+        let values: Vec<_> = carried.iter().map(|of| self.value(of.value)).collect();
+        let names = (0..values.len()).map(|index| self.own("next", index));
+        let names: Vec<_> = names.collect();
+        let mut next = Vec::new();
+        for ((carried, moved), name) in carried.iter().zip(&body.moved).zip(&names) {
+            next.push(self.owned(lines, name, carried.after, *moved));
         }
+        lines.keep(kept);
+        for (name, value) in names.iter().zip(&values) {
+            lines.assigned(name, value);
+        }
+        [tuple(&values), tuple(&next)]
     }
+}
 
-    /// Whether an operation keeps an array, whose memory is free when its derivative is done.
-    pub(super) fn is_array(&self, node: &Node) -> bool {
-        matches!(self.keeps(node), Some(Kept::Array))
+/// One of them by itself, several in parentheses.
+fn tuple(parts: &[impl ToTokens]) -> TokenStream {
+    match parts {
+        [part] => quote!(#part),
+        _ => quote!((#(#parts),*)),
     }
 }

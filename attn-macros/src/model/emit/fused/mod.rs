@@ -3,6 +3,7 @@
 mod backward;
 mod decode;
 mod forward;
+mod memory;
 mod read;
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -10,6 +11,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, field, item, var};
 use crate::emit::When;
+use crate::emit::lines::Lines;
 use crate::model::diff::{Backward, BufferId, diff};
 use crate::model::graph::{
     Model, Module, ModuleId, Node, Op, Place, Repeat, Step, Submodule, ValueId,
@@ -27,6 +29,7 @@ use crate::model::types::{Axis, Kind, Type};
 /// fn fused(model, tokens, .., train) -> Result<Tensor<..>, ..>             // one operation on the tape
 /// fn forward(call, weights, random, keep, results) -> GptSaved<E>
 /// fn backward(call, weights, saved, d_results, gradients)
+/// const fn activation_bytes(batch, seq) -> usize                           // the memory that the two take
 ///
 /// struct GptPast<E> { .. }             // what the attentions have seen, for a model that goes on token by token
 /// fn past(weights, room) -> Result<GptPast<E>, ..>
@@ -46,12 +49,14 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     };
     let cx = fused(When::Forward, &plan);
     let session = goes_on.then(|| fused(When::Session, &plan_to_decode).emit_session());
+    let (forward, backward) = (cx.emit_forward(), cx.emit_backward());
     let parts = [
         cx.emit_call(),
         cx.emit_weights(),
         cx.emit_fused(),
-        cx.emit_forward(),
-        cx.emit_backward(),
+        cx.emit_activation_bytes(&forward, &backward),
+        forward.code,
+        backward.code,
     ];
     parts.into_iter().chain(session).collect()
 }
@@ -86,9 +91,10 @@ impl<'a> Fused<'a> {
         let same = |other: &&ValueId| **other == self.backward.buffers[id.0];
         let number = self.backward.buffers[..id.0].iter().filter(same).count() + 1;
         let of = &self.model().value(self.backward.buffers[id.0]).name;
+        // `d_x_2` is that of `x_2`.
         let name = match number {
             1 => format!("d_{of}"),
-            number => format!("d_{of}_{number}"),
+            number => format!("d{number}_{of}"),
         };
         hidden(&self.unique(name))
     }
@@ -97,6 +103,11 @@ impl<'a> Fused<'a> {
     fn kept(&self, node: &Node) -> Ident {
         let of = &self.model().value(node.result).name;
         hidden(&self.unique(format!("{of}_kept")))
+    }
+
+    /// A variable of the emitted code itself, such as `result_0`, by a name that no value has.
+    fn own(&self, name: &str, index: usize) -> Ident {
+        format_ident!("{}", self.unique(format!("{name}_{index}")))
     }
 
     /// A name that no value has.
@@ -120,11 +131,12 @@ impl<'a> Fused<'a> {
         ty.axes.last().map_or(quote!(1), size)
     }
 
-    /// `p::Array::<E>::stale(rows, [width])`
-    fn array(&self, how: &str, id: ValueId) -> TokenStream {
+    /// `let mut name = p::Array::<E>::stale(rows, [width]);`
+    fn make(&self, lines: &mut Lines, name: &Ident, how: &str, id: ValueId) {
         let (how, ty) = (format_ident!("{how}"), self.ty(id));
         let (rows, width) = (self.rows(ty), self.width(ty));
-        quote!(p::Array::<E>::#how(#rows, [#width]))
+        lines.line(quote!(let mut #name = p::Array::<E>::#how(#rows, [#width]);));
+        lines.take(name, self.footprint_of(id));
     }
 
     /// A value of floats, to read: its numbers.

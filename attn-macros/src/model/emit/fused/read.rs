@@ -1,6 +1,6 @@
 //! What a call and the layers are read into.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 
 use super::{Fused, Kept, product, size};
@@ -295,13 +295,13 @@ impl Fused<'_> {
         self.model().module(repeat.module)
     }
 
-    /// The fields of what a region keeps: `a, b_kept, blocks_rounds, __types: ..`.
-    pub(super) fn saved_fields(&self, region: &Region, saved: &[ValueId]) -> TokenStream {
+    /// The fields of what a region keeps: `a, b_kept, blocks_rounds`.
+    pub(super) fn saved_fields(&self, region: &Region, saved: &[ValueId]) -> Vec<Ident> {
         let values = saved.iter().map(|id| self.value(*id));
         let kept = region.steps.iter().filter_map(|step| match step {
             Step::Node(node) => self.keeps(node).map(|_| self.kept(node)),
             Step::Repeat(repeat) => Some(self.rounds(repeat)),
         });
-        quote!(#(#values,)* #(#kept,)*)
+        values.chain(kept).collect()
     }
 }

@@ -1,0 +1,200 @@
+//! What an operation takes of memory, before it runs: in constants.
+
+use crate::sizes::product;
+
+/// How many numbers a step of an operation takes.
+///
+/// ```
+/// use attn_core::fused::{Entry, Footprint};
+///
+/// // y = f(x), in a loop of 3 rounds: x is kept, and so is the last y; its derivative wants a gradient for each of the two.
+/// const ROUNDS: Footprint = Footprint::of(
+///     &[Footprint::array(&[2, 5]), Footprint::array(&[2, 1])],
+///     &[Entry::Repeat(3, &[Entry::Take(0)]), Entry::Take(1)],
+///     &[
+///         Entry::Take(1),
+///         Entry::Repeat(3, &[Entry::Take(0), Entry::Free(1), Entry::Free(0), Entry::Take(1), Entry::Free(0)]),
+///     ],
+/// );
+/// assert_eq!(ROUNDS, Footprint { kept: 32, forward: 32, backward: 12 });
+/// assert_eq!(ROUNDS.bytes::<f32>(), 4 * (32 + 12));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// What stays from the forward pass until the derivative is done.
+    pub kept: usize,
+    /// The most at a time in the forward pass, with what stays.
+    pub forward: usize,
+    /// The most at a time in the backward pass beyond what was kept.
+    pub backward: usize,
+}
+
+/// What becomes of memory: of some [`Footprint`], by its number in a list.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry<'a> {
+    /// Its forward pass, which leaves what is kept.
+    Take(usize),
+    /// Its backward pass.
+    Use(usize),
+    /// What it kept goes.
+    Free(usize),
+    /// So many rounds.
+    Repeat(usize, &'a [Entry<'a>]),
+}
+
+impl Footprint {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        kept: 0,
+        forward: 0,
+        backward: 0,
+    };
+
+    /// An array with these axes.
+    pub const fn array(axes: &[usize]) -> Self {
+        let numbers = count(axes);
+        Self {
+            kept: numbers,
+            forward: numbers,
+            backward: 0,
+        }
+    }
+
+    /// An array that is there while something is computed in the forward pass.
+    pub const fn forth(axes: &[usize]) -> Self {
+        Self {
+            forward: count(axes),
+            ..Self::NONE
+        }
+    }
+
+    /// An array that is there while something is computed in the backward pass.
+    pub const fn back(axes: &[usize]) -> Self {
+        Self {
+            backward: count(axes),
+            ..Self::NONE
+        }
+    }
+
+    /// An operation, by what becomes of the memory of its parts. What it kept need not go in the backward pass.
+    pub const fn of(parts: &[Self], forward: &[Entry<'_>], backward: &[Entry<'_>]) -> Self {
+        let after = Level { now: 0, most: 0 }.pass(parts, forward);
+        let kept = after.now;
+        let most = Level {
+            now: kept,
+            most: kept,
+        };
+        let most = most.pass(parts, backward).most;
+        Self {
+            kept,
+            forward: after.most,
+            backward: most - kept,
+        }
+    }
+
+    /// The most bytes at a time in both passes. What does not fit is `usize::MAX`.
+    pub const fn bytes<E>(self) -> usize {
+        let backward = self.kept.saturating_add(self.backward);
+        let most = if self.forward > backward {
+            self.forward
+        } else {
+            backward
+        };
+        most.saturating_mul(size_of::<E>())
+    }
+}
+
+/// The product of some axes, or the largest number there is.
+const fn count(axes: &[usize]) -> usize {
+    let numbers = product(axes);
+    if numbers > usize::MAX as u64 {
+        return usize::MAX;
+    }
+    numbers as usize
+}
+
+/// How many numbers there are, and were at most. What has grown too large stays the largest number there is.
+#[derive(Clone, Copy)]
+struct Level {
+    now: usize,
+    most: usize,
+}
+
+impl Level {
+    const fn pass(mut self, parts: &[Footprint], entries: &[Entry<'_>]) -> Self {
+        let mut at = 0;
+        while at < entries.len() {
+            match entries[at] {
+                Entry::Take(part) => {
+                    self = self.reach(parts[part].forward);
+                    self.now = self.now.saturating_add(parts[part].kept);
+                }
+                Entry::Use(part) => self = self.reach(parts[part].backward),
+                Entry::Free(part) => self.now = self.now.saturating_sub(parts[part].kept),
+                Entry::Repeat(rounds, body) => {
+                    let mut round = 0;
+                    while round < rounds {
+                        self = self.pass(parts, body);
+                        round += 1;
+                    }
+                }
+            }
+            at += 1;
+        }
+        self
+    }
+
+    const fn reach(mut self, more: usize) -> Self {
+        let most = self.now.saturating_add(more);
+        if most > self.most {
+            self.most = most;
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_the_largest_number() {
+        let half = usize::MAX / 2;
+        let parts = [Footprint::array(&[half]), Footprint::array(&[half, 3, 0])];
+        let twice = [Entry::Take(0), Entry::Take(1), Entry::Take(0)];
+        assert_eq!(Footprint::of(&parts, &twice, &[]).bytes::<u8>(), 2 * half);
+        assert_eq!(
+            Footprint::of(&parts, &twice, &[]).bytes::<f32>(),
+            usize::MAX
+        );
+        let thrice = [Entry::Repeat(3, &[Entry::Take(0)]), Entry::Free(0)];
+        for [forward, backward] in [[&thrice[..], &[]], [&[], &thrice]] {
+            let large = Footprint::of(&parts, forward, backward);
+            assert_eq!(large.bytes::<u8>(), usize::MAX);
+        }
+        assert_eq!(
+            Footprint::array(&[usize::MAX, 3]),
+            Footprint::array(&[usize::MAX])
+        );
+    }
+
+    #[test]
+    fn a_pass_reaches_its_most_before_it_leaves_what_is_kept() {
+        let part = Footprint {
+            kept: 2,
+            forward: 5,
+            backward: 7,
+        };
+        let whole = Footprint::of(
+            &[part, Footprint::forth(&[3, 2])],
+            &[Entry::Take(1), Entry::Take(0), Entry::Take(0)],
+            &[Entry::Use(0), Entry::Free(0), Entry::Use(0), Entry::Free(0)],
+        );
+        let expected = Footprint {
+            kept: 4,
+            forward: 7,
+            backward: 7,
+        };
+        assert_eq!(whole, expected);
+    }
+}

@@ -1,0 +1,70 @@
+//! The memory of activations: how much there is, and how much there was at most.
+//!
+//! What counts are the arrays that operations of the tape compute on the way, at their exact sizes: values, what layers keep for
+//! the derivative, gradients of values, temporary ones; and the results of operations until the backward pass is through them,
+//! with their gradients while it is in them. What does not are parameters and their gradients, the copies of them and of inputs that
+//! an operation works with, lists of indices, and the scratch memory of kernels: tiles, and in the derivative of an attention the
+//! queries of the sequences that threads work on at a time. A pool of buffers rounds lengths up, and keeps memory for the next step:
+//! that does not count either.
+//!
+//! The most that a step of a model takes is known before the program runs: `activation_bytes` of a struct of `model!` or
+//! `attention!`.
+//!
+//! ```
+//! use attn_core::memory;
+//! use attn_core::fused::Array;
+//!
+//! memory::reset_peak();
+//! let before = memory::allocated();
+//! let array = Array::<f32>::stale(3, [5]);
+//! assert_eq!(memory::allocated() - before, 3 * 5 * 4);
+//! drop(array);
+//! assert_eq!(memory::allocated(), before);
+//! assert_eq!(memory::peak() - before, 3 * 5 * 4);
+//! ```
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// The bytes of activations of this process, now.
+///
+/// PyTorch: `torch.cuda.memory_allocated()`.
+pub fn allocated() -> usize {
+    NOW.load(Relaxed)
+}
+
+/// The most bytes of activations that there were at a time, since the program started or since [`reset_peak`].
+///
+/// PyTorch: `torch.cuda.max_memory_allocated()`.
+pub fn peak() -> usize {
+    PEAK.load(Relaxed)
+}
+
+/// Forgets what there was: [`peak`] is what there is now.
+///
+/// PyTorch: `torch.cuda.reset_peak_memory_stats()`.
+pub fn reset_peak() {
+    PEAK.store(allocated(), Relaxed);
+}
+
+/// Bytes that count until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held(usize);
+
+impl Held {
+    /// So many numbers.
+    pub(crate) fn of<E>(numbers: usize) -> Self {
+        let bytes = numbers * size_of::<E>();
+        let before = NOW.fetch_add(bytes, Relaxed);
+        PEAK.fetch_max(before + bytes, Relaxed);
+        Self(bytes)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        NOW.fetch_sub(self.0, Relaxed);
+    }
+}

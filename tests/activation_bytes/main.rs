@@ -1,0 +1,150 @@
+//! `activation_bytes` of a model is what its forward and backward pass take: not a byte more, not a byte less. A binary of its
+//! own, since all activations of a process are counted together.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that unwraps fails where it should"
+)]
+
+#[path = "../suite/model/cases.rs"]
+mod cases;
+mod layers;
+mod networks;
+mod step;
+
+use attn::{
+    Backend, Element,
+    dfdx::{
+        prelude::*,
+        tensor::{PutTape, SplitTape},
+    },
+    memory,
+};
+use rayon::ThreadPoolBuilder;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Each test waits for the one before it.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a model returns, with the tape on the first of it.
+trait Results<E: Dtype> {
+    /// Runs the tape backwards. The gradients are zeros: there is as much of them as of any.
+    fn run_back(self);
+}
+
+impl<S: Shape, E: Element> Results<E> for Tensor<S, E, Cpu, OwnedTape<E, Cpu>>
+where
+    Cpu: Backend<E>,
+{
+    fn run_back(self) {
+        // dfdx cannot sum what is empty.
+        let (_, tape) = self.split_tape();
+        let loss: Tensor<Rank0, E, _> = Cpu::default().zeros();
+        loss.put_tape(tape).backward();
+    }
+}
+
+macro_rules! results {
+    ($($Other:ident),*) => {
+        impl<E: Element, First: Results<E>, $($Other),*> Results<E> for (First, $($Other),*) {
+            fn run_back(self) {
+                self.0.run_back();
+            }
+        }
+    };
+}
+
+results!(B);
+results!(B, C, D);
+
+/// The most bytes of activations while the model runs forward and back.
+fn peak<E: Element, R: Results<E>>(forward: impl FnOnce() -> R) -> usize {
+    let before = memory::allocated();
+    memory::reset_peak();
+    forward().run_back();
+    assert_eq!(memory::allocated(), before, "all of it goes");
+    memory::peak() - before
+}
+
+/// Every way to give `N` axes one of some sizes.
+fn sizes<const N: usize>() -> impl Iterator<Item = [usize; N]> {
+    const SIZES: [usize; 5] = [0, 1, 2, 3, 7];
+    let count = SIZES.len();
+    (0..count.pow(N as u32)).map(move |number| {
+        std::array::from_fn(|axis| SIZES[number / count.pow(axis as u32) % count])
+    })
+}
+
+/// `work` in one thread, and in two.
+fn in_threads(work: impl Fn() + Send + Sync) {
+    for threads in [1, 2] {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.unwrap().install(&work);
+    }
+}
+
+/// Of every model of a list, at every size, in both types of elements, in one thread and in two: what is promised is what is taken.
+macro_rules! exact {
+    ($($name:ident { $($model:tt)* } ($($axis:ident: $size:expr),*) ($first:ident: $x:expr $(, $other:expr)*) $(reads $input:ident)?;)*) => {$(
+        #[test]
+        fn $name() {
+            attn::model! { $($model)* }
+
+            fn check<E: Element>()
+            where
+                Cpu: Backend<E>,
+            {
+                let mut model = Cpu::default().build_module::<M, E>();
+                for sizes in sizes() {
+                    let [$($axis),*] = sizes;
+                    let $first = $x;
+                    let input = exact!(@input $first.leaky_traced() $(, $other)*);
+                    let promised = M::activation_bytes($($axis),*) / size_of::<f32>() * size_of::<E>();
+                    let taken = peak::<E, _>(|| model.forward_mut(input));
+                    assert_eq!(taken, promised, "{sizes:?}");
+                }
+            }
+            let _alone = alone();
+            in_threads(|| {
+                check::<f32>();
+                check::<f64>();
+            });
+        }
+    )*};
+    (@input $first:expr) => { $first };
+    (@input $($input:expr),+) => { ($($input),+) };
+}
+use exact;
+
+mod operations {
+    use super::*;
+
+    cases::operations!(exact);
+}
+
+mod graphs {
+    use super::*;
+
+    cases::graphs!(exact);
+}
+
+/// Any numbers: `ones`, but for their shape.
+fn tensor<S: Shape, E: Element>(_name: &str, shape: S) -> Tensor<S, E, Cpu>
+where
+    Cpu: Backend<E>,
+{
+    Cpu::default().ones_like(&shape)
+}
+
+fn ids<S: Shape>(shape: S, vocab: usize) -> Tensor<S, usize, Cpu> {
+    let ids = (0..shape.num_elements()).map(|i| (i * i + 3 * i + 1) % vocab);
+    Cpu::default().tensor_from_vec(ids.collect(), shape)
+}
+
+fn lens_up_to(batch: usize, most: usize) -> Tensor<(usize,), usize, Cpu> {
+    let lens = (0..batch).map(|sequence| [most, most / 2, 0][sequence % 3]);
+    Cpu::default().tensor_from_vec(lens.collect(), (batch,))
+}

@@ -1,0 +1,78 @@
+//! Steps of training as they are.
+
+use super::*;
+use attn::{
+    model,
+    ops::{CrossEntropyOptions, cross_entropy},
+    train::AdamW,
+};
+
+model! {
+    struct Gpt<vocab = 65, d_model = 24, layers = 2>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = dropout::<0.1>(embedding::<vocab, d_model>(tokens) + learned_position::<200, d_model>(tokens));
+        repeat layers {
+            x += attention::<heads = 3, mask = causal, dropout = 0.1>(layer_norm(x));
+            x += feed_forward::<{ 4 * d_model }>(layer_norm(x));
+        }
+        linear::<vocab>(layer_norm(x))
+    }
+}
+
+/// A promise about memory that rustc keeps.
+const _: () = assert!(Gpt::activation_bytes(8, 200) < 8 << 20);
+
+fn tokens(batch: usize, length: usize) -> Tensor<(usize, usize), usize, Cpu> {
+    ids((batch, length), 65)
+}
+
+/// The loss and the optimizer take less than the model does in the middle of its backward pass.
+#[test]
+fn a_step_of_training() {
+    let _alone = alone();
+    let mut gpt = Cpu::default().build_module::<Gpt, f32>();
+    let mut optimizer = AdamW::new(Default::default());
+    let mut gradients = Some(gpt.alloc_grads());
+    for (batch, length) in [(2, 199), (1, 64), (3, 33)] {
+        let ids = tokens(batch, length);
+        let before = memory::allocated();
+        memory::reset_peak();
+        let traced = ids.clone().traced(gradients.take().unwrap());
+        let logits = gpt.forward_mut(traced);
+        let loss = cross_entropy(logits, &ids, CrossEntropyOptions::default());
+        let mut done = loss.backward();
+        optimizer.update(&mut gpt, &mut done).unwrap();
+        gpt.zero_grads(&mut done);
+        gradients = Some(done);
+        assert_eq!(
+            memory::peak() - before,
+            Gpt::activation_bytes(batch, length)
+        );
+        assert_eq!(memory::allocated(), before);
+    }
+}
+
+/// A pass that nobody will differentiate keeps nothing, and one without dropout takes no more than one with it.
+#[test]
+fn a_pass_that_is_not_trained_takes_less() {
+    let _alone = alone();
+    let gpt = Cpu::default().build_module::<Gpt, f32>();
+    let promised = Gpt::activation_bytes(2, 50);
+    let before = memory::allocated();
+    memory::reset_peak();
+    drop(gpt.forward(tokens(2, 50)));
+    assert_eq!(memory::allocated(), before);
+    assert!(memory::peak() - before < promised);
+    let taken = peak::<f32, _>(|| gpt.forward(tokens(2, 50).leaky_traced()));
+    assert!(taken <= promised, "{taken} of {promised}");
+}
+
+#[test]
+fn what_does_not_fit_is_the_largest_number() {
+    assert_eq!(Gpt::activation_bytes(usize::MAX, 2), usize::MAX);
+    assert_eq!(
+        Gpt::activation_bytes(usize::MAX, 0),
+        Gpt::activation_bytes(0, 0)
+    );
+}

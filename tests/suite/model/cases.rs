@@ -1,0 +1,287 @@
+//! Models to make claims about: with the sizes of their axes, and the inputs of these sizes.
+//!
+//! `name { the model } (axis: size, ..) (inputs: the first is traced) reads the first, if it is of floats`
+
+/// Every operation.
+macro_rules! operations {
+    ($claim:ident) => {
+        $claim! {
+            embeddings {
+                struct M<vocab = 7, d = 6>;
+                fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+                    embedding::<vocab, d>(tokens) + learned_position::<9, d>(tokens) - sinusoidal_position::<d>(tokens)
+                }
+            } (batch: 2, seq: 5) (tokens: ids((batch, seq), 7));
+
+            embeddings_of_one_sequence {
+                struct M<vocab = 7, d = 5>;
+                fn forward(tokens: ids[seq]) -> [seq, d] {
+                    embedding::<vocab, d>(tokens) * learned_position::<9, d>(tokens) + sinusoidal_position::<d>(tokens)
+                }
+            } (seq: 4) (tokens: ids((seq,), 7));
+
+            tied {
+                struct M<vocab = 7, d = 6>;
+                fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+                    let x = embedding::<vocab, d, name = table>(tokens);
+                    linear::<tied = table>(gelu(x) + embedding::<tied = table>(tokens))
+                }
+            } (batch: 2, seq: 5) (tokens: ids((batch, seq), 7));
+
+            linears {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, 4] {
+                    linear::<4, bias = false>(linear::<9>(x))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            linear_of_four_axes {
+                struct M<d = 6>;
+                fn forward(x: [a, b, c, d]) -> [a, b, c, 4] { linear::<4>(x) }
+            } (a: 2, b: 1, c: 3) (x: tensor::<_, E>("x", (a, b, c, Const::<6>))) reads x;
+
+            feed_forwards {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let a = feed_forward::<24, activation = gelu_tanh>(x);
+                    let b = feed_forward::<hidden = 16, activation = swiglu>(x) + feed_forward::<5, activation = geglu>(x);
+                    a * b + feed_forward::<7, activation = relu_squared>(x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            norms {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] { layer_norm(x) * rms_norm(x) }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            activations {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    gelu(x) + gelu_tanh(x) - relu(x) * relu_squared(x) + silu(x) * sigmoid(x) - tanh(x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            numbers {
+                struct M<d = 6>;
+                fn forward(x: [seq, d]) -> [seq, d] {
+                    let y = 2 * x - 1 / 4.0;
+                    (1 - y) * { 0.5 * 3.0 } + -x / d
+                }
+            } (seq: 3) (x: tensor::<_, E>("x", (seq, Const::<6>))) reads x;
+
+            softmax_of_rows {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] { softmax(3 * x) * x }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            side_by_side {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, 17] { concat(x, linear::<5>(x), x) }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            pooled {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] { mean_pool(x, lens) + 2 * mean_pool(x) }
+            } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), lens_up_to(batch, seq)) reads x;
+
+            broadcast {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d], y: [1, seq, 1]) -> [batch, seq, d] { (x + y) * y - y }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), tensor::<_, E>("y", (Const::<1>, seq, Const::<1>))) reads x;
+
+            attentions {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+                    let x = x + attention::<2, d, mask = causal, position = alibi>(x);
+                    let x = x + attention::<heads = 4, kv_heads = 2, mask = padding, name = padded>(x, padding = lens);
+                    x + attention::<2>(x) {
+                        param slope: [heads] = ones;
+                        fn score(score, h, q_idx, kv_idx) { score - slope[h] * abs(q_idx - kv_idx) as f32 }
+                    }
+                }
+            } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), lens_up_to(batch, seq)) reads x;
+
+            across {
+                struct M<d = 8>;
+                fn forward(x: [batch, q, d], y: [batch, k, 6], lens: lens[batch]) -> [batch, q, d] {
+                    x + attention::<2, mask = padding>(x, context = y, padding = lens)
+                }
+            } (batch: 2, q: 5, k: 3) (x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<6>)), lens_up_to(batch, k)) reads x;
+
+            documents {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d], ids: ids[batch, seq]) -> [batch, seq, d] {
+                    let a = attention::<2, mask = document & causal>(x, document = ids);
+                    a + attention::<2>(x, kind = ids) {
+                        data kind: ids[batch, kv_len];
+                        fn mask(b, kv_idx) { kind[b, kv_idx] != 2 }
+                    }
+                }
+            } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), ids((batch, seq), 3)) reads x;
+
+            rounds {
+                struct M<d = 6, n = 3>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    let mut y = gelu(x);
+                    repeat n, name = outer {
+                        repeat 2, share = true, name = inner {
+                            x += linear::<d>(y) / 4;
+                        }
+                        y = layer_norm(x) * y;
+                    }
+                    x - y
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+        }
+    };
+}
+pub(crate) use operations;
+
+/// Graphs of every form: values that are read twice, change places, leave loops or are returned as they came.
+macro_rules! graphs {
+    ($claim:ident) => {
+        $claim! {
+            a_sum_of_a_value_with_itself {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    let z = y + y;
+                    z + x + x
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_product_of_a_value_with_itself {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    y * y + x * x - y
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_gradient_with_two_owners {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    let z = y * 2;
+                    gelu(y + z) - layer_norm(z + y)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_sequence_that_is_its_own_context {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    attention::<2>(y, context = y) + attention::<2, name = of_input>(x, context = x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
+
+            a_variable_that_becomes_its_own_attention {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut y = tanh(x);
+                    y = attention::<2>(y, context = y);
+                    gelu(y)
+                }
+            } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
+
+            a_memory_that_every_round_reads {
+                struct M<d = 8>;
+                fn forward(x: [batch, q, d], y: [batch, k, d]) -> [batch, q, d] {
+                    let memory = layer_norm(y);
+                    let bias = linear::<d>(x);
+                    let mut x = x;
+                    repeat 3 {
+                        x = layer_norm(x + attention::<2>(x, context = memory));
+                        x = x * bias + bias;
+                    }
+                    x + bias
+                }
+            } (batch: 2, q: 3, k: 4) (x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<8>))) reads x;
+
+            variables_that_change_places {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut a = tanh(x);
+                    let mut b = gelu(x);
+                    repeat 3 {
+                        let old = a;
+                        a = b;
+                        b = linear::<d>(old);
+                    }
+                    a * 2 - b
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_round_that_forgets {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    let mut a = gelu(x);
+                    let mut b = a;
+                    repeat 3 {
+                        a = y;
+                        b = b + softmax(linear::<d>(a));
+                        a = a * b;
+                    }
+                    a + b
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_value_that_is_kept_and_carried {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    let mut y = x;
+                    repeat 2 {
+                        x = softmax(x);
+                        y = y * x;
+                    }
+                    y - softmax(x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            loops_in_loops {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let outside = tanh(x);
+                    let mut x = x;
+                    repeat 2, name = outer {
+                        let start = rms_norm(x);
+                        repeat 3, name = inner {
+                            x = x + feed_forward::<7>(layer_norm(x + start)) * outside;
+                        }
+                        repeat 2, share = true, name = shared {
+                            x = x + linear::<d>(start);
+                        }
+                    }
+                    softmax(x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            what_a_loop_carries_is_the_result {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    repeat 2 { x = x + linear::<d>(x); }
+                    x
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_sum_and_the_norm_behind_it {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let a = rms_norm(x + x);
+                    let b = layer_norm(a + gelu(x));
+                    b + rms_norm(gelu(b) + tanh(b))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_product_of_a_sequence_and_its_mean {
+                struct M<d = 6>;
+                fn forward(x: [seq, d]) -> [d] { mean_pool(x * softmax(x)) }
+            } (seq: 5) (x: tensor::<_, E>("x", (seq, Const::<6>))) reads x;
+        }
+    };
+}
+pub(crate) use graphs;
