@@ -17,6 +17,10 @@ const COPY: usize = 1 << 20;
 /// Columns that are copied by one thread, or a multiple: whole lines of the cache, several in a row.
 const COLUMNS: usize = 64;
 
+/// Of columns that are no multiple of this `gemm` makes a copy, in memory that it asks the system for: what is left of them is
+/// filled up with zeros here.
+const LANES: usize = 16;
+
 /// What the result starts with.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Start<'a, E> {
@@ -107,15 +111,36 @@ pub(super) fn multiply<E: Pooled>(
             Rows::of(a.some_cols(some.clone())),
             Rows::of(b.some_rows(some)),
         );
-        product(
-            to.reborrow(),
-            into,
-            E::ONE,
-            a.matrix(),
-            b.matrix(),
-            Threads::All,
-        );
+        add_product(to.reborrow(), into, a.matrix(), b.matrix());
         into = Into::Add;
+    }
+}
+
+/// `to = a b`, or `to += a b`, where all rows are slices.
+fn add_product<E: Pooled>(to: MatrixMut<'_, E>, into: Into, a: Matrix<'_, E>, b: Matrix<'_, E>) {
+    let whole = b.cols() / LANES * LANES;
+    let (left, mut right) = to.split_cols(whole);
+    let whole_columns = b.some_cols(0..whole);
+    product(left, into, E::ONE, a, whole_columns, Threads::All);
+    let few = b.cols() - whole;
+    if few == 0 {
+        return;
+    }
+    let mut columns = Buffer::zeros(b.rows() * LANES);
+    for (i, to) in columns.chunks_mut(LANES).enumerate() {
+        to[..few].copy_from_slice(&b.row(i)[whole..]);
+    }
+    let mut sums = Buffer::stale(a.rows() * LANES);
+    let columns = Matrix::new(&columns, b.rows(), LANES);
+    let to = MatrixMut::new(&mut sums, a.rows(), LANES);
+    product(to, Into::Overwrite, E::ONE, a, columns, Threads::All);
+    for (i, sums) in sums.chunks(LANES).enumerate() {
+        for (to, &sum) in right.row_mut(i).iter_mut().zip(sums) {
+            *to = match into {
+                Into::Overwrite => sum,
+                Into::Add => *to + sum,
+            };
+        }
     }
 }
 
