@@ -10,10 +10,10 @@ use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, product};
 
-/// How much of the depth is copied at a time, at least: as much as `gemm` multiplies at a time.
-const DEPTH: usize = 512;
-/// Numbers that are copied at a time, if that is more: a part of a third cache.
+/// Numbers that are copied at a time: a part of a third cache.
 const COPY: usize = 1 << 20;
+/// Rows or columns that are copied at a time. The depth is then what `gemm` multiplies at a time, or more.
+const SIDE: usize = 2048;
 /// Columns that are copied by one thread, or a multiple: whole lines of the cache, several in a row.
 const COLUMNS: usize = 64;
 
@@ -98,19 +98,38 @@ pub(super) fn multiply<E: Pooled>(
         b.rows(),
         b.cols()
     );
-    let mut into = start.write_by_all(to.reborrow());
-    let as_they_are = a.has_row_slices() && b.has_row_slices();
-    let at_once = match as_they_are {
-        true => depth,
-        false => DEPTH.max(COPY / rows.max(cols).max(1)),
+    let into = start.write_by_all(to.reborrow());
+    // All of what is not copied.
+    let height = if a.has_row_slices() { rows } else { SIDE };
+    let width = if b.has_row_slices() { cols } else { SIDE };
+    for (i, to) in to.row_chunks(height.max(1)).enumerate() {
+        for (j, to) in to.col_chunks(width.max(1)).enumerate() {
+            let a = a.some_rows(i * height..i * height + to.rows());
+            let b = b.some_cols(j * width..j * width + to.cols());
+            multiply_block(to, into, a, b);
+        }
+    }
+}
+
+/// `to = a b`, or `to += a b`, with at most [`SIDE`] rows of `a` and columns of `b` to copy.
+fn multiply_block<E: Pooled>(
+    mut to: MatrixMut<'_, E>,
+    mut into: Into,
+    a: Matrix<'_, E>,
+    b: Matrix<'_, E>,
+) {
+    let depth = a.cols();
+    let at_once = match (a.has_row_slices(), b.has_row_slices()) {
+        (true, true) => depth.max(1),
+        (false, true) => COPY / a.rows(),
+        (true, false) => COPY / b.cols(),
+        (false, false) => COPY / a.rows().max(b.cols()),
     };
     // Without any depth there is still a result.
-    for first in (0..depth.max(1)).step_by(at_once.max(1)) {
+    for first in (0..depth.max(1)).step_by(at_once) {
         let some = first..depth.min(first + at_once);
-        let (a, b) = (
-            Rows::of(a.some_cols(some.clone())),
-            Rows::of(b.some_rows(some)),
-        );
+        let a = Rows::of(a.some_cols(some.clone()));
+        let b = Rows::of(b.some_rows(some));
         add_product(to.reborrow(), into, a.matrix(), b.matrix());
         into = Into::Add;
     }
@@ -192,8 +211,8 @@ mod tests {
     use super::*;
     use crate::kernel::testing::{assert_near, noise, same_for_all_threads};
 
-    /// Sizes around those of blocks, strips and tasks.
-    const SHAPES: [[usize; 3]; 12] = [
+    /// Sizes around those of vectors, blocks and copies.
+    const SHAPES: [[usize; 3]; 14] = [
         [0, 3, 2],
         [3, 0, 2],
         [2, 3, 0],
@@ -206,6 +225,8 @@ mod tests {
         [600, 31, 130],
         [1, 600, 1000],
         [97, 511, 129],
+        [2050, 600, 3],
+        [5, 514, 2049],
     ];
 
     fn naive(start: f64, a: Matrix<'_, f32>, b: Matrix<'_, f32>, row: &[f32]) -> Vec<f64> {
