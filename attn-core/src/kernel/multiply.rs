@@ -14,6 +14,8 @@ use crate::simd::{Into, Threads, product};
 const COPY: usize = 1 << 20;
 /// Rows or columns that are copied at a time. The depth is then what `gemm` multiplies at a time, or more.
 const SIDE: usize = 2048;
+/// What is between the rows of a copy: at the distance of a power of two all would fall into the same sets of a cache.
+const GAP: usize = 16;
 /// Columns that are copied by one thread, or a multiple: whole lines of the cache, several in a row.
 const COLUMNS: usize = 64;
 
@@ -180,9 +182,10 @@ impl<'a, E: Pooled> Rows<'a, E> {
             return Self::Given(x);
         }
         let (rows, cols) = (x.rows(), x.cols());
-        let mut numbers = Buffer::stale(rows * cols);
+        let stride = cols + GAP;
+        let mut numbers = Buffer::stale(rows * stride);
         let some = rows_per_task(cols).next_multiple_of(COLUMNS);
-        let parts = MatrixMut::new(&mut numbers, rows, cols).row_chunks(some);
+        let parts = MatrixMut::strided(&mut numbers, rows, cols, stride).row_chunks(some);
         for_each(parts.enumerate(), |(i, to)| {
             let rows = i * some..i * some + to.rows();
             transpose(x.some_rows(rows).transposed(), to);
@@ -201,7 +204,7 @@ impl<'a, E: Pooled> Rows<'a, E> {
                 numbers,
                 rows,
                 cols,
-            } => Matrix::new(numbers, *rows, *cols),
+            } => Matrix::strided(numbers, *rows, *cols, *cols + GAP, 1),
         }
     }
 }
