@@ -1,5 +1,6 @@
 //! Masks as a person would write them down from the documentation: the oracle for the definitions.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use proptest::prelude::*;
@@ -236,6 +237,20 @@ pub(super) fn formulas(cross: bool, data: bool) -> impl Strategy<Value = Formula
             .iter()
             .all(|data| text.matches(data).count() < 2)
     })
+}
+
+impl Formula {
+    /// The distances above 1 after which something repeats itself: dilations and lengths of chunks.
+    pub(super) fn periods(&self) -> BTreeSet<i64> {
+        match self {
+            Formula::Word(Word::DilatedSlidingWindow(_, n, _) | Word::Chunked(n, _)) => {
+                [*n].into_iter().filter(|n| *n > 1).collect()
+            }
+            Formula::Word(_) => BTreeSet::new(),
+            Formula::Not(a) | Formula::Grouped(a) => a.periods(),
+            Formula::And(a, b) | Formula::Or(a, b) => &a.periods() | &b.periods(),
+        }
+    }
 }
 
 impl Word {
