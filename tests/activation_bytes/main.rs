@@ -20,6 +20,7 @@ use attn::{
     },
     memory,
 };
+use cases::{ids, lens_up_to};
 use rayon::ThreadPoolBuilder;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -137,14 +138,4 @@ where
     Cpu: Backend<E>,
 {
     Cpu::default().ones_like(&shape)
-}
-
-fn ids<S: Shape>(shape: S, vocab: usize) -> Tensor<S, usize, Cpu> {
-    let ids = (0..shape.num_elements()).map(|i| (i * i + 3 * i + 1) % vocab);
-    Cpu::default().tensor_from_vec(ids.collect(), shape)
-}
-
-fn lens_up_to(batch: usize, most: usize) -> Tensor<(usize,), usize, Cpu> {
-    let lens = (0..batch).map(|sequence| [most, most / 2, 0][sequence % 3]);
-    Cpu::default().tensor_from_vec(lens.collect(), (batch,))
 }

@@ -23,6 +23,7 @@ pub mod linear;
 mod multiply;
 pub mod norm;
 pub mod optim;
+mod panel;
 pub mod parallel;
 pub mod pool;
 pub mod sinusoid;

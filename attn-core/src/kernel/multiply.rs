@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::panel::Panel;
 use super::parallel::{for_each, rows_per_task};
 use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
@@ -14,8 +15,6 @@ use crate::simd::{Into, Threads, product};
 const COPY: usize = 1 << 20;
 /// Rows or columns that are copied at a time. The depth is then what `gemm` multiplies at a time, or more.
 const SIDE: usize = 2048;
-/// What is between the rows of a copy: at the distance of a power of two all would fall into the same sets of a cache.
-const GAP: usize = 16;
 /// Columns that are copied by one thread, or a multiple: whole lines of the cache, several in a row.
 const COLUMNS: usize = 64;
 
@@ -168,11 +167,7 @@ fn add_product<E: Pooled>(to: MatrixMut<'_, E>, into: Into, a: Matrix<'_, E>, b:
 /// A matrix whose rows are slices.
 enum Rows<'a, E: Pooled> {
     Given(Matrix<'a, E>),
-    Copied {
-        numbers: Buffer<E>,
-        rows: usize,
-        cols: usize,
-    },
+    Copied(Panel<E>),
 }
 
 impl<'a, E: Pooled> Rows<'a, E> {
@@ -181,30 +176,20 @@ impl<'a, E: Pooled> Rows<'a, E> {
         if x.has_row_slices() {
             return Self::Given(x);
         }
-        let (rows, cols) = (x.rows(), x.cols());
-        let stride = cols + GAP;
-        let mut numbers = Buffer::stale(rows * stride);
-        let some = rows_per_task(cols).next_multiple_of(COLUMNS);
-        let parts = MatrixMut::strided(&mut numbers, rows, cols, stride).row_chunks(some);
+        let mut copy = Panel::new(x.rows(), x.cols());
+        let some = rows_per_task(x.cols()).next_multiple_of(COLUMNS);
+        let parts = copy.write().row_chunks(some);
         for_each(parts.enumerate(), |(i, to)| {
             let rows = i * some..i * some + to.rows();
             transpose(x.some_rows(rows).transposed(), to);
         });
-        Self::Copied {
-            numbers,
-            rows,
-            cols,
-        }
+        Self::Copied(copy)
     }
 
     fn matrix(&self) -> Matrix<'_, E> {
         match self {
             Self::Given(matrix) => *matrix,
-            Self::Copied {
-                numbers,
-                rows,
-                cols,
-            } => Matrix::strided(numbers, *rows, *cols, *cols + GAP, 1),
+            Self::Copied(copy) => copy.read(),
         }
     }
 }

@@ -2,6 +2,20 @@
 //!
 //! `name { the model } (axis: size, ..) (inputs: the first is traced) reads the first, if it is of floats`
 
+use attn::dfdx::prelude::*;
+
+/// Ids below `vocab`.
+pub(crate) fn ids<S: Shape>(shape: S, vocab: usize) -> Tensor<S, usize, Cpu> {
+    let ids = (0..shape.num_elements()).map(|i| (i * i + 3 * i + 1) % vocab);
+    Cpu::default().tensor_from_vec(ids.collect(), shape)
+}
+
+/// Lengths of sequences of at most so many tokens: all of them, half of them, none, and so on.
+pub(crate) fn lens_up_to(batch: usize, most: usize) -> Tensor<(usize,), usize, Cpu> {
+    let lens = (0..batch).map(|sequence| [most, most / 2, 0][sequence % 3]);
+    Cpu::default().tensor_from_vec(lens.collect(), (batch,))
+}
+
 /// Every operation.
 macro_rules! operations {
     ($claim:ident) => {

@@ -26,6 +26,7 @@ use crate::layers::compare::{Backpropagated, Outcome, backpropagate};
 use crate::reference::parameters::scattered;
 use crate::tensors;
 use attn::dfdx::prelude::*;
+use cases::{ids, lens_up_to};
 
 /// Gives every parameter numbers that its name determines: gains around 1, the others around 0.
 fn scatter<E: Dtype, M: TensorCollection<E, Cpu>>(model: &mut M)
@@ -56,18 +57,6 @@ where
     let numbers = scattered(name, shape.num_elements());
     let numbers = numbers.into_iter().map(|x| E::from_f64(x).unwrap());
     Cpu::default().tensor_from_vec(numbers.collect(), shape)
-}
-
-/// Ids below `vocab`.
-fn ids<S: Shape>(shape: S, vocab: usize) -> Tensor<S, usize, Cpu> {
-    let ids = (0..shape.num_elements()).map(|i| (i * i + 3 * i + 1) % vocab);
-    Cpu::default().tensor_from_vec(ids.collect(), shape)
-}
-
-/// Lengths of sequences of at most so many tokens: all of them, half of them, none, and so on.
-fn lens_up_to(batch: usize, most: usize) -> Tensor<(usize,), usize, Cpu> {
-    let lens = (0..batch).map(|sequence| [most, most / 2, 0][sequence % 3]);
-    Cpu::default().tensor_from_vec(lens.collect(), (batch,))
 }
 
 /// `ids` or `lens` of one axis.

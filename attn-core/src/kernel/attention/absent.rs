@@ -7,8 +7,8 @@
 use super::TileMask;
 use super::layout::fill;
 use super::plan::Tile;
-use super::scratch::Panel;
 use crate::kernel::Pooled;
+use crate::kernel::panel::Panel;
 use crate::simd::slice::load_any;
 use crate::simd::{
     Into, Kernel, Mask, Matrix, MatrixMut, Real, Threads, Vector, call, product, run,

@@ -20,10 +20,10 @@ use super::dropout::Dropper;
 use super::layout::{fill, parts, shares, some_cols};
 use super::load::{LoadColumns, LoadRows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
-use super::scratch::Panel;
 use super::sparse::{Slopes, Sparse, Sparsify};
 use super::weights::{Divide, DropSome, Logarithm, Running, Weigh};
 use super::{Attention, Similarity};
+use crate::kernel::panel::Panel;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, run};
 

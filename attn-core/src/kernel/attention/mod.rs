@@ -21,7 +21,6 @@ mod prepare;
 mod queries;
 mod rope;
 mod scores;
-mod scratch;
 mod sparse;
 mod spec;
 mod sums;

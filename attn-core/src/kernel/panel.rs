@@ -1,4 +1,4 @@
-//! Memory of a task.
+//! Matrices in memory of the pool.
 
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
@@ -6,7 +6,7 @@ use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 const GAP: usize = 16;
 
 /// The distance of rows of so many columns.
-pub(super) fn stride(cols: usize) -> usize {
+fn stride(cols: usize) -> usize {
     if cols.is_multiple_of(128) {
         cols + GAP
     } else {
