@@ -100,6 +100,24 @@ impl<E> Gradients<E> {
         &mut self.0[slot.0]
     }
 
+    /// Those of a weight and of its bias, if there is one.
+    ///
+    /// # Panics
+    /// If a slot is not one of the operation's, or both are the same.
+    pub(super) fn of_affine(
+        &mut self,
+        weight: Slot,
+        bias: Option<Slot>,
+    ) -> (&mut [E], Option<&mut [E]>) {
+        let Some(bias) = bias else {
+            return (self.of(weight), None);
+        };
+        match self.0.get_disjoint_mut([weight.0, bias.0]) {
+            Ok([weight, bias]) => (weight, Some(bias)),
+            Err(error) => panic!("{weight:?} and {bias:?}: {error}"),
+        }
+    }
+
     /// All of them, to read.
     pub(super) fn all<const N: usize>(&self) -> [&[E]; N] {
         std::array::from_fn(|slot| self.0[slot].as_slice())

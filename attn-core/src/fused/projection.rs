@@ -214,11 +214,9 @@ impl<E: Element> Projection<E> {
         let mut start = 0;
         for part in &self.parts {
             let d_y = d_y.some_cols(start..start + part.outputs);
-            let d_weight = gradients.of(part.weight);
-            linear::weight_gradient(d_y, x, MatrixMut::new(d_weight, part.outputs, self.input));
-            if let Some(bias) = part.bias {
-                linear::bias_gradient(d_y, gradients.of(bias));
-            }
+            let (d_weight, d_bias) = gradients.of_affine(part.weight, part.bias);
+            let d_weight = MatrixMut::new(d_weight, part.outputs, self.input);
+            linear::add_gradients(d_y, x, d_weight, d_bias);
             start += part.outputs;
         }
     }

@@ -18,7 +18,7 @@
 
 use super::elementwise::{map, zip};
 use super::lanes::for_lanes;
-use super::parallel::{for_each, rows_per_task};
+use super::parallel::{SMALL, for_each, rows_per_task};
 use super::{Matrix, MatrixMut, Real};
 use crate::simd::slice::{Map, Zip, load_any, store_any};
 use crate::simd::{Kernel, Vector, math, run};
@@ -48,13 +48,24 @@ pub fn backward<E: Real>(activation: impl Activation, x: &[E], d_y: &[E], d_x: &
     zip(x, d_y, d_x, Derivative(activation));
 }
 
+/// The derivative where the value is wanted again: `x` becomes `dx = dy * act'(x)`, and `d_y` becomes `y = act(x)`.
+///
+/// # Panics
+/// If the lengths differ.
+#[track_caller]
+pub fn backward_in_place<E: Real>(activation: impl Activation, x: &mut [E], d_y: &mut [E]) {
+    assert_eq!(x.len(), d_y.len(), "as many gradients as arguments");
+    let parts = x.chunks_mut(SMALL).zip(d_y.chunks_mut(SMALL));
+    for_each(parts, |(x, d_y)| run(Both { activation, x, d_y }));
+}
+
 /// `y = act(left) * right` for the halves of every row, `x [n, 2 h]` and `y [n, h]`.
 ///
 /// # Panics
 /// If the shapes do not fit.
 #[track_caller]
 pub fn gated_forward<E: Real>(activation: impl Activation, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-    assert_halves(x, y.rows(), y.cols());
+    assert_halves((x.rows(), x.cols()), y.rows(), y.cols());
     let chunk = rows_per_task(x.cols());
     let parts = y.row_chunks(chunk).enumerate();
     for_each(parts, |(index, y)| {
@@ -75,7 +86,7 @@ pub fn gated_backward<E: Real>(
     d_y: Matrix<'_, E>,
     d_x: MatrixMut<'_, E>,
 ) {
-    assert_halves(x, d_y.rows(), d_y.cols());
+    assert_halves((x.rows(), x.cols()), d_y.rows(), d_y.cols());
     assert!(
         d_x.rows() == x.rows() && d_x.cols() == x.cols(),
         "the gradient is of another shape"
@@ -93,13 +104,27 @@ pub fn gated_backward<E: Real>(
     });
 }
 
+/// The derivative of [`gated_forward`] where its result is wanted again: `x` becomes its gradient, and `d_y` the result.
+///
+/// # Panics
+/// If the shapes do not fit.
 #[track_caller]
-fn assert_halves<E>(x: Matrix<'_, E>, rows: usize, half: usize) {
+pub fn gated_backward_in_place<E: Real>(
+    activation: impl Activation,
+    x: MatrixMut<'_, E>,
+    d_y: MatrixMut<'_, E>,
+) {
+    assert_halves((x.rows(), x.cols()), d_y.rows(), d_y.cols());
+    let chunk = rows_per_task(x.cols());
+    let parts = x.row_chunks(chunk).zip(d_y.row_chunks(chunk));
+    for_each(parts, |(x, d_y)| run(GatedBoth { activation, x, d_y }));
+}
+
+#[track_caller]
+fn assert_halves((rows, cols): (usize, usize), of_rows: usize, half: usize) {
     assert!(
-        x.rows() == rows && x.cols() == 2 * half,
-        "({} x {}) are not the halves of ({rows} x {half})",
-        x.rows(),
-        x.cols()
+        rows == of_rows && cols == 2 * half,
+        "({rows} x {cols}) are not the halves of ({of_rows} x {half})"
     );
 }
 
@@ -219,6 +244,27 @@ impl<E: Real, A: Activation> Zip<E> for Derivative<A> {
     }
 }
 
+struct Both<'a, E, A> {
+    activation: A,
+    x: &'a mut [E],
+    d_y: &'a mut [E],
+}
+
+impl<E: Real, A: Activation> Kernel for Both<'_, E, A> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let Self { activation, x, d_y } = self;
+        for_lanes!(V, x.len(), [], [x, d_y], {
+            let (value, slope) = activation.value_and_slope::<V>(load_any(x));
+            store_any(load_any::<V>(d_y) * slope, x);
+            store_any(value, d_y);
+        });
+    }
+}
+
 struct Gated<'a, E, A> {
     activation: A,
     x: Matrix<'a, E>,
@@ -264,6 +310,32 @@ impl<E: Real, A: Activation> Kernel for GatedDerivative<'_, E, A> {
                 let d_y = load_any::<V>(d_y);
                 store_any(d_y * load_any(right) * slope, d_left);
                 store_any(d_y * value, d_right);
+            });
+        }
+    }
+}
+
+struct GatedBoth<'a, E, A> {
+    activation: A,
+    x: MatrixMut<'a, E>,
+    d_y: MatrixMut<'a, E>,
+}
+
+impl<E: Real, A: Activation> Kernel for GatedBoth<'_, E, A> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for i in 0..self.x.rows() {
+            let d_y = self.d_y.row_mut(i);
+            let (left, right) = self.x.row_mut(i).split_at_mut(d_y.len());
+            for_lanes!(V, d_y.len(), [], [left, right, d_y], {
+                let (value, slope) = self.activation.value_and_slope::<V>(load_any(left));
+                let (gate, gradient) = (load_any::<V>(right), load_any::<V>(d_y));
+                store_any(gradient * gate * slope, left);
+                store_any(gradient * value, right);
+                store_any(value * gate, d_y);
             });
         }
     }
@@ -448,8 +520,30 @@ mod tests {
                     MatrixMut::new(&mut d_x, ROWS, 2 * half),
                 );
                 assert_eq!(d_x, want_d_x, "{what}");
+
+                let (mut d_x, mut y) = (x, d_y);
+                let x = MatrixMut::new(&mut d_x, ROWS, 2 * half);
+                gated_backward_in_place(Silu, x, MatrixMut::new(&mut y, ROWS, half));
+                assert_eq!((y, d_x), (want_y, want_d_x), "{what}");
             }
         });
+    }
+
+    #[test]
+    fn in_place_are_both_the_value_and_the_derivative() {
+        fn test<A: Activation>(activation: A, _: fn(f64) -> f64) {
+            on_every_isa(|isa| {
+                for len in LENGTHS.into_iter().chain([2 * SMALL + 5]) {
+                    let (x, d_y) = (noise::<f32>(len, 1), noise::<f32>(len, 2));
+                    let mut want = vec![f32::NAN; len];
+                    backward(activation, &x, &d_y, &mut want);
+                    let (mut d_x, mut y) = (x.clone(), d_y);
+                    backward_in_place(activation, &mut d_x, &mut y);
+                    assert_eq!((y, d_x), (values(activation, &x), want), "{len} on {isa}");
+                }
+            });
+        }
+        for_every_activation!(test);
     }
 
     #[test]

@@ -9,9 +9,8 @@
 //!
 //! All matrices may be columns of wider ones: the rows must be slices, but may lie apart.
 
-use super::column_sums::add_column_sums;
 use super::compiled::compiled;
-use super::multiply::{Start, multiply};
+use super::multiply::{Start, multiply, multiply_and_sum};
 use super::parallel::{FEW, SMALL, for_each};
 use super::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, product};
@@ -70,22 +69,19 @@ compiled! {
         multiply(d_x, into.into(), d_y, w);
     }
 
-    /// `dW += dyᵀ x`, for `d_y [n, out]`, `x [n, in]` and `d_w [out, in]`.
+    /// `dW += dyᵀ x`, and `db += Σ rows of dy` where there is a bias, for `d_y [n, out]`, `x [n, in]`, `d_w [out, in]` and
+    /// `d_b [out]`.
     ///
     /// # Panics
     /// If the shapes do not fit.
     #[track_caller]
-    pub fn weight_gradient<E>(d_y: Matrix<'_, E>, x: Matrix<'_, E>, d_w: MatrixMut<'_, E>) {
-        multiply(d_w, Start::Given, d_y.transposed(), x);
-    }
-
-    /// `db += Σ rows of dy`, for `d_y [n, out]` and `d_b [out]`.
-    ///
-    /// # Panics
-    /// If the shapes do not fit.
-    #[track_caller]
-    pub fn bias_gradient<E>(d_y: Matrix<'_, E>, d_b: &mut [E]) {
-        add_column_sums(d_y, d_b);
+    pub fn add_gradients<E>(
+        d_y: Matrix<'_, E>,
+        x: Matrix<'_, E>,
+        d_w: MatrixMut<'_, E>,
+        d_b: Option<&mut [E]>,
+    ) {
+        multiply_and_sum(d_w, Start::Given, d_y.transposed(), x, d_b.unwrap_or_default());
     }
 }
 
@@ -193,13 +189,12 @@ mod tests {
 
             let mut d_w = vec![1.0; outputs * width];
             let to = MatrixMut::new(&mut d_w, outputs, width);
-            weight_gradient(d, Matrix::new(&x, n, width), to);
+            let mut d_b = vec![1.0; outputs];
+            add_gradients(d, Matrix::new(&x, n, width), to, Some(&mut d_b));
             let want = differences(&w, |w| loss(&x, w, &bias));
             let want: Vec<f64> = want.iter().map(|x| 1.0 + x).collect();
             assert_near(&d_w, &want, 1e-8, "weights");
 
-            let mut d_b = vec![1.0; outputs];
-            bias_gradient(d, &mut d_b);
             let want = differences(&bias, |bias| loss(&x, &w, bias));
             let want: Vec<f64> = want.iter().map(|x| 1.0 + x).collect();
             assert_near(&d_b, &want, 1e-8, "bias");
@@ -244,10 +239,9 @@ mod tests {
                 forward(x, w, Some(&bias), MatrixMut::new(&mut y, n, outputs));
                 let mut d_x = vec![0.0; n * width];
                 input_gradient(d_y, w, Into::Overwrite, MatrixMut::new(&mut d_x, n, width));
-                let mut d_w = vec![0.0; outputs * width];
-                weight_gradient(d_y, x, MatrixMut::new(&mut d_w, outputs, width));
-                let mut d_b = vec![0.0; outputs];
-                bias_gradient(d_y, &mut d_b);
+                let (mut d_w, mut d_b) = (vec![0.0; outputs * width], vec![0.0; outputs]);
+                let to = MatrixMut::new(&mut d_w, outputs, width);
+                add_gradients(d_y, x, to, Some(&mut d_b));
                 (y, d_x, d_w, d_b)
             });
         }

@@ -3,20 +3,23 @@
 //! `gemm` shares a product among the threads, and is at its best where the rows of both sides are slices. A side whose columns
 //! are slices is copied first, by all threads, block by block of the depth.
 
+use std::mem;
 use std::ops::Range;
 
 use super::panel::Panel;
 use super::parallel::{for_each, rows_per_task};
 use super::transpose::transpose;
-use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Into, Threads, product};
+use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
+use crate::simd::{Into, Threads, call::sum, product};
 
 /// Numbers that are copied at a time: a part of a third cache.
 const COPY: usize = 1 << 20;
 /// Rows or columns that are copied at a time. The depth is then what `gemm` multiplies at a time, or more.
 const SIDE: usize = 2048;
-/// Columns that are copied by one thread, or a multiple: whole lines of the cache, several in a row.
-const COLUMNS: usize = 64;
+/// The side of the squares that are copied: whole lines of the cache, several in a row.
+const SQUARE: usize = 64;
+/// Numbers of a row that are added one after another: so few that rounding errors stay small.
+const TERMS: usize = 4096;
 
 /// Of columns that are no multiple of this `gemm` makes a copy, in memory that it asks the system for: what is left of them is
 /// filled up with zeros here.
@@ -86,10 +89,26 @@ impl<E> From<Into> for Start<'_, E> {
 /// If the shapes do not fit.
 #[track_caller]
 pub(super) fn multiply<E: Pooled>(
+    to: MatrixMut<'_, E>,
+    start: Start<'_, E>,
+    a: Matrix<'_, E>,
+    b: Matrix<'_, E>,
+) {
+    multiply_and_sum(to, start, a, b, &mut []);
+}
+
+/// [`multiply`], which also adds the sum of every row of `a` to its element of `sums`, if there are any: they are read only
+/// once.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+pub(super) fn multiply_and_sum<E: Pooled>(
     mut to: MatrixMut<'_, E>,
     start: Start<'_, E>,
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
+    sums: &mut [E],
 ) {
     let (rows, depth, cols) = (to.rows(), a.cols(), to.cols());
     assert!(
@@ -99,15 +118,28 @@ pub(super) fn multiply<E: Pooled>(
         b.rows(),
         b.cols()
     );
+    assert!(
+        sums.is_empty() || sums.len() == rows,
+        "{} sums of {rows} rows",
+        sums.len()
+    );
     let into = start.write_by_all(to.reborrow());
     // All of what is not copied.
     let height = if a.has_row_slices() { rows } else { SIDE };
     let width = if b.has_row_slices() { cols } else { SIDE };
-    for (i, to) in to.row_chunks(height.max(1)).enumerate() {
-        for (j, to) in to.col_chunks(width.max(1)).enumerate() {
-            let a = a.some_rows(i * height..i * height + to.rows());
+    let (height, width) = (height.max(1), width.max(1));
+    // Rows without a number add nothing.
+    let sums = if depth == 0 { &mut [] } else { sums };
+    if cols == 0 {
+        Rows::of(a, sums);
+    }
+    let mut sums = sums.chunks_mut(height);
+    for (i, to) in to.row_chunks(height).enumerate() {
+        let a = a.some_rows(i * height..i * height + to.rows());
+        let mut sums = sums.next().unwrap_or_default();
+        for (j, to) in to.col_chunks(width).enumerate() {
             let b = b.some_cols(j * width..j * width + to.cols());
-            multiply_block(to, into, a, b);
+            multiply_block(to, into, a, b, mem::take(&mut sums));
         }
     }
 }
@@ -118,6 +150,7 @@ fn multiply_block<E: Pooled>(
     mut into: Into,
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
+    sums: &mut [E],
 ) {
     let depth = a.cols();
     let at_once = match (a.has_row_slices(), b.has_row_slices()) {
@@ -129,8 +162,8 @@ fn multiply_block<E: Pooled>(
     // Without any depth there is still a result.
     for first in (0..depth.max(1)).step_by(at_once) {
         let some = first..depth.min(first + at_once);
-        let a = Rows::of(a.some_cols(some.clone()));
-        let b = Rows::of(b.some_rows(some));
+        let a = Rows::of(a.some_cols(some.clone()), sums);
+        let b = Rows::of(b.some_rows(some), &mut []);
         add_product(to.reborrow(), into, a.matrix(), b.matrix());
         into = Into::Add;
     }
@@ -171,17 +204,28 @@ enum Rows<'a, E: Pooled> {
 }
 
 impl<'a, E: Pooled> Rows<'a, E> {
-    /// The matrix itself, or a copy by all threads. Its rows or its columns are slices.
-    fn of(x: Matrix<'a, E>) -> Self {
+    /// The matrix itself, or a copy by all threads. Its rows or its columns are slices. The sum of each row is added to its
+    /// element of `sums`, if there are any.
+    fn of(x: Matrix<'a, E>, sums: &mut [E]) -> Self {
+        let some = rows_per_task(x.cols()).next_multiple_of(SQUARE);
+        let mut sums = sums.chunks_mut(some);
+        let mut some_sums = || sums.next().unwrap_or_default();
         if x.has_row_slices() {
+            let parts = (0..x.rows()).step_by(some).map(|i| (i, some_sums()));
+            let parts = parts.filter(|(_, sums)| !sums.is_empty());
+            for_each(parts, |(i, sums)| add_totals(sums, |row| x.row(i + row)));
             return Self::Given(x);
         }
         let mut copy = Panel::new(x.rows(), x.cols());
-        let some = rows_per_task(x.cols()).next_multiple_of(COLUMNS);
         let parts = copy.write().row_chunks(some);
-        for_each(parts.enumerate(), |(i, to)| {
-            let rows = i * some..i * some + to.rows();
-            transpose(x.some_rows(rows).transposed(), to);
+        let parts = parts.enumerate().map(|(i, to)| (i, to, some_sums()));
+        for_each(parts, |(i, mut to, sums)| {
+            let x = x.some_rows(i * some..i * some + to.rows());
+            for (j, to) in to.reborrow().col_chunks(SQUARE).enumerate() {
+                let columns = j * SQUARE..j * SQUARE + to.cols();
+                transpose(x.some_cols(columns).transposed(), to);
+            }
+            add_totals(sums, |row| to.row(row));
         });
         Self::Copied(copy)
     }
@@ -191,6 +235,15 @@ impl<'a, E: Pooled> Rows<'a, E> {
             Self::Given(matrix) => *matrix,
             Self::Copied(copy) => copy.read(),
         }
+    }
+}
+
+/// Adds the numbers of each row to its element of `sums`, with errors that grow slowly with their number.
+fn add_totals<'a, E: Real>(sums: &mut [E], row: impl Fn(usize) -> &'a [E]) {
+    for (i, to) in sums.iter_mut().enumerate() {
+        *to = row(i)
+            .chunks(TERMS)
+            .fold(*to, |total, terms| total + sum(terms));
     }
 }
 
@@ -271,20 +324,66 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_summed_once() {
+        for [m, k, n] in SHAPES {
+            let (a, b, given) = (noise(m * k, 1), noise(k * n, 2), noise::<f32>(m, 3));
+            for (a, b) in [
+                (Matrix::new(&a, m, k), Matrix::new(&b, k, n)),
+                // Both are copied, more columns than fit in several blocks.
+                (
+                    Matrix::new(&a, k, m).transposed(),
+                    Matrix::new(&b, n, k).transposed(),
+                ),
+            ] {
+                let mut sums = given.clone();
+                let mut to = vec![0.0; m * n];
+                let to = MatrixMut::new(&mut to, m, n);
+                multiply_and_sum(to, Start::Zero, a, b, &mut sums);
+                let want: Vec<f64> = (0..m)
+                    .map(|i| {
+                        f64::from(given[i]) + (0..k).map(|j| f64::from(a.get(i, j))).sum::<f64>()
+                    })
+                    .collect();
+                // Each rounding is one of at most twice the square root of what was added.
+                let tolerance = 6e-8 * (k as f64 + 1.0);
+                assert_near(&sums, &want, tolerance, &format!("{m} x {k} x {n}"));
+            }
+        }
+    }
+
+    #[test]
+    fn many_numbers_lose_little() {
+        // Added one after another, they end 4% off.
+        let depth = 1 << 20;
+        let (a, mut product, mut sums) = (vec![0.1_f32; depth], [0.0], [0.0]);
+        let row = Matrix::new(&a, 1, depth);
+        let to = MatrixMut::new(&mut product, 1, 1);
+        multiply_and_sum(to, Start::Zero, row, row.transposed(), &mut sums);
+        let want = depth as f64 * f64::from(0.1_f32);
+        assert!((f64::from(sums[0]) / want - 1.0).abs() < 1e-5, "{sums:?}");
+    }
+
+    #[test]
     fn threads_do_not_change_a_bit() {
         let [m, k, n] = [700, 600, 200];
         let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
-        same_for_all_threads(|| {
-            let mut to = vec![0.5; m * n];
-            let to_mut = MatrixMut::new(&mut to, m, n);
-            multiply(
-                to_mut,
-                Start::Given,
-                Matrix::new(&a, m, k),
-                Matrix::new(&b, k, n),
-            );
-            to
-        });
+        let (rows, columns) = (Matrix::new(&a, m, k), Matrix::new(&a, k, m).transposed());
+        for a in [rows, columns] {
+            same_for_all_threads(|| {
+                let (mut to, mut sums) = (vec![0.5; m * n], vec![0.5; m]);
+                let to_mut = MatrixMut::new(&mut to, m, n);
+                multiply_and_sum(to_mut, Start::Given, a, Matrix::new(&b, k, n), &mut sums);
+                (to, sums)
+            });
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "3 sums of 2 rows")]
+    fn there_is_a_sum_for_every_row() {
+        let (a, b) = (Matrix::new(&[0.0; 6], 2, 3), Matrix::new(&[0.0; 15], 3, 5));
+        let to = &mut [0.0; 10];
+        multiply_and_sum(MatrixMut::new(to, 2, 5), Start::Zero, a, b, &mut [0.0; 3]);
     }
 
     #[test]

@@ -244,6 +244,6 @@ where
     let mut y = Output::zeros(rows, O);
     let hidden = layer.forward(x.matrix(), y.all_mut());
     operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
-        layer.backward(x.matrix(), &hidden, d_y, &mut x.target(), gradients)
+        layer.backward(x.matrix(), hidden, d_y, &mut x.target(), gradients)
     })
 }

@@ -175,6 +175,6 @@ fn norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let mut y = Output::zeros(shape.leading().num_elements(), M);
     let statistics = norm.forward(x.matrix(), y.all_mut());
     operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
-        norm.backward(x.matrix(), &statistics, d_y, &mut x.target(), gradients)
+        norm.backward(x.matrix(), statistics, d_y, &mut x.target(), gradients)
     })
 }

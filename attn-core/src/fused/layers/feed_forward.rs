@@ -53,7 +53,7 @@ pub const fn feed_forward_footprint(rows: &[usize], width: usize, gated: bool) -
             Entry::Take(ACTIVE),
             Entry::Free(ACTIVE),
         ],
-        &[Entry::Take(ACTIVE), Entry::Take(HIDDEN)],
+        &[Entry::Take(ACTIVE)],
     )
 }
 
@@ -72,15 +72,13 @@ impl<K: kernel::Activation> Middle<K> {
         y
     }
 
-    fn backward<E: Element>(&self, x: &Array<E>, d_y: &Array<E>) -> Array<E> {
-        let mut d_x = Array::like(x.all());
+    /// `x` becomes its gradient, and that of the result becomes the result.
+    fn backward<E: Element>(&self, x: &mut Array<E>, d_y: &mut Array<E>) {
         if self.gated {
-            kernel::gated_backward(self.activation, x.all(), d_y.all(), d_x.all_mut());
+            kernel::gated_backward_in_place(self.activation, x.all_mut(), d_y.all_mut());
         } else {
-            let to = d_x.numbers_mut();
-            kernel::backward(self.activation, x.numbers(), d_y.numbers(), to);
+            kernel::backward_in_place(self.activation, x.numbers_mut(), d_y.numbers_mut());
         }
-        d_x
     }
 }
 
@@ -93,23 +91,21 @@ impl<K: kernel::Activation, E: Element> FeedForward<K, E> {
         hidden
     }
 
-    /// The derivative.
+    /// The derivative. The gradient of what came into the nonlinearity takes its place.
     pub fn backward(
         &self,
         x: Matrix<'_, E>,
-        hidden: &Array<E>,
+        mut hidden: Array<E>,
         d_y: Matrix<'_, E>,
         d_x: &mut Target<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let active = self.middle.forward(hidden);
-        self.down.add_gradients(active.all(), d_y, gradients);
-        // Where the activations were, their gradient.
-        let mut d_active = active;
+        let mut active = Array::stale(d_y.rows(), [self.middle.width]);
         self.down
-            .input_gradient(d_y, Into::Overwrite, d_active.all_mut());
-        let d_hidden = self.middle.backward(hidden, &d_active);
-        drop(d_active);
-        self.up.backward(x, d_hidden.all(), d_x, gradients)
+            .input_gradient(d_y, Into::Overwrite, active.all_mut());
+        self.middle.backward(&mut hidden, &mut active);
+        self.down.add_gradients(active.all(), d_y, gradients);
+        drop(active);
+        self.up.backward(x, hidden.all(), d_x, gradients)
     }
 }

@@ -64,7 +64,7 @@ impl<E: Element> Norm<E> {
     pub fn backward(
         &self,
         x: Matrix<'_, E>,
-        statistics: &Array<E>,
+        statistics: Array<E>,
         d_y: Matrix<'_, E>,
         d_x: &mut Target<'_, E>,
         gradients: &mut Gradients<E>,

@@ -3,10 +3,7 @@
 use crate::{
     Element,
     fused::{Gradients, Operand, Target, known},
-    kernel::{
-        Matrix, MatrixMut, embedding,
-        linear::{self, input_gradient, weight_gradient},
-    },
+    kernel::{Matrix, MatrixMut, embedding, linear},
 };
 
 /// The table of an embedding, `[count, width]`; also the weight of a linear map to as many numbers as it has rows.
@@ -55,10 +52,10 @@ impl<E: Element> Table<E> {
         d_x: &mut Target<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        weight_gradient(d_y, x, self.0.gradient_matrix(gradients));
+        linear::add_gradients(d_y, x, self.0.gradient_matrix(gradients), None);
         let (numbers, into) = d_x.numbers_mut(gradients);
         let to = MatrixMut::new(numbers, x.rows(), x.cols());
-        input_gradient(d_y, self.0.matrix(), into, to);
+        linear::input_gradient(d_y, self.0.matrix(), into, to);
     }
 }
 

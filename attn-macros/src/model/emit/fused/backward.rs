@@ -236,8 +236,7 @@ impl Fused<'_> {
             lines.differentiate(footprint);
         }
         match self.keeps(node) {
-            Some(Kept::Array) => lines.drop(&self.kept(node)),
-            Some(Kept::Attention(_)) => lines.consumed(&self.kept(node)),
+            Some(Kept::Array | Kept::Attention(_)) => lines.consumed(&self.kept(node)),
             Some(Kept::DropoutKey) | None => {}
         }
     }
@@ -275,7 +274,7 @@ impl Fused<'_> {
             }
             Op::FeedForward(place) | Op::LayerNorm(place) | Op::RmsNorm(place) => {
                 let (weights, x) = (self.weights(place), matrix(0));
-                quote!(#weights.backward(#x, &#kept, #d_y_matrix, #(&mut #to_x,)* gradients);)
+                quote!(#weights.backward(#x, #kept, #d_y_matrix, #(&mut #to_x,)* gradients);)
             }
             Op::Attention { place, index } => {
                 let (attention, weights) = (self.attention(*index), self.weights(place));
