@@ -31,7 +31,7 @@ pub trait Activation: Copy + Sync {
     fn value_and_slope<V: Vector>(self, x: V) -> (V, V);
 }
 
-/// `y = act(x)`
+/// `y = act(x)`, of which numbers may fall as they are written.
 ///
 /// # Panics
 /// If the lengths differ.

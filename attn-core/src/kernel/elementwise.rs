@@ -14,7 +14,7 @@ use crate::simd::{Kernel, Vector, run};
 /// Elements that the nearest cache holds.
 const NEAR: usize = 1024;
 
-/// `y = f(x)`
+/// `y = f(x)`, of which numbers may fall as they are written.
 ///
 /// # Panics
 /// If the lengths differ.
