@@ -86,12 +86,10 @@ impl<'m> Neighbours<'m> {
         sum.is_some_and(|before| self.with[before] == Some(With::Next))
     }
 
-    /// The values in memory that a step reads.
+    /// The values in memory that a step reads. Where a dropout is read, that is what numbers fall of.
     pub(super) fn uses(&self, index: usize) -> Vec<ValueId> {
         let before = index.checked_sub(1).and_then(|before| self.with[before]);
         match self.node(index) {
-            // The sum reads what comes in.
-            Some(_) if self.with[index] == Some(With::Reader) => Vec::new(),
             // What comes in is written here.
             Some(node) if is_dropout(node) && before == Some(With::Next) => Vec::new(),
             Some(node) if matches!(node.op, Op::Add) => {
@@ -99,16 +97,6 @@ impl<'m> Neighbours<'m> {
                 terms.map(|term| term.value).collect()
             }
             _ => uses(&self.region.steps[index]),
-        }
-    }
-
-    /// The value in memory that an operation makes.
-    pub(super) fn makes(&self, index: usize) -> Option<ValueId> {
-        let next = self.node(index + 1).filter(|next| is_dropout(next));
-        match self.with[index] {
-            Some(With::Reader) => None,
-            Some(With::Next) if next.is_some() => None,
-            _ => self.node(index).map(|node| node.result),
         }
     }
 

@@ -164,7 +164,7 @@ impl<'m> Planner<'m> {
             planned.free = free;
             steps.push(planned);
             match step {
-                Step::Node(_) => own.extend(neighbours.makes(index)),
+                Step::Node(node) => own.push(node.result),
                 Step::Repeat(repeat) => own.extend(carried_values(&repeat.carried)),
             }
         }

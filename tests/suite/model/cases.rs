@@ -386,6 +386,24 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
+            what_falls_and_is_carried_on {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    let mut w = tanh(x);
+                    repeat 2, name = terms {
+                        let z = dropout::<0.3>(linear::<d>(x));
+                        w = w + z;
+                        x = z;
+                    }
+                    repeat 2, share = true, name = sums {
+                        x = x + w;
+                        w = dropout::<0.4>(x);
+                    }
+                    x * w
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
             a_row_that_falls_and_is_repeated {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d], y: [1, seq, 1]) -> [batch, seq, d] {

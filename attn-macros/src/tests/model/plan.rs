@@ -348,6 +348,8 @@ fn a_dropout_that_others_see_is_computed_by_itself() {
         // Carried on.
         "let mut x = a; repeat 2 { x = dropout::<0.1>(linear::<d>(x)); } x * y",
         "let mut x = dropout::<0.1>(y); repeat 2 { x = linear::<d>(x); } x * a",
+        "let mut x = a; let mut w = y; repeat 2 { let z = dropout::<0.1>(linear::<d>(x)); w = w + z; x = z; } w * x",
+        "let mut x = a; let mut w = y; repeat 2 { x = x + w; w = dropout::<0.1>(x); } x * w",
         // Not read by a sum.
         "dropout::<0.1>(y) * a",
         "a - dropout::<0.1>(y)",
