@@ -132,6 +132,27 @@ mod graphs {
     cases::graphs!(exact);
 }
 
+mod dropouts {
+    use super::*;
+
+    cases::dropouts!(exact);
+
+    attn::model! {
+        struct Falls<d = 8>;
+        fn forward(x: [batch, seq, d]) -> [batch, d] { mean_pool(2 * x + dropout::<0.5>(3 * x)) }
+    }
+
+    /// Two arrays at a time, as without dropout, and the result with its gradient: what fell of a term is nowhere in memory.
+    #[test]
+    fn what_falls_of_a_term_takes_nothing() {
+        for [batch, seq] in sizes() {
+            let (array, result) = (batch * seq * 8, batch * 8);
+            let most = 2 * array + 2 * result;
+            assert_eq!(Falls::activation_bytes(batch, seq), most * size_of::<f32>());
+        }
+    }
+}
+
 /// Any numbers: `ones`, but for their shape.
 fn tensor<S: Shape, E: Element>(_name: &str, shape: S) -> Tensor<S, E, Cpu>
 where

@@ -16,6 +16,7 @@
 //!
 //! Infinite arguments have the limits, where there are any; NaN stays NaN.
 
+use super::dropout::Dropped;
 use super::elementwise::{map, zip};
 use super::lanes::for_lanes;
 use super::parallel::{SMALL, for_each, rows_per_task};
@@ -30,12 +31,16 @@ pub trait Activation: Copy + Sync {
     fn value_and_slope<V: Vector>(self, x: V) -> (V, V);
 }
 
-/// `y = act(x)`
+/// `y = act(x)`, of which numbers may fall as they are written.
 ///
 /// # Panics
 /// If the lengths differ.
 #[track_caller]
-pub fn forward<E: Real>(activation: impl Activation, x: &[E], y: &mut [E]) {
+pub fn forward<'a, E: Real>(
+    activation: impl Activation,
+    x: &[E],
+    y: impl Into<Dropped<&'a mut [E]>>,
+) {
     map(x, y, Value(activation));
 }
 
@@ -374,7 +379,7 @@ mod tests {
 
     fn values<E: Real>(activation: impl Activation, x: &[E]) -> Vec<E> {
         let mut y = vec![E::NAN; x.len()];
-        forward(activation, x, &mut y);
+        forward(activation, x, &mut y[..]);
         y
     }
 

@@ -1,7 +1,8 @@
 //! Dropout of elements: each becomes 0 with probability `p`, and the others are multiplied by `1 / (1 - p)`.
 //!
 //! Srivastava et al., "Dropout" (2014). PyTorch: `torch.nn.functional.dropout(x, p)`. Which elements fall is a function of
-//! a key and of their indices alone, so that no mask is kept: the derivative is the same function of the gradient.
+//! a key and of their indices alone, so that no mask is kept: the derivative is the same function of the gradient. And so
+//! it needs no pass over memory of its own: other passes drop what they read or write, [`Dropped`], on the way.
 
 use super::Real;
 use super::compiled::compiled;
@@ -14,64 +15,204 @@ const WORDS: usize = 4;
 /// The elements that the blocks computed at once serve.
 const GROUP: usize = WORDS * Philox4x32::BLOCKS;
 
+/// Which elements fall.
+///
+/// With the word `i % 4` of [`Philox4x32`] of a key at the counter `[low, high, 0, 0]` of the 64-bit number `i / 4`,
+/// element `i` is kept if the word is at least `p * 2^32`. Without a key all are.
+///
+/// What falls becomes 0 whatever it was, NaN and infinities too.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    p: f64,
+    key: Option<u64>,
+}
+
+impl Dropout {
+    /// Nothing falls.
+    pub const NONE: Self = Self { p: 0.0, key: None };
+
+    /// Each with probability `p`, if there is a key that says which.
+    ///
+    /// # Panics
+    /// If `p` is not between 0 and 1.
+    #[track_caller]
+    pub fn new(p: f64, key: Option<u64>) -> Self {
+        assert!((0.0..=1.0).contains(&p), "{p} is not a probability");
+        Self { p, key }
+    }
+
+    /// Numbers of which these elements fall as they are read.
+    pub fn of<T>(self, numbers: impl Into<Dropped<T>>) -> Dropped<T> {
+        Dropped {
+            read: self,
+            ..numbers.into()
+        }
+    }
+
+    /// Numbers of which these elements fall as they are written.
+    pub fn to<T>(self, numbers: impl Into<Dropped<T>>) -> Dropped<T> {
+        Dropped {
+            written: self,
+            ..numbers.into()
+        }
+    }
+
+    /// Whether nothing falls.
+    pub(super) fn is_none(self) -> bool {
+        self.key.is_none()
+    }
+
+    /// `x = dropout(x)`, from element `first` of an array on.
+    pub(super) fn drop_from<E: Real>(self, first: usize, x: &mut [E]) {
+        if !self.is_none() {
+            run(Part {
+                first,
+                x: (None, self),
+                y: None,
+                to: (x, Self::NONE),
+            });
+        }
+    }
+}
+
+/// Numbers, and which of them fall when they are read, and when they are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropped<T> {
+    /// All of them.
+    pub numbers: T,
+    /// Those that fall when they are read.
+    pub read: Dropout,
+    /// Those that fall when they are written.
+    pub written: Dropout,
+}
+
+impl<E> Dropped<&mut [E]> {
+    /// The same, for as long as it is lent.
+    pub(super) fn reborrow(&mut self) -> Dropped<&mut [E]> {
+        Dropped {
+            numbers: self.numbers,
+            ..*self
+        }
+    }
+}
+
+/// None of them falls.
+impl<T> From<T> for Dropped<T> {
+    fn from(numbers: T) -> Self {
+        Self {
+            numbers,
+            read: Dropout::NONE,
+            written: Dropout::NONE,
+        }
+    }
+}
+
 compiled! {
     Drops:
 
-    /// `y = dropout(x)`: with the word `i % 4` of [`Philox4x32`] of this key at the counter `[low, high, 0, 0]` of the 64-bit
-    /// number `i / 4`, element `i` is kept if the word is at least `p * 2^32`.
-    ///
-    /// What is dropped becomes 0 whatever it was, NaN and infinities too.
+    /// `y = dropout(x)`
     ///
     /// # Panics
-    /// If the lengths differ, or `p` is not between 0 and 1.
+    /// If the lengths differ.
     #[track_caller]
-    pub fn dropout<E>(x: &[E], p: f64, key: u64, y: &mut [E]) {
+    pub fn dropout<E>(dropout: Dropout, x: &[E], y: &mut [E]) {
         assert_eq!(x.len(), y.len(), "dropout keeps the length");
-        assert!((0.0..=1.0).contains(&p), "{p} is not a probability");
-        // An integer is below a number if it is below the next integer. All words are below 2^32.
-        let Ok(threshold) = u32::try_from((p * 2f64.powi(32)).ceil() as u64) else {
-            return y.fill(E::ZERO);
-        };
-        let part = SMALL.next_multiple_of(GROUP);
-        let parts = x.chunks(part).zip(y.chunks_mut(part)).enumerate();
+        let parts = x.chunks(SMALL).zip(y.chunks_mut(SMALL)).enumerate();
         for_each(parts, |(index, (x, y))| {
-            run(Dropout {
-                random: Philox4x32::new(key),
-                first_block: (index * part / WORDS) as u64,
-                threshold,
-                factor: E::of_f64(1.0 / (1.0 - p)),
-                x,
-                y,
+            run(Part {
+                first: index * SMALL,
+                x: (Some(x), dropout),
+                y: None,
+                to: (y, Dropout::NONE),
             });
+        });
+    }
+
+    /// `x = dropout(x)`
+    pub fn dropout_in_place<E>(dropout: Dropout, x: &mut [E]) {
+        for_each(x.chunks_mut(SMALL).enumerate(), |(index, x)| {
+            dropout.drop_from(index * SMALL, x);
         });
     }
 }
 
-struct Dropout<'a, E> {
-    random: Philox4x32,
-    first_block: u64,
-    threshold: u32,
-    factor: E,
-    x: &'a [E],
-    y: &'a mut [E],
+/// `to = dropout(x)`, or `to = dropout(dropout(x) + dropout(y))`, from element `first` of an array on. Each array is read and
+/// written once: what is between is in registers, and in the nearest cache.
+pub(super) struct Part<'a, E> {
+    pub(super) first: usize,
+    /// What `to` is itself, unless it is given.
+    pub(super) x: (Option<&'a [E]>, Dropout),
+    pub(super) y: Option<(&'a [E], Dropout)>,
+    pub(super) to: (&'a mut [E], Dropout),
 }
 
-impl<E: Real> Kernel for Dropout<'_, E> {
+impl<E: Real> Kernel for Part<'_, E> {
     type Element = E;
     type Output = ();
 
     /// Plain loops, which the compiler vectorises: there are no vectors of integers.
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        let groups = self.x.chunks(GROUP).zip(self.y.chunks_mut(GROUP));
-        for (first, (x, y)) in (self.first_block..).step_by(Philox4x32::BLOCKS).zip(groups) {
-            let words = self
-                .random
-                .blocks([first as u32, (first >> 32) as u32, 0, 0]);
-            for ((&x, y), &word) in x.iter().zip(y).zip(words.as_flattened()) {
-                let kept = word >= self.threshold;
-                *y = if kept { x * self.factor } else { E::ZERO };
+        let ((x, of_x), (to, of_to)) = (self.x, self.to);
+        let (of_x, of_to) = (Falling::new(of_x), Falling::new(of_to));
+        let y = self.y.map(|(y, of_y)| (y, Falling::new(of_y)));
+        let mut start = 0;
+        while start < to.len() {
+            let first = self.first + start;
+            let end = to.len().min(start + GROUP - first % GROUP);
+            let to = &mut to[start..end];
+            if let Some(x) = x {
+                to.copy_from_slice(&x[start..end]);
             }
+            of_x.drop_from(first, to);
+            if let Some((y, of_y)) = &y {
+                let mut term = [E::ZERO; GROUP];
+                let term = &mut term[..to.len()];
+                term.copy_from_slice(&y[start..end]);
+                of_y.drop_from(first, term);
+                for (to, &mut term) in to.iter_mut().zip(term) {
+                    *to = *to + term;
+                }
+            }
+            of_to.drop_from(first, to);
+            start = end;
+        }
+    }
+}
+
+/// A [`Dropout`], ready to use.
+struct Falling<E> {
+    random: Option<Philox4x32>,
+    /// The largest word whose element falls.
+    last: u32,
+    factor: E,
+}
+
+impl<E: Real> Falling<E> {
+    #[inline(always)]
+    fn new(Dropout { p, key }: Dropout) -> Self {
+        // An integer is below a number if it is below the next integer: so many words are.
+        let words = (p * 2f64.powi(32)).ceil() as u64;
+        Self {
+            random: key.filter(|_| words > 0).map(Philox4x32::new),
+            last: words.saturating_sub(1) as u32,
+            factor: E::of_f64(1.0 / (1.0 - p)),
+        }
+    }
+
+    /// The elements from `first` on, all of them of one group.
+    #[inline(always)]
+    fn drop_from(&self, first: usize, x: &mut [E]) {
+        let Some(random) = &self.random else { return };
+        let block = (first / GROUP * Philox4x32::BLOCKS) as u64;
+        let words = random.blocks([block as u32, (block >> 32) as u32, 0, 0]);
+        let words = &words.as_flattened()[first % GROUP..];
+        for (x, &word) in x.iter_mut().zip(words) {
+            *x = if word > self.last {
+                *x * self.factor
+            } else {
+                E::ZERO
+            };
         }
     }
 }
@@ -83,7 +224,13 @@ mod tests {
 
     fn dropped<E: crate::kernel::Pooled>(x: &[E], p: f64, key: u64) -> Vec<E> {
         let mut y = vec![E::NAN; x.len()];
-        dropout(x, p, key, &mut y);
+        let dropout = Dropout::new(p, Some(key));
+        super::dropout(dropout, x, &mut y);
+        let mut in_place = x.to_vec();
+        dropout_in_place(dropout, &mut in_place);
+        // NaN, too.
+        let bits = |x: &[E]| x.iter().map(|&x| x.into().to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&in_place), bits(&y));
         y
     }
 

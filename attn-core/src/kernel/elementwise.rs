@@ -4,21 +4,41 @@
 
 use super::Real;
 use super::compiled::compiled;
+use super::dropout::Dropped;
 use super::lanes::for_lanes;
 use super::parallel::{SMALL, for_each};
 use crate::simd::call::{Axpy, Scale};
 use crate::simd::slice::{Map, Zip, load_any, store_any};
 use crate::simd::{Kernel, Vector, run};
 
-/// `y = f(x)`
+/// Elements that the nearest cache holds.
+const NEAR: usize = 1024;
+
+/// `y = f(x)`, of which numbers may fall as they are written.
 ///
 /// # Panics
 /// If the lengths differ.
 #[track_caller]
-pub fn map<E: Real>(x: &[E], y: &mut [E], f: impl Map<E> + Sync) {
+pub fn map<'a, E: Real>(x: &[E], y: impl Into<Dropped<&'a mut [E]>>, f: impl Map<E> + Sync) {
+    let Dropped {
+        numbers: y,
+        written,
+        ..
+    } = y.into();
     assert_eq!(x.len(), y.len(), "as many results as arguments");
-    let parts = x.chunks(SMALL).zip(y.chunks_mut(SMALL));
-    for_each(parts, |(x, y)| run(MapTo { x, y, f: &f }));
+    let near = if written.is_none() { SMALL } else { NEAR };
+    let parts = x.chunks(SMALL).zip(y.chunks_mut(SMALL)).enumerate();
+    for_each(parts, |(index, (x, y))| {
+        let pieces = x.chunks(near).zip(y.chunks_mut(near));
+        for (first, (x, y)) in (index * SMALL..).step_by(near).zip(pieces) {
+            run(MapTo {
+                x,
+                y: &mut *y,
+                f: &f,
+            });
+            written.drop_from(first, y);
+        }
+    });
 }
 
 /// `z = f(x, y)`
@@ -144,6 +164,7 @@ impl<E: Real> Zip<E> for Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::dropout::{self as drops, Dropout};
     use crate::kernel::testing::*;
     use crate::simd::call::Exp;
 
@@ -170,10 +191,26 @@ mod tests {
                     "{what}"
                 );
 
-                map(&x, &mut z, Exp);
+                map(&x, &mut z[..], Exp);
                 let want: Vec<f64> = x.iter().map(|&x| f64::from(x).exp()).collect();
                 // An ulp of e.
                 assert_near(&z, &want, 2.4e-7, &what);
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_written_falls_by_its_place_in_the_whole() {
+        let dropout = Dropout::new(0.3, Some(42));
+        on_every_isa(|isa| {
+            for len in LENGTHS.into_iter().chain([NEAR + 1, 2 * SMALL + NEAR + 5]) {
+                let x = noise::<f32>(len, 1);
+                let mut all = vec![f32::NAN; len];
+                map(&x, &mut all[..], Exp);
+                let [mut want, mut got] = [(); 2].map(|()| vec![f32::NAN; len]);
+                drops::dropout(dropout, &all, &mut want);
+                map(&x, dropout.to(&mut got[..]), Exp);
+                assert_eq!(got, want, "{len} on {isa}");
             }
         });
     }
@@ -187,7 +224,7 @@ mod tests {
             scale(0.7, &mut y);
             let mut z = vec![0.0; x.len()];
             add(&x, &y, &mut z);
-            map(&z, &mut y, Exp);
+            map(&z, Dropout::new(0.3, Some(42)).to(&mut y[..]), Exp);
             (y, z)
         });
     }

@@ -28,6 +28,7 @@ pub mod parallel;
 pub mod pool;
 pub mod sinusoid;
 pub mod softmax;
+pub mod sum;
 #[cfg(test)]
 mod testing;
 mod transpose;

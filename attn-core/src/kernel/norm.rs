@@ -21,11 +21,12 @@
 
 use super::column_sums::{add_column_sums, rows_per_sum};
 use super::compiled::compiled;
+use super::dropout::Dropped;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
-use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
+use super::{Buffer, Matrix, MatrixMut, Pooled, Real, sum};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
-use crate::simd::{Into, Kernel, Vector, call, run};
+use crate::simd::{Into, Kernel, Vector, run};
 
 /// Numbers that [`Norm::forward`] keeps of every row: `m` and `1 / sqrt(v + epsilon)`.
 pub const STATISTICS: usize = 2;
@@ -76,7 +77,7 @@ impl<E: Pooled> Norm<'_, E> {
         forward(self, x, y, statistics);
     }
 
-    /// Adds `y` to `x`, and then does with it what [`forward`](Self::forward) does: a residual connection and the norm
+    /// Adds `y` to `x`, and then does with its rows what [`forward`](Self::forward) does: a residual connection and the norm
     /// behind it, in one pass over memory.
     ///
     /// # Panics
@@ -84,8 +85,8 @@ impl<E: Pooled> Norm<'_, E> {
     #[track_caller]
     pub fn forward_of_sum(
         &self,
-        x: MatrixMut<'_, E>,
-        y: Matrix<'_, E>,
+        x: Dropped<&mut [E]>,
+        y: Dropped<&[E]>,
         to: MatrixMut<'_, E>,
         statistics: &mut [E],
     ) {
@@ -158,28 +159,27 @@ compiled! {
     #[track_caller]
     fn forward_of_sum<E>(
         norm: &Norm<'_, E>,
-        x: MatrixMut<'_, E>,
-        y: Matrix<'_, E>,
+        x: Dropped<&mut [E]>,
+        y: Dropped<&[E]>,
         to: MatrixMut<'_, E>,
         statistics: &mut [E],
     ) {
-        norm.assert_shapes(x.as_ref(), (to.rows(), to.cols()), statistics.len());
-        norm.assert_shapes(x.as_ref(), (y.rows(), y.cols()), statistics.len());
-        let chunk = rows_per_task(y.cols());
-        let gain = Row::new(norm.gain, E::ONE, y.cols());
-        let bias = Row::new(norm.bias, E::ZERO, y.cols());
-        let parts = x.row_chunks(chunk).zip(to.row_chunks(chunk));
-        let tasks = parts.zip(statistics.chunks_mut(STATISTICS * chunk)).enumerate();
-        for_each(tasks, |(index, ((mut x, to), statistics))| {
-            for i in 0..x.rows() {
-                call::axpy(E::ONE, y.row(index * chunk + i), x.row_mut(i));
-            }
+        let (rows, width) = (to.rows(), to.cols());
+        norm.assert_shapes(Matrix::new(x.numbers, rows, width), (rows, width), statistics.len());
+        assert_eq!(y.numbers.len(), x.numbers.len(), "as many numbers as are added");
+        let chunk = rows_per_task(width);
+        let gain = Row::new(norm.gain, E::ONE, width);
+        let bias = Row::new(norm.bias, E::ZERO, width);
+        let parts = sum::parts(x, y, (chunk * width).max(1)).zip(to.row_chunks(chunk));
+        let tasks = parts.zip(statistics.chunks_mut(STATISTICS * chunk));
+        for_each(tasks, |(((first, mut x, y), to), statistics)| {
+            sum::add_part(first, x.reborrow(), y);
             run(Forward {
                 kind: norm.kind,
                 epsilon: norm.epsilon,
                 gain: gain.as_slice(),
                 bias: bias.as_slice(),
-                x: x.as_ref(),
+                x: Matrix::new(x.numbers, to.rows(), width),
                 y: to,
                 statistics,
             });

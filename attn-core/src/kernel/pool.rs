@@ -7,7 +7,7 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use super::{
     arithmetic, attention, axis, concat, cross_entropy, dropout, elementwise, embedding, linear,
-    norm, optim, sinusoid, softmax,
+    norm, optim, sinusoid, softmax, sum,
 };
 use crate::memory::Held;
 use crate::simd::Real;
@@ -102,6 +102,7 @@ pub trait Pooled:
     + optim::Optim<Self>
     + sinusoid::Sinusoid<Self>
     + softmax::Softmax<Self>
+    + sum::Sums<Self>
 {
     /// The pool of the process.
     #[doc(hidden)]

@@ -9,7 +9,7 @@ use crate::{
     Backend, Element, Error,
     fused::{
         Gradients, Operation, Projection, Target,
-        layers::{self, Middle, Table},
+        layers::{self, Dropout, Middle, Table},
     },
     kernel::{Matrix, MatrixMut, norm::Kind},
     nn,
@@ -85,11 +85,10 @@ impl<'a> Random<'a> {
         self.0.map(|draw| draw())
     }
 
-    /// Dropout with probability `p`, and its key for the derivative.
-    pub fn dropout<E: Element>(self, p: f64, x: &[E], y: &mut [E]) -> Option<u64> {
+    /// Dropout with probability `p`, by the next key.
+    pub fn dropout(self, p: f64) -> Dropout {
         let key = if p == 0.0 { None } else { self.key() };
-        layers::dropout(p, key, x, y);
-        key
+        Dropout::new(p, key)
     }
 }
 

@@ -112,7 +112,7 @@ pub(crate) fn activate_in<A: Activation, S: Shape, E: Element, D: Backend<E>, T:
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
-    layers::activate(A::KERNEL, x.values(), &mut y);
+    layers::activate(A::KERNEL, x.values(), &mut y[..]);
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
         layers::activate_backward(A::KERNEL, x.values(), d_y, &mut x.target(), gradients)
     })?)

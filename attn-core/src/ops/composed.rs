@@ -16,7 +16,10 @@ use super::{Activation, Affine, Append, CrossEntropyOptions, EndsIn, LastAxis, m
 use crate::{
     Backend, Element,
     composed::{self, depend, is_empty, reshape, zeros_after, zeros_after_both},
-    kernel::sinusoid::frequency,
+    kernel::{
+        dropout::{self as drops, Dropout},
+        sinusoid::frequency,
+    },
 };
 
 /// A tensor as rows of its last axis.
@@ -399,7 +402,8 @@ pub fn dropout<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
     let shape = *x.shape();
     let mut factors = vec![E::zero(); shape.num_elements()];
-    crate::kernel::dropout::dropout(&vec![E::one(); factors.len()], p, key, &mut factors);
+    let dropout = Dropout::new(p, Some(key));
+    drops::dropout(dropout, &vec![E::one(); factors.len()], &mut factors);
     let factors: Tensor<S, E, D> =
         TensorFromVec::<E>::try_tensor_from_vec(x.device(), factors, shape)?;
     x.try_mul(factors)

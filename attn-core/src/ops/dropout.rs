@@ -8,7 +8,11 @@ use dfdx::{
 use super::{check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Target, layers, zeros},
+    fused::{
+        Operation, Target,
+        layers::{self, Dropout},
+        zeros,
+    },
     unwrap,
 };
 
@@ -71,12 +75,12 @@ pub(crate) fn dropout_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     if !fused {
         return Ok(composed::dropout(x, p, key)?);
     }
-    let (mut operation, key) = (Operation::default(), Some(key));
+    let (mut operation, dropout) = (Operation::default(), Dropout::new(p, Some(key)));
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
-    layers::dropout(p, key, x.values(), &mut y);
+    layers::dropout(dropout, x.values(), &mut y);
     let d_x = x.into_slot();
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        layers::dropout_backward(p, key, d_y, &mut Target::slot(d_x), gradients)
+        layers::dropout_backward(dropout, d_y, &mut Target::slot(d_x), gradients)
     })?)
 }

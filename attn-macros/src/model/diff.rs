@@ -51,6 +51,8 @@ pub(crate) enum Line<'m> {
         d_result: From,
         to: Vec<(usize, To)>,
     },
+    /// The derivative of a dropout, in the buffer of the gradient of its result, which nobody else reads.
+    Drop { node: &'m Node, buffer: BufferId },
     /// Runs for every round, the last one first. In the end the buffer of each carried variable is the second one.
     Repeat {
         repeat: &'m Repeat,
@@ -139,6 +141,7 @@ impl<'m> Diff<'m> {
                     self.share(*operand, d_result, lines);
                 }
             }
+            Op::Dropout(_) => self.dropout(node, d_result, lines),
             Op::Sub => {
                 self.share(node.operands[0], d_result, lines);
                 self.adjoint(node, d_result, 1..2, lines);
@@ -147,6 +150,19 @@ impl<'m> Diff<'m> {
         }
         self.gradients.remove(&node.result.0);
         self.free(d_result, lines);
+    }
+
+    /// Of a gradient that nobody else will read, numbers fall where they are.
+    fn dropout(&mut self, node: &'m Node, d_result: From, lines: &mut Vec<Line<'m>>) {
+        let x = node.operands[0];
+        let is_first = !self.model.is_input(x) && !self.gradients.contains_key(&x.0);
+        match d_result {
+            From::Buffer(buffer) if is_first && self.holders(d_result) == 1 => {
+                lines.push(Line::Drop { node, buffer });
+                self.gradients.insert(x.0, d_result);
+            }
+            _ => self.adjoint(node, d_result, 0..1, lines),
+        }
     }
 
     fn adjoint(

@@ -9,6 +9,7 @@ pub(crate) mod diff;
 pub(crate) mod emit;
 pub(crate) mod graph;
 mod lower;
+pub(crate) mod neighbours;
 pub(crate) mod ops;
 mod parse;
 pub(crate) mod plan;

@@ -2,9 +2,10 @@
 //!
 //! Kept are the values that the derivative of an operation reads, and what layers say they need: the statistics of a norm, what
 //! comes into a nonlinearity, the logarithm of the sum of a softmax. No product of matrices is computed twice; what comes out of
-//! a nonlinearity is, and so are the weights of an attention.
+//! a nonlinearity is, and so are the weights of an attention. What is computed with what: [`neighbours`](super::neighbours).
 
-use super::graph::{Carried, Model, Node, Op, Region, Repeat, Step, ValueId};
+use super::graph::{Carried, Model, Region, Repeat, Step, ValueId};
+use super::neighbours::{Neighbours, Term, With};
 
 /// The forward pass of a region.
 #[derive(Debug, Default)]
@@ -20,10 +21,12 @@ pub(crate) struct Forward {
 /// What becomes of memory at a step.
 #[derive(Debug, Default)]
 pub(crate) struct Planned {
-    /// The operand whose memory the result takes.
+    /// The neighbour that it is computed with.
+    pub(crate) with: Option<With>,
+    /// Of a sum, what it adds; of a dropout, what numbers fall of.
+    pub(crate) terms: Vec<Term>,
+    /// The term whose memory the result takes.
     pub(crate) reuse: Option<usize>,
-    /// A sum that is computed with the norm behind it.
-    pub(crate) with_next: bool,
     /// The values that nobody reads any more.
     pub(crate) free: Vec<ValueId>,
     /// Of a loop, its body, and, of each carried variable, whether it takes the memory of what was before.
@@ -59,7 +62,7 @@ impl Model {
 }
 
 /// The values that a step reads, those of loops in it included.
-fn uses(step: &Step) -> Vec<ValueId> {
+pub(super) fn uses(step: &Step) -> Vec<ValueId> {
     match step {
         Step::Node(node) => node.operands.clone(),
         Step::Repeat(repeat) => {
@@ -128,7 +131,9 @@ impl<'m> Planner<'m> {
     ) -> Forward {
         let kept = saved.iter().find(|(other, _)| std::ptr::eq(*other, region));
         let kept = kept.map_or_else(Vec::new, |(_, values)| values.clone());
-        let uses: Vec<_> = region.steps.iter().map(uses).collect();
+        let neighbours = Neighbours::of(region, ends);
+        let steps = 0..region.steps.len();
+        let uses: Vec<_> = steps.map(|index| neighbours.uses(index)).collect();
         let mut own = carried_values(carried);
         let mut steps: Vec<Planned> = Vec::new();
         for (index, step) in region.steps.iter().enumerate() {
@@ -143,11 +148,15 @@ impl<'m> Planner<'m> {
             free.sort_by_key(|value| value.0);
             free.dedup();
             let mut planned = match step {
-                Step::Node(node) => Planned {
-                    reuse: reusable(node, &free),
-                    with_next: sum_of_norm(node, region.steps.get(index + 1)),
-                    ..Planned::default()
-                },
+                Step::Node(node) => {
+                    let terms = neighbours.terms(node);
+                    Planned {
+                        with: neighbours.with[index],
+                        reuse: reusable(&terms, &free),
+                        terms,
+                        ..Planned::default()
+                    }
+                }
                 Step::Repeat(repeat) => self.repeat(repeat, &free, saved),
             };
             let taken = taken(step, &planned);
@@ -206,32 +215,20 @@ fn note(home: &Region, value: ValueId, saved: &mut Saved<'_>) {
     }
 }
 
-/// The term of a sum that is not needed any more.
-fn reusable(node: &Node, free: &[ValueId]) -> Option<usize> {
-    let Op::Add = node.op else { return None };
-    let is_free = |index: &usize| free.contains(&node.operands[*index]);
-    let distinct = node.operands[0] != node.operands[1];
-    [1, 0].into_iter().find(is_free).filter(|_| distinct)
-}
-
-/// Whether a node is a sum, and what comes next the norm of it.
-fn sum_of_norm(node: &Node, next: Option<&Step>) -> bool {
-    let Some(Step::Node(next)) = next else {
-        return false;
-    };
-    matches!(node.op, Op::Add)
-        && matches!(next.op, Op::LayerNorm(_) | Op::RmsNorm(_))
-        && next.operands == [node.result]
+/// The term that is not needed any more.
+fn reusable(terms: &[Term], free: &[ValueId]) -> Option<usize> {
+    let is_free = |index: &usize| free.contains(&terms[*index].value);
+    let twice = matches!(terms, [one, other] if one.value == other.value);
+    (0..terms.len()).rev().find(is_free).filter(|_| !twice)
 }
 
 /// The values whose memory something else takes.
 fn taken(step: &Step, planned: &Planned) -> Vec<ValueId> {
     match step {
-        Step::Node(node) => planned
-            .reuse
-            .map(|index| node.operands[index])
-            .into_iter()
-            .collect(),
+        Step::Node(_) => {
+            let reused = planned.reuse.map(|index| planned.terms[index].value);
+            reused.into_iter().collect()
+        }
         Step::Repeat(repeat) => {
             let carried = repeat.carried.iter().zip(&planned.moved);
             let moved = carried.filter(|(_, moved)| **moved);

@@ -299,3 +299,126 @@ macro_rules! graphs {
     };
 }
 pub(crate) use graphs;
+
+/// Dropout beside every neighbour that it is computed with, and beside others.
+macro_rules! dropouts {
+    ($claim:ident) => {
+        $claim! {
+            residual_streams {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    repeat 2, name = blocks {
+                        x = x + dropout::<0.3>(linear::<d>(layer_norm(x)));
+                        x = dropout::<0.2>(feed_forward::<9>(rms_norm(x))) + x;
+                    }
+                    repeat 3, share = true, name = rounds {
+                        x = rms_norm(x + dropout::<0.4>(linear::<d>(x)));
+                    }
+                    layer_norm(dropout::<0.1>(x) + linear::<d>(x))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            embeddings_that_fall {
+                struct M<vocab = 7, d = 6>;
+                fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+                    let x = embedding::<vocab, d>(tokens) + learned_position::<9, d>(tokens);
+                    let x = layer_norm(dropout::<0.25>(x));
+                    x + linear::<d>(x)
+                }
+            } (batch: 2, seq: 5) (tokens: ids((batch, seq), 7));
+
+            both_terms_fall_and_the_sum {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = linear::<d>(x);
+                    let a = rms_norm(dropout::<0.1>(dropout::<0.2>(x) + dropout::<0.3>(y)));
+                    dropout::<0.4>(dropout::<0.5>(a * y) + dropout::<0.6>(gelu(x)))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_term_that_others_read {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    let z = dropout::<0.3>(y) + x;
+                    let w = dropout::<0.3>(z * y) + z;
+                    layer_norm(w + dropout::<0.2>(w)) * z
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            keys_between_a_dropout_and_its_sum {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = dropout::<0.3>(tanh(x));
+                    let z = dropout::<0.4>(gelu(x)) * attention::<2, dropout = 0.5>(x);
+                    z + y
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
+
+            activations_that_fall {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = linear::<9>(dropout::<0.3>(gelu(linear::<7>(x))));
+                    let y = linear::<d>(dropout::<0.4>(tanh(y)));
+                    y + dropout::<0.2>(relu(y) * 2) * dropout::<0.2>(silu(x))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            dropouts_by_themselves {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = dropout::<0.3>(x * x);
+                    let z = dropout::<0.2>(linear::<d>(y));
+                    let mut w = y + z * y;
+                    repeat 2, name = outer { w = w + z; }
+                    repeat 2, name = inner { w = dropout::<0.3>(linear::<d>(w)); }
+                    (w - dropout::<0.3>(z)) * (z + z)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_sum_that_others_read {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let s = x + tanh(x);
+                    let t = gelu(x);
+                    dropout::<0.3>(s) * s + dropout::<0.4>(t) * t
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            what_falls_and_is_carried_on {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    let mut w = tanh(x);
+                    repeat 2, name = terms {
+                        let z = dropout::<0.3>(linear::<d>(x));
+                        w = w + z;
+                        x = z;
+                    }
+                    repeat 2, share = true, name = sums {
+                        x = x + w;
+                        w = dropout::<0.4>(x);
+                    }
+                    x * w
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_row_that_falls_and_is_repeated {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d], y: [1, seq, 1]) -> [batch, seq, d] {
+                    let z = dropout::<0.3>(tanh(y));
+                    dropout::<0.4>(x + z)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), tensor::<_, E>("y", (Const::<1>, seq, Const::<1>))) reads x;
+
+            a_result_that_falls {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    dropout::<0.5>(linear::<d>(x) + x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+        }
+    };
+}
+pub(crate) use dropouts;

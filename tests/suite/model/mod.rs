@@ -12,6 +12,7 @@ mod cases;
 mod decoder;
 mod differences;
 mod dropout;
+mod dropped;
 mod encoder_decoder;
 mod facts;
 mod graphs;

@@ -145,10 +145,10 @@ goes_on! {
             let mut x = embedding::<vocab, d>(tokens) + learned_position::<64, d>(tokens);
             x = dropout::<0.25>(x);
             repeat layers {
-                x = x + attention::<heads = 3, mask = causal>(layer_norm(x));
-                x = x + feed_forward::<hidden = 24, activation = gelu_tanh>(layer_norm(x));
+                x = x + dropout::<0.25>(attention::<heads = 3, mask = causal>(layer_norm(x)));
+                x = x + dropout::<0.25>(feed_forward::<hidden = 24, activation = gelu_tanh>(layer_norm(x)));
             }
-            linear::<tied = embedding>(layer_norm(x))
+            linear::<tied = embedding>(dropout::<0.25>(layer_norm(x)))
         }
     } 64;
 

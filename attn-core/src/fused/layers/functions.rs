@@ -6,14 +6,20 @@ use crate::{
     kernel::{
         Buffer, Matrix, MatrixMut, activation, arithmetic,
         axis::{self, Axis},
-        concat as side_by_side, dropout as drops,
+        concat as side_by_side,
+        dropout::{self as drops, Dropout, Dropped},
         elementwise::{self, NOTHING},
-        sinusoid, softmax as shares,
+        sinusoid, softmax as shares, sum,
     },
+    simd,
 };
 
 /// `y = act(x)` for every element.
-pub fn activate<E: Element>(activation: impl activation::Activation, x: &[E], y: &mut [E]) {
+pub fn activate<'a, E: Element>(
+    activation: impl activation::Activation,
+    x: &[E],
+    y: impl Into<Dropped<&'a mut [E]>>,
+) {
     activation::forward(activation, x, y);
 }
 
@@ -41,13 +47,17 @@ pub fn mul_backward<E: Element>(
 }
 
 /// `y = x + y`, where `y` is.
-pub fn add_to<E: Element>(y: &mut [E], x: &[E]) {
-    elementwise::add_scaled(E::one(), x, y);
+pub fn add_to<'a, E: Element>(y: impl Into<Dropped<&'a mut [E]>>, x: impl Into<Dropped<&'a [E]>>) {
+    sum::add_to(y.into(), x.into());
 }
 
 /// `z = x + y`
-pub fn add<E: Element>(x: &[E], y: &[E], z: &mut [E]) {
-    elementwise::add(x, y, z);
+pub fn add<'a, E: Element>(
+    x: impl Into<Dropped<&'a [E]>>,
+    y: impl Into<Dropped<&'a [E]>>,
+    z: impl Into<Dropped<&'a mut [E]>>,
+) {
+    sum::add(x.into(), y.into(), z.into());
 }
 
 /// `z = x - y`
@@ -70,25 +80,27 @@ pub fn shift<E: Element>(b: f64, x: &[E], y: &mut [E]) {
     elementwise::affine(E::one(), E::of(b), x, y);
 }
 
-/// Elements that fall with probability `p`, if there is a key that says which.
-pub fn dropout<E: Element>(p: f64, key: Option<u64>, x: &[E], y: &mut [E]) {
-    match key {
-        Some(key) => drops::dropout(x, p, key, y),
-        None => y.copy_from_slice(x),
-    }
+/// `y = dropout(x)`
+pub fn dropout<E: Element>(dropout: Dropout, x: &[E], y: &mut [E]) {
+    drops::dropout(dropout, x, y);
 }
 
-/// The derivative of [`dropout`].
+/// `x = dropout(x)`
+pub fn dropout_in_place<E: Element>(dropout: Dropout, x: &mut [E]) {
+    drops::dropout_in_place(dropout, x);
+}
+
+/// The derivative of [`dropout`], wherever it was computed: of the gradient the same elements fall.
 pub fn dropout_backward<E: Element>(
-    p: f64,
-    key: Option<u64>,
+    dropout: Dropout,
     d_y: &[E],
     d_x: &mut Target<'_, E>,
     gradients: &mut Gradients<E>,
 ) {
-    match key {
-        Some(key) => d_x.overwrite(gradients, |d_x| drops::dropout(d_y, p, key, d_x)),
-        None => d_x.add(1.0, d_y, gradients),
+    let (d_x, into) = d_x.numbers_mut(gradients);
+    match into {
+        simd::Into::Overwrite => drops::dropout(dropout, d_y, d_x),
+        simd::Into::Add => sum::add_to(d_x.into(), dropout.of(d_y)),
     }
 }
 

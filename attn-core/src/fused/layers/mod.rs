@@ -11,8 +11,11 @@ mod table;
 pub use feed_forward::{FeedForward, Middle, feed_forward_footprint};
 pub use functions::{
     activate, activate_backward, add, add_to, concat, concat_backward, dropout, dropout_backward,
-    expand, expand_backward, expand_footprint, growing, mean_pool, mean_pool_backward, mul,
-    mul_backward, scale, shift, sinusoidal_position, sinusoids, softmax, softmax_backward, sub,
+    dropout_in_place, expand, expand_backward, expand_footprint, growing, mean_pool,
+    mean_pool_backward, mul, mul_backward, scale, shift, sinusoidal_position, sinusoids, softmax,
+    softmax_backward, sub,
 };
 pub use norm::{Norm, norm_footprint};
 pub use table::Table;
+
+pub use crate::kernel::dropout::{Dropout, Dropped};

@@ -5,6 +5,7 @@ use crate::{
     fused::{Array, Footprint, Gradients, Operand, Target, accumulate},
     kernel::{
         Matrix, MatrixMut,
+        dropout::Dropped,
         norm::{Gradients as NormGradients, Kind, Norm as Kernel, STATISTICS},
     },
 };
@@ -48,13 +49,14 @@ impl<E: Element> Norm<E> {
     }
 
     /// The same of `x + y`, which takes the place of `x`.
-    pub fn forward_of_sum(
+    pub fn forward_of_sum<'a>(
         &self,
-        x: MatrixMut<'_, E>,
-        y: Matrix<'_, E>,
+        x: impl Into<Dropped<&'a mut [E]>>,
+        y: impl Into<Dropped<&'a [E]>>,
         to: MatrixMut<'_, E>,
     ) -> Array<E> {
-        let mut statistics = Array::stale(x.rows(), [STATISTICS]);
+        let mut statistics = Array::stale(to.rows(), [STATISTICS]);
+        let (x, y) = (x.into(), y.into());
         self.kernel()
             .forward_of_sum(x, y, to, statistics.numbers_mut());
         statistics

@@ -1,6 +1,7 @@
 //! Against the definition, and the derivative against differences.
 
 use super::*;
+use crate::kernel::dropout::{self as drops, Dropout};
 use crate::kernel::testing::*;
 
 const KINDS: [Kind; 2] = [Kind::Layer, Kind::Rms];
@@ -266,28 +267,46 @@ fn threads_change_no_bit() {
     }
 }
 
+/// The terms and the sum fall as they do in passes of their own, whatever a row and a task are.
 #[test]
 fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
+    let [of_x, of_y, of_sum] = [1, 2, 3].map(|key| Dropout::new(0.3, Some(key)));
+    let dropouts = [
+        [Dropout::NONE; 3],
+        [Dropout::NONE, of_y, Dropout::NONE],
+        [of_x, Dropout::NONE, of_sum],
+        [of_x, of_y, of_sum],
+    ];
     on_every_isa(|isa| {
         // More rows than one task has.
         for (rows, width) in [(0, 4), (1, 1), (3, 7), (5, 33), (300, 129)] {
             let (x, y) = (noise::<f32>(rows * width, 1), noise::<f32>(rows * width, 2));
             let (gain, bias) = (noise::<f32>(width, 3), noise::<f32>(width, 4));
-            for kind in KINDS {
+            for (kind, [of_x, of_y, of_sum]) in KINDS
+                .into_iter()
+                .flat_map(|kind| dropouts.map(|dropouts| (kind, dropouts)))
+            {
                 let norm = Norm {
                     kind,
                     gain: Some(&gain),
                     bias: Some(&bias),
                     epsilon: 1e-5,
                 };
-                let sum: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x + y).collect();
+                let dropped = |dropout, x: &[f32]| {
+                    let mut y = vec![f32::NAN; x.len()];
+                    drops::dropout(dropout, x, &mut y);
+                    y
+                };
+                let (one, other) = (dropped(of_x, &x), dropped(of_y, &y));
+                let sum: Vec<f32> = one.iter().zip(&other).map(|(x, y)| x + y).collect();
+                let sum = dropped(of_sum, &sum);
                 let (want, want_statistics) = forward(&norm, &sum, width);
                 let mut in_place = x.clone();
                 let (mut got, mut statistics) =
                     (vec![f32::NAN; x.len()], vec![f32::NAN; STATISTICS * rows]);
                 norm.forward_of_sum(
-                    MatrixMut::new(&mut in_place, rows, width),
-                    Matrix::new(&y, rows, width),
+                    of_sum.to(of_x.of(&mut in_place[..])),
+                    of_y.of(&y[..]),
                     MatrixMut::new(&mut got, rows, width),
                     &mut statistics,
                 );
@@ -297,5 +316,23 @@ fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
                 assert_eq!(statistics, want_statistics, "{what}");
             }
         }
+    });
+}
+
+#[test]
+fn threads_change_no_bit_of_a_sum_and_its_norm() {
+    let (rows, width) = (2000, 65);
+    let (x, y) = (noise::<f32>(rows * width, 1), noise::<f32>(rows * width, 2));
+    let norm = bare(Kind::Layer, 1e-5);
+    same_for_all_threads(|| {
+        let mut sum = x.clone();
+        let (mut to, mut statistics) = (vec![0.0; x.len()], vec![0.0; STATISTICS * rows]);
+        norm.forward_of_sum(
+            Dropout::new(0.1, Some(1)).to(&mut sum[..]),
+            Dropout::new(0.2, Some(2)).of(&y[..]),
+            MatrixMut::new(&mut to, rows, width),
+            &mut statistics,
+        );
+        (sum, to, statistics)
     });
 }

@@ -3,6 +3,7 @@
 use super::{GPT, lower};
 use crate::model::diff::{self, Backward, BufferId, From, Line, To};
 use crate::model::graph::{Model, Step, ValueId};
+use crate::model::neighbours::With;
 use crate::model::plan::{self, Forward};
 
 fn names(model: &Model, values: &[ValueId]) -> Vec<String> {
@@ -44,6 +45,9 @@ fn push(
                 from: of,
                 to: target,
             } => format!("{} to {}", from(of), to(target)),
+            Line::Drop { node, buffer: id } => {
+                format!("{}: in {}", value(node.result), buffer(*id))
+            }
             Line::Free(id) => format!("free {}", buffer(*id)),
             Line::Adjoint {
                 node,
@@ -74,15 +78,18 @@ fn forward(model: &Model) -> Vec<String> {
             let free = names(model, &planned.free).join(", ");
             match step {
                 Step::Node(node) => {
-                    let reuse = planned.reuse.map(|index| node.operands[index]);
+                    let reuse = planned.reuse.map(|index| planned.terms[index].value);
                     let reuse = reuse.map_or("memory", |id| &model.value(id).name);
-                    let next = if planned.with_next {
-                        " with the norm"
-                    } else {
-                        ""
+                    let place = match planned.with {
+                        None => format!("in {reuse}"),
+                        Some(With::Next) => format!("in {reuse} with the next"),
+                        Some(With::Reader) => "nowhere".to_owned(),
                     };
-                    let name = &model.value(node.result).name;
-                    text.push(format!("{name} in {reuse}{next}; free {free}"));
+                    let fall = planned.terms.iter().filter(|term| term.dropout.is_some());
+                    let fall =
+                        fall.map(|term| format!(", dropped {}", model.value(term.value).name));
+                    let (name, fall) = (&model.value(node.result).name, fall.collect::<String>());
+                    text.push(format!("{name} {place}{fall}; free {free}"));
                 }
                 Step::Repeat(repeat) => {
                     text.push(format!("repeat {:?}; free {free}", planned.moved));
@@ -133,7 +140,7 @@ fn what_derivatives_read_is_kept_and_the_rest_is_free() {
             "repeat [true]; free ",
             "layer_norm in memory; free ",
             "attention in memory; free ",
-            "x_3 in attention with the norm; free ",
+            "x_3 in attention with the next; free ",
             "layer_norm_2 in memory; free ",
             "feed_forward in memory; free ",
             "x_4 in feed_forward; free ",
@@ -246,5 +253,122 @@ fn variables_that_change_places_take_their_memory_along() {
             "x: d x_2 to input a",
             "free d x_2",
         ]
+    );
+}
+
+#[test]
+fn a_dropout_falls_in_the_pass_of_its_neighbour() {
+    let gpt = lower(
+        "struct Gpt<vocab = 65, d_model = 384>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let mut x = dropout::<0.1>(embedding::<vocab, d_model>(tokens) + learned_position::<256, d_model>(tokens));
+            repeat 6, name = blocks {
+                x = x + dropout::<0.1>(attention::<heads = 6, mask = causal, dropout = 0.1>(layer_norm(x)));
+                x = x + dropout::<0.1>(feed_forward::<1536>(layer_norm(x)));
+            }
+            linear::<vocab>(layer_norm(x))
+        }",
+    );
+    assert_eq!(
+        forward(&gpt),
+        [
+            "embedding in memory; free ",
+            "learned_position in memory; free ",
+            "add in learned_position with the next; free embedding",
+            "x in memory; free ",
+            "repeat [true]; free ",
+            "layer_norm in memory; free ",
+            "attention in memory; free ",
+            "dropout nowhere; free ",
+            "x_3 in attention with the next, dropped attention; free ",
+            "layer_norm_2 in memory; free ",
+            "feed_forward in memory; free ",
+            "dropout_2 nowhere; free ",
+            "x_4 in feed_forward, dropped feed_forward; free ",
+            "next [true]",
+            "layer_norm_3 in memory; free ",
+            "linear in memory; free ",
+        ]
+    );
+    // Of the gradients, each falls on the way from one buffer to the other.
+    let lines = backward(&gpt);
+    let of = |name: &str| lines.iter().find(|line| line.trim().starts_with(name));
+    assert_eq!(
+        of("dropout_2:").map(String::as_str),
+        Some("  dropout_2: d x_2 to new d feed_forward")
+    );
+    assert_eq!(of("x:").map(String::as_str), Some("x: in d x_2"));
+}
+
+/// What `body` makes of `a` and `b`, that much of a plan that has to do with dropout.
+fn dropouts(body: &str) -> Vec<String> {
+    let model = lower(&format!(
+        "struct M<d = 4>;
+        fn forward(a: [n, d], b: [n, d]) -> [n, d] {{
+            let y = a - b;
+            {body}
+        }}"
+    ));
+    let lines = forward(&model).into_iter();
+    lines
+        .filter(|line| {
+            ["nowhere", "dropped", "with the next"]
+                .iter()
+                .any(|word| line.contains(word))
+        })
+        .collect()
+}
+
+#[test]
+fn both_terms_of_a_sum_may_fall_and_so_may_the_sum_before_its_norm() {
+    let lines = dropouts("rms_norm(dropout::<0.1>(dropout::<0.2>(a) + dropout::<0.3>(y)))");
+    assert_eq!(
+        lines,
+        [
+            "dropout nowhere; free ",
+            "dropout_2 nowhere; free ",
+            "add in y with the next, dropped a, dropped y; free ",
+            "dropout_3 in memory with the next; free ",
+        ]
+    );
+    // What a term is dropped of is free behind the sum, not before.
+    let lines = dropouts("let z = dropout::<0.1>(y); let w = gelu(a); z + w * w");
+    assert_eq!(lines, ["z nowhere; free ", "add in mul, dropped y; free y"]);
+    let lines = dropouts("dropout::<0.1>(gelu(a)) * y");
+    assert_eq!(lines, ["gelu in memory with the next; free "]);
+}
+
+#[test]
+fn a_dropout_that_others_see_is_computed_by_itself() {
+    for body in [
+        // Read twice: by two operations, by one, and by a loop.
+        "let z = dropout::<0.1>(y); a + z + z * b",
+        "let z = dropout::<0.1>(y); z + z",
+        "let z = dropout::<0.1>(y); let mut x = a; repeat 2 { x = x + z; } x",
+        // Carried on.
+        "let mut x = a; repeat 2 { x = dropout::<0.1>(linear::<d>(x)); } x * y",
+        "let mut x = dropout::<0.1>(y); repeat 2 { x = linear::<d>(x); } x * a",
+        "let mut x = a; let mut w = y; repeat 2 { let z = dropout::<0.1>(linear::<d>(x)); w = w + z; x = z; } w * x",
+        "let mut x = a; let mut w = y; repeat 2 { x = x + w; w = dropout::<0.1>(x); } x * w",
+        // Not read by a sum.
+        "dropout::<0.1>(y) * a",
+        "a - dropout::<0.1>(y)",
+        // Returned.
+        "dropout::<0.1>(y * y)",
+        // Of a sum that others read, and of one that is elsewhere.
+        "let s = a + y; dropout::<0.1>(s) * s",
+        "let s = a + y; let z = gelu(b); dropout::<0.1>(s) * z",
+    ] {
+        assert_eq!(dropouts(body), [""; 0], "{body}");
+    }
+    // Along an axis that the other term lacks.
+    let model = lower(
+        "struct M<d = 4>;
+        fn forward(a: [n, d], b: [1, d]) -> [n, d] { a + dropout::<0.1>(b * 2) }",
+    );
+    let lines = forward(&model);
+    assert!(
+        lines.contains(&"dropout in scale; free ".to_owned()),
+        "{lines:?}"
     );
 }

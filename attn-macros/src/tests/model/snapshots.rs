@@ -12,6 +12,36 @@ fn expansion(source: &str) -> String {
     text
 }
 
+/// The two passes alone.
+fn passes(source: &str) -> String {
+    let text = expansion(source);
+    let (_, text) = text
+        .split_once("/// The forward pass, operation by operation.")
+        .expect("a forward pass");
+    let (forward, backward) = text
+        .split_once("/// The derivative, operation by operation")
+        .expect("a backward pass");
+    let (backward, _) = backward
+        .split_once("\n        }\n")
+        .expect("the function ends");
+    format!("{forward}{backward}")
+}
+
+#[test]
+fn dropout_beside_its_neighbours() {
+    insta::assert_snapshot!(passes(
+        "struct Residual<vocab = 9, d_model = 8>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, d_model] {
+            let mut x = dropout::<0.1>(embedding::<vocab, d_model>(tokens) + sinusoidal_position::<d_model>(tokens));
+            repeat 2, name = blocks {
+                x = x + dropout::<0.2>(linear::<d_model>(layer_norm(x)));
+                x = x + dropout::<0.3>(linear::<d_model>(dropout::<0.4>(gelu(layer_norm(x)))));
+            }
+            dropout::<0.5>(linear::<d_model>(x)) * x
+        }"
+    ));
+}
+
 #[test]
 fn gpt() {
     insta::assert_snapshot!(expansion(GPT));

@@ -87,6 +87,10 @@ impl Fused<'_> {
             Line::Adjoint { node, d_result, to } => {
                 self.emit_adjoint(emitted, node, *d_result, to);
             }
+            Line::Drop { node, buffer } => {
+                let (kept, buffer) = (self.kept(node.result), self.buffer(*buffer));
+                emitted.line(quote!(p::layers::dropout_in_place(#kept, #buffer.numbers_mut());));
+            }
             Line::Free(buffer) => emitted.drop(&self.buffer(*buffer)),
             Line::Repeat {
                 repeat,
@@ -236,8 +240,8 @@ impl Fused<'_> {
             lines.differentiate(footprint);
         }
         match self.keeps(node) {
-            Some(Kept::Array | Kept::Attention(_)) => lines.consumed(&self.kept(node)),
-            Some(Kept::DropoutKey) | None => {}
+            Some(Kept::Array | Kept::Attention(_)) => lines.consumed(&self.kept(node.result)),
+            Some(Kept::Dropout) | None => {}
         }
     }
 
@@ -252,7 +256,7 @@ impl Fused<'_> {
         let x = |index: usize| node.operands[index];
         let numbers = |index: usize| self.numbers(x(index));
         let matrix = |index: usize| self.matrix(x(index));
-        let kept = self.kept(node);
+        let kept = self.kept(node.result);
         match &node.op {
             Op::Embedding(place) => {
                 let (weights, ids) = (self.weights(place), self.ids(x(0)));
@@ -290,8 +294,8 @@ impl Fused<'_> {
                     );
                 }
             }
-            Op::Dropout(p) => {
-                quote!(p::layers::dropout_backward(#p, #kept, #d_y, #(&mut #to_x,)* gradients);)
+            Op::Dropout(_) => {
+                quote!(p::layers::dropout_backward(#kept, #d_y, #(&mut #to_x,)* gradients);)
             }
             Op::Activation(name) => {
                 let (x, activation) = (numbers(0), self.activation(name));

@@ -3,11 +3,26 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
-use super::Fused;
+use super::{Fused, Kept};
 use crate::emit::When;
 use crate::emit::lines::Lines;
 use crate::model::graph::{Carried, Module, Node, Op, Region, Repeat, Step, ValueId};
+use crate::model::neighbours::{Term, With};
 use crate::model::plan::{Forward, Planned};
+
+/// An operation, perhaps with the dropout of its result.
+struct Computed<'m> {
+    node: &'m Node,
+    planned: &'m Planned,
+    dropout: Option<&'m Node>,
+}
+
+impl Computed<'_> {
+    /// What is in memory of it.
+    fn result(&self) -> ValueId {
+        self.dropout.unwrap_or(self.node).result
+    }
+}
 
 impl Fused<'_> {
     pub(super) fn emit_forward(&self) -> Lines {
@@ -55,42 +70,115 @@ impl Fused<'_> {
 
     pub(super) fn emit_steps(&self, region: &Region, plan: &Forward) -> Lines {
         let mut lines = Lines::default();
-        let mut waiting: Option<(&Node, &Planned)> = None;
+        let (mut pass, mut done) = (Vec::new(), Vec::new());
         for (step, planned) in region.steps.iter().zip(&plan.steps) {
+            done.push(planned);
             match step {
-                Step::Node(node) if planned.with_next => {
-                    self.emit_start_of_sum(&mut lines, node, planned);
-                    waiting = Some((node, planned));
-                    continue;
-                }
-                Step::Node(node) => match waiting {
-                    Some((sum, planned)) => {
-                        self.emit_norm_of_sum(&mut lines, sum, planned, node);
+                Step::Node(node) => {
+                    pass.push((node, planned));
+                    if planned.with == Some(With::Next) {
+                        continue;
                     }
-                    None => self.emit_node(&mut lines, node, planned),
-                },
+                    self.emit_pass(&mut lines, &pass);
+                    pass.clear();
+                }
                 Step::Repeat(repeat) => self.emit_repeat(&mut lines, repeat, planned),
             }
-            let before = waiting.take().map(|(_, planned)| &planned.free);
-            let free = before.into_iter().flatten().chain(&planned.free);
+            let free = done.drain(..).flat_map(|planned| &planned.free);
             free.for_each(|id| lines.drop(&self.value(*id)));
         }
         lines
     }
 
-    /// The array of a sum, with one of the terms in it.
-    fn emit_start_of_sum(&self, lines: &mut Lines, node: &Node, planned: &Planned) {
-        let (result, term) = (
-            self.value(node.result),
-            node.operands[planned.reuse.unwrap_or(0)],
-        );
-        let start = self.owned(lines, &result, term, planned.reuse.is_some());
-        lines.line(quote!(let mut #result = #start;));
+    /// One pass over memory: an operation, perhaps with the dropout of its result, and then with the norm of that.
+    fn emit_pass(&self, lines: &mut Lines, nodes: &[(&Node, &Planned)]) {
+        let [(node, planned), behind @ ..] = nodes else {
+            return;
+        };
+        for (node, _) in nodes {
+            self.emit_key(lines, node);
+        }
+        if planned.with == Some(With::Reader) {
+            return;
+        }
+        let mut behind = behind.iter().map(|(node, _)| *node).peekable();
+        let computed = Computed {
+            node,
+            planned,
+            dropout: behind.next_if(|node| matches!(node.op, Op::Dropout(_))),
+        };
+        match behind.next() {
+            Some(norm) => self.emit_norm_of_sum(lines, &computed, norm),
+            None => self.emit_node(lines, &computed),
+        }
     }
 
-    /// The term of a sum that is not in its array.
-    fn other_term(&self, node: &Node, planned: &Planned) -> ValueId {
-        node.operands[1 - planned.reuse.unwrap_or(0)]
+    /// `let a_kept = random.dropout(0.1);`
+    fn emit_key(&self, lines: &mut Lines, node: &Node) {
+        if let (Op::Dropout(p), When::Forward) = (&node.op, self.when) {
+            let kept = self.kept(node.result);
+            lines.line(quote!(let #kept = random.dropout(#p);));
+        }
+    }
+
+    /// Numbers to read, of which those that a dropout says fall on the way.
+    fn dropped(&self, dropout: Option<ValueId>, numbers: TokenStream) -> TokenStream {
+        match (dropout, self.when) {
+            (Some(dropout), When::Forward) => {
+                let kept = self.kept(dropout);
+                quote!(#kept.of(#numbers))
+            }
+            _ => numbers,
+        }
+    }
+
+    /// A term of a sum, to read.
+    fn term(&self, term: &Term) -> TokenStream {
+        self.dropped(term.dropout, self.numbers(term.value))
+    }
+
+    /// The array of a result, with one of the terms in it, and its number.
+    fn emit_start(&self, lines: &mut Lines, computed: &Computed<'_>) -> (TokenStream, usize) {
+        let (planned, result) = (computed.planned, self.value(computed.result()));
+        let index = planned.reuse.unwrap_or(0);
+        let term = &planned.terms[index];
+        let start = self.owned(lines, &result, term.value, planned.reuse.is_some());
+        lines.line(quote!(let mut #result = #start;));
+        let numbers = self.dropped(term.dropout, quote!(#result.numbers_mut()));
+        (self.written(computed, numbers), index)
+    }
+
+    /// The array of a sum, with one of the terms in it, and the other one.
+    fn emit_start_of_sum(&self, lines: &mut Lines, sum: &Computed<'_>) -> [TokenStream; 2] {
+        let (start, index) = self.emit_start(lines, sum);
+        [start, self.term(&sum.planned.terms[1 - index])]
+    }
+
+    /// What a term becomes where it is.
+    fn emit_in_place(&self, lines: &mut Lines, computed: &Computed<'_>) {
+        if let Op::Dropout(_) = &computed.node.op {
+            let (kept, (x, _)) = (
+                self.kept(computed.result()),
+                self.emit_start(lines, computed),
+            );
+            if self.when == When::Forward {
+                lines.line(quote!(p::layers::dropout_in_place(#kept, #x);));
+            }
+        } else {
+            let [sum, other] = self.emit_start_of_sum(lines, computed);
+            lines.line(quote!(p::layers::add_to(#sum, #other);));
+        }
+    }
+
+    /// Numbers to write, of which those that a dropout says fall on the way.
+    fn written(&self, computed: &Computed<'_>, numbers: TokenStream) -> TokenStream {
+        match (computed.dropout, self.when) {
+            (Some(dropout), When::Forward) => {
+                let kept = self.kept(dropout.result);
+                quote!(#kept.to(#numbers))
+            }
+            _ => numbers,
+        }
     }
 
     /// A value as an array of its own, for the variable `to`: that of the value itself, if nobody else needs it, or a copy.
@@ -110,14 +198,14 @@ impl Fused<'_> {
         }
     }
 
-    fn emit_norm_of_sum(&self, lines: &mut Lines, sum: &Node, planned: &Planned, norm: &Node) {
+    fn emit_norm_of_sum(&self, lines: &mut Lines, sum: &Computed<'_>, norm: &Node) {
         let (Op::LayerNorm(place) | Op::RmsNorm(place)) = &norm.op else {
             return;
         };
-        let other = self.matrix(self.other_term(sum, planned));
+        let [sum, other] = self.emit_start_of_sum(lines, sum);
         let to = self.result(lines, norm.result);
-        let (keep, weights, x) = (self.keep(norm), self.weights(place), self.value(sum.result));
-        lines.line(quote!(#keep #weights.forward_of_sum(#x.all_mut(), #other, #to.all_mut());));
+        let (keep, weights) = (self.keep(norm), self.weights(place));
+        lines.line(quote!(#keep #weights.forward_of_sum(#sum, #other, #to.all_mut());));
         self.take_kept(lines, norm);
     }
 
@@ -134,17 +222,15 @@ impl Fused<'_> {
         name
     }
 
-    fn emit_node(&self, lines: &mut Lines, node: &Node, planned: &Planned) {
-        let direct = self.model().is_written_directly(node.result, self.plan);
-        if let (Op::Add, Some(_), false) = (&node.op, planned.reuse, direct) {
-            self.emit_start_of_sum(lines, node, planned);
-            let result = self.value(node.result);
-            let other = self.numbers(self.other_term(node, planned));
-            return lines.line(quote!(p::layers::add_to(#result.numbers_mut(), #other);));
+    fn emit_node(&self, lines: &mut Lines, computed: &Computed<'_>) {
+        let (node, result) = (computed.node, computed.result());
+        let direct = self.model().is_written_directly(result, self.plan);
+        if computed.planned.reuse.is_some() && !direct {
+            return self.emit_in_place(lines, computed);
         }
-        let to = self.result(lines, node.result);
+        let to = self.result(lines, result);
         let keep = self.keep(node);
-        let call = self.emit_operation(node, &quote!(#to));
+        let call = self.emit_operation(computed, &quote!(#to));
         lines.line(quote!(#keep #call;));
         self.take_kept(lines, node);
     }
@@ -153,23 +239,25 @@ impl Fused<'_> {
     fn take_kept(&self, lines: &mut Lines, node: &Node) {
         if let Some(footprint) = self.footprint(node) {
             match self.keeps(node) {
-                Some(_) => lines.take(&self.kept(node), footprint),
+                Some(_) => lines.take(&self.kept(node.result), footprint),
                 None => lines.compute(footprint),
             }
         }
     }
 
-    /// `let a_kept =`, for what is kept for the derivative.
+    /// `let a_kept =`, for what an operation returns that is kept for the derivative.
     fn keep(&self, node: &Node) -> Option<TokenStream> {
         let kept = self.keeps(node).filter(|_| self.when == When::Forward);
-        kept.map(|_| {
-            let kept = self.kept(node);
+        let returned = kept.filter(|kept| !matches!(kept, Kept::Dropout));
+        returned.map(|_| {
+            let kept = self.kept(node.result);
             quote!(let #kept =)
         })
     }
 
     /// The call that computes a result.
-    fn emit_operation(&self, node: &Node, to: &TokenStream) -> TokenStream {
+    fn emit_operation(&self, computed: &Computed<'_>, to: &TokenStream) -> TokenStream {
+        let node = computed.node;
         let x = |index: usize| node.operands[index];
         let numbers = |index: usize| self.numbers(x(index));
         let matrix = |index: usize| self.matrix(x(index));
@@ -233,26 +321,28 @@ impl Fused<'_> {
                     )
                 }
             }
-            Op::Dropout(p) => {
-                let x = numbers(0);
+            Op::Dropout(_) => {
+                let (x, kept) = (numbers(0), self.kept(node.result));
                 match self.when {
-                    When::Forward => quote!(random.dropout(#p, #x, #to.numbers_mut())),
+                    When::Forward => quote!(p::layers::dropout(#kept, #x, #to.numbers_mut())),
                     When::Session => quote!(#to.numbers_mut().copy_from_slice(#x)),
                 }
             }
             Op::Activation(name) => {
                 let (x, activation) = (numbers(0), self.activation(name));
-                quote!(p::layers::activate(#activation, #x, #to.numbers_mut()))
+                let to = self.written(computed, quote!(#to.numbers_mut()));
+                quote!(p::layers::activate(#activation, #x, #to))
             }
-            Op::Add | Op::Sub | Op::Mul => {
-                let function = format_ident!(
-                    "{}",
-                    match &node.op {
-                        Op::Add => "add",
-                        Op::Sub => "sub",
-                        _ => "mul",
-                    }
-                );
+            Op::Add => {
+                let terms = computed.planned.terms.iter().map(|term| self.term(term));
+                let to = self.written(computed, quote!(#to.numbers_mut()));
+                quote!(p::layers::add(#(#terms,)* #to))
+            }
+            Op::Sub | Op::Mul => {
+                let function = match &node.op {
+                    Op::Sub => format_ident!("sub"),
+                    _ => format_ident!("mul"),
+                };
                 let (x, y) = (numbers(0), numbers(1));
                 quote!(p::layers::#function(#x, #y, #to.numbers_mut()))
             }

@@ -94,8 +94,8 @@ impl Fused<'_> {
         to: &[(usize, To)],
     ) -> Option<TokenStream> {
         match &node.op {
-            // What they overwrite is written elsewhere first, if it is to be added.
-            Op::Activation(_) | Op::Dropout(_) => {
+            // What it overwrites is written elsewhere first, if it is to be added.
+            Op::Activation(_) => {
                 let is_new = matches!(to, [(_, To::New(_))]);
                 let axes = self.extent(node.operands[0]);
                 (!is_new).then(|| quote!(p::Footprint::back(&[#(#axes),*])))

@@ -71,7 +71,7 @@ struct Fused<'a> {
 /// What an operation keeps for its derivative besides values.
 enum Kept {
     Array,
-    DropoutKey,
+    Dropout,
     /// Of the attention with this index.
     Attention(usize),
 }
@@ -99,9 +99,9 @@ impl<'a> Fused<'a> {
         hidden(&self.unique(name))
     }
 
-    /// The variable of what an operation keeps.
-    fn kept(&self, node: &Node) -> Ident {
-        let of = &self.model().value(node.result).name;
+    /// The variable of what the operation keeps that has this result.
+    fn kept(&self, result: ValueId) -> Ident {
+        let of = &self.model().value(result).name;
         hidden(&self.unique(format!("{of}_kept")))
     }
 
@@ -244,7 +244,7 @@ impl<'a> Fused<'a> {
     fn keeps(&self, node: &Node) -> Option<Kept> {
         match &node.op {
             Op::LayerNorm(_) | Op::RmsNorm(_) | Op::FeedForward(_) => Some(Kept::Array),
-            Op::Dropout(_) => Some(Kept::DropoutKey),
+            Op::Dropout(_) => Some(Kept::Dropout),
             Op::Attention { index, .. } => Some(Kept::Attention(*index)),
             _ => None,
         }

@@ -256,7 +256,7 @@ impl Fused<'_> {
         });
         let kept = region.steps.iter().filter_map(|step| match step {
             Step::Node(node) => {
-                let (name, ty) = (self.kept(node), self.kept_type(node)?);
+                let (name, ty) = (self.kept(node.result), self.kept_type(node)?);
                 Some(quote!(#name: #ty))
             }
             Step::Repeat(repeat) => {
@@ -283,7 +283,7 @@ impl Fused<'_> {
     fn kept_type(&self, node: &Node) -> Option<TokenStream> {
         Some(match self.keeps(node)? {
             Kept::Array => quote!(p::Array<E>),
-            Kept::DropoutKey => quote!(Option<u64>),
+            Kept::Dropout => quote!(p::layers::Dropout),
             Kept::Attention(index) => {
                 let attention = self.attention(index);
                 quote!(#attention::Saved)
@@ -299,7 +299,7 @@ impl Fused<'_> {
     pub(super) fn saved_fields(&self, region: &Region, saved: &[ValueId]) -> Vec<Ident> {
         let values = saved.iter().map(|id| self.value(*id));
         let kept = region.steps.iter().filter_map(|step| match step {
-            Step::Node(node) => self.keeps(node).map(|_| self.kept(node)),
+            Step::Node(node) => self.keeps(node).map(|_| self.kept(node.result)),
             Step::Repeat(repeat) => Some(self.rounds(repeat)),
         });
         values.chain(kept).collect()
