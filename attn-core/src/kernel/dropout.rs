@@ -171,7 +171,7 @@ impl<E: Real> Kernel for Part<'_, E> {
                 term.copy_from_slice(&y[start..end]);
                 of_y.drop_from(first, term);
                 for (to, &mut term) in to.iter_mut().zip(term) {
-                    *to = *to + term;
+                    *to += term;
                 }
             }
             of_to.drop_from(first, to);
