@@ -180,7 +180,7 @@ pub mod __private {
                 ScoreSums, Similarity, Sizes, SumLens, angles, mask_density, per_head_linear,
                 per_head_linear_backward, prepare, prepare_backward,
             },
-            axis::Axis as AxisOf,
+            axis::{Axis as AxisOf, Counted},
             parallel::inside,
         },
         maps::{AttentionMap, Attentions, Looked, attention_maps},

@@ -226,7 +226,8 @@ fn declared_input(cx: &Layer<'_>, declared: &Declared) -> (Name, String, String)
         let shape = shape_text(cx, &dims);
         match ty {
             Type::Int => format!("ids `{shape}` of `usize`"),
-            _ => format!("`{shape}`"),
+            Type::Bool => format!("marks `{shape}` of `bool`"),
+            Type::Float => format!("`{shape}`"),
         }
     });
     (name.clone(), batched, unbatched)
@@ -267,7 +268,8 @@ fn data(cx: &Layer<'_>) -> String {
         let doc = doc.replace('\n', " ");
         let elements = match ty {
             Type::Int => "ids",
-            _ => "floats",
+            Type::Bool => "marks",
+            Type::Float => "floats",
         };
         format!(
             "| `{name}` | {elements} `{}` | {doc} |\n",

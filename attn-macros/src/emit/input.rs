@@ -242,7 +242,7 @@ pub(crate) fn read_given(
     label: &str,
     data: &CallData,
     given: Given<'_>,
-    tensor: &Ident,
+    tensor: &TokenStream,
 ) -> TokenStream {
     let Given {
         shape,
@@ -258,7 +258,7 @@ pub(crate) fn read_given(
             quote!(Data::<(), #own_shape, #element, D>)
         }
     };
-    quote!(p::#of::read(&#tensor, #arguments)?)
+    quote!(p::#of::read(#tensor, #arguments)?)
 }
 
 /// What data of the call are read with.
@@ -359,7 +359,8 @@ fn declared_bound(cx: &Layer<'_>, declared: &Declared, batched: bool) -> TokenSt
 fn element(declared: &Declared) -> TokenStream {
     match declared.ty {
         Type::Int => quote!(usize),
-        _ => quote!(E),
+        Type::Bool => quote!(bool),
+        Type::Float => quote!(E),
     }
 }
 

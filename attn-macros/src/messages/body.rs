@@ -16,8 +16,7 @@ use crate::spec::keys::{INITIALIZER, Word, nearest};
 
 pub(crate) const ITEMS: &str = "a body has `param name: [heads] = zeros;`, `data name: [batch, kv_len];`, `fn score(score, ..) { .. }`, `fn mask(..) { .. }` and `fn normalize(score, ..) { .. }`";
 pub(crate) const PARAM_USAGE: &str = "write `param name: [heads] = zeros;`";
-pub(crate) const DATA_USAGE: &str =
-    "write `data name: [batch, kv_len];` for floats, `data name: ids[batch, kv_len];` for integers";
+pub(crate) const DATA_USAGE: &str = "write `data name: [batch, kv_len];` for floats, `data name: ids[batch, kv_len];` for integers, `data name: bool[batch, kv_len];` for conditions";
 pub(crate) const ATTRIBUTE_IN_FUNCTION: &str =
     "an expression has no attributes\nhelp: a comment starts with `//`";
 
@@ -225,9 +224,14 @@ pub(crate) fn never_reaches(param: &ParamDecl, is_read: bool) -> String {
     format!("`{name}` never reaches the score, so it would not be learned\nhelp: {help}")
 }
 
-pub(crate) fn learned_ids(name: &Ident) -> String {
+pub(crate) fn not_learned(kind: &Ident, name: &Ident) -> String {
+    let what = if kind == "ids" {
+        "`ids` are integers"
+    } else {
+        "`bool` are conditions"
+    };
     format!(
-        "`ids` are integers, and `{name}` is learned\nhelp: write `param {name}: [..]`, or `data {name}: ids[..];` for what the call passes"
+        "{what}, and `{name}` is learned\nhelp: write `param {name}: [..]`, or `data {name}: {kind}[..];` for what the call passes"
     )
 }
 

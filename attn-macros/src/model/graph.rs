@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 
 use super::types::Type;
-use crate::graph::Graph;
+use crate::graph::{CallData, Graph};
 use crate::spec::{Assertion, Item, Real, Size, Spec};
 
 /// Everything that is emitted.
@@ -237,6 +237,21 @@ impl Model {
                 Submodule::Repeat { module, .. } => self.contains(module, inner),
                 _ => false,
             })
+    }
+
+    /// What an attention reads besides sequences, each with its operands.
+    pub(crate) fn data<'a>(&'a self, node: &'a Node) -> Vec<(&'a CallData, &'a [ValueId])> {
+        let Op::Attention { index, .. } = &node.op else {
+            return Vec::new();
+        };
+        let graph = &self.attentions[*index].1;
+        let mut operands = &node.operands[self.differentiable(node)..];
+        let data = graph.data.iter().map(|data| {
+            let (of_it, others) = operands.split_at(data.tensors(graph.cross));
+            operands = others;
+            (data, of_it)
+        });
+        data.collect()
     }
 
     pub(crate) fn layer(&self, place: &Place) -> Option<&Submodule> {

@@ -15,6 +15,14 @@ fn lens(lens: &[usize]) -> Tensor<(usize,), usize, Cpu> {
     Cpu::default().tensor_from_vec(lens.to_vec(), (lens.len(),))
 }
 
+/// The marks of the first `counts[b]` of `s` vectors.
+fn first(counts: &[usize], s: usize) -> Vec<bool> {
+    let marks = counts
+        .iter()
+        .flat_map(|&count| (0..s).map(move |l| l < count));
+    marks.collect()
+}
+
 fn agrees<E: Element>()
 where
     Cpu: Backend<E>,
@@ -34,7 +42,18 @@ where
             format!("{counts:?} of {b} x {s}"),
             [x],
             ops::mean_pool_padded(x.leaky_trace(), &lens(&counts)),
-            composed::mean_pool(x.leaky_trace(), &counts).unwrap()
+            composed::mean_pool(x.leaky_trace(), &first(&counts, s)).unwrap()
+        );
+        // Here and there, in some sequences nowhere.
+        let marks: Vec<bool> = (0..b * s)
+            .map(|i| i / s % 3 != 2 && i * i % 7 < 3)
+            .collect();
+        let keep: Tensor<_, bool, _> = Cpu::default().tensor_from_vec(marks.clone(), (b, s));
+        assert_agree!(
+            format!("{marks:?} of {b} x {s}"),
+            [x],
+            ops::mean_pool_padded(x.leaky_trace(), &keep),
+            composed::mean_pool(x.leaky_trace(), &marks).unwrap()
         );
     }
 }
@@ -52,7 +71,7 @@ fn padding_is_not_read() {
         Cpu::default().tensor_from_vec(numbers, (2, 3, Const));
     for y in [
         ops::mean_pool_padded(x.leaky_trace(), &lens(&[2, 0])),
-        composed::mean_pool(x.leaky_trace(), &[2, 0]).unwrap(),
+        composed::mean_pool(x.leaky_trace(), &first(&[2, 0], 3)).unwrap(),
     ] {
         assert_eq!(flat(&y), [2.0, 3.0, 0.0, 0.0]);
         let gradient = flat(&y.sum().backward().get(&x));
@@ -69,7 +88,7 @@ fn unbatched_and_views() {
         "permuted",
         [columns],
         ops::mean_pool(permuted()),
-        composed::mean_pool(permuted(), &[4]).unwrap()
+        composed::mean_pool(permuted(), &[true; 4]).unwrap()
     );
     let row: Tensor<Rank1<3>, f64, _> = tensor("row", Default::default());
     let rows = || -> Traced<Rank2<4, 3>, f64> { row.leaky_trace().broadcast() };
@@ -94,13 +113,33 @@ fn lengths_are_checked() {
 }
 
 #[test]
+fn marks_are_checked() {
+    let x: Sequences<f32> = tensor("x", (2, 3, Const));
+    let marks = |shape: (usize, usize)| -> Tensor<_, bool, _> {
+        Cpu::default().tensor_from_vec(vec![true; shape.0 * shape.1], shape)
+    };
+    let message = |shape| {
+        let error = ops::try_mean_pool_padded(x.clone(), marks(shape)).unwrap_err();
+        error.to_string()
+    };
+    assert_eq!(
+        message((2, 4)),
+        "mean_pool: the key axis has length 3, but the entries of the key mask cover 4"
+    );
+    assert_eq!(
+        message((1, 3)),
+        "mean_pool: the batch of x is 2, that of key mask is 1"
+    );
+}
+
+#[test]
 fn nothing_and_one_operation() {
     for (b, s) in [(2, 0), (0, 3)] {
         let x: Sequences<f64> = tensor("x", (b, s, Const));
         for y in [
             ops::mean_pool(x.leaky_trace()),
             ops::mean_pool_padded(x.leaky_trace(), &lens(&vec![0; b])),
-            composed::mean_pool(x.leaky_trace(), &vec![0; b]).unwrap(),
+            composed::mean_pool(x.leaky_trace(), &vec![false; b * s]).unwrap(),
         ] {
             assert_eq!(flat(&y), vec![0.0; b * M]);
             backward_of_nothing(y).get(&x);

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::opaque::Access;
-use super::{Emitter, MODEL, var};
+use super::{Emitter, MODEL, copy, tuple, var};
 use crate::model::graph::{Node, Op, Place, Region, Repeat, Step, Submodule};
 use crate::model::types::Axis;
 
@@ -99,11 +99,18 @@ fn emit_node(cx: &Emitter<'_>, node: &Node, access: Access) -> TokenStream {
         Op::LayerNorm(place) => layer_call(cx, "layer_norm", place, &operands),
         Op::RmsNorm(place) => layer_call(cx, "rms_norm", place, &operands),
         Op::Attention { place, .. } => {
-            let (layer, input) = (cx.place(place), input_with_tape(&operands));
+            let context = operands[1..cx.model.differentiable(node)].iter().map(copy);
+            let data = cx.model.data(node).into_iter().map(|(_, tensors)| {
+                let tensors = tensors.iter().map(|id| copy(&cx.var(*id)));
+                tuple(&tensors.collect::<Vec<_>>())
+            });
+            let input = input_with_tape(&operands[0], context.chain(data));
+            let layer = cx.place(place);
             quote!(layer(&#layer, |tape| #input))
         }
         Op::Opaque(place) => {
-            let (module, input) = (cx.place(place), input_with_tape(&operands));
+            let others = operands[1..].iter().map(copy);
+            let (module, input) = (cx.place(place), input_with_tape(&operands[0], others));
             match access {
                 Access::Shared => quote!(module(&#module, |tape| #input)),
                 Access::Exclusive => quote!(module_mut(&mut #module, |tape| #input)),
@@ -141,13 +148,9 @@ fn emit_node(cx: &Emitter<'_>, node: &Node, access: Access) -> TokenStream {
 }
 
 /// The operands, the first one with the tape.
-fn input_with_tape(operands: &[Ident]) -> TokenStream {
-    let (x, others) = (&operands[0], &operands[1..]);
-    if others.is_empty() {
-        quote!(p::on(tape, &#x))
-    } else {
-        quote!((p::on(tape, &#x), #(p::Clone::clone(&#others)),*))
-    }
+fn input_with_tape(x: &Ident, others: impl Iterator<Item = TokenStream>) -> TokenStream {
+    let x = [quote!(p::on(tape, &#x))].into_iter();
+    tuple(&x.chain(others).collect::<Vec<_>>())
 }
 
 fn layer_call(cx: &Emitter<'_>, method: &str, place: &Place, operands: &[Ident]) -> TokenStream {

@@ -166,6 +166,7 @@ impl<'a> Emitter<'a> {
         let element = match ty.kind {
             Kind::Floats => quote!(E),
             Kind::Ids | Kind::Lens => quote!(usize),
+            Kind::Bools => quote!(bool),
         };
         let tape = (!tape.is_empty()).then(|| quote!(, #tape));
         quote!(p::Tensor<(#(#axes,)*), #element, D #tape>)
@@ -193,6 +194,18 @@ impl<'a> Emitter<'a> {
     fn symbols(&self) -> TokenStream {
         let symbols = self.model.symbols.iter().map(|name| self.symbol(name));
         quote!(#(#symbols: p::Dim,)*)
+    }
+}
+
+fn copy(value: &Ident) -> TokenStream {
+    quote!(p::Clone::clone(&#value))
+}
+
+/// One by itself, several in parentheses.
+fn tuple(parts: &[TokenStream]) -> TokenStream {
+    match parts {
+        [one] => one.clone(),
+        several => quote!((#(#several),*)),
     }
 }
 

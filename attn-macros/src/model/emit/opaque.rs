@@ -18,7 +18,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::Emitter;
+use super::{Emitter, tuple};
 use crate::messages::model as messages;
 use crate::model::graph::{ModuleId, Opaque};
 use crate::model::syntax::first;
@@ -158,11 +158,7 @@ impl Emitter<'_> {
             let tape = if index == 0 { tape } else { &none };
             self.tensor(&self.model.value(*id).ty, tape)
         });
-        let operands: Vec<_> = operands.collect();
-        match operands.as_slice() {
-            [one] => one.clone(),
-            several => quote!((#(#several),*)),
-        }
+        tuple(&operands.collect::<Vec<_>>())
     }
 }
 

@@ -68,7 +68,7 @@ impl Lowering<'_> {
             for operand in call
                 .operands
                 .iter()
-                .chain(call.named.iter().map(|(_, x)| x))
+                .chain(call.named.iter().flat_map(|(_, values)| values))
             {
                 self.tensor(operand, None, frame);
             }
@@ -81,10 +81,12 @@ impl Lowering<'_> {
         if call.body.is_some() {
             self.cx.error(&call.name, messages::body_of(operation.name));
         }
-        for (key, operand) in &call.named {
+        for (key, values) in &call.named {
             self.cx
                 .error(key, messages::named_operand(operation.name, key));
-            self.tensor(operand, None, frame);
+            for operand in values {
+                self.tensor(operand, None, frame);
+            }
         }
         let operands: Vec<Option<ValueId>> = call
             .operands
@@ -333,7 +335,8 @@ impl Lowering<'_> {
             Kind::Ids => self.appended(call, x, Kind::Ids, width)?,
             _ => x.ending_in(width.clone()),
         };
-        if x.kind == Kind::Lens || !(2..=3).contains(&ty.axes.len()) {
+        let is_counted = matches!(x.kind, Kind::Ids | Kind::Floats);
+        if !is_counted || !(2..=3).contains(&ty.axes.len()) {
             let takes = "ids[seq], ids[batch, seq], or floats of these axes and a width";
             self.cx
                 .error(&call.name, messages::takes(&call.name, takes, x));
@@ -471,19 +474,25 @@ impl Lowering<'_> {
         let ty = Type::floats(before.chain([Axis::Size(width)]).collect());
         let op = match operands.get(1) {
             None => Op::MeanPool,
-            Some(lens) => {
-                let expected = Type {
-                    kind: Kind::Lens,
-                    axes: x.axes[..1].to_vec(),
+            Some(_) if x.axes.len() != 3 => {
+                let takes = "[batch, seq, d_model], and lens[batch] or bool[batch, seq]";
+                self.cx
+                    .error(&call.name, messages::takes(&call.name, takes, &x));
+                return None;
+            }
+            Some(padding) => {
+                let found = self.ty(*padding).clone();
+                let (lens, mask) = (
+                    Type::new(Kind::Lens, &x.axes[..1]),
+                    Type::new(Kind::Bools, &x.axes[..2]),
+                );
+                let message = || messages::padding_of_pool(&lens, &mask, &found);
+                let expected = if found.kind == Kind::Bools {
+                    &mask
+                } else {
+                    &lens
                 };
-                let found = self.ty(*lens).clone();
-                let message = || messages::lens_of_pool(&expected, &found);
-                if x.axes.len() != 3 || !self.agree(&expected, &found, call.name.span(), message) {
-                    if x.axes.len() != 3 {
-                        let takes = "[batch, seq, d_model] and lens[batch]";
-                        self.cx
-                            .error(&call.name, messages::takes(&call.name, takes, &x));
-                    }
+                if !self.agree(expected, &found, call.name.span(), message) {
                     return None;
                 }
                 Op::PaddedMeanPool

@@ -185,6 +185,7 @@ impl<'a> Lowering<'a> {
             None => Kind::Floats,
             Some(kind) if kind == "ids" => Kind::Ids,
             Some(kind) if kind == "lens" => Kind::Lens,
+            Some(kind) if kind == "bool" => Kind::Bools,
             Some(kind) => {
                 self.cx.error(kind, messages::unknown_kind(kind));
                 return None;
@@ -193,7 +194,7 @@ impl<'a> Lowering<'a> {
         let axes: Option<Vec<Axis>> = draft.axes.iter().map(|axis| self.axis(axis)).collect();
         let axes = axes?;
         let (least, most) = match kind {
-            Kind::Floats | Kind::Ids => (1, 4),
+            Kind::Floats | Kind::Ids | Kind::Bools => (1, 4),
             Kind::Lens => (1, 2),
         };
         if !(least..=most).contains(&axes.len()) {
