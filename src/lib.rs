@@ -185,8 +185,8 @@ pub mod __private {
         },
         maps::{AttentionMap, Attentions, Looked, attention_maps},
         model::{
-            Built, InModel, OnSlices, Pass, Random, Row, Weighted, axis, check_axis, check_length,
-            count, on, summary,
+            Built, InModel, OnSlices, Pass, Random, Row, Weighted, asserted, axis, check_axis,
+            check_length, count, on, summary,
         },
         nn::Weight,
         ops::Activation,

@@ -26,21 +26,14 @@ use crate::{
 /// let dev = Cpu::default();
 /// let lengths: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![3, 1], (2,));
 /// let declared = Declared { layer: "Packed", data: "prefix", axes: [("batch", 2)], batched: true };
-/// let prefix = Data::<(), (usize,), usize, Cpu>::read(lengths, declared).unwrap();
+/// let prefix = Data::<(usize,), usize, Cpu>::read(lengths, declared).unwrap();
 /// assert_eq!(prefix.id([1]), 1);
 ///
 /// let one: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![3], (1,));
-/// let error = Data::<(), (usize,), usize, Cpu>::read(one, declared).unwrap_err();
+/// let error = Data::<(usize,), usize, Cpu>::read(one, declared).unwrap_err();
 /// assert_eq!(error.to_string(), "Packed: axis 0 of `prefix` has size 1, but `batch` is 2");
 /// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Layer}` takes data as `Tensor<{Shape}, {V}, {D}>`, not `{Self}`",
-    label = "wrong data",
-    note = "data follow the inputs and the data of the header's mask, in the order of their declaration",
-    note = "ids are `usize`, marks are `bool`, floats are the elements of the layer; an axis `batch`, `q_len` or `kv_len` has the type that it has in the input, and `batch` is left out of unbatched input",
-    note = "no gradient flows into data: a traced tensor gives its tape away by `let (data, tape) = data.split_tape();`"
-)]
-pub trait Data<Layer, Shape, V, D: HasErr>: Sized {
+pub trait Data<Shape, V, D: HasErr>: Sized {
     /// Reads the values and checks their number along every axis.
     ///
     /// # Errors
@@ -180,7 +173,7 @@ impl<E: Element> DataElement for E {
     }
 }
 
-impl<Layer, S: Shape, V: DataElement, D: Storage<V>> Data<Layer, S, V, D> for Tensor<S, V, D> {
+impl<S: Shape, V: DataElement, D: Storage<V>> Data<S, V, D> for Tensor<S, V, D> {
     fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<V, N>, Error<D::Err>> {
         declared.check(self.shape().concrete().into_iter())?;
         declared.table(values(&self))
@@ -188,14 +181,14 @@ impl<Layer, S: Shape, V: DataElement, D: Storage<V>> Data<Layer, S, V, D> for Te
 }
 
 /// One id, for unbatched input.
-impl<Layer, D: HasErr> Data<Layer, (), usize, D> for usize {
+impl<D: HasErr> Data<(), usize, D> for usize {
     fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<usize, N>, Error<D::Err>> {
         declared.table(vec![self])
     }
 }
 
 /// Data that is kept for the next call.
-impl<Layer, S, V, D: HasErr, P: Data<Layer, S, V, D> + Clone> Data<Layer, S, V, D> for &P {
+impl<S, V, D: HasErr, P: Data<S, V, D> + Clone> Data<S, V, D> for &P {
     fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<V, N>, Error<D::Err>> {
         self.clone().read(declared)
     }
@@ -301,7 +294,7 @@ mod tests {
     }
 
     fn read<S: Shape, V: Unit + DataElement, const N: usize>(
-        tensor: impl Data<(), S, V, Cpu>,
+        tensor: impl Data<S, V, Cpu>,
         declared: Declared<N>,
     ) -> Read<V, N> {
         tensor.read(declared)

@@ -107,8 +107,8 @@ impl Submodule {
 /// A call of a module that the macro knows nothing of but its type, as the user wrote it.
 pub(crate) struct Opaque {
     pub(crate) ty: TokenStream,
-    /// What stands for the type in what is emitted.
-    pub(crate) alias: Ident,
+    /// What the type variable of the module, and what stands for the type in what is emitted, are called after.
+    pub(crate) name: Ident,
     /// Whose field it is.
     pub(crate) module: ModuleId,
     pub(crate) operands: Vec<ValueId>,

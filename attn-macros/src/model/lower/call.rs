@@ -127,7 +127,7 @@ impl Lowering<'_> {
                     arguments.tied = self.name_of(argument).or(arguments.tied);
                 }
                 _ => {
-                    let entry = self.entry(argument, index, operation);
+                    let entry = self.entry(call, index, operation);
                     let Some(entry) = entry else { continue };
                     let is_given = |other: &Entry| other.key.name == entry.key.name;
                     if arguments.entries.iter().any(is_given) {
@@ -151,7 +151,8 @@ impl Lowering<'_> {
         name
     }
 
-    fn entry(&mut self, argument: &Argument, index: usize, operation: &Operation) -> Option<Entry> {
+    fn entry(&mut self, call: &Call, index: usize, operation: &Operation) -> Option<Entry> {
+        let argument = &call.arguments[index];
         let (key, name) = match &argument.key {
             Some(name) => {
                 let key = operation.key(&name.to_string());
@@ -162,7 +163,7 @@ impl Lowering<'_> {
                 (key?, name.clone())
             }
             None => {
-                let key = self.positional(argument, index, operation)?;
+                let key = self.positional(call, index, operation)?;
                 (key, Ident::new(key.name, first(&argument.value)))
             }
         };
@@ -179,21 +180,25 @@ impl Lowering<'_> {
         Some(Entry::new(key, name, value, origin))
     }
 
-    /// The key at this position. What is the name of another key there was meant for that one.
+    /// The key at this position. What is the name of another key there was meant for that one, if nothing else is.
     fn positional(
         &mut self,
-        argument: &Argument,
+        call: &Call,
         index: usize,
         operation: &Operation,
     ) -> Option<&'static Key> {
-        let at = first(&argument.value);
-        let found = argument.value.to_string();
+        let value = &call.arguments[index].value;
+        let (at, found) = (first(value), value.to_string());
         let Some(expected) = operation.positional.get(index) else {
             self.error(at, messages::too_many_positional(operation, &found));
             return None;
         };
-        let is_key = operation.positional.iter().any(|key| *key == found);
-        if !is_key || found == *expected {
+        let own = operation.positional.iter().position(|key| *key == found);
+        let is_given = |(place, other): (usize, &Argument)| match &other.key {
+            Some(key) => *key == found,
+            None => own == Some(place) && other.value.to_string() == found,
+        };
+        if own.is_none() || call.arguments.iter().enumerate().any(is_given) {
             return operation.key(expected);
         }
         // Of two that changed places, one is enough to say.

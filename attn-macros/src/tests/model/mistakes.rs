@@ -122,6 +122,31 @@ mistakes! {
     body_of_another: "gelu(x) { fn mask(q_idx) { q_idx > 0 } }", "gelu", "`gelu` has no body: only `attention` has functions of its own";
 }
 
+/// `embedding::<vocab, vocab>`: the second is a size. What stands where it belongs is meant so.
+#[test]
+fn a_size_has_the_name_of_a_key() {
+    let errors = |keys: &str| {
+        errors_of(&format!(
+            "struct M<vocab = 8, d_model = 8>;
+            fn forward(x: ids[batch, seq]) -> [batch, seq, vocab] {{
+                let x = embedding::<{keys}>(x);
+                attention::<d_model, d_model, head_dim = 1>(x)
+            }}"
+        ))
+    };
+    for keys in [
+        "vocab, vocab",
+        "vocab, d_model = vocab",
+        "vocab = vocab, d_model = vocab",
+    ] {
+        assert_eq!(errors(keys), []);
+    }
+    for keys in ["d_model, vocab", "d_model, 8", "d_model"] {
+        let at = errors(keys).into_iter().next().map(|(at, _)| at);
+        assert_eq!(at.as_deref(), Some("d_model"), "{keys}");
+    }
+}
+
 #[test]
 fn several_at_once() {
     let errors = errors("let y = geluu(x); let z = linear::<0>(x); x + linear::<7>(x) + w");
