@@ -154,7 +154,7 @@ fn share<E: Pooled>(count: usize) -> E {
 fn add_rows<E: Pooled>(x: &[E], to: &mut [E]) {
     match to {
         // A sum of single numbers, many at a time.
-        [to] => *to = *to + call::sum(x),
+        [to] => *to += call::sum(x),
         _ => add_column_sums(Matrix::new(x, x.len() / to.len(), to.len()), to),
     }
 }

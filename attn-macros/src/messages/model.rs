@@ -249,6 +249,10 @@ pub(crate) fn expected_output(found: &TokenStream) -> String {
     )
 }
 
+pub(crate) fn result_of_indices(found: &Type) -> String {
+    format!("`forward` returns floats, found {found}\nhelp: `-> [batch, seq, d_model]`")
+}
+
 pub(crate) fn output_of_indices(found: &Type) -> String {
     format!("`module` returns floats, found {found}\nhelp: `out = [batch, seq, d_model]`")
 }

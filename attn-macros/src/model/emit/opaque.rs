@@ -193,7 +193,8 @@ fn emit_check(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
     let declared = &cx.model.value(opaque.result).ty;
     let (x, y) = (cx.operands_type(opaque, &none), cx.tensor(declared, &none));
     let message = messages::module_returns(&text::of_type(&opaque.ty), declared);
-    let output = format_ident!("{}Output", opaque.name);
+    let name = &opaque.name;
+    let output = format_ident!("{name}Output");
     let axes = cx.model.symbols.iter().map(|name| cx.symbol(name));
     let axes = quote!((#(#axes,)*));
     quote_spanned! {opaque.at()=>

@@ -17,8 +17,11 @@ fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
     let (label, note) = reason.split_once('\n').unwrap_or((reason, ""));
     let note = (!note.is_empty()).then(|| quote!(, note = #note));
     quote_spanned! {cx.at=>
-        #[diagnostic::on_unimplemented(message = #message, label = #label #note)]
-        pub trait #name {}
+        /// No layer of the model is called so.
+        mod __session {
+            #[diagnostic::on_unimplemented(message = #message, label = #label #note)]
+            pub trait #name {}
+        }
     }
 }
 
@@ -35,7 +38,10 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         Ok(()) => emit_sessions(cx),
         Err(_) => [
             emit_trait(cx),
-            emit_none(cx, Some(quote!(where Self: #reason))),
+            emit_none(
+                cx,
+                Some(quote_spanned!(cx.at=> where Self: __session::#reason)),
+            ),
         ]
         .into_iter()
         .collect(),

@@ -1,6 +1,7 @@
 //! Calls of operations: their keys, and the shapes that they take and return.
 
 use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote};
 
 use super::operators::named;
 use super::{Frame, Lowering};
@@ -61,6 +62,8 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<ValueId> {
+        let operation = &call.name;
+        self.cx.mention(quote!(model::#operation));
         let Some(operation) = Operation::find(&call.name.to_string()) else {
             self.cx
                 .error(&call.name, messages::unknown_operation(&call.name));
@@ -151,10 +154,20 @@ impl Lowering<'_> {
         name
     }
 
+    /// A key of this operation, for editors. Those of `attention` are those of `attention!`.
+    fn mention(&self, call: &Call, key: &Ident) {
+        let operation = &call.name;
+        self.cx.mention(match operation.to_string().as_str() {
+            "attention" => key.to_token_stream(),
+            _ => quote!(model::#operation::#key),
+        });
+    }
+
     fn entry(&mut self, call: &Call, index: usize, operation: &Operation) -> Option<Entry> {
         let argument = &call.arguments[index];
         let (key, name) = match &argument.key {
             Some(name) => {
+                self.mention(call, name);
                 let key = operation.key(&name.to_string());
                 if key.is_none() {
                     self.cx
@@ -403,11 +416,8 @@ impl Lowering<'_> {
             }
             Some(_) => {}
             None => {
-                let number = quote::quote!(((#epsilon) as f32));
-                let conditions = vec![
-                    quote::quote!(#number > 0.0),
-                    quote::quote!(#number.is_finite()),
-                ];
+                let number = quote!(((#epsilon) as f32));
+                let conditions = vec![quote!(#number > 0.0), quote!(#number.is_finite())];
                 self.assume(conditions, at, message);
             }
         }
@@ -430,7 +440,7 @@ impl Lowering<'_> {
             }
             Some(_) => Some(p.clone()),
             None => {
-                let condition: TokenStream = quote::quote!(#p >= 0.0 && #p < 1.0);
+                let condition: TokenStream = quote!(#p >= 0.0 && #p < 1.0);
                 self.assume(vec![condition], first(&p.origin), message());
                 Some(p.clone())
             }

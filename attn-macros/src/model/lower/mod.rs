@@ -37,7 +37,7 @@ pub(crate) fn lower(draft: ModelDraft, krate: &TokenStream, cx: &Diagnostics) ->
     let declared: Vec<Option<Type>> = draft
         .results
         .iter()
-        .map(|ty| lowering.declared_type(ty))
+        .map(|ty| lowering.declared_result(ty))
         .collect();
     let mut body = Frame::new(ModuleId(0));
     let results = lowering.statements(&draft.statements, &mut body);
@@ -205,6 +205,15 @@ impl<'a> Lowering<'a> {
         Some(Type { kind, axes })
     }
 
+    fn declared_result(&mut self, draft: &TypeDraft) -> Option<Type> {
+        let ty = self.declared_type(draft)?;
+        if ty.kind != Kind::Floats {
+            self.cx.error(&draft.kind, messages::result_of_indices(&ty));
+            return None;
+        }
+        Some(ty)
+    }
+
     /// A size of the header, a constant, or a name of the inputs.
     fn axis(&mut self, tokens: &TokenStream) -> Option<Axis> {
         if let Ok(name) = syn::parse2::<Ident>(tokens.clone()) {
@@ -305,8 +314,21 @@ impl<'a> Lowering<'a> {
         });
         let (outer, inner) = (&self.modules[module.0].name, parts.collect::<String>());
         let mut name = format_ident!("{outer}{inner}");
+        while self.is_emitted(&name) {
+            name = format_ident!("{name}Layer");
+        }
         name.set_span(outer.span().resolved_at(outer.span()).located_at(at));
         name
+    }
+
+    /// Whether a type, or a trait of what one accepts, has the name, or this type's trait would have that of one.
+    fn is_emitted(&self, name: &Ident) -> bool {
+        let layers = self.attentions.iter().map(|(spec, _)| &spec.item.name);
+        let mut types = self.modules.iter().map(|module| &module.name).chain(layers);
+        types.any(|ty| {
+            let traits = ["Input", "InputMut"].map(|suffix| format_ident!("{ty}{suffix}"));
+            ty == name || traits.contains(name) || *ty == format!("{name}Input")
+        })
     }
 
     /// Whether two types are equal; if that is for rustc to find out, the rule is noted.

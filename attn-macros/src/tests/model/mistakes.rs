@@ -184,6 +184,16 @@ fn of_the_declaration() {
             "unknown kind of input `floats`",
         ),
         (
+            "struct M; fn forward(x: ids[s]) -> ids[s] { x }",
+            "ids",
+            "`forward` returns floats, found ids[s]",
+        ),
+        (
+            "struct M; fn forward(x: [s], keep: bool[s]) -> ([s], bool[s]) { (x, keep) }",
+            "bool",
+            "`forward` returns floats, found bool[s]",
+        ),
+        (
             "struct M; fn forward(x: [s]) -> ([s], [s]) { x }",
             "x",
             "`forward` declares 2 results, and returns 1",
