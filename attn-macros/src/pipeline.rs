@@ -29,6 +29,7 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
         let model = network::lower(draft, &krate, &cx);
         output.extend(network::emit::model(&krate, &model));
     }
+    output.extend(emit::ide::emit(&krate, &cx.mentions()));
     output.extend(cx.into_compile_errors());
     output
 }

@@ -20,7 +20,7 @@ use attn::{
     },
     memory,
 };
-use cases::{ids, lens_up_to};
+use cases::{ids, lens_up_to, marks};
 use rayon::ThreadPoolBuilder;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

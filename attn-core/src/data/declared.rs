@@ -1,4 +1,4 @@
-//! What a body declares as `data`: ids and floats that its functions read by index.
+//! What a body declares as `data`: ids, floats and marks that its functions read by index.
 
 use std::sync::Arc;
 
@@ -8,10 +8,13 @@ use dfdx::{
 };
 
 use super::values;
-use crate::{Element, Error, fused::Interval};
+use crate::{
+    Element, Error,
+    fused::{Interval, Truth},
+};
 
-/// A tensor for a `data` of a body: ids are `Tensor<Shape, usize, D>`, floats `Tensor<Shape, E, D>` of the layer's elements, both
-/// without a tape. No gradient flows into data.
+/// A tensor for a `data` of a body: ids are `Tensor<Shape, usize, D>`, `bool` are `Tensor<Shape, bool, D>`, floats
+/// `Tensor<Shape, E, D>` of the layer's elements, all without a tape. No gradient flows into data.
 ///
 /// `Shape` has an axis for each that was declared: `batch`, `q_len` and `kv_len` as in the input, the others constants. Of
 /// unbatched input, `batch` is left out; a single id is a `usize` then. A `&tensor` is taken as well, to be kept for the next call.
@@ -23,21 +26,14 @@ use crate::{Element, Error, fused::Interval};
 /// let dev = Cpu::default();
 /// let lengths: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![3, 1], (2,));
 /// let declared = Declared { layer: "Packed", data: "prefix", axes: [("batch", 2)], batched: true };
-/// let prefix = Data::<(), (usize,), usize, Cpu>::read(lengths, declared).unwrap();
+/// let prefix = Data::<(usize,), usize, Cpu>::read(lengths, declared).unwrap();
 /// assert_eq!(prefix.id([1]), 1);
 ///
 /// let one: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![3], (1,));
-/// let error = Data::<(), (usize,), usize, Cpu>::read(one, declared).unwrap_err();
+/// let error = Data::<(usize,), usize, Cpu>::read(one, declared).unwrap_err();
 /// assert_eq!(error.to_string(), "Packed: axis 0 of `prefix` has size 1, but `batch` is 2");
 /// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Layer}` takes data as `Tensor<{Shape}, {V}, {D}>`, not `{Self}`",
-    label = "wrong data",
-    note = "data follow the inputs and the data of the header's mask, in the order of their declaration",
-    note = "ids are `usize`, floats are the elements of the layer; an axis `batch`, `q_len` or `kv_len` has the type that it has in the input, and `batch` is left out of unbatched input",
-    note = "no gradient flows into data: a traced tensor gives its tape away by `let (data, tape) = data.split_tape();`"
-)]
-pub trait Data<Layer, Shape, V, D: HasErr>: Sized {
+pub trait Data<Shape, V, D: HasErr>: Sized {
     /// Reads the values and checks their number along every axis.
     ///
     /// # Errors
@@ -63,7 +59,7 @@ pub struct Declared<const N: usize> {
 pub struct Table<V, const N: usize> {
     values: Arc<Vec<V>>,
     shape: [usize; N],
-    /// The least and the greatest id.
+    /// The least and the greatest id. Of marks, `false` is 0 and `true` is 1.
     ids: Interval,
 }
 
@@ -88,8 +84,31 @@ impl<const N: usize> Table<usize, N> {
         *self.at(index) as i64
     }
 
-    /// Where the ids of a rectangle lie: of a small one, by looking at them.
+    /// Where the ids of a rectangle lie.
     pub fn ids(&self, index: [Interval; N]) -> Interval {
+        self.span(index)
+    }
+}
+
+impl<const N: usize> Table<bool, N> {
+    /// A mark.
+    ///
+    /// # Panics
+    /// If there is no such element. A layer checks its indices before.
+    #[inline(always)]
+    pub fn mark(&self, index: [i64; N]) -> bool {
+        *self.at(index)
+    }
+
+    /// What the marks of a rectangle are.
+    pub fn marks(&self, index: [Interval; N]) -> Truth {
+        self.span(index).equals(Interval::exactly(1))
+    }
+}
+
+impl<V: DataElement, const N: usize> Table<V, N> {
+    /// Where the ids of a rectangle lie: of a small one, by looking at them.
+    fn span(&self, index: [Interval; N]) -> Interval {
         const MOST_LOOKED_AT: usize = 1 << 14;
         let mut axes = [(0, 0); N];
         for ((axis, range), size) in axes.iter_mut().zip(index).zip(self.shape) {
@@ -101,8 +120,8 @@ impl<const N: usize> Table<usize, N> {
         let count = counts.into_iter().try_fold(1, usize::checked_mul);
         match count {
             Some(count) if count <= MOST_LOOKED_AT && count < self.values.len() => {
-                let ids = (0..count).map(|place| self.id(nth(place, axes, counts)));
-                Interval::around(ids)
+                let at = |place| self.at(nth(place, axes, counts)).id();
+                Interval::around((0..count).filter_map(at).map(|id| id as i64))
             }
             _ => self.ids,
         }
@@ -130,7 +149,7 @@ impl<E: Element, const N: usize> Table<E, N> {
     }
 }
 
-/// A number of data: an id or a float.
+/// An element of data: an id, a mark or a float.
 pub trait DataElement: Copy {
     /// What it is as an id, if it is one.
     fn id(self) -> Option<usize>;
@@ -142,13 +161,19 @@ impl DataElement for usize {
     }
 }
 
+impl DataElement for bool {
+    fn id(self) -> Option<usize> {
+        Some(usize::from(self))
+    }
+}
+
 impl<E: Element> DataElement for E {
     fn id(self) -> Option<usize> {
         None
     }
 }
 
-impl<Layer, S: Shape, V: DataElement, D: Storage<V>> Data<Layer, S, V, D> for Tensor<S, V, D> {
+impl<S: Shape, V: DataElement, D: Storage<V>> Data<S, V, D> for Tensor<S, V, D> {
     fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<V, N>, Error<D::Err>> {
         declared.check(self.shape().concrete().into_iter())?;
         declared.table(values(&self))
@@ -156,14 +181,14 @@ impl<Layer, S: Shape, V: DataElement, D: Storage<V>> Data<Layer, S, V, D> for Te
 }
 
 /// One id, for unbatched input.
-impl<Layer, D: HasErr> Data<Layer, (), usize, D> for usize {
+impl<D: HasErr> Data<(), usize, D> for usize {
     fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<usize, N>, Error<D::Err>> {
         declared.table(vec![self])
     }
 }
 
 /// Data that is kept for the next call.
-impl<Layer, S, V, D: HasErr, P: Data<Layer, S, V, D> + Clone> Data<Layer, S, V, D> for &P {
+impl<S, V, D: HasErr, P: Data<S, V, D> + Clone> Data<S, V, D> for &P {
     fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<V, N>, Error<D::Err>> {
         self.clone().read(declared)
     }
@@ -269,7 +294,7 @@ mod tests {
     }
 
     fn read<S: Shape, V: Unit + DataElement, const N: usize>(
-        tensor: impl Data<(), S, V, Cpu>,
+        tensor: impl Data<S, V, Cpu>,
         declared: Declared<N>,
     ) -> Read<V, N> {
         tensor.read(declared)
@@ -289,6 +314,20 @@ mod tests {
             [ids.id([0, 0, 0]), ids.id([0, 2, 1]), ids.id([1, 1, 1])],
             [4, 9, 3]
         );
+    }
+
+    #[test]
+    fn marks_are_read_by_index_and_by_rectangle() {
+        let marks = tensor(&[true, true, false, true, false, false], (2, 3));
+        let marks = read(marks, declared([("batch", 2), ("kv_len", 3)], true)).unwrap();
+        assert!(marks.mark([0, 1]) && !marks.mark([0, 2]) && !marks.mark([1, 2]));
+        let [first, second, both] = [(0, 0), (1, 1), (0, 1)].map(|(a, b)| Interval::between(a, b));
+        let keys = Interval::between;
+        assert_eq!(marks.marks([first, keys(0, 1)]), Truth::True);
+        assert_eq!(marks.marks([first, keys(1, 2)]), Truth::Unknown);
+        assert_eq!(marks.marks([second, keys(1, 2)]), Truth::False);
+        assert_eq!(marks.marks([both, keys(0, 0)]), Truth::True);
+        assert_eq!(marks.marks([Interval::ANY; 2]), Truth::Unknown);
     }
 
     #[test]

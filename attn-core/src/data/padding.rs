@@ -10,6 +10,7 @@ use crate::{
     Error,
     entry::check_batch,
     fused::{Interval, Truth},
+    kernel::axis::Counted,
 };
 
 /// Says which keys are real: what a layer with `mask = padding` takes besides its input.
@@ -107,6 +108,16 @@ impl PaddingData {
                 let attend = &attend[b * keys..][k as usize..=last_k as usize];
                 Truth::of_each(attend.iter().copied())
             }
+        }
+    }
+}
+
+impl PaddingData {
+    /// The keys that the one query of each sequence attends to.
+    pub(crate) fn counted(&self) -> Counted<'_> {
+        match &self.0 {
+            Data::PerSequence(lengths) | Data::PerQuery { lengths, .. } => Counted::First(lengths),
+            Data::Keys { attend, .. } => Counted::Where(attend),
         }
     }
 }

@@ -5,7 +5,7 @@ use dfdx::{
     tensor::{Storage, Tensor},
 };
 
-use crate::Error;
+use crate::{Error, data};
 
 /// What a kernel returns for indices that are checked.
 pub(crate) fn known<T, Error: std::fmt::Display>(result: Result<T, Error>) -> T {
@@ -26,14 +26,10 @@ pub struct Ids {
 impl Ids {
     /// Reads a tensor.
     pub fn read<S: Shape, D: Storage<usize>>(ids: &Tensor<S, usize, D>) -> Self {
-        let shape: Vec<usize> = ids.shape().concrete().into_iter().collect();
-        // dfdx reads the first element of an empty tensor.
-        let values = if shape.contains(&0) {
-            Vec::new()
-        } else {
-            ids.as_vec()
-        };
-        Self { values, shape }
+        Self {
+            values: data::values(ids),
+            shape: ids.shape().concrete().into_iter().collect(),
+        }
     }
 
     /// Fails unless all but those that are `ignored` are below `count`.

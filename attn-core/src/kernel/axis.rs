@@ -32,6 +32,50 @@ impl Axis {
     }
 }
 
+/// Which places of an axis a mean is over, for each place `o` of the axes before it.
+#[derive(Clone, Copy, Debug)]
+pub enum Counted<'a> {
+    /// All of them.
+    All,
+    /// The first `counts[o]`.
+    First(&'a [usize]),
+    /// Where `marks[o, l]` is `true`.
+    Where(&'a [bool]),
+}
+
+impl Counted<'_> {
+    /// How many they are.
+    pub fn count(self, axis: Axis, o: usize) -> usize {
+        self.runs(axis, o).map(|run| run.len()).sum()
+    }
+
+    /// The places, as ranges.
+    pub fn runs(self, axis: Axis, o: usize) -> impl Iterator<Item = Range<usize>> {
+        let (first, marks) = match self {
+            Counted::All => (Some(0..axis.len), &[][..]),
+            Counted::First(counts) => (Some(0..counts[o]), &[][..]),
+            Counted::Where(marks) => (None, &marks[o * axis.len..][..axis.len]),
+        };
+        let mut end = 0;
+        let marked = marks.chunk_by(|a, b| a == b).filter_map(move |run| {
+            end += run.len();
+            run[0].then_some(end - run.len()..end)
+        });
+        first.into_iter().chain(marked)
+    }
+
+    /// A mark for each place, `[outer, len]`.
+    pub fn marks(self, axis: Axis) -> Vec<bool> {
+        let mut marks = vec![false; axis.outer * axis.len];
+        for o in 0..axis.outer {
+            for run in self.runs(axis, o) {
+                marks[o * axis.len..][run].fill(true);
+            }
+        }
+        marks
+    }
+}
+
 compiled! {
     Axes:
 
@@ -43,7 +87,10 @@ compiled! {
     pub fn sum<E>(x: &[E], axis: Axis, to: &mut [E]) {
         assert_lengths(axis, x.len(), to.len());
         let block = |o: usize| &x[axis.block(o)];
-        for_each_part(axis, axis.inner, to, |o, to| sum_rows(block(o), to));
+        for_each_part(axis, axis.inner, to, |o, to| {
+            to.fill(E::ZERO);
+            add_rows(block(o), to);
+        });
     }
 
     /// `to[o, l, i] = x[o, i]` for all `l`. PyTorch: `x.unsqueeze(1).expand(-1, len, -1)`.
@@ -62,33 +109,37 @@ compiled! {
         });
     }
 
-    /// `to[o, i]` is the mean of `x[o, l, i]` over the first `counts[o]` of all `l`, and 0 if that is none. The others are
-    /// not read.
+    /// `to[o, i]` is the mean of `x[o, l, i]` over the `l` that are `counted`, and 0 if there are none. The others are not
+    /// read.
     ///
     /// # Panics
     /// If the lengths do not fit, or a count is beyond the axis.
     #[track_caller]
-    pub fn mean<E>(x: &[E], axis: Axis, counts: &[usize], to: &mut [E]) {
+    pub fn mean<E>(x: &[E], axis: Axis, counted: Counted<'_>, to: &mut [E]) {
         assert_lengths(axis, x.len(), to.len());
-        assert_counts(axis, counts);
+        assert_counted(axis, counted);
         for_each_part(axis, axis.inner, to, |o, to| {
-            sum_rows(&x[axis.block(o)][..counts[o] * axis.inner], to);
-            call::scale(share(counts[o]), to);
+            to.fill(E::ZERO);
+            for run in counted.runs(axis, o) {
+                add_rows(&x[axis.block(o)][run.start * axis.inner..run.end * axis.inner], to);
+            }
+            call::scale(share(counted.count(axis, o)), to);
         });
     }
 
-    /// Adds the derivative of [`mean`]: `d_x[o, l, i] += d_y[o, i] / counts[o]`, for the first `counts[o]` of all `l`.
+    /// Adds the derivative of [`mean`]: `d_x[o, l, i] += d_y[o, i] / count`, for the `l` that are `counted`.
     ///
     /// # Panics
     /// As [`mean`].
     #[track_caller]
-    pub fn mean_backward<E>(d_y: &[E], axis: Axis, counts: &[usize], d_x: &mut [E]) {
+    pub fn mean_backward<E>(d_y: &[E], axis: Axis, counted: Counted<'_>, d_x: &mut [E]) {
         assert_lengths(axis, d_x.len(), d_y.len());
-        assert_counts(axis, counts);
+        assert_counted(axis, counted);
         for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
             let d_y = &d_y[o * axis.inner..][..axis.inner];
-            for d_x in d_x.chunks_mut(axis.inner).take(counts[o]) {
-                call::axpy(share(counts[o]), d_y, d_x);
+            let share = share(counted.count(axis, o));
+            for l in counted.runs(axis, o).flatten() {
+                call::axpy(share, d_y, &mut d_x[l * axis.inner..][..axis.inner]);
             }
         });
     }
@@ -99,12 +150,11 @@ fn share<E: Pooled>(count: usize) -> E {
     E::ONE / E::of_f64(count.max(1) as f64)
 }
 
-/// `to = Σ rows of x`, which are as long as `to`.
-fn sum_rows<E: Pooled>(x: &[E], to: &mut [E]) {
-    to.fill(E::ZERO);
+/// `to += Σ rows of x`, which are as long as `to`.
+fn add_rows<E: Pooled>(x: &[E], to: &mut [E]) {
     match to {
         // A sum of single numbers, many at a time.
-        [to] => *to = call::sum(x),
+        [to] => *to += call::sum(x),
         _ => add_column_sums(Matrix::new(x, x.len() / to.len(), to.len()), to),
     }
 }
@@ -137,11 +187,15 @@ fn assert_lengths(axis: Axis, with: usize, without: usize) {
 }
 
 #[track_caller]
-fn assert_counts(axis: Axis, counts: &[usize]) {
-    assert!(
-        counts.len() == axis.outer && counts.iter().all(|&count| count <= axis.len),
-        "the counts {counts:?} are not of {axis:?}"
-    );
+fn assert_counted(axis: Axis, counted: Counted<'_>) {
+    let fits = match counted {
+        Counted::All => true,
+        Counted::First(counts) => {
+            counts.len() == axis.outer && counts.iter().all(|&count| count <= axis.len)
+        }
+        Counted::Where(marks) => marks.len() == axis.outer * axis.len,
+    };
+    assert!(fits, "{counted:?} is not of {axis:?}");
 }
 
 #[cfg(test)]
@@ -165,18 +219,47 @@ mod tests {
         Axis { outer, len, inner }
     }
 
-    /// Sums over the first `counts[o]` places, by the definition.
-    fn naive(x: &[f64], axis: Axis, counts: &[usize]) -> Vec<f64> {
+    /// Sums over the places with a mark, by the definition.
+    fn naive(x: &[f64], axis: Axis, marks: &[bool]) -> Vec<f64> {
         let at = |o, l, i| x[(o * axis.len + l) * axis.inner + i];
-        let mut sums = Vec::new();
-        for (o, &count) in counts.iter().enumerate() {
-            sums.extend((0..axis.inner).map(|i| (0..count).map(|l| at(o, l, i)).sum::<f64>()));
-        }
-        sums
+        let is_marked = |o, l: &usize| marks[o * axis.len + l];
+        let sum = |o, i| {
+            (0..axis.len)
+                .filter(|l| is_marked(o, l))
+                .map(|l| at(o, l, i))
+                .sum()
+        };
+        let places = (0..axis.outer).flat_map(|o| (0..axis.inner).map(move |i| (o, i)));
+        places.map(|(o, i)| sum(o, i)).collect()
     }
 
     fn counts(axis: Axis) -> Vec<usize> {
         (0..axis.outer).map(|o| o * 7 % (axis.len + 1)).collect()
+    }
+
+    /// With holes, at the start and at the end, too; some sequences have no mark.
+    fn marks(axis: Axis) -> Vec<bool> {
+        let mark = |place: usize| (place / axis.len) % 4 != 3 && place * place % 7 < 3;
+        (0..axis.outer * axis.len).map(mark).collect()
+    }
+
+    /// What is counted, each with the same as marks.
+    fn all_kinds<'a>(
+        axis: Axis,
+        counts: &'a [usize],
+        marks: &'a [bool],
+    ) -> [(Counted<'a>, Vec<bool>); 3] {
+        let first = (0..axis.outer).flat_map(|o| (0..axis.len).map(move |l| l < counts[o]));
+        [
+            (Counted::All, vec![true; axis.outer * axis.len]),
+            (Counted::First(counts), first.collect()),
+            (Counted::Where(marks), marks.to_vec()),
+        ]
+    }
+
+    fn count(marks: &[bool], axis: Axis, o: usize) -> f64 {
+        let marks = &marks[o * axis.len..][..axis.len];
+        marks.iter().filter(|mark| **mark).count().max(1) as f64
     }
 
     #[test]
@@ -187,17 +270,19 @@ mod tests {
                 let x = noise::<f32>(axis.elements(), 1);
                 let mut to = vec![f32::NAN; axis.outer * axis.inner];
                 sum(&x, axis, &mut to);
-                let want = naive(&wide(&x), axis, &vec![axis.len; axis.outer]);
+                let want = naive(&wide(&x), axis, &vec![true; axis.outer * axis.len]);
                 // Sums of up to 700 numbers, in several parts: some ten roundings of 30.
                 assert_near(&to, &want, 1e-4, &what);
 
-                let counts = counts(axis);
-                mean(&x, axis, &counts, &mut to);
-                let mut want = naive(&wide(&x), axis, &counts);
-                for (i, want) in want.iter_mut().enumerate() {
-                    *want /= counts[i / axis.inner].max(1) as f64;
+                let (counts, marks) = (counts(axis), marks(axis));
+                for (counted, marks) in all_kinds(axis, &counts, &marks) {
+                    mean(&x, axis, counted, &mut to);
+                    let mut want = naive(&wide(&x), axis, &marks);
+                    for (i, want) in want.iter_mut().enumerate() {
+                        *want /= count(&marks, axis, i / axis.inner);
+                    }
+                    assert_near(&to, &want, 1e-6, &what);
                 }
-                assert_near(&to, &want, 1e-6, &what);
             }
         });
     }
@@ -220,15 +305,18 @@ mod tests {
                 repeat(&x, axis, &mut to);
                 assert!((0..to.len()).all(|p| to[p] == at(p).2), "{what}");
 
-                let counts = counts(axis);
-                to.fill(1.0);
-                mean_backward(&x, axis, &counts, &mut to);
-                let want = (0..to.len()).map(at).map(|(o, l, x)| {
-                    let share = f64::from(x) / counts[o].max(1) as f64;
-                    1.0 + if l < counts[o] { share } else { 0.0 }
-                });
-                // Roundings of numbers up to 2.
-                assert_near(&to, &want.collect::<Vec<_>>(), 3e-7, &what);
+                let (counts, marks) = (counts(axis), marks(axis));
+                for (counted, marks) in all_kinds(axis, &counts, &marks) {
+                    to.fill(1.0);
+                    mean_backward(&x, axis, counted, &mut to);
+                    let want = (0..to.len()).map(at).map(|(o, l, x)| {
+                        let share = f64::from(x) / count(&marks, axis, o);
+                        let is_counted = marks[o * axis.len + l];
+                        1.0 + if is_counted { share } else { 0.0 }
+                    });
+                    // Roundings of numbers up to 2.
+                    assert_near(&to, &want.collect::<Vec<_>>(), 3e-7, &what);
+                }
             }
         });
     }
@@ -237,11 +325,15 @@ mod tests {
     fn what_is_not_counted_is_not_read() {
         let x = [1.0, f32::NAN, f32::NAN, f32::INFINITY];
         let mut to = [7.0; 2];
-        mean(&x, axis([2, 2, 1]), &[1, 0], &mut to);
+        mean(&x, axis([2, 2, 1]), Counted::First(&[1, 0]), &mut to);
         assert_eq!(to, [1.0, 0.0]);
         let x = [1.0, 2.0, f32::NAN, f32::NAN];
-        mean(&x, axis([1, 2, 2]), &[1], &mut to);
+        mean(&x, axis([1, 2, 2]), Counted::First(&[1]), &mut to);
         assert_eq!(to, [1.0, 2.0]);
+        let x = [f32::NAN, 2.0, f32::INFINITY, 4.0];
+        let holes = [false, true, false, true];
+        mean(&x, axis([1, 4, 1]), Counted::Where(&holes), &mut to[..1]);
+        assert_eq!(to[0], 3.0);
     }
 
     #[test]
@@ -253,7 +345,7 @@ mod tests {
             sum(&x, axis, &mut sums);
             let mut all = vec![0.0; axis.elements()];
             repeat(&sums, axis, &mut all);
-            mean_backward(&sums, axis, &counts(axis), &mut all);
+            mean_backward(&sums, axis, Counted::Where(&marks(axis)), &mut all);
             all
         });
     }

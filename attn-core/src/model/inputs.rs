@@ -1,8 +1,9 @@
-//! Axes of inputs: those of one name have one size.
+//! Axes: those of one name have one size.
 
 use dfdx::{
-    shapes::{HasShape, Shape},
+    shapes::{Dtype, HasShape, Shape},
     tensor::{Storage, Tensor},
+    tensor_ops::RealizeTo,
 };
 
 use crate::Error;
@@ -10,6 +11,19 @@ use crate::Error;
 /// The size of an axis.
 pub fn axis<S: Shape, F, D: Storage<F>, T>(x: &Tensor<S, F, D, T>, index: usize) -> usize {
     x.shape().concrete()[index]
+}
+
+/// The same tensor, where an assertion says that two constants of its axes are equal, and the types do not.
+///
+/// # Panics
+/// If they are not.
+pub fn asserted<S: Shape, U: Shape<Concrete = S::Concrete>, E: Dtype, D: Storage<E>>(
+    x: &Tensor<S, E, D>,
+) -> Tensor<U, E, D> {
+    let Ok(x) = x.clone().try_realize() else {
+        unreachable!("rustc evaluates the assertion")
+    };
+    x
 }
 
 /// Checks that a learned position has a vector for every token.

@@ -10,7 +10,7 @@
 //! - `layers`: the modules of [`nn`](crate::nn).
 //! - `opaque`: modules of which only the type is known.
 //! - `operations`: what has no parameters.
-//! - `inputs`: axes of one name have one size.
+//! - `inputs`: axes of one name, and constants that are to be equal, have one size.
 //! - `summary`: a model as a table.
 //! - `weights`: what a model reads of its layers when it runs as one operation.
 
@@ -22,7 +22,7 @@ mod pass;
 mod summary;
 mod weights;
 
-pub use inputs::{axis, check_axis, check_length};
+pub use inputs::{asserted, axis, check_axis, check_length};
 pub use opaque::{Built, count};
 pub use pass::{Pass, on};
 pub use summary::{Row, summary};

@@ -8,6 +8,7 @@ use dfdx::{
 use super::Pass;
 use crate::{
     Backend, Element, Error,
+    data::Padding,
     ops::{self, Activation, Append, LastAxis},
 };
 
@@ -114,20 +115,19 @@ impl<T> Pass<'_, T> {
         self.run(x, |fused, x| ops::mean_pool_in(fused, x))
     }
 
-    /// The mean of the first `lens[b]` vectors of a sequence, `[batch, seq, M]` to `[batch, M]`:
-    /// [`ops::mean_pool_padded`].
+    /// The mean of the vectors that are no padding, `[batch, seq, M]` to `[batch, M]`: [`ops::mean_pool_padded`].
     ///
     /// # Errors
     /// As [`ops::try_mean_pool_padded`].
     pub fn mean_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<(B, S, L), E, D>,
-        lens: &Tensor<(B,), usize, D>,
+        padding: impl Padding<(B, Const<1>, S), D>,
     ) -> Result<Tensor<(B, L), E, D>, Error<D::Err>>
     where
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| ops::mean_pool_padded_in(fused, x, lens))
+        self.run(x, |fused, x| ops::mean_pool_padded_in(fused, x, padding))
     }
 
     /// The waves of the positions of the axes `[.., seq]`, `[.., seq, W]`: [`ops::sinusoidal_position`].

@@ -317,29 +317,28 @@ fn after<A: Shape, S: Shape, Dst: Shape, E: Element, D: Device<E>, T: Tape<E, D>
     Ok(x.put_tape(tape.merge(depend(nothing))))
 }
 
-/// [`mean_pool`](super::mean_pool) of the first `counts[o]` vectors of each sequence `o`.
+/// [`mean_pool`](super::mean_pool) of the vectors whose mark is `true`; `marks` are `[.., seq]`.
 ///
 /// # Errors
 /// If dfdx fails.
 pub fn mean_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
-    counts: &[usize],
+    marks: &[bool],
 ) -> Result<Tensor<Pooled<S>, E, D, T>, D::Err> {
     let (sequence, device) = (x.shape().leading(), x.device().clone());
     let shape = sequence.with_last(x.shape().last());
     if is_empty(x.shape()) {
         return zeros_after(x, shape);
     }
-    let sizes = (
-        counts.len(),
-        sequence.last().size(),
-        x.shape().last().size(),
-    );
-    let shares = counts.iter().map(|&count| E::of(1.0 / count.max(1) as f64));
+    let (outer, len) = (sequence.leading().num_elements(), sequence.last().size());
+    let sizes = (outer, len, x.shape().last().size());
+    let counts = marks
+        .chunks(len)
+        .map(|marks| marks.iter().filter(|mark| **mark).count());
+    let shares = counts.map(|count| E::of(1.0 / count.max(1) as f64));
     let shares: Tensor<_, E, D> =
         TensorFromVec::<E>::try_tensor_from_vec(&device, shares.collect(), (sizes.0,))?;
-    let counted = |place: usize| place / sizes.2 % sizes.1 < counts[place / (sizes.1 * sizes.2)];
-    let counted = (0..sizes.0 * sizes.1 * sizes.2).map(counted);
+    let counted = (0..outer * len * sizes.2).map(|place| marks[place / sizes.2]);
     let counted = conditions::<_, E, D>(&device, counted, sizes)?;
     let zeros: Tensor<_, E, D> = ZerosTensor::<E>::try_zeros_like(&device, &sizes)?;
     let x = counted.try_choose(reshape(x, sizes)?, zeros)?;

@@ -1,16 +1,16 @@
 //! One vector of many: their mean.
 
 use dfdx::{
-    shapes::{Dim, HasShape, Shape},
+    shapes::{Const, Dim, HasShape, Shape},
     tensor::{Tape, Tensor},
 };
 
 use super::{LastAxis, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    entry::check_batch,
-    fused::{Ids, Operation, Target, layers, zeros},
-    kernel::axis::Axis,
+    data::{Padding, PaddingData},
+    fused::{Operation, Target, layers, zeros},
+    kernel::axis::{Axis, Counted},
     unwrap,
 };
 
@@ -59,14 +59,15 @@ where
     S: LastAxis<Leading: LastAxis>,
 {
     check_shape("mean_pool", x.shape())?;
-    let axis = sequence(x.shape());
-    pool(fused, x, vec![axis.len; axis.outer])
+    pool(fused, x, None)
 }
 
-/// The mean of the first `lens[b]` vectors of sequence `b`, what is behind them being padding that is not read:
-/// `x [batch, seq, M]` and `lens [batch]` to `[batch, M]`. The mean of none is 0.
+/// The mean of the vectors that are no padding, which is not read: `x [batch, seq, M]` to `[batch, M]`. The mean of none is 0.
 ///
-/// PyTorch: `(x * real).sum(1) / lens`, where `real` is 1 before the lengths and 0 behind.
+/// The [`Padding`] is a valid length for each sequence, `Tensor<(B,), usize, D>`, or a mask that is `true` where a vector is
+/// real, `Tensor<(B, S), bool, D>`.
+///
+/// PyTorch: `(x * real).sum(1) / real.sum(1)`, where `real [batch, seq, 1]` is 1, or 0 at padding.
 ///
 /// ```
 /// use attn_core::ops::{mean_pool_padded, try_mean_pool_padded};
@@ -77,6 +78,10 @@ where
 /// let y: Tensor<Rank2<2, 1>, f32, _> = mean_pool_padded(x.clone(), &dev.tensor([2, 1]));
 /// assert_eq!(y.array(), [[2.0], [5.0]]);
 ///
+/// let real = dev.tensor([[false, true], [true, false]]);
+/// let y: Tensor<Rank2<2, 1>, f32, _> = mean_pool_padded(x.clone(), &real);
+/// assert_eq!(y.array(), [[3.0], [5.0]]);
+///
 /// let error = try_mean_pool_padded(x, &dev.tensor([2, 3])).unwrap_err();
 /// assert_eq!(error.to_string(), "mean_pool: the valid length at [1] is 3, but there are 2 keys");
 /// ```
@@ -86,43 +91,36 @@ where
 #[track_caller]
 pub fn mean_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<(B, S, L), E, D, T>,
-    lens: &Tensor<(B,), usize, D>,
+    padding: impl Padding<(B, Const<1>, S), D>,
 ) -> Tensor<(B, L), E, D, T> {
-    unwrap(try_mean_pool_padded(x, lens))
+    unwrap(try_mean_pool_padded(x, padding))
 }
 
 /// The fallible twin of [`mean_pool_padded`].
 ///
 /// # Errors
-/// [`Error::LengthBeyondKeys`] if a length is greater than `seq`; [`Error::BatchMismatch`] if there is not one length per
-/// sequence; [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
+/// [`Error::LengthBeyondKeys`] if a length is greater than `seq`; [`Error::BatchMismatch`] or [`Error::LengthsMismatch`] if the
+/// padding is of other sizes than `x`; [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
 pub fn try_mean_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<(B, S, L), E, D, T>,
-    lens: &Tensor<(B,), usize, D>,
+    padding: impl Padding<(B, Const<1>, S), D>,
 ) -> Result<Tensor<(B, L), E, D, T>, Error<D::Err>> {
-    mean_pool_padded_in(D::FUSED, x, lens)
+    mean_pool_padded_in(D::FUSED, x, padding)
 }
 
 /// [`try_mean_pool_padded`] in its fused or its composed form.
 pub(crate) fn mean_pool_padded_in<B: Dim, S: Dim, L: Dim, E, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<(B, S, L), E, D, T>,
-    lens: &Tensor<(B,), usize, D>,
+    padding: impl Padding<(B, Const<1>, S), D>,
 ) -> Result<Tensor<(B, L), E, D, T>, Error<D::Err>>
 where
     E: Element,
 {
     check_shape("mean_pool", x.shape())?;
     let axis = sequence(x.shape());
-    check_batch(
-        "mean_pool",
-        "valid lengths",
-        axis.outer,
-        lens.shape().0.size(),
-    )?;
-    let lens = Ids::read(lens);
-    lens.check_lengths("mean_pool", axis.len)?;
-    pool(fused, x, lens.values)
+    let padding = padding.read("mean_pool", (axis.outer, 1, axis.len))?;
+    pool(fused, x, Some(padding))
 }
 
 /// The last axis but one.
@@ -135,24 +133,30 @@ fn sequence<S: LastAxis<Leading: LastAxis>>(shape: &S) -> Axis {
     }
 }
 
-/// The means of the first `counts[o]` vectors of the sequences `o`.
+/// The means of all vectors of the sequences, or of those that are no padding for the one query.
 fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
-    counts: Vec<usize>,
+    padding: Option<PaddingData>,
 ) -> Result<Tensor<Pooled<S>, E, D, T>, Error<D::Err>> {
     if !fused {
-        return Ok(composed::mean_pool(x, &counts)?);
+        let marks = counted(&padding).marks(sequence(x.shape()));
+        return Ok(composed::mean_pool(x, &marks)?);
     }
     let (device, axis) = (x.device().clone(), sequence(x.shape()));
     let shape = x.shape().leading().with_last(x.shape().last());
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(axis.outer * axis.inner);
-    layers::mean_pool(x.values(), axis, Some(&counts), &mut y);
+    layers::mean_pool(x.values(), axis, counted(&padding), &mut y);
     let d_x = x.into_slot();
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
         let d_x = &mut Target::slot(d_x);
-        layers::mean_pool_backward(axis, Some(&counts), d_y, d_x, gradients)
+        layers::mean_pool_backward(axis, counted(&padding), d_y, d_x, gradients)
     })?)
+}
+
+fn counted(padding: &Option<PaddingData>) -> Counted<'_> {
+    let padding = padding.as_ref();
+    padding.map_or(Counted::All, PaddingData::counted)
 }

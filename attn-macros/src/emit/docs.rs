@@ -217,6 +217,20 @@ fn inputs(cx: &Layer<'_>) -> Vec<(Name, String, String)> {
     inputs
 }
 
+/// What a user reads who passes something else as data that the body declares: the message, and notes.
+pub(super) fn wrong_data(cx: &Layer<'_>, declared: &Declared) -> (String, [&'static str; 2]) {
+    let message = format!(
+        "`{}` of `{}` is `Tensor<{{Shape}}, {{V}}, {{D}}>`, not `{{Self}}`",
+        declared.name,
+        cx.label()
+    );
+    let notes = [
+        "an axis `batch`, `q_len` or `kv_len` has the type that it has in the input, and `batch` is left out of unbatched input",
+        "no gradient flows into data: a traced tensor gives its tape away by `let (data, tape) = data.split_tape();`",
+    ];
+    (message, notes)
+}
+
 /// An input that the body declares.
 fn declared_input(cx: &Layer<'_>, declared: &Declared) -> (Name, String, String) {
     let Declared { name, ty, dims, .. } = declared;
@@ -226,7 +240,8 @@ fn declared_input(cx: &Layer<'_>, declared: &Declared) -> (Name, String, String)
         let shape = shape_text(cx, &dims);
         match ty {
             Type::Int => format!("ids `{shape}` of `usize`"),
-            _ => format!("`{shape}`"),
+            Type::Bool => format!("marks `{shape}` of `bool`"),
+            Type::Float => format!("`{shape}`"),
         }
     });
     (name.clone(), batched, unbatched)
@@ -267,7 +282,8 @@ fn data(cx: &Layer<'_>) -> String {
         let doc = doc.replace('\n', " ");
         let elements = match ty {
             Type::Int => "ids",
-            _ => "floats",
+            Type::Bool => "marks",
+            Type::Float => "floats",
         };
         format!(
             "| `{name}` | {elements} `{}` | {doc} |\n",

@@ -144,7 +144,8 @@ fn params(cx: &Layer<'_>) -> TokenStream {
             .fold(Size::known(1), |count, dim| count.times(dim))
     });
     let counts: Vec<Size> = count.collect();
-    match counts.iter().map(|count| count.value).sum::<Option<u64>>() {
+    let mut values = counts.iter().map(|count| count.value);
+    match values.try_fold(0_u64, |sum, value| sum.checked_add(value?)) {
         Some(total) => {
             let total = Size::known(total);
             quote!(#total)

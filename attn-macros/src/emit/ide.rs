@@ -6,6 +6,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
 use crate::diag::Diagnostics;
+use crate::model::ops::{OPERATIONS, Operation};
 use crate::score::builtin;
 use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key, Kind, Word};
 use crate::spec::parse_mask;
@@ -24,15 +25,51 @@ pub(crate) fn emit(krate: &TokenStream, mentions: &[TokenStream]) -> TokenStream
     }
 }
 
-/// `/// doc \n pub mod mask { pub const KEY: () = (); /// doc \n pub mod causal { .. } .. } ..`
+/// `/// doc \n pub mod mask { pub const KEY: () = (); /// doc \n pub mod causal { .. } .. } ..`, and
+/// `pub mod model { /// doc \n pub mod linear { pub const KEY: () = (); /// doc \n pub mod out { .. } .. } .. }`
 pub(crate) fn key_items() -> TokenStream {
-    KEYS.iter().map(key_item).collect()
+    let operations = OPERATIONS.iter().map(operation_item);
+    let of_operations = || OPERATIONS.iter().flat_map(|operation| operation.keys);
+    let is_new = |key: &&Key| Key::find(key.name).is_none() && !key.words().is_empty();
+    // Words are mentioned by the names of their keys alone.
+    let keys = KEYS.iter().chain(of_operations().filter(is_new));
+    let keys = keys.map(key_item);
+    quote! {
+        #(#keys)*
+        /// The operations of `model!`.
+        pub mod model {
+            #(#operations)*
+        }
+    }
+}
+
+/// The keys of `attention` are those of `attention!`.
+fn operation_item(operation: &Operation) -> TokenStream {
+    let name = format_ident!("{}", operation.name);
+    let doc = format!("{}: {}", operation.signature, operation.doc);
+    let keys = operation.keys.iter();
+    let keys = keys.filter(|key| operation.name != "attention" && is_name(key.name));
+    let keys = keys.map(key_item);
+    quote! {
+        #[doc = #doc]
+        pub mod #name {
+            #[doc = #doc]
+            pub const KEY: () = ();
+            #(#keys)*
+        }
+    }
+}
+
+/// Not a keyword of Rust, as `true`.
+fn is_name(name: &str) -> bool {
+    syn::parse_str::<syn::Ident>(name).is_ok()
 }
 
 fn key_item(key: &Key) -> TokenStream {
     let name = format_ident!("{}", key.name);
     let doc = format!("{} Default: {}.", key.doc, key.default);
-    let words = key.words().iter().map(|word| {
+    let words = key.words().iter().filter(|word| is_name(word.name));
+    let words = words.map(|word| {
         let (name, doc) = (
             format_ident!("{}", word.name),
             format!("`{}`: {}", word.usage(), word.doc),

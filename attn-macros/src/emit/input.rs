@@ -47,8 +47,12 @@ pub(super) fn emit_impls(cx: &Layer<'_>) -> TokenStream {
     if cx.spec.poisoned {
         return emit_anything(cx);
     }
-    [emit_impl(cx, true), emit_impl(cx, false)]
-        .into_iter()
+    let traits = cx
+        .graph
+        .declared()
+        .map(|declared| emit_declared(cx, declared));
+    traits
+        .chain([emit_impl(cx, true), emit_impl(cx, false)])
         .collect()
 }
 
@@ -242,7 +246,7 @@ pub(crate) fn read_given(
     label: &str,
     data: &CallData,
     given: Given<'_>,
-    tensor: &Ident,
+    tensor: &TokenStream,
 ) -> TokenStream {
     let Given {
         shape,
@@ -255,10 +259,10 @@ pub(crate) fn read_given(
         CallData::Document => quote!(Documents::<#shape, D>),
         CallData::Declared(declared) => {
             let element = element(declared);
-            quote!(Data::<(), #own_shape, #element, D>)
+            quote!(Data::<#own_shape, #element, D>)
         }
     };
-    quote!(p::#of::read(&#tensor, #arguments)?)
+    quote!(p::#of::read(#tensor, #arguments)?)
 }
 
 /// What data of the call are read with.
@@ -348,18 +352,38 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
 
 /// What is passed for data of the body: a tensor of this shape.
 fn declared_bound(cx: &Layer<'_>, declared: &Declared, batched: bool) -> TokenStream {
-    let name = &cx.name;
+    let name = declared_trait(declared);
     let is_given = |dim: &&Dim| batched || !matches!(dim, Dim::Batch);
     let dims = declared.dims.iter().filter(is_given);
     let dims = dims.map(|dim| cx.dim(dim));
     let element = element(declared);
-    quote!(p::Data<#name<E, D>, (#(#dims,)*), #element, D>)
+    quote!(#name<(#(#dims,)*), #element, D>)
+}
+
+/// The trait of what is passed for data of the body. Only its messages differ from those of the others: they name the data.
+fn emit_declared(cx: &Layer<'_>, declared: &Declared) -> TokenStream {
+    let name = declared_trait(declared);
+    let (message, notes) = docs::wrong_data(cx, declared);
+    let label = format!("wrong `{}`", declared.name);
+    quote_spanned! {cx.at=>
+        #[diagnostic::on_unimplemented(message = #message, label = #label #(, note = #notes)*)]
+        #[allow(non_camel_case_types)]
+        pub trait #name<Shape, V, D: p::Storage<V>>: p::Data<Shape, V, D> {}
+
+        #[diagnostic::do_not_recommend]
+        impl<A: p::Data<Shape, V, D>, Shape, V, D: p::Storage<V>> #name<Shape, V, D> for A {}
+    }
+}
+
+fn declared_trait(declared: &Declared) -> Ident {
+    format_ident!("__Data_{}", &*declared.name)
 }
 
 fn element(declared: &Declared) -> TokenStream {
     match declared.ty {
         Type::Int => quote!(usize),
-        _ => quote!(E),
+        Type::Bool => quote!(bool),
+        Type::Float => quote!(E),
     }
 }
 

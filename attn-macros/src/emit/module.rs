@@ -200,7 +200,8 @@ fn emit_reset(init: Option<&InitKind>) -> TokenStream {
 
 /// `sqrt(gain / Σ fans)`
 fn root_of_ratio(gain: f64, fans: &[Size]) -> TokenStream {
-    let total = fans.iter().map(|fan| fan.value).sum::<Option<u64>>();
+    let mut values = fans.iter().map(|fan| fan.value);
+    let total = values.try_fold(0_u64, |sum, value| sum.checked_add(value?));
     match total {
         Some(total) => {
             let root = (gain / total.max(1) as f64).sqrt();

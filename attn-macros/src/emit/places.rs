@@ -122,9 +122,12 @@ pub(super) fn ranges(expr: &Expr) -> TokenStream {
                 Data::Padding => quote!(padding.attends_all(#(#index),*)),
                 Data::QueryDocument => quote!(document.query_ids(#(#index),*)),
                 Data::KeyDocument => quote!(document.key_ids(#(#index),*)),
-                Data::Declared { name, .. } => {
+                Data::Declared { name, ty } => {
                     let table = declared_name(name);
-                    quote!(#table.ids([#(#index),*]))
+                    match ty {
+                        Type::Bool => quote!(#table.marks([#(#index),*])),
+                        _ => quote!(#table.ids([#(#index),*])),
+                    }
                 }
             }
         }

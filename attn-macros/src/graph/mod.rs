@@ -36,6 +36,14 @@ pub(crate) enum CallData {
 }
 
 impl CallData {
+    /// How many tensors it is: the ids of two sequences are a pair.
+    pub(crate) fn tensors(&self, cross: bool) -> usize {
+        match self {
+            CallData::Document if cross => 2,
+            _ => 1,
+        }
+    }
+
     /// Whether `expr` reads it.
     pub(crate) fn is_read(&self, expr: &Expr) -> bool {
         let reads = |wanted: &[Data]| {
@@ -49,7 +57,7 @@ impl CallData {
     }
 }
 
-/// `data name: [dims]` or `data name: ids[dims]` of the body.
+/// `data name: [dims]`, `data name: ids[dims]` or `data name: bool[dims]` of the body.
 #[derive(Clone, Debug)]
 pub(crate) struct Declared {
     pub(crate) name: Name,

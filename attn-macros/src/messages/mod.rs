@@ -48,7 +48,13 @@ fn quoted(tokens: &TokenStream) -> String {
 /// `` `a`, `b` or `c` ``
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
-    match names.as_slice() {
+    choice(&names)
+}
+
+/// `a, b or c`
+pub(crate) fn choice<T: ToString>(parts: &[T]) -> String {
+    let parts: Vec<_> = parts.iter().map(T::to_string).collect();
+    match parts.as_slice() {
         [] => String::new(),
         [one] => one.clone(),
         [first @ .., last] => format!("{} or {last}", first.join(", ")),

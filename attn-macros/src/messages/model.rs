@@ -18,9 +18,8 @@ pub(crate) const EXPECTED_FORWARD: &str = "expected `fn forward(..) -> [..] { ..
 pub(crate) const EXPECTED_BODY: &str = "expected the statements of `forward` in braces";
 pub(crate) const EXPECTED_RESULT: &str =
     "expected the result of `forward`: `-> [batch, seq, d_model]`, or several in parentheses";
-pub(crate) const EXPECTED_INPUT: &str = "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, or `lens: lens[batch]`";
-pub(crate) const EXPECTED_TYPE: &str =
-    "expected a shape: `[batch, seq, d_model]` of floats, `ids[batch, seq]`, or `lens[batch]`";
+pub(crate) const EXPECTED_INPUT: &str = "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, `lens: lens[batch]`, or `keep: bool[batch, seq]`";
+pub(crate) const EXPECTED_TYPE: &str = "expected a shape: `[batch, seq, d_model]` of floats, `ids[batch, seq]`, `lens[batch]`, or `bool[batch, seq]`";
 pub(crate) const EXPECTED_ARGUMENT: &str = "expected a value, or `key = value`";
 pub(crate) const EXPECTED_ARGUMENTS: &str = "expected `<` and the keys of the operation";
 pub(crate) const UNCLOSED: &str = "expected `,` or `>`";
@@ -57,10 +56,6 @@ pub(crate) const MODULE_WITHOUT_TYPE: &str = "`module` needs a type\n\
     help: `module::<Linear<8, 3>, out = [batch, seq, 3]>(x)`";
 pub(crate) const MODULE_WITHOUT_OUT: &str = "`module` needs the key `out`: nothing is known of its type here\n\
     help: `module::<Linear<8, 3>, out = [batch, seq, 3]>(x)`";
-pub(crate) const DOCUMENTS_OF_TWO: &str = "`document` with a context compares the documents of two sequences\n\
-    help: declare both as `data` of a body, and compare them in its `fn mask`";
-pub(crate) const PADDING_ALONE: &str = "`padding` takes the valid lengths of a batch, and there is none\n\
-    help: give the input an axis `batch`";
 
 pub(crate) fn name_of_a_type_variable(name: &Ident) -> String {
     format!(
@@ -97,7 +92,7 @@ pub(crate) fn input_twice(name: &Ident) -> String {
 
 pub(crate) fn unknown_kind(found: &Ident) -> String {
     format!(
-        "unknown kind of input `{found}`\nhelp: `ids[..]` are indices, `lens[batch]` valid lengths, and `[..]` floats"
+        "unknown kind of input `{found}`\nhelp: `ids[..]` are indices, `lens[batch]` valid lengths, `bool[..]` a mask, and `[..]` floats"
     )
 }
 
@@ -254,6 +249,10 @@ pub(crate) fn expected_output(found: &TokenStream) -> String {
     )
 }
 
+pub(crate) fn result_of_indices(found: &Type) -> String {
+    format!("`forward` returns floats, found {found}\nhelp: `-> [batch, seq, d_model]`")
+}
+
 pub(crate) fn output_of_indices(found: &Type) -> String {
     format!("`module` returns floats, found {found}\nhelp: `out = [batch, seq, d_model]`")
 }
@@ -298,14 +297,18 @@ pub(crate) fn concat_differs(a: &Type, b: &Type) -> String {
     format!("`concat`: one is {a}, the other {b}\nhelp: all axes but the last are the same")
 }
 
-pub(crate) fn lens_of_pool(expected: &Type, found: &Type) -> String {
-    format!("`mean_pool` takes {expected} as its second operand, found {found}")
+pub(crate) fn padding_of_pool(lens: &Type, mask: &Type, found: &Type) -> String {
+    format!("`mean_pool` takes {lens} or {mask} as its second operand, found {found}")
 }
 
 pub(crate) fn attention_operands(found: usize) -> String {
     format!(
         "`attention` takes one operand by its position, found {found}\nhelp: `attention::<..>(x)`, or `attention::<..>(x, context = y)`"
     )
+}
+
+pub(crate) fn one_value(name: &Ident, found: usize) -> String {
+    format!("`{name}` is one value, found {found}")
 }
 
 pub(crate) fn attention_width(d_model: &Size, found: &Type) -> String {
@@ -316,13 +319,13 @@ pub(crate) fn context_differs(x: &Type, context: &Type) -> String {
     format!("`attention`: x is {x}, context is {context}\nhelp: both have the same batch")
 }
 
-pub(crate) fn data_missing(name: &str, expected: &Type) -> String {
+pub(crate) fn data_missing(name: &str, expected: &str) -> String {
     format!(
         "this `attention` reads `{name}`, and is not given it\nhelp: add the operand `{name} = ..`, {expected}"
     )
 }
 
-pub(crate) fn data_differs(name: &str, expected: &Type, found: &Type) -> String {
+pub(crate) fn data_differs(name: &str, expected: &str, found: &str) -> String {
     format!("`{name}` of this `attention` is {expected}, found {found}")
 }
 

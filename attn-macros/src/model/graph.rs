@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 
 use super::types::Type;
-use crate::graph::Graph;
+use crate::graph::{CallData, Graph};
 use crate::spec::{Assertion, Item, Real, Size, Spec};
 
 /// Everything that is emitted.
@@ -107,8 +107,8 @@ impl Submodule {
 /// A call of a module that the macro knows nothing of but its type, as the user wrote it.
 pub(crate) struct Opaque {
     pub(crate) ty: TokenStream,
-    /// What stands for the type in what is emitted.
-    pub(crate) alias: Ident,
+    /// What the type variable of the module, and what stands for the type in what is emitted, are called after.
+    pub(crate) name: Ident,
     /// Whose field it is.
     pub(crate) module: ModuleId,
     pub(crate) operands: Vec<ValueId>,
@@ -237,6 +237,21 @@ impl Model {
                 Submodule::Repeat { module, .. } => self.contains(module, inner),
                 _ => false,
             })
+    }
+
+    /// What an attention reads besides sequences, each with its operands.
+    pub(crate) fn data<'a>(&'a self, node: &'a Node) -> Vec<(&'a CallData, &'a [ValueId])> {
+        let Op::Attention { index, .. } = &node.op else {
+            return Vec::new();
+        };
+        let graph = &self.attentions[*index].1;
+        let mut operands = &node.operands[self.differentiable(node)..];
+        let data = graph.data.iter().map(|data| {
+            let (of_it, others) = operands.split_at(data.tensors(graph.cross));
+            operands = others;
+            (data, of_it)
+        });
+        data.collect()
     }
 
     pub(crate) fn layer(&self, place: &Place) -> Option<&Submodule> {

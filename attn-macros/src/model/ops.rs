@@ -184,7 +184,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         &["heads", "d_model"],
         KEYS,
         "`[batch, seq, d_model]` to the same",
-        "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention; `padding = lens`, `document = ids`, and the names that the body declares as `data`, are operands, too.",
+        "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention; `padding = lens`, or a mask `padding = keep`, `document = ids`, or a pair with a context, and the names that the body declares as `data`, are operands, too.",
     ),
     learned(
         "linear",
@@ -254,7 +254,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
     plain(
         "mean_pool",
         "`[.., seq, d_model]` to `[.., d_model]`",
-        "The mean over a sequence; with `lens[batch]` as a second operand, over that many of its first rows, and 0 if there are none.",
+        "The mean over a sequence; with `lens[batch]` as a second operand, over that many of its first rows, with `bool[batch, seq]` over those that are `true`, and 0 if there are none.",
     ),
 ];
 

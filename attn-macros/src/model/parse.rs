@@ -395,7 +395,7 @@ fn parse_values(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Exp
     if input.peek(token::Paren) {
         let fork = input.fork();
         let group: Group = fork.parse()?;
-        if fork.is_empty() && has_comma(&group.stream()) {
+        if (fork.is_empty() || fork.peek(Token![,])) && has_comma(&group.stream()) {
             let content;
             parenthesized!(content in input);
             let mut values = Vec::new();
@@ -501,7 +501,7 @@ fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Res
         if content.peek(syn::Ident) && content.peek2(Token![=]) {
             let key: Ident = content.parse()?;
             content.parse::<Token![=]>()?;
-            named.push((key, parse_expr(&content, cx)?));
+            named.push((key, parse_values(&content, cx)?));
         } else {
             operands.push(parse_expr(&content, cx)?);
         }

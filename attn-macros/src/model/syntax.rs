@@ -107,7 +107,8 @@ pub(crate) struct Call {
     pub(crate) name: Ident,
     pub(crate) arguments: Vec<Argument>,
     pub(crate) operands: Vec<Expr>,
-    pub(crate) named: Vec<(Ident, Expr)>,
+    /// One value each, or several in parentheses.
+    pub(crate) named: Vec<(Ident, Vec<Expr>)>,
     /// The functions of an attention, if braces follow.
     pub(crate) body: Option<BodyDraft>,
 }
@@ -131,7 +132,7 @@ impl Expr {
             Expr::Negate(_, inner) => inner.for_each_name(f),
             Expr::Binary { sides, .. } => sides.iter().for_each(|side| side.for_each_name(f)),
             Expr::Call(call) => {
-                let named = call.named.iter().map(|(_, operand)| operand);
+                let named = call.named.iter().flat_map(|(_, operands)| operands);
                 let operands = call.operands.iter().chain(named);
                 operands.for_each(|operand| operand.for_each_name(f));
             }

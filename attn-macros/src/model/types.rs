@@ -7,7 +7,7 @@ use quote::quote;
 
 use crate::spec::Size;
 
-/// The type of a value, as a user writes it: `[batch, seq, 512]`, `ids[batch, seq]`, `lens[batch]`.
+/// The type of a value, as a user writes it: `[batch, seq, 512]`, `ids[batch, seq]`, `lens[batch]`, `bool[batch, seq]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Type {
     pub(crate) kind: Kind,
@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Ids,
     /// Valid lengths.
     Lens,
+    /// A mask: `true` is real, attend.
+    Bools,
 }
 
 /// The size of an axis.
@@ -32,6 +34,11 @@ pub(crate) enum Axis {
 }
 
 impl Type {
+    pub(crate) fn new(kind: Kind, axes: &[Axis]) -> Self {
+        let axes = axes.to_vec();
+        Type { kind, axes }
+    }
+
     pub(crate) fn floats(axes: Vec<Axis>) -> Self {
         Type {
             kind: Kind::Floats,
@@ -121,6 +128,15 @@ impl fmt::Display for Type {
     }
 }
 
+/// `a`, or `(a, b)`
+pub(crate) fn tuple<T: ToString>(parts: &[T]) -> String {
+    let parts: Vec<_> = parts.iter().map(T::to_string).collect();
+    match parts.as_slice() {
+        [one] => one.clone(),
+        _ => format!("({})", parts.join(", ")),
+    }
+}
+
 impl Kind {
     /// What stands before the brackets.
     pub(crate) fn prefix(self) -> &'static str {
@@ -128,6 +144,7 @@ impl Kind {
             Kind::Floats => "",
             Kind::Ids => "ids",
             Kind::Lens => "lens",
+            Kind::Bools => "bool",
         }
     }
 }

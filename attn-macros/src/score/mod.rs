@@ -65,7 +65,7 @@ pub(crate) enum Data {
     QueryDocument,
     /// `kv_document[b, kv_idx]`: the document of a key. An integer.
     KeyDocument,
-    /// What the body declares: integers or floats.
+    /// What the body declares: integers, floats or booleans.
     Declared { name: Name, ty: Type },
 }
 

@@ -211,6 +211,10 @@ tests! {
     marks [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v]];
     marks_of_rms_normed_and_rotated_keys [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], qk_norm = rms, position = rope];
     marks_of_cosines_with_linear_biases [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], qk_norm = l2, position = alibi];
+    marks_of_a_body [heads = 2, d_model = 8, d_context = 6, bias = [q, k, v]] {
+        data keep: bool[batch, kv_len];
+        fn mask(b, kv_idx) { keep[b, kv_idx] }
+    };
     marks_with_dropout [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = false, dropout = 0.3];
 }
 

@@ -16,6 +16,18 @@ pub(crate) fn lens_up_to(batch: usize, most: usize) -> Tensor<(usize,), usize, C
     Cpu::default().tensor_from_vec(lens.collect(), (batch,))
 }
 
+/// Marks of the sequences of a batch: with holes and from a later token on, none, all, and so on.
+pub(crate) fn marks<S: Shape>(shape: S) -> Tensor<S, bool, Cpu> {
+    let dims: Vec<usize> = shape.concrete().into_iter().collect();
+    let keys = dims[dims.len() - 1];
+    let mark = |place: usize| match place / keys % 3 {
+        0 => !place.is_multiple_of(keys) && place % keys % 3 != 2,
+        1 => false,
+        _ => true,
+    };
+    Cpu::default().tensor_from_vec((0..shape.num_elements()).map(mark).collect(), shape)
+}
+
 /// Every operation.
 macro_rules! operations {
     ($claim:ident) => {
@@ -121,6 +133,46 @@ macro_rules! operations {
                     x + attention::<2, mask = padding>(x, context = y, padding = lens)
                 }
             } (batch: 2, q: 5, k: 3) (x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<6>)), lens_up_to(batch, k)) reads x;
+
+            marked {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+                    let x = x + attention::<2, mask = causal & padding>(x, padding = keep);
+                    let x = x + attention::<4, mask = !padding, normalizer = softmax1>(x, padding = keep);
+                    mean_pool(x, keep) - mean_pool(x)
+                }
+            } (batch: 4, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), marks((batch, seq))) reads x;
+
+            marked_across {
+                struct M<d = 8>;
+                fn forward(x: [batch, q, d], y: [batch, k, 6], keep: bool[batch, k], a: ids[batch, q], b: ids[batch, k]) -> [batch, q, d] {
+                    let z = attention::<2, mask = padding & document>(x, context = y, padding = keep, document = (a, b));
+                    x + attention::<2>(z, context = y, keep = keep, place = b) {
+                        data keep: bool[batch, kv_len];
+                        data place: ids[batch, kv_len];
+                        fn mask(b, kv_idx) { keep[b, kv_idx] }
+                        fn score(score, b, q_idx, kv_idx) { if keep[b, kv_idx] && place[b, kv_idx] == q_idx { score } else { score / 2.0 } }
+                    }
+                }
+            } (batch: 3, q: 5, k: 4) (
+                x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<6>)),
+                marks((batch, k)), ids((batch, q), 2), ids((batch, k), 2)
+            ) reads x;
+
+            marked_alone {
+                struct M<d = 8>;
+                fn forward(x: [seq, d], y: [k, d], keep: bool[k], lens: lens[seq], pairs: bool[seq, k]) -> [seq, d] {
+                    let x = x + attention::<2, mask = padding>(x, context = y, padding = keep);
+                    let x = x + attention::<2, mask = padding, name = per_query>(x, padding = lens);
+                    x + attention::<2>(x, context = y, pairs = pairs) {
+                        data pairs: bool[q_len, kv_len];
+                        fn mask(q_idx, kv_idx) { pairs[q_idx, kv_idx] }
+                    }
+                }
+            } (seq: 4, k: 6) (
+                x: tensor::<_, E>("x", (seq, Const::<8>)), tensor::<_, E>("y", (k, Const::<8>)),
+                marks((k,)), lens_up_to(seq, seq), marks((seq, k))
+            ) reads x;
 
             documents {
                 struct M<d = 8>;

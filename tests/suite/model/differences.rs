@@ -6,13 +6,14 @@ use attn::model;
 model! {
     struct Encoder<vocab = 7, d_model = 6>;
 
-    fn forward(tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 3] {
+    fn forward(tokens: ids[batch, seq], lens: lens[batch], keep: bool[batch, seq]) -> [batch, 3] {
         let mut x = embedding::<vocab, d_model>(tokens) + sinusoidal_position::<d_model>(tokens);
         repeat 2 {
             x = layer_norm(x + attention::<2, mask = padding>(x, padding = lens));
+            x = layer_norm(x + attention::<2, mask = causal & padding>(x, padding = keep));
             x = rms_norm(x + feed_forward::<8, activation = swiglu>(x));
         }
-        linear::<3>(tanh(mean_pool(x, lens)))
+        linear::<3>(tanh(mean_pool(x, lens) + mean_pool(x, keep)))
     }
 }
 
@@ -25,7 +26,7 @@ const TOLERANCE: f64 = 2e-8;
 fn of_every_parameter() {
     let mut model = Cpu::default().build_module::<Encoder, f64>();
     scatter(&mut model);
-    let inputs = || (ids((2, 4), 7).leaky_traced(), lens([4, 3]));
+    let inputs = || (ids((2, 4), 7).leaky_traced(), lens([4, 3]), marks((2, 4)));
     let outcome = backpropagate(model.forward(inputs())).parameters(&model);
     let names: Vec<_> = tensors::parameters(&model);
     for parameter in names {

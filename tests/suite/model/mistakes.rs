@@ -35,6 +35,35 @@ fn axes_of_one_name_have_one_size() {
 }
 
 #[test]
+fn marks_are_of_the_sequence() {
+    model! {
+        struct Marked<d = 4>;
+
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            mean_pool(attention::<2, mask = padding>(x, padding = keep), keep)
+        }
+    }
+    let model = Cpu::default().build_module::<Marked, f32>();
+    let x: Tensor<_, f32, _> = tensor("x", (2, 5, Const::<4>));
+    for (shape, message) in [
+        ((2, 6), "Marked: axis `seq` is 5 in `x`, but 6 in `keep`"),
+        ((3, 5), "Marked: axis `batch` is 2 in `x`, but 3 in `keep`"),
+    ] {
+        for error in [
+            model
+                .try_forward((x.clone(), marks(shape)))
+                .expect_err("a mistake"),
+            model
+                .composed()
+                .try_forward((x.clone(), marks(shape)))
+                .expect_err("a mistake"),
+        ] {
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}
+
+#[test]
 fn ids_are_in_the_vocabulary() {
     let message = message(ids((2, 5), 9), ids((2, 5), 7), lens([1, 2]));
     assert!(message.contains("there are 7"), "{message}");

@@ -20,6 +20,7 @@ mod maps;
 mod mistakes;
 mod norms;
 mod opaque;
+mod padding;
 mod session;
 mod steps;
 
@@ -27,7 +28,7 @@ use crate::layers::compare::{Backpropagated, Outcome, backpropagate};
 use crate::reference::parameters::scattered;
 use crate::tensors;
 use attn::dfdx::prelude::*;
-use cases::{ids, lens_up_to};
+use cases::{ids, lens_up_to, marks};
 
 /// Gives every parameter numbers that its name determines: gains around 1, the others around 0.
 fn scatter<E: Dtype, M: TensorCollection<E, Cpu>>(model: &mut M)

@@ -15,6 +15,14 @@ fn lens(lens: &[usize]) -> Tensor<(usize,), usize, Cpu> {
     Cpu::default().tensor_from_vec(lens.to_vec(), (lens.len(),))
 }
 
+/// The marks of the first `counts[b]` of `s` vectors.
+fn first(counts: &[usize], s: usize) -> Vec<bool> {
+    let marks = counts
+        .iter()
+        .flat_map(|&count| (0..s).map(move |l| l < count));
+    marks.collect()
+}
+
 fn agrees<E: Element>()
 where
     Cpu: Backend<E>,
@@ -33,8 +41,19 @@ where
         assert_agree!(
             format!("{counts:?} of {b} x {s}"),
             [x],
-            ops::mean_pool_padded(x.leaky_trace(), &lens(&counts)),
-            composed::mean_pool(x.leaky_trace(), &counts).unwrap()
+            ops::mean_pool_padded(x.leaky_trace(), lens(&counts)),
+            composed::mean_pool(x.leaky_trace(), &first(&counts, s)).unwrap()
+        );
+        // Here and there, in some sequences nowhere.
+        let marks: Vec<bool> = (0..b * s)
+            .map(|i| i / s % 3 != 2 && i * i % 7 < 3)
+            .collect();
+        let keep: Tensor<_, bool, _> = Cpu::default().tensor_from_vec(marks.clone(), (b, s));
+        assert_agree!(
+            format!("{marks:?} of {b} x {s}"),
+            [x],
+            ops::mean_pool_padded(x.leaky_trace(), &keep),
+            composed::mean_pool(x.leaky_trace(), &marks).unwrap()
         );
     }
 }
@@ -51,8 +70,8 @@ fn padding_is_not_read() {
     let x: Tensor<(usize, usize, Const<2>), f64, _> =
         Cpu::default().tensor_from_vec(numbers, (2, 3, Const));
     for y in [
-        ops::mean_pool_padded(x.leaky_trace(), &lens(&[2, 0])),
-        composed::mean_pool(x.leaky_trace(), &[2, 0]).unwrap(),
+        ops::mean_pool_padded(x.leaky_trace(), lens(&[2, 0])),
+        composed::mean_pool(x.leaky_trace(), &first(&[2, 0], 3)).unwrap(),
     ] {
         assert_eq!(flat(&y), [2.0, 3.0, 0.0, 0.0]);
         let gradient = flat(&y.sum().backward().get(&x));
@@ -69,7 +88,7 @@ fn unbatched_and_views() {
         "permuted",
         [columns],
         ops::mean_pool(permuted()),
-        composed::mean_pool(permuted(), &[4]).unwrap()
+        composed::mean_pool(permuted(), &[true; 4]).unwrap()
     );
     let row: Tensor<Rank1<3>, f64, _> = tensor("row", Default::default());
     let rows = || -> Traced<Rank2<4, 3>, f64> { row.leaky_trace().broadcast() };
@@ -84,13 +103,33 @@ fn unbatched_and_views() {
 #[test]
 fn lengths_are_checked() {
     let x: Sequences<f32> = tensor("x", (2, 3, Const));
-    let error = ops::try_mean_pool_padded(x.clone(), &lens(&[3, 4])).unwrap_err();
+    let error = ops::try_mean_pool_padded(x.clone(), lens(&[3, 4])).unwrap_err();
     assert!(matches!(
         &error,
         Error::LengthBeyondKeys { length: 4, keys: 3, index, .. } if index == &[1]
     ));
-    let error = ops::try_mean_pool_padded(x, &lens(&[3])).unwrap_err();
+    let error = ops::try_mean_pool_padded(x, lens(&[3])).unwrap_err();
     assert!(matches!(error, Error::BatchMismatch { x: 2, found: 1, .. }));
+}
+
+#[test]
+fn marks_are_checked() {
+    let x: Sequences<f32> = tensor("x", (2, 3, Const));
+    let marks = |shape: (usize, usize)| -> Tensor<_, bool, _> {
+        Cpu::default().tensor_from_vec(vec![true; shape.0 * shape.1], shape)
+    };
+    let message = |shape| {
+        let error = ops::try_mean_pool_padded(x.clone(), marks(shape)).unwrap_err();
+        error.to_string()
+    };
+    assert_eq!(
+        message((2, 4)),
+        "mean_pool: the key axis has length 3, but the entries of the key mask cover 4"
+    );
+    assert_eq!(
+        message((1, 3)),
+        "mean_pool: the batch of x is 2, that of key mask is 1"
+    );
 }
 
 #[test]
@@ -99,8 +138,8 @@ fn nothing_and_one_operation() {
         let x: Sequences<f64> = tensor("x", (b, s, Const));
         for y in [
             ops::mean_pool(x.leaky_trace()),
-            ops::mean_pool_padded(x.leaky_trace(), &lens(&vec![0; b])),
-            composed::mean_pool(x.leaky_trace(), &vec![0; b]).unwrap(),
+            ops::mean_pool_padded(x.leaky_trace(), lens(&vec![0; b])),
+            composed::mean_pool(x.leaky_trace(), &vec![false; b * s]).unwrap(),
         ] {
             assert_eq!(flat(&y), vec![0.0; b * M]);
             backward_of_nothing(y).get(&x);
@@ -108,6 +147,6 @@ fn nothing_and_one_operation() {
     }
     let x: Sequences<f64> = tensor("x", (2, 3, Const));
     assert_eq!(operations(ops::mean_pool(x.leaky_trace())), 1);
-    let y = ops::mean_pool_padded(x.leaky_trace(), &lens(&[1, 2]));
+    let y = ops::mean_pool_padded(x.leaky_trace(), lens(&[1, 2]));
     assert_eq!(operations(y), 1);
 }

@@ -20,4 +20,15 @@ model! {
     }
 }
 
+model! {
+    struct Rounds<d_model = WIDTH>;
+    fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] {
+        let mut x = x;
+        repeat 2 {
+            x = linear::<OTHER>(x);
+        }
+        x
+    }
+}
+
 fn main() {}

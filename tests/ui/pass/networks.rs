@@ -108,6 +108,27 @@ mod emitted {
     }
 }
 
+/// The user's own types by the names of what is emitted, and layers by the names of traits.
+mod types {
+    pub struct LooksSession;
+    pub struct LooksMlp;
+    attn::model! {
+        pub struct Looks<d = 4>;
+        fn forward(x: [n, d]) -> [n, d] {
+            x + module::<attn::dfdx::prelude::Linear<d, d>, out = [n, d], name = mlp>(x)
+        }
+
+        pub struct Names<d = 4>;
+        fn forward(x: [n, d]) -> [n, d] {
+            let mut y = attention::<2, name = look>(x);
+            repeat 2, name = input { y = linear::<d>(y); }
+            repeat 2, name = session { y = layer_norm(y); }
+            repeat 2, name = look_input { y = layer_norm(y); }
+            y
+        }
+    }
+}
+
 fn main() {
     model! {
         struct Local;

@@ -5,7 +5,7 @@ use crate::{
     fused::{Footprint, Gradients, Target},
     kernel::{
         Buffer, Matrix, MatrixMut, activation, arithmetic,
-        axis::{self, Axis},
+        axis::{self, Axis, Counted},
         concat as side_by_side,
         dropout::{self as drops, Dropout, Dropped},
         elementwise::{self, NOTHING},
@@ -218,25 +218,21 @@ pub fn concat_backward<E: Element>(
     })
 }
 
-/// The means of the sequences in `x [sequences, len, width]`: of the first `lens[o]` vectors of sequence `o`, or of all.
-pub fn mean_pool<E: Element>(x: &[E], axis: Axis, lens: Option<&[usize]>, y: &mut [E]) {
-    match lens {
-        Some(lens) => axis::mean(x, axis, lens, y),
-        None => axis::mean(x, axis, &vec![axis.len; axis.outer], y),
-    }
+/// The means of the sequences in `x [sequences, len, width]`, over the vectors that are `counted`.
+pub fn mean_pool<E: Element>(x: &[E], axis: Axis, counted: Counted<'_>, y: &mut [E]) {
+    axis::mean(x, axis, counted, y);
 }
 
 /// The derivative of [`mean_pool`].
 pub fn mean_pool_backward<E: Element>(
     axis: Axis,
-    lens: Option<&[usize]>,
+    counted: Counted<'_>,
     d_y: &[E],
     d_x: &mut Target<'_, E>,
     gradients: &mut Gradients<E>,
 ) {
-    d_x.accumulate(gradients, |d_x| match lens {
-        Some(lens) => axis::mean_backward(d_y, axis, lens, d_x),
-        None => axis::mean_backward(d_y, axis, &vec![axis.len; axis.outer], d_x),
+    d_x.accumulate(gradients, |d_x| {
+        axis::mean_backward(d_y, axis, counted, d_x);
     })
 }
 

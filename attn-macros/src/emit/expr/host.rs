@@ -61,7 +61,8 @@ fn host_data(data: &Data, index: &[Expr]) -> TokenStream {
                 declared_name(name),
                 match ty {
                     Type::Int => format_ident!("id"),
-                    _ => format_ident!("float"),
+                    Type::Bool => format_ident!("mark"),
+                    Type::Float => format_ident!("float"),
                 },
             );
             quote!(#table.#element([#(#index),*]))

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::Emitter;
 use crate::model::graph::{Field, Model, ModuleId, Op, Place, Submodule, ValueId};
+use crate::model::types::tuple;
 use crate::spec::{Real, Size};
 
 /// `ids[batch, seq]`, or several in parentheses.
@@ -12,12 +13,8 @@ pub(super) fn accepted(cx: &Emitter<'_>) -> String {
 }
 
 fn listed(cx: &Emitter<'_>, values: &[ValueId]) -> String {
-    let types = values.iter().map(|id| cx.model.value(*id).ty.to_string());
-    let types: Vec<_> = types.collect();
-    match types.as_slice() {
-        [one] => one.clone(),
-        _ => format!("({})", types.join(", ")),
-    }
+    let types = values.iter().map(|id| &cx.model.value(*id).ty);
+    tuple(&types.collect::<Vec<_>>())
 }
 
 /// The note under a wrong input.
@@ -31,7 +28,7 @@ pub(super) fn axes_note(cx: &Emitter<'_>) -> String {
             "{symbols}: `usize` or `Const<N>`, the same wherever the name stands; "
         );
     }
-    note.push_str("other axes are a `Const`; ids and lengths are tensors of `usize`; elements and device are those of the model: `{E}`, `{D}`");
+    note.push_str("other axes are a `Const`; ids and lengths are tensors of `usize`, masks of `bool`; elements and device are those of the model: `{E}`, `{D}`");
     if cx.model.inputs.len() > 1 {
         note.push_str("\nonly the first input has a tape");
     }
@@ -51,7 +48,7 @@ pub(super) fn model(cx: &Emitter<'_>) -> String {
         let symbols = symbols.collect::<Vec<_>>().join(", ");
         let _ = writeln!(
             doc,
-            "\n{symbols}: any dfdx `Dim`, `usize` or `Const<N>`. Ids and lengths are tensors of `usize`."
+            "\n{symbols}: any dfdx `Dim`, `usize` or `Const<N>`. Ids and lengths are tensors of `usize`, masks of `bool`."
         );
     }
     doc.push_str("\n# Layers\n\n");

@@ -119,7 +119,7 @@ fn params_of(cx: &Emitter<'_>, layer: &Submodule) -> TokenStream {
         }
         Submodule::Opaque { index, .. } => {
             let opaque = &cx.model.opaques[*index];
-            let alias = &opaque.alias;
+            let alias = opaque.alias();
             quote_spanned!(opaque.at()=> p::count::<p::Built<#alias, p::AutoDevice, f32>>())
         }
         layer => {

@@ -4,9 +4,9 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::opaque::Access;
-use super::{Emitter, MODEL, var};
-use crate::model::graph::{Node, Op, Place, Region, Repeat, Step, Submodule};
-use crate::model::types::Axis;
+use super::{Emitter, MODEL, copy, tuple, var};
+use crate::model::graph::{Node, Op, Place, Region, Repeat, Step, Submodule, ValueId};
+use crate::model::types::{Axis, Same, Type};
 
 /// `run_graph`: computes the graph. Its twin `run_graph_mut` may change the model.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
@@ -99,11 +99,18 @@ fn emit_node(cx: &Emitter<'_>, node: &Node, access: Access) -> TokenStream {
         Op::LayerNorm(place) => layer_call(cx, "layer_norm", place, &operands),
         Op::RmsNorm(place) => layer_call(cx, "rms_norm", place, &operands),
         Op::Attention { place, .. } => {
-            let (layer, input) = (cx.place(place), input_with_tape(&operands));
+            let context = operands[1..cx.model.differentiable(node)].iter().map(copy);
+            let data = cx.model.data(node).into_iter().map(|(_, tensors)| {
+                let tensors = tensors.iter().map(|id| copy(&cx.var(*id)));
+                tuple(&tensors.collect::<Vec<_>>())
+            });
+            let input = input_with_tape(&operands[0], context.chain(data));
+            let layer = cx.place(place);
             quote!(layer(&#layer, |tape| #input))
         }
         Op::Opaque(place) => {
-            let (module, input) = (cx.place(place), input_with_tape(&operands));
+            let others = operands[1..].iter().map(copy);
+            let (module, input) = (cx.place(place), input_with_tape(&operands[0], others));
             match access {
                 Access::Shared => quote!(module(&#module, |tape| #input)),
                 Access::Exclusive => quote!(module_mut(&mut #module, |tape| #input)),
@@ -117,9 +124,16 @@ fn emit_node(cx: &Emitter<'_>, node: &Node, access: Access) -> TokenStream {
             let (krate, ty, x) = (cx.krate, format_ident!("{ty}"), &operands[0]);
             quote!(activate::<#krate::nn::#ty, _, _, _>(&#x))
         }
-        Op::Add => quote!(add(#(&#operands),*)),
-        Op::Sub => quote!(sub(#(&#operands),*)),
-        Op::Mul => quote!(mul(#(&#operands),*)),
+        Op::Add | Op::Sub | Op::Mul => {
+            let ty = &cx.model.value(node.result).ty;
+            let [x, y] = [0, 1].map(|index| as_type(cx, node.operands[index], ty));
+            let method = match node.op {
+                Op::Add => quote!(add),
+                Op::Sub => quote!(sub),
+                _ => quote!(mul),
+            };
+            quote!(#method(&#x, &#y))
+        }
         Op::Scale(by) => {
             let x = &operands[0];
             quote!(scale(&#x, (#by) as f64))
@@ -133,21 +147,34 @@ fn emit_node(cx: &Emitter<'_>, node: &Node, access: Access) -> TokenStream {
             let (x, shape) = (&operands[0], shape(0));
             quote!(expand(&#x, #shape))
         }
-        Op::Concat => quote!(concat(#(&#operands),*)),
+        Op::Concat => {
+            let (x, y) = (&operands[0], node.operands[1]);
+            let width = cx.model.value(y).ty.axes.last().cloned();
+            let mut ty = cx.model.value(node.operands[0]).ty.clone();
+            ty.axes.pop();
+            ty.axes.extend(width);
+            let y = as_type(cx, y, &ty);
+            quote!(concat(&#x, &#y))
+        }
         Op::MeanPool => quote!(mean_pool(#(&#operands),*)),
         Op::PaddedMeanPool => quote!(mean_pool_padded(#(&#operands),*)),
     };
     quote!(let #result: #ty = pass.#call?;)
 }
 
-/// The operands, the first one with the tape.
-fn input_with_tape(operands: &[Ident]) -> TokenStream {
-    let (x, others) = (&operands[0], &operands[1..]);
-    if others.is_empty() {
-        quote!(p::on(tape, &#x))
-    } else {
-        quote!((p::on(tape, &#x), #(p::Clone::clone(&#others)),*))
+/// A value where one of this type is to be: rustc may have to find out that the two are the same.
+fn as_type(cx: &Emitter<'_>, id: ValueId, ty: &Type) -> TokenStream {
+    let name = cx.var(id);
+    match cx.model.value(id).ty.same(ty) {
+        Same::If(_) => quote!(p::asserted(&#name)),
+        _ => quote!(#name),
     }
+}
+
+/// The operands, the first one with the tape.
+fn input_with_tape(x: &Ident, others: impl Iterator<Item = TokenStream>) -> TokenStream {
+    let x = [quote!(p::on(tape, &#x))].into_iter();
+    tuple(&x.chain(others).collect::<Vec<_>>())
 }
 
 fn layer_call(cx: &Emitter<'_>, method: &str, place: &Place, operands: &[Ident]) -> TokenStream {
@@ -184,7 +211,11 @@ fn emit_repeat(cx: &Emitter<'_>, repeat: &Repeat, access: Access) -> TokenStream
     });
     let starts: Vec<_> = starts.collect();
     let values: Vec<_> = repeat.carried.iter().map(|of| cx.var(of.value)).collect();
-    let ends: Vec<_> = repeat.carried.iter().map(|of| cx.var(of.after)).collect();
+    let ends = repeat.carried.iter().map(|of| {
+        let ty = &cx.model.value(of.value).ty;
+        as_type(cx, of.after, ty)
+    });
+    let ends: Vec<_> = ends.collect();
     let assign = match (values.as_slice(), ends.as_slice()) {
         ([value], [end]) => quote!(#value = #end;),
         _ => quote!((#(#values),*) = (#(p::Clone::clone(&#ends)),*);),

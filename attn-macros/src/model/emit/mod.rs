@@ -31,7 +31,6 @@ pub(super) use docs::operation_name;
 /// /// docs
 /// pub struct Gpt<E: Dtype = f32, D: Storage<E> = AutoDevice> { embedding: .., blocks: Repeated<GptBlocks<E, D>, 6>, .. }
 /// pub trait GptInput<E, D> { .. }               // what `forward` accepts
-/// pub trait GptSession {}                       // says why there is no `session`, if there is none
 /// const _: () = {                               // `BuildOnDevice`, `TensorCollection`, `Module`, `forward`, the graph
 ///     use attn::__private as p;
 ///     ..
@@ -51,7 +50,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
     let (cfgs, items, types) = (&cx.cfgs, item::emit(cx), opaque::emit_aliases(cx));
     let others = [cx.built_by_default(MODEL), cx.built(MODEL)];
     let alias = attention::alias(krate, &model.item, ["E", "D"].map(var), &others);
-    let traits = [input::emit_traits(cx), session::emit_trait(cx)];
+    let traits = input::emit_traits(cx);
     let impls = [
         input::emit_impls(cx),
         item::emit_traits(cx),
@@ -72,7 +71,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         #types
         #items
         #alias
-        #(#traits)*
+        #traits
         #(#cfgs)*
         #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
         const _: () = {
@@ -166,6 +165,7 @@ impl<'a> Emitter<'a> {
         let element = match ty.kind {
             Kind::Floats => quote!(E),
             Kind::Ids | Kind::Lens => quote!(usize),
+            Kind::Bools => quote!(bool),
         };
         let tape = (!tape.is_empty()).then(|| quote!(, #tape));
         quote!(p::Tensor<(#(#axes,)*), #element, D #tape>)
@@ -193,6 +193,18 @@ impl<'a> Emitter<'a> {
     fn symbols(&self) -> TokenStream {
         let symbols = self.model.symbols.iter().map(|name| self.symbol(name));
         quote!(#(#symbols: p::Dim,)*)
+    }
+}
+
+fn copy(value: &Ident) -> TokenStream {
+    quote!(p::Clone::clone(&#value))
+}
+
+/// One by itself, several in parentheses.
+fn tuple(parts: &[TokenStream]) -> TokenStream {
+    match parts {
+        [one] => one.clone(),
+        several => quote!((#(#several),*)),
     }
 }
 

@@ -4,8 +4,8 @@
 //! type variable for each such module, as dfdx's tuples have, and that has what is built as its default.
 //!
 //! ```text
-//! type NetHead = (Linear<8, 3>, ReLU);                             // as written
-//! pub struct Net<E, D, NetHeadBuilt = Built<NetHead, D, E>> { head: NetHeadBuilt, .. }
+//! type __NetHead = (Linear<8, 3>, ReLU);                           // as written
+//! pub struct Net<E, D, NetHeadBuilt = Built<__NetHead, D, E>> { head: NetHeadBuilt, .. }
 //! impl<.., NetHeadBuilt> NetInput<E, D, NetHeadBuilt> for Tensor<.., T> // what `forward` accepts
 //! where
 //!     NetHeadBuilt: Module<Tensor<(Batch, Const<8>), E, D, T>, Output = Tensor<(Batch, Const<3>), E, D, T>, ..>,
@@ -18,7 +18,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::Emitter;
+use super::{Emitter, tuple};
 use crate::messages::model as messages;
 use crate::model::graph::{ModuleId, Opaque};
 use crate::model::syntax::first;
@@ -49,7 +49,12 @@ impl Access {
 impl Opaque {
     /// The type variable of the module.
     pub(super) fn built(&self) -> Ident {
-        format_ident!("{}Built", self.alias)
+        format_ident!("{}Built", self.name)
+    }
+
+    /// What stands for the type: no name of the user's.
+    pub(super) fn alias(&self) -> Ident {
+        format_ident!("__{}", self.name)
     }
 
     /// Where rustc's notes place what is emitted for it: at its type as written.
@@ -91,7 +96,7 @@ impl Emitter<'_> {
         self.of_each(module, |built, _| quote!(#built))
     }
 
-    /// `, NetHeadBuilt = Built<NetHead, D, E>`
+    /// `, NetHeadBuilt = Built<__NetHead, D, E>`
     pub(super) fn built_by_default(&self, module: ModuleId) -> TokenStream {
         let krate = self.krate;
         self.of_each(
@@ -110,15 +115,15 @@ impl Emitter<'_> {
         self.of_each(module, |built, _| quote!(#built::To<E2, D2>))
     }
 
-    /// `, Built<NetHead, D, E>`
+    /// `, Built<__NetHead, D, E>`
     pub(super) fn built_types(&self, module: ModuleId) -> TokenStream {
         self.of_each(module, |_, alias| quote!(p::Built<#alias, D, E>))
     }
 
-    /// `where NetHead: BuildOnDevice<D, E>`
+    /// `where __NetHead: BuildOnDevice<D, E>`
     pub(super) fn built_where(&self, module: ModuleId) -> Option<TokenStream> {
         let opaques = self.model.opaques_in(module);
-        let aliases = opaques.iter().map(|opaque| &opaque.alias);
+        let aliases = opaques.iter().map(|opaque| opaque.alias());
         (!opaques.is_empty()).then(|| quote!(where #(#aliases: p::BuildOnDevice<D, E>),*))
     }
 
@@ -130,7 +135,7 @@ impl Emitter<'_> {
         let opaques = self.model.opaques_in(module);
         let each = opaques
             .iter()
-            .map(|opaque| emit(&opaque.built(), &opaque.alias));
+            .map(|opaque| emit(&opaque.built(), &opaque.alias()));
         quote!(#(, #each)*)
     }
 
@@ -158,18 +163,15 @@ impl Emitter<'_> {
             let tape = if index == 0 { tape } else { &none };
             self.tensor(&self.model.value(*id).ty, tape)
         });
-        let operands: Vec<_> = operands.collect();
-        match operands.as_slice() {
-            [one] => one.clone(),
-            several => quote!((#(#several),*)),
-        }
+        tuple(&operands.collect::<Vec<_>>())
     }
 }
 
 /// The types as written, by a name that means the same wherever it stands.
 pub(super) fn emit_aliases(cx: &Emitter<'_>) -> TokenStream {
     let cfgs = &cx.cfgs;
-    let aliases = cx.model.opaques.iter().map(|Opaque { alias, ty, .. }| {
+    let aliases = cx.model.opaques.iter().map(|opaque| {
+        let (alias, ty) = (opaque.alias(), &opaque.ty);
         quote! {
             #(#cfgs)*
             #[allow(non_camel_case_types)]
@@ -187,11 +189,12 @@ pub(super) fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
 
 /// The axes are type variables: the module takes any, and has to keep them apart. Elements and device are the default ones.
 fn emit_check(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
-    let (symbols, alias, none) = (cx.symbols(), &opaque.alias, TokenStream::new());
+    let (symbols, alias, none) = (cx.symbols(), opaque.alias(), TokenStream::new());
     let declared = &cx.model.value(opaque.result).ty;
     let (x, y) = (cx.operands_type(opaque, &none), cx.tensor(declared, &none));
     let message = messages::module_returns(&text::of_type(&opaque.ty), declared);
-    let output = format_ident!("{alias}Output");
+    let name = &opaque.name;
+    let output = format_ident!("{name}Output");
     let axes = cx.model.symbols.iter().map(|name| cx.symbol(name));
     let axes = quote!((#(#axes,)*));
     quote_spanned! {opaque.at()=>

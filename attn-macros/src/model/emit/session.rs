@@ -1,6 +1,6 @@
 //! `session` and `sessions`, or why there are none.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, MODEL};
@@ -8,37 +8,43 @@ use crate::messages::model as messages;
 use crate::model::graph::{Op, Submodule};
 
 /// A trait that nothing implements, which says why the model has no session: where one is asked for.
-pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
+fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
     let Err(reason) = &cx.session else {
         return TokenStream::new();
     };
-    if cx.model.poisoned {
-        return TokenStream::new();
-    }
-    let (name, vis, cfgs) = (
-        format_ident!("{}Session", cx.model.item.name),
-        &cx.model.item.vis,
-        &cx.cfgs,
-    );
+    let name = trait_name(cx);
     let message = messages::no_session(&cx.label());
     let (label, note) = reason.split_once('\n').unwrap_or((reason, ""));
     let note = (!note.is_empty()).then(|| quote!(, note = #note));
     quote_spanned! {cx.at=>
-        #(#cfgs)*
-        #[doc(hidden)]
-        #[diagnostic::on_unimplemented(message = #message, label = #label #note)]
-        #vis trait #name {}
+        /// No layer of the model is called so.
+        mod __session {
+            #[diagnostic::on_unimplemented(message = #message, label = #label #note)]
+            pub trait #name {}
+        }
     }
+}
+
+fn trait_name(cx: &Emitter<'_>) -> Ident {
+    format_ident!("{}Session", cx.model.item.name)
 }
 
 /// The methods.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
-    let reason = format_ident!("{}Session", cx.model.item.name);
+    let reason = trait_name(cx);
     match cx.session {
         // After a mistake, uses compile.
         _ if cx.model.poisoned => emit_none(cx, None),
         Ok(()) => emit_sessions(cx),
-        Err(_) => emit_none(cx, Some(quote!(where Self: #reason))),
+        Err(_) => [
+            emit_trait(cx),
+            emit_none(
+                cx,
+                Some(quote_spanned!(cx.at=> where Self: __session::#reason)),
+            ),
+        ]
+        .into_iter()
+        .collect(),
     }
 }
 

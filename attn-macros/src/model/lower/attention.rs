@@ -1,4 +1,6 @@
-//! `attention::<keys>(x, context = y, padding = lens) { body }`: a layer of `attention!` inside of a model.
+//! `attention::<keys>(x, context = y, padding = keep) { body }`: a layer of `attention!` inside of a model.
+
+use std::fmt;
 
 use proc_macro2::Ident;
 use quote::ToTokens;
@@ -7,10 +9,10 @@ use super::call::Arguments;
 use super::operators::named;
 use super::{Frame, Lowering};
 use crate::graph::{self, CallData, Dim};
-use crate::messages::model as messages;
+use crate::messages::{choice, model as messages};
 use crate::model::graph::{Op, Submodule, ValueId};
 use crate::model::syntax::Call;
-use crate::model::types::{Axis, Kind, Type};
+use crate::model::types::{Axis, Kind, Type, tuple};
 use crate::score;
 use crate::spec::keys::Key;
 use crate::spec::parse::{Draft, Entry, Value};
@@ -25,9 +27,9 @@ impl Lowering<'_> {
         frame: &mut Frame,
     ) -> Option<ValueId> {
         let mut named_operands = Vec::new();
-        for (key, operand) in &call.named {
-            let value = self.tensor(operand, None, frame);
-            named_operands.push((key, value));
+        for (key, values) in &call.named {
+            let values = values.iter().map(|value| self.tensor(value, None, frame));
+            named_operands.push((key, values.collect::<Vec<_>>()));
         }
         let [x] = call.operands.as_slice() else {
             for operand in &call.operands {
@@ -49,10 +51,13 @@ impl Lowering<'_> {
             return None;
         }
         let context = named_operands.iter().position(|(key, _)| *key == "context");
-        let context = context.map(|index| named_operands.remove(index).1);
-        let context = match context {
+        let context = match context.map(|index| named_operands.remove(index)) {
             None => None,
-            Some(value) => Some(self.context(call, &ty, value?)?),
+            Some((_, values)) if values.len() == 1 => Some(self.context(call, &ty, values[0]?)?),
+            Some((key, values)) => {
+                self.cx.error(key, messages::one_value(key, values.len()));
+                return None;
+            }
         };
         let index = self.attentions.len();
         let asked = ("attention", arguments.name.as_ref());
@@ -156,41 +161,51 @@ impl Lowering<'_> {
         call: &Call,
         graph: &graph::Graph,
         sequences: [&Type; 2],
-        mut named: Vec<(&Ident, Option<ValueId>)>,
+        mut named: Vec<(&Ident, Vec<Option<ValueId>>)>,
     ) -> Option<Vec<ValueId>> {
         let mut operands = Vec::new();
         for data in &graph.data {
-            let (name, expected) = data_type(data, sequences);
-            let refused = match data {
-                CallData::Document if graph.cross => Some(messages::DOCUMENTS_OF_TWO),
-                CallData::Padding if sequences[0].axes.len() < 3 => Some(messages::PADDING_ALONE),
-                _ => None,
-            };
-            if let Some(message) = refused {
-                named.retain(|(key, _)| **key != *name);
+            let (name, expected) = (data_name(data), Expected::of(data, graph.cross, sequences));
+            let Some(index) = named.iter().position(|(key, _)| **key == *name) else {
+                let message = messages::data_missing(&name, &expected.to_string());
                 self.cx.error(&call.name, message);
                 operands.push(None);
                 continue;
-            }
-            let Some(index) = named.iter().position(|(key, _)| **key == *name) else {
-                self.cx
-                    .error(&call.name, messages::data_missing(&name, &expected));
-                operands.push(None);
-                continue;
             };
-            let (at, value) = named.remove(index);
-            let fits = value.is_some_and(|value| {
-                let found = self.ty(value).clone();
-                let message = || messages::data_differs(&name, &expected, &found);
-                self.agree(&expected, &found, at.span(), message)
-            });
-            operands.push(value.filter(|_| fits));
+            let (at, values) = named.remove(index);
+            let values: Option<Vec<ValueId>> = values.into_iter().collect();
+            let fits = |values: &Vec<ValueId>| self.are(values, &expected, (&name, at));
+            match values.filter(fits) {
+                Some(values) => operands.extend(values.into_iter().map(Some)),
+                None => operands.push(None),
+            }
         }
         let known: Vec<String> = graph.data.iter().map(data_name).collect();
         for (key, _) in named {
             self.cx.error(key, messages::unknown_data(key, &known));
         }
         operands.into_iter().collect()
+    }
+
+    /// Whether these values are what data are to be.
+    fn are(&mut self, values: &[ValueId], expected: &Expected, (name, at): (&str, &Ident)) -> bool {
+        let types: Vec<Type> = values.iter().map(|value| self.ty(*value).clone()).collect();
+        let message = || {
+            let found = tuple(&types);
+            messages::data_differs(name, &expected.to_string(), &found)
+        };
+        if expected.0.len() != values.len() {
+            self.cx.error(at, message());
+            return false;
+        }
+        let mut values = expected.0.iter().zip(&types);
+        values.all(|(any, found)| {
+            let of_its_kind = any
+                .iter()
+                .find(|ty| ty.kind == found.kind && ty.axes.len() == found.axes.len());
+            let expected = of_its_kind.unwrap_or(&any[0]);
+            self.agree(expected, found, at.span(), message)
+        })
     }
 }
 
@@ -202,34 +217,51 @@ fn data_name(data: &CallData) -> String {
     }
 }
 
-/// What is passed for data of the call.
-fn data_type(data: &CallData, [query, key]: [&Type; 2]) -> (String, Type) {
-    let batch = query.axes[..query.axes.len() - 2].to_vec();
-    let length = |ty: &Type| ty.axes[ty.axes.len() - 2].clone();
-    let ty = match data {
-        CallData::Padding => Type {
-            kind: Kind::Lens,
-            axes: batch,
-        },
-        CallData::Document => Type {
-            kind: Kind::Ids,
-            axes: batch.into_iter().chain([length(query)]).collect(),
-        },
-        CallData::Declared(declared) => {
-            let axes = declared.dims.iter().flat_map(|dim| match dim {
-                Dim::Batch => batch.clone(),
-                Dim::Query => vec![length(query)],
-                Dim::Key => vec![length(key)],
-                Dim::Size(size) => vec![Axis::Size(size.clone())],
-            });
-            Type {
-                kind: match declared.ty {
-                    score::Type::Int => Kind::Ids,
-                    _ => Kind::Floats,
-                },
-                axes: axes.collect(),
+/// The tensors that are passed for data of the call: for each, the types that it may have.
+struct Expected(Vec<Vec<Type>>);
+
+impl Expected {
+    fn of(data: &CallData, cross: bool, [query, key]: [&Type; 2]) -> Self {
+        let batch = &query.axes[..query.axes.len() - 2];
+        let [query, key] = [query, key].map(|ty| ty.axes[ty.axes.len() - 2].clone());
+        let of = |kind, axes: &[Axis]| Type::new(kind, &[batch, axes].concat());
+        let (per_query, per_key) = ([query.clone()], [key.clone()]);
+        Expected(match data {
+            CallData::Padding => {
+                let lens = (!batch.is_empty()).then(|| of(Kind::Lens, &[]));
+                let others = [of(Kind::Lens, &per_query), of(Kind::Bools, &per_key)];
+                vec![lens.into_iter().chain(others).collect()]
             }
-        }
-    };
-    (data_name(data), ty)
+            CallData::Document if cross => vec![
+                vec![of(Kind::Ids, &per_query)],
+                vec![of(Kind::Ids, &per_key)],
+            ],
+            CallData::Document => vec![vec![of(Kind::Ids, &per_query)]],
+            CallData::Declared(declared) => {
+                let axes = declared.dims.iter().flat_map(|dim| match dim {
+                    Dim::Batch => batch.to_vec(),
+                    Dim::Query => vec![query.clone()],
+                    Dim::Key => vec![key.clone()],
+                    Dim::Size(size) => vec![Axis::Size(size.clone())],
+                });
+                let kind = match declared.ty {
+                    score::Type::Int => Kind::Ids,
+                    score::Type::Bool => Kind::Bools,
+                    score::Type::Float => Kind::Floats,
+                };
+                vec![vec![Type {
+                    kind,
+                    axes: axes.collect(),
+                }]]
+            }
+        })
+    }
+}
+
+/// `lens[batch] or bool[batch, seq]`, `(ids[batch, q], ids[batch, k])`
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tensors = self.0.iter().map(|types| choice(types));
+        f.write_str(&tuple(&tensors.collect::<Vec<_>>()))
+    }
 }

@@ -1,6 +1,7 @@
 //! Calls of operations: their keys, and the shapes that they take and return.
 
 use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote};
 
 use super::operators::named;
 use super::{Frame, Lowering};
@@ -61,6 +62,8 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<ValueId> {
+        let operation = &call.name;
+        self.cx.mention(quote!(model::#operation));
         let Some(operation) = Operation::find(&call.name.to_string()) else {
             self.cx
                 .error(&call.name, messages::unknown_operation(&call.name));
@@ -68,7 +71,7 @@ impl Lowering<'_> {
             for operand in call
                 .operands
                 .iter()
-                .chain(call.named.iter().map(|(_, x)| x))
+                .chain(call.named.iter().flat_map(|(_, values)| values))
             {
                 self.tensor(operand, None, frame);
             }
@@ -81,10 +84,12 @@ impl Lowering<'_> {
         if call.body.is_some() {
             self.cx.error(&call.name, messages::body_of(operation.name));
         }
-        for (key, operand) in &call.named {
+        for (key, values) in &call.named {
             self.cx
                 .error(key, messages::named_operand(operation.name, key));
-            self.tensor(operand, None, frame);
+            for operand in values {
+                self.tensor(operand, None, frame);
+            }
         }
         let operands: Vec<Option<ValueId>> = call
             .operands
@@ -125,7 +130,7 @@ impl Lowering<'_> {
                     arguments.tied = self.name_of(argument).or(arguments.tied);
                 }
                 _ => {
-                    let entry = self.entry(argument, index, operation);
+                    let entry = self.entry(call, index, operation);
                     let Some(entry) = entry else { continue };
                     let is_given = |other: &Entry| other.key.name == entry.key.name;
                     if arguments.entries.iter().any(is_given) {
@@ -149,9 +154,20 @@ impl Lowering<'_> {
         name
     }
 
-    fn entry(&mut self, argument: &Argument, index: usize, operation: &Operation) -> Option<Entry> {
+    /// A key of this operation, for editors. Those of `attention` are those of `attention!`.
+    fn mention(&self, call: &Call, key: &Ident) {
+        let operation = &call.name;
+        self.cx.mention(match operation.to_string().as_str() {
+            "attention" => key.to_token_stream(),
+            _ => quote!(model::#operation::#key),
+        });
+    }
+
+    fn entry(&mut self, call: &Call, index: usize, operation: &Operation) -> Option<Entry> {
+        let argument = &call.arguments[index];
         let (key, name) = match &argument.key {
             Some(name) => {
+                self.mention(call, name);
                 let key = operation.key(&name.to_string());
                 if key.is_none() {
                     self.cx
@@ -160,7 +176,7 @@ impl Lowering<'_> {
                 (key?, name.clone())
             }
             None => {
-                let key = self.positional(argument, index, operation)?;
+                let key = self.positional(call, index, operation)?;
                 (key, Ident::new(key.name, first(&argument.value)))
             }
         };
@@ -177,21 +193,25 @@ impl Lowering<'_> {
         Some(Entry::new(key, name, value, origin))
     }
 
-    /// The key at this position. What is the name of another key there was meant for that one.
+    /// The key at this position. What is the name of another key there was meant for that one, if nothing else is.
     fn positional(
         &mut self,
-        argument: &Argument,
+        call: &Call,
         index: usize,
         operation: &Operation,
     ) -> Option<&'static Key> {
-        let at = first(&argument.value);
-        let found = argument.value.to_string();
+        let value = &call.arguments[index].value;
+        let (at, found) = (first(value), value.to_string());
         let Some(expected) = operation.positional.get(index) else {
             self.error(at, messages::too_many_positional(operation, &found));
             return None;
         };
-        let is_key = operation.positional.iter().any(|key| *key == found);
-        if !is_key || found == *expected {
+        let own = operation.positional.iter().position(|key| *key == found);
+        let is_given = |(place, other): (usize, &Argument)| match &other.key {
+            Some(key) => *key == found,
+            None => own == Some(place) && other.value.to_string() == found,
+        };
+        if own.is_none() || call.arguments.iter().enumerate().any(is_given) {
             return operation.key(expected);
         }
         // Of two that changed places, one is enough to say.
@@ -333,7 +353,8 @@ impl Lowering<'_> {
             Kind::Ids => self.appended(call, x, Kind::Ids, width)?,
             _ => x.ending_in(width.clone()),
         };
-        if x.kind == Kind::Lens || !(2..=3).contains(&ty.axes.len()) {
+        let is_counted = matches!(x.kind, Kind::Ids | Kind::Floats);
+        if !is_counted || !(2..=3).contains(&ty.axes.len()) {
             let takes = "ids[seq], ids[batch, seq], or floats of these axes and a width";
             self.cx
                 .error(&call.name, messages::takes(&call.name, takes, x));
@@ -395,11 +416,8 @@ impl Lowering<'_> {
             }
             Some(_) => {}
             None => {
-                let number = quote::quote!(((#epsilon) as f32));
-                let conditions = vec![
-                    quote::quote!(#number > 0.0),
-                    quote::quote!(#number.is_finite()),
-                ];
+                let number = quote!(((#epsilon) as f32));
+                let conditions = vec![quote!(#number > 0.0), quote!(#number.is_finite())];
                 self.assume(conditions, at, message);
             }
         }
@@ -422,7 +440,7 @@ impl Lowering<'_> {
             }
             Some(_) => Some(p.clone()),
             None => {
-                let condition: TokenStream = quote::quote!(#p >= 0.0 && #p < 1.0);
+                let condition: TokenStream = quote!(#p >= 0.0 && #p < 1.0);
                 self.assume(vec![condition], first(&p.origin), message());
                 Some(p.clone())
             }
@@ -471,19 +489,25 @@ impl Lowering<'_> {
         let ty = Type::floats(before.chain([Axis::Size(width)]).collect());
         let op = match operands.get(1) {
             None => Op::MeanPool,
-            Some(lens) => {
-                let expected = Type {
-                    kind: Kind::Lens,
-                    axes: x.axes[..1].to_vec(),
+            Some(_) if x.axes.len() != 3 => {
+                let takes = "[batch, seq, d_model], and lens[batch] or bool[batch, seq]";
+                self.cx
+                    .error(&call.name, messages::takes(&call.name, takes, &x));
+                return None;
+            }
+            Some(padding) => {
+                let found = self.ty(*padding).clone();
+                let (lens, mask) = (
+                    Type::new(Kind::Lens, &x.axes[..1]),
+                    Type::new(Kind::Bools, &x.axes[..2]),
+                );
+                let message = || messages::padding_of_pool(&lens, &mask, &found);
+                let expected = if found.kind == Kind::Bools {
+                    &mask
+                } else {
+                    &lens
                 };
-                let found = self.ty(*lens).clone();
-                let message = || messages::lens_of_pool(&expected, &found);
-                if x.axes.len() != 3 || !self.agree(&expected, &found, call.name.span(), message) {
-                    if x.axes.len() != 3 {
-                        let takes = "[batch, seq, d_model] and lens[batch]";
-                        self.cx
-                            .error(&call.name, messages::takes(&call.name, takes, &x));
-                    }
+                if !self.agree(expected, &found, call.name.span(), message) {
                     return None;
                 }
                 Op::PaddedMeanPool

@@ -37,7 +37,7 @@ pub(crate) fn lower(draft: ModelDraft, krate: &TokenStream, cx: &Diagnostics) ->
     let declared: Vec<Option<Type>> = draft
         .results
         .iter()
-        .map(|ty| lowering.declared_type(ty))
+        .map(|ty| lowering.declared_result(ty))
         .collect();
     let mut body = Frame::new(ModuleId(0));
     let results = lowering.statements(&draft.statements, &mut body);
@@ -185,6 +185,7 @@ impl<'a> Lowering<'a> {
             None => Kind::Floats,
             Some(kind) if kind == "ids" => Kind::Ids,
             Some(kind) if kind == "lens" => Kind::Lens,
+            Some(kind) if kind == "bool" => Kind::Bools,
             Some(kind) => {
                 self.cx.error(kind, messages::unknown_kind(kind));
                 return None;
@@ -193,7 +194,7 @@ impl<'a> Lowering<'a> {
         let axes: Option<Vec<Axis>> = draft.axes.iter().map(|axis| self.axis(axis)).collect();
         let axes = axes?;
         let (least, most) = match kind {
-            Kind::Floats | Kind::Ids => (1, 4),
+            Kind::Floats | Kind::Ids | Kind::Bools => (1, 4),
             Kind::Lens => (1, 2),
         };
         if !(least..=most).contains(&axes.len()) {
@@ -202,6 +203,15 @@ impl<'a> Lowering<'a> {
             return None;
         }
         Some(Type { kind, axes })
+    }
+
+    fn declared_result(&mut self, draft: &TypeDraft) -> Option<Type> {
+        let ty = self.declared_type(draft)?;
+        if ty.kind != Kind::Floats {
+            self.cx.error(&draft.kind, messages::result_of_indices(&ty));
+            return None;
+        }
+        Some(ty)
     }
 
     /// A size of the header, a constant, or a name of the inputs.
@@ -304,8 +314,21 @@ impl<'a> Lowering<'a> {
         });
         let (outer, inner) = (&self.modules[module.0].name, parts.collect::<String>());
         let mut name = format_ident!("{outer}{inner}");
+        while self.is_emitted(&name) {
+            name = format_ident!("{name}Layer");
+        }
         name.set_span(outer.span().resolved_at(outer.span()).located_at(at));
         name
+    }
+
+    /// Whether a type, or a trait of what one accepts, has the name, or this type's trait would have that of one.
+    fn is_emitted(&self, name: &Ident) -> bool {
+        let layers = self.attentions.iter().map(|(spec, _)| &spec.item.name);
+        let mut types = self.modules.iter().map(|module| &module.name).chain(layers);
+        types.any(|ty| {
+            let traits = ["Input", "InputMut"].map(|suffix| format_ident!("{ty}{suffix}"));
+            ty == name || traits.contains(name) || *ty == format!("{name}Input")
+        })
     }
 
     /// Whether two types are equal; if that is for rustc to find out, the rule is noted.

@@ -30,12 +30,12 @@ impl Lowering<'_> {
             ty: text::of_type(&module_type),
         };
         let place = self.field(frame.module, asked, layer, result.to_string());
-        let alias = self.type_name(place.module, &place.field, call.name.span());
+        let name_of_type = self.type_name(place.module, &place.field, call.name.span());
         let module = place.module;
         let result = self.node(frame, Op::Opaque(place), operands.to_vec(), (name, result));
         self.opaques.push(Opaque {
             ty: module_type,
-            alias,
+            name: name_of_type,
             module,
             operands: operands.to_vec(),
             result,

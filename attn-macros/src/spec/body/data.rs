@@ -6,7 +6,6 @@ use super::names::variable;
 use super::parse::DataDraft;
 use super::{DataDecl, Sizes, dims};
 use crate::messages::body as messages;
-use crate::score::Type;
 use crate::spec::Dim;
 use crate::spec::check::Checker;
 
@@ -39,7 +38,7 @@ pub(super) fn check(
         DataDecl {
             attrs: draft.attrs.clone(),
             name: draft.name.clone(),
-            ty: if draft.is_ids { Type::Int } else { Type::Float },
+            ty: draft.ty,
             dims: check_dims(draft, sizes, checker),
         }
     });

@@ -8,7 +8,7 @@ use syn::{Attribute, Block, Token, token};
 use super::index;
 use crate::diag::Diagnostics;
 use crate::messages::body as messages;
-use crate::score::Var;
+use crate::score::{Type, Var};
 use crate::spec::word::split_at_commas;
 
 /// What could be understood of a body.
@@ -30,12 +30,13 @@ pub(super) struct ParamDraft {
     pub(super) init: TokenStream,
 }
 
-/// `data name: [dims];` or `data name: ids[dims];`
+/// `data name: [dims];`, `data name: ids[dims];` or `data name: bool[dims];`
 #[derive(Clone)]
 pub(super) struct DataDraft {
     pub(super) attrs: Vec<Attribute>,
     pub(super) name: Ident,
-    pub(super) is_ids: bool,
+    /// What an element is.
+    pub(super) ty: Type,
     pub(super) dims: Group,
 }
 
@@ -211,20 +212,20 @@ fn tokens_until(input: ParseStream<'_>, end: fn(ParseStream<'_>) -> bool) -> Tok
     tokens
 }
 
-/// `name: [dims]` or `name: ids[dims]`, with the `ids` if they are there.
+/// `name: [dims]` or `name: ids[dims]`, with the `ids`, or `bool`, if it is there.
 fn parse_tensor(input: ParseStream<'_>, usage: &str) -> syn::Result<(Ident, Option<Ident>, Group)> {
     let name: Ident = input.parse().map_err(|_| missing(input, "a name", usage))?;
     input
         .parse::<Token![:]>()
         .map_err(|_| missing(input, "`:`", usage))?;
     let word = input.cursor().ident();
-    let ids = match word.is_some_and(|(word, _)| word == "ids") {
+    let kind = match word.is_some_and(|(word, _)| word == "ids" || word == "bool") {
         true => Some(input.parse()?),
         false => None,
     };
     let dims = expect_group(input, Delimiter::Bracket)
         .ok_or_else(|| missing(input, "sizes in brackets", usage))?;
-    Ok((name, ids, dims))
+    Ok((name, kind, dims))
 }
 
 /// What comes after `data`.
@@ -234,7 +235,7 @@ fn parse_data(
     cx: &Diagnostics,
 ) -> syn::Result<DataDraft> {
     let usage = messages::DATA_USAGE;
-    let (name, ids, dims) = parse_tensor(input, usage)?;
+    let (name, kind, dims) = parse_tensor(input, usage)?;
     if input.peek(Token![=]) {
         let init = tokens_until(input, |input| input.peek(Token![;]));
         cx.error(&init, messages::initial_data(&name));
@@ -245,7 +246,11 @@ fn parse_data(
     Ok(DataDraft {
         attrs,
         name,
-        is_ids: ids.is_some(),
+        ty: match kind {
+            Some(kind) if kind == "ids" => Type::Int,
+            Some(_) => Type::Bool,
+            None => Type::Float,
+        },
         dims,
     })
 }
@@ -257,9 +262,9 @@ fn parse_param(
     cx: &Diagnostics,
 ) -> syn::Result<ParamDraft> {
     let usage = messages::PARAM_USAGE;
-    let (name, ids, dims) = parse_tensor(input, usage)?;
-    if let Some(ids) = ids {
-        cx.error(&ids, messages::learned_ids(&name));
+    let (name, kind, dims) = parse_tensor(input, usage)?;
+    if let Some(kind) = kind {
+        cx.error(&kind, messages::not_learned(&kind, &name));
     }
     input
         .parse::<Token![=]>()

@@ -162,7 +162,7 @@ mistakes! {
     data by check: {
         "data «;»" => "expected a name, found `;`\nhelp: write `data name: ..";
         "data doc «=» ids[batch];" => "expected `:`, found `=`\nhelp: write `data name: ..";
-        "data doc: «id»[batch];" => "expected sizes in brackets, found `id`\nhelp: write `data name: [batch, kv_len];` for floats, `data name: ids[batch, kv_len];` for integers";
+        "data doc: «id»[batch];" => "expected sizes in brackets, found `id`\nhelp: write `data name: [batch, kv_len];` for floats, `data name: ids[batch, kv_len];` for integers, `data name: bool[batch, kv_len];` for conditions";
         "data doc: ids«;»" => "expected sizes in brackets, found `;`\nhelp: write `data name: ..";
         "data doc: ids[batch]«}»" => "expected `;`, found nothing\nhelp: write `data name: ..";
         "data doc: ids[batch] «= zeros»; fn mask(b) { doc[b] == 0 }" => "`doc` has no initial value: the call passes it\nhelp: remove it, or declare `param doc` for what is learned";

@@ -16,8 +16,9 @@ fn errors_of(source: &str) -> Vec<(String, String)> {
 
 fn errors(statements: &str) -> Vec<(String, String)> {
     errors_of(&format!(
-        "struct M<d = 8>; fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {{
-            let _a = tokens; let _b = lens; let _c = x; {statements}
+        "struct M<d = 8>; fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch],
+            keys: [batch, k, d], keep: bool[batch, k], alone: [alone, d]) -> [batch, seq, d] {{
+            let _a = tokens; let _b = lens; let _c = x; let _d = keys; let _e = keep; let _f = alone; {statements}
         }}"
     ))
 }
@@ -60,16 +61,36 @@ mistakes! {
     padding_missing: "attention::<2, mask = padding>(x)", "attention", "this `attention` reads `padding`, and is not given it";
     padding_unread: "attention::<2>(x, padding = lens)", "padding", "this `attention` does not read `padding`";
     padding_of_ids: "attention::<2, mask = padding>(x, padding = tokens)", "padding",
-        "`padding` of this `attention` is lens[batch], found ids[batch, seq]";
-    documents_of_two: "let y = gelu(x); attention::<2, mask = document>(x, context = y, document = tokens)", "attention",
-        "`document` with a context compares the documents of two sequences";
+        "`padding` of this `attention` is lens[batch], lens[batch, seq] or bool[batch, seq], found ids[batch, seq]";
+    padding_of_the_queries: "let y = concat(x, x); attention::<2, mask = padding>(gelu(keys), context = y, padding = keep)", "padding",
+        "`padding` of this `attention` is lens[batch], lens[batch, k] or bool[batch, seq], found bool[batch, k]";
+    padding_of_a_pair: "attention::<2, mask = padding>(x, padding = (lens, keep))", "padding",
+        "`padding` of this `attention` is lens[batch], lens[batch, seq] or bool[batch, seq], found (lens[batch], bool[batch, k])";
+    padding_without_a_batch: "attention::<2, mask = padding>(alone, padding = lens)", "padding",
+        "`padding` of this `attention` is lens[alone] or bool[alone], found lens[batch]";
+    pool_of_other_keys: "mean_pool(x, keep)", "mean_pool",
+        "`mean_pool` takes lens[batch] or bool[batch, seq] as its second operand, found bool[batch, k]";
+    pool_of_ids: "mean_pool(x, tokens)", "mean_pool",
+        "`mean_pool` takes lens[batch] or bool[batch, seq] as its second operand, found ids[batch, seq]";
+    pool_of_one_sequence: "mean_pool(alone, keep)", "mean_pool",
+        "`mean_pool` takes [batch, seq, d_model], and lens[batch] or bool[batch, seq], found [alone, 8]";
+    marks_are_no_floats: "gelu(keep)", "gelu", "`gelu` takes floats, found bool[batch, k]";
+    marks_have_no_positions: "sinusoidal_position::<8>(keep)", "sinusoidal_position",
+        "`sinusoidal_position` takes ids[seq], ids[batch, seq], or floats of these axes and a width, found bool[batch, k]";
+    two_contexts: "attention::<2>(x, context = (x, keys))", "context", "`context` is one value, found 2";
+    documents_of_two: "let y = gelu(x); attention::<2, mask = document>(x, context = y, document = tokens)", "document",
+        "`document` of this `attention` is (ids[batch, seq], ids[batch, seq]), found ids[batch, seq]";
+    documents_of_others: "attention::<2, mask = document>(x, context = keys, document = (tokens, tokens))", "document",
+        "`document` of this `attention` is (ids[batch, seq], ids[batch, k]), found (ids[batch, seq], ids[batch, seq])";
+    documents_of_one: "attention::<2, mask = document>(x, document = (tokens, tokens))", "document",
+        "`document` of this `attention` is ids[batch, seq], found (ids[batch, seq], ids[batch, seq])";
     context_without_context: "attention::<2, d_context = 4>(x)", "d_context", "`d_context` is the width of a second input, and there is none";
     floats_to_embed: "embedding::<9, 8>(x)", "embedding", "`embedding` takes ids[..], found [batch, seq, 8]";
     ids_to_norm: "layer_norm(tokens) + x", "layer_norm", "`layer_norm` takes floats whose last axis is a constant, found ids[batch, seq]";
     tied_to_nothing: "linear::<tied = table>(x)", "table", "there is no embedding `table` to tie to";
-    tied_with_a_bias: "let _e = embedding::<8, d, name = e>(tokens); linear::<tied = e, bias = true>(x)", "bias",
+    tied_with_a_bias: "let _g = embedding::<8, d, name = e>(tokens); linear::<tied = e, bias = true>(x)", "bias",
         "`tied` contradicts `bias`: the table of `e` is all that it has";
-    tied_of_another_width: "let _e = embedding::<9, 4, name = e>(tokens); linear::<tied = e>(x)", "linear",
+    tied_of_another_width: "let _g = embedding::<9, 4, name = e>(tokens); linear::<tied = e>(x)", "linear",
         "`linear` tied to `e` takes [.., 4], found [batch, seq, 8]";
     name_taken: "linear::<8, name = a>(linear::<8, name = a>(x))", "a", "another layer is called `a`";
     number_alone: "3.0", "3.0", "expected a value with axes, found a number";
@@ -99,6 +120,31 @@ mistakes! {
         "`module` has no body: only `attention` has functions of its own";
     module_that_is_open: "let y = module::<Linear<8, 3, out = [batch, seq, d]>(x); y", ";", "expected `,` or `>`";
     body_of_another: "gelu(x) { fn mask(q_idx) { q_idx > 0 } }", "gelu", "`gelu` has no body: only `attention` has functions of its own";
+}
+
+/// `embedding::<vocab, vocab>`: the second is a size. What stands where it belongs is meant so.
+#[test]
+fn a_size_has_the_name_of_a_key() {
+    let errors = |keys: &str| {
+        errors_of(&format!(
+            "struct M<vocab = 8, d_model = 8>;
+            fn forward(x: ids[batch, seq]) -> [batch, seq, vocab] {{
+                let x = embedding::<{keys}>(x);
+                attention::<d_model, d_model, head_dim = 1>(x)
+            }}"
+        ))
+    };
+    for keys in [
+        "vocab, vocab",
+        "vocab, d_model = vocab",
+        "vocab = vocab, d_model = vocab",
+    ] {
+        assert_eq!(errors(keys), []);
+    }
+    for keys in ["d_model, vocab", "d_model, 8", "d_model"] {
+        let at = errors(keys).into_iter().next().map(|(at, _)| at);
+        assert_eq!(at.as_deref(), Some("d_model"), "{keys}");
+    }
 }
 
 #[test]
@@ -136,6 +182,16 @@ fn of_the_declaration() {
             "struct M; fn forward(x: floats[s]) -> [s] { x }",
             "floats",
             "unknown kind of input `floats`",
+        ),
+        (
+            "struct M; fn forward(x: ids[s]) -> ids[s] { x }",
+            "ids",
+            "`forward` returns floats, found ids[s]",
+        ),
+        (
+            "struct M; fn forward(x: [s], keep: bool[s]) -> ([s], bool[s]) { (x, keep) }",
+            "bool",
+            "`forward` returns floats, found bool[s]",
         ),
         (
             "struct M; fn forward(x: [s]) -> ([s], [s]) { x }",

@@ -1,5 +1,6 @@
 //! `model!` from inside.
 
+mod editor;
 mod mistakes;
 mod picture;
 mod plan;

@@ -105,6 +105,16 @@ tests! {
 }
 
 tests! {
+    agree_beyond_a_tile, |x, case| (x, case.marks());
+
+    marks_of_a_body [heads = 2, d_model = 8, mask = causal] {
+        data keep: bool[batch, kv_len];
+        fn mask(b, kv_idx) { keep[b, kv_idx] }
+        fn score(score, b, q_idx) { if keep[b, q_idx] && score > 0.1 { score } else { 0.5 * score } }
+    };
+}
+
+tests! {
     agree_beyond_a_tile, |x, case| (x, case.relations());
 
     ids_of_pairs [heads = 2, d_model = 8] {

@@ -43,6 +43,12 @@ attention! {
         data prefix: ids[batch];
         fn mask(b, q_idx, kv_idx) { kv_idx < prefix[b] || kv_idx <= q_idx }
     }
+    /// Which keys are there, and which pairs of them: a mask that another library made.
+    struct Marked<heads = 2, d_model = 8, mask = causal> {
+        data keep: bool[batch, kv_len];
+        data linked: bool[q_len, kv_len];
+        fn mask(b, q_idx, kv_idx) { keep[b, kv_idx] && !linked[q_idx, kv_idx] }
+    }
     /// Floats in a mask, the same for all sequences.
     struct Levels<heads = 2, d_model = 8> {
         data level: [q_len];
@@ -219,6 +225,30 @@ fn data_of_the_header_come_first() {
         (|len| [len, tensor((len,), |at| document(0, at[0]))]),
         (|p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| {
             same_document(b, q, k) & padding(q, k, k - b % k)
+        }))
+    );
+}
+
+#[test]
+fn marks() {
+    fn keeps(b: usize, k: usize) -> bool {
+        b != 1 && !(k + b).is_multiple_of(3)
+    }
+    fn linked(q: usize, k: usize) -> bool {
+        (q * k) % 4 == 3
+    }
+    self_attention_on!(
+        Marked,
+        (|batch, len| [
+            tensor((batch, len), |at| keeps(at[0], at[1])),
+            tensor((len, len), |at| linked(at[0], at[1]))
+        ]),
+        (|len| [
+            tensor((len,), |at| keeps(0, at[0])),
+            tensor((len, len), |at| linked(at[0], at[1]))
+        ]),
+        (|p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| {
+            pairs(q, k, |q, k| k <= q && keeps(b, k) && !linked(q, k))
         }))
     );
 }

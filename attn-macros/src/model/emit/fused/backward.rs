@@ -324,13 +324,9 @@ impl Fused<'_> {
                 });
                 quote!(#(p::layers::concat_backward(#starts, #widths, #d_y_matrix, &mut #to_x, gradients);)*)
             }
-            Op::MeanPool => {
-                let axis = self.sequence(x(0));
-                quote!(p::layers::mean_pool_backward(#axis, None, #d_y, #(&mut #to_x,)* gradients);)
-            }
-            Op::PaddedMeanPool => {
-                let (lens, axis) = (self.ids(x(1)), self.sequence(x(0)));
-                quote!(p::layers::mean_pool_backward(#axis, Some(#lens), #d_y, #(&mut #to_x,)* gradients);)
+            Op::MeanPool | Op::PaddedMeanPool => {
+                let (axis, counted) = (self.sequence(x(0)), self.counted(node));
+                quote!(p::layers::mean_pool_backward(#axis, #counted, #d_y, #(&mut #to_x,)* gradients);)
             }
         }
     }

@@ -366,14 +366,9 @@ impl Fused<'_> {
                 let (x, y) = (matrix(0), matrix(1));
                 quote!(p::layers::concat(#x, #y, #to.all_mut()))
             }
-            Op::MeanPool => {
-                let (x, axis) = (numbers(0), self.sequence(x(0)));
-                quote!(p::layers::mean_pool(#x, #axis, None, #to.numbers_mut()))
-            }
-            Op::PaddedMeanPool => {
-                let (lens, axis) = (self.ids(x(1)), self.sequence(x(0)));
-                let x = numbers(0);
-                quote!(p::layers::mean_pool(#x, #axis, Some(#lens), #to.numbers_mut()))
+            Op::MeanPool | Op::PaddedMeanPool => {
+                let (x, axis, counted) = (numbers(0), self.sequence(x(0)), self.counted(node));
+                quote!(p::layers::mean_pool(#x, #axis, #counted, #to.numbers_mut()))
             }
         }
     }

@@ -258,6 +258,21 @@ impl<'a> Fused<'a> {
         quote!(p::AxisOf { outer: #outer, len: #len, inner: #inner })
     }
 
+    /// The vectors that a pool reads.
+    fn counted(&self, node: &Node) -> TokenStream {
+        match node.operands.get(1) {
+            None => quote!(p::Counted::All),
+            Some(padding) if self.ty(*padding).kind == Kind::Bools => {
+                let marks = self.input(*padding);
+                quote!(p::Counted::Where(&call.inputs.#marks))
+            }
+            Some(lens) => {
+                let lens = self.ids(*lens);
+                quote!(p::Counted::First(#lens))
+            }
+        }
+    }
+
     /// `p::layers::growing(&[1, 512], &[sizes.seq, 512])`
     fn growing(&self, node: &Node) -> TokenStream {
         let sizes = |id| self.ty(id).axes.iter().map(size);

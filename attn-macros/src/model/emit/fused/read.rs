@@ -5,7 +5,7 @@ use quote::{quote, quote_spanned};
 
 use super::{Fused, Kept, product, size};
 use crate::emit::input;
-use crate::model::emit::{field, item};
+use crate::model::emit::{copy, field, item, tuple};
 use crate::model::graph::{Module, Node, Op, Region, Repeat, Step, Submodule, ValueId};
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, Kind};
@@ -34,6 +34,7 @@ impl Fused<'_> {
             match self.ty(*id).kind {
                 Kind::Floats => quote!(#name: p::Operand<E>),
                 Kind::Ids | Kind::Lens => quote!(#name: p::Ids),
+                Kind::Bools => quote!(#name: p::Vec<bool>),
             }
         });
         let data = (0..self.attentions().len()).map(|index| {
@@ -73,6 +74,7 @@ impl Fused<'_> {
             match self.ty(*id).kind {
                 Kind::Floats => quote!(#name: operation.parameter(&#value)?),
                 Kind::Ids | Kind::Lens => quote!(#name: p::Ids::read(&#value)),
+                Kind::Bools => quote!(#name: p::values(&#value)),
             }
         });
         let data = self
@@ -95,22 +97,23 @@ impl Fused<'_> {
         let Op::Attention { index, .. } = node.op else {
             return TokenStream::new();
         };
-        let (spec, graph) = &self.model().attentions[index];
+        let spec = &self.model().attentions[index].0;
         let (query, inputs) = (self.ty(node.operands[0]), self.model().differentiable(node));
         let key = self.ty(node.operands[inputs - 1]);
         let lead = (query.axes.len() > 2).then(|| self.cx.axis(&query.axes[0]));
         let lead = lead.map(|batch| quote!(#batch,));
         let [query, key] = [query, key].map(|ty| self.cx.axis(&ty.axes[ty.axes.len() - 2]));
         let (label, shape) = (spec.item.name.to_string(), quote!((#lead #query, #key)));
-        let reads = graph.data.iter().zip(&node.operands[inputs..]);
-        let reads = reads.map(|(data, operand)| {
-            let axes = self.ty(*operand).axes.iter().map(|axis| self.cx.axis(axis));
+        let reads = self.model().data(node).into_iter().map(|(data, tensors)| {
+            let axes = &self.ty(tensors[0]).axes;
+            let axes = axes.iter().map(|axis| self.cx.axis(axis));
+            let tensors = tensors.iter().map(|id| copy(&self.value(*id)));
             let of = input::Given {
                 shape: &shape,
                 own_shape: &quote!((#(#axes,)*)),
                 batched: lead.is_some(),
             };
-            input::read_given(&label, data, of, &self.value(*operand))
+            input::read_given(&label, data, of, &tuple(&tensors.collect::<Vec<_>>()))
         });
         let (reads, axes) = (reads.collect::<Vec<_>>(), self.axes(node));
         if reads.is_empty() {
@@ -184,7 +187,7 @@ impl Fused<'_> {
                     let len = self.ty(node.operands[0]).axes.last().map(size);
                     Some(quote!(p::check_length(#len, #max_len)?;))
                 }
-                Op::PaddedMeanPool => {
+                Op::PaddedMeanPool if self.ty(node.operands[1]).kind == Kind::Lens => {
                     let axes = &self.ty(node.operands[0]).axes;
                     let (len, lens) = (size(&axes[axes.len() - 2]), self.input(node.operands[1]));
                     Some(quote!(call.inputs.#lens.check_lengths("mean_pool", #len)?;))
