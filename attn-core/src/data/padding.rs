@@ -110,9 +110,7 @@ impl PaddingData {
             }
         }
     }
-}
 
-impl PaddingData {
     /// The keys that the one query of each sequence attends to.
     pub(crate) fn counted(&self) -> Counted<'_> {
         match &self.0 {

@@ -97,8 +97,8 @@ pub(super) fn multiply<E: Pooled>(
     multiply_and_sum(to, start, a, b, &mut []);
 }
 
-/// [`multiply`], which also adds the sum of every row of `a` to its element of `sums`, if there are any: they are read only
-/// once.
+/// [`multiply`], which also adds the sum of every row of `a` to its element of `sums`, if there are any: what is copied
+/// anyway is not read again for that.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -130,6 +130,7 @@ pub(super) fn multiply_and_sum<E: Pooled>(
     let (height, width) = (height.max(1), width.max(1));
     // Rows without a number add nothing.
     let sums = if depth == 0 { &mut [] } else { sums };
+    // Without columns there is nothing to multiply, but there are sums.
     if cols == 0 {
         Rows::of(a, sums);
     }
