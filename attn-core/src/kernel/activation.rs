@@ -270,6 +270,36 @@ impl<E: Real, A: Activation> Kernel for Both<'_, E, A> {
     }
 }
 
+/// `act(left) * right`, with what its derivative needs.
+struct Gate<V> {
+    active: V,
+    slope: V,
+    right: V,
+}
+
+#[inline(always)]
+fn gate<V: Vector>(activation: impl Activation, left: V, right: V) -> Gate<V> {
+    let (active, slope) = activation.value_and_slope(left);
+    Gate {
+        active,
+        slope,
+        right,
+    }
+}
+
+impl<V: Vector> Gate<V> {
+    #[inline(always)]
+    fn value(&self) -> V {
+        self.active * self.right
+    }
+
+    /// The gradients of both halves.
+    #[inline(always)]
+    fn slopes(&self, d_y: V) -> [V; 2] {
+        [d_y * self.right * self.slope, d_y * self.active]
+    }
+}
+
 struct Gated<'a, E, A> {
     activation: A,
     x: Matrix<'a, E>,
@@ -286,8 +316,8 @@ impl<E: Real, A: Activation> Kernel for Gated<'_, E, A> {
             let y = self.y.row_mut(i);
             let (left, right) = self.x.row(i).split_at(y.len());
             for_lanes!(V, y.len(), [left, right], [y], {
-                let (value, _) = self.activation.value_and_slope::<V>(load_any(left));
-                store_any(value * load_any(right), y);
+                let gate = gate::<V>(self.activation, load_any(left), load_any(right));
+                store_any(gate.value(), y);
             });
         }
     }
@@ -311,10 +341,10 @@ impl<E: Real, A: Activation> Kernel for GatedDerivative<'_, E, A> {
             let (left, right) = self.x.row(i).split_at(d_y.len());
             let (d_left, d_right) = self.d_x.row_mut(i).split_at_mut(d_y.len());
             for_lanes!(V, d_y.len(), [left, right, d_y], [d_left, d_right], {
-                let (value, slope) = self.activation.value_and_slope::<V>(load_any(left));
-                let d_y = load_any::<V>(d_y);
-                store_any(d_y * load_any(right) * slope, d_left);
-                store_any(d_y * value, d_right);
+                let gate = gate::<V>(self.activation, load_any(left), load_any(right));
+                let [of_left, of_right] = gate.slopes(load_any(d_y));
+                store_any(of_left, d_left);
+                store_any(of_right, d_right);
             });
         }
     }
@@ -336,11 +366,11 @@ impl<E: Real, A: Activation> Kernel for GatedBoth<'_, E, A> {
             let d_y = self.d_y.row_mut(i);
             let (left, right) = self.x.row_mut(i).split_at_mut(d_y.len());
             for_lanes!(V, d_y.len(), [], [left, right, d_y], {
-                let (value, slope) = self.activation.value_and_slope::<V>(load_any(left));
-                let (gate, gradient) = (load_any::<V>(right), load_any::<V>(d_y));
-                store_any(gradient * gate * slope, left);
-                store_any(gradient * value, right);
-                store_any(value * gate, d_y);
+                let gate = gate::<V>(self.activation, load_any(left), load_any(right));
+                let [of_left, of_right] = gate.slopes(load_any(d_y));
+                store_any(of_left, left);
+                store_any(of_right, right);
+                store_any(gate.value(), d_y);
             });
         }
     }

@@ -345,7 +345,8 @@ mod tests {
                         f64::from(given[i]) + (0..k).map(|j| f64::from(a.get(i, j))).sum::<f64>()
                     })
                     .collect();
-                // Each rounding is one of at most twice the square root of what was added.
+                // Up to k roundings of partial sums of at most about 2 √k, by half an epsilon, 6e-8, of these: as random as
+                // they are, they come to √k times one of them, which is k times 6e-8.
                 let tolerance = 6e-8 * (k as f64 + 1.0);
                 assert_near(&sums, &want, tolerance, &format!("{m} x {k} x {n}"));
             }

@@ -217,20 +217,6 @@ fn inputs(cx: &Layer<'_>) -> Vec<(Name, String, String)> {
     inputs
 }
 
-/// What a user reads who passes something else as data that the body declares: the message, and notes.
-pub(super) fn wrong_data(cx: &Layer<'_>, declared: &Declared) -> (String, [&'static str; 2]) {
-    let message = format!(
-        "`{}` of `{}` is `Tensor<{{Shape}}, {{V}}, {{D}}>`, not `{{Self}}`",
-        declared.name,
-        cx.label()
-    );
-    let notes = [
-        "an axis `batch`, `q_len` or `kv_len` has the type that it has in the input, and `batch` is left out of unbatched input",
-        "no gradient flows into data: a traced tensor gives its tape away by `let (data, tape) = data.split_tape();`",
-    ];
-    (message, notes)
-}
-
 /// An input that the body declares.
 fn declared_input(cx: &Layer<'_>, declared: &Declared) -> (Name, String, String) {
     let Declared { name, ty, dims, .. } = declared;

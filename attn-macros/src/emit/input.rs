@@ -363,7 +363,7 @@ fn declared_bound(cx: &Layer<'_>, declared: &Declared, batched: bool) -> TokenSt
 /// The trait of what is passed for data of the body. Only its messages differ from those of the others: they name the data.
 fn emit_declared(cx: &Layer<'_>, declared: &Declared) -> TokenStream {
     let name = declared_trait(declared);
-    let (message, notes) = docs::wrong_data(cx, declared);
+    let (message, notes) = wrong_data(cx, declared);
     let label = format!("wrong `{}`", declared.name);
     quote_spanned! {cx.at=>
         #[diagnostic::on_unimplemented(message = #message, label = #label #(, note = #notes)*)]
@@ -373,6 +373,20 @@ fn emit_declared(cx: &Layer<'_>, declared: &Declared) -> TokenStream {
         #[diagnostic::do_not_recommend]
         impl<A: p::Data<Shape, V, D>, Shape, V, D: p::Storage<V>> #name<Shape, V, D> for A {}
     }
+}
+
+/// What a user reads who passes something else as data that the body declares: the message, and notes.
+fn wrong_data(cx: &Layer<'_>, declared: &Declared) -> (String, [&'static str; 2]) {
+    let message = format!(
+        "`{}` of `{}` is `Tensor<{{Shape}}, {{V}}, {{D}}>`, not `{{Self}}`",
+        declared.name,
+        cx.label()
+    );
+    let notes = [
+        "an axis `batch`, `q_len` or `kv_len` has the type that it has in the input, and `batch` is left out of unbatched input",
+        "no gradient flows into data: a traced tensor gives its tape away by `let (data, tape) = data.split_tape();`",
+    ];
+    (message, notes)
 }
 
 fn declared_trait(declared: &Declared) -> Ident {

@@ -1,7 +1,11 @@
 //! What falls is the same in both forms of a model, whatever it is computed with: the same keys, the same elements, the same
 //! gradients.
 
-use super::{agree::tolerance, cases::dropouts, *};
+use super::{
+    agree::{agree, tolerance},
+    cases::dropouts,
+    *,
+};
 use crate::layers::compare::assert_same;
 use attn::{Backend, Element, model};
 
@@ -30,8 +34,8 @@ macro_rules! fall_alike {
                     let mut model = dev.build_module::<M, E>();
                     scatter(&mut model);
                     let $first = on(&dev, &$x);
-                    let x = fall_alike!(@input $first.clone().leaky_traced() $(, on(&dev, &$other))*);
-                    let still = fall_alike!(@input $first.clone() $(, on(&dev, &$other))*);
+                    let x = agree!(@input $first.clone().leaky_traced() $(, on(&dev, &$other))*);
+                    let still = agree!(@input $first.clone() $(, on(&dev, &$other))*);
                     let y = if composed { model.composed().forward_mut(x) } else { model.forward_mut(x) };
                     assert_ne!(tensors::flat(&y), tensors::flat(&model.forward(still)));
                     let ran: Backpropagated<E> = backpropagate(y);
@@ -45,15 +49,13 @@ macro_rules! fall_alike {
             check::<f64>();
         }
     )*};
-    (@input $first:expr) => { $first };
-    (@input $($input:expr),+) => { ($($input),+) };
 }
 
 dropouts!(fall_alike);
 
 /// Without a training step nothing falls.
 mod still {
-    use super::{super::agree::agree, *};
+    use super::*;
 
     dropouts!(agree);
 }
