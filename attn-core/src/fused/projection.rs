@@ -186,6 +186,21 @@ impl<E: Element> Projection<E> {
         linear::forward(x, self.weight(), self.bias.as_deref(), y);
     }
 
+    /// `y = x Wᵀ`: the [bias](Self::bias) is left to the next pass, which reads `y` anyway.
+    pub fn product(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
+        linear::forward(x, self.weight(), None, y);
+    }
+
+    /// What a [`product`](Self::product) lacks: zeros, if there is no bias.
+    pub fn lacking(&self) -> Buffer<E> {
+        let outputs = self.weight().rows();
+        let mut numbers = Buffer::zeros(outputs);
+        if let Some(bias) = &self.bias {
+            numbers.copy_from_slice(bias);
+        }
+        numbers
+    }
+
     /// `dx = dy W`, or `dx += dy W`
     pub fn input_gradient(&self, d_y: Matrix<'_, E>, into: Into, d_x: MatrixMut<'_, E>) {
         linear::input_gradient(d_y, self.weight(), into, d_x);

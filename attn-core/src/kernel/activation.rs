@@ -19,7 +19,7 @@
 use super::dropout::Dropped;
 use super::elementwise::{map, zip};
 use super::lanes::for_lanes;
-use super::parallel::{SMALL, for_each, rows_per_task};
+use super::parallel::{for_each, rows_per_task};
 use super::{Matrix, MatrixMut, Real};
 use crate::simd::slice::{Map, Zip, load_any, store_any};
 use crate::simd::{Kernel, Vector, math, run};
@@ -53,33 +53,83 @@ pub fn backward<E: Real>(activation: impl Activation, x: &[E], d_y: &[E], d_x: &
     zip(x, d_y, d_x, Derivative(activation));
 }
 
-/// The derivative where the value is wanted again: `x` becomes `dx = dy * act'(x)`, and `d_y` becomes `y = act(x)`.
-///
-/// # Panics
-/// If the lengths differ.
-#[track_caller]
-pub fn backward_in_place<E: Real>(activation: impl Activation, x: &mut [E], d_y: &mut [E]) {
-    assert_eq!(x.len(), d_y.len(), "as many gradients as arguments");
-    let parts = x.chunks_mut(SMALL).zip(d_y.chunks_mut(SMALL));
-    for_each(parts, |(x, d_y)| run(Both { activation, x, d_y }));
-}
-
-/// `y = act(left) * right` for the halves of every row, `x [n, 2 h]` and `y [n, h]`.
+/// `y = act(x + bias)` for every row, `x [n, h]`, `bias [h]` and `y [n, h]`: for what a product wrote without its bias.
 ///
 /// # Panics
 /// If the shapes do not fit.
 #[track_caller]
-pub fn gated_forward<E: Real>(activation: impl Activation, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-    assert_halves((x.rows(), x.cols()), y.rows(), y.cols());
+pub fn biased_forward<E: Real>(
+    activation: impl Activation,
+    x: Matrix<'_, E>,
+    bias: &[E],
+    y: MatrixMut<'_, E>,
+) {
+    assert_same((x.rows(), x.cols()), y.rows(), y.cols(), bias.len());
     let chunk = rows_per_task(x.cols());
     let parts = y.row_chunks(chunk).enumerate();
     for_each(parts, |(index, y)| {
         let x = x.some_rows(index * chunk..index * chunk + y.rows());
-        run(Gated { activation, x, y });
+        run(Biased {
+            activation,
+            x,
+            bias,
+            y,
+        });
     });
 }
 
-/// The derivative of [`gated_forward`], for `d_y [n, h]` and `d_x [n, 2 h]`, which is overwritten:
+/// The derivative of [`biased_forward`] where its result is wanted again: `x` becomes `dx = dy * act'(x + bias)`, and `d_y`
+/// becomes `y`.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+pub fn biased_backward_in_place<E: Real>(
+    activation: impl Activation,
+    x: MatrixMut<'_, E>,
+    bias: &[E],
+    d_y: MatrixMut<'_, E>,
+) {
+    assert_same((x.rows(), x.cols()), d_y.rows(), d_y.cols(), bias.len());
+    let chunk = rows_per_task(x.cols());
+    let parts = x.row_chunks(chunk).zip(d_y.row_chunks(chunk));
+    for_each(parts, |(x, d_y)| {
+        run(Both {
+            activation,
+            x,
+            bias,
+            d_y,
+        });
+    });
+}
+
+/// `y = act(left) * right` for the halves of every row of `x + bias`, `x [n, 2 h]`, `bias [2 h]` and `y [n, h]`.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+pub fn gated_forward<E: Real>(
+    activation: impl Activation,
+    x: Matrix<'_, E>,
+    bias: &[E],
+    y: MatrixMut<'_, E>,
+) {
+    assert_halves((x.rows(), x.cols()), y.rows(), y.cols());
+    assert_bias(x.cols(), bias.len());
+    let chunk = rows_per_task(x.cols());
+    let parts = y.row_chunks(chunk).enumerate();
+    for_each(parts, |(index, y)| {
+        let x = x.some_rows(index * chunk..index * chunk + y.rows());
+        run(Gated {
+            activation,
+            x,
+            bias,
+            y,
+        });
+    });
+}
+
+/// The derivative of [`gated_forward`] without a bias, for `d_y [n, h]` and `d_x [n, 2 h]`, which is overwritten:
 /// `dleft = dy * right * act'(left)` and `dright = dy * act(left)`.
 ///
 /// # Panics
@@ -117,12 +167,21 @@ pub fn gated_backward<E: Real>(
 pub fn gated_backward_in_place<E: Real>(
     activation: impl Activation,
     x: MatrixMut<'_, E>,
+    bias: &[E],
     d_y: MatrixMut<'_, E>,
 ) {
     assert_halves((x.rows(), x.cols()), d_y.rows(), d_y.cols());
+    assert_bias(x.cols(), bias.len());
     let chunk = rows_per_task(x.cols());
     let parts = x.row_chunks(chunk).zip(d_y.row_chunks(chunk));
-    for_each(parts, |(x, d_y)| run(GatedBoth { activation, x, d_y }));
+    for_each(parts, |(x, d_y)| {
+        run(GatedBoth {
+            activation,
+            x,
+            bias,
+            d_y,
+        });
+    });
 }
 
 #[track_caller]
@@ -131,6 +190,20 @@ fn assert_halves((rows, cols): (usize, usize), of_rows: usize, half: usize) {
         rows == of_rows && cols == 2 * half,
         "({rows} x {cols}) are not the halves of ({of_rows} x {half})"
     );
+}
+
+#[track_caller]
+fn assert_same((rows, cols): (usize, usize), of_rows: usize, of_cols: usize, bias: usize) {
+    assert!(
+        rows == of_rows && cols == of_cols,
+        "({rows} x {cols}) are not as many as ({of_rows} x {of_cols})"
+    );
+    assert_bias(cols, bias);
+}
+
+#[track_caller]
+fn assert_bias(cols: usize, bias: usize) {
+    assert!(cols == bias, "a bias of {bias} for {cols} columns");
 }
 
 macro_rules! activations {
@@ -249,10 +322,40 @@ impl<E: Real, A: Activation> Zip<E> for Derivative<A> {
     }
 }
 
+/// A vector of a row, with its bias.
+#[inline(always)]
+fn load_biased<V: Vector>(x: &[V::Element], bias: &[V::Element]) -> V {
+    load_any::<V>(x) + load_any(bias)
+}
+
+struct Biased<'a, E, A> {
+    activation: A,
+    x: Matrix<'a, E>,
+    bias: &'a [E],
+    y: MatrixMut<'a, E>,
+}
+
+impl<E: Real, A: Activation> Kernel for Biased<'_, E, A> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for i in 0..self.x.rows() {
+            let (x, bias, y) = (self.x.row(i), self.bias, self.y.row_mut(i));
+            for_lanes!(V, y.len(), [x, bias], [y], {
+                let (value, _) = self.activation.value_and_slope(load_biased::<V>(x, bias));
+                store_any(value, y);
+            });
+        }
+    }
+}
+
 struct Both<'a, E, A> {
     activation: A,
-    x: &'a mut [E],
-    d_y: &'a mut [E],
+    x: MatrixMut<'a, E>,
+    bias: &'a [E],
+    d_y: MatrixMut<'a, E>,
 }
 
 impl<E: Real, A: Activation> Kernel for Both<'_, E, A> {
@@ -260,13 +363,16 @@ impl<E: Real, A: Activation> Kernel for Both<'_, E, A> {
     type Output = ();
 
     #[inline(always)]
-    fn run<V: Vector<Element = E>>(self) {
-        let Self { activation, x, d_y } = self;
-        for_lanes!(V, x.len(), [], [x, d_y], {
-            let (value, slope) = activation.value_and_slope::<V>(load_any(x));
-            store_any(load_any::<V>(d_y) * slope, x);
-            store_any(value, d_y);
-        });
+    fn run<V: Vector<Element = E>>(mut self) {
+        for i in 0..self.x.rows() {
+            let (x, bias, d_y) = (self.x.row_mut(i), self.bias, self.d_y.row_mut(i));
+            for_lanes!(V, bias.len(), [bias], [x, d_y], {
+                let x_biased = load_biased::<V>(x, bias);
+                let (value, slope) = self.activation.value_and_slope(x_biased);
+                store_any(load_any::<V>(d_y) * slope, x);
+                store_any(value, d_y);
+            });
+        }
     }
 }
 
@@ -303,6 +409,7 @@ impl<V: Vector> Gate<V> {
 struct Gated<'a, E, A> {
     activation: A,
     x: Matrix<'a, E>,
+    bias: &'a [E],
     y: MatrixMut<'a, E>,
 }
 
@@ -315,8 +422,10 @@ impl<E: Real, A: Activation> Kernel for Gated<'_, E, A> {
         for i in 0..self.x.rows() {
             let y = self.y.row_mut(i);
             let (left, right) = self.x.row(i).split_at(y.len());
-            for_lanes!(V, y.len(), [left, right], [y], {
-                let gate = gate::<V>(self.activation, load_any(left), load_any(right));
+            let (of_left, of_right) = self.bias.split_at(y.len());
+            for_lanes!(V, y.len(), [left, right, of_left, of_right], [y], {
+                let (left, right) = (load_biased(left, of_left), load_biased(right, of_right));
+                let gate = gate::<V>(self.activation, left, right);
                 store_any(gate.value(), y);
             });
         }
@@ -353,6 +462,7 @@ impl<E: Real, A: Activation> Kernel for GatedDerivative<'_, E, A> {
 struct GatedBoth<'a, E, A> {
     activation: A,
     x: MatrixMut<'a, E>,
+    bias: &'a [E],
     d_y: MatrixMut<'a, E>,
 }
 
@@ -365,8 +475,10 @@ impl<E: Real, A: Activation> Kernel for GatedBoth<'_, E, A> {
         for i in 0..self.x.rows() {
             let d_y = self.d_y.row_mut(i);
             let (left, right) = self.x.row_mut(i).split_at_mut(d_y.len());
-            for_lanes!(V, d_y.len(), [], [left, right, d_y], {
-                let gate = gate::<V>(self.activation, load_any(left), load_any(right));
+            let (bias, bias_right) = self.bias.split_at(d_y.len());
+            for_lanes!(V, d_y.len(), [bias, bias_right], [left, right, d_y], {
+                let active = load_biased(left, bias);
+                let gate = gate::<V>(self.activation, active, load_biased(right, bias_right));
                 let [of_left, of_right] = gate.slopes(load_any(d_y));
                 store_any(of_left, left);
                 store_any(of_right, right);
@@ -526,7 +638,8 @@ mod tests {
         let rows = x.len() / (2 * half);
         let mut y = vec![E::NAN; rows * half];
         let to = MatrixMut::new(&mut y, rows, half);
-        gated_forward(activation, Matrix::new(x, rows, 2 * half), to);
+        let none = vec![E::ZERO; 2 * half];
+        gated_forward(activation, Matrix::new(x, rows, 2 * half), &none, to);
         y
     }
 
@@ -556,10 +669,26 @@ mod tests {
                 );
                 assert_eq!(d_x, want_d_x, "{what}");
 
+                // With a bias, as of the sums.
+                let bias: Vec<f64> = (0..2 * half).map(|j| j as f64).collect();
+                let biases = bias.iter().cycle();
+                let sums: Vec<f64> = x.iter().zip(biases).map(|(x, b)| x + b).collect();
+                let mut y = vec![f64::NAN; ROWS * half];
+                let to = MatrixMut::new(&mut y, ROWS, half);
+                gated_forward(Silu, Matrix::new(&x, ROWS, 2 * half), &bias, to);
+                assert_eq!(y, gated(Silu, &sums, half), "{what}");
+
+                let mut want_d_x = vec![f64::NAN; x.len()];
+                gated_backward(
+                    Silu,
+                    Matrix::new(&sums, ROWS, 2 * half),
+                    Matrix::new(&d_y, ROWS, half),
+                    MatrixMut::new(&mut want_d_x, ROWS, 2 * half),
+                );
                 let (mut d_x, mut y) = (x, d_y);
                 let x = MatrixMut::new(&mut d_x, ROWS, 2 * half);
-                gated_backward_in_place(Silu, x, MatrixMut::new(&mut y, ROWS, half));
-                assert_eq!((y, d_x), (want_y, want_d_x), "{what}");
+                gated_backward_in_place(Silu, x, &bias, MatrixMut::new(&mut y, ROWS, half));
+                assert_eq!((y, d_x), (gated(Silu, &sums, half), want_d_x), "{what}");
             }
         });
     }
@@ -568,17 +697,36 @@ mod tests {
     fn in_place_are_both_the_value_and_the_derivative() {
         fn test<A: Activation>(activation: A, _: fn(f64) -> f64) {
             on_every_isa(|isa| {
-                for len in LENGTHS.into_iter().chain([2 * SMALL + 5]) {
-                    let (x, d_y) = (noise::<f32>(len, 1), noise::<f32>(len, 2));
-                    let mut want = vec![f32::NAN; len];
-                    backward(activation, &x, &d_y, &mut want);
-                    let (mut d_x, mut y) = (x.clone(), d_y);
-                    backward_in_place(activation, &mut d_x, &mut y);
-                    assert_eq!((y, d_x), (values(activation, &x), want), "{len} on {isa}");
+                for (rows, cols) in LENGTHS.into_iter().map(|len| (3, len)).chain([(90, 401)]) {
+                    let [x, d_y] = [1, 2].map(|seed| noise::<f32>(rows * cols, seed));
+                    let bias = noise(cols, 3);
+                    let biases = bias.iter().cycle();
+                    let sums: Vec<f32> = x.iter().zip(biases).map(|(x, b)| x + b).collect();
+                    let (mut want, mut y) = (vec![f32::NAN; x.len()], vec![f32::NAN; x.len()]);
+                    backward(activation, &sums, &d_y, &mut want);
+                    let to = MatrixMut::new(&mut y, rows, cols);
+                    biased_forward(activation, Matrix::new(&x, rows, cols), &bias, to);
+                    let what = format!("{rows} x {cols} on {isa}");
+                    assert_eq!(y, values(activation, &sums), "{what}");
+                    let (mut d_x, mut y) = (x, d_y);
+                    biased_backward_in_place(
+                        activation,
+                        MatrixMut::new(&mut d_x, rows, cols),
+                        &bias,
+                        MatrixMut::new(&mut y, rows, cols),
+                    );
+                    assert_eq!((y, d_x), (values(activation, &sums), want), "{what}");
                 }
             });
         }
         for_every_activation!(test);
+    }
+
+    #[test]
+    #[should_panic(expected = "a bias of 2 for 3 columns")]
+    fn there_is_a_bias_for_every_column() {
+        let x = Matrix::new(&[0.0; 3], 1, 3);
+        biased_forward(Relu, x, &[0.0; 2], MatrixMut::new(&mut [0.0; 3], 1, 3));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{Activation, Gelu, GeluTanh, LastAxis, Relu, Silu, check_shape, compo
 use crate::{
     Backend, Element, Error,
     fused::{Operation, zeros},
-    kernel::{Matrix, MatrixMut, activation as kernel},
+    kernel::{Buffer, Matrix, MatrixMut, activation as kernel},
     unwrap,
 };
 
@@ -71,6 +71,7 @@ where
     kernel::gated_forward(
         A::KERNEL,
         Matrix::new(x.values(), rows, 2 * H),
+        &Buffer::zeros(2 * H),
         MatrixMut::new(&mut y, rows, H),
     );
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {

@@ -62,32 +62,37 @@ impl<K: kernel::Activation> Middle<K> {
         input(self.width, self.gated)
     }
 
-    fn forward<E: Element>(&self, x: &Array<E>) -> Array<E> {
+    /// Of `x + bias`.
+    fn forward<E: Element>(&self, x: &Array<E>, bias: &[E]) -> Array<E> {
         let mut y = Array::stale(x.all().rows(), [self.width]);
-        if self.gated {
-            kernel::gated_forward(self.activation, x.all(), y.all_mut());
+        let forward = if self.gated {
+            kernel::gated_forward
         } else {
-            kernel::forward(self.activation, x.numbers(), y.numbers_mut());
-        }
+            kernel::biased_forward
+        };
+        forward(self.activation, x.all(), bias, y.all_mut());
         y
     }
 
     /// `x` becomes its gradient, and that of the result becomes the result.
-    fn backward<E: Element>(&self, x: &mut Array<E>, d_y: &mut Array<E>) {
-        if self.gated {
-            kernel::gated_backward_in_place(self.activation, x.all_mut(), d_y.all_mut());
+    fn backward<E: Element>(&self, x: &mut Array<E>, bias: &[E], d_y: &mut Array<E>) {
+        let backward = if self.gated {
+            kernel::gated_backward_in_place
         } else {
-            kernel::backward_in_place(self.activation, x.numbers_mut(), d_y.numbers_mut());
-        }
+            kernel::biased_backward_in_place
+        };
+        backward(self.activation, x.all_mut(), bias, d_y.all_mut());
     }
 }
 
 impl<K: kernel::Activation, E: Element> FeedForward<K, E> {
-    /// Writes the result, and returns what comes into the nonlinearity: what comes out of it is computed again.
+    /// Writes the result, and returns what comes into the nonlinearity, without its bias: what comes out of it is computed
+    /// again.
     pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
         let mut hidden = Array::stale(x.rows(), [self.middle.input()]);
-        self.up.forward(x, hidden.all_mut());
-        self.down.forward(self.middle.forward(&hidden).all(), y);
+        self.up.product(x, hidden.all_mut());
+        let active = self.middle.forward(&hidden, &self.up.lacking());
+        self.down.forward(active.all(), y);
         hidden
     }
 
@@ -103,7 +108,8 @@ impl<K: kernel::Activation, E: Element> FeedForward<K, E> {
         let mut active = Array::stale(d_y.rows(), [self.middle.width]);
         self.down
             .input_gradient(d_y, Into::Overwrite, active.all_mut());
-        self.middle.backward(&mut hidden, &mut active);
+        self.middle
+            .backward(&mut hidden, &self.up.lacking(), &mut active);
         self.down.add_gradients(active.all(), d_y, gradients);
         drop(active);
         self.up.backward(x, hidden.all(), d_x, gradients)
