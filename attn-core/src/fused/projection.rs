@@ -186,12 +186,12 @@ impl<E: Element> Projection<E> {
         linear::forward(x, self.weight(), self.bias.as_deref(), y);
     }
 
-    /// `y = x Wᵀ`: the [bias](Self::bias) is left to the next pass, which reads `y` anyway.
+    /// `y = x Wᵀ`: what it [lacks](Self::lacking) is left to the next pass, which reads `y` anyway.
     pub fn product(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
         linear::forward(x, self.weight(), None, y);
     }
 
-    /// What a [`product`](Self::product) lacks: zeros, if there is no bias.
+    /// The bias, which a [`product`](Self::product) lacks; zeros if there is none.
     pub fn lacking(&self) -> Buffer<E> {
         let outputs = self.weight().rows();
         let mut numbers = Buffer::zeros(outputs);

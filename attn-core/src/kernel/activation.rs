@@ -384,7 +384,7 @@ struct Gate<V> {
 }
 
 #[inline(always)]
-fn gate<V: Vector>(activation: impl Activation, left: V, right: V) -> Gate<V> {
+fn gate<V: Vector>(activation: impl Activation, [left, right]: [V; 2]) -> Gate<V> {
     let (active, slope) = activation.value_and_slope(left);
     Gate {
         active,
@@ -422,10 +422,10 @@ impl<E: Real, A: Activation> Kernel for Gated<'_, E, A> {
         for i in 0..self.x.rows() {
             let y = self.y.row_mut(i);
             let (left, right) = self.x.row(i).split_at(y.len());
-            let (of_left, of_right) = self.bias.split_at(y.len());
-            for_lanes!(V, y.len(), [left, right, of_left, of_right], [y], {
-                let (left, right) = (load_biased(left, of_left), load_biased(right, of_right));
-                let gate = gate::<V>(self.activation, left, right);
+            let (bias_left, bias_right) = self.bias.split_at(y.len());
+            for_lanes!(V, y.len(), [left, right, bias_left, bias_right], [y], {
+                let halves = [load_biased(left, bias_left), load_biased(right, bias_right)];
+                let gate = gate::<V>(self.activation, halves);
                 store_any(gate.value(), y);
             });
         }
@@ -450,7 +450,7 @@ impl<E: Real, A: Activation> Kernel for GatedDerivative<'_, E, A> {
             let (left, right) = self.x.row(i).split_at(d_y.len());
             let (d_left, d_right) = self.d_x.row_mut(i).split_at_mut(d_y.len());
             for_lanes!(V, d_y.len(), [left, right, d_y], [d_left, d_right], {
-                let gate = gate::<V>(self.activation, load_any(left), load_any(right));
+                let gate = gate::<V>(self.activation, [load_any(left), load_any(right)]);
                 let [of_left, of_right] = gate.slopes(load_any(d_y));
                 store_any(of_left, d_left);
                 store_any(of_right, d_right);
@@ -475,10 +475,10 @@ impl<E: Real, A: Activation> Kernel for GatedBoth<'_, E, A> {
         for i in 0..self.x.rows() {
             let d_y = self.d_y.row_mut(i);
             let (left, right) = self.x.row_mut(i).split_at_mut(d_y.len());
-            let (bias, bias_right) = self.bias.split_at(d_y.len());
-            for_lanes!(V, d_y.len(), [bias, bias_right], [left, right, d_y], {
-                let active = load_biased(left, bias);
-                let gate = gate::<V>(self.activation, active, load_biased(right, bias_right));
+            let (bias_left, bias_right) = self.bias.split_at(d_y.len());
+            for_lanes!(V, d_y.len(), [bias_left, bias_right], [left, right, d_y], {
+                let halves = [load_biased(left, bias_left), load_biased(right, bias_right)];
+                let gate = gate::<V>(self.activation, halves);
                 let [of_left, of_right] = gate.slopes(load_any(d_y));
                 store_any(of_left, left);
                 store_any(of_right, right);

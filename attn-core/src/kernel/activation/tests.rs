@@ -271,11 +271,17 @@ fn threads_change_no_bit() {
             Matrix::new(&d_y, rows, half),
             MatrixMut::new(&mut d_x, rows, 2 * half),
         );
+        let (mut sums, mut active) = (x.clone(), d_y.repeat(2));
+        biased_backward_in_place(
+            Gelu,
+            MatrixMut::new(&mut sums, rows, 2 * half),
+            &x[..2 * half],
+            MatrixMut::new(&mut active, rows, 2 * half),
+        );
         (
-            values(Tanh, &x),
-            slopes(Gelu, &x),
-            gated(Gelu, &x, half),
-            d_x,
+            (values(Tanh, &x), slopes(Gelu, &x)),
+            (gated(Gelu, &x, half), d_x),
+            (sums, active),
         )
     });
 }
