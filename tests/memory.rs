@@ -13,7 +13,7 @@ use attn::{
         tensor::{PutTape, SplitTape},
     },
     model, ops,
-    train::AdamW,
+    train::{AdamW, clip_grad_norm},
 };
 use rayon::ThreadPoolBuilder;
 use std::{
@@ -196,9 +196,8 @@ fn a_steady_step_works_in_the_memory_of_the_step_before() {
     assert_eq!(counts[3..], [[3, 3 * tensor]; 5], "{counts:?}");
 }
 
-/// Forward, loss and backward of a declared network. Two tensors are dfdx's, the logits and their gradient; everything between is in
-/// memory that the step before gave back. (The optimizer is not counted: to find parameters without a gradient, it has dfdx
-/// allocate as many numbers.)
+/// Forward, loss, backward, clipping and AdamW of a declared network. Two tensors are dfdx's, the logits and their gradient; everything
+/// else is in memory that the step before gave back.
 #[test]
 fn a_steady_step_of_a_network_allocates_its_output_and_the_gradient_of_that() {
     let _alone = alone();
@@ -220,12 +219,12 @@ fn a_steady_step_of_a_network_allocates_its_output_and_the_gradient_of_that() {
                 .traced(gradients.take().expect("those of the last step"));
             let loss = ops::cross_entropy(gpt.forward_mut(traced), &ids, Default::default());
             let mut done = loss.backward();
-            let counts = [LARGE_COUNT.load(Relaxed), LARGE_BYTES.load(Relaxed)];
+            clip_grad_norm(&gpt, &mut done, 1e-3).expect("every parameter has a gradient");
             let updated = optimizer.update(&mut gpt, &mut done);
             updated.expect("every parameter has a gradient");
             gpt.zero_grads(&mut done);
             gradients = Some(done);
-            counts
+            [LARGE_COUNT.load(Relaxed), LARGE_BYTES.load(Relaxed)]
         };
         std::iter::repeat_with(step).take(8).collect::<Vec<_>>()
     });

@@ -23,13 +23,13 @@ use crate::{
 /// The numbers of [`AdamW`]; at first PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWConfig {
-    /// The learning rate.
+    /// The learning rate: 0 or more.
     pub lr: f64,
-    /// How much of the mean of the gradients, and of their squares, stays in a step.
+    /// How much of the mean of the gradients, and of their squares, stays in a step: from 0 up to but not 1.
     pub betas: [f64; 2],
-    /// Keeps the divisor away from 0.
+    /// Keeps the divisor away from 0: 0 or more.
     pub epsilon: f64,
-    /// The share of a parameter that a step takes away, per learning rate.
+    /// The share of a parameter that a step takes away, per learning rate: 0 or more.
     pub weight_decay: f64,
 }
 
@@ -40,6 +40,39 @@ impl Default for AdamWConfig {
             betas: [0.9, 0.999],
             epsilon: 1e-8,
             weight_decay: 1e-2,
+        }
+    }
+}
+
+impl AdamWConfig {
+    /// # Errors
+    /// [`UpdateError::Config`] with the first number that is not what it may be.
+    fn check<Dev>(&self) -> Result<(), UpdateError<Dev>> {
+        let Self {
+            lr,
+            betas: [beta1, beta2],
+            epsilon,
+            weight_decay,
+        } = *self;
+        let not_negative = (0.0..=f64::MAX, "0 or more");
+        let share = (0.0..=1.0_f64.next_down(), "in 0..1");
+        let numbers = [
+            ("lr", lr, &not_negative),
+            ("betas[0]", beta1, &share),
+            ("betas[1]", beta2, &share),
+            ("epsilon", epsilon, &not_negative),
+            ("weight_decay", weight_decay, &not_negative),
+        ];
+        match numbers
+            .into_iter()
+            .find(|(_, number, (range, _))| !range.contains(number))
+        {
+            Some((name, found, &(_, expected))) => Err(UpdateError::Config {
+                name,
+                found,
+                expected,
+            }),
+            None => Ok(()),
         }
     }
 }
@@ -120,6 +153,7 @@ impl<E: Element> AdamW<E> {
     /// Parameters that share a gradient, because one is the clone of the other, take the same step, each under its name.
     ///
     /// # Errors
+    /// [`UpdateError::Config`] if the [`config`](Self::config) has a number that it may not have;
     /// [`UpdateError::NoGradient`] with the names of parameters that have no gradient; [`UpdateError::StateMismatch`] if
     /// the state is that of another model; [`UpdateError::Device`] if dfdx fails. No parameter was changed then.
     pub fn update<M: TensorCollection<E, D>, D: Backend<E>>(
@@ -127,6 +161,7 @@ impl<E: Element> AdamW<E> {
         model: &mut M,
         gradients: &mut Gradients<E, D>,
     ) -> Result<(), UpdateError<D::Err>> {
+        self.config.check()?;
         check_gradients(model, gradients)?;
         self.check_state(model, gradients)?;
         let spared = self.spared(model);
@@ -210,7 +245,7 @@ impl<E: Element> AdamW<E> {
 /// As [`update`](AdamW::update), on a copy of the gradients.
 ///
 /// # Panics
-/// On [`UpdateError::StateMismatch`], which dfdx's error cannot say.
+/// On [`UpdateError::StateMismatch`] and [`UpdateError::Config`], which dfdx's error cannot say.
 impl<M: TensorCollection<E, D>, E: Element, D: Backend<E>> Optimizer<M, D, E> for AdamW<E> {
     fn update(
         &mut self,

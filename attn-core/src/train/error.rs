@@ -31,6 +31,17 @@ pub enum UpdateError<Dev> {
         found: usize,
     },
 
+    /// A number of the configuration that no step can be taken with. Nothing was changed.
+    #[error("`{name}` of AdamW is {found}, not {expected}")]
+    Config {
+        /// The number.
+        name: &'static str,
+        /// What it is.
+        found: f64,
+        /// What it may be.
+        expected: &'static str,
+    },
+
     /// dfdx could not do it, for want of memory for example.
     #[error("{0}")]
     Device(Dev),

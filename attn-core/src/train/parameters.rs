@@ -1,6 +1,8 @@
 //! The trainable parameters of a model, one after the other, and their gradients.
 
-use std::any::type_name;
+use std::any::{Any, type_name};
+use std::cell::RefCell;
+use std::convert::Infallible;
 
 use dfdx::{
     nn::tensor_collection::{
@@ -194,17 +196,22 @@ pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend
     model: &M,
     gradients: &mut Gradients<E, D>,
 ) -> Result<Vec<(String, UniqueId)>, D::Err> {
-    let mut empty = Gradients::leaky();
-    let (mut device, mut lens) = (None, Vec::new());
-    for_each(model, |_, parameter| {
-        lens.push(std::mem::take(parameter.gradient(&mut empty)?).len());
+    let (mut device, mut ids) = (None, Vec::new());
+    let Ok(()) = for_each(model, |_, parameter| {
         device.get_or_insert_with(|| parameter.device().clone());
-        Ok::<_, D::Err>(())
-    })?;
-    if let Some(device) = device {
-        let given = std::mem::replace(gradients, Gradients::leaky());
-        *gradients = merge(&device, empty, given)?;
-    }
+        ids.push(parameter.id());
+        Ok::<_, Infallible>(())
+    });
+    let Some(device) = device else {
+        return Ok(Vec::new());
+    };
+    let Emptied {
+        lens,
+        gradients: empty,
+        ..
+    } = Emptied::of(model, ids)?;
+    let given = std::mem::replace(gradients, Gradients::leaky());
+    *gradients = merge(&device, empty, given)?;
     let (mut missing, mut lens) = (Vec::new(), lens.into_iter());
     for_each(model, |place, parameter| {
         let gradient = parameter.gradient(gradients)?;
@@ -217,6 +224,49 @@ pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend
         Ok::<_, D::Err>(())
     })?;
     Ok(missing)
+}
+
+/// Gradients without a number, for the parameters of a model.
+#[derive(Clone)]
+struct Emptied<E: Element, D: Backend<E>> {
+    ids: Vec<UniqueId>,
+    /// How many numbers the gradients had; 0 if an earlier parameter has the same.
+    lens: Vec<usize>,
+    gradients: Gradients<E, D>,
+}
+
+thread_local! {
+    /// The [`Emptied`] of the model that was last asked for: dfdx has to allocate a gradient before it can be emptied, which
+    /// would be as much memory as the parameters take, in every step.
+    static LAST: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
+}
+
+impl<E: Element, D: Backend<E>> Emptied<E, D> {
+    /// Those of the parameters with these ids.
+    fn of<M: TensorCollection<E, D>>(model: &M, ids: Vec<UniqueId>) -> Result<Self, D::Err> {
+        let last = LAST.take();
+        let last = last.and_then(|last| last.downcast::<Self>().ok());
+        let emptied = match last.filter(|last| last.ids == ids) {
+            Some(last) => last,
+            None => Box::new(Self::new(model, ids)?),
+        };
+        let found = Self::clone(&emptied);
+        LAST.set(Some(emptied));
+        Ok(found)
+    }
+
+    fn new<M: TensorCollection<E, D>>(model: &M, ids: Vec<UniqueId>) -> Result<Self, D::Err> {
+        let (mut lens, mut gradients) = (Vec::new(), Gradients::leaky());
+        for_each(model, |_, parameter| {
+            lens.push(std::mem::take(parameter.gradient(&mut gradients)?).len());
+            Ok::<_, D::Err>(())
+        })?;
+        Ok(Self {
+            ids,
+            lens,
+            gradients,
+        })
+    }
 }
 
 /// The gradients of both, those of `second` where both have one.

@@ -419,3 +419,82 @@ fn threads_change_no_bit() {
         assert!(pool.install(run) == expected, "{threads} threads");
     }
 }
+
+#[test]
+fn models_in_turns_are_not_taken_for_each_other() {
+    let (mut first, mut second) = (model::<f64>(), model::<f64>());
+    let mut optimizers = [0, 1].map(|_| AdamW::new(CONFIG));
+    for step in 0..3 {
+        let mut of_first = gradients(&first, step);
+        optimizers[0].update(&mut first, &mut of_first).unwrap();
+        // The gradients of the one are none of the other.
+        let error = optimizers[1].update(&mut second, &mut of_first);
+        assert!(matches!(error, Err(UpdateError::NoGradient { names }) if names.len() == 5));
+        let mut of_second = gradients(&second, step);
+        optimizers[1].update(&mut second, &mut of_second).unwrap();
+        let mut unused = Gradients::leaky();
+        let error = optimizers[1].update(&mut second, &mut unused);
+        assert!(matches!(error, Err(UpdateError::NoGradient { names }) if names.len() == 5));
+    }
+    assert_eq!(parameters(&first), parameters(&second));
+}
+
+#[test]
+fn a_step_wants_numbers_it_can_be_taken_with() {
+    let mut model = model::<f32>();
+    let before = parameters(&model);
+    let wrong: [(fn(&mut AdamWConfig), &str); 9] = [
+        (
+            |config| config.lr = -1e-3,
+            "`lr` of AdamW is -0.001, not 0 or more",
+        ),
+        (
+            |config| config.lr = f64::NAN,
+            "`lr` of AdamW is NaN, not 0 or more",
+        ),
+        (
+            |config| config.lr = f64::INFINITY,
+            "`lr` of AdamW is inf, not 0 or more",
+        ),
+        (
+            |config| config.betas[0] = 1.0,
+            "`betas[0]` of AdamW is 1, not in 0..1",
+        ),
+        (
+            |config| config.betas[0] = -0.1,
+            "`betas[0]` of AdamW is -0.1, not in 0..1",
+        ),
+        (
+            |config| config.betas[1] = 1.5,
+            "`betas[1]` of AdamW is 1.5, not in 0..1",
+        ),
+        (
+            |config| config.betas[1] = f64::NAN,
+            "`betas[1]` of AdamW is NaN, not in 0..1",
+        ),
+        (
+            |config| config.epsilon = -1e-8,
+            "`epsilon` of AdamW is -0.00000001, not 0 or more",
+        ),
+        (
+            |config| config.weight_decay = -1.0,
+            "`weight_decay` of AdamW is -1, not 0 or more",
+        ),
+    ];
+    for (change, message) in wrong {
+        let mut optimizer = AdamW::new(CONFIG);
+        change(&mut optimizer.config);
+        let error = optimizer.update(&mut model, &mut gradients(&model, 0));
+        assert_eq!(error.unwrap_err().to_string(), message);
+        assert_eq!(optimizer.state, Default::default());
+    }
+    assert_eq!(parameters(&model), before);
+    let zeros = AdamWConfig {
+        lr: 0.0,
+        betas: [0.0; 2],
+        epsilon: 0.0,
+        weight_decay: 0.0,
+    };
+    let all_gradients = &mut gradients(&model, 0);
+    AdamW::new(zeros).update(&mut model, all_gradients).unwrap();
+}
