@@ -29,6 +29,19 @@ attention! {
     struct Causal<heads = 8, d_model = 512, mask = causal>;
     /// Its threshold wants a whole row of scores.
     struct Sparse<heads = 8, d_model = 512, mask = causal, normalizer = sparsemax>;
+    struct Additive<heads = 8, d_model = 512, score = additive(hidden = 8), mask = causal>;
+    struct Dropped<heads = 8, kv_heads = 2, d_model = 512, mask = sliding_window(500), dropout = 0.1, position = rope>;
+    struct Table<heads = 8, d_model = 512, position = rel_pos_bias(32, 400), softcap = 5, normalizer = sink, mask = causal>;
+    struct Padded<heads = 8, d_model = 512, mask = padding & document>;
+    /// Learned, and read by the place.
+    struct Learned<heads = 8, d_model = 512> {
+        param slope: [heads] = alibi_slopes;
+        param near: [heads, 65] = zeros;
+        fn score(score, h, q_idx, kv_idx) {
+            score - slope[h] * ((q_idx - kv_idx) as f32) + near[h, clamp(q_idx - kv_idx, 0, 64)]
+        }
+        fn mask(q_idx, kv_idx) { kv_idx <= q_idx }
+    }
 }
 
 model! {
@@ -145,6 +158,31 @@ fn a_threshold_takes_no_more_than_a_block_of_rows() {
     let _alone = alone();
     let layer = Cpu::default().build_module::<Sparse, f32>();
     assert_linear(&|x| layer.forward(x), 1024);
+}
+
+/// Neither scores, nor what additive ones are made of, nor biases, nor dropped weights stand in memory.
+#[test]
+fn nothing_else_asks_for_a_square_of_the_length() {
+    let _alone = alone();
+    macro_rules! linear {
+        ($($Layer:ident),*) => {$(
+            let layer = Cpu::default().build_module::<$Layer, f32>();
+            assert_linear(&|x| layer.forward(x), 256);
+        )*};
+    }
+    linear!(Additive, Table, Learned);
+    let mut layer = Cpu::default().build_module::<Dropped, f32>();
+    let layer = std::cell::RefCell::new(&mut layer);
+    assert_linear(&|x| layer.borrow_mut().forward_mut(x), 256);
+    let layer = Cpu::default().build_module::<Padded, f32>();
+    let with_data = |x: Traced| {
+        let (_, length, _) = *x.shape();
+        let dev = Cpu::default();
+        let lengths = dev.tensor_from_vec(vec![length - length / 8], (1,));
+        let ids: Vec<usize> = (0..length).map(|i| i / 100).collect();
+        layer.forward((x, lengths, dev.tensor_from_vec(ids, (1, length))))
+    };
+    assert_linear(&with_data, 256);
 }
 
 fn assert_linear(forward: &impl Fn(Traced) -> Traced, length: usize) {

@@ -113,15 +113,18 @@ fn multiply_rows<E: Pooled>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::testing::{assert_near, differences, noise, same_for_all_threads, wide};
+    use crate::kernel::testing::{
+        LENGTHS, assert_near, differences, noise, same_for_all_threads, wide,
+    };
 
-    const SIZES: [usize; 10] = [0, 1, 2, 7, 8, 15, 16, 17, 33, 65];
-
-    /// Every `n`, with sizes of the weights around those of vectors.
+    /// Every number of rows with every width, and with every number of outputs.
     fn shapes() -> impl Iterator<Item = [usize; 3]> {
-        SIZES.into_iter().flat_map(|n| {
-            let weights = SIZES.into_iter().zip(SIZES.into_iter().rev());
-            weights.map(move |(width, outputs)| [n, width, outputs])
+        LENGTHS.into_iter().enumerate().flat_map(|(i, n)| {
+            let outputs = LENGTHS.into_iter().cycle().skip(i);
+            LENGTHS
+                .into_iter()
+                .zip(outputs)
+                .map(move |(width, outputs)| [n, width, outputs])
         })
     }
 
@@ -155,10 +158,40 @@ mod tests {
                 let bias = biased.then_some(&bias[..]);
                 forward(x, w, bias, MatrixMut::new(&mut y, n, outputs));
                 let want = naive(x64, w64, biased.then_some(&bias64[..]));
-                // 65 products of at most 1, each rounded to 6e-8.
+                // 129 products of at most 1, each rounded to 6e-8.
                 let what = format!("{n} rows, {width} to {outputs}");
-                assert_near(&y, &want, 4e-6, &what);
+                assert_near(&y, &want, 8e-6, &what);
             }
+        }
+    }
+
+    #[test]
+    fn gradients_are_products_with_the_gradient_of_the_output() {
+        for [n, width, outputs] in shapes() {
+            let (x, w) = (noise::<f64>(n * width, 1), noise::<f64>(outputs * width, 2));
+            let d_y = noise::<f64>(n * outputs, 4);
+            let (x, w) = (Matrix::new(&x, n, width), Matrix::new(&w, outputs, width));
+            let d = Matrix::new(&d_y, n, outputs);
+            let what = format!("{n} rows, {width} to {outputs}");
+            // 129 products of at most 1, each rounded to 1e-16.
+            let near = |got: &[f64], want: &dyn Fn(usize, usize) -> f64, columns: usize| {
+                let want: Vec<f64> = (0..got.len())
+                    .map(|i| want(i / columns, i % columns))
+                    .collect();
+                assert_near(got, &want, 1e-13, &what);
+            };
+            let mut d_x = vec![f64::NAN; n * width];
+            input_gradient(d, w, Into::Overwrite, MatrixMut::new(&mut d_x, n, width));
+            let term = |i, k| (0..outputs).map(|o| d.get(i, o) * w.get(o, k)).sum();
+            near(&d_x, &term, width);
+
+            let (mut d_w, mut d_b) = (vec![1.0; outputs * width], vec![1.0; outputs]);
+            let to = MatrixMut::new(&mut d_w, outputs, width);
+            add_gradients(d, x, to, Some(&mut d_b));
+            let term = |o, k| 1.0 + (0..n).map(|i| d.get(i, o) * x.get(i, k)).sum::<f64>();
+            near(&d_w, &term, width);
+            let term = |o, _| 1.0 + (0..n).map(|i| d.get(i, o)).sum::<f64>();
+            near(&d_b, &term, 1);
         }
     }
 

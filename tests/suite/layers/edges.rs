@@ -28,6 +28,11 @@ attention! {
     struct Steep<heads = 2, d_model = 8, mask = causal, scale = 256>;
     struct SteepSoftmax1<heads = 2, d_model = 8, mask = causal, scale = 256, normalizer = softmax1>;
     struct SteepSigmoid<heads = 2, d_model = 8, mask = causal, scale = 256, normalizer = sigmoid>;
+    struct SteepSink<heads = 2, d_model = 8, mask = causal, scale = 256, normalizer = sink>;
+    struct SteepRelu<heads = 2, d_model = 8, mask = causal, scale = 256, normalizer = relu>;
+    struct SteepSparsemax<heads = 2, d_model = 8, mask = causal, scale = 256, normalizer = sparsemax>;
+    struct SteepEntmax<heads = 2, d_model = 8, mask = causal, scale = 256, normalizer = entmax15>;
+    struct SteepCapped<heads = 2, d_model = 8, mask = causal, scale = 256, softcap = 20>;
     struct Causal<heads = 2, d_model = 8, mask = causal>;
     struct CausalSoftmax1<heads = 2, d_model = 8, mask = causal, normalizer = softmax1>;
     struct Cross<heads = 2, d_model = 8, d_context = 6>;
@@ -131,6 +136,23 @@ where
     state
 }
 
+/// Compares both forms of a layer with scores of ±1e4 and more.
+macro_rules! both_steep {
+    ($($Layer:ident)*) => {$(
+        both_steep!($Layer, f32);
+        both_steep!($Layer, f64);
+    )*};
+    ($Layer:ident, $E:ty) => {{
+        let state = steep_state::<$Layer<$E>, $E>();
+        let layer = layer_with::<$Layer<$E>, _>(&state);
+        let x = state.tensor("x", (2, 7, Const::<8>));
+        let ran = |output| backpropagate(output).input("x", &x).parameters(&layer);
+        let fused = ran(layer.forward(x.leaky_trace()));
+        let composed = ran(layer.composed().forward(x.leaky_trace()));
+        assert_same(stringify!($Layer), &fused, &composed, tolerance::<$E>());
+    }};
+}
+
 /// Compares a layer with scores of ±1e4 and more with the same written by hand.
 macro_rules! steep {
     ($Layer:ident, $normalizer:ident) => {{
@@ -168,6 +190,7 @@ fn scores_of_ten_thousand_and_more_are_fine() {
     steep!(Steep, softmax);
     steep!(SteepSoftmax1, softmax1);
     steep!(SteepSigmoid, sigmoid);
+    both_steep!(Steep SteepSoftmax1 SteepSigmoid SteepSink SteepRelu SteepSparsemax SteepEntmax SteepCapped);
 }
 
 /// The sums of the rows of the weights.

@@ -68,3 +68,41 @@ tests! {
     shared_wide_outside_additive_sigmoid [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = !sliding_window(30, upper_left) & document, score = additive(hidden = 5), normalizer = sigmoid];
     shared_wide_window_dot_sigmoid_alibi_rms_dropout [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = sliding_window(40, lower_right) & document, score = dot, normalizer = sigmoid, position = alibi, qk_norm = rms, dropout = 0.3];
 }
+
+// The normalizers with a parameter of their own, and those that are not smooth.
+
+tests! {
+    agree, |x, case| (x, case.marks());
+
+    shared_narrow_padded_bilinear_sink [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 1, mask = causal & padding, score = bilinear, normalizer = sink, qk_norm = l2, position = alibi, bias = false];
+    shared_narrow_padded_bilinear_relu [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 1, mask = sliding_window(40) & padding, score = bilinear, normalizer = relu(2), qk_norm = rms, position = rope, bias = [o]];
+    shared_narrow_padded_bilinear_sparsemax [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 1, mask = dilated_sliding_window(20, 3, symmetric) & padding, score = bilinear, normalizer = sparsemax, qk_norm = l2, position = rel_pos_bias(8, 60), bias = [k, o]];
+    shared_narrow_padded_bilinear_entmax [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 1, mask = prefix_lm(5) & padding, score = bilinear, normalizer = entmax15, qk_norm = rms, position = alibi, bias = [q, k]];
+}
+
+tests! {
+    agree, |x, case| (x, case.documents());
+
+    grouped_wide_documents_dot_sink [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = sliding_window(40) & document, score = dot, scale = 0.6, softcap = 1.5, normalizer = sink, qk_norm = rms, position = rope, dropout = 0.3];
+    grouped_wide_documents_dot_relu [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = dilated_sliding_window(20, 3, symmetric) & document, score = dot, scale = 0.6, softcap = 1.5, normalizer = relu(2), qk_norm = l2, position = rel_pos_bias(8, 60), dropout = 0.3];
+    grouped_wide_documents_dot_sparsemax [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = prefix_lm(5) & document, score = dot, scale = 0.6, softcap = 1.5, normalizer = sparsemax, qk_norm = rms, position = alibi, dropout = 0.3];
+    grouped_wide_documents_dot_entmax [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = chunked(48) & document, score = dot, scale = 0.6, softcap = 1.5, normalizer = entmax15, qk_norm = l2, position = rope, dropout = 0.3];
+}
+
+tests! {
+    agree_across, |x, context, _case| (x, context);
+
+    additive_sink [heads = 4, d_model = 8, d_context = 6, kv_heads = 2, value_head_dim = 1, mask = dilated_sliding_window(20, 3, symmetric, upper_left), score = additive(hidden = 5), softcap = 1.5, normalizer = sink, bias = [o], dropout = 0.3];
+    additive_relu [heads = 4, d_model = 8, d_context = 6, kv_heads = 2, value_head_dim = 1, mask = prefix_lm(5, lower_right), score = additive(hidden = 5), softcap = 1.5, normalizer = relu(2), bias = [k, o], dropout = 0.3];
+    additive_sparsemax [heads = 4, d_model = 8, d_context = 6, kv_heads = 2, value_head_dim = 1, mask = chunked(48, upper_left), score = additive(hidden = 5), softcap = 1.5, normalizer = sparsemax, bias = [q, k], dropout = 0.3];
+    additive_entmax [heads = 4, d_model = 8, d_context = 6, kv_heads = 2, value_head_dim = 1, mask = !sliding_window(30, lower_right), score = additive(hidden = 5), softcap = 1.5, normalizer = entmax15, bias = false, dropout = 0.3];
+}
+
+tests! {
+    agree_across, |x, context, case| (x, context, case.lengths());
+
+    shared_wide_padded_sink [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = prefix_lm(5, lower_right) & padding, normalizer = sink, scale = 0.6, position = rel_pos_bias(8, 60), bias = [k, o], dropout = 0.3];
+    shared_wide_padded_relu [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = chunked(48, upper_left) & padding, normalizer = relu(2), scale = 0.6, position = alibi, bias = [q, k], dropout = 0.3];
+    shared_wide_padded_sparsemax [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = !sliding_window(30, lower_right) & padding, normalizer = sparsemax, scale = 0.6, position = rope, bias = false, dropout = 0.3];
+    shared_wide_padded_entmax [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = (causal(lower_right) | chunked(16, lower_right)) & padding, normalizer = entmax15, scale = 0.6, position = rel_pos_bias(8, 60), bias = [o], dropout = 0.3];
+}

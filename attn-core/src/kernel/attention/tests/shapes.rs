@@ -137,4 +137,15 @@ fn a_long_row_is_summed_exactly_enough() {
     // The sum is made in parts: of the tiles, and of the lanes of a vector.
     assert_near(&found.out, &out, 1e-6, "out");
     assert_near(&found.lse, &lse, 2e-6, "lse");
+    // A gradient of a key is a 8,192nd of that of a query; all are sums of the same terms, weights times numbers below 4.
+    for (tensor, (name, gradient)) in found.d.each().into_iter().enumerate() {
+        let direction: Vec<f64> = noise(gradient.len(), 7);
+        let slope: f64 = gradient
+            .iter()
+            .zip(&direction)
+            .map(|(d, x)| f64::from(*d) * x)
+            .sum();
+        let expected = naive::directional(&case, &exact, &[1.0; 6], tensor, &direction);
+        assert_near(&[slope], &[expected], 1e-5, name);
+    }
 }

@@ -4,7 +4,7 @@ use super::case::{Case, Pattern, Tensors, Weighing, attend};
 use super::naive;
 use super::scores::Modification::{Placed, SoftCap};
 use crate::kernel::attention::{Dropout, Sizes};
-use crate::kernel::testing::noise;
+use crate::kernel::testing::{LENGTHS, noise, on_every_isa};
 use crate::random::Philox4x32;
 
 const PATTERNS: [Pattern; 10] = [
@@ -20,8 +20,13 @@ const PATTERNS: [Pattern; 10] = [
     Pattern::Random(5),
 ];
 
-/// A case out of everything, by a number.
+/// A case out of everything, by a number, with narrow heads.
 fn case(number: u64, lengths: &[usize]) -> Case {
+    case_of(number, lengths, [&[0, 1, 2, 4, 6], &[0, 1, 3, 5]])
+}
+
+/// A case with heads of some of these widths, of queries and of values.
+fn case_of(number: u64, lengths: &[usize], widths: [&[usize]; 2]) -> Case {
     let words: Vec<u32> = (0..8)
         .flat_map(|i| Philox4x32::new(number).block([i, 0, 0, 0]))
         .collect();
@@ -34,8 +39,8 @@ fn case(number: u64, lengths: &[usize]) -> Case {
         kv_heads,
         query: lengths[below(lengths.len())],
         key: lengths[below(lengths.len())],
-        width: [0, 1, 2, 4, 6][below(5)],
-        value_width: [0, 1, 3, 5][below(4)],
+        width: widths[0][below(widths[0].len())],
+        value_width: widths[1][below(widths[1].len())],
     };
     let mut case = Case::plain(sizes, PATTERNS[below(PATTERNS.len())]);
     case.mask.exact = below(3) > 0;
@@ -75,10 +80,7 @@ fn small_attentions_agree_with_the_definition() {
     for number in 0..400 {
         let case = case(number, &[0, 1, 2, 3, 5]);
         let (x, d_out) = inputs(&case);
-        let found = attend(&case, &x, &d_out);
         let (out, lse) = naive::forward(&case, &x);
-        assert_near(&found.out, &out, 1e-13, "out", &case);
-        assert_near(&found.lse, &lse, 1e-13, "lse", &case);
         // Central differences are good to the square of their step, 1e-5 or 1e-7, and to what rounding leaves: some 1e-15
         // over the step.
         let tolerance = if case.normalizer.is_sparse() {
@@ -87,35 +89,60 @@ fn small_attentions_agree_with_the_definition() {
             1e-8
         };
         let expected = naive::gradient(&case, &x, &d_out);
-        for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.each()) {
-            assert_near(found, expected, tolerance, name, &case);
-        }
+        on_every_isa(|_| {
+            let found = attend(&case, &x, &d_out);
+            assert_near(&found.out, &out, 1e-13, "out", &case);
+            assert_near(&found.lse, &lse, 1e-13, "lse", &case);
+            for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.each()) {
+                assert_near(found, expected, tolerance, name, &case);
+            }
+        });
     }
 }
 
 #[test]
 fn long_attentions_agree_with_the_definition() {
     // Around the blocks of 16 and 48, and the tiles of 512.
+    let lengths = [1, 7, 15, 47, 48, 49, 96, 127, 129, 390, 520];
     for number in 1000..1080 {
-        let case = case(number, &[1, 7, 15, 47, 48, 49, 96, 127, 129, 390, 520]);
-        let (x, d_out) = inputs(&case);
-        let found = attend(&case, &x, &d_out);
-        let (out, lse) = naive::forward(&case, &x);
-        assert_near(&found.out, &out, 1e-12, "out", &case);
-        assert_near(&found.lse, &lse, 1e-12, "lse", &case);
-        for (tensor, (name, gradient)) in found.d.each().into_iter().enumerate() {
-            let direction: Vec<f64> = noise(gradient.len(), 7);
-            let slope = gradient.iter().zip(&direction).map(|(d, x)| d * x).sum();
-            let expected = naive::directional(&case, &x, &d_out, tensor, &direction);
-            // The loss is rounded to some 1e-13: over the smaller step, 1e-6.
-            let tolerance = if case.normalizer.is_sparse() {
-                1e-5
-            } else {
-                1e-6
-            };
-            assert_near(&[slope], &[expected], tolerance, name, &case);
-        }
+        agrees(&case(number, &lengths));
     }
+}
+
+#[test]
+fn wide_heads_agree_with_the_definition() {
+    // All lengths of vectors, for every axis.
+    for number in 3000..3120 {
+        agrees(&case_of(number, &LENGTHS, [&LENGTHS, &LENGTHS]));
+    }
+}
+
+/// The output by the definition, and the gradients along some direction by differences of it, on every instruction set.
+fn agrees(case: &Case) {
+    let (x, d_out) = inputs(case);
+    let (out, lse) = naive::forward(case, &x);
+    let directions = x.each().map(|(_, x)| noise::<f64>(x.len(), 7));
+    let slopes: Vec<f64> = directions
+        .iter()
+        .enumerate()
+        .map(|(tensor, direction)| naive::directional(case, &x, &d_out, tensor, direction))
+        .collect();
+    // The loss is rounded to some 1e-13: over the smaller step, 1e-6.
+    let tolerance = if case.normalizer.is_sparse() {
+        1e-5
+    } else {
+        1e-6
+    };
+    on_every_isa(|_| {
+        let found = attend(case, &x, &d_out);
+        assert_near(&found.out, &out, 1e-12, "out", case);
+        assert_near(&found.lse, &lse, 1e-12, "lse", case);
+        let gradients = found.d.each().into_iter().zip(&directions).zip(&slopes);
+        for (((name, gradient), direction), expected) in gradients {
+            let slope = gradient.iter().zip(direction).map(|(d, x)| d * x).sum();
+            assert_near(&[slope], &[*expected], tolerance, name, case);
+        }
+    });
 }
 
 #[test]
