@@ -9,7 +9,7 @@
 //! cargo run --release --example 07_encoder_decoder
 //! ```
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use attn::{
     dfdx::prelude::*,
     maps::AttentionMap,
@@ -58,11 +58,14 @@ type Ids = Tensor<(usize, usize), usize, Cpu>;
 type Lens = Tensor<(usize,), usize, Cpu>;
 type Model = Transformer<f32, Cpu>;
 
+/// As many teach it.
+const STEPS: u64 = 2400;
+
 /// Translates dates.
 #[derive(Parser)]
 struct Options {
     /// Steps of training.
-    #[arg(long, default_value_t = 2400)]
+    #[arg(long, default_value_t = STEPS)]
     steps: u64,
 
     /// Folder of what is written about the run.
@@ -122,7 +125,11 @@ fn main() -> Result<()> {
     }
     let right = 100.0 * accuracy(&model, &device, &mut rng, 2000);
     println!("\nof 2000 dates that it never saw, {right:.2}% are right\n");
-    report(&model, &device, &mut rng, &options, right)
+    report(&model, &device, &mut rng, &options, right)?;
+    if options.steps >= STEPS {
+        ensure!(right > 99.0, "the dates have to be learned: {right:.2}%");
+    }
+    Ok(())
 }
 
 /// A day, a month, a year.

@@ -79,6 +79,8 @@ fn main() {
             .expect("every parameter has a gradient");
         reader.zero_grads(&mut gradients);
     }
+    let right = accuracy(&reader, &device, &mut rng);
+    assert!(right > 0.9, "the brackets have to be learned: {right}");
     println!();
     let batch = Batch::random(8, &mut rng);
     for (text, (answer, found)) in batch

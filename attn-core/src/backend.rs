@@ -10,8 +10,8 @@ const MANY: usize = 8 * parallel::SMALL;
 
 /// A device that layers run on.
 ///
-/// On [`Cpu`] a layer is one operation of the tape, on slices: the fused lowering. On another device it would be a chain
-/// of dfdx's operations, the composed one, which means the same.
+/// On [`Cpu`], the one there is, a layer is one operation of the tape, on slices: the fused lowering. On another device it would be a
+/// chain of dfdx's operations, the composed one, which means the same.
 ///
 /// ```
 /// use attn_core::Backend;
@@ -22,6 +22,11 @@ const MANY: usize = 8 * parallel::SMALL;
 /// }
 /// assert!(runs_fused(&Cpu::default()));
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "layers do not run on `{Self}` in `{E}`",
+    label = "the device of a layer",
+    note = "a layer runs on the `Cpu`, in `f32` or `f64`"
+)]
 pub trait Backend<E: Element>: Device<E> + Host<E> {
     /// Whether layers run fused.
     const FUSED: bool;

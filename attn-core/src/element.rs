@@ -20,6 +20,11 @@ use crate::kernel::Pooled;
 /// }
 /// assert_eq!(halve(3.0_f32), 1.5);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "a layer cannot be made of `{Self}`",
+    label = "the numbers of a layer",
+    note = "a layer is made of `f32` or `f64`"
+)]
 pub trait Element: Dtype + Float + Pooled + SampleUniform + sealed::Sealed {
     /// The element nearest to `value`.
     fn of(value: f64) -> Self;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use attn::{
     attention,
-    dfdx::{optim::Adam, prelude::*},
+    dfdx::prelude::*,
     model,
     nn::{self, GeluTanh, LearnedPosition},
     ops,
@@ -21,6 +21,9 @@ use attn::{
 use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
+
+mod plain;
+use plain::Plain;
 
 const VOCAB: usize = 128;
 const BLOCK: usize = 64;
@@ -70,61 +73,6 @@ mod modules {
     );
 }
 
-mod plain {
-    use super::*;
-
-    /// The declared layer as a chain of dfdx's operations.
-    #[derive(Clone, Debug)]
-    pub(super) struct Composed<E: Dtype, D: Storage<E>>(Causal<E, D>);
-
-    impl<E: attn::Element, D: Device<E>> TensorCollection<E, D> for Composed<E, D> {
-        type To<E2: Dtype, D2: Device<E2>> = Composed<E2, D2>;
-
-        fn iter_tensors<V: ModuleVisitor<Self, E, D>>(
-            visitor: &mut V,
-        ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
-            let field = Self::module("0", |s| &s.0, |s| &mut s.0);
-            visitor.visit_fields((field,), |(layer,)| Composed(layer))
-        }
-    }
-
-    impl BuildOnDevice<Cpu, f32> for Composed<f32, Cpu> {
-        type Built = Self;
-    }
-
-    type Sequences<T> = Tensor<(usize, usize, Const<D_MODEL>), f32, Cpu, T>;
-
-    impl<T: Tape<f32, Cpu>> Module<Sequences<T>> for Composed<f32, Cpu> {
-        type Output = Sequences<T>;
-        type Error = CpuError;
-
-        fn try_forward(&self, x: Sequences<T>) -> Result<Sequences<T>, CpuError> {
-            Ok(self.0.composed().forward(x))
-        }
-    }
-
-    impl NonMutableModule for Composed<f32, Cpu> {}
-
-    type Block = (
-        Residual<(LayerNorm1D<D_MODEL>, Composed<f32, Cpu>)>,
-        Residual<(
-            LayerNorm1D<D_MODEL>,
-            (
-                Linear<D_MODEL, D_HIDDEN>,
-                FastGeLU,
-                Linear<D_HIDDEN, D_MODEL>,
-            ),
-        )>,
-    );
-    pub(super) type Gpt = (
-        Embedding<VOCAB, D_MODEL>,
-        LearnedPosition<BLOCK, D_MODEL>,
-        Repeated<Block, LAYERS>,
-        LayerNorm1D<D_MODEL>,
-        UnbiasedLinear<D_MODEL, VOCAB>,
-    );
-}
-
 fn tokens(dev: &Cpu) -> Tokens {
     let ids = (0..BATCH * BLOCK).map(|i| (i * i + 7) % VOCAB).collect();
     dev.tensor_from_vec(ids, (BATCH, BLOCK))
@@ -144,21 +92,9 @@ fn step(criterion: &mut Criterion) {
     let modules = dev.build_module::<modules::Gpt, f32>();
     ours(&mut group, "modules", modules, &inputs, &targets);
 
-    let mut model = dev.build_module::<plain::Gpt, f32>();
-    let mut optimizer = Adam::new(&model, AdamConfig::default());
-    let mut gradients = Some(model.alloc_grads());
+    let mut plain = Plain::<VOCAB, BLOCK, D_MODEL, 4, D_HIDDEN, LAYERS>::new(&dev);
     group.bench_function("dfdx", |bencher| {
-        bencher.iter(|| {
-            let x = inputs.clone().traced(take(&mut gradients));
-            let logits: Logits<_> = model.forward_mut(x);
-            let nats = logits.log_softmax::<Axis<2>>().select(targets.clone());
-            let mut done = nats.mean().negate().backward();
-            optimizer
-                .update(&mut model, &done)
-                .expect("all parameters have gradients");
-            model.zero_grads(&mut done);
-            gradients = Some(done);
-        });
+        bencher.iter(|| plain.step(&inputs, &targets));
     });
     group.finish();
 }

@@ -68,6 +68,8 @@ fn case(len: usize, window: usize, backward: bool, bar: u32, by_hand: bool) -> C
         name: format!("core, {passes}, S = {len}, {mask}"),
         flops: forward * if backward { 3.5 } else { 1.0 },
         bar,
+        maps: Vec::new(),
+        backward,
         run: setup(move || on_slices(len, window, backward)),
         by_hand: by_hand.then(|| setup(move || in_dfdx(len, window, backward))),
     }

@@ -2,7 +2,7 @@
 
 use attn::{attention, dfdx::prelude::*};
 
-use crate::timing::{Case, setup};
+use crate::timing::{Case, Map, setup};
 
 #[path = "../../benches/attention/hand_written.rs"]
 mod hand_written;
@@ -35,6 +35,14 @@ fn case(batch: usize, len: usize, backward: bool, bar: u32) -> Case {
         name: format!("layer, {passes}, {batch} x {len}"),
         flops,
         bar,
+        maps: [3 * 512, 512]
+            .map(|outputs| Map {
+                rows: batch * len,
+                input: 512,
+                outputs,
+            })
+            .into(),
+        backward,
         run: setup(move || {
             let (x, layer) = (
                 input(batch, len),

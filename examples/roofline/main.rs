@@ -6,7 +6,9 @@
 //! ```
 //!
 //! For every case: the time of the best run, the products in it over that time, and the share of the rate of a plain
-//! matrix product that was measured just before and after; and how many times as long the same takes in plain dfdx.
+//! matrix product that was measured just before and after; and how many times as long the same takes in plain dfdx. Of a
+//! layer also the share of the rate at which its own products run, one after the other and nothing else between: of their shapes, and
+//! with sides that come from memory.
 //!
 //! Only products count as work: causal ones at half, a window's at its share; the backward pass of attention is 2.5 times
 //! its forward pass (five products for two), that of a projection twice.
@@ -38,8 +40,8 @@ fn main() {
         rayon::current_num_threads()
     );
     println!(
-        "{:<46} {:>9} {:>9} {:>7} {:>6} {:>14}",
-        "case", "time", "GFLOP/s", "share", "bar", "times in dfdx"
+        "{:<46} {:>9} {:>9} {:>7} {:>6} {:>15} {:>14}",
+        "case", "time", "GFLOP/s", "share", "bar", "of its products", "times in dfdx"
     );
     let cases = layer::cases().into_iter().chain(core::cases());
     for case in cases.filter(|case| case.name.contains(&options.only)) {
@@ -52,17 +54,24 @@ fn report(case: Case, by_hand: bool) {
     let time = timing::best((case.run)());
     let rate = before.max(Rate::measure());
     let flops = case.flops / time;
+    let of_its_products = if case.maps.is_empty() {
+        String::new()
+    } else {
+        let rate = Rate::of(&case.maps, case.backward);
+        format!("{:.0}%", 100.0 * rate.share(flops))
+    };
     let dfdx = match case.by_hand {
         Some(run) if by_hand => format!("{:.1}", timing::best(run()) / time),
         _ => String::new(),
     };
     println!(
-        "{:<46} {:>6.2} ms {:>9.1} {:>6.0}% {:>5}% {:>14}",
+        "{:<46} {:>6.2} ms {:>9.1} {:>6.0}% {:>5}% {:>15} {:>14}",
         case.name,
         1e3 * time,
         flops / 1e9,
         100.0 * rate.share(flops),
         case.bar,
+        of_its_products,
         dfdx
     );
 }

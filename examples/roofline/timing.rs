@@ -15,6 +15,10 @@ pub(crate) struct Case {
     pub(crate) run: Setup,
     /// The same in plain dfdx.
     pub(crate) by_hand: Option<Setup>,
+    /// Its products with parameters.
+    pub(crate) maps: Vec<Map>,
+    /// Whether their derivatives are in it.
+    pub(crate) backward: bool,
 }
 
 /// Prepares what is to be timed.
@@ -40,6 +44,84 @@ pub(crate) fn best(mut run: impl FnMut()) -> f64 {
     best
 }
 
+/// A linear map of some rows, `[rows, input]` to `[rows, outputs]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Map {
+    pub(crate) rows: usize,
+    pub(crate) input: usize,
+    pub(crate) outputs: usize,
+}
+
+/// What the products of a map read and write: all of it row by row, as `gemm` likes it best.
+struct Buffers {
+    map: Map,
+    /// `[rows, input]`, and its gradient.
+    x: [Vec<f32>; 2],
+    /// `[input, outputs]`, `[outputs, input]`, and the gradient of the latter.
+    w: [Vec<f32>; 3],
+    /// `[rows, outputs]`, and transposed.
+    y: [Vec<f32>; 2],
+}
+
+impl Buffers {
+    fn new(map: Map) -> Self {
+        let numbers = |len| vec![0.5; len];
+        Self {
+            map,
+            x: [(); 2].map(|()| numbers(map.rows * map.input)),
+            w: [(); 3].map(|()| numbers(map.input * map.outputs)),
+            y: [(); 2].map(|()| numbers(map.rows * map.outputs)),
+        }
+    }
+
+    fn forward(&mut self) {
+        let Map {
+            rows,
+            input,
+            outputs,
+        } = self.map;
+        multiply(
+            &mut self.y[0],
+            [rows, input, outputs],
+            &self.x[0],
+            &self.w[0],
+        );
+    }
+
+    fn backward(&mut self) {
+        let Map {
+            rows,
+            input,
+            outputs,
+        } = self.map;
+        multiply(
+            &mut self.x[1],
+            [rows, outputs, input],
+            &self.y[0],
+            &self.w[1],
+        );
+        multiply(
+            &mut self.w[2],
+            [outputs, rows, input],
+            &self.y[1],
+            &self.x[0],
+        );
+    }
+}
+
+/// `to = a b`, with `a [m, k]` and `b [k, n]`.
+fn multiply(to: &mut [f32], [m, k, n]: [usize; 3], a: &[f32], b: &[f32]) {
+    let (a, b) = (Matrix::new(a, m, k), Matrix::new(b, k, n));
+    product(
+        MatrixMut::new(to, m, n),
+        Into::Overwrite,
+        1.0,
+        a,
+        b,
+        Threads::All,
+    );
+}
+
 /// Operations per second of a matrix product.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) struct Rate(f64);
@@ -53,12 +135,26 @@ impl Rate {
         let mut best = f64::INFINITY;
         for _ in 0..60 {
             let before = Instant::now();
-            let (a, b) = (Matrix::new(&a, m, k), Matrix::new(&b, k, n));
-            let c = MatrixMut::new(&mut c, m, n);
-            product(c, Into::Overwrite, 1.0, a, b, Threads::All);
+            multiply(&mut c, [m, k, n], &a, &b);
             best = best.min(before.elapsed().as_secs_f64());
         }
         Self((2 * m * n * k) as f64 / best)
+    }
+
+    /// Of these maps, one after the other, and of their derivatives, the last first: nothing else, but each with numbers of its own,
+    /// most of which are no longer in a cache.
+    pub(crate) fn of(maps: &[Map], backward: bool) -> Self {
+        let flops = |map: &Map| 2 * map.rows * map.input * map.outputs;
+        let passes = if backward { 3 } else { 1 };
+        let flops = passes * maps.iter().map(flops).sum::<usize>();
+        let mut buffers: Vec<Buffers> = maps.iter().copied().map(Buffers::new).collect();
+        let time = best(|| {
+            buffers.iter_mut().for_each(Buffers::forward);
+            if backward {
+                buffers.iter_mut().rev().for_each(Buffers::backward);
+            }
+        });
+        Self(flops as f64 / time)
     }
 
     pub(crate) fn max(self, other: Self) -> Self {

@@ -7,22 +7,27 @@
 //! ```
 //!
 //! Each model is declared by `model!`; a step is forward, cross entropy, backward and AdamW. Beside it runs the same model as a
-//! chain of dfdx's operations, with dfdx's own loss and Adam.
+//! person writes it with dfdx, with dfdx's own loss and Adam.
 //!
 //! Work is what the matrix products do: 6 operations per token and weight in one, and causal attention at half of its
-//! square, twice forward and five times backward.
+//! square, twice forward and five times backward. Beside the share of the rate of one product stands that of the rate at which
+//! the model's own products with parameters run, one after the other and nothing else between.
 
 #[path = "../roofline/timing.rs"]
 #[allow(dead_code, reason = "the roofline has cases as well")]
 mod timing;
 
+#[path = "../../benches/language_model/plain.rs"]
+mod plain;
+
 use attn::{
-    dfdx::{optim::Adam, prelude::*},
+    dfdx::prelude::*,
     model, ops,
     train::{AdamW, AdamWConfig},
 };
 use clap::Parser;
-use timing::{Rate, best};
+use plain::Plain;
+use timing::{Map, Rate, best};
 
 /// Times training steps of two language models.
 #[derive(Parser)]
@@ -61,6 +66,21 @@ const MEDIUM: Size = Size {
     batch: 8,
 };
 
+impl Size {
+    /// The products with parameters.
+    fn maps(&self) -> Vec<Map> {
+        let (rows, d) = (self.batch * self.length, self.d_model);
+        let map = |[input, outputs]: [usize; 2]| Map {
+            rows,
+            input,
+            outputs,
+        };
+        let layer = [[d, 3 * d], [d, d], [d, 4 * d], [4 * d, d]].map(map);
+        let layers = layer.repeat(self.layers).into_iter();
+        layers.chain([map([d, VOCAB])]).collect()
+    }
+}
+
 /// Declares a GPT of this size.
 macro_rules! gpt {
     ($Name:ident, $size:ident, heads = $heads:literal) => {
@@ -96,9 +116,9 @@ fn work(size: &Size, forward: u64) -> f64 {
     3.0 * (forward as f64 - scores) + 3.5 * scores / 2.0
 }
 
-/// The seconds of a step: of the declared model, and of the same as a chain of dfdx's operations.
+/// The seconds of a step: of the declared model, and of the same in plain dfdx.
 macro_rules! steps {
-    ($Model:ident, $size:expr, $alone:expr) => {{
+    ($Model:ident, $size:expr, heads = $heads:literal, $alone:expr) => {{
         let (inputs, targets) = (tokens($size), tokens($size));
         let dev = Cpu::default();
         let mut model = dev.build_module::<$Model, f32>();
@@ -114,19 +134,18 @@ macro_rules! steps {
             model.zero_grads(&mut done);
             gradients = Some(done);
         });
-        let mut optimizer = Adam::new(&model, AdamConfig::default());
         let plain = (!$alone).then(|| {
-            best(|| {
-                let x = inputs.clone().traced(take(&mut gradients));
-                let logits = model.composed().forward_mut(x);
-                let nats = logits.log_softmax::<Axis<2>>().select(targets.clone());
-                let mut done = nats.mean().negate().backward();
-                optimizer
-                    .update(&mut model, &done)
-                    .expect("all parameters have gradients");
-                model.zero_grads(&mut done);
-                gradients = Some(done);
-            })
+            const SIZE: &Size = $size;
+            const WIDTH: usize = SIZE.d_model;
+            let mut plain = Plain::<
+                VOCAB,
+                { SIZE.length },
+                WIDTH,
+                $heads,
+                { 4 * WIDTH },
+                { SIZE.layers },
+            >::new(&dev);
+            best(|| plain.step(&inputs, &targets))
         });
         (declared, plain)
     }};
@@ -152,8 +171,16 @@ struct Case {
 fn main() {
     let options = Options::parse();
     println!(
-        "{:<8} {:>11} {:>11} {:>10} {:>10} {:>9} {:>7} {:>14}",
-        "model", "parameters", "activations", "step", "tokens/s", "GFLOP/s", "share", "times dfdx"
+        "{:<8} {:>11} {:>11} {:>10} {:>10} {:>9} {:>7} {:>15} {:>14}",
+        "model",
+        "parameters",
+        "activations",
+        "step",
+        "tokens/s",
+        "GFLOP/s",
+        "share",
+        "of its products",
+        "times dfdx"
     );
     let models = [
         Case {
@@ -161,14 +188,14 @@ fn main() {
             parameters: Small::PARAMS,
             forward: Small::flops(SMALL.batch, SMALL.length),
             activations: Small::activation_bytes(SMALL.batch, SMALL.length),
-            steps: |alone| steps!(Small, &SMALL, alone),
+            steps: |alone| steps!(Small, &SMALL, heads = 4, alone),
         },
         Case {
             size: &MEDIUM,
             parameters: Medium::PARAMS,
             forward: Medium::flops(MEDIUM.batch, MEDIUM.length),
             activations: Medium::activation_bytes(MEDIUM.batch, MEDIUM.length),
-            steps: |alone| steps!(Medium, &MEDIUM, alone),
+            steps: |alone| steps!(Medium, &MEDIUM, heads = 6, alone),
         },
     ];
     for case in models {
@@ -180,9 +207,10 @@ fn main() {
         let (time, plain) = (case.steps)(options.alone);
         let rate = before.max(Rate::measure());
         let flops = work(size, case.forward) / time;
+        let of_its_products = Rate::of(&size.maps(), true).share(flops);
         let times = plain.map_or_else(String::new, |plain| format!("{:.1}", plain / time));
         println!(
-            "{:<8} {:>11} {:>7.1} MiB {:>7.2} ms {:>10.0} {:>9.1} {:>6.0}% {:>14}",
+            "{:<8} {:>11} {:>7.1} MiB {:>7.2} ms {:>10.0} {:>9.1} {:>6.0}% {:>14.0}% {:>14}",
             size.name,
             parameters,
             case.activations as f64 / f64::from(1 << 20),
@@ -190,6 +218,7 @@ fn main() {
             (size.batch * size.length) as f64 / time,
             flops / 1e9,
             100.0 * rate.share(flops),
+            100.0 * of_its_products,
             times
         );
     }

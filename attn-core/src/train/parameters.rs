@@ -3,6 +3,7 @@
 use std::any::{Any, type_name};
 use std::cell::RefCell;
 use std::convert::Infallible;
+use std::rc::Rc;
 
 use dfdx::{
     nn::tensor_collection::{
@@ -11,7 +12,7 @@ use dfdx::{
     },
     optim::UnusedTensors,
     shapes::{HasShape, Rank0, Shape},
-    tensor::{Gradients, Merge, PutTape, SplitTape, Tensor, Trace, UniqueId},
+    tensor::{Gradients, Merge, PutTape, SplitTape, Tape, Tensor, Trace, UniqueId},
     tensor_ops::Backward,
 };
 
@@ -278,6 +279,14 @@ fn merge<E: Element, D: Backend<E>>(
     let loss: Tensor<Rank0, E, D> = device.try_zeros()?;
     let (_, first) = loss.trace(first).split_tape();
     let (loss, second) = loss.traced(second).split_tape();
-    // There is nothing to go back through.
-    loss.put_tape(first.merge(second)).try_backward()
+    let mut tape = first.merge(second);
+    // Taken away on the way back, for at its end dfdx drops what `second` was not told to keep.
+    let merged = Rc::new(RefCell::new(Gradients::leaky()));
+    let to = Rc::clone(&merged);
+    tape.add_backward_op(move |gradients| {
+        std::mem::swap(gradients, &mut to.borrow_mut());
+        Ok(())
+    });
+    loss.put_tape(tape).try_backward()?;
+    Ok(merged.replace(Gradients::leaky()))
 }

@@ -149,7 +149,8 @@ macro_rules! both_steep {
         let ran = |output| backpropagate(output).input("x", &x).parameters(&layer);
         let fused = ran(layer.forward(x.leaky_trace()));
         let composed = ran(layer.composed().forward(x.leaky_trace()));
-        assert_same(stringify!($Layer), &fused, &composed, tolerance::<$E>());
+        // The gradient of a score is the difference of equal numbers where one key takes all; the scale multiplies what rounding leaves.
+        assert_same(stringify!($Layer), &fused, &composed, 256.0 * tolerance::<$E>());
     }};
 }
 

@@ -484,7 +484,8 @@ fn a_step_wants_numbers_it_can_be_taken_with() {
     for (change, message) in wrong {
         let mut optimizer = AdamW::new(CONFIG);
         change(&mut optimizer.config);
-        let error = optimizer.update(&mut model, &mut gradients(&model, 0));
+        let mut gradients = gradients(&model, 0);
+        let error = optimizer.update(&mut model, &mut gradients);
         assert_eq!(error.unwrap_err().to_string(), message);
         assert_eq!(optimizer.state, Default::default());
     }

@@ -1,4 +1,5 @@
-//! Every pair of values of two keys: the specs are chosen so that each pair that may stand together does so in one of them.
+//! Every pair of values of two keys: the specs are chosen so that each pair that may stand together does so in one of them, or in a file
+//! beside this one: a width of values that is narrow or wide, a bias on none or some, a mask of one kind, and so on.
 
 use super::{agree, agree_across};
 
@@ -75,7 +76,7 @@ tests! {
     agree, |x, case| (x, case.marks());
 
     shared_narrow_padded_bilinear_sink [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 1, mask = causal & padding, score = bilinear, normalizer = sink, qk_norm = l2, position = alibi, bias = false];
-    shared_narrow_padded_bilinear_relu [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 1, mask = sliding_window(40) & padding, score = bilinear, normalizer = relu(2), qk_norm = rms, position = rope, bias = [o]];
+    shared_narrow_padded_bilinear_relu [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 1, mask = sliding_window(40) & padding, score = bilinear, normalizer = relu(2), qk_norm = rms, position = alibi, bias = [o]];
     shared_narrow_padded_bilinear_sparsemax [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 1, mask = dilated_sliding_window(20, 3, symmetric) & padding, score = bilinear, normalizer = sparsemax, qk_norm = l2, position = rel_pos_bias(8, 60), bias = [k, o]];
     shared_narrow_padded_bilinear_entmax [heads = 4, d_model = 8, kv_heads = 1, value_head_dim = 1, mask = prefix_lm(5) & padding, score = bilinear, normalizer = entmax15, qk_norm = rms, position = alibi, bias = [q, k]];
 }
@@ -83,10 +84,10 @@ tests! {
 tests! {
     agree, |x, case| (x, case.documents());
 
-    grouped_wide_documents_dot_sink [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = sliding_window(40) & document, score = dot, scale = 0.6, softcap = 1.5, normalizer = sink, qk_norm = rms, position = rope, dropout = 0.3];
-    grouped_wide_documents_dot_relu [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = dilated_sliding_window(20, 3, symmetric) & document, score = dot, scale = 0.6, softcap = 1.5, normalizer = relu(2), qk_norm = l2, position = rel_pos_bias(8, 60), dropout = 0.3];
-    grouped_wide_documents_dot_sparsemax [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = prefix_lm(5) & document, score = dot, scale = 0.6, softcap = 1.5, normalizer = sparsemax, qk_norm = rms, position = alibi, dropout = 0.3];
-    grouped_wide_documents_dot_entmax [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = chunked(48) & document, score = dot, scale = 0.6, softcap = 1.5, normalizer = entmax15, qk_norm = l2, position = rope, dropout = 0.3];
+    grouped_wide_documents_dot_sink [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = sliding_window(40) & document, score = dot, softcap = 1.5, normalizer = sink, qk_norm = rms, position = rope, dropout = 0.3];
+    grouped_wide_documents_dot_relu [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = dilated_sliding_window(20, 3, symmetric) & document, score = dot, softcap = 1.5, normalizer = relu(2), qk_norm = l2, position = rel_pos_bias(8, 60), dropout = 0.3];
+    grouped_wide_documents_dot_sparsemax [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = prefix_lm(5) & document, score = dot, softcap = 1.5, normalizer = sparsemax, qk_norm = rms, position = alibi, dropout = 0.3];
+    grouped_wide_documents_dot_entmax [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = chunked(48) & document, score = dot, softcap = 1.5, normalizer = entmax15, qk_norm = l2, position = rope, dropout = 0.3];
 }
 
 tests! {
@@ -105,4 +106,17 @@ tests! {
     shared_wide_padded_relu [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = chunked(48, upper_left) & padding, normalizer = relu(2), scale = 0.6, position = alibi, bias = [q, k], dropout = 0.3];
     shared_wide_padded_sparsemax [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = !sliding_window(30, lower_right) & padding, normalizer = sparsemax, scale = 0.6, position = rope, bias = false, dropout = 0.3];
     shared_wide_padded_entmax [heads = 4, d_model = 8, d_context = 6, kv_heads = 1, value_head_dim = 17, mask = (causal(lower_right) | chunked(16, lower_right)) & padding, normalizer = entmax15, scale = 0.6, position = rel_pos_bias(8, 60), bias = [o], dropout = 0.3];
+}
+
+tests! {
+    agree, |x, _case| x;
+
+    either_relu_rope_unbiased [heads = 2, d_model = 8, mask = (causal | chunked(16)), normalizer = relu, position = rope, bias = false];
+    either_sink [heads = 2, d_model = 8, mask = (causal | chunked(16)), normalizer = sink];
+    either_sparsemax [heads = 2, d_model = 8, mask = (causal | chunked(16)), normalizer = sparsemax];
+    chunked_sink [heads = 2, d_model = 8, mask = chunked(48), normalizer = sink];
+    dilated_entmax [heads = 2, d_model = 8, mask = dilated_sliding_window(20, 3, symmetric), normalizer = entmax15];
+    outside_relu [heads = 2, d_model = 8, mask = !sliding_window(30), normalizer = relu];
+    window_entmax [heads = 2, d_model = 8, mask = sliding_window(40), normalizer = entmax15];
+    window_sparsemax [heads = 2, d_model = 8, mask = sliding_window(40), normalizer = sparsemax];
 }
