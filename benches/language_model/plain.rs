@@ -36,7 +36,6 @@ pub(crate) struct Plain<
 > {
     parameters: Parameters<V, S, M, F, N>,
     mask: Mask,
-    places: Tensor<(usize,), usize, Cpu>,
     optimizer: Adam<Parameters<V, S, M, F, N>, f32, Cpu>,
     gradients: Option<Gradients<f32, Cpu>>,
 }
@@ -50,7 +49,6 @@ impl<const V: usize, const S: usize, const M: usize, const H: usize, const F: us
             optimizer: Adam::new(&parameters, AdamConfig::default()),
             gradients: Some(parameters.alloc_grads()),
             mask: mask(dev, S),
-            places: dev.tensor_from_vec((0..S).collect(), (S,)),
             parameters,
         }
     }
@@ -78,9 +76,10 @@ impl<const V: usize, const S: usize, const M: usize, const H: usize, const F: us
     {
         let (embedding, positions, blocks, norm, head) = &self.parameters;
         let mut x = embedding.forward(tokens);
-        let places = positions.forward(self.places.retaped::<T>());
-        let places = places.broadcast_like::<_, Axis<0>>(x.shape());
-        x = x + places;
+        let shape = *x.shape();
+        let places = positions.weight.retaped::<T>();
+        let places = places.reshape_like(&(S, Const::<M>));
+        x = x + places.broadcast_like::<_, Axis<0>>(&shape);
         for (attention_norm, projections, hidden_norm, (up, down)) in &blocks.modules {
             let attended = attention_norm.forward(x.with_empty_tape());
             x = attend::<M, H, T>(projections, &self.mask, attended) + x;
