@@ -19,11 +19,17 @@ pub(crate) const EXPECTED_BODY: &str = "expected the statements of `forward` in 
 pub(crate) const EXPECTED_RESULT: &str =
     "expected the result of `forward`: `-> [batch, seq, d_model]`, or several in parentheses";
 pub(crate) const EXPECTED_INPUT: &str = "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, `lens: lens[batch]`, or `keep: bool[batch, seq]`";
+pub(crate) const NO_SELF: &str = "`forward` takes no `self`\n\
+    help: leave it out: layers are called by what they do, `linear::<8>(x)`, and named by what is called";
 pub(crate) const EXPECTED_TYPE: &str = "expected a shape: `[batch, seq, d_model]` of floats, `ids[batch, seq]`, `lens[batch]`, or `bool[batch, seq]`";
 pub(crate) const EXPECTED_ARGUMENT: &str = "expected a value, or `key = value`";
 pub(crate) const EXPECTED_ARGUMENTS: &str = "expected `<` and the keys of the operation";
 pub(crate) const UNCLOSED: &str = "expected `,` or `>`";
 pub(crate) const EXPECTED_VARIABLE: &str = "expected the name of a variable";
+pub(crate) const SEVERAL_VARIABLES: &str = "an operation has one result, and a `let` one name\n\
+    help: `let x = ..;`";
+pub(crate) const INFERRED: &str = "shapes are inferred, and not declared\n\
+    help: `let x = ..;`";
 pub(crate) const EXPECTED_VALUE: &str = "expected `=` and a value";
 pub(crate) const EXPECTED_OPERATOR: &str = "expected an operator: `+`, `-`, `*` or `/`";
 pub(crate) const EXPECTED_OPERATOR_OR_END: &str = "expected an operator, or `;`";
@@ -56,12 +62,6 @@ pub(crate) const MODULE_WITHOUT_TYPE: &str = "`module` needs a type\n\
     help: `module::<Linear<8, 3>, out = [batch, seq, 3]>(x)`";
 pub(crate) const MODULE_WITHOUT_OUT: &str = "`module` needs the key `out`: nothing is known of its type here\n\
     help: `module::<Linear<8, 3>, out = [batch, seq, 3]>(x)`";
-
-pub(crate) fn name_of_a_type_variable(name: &Ident) -> String {
-    format!(
-        "a model cannot be called `{name}`: that is a type variable of every model\nhelp: choose a longer name"
-    )
-}
 
 pub(crate) fn unsupported(word: &str) -> String {
     format!(
@@ -107,9 +107,19 @@ pub(crate) fn unknown_axis(found: &Ident, symbols: &[String]) -> String {
     let near = nearest(&found.to_string(), symbols.iter().map(String::as_str));
     let help = did_you_mean(near, || {
         let names = listed(symbols.iter().map(String::as_str));
-        format!("the axes of the inputs are {names}")
+        match symbols {
+            [] => "all axes of the inputs are constants".to_owned(),
+            _ => format!("the axes of the inputs are {names}"),
+        }
     });
     format!("no input has an axis `{found}`, and no size is called so\n{help}")
+}
+
+pub(crate) fn axis_as_constant(found: &Ident, model: &Ident) -> String {
+    format!(
+        "`{found}` is an axis of the inputs, of any length, and here stands a constant\n\
+         help: a size of the model is declared as one: `struct {model}<{found} = 8>;`"
+    )
 }
 
 pub(crate) fn unused_value(name: &Ident) -> String {
@@ -121,13 +131,18 @@ pub(crate) fn unused_value(name: &Ident) -> String {
 pub(crate) fn unknown_variable(found: &Ident, known: impl Iterator<Item = String>) -> String {
     let known: Vec<String> = known.collect();
     let near = nearest(&found.to_string(), known.iter().map(String::as_str));
-    let help = did_you_mean(near, || {
-        format!(
+    let help = did_you_mean(near, || match known.as_slice() {
+        [] => "none is set yet".to_owned(),
+        known => format!(
             "the variables are {}",
             listed(known.iter().map(String::as_str))
-        )
+        ),
     });
     format!("there is no variable `{found}`\n{help}")
+}
+
+pub(crate) fn constant_as_variable(found: &Ident) -> String {
+    format!("there is no variable `{found}`\nhelp: a constant stands in braces: `{{ {found} }}`")
 }
 
 pub(crate) fn used_before_set(name: &Ident) -> String {
@@ -136,6 +151,13 @@ pub(crate) fn used_before_set(name: &Ident) -> String {
 
 pub(crate) fn not_mutable(name: &Ident) -> String {
     format!("`{name}` cannot be assigned to twice\nhelp: declare it as `let mut {name} = ..;`")
+}
+
+pub(crate) fn input_changes(name: &Ident) -> String {
+    format!(
+        "`{name}` is an input, and inputs do not change\n\
+         help: begin with a variable of the same name: `let mut {name} = {name};`"
+    )
 }
 
 pub(crate) fn name_taken(name: &Ident) -> String {
@@ -184,10 +206,15 @@ pub(crate) fn body_of(operation: &str) -> String {
     format!("`{operation}` has no body: only `attention` has functions of its own")
 }
 
-pub(crate) fn named_operand(operation: &str, found: &Ident) -> String {
-    format!(
-        "`{operation}` has no operand `{found}`\nhelp: keys stand in the angle brackets: `{operation}::<{found} = ..>(..)`"
-    )
+pub(crate) fn named_operand(operation: &Operation, found: &Ident) -> String {
+    let name = operation.name;
+    let help = match operation.key(&found.to_string()) {
+        Some(_) => {
+            format!("keys stand in the angle brackets: `{name}::<{found} = ..>(..)`")
+        }
+        None => format!("the operands of `{name}` stand by their position"),
+    };
+    format!("`{name}` has no operand `{found}`\nhelp: {help}")
 }
 
 pub(crate) fn number_of_operands(operation: &Operation, found: usize) -> String {
@@ -277,6 +304,12 @@ pub(crate) fn unknown_embedding(found: &Ident, known: impl Iterator<Item = Strin
         })
     };
     format!("there is no embedding `{found}` to tie to\n{help}")
+}
+
+pub(crate) fn embedding_of_repeat(found: &Ident) -> String {
+    format!(
+        "the embedding `{found}` is one of a `repeat`, and is seen there only\nhelp: every round has its own table"
+    )
 }
 
 pub(crate) fn key_of_tied(table: &Ident, key: &str) -> String {

@@ -6,6 +6,7 @@ use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Lit, Token, Visibility, braced, bracketed, parenthesized, token};
 
+use super::sizes;
 use super::syntax::{
     Argument, Call, Expr, InputDraft, ModelDraft, Operator, Repeat, SizeDraft, Statement, TypeDraft,
 };
@@ -73,7 +74,8 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
     expect::<Token![struct]>(input, messages::EXPECTED_STRUCT)?;
     let name: Ident = expect(input, messages::EXPECTED_NAME)?;
     let sizes = parse_sizes(input, cx)?;
-    expect::<Token![;]>(input, messages::EXPECTED_SEMICOLON)?;
+    let end = expect::<Token![;]>(input, messages::EXPECTED_SEMICOLON);
+    recover(end, input.peek(Token![fn]), cx)?;
     expect::<Token![fn]>(input, messages::EXPECTED_FORWARD)?;
     let forward: Ident = expect(input, messages::EXPECTED_FORWARD)?;
     if forward != "forward" {
@@ -83,8 +85,11 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
     let content;
     parenthesized!(content in input);
     let inputs = parse_inputs(&content, cx);
-    expect::<Token![->]>(input, messages::EXPECTED_RESULT)?;
-    let results = parse_results(input, cx)?;
+    let results = parse_results(input, cx);
+    if results.is_err() {
+        skip_to_body(input);
+    }
+    let results = recover(results, input.peek(token::Brace), cx)?;
     require(input, input.peek(token::Brace), messages::EXPECTED_BODY)?;
     let content;
     braced!(content in input);
@@ -97,6 +102,17 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
         statements,
         poisoned: cx.count() > before,
     })
+}
+
+/// What was parsed; nothing, if it could not be, but what follows can.
+fn recover<T>(parsed: syn::Result<T>, goes_on: bool, cx: &Diagnostics) -> syn::Result<Option<T>> {
+    match parsed {
+        Err(error) if goes_on => {
+            cx.push(error);
+            Ok(None)
+        }
+        parsed => parsed.map(Some),
+    }
 }
 
 fn require(input: ParseStream<'_>, holds: bool, message: &str) -> syn::Result<()> {
@@ -186,28 +202,67 @@ fn argument(tokens: TokenStream) -> Argument {
 fn parse_inputs(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<InputDraft> {
     let mut inputs = Vec::new();
     while !input.is_empty() {
-        let parsed = (|| {
-            let name: Ident = expect(input, messages::EXPECTED_INPUT)?;
-            expect::<Token![:]>(input, messages::EXPECTED_INPUT)?;
-            let ty = parse_type(input)?;
-            if !input.is_empty() {
-                expect::<Token![,]>(input, messages::EXPECTED_INPUT)?;
-            }
-            Ok(InputDraft { name, ty })
-        })();
-        match parsed {
-            Ok(input) => inputs.push(input),
+        let mut draft = InputDraft::default();
+        match parse_input(input, &mut draft, cx) {
+            Ok(Takes::Input) => inputs.push(draft),
+            Ok(Takes::Itself) => {}
             Err(error) => {
                 cx.push(error);
-                skip(input);
+                inputs.push(draft);
+                // The rest of it, and the comma, or what is in the way.
+                tokens_of_argument(input);
+                let _ = input.parse::<TokenTree>();
             }
         }
     }
     inputs
 }
 
-/// `[batch, seq, vocab]`, or several in parentheses.
+/// What stands among the inputs.
+enum Takes {
+    Input,
+    /// `&self`, which was reported.
+    Itself,
+}
+
+fn parse_input(
+    input: ParseStream<'_>,
+    draft: &mut InputDraft,
+    cx: &Diagnostics,
+) -> syn::Result<Takes> {
+    let at = input.span();
+    input.parse::<Option<Token![&]>>()?;
+    let mutable: Option<Token![mut]> = input.parse()?;
+    if input.parse::<Option<Token![self]>>()?.is_some() {
+        cx.push(syn::Error::new(at, messages::NO_SELF));
+        tokens_of_argument(input);
+        input.parse::<Option<Token![,]>>()?;
+        return Ok(Takes::Itself);
+    }
+    let name: Ident = expect(input, messages::EXPECTED_INPUT)?;
+    if let Some(mutable) = mutable {
+        cx.error(mutable, messages::input_changes(&name));
+        draft.mutable = true;
+    }
+    draft.name = Some(name);
+    expect::<Token![:]>(input, messages::EXPECTED_INPUT)?;
+    draft.ty = Some(parse_type(input)?);
+    if !input.is_empty() {
+        expect::<Token![,]>(input, messages::EXPECTED_INPUT)?;
+    }
+    Ok(Takes::Input)
+}
+
+/// To the braces after the result.
+fn skip_to_body(input: ParseStream<'_>) {
+    while !input.is_empty() && !input.peek(token::Brace) && !input.peek(Token![struct]) {
+        let _ = input.parse::<TokenTree>();
+    }
+}
+
+/// `-> [batch, seq, vocab]`, or several in parentheses.
 fn parse_results(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<TypeDraft>> {
+    expect::<Token![->]>(input, messages::EXPECTED_RESULT)?;
     if !input.peek(token::Paren) {
         return Ok(vec![parse_type(input)?]);
     }
@@ -239,10 +294,17 @@ pub(super) fn parse_type(input: ParseStream<'_>) -> syn::Result<TypeDraft> {
     })
 }
 
-/// To the end, or past the next `;`.
+/// To the end, past the next `;`, or past braces that a statement follows.
 fn skip(input: ParseStream<'_>) {
     while let Ok(token) = input.parse::<TokenTree>() {
-        if matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ';') {
+        let ends = match &token {
+            TokenTree::Punct(punct) => punct.as_char() == ';',
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                input.peek(Token![let]) || input.peek(syn::Ident)
+            }
+            _ => false,
+        };
+        if ends {
             break;
         }
     }
@@ -310,7 +372,20 @@ fn is_repeat(input: ParseStream<'_>) -> bool {
 fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
     input.parse::<Token![let]>()?;
     let mutable = input.parse::<Option<Token![mut]>>()?.is_some();
+    if input.peek(token::Paren) {
+        let names: Group = input.parse()?;
+        cx.error(&names, messages::SEVERAL_VARIABLES);
+        skip(input);
+        let declares = sizes::names(&names.stream());
+        return Ok(Statement::Unreadable { declares });
+    }
     let name: Ident = expect(input, messages::EXPECTED_VARIABLE)?;
+    if input.peek(Token![:]) {
+        cx.error(input.parse::<Token![:]>()?, messages::INFERRED);
+        while !input.is_empty() && !input.peek(Token![=]) && !input.peek(Token![;]) {
+            input.parse::<TokenTree>()?;
+        }
+    }
     let value = parse_value(input, cx).unwrap_or_else(|error| {
         // The name is set all the same, so that its uses are no mistakes.
         cx.push(error);
@@ -327,6 +402,11 @@ fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement>
 /// `= value;`
 fn parse_value(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     expect::<Token![=]>(input, messages::EXPECTED_VALUE)?;
+    parse_to_end(input, cx)
+}
+
+/// `value;`
+fn parse_to_end(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let value = parse_expr(input, cx)?;
     expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;
     Ok(value)
@@ -355,8 +435,11 @@ fn parse_assignment(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Sta
         input.parse::<Token![=]>()?;
         None
     };
-    let value = parse_expr(input, cx)?;
-    expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;
+    let value = parse_to_end(input, cx).unwrap_or_else(|error| {
+        cx.push(error);
+        skip(input);
+        Expr::Invalid(name.span())
+    });
     let value = match operator {
         Some(operator) => Expr::Binary {
             operator,

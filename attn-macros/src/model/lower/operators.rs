@@ -75,15 +75,16 @@ impl Lowering<'_> {
                 Some(Operand::Number(size.to_real()))
             }
             None => {
-                let message = messages::unknown_variable(name, self.scopes.names());
-                self.cx.error(name, message);
+                self.unknown_variable(name);
                 None
             }
         }
     }
 
     fn number(&mut self, tokens: &TokenStream) -> Option<Real> {
-        crate::spec::parse_number(&self.sizes.substitute(tokens), "an operand", self.cx)
+        let number = self.sizes.substitute(tokens);
+        self.names_no_axis(tokens)
+            .then(|| crate::spec::parse_number(&number, "an operand", self.cx))?
     }
 
     fn binary(
@@ -207,8 +208,9 @@ impl Lowering<'_> {
         for (a, b) in left.axes.iter().zip(&right.axes) {
             let axis = match a.same(b) {
                 Same::Yes => a,
-                Same::No if a.is_one() => b,
-                Same::No if b.is_one() => a,
+                // What only rustc knows may be 1, too: then the two are equal.
+                _ if a.is_one() => b,
+                _ if b.is_one() => a,
                 Same::No => {
                     self.error(at, message());
                     return None;
