@@ -20,7 +20,7 @@ pub(crate) const EXPECTED_RESULT: &str =
     "expected the result of `forward`: `-> [batch, seq, d_model]`, or several in parentheses";
 pub(crate) const EXPECTED_INPUT: &str = "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, `lens: lens[batch]`, or `keep: bool[batch, seq]`";
 pub(crate) const NO_SELF: &str = "`forward` takes no `self`\n\
-    help: leave it out: layers are called by what they do, `linear::<8>(x)`, and named by what is called";
+    help: leave it out";
 pub(crate) const EXPECTED_TYPE: &str = "expected a shape: `[batch, seq, d_model]` of floats, `ids[batch, seq]`, `lens[batch]`, or `bool[batch, seq]`";
 pub(crate) const EXPECTED_ARGUMENT: &str = "expected a value, or `key = value`";
 pub(crate) const EXPECTED_ARGUMENTS: &str = "expected `<` and the keys of the operation";
@@ -52,6 +52,7 @@ pub(crate) const REPEAT_CHANGES_NOTHING: &str = "this `repeat` changes no variab
 pub(crate) const REPEAT_NOTHING: &str = "expected at least one round, found 0";
 pub(crate) const REPEAT_OPTIONS: &str = "a `repeat` takes `name = blocks`, under which its parameters are saved, and `share = true`, for one set of parameters";
 pub(crate) const NUMBER_ALONE: &str = "expected a value with axes, found a number";
+pub(crate) const LAST_AXIS: &str = "floats whose last axis is a constant";
 pub(crate) const NOT_A_NUMBER: &str = "the result of this is no finite number";
 pub(crate) const DIVISION_BY_TENSOR: &str = "`/` divides by a number\n\
     help: there is no division by a value with axes";
@@ -141,6 +142,12 @@ pub(crate) fn unknown_variable(found: &Ident, known: impl Iterator<Item = String
     format!("there is no variable `{found}`\n{help}")
 }
 
+pub(crate) fn variable_as_constant(found: &Ident) -> String {
+    format!(
+        "`{found}` is a variable, and in braces stands a constant\nhelp: values are combined in parentheses"
+    )
+}
+
 pub(crate) fn constant_as_variable(found: &Ident) -> String {
     format!("there is no variable `{found}`\nhelp: a constant stands in braces: `{{ {found} }}`")
 }
@@ -192,6 +199,19 @@ pub(crate) fn expected_floats(what: &str, found: &Type) -> String {
 
 pub(crate) fn takes(operation: &Ident, expected: &str, found: &Type) -> String {
     format!("`{operation}` takes {expected}, found {found}")
+}
+
+/// Of an operation that needs a constant for a width.
+pub(crate) fn width_is_an_axis(
+    operation: &Ident,
+    axis: &str,
+    model: &Ident,
+    found: &Type,
+) -> String {
+    format!(
+        "{}\nhelp: a size is declared as one: `struct {model}<{axis} = 8>;`",
+        takes(operation, LAST_AXIS, found)
+    )
 }
 
 pub(crate) fn unknown_operation(found: &Ident) -> String {
@@ -287,6 +307,17 @@ pub(crate) fn output_of_indices(found: &Type) -> String {
 /// What rustc says of a module that returns another shape.
 pub(crate) fn module_returns(module: &str, declared: &Type) -> String {
     format!("`{module}` does not return {declared}, which `out` declares")
+}
+
+/// What a user reads who asks a model with a `module` for what only known layers tell.
+pub(crate) fn no_facts(model: &str) -> String {
+    format!(
+        "`{model}` has no `PARAMS`, no `flops`, no `activation_bytes` and no `composed()`: it calls a `module`"
+    )
+}
+
+pub(crate) fn known_by_type(module: &str) -> String {
+    format!("of `{module}` nothing is known but the type")
 }
 
 pub(crate) fn zero_size(key: &str) -> String {

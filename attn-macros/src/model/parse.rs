@@ -119,7 +119,7 @@ fn require(input: ParseStream<'_>, holds: bool, message: &str) -> syn::Result<()
     if holds {
         Ok(())
     } else {
-        Err(input.error(message))
+        Err(syn::Error::new(input.span(), message))
     }
 }
 

@@ -8,6 +8,7 @@ mod fused;
 mod input;
 mod item;
 mod maps;
+mod missing;
 mod opaque;
 pub(crate) mod picture;
 mod session;
@@ -60,6 +61,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         fused::emit(cx),
         session::emit(cx),
         facts::emit(cx),
+        missing::emit(cx),
         opaque::emit_checks(cx),
     ];
     let assertions = model

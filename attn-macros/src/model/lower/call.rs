@@ -378,14 +378,15 @@ impl Lowering<'_> {
 
     /// The last axis of `x`, which must be a constant.
     pub(super) fn width(&mut self, call: &Call, x: &Type) -> Option<Size> {
-        let width = x.width();
-        if x.kind != Kind::Floats || width.is_none() {
-            let takes = "floats whose last axis is a constant";
-            self.cx
-                .error(&call.name, messages::takes(&call.name, takes, x));
-            return None;
-        }
-        width.cloned()
+        let message = match x.axes.last() {
+            Some(Axis::Size(width)) if x.kind == Kind::Floats => return Some(width.clone()),
+            Some(Axis::Symbol(axis)) if x.kind == Kind::Floats => {
+                messages::width_is_an_axis(&call.name, axis, &self.item.name, x)
+            }
+            _ => messages::takes(&call.name, messages::LAST_AXIS, x),
+        };
+        self.cx.error(&call.name, message);
+        None
     }
 
     fn linear(

@@ -83,6 +83,8 @@ pub(super) struct Lowering<'a> {
     opaques: Vec<Opaque>,
     assertions: Vec<Assertion>,
     scopes: Scopes,
+    /// Whether all that is written was understood.
+    is_understood: bool,
     /// Whether the names of all inputs were understood, and whether their axes were: if not, names may be those that were not.
     knows_inputs: bool,
     knows_axes: bool,
@@ -128,6 +130,7 @@ impl<'a> Lowering<'a> {
             opaques: Vec::new(),
             assertions: Vec::new(),
             scopes: Scopes::new(draft.poisoned),
+            is_understood: !draft.poisoned,
             knows_inputs: draft.inputs.iter().all(|input| input.name.is_some()),
             knows_axes: draft.inputs.iter().all(|input| input.ty.is_some()),
         }
@@ -271,7 +274,8 @@ impl<'a> Lowering<'a> {
     }
 
     /// A name that stands for no value.
-    fn unknown_variable(&self, name: &Ident) {
+    fn unknown_variable(&mut self, name: &Ident) {
+        self.scopes.reads_unknown();
         if !self.knows_inputs {
             return;
         }

@@ -7,6 +7,7 @@ use syn::ext::IdentExt;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
 use crate::model::graph::{Op, ValueId};
+use crate::model::sizes;
 use crate::model::syntax::{Expr, Operator};
 use crate::model::types::{Axis, Kind, Same, Type};
 use crate::spec::Real;
@@ -82,6 +83,15 @@ impl Lowering<'_> {
     }
 
     fn number(&mut self, tokens: &TokenStream) -> Option<Real> {
+        let names = sizes::names(tokens);
+        let is_variable = |name: &&Ident| self.scopes.find(name).is_some() && !self.sizes.has(name);
+        if let Some(name) = names.iter().find(is_variable) {
+            self.cx.error(name, messages::variable_as_constant(name));
+            names.iter().for_each(|name| {
+                self.scopes.read(name);
+            });
+            return None;
+        }
         let number = self.sizes.substitute(tokens);
         self.names_no_axis(tokens)
             .then(|| crate::spec::parse_number(&number, "an operand", self.cx))?

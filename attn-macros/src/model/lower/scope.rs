@@ -14,8 +14,8 @@ pub(super) struct Scopes {
     variables: Vec<Variable>,
     /// Where the scopes that are open begin.
     starts: Vec<usize>,
-    /// Whether all that is written was understood. What seems unused may otherwise be used where it was not.
-    is_complete: bool,
+    /// Whether all that is read was understood. What seems unused may otherwise be meant where it was not.
+    knows_reads: bool,
 }
 
 pub(super) struct Variable {
@@ -45,12 +45,13 @@ impl Scopes {
         Scopes {
             variables: Vec::new(),
             starts: Vec::new(),
-            is_complete: !poisoned,
+            knows_reads: !poisoned,
         }
     }
 
-    pub(super) fn is_complete(&self) -> bool {
-        self.is_complete
+    /// After a mistake: something is read, and nobody knows what.
+    pub(super) fn reads_unknown(&mut self) {
+        self.knows_reads = false;
     }
 
     pub(super) fn open(&mut self) {
@@ -61,7 +62,7 @@ impl Scopes {
     pub(super) fn close(&mut self, cx: &Diagnostics) {
         let start = self.starts.pop().unwrap_or(0);
         for variable in self.variables.drain(start..) {
-            if self.is_complete {
+            if self.knows_reads {
                 variable.report(cx);
             }
         }
@@ -108,9 +109,9 @@ impl Scopes {
 
     /// Gives a variable another value. The one before must have been read.
     pub(super) fn assign(&mut self, name: &Ident, value: Option<ValueId>, cx: &Diagnostics) {
-        let is_complete = self.is_complete;
+        let knows_reads = self.knows_reads;
         if let Some(variable) = self.find_mut(name) {
-            if is_complete {
+            if knows_reads {
                 variable.report(cx);
             }
             variable.value = value;

@@ -156,7 +156,7 @@ impl Lowering<'_> {
     ) -> Vec<Carried> {
         let mut starts = Vec::new();
         let assigned = assigned(&repeat.statements);
-        if assigned.is_empty() && self.scopes.is_complete() {
+        if assigned.is_empty() && self.is_understood {
             self.cx.error(&repeat.at, messages::REPEAT_CHANGES_NOTHING);
         }
         for name in assigned {

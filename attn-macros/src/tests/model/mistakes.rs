@@ -48,6 +48,8 @@ mistakes! {
         "`z` is used before it is set";
     assigned_before_set: "z = gelu(x); let mut z = x; z = z + x; z", "z", "`z` is used before it is set";
     unknown_name: "xx", "xx", "there is no variable `xx`";
+    a_variable_in_braces: "let y = gelu(x); { y + y }", "y", "`y` is a variable, and in braces stands a constant";
+    unknown_name_of_something: "let y = gelu(x); yyy + x", "yyy", "there is no variable `yyy`";
     unknown_constant: "x * FACTOR", "FACTOR", "there is no variable `FACTOR`";
     axis_as_a_number: "x / seq", "seq", "`seq` is an axis of the inputs, of any length, and here stands a constant";
     axis_as_a_size: "linear::<seq>(x)", "seq", "`seq` is an axis of the inputs, of any length, and here stands a constant";
