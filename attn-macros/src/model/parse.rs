@@ -4,12 +4,11 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Lit, Token, Visibility, braced, bracketed, parenthesized, token};
+use syn::{Attribute, Lit, Token, Visibility, braced, parenthesized, token};
 
+use super::signature::{parse_inputs, parse_results, skip_to_body};
 use super::sizes;
-use super::syntax::{
-    Argument, Call, Expr, InputDraft, ModelDraft, Operator, Repeat, SizeDraft, Statement, TypeDraft,
-};
+use super::syntax::{Argument, Call, Expr, ModelDraft, Operator, Repeat, SizeDraft, Statement};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::{Item, body, expect, parse_crate, split_at_commas, tokens_of_entry};
@@ -115,7 +114,7 @@ fn recover<T>(parsed: syn::Result<T>, goes_on: bool, cx: &Diagnostics) -> syn::R
     }
 }
 
-fn require(input: ParseStream<'_>, holds: bool, message: &str) -> syn::Result<()> {
+pub(super) fn require(input: ParseStream<'_>, holds: bool, message: &str) -> syn::Result<()> {
     if holds {
         Ok(())
     } else {
@@ -158,7 +157,7 @@ fn parse_arguments(input: ParseStream<'_>) -> syn::Result<Vec<Argument>> {
 }
 
 /// The tokens before the next comma or the closing `>`. What stands between `<` and `>` is part of a type.
-fn tokens_of_argument(input: ParseStream<'_>) -> TokenStream {
+pub(super) fn tokens_of_argument(input: ParseStream<'_>) -> TokenStream {
     let mut tokens = tokens_of_entry(input);
     let mut depth = angles(&tokens);
     while depth > 0 && !input.is_empty() && !input.peek(Token![;]) {
@@ -196,102 +195,6 @@ fn argument(tokens: TokenStream) -> Argument {
             value: tokens,
         },
     }
-}
-
-/// `tokens: ids[batch, seq], ..`
-fn parse_inputs(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<InputDraft> {
-    let mut inputs = Vec::new();
-    while !input.is_empty() {
-        let mut draft = InputDraft::default();
-        match parse_input(input, &mut draft, cx) {
-            Ok(Takes::Input) => inputs.push(draft),
-            Ok(Takes::Itself) => {}
-            Err(error) => {
-                cx.push(error);
-                inputs.push(draft);
-                // The rest of it, and the comma, or what is in the way.
-                tokens_of_argument(input);
-                let _ = input.parse::<TokenTree>();
-            }
-        }
-    }
-    inputs
-}
-
-/// What stands among the inputs.
-enum Takes {
-    Input,
-    /// `&self`, which was reported.
-    Itself,
-}
-
-fn parse_input(
-    input: ParseStream<'_>,
-    draft: &mut InputDraft,
-    cx: &Diagnostics,
-) -> syn::Result<Takes> {
-    let at = input.span();
-    input.parse::<Option<Token![&]>>()?;
-    let mutable: Option<Token![mut]> = input.parse()?;
-    if input.parse::<Option<Token![self]>>()?.is_some() {
-        cx.push(syn::Error::new(at, messages::NO_SELF));
-        tokens_of_argument(input);
-        input.parse::<Option<Token![,]>>()?;
-        return Ok(Takes::Itself);
-    }
-    let name: Ident = expect(input, messages::EXPECTED_INPUT)?;
-    if let Some(mutable) = mutable {
-        cx.error(mutable, messages::input_changes(&name));
-        draft.mutable = true;
-    }
-    draft.name = Some(name);
-    expect::<Token![:]>(input, messages::EXPECTED_INPUT)?;
-    draft.ty = Some(parse_type(input)?);
-    if !input.is_empty() {
-        expect::<Token![,]>(input, messages::EXPECTED_INPUT)?;
-    }
-    Ok(Takes::Input)
-}
-
-/// To the braces after the result.
-fn skip_to_body(input: ParseStream<'_>) {
-    while !input.is_empty() && !input.peek(token::Brace) && !input.peek(Token![struct]) {
-        let _ = input.parse::<TokenTree>();
-    }
-}
-
-/// `-> [batch, seq, vocab]`, or several in parentheses.
-fn parse_results(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<TypeDraft>> {
-    expect::<Token![->]>(input, messages::EXPECTED_RESULT)?;
-    if !input.peek(token::Paren) {
-        return Ok(vec![parse_type(input)?]);
-    }
-    let content;
-    parenthesized!(content in input);
-    let mut results = Vec::new();
-    while !content.is_empty() {
-        results.push(parse_type(&content)?);
-        if !content.is_empty() {
-            expect::<Token![,]>(&content, messages::EXPECTED_RESULT)?;
-        }
-    }
-    if results.is_empty() {
-        cx.push(syn::Error::new(content.span(), messages::EXPECTED_RESULT));
-    }
-    Ok(results)
-}
-
-pub(super) fn parse_type(input: ParseStream<'_>) -> syn::Result<TypeDraft> {
-    let kind = input.call(Ident::parse_any).ok();
-    require(input, input.peek(token::Bracket), messages::EXPECTED_TYPE)?;
-    let content;
-    let brackets = bracketed!(content in input);
-    let axes = split_at_commas(content.parse()?);
-    Ok(TypeDraft {
-        kind,
-        axes,
-        span: brackets.span.join(),
-    })
 }
 
 /// To the end, past the next `;`, or past braces that a statement follows.

@@ -203,14 +203,16 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// The argument with the length of a symbolic axis: its name in small letters, as no constant is called.
+/// The argument with the length of a symbolic axis: its name in small letters, as no constant is called; or its number where
+/// that is the name of another, too.
 fn length(model: &Model, name: &str) -> Ident {
     let small = name.to_lowercase();
     let is_it = |other: &&String| other.to_lowercase() == small;
-    if model.symbols.iter().filter(is_it).count() > 1 {
-        return var(name);
+    let is_taken = model.symbols.iter().filter(is_it).count() > 1;
+    match model.symbols.iter().position(|symbol| symbol == name) {
+        Some(index) if is_taken => format_ident!("axis_{index}"),
+        _ => var(&small),
     }
-    var(&small)
 }
 
 fn copy(value: &Ident) -> TokenStream {
