@@ -44,13 +44,16 @@ fn parse_input(
     cx: &Diagnostics,
 ) -> syn::Result<Takes> {
     let at = input.span();
-    input.parse::<Option<Token![&]>>()?;
+    let reference: Option<Token![&]> = input.parse()?;
     let mutable: Option<Token![mut]> = input.parse()?;
     if input.parse::<Option<Token![self]>>()?.is_some() {
         cx.push(syn::Error::new(at, messages::NO_SELF));
         tokens_of_argument(input);
         input.parse::<Option<Token![,]>>()?;
         return Ok(Takes::Itself);
+    }
+    if let Some(reference) = reference {
+        cx.error(reference, messages::EXPECTED_INPUT);
     }
     let name: Ident = expect(input, messages::EXPECTED_INPUT)?;
     if let Some(mutable) = mutable {

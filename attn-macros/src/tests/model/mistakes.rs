@@ -212,6 +212,12 @@ fn one_mistake_is_one_error() {
             "expected a shape: `[batch, seq, d_model]` of floats, `ids[batch, seq]`, `lens[batch]`, or `bool[batch, seq]`",
         ),
         (
+            "(&x: [batch, d]) -> [batch, d]",
+            "gelu(x)",
+            "&",
+            "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, `lens: lens[batch]`, or `keep: bool[batch, seq]`",
+        ),
+        (
             "(_: [batch, d], y: [seq, d]) -> [batch, d]",
             "x + y + linear::<d>(y)",
             "_",
