@@ -97,6 +97,12 @@ pub(crate) fn emitted_name(name: &Ident) -> Ident {
     }
 }
 
+/// A struct's type variables, element and device. Only one of such a name has others.
+pub(crate) fn generics(name: &Ident) -> [Ident; 2] {
+    let clash = name == "E" || name == "D";
+    if clash { ["E0", "D0"] } else { ["E", "D"] }.map(var)
+}
+
 /// Where a name of the emitted code hides the struct's: the alias under which the emitted code knows it.
 ///
 /// A struct may have further type variables: what declares them, and what names them.
@@ -186,11 +192,9 @@ impl<'a> Layer<'a> {
         )
     }
 
-    /// The struct's type variables, element and device. Only a layer of such a name has others.
+    /// The struct's type variables, element and device.
     fn generics(&self) -> [Ident; 2] {
-        let name = &self.spec.item.name;
-        let clash = name == "E" || name == "D";
-        if clash { ["E0", "D0"] } else { ["E", "D"] }.map(var)
+        generics(&self.spec.item.name)
     }
 
     /// The type variables of the sequence axes: one in self-attention, two in cross-attention.

@@ -19,11 +19,17 @@ pub(crate) const EXPECTED_BODY: &str = "expected the statements of `forward` in 
 pub(crate) const EXPECTED_RESULT: &str =
     "expected the result of `forward`: `-> [batch, seq, d_model]`, or several in parentheses";
 pub(crate) const EXPECTED_INPUT: &str = "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, `lens: lens[batch]`, or `keep: bool[batch, seq]`";
+pub(crate) const NO_SELF: &str = "`forward` takes no `self`\n\
+    help: leave it out";
 pub(crate) const EXPECTED_TYPE: &str = "expected a shape: `[batch, seq, d_model]` of floats, `ids[batch, seq]`, `lens[batch]`, or `bool[batch, seq]`";
 pub(crate) const EXPECTED_ARGUMENT: &str = "expected a value, or `key = value`";
 pub(crate) const EXPECTED_ARGUMENTS: &str = "expected `<` and the keys of the operation";
 pub(crate) const UNCLOSED: &str = "expected `,` or `>`";
 pub(crate) const EXPECTED_VARIABLE: &str = "expected the name of a variable";
+pub(crate) const SEVERAL_VARIABLES: &str = "an operation has one result, and a `let` one name\n\
+    help: `let x = ..;`";
+pub(crate) const INFERRED: &str = "shapes are inferred, and not declared\n\
+    help: `let x = ..;`";
 pub(crate) const EXPECTED_VALUE: &str = "expected `=` and a value";
 pub(crate) const EXPECTED_OPERATOR: &str = "expected an operator: `+`, `-`, `*` or `/`";
 pub(crate) const EXPECTED_OPERATOR_OR_END: &str = "expected an operator, or `;`";
@@ -46,6 +52,7 @@ pub(crate) const REPEAT_CHANGES_NOTHING: &str = "this `repeat` changes no variab
 pub(crate) const REPEAT_NOTHING: &str = "expected at least one round, found 0";
 pub(crate) const REPEAT_OPTIONS: &str = "a `repeat` takes `name = blocks`, under which its parameters are saved, and `share = true`, for one set of parameters";
 pub(crate) const NUMBER_ALONE: &str = "expected a value with axes, found a number";
+pub(crate) const LAST_AXIS: &str = "floats whose last axis is a constant";
 pub(crate) const NOT_A_NUMBER: &str = "the result of this is no finite number";
 pub(crate) const DIVISION_BY_TENSOR: &str = "`/` divides by a number\n\
     help: there is no division by a value with axes";
@@ -56,12 +63,6 @@ pub(crate) const MODULE_WITHOUT_TYPE: &str = "`module` needs a type\n\
     help: `module::<Linear<8, 3>, out = [batch, seq, 3]>(x)`";
 pub(crate) const MODULE_WITHOUT_OUT: &str = "`module` needs the key `out`: nothing is known of its type here\n\
     help: `module::<Linear<8, 3>, out = [batch, seq, 3]>(x)`";
-
-pub(crate) fn name_of_a_type_variable(name: &Ident) -> String {
-    format!(
-        "a model cannot be called `{name}`: that is a type variable of every model\nhelp: choose a longer name"
-    )
-}
 
 pub(crate) fn unsupported(word: &str) -> String {
     format!(
@@ -107,9 +108,19 @@ pub(crate) fn unknown_axis(found: &Ident, symbols: &[String]) -> String {
     let near = nearest(&found.to_string(), symbols.iter().map(String::as_str));
     let help = did_you_mean(near, || {
         let names = listed(symbols.iter().map(String::as_str));
-        format!("the axes of the inputs are {names}")
+        match symbols {
+            [] => "all axes of the inputs are constants".to_owned(),
+            _ => format!("the axes of the inputs are {names}"),
+        }
     });
     format!("no input has an axis `{found}`, and no size is called so\n{help}")
+}
+
+pub(crate) fn axis_as_constant(found: &Ident, model: &Ident) -> String {
+    format!(
+        "`{found}` is an axis of the inputs, of any length, and here stands a constant\n\
+         help: a size of the model is declared as one: `struct {model}<{found} = 8>;`"
+    )
 }
 
 pub(crate) fn unused_value(name: &Ident) -> String {
@@ -121,13 +132,24 @@ pub(crate) fn unused_value(name: &Ident) -> String {
 pub(crate) fn unknown_variable(found: &Ident, known: impl Iterator<Item = String>) -> String {
     let known: Vec<String> = known.collect();
     let near = nearest(&found.to_string(), known.iter().map(String::as_str));
-    let help = did_you_mean(near, || {
-        format!(
+    let help = did_you_mean(near, || match known.as_slice() {
+        [] => "none is set yet".to_owned(),
+        known => format!(
             "the variables are {}",
             listed(known.iter().map(String::as_str))
-        )
+        ),
     });
     format!("there is no variable `{found}`\n{help}")
+}
+
+pub(crate) fn variable_as_constant(found: &Ident) -> String {
+    format!(
+        "`{found}` is a variable, and in braces stands a constant\nhelp: values are combined in parentheses"
+    )
+}
+
+pub(crate) fn constant_as_variable(found: &Ident) -> String {
+    format!("there is no variable `{found}`\nhelp: a constant stands in braces: `{{ {found} }}`")
 }
 
 pub(crate) fn used_before_set(name: &Ident) -> String {
@@ -136,6 +158,13 @@ pub(crate) fn used_before_set(name: &Ident) -> String {
 
 pub(crate) fn not_mutable(name: &Ident) -> String {
     format!("`{name}` cannot be assigned to twice\nhelp: declare it as `let mut {name} = ..;`")
+}
+
+pub(crate) fn input_changes(name: &Ident) -> String {
+    format!(
+        "`{name}` is an input, and inputs do not change\n\
+         help: begin with a variable of the same name: `let mut {name} = {name};`"
+    )
 }
 
 pub(crate) fn name_taken(name: &Ident) -> String {
@@ -172,6 +201,19 @@ pub(crate) fn takes(operation: &Ident, expected: &str, found: &Type) -> String {
     format!("`{operation}` takes {expected}, found {found}")
 }
 
+/// Of an operation that needs a constant for a width.
+pub(crate) fn width_is_an_axis(
+    operation: &Ident,
+    axis: &str,
+    model: &Ident,
+    found: &Type,
+) -> String {
+    format!(
+        "{}\nhelp: a size is declared as one: `struct {model}<{axis} = 8>;`",
+        takes(operation, LAST_AXIS, found)
+    )
+}
+
 pub(crate) fn unknown_operation(found: &Ident) -> String {
     let names = || OPERATIONS.iter().map(|operation| operation.name);
     let help = did_you_mean(nearest(&found.to_string(), names()), || {
@@ -184,10 +226,15 @@ pub(crate) fn body_of(operation: &str) -> String {
     format!("`{operation}` has no body: only `attention` has functions of its own")
 }
 
-pub(crate) fn named_operand(operation: &str, found: &Ident) -> String {
-    format!(
-        "`{operation}` has no operand `{found}`\nhelp: keys stand in the angle brackets: `{operation}::<{found} = ..>(..)`"
-    )
+pub(crate) fn named_operand(operation: &Operation, found: &Ident) -> String {
+    let name = operation.name;
+    let help = match operation.key(&found.to_string()) {
+        Some(_) => {
+            format!("keys stand in the angle brackets: `{name}::<{found} = ..>(..)`")
+        }
+        None => format!("the operands of `{name}` stand by their position"),
+    };
+    format!("`{name}` has no operand `{found}`\nhelp: {help}")
 }
 
 pub(crate) fn number_of_operands(operation: &Operation, found: usize) -> String {
@@ -262,6 +309,17 @@ pub(crate) fn module_returns(module: &str, declared: &Type) -> String {
     format!("`{module}` does not return {declared}, which `out` declares")
 }
 
+/// What a user reads who asks a model with a `module` for what only known layers tell.
+pub(crate) fn no_facts(model: &str) -> String {
+    format!(
+        "`{model}` has no `PARAMS`, no `flops`, no `activation_bytes` and no `composed()`: it calls a `module`"
+    )
+}
+
+pub(crate) fn known_by_type(module: &str) -> String {
+    format!("of `{module}` nothing is known but the type")
+}
+
 pub(crate) fn zero_size(key: &str) -> String {
     format!("`{key}` must be at least 1, found 0")
 }
@@ -277,6 +335,12 @@ pub(crate) fn unknown_embedding(found: &Ident, known: impl Iterator<Item = Strin
         })
     };
     format!("there is no embedding `{found}` to tie to\n{help}")
+}
+
+pub(crate) fn embedding_of_repeat(found: &Ident) -> String {
+    format!(
+        "the embedding `{found}` is one of a `repeat`, and is seen there only\nhelp: every round has its own table"
+    )
 }
 
 pub(crate) fn key_of_tied(table: &Ident, key: &str) -> String {

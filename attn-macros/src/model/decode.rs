@@ -128,7 +128,7 @@ impl<'m> Tokens<'m> {
             return Ok(());
         }
         Err(messages::session_operation(&operation_name(
-            self.model, &node.op,
+            self.model, node,
         )))
     }
 

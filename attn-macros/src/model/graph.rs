@@ -144,6 +144,8 @@ pub(crate) struct Node {
     pub(crate) op: Op,
     pub(crate) operands: Vec<ValueId>,
     pub(crate) result: ValueId,
+    /// What its user calls it.
+    pub(crate) name: Option<String>,
 }
 
 /// A loop over sets of parameters.

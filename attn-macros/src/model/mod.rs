@@ -13,6 +13,7 @@ pub(crate) mod neighbours;
 pub(crate) mod ops;
 mod parse;
 pub(crate) mod plan;
+mod signature;
 mod sizes;
 mod syntax;
 pub(crate) mod types;

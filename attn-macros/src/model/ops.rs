@@ -11,8 +11,6 @@ pub(crate) struct Operation {
     /// What it takes and returns.
     pub(crate) signature: &'static str,
     pub(crate) doc: &'static str,
-    /// Whether it has parameters, and so may have a `name`.
-    pub(crate) learned: bool,
 }
 
 const fn size(name: &'static str, default: &'static str, doc: &'static str) -> Key {
@@ -127,17 +125,10 @@ static MODULE: &[Key] = &[
 ];
 
 const fn plain(name: &'static str, signature: &'static str, doc: &'static str) -> Operation {
-    Operation {
-        name,
-        positional: &[],
-        keys: &[],
-        signature,
-        doc,
-        learned: false,
-    }
+    keyed(name, &[], &[], signature, doc)
 }
 
-const fn learned(
+const fn keyed(
     name: &'static str,
     positional: &'static [&'static str],
     keys: &'static [Key],
@@ -150,86 +141,81 @@ const fn learned(
         keys,
         signature,
         doc,
-        learned: true,
     }
 }
 
 /// Every operation, in the order in which the documentation lists them.
 pub(crate) static OPERATIONS: &[Operation] = &[
-    learned(
+    keyed(
         "embedding",
         &["vocab", "d_model"],
         EMBEDDING,
         "`ids[..]` to `[.., d_model]`",
         "A learned vector per id. With `tied = name` the table is that of another embedding. PyTorch: `torch.nn.Embedding`.",
     ),
-    learned(
+    keyed(
         "learned_position",
         &["max_len", "d_model"],
         LEARNED_POSITION,
         "`ids[.., seq]` to `[.., seq, d_model]`",
         "A learned vector per position (Gehring et al. 2017), to be added.",
     ),
-    Operation {
-        positional: &["d_model"],
-        keys: SINUSOIDAL_POSITION,
-        ..plain(
-            "sinusoidal_position",
-            "`ids[.., seq]` to `[.., seq, d_model]`",
-            "Sines and cosines of the position (Vaswani et al. 2017, section 3.5), to be added.",
-        )
-    },
-    learned(
+    keyed(
+        "sinusoidal_position",
+        &["d_model"],
+        SINUSOIDAL_POSITION,
+        "`ids[.., seq]` to `[.., seq, d_model]`",
+        "Sines and cosines of the position (Vaswani et al. 2017, section 3.5), to be added.",
+    ),
+    keyed(
         "attention",
         &["heads", "d_model"],
         KEYS,
         "`[batch, seq, d_model]` to the same",
         "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention; `padding = lens`, or a mask `padding = keep`, `document = ids`, or a pair with a context, and the names that the body declares as `data`, are operands, too.",
     ),
-    learned(
+    keyed(
         "linear",
         &["out"],
         LINEAR,
         "`[.., in]` to `[.., out]`",
         "`x Wᵀ + b`. With `tied = name` the weight is the table of that embedding. PyTorch: `torch.nn.Linear`.",
     ),
-    learned(
+    keyed(
         "feed_forward",
         &["hidden"],
         FEED_FORWARD,
         "`[.., d_model]` to the same",
         "Two linear maps, and a nonlinearity between them (Vaswani et al. 2017, section 3.3).",
     ),
-    learned(
+    keyed(
         "layer_norm",
         &[],
         LAYER_NORM,
         "`[.., d_model]` to the same",
         "`(x - mean) / sqrt(var + epsilon)` over the last axis, with a learned gain and bias. PyTorch: `torch.nn.LayerNorm`.",
     ),
-    learned(
+    keyed(
         "rms_norm",
         &[],
         RMS_NORM,
         "`[.., d_model]` to the same",
         "`x / sqrt(mean(x²) + epsilon)` over the last axis, with a learned gain. PyTorch: `torch.nn.RMSNorm`.",
     ),
-    learned(
+    keyed(
         "module",
         &["type"],
         MODULE,
         "its operands, as a tuple if they are several, to `out`",
         "Any module of dfdx. The first operand has the tape.",
     ),
-    Operation {
-        positional: &["p"],
-        keys: DROPOUT,
-        ..plain(
-            "dropout",
-            "`[..]` to the same",
-            "A share `p` of the numbers becomes 0, and the others `1 / (1 - p)` times as large. PyTorch: `torch.nn.Dropout`.",
-        )
-    },
+    keyed(
+        "dropout",
+        &["p"],
+        DROPOUT,
+        "`[..]` to the same",
+        "A share `p` of the numbers becomes 0, and the others `1 / (1 - p)` times as large. PyTorch: `torch.nn.Dropout`.",
+    ),
     plain("gelu", "`[..]` to the same", "`x Φ(x)`."),
     plain(
         "gelu_tanh",

@@ -4,11 +4,11 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Lit, Token, Visibility, braced, bracketed, parenthesized, token};
+use syn::{Attribute, Lit, Token, Visibility, braced, parenthesized, token};
 
-use super::syntax::{
-    Argument, Call, Expr, InputDraft, ModelDraft, Operator, Repeat, SizeDraft, Statement, TypeDraft,
-};
+use super::signature::{parse_inputs, parse_results, skip_to_body};
+use super::sizes;
+use super::syntax::{Argument, Call, Expr, ModelDraft, Operator, Repeat, SizeDraft, Statement};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::{Item, body, expect, parse_crate, split_at_commas, tokens_of_entry};
@@ -73,7 +73,8 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
     expect::<Token![struct]>(input, messages::EXPECTED_STRUCT)?;
     let name: Ident = expect(input, messages::EXPECTED_NAME)?;
     let sizes = parse_sizes(input, cx)?;
-    expect::<Token![;]>(input, messages::EXPECTED_SEMICOLON)?;
+    let end = expect::<Token![;]>(input, messages::EXPECTED_SEMICOLON);
+    recover(end, input.peek(Token![fn]), cx)?;
     expect::<Token![fn]>(input, messages::EXPECTED_FORWARD)?;
     let forward: Ident = expect(input, messages::EXPECTED_FORWARD)?;
     if forward != "forward" {
@@ -83,8 +84,11 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
     let content;
     parenthesized!(content in input);
     let inputs = parse_inputs(&content, cx);
-    expect::<Token![->]>(input, messages::EXPECTED_RESULT)?;
-    let results = parse_results(input, cx)?;
+    let results = parse_results(input, cx);
+    if results.is_err() {
+        skip_to_body(input);
+    }
+    let results = recover(results, input.peek(token::Brace), cx)?;
     require(input, input.peek(token::Brace), messages::EXPECTED_BODY)?;
     let content;
     braced!(content in input);
@@ -99,11 +103,22 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
     })
 }
 
-fn require(input: ParseStream<'_>, holds: bool, message: &str) -> syn::Result<()> {
+/// What was parsed; nothing, if it could not be, but what follows can.
+fn recover<T>(parsed: syn::Result<T>, goes_on: bool, cx: &Diagnostics) -> syn::Result<Option<T>> {
+    match parsed {
+        Err(error) if goes_on => {
+            cx.push(error);
+            Ok(None)
+        }
+        parsed => parsed.map(Some),
+    }
+}
+
+pub(super) fn require(input: ParseStream<'_>, holds: bool, message: &str) -> syn::Result<()> {
     if holds {
         Ok(())
     } else {
-        Err(input.error(message))
+        Err(syn::Error::new(input.span(), message))
     }
 }
 
@@ -142,7 +157,7 @@ fn parse_arguments(input: ParseStream<'_>) -> syn::Result<Vec<Argument>> {
 }
 
 /// The tokens before the next comma or the closing `>`. What stands between `<` and `>` is part of a type.
-fn tokens_of_argument(input: ParseStream<'_>) -> TokenStream {
+pub(super) fn tokens_of_argument(input: ParseStream<'_>) -> TokenStream {
     let mut tokens = tokens_of_entry(input);
     let mut depth = angles(&tokens);
     while depth > 0 && !input.is_empty() && !input.peek(Token![;]) {
@@ -182,67 +197,17 @@ fn argument(tokens: TokenStream) -> Argument {
     }
 }
 
-/// `tokens: ids[batch, seq], ..`
-fn parse_inputs(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<InputDraft> {
-    let mut inputs = Vec::new();
-    while !input.is_empty() {
-        let parsed = (|| {
-            let name: Ident = expect(input, messages::EXPECTED_INPUT)?;
-            expect::<Token![:]>(input, messages::EXPECTED_INPUT)?;
-            let ty = parse_type(input)?;
-            if !input.is_empty() {
-                expect::<Token![,]>(input, messages::EXPECTED_INPUT)?;
-            }
-            Ok(InputDraft { name, ty })
-        })();
-        match parsed {
-            Ok(input) => inputs.push(input),
-            Err(error) => {
-                cx.push(error);
-                skip(input);
-            }
-        }
-    }
-    inputs
-}
-
-/// `[batch, seq, vocab]`, or several in parentheses.
-fn parse_results(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<TypeDraft>> {
-    if !input.peek(token::Paren) {
-        return Ok(vec![parse_type(input)?]);
-    }
-    let content;
-    parenthesized!(content in input);
-    let mut results = Vec::new();
-    while !content.is_empty() {
-        results.push(parse_type(&content)?);
-        if !content.is_empty() {
-            expect::<Token![,]>(&content, messages::EXPECTED_RESULT)?;
-        }
-    }
-    if results.is_empty() {
-        cx.push(syn::Error::new(content.span(), messages::EXPECTED_RESULT));
-    }
-    Ok(results)
-}
-
-pub(super) fn parse_type(input: ParseStream<'_>) -> syn::Result<TypeDraft> {
-    let kind = input.call(Ident::parse_any).ok();
-    require(input, input.peek(token::Bracket), messages::EXPECTED_TYPE)?;
-    let content;
-    let brackets = bracketed!(content in input);
-    let axes = split_at_commas(content.parse()?);
-    Ok(TypeDraft {
-        kind,
-        axes,
-        span: brackets.span.join(),
-    })
-}
-
-/// To the end, or past the next `;`.
+/// To the end, past the next `;`, or past braces that a statement follows.
 fn skip(input: ParseStream<'_>) {
     while let Ok(token) = input.parse::<TokenTree>() {
-        if matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ';') {
+        let ends = match &token {
+            TokenTree::Punct(punct) => punct.as_char() == ';',
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                input.peek(Token![let]) || input.peek(syn::Ident)
+            }
+            _ => false,
+        };
+        if ends {
             break;
         }
     }
@@ -310,7 +275,20 @@ fn is_repeat(input: ParseStream<'_>) -> bool {
 fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
     input.parse::<Token![let]>()?;
     let mutable = input.parse::<Option<Token![mut]>>()?.is_some();
+    if input.peek(token::Paren) {
+        let names: Group = input.parse()?;
+        cx.error(&names, messages::SEVERAL_VARIABLES);
+        skip(input);
+        let declares = sizes::names(&names.stream());
+        return Ok(Statement::Unreadable { declares });
+    }
     let name: Ident = expect(input, messages::EXPECTED_VARIABLE)?;
+    if input.peek(Token![:]) {
+        cx.error(input.parse::<Token![:]>()?, messages::INFERRED);
+        while !input.is_empty() && !input.peek(Token![=]) && !input.peek(Token![;]) {
+            input.parse::<TokenTree>()?;
+        }
+    }
     let value = parse_value(input, cx).unwrap_or_else(|error| {
         // The name is set all the same, so that its uses are no mistakes.
         cx.push(error);
@@ -327,6 +305,11 @@ fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement>
 /// `= value;`
 fn parse_value(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     expect::<Token![=]>(input, messages::EXPECTED_VALUE)?;
+    parse_to_end(input, cx)
+}
+
+/// `value;`
+fn parse_to_end(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let value = parse_expr(input, cx)?;
     expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;
     Ok(value)
@@ -355,8 +338,11 @@ fn parse_assignment(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Sta
         input.parse::<Token![=]>()?;
         None
     };
-    let value = parse_expr(input, cx)?;
-    expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;
+    let value = parse_to_end(input, cx).unwrap_or_else(|error| {
+        cx.push(error);
+        skip(input);
+        Expr::Invalid(name.span())
+    });
     let value = match operator {
         Some(operator) => Expr::Binary {
             operator,

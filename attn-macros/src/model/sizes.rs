@@ -60,19 +60,11 @@ impl Sizes {
     /// The same, where these delimiters are around what is more than a token.
     fn replace(&self, tokens: &TokenStream, around: Delimiter) -> TokenStream {
         let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
-        let is_punct = |index: usize, char: char| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == char);
         let replaced = tokens.iter().enumerate().map(|(index, token)| match token {
-            TokenTree::Ident(name) => {
-                let is_part = index > 0 && (is_punct(index - 1, '.') || is_punct(index - 1, ':'));
-                let is_argument = is_punct(index + 1, '=') && !is_punct(index + 2, '=');
-                let is_path = is_punct(index + 1, ':');
-                match self.find(name) {
-                    Some(size) if !is_part && !is_argument && !is_path => {
-                        size.at(name.span(), around)
-                    }
-                    _ => token.clone(),
-                }
-            }
+            TokenTree::Ident(name) => match self.find(name) {
+                Some(size) if is_value(&tokens, index) => size.at(name.span(), around),
+                _ => token.clone(),
+            },
             TokenTree::Group(group) => {
                 let inner = self.replace(&group.stream(), around);
                 let mut inner = Group::new(group.delimiter(), inner);
@@ -119,6 +111,29 @@ impl Named {
         token.set_span(token.span().located_at(place));
         token
     }
+}
+
+/// The names in an expression that stand for values.
+pub(super) fn names(tokens: &TokenStream) -> Vec<Ident> {
+    let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    let is_call = |index: usize| matches!(tokens.get(index), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
+    let names = tokens.iter().enumerate().map(|(index, token)| match token {
+        TokenTree::Ident(name) if is_value(&tokens, index) && !is_call(index + 1) => {
+            vec![name.clone()]
+        }
+        TokenTree::Group(group) => names(&group.stream()),
+        _ => Vec::new(),
+    });
+    names.flatten().collect()
+}
+
+/// Whether the name here is no part of a path, no field, and not what `=` follows.
+fn is_value(tokens: &[TokenTree], index: usize) -> bool {
+    let is_punct = |index: usize, char: char| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == char);
+    let is_part = index > 0 && (is_punct(index - 1, '.') || is_punct(index - 1, ':'));
+    let is_argument = is_punct(index + 1, '=') && !is_punct(index + 2, '=');
+    let is_path = is_punct(index + 1, ':');
+    !is_part && !is_argument && !is_path
 }
 
 fn one_token(tokens: TokenStream) -> TokenTree {

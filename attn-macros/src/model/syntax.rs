@@ -11,7 +11,7 @@ pub(crate) struct ModelDraft {
     pub(crate) sizes: Vec<SizeDraft>,
     pub(crate) inputs: Vec<InputDraft>,
     /// The declared results; none if they could not be read.
-    pub(crate) results: Vec<TypeDraft>,
+    pub(crate) results: Option<Vec<TypeDraft>>,
     pub(crate) statements: Vec<Statement>,
     /// Something could not be understood, and was reported.
     pub(crate) poisoned: bool,
@@ -23,10 +23,13 @@ pub(crate) struct SizeDraft {
     pub(crate) value: TokenStream,
 }
 
-/// `tokens: ids[batch, seq]`
+/// `tokens: ids[batch, seq]`, as far as it was understood.
+#[derive(Default)]
 pub(crate) struct InputDraft {
-    pub(crate) name: Ident,
-    pub(crate) ty: TypeDraft,
+    pub(crate) name: Option<Ident>,
+    pub(crate) ty: Option<TypeDraft>,
+    /// `mut tokens`, which was reported.
+    pub(crate) mutable: bool,
 }
 
 /// `ids[batch, seq]`
@@ -52,6 +55,8 @@ pub(crate) enum Statement {
     Repeat(Repeat),
     /// The last line: what is returned.
     Return(Vec<Expr>),
+    /// Not understood, and reported; the names that it would declare.
+    Unreadable { declares: Vec<Ident> },
 }
 
 pub(crate) struct Repeat {

@@ -1,6 +1,7 @@
-//! Every operation: what a model computes, and its gradients, against its composed form, in both types of elements.
+//! Every operation: what a model computes, and its gradients, against its composed form, in both types of elements, and against
+//! differences of what it computes.
 
-use super::{cases::operations, *};
+use super::{cases::operations, differences, *};
 use crate::layers::compare::assert_same;
 use attn::{Backend, Element, model};
 
@@ -16,7 +17,7 @@ macro_rules! agree {
         fn $name() {
             model! { $($model)* }
 
-            fn check<E: Element>()
+            fn check<E: Element>() -> Outcome
             where
                 Cpu: Backend<E>,
             {
@@ -33,9 +34,23 @@ macro_rules! agree {
                 let fused = outcome(model.forward(agree!(@input $first.clone().leaky_traced() $(, $other)*)));
                 let composed = outcome(model.composed().forward(agree!(@input $first.clone().leaky_traced() $(, $other)*)));
                 assert_same(stringify!($name), &fused, &composed, tolerance::<E>());
+                fused
             }
             check::<f32>();
-            check::<f64>();
+            let outcome = check::<f64>();
+            {
+                type E = f64;
+                let mut model = Cpu::default().build_module::<M, E>();
+                scatter(&mut model);
+                $(let $axis = $size;)*
+                let $first = $x;
+                let loss = differences::loss_of(&$first, |model: &M<E, Cpu>, $first| {
+                    let y = model.forward(agree!(@input $first.leaky_traced() $(, $other)*));
+                    backpropagate(y).parameters(&()).loss()
+                });
+                differences::of_parameters(&model, &outcome, |moved| loss(moved, $first.clone()));
+                $(differences::of("x", &outcome, |index, by| loss(&model, differences::moved(&$input, index, by)));)?
+            }
         }
     )*};
     (@input $first:expr) => { $first };

@@ -54,6 +54,21 @@ macro_rules! operations {
                 }
             } (batch: 2, seq: 5) (tokens: ids((batch, seq), 7));
 
+            tied_in_every_round {
+                struct M<vocab = 7, d = 6>;
+                fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+                    let mut x = embedding::<vocab, d>(tokens);
+                    repeat 2, name = outer {
+                        x = x + embedding::<vocab, d, name = table>(tokens);
+                        repeat 2, name = inner {
+                            let y = linear::<tied = table>(tanh(x)) * linear::<tied = embedding>(x);
+                            x = x + linear::<d>(softmax(y)) + embedding::<tied = table>(tokens);
+                        }
+                    }
+                    linear::<tied = embedding, bias = false>(x)
+                }
+            } (batch: 2, seq: 3) (tokens: ids((batch, seq), 7));
+
             linears {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, 4] {
@@ -72,6 +87,15 @@ macro_rules! operations {
                     let a = feed_forward::<24, activation = gelu_tanh>(x);
                     let b = feed_forward::<hidden = 16, activation = swiglu>(x) + feed_forward::<5, activation = geglu>(x);
                     a * b + feed_forward::<7, activation = relu_squared>(x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            other_feed_forwards {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let a = feed_forward::<9, activation = relu>(x) * feed_forward::<7, activation = silu>(x);
+                    let b = feed_forward::<5, activation = sigmoid>(x) - feed_forward::<8, activation = tanh>(a);
+                    feed_forward::<7, activation = reglu>(x) + feed_forward::<7, activation = gelu>(b)
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
@@ -114,6 +138,15 @@ macro_rules! operations {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d], y: [1, seq, 1]) -> [batch, seq, d] { (x + y) * y - y }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), tensor::<_, E>("y", (Const::<1>, seq, Const::<1>))) reads x;
+
+            broadcast_to_what_rustc_knows {
+                struct M<d = { "abcdef".len() }, one = { "a".len() }>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let gate = sigmoid(linear::<1>(x));
+                    let z = gate * linear::<one>(x) - gate;
+                    x * gate - gate * linear::<d>(z)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
             attentions {
                 struct M<d = 8>;

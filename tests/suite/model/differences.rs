@@ -1,4 +1,4 @@
-//! Whole models against differences of their output: the derivative without a derivative.
+//! Models against differences of their output: the derivative without a derivative.
 
 use super::*;
 use attn::model;
@@ -22,37 +22,68 @@ model! {
 const STEP: f64 = 1e-5;
 const TOLERANCE: f64 = 2e-8;
 
+/// Asserts that a gradient is the slope of `loss`, which is given an element and by how much it moves: a few elements.
+pub(super) fn check(name: &str, gradient: &[f64], loss: impl Fn(usize, f64) -> f64) {
+    for index in [0, gradient.len() / 3, gradient.len() - 1] {
+        let difference = (loss(index, STEP) - loss(index, -STEP)) / (2.0 * STEP);
+        assert!(
+            (difference - gradient[index]).abs() < TOLERANCE,
+            "{name}[{index}]: {difference}, {}",
+            gradient[index]
+        );
+    }
+}
+
+/// The same of one that is among what was computed.
+pub(super) fn of(name: &str, outcome: &Outcome, loss: impl Fn(usize, f64) -> f64) {
+    check(name, outcome.gradient(name), loss);
+}
+
+/// The same of every parameter of a model.
+pub(super) fn of_parameters<M: TensorCollection<f64, Cpu> + Clone>(
+    model: &M,
+    outcome: &Outcome,
+    loss: impl Fn(&M) -> f64,
+) {
+    for parameter in tensors::parameters(model) {
+        of(&parameter.name, outcome, |index, by| {
+            let mut moved = model.clone();
+            tensors::fill(&mut moved, |name, mut values| {
+                if name == parameter.name {
+                    values[index] += by;
+                }
+                values
+            });
+            loss(&moved)
+        });
+    }
+}
+
+/// A tensor with one element moved.
+pub(super) fn moved<S: Shape>(
+    x: &Tensor<S, f64, Cpu>,
+    index: usize,
+    by: f64,
+) -> Tensor<S, f64, Cpu> {
+    let mut values = x.as_vec();
+    values[index] += by;
+    Cpu::default().tensor_from_vec(values, *x.shape())
+}
+
+/// `loss`, which takes a model and what is of the type of `_input`.
+pub(super) fn loss_of<X, M, F: Fn(&M, X) -> f64>(_input: &X, loss: F) -> F {
+    loss
+}
+
 #[test]
-fn of_every_parameter() {
+fn of_a_whole_model() {
     let mut model = Cpu::default().build_module::<Encoder, f64>();
     scatter(&mut model);
     let inputs = || (ids((2, 4), 7).leaky_traced(), lens([4, 3]), marks((2, 4)));
     let outcome = backpropagate(model.forward(inputs())).parameters(&model);
-    let names: Vec<_> = tensors::parameters(&model);
-    for parameter in names {
-        let gradient = outcome.gradient(&parameter.name);
-        // A few elements of each.
-        for index in [0, gradient.len() / 3, gradient.len() - 1] {
-            let at = |by: f64| {
-                let mut moved = model.clone();
-                tensors::fill(&mut moved, |name, values| {
-                    let mut values = values.to_vec();
-                    if name == parameter.name {
-                        values[index] += by;
-                    }
-                    values
-                });
-                backpropagate(moved.forward(inputs()))
-                    .parameters(&())
-                    .loss()
-            };
-            let difference = (at(STEP) - at(-STEP)) / (2.0 * STEP);
-            let name = &parameter.name;
-            assert!(
-                (difference - gradient[index]).abs() < TOLERANCE,
-                "{name}[{index}]: {difference}, {}",
-                gradient[index]
-            );
-        }
-    }
+    of_parameters(&model, &outcome, |moved| {
+        backpropagate(moved.forward(inputs()))
+            .parameters(&())
+            .loss()
+    });
 }

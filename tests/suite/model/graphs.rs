@@ -1,7 +1,7 @@
 //! Graphs of every form as one operation: values that are read twice, change places, leave loops or are returned as they came.
 
 use super::agree::{agree, tolerance};
-use super::{cases::graphs, *};
+use super::{cases::graphs, differences, *};
 use crate::layers::compare::assert_same;
 use attn::{Backend, Element, model};
 
@@ -47,7 +47,23 @@ fn several_results_some_of_them_twice_or_as_they_came() {
             tensors::flat(&gradients.get(&y)),
         )
     };
+    type X = Tensor<(usize, usize, Const<6>), f64, Cpu>;
+    let loss = |model: &Several<f64, Cpu>, x: X, y: X| -> f64 {
+        let loss: Tensor<Rank0, f64, Cpu, _> = loss!(model.forward((x.leaky_traced(), y)));
+        loss.array()
+    };
     let one = outcome(loss!(model.forward((x.clone().leaky_traced(), y.clone()))));
+    differences::check("x", &one.1, |index, by| {
+        loss(&model, differences::moved(&x, index, by), y.clone())
+    });
+    differences::check("y", &one.3, |index, by| {
+        loss(&model, x.clone(), differences::moved(&y, index, by))
+    });
+    differences::check("linear.weight", &one.2, |index, by| {
+        let mut model = model.clone();
+        model.linear.weight = differences::moved(&model.linear.weight, index, by);
+        loss(&model, x.clone(), y.clone())
+    });
     let many = outcome(loss!(
         model
             .composed()

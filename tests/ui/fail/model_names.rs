@@ -10,7 +10,7 @@ model! {
         let forgotten = relu(x);
         let fixed = x;
         fixed = silu(fixed);
-        early + late + fixed + undefined
+        early + late + fixed
     }
 }
 
@@ -35,13 +35,19 @@ model! {
         let f = linear::<tied = table>(x);
         let g = linear::<d_model, name = head>(linear::<d_model, name = head>(x));
         let h = dropout::<1.5>(x);
-        a + b + c + d + e + f + g + h
+        let i = mean_pool(x, padding = x);
+        a + b + c + d + e + f + g + h + i
     }
 }
 
 model! {
-    struct E;
-    fn forward(x: [n, 8]) -> [n, 8] { gelu(x) }
+    struct Unknown<d_model = 8>;
+    fn forward(x: [B, T, d_model], alone: [C, d_model]) -> [B, S, d_model] {
+        let mut y = gelu(alone);
+        repeat 2 { y = y * later + { FACTOR * y }; }
+        let later = linear::<{ 2 * T }>(y);
+        later + undefined * FACTOR / C
+    }
 }
 
 fn main() {}

@@ -17,6 +17,27 @@ model! {
 }
 
 model! {
+    struct Rust<d_model = 8>;
+    fn forward(&self, mut x: [batch, seq, d_model], tokens: ids, y: [batch, d_model]) {
+        let shaped: [batch, seq, d_model] = gelu(x);
+        let (a, b) = softmax(x);
+        repeat 2 { x = x.relu(); }
+        if x { x } else { y }
+        let z = a + b + shaped + tokens;
+        x + z
+    }
+}
+
+model! {
+    struct Inputs<d_model = 8>;
+    fn forward(x: [batch, d_model], y: [batch, d_model]) -> [batch, d_model] {
+        repeat 2 { x = gelu(x); }
+        y = x + y;
+        x - y
+    }
+}
+
+model! {
     struct Header<d_model>;
     fn forward(x: [batch, d_model]) -> [batch, d_model] { x }
 }
@@ -29,4 +50,9 @@ model! {
     struct Nothing;
 }
 
-fn main() {}
+/// What has a mistake has all that models have.
+const _: usize = Rust::PARAMS + Inputs::activation_bytes(2);
+
+fn main() {
+    let _ = (Statements::summary(), Inputs::flops(2), Rust::graph_dot());
+}

@@ -59,6 +59,28 @@ mod taken {
     }
 }
 
+/// Models by the names of type variables, and axes by the names of those, of constants, and of each other.
+mod letters {
+    pub const B: usize = 2;
+    pub const T: usize = 3;
+    attn::model! {
+        pub struct E<vocab = 7, C = 4>;
+        fn forward(idx: ids[B, T], x: [B, T, C], d: [b, D, E, d]) -> ([B, T, vocab], [b, D, E, d]) {
+            let mut x = x + embedding::<vocab, C>(idx);
+            repeat 2 { x += attention::<2, mask = causal>(layer_norm(x)); }
+            (linear::<tied = embedding, bias = false, name = head>(x), gelu::<name = act>(d))
+        }
+
+        pub struct D<d = 4>;
+        fn forward(x: [N, X, d]) -> [N, X, d] {
+            let mut x = x;
+            repeat 2 { x = x + module::<attn::dfdx::prelude::Linear<d, d>, out = [N, X, d]>(x); }
+            linear::<d>(x)
+        }
+    }
+    const _: () = assert!(E::flops(B, T, 1, 1, 1, 1) > 0 && E::activation_bytes(B, T, 1, 1, 1, 1) > 0);
+}
+
 /// What the emitted code imports, by other meanings.
 mod hidden {
     pub struct Result;
@@ -138,6 +160,11 @@ fn main() {
     let x: Tensor<Rank2<3, 8>, f32, _> = dev.sample_normal();
     let y: Tensor<Rank2<2, 4>, f32, _> = dev.build_module::<taken::Result, f32>().forward(dev.zeros());
     let _: Tensor<Rank3<1, 2, 4>, f32, _> = dev.build_module::<taken::T, f32>().forward(dev.zeros());
+    let _: Tensor<Rank3<2, 3, 4>, f32, _> = dev.build_module::<letters::D, f32>().forward(dev.zeros());
+    let inputs = (dev.zeros::<Rank2<2, 3>>(), dev.zeros(), dev.zeros::<Rank4<1, 2, 3, 4>>());
+    let (logits, same) = dev.build_module::<letters::E, f32>().forward(inputs);
+    let _: (Tensor<Rank3<2, 3, 7>, f32, _>, Tensor<Rank4<1, 2, 3, 4>, f32, _>) = (logits, same);
+    assert!(letters::E::graph_dot().contains("act: Gelu") && letters::E::graph_dot().contains("head: linear, tied to embedding"));
     assert_eq!(y.shape().concrete(), [2, 4]);
     type Model = (Documented, Local);
     let model = dev.build_module::<Model, f32>();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Emitter;
-use crate::model::graph::{Field, Model, ModuleId, Op, Place, Submodule, ValueId};
+use crate::model::graph::{Field, Model, ModuleId, Node, Op, Place, Submodule, ValueId};
 use crate::model::types::tuple;
 use crate::spec::{Real, Size};
 
@@ -210,9 +210,9 @@ pub(super) fn place_name(model: &Model, place: &Place) -> String {
     }
 }
 
-/// An operation in a word or two.
-pub(in crate::model) fn operation_name(model: &Model, op: &Op) -> String {
-    match op {
+/// An operation in a word or two, behind its user's name for it.
+pub(in crate::model) fn operation_name(model: &Model, node: &Node) -> String {
+    let operation = match &node.op {
         Op::Embedding(place)
         | Op::LearnedPosition(place)
         | Op::Linear(place)
@@ -220,7 +220,7 @@ pub(in crate::model) fn operation_name(model: &Model, op: &Op) -> String {
         | Op::LayerNorm(place)
         | Op::RmsNorm(place)
         | Op::Opaque(place)
-        | Op::Attention { place, .. } => place_name(model, place),
+        | Op::Attention { place, .. } => return place_name(model, place),
         Op::TiedLinear(place) => format!("linear, tied to {}", place.field),
         Op::SinusoidalPosition => "sinusoidal_position".to_owned(),
         Op::Dropout(p) => format!("dropout {p}"),
@@ -234,5 +234,9 @@ pub(in crate::model) fn operation_name(model: &Model, op: &Op) -> String {
         Op::Expand => "expand".to_owned(),
         Op::Concat => "concat".to_owned(),
         Op::MeanPool | Op::PaddedMeanPool => "mean_pool".to_owned(),
+    };
+    match &node.name {
+        Some(name) => format!("{name}: {operation}"),
+        None => operation,
     }
 }

@@ -27,7 +27,7 @@ fn push_region(model: &Model, region: &Region, indent: &str, dot: &mut String) {
         match step {
             Step::Node(node) => {
                 let (id, ty) = (node.result.0, &model.value(node.result).ty);
-                let label = escaped(docs::operation_name(model, &node.op));
+                let label = escaped(docs::operation_name(model, node));
                 let _ = writeln!(dot, "{indent}v{id} [label=\"{label}\\n{}\"];", escaped(ty));
                 for operand in &node.operands {
                     let _ = writeln!(dot, "{indent}v{} -> v{id};", operand.0);

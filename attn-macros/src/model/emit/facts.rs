@@ -1,9 +1,9 @@
 //! What is known of the model without running it: the number of its parameters, its cost, a table and pictures of it.
 
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 
-use super::{Emitter, MODEL, docs, dot, item, picture, var};
+use super::{Emitter, MODEL, docs, dot, item, length, picture};
 use crate::model::graph::{Model, Module, ModuleId, Node, Op, Region, Step, Submodule, ValueId};
 use crate::model::types::Axis;
 
@@ -71,7 +71,8 @@ fn emit_flops(cx: &Emitter<'_>) -> Option<TokenStream> {
         return None;
     }
     let vis = &cx.model.item.vis;
-    let symbols = cx.model.symbols.iter().map(|name| var(name));
+    let symbols = cx.model.symbols.iter();
+    let symbols = symbols.map(|name| length(cx.model, name));
     let flops = flops(cx, &cx.model.body);
     Some(quote_spanned! {cx.at=>
         /// Floating-point operations of the matrix products of one forward pass, a multiplication and an addition
@@ -142,7 +143,7 @@ fn flops(cx: &Emitter<'_>, region: &Region) -> TokenStream {
 }
 
 fn flops_of(cx: &Emitter<'_>, node: &Node) -> Option<TokenStream> {
-    let axes = |id: ValueId| cx.model.value(id).ty.axes.iter().map(number);
+    let axes = |id: ValueId| lengths(cx.model, id);
     let rows = |id: ValueId| {
         let axes: Vec<_> = axes(id).collect();
         axes[..axes.len() - 1].to_vec()
@@ -177,7 +178,7 @@ fn flops_of(cx: &Emitter<'_>, node: &Node) -> Option<TokenStream> {
 
 /// The sizes of the axes batch, query and key of an attention.
 pub(super) fn attention_axes(model: &Model, node: &Node) -> Option<[TokenStream; 3]> {
-    let axes = |id: ValueId| model.value(id).ty.axes.iter().map(number);
+    let axes = |id: ValueId| lengths(model, id);
     let length = |id: ValueId| axes(id).nth_back(1);
     let x = *node.operands.first()?;
     let context = node.operands[model.differentiable(node) - 1];
@@ -188,14 +189,16 @@ pub(super) fn attention_axes(model: &Model, node: &Node) -> Option<[TokenStream;
     Some([batch, length(x)?, length(context)?])
 }
 
-fn number(axis: &Axis) -> TokenStream {
-    match axis {
-        Axis::Symbol(name) => {
-            let name = var(name);
-            quote!(#name)
-        }
+/// The sizes of the axes of a value.
+fn lengths(
+    model: &Model,
+    id: ValueId,
+) -> impl DoubleEndedIterator<Item = TokenStream> + ExactSizeIterator {
+    let axes = model.value(id).ty.axes.iter();
+    axes.map(|axis| match axis {
+        Axis::Symbol(name) => length(model, name).into_token_stream(),
         Axis::Size(size) => quote!((#size)),
-    }
+    })
 }
 
 /// The rows of the table: the layers of a module, those of a loop behind it.

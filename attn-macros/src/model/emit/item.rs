@@ -13,6 +13,7 @@ use crate::model::graph::{Field, Module, ModuleId, Submodule};
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     let krate = cx.krate;
     let vis = &cx.model.item.vis;
+    let [e, d] = cx.generics();
     let structs = cx.model.modules.iter().enumerate().map(|(index, module)| {
         let name = &module.name;
         let (attrs, docs) = if index == 0 {
@@ -32,7 +33,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
             quote!(#[doc = #doc] #vis #name: #ty,)
         });
         let none = marker(module);
-        let none = none.map(|none| quote!(#none: #krate::__private::PhantomData<(E, D)>,));
+        let none = none.map(|none| quote!(#none: #krate::__private::PhantomData<(#e, #d)>,));
         let others = cx.built_by_default(ModuleId(index));
         quote_spanned! {cx.at=>
             #(#attrs)*
@@ -40,8 +41,8 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
             #picture
             #[derive(#(#krate::__private::#derives),*)]
             #vis struct #name<
-                E: #krate::__private::Dtype = f32,
-                D: #krate::__private::Storage<E> = #krate::__private::AutoDevice
+                #e: #krate::__private::Dtype = f32,
+                #d: #krate::__private::Storage<#e> = #krate::__private::AutoDevice
                 #others
             > {
                 #(#fields)*
@@ -63,7 +64,8 @@ fn marker(module: &Module) -> Option<Ident> {
 }
 
 fn field_type(cx: &Emitter<'_>, field: &Field) -> TokenStream {
-    layer_type(cx, &field.layer, &quote!(, E, D))
+    let [e, d] = cx.generics();
+    layer_type(cx, &field.layer, &quote!(, #e, #d))
 }
 
 /// The type of a layer; with the elements and the device, unless these are the default.

@@ -8,6 +8,7 @@ mod fused;
 mod input;
 mod item;
 mod maps;
+mod missing;
 mod opaque;
 pub(crate) mod picture;
 mod session;
@@ -49,7 +50,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         .map(|(spec, graph)| attention::layer(krate, spec, graph, caller));
     let (cfgs, items, types) = (&cx.cfgs, item::emit(cx), opaque::emit_aliases(cx));
     let others = [cx.built_by_default(MODEL), cx.built(MODEL)];
-    let alias = attention::alias(krate, &model.item, ["E", "D"].map(var), &others);
+    let alias = attention::alias(krate, &model.item, cx.generics(), &others);
     let traits = input::emit_traits(cx);
     let impls = [
         input::emit_impls(cx),
@@ -60,6 +61,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         fused::emit(cx),
         session::emit(cx),
         facts::emit(cx),
+        missing::emit(cx),
         opaque::emit_checks(cx),
     ];
     let assertions = model
@@ -112,6 +114,11 @@ impl<'a> Emitter<'a> {
             cfgs: model.item.cfgs().collect(),
             session: decode::check(model),
         }
+    }
+
+    /// The type variables of the structs, element and device.
+    fn generics(&self) -> [Ident; 2] {
+        attention::generics(&self.model.item.name)
     }
 
     /// The model's name, for messages at run time.
@@ -193,6 +200,18 @@ impl<'a> Emitter<'a> {
     fn symbols(&self) -> TokenStream {
         let symbols = self.model.symbols.iter().map(|name| self.symbol(name));
         quote!(#(#symbols: p::Dim,)*)
+    }
+}
+
+/// The argument with the length of a symbolic axis: its name in small letters, as no constant is called; or its number where
+/// that is the name of another, too.
+fn length(model: &Model, name: &str) -> Ident {
+    let small = name.to_lowercase();
+    let is_it = |other: &&String| other.to_lowercase() == small;
+    let is_taken = model.symbols.iter().filter(is_it).count() > 1;
+    match model.symbols.iter().position(|symbol| symbol == name) {
+        Some(index) if is_taken => format_ident!("axis_{index}"),
+        _ => var(&small),
     }
 }
 

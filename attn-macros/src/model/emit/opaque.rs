@@ -98,10 +98,10 @@ impl Emitter<'_> {
 
     /// `, NetHeadBuilt = Built<__NetHead, D, E>`
     pub(super) fn built_by_default(&self, module: ModuleId) -> TokenStream {
-        let krate = self.krate;
+        let (krate, [e, d]) = (self.krate, self.generics());
         self.of_each(
             module,
-            |built, alias| quote!(#built = #krate::__private::Built<#alias, D, E>),
+            |built, alias| quote!(#built = #krate::__private::Built<#alias, #d, #e>),
         )
     }
 

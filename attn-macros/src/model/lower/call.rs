@@ -2,11 +2,12 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
 
 use super::operators::named;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
-use crate::model::graph::{Activation, Op, Submodule, ValueId};
+use crate::model::graph::{Activation, Op, Step, Submodule, ValueId};
 use crate::model::ops::{FEED_FORWARDS, Operation};
 use crate::model::syntax::{Argument, Call, first};
 use crate::model::types::{Axis, Kind, Type};
@@ -48,10 +49,7 @@ impl Arguments {
     }
 
     fn word(&self, key: &str) -> Option<&'static str> {
-        match self.value(key)? {
-            Value::Word(call) => Some(call.word.name),
-            _ => None,
-        }
+        self.value(key).and_then(word_of)
     }
 }
 
@@ -78,15 +76,31 @@ impl Lowering<'_> {
             return None;
         };
         let arguments = self.arguments(call, operation);
-        if operation.name == "attention" {
-            return self.attention(call, arguments, name, frame);
+        let label = arguments.name.as_ref().map(|name| name.unraw().to_string());
+        let result = match operation.name {
+            "attention" => self.attention(call, arguments, name, frame),
+            _ => self.plain_call(call, operation, &arguments, name, frame),
+        };
+        if let (Some(_), Some(Step::Node(node))) = (result, frame.region.steps.last_mut()) {
+            node.name = label;
         }
+        result
+    }
+
+    /// A call of anything but an attention.
+    fn plain_call(
+        &mut self,
+        call: &Call,
+        operation: &Operation,
+        arguments: &Arguments,
+        name: Option<&Ident>,
+        frame: &mut Frame,
+    ) -> Option<ValueId> {
         if call.body.is_some() {
             self.cx.error(&call.name, messages::body_of(operation.name));
         }
         for (key, values) in &call.named {
-            self.cx
-                .error(key, messages::named_operand(operation.name, key));
+            self.cx.error(key, messages::named_operand(operation, key));
             for operand in values {
                 self.tensor(operand, None, frame);
             }
@@ -110,7 +124,7 @@ impl Lowering<'_> {
             );
             return None;
         }
-        self.operation(call, operation, &arguments, &operands, name, frame)
+        self.operation(call, operation, arguments, &operands, name, frame)
     }
 
     /// The keys of a call: by name, or, the first of them, by their position.
@@ -123,7 +137,7 @@ impl Lowering<'_> {
         for (index, argument) in call.arguments.iter().enumerate() {
             let key = argument.key.as_ref().map(Ident::to_string);
             match key.as_deref() {
-                Some("name") if operation.learned => {
+                Some("name") => {
                     arguments.name = self.name_of(argument).or(arguments.name);
                 }
                 Some("tied") if matches!(operation.name, "linear" | "embedding") => {
@@ -189,7 +203,10 @@ impl Lowering<'_> {
                 .error(&name, crate::messages::key_without_value(key));
             return None;
         }
-        let value = parse_value(key, &origin, self.cx);
+        let value = match key.kind {
+            keys::Kind::Size if !self.names_no_axis(&argument.value) => Value::Invalid,
+            _ => parse_value(key, &origin, self.cx),
+        };
         Some(Entry::new(key, name, value, origin))
     }
 
@@ -230,13 +247,9 @@ impl Lowering<'_> {
                 .error(&call.name, messages::missing_key_of(&call.name, key));
         }
         let size = size?;
-        match size.value {
-            Some(0) => {
-                self.error(first(&size.origin), messages::zero_size(key));
-                None
-            }
-            _ => Some(size),
-        }
+        let at = first(&size.origin);
+        self.at_least_one(&size, at, messages::zero_size(key))
+            .then_some(size)
     }
 
     fn operation(
@@ -259,7 +272,7 @@ impl Lowering<'_> {
         let (op, ty): (Op, Type) = match kind {
             "embedding" => {
                 if let Some(tied) = &arguments.tied {
-                    let table = self.table(tied, arguments)?;
+                    let table = self.table(tied, arguments, frame)?;
                     let ty = self.appended(call, x, Kind::Ids, &table.width)?;
                     let op = Op::Embedding(table.place);
                     return Some(self.node(frame, op, operands.to_vec(), (&value_name, ty)));
@@ -365,14 +378,15 @@ impl Lowering<'_> {
 
     /// The last axis of `x`, which must be a constant.
     pub(super) fn width(&mut self, call: &Call, x: &Type) -> Option<Size> {
-        let width = x.width();
-        if x.kind != Kind::Floats || width.is_none() {
-            let takes = "floats whose last axis is a constant";
-            self.cx
-                .error(&call.name, messages::takes(&call.name, takes, x));
-            return None;
-        }
-        width.cloned()
+        let message = match x.axes.last() {
+            Some(Axis::Size(width)) if x.kind == Kind::Floats => return Some(width.clone()),
+            Some(Axis::Symbol(axis)) if x.kind == Kind::Floats => {
+                messages::width_is_an_axis(&call.name, axis, &self.item.name, x)
+            }
+            _ => messages::takes(&call.name, messages::LAST_AXIS, x),
+        };
+        self.cx.error(&call.name, message);
+        None
     }
 
     fn linear(
@@ -394,7 +408,7 @@ impl Lowering<'_> {
         let layer = Submodule::Linear {
             input,
             output,
-            bias: arguments.word("bias") != Some("false"),
+            bias: !arguments.entries.iter().any(is_without_bias),
         };
         let asked = ("linear", arguments.name.as_ref());
         let place = self.field(frame.module, asked, layer, result.to_string());
@@ -515,6 +529,18 @@ impl Lowering<'_> {
         };
         Some(self.node(frame, op, operands.to_vec(), (name, ty)))
     }
+}
+
+fn word_of(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Word(call) => Some(call.word.name),
+        _ => None,
+    }
+}
+
+/// `bias = false`
+pub(super) fn is_without_bias(entry: &Entry) -> bool {
+    entry.key.name == "bias" && word_of(&entry.value) == Some("false")
 }
 
 /// The nonlinearity of this name. The table knows it.

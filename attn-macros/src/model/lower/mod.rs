@@ -13,35 +13,34 @@ mod tied;
 use std::collections::HashMap;
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::format_ident;
+use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 
 use super::graph::{
     Field, Model, Module, ModuleId, Node, Op, Opaque, Place, Region, Step, Submodule, Value,
     ValueId,
 };
-use super::sizes::Sizes;
+use super::sizes::{self, Sizes};
 use super::syntax::{ModelDraft, TypeDraft};
 use super::types::{Axis, Kind, Same, Type};
 use crate::diag::Diagnostics;
 use crate::graph::Graph;
 use crate::messages::model as messages;
 use crate::spec::{Assertion, Item, Size, Spec};
-use scope::Scopes;
+use scope::{Changes, Scopes};
 
 /// The network that `draft` declares.
 pub(crate) fn lower(draft: ModelDraft, krate: &TokenStream, cx: &Diagnostics) -> Model {
     let before = cx.count();
     let mut lowering = Lowering::new(&draft, krate, cx);
     let inputs = lowering.inputs(&draft);
-    let declared: Vec<Option<Type>> = draft
-        .results
-        .iter()
-        .map(|ty| lowering.declared_result(ty))
-        .collect();
+    let declared = draft.results.as_ref().map(|types| -> Vec<Option<Type>> {
+        let types = types.iter();
+        types.map(|ty| lowering.declared_result(ty)).collect()
+    });
     let mut body = Frame::new(ModuleId(0));
-    let results = lowering.statements(&draft.statements, &mut body);
-    let results = lowering.returned(results, &declared, &draft);
+    let results = lowering.statements(&draft.statements, None, &mut body);
+    let results = lowering.returned(results, declared.as_deref(), &draft);
     lowering.scopes.close(cx);
     if cx.count() == before && !draft.poisoned {
         lowering.sizes.report_unused(cx);
@@ -84,6 +83,11 @@ pub(super) struct Lowering<'a> {
     opaques: Vec<Opaque>,
     assertions: Vec<Assertion>,
     scopes: Scopes,
+    /// Whether all that is written was understood.
+    is_understood: bool,
+    /// Whether the names of all inputs were understood, and whether their axes were: if not, names may be those that were not.
+    knows_inputs: bool,
+    knows_axes: bool,
 }
 
 /// Where operations go: those of the model, or of the body of a `repeat`.
@@ -125,7 +129,10 @@ impl<'a> Lowering<'a> {
             attentions: Vec::new(),
             opaques: Vec::new(),
             assertions: Vec::new(),
-            scopes: Scopes::default(),
+            scopes: Scopes::new(draft.poisoned),
+            is_understood: !draft.poisoned,
+            knows_inputs: draft.inputs.iter().all(|input| input.name.is_some()),
+            knows_axes: draft.inputs.iter().all(|input| input.ty.is_some()),
         }
     }
 
@@ -142,26 +149,26 @@ impl<'a> Lowering<'a> {
 
     fn inputs(&mut self, draft: &ModelDraft) -> Vec<ValueId> {
         let mut inputs = Vec::new();
-        if draft.item.name == "E" || draft.item.name == "D" {
-            self.cx.error(
-                &draft.item.name,
-                messages::name_of_a_type_variable(&draft.item.name),
-            );
-        }
         if draft.inputs.is_empty() && !draft.poisoned {
             self.cx.error(&draft.item.name, messages::NO_INPUT);
         }
+        let types = draft.inputs.iter().filter_map(|input| input.ty.as_ref());
+        types.for_each(|ty| self.add_symbols(ty));
         for input in &draft.inputs {
-            if let Some(clash) = self.scopes.find(&input.name) {
+            let Some(name) = &input.name else { continue };
+            if let Some(clash) = self.scopes.find(name) {
                 let name = clash.name.clone();
                 self.cx.error(&input.name, messages::input_twice(&name));
                 continue;
             }
-            self.add_symbols(&input.ty);
-            let ty = self.declared_type(&input.ty);
-            let value = ty.map(|ty| self.value(&input.name.unraw().to_string(), ty));
+            let ty = input.ty.as_ref().and_then(|ty| self.declared_type(ty));
+            let value = ty.map(|ty| self.value(&name.unraw().to_string(), ty));
             inputs.extend(value);
-            self.scopes.declare(&input.name, value, false);
+            let changes = match input.mutable {
+                true => Changes::Allowed,
+                false => Changes::OfInput,
+            };
+            self.scopes.declare(name, value, changes);
         }
         inputs
     }
@@ -173,8 +180,8 @@ impl<'a> Lowering<'a> {
                 continue;
             };
             let text = name.unraw().to_string();
-            let is_constant = text.to_uppercase() == text;
-            if !self.sizes.has(&name) && !is_constant && !self.symbols.contains(&text) {
+            let is_new = !self.sizes.has(&name) && !self.symbols.contains(&text);
+            if is_new && !is_name_of_constant(&text) {
                 self.symbols.push(text);
             }
         }
@@ -224,9 +231,11 @@ impl<'a> Lowering<'a> {
             if self.symbols.contains(&text) {
                 return Some(Axis::Symbol(text));
             }
-            if text.to_uppercase() != text {
-                self.cx
-                    .error(&name, messages::unknown_axis(&name, &self.symbols));
+            if !is_name_of_constant(&text) {
+                if self.knows_axes {
+                    let message = messages::unknown_axis(&name, &self.symbols);
+                    self.cx.error(&name, message);
+                }
                 return None;
             }
         }
@@ -235,7 +244,50 @@ impl<'a> Lowering<'a> {
 
     /// A constant that is a size.
     fn size(&self, tokens: &TokenStream, what: &str) -> Option<Size> {
-        crate::spec::parse_size(&self.sizes.substitute(tokens), what, self.cx)
+        let size = self.sizes.substitute(tokens);
+        self.names_no_axis(tokens)
+            .then(|| crate::spec::parse_size(&size, what, self.cx))?
+    }
+
+    /// Whether a constant is one: an axis has no length that is known.
+    fn names_no_axis(&self, constant: &TokenStream) -> bool {
+        let names = sizes::names(constant);
+        let is_axis = |name: &&Ident| {
+            !self.sizes.has(name) && self.symbols.contains(&name.unraw().to_string())
+        };
+        let axis = names.iter().find(is_axis);
+        if let Some(name) = axis {
+            let message = messages::axis_as_constant(name, &self.item.name);
+            self.cx.error(name, message);
+        }
+        axis.is_none()
+    }
+
+    /// Whether a size is not 0; if that is for rustc to find out, the rule is noted.
+    fn at_least_one(&mut self, size: &Size, at: Span, message: String) -> bool {
+        match size.value {
+            Some(0) => self.error(at, message),
+            Some(_) => {}
+            None => self.assume(vec![quote!(#size >= 1)], at, message),
+        }
+        size.value != Some(0)
+    }
+
+    /// A name that stands for no value.
+    fn unknown_variable(&mut self, name: &Ident) {
+        self.scopes.reads_unknown();
+        if !self.knows_inputs {
+            return;
+        }
+        let text = name.unraw().to_string();
+        let message = if self.symbols.contains(&text) {
+            messages::axis_as_constant(name, &self.item.name)
+        } else if text.to_uppercase() == text {
+            messages::constant_as_variable(name)
+        } else {
+            messages::unknown_variable(name, self.scopes.names())
+        };
+        self.cx.error(name, message);
     }
 
     /// A new value, named after `name`.
@@ -267,6 +319,7 @@ impl<'a> Lowering<'a> {
             op,
             operands,
             result,
+            name: None,
         }));
         result
     }
@@ -351,8 +404,8 @@ impl<'a> Lowering<'a> {
         let mut place = format_ident!("here");
         place.set_span(at);
         self.assertions.push(Assertion {
-            at: quote::quote!(#place),
-            condition: quote::quote!(#(#conditions)&&*),
+            at: quote!(#place),
+            condition: quote!(#(#conditions)&&*),
             message,
         });
     }
@@ -360,4 +413,9 @@ impl<'a> Lowering<'a> {
     fn error(&self, at: Span, message: impl std::fmt::Display) {
         self.cx.push(syn::Error::new(at, message));
     }
+}
+
+/// Whether a name in a shape is a constant of the user, as `WIDTH` is. A single letter, as `B` or `T`, is an axis.
+fn is_name_of_constant(name: &str) -> bool {
+    name.to_uppercase() == name && name.chars().count() > 1
 }

@@ -7,7 +7,7 @@ use super::call::Arguments;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
 use crate::model::graph::{Op, Opaque, Submodule, ValueId};
-use crate::model::parse::parse_type;
+use crate::model::signature::parse_type;
 use crate::model::syntax::{Call, first};
 use crate::model::types::{Kind, Type};
 use crate::spec::text;

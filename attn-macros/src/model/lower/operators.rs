@@ -7,6 +7,7 @@ use syn::ext::IdentExt;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
 use crate::model::graph::{Op, ValueId};
+use crate::model::sizes;
 use crate::model::syntax::{Expr, Operator};
 use crate::model::types::{Axis, Kind, Same, Type};
 use crate::spec::Real;
@@ -75,15 +76,25 @@ impl Lowering<'_> {
                 Some(Operand::Number(size.to_real()))
             }
             None => {
-                let message = messages::unknown_variable(name, self.scopes.names());
-                self.cx.error(name, message);
+                self.unknown_variable(name);
                 None
             }
         }
     }
 
     fn number(&mut self, tokens: &TokenStream) -> Option<Real> {
-        crate::spec::parse_number(&self.sizes.substitute(tokens), "an operand", self.cx)
+        let names = sizes::names(tokens);
+        let is_variable = |name: &&Ident| self.scopes.find(name).is_some() && !self.sizes.has(name);
+        if let Some(name) = names.iter().find(is_variable) {
+            self.cx.error(name, messages::variable_as_constant(name));
+            names.iter().for_each(|name| {
+                self.scopes.read(name);
+            });
+            return None;
+        }
+        let number = self.sizes.substitute(tokens);
+        self.names_no_axis(tokens)
+            .then(|| crate::spec::parse_number(&number, "an operand", self.cx))?
     }
 
     fn binary(
@@ -207,8 +218,9 @@ impl Lowering<'_> {
         for (a, b) in left.axes.iter().zip(&right.axes) {
             let axis = match a.same(b) {
                 Same::Yes => a,
-                Same::No if a.is_one() => b,
-                Same::No if b.is_one() => a,
+                // What only rustc knows may be 1, too: then the two are equal.
+                _ if a.is_one() => b,
+                _ if b.is_one() => a,
                 Same::No => {
                     self.error(at, message());
                     return None;

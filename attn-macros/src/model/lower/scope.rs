@@ -10,25 +10,50 @@ use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 
 /// The variables that are in scope, the innermost last.
-#[derive(Default)]
 pub(super) struct Scopes {
     variables: Vec<Variable>,
     /// Where the scopes that are open begin.
     starts: Vec<usize>,
+    /// Whether all that is read was understood. What seems unused may otherwise be meant where it was not.
+    knows_reads: bool,
 }
 
 pub(super) struct Variable {
     pub(super) name: Ident,
     /// None after a mistake.
     pub(super) value: Option<ValueId>,
-    pub(super) mutable: bool,
+    pub(super) changes: Changes,
     /// Something reads the value that it has now.
     is_read: bool,
     /// Where it got the value that it has now.
     at: Ident,
 }
 
+/// Whether a variable may get another value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changes {
+    /// `let mut`
+    Allowed,
+    /// `let`
+    Never,
+    /// An input never does, either.
+    OfInput,
+}
+
 impl Scopes {
+    pub(super) fn new(poisoned: bool) -> Self {
+        Scopes {
+            variables: Vec::new(),
+            starts: Vec::new(),
+            knows_reads: !poisoned,
+        }
+    }
+
+    /// After a mistake: something is read, and nobody knows what.
+    pub(super) fn reads_unknown(&mut self) {
+        self.knows_reads = false;
+    }
+
     pub(super) fn open(&mut self) {
         self.starts.push(self.variables.len());
     }
@@ -37,15 +62,17 @@ impl Scopes {
     pub(super) fn close(&mut self, cx: &Diagnostics) {
         let start = self.starts.pop().unwrap_or(0);
         for variable in self.variables.drain(start..) {
-            variable.report(cx);
+            if self.knows_reads {
+                variable.report(cx);
+            }
         }
     }
 
-    pub(super) fn declare(&mut self, name: &Ident, value: Option<ValueId>, mutable: bool) {
+    pub(super) fn declare(&mut self, name: &Ident, value: Option<ValueId>, changes: Changes) {
         self.variables.push(Variable {
             name: name.clone(),
             value,
-            mutable,
+            changes,
             is_read: false,
             at: name.clone(),
         });
@@ -72,10 +99,21 @@ impl Scopes {
         Some(variable)
     }
 
+    /// After a mistake: a variable that may change.
+    pub(super) fn allow_changes(&mut self, name: &Ident) {
+        if let Some(variable) = self.find_mut(name) {
+            variable.changes = Changes::Allowed;
+            variable.is_read = true;
+        }
+    }
+
     /// Gives a variable another value. The one before must have been read.
     pub(super) fn assign(&mut self, name: &Ident, value: Option<ValueId>, cx: &Diagnostics) {
+        let knows_reads = self.knows_reads;
         if let Some(variable) = self.find_mut(name) {
-            variable.report(cx);
+            if knows_reads {
+                variable.report(cx);
+            }
             variable.value = value;
             variable.is_read = false;
             variable.at = name.clone();

@@ -3,12 +3,28 @@
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
+use super::scope::{Changes, Variable};
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
 use crate::model::graph::{Carried, Module, ModuleId, Place, Repeat, Step, Submodule, ValueId};
 use crate::model::syntax::{self, Expr, ModelDraft, Statement};
 use crate::model::types::Type;
 use crate::spec::Size;
+
+/// What stands behind a statement, in its block and in those around it.
+pub(super) struct Later<'a> {
+    statements: &'a [Statement],
+    around: Option<&'a Later<'a>>,
+}
+
+impl Later<'_> {
+    /// Whether a variable of this name is declared there.
+    fn declares(&self, name: &Ident) -> bool {
+        let mut blocks = std::iter::successors(Some(self), |block| block.around);
+        let is_it = |statement: &Statement| matches!(statement, Statement::Let { name: other, .. } if other == name);
+        blocks.any(|block| block.statements.iter().any(is_it))
+    }
+}
 
 /// A returned value, and where it was written.
 pub(super) type Returned<'a> = Vec<(Option<ValueId>, &'a Expr)>;
@@ -18,27 +34,44 @@ impl Lowering<'_> {
     pub(super) fn statements<'s>(
         &mut self,
         statements: &'s [Statement],
+        around: Option<&Later<'_>>,
         frame: &mut Frame,
     ) -> Option<Returned<'s>> {
         let mut returned = None;
         for (index, statement) in statements.iter().enumerate() {
+            let later = &Later {
+                statements: &statements[index + 1..],
+                around,
+            };
             match statement {
                 Statement::Let {
                     name,
                     mutable,
                     value,
                 } => {
-                    self.check_set_later(value, &statements[index + 1..]);
+                    self.check_names(value, later);
                     let value = self.tensor(value, Some(name), frame);
-                    self.scopes.declare(name, value, *mutable);
+                    let changes = match mutable {
+                        true => Changes::Allowed,
+                        false => Changes::Never,
+                    };
+                    self.scopes.declare(name, value, changes);
                 }
                 Statement::Assign { name, value } => {
-                    self.check_set_later(value, &statements[index + 1..]);
+                    let is_early = self.check_set_later(name, later);
+                    self.check_names(value, later);
                     let value = self.tensor(value, Some(name), frame);
-                    self.assign(name, value);
+                    self.assign(name, value.filter(|_| !is_early));
                 }
-                Statement::Repeat(repeat) => self.repeat(repeat, frame),
+                Statement::Repeat(repeat) => self.repeat(repeat, later, frame),
+                Statement::Unreadable { declares } => {
+                    let names = declares.iter();
+                    names.for_each(|name| self.scopes.declare(name, None, Changes::Allowed));
+                }
                 Statement::Return(values) => {
+                    values
+                        .iter()
+                        .for_each(|value| self.check_names(value, later));
                     let values = values.iter();
                     let values = values.map(|value| (self.tensor(value, None, frame), value));
                     returned = Some(values.collect());
@@ -48,38 +81,40 @@ impl Lowering<'_> {
         returned
     }
 
-    /// Names that are set only later have their own message.
-    fn check_set_later(&mut self, value: &Expr, later: &[Statement]) {
+    fn check_names(&mut self, value: &Expr, later: &Later<'_>) {
         value.for_each_name(&mut |name| {
-            let is_set = later.iter().any(
-                |statement| matches!(statement, Statement::Let { name: other, .. } if other == name),
-            );
-            if is_set && self.scopes.find(name).is_none() {
-                self.cx.error(name, messages::used_before_set(name));
-                self.scopes.declare(name, None, false);
-            }
+            self.check_set_later(name, later);
         });
     }
 
-    fn assign(&mut self, name: &Ident, value: Option<ValueId>) {
-        match self.scopes.find(name) {
-            None => self
-                .cx
-                .error(name, messages::unknown_variable(name, self.scopes.names())),
-            Some(variable) if !variable.mutable => {
-                self.cx.error(name, messages::not_mutable(name));
-            }
-            Some(_) => self.scopes.assign(name, value, self.cx),
+    /// Names that are set only later have their own message. Whether this is one.
+    fn check_set_later(&mut self, name: &Ident, later: &Later<'_>) -> bool {
+        let is_early = self.scopes.find(name).is_none() && later.declares(name);
+        if is_early {
+            self.cx.error(name, messages::used_before_set(name));
+            self.scopes.declare(name, None, Changes::Allowed);
         }
+        is_early
     }
 
-    fn repeat(&mut self, repeat: &syntax::Repeat, frame: &mut Frame) {
+    fn assign(&mut self, name: &Ident, value: Option<ValueId>) {
+        let message = match self.scopes.find(name).map(|variable| variable.changes) {
+            None => return self.unknown_variable(name),
+            Some(Changes::Allowed) => return self.scopes.assign(name, value, self.cx),
+            Some(Changes::Never) => messages::not_mutable(name),
+            Some(Changes::OfInput) => messages::input_changes(name),
+        };
+        // Once is enough.
+        self.cx.error(name, message);
+        self.scopes.allow_changes(name);
+    }
+
+    fn repeat(&mut self, repeat: &syntax::Repeat, later: &Later<'_>, frame: &mut Frame) {
         let count = self.size(&repeat.count, "repeat");
         let (name, share) = self.repeat_options(repeat);
         let count = count.unwrap_or_else(|| Size::known(1));
-        if count.value == Some(0) {
-            self.error(syntax::first(&repeat.count), messages::REPEAT_NOTHING);
-        }
+        let at = syntax::first(&repeat.count);
+        self.at_least_one(&count, at, messages::REPEAT_NOTHING.to_owned());
         let module = ModuleId(self.modules.len());
         let layer = Submodule::Repeat {
             module,
@@ -100,7 +135,7 @@ impl Lowering<'_> {
             fields: Vec::new(),
         });
         let mut inner = Frame::new(module);
-        let carried = self.rounds(repeat, &mut inner);
+        let carried = self.rounds(repeat, later, &mut inner);
         self.describe(&place, &carried);
         frame.region.steps.push(Step::Repeat(Repeat {
             place,
@@ -113,11 +148,21 @@ impl Lowering<'_> {
     }
 
     /// The body of a loop, and the variables that it changes.
-    fn rounds(&mut self, repeat: &syntax::Repeat, frame: &mut Frame) -> Vec<Carried> {
+    fn rounds(
+        &mut self,
+        repeat: &syntax::Repeat,
+        later: &Later<'_>,
+        frame: &mut Frame,
+    ) -> Vec<Carried> {
         let mut starts = Vec::new();
-        for name in assigned(&repeat.statements) {
+        let assigned = assigned(&repeat.statements);
+        if assigned.is_empty() && self.is_understood {
+            self.cx.error(&repeat.at, messages::REPEAT_CHANGES_NOTHING);
+        }
+        for name in assigned {
             let before = self.scopes.read(&name);
-            let Some(before) = before.and_then(|x| x.value.filter(|_| x.mutable)) else {
+            let is_allowed = |x: &&Variable| x.changes == Changes::Allowed;
+            let Some(before) = before.filter(is_allowed).and_then(|x| x.value) else {
                 continue;
             };
             let ty = self.ty(before).clone();
@@ -126,7 +171,7 @@ impl Lowering<'_> {
             starts.push((name, before, value));
         }
         self.scopes.open();
-        if let Some(returned) = self.statements(&repeat.statements, frame) {
+        if let Some(returned) = self.statements(&repeat.statements, Some(later), frame) {
             let at = returned.first().map(|(_, value)| value.span());
             self.error(
                 at.unwrap_or_else(|| repeat.at.span()),
@@ -134,9 +179,6 @@ impl Lowering<'_> {
             );
         }
         self.scopes.close(self.cx);
-        if starts.is_empty() {
-            self.cx.error(&repeat.at, messages::REPEAT_CHANGES_NOTHING);
-        }
         let ends = starts.into_iter().filter_map(|(name, before, value)| {
             let after = self.scopes.find(&name)?.value?;
             let (start, end) = (self.ty(value).clone(), self.ty(after).clone());
@@ -193,13 +235,16 @@ impl Lowering<'_> {
     pub(super) fn returned(
         &mut self,
         returned: Option<Returned<'_>>,
-        declared: &[Option<Type>],
+        declared: Option<&[Option<Type>]>,
         draft: &ModelDraft,
     ) -> Vec<ValueId> {
         let Some(returned) = returned else {
             if !draft.poisoned {
                 self.cx.error(&draft.item.name, messages::NOTHING_RETURNED);
             }
+            return Vec::new();
+        };
+        let Some(declared) = declared else {
             return Vec::new();
         };
         if returned.len() != declared.len() {
@@ -232,6 +277,10 @@ fn assigned(statements: &[Statement]) -> Vec<Ident> {
         let names = match statement {
             Statement::Let { name, .. } => {
                 declared.push(name);
+                continue;
+            }
+            Statement::Unreadable { declares } => {
+                declared.extend(declares);
                 continue;
             }
             Statement::Assign { name, .. } => vec![name.clone()],

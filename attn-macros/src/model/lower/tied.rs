@@ -2,15 +2,15 @@
 
 use proc_macro2::Ident;
 
-use super::call::Arguments;
+use super::call::{Arguments, is_without_bias};
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
-use crate::model::graph::{ModuleId, Op, Place, Submodule, ValueId};
+use crate::model::graph::{Field, ModuleId, Op, Place, Submodule, ValueId};
 use crate::model::syntax::{Call, first};
 use crate::model::types::{Axis, Type};
 use crate::spec::Size;
 
-/// An embedding of the model.
+/// An embedding that is there already.
 pub(super) struct Table {
     pub(super) place: Place,
     vocab: Size,
@@ -18,34 +18,62 @@ pub(super) struct Table {
 }
 
 impl Lowering<'_> {
-    /// The embedding that is called `tied`; it has its sizes already.
-    pub(super) fn table(&mut self, tied: &Ident, arguments: &Arguments) -> Option<Table> {
-        let fields = self.modules[0].fields.iter();
-        let tables = fields.filter_map(|field| match &field.layer {
-            Submodule::Embedding { vocab, width } => Some((&field.name, vocab, width)),
-            _ => None,
-        });
-        let found = tables.clone().find(|(name, ..)| tied == *name);
-        let Some((field, vocab, width)) = found else {
-            let names = tables.map(|(name, ..)| name.clone());
-            let message = messages::unknown_embedding(tied, names);
+    /// The embedding that is called `tied`, of this module or of one around it; it has its sizes already.
+    pub(super) fn table(
+        &mut self,
+        tied: &Ident,
+        arguments: &Arguments,
+        frame: &Frame,
+    ) -> Option<Table> {
+        let modules = std::iter::successors(Some(frame.module), |inner| self.around(*inner));
+        let tables = modules.flat_map(|module| self.tables(module));
+        let mut tables: Vec<Table> = tables.collect();
+        let is_it = |table: &Table| *tied == table.place.field;
+        let Some(index) = tables.iter().position(is_it) else {
+            let mut all = (0..self.modules.len()).flat_map(|module| self.tables(ModuleId(module)));
+            let message = match all.any(|table| is_it(&table)) {
+                true => messages::embedding_of_repeat(tied),
+                false => {
+                    let names = tables.into_iter().map(|table| table.place.field);
+                    messages::unknown_embedding(tied, names)
+                }
+            };
             self.cx.error(tied, message);
             return None;
         };
+        let table = tables.swap_remove(index);
         for entry in &arguments.entries {
-            if entry.key.name != "out" {
+            let agrees = entry.key.name == "out" || is_without_bias(entry);
+            if !agrees {
                 self.cx
                     .error(&entry.name, messages::key_of_tied(tied, entry.key.name));
             }
         }
-        Some(Table {
-            place: Place {
-                module: ModuleId(0),
-                field: field.clone(),
-            },
-            vocab: vocab.clone(),
-            width: width.clone(),
+        Some(table)
+    }
+
+    /// The embeddings of a module.
+    fn tables(&self, module: ModuleId) -> impl Iterator<Item = Table> {
+        let fields = self.modules[module.0].fields.iter();
+        fields.filter_map(move |field| match &field.layer {
+            Submodule::Embedding { vocab, width } => Some(Table {
+                place: Place {
+                    module,
+                    field: field.name.clone(),
+                },
+                vocab: vocab.clone(),
+                width: width.clone(),
+            }),
+            _ => None,
         })
+    }
+
+    /// The module that has the loop with this body.
+    fn around(&self, body: ModuleId) -> Option<ModuleId> {
+        let is_it = |field: &Field| matches!(field.layer, Submodule::Repeat { module, .. } if module == body);
+        let mut modules = self.modules.iter();
+        let outer = modules.position(|module| module.fields.iter().any(is_it));
+        outer.map(ModuleId)
     }
 
     /// A linear map whose weight is the table.
@@ -62,7 +90,7 @@ impl Lowering<'_> {
             place,
             vocab,
             width,
-        } = self.table(tied, arguments)?;
+        } = self.table(tied, arguments, frame)?;
         let row = |size: &Size| Type::floats(vec![Axis::Size(size.clone())]);
         if let Some(out) = arguments.size("out") {
             let message = || messages::tied_size(&out, tied, &vocab);

@@ -43,8 +43,28 @@ mistakes! {
     unused_value: "let y = gelu(x); x", "y", "the value of `y` is never used";
     overwritten: "let mut y = gelu(x); y = relu(x); y", "y", "the value of `y` is never used";
     used_before_set: "let z = y + x; let y = gelu(x); z + y", "y", "`y` is used before it is set";
+    used_before_set_in_a_loop: "let mut y = x; repeat 2 { y = y + z; } let z = gelu(y); z", "z", "`z` is used before it is set";
+    used_before_set_in_an_inner_loop: "let mut y = x; repeat 2 { repeat 2 { y = y + z; } let z = gelu(y); y = z; } y", "z",
+        "`z` is used before it is set";
+    assigned_before_set: "z = gelu(x); let mut z = x; z = z + x; z", "z", "`z` is used before it is set";
     unknown_name: "xx", "xx", "there is no variable `xx`";
+    a_variable_in_braces: "let y = gelu(x); { y + y }", "y", "`y` is a variable, and in braces stands a constant";
+    unknown_name_of_something: "let y = gelu(x); yyy + x", "yyy", "there is no variable `yyy`";
+    unknown_constant: "x * FACTOR", "FACTOR", "there is no variable `FACTOR`";
+    axis_as_a_number: "x / seq", "seq", "`seq` is an axis of the inputs, of any length, and here stands a constant";
+    axis_as_a_size: "linear::<seq>(x)", "seq", "`seq` is an axis of the inputs, of any length, and here stands a constant";
+    axis_in_a_size: "linear::<{ d + 2 * seq }>(x)", "seq", "`seq` is an axis of the inputs, of any length, and here stands a constant";
+    axis_as_a_count: "let mut y = x; repeat seq { y = gelu(y); } y", "seq",
+        "`seq` is an axis of the inputs, of any length, and here stands a constant";
     assigned_twice: "let y = x; y = gelu(y); x", "y", "`y` cannot be assigned to twice";
+    assigned_thrice: "let y = x; y = gelu(y); y = gelu(y); y", "y", "`y` cannot be assigned to twice";
+    assigned_in_a_loop: "let y = x; repeat 2 { y = gelu(y); } y", "y", "`y` cannot be assigned to twice";
+    an_input_that_changes: "repeat 2 { x = gelu(x); x = relu(x); } x", "x", "`x` is an input, and inputs do not change";
+    a_declared_shape: "let y: [batch, seq, d] = gelu(x); y", ":", "shapes are inferred, and not declared";
+    several_variables: "let (y, z) = gelu(x); y + z", "(y, z)", "an operation has one result, and a `let` one name";
+    an_operand_in_what_is_not_read: "let y = gelu(x); y + y ? x", "?", "expected an operator: `+`, `-`, `*` or `/`";
+    an_assignment_that_is_not_read: "let mut y = gelu(x); repeat 2 { y = y.relu(); } y", ".", "there are no methods and no fields here";
+    a_statement_behind_what_is_not_read: "if x { x } else { x } let y = gelu(x); y", "if", "`if` is not part of the language";
     a_loop_of_another_shape: "let mut y = x; repeat 2 { y = linear::<9>(y); } linear::<8>(y)", "repeat",
         "`repeat` changes the shape of `y`: a round begins with [batch, seq, 8] and ends with [batch, seq, 9]";
     a_loop_of_nothing: "repeat 2 { let _y = linear::<9>(x); } x", "repeat", "this `repeat` changes no variable";
@@ -72,6 +92,7 @@ mistakes! {
         "`mean_pool` takes lens[batch] or bool[batch, seq] as its second operand, found bool[batch, k]";
     pool_of_ids: "mean_pool(x, tokens)", "mean_pool",
         "`mean_pool` takes lens[batch] or bool[batch, seq] as its second operand, found ids[batch, seq]";
+    pool_with_an_operand_by_name: "let _p = mean_pool(x, padding = lens); x", "padding", "`mean_pool` has no operand `padding`";
     pool_of_one_sequence: "mean_pool(alone, keep)", "mean_pool",
         "`mean_pool` takes [batch, seq, d_model], and lens[batch] or bool[batch, seq], found [alone, 8]";
     marks_are_no_floats: "gelu(keep)", "gelu", "`gelu` takes floats, found bool[batch, k]";
@@ -90,6 +111,8 @@ mistakes! {
     tied_to_nothing: "linear::<tied = table>(x)", "table", "there is no embedding `table` to tie to";
     tied_with_a_bias: "let _g = embedding::<8, d, name = e>(tokens); linear::<tied = e, bias = true>(x)", "bias",
         "`tied` contradicts `bias`: the table of `e` is all that it has";
+    tied_with_a_table_of_a_loop: "let mut y = x; repeat 2 { y = y + embedding::<8, d, name = e>(tokens); } linear::<tied = e>(y)", "e",
+        "the embedding `e` is one of a `repeat`, and is seen there only";
     tied_of_another_width: "let _g = embedding::<9, 4, name = e>(tokens); linear::<tied = e>(x)", "linear",
         "`linear` tied to `e` takes [.., 4], found [batch, seq, 8]";
     name_taken: "linear::<8, name = a>(linear::<8, name = a>(x))", "a", "another layer is called `a`";
@@ -145,6 +168,102 @@ fn a_size_has_the_name_of_a_key() {
         let at = errors(keys).into_iter().next().map(|(at, _)| at);
         assert_eq!(at.as_deref(), Some("d_model"), "{keys}");
     }
+}
+
+/// What is said of the inputs and the result is said once, and nothing else is wrong then.
+#[test]
+fn one_mistake_is_one_error() {
+    let input = "`x` is an input, and inputs do not change";
+    for (declared, statements, at, message) in [
+        (
+            "(mut x: [batch, d]) -> [batch, d]",
+            "repeat 2 { x = linear::<d>(x); } x",
+            "mut",
+            input,
+        ),
+        (
+            "(&self, x: [batch, d]) -> [batch, d]",
+            "gelu(x)",
+            "&",
+            "`forward` takes no `self`",
+        ),
+        (
+            "(&mut self, x: [batch, d]) -> [batch, d]",
+            "gelu(x)",
+            "&",
+            "`forward` takes no `self`",
+        ),
+        (
+            "(self: &Self, x: [batch, d]) -> [batch, d]",
+            "gelu(x)",
+            "self",
+            "`forward` takes no `self`",
+        ),
+        (
+            "(t: ids, y: [seq, d]) -> [batch, d]",
+            "embedding::<9, d>(t) + y",
+            ",",
+            "expected a shape: `[batch, seq, d_model]` of floats, `ids[batch, seq]`, `lens[batch]`, or `bool[batch, seq]`",
+        ),
+        (
+            "(t: Tensor<Rank2<2, 3>, f32>, y: [seq, d]) -> [batch, d]",
+            "t + y",
+            "<",
+            "expected a shape: `[batch, seq, d_model]` of floats, `ids[batch, seq]`, `lens[batch]`, or `bool[batch, seq]`",
+        ),
+        (
+            "(&x: [batch, d]) -> [batch, d]",
+            "gelu(x)",
+            "&",
+            "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, `lens: lens[batch]`, or `keep: bool[batch, seq]`",
+        ),
+        (
+            "(_: [batch, d], y: [seq, d]) -> [batch, d]",
+            "x + y + linear::<d>(y)",
+            "_",
+            "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, `lens: lens[batch]`, or `keep: bool[batch, seq]`",
+        ),
+        (
+            "(x: [batch, d])",
+            "gelu(x)",
+            "{",
+            "expected the result of `forward`: `-> [batch, seq, d_model]`, or several in parentheses",
+        ),
+        (
+            "(x: [batch, d]) -> Tensor<[batch, d]>",
+            "gelu(x)",
+            "<",
+            "expected a shape: `[batch, seq, d_model]` of floats, `ids[batch, seq]`, `lens[batch]`, or `bool[batch, seq]`",
+        ),
+        (
+            "(x: [8, d]) -> [batch, d]",
+            "gelu(x)",
+            "batch",
+            "no input has an axis `batch`, and no size is called so",
+        ),
+        (
+            "(x: [B, T]) -> [B, d]",
+            "linear::<d>(x)",
+            "linear",
+            "`linear` takes floats whose last axis is a constant, found [B, T]",
+        ),
+        (
+            "(x: [B, d]) -> [B, T, d]",
+            "gelu(x)",
+            "T",
+            "no input has an axis `T`, and no size is called so",
+        ),
+    ] {
+        let source = format!("struct M<d = 8>; fn forward{declared} {{ {statements} }}");
+        assert_eq!(
+            errors_of(&source),
+            [(at.to_owned(), message.to_owned())],
+            "{source}"
+        );
+    }
+    let source = "struct M<d = 8> fn forward(x: [n, d]) -> [n, d] { gelu(x) }";
+    let message = "expected `;` after the name and its sizes".to_owned();
+    assert_eq!(errors_of(source), [("fn".to_owned(), message)]);
 }
 
 #[test]

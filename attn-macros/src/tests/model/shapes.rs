@@ -120,6 +120,8 @@ fn every_operation() {
     ] {
         result(x, shape, value);
     }
+    let x = "x: [B, T, d], extra: [d]";
+    result(x, "[B, T, 9]", "concat(x, linear::<3>(x))");
     let x = "x: [batch, q, d], y: [batch, k, 4], lens: lens[batch], extra: [d]";
     let cross = "attention::<2, mask = padding>(x, context = y, padding = lens)";
     result(x, "[batch, q, d]", cross);
@@ -127,6 +129,8 @@ fn every_operation() {
     result(x, "[batch, d]", pooled);
     let x = "x: [1, seq, d], y: [batch, 1, d], extra: [d]";
     result(x, "[batch, seq, d]", "x + y");
+    let x = "x: [1, seq, d], y: [N_HEADS, seq, 1], extra: [d]";
+    result(x, "[N_HEADS, seq, d]", "y + x");
     let x = "tokens: ids[batch, seq], documents: ids[batch, seq], extra: [d]";
     let document =
         "attention::<2, mask = document>(embedding::<9, d>(tokens), document = documents)";
@@ -142,6 +146,26 @@ fn a_table_is_read_twice() {
         }",
     );
     assert_eq!(layers(&model), ["tokens"]);
+    let model = lower(
+        "struct Tied<d = 8>; fn forward(ids: ids[seq]) -> [seq, d] {
+            let mut x = embedding::<11, d>(ids);
+            repeat 2 {
+                let y = linear::<tied = embedding>(x + embedding::<9, d, name = inner>(ids));
+                x = linear::<tied = inner, bias = false>(x) + linear::<9>(y);
+                x = linear::<d>(x);
+            }
+            x
+        }",
+    );
+    assert_eq!(
+        layers(&model),
+        [
+            "embedding",
+            "blocks.0.inner",
+            "blocks.0.linear",
+            "blocks.0.linear_2"
+        ]
+    );
 }
 
 #[test]
@@ -179,5 +203,9 @@ fn constants_of_the_user_are_left_to_rustc() {
         .iter()
         .map(|rule| rule.condition.to_string())
         .collect();
-    assert_eq!(rules.len(), 1, "{rules:?}");
+    assert_eq!(rules.len(), 4, "{rules:?}");
+    let sizes = ["2 * WIDTH", "WIDTH", "WIDTH + WIDTH"];
+    for size in sizes {
+        assert!(rules.contains(&format!("{size} >= 1")), "{rules:?}");
+    }
 }

@@ -1,10 +1,14 @@
 //! What a few models expand to, for the eyes of a reader.
 
 use super::{GPT, expand};
+use quote::ToTokens;
 
-/// Without the drawing, which other tests look at.
 fn expansion(source: &str) -> String {
-    let mut text = prettyplease::unparse(&expand(source));
+    without_drawings(prettyplease::unparse(&expand(source)))
+}
+
+/// Other tests look at them.
+fn without_drawings(mut text: String) -> String {
     while let Some((before, drawing)) = text.split_once("<svg ") {
         let (_, after) = drawing.split_once("</svg>").expect("a drawing ends");
         text = format!("{before}(a drawing){after}");
@@ -45,6 +49,18 @@ fn dropout_beside_its_neighbours() {
 #[test]
 fn gpt() {
     insta::assert_snapshot!(expansion(GPT));
+}
+
+/// What is emitted does not grow with the rounds of a loop: of two numbers of rounds it differs by the number alone.
+#[test]
+fn the_code_of_many_rounds_is_that_of_one() {
+    let of = |layers: &str| {
+        let source = GPT.replace("layers = 6", &format!("layers = {layers}"));
+        without_drawings(expand(&source).to_token_stream().to_string())
+    };
+    let (few, many) = (of("2"), of("96"));
+    assert_ne!(few, many);
+    assert_eq!(few, many.replace("96", "2"));
 }
 
 #[test]

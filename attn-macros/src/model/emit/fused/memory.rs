@@ -6,7 +6,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use super::Fused;
 use crate::emit::lines::{self, Lines};
 use crate::model::diff::To;
-use crate::model::emit::{facts, var};
+use crate::model::emit::{facts, length};
 use crate::model::graph::{Node, Op, Submodule, ValueId};
 use crate::model::types::Axis;
 
@@ -14,7 +14,8 @@ impl Fused<'_> {
     /// `activation_bytes`, on the default type, so that it needs no type arguments.
     pub(super) fn emit_activation_bytes(&self, forward: &Lines, backward: &Lines) -> TokenStream {
         let (name, vis) = (&self.cx.name, &self.model().item.vis);
-        let symbols = self.model().symbols.iter().map(|name| var(name));
+        let symbols = self.model().symbols.iter();
+        let symbols = symbols.map(|name| length(self.model(), name));
         let footprint = lines::emit_footprint([forward], [backward]);
         quote_spanned! {self.cx.at=>
             #[allow(dead_code)]
@@ -44,7 +45,7 @@ impl Fused<'_> {
     /// The sizes of the axes, by the names of the arguments.
     fn extent(&self, id: ValueId) -> Vec<TokenStream> {
         let axes = self.ty(id).axes.iter().map(|axis| match axis {
-            Axis::Symbol(name) => var(name).into_token_stream(),
+            Axis::Symbol(name) => length(self.model(), name).into_token_stream(),
             Axis::Size(size) => size.into_token_stream(),
         });
         axes.collect()

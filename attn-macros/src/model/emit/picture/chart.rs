@@ -122,7 +122,7 @@ impl<'a> Builder<'a> {
     }
 
     fn node(&mut self, node: &Node, frame: usize) {
-        let name = docs::operation_name(self.model, &node.op);
+        let name = docs::operation_name(self.model, node);
         let vertex = self.vertex(kind(&node.op), name, node.result, frame);
         for operand in &node.operands {
             self.edge(*operand, vertex);
