@@ -304,7 +304,7 @@ fn a_row_of_minus_infinities_gets_zero_and_zero_gradient() {
     for normalizer in ALL {
         for mask in [None, mask(&x, CAUSAL)] {
             let weights = values(&normalizer.run(x.clone(), mask.clone()));
-            assert!(weights[0] > 0.0, "{normalizer:?}");
+            assert!(weights[..3].iter().any(|&w| w > 0.0), "{normalizer:?}");
             assert_eq!(weights[3..], [0.0; 3], "{normalizer:?}");
             let gradient = gradient(&x, |x| normalizer.run(x.leaky_trace(), mask.clone()));
             assert_eq!(gradient[3..], [0.0; 3], "{normalizer:?}");
