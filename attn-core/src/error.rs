@@ -133,6 +133,20 @@ pub enum Error<Dev> {
         place: [i64; 4],
     },
 
+    /// A function of a spec divides an integer by 0.
+    #[error(
+        "{layer}: at b = {}, h = {}, q_idx = {}, kv_idx = {} an integer is divided by `{divisor}`, which is 0",
+        place[0], place[1], place[2], place[3]
+    )]
+    DivisionByZero {
+        /// The layer's name.
+        layer: &'static str,
+        /// The divisor, as it is written.
+        divisor: &'static str,
+        /// Where: sequence, head, query and key.
+        place: [i64; 4],
+    },
+
     /// A sequence is longer than a layer was made for.
     #[error("{layer}: the sequence has length {length}, the longest it can take is {max}")]
     TooLong {

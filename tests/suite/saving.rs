@@ -14,6 +14,11 @@ attention! {
     struct Normed<heads = 4, kv_heads = 2, d_model = 8, mask = causal, qk_norm = rms, position = rel_pos_bias(4, 6)>;
     struct Additive<heads = 2, d_model = 8, d_context = 6, score = additive(hidden = 3), bias = [q, o]>;
     struct Bilinear<heads = 2, d_model = 8, value_head_dim = 3, score = bilinear, bias = false>;
+    struct Body<heads = 2, d_model = 8, bias = false> {
+        param near: [heads, 3] = normal(std = 0.5);
+        param shared: [1] = uniform(bound = 0.5);
+        fn score(score, h, q_idx, kv_idx) { score * shared[0] + near[h, min(abs(q_idx - kv_idx), 2)] }
+    }
 }
 
 /// Name and dimensions of a tensor in a file.
@@ -60,6 +65,15 @@ const BILINEAR: &[Entry] = &[
     ("k_proj.weight", &[8, 8]),
     ("v_proj.weight", &[6, 8]),
     ("o_proj.weight", &[8, 6]),
+];
+
+const BODY: &[Entry] = &[
+    ("q_proj.weight", &[8, 8]),
+    ("k_proj.weight", &[8, 8]),
+    ("v_proj.weight", &[8, 8]),
+    ("near.weight", &[2, 3]),
+    ("shared.weight", &[1]),
+    ("o_proj.weight", &[8, 8]),
 ];
 
 /// The names in the directory of a zip file, which is what an npz file is.
@@ -180,6 +194,7 @@ fn every_kind_of_parameter_has_its_name() {
         l.forward((normal::<8, _>(), normal::<6, _>())).as_vec()
     });
     assert_saves::<Bilinear, f32>(&within("", BILINEAR), |l| l.forward(normal()).as_vec());
+    assert_saves::<Body, f32>(&within("", BODY), |l| l.forward(normal()).as_vec());
 }
 
 #[test]

@@ -15,6 +15,11 @@ const LEN: usize = 10;
 attention! {
     struct LookBack<heads = 2, d_model = 16, mask = causal>;
     struct Rotating<heads = 1, d_model = 16, mask = causal, position = rope>;
+    /// Of the order of tokens it knows what it learns.
+    struct Near<heads = 1, d_model = 16, mask = causal> {
+        param near: [4] = zeros;
+        fn score(score, q_idx, kv_idx) { score + 10.0 * near[clamp(q_idx - kv_idx, 0, 3)] }
+    }
     struct Lookup<heads = 1, d_model = 16, d_context = 24, mask = padding>;
 }
 
@@ -114,6 +119,21 @@ fn with_rotary_positions_it_finds_the_previous_token() {
     let mut model = Cpu::default().build_module::<Model, f32>();
     let loss = train(&mut model, 120, loss_of_previous_token);
     assert!(loss < previous_token_without_attention() / 20.0, "{loss}");
+}
+
+#[test]
+fn with_a_learned_bias_of_distances_it_finds_the_previous_token() {
+    type Model = (
+        Embedding<VOCABULARY, 16>,
+        Residual<(LayerNorm1D<16>, Near)>,
+        LayerNorm1D<16>,
+        Linear<16, VOCABULARY>,
+    );
+    let mut model = Cpu::default().build_module::<Model, f32>();
+    let loss = train(&mut model, 120, loss_of_previous_token);
+    assert!(loss < previous_token_without_attention() / 20.0, "{loss}");
+    let near = model.1.0.1.near.weight.array();
+    assert!([0, 2, 3].iter().all(|&far| near[far] < near[1]), "{near:?}");
 }
 
 /// The same model, blind: that the loss above cannot be had without attention is measured, too.

@@ -47,6 +47,12 @@ pub fn max<T: PartialOrd>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
 
+/// A number as an integer, towards zero; beyond 2³¹ it is that, as the integers that are passed go no further, and NaN is 0.
+pub fn integer_of(x: f64) -> i64 {
+    const LARGEST: i64 = 1 << 31;
+    (x as i64).clamp(-LARGEST, LARGEST)
+}
+
 /// The logistic function of a number.
 pub fn sigmoid_of(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
@@ -371,6 +377,12 @@ mod tests {
         let found = [-1e9, -1.5, 0.0, 1.5, 1e9].map(sigmoid_of);
         let one = 1.0 / (1.0 + 1.5_f64.exp());
         assert_close(&found, &[0.0, one, 0.5, 1.0 - one, 1.0], F64);
+    }
+
+    #[test]
+    fn numbers_of_any_size_become_integers() {
+        let found = [-1e300, -1.5, 1.5, f64::INFINITY, f64::NAN].map(integer_of);
+        assert_eq!(found, [-(1 << 31), -1, 1, 1 << 31, 0]);
     }
 
     /// The element of a table of `[4, 2]` for a place.

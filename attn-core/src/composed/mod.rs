@@ -40,7 +40,8 @@ pub use elementwise::{
 };
 pub use heads::{attend, merge_heads, split_heads};
 pub use index::{
-    Mask, Over, index_condition, index_floats, index_mask, index_param, max, min, sigmoid_of,
+    Mask, Over, index_condition, index_floats, index_mask, index_param, integer_of, max, min,
+    sigmoid_of,
 };
 pub use layer::{Composed, Layer};
 pub use linear::{linear, project, project_unbiased};

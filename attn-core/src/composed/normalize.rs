@@ -15,8 +15,8 @@ use crate::{Element, entry::contiguous};
 
 /// `weight[k] = exp(score[k]) / sum_j exp(score[j])`, over the keys `j` that the query attends to; 0 for the others.
 ///
-/// PyTorch: `torch.softmax(scores.masked_fill(~mask, -inf), -1)`, except that a query that attends to nothing gets 0,
-/// and gradient 0, where PyTorch gives NaN. Without a mask this is dfdx's softmax.
+/// PyTorch: `torch.softmax(scores.masked_fill(~mask, -inf), -1)`, except that a query that attends to nothing, or whose
+/// scores are all minus infinity, gets 0, and gradient 0, where PyTorch gives NaN.
 pub fn softmax<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
     mask: Option<Mask<B, H, Q, K, E, D>>,
@@ -24,11 +24,7 @@ pub fn softmax<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>,
     if is_empty(scores.shape()) {
         return Ok(scores);
     }
-    let Some(bias) = bias(mask) else {
-        // Row-major first: dfdx's softmax gives a broadcast tensor a gradient of the wrong size.
-        return contiguous(scores)?.try_softmax::<Axis<3>>();
-    };
-    let (shifted, _) = shift(scores, Some(bias), |max| {
+    let (shifted, _) = shift(scores, bias(mask), |max| {
         max.try_clamp(lowest::<E>(), f64::INFINITY)
     })?;
     let exp = shifted.try_exp()?;

@@ -1,4 +1,4 @@
-//! Whether the indices that a spec computes stay inside of its learned tensors.
+//! Whether the indices that a spec computes stay inside of its tensors, and no integer is divided by 0.
 
 use super::Interval;
 use crate::Error;
@@ -48,20 +48,11 @@ impl Axis {
         if 0 <= least && greatest < size {
             return Ok(());
         }
-        let [batch, heads, queries, keys] = places.map(|count| 0..count as i64);
-        for b in batch {
-            for h in heads.clone() {
-                for q_idx in queries.clone() {
-                    for kv_idx in keys.clone() {
-                        let found = index(b, h, q_idx, kv_idx);
-                        if !(0..size).contains(&found) {
-                            return Err(self.error(found, [b, h, q_idx, kv_idx]));
-                        }
-                    }
-                }
-            }
+        let outside = |found: i64| !(0..size).contains(&found);
+        match first(places, index, outside) {
+            Some((place, found)) => Err(self.error(found, place)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn error<Dev>(self, index: i64, place: [i64; 4]) -> Error<Dev> {
@@ -74,6 +65,75 @@ impl Axis {
             place,
         }
     }
+}
+
+/// What an integer is divided by.
+#[derive(Clone, Copy, Debug)]
+pub struct Divisor {
+    /// The layer's name.
+    pub layer: &'static str,
+    /// The divisor, as it is written.
+    pub divisor: &'static str,
+}
+
+impl Divisor {
+    /// Fails where `divisor(b, h, q_idx, kv_idx)` is 0. For `bounds` and `places` see [`Axis::check`].
+    ///
+    /// ```
+    /// use attn_core::{Error, fused::{Divisor, Interval}};
+    ///
+    /// let divisor = Divisor { layer: "Decoder", divisor: "q_idx - 2" };
+    /// let check = |len: usize| {
+    ///     let bounds = Interval::of(&(0..len)) - Interval::exactly(2);
+    ///     divisor.check::<()>(bounds, [1, 1, len, 1], |_, _, q_idx, _| q_idx - 2)
+    /// };
+    /// assert!(check(2).is_ok());
+    /// assert!(matches!(check(3), Err(Error::DivisionByZero { place: [0, 0, 2, 0], .. })));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::DivisionByZero`], with the first such place.
+    pub fn check<Dev>(
+        self,
+        bounds: Interval,
+        places: [usize; 4],
+        divisor: impl Fn(i64, i64, i64, i64) -> i64,
+    ) -> Result<(), Error<Dev>> {
+        let (least, greatest) = bounds.ends();
+        if 0 < least || greatest < 0 {
+            return Ok(());
+        }
+        match first(places, divisor, |found| found == 0) {
+            Some((place, _)) => Err(Error::DivisionByZero {
+                layer: self.layer,
+                divisor: self.divisor,
+                place,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The first place below `places` where the value is a mistake, and the value.
+fn first(
+    places: [usize; 4],
+    value: impl Fn(i64, i64, i64, i64) -> i64,
+    is_mistake: impl Fn(i64) -> bool,
+) -> Option<([i64; 4], i64)> {
+    let [batch, heads, queries, keys] = places.map(|count| 0..count as i64);
+    for b in batch {
+        for h in heads.clone() {
+            for q_idx in queries.clone() {
+                for kv_idx in keys.clone() {
+                    let found = value(b, h, q_idx, kv_idx);
+                    if is_mistake(found) {
+                        return Some(([b, h, q_idx, kv_idx], found));
+                    }
+                }
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -110,5 +170,25 @@ mod tests {
         );
         // No place, no mistake.
         assert!(check([0, 2, 7, 7]).is_ok());
+    }
+
+    #[test]
+    fn a_divisor_is_visited_only_if_it_may_be_0() {
+        let divisor = Divisor {
+            layer: "Layer",
+            divisor: "q_idx - 3 * kv_idx + 1",
+        };
+        let never = |_, _, _, _| panic!("visited");
+        for bounds in [Interval::between(1, 4), Interval::between(-4, -1)] {
+            assert!(divisor.check::<CpuError>(bounds, [9; 4], never).is_ok());
+        }
+        let value = |_, _, q: i64, k: i64| q - 3 * k + 1;
+        let check = |places| divisor.check::<CpuError>(Interval::ANY, places, value);
+        assert!(check([1, 1, 2, 7]).is_ok());
+        let error = check([1, 1, 7, 7]).expect_err("2 - 3 + 1");
+        assert_eq!(
+            error.to_string(),
+            "Layer: at b = 0, h = 0, q_idx = 2, kv_idx = 1 an integer is divided by `q_idx - 3 * kv_idx + 1`, which is 0"
+        );
     }
 }

@@ -18,7 +18,7 @@ mod score;
 mod target;
 
 pub use array::Array;
-pub use bounds::Axis;
+pub use bounds::{Axis, Divisor};
 pub use distance_table::DistanceTable;
 pub use footprint::{Entry, Footprint};
 pub use gradients::{Gradients, Places, Slot};

@@ -1,5 +1,5 @@
-//! Whether the indices of the declared tensors stay inside of them: proved from the sizes of a call and the ids that it passes, or
-//! looked up.
+//! Whether the indices of the declared tensors stay inside of them, and no integer is divided by 0: proved from the sizes of a
+//! call and the ids that it passes, or looked up.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote_spanned;
@@ -8,111 +8,121 @@ use super::expr::host;
 use super::input::{data_name, declared_name, read_type};
 use super::{Layer, places};
 use crate::graph::{CallData, Dim, Op};
-use crate::score::{Data, Expr, Var};
+use crate::score::{Binary, Data, Expr, Type, Var};
 use crate::spec::body::Tensor;
 
-/// An element that a function of the body reads.
-struct Read<'a> {
-    tensor: &'a str,
-    dims: Vec<Dim>,
-    index: &'a [Expr],
+/// What a call is checked for.
+enum Check<'a> {
+    /// An element that a function of the body reads.
+    Read {
+        tensor: &'a str,
+        dims: Vec<Dim>,
+        index: &'a [Expr],
+    },
+    /// What an integer is divided by.
+    Divisor(&'a Expr),
 }
 
-/// `check_indices(axes, &data_distance)?;`, if there is an index to check.
+/// `check_integers(axes, &data_distance)?;`, if there is something to check.
 pub(super) fn emit_call(cx: &Layer<'_>) -> Option<TokenStream> {
     let data = cx.graph.declared().map(|data| declared_name(&data.name));
-    let call = quote_spanned!(cx.at=> check_indices::<E, _>(axes, #(&#data),*)?;);
-    (!checks(cx).is_empty()).then_some(call)
+    let call = quote_spanned!(cx.at=> check_integers::<E, _>(axes, #(&#data),*)?;);
+    (!lines(cx).is_empty()).then_some(call)
 }
 
-/// `fn check_indices((batch, query, key), data) -> Result<(), p::Error<Dev>>`, if there is an index to check.
+/// `fn check_integers((batch, query, key), data) -> Result<(), p::Error<Dev>>`, if there is something to check.
 pub(super) fn emit(cx: &Layer<'_>) -> Option<TokenStream> {
-    let checks = checks(cx);
+    let lines = lines(cx);
     let data = cx.graph.data.iter();
     let data = data.filter(|data| matches!(data, CallData::Declared(_)));
     let data = data.map(|data| {
         let (name, ty) = (data_name(data), read_type(data));
         quote_spanned!(cx.at=> #name: &#ty)
     });
-    (!checks.is_empty()).then(|| {
+    (!lines.is_empty()).then(|| {
         quote_spanned! {cx.at=>
-            /// Checks the indices of the declared tensors.
+            /// Checks the indices of the declared tensors, and what integers are divided by.
             #[allow(unused_variables)]
-            fn check_indices<E: p::Element, Dev>(
+            fn check_integers<E: p::Element, Dev>(
                 (batch, query, key): (usize, usize, usize),
                 #(#data),*
             ) -> Result<(), p::Error<Dev>> {
-                #(#checks)*
+                #(#lines)*
                 Ok(())
             }
         }
     })
 }
 
-/// The lines for every index that is not known to stay inside.
-fn checks(cx: &Layer<'_>) -> Vec<TokenStream> {
-    let reads = reads(cx).into_iter();
-    let checks = reads.flat_map(
-        |Read {
-             tensor,
-             dims,
-             index,
-         }| {
+/// The lines for every index that is not known to stay inside, and for every divisor that is not known.
+fn lines(cx: &Layer<'_>) -> Vec<TokenStream> {
+    let lines = checks(cx).into_iter().flat_map(|check| match check {
+        Check::Read {
+            tensor,
+            dims,
+            index,
+        } => {
             let axes = dims.into_iter().zip(index).enumerate();
             let open = axes.filter(|(_, (dim, index))| !stays_inside(cx, dim, index));
-            open.map(move |(axis, (dim, index))| emit_check(cx, tensor, axis, &dim, index))
-        },
-    );
-    checks.collect()
+            let open = open.map(|(axis, (dim, index))| emit_index(cx, tensor, axis, &dim, index));
+            open.collect()
+        }
+        Check::Divisor(divisor) => vec![emit_divisor(cx, divisor)],
+    });
+    lines.collect()
 }
 
-/// Every element that the body reads, once: what stands in an index before the element of that index.
-fn reads<'a>(cx: &'a Layer<'_>) -> Vec<Read<'a>> {
+/// Every check once: of what stands in an index or a divisor before that.
+fn checks<'a>(cx: &'a Layer<'_>) -> Vec<Check<'a>> {
     let expressions = cx.graph.nodes.iter().filter_map(|node| match &node.op {
         Op::MapScores { expr, .. } => Some(expr),
         Op::Normalize { mask, .. } => mask.as_ref(),
         _ => None,
     });
-    let (mut reads, mut texts) = (Vec::new(), Vec::new());
+    let (mut checks, mut texts) = (Vec::new(), Vec::new());
     for expr in expressions {
-        add_reads(cx, expr, &mut |text, read| {
+        add_checks(cx, expr, &mut |text, check| {
             if !texts.contains(&text) {
                 texts.push(text);
-                reads.push(read);
+                checks.push(check);
             }
         });
     }
-    reads
+    checks
 }
 
-fn add_reads<'a>(cx: &'a Layer<'_>, expr: &'a Expr, add: &mut impl FnMut(String, Read<'a>)) {
+fn add_checks<'a>(cx: &'a Layer<'_>, expr: &'a Expr, add: &mut impl FnMut(String, Check<'a>)) {
     for child in expr.children() {
-        add_reads(cx, child, add);
+        add_checks(cx, child, add);
     }
-    let read = match expr {
+    let read = |tensor, dims, index| Check::Read {
+        tensor,
+        dims,
+        index,
+    };
+    match expr {
         Expr::Param { name, index } => {
             let mut params = cx.spec.body.params.iter();
-            let param = params.find(|param| param.name == **name);
-            param.map(|param| (name, Tensor::Param(param).dims(), index))
+            if let Some(param) = params.find(|param| param.name == **name) {
+                let dims = Tensor::Param(param).dims();
+                add(expr.to_string(), read(name, dims, index));
+            }
         }
         Expr::Data {
             data: Data::Declared { name, .. },
             index,
         } => {
-            let declared = cx.graph.declared().find(|declared| declared.name == *name);
-            declared.map(|declared| (name, declared.dims.clone(), index))
+            if let Some(declared) = cx.graph.declared().find(|data| data.name == *name) {
+                add(expr.to_string(), read(name, declared.dims.clone(), index));
+            }
         }
-        _ => None,
-    };
-    if let Some((tensor, dims, index)) = read {
-        add(
-            expr.to_string(),
-            Read {
-                tensor,
-                dims,
-                index,
-            },
-        );
+        // What is a literal or the user's constant was checked where it stands.
+        Expr::Binary(Binary::Div | Binary::Rem, _, divisor)
+            if divisor.ty() == Type::Int && !matches!(**divisor, Expr::Int(_)) =>
+        {
+            add(format!("/ {divisor}"), Check::Divisor(divisor));
+        }
+        _ => {}
     }
 }
 
@@ -129,15 +139,37 @@ fn stays_inside(cx: &Layer<'_>, dim: &Dim, index: &Expr) -> bool {
     }
 }
 
-fn emit_check(cx: &Layer<'_>, name: &str, axis: usize, dim: &Dim, index: &Expr) -> TokenStream {
-    let (label, heads, axis) = (cx.label(), &cx.spec.heads, Literal::usize_unsuffixed(axis));
-    let (bounds, value) = (places::ranges(index), host(index, 0));
+fn emit_index(cx: &Layer<'_>, name: &str, axis: usize, dim: &Dim, index: &Expr) -> TokenStream {
+    let (label, axis) = (cx.label(), Literal::usize_unsuffixed(axis));
     let size = match dim {
         Dim::Batch => quote_spanned!(cx.at=> batch),
         Dim::Query => quote_spanned!(cx.at=> query),
         Dim::Key => quote_spanned!(cx.at=> key),
         Dim::Size(size) => quote_spanned!(cx.at=> #size),
     };
+    let (lines, args) = emit_values(cx, index);
+    quote_spanned! {cx.at=>
+        #lines
+        let axis = p::Axis { layer: #label, tensor: #name, axis: #axis, size: #size };
+        axis.check(#args)?;
+    }
+}
+
+fn emit_divisor(cx: &Layer<'_>, divisor: &Expr) -> TokenStream {
+    let (label, text) = (cx.label(), divisor.to_string());
+    let (lines, args) = emit_values(cx, divisor);
+    quote_spanned! {cx.at=>
+        #lines
+        let divisor = p::Divisor { layer: #label, divisor: #text };
+        divisor.check(#args)?;
+    }
+}
+
+/// Lines for the integer `expr`, and what is checked of it: where it lies, the places that it depends on, and the function of
+/// these.
+fn emit_values(cx: &Layer<'_>, expr: &Expr) -> (TokenStream, TokenStream) {
+    let heads = &cx.spec.heads;
+    let (bounds, value) = (places::ranges(expr), host(expr, 0));
     let places = [
         (Var::B, quote_spanned!(cx.at=> batch)),
         (Var::H, quote_spanned!(cx.at=> #heads)),
@@ -145,20 +177,20 @@ fn emit_check(cx: &Layer<'_>, name: &str, axis: usize, dim: &Dim, index: &Expr) 
         (Var::KvIdx, quote_spanned!(cx.at=> key)),
     ];
     let places = places.map(|(var, len)| {
-        if index.reads(var) {
+        if expr.reads(var) {
             len
         } else {
             quote_spanned!(cx.at=> 1)
         }
     });
-    quote_spanned! {cx.at=>
+    let lines = quote_spanned! {cx.at=>
         let bounds = {
             let [b, h, q_idx, kv_idx] = [batch, #heads, query, key].map(|len| p::Interval::of(&(0..len)));
             let [q_len, kv_len] = [query, key].map(|len| p::Interval::exactly(len as i64));
             #bounds
         };
         let [q_len, kv_len] = [query as i64, key as i64];
-        let axis = p::Axis { layer: #label, tensor: #name, axis: #axis, size: #size };
-        axis.check(bounds, [#(#places),*], |b, h, q_idx, kv_idx| #value)?;
-    }
+    };
+    let args = quote_spanned!(cx.at=> bounds, [#(#places),*], |b, h, q_idx, kv_idx| #value);
+    (lines, args)
 }

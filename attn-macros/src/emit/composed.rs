@@ -15,7 +15,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         let read = input::read_type(data);
         quote!(&#read)
     });
-    let check_indices = bounds::emit(cx);
+    let check_integers = bounds::emit(cx);
     let (q, k) = (
         quote!(x.shape().1),
         if cx.graph.cross {
@@ -29,7 +29,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let lines: Vec<_> = lines.collect();
     let result = var(cx.graph.node(cx.graph.output).name);
     quote_spanned! {cx.at=>
-        #check_indices
+        #check_integers
 
         /// The graph of the layer, operation by operation. dfdx differentiates it with its tape.
         #[allow(unused_variables)]

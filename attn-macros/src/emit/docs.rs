@@ -139,11 +139,11 @@ fn modified_score(spec: &Spec) -> Option<String> {
         expr = builtin::softcap(expr, cap);
     }
     let expr = match &spec.position {
-        Position::Alibi => format!("{expr} - slope[h] * abs(q_idx - kv_idx)"),
-        Position::RelPosBias { .. } => format!("{expr} + rel_pos_bias[bucket(q_idx - kv_idx), h]"),
-        Position::None | Position::Rope { .. } => expr.to_string(),
+        Position::Alibi => builtin::alibi_in_short(expr),
+        Position::RelPosBias { .. } => builtin::rel_pos_bias_in_short(expr),
+        Position::None | Position::Rope { .. } => expr,
     };
-    (expr != "score").then_some(expr)
+    (!matches!(expr, Expr::Score)).then(|| expr.to_string())
 }
 
 /// What goes in and what comes out, as a table.

@@ -7,7 +7,7 @@ use quote::{ToTokens, format_ident, quote};
 
 use crate::diag::Diagnostics;
 use crate::model::ops::{OPERATIONS, Operation};
-use crate::score::builtin;
+use crate::score::{Expr, builtin};
 use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key, Kind, Word};
 use crate::spec::parse_mask;
 
@@ -98,29 +98,36 @@ pub(crate) fn key_table() -> TokenStream {
     for key in KEYS {
         let _ = writeln!(
             text,
-            "| `{}` | {} | {} | {} |",
+            "| `{}` | {} | {} | {}{} |",
             key.name,
             values(key),
             key.default,
-            key.doc
+            key.doc,
+            shown(builtin::of_score(key.name))
         );
     }
     let of_words = KEYS.iter().filter(|key| !key.words().is_empty());
     for key in of_words.chain([&INITIALIZER]) {
         let _ = write!(text, "\n`{}`:\n\n| value | |\n| --- | --- |\n", key.name);
         for word in key.words() {
-            let definition = definition(key, word).map(|text| format!(" `{}`", escape(&text)));
-            let (usage, definition) = (escape(&word.usage()), definition.unwrap_or_default());
+            let (usage, definition) = (escape(&word.usage()), shown(definition(key, word)));
             let _ = writeln!(text, "| `{usage}` | {}{definition} |", word.doc);
         }
     }
     Literal::string(&text).to_token_stream()
 }
 
-/// What a word of a mask stands for, in the language of a body.
-fn definition(key: &'static Key, word: &'static Word) -> Option<String> {
+/// A definition in a cell of a table.
+fn shown(definition: Option<Expr>) -> String {
+    definition.map_or_else(String::new, |definition| {
+        format!(" `{}`", escape(&definition.to_string()))
+    })
+}
+
+/// What a word stands for, in the language of a body.
+fn definition(key: &'static Key, word: &'static Word) -> Option<Expr> {
     let Kind::Mask(words) = &key.kind else {
-        return None;
+        return builtin::of_score(word.name);
     };
     let sizes = word.args.iter();
     let sizes = sizes.filter(|arg| matches!(arg.kind, ArgKind::Size { .. }));
@@ -130,7 +137,7 @@ fn definition(key: &'static Key, word: &'static Word) -> Option<String> {
         sizes => format!("{}({})", word.name, sizes.join(", ")).parse(),
     };
     let mask = parse_mask(&written.ok()?, key, words, &Diagnostics::default());
-    (!mask.is_none()).then(|| builtin::mask(&mask).to_string())
+    (!mask.is_none()).then(|| builtin::mask(&mask))
 }
 
 fn values(key: &Key) -> String {

@@ -155,7 +155,7 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
     let (label, last, widths) = (cx.label(), tensors.last(), emit_widths(cx));
     let reads = cx.graph.data.iter();
     let reads = reads.map(|data| emit_read(cx, data, batched));
-    let check_indices = bounds::emit_call(cx);
+    let check_integers = bounds::emit_call(cx);
     let composed = quote!(run(layer, #(#tensors,)* #(&#data,)* how.train));
     let attend = match cx.steps {
         None => composed,
@@ -180,7 +180,7 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
         #(#fit)*
         let axes = p::check_inputs(#label, &x, &#last, #widths)?;
         #(#reads)*
-        #check_indices
+        #check_integers
         #attend
     }
 }

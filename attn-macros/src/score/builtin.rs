@@ -105,7 +105,11 @@ pub(crate) fn softcap(score: Expr, cap: &Real) -> Expr {
 
 /// `score - slope(h) * |q_idx - kv_idx|` (Press et al. 2022). On the keys a causal mask keeps, the distance is the paper's.
 pub(crate) fn alibi(score: Expr, heads: &Size) -> Expr {
-    score - alibi_slope(heads) * (q_idx() - kv_idx()).abs().to_float()
+    sloped(score, alibi_slope(heads))
+}
+
+fn sloped(score: Expr, slope: Expr) -> Expr {
+    score - slope * (q_idx() - kv_idx()).abs().to_float()
 }
 
 /// `1 / (1 + exp(-score))` (Ramapuram et al. 2024, without the bias).
@@ -148,12 +152,45 @@ pub(crate) fn rel_pos_bias(
     max_distance: &Size,
     one_sided: bool,
 ) -> Expr {
-    let bucket = t5_bucket(num_buckets, max_distance, one_sided);
-    score
-        + Expr::Param {
-            name: "rel_pos_bias".into(),
-            index: vec![bucket, Var::H.into()],
-        }
+    biased(score, t5_bucket(num_buckets, max_distance, one_sided))
+}
+
+fn biased(score: Expr, bucket: Expr) -> Expr {
+    let index = vec![bucket, Var::H.into()];
+    score + element("rel_pos_bias", index)
+}
+
+fn element(name: &'static str, index: Vec<Expr>) -> Expr {
+    let name = name.into();
+    Expr::Param { name, index }
+}
+
+/// [`alibi`] for people, who know a slope by its name.
+pub(crate) fn alibi_in_short(score: Expr) -> Expr {
+    sloped(score, element("slope", vec![Var::H.into()]))
+}
+
+/// [`rel_pos_bias`] for people, who know a bucket by its name.
+pub(crate) fn rel_pos_bias_in_short(score: Expr) -> Expr {
+    biased(score, element("bucket", vec![q_idx() - kv_idx()]))
+}
+
+/// For people: what the key or the word of this name makes of a score, its numbers being known by their names.
+pub(crate) fn of_score(name: &str) -> Option<Expr> {
+    let number = |name| {
+        syn::parse_str(name)
+            .ok()
+            .and_then(|expr| Real::from_expr(&expr))
+    };
+    Some(match name {
+        "scale" => scale(Expr::Score, &number(name)?),
+        "softcap" => softcap(Expr::Score, &number(name)?),
+        "alibi" => alibi_in_short(Expr::Score),
+        "rel_pos_bias" => rel_pos_bias_in_short(Expr::Score),
+        "sigmoid" => sigmoid(),
+        "relu" => relu(&number("power")?),
+        _ => return None,
+    })
 }
 
 /// T5's buckets: one for each small distance, then logarithmically wider ones up to `max_distance`. Unless they are

@@ -24,6 +24,9 @@ pub(crate) trait Inputs: std::fmt::Debug {
     fn data(&self, data: &Data, index: &[i64]) -> Option<Value>;
 }
 
+/// Integers that are written, passed or made of floats go up to this, and down to its opposite.
+pub(crate) const LARGEST_INTEGER: i64 = 1 << 31;
+
 /// A value of one of the three types.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Value {
@@ -69,19 +72,30 @@ pub(crate) fn reads_nothing(expr: &Expr) -> bool {
     })
 }
 
+/// The first query and key of the first head and sequence.
+const FIRST: Point<'_> = Point {
+    b: 0,
+    h: 0,
+    q_idx: 0,
+    kv_idx: 0,
+    q_len: 0,
+    kv_len: 0,
+    score: 0.0,
+    inputs: &Nothing,
+};
+
 /// The value of an expression that reads nothing.
 pub(crate) fn value(expr: &Expr) -> Option<Value> {
-    let nowhere = Point {
-        b: 0,
-        h: 0,
-        q_idx: 0,
-        kv_idx: 0,
-        q_len: 0,
-        kv_len: 0,
-        score: 0.0,
-        inputs: &Nothing,
+    reads_nothing(expr).then(|| eval(expr, &FIRST)).flatten()
+}
+
+/// The value for the first query and key of the first head and sequence, of an expression that reads indices alone.
+pub(crate) fn first(expr: &Expr) -> Option<Value> {
+    let is_open = |part: &Expr| match part {
+        Expr::Var(var) => matches!(var, Var::QLen | Var::KvLen),
+        part => matches!(part, Expr::Score | Expr::Param { .. } | Expr::Data { .. }),
     };
-    reads_nothing(expr).then(|| eval(expr, &nowhere)).flatten()
+    (!expr.any(&is_open)).then(|| eval(expr, &FIRST)).flatten()
 }
 
 /// `expr` as a literal, if its operands are literals. A negative integer has no literal.
@@ -150,7 +164,9 @@ fn unary(op: Unary, a: Value) -> Option<Value> {
         (Unary::Sigmoid, Value::Float(a)) => Value::Float(1.0 / (1.0 + (-a).exp())),
         (Unary::Floor, Value::Float(a)) => Value::Float(a.floor()),
         (Unary::ToFloat, Value::Int(a)) => Value::Float(a as f64),
-        (Unary::ToInt, Value::Float(a)) => Value::Int(a as i64),
+        (Unary::ToInt, Value::Float(a)) => {
+            Value::Int((a as i64).clamp(-LARGEST_INTEGER, LARGEST_INTEGER))
+        }
         _ => return None,
     })
 }

@@ -17,12 +17,13 @@ use super::{
 };
 use crate::diag::Diagnostics;
 use crate::messages;
+use crate::score::eval::LARGEST_INTEGER;
 use crate::score::{Expr, builtin};
 
 /// Far above any layer, and low enough that products of three sizes stay in range.
 pub(super) const LARGEST_SIZE: u64 = 1 << 20;
 /// Window, chunk and prefix lengths are compared with indices: they may be larger than any sequence.
-pub(super) const LARGEST_LENGTH: u64 = 1 << 31;
+pub(super) const LARGEST_LENGTH: u64 = LARGEST_INTEGER as u64;
 
 /// The complete spec of `draft`.
 pub(crate) fn check(mut draft: Draft, krate: &TokenStream, cx: &Diagnostics) -> Spec {

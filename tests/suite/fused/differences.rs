@@ -79,7 +79,30 @@ tests! {
 }
 
 tests! {
+    slopes, |x, _case| x;
+
+    of_a_parameter_that_all_heads_share [heads = 2, d_model = 8, mask = causal] {
+        param mix: [1] = zeros;
+        fn score(score, q_idx, kv_idx) { score * sigmoid(mix[0]) - 0.1 * exp(mix[0]) * (q_idx - kv_idx) as f32 }
+    };
+    of_a_table_of_distances [heads = 2, d_model = 8] {
+        param bias: [heads, 9] = zeros;
+        fn score(score, h, q_idx, kv_idx) { score + bias[h, clamp(q_idx - kv_idx + 4, 0, 8)] }
+    };
+    of_weights_by_a_function [heads = 2, d_model = 8] {
+        param gain: [heads] = ones;
+        fn normalize(score, h, kv_len) { gain[h] * sigmoid(score) / kv_len as f32 }
+    };
+}
+
+tests! {
     slopes, |x, case| (x, case.documents());
+
+    of_a_scale_of_documents [heads = 2, d_model = 8] {
+        param scale: [10] = ones;
+        data doc: ids[batch, q_len];
+        fn score(score, b, q_idx, kv_idx) { score * scale[doc[b, q_idx]] + scale[doc[b, kv_idx]] }
+    };
 
     of_normed_bilinear_scores_within_documents [heads = 4, kv_heads = 2, d_model = 8, head_dim = 7, mask = document & causal, score = bilinear, qk_norm = rms];
 }

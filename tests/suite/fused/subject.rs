@@ -146,6 +146,21 @@ impl Case {
         [9, 4, 0, 7][(k + 2 * b) / length % 4]
     }
 
+    /// How many times a key counts: some of them not at all, and in every third sequence none.
+    pub(super) fn counts<E: Dtype>(&self) -> Tensor<(usize, usize), E, Cpu>
+    where
+        Cpu: Device<E>,
+    {
+        self.table(self.sizes.keys, |case, b, k| {
+            let count = if case.is_marked(b, k) && b % 3 != 1 {
+                k % 4 + 1
+            } else {
+                0
+            };
+            number(0.5 * count as f64)
+        })
+    }
+
     pub(super) fn lengths(&self) -> Tensor<(usize,), usize, Cpu> {
         let batch = self.sizes.batch;
         let lengths = (0..batch).map(|b| self.length(b)).collect();

@@ -75,6 +75,15 @@ tests! {
     bilinear [heads = 2, d_model = 8, score = bilinear];
     shared_keys [heads = 4, kv_heads = 2, d_model = 8, qk_norm = rms, position = rope];
     relative_bias [heads = 2, d_model = 8, position = rel_pos_bias(8, 60)];
+    learned_by_each_head [heads = 2, d_model = 8, mask = causal] {
+        param slope: [heads] = ones;
+        param near: [heads, 7] = zeros;
+        fn score(score, h, kv_idx) { score * slope[h] + near[h, kv_idx % 7] }
+    };
+    learned_by_all_heads [heads = 2, d_model = 8] {
+        param mix: [5] = zeros;
+        fn score(score, q_idx, kv_idx) { score * sigmoid(mix[q_idx % 5]) + mix[kv_idx % 5] }
+    };
     // Wide enough for the projections to be cut.
     wide [heads = 4, d_model = 192, mask = causal, qk_norm = rms];
 }

@@ -15,6 +15,18 @@ attention! {
         data level: [heads, kv_len];
         fn mask(h, q_idx, kv_idx) { level[h, link[q_idx]] <= level[h, kv_idx] }
     }
+    /// Chunks of a size of their own for every sequence.
+    struct Chunked<heads = 2, d_model = 8> {
+        data size: ids[batch];
+        fn mask(b, q_idx, kv_idx) { kv_idx / size[b] <= q_idx / size[b] }
+    }
+    struct Guarded<heads = 2, d_model = 8> {
+        data size: ids[batch];
+        fn mask(b, q_idx, kv_idx) { kv_idx / max(size[b], 1) <= q_idx / max(size[b], 1) }
+    }
+    struct Periods<heads = 2, d_model = 8> {
+        fn score(score, q_idx, kv_idx) { score + (kv_idx % (q_idx - 2)) as f32 }
+    }
 }
 
 fn ids<S: Shape>(shape: S, cell: impl Fn(usize) -> usize) -> Tensor<S, usize, Cpu> {
@@ -111,6 +123,38 @@ fn an_id_stays_inside_of_what_it_indexes() {
         },
         "Linked: at b = 0, h = 0, q_idx = 2, kv_idx = 0 `level` is read at index 4 of axis 1, whose size is 4",
     );
+}
+
+#[test]
+fn no_integer_is_divided_by_zero() {
+    assert_mistake!(
+        Chunked,
+        (batched(2, 3), ids((2,), |i| 1 - i)),
+        Error::DivisionByZero {
+            divisor: "size[b]",
+            place: [1, 0, 0, 0],
+            ..
+        },
+        "Chunked: at b = 1, h = 0, q_idx = 0, kv_idx = 0 an integer is divided by `size[b]`, which is 0",
+    );
+    assert_mistake!(
+        Periods,
+        unbatched(3),
+        Error::DivisionByZero {
+            place: [0, 0, 2, 0],
+            ..
+        },
+        "Periods: at b = 0, h = 0, q_idx = 2, kv_idx = 0 an integer is divided by `q_idx - 2`, which is 0",
+    );
+    let dev = Cpu::default();
+    let guarded = dev.build_module::<Guarded, f32>();
+    assert!(
+        guarded
+            .try_forward((batched(2, 3), ids((2,), |i| 1 - i)))
+            .is_ok()
+    );
+    let periods = dev.build_module::<Periods, f32>();
+    assert!(periods.try_forward(unbatched(2)).is_ok());
 }
 
 #[test]

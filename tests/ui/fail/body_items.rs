@@ -9,6 +9,12 @@ attention! {
     struct Function<heads = 2, d_model = 16> {
         fn scores(score) { score }
     }
+    struct ScoreMod<heads = 2, d_model = 16> {
+        fn score_mod(score) { score }
+    }
+    struct MaskMod<heads = 2, d_model = 16> {
+        fn mask_mod(q_idx, kv_idx) { kv_idx <= q_idx }
+    }
     struct Normalize<heads = 2, d_model = 16> {
         fn normalize(score) { score }
     }
@@ -35,5 +41,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Weight Function Normalize FunctionTwice Constant NoBraces Returns Generic);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Weight Function ScoreMod MaskMod Normalize FunctionTwice Constant NoBraces Returns Generic);
 }

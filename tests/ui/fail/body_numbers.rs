@@ -21,6 +21,12 @@ attention! {
     struct Remainder<heads = 2, d_model = 16> {
         fn score(score, h, q_idx, kv_idx) { score * (h % (2 - 2)) as f32 }
     }
+    struct FirstKey<heads = 2, d_model = 16> {
+        fn mask(q_idx, kv_idx) { kv_idx > 0 && q_idx % kv_idx == 0 }
+    }
+    struct Overflow<heads = 2, d_model = 16> {
+        fn mask(q_idx, kv_idx) { (q_idx + 1) * 2147483648 * 2147483648 > kv_idx }
+    }
 }
 
 #[macro_use]
@@ -28,5 +34,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Float Integer Computed Logarithm Division Remainder);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Float Integer Computed Logarithm Division Remainder FirstKey Overflow);
 }

@@ -36,6 +36,15 @@ attention! {
     struct Xor<heads = 2, d_model = 16> {
         fn score(score, h, q_idx, kv_idx) { score ^ 2.0 }
     }
+    struct AbsDiff<heads = 2, d_model = 16> {
+        fn mask(q_idx, kv_idx) { q_idx.abs_diff(kv_idx) < 3 }
+    }
+    struct Where<heads = 2, d_model = 16> {
+        fn score(score, h) { where(h < 1, score, 2.0 * score) }
+    }
+    struct Chain<heads = 2, d_model = 16> {
+        fn mask(q_idx, kv_idx) { 0 < kv_idx < q_idx }
+    }
     struct Text<heads = 2, d_model = 16> {
         fn score(score, h, q_idx, kv_idx) { "score" }
     }
@@ -46,5 +55,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Loop Closure Match Return Assignment AddAssignment Macro Reference Tuple And Xor Text);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Loop Closure Match Return Assignment AddAssignment Macro Reference Tuple And Xor AbsDiff Where Chain Text);
 }

@@ -1,4 +1,4 @@
-//! What depends on a constant that the macro cannot evaluate is not decided, and that is said.
+//! What depends on a constant that the macro cannot evaluate is not decided, nor are products, floats and data, and that is said.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -8,6 +8,12 @@ const FAR: usize = 8;
 attention! {
     struct Prefix<heads = 2, d_model = 16, mask = prefix_lm(N), ensure = causal>;
     struct Windows<heads = 2, d_model = 16, mask = sliding_window(N), ensure = { causal & sliding_window({ FAR / 2 }) }>;
+    struct Products<heads = 2, d_model = 16, ensure = causal> {
+        fn mask(q_idx, kv_idx) { kv_idx * kv_idx <= q_idx * q_idx }
+    }
+    struct Floats<heads = 2, d_model = 16, ensure = causal> {
+        fn mask(q_idx, kv_idx) { sqrt(kv_idx as f32) <= sqrt(q_idx as f32) }
+    }
 }
 
 #[macro_use]
@@ -15,5 +21,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Prefix Windows);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Prefix Windows Products Floats);
 }

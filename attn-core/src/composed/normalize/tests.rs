@@ -298,6 +298,21 @@ fn a_score_of_minus_infinity_is_as_good_as_a_mask() {
 }
 
 #[test]
+fn a_row_of_minus_infinities_gets_zero_and_zero_gradient() {
+    let inf = f64::INFINITY;
+    let x: X<f64> = filled((1, Const, 1, 3), &[1.0, 2.0, 3.0, -inf, -inf, -inf]);
+    for normalizer in ALL {
+        for mask in [None, mask(&x, CAUSAL)] {
+            let weights = values(&normalizer.run(x.clone(), mask.clone()));
+            assert!(weights[..3].iter().any(|&w| w > 0.0), "{normalizer:?}");
+            assert_eq!(weights[3..], [0.0; 3], "{normalizer:?}");
+            let gradient = gradient(&x, |x| normalizer.run(x.leaky_trace(), mask.clone()));
+            assert_eq!(gradient[3..], [0.0; 3], "{normalizer:?}");
+        }
+    }
+}
+
+#[test]
 fn other_holders_of_the_scores_see_no_change() {
     let x: X<f64> = tensor((2, Const, 3, 5), 1);
     let before = values(&x);

@@ -73,7 +73,7 @@ fn host_data(data: &Data, index: &[Expr]) -> TokenStream {
 fn host_unary(op: Unary, a: &Expr) -> TokenStream {
     // A literal has no methods until its type is known, so functions are named with theirs.
     let is_integer = a.ty() == Type::Int;
-    let is_operator = matches!(op, Unary::Not | Unary::ToFloat | Unary::ToInt);
+    let is_operator = matches!(op, Unary::Not | Unary::ToFloat);
     let a = host(a, if is_operator { 9 } else { 0 });
     match op {
         Unary::Not => quote!(!#a),
@@ -86,7 +86,7 @@ fn host_unary(op: Unary, a: &Expr) -> TokenStream {
         Unary::Sigmoid => quote!(p::sigmoid_of(#a)),
         Unary::Floor => quote!(f64::floor(#a)),
         Unary::ToFloat => quote!((#a as f64)),
-        Unary::ToInt => quote!((#a as i64)),
+        Unary::ToInt => quote!(p::integer_of(#a)),
     }
 }
 
@@ -132,7 +132,7 @@ pub(in crate::emit) fn flat_index(
 }
 
 /// The dimensions of a learned tensor.
-pub(super) fn dims(cx: &Layer<'_>, name: &str) -> Vec<Size> {
+fn dims(cx: &Layer<'_>, name: &str) -> Vec<Size> {
     let param = cx.graph.param(name);
     param
         .map(|param| param.tensors().remove(0).1)

@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
-use super::host::dims;
 use super::{host, index_function, lengths};
 use crate::emit::{Layer, var};
-use crate::score::{Binary, Expr, Type, Unary, Var};
+use crate::score::{Binary, Expr, Type, Unary};
 
 /// The lines that turn `scores` into the value of `expr`; `ty` is the type of the tensor.
 pub(in crate::emit) fn emit_map(cx: &Layer<'_>, expr: &Expr, ty: &TokenStream) -> TokenStream {
@@ -23,7 +22,6 @@ pub(in crate::emit) fn emit_map(cx: &Layer<'_>, expr: &Expr, ty: &TokenStream) -
         scores_left: score_reads(expr),
         names: BTreeMap::new(),
         branches: Vec::new(),
-        places: Vec::new(),
     };
     let value = lower.value(expr);
     if score_reads(expr) == 0 {
@@ -55,8 +53,6 @@ struct Lower<'a> {
     names: BTreeMap<&'static str, usize>,
     /// The branches that the line is in whose gradient must be kept out where they are not taken.
     branches: Vec<Branch>,
-    /// What holds of a place for the value to count: beyond that, an index may not exist.
-    places: Vec<Expr>,
 }
 
 /// The side of an `if` where `condition` is `taken`.
@@ -131,14 +127,8 @@ impl Lower<'_> {
     /// The elements of a learned tensor.
     fn param(&mut self, name: &str, index: &[Expr]) -> Ident {
         let axes = index.iter().map(|index| host(index, 0));
-        let mut body = quote!([#(#axes),*]);
-        let mut parts: Vec<_> = index.iter().collect();
-        let place = conjunction(&self.places).filter(|_| !self.exists_everywhere(name, index));
-        if let Some(place) = &place {
-            let (condition, zeros) = (host(place, 0), index.iter().map(|_| quote!(0)));
-            body = quote!(if #condition { #body } else { [#(#zeros),*] });
-            parts.push(place);
-        }
+        let body = quote!([#(#axes),*]);
+        let parts: Vec<_> = index.iter().collect();
         let function = index_function(&parts, body);
         let (field, name) = (format_ident!("{name}"), self.name("bias"));
         let value = quote!(p::index_param(&layer.#field.weight, axes, #function)?);
@@ -146,22 +136,11 @@ impl Lower<'_> {
         self.guarded(name)
     }
 
-    /// Whether a learned tensor has an element for every place: one per head.
-    fn exists_everywhere(&self, name: &str, index: &[Expr]) -> bool {
-        let dims = dims(self.cx, name);
-        let by_head = |index: &Expr| matches!(index, Expr::Var(Var::H));
-        index.iter().all(by_head) && dims.iter().all(|dim| dim.same(&self.cx.spec.heads))
-    }
-
     /// A function of the place alone.
     fn place(&mut self, expr: &Expr) -> Ident {
-        let (kind, function, nothing) = match expr.ty() {
-            Type::Bool => ("condition", "index_condition", Expr::Bool(false)),
-            _ => ("bias", "index_floats", Expr::float(0.0)),
-        };
-        let expr = match conjunction(&self.places) {
-            Some(place) if may_panic(expr) => &place.select(expr.clone(), nothing),
-            _ => expr,
+        let (kind, function) = match expr.ty() {
+            Type::Bool => ("condition", "index_condition"),
+            _ => ("bias", "index_floats"),
         };
         let (name, function) = (self.name(kind), format_ident!("{function}"));
         let closure = index_function(&[expr], host(expr, 0));
@@ -191,19 +170,13 @@ impl Lower<'_> {
     }
 
     fn binary(&mut self, op: Binary, a: &Expr, b: &Expr) -> Ident {
-        // The second of `&&` and `||` counts only where the first does not decide.
-        let known = match op {
-            Binary::And => implied(a, true),
-            Binary::Or => implied(a, false),
-            _ => Vec::new(),
-        };
         // The operand with the score comes last: its lines follow one another.
         let (a, b) = if score_reads(b) == 0 {
-            let b = self.where_known(known, b);
+            let b = self.value(b);
             (self.value(a), b)
         } else {
             let a = self.value(a);
-            (a, self.where_known(known, b))
+            (a, self.value(b))
         };
         let function = binary_function(op);
         let value = quote!(p::#function(#a, #b)?);
@@ -225,7 +198,7 @@ impl Lower<'_> {
                 let condition = name.clone();
                 self.branches.push(Branch { condition, taken });
             }
-            let value = self.where_known(implied(condition, taken), expr);
+            let value = self.value(expr);
             self.branches.truncate(guards);
             value
         };
@@ -236,15 +209,6 @@ impl Lower<'_> {
             _ => quote!(select),
         };
         self.line(main(&a, &b), ty, quote!(p::#function(#name, #a, #b)?))
-    }
-
-    /// Lowers what counts only where all of `known` holds.
-    fn where_known(&mut self, known: Vec<Expr>, expr: &Expr) -> Ident {
-        let outer = self.places.len();
-        self.places.extend(known);
-        let value = self.value(expr);
-        self.places.truncate(outer);
-        value
     }
 
     /// What is read in branches, with no gradient from where they are not taken.
@@ -260,33 +224,6 @@ impl Lower<'_> {
 /// Of two operands, the one whose name the result takes over.
 fn main<'a>(a: &'a Ident, b: &'a Ident) -> &'a Ident {
     if b == "scores" { b } else { a }
-}
-
-/// What is known of a place where `condition` is `holds`.
-fn implied(condition: &Expr, holds: bool) -> Vec<Expr> {
-    match condition {
-        known if known.is_constant() => {
-            vec![if holds { known.clone() } else { !known.clone() }]
-        }
-        Expr::Unary(Unary::Not, a) => implied(a, !holds),
-        Expr::Binary(Binary::And, a, b) if holds => [implied(a, true), implied(b, true)].concat(),
-        Expr::Binary(Binary::Or, a, b) if !holds => [implied(a, false), implied(b, false)].concat(),
-        _ => Vec::new(),
-    }
-}
-
-fn conjunction(conditions: &[Expr]) -> Option<Expr> {
-    conditions.iter().cloned().reduce(|a, b| a & b)
-}
-
-/// Whether a function of the place may not exist everywhere: an integer is divided by another.
-fn may_panic(expr: &Expr) -> bool {
-    expr.any(&|part| match part {
-        Expr::Binary(Binary::Div | Binary::Rem, a, b) => {
-            a.ty() == Type::Int && !matches!(**b, Expr::Int(_))
-        }
-        _ => false,
-    })
 }
 
 /// Whether a derivative of finite numbers may be infinite. (dfdx multiplies it with the 0 that comes from where a branch

@@ -17,7 +17,8 @@ impl Fused<'_> {
             .collect();
         let data: Vec<_> = self.cx.graph.data.iter().map(input::data_name).collect();
         let types = self.cx.graph.data.iter().map(input::read_type);
-        let (check_sizes, check_indices) = (input::emit_check(self.cx), bounds::emit_call(self.cx));
+        let (check_sizes, check_integers) =
+            (input::emit_check(self.cx), bounds::emit_call(self.cx));
         let key = self.dropout().map(|_| quote!(, key));
         quote_spanned! {self.cx.at=>
             impl<E: p::Element, D: p::Storage<E>> p::OnSlices<E> for #name<E, D> {
@@ -40,7 +41,7 @@ impl Fused<'_> {
 
                 fn check<Dev>(axes: (usize, usize, usize), (#(#data,)*): &Self::Data) -> Result<(), p::Error<Dev>> {
                     #check_sizes
-                    #check_indices
+                    #check_integers
                     Ok(())
                 }
 

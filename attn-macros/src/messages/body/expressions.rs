@@ -259,6 +259,20 @@ pub(crate) fn division_by_zero(divisor: &TokenStream) -> String {
     format!("division by zero: `{}`", text_of(divisor.clone()))
 }
 
+pub(crate) fn division_by_zero_at_first(divisor: &syn::Expr) -> String {
+    let text = shown(divisor);
+    format!(
+        "division by zero: `{text}` is 0 for the first query and key\nhelp: write `max({text}, 1)`; an integer is divided at every place, also where an `if` would not ask for it"
+    )
+}
+
+pub(crate) fn beyond_64_bits(found: &impl ToTokens) -> String {
+    format!(
+        "`{}` may be too large for 64 bits\nhelp: indices, lengths and ids go to 2147483648; make a factor smaller, as by `% n`, or compute with floats, by `as f32`",
+        shown(found)
+    )
+}
+
 pub(crate) fn clamp_upside_down(lo: &Expr, hi: &Expr) -> String {
     format!("`clamp` to nothing: the lower bound {lo} is above the upper bound {hi}")
 }
@@ -273,7 +287,17 @@ pub(crate) fn exponent(found: &syn::Expr) -> String {
 // What is not in the language.
 
 pub(crate) fn unsupported(what: &str, help: Option<&str>) -> String {
-    let help = help.unwrap_or("there are arithmetic, comparisons, `&& || !`, `if`/`else`, `let`, `as`, and functions as `exp(x)`");
+    let help = help.map_or_else(
+        || {
+            let functions = FUNCTIONS.iter().map(|function| format!("`{}`", function.name));
+            let functions: Vec<_> = functions.collect();
+            format!(
+                "there are arithmetic, comparisons, `&& || !`, `if`/`else`, `let`, `as`, and the functions {}",
+                functions.join(", ")
+            )
+        },
+        str::to_owned,
+    );
     format!("an expression of a body has no {what}\nhelp: {help}")
 }
 
@@ -289,12 +313,21 @@ pub(crate) fn unsupported_operator(op: &BinOp) -> String {
 }
 
 pub(crate) fn method(call: &ExprMethodCall) -> String {
-    let receiver = shown(&call.receiver);
+    let args = [&*call.receiver].into_iter().chain(&call.args);
+    if call.method == "abs_diff" {
+        let args: Vec<_> = args.map(operand).collect();
+        let help = format!("write `abs({})`", args.join(" - "));
+        return unsupported("methods", Some(&help));
+    }
     let functions = FUNCTIONS.iter().map(|function| function.name);
-    let help = nearest(&call.method.to_string(), functions).map(|function| {
-        let args = call.args.iter().map(shown);
-        let args: Vec<_> = [receiver].into_iter().chain(args).collect();
-        format!("write `{function}({})`", args.join(", "))
+    let function = nearest(&call.method.to_string(), functions).and_then(Function::find);
+    let help = function.map(|function| {
+        let args: Vec<_> = args.map(shown).collect();
+        if args.len() == function.arity() {
+            format!("write `{}({})`", function.name, args.join(", "))
+        } else {
+            format!("write `{}`", function.usage())
+        }
     });
     unsupported("methods", help.as_deref())
 }

@@ -21,6 +21,10 @@ pub(crate) const ATTRIBUTE_IN_FUNCTION: &str =
 
 pub(crate) const LAST: &str = "the last expression is the value";
 pub(crate) const IF: &str = "write `if .. { .. } else { .. }`";
+pub(crate) const WHERE: &str =
+    "an expression of a body has no `where`\nhelp: write `if condition { a } else { b }`";
+pub(crate) const CHAINED_COMPARISONS: &str =
+    "comparisons do not chain\nhelp: write `a < b && b < c`";
 pub(crate) const LET: &str = "name a value by `let name = ..;`";
 pub(crate) const SEMICOLON_AT_THE_END: &str =
     "a block ends with its value, and this `;` takes it away\nhelp: remove the `;`";
@@ -78,6 +82,13 @@ pub(crate) fn unknown_item(found: &impl ToTokens) -> String {
     let found = found.to_token_stream();
     let items = "`param`, `data`, `fn score`, `fn mask` or `fn normalize`";
     expected(items, &found, ITEMS)
+}
+
+/// After `fn`.
+pub(crate) fn unknown_function_item(found: &Ident) -> String {
+    let names = || FunctionKind::ALL.into_iter().map(FunctionKind::name);
+    let help = did_you_mean(nearest(&found.to_string(), names()), || ITEMS.to_owned());
+    format!("a body has no `fn {found}`, it has `fn score`, `fn mask` and `fn normalize`\n{help}")
 }
 
 pub(crate) fn given_twice(name: &Ident) -> String {

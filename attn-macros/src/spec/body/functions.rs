@@ -61,9 +61,7 @@ pub(crate) static FUNCTIONS: [Function; 11] = [
     number("max", &["a", "b"], |args| {
         args[0].clone().max(args[1].clone())
     }),
-    number("clamp", &["x", "lo", "hi"], |args| {
-        args[0].clone().max(args[1].clone()).min(args[2].clone())
-    }),
+    number("clamp", &["x", "lo", "hi"], clamp),
     Function {
         name: "pow",
         args: &["x", "n"],
@@ -159,6 +157,18 @@ impl Lower<'_, '_> {
             _ => n,
         };
         self.float_argument(n, function, at)
+    }
+}
+
+/// Of floats a choice, because its derivative at the bounds is that of `x`, and that of `min` and `max` half of it.
+fn clamp(args: &[Expr]) -> Expr {
+    let [x, lo, hi] = [0, 1, 2].map(|at: usize| args[at].clone());
+    match x.ty() {
+        Type::Float => {
+            let below = x.clone().less(lo.clone());
+            below.select(lo, hi.clone().less(x.clone()).select(hi, x))
+        }
+        _ => x.max(lo).min(hi),
     }
 }
 

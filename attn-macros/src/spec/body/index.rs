@@ -12,7 +12,27 @@ use crate::spec::text;
 /// The statements in the braces of a function.
 pub(super) fn parse_block(group: &Group, cx: &Diagnostics) -> syn::Result<Block> {
     let tokens = with_tuples(group.stream(), cx);
-    syn::parse2(regroup(group, tokens).into())
+    syn::parse2(regroup(group, tokens.clone()).into()).map_err(|error| explained(error, tokens))
+}
+
+/// What syn reports, in other words where it is known what was meant.
+fn explained(error: syn::Error, tokens: TokenStream) -> syn::Error {
+    if error.to_string() == "comparison operators cannot be chained" {
+        return syn::Error::new(error.span(), messages::CHAINED_COMPARISONS);
+    }
+    match keyword_where(tokens) {
+        Some(span) => syn::Error::new(span, messages::WHERE),
+        None => error,
+    }
+}
+
+/// Where the function of that name in other libraries is called: in Rust a keyword, which no expression has.
+fn keyword_where(tokens: TokenStream) -> Option<Span> {
+    tokens.into_iter().find_map(|token| match token {
+        TokenTree::Ident(name) if name == "where" => Some(name.span()),
+        TokenTree::Group(group) => keyword_where(group.stream()),
+        _ => None,
+    })
 }
 
 /// `tokens` as the user wrote them, on one line.

@@ -9,7 +9,7 @@ use syn::{Block, ExprCast, ExprIf, Lit, LitInt, Local, Pat, Stmt};
 
 use super::operand::{Kind, Operand, unknown};
 use super::parse::{FunctionDraft, FunctionKind};
-use super::{Sizes, Tensor, constants};
+use super::{Sizes, Tensor, constants, range};
 use crate::messages::body as messages;
 use crate::score::eval::{self, Value};
 use crate::score::{Expr, Type, Unary};
@@ -153,6 +153,10 @@ impl<'a, 'b> Lower<'a, 'b> {
 
     /// `expr`, or its value if it reads nothing.
     pub(super) fn checked(&mut self, expr: Expr, kind: Kind, at: &impl ToTokens) -> Operand {
+        if kind == Kind::Is(Type::Int) && !range::fits(&expr) {
+            self.error(at, messages::beyond_64_bits(at));
+            return Operand::unknown(Type::Int);
+        }
         let (Kind::Is(ty), Some(value)) = (kind, eval::value(&expr)) else {
             return Operand { expr, kind };
         };

@@ -14,6 +14,7 @@ mod operand;
 mod operators;
 mod params;
 mod parse;
+mod range;
 mod reach;
 mod unsupported;
 

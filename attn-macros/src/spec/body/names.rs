@@ -37,7 +37,11 @@ impl<'a> Lower<'a, '_> {
             return value;
         }
         if let Some(tensor) = self.tensor(name) {
-            return self.error(name, messages::without_index(tensor));
+            // No sizes are a mistake of their own.
+            return match tensor.dims().is_empty() {
+                true => Operand::mistake(),
+                false => self.error(name, messages::without_index(tensor)),
+            };
         }
         if let Some((_, size)) = self.scope.sizes.iter().find(|(size, _)| name == size) {
             return Operand::new(Expr::from(*size), Type::Int);

@@ -69,12 +69,19 @@ impl Lower<'_, '_> {
         self.checked(a.binary(op, b), kind, binary)
     }
 
-    /// Whether `divisor` is not 0, where that is known; a constant of the user is left to rustc.
+    /// Whether `divisor` is not 0, where that is known; a constant of the user is left to rustc, and what is 0 at some places
+    /// or by what is passed, to the call.
     fn may_divide(&mut self, divisor: &Expr, at: &syn::Expr) -> bool {
         let condition = match divisor {
             Expr::Int(size) => quote!(#size != 0),
             Expr::Float(real) => quote!(#real != 0.0),
-            _ => return true,
+            divisor => {
+                let is_zero = eval::first(divisor) == Some(Value::Int(0));
+                if is_zero {
+                    self.error(at, messages::division_by_zero_at_first(at));
+                }
+                return !is_zero;
+            }
         };
         let holds =
             eval::value(divisor).map(|value| value != Value::Int(0) && value != Value::Float(0.0));

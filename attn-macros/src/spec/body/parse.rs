@@ -62,7 +62,7 @@ pub(crate) enum FunctionKind {
 pub(super) const VARS: [Var; 6] = [Var::B, Var::H, Var::QIdx, Var::KvIdx, Var::QLen, Var::KvLen];
 
 impl FunctionKind {
-    const ALL: [FunctionKind; 3] = [
+    pub(crate) const ALL: [FunctionKind; 3] = [
         FunctionKind::Score,
         FunctionKind::Mask,
         FunctionKind::Normalize,
@@ -292,7 +292,8 @@ fn parse_function(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Funct
     let kind = FunctionKind::ALL
         .into_iter()
         .find(|kind| name == kind.name());
-    let kind = kind.ok_or_else(|| syn::Error::new(name.span(), messages::unknown_item(&name)))?;
+    let kind =
+        kind.ok_or_else(|| syn::Error::new(name.span(), messages::unknown_function_item(&name)))?;
     let usage = messages::function_usage(kind);
     let args = match expect_group(input, Delimiter::Parenthesis) {
         Some(args) => parse_args(&args, kind, cx),

@@ -66,8 +66,11 @@ mistakes! {
     items by check: {
         "«date» bias: [heads];" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found `date`\nhelp: a body has `param ..";
         "«pub» param a: [heads] = zeros;" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found `pub`\nhelp: a body has `param ..";
-        "fn «scor»(score) { score }" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found `scor`\nhelp: a body has `param ..";
-        "fn «normalise»(score) { score }" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found `normalise`\nhelp: a body has `param ..";
+        "fn «scor»(score) { score }" => "a body has no `fn scor`, it has `fn score`, `fn mask` and `fn normalize`\nhelp: did you mean `score`?";
+        "fn «normalise»(score) { score }" => "a body has no `fn normalise`, it has `fn score`, `fn mask` and `fn normalize`\nhelp: did you mean `normalize`?";
+        "fn «score_mod»(score) { score }" => "a body has no `fn score_mod`, it has `fn score`, `fn mask` and `fn normalize`\nhelp: did you mean `score`?";
+        "fn «mask_mod»() { true }" => "a body has no `fn mask_mod`, it has `fn score`, `fn mask` and `fn normalize`\nhelp: did you mean `mask`?";
+        "fn «window»() { true }" => "a body has no `fn window`, it has `fn score`, `fn mask` and `fn normalize`\nhelp: a body has `param ..";
         "fn «(»score) { score }" => "expected `score`, `mask` or `normalize`, found `(score)`\nhelp: a body has `param ..";
         "«struct»" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found `struct`\nhelp: a body has `param ..";
         "/// Of nothing.\n«}»" => "expected `param`, `data`, `fn score`, `fn mask` or `fn normalize`, found nothing\nhelp: a body has `param ..";
@@ -106,6 +109,8 @@ mistakes! {
         "param «r#type»: [heads] = ones; fn score(score, h) { score * r#type[h] }" => "`r#type` cannot name a saved parameter\nhelp: choose a name without `r#`";
         "param «h»: [heads] = ones; fn score(score) { score }" => "`h` is an argument of the functions\nhelp: choose another name";
         "param «score»: [heads] = ones; fn mask() { true }" => "`score` is an argument of the functions\nhelp: choose another name";
+        "param slope: «[]» = ones; fn score(score) { score + slope }" => "expected 1 to 6 sizes with commas between, found `[]`\nhelp: write ..";
+        "param slope: «[]» = ones; fn score(score) { score + slope[0] }" => "expected 1 to 6 sizes with commas between, found `[]`\nhelp: write ..";
         "param slope: «[]» = ones;" => "expected 1 to 6 sizes with commas between, found `[]`\nhelp: write `[heads, 2 * WINDOW + 1]`, or `[1]` for a single number";
         "param slope: «[1, 2, 3, 4, 5, 6, 7]» = ones;" => "expected 1 to 6 sizes with commas between, found `[1, 2, 3, 4, 5, 6, 7]`\nhelp: write `[heads, 2 * WINDOW + 1]`, or `[1]` for a single number";
         "param slope: «[heads heads]» = ones;" => "expected 1 to 6 sizes with commas between, found `[heads heads]`\nhelp: write `[heads, 2 * WINDOW + 1]`, or `[1]` for a single number";
@@ -277,7 +282,7 @@ mistakes! {
         "(h «<<» 1) as f32" => "an expression of a body has no operator `<<`\nhelp: multiply or divide by the power of two";
         "(h «^» 1) as f32" => "an expression of a body has no operator `^`\nhelp: powers are `pow(x, n)`; two conditions differ by `!=`";
         "{ score «+=» 1.0; score }" => "an expression of a body has no operator `+=`\nhelp: name a value by `let name = ..;`";
-        "if h < 2 «<» 3 { 1.0 } else { 2.0 }" => "comparison operators cannot be chained";
+        "if h < 2 «<» 3 { 1.0 } else { 2.0 }" => "comparisons do not chain\nhelp: write `a < b && b < c`";
         "(1 «+» score) * (h «-» 2.0)" => "`+` of an integer and a float\nhelp: write `1.0`", "`-` of an integer and a float\nhelp: write `h as f32`";
     }
     choices by check_expr: {
@@ -319,6 +324,10 @@ mistakes! {
         "1.0 / «0.0»" => "division by zero: `0.0`";
         "(h / «0») as f32" => "division by zero: `0`";
         "(h % «(1 - 1)») as f32" => "division by zero: `(1 - 1)`";
+        "(q_idx % «kv_idx») as f32" => "division by zero: `kv_idx` is 0 for the first query and key\nhelp: write `max(kv_idx, 1)`; an integer is divided at every place, also where an `if` would not ask for it";
+        "if q_idx != kv_idx { (8 / «(q_idx - kv_idx)») as f32 } else { 0.0 }" => "division by zero: `(q_idx - kv_idx)` is 0 ..";
+        "(«(q_idx + 1) * 2147483648 * 2147483648») as f32" => "`(q_idx + 1) * 2147483648 * 2147483648` may be too large for 64 bits\nhelp: indices, lengths and ids go to 2147483648; ..";
+        "(«q_idx * kv_idx * h» % 7) as f32" => "`q_idx * kv_idx * h` may be too large for 64 bits\nhelp: ..";
         "score % «0.0»" => "division by zero: `0.0`";
         "«1e400»" => "`1e400` is not a number that `f32` can hold";
         "«1e39»" => "`1e39` is not a number that `f32` can hold";
@@ -340,6 +349,10 @@ mistakes! {
         "score.«exp»()" => "an expression of a body has no methods\nhelp: write `exp(score)`";
         "score.«max»(2.0)" => "an expression of a body has no methods\nhelp: write `max(score, 2.0)`";
         "score.«powi»(2)" => "an expression of a body has no methods\nhelp: write `pow(score, 2)`";
+        "q_idx.«abs_diff»(kv_idx + 1) as f32" => "an expression of a body has no methods\nhelp: write `abs(q_idx - (kv_idx + 1))`";
+        "score.«clamp»(1.0)" => "an expression of a body has no methods\nhelp: write `clamp(x, lo, hi)`";
+        "«where»(h < 2, score, 1.0)" => "an expression of a body has no `where`\nhelp: write `if condition { a } else { b }`";
+        "(if 0 < h «<» 2 { 1.0 } else { 0.0 })" => "comparisons do not chain\nhelp: write `a < b && b < c`";
         "score.«sin»()" => "an expression of a body has no methods\nhelp: there are arithmetic, ..";
         "«match» h { _ => 1.0 }" => "an expression of a body has no `match`\nhelp: write `if .. { .. } else { .. }`";
         "«return» score" => "an expression of a body has no `return`\nhelp: the last expression is the value";

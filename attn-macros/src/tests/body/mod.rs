@@ -26,7 +26,7 @@ fn score(body: &str) -> Expr {
 }
 
 /// What an expression becomes in `fn score`, where everything that can be named is.
-fn float(expr: &str) -> Expr {
+pub(super) fn float(expr: &str) -> Expr {
     let body = format!(
         "param slope: [heads] = zeros;
          param bias: [heads, 2 * W + 1] = zeros;

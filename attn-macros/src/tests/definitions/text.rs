@@ -123,3 +123,30 @@ score + rel_pos_bias[(if q_idx < kv_idx { 4 } else { 0 }) + (if abs(q_idx - kv_i
 score * 1 / sqrt(2 * N)
 "#);
 }
+
+/// What the tables of the documentation show beside a key or a word.
+#[test]
+fn definitions_of_scores_are_shown_by_their_names() {
+    let names = [
+        "scale",
+        "softcap",
+        "alibi",
+        "rel_pos_bias",
+        "sigmoid",
+        "relu",
+    ];
+    let lines = names.map(|name| builtin::of_score(name).expect("a definition").to_string());
+    insta::assert_snapshot!(lines.join("\n"), @r"
+score * scale
+tanh(score / softcap) * softcap
+score - slope[h] * abs(q_idx - kv_idx) as f64
+score + rel_pos_bias[bucket[q_idx - kv_idx], h]
+sigmoid(score)
+if 0 < score { pow(score, power) } else { 0 }
+");
+    let table = crate::emit::ide::key_table().to_string();
+    for line in lines {
+        assert!(table.contains(&format!("`{line}` |")), "{line} in {table}");
+    }
+    assert!(builtin::of_score("rope").is_none());
+}

@@ -176,3 +176,12 @@ fn where_there_is_no_derivative_pytorchs_is_taken() {
     assert_eq!(slope(Expr::Score.max(Expr::Score)), 1.0);
     assert_eq!(slope(Expr::Score.unary(Unary::Floor)), 0.0);
 }
+
+/// At the bounds as between them.
+#[test]
+fn clamp_passes_the_whole_slope_at_its_bounds() {
+    let clamp = crate::tests::body::float("0.5 * clamp(score, 1.0, 3.0)");
+    let slope = |score| value(&diff(&clamp, Wrt::Score), score, 0.0);
+    let found = [0.9, 1.0, 2.0, 3.0, 3.1].map(slope);
+    assert_eq!(found, [0.0, 0.5, 0.5, 0.5, 0.0]);
+}

@@ -56,6 +56,48 @@ tests! {
     };
 }
 
+// Each function of scores, which the vectors compute, and of what is learned, which is computed for a row of keys.
+tests! {
+    agree, |x, _case| x;
+
+    exponentials [heads = 2, d_model = 8] {
+        param rate: [heads] = 0.5;
+        fn score(score, h) { exp(0.5 * score) + exp(rate[h]) * score }
+    };
+    logarithms [heads = 2, d_model = 8] {
+        param rate: [heads] = 0.5;
+        fn score(score, h) { ln(1.0 + score * score) + ln(1.5 + rate[h]) * score }
+    };
+    roots [heads = 2, d_model = 8] {
+        param rate: [heads] = 0.5;
+        fn score(score, h) { sqrt(1.0 + score * score) + sqrt(1.5 + rate[h]) * score }
+    };
+    absolute_values [heads = 2, d_model = 8] {
+        param centre: [heads] = 0.5;
+        fn score(score, h) { abs(score - centre[h]) + abs(centre[h]) * score }
+    };
+    minima [heads = 2, d_model = 8] {
+        param bound: [heads, 2] = 0.5;
+        fn score(score, h, kv_idx) { min(score, bound[h, 0]) + min(bound[h, 0], bound[h, 1]) * (kv_idx % 2) as f32 }
+    };
+    maxima [heads = 2, d_model = 8] {
+        param bound: [heads, 2] = 0.5;
+        fn score(score, h, kv_idx) { max(score, bound[h, 0]) + max(bound[h, 0], bound[h, 1]) * (kv_idx % 2) as f32 }
+    };
+    scores_between_bounds [heads = 2, d_model = 8] {
+        param low: [heads] = 0.5;
+        fn score(score, h) { clamp(score, low[h], low[h] + 0.4) + clamp(low[h], -0.1, 0.1) * score }
+    };
+    powers [heads = 2, d_model = 8] {
+        param rate: [heads] = 0.5;
+        fn score(score, h) { pow(1.0 + score * score, 1.5) + pow(rate[h], 3) * score }
+    };
+    steps [heads = 2, d_model = 8] {
+        param rate: [heads] = 0.5;
+        fn score(score, h) { 0.5 * floor(3.0 * score) + (rate[h] + floor(5.0 * rate[h])) * score }
+    };
+}
+
 tests! {
     agree_across, |x, context, _case| (x, context);
 

@@ -128,6 +128,40 @@ tests! {
     };
 }
 
+// A key that counts 0 times has the score of minus infinity, in a sequence all of them.
+tests! {
+    agree, |x, case| (x, case.counts::<E>());
+
+    counted_keys [heads = 2, d_model = 8] {
+        data count: [batch, kv_len];
+        fn score(score, b, kv_idx) { score + ln(count[b, kv_idx]) }
+    };
+    counted_keys_before [heads = 2, d_model = 8, mask = causal, dropout = 0.3] {
+        data count: [batch, kv_len];
+        fn score(score, b, kv_idx) { score + ln(count[b, kv_idx]) }
+    };
+    counted_keys_under_softmax1 [heads = 2, d_model = 8, normalizer = softmax1] {
+        data count: [batch, kv_len];
+        fn score(score, b, kv_idx) { score + ln(count[b, kv_idx]) }
+    };
+    counted_keys_and_sinks [heads = 2, d_model = 8, normalizer = sink] {
+        data count: [batch, kv_len];
+        fn score(score, b, kv_idx) { score + ln(count[b, kv_idx]) }
+    };
+    counted_keys_under_sparsemax [heads = 2, d_model = 8, normalizer = sparsemax] {
+        data count: [batch, kv_len];
+        fn score(score, b, kv_idx) { score + ln(count[b, kv_idx]) }
+    };
+    counted_keys_under_entmax15 [heads = 2, d_model = 8, normalizer = entmax15] {
+        data count: [batch, kv_len];
+        fn score(score, b, kv_idx) { score + ln(count[b, kv_idx]) }
+    };
+    counted_keys_under_sigmoid [heads = 2, d_model = 8, normalizer = sigmoid] {
+        data count: [batch, kv_len];
+        fn score(score, b, kv_idx) { score + ln(count[b, kv_idx]) }
+    };
+}
+
 tests! {
     agree, |x, case| (x, case.lengths(), case.documents());
 

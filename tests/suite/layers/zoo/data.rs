@@ -38,6 +38,21 @@ attention! {
             enter[b, kv_idx] <= enter[b, q_idx] && leave[q_idx, b] <= leave[kv_idx, b]
         }
     }
+    /// A tree of which every node knows what it hangs on, as drafted tokens do (Miao et al., "SpecInfer", 2024): a node sees
+    /// itself and three generations above.
+    struct Parents<heads = 2, d_model = 8> {
+        data parent: ids[batch, q_len];
+        fn mask(b, q_idx, kv_idx) {
+            let above = parent[b, q_idx];
+            let higher = parent[b, above];
+            kv_idx == q_idx || kv_idx == above || kv_idx == higher || kv_idx == parent[b, higher]
+        }
+    }
+    /// Several continuations packed behind one prefix, whose part is 0: each sees the prefix and itself.
+    struct SharedPrefix<heads = 2, d_model = 8, mask = causal> {
+        data part: ids[batch, q_len];
+        fn mask(b, q_idx, kv_idx) { part[b, kv_idx] == 0 || part[b, kv_idx] == part[b, q_idx] }
+    }
     /// A prefix of its own for every sequence.
     struct Prefix<heads = 2, d_model = 8> {
         data prefix: ids[batch];
@@ -295,6 +310,41 @@ fn a_tree_by_the_times_of_a_walk() {
         ]),
         (|p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| {
             pairs(q, k, |node, above| is_above(b, above, node))
+        }))
+    );
+}
+
+#[test]
+fn a_tree_by_the_parents_of_its_nodes() {
+    fn generations(b: usize, node: usize) -> Vec<usize> {
+        std::iter::successors(Some(node), |node| Some(parent(b, *node)))
+            .take(4)
+            .collect()
+    }
+    self_attention_on!(
+        Parents,
+        (|batch, len| [tensor((batch, len), |at| parent(at[0], at[1]))]),
+        (|len| [tensor((len,), |at| parent(0, at[0]))]),
+        (|p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| {
+            pairs(q, k, |node, above| generations(b, node).contains(&above))
+        }))
+    );
+}
+
+/// The first token of the continuation that a token is in; 0 for the prefix.
+fn start(b: usize, i: usize) -> usize {
+    let prefix = b + 2;
+    if i < prefix { 0 } else { i - (i - prefix) % 3 }
+}
+
+#[test]
+fn continuations_of_one_prefix() {
+    self_attention_on!(
+        SharedPrefix,
+        (|batch, len| [tensor((batch, len), |at| start(at[0], at[1]))]),
+        (|len| [tensor((len,), |at| start(0, at[0]))]),
+        (|p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| {
+            pairs(q, k, |q, k| k <= q && (k < b + 2 || start(b, q) <= k))
         }))
     );
 }

@@ -40,7 +40,7 @@ attention! {
         param near: [5] = normal(std = 0.02);
         fn score(score, q_idx, kv_idx) { score + near[min(abs(q_idx - kv_idx), 4)] }
     }
-    /// Nadaraya and Watson (1964): a kernel of the distance, and no product of vectors in the end.
+    /// Nadaraya and Watson (1964): a kernel of the distance, here beside the product of vectors.
     struct Gaussian<heads = 2, d_model = 8> {
         param width: [heads] = ones;
         fn score(score, h, q_idx, kv_idx) {
