@@ -183,14 +183,6 @@ mod exact {
         chunked_lower_right [chunked(30, lower_right)]
             |p| p.late() >= 0 && p.late() / 30 == p.k / 30;
         not_chunked [!chunked(64, upper_left)] |p| !p.chunk(64);
-    }
-}
-
-mod never_wrong {
-    use super::*;
-
-    masks! {
-        assert_never_wrong:
         dilated [dilated_sliding_window(2, 64, upper_left)] |p| p.dilated(2, 64);
         dilated_symmetric [dilated_sliding_window(3, 50, lower_right, symmetric)]
             |p| p.late_back().abs() < 150 && p.late_back() % 50 == 0;
@@ -233,9 +225,21 @@ mod never_wrong {
     }
 
     bodies! {
-        assert_never_wrong:
+        assert_exact:
         strided_body { fn mask(q_idx, kv_idx) { let d = q_idx - kv_idx; d >= 0 && (d < 64 || d % 64 == 0) } }
             |p| p.causal() && (p.window(64) || p.back() % 64 == 0);
+        by_half { fn mask(q_idx, kv_idx, q_len) { if q_idx < q_len / 2 { kv_idx <= q_idx } else { kv_idx % 5 == q_idx % 3 } } }
+            |p| if p.q < p.q_len / 2 { p.causal() } else { p.k % 5 == p.q % 3 };
+        same_side { fn mask(q_idx, kv_idx) { (q_idx < 80) == (kv_idx < 90) } }
+            |p| (p.q < 80) == (p.k < 90);
+    }
+}
+
+mod never_wrong {
+    use super::*;
+
+    bodies! {
+        assert_never_wrong:
         product { fn mask(q_idx, kv_idx) { q_idx * kv_idx < 5000 } } |p| p.q * p.k < 5000;
         scattered { fn mask(q_idx, kv_idx) { (q_idx * 7919 + kv_idx * 104729) % 97 != 5 } }
             |p| (p.q * 7919 + p.k * 104729) % 97 != 5;
@@ -243,12 +247,8 @@ mod never_wrong {
             |p| (p.q + p.k - 200).abs() < 9;
         two_to_one { fn mask(q_idx, kv_idx, kv_len) { 2 * kv_idx <= q_idx + kv_len / 3 } }
             |p| 2 * p.k <= p.q + p.kv_len / 3;
-        by_half { fn mask(q_idx, kv_idx, q_len) { if q_idx < q_len / 2 { kv_idx <= q_idx } else { kv_idx % 5 == q_idx % 3 } } }
-            |p| if p.q < p.q_len / 2 { p.causal() } else { p.k % 5 == p.q % 3 };
         nearest { fn mask(q_idx, kv_idx) { min(abs(q_idx - kv_idx), max(q_idx, kv_idx)) * 3 <= 100 } }
             |p| p.back().abs().min(p.q.max(p.k)) * 3 <= 100;
-        same_side { fn mask(q_idx, kv_idx) { (q_idx < 80) == (kv_idx < 90) } }
-            |p| (p.q < 80) == (p.k < 90);
         of_floats { fn mask(q_idx, kv_idx) { sqrt((q_idx * q_idx + kv_idx * kv_idx) as f32) < 140.5 } }
             |p| p.q * p.q + p.k * p.k <= 140 * 141;
     }

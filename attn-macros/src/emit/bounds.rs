@@ -131,7 +131,7 @@ fn stays_inside(cx: &Layer<'_>, dim: &Dim, index: &Expr) -> bool {
 
 fn emit_check(cx: &Layer<'_>, name: &str, axis: usize, dim: &Dim, index: &Expr) -> TokenStream {
     let (label, heads, axis) = (cx.label(), &cx.spec.heads, Literal::usize_unsuffixed(axis));
-    let (bounds, value) = (places::ranges(index), host(index, 0));
+    let (bounds, value) = (places::on_zone(index), host(index, 0));
     let size = match dim {
         Dim::Batch => quote_spanned!(cx.at=> batch),
         Dim::Query => quote_spanned!(cx.at=> query),
@@ -153,9 +153,11 @@ fn emit_check(cx: &Layer<'_>, name: &str, axis: usize, dim: &Dim, index: &Expr) 
     });
     quote_spanned! {cx.at=>
         let bounds = {
-            let [b, h, q_idx, kv_idx] = [batch, #heads, query, key].map(|len| p::Interval::of(&(0..len)));
-            let [q_len, kv_len] = [query, key].map(|len| p::Interval::exactly(len as i64));
-            #bounds
+            let at = &p::Zone::of(&(0..query), &(0..key));
+            let [b, h] = [batch, #heads].map(|len| at.within(p::Interval::of(&(0..len))));
+            let [q_idx, kv_idx] = [at.q_idx(), at.kv_idx()];
+            let [q_len, kv_len] = [query, key].map(|len| at.number(len as i64));
+            p::Affine::bounds(#bounds)
         };
         let [q_len, kv_len] = [query as i64, key as i64];
         let axis = p::Axis { layer: #label, tensor: #name, axis: #axis, size: #size };
