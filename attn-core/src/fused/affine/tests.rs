@@ -18,7 +18,7 @@ const CASES: [Case; 16] = [
         |q, k| 3 * (k - q) + 2,
         |q, k| n(q, 3) * (k - q) + n(q, 2),
     ),
-    (true, |q, _| q - q, |q, _| q - q),
+    (true, |q, k| q - 2 - k - q, |q, k| q - n(q, 2) - k - q),
     (true, |q, k| (q - k).abs(), |q, k| (q - k).abs()),
     (true, |q, k| (q - 9).min(k), |q, k| (q - n(q, 9)).min(k)),
     (true, |q, k| q.max(k + 5), |q, k| q.max(k + n(k, 5))),
@@ -28,8 +28,8 @@ const CASES: [Case; 16] = [
     (true, |q, k| (q - k) % 6, |q, k| (q - k) % n(q, 6)),
     (
         true,
-        |q, k| (2 * q - 7) % -5 - k % 1,
-        |q, k| (n(q, 2) * q - n(q, 7)) % n(q, -5) - k % n(k, 1),
+        |q, k| (2 * q - 7) % -5 - k % 3,
+        |q, k| (n(q, 2) * q - n(q, 7)) % n(q, -5) - k % n(k, 3),
     ),
     (
         true,
