@@ -1,5 +1,6 @@
 //! The integration tests, in one binary.
 
+mod blocks;
 mod citizen;
 mod dropout;
 mod empty;

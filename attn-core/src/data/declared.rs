@@ -10,7 +10,7 @@ use dfdx::{
 use super::values;
 use crate::{
     Element, Error,
-    fused::{Interval, Truth},
+    fused::{Affine, Interval, Truth, Zone},
 };
 
 /// A tensor for a `data` of a body: ids are `Tensor<Shape, usize, D>`, `bool` are `Tensor<Shape, bool, D>`, floats
@@ -84,9 +84,9 @@ impl<const N: usize> Table<usize, N> {
         *self.at(index) as i64
     }
 
-    /// Where the ids of a rectangle lie.
-    pub fn ids(&self, index: [Interval; N]) -> Interval {
-        self.span(index)
+    /// The ids of a zone.
+    pub fn ids<'z>(&self, at: &'z Zone, index: [Affine<'z>; N]) -> Affine<'z> {
+        self.over(at, index)
     }
 }
 
@@ -100,13 +100,17 @@ impl<const N: usize> Table<bool, N> {
         *self.at(index)
     }
 
-    /// What the marks of a rectangle are.
-    pub fn marks(&self, index: [Interval; N]) -> Truth {
-        self.span(index).equals(Interval::exactly(1))
+    /// What the marks of a zone are.
+    pub fn marks<'z>(&self, at: &'z Zone, index: [Affine<'z>; N]) -> Truth {
+        self.over(at, index).equals(at.number(1))
     }
 }
 
 impl<V: DataElement, const N: usize> Table<V, N> {
+    fn over<'z>(&self, at: &'z Zone, index: [Affine<'z>; N]) -> Affine<'z> {
+        Affine::looked_up(at, self.span(index.map(Affine::bounds)), index)
+    }
+
     /// Where the ids of a rectangle lie: of a small one, by looking at them.
     fn span(&self, index: [Interval; N]) -> Interval {
         const MOST_LOOKED_AT: usize = 1 << 14;
@@ -321,13 +325,16 @@ mod tests {
         let marks = tensor(&[true, true, false, true, false, false], (2, 3));
         let marks = read(marks, declared([("batch", 2), ("kv_len", 3)], true)).unwrap();
         assert!(marks.mark([0, 1]) && !marks.mark([0, 2]) && !marks.mark([1, 2]));
+        let over = |b: Interval, keys: std::ops::Range<usize>| {
+            let at = Zone::of(&(0..1), &keys);
+            marks.marks(&at, [at.within(b), at.kv_idx()])
+        };
         let [first, second, both] = [(0, 0), (1, 1), (0, 1)].map(|(a, b)| Interval::between(a, b));
-        let keys = Interval::between;
-        assert_eq!(marks.marks([first, keys(0, 1)]), Truth::True);
-        assert_eq!(marks.marks([first, keys(1, 2)]), Truth::Unknown);
-        assert_eq!(marks.marks([second, keys(1, 2)]), Truth::False);
-        assert_eq!(marks.marks([both, keys(0, 0)]), Truth::True);
-        assert_eq!(marks.marks([Interval::ANY; 2]), Truth::Unknown);
+        assert_eq!(over(first, 0..2), Truth::True);
+        assert!(matches!(over(first, 1..3), Truth::Unknown(Some(_))));
+        assert_eq!(over(second, 1..3), Truth::False);
+        assert_eq!(over(both, 0..1), Truth::True);
+        assert!(matches!(over(Interval::ANY, 0..3), Truth::Unknown(_)));
     }
 
     #[test]
@@ -364,13 +371,13 @@ mod tests {
                     between(from_q, q_end as i64),
                     between(from_k, k_end as i64),
                 ];
-                assert_eq!(ids.ids(rectangle), Interval::around(expected));
+                assert_eq!(ids.span(rectangle), Interval::around(expected));
             }
         }
         // What is beyond the axes is not there.
         let around = [between(0, 0), between(1, 70), between(-5, 0)];
-        assert_eq!(ids.ids(around), between(0, 9));
-        assert_eq!(ids.ids([Interval::ANY; 3]), between(0, 9));
+        assert_eq!(ids.span(around), between(0, 9));
+        assert_eq!(ids.span([Interval::ANY; 3]), between(0, 9));
     }
 
     #[test]
@@ -382,8 +389,8 @@ mod tests {
         )
         .unwrap();
         let (small, large) = (Interval::between(5, 9), Interval::between(5, 39_000));
-        assert_eq!(table.ids([small]), small);
-        assert_eq!(table.ids([large]), Interval::between(0, 39_999));
+        assert_eq!(table.span([small]), small);
+        assert_eq!(table.span([large]), Interval::between(0, 39_999));
     }
 
     #[test]
@@ -425,6 +432,6 @@ mod tests {
             tensor::<_, usize>(&[], (0, 3)),
             declared([("batch", 0), ("q_len", 3)], true),
         );
-        assert_eq!(none.unwrap().ids([Interval::ANY; 2]), Interval::ANY);
+        assert_eq!(none.unwrap().span([Interval::ANY; 2]), Interval::ANY);
     }
 }

@@ -6,7 +6,11 @@ use dfdx::{
 };
 
 use super::{Sizes, check_axis, values};
-use crate::{Error, entry::check_batch, fused::Interval};
+use crate::{
+    Error,
+    entry::check_batch,
+    fused::{Affine, Interval},
+};
 
 /// Says which document each token belongs to: what a layer with `mask = document` takes besides its input. A token
 /// attends to those of its own document.
@@ -69,13 +73,13 @@ impl DocumentData {
         self.key.at(b, kv_idx)
     }
 
-    /// [`query_id`](Self::query_id) of all queries in a range.
-    pub fn query_ids(&self, b: Interval, q_idx: Interval) -> Interval {
+    /// [`query_id`](Self::query_id) of all queries of a zone.
+    pub fn query_ids<'z>(&self, b: Affine<'z>, q_idx: Affine<'z>) -> Affine<'z> {
         self.query.over(b, q_idx)
     }
 
-    /// [`key_id`](Self::key_id) of all keys in a range.
-    pub fn key_ids(&self, b: Interval, kv_idx: Interval) -> Interval {
+    /// [`key_id`](Self::key_id) of all keys of a zone.
+    pub fn key_ids<'z>(&self, b: Affine<'z>, kv_idx: Affine<'z>) -> Affine<'z> {
         self.key.over(b, kv_idx)
     }
 }
@@ -89,12 +93,13 @@ struct Ids {
 
 impl Ids {
     /// The ids of a range of tokens. One sequence at a time.
-    fn over(&self, b: Interval, indices: Interval) -> Interval {
-        let ((b, last), (first, end)) = (b.ends(), indices.ends());
-        if b != last {
-            return Interval::ANY;
-        }
-        Interval::around((first..=end).map(|index| self.at(b, index)))
+    fn over<'z>(&self, b: Affine<'z>, index: Affine<'z>) -> Affine<'z> {
+        let (first, last) = index.bounds().ends();
+        let ids = match b.bounds().ends() {
+            (b, end) if b == end => Interval::around((first..=last).map(|index| self.at(b, index))),
+            _ => Interval::ANY,
+        };
+        Affine::looked_up(index.zone(), ids, [index])
     }
 
     fn at(&self, b: i64, index: i64) -> i64 {
@@ -181,6 +186,7 @@ mod tests {
     use dfdx::prelude::*;
 
     use super::*;
+    use crate::fused::Zone;
 
     type Batched = (usize, usize, usize);
     type Unbatched = (usize, usize);
@@ -216,14 +222,23 @@ mod tests {
     #[test]
     fn ranges_hold_the_ids_of_their_tokens() {
         let data = batched(ids(&[1, 1, 2, 3, 4, 4], (2, 3)), (2, 3, 3)).unwrap();
+        let ends = |b, range| {
+            let at = Zone::of(&range, &range);
+            let ids = [
+                data.query_ids(at.within(b), at.q_idx()),
+                data.key_ids(at.within(b), at.kv_idx()),
+            ];
+            ids.map(|ids| ids.bounds().ends())
+        };
         let [zero, one] = [0, 1].map(Interval::exactly);
-        let ends = |b, from, to| data.query_ids(b, Interval::between(from, to)).ends();
+        assert_eq!(ends(zero, 0..2), [(1, 1); 2]);
+        assert_eq!(ends(zero, 1..3), [(1, 2); 2]);
+        assert_eq!(ends(one, 0..3), [(3, 4); 2]);
+        assert_eq!(ends(one, 1..2), [(4, 4); 2]);
         assert_eq!(
-            [ends(zero, 0, 1), ends(zero, 1, 2), ends(one, 0, 2)],
-            [(1, 1), (1, 2), (3, 4)]
+            ends(Interval::between(0, 1), 1..2),
+            [Interval::ANY.ends(); 2]
         );
-        assert_eq!(data.key_ids(one, one).ends(), (4, 4));
-        assert_eq!(data.key_ids(Interval::between(0, 1), one), Interval::ANY);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{Sizes, check_axis, values};
 use crate::{
     Error,
     entry::check_batch,
-    fused::{Interval, Truth},
+    fused::{Affine, Interval, Truth},
     kernel::axis::Counted,
 };
 
@@ -89,24 +89,26 @@ impl PaddingData {
 }
 
 impl PaddingData {
-    /// [`attends`](Self::attends) of all queries and keys in ranges.
-    pub fn attends_all(&self, b: Interval, q_idx: Interval, kv_idx: Interval) -> Truth {
-        let [(b, last), (q, last_q), (k, last_k)] = [b, q_idx, kv_idx].map(Interval::ends);
+    /// [`attends`](Self::attends) of all queries and keys of a zone.
+    pub fn attends_all<'z>(&self, b: Affine<'z>, q_idx: Affine<'z>, kv_idx: Affine<'z>) -> Truth {
+        let at = kv_idx.zone();
+        let [(b, last), (q, last_q), (k, last_k)] =
+            [b, q_idx, kv_idx].map(|index| index.bounds().ends());
         if b != last {
-            return Truth::Unknown;
+            return Truth::Unknown(None);
         }
         let b = b as usize;
         match &self.0 {
-            Data::PerSequence(lengths) => kv_idx.less(Interval::exactly(lengths[b] as i64)),
+            Data::PerSequence(lengths) => kv_idx.less(at.number(lengths[b] as i64)),
             Data::PerQuery { lengths, queries } => {
                 let lengths = &lengths[b * queries..][q as usize..=last_q as usize];
-                kv_idx.less(Interval::around(
-                    lengths.iter().map(|&length| length as i64),
-                ))
+                let ends = Interval::around(lengths.iter().map(|&length| length as i64));
+                kv_idx.less(Affine::looked_up(at, ends, [q_idx]))
             }
             Data::Keys { attend, keys } => {
                 let attend = &attend[b * keys..][k as usize..=last_k as usize];
-                Truth::of_each(attend.iter().copied())
+                let marks = Interval::around(attend.iter().map(|&attend| i64::from(attend)));
+                Affine::looked_up(at, marks, [kv_idx]).equals(at.number(1))
             }
         }
     }
@@ -219,6 +221,7 @@ mod tests {
     use dfdx::prelude::*;
 
     use super::*;
+    use crate::{fused::Zone, kernel::attention::Coverage};
 
     type Batched = (usize, usize, usize);
     type Unbatched = (usize, usize);
@@ -340,22 +343,31 @@ mod tests {
             batched(bools(&keys, (2, 4)), SIZES),
         ];
         let ranges =
-            |len: i64| (0..len).flat_map(move |from| (from..len).map(move |to| (from, to)));
+            |len: usize| (0..len).flat_map(move |from| (from..len).map(move |to| (from, to)));
         for data in all.map(Result::unwrap) {
             for b in 0..2 {
                 for ((q, last_q), (k, last_k)) in
                     ranges(3).flat_map(|q| ranges(4).map(move |k| (q, k)))
                 {
-                    let [at, queries, keys] = [(b, b), (q, last_q), (k, last_k)]
-                        .map(|(least, greatest)| Interval::between(least, greatest));
+                    let at = Zone::of(&(q..last_q + 1), &(k..last_k + 1));
                     let each = (q..=last_q)
-                        .flat_map(|q| (k..=last_k).map(move |k| (q, k)))
+                        .flat_map(|q| (k..=last_k).map(move |k| (q as i64, k as i64)))
                         .map(|(q, k)| data.attends(b, q, k));
-                    assert_eq!(data.attends_all(at, queries, keys), Truth::of_each(each));
+                    let each: Vec<_> = each.collect();
+                    let expected = match (each.contains(&true), each.contains(&false)) {
+                        (true, true) => Coverage::Partial,
+                        (true, false) => Coverage::Full,
+                        _ => Coverage::Empty,
+                    };
+                    let attends =
+                        |at: &Zone| data.attends_all(at.number(b), at.q_idx(), at.kv_idx());
+                    assert_eq!(at.coverage(&attends), expected);
                 }
             }
-            let [both, first] = [Interval::between(0, 1), Interval::exactly(0)];
-            assert_eq!(data.attends_all(both, first, first), Truth::Unknown);
+            let at = Zone::of(&(0..1), &(0..1));
+            let both = at.within(Interval::between(0, 1));
+            let unknown = data.attends_all(both, at.q_idx(), at.kv_idx());
+            assert_eq!(unknown, Truth::Unknown(None));
         }
     }
 

@@ -1,17 +1,14 @@
-//! Masks on ranges of indices: what holds of a whole rectangle is known without looking at its elements.
+//! Integers of which it is known between which ends they lie.
 
-use std::ops::{Add, BitAnd, BitOr, Div, Mul, Not, Range, Rem, Sub};
-
-use crate::kernel::attention::Coverage;
+use std::ops::{Add, Div, Mul, Range, Rem, Sub};
 
 /// All integers from one to another: where the value of an expression lies, its indices being in ranges of their own.
 ///
 /// ```
-/// use attn_core::fused::{Interval, Truth};
+/// use attn_core::fused::Interval;
 ///
 /// let (q_idx, kv_idx) = (Interval::of(&(64..128)), Interval::of(&(0..64)));
-/// assert_eq!(kv_idx.at_most(q_idx), Truth::True);
-/// assert_eq!((q_idx - kv_idx).less(Interval::exactly(100)), Truth::Unknown);
+/// assert_eq!(q_idx - kv_idx, Interval::between(1, 127));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
@@ -89,48 +86,69 @@ impl Interval {
         self.of_ends(other, |a, b| Some(a.min(b)))
     }
 
-    /// The larger one.
-    pub fn max(self, other: Self) -> Self {
-        self.of_ends(other, |a, b| Some(a.max(b)))
-    }
-
-    /// `self < other`
-    pub fn less(self, other: Self) -> Truth {
-        Truth::of(self.greatest < other.least, self.least >= other.greatest)
-    }
-
-    /// `self <= other`
-    pub fn at_most(self, other: Self) -> Truth {
-        Truth::of(self.greatest <= other.least, self.least > other.greatest)
-    }
-
-    /// `self == other`
-    pub fn equals(self, other: Self) -> Truth {
-        let apart = self.greatest < other.least || other.greatest < self.least;
-        let same = self.least == self.greatest && self == other;
-        Truth::of(same, apart)
-    }
-
     /// Where one of two values lies, if it is not known which.
-    fn or(self, other: Self) -> Self {
+    pub(super) fn or(self, other: Self) -> Self {
         Self::between(
             self.least.min(other.least),
             self.greatest.max(other.greatest),
         )
+    }
+
+    /// What lies in both.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self::between(
+            self.least.max(other.least),
+            self.greatest.min(other.greatest),
+        )
+    }
+
+    /// The only integer in it.
+    pub(super) fn only(self) -> Option<i64> {
+        (self.least == self.greatest).then_some(self.least)
+    }
+
+    /// Multiples.
+    pub(super) fn times(self, factor: i64) -> Self {
+        if factor == 1 {
+            return self;
+        }
+        let (a, b) = (
+            self.least.checked_mul(factor),
+            self.greatest.checked_mul(factor),
+        );
+        if factor < 0 {
+            Self::of_checked(b, a)
+        } else {
+            Self::of_checked(a, b)
+        }
+    }
+
+    /// From one end to another; any integer, if one overflowed.
+    fn of_checked(least: Option<i64>, greatest: Option<i64>) -> Self {
+        match (least, greatest) {
+            (Some(least), Some(greatest)) => Self::between(least, greatest),
+            _ => Self::ANY,
+        }
     }
 }
 
 impl Add for Interval {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        self.of_ends(other, i64::checked_add)
+        Self::of_checked(
+            self.least.checked_add(other.least),
+            self.greatest.checked_add(other.greatest),
+        )
     }
 }
 
 impl Sub for Interval {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
-        self.of_ends(other, i64::checked_sub)
+        Self::of_checked(
+            self.least.checked_sub(other.greatest),
+            self.greatest.checked_sub(other.least),
+        )
     }
 }
 
@@ -148,6 +166,9 @@ impl Div for Interval {
         if other.least <= 0 && other.greatest >= 0 {
             return Self::ANY;
         }
+        if let (Some(divisor @ 1..), (least, greatest)) = (other.only(), self.ends()) {
+            return Self::between(least / divisor, greatest / divisor);
+        }
         self.of_ends(other, i64::checked_div)
     }
 }
@@ -159,14 +180,6 @@ impl Rem for Interval {
         let divisor = other.abs();
         if divisor.least <= 0 {
             return Self::ANY;
-        }
-        // Between two multiples of one divisor, the remainder counts up.
-        if other.least == other.greatest && self.least / other.least == self.greatest / other.least
-        {
-            let ends = (self.least % other.least, self.greatest % other.least);
-            if ends.0 <= ends.1 && (self.least >= 0 || self.greatest <= 0) {
-                return Self::between(ends.0, ends.1);
-            }
         }
         let most = divisor.greatest - 1;
         let least = if self.least >= 0 {
@@ -180,87 +193,6 @@ impl Rem for Interval {
             most.min(self.greatest)
         };
         Self::between(least, greatest)
-    }
-}
-
-/// What is known of a condition on a whole rectangle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Truth {
-    /// It holds everywhere.
-    True,
-    /// It holds nowhere.
-    False,
-    /// It may hold here and there.
-    Unknown,
-}
-
-impl Truth {
-    fn of(holds: bool, fails: bool) -> Self {
-        match (holds, fails) {
-            (true, _) => Self::True,
-            (_, true) => Self::False,
-            _ => Self::Unknown,
-        }
-    }
-
-    /// What holds of elements that are looked at one by one.
-    pub fn of_each(mut elements: impl Iterator<Item = bool>) -> Self {
-        let first = elements.next().map_or(Self::Unknown, Self::from);
-        if elements.all(|element| Self::from(element) == first) {
-            first
-        } else {
-            Self::Unknown
-        }
-    }
-
-    /// What it means for a mask.
-    pub fn coverage(self) -> Coverage {
-        match self {
-            Self::True => Coverage::Full,
-            Self::False => Coverage::Empty,
-            Self::Unknown => Coverage::Partial,
-        }
-    }
-
-    /// `if self { then } else { otherwise }`
-    pub fn select(self, then: Interval, otherwise: Interval) -> Interval {
-        match self {
-            Self::True => then,
-            Self::False => otherwise,
-            Self::Unknown => then.or(otherwise),
-        }
-    }
-}
-
-impl From<bool> for Truth {
-    fn from(value: bool) -> Self {
-        Self::of(value, !value)
-    }
-}
-
-impl Not for Truth {
-    type Output = Self;
-    fn not(self) -> Self {
-        match self {
-            Self::True => Self::False,
-            Self::False => Self::True,
-            Self::Unknown => Self::Unknown,
-        }
-    }
-}
-
-impl BitAnd for Truth {
-    type Output = Self;
-    fn bitand(self, other: Self) -> Self {
-        let either = |truth| self == truth || other == truth;
-        Self::of(self == other && self == Self::True, either(Self::False))
-    }
-}
-
-impl BitOr for Truth {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        !(!self & !other)
     }
 }
 
@@ -311,59 +243,10 @@ mod tests {
         check(|a, b| a - b, i64::checked_sub, true);
         check(|a, b| a * b, i64::checked_mul, true);
         check(Interval::min, |a, b| Some(a.min(b)), true);
-        check(Interval::max, |a, b| Some(a.max(b)), true);
+        check(Interval::or, |a, _| Some(a), false);
         check(|a, _| a.abs(), |a, _| Some(a.abs()), true);
         check(|a, b| a / b, i64::checked_div, false);
         check(|a, b| a % b, i64::checked_rem, false);
-    }
-
-    #[test]
-    fn a_remainder_within_one_period_is_exact() {
-        for a in intervals() {
-            for n in 1..9 {
-                let result = a % Interval::exactly(n);
-                let values: Vec<_> = members(a).map(|x| x % n).collect();
-                let exact = Interval::between(
-                    values.iter().copied().min().unwrap(),
-                    values.iter().copied().max().unwrap(),
-                );
-                if a.least >= 0 {
-                    let whole = a.least / n == a.greatest / n;
-                    assert!(!whole || result == exact, "{a:?} % {n}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn comparisons_know_what_holds_of_all_members() {
-        type Compare = (fn(Interval, Interval) -> Truth, fn(&i64, &i64) -> bool);
-        let compare: [Compare; 3] = [
-            (Interval::less, i64::lt),
-            (Interval::at_most, i64::le),
-            (Interval::equals, i64::eq),
-        ];
-        for (op, f) in compare {
-            for a in intervals() {
-                for b in intervals() {
-                    let mut values = members(a).flat_map(|x| members(b).map(move |y| f(&x, &y)));
-                    let (any, all) = (values.clone().any(|v| v), values.all(|v| v));
-                    assert_eq!(op(a, b), Truth::of(all, !any), "{a:?} {b:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn logic_is_that_of_kleene() {
-        use Truth::{False, True, Unknown};
-        for a in [True, False, Unknown] {
-            assert_eq!((a & True, a & False), (a, False));
-            assert_eq!((a | True, a | False), (True, a));
-            assert_eq!(!!a, a);
-        }
-        assert_eq!(Unknown & Unknown, Unknown);
-        assert_eq!(Unknown | Unknown, Unknown);
     }
 
     #[test]

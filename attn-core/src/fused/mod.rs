@@ -4,6 +4,7 @@
 //! how they reach dfdx, [`Array`] what they compute, [`Projection`] the parameters of one product. The work is done in
 //! [`kernel`](crate::kernel).
 
+mod affine;
 mod array;
 mod bounds;
 mod distance_table;
@@ -16,7 +17,10 @@ mod operation;
 mod projection;
 mod score;
 mod target;
+mod truth;
+mod zone;
 
+pub use affine::Affine;
 pub use array::Array;
 pub use bounds::{Axis, Divisor};
 pub use distance_table::DistanceTable;
@@ -24,11 +28,13 @@ pub use footprint::{Entry, Footprint};
 pub use gradients::{Gradients, Places, Slot};
 pub use ids::Ids;
 pub(crate) use ids::known;
-pub use interval::{Interval, Truth};
+pub use interval::Interval;
 pub use operation::{Operand, Operation, Output, accumulate};
 pub use projection::{Projection, Projects, Stack};
 pub use score::{ScoreGradient, sum_of_gradients};
 pub use target::Target;
+pub use truth::Truth;
+pub use zone::{Cut, Zone};
 
 use crate::{Element, simd::Vector};
 

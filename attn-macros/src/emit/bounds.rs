@@ -169,7 +169,7 @@ fn emit_divisor(cx: &Layer<'_>, divisor: &Expr) -> TokenStream {
 /// these.
 fn emit_values(cx: &Layer<'_>, expr: &Expr) -> (TokenStream, TokenStream) {
     let heads = &cx.spec.heads;
-    let (bounds, value) = (places::ranges(expr), host(expr, 0));
+    let (bounds, value) = (places::on_zone(expr), host(expr, 0));
     let places = [
         (Var::B, quote_spanned!(cx.at=> batch)),
         (Var::H, quote_spanned!(cx.at=> #heads)),
@@ -185,9 +185,11 @@ fn emit_values(cx: &Layer<'_>, expr: &Expr) -> (TokenStream, TokenStream) {
     });
     let lines = quote_spanned! {cx.at=>
         let bounds = {
-            let [b, h, q_idx, kv_idx] = [batch, #heads, query, key].map(|len| p::Interval::of(&(0..len)));
-            let [q_len, kv_len] = [query, key].map(|len| p::Interval::exactly(len as i64));
-            #bounds
+            let at = &p::Zone::of(&(0..query), &(0..key));
+            let [b, h] = [batch, #heads].map(|len| at.within(p::Interval::of(&(0..len))));
+            let [q_idx, kv_idx] = [at.q_idx(), at.kv_idx()];
+            let [q_len, kv_len] = [query, key].map(|len| at.number(len as i64));
+            p::Affine::bounds(#bounds)
         };
         let [q_len, kv_len] = [query as i64, key as i64];
     };

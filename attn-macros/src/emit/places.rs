@@ -1,4 +1,4 @@
-//! Masks as the slice kernels take them: on one place, and on ranges of places.
+//! Masks as the slice kernels take them: at one place, and on zones of places.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
@@ -14,7 +14,7 @@ use crate::score::{Binary, Data, Expr, Type, Unary, Var};
 ///
 /// impl p::Attends for Attends {
 ///     fn attends(..) -> bool { .. kv_idx <= q_idx }
-///     fn coverage(..) -> p::Coverage { .. kv_idx.at_most(q_idx) .. }
+///     fn coverage(..) -> p::Coverage { p::Zone::of(&q, &k).coverage(&|at| .. p::Affine::at_most(kv_idx, q_idx)) }
 /// }
 /// ```
 pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
@@ -24,7 +24,7 @@ pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
         .map(|data| (data_name(data), read_type(data)))
         .unzip();
     let (lengths, [ty, generics]) = (lengths(mask), mask_type(cx, mask));
-    let (predicate, truth) = (host(mask, 0), ranges(mask));
+    let (predicate, truth) = (host(mask, 0), on_zone(mask));
     quote! {
         /// Which keys a query attends to.
         struct Attends #generics {
@@ -43,11 +43,13 @@ pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
             }
 
             fn coverage(&self, b: usize, h: usize, q: p::Range<usize>, k: p::Range<usize>) -> p::Coverage {
-                let [b, h] = [b, h].map(|index| p::Interval::exactly(index as i64));
-                let [q_idx, kv_idx] = [q, k].map(|range| p::Interval::of(&range));
                 let Attends { #(#lengths,)* #(#data,)* } = self;
-                #(let #lengths = p::Interval::exactly(*#lengths);)*
-                p::Truth::coverage(#truth)
+                p::Zone::of(&q, &k).coverage(&|at| {
+                    let [b, h] = [b, h].map(|index| at.number(index as i64));
+                    let [q_idx, kv_idx] = [at.q_idx(), at.kv_idx()];
+                    #(let #lengths = at.number(*#lengths);)*
+                    #truth
+                })
             }
         }
     }
@@ -104,8 +106,8 @@ fn lengths(expr: &Expr) -> Vec<Ident> {
     read.map(|var| format_ident!("{var}")).collect()
 }
 
-/// A condition or an integer as Rust over `Truth` and `Interval`.
-pub(super) fn ranges(expr: &Expr) -> TokenStream {
+/// A condition or an integer as Rust over `Truth` and `Affine`, on the zone `at`.
+pub(super) fn on_zone(expr: &Expr) -> TokenStream {
     match expr {
         Expr::Var(var) => {
             let name = format_ident!("{var}");
@@ -113,11 +115,11 @@ pub(super) fn ranges(expr: &Expr) -> TokenStream {
         }
         Expr::Int(_) => {
             let value = host(expr, 0);
-            quote!(p::Interval::exactly(#value))
+            quote!(at.number(#value))
         }
         Expr::Bool(value) => quote!(p::Truth::from(#value)),
         Expr::Data { data, index } if data.ty() != Type::Float => {
-            let index = index.iter().map(ranges);
+            let index = index.iter().map(on_zone);
             match data {
                 Data::Padding => quote!(padding.attends_all(#(#index),*)),
                 Data::QueryDocument => quote!(document.query_ids(#(#index),*)),
@@ -125,55 +127,52 @@ pub(super) fn ranges(expr: &Expr) -> TokenStream {
                 Data::Declared { name, ty } => {
                     let table = declared_name(name);
                     match ty {
-                        Type::Bool => quote!(#table.marks([#(#index),*])),
-                        _ => quote!(#table.ids([#(#index),*])),
+                        Type::Bool => quote!(#table.marks(at, [#(#index),*])),
+                        _ => quote!(#table.ids(at, [#(#index),*])),
                     }
                 }
             }
         }
         Expr::Unary(Unary::Not, a) => {
-            let a = ranges(a);
+            let a = on_zone(a);
             quote!((!#a))
         }
-        Expr::Unary(Unary::Abs, a) if is_integer(a) => {
-            let a = ranges(a);
-            quote!(p::Interval::abs(#a))
+        Expr::Unary(Unary::Abs, a) if a.ty() == Type::Int => {
+            let a = on_zone(a);
+            quote!(p::Affine::abs(#a))
         }
-        Expr::Binary(op, a, b) if is_integer(a) == is_integer(b) => ranges_binary(*op, a, b),
-        Expr::Select(condition, then, otherwise) if is_integer(then) => {
+        Expr::Binary(op, a, b) if a.ty() != Type::Float => binary_on_zone(*op, a, b),
+        Expr::Select(condition, then, otherwise) if then.ty() != Type::Float => {
+            let choose = match then.ty() {
+                Type::Int => quote!(select),
+                _ => quote!(choose),
+            };
             let [condition, then, otherwise] =
-                [condition, then, otherwise].map(|part| ranges(part));
-            quote!(p::Truth::select(#condition, #then, #otherwise))
+                [condition, then, otherwise].map(|part| on_zone(part));
+            quote!(p::Truth::#choose(#condition, #then, #otherwise))
         }
-        other if is_integer(other) => quote!(p::Interval::ANY),
+        other if other.ty() == Type::Int => quote!(at.within(p::Interval::ANY)),
         // Of floats nothing is known.
-        _ => quote!(p::Truth::Unknown),
+        _ => quote!(p::Truth::Unknown(None)),
     }
 }
 
-fn ranges_binary(op: Binary, a: &Expr, b: &Expr) -> TokenStream {
-    let compares_floats = matches!(op, Binary::Eq | Binary::Lt | Binary::Le) && !is_integer(a);
-    if compares_floats {
-        return quote!(p::Truth::Unknown);
-    }
-    let (a, b) = (ranges(a), ranges(b));
+/// An operation of two integers, or of two conditions.
+fn binary_on_zone(op: Binary, a: &Expr, b: &Expr) -> TokenStream {
+    let (a, b) = (on_zone(a), on_zone(b));
     match op {
         Binary::Add => quote!((#a + #b)),
         Binary::Sub => quote!((#a - #b)),
         Binary::Mul => quote!((#a * #b)),
         Binary::Div => quote!((#a / #b)),
         Binary::Rem => quote!((#a % #b)),
-        Binary::Min => quote!(p::Interval::min(#a, #b)),
-        Binary::Max => quote!(p::Interval::max(#a, #b)),
-        Binary::Pow => quote!(p::Interval::ANY),
-        Binary::Eq => quote!(p::Interval::equals(#a, #b)),
-        Binary::Lt => quote!(p::Interval::less(#a, #b)),
-        Binary::Le => quote!(p::Interval::at_most(#a, #b)),
+        Binary::Min => quote!(p::Affine::min(#a, #b)),
+        Binary::Max => quote!(p::Affine::max(#a, #b)),
+        Binary::Pow => quote!(at.within(p::Interval::ANY)),
+        Binary::Eq => quote!(p::Affine::equals(#a, #b)),
+        Binary::Lt => quote!(p::Affine::less(#a, #b)),
+        Binary::Le => quote!(p::Affine::at_most(#a, #b)),
         Binary::And => quote!((#a & #b)),
         Binary::Or => quote!((#a | #b)),
     }
-}
-
-fn is_integer(expr: &Expr) -> bool {
-    expr.ty() == Type::Int
 }

@@ -443,7 +443,12 @@ pub(crate) struct Reads {
 
 /// `, where the key is padding`
 fn data(reads: Reads, found: &Counterexample) -> String {
-    let Some(Truths { padding, document }) = found.data else {
+    let Some(Truths {
+        padding,
+        document,
+        ids,
+    }) = &found.data
+    else {
         return ", for some data".to_owned();
     };
     let padding = match (found.kv_idx, padding) {
@@ -459,12 +464,20 @@ fn data(reads: Reads, found: &Counterexample) -> String {
         (None, false) if reads.cross => "no key is of the query's document",
         (None, false) => "every token is a document of its own",
     };
+    let ids = ids.iter().map(|ids| {
+        let text = &ids.text;
+        let other = if ids.is_of_itself() { "" } else { "other " };
+        match (found.kv_idx, ids.holds) {
+            (Some(_), true) => format!("`{text}`"),
+            (Some(_), false) => format!("not `{text}`"),
+            (None, true) => format!("`{text}` for every {other}key"),
+            (None, false) => format!("`{text}` for no {other}key"),
+        }
+    });
     let parts = [(reads.padding, padding), (reads.document, document)];
-    let parts: Vec<_> = parts
-        .iter()
-        .filter(|(read, _)| *read)
-        .map(|(_, part)| *part)
-        .collect();
+    let parts = parts.into_iter().filter(|(read, _)| *read);
+    let parts = parts.map(|(_, part)| part.to_owned()).chain(ids);
+    let parts: Vec<_> = parts.collect();
     if parts.is_empty() {
         String::new()
     } else {

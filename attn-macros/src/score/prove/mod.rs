@@ -2,10 +2,11 @@
 //!
 //! A claim is proved by showing that it has no counterexample. That is a question about integers: a mask compares sums of
 //! indices, lengths and sizes, their quotients and remainders. [`translate`] puts it as a formula, [`formula`] and
-//! [`integers`] look for integers that meet it. What the data say of a pair is one of a few cases ([`rewrite`]), and each
+//! [`integers`] look for integers that meet it. What the data say of a pair is one of a few cases ([`data`]), and each
 //! of them may happen. The formula is never narrower than the question, so that finding none is a proof; an answer to it
 //! is a counterexample if the evaluator agrees.
 
+mod data;
 mod formula;
 mod integers;
 mod linear;
@@ -15,8 +16,8 @@ mod rewrite;
 mod rows;
 mod translate;
 
+pub(crate) use data::{Truths, without_data};
 pub(crate) use places::Place;
-pub(crate) use rewrite::{Truths, without_data};
 
 use super::{Expr, Var, builtin};
 use crate::spec::{Align, Size};
@@ -59,7 +60,7 @@ pub(crate) enum Verdict {
 }
 
 /// Where a claim fails, whatever the sizes that are rustc's to evaluate.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Counterexample {
     pub(crate) place: Place,
     /// The key that the query attends to; `None`: it attends to no key.
@@ -162,9 +163,9 @@ impl Subject<'_> {
         Formula::all(ranges.into_iter().chain(naturals))
     }
 
-    /// The data may say of a query and itself that both are of different documents: only where they are two tokens.
-    fn is_possible(&self, truths: Truths) -> Expr {
-        if self.cross || truths.document {
+    /// What the data cannot say of a query and itself, they may say where the two are two tokens.
+    fn is_possible(&self, truths: &Truths) -> Expr {
+        if truths.may_be_of_itself(self.cross) {
             Expr::Bool(true)
         } else {
             !Expr::from(Var::QIdx).equals(Var::KvIdx)

@@ -1,16 +1,17 @@
 //! Whether a mask shows no more than another one: a claim on pairs of a query and a key.
 
+use super::data::Truths;
 use super::integers::{GaveUp, Integers};
 use super::places::Place;
-use super::rewrite::{Truths, and, not};
+use super::rewrite::{and, not};
 use super::{Counterexample, STEPS, Subject, Verdict, unknown_sizes};
 use crate::score::{Expr, Var};
 
 impl Subject<'_> {
     pub(super) fn decide_within(&self, bound: &Expr) -> Verdict {
         let outside = and(self.mask.clone(), not(bound.clone()));
-        let cases = Truths::all(&outside).into_iter().map(|truths| {
-            let outside = and(truths.assign(&outside), self.is_possible(truths));
+        let cases = Truths::all(&outside, self.cross).into_iter().map(|truths| {
+            let outside = and(truths.assign(&outside), self.is_possible(&truths));
             (truths, outside)
         });
         let cases: Vec<_> = cases.collect();
@@ -40,7 +41,7 @@ impl Subject<'_> {
         let kv_idx = symbols.value(Var::KvIdx, &model).ok_or(GaveUp)?;
         // The formula may be wider than the condition.
         match self.holds(condition, place, kv_idx) {
-            Some(true) => Ok(Some(pair(place, kv_idx, *truths))),
+            Some(true) => Ok(Some(pair(place, kv_idx, truths))),
             _ => Err(GaveUp),
         }
     }
@@ -55,16 +56,16 @@ impl Subject<'_> {
                     self.holds(condition, place, kv_idx) == Some(true)
                 };
                 let (truths, _) = cases.iter().find(holds)?;
-                Some(pair(place, kv_idx, *truths))
+                Some(pair(place, kv_idx, truths))
             })
         })
     }
 }
 
-fn pair(place: Place, kv_idx: i64, truths: Truths) -> Counterexample {
+fn pair(place: Place, kv_idx: i64, truths: &Truths) -> Counterexample {
     Counterexample {
         place,
         kv_idx: Some(kv_idx),
-        data: Some(truths),
+        data: Some(truths.clone()),
     }
 }

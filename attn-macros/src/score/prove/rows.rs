@@ -3,10 +3,11 @@
 //! To prove it, every query is told which keys to try: itself, the first one, the first one of its chunk. As long as there
 //! is a query that attends to none of these keys, one that it does attend to shows what is to be tried as well.
 
+use super::data::{Truths, assume, comparisons, reads_declared};
 use super::formula::Formula;
 use super::integers::{GaveUp, Integers};
 use super::places::Place;
-use super::rewrite::{Truths, and, assume, not, or, reads_declared, with_var};
+use super::rewrite::{and, not, or, with_var};
 use super::translate::Symbols;
 use super::{Counterexample, STEPS, Subject, Verdict, unknown_sizes};
 use crate::score::{Binary, Expr, Type, Var};
@@ -19,9 +20,10 @@ const LONGEST_ROW: i64 = 1 << 16;
 
 impl Subject<'_> {
     pub(super) fn decide_every_query_attends(&self) -> Verdict {
-        if reads_declared(self.mask) {
-            // The data of a body may say anything, as far as is known here: at worst, they hide all that they can.
-            let mask = &assume(self.mask, false);
+        let free = comparisons(self.mask, self.cross);
+        if reads_declared(self.mask, &free) {
+            // Other data of a body may say anything, as far as is known here: at worst, they hide all that they can.
+            let mask = &assume(self.mask, false, &free);
             let positive = self.positive.clone();
             let worst = Subject {
                 mask,
@@ -33,11 +35,11 @@ impl Subject<'_> {
                 other => other,
             };
         }
-        let cases = Truths::all(self.mask);
+        let cases = Truths::all(self.mask, self.cross);
         // If some data hide a key from a query, the data of the call may be those, for each key on its own.
         let attends = cases.iter().fold(Expr::Bool(true), |all, truths| {
             let attends = truths.assign(self.mask);
-            and(all, or(attends, not(self.is_possible(*truths))))
+            and(all, or(attends, not(self.is_possible(truths))))
         });
         let found = self.find_empty_row(&attends);
         if let Ok(None) = found {
@@ -45,11 +47,11 @@ impl Subject<'_> {
         }
         let shortest = self.find_small_empty_row(&attends).or(found.ok().flatten());
         shortest.map_or(Verdict::Unknown, |place| {
-            let hide = |truths: &&Truths| self.hide_all(**truths, place);
+            let hide = |truths: &&Truths| self.hide_all(truths, place);
             Verdict::Refuted(Counterexample {
                 place,
                 kv_idx: None,
-                data: cases.iter().find(hide).copied(),
+                data: cases.iter().find(hide).cloned(),
             })
         })
     }
@@ -94,12 +96,16 @@ impl Subject<'_> {
     }
 
     /// These data, for all keys but those for which they cannot be, hide every key.
-    fn hide_all(&self, truths: Truths, place: Place) -> bool {
+    fn hide_all(&self, truths: &Truths, place: Place) -> bool {
+        let [attends, of_itself] =
+            [truths, &truths.of_itself(self.cross)].map(|truths| truths.assign(self.mask));
         place.keys().all(|kv_idx| {
-            let own = !self.cross && kv_idx == place.q_idx;
-            let document = truths.document || own;
-            let attends = Truths { document, ..truths }.assign(self.mask);
-            self.holds(&attends, place, kv_idx) == Some(false)
+            let attends = if kv_idx == place.q_idx {
+                &of_itself
+            } else {
+                &attends
+            };
+            self.holds(attends, place, kv_idx) == Some(false)
         })
     }
 }

@@ -211,6 +211,64 @@ fn data_may_break_a_promise() {
 }
 
 #[test]
+fn ids_of_a_body_are_documents_of_its_own() {
+    let errors = |mask: &str, ensure: &str| {
+        let keep = "data keep: bool[batch, kv_len];";
+        let keep = if mask.contains("keep") { keep } else { "" };
+        let file = parse_file(expand(&format!(
+            "struct L<heads = 2, d_model = 4, ensure = {ensure}> {{
+                data doc: ids[batch, q_len];
+                {keep}
+                fn mask(b, q_idx, kv_idx) {{ {mask} }}
+            }}"
+        )));
+        let reports = reports(&file).into_iter();
+        reports.map(|report| report.message).collect::<Vec<_>>()
+    };
+    let same = "doc[b, q_idx] == doc[b, kv_idx]";
+    let earlier = "doc[b, q_idx] > doc[b, kv_idx]";
+    for (mask, ensure) in [
+        (
+            format!("{same} && kv_idx <= q_idx"),
+            "causal & every_query_attends",
+        ),
+        (format!("{same} || keep[b, kv_idx]"), "every_query_attends"),
+        (format!("!({earlier})"), "every_query_attends"),
+        (
+            format!("{same} && {earlier} || q_idx == kv_idx"),
+            "every_query_attends",
+        ),
+    ] {
+        assert_eq!(errors(&mask, ensure), [""; 0], "{mask}");
+    }
+    for (mask, ensure, error) in [
+        (
+            same,
+            "causal",
+            "q_idx = 0 attends to kv_idx = 1 (q_len = 2, kv_len = 2), where `doc[b, q_idx] == doc[b, kv_idx]`",
+        ),
+        (
+            "!(doc[b, q_idx] == doc[b, kv_idx])",
+            "causal",
+            "q_idx = 0 attends to kv_idx = 1 (q_len = 2, kv_len = 2), where not `doc[b, q_idx] == doc[b, kv_idx]`",
+        ),
+        (
+            earlier,
+            "every_query_attends",
+            "q_idx = 0 attends to no key (q_len = 1, kv_len = 1), where `doc[b, kv_idx] < doc[b, q_idx]` for no key",
+        ),
+        (
+            "doc[b, q_idx] == doc[b, kv_idx] && q_idx != kv_idx",
+            "every_query_attends",
+            "q_idx = 0 attends to no key (q_len = 1, kv_len = 1), where `doc[b, q_idx] == doc[b, kv_idx]` for every key",
+        ),
+    ] {
+        let expected = format!("`ensure = {ensure}`: {error}");
+        assert_eq!(errors(mask, ensure), [expected], "{mask}");
+    }
+}
+
+#[test]
 fn sizes_that_only_rustc_knows_are_no_obstacle_where_they_do_not_matter() {
     assert_proved(
         false,

@@ -5,7 +5,7 @@ use proptest::sample::select;
 
 use crate::score::eval::{Inputs, Point, Value, holds};
 use crate::score::prove::{Claim, Counterexample, Place, Subject, Truths, Verdict};
-use crate::score::{Binary, Data, Expr, Var, builtin};
+use crate::score::{Binary, Data, Expr, Type, Var, builtin};
 use crate::spec::{Align, Size};
 use crate::tests::formula::formulas;
 use crate::tests::support::{build, cases};
@@ -34,7 +34,8 @@ impl Inputs for Call {
             Data::Padding => Value::Bool(self.valid[last]),
             Data::QueryDocument => Value::Int(self.documents[last]),
             Data::KeyDocument => Value::Int(self.key_documents[last]),
-            Data::Declared { .. } => return None,
+            // In self-attention, a body may declare them.
+            Data::Declared { .. } => Value::Int(self.documents[last]),
         })
     }
 }
@@ -134,27 +135,46 @@ fn fails_at(claim: &Claim, mask: &Expr, place: Place, kv_idx: i64, call: &Call) 
     }
 }
 
-/// The call that a counterexample tells of.
-fn told(counterexample: &Counterexample, cross: bool) -> Call {
+/// The call that a counterexample tells of, if it tells of one.
+fn told(counterexample: &Counterexample, mask: &Expr, cross: bool) -> Option<Call> {
     let Place {
         q_idx,
         q_len,
         kv_len,
         ..
     } = counterexample.place;
-    let Truths { padding, document } = counterexample.data.expect("data that all keys share");
-    let foreign = i64::from(!document);
-    let mut key_documents = vec![foreign; kv_len as usize];
-    let mut documents = vec![0; q_len as usize];
-    if !cross {
-        key_documents[q_idx as usize] = 0;
-        documents = key_documents.clone();
-    }
-    Call {
-        valid: vec![padding; kv_len as usize],
-        documents,
-        key_documents,
-    }
+    let Truths {
+        padding,
+        document,
+        ids,
+    } = counterexample.data.clone()?;
+    let call = |foreign| {
+        let mut key_documents = vec![foreign; kv_len as usize];
+        let mut documents = vec![0; q_len as usize];
+        if !cross {
+            key_documents[q_idx as usize] = 0;
+            documents = key_documents.clone();
+        }
+        Call {
+            valid: vec![padding; kv_len as usize],
+            documents,
+            key_documents,
+        }
+    };
+    let Some(ids) = ids.first() else {
+        return Some(call(i64::from(!document)));
+    };
+    // Of the ids that the other keys may have, one for which the comparison is as told.
+    let other = counterexample.kv_idx.unwrap_or(i64::from(q_idx == 0));
+    let mut calls = [0, 1, -1].map(call).into_iter();
+    let is_told = |call: &Call| {
+        let is_it = |part: &Expr| {
+            part.to_string() == ids.text
+                && attends(part, counterexample.place, other, call) == Some(ids.holds)
+        };
+        other >= kv_len || mask.any(&is_it)
+    };
+    Some(calls.find(is_told).expect("ids that compare as told"))
 }
 
 /// Every claim, and whether it was decided.
@@ -191,10 +211,14 @@ fn check(mask: &Expr, cross: bool) -> Result<bool, TestCaseError> {
                 );
             }
             Verdict::Refuted(found) => {
-                let call = told(&found, cross);
-                let failed = match found.kv_idx {
-                    Some(kv_idx) => fails_at(&claim, mask, found.place, kv_idx, &call),
-                    None => fails(&claim, mask, found.place, &call),
+                let fails = |call: &Call| match found.kv_idx {
+                    Some(kv_idx) => fails_at(&claim, mask, found.place, kv_idx, call),
+                    None => fails(&claim, mask, found.place, call),
+                };
+                let lengths = (found.place.q_len, found.place.kv_len);
+                let failed = match told(&found, mask, cross) {
+                    Some(call) => fails(&call),
+                    None => calls(cross, lengths, true).iter().any(fails),
                 };
                 prop_assert!(failed, "{mask}, cross: {cross}: {claim:?}, {found:?}");
             }
@@ -274,6 +298,71 @@ fn predicate(text: &str, cross: bool) -> Expr {
     let context = if cross { "d_context = 4, " } else { "" };
     let source = format!("struct L<heads = 2, d_model = 4, {context}mask = {text}>;");
     builtin::mask(&build(&source).0.mask)
+}
+
+/// `ids[b, q_idx] op ids[b, kv_idx]`, of ids that a body declares.
+fn comparison(op: Binary) -> Expr {
+    let id = |index: Var| Expr::Data {
+        data: Data::Declared {
+            name: "ids".into(),
+            ty: Type::Int,
+        },
+        index: vec![Var::B.into(), index.into()],
+    };
+    id(Var::QIdx).binary(op, id(Var::KvIdx))
+}
+
+#[test]
+fn claims_on_ids_of_a_body_are_decided() {
+    for op in [Binary::Eq, Binary::Lt, Binary::Le] {
+        for text in [
+            "none",
+            "causal",
+            "sliding_window(2)",
+            "padding",
+            "chunked(2) & padding",
+        ] {
+            let (ids, other) = (|| comparison(op), predicate(text, false));
+            let first = Expr::from(Var::KvIdx).equals(0);
+            let masks = [
+                ids() & other.clone(),
+                ids() | other.clone(),
+                !ids() & other.clone(),
+                !ids() | other.clone(),
+                ids().select(other.clone(), first.clone()),
+                (ids() | first) & other,
+            ];
+            for mask in masks {
+                assert!(check(&mask, false).expect("true verdicts"), "{mask}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_has_the_id_that_it_has() {
+    let (heads, claim) = (Size::known(1), Claim::EveryQueryAttends);
+    let decide = |mask: &Expr, cross| {
+        let positive = Vec::new();
+        let heads = &heads;
+        Subject {
+            mask,
+            cross,
+            heads,
+            positive,
+        }
+        .decide(&claim)
+    };
+    let causal = builtin::causal(Align::UpperLeft);
+    for (op, holds) in [(Binary::Eq, true), (Binary::Le, true), (Binary::Lt, false)] {
+        let verdict = decide(&(comparison(op) & causal.clone()), false);
+        assert_eq!(verdict == Verdict::Proved, holds, "{op:?}: {verdict:?}");
+        // Two sequences have no ids in common.
+        assert_eq!(decide(&comparison(op), true), Verdict::Unknown);
+    }
+    // Ids that are compared in two ways are not free: what seems to hide all may not happen.
+    let two_ways = !comparison(Binary::Le) & comparison(Binary::Eq) | !comparison(Binary::Lt);
+    assert_eq!(decide(&two_ways, false), Verdict::Unknown);
 }
 
 proptest! {

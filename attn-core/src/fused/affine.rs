@@ -1,0 +1,336 @@
+//! Integers of queries and keys, on all pairs of a zone at once.
+
+use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
+
+use super::zone::{Along, Cut};
+use super::{Interval, Truth, Zone};
+
+/// An integer of a query and a key: `q * q_idx + k * kv_idx + rest`, where it is known between which ends the rest lies.
+///
+/// Sums and multiples are as exact as their operands. A quotient, a remainder or an absolute value becomes exact on a zone that
+/// is small enough, and until then knows where to cut. What belongs to both indices in another way than by their distance,
+/// as a product, lies between ends, and that is all.
+///
+/// ```
+/// use attn_core::fused::{Truth, Zone};
+///
+/// let at = Zone::of(&(64..128), &(0..64));
+/// let back = at.q_idx() - at.kv_idx();
+/// assert_eq!(back.bounds().ends(), (1, 127));
+/// assert_eq!(at.number(0).less(back), Truth::True);
+/// assert!(matches!(back.less(at.number(100)), Truth::Mixed(_)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Affine<'z> {
+    zone: &'z Zone,
+    q: i64,
+    k: i64,
+    rest: Interval,
+    /// Whether it is each of these ends at some pair.
+    reached: bool,
+    /// Where to cut the zone for a rest that is nearer to a number.
+    cut: Option<Cut>,
+}
+
+impl<'z> Affine<'z> {
+    pub(super) fn of(zone: &'z Zone, [q, k]: [i64; 2], rest: Interval) -> Self {
+        Self {
+            zone,
+            q,
+            k,
+            rest,
+            reached: rest.only().is_some(),
+            cut: None,
+        }
+    }
+
+    /// Something between these ends, of which more is known on either side of a cut.
+    fn between(zone: &'z Zone, bounds: Interval, cut: Option<Cut>) -> Self {
+        let cut = cut.filter(|_| bounds.only().is_none());
+        Self {
+            cut,
+            ..Self::of(zone, [0, 0], bounds)
+        }
+    }
+
+    /// What is looked up at some indices, and found to lie between these ends. Where it belongs to a query or to a key, it is
+    /// looked up again on smaller zones; what belongs to pairs would be looked up as often as the mask were asked.
+    pub fn looked_up<const N: usize>(zone: &'z Zone, found: Interval, index: [Self; N]) -> Self {
+        let mut cuts = index.iter().filter_map(|index| index.halves());
+        let cut = cuts.next().filter(|_| cuts.next().is_none());
+        Self::between(zone, found, cut)
+    }
+
+    /// Where it lies.
+    pub fn bounds(self) -> Interval {
+        let part = match (self.q, self.k) {
+            (0, 0) => return self.rest,
+            (q, 0) => self.zone.range(Along::Query).times(q),
+            (0, k) => self.zone.range(Along::Key).times(k),
+            (q, k) if q.checked_neg() == Some(k) => self.zone.range(Along::Back).times(q),
+            (q, k) => self.zone.range(Along::Query).times(q) + self.zone.range(Along::Key).times(k),
+        };
+        part + self.rest
+    }
+
+    /// The zone.
+    pub fn zone(self) -> &'z Zone {
+        self.zone
+    }
+
+    /// The only number that it is.
+    fn only(self) -> Option<i64> {
+        self.bounds().only()
+    }
+
+    /// What it is a multiple of, but for a sum, and how many times.
+    fn along(self) -> Option<(Along, i64)> {
+        match (self.q, self.k) {
+            (0, 0) => None,
+            (q, 0) => Some((Along::Query, q)),
+            (0, k) => Some((Along::Key, k)),
+            (q, k) => (q.checked_neg() == Some(k)).then_some((Along::Back, q)),
+        }
+    }
+
+    /// Whether nothing of it is left open but the place.
+    fn is_exact(self) -> bool {
+        self.rest.only().is_some()
+    }
+
+    fn is_number(self) -> bool {
+        self.is_exact() && (self.q, self.k) == (0, 0)
+    }
+
+    /// Whether it is each end of its bounds at some pair.
+    fn reaches_ends(self) -> bool {
+        self.reached && ((self.q, self.k) == (0, 0) || self.along().is_some())
+    }
+
+    /// Whether it is every integer between its ends at some pair.
+    fn reaches_all(self) -> bool {
+        self.is_exact() && matches!(self.along(), Some((_, 1 | -1)))
+    }
+
+    /// A cut after which it lies between nearer ends, if it is more than one number.
+    fn halves(self) -> Option<Cut> {
+        if !self.is_exact() {
+            return self.cut;
+        }
+        let (along, _) = self.along()?;
+        let (least, greatest) = self.zone.range(along).ends();
+        let at = least.midpoint(greatest).min(greatest.checked_sub(1)?);
+        (least < greatest).then_some(Cut { along, at })
+    }
+
+    /// A cut between the pairs for which it is less than `bound`, and the others. There are some of both.
+    fn cut_at(self, bound: i64) -> Option<Cut> {
+        let (Some(rest), Some((along, times))) = (self.rest.only(), self.along()) else {
+            return self.halves();
+        };
+        // The last place before the bound is reached, or the last that reaches it.
+        let (reach, times) = if times > 0 {
+            (bound.checked_sub(rest)?.checked_sub(1)?, times)
+        } else {
+            (rest.checked_sub(bound)?, times.checked_neg()?)
+        };
+        let at = match times {
+            1 => reach,
+            times => reach.div_euclid(times),
+        };
+        Some(Cut { along, at })
+    }
+
+    /// `self >= bound`
+    fn reaches(self, bound: i64) -> Truth {
+        let (least, greatest) = self.bounds().ends();
+        if least >= bound {
+            Truth::True
+        } else if greatest < bound {
+            Truth::False
+        } else {
+            self.undecided(self.reaches_ends(), bound)
+        }
+    }
+
+    fn undecided(self, mixed: bool, bound: i64) -> Truth {
+        let cut = self.cut_at(bound);
+        if mixed {
+            Truth::Mixed(cut)
+        } else {
+            Truth::Unknown(cut)
+        }
+    }
+
+    /// `self < other`
+    pub fn less(self, other: Self) -> Truth {
+        (other - self).reaches(1)
+    }
+
+    /// `self <= other`
+    pub fn at_most(self, other: Self) -> Truth {
+        (other - self).reaches(0)
+    }
+
+    /// `self == other`
+    pub fn equals(self, other: Self) -> Truth {
+        // Ids may be so far apart that their difference is no integer.
+        let [(least, greatest), (other_least, other_greatest)] =
+            [self, other].map(|value| value.bounds().ends());
+        if greatest < other_least || other_greatest < least {
+            return Truth::False;
+        }
+        let gap = self - other;
+        match gap.bounds().ends() {
+            (0, 0) => Truth::True,
+            (1.., _) | (_, ..0) => Truth::False,
+            (0, _) => gap.undecided(gap.reaches_ends(), 1),
+            (_, 0) => gap.undecided(gap.reaches_ends(), 0),
+            _ => gap.undecided(gap.reaches_all(), 0),
+        }
+    }
+
+    /// The absolute value.
+    pub fn abs(self) -> Self {
+        match self.reaches(0) {
+            Truth::True => self,
+            Truth::False => -self,
+            open => Self::between(self.zone, self.bounds().abs(), open.cut()),
+        }
+    }
+
+    /// The smaller one.
+    pub fn min(self, other: Self) -> Self {
+        match self.at_most(other) {
+            Truth::True => self,
+            Truth::False => other,
+            open => {
+                let bounds = self.bounds().min(other.bounds());
+                Self::between(self.zone, bounds, open.cut())
+            }
+        }
+    }
+
+    /// The larger one.
+    pub fn max(self, other: Self) -> Self {
+        -(-self).min(-other)
+    }
+
+    /// One of the two. Behind the cut, it is known which.
+    pub(super) fn or(self, other: Self, cut: Option<Cut>) -> Self {
+        Self::between(self.zone, self.bounds().or(other.bounds()), cut)
+    }
+
+    fn times(self, factor: i64) -> Self {
+        match (self.q.checked_mul(factor), self.k.checked_mul(factor)) {
+            (Some(q), Some(k)) => Self {
+                q,
+                k,
+                rest: self.rest.times(factor),
+                ..self
+            },
+            _ => Self::between(self.zone, Interval::ANY, self.halves()),
+        }
+    }
+
+    /// A cut between two quotients by `divisor`. There are some.
+    fn cut_of_quotients(self, divisor: i64) -> Option<Cut> {
+        let ((least, greatest), size) = (self.bounds().ends(), divisor.checked_abs()?);
+        let middle = least.midpoint(greatest) / size;
+        // Quotients are rounded towards zero: the last number with this one, or else the last before it.
+        let quotient = if middle < greatest / size {
+            middle
+        } else {
+            middle.checked_sub(1)?
+        };
+        let next = if quotient >= 0 {
+            quotient.checked_add(1)?.checked_mul(size)?
+        } else {
+            quotient.checked_mul(size)?.checked_add(1)?
+        };
+        self.cut_at(next)
+    }
+}
+
+impl Neg for Affine<'_> {
+    type Output = Self;
+    fn neg(self) -> Self {
+        self.times(-1)
+    }
+}
+
+impl Add for Affine<'_> {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        let cut = self.cut.or(other.cut);
+        match (self.q.checked_add(other.q), self.k.checked_add(other.k)) {
+            (Some(q), Some(k)) => Self {
+                q,
+                k,
+                rest: self.rest + other.rest,
+                reached: self.is_exact() && other.is_exact()
+                    || self.reached && other.is_number()
+                    || self.is_number() && other.reached,
+                cut,
+                ..self
+            },
+            _ => Self::between(self.zone, Interval::ANY, cut),
+        }
+    }
+}
+
+impl Sub for Affine<'_> {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        self + -other
+    }
+}
+
+impl Mul for Affine<'_> {
+    type Output = Self;
+    fn mul(self, other: Self) -> Self {
+        if let Some(factor) = other.only() {
+            self.times(factor)
+        } else if let Some(factor) = self.only() {
+            other.times(factor)
+        } else {
+            Self::between(self.zone, self.bounds() * other.bounds(), None)
+        }
+    }
+}
+
+impl Div for Affine<'_> {
+    type Output = Self;
+    /// Towards zero; any integer, if the divisor may be 0.
+    fn div(self, other: Self) -> Self {
+        let bounds = self.bounds() / other.bounds();
+        match other.only() {
+            Some(1) => self,
+            Some(divisor) if divisor != 0 && bounds.only().is_none() => Self {
+                reached: self.reaches_ends(),
+                ..Self::between(self.zone, bounds, self.cut_of_quotients(divisor))
+            },
+            _ => Self::between(self.zone, bounds, None),
+        }
+    }
+}
+
+impl Rem for Affine<'_> {
+    type Output = Self;
+    /// The remainder of a division towards zero, which has the sign of the dividend.
+    fn rem(self, other: Self) -> Self {
+        let quotient = self / other;
+        if quotient.only().is_some() {
+            return self - other * quotient;
+        }
+        let bounds = self.bounds();
+        Self {
+            // From one multiple to the next, it is every remainder.
+            reached: self.reaches_all() && bounds.ends().0 >= 0 && other.is_number(),
+            ..Self::between(self.zone, bounds % other.bounds(), quotient.halves())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

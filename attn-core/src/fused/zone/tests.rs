@@ -1,0 +1,150 @@
+use dfdx::prelude::*;
+use proptest::prelude::*;
+
+use super::*;
+use crate::data::{DocumentData, Documents, Padding, PaddingData};
+
+const LEN: usize = 300;
+
+/// A combination of masks, as the macro spells them.
+#[derive(Clone, Debug)]
+enum Mask {
+    Causal { offset: i64 },
+    Window { offset: i64, n: i64 },
+    Near { n: i64 },
+    Grid { offset: i64, dilation: i64 },
+    Prefix { n: i64 },
+    Chunked { offset: i64, n: i64 },
+    Document,
+    Padding(usize),
+    Not(Box<Mask>),
+    And(Box<Mask>, Box<Mask>),
+    Or(Box<Mask>, Box<Mask>),
+}
+
+/// What a call passes.
+#[derive(Debug)]
+struct Call {
+    document: DocumentData,
+    /// A length, a length for each query, marks of keys.
+    padding: [PaddingData; 3],
+}
+
+impl Mask {
+    fn attends(&self, call: &Call, q: i64, k: i64) -> bool {
+        let back = |offset: &i64| q + offset - k;
+        match self {
+            Mask::Causal { offset } => back(offset) >= 0,
+            Mask::Window { offset, n } => (0..*n).contains(&back(offset)),
+            Mask::Near { n } => back(&0).abs() < *n,
+            Mask::Grid { offset, dilation } => back(offset) % dilation == 0,
+            Mask::Prefix { n } => k < *n,
+            Mask::Chunked { offset, n } => q + offset >= 0 && (q + offset) / n == k / n,
+            Mask::Document => call.document.query_id(0, q) == call.document.key_id(0, k),
+            Mask::Padding(which) => call.padding[*which].attends(0, q, k),
+            Mask::Not(a) => !a.attends(call, q, k),
+            Mask::And(a, b) => a.attends(call, q, k) && b.attends(call, q, k),
+            Mask::Or(a, b) => a.attends(call, q, k) || b.attends(call, q, k),
+        }
+    }
+
+    fn on(&self, call: &Call, at: &Zone) -> Truth {
+        let (b, q, k) = (at.number(0), at.q_idx(), at.kv_idx());
+        let back = |offset: &i64| q + at.number(*offset) - k;
+        match self {
+            Mask::Causal { offset } => k.at_most(q + at.number(*offset)),
+            Mask::Window { offset, n } => {
+                k.at_most(q + at.number(*offset)) & back(offset).less(at.number(*n))
+            }
+            Mask::Near { n } => back(&0).abs().less(at.number(*n)),
+            Mask::Grid { offset, dilation } => {
+                (back(offset) % at.number(*dilation)).equals(at.number(0))
+            }
+            Mask::Prefix { n } => k.less(at.number(*n)),
+            Mask::Chunked { offset, n } => {
+                let (position, n) = (q + at.number(*offset), at.number(*n));
+                at.number(0).at_most(position) & (position / n).equals(k / n)
+            }
+            Mask::Document => call
+                .document
+                .query_ids(b, q)
+                .equals(call.document.key_ids(b, k)),
+            Mask::Padding(which) => call.padding[*which].attends_all(b, q, k),
+            Mask::Not(a) => !a.on(call, at),
+            Mask::And(a, b) => a.on(call, at) & b.on(call, at),
+            Mask::Or(a, b) => a.on(call, at) | b.on(call, at),
+        }
+    }
+}
+
+fn masks() -> impl Strategy<Value = Mask> {
+    let offset = || prop_oneof![Just(0), -60..60_i64];
+    let atom = prop_oneof![
+        offset().prop_map(|offset| Mask::Causal { offset }),
+        (offset(), 1..120_i64).prop_map(|(offset, n)| Mask::Window { offset, n }),
+        (1..120_i64).prop_map(|n| Mask::Near { n }),
+        (offset(), 1..80_i64).prop_map(|(offset, dilation)| Mask::Grid { offset, dilation }),
+        (1..200_i64).prop_map(|n| Mask::Prefix { n }),
+        (offset(), 1..90_i64).prop_map(|(offset, n)| Mask::Chunked { offset, n }),
+        Just(Mask::Document),
+        (0..3_usize).prop_map(Mask::Padding),
+    ];
+    atom.prop_recursive(3, 6, 2, |part| {
+        prop_oneof![
+            part.clone().prop_map(|a| Mask::Not(Box::new(a))),
+            (part.clone(), part.clone()).prop_map(|(a, b)| Mask::And(Box::new(a), Box::new(b))),
+            (part.clone(), part).prop_map(|(a, b)| Mask::Or(Box::new(a), Box::new(b))),
+        ]
+    })
+}
+
+/// Documents of some lengths one after the other, lengths and marks.
+fn calls() -> impl Strategy<Value = Call> {
+    let lengths = prop::collection::vec(1..80_usize, LEN);
+    let keys = prop::collection::vec(prop::bool::weighted(0.9), LEN);
+    (lengths, 0..=LEN, 0..40_usize, keys).prop_map(|(lengths, valid, step, keys)| {
+        let ids = lengths.iter().enumerate();
+        let ids = ids.flat_map(|(id, length)| std::iter::repeat_n(id, *length));
+        let ids: Vec<_> = ids.take(LEN).collect();
+        let per_query = (0..LEN).map(|q| (q / (step + 1) * 9) % (LEN + 1)).collect();
+        let dev = Cpu::default();
+        let sizes = (1, LEN, LEN);
+        type Shape = (usize, usize);
+        Call {
+            document: Documents::<Shape, Cpu>::read(dev.tensor_from_vec(ids, (LEN,)), "", sizes)
+                .unwrap(),
+            padding: [
+                Padding::<Shape, Cpu>::read(valid, "", sizes).unwrap(),
+                Padding::<Shape, Cpu>::read(dev.tensor_from_vec(per_query, (LEN,)), "", sizes)
+                    .unwrap(),
+                Padding::<Shape, Cpu>::read(dev.tensor_from_vec(keys, (LEN,)), "", sizes).unwrap(),
+            ],
+        }
+    })
+}
+
+/// By looking at every pair.
+fn of_pairs(mask: &Mask, call: &Call, q: Range<usize>, k: Range<usize>) -> Coverage {
+    let pairs = q.flat_map(|q| k.clone().map(move |k| (q as i64, k as i64)));
+    let attends: Vec<_> = pairs.map(|(q, k)| mask.attends(call, q, k)).collect();
+    match (attends.contains(&true), attends.contains(&false)) {
+        (true, true) => Coverage::Partial,
+        (true, false) => Coverage::Full,
+        (false, _) => Coverage::Empty,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn blocks_are_what_their_pairs_are(mask in masks(), call in calls().no_shrink()) {
+        for q in (0..LEN).step_by(48) {
+            for k in (0..LEN).step_by(16) {
+                let (q, k) = (q..LEN.min(q + 48), k..LEN.min(k + 16));
+                let found = Zone::of(&q, &k).coverage(&|at| mask.on(&call, at));
+                prop_assert_eq!(found, of_pairs(&mask, &call, q.clone(), k.clone()), "{:?} {:?}", q, k);
+            }
+        }
+    }
+}
