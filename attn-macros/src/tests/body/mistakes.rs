@@ -434,3 +434,19 @@ fn a_normalizer_is_named_once() {
         "the header says how scores become weights already\nhelp: remove `normalizer = ..` or this function"
     );
 }
+
+/// Bounds are those of every operation, so that a remainder keeps what follows small.
+#[test]
+fn integers_that_fit_into_64_bits_are_taken() {
+    for fits in [
+        "q_idx * q_idx + kv_idx * kv_idx < 9",
+        "(q_idx * 7919 + kv_idx * 104729) % 1000 * q_len * 1000 > 0",
+        "clamp(q_idx - kv_idx, -1, 1) * q_len * kv_len / 16 < 0 || min(b, 1) * q_len * kv_len > 0",
+        "abs(q_idx - kv_idx) / 2 * kv_len > 3",
+        "floor(sqrt(q_idx as f32)) as i64 * kv_idx < 7",
+    ] {
+        let mask = format!("fn mask(b, q_idx, kv_idx, q_len, kv_len) {{ {fits} }}");
+        let reports = reports(&parse_file(expand(&layer(&mask))));
+        assert!(reports.is_empty(), "{fits}: {reports:?}");
+    }
+}
