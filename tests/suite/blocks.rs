@@ -220,7 +220,7 @@ mod exact {
             |p| p.dilated(10, 12) && !p.chunk(60);
         all_at_once [(prefix_lm(40, lower_right) | dilated_sliding_window(3, 33, upper_left)) & !(chunked(48, upper_left) & !causal(upper_left)) | sliding_window(5, upper_left, symmetric)]
             |p| (p.late_back() >= 0 || p.k < 40 || p.dilated(3, 33))
-                && !(p.chunk(48) && !p.causal())
+                && (!p.chunk(48) || p.causal())
                 || p.back().abs() < 5;
     }
 

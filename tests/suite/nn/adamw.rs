@@ -443,7 +443,8 @@ fn models_in_turns_are_not_taken_for_each_other() {
 fn a_step_wants_numbers_it_can_be_taken_with() {
     let mut model = model::<f32>();
     let before = parameters(&model);
-    let wrong: [(fn(&mut AdamWConfig), &str); 9] = [
+    type Change = fn(&mut AdamWConfig);
+    let wrong: [(Change, &str); 9] = [
         (
             |config| config.lr = -1e-3,
             "`lr` of AdamW is -0.001, not 0 or more",
