@@ -20,7 +20,7 @@ use crate::kernel::attention::Coverage;
 ///     let (q_idx, kv_idx) = (at.q_idx(), at.kv_idx());
 ///     kv_idx.at_most(q_idx) & !(q_idx - kv_idx).less(at.number(64))
 /// };
-/// assert_eq!(Zone::of(&(48..96), &(32..48)).coverage(&far), Coverage::Partial);
+/// assert_eq!(Zone::of(&(48..96), &(16..32)).coverage(&far), Coverage::Partial);
 /// assert_eq!(Zone::of(&(48..96), &(48..64)).coverage(&far), Coverage::Empty);
 /// assert_eq!(Zone::of(&(96..144), &(16..32)).coverage(&far), Coverage::Full);
 /// ```

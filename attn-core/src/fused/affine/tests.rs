@@ -28,8 +28,8 @@ const CASES: [Case; 16] = [
     (true, |q, k| (q - k) % 6, |q, k| (q - k) % n(q, 6)),
     (
         true,
-        |q, k| (2 * q - 7) % -5 - k % 3,
-        |q, k| (n(q, 2) * q - n(q, 7)) % n(q, -5) - k % n(k, 3),
+        |q, _| (2 * q - 7) % -5,
+        |q, _| (n(q, 2) * q - n(q, 7)) % n(q, -5),
     ),
     (
         true,

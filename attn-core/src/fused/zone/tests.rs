@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use dfdx::prelude::*;
 use proptest::prelude::*;
 
@@ -132,6 +134,27 @@ fn of_pairs(mask: &Mask, call: &Call, q: Range<usize>, k: Range<usize>) -> Cover
         (true, false) => Coverage::Full,
         (false, _) => Coverage::Empty,
     }
+}
+
+#[test]
+fn a_mask_is_asked_about_so_many_zones() {
+    let asked = Cell::new(0);
+    // Even and odd: known of two neighbours at a time.
+    let nothing = |at: &Zone| {
+        asked.set(asked.get() + 1);
+        let is_even = (at.q_idx() % at.number(2)).equals(at.number(0));
+        is_even & !is_even
+    };
+    assert_eq!(
+        Zone::of(&(0..48), &(0..16)).coverage(&nothing),
+        Coverage::Empty
+    );
+    asked.set(0);
+    assert_eq!(
+        Zone::of(&(0..999), &(0..16)).coverage(&nothing),
+        Coverage::Partial
+    );
+    assert_eq!(asked.get(), MOST_ZONES);
 }
 
 proptest! {
