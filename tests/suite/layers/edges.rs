@@ -149,8 +149,10 @@ macro_rules! both_steep {
         let ran = |output| backpropagate(output).input("x", &x).parameters(&layer);
         let fused = ran(layer.forward(x.leaky_trace()));
         let composed = ran(layer.composed().forward(x.leaky_trace()));
-        // The gradient of a score is the difference of equal numbers where one key takes all; the scale multiplies what rounding leaves.
-        assert_same(stringify!($Layer), &fused, &composed, 256.0 * tolerance::<$E>());
+        // Where one key takes all, the gradient of a score is the difference of equal numbers. What rounding leaves of it is
+        // multiplied by the scale, and by queries or keys of up to 30.
+        let allowed = 256.0 * 30.0 * tolerance::<$E>();
+        assert_same(stringify!($Layer), &fused, &composed, allowed);
     }};
 }
 
