@@ -80,7 +80,7 @@ fn main() {
         reader.zero_grads(&mut gradients);
     }
     let right = accuracy(&reader, &device, &mut rng);
-    assert!(right > 0.9, "the brackets have to be learned: {right}");
+    assert!(right > 0.8, "the brackets have to be learned: {right}");
     println!();
     let batch = Batch::random(8, &mut rng);
     for (text, (answer, found)) in batch
