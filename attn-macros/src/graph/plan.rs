@@ -1,7 +1,8 @@
 //! Which arrays live how long.
 //!
 //! - An array that a derivative reads is saved. What can be had again without a matrix product is not: norms and rotations
-//!   of queries and keys are repeated as vectors are loaded, and scores and weights tile by tile (the one product that is).
+//!   of queries and keys are repeated as vectors are loaded, and scores and weights tile by tile (the one product that is). A norm
+//!   that is a step of its own, because a map of each head reads what it gives, is not repeated.
 //! - Memory goes back to the pool after its last reader, where the next array finds it.
 //! - Gradients of parameters and inputs are added to in the tape's own buffers.
 
