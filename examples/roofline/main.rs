@@ -41,7 +41,7 @@ fn main() {
     );
     println!(
         "{:<46} {:>9} {:>9} {:>7} {:>6} {:>15} {:>14}",
-        "case", "time", "GFLOP/s", "share", "bar", "of its products", "times in dfdx"
+        "case", "time", "GFLOP/s", "share", "bar", "own products", "times in dfdx"
     );
     let cases = layer::cases().into_iter().chain(core::cases());
     for case in cases.filter(|case| case.name.contains(&options.only)) {

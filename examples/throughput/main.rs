@@ -179,7 +179,7 @@ fn main() {
         "tokens/s",
         "GFLOP/s",
         "share",
-        "of its products",
+        "own products",
         "times dfdx"
     );
     let models = [
