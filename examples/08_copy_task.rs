@@ -1,6 +1,6 @@
 //! Lesson 8: the smallest model that has to get everything right. It reads a sign, some random symbols and the sign again, and
 //! repeats the symbols. No two texts need have the same length, so that to know the next symbol it must find the place where the last
-//! one stood before, and look one further: an induction head. That takes two layers of attention, and nothing else does it.
+//! one stood before, and look one further: an induction head, which two layers of attention can be.
 //!
 //! Olsson et al., "In-context learning and induction heads" (2022).
 //!

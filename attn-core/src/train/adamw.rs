@@ -54,7 +54,7 @@ impl AdamWConfig {
             epsilon,
             weight_decay,
         } = *self;
-        let not_negative = (0.0..=f64::MAX, "0 or more");
+        let not_negative = (0.0..=f64::MAX, "finite and not negative");
         let share = (0.0..=1.0_f64.next_down(), "in 0..1");
         let numbers = [
             ("lr", lr, &not_negative),

@@ -447,15 +447,15 @@ fn a_step_wants_numbers_it_can_be_taken_with() {
     let wrong: [(Change, &str); 9] = [
         (
             |config| config.lr = -1e-3,
-            "`lr` of AdamW is -0.001, not 0 or more",
+            "`lr` of AdamW is -0.001, not finite and not negative",
         ),
         (
             |config| config.lr = f64::NAN,
-            "`lr` of AdamW is NaN, not 0 or more",
+            "`lr` of AdamW is NaN, not finite and not negative",
         ),
         (
             |config| config.lr = f64::INFINITY,
-            "`lr` of AdamW is inf, not 0 or more",
+            "`lr` of AdamW is inf, not finite and not negative",
         ),
         (
             |config| config.betas[0] = 1.0,
@@ -475,11 +475,11 @@ fn a_step_wants_numbers_it_can_be_taken_with() {
         ),
         (
             |config| config.epsilon = -1e-8,
-            "`epsilon` of AdamW is -0.00000001, not 0 or more",
+            "`epsilon` of AdamW is -0.00000001, not finite and not negative",
         ),
         (
             |config| config.weight_decay = -1.0,
-            "`weight_decay` of AdamW is -1, not 0 or more",
+            "`weight_decay` of AdamW is -1, not finite and not negative",
         ),
     ];
     for (change, message) in wrong {
