@@ -97,6 +97,7 @@ fn on_slices(len: usize, window: usize, backward: bool) -> impl FnMut() {
             },
             query: Prepare::default(),
             key: Prepare::default(),
+            value: Prepare::default(),
             similarity: Similarity::Dot { scale: 0.125 },
             score: None,
             mask: &Window(window),

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::kernel::{
     Matrix, MatrixMut, Pooled,
-    attention::{Attention, Positions, Prepare, go_on, prepare},
+    attention::{Attention, Positions, go_on, prepare},
 };
 
 /// The most tokens of a sequence that are new at once. More are given in turn: memory does not grow with the prompt.
@@ -14,7 +14,7 @@ pub(super) const MOST_NEW: usize = 128;
 
 /// The keys and values of all sequences of a session that an attention still looks at.
 ///
-/// Keys are kept as they meet queries: normalised, and rotated by their position. What no later query attends to makes room
+/// Both are kept prepared: keys as they meet queries, rotated by their position. What no later query attends to makes room
 /// when there is none left, so that a window of `W` keys takes the memory of `W` and some more, however long the sequence
 /// becomes.
 #[derive(Clone, Debug)]
@@ -160,11 +160,14 @@ impl<E: Pooled> Sequence<E> {
         v: Matrix<'_, E>,
     ) {
         let (start, len) = (self.len, span.rows.len());
-        let how = attention.key.from(span.first);
         let heads = attention.sizes.kv_heads;
-        prepare(&how, 1, len, heads, k, self.keys.some_mut(start, len));
-        let as_is = Prepare::default();
-        prepare(&as_is, 1, len, heads, v, self.values.some_mut(start, len));
+        for (how, x, rows) in [
+            (&attention.key, k, &mut self.keys),
+            (&attention.value, v, &mut self.values),
+        ] {
+            let how = how.from(span.first);
+            prepare(&how, 1, len, heads, x, rows.some_mut(start, len));
+        }
         self.len += len;
     }
 }

@@ -31,7 +31,7 @@ compiled! {
     Continues:
 
     /// The output of [`Attention::forward`] for new queries of a sequence, whose keys and values are there up to the last of
-    /// these: keys as they meet queries, prepared by their positions. Nothing is dropped out.
+    /// these: prepared, by their positions. Nothing is dropped out.
     ///
     /// # Panics
     /// If the shapes do not fit the widths.
@@ -58,6 +58,7 @@ compiled! {
             sizes,
             query: attention.query.from(positions.first),
             key: Prepare::default(),
+            value: Prepare::default(),
             score: attention.score.is_some().then_some(&placed as _),
             mask: &placed,
             dropout: None,

@@ -103,8 +103,8 @@ impl<E: Pooled> Attention<'_, E> {
             let (b, kv) = (i / kv_heads, i % kv_heads);
             let [q, k, v] = [q, k, v].map(|x| sizes.sequence(x, b));
             let [k, v] = [k, v].map(|x| sizes.of_key_head(x, kv));
-            let keys = Keys::load(self, k);
-            let values = Values::load(self, v);
+            let keys = Keys::load(self, kv, k);
+            let values = Values::load(self, kv, v);
             self.for_each(1, self.blocks(b, kv, out, lse), |block| {
                 let queries = self.load_queries(q, &block);
                 body(queries.read(), (keys.columns(), values.rows()), block);
@@ -140,7 +140,7 @@ impl<E: Pooled> Attention<'_, E> {
         let of_head = self.sizes.of_query_head(q, block.head.h);
         let mut prepared = Panel::new(block.queries.len(), self.sizes.width);
         run(LoadRows {
-            prepare: &self.query,
+            prepare: &self.query.of_head(block.head.h, self.sizes.width),
             x: of_head.some_rows(block.queries.clone()),
             first: block.queries.start,
             to: prepared.write(),
@@ -299,8 +299,8 @@ enum Keys<'a, E: Pooled> {
 }
 
 impl<'a, E: Pooled> Keys<'a, E> {
-    fn load(attention: &Attention<'_, E>, k: Matrix<'a, E>) -> Self {
-        let prepare = &attention.key;
+    fn load(attention: &Attention<'_, E>, kv: usize, k: Matrix<'a, E>) -> Self {
+        let prepare = &attention.key.of_head(kv, k.cols());
         // Decoding: the products of one query with rows are as fast as any.
         let dot = matches!(attention.similarity, Similarity::Dot { .. });
         if attention.sizes.query == 1 && dot {
@@ -340,27 +340,32 @@ impl<'a, E: Pooled> Keys<'a, E> {
     }
 }
 
-/// The values of a head, `[key, value_width]`.
+/// The prepared values of a head, `[key, value_width]`.
 enum Values<'a, E: Pooled> {
-    /// Those of all heads lie side by side.
+    /// Those of all heads lie side by side, and are not to be prepared.
     Given(Matrix<'a, E>),
     /// Close together: on few pages, whose addresses the machine remembers.
     Copied(Panel<E>),
 }
 
 impl<'a, E: Pooled> Values<'a, E> {
-    /// A copy of many values, if several blocks of queries read it.
-    fn load(attention: &Attention<'_, E>, v: Matrix<'a, E>) -> Self {
-        let sizes = attention.sizes;
-        if v.rows() < FAR || sizes.group() * sizes.query <= QUERIES {
+    /// A copy, if they are to be prepared, and of many values, if several blocks of queries read it.
+    fn load(attention: &Attention<'_, E>, kv: usize, v: Matrix<'a, E>) -> Self {
+        let (sizes, prepare) = (attention.sizes, &attention.value.of_head(kv, v.cols()));
+        let near = v.rows() < FAR || sizes.group() * sizes.query <= QUERIES;
+        if near && prepare.is_nothing() {
             return Self::Given(v);
         }
         let mut copy = Panel::new(v.rows(), v.cols());
         let tasks = chunks(0..v.rows(), TILE).zip(copy.write().row_chunks(TILE));
-        attention.for_each(1, tasks, |(keys, mut to)| {
-            for (row, key) in keys.enumerate() {
-                to.row_mut(row).copy_from_slice(v.row(key));
-            }
+        attention.for_each(1, tasks, |(keys, to)| {
+            let (x, first) = (v.some_rows(keys.clone()), keys.start);
+            run(LoadRows {
+                prepare,
+                x,
+                first,
+                to,
+            });
         });
         Self::Copied(copy)
     }

@@ -15,7 +15,7 @@ use std::ops::Range;
 use super::absent::Coefficients;
 use super::dropout::Dropper;
 use super::layout::{fill, some_cols, some_rows};
-use super::load::{AdditiveGradients, BackwardRows, LoadRows};
+use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
 use super::plan::{QUERIES, Tile, chunks, tiles};
 use super::queries::{Block, Queries, QueryPart};
 use super::sums::Part;
@@ -203,14 +203,20 @@ impl<'a, E: Pooled> Keys<'a, E> {
                 Similarity::Additive { .. } => Panel::new(width, keys),
             },
         };
+        let (kv, first) = (loaded.given.kv, loaded.given.range.start);
         run(LoadRows {
-            prepare: &attention.key,
+            prepare: &attention.key.of_head(kv, width),
             x: k,
-            first: loaded.given.range.start,
+            first,
             to: loaded.rows.write(),
         });
         transpose(loaded.rows.read(), loaded.columns.write());
-        transpose(v, loaded.value_columns.write());
+        run(LoadColumns {
+            prepare: &attention.value.of_head(kv, value_width),
+            x: v,
+            first,
+            to: loaded.value_columns.write(),
+        });
         fill(loaded.d.write(), E::ZERO);
         fill(loaded.given.d_v.reborrow(), E::ZERO);
         loaded
@@ -223,7 +229,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
             self.d = self.rows;
         }
         run(BackwardRows {
-            prepare: &attention.key,
+            prepare: &attention.key.of_head(self.given.kv, self.given.k.cols()),
             x: self.given.k,
             first: self.given.range.start,
             d: self.d.read(),

@@ -1,10 +1,10 @@
 //! Rows and columns of one head, prepared, and what the additive similarity does to tiles of them: as calls.
 
 use super::{Prepare, additive, prepare};
-use crate::kernel::Pooled;
+use crate::kernel::{Buffer, Pooled};
 use crate::simd::{Kernel, Matrix, MatrixMut, Vector};
 
-/// [`prepare::load_rows`]
+/// [`prepare::load_rows`] of one head.
 pub(super) struct LoadRows<'a, E> {
     pub prepare: &'a Prepare<'a, E>,
     pub x: Matrix<'a, E>,
@@ -40,16 +40,17 @@ impl<E: Pooled> Kernel for LoadHeads<'_, E> {
     fn run<V: Vector<Element = E>>(mut self) {
         for row in 0..self.x.rows() {
             let mut x = self.x.row(row);
-            for to in &mut self.to {
+            for (head, to) in self.to.iter_mut().enumerate() {
                 let (of_head, others) = x.split_at(to.cols());
                 x = others;
-                prepare::load_row::<V>(self.prepare, of_head, self.first + row, to.row_mut(row));
+                let how = self.prepare.of_head(head, to.cols());
+                prepare::load_row::<V>(&how, of_head, self.first + row, to.row_mut(row));
             }
         }
     }
 }
 
-/// [`prepare::load_columns`]
+/// [`prepare::load_columns`] of one head.
 pub(super) struct LoadColumns<'a, E> {
     pub prepare: &'a Prepare<'a, E>,
     pub x: Matrix<'a, E>,
@@ -67,7 +68,7 @@ impl<E: Pooled> Kernel for LoadColumns<'_, E> {
     }
 }
 
-/// [`prepare::backward_rows`]
+/// [`prepare::backward_rows`] of one head.
 pub(super) struct BackwardRows<'a, E> {
     pub prepare: &'a Prepare<'a, E>,
     pub x: Matrix<'a, E>,
@@ -113,20 +114,23 @@ impl<E: Pooled> Kernel for BackwardHeads<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
+        let width = self.d.first().map_or(0, Matrix::cols);
+        let mut biased = Buffer::stale(width);
         for row in 0..self.x.rows() {
             let (mut x, mut to) = (self.x.row(row), self.to.row_mut(row));
-            for d in &self.d {
-                let (x_of_head, others) = x.split_at(d.cols());
-                let (to_of_head, rest) = to.split_at_mut(d.cols());
+            for (head, d) in self.d.iter().enumerate() {
+                let (x_of_head, others) = x.split_at(width);
+                let (to_of_head, rest) = to.split_at_mut(width);
                 (x, to) = (others, rest);
                 let (first, gain) = (self.first + row, Some(&mut *self.d_gain));
                 prepare::backward_row::<V>(
-                    self.prepare,
+                    &self.prepare.of_head(head, width),
                     x_of_head,
                     first,
                     d.row(row),
                     to_of_head,
                     gain,
+                    &mut biased,
                 );
             }
         }

@@ -1,6 +1,8 @@
-//! What happens to queries and keys before they meet: a norm takes their length out, a rotation tells their position.
+//! What happens to queries and keys before they meet: a bias is added, a norm takes their length out, a rotation tells their
+//! position.
 //!
-//! Both act on one vector of one head. With `u = x / r`, `r = sqrt(mean(x²) + ε)`, and the rotation `R` of a position,
+//! All act on one vector of one head. With `x` after the bias, `u = x / r`, `r = sqrt(mean(x²) + ε)`, and the rotation `R` of
+//! a position,
 //!
 //! ```text
 //! y = R (gain * u)
@@ -152,8 +154,9 @@ impl<E: Pooled> Kernel for Forward<'_, E> {
         for row in 0..self.to.rows() {
             let position = (self.first + row) % len;
             let x = x.row(self.first + row).chunks(width);
-            for (x, to) in x.zip(self.to.row_mut(row).chunks_mut(width)) {
-                load_row::<V>(how, x, position, to);
+            let heads = x.zip(self.to.row_mut(row).chunks_mut(width));
+            for (head, (x, to)) in heads.enumerate() {
+                load_row::<V>(&how.of_head(head, width), x, position, to);
             }
         }
     }
@@ -175,12 +178,16 @@ impl<E: Pooled> Kernel for Backward<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         let Vectors { how, x, len, width } = self.vectors;
+        let mut biased = Buffer::stale(width);
         for row in 0..self.to.rows() {
             let position = (self.first + row) % len;
             let x = x.row(self.first + row).chunks(width);
             let d = self.d.row(self.first + row).chunks(width);
-            for ((x, d), to) in x.zip(d).zip(self.to.row_mut(row).chunks_mut(width)) {
-                backward_row::<V>(how, x, position, d, to, Some(self.d_gain));
+            let heads = x.zip(d).zip(self.to.row_mut(row).chunks_mut(width));
+            for (head, ((x, d), to)) in heads.enumerate() {
+                let how = how.of_head(head, width);
+                let d_gain = Some(&mut *self.d_gain);
+                backward_row::<V>(&how, x, position, d, to, d_gain, &mut biased);
             }
         }
     }
@@ -215,7 +222,7 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
         (to.rows(), to.cols()),
         "columns of another shape"
     );
-    if prepare.norm.is_none() && prepare.rope.is_none() {
+    if prepare.is_nothing() {
         return transpose_here::<V>(x, to);
     }
     let width = x.cols();
@@ -237,7 +244,7 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
 ///
 /// A row whose derivative is 0 is not looked at: it may be padding, and NaN. `x`, `d`, `to`: `[len, width]`.
 #[inline(always)]
-pub(super) fn backward_rows<V: Vector>(
+pub(super) fn backward_rows<V: Vector<Element: Pooled>>(
     prepare: &Prepare<'_, V::Element>,
     x: Matrix<'_, V::Element>,
     first: usize,
@@ -247,9 +254,11 @@ pub(super) fn backward_rows<V: Vector>(
 ) {
     assert_eq!(shape(x), (to.rows(), to.cols()), "rows of another shape");
     assert_eq!(shape(x), shape(d), "derivatives of another shape");
+    let mut biased = Buffer::stale(x.cols());
     for row in 0..x.rows() {
         let (x, d, to) = (x.row(row), d.row(row), to.row_mut(row));
-        backward_row::<V>(prepare, x, first + row, d, to, d_gain.as_deref_mut());
+        let d_gain = d_gain.as_deref_mut();
+        backward_row::<V>(prepare, x, first + row, d, to, d_gain, &mut biased);
     }
 }
 
@@ -261,16 +270,16 @@ pub(super) fn load_row<V: Vector>(
     position: usize,
     to: &mut [V::Element],
 ) {
-    match &prepare.norm {
-        None => to.copy_from_slice(x),
-        Some(norm) => normalize::<V>(norm, x, to),
+    add_bias::<V>(prepare, x, to);
+    if let Some(norm) = &prepare.norm {
+        normalize::<V>(norm, to);
     }
     if let Some(rope) = &prepare.rope {
         rotate::<V>(rope, position, V::Element::ONE, to);
     }
 }
 
-/// The derivative of [`load_row`], as [`backward_rows`].
+/// The derivative of [`load_row`], as [`backward_rows`]. `biased` is room for another row.
 #[inline(always)]
 pub(super) fn backward_row<V: Vector>(
     prepare: &Prepare<'_, V::Element>,
@@ -279,6 +288,7 @@ pub(super) fn backward_row<V: Vector>(
     d: &[V::Element],
     to: &mut [V::Element],
     d_gain: Option<&mut [V::Element]>,
+    biased: &mut [V::Element],
 ) {
     to.copy_from_slice(d);
     if d.iter().all(|&d| d == V::Element::ZERO) {
@@ -288,19 +298,31 @@ pub(super) fn backward_row<V: Vector>(
         rotate::<V>(rope, position, -V::Element::ONE, to);
     }
     if let Some(norm) = &prepare.norm {
-        normalize_backward::<V>(norm, x, to, d_gain);
+        add_bias::<V>(prepare, x, biased);
+        normalize_backward::<V>(norm, biased, to, d_gain);
     }
 }
 
-/// `to = gain * x / r`
+/// `to = x + bias`
 #[inline(always)]
-fn normalize<V: Vector>(norm: &Norm<'_, V::Element>, x: &[V::Element], to: &mut [V::Element]) {
+fn add_bias<V: Vector>(prepare: &Prepare<'_, V::Element>, x: &[V::Element], to: &mut [V::Element]) {
+    match prepare.bias {
+        None => to.copy_from_slice(x),
+        Some(bias) => for_lanes!(V, x.len(), [x, bias], [to], {
+            store_any(load_any::<V>(x) + load_any(bias), to)
+        }),
+    }
+}
+
+/// `gain * x / r`, in place.
+#[inline(always)]
+fn normalize<V: Vector>(norm: &Norm<'_, V::Element>, x: &mut [V::Element]) {
     let (inverse, _) = inverse_and_share::<V>(norm, x);
     let inverse = V::splat(inverse);
     match norm {
-        Norm::L2 => for_lanes!(V, x.len(), [x], [to], store_any(inverse * load_any(x), to)),
-        Norm::Rms(gain) => for_lanes!(V, x.len(), [x, gain], [to], {
-            store_any(inverse * load_any(x) * load_any(gain), to)
+        Norm::L2 => for_lanes!(V, x.len(), [], [x], store_any(inverse * load_any(x), x)),
+        Norm::Rms(gain) => for_lanes!(V, x.len(), [gain], [x], {
+            store_any(inverse * load_any(x) * load_any(gain), x)
         }),
     }
 }

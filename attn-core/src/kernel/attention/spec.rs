@@ -176,9 +176,11 @@ pub struct Dropout {
     pub key: u64,
 }
 
-/// What happens to a query or a key, row by row, as a tile of them is loaded: normalised, rotated, scaled.
+/// What happens to a query, a key or a value, row by row, as a tile of them is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Prepare<'a, E> {
+    /// What a projection left to add: a number for every column, all heads side by side.
+    pub bias: Option<&'a [E]>,
     /// Its length is taken out.
     pub norm: Option<Norm<'a, E>>,
     /// Its pairs of coordinates are rotated by its position.
@@ -194,20 +196,27 @@ impl<'a, E: Copy> Prepare<'a, E> {
         });
         Self { rope, ..*self }
     }
+
+    /// The same for the vectors of one head, which are so wide.
+    #[inline(always)]
+    pub(super) fn of_head(&self, head: usize, width: usize) -> Self {
+        let bias = self.bias.map(|bias| &bias[head * width..][..width]);
+        Self { bias, ..*self }
+    }
 }
 
 impl<E> Prepare<'_, E> {
-    /// Whether queries or keys are left as they are.
+    /// Whether vectors are left as they are.
     pub(super) fn is_nothing(&self) -> bool {
-        self.norm.is_none() && self.rope.is_none()
+        self.bias.is_none() && self.norm.is_none() && self.rope.is_none()
     }
 }
 
 impl<E> Default for Prepare<'_, E> {
     /// Nothing happens.
     fn default() -> Self {
-        let (norm, rope) = (None, None);
-        Self { norm, rope }
+        let (bias, norm, rope) = (None, None, None);
+        Self { bias, norm, rope }
     }
 }
 
@@ -258,6 +267,8 @@ pub struct Attention<'a, E> {
     pub query: Prepare<'a, E>,
     /// What happens to keys as they are loaded.
     pub key: Prepare<'a, E>,
+    /// What happens to values as they are loaded.
+    pub value: Prepare<'a, E>,
     /// How they make a score.
     pub similarity: Similarity<'a, E>,
     /// What becomes of the score, if anything.

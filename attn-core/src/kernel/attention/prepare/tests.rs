@@ -6,15 +6,11 @@ use crate::kernel::testing::{
 
 const THETA: f64 = 1e4;
 
-/// Every combination of a norm and a rotation.
-const WAYS: [(Option<Kind>, bool); 6] = [
-    (None, false),
-    (None, true),
-    (Some(Kind::L2), false),
-    (Some(Kind::L2), true),
-    (Some(Kind::Rms), false),
-    (Some(Kind::Rms), true),
-];
+/// Whether there is a bias, a norm, whether there is a rotation.
+type Way = (bool, Option<Kind>, bool);
+
+/// The most heads.
+const HEADS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -22,15 +18,22 @@ enum Kind {
     Rms,
 }
 
+/// Of all heads.
+fn bias<E: Pooled>(width: usize) -> Vec<E> {
+    noise(HEADS * width, 9)
+}
+
 /// Calls `body` with the tables of a way that a width allows.
 fn with<E: Pooled, T>(
-    (norm, rope): (Option<Kind>, bool),
+    (has_bias, norm, rope): Way,
     gain: &[E],
     positions: usize,
     body: impl FnOnce(&Prepare<'_, E>) -> T,
 ) -> T {
+    let bias = bias(gain.len());
     let angles = rope.then(|| angles::<E>(gain.len(), THETA, positions));
     body(&Prepare {
+        bias: has_bias.then_some(&bias[..]),
         norm: norm.map(|kind| match kind {
             Kind::L2 => Norm::L2,
             Kind::Rms => Norm::Rms(gain),
@@ -39,14 +42,24 @@ fn with<E: Pooled, T>(
     })
 }
 
-fn ways(width: usize) -> impl Iterator<Item = (Option<Kind>, bool)> {
-    WAYS.into_iter()
-        .filter(move |(_, rope)| !rope || width.is_multiple_of(2))
+/// Every way that a width allows.
+fn ways(width: usize) -> impl Iterator<Item = Way> {
+    let norms = [None, Some(Kind::L2), Some(Kind::Rms)];
+    let ways = norms.map(|norm| [false, true].map(|rope| (norm, rope)));
+    let ways = ways.into_iter().flatten();
+    ways.flat_map(|(norm, rope)| [false, true].map(|bias| (bias, norm, rope)))
+        .filter(move |(_, _, rope)| !rope || width.is_multiple_of(2))
 }
 
-/// One vector, by the definitions.
-fn naive((norm, rope): (Option<Kind>, bool), gain: &[f64], position: usize, x: &[f64]) -> Vec<f64> {
+/// One vector of the first head, by the definitions.
+fn naive((has_bias, norm, rope): Way, gain: &[f64], position: usize, x: &[f64]) -> Vec<f64> {
     let width = x.len();
+    let bias = bias::<f64>(width).into_iter();
+    let x: Vec<f64> = x
+        .iter()
+        .zip(bias)
+        .map(|(x, bias)| if has_bias { x + bias } else { *x })
+        .collect();
     let squares: f64 = x.iter().map(|x| x * x).sum();
     let normed: Vec<f64> = (0..width)
         .map(|i| match norm {
@@ -230,7 +243,7 @@ fn products_of_rotated_vectors_depend_on_the_distance_alone() {
     let vector = |seed| -> Vec<f64> { noise::<f64>(width, seed).repeat(12) };
     let (q, k) = (vector(1), vector(2));
     let rotated = |x: &[f64], first| {
-        with((None, true), &vec![0.0; width], 40, |how| {
+        with((false, None, true), &vec![0.0; width], 40, |how| {
             load(how, Matrix::new(x, 12, width), first).0
         })
     };
@@ -251,7 +264,7 @@ fn products_of_rotated_vectors_depend_on_the_distance_alone() {
 fn a_vector_of_zeros_stays_zero_with_a_finite_derivative() {
     for kind in [Kind::L2, Kind::Rms] {
         let (gain, d) = ([2.0_f32; 6], [1.0; 6]);
-        with((Some(kind), true), &gain, 1, |how| {
+        with((false, Some(kind), true), &gain, 1, |how| {
             let x = Matrix::new(&[0.0; 6], 1, 6);
             assert_eq!(load(how, x, 0).0, [0.0; 6]);
             let d_x = backward(how, x, 0, &d, None);
@@ -287,7 +300,7 @@ fn padding_may_be_anything_where_nothing_depends_on_it() {
 
 /// `prepare`, and its derivative, over numbers that must be overwritten.
 fn whole<E: Pooled>(
-    way: (Option<Kind>, bool),
+    way: Way,
     [batch, len, heads]: [usize; 3],
     gain: &[E],
     x: &[E],
@@ -328,6 +341,7 @@ fn every_head_of_every_sequence_starts_at_position_0() {
                         let at = (row * heads + h) * width..(row * heads + h + 1) * width;
                         let vector = Matrix::new(&x[at.clone()], 1, width);
                         with(way, &gain, len, |how| {
+                            let how = &how.of_head(h, width);
                             assert_eq!(y[at.clone()], load(how, vector, row % len).0);
                             let d = &d[at.clone()];
                             let want = backward(how, vector, row % len, d, Some(&mut sum));
@@ -347,7 +361,7 @@ fn threads_change_no_bit() {
     let (sizes, width) = ([3, 700, 2], 34);
     let (x, d): (Vec<f32>, Vec<f32>) = (noise(3 * 700 * 68, 1), noise(3 * 700 * 68, 2));
     let gain: Vec<f32> = noise(width, 3);
-    same_for_all_threads(|| whole((Some(Kind::Rms), true), sizes, &gain, &x, &d));
+    same_for_all_threads(|| whole((true, Some(Kind::Rms), true), sizes, &gain, &x, &d));
 }
 
 #[test]
@@ -355,8 +369,8 @@ fn threads_change_no_bit() {
 fn angles_of_another_width_are_refused() {
     let angles = angles::<f64>(4, THETA, 1);
     let how = Prepare {
-        norm: None,
         rope: Some(angles.rope()),
+        ..Prepare::default()
     };
     load(&how, Matrix::new(&[0.0; 6], 1, 6), 0);
 }

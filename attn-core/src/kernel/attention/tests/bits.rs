@@ -37,6 +37,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let plain = Case::plain(sizes(600), Pattern::Causal);
     let everything = Case {
         score: Some(Modification::Placed(2.0)),
+        bias: true,
         rms: true,
         rope: true,
         dropout: Some(Dropout { p: 0.2, key: 5 }),

@@ -118,6 +118,7 @@ pub(super) struct Case {
     pub mask: Pairs,
     pub score: Option<Modification>,
     pub additive: bool,
+    pub bias: bool,
     pub rms: bool,
     pub l2: bool,
     pub rope: bool,
@@ -138,6 +139,7 @@ impl Case {
             },
             score: None,
             additive: false,
+            bias: false,
             rms: false,
             l2: false,
             rope: false,
@@ -162,6 +164,12 @@ pub(super) struct Tensors<E> {
     pub q: Vec<E>,
     pub k: Vec<E>,
     pub v: Vec<E>,
+    /// `[heads, width]`
+    pub query_bias: Vec<E>,
+    /// `[kv_heads, width]`
+    pub key_bias: Vec<E>,
+    /// `[kv_heads, value_width]`
+    pub value_bias: Vec<E>,
     /// `[heads, distances]`
     pub table: Vec<E>,
     /// `[heads]`
@@ -197,10 +205,14 @@ impl<E: Pooled> Tensors<E> {
         } = case.sizes;
         let zeros = |len| vec![E::ZERO; len];
         let placed = matches!(case.score, Some(Modification::Placed(_)));
+        let bias = |len| zeros(if case.bias { len } else { 0 });
         Self {
             q: zeros(batch * query * heads * width),
             k: zeros(batch * key * kv_heads * width),
             v: zeros(batch * key * kv_heads * value_width),
+            query_bias: bias(heads * width),
+            key_bias: bias(kv_heads * width),
+            value_bias: bias(kv_heads * value_width),
             table: zeros(if placed { heads * case.distances() } else { 0 }),
             slopes: zeros(if placed { heads } else { 0 }),
             shifts: zeros(if placed { SHIFTS } else { 0 }),
@@ -215,11 +227,14 @@ impl<E: Pooled> Tensors<E> {
         }
     }
 
-    pub(super) fn each_mut(&mut self) -> [&mut Vec<E>; 10] {
+    pub(super) fn each_mut(&mut self) -> [&mut Vec<E>; 13] {
         let Self {
             q,
             k,
             v,
+            query_bias,
+            key_bias,
+            value_bias,
             table,
             slopes,
             shifts,
@@ -229,15 +244,19 @@ impl<E: Pooled> Tensors<E> {
             sink,
         } = self;
         [
-            q, k, v, table, slopes, shifts, query_gain, key_gain, w, sink,
+            q, k, v, query_bias, key_bias, value_bias, table, slopes, shifts, query_gain, key_gain,
+            w, sink,
         ]
     }
 
-    pub(super) fn each(&self) -> [(&'static str, &Vec<E>); 10] {
+    pub(super) fn each(&self) -> [(&'static str, &Vec<E>); 13] {
         let Self {
             q,
             k,
             v,
+            query_bias,
+            key_bias,
+            value_bias,
             table,
             slopes,
             shifts,
@@ -250,6 +269,9 @@ impl<E: Pooled> Tensors<E> {
             ("q", q),
             ("k", k),
             ("v", v),
+            ("query_bias", query_bias),
+            ("key_bias", key_bias),
+            ("value_bias", value_bias),
             ("table", table),
             ("slopes", slopes),
             ("shifts", shifts),
@@ -356,6 +378,17 @@ pub(super) fn attend_asking<E: Pooled>(
         let d_score = Matrix::new(&d_score, heads, lens.per_head);
         (d.table, d.slopes) = scores::split(d_score, case.distances());
     }
+    // A bias is added to every row.
+    for (d, rows) in [
+        (&mut d.query_bias, &d.q),
+        (&mut d.key_bias, &d.k),
+        (&mut d.value_bias, &d.v),
+    ] {
+        d.fill(E::ZERO);
+        for row in rows.chunks(d.len().max(1)) {
+            d.iter_mut().zip(row).for_each(|(d, row)| *d += *row);
+        }
+    }
     Results { out, lse, d }
 }
 
@@ -373,15 +406,22 @@ pub(super) fn attention<'a, E: Pooled>(
         (false, true) => Some(Norm::L2),
         _ => None,
     };
+    let bias = |bias| case.bias.then_some(bias);
     Attention {
         sizes: case.sizes,
         query: Prepare {
+            bias: bias(&x.query_bias[..]),
             norm: norm(&x.query_gain),
             rope,
         },
         key: Prepare {
+            bias: bias(&x.key_bias[..]),
             norm: norm(&x.key_gain),
             rope,
+        },
+        value: Prepare {
+            bias: bias(&x.value_bias[..]),
+            ..Prepare::default()
         },
         similarity: match case.additive {
             true => Similarity::Additive {

@@ -22,21 +22,13 @@ pub(super) fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
         let kv = h / (heads / kv_heads);
         let keys: Vec<_> = (0..key)
             .map(|k| {
-                prepared(
-                    case,
-                    &x.k[((b * key + k) * kv_heads + kv) * width..][..width],
-                    &x.key_gain,
-                    k,
-                )
+                let row = &x.k[((b * key + k) * kv_heads + kv) * width..][..width];
+                prepared(case, &biased(row, &x.key_bias, kv), &x.key_gain, k)
             })
             .collect();
         for q in 0..query {
-            let row = prepared(
-                case,
-                &x.q[((b * query + q) * heads + h) * width..][..width],
-                &x.query_gain,
-                q,
-            );
+            let row = &x.q[((b * query + q) * heads + h) * width..][..width];
+            let row = prepared(case, &biased(row, &x.query_bias, h), &x.query_gain, q);
             let attended: Vec<usize> = (0..key)
                 .filter(|&k| case.mask.attends(b, h, q, k))
                 .collect();
@@ -50,7 +42,8 @@ pub(super) fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
             let out = &mut out[((b * query + q) * heads + h) * value_width..][..value_width];
             for (&k, weight) in attended.iter().zip(weights) {
                 let weight = weight * factor(case, [b, h, q, k]);
-                let values = &x.v[((b * key + k) * kv_heads + kv) * value_width..];
+                let values = &x.v[((b * key + k) * kv_heads + kv) * value_width..][..value_width];
+                let values = biased(values, &x.value_bias, kv);
                 out.iter_mut()
                     .zip(values)
                     .for_each(|(out, v)| *out += weight * v);
@@ -58,6 +51,15 @@ pub(super) fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
         }
     }
     (out, lse)
+}
+
+/// A row of a head with its bias, if there is one.
+fn biased(x: &[f64], bias: &[f64], head: usize) -> Vec<f64> {
+    if bias.is_empty() {
+        return x.to_vec();
+    }
+    let bias = &bias[head * x.len()..];
+    x.iter().zip(bias).map(|(x, bias)| x + bias).collect()
 }
 
 /// A query or a key after its norm and rotation.

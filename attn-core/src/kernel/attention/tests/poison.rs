@@ -52,6 +52,7 @@ fn cases(pattern: Pattern) -> Vec<Case> {
             ..plain
         },
         Case {
+            bias: true,
             rms: true,
             rope: true,
             ..plain

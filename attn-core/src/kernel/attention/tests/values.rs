@@ -55,6 +55,7 @@ fn case_of(number: u64, lengths: &[usize], widths: [&[usize]; 2]) -> Case {
         p: 0.3,
         key: 1 << 40 | number,
     });
+    case.bias = below(2) == 0;
     case
 }
 
