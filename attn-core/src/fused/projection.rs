@@ -201,6 +201,13 @@ impl<E: Element> Projection<E> {
         numbers
     }
 
+    /// What a [`product`](Self::product) lacks of one of the projections, if it has a bias.
+    pub fn bias(&self, part: usize) -> Option<&[E]> {
+        let start: usize = self.parts[..part].iter().map(|part| part.outputs).sum();
+        let bias = self.bias.as_deref()?;
+        Some(&bias[start..][..self.parts[part].outputs])
+    }
+
     /// `dx = dy W`, or `dx += dy W`
     pub fn input_gradient(&self, d_y: Matrix<'_, E>, into: Into, d_x: MatrixMut<'_, E>) {
         linear::input_gradient(d_y, self.weight(), into, d_x);

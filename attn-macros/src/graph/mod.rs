@@ -113,6 +113,11 @@ pub(crate) enum InitKind {
 }
 
 impl Param {
+    /// Whether it is a projection with a bias.
+    pub(crate) fn has_bias(&self) -> bool {
+        matches!(self.kind, ParamKind::Linear { bias: true, .. })
+    }
+
     /// The tensors of the field: name, dimensions, initial distribution. `None` starts at zero.
     pub(crate) fn tensors(&self) -> Vec<(&'static str, Vec<Size>, Option<&InitKind>)> {
         match &self.kind {

@@ -2,13 +2,13 @@
 //!
 //! - Splitting heads and putting them side by side again moves nothing: the kernels take columns of a matrix.
 //! - Projections of one input become one product.
-//! - A norm or a rotation that only attention reads happens there, as vectors are loaded.
+//! - A bias, a norm or a rotation that only attention reads happens there, as vectors are loaded.
 //! - Everything between queries, keys and values and the attended values is one step.
 
 use super::steps::{
     Array, ArrayId, Attention, Norm, Part, Prepare, Role, Similarity, Step, Steps, View,
 };
-use super::{Dim, Graph, Node, NodeId, Normalizer, Op};
+use super::{Dim, Graph, Node, NodeId, Normalizer, Op, Param};
 use crate::score::{Expr, split};
 use crate::spec::{Real, Size};
 
@@ -30,7 +30,43 @@ pub(crate) fn simplify(graph: &Graph) -> Option<Steps> {
     let output = cx.plain(graph.output)?.array;
     cx.steps.arrays[output.0].role = Role::Output;
     cx.steps.output = output;
+    leave_biases(graph, &mut cx.steps);
     Some(cx.steps)
+}
+
+/// A projection that only attention reads leaves its bias to it. Vectors are copied there anyway; a product would have the
+/// bias written to its whole result first, and read again.
+fn leave_biases(graph: &Graph, steps: &mut Steps) {
+    let left: Vec<ArrayId> = steps
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Linear { fields, to, .. } => {
+                let mut params = fields.iter().filter_map(|field| graph.param(field));
+                (params.any(Param::has_bias) && only_attention_reads(steps, *to)).then_some(*to)
+            }
+            _ => None,
+        })
+        .collect();
+    for step in &mut steps.steps {
+        match step {
+            Step::Linear {
+                leaves_bias, to, ..
+            } => *leaves_bias = left.contains(to),
+            Step::Attention(attention) => {
+                for (view, prepare) in attention.operands_mut() {
+                    prepare.bias = left.contains(&view.array).then_some(view);
+                }
+            }
+            Step::Prepare { .. } | Step::PerHeadLinear { .. } => {}
+        }
+    }
+}
+
+fn only_attention_reads(steps: &Steps, id: ArrayId) -> bool {
+    let reads = |step: &&Step| step.operands().iter().any(|view| view.array == id);
+    let mut readers = steps.steps.iter().filter(reads);
+    id != steps.output && readers.all(|step| matches!(step, Step::Attention(_)))
 }
 
 /// What a node of the graph has become.
@@ -131,7 +167,12 @@ impl<'a> Simplify<'a> {
         });
         let fields = fields.collect();
         let x = self.plain(x)?.array;
-        self.steps.steps.push(Step::Linear { x, fields, to });
+        self.steps.steps.push(Step::Linear {
+            x,
+            fields,
+            leaves_bias: false,
+            to,
+        });
         Some(matrix(to, 0))
     }
 
@@ -143,7 +184,7 @@ impl<'a> Simplify<'a> {
         };
         let prepare = Prepare {
             norm: Some(norm),
-            rope: None,
+            ..Prepare::default()
         };
         Some(Value::Matrix { view, prepare })
     }
@@ -199,6 +240,7 @@ impl<'a> Simplify<'a> {
             v,
             query,
             key,
+            value: Prepare::default(),
             similarity,
             score: parts.value,
             planes: parts.planes,

@@ -54,6 +54,8 @@ pub(crate) enum Step {
     Linear {
         x: ArrayId,
         fields: Vec<&'static str>,
+        /// Whether `b` is left to those who read `to`: [`Prepare::bias`].
+        leaves_bias: bool,
         to: ArrayId,
     },
     /// The vectors of all heads, prepared.
@@ -74,9 +76,11 @@ pub(crate) enum Step {
     Attention(Box<Attention>),
 }
 
-/// What is done to vectors before they are used: first the norm, then the rotation.
+/// What is done to vectors before they are used: first the bias is added, then comes the norm, then the rotation.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Prepare {
+    /// The part of a projection that left its bias.
+    pub(crate) bias: Option<View>,
     pub(crate) norm: Option<Norm>,
     /// The base of the angles.
     pub(crate) rope: Option<Real>,
@@ -95,6 +99,7 @@ pub(crate) struct Attention {
     pub(crate) v: View,
     pub(crate) query: Prepare,
     pub(crate) key: Prepare,
+    pub(crate) value: Prepare,
     pub(crate) similarity: Similarity,
     /// An expression of the score and of the planes.
     pub(crate) score: Option<Expr>,
@@ -116,7 +121,18 @@ pub(crate) enum Similarity {
 
 impl Prepare {
     pub(crate) fn is_nothing(&self) -> bool {
-        self.norm.is_none() && self.rope.is_none()
+        self.bias.is_none() && self.norm.is_none() && self.rope.is_none()
+    }
+}
+
+impl Attention {
+    /// What it reads, with what is done to it.
+    pub(super) fn operands_mut(&mut self) -> [(View, &mut Prepare); 3] {
+        [
+            (self.q, &mut self.query),
+            (self.k, &mut self.key),
+            (self.v, &mut self.value),
+        ]
     }
 }
 

@@ -1,12 +1,12 @@
 //! Everything from queries, keys and values to attended values, as one argument of the kernels.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Literal, TokenStream};
 use quote::{quote, quote_spanned};
 
 use super::score::Score;
 use super::{Fused, places, var};
 use crate::graph::Normalizer;
-use crate::graph::steps::{Attention, Norm, Prepare, Similarity};
+use crate::graph::steps::{Attention, Norm, Prepare, Similarity, View};
 
 impl Fused<'_> {
     /// The types of the mask and the score, and the function that puts the parts together.
@@ -20,10 +20,10 @@ impl Fused<'_> {
         let score_argument = function
             .is_some()
             .then(|| quote!(score: &'a Modified<'a, E>,));
-        let (query, key) = (
-            self.emit_prepare(&attention.query),
-            self.emit_prepare(&attention.key),
-        );
+        let Attention {
+            query, key, value, ..
+        } = attention;
+        let [query, key, value] = [query, key, value].map(|how| self.emit_prepare(how));
         let similarity = match &attention.similarity {
             Similarity::Dot { scale } => {
                 let scale = scale.as_ref().map_or(quote!(1.0), |scale| quote!(#scale));
@@ -76,6 +76,7 @@ impl Fused<'_> {
                     sizes: call.sizes,
                     query: #query,
                     key: #key,
+                    value: #value,
                     similarity: #similarity,
                     score: #score,
                     mask: #mask,
@@ -97,6 +98,13 @@ impl Fused<'_> {
     }
 
     pub(super) fn emit_prepare(&self, how: &Prepare) -> TokenStream {
+        if how.is_nothing() {
+            return quote!(p::Prepare::default());
+        }
+        let bias = how.bias.map_or(quote!(None), |View { array, part }| {
+            let (projection, part) = (self.name(array), Literal::usize_unsuffixed(part));
+            quote!(weights.#projection.bias(#part))
+        });
         let norm = match how.norm {
             None => quote!(None),
             Some(Norm::L2) => quote!(Some(p::Norm::L2)),
@@ -109,7 +117,7 @@ impl Fused<'_> {
             None => quote!(None),
             Some(_) => quote!(Some(call.angles.rope())),
         };
-        quote!(p::Prepare { norm: #norm, rope: #rope })
+        quote!(p::Prepare { bias: #bias, norm: #norm, rope: #rope })
     }
 }
 

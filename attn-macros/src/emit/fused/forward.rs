@@ -73,9 +73,18 @@ impl Fused<'_> {
     pub(super) fn emit_step(&self, lines: &mut Lines, step: &Step, when: When) {
         let to = self.result(lines, step.result());
         let line = match step {
-            Step::Linear { x, to: id, .. } => {
+            Step::Linear {
+                x,
+                leaves_bias,
+                to: id,
+                ..
+            } => {
                 let (projection, x) = (self.name(*id), self.matrix(*x));
-                quote!(weights.#projection.forward(#x, #to);)
+                if *leaves_bias {
+                    quote!(weights.#projection.product(#x, #to);)
+                } else {
+                    quote!(weights.#projection.forward(#x, #to);)
+                }
             }
             Step::Prepare { x, heads, how, .. } => {
                 let (how, len, x) = (self.emit_prepare(how), self.len(*x), self.view(*x));

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{attention, names, steps};
 use crate::graph::diff::{Into, diff};
 use crate::graph::simplify;
-use crate::graph::steps::{Norm, Role, Similarity, Step, Steps, View};
+use crate::graph::steps::{Attention, Norm, Role, Similarity, Step, Steps, View};
 use crate::tests::support::{build, cases};
 use crate::tests::valid_spec::valid_specs;
 
@@ -75,6 +75,44 @@ fn norms_and_rotations_happen_as_attention_loads() {
     assert_eq!(attention.query.norm, Some(Norm::Rms("q_norm")));
     assert_eq!(attention.key.norm, Some(Norm::Rms("k_norm")));
     assert!(attention.query.rope.is_some() && attention.key.rope.is_some());
+}
+
+#[test]
+fn a_bias_is_left_to_attention_where_nothing_else_reads_it() {
+    let left = |source| {
+        let steps = steps(source);
+        let left = |step: &Step| matches!(step, Step::Linear { leaves_bias, .. } if *leaves_bias);
+        let left: Vec<bool> = steps.steps.iter().map(left).collect();
+        let Attention {
+            q,
+            k,
+            v,
+            query,
+            key,
+            value,
+            ..
+        } = attention(&steps);
+        for (view, how) in [(q, query), (k, key), (v, value)] {
+            let makes = |step: &&Step| step.result() == view.array;
+            let projection = steps.steps.iter().position(|step| makes(&step));
+            let is_left = projection.is_some_and(|step| left[step]);
+            assert_eq!(how.bias, is_left.then_some(*view), "{source}");
+        }
+        left
+    };
+    assert_eq!(
+        left("struct L<heads = 2, d_model = 8>;"),
+        [true, false, false]
+    );
+    assert_eq!(
+        left("struct L<heads = 2, d_model = 8, bias = false>;"),
+        [false; 3]
+    );
+    let crossed = left("struct L<heads = 2, d_model = 8, d_context = 6, qk_norm = l2>;");
+    assert_eq!(crossed, [true, true, false, false]);
+    // Its queries go through the map of their head first.
+    let bilinear = "struct L<heads = 2, d_model = 8, score = bilinear>;";
+    assert_eq!(left(bilinear), [false; 4]);
 }
 
 #[test]
