@@ -10,7 +10,8 @@
 //! All matrices may be columns of wider ones: the rows must be slices, but may lie apart.
 
 use super::compiled::compiled;
-use super::multiply::{Start, multiply, multiply_and_sum};
+use super::multiply::{Start, multiply};
+use super::outer_products::add_outer_products;
 use super::parallel::{FEW, SMALL, for_each};
 use super::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, product};
@@ -81,7 +82,7 @@ compiled! {
         d_w: MatrixMut<'_, E>,
         d_b: Option<&mut [E]>,
     ) {
-        multiply_and_sum(d_w, Start::Given, d_y.transposed(), x, d_b.unwrap_or_default());
+        add_outer_products(d_w, d_y, x, d_b.unwrap_or_default());
     }
 }
 

@@ -23,6 +23,7 @@ pub mod linear;
 mod multiply;
 pub mod norm;
 pub mod optim;
+mod outer_products;
 mod panel;
 pub mod parallel;
 pub mod pool;

@@ -1,25 +1,22 @@
 //! The product of matrices by all threads.
 //!
-//! `gemm` shares a product among the threads, and is at its best where the rows of both sides are slices. A side whose columns
-//! are slices is copied first, by all threads, block by block of the depth.
+//! `gemm` shares a product among the threads, and is at its best where the rows of both sides are slices. A right side whose
+//! columns are slices is copied first, by all threads, block by block of the depth.
 
-use std::mem;
 use std::ops::Range;
 
 use super::panel::Panel;
 use super::parallel::{for_each, rows_per_task};
 use super::transpose::transpose;
-use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
-use crate::simd::{Into, Threads, call::sum, product};
+use super::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::simd::{Into, Threads, product};
 
 /// Numbers that are copied at a time: a part of a third cache.
 const COPY: usize = 1 << 20;
-/// Rows or columns that are copied at a time. The depth is then what `gemm` multiplies at a time, or more.
+/// Columns that are copied at a time. The depth is then what `gemm` multiplies at a time, or more.
 const SIDE: usize = 2048;
 /// The side of the squares that are copied: whole lines of the cache, several in a row.
 const SQUARE: usize = 64;
-/// Numbers of a row that are added one after another: so few that rounding errors stay small.
-const TERMS: usize = 4096;
 
 /// Of columns that are no multiple of this `gemm` makes a copy, in memory that it asks the system for: what is left of them is
 /// filled up with zeros here.
@@ -81,7 +78,7 @@ impl<E> From<Into> for Start<'_, E> {
     }
 }
 
-/// `to = start + a b`
+/// `to = start + a b`, where the rows of `a` are slices.
 ///
 /// An element is summed in an order that the shapes alone decide.
 ///
@@ -89,26 +86,10 @@ impl<E> From<Into> for Start<'_, E> {
 /// If the shapes do not fit.
 #[track_caller]
 pub(super) fn multiply<E: Pooled>(
-    to: MatrixMut<'_, E>,
-    start: Start<'_, E>,
-    a: Matrix<'_, E>,
-    b: Matrix<'_, E>,
-) {
-    multiply_and_sum(to, start, a, b, &mut []);
-}
-
-/// [`multiply`], which also adds the sum of every row of `a` to its element of `sums`, if there are any: what is copied
-/// anyway is not read again for that.
-///
-/// # Panics
-/// If the shapes do not fit.
-#[track_caller]
-pub(super) fn multiply_and_sum<E: Pooled>(
     mut to: MatrixMut<'_, E>,
     start: Start<'_, E>,
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
-    sums: &mut [E],
 ) {
     let (rows, depth, cols) = (to.rows(), a.cols(), to.cols());
     assert!(
@@ -118,64 +99,66 @@ pub(super) fn multiply_and_sum<E: Pooled>(
         b.rows(),
         b.cols()
     );
-    assert!(
-        sums.is_empty() || sums.len() == rows,
-        "{} sums of {rows} rows",
-        sums.len()
-    );
     let into = start.write_by_all(to.reborrow());
-    // All of what is not copied.
-    let height = if a.has_row_slices() { rows } else { SIDE };
-    let width = if b.has_row_slices() { cols } else { SIDE };
-    let (height, width) = (height.max(1), width.max(1));
-    // Rows without a number add nothing.
-    let sums = if depth == 0 { &mut [] } else { sums };
-    // Without columns there is nothing to multiply, but there are sums.
-    if cols == 0 {
-        Rows::of(a, sums);
+    if b.has_row_slices() {
+        return add_product(to, into, a, b, Threads::All);
     }
-    let mut sums = sums.chunks_mut(height);
-    for (i, to) in to.row_chunks(height).enumerate() {
-        let a = a.some_rows(i * height..i * height + to.rows());
-        let mut sums = sums.next().unwrap_or_default();
-        for (j, to) in to.col_chunks(width).enumerate() {
-            let b = b.some_cols(j * width..j * width + to.cols());
-            multiply_block(to, into, a, b, mem::take(&mut sums));
-        }
+    for (i, to) in to.col_chunks(SIDE).enumerate() {
+        let b = b.some_cols(i * SIDE..i * SIDE + to.cols());
+        multiply_columns(to, into, a, b);
     }
 }
 
-/// `to = a b`, or `to += a b`, with at most [`SIDE`] rows of `a` and columns of `b` to copy.
-fn multiply_block<E: Pooled>(
+/// `to = a b`, or `to += a b`, with at most [`SIDE`] columns of `b`, which are copied.
+fn multiply_columns<E: Pooled>(
     mut to: MatrixMut<'_, E>,
     mut into: Into,
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
-    sums: &mut [E],
 ) {
-    let depth = a.cols();
-    let at_once = match (a.has_row_slices(), b.has_row_slices()) {
-        (true, true) => depth.max(1),
-        (false, true) => COPY / a.rows(),
-        (true, false) => COPY / b.cols(),
-        (false, false) => COPY / a.rows().max(b.cols()),
-    };
+    let depth = b.rows();
     // Without any depth there is still a result.
-    for first in (0..depth.max(1)).step_by(at_once) {
-        let some = first..depth.min(first + at_once);
-        let a = Rows::of(a.some_cols(some.clone()), sums);
-        let b = Rows::of(b.some_rows(some), &mut []);
-        add_product(to.reborrow(), into, a.matrix(), b.matrix());
+    for first in (0..depth.max(1)).step_by(COPY / b.cols()) {
+        let some = first..depth.min(first + COPY / b.cols());
+        let rows = copy(b.some_rows(some.clone()));
+        add_product(
+            to.reborrow(),
+            into,
+            a.some_cols(some),
+            rows.read(),
+            Threads::All,
+        );
         into = Into::Add;
     }
 }
 
+/// A matrix whose columns are slices, row by row, by all threads.
+fn copy<E: Pooled>(x: Matrix<'_, E>) -> Panel<E> {
+    let some = rows_per_task(x.cols()).next_multiple_of(SQUARE);
+    let mut copy = Panel::new(x.rows(), x.cols());
+    let parts = copy.write().row_chunks(some).enumerate();
+    for_each(parts, |(i, to)| {
+        let x = x.some_rows(i * some..i * some + to.rows());
+        for (j, to) in to.col_chunks(SQUARE).enumerate() {
+            let columns = j * SQUARE..j * SQUARE + to.cols();
+            transpose(x.some_cols(columns).transposed(), to);
+        }
+    });
+    copy
+}
+
 /// `to = a b`, or `to += a b`, where all rows are slices.
-fn add_product<E: Pooled>(to: MatrixMut<'_, E>, into: Into, a: Matrix<'_, E>, b: Matrix<'_, E>) {
+pub(super) fn add_product<E: Pooled>(
+    to: MatrixMut<'_, E>,
+    into: Into,
+    a: Matrix<'_, E>,
+    b: Matrix<'_, E>,
+    threads: Threads,
+) {
     let whole = b.cols() / LANES * LANES;
     let (left, mut right) = to.split_cols(whole);
     let whole_columns = b.some_cols(0..whole);
-    product(left, into, E::ONE, a, whole_columns, Threads::All);
+    product(left, into, E::ONE, a, whole_columns, threads);
     let few = b.cols() - whole;
     if few == 0 {
         return;
@@ -187,7 +170,7 @@ fn add_product<E: Pooled>(to: MatrixMut<'_, E>, into: Into, a: Matrix<'_, E>, b:
     let mut sums = Buffer::stale(a.rows() * LANES);
     let columns = Matrix::new(&columns, b.rows(), LANES);
     let to = MatrixMut::new(&mut sums, a.rows(), LANES);
-    product(to, Into::Overwrite, E::ONE, a, columns, Threads::All);
+    product(to, Into::Overwrite, E::ONE, a, columns, threads);
     for (i, sums) in sums.chunks(LANES).enumerate() {
         for (to, &sum) in right.row_mut(i).iter_mut().zip(sums) {
             *to = match into {
@@ -195,56 +178,6 @@ fn add_product<E: Pooled>(to: MatrixMut<'_, E>, into: Into, a: Matrix<'_, E>, b:
                 Into::Add => *to + sum,
             };
         }
-    }
-}
-
-/// A matrix whose rows are slices.
-enum Rows<'a, E: Pooled> {
-    Given(Matrix<'a, E>),
-    Copied(Panel<E>),
-}
-
-impl<'a, E: Pooled> Rows<'a, E> {
-    /// The matrix itself, or a copy by all threads. Its rows or its columns are slices. The sum of each row is added to its
-    /// element of `sums`, if there are any.
-    fn of(x: Matrix<'a, E>, sums: &mut [E]) -> Self {
-        let some = rows_per_task(x.cols()).next_multiple_of(SQUARE);
-        let mut sums = sums.chunks_mut(some);
-        let mut some_sums = || sums.next().unwrap_or_default();
-        if x.has_row_slices() {
-            let parts = (0..x.rows()).step_by(some).map(|i| (i, some_sums()));
-            let parts = parts.filter(|(_, sums)| !sums.is_empty());
-            for_each(parts, |(i, sums)| add_totals(sums, |row| x.row(i + row)));
-            return Self::Given(x);
-        }
-        let mut copy = Panel::new(x.rows(), x.cols());
-        let parts = copy.write().row_chunks(some);
-        let parts = parts.enumerate().map(|(i, to)| (i, to, some_sums()));
-        for_each(parts, |(i, mut to, sums)| {
-            let x = x.some_rows(i * some..i * some + to.rows());
-            for (j, to) in to.reborrow().col_chunks(SQUARE).enumerate() {
-                let columns = j * SQUARE..j * SQUARE + to.cols();
-                transpose(x.some_cols(columns).transposed(), to);
-            }
-            add_totals(sums, |row| to.row(row));
-        });
-        Self::Copied(copy)
-    }
-
-    fn matrix(&self) -> Matrix<'_, E> {
-        match self {
-            Self::Given(matrix) => *matrix,
-            Self::Copied(copy) => copy.read(),
-        }
-    }
-}
-
-/// Adds the numbers of each row to its element of `sums`, with errors that grow slowly with their number.
-fn add_totals<'a, E: Real>(sums: &mut [E], row: impl Fn(usize) -> &'a [E]) {
-    for (i, to) in sums.iter_mut().enumerate() {
-        *to = row(i)
-            .chunks(TERMS)
-            .fold(*to, |total, terms| total + sum(terms));
     }
 }
 
@@ -287,14 +220,9 @@ mod tests {
     fn it_is_the_product_plus_the_start() {
         for [m, k, n] in SHAPES {
             let (a, b, row) = (noise(m * k, 1), noise(k * n, 2), noise(n, 3));
-            // Both sides as rows and as columns, inside of wider matrices where that matters.
-            for (a, b) in [
-                (Matrix::new(&a, m, k), Matrix::new(&b, k, n)),
-                (
-                    Matrix::new(&a, k, m).transposed(),
-                    Matrix::new(&b, n, k).transposed(),
-                ),
-            ] {
+            let a = Matrix::new(&a, m, k);
+            // The right side as rows and as columns.
+            for b in [Matrix::new(&b, k, n), Matrix::new(&b, n, k).transposed()] {
                 let none = vec![0.0; n];
                 for (start, before, added, row) in [
                     (Start::Zero, f32::NAN, 0.0, &none),
@@ -325,67 +253,17 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_summed_once() {
-        for [m, k, n] in SHAPES {
-            let (a, b, given) = (noise(m * k, 1), noise(k * n, 2), noise::<f32>(m, 3));
-            for (a, b) in [
-                (Matrix::new(&a, m, k), Matrix::new(&b, k, n)),
-                // Both are copied, more columns than fit in several blocks.
-                (
-                    Matrix::new(&a, k, m).transposed(),
-                    Matrix::new(&b, n, k).transposed(),
-                ),
-            ] {
-                let mut sums = given.clone();
-                let mut to = vec![0.0; m * n];
-                let to = MatrixMut::new(&mut to, m, n);
-                multiply_and_sum(to, Start::Zero, a, b, &mut sums);
-                let want: Vec<f64> = (0..m)
-                    .map(|i| {
-                        f64::from(given[i]) + (0..k).map(|j| f64::from(a.get(i, j))).sum::<f64>()
-                    })
-                    .collect();
-                // Up to k roundings of partial sums of at most about 2 √k, by half an epsilon, 6e-8, of these: as random as
-                // they are, they come to √k times one of them, which is k times 6e-8.
-                let tolerance = 6e-8 * (k as f64 + 1.0);
-                assert_near(&sums, &want, tolerance, &format!("{m} x {k} x {n}"));
-            }
-        }
-    }
-
-    #[test]
-    fn many_numbers_lose_little() {
-        // Added one after another, they end 4% off.
-        let depth = 1 << 20;
-        let (a, mut product, mut sums) = (vec![0.1_f32; depth], [0.0], [0.0]);
-        let row = Matrix::new(&a, 1, depth);
-        let to = MatrixMut::new(&mut product, 1, 1);
-        multiply_and_sum(to, Start::Zero, row, row.transposed(), &mut sums);
-        let want = depth as f64 * f64::from(0.1_f32);
-        assert!((f64::from(sums[0]) / want - 1.0).abs() < 1e-5, "{sums:?}");
-    }
-
-    #[test]
     fn threads_do_not_change_a_bit() {
         let [m, k, n] = [700, 600, 200];
         let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
-        let (rows, columns) = (Matrix::new(&a, m, k), Matrix::new(&a, k, m).transposed());
-        for a in [rows, columns] {
+        let a = Matrix::new(&a, m, k);
+        for b in [Matrix::new(&b, k, n), Matrix::new(&b, n, k).transposed()] {
             same_for_all_threads(|| {
-                let (mut to, mut sums) = (vec![0.5; m * n], vec![0.5; m]);
-                let to_mut = MatrixMut::new(&mut to, m, n);
-                multiply_and_sum(to_mut, Start::Given, a, Matrix::new(&b, k, n), &mut sums);
-                (to, sums)
+                let mut to = vec![0.5; m * n];
+                multiply(MatrixMut::new(&mut to, m, n), Start::Given, a, b);
+                to
             });
         }
-    }
-
-    #[test]
-    #[should_panic(expected = "3 sums of 2 rows")]
-    fn there_is_a_sum_for_every_row() {
-        let (a, b) = (Matrix::new(&[0.0; 6], 2, 3), Matrix::new(&[0.0; 15], 3, 5));
-        let to = &mut [0.0; 10];
-        multiply_and_sum(MatrixMut::new(to, 2, 5), Start::Zero, a, b, &mut [0.0; 3]);
     }
 
     #[test]

@@ -1,0 +1,259 @@
+//! A sum of outer products, one for every row of two matrices: the gradient of weights.
+//!
+//! ```text
+//! to += aᵀ b = Σ_r a_rᵀ b_r
+//! ```
+//!
+//! There are many rows, and the result is small. So it is cut into tiles that stay in the second cache of a core, each of
+//! which sees all rows, some at a time. These of `a` are transposed where the product reads them next, and nothing is written
+//! to memory but the result.
+
+use std::mem;
+
+use super::column_sums::add_column_sums;
+use super::multiply::add_product;
+use super::panel::Panel;
+use super::parallel::for_each;
+use super::transpose::transpose;
+use super::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::simd::{Into, Threads, call::sum};
+
+/// Rows of `a` and `b` at a time.
+const DEPTH: usize = 128;
+/// The numbers of a tile: with what is added to it at a time, a second cache of a megabyte holds them.
+const TILE: usize = 1 << 17;
+/// The most columns of a tile.
+const WIDTH: usize = 512;
+/// Tiles that a result is cut into at least, for the threads.
+const PIECES: usize = 4;
+/// Multiplications that are not worth another thread: some ten microseconds.
+const FEW: usize = 1 << 19;
+/// The side of the squares that are transposed: whole lines of the cache, several in a row.
+const SQUARE: usize = 64;
+
+/// `to += aᵀ b`, and the sum of every column of `a` to its element of `sums`, if there are any.
+///
+/// `a`: `[depth, rows]`, `b`: `[depth, cols]`, `to`: `[rows, cols]`, `sums`: `[rows]`. The rows of `a` and `b` are slices. An
+/// element is summed in an order that the depth alone decides.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+pub(super) fn add_outer_products<E: Pooled>(
+    to: MatrixMut<'_, E>,
+    a: Matrix<'_, E>,
+    b: Matrix<'_, E>,
+    sums: &mut [E],
+) {
+    let (rows, depth, cols) = (to.rows(), a.rows(), to.cols());
+    assert!(
+        a.cols() == rows && b.rows() == depth && b.cols() == cols,
+        "({depth} x {}) and ({} x {}) into ({rows} x {cols})",
+        a.cols(),
+        b.rows(),
+        b.cols()
+    );
+    assert!(
+        sums.is_empty() || sums.len() == rows,
+        "{} sums of {rows} columns",
+        sums.len()
+    );
+    if rows == 0 {
+        return;
+    }
+    if cols == 0 {
+        // Nothing to multiply, but there are sums.
+        if !sums.is_empty() {
+            add_column_sums(a, sums);
+        }
+        return;
+    }
+    let [height, width] = tile(rows, depth, cols);
+    let mut sums = sums.chunks_mut(height);
+    let tiles = to.row_chunks(height).enumerate().flat_map(|(i, to)| {
+        let a = a.some_cols(i * height..i * height + to.rows());
+        let mut sums = sums.next().unwrap_or_default();
+        let columns = to.col_chunks(width).enumerate();
+        columns.map(move |(j, to)| Tile {
+            a,
+            b: b.some_cols(j * width..j * width + to.cols()),
+            // The first of a row of tiles adds them up.
+            sums: mem::take(&mut sums),
+            to,
+        })
+    });
+    for_each(tiles, Tile::add);
+}
+
+/// The rows and columns of a tile.
+fn tile(rows: usize, depth: usize, cols: usize) -> [usize; 2] {
+    if rows * depth * cols <= FEW {
+        return [rows, cols];
+    }
+    let width = cols.div_ceil(cols.div_ceil(WIDTH));
+    let pieces = rows.div_ceil((TILE / width).max(1));
+    [rows.div_ceil(pieces.next_multiple_of(PIECES)), width]
+}
+
+/// A part of the result, and of the columns of both sides.
+struct Tile<'a, E> {
+    a: Matrix<'a, E>,
+    b: Matrix<'a, E>,
+    to: MatrixMut<'a, E>,
+    sums: &'a mut [E],
+}
+
+impl<E: Pooled> Tile<'_, E> {
+    fn add(self) {
+        let Self { a, b, mut to, sums } = self;
+        let (rows, depth) = (to.rows(), a.rows());
+        let mut columns = Panel::new(rows, DEPTH);
+        // The sums of some rows at a time.
+        let mut partial = Buffer::stale(depth.div_ceil(DEPTH) * sums.len());
+        let mut partials = partial.chunks_mut(rows);
+        for first in (0..depth).step_by(DEPTH) {
+            let some = first..depth.min(first + DEPTH);
+            let (a, b) = (a.some_rows(some.clone()), b.some_rows(some));
+            let squares = columns.reshape(rows, a.rows()).row_chunks(SQUARE);
+            for (i, to) in squares.enumerate() {
+                transpose(a.some_cols(i * SQUARE..i * SQUARE + to.rows()), to);
+            }
+            let columns = columns.read();
+            for (i, to) in partials.next().into_iter().flatten().enumerate() {
+                *to = sum(columns.row(i));
+            }
+            add_product(to.reborrow(), Into::Add, columns, b, Threads::One);
+        }
+        if !sums.is_empty() {
+            add_column_sums(Matrix::new(&partial, depth.div_ceil(DEPTH), rows), sums);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::{assert_near, noise, on_every_isa, same_for_all_threads};
+
+    /// Sizes around those of vectors, squares, tiles and of the rows at a time, and results of several tiles.
+    const SHAPES: [[usize; 3]; 14] = [
+        [0, 3, 2],
+        [3, 0, 2],
+        [3, 2, 0],
+        [1, 1, 1],
+        [2, 47, 63],
+        [127, 49, 65],
+        [128, 48, 64],
+        [129, 65, 16],
+        [257, 130, 31],
+        [700, 66, 33],
+        [1000, 1, 1],
+        [300, 5, 1030],
+        [40, 600, 513],
+        [5, 2050, 3],
+    ];
+
+    fn naive(to: f64, a: Matrix<'_, f32>, b: Matrix<'_, f32>) -> Vec<f64> {
+        let cols = b.cols();
+        let mut sums = vec![to; a.cols() * cols];
+        for r in 0..a.rows() {
+            for (i, &a) in a.row(r).iter().enumerate() {
+                for (j, &b) in b.row(r).iter().enumerate() {
+                    sums[i * cols + j] += f64::from(a) * f64::from(b);
+                }
+            }
+        }
+        sums
+    }
+
+    #[test]
+    fn it_is_the_sum_over_all_rows() {
+        on_every_isa(|isa| {
+            for [depth, rows, cols] in SHAPES {
+                let what = format!("{depth} rows of {rows} and {cols} on {isa}");
+                // Columns of wider matrices.
+                let (a, b) = (noise(depth * (rows + 2), 1), noise(depth * (cols + 1), 2));
+                let a = Matrix::new(&a, depth, rows + 2).some_cols(1..rows + 1);
+                let b = Matrix::new(&b, depth, cols + 1).some_cols(1..cols + 1);
+                let (mut to, mut sums) = (vec![2.0; rows * (cols + 1)], vec![3.0; rows]);
+                let result = MatrixMut::strided(&mut to, rows, cols, cols + 1);
+                add_outer_products(result, a, b, &mut sums);
+                let result: Vec<f32> = to
+                    .chunks(cols + 1)
+                    .flat_map(|row| &row[..cols])
+                    .copied()
+                    .collect();
+                // Partial sums of so much noise stay below 2 √depth, and each is rounded by at most 6e-8 of it.
+                let tolerance = 6e-8 * (depth as f64 + 2.0) * (2.0 * (depth as f64).sqrt() + 3.0);
+                assert_near(&result, &naive(2.0, a, b), tolerance, &what);
+                assert!(to.chunks(cols + 1).all(|row| row[cols] == 2.0), "{what}");
+                let ones = vec![1.0; depth];
+                let want = naive(3.0, a, Matrix::new(&ones, depth, 1));
+                assert_near(&sums, &want, tolerance, &what);
+            }
+        });
+    }
+
+    #[test]
+    fn many_numbers_lose_little() {
+        // Added one after another, they end 4% off.
+        let depth = 1 << 20;
+        let (a, mut product, mut sums) = (vec![0.1_f32; depth], [0.0], [0.0]);
+        let column = Matrix::new(&a, depth, 1);
+        add_outer_products(
+            MatrixMut::new(&mut product, 1, 1),
+            column,
+            column,
+            &mut sums,
+        );
+        let want = depth as f64 * f64::from(0.1_f32);
+        assert!((f64::from(sums[0]) / want - 1.0).abs() < 1e-5, "{sums:?}");
+    }
+
+    #[test]
+    fn threads_change_no_bit() {
+        let [depth, rows, cols] = [300, 700, 600];
+        assert!(tile(rows, depth, cols)[0] * PIECES <= rows + PIECES * PIECES);
+        let (a, b) = (noise::<f32>(depth * rows, 1), noise::<f32>(depth * cols, 2));
+        let (a, b) = (Matrix::new(&a, depth, rows), Matrix::new(&b, depth, cols));
+        same_for_all_threads(|| {
+            let (mut to, mut sums) = (vec![0.5; rows * cols], vec![0.5; rows]);
+            add_outer_products(MatrixMut::new(&mut to, rows, cols), a, b, &mut sums);
+            (to, sums)
+        });
+    }
+
+    #[test]
+    fn tiles_change_no_bit() {
+        let [depth, rows, cols] = [300, 700, 600];
+        let (a, b) = (noise::<f32>(depth * rows, 1), noise::<f32>(depth * cols, 2));
+        let (a, b) = (Matrix::new(&a, depth, rows), Matrix::new(&b, depth, cols));
+        let mut whole = vec![0.0; rows * cols];
+        add_outer_products(MatrixMut::new(&mut whole, rows, cols), a, b, &mut []);
+        let mut column = vec![0.0; rows];
+        for j in [0, 299, 300, 599] {
+            column.fill(0.0);
+            let to = MatrixMut::new(&mut column, rows, 1);
+            add_outer_products(to, a, b.some_cols(j..j + 1), &mut []);
+            let same = column
+                .iter()
+                .enumerate()
+                .all(|(i, x)| x.to_bits() == whole[i * cols + j].to_bits());
+            assert!(same, "column {j}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "3 sums of 2 columns")]
+    fn there_is_a_sum_for_every_column() {
+        let (a, b) = (Matrix::new(&[0.0; 6], 3, 2), Matrix::new(&[0.0; 15], 3, 5));
+        add_outer_products(MatrixMut::new(&mut [0.0; 10], 2, 5), a, b, &mut [0.0; 3]);
+    }
+
+    #[test]
+    #[should_panic(expected = "(3 x 2) and (4 x 5) into (2 x 5)")]
+    fn shapes_must_fit() {
+        let (a, b) = (Matrix::new(&[0.0; 6], 3, 2), Matrix::new(&[0.0; 20], 4, 5));
+        add_outer_products(MatrixMut::new(&mut [0.0; 10], 2, 5), a, b, &mut []);
+    }
+}
