@@ -13,7 +13,7 @@ use std::mem;
 use super::column_sums::add_column_sums;
 use super::multiply::add_product;
 use super::panel::Panel;
-use super::parallel::for_each;
+use super::parallel::{FEW_MULTIPLICATIONS, for_each};
 use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, call::sum};
@@ -26,8 +26,6 @@ const TILE: usize = 1 << 17;
 const WIDTH: usize = 512;
 /// Tiles that a result is cut into at least, for the threads.
 const PIECES: usize = 4;
-/// Multiplications that are not worth another thread: some ten microseconds.
-const FEW: usize = 1 << 19;
 /// The side of the squares that are transposed: whole lines of the cache, several in a row.
 const SQUARE: usize = 64;
 
@@ -87,7 +85,7 @@ pub(super) fn add_outer_products<E: Pooled>(
 
 /// The rows and columns of a tile.
 fn tile(rows: usize, depth: usize, cols: usize) -> [usize; 2] {
-    if rows * depth * cols <= FEW {
+    if rows * depth * cols <= FEW_MULTIPLICATIONS {
         return [rows, cols];
     }
     let width = cols.div_ceil(cols.div_ceil(WIDTH));

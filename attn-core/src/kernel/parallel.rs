@@ -6,6 +6,9 @@ use smallvec::SmallVec;
 /// Elements that are not worth another thread: a few microseconds of work, about what waking one costs.
 pub const SMALL: usize = 16 * 1024;
 
+/// Multiplications that are not worth another thread: some ten microseconds.
+pub const FEW_MULTIPLICATIONS: usize = 32 * SMALL;
+
 /// Lists of so many items take no memory from the heap.
 pub const FEW: usize = 16;
 

@@ -15,9 +15,6 @@ use crate::kernel::transpose::transpose;
 use crate::kernel::{Buffer, Pooled, parallel};
 use crate::simd::{Into, Matrix, MatrixMut, Threads, product};
 
-/// Multiplications that are not worth another thread: some ten microseconds.
-const FEW: usize = 32 * parallel::SMALL;
-
 compiled! {
     PerHead:
 
@@ -124,7 +121,7 @@ impl<'a, E: Pooled> Maps<'a, E> {
         tasks: impl IntoIterator<Item = T>,
         body: impl Fn(T) + Send + Sync,
     ) {
-        if self.x.rows() * self.x.cols() * self.out <= FEW {
+        if self.x.rows() * self.x.cols() * self.out <= parallel::FEW_MULTIPLICATIONS {
             tasks.into_iter().for_each(body);
         } else {
             parallel::for_each(tasks, body);
@@ -237,7 +234,7 @@ mod tests {
     #[test]
     fn threads_change_no_bit() {
         let sizes @ [heads, rows, width, out] = [5, 130, 64, 48];
-        assert!(heads * rows * width * out > FEW);
+        assert!(heads * rows * width * out > parallel::FEW_MULTIPLICATIONS);
         let x: Vec<f32> = noise(rows * heads * width, 1);
         let w: Vec<f32> = noise(heads * width * out, 2);
         let d: Vec<f32> = noise(rows * heads * out, 3);
