@@ -70,8 +70,8 @@ model! {
     }
 }
 
-/// Of each 512 tokens, the arrays of this and of the next model are whole [`PAGE`]s of `f64`.
 model! {
+    /// Of each 512 tokens, the arrays of this and of the next model are whole [`PAGE`]s of `f64`.
     struct Decoder<vocab = 64, d_model = 64, heads = 4, layers = 3, max_len = 128>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
