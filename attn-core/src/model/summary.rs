@@ -58,9 +58,9 @@ pub fn summary(model: &str, rows: &[Row], params: usize) -> String {
 /// let batch = Batch { axes: &[("batch", 8)], flops: 192, params: 16, activations: 3 << 19 };
 /// let lines = "\
 /// batch = 8
-/// multiply-adds of a forward pass                 96
-/// parameters                                0.00 MiB
-/// activations, forward and backward         1.50 MiB";
+/// multiply-adds of a forward pass            96
+/// parameters                           0.00 MiB
+/// activations, forward and backward    1.50 MiB";
 /// assert!(summary_of(table, batch).ends_with(lines));
 /// ```
 pub fn summary_of(table: String, batch: Batch<'_>) -> String {
