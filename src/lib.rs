@@ -185,8 +185,8 @@ pub mod __private {
         },
         maps::{AttentionMap, Attentions, Looked, attention_maps},
         model::{
-            Built, InModel, OnSlices, Pass, Random, Row, Weighted, asserted, axis, check_axis,
-            check_length, count, on, summary,
+            Batch, Built, InModel, OnSlices, Pass, Random, Row, Weighted, asserted, axis,
+            check_axis, check_length, count, on, summary, summary_of,
         },
         nn::Weight,
         ops::Activation,

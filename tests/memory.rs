@@ -12,7 +12,7 @@ use attn::{
         prelude::*,
         tensor::{PutTape, SplitTape},
     },
-    model, ops,
+    memory, model, ops,
     train::{AdamW, clip_grad_norm},
 };
 use rayon::ThreadPoolBuilder;
@@ -70,6 +70,39 @@ model! {
     }
 }
 
+model! {
+    /// Of each 512 tokens, the arrays of this and of the next model are whole [`PAGE`]s of `f64`.
+    struct Decoder<vocab = 64, d_model = 64, heads = 4, layers = 3, max_len = 128>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
+        repeat layers {
+            x = x + attention::<heads, d_model, mask = causal>(layer_norm(x));
+            x = x + feed_forward::<hidden = { 4 * d_model }, activation = gelu_tanh>(layer_norm(x));
+        }
+        linear::<vocab, bias = false>(layer_norm(x))
+    }
+}
+
+model! {
+    struct EncoderDecoder<vocab = 64, d_model = 64, heads = 4, layers = 2>;
+
+    fn forward(source: ids[batch, s], target: ids[batch, t], lens: lens[batch]) -> [batch, t, vocab] {
+        let mut memory = embedding::<vocab, d_model>(source) * 8.0 + sinusoidal_position::<d_model>(source);
+        repeat layers, name = encoder {
+            memory = layer_norm(memory + attention::<heads, mask = padding>(memory, padding = lens));
+            memory = layer_norm(memory + feed_forward::<{ 4 * d_model }, activation = relu>(memory));
+        }
+        let mut y = embedding::<tied = embedding>(target) * 8.0 + sinusoidal_position::<d_model>(target);
+        repeat layers, name = decoder {
+            y = layer_norm(y + attention::<heads, mask = causal>(y));
+            y = layer_norm(y + attention::<heads, mask = padding, name = cross>(y, context = memory, padding = lens));
+            y = layer_norm(y + feed_forward::<{ 4 * d_model }, activation = relu>(y));
+        }
+        linear::<tied = embedding>(y)
+    }
+}
+
 type Sequences<T = NoneTape> = Tensor<(usize, usize, Const<512>), f32, Cpu, T>;
 type Traced = Sequences<OwnedTape<f32, Cpu>>;
 
@@ -80,6 +113,12 @@ struct Counting;
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
+/// The same in whole [`PAGE`]s of each allocation: what begins a buffer at a cache line is not in them, and neither are vectors of
+/// parameters, and the tape.
+static PAGES: AtomicUsize = AtomicUsize::new(0);
+static MOST_PAGES: AtomicUsize = AtomicUsize::new(0);
+const PAGE: usize = 8 << 10;
 
 /// How often memory was asked for.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -97,6 +136,8 @@ unsafe impl GlobalAlloc for Counting {
         let size = layout.size();
         let now = NOW.fetch_add(size, Relaxed) + size;
         PEAK.fetch_max(now, Relaxed);
+        let pages = PAGES.fetch_add(size / PAGE, Relaxed) + size / PAGE;
+        MOST_PAGES.fetch_max(pages, Relaxed);
         LARGEST.fetch_max(size, Relaxed);
         COUNT.fetch_add(1, Relaxed);
         if size >= LARGE {
@@ -109,6 +150,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Relaxed);
+        PAGES.fetch_sub(layout.size() / PAGE, Relaxed);
         // SAFETY: `pointer` came from `alloc` with this layout, and so from the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -130,7 +172,7 @@ struct Memory {
     largest: usize,
 }
 
-fn memory(forward: &impl Fn(Traced) -> Traced, length: usize) -> Memory {
+fn of_one_sequence(forward: &impl Fn(Traced) -> Traced, length: usize) -> Memory {
     let x: Sequences = Cpu::default().sample_normal_like(&(1, length, Const));
     PEAK.store(NOW.load(Relaxed), Relaxed);
     LARGEST.store(0, Relaxed);
@@ -186,8 +228,8 @@ fn nothing_else_asks_for_a_square_of_the_length() {
 }
 
 fn assert_linear(forward: &impl Fn(Traced) -> Traced, length: usize) {
-    let short = memory(forward, length);
-    let long = memory(forward, 8 * length);
+    let short = of_one_sequence(forward, length);
+    let long = of_one_sequence(forward, 8 * length);
     assert!(8 * long.peak <= 9 * 8 * short.peak, "{short:?}, {long:?}");
     // The scores of one head. The largest array there is are queries, keys and values side by side.
     let scores = (8 * length).pow(2) * size_of::<f32>();
@@ -315,6 +357,68 @@ where
     let gradients = y.put_tape(tape).sum().backward();
     drop((held, gradients));
     PEAK.load(Relaxed) - before
+}
+
+/// Of networks with attentions, too: what is promised is what the allocator is asked for, to the page. With the copies of the parameters
+/// that the step works with, and what a product has beside it at the time: the gradient of the narrower layer of the feed-forward
+/// network, transposed, which are 64 rows of a number for each token and a gap, in the class of 5/8 of a power of two; and the tokens
+/// that are gathered. Nothing is kept in the pool for later.
+#[test]
+fn a_step_with_attentions_asks_for_what_was_promised() {
+    let _alone = alone();
+    let thread = ThreadPoolBuilder::new().num_threads(1).build();
+    let thread = thread.expect("a thread can be started");
+    memory::keep_at_most(0);
+    thread.install(|| {
+        let dev = Cpu::default();
+        let ids = |shape: (usize, usize)| -> Tensor<_, usize, _> { dev.zeros_like(&shape) };
+        let copy = |tokens: usize| tokens * 64 * size_of::<f64>() / PAGE * 5 / 4;
+        let list = |tokens: usize| tokens * size_of::<usize>() / PAGE;
+        // `gemm` keeps a block of the size of a cache for each thread.
+        most_pages::<Decoder, _>(|gpt, gradients| gpt.forward_mut(ids((4, 128)).traced(gradients)));
+        for (batch, length) in [(4, 128), (8, 128), (16, 64), (16, 128)] {
+            let [taken, parameters] = most_pages::<Decoder, _>(|gpt, gradients| {
+                gpt.forward_mut(ids((batch, length)).traced(gradients))
+            });
+            let promised = 2 * Decoder::activation_bytes(batch, length) / PAGE;
+            let tokens = batch * length;
+            let expected = promised + parameters + copy(tokens) + list(tokens);
+            assert_eq!(taken, expected, "[{batch}, {length}]: {promised}");
+        }
+        for (batch, source, target) in [(4, 128, 128), (8, 64, 128), (8, 128, 64)] {
+            let [taken, parameters] = most_pages::<EncoderDecoder, _>(|model, gradients| {
+                let lens: Tensor<_, usize, _> = dev.ones_like(&(batch,));
+                let sequences = ids((batch, source)).traced(gradients);
+                model.forward_mut((sequences, ids((batch, target)), lens))
+            });
+            let promised = 2 * EncoderDecoder::activation_bytes(batch, source, target) / PAGE;
+            let [sources, targets] = [batch * source, batch * target];
+            let expected = promised + parameters + copy(targets) + list(sources) + list(targets);
+            assert_eq!(taken, expected, "[{batch}, {source}, {target}]: {promised}");
+        }
+    });
+    memory::keep_at_most(usize::MAX);
+}
+
+/// The most pages while a model runs forward and back, beyond those of its parameters and their gradients; and the pages of these.
+fn most_pages<M: BuildOnDevice<Cpu, f64>, S: Shape>(
+    forward: impl FnOnce(&mut M::Built, Gradients<f64, Cpu>) -> Tensor<S, f64, Cpu, OwnedTape<f64, Cpu>>,
+) -> [usize; 2]
+where
+    M::Built: ZeroGrads<f64, Cpu>,
+{
+    let mut model = Cpu::default().build_module::<M, f64>();
+    let before = PAGES.load(Relaxed);
+    let gradients = model.alloc_grads();
+    let parameters = PAGES.load(Relaxed) - before;
+    let before = PAGES.load(Relaxed);
+    MOST_PAGES.store(before, Relaxed);
+    let (y, tape) = forward(&mut model, gradients).split_tape();
+    // As a loss has it, that reads it again.
+    let held = y.clone();
+    let gradients = y.put_tape(tape).sum().backward();
+    drop((held, gradients));
+    [MOST_PAGES.load(Relaxed) - before, parameters]
 }
 
 /// Its arrays come from the pool, and short lists of tasks are on the stack.

@@ -4,8 +4,8 @@
 //! the derivative, gradients of values, temporary ones; and the results of operations until the backward pass is through them,
 //! with their gradients while it is in them. What does not are parameters and their gradients, the copies of them and of inputs that
 //! an operation works with, lists of indices, and the scratch memory of kernels: tiles, and in the derivative of an attention the
-//! queries of the sequences that threads work on at a time. A pool of buffers rounds lengths up, and keeps memory for the next step:
-//! that does not count either.
+//! queries of the sequences that threads work on at a time. A pool of buffers rounds lengths up, and keeps memory for the next step,
+//! unless [`keep_at_most`] says that it should not: that does not count either.
 //!
 //! The most that a step of a model takes is known before the program runs: `activation_bytes` of a struct of `model!` or
 //! `attention!`.
@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+static IDLE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// The bytes of activations of this process, now.
 ///
@@ -47,6 +48,21 @@ pub fn peak() -> usize {
 /// PyTorch: `torch.cuda.reset_peak_memory_stats()`.
 pub fn reset_peak() {
     PEAK.store(allocated(), Relaxed);
+}
+
+/// How many bytes of free memory stay in the pool: in that of `f32`, and as many in that of `f64`. A program begins without a limit.
+/// Then a training step finds the memory of the step before, and what is free and what is in use are together at most twice as much as
+/// was ever in use at a time. With 0, all memory goes back to the system when its last reader is done: slower, and never more than is
+/// in use. What is kept already goes with the next buffer that is given back.
+///
+/// PyTorch: `PYTORCH_NO_CUDA_MEMORY_CACHING=1` is `keep_at_most(0)`.
+pub fn keep_at_most(bytes: usize) {
+    IDLE.store(bytes, Relaxed);
+}
+
+/// The limit of [`keep_at_most`].
+pub(crate) fn kept_at_most() -> usize {
+    IDLE.load(Relaxed)
 }
 
 /// Bytes that count until this is dropped.

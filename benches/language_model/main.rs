@@ -1,5 +1,5 @@
-//! A training step of a small language model: declared as a whole, out of the modules of `attn`, both with its loss and
-//! optimizer, and with dfdx's.
+//! Training steps of language models: declared as a whole, out of the modules of `attn`, both with its loss and optimizer, and with
+//! dfdx's.
 //!
 //! See `README.md` in the folder above.
 
@@ -22,8 +22,8 @@ use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 
-mod plain;
-use plain::Plain;
+mod sizes;
+use sizes::{MEDIUM, Medium, Plain, PlainMedium, PlainSmall, SMALL, Small};
 
 const VOCAB: usize = 128;
 const BLOCK: usize = 64;
@@ -51,7 +51,7 @@ model! {
 
 type Tokens<T = NoneTape> = Tensor<(usize, usize), usize, Cpu, T>;
 type Traced = OwnedTape<f32, Cpu>;
-type Logits<T> = Tensor<(usize, usize, Const<VOCAB>), f32, Cpu, T>;
+type Logits<const V: usize> = Tensor<(usize, usize, Const<V>), f32, Cpu, Traced>;
 
 /// The same out of modules.
 mod modules {
@@ -78,14 +78,11 @@ fn tokens(dev: &Cpu) -> Tokens {
     dev.tensor_from_vec(ids, (BATCH, BLOCK))
 }
 
-fn step(criterion: &mut Criterion) {
+/// The model of `examples/char_lm`.
+fn char_lm(criterion: &mut Criterion) {
     let dev = Cpu::default();
     let (inputs, targets) = (tokens(&dev), tokens(&dev));
-    let mut group = criterion.benchmark_group("language model step");
-    group
-        .throughput(Throughput::Elements((BATCH * BLOCK) as u64))
-        .sample_size(20)
-        .measurement_time(Duration::from_secs(4));
+    let mut group = group(criterion, "language model step", &inputs, 20);
 
     let declared = dev.build_module::<Declared, f32>();
     ours(&mut group, "model!", declared, &inputs, &targets);
@@ -99,16 +96,53 @@ fn step(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// The models of `examples/throughput`. The fewest samples that criterion takes of a step of a second.
+macro_rules! of_size {
+    ($name:ident: $Model:ident, $Plain:ident, $size:ident, $samples:literal) => {
+        fn $name(criterion: &mut Criterion) {
+            let dev = Cpu::default();
+            let (inputs, targets) = ($size.tokens(), $size.tokens());
+            let name = format!("{} model step", $size.name);
+            let mut group = group(criterion, &name, &inputs, $samples);
+            let declared = dev.build_module::<$Model, f32>();
+            ours(&mut group, "model!", declared, &inputs, &targets);
+            let mut plain = $Plain::new(&dev);
+            group.bench_function("dfdx", |bencher| {
+                bencher.iter(|| plain.step(&inputs, &targets));
+            });
+            group.finish();
+        }
+    };
+}
+
+of_size!(small: Small, PlainSmall, SMALL, 20);
+of_size!(medium: Medium, PlainMedium, MEDIUM, 10);
+
+/// Steps on these tokens.
+fn group<'a>(
+    criterion: &'a mut Criterion,
+    name: &str,
+    inputs: &Tokens,
+    samples: usize,
+) -> BenchmarkGroup<'a, WallTime> {
+    let (batch, length) = *inputs.shape();
+    let mut group = criterion.benchmark_group(name);
+    group
+        .throughput(Throughput::Elements((batch * length) as u64))
+        .sample_size(samples)
+        .measurement_time(Duration::from_secs(4));
+    group
+}
+
 /// A step with the loss and the optimizer of `attn`.
-fn ours<M>(
+fn ours<M, const V: usize>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
     mut model: M,
     inputs: &Tokens,
     targets: &Tokens,
 ) where
-    M: TensorCollection<f32, Cpu>
-        + ModuleMut<Tokens<Traced>, Output = Logits<Traced>, Error = CpuError>,
+    M: TensorCollection<f32, Cpu> + ModuleMut<Tokens<Traced>, Output = Logits<V>, Error = CpuError>,
 {
     let mut optimizer = AdamW::new(AdamWConfig::default());
     let mut gradients = Some(model.alloc_grads());
@@ -133,5 +167,5 @@ fn take(gradients: &mut Option<Gradients<f32, Cpu>>) -> Gradients<f32, Cpu> {
     gradients.take().unwrap_or_else(Gradients::leaky)
 }
 
-criterion_group!(benches, step);
+criterion_group!(benches, char_lm, small, medium);
 criterion_main!(benches);

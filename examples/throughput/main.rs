@@ -17,16 +17,16 @@
 #[allow(dead_code, reason = "the roofline has cases as well")]
 mod timing;
 
-#[path = "../../benches/language_model/plain.rs"]
-mod plain;
+#[path = "../../benches/language_model/sizes.rs"]
+mod sizes;
 
 use attn::{
     dfdx::prelude::*,
-    model, ops,
+    ops,
     train::{AdamW, AdamWConfig},
 };
 use clap::Parser;
-use plain::Plain;
+use sizes::{MEDIUM, Medium, PlainMedium, PlainSmall, SMALL, Size, Small, VOCAB};
 use timing::{Map, Rate, best};
 
 /// Times training steps of two language models.
@@ -40,73 +40,17 @@ struct Options {
     alone: bool,
 }
 
-const VOCAB: usize = 65;
-
-/// A model, and how much it is given.
-struct Size {
-    name: &'static str,
-    layers: usize,
-    d_model: usize,
-    length: usize,
-    batch: usize,
-}
-
-const SMALL: Size = Size {
-    name: "small",
-    layers: 4,
-    d_model: 128,
-    length: 64,
-    batch: 12,
-};
-const MEDIUM: Size = Size {
-    name: "medium",
-    layers: 6,
-    d_model: 384,
-    length: 256,
-    batch: 8,
-};
-
-impl Size {
-    /// The products with parameters.
-    fn maps(&self) -> Vec<Map> {
-        let (rows, d) = (self.batch * self.length, self.d_model);
-        let map = |[input, outputs]: [usize; 2]| Map {
-            rows,
-            input,
-            outputs,
-        };
-        let layer = [[d, 3 * d], [d, d], [d, 4 * d], [4 * d, d]].map(map);
-        let layers = layer.repeat(self.layers).into_iter();
-        layers.chain([map([d, VOCAB])]).collect()
-    }
-}
-
-/// Declares a GPT of this size.
-macro_rules! gpt {
-    ($Name:ident, $size:ident, heads = $heads:literal) => {
-        model! {
-            struct $Name<d_model = { $size.d_model }, layers = { $size.layers }, max_len = { $size.length }>;
-
-            fn forward(tokens: ids[batch, seq]) -> [batch, seq, VOCAB] {
-                let mut x = embedding::<VOCAB, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
-                repeat layers {
-                    x += attention::<$heads, d_model, mask = causal>(layer_norm(x));
-                    x += feed_forward::<{ 4 * d_model }, activation = gelu_tanh>(layer_norm(x));
-                }
-                linear::<VOCAB>(layer_norm(x))
-            }
-        }
+/// The products with parameters.
+fn maps(size: &Size) -> Vec<Map> {
+    let (rows, d) = (size.batch * size.length, size.d_model);
+    let map = |[input, outputs]: [usize; 2]| Map {
+        rows,
+        input,
+        outputs,
     };
-}
-
-gpt!(Small, SMALL, heads = 4);
-gpt!(Medium, MEDIUM, heads = 6);
-
-type Tokens = Tensor<(usize, usize), usize, Cpu>;
-
-fn tokens(size: &Size) -> Tokens {
-    let ids = (0..size.batch * size.length).map(|i| (i * i + 7) % VOCAB);
-    Cpu::default().tensor_from_vec(ids.collect(), (size.batch, size.length))
+    let layer = [[d, 3 * d], [d, d], [d, 4 * d], [4 * d, d]].map(map);
+    let layers = layer.repeat(size.layers).into_iter();
+    layers.chain([map([d, VOCAB])]).collect()
 }
 
 /// Of a step.
@@ -118,8 +62,8 @@ fn work(size: &Size, forward: u64) -> f64 {
 
 /// The seconds of a step: of the declared model, and of the same in plain dfdx.
 macro_rules! steps {
-    ($Model:ident, $size:expr, heads = $heads:literal, $alone:expr) => {{
-        let (inputs, targets) = (tokens($size), tokens($size));
+    ($Model:ident, $Plain:ident, $size:ident, $alone:expr) => {{
+        let (inputs, targets) = ($size.tokens(), $size.tokens());
         let dev = Cpu::default();
         let mut model = dev.build_module::<$Model, f32>();
         let mut optimizer = AdamW::new(AdamWConfig::default());
@@ -135,16 +79,7 @@ macro_rules! steps {
             gradients = Some(done);
         });
         let plain = (!$alone).then(|| {
-            const SIZE: &Size = $size;
-            const WIDTH: usize = SIZE.d_model;
-            let mut plain = Plain::<
-                VOCAB,
-                { SIZE.length },
-                WIDTH,
-                $heads,
-                { 4 * WIDTH },
-                { SIZE.layers },
-            >::new(&dev);
+            let mut plain = $Plain::new(&dev);
             best(|| plain.step(&inputs, &targets))
         });
         (declared, plain)
@@ -188,14 +123,14 @@ fn main() {
             parameters: Small::PARAMS,
             forward: Small::flops(SMALL.batch, SMALL.length),
             activations: Small::activation_bytes(SMALL.batch, SMALL.length),
-            steps: |alone| steps!(Small, &SMALL, heads = 4, alone),
+            steps: |alone| steps!(Small, PlainSmall, SMALL, alone),
         },
         Case {
             size: &MEDIUM,
             parameters: Medium::PARAMS,
             forward: Medium::flops(MEDIUM.batch, MEDIUM.length),
             activations: Medium::activation_bytes(MEDIUM.batch, MEDIUM.length),
-            steps: |alone| steps!(Medium, &MEDIUM, heads = 6, alone),
+            steps: |alone| steps!(Medium, PlainMedium, MEDIUM, alone),
         },
     ];
     for case in models {
@@ -207,7 +142,7 @@ fn main() {
         let (time, plain) = (case.steps)(options.alone);
         let rate = before.max(Rate::measure());
         let flops = work(size, case.forward) / time;
-        let of_its_products = Rate::of(&size.maps(), true).share(flops);
+        let of_its_products = Rate::of(&maps(size), true).share(flops);
         let times = plain.map_or_else(String::new, |plain| format!("{:.1}", plain / time));
         println!(
             "{:<8} {:>11} {:>7.1} MiB {:>7.2} ms {:>10.0} {:>9.1} {:>6.0}% {:>14.0}% {:>14}",

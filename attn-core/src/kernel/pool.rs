@@ -9,7 +9,7 @@ use super::{
     arithmetic, attention, axis, concat, cross_entropy, dropout, elementwise, embedding, linear,
     norm, optim, sinusoid, softmax, sum,
 };
-use crate::memory::Held;
+use crate::memory::{self, Held};
 use crate::simd::Real;
 
 /// The bytes of a cache line and of the widest vector: buffers start at multiples of it.
@@ -141,9 +141,11 @@ struct Free<E> {
 
 impl<E> Free<E> {
     /// Forgets the longest unused blocks beyond twice what was ever in use at a time: a step whose parts need different
-    /// lengths finds all of them again, and yet the pool is bounded.
+    /// lengths finds all of them again, and yet the pool is bounded. Fewer stay where the program asks for that.
     fn trim(&mut self) {
-        while self.in_use + self.idle > 2 * self.most_in_use {
+        let most =
+            (2 * self.most_in_use - self.in_use).min(memory::kept_at_most() / size_of::<E>());
+        while self.idle > most {
             let oldest = self.blocks.pop_front();
             self.idle -= oldest.map_or(0, |block| block.len());
         }

@@ -25,5 +25,5 @@ mod weights;
 pub use inputs::{asserted, axis, check_axis, check_length};
 pub use opaque::{Built, count};
 pub use pass::{Pass, on};
-pub use summary::{Row, summary};
+pub use summary::{Batch, Row, summary, summary_of};
 pub use weights::{InModel, OnSlices, Random, Weighted};

@@ -47,3 +47,59 @@ pub fn summary(model: &str, rows: &[Row], params: usize) -> String {
     lines.extend([rule, line(["total", "", "", &params.to_string()])]);
     lines.join("\n")
 }
+
+/// A [`summary`] with what a batch takes below it, as `torchinfo` has it for an input of some size.
+///
+/// ```
+/// use attn_core::model::{Batch, Row, summary, summary_of};
+///
+/// let row = Row { name: "linear", layer: "linear 3 -> 4", output: "[batch, 4]", params: 16 };
+/// let table = summary("Model", &[row], 16);
+/// let batch = Batch { axes: &[("batch", 8)], flops: 192, params: 16, activations: 3 << 19 };
+/// let lines = "\
+/// batch = 8
+/// multiply-adds of a forward pass            96
+/// parameters                           0.00 MiB
+/// activations, forward and backward    1.50 MiB";
+/// assert!(summary_of(table, batch).ends_with(lines));
+/// ```
+pub fn summary_of(table: String, batch: Batch<'_>) -> String {
+    let rule = table.lines().nth(1).unwrap_or_default();
+    let axes = batch.axes.iter();
+    let axes: Vec<_> = axes.map(|(name, len)| format!("{name} = {len}")).collect();
+    let mebibytes = |bytes: usize| format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20));
+    let parameters = batch.params.saturating_mul(size_of::<f32>());
+    let takes = [
+        (
+            "multiply-adds of a forward pass",
+            (batch.flops / 2).to_string(),
+        ),
+        ("parameters", mebibytes(parameters)),
+        (
+            "activations, forward and backward",
+            mebibytes(batch.activations),
+        ),
+    ];
+    let mut lines = vec![table.as_str(), rule];
+    let axes = axes.join(", ");
+    lines.extend((!axes.is_empty()).then_some(axes.as_str()));
+    let takes = takes.map(|(what, number)| {
+        let width = rule.len().saturating_sub(what.len());
+        format!("{what}{number:>width$}")
+    });
+    lines.extend(takes.iter().map(String::as_str));
+    lines.join("\n")
+}
+
+/// A batch, and what a model takes for it, in `f32`.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// The lengths of the axes that have names.
+    pub axes: &'a [(&'a str, usize)],
+    /// Operations of the matrix products of a forward pass.
+    pub flops: u64,
+    /// How many numbers the model learns.
+    pub params: usize,
+    /// The most bytes of activations in a forward and a backward pass.
+    pub activations: usize,
+}

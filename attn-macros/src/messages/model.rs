@@ -312,7 +312,7 @@ pub(crate) fn module_returns(module: &str, declared: &Type) -> String {
 /// What a user reads who asks a model with a `module` for what only known layers tell.
 pub(crate) fn no_facts(model: &str) -> String {
     format!(
-        "`{model}` has no `PARAMS`, no `flops`, no `activation_bytes` and no `composed()`: it calls a `module`"
+        "`{model}` has no `PARAMS`, no `flops`, no `activation_bytes`, no `summary_of` and no `composed()`: it calls a `module`"
     )
 }
 

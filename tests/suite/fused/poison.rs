@@ -1,8 +1,8 @@
 //! What a query does not attend to has no influence on it: not on the last bit, and not if it is NaN, infinite or huge.
 //!
-//! A projection maps every token by itself, and its gradient is a sum over tokens. So a wild token has no part in what is
-//! computed for other tokens, but it has one in the gradient of the weights that it was multiplied with: 0 times NaN is NaN,
-//! and that is stated nowhere.
+//! A projection maps every token by itself, and the gradient of its weights is a sum over tokens of an input times a gradient that is
+//! exactly 0 where the token is not attended to. So a huge token has no part in it; NaN and infinity have, for 0 times them is NaN, in
+//! dfdx and in PyTorch, too. In all else no wild token has a part.
 
 use super::{
     compare::Outcome,
@@ -143,7 +143,7 @@ fn hidden_keys_are_nothing(run: Run, case: &Case, seen: &[bool], wild: f64, expe
         let found = found.gradient(name);
         match name {
             "context" => assert_kept(&what(name), found, gradient, seen),
-            "k_proj.weight" | "v_proj.weight" => {}
+            "k_proj.weight" | "v_proj.weight" if !wild.is_finite() => {}
             _ => assert_alike(&what(name), found, gradient),
         }
     }
@@ -176,7 +176,7 @@ fn blind_queries_are_nothing(
         let found = found.gradient(name);
         match name {
             "x" => assert_kept(&what(name), found, gradient, seeing),
-            "q_proj.weight" | "score_proj.weight" | "o_proj.weight" => {}
+            "q_proj.weight" | "score_proj.weight" | "o_proj.weight" if !wild.is_finite() => {}
             _ => assert_alike(&what(name), found, gradient),
         }
     }

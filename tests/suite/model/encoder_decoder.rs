@@ -1,17 +1,14 @@
-//! The Transformer of "Attention is all you need", declared, against the same out of dfdx's operations.
+//! The Transformer of "Attention is all you need", declared, against the same out of dfdx's modules.
 
 use super::*;
 use crate::nn::positions;
-use crate::reference::{
-    Input, Mask, Parameters, Sequence, Split, State, Traced, attention, heads, masks, normalizers,
-    parameters::Values,
-};
+use crate::reference::{Mask, Traced, masks, normalizers};
 use attn::{
+    dfdx::nn::modules::{Embedding, Repeated},
     model,
     ops::{CrossEntropyOptions, cross_entropy},
 };
-use std::collections::BTreeMap;
-use steps::ByName;
+use out_of_modules::{Input, Map, Norm, Projections, Sequences, attend, names, train};
 
 pub(super) const VOCAB: usize = 11;
 pub(super) const D_MODEL: usize = 10;
@@ -101,115 +98,104 @@ fn sequences(ids: Vec<usize>) -> Tensor<(usize, usize), usize, Cpu> {
     Cpu::default().tensor_from_vec(ids, (BATCH, length))
 }
 
-/// The loss out of dfdx's operations, and its gradients.
-fn with_dfdx(numbers: &ByName, dims: &BTreeMap<String, Vec<usize>>, step: usize) -> (f64, ByName) {
-    let values = |(name, flat): (&String, &Vec<f64>)| {
-        let (dims, flat) = (dims[name].clone(), flat.clone());
-        (name.clone(), Values { dims, flat })
-    };
-    let state = State {
-        values: numbers.iter().map(values).collect(),
-    };
-    let parameters = Parameters::new(&state);
+type FeedForward = (Map<D_MODEL, HIDDEN>, Map<HIDDEN, D_MODEL>);
+
+type EncoderLayer = (
+    Projections<D_MODEL>,
+    Norm<D_MODEL>,
+    FeedForward,
+    Norm<D_MODEL>,
+);
+
+type DecoderLayer = (
+    Projections<D_MODEL>,
+    Norm<D_MODEL>,
+    Projections<D_MODEL>,
+    Norm<D_MODEL>,
+    FeedForward,
+    Norm<D_MODEL>,
+);
+
+type Table = Embedding<VOCAB, D_MODEL, f64, Cpu>;
+
+type Modules = (
+    Table,
+    Repeated<EncoderLayer, LAYERS>,
+    Repeated<DecoderLayer, LAYERS>,
+);
+
+/// The loss out of dfdx's modules on the data of a step.
+fn with_dfdx(modules: &Modules, step: usize) -> Traced<Rank0, f64> {
     let batch = Batch::of_step(step);
-    let logits = decode(&parameters, &batch, encode(&parameters, &batch));
-    let loss = mean_loss(logits, &batch.next);
-    let value = loss.array();
-    (value, parameters.gradients(&loss.backward()))
+    let logits = decode(modules, &batch, encode(modules, &batch));
+    mean_loss(logits, &batch.next)
 }
 
-fn encode(parameters: &Parameters<'_, f64>, batch: &Batch) -> Sequence<f64> {
+fn encode((table, layers, _): &Modules, batch: &Batch) -> Sequences<D_MODEL> {
     let length = batch.source.len() / BATCH;
     let mask = padding(length, length, batch.lens);
-    let mut x = embed(parameters, &batch.source, Default::default());
-    for index in 0..LAYERS {
-        let layer = parameters.within(&format!("encoder.{index}"));
-        x = attend(&layer, ["attention", "layer_norm"], x, None, &mask);
-        x = feed_forward(&layer, "layer_norm_2", x);
+    let mut x = embed(table, &batch.source, Default::default());
+    for (attention, norm, feed_forward, norm_2) in &layers.modules {
+        x = norm.forward(add_attention(attention, x, None, &mask));
+        x = norm_2.forward(add_feed_forward(feed_forward, x));
     }
     x
 }
 
 /// The tape of the memory goes on with the targets, so that there is one in the end.
-fn decode(parameters: &Parameters<'_, f64>, batch: &Batch, memory: Sequence<f64>) -> Sequence<f64> {
+fn decode(
+    (table, _, layers): &Modules,
+    batch: &Batch,
+    memory: Sequences<D_MODEL>,
+) -> Sequences<VOCAB> {
     let (memory, tape) = memory.split_tape();
     let (source, target) = (batch.source.len() / BATCH, batch.target.len() / BATCH);
     let causal = masks::for_all(BATCH, &masks::causal(target, target));
     let padding = padding(target, source, batch.lens);
-    let mut y = embed(parameters, &batch.target, tape);
-    for index in 0..LAYERS {
-        let layer = parameters.within(&format!("decoder.{index}"));
-        y = attend(&layer, ["attention", "layer_norm"], y, None, &causal);
-        y = attend(
-            &layer,
-            ["cross", "layer_norm_2"],
-            y,
-            Some(&memory),
-            &padding,
-        );
-        y = feed_forward(&layer, "layer_norm_3", y);
+    let mut y = embed(table, &batch.target, tape);
+    for (attention, norm, cross, norm_2, feed_forward, norm_3) in &layers.modules {
+        y = norm.forward(add_attention(attention, y, None, &causal));
+        y = norm_2.forward(add_attention(cross, y, Some(&memory), &padding));
+        y = norm_3.forward(add_feed_forward(feed_forward, y));
     }
-    parameters.project("embedding", y)
+    let words: Traced<Rank2<VOCAB, D_MODEL>, f64> = table.weight.leaky_trace();
+    y.matmul(words.permute::<_, Axes2<1, 0>>())
 }
 
 fn padding(queries: usize, keys: usize, lens: [usize; BATCH]) -> Mask {
     masks::for_each(lens.map(|len| masks::padding(queries, keys, len)).to_vec())
 }
 
-fn embed(
-    parameters: &Parameters<'_, f64>,
-    ids: &[usize],
-    tape: OwnedTape<f64, Cpu>,
-) -> Sequence<f64> {
-    let dev = Cpu::default();
-    let table = parameters.tensor("embedding.weight", (VOCAB, D_MODEL));
-    let ids_of_rows = dev.tensor_from_vec(ids.to_vec(), (ids.len(),));
-    let rows: Traced<(usize, usize), f64> = table.put_tape(tape).gather(ids_of_rows);
-    let length = ids.len() / BATCH;
-    let waves = positions::naive(length, D_MODEL).repeat(BATCH);
-    let shape = (BATCH, length, D_MODEL);
-    rows.reshape_like(&shape) * SCALE + dev.tensor_from_vec(waves, shape)
+fn embed(table: &Table, ids: &[usize], tape: OwnedTape<f64, Cpu>) -> Sequences<D_MODEL> {
+    let rows = table.forward(sequences(ids.to_vec()).put_tape(tape));
+    let shape = *rows.shape();
+    let waves = positions::naive(shape.1, D_MODEL).repeat(BATCH);
+    rows * SCALE + Cpu::default().tensor_from_vec(waves, shape)
 }
 
-/// `norm(x + attention(x, context))`, where the context is `x` if there is no other.
-fn attend(
-    parameters: &Parameters<'_, f64>,
-    [layer, norm]: [&str; 2],
-    x: Sequence<f64>,
-    context: Option<&Input<f64>>,
+/// `x + attention(x, context)`, where the context is `x` if there is no other.
+fn add_attention(
+    projections: &Projections<D_MODEL>,
+    x: Sequences<D_MODEL>,
+    context: Option<&Input<D_MODEL>>,
     mask: &Mask,
-) -> Sequence<f64> {
+) -> Sequences<D_MODEL> {
     let (x, tape) = x.split_tape();
-    let (attended, _) = attention(
-        &parameters.within(layer),
-        Split::into_heads(HEADS),
-        &x,
-        context.unwrap_or(&x),
-        heads::scaled_dot,
-        |scores| normalizers::softmax(scores, mask),
-    );
-    layer_norm(&parameters.within(norm), x.put_tape(tape) + attended)
+    let sides = [&x, context.unwrap_or(&x)];
+    let attended = attend(projections, HEADS, sides, |scores| {
+        normalizers::softmax(scores, mask)
+    });
+    x.put_tape(tape) + attended
 }
 
-/// `norm(x + W₂ relu(W₁ x + b₁) + b₂)`
-fn feed_forward(parameters: &Parameters<'_, f64>, norm: &str, x: Sequence<f64>) -> Sequence<f64> {
-    let layer = parameters.within("feed_forward");
-    let hidden = layer.project("up_proj", x.with_empty_tape()).relu();
-    let fed = layer.project("down_proj", hidden);
-    layer_norm(&parameters.within(norm), x + fed)
-}
-
-fn layer_norm(parameters: &Parameters<'_, f64>, x: Sequence<f64>) -> Sequence<f64> {
-    let shape = *x.shape();
-    let spread = |name| -> Sequence<f64> {
-        let numbers = parameters.tensor(name, (D_MODEL,)).leaky_trace();
-        numbers.broadcast_like::<_, Axes2<0, 1>>(&shape)
-    };
-    x.normalize::<Axis<2>>(1e-5) * spread("weight") + spread("bias")
+/// `x + W₂ relu(W₁ x + b₁) + b₂`
+fn add_feed_forward((up, down): &FeedForward, x: Sequences<D_MODEL>) -> Sequences<D_MODEL> {
+    let hidden = up.forward(x.with_empty_tape()).relu();
+    x + down.forward(hidden)
 }
 
 /// The mean over the targets that are not ignored.
-fn mean_loss(logits: Sequence<f64>, next: &[usize]) -> Traced<Rank0, f64> {
+fn mean_loss(logits: Sequences<VOCAB>, next: &[usize]) -> Traced<Rank0, f64> {
     let wanted = |&target: &usize| {
         let mut row = [SMOOTHING / VOCAB as f64; VOCAB];
         row[target] += 1.0 - SMOOTHING;
@@ -222,11 +208,10 @@ fn mean_loss(logits: Sequence<f64>, next: &[usize]) -> Traced<Rank0, f64> {
 }
 
 #[test]
-fn twenty_steps_of_training_are_the_same_out_of_dfdx_operations() {
+fn twenty_steps_of_training_are_the_same_out_of_dfdx_modules() {
     let declared = declared();
-    let dims = tensors::parameters(&declared).into_iter();
-    let dims = dims.map(|p| (p.name, p.dims)).collect();
-    steps::are_the_same(declared, loss, |numbers, step| {
-        with_dfdx(numbers, &dims, step)
+    let names = names(&declared);
+    steps::are_the_same(declared, loss, |parameters, step| {
+        train::<Modules>(&names, parameters, |modules| with_dfdx(modules, step))
     });
 }

@@ -58,6 +58,34 @@ fn a_table_for_people() {
 }
 
 #[test]
+fn a_table_with_what_a_batch_takes() {
+    let table = Tagger::summary_of(20, 500);
+    let [top, below] = [Tagger::summary(), table.clone()].map(|table| table.lines().count());
+    assert_eq!(below, top + 5);
+    let (products, activations) = (
+        Tagger::flops(20, 500) / 2,
+        Tagger::activation_bytes(20, 500) as f64 / f64::from(1 << 20),
+    );
+    let mut lines = table.lines().skip(top);
+    assert!(lines.next().unwrap().chars().all(|c| c == '-'));
+    assert_eq!(lines.next(), Some("batch = 20, seq = 500"));
+    for (what, number) in [
+        ("multiply-adds of a forward pass", products.to_string()),
+        ("parameters", "0.01 MiB".to_owned()),
+        (
+            "activations, forward and backward",
+            format!("{activations:.2} MiB"),
+        ),
+    ] {
+        let line = lines.next().unwrap();
+        let found = line.strip_prefix(what).map(str::trim_start);
+        assert_eq!(found, Some(number.as_str()), "{line}");
+    }
+    // What does not fit is no panic.
+    assert!(Tagger::summary_of(usize::MAX, 2).contains(&(u64::MAX / 2).to_string()));
+}
+
+#[test]
 fn a_picture_for_graphviz() {
     let dot = Tagger::graph_dot();
     assert!(dot.starts_with("digraph Tagger {") && dot.ends_with("}\n"));

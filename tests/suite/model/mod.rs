@@ -20,6 +20,7 @@ mod maps;
 mod mistakes;
 mod norms;
 mod opaque;
+mod out_of_modules;
 mod padding;
 mod session;
 mod steps;

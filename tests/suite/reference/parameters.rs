@@ -2,7 +2,7 @@
 
 use super::{Sequence, Traced, number};
 use dfdx::{nn::modules::Linear, prelude::*};
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap};
 
 /// Flat values with their dimensions.
 #[derive(Clone, Debug)]
@@ -78,9 +78,7 @@ where
     Cpu: Device<E>,
 {
     state: &'a State,
-    /// What all names begin with.
-    prefix: String,
-    taken: Rc<RefCell<Vec<Taken<E>>>>,
+    taken: RefCell<Vec<Taken<E>>>,
 }
 
 impl<'a, E: Dtype> Parameters<'a, E>
@@ -90,30 +88,16 @@ where
     pub(crate) fn new(state: &'a State) -> Self {
         Self {
             state,
-            prefix: String::new(),
-            taken: Rc::default(),
+            taken: RefCell::default(),
         }
-    }
-
-    /// Those of a layer in a network. Their gradients are among those of the whole.
-    pub(crate) fn within(&self, layer: &str) -> Self {
-        Self {
-            state: self.state,
-            prefix: self.full_name(layer) + ".",
-            taken: Rc::clone(&self.taken),
-        }
-    }
-
-    fn full_name(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix)
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.state.values.contains_key(&self.full_name(name))
+        self.state.values.contains_key(name)
     }
 
     pub(crate) fn dims(&self, name: &str) -> &[usize] {
-        &self.state.get(&self.full_name(name)).dims
+        &self.state.get(name).dims
     }
 
     /// The whole parameter.
@@ -128,13 +112,12 @@ where
 
     /// The elements of a parameter from `first` on, as many as `shape` holds.
     pub(crate) fn part<S: Shape>(&self, name: &str, first: usize, shape: S) -> Tensor<S, E, Cpu> {
-        let name = self.full_name(name);
-        let flat = &self.state.get(&name).flat[first..first + shape.num_elements()];
+        let flat = &self.state.get(name).flat[first..first + shape.num_elements()];
         let flat = flat.iter().map(|&v| number(v)).collect();
         let tensor = Cpu::default().tensor_from_vec(flat, shape);
         let kept = tensor.clone();
         self.taken.borrow_mut().push((
-            name,
+            name.to_owned(),
             first,
             Box::new(move |gradients| gradients.get(&kept).as_vec()),
         ));

@@ -14,6 +14,7 @@ const _: usize = Mixed::activation_bytes(2, 3);
 
 fn main() {
     let _ = Mixed::flops(2, 3);
+    let _ = Mixed::summary_of(2, 3);
     let mixed = AutoDevice::default().build_module::<Mixed, f32>();
     mixed.composed();
 }

@@ -20,6 +20,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         false => quote!(Self::PARAMS),
     };
     let rows = rows(cx, ModuleId(0), "");
+    let summary_of = emit_summary_of(cx);
     let (dot, svg) = (dot::dot(cx.model), picture::svg(cx.model));
     quote_spanned! {cx.at=>
         #constants
@@ -32,6 +33,8 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
             #vis fn summary() -> p::String {
                 p::summary(#label, &[#(#rows),*], #total)
             }
+
+            #summary_of
 
             /// The graph, in the language of Graphviz.
             #vis const fn graph_dot() -> &'static str {
@@ -81,6 +84,27 @@ fn emit_flops(cx: &Emitter<'_>) -> Option<TokenStream> {
         #[allow(unused_variables)]
         #vis const fn flops(#(#symbols: usize),*) -> u64 {
             #flops
+        }
+    })
+}
+
+/// `summary_of`, where all layers are known.
+fn emit_summary_of(cx: &Emitter<'_>) -> Option<TokenStream> {
+    if cx.is_opaque() {
+        return None;
+    }
+    let (vis, names) = (&cx.model.item.vis, &cx.model.symbols);
+    let axes: Vec<_> = names.iter().map(|name| length(cx.model, name)).collect();
+    Some(quote_spanned! {cx.at=>
+        /// As [`summary`](Self::summary), and what a batch of these sizes takes, in `f32`: the multiplications that
+        /// [`flops`](Self::flops) counts, and the bytes of parameters and of [activations](Self::activation_bytes).
+        #vis fn summary_of(#(#axes: usize),*) -> p::String {
+            p::summary_of(Self::summary(), p::Batch {
+                axes: &[#((#names, #axes)),*],
+                flops: Self::flops(#(#axes),*),
+                params: Self::PARAMS,
+                activations: Self::activation_bytes(#(#axes),*),
+            })
         }
     })
 }

@@ -1,4 +1,4 @@
-//! What only a model of known layers has, where there is another: `PARAMS`, `flops`, `activation_bytes` and `composed`.
+//! What only a model of known layers has, where there is another: `PARAMS`, `flops`, `activation_bytes`, `summary_of` and `composed`.
 //!
 //! After a mistake they are there, so that uses compile. Of a model with a `module` they are bound by a trait that nothing
 //! implements, which says why: where one is asked for.
@@ -35,6 +35,10 @@ fn emit_nothing(cx: &Emitter<'_>) -> TokenStream {
             }
 
             #vis fn summary() -> p::String {
+                p::String::new()
+            }
+
+            #vis fn summary_of(#sizes) -> p::String {
                 p::String::new()
             }
 
@@ -78,6 +82,11 @@ fn emit_refusals(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
             #[doc(hidden)]
             #vis const fn activation_bytes(#sizes) -> usize where for<'a> Self: __facts::#reason {
                 0
+            }
+
+            #[doc(hidden)]
+            #vis fn summary_of(#sizes) -> p::String where for<'a> Self: __facts::#reason {
+                p::String::new()
             }
         }
 

@@ -191,7 +191,12 @@ impl Lowering<'_> {
             }
             None => {
                 let key = self.positional(call, index, operation)?;
-                (key, Ident::new(key.name, first(&argument.value)))
+                let name = Ident::new(key.name, first(&argument.value));
+                // A name in its place is the user's own, and has a definition that editors go to.
+                if syn::parse2::<syn::Lit>(argument.value.clone()).is_ok() {
+                    self.mention(call, &name);
+                }
+                (key, name)
             }
         };
         let origin = match key.kind {

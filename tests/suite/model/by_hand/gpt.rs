@@ -7,32 +7,10 @@ use super::{
     loss::CrossEntropy,
     sum, zeros,
 };
-use crate::model::{scatter, steps};
-use attn::{
-    dfdx::prelude::*,
-    model,
-    ops::{CrossEntropyOptions, cross_entropy},
+use crate::model::{
+    decoder::{BATCH, D_MODEL, HEADS, HIDDEN, LAYERS, VOCAB, data, declared, loss},
+    steps,
 };
-
-const VOCAB: usize = 11;
-const D_MODEL: usize = 6;
-const HEADS: usize = 2;
-const LAYERS: usize = 2;
-const HIDDEN: usize = 4 * D_MODEL;
-const BATCH: usize = 3;
-
-model! {
-    struct Declared<vocab = VOCAB, d_model = D_MODEL, heads = HEADS, layers = LAYERS, max_len = 8>;
-
-    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        let mut x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
-        repeat layers {
-            x = x + attention::<heads, mask = causal>(layer_norm(x));
-            x = x + feed_forward::<hidden = HIDDEN, activation = gelu_tanh>(layer_norm(x));
-        }
-        linear::<vocab, bias = false>(layer_norm(x))
-    }
-}
 
 struct Gpt {
     embedding: Embedding,
@@ -160,32 +138,11 @@ impl Block {
     }
 }
 
-/// What stands in a batch, and what comes next: seven tokens in the steps with even numbers, five in the others.
-fn data(step: usize) -> (Vec<usize>, Vec<usize>) {
-    let count = BATCH * if step.is_multiple_of(2) { 7 } else { 5 };
-    let tokens = (0..count).map(|i| (i * i + 3 * i + step) % VOCAB).collect();
-    let next = (0..count).map(|i| (5 * i + step) % VOCAB).collect();
-    (tokens, next)
-}
-
 #[test]
 fn twenty_steps_of_training_are_the_same_as_by_hand() {
-    let dev = Cpu::default();
-    let mut declared = dev.build_module::<Declared, f64>();
-    scatter(&mut declared);
     let gpt = Gpt::new();
-    steps::are_the_same(
-        declared,
-        |model, step| {
-            let (tokens, next) = data(step);
-            let shape = (BATCH, tokens.len() / BATCH);
-            let logits = model.forward(dev.tensor_from_vec(tokens, shape).leaky_traced());
-            let next = dev.tensor_from_vec(next, shape);
-            cross_entropy(logits, &next, CrossEntropyOptions::default())
-        },
-        |parameters, step| {
-            let (tokens, next) = data(step);
-            gpt.train(parameters, &tokens, &next)
-        },
-    );
+    steps::are_the_same(declared(), loss, |parameters, step| {
+        let (tokens, next) = data(step);
+        gpt.train(parameters, &tokens, &next)
+    });
 }

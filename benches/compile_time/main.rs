@@ -1,0 +1,136 @@
+//! How much longer `cargo check` takes for what the macros emit: crates with declarations beside an empty one, all of which depend on
+//! `attn`.
+//!
+//! ```sh
+//! cargo bench --bench compile_time
+//! ```
+//!
+//! See `README.md` in the folder above.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+/// How often each crate is checked, in turns.
+const ROUNDS: usize = 7;
+
+/// The crates are not in the workspace, and are checked in a folder of their own.
+const ROOT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compile_time");
+
+fn main() -> std::io::Result<()> {
+    // Criterion's words: run each once, or those with this in their name.
+    let mut words = env::args().skip(1).filter(|word| word != "--bench");
+    if words.any(|word| !"compile_time".contains(&word)) {
+        return Ok(());
+    }
+    let cases = [
+        Case::new("empty", "")?,
+        Case::new("gpt", &gpt())?,
+        Case::new("bodies", &bodies())?,
+    ];
+    let mut times = cases.each_ref().map(|_| Vec::new());
+    // The first time all that `attn` depends on is checked as well.
+    cases.iter().try_for_each(|case| case.check().map(drop))?;
+    for _ in 0..ROUNDS {
+        for (case, times) in cases.iter().zip(&mut times) {
+            times.push(case.check()?);
+        }
+    }
+    let [empty, gpt, bodies] = times.map(median);
+    println!("{:<36} {:>11} {:>15}", "", "cargo check", "more than empty");
+    for (what, time) in [
+        ("empty", empty),
+        ("the GPT on the page of `model!`", gpt),
+        ("50 bodies", bodies),
+    ] {
+        let [time, more] = [time, time.saturating_sub(empty)].map(|time| time.as_secs_f64());
+        println!("{what:<36} {time:>9.2} s {more:>13.2} s");
+    }
+    Ok(())
+}
+
+/// The declaration that the page begins with.
+fn gpt() -> String {
+    let page = include_str!("../../src/model.md");
+    let start = page.find("model! {").unwrap_or_default();
+    let end = page[start..]
+        .find("\n}\n")
+        .map_or(start, |end| start + end + 3);
+    format!("use attn::model;\n\n{}", &page[start..end])
+}
+
+/// Ten of each kind.
+fn bodies() -> String {
+    let kinds = [
+        ("Mask", "fn mask(q_idx, kv_idx) { kv_idx <= q_idx }"),
+        ("Window", "fn mask(q_idx, kv_idx) { kv_idx <= q_idx && q_idx - kv_idx < 256 }"),
+        (
+            "Alibi",
+            "param slope: [heads] = alibi_slopes;
+             fn score(score, h, q_idx, kv_idx) { score - slope[h] * (q_idx - kv_idx) as f32 }",
+        ),
+        ("SoftCap", "fn score(score) { 20.0 * tanh(score / 20.0) }"),
+        (
+            "Bias",
+            "param bias: [heads, 129] = zeros;
+             fn score(score, h, q_idx, kv_idx) { score + bias[h, min(max(q_idx - kv_idx, 0), 128)] }",
+        ),
+    ];
+    let layers = kinds.iter().flat_map(|(kind, body)| {
+        (0..10).map(move |number| {
+            format!("pub struct {kind}{number}<heads = 8, d_model = 512> {{ {body} }}\n")
+        })
+    });
+    format!("attn::attention! {{ {} }}", layers.collect::<String>())
+}
+
+/// A crate.
+struct Case {
+    folder: PathBuf,
+    text: String,
+}
+
+impl Case {
+    fn new(name: &str, text: &str) -> std::io::Result<Self> {
+        let folder = Path::new(ROOT).join(name);
+        let attn = env!("CARGO_MANIFEST_DIR");
+        let manifest = format!(
+            "[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
+             [dependencies]\nattn = {{ path = {attn:?} }}\n\n[workspace]\n"
+        );
+        fs::create_dir_all(folder.join("src"))?;
+        fs::write(folder.join("Cargo.toml"), manifest)?;
+        // The versions that the benches were built with are there.
+        fs::copy(
+            Path::new(attn).join("Cargo.lock"),
+            folder.join("Cargo.lock"),
+        )?;
+        Ok(Self {
+            folder,
+            text: text.to_owned(),
+        })
+    }
+
+    /// How long it takes, after its text was written anew.
+    fn check(&self) -> std::io::Result<Duration> {
+        fs::write(self.folder.join("src/lib.rs"), &self.text)?;
+        let before = Instant::now();
+        let status = Command::new(env!("CARGO"))
+            .args(["check", "--quiet", "--offline"])
+            .current_dir(&self.folder)
+            .env("CARGO_TARGET_DIR", Path::new(ROOT).join("target"))
+            // All of it is checked, not what changed.
+            .env("CARGO_INCREMENTAL", "0")
+            .status()?;
+        assert!(status.success(), "{} is not checked", self.folder.display());
+        Ok(before.elapsed())
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
