@@ -12,6 +12,10 @@ attention! {
     struct Additive<heads = 4, kv_heads = 2, d_model = 16, d_context = 6, score = additive(hidden = 9)>;
     struct Bilinear<heads = 4, d_model = 16, head_dim = 6, score = bilinear, bias = false>;
     struct Everything<heads = 4, kv_heads = 2, d_model = 16, qk_norm = rms, position = rel_pos_bias(8, 20), mask = causal, softcap = 3, bias = [q, o]>;
+    struct Places<heads = 4, kv_heads = 2, d_model = 16, d_context = 6, value_head_dim = 5> {
+        param bias: [heads, 9] = zeros;
+        fn score(h, q_idx, kv_idx) { bias[h, clamp(q_idx - kv_idx + 4, 0, 8)] }
+    }
     struct OfConsts<heads = { EIGHT / 2 }, kv_heads = 2, d_model = EIGHT, score = additive(hidden = EIGHT)>;
     struct Local<heads = 2, d_model = 8, mask = sliding_window(EIGHT) & padding, ensure = { causal & padding & sliding_window(EIGHT) }>;
     struct Packed<heads = 2, d_model = 8, mask = document & !padding>;
@@ -53,6 +57,8 @@ fn sizes_are_resolved() {
     // The width in which additive attention compares is that of its queries and keys.
     assert_eq!(sizes!(Additive), [4, 2, 16, 9, 4, 6]);
     assert_eq!(sizes!(OfConsts), [4, 2, 8, 8, 2, 8]);
+    // There are no queries and keys.
+    assert_eq!(sizes!(Places), [4, 2, 16, 0, 5, 6]);
 }
 
 #[test]
@@ -109,6 +115,8 @@ fn params_is_the_number_that_is_trained() {
         OfConsts,
         (8 * 32 + 32) + (8 * 16 + 16) + (8 * 4 + 4) + 4 * 8 + (8 * 8 + 8)
     );
+    // values, the table and the output
+    assert_params!(Places, (6 * 10 + 10) + 4 * 9 + (20 * 16 + 16));
     assert_params!(OfAnother, 2 * (16 * 16 + 16) + 2 * (5 * 16 + 16));
 
     type Positions = LearnedPosition<5, 8>;
@@ -169,6 +177,10 @@ fn flops_are_those_of_the_matrix_products() {
             + products(4 * b, [q, k, 6])
             + products(b, [q, 24, 16]);
         assert_eq!(flops(Bilinear::flops), bilinear);
+
+        let places =
+            products(b, [k, 6, 10]) + products(4 * b, [q, k, 5]) + products(b, [q, 20, 16]);
+        assert_eq!(flops(Places::flops), places);
     }
 }
 

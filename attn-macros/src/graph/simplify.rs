@@ -6,7 +6,7 @@
 //! - Everything between queries, keys and values and the attended values is one step.
 
 use super::steps::{
-    Array, ArrayId, Attention, Norm, Part, Prepare, Role, Similarity, Step, Steps, View,
+    Array, ArrayId, Attention, Norm, Part, Prepare, Role, Similarity, Step, Steps, Vectors, View,
 };
 use super::{Dim, Graph, Node, NodeId, Normalizer, Op};
 use crate::score::{Expr, split};
@@ -44,8 +44,8 @@ enum Value {
 
 #[derive(Clone)]
 struct Scores {
-    q: NodeId,
-    k: NodeId,
+    /// The queries and the keys, if there are any.
+    vectors: Option<[NodeId; 2]>,
     additive: Option<&'static str>,
     expr: Expr,
     mask: Option<Expr>,
@@ -72,8 +72,9 @@ impl<'a> Simplify<'a> {
             Op::L2Norm { x } => self.norm(*x, Norm::L2)?,
             Op::Rope { x, theta } => self.rotate(*x, theta)?,
             Op::PerHeadLinear { q, field } => self.per_head_linear(node, *q, field)?,
-            Op::DotScores { q, k } => scores(*q, *k, None),
-            Op::AdditiveScores { q, k, field } => scores(*q, *k, Some(field)),
+            Op::DotScores { q, k } => scores(Some([*q, *k]), None),
+            Op::AdditiveScores { q, k, field } => scores(Some([*q, *k]), Some(field)),
+            Op::NoScores { .. } => scores(None, None),
             Op::MapScores { scores, expr } => {
                 self.change(*scores, |s| s.expr = expr.of(&s.expr))?
             }
@@ -186,7 +187,10 @@ impl<'a> Simplify<'a> {
             return None;
         };
         let v = self.plain(v)?;
-        let ((q, query), (k, key)) = (self.matrix(scores.q)?, self.matrix(scores.k)?);
+        let vectors = match scores.vectors {
+            Some([q, k]) => Some([self.vectors(q)?, self.vectors(k)?]),
+            None => None,
+        };
         let to = self.heads_array(node);
         let parts = split::split(&scores.expr, scores.additive.is_none())?;
         let similarity = match scores.additive {
@@ -194,11 +198,8 @@ impl<'a> Simplify<'a> {
             Some(field) => Similarity::Additive { field },
         };
         self.steps.steps.push(Step::Attention(Box::new(Attention {
-            q,
-            k,
+            vectors,
             v,
-            query,
-            key,
             similarity,
             score: parts.value,
             planes: parts.planes,
@@ -216,6 +217,12 @@ impl<'a> Simplify<'a> {
             (view, prepare) if prepare.is_nothing() => Some(view),
             _ => self.materialize(id),
         }
+    }
+
+    /// Vectors that attention prepares as they are loaded.
+    fn vectors(&self, id: NodeId) -> Option<Vectors> {
+        let (view, prepare) = self.matrix(id)?;
+        Some(Vectors { view, prepare })
     }
 
     fn matrix(&self, id: NodeId) -> Option<(View, Prepare)> {
@@ -264,10 +271,9 @@ impl<'a> Simplify<'a> {
     }
 }
 
-fn scores(q: NodeId, k: NodeId, additive: Option<&'static str>) -> Value {
+fn scores(vectors: Option<[NodeId; 2]>, additive: Option<&'static str>) -> Value {
     Value::Scores(Box::new(Scores {
-        q,
-        k,
+        vectors,
         additive,
         expr: Expr::Score,
         mask: None,

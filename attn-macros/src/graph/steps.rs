@@ -90,11 +90,9 @@ pub(crate) enum Norm {
 }
 
 pub(crate) struct Attention {
-    pub(crate) q: View,
-    pub(crate) k: View,
+    /// Queries and keys. `None` if the score is a function of the place alone: then their width is 0.
+    pub(crate) vectors: Option<[Vectors; 2]>,
     pub(crate) v: View,
-    pub(crate) query: Prepare,
-    pub(crate) key: Prepare,
     pub(crate) similarity: Similarity,
     /// An expression of the score and of the planes.
     pub(crate) score: Option<Expr>,
@@ -104,6 +102,13 @@ pub(crate) struct Attention {
     pub(crate) normalizer: Normalizer,
     pub(crate) dropout: Option<Real>,
     pub(crate) to: ArrayId,
+}
+
+/// Queries or keys, as they stand in memory, and what is done to them as they are loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct Vectors {
+    pub(crate) view: View,
+    pub(crate) prepare: Prepare,
 }
 
 #[derive(Clone, Debug)]
@@ -126,7 +131,11 @@ impl Step {
         match self {
             Step::Linear { x, .. } => vec![View { array: *x, part: 0 }],
             Step::Prepare { x, .. } | Step::PerHeadLinear { x, .. } => vec![*x],
-            Step::Attention(attention) => vec![attention.q, attention.k, attention.v],
+            Step::Attention(attention) => {
+                let vectors = attention.vectors.iter().flatten();
+                let views = vectors.map(|vectors| vectors.view);
+                views.chain([attention.v]).collect()
+            }
         }
     }
 
@@ -141,7 +150,22 @@ impl Step {
     }
 }
 
+impl Attention {
+    /// What is done to queries and to keys.
+    pub(crate) fn prepares(&self) -> [Prepare; 2] {
+        self.vectors
+            .clone()
+            .map_or_else(Default::default, |both| both.map(|of| of.prepare))
+    }
+}
+
 impl Steps {
+    /// Whether a step reads the array.
+    pub(crate) fn reads(&self, id: ArrayId) -> bool {
+        let mut steps = self.steps.iter();
+        steps.any(|step| step.operands().iter().any(|view| view.array == id))
+    }
+
     pub(crate) fn array(&self, id: ArrayId) -> &Array {
         &self.arrays[id.0]
     }

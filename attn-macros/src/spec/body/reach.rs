@@ -8,8 +8,8 @@ use crate::score::diff::{Wrt, diff};
 use crate::score::split::param_reads;
 use crate::spec::check::Checker;
 
-/// What is learned must be able to learn: it has a gradient somewhere. A function that goes on without the score cuts off
-/// the projections of queries and keys, which are learned as well.
+/// What is learned must be able to learn: it has a gradient somewhere. A function that goes on without the score it takes
+/// cuts off the projections of queries and keys, which are learned as well; one that takes none says that there are none.
 pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
     let score = body.score.as_ref().unwrap_or(&Expr::Score);
     let weight = match &body.normalizer {
@@ -21,10 +21,12 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
         (FunctionKind::Normalize, weight),
     ] {
         if let Some(function) = draft.function(kind)
+            && draft.of_places() != Some(kind)
             && is_zero(&diff(value, Wrt::Score))
         {
             let is_read = value.any(&|expr| matches!(expr, Expr::Score));
-            let message = messages::score_is_lost(kind, is_read);
+            let has_queries = draft.of_places().is_none() && function.takes_score();
+            let message = messages::score_is_lost(kind, is_read, has_queries);
             checker.cx.error(&function.name, message);
         }
     }

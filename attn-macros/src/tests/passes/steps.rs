@@ -28,12 +28,9 @@ fn story(steps: &Steps) -> Vec<String> {
                 format!("{to} = {field}({})", name(x.array))
             }
             Step::Attention(a) => {
-                format!(
-                    "{to} = attention({}, {}, {})",
-                    view(a.q),
-                    view(a.k),
-                    view(a.v)
-                )
+                let vectors = a.vectors.iter().flatten().map(|vectors| vectors.view);
+                let views: Vec<_> = vectors.chain([a.v]).map(view).collect();
+                format!("{to} = attention({})", views.join(", "))
             }
         }
     };
@@ -68,13 +65,27 @@ fn each_input_has_its_product() {
 }
 
 #[test]
+fn a_score_of_places_alone_has_no_queries_and_keys() {
+    let steps = steps(
+        "struct L<heads = 2, d_model = 8, d_context = 6> { fn score(q_idx, kv_idx) { (q_idx - kv_idx) as f32 } }",
+    );
+    let expected = [
+        "v = v_proj(context)",
+        "attended = attention(v)",
+        "output = o_proj(attended)",
+    ];
+    assert_eq!(story(&steps), expected);
+}
+
+#[test]
 fn norms_and_rotations_happen_as_attention_loads() {
     let steps = steps("struct L<heads = 2, d_model = 8, qk_norm = rms, position = rope>;");
     assert_eq!(story(&steps).len(), 3);
     let attention = attention(&steps);
-    assert_eq!(attention.query.norm, Some(Norm::Rms("q_norm")));
-    assert_eq!(attention.key.norm, Some(Norm::Rms("k_norm")));
-    assert!(attention.query.rope.is_some() && attention.key.rope.is_some());
+    let [query, key] = attention.prepares();
+    assert_eq!(query.norm, Some(Norm::Rms("q_norm")));
+    assert_eq!(key.norm, Some(Norm::Rms("k_norm")));
+    assert!(query.rope.is_some() && key.rope.is_some());
 }
 
 #[test]
@@ -91,8 +102,9 @@ fn what_another_step_reads_is_prepared_before_it() {
         ]
     );
     let attention = attention(&steps);
-    assert!(attention.query.is_nothing());
-    assert!(!attention.key.is_nothing());
+    let [query, key] = attention.prepares();
+    assert!(query.is_nothing());
+    assert!(!key.is_nothing());
 }
 
 #[test]
