@@ -30,6 +30,10 @@ attention! {
             !(doc[b, q_idx] < doc[b, kv_idx] || weight[b, kv_idx] > 0.5) || kv_idx == 0
         }
     }
+    /// Chunks of a length that grows with the sequence, until there is none.
+    struct Uneven<heads = 2, d_model = 8, mask = padding> {
+        fn mask(q_idx, kv_idx, q_len) { q_idx / (q_len - 3) == kv_idx / (q_len - 3) }
+    }
     struct OfAnother<heads = { Grouped::KV_HEADS }, d_model = { Grouped::D_MODEL }, d_context = { Grouped::VALUE_HEAD_DIM }>;
 }
 
@@ -210,6 +214,36 @@ fn what_is_proved_of_a_mask_is_a_constant() {
     assert_eq!(
         [Decoder::IS_CAUSAL, Decoder::EVERY_QUERY_ATTENDS],
         [true, false]
+    );
+}
+
+#[test]
+fn lengths_at_which_a_mask_divides_by_0_are_an_error_of_the_call_and_of_what_is_counted() {
+    assert_eq!(Uneven::try_mask_density(4, 4).ok(), Some(0.25));
+    assert_eq!(Uneven::mask_density(5, 5), 9.0 / 25.0);
+    assert_eq!(
+        Uneven::mask_blocks(4, 4),
+        Uneven::try_mask_blocks(4, 4).unwrap()
+    );
+    let expected = "Uneven: at b = 0, h = 0, q_idx = 0, kv_idx = 0 an integer is divided by `q_len - 3`, which is 0";
+    let layer = Cpu::default().build_module::<Uneven, f32>();
+    let x: Tensor<(usize, usize, Const<8>), f32, Cpu> = Cpu::default().zeros_like(&(1, 3, Const));
+    let lengths: Tensor<(usize,), usize, Cpu> = Cpu::default().tensor_from_vec(vec![3], (1,));
+    for error in [
+        layer.try_forward((x, lengths)).err(),
+        Uneven::try_mask_density(3, 3).err(),
+        Uneven::try_mask_blocks(3, 3).err(),
+    ] {
+        assert_eq!(
+            error.map(|error| error.to_string()).as_deref(),
+            Some(expected)
+        );
+    }
+    let counted = std::panic::catch_unwind(|| Uneven::mask_density(3, 3));
+    let message = counted.expect_err("there is no number");
+    assert_eq!(
+        message.downcast_ref::<String>().map(String::as_str),
+        Some(expected)
     );
 }
 

@@ -211,7 +211,8 @@ pub(crate) fn expected_initializer(found: &TokenStream) -> String {
 pub(crate) fn never_reaches(param: &ParamDecl, is_read: bool) -> String {
     let name = &param.name;
     let help = if is_read {
-        "the derivative is zero everywhere: `floor` and comparisons have none".to_owned()
+        "the derivative is zero everywhere: it cancels, or is that of `floor` or of a comparison"
+            .to_owned()
     } else {
         format!(
             "read it in `fn score`, as `{}`, or remove it",

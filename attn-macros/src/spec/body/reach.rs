@@ -6,6 +6,7 @@ use crate::messages::body as messages;
 use crate::score::Expr;
 use crate::score::diff::{Wrt, diff};
 use crate::score::split::param_reads;
+use crate::score::vanish::vanishes;
 use crate::spec::check::Checker;
 
 /// What is learned must be able to learn: it has a gradient somewhere. A function that goes on without the score it takes
@@ -22,7 +23,7 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
     ] {
         if let Some(function) = draft.function(kind)
             && draft.of_places() != Some(kind)
-            && is_zero(&diff(value, Wrt::Score))
+            && vanishes(&diff(value, Wrt::Score))
         {
             let is_read = value.any(&|expr| matches!(expr, Expr::Score));
             let has_queries = draft.of_places().is_none() && function.takes_score();
@@ -35,7 +36,7 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
         let reads = elements_of(param, &weight);
         let weight = by_element(&weight);
         let slope = |element: &String| diff(&weight, Wrt::Param(element));
-        if reads.iter().all(|element| is_zero(&slope(element))) {
+        if reads.iter().all(|element| vanishes(&slope(element))) {
             let message = messages::never_reaches(param, !reads.is_empty());
             checker.cx.error(&param.name, message);
         }
@@ -73,8 +74,4 @@ fn by_element(expr: &Expr) -> Expr {
         Expr::Select(a, b, c) => Expr::Select(part(a), part(b), part(c)),
         leaf => leaf.clone(),
     }
-}
-
-fn is_zero(expr: &Expr) -> bool {
-    matches!(expr, Expr::Float(real) if real.value == Some(0.0))
 }

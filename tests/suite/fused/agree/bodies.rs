@@ -24,9 +24,20 @@ tests! {
         param width: [heads] = 9.0;
         fn score(h, q_idx, kv_idx) { -pow((q_idx - kv_idx) as f32 / width[h], 2) }
     };
+    a_table_of_three_axes [heads = 2, d_model = 8, mask = causal] {
+        param place: [heads, 3, 5] = normal(std = 0.5);
+        param alone: [2, 3, 4, 5] = normal(std = 0.5);
+        fn score(score, h, q_idx, kv_idx) {
+            score * place[h, q_idx % 3, kv_idx % 5] + alone[kv_idx % 2, q_idx % 3, kv_idx % 4, q_idx % 5]
+        }
+    };
+    a_table_of_distances_of_three_axes_alone [heads = 2, d_model = 8, mask = causal] {
+        param bias: [heads, 7, 3] = normal(std = 0.5);
+        fn score(h, q_idx, kv_idx) { bias[h, abs(q_idx - kv_idx) % 7, abs(q_idx - kv_idx) % 3] }
+    };
     a_table_of_distances_alone [heads = 2, d_model = 8, mask = causal] {
         param bias: [heads, 201] = normal(std = 0.5);
-        fn score(h, q_idx, kv_idx) { bias[h, min(q_idx - kv_idx, 200)] }
+        fn score(h, q_idx, kv_idx) { bias[h, clamp(q_idx - kv_idx, 0, 200)] }
     };
     windows_of_heads [heads = 3, d_model = 9, mask = causal] {
         fn mask(h, q_idx, kv_idx) { q_idx - kv_idx < if h == 1 { 300 } else { 20 } || kv_idx < 2 }
@@ -78,11 +89,11 @@ tests! {
     };
     places_under_sinks [heads = 2, d_model = 8, mask = sliding_window(20), normalizer = sink, value_head_dim = 3] {
         param shift: [heads, 5] = normal(std = 0.5);
-        fn score(h, q_idx, kv_idx) { shift[h, (q_idx - kv_idx) % 5] }
+        fn score(h, q_idx, kv_idx) { shift[h, abs(q_idx - kv_idx) % 5] }
     };
     places_under_sparsemax [heads = 2, d_model = 8] {
         param shift: [heads, 5] = normal(std = 0.5);
-        fn score(h, q_idx, kv_idx) { shift[h, q_idx * kv_idx % 5] }
+        fn score(h, q_idx, kv_idx) { shift[h, q_idx * kv_idx % 5] - 0.1 * abs(q_idx - kv_idx) as f32 }
         fn normalize { sparsemax }
     };
     places_under_entmax15 [heads = 2, d_model = 8, normalizer = entmax15] {

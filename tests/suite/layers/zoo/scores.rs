@@ -60,7 +60,7 @@ attention! {
     /// A filter: weights that are no softmax.
     struct Filter<heads = 2, d_model = 8, value_head_dim = 3> {
         param tap: [heads, 3] = zeros;
-        fn normalize(h, q_idx, kv_idx) { tap[h, q_idx - kv_idx] }
+        fn normalize(h, q_idx, kv_idx) { tap[h, clamp(q_idx - kv_idx, 0, 2)] }
         fn mask(q_idx, kv_idx) { kv_idx <= q_idx && q_idx < kv_idx + 3 }
     }
     struct Gated<heads = 2, d_model = 8> {
