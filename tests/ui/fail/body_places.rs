@@ -21,7 +21,7 @@ attention! {
     struct QkNorm<heads = 2, d_model = 16, qk_norm = rms> {
         fn normalize(q_idx, kv_idx) { 1.0 / (1 + abs(q_idx - kv_idx)) as f32 }
     }
-    struct Bias<heads = 2, d_model = 16, bias = [q, v]> {
+    struct Bias<heads = 2, d_model = 16, bias = [q, v, o]> {
         fn score(q_idx, kv_idx) { (q_idx - kv_idx) as f32 }
     }
     struct Size<heads = 2, d_model = 16> {
@@ -32,7 +32,7 @@ attention! {
         fn score(score) { 2.0 * score }
         fn normalize(q_idx, kv_idx) { 1.0 / (1 + abs(q_idx - kv_idx)) as f32 }
     }
-    struct NothingToRefuse<heads = 2, kv_heads = 1, d_model = 16, value_head_dim = 3, position = none, qk_norm = none, bias = [v]> {
+    struct NothingToRefuse<heads = 2, kv_heads = 1, d_model = 16, value_head_dim = 3, position = none, qk_norm = none, bias = [v, o]> {
         fn score(q_idx, kv_idx) { (q_idx - kv_idx) as f32 }
     }
 }
