@@ -13,8 +13,8 @@ use attn::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 attention! {
-    /// Queries are zeros, so that of what is asked and what was measured only the places matter: the score is the logarithm of a
-    /// bell.
+    /// The score is the logarithm of a bell: a function of the places alone. So there are no queries and keys, and nothing is
+    /// compared but where is asked and where was measured.
     struct Regression<heads = 1, d_model = 1, d_context = 1, bias = false> {
         /// One over the width of the bell.
         param sharpness: [heads] = ones;
@@ -22,9 +22,9 @@ attention! {
         data place: [kv_len];
         /// Whether a place is its own neighbour.
         data is_itself: ids[q_len, kv_len];
-        fn score(score, h, q_idx, kv_idx) {
+        fn score(h, q_idx, kv_idx) {
             let distance = sharpness[h] * (asked[q_idx] - place[kv_idx]);
-            score - 0.5 * distance * distance
+            -0.5 * distance * distance
         }
         fn mask(q_idx, kv_idx) { is_itself[q_idx, kv_idx] == 0 }
     }
@@ -113,12 +113,7 @@ fn learn(layer: &mut Regression<f32, Cpu>, data: &Data) {
 
 /// Numbers go in and come out as they are: nothing but the width is learned.
 fn pass_numbers_through(layer: &mut Regression<f32, Cpu>) {
-    for projection in [
-        &mut layer.q_proj,
-        &mut layer.k_proj,
-        &mut layer.v_proj,
-        &mut layer.o_proj,
-    ] {
+    for projection in [&mut layer.v_proj, &mut layer.o_proj] {
         projection.weight.copy_from(&[1.0]);
     }
 }
@@ -139,6 +134,7 @@ impl Data {
     ) -> Column<OwnedTape<f32, Cpu>> {
         let device = Cpu::default();
         let count = asked.shape().0;
+        // Of the input that queries would come from, only the length counts.
         let x: Column = device.zeros_like(&(count, Const));
         let is_itself = device.tensor_from_vec(is_itself, (count, COUNT));
         let measured = self.measured.clone();

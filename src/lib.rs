@@ -195,13 +195,17 @@ pub mod __private {
         unwrap,
     };
     pub use attn_macros::{attention, model};
+
+    /// The error of the device that types name by default.
+    pub type AutoErr = <AutoDevice as HasErr>::Err;
+
     pub use dfdx::{
         nn::{
             BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection, TensorOptions,
             modules::{Linear, UnbiasedLinear},
         },
         shapes::{Const, Dim, Dtype, Shape},
-        tensor::{AutoDevice, NoneTape, Storage, Tape, Tensor},
+        tensor::{AutoDevice, HasErr, NoneTape, Storage, Tape, Tensor},
         tensor_ops::Device,
     };
 

@@ -130,6 +130,10 @@ mod alone {
         struct Plain<heads = 2, d_model = 8>;
         struct Everything<heads = 4, kv_heads = 2, d_model = 8, qk_norm = rms, position = rel_pos_bias(4, 6), mask = causal, dropout = 0.5>;
         struct Cross<heads = 2, d_model = 8, d_context = 6, normalizer = entmax15, position = alibi>;
+        struct Places<heads = 2, d_model = 8, d_context = 6> {
+            param near: [heads, 3] = normal(std = 0.5);
+            fn score(h, q_idx, kv_idx) { near[h, min(abs(q_idx - kv_idx), 2)] }
+        }
     }
 
     macro_rules! check {
@@ -172,6 +176,7 @@ mod alone {
     check! {
         plain: Plain of |batch, q, k| { if q != k { continue; } x::<E>(batch, q) };
         everything: Everything of |batch, q, k| { if q != k { continue; } x::<E>(batch, q) };
+        places: Places of |batch, q, k| (x::<E>(batch, q), tensor::<_, E>("y", (batch, k, Const::<6>)));
         cross: Cross of |batch, q, k| (x::<E>(batch, q), tensor::<_, E>("y", (batch, k, Const::<6>)));
     }
 }

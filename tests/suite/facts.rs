@@ -12,6 +12,10 @@ attention! {
     struct Additive<heads = 4, kv_heads = 2, d_model = 16, d_context = 6, score = additive(hidden = 9)>;
     struct Bilinear<heads = 4, d_model = 16, head_dim = 6, score = bilinear, bias = false>;
     struct Everything<heads = 4, kv_heads = 2, d_model = 16, qk_norm = rms, position = rel_pos_bias(8, 20), mask = causal, softcap = 3, bias = [q, o]>;
+    struct Places<heads = 4, kv_heads = 2, d_model = 16, d_context = 6, value_head_dim = 5> {
+        param bias: [heads, 9] = zeros;
+        fn score(h, q_idx, kv_idx) { bias[h, clamp(q_idx - kv_idx + 4, 0, 8)] }
+    }
     struct OfConsts<heads = { EIGHT / 2 }, kv_heads = 2, d_model = EIGHT, score = additive(hidden = EIGHT)>;
     struct Local<heads = 2, d_model = 8, mask = sliding_window(EIGHT) & padding, ensure = { causal & padding & sliding_window(EIGHT) }>;
     struct Packed<heads = 2, d_model = 8, mask = document & !padding>;
@@ -25,6 +29,10 @@ attention! {
         fn mask(b, q_idx, kv_idx) {
             !(doc[b, q_idx] < doc[b, kv_idx] || weight[b, kv_idx] > 0.5) || kv_idx == 0
         }
+    }
+    /// Chunks of a length that grows with the sequence, until there is none.
+    struct Uneven<heads = 2, d_model = 8, mask = padding> {
+        fn mask(q_idx, kv_idx, q_len) { q_idx / (q_len - 3) == kv_idx / (q_len - 3) }
     }
     struct OfAnother<heads = { Grouped::KV_HEADS }, d_model = { Grouped::D_MODEL }, d_context = { Grouped::VALUE_HEAD_DIM }>;
 }
@@ -53,6 +61,8 @@ fn sizes_are_resolved() {
     // The width in which additive attention compares is that of its queries and keys.
     assert_eq!(sizes!(Additive), [4, 2, 16, 9, 4, 6]);
     assert_eq!(sizes!(OfConsts), [4, 2, 8, 8, 2, 8]);
+    // There are no queries and keys.
+    assert_eq!(sizes!(Places), [4, 2, 16, 0, 5, 6]);
 }
 
 #[test]
@@ -109,6 +119,8 @@ fn params_is_the_number_that_is_trained() {
         OfConsts,
         (8 * 32 + 32) + (8 * 16 + 16) + (8 * 4 + 4) + 4 * 8 + (8 * 8 + 8)
     );
+    // values, the table and the output
+    assert_params!(Places, (6 * 10 + 10) + 4 * 9 + (20 * 16 + 16));
     assert_params!(OfAnother, 2 * (16 * 16 + 16) + 2 * (5 * 16 + 16));
 
     type Positions = LearnedPosition<5, 8>;
@@ -169,6 +181,10 @@ fn flops_are_those_of_the_matrix_products() {
             + products(4 * b, [q, k, 6])
             + products(b, [q, 24, 16]);
         assert_eq!(flops(Bilinear::flops), bilinear);
+
+        let places =
+            products(b, [k, 6, 10]) + products(4 * b, [q, k, 5]) + products(b, [q, 20, 16]);
+        assert_eq!(flops(Places::flops), places);
     }
 }
 
@@ -198,6 +214,36 @@ fn what_is_proved_of_a_mask_is_a_constant() {
     assert_eq!(
         [Decoder::IS_CAUSAL, Decoder::EVERY_QUERY_ATTENDS],
         [true, false]
+    );
+}
+
+#[test]
+fn lengths_at_which_a_mask_divides_by_0_are_an_error_of_the_call_and_of_what_is_counted() {
+    assert_eq!(Uneven::try_mask_density(4, 4).ok(), Some(0.25));
+    assert_eq!(Uneven::mask_density(5, 5), 9.0 / 25.0);
+    assert_eq!(
+        Uneven::try_mask_blocks(4, 4).ok(),
+        Some(Uneven::mask_blocks(4, 4))
+    );
+    let expected = "Uneven: at b = 0, h = 0, q_idx = 0, kv_idx = 0 an integer is divided by `q_len - 3`, which is 0";
+    let layer = Cpu::default().build_module::<Uneven, f32>();
+    let x: Tensor<(usize, usize, Const<8>), f32, Cpu> = Cpu::default().zeros_like(&(1, 3, Const));
+    let lengths: Tensor<(usize,), usize, Cpu> = Cpu::default().tensor_from_vec(vec![3], (1,));
+    for error in [
+        layer.try_forward((x, lengths)).err(),
+        Uneven::try_mask_density(3, 3).err(),
+        Uneven::try_mask_blocks(3, 3).err(),
+    ] {
+        assert_eq!(
+            error.map(|error| error.to_string()).as_deref(),
+            Some(expected)
+        );
+    }
+    let counted = std::panic::catch_unwind(|| Uneven::mask_density(3, 3));
+    let message = counted.expect_err("there is no number");
+    assert_eq!(
+        message.downcast_ref::<String>().map(String::as_str),
+        Some(expected)
     );
 }
 

@@ -19,6 +19,10 @@ attention! {
         param shared: [1] = uniform(bound = 0.5);
         fn score(score, h, q_idx, kv_idx) { score * shared[0] + near[h, min(abs(q_idx - kv_idx), 2)] }
     }
+    struct Places<heads = 2, d_model = 8, d_context = 6, bias = [v]> {
+        param near: [heads, 3] = normal(std = 0.5);
+        fn score(h, q_idx, kv_idx) { near[h, min(abs(q_idx - kv_idx), 2)] }
+    }
 }
 
 /// Name and dimensions of a tensor in a file.
@@ -73,6 +77,13 @@ const BODY: &[Entry] = &[
     ("v_proj.weight", &[8, 8]),
     ("near.weight", &[2, 3]),
     ("shared.weight", &[1]),
+    ("o_proj.weight", &[8, 8]),
+];
+
+const PLACES: &[Entry] = &[
+    ("v_proj.weight", &[8, 6]),
+    ("v_proj.bias", &[8]),
+    ("near.weight", &[2, 3]),
     ("o_proj.weight", &[8, 8]),
 ];
 
@@ -195,6 +206,9 @@ fn every_kind_of_parameter_has_its_name() {
     });
     assert_saves::<Bilinear, f32>(&within("", BILINEAR), |l| l.forward(normal()).as_vec());
     assert_saves::<Body, f32>(&within("", BODY), |l| l.forward(normal()).as_vec());
+    assert_saves::<Places, f32>(&within("", PLACES), |l| {
+        l.forward((normal::<8, _>(), normal::<6, _>())).as_vec()
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //!
 //! - [`split_heads`], [`merge_heads`]: between `[batch, len, heads * width]` and `[batch, heads, len, width]`.
 //! - [`rms_norm`], [`l2_norm`], [`rope`]: what is done to queries and keys before they meet.
-//! - [`dot_scores`], [`additive_scores`], [`bilinear`]: where they meet.
+//! - [`dot_scores`], [`additive_scores`], [`bilinear`]: where they meet; [`no_scores`]: where there are none.
 //! - [`add`], [`mul`], [`tanh`], ...: score modifications, element by element.
 //! - [`less`], [`and`], [`select`], ...: conditions, and the choice between scores by them.
 //! - [`index_mask`], [`index_floats`], [`index_condition`], [`index_param`]: functions of the place
@@ -48,7 +48,7 @@ pub use linear::{linear, project, project_unbiased};
 pub use norm::{l2_norm, rms_norm};
 pub use normalize::{identity, sink, softmax, softmax1};
 pub use rope::rope;
-pub use scores::{additive_scores, bilinear, dot_scores};
+pub use scores::{additive_scores, bilinear, dot_scores, no_scores};
 pub use sparse::{entmax15, sparsemax};
 
 pub(crate) use empty::{depend, is_empty, reshape, zeros_after, zeros_after_both};

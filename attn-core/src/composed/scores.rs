@@ -8,7 +8,7 @@ use dfdx::{
 
 use super::{
     Heads, Scores,
-    empty::{is_empty, reshape, zeros_after_both},
+    empty::{is_empty, reshape, zeros_after, zeros_after_both},
     heads::fold_groups,
 };
 use crate::Element;
@@ -110,6 +110,27 @@ pub fn bilinear<
     q.try_matmul(w.try_broadcast_like::<_, Axis<0>>(&(batch, heads, width, Const))?)
 }
 
+/// `score[b, h, q, k] = 0` for every query, of which `x` has as many, and every key: what a function of the place alone
+/// stands in for.
+///
+/// Whatever `x` is, the scores are 0 and so is its gradient.
+pub fn no_scores<
+    B: Dim,
+    Q: Dim,
+    K: Dim,
+    const M: usize,
+    const H: usize,
+    E: Element,
+    D: Device<E>,
+    T: Tape<E, D>,
+>(
+    x: Tensor<(B, Q, Const<M>), E, D, T>,
+    keys: K,
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    let (batch, queries, _) = *x.shape();
+    zeros_after(x, (batch, Const, queries, keys))
+}
+
 #[cfg(test)]
 mod tests {
     use dfdx::prelude::*;
@@ -177,6 +198,17 @@ mod tests {
 
     fn view<const H: usize>(x: &Columns<H>) -> Traced<(usize, Const<H>, usize, Const<3>)> {
         x.leaky_trace().permute::<_, Axes4<0, 2, 1, 3>>()
+    }
+
+    #[test]
+    fn no_scores_are_zeros_whatever_the_input() {
+        let x: Tensor<(usize, usize, Const<2>), f64, Cpu> =
+            Cpu::default().tensor_from_vec(vec![f64::NAN; 2 * 3 * 2], (2, 3, Const));
+        let scores: Scores<_, 4, _, _, _, _, _> = no_scores(x.leaky_trace(), 5_usize).unwrap();
+        assert_eq!(scores.shape().concrete(), [2, 4, 3, 5]);
+        assert_eq!(scores.as_vec(), [0.0; 2 * 4 * 3 * 5]);
+        let gradients = scores.sum().backward();
+        assert_eq!(gradients.get(&x).as_vec(), [0.0; 2 * 3 * 2]);
     }
 
     #[test]

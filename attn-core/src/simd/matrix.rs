@@ -38,6 +38,11 @@ impl<'a, E> Matrix<'a, E> {
         Self::strided(data, rows, cols, cols, 1)
     }
 
+    /// Rows of nothing.
+    pub fn without_cols(rows: usize) -> Self {
+        Self::strided(&[], rows, 0, 0, 1)
+    }
+
     /// The element of row `i` and column `j` is `data[i * row_stride + j * col_stride]`.
     ///
     /// # Panics
@@ -196,7 +201,12 @@ unsafe impl<E: Sync> Sync for MatrixMut<'_, E> {}
 impl<'a, E> MatrixMut<'a, E> {
     /// A matrix without rows or columns.
     pub fn empty() -> Self {
-        Self::strided(&mut [], 0, 0, 0)
+        Self::without_cols(0)
+    }
+
+    /// Rows of nothing.
+    pub fn without_cols(rows: usize) -> Self {
+        Self::strided(&mut [], rows, 0, 0)
     }
 
     /// `data` row by row.

@@ -27,12 +27,13 @@ enum Check<'a> {
 pub(super) fn emit_call(cx: &Layer<'_>) -> Option<TokenStream> {
     let data = cx.graph.declared().map(|data| declared_name(&data.name));
     let call = quote_spanned!(cx.at=> check_integers::<E, _>(axes, #(&#data),*)?;);
-    (!lines(cx).is_empty()).then_some(call)
+    let is_checked = !lines(cx, checks(cx, expressions(cx))).is_empty();
+    is_checked.then_some(call)
 }
 
 /// `fn check_integers((batch, query, key), data) -> Result<(), p::Error<Dev>>`, if there is something to check.
 pub(super) fn emit(cx: &Layer<'_>) -> Option<TokenStream> {
-    let lines = lines(cx);
+    let lines = lines(cx, checks(cx, expressions(cx)));
     let data = cx.graph.data.iter();
     let data = data.filter(|data| matches!(data, CallData::Declared(_)));
     let data = data.map(|data| {
@@ -54,9 +55,25 @@ pub(super) fn emit(cx: &Layer<'_>) -> Option<TokenStream> {
     })
 }
 
+/// `fn check_mask(query, key) -> Result<(), p::Error<Dev>>`, if a mask without data divides by what is not known.
+pub(super) fn emit_of_mask(cx: &Layer<'_>, mask: &Expr) -> Option<TokenStream> {
+    let lines = lines(cx, checks(cx, [mask].into_iter()));
+    (!lines.is_empty()).then(|| {
+        quote_spanned! {cx.at=>
+            /// Checks what the mask divides integers by.
+            #[allow(dead_code, unused_variables)]
+            fn check_mask<Dev>(query: usize, key: usize) -> Result<(), p::Error<Dev>> {
+                let batch = 1;
+                #(#lines)*
+                Ok(())
+            }
+        }
+    })
+}
+
 /// The lines for every index that is not known to stay inside, and for every divisor that is not known.
-fn lines(cx: &Layer<'_>) -> Vec<TokenStream> {
-    let lines = checks(cx).into_iter().flat_map(|check| match check {
+fn lines(cx: &Layer<'_>, checks: Vec<Check<'_>>) -> Vec<TokenStream> {
+    let lines = checks.into_iter().flat_map(|check| match check {
         Check::Read {
             tensor,
             dims,
@@ -72,13 +89,17 @@ fn lines(cx: &Layer<'_>) -> Vec<TokenStream> {
     lines.collect()
 }
 
-/// Every check once: of what stands in an index or a divisor before that.
-fn checks<'a>(cx: &'a Layer<'_>) -> Vec<Check<'a>> {
-    let expressions = cx.graph.nodes.iter().filter_map(|node| match &node.op {
+/// The expressions of a call.
+fn expressions<'a>(cx: &'a Layer<'_>) -> impl Iterator<Item = &'a Expr> {
+    cx.graph.nodes.iter().filter_map(|node| match &node.op {
         Op::MapScores { expr, .. } => Some(expr),
         Op::Normalize { mask, .. } => mask.as_ref(),
         _ => None,
-    });
+    })
+}
+
+/// Every check once: of what stands in an index or a divisor before that.
+fn checks<'a>(cx: &'a Layer<'_>, expressions: impl Iterator<Item = &'a Expr>) -> Vec<Check<'a>> {
     let (mut checks, mut texts) = (Vec::new(), Vec::new());
     for expr in expressions {
         add_checks(cx, expr, &mut |text, check| {

@@ -87,6 +87,7 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
             let weight = weight(field);
             quote!(p::additive_scores(#(#operands),*, #weight)?)
         }
+        Op::NoScores { .. } => quote!(p::no_scores(#(#operands)*, axes.2)?),
         Op::PerHeadLinear { field, .. } => {
             let weight = weight(field);
             quote!(p::bilinear(#(#operands)*, #weight)?)

@@ -7,7 +7,7 @@ use crate::graph::{CallData, Declared, Dim, Param};
 use crate::score::builtin;
 use crate::score::eval::{Inputs, Point, Value, holds};
 use crate::score::{Data, Expr, Name, Type};
-use crate::spec::{Normalizer, Position, QkNorm, Score, Spec};
+use crate::spec::{ABOUT_QUERIES, Normalizer, Position, QkNorm, Score, Spec};
 
 /// The page of the struct, below what the user wrote.
 pub(super) fn layer(cx: &Layer<'_>) -> String {
@@ -45,9 +45,16 @@ fn summary(cx: &Layer<'_>) -> String {
     } else {
         format!(" over {} key/value heads", spec.kv_heads)
     };
+    let (width, scores) = match spec.score {
+        Score::OfPlaces => (
+            &spec.value_head_dim,
+            ", with scores of places alone: there are no queries and keys",
+        ),
+        _ => (&spec.head_dim, ""),
+    };
     format!(
-        "\n\nMulti-head {kind}: {} heads{groups} of {} in a model of width {}. Declared with `attention!`.",
-        spec.heads, spec.head_dim, spec.d_model
+        "\n\nMulti-head {kind}: {} heads{groups} of {width} in a model of width {}{scores}. Declared with `attention!`.",
+        spec.heads, spec.d_model
     )
 }
 
@@ -59,11 +66,18 @@ fn equation(cx: &Layer<'_>) -> String {
     } else {
         "x"
     };
-    let mut lines = vec![
-        format!("q = W_q x{}", plus_bias(spec.bias.q, "b_q")),
-        format!("k = W_k {source}{}", plus_bias(spec.bias.k, "b_k")),
-        format!("v = W_v {source}{}", plus_bias(spec.bias.v, "b_v")),
-    ];
+    let projection = |name: &str, of: &str, has_bias| {
+        format!(
+            "{name} = W_{name} {of}{}",
+            plus_bias(has_bias, &format!("b_{name}"))
+        )
+    };
+    let mut lines = Vec::new();
+    if spec.score != Score::OfPlaces {
+        lines.push(projection("q", "x", spec.bias.q));
+        lines.push(projection("k", source, spec.bias.k));
+    }
+    lines.push(projection("v", source, spec.bias.v));
     match spec.qk_norm {
         QkNorm::None => {}
         QkNorm::Rms => lines.push(
@@ -76,11 +90,13 @@ fn equation(cx: &Layer<'_>) -> String {
     if let Position::Rope { theta } = &spec.position {
         lines.push(format!("q = rotate(q, q_idx),  k = rotate(k, kv_idx)   with angles position * {theta}^(-2i / head_dim)"));
     }
-    lines.push(match spec.score {
-        Score::ScaledDot | Score::Dot => "score = q · k".to_owned(),
-        Score::Additive => "score = w_v · tanh(q + k)".to_owned(),
-        Score::Bilinear => "score = q · (W k)".to_owned(),
-    });
+    let score = match spec.score {
+        Score::ScaledDot | Score::Dot => Some("score = q · k"),
+        Score::Additive => Some("score = w_v · tanh(q + k)"),
+        Score::Bilinear => Some("score = q · (W k)"),
+        Score::OfPlaces => None,
+    };
+    lines.extend(score.map(str::to_owned));
     if let Some(modified) = modified_score(spec) {
         lines.push(format!("score = {modified}"));
     }
@@ -365,6 +381,8 @@ fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {
         ("dropout", number(&spec.dropout, "0")),
         ("init", written("init", "as torch.nn.MultiheadAttention")),
     ]);
+    let has_queries = spec.score != Score::OfPlaces;
+    table.retain(|(key, _)| has_queries || !ABOUT_QUERIES.contains(key));
     table
 }
 

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Layer, places};
+use super::{Layer, bounds, places};
 use crate::graph::{Dim, Op};
 use crate::score::prove::without_data;
 use crate::score::{Expr, Var};
@@ -77,7 +77,12 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
     } else {
         quote!(1)
     };
-    let mask_alone = emit_mask_alone(cx, &mask);
+    let alone = without_data(&mask);
+    let mask_alone = emit_mask_alone(cx, &mask, &alone);
+    let check_mask = bounds::emit_of_mask(cx, &alone);
+    let check = check_mask
+        .is_some()
+        .then(|| quote!(check_mask(q_len, kv_len)?;));
     quote! {
         #[allow(dead_code)]
         impl #name {
@@ -91,30 +96,50 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
 
             /// The share of pairs of a query and a key that attend, from 0 to 1, as if the data of the
             /// call let every pair through: every key valid, all tokens of one document; 0 if there are no pairs.
+            ///
+            /// # Panics
+            /// As [`try_mask_density`](Self::try_mask_density) fails.
+            #[track_caller]
             #vis fn mask_density(q_len: usize, kv_len: usize) -> f64 {
-                p::mask_density(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len)
+                p::unwrap(Self::try_mask_density(q_len, kv_len))
+            }
+
+            /// As [`mask_density`](Self::mask_density), with an error where the mask divides an integer by 0.
+            #vis fn try_mask_density(q_len: usize, kv_len: usize) -> Result<f64, p::Error<p::AutoErr>> {
+                #check
+                Ok(p::mask_density(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len))
             }
 
             /// What the kernels make of the mask for one sequence, under the same assumption: the blocks of queries and
             /// keys that they skip, look into, and take whole.
+            ///
+            /// # Panics
+            /// As [`try_mask_blocks`](Self::try_mask_blocks) fails.
+            #[track_caller]
             #vis fn mask_blocks(q_len: usize, kv_len: usize) -> p::MaskBlocks {
-                p::MaskBlocks::new(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len)
+                p::unwrap(Self::try_mask_blocks(q_len, kv_len))
+            }
+
+            /// As [`mask_blocks`](Self::mask_blocks), with an error where the mask divides an integer by 0.
+            #vis fn try_mask_blocks(q_len: usize, kv_len: usize) -> Result<p::MaskBlocks, p::Error<p::AutoErr>> {
+                #check
+                Ok(p::MaskBlocks::new(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len))
             }
         }
 
+        #check_mask
         #mask_alone
     }
 }
 
 /// `fn mask_alone(q_len, kv_len) -> impl p::Attends`: the mask as if there were no data.
-fn emit_mask_alone(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
-    let alone = without_data(mask);
+fn emit_mask_alone(cx: &Layer<'_>, mask: &Expr, alone: &Expr) -> TokenStream {
     let is_emitted = cx.steps.is_some() && cx.graph.data.iter().all(|data| !data.is_read(mask));
-    let item = (!is_emitted).then(|| places::emit_mask(cx, &alone));
+    let item = (!is_emitted).then(|| places::emit_mask(cx, alone));
     let value = if matches!(mask, Expr::Bool(true)) {
         quote!(p::Everything)
     } else {
-        let value = places::emit_mask_value(cx, &alone, &quote!(q_len), &quote!(kv_len));
+        let value = places::emit_mask_value(cx, alone, &quote!(q_len), &quote!(kv_len));
         quote!(#item #value)
     };
     quote! {

@@ -20,10 +20,7 @@ pub(crate) fn build(spec: &Spec) -> Graph {
         x
     };
 
-    let q = builder.query(x);
-    let k = builder.key(context);
-    let v = builder.heads("v", "v_proj", context);
-    let scores = builder.scores(q, k);
+    let (v, scores) = builder.values_and_scores(x, context);
     let scores = builder.modify(scores);
     let (scores, normalizer) = builder.normalizer(scores);
 
@@ -96,6 +93,18 @@ impl Builder<'_> {
                 width: width.clone(),
             },
         )
+    }
+
+    /// The values, and what queries and keys make of each other.
+    fn values_and_scores(&mut self, x: NodeId, context: NodeId) -> (NodeId, NodeId) {
+        if self.spec.score == Score::OfPlaces {
+            let v = self.heads("v", "v_proj", context);
+            return (v, self.push("scores", Op::NoScores { x }));
+        }
+        let q = self.query(x);
+        let k = self.key(context);
+        let v = self.heads("v", "v_proj", context);
+        (v, self.scores(q, k))
     }
 
     fn query(&mut self, x: NodeId) -> NodeId {

@@ -195,6 +195,8 @@ pub(crate) enum Op {
         k: NodeId,
         field: &'static str,
     },
+    /// 0 for every query, of which `x` has as many, and every key.
+    NoScores { x: NodeId },
     /// `q W`, with a matrix per head.
     PerHeadLinear { q: NodeId, field: &'static str },
     /// Each score becomes the value of an expression of it.
@@ -221,7 +223,8 @@ impl Op {
             | Op::MergeHeads { x }
             | Op::RmsNorm { x, .. }
             | Op::L2Norm { x }
-            | Op::Rope { x, .. } => vec![x],
+            | Op::Rope { x, .. }
+            | Op::NoScores { x } => vec![x],
             Op::PerHeadLinear { q, .. } => vec![q],
             Op::DotScores { q, k } | Op::AdditiveScores { q, k, .. } => vec![q, k],
             Op::MapScores { scores, .. } | Op::Normalize { scores, .. } => vec![scores],

@@ -29,6 +29,10 @@ pub(super) fn infer(op: &Op, nodes: &[Node], params: &[Param], spec: &Spec) -> V
             let q = shape(q);
             vec![q[0].clone(), q[1].clone(), Dim::Query, Dim::Key]
         }
+        Op::NoScores { .. } => {
+            let heads = Dim::known(&spec.heads);
+            vec![Dim::Batch, heads, Dim::Query, Dim::Key]
+        }
         Op::MapScores { scores, .. } | Op::Normalize { scores, .. } => shape(scores),
         Op::Dropout { weights, .. } => shape(weights),
         Op::Attend { weights, v } => {

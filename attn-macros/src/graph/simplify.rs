@@ -6,7 +6,7 @@
 //! - Everything between queries, keys and values and the attended values is one step.
 
 use super::steps::{
-    Array, ArrayId, Attention, Norm, Part, Prepare, Role, Similarity, Step, Steps, View,
+    Array, ArrayId, Attention, Norm, Part, Prepare, Role, Similarity, Step, Steps, Vectors, View,
 };
 use super::{Dim, Graph, Node, NodeId, Normalizer, Op, Param};
 use crate::score::{Expr, split};
@@ -54,8 +54,8 @@ fn leave_biases(graph: &Graph, steps: &mut Steps) {
                 leaves_bias, to, ..
             } => *leaves_bias = left.contains(to),
             Step::Attention(attention) => {
-                for (view, prepare) in attention.operands_mut() {
-                    prepare.bias = left.contains(&view.array).then_some(view);
+                for Vectors { view, prepare } in attention.operands_mut() {
+                    prepare.bias = left.contains(&view.array).then_some(*view);
                 }
             }
             Step::Prepare { .. } | Step::PerHeadLinear { .. } => {}
@@ -80,8 +80,8 @@ enum Value {
 
 #[derive(Clone)]
 struct Scores {
-    q: NodeId,
-    k: NodeId,
+    /// The queries and the keys, if there are any.
+    vectors: Option<[NodeId; 2]>,
     additive: Option<&'static str>,
     expr: Expr,
     mask: Option<Expr>,
@@ -108,8 +108,9 @@ impl<'a> Simplify<'a> {
             Op::L2Norm { x } => self.norm(*x, Norm::L2)?,
             Op::Rope { x, theta } => self.rotate(*x, theta)?,
             Op::PerHeadLinear { q, field } => self.per_head_linear(node, *q, field)?,
-            Op::DotScores { q, k } => scores(*q, *k, None),
-            Op::AdditiveScores { q, k, field } => scores(*q, *k, Some(field)),
+            Op::DotScores { q, k } => scores(Some([*q, *k]), None),
+            Op::AdditiveScores { q, k, field } => scores(Some([*q, *k]), Some(field)),
+            Op::NoScores { .. } => scores(None, None),
             Op::MapScores { scores, expr } => {
                 self.change(*scores, |s| s.expr = expr.of(&s.expr))?
             }
@@ -226,8 +227,14 @@ impl<'a> Simplify<'a> {
         let Value::Scores(scores) = self.values[weights.0].clone() else {
             return None;
         };
-        let v = self.plain(v)?;
-        let ((q, query), (k, key)) = (self.matrix(scores.q)?, self.matrix(scores.k)?);
+        let values = Vectors {
+            view: self.plain(v)?,
+            prepare: Prepare::default(),
+        };
+        let vectors = match scores.vectors {
+            Some([q, k]) => Some([self.vectors(q)?, self.vectors(k)?]),
+            None => None,
+        };
         let to = self.heads_array(node);
         let parts = split::split(&scores.expr, scores.additive.is_none())?;
         let similarity = match scores.additive {
@@ -235,12 +242,8 @@ impl<'a> Simplify<'a> {
             Some(field) => Similarity::Additive { field },
         };
         self.steps.steps.push(Step::Attention(Box::new(Attention {
-            q,
-            k,
-            v,
-            query,
-            key,
-            value: Prepare::default(),
+            vectors,
+            values,
             similarity,
             score: parts.value,
             planes: parts.planes,
@@ -258,6 +261,12 @@ impl<'a> Simplify<'a> {
             (view, prepare) if prepare.is_nothing() => Some(view),
             _ => self.materialize(id),
         }
+    }
+
+    /// Vectors that attention prepares as they are loaded.
+    fn vectors(&self, id: NodeId) -> Option<Vectors> {
+        let (view, prepare) = self.matrix(id)?;
+        Some(Vectors { view, prepare })
     }
 
     fn matrix(&self, id: NodeId) -> Option<(View, Prepare)> {
@@ -306,10 +315,9 @@ impl<'a> Simplify<'a> {
     }
 }
 
-fn scores(q: NodeId, k: NodeId, additive: Option<&'static str>) -> Value {
+fn scores(vectors: Option<[NodeId; 2]>, additive: Option<&'static str>) -> Value {
     Value::Scores(Box::new(Scores {
-        q,
-        k,
+        vectors,
         additive,
         expr: Expr::Score,
         mask: None,

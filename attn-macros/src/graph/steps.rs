@@ -94,12 +94,9 @@ pub(crate) enum Norm {
 }
 
 pub(crate) struct Attention {
-    pub(crate) q: View,
-    pub(crate) k: View,
-    pub(crate) v: View,
-    pub(crate) query: Prepare,
-    pub(crate) key: Prepare,
-    pub(crate) value: Prepare,
+    /// Queries and keys. `None` if the score is a function of the place alone: then their width is 0.
+    pub(crate) vectors: Option<[Vectors; 2]>,
+    pub(crate) values: Vectors,
     pub(crate) similarity: Similarity,
     /// An expression of the score and of the planes.
     pub(crate) score: Option<Expr>,
@@ -109,6 +106,13 @@ pub(crate) struct Attention {
     pub(crate) normalizer: Normalizer,
     pub(crate) dropout: Option<Real>,
     pub(crate) to: ArrayId,
+}
+
+/// Queries, keys or values, as they stand in memory, and what is done to them as they are loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct Vectors {
+    pub(crate) view: View,
+    pub(crate) prepare: Prepare,
 }
 
 #[derive(Clone, Debug)]
@@ -125,24 +129,13 @@ impl Prepare {
     }
 }
 
-impl Attention {
-    /// What it reads, with what is done to it.
-    pub(super) fn operands_mut(&mut self) -> [(View, &mut Prepare); 3] {
-        [
-            (self.q, &mut self.query),
-            (self.k, &mut self.key),
-            (self.v, &mut self.value),
-        ]
-    }
-}
-
 impl Step {
     /// The matrices that it reads, each once. A [`Step::Linear`] reads the whole of an array of one part.
     pub(crate) fn operands(&self) -> Vec<View> {
         match self {
             Step::Linear { x, .. } => vec![View { array: *x, part: 0 }],
             Step::Prepare { x, .. } | Step::PerHeadLinear { x, .. } => vec![*x],
-            Step::Attention(attention) => vec![attention.q, attention.k, attention.v],
+            Step::Attention(attention) => attention.operands().map(|of| of.view).collect(),
         }
     }
 
@@ -157,7 +150,33 @@ impl Step {
     }
 }
 
+impl Attention {
+    /// What it reads.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &Vectors> {
+        self.vectors.iter().flatten().chain([&self.values])
+    }
+
+    /// What it reads, to change how it is loaded.
+    pub(crate) fn operands_mut(&mut self) -> impl Iterator<Item = &mut Vectors> {
+        let vectors = self.vectors.iter_mut().flatten();
+        vectors.chain([&mut self.values])
+    }
+
+    /// What is done to queries and to keys.
+    pub(crate) fn prepares(&self) -> [Prepare; 2] {
+        self.vectors
+            .clone()
+            .map_or_else(Default::default, |both| both.map(|of| of.prepare))
+    }
+}
+
 impl Steps {
+    /// Whether a step reads the array.
+    pub(crate) fn reads(&self, id: ArrayId) -> bool {
+        let mut steps = self.steps.iter();
+        steps.any(|step| step.operands().iter().any(|view| view.array == id))
+    }
+
     pub(crate) fn array(&self, id: ArrayId) -> &Array {
         &self.arrays[id.0]
     }

@@ -8,7 +8,9 @@ pub(crate) mod builtin;
 pub(crate) mod diff;
 pub(crate) mod eval;
 pub(crate) mod prove;
+pub(crate) mod share;
 pub(crate) mod split;
+pub(crate) mod vanish;
 
 use std::borrow::Cow;
 use std::fmt;

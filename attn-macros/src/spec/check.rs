@@ -22,6 +22,10 @@ use crate::score::{Expr, builtin};
 
 /// Far above any layer, and low enough that products of three sizes stay in range.
 pub(super) const LARGEST_SIZE: u64 = 1 << 20;
+/// The keys that concern the score of queries and keys.
+pub(crate) const ABOUT_QUERIES: [&str; 6] = [
+    "head_dim", "score", "scale", "softcap", "position", "qk_norm",
+];
 /// Window, chunk and prefix lengths are compared with indices: they may be larger than any sequence.
 pub(super) const LARGEST_LENGTH: u64 = LARGEST_INTEGER as u64;
 
@@ -94,7 +98,9 @@ impl Checker<'_> {
         let mut mask_is_sound = mask.is_some() && !self.draft.body.poisoned;
         let spec = Spec {
             scale: self.scale(score, &head_dim),
-            softcap: self.positive("softcap"),
+            softcap: self
+                .positive("softcap")
+                .filter(|_| score != Score::OfPlaces),
             normalizer: self.normalizer(),
             bias: self.bias(),
             dropout: self.dropout(),
@@ -122,6 +128,9 @@ impl Checker<'_> {
         };
         let before_body = self.cx.count();
         let body = self.body(&spec);
+        if self.cx.count() == before_body {
+            self.without_queries();
+        }
         let spec = Spec {
             normalizer: body.normalizer.clone().unwrap_or(spec.normalizer),
             body,
@@ -148,9 +157,11 @@ impl Checker<'_> {
             ("heads", &spec.heads),
             ("kv_heads", &spec.kv_heads),
             ("d_model", &spec.d_model),
-            ("head_dim", &spec.head_dim),
-            ("value_head_dim", &spec.value_head_dim),
         ];
+        if spec.score != Score::OfPlaces {
+            sizes.push(("head_dim", &spec.head_dim));
+        }
+        sizes.push(("value_head_dim", &spec.value_head_dim));
         sizes.extend(spec.d_context.as_ref().map(|size| ("d_context", size)));
         body::check(&self.draft.body, &sizes, self)
     }
@@ -267,10 +278,9 @@ impl Checker<'_> {
     /// The default width of a head is `d_model / heads`: that must come out even.
     fn heads(&mut self, d_model: &Size) -> Size {
         let heads = self.required("heads", 1);
-        let given = if self.is_additive() {
-            "value_head_dim"
-        } else {
-            "head_dim"
+        let given = match self.score() {
+            Score::Additive | Score::OfPlaces => "value_head_dim",
+            _ => "head_dim",
         };
         if self.entry(given).is_some() || !self.are_sound(&["heads", "d_model"]) {
             return heads;
@@ -281,10 +291,6 @@ impl Checker<'_> {
             messages::heads_do_not_divide(d_model, &heads)
         });
         heads
-    }
-
-    fn is_additive(&self) -> bool {
-        self.word_name("score", "scaled_dot") == "additive"
     }
 
     /// Query heads share key heads in groups of one size.
@@ -307,6 +313,7 @@ impl Checker<'_> {
 
     fn score(&self) -> Score {
         match self.word_name("score", "scaled_dot") {
+            _ if self.draft.body.of_places().is_some() => Score::OfPlaces,
             "dot" => Score::Dot,
             "additive" => Score::Additive,
             "bilinear" => Score::Bilinear,
@@ -326,13 +333,31 @@ impl Checker<'_> {
                 self.bounded(&hidden, "hidden` of `additive", LARGEST_SIZE);
                 hidden
             }
+            (Score::OfPlaces, _) => Size::known(0),
             _ => given.unwrap_or_else(|| per_head.clone()),
+        }
+    }
+
+    /// What the header says of queries and keys has an effect only if there are any.
+    fn without_queries(&self) {
+        let Some(kind) = self.draft.body.of_places() else {
+            return;
+        };
+        for key in ABOUT_QUERIES {
+            let is_none = self.word(key).is_some_and(|call| call.word.name == "none");
+            if self.has(key) && !is_none {
+                self.contradiction(key, &messages::body::without_queries(key, kind));
+            }
+        }
+        let bias = self.bias();
+        if (bias.q || bias.k) && bias != Projections::all(true) {
+            self.contradiction("bias", &messages::body::bias_without_queries(kind));
         }
     }
 
     fn value_head_dim(&mut self, score: Score, head_dim: &Size, per_head: Size) -> Size {
         self.size("value_head_dim").unwrap_or_else(|| match score {
-            Score::Additive => per_head,
+            Score::Additive | Score::OfPlaces => per_head,
             _ => head_dim.clone(),
         })
     }
@@ -344,6 +369,7 @@ impl Checker<'_> {
 
     fn qk_norm(&mut self, score: Score) -> QkNorm {
         let norm = match self.word_name("qk_norm", "none") {
+            _ if score == Score::OfPlaces => QkNorm::None,
             "rms" => QkNorm::Rms,
             "l2" => QkNorm::L2,
             _ => QkNorm::None,
@@ -367,7 +393,11 @@ impl Checker<'_> {
             self.contradiction("scale", message);
             return None;
         }
-        given.or_else(|| (score == Score::ScaledDot).then(|| Real::inverse_sqrt(head_dim)))
+        match score {
+            Score::OfPlaces => None,
+            Score::ScaledDot => given.or_else(|| Some(Real::inverse_sqrt(head_dim))),
+            _ => given,
+        }
     }
 
     fn positive(&mut self, key: &'static str) -> Option<Real> {

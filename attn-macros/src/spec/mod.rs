@@ -20,7 +20,7 @@ use proc_macro2::{Ident, TokenStream};
 use syn::{Attribute, Visibility};
 
 pub(crate) use body::{Body, ParamDecl, ParamInit};
-pub(crate) use check::check;
+pub(crate) use check::{ABOUT_QUERIES, check};
 pub(crate) use mask::{Align, Atom, Mask, parse as parse_mask};
 pub(crate) use parse::{expect, parse, parse_crate, tokens_of_entry};
 pub(crate) use value::{Real, Size};
@@ -35,7 +35,7 @@ pub(crate) struct Spec {
     pub(crate) heads: Size,
     pub(crate) kv_heads: Size,
     pub(crate) d_model: Size,
-    /// Width of a query and a key, per head. With an additive score this is its `hidden`.
+    /// Width of a query and a key, per head. With an additive score this is its `hidden`, and 0 if there are none.
     pub(crate) head_dim: Size,
     pub(crate) value_head_dim: Size,
     /// Width of the second input, if there is one.
@@ -140,6 +140,8 @@ pub(crate) enum Score {
     Dot,
     Additive,
     Bilinear,
+    /// The body gives it without one of queries and keys: there are none.
+    OfPlaces,
 }
 
 #[derive(Clone, Debug)]

@@ -15,6 +15,9 @@ impl Checker<'_> {
         let Some(call) = self.word("position") else {
             return Position::None;
         };
+        if spec.score == Score::OfPlaces {
+            return Position::None;
+        }
         let name = call.word.name;
         let at = &call.origin;
         if name != "none" && spec.score == Score::Additive {

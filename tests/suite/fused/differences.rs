@@ -89,6 +89,11 @@ tests! {
         param bias: [heads, 9] = zeros;
         fn score(score, h, q_idx, kv_idx) { score + bias[h, clamp(q_idx - kv_idx + 4, 0, 8)] }
     };
+    of_places_alone [heads = 4, kv_heads = 2, d_model = 8, mask = causal] {
+        param rate: [heads] = ones;
+        param shift: [5] = zeros;
+        fn score(h, q_idx, kv_idx) { shift[kv_idx % 5] - 0.1 * exp(rate[h]) * (q_idx - kv_idx) as f32 }
+    };
     of_weights_by_a_function [heads = 2, d_model = 8] {
         param gain: [heads] = ones;
         fn normalize(score, h, kv_len) { gain[h] * sigmoid(score) / kv_len as f32 }
@@ -110,6 +115,10 @@ tests! {
 tests! {
     slopes_across, |x, context, _case| (x, context);
 
+    of_places_of_a_context [heads = 2, d_model = 8, d_context = 6, value_head_dim = 3] {
+        param rate: [heads] = ones;
+        fn score(h, q_idx, kv_idx) { -0.1 * exp(rate[h]) * abs(q_idx - kv_idx) as f32 }
+    };
     of_cosines_of_a_context [heads = 2, d_model = 8, d_context = 6, value_head_dim = 3, qk_norm = l2, scale = 5, mask = causal(lower_right)];
     of_rotated_cosines_with_dropout_under_sigmoid [heads = 2, d_model = 8, d_context = 5, qk_norm = l2, scale = 3, position = rope, normalizer = sigmoid, dropout = 0.3];
 }

@@ -275,6 +275,19 @@ macro_rules! graphs {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
 
+            queries_of_which_only_the_number_counts {
+                struct M<d = 8>;
+                fn forward(x: [batch, q, d], y: [batch, k, d]) -> [batch, q, d] {
+                    attention::<2>(layer_norm(x), context = layer_norm(y)) {
+                        param rate: [heads] = 0.5;
+                        fn score(h, q_idx, kv_idx) { -exp(rate[h]) * abs(q_idx - kv_idx) as f32 }
+                    }
+                }
+            } (batch: 2, q: 3, k: 5) (
+                x: tensor::<_, E>("x", (batch, q, Const::<8>)),
+                tensor::<_, E>("y", (batch, k, Const::<8>))
+            ) reads x;
+
             a_variable_that_becomes_its_own_attention {
                 struct M<d = 8>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

@@ -120,6 +120,10 @@ attends! {
     dilated [heads = 2, mask = dilated_sliding_window(3, 4), position = alibi] => 400;
     chunks [heads = 2, mask = causal & chunked(16), position = rope] => 300;
     dropped [heads = 2, mask = causal, dropout = 0.5] => 20;
+    places_alone [heads = 2, mask = causal] {
+        param width: [heads] = 3.0;
+        fn score(h, q_idx, kv_idx) { -pow((q_idx - kv_idx) as f32 / width[h], 2) }
+    } => 150;
     first_tokens_and_a_window [heads = 2, position = alibi] {
         fn mask(q_idx, kv_idx) { kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 9) }
     } => 400;

@@ -37,16 +37,30 @@ pub(crate) fn attention<E: Dtype>(
 where
     Cpu: Device<E>,
 {
-    let group = split.heads / split.kv_heads;
     let q = parameters.project("q_proj", x.leaky_trace());
     let k = parameters.project("k_proj", context.leaky_trace());
-    let v = parameters.project("v_proj", context.leaky_trace());
 
+    let group = split.heads / split.kv_heads;
     let q = heads::split(q, split.heads);
     let k = heads::repeat(heads::split(k, split.kv_heads), group);
-    let v = heads::repeat(heads::split(v, split.kv_heads), group);
+    mix(parameters, split, context, normalize(score(q, k)))
+}
 
-    let weights = normalize(score(q, k));
+/// Mixes the values by these weights, joins and projects: the output, and the weights.
+pub(crate) fn mix<E: Dtype>(
+    parameters: &Parameters<'_, E>,
+    split: Split,
+    context: &Input<E>,
+    weights: Heads<E>,
+) -> (Sequence<E>, Heads<E>)
+where
+    Cpu: Device<E>,
+{
+    let v = parameters.project("v_proj", context.leaky_trace());
+    let v = heads::repeat(
+        heads::split(v, split.kv_heads),
+        split.heads / split.kv_heads,
+    );
     let without_tape = weights.with_empty_tape();
     let output = parameters.project("o_proj", heads::join(weights.matmul(v)));
     (output, without_tape)

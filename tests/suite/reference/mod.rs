@@ -23,7 +23,7 @@ pub(crate) mod positions;
 
 pub(crate) use additive::AdditiveAttention;
 pub(crate) use all_heads_at_once::AllHeadsAtOnce;
-pub(crate) use composable::{Split, attention};
+pub(crate) use composable::{Split, attention, mix};
 pub(crate) use heads_in_the_batch::HeadsInTheBatch;
 pub(crate) use one_head_at_a_time::OneHeadAtATime;
 pub(crate) use parameters::{Parameters, State};

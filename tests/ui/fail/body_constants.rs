@@ -4,6 +4,7 @@ use attn::{attention, dfdx::prelude::*};
 
 const FLOAT: f32 = 2.0;
 const SIGNED: i32 = 2;
+const WIN: i64 = 64;
 const TEXT: &str = "2";
 const INFINITE: f64 = f64::INFINITY;
 const LARGE: usize = usize::MAX;
@@ -19,6 +20,9 @@ attention! {
     }
     struct Signed<heads = 2, d_model = 16> {
         fn score(score, h, q_idx, kv_idx) { score * (h + SIGNED) as f32 }
+    }
+    struct Window<heads = 2, d_model = 16> {
+        fn mask(q_idx, kv_idx) { q_idx - kv_idx < WIN }
     }
     struct Text<heads = 2, d_model = 16> {
         fn score(score, h, q_idx, kv_idx) { score * TEXT }
@@ -42,5 +46,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Undefined IntegerOfFloat Signed Text Infinite Large Division Condition);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Undefined IntegerOfFloat Signed Window Text Infinite Large Division Condition);
 }

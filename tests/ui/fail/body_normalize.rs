@@ -34,7 +34,7 @@ attention! {
         fn normalize(score, kv_idx) { kv_idx }
     }
     struct NoScore<heads = 2, d_model = 16> {
-        fn normalize(q_idx, kv_idx) { (q_idx - kv_idx) as f32 }
+        fn normalize(score, q_idx, kv_idx) { (q_idx - kv_idx) as f32 }
     }
     struct Step<heads = 2, d_model = 16> {
         fn normalize(score) { if score > 0.0 { 1.0 } else { 0.0 } }

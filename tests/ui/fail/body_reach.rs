@@ -28,7 +28,7 @@ attention! {
         fn mask(h) { slope[h] > 0.0 }
     }
     struct NoQueries<heads = 2, d_model = 16> {
-        fn score(q_idx, kv_idx) { (q_idx - kv_idx) as f32 }
+        fn score(score, q_idx, kv_idx) { (q_idx - kv_idx) as f32 }
     }
     struct Step<heads = 2, d_model = 16> {
         fn score(score) { if score > 0.0 { 1.0 } else { 0.0 } }

@@ -125,7 +125,7 @@ pub(in crate::emit) fn flat_index(
     let dims = dims(cx, name);
     let flat = index.zip(&dims).reduce(|(flat, _), (index, dim)| {
         let size = host(&Expr::from(dim), 9);
-        (quote!(#flat * #size + #index), dim)
+        (quote!((#flat) * #size + #index), dim)
     });
     let flat = flat.map_or(quote!(0), |(flat, _)| flat);
     quote!((#flat) as usize)

@@ -20,10 +20,8 @@ impl Fused<'_> {
         let score_argument = function
             .is_some()
             .then(|| quote!(score: &'a Modified<'a, E>,));
-        let Attention {
-            query, key, value, ..
-        } = attention;
-        let [query, key, value] = [query, key, value].map(|how| self.emit_prepare(how));
+        let [query, key] = attention.prepares().map(|how| self.emit_prepare(&how));
+        let value = self.emit_prepare(&attention.values.prepare);
         let similarity = match &attention.similarity {
             Similarity::Dot { scale } => {
                 let scale = scale.as_ref().map_or(quote!(1.0), |scale| quote!(#scale));
@@ -95,6 +93,17 @@ impl Fused<'_> {
         } else {
             (TokenStream::new(), quote!(attention(call, weights)))
         }
+    }
+
+    /// Queries, keys and values, to read.
+    pub(super) fn views(&self, attention: &Attention) -> [TokenStream; 3] {
+        let v = self.view(attention.values.view);
+        let Some(vectors) = &attention.vectors else {
+            let none = |rows| quote!(p::Matrix::without_cols(sizes.#rows()));
+            return [none(var("queries")), none(var("keys")), v];
+        };
+        let [q, k] = vectors.each_ref().map(|vectors| self.view(vectors.view));
+        [q, k, v]
     }
 
     pub(super) fn emit_prepare(&self, how: &Prepare) -> TokenStream {

@@ -16,8 +16,11 @@ use crate::graph::steps::{ArrayId, Attention, Prepare, Role, Step, View};
 
 impl Fused<'_> {
     pub(super) fn emit_backward(&self, adjoints: &[Adjoint], plan: &Plan) -> Lines {
-        let inputs = self.inputs();
-        let d_inputs = inputs.iter().map(|name| format_ident!("d_{name}"));
+        let inputs = self.read_inputs();
+        let d_inputs = self
+            .inputs()
+            .into_iter()
+            .map(|name| format_ident!("d_{name}"));
         let d_output = self.gradient_name(self.steps.output);
         let (mut made, mut lines) = (Vec::new(), Lines::default());
         let saved = self.saved(plan);
@@ -27,6 +30,10 @@ impl Fused<'_> {
             let saved = free.saved.iter().map(|id| self.name(*id));
             let gradients = free.gradients.iter().map(|id| self.gradient_name(*id));
             saved.chain(gradients).for_each(|name| lines.drop(&name));
+        }
+        for id in self.input_ids().filter(|id| !self.steps.reads(*id)) {
+            let d_input = self.gradient_name(id);
+            lines.line(quote!(#d_input.accumulate(gradients, |_| {});));
         }
         let adjoints = std::mem::take(&mut lines.code);
         lines.line(quote_spanned! {self.cx.at=>
@@ -154,15 +161,14 @@ impl Fused<'_> {
     }
 
     fn emit_attention_adjoint(&self, lines: &mut Lines, attention: &Attention, d_to: &TokenStream) {
-        let operands = [attention.q, attention.k, attention.v];
-        let views = operands.map(|view| self.view(view));
-        let [to_q, to_k, to_v] = ["to_q", "to_k", "to_v"].map(var);
-        let split = self.emit_split(&operands, [&to_q, &to_k, &to_v]);
+        let views = self.views(attention);
+        let (split, [to_q, to_k, to_v]) = self.emit_results(attention);
         let attended = self.matrix(attention.to);
         let (make, call) = self.call_attention(attention);
         lines.line(make);
-        let (query, add_query) = self.emit_gain(lines, "query_gain", &attention.query);
-        let (key, add_key) = self.emit_gain(lines, "key_gain", &attention.key);
+        let [query, key] = attention.prepares();
+        let (query, add_query) = self.emit_gain(lines, "query_gain", &query);
+        let (key, add_key) = self.emit_gain(lines, "key_gain", &key);
         let (w, add_w) = self.emit_own_gradient(
             lines,
             &var("d_w"),
@@ -208,15 +214,32 @@ impl Fused<'_> {
         quote!(p::Footprint::back(&[batch, #heads, query, (#width) + 1]))
     }
 
-    /// `let [to_q] = d_q.parts_mut(); let [to_k, to_v] = d_k_v.parts_mut();`
-    fn emit_split(&self, views: &[View; 3], names: [&Ident; 3]) -> TokenStream {
+    /// `let [to_q] = d_q.parts_mut(); let [to_k, to_v] = d_k_v.parts_mut();`, and where the gradients of queries, keys and
+    /// values go.
+    fn emit_results(&self, attention: &Attention) -> (TokenStream, [TokenStream; 3]) {
+        let [to_q, to_k, to_v] = ["to_q", "to_k", "to_v"].map(var);
+        let Some([q, k]) = &attention.vectors else {
+            let none = |rows| quote!(p::MatrixMut::without_cols(sizes.#rows()));
+            let results = [none(var("queries")), none(var("keys")), quote!(#to_v)];
+            return (self.emit_split(&[(attention.values.view, &to_v)]), results);
+        };
+        let views = [
+            (q.view, &to_q),
+            (k.view, &to_k),
+            (attention.values.view, &to_v),
+        ];
+        let results = [quote!(#to_q), quote!(#to_k), quote!(#to_v)];
+        (self.emit_split(&views), results)
+    }
+
+    fn emit_split(&self, views: &[(View, &Ident)]) -> TokenStream {
         let mut lines = TokenStream::new();
-        let mut arrays: Vec<ArrayId> = views.iter().map(|view| view.array).collect();
+        let mut arrays: Vec<ArrayId> = views.iter().map(|(view, _)| view.array).collect();
         arrays.dedup();
         for array in arrays {
             let parts = (0..self.steps.array(array).parts.len()).map(|part| {
-                let place = views.iter().position(|view| *view == View { array, part });
-                place.map_or_else(|| var("_"), |place| names[place].clone())
+                let place = views.iter().find(|(view, _)| *view == View { array, part });
+                place.map_or_else(|| var("_"), |(_, name)| (*name).clone())
             });
             let name = self.gradient_name(array);
             lines.extend(quote!(let [#(#parts),*] = #name.parts_mut();));

@@ -24,8 +24,7 @@ impl Fused<'_> {
                 Step::Prepare { how, .. } => fields.extend(gain(how)),
                 Step::PerHeadLinear { field, .. } => fields.push(field),
                 Step::Attention(attention) => {
-                    fields.extend(gain(&attention.query));
-                    fields.extend(gain(&attention.key));
+                    fields.extend(attention.prepares().iter().filter_map(gain));
                     fields.extend(weights_of(&attention.similarity));
                     fields.extend(sink(attention.normalizer));
                     let score = Score::new(self.cx, attention);
@@ -198,11 +197,10 @@ impl Fused<'_> {
     fn theta(&self) -> Option<&Real> {
         self.steps.steps.iter().find_map(|step| match step {
             Step::Prepare { how, .. } => how.rope.as_ref(),
-            Step::Attention(attention) => attention
-                .query
-                .rope
-                .as_ref()
-                .or(attention.key.rope.as_ref()),
+            Step::Attention(attention) => {
+                let mut operands = attention.operands();
+                operands.find_map(|vectors| vectors.prepare.rope.as_ref())
+            }
             _ => None,
         })
     }

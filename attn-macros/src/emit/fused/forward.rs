@@ -12,7 +12,7 @@ use crate::graph::steps::{ArrayId, Role, Step};
 
 impl Fused<'_> {
     pub(super) fn emit_forward(&self, plan: &Plan) -> Lines {
-        let inputs = self.inputs();
+        let inputs = self.read_inputs();
         let output = self.name(self.steps.output);
         let mut lines = self.tables();
         for (step, free) in self.steps.steps.iter().zip(&plan.free) {
@@ -101,7 +101,7 @@ impl Fused<'_> {
                 quote!(p::per_head_linear(#heads, #x, weights.#field.matrix(), #to);)
             }
             Step::Attention(attention) => {
-                let views = [attention.q, attention.k, attention.v].map(|view| self.view(view));
+                let views = self.views(attention);
                 let (make, attention) = self.call_attention(attention);
                 lines.line(make);
                 match when {

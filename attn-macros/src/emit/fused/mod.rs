@@ -92,10 +92,22 @@ impl Fused<'_> {
         format_ident!("d_{}", self.steps.array(array).name)
     }
 
+    fn input_ids(&self) -> impl Iterator<Item = ArrayId> {
+        let ids = (0..self.steps.arrays.len()).map(ArrayId);
+        ids.filter(|id| self.steps.array(*id).role == Role::Input)
+    }
+
     fn inputs(&self) -> Vec<Ident> {
-        let arrays = self.steps.arrays.iter();
-        let inputs = arrays.filter(|array| array.role == Role::Input);
-        inputs.map(|array| var(&array.name)).collect()
+        self.input_ids().map(|id| self.name(id)).collect()
+    }
+
+    /// The inputs as arguments: `_` for one that no step reads.
+    fn read_inputs(&self) -> Vec<Ident> {
+        let name = |id| match self.steps.reads(id) {
+            true => self.name(id),
+            false => var("_"),
+        };
+        self.input_ids().map(name).collect()
     }
 
     /// `let mut q_k_v = p::Array::stale(sizes.queries(), [512, 512, 512]);`

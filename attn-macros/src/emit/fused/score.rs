@@ -1,7 +1,7 @@
 //! The function of the score, as the kernels call it: its planes, its values and its derivatives.
 
 use proc_macro2::{Ident, Literal, TokenStream};
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 
 use super::var;
 use crate::emit::Layer;
@@ -11,6 +11,7 @@ use crate::emit::lines::{self, Lines};
 use crate::graph::CallData;
 use crate::graph::steps::Attention;
 use crate::score::diff::{Wrt, diff};
+use crate::score::share::{Shared, is_part, part_name};
 use crate::score::split::{Plane, PlaneKind, param_reads, plane_name};
 use crate::score::{Binary, Expr, Type, Unary, Var};
 use crate::spec::Size;
@@ -137,8 +138,8 @@ impl<'a> Score<'a> {
     /// ```
     pub(super) fn emit(&self) -> TokenStream {
         let structure = self.emit_struct();
-        let value = vector(self.value);
-        let derivative = vector(&diff(self.value, Wrt::Score));
+        let value = vectors(self.value);
+        let derivative = vectors(&diff(self.value, Wrt::Score));
         let (planes, learned) = (self.emit_planes(), self.emit_learned());
         quote! {
             #structure
@@ -201,7 +202,8 @@ impl<'a> Score<'a> {
         let numbers: Vec<_> = numbers.collect();
         let derivatives = learned.iter().map(|(index, _)| {
             let name = plane_name(*index);
-            vector(&diff(self.value, Wrt::Param(&name)))
+            let derivative = vectors(&diff(self.value, Wrt::Param(&name)));
+            quote!({ #derivative })
         });
         let adds = learned.iter().map(|(index, plane)| self.add(*index, plane));
         let (per_head, shared) = (self.total(true), self.total(false));
@@ -346,7 +348,7 @@ impl<'a> Score<'a> {
             .fold(None, |flat: Option<TokenStream>, (index, dim)| {
                 Some(match flat {
                     None => index,
-                    Some(flat) => quote!(#flat * (#dim) as i64 + #index),
+                    Some(flat) => quote!((#flat) * (#dim) as i64 + #index),
                 })
             });
         let flat = flat.unwrap_or_else(|| quote!(0));
@@ -499,6 +501,17 @@ fn arguments(expr: &Expr) -> [Ident; 3] {
     })
 }
 
+/// A float as Rust over vectors, after the variables of what stands in it more than once.
+fn vectors(expr: &Expr) -> TokenStream {
+    let Shared { parts, rest } = Shared::of(expr);
+    let lines = parts.iter().enumerate().map(|(index, part)| {
+        let (name, value) = (var(&part_name(index)), vector(part));
+        quote!(let #name = #value;)
+    });
+    let (lines, rest): (TokenStream, _) = (lines.collect(), vector(&rest));
+    quote!(#lines #rest)
+}
+
 /// A float or a condition as Rust over vectors.
 fn vector(expr: &Expr) -> TokenStream {
     let reads = expr.any(&|expr| matches!(expr, Expr::Score | Expr::Param { .. }));
@@ -507,6 +520,7 @@ fn vector(expr: &Expr) -> TokenStream {
             let value = host(expr, 0);
             quote!(p::splat::<E, V>(#value))
         }
+        Expr::Param { name, .. } if is_part(name) => var(name).into_token_stream(),
         Expr::Param { name, .. } => {
             let index = name.trim_start_matches(|c: char| !c.is_ascii_digit());
             let index: TokenStream = index.parse().unwrap_or_default();

@@ -211,7 +211,8 @@ pub(crate) fn expected_initializer(found: &TokenStream) -> String {
 pub(crate) fn never_reaches(param: &ParamDecl, is_read: bool) -> String {
     let name = &param.name;
     let help = if is_read {
-        "the derivative is zero everywhere: `floor` and comparisons have none".to_owned()
+        "the derivative is zero everywhere: it cancels, or is that of `floor` or of a comparison"
+            .to_owned()
     } else {
         format!(
             "read it in `fn score`, as `{}`, or remove it",
@@ -264,18 +265,48 @@ pub(crate) fn never_read(data: &DataDecl) -> String {
     )
 }
 
-pub(crate) fn score_is_lost(kind: FunctionKind, is_read: bool) -> String {
+/// `has_queries`: what is lost is the score of queries and keys. Otherwise it is that of `fn score`.
+pub(crate) fn score_is_lost(kind: FunctionKind, is_read: bool, has_queries: bool) -> String {
     let what = if is_read {
         "does not change with `score`: its derivative is zero everywhere"
     } else {
         "does not read `score`"
+    };
+    let (so, or) = match has_queries {
+        true => (
+            "queries and keys would not be learned",
+            "leave `score` out of the arguments: then there are no queries and keys",
+        ),
+        false => ("`fn score` has no effect", "remove `fn score`"),
     };
     let help = match kind {
         FunctionKind::Normalize => "compute the weight from the score, as `sigmoid(score)`",
         _ => "modify the score, as `score + ..`",
     };
     format!(
-        "`fn {}` {what}, so queries and keys would not be learned\nhelp: {help}",
+        "`fn {}` {what}, so {so}\nhelp: {help}, or {or}",
+        kind.name()
+    )
+}
+
+/// A key of the header that is about queries and keys, where there are none.
+pub(crate) fn without_queries(key: &str, kind: FunctionKind) -> String {
+    let function = kind.name();
+    let or = match key {
+        "head_dim" => "; `value_head_dim` is the width of the values".to_owned(),
+        _ => format!(
+            ", or compute with the score of queries and keys, as `fn {function}(score, ..)`"
+        ),
+    };
+    format!(
+        "`{key}` has no effect: `fn {function}` does not take `score`, so there are no queries and keys\nhelp: leave out `{key}`{or}"
+    )
+}
+
+/// `bias = [q, ..]`, where there are no queries and keys.
+pub(crate) fn bias_without_queries(kind: FunctionKind) -> String {
+    format!(
+        "`fn {}` does not take `score`, so there are no projections of queries and keys\nhelp: the others are `v` and `o`",
         kind.name()
     )
 }

@@ -6,7 +6,8 @@ use syn::{Expr as Syntax, Stmt};
 
 use super::lower::{Lower, MOST_OPERATIONS, Scope};
 use super::names::{may_be_constant, operations, variable};
-use super::{Function, Normalizer};
+use super::parse::FunctionDraft;
+use super::{Function, FunctionKind, Normalizer};
 use crate::messages::body as messages;
 use crate::score::Expr;
 use crate::spec::check::Checker;
@@ -38,22 +39,9 @@ pub(super) fn check(
 
 /// The normalizer that is all of the function's value. `None` if that is something else.
 fn named(scope: Scope<'_>, checker: &mut Checker<'_>) -> Option<Normalizer> {
-    let [Stmt::Expr(value, None)] = scope.function.block.stmts.as_slice() else {
-        return None;
-    };
-    let value = bare(value);
-    let (name, is_called) = match value {
-        Syntax::Path(path) => (path.path.get_ident()?, false),
-        Syntax::Call(call) => match &*call.func {
-            Syntax::Path(path) => (path.path.get_ident()?, true),
-            _ => return None,
-        },
-        _ => return None,
-    };
+    let (name, is_called, value) = name_of(scope.function)?;
     let key = Key::find("normalizer")?;
-    let is_function = is_called && Function::find(&name.to_string()).is_some();
-    let word = key.words().iter().find(|word| name == word.name);
-    if let Some(word) = word.filter(|_| !is_function) {
+    if let Some(word) = word_of(name, is_called) {
         return Some(built_in(word, key, value.to_token_stream(), checker));
     }
     let is_meant = |word: &&Word| !is_called || !word.args.is_empty();
@@ -63,6 +51,35 @@ fn named(scope: Scope<'_>, checker: &mut Checker<'_>) -> Option<Normalizer> {
         .cx
         .error(name, messages::unknown_normalizer(name, near));
     Some(Normalizer::Softmax)
+}
+
+/// Whether the function's value names a normalizer.
+pub(super) fn is_word(function: &FunctionDraft) -> bool {
+    let word = name_of(function).and_then(|(name, is_called, _)| word_of(name, is_called));
+    function.kind == FunctionKind::Normalize && word.is_some()
+}
+
+/// The name that is all of a function's value, whether it has arguments, and the value.
+fn name_of(function: &FunctionDraft) -> Option<(&Ident, bool, &Syntax)> {
+    let [Stmt::Expr(value, None)] = function.block.stmts.as_slice() else {
+        return None;
+    };
+    let value = bare(value);
+    match value {
+        Syntax::Path(path) => Some((path.path.get_ident()?, false, value)),
+        Syntax::Call(call) => match &*call.func {
+            Syntax::Path(path) => Some((path.path.get_ident()?, true, value)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The normalizer of this name, which no function has.
+fn word_of(name: &Ident, is_called: bool) -> Option<&'static Word> {
+    let is_function = is_called && Function::find(&name.to_string()).is_some();
+    let mut words = Key::find("normalizer")?.words().iter();
+    words.find(|word| name == word.name && !is_function)
 }
 
 /// The normalizer `word`, written as `tokens`.

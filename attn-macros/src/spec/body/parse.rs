@@ -5,7 +5,7 @@ use quote::ToTokens;
 use syn::parse::ParseStream;
 use syn::{Attribute, Block, Token, token};
 
-use super::index;
+use super::{index, normalize};
 use crate::diag::Diagnostics;
 use crate::messages::body as messages;
 use crate::score::{Type, Var};
@@ -50,6 +50,12 @@ pub(super) struct FunctionDraft {
     pub(super) block: Block,
 }
 
+impl FunctionDraft {
+    pub(super) fn takes_score(&self) -> bool {
+        self.args.iter().any(|arg| arg == "score")
+    }
+}
+
 /// The functions that a body may define.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum FunctionKind {
@@ -87,6 +93,15 @@ impl FunctionKind {
 impl BodyDraft {
     pub(super) fn function(&self, kind: FunctionKind) -> Option<&FunctionDraft> {
         self.functions.iter().find(|function| function.kind == kind)
+    }
+
+    /// The function that gives scores, or weights, without reading the score of queries and keys: then there are none.
+    pub(in crate::spec) fn of_places(&self) -> Option<FunctionKind> {
+        let function = self
+            .function(FunctionKind::Score)
+            .or_else(|| self.function(FunctionKind::Normalize));
+        let function = function.filter(|function| !self.poisoned && !function.takes_score())?;
+        (!normalize::is_word(function)).then_some(function.kind)
     }
 
     /// Whether a tensor of this name is there already.

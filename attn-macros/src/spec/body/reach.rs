@@ -6,10 +6,11 @@ use crate::messages::body as messages;
 use crate::score::Expr;
 use crate::score::diff::{Wrt, diff};
 use crate::score::split::param_reads;
+use crate::score::vanish::vanishes;
 use crate::spec::check::Checker;
 
-/// What is learned must be able to learn: it has a gradient somewhere. A function that goes on without the score cuts off
-/// the projections of queries and keys, which are learned as well.
+/// What is learned must be able to learn: it has a gradient somewhere. A function that goes on without the score it takes
+/// cuts off the projections of queries and keys, which are learned as well; one that takes none says that there are none.
 pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
     let score = body.score.as_ref().unwrap_or(&Expr::Score);
     let weight = match &body.normalizer {
@@ -21,10 +22,12 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
         (FunctionKind::Normalize, weight),
     ] {
         if let Some(function) = draft.function(kind)
-            && is_zero(&diff(value, Wrt::Score))
+            && draft.of_places() != Some(kind)
+            && vanishes(&diff(value, Wrt::Score))
         {
             let is_read = value.any(&|expr| matches!(expr, Expr::Score));
-            let message = messages::score_is_lost(kind, is_read);
+            let has_queries = draft.of_places().is_none() && function.takes_score();
+            let message = messages::score_is_lost(kind, is_read, has_queries);
             checker.cx.error(&function.name, message);
         }
     }
@@ -33,7 +36,7 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
         let reads = elements_of(param, &weight);
         let weight = by_element(&weight);
         let slope = |element: &String| diff(&weight, Wrt::Param(element));
-        if reads.iter().all(|element| is_zero(&slope(element))) {
+        if reads.iter().all(|element| vanishes(&slope(element))) {
             let message = messages::never_reaches(param, !reads.is_empty());
             checker.cx.error(&param.name, message);
         }
@@ -71,8 +74,4 @@ fn by_element(expr: &Expr) -> Expr {
         Expr::Select(a, b, c) => Expr::Select(part(a), part(b), part(c)),
         leaf => leaf.clone(),
     }
-}
-
-fn is_zero(expr: &Expr) -> bool {
-    matches!(expr, Expr::Float(real) if real.value == Some(0.0))
 }

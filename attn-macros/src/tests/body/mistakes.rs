@@ -142,15 +142,18 @@ mistakes! {
         "param «slope»: [heads] = ones; fn score(score) { score }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
         "param «slope»: [heads] = ones; fn score(score, h) { let unused = slope[h]; score }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
         "param «slope»: [heads] = ones; fn mask(q_idx, kv_idx) { kv_idx <= q_idx }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
-        "param «slope»: [heads] = ones; fn score(score, h) { score + floor(slope[h]) }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor` and comparisons have none";
-        "param «slope»: [heads] = ones; fn score(score, h) { if slope[h] > 0.0 { score } else { -score } }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor` and comparisons have none";
-        "param «slope»: [heads] = ones; fn score(score, h) { score + slope[h] - slope[h] }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor` and comparisons have none";
-        "param «bias»: [2, 3] = ones; fn score(score, h) { score + 0.0 * bias[1, 2] }" => "`bias` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor` and comparisons have none";
-        "fn «score»(score, h) { h as f32 }" => "`fn score` does not read `score`, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
-        "param slope: [heads] = ones; fn «score»(h) { slope[h] }" => "`fn score` does not read `score`, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
-        "fn «score»(score) { floor(score) }" => "`fn score` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
-        "fn «score»(score) { if score > 0.0 { 1.0 } else { -1.0 } }" => "`fn score` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
-        "fn «score»(score, h) { score - score + h as f32 }" => "`fn score` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`";
+        "param «slope»: [heads] = ones; fn score(score, h) { score + floor(slope[h]) }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: it cancels, or is that of `floor` or of a comparison";
+        "param «slope»: [heads] = ones; fn score(score, h) { if slope[h] > 0.0 { score } else { -score } }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: it cancels, or is that of `floor` or of a comparison";
+        "param «slope»: [heads] = ones; fn score(score, h) { score + slope[h] - slope[h] }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: it cancels, or is that of `floor` or of a comparison";
+        "param «slope»: [heads] = ones; fn score(score, h) { score + slope[h] / slope[h] }" => "`slope` never reaches the score..";
+        "param «slope»: [heads] = ones; fn score(score, h) { let a = slope[h]; score + (a + 1.0) * (a - 1.0) - a * a }" => "`slope` never reaches the score..";
+        "param «slope»: [heads] = ones; fn score(score, h, q_idx) { let a = slope[h]; score + a - if q_idx > 3 { a } else { a } }" => "`slope` never reaches the score..";
+        "fn «score»(score, h) { score * (h as f32 / score) }" => "`fn score` does not change with `score`..";
+        "param «bias»: [2, 3] = ones; fn score(score, h) { score + 0.0 * bias[1, 2] }" => "`bias` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: it cancels, or is that of `floor` or of a comparison";
+        "fn «score»(score, h) { h as f32 }" => "`fn score` does not read `score`, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`, or leave `score` out of the arguments: then there are no queries and keys";
+        "fn «score»(score) { floor(score) }" => "`fn score` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`, or leave `score` out of the arguments: then there are no queries and keys";
+        "fn «score»(score) { if score > 0.0 { 1.0 } else { -1.0 } }" => "`fn score` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`, or leave `score` out of the arguments: then there are no queries and keys";
+        "fn «score»(score, h) { score - score + h as f32 }" => "`fn score` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: modify the score, as `score + ..`, or leave `score` out of the arguments: then there are no queries and keys";
     }
     values_of_functions by check: {
         "fn score(score, h) { «h» }" => "`fn score` gives a float, found an integer\nhelp: write `h as f32`";
@@ -379,9 +382,12 @@ mistakes! {
         "fn normalize { tanh(«score») }" => "`score` is no argument of this `fn normalize`\nhelp: write `fn normalize(score)`";
         "fn normalize(score, kv_idx) { «kv_idx» }" => "`fn normalize` gives a float, found an integer\nhelp: write `kv_idx as f32`";
         "fn normalize(h, «score») { score * h as f32 }" => "`score` is the first argument\nhelp: write `fn normalize(score, ..)`";
-        "fn «normalize»(h) { h as f32 }" => "`fn normalize` does not read `score`, so queries and keys would not be learned\nhelp: compute the weight from the score, as `sigmoid(score)`";
-        "fn «normalize»(score) { floor(score) }" => "`fn normalize` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: compute the weight from the score, as `sigmoid(score)`";
-        "param «slope»: [heads] = ones; fn normalize(score, h) { score * floor(slope[h]) }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: `floor` and comparisons have none";
+        "fn «normalize»(score, h) { h as f32 }" => "`fn normalize` does not read `score`, so queries and keys would not be learned\nhelp: compute the weight from the score, as `sigmoid(score)`, or leave `score` out of the arguments: then there are no queries and keys";
+        "fn score(score) { -score } fn «normalize»(h) { h as f32 }" => "`fn normalize` does not read `score`, so `fn score` has no effect\nhelp: compute the weight from the score, as `sigmoid(score)`, or remove `fn score`";
+        "fn score(h) { h as f32 } fn «normalize»(h) { h as f32 }" => "`fn normalize` does not read `score`, so `fn score` has no effect\nhelp: compute the weight from the score, as `sigmoid(score)`, or remove `fn score`";
+        "fn score(h) { h as f32 } fn «normalize»(score) { floor(score) }" => "`fn normalize` does not change with `score`: its derivative is zero everywhere, so `fn score` has no effect..";
+        "fn «normalize»(score) { floor(score) }" => "`fn normalize` does not change with `score`: its derivative is zero everywhere, so queries and keys would not be learned\nhelp: compute the weight from the score, as `sigmoid(score)`, or leave `score` out of the arguments: then there are no queries and keys";
+        "param «slope»: [heads] = ones; fn normalize(score, h) { score * floor(slope[h]) }" => "`slope` never reaches the score, so it would not be learned\nhelp: the derivative is zero everywhere: it cancels, or is that of `floor` or of a comparison";
         "param «slope»: [heads] = ones; fn normalize { sink }" => "`slope` never reaches the score, so it would not be learned\nhelp: read it in `fn score`, as `slope[..]`, or remove it";
         "fn normalize { sink } fn «normalize» { sparsemax }" => "`normalize` is declared twice\nhelp: rename or remove one of them";
     }

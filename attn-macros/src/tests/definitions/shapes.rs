@@ -27,6 +27,7 @@ fn operation(op: &Op) -> &'static str {
         Op::Rope { .. } => "rope",
         Op::DotScores { .. } => "dot_scores",
         Op::AdditiveScores { .. } => "additive_scores",
+        Op::NoScores { .. } => "no_scores",
         Op::PerHeadLinear { .. } => "per_head_linear",
         Op::MapScores { .. } => "map_scores",
         Op::Normalize { .. } => "normalize",

@@ -3,8 +3,10 @@
 mod derivatives;
 mod plan;
 mod prove;
+mod share;
 mod split;
 mod steps;
+mod vanish;
 
 use crate::graph::simplify;
 use crate::graph::steps::{ArrayId, Attention, Step, Steps};

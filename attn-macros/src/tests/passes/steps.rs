@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{attention, names, steps};
 use crate::graph::diff::{Into, diff};
 use crate::graph::simplify;
-use crate::graph::steps::{Attention, Norm, Role, Similarity, Step, Steps, View};
+use crate::graph::steps::{Norm, Role, Similarity, Step, Steps, Vectors, View};
 use crate::tests::support::{build, cases};
 use crate::tests::valid_spec::valid_specs;
 
@@ -28,12 +28,8 @@ fn story(steps: &Steps) -> Vec<String> {
                 format!("{to} = {field}({})", name(x.array))
             }
             Step::Attention(a) => {
-                format!(
-                    "{to} = attention({}, {}, {})",
-                    view(a.q),
-                    view(a.k),
-                    view(a.v)
-                )
+                let views: Vec<_> = a.operands().map(|of| view(of.view)).collect();
+                format!("{to} = attention({})", views.join(", "))
             }
         }
     };
@@ -68,13 +64,27 @@ fn each_input_has_its_product() {
 }
 
 #[test]
+fn a_score_of_places_alone_has_no_queries_and_keys() {
+    let steps = steps(
+        "struct L<heads = 2, d_model = 8, d_context = 6> { fn score(q_idx, kv_idx) { (q_idx - kv_idx) as f32 } }",
+    );
+    let expected = [
+        "v = v_proj(context)",
+        "attended = attention(v)",
+        "output = o_proj(attended)",
+    ];
+    assert_eq!(story(&steps), expected);
+}
+
+#[test]
 fn norms_and_rotations_happen_as_attention_loads() {
     let steps = steps("struct L<heads = 2, d_model = 8, qk_norm = rms, position = rope>;");
     assert_eq!(story(&steps).len(), 3);
     let attention = attention(&steps);
-    assert_eq!(attention.query.norm, Some(Norm::Rms("q_norm")));
-    assert_eq!(attention.key.norm, Some(Norm::Rms("k_norm")));
-    assert!(attention.query.rope.is_some() && attention.key.rope.is_some());
+    let [query, key] = attention.prepares();
+    assert_eq!(query.norm, Some(Norm::Rms("q_norm")));
+    assert_eq!(key.norm, Some(Norm::Rms("k_norm")));
+    assert!(query.rope.is_some() && key.rope.is_some());
 }
 
 #[test]
@@ -83,20 +93,11 @@ fn a_bias_is_left_to_attention_where_nothing_else_reads_it() {
         let steps = steps(source);
         let left = |step: &Step| matches!(step, Step::Linear { leaves_bias, .. } if *leaves_bias);
         let left: Vec<bool> = steps.steps.iter().map(left).collect();
-        let Attention {
-            q,
-            k,
-            v,
-            query,
-            key,
-            value,
-            ..
-        } = attention(&steps);
-        for (view, how) in [(q, query), (k, key), (v, value)] {
+        for Vectors { view, prepare } in attention(&steps).operands() {
             let makes = |step: &&Step| step.result() == view.array;
             let projection = steps.steps.iter().position(|step| makes(&step));
             let is_left = projection.is_some_and(|step| left[step]);
-            assert_eq!(how.bias, is_left.then_some(*view), "{source}");
+            assert_eq!(prepare.bias, is_left.then_some(*view), "{source}");
         }
         left
     };
@@ -110,6 +111,8 @@ fn a_bias_is_left_to_attention_where_nothing_else_reads_it() {
     );
     let crossed = left("struct L<heads = 2, d_model = 8, d_context = 6, qk_norm = l2>;");
     assert_eq!(crossed, [true, true, false, false]);
+    let places = "struct L<heads = 2, d_model = 8> { fn score(kv_idx) { kv_idx as f32 } }";
+    assert_eq!(left(places), [true, false, false]);
     // Its queries go through the map of their head first.
     let bilinear = "struct L<heads = 2, d_model = 8, score = bilinear>;";
     assert_eq!(left(bilinear), [false; 4]);
@@ -129,8 +132,9 @@ fn what_another_step_reads_is_prepared_before_it() {
         ]
     );
     let attention = attention(&steps);
-    assert!(attention.query.is_nothing());
-    assert!(!attention.key.is_nothing());
+    let [query, key] = attention.prepares();
+    assert!(query.is_nothing());
+    assert!(!key.is_nothing());
 }
 
 #[test]

@@ -20,6 +20,25 @@ tests! {
             score * sigmoid(of_query[q_idx % 5] * of_key[h, kv_idx % 7])
         }
     };
+    learned_widths_of_places_alone [heads = 4, kv_heads = 2, d_model = 8] {
+        param width: [heads] = 9.0;
+        fn score(h, q_idx, kv_idx) { -pow((q_idx - kv_idx) as f32 / width[h], 2) }
+    };
+    a_table_of_three_axes [heads = 2, d_model = 8, mask = causal] {
+        param place: [heads, 3, 5] = normal(std = 0.5);
+        param alone: [2, 3, 4, 5] = normal(std = 0.5);
+        fn score(score, h, q_idx, kv_idx) {
+            score * place[h, q_idx % 3, kv_idx % 5] + alone[kv_idx % 2, q_idx % 3, kv_idx % 4, q_idx % 5]
+        }
+    };
+    a_table_of_distances_of_three_axes_alone [heads = 2, d_model = 8, mask = causal] {
+        param bias: [heads, 7, 3] = normal(std = 0.5);
+        fn score(h, q_idx, kv_idx) { bias[h, abs(q_idx - kv_idx) % 7, abs(q_idx - kv_idx) % 3] }
+    };
+    a_table_of_distances_alone [heads = 2, d_model = 8, mask = causal] {
+        param bias: [heads, 201] = normal(std = 0.5);
+        fn score(h, q_idx, kv_idx) { bias[h, clamp(q_idx - kv_idx, 0, 200)] }
+    };
     windows_of_heads [heads = 3, d_model = 9, mask = causal] {
         fn mask(h, q_idx, kv_idx) { q_idx - kv_idx < if h == 1 { 300 } else { 20 } || kv_idx < 2 }
     };
@@ -53,6 +72,44 @@ tests! {
     };
     a_mask_of_floats [heads = 2, d_model = 8] {
         fn mask(q_idx, kv_idx) { sqrt((q_idx * q_idx + kv_idx * kv_idx) as f32) < 40.5 }
+    };
+}
+
+// Places alone, under everything that makes weights of scores.
+tests! {
+    agree, |x, _case| x;
+
+    places_with_dropout [heads = 2, d_model = 8, dropout = 0.3] {
+        param shift: [5] = normal(std = 0.5);
+        fn score(q_idx, kv_idx) { shift[(q_idx + kv_idx) % 5] }
+    };
+    places_under_softmax1 [heads = 2, d_model = 8, normalizer = softmax1, bias = [o]] {
+        param shift: [heads, 5] = normal(std = 0.5);
+        fn score(h, kv_idx) { shift[h, kv_idx % 5] }
+    };
+    places_under_sinks [heads = 2, d_model = 8, mask = sliding_window(20), normalizer = sink, value_head_dim = 3] {
+        param shift: [heads, 5] = normal(std = 0.5);
+        fn score(h, q_idx, kv_idx) { shift[h, abs(q_idx - kv_idx) % 5] }
+    };
+    places_under_sparsemax [heads = 2, d_model = 8] {
+        param shift: [heads, 5] = normal(std = 0.5);
+        fn score(h, q_idx, kv_idx) { shift[h, q_idx * kv_idx % 5] - 0.1 * abs(q_idx - kv_idx) as f32 }
+        fn normalize { sparsemax }
+    };
+    places_under_entmax15 [heads = 2, d_model = 8, normalizer = entmax15] {
+        param shift: [heads, 5] = normal(std = 0.5);
+        fn score(h, q_idx, kv_idx) { shift[h, q_idx * kv_idx % 5] }
+    };
+    places_under_sigmoid [heads = 2, d_model = 8, normalizer = sigmoid] {
+        param shift: [heads, 5] = normal(std = 0.5);
+        fn score(h, q_idx, kv_idx) { shift[h, q_idx * kv_idx % 5] }
+    };
+    weights_of_places [heads = 2, d_model = 8] {
+        param gain: [heads] = ones;
+        fn normalize(h, q_idx, kv_idx, kv_len) { gain[h] * exp(-(abs(q_idx - kv_idx) as f32)) / kv_len as f32 }
+    };
+    no_numbers_of_places [heads = 2, d_model = 8, mask = causal] {
+        fn score() { 0.0 }
     };
 }
 
@@ -107,5 +164,13 @@ tests! {
             score - slope[h] * abs((q_idx + kv_len - q_len - kv_idx) as f32)
         }
         fn mask(q_idx, kv_idx, q_len, kv_len) { kv_idx <= q_idx + kv_len - q_len }
+    };
+    places_of_a_context [heads = 4, kv_heads = 2, d_model = 8, d_context = 6] {
+        param shift: [heads, 5] = normal(std = 0.5);
+        fn score(h, q_idx, kv_idx) { shift[h, (q_idx + 2 * kv_idx) % 5] }
+    };
+    weights_of_places_of_a_context [heads = 2, d_model = 8, d_context = 6, mask = causal(lower_right)] {
+        param gain: [heads] = ones;
+        fn normalize(h, q_idx, kv_idx) { gain[h] / (1 + q_idx + kv_idx) as f32 }
     };
 }

@@ -8,6 +8,7 @@ use crate::reference::{
     Heads, Input, Parameters, Split, Traced, attention,
     heads::scaled_dot,
     masks::{Matrix, causal, full, padding},
+    mix,
     normalizers::softmax,
     number,
 };
@@ -103,6 +104,17 @@ attention! {
         data near: [q_len, kv_len];
         fn score(score, b, h, q_idx, kv_idx) {
             score + bias[kind[q_idx, kv_idx, b], h] * near[q_idx, kv_idx]
+        }
+    }
+    /// Nadaraya and Watson (1964): what was measured at some places says what to expect at others. Of `x`, only the length
+    /// counts.
+    struct Regression<heads = 2, d_model = 8, d_context = 6> {
+        param sharpness: [heads] = ones;
+        data asked: [batch, q_len];
+        data place: [batch, kv_len];
+        fn score(b, h, q_idx, kv_idx) {
+            let distance = sharpness[h] * (asked[b, q_idx] - place[b, kv_idx]);
+            -0.5 * distance * distance
         }
     }
 }
@@ -583,6 +595,43 @@ fn pairs_of_two_sequences() {
                 });
                 scores + bias * numbers(shape, |at| near(at[2], at[3]))
             })
+        })
+    );
+}
+
+/// Where sequence `b` has its `i`-th place.
+fn place(b: usize, i: usize) -> f64 {
+    ((3 * b + 5 * i) % 7) as f64 / 3.0
+}
+
+fn asked(b: usize, i: usize) -> f64 {
+    ((b + 2 * i) % 5) as f64 / 2.0 + 0.1
+}
+
+#[test]
+fn kernel_regression() {
+    cross_attention_on!(
+        Regression,
+        (|batch, queries, keys| [
+            tensor((batch, queries), |at| number(asked(at[0], at[1]))),
+            tensor((batch, keys), |at| number(place(at[0], at[1])))
+        ]),
+        (|queries, keys| [
+            tensor((queries,), |at| number(asked(0, at[0]))),
+            tensor((keys,), |at| number(place(0, at[0])))
+        ]),
+        (|p, x, context| {
+            let sharpness = p.tensor("sharpness.weight", (2,));
+            let shape = (x.shape().0, 2, x.shape().1, context.shape().1);
+            let distance = |at: &[usize]| asked(at[0], at[2]) - place(at[0], at[3]);
+            let squares = numbers(shape, |at| -0.5 * distance(at).powi(2));
+            let scores = looked_up(sharpness, shape, |at| at[1]).square() * squares;
+            let all = mask_of(x, context, everything);
+            let (output, weights) = mix(p, Split::into_heads(2), context, softmax(scores, &all));
+            // dfdx has a gradient of `x` only if something is computed from it.
+            let nothing = x.leaky_trace().sum::<Rank0, _>() * 0.0;
+            let shape = *output.shape();
+            (output + nothing.broadcast_like(&shape), weights)
         })
     );
 }

@@ -4,7 +4,8 @@ use super::{biased, mask, numbers};
 use crate::reference::{
     Heads, Input, Parameters, Sequence, Split, Traced, attention,
     heads::{scale, scaled_dot, softcap},
-    normalizers::softmax,
+    mix,
+    normalizers::{sink, softmax},
     number, positions,
 };
 use attn::attention;
@@ -12,6 +13,9 @@ use dfdx::prelude::*;
 
 /// The farthest distance that has a bias of its own.
 const FAR: usize = 2;
+
+/// No sequence is longer.
+const LONGEST: usize = 11;
 
 attention! {
     struct Alibi<heads = 2, d_model = 8> {
@@ -40,13 +44,24 @@ attention! {
         param near: [5] = normal(std = 0.02);
         fn score(score, q_idx, kv_idx) { score + near[min(abs(q_idx - kv_idx), 4)] }
     }
-    /// Nadaraya and Watson (1964): a kernel of the distance, here beside the product of vectors.
+    /// Nadaraya and Watson (1964): a kernel of the distance, and no queries and keys.
     struct Gaussian<heads = 2, d_model = 8> {
         param width: [heads] = ones;
-        fn score(score, h, q_idx, kv_idx) {
+        fn score(h, q_idx, kv_idx) {
             let distance = (q_idx - kv_idx) as f32 / width[h];
-            0.1 * score - 0.5 * distance * distance
+            -0.5 * distance * distance
         }
+    }
+    /// Tay et al., "Synthesizer" (2021): scores are learned by themselves.
+    struct Synthesizer<heads = 4, kv_heads = 2, d_model = 8, mask = causal, normalizer = sink> {
+        param table: [heads, LONGEST, LONGEST] = normal(std = 0.5);
+        fn score(h, q_idx, kv_idx) { table[h, q_idx, kv_idx] }
+    }
+    /// A filter: weights that are no softmax.
+    struct Filter<heads = 2, d_model = 8, value_head_dim = 3> {
+        param tap: [heads, 3] = zeros;
+        fn normalize(h, q_idx, kv_idx) { tap[h, clamp(q_idx - kv_idx, 0, 2)] }
+        fn mask(q_idx, kv_idx) { kv_idx <= q_idx && q_idx < kv_idx + 3 }
     }
     struct Gated<heads = 2, d_model = 8> {
         param gate: [heads, 4] = ones;
@@ -110,6 +125,15 @@ where
 {
     let all = mask(x, |_, _| true);
     attention(p, Split::into_heads(2), x, x, score, |s| softmax(s, &all))
+}
+
+/// `[batch, heads, query, key]` of self-attention.
+fn scores_of<E: Dtype>(x: &Input<E>, heads: usize) -> (usize, usize, usize, usize)
+where
+    Cpu: Device<E>,
+{
+    let (batch, len, _) = *x.shape();
+    (batch, heads, len, len)
 }
 
 /// One number per head, for every pair.
@@ -207,12 +231,34 @@ fn relative_bias_of_all_heads() {
 fn gaussian_kernel() {
     self_attention!(Gaussian, d_model = 8, |p, x| {
         let width = p.tensor("width.weight", (2,));
-        scored(p, x, |q, k| {
-            let scores = scale(scaled_dot(q, k), 0.1);
-            let shape = *scores.shape();
-            let distance = numbers(shape, |_, q, k| (q as f64 - k as f64).powi(2) * -0.5);
-            scores + per_head(width, shape).square().recip() * distance
-        })
+        let all = mask(x, |_, _| true);
+        let shape = scores_of(x, 2);
+        let distance = numbers(shape, |_, q, k| (q as f64 - k as f64).powi(2) * -0.5);
+        let scores = per_head(width, shape).square().recip() * distance;
+        mix(p, Split::into_heads(2), x, softmax(scores, &all))
+    });
+}
+
+#[test]
+fn scores_that_are_learned_by_themselves() {
+    self_attention!(Synthesizer, d_model = 8, |p, x| {
+        let sinks = p.tensor("sink.weight", (4,));
+        let table = p.tensor("table.weight", (4, LONGEST, LONGEST));
+        let index = |h, q, k| (h * LONGEST + q) * LONGEST + k;
+        let scores = looked_up(table, scores_of(x, 4), index);
+        let weights = sink(scores, &mask(x, |q, k| k <= q), sinks);
+        mix(p, Split::sharing(4, 2), x, weights)
+    });
+}
+
+#[test]
+fn a_filter() {
+    self_attention!(Filter, d_model = 8, |p, x| {
+        let tap = p.tensor("tap.weight", (2, 3));
+        let shape = scores_of(x, 2);
+        let near = numbers(shape, |_, q, k| f64::from(k <= q && q < k + 3));
+        let taps = looked_up(tap, shape, |h, q, k| 3 * h + q.saturating_sub(k).min(2));
+        mix(p, Split::into_heads(2), x, taps * near)
     });
 }
 

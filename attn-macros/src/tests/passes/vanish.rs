@@ -1,0 +1,106 @@
+//! What is said to be 0 is 0, and sums of products are seen to cancel.
+
+use proptest::prelude::*;
+
+use super::derivatives::{expressions, param, value};
+use crate::score::diff::{Wrt, diff};
+use crate::score::vanish::vanishes;
+use crate::score::{Expr, Type, Unary, Var};
+use crate::tests::support::cases;
+
+/// Numbers that an expression is looked at for, of the score and of the parameter.
+const PLACES: [(f64, f64); 4] = [(0.7, -1.3), (-0.4, 0.9), (1.6, 1.1), (-1.9, -0.2)];
+
+proptest! {
+    #![proptest_config(cases(1_000))]
+
+    /// In exact arithmetic they are the same, so the difference is what rounding leaves of the terms.
+    #[test]
+    fn products_of_sums_cancel(a in expressions(), b in expressions(), c in expressions()) {
+        let product = (a.clone() + b.clone()) * c.clone();
+        let (first, second) = (a.clone() * c.clone(), b.clone() * c.clone());
+        let difference = product - first.clone() - second.clone();
+        if vanishes(&difference) {
+            for (score, param) in PLACES {
+                let (found, size) = (value(&difference, score, param), largest(&difference, score, param));
+                prop_assert!(
+                    !size.is_finite() || found.abs() <= 1e-12 * (1.0 + size),
+                    "{difference} is {found}"
+                );
+            }
+        }
+        let is_short = [&a, &b, &c].iter().all(|part| part.to_string().len() < 20);
+        prop_assert!(!is_short || vanishes(&difference), "{difference}");
+    }
+
+    /// What changes with the score or the parameter has derivatives that are not 0.
+    #[test]
+    fn nothing_that_changes_is_said_to_vanish(expr in expressions()) {
+        for wrt in [Wrt::Score, Wrt::Param("w")] {
+            if !vanishes(&diff(&expr, wrt)) {
+                continue;
+            }
+            for (score, param) in PLACES {
+                let [slope, wider] = [1e-5, 2e-5].map(|step| slope(&expr, wrt, (score, param), step));
+                // Where the two disagree, there is a step of `floor` between.
+                let is_smooth = (slope - wider).abs() <= 1e-6 * (1.0 + slope.abs());
+                let size = largest(&expr, score, param);
+                prop_assert!(
+                    !is_smooth || !size.is_finite() || slope.abs() <= 1e-9 * (1.0 + size),
+                    "{expr} has the slope {slope} at {score}, {param}"
+                );
+            }
+        }
+    }
+}
+
+fn slope(expr: &Expr, wrt: Wrt<'_>, (score, param): (f64, f64), step: f64) -> f64 {
+    let at = |step: f64| match wrt {
+        Wrt::Score => value(expr, score + step, param),
+        Wrt::Param(_) => value(expr, score, param + step),
+    };
+    (at(step) - at(-step)) / (2.0 * step)
+}
+
+/// The largest number on the way to the value, by which its rounding is measured.
+fn largest(expr: &Expr, score: f64, param: f64) -> f64 {
+    let parts = expr.children().into_iter();
+    let parts = parts.filter(|part| part.ty() == Type::Float);
+    let parts = parts.map(|part| largest(part, score, param));
+    let larger = |largest: f64, part: f64| match part > largest || part.is_nan() {
+        true => part,
+        false => largest,
+    };
+    parts.fold(value(expr, score, param).abs(), larger)
+}
+
+#[test]
+fn sums_of_products_and_quotients_cancel() {
+    let (w, x) = (param(), Expr::Score);
+    let number = Expr::float;
+    let near = || Expr::from(Var::QIdx).less(Var::KvIdx);
+    let tanh = || w.clone().unary(Unary::Tanh);
+    for zero in [
+        number(0.0),
+        w.clone() - w.clone(),
+        w.clone() / w.clone() - number(1.0),
+        number(1.0) / w.clone() - w.clone() / (w.clone() * w.clone()),
+        w.clone() * x.clone() - x.clone() * w.clone(),
+        (w.clone() + x.clone()) / (x.clone() + w.clone()) - number(1.0),
+        tanh() * x.clone() / tanh() - x.clone(),
+        near().select(w.clone(), w.clone()) - w.clone(),
+        near().select(w.clone(), number(0.0)) + near().select(number(0.0), w.clone()) - w.clone(),
+    ] {
+        assert!(vanishes(&zero), "{zero}");
+    }
+    for other in [
+        number(1e-30),
+        w.clone() + w.clone(),
+        w.clone() / x.clone() - number(1.0),
+        w.clone() / (w.clone() - w.clone()),
+        near().select(w.clone(), x.clone()) - w.clone(),
+        tanh() - w.clone(),
+    ] {
+        assert!(!vanishes(&other), "{other}");
+    }
+}
