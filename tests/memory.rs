@@ -369,8 +369,8 @@ fn a_step_with_attentions_asks_for_what_was_promised() {
     thread.install(|| {
         let dev = Cpu::default();
         let ids = |shape: (usize, usize)| -> Tensor<_, usize, _> { dev.zeros_like(&shape) };
-        // 16 columns of 128 rows and a gap, in the class of 5/8 of a power of two: 20 KiB.
-        let copy = 2;
+        // 32 columns of 128 rows and a gap, in the class of 5/8 of a power of two: 40 KiB.
+        let copy = 5;
         let list = |tokens: usize| tokens * size_of::<usize>() / PAGE;
         // `gemm` keeps a block of the size of a cache for each thread.
         most_pages::<Decoder, _>(|gpt, gradients| gpt.forward_mut(ids((4, 128)).traced(gradients)));

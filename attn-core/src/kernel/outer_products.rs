@@ -13,7 +13,7 @@ use std::mem;
 use super::column_sums::add_column_sums;
 use super::multiply::add_product;
 use super::panel::Panel;
-use super::parallel::{FEW_MULTIPLICATIONS, for_each};
+use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};
 use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Into, Threads, call::sum};
@@ -24,8 +24,10 @@ const DEPTH: usize = 128;
 const TILE: usize = 1 << 17;
 /// The most columns of a tile.
 const WIDTH: usize = 512;
-/// Tiles that a result is cut into at least, for the threads.
-const PIECES: usize = 4;
+/// Tiles for each thread at least,
+const PER_THREAD: usize = 2;
+/// unless they would have fewer rows: what all of them read is read too often then.
+const FEWEST_ROWS: usize = 32;
 /// The side of the squares that are transposed: whole lines of the cache, several in a row.
 const SQUARE: usize = 64;
 
@@ -83,14 +85,16 @@ pub(super) fn add_outer_products<E: Pooled>(
     for_each(tiles, Tile::add);
 }
 
-/// The rows and columns of a tile.
+/// The rows and columns of a tile. The result is the same for any.
 fn tile(rows: usize, depth: usize, cols: usize) -> [usize; 2] {
     if rows * depth * cols <= FEW_MULTIPLICATIONS {
         return [rows, cols];
     }
     let width = cols.div_ceil(cols.div_ceil(WIDTH));
     let pieces = rows.div_ceil((TILE / width).max(1));
-    [rows.div_ceil(pieces.next_multiple_of(PIECES)), width]
+    let at_once = PER_THREAD * threads();
+    let height = rows.div_ceil(pieces.next_multiple_of(at_once));
+    [height.max(FEWEST_ROWS), width]
 }
 
 /// A part of the result, and of the columns of both sides.
@@ -211,7 +215,11 @@ mod tests {
     #[test]
     fn threads_change_no_bit() {
         let [depth, rows, cols] = [300, 700, 600];
-        assert!(tile(rows, depth, cols)[0] * PIECES <= rows + PIECES * PIECES);
+        let tiles = [1, 2, 8].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.unwrap().install(|| tile(rows, depth, cols))
+        });
+        assert_eq!(tiles, [[350, 300], [175, 300], [44, 300]]);
         let (a, b) = (noise::<f32>(depth * rows, 1), noise::<f32>(depth * cols, 2));
         let (a, b) = (Matrix::new(&a, depth, rows), Matrix::new(&b, depth, cols));
         same_for_all_threads(|| {

@@ -1,4 +1,4 @@
-//! Work for several threads. How it is cut never depends on how many there are, so neither do the results.
+//! Work for several threads. Where a result depends on how it is cut, that never depends on how many there are.
 
 use rayon::prelude::*;
 use smallvec::SmallVec;
@@ -11,6 +11,11 @@ pub const FEW_MULTIPLICATIONS: usize = 32 * SMALL;
 
 /// Lists of so many items take no memory from the heap.
 pub const FEW: usize = 16;
+
+/// How many threads there are.
+pub fn threads() -> usize {
+    rayon::current_num_threads()
+}
 
 /// `body(item)` for every item, in any order and by any thread of the current rayon pool.
 pub fn for_each<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Send + Sync) {
