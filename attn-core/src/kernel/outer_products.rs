@@ -20,8 +20,8 @@ use crate::simd::{Into, Threads, call::sum};
 
 /// Rows of `a` and `b` at a time.
 const DEPTH: usize = 128;
-/// The numbers of a tile: with what is added to it at a time, a second cache of a megabyte holds them.
-const TILE: usize = 1 << 17;
+/// The numbers of a tile and of what is transposed for it: with the rows of `b`, a second cache of a megabyte holds them.
+const TILE: usize = 5 << 15;
 /// The most columns of a tile.
 const WIDTH: usize = 512;
 /// Tiles for each thread at least,
@@ -87,14 +87,14 @@ pub(super) fn add_outer_products<E: Pooled>(
 
 /// The rows and columns of a tile. The result is the same for any.
 fn tile(rows: usize, depth: usize, cols: usize) -> [usize; 2] {
-    if rows * depth * cols <= FEW_MULTIPLICATIONS {
-        return [rows, cols];
-    }
-    let width = cols.div_ceil(cols.div_ceil(WIDTH));
-    let pieces = rows.div_ceil((TILE / width).max(1));
-    let at_once = PER_THREAD * threads();
-    let height = rows.div_ceil(pieces.next_multiple_of(at_once));
-    [height.max(FEWEST_ROWS), width]
+    let (width, at_once) = if rows * depth * cols <= FEW_MULTIPLICATIONS {
+        (cols, 1)
+    } else {
+        (cols.div_ceil(cols.div_ceil(WIDTH)), PER_THREAD * threads())
+    };
+    let most = (TILE / (width + DEPTH)).max(FEWEST_ROWS);
+    let pieces = rows.div_ceil(most).next_multiple_of(at_once);
+    [rows.div_ceil(pieces).max(FEWEST_ROWS), width]
 }
 
 /// A part of the result, and of the columns of both sides.
@@ -109,7 +109,7 @@ impl<E: Pooled> Tile<'_, E> {
     fn add(self) {
         let Self { a, b, mut to, sums } = self;
         let (rows, depth) = (to.rows(), a.rows());
-        let mut columns = Panel::new(rows, DEPTH);
+        let mut columns = Panel::new(rows, DEPTH.min(depth));
         // The sums of some rows at a time.
         let mut partial = Buffer::stale(depth.div_ceil(DEPTH) * sums.len());
         let mut partials = partial.chunks_mut(rows);

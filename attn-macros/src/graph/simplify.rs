@@ -64,8 +64,7 @@ fn leave_biases(graph: &Graph, steps: &mut Steps) {
 }
 
 fn only_attention_reads(steps: &Steps, id: ArrayId) -> bool {
-    let reads = |step: &&Step| step.operands().iter().any(|view| view.array == id);
-    let mut readers = steps.steps.iter().filter(reads);
+    let mut readers = steps.steps.iter().filter(|step| step.reads(id));
     id != steps.output && readers.all(|step| matches!(step, Step::Attention(_)))
 }
 

@@ -130,6 +130,11 @@ impl Prepare {
 }
 
 impl Step {
+    /// Whether it reads the array.
+    pub(crate) fn reads(&self, id: ArrayId) -> bool {
+        self.operands().iter().any(|view| view.array == id)
+    }
+
     /// The matrices that it reads, each once. A [`Step::Linear`] reads the whole of an array of one part.
     pub(crate) fn operands(&self) -> Vec<View> {
         match self {
@@ -173,8 +178,7 @@ impl Attention {
 impl Steps {
     /// Whether a step reads the array.
     pub(crate) fn reads(&self, id: ArrayId) -> bool {
-        let mut steps = self.steps.iter();
-        steps.any(|step| step.operands().iter().any(|view| view.array == id))
+        self.steps.iter().any(|step| step.reads(id))
     }
 
     pub(crate) fn array(&self, id: ArrayId) -> &Array {
