@@ -34,8 +34,8 @@ pub(crate) fn simplify(graph: &Graph) -> Option<Steps> {
     Some(cx.steps)
 }
 
-/// A projection that only attention reads leaves its bias to it. Vectors are copied there anyway; a product would have the
-/// bias written to its whole result first, and read again.
+/// A projection that only attention reads leaves its bias to it. Queries and keys are copied there anyway, and values then; a
+/// product would have the bias written to its whole result first, and read again.
 fn leave_biases(graph: &Graph, steps: &mut Steps) {
     let left: Vec<ArrayId> = steps
         .steps

@@ -67,6 +67,10 @@ impl<E: Pooled> Attention<'_, E> {
             kv_heads * sizes.group() == heads,
             "{heads} heads of queries, {kv_heads} of keys"
         );
+        assert!(
+            self.value.norm.is_none() && self.value.rope.is_none(),
+            "values are neither normalised nor rotated"
+        );
         let (queries, keys) = (sizes.queries(), sizes.keys());
         let shape = |x: Matrix<'_, E>| (x.rows(), x.cols());
         let shapes = [

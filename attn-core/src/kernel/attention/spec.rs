@@ -267,7 +267,7 @@ pub struct Attention<'a, E> {
     pub query: Prepare<'a, E>,
     /// What happens to keys as they are loaded.
     pub key: Prepare<'a, E>,
-    /// What happens to values as they are loaded.
+    /// What happens to values as they are loaded: a bias may be added, and nothing else, for the derivative knows no other.
     pub value: Prepare<'a, E>,
     /// How they make a score.
     pub similarity: Similarity<'a, E>,
