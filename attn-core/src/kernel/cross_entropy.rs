@@ -180,10 +180,7 @@ fn log_sum_exp<V: Vector>(row: &[V::Element], max: V::Element) -> V::Element {
     let mut sums = [V::zero(); 2];
     for_lanes!(V, row.len(), [row], [], {
         let z = load_filled::<V>(row, -V::Element::INFINITY);
-        sums = [
-            sums[1],
-            sums[0] + math::exp_of_nonpositive(z - V::splat(max)),
-        ];
+        sums = [sums[1], sums[0] + math::exp_of_weight(z - V::splat(max))];
     });
     let mut first = [V::Element::ZERO];
     math::ln(V::splat((sums[0] + sums[1]).reduce_sum())).store_partial(&mut first);
@@ -216,7 +213,7 @@ impl<E: Real> Kernel for Backward<'_, E> {
             let (row, to) = (self.logits.row(i), &mut *d_row);
             let (lse, scale) = (V::splat(self.lse[i]), V::splat(self.scale));
             for_lanes!(V, row.len(), [row], [to], {
-                let p = math::exp_of_nonpositive(load_any::<V>(row) - lse);
+                let p = math::exp_of_weight(load_any::<V>(row) - lse);
                 store_any((p - share) * scale, to);
             });
             d_row[target] -= E::of_f64(1.0 - smoothing) * self.scale;

@@ -114,6 +114,8 @@ maps! {
     Exp: math::exp;
     /// [`math::exp_of_nonpositive`], to be mapped.
     ExpOfNonpositive: math::exp_of_nonpositive;
+    /// [`math::exp_of_weight`], to be mapped.
+    ExpOfWeight: math::exp_of_weight;
     /// [`math::ln`], to be mapped.
     Ln: math::ln;
     /// [`math::tanh`], to be mapped.

@@ -11,6 +11,9 @@ pub trait Tables: Sized + 'static {
     const EXP_MAX: Self;
     /// Below it the result of `exp` is subnormal.
     const EXP_MIN_NORMAL: Self;
+    /// Below it the result of `exp` is less than 2^-80 and 2^-900: negligible beside 1, and so far from the subnormal
+    /// numbers that its products with others are not among them.
+    const EXP_MIN_WEIGHT: Self;
     /// 1 / ln 2
     const LOG2_E: Self;
     /// The leading bits of ln 2, few enough that its product with an exponent is exact.
@@ -19,10 +22,8 @@ pub trait Tables: Sized + 'static {
     const LN_2_LOW: Self;
     /// `exp(r) = 1 + r + r² P(r)` for |r| ≤ ½ ln 2; relative error 2^-28.3 and 2^-57.9.
     const EXP: &'static [Self];
-    /// `tanh(x) = x + x³ P(x²)` for |x| ≤ 0.625; relative error 2^-27.8 and 2^-61.2.
-    const TANH: &'static [Self];
-    /// The end of that interval.
-    const TANH_SMALL: Self;
+    /// From here on `tanh` rounds to 1.
+    const TANH_MAX: Self;
     /// `ln((1 + s) / (1 - s)) = 2 s + s³ P(s²)` for |s| ≤ 3 - 2 √2; relative error 2^-30.2 and 2^-59.5.
     const LN: &'static [Self];
     /// A power of two that makes every subnormal number normal.
@@ -41,6 +42,7 @@ impl Tables for f32 {
     const EXP_MIN: Self = -104.0;
     const EXP_MAX: Self = 89.0;
     const EXP_MIN_NORMAL: Self = -87.336_54;
+    const EXP_MIN_WEIGHT: Self = -55.451_77;
     const LOG2_E: Self = std::f32::consts::LOG2_E;
     const LN_2_HIGH: Self = 0.693_359_4;
     const LN_2_LOW: Self = -2.121_944_4e-4;
@@ -51,14 +53,7 @@ impl Tables for f32 {
         0.008368746,
         0.001381478,
     ];
-    const TANH: &'static [Self] = &[
-        -0.3333328,
-        0.13331442,
-        -0.053739656,
-        0.020638876,
-        -0.0057047326,
-    ];
-    const TANH_SMALL: Self = 0.625;
+    const TANH_MAX: Self = 10.0;
     const LN: &'static [Self] = &[0.66666776, 0.39977542, 0.29871774];
     const LN_LIFT: Self = 16_777_216.0;
     const LN_LIFT_EXPONENT: Self = 24.0;
@@ -87,6 +82,7 @@ impl Tables for f64 {
     const EXP_MIN: Self = -746.0;
     const EXP_MAX: Self = 710.0;
     const EXP_MIN_NORMAL: Self = -708.396_418_532_264_1;
+    const EXP_MIN_WEIGHT: Self = -623.832_462_503_950_8;
     const LOG2_E: Self = std::f64::consts::LOG2_E;
     const LN_2_HIGH: Self = 0.693_147_180_369_123_8;
     const LN_2_LOW: Self = 1.908_214_929_270_587_7e-10;
@@ -102,21 +98,7 @@ impl Tables for f64 {
         2.763030833612073e-07,
         2.500027312864502e-08,
     ];
-    const TANH: &'static [Self] = &[
-        -0.33333333333333315,
-        0.1333333333332974,
-        -0.05396825396605697,
-        0.02186948846866115,
-        -0.008863234311701445,
-        0.0035921139910148124,
-        -0.0014557258897479727,
-        0.0005894515449746698,
-        -0.00023701100439531088,
-        9.155710366248844e-05,
-        -3.0185872259285752e-05,
-        6.0418627445723606e-06,
-    ];
-    const TANH_SMALL: Self = 0.625;
+    const TANH_MAX: Self = 20.0;
     const LN: &'static [Self] = &[
         0.6666666666666734,
         0.3999999999941429,

@@ -149,7 +149,8 @@ impl<E> ScoreSums<'_, E> {
     }
 }
 
-/// From scores to weights, over the keys that a query attends to; the others have weight 0.
+/// From scores to weights, over the keys that a query attends to; the others have weight 0. So have, where weights are
+/// exponentials, those below 2^-80 (`f32`) and 2^-900 (`f64`) of the largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Normalizer<'a, E> {
     /// `s`: what the score function gives is the weight.

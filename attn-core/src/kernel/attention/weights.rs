@@ -111,7 +111,7 @@ impl<E: Real> Weigh<'_, E> {
         }
         for (at, fall) in fall.chunks_mut(V::LANES).enumerate() {
             let sum = &mut self.running.sum[at * V::LANES..];
-            let factor = math::exp_of_nonpositive(V::load(fall));
+            let factor = math::exp_of_weight(V::load(fall));
             let added = V::load(&sums[at * V::LANES..]);
             V::load(sum).mul_add(factor, added).store(sum);
             factor.store(fall);
@@ -136,7 +136,7 @@ fn exponentials<V: Vector>(x: &mut [V::Element], pivot: V::Element) -> V::Elemen
     let pivot = V::splat(pivot);
     let mut sum = V::zero();
     for x in x.chunks_mut(V::LANES) {
-        let weights = math::exp_of_nonpositive(load_filled::<V>(x, -V::Element::INFINITY) - pivot);
+        let weights = math::exp_of_weight(load_filled::<V>(x, -V::Element::INFINITY) - pivot);
         sum += weights;
         store_any(weights, x);
     }
@@ -319,7 +319,7 @@ impl<V: Vector> Weights<V> for Exponential<V> {
     #[inline(always)]
     fn weight_and_slope(&self, score: V) -> (V, V) {
         // Rounding must not lift the largest score above the sum; NaN passes, but where nothing is attended to.
-        let weight = math::exp_of_nonpositive(V::zero().min(score - self.lse));
+        let weight = math::exp_of_weight(V::zero().min(score - self.lse));
         let weight = V::select(is_hidden(score), V::zero(), weight);
         (weight, weight)
     }

@@ -69,16 +69,6 @@ fe = lambda r: (mp.expm1(r) - r) / r**2 if abs(r) > 1e-12 else mp.mpf(1)/2 + r/6
 we = lambda r: r**2 / mp.exp(r) + tiny
 show("EXP", 32, remez(fe, we, -half, half, 4))
 show("EXP", 64, remez(fe, we, -half, half, 9))
-# tanh(x) = x + x z P(z), z = x^2, |x| <= 0.625; relative
-def ft(z):
-    if z < 1e-14: return -mp.mpf(1)/3 + 2*z/15
-    x = mp.sqrt(z); return (mp.tanh(x) / x - 1) / z
-def wt(z):
-    if z < 1e-30: return z + tiny
-    x = mp.sqrt(z); return z * x / mp.tanh(x) + tiny
-top = mp.mpf('0.625')**2 * mp.mpf('1.0001')
-show("TANH", 32, remez(ft, wt, 0, top, 4))
-show("TANH", 64, remez(ft, wt, 0, top, 11))
 # ln((1+s)/(1-s)) = 2s + s w R(w), w = s^2, |s| <= 3 - 2 sqrt 2; relative
 def fl(w):
     if w < 1e-14: return mp.mpf(2)/3 + 2*w/5

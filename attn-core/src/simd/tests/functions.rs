@@ -3,7 +3,7 @@ use std::thread;
 
 use super::{Function, noise};
 use crate::simd::Isa;
-use crate::simd::call::{ExpOfNonpositive, MapInPlace};
+use crate::simd::call::{ExpOfNonpositive, ExpOfWeight, MapInPlace};
 
 /// What `math` promises, in units in the last place.
 const ULPS_F64: f64 = 4.0;
@@ -12,6 +12,8 @@ fn ulps_promised_f32(function: Function) -> f64 {
     match function {
         // Where its result is just above a power of two, the errors of exponential, sum and quotient all count double.
         Function::Sigmoid => 2.5,
+        // Rounding of `e`, of `e + 2` and of their quotient, each up to one where the result is just below a power of two.
+        Function::Tanh => 3.0,
         Function::Floor => 0.0,
         _ => 2.0,
     }
@@ -304,52 +306,54 @@ fn exp_reaches_the_subnormal_results() {
     }
 }
 
+/// Checks that `$map` gives the bits of `exp` where that is `$min` or more, and 0 below; on the arguments `$x`, the next
+/// numbers below `$edge` among them.
+macro_rules! exp_down_to {
+    ($isa:ident, $number:ty, $map:expr, $min:expr, $edge:expr) => {
+        let mut x: Vec<$number> = (0..200_000)
+            .map(|i| i as $number * $edge / 150_000.0)
+            .collect();
+        x.extend([-0.0, <$number>::MIN, <$number>::NEG_INFINITY]);
+        let edge: $number = $edge;
+        x.extend((-4..=4).map(|by| <$number>::from_bits(edge.to_bits().wrapping_add_signed(by))));
+        let (mut exp, mut got) = (x.clone(), x.clone());
+        Function::Exp.run($isa, &mut exp);
+        $isa.run(MapInPlace(&mut got[..], $map));
+        for ((x, exp), got) in x.iter().zip(exp).zip(got) {
+            let want = if exp < $min { 0.0 } else { exp };
+            assert_eq!(got.to_bits(), want.to_bits(), "{x:e} on {}", $isa);
+        }
+        let mut nan = [<$number>::NAN];
+        $isa.run(MapInPlace(&mut nan[..], $map));
+        assert!(nan[0].is_nan(), "{}", $isa);
+    };
+}
+
 #[test]
 fn exp_of_nonpositive_is_exp_without_the_subnormal_results() {
-    let mut x32: Vec<f32> = (0..200_000).map(|i| i as f32 * -0.000_5).collect();
-    x32.extend([
-        -0.0,
-        -87.336_54,
-        -87.336_55,
-        -1e4,
-        f32::MIN,
-        f32::NEG_INFINITY,
-    ]);
-    let x64: Vec<f64> = x32.iter().map(|&x| f64::from(x) * 8.0).collect();
     for isa in Isa::available() {
-        let (mut exp32, mut got32) = (x32.clone(), x32.clone());
-        let (mut exp64, mut got64) = (x64.clone(), x64.clone());
-        Function::Exp.run(isa, &mut exp32);
-        Function::Exp.run(isa, &mut exp64);
-        isa.run(MapInPlace(&mut got32[..], ExpOfNonpositive));
-        isa.run(MapInPlace(&mut got64[..], ExpOfNonpositive));
-        for i in 0..x32.len() {
-            let want32 = if exp32[i] < f32::MIN_POSITIVE {
-                0.0
-            } else {
-                exp32[i]
-            };
-            let want64 = if exp64[i] < f64::MIN_POSITIVE {
-                0.0
-            } else {
-                exp64[i]
-            };
-            assert_eq!(
-                got32[i].to_bits(),
-                want32.to_bits(),
-                "{:e} on {isa}",
-                x32[i]
-            );
-            assert_eq!(
-                got64[i].to_bits(),
-                want64.to_bits(),
-                "{:e} on {isa}",
-                x64[i]
-            );
-        }
-        let mut nan = [f32::NAN];
-        isa.run(MapInPlace(&mut nan[..], ExpOfNonpositive));
-        assert!(nan[0].is_nan(), "{isa}");
+        exp_down_to!(isa, f32, ExpOfNonpositive, f32::MIN_POSITIVE, -87.336_54);
+        exp_down_to!(
+            isa,
+            f64,
+            ExpOfNonpositive,
+            f64::MIN_POSITIVE,
+            -708.396_418_532_264_1
+        );
+    }
+}
+
+#[test]
+fn exp_of_weight_is_exp_without_the_negligible_results() {
+    for isa in Isa::available() {
+        exp_down_to!(isa, f32, ExpOfWeight, 2.0_f32.powi(-80), -55.451_77);
+        exp_down_to!(
+            isa,
+            f64,
+            ExpOfWeight,
+            2.0_f64.powi(-900),
+            -623.832_462_503_950_8
+        );
     }
 }
 

@@ -514,9 +514,8 @@ fn vectors(expr: &Expr) -> TokenStream {
 
 /// A float or a condition as Rust over vectors.
 fn vector(expr: &Expr) -> TokenStream {
-    let reads = expr.any(&|expr| matches!(expr, Expr::Score | Expr::Param { .. }));
     match expr {
-        _ if !reads && expr.ty() == Type::Float => {
+        _ if is_number(expr) => {
             let value = host(expr, 0);
             quote!(p::splat::<E, V>(#value))
         }
@@ -535,6 +534,12 @@ fn vector(expr: &Expr) -> TokenStream {
         }
         _ => quote!(score),
     }
+}
+
+/// The same number in every lane.
+fn is_number(expr: &Expr) -> bool {
+    let reads = expr.any(&|expr| matches!(expr, Expr::Score | Expr::Param { .. }));
+    !reads && expr.ty() == Type::Float
 }
 
 fn vector_unary(op: Unary, a: &TokenStream) -> TokenStream {
@@ -557,6 +562,11 @@ fn vector_binary(op: Binary, a: &Expr, b: &Expr) -> TokenStream {
         // The exponent is a number.
         let (a, exponent) = (vector(a), host(b, 0));
         return quote!(p::math::pow(#a, <E as p::Element>::of(#exponent)));
+    }
+    if op == Binary::Div && is_number(b) {
+        // A division takes as long as ten products.
+        let (a, divisor) = (vector(a), host(b, 9));
+        return quote!((#a * p::splat::<E, V>(1.0 / #divisor)));
     }
     let (a, b) = (vector(a), vector(b));
     match op {

@@ -167,3 +167,30 @@ fn single_precision_agrees_with_double() {
         }
     }
 }
+
+/// Weights so small that their products with small numbers would be subnormal are none, and others are as they are.
+#[test]
+fn negligible_weights_are_none() {
+    let sizes = Sizes {
+        batch: 1,
+        heads: 1,
+        kv_heads: 1,
+        query: 1,
+        key: 3,
+        width: 1,
+        value_width: 1,
+    };
+    let case = Case::plain(sizes, Pattern::Everything);
+    let mut x = Tensors::<f32>::zeros(&case);
+    // Scores, for the scale of vectors with one coordinate is 1; and 2^-80 is e^-55.45.
+    (x.q, x.k) = (vec![1.0], vec![0.0, -55.0, -56.0]);
+    x.v = vec![1.0, 2.0, f32::MAX];
+    on_every_isa(|isa| {
+        let found = attend(&case, &x, &[1.0]);
+        assert_eq!(found.out, [1.0], "{isa}");
+        assert_eq!(found.d.v[0], 1.0, "{isa}");
+        assert!(found.d.v[1] > 0.0, "{isa}");
+        assert_eq!(found.d.v[2], 0.0, "{isa}");
+        assert_eq!(found.d.k[2], 0.0, "{isa}");
+    });
+}
