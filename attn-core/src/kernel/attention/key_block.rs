@@ -53,6 +53,8 @@ struct Keys<'a, E: Pooled> {
     value_columns: Panel<E>,
     /// As `rows`, or as `columns` if the similarity is additive.
     d: Panel<E>,
+    /// Of the values, `[keys, value_width]`.
+    d_values: Panel<E>,
 }
 
 /// Numbers for the pairs of a tile, `[queries, keys]`.
@@ -121,7 +123,7 @@ impl<E: Pooled> Attention<'_, E> {
             tile,
             matrix,
         };
-        let d_values = some_rows(keys.given.d_v.reborrow(), columns.clone());
+        let d_values = some_rows(keys.d_values.write(), columns.clone());
         of(pairs.weights.read()).times_queries(E::ONE, queries.d_out, d_values, Into::Add);
         match self.similarity {
             Similarity::Dot { scale } => {
@@ -202,6 +204,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
                 Similarity::Dot { .. } => Panel::new(keys, width),
                 Similarity::Additive { .. } => Panel::new(width, keys),
             },
+            d_values: Panel::new(keys, value_width),
         };
         let (kv, first) = (loaded.given.kv, loaded.given.range.start);
         run(LoadRows {
@@ -218,7 +221,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
             to: loaded.value_columns.write(),
         });
         fill(loaded.d.write(), E::ZERO);
-        fill(loaded.given.d_v.reborrow(), E::ZERO);
+        fill(loaded.d_values.write(), E::ZERO);
         loaded
     }
 
@@ -236,6 +239,10 @@ impl<'a, E: Pooled> Keys<'a, E> {
             to: self.given.d_k,
             d_gain,
         });
+        let (d_values, mut to) = (self.d_values.read(), self.given.d_v);
+        for row in 0..to.rows() {
+            to.row_mut(row).copy_from_slice(d_values.row(row));
+        }
     }
 }
 
