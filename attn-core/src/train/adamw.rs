@@ -88,6 +88,9 @@ impl AdamWConfig {
 /// decay `λ` applies to matrices, but neither to biases, nor to the gains of norms, nor to the tables of embeddings and
 /// learned positions: [`ParameterInfo::decays_by_default`] has the rule, and [`decaying`](Self::decaying) makes another choice.
 ///
+/// A mean that would be a subnormal number is 0, so that parameters without gradients, as the embedding of a token that does not
+/// come any more, do not slow the steps down.
+///
 /// The [`config`](Self::config) can be changed between steps, as for a learning rate with a schedule. The
 /// [`state`](Self::state) is data, by the names of the parameters: training that starts again with it, and with the
 /// parameters, goes on as if it had not stopped. It is also an [`Optimizer`] of dfdx, but as such copies all gradients in
