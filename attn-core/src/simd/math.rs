@@ -12,31 +12,31 @@
 //! | [`erf`] | 1.32, 1.00 | 1.02, 0.98 |
 //! | [`sigmoid`] | 2.41, 2.41 | 1.71, 1.71 |
 //!
-//! Zeros, infinities, NaN, subnormal arguments and subnormal results are what the standard library's functions give.
+//! Zeros, infinities, NaN and subnormal arguments give what the standard library's functions give. Results of [`exp`] and
+//! [`sigmoid`] are normal numbers or 0: with subnormal ones, a processor may take a hundred times as long.
 
 use super::Vector;
 use super::dispatch::Real;
 use super::tables::Tables;
 
-/// `e^x`. Exactly 0 from -104 (`f32`) and -746 (`f64`) down to -∞, exactly 1 at 0.
+/// `e^x`. 0 where it would be subnormal, below -87.3 (`f32`) and -708.4 (`f64`); exactly 1 at 0.
 #[inline(always)]
 pub fn exp<V: Vector>(x: V) -> V {
+    let min = constant::<V>(Tables::EXP_MIN);
     // NaN passes: each bound gives its argument back where that is NaN.
-    let x = constant::<V>(Tables::EXP_MAX).min(constant::<V>(Tables::EXP_MIN).max(x));
-    let (p, n) = exp_m1_and_exponent(x);
-    (p + constant(Real::ONE)).scale(n)
+    let (p, n) = exp_m1_and_exponent(constant::<V>(Tables::EXP_MAX).min(min.max(x)));
+    V::select(x.lt(min), V::zero(), (p + constant(Real::ONE)).scale(n))
 }
 
-/// `e^x` for `x ≤ 0`: [`exp`]'s bits where the result is a normal number, and 0 below. A quarter faster than that on AVX2.
-/// Above 0 it may return anything.
+/// [`exp`] for `x ≤ 0`, a quarter faster than that on AVX2. Above 0 it may return anything.
 #[inline(always)]
 pub fn exp_of_nonpositive<V: Vector>(x: V) -> V {
-    exp_from(Tables::EXP_MIN_NORMAL, x)
+    exp_from(Tables::EXP_MIN, x)
 }
 
 /// `e^x` for `x ≤ 0`, as the weight of something beside others of which the largest is about 1: [`exp`]'s bits, and 0 where
 /// that is below 2^-80 (`f32`) and 2^-900 (`f64`). Such weights change no sum, but their products with small numbers are
-/// subnormal, and with those a processor may take a hundred times as long. Above 0 it may return anything.
+/// subnormal. Above 0 it may return anything.
 #[inline(always)]
 pub fn exp_of_weight<V: Vector>(x: V) -> V {
     exp_from(Tables::EXP_MIN_WEIGHT, x)
@@ -49,6 +49,12 @@ fn exp_from<V: Vector>(min: V::Element, x: V) -> V {
     let (p, n) = exp_m1_and_exponent(min.max(x));
     let e = p + constant(Real::ONE);
     V::select(x.lt(min), V::zero(), e.scale_normal(n))
+}
+
+/// Where `x` is less than 2^-100 (`f32`) or 2^-950 (`f64`) on either side of 0: see [`exp_of_weight`].
+#[inline(always)]
+pub fn is_negligible<V: Vector>(x: V) -> V::Mask {
+    x.abs().lt(constant(Tables::NEGLIGIBLE))
 }
 
 /// `(p, n)` with `e^x = (1 + p) 2^n` and |p| ≤ √2 - 1.
@@ -113,11 +119,11 @@ pub fn erf<V: Vector>(x: V) -> V {
     V::select(a.lt(one), small, large).copysign(x)
 }
 
-/// The logistic function `1 / (1 + e^-x)`, without overflow on either side.
+/// The logistic function `1 / (1 + e^-x)`, without overflow on either side. 0 where it would be subnormal, as [`exp`] is.
 #[inline(always)]
 pub fn sigmoid<V: Vector>(x: V) -> V {
     let one = constant::<V>(Real::ONE);
-    let e = exp(-x.abs());
+    let e = exp_of_nonpositive(-x.abs());
     V::select(x.ge(V::zero()), one, e) / (one + e)
 }
 

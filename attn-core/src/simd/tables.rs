@@ -5,15 +5,15 @@
 
 /// What [`math`](super::math) needs to know about a type.
 pub trait Tables: Sized + 'static {
-    /// Below it `exp` is 0, above [`EXP_MAX`](Self::EXP_MAX) infinite.
+    /// Below it the result of `exp` would be subnormal.
     const EXP_MIN: Self;
-    /// See [`EXP_MIN`](Self::EXP_MIN).
+    /// Above it the result of `exp` is infinite.
     const EXP_MAX: Self;
-    /// Below it the result of `exp` is subnormal.
-    const EXP_MIN_NORMAL: Self;
     /// Below it the result of `exp` is less than 2^-80 and 2^-900: negligible beside 1, and so far from the subnormal
     /// numbers that its products with others are not among them.
     const EXP_MIN_WEIGHT: Self;
+    /// Its products with most numbers are not subnormal.
+    const NEGLIGIBLE: Self;
     /// 1 / ln 2
     const LOG2_E: Self;
     /// The leading bits of ln 2, few enough that its product with an exponent is exact.
@@ -39,10 +39,11 @@ pub trait Tables: Sized + 'static {
 }
 
 impl Tables for f32 {
-    const EXP_MIN: Self = -104.0;
+    const EXP_MIN: Self = -87.336_54;
     const EXP_MAX: Self = 89.0;
-    const EXP_MIN_NORMAL: Self = -87.336_54;
     const EXP_MIN_WEIGHT: Self = -55.451_77;
+    // 2^-100
+    const NEGLIGIBLE: Self = f32::from_bits((127 - 100) << 23);
     const LOG2_E: Self = std::f32::consts::LOG2_E;
     const LN_2_HIGH: Self = 0.693_359_4;
     const LN_2_LOW: Self = -2.121_944_4e-4;
@@ -79,10 +80,11 @@ impl Tables for f32 {
 }
 
 impl Tables for f64 {
-    const EXP_MIN: Self = -746.0;
+    const EXP_MIN: Self = -708.396_418_532_264_1;
     const EXP_MAX: Self = 710.0;
-    const EXP_MIN_NORMAL: Self = -708.396_418_532_264_1;
     const EXP_MIN_WEIGHT: Self = -623.832_462_503_950_8;
+    // 2^-950
+    const NEGLIGIBLE: Self = f64::from_bits((1023 - 950) << 52);
     const LOG2_E: Self = std::f64::consts::LOG2_E;
     const LN_2_HIGH: Self = 0.693_147_180_369_123_8;
     const LN_2_LOW: Self = 1.908_214_929_270_587_7e-10;

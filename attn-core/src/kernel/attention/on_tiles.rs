@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::{Coverage, MOST_PLANES, Mask, Score, ScoreSums, SumLens};
 use crate::simd::{
-    Kernel, Matrix, MatrixMut, Real, Vector, run,
+    Kernel, Matrix, MatrixMut, Real, Vector, math, run,
     slice::{load_any, store_any},
 };
 
@@ -263,6 +263,7 @@ fn differentiate<V: Vector, F: Score<V::Element>>(
             }
         }
         let d_score = d_value * function.derivative(score, planes);
+        let none = none | math::is_negligible(d_score);
         store_any(V::select(none, V::zero(), d_score), d);
     }
 }

@@ -149,8 +149,9 @@ impl<E> ScoreSums<'_, E> {
     }
 }
 
-/// From scores to weights, over the keys that a query attends to; the others have weight 0. So have, where weights are
-/// exponentials, those below 2^-80 (`f32`) and 2^-900 (`f64`) of the largest.
+/// From scores to weights, over the keys that a query attends to; the others have weight 0. So have those whose products
+/// would be subnormal: of exponentials, below 2^-80 (`f32`) and 2^-900 (`f64`) of the largest; where the score function gives
+/// the weight, below 2^-100 and 2^-950.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Normalizer<'a, E> {
     /// `s`: what the score function gives is the weight.

@@ -301,7 +301,8 @@ fn differentiate<V: Vector>(
         let (weight, slope) = normalizer.weight_and_slope(score);
         let d_score = slope * (load_any::<V>(d) * factor - delta);
         store_any(weight * factor, scores);
-        store_any(V::select(is_hidden(score), V::zero(), d_score), d);
+        let none = is_hidden(score) | math::is_negligible(d_score);
+        store_any(V::select(none, V::zero(), d_score), d);
     }
 }
 
@@ -330,8 +331,8 @@ struct Identity;
 impl<V: Vector> Weights<V> for Identity {
     #[inline(always)]
     fn weight_and_slope(&self, score: V) -> (V, V) {
-        let weight = V::select(is_hidden(score), V::zero(), score);
-        (weight, V::splat(V::Element::ONE))
+        let none = is_hidden(score) | math::is_negligible(score);
+        (V::select(none, V::zero(), score), V::splat(V::Element::ONE))
     }
 }
 

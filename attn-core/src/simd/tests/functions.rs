@@ -76,7 +76,7 @@ fn worst_f32(
         }
         let want: Vec<f64> = x
             .iter()
-            .map(|&x| function.reference(f64::from(x)))
+            .map(|&x| function.reference(f64::from(x), f64::from(f32::MIN_POSITIVE)))
             .collect();
         for (isa, worst) in isas.iter().zip(&mut worst) {
             let mut got = x.clone();
@@ -190,7 +190,7 @@ fn f64_is_within_four_ulps_of_the_reference() {
             let (error, at) = x
                 .iter()
                 .zip(&got)
-                .map(|(&x, &got)| (ulps_f64(got, function.reference(x)), x))
+                .map(|(&x, &got)| (ulps_f64(got, function.reference(x, f64::MIN_POSITIVE)), x))
                 .fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a });
             println!("{function:?} on {isa}: {error} ulp at {at:e}");
             assert!(
@@ -293,16 +293,22 @@ macro_rules! edges {
     };
 }
 
-edges!(edges_are_exact_f32, f32, exp: [-104.0, 88.723], floor: 8_388_607.5);
-edges!(edges_are_exact_f64, f64, exp: [-745.2, 709.79], floor: 4_503_599_627_370_495.5);
+edges!(edges_are_exact_f32, f32, exp: [-87.337, 88.723], floor: 8_388_607.5);
+edges!(edges_are_exact_f64, f64, exp: [-708.4, 709.79], floor: 4_503_599_627_370_495.5);
 
 #[test]
-fn exp_reaches_the_subnormal_results() {
+fn exp_reaches_the_last_numbers_on_either_side() {
     for isa in Isa::available() {
-        assert_eq!(Function::Exp.of(isa, -103.0_f32).to_bits(), 1, "{isa}");
-        assert_eq!(Function::Exp.of(isa, -745.0_f64).to_bits(), 1, "{isa}");
-        assert!(Function::Exp.of(isa, 88.72_f32).is_finite(), "{isa}");
-        assert!(Function::Exp.of(isa, 709.78_f64).is_finite(), "{isa}");
+        let of32 = |x: f32| Function::Exp.of(isa, x);
+        let of64 = |x: f64| Function::Exp.of(isa, x);
+        assert!(
+            of32(-87.336_54).is_normal() && of32(-87.336_55) == 0.0,
+            "{isa}"
+        );
+        assert!(of64(-708.396_418_532_264_1).is_normal(), "{isa}");
+        assert_eq!(of64(-708.396_418_532_264_2), 0.0, "{isa}");
+        assert!(of32(88.72).is_finite(), "{isa}");
+        assert!(of64(709.78).is_finite(), "{isa}");
     }
 }
 
@@ -330,16 +336,10 @@ macro_rules! exp_down_to {
 }
 
 #[test]
-fn exp_of_nonpositive_is_exp_without_the_subnormal_results() {
+fn exp_of_nonpositive_is_exp() {
     for isa in Isa::available() {
-        exp_down_to!(isa, f32, ExpOfNonpositive, f32::MIN_POSITIVE, -87.336_54);
-        exp_down_to!(
-            isa,
-            f64,
-            ExpOfNonpositive,
-            f64::MIN_POSITIVE,
-            -708.396_418_532_264_1
-        );
+        exp_down_to!(isa, f32, ExpOfNonpositive, 0.0, -87.336_54);
+        exp_down_to!(isa, f64, ExpOfNonpositive, 0.0, -708.396_418_532_264_1);
     }
 }
 

@@ -40,9 +40,10 @@ impl Function {
         Self::Floor,
     ];
 
-    /// In `f64`, within an ulp or two.
-    fn reference(self, x: f64) -> f64 {
+    /// In `f64`, within an ulp or two, for numbers of which `least` is the smallest positive normal one.
+    fn reference(self, x: f64, least: f64) -> f64 {
         match self {
+            Self::Exp | Self::Sigmoid if x.exp() < least => 0.0,
             Self::Exp => x.exp(),
             Self::Ln => x.ln(),
             Self::Tanh => x.tanh(),

@@ -168,9 +168,8 @@ fn single_precision_agrees_with_double() {
     }
 }
 
-/// Weights so small that their products with small numbers would be subnormal are none, and others are as they are.
-#[test]
-fn negligible_weights_are_none() {
+/// A query and three keys, with these products and these values.
+fn three_keys(normalizer: Weighing, k: [f32; 3], v: [f32; 3]) -> (Case, Tensors<f32>) {
     let sizes = Sizes {
         batch: 1,
         heads: 1,
@@ -180,17 +179,47 @@ fn negligible_weights_are_none() {
         width: 1,
         value_width: 1,
     };
-    let case = Case::plain(sizes, Pattern::Everything);
+    let mut case = Case::plain(sizes, Pattern::Everything);
+    case.normalizer = normalizer;
     let mut x = Tensors::<f32>::zeros(&case);
-    // Scores, for the scale of vectors with one coordinate is 1; and 2^-80 is e^-55.45.
-    (x.q, x.k) = (vec![1.0], vec![0.0, -55.0, -56.0]);
-    x.v = vec![1.0, 2.0, f32::MAX];
-    on_every_isa(|isa| {
-        let found = attend(&case, &x, &[1.0]);
-        assert_eq!(found.out, [1.0], "{isa}");
-        assert_eq!(found.d.v[0], 1.0, "{isa}");
-        assert!(found.d.v[1] > 0.0, "{isa}");
-        assert_eq!(found.d.v[2], 0.0, "{isa}");
-        assert_eq!(found.d.k[2], 0.0, "{isa}");
-    });
+    // The scale of vectors with one coordinate is 1.
+    (x.q, x.k, x.v) = (vec![1.0], k.to_vec(), v.to_vec());
+    (case, x)
+}
+
+/// Weights so small that their products with small numbers would be subnormal are none, and others are as they are.
+#[test]
+fn negligible_weights_are_none() {
+    // 2^-80 is e^-55.45, and 2^-100 is 7.9e-31.
+    let cases = [
+        (Weighing::Softmax, [0.0, -55.0, -56.0]),
+        (Weighing::Identity, [1.0, 8e-31, 7e-31]),
+    ];
+    for (normalizer, k) in cases {
+        let (case, x) = three_keys(normalizer, k, [1.0, 2.0, 1e30]);
+        on_every_isa(|isa| {
+            let found = attend(&case, &x, &[1.0]);
+            assert_eq!(found.out, [1.0], "{case:?} on {isa}");
+            assert_eq!(found.d.v[0], 1.0, "{case:?} on {isa}");
+            assert!(found.d.v[1] > 0.0, "{case:?} on {isa}");
+            assert_eq!(found.d.v[2], 0.0, "{case:?} on {isa}");
+        });
+    }
+}
+
+#[test]
+fn negligible_gradients_of_scores_are_none() {
+    // The gradient of a weight is the value, times that of the output. The slope of the soft cap is 0.66 there.
+    for (score, d_out) in [(None, 1.0), (Some(SoftCap(1.5)), 1.5)] {
+        let (mut case, x) = three_keys(Weighing::Identity, [1.0; 3], [1.0, 1e-30, -7e-31]);
+        case.score = score;
+        on_every_isa(|isa| {
+            let found = attend(&case, &x, &[d_out]);
+            assert!(
+                found.d.k[0] > 0.0 && found.d.k[1] > 0.0,
+                "{case:?} on {isa}"
+            );
+            assert_eq!(found.d.k[2], 0.0, "{case:?} on {isa}");
+        });
+    }
 }
