@@ -40,6 +40,9 @@ attention! {
     struct OwnSoftCap<heads = 8, d_model = 8, head_dim = 64, mask = causal> {
         fn score(score) { 20.0 * tanh(score / 20.0) }
     }
+    struct Sigmoid<heads = 8, d_model = 8, head_dim = 64, mask = causal, normalizer = sigmoid>;
+    // The weights of far keys are too small for a number.
+    struct SigmoidAlibi<heads = 8, d_model = 8, head_dim = 64, mask = causal, normalizer = sigmoid, position = alibi>;
     struct Document<heads = 8, d_model = 8, head_dim = 64, mask = causal & document>;
 }
 
@@ -84,7 +87,7 @@ fn custom(criterion: &mut Criterion) {
         measure! {
             criterion, len,
             Full, Causal, OwnCausal, Window, OwnWindow, Alibi, OwnAlibi, LearnedAlibi, LearnedBias,
-            SoftCap, OwnSoftCap, Document(ids),
+            SoftCap, OwnSoftCap, Sigmoid, SigmoidAlibi, Document(ids),
         }
     }
     measure!(criterion, 8192, Causal, Window, OwnWindow);

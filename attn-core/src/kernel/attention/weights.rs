@@ -301,8 +301,7 @@ fn differentiate<V: Vector>(
         let (weight, slope) = normalizer.weight_and_slope(score);
         let d_score = slope * (load_any::<V>(d) * factor - delta);
         store_any(weight * factor, scores);
-        let none = is_hidden(score) | math::is_negligible(d_score);
-        store_any(V::select(none, V::zero(), d_score), d);
+        store_any(V::select(is_hidden(score), V::zero(), d_score), d);
     }
 }
 
