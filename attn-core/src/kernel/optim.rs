@@ -270,7 +270,6 @@ mod tests {
         };
         on_every_isa(|isa| {
             let mut p = [0.0_f32; 3];
-            // One step above the smallest normal number, on it, and a tenth above it.
             let least = [1.0, 1.2, 1.0 / 0.9 * 1.01].map(|times| times * f32::MIN_POSITIVE);
             let (mut m, mut v) = (least, least);
             adamw_step(&mut p, &[0.0; 3], &mut m, &mut v, &adamw);

@@ -12,7 +12,7 @@ pub trait Tables: Sized + 'static {
     /// Below it the result of `exp` is less than 2^-80 and 2^-900: negligible beside 1, and so far from the subnormal
     /// numbers that its products with others are not among them.
     const EXP_MIN_WEIGHT: Self;
-    /// Its products with most numbers are not subnormal.
+    /// The smallest number whose products with most others are not subnormal.
     const NEGLIGIBLE: Self;
     /// 1 / ln 2
     const LOG2_E: Self;
