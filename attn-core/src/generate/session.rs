@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Element,
     fused::Array,
-    kernel::{Matrix, parallel::inside},
+    kernel::{Matrix, parallel::on_pool},
 };
 
 /// A model that goes on token by token: what the macro emits, behind one type.
@@ -205,7 +205,7 @@ impl<E: Element> Sessions<E> {
         let width = self.last.all().cols();
         let mut results = Array::stale(new.len(), [width]);
         // A token is worth more than one thread, whatever the model.
-        inside(usize::MAX, || decoder.decode(new, &mut results));
+        on_pool(|| decoder.decode(new, &mut results));
         for span in new.spans() {
             let row = results.all().row(span.rows.end - 1);
             self.last
