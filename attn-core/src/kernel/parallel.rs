@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_kept_awake_for_a_while_and_hold_nothing_up() {
+    fn what_keeps_threads_awake_ends_and_holds_nothing_up() {
         for threads in [1, 2, 3, 8] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
             let pool = pool.expect("a pool");
