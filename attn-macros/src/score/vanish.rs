@@ -1,7 +1,8 @@
 //! Whether a derivative is 0 wherever there is one, also where no rule of [`diff`](super::diff) says so, as `1 / w - w / (w * w)`.
 //!
 //! What an expression computes is not touched by this: `w / w` is NaN at 0, and stays so. Here a float is a fraction of two
-//! polynomials, of whatever stands in it that is no sum, product or quotient, and it is 0 if all of the upper one cancels.
+//! polynomials, of whatever stands in it that is no sum, product or quotient, and it is 0 if all of the upper one cancels. The
+//! numbers are those of a text in decimals, so they cancel up to their rounding: `0.1 * w + 0.2 * w - 0.3 * w` is 0.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,9 @@ use super::{Binary, Expr, Type};
 
 /// As many products a polynomial may have; of a longer one nothing is said.
 const MOST_PRODUCTS: usize = 100;
+
+/// What a sum of numbers may be off by, in units of the sum of their sizes: some dozens of roundings.
+const ROUNDING: f64 = 64.0 * f64::EPSILON;
 
 /// Whether `expr` is 0 wherever it is a number. `false` is always allowed.
 pub(crate) fn vanishes(expr: &Expr) -> bool {
@@ -93,17 +97,50 @@ fn power(exponent: &Expr) -> Option<u32> {
 }
 
 /// Products of powers, and how often each is taken.
-struct Polynomial(BTreeMap<BTreeMap<String, u32>, f64>);
+struct Polynomial(BTreeMap<BTreeMap<String, u32>, Sum>);
+
+/// A sum of numbers, and of their sizes.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    value: f64,
+    size: f64,
+}
+
+impl Sum {
+    fn is_zero(self) -> bool {
+        self.value.abs() <= ROUNDING * self.size
+    }
+
+    fn plus(self, other: Self, scale: f64) -> Self {
+        Sum {
+            value: self.value + scale * other.value,
+            size: self.size + scale.abs() * other.size,
+        }
+    }
+
+    fn times(self, other: Self) -> Self {
+        Sum {
+            value: self.value * other.value,
+            size: self.size * other.size,
+        }
+    }
+}
 
 impl Polynomial {
     fn number(value: f64) -> Self {
-        let products = [(BTreeMap::new(), value)].into_iter();
-        Polynomial(products.filter(|(_, value)| *value != 0.0).collect())
+        Self::once(BTreeMap::new(), value)
     }
 
     /// A part that is taken as it is.
     fn of(part: String) -> Self {
-        Polynomial([([(part, 1)].into(), 1.0)].into())
+        Self::once([(part, 1)].into(), 1.0)
+    }
+
+    fn once(product: BTreeMap<String, u32>, value: f64) -> Self {
+        let size = value.abs();
+        let mut polynomial = Polynomial(BTreeMap::new());
+        polynomial.add(product, Sum { value, size }, 1.0);
+        polynomial
     }
 
     fn is_zero(&self) -> bool {
@@ -113,7 +150,7 @@ impl Polynomial {
     /// `self + scale * other`
     fn plus(mut self, other: &Self, scale: f64) -> Option<Self> {
         for (product, times) in &other.0 {
-            self.add(product.clone(), scale * times);
+            self.add(product.clone(), *times, scale);
         }
         self.checked()
     }
@@ -126,19 +163,21 @@ impl Polynomial {
                 for (part, power) in b {
                     *product.entry(part.clone()).or_default() += power;
                 }
-                let times = times * more_times;
-                if times == 0.0 {
+                let times = times.times(*more_times);
+                if times.value == 0.0 {
                     return None;
                 }
-                products.add(product, times);
+                products.add(product, times, 1.0);
             }
         }
         products.checked()
     }
 
-    fn add(&mut self, product: BTreeMap<String, u32>, times: f64) {
-        let sum = self.0.get(&product).copied().unwrap_or(0.0) + times;
-        if sum == 0.0 {
+    /// Adds `scale * times` of `product`.
+    fn add(&mut self, product: BTreeMap<String, u32>, times: Sum, scale: f64) {
+        let sum = self.0.get(&product).copied().unwrap_or_default();
+        let sum = sum.plus(times, scale);
+        if sum.is_zero() {
             self.0.remove(&product);
         } else {
             self.0.insert(product, sum);
@@ -148,6 +187,6 @@ impl Polynomial {
     /// `None` if it is too long, or a number too large for a float.
     fn checked(self) -> Option<Self> {
         let is_short = self.0.len() <= MOST_PRODUCTS;
-        (is_short && self.0.values().all(|times| times.is_finite())).then_some(self)
+        (is_short && self.0.values().all(|times| times.size.is_finite())).then_some(self)
     }
 }
