@@ -3,6 +3,7 @@
 mod bounds;
 mod composed;
 mod docs;
+mod drawing;
 mod expr;
 mod facts;
 mod fused;
