@@ -20,13 +20,13 @@ use crate::simd::{Into, Threads, call::sum};
 
 /// Rows of `a` and `b` at a time.
 const DEPTH: usize = 128;
-/// The numbers of a tile and of what is transposed for it: with the rows of `b`, a second cache of a megabyte holds them.
+/// The numbers of a tile and of what is transposed for it: with the rows of `b`, a second cache of a megabyte holds them in `f32`.
 const TILE: usize = 5 << 15;
 /// The most columns of a tile.
 const WIDTH: usize = 512;
-/// Tiles for each thread at least,
+/// Tiles for each thread at least, unless they would have less than [`FEWEST_ROWS`].
 const PER_THREAD: usize = 2;
-/// unless they would have fewer rows: what all of them read is read too often then.
+/// Of tiles with fewer rows there would be so many that what all of them read is read too often.
 const FEWEST_ROWS: usize = 32;
 /// The side of the squares that are transposed: whole lines of the cache, several in a row.
 const SQUARE: usize = 64;
@@ -85,7 +85,10 @@ pub(super) fn add_outer_products<E: Pooled>(
     for_each(tiles, Tile::add);
 }
 
-/// The rows and columns of a tile. The result is the same for any.
+/// The rows and columns of a tile. The bits of the result are the same for any, as no tile has a single row of several: [`product`]
+/// sums that in an order of its own.
+///
+/// [`product`]: crate::simd::product
 fn tile(rows: usize, depth: usize, cols: usize) -> [usize; 2] {
     let (width, at_once) = if rows * depth * cols <= FEW_MULTIPLICATIONS {
         (cols, 1)
@@ -94,7 +97,11 @@ fn tile(rows: usize, depth: usize, cols: usize) -> [usize; 2] {
     };
     let most = (TILE / (width + DEPTH)).max(FEWEST_ROWS);
     let pieces = rows.div_ceil(most).next_multiple_of(at_once);
-    [rows.div_ceil(pieces).max(FEWEST_ROWS), width]
+    let mut height = rows.div_ceil(pieces).max(FEWEST_ROWS);
+    while rows > 1 && rows % height == 1 {
+        height += 1;
+    }
+    [height, width]
 }
 
 /// A part of the result, and of the columns of both sides.
@@ -212,21 +219,32 @@ mod tests {
         assert!((f64::from(sums[0]) / want - 1.0).abs() < 1e-5, "{sums:?}");
     }
 
+    /// Every number of rows for which there are one, two, three and four tiles, and the last of them has any.
     #[test]
     fn threads_change_no_bit() {
-        let [depth, rows, cols] = [300, 700, 600];
-        let tiles = [1, 2, 8].map(|threads| {
+        fn check<E: Pooled>(rows: usize) {
+            let [depth, cols] = [129, 128];
+            let (a, b) = (noise::<E>(depth * rows, 1), noise::<E>(depth * cols, 2));
+            let (a, b) = (Matrix::new(&a, depth, rows), Matrix::new(&b, depth, cols));
+            same_for_all_threads(|| {
+                let (mut to, mut sums) = (vec![E::ONE; rows * cols], vec![E::ONE; rows]);
+                add_outer_products(MatrixMut::new(&mut to, rows, cols), a, b, &mut sums);
+                (to, sums)
+            });
+        }
+        for rows in (1..=130).chain([700, 1_288]) {
+            check::<f32>(rows);
+            check::<f64>(rows);
+        }
+    }
+
+    #[test]
+    fn there_are_tiles_for_all_threads() {
+        for (threads, height) in [(1, 350), (2, 175), (8, 44)] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            pool.unwrap().install(|| tile(rows, depth, cols))
-        });
-        assert_eq!(tiles, [[350, 300], [175, 300], [44, 300]]);
-        let (a, b) = (noise::<f32>(depth * rows, 1), noise::<f32>(depth * cols, 2));
-        let (a, b) = (Matrix::new(&a, depth, rows), Matrix::new(&b, depth, cols));
-        same_for_all_threads(|| {
-            let (mut to, mut sums) = (vec![0.5; rows * cols], vec![0.5; rows]);
-            add_outer_products(MatrixMut::new(&mut to, rows, cols), a, b, &mut sums);
-            (to, sums)
-        });
+            let tile = pool.expect("a pool").install(|| tile(700, 300, 600));
+            assert_eq!(tile, [height, 300], "{threads} threads");
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Work for several threads. Where a result depends on how it is cut, that never depends on how many there are.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -43,42 +46,67 @@ pub fn on_pool<R: Send>(body: impl FnOnce() -> R + Send) -> R {
 }
 
 /// [`on_pool`] for a whole pass that computes so many numbers at least, if they are worth it: with the other threads kept awake,
-/// which takes some bytes from the heap.
+/// which takes some bytes from the heap: where they wait for the next kernel, they use their core.
 pub fn inside<R: Send>(numbers: usize, body: impl FnOnce() -> R + Send) -> R {
     if numbers < SMALL {
         return body();
     }
     on_pool(|| {
-        keep_awake();
+        let _pass = KeepAwake::new(&AWAKE);
         body()
     })
 }
 
-/// Threads of all pools that wait for work without sleeping.
+/// Threads of all pools that wait for work without sleeping. Where two pools work at a time, the second keeps fewer of its own
+/// awake.
 static AWAKE: AtomicUsize = AtomicUsize::new(0);
 
-/// So long after its last piece of work a thread may sleep.
-const PATIENCE: Duration = Duration::from_micros(200);
+/// How long a thread looks for work in one go. It sleeps after a turn in which there was none.
+const TURN: Duration = Duration::from_micros(200);
 
-/// Keeps the other threads of the pool awake between kernels. A thread of rayon that finds no work for some ten microseconds
-/// goes to sleep, and to wake it takes longer than many a kernel of a small model.
-fn keep_awake() {
-    let owner = rayon::current_thread_index();
-    for _ in AWAKE.load(Ordering::Relaxed)..threads().saturating_sub(1) {
-        AWAKE.fetch_add(1, Ordering::Relaxed);
-        rayon::spawn(move || {
-            let mut last = Instant::now();
-            // The thread whose work it is has better things to do. Others may find this while they wait for something else:
-            // it has to end by itself.
-            while rayon::current_thread_index() != owner && last.elapsed() < PATIENCE {
-                match rayon::yield_now() {
-                    Some(rayon::Yield::Executed) => last = Instant::now(),
-                    // About a microsecond, for the other thread of the core.
-                    _ => (0..16).for_each(|_| std::hint::spin_loop()),
-                }
-            }
-            AWAKE.fetch_sub(1, Ordering::Relaxed);
-        });
+/// As long as it is there, the other threads of the pool stay awake between kernels. A thread of rayon that finds no work for some
+/// ten microseconds goes to sleep, and to wake it takes longer than many a kernel of a small model.
+struct KeepAwake {
+    is_over: Arc<AtomicBool>,
+}
+
+impl KeepAwake {
+    /// On a thread of a pool. `awake` counts the threads.
+    fn new(awake: &'static AtomicUsize) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let owner = rayon::current_thread_index();
+        for _ in awake.load(Ordering::Relaxed)..threads().saturating_sub(1) {
+            awake.fetch_add(1, Ordering::Relaxed);
+            let is_over = Arc::clone(&is_over);
+            rayon::spawn(move || turn(owner, is_over, awake));
+        }
+        Self { is_over }
+    }
+}
+
+impl Drop for KeepAwake {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Works for the pool, and looks for more. A thread that waits for a piece of its own work may find this, too, and goes on when
+/// the turn ends: so turns are short, and another begins where a thread has nothing else to do.
+fn turn(owner: Option<usize>, is_over: Arc<AtomicBool>, awake: &'static AtomicUsize) {
+    let start = Instant::now();
+    let mut has_worked = false;
+    let goes_on = || !is_over.load(Ordering::Relaxed) && rayon::current_thread_index() != owner;
+    while goes_on() && start.elapsed() < TURN {
+        match rayon::yield_now() {
+            Some(rayon::Yield::Executed) => has_worked = true,
+            // Less than a microsecond, for the other thread of the core.
+            _ => (0..16).for_each(|_| std::hint::spin_loop()),
+        }
+    }
+    if has_worked && goes_on() {
+        rayon::spawn(move || turn(owner, is_over, awake));
+    } else {
+        awake.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -91,34 +119,72 @@ pub fn rows_per_task(width: usize) -> usize {
 mod tests {
     use super::*;
 
+    fn in_pool_of<R: Send>(threads: usize, body: impl FnOnce() -> R + Send) -> R {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.expect("a pool").install(body)
+    }
+
     #[test]
-    fn what_keeps_threads_awake_ends_and_holds_nothing_up() {
+    fn threads_are_awake_during_a_pass_and_not_after() {
+        static AWAKE: AtomicUsize = AtomicUsize::new(0);
         for threads in [1, 2, 3, 8] {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let pool = pool.expect("a pool");
-            for round in 0..100 {
-                let sum = AtomicUsize::new(0);
-                pool.install(|| {
-                    inside(SMALL, || {
-                        for_each(0..8, |i| {
-                            for_each(0..8, |j| {
-                                sum.fetch_add(8 * i + j, Ordering::Relaxed);
-                            });
-                        });
-                    });
-                });
-                assert_eq!(
-                    sum.into_inner(),
-                    63 * 32,
-                    "round {round} of {threads} threads"
-                );
+            in_pool_of(threads, || {
+                let pass = KeepAwake::new(&AWAKE);
+                assert_eq!(AWAKE.load(Ordering::Relaxed), threads - 1);
+                drop(pass);
+            });
+            // A turn ends when it finds that the pass is over, but it may not have begun yet.
+            let sleeps = (0..6_000).any(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                AWAKE.load(Ordering::Relaxed) == 0
+            });
+            assert!(sleeps, "one of {threads} threads waits after the pass");
+        }
+    }
+
+    #[test]
+    fn a_turn_ends_while_there_is_work() {
+        static AWAKE: AtomicUsize = AtomicUsize::new(1);
+        static WORKS: AtomicBool = AtomicBool::new(true);
+        /// Work without an end, or almost.
+        fn work(since: Instant) {
+            if WORKS.load(Ordering::Relaxed) && since.elapsed() < Duration::from_secs(20) {
+                rayon::spawn(move || work(since));
+            } else {
+                WORKS.store(false, Ordering::Relaxed);
             }
         }
-        // Other tests keep threads awake, too, but not for so long.
-        let sleeps = (0..6_000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            AWAKE.load(Ordering::Relaxed) == 0
+        in_pool_of(1, || {
+            let is_over = Arc::new(AtomicBool::new(false));
+            work(Instant::now());
+            turn(None, Arc::clone(&is_over), &AWAKE);
+            let ended_first = WORKS.swap(false, Ordering::Relaxed);
+            assert!(ended_first, "the turn waited for all of the work");
+            assert_eq!(AWAKE.load(Ordering::Relaxed), 1, "there is another turn");
+            is_over.store(true, Ordering::Relaxed);
+            while rayon::yield_now() == Some(rayon::Yield::Executed) {}
+            assert_eq!(AWAKE.load(Ordering::Relaxed), 0, "there is no other pass");
         });
-        assert!(sleeps, "a thread waits after its patience is gone");
+    }
+
+    #[test]
+    fn passes_of_several_threads_do_all_of_their_work() {
+        for threads in [1, 2, 3, 8] {
+            let sum = AtomicUsize::new(0);
+            in_pool_of(threads, || {
+                for_each(0..4, |_| {
+                    for _ in 0..100 {
+                        inside(SMALL, || {
+                            for_each(0..8, |i| {
+                                for_each(0..8, |j| {
+                                    sum.fetch_add(8 * i + j, Ordering::Relaxed);
+                                });
+                            });
+                        });
+                    }
+                });
+            });
+            assert_eq!(sum.into_inner(), 400 * 63 * 32, "{threads} threads");
+        }
     }
 }

@@ -22,8 +22,9 @@ pub enum Threads {
 
 /// `to = scale * a b`, or `to += scale * a b`.
 ///
-/// An element is summed in an order that the shapes alone decide; it depends on its row of `a` and its column of `b` and
-/// on nothing else, and not on the number of threads.
+/// An element is summed in an order that the shapes alone decide, and not the number of threads. It depends on its row of `a`
+/// and its column of `b`, and of all other rows and columns only on whether there are any: a single row, or column, is summed
+/// in another order.
 ///
 /// # Panics
 /// If the shapes do not fit.
