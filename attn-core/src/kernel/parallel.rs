@@ -145,23 +145,22 @@ mod tests {
     #[test]
     fn a_turn_ends_while_there_is_work() {
         static AWAKE: AtomicUsize = AtomicUsize::new(1);
-        static WORKS: AtomicBool = AtomicBool::new(true);
-        /// Work without an end, or almost.
-        fn work(since: Instant) {
-            if WORKS.load(Ordering::Relaxed) && since.elapsed() < Duration::from_secs(20) {
-                rayon::spawn(move || work(since));
-            } else {
-                WORKS.store(false, Ordering::Relaxed);
+        /// Work that goes on until the pass is over, or for too long.
+        fn work(since: Instant, is_over: Arc<AtomicBool>) {
+            if since.elapsed() > Duration::from_secs(10) {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            if !is_over.load(Ordering::Relaxed) {
+                rayon::spawn(move || work(since, is_over));
             }
         }
         in_pool_of(1, || {
             let is_over = Arc::new(AtomicBool::new(false));
-            work(Instant::now());
+            work(Instant::now(), Arc::clone(&is_over));
             turn(None, Arc::clone(&is_over), &AWAKE);
-            let ended_first = WORKS.swap(false, Ordering::Relaxed);
-            assert!(ended_first, "the turn waited for all of the work");
+            let too_long = is_over.swap(true, Ordering::Relaxed);
+            assert!(!too_long, "the turn waited for all of the work");
             assert_eq!(AWAKE.load(Ordering::Relaxed), 1, "there is another turn");
-            is_over.store(true, Ordering::Relaxed);
             while rayon::yield_now() == Some(rayon::Yield::Executed) {}
             assert_eq!(AWAKE.load(Ordering::Relaxed), 0, "there is no other pass");
         });

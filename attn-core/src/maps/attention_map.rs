@@ -34,10 +34,10 @@ impl AttentionMap {
     /// If there are more or fewer of them.
     pub fn new(name: impl Into<String>, shape: [usize; 4], weights: Vec<f32>) -> Self {
         let [batch, heads, queries, keys] = shape;
-        assert_eq!(
-            weights.len(),
-            shape.iter().product::<usize>(),
-            "[{batch}, {heads}, {queries}, {keys}] is not the shape of these weights"
+        let (expected, found) = (shape.iter().product::<usize>(), weights.len());
+        assert!(
+            found == expected,
+            "a map of [{batch}, {heads}, {queries}, {keys}] has {expected} weights, found {found}"
         );
         Self {
             name: name.into(),

@@ -20,7 +20,8 @@ use crate::{
 /// 0. PyTorch: `torch.nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=..,
 /// label_smoothing=..)`.
 ///
-/// The sum is taken in `f64`. A logit of -∞ is a class that is never predicted.
+/// The sum is taken in `f64`. A logit of -∞ is a class that is never predicted. A probability
+/// below 2^-80 in `f32`, 2^-900 in `f64`, counts as 0 in the gradient.
 ///
 /// ```
 /// use attn_core::ops::{CrossEntropyOptions, cross_entropy};

@@ -35,8 +35,8 @@ pub fn exp_of_nonpositive<V: Vector>(x: V) -> V {
 }
 
 /// `e^x` for `x ≤ 0`, as the weight of something beside others of which the largest is about 1: [`exp`]'s bits, and 0 where
-/// that is below 2^-80 (`f32`) and 2^-900 (`f64`). Such weights change no sum, but their products with small numbers are
-/// subnormal. Above 0 it may return anything.
+/// that is below 2^-80 (`f32`) and 2^-900 (`f64`). Such weights change no sum of numbers of one size, but their products with
+/// small numbers are subnormal. Above 0 it may return anything.
 #[inline(always)]
 pub fn exp_of_weight<V: Vector>(x: V) -> V {
     exp_from(Tables::EXP_MIN_WEIGHT, x)

@@ -31,8 +31,8 @@ pub enum UpdateError<Dev> {
         found: usize,
     },
 
-    /// A number of the configuration that no step can be taken with. Nothing was changed.
-    #[error("`{name}` of AdamW is {found}, not {expected}")]
+    /// A number that no step can be taken with. Nothing was changed.
+    #[error("`{name}` is {found}, not {expected}")]
     Config {
         /// The number.
         name: &'static str,

@@ -58,17 +58,19 @@ pub fn grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
 /// ```
 ///
 /// # Errors
-/// As [`grad_norm`].
-///
-/// # Panics
-/// If `max_norm` is less than 0, or NaN.
-#[track_caller]
+/// As [`grad_norm`], and [`UpdateError::Config`] if `max_norm` is less than 0, or NaN.
 pub fn clip_grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
     gradients: &mut Gradients<E, D>,
     max_norm: f64,
 ) -> Result<f64, UpdateError<D::Err>> {
-    assert!(max_norm >= 0.0, "the greatest norm is {max_norm}");
+    if max_norm.is_nan() || max_norm < 0.0 {
+        return Err(UpdateError::Config {
+            name: "max_norm",
+            found: max_norm,
+            expected: "0 or more",
+        });
+    }
     let norm = grad_norm(model, gradients)?;
     if norm.is_finite() && norm > max_norm {
         scale(model, gradients, max_norm / norm)?;

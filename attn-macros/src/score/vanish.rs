@@ -14,7 +14,8 @@ const MOST_PRODUCTS: usize = 100;
 /// What a sum of numbers may be off by, in units of the sum of their sizes: some dozens of roundings.
 const ROUNDING: f64 = 64.0 * f64::EPSILON;
 
-/// Whether `expr` is 0 wherever it is a number. `false` is always allowed.
+/// Whether `expr` is 0 wherever it is a number, up to the rounding of the numbers in it: `1e16 * w + w - 1e16 * w` is. `false` is
+/// always allowed.
 pub(crate) fn vanishes(expr: &Expr) -> bool {
     Fraction::of(expr).is_some_and(|fraction| fraction.above.is_zero())
 }

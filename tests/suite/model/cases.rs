@@ -46,6 +46,20 @@ macro_rules! operations {
                 }
             } (seq: 4) (tokens: ids((seq,), 7));
 
+            positions_of_floats {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x * learned_position::<5, d>(x) + sinusoidal_position::<d>(x);
+                    repeat 2 { x += gelu(linear::<d>(x)) * learned_position::<5, d>(x); }
+                    x
+                }
+            } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            positions_of_floats_of_one_sequence {
+                struct M<d = 4>;
+                fn forward(x: [seq, d]) -> [seq, d] { x * learned_position::<9, d>(x) + sinusoidal_position::<d>(x) }
+            } (seq: 7) (x: tensor::<_, E>("x", (seq, Const::<4>))) reads x;
+
             tied {
                 struct M<vocab = 7, d = 6>;
                 fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {

@@ -80,3 +80,22 @@ fn sequences_are_no_longer_than_positions() {
     let message = message(ids((2, 8), 7), ids((2, 8), 7), lens([1, 2]));
     assert!(message.contains("8") && message.contains("6"), "{message}");
 }
+
+model! {
+    struct Patches<d = 8>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] { x + learned_position::<4, d>(x) }
+}
+
+/// Neither the width nor the batch is their length.
+#[test]
+fn sequences_of_floats_are_no_longer_than_positions() {
+    let dev = Cpu::default();
+    let model = dev.build_module::<Patches, f32>();
+    let x = |seq| dev.sample_normal_like(&(6, seq, Const::<8>)) as Tensor<_, f32, _>;
+    assert!(model.try_forward(x(4)).is_ok());
+    let message = match model.try_forward(x(5)) {
+        Ok(_) => panic!("five tokens have four positions"),
+        Err(error) => error.to_string(),
+    };
+    assert!(message.contains("5") && message.contains("4"), "{message}");
+}

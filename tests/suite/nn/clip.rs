@@ -101,6 +101,22 @@ fn a_parameter_without_a_gradient_is_named() {
 }
 
 #[test]
+fn a_norm_is_not_negative() {
+    let model = Model::<f32>::build(&Cpu::default());
+    let x: Tensor<Rank1<3>, f32, _> = tensor("x", Default::default());
+    let mut gradients = model.forward(x.leaky_trace()).sum().backward();
+    let before = gradients.get(&model.0.weight).array();
+    for (max_norm, message) in [
+        (-1.0, "`max_norm` is -1, not 0 or more"),
+        (f64::NAN, "`max_norm` is NaN, not 0 or more"),
+    ] {
+        let error = clip_grad_norm(&model, &mut gradients, max_norm).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+    assert_eq!(gradients.get(&model.0.weight).array(), before);
+}
+
+#[test]
 fn leaves_are_still_known_afterwards() {
     let model = Model::<f32>::build(&Cpu::default());
     let x: Tensor<Rank1<3>, f32, _> = tensor("x", Default::default());

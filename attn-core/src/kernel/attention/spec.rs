@@ -150,8 +150,8 @@ impl<E> ScoreSums<'_, E> {
 }
 
 /// From scores to weights, over the keys that a query attends to; the others have weight 0. So have those whose products
-/// would be subnormal: of exponentials, below 2^-80 (`f32`) and 2^-900 (`f64`) of the largest; where the score function gives
-/// the weight, below 2^-100 and 2^-950.
+/// would be subnormal: of exponentials, below 2^-80 (`f32`) and 2^-900 (`f64`) of the largest so far, the sink or the 1 among them,
+/// and in the derivative of their sum; where the score function gives the weight, below 2^-100 and 2^-950.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Normalizer<'a, E> {
     /// `s`: what the score function gives is the weight.

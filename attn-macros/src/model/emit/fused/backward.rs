@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Fused, Kept, size};
+use super::{Fused, Kept};
 use crate::emit::lines::Lines;
 use crate::model::diff::{BufferId, From, Line, To};
 use crate::model::graph::{Node, Op, Region, Repeat, Step, ValueId};
@@ -263,7 +263,7 @@ impl Fused<'_> {
                 quote!(#weights.backward(#ids, #d_y_matrix, gradients);)
             }
             Op::LearnedPosition(place) => {
-                let (weights, len) = (self.weights(place), self.ty(x(0)).axes.last().map(size));
+                let (weights, len) = (self.weights(place), self.length(node));
                 quote!(#weights.backward_positions(#len, #d_y_matrix, gradients);)
             }
             // A model with an opaque module has no fused form.

@@ -261,10 +261,6 @@ impl Fused<'_> {
         let x = |index: usize| node.operands[index];
         let numbers = |index: usize| self.numbers(x(index));
         let matrix = |index: usize| self.matrix(x(index));
-        let len = || {
-            let axes = &self.ty(x(0)).axes;
-            axes.last().map(super::size)
-        };
         match &node.op {
             // A model with an opaque module has no fused form.
             Op::Opaque(_) => TokenStream::new(),
@@ -273,14 +269,14 @@ impl Fused<'_> {
                 quote!(#weights.forward(#ids, #to.all_mut()))
             }
             Op::LearnedPosition(place) => {
-                let (weights, len) = (self.weights(place), len());
+                let (weights, len) = (self.weights(place), self.length(node));
                 match self.when {
                     When::Forward => quote!(#weights.forward_positions(#len, #to.all_mut())),
                     When::Session => quote!(#weights.forward(new.positions(), #to.all_mut())),
                 }
             }
             Op::SinusoidalPosition => {
-                let (len, width) = (len(), self.width(self.ty(node.result)));
+                let (len, width) = (self.length(node), self.width(self.ty(node.result)));
                 match self.when {
                     When::Forward => {
                         quote!(p::layers::sinusoidal_position(#len, #width, #to.numbers_mut()))

@@ -131,6 +131,12 @@ impl<'a> Fused<'a> {
         ty.axes.last().map_or(quote!(1), size)
     }
 
+    /// The length of the sequences whose positions a node counts: floats have it before their width, ids at the end.
+    fn length(&self, node: &Node) -> TokenStream {
+        let axes = &self.ty(node.result).axes;
+        size(&axes[axes.len() - 2])
+    }
+
     /// `let mut name = p::Array::<E>::stale(rows, [width]);`
     fn make(&self, lines: &mut Lines, name: &Ident, how: &str, id: ValueId) {
         let (how, ty) = (format_ident!("{how}"), self.ty(id));

@@ -184,7 +184,7 @@ impl Fused<'_> {
                     else {
                         return None;
                     };
-                    let len = self.ty(node.operands[0]).axes.last().map(size);
+                    let len = self.length(node);
                     Some(quote!(p::check_length(#len, #max_len)?;))
                 }
                 Op::PaddedMeanPool if self.ty(node.operands[1]).kind == Kind::Lens => {
