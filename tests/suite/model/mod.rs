@@ -24,6 +24,7 @@ mod out_of_modules;
 mod padding;
 mod session;
 mod steps;
+mod threads;
 
 use crate::layers::compare::{Backpropagated, Outcome, backpropagate};
 use crate::reference::parameters::scattered;

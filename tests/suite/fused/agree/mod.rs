@@ -14,7 +14,7 @@ mod scores;
 
 use super::{
     compare::{Outcome, assert_same},
-    subject::{Sizes, Subject, Way},
+    subject::{Case, Sizes, Subject, Way},
 };
 
 /// One token, a few, more than a vector has lanes, and one and two tiles of 64 queries that are not full; primes among them.
@@ -60,6 +60,9 @@ const FREE: f64 = 1e-6;
 /// loss are up to 1, and a sum of a few products of them, over a head, up to about 4. The gradient of `k_proj.bias` under a
 /// softmax is 0, and so is every gradient of a score where there is one key. The output is no such difference.
 const TERM: f64 = 4.0;
+
+/// The scale of [`agree_on_large_scores`].
+const LARGE: f64 = 4e4;
 
 /// Asserts that the lowerings agree, for each of these sizes.
 #[track_caller]
@@ -122,6 +125,57 @@ fn agree(subject: &Subject) {
 fn agree_beyond_a_tile(subject: &Subject) {
     assert_agreement(subject, &SHORT);
     assert_agreement(subject, &LONG);
+}
+
+/// Agreement where scores are some 1e4 in size, as asserted, and `scale` times the products of queries and keys.
+///
+/// Half a unit in the last place of 1e4 is 1e-12 in `f64`, and a score is off by some of them: so is a weight, by that share.
+/// Gradients are sums of 100 and more terms with it. In `f32` the two lowerings are off by as much as each other.
+fn agree_on_large_scores(subject: &Subject) {
+    for sizes in [Sizes::square(2, 33), Sizes::square(1, 67)] {
+        let case = subject.case(sizes);
+        let score = LARGE * largest_product(&case);
+        assert!(
+            (1e4..1e5).contains(&score),
+            "the largest score is {score:e}"
+        );
+        let exact = (subject.double)(Way::Composed, &case);
+        let fused = (subject.double)(Way::Fused, &case);
+        assert_same(format_args!("{sizes:?}"), &fused, &exact, 1e-10);
+
+        let composed = (subject.single)(Way::Composed, &case);
+        let fused = (subject.single)(Way::Fused, &case);
+        assert_as_precise(sizes, &fused, &composed, &exact);
+    }
+}
+
+/// The size of the largest product of a query and a key, of heads with four numbers.
+fn largest_product(case: &Case) -> f64 {
+    let x = case.state.get("x");
+    let project = |name: &str| -> Vec<Vec<f64>> {
+        let weight = &case.state.get(&format!("{name}.weight")).flat;
+        let bias = &case.state.get(&format!("{name}.bias")).flat;
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let width = x.dims[2];
+        let of_token = |x| {
+            let rows = weight.chunks(width).zip(bias);
+            rows.map(|(row, bias)| dot(x, row) + bias).collect()
+        };
+        x.flat.chunks(width).map(of_token).collect()
+    };
+    let (queries, keys) = (project("q_proj"), project("k_proj"));
+    let group = queries[0].len() / keys[0].len();
+    let mut largest = 0.0_f64;
+    for query in &queries {
+        for key in &keys {
+            for (head, query) in query.chunks(4).enumerate() {
+                let key = &key[head / group * 4..][..4];
+                let product: f64 = query.iter().zip(key).map(|(q, k)| q * k).sum();
+                largest = largest.max(product.abs());
+            }
+        }
+    }
+    largest
 }
 
 /// Agreement of cross-attention.

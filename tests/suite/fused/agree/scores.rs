@@ -1,6 +1,6 @@
 //! How a query and a key make a score, and a score a weight.
 
-use super::{agree, agree_beyond_a_tile};
+use super::{LARGE, agree, agree_beyond_a_tile, agree_on_large_scores};
 
 tests! {
     agree_beyond_a_tile, |x, _case| x;
@@ -64,4 +64,19 @@ tests! {
     rms_then_rope [heads = 2, d_model = 8, qk_norm = rms, position = rope, mask = causal];
     l2_then_rope [heads = 2, d_model = 8, head_dim = 18, qk_norm = l2, position = rope];
     rms_of_bilinear [heads = 2, d_model = 8, score = bilinear, qk_norm = rms];
+}
+
+// Scores of both signs up to 1e4 and more, of which a softmax sees one or two.
+tests! {
+    agree_on_large_scores, |x, _case| x;
+
+    large_scores [heads = 2, d_model = 8, scale = LARGE];
+    large_scores_causal [heads = 2, d_model = 8, scale = LARGE, mask = causal];
+    large_scores_capped [heads = 2, d_model = 8, scale = LARGE, softcap = 30, mask = causal];
+    large_scores_far_apart [heads = 2, d_model = 8, scale = LARGE, position = alibi, mask = sliding_window(20)];
+    large_scores_under_softmax1 [heads = 2, d_model = 8, scale = LARGE, normalizer = softmax1];
+    large_scores_under_a_sink [heads = 2, d_model = 8, scale = LARGE, normalizer = sink, mask = causal];
+    large_scores_under_a_sigmoid [heads = 2, d_model = 8, scale = LARGE, normalizer = sigmoid, mask = causal];
+    large_scores_under_sparsemax [heads = 2, d_model = 8, scale = LARGE, normalizer = sparsemax, mask = causal];
+    large_scores_of_shared_keys [heads = 4, kv_heads = 2, d_model = 8, head_dim = 4, scale = LARGE, mask = causal];
 }
