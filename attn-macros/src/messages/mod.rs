@@ -130,6 +130,11 @@ pub(crate) fn key_without_value(key: &Key) -> String {
     )
 }
 
+/// Before the key `next`.
+pub(crate) fn lost_comma(next: &Ident) -> String {
+    format!("expected `,` before `{next}`")
+}
+
 pub(crate) fn expected_key(found: &TokenStream) -> String {
     format!(
         "expected a key, found {}\nhelp: write `key = value`, as `heads = 8`",
@@ -246,6 +251,10 @@ pub(crate) fn expected_mask(key: &Key, found: &TokenTree) -> String {
 
 pub(crate) fn expected_mask_operator(found: &TokenStream) -> String {
     format!("expected `&` or `|` between masks, found {}", quoted(found))
+}
+
+pub(crate) fn operator_in_words(symbol: char, found: &str) -> String {
+    format!("expected `{symbol}`, found `{found}`\nhelp: masks combine by `&`, `|` and `!`")
 }
 
 pub(crate) fn doubled_operator(symbol: char) -> String {

@@ -6,7 +6,7 @@ use super::{did_you_mean, example, listed, quoted};
 use crate::model::ops::{OPERATIONS, Operation};
 use crate::model::types::{Kind, Type};
 use crate::spec::keys::nearest;
-use crate::spec::{Size, Spec};
+use crate::spec::{Size, Spec, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
     help: `model! { pub struct Gpt<vocab = 65>; fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] { .. } }`";
@@ -67,6 +67,14 @@ pub(crate) const MODULE_WITHOUT_OUT: &str = "`module` needs the key `out`: nothi
 pub(crate) fn unsupported(word: &str) -> String {
     format!(
         "`{word}` is not part of the language\nhelp: there are `let`, `let mut`, assignments, `repeat n {{ .. }}`, and a result"
+    )
+}
+
+/// `call`: what stands behind the name.
+pub(crate) fn lost_colons(name: &Ident, call: &TokenStream) -> String {
+    format!(
+        "expected `::` before `<`\nhelp: `{name}::{}`",
+        text::of_type(call)
     )
 }
 

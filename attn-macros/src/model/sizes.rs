@@ -117,26 +117,24 @@ impl Sizes {
     /// A size that nothing reads was perhaps meant where another name stands: the error is there.
     pub(super) fn report_unused(&self, model: &Ident, cx: &Diagnostics) {
         let others = self.others.borrow();
-        let unused: Vec<_> = self
-            .declared
-            .iter()
-            .filter(|size| !size.is_used.get())
-            .collect();
-        for size in &unused {
-            let names = others.iter().map(Ident::to_string).collect::<Vec<_>>();
-            let near = nearest(&size.name.to_string(), names.iter().map(String::as_str));
-            let place = near.and_then(|near| names.iter().position(|name| name == near));
-            // Of one size and one name, each is likely to be the other, however they are spelt.
-            let is_one = unused.len() == 1 && names.iter().all(|name| *name == names[0]);
-            let place = place.or((is_one && !names.is_empty()).then_some(0));
-            match place.map(|place| &others[place]) {
-                Some(other) => {
-                    cx.error(other, messages::size_for_another(other, &size.name, model))
-                }
-                None => cx.error(&size.name, messages::unused_size(&size.name)),
+        let unused = self.declared.iter().filter(|size| !size.is_used.get());
+        let is_one = unused.clone().count() == 1;
+        for Named { name, .. } in unused {
+            match meant_for(name, &others, is_one) {
+                Some(other) => cx.error(other, messages::size_for_another(other, name, model)),
+                None => cx.error(name, messages::unused_size(name)),
             }
         }
     }
+}
+
+/// Where `name` was probably meant. Of one size and one other name, each is likely to be the other, however they are spelt.
+fn meant_for<'a>(name: &Ident, others: &'a [Ident], is_one: bool) -> Option<&'a Ident> {
+    let texts: Vec<_> = others.iter().map(Ident::to_string).collect();
+    let near = nearest(&name.to_string(), texts.iter().map(String::as_str));
+    let near = near.and_then(|near| others.iter().find(|other| *other == near));
+    let first = others.first();
+    near.or(first.filter(|first| is_one && others.iter().all(|other| other == *first)))
 }
 
 impl Named {

@@ -20,6 +20,13 @@ model! {
 }
 
 model! {
+    struct Another<vocab = 5, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        linear::<vocab>(embedding::<vocab, d_model>(tokens))
+    }
+}
+
+model! {
     struct Axes<d_model = 8>;
     fn forward(x: [batch, seq, d_model], y: tokens[batch]) -> [batch, sec, d_model] { gelu(x) }
 }
@@ -34,7 +41,7 @@ model! {
         let e = attention::<4, d_model, mask = causla>(x);
         let f = linear::<tied = table>(x);
         let g = linear::<d_model, name = head>(linear::<d_model, name = head>(x));
-        let h = dropout::<1.5>(x);
+        let h = dropout::<1.5>(dropout(x));
         let i = mean_pool(x, padding = x);
         a + b + c + d + e + f + g + h + i
     }
