@@ -72,10 +72,8 @@ pub(crate) fn unsupported(word: &str) -> String {
 
 /// `call`: what stands behind the name.
 pub(crate) fn lost_colons(name: &Ident, call: &TokenStream) -> String {
-    format!(
-        "expected `::` before `<`\nhelp: `{name}::{}`",
-        text::of_type(call)
-    )
+    let call = text::of_type(call).replace("> (", ">(");
+    format!("expected `::` before `<`\nhelp: `{name}::{call}`")
 }
 
 pub(crate) fn size_without_value(name: &Option<Ident>) -> String {

@@ -5,7 +5,7 @@ use attn::{attention, dfdx::prelude::*, model};
 attention! {
     struct Second<heads = 2 d_model = 16>;
     struct Last<heads = 2, d_model = 16, mask = causal & sliding_window(n = 3) dropout = 0.1>;
-    struct Twice<heads = { 1 + 1 } d_model = 16 bias = [q] dropout = 0.1>;
+    struct Twice<heads = { 1 + 1 } d_model = 16 kv_heads = 1 dropout = 0.1>;
 }
 
 model! {

@@ -41,9 +41,10 @@ model! {
         let e = attention::<4, d_model, mask = causla>(x);
         let f = linear::<tied = table>(x);
         let g = linear::<d_model, name = head>(linear::<d_model, name = head>(x));
-        let h = dropout::<1.5>(dropout(x));
+        let h = dropout::<1.5>(x);
         let i = mean_pool(x, padding = x);
-        a + b + c + d + e + f + g + h + i
+        let j = dropout(x);
+        a + b + c + d + e + f + g + h + i + j
     }
 }
 
