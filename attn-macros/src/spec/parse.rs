@@ -327,12 +327,13 @@ fn guess(name: Ident, origin: TokenStream) -> Option<Entry> {
 pub(crate) fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
     let mut tokens = TokenStream::new();
     let (mut after_value, mut has_value) = (false, false);
-    while !input.is_empty()
-        && !input.peek(Token![,])
-        && !input.peek(Token![>])
-        && !input.peek(Token![;])
-        && !(after_value && has_value && starts_entry(input))
-    {
+    let is_end = |input: ParseStream<'_>| {
+        input.is_empty() || input.peek(Token![,]) || input.peek(Token![>]) || input.peek(Token![;])
+    };
+    while !is_end(input) {
+        if after_value && has_value && starts_entry(input) {
+            break;
+        }
         let Ok(token) = input.parse::<TokenTree>() else {
             break;
         };
