@@ -5,6 +5,7 @@
 mod diag;
 mod emit;
 mod graph;
+mod markdown;
 mod messages;
 mod model;
 mod pipeline;

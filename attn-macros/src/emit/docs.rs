@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{Layer, drawing};
 use crate::graph::{CallData, Declared, Dim, Param};
+use crate::markdown::Table;
 use crate::score::builtin;
 use crate::score::{Expr, Name, Type};
 use crate::spec::{ABOUT_QUERIES, Normalizer, Position, QkNorm, Score, Spec};
@@ -163,30 +164,23 @@ fn modified_score(spec: &Spec) -> Option<String> {
 
 /// What goes in and what comes out, as a table.
 fn shapes(cx: &Layer<'_>) -> String {
-    let mut table = String::from("| | batched | unbatched |\n| --- | --- | --- |\n");
+    let mut table = Table::new(["", "batched", "unbatched"]);
     for (name, batched, unbatched) in inputs(cx) {
-        let _ = writeln!(table, "| `{name}` | {batched} | {unbatched} |");
+        table.row([&format!("`{name}`"), &batched, &unbatched]);
     }
-    let output = shape_text(cx, cx.output_shape());
-    let weights = shape_text(cx, cx.graph.scores_shape());
-    let _ = writeln!(
-        table,
-        "| output | `{}` | `{}` |",
-        output,
-        unbatched(&output)
-    );
-    let _ = writeln!(
-        table,
-        "| weights | `{}` | `{}` |",
-        weights,
-        unbatched(&weights)
-    );
-    table.push_str(
-        "\nBatch and sequence axes are any dfdx `Dim`: `usize` or `Const<N>`. `forward` takes ",
-    );
-    table.push_str(&call(cx));
-    table.push('.');
-    table
+    let results = [
+        ("output", cx.output_shape()),
+        ("weights", cx.graph.scores_shape()),
+    ];
+    for (name, shape) in results {
+        let shape = shape_text(cx, shape);
+        let without = unbatched(&shape);
+        table.row([name, &format!("`{shape}`"), &format!("`{without}`")]);
+    }
+    format!(
+        "{table}\nBatch and sequence axes are any dfdx `Dim`: `usize` or `Const<N>`. `forward` takes {}.",
+        call(cx)
+    )
 }
 
 /// `` `x` `` or `` `(x, context, padding)` ``
@@ -273,53 +267,46 @@ fn unbatched(shape: &str) -> String {
 
 /// What the body declares as data, with what its author says of it.
 fn data(cx: &Layer<'_>) -> String {
-    let rows = cx.graph.declared().map(|declared| {
+    let mut table = Table::new(["name", "elements", ""]);
+    for declared in cx.graph.declared() {
         let Declared {
             name,
             ty,
             dims,
             doc,
         } = declared;
-        let doc = doc.replace('\n', " ");
         let elements = match ty {
             Type::Int => "ids",
             Type::Bool => "marks",
             Type::Float => "floats",
         };
-        format!(
-            "| `{name}` | {elements} `{}` | {doc} |\n",
-            shape_text(cx, dims)
-        )
-    });
-    let rows: String = rows.collect();
-    match rows.is_empty() {
-        true => rows,
-        false => format!(
-            "| name | elements | |\n| --- | --- | --- |\n{rows}\nNo gradient flows into data."
-        ),
+        let elements = format!("{elements} `{}`", shape_text(cx, dims));
+        table.row([&format!("`{name}`"), &elements, doc]);
+    }
+    match cx.graph.declared().next() {
+        None => String::new(),
+        Some(_) => format!("{table}\nNo gradient flows into data."),
     }
 }
 
 /// The parameters, as a table.
 fn parameters(cx: &Layer<'_>) -> String {
-    let mut table = String::from("| name | shape | |\n| --- | --- | --- |\n");
+    let mut table = Table::new(["name", "shape", ""]);
     for param in &cx.graph.params {
         for (tensor, dims, _) in param.tensors() {
             let dims: Vec<_> = dims.iter().map(ToString::to_string).collect();
-            let _ = writeln!(
-                table,
-                "| `{}.{tensor}` | `[{}]` | {} |",
-                param.field,
-                dims.join(", "),
-                if tensor == "bias" {
-                    "Its bias."
-                } else {
-                    &param.doc
-                }
-            );
+            let doc = match tensor {
+                "bias" => "Its bias.",
+                _ => &param.doc,
+            };
+            table.row([
+                &format!("`{}.{tensor}`", param.field),
+                &format!("`[{}]`", dims.join(", ")),
+                doc,
+            ]);
         }
     }
-    table
+    table.to_string()
 }
 
 /// The documentation of a field.
@@ -329,17 +316,16 @@ pub(super) fn field(param: &Param) -> String {
 
 /// Every key with its value, also those that were left out.
 fn spec_table(spec: &Spec) -> String {
-    let mut table = String::from("| key | value |\n| --- | --- |\n");
+    let mut table = Table::new(["key", "value"]);
     for (key, value) in resolved(spec) {
         let mark = if spec.written.iter().any(|(written, _)| *written == key) {
             ""
         } else {
             " (default)"
         };
-        let value = value.replace('|', "\\|");
-        let _ = writeln!(table, "| `{key}` | `{value}`{mark} |");
+        table.row([&format!("`{key}`"), &format!("`{value}`{mark}")]);
     }
-    table
+    table.to_string()
 }
 
 fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {

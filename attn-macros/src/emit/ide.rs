@@ -6,6 +6,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
 use crate::diag::Diagnostics;
+use crate::markdown::Table;
 use crate::model::ops::{OPERATIONS, Operation};
 use crate::score::{Expr, builtin};
 use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key, Kind, Word};
@@ -94,34 +95,33 @@ fn key_item(key: &Key) -> TokenStream {
 
 /// Every key with its values, and the words of the body, as Markdown.
 pub(crate) fn key_table() -> TokenStream {
-    let mut text = String::from("| key | values | default | |\n| --- | --- | --- | --- |\n");
+    let mut keys = Table::new(["key", "values", "default", ""]);
     for key in KEYS {
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | {} | {}{} |",
-            key.name,
-            values(key),
+        keys.row([
+            &format!("`{}`", key.name),
+            &values(key),
             key.default,
-            key.doc,
-            shown(builtin::of_score(key.name))
-        );
+            &with_definition(key.doc, builtin::of_score(key.name)),
+        ]);
     }
+    let mut text = keys.to_string();
     let of_words = KEYS.iter().filter(|key| !key.words().is_empty());
     for key in of_words.chain([&INITIALIZER]) {
-        let _ = write!(text, "\n`{}`:\n\n| value | |\n| --- | --- |\n", key.name);
+        let mut words = Table::new(["value", ""]);
         for word in key.words() {
-            let (usage, definition) = (escape(&word.usage()), shown(definition(key, word)));
-            let _ = writeln!(text, "| `{usage}` | {}{definition} |", word.doc);
+            let doc = with_definition(word.doc, definition(key, word));
+            words.row([&format!("`{}`", word.usage()), &doc]);
         }
+        let _ = write!(text, "\n`{}`:\n\n{words}", key.name);
     }
     Literal::string(&text).to_token_stream()
 }
 
-/// A definition in a cell of a table.
-fn shown(definition: Option<Expr>) -> String {
-    definition.map_or_else(String::new, |definition| {
-        format!(" `{}`", escape(&definition.to_string()))
-    })
+fn with_definition(doc: &str, definition: Option<Expr>) -> String {
+    match definition {
+        Some(definition) => format!("{doc} `{definition}`"),
+        None => doc.to_owned(),
+    }
 }
 
 /// What a word stands for, in the language of a body.
@@ -152,15 +152,10 @@ fn values(key: &Key) -> String {
         Kind::Size => "a size".to_owned(),
         Kind::Number => "a number".to_owned(),
         Kind::Word(list) => words(list),
-        Kind::Mask(list) => format!("{}, combined by `&`, `\\|`, `!`, `( )`", words(list)),
+        Kind::Mask(list) => format!("{}, combined by `&`, `|`, `!`, `( )`", words(list)),
         Kind::Claims(list) => format!("{}, combined by `&`", words(list)),
         Kind::Projections => "`true`, `false`, a list of `q`, `k`, `v`, `o`".to_owned(),
         Kind::Type => "a type".to_owned(),
         Kind::Shape => "a shape".to_owned(),
     }
-}
-
-/// A `|` would end the cell.
-fn escape(text: &str) -> String {
-    text.replace('|', "\\|")
 }

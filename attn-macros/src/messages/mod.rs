@@ -68,10 +68,13 @@ fn did_you_mean(near: Option<&str>, otherwise: impl FnOnce() -> String) -> Strin
     }
 }
 
-fn example(key: &Key) -> String {
+/// `key = value`, with a value that the key takes.
+pub(crate) fn example(key: &Key) -> String {
     let value = match key.kind {
+        Kind::Size if key.name.contains("heads") => "8".to_owned(),
         Kind::Size if key.name == "d_model" || key.name == "d_context" => "512".to_owned(),
-        Kind::Size => "8".to_owned(),
+        Kind::Size => "64".to_owned(),
+        // A probability, a factor, a bound.
         Kind::Number => "0.1".to_owned(),
         Kind::Word(words) | Kind::Mask(words) | Kind::Claims(words) => words
             .iter()
@@ -81,12 +84,12 @@ fn example(key: &Key) -> String {
         Kind::Type => "Linear<8, 3>".to_owned(),
         Kind::Shape => "[batch, seq, 8]".to_owned(),
     };
-    format!("`{} = {value}`", key.name)
+    format!("{} = {value}", key.name)
 }
 
 pub(crate) fn missing_key(key: &str, layer: &Ident) -> String {
     let example = Key::find(key).map(example).unwrap_or_default();
-    format!("`{layer}` needs the key `{key}`\nhelp: add {example}")
+    format!("`{layer}` needs the key `{key}`\nhelp: add `{example}`")
 }
 
 pub(crate) fn duplicate_key(key: &Key) -> String {
@@ -121,10 +124,15 @@ pub(crate) fn word_without_key(found: &str) -> String {
 
 pub(crate) fn key_without_value(key: &Key) -> String {
     format!(
-        "the key `{}` needs a value\nhelp: write {}",
+        "the key `{}` needs a value\nhelp: write `{}`",
         key.name,
         example(key)
     )
+}
+
+/// Before the key `next`.
+pub(crate) fn lost_comma(next: &Ident) -> String {
+    format!("expected `,` before `{next}`")
 }
 
 pub(crate) fn expected_key(found: &TokenStream) -> String {
@@ -243,6 +251,10 @@ pub(crate) fn expected_mask(key: &Key, found: &TokenTree) -> String {
 
 pub(crate) fn expected_mask_operator(found: &TokenStream) -> String {
     format!("expected `&` or `|` between masks, found {}", quoted(found))
+}
+
+pub(crate) fn operator_in_words(symbol: char, found: &str) -> String {
+    format!("expected `{symbol}`, found `{found}`\nhelp: masks combine by `&`, `|` and `!`")
 }
 
 pub(crate) fn doubled_operator(symbol: char) -> String {

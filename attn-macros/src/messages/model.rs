@@ -2,11 +2,11 @@
 
 use proc_macro2::{Ident, TokenStream};
 
-use super::{did_you_mean, listed, quoted};
+use super::{did_you_mean, example, listed, quoted};
 use crate::model::ops::{OPERATIONS, Operation};
 use crate::model::types::{Kind, Type};
 use crate::spec::keys::nearest;
-use crate::spec::{Size, Spec};
+use crate::spec::{Size, Spec, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
     help: `model! { pub struct Gpt<vocab = 65>; fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] { .. } }`";
@@ -70,6 +70,12 @@ pub(crate) fn unsupported(word: &str) -> String {
     )
 }
 
+/// `call`: what stands behind the name.
+pub(crate) fn lost_colons(name: &Ident, call: &TokenStream) -> String {
+    let call = text::of_type(call).replace("> (", ">(");
+    format!("expected `::` before `<`\nhelp: `{name}::{call}`")
+}
+
 pub(crate) fn size_without_value(name: &Option<Ident>) -> String {
     let name = name.as_ref().map(Ident::to_string).unwrap_or_default();
     format!("the size `{name}` needs a value\nhelp: `{name} = 64`")
@@ -85,6 +91,14 @@ pub(crate) fn size_twice(name: &Ident) -> String {
 
 pub(crate) fn unused_size(name: &Ident) -> String {
     format!("the size `{name}` is never used\nhelp: remove it")
+}
+
+/// `found` stands for a size, and nothing reads `unused`.
+pub(crate) fn size_for_another(found: &Ident, unused: &Ident, model: &Ident) -> String {
+    format!(
+        "`{model}` has no size `{found}`, and its size `{unused}` is never used\n\
+         help: did you mean `{unused}`? If `{found}` is a constant, remove `{unused}`"
+    )
 }
 
 pub(crate) fn input_twice(name: &Ident) -> String {
@@ -104,8 +118,9 @@ pub(crate) fn number_of_axes(kind: Kind, found: usize, least: usize, most: usize
     )
 }
 
-pub(crate) fn unknown_axis(found: &Ident, symbols: &[String]) -> String {
-    let near = nearest(&found.to_string(), symbols.iter().map(String::as_str));
+pub(crate) fn unknown_axis(found: &Ident, symbols: &[String], sizes: &[String]) -> String {
+    let known = symbols.iter().chain(sizes).map(String::as_str);
+    let near = nearest(&found.to_string(), known);
     let help = did_you_mean(near, || {
         let names = listed(symbols.iter().map(String::as_str));
         match symbols {
@@ -282,7 +297,9 @@ pub(crate) fn wrong_position(operation: &Operation, expected: &str, found: &str)
 }
 
 pub(crate) fn missing_key_of(operation: &Ident, key: &str) -> String {
-    format!("`{operation}` needs the key `{key}`\nhelp: `{operation}::<{key} = 64>(..)`")
+    let found = Operation::find(&operation.to_string()).and_then(|found| found.key(key));
+    let example = found.map(example).unwrap_or_default();
+    format!("`{operation}` needs the key `{key}`\nhelp: `{operation}::<{example}>(..)`")
 }
 
 pub(crate) fn expected_module(found: &TokenStream) -> String {

@@ -1,5 +1,6 @@
 //! The one table of the operations of `model!`: parsing, suggestions and documentation read it.
 
+use crate::markdown::Table;
 use crate::spec::keys::{KEYS, Key, Kind, Word};
 
 /// An operation, as `name::<keys>(operands)`.
@@ -246,7 +247,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
 
 /// The operations as Markdown, for the documentation of `model!`.
 pub(crate) fn table() -> String {
-    let mut table = String::from("| operation | takes | |\n| --- | --- | --- |\n");
+    let mut table = Table::new(["operation", "takes", ""]);
     for operation in OPERATIONS {
         let keys = operation
             .keys
@@ -259,15 +260,13 @@ pub(crate) fn table() -> String {
             [] => String::new(),
             names => format!("::<{}>", names.join(", ")),
         };
-        table.push_str(&format!(
-            "| `{}{by_position}` | {} | {} {} |\n",
-            operation.name,
+        table.row([
+            &format!("`{}{by_position}`", operation.name),
             operation.signature,
-            operation.doc,
-            keys.join(" "),
-        ));
+            &format!("{} {}", operation.doc, keys.join(" ")),
+        ]);
     }
-    table
+    table.to_string()
 }
 
 impl Operation {

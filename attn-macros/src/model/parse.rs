@@ -11,7 +11,9 @@ use super::sizes;
 use super::syntax::{Argument, Call, Expr, ModelDraft, Operator, Repeat, SizeDraft, Statement};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
-use crate::spec::{Item, body, expect, parse_crate, split_at_commas, tokens_of_entry};
+use crate::spec::{
+    Item, body, expect, has_next_entry, parse_crate, split_at_commas, tokens_of_entry,
+};
 
 /// Everything in `input`: the path of the facade crate, then the declarations.
 pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<ModelDraft>) {
@@ -128,7 +130,7 @@ fn parse_sizes(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Size
     if input.parse::<Option<Token![<]>>()?.is_none() {
         return Ok(sizes);
     }
-    for Argument { key, value } in parse_arguments(input)? {
+    for Argument { key, value } in parse_arguments(input, cx)? {
         match key {
             Some(_) if value.is_empty() => cx.error(&key, messages::size_without_value(&key)),
             Some(name) => sizes.push(SizeDraft { name, value }),
@@ -139,7 +141,7 @@ fn parse_sizes(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Size
 }
 
 /// `a, key = b, ..>`, after the `<`.
-fn parse_arguments(input: ParseStream<'_>) -> syn::Result<Vec<Argument>> {
+fn parse_arguments(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Argument>> {
     let mut arguments = Vec::new();
     while !input.peek(Token![>]) {
         let at = input.span();
@@ -148,7 +150,7 @@ fn parse_arguments(input: ParseStream<'_>) -> syn::Result<Vec<Argument>> {
             return Err(syn::Error::new(at, messages::EXPECTED_ARGUMENT));
         }
         arguments.push(argument(tokens));
-        if input.parse::<Option<Token![,]>>()?.is_none() {
+        if !has_next_entry(input, cx) {
             break;
         }
     }
@@ -384,14 +386,14 @@ fn parse_values(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Exp
         if (fork.is_empty() || fork.peek(Token![,])) && has_comma(&group.stream()) {
             let content;
             parenthesized!(content in input);
-            let mut values = Vec::new();
-            while !content.is_empty() {
-                values.push(parse_expr(&content, cx)?);
-                if !content.is_empty() {
-                    expect::<Token![,]>(&content, messages::EXPECTED_OPERATOR)?;
+            return read(&content, |content| {
+                let mut values = Vec::new();
+                while !content.is_empty() {
+                    values.push(parse_expr(content, cx)?);
+                    expect_comma(content)?;
                 }
-            }
-            return Ok(values);
+                Ok(values)
+            });
         }
     }
     Ok(vec![parse_expr(input, cx)?])
@@ -456,45 +458,88 @@ fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
     if input.peek(token::Paren) {
         let content;
         parenthesized!(content in input);
-        let inner = parse_expr(&content, cx)?;
-        if !content.is_empty() {
-            return Err(content.error(messages::EXPECTED_OPERATOR));
-        }
-        return Ok(inner);
+        return read(&content, |content| {
+            let inner = parse_expr(content, cx)?;
+            require(content, content.is_empty(), messages::EXPECTED_OPERATOR)?;
+            Ok(inner)
+        });
     }
     let name: Ident = expect(input, messages::EXPECTED_OPERAND)?;
     if input.peek(Token![.]) {
         return Err(input.error(messages::METHOD_CALL));
     }
-    if input.peek(Token![::]) || input.peek(token::Paren) {
+    if input.peek(Token![::]) || input.peek(Token![<]) || input.peek(token::Paren) {
         return parse_call(name, input, cx).map(Expr::Call);
     }
     Ok(Expr::Name(name))
 }
 
+/// What stands in a group. After a mistake the rest of it is passed over: syn would report it as well.
+pub(super) fn read<T>(
+    content: ParseStream<'_>,
+    parse: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,
+) -> syn::Result<T> {
+    let parsed = parse(content);
+    if parsed.is_err() {
+        content.parse::<TokenStream>()?;
+    }
+    parsed
+}
+
+/// A comma, or the end.
+fn expect_comma(input: ParseStream<'_>) -> syn::Result<()> {
+    if !input.is_empty() {
+        expect::<Token![,]>(input, messages::EXPECTED_OPERATOR)?;
+    }
+    Ok(())
+}
+
+/// `name<keys>(..)`: nothing is compared here, so that it is read as a call.
+fn lost_colons(name: &Ident, input: ParseStream<'_>, cx: &Diagnostics) -> bool {
+    let is_lost = input.peek(Token![<]);
+    if is_lost {
+        let fork = input.fork();
+        let mut call = TokenStream::new();
+        while let Ok(token) = fork.parse::<TokenTree>() {
+            let is_end = matches!(&token, TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis);
+            call.extend([token]);
+            if is_end {
+                break;
+            }
+        }
+        cx.push(syn::Error::new(
+            input.span(),
+            messages::lost_colons(name, &call),
+        ));
+    }
+    is_lost
+}
+
 fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Call> {
-    let arguments = if input.parse::<Option<Token![::]>>()?.is_some() {
-        expect::<Token![<]>(input, messages::EXPECTED_ARGUMENTS)?;
-        parse_arguments(input)?
-    } else {
-        Vec::new()
-    };
+    let arguments =
+        if input.parse::<Option<Token![::]>>()?.is_some() || lost_colons(&name, input, cx) {
+            expect::<Token![<]>(input, messages::EXPECTED_ARGUMENTS)?;
+            parse_arguments(input, cx)?
+        } else {
+            Vec::new()
+        };
     require(input, input.peek(token::Paren), messages::EXPECTED_OPERANDS)?;
     let content;
     parenthesized!(content in input);
     let (mut operands, mut named) = (Vec::new(), Vec::new());
-    while !content.is_empty() {
-        if content.peek(syn::Ident) && content.peek2(Token![=]) {
-            let key: Ident = content.parse()?;
-            content.parse::<Token![=]>()?;
-            named.push((key, parse_values(&content, cx)?));
-        } else {
-            operands.push(parse_expr(&content, cx)?);
+    read(&content, |content| {
+        while !content.is_empty() {
+            if content.peek(syn::Ident) && content.peek2(Token![=]) {
+                let key: Ident = content.parse()?;
+                content.parse::<Token![=]>()?;
+                named.push((key, parse_values(content, cx)?));
+            } else {
+                operands.push(parse_expr(content, cx)?);
+            }
+            expect_comma(content)?;
         }
-        if !content.is_empty() {
-            expect::<Token![,]>(&content, messages::EXPECTED_OPERATOR)?;
-        }
-    }
+        Ok(())
+    })?;
     let body = if input.peek(token::Brace) {
         let content;
         braced!(content in input);

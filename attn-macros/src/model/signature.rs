@@ -5,7 +5,7 @@ use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::{Token, bracketed, parenthesized, token};
 
-use super::parse::{require, tokens_of_argument};
+use super::parse::{read, require, tokens_of_argument};
 use super::syntax::{InputDraft, TypeDraft};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
@@ -88,12 +88,15 @@ pub(super) fn parse_results(
     let content;
     parenthesized!(content in input);
     let mut results = Vec::new();
-    while !content.is_empty() {
-        results.push(parse_type(&content)?);
-        if !content.is_empty() {
-            expect::<Token![,]>(&content, messages::EXPECTED_RESULT)?;
+    read(&content, |content| {
+        while !content.is_empty() {
+            results.push(parse_type(content)?);
+            if !content.is_empty() {
+                expect::<Token![,]>(content, messages::EXPECTED_RESULT)?;
+            }
         }
-    }
+        Ok(())
+    })?;
     if results.is_empty() {
         cx.push(syn::Error::new(content.span(), messages::EXPECTED_RESULT));
     }

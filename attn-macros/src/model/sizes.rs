@@ -1,6 +1,6 @@
 //! The sizes of the header, by name wherever a constant may stand.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -8,10 +8,15 @@ use quote::ToTokens;
 use super::syntax::SizeDraft;
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
+use crate::spec::keys::nearest;
 use crate::spec::{parse_size, value::Size};
 
 /// The sizes that the header declares.
-pub(super) struct Sizes(Vec<Named>);
+pub(super) struct Sizes {
+    declared: Vec<Named>,
+    /// Names that stand for a size, and are none of these: constants of the user, or misspelt.
+    others: RefCell<Vec<Ident>>,
+}
 
 struct Named {
     name: Ident,
@@ -23,9 +28,12 @@ struct Named {
 
 impl Sizes {
     pub(super) fn new(drafts: &[SizeDraft], cx: &Diagnostics) -> Self {
-        let mut sizes = Sizes(Vec::new());
+        let mut sizes = Sizes {
+            declared: Vec::new(),
+            others: RefCell::default(),
+        };
         for SizeDraft { name, value } in drafts {
-            if sizes.0.iter().any(|other| other.name == *name) {
+            if sizes.has(name) {
                 cx.error(name, messages::size_twice(name));
                 continue;
             }
@@ -37,7 +45,7 @@ impl Sizes {
                     Some(_) => size.to_token_stream(),
                     None => value,
                 });
-            sizes.0.push(Named {
+            sizes.declared.push(Named {
                 name: name.clone(),
                 value: one_token(value),
                 size,
@@ -77,7 +85,7 @@ impl Sizes {
     }
 
     fn find(&self, name: &Ident) -> Option<&Named> {
-        self.0.iter().find(|size| size.name == *name)
+        self.declared.iter().find(|size| size.name == *name)
     }
 
     /// The size of this name.
@@ -91,11 +99,42 @@ impl Sizes {
         self.find(name).is_some()
     }
 
-    pub(super) fn report_unused(&self, cx: &Diagnostics) {
-        for size in self.0.iter().filter(|size| !size.is_used.get()) {
-            cx.error(&size.name, messages::unused_size(&size.name));
+    /// Every name of a size.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.declared.iter().map(|size| size.name.to_string())
+    }
+
+    /// Notes names that stand for a size. A `const` is written in capitals, and a `let` in a block is none of them.
+    pub(super) fn mention(&self, names: &[Ident]) {
+        let may_be_size = |name: &&Ident| {
+            let text = name.to_string();
+            !self.has(name) && text.to_lowercase() == text && syn::parse_str::<Ident>(&text).is_ok()
+        };
+        let others = names.iter().filter(may_be_size).cloned();
+        self.others.borrow_mut().extend(others);
+    }
+
+    /// A size that nothing reads was perhaps meant where another name stands: the error is there.
+    pub(super) fn report_unused(&self, model: &Ident, cx: &Diagnostics) {
+        let others = self.others.borrow();
+        let unused = self.declared.iter().filter(|size| !size.is_used.get());
+        let is_one = unused.clone().count() == 1;
+        for Named { name, .. } in unused {
+            match meant_for(name, &others, is_one) {
+                Some(other) => cx.error(other, messages::size_for_another(other, name, model)),
+                None => cx.error(name, messages::unused_size(name)),
+            }
         }
     }
+}
+
+/// Where `name` was probably meant. Of one size and one other name, each is likely to be the other, however they are spelt.
+fn meant_for<'a>(name: &Ident, others: &'a [Ident], is_one: bool) -> Option<&'a Ident> {
+    let texts: Vec<_> = others.iter().map(Ident::to_string).collect();
+    let near = nearest(&name.to_string(), texts.iter().map(String::as_str));
+    let near = near.and_then(|near| others.iter().find(|other| *other == near));
+    let first = others.first();
+    near.or(first.filter(|first| is_one && others.iter().all(|other| other == *first)))
 }
 
 impl Named {

@@ -197,8 +197,21 @@ impl Parser<'_> {
         }
     }
 
-    /// Consumes the operator `symbol` if it is next. A doubled one is read as one, after an error.
+    /// Consumes the operator `symbol` if it is next. A doubled one, or the word for it, is read as one, after an error.
     fn next_is(&mut self, rest: &mut Tokens, symbol: char) -> bool {
+        let word = match symbol {
+            '&' => "and",
+            '|' => "or",
+            _ => "not",
+        };
+        if let Some(TokenTree::Ident(name)) = rest.peek()
+            && name == word
+        {
+            self.cx
+                .error(name, messages::operator_in_words(symbol, word));
+            rest.next();
+            return true;
+        }
         let is = |token: Option<&TokenTree>| matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == symbol);
         if !is(rest.peek()) {
             return false;

@@ -22,7 +22,7 @@ use syn::{Attribute, Visibility};
 pub(crate) use body::{Body, ParamDecl, ParamInit};
 pub(crate) use check::{ABOUT_QUERIES, check};
 pub(crate) use mask::{Align, Atom, Mask, parse as parse_mask};
-pub(crate) use parse::{expect, parse, parse_crate, tokens_of_entry};
+pub(crate) use parse::{expect, has_next_entry, parse, parse_crate, tokens_of_entry};
 pub(crate) use value::{Real, Size};
 pub(crate) use word::{Call, parse_number, parse_size, split_at_commas};
 

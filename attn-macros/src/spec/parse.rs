@@ -261,7 +261,7 @@ fn parse_keys(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Entry> {
                 Some(_) => cx.error(&entry.name, messages::duplicate_key(entry.key)),
             }
         }
-        if input.parse::<Token![,]>().is_err() {
+        if !has_next_entry(input, cx) {
             break;
         }
     }
@@ -323,20 +323,42 @@ fn guess(name: Ident, origin: TokenStream) -> Option<Entry> {
     })
 }
 
-/// The tokens before the next comma or the closing `>`.
+/// The tokens before the next comma or the closing `>`, or where the next entry begins without one.
 pub(crate) fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
     let mut tokens = TokenStream::new();
-    while !input.is_empty()
-        && !input.peek(Token![,])
-        && !input.peek(Token![>])
-        && !input.peek(Token![;])
-    {
-        match input.parse::<TokenTree>() {
-            Ok(token) => tokens.extend([token]),
-            Err(_) => break,
+    let (mut after_value, mut has_value) = (false, false);
+    let is_end = |input: ParseStream<'_>| {
+        input.is_empty() || input.peek(Token![,]) || input.peek(Token![>]) || input.peek(Token![;])
+    };
+    while !is_end(input) {
+        if after_value && has_value && starts_entry(input) {
+            break;
         }
+        let Ok(token) = input.parse::<TokenTree>() else {
+            break;
+        };
+        after_value = !matches!(token, TokenTree::Punct(_));
+        has_value |= matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '=');
+        tokens.extend([token]);
     }
     tokens
+}
+
+/// `key =`
+fn starts_entry(input: ParseStream<'_>) -> bool {
+    input.peek(syn::Ident) && input.peek2(Token![=])
+}
+
+/// Whether another entry follows: behind a comma, or without one, which is reported.
+pub(crate) fn has_next_entry(input: ParseStream<'_>, cx: &Diagnostics) -> bool {
+    if input.parse::<Token![,]>().is_ok() {
+        return true;
+    }
+    let next = input.cursor().ident().filter(|_| starts_entry(input));
+    if let Some((name, _)) = &next {
+        cx.error(name, messages::lost_comma(name));
+    }
+    next.is_some()
 }
 
 pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnostics) -> Value {

@@ -11,4 +11,5 @@ mod property;
 mod snapshots;
 mod soup;
 mod support;
+mod tables;
 mod valid_spec;

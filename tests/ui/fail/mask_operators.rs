@@ -13,6 +13,7 @@ attention! {
     struct EmptyGroup<heads = 2, d_model = 16, mask = causal & ()>;
     struct NothingNegated<heads = 2, d_model = 16, mask = !>;
     struct Word<heads = 2, d_model = 16, mask = causal and padding>;
+    struct Words<heads = 2, d_model = 16, mask = not causal or (padding and not(document))>;
 }
 
 #[macro_use]
@@ -20,5 +21,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Missing Plus MissingInGroup Doubled DoubledOr Ends EndsInGroup EmptyGroup NothingNegated Word);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Missing Plus MissingInGroup Doubled DoubledOr Ends EndsInGroup EmptyGroup NothingNegated Word Words);
 }

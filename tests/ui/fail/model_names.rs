@@ -20,6 +20,13 @@ model! {
 }
 
 model! {
+    struct Another<vocab = 5, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        linear::<vocab>(embedding::<vocab, d_model>(tokens))
+    }
+}
+
+model! {
     struct Axes<d_model = 8>;
     fn forward(x: [batch, seq, d_model], y: tokens[batch]) -> [batch, sec, d_model] { gelu(x) }
 }
@@ -36,7 +43,8 @@ model! {
         let g = linear::<d_model, name = head>(linear::<d_model, name = head>(x));
         let h = dropout::<1.5>(x);
         let i = mean_pool(x, padding = x);
-        a + b + c + d + e + f + g + h + i
+        let j = dropout(x);
+        a + b + c + d + e + f + g + h + i + j
     }
 }
 

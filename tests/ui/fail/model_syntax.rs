@@ -29,6 +29,17 @@ model! {
 }
 
 model! {
+    struct Operators<d_model = 8>;
+    fn forward(x: [batch, seq, d_model], tokens: ids[batch, seq]) -> [batch, seq, d_model] {
+        let y = x + 0.1 * tokens;
+        let z = linear<d_model, bias = false>(y);
+        let product = gelu(x @ y);
+        let element = x[0] + relu(y[1]);
+        product + element + z
+    }
+}
+
+model! {
     struct Inputs<d_model = 8>;
     fn forward(x: [batch, d_model], y: [batch, d_model]) -> [batch, d_model] {
         repeat 2 { x = gelu(x); }

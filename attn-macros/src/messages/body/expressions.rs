@@ -1,5 +1,7 @@
 //! What the user reads of the expressions in a body.
 
+use std::fmt::Display;
+
 use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 use syn::{BinOp, ExprBinary, ExprCall, ExprMethodCall, Lit};
@@ -301,6 +303,30 @@ pub(crate) fn unsupported(what: &str, help: Option<&str>) -> String {
     format!("an expression of a body has no {what}\nhelp: {help}")
 }
 
+/// `and` for `&&`.
+pub(crate) fn operator_word(found: &impl Display, operator: &str) -> String {
+    format!(
+        "expected `{operator}`, found `{found}`\nhelp: conditions combine by `&&`, `||` and `!`"
+    )
+}
+
+/// `a < b & c < d`
+pub(crate) fn binds_tighter(found: char) -> String {
+    format!(
+        "expected `{found}{found}`, found `{found}`\n\
+         help: conditions combine by `&&` and `||`; `{found}` binds tighter than a comparison"
+    )
+}
+
+/// `base ** exponent`
+pub(crate) fn double_star(base: &syn::Expr, exponent: &syn::Expr) -> String {
+    format!(
+        "expected an operator, found `**`\nhelp: write `pow({}, {})`",
+        bare(base),
+        bare(exponent)
+    )
+}
+
 pub(crate) fn unsupported_operator(op: &BinOp) -> String {
     let help = match op {
         BinOp::BitAnd(_) => Some("conditions combine by `&&`"),
@@ -340,6 +366,9 @@ pub(crate) fn unknown_function(found: &syn::Expr, tensors: &[Tensor<'_>]) -> Str
             "`{text}` is no function\nhelp: write `{}`",
             indexed(*tensor)
         );
+    }
+    if text == "not" {
+        return operator_word(&text, "!");
     }
     if matches!(&*text, "score" | "mask" | "normalize") {
         return format!(

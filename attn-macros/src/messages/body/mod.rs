@@ -23,6 +23,8 @@ pub(crate) const LAST: &str = "the last expression is the value";
 pub(crate) const IF: &str = "write `if .. { .. } else { .. }`";
 pub(crate) const WHERE: &str =
     "an expression of a body has no `where`\nhelp: write `if condition { a } else { b }`";
+pub(crate) const IF_BEHIND_A_VALUE: &str = "expected an operator, found `if`\n\
+    help: write `if condition { a } else { b }`";
 pub(crate) const CHAINED_COMPARISONS: &str =
     "comparisons do not chain\nhelp: write `a < b && b < c`";
 pub(crate) const LET: &str = "name a value by `let name = ..;`";

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::Emitter;
+use crate::markdown::Table;
 use crate::model::graph::{Field, Model, ModuleId, Node, Op, Place, Submodule, ValueId};
 use crate::model::types::tuple;
 use crate::spec::{Real, Size};
@@ -37,12 +38,13 @@ pub(super) fn axes_note(cx: &Emitter<'_>) -> String {
 
 /// Of the struct.
 pub(super) fn model(cx: &Emitter<'_>) -> String {
-    let mut doc = String::from("\n\nDeclared with `model!`.\n\n# Shapes\n\n| | |\n| --- | --- |\n");
+    let mut shapes = Table::new(["", ""]);
     for id in &cx.model.inputs {
         let value = cx.model.value(*id);
-        let _ = writeln!(doc, "| `{}` | `{}` |", value.name, value.ty);
+        shapes.row([&format!("`{}`", value.name), &format!("`{}`", value.ty)]);
     }
-    let _ = writeln!(doc, "| output | `{}` |", listed(cx, &cx.model.results));
+    shapes.row(["output", &format!("`{}`", listed(cx, &cx.model.results))]);
+    let mut doc = format!("\n\nDeclared with `model!`.\n\n# Shapes\n\n{shapes}");
     if !cx.model.symbols.is_empty() {
         let symbols = cx.model.symbols.iter().map(|name| format!("`{name}`"));
         let symbols = symbols.collect::<Vec<_>>().join(", ");
@@ -67,20 +69,19 @@ pub(super) fn module(cx: &Emitter<'_>, id: ModuleId) -> String {
 
 /// The layers of a module, those of a loop behind it.
 fn table(cx: &Emitter<'_>, id: ModuleId) -> String {
-    let mut table = String::from("| name | layer | output |\n| --- | --- | --- |\n");
+    let mut table = Table::new(["name", "layer", "output"]);
     push_rows(cx, id, "", &mut table);
-    table
+    table.to_string()
 }
 
-fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut String) {
+fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut Table<3>) {
     for field in &cx.model.module(id).fields {
         let name = format!("{path}{}", field.name);
-        let _ = writeln!(
-            table,
-            "| `{name}` | {} | `{}` |",
-            markdown(&field.layer),
-            field.output
-        );
+        table.row([
+            &format!("`{name}`"),
+            &markdown(&field.layer),
+            &format!("`{}`", field.output),
+        ]);
         if let Submodule::Repeat { module, share, .. } = &field.layer {
             let inner = if *share { "." } else { ".*." };
             push_rows(cx, *module, &format!("{name}{inner}"), table);

@@ -43,7 +43,7 @@ pub(crate) fn lower(draft: ModelDraft, krate: &TokenStream, cx: &Diagnostics) ->
     let results = lowering.returned(results, declared.as_deref(), &draft);
     lowering.scopes.close(cx);
     if cx.count() == before && !draft.poisoned {
-        lowering.sizes.report_unused(cx);
+        lowering.sizes.report_unused(&draft.item.name, cx);
     }
     let poisoned = draft.poisoned || cx.count() > before;
     if poisoned {
@@ -233,7 +233,8 @@ impl<'a> Lowering<'a> {
             }
             if !is_name_of_constant(&text) {
                 if self.knows_axes {
-                    let message = messages::unknown_axis(&name, &self.symbols);
+                    let sizes: Vec<_> = self.sizes.names().collect();
+                    let message = messages::unknown_axis(&name, &self.symbols, &sizes);
                     self.cx.error(&name, message);
                 }
                 return None;
@@ -249,9 +250,10 @@ impl<'a> Lowering<'a> {
             .then(|| crate::spec::parse_size(&size, what, self.cx))?
     }
 
-    /// Whether a constant is one: an axis has no length that is known.
+    /// Whether a constant is one: an axis has no length that is known. Notes what it names.
     fn names_no_axis(&self, constant: &TokenStream) -> bool {
         let names = sizes::names(constant);
+        self.sizes.mention(&names);
         let is_axis = |name: &&Ident| {
             !self.sizes.has(name) && self.symbols.contains(&name.unraw().to_string())
         };

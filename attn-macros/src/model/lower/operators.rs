@@ -18,6 +18,13 @@ enum Operand {
     Number(Real),
 }
 
+/// An operator where it stands.
+#[derive(Clone, Copy)]
+struct Sign {
+    at: Span,
+    text: &'static str,
+}
+
 impl Lowering<'_> {
     /// The value of an expression that has axes; named after `name`, or else after the operation.
     pub(super) fn tensor(
@@ -52,7 +59,8 @@ impl Lowering<'_> {
             Expr::Number(tokens) => self.number(tokens).map(Operand::Number),
             Expr::Negate(at, inner) => {
                 let inner = self.operand(inner, None, frame)?;
-                self.scale(inner, &Real::known(-1.0), *at, name, frame)
+                let sign = Sign { at: *at, text: "-" };
+                self.scale(inner, &Real::known(-1.0), sign, name, frame)
             }
             Expr::Binary {
                 operator,
@@ -106,6 +114,10 @@ impl Lowering<'_> {
         frame: &mut Frame,
     ) -> Option<Operand> {
         use Operand::{Number, Tensor};
+        let sign = Sign {
+            at,
+            text: operator.text(),
+        };
         match (operator, sides) {
             (_, [Tensor(a), Tensor(b)]) => self.tensors(operator, at, [a, b], name, frame),
             (_, [Number(a), Number(b)]) => real(operator, &a, &b).map(Number).or_else(|| {
@@ -113,25 +125,25 @@ impl Lowering<'_> {
                 None
             }),
             (Operator::Add, [Tensor(x), Number(c)] | [Number(c), Tensor(x)]) => {
-                self.shift(x, c, at, name, frame)
+                self.shift(x, c, sign, name, frame)
             }
             (Operator::Sub, [Tensor(x), Number(c)]) => {
                 let c = real(Operator::Sub, &Real::known(0.0), &c)?;
-                self.shift(x, c, at, name, frame)
+                self.shift(x, c, sign, name, frame)
             }
             (Operator::Sub, [Number(c), Tensor(x)]) => {
-                let minus = self.scale(Tensor(x), &Real::known(-1.0), at, None, frame)?;
+                let minus = self.scale(Tensor(x), &Real::known(-1.0), sign, None, frame)?;
                 match minus {
-                    Tensor(minus) => self.shift(minus, c, at, name, frame),
+                    Tensor(minus) => self.shift(minus, c, sign, name, frame),
                     Number(_) => None,
                 }
             }
             (Operator::Mul, [Tensor(x), Number(c)] | [Number(c), Tensor(x)]) => {
-                self.scale(Tensor(x), &c, at, name, frame)
+                self.scale(Tensor(x), &c, sign, name, frame)
             }
             (Operator::Div, [Tensor(x), Number(c)]) => {
                 match real(Operator::Div, &Real::known(1.0), &c) {
-                    Some(inverse) => self.scale(Tensor(x), &inverse, at, name, frame),
+                    Some(inverse) => self.scale(Tensor(x), &inverse, sign, name, frame),
                     None => {
                         self.error(at, messages::NOT_A_NUMBER);
                         None
@@ -149,14 +161,14 @@ impl Lowering<'_> {
         &mut self,
         x: Operand,
         factor: &Real,
-        at: Span,
+        sign: Sign,
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<Operand> {
         match x {
             Operand::Number(number) => real(Operator::Mul, factor, &number).map(Operand::Number),
             Operand::Tensor(x) => {
-                self.with_number(Op::Scale(factor.clone()), ("scale", x), at, name, frame)
+                self.with_number(Op::Scale(factor.clone()), ("scale", x), sign, name, frame)
             }
         }
     }
@@ -165,24 +177,24 @@ impl Lowering<'_> {
         &mut self,
         x: ValueId,
         by: Real,
-        at: Span,
+        sign: Sign,
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<Operand> {
-        self.with_number(Op::Shift(by), ("shift", x), at, name, frame)
+        self.with_number(Op::Shift(by), ("shift", x), sign, name, frame)
     }
 
     fn with_number(
         &mut self,
         op: Op,
         (kind, x): (&str, ValueId),
-        at: Span,
+        sign: Sign,
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<Operand> {
         let ty = self.ty(x).clone();
         if ty.kind != Kind::Floats {
-            self.error(at, messages::expected_floats("an operator", &ty));
+            self.error(sign.at, messages::expected_floats(sign.text, &ty));
             return None;
         }
         let name = named(name, kind);

@@ -5,6 +5,7 @@ use std::iter::Peekable;
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree, token_stream};
 use syn::Block;
 
+use super::foreign;
 use crate::diag::Diagnostics;
 use crate::messages::body as messages;
 use crate::spec::text;
@@ -17,22 +18,16 @@ pub(super) fn parse_block(group: &Group, cx: &Diagnostics) -> syn::Result<Block>
 
 /// What syn reports, in other words where it is known what was meant.
 fn explained(error: syn::Error, tokens: TokenStream) -> syn::Error {
-    if error.to_string() == "comparison operators cannot be chained" {
-        return syn::Error::new(error.span(), messages::CHAINED_COMPARISONS);
-    }
-    match keyword_where(tokens) {
-        Some(span) => syn::Error::new(span, messages::WHERE),
+    let is_chain = error.to_string() == "comparison operators cannot be chained";
+    let meant = match is_chain {
+        true => foreign::operator_between_comparisons(tokens),
+        false => foreign::word(tokens),
+    };
+    match meant {
+        Some((span, message)) => syn::Error::new(span, message),
+        None if is_chain => syn::Error::new(error.span(), messages::CHAINED_COMPARISONS),
         None => error,
     }
-}
-
-/// Where the function of that name in other libraries is called: in Rust a keyword, which no expression has.
-fn keyword_where(tokens: TokenStream) -> Option<Span> {
-    tokens.into_iter().find_map(|token| match token {
-        TokenTree::Ident(name) if name == "where" => Some(name.span()),
-        TokenTree::Group(group) => keyword_where(group.stream()),
-        _ => None,
-    })
 }
 
 /// `tokens` as the user wrote them, on one line.

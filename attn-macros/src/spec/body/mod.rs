@@ -5,6 +5,7 @@
 mod constants;
 mod data;
 mod dims;
+mod foreign;
 mod functions;
 mod index;
 mod lower;

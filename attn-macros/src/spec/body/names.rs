@@ -25,6 +25,12 @@ pub(super) fn may_be_constant(name: &Ident) -> bool {
     name.to_string().chars().any(char::is_uppercase)
 }
 
+/// Rust's name for infinity or no number, or that of another language.
+pub(super) fn is_not_finite(name: &Ident) -> bool {
+    let name = name.to_string().to_lowercase();
+    matches!(&*name, "infinity" | "neg_infinity" | "inf" | "nan")
+}
+
 impl<'a> Lower<'a, '_> {
     pub(super) fn path(&mut self, path: &ExprPath) -> Operand {
         let Some(name) = path.path.get_ident().filter(|_| path.qself.is_none()) else {
@@ -51,6 +57,9 @@ impl<'a> Lower<'a, '_> {
         }
         if let Some(function) = Function::find(&name.to_string()) {
             return self.error(name, messages::function_without_arguments(function));
+        }
+        if is_not_finite(name) {
+            return self.error(name, messages::NOT_FINITE);
         }
         let named = self.named();
         let sizes = self.scope.sizes.iter().map(|(size, _)| (*size).to_owned());
@@ -103,9 +112,8 @@ impl<'a> Lower<'a, '_> {
     }
 
     fn constant_path(&mut self, path: &ExprPath) -> Operand {
-        const NOT_FINITE: [&str; 3] = ["INFINITY", "NEG_INFINITY", "NAN"];
-        let last = path.path.segments.last().map(|last| last.ident.to_string());
-        if last.is_some_and(|last| NOT_FINITE.contains(&last.as_str())) {
+        let last = path.path.segments.last().map(|last| &last.ident);
+        if last.is_some_and(is_not_finite) {
             return self.error(path, messages::NOT_FINITE);
         }
         let constant = Size::from_expr(&syn::Expr::Path(path.clone()));

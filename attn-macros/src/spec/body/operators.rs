@@ -29,6 +29,14 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn binary(&mut self, binary: &ExprBinary) -> Operand {
+        if let (BinOp::Mul(star), syn::Expr::Unary(power)) = (&binary.op, &*binary.right)
+            && let UnOp::Deref(second) = power.op
+        {
+            self.expr(&binary.left);
+            self.expr(&power.expr);
+            let stars = quote!(#star #second);
+            return self.error(stars, messages::double_star(&binary.left, &power.expr));
+        }
         match binary.op {
             BinOp::Add(_) => self.arithmetic(Binary::Add, binary),
             BinOp::Sub(_) => self.arithmetic(Binary::Sub, binary),

@@ -3,6 +3,7 @@
 use quote::ToTokens;
 
 use super::lower::Lower;
+use super::names::is_not_finite;
 use super::operand::Operand;
 use crate::messages::body as messages;
 
@@ -40,6 +41,11 @@ impl Lower<'_, '_> {
             ),
             E::Macro(it) => (it.mac.path.to_token_stream(), "macros", None),
             E::Reference(it) => (it.and_token.to_token_stream(), "references", None),
+            // `math.inf`
+            E::Field(it) if matches!(&it.member, syn::Member::Named(name) if is_not_finite(name)) =>
+            {
+                return self.error(it, messages::NOT_FINITE);
+            }
             E::Field(it) => (it.dot_token.to_token_stream(), "fields", None),
             E::Range(it) => (it.limits.to_token_stream(), "ranges", None),
             E::Tuple(it) => (it.to_token_stream(), "tuples", None),

@@ -288,6 +288,26 @@ mistakes! {
         "if h < 2 «<» 3 { 1.0 } else { 2.0 }" => "comparisons do not chain\nhelp: write `a < b && b < c`";
         "(1 «+» score) * (h «-» 2.0)" => "`+` of an integer and a float\nhelp: write `1.0`", "`-` of an integer and a float\nhelp: write `h as f32`";
     }
+    other_languages by check: {
+        "fn mask(q_idx, kv_idx) { kv_idx <= q_idx «and» q_idx < 4 }" => "expected `&&`, found `and`\nhelp: conditions combine by `&&`, `||` and `!`";
+        "fn mask(q_idx, kv_idx) { (kv_idx <= q_idx) «or» (q_idx < 4) }" => "expected `||`, found `or`\nhelp: conditions combine by `&&`, `||` and `!`";
+        "fn mask(q_idx, kv_idx) { kv_idx <= q_idx && («not» q_idx < 4) }" => "expected `!`, found `not`\nhelp: conditions combine by `&&`, `||` and `!`";
+        "fn mask(q_idx, kv_idx) { «not»(kv_idx <= q_idx) }" => "expected `!`, found `not`\nhelp: conditions combine by `&&`, `||` and `!`";
+        "fn mask(q_idx, kv_idx) { kv_idx <= q_idx «and» not q_idx < 4 }" => "expected `&&`, found `and`\nhelp: conditions combine by `&&`, `||` and `!`";
+        "fn score(score, h) { score «if» h < 2 else 2.0 * score }" => "expected an operator, found `if`\nhelp: write `if condition { a } else { b }`";
+        "fn score(score, h) { let a = 1.0 «if» h < 2 else 0.0; a * score }" => "expected an operator, found `if`\nhelp: write `if condition { a } else { b }`";
+        "fn score(score) { score «**» 2 }" => "expected an operator, found `**`\nhelp: write `pow(score, 2)`";
+        "fn score(score, h) { score + (h as f32 - 1.0) «**» 2.0 * score }" => "expected an operator, found `**`\nhelp: write `pow(h as f32 - 1.0, 2.0)`";
+        "fn score(score, h) { if h < 2 { score } else { -«inf» } }" => "expected a finite number\nhelp: which keys a query does not attend to is said in `fn mask`";
+        "fn score(score, h) { if h < 2 { score } else { «inf» } }" => "expected a finite number\nhelp: which keys a query does not attend to is said in `fn mask`";
+        "fn score(score, h) { if h < 2 { score } else { «nan» } }" => "expected a finite number\nhelp: which keys a query does not attend to is said in `fn mask`";
+        "fn score(score, h) { if h < 2 { score } else { -«math.inf» } }" => "expected a finite number\nhelp: which keys a query does not attend to is said in `fn mask`";
+        "fn score(score, h) { if h < 2 { score } else { «f32::INFINITY» } }" => "expected a finite number\nhelp: which keys a query does not attend to is said in `fn mask`";
+        "fn mask(q_idx, kv_idx) { q_idx >= kv_idx «&» q_idx - kv_idx < 4 }" => "expected `&&`, found `&`\nhelp: conditions combine by `&&` and `||`; `&` binds tighter than a comparison";
+        "fn mask(q_idx, kv_idx) { let near = q_idx == kv_idx «|» q_idx == kv_idx + 1; near }" => "expected `||`, found `|`\nhelp: conditions combine by `&&` and `||`; `|` binds tighter than a comparison";
+        "fn mask(q_idx, kv_idx) { kv_idx < 9 && (q_idx >= kv_idx «&» q_idx - kv_idx < 4) }" => "expected `&&`, found `&`\nhelp: conditions combine by `&&` and `||`; `&` binds tighter than a comparison";
+        "fn mask(q_idx, kv_idx) { kv_idx < 9 && 0 < kv_idx «<» q_idx }" => "comparisons do not chain\nhelp: write `a < b && b < c`";
+    }
     choices by check_expr: {
         "if «h» { 1.0 } else { 2.0 }" => "`if` takes a condition, found an integer\nhelp: compare it, as `h > 0`";
         "if «score + 1.0» { 1.0 } else { 2.0 }" => "`if` takes a condition, found a float\nhelp: compare it, as `(score + 1.0) > 0.0`";

@@ -1,6 +1,9 @@
 //! What is said of mistakes, and where.
 
 use super::expand;
+use crate::messages::example;
+use crate::model::ops::OPERATIONS;
+use crate::spec::keys::Key;
 use crate::tests::support::reports;
 
 /// The errors of a model with these statements: the tokens they stand at, and the first line of what they say.
@@ -41,6 +44,20 @@ mistakes! {
     a_result_that_differs: "linear::<9>(x)", "linear",
         "`forward` declares [batch, seq, 8], and returns [batch, seq, 9]";
     unused_value: "let y = gelu(x); x", "y", "the value of `y` is never used";
+    ids_times_a_number: "x + 0.1 * tokens", "*", "`*` takes floats, found ids[batch, seq]";
+    ids_divided: "x + tokens / 2", "/", "`/` takes floats, found ids[batch, seq]";
+    ids_less_a_number: "x + (tokens - 1)", "-", "`-` takes floats, found ids[batch, seq]";
+    a_number_less_ids: "x + (1 - tokens)", "-", "`-` takes floats, found ids[batch, seq]";
+    ids_negated: "x + -tokens", "-", "`-` takes floats, found ids[batch, seq]";
+    keys_without_colons: "linear<d>(x)", "<", "expected `::` before `<`";
+    a_product_of_matrices: "x @ x", "@", "expected an operator: `+`, `-`, `*` or `/`";
+    a_product_of_matrices_in_a_call: "gelu(x @ x)", "@", "expected an operator: `+`, `-`, `*` or `/`";
+    a_product_of_matrices_in_parentheses: "2 * (x @ x)", "@", "expected an operator: `+`, `-`, `*` or `/`";
+    a_product_of_matrices_among_several: "(x @ x, x)", "@", "expected an operator: `+`, `-`, `*` or `/`";
+    an_index: "gelu(x[0])", "[", "expected an operator: `+`, `-`, `*` or `/`";
+    an_index_at_the_end: "x[0]", "[", "expected an operator: `+`, `-`, `*` or `/`";
+    an_index_of_a_variable: "let y = x[0]; y", "[", "expected an operator, or `;`";
+    a_key_without_comma: "linear::<out = d bias = false>(x)", "bias", "expected `,` before `bias`";
     overwritten: "let mut y = gelu(x); y = relu(x); y", "y", "the value of `y` is never used";
     used_before_set: "let z = y + x; let y = gelu(x); z + y", "y", "`y` is used before it is set";
     used_before_set_in_a_loop: "let mut y = x; repeat 2 { y = y + z; } let z = gelu(y); z", "z", "`z` is used before it is set";
@@ -333,4 +350,101 @@ fn of_the_declaration() {
         let expected = (at.to_owned(), message.to_owned());
         assert!(found.contains(&expected), "{source}: {found:?}");
     }
+}
+
+#[test]
+fn a_size_under_another_name_is_said_where_that_stands() {
+    let report = |source: &str| {
+        let mut found = reports(&expand(source));
+        assert_eq!(found.len(), 1, "{source}: {found:?}");
+        let report = found.remove(0);
+        let at = source[report.at.expect("an error stands somewhere")].to_owned();
+        (at, report.message)
+    };
+    let model = |body: &str| {
+        format!(
+            "struct M<vocab = 5, d = 8>;
+             fn forward(t: ids[batch, seq]) -> [batch, seq, vocab] {{ {body} }}"
+        )
+    };
+    let help = |found: &str| {
+        format!(
+            "`M` has no size `{found}`, and its size `d` is never used\n\
+             help: did you mean `d`? If `{found}` is a constant, remove `d`"
+        )
+    };
+    for (body, found) in [
+        ("linear::<vocab>(embedding::<vocab, d_model>(t))", "d_model"),
+        ("linear::<vocab>(embedding::<vocab, { 2 * dd }>(t))", "dd"),
+        (
+            "let mut x = embedding::<vocab, vocab>(t); repeat dd { x = gelu(x); } x",
+            "dd",
+        ),
+    ] {
+        assert_eq!(report(&model(body)), (found.to_owned(), help(found)));
+    }
+    // A constant of the user is no size that was misspelt, and neither is what is called.
+    for body in [
+        "linear::<vocab>(embedding::<vocab, WIDTH>(t))",
+        "linear::<vocab>(embedding::<vocab, { width(3) }>(t))",
+    ] {
+        let unused = "the size `d` is never used\nhelp: remove it";
+        assert_eq!(report(&model(body)), ("d".to_owned(), unused.to_owned()));
+    }
+    // Nothing is unused: it may be a constant.
+    let both = "linear::<vocab>(linear::<d>(embedding::<vocab, d_model>(t)))";
+    assert!(reports(&expand(&model(both))).is_empty());
+    let axis = "struct M<width = 8>; fn forward(x: [batch, width]) -> [batch, widht] { x }";
+    let message =
+        "no input has an axis `widht`, and no size is called so\nhelp: did you mean `width`?";
+    assert_eq!(report(axis), ("widht".to_owned(), message.to_owned()));
+}
+
+/// What helps show as the value of a key is one that the key takes. Whether a promise holds is another question, and `type`
+/// has no key.
+#[test]
+fn examples_of_keys_are_valid() {
+    for operation in OPERATIONS {
+        for key in operation
+            .keys
+            .iter()
+            .filter(|key| !["type", "ensure"].contains(&key.name))
+        {
+            let needs = |other: &&Key| other.default == "required" && other.name != "type";
+            let needed = operation.keys.iter().filter(needs);
+            let keys = needed.filter(|other| other.name != key.name).chain([key]);
+            let mut keys: Vec<_> = keys.map(example).collect();
+            let operand = match (operation.name, key.name) {
+                ("embedding" | "learned_position" | "sinusoidal_position", _) => "tokens",
+                (_, "d_context") => "x, context = x",
+                _ => "x",
+            };
+            if operation.name == "module" {
+                keys.insert(0, "Linear<8, 3>".to_owned());
+            }
+            let source = format!(
+                "struct M<d_model = 512>;
+                 fn forward(x: [batch, seq, d_model], tokens: ids[batch, seq]) -> [batch, seq, 3] {{
+                     let y = {}::<{}>({operand});
+                     y + tokens + x
+                 }}",
+                operation.name,
+                keys.join(", ")
+            );
+            let errors = errors_of(&source);
+            let of_sum = |error: &(String, String)| error.0 == "+";
+            assert!(
+                !errors.is_empty() && errors.iter().all(of_sum),
+                "{source}: {errors:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_help_for_a_missing_probability_is_one() {
+    let source = "struct M; fn forward(x: [batch, 8]) -> [batch, 8] { dropout(x) }";
+    let found = reports(&expand(source)).remove(0);
+    let message = "`dropout` needs the key `p`\nhelp: `dropout::<p = 0.1>(..)`";
+    assert_eq!(found.message, message);
 }

@@ -1,0 +1,80 @@
+//! The tables of the documentation: a row has as many cells as its head.
+
+use proc_macro2::{TokenStream, TokenTree};
+
+use super::support::{expand, tokens};
+use crate::pipeline;
+
+/// The documentation in `tokens`.
+fn docs(tokens: TokenStream, found: &mut Vec<String>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for part in tokens.windows(3) {
+        if matches!(&part[0], TokenTree::Ident(name) if name == "doc")
+            && let Ok(doc) = syn::parse2::<syn::LitStr>(part[2].clone().into())
+        {
+            found.push(doc.value());
+        }
+    }
+    for token in tokens {
+        if let TokenTree::Group(group) = token {
+            docs(group.stream(), found);
+        }
+    }
+}
+
+/// The cells of a row: a `|` is the end of one, unless it is escaped, also in code.
+fn cells(row: &str) -> usize {
+    row.replace("\\|", "").matches('|').count() - 1
+}
+
+/// The rows of the tables in `page`, each of which has as many cells as the head.
+fn rows(page: &str) -> usize {
+    let (mut width, mut rows) = (None, 0);
+    for line in page.lines() {
+        if !line.starts_with('|') {
+            width = None;
+            continue;
+        }
+        let width = *width.get_or_insert(cells(line));
+        assert_eq!(cells(line), width, "{line}");
+        assert!(line.ends_with('|'), "{line}");
+        rows += 1;
+    }
+    rows
+}
+
+#[test]
+fn the_tables_of_keys_and_operations_are_whole() {
+    let keys: TokenStream = crate::emit::ide::key_table();
+    let keys: syn::LitStr = syn::parse2(keys).expect("a string");
+    assert!(rows(&keys.value()) > 40, "{}", keys.value());
+    assert!(rows(&crate::model::ops::table()) > 20);
+}
+
+#[test]
+fn the_tables_of_a_layer_and_a_model_are_whole() {
+    let layer = expand(
+        "struct Either<heads = 2, d_model = { N | 1 }, mask = causal | padding> {
+            /// As `|x|`.
+            param slope: [heads] = ones;
+            /// One |
+            /// or the other.
+            data far: [batch, kv_len];
+            fn score(score, b, h, kv_idx) { score * slope[h] + far[b, kv_idx] }
+        }",
+    );
+    let model = pipeline::model(tokens(
+        "struct Either<d = { N | 1 }>;
+        fn forward(x: [batch, d]) -> [batch, { N | 1 }] {
+            let mut y = module::<Either<{ N | 1 }>, out = [batch, d]>(x);
+            repeat 2 { y = linear::<{ N | 1 }>(y); }
+            y
+        }",
+    ));
+    for (output, least) in [(layer, 30), (model, 10)] {
+        let mut found = Vec::new();
+        docs(output, &mut found);
+        let counts: usize = found.iter().map(|page| rows(page)).sum();
+        assert!(counts >= least, "{counts} rows in {found:?}");
+    }
+}
