@@ -187,7 +187,7 @@ mod tests {
     /// The mean square of a matrix that begins with zeros by itself.
     fn square_of_matrix() -> f64 {
         let mut t: Tensor<Rank2<100, 400>, f64, Cpu> = Cpu::seed_from_u64(1).zeros();
-        matrix(&mut t, |t| zeros(t)).expect("the Cpu has memory");
+        matrix(&mut t, zeros).expect("the Cpu has memory");
         mean(t.as_vec().into_iter().map(|v| v * v))
     }
 
