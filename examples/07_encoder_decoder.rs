@@ -20,7 +20,6 @@ use attn::{
 };
 use clap::Parser;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
-use rand_distr::Normal;
 use std::{fs, path::PathBuf};
 
 /// What both languages are written with. The first is room behind a short text, the next two are where an answer begins and ends.
@@ -39,7 +38,8 @@ model! {
     struct Transformer<vocab = { CHARACTERS.len() }, d_model = D_MODEL, heads = 4, layers = 2, hidden = { 4 * D_MODEL }>;
 
     fn forward(source: ids[batch, s], target: ids[batch, t], lens: lens[batch]) -> [batch, t, vocab] {
-        let mut memory = embedding::<vocab, d_model, name = characters>(source) * 8 + sinusoidal_position::<d_model>(source);
+        // In the paper, too, the table is small where it is read for the output, and large where it meets the positions.
+        let mut memory = embedding::<vocab, d_model, name = characters, init = normal(0.125)>(source) * 8 + sinusoidal_position::<d_model>(source);
         repeat layers, name = encoder {
             memory = layer_norm(memory + attention::<heads, mask = padding>(memory, padding = lens));
             memory = layer_norm(memory + feed_forward::<hidden, activation = relu>(memory));
@@ -86,8 +86,6 @@ fn main() -> Result<()> {
     let device = Cpu::seed_from_u64(7);
     let mut rng = StdRng::seed_from_u64(7);
     let mut model = device.build_module::<Transformer, f32>();
-    // In the paper, too, the table is small where it is read for the output.
-    model.characters.weight = device.sample(Normal::new(0.0, 0.125)?);
     println!("{}\n", Transformer::summary());
     let mut optimizer = AdamW::new(AdamWConfig {
         betas: [0.9, 0.98],

@@ -158,7 +158,7 @@ pub mod __private {
     pub use std::{string::String, sync::Arc, vec::Vec};
 
     pub use attn_core::{
-        Backend, Element, Error, LinearFields,
+        Backend, Element, Error, InitialField, LinearFields,
         composed::*,
         data::*,
         entry::*,

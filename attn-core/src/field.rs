@@ -1,4 +1,4 @@
-//! The projections of a layer as dfdx visits them.
+//! The fields of layers and models as dfdx visits them.
 
 use dfdx::{
     dtypes::Dtype,
@@ -11,7 +11,10 @@ use dfdx::{
     tensor_ops::Device,
 };
 
-use crate::{Element, init};
+use crate::{
+    Element,
+    init::{self, Initial},
+};
 
 /// `N` fields of the layer `M`, one after the other, that are [`Linear`] of the same sizes and of the same initial distribution;
 /// their biases start at 0. One of these for all of their tensors, because every closure in an expansion is time of its
@@ -90,5 +93,37 @@ where
         fields: Self::Options<E2, D2>,
     ) -> Option<Self::Output<E2, D2>> {
         fields
+    }
+}
+
+/// A field whose layer begins with matrices of this distribution, and with all else as it does by itself.
+pub struct InitialField<F> {
+    /// What is visited.
+    pub field: F,
+    /// Of its matrices.
+    pub initial: Initial,
+}
+
+impl<M, F, E, D> ModuleFields<M, E, D> for InitialField<F>
+where
+    M: TensorCollection<E, D>,
+    F: ModuleFields<M, E, D>,
+    E: Element,
+    D: Device<E>,
+{
+    type Options<E2: Dtype, D2: Device<E2>> = F::Options<E2, D2>;
+    type Output<E2: Dtype, D2: Device<E2>> = F::Output<E2, D2>;
+
+    fn visit_fields<V: ModuleVisitor<M, E, D>>(
+        self,
+        visitor: &mut V,
+    ) -> Result<Self::Options<V::E2, V::D2>, V::Err> {
+        self.initial.within(|| self.field.visit_fields(visitor))
+    }
+
+    fn handle_options<E2: Dtype, D2: Device<E2>>(
+        options: Self::Options<E2, D2>,
+    ) -> Option<Self::Output<E2, D2>> {
+        F::handle_options(options)
     }
 }

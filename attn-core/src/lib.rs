@@ -73,4 +73,4 @@ mod testing;
 pub use backend::{Backend, Host};
 pub use element::Element;
 pub use error::{Error, unwrap};
-pub use field::LinearFields;
+pub use field::{InitialField, LinearFields};

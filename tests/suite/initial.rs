@@ -22,7 +22,7 @@ attention! {
 
 /// How a parameter starts.
 #[derive(Clone, Copy, Debug)]
-enum Start {
+pub(crate) enum Start {
     /// Between `-bound` and `bound`.
     Uniform {
         bound: f64,
@@ -35,35 +35,35 @@ enum Start {
 }
 use Start::{Constant, Uniform};
 
-const ZERO: Start = Constant(0.0);
-const ONE: Start = Constant(1.0);
+pub(crate) const ZERO: Start = Constant(0.0);
+pub(crate) const ONE: Start = Constant(1.0);
 
 /// `torch.nn.init.xavier_uniform_`
-fn xavier(fan_in: usize, fan_out: usize) -> Start {
+pub(crate) fn xavier(fan_in: usize, fan_out: usize) -> Start {
     let bound = (6.0 / (fan_in + fan_out) as f64).sqrt();
     Uniform { bound }
 }
 
 /// `torch.nn.init.kaiming_uniform_`, with its default gain of √2
-fn kaiming(fan_in: usize) -> Start {
+pub(crate) fn kaiming(fan_in: usize) -> Start {
     let bound = (6.0 / fan_in as f64).sqrt();
     Uniform { bound }
 }
 
 /// `torch.nn.init.kaiming_uniform_(a=math.sqrt(5))`, with which `torch.nn.Linear` and `torch.nn.Bilinear` start
-fn linear(fan_in: usize) -> Start {
+pub(crate) fn linear(fan_in: usize) -> Start {
     let bound = 1.0 / (fan_in as f64).sqrt();
     Uniform { bound }
 }
 
-fn normal(std: f64) -> Start {
+pub(crate) fn normal(std: f64) -> Start {
     Start::Normal { std }
 }
 
 /// Checks the first moments of a sample against those of its distribution, up to five standard errors: one in a million
 /// right samples would fail, and the seed is fixed.
 #[track_caller]
-fn assert_starts(name: &str, values: &[f64], start: Start) {
+pub(crate) fn assert_starts(name: &str, values: &[f64], start: Start) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let moment = |power| values.iter().map(|v| v.powi(power)).sum::<f64>() / n;

@@ -192,7 +192,7 @@ impl<const MAX: usize, const W: usize, E: Element, D: Device<E>> TensorCollectio
                 "weight",
                 |s| &s.weight,
                 |s| &mut s.weight,
-                TensorOptions::reset_with(|t| init::normal(t, STD)),
+                TensorOptions::reset_with(|t| init::matrix(t, |t| init::normal(t, STD))),
             ),
             |weight| LearnedPosition { weight },
         )

@@ -179,7 +179,7 @@ impl<const I: usize, const O: usize, E: Element, D: Device<E>> TensorCollection<
                     "weight",
                     |s| &s.weight,
                     |s| &mut s.weight,
-                    TensorOptions::reset_with(|t| init::uniform(t, bound(I))),
+                    TensorOptions::reset_with(|t| init::matrix(t, |t| init::uniform(t, bound(I)))),
                 ),
                 Self::tensor(
                     "bias",
@@ -206,7 +206,7 @@ impl<const I: usize, const O: usize, E: Element, D: Device<E>> TensorCollection<
                 "weight",
                 |s| &s.weight,
                 |s| &mut s.weight,
-                TensorOptions::reset_with(|t| init::uniform(t, bound(I))),
+                TensorOptions::reset_with(|t| init::matrix(t, |t| init::uniform(t, bound(I)))),
             ),
             |weight| UnbiasedLinear { weight },
         )

@@ -366,6 +366,12 @@ pub(crate) fn key_of_tied(table: &Ident, key: &str) -> String {
     )
 }
 
+pub(crate) fn init_of_tied(table: &Ident) -> String {
+    format!(
+        "`tied` contradicts `init`: the table belongs to `{table}`\nhelp: give `init` to that embedding"
+    )
+}
+
 pub(crate) fn tied_size(out: &Size, field: &Ident, vocab: &Size) -> String {
     format!("`out` is {out}, but the vocabulary of `{field}` is {vocab}")
 }

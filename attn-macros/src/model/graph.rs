@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 
 use super::types::Type;
 use crate::graph::{CallData, Graph};
-use crate::spec::{Assertion, Item, Real, Size, Spec};
+use crate::spec::{Assertion, Init, Item, Real, Size, Spec};
 
 /// Everything that is emitted.
 pub(crate) struct Model {
@@ -49,6 +49,8 @@ pub(crate) struct Module {
 pub(crate) struct Field {
     pub(crate) name: String,
     pub(crate) layer: Submodule,
+    /// How its matrices begin. That of an attention is in its spec.
+    pub(crate) init: Init,
     /// The operation as written, for the table of the docs.
     pub(crate) output: String,
 }

@@ -1,7 +1,7 @@
 //! The one table of the operations of `model!`: parsing, suggestions and documentation read it.
 
 use crate::markdown::Table;
-use crate::spec::keys::{KEYS, Key, Kind, Word};
+use crate::spec::keys::{INITS, KEYS, Key, Kind, Word};
 
 /// An operation, as `name::<keys>(operands)`.
 pub(crate) struct Operation {
@@ -60,9 +60,22 @@ static ACTIVATIONS: &[Word] = &[
     word("reglu", "Gated by `relu` (Shazeer 2020)."),
 ];
 
+const fn init(default: &'static str, doc: &'static str) -> Key {
+    Key {
+        name: "init",
+        kind: Kind::Word(INITS),
+        default,
+        doc,
+    }
+}
+
 static EMBEDDING: &[Key] = &[
     size("vocab", "required", "How many ids there are."),
     size("d_model", "required", "Width of a vector."),
+    init(
+        "`normal(1)`",
+        "Distribution of the table before training: `normal(std)`, `xavier_uniform`, or `kaiming_uniform`. A table that others are tied to wants `normal(0.02)`.",
+    ),
 ];
 static LEARNED_POSITION: &[Key] = &[
     size(
@@ -71,6 +84,10 @@ static LEARNED_POSITION: &[Key] = &[
         "How many positions there are: the longest sequence.",
     ),
     size("d_model", "required", "Width of a vector."),
+    init(
+        "`normal(0.02)`",
+        "Distribution of the table before training, as of `embedding`.",
+    ),
 ];
 static SINUSOIDAL_POSITION: &[Key] = &[size("d_model", "required", "Width of a vector.")];
 static LINEAR: &[Key] = &[
@@ -81,6 +98,10 @@ static LINEAR: &[Key] = &[
         default: "`true`",
         doc: "Whether a learned bias is added.",
     },
+    init(
+        "uniform within `1 / sqrt(in)`",
+        "Distribution of the weight before training, as of `embedding`. That of the bias stays.",
+    ),
 ];
 static FEED_FORWARD: &[Key] = &[
     size("hidden", "required", "Width of the hidden layer."),
@@ -90,6 +111,10 @@ static FEED_FORWARD: &[Key] = &[
         default: "`gelu`",
         doc: "The nonlinearity. With a gate there are three projections, without biases.",
     },
+    init(
+        "uniform within `1 / sqrt(in)`",
+        "Distribution of its weights before training, as of `embedding`. That of the biases stays.",
+    ),
 ];
 const fn epsilon(default: &'static str) -> Key {
     Key {

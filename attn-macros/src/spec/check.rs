@@ -460,20 +460,12 @@ impl Checker<'_> {
     }
 
     fn init(&mut self) -> Init {
-        let Some(call) = self.word("init") else {
-            return Init::Torch;
-        };
-        match call.word.name {
-            "xavier_uniform" => Init::XavierUniform,
-            "kaiming_uniform" => Init::KaimingUniform,
-            _ => {
-                let std = call.number("std");
-                if self.is_positive(&std, "std` of `normal") {
-                    Init::Normal { std }
-                } else {
-                    Init::Torch
-                }
-            }
+        let init = self
+            .word("init")
+            .map_or(Init::Torch, |call| Init::of(&call));
+        match init {
+            Init::Normal { std } if !self.is_positive(&std, Init::STD) => Init::Torch,
+            init => init,
         }
     }
 

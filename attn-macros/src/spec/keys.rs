@@ -327,7 +327,7 @@ static QK_NORMS: &[Word] = &[
     plain("l2", "Unit length (Henry et al. 2020)."),
 ];
 
-static INITS: &[Word] = &[
+pub(crate) const INITS: &[Word] = &[
     plain(
         "xavier_uniform",
         "Uniform within `sqrt(6 / (fan_in + fan_out))` (Glorot & Bengio 2010).",

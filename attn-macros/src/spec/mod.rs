@@ -199,11 +199,27 @@ impl Projections {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Init {
-    /// As `torch.nn.MultiheadAttention`.
+    /// As PyTorch's layer of this kind, `torch.nn.MultiheadAttention` for an attention.
     Torch,
     XavierUniform,
     KaimingUniform,
     Normal {
         std: Real,
     },
+}
+
+impl Init {
+    /// What has to be positive, for a message.
+    pub(crate) const STD: &str = "std` of `normal";
+
+    /// What a word of the key `init` asks for.
+    pub(crate) fn of(call: &Call) -> Self {
+        match call.word.name {
+            "xavier_uniform" => Init::XavierUniform,
+            "kaiming_uniform" => Init::KaimingUniform,
+            _ => Init::Normal {
+                std: call.number("std"),
+            },
+        }
+    }
 }

@@ -16,6 +16,7 @@ mod dropped;
 mod encoder_decoder;
 mod facts;
 mod graphs;
+mod initial;
 mod maps;
 mod mistakes;
 mod norms;

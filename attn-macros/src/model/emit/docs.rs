@@ -6,7 +6,7 @@ use super::Emitter;
 use crate::markdown::Table;
 use crate::model::graph::{Field, Model, ModuleId, Node, Op, Place, Submodule, ValueId};
 use crate::model::types::tuple;
-use crate::spec::{Real, Size};
+use crate::spec::{Init, Real, Size};
 
 /// `ids[batch, seq]`, or several in parentheses.
 pub(super) fn accepted(cx: &Emitter<'_>) -> String {
@@ -79,7 +79,7 @@ fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut Table<3>) {
         let name = format!("{path}{}", field.name);
         table.row([
             &format!("`{name}`"),
-            &markdown(&field.layer),
+            &described(field),
             &format!("`{}`", field.output),
         ]);
         if let Submodule::Repeat { module, share, .. } = &field.layer {
@@ -96,11 +96,22 @@ pub(super) fn field(cx: &Emitter<'_>, field: &Field) -> String {
             let name = &cx.model.attentions[*index].0.item.name;
             format!("[`{name}`]: `{}`", field.output)
         }
-        layer => format!("{}: `{}`", markdown(layer), field.output),
+        _ => format!("{}: `{}`", described(field), field.output),
     }
 }
 
-/// The same on a page, where a type would otherwise be read as a tag.
+/// A layer with its sizes, and how it begins if that is asked for.
+fn described(field: &Field) -> String {
+    let layer = markdown(&field.layer);
+    match &field.init {
+        Init::Torch => layer,
+        Init::XavierUniform => format!("{layer}, init xavier_uniform"),
+        Init::KaimingUniform => format!("{layer}, init kaiming_uniform"),
+        Init::Normal { std } => format!("{layer}, init normal({std})"),
+    }
+}
+
+/// The layer on a page, where a type would otherwise be read as a tag.
 fn markdown(layer: &Submodule) -> String {
     match layer {
         Submodule::Opaque { ty, .. } => format!("module `{ty}`"),

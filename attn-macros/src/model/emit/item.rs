@@ -8,6 +8,7 @@ use super::opaque::Access;
 use super::{Emitter, MODEL, docs, field, picture};
 use crate::emit::{item::missing_derives, module::nest};
 use crate::model::graph::{Field, Module, ModuleId, Submodule};
+use crate::spec::Init;
 
 /// The structs: one for the model, one for the body of every `repeat`.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
@@ -181,7 +182,11 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
     let names: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
     let visits = module.fields.iter().zip(&names).map(|(of, field)| {
         let saved = &of.name;
-        quote!(Self::module(#saved, |s| &s.#field, |s| &mut s.#field))
+        let visit = quote!(Self::module(#saved, |s| &s.#field, |s| &mut s.#field));
+        match emit_initial(&of.init) {
+            None => visit,
+            Some(initial) => quote!(p::InitialField { field: #visit, initial: #initial }),
+        }
     });
     let visits = nest(visits);
     let patterns = nest(names.iter().map(|field| quote!(#field)));
@@ -207,6 +212,16 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
                 visitor.visit_fields(#visits, |#patterns| #name { #(#built_fields,)* #none })
             }
         }
+    }
+}
+
+/// What is asked for; nothing if that is what a layer does by itself.
+fn emit_initial(init: &Init) -> Option<TokenStream> {
+    match init {
+        Init::Torch => None,
+        Init::XavierUniform => Some(quote!(p::init::Initial::XavierUniform)),
+        Init::KaimingUniform => Some(quote!(p::init::Initial::KaimingUniform)),
+        Init::Normal { std } => Some(quote!(p::init::Initial::Normal { std: (#std) as f64 })),
     }
 }
 

@@ -7,13 +7,13 @@ use syn::ext::IdentExt;
 use super::operators::named;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
-use crate::model::graph::{Activation, Op, Step, Submodule, ValueId};
+use crate::model::graph::{Activation, Op, Place, Step, Submodule, ValueId};
 use crate::model::ops::{FEED_FORWARDS, Operation};
 use crate::model::syntax::{Argument, Call, first};
 use crate::model::types::{Axis, Kind, Type};
 use crate::spec::keys::{self, Key};
 use crate::spec::parse::{Entry, Value, parse_value};
-use crate::spec::{Real, Size};
+use crate::spec::{Init, Real, Size};
 
 /// The arguments of a call, read by the table of its operation.
 pub(super) struct Arguments {
@@ -271,8 +271,7 @@ impl Lowering<'_> {
         let value_name = named(name, kind);
         let x = &types[0];
         let place = |this: &mut Self, layer: Submodule, output: &Type, frame: &Frame| {
-            let asked = (kind, arguments.name.as_ref());
-            this.field(frame.module, asked, layer, output.to_string())
+            this.layer(kind, arguments, layer, output, frame)
         };
         let (op, ty): (Op, Type) = match kind {
             "embedding" => {
@@ -336,6 +335,34 @@ impl Lowering<'_> {
         };
         self.takes(call, operation, &op, x)
             .then(|| self.node(frame, op, operands.to_vec(), (&value_name, ty)))
+    }
+
+    /// A field for a layer, with the name and the initial distribution that its keys ask for.
+    fn layer(
+        &mut self,
+        kind: &str,
+        arguments: &Arguments,
+        layer: Submodule,
+        output: &Type,
+        frame: &Frame,
+    ) -> Place {
+        let asked = (kind, arguments.name.as_ref());
+        let place = self.field(frame.module, asked, layer, output.to_string());
+        let init = self.init(arguments);
+        if let Some(field) = self.modules[frame.module.0].fields.last_mut() {
+            field.init = init;
+        }
+        place
+    }
+
+    fn init(&mut self, arguments: &Arguments) -> Init {
+        let Some(Value::Word(call)) = arguments.value("init") else {
+            return Init::Torch;
+        };
+        match Init::of(call) {
+            Init::Normal { std } if !self.is_positive(&std, Init::STD) => Init::Torch,
+            init => init,
+        }
     }
 
     /// All but the first layers take floats.
@@ -415,8 +442,7 @@ impl Lowering<'_> {
             output,
             bias: !arguments.entries.iter().any(is_without_bias),
         };
-        let asked = ("linear", arguments.name.as_ref());
-        let place = self.field(frame.module, asked, layer, result.to_string());
+        let place = self.layer("linear", arguments, layer, &result, frame);
         Some(self.node(frame, Op::Linear(place), vec![x], (name, result)))
     }
 
@@ -425,22 +451,28 @@ impl Lowering<'_> {
         let Some(Value::Number(epsilon)) = arguments.value("epsilon") else {
             return None;
         };
-        let message = crate::messages::not_positive("epsilon", epsilon);
-        let at = first(&epsilon.origin);
-        match epsilon.value {
+        self.is_positive(epsilon, "epsilon")
+            .then(|| epsilon.clone())
+    }
+
+    /// Whether a number is positive; if that is for rustc to find out, the rule is noted.
+    fn is_positive(&mut self, number: &Real, what: &str) -> bool {
+        let message = crate::messages::not_positive(what, number);
+        let at = first(&number.origin);
+        match number.value {
             // What an f32 rounds to 0 is 0.
             Some(value) if value as f32 <= 0.0 => {
                 self.error(at, message);
-                return None;
+                return false;
             }
             Some(_) => {}
             None => {
-                let number = quote!(((#epsilon) as f32));
+                let number = quote!(((#number) as f32));
                 let conditions = vec![quote!(#number > 0.0), quote!(#number.is_finite())];
                 self.assume(conditions, at, message);
             }
         }
-        Some(epsilon.clone())
+        true
     }
 
     fn probability(&mut self, call: &Call, arguments: &Arguments) -> Option<Real> {

@@ -26,7 +26,7 @@ use super::types::{Axis, Kind, Same, Type};
 use crate::diag::Diagnostics;
 use crate::graph::Graph;
 use crate::messages::model as messages;
-use crate::spec::{Assertion, Item, Size, Spec};
+use crate::spec::{Assertion, Init, Item, Size, Spec};
 use scope::{Changes, Scopes};
 
 /// The network that `draft` declares.
@@ -355,6 +355,7 @@ impl<'a> Lowering<'a> {
         fields.push(Field {
             name: field.clone(),
             layer,
+            init: Init::Torch,
             output,
         });
         Place { module, field }

@@ -43,11 +43,13 @@ impl Lowering<'_> {
         };
         let table = tables.swap_remove(index);
         for entry in &arguments.entries {
-            let agrees = entry.key.name == "out" || is_without_bias(entry);
-            if !agrees {
-                self.cx
-                    .error(&entry.name, messages::key_of_tied(tied, entry.key.name));
-            }
+            let message = match entry.key.name {
+                "out" => continue,
+                "bias" if is_without_bias(entry) => continue,
+                "init" => messages::init_of_tied(tied),
+                key => messages::key_of_tied(tied, key),
+            };
+            self.cx.error(&entry.name, message);
         }
         Some(table)
     }

@@ -59,7 +59,7 @@ fn every_name_of_a_model_is_documented() {
     let rest = "
         struct Rest<d = 8>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let y = feed_forward::<hidden = 8, activation = swiglu, name = a>(layer_norm::<epsilon = 0.1>(x));
+            let y = feed_forward::<hidden = 8, activation = swiglu, name = a, init = normal(std = 0.02)>(layer_norm::<epsilon = 0.1>(x));
             let z = attention::<heads = 2, mask = causal & sliding_window(3), position = rope, bias = [q, k]>(y);
             linear::<out = d, bias = false>(dropout::<p = 0.5>(z)) + module::<ReLU, out = [batch, seq, d]>(x)
         }";
@@ -75,7 +75,9 @@ fn every_name_of_a_model_is_documented() {
         "position::rope",
         "activation::swiglu",
         "model::attention",
+        "init::normal",
         "model::feed_forward::activation",
+        "model::feed_forward::init",
         "model::linear::bias",
         "model::dropout::p",
         "model::module::out",

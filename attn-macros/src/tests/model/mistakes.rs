@@ -128,6 +128,14 @@ mistakes! {
     tied_to_nothing: "linear::<tied = table>(x)", "table", "there is no embedding `table` to tie to";
     tied_with_a_bias: "let _g = embedding::<8, d, name = e>(tokens); linear::<tied = e, bias = true>(x)", "bias",
         "`tied` contradicts `bias`: the table of `e` is all that it has";
+    tied_with_an_init: "let _g = embedding::<8, d, name = e>(tokens); linear::<tied = e, init = normal(0.02)>(x)", "init",
+        "`tied` contradicts `init`: the table belongs to `e`";
+    ids_tied_with_an_init: "let _g = embedding::<8, d, name = e>(tokens); x + embedding::<tied = e, init = xavier_uniform>(tokens)", "init",
+        "`tied` contradicts `init`: the table belongs to `e`";
+    a_deviation_of_nothing: "x + embedding::<8, d, init = normal(0)>(tokens)", "0",
+        "`std` of `normal` must be positive and finite, found 0";
+    a_deviation_below_nothing: "feed_forward::<8, init = normal(std = -0.02)>(x)", "-",
+        "`std` of `normal` must be positive and finite, found -0.02";
     tied_with_a_table_of_a_loop: "let mut y = x; repeat 2 { y = y + embedding::<8, d, name = e>(tokens); } linear::<tied = e>(y)", "e",
         "the embedding `e` is one of a `repeat`, and is seen there only";
     tied_of_another_width: "let _g = embedding::<9, 4, name = e>(tokens); linear::<tied = e>(x)", "linear",

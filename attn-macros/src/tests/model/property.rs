@@ -10,7 +10,7 @@ use crate::tests::support::{cases, reports};
 
 /// All that models are written with, and some more.
 const WORDS: &str = "tokens x y d_model heads layers 0 1 65 0.5 \"a\" 'a + - * / = += ; , : :: < > -> ( [ { let mut repeat fn \
-    struct attention linear embedding layer_norm ids lens bool batch seq mask causal padding name tied share true module out Linear ReLU # ! & |";
+    struct attention linear embedding layer_norm ids lens bool batch seq mask causal padding name tied init normal share true module out Linear ReLU # ! & |";
 
 /// A model of modules that only rustc knows.
 const OPAQUE: &str = "

@@ -93,3 +93,20 @@ fn encoder_with_two_inputs_and_a_shared_round() {
         }"
     ));
 }
+
+/// How the fields of a struct are visited: those that are asked for another distribution, and those that are not.
+#[test]
+fn initial_distributions() {
+    let text = expansion(
+        "struct Tied<vocab = 9, d_model = 8>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let x = embedding::<vocab, d_model, init = normal(0.02)>(tokens)
+                + learned_position::<4, d_model, init = normal(std = { DEVIATION / 2.0 })>(tokens);
+            let x = feed_forward::<16, init = xavier_uniform>(x) + linear::<d_model, init = kaiming_uniform>(layer_norm(x));
+            linear::<tied = embedding>(x)
+        }",
+    );
+    let (_, visited) = text.split_once(".visit_fields(").expect("a visit");
+    let (visited, _) = visited.split_once("|\n").expect("what is built of it");
+    insta::assert_snapshot!(visited);
+}
