@@ -183,14 +183,14 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         "learned_position",
         &["max_len", "d_model"],
         LEARNED_POSITION,
-        "`ids[.., seq]` to `[.., seq, d_model]`",
+        "`ids[.., seq]` or `[.., seq, d_model]` to `[.., seq, d_model]`",
         "A learned vector per position (Gehring et al. 2017), to be added.",
     ),
     keyed(
         "sinusoidal_position",
         &["d_model"],
         SINUSOIDAL_POSITION,
-        "`ids[.., seq]` to `[.., seq, d_model]`",
+        "`ids[.., seq]` or `[.., seq, d_model]` to `[.., seq, d_model]`",
         "Sines and cosines of the position (Vaswani et al. 2017, section 3.5), to be added.",
     ),
     keyed(
