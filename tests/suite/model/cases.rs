@@ -49,8 +49,8 @@ macro_rules! operations {
             positions_of_floats {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-                    let mut x = x * learned_position::<5, d>(x) + sinusoidal_position::<d>(x);
-                    repeat 2 { x += gelu(linear::<d>(x)) * learned_position::<5, d>(x); }
+                    let mut x = x * learned_position::<9, d>(x) + sinusoidal_position::<d>(x);
+                    repeat 2 { x += gelu(linear::<d>(x)) * learned_position::<9, d>(x); }
                     x
                 }
             } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
