@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "[1, 2, 3, 4] is not the shape")]
+    #[should_panic(expected = "a map of [1, 2, 3, 4] has 24 weights, found 23")]
     fn a_shape_of_other_weights() {
         map([1, 2, 3, 4], &[0.0; 23]);
     }
