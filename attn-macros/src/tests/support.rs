@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use proc_macro2::{Span, TokenStream, TokenTree};
-use proptest::test_runner::Config;
+use proptest::test_runner::{Config, RngSeed};
 use quote::quote;
 
 use crate::diag::Diagnostics;
@@ -11,11 +11,17 @@ use crate::graph::{self, Graph};
 use crate::pipeline;
 use crate::spec::{self, Spec};
 
-/// So many random cases, or more if `PROPTEST_CASES` asks for them; a failing one is printed, not saved.
+/// So many random cases, or more if `PROPTEST_CASES` asks for them, the same in every run but for another `PROPTEST_RNG_SEED`; a
+/// failing one is printed, not saved.
 pub(super) fn cases(count: u32) -> Config {
     let config = Config::default();
+    let rng_seed = match config.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(0),
+        fixed => fixed,
+    };
     Config {
         cases: config.cases.max(count),
+        rng_seed,
         failure_persistence: None,
         ..config
     }
