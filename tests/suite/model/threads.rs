@@ -7,7 +7,7 @@ use attn::{
 };
 use rayon::ThreadPoolBuilder;
 
-/// The alphabet of nanoGPT's plays: one more than a multiple of everything that work is cut by.
+/// The alphabet of nanoGPT's plays: tiles of the gradient of its weights leave one row over, unless they take care.
 const VOCAB: usize = 65;
 
 model! {

@@ -131,7 +131,7 @@ fn agree_beyond_a_tile(subject: &Subject) {
 ///
 /// Half a unit in the last place of 1e4 is 1e-12 in `f64`, and a score is off by some of them: so is a weight, by that share.
 /// Gradients are sums of 100 and more terms with it. In `f32` that half is 5e-4, and the logarithm of a sum, from which weights
-/// come back in the derivative, is off by as much as a score.
+/// come back in the derivative, is off by as much as a score: eight times that is left for the two and for their sums.
 fn agree_on_large_scores(subject: &Subject) {
     for sizes in [Sizes::square(2, 33), Sizes::square(1, 67)] {
         let case = subject.case(sizes);
