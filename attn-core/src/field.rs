@@ -41,8 +41,9 @@ where
         index: usize,
         visitor: &mut V,
     ) -> Result<Option<Linear<I, O, V::E2, V::D2>>, V::Err> {
-        let [weight, bias] =
-            ["weight", "bias"].map(|tensor| format!("{}.{tensor}", self.names[index]));
+        let name = self.names[index];
+        let weight = format!("{name}.weight");
+        let bias = format!("{name}.bias");
         let fields = (
             M::tensor(
                 &weight,
@@ -58,8 +59,10 @@ where
             ),
         );
         let (weight, bias) = fields.visit_fields(visitor)?;
-        let both = weight.zip(bias);
-        Ok(both.map(|(weight, bias)| Linear { weight, bias }))
+        match (weight, bias) {
+            (Some(weight), Some(bias)) => Ok(Some(Linear { weight, bias })),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -83,10 +86,12 @@ where
         self,
         visitor: &mut V,
     ) -> Result<Self::Options<V::E2, V::D2>, V::Err> {
-        let fields = (0..N).map(|index| self.visit_field(index, visitor));
-        let fields: Vec<_> = fields.collect::<Result<_, _>>()?;
-        let built: Option<Vec<_>> = fields.into_iter().collect();
-        Ok(built.and_then(|built| built.try_into().ok()))
+        let mut built = Vec::with_capacity(N);
+        for index in 0..N {
+            built.extend(self.visit_field(index, visitor)?);
+        }
+        // A visitor that builds nothing leaves it empty.
+        Ok(built.try_into().ok())
     }
 
     fn handle_options<E2: Dtype, D2: Device<E2>>(

@@ -11,9 +11,9 @@ mod hand_written;
 
 use std::time::Duration;
 
+use attn::dfdx::nn::builders::MultiHeadAttention;
 use attn::{attention, dfdx::prelude::*};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use dfdx::nn::builders::MultiHeadAttention;
 use hand_written::HandWritten;
 
 attention! {

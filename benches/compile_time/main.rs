@@ -96,10 +96,10 @@ struct Case {
 impl Case {
     fn new(name: &str, text: &str) -> std::io::Result<Self> {
         let folder = Path::new(ROOT).join(name);
-        let attn = env!("CARGO_MANIFEST_DIR");
+        let attn = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
         let manifest = format!(
             "[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
-             [dependencies]\nattn = {{ path = {attn:?} }}\n\n[workspace]\n"
+             [dependencies]\nattn = {{ package = \"attn-dsl\", path = {attn:?} }}\n\n[workspace]\n"
         );
         fs::create_dir_all(folder.join("src"))?;
         fs::write(folder.join("Cargo.toml"), manifest)?;

@@ -6,8 +6,6 @@
     reason = "a test that unwraps fails where it should"
 )]
 
-#[path = "../suite/model/cases.rs"]
-mod cases;
 mod layers;
 mod networks;
 mod step;
@@ -20,9 +18,9 @@ use attn::{
     },
     memory,
 };
-use cases::{ids, lens_up_to, marks};
 use rayon::ThreadPoolBuilder;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use support::cases::{ids, lens_up_to, marks};
 
 /// Each test waits for the one before it.
 fn alone() -> MutexGuard<'static, ()> {
@@ -123,19 +121,19 @@ use exact;
 mod operations {
     use super::*;
 
-    cases::operations!(exact);
+    support::operations!(exact);
 }
 
 mod graphs {
     use super::*;
 
-    cases::graphs!(exact);
+    support::graphs!(exact);
 }
 
 mod dropouts {
     use super::*;
 
-    cases::dropouts!(exact);
+    support::dropouts!(exact);
 
     attn::model! {
         struct Falls<d = 8>;

@@ -65,7 +65,7 @@ pub fn index_mask<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<
     over: Over,
     attends: impl Fn(i64, i64, i64, i64) -> bool,
 ) -> Result<Mask<B, H, Q, K, E, D>, D::Err> {
-    let attends = evaluate(concrete::<_, _, _, H>(sizes), over, attends);
+    let attends = evaluate(concrete::<_, _, _, H>(sizes), over, &attends);
     if attends.iter().all(|&attends| attends) {
         return Ok(Mask { bias: None });
     }
@@ -95,7 +95,7 @@ pub fn index_floats<
     over: Over,
     f: impl Fn(i64, i64, i64, i64) -> f64,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
-    let values = evaluate(concrete::<_, _, _, H>(sizes), over, |b, h, q, k| {
+    let values = evaluate(concrete::<_, _, _, H>(sizes), over, &|b, h, q, k| {
         E::of(f(b, h, q, k))
     });
     spread(vector(device, values)?.retaped(), sizes, over)
@@ -152,7 +152,7 @@ pub fn index_param<
     if is_empty(&[b, h, q, k]) || is_empty(param.shape()) {
         return zeros_after(param, full(sizes));
     }
-    let indices = evaluate([b, h, q, k], over, |b, h, q, k| {
+    let indices = evaluate([b, h, q, k], over, &|b, h, q, k| {
         let index = index(b, h, q, k);
         let flat = flat_index(index, shape);
         flat.unwrap_or_else(|| panic!("no element {index:?} in a parameter of shape {shape:?}"))
@@ -175,7 +175,7 @@ fn flat_index<const N: usize>(index: [i64; N], shape: [usize; N]) -> Option<usiz
 fn evaluate<V>(
     [b, h, q, k]: [usize; 4],
     over: Over,
-    f: impl Fn(i64, i64, i64, i64) -> V,
+    f: &dyn Fn(i64, i64, i64, i64) -> V,
 ) -> Vec<V> {
     let batches = if over.batch { b } else { 1 };
     let heads = if over.head { h } else { 1 };

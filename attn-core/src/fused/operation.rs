@@ -165,10 +165,18 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     /// The tape, with the derivative of an operation whose `N` results are `results`. They count as [activations](crate::memory)
     /// until the derivative is done, and while it is computed so do their gradients.
     pub fn record<const N: usize>(
-        mut self,
+        self,
         results: Places<E, D>,
         backward: impl FnOnce([&[E]; N], &mut Gradients<E>) + 'static,
     ) -> T
+    where
+        T: Tape<E, D>,
+    {
+        self.record_boxed(results, Box::new(backward))
+    }
+
+    /// [`record`](Self::record), compiled once for all derivatives.
+    fn record_boxed<const N: usize>(mut self, results: Places<E, D>, backward: Backward<E, N>) -> T
     where
         T: Tape<E, D>,
     {
@@ -186,6 +194,9 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         self.tape
     }
 }
+
+/// A derivative: it reads the gradients of the results, and adds to those of the operands.
+type Backward<E, const N: usize> = Box<dyn FnOnce([&[E]; N], &mut Gradients<E>)>;
 
 /// The result of an operation, while it is computed.
 pub struct Output<E> {

@@ -51,10 +51,21 @@ pub fn inside<R: Send>(numbers: usize, body: impl FnOnce() -> R + Send) -> R {
     if numbers < SMALL {
         return body();
     }
+    let mut body = Some(body);
+    let mut result = None;
+    awake_on_pool(&mut || result = body.take().map(|body| body()));
+    match result {
+        Some(result) => result,
+        None => unreachable!("the body runs once"),
+    }
+}
+
+/// The part of [`inside`] that is compiled once: every layer has two bodies of its own, and rayon's part is twenty times their size.
+fn awake_on_pool(body: &mut (dyn FnMut() + Send)) {
     on_pool(|| {
         let _pass = KeepAwake::new(&AWAKE);
-        body()
-    })
+        body();
+    });
 }
 
 /// Threads of all pools that wait for work without sleeping. Where two pools work at a time, the second keeps fewer of its own

@@ -207,9 +207,12 @@ fn emit_values(cx: &Layer<'_>, expr: &Expr) -> (TokenStream, TokenStream) {
     let lines = quote_spanned! {cx.at=>
         let bounds = {
             let at = &p::Zone::of(&(0..query), &(0..key));
-            let [b, h] = [batch, #heads].map(|len| at.within(p::Interval::of(&(0..len))));
-            let [q_idx, kv_idx] = [at.q_idx(), at.kv_idx()];
-            let [q_len, kv_len] = [query, key].map(|len| at.number(len as i64));
+            let b = at.within(p::Interval::of(&(0..batch)));
+            let h = at.within(p::Interval::of(&(0..#heads)));
+            let q_idx = at.q_idx();
+            let kv_idx = at.kv_idx();
+            let q_len = at.number(query as i64);
+            let kv_len = at.number(key as i64);
             p::Affine::bounds(#bounds)
         };
         let [q_len, kv_len] = [query as i64, key as i64];

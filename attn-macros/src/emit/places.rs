@@ -45,8 +45,10 @@ pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
             fn coverage(&self, b: usize, h: usize, q: p::Range<usize>, k: p::Range<usize>) -> p::Coverage {
                 let Attends { #(#lengths,)* #(#data,)* } = self;
                 p::Zone::of(&q, &k).coverage(&|at| {
-                    let [b, h] = [b, h].map(|index| at.number(index as i64));
-                    let [q_idx, kv_idx] = [at.q_idx(), at.kv_idx()];
+                    let b = at.number(b as i64);
+                    let h = at.number(h as i64);
+                    let q_idx = at.q_idx();
+                    let kv_idx = at.kv_idx();
                     #(let #lengths = at.number(*#lengths);)*
                     #truth
                 })

@@ -36,7 +36,8 @@ attention! {
 #[allow(non_upper_case_globals)]
 const r#type: usize = 8;
 
-fn main() {
+#[test]
+fn attributes_and_derives_go_to_the_struct() {
     let dev = AutoDevice::default();
     let x: Tensor<Rank2<3, 8>, f32, _> = dev.sample_normal();
     type Model = (

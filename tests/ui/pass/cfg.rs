@@ -23,7 +23,8 @@ attention! {
 #[cfg(all())]
 const PRESENT: usize = 2;
 
-fn main() {
+#[test]
+fn cfg_holds_for_all_that_is_emitted() {
     let dev = AutoDevice::default();
     let x: Tensor<Rank3<1, 2, 8>, f32, _> = dev.sample_normal();
     let y = dev.build_module::<Layer, f32>().forward(x);

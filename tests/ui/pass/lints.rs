@@ -71,7 +71,8 @@ attention! {
     struct Unused<heads = 1, d_model = 1>;
 }
 
-fn main() {
+#[test]
+fn denied_lints_are_silent() {
     let dev = AutoDevice::default();
     let x: Tensor<Rank2<3, 8>, f32, _> = dev.sample_normal();
     let context: Tensor<Rank2<2, 4>, f32, _> = dev.sample_normal();

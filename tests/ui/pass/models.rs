@@ -55,7 +55,8 @@ where
     ModuleMut::forward_mut(module, x)
 }
 
-fn main() {
+#[test]
+fn layers_stand_in_models() {
     let dev = AutoDevice::default();
     let mut model = dev.build_module::<Model, f32>();
     let mut optimizer = Adam::new(&model, AdamConfig::default());

@@ -121,20 +121,24 @@ macro_rules! run {
     };
 }
 
-fn main() {
+#[test]
+fn names_of_the_user_are_his() {
     let dev = AutoDevice::default();
     let x: d::Tensor<Rank3<1, 2, 8>, f32, _> = dev.sample_normal();
     let ids: d::Tensor<Rank2<1, 2>, usize, _> = dev.zeros();
     let lengths: d::Tensor<Rank1<1>, usize, _> = dev.tensor([2]);
-    let y = dev
-        .build_module::<model::Layer, f32>()
-        .forward((x.clone(), lengths.clone(), ids.clone()));
+    let y =
+        dev.build_module::<model::Layer, f32>()
+            .forward((x.clone(), lengths.clone(), ids.clone()));
     let y = dev
         .build_module::<model::Cross, f32>()
         .forward((y, x, lengths));
-    let y = dev
-        .build_module::<model::Tensors, f32>()
-        .forward((y, ids, dev.zeros_like(&(Const::<2>,)), dev.ones_like(&(Const::<2>,))));
+    let y = dev.build_module::<model::Tensors, f32>().forward((
+        y,
+        ids,
+        dev.zeros_like(&(Const::<2>,)),
+        dev.ones_like(&(Const::<2>,)),
+    ));
     assert!(y.as_vec().iter().all(|y| y.is_finite()));
 
     let shapes = run! { B D E Option Tensor p };

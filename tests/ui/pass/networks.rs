@@ -78,7 +78,8 @@ mod letters {
             linear::<d>(x)
         }
     }
-    const _: () = assert!(E::flops(B, T, 1, 1, 1, 1) > 0 && E::activation_bytes(B, T, 1, 1, 1, 1) > 0);
+    const _: () =
+        assert!(E::flops(B, T, 1, 1, 1, 1) > 0 && E::activation_bytes(B, T, 1, 1, 1, 1) > 0);
 }
 
 /// What the emitted code imports, by other meanings.
@@ -151,20 +152,35 @@ mod types {
     }
 }
 
-fn main() {
+#[test]
+fn models_stand_wherever_items_do() {
     model! {
         struct Local;
         fn forward(x: [n, 8]) -> [n, 8] { layer_norm(x) }
     }
     let dev = AutoDevice::default();
     let x: Tensor<Rank2<3, 8>, f32, _> = dev.sample_normal();
-    let y: Tensor<Rank2<2, 4>, f32, _> = dev.build_module::<taken::Result, f32>().forward(dev.zeros());
-    let _: Tensor<Rank3<1, 2, 4>, f32, _> = dev.build_module::<taken::T, f32>().forward(dev.zeros());
-    let _: Tensor<Rank3<2, 3, 4>, f32, _> = dev.build_module::<letters::D, f32>().forward(dev.zeros());
-    let inputs = (dev.zeros::<Rank2<2, 3>>(), dev.zeros(), dev.zeros::<Rank4<1, 2, 3, 4>>());
+    let y: Tensor<Rank2<2, 4>, f32, _> = dev
+        .build_module::<taken::Result, f32>()
+        .forward(dev.zeros());
+    let _: Tensor<Rank3<1, 2, 4>, f32, _> =
+        dev.build_module::<taken::T, f32>().forward(dev.zeros());
+    let _: Tensor<Rank3<2, 3, 4>, f32, _> =
+        dev.build_module::<letters::D, f32>().forward(dev.zeros());
+    let inputs = (
+        dev.zeros::<Rank2<2, 3>>(),
+        dev.zeros(),
+        dev.zeros::<Rank4<1, 2, 3, 4>>(),
+    );
     let (logits, same) = dev.build_module::<letters::E, f32>().forward(inputs);
-    let _: (Tensor<Rank3<2, 3, 7>, f32, _>, Tensor<Rank4<1, 2, 3, 4>, f32, _>) = (logits, same);
-    assert!(letters::E::graph_dot().contains("act: Gelu") && letters::E::graph_dot().contains("head: linear, tied to embedding"));
+    let _: (
+        Tensor<Rank3<2, 3, 7>, f32, _>,
+        Tensor<Rank4<1, 2, 3, 4>, f32, _>,
+    ) = (logits, same);
+    assert!(
+        letters::E::graph_dot().contains("act: Gelu")
+            && letters::E::graph_dot().contains("head: linear, tied to embedding")
+    );
     assert_eq!(y.shape().concrete(), [2, 4]);
     type Model = (Documented, Local);
     let model = dev.build_module::<Model, f32>();
@@ -175,7 +191,9 @@ fn main() {
     let _: Tensor<Rank3<2, 3, 8>, f32, _> = dev.build_module::<FromMacro, f32>().forward(x);
 
     let x: Tensor<Rank2<3, 4>, f64, _> = dev.sample_normal();
-    let pair = dev.build_module::<hidden::Model, f64>().forward((x.leaky_trace(), x.clone()));
+    let pair = dev
+        .build_module::<hidden::Model, f64>()
+        .forward((x.leaky_trace(), x.clone()));
     let gradients = (pair.0.sum() + pair.1.sum()).backward();
     assert_eq!(gradients.get(&x).shape().concrete(), [3, 4]);
 }

@@ -31,7 +31,8 @@ mod elsewhere {
     }
 }
 
-fn main() {
+#[test]
+fn the_crate_has_any_name() {
     let dev = facade::tensors::tensor::AutoDevice::default();
     let x: Tensor<Rank3<2, 3, 8>, f32, _> = dev.sample_normal();
     let lengths: Tensor<Rank1<2>, usize, _> = dev.tensor([3, 2]);

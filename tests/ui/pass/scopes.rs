@@ -15,7 +15,7 @@ mod outer {
     pub mod inner {
         attn::attention! {
             pub(super) struct ForParent<heads = 1, d_model = 8>;
-            pub(in crate::outer) struct ForOuter<heads = 2, d_model = 8>;
+            pub(in crate::scopes::outer) struct ForOuter<heads = 2, d_model = 8>;
             pub(in super::super) struct ForTheTop<heads = 4, d_model = 8, d_context = 2>;
         }
 
@@ -26,7 +26,7 @@ mod outer {
         pub mod innermost {
             // A private item is visible below its module.
             pub fn head_dim() -> usize {
-                crate::outer::Private::HEAD_DIM
+                crate::scopes::outer::Private::HEAD_DIM
             }
         }
     }
@@ -95,7 +95,8 @@ fn in_a_closure_and_a_block() -> usize {
     outer() + inner
 }
 
-fn main() {
+#[test]
+fn layers_are_as_visible_as_they_say() {
     assert_eq!(outer::heads(), [1, 2, 1, 2]);
     assert_eq!(outer::inner::heads(), [1, 2]);
     assert_eq!(outer::inner::innermost::head_dim(), 4);

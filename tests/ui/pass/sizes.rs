@@ -63,7 +63,8 @@ attention! {
     struct Match<heads = { match RADIX { 2 => 2, _ => 1 } }, d_model = { let width = 4; width * 2 }, bias = q>;
 }
 
-fn main() {
+#[test]
+fn sizes_are_written_in_any_way() {
     assert_eq!(
         [
             Everything::HEADS,

@@ -85,7 +85,8 @@ macro_rules! twice {
 
 twice!(First, Second);
 
-fn main() {
+#[test]
+fn macros_put_declarations_together() {
     assert_eq!(
         [Plain::D_MODEL, Computed::D_MODEL, Constant::D_MODEL],
         [8; 3]

@@ -1,0 +1,54 @@
+//! Dropout while training: of devices with the same seed both lowerings drop the same weights.
+
+use super::{agree, agree_across, agree_beyond_a_tile};
+use crate::subject::{Sizes, Way};
+
+tests! {
+    agree_beyond_a_tile, |x, _case| x;
+
+    half_beyond_a_tile [heads = 2, d_model = 8, mask = causal, dropout = 0.5];
+}
+
+tests! {
+    agree, |x, _case| x;
+
+    none [heads = 2, d_model = 8, dropout = 0];
+    a_tenth [heads = 2, d_model = 8, dropout = 0.1];
+    most [heads = 2, d_model = 8, dropout = 0.9];
+    of_shared_keys [heads = 4, kv_heads = 2, d_model = 8, dropout = 0.3, mask = causal];
+    under_softmax1 [heads = 2, d_model = 8, dropout = 0.3, normalizer = softmax1];
+    under_sink [heads = 2, d_model = 8, dropout = 0.3, normalizer = sink];
+    under_entmax15 [heads = 2, d_model = 8, dropout = 0.3, normalizer = entmax15];
+    under_sigmoid [heads = 2, d_model = 8, dropout = 0.3, normalizer = sigmoid];
+    of_additive_scores [heads = 2, d_model = 8, dropout = 0.3, score = additive(hidden = 3)];
+    of_biased_scores [heads = 2, d_model = 8, dropout = 0.3, position = rel_pos_bias(6, 20), softcap = 2];
+}
+
+tests! {
+    agree, |x, case| (x, case.documents());
+
+    within_documents [heads = 2, d_model = 8, dropout = 0.3, mask = document];
+}
+
+tests! {
+    agree_across, |x, context, _case| (x, context);
+
+    of_a_context [heads = 2, d_model = 8, d_context = 6, dropout = 0.3];
+}
+
+/// Or else the agreement above would say nothing.
+#[test]
+fn weights_are_dropped_here() {
+    let with = subject!(|x, _case| x, [heads = 2, d_model = 8, dropout = 0.3]);
+    let without = subject!(|x, _case| x, [heads = 2, d_model = 8]);
+    let case = with.case(Sizes::square(2, 17));
+    for way in [Way::Fused, Way::Composed] {
+        let [with, without] = [&with, &without].map(|subject| (subject.double)(way, &case));
+        for (name, gradient) in with.gradients() {
+            if name != "o_proj.bias" {
+                assert_ne!(gradient, without.gradient(name), "{way:?}: {name}");
+            }
+        }
+        assert_ne!(with.get("output"), without.get("output"), "{way:?}");
+    }
+}

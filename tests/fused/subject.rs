@@ -1,0 +1,292 @@
+//! A declared layer as a value: the same functions run every one of them, and are compiled once.
+
+use super::compare::{Backpropagated, Outcome, backpropagate};
+use dfdx::prelude::*;
+use support::reference::{State, Traced, number};
+
+/// Which lowering computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Fused,
+    Composed,
+}
+
+/// A layer, ready to run. Made by [`subject!`].
+pub(super) struct Subject {
+    pub(super) d_model: usize,
+    /// The width of the context, if there is one.
+    pub(super) d_context: Option<usize>,
+    /// Numbers for its parameters.
+    pub(super) state: fn() -> State,
+    /// Runs it in `f32`, and differentiates.
+    pub(super) single: fn(Way, &Case) -> Outcome,
+    /// Runs it in `f64`, and differentiates.
+    pub(super) double: fn(Way, &Case) -> Outcome,
+}
+
+/// How many sequences, queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) batch: usize,
+    pub(super) queries: usize,
+    pub(super) keys: usize,
+}
+
+impl Sizes {
+    /// Of self-attention.
+    pub(super) const fn square(batch: usize, length: usize) -> Self {
+        Self::new(batch, length, length)
+    }
+
+    pub(super) const fn new(batch: usize, queries: usize, keys: usize) -> Self {
+        Self {
+            batch,
+            queries,
+            keys,
+        }
+    }
+}
+
+/// What a layer is run on.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) sizes: Sizes,
+    pub(super) state: State,
+    /// The output of each query is multiplied by one of these, and so is its gradient. `[batch, query]`.
+    pub(super) factors: Option<Vec<f64>>,
+}
+
+impl Subject {
+    /// Numbers for the layer that `f32` holds too, so that it computes the same in both.
+    pub(super) fn case(&self, sizes: Sizes) -> Case {
+        let Sizes {
+            batch,
+            queries,
+            keys,
+        } = sizes;
+        let mut state = (self.state)();
+        state.insert("x", &[batch, queries, self.d_model]);
+        if let Some(d_context) = self.d_context {
+            state.insert("context", &[batch, keys, d_context]);
+        }
+        for values in state.values.values_mut() {
+            for value in &mut values.flat {
+                *value = f64::from(*value as f32);
+            }
+        }
+        Case {
+            sizes,
+            state,
+            factors: None,
+        }
+    }
+}
+
+type Batched<const W: usize, E> = Tensor<(usize, usize, Const<W>), E, Cpu>;
+
+impl Case {
+    pub(super) fn x<const M: usize, E: Dtype>(&self) -> Batched<M, E>
+    where
+        Cpu: Device<E>,
+    {
+        let shape = (self.sizes.batch, self.sizes.queries, Const);
+        self.state.tensor("x", shape)
+    }
+
+    pub(super) fn context<const C: usize, E: Dtype>(&self) -> Batched<C, E>
+    where
+        Cpu: Device<E>,
+    {
+        let shape = (self.sizes.batch, self.sizes.keys, Const);
+        self.state.tensor("context", shape)
+    }
+
+    /// Multiplies the output by the factors, and differentiates.
+    pub(super) fn finish<const M: usize, E: Dtype>(
+        &self,
+        output: Traced<(usize, usize, Const<M>), E>,
+    ) -> Backpropagated<E>
+    where
+        Cpu: Device<E>,
+    {
+        let Some(factors) = &self.factors else {
+            return backpropagate(output);
+        };
+        let shape = *output.shape();
+        let factors = factors.iter().map(|&factor| number(factor)).collect();
+        let factors = Cpu::default().tensor_from_vec(factors, (shape.0, shape.1));
+        backpropagate(output * factors.broadcast_like(&shape))
+    }
+
+    /// How many keys of a sequence are valid: in turn about two thirds, none, all.
+    pub(super) fn length(&self, b: usize) -> usize {
+        let keys = self.sizes.keys;
+        [(2 * keys).div_ceil(3), 0, keys][b % 3]
+    }
+
+    /// How many keys are valid for a query: every number from none to all comes up.
+    pub(super) fn length_for(&self, b: usize, q: usize) -> usize {
+        (5 * b + 3 * q + 1) % (self.sizes.keys + 1)
+    }
+
+    /// Whether a key is marked: a third of them are not, and neither are 64 in a row.
+    pub(super) fn is_marked(&self, b: usize, k: usize) -> bool {
+        !(b + k).is_multiple_of(3) && k / 64 != 1
+    }
+
+    /// The document of a token: four to a sequence, one after the other; the ids are in no order.
+    pub(super) fn document(&self, b: usize, i: usize) -> usize {
+        let length = self.sizes.queries.div_ceil(4).max(2);
+        [4, 0, 9, 2, 5][(i + b) / length % 5]
+    }
+
+    /// The document of a token of the context: some queries find no partner.
+    pub(super) fn key_document(&self, b: usize, k: usize) -> usize {
+        let length = self.sizes.keys.div_ceil(4).max(2);
+        [9, 4, 0, 7][(k + 2 * b) / length % 4]
+    }
+
+    /// How many times a key counts: some of them not at all, and in every third sequence none.
+    pub(super) fn counts<E: Dtype>(&self) -> Tensor<(usize, usize), E, Cpu>
+    where
+        Cpu: Device<E>,
+    {
+        self.table(self.sizes.keys, |case, b, k| {
+            let count = if case.is_marked(b, k) && b % 3 != 1 {
+                k % 4 + 1
+            } else {
+                0
+            };
+            number(0.5 * count as f64)
+        })
+    }
+
+    pub(super) fn lengths(&self) -> Tensor<(usize,), usize, Cpu> {
+        let batch = self.sizes.batch;
+        let lengths = (0..batch).map(|b| self.length(b)).collect();
+        Cpu::default().tensor_from_vec(lengths, (batch,))
+    }
+
+    pub(super) fn lengths_per_query(&self) -> Tensor<(usize, usize), usize, Cpu> {
+        self.table(self.sizes.queries, Self::length_for)
+    }
+
+    pub(super) fn marks(&self) -> Tensor<(usize, usize), bool, Cpu> {
+        self.table(self.sizes.keys, Self::is_marked)
+    }
+
+    pub(super) fn documents(&self) -> Tensor<(usize, usize), usize, Cpu> {
+        self.table(self.sizes.queries, Self::document)
+    }
+
+    /// How two tokens are related: in blocks of several tiles, within which a pair is of one kind or the other.
+    pub(super) fn relations(&self) -> Tensor<(usize, usize, usize), usize, Cpu> {
+        let Sizes {
+            batch,
+            queries,
+            keys,
+        } = self.sizes;
+        let places = 0..batch * queries * keys;
+        let relations = places.map(|place| {
+            let (b, q, k) = (place / keys / queries, place / keys % queries, place % keys);
+            2 * ((q / 70 + k / 40 + b) % 3) + (q + k) % 2
+        });
+        Cpu::default().tensor_from_vec(relations.collect(), (batch, queries, keys))
+    }
+
+    pub(super) fn key_documents(&self) -> Tensor<(usize, usize), usize, Cpu> {
+        self.table(self.sizes.keys, Self::key_document)
+    }
+
+    fn table<T: Unit>(
+        &self,
+        len: usize,
+        cell: impl Fn(&Self, usize, usize) -> T,
+    ) -> Tensor<(usize, usize), T, Cpu> {
+        let batch = self.sizes.batch;
+        let places = (0..batch * len).map(|place| (place / len, place % len));
+        let cells = places.map(|(b, i)| cell(self, b, i)).collect();
+        Cpu::default().tensor_from_vec(cells, (batch, len))
+    }
+}
+
+/// Declares a layer from its keys and perhaps its body, as a [`Subject`]. It takes `input`, made of a traced `x`, of a `context`
+/// if one is named, and of the case.
+macro_rules! subject {
+    (|$x:ident, $case:ident| $input:expr, [$($spec:tt)*] $($body:tt)?) => {
+        subject!(@layer $x [] $case $input, [$($spec)*] $($body)?)
+    };
+    (|$x:ident, $context:ident, $case:ident| $input:expr, [$($spec:tt)*] $($body:tt)?) => {
+        subject!(@layer $x [$context] $case $input, [$($spec)*] $($body)?)
+    };
+    (@layer $x:ident [$($context:ident)?] $case:ident $input:expr, $spec:tt $($body:tt)?) => {{
+        use crate::subject::{Case, Subject, Way};
+        use support::{
+            compare::Outcome,
+            parameters::{add_gradients, make, state},
+        };
+        use dfdx::prelude::*;
+
+        subject!(@declare $spec $($body)?);
+
+        fn run<E: attn::Element>(way: Way, $case: &Case) -> Outcome
+        where
+            Cpu: attn::Backend<E>,
+        {
+            let (mut layer, parameters) = make::<Layer<E>, E>(&$case.state);
+            let queries = $case.x::<{ Layer::D_MODEL }, E>();
+            let $x = queries.leaky_trace();
+            $(
+                let keys = $case.context::<{ Layer::D_CONTEXT }, E>();
+                let $context = keys.clone();
+            )?
+            let output = match way {
+                Way::Fused => layer.forward_mut($input),
+                Way::Composed => layer.composed().forward_mut($input),
+            };
+            let ran = $case.finish(output).input("x", &queries);
+            $(let ran = ran.input(stringify!($context), &keys);)?
+            add_gradients(ran, &parameters)
+        }
+
+        Subject {
+            d_model: Layer::D_MODEL,
+            d_context: subject!(@d_context $($context)?),
+            state: state::<Layer<f64>, f64>,
+            single: run::<f32>,
+            double: run::<f64>,
+        }
+    }};
+    (@declare [$($spec:tt)*]) => {
+        attn::attention! {
+            struct Layer<$($spec)*>;
+        }
+    };
+    (@declare [$($spec:tt)*] $body:tt) => {
+        attn::attention! {
+            struct Layer<$($spec)*> $body
+        }
+    };
+    (@d_context) => {
+        None
+    };
+    (@d_context $context:ident) => {
+        Some(Layer::D_CONTEXT)
+    };
+}
+
+/// A test for each of these specs, some with a body, of what `$check` asserts of it.
+macro_rules! tests {
+    ($check:expr, |$($var:ident),+| $input:expr; $($name:ident $spec:tt $({$($body:tt)*})?;)+) => {
+        tests!(@each $check, [$($var),+], $input, $([$name $spec $({$($body)*})?])+);
+    };
+    (@each $check:expr, $vars:tt, $input:expr, $([$name:ident $spec:tt $($body:tt)?])+) => {
+        $(tests!(@one $check, $vars, $input, $name, $spec $($body)?);)+
+    };
+    (@one $check:expr, [$($var:ident),+], $input:expr, $name:ident, $spec:tt $($body:tt)?) => {
+        #[test]
+        fn $name() {
+            ($check)(&subject!(|$($var),+| $input, $spec $($body)?));
+        }
+    };
+}

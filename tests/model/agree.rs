@@ -1,0 +1,79 @@
+//! Every operation: what a model computes, and its gradients, against its composed form, in both types of elements, and against
+//! differences of what it computes.
+
+use super::{differences, *};
+use attn::{Backend, Element, model};
+use support::compare::assert_same;
+
+/// What both forms differ by: sums of up to 60 terms of order 1, on some six levels, which are rounded in another order:
+/// √360 ε / 2 = 10 ε, and ten times that for gradients, whose terms are larger.
+pub(super) fn tolerance<E: Element>() -> f64 {
+    100.0 * E::epsilon().into()
+}
+
+macro_rules! agree {
+    ($($name:ident { $($model:tt)* } ($($axis:ident: $size:expr),*) ($first:ident: $x:expr $(, $other:expr)*) $(reads $input:ident)?;)*) => {$(
+        #[test]
+        fn $name() {
+            model! { $($model)* }
+
+            fn check<E: Element>() -> Outcome
+            where
+                Cpu: Backend<E>,
+            {
+                let mut model = Cpu::default().build_module::<M, E>();
+                scatter(&mut model);
+                $(let $axis = $size;)*
+                let $first = $x;
+                let outcome = |y| {
+                    let ran: Backpropagated<E> = backpropagate(y);
+                    $(let ran = ran.input("x", &$input);)?
+                    let outcome: Outcome = ran.parameters(&model);
+                    outcome
+                };
+                let fused = outcome(model.forward(agree!(@input $first.clone().leaky_traced() $(, $other)*)));
+                let composed = outcome(model.composed().forward(agree!(@input $first.clone().leaky_traced() $(, $other)*)));
+                assert_same(stringify!($name), &fused, &composed, tolerance::<E>());
+                fused
+            }
+            check::<f32>();
+            let outcome = check::<f64>();
+            {
+                type E = f64;
+                let mut model = Cpu::default().build_module::<M, E>();
+                scatter(&mut model);
+                $(let $axis = $size;)*
+                let $first = $x;
+                let loss = differences::loss_of(&$first, |model: &M<E, Cpu>, $first| {
+                    let y = model.forward(agree!(@input $first.leaky_traced() $(, $other)*));
+                    backpropagate(y).parameters(&()).loss()
+                });
+                differences::of_parameters(&model, &outcome, |moved| loss(moved, $first.clone()));
+                $(differences::of("x", &outcome, |index, by| loss(&model, differences::moved(&$input, index, by)));)?
+            }
+        }
+    )*};
+    (@input $first:expr) => { $first };
+    (@input $($input:expr),+) => { ($($input),+) };
+}
+pub(super) use agree;
+
+support::operations!(agree);
+
+/// dfdx cannot sum what is empty, so there is no gradient to compare.
+#[test]
+fn an_empty_batch() {
+    model! {
+        struct M<d = 6>;
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
+            let x = x + attention::<2, d>(layer_norm(x));
+            mean_pool(x + feed_forward::<8>(rms_norm(x)))
+        }
+    }
+    let model = Cpu::default().build_module::<M, f32>();
+    for axes in [(0, 3), (2, 0)] {
+        let y = model.forward(tensor::<_, f32>("x", (axes.0, axes.1, Const::<6>)));
+        assert_eq!(y.shape().concrete(), [axes.0, 6]);
+        assert!(tensors::flat(&y).iter().all(|y| *y == 0.0));
+    }
+}

@@ -1,0 +1,60 @@
+//! What falls is the same in both forms of a model, whatever it is computed with: the same keys, the same elements, the same
+//! gradients.
+
+use super::{
+    agree::{agree, tolerance},
+    *,
+};
+use attn::{Backend, Element, model};
+use support::compare::assert_same;
+
+/// A tensor on another device.
+fn on<S: Shape, F: Unit>(dev: &Cpu, x: &Tensor<S, F, Cpu>) -> Tensor<S, F, Cpu>
+where
+    Cpu: TensorFromVec<F>,
+{
+    dev.tensor_from_vec(x.as_vec(), *x.shape())
+}
+
+macro_rules! fall_alike {
+    ($($name:ident { $($model:tt)* } ($($axis:ident: $size:expr),*) ($first:ident: $x:expr $(, $other:expr)*) $(reads $input:ident)?;)*) => {$(
+        #[test]
+        fn $name() {
+            model! { $($model)* }
+
+            fn check<E: Element>()
+            where
+                Cpu: Backend<E>,
+            {
+                $(let $axis = $size;)*
+                let outcome = |composed: bool| {
+                    // All is on a device whose next keys are the same each time.
+                    let dev = Cpu::seed_from_u64(5);
+                    let mut model = dev.build_module::<M, E>();
+                    scatter(&mut model);
+                    let $first = on(&dev, &$x);
+                    let x = agree!(@input $first.clone().leaky_traced() $(, on(&dev, &$other))*);
+                    let still = agree!(@input $first.clone() $(, on(&dev, &$other))*);
+                    let y = if composed { model.composed().forward_mut(x) } else { model.forward_mut(x) };
+                    assert_ne!(tensors::flat(&y), tensors::flat(&model.forward(still)));
+                    let ran: Backpropagated<E> = backpropagate(y);
+                    $(let ran = ran.input("x", &$input);)?
+                    let outcome: Outcome = ran.parameters(&model);
+                    outcome
+                };
+                assert_same(stringify!($name), &outcome(false), &outcome(true), tolerance::<E>());
+            }
+            check::<f32>();
+            check::<f64>();
+        }
+    )*};
+}
+
+support::dropouts!(fall_alike);
+
+/// Without a training step nothing falls.
+mod still {
+    use super::*;
+
+    support::dropouts!(agree);
+}

@@ -1,0 +1,71 @@
+//! Vectors side by side.
+
+use super::*;
+use attn::ops::{self, composed};
+use support::tensors::flat;
+
+fn agrees<E: Element, const A: usize, const B: usize, const C: usize>()
+where
+    Cpu: Backend<E>,
+{
+    for (b, s) in SIZES {
+        let x: Tensor<(usize, usize, Const<A>), E, _> = tensor("x", (b, s, Const));
+        let y: Tensor<(usize, usize, Const<B>), E, _> = tensor("y", (b, s, Const));
+        let found: Traced<(usize, usize, Const<C>), E> =
+            ops::concat(x.leaky_trace(), y.leaky_trace());
+        assert_agree!(
+            format!("{b} x {s} x ({A} + {B})"),
+            [x, y],
+            found,
+            composed::concat(x.leaky_trace(), y.leaky_trace()).unwrap()
+        );
+    }
+}
+
+#[test]
+fn it_is_what_dfdx_computes() {
+    agrees::<f32, 1, 1, 2>();
+    agrees::<f64, 3, 33, 36>();
+    agrees::<f64, 0, 2, 2>();
+    agrees::<f64, 2, 0, 2>();
+}
+
+#[test]
+fn rows_stand_in_order() {
+    let x: Tensor<Rank2<2, 3>, f64, _> = tensor("x", Default::default());
+    let y: Tensor<Rank2<2, 1>, f64, _> = tensor("y", Default::default());
+    let z: Tensor<Rank2<2, 4>, f64, _> = ops::concat(x.clone(), y.clone());
+    let ([x0, x1], [y0, y1]) = (x.array(), y.array());
+    assert_eq!(flat(&z), [&x0[..], &y0, &x1, &y1].concat());
+}
+
+#[test]
+fn views_and_the_same_tensor_twice() {
+    let square: Tensor<Rank2<4, 4>, f64, _> = tensor("square", Default::default());
+    let transposed = || -> Traced<Rank2<4, 4>, f64> { square.leaky_trace().permute() };
+    let found: Traced<Rank2<4, 8>, f64> = ops::concat(square.leaky_trace(), transposed());
+    let expected = composed::concat(square.leaky_trace(), transposed()).unwrap();
+    assert_agree!("a matrix and its transpose", [square], found, expected);
+    let z: Traced<Rank2<4, 8>, f64> = ops::concat(square.leaky_trace(), square.leaky_trace());
+    assert_eq!(z.sum().backward().get(&square).array(), [[2.0; 4]; 4]);
+}
+
+#[test]
+fn nothing_and_one_operation() {
+    let x: Tensor<(usize, Const<2>), f64, _> = tensor("x", (0, Const));
+    let z: Traced<(usize, Const<4>), f64> = ops::concat(x.leaky_trace(), x.leaky_trace());
+    backward_of_nothing(z).get(&x);
+    let none: Tensor<Rank2<3, 0>, f64, _> = Cpu::default().zeros();
+    let z: Traced<Rank2<3, 0>, f64> = ops::concat(none.leaky_trace(), none.leaky_trace());
+    backward_of_nothing(z).get(&none);
+    let x: Tensor<(usize, Const<2>), f64, _> = tensor("x", (3, Const));
+    let z: Traced<(usize, Const<4>), f64> = ops::concat(x.leaky_trace(), x.leaky_trace());
+    assert_eq!(operations(z), 1);
+}
+
+#[test]
+#[should_panic(expected = "2 and 2 numbers side by side")]
+fn another_width_is_a_panic() {
+    let x: Tensor<Rank1<2>, f64, _> = tensor("x", Default::default());
+    let _: Tensor<Rank1<5>, f64, _> = ops::concat(x.clone(), x);
+}

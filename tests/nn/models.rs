@@ -1,0 +1,308 @@
+//! The layers in models: in dfdx's tuples and containers, trained, converted, saved and loaded.
+
+use super::*;
+use attn::{
+    attention,
+    nn::{
+        Dropout, Embedding, FeedForward, GatedFeedForward, Gelu, GeluTanh, LayerNorm,
+        LearnedPosition, Linear, Residual, RmsNorm, Silu, SwiGlu, UnbiasedLinear,
+    },
+    ops::{CrossEntropyOptions, cross_entropy},
+    train::{AdamW, AdamWConfig, clip_grad_norm},
+};
+use dfdx::nn::builders;
+use support::tensors::{flat, parameters};
+
+attention! {
+    struct Causal<heads = 2, d_model = 8, mask = causal>;
+}
+
+const VOCAB: usize = 11;
+
+type Block = (
+    Residual<(LayerNorm<8>, Causal, Dropout)>,
+    Residual<(LayerNorm<8>, FeedForward<8, 32, GeluTanh>)>,
+);
+
+type Gpt = (
+    Embedding<VOCAB, 8>,
+    LearnedPosition<16, 8>,
+    Repeated<Block, 2>,
+    LayerNorm<8>,
+    UnbiasedLinear<8, VOCAB>,
+);
+
+/// The same out of dfdx's layers.
+type Theirs = (
+    builders::Embedding<VOCAB, 8>,
+    LearnedPosition<16, 8>,
+    Repeated<
+        (
+            builders::Residual<(LayerNorm1D<8>, Causal)>,
+            builders::Residual<(
+                LayerNorm1D<8>,
+                (builders::Linear<8, 32>, FastGeLU, builders::Linear<32, 8>),
+            )>,
+        ),
+        2,
+    >,
+    LayerNorm1D<8>,
+    builders::UnbiasedLinear<8, VOCAB>,
+);
+
+type Model<T> = <T as BuildOnDevice<Cpu, f64>>::Built;
+
+fn tokens(seed: usize) -> Tensor<(usize, usize), usize, Cpu> {
+    let tokens = (0..24).map(|i| (i * i + seed) % VOCAB).collect();
+    Cpu::default().tensor_from_vec(tokens, (2, 12))
+}
+
+/// Gives every parameter the same numbers in both models, whatever it is called.
+fn same_numbers(ours: &mut Model<Gpt>, theirs: &mut Model<Theirs>) {
+    let mut numbers = Vec::new();
+    support::tensors::fill(ours, |name, values| {
+        let new: Vec<f64> = scattered(name, values.len())
+            .iter()
+            .map(|v| 0.5 * v)
+            .collect();
+        numbers.push(new.clone());
+        new
+    });
+    let mut numbers = numbers.into_iter();
+    support::tensors::fill(theirs, |_, _| numbers.next().expect("as many parameters"));
+}
+
+#[test]
+fn a_model_is_what_it_is_out_of_dfdx_layers() {
+    let dev = Cpu::default();
+    let mut ours = dev.build_module::<Gpt, f64>();
+    let mut theirs = dev.build_module::<Theirs, f64>();
+    same_numbers(&mut ours, &mut theirs);
+    let ids = tokens(1);
+    let found = backpropagate(ours.forward(ids.clone().leaky_traced()));
+    let expected = backpropagate(theirs.forward(ids.leaky_traced()));
+    let found = found.parameters(&ours);
+    let expected = expected.parameters(&theirs);
+    let [found_gradients, expected_gradients] =
+        [&found, &expected].map(|outcome| outcome.gradients().count());
+    assert_eq!(found_gradients, expected_gradients);
+    compare::assert_close(
+        "logits",
+        found.get("output"),
+        expected.get("output"),
+        10.0 * tolerance::<f64>(),
+    );
+    for (name, gradient) in found.gradients() {
+        let (layer, parameter) = name.rsplit_once('.').expect("a name with dots");
+        let names = [
+            name.to_owned(),
+            // `gamma` and `beta` are dfdx's words for `weight` and `bias`; its feed-forward layer is a tuple.
+            format!(
+                "{layer}.{}",
+                if parameter == "weight" {
+                    "gamma"
+                } else {
+                    "beta"
+                }
+            ),
+            name.replace("up_proj", "0").replace("down_proj", "2"),
+        ];
+        let all: Vec<_> = expected.gradients().collect();
+        let expected = all.iter().find(|(name, _)| names.iter().any(|n| n == name));
+        let (_, expected) = expected.expect("the parameter is in both models");
+        compare::assert_close(name, gradient, expected, 100.0 * tolerance::<f64>());
+    }
+}
+
+#[test]
+fn it_learns_to_repeat() {
+    let dev = Cpu::seed_from_u64(2);
+    let mut model = dev.build_module::<Gpt, f32>();
+    let config = AdamWConfig {
+        lr: 0.01,
+        ..Default::default()
+    };
+    let mut optimizer = AdamW::new(config);
+    let mut gradients = model.alloc_grads();
+    let mut losses = Vec::new();
+    for _ in 0..60 {
+        let (ids, targets) = (tokens(0), tokens(0));
+        let logits = model.forward_mut(ids.traced(gradients));
+        let loss = cross_entropy(logits, &targets, CrossEntropyOptions::default());
+        losses.push(loss.array());
+        gradients = loss.backward();
+        clip_grad_norm(&model, &mut gradients, 1.0).unwrap();
+        optimizer.update(&mut model, &mut gradients).unwrap();
+        model.zero_grads(&mut gradients);
+    }
+    // It starts at about ln 11 = 2.4 and more.
+    assert!(losses[0] > 1.5 && losses[59] < 0.3, "{losses:?}");
+}
+
+#[test]
+fn names_are_those_of_pytorch() {
+    type All = (
+        Linear<3, 4>,
+        UnbiasedLinear<4, 6>,
+        SwiGlu<3>,
+        (LayerNorm<3>, RmsNorm<3>),
+        Residual<(FeedForward<3, 5>, Dropout, GatedFeedForward<3, 7>)>,
+    );
+    let names: Vec<_> = parameters(&Cpu::default().build_module::<All, f32>())
+        .into_iter()
+        .map(|p| (p.name, p.dims))
+        .collect();
+    let expected: [(&str, &[usize]); 13] = [
+        ("0.weight", &[4, 3]),
+        ("0.bias", &[4]),
+        ("1.weight", &[6, 4]),
+        ("3.0.weight", &[3]),
+        ("3.0.bias", &[3]),
+        ("3.1.weight", &[3]),
+        ("4.0.0.up_proj.weight", &[5, 3]),
+        ("4.0.0.up_proj.bias", &[5]),
+        ("4.0.0.down_proj.weight", &[3, 5]),
+        ("4.0.0.down_proj.bias", &[3]),
+        ("4.0.2.gate_proj.weight", &[7, 3]),
+        ("4.0.2.up_proj.weight", &[7, 3]),
+        ("4.0.2.down_proj.weight", &[3, 7]),
+    ];
+    let expected: Vec<_> = expected
+        .into_iter()
+        .map(|(name, dims)| (name.to_owned(), dims.to_vec()))
+        .collect();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_file_holds_the_parameters_and_nothing_else() {
+    let dir = tempfile::tempdir().expect("a place for files");
+    let (file, archive) = (dir.path().join("m.safetensors"), dir.path().join("m.npz"));
+    let saved = Cpu::seed_from_u64(1).build_module::<Gpt, f32>();
+    saved.save_safetensors(&file).expect("a file is written");
+    saved.save(&archive).expect("a file is written");
+    let bytes = std::fs::read(&file).expect("the file was written");
+    let len = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")) as usize;
+    let header = String::from_utf8_lossy(&bytes[8..8 + len]);
+    for p in parameters(&saved) {
+        let dims = format!("{:?}", p.dims).replace(' ', "");
+        let entry = format!("\"{}\":{{\"dtype\":\"F32\",\"shape\":{dims},", p.name);
+        assert!(header.contains(&entry), "{entry} in {header}");
+    }
+    assert_eq!(header.matches("dtype").count(), parameters(&saved).len());
+
+    let mut loaded = Cpu::seed_from_u64(2).build_module::<Gpt, f32>();
+    assert_ne!(parameters(&loaded), parameters(&saved));
+    loaded.load_safetensors(&file).expect("the file is read");
+    assert_eq!(parameters(&loaded), parameters(&saved));
+    let mut loaded = Cpu::seed_from_u64(3).build_module::<Gpt, f32>();
+    loaded.load(&archive).expect("the file is read");
+    assert_eq!(parameters(&loaded), parameters(&saved));
+    let (a, b) = (loaded.forward(tokens(3)), saved.forward(tokens(3)));
+    assert_eq!(a.as_vec(), b.as_vec());
+}
+
+#[test]
+fn it_is_converted_reset_and_counted() {
+    let mut model = Cpu::seed_from_u64(1).build_module::<Gpt, f32>();
+    let block = 2 * LayerNorm::<8>::PARAMS + Causal::PARAMS + FeedForward::<8, 32>::PARAMS;
+    let all = Embedding::<VOCAB, 8>::PARAMS
+        + LearnedPosition::<16, 8>::PARAMS
+        + 2 * block
+        + LayerNorm::<8>::PARAMS
+        + UnbiasedLinear::<8, VOCAB>::PARAMS;
+    assert_eq!(model.num_trainable_params(), all);
+    let double = model.to_dtype::<f64>();
+    for (single, double) in parameters(&model).iter().zip(parameters(&double)) {
+        assert_eq!(single.values, double.values, "{}", single.name);
+    }
+    let before = parameters(&model);
+    model.reset_params();
+    for (before, after) in before.iter().zip(parameters(&model)) {
+        // The norms, and the biases of attention.
+        let constant = before.values.iter().all(|&value| value == before.values[0]);
+        assert_eq!(before.values == after.values, constant, "{}", before.name);
+    }
+}
+
+#[test]
+fn parameters_start_as_in_pytorch() {
+    let dev = Cpu::seed_from_u64(4);
+    let linear = dev.build_module::<Linear<64, 500>, f64>();
+    // Uniform: all within the bound, and the variance a third of its square, up to five standard errors.
+    let weight = flat(&linear.weight);
+    assert!(
+        weight
+            .iter()
+            .chain(&flat(&linear.bias))
+            .all(|w| w.abs() <= 0.125 && *w != 0.0)
+    );
+    let variance = weight.iter().map(|w| w * w).sum::<f64>() / weight.len() as f64;
+    assert!(
+        (variance / (0.125 * 0.125 / 3.0) - 1.0).abs() < 0.03,
+        "{variance}"
+    );
+    let embedding = dev.build_module::<Embedding<500, 64>, f64>();
+    let weight = flat(&embedding.weight);
+    let variance = weight.iter().map(|w| w * w).sum::<f64>() / weight.len() as f64;
+    assert!((variance - 1.0).abs() < 0.04, "{variance}");
+    assert!(weight.iter().any(|w| w.abs() > 3.0));
+    let norm = dev.build_module::<LayerNorm<3>, f32>();
+    assert_eq!(
+        (norm.weight.array(), norm.bias.array()),
+        ([1.0; 3], [0.0; 3])
+    );
+}
+
+/// What a layer adds to the gradient of its input comes on top of what is there.
+#[test]
+fn an_input_may_be_used_again() {
+    type X = Tensor<Rank2<3, 8>, f64, Cpu>;
+    type Y = Traced<Rank2<3, 8>, f64>;
+    fn check<L>()
+    where
+        L: BuildModule<Cpu, f64> + Module<Y, Output = Y, Error = <Cpu as HasErr>::Err>,
+    {
+        let layer = L::build(&Cpu::default());
+        let x: X = tensor("x", Default::default());
+        let once = backpropagate(layer.forward(x.leaky_trace())).input("x", &x);
+        let once = once.parameters(&());
+        let again = backpropagate(Residual(layer).forward(x.leaky_trace())).input("x", &x);
+        let weights = scattered("factors of the loss", 24);
+        let expected: Vec<f64> = std::iter::zip(once.gradient("x"), weights)
+            .map(|(gradient, weight)| gradient + weight)
+            .collect();
+        let again = again.parameters(&());
+        let what = std::any::type_name::<L>();
+        compare::assert_close(what, again.gradient("x"), &expected, tolerance::<f64>());
+    }
+    check::<Linear<8, 8, f64, Cpu>>();
+    check::<FeedForward<8, 8, Gelu, f64, Cpu>>();
+    check::<GatedFeedForward<8, 8, Silu, f64, Cpu>>();
+    check::<LayerNorm<8, f64, Cpu>>();
+    check::<RmsNorm<8, f64, Cpu>>();
+    check::<Gelu>();
+    check::<(Linear<8, 16, f64, Cpu>, SwiGlu<8>)>();
+}
+
+#[test]
+fn a_block_of_such_layers_is_a_short_tape() {
+    let dev = Cpu::default();
+    let block = dev.build_module::<Block, f32>();
+    let x: Tensor<Rank3<2, 5, 8>, f32, _> = tensor("x", Default::default());
+    // Norm, attention, sum; norm, feed-forward, sum.
+    assert_eq!(operations(block.forward(x.leaky_trace())), 6);
+}
+
+#[test]
+fn layers_stand_in_dfdx_containers() {
+    type Model = (
+        builders::Residual<(RmsNorm<6>, FeedForward<6, 8>)>,
+        Repeated<Residual<Linear<6, 6>>, 3>,
+        (Gelu, SwiGlu<3>),
+    );
+    let model = Cpu::default().build_module::<Model, f64>();
+    let x: Tensor<(usize, usize, Const<6>), f64, _> = tensor("x", (2, 3, Const));
+    let y: Tensor<(usize, usize, Const<3>), f64, _> = model.forward(x);
+    assert_eq!(y.shape().concrete(), [2, 3, 3]);
+}

@@ -1,0 +1,190 @@
+//! Forward passes of models, whose values have no tape.
+
+use super::*;
+use attn::{
+    __private::{Pass, Run},
+    Error,
+    nn::{
+        Embedding, FeedForward, GatedFeedForward, LayerNorm, LearnedPosition, Linear, RmsNorm,
+        Tanh, UnbiasedLinear,
+    },
+};
+use support::tensors::flat;
+
+const VOCAB: usize = 7;
+const M: usize = 4;
+
+/// One of each layer.
+type Layers = (
+    Embedding<VOCAB, M>,
+    LearnedPosition<6, M>,
+    LayerNorm<M>,
+    FeedForward<M, 9>,
+    (RmsNorm<M>, GatedFeedForward<M, 5>),
+    (Linear<M, 3>, UnbiasedLinear<7, M>),
+);
+
+type Model = <Layers as BuildOnDevice<Cpu, f64>>::Built;
+type Logits<T> = Tensor<(usize, Const<VOCAB>), f64, Cpu, T>;
+
+fn model() -> Model {
+    let mut model = Cpu::default().build_module::<Layers, f64>();
+    support::tensors::fill(&mut model, |name, values| scattered(name, values.len()));
+    model
+}
+
+fn ids() -> Tensor<(usize, usize), usize, Cpu> {
+    Cpu::default().tensor_from_vec(vec![1, 2, 3, 0, 6, 6, 1, 0, 5, 4], (2, 5))
+}
+
+/// Every operation, one after another.
+fn forward<T: Tape<f64, Cpu>>(
+    model: &Model,
+    composed: bool,
+    ids: Tensor<(usize, usize), usize, Cpu, T>,
+) -> Result<Logits<T>, Error<CpuError>> {
+    let (table, position, norm, feed_forward, (rms, gated), (linear, unbiased)) = model;
+    let mut pass = Pass::new(Run {
+        composed,
+        ..Run::FORWARD
+    });
+    let ids = pass.input(ids);
+    let (batch, len) = *ids.shape();
+    let x = pass.embedding(&ids, table)?;
+    let learned = pass.learned_position((Const::<1>, len), position)?;
+    let learned = pass.expand(&learned, (batch, len, Const::<M>))?;
+    let waves = pass.sinusoidal_position((batch, len), x.device())?;
+    let positions = pass.sub(&waves, &learned)?;
+    let x = pass.add(&x, &positions)?;
+    let normal = pass.layer_norm(&x, norm)?;
+    let y = pass.feed_forward(&normal, feed_forward)?;
+    let x = pass.add(&x, &y)?;
+    let x = pass.rms_norm(&x, rms)?;
+    let y = pass.gated_feed_forward(&x, gated)?;
+    let three = pass.linear(&y, linear)?;
+    let shares = pass.softmax(&three)?;
+    let seven: Tensor<(usize, usize, Const<7>), _, _> = pass.concat(&shares, &x)?;
+    let y = pass.linear(&seven, unbiased)?;
+    let y = pass.activate::<Tanh, _, _, _>(&y)?;
+    let y = pass.dropout(&y, 0.9)?;
+    let lens = Cpu::default().tensor_from_vec((0..batch).map(|b| len - b).collect(), (batch,));
+    let padded = pass.mean_pool_padded(&y, &lens)?;
+    let whole = pass.mean_pool(&x)?;
+    let x = pass.mul(&padded, &whole)?;
+    let x = pass.scale(&x, 3.0)?;
+    let x = pass.shift(&x, 0.25)?;
+    let x = pass.mul(&x, &x)?;
+    let logits = pass.tied_linear(&x, table)?;
+    Ok(pass.output(logits))
+}
+
+fn traced(model: &Model, composed: bool) -> Traced<(usize, Const<VOCAB>), f64> {
+    forward(model, composed, ids().leaky_traced()).unwrap()
+}
+
+#[test]
+fn both_forms_agree_in_all_gradients() {
+    let model = model();
+    let [found, expected] =
+        [false, true].map(|composed| backpropagate(traced(&model, composed)).parameters(&model));
+    // Divided by deviations of a tenth, twice.
+    assert_same("all", &found, &expected, 100.0 * tolerance::<f64>());
+}
+
+#[test]
+fn gradients_are_the_derivatives() {
+    const STEP: f64 = 1e-6;
+    let moved = |by: f64| {
+        let mut model = model();
+        let shifted = |name: &str, values: Vec<f64>| -> Vec<f64> {
+            let direction = scattered(&format!("direction of {name}"), values.len());
+            std::iter::zip(values, direction)
+                .map(|(x, d)| x + by * d)
+                .collect()
+        };
+        support::tensors::fill(&mut model, shifted);
+        backpropagate(traced(&model, false)).parameters(&model)
+    };
+    let found = (moved(STEP).loss() - moved(-STEP).loss()) / (2.0 * STEP);
+    let all = moved(0.0);
+    let along = |(name, gradient): (&str, &[f64])| -> f64 {
+        let direction = scattered(&format!("direction of {name}"), gradient.len());
+        std::iter::zip(gradient, direction)
+            .map(|(g, d)| g * d)
+            .sum()
+    };
+    let expected: f64 = all.gradients().map(along).sum();
+    assert!(expected.abs() > 1e-2, "{expected} says little");
+    // The square of the step times a third derivative, and roundings of 1e-16 over the step.
+    let error = (found - expected).abs() / expected.abs();
+    assert!(error < 1e-7, "{found} is not {expected}");
+}
+
+#[test]
+fn each_operation_is_one_on_the_tape() {
+    // The waves have no gradient, and no dropout falls.
+    assert_eq!(operations(traced(&model(), false)), 22);
+}
+
+#[test]
+fn without_a_tape_the_numbers_are_the_same() {
+    let model = model();
+    for composed in [false, true] {
+        let y = forward(&model, composed, ids()).unwrap();
+        assert_eq!(flat(&y), flat(&traced(&model, composed)));
+    }
+}
+
+#[test]
+fn both_forms_find_the_same_errors() {
+    let model = model();
+    for composed in [false, true] {
+        let unknown = Cpu::default().tensor_from_vec(vec![0, VOCAB], (1, 2));
+        let error = forward(&model, composed, unknown).unwrap_err();
+        assert!(matches!(error, Error::OutOfRange { index: VOCAB, .. }));
+        let mut pass = Pass::<NoneTape>::new(Run {
+            composed,
+            ..Run::FORWARD
+        });
+        let error = pass.learned_position((2, 7), &model.1).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::TooLong {
+                length: 7,
+                max: 6,
+                ..
+            }
+        ));
+    }
+}
+
+#[test]
+fn dropout_falls_while_training_with_a_tape() {
+    let x: Tensor<Rank1<50>, f64, _> = Cpu::default().ones();
+    fn dropped<T: Tape<f64, Cpu>>(train: bool, x: Tensor<Rank1<50>, f64, Cpu, T>) -> bool {
+        let mut pass = Pass::new(Run {
+            train,
+            ..Run::FORWARD
+        });
+        let x = pass.input(x);
+        let y = pass.dropout(&x, 0.5).unwrap();
+        flat(&pass.output(y)).contains(&0.0)
+    }
+    assert!(dropped(true, x.leaky_trace()));
+    assert!(!dropped(true, x.clone()));
+    assert!(!dropped(false, x.leaky_trace()));
+}
+
+#[test]
+fn inputs_share_a_tape_and_the_first_output_has_it() {
+    let [x, y]: [Tensor<Rank1<3>, f64, _>; 2] =
+        ["x", "y"].map(|name| tensor(name, Default::default()));
+    let mut pass = Pass::new(Run::FORWARD);
+    let (a, b) = (pass.input(x.leaky_trace()), pass.input(y.leaky_trace()));
+    let product = pass.mul(&a, &b).unwrap();
+    let first = pass.output(product.clone());
+    assert_eq!(operations(pass.output(product)), 0);
+    let gradients = first.sum().backward();
+    assert_eq!(flat(&gradients.get(&x)), flat(&y));
+    assert_eq!(flat(&gradients.get(&y)), flat(&x));
+}

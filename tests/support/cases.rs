@@ -1,0 +1,536 @@
+//! Models to make claims about: with the sizes of their axes, and the inputs of these sizes.
+//!
+//! `name { the model } (axis: size, ..) (inputs: the first is traced) reads the first, if it is of floats`
+
+use dfdx::prelude::*;
+
+/// Ids below `vocab`.
+pub fn ids<S: Shape>(shape: S, vocab: usize) -> Tensor<S, usize, Cpu> {
+    let ids = (0..shape.num_elements()).map(|i| (i * i + 3 * i + 1) % vocab);
+    Cpu::default().tensor_from_vec(ids.collect(), shape)
+}
+
+/// Lengths of sequences of at most so many tokens: all of them, half of them, none, and so on.
+pub fn lens_up_to(batch: usize, most: usize) -> Tensor<(usize,), usize, Cpu> {
+    let lens = (0..batch).map(|sequence| [most, most / 2, 0][sequence % 3]);
+    Cpu::default().tensor_from_vec(lens.collect(), (batch,))
+}
+
+/// Marks of the sequences of a batch: with holes and from a later token on, none, all, and so on.
+pub fn marks<S: Shape>(shape: S) -> Tensor<S, bool, Cpu> {
+    let dims: Vec<usize> = shape.concrete().into_iter().collect();
+    let keys = dims[dims.len() - 1];
+    let mark = |place: usize| match place / keys % 3 {
+        0 => !place.is_multiple_of(keys) && place % keys % 3 != 2,
+        1 => false,
+        _ => true,
+    };
+    Cpu::default().tensor_from_vec((0..shape.num_elements()).map(mark).collect(), shape)
+}
+
+/// Every operation.
+#[macro_export]
+macro_rules! operations {
+    ($claim:ident) => {
+        $claim! {
+            embeddings {
+                struct M<vocab = 7, d = 6>;
+                fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+                    embedding::<vocab, d>(tokens) + learned_position::<9, d>(tokens) - sinusoidal_position::<d>(tokens)
+                }
+            } (batch: 2, seq: 5) (tokens: ids((batch, seq), 7));
+
+            embeddings_of_one_sequence {
+                struct M<vocab = 7, d = 5>;
+                fn forward(tokens: ids[seq]) -> [seq, d] {
+                    embedding::<vocab, d>(tokens) * learned_position::<9, d>(tokens) + sinusoidal_position::<d>(tokens)
+                }
+            } (seq: 4) (tokens: ids((seq,), 7));
+
+            positions_of_floats {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x * learned_position::<9, d>(x) + sinusoidal_position::<d>(x);
+                    repeat 2 { x += gelu(linear::<d>(x)) * learned_position::<9, d>(x); }
+                    x
+                }
+            } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            positions_of_floats_of_one_sequence {
+                struct M<d = 4>;
+                fn forward(x: [seq, d]) -> [seq, d] { x * learned_position::<9, d>(x) + sinusoidal_position::<d>(x) }
+            } (seq: 7) (x: tensor::<_, E>("x", (seq, Const::<4>))) reads x;
+
+            tied {
+                struct M<vocab = 7, d = 6>;
+                fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+                    let x = embedding::<vocab, d, name = table>(tokens);
+                    linear::<tied = table>(gelu(x) + embedding::<tied = table>(tokens))
+                }
+            } (batch: 2, seq: 5) (tokens: ids((batch, seq), 7));
+
+            tied_in_every_round {
+                struct M<vocab = 7, d = 6>;
+                fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+                    let mut x = embedding::<vocab, d>(tokens);
+                    repeat 2, name = outer {
+                        x = x + embedding::<vocab, d, name = table>(tokens);
+                        repeat 2, name = inner {
+                            let y = linear::<tied = table>(tanh(x)) * linear::<tied = embedding>(x);
+                            x = x + linear::<d>(softmax(y)) + embedding::<tied = table>(tokens);
+                        }
+                    }
+                    linear::<tied = embedding, bias = false>(x)
+                }
+            } (batch: 2, seq: 3) (tokens: ids((batch, seq), 7));
+
+            linears {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, 4] {
+                    linear::<4, bias = false>(linear::<9>(x))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            linear_of_four_axes {
+                struct M<d = 6>;
+                fn forward(x: [a, b, c, d]) -> [a, b, c, 4] { linear::<4>(x) }
+            } (a: 2, b: 1, c: 3) (x: tensor::<_, E>("x", (a, b, c, Const::<6>))) reads x;
+
+            feed_forwards {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let a = feed_forward::<24, activation = gelu_tanh>(x);
+                    let b = feed_forward::<hidden = 16, activation = swiglu>(x) + feed_forward::<5, activation = geglu>(x);
+                    a * b + feed_forward::<7, activation = relu_squared>(x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            other_feed_forwards {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let a = feed_forward::<9, activation = relu>(x) * feed_forward::<7, activation = silu>(x);
+                    let b = feed_forward::<5, activation = sigmoid>(x) - feed_forward::<8, activation = tanh>(a);
+                    feed_forward::<7, activation = reglu>(x) + feed_forward::<7, activation = gelu>(b)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            norms {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] { layer_norm(x) * rms_norm(x) }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            activations {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    gelu(x) + gelu_tanh(x) - relu(x) * relu_squared(x) + silu(x) * sigmoid(x) - tanh(x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            numbers {
+                struct M<d = 6>;
+                fn forward(x: [seq, d]) -> [seq, d] {
+                    let y = 2 * x - 1 / 4.0;
+                    (1 - y) * { 0.5 * 3.0 } + -x / d
+                }
+            } (seq: 3) (x: tensor::<_, E>("x", (seq, Const::<6>))) reads x;
+
+            softmax_of_rows {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] { softmax(3 * x) * x }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            side_by_side {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, 17] { concat(x, linear::<5>(x), x) }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            pooled {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] { mean_pool(x, lens) + 2 * mean_pool(x) }
+            } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), lens_up_to(batch, seq)) reads x;
+
+            broadcast {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d], y: [1, seq, 1]) -> [batch, seq, d] { (x + y) * y - y }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), tensor::<_, E>("y", (Const::<1>, seq, Const::<1>))) reads x;
+
+            broadcast_to_what_rustc_knows {
+                struct M<d = { "abcdef".len() }, one = { "a".len() }>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let gate = sigmoid(linear::<1>(x));
+                    let z = gate * linear::<one>(x) - gate;
+                    x * gate - gate * linear::<d>(z)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            attentions {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+                    let x = x + attention::<2, d, mask = causal, position = alibi>(x);
+                    let x = x + attention::<heads = 4, kv_heads = 2, mask = padding, name = padded>(x, padding = lens);
+                    x + attention::<2>(x) {
+                        param slope: [heads] = ones;
+                        fn score(score, h, q_idx, kv_idx) { score - slope[h] * abs(q_idx - kv_idx) as f32 }
+                    }
+                }
+            } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), lens_up_to(batch, seq)) reads x;
+
+            across {
+                struct M<d = 8>;
+                fn forward(x: [batch, q, d], y: [batch, k, 6], lens: lens[batch]) -> [batch, q, d] {
+                    x + attention::<2, mask = padding>(x, context = y, padding = lens)
+                }
+            } (batch: 2, q: 5, k: 3) (x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<6>)), lens_up_to(batch, k)) reads x;
+
+            marked {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+                    let x = x + attention::<2, mask = causal & padding>(x, padding = keep);
+                    let x = x + attention::<4, mask = !padding, normalizer = softmax1>(x, padding = keep);
+                    mean_pool(x, keep) - mean_pool(x)
+                }
+            } (batch: 4, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), marks((batch, seq))) reads x;
+
+            marked_across {
+                struct M<d = 8>;
+                fn forward(x: [batch, q, d], y: [batch, k, 6], keep: bool[batch, k], a: ids[batch, q], b: ids[batch, k]) -> [batch, q, d] {
+                    let z = attention::<2, mask = padding & document>(x, context = y, padding = keep, document = (a, b));
+                    x + attention::<2>(z, context = y, keep = keep, place = b) {
+                        data keep: bool[batch, kv_len];
+                        data place: ids[batch, kv_len];
+                        fn mask(b, kv_idx) { keep[b, kv_idx] }
+                        fn score(score, b, q_idx, kv_idx) { if keep[b, kv_idx] && place[b, kv_idx] == q_idx { score } else { score / 2.0 } }
+                    }
+                }
+            } (batch: 3, q: 5, k: 4) (
+                x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<6>)),
+                marks((batch, k)), ids((batch, q), 2), ids((batch, k), 2)
+            ) reads x;
+
+            marked_alone {
+                struct M<d = 8>;
+                fn forward(x: [seq, d], y: [k, d], keep: bool[k], lens: lens[seq], pairs: bool[seq, k]) -> [seq, d] {
+                    let x = x + attention::<2, mask = padding>(x, context = y, padding = keep);
+                    let x = x + attention::<2, mask = padding, name = per_query>(x, padding = lens);
+                    x + attention::<2>(x, context = y, pairs = pairs) {
+                        data pairs: bool[q_len, kv_len];
+                        fn mask(q_idx, kv_idx) { pairs[q_idx, kv_idx] }
+                    }
+                }
+            } (seq: 4, k: 6) (
+                x: tensor::<_, E>("x", (seq, Const::<8>)), tensor::<_, E>("y", (k, Const::<8>)),
+                marks((k,)), lens_up_to(seq, seq), marks((seq, k))
+            ) reads x;
+
+            documents {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d], ids: ids[batch, seq]) -> [batch, seq, d] {
+                    let a = attention::<2, mask = document & causal>(x, document = ids);
+                    a + attention::<2>(x, kind = ids) {
+                        data kind: ids[batch, kv_len];
+                        fn mask(b, kv_idx) { kind[b, kv_idx] != 2 }
+                    }
+                }
+            } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), ids((batch, seq), 3)) reads x;
+
+            rounds {
+                struct M<d = 6, n = 3>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    let mut y = gelu(x);
+                    repeat n, name = outer {
+                        repeat 2, share = true, name = inner {
+                            x += linear::<d>(y) / 4;
+                        }
+                        y = layer_norm(x) * y;
+                    }
+                    x - y
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+        }
+    };
+}
+
+/// Graphs of every form: values that are read twice, change places, leave loops or are returned as they came.
+#[macro_export]
+macro_rules! graphs {
+    ($claim:ident) => {
+        $claim! {
+            a_sum_of_a_value_with_itself {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    let z = y + y;
+                    z + x + x
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_product_of_a_value_with_itself {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    y * y + x * x - y
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_gradient_with_two_owners {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    let z = y * 2;
+                    gelu(y + z) - layer_norm(z + y)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_sequence_that_is_its_own_context {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    attention::<2>(y, context = y) + attention::<2, name = of_input>(x, context = x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
+
+            queries_of_which_only_the_number_counts {
+                struct M<d = 8>;
+                fn forward(x: [batch, q, d], y: [batch, k, d]) -> [batch, q, d] {
+                    attention::<2>(layer_norm(x), context = layer_norm(y)) {
+                        param rate: [heads] = 0.5;
+                        fn score(h, q_idx, kv_idx) { -exp(rate[h]) * abs(q_idx - kv_idx) as f32 }
+                    }
+                }
+            } (batch: 2, q: 3, k: 5) (
+                x: tensor::<_, E>("x", (batch, q, Const::<8>)),
+                tensor::<_, E>("y", (batch, k, Const::<8>))
+            ) reads x;
+
+            a_variable_that_becomes_its_own_attention {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut y = tanh(x);
+                    y = attention::<2>(y, context = y);
+                    gelu(y)
+                }
+            } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
+
+            a_memory_that_every_round_reads {
+                struct M<d = 8>;
+                fn forward(x: [batch, q, d], y: [batch, k, d]) -> [batch, q, d] {
+                    let memory = layer_norm(y);
+                    let bias = linear::<d>(x);
+                    let mut x = x;
+                    repeat 3 {
+                        x = layer_norm(x + attention::<2>(x, context = memory));
+                        x = x * bias + bias;
+                    }
+                    x + bias
+                }
+            } (batch: 2, q: 3, k: 4) (x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<8>))) reads x;
+
+            variables_that_change_places {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut a = tanh(x);
+                    let mut b = gelu(x);
+                    repeat 3 {
+                        let old = a;
+                        a = b;
+                        b = linear::<d>(old);
+                    }
+                    a * 2 - b
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_round_that_forgets {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    let mut a = gelu(x);
+                    let mut b = a;
+                    repeat 3 {
+                        a = y;
+                        b = b + softmax(linear::<d>(a));
+                        a = a * b;
+                    }
+                    a + b
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_value_that_is_kept_and_carried {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    let mut y = x;
+                    repeat 2 {
+                        x = softmax(x);
+                        y = y * x;
+                    }
+                    y - softmax(x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            loops_in_loops {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let outside = tanh(x);
+                    let mut x = x;
+                    repeat 2, name = outer {
+                        let start = rms_norm(x);
+                        repeat 3, name = inner {
+                            x = x + feed_forward::<7>(layer_norm(x + start)) * outside;
+                        }
+                        repeat 2, share = true, name = shared {
+                            x = x + linear::<d>(start);
+                        }
+                    }
+                    softmax(x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            what_a_loop_carries_is_the_result {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    repeat 2 { x = x + linear::<d>(x); }
+                    x
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_sum_and_the_norm_behind_it {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let a = rms_norm(x + x);
+                    let b = layer_norm(a + gelu(x));
+                    b + rms_norm(gelu(b) + tanh(b))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_product_of_a_sequence_and_its_mean {
+                struct M<d = 6>;
+                fn forward(x: [seq, d]) -> [d] { mean_pool(x * softmax(x)) }
+            } (seq: 5) (x: tensor::<_, E>("x", (seq, Const::<6>))) reads x;
+        }
+    };
+}
+
+/// Dropout beside every neighbour that it is computed with, and beside others.
+#[macro_export]
+macro_rules! dropouts {
+    ($claim:ident) => {
+        $claim! {
+            residual_streams {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    repeat 2, name = blocks {
+                        x = x + dropout::<0.3>(linear::<d>(layer_norm(x)));
+                        x = dropout::<0.2>(feed_forward::<9>(rms_norm(x))) + x;
+                    }
+                    repeat 3, share = true, name = rounds {
+                        x = rms_norm(x + dropout::<0.4>(linear::<d>(x)));
+                    }
+                    layer_norm(dropout::<0.1>(x) + linear::<d>(x))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            embeddings_that_fall {
+                struct M<vocab = 7, d = 6>;
+                fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+                    let x = embedding::<vocab, d>(tokens) + learned_position::<9, d>(tokens);
+                    let x = layer_norm(dropout::<0.25>(x));
+                    x + linear::<d>(x)
+                }
+            } (batch: 2, seq: 5) (tokens: ids((batch, seq), 7));
+
+            both_terms_fall_and_the_sum {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = linear::<d>(x);
+                    let a = rms_norm(dropout::<0.1>(dropout::<0.2>(x) + dropout::<0.3>(y)));
+                    dropout::<0.4>(dropout::<0.5>(a * y) + dropout::<0.6>(gelu(x)))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_term_that_others_read {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = tanh(x);
+                    let z = dropout::<0.3>(y) + x;
+                    let w = dropout::<0.3>(z * y) + z;
+                    layer_norm(w + dropout::<0.2>(w)) * z
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            keys_between_a_dropout_and_its_sum {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = dropout::<0.3>(tanh(x));
+                    let z = dropout::<0.4>(gelu(x)) * attention::<2, dropout = 0.5>(x);
+                    z + y
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
+
+            activations_that_fall {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = linear::<9>(dropout::<0.3>(gelu(linear::<7>(x))));
+                    let y = linear::<d>(dropout::<0.4>(tanh(y)));
+                    y + dropout::<0.2>(relu(y) * 2) * dropout::<0.2>(silu(x))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            dropouts_by_themselves {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = dropout::<0.3>(x * x);
+                    let z = dropout::<0.2>(linear::<d>(y));
+                    let mut w = y + z * y;
+                    repeat 2, name = outer { w = w + z; }
+                    repeat 2, name = inner { w = dropout::<0.3>(linear::<d>(w)); }
+                    (w - dropout::<0.3>(z)) * (z + z)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_sum_that_others_read {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let s = x + tanh(x);
+                    let t = gelu(x);
+                    dropout::<0.3>(s) * s + dropout::<0.4>(t) * t
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            what_falls_and_is_carried_on {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    let mut w = tanh(x);
+                    repeat 2, name = terms {
+                        let z = dropout::<0.3>(linear::<d>(x));
+                        w = w + z;
+                        x = z;
+                    }
+                    repeat 2, share = true, name = sums {
+                        x = x + w;
+                        w = dropout::<0.4>(x);
+                    }
+                    x * w
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            a_row_that_falls_and_is_repeated {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d], y: [1, seq, 1]) -> [batch, seq, d] {
+                    let z = dropout::<0.3>(tanh(y));
+                    dropout::<0.4>(x + z)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), tensor::<_, E>("y", (Const::<1>, seq, Const::<1>))) reads x;
+
+            a_result_that_falls {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    dropout::<0.5>(linear::<d>(x) + x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+        }
+    };
+}

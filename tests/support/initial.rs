@@ -1,0 +1,96 @@
+//! How parameters start: distributions, and samples held against them.
+
+/// How a parameter starts.
+#[derive(Clone, Copy, Debug)]
+pub enum Start {
+    /// Between `-bound` and `bound`.
+    Uniform {
+        bound: f64,
+    },
+    /// Around 0.
+    Normal {
+        std: f64,
+    },
+    Constant(f64),
+}
+use Start::{Constant, Uniform};
+
+pub const ZERO: Start = Constant(0.0);
+pub const ONE: Start = Constant(1.0);
+
+/// `torch.nn.init.xavier_uniform_`
+pub fn xavier(fan_in: usize, fan_out: usize) -> Start {
+    let bound = (6.0 / (fan_in + fan_out) as f64).sqrt();
+    Uniform { bound }
+}
+
+/// `torch.nn.init.kaiming_uniform_`, with its default gain of √2
+pub fn kaiming(fan_in: usize) -> Start {
+    let bound = (6.0 / fan_in as f64).sqrt();
+    Uniform { bound }
+}
+
+/// `torch.nn.init.kaiming_uniform_(a=math.sqrt(5))`, with which `torch.nn.Linear` and `torch.nn.Bilinear` start
+pub fn linear(fan_in: usize) -> Start {
+    let bound = 1.0 / (fan_in as f64).sqrt();
+    Uniform { bound }
+}
+
+pub fn normal(std: f64) -> Start {
+    Start::Normal { std }
+}
+
+/// Checks the first moments of a sample against those of its distribution, up to five standard errors: one in a million
+/// right samples would fail, and the seed is fixed.
+#[track_caller]
+pub fn assert_starts(name: &str, values: &[f64], start: Start) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let moment = |power| values.iter().map(|v| v.powi(power)).sum::<f64>() / n;
+    let assert_near = |what: &str, found: f64, expected: f64, deviation: f64| {
+        let off = (found - expected).abs();
+        assert!(
+            off <= 5.0 * deviation / n.sqrt(),
+            "{name}: {what} {found}, expected {expected}"
+        );
+    };
+    match start {
+        Constant(constant) => assert!(values.iter().all(|&v| v == constant), "{name}: {values:?}"),
+        Uniform { bound } => {
+            let largest = values
+                .iter()
+                .fold(0.0, |largest: f64, v| largest.max(v.abs()));
+            assert!(largest <= bound, "{name}: {largest} exceeds {bound}");
+            // All n stay below (1 - 14 / n) of it with probability e^-14, one in a million.
+            assert!(
+                largest > bound * (1.0 - 14.0 / n),
+                "{name}: {largest} is far from {bound}"
+            );
+            assert_near("mean", mean, 0.0, bound / 3f64.sqrt());
+            // E x² = b²/3, E x⁴ = b⁴/5
+            let square = bound * bound;
+            assert_near(
+                "variance",
+                moment(2),
+                square / 3.0,
+                square * (4f64 / 45.0).sqrt(),
+            );
+        }
+        Start::Normal { std } => {
+            assert_near("mean", mean, 0.0, std);
+            // E x² = σ², E x⁴ = 3σ⁴, E x⁸ = 105σ⁸
+            assert_near(
+                "variance",
+                moment(2),
+                std.powi(2),
+                std.powi(2) * 2f64.sqrt(),
+            );
+            assert_near(
+                "fourth moment",
+                moment(4),
+                3.0 * std.powi(4),
+                std.powi(4) * 96f64.sqrt(),
+            );
+        }
+    }
+}
