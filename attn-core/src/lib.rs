@@ -42,6 +42,7 @@ mod disk;
 mod element;
 mod error;
 mod field;
+mod unoptimised;
 
 #[cfg(feature = "safetensors")]
 pub mod checkpoint;

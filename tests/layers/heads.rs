@@ -86,7 +86,7 @@ fn neighbouring_query_heads_share_keys_and_values() {
         GroupedCross,
         d_model = 24,
         d_context = 7,
-        |p, x, context| { masked(p, Split::sharing(6, 2), x, context, |_, q, k| full(q, k)) }
+        |p, x, context| masked(p, Split::sharing(6, 2), x, context, |_, q, k| full(q, k))
     );
 }
 

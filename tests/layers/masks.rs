@@ -40,7 +40,7 @@ fn causal_upper_left_pairs_the_first_query_with_the_first_key() {
         CausalUpperLeft,
         d_model = 8,
         d_context = 6,
-        |p, x, context| { masked(p, Split::into_heads(2), x, context, |_, q, k| causal(q, k)) }
+        |p, x, context| masked(p, Split::into_heads(2), x, context, |_, q, k| causal(q, k))
     );
 }
 

@@ -12,6 +12,7 @@ use crate::{
     kernel::{Buffer, Matrix, MatrixMut},
     memory::Held,
     simd::call,
+    unoptimised,
 };
 
 /// Gathers what an operation reads: numbers, their tapes, and where their gradients are.
@@ -180,6 +181,9 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     where
         T: Tape<E, D>,
     {
+        if T::OWNS_TAPE {
+            unoptimised::warn_once();
+        }
         let places = self.places;
         let held = Held::of::<E>(results.numbers());
         self.tape.add_backward_op(move |tape| {
