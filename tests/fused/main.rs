@@ -1,15 +1,10 @@
-//! The fused lowering, a layer as one operation of the tape: it computes what the composed one computes, a chain of dfdx's
-//! operations, and keeps promises that such a chain cannot keep.
-//!
-//! `subject` declares a layer from its spec and makes it something that plain functions can run: what these find out about
-//! it is in the other modules.
+//! What the fused form promises beside its values: its gradients are slopes, it is one operation on the tape, keeps apart what is
+//! masked, and gives the same bits for any number of threads.
 
-use support::compare;
+#[macro_use(subject, tests)]
+extern crate support;
+use support::{compare, subject};
 
-#[macro_use]
-mod subject;
-
-mod agree;
 mod differences;
 mod poison;
 mod tape;

@@ -14,11 +14,8 @@ use support::{
 };
 
 mod by_loops;
-mod data;
 mod differences;
-mod edges;
 mod heads;
-mod inputs;
 mod masks;
 mod normalizers;
 mod positions;

@@ -9,11 +9,13 @@
 )]
 
 pub mod adamw;
+pub mod agreement;
 pub mod cases;
 pub mod compare;
 pub mod declared;
 pub mod initial;
 pub mod parameters;
 pub mod reference;
+pub mod subject;
 pub mod tensors;
 pub mod waves;

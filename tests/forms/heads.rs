@@ -1,6 +1,6 @@
 //! Sizes of heads, which of them share keys, and which projections have a bias.
 
-use super::agree;
+use support::agreement::agree;
 
 const HEADS: usize = 4;
 const WIDTH: usize = 3;

@@ -1,7 +1,10 @@
 //! Every pair of values of two keys: the specs are chosen so that each pair that may stand together does so in one of them, or in a file
 //! beside this one: a width of values that is narrow or wide, a bias on none or some, a mask of one kind, and so on.
 
-use super::{agree, agree_across};
+#[macro_use(tests)]
+extern crate support;
+
+use support::agreement::{agree, agree_across};
 
 tests! {
     agree, |x, _case| x;

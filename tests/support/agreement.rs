@@ -3,16 +3,7 @@
 //! In `f64` the two differ by rounding alone. In `f32` the fused one is as precise as the composed one, measured against the
 //! composed one in `f64`: other kernels may round at other places, but not more.
 
-mod bodies;
-mod cross;
-mod data;
-mod dropout;
-mod heads;
-mod masks;
-mod pairs;
-mod scores;
-
-use super::{
+use crate::{
     compare::{Outcome, assert_same},
     subject::{Case, Sizes, Subject, Way},
 };
@@ -62,7 +53,7 @@ const FREE: f64 = 1e-6;
 const TERM: f64 = 4.0;
 
 /// The scale of [`agree_on_large_scores`].
-const LARGE: f64 = 2e3;
+pub const LARGE: f64 = 2e3;
 
 /// Asserts that the lowerings agree, for each of these sizes.
 #[track_caller]
@@ -117,12 +108,12 @@ fn error(found: &[f64], exact: &[f64]) -> f64 {
 }
 
 /// Agreement of self-attention.
-fn agree(subject: &Subject) {
+pub fn agree(subject: &Subject) {
     assert_agreement(subject, &SHORT);
 }
 
 /// Agreement of self-attention, over several tiles of keys too.
-fn agree_beyond_a_tile(subject: &Subject) {
+pub fn agree_beyond_a_tile(subject: &Subject) {
     assert_agreement(subject, &SHORT);
     assert_agreement(subject, &LONG);
 }
@@ -132,7 +123,7 @@ fn agree_beyond_a_tile(subject: &Subject) {
 /// Half a unit in the last place of 1e4 is 1e-12 in `f64`, and a score is off by some of them: so is a weight, by that share.
 /// Gradients are sums of 100 and more terms with it. In `f32` that half is 5e-4, and the logarithm of a sum, from which weights
 /// come back in the derivative, is off by as much as a score: eight times that is left for the two and for their sums.
-fn agree_on_large_scores(subject: &Subject) {
+pub fn agree_on_large_scores(subject: &Subject) {
     for sizes in [Sizes::square(2, 33), Sizes::square(1, 67)] {
         let case = subject.case(sizes);
         let score = LARGE * largest_product(&case);
@@ -187,6 +178,6 @@ fn largest_product(case: &Case) -> f64 {
 }
 
 /// Agreement of cross-attention.
-fn agree_across(subject: &Subject) {
+pub fn agree_across(subject: &Subject) {
     assert_agreement(subject, &CROSS);
 }

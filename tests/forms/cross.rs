@@ -1,6 +1,6 @@
 //! A context of another width and length, and how its positions line up with those of the queries.
 
-use super::agree_across;
+use support::agreement::agree_across;
 
 tests! {
     agree_across, |x, context, _case| (x, context);

@@ -1,44 +1,44 @@
 //! A declared layer as a value: the same functions run every one of them, and are compiled once.
 
-use super::compare::{Backpropagated, Outcome, backpropagate};
+use crate::compare::{Backpropagated, Outcome, backpropagate};
+use crate::reference::{State, Traced, number};
 use dfdx::prelude::*;
-use support::reference::{State, Traced, number};
 
 /// Which lowering computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub enum Way {
     Fused,
     Composed,
 }
 
 /// A layer, ready to run. Made by [`subject!`].
-pub(super) struct Subject {
-    pub(super) d_model: usize,
+pub struct Subject {
+    pub d_model: usize,
     /// The width of the context, if there is one.
-    pub(super) d_context: Option<usize>,
+    pub d_context: Option<usize>,
     /// Numbers for its parameters.
-    pub(super) state: fn() -> State,
+    pub state: fn() -> State,
     /// Runs it in `f32`, and differentiates.
-    pub(super) single: fn(Way, &Case) -> Outcome,
+    pub single: fn(Way, &Case) -> Outcome,
     /// Runs it in `f64`, and differentiates.
-    pub(super) double: fn(Way, &Case) -> Outcome,
+    pub double: fn(Way, &Case) -> Outcome,
 }
 
 /// How many sequences, queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sizes {
-    pub(super) batch: usize,
-    pub(super) queries: usize,
-    pub(super) keys: usize,
+pub struct Sizes {
+    pub batch: usize,
+    pub queries: usize,
+    pub keys: usize,
 }
 
 impl Sizes {
     /// Of self-attention.
-    pub(super) const fn square(batch: usize, length: usize) -> Self {
+    pub const fn square(batch: usize, length: usize) -> Self {
         Self::new(batch, length, length)
     }
 
-    pub(super) const fn new(batch: usize, queries: usize, keys: usize) -> Self {
+    pub const fn new(batch: usize, queries: usize, keys: usize) -> Self {
         Self {
             batch,
             queries,
@@ -49,16 +49,16 @@ impl Sizes {
 
 /// What a layer is run on.
 #[derive(Clone, Debug)]
-pub(super) struct Case {
-    pub(super) sizes: Sizes,
-    pub(super) state: State,
+pub struct Case {
+    pub sizes: Sizes,
+    pub state: State,
     /// The output of each query is multiplied by one of these, and so is its gradient. `[batch, query]`.
-    pub(super) factors: Option<Vec<f64>>,
+    pub factors: Option<Vec<f64>>,
 }
 
 impl Subject {
     /// Numbers for the layer that `f32` holds too, so that it computes the same in both.
-    pub(super) fn case(&self, sizes: Sizes) -> Case {
+    pub fn case(&self, sizes: Sizes) -> Case {
         let Sizes {
             batch,
             queries,
@@ -85,7 +85,7 @@ impl Subject {
 type Batched<const W: usize, E> = Tensor<(usize, usize, Const<W>), E, Cpu>;
 
 impl Case {
-    pub(super) fn x<const M: usize, E: Dtype>(&self) -> Batched<M, E>
+    pub fn x<const M: usize, E: Dtype>(&self) -> Batched<M, E>
     where
         Cpu: Device<E>,
     {
@@ -93,7 +93,7 @@ impl Case {
         self.state.tensor("x", shape)
     }
 
-    pub(super) fn context<const C: usize, E: Dtype>(&self) -> Batched<C, E>
+    pub fn context<const C: usize, E: Dtype>(&self) -> Batched<C, E>
     where
         Cpu: Device<E>,
     {
@@ -102,7 +102,7 @@ impl Case {
     }
 
     /// Multiplies the output by the factors, and differentiates.
-    pub(super) fn finish<const M: usize, E: Dtype>(
+    pub fn finish<const M: usize, E: Dtype>(
         &self,
         output: Traced<(usize, usize, Const<M>), E>,
     ) -> Backpropagated<E>
@@ -119,35 +119,35 @@ impl Case {
     }
 
     /// How many keys of a sequence are valid: in turn about two thirds, none, all.
-    pub(super) fn length(&self, b: usize) -> usize {
+    pub fn length(&self, b: usize) -> usize {
         let keys = self.sizes.keys;
         [(2 * keys).div_ceil(3), 0, keys][b % 3]
     }
 
     /// How many keys are valid for a query: every number from none to all comes up.
-    pub(super) fn length_for(&self, b: usize, q: usize) -> usize {
+    pub fn length_for(&self, b: usize, q: usize) -> usize {
         (5 * b + 3 * q + 1) % (self.sizes.keys + 1)
     }
 
     /// Whether a key is marked: a third of them are not, and neither are 64 in a row.
-    pub(super) fn is_marked(&self, b: usize, k: usize) -> bool {
+    pub fn is_marked(&self, b: usize, k: usize) -> bool {
         !(b + k).is_multiple_of(3) && k / 64 != 1
     }
 
     /// The document of a token: four to a sequence, one after the other; the ids are in no order.
-    pub(super) fn document(&self, b: usize, i: usize) -> usize {
+    pub fn document(&self, b: usize, i: usize) -> usize {
         let length = self.sizes.queries.div_ceil(4).max(2);
         [4, 0, 9, 2, 5][(i + b) / length % 5]
     }
 
     /// The document of a token of the context: some queries find no partner.
-    pub(super) fn key_document(&self, b: usize, k: usize) -> usize {
+    pub fn key_document(&self, b: usize, k: usize) -> usize {
         let length = self.sizes.keys.div_ceil(4).max(2);
         [9, 4, 0, 7][(k + 2 * b) / length % 4]
     }
 
     /// How many times a key counts: some of them not at all, and in every third sequence none.
-    pub(super) fn counts<E: Dtype>(&self) -> Tensor<(usize, usize), E, Cpu>
+    pub fn counts<E: Dtype>(&self) -> Tensor<(usize, usize), E, Cpu>
     where
         Cpu: Device<E>,
     {
@@ -161,26 +161,26 @@ impl Case {
         })
     }
 
-    pub(super) fn lengths(&self) -> Tensor<(usize,), usize, Cpu> {
+    pub fn lengths(&self) -> Tensor<(usize,), usize, Cpu> {
         let batch = self.sizes.batch;
         let lengths = (0..batch).map(|b| self.length(b)).collect();
         Cpu::default().tensor_from_vec(lengths, (batch,))
     }
 
-    pub(super) fn lengths_per_query(&self) -> Tensor<(usize, usize), usize, Cpu> {
+    pub fn lengths_per_query(&self) -> Tensor<(usize, usize), usize, Cpu> {
         self.table(self.sizes.queries, Self::length_for)
     }
 
-    pub(super) fn marks(&self) -> Tensor<(usize, usize), bool, Cpu> {
+    pub fn marks(&self) -> Tensor<(usize, usize), bool, Cpu> {
         self.table(self.sizes.keys, Self::is_marked)
     }
 
-    pub(super) fn documents(&self) -> Tensor<(usize, usize), usize, Cpu> {
+    pub fn documents(&self) -> Tensor<(usize, usize), usize, Cpu> {
         self.table(self.sizes.queries, Self::document)
     }
 
     /// How two tokens are related: in blocks of several tiles, within which a pair is of one kind or the other.
-    pub(super) fn relations(&self) -> Tensor<(usize, usize, usize), usize, Cpu> {
+    pub fn relations(&self) -> Tensor<(usize, usize, usize), usize, Cpu> {
         let Sizes {
             batch,
             queries,
@@ -194,7 +194,7 @@ impl Case {
         Cpu::default().tensor_from_vec(relations.collect(), (batch, queries, keys))
     }
 
-    pub(super) fn key_documents(&self) -> Tensor<(usize, usize), usize, Cpu> {
+    pub fn key_documents(&self) -> Tensor<(usize, usize), usize, Cpu> {
         self.table(self.sizes.keys, Self::key_document)
     }
 
@@ -212,22 +212,23 @@ impl Case {
 
 /// Declares a layer from its keys and perhaps its body, as a [`Subject`]. It takes `input`, made of a traced `x`, of a `context`
 /// if one is named, and of the case.
+#[macro_export]
 macro_rules! subject {
     (|$x:ident, $case:ident| $input:expr, [$($spec:tt)*] $($body:tt)?) => {
-        subject!(@layer $x [] $case $input, [$($spec)*] $($body)?)
+        $crate::subject!(@layer $x [] $case $input, [$($spec)*] $($body)?)
     };
     (|$x:ident, $context:ident, $case:ident| $input:expr, [$($spec:tt)*] $($body:tt)?) => {
-        subject!(@layer $x [$context] $case $input, [$($spec)*] $($body)?)
+        $crate::subject!(@layer $x [$context] $case $input, [$($spec)*] $($body)?)
     };
     (@layer $x:ident [$($context:ident)?] $case:ident $input:expr, $spec:tt $($body:tt)?) => {{
-        use crate::subject::{Case, Subject, Way};
-        use support::{
+        use $crate::{
             compare::Outcome,
             parameters::{add_gradients, make, state},
+            subject::{Case, Subject, Way},
         };
         use dfdx::prelude::*;
 
-        subject!(@declare $spec $($body)?);
+        $crate::subject!(@declare $spec $($body)?);
 
         fn run<E: attn::Element>(way: Way, $case: &Case) -> Outcome
         where
@@ -251,7 +252,7 @@ macro_rules! subject {
 
         Subject {
             d_model: Layer::D_MODEL,
-            d_context: subject!(@d_context $($context)?),
+            d_context: $crate::subject!(@d_context $($context)?),
             state: state::<Layer<f64>, f64>,
             single: run::<f32>,
             double: run::<f64>,
@@ -276,17 +277,18 @@ macro_rules! subject {
 }
 
 /// A test for each of these specs, some with a body, of what `$check` asserts of it.
+#[macro_export]
 macro_rules! tests {
     ($check:expr, |$($var:ident),+| $input:expr; $($name:ident $spec:tt $({$($body:tt)*})?;)+) => {
-        tests!(@each $check, [$($var),+], $input, $([$name $spec $({$($body)*})?])+);
+        $crate::tests!(@each $check, [$($var),+], $input, $([$name $spec $({$($body)*})?])+);
     };
     (@each $check:expr, $vars:tt, $input:expr, $([$name:ident $spec:tt $($body:tt)?])+) => {
-        $(tests!(@one $check, $vars, $input, $name, $spec $($body)?);)+
+        $($crate::tests!(@one $check, $vars, $input, $name, $spec $($body)?);)+
     };
     (@one $check:expr, [$($var:ident),+], $input:expr, $name:ident, $spec:tt $($body:tt)?) => {
         #[test]
         fn $name() {
-            ($check)(&subject!(|$($var),+| $input, $spec $($body)?));
+            ($check)(&$crate::subject!(|$($var),+| $input, $spec $($body)?));
         }
     };
 }

@@ -1,6 +1,6 @@
 //! Functions of the score and of the place, and what they learn, over several tiles of queries and keys.
 
-use super::{agree, agree_across, agree_beyond_a_tile};
+use support::agreement::{agree, agree_across, agree_beyond_a_tile};
 
 tests! {
     agree_beyond_a_tile, |x, _case| x;

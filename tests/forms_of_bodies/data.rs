@@ -1,6 +1,6 @@
 //! Layers with data of the call: `padding` in each of its forms, `document`, and what bodies declare.
 
-use super::{agree, agree_across, agree_beyond_a_tile};
+use support::agreement::{agree, agree_across, agree_beyond_a_tile};
 
 tests! {
     agree_beyond_a_tile, |x, case| (x, case.lengths());

@@ -1,6 +1,6 @@
 //! Masks of positions, and their combinations.
 
-use super::{agree, agree_beyond_a_tile};
+use support::agreement::{agree, agree_beyond_a_tile};
 
 tests! {
     agree_beyond_a_tile, |x, _case| x;

@@ -1,6 +1,6 @@
 //! How a query and a key make a score, and a score a weight.
 
-use super::{LARGE, agree, agree_beyond_a_tile, agree_on_large_scores};
+use support::agreement::{LARGE, agree, agree_beyond_a_tile, agree_on_large_scores};
 
 tests! {
     agree_beyond_a_tile, |x, _case| x;

@@ -1,7 +1,7 @@
 //! Dropout while training: of devices with the same seed both lowerings drop the same weights.
 
-use super::{agree, agree_across, agree_beyond_a_tile};
-use crate::subject::{Sizes, Way};
+use support::agreement::{agree, agree_across, agree_beyond_a_tile};
+use support::subject::{Sizes, Way};
 
 tests! {
     agree_beyond_a_tile, |x, _case| x;
