@@ -1,12 +1,10 @@
-//! Programs that must compile, and run.
+//! Programs that must compile, and run. Those with attributes of a whole crate are binaries of their own.
 
 mod attributes;
 mod cfg;
-mod lints;
 mod models;
 mod names;
 mod networks;
-mod renamed;
 mod scopes;
 mod sizes;
 mod through_macros;
