@@ -12,6 +12,13 @@ use crate::spec::{Real, Size, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
     help: `attention! { pub struct SelfAttention<heads = 8, d_model = 512>; }`";
+pub(crate) fn too_deep(deepest: usize) -> String {
+    format!(
+        "nested too deep: more than {deepest} groups and operators stand one inside of the other\n\
+         help: write fewer parentheses, or give parts of it names by `let`"
+    )
+}
+
 pub(crate) const EXPECTED_STRUCT: &str = "expected `struct`\n\
     help: a layer is declared as `pub struct Name<heads = 8, d_model = 512>;`";
 pub(crate) const EXPECTED_NAME: &str = "expected a name for the layer";

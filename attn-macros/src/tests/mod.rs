@@ -2,6 +2,7 @@
 
 mod body;
 mod definitions;
+mod depth;
 mod formula;
 mod interpret;
 mod lowering;
