@@ -201,6 +201,12 @@ pub(crate) fn missing_argument(word: &Word, arg: &Arg) -> String {
 }
 
 pub(crate) fn unknown_argument(word: &Word, found: &str) -> String {
+    let key = Key::find(found).map_or_else(String::new, |key| {
+        format!(
+            "\nhelp: `{0}` is a key: write `{0} = ..` beside `{1}`",
+            key.name, word.name
+        )
+    });
     format!(
         "`{}` has no argument `{found}`\nhelp: write `{}`",
         word.name,
@@ -362,9 +368,25 @@ pub(crate) fn odd_rope(head_dim: &Size) -> String {
     }
 }
 
-pub(crate) fn too_few_buckets(num_buckets: &Size, causal: bool) -> String {
-    let need = if causal {
-        "at least 2 under a causal mask"
+pub(crate) fn bidirectional_or_not(has_function: bool) -> String {
+    let mask = if has_function { "`fn mask`" } else { "`!`" };
+    format!(
+        "`rel_pos_bias`: the words of the mask do not say whether a query looks ahead, as there is {mask}\n\
+         help: `bidirectional = true` keeps half of the buckets for keys after the query, as T5's encoder does\n\
+         help: `bidirectional = false` has all buckets for keys up to the query, as T5's decoder; a later key has the bias of the query's own position"
+    )
+}
+
+pub(crate) fn not_bidirectional(position: &str) -> String {
+    format!(
+        "`bidirectional` is about the buckets of `position = rel_pos_bias`, and `position` is `{position}`\n\
+         help: leave it out, or write `position = rel_pos_bias`"
+    )
+}
+
+pub(crate) fn too_few_buckets(num_buckets: &Size, one_sided: bool) -> String {
+    let need = if one_sided {
+        "at least 2, as half of them are for one distance each"
     } else {
         "even and at least 4, as half of them look ahead"
     };

@@ -61,6 +61,15 @@ impl Atom {
         }
     }
 
+    fn is_one_sided(&self, cross: bool) -> bool {
+        let looks_back = match self.name() {
+            "causal" => true,
+            "sliding_window" | "dilated_sliding_window" => !self.is_symmetric(),
+            _ => false,
+        };
+        looks_back && !(cross && self.align() == Some(Align::LowerRight))
+    }
+
     /// Compares a query position with a key position, so it must know how these line up.
     pub(crate) fn compares_positions(&self) -> bool {
         self.call
@@ -88,6 +97,23 @@ impl Mask {
             Mask::Atom(atom) => vec![atom],
             Mask::Not(mask) => mask.atoms(),
             Mask::And(a, b) | Mask::Or(a, b) => [a.atoms(), b.atoms()].concat(),
+        }
+    }
+
+    /// Whether it shows a query no later key, as its words say: `causal` does not, and `padding` does. `None` where they do not say.
+    /// (In cross-attention, a query that is lined up with the last key has a smaller index than keys before it.)
+    pub(super) fn is_one_sided(&self, cross: bool) -> Option<bool> {
+        match self {
+            Mask::Atom(atom) => Some(atom.is_one_sided(cross)),
+            Mask::Not(_) => None,
+            Mask::And(a, b) => match [a, b].map(|part| part.is_one_sided(cross)) {
+                [Some(true), _] | [_, Some(true)] => Some(true),
+                [a, b] => a.and(b),
+            },
+            Mask::Or(a, b) => match [a, b].map(|part| part.is_one_sided(cross)) {
+                [Some(false), _] | [_, Some(false)] => Some(false),
+                [a, b] => a.and(b),
+            },
         }
     }
 

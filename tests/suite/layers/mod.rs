@@ -55,6 +55,7 @@ macro_rules! cross_attention {
 
 mod by_loops;
 mod data;
+mod declared_buckets;
 mod differences;
 mod edges;
 mod heads;
