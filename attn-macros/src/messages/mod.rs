@@ -208,7 +208,7 @@ pub(crate) fn unknown_argument(word: &Word, found: &str) -> String {
         )
     });
     format!(
-        "`{}` has no argument `{found}`\nhelp: write `{}`",
+        "`{}` has no argument `{found}`\nhelp: write `{}`{key}",
         word.name,
         word.usage()
     )
@@ -527,6 +527,22 @@ fn data(reads: Reads, found: &Counterexample) -> String {
 }
 
 /// `sizes` are those of the mask that only rustc can evaluate.
+/// `is_mask`: what is claimed is a word for masks as well.
+pub(crate) fn claim_given_up(claim: &TokenStream, is_mask: bool) -> String {
+    let claim = text::of(claim);
+    let at_once = if is_mask {
+        format!(
+            "\nhelp: it is seen to hold at once where the `mask` of the header is `{claim}`, or `{claim} & (..)`"
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "`ensure = {claim}`: the proof was given up, as the mask takes too many steps\n\
+         help: write fewer `abs`, `min`, `max`, `clamp`, `if`, `/` and `%` in one sum, and fewer `||` and `!` around them{at_once}"
+    )
+}
+
 pub(crate) fn claim_undecided(claim: &TokenStream, sizes: &[String]) -> String {
     let claim = text::of(claim);
     if sizes.is_empty() {

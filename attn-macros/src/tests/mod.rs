@@ -3,6 +3,7 @@
 mod body;
 mod definitions;
 mod depth;
+mod effort;
 mod formula;
 mod interpret;
 mod lowering;
