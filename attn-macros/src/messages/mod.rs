@@ -12,13 +12,6 @@ use crate::spec::{Real, Size, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
     help: `attention! { pub struct SelfAttention<heads = 8, d_model = 512>; }`";
-pub(crate) fn too_deep(deepest: usize) -> String {
-    format!(
-        "nested too deep: more than {deepest} groups and operators stand one inside of the other\n\
-         help: write fewer parentheses, or give parts of it names by `let`"
-    )
-}
-
 pub(crate) const EXPECTED_STRUCT: &str = "expected `struct`\n\
     help: a layer is declared as `pub struct Name<heads = 8, d_model = 512>;`";
 pub(crate) const EXPECTED_NAME: &str = "expected a name for the layer";
@@ -42,6 +35,13 @@ pub(crate) const SCALE_WITH_ADDITIVE: &str = "`scale` contradicts `score = addit
     help: leave out `scale`";
 pub(crate) const ROPE_WITH_BILINEAR: &str = "`rope` contradicts `score = bilinear`: with a matrix between query and key, their rotations do not combine to a relative one\n\
     help: use `score = scaled_dot` with `rope`, or a bias as `position = alibi`";
+
+pub(crate) fn too_deep(deepest: usize) -> String {
+    format!(
+        "nested too deep: more than {deepest} groups and operators stand one inside of the other\n\
+         help: write fewer parentheses, or give parts of it names by `let`"
+    )
+}
 
 /// Tokens as the user would recognise them.
 fn quoted(tokens: &TokenStream) -> String {

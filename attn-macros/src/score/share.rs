@@ -113,7 +113,7 @@ impl Sharing {
             Expr::Select(..) => Expr::Select(take(0), take(1), take(2)),
             leaf => leaf.clone(),
         };
-        if !self.reads.get(&part.number).is_some_and(|reads| *reads > 1) {
+        if self.reads.get(&part.number).is_none_or(|reads| *reads < 2) {
             return taken;
         }
         let name = part_name(self.parts.len());

@@ -57,8 +57,11 @@ fn learned(params: usize, score: &str) -> String {
     )
 }
 
+/// A name, and the text of a length.
+type Family = (&'static str, Box<dyn Fn(usize) -> String>);
+
 /// Each is as long as 200 tokens allow.
-fn families() -> Vec<(&'static str, Box<dyn Fn(usize) -> String>)> {
+fn families() -> Vec<Family> {
     fn family(f: impl Fn(usize) -> String + 'static) -> Box<dyn Fn(usize) -> String> {
         Box::new(f)
     }
@@ -392,7 +395,7 @@ fn model(sizes: &str, statements: &str) -> String {
 fn a_model_expands_to_a_limited_number_of_tokens() {
     let doubled = |at| format!(", s{at} = {{ s{0} * s{0} }}", at - 1);
     let sizes: String = (1..9).map(doubled).collect();
-    let families: [(&str, Box<dyn Fn(usize) -> String>); 6] = [
+    let families: [Family; 6] = [
         ("sums", Box::new(|n| model("", &"x = x + x;".repeat(n)))),
         (
             "sums in sums",
