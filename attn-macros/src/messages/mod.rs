@@ -43,6 +43,13 @@ pub(crate) fn too_deep(deepest: usize) -> String {
     )
 }
 
+pub(crate) fn too_many_words(most: usize) -> String {
+    format!(
+        "the mask has more than {most} words\n\
+         help: a `fn mask` says as much by arithmetic with `q_idx` and `kv_idx`"
+    )
+}
+
 /// Tokens as the user would recognise them.
 fn quoted(tokens: &TokenStream) -> String {
     if tokens.is_empty() {

@@ -138,3 +138,21 @@ fn what_is_nested_less_is_no_error() {
         assert!(!found.iter().any(is_deep), "{found:?}");
     }
 }
+
+/// Each word stands inside of the one before in what is emitted.
+#[test]
+fn a_mask_of_very_many_words_is_one_error() {
+    for operator in [" & ", " | ", " & (causal | chunked(2)) | "] {
+        for (count, is_too_long) in [(80, false), (5_000, true)] {
+            let mask = vec!["causal"; count].join(operator);
+            let spec = format!("struct L<heads = 1, d_model = 4, mask = {mask}>;");
+            let found = reports(&parse_file(pipeline::attention(tokens(&spec))));
+            assert_eq!(found.len(), usize::from(is_too_long), "{found:?}");
+            assert!(found.iter().all(|report| {
+                report
+                    .message
+                    .starts_with("the mask has more than 250 words")
+            }));
+        }
+    }
+}
