@@ -13,6 +13,7 @@ use syn::punctuated::Punctuated;
 pub(crate) struct Diagnostics {
     errors: RefCell<Vec<syn::Error>>,
     reported: Cell<usize>,
+    muted: Cell<bool>,
     mentions: RefCell<Vec<TokenStream>>,
     end: Cell<Option<Span>>,
 }
@@ -40,7 +41,14 @@ impl Diagnostics {
     /// Reports an error of the parser.
     pub(crate) fn push(&self, error: syn::Error) {
         self.reported.set(self.reported.get() + 1);
-        self.errors.borrow_mut().push(error);
+        if !self.muted.get() {
+            self.errors.borrow_mut().push(error);
+        }
+    }
+
+    /// Says nothing of further errors, which follow from those that are reported. They are counted all the same.
+    pub(crate) fn mute(&self) {
+        self.muted.set(true);
     }
 
     /// How many errors there are so far: a stage compares this before and after.

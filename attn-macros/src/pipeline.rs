@@ -2,14 +2,14 @@
 
 use proc_macro2::TokenStream;
 
-use crate::{diag::Diagnostics, emit, graph, model as network, spec};
+use crate::{depth, diag::Diagnostics, emit, graph, model as network, spec};
 
 /// Expands the specs in `input`. Whatever the tokens, this returns: mistakes are collected on the way, reported together,
 /// and the item is emitted all the same, so that its users do not turn red as well.
 pub(crate) fn attention(input: TokenStream) -> TokenStream {
     let cx = Diagnostics::default();
     let mut output = TokenStream::new();
-    let (krate, specs) = spec::parse(input, &cx);
+    let (krate, specs) = spec::parse(depth::limit(input, &cx), &cx);
     for draft in specs {
         let spec = spec::check(draft, &krate, &cx);
         let graph = graph::build(&spec);
@@ -24,7 +24,7 @@ pub(crate) fn attention(input: TokenStream) -> TokenStream {
 pub(crate) fn model(input: TokenStream) -> TokenStream {
     let cx = Diagnostics::default();
     let mut output = TokenStream::new();
-    let (krate, drafts) = network::parse(input, &cx);
+    let (krate, drafts) = network::parse(depth::limit(input, &cx), &cx);
     for draft in drafts {
         let model = network::lower(draft, &krate, &cx);
         output.extend(network::emit::model(&krate, &model));

@@ -23,7 +23,7 @@ tests! {
     agree, |x, case| (x, case.marks());
 
     grouped_additive_softmax1_unbiased [heads = 4, d_model = 8, kv_heads = 2, mask = padding, score = additive(hidden = 5), normalizer = softmax1, bias = false];
-    grouped_wide_outside_bilinear_scaled_capped_table_half_biased_dropout [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = !sliding_window(30) & padding, score = bilinear, scale = 0.6, softcap = 1.5, position = rel_pos_bias(8, 60), bias = [k, o], dropout = 0.3];
+    grouped_wide_outside_bilinear_scaled_capped_table_half_biased_dropout [heads = 4, d_model = 8, kv_heads = 2, value_head_dim = 17, mask = !sliding_window(30) & padding, bidirectional = true, score = bilinear, scale = 0.6, softcap = 1.5, position = rel_pos_bias(8, 60), bias = [k, o], dropout = 0.3];
     narrow_either_dot_capped_table_l2_dropout [heads = 4, d_model = 8, value_head_dim = 1, mask = (causal | chunked(16)) & padding, score = dot, softcap = 1.5, position = rel_pos_bias(8, 60), qk_norm = l2, dropout = 0.3];
     wide_window_bilinear_capped_sigmoid_table_l2_half_biased [heads = 4, d_model = 8, value_head_dim = 17, mask = sliding_window(40) & padding, score = bilinear, softcap = 1.5, normalizer = sigmoid, position = rel_pos_bias(8, 60), qk_norm = l2, bias = [o]];
 }

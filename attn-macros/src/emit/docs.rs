@@ -361,6 +361,11 @@ fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {
         ("softcap", number(&spec.softcap, "none")),
         ("normalizer", normalizer),
         ("position", written("position", "none")),
+    ]);
+    if let Position::RelPosBias { one_sided, .. } = spec.position {
+        table.push(("bidirectional", (!one_sided).to_string()));
+    }
+    table.extend([
         ("qk_norm", written("qk_norm", "none")),
         ("bias", written("bias", "true")),
         ("dropout", number(&spec.dropout, "0")),

@@ -139,7 +139,9 @@ fn emit_mask_alone(cx: &Layer<'_>, mask: &Expr, alone: &Expr) -> TokenStream {
     let value = if matches!(mask, Expr::Bool(true)) {
         quote!(p::Everything)
     } else {
-        let value = places::emit_mask_value(cx, alone, &quote!(q_len), &quote!(kv_len));
+        // The fields are those of the mask that the item was emitted for: without data, an operand that decides nothing is left out.
+        let emitted = if is_emitted { mask } else { alone };
+        let value = places::emit_mask_value(cx, emitted, &quote!(q_len), &quote!(kv_len));
         quote!(#item #value)
     };
     quote! {

@@ -36,6 +36,20 @@ pub(crate) const SCALE_WITH_ADDITIVE: &str = "`scale` contradicts `score = addit
 pub(crate) const ROPE_WITH_BILINEAR: &str = "`rope` contradicts `score = bilinear`: with a matrix between query and key, their rotations do not combine to a relative one\n\
     help: use `score = scaled_dot` with `rope`, or a bias as `position = alibi`";
 
+pub(crate) fn too_deep(deepest: usize) -> String {
+    format!(
+        "nested too deep: more than {deepest} groups and operators stand one inside of the other\n\
+         help: write fewer parentheses, or give parts of it names by `let`"
+    )
+}
+
+pub(crate) fn too_many_words(most: usize) -> String {
+    format!(
+        "the mask has more than {most} words\n\
+         help: a `fn mask` says as much by arithmetic with `q_idx` and `kv_idx`"
+    )
+}
+
 /// Tokens as the user would recognise them.
 fn quoted(tokens: &TokenStream) -> String {
     if tokens.is_empty() {
@@ -194,8 +208,14 @@ pub(crate) fn missing_argument(word: &Word, arg: &Arg) -> String {
 }
 
 pub(crate) fn unknown_argument(word: &Word, found: &str) -> String {
+    let key = Key::find(found).map_or_else(String::new, |key| {
+        format!(
+            "\nhelp: `{0}` is a key: write `{0} = ..` beside `{1}`",
+            key.name, word.name
+        )
+    });
     format!(
-        "`{}` has no argument `{found}`\nhelp: write `{}`",
+        "`{}` has no argument `{found}`\nhelp: write `{}`{key}",
         word.name,
         word.usage()
     )
@@ -355,9 +375,25 @@ pub(crate) fn odd_rope(head_dim: &Size) -> String {
     }
 }
 
-pub(crate) fn too_few_buckets(num_buckets: &Size, causal: bool) -> String {
-    let need = if causal {
-        "at least 2 under a causal mask"
+pub(crate) fn bidirectional_or_not(has_function: bool) -> String {
+    let mask = if has_function { "`fn mask`" } else { "`!`" };
+    format!(
+        "`rel_pos_bias`: the words of the mask do not say whether a query looks ahead, as there is {mask}\n\
+         help: `bidirectional = true` keeps half of the buckets for keys after the query, as T5's encoder does\n\
+         help: `bidirectional = false` has all buckets for keys up to the query, as T5's decoder; a later key has the bias of the query's own position"
+    )
+}
+
+pub(crate) fn not_bidirectional(position: &str) -> String {
+    format!(
+        "`bidirectional` is about the buckets of `position = rel_pos_bias`, and `position` is `{position}`\n\
+         help: leave it out, or write `position = rel_pos_bias`"
+    )
+}
+
+pub(crate) fn too_few_buckets(num_buckets: &Size, one_sided: bool) -> String {
+    let need = if one_sided {
+        "at least 2, as half of them are for one distance each"
     } else {
         "even and at least 4, as half of them look ahead"
     };
@@ -498,6 +534,22 @@ fn data(reads: Reads, found: &Counterexample) -> String {
 }
 
 /// `sizes` are those of the mask that only rustc can evaluate.
+/// `is_mask`: what is claimed is a word for masks as well.
+pub(crate) fn claim_given_up(claim: &TokenStream, is_mask: bool) -> String {
+    let claim = text::of(claim);
+    let at_once = if is_mask {
+        format!(
+            "\nhelp: it is seen to hold at once where the `mask` of the header is `{claim}`, or `{claim} & (..)`"
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "`ensure = {claim}`: the proof was given up, as the mask takes too many steps\n\
+         help: write fewer `abs`, `min`, `max`, `clamp`, `if`, `/` and `%` in one sum, and fewer `||` and `!` around them{at_once}"
+    )
+}
+
 pub(crate) fn claim_undecided(claim: &TokenStream, sizes: &[String]) -> String {
     let claim = text::of(claim);
     if sizes.is_empty() {

@@ -5,6 +5,7 @@ use proc_macro2::{Ident, TokenStream};
 use super::{did_you_mean, example, listed, quoted};
 use crate::model::ops::{OPERATIONS, Operation};
 use crate::model::types::{Kind, Type};
+use crate::score::prove::Verdict;
 use crate::spec::keys::nearest;
 use crate::spec::{Size, Spec, text};
 
@@ -467,7 +468,13 @@ pub(crate) fn session_length(attention: &str, what: &str) -> String {
     )
 }
 
-pub(crate) fn session_mask(attention: &str, spec: &Spec) -> String {
+pub(crate) fn session_mask(attention: &str, spec: &Spec, verdict: &Verdict) -> String {
+    if *verdict == Verdict::GaveUp {
+        return format!(
+            "whether a query of `{attention}` attends to no later key was given up, as its mask takes too many steps\n\
+             `mask = causal & (..)` is seen to look back at once, as is `fn mask` beside `mask = causal`"
+        );
+    }
     if spec.body.mask.is_some() {
         return format!(
             "it is not proved that a query of `{attention}` attends to no later key\n`mask = causal` among its keys holds beside `fn mask`"

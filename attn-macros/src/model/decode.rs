@@ -7,6 +7,7 @@ use super::graph::{
 use super::types::{Axis, Kind};
 use crate::graph::{Graph, simplify, steps};
 use crate::messages::model as messages;
+use crate::score::prove::Verdict;
 use crate::score::{Expr, Var};
 use crate::spec::Spec;
 
@@ -144,8 +145,9 @@ impl<'m> Tokens<'m> {
         if spec.predicate().is_some_and(|mask| reads_length(&mask)) {
             return Err(messages::session_length(&name, "mask"));
         }
-        if !spec.looks_back() {
-            return Err(messages::session_mask(&name, spec));
+        match spec.looks_back() {
+            Verdict::Proved => {}
+            verdict => return Err(messages::session_mask(&name, spec, &verdict)),
         }
         let steps = simplify(graph).map_or_else(Vec::new, |steps| steps.steps);
         let scores = steps.iter().any(|step| match step {

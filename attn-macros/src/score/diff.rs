@@ -85,10 +85,13 @@ fn diff_binary(op: Binary, (a, da): (&Expr, Expr), (b, db): (&Expr, Expr)) -> Ex
     }
 }
 
-/// `da` where `a` is taken, `db` where `b` is, the mean of both where they are equal.
+/// `da` where `a` is taken, `db` where `b` is, the mean of both where they are equal. Each of the two stands in it once: the
+/// derivative of a maximum of maxima would double with every one of them.
 fn extremum(takes_a: &Expr, takes_b: &Expr, da: Expr, db: Expr) -> Expr {
-    let mean = mul(add(da.clone(), db.clone()), Expr::float(0.5));
-    select(takes_a, da, select(takes_b, db, mean))
+    let zero = || Expr::float(0.0);
+    let sum = add(select(takes_b, zero(), da), select(takes_a, zero(), db));
+    let share = takes_b.clone().select(Expr::float(1.0), Expr::float(0.5));
+    mul(sum, takes_a.clone().select(Expr::float(1.0), share))
 }
 
 fn is(expr: &Expr, value: f64) -> bool {

@@ -4,6 +4,7 @@
 //! `score` and those. The built-in ones are definitions in this language ([`builtin`]); the emitters, the drawings in the
 //! docs and the tests read nothing else.
 
+pub(crate) mod budget;
 pub(crate) mod builtin;
 pub(crate) mod diff;
 pub(crate) mod eval;
@@ -132,12 +133,14 @@ impl Expr {
 
     /// `op(self)`. Constants fold as they are built.
     pub(crate) fn unary(self, op: Unary) -> Expr {
+        budget::count(1);
         let expr = Expr::Unary(op, Box::new(self));
         eval::constant(&expr).unwrap_or(expr)
     }
 
     /// `self op other`. Constants fold as they are built.
     pub(crate) fn binary(self, op: Binary, other: impl Into<Expr>) -> Expr {
+        budget::count(1);
         let expr = Expr::Binary(op, Box::new(self), Box::new(other.into()));
         eval::constant(&expr).unwrap_or(expr)
     }
@@ -193,6 +196,7 @@ impl Expr {
 
     /// The parts that it is an operation of.
     pub(crate) fn children(&self) -> Vec<&Expr> {
+        budget::count(1);
         match self {
             Expr::Score | Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) => {
                 Vec::new()
@@ -202,6 +206,12 @@ impl Expr {
             Expr::Binary(_, a, b) => vec![a, b],
             Expr::Select(a, b, c) => vec![a, b, c],
         }
+    }
+
+    /// How many operations and operands there are.
+    pub(crate) fn size(&self) -> usize {
+        let children = self.children().into_iter();
+        1 + children.map(Expr::size).sum::<usize>()
     }
 
     /// Whether any part of the expression satisfies `test`.
@@ -359,6 +369,7 @@ impl fmt::Display for Expr {
 
 /// Writes `expr`, in parentheses if it binds less tightly than `level`.
 fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, level: u8) -> fmt::Result {
+    budget::count(1);
     match expr {
         Expr::Score => f.write_str("score"),
         Expr::Var(var) => write!(f, "{var}"),

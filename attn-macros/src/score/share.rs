@@ -25,64 +25,100 @@ const PART: &str = "part_";
 
 impl Shared {
     pub(crate) fn of(expr: &Expr) -> Self {
-        let mut reads = BTreeMap::new();
-        count(expr, &mut reads);
-        reads.retain(|_, reads| *reads > 1);
-        let mut sharing = Sharing {
-            repeated: reads.into_keys().map(|text| (text, None)).collect(),
-            parts: Vec::new(),
-        };
-        let rest = sharing.take(expr);
+        let numbered = Numbers::default().number(expr);
+        let mut sharing = Sharing::default();
+        sharing.count(&numbered);
+        let rest = sharing.take(&numbered);
         let parts = sharing.parts;
         Self { parts, rest }
     }
 }
 
-/// How often each part is read, if one that is read again is not computed again.
-fn count(expr: &Expr, reads: &mut BTreeMap<String, usize>) {
-    if is_worth_it(expr) {
-        let reads = reads.entry(expr.to_string()).or_default();
-        *reads += 1;
-        if *reads > 1 {
-            return;
+/// A part of an expression, with a number that equal parts have in common.
+struct Numbered<'e> {
+    expr: &'e Expr,
+    number: usize,
+    /// It changes with the score or with what is learned.
+    changes: bool,
+    /// Those of an operation; an index stays with its tensor.
+    operands: Vec<Numbered<'e>>,
+}
+
+impl Numbered<'_> {
+    /// A float that changes, and takes an operation.
+    fn is_worth_it(&self) -> bool {
+        self.changes && !self.operands.is_empty() && self.expr.ty() == Type::Float
+    }
+}
+
+/// The numbers of the parts so far, by the name of the operation, or the text of what is none, and the numbers of the operands: so
+/// that no part is compared as a whole.
+#[derive(Default)]
+struct Numbers(BTreeMap<(String, Vec<usize>), usize>);
+
+impl Numbers {
+    fn number<'e>(&mut self, expr: &'e Expr) -> Numbered<'e> {
+        let (name, operands) = match expr {
+            Expr::Unary(op, a) => (format!("{op:?}"), vec![&**a]),
+            Expr::Binary(op, a, b) => (format!("{op:?}"), vec![&**a, b]),
+            Expr::Select(condition, a, b) => ("if".to_owned(), vec![&**condition, a, b]),
+            leaf => (leaf.to_string(), Vec::new()),
+        };
+        let operands = operands.into_iter().map(|operand| self.number(operand));
+        let operands: Vec<_> = operands.collect();
+        let key = (
+            name,
+            operands.iter().map(|operand| operand.number).collect(),
+        );
+        let next = self.0.len();
+        Numbered {
+            expr,
+            number: *self.0.entry(key).or_insert(next),
+            changes: matches!(expr, Expr::Score | Expr::Param { .. })
+                || operands.iter().any(|operand| operand.changes),
+            operands,
         }
     }
-    expr.children().iter().for_each(|child| count(child, reads));
 }
 
-/// A float that changes with the score or with what is learned, and takes an operation.
-fn is_worth_it(expr: &Expr) -> bool {
-    let changes = |part: &Expr| matches!(part, Expr::Score | Expr::Param { .. });
-    let is_operation = matches!(expr, Expr::Unary(..) | Expr::Binary(..) | Expr::Select(..));
-    is_operation && expr.ty() == Type::Float && expr.any(&changes)
-}
-
+#[derive(Default)]
 struct Sharing {
-    /// What is read again, by its text, and its name once it has one.
-    repeated: BTreeMap<String, Option<Name>>,
+    /// How often each part is read, if one that is read again is not computed again.
+    reads: BTreeMap<usize, usize>,
+    /// The names of the parts that have one.
+    names: BTreeMap<usize, Name>,
     parts: Vec<Expr>,
 }
 
 impl Sharing {
-    fn take(&mut self, expr: &Expr) -> Expr {
-        let text = is_worth_it(expr).then(|| expr.to_string());
-        let text = text.filter(|text| self.repeated.contains_key(text));
-        if let Some(Some(name)) = text.as_ref().and_then(|text| self.repeated.get(text)) {
+    fn count(&mut self, part: &Numbered<'_>) {
+        if part.is_worth_it() {
+            let reads = self.reads.entry(part.number).or_default();
+            *reads += 1;
+            if *reads > 1 {
+                return;
+            }
+        }
+        part.operands.iter().for_each(|operand| self.count(operand));
+    }
+
+    fn take(&mut self, part: &Numbered<'_>) -> Expr {
+        if let Some(name) = self.names.get(&part.number) {
             return read(name.clone());
         }
-        let mut part = |part: &Expr| Box::new(self.take(part));
-        let taken = match expr {
-            Expr::Unary(op, a) => Expr::Unary(*op, part(a)),
-            Expr::Binary(op, a, b) => Expr::Binary(*op, part(a), part(b)),
-            Expr::Select(condition, a, b) => Expr::Select(part(condition), part(a), part(b)),
+        let mut take = |operand: usize| Box::new(self.take(&part.operands[operand]));
+        let taken = match part.expr {
+            Expr::Unary(op, _) => Expr::Unary(*op, take(0)),
+            Expr::Binary(op, ..) => Expr::Binary(*op, take(0), take(1)),
+            Expr::Select(..) => Expr::Select(take(0), take(1), take(2)),
             leaf => leaf.clone(),
         };
-        let Some(text) = text else {
+        if self.reads.get(&part.number).is_none_or(|reads| *reads < 2) {
             return taken;
-        };
+        }
         let name = part_name(self.parts.len());
         self.parts.push(taken);
-        self.repeated.insert(text, Some(name.clone()));
+        self.names.insert(part.number, name.clone());
         read(name)
     }
 }

@@ -5,6 +5,7 @@
 //! table, where it depends on the distance alone; once, where it is the same for all keys; key by key where it is an integer,
 //! a condition, or an element of a learned tensor. All arithmetic beyond that is left to the vectors.
 
+use super::budget::Budget;
 use super::{Binary, Expr, Name, Type, Unary, Var};
 use crate::spec::Real;
 
@@ -40,16 +41,23 @@ pub(crate) enum PlaneKind {
 /// As many planes as the kernels take.
 const MOST_PLANES: usize = 16;
 
+/// As many parts as a condition may have when it is made of comparisons of floats: one of conditions that are compared doubles.
+const LONGEST_CONDITIONS: usize = 10_000;
+
 /// The name by which [`Parts::value`] reads a plane.
 pub(crate) fn plane_name(index: usize) -> Name {
     format!("plane_{index}").into()
 }
 
-/// Splits `expr`; `with_scale` if a scale can be left to the product. `None` if there are too many planes.
+/// Splits `expr`; `with_scale` if a scale can be left to the product. `None` if there are too many planes, or a condition is too
+/// long.
 pub(crate) fn split(expr: &Expr, with_scale: bool) -> Option<Parts> {
-    let mut planes = Planes(Vec::new());
+    let mut planes = Planes {
+        planes: Vec::new(),
+        budget: Budget::new(LONGEST_CONDITIONS),
+    };
     let value = planes.take(expr);
-    if planes.0.len() > MOST_PLANES {
+    if planes.planes.len() > MOST_PLANES || planes.budget.is_spent() {
         return None;
     }
     let (scale, value) = if with_scale {
@@ -60,11 +68,15 @@ pub(crate) fn split(expr: &Expr, with_scale: bool) -> Option<Parts> {
     Some(Parts {
         scale,
         value: (!matches!(value, Expr::Score)).then_some(value),
-        planes: planes.0,
+        planes: planes.planes,
     })
 }
 
-struct Planes(Vec<Plane>);
+struct Planes {
+    planes: Vec<Plane>,
+    /// The parts of conditions that may still be made.
+    budget: Budget,
+}
 
 impl Planes {
     /// The float `expr`, with planes for what does not read the score.
@@ -99,6 +111,9 @@ impl Planes {
         if let Expr::Bool(value) = expr {
             return Expr::Bool(*value);
         }
+        if self.budget.is_spent() {
+            return Expr::Bool(true);
+        }
         if !expr.any(&|expr| matches!(expr, Expr::Score)) {
             let (yes, no) = (Expr::float(1.0), Expr::float(0.0));
             let plane = expr.clone().select(yes, no.clone());
@@ -109,40 +124,45 @@ impl Planes {
             Expr::Binary(Binary::And, a, b) => and(self.condition(a), self.condition(b)),
             Expr::Binary(Binary::Or, a, b) => or(self.condition(a), self.condition(b)),
             Expr::Binary(op, a, b) if a.ty() == Type::Float => self.binary(*op, a, b),
-            Expr::Binary(_, a, b) => choose(self.condition(a), self.condition(b), not),
+            Expr::Binary(_, a, b) => {
+                let (a, b) = (self.condition(a), self.condition(b));
+                self.choose(a, b.clone(), not(b))
+            }
             Expr::Select(condition, a, b) => {
-                let otherwise = self.condition(b);
-                choose(self.condition(condition), self.condition(a), |_| otherwise)
+                let [b, condition, a] = [b, condition, a].map(|part| self.condition(part));
+                self.choose(condition, a, b)
             }
             other => other.clone(),
         }
     }
 
+    /// `then` where `condition` holds, `otherwise` elsewhere.
+    fn choose(&self, condition: Expr, then: Expr, otherwise: Expr) -> Expr {
+        let parts = [&condition, &condition, &then, &otherwise].map(Expr::size);
+        if !self.budget.take(parts.iter().sum()) {
+            return Expr::Bool(true);
+        }
+        let elsewhere = and(not(condition.clone()), otherwise);
+        or(and(condition, then), elsewhere)
+    }
+
     /// Reads the plane of `expr`: a new one, unless there is one already.
     fn plane(&mut self, kind: PlaneKind, expr: &Expr) -> Expr {
         let text = expr.to_string();
-        let found = self
-            .0
-            .iter()
-            .position(|plane| plane.expr.to_string() == text);
+        let mut planes = self.planes.iter();
+        let found = planes.position(|plane| plane.expr.to_string() == text);
         let index = found.unwrap_or_else(|| {
-            self.0.push(Plane {
+            self.planes.push(Plane {
                 kind,
                 expr: expr.clone(),
             });
-            self.0.len() - 1
+            self.planes.len() - 1
         });
         Expr::Param {
             name: plane_name(index),
             index: Vec::new(),
         }
     }
-}
-
-/// `then` where `condition` holds, `otherwise(then)` elsewhere.
-fn choose(condition: Expr, then: Expr, otherwise: impl FnOnce(Expr) -> Expr) -> Expr {
-    let elsewhere = and(not(condition.clone()), otherwise(then.clone()));
-    or(and(condition, then), elsewhere)
 }
 
 // The operators, without what is known: a vector has no comparison that is always true.

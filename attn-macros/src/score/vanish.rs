@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::budget::Budget;
 use super::{Binary, Expr, Type};
 
 /// As many products a polynomial may have; of a longer one nothing is said.
@@ -15,9 +16,9 @@ const MOST_PRODUCTS: usize = 100;
 const ROUNDING: f64 = 64.0 * f64::EPSILON;
 
 /// Whether `expr` is 0 wherever it is a number, up to the rounding of the numbers in it: `1e16 * w + w - 1e16 * w` is. `false` is
-/// always allowed.
-pub(crate) fn vanishes(expr: &Expr) -> bool {
-    Fraction::of(expr).is_some_and(|fraction| fraction.above.is_zero())
+/// always allowed, as where the budget ends.
+pub(crate) fn vanishes(expr: &Expr, budget: &Budget) -> bool {
+    Fraction::of(expr, budget).is_some_and(|fraction| fraction.above.is_zero())
 }
 
 struct Fraction {
@@ -27,7 +28,15 @@ struct Fraction {
 
 impl Fraction {
     /// `None` if it is too long, or divided by 0.
-    fn of(expr: &Expr) -> Option<Self> {
+    fn of(expr: &Expr, budget: &Budget) -> Option<Self> {
+        let of = |part: &Expr| Self::of(part, budget);
+        let text = || {
+            let is_short = budget.take(expr.size());
+            is_short.then(|| expr.to_string())
+        };
+        if !budget.take(1) {
+            return None;
+        }
         let whole = |above| {
             let below = Polynomial::number(1.0);
             Some(Fraction { above, below })
@@ -35,42 +44,46 @@ impl Fraction {
         match expr {
             Expr::Float(real) => match real.value {
                 Some(value) => whole(Polynomial::number(value)),
-                None => whole(Polynomial::of(expr.to_string())),
+                None => whole(Polynomial::of(text()?)),
             },
-            Expr::Binary(Binary::Add, a, b) => Self::of(a)?.plus(&Self::of(b)?, 1.0),
-            Expr::Binary(Binary::Sub, a, b) => Self::of(a)?.plus(&Self::of(b)?, -1.0),
-            Expr::Binary(Binary::Mul, a, b) => Self::of(a)?.times(&Self::of(b)?),
-            Expr::Binary(Binary::Div, a, b) => Self::of(a)?.times(&Self::of(b)?.inverse()?),
+            Expr::Binary(Binary::Add, a, b) => of(a)?.plus(&of(b)?, 1.0, budget),
+            Expr::Binary(Binary::Sub, a, b) => of(a)?.plus(&of(b)?, -1.0, budget),
+            Expr::Binary(Binary::Mul, a, b) => of(a)?.times(&of(b)?, budget),
+            Expr::Binary(Binary::Div, a, b) => of(a)?.times(&of(b)?.inverse()?, budget),
             Expr::Binary(Binary::Pow, a, b) => match power(b) {
-                Some(power) => Self::of(a)?.to(power),
-                None => whole(Polynomial::of(expr.to_string())),
+                Some(power) => of(a)?.to(power, budget),
+                None => whole(Polynomial::of(text()?)),
             },
             // `c a + (1 - c) b`, where `c` is 1 or 0.
             Expr::Select(condition, a, b) if a.ty() == Type::Float => {
-                let (a, b) = (Self::of(a)?, Self::of(b)?);
+                let (a, b) = (of(a)?, of(b)?);
+                if !budget.take(condition.size()) {
+                    return None;
+                }
                 let condition = whole(Polynomial::of(condition.to_string()))?;
-                condition.times(&a.plus(&b, -1.0)?)?.plus(&b, 1.0)
+                let difference = a.plus(&b, -1.0, budget)?;
+                condition.times(&difference, budget)?.plus(&b, 1.0, budget)
             }
-            other => whole(Polynomial::of(other.to_string())),
+            _ => whole(Polynomial::of(text()?)),
         }
     }
 
     /// `self + scale * other`
-    fn plus(&self, other: &Self, scale: f64) -> Option<Self> {
+    fn plus(&self, other: &Self, scale: f64, budget: &Budget) -> Option<Self> {
         let (here, there) = (
-            self.above.times(&other.below)?,
-            other.above.times(&self.below)?,
+            self.above.times(&other.below, budget)?,
+            other.above.times(&self.below, budget)?,
         );
         Some(Fraction {
             above: here.plus(&there, scale)?,
-            below: self.below.times(&other.below)?,
+            below: self.below.times(&other.below, budget)?,
         })
     }
 
-    fn times(&self, other: &Self) -> Option<Self> {
+    fn times(&self, other: &Self, budget: &Budget) -> Option<Self> {
         Some(Fraction {
-            above: self.above.times(&other.above)?,
-            below: self.below.times(&other.below)?,
+            above: self.above.times(&other.above, budget)?,
+            below: self.below.times(&other.below, budget)?,
         })
     }
 
@@ -80,12 +93,12 @@ impl Fraction {
         (!below.is_zero()).then_some(Fraction { above, below })
     }
 
-    fn to(self, power: u32) -> Option<Self> {
+    fn to(self, power: u32, budget: &Budget) -> Option<Self> {
         let one = Fraction {
             above: Polynomial::number(1.0),
             below: Polynomial::number(1.0),
         };
-        (0..power).try_fold(one, |product, _| product.times(&self))
+        (0..power).try_fold(one, |product, _| product.times(&self, budget))
     }
 }
 
@@ -156,10 +169,13 @@ impl Polynomial {
         self.checked()
     }
 
-    fn times(&self, other: &Self) -> Option<Self> {
+    fn times(&self, other: &Self, budget: &Budget) -> Option<Self> {
         let mut products = Polynomial(BTreeMap::new());
         for (a, times) in &self.0 {
             for (b, more_times) in &other.0 {
+                if !budget.take(1 + a.len() + b.len()) {
+                    return None;
+                }
                 let mut product = a.clone();
                 for (part, power) in b {
                     *product.entry(part.clone()).or_default() += power;

@@ -23,8 +23,14 @@ use crate::score::{Expr, builtin};
 /// Far above any layer, and low enough that products of three sizes stay in range.
 pub(super) const LARGEST_SIZE: u64 = 1 << 20;
 /// The keys that concern the score of queries and keys.
-pub(crate) const ABOUT_QUERIES: [&str; 6] = [
-    "head_dim", "score", "scale", "softcap", "position", "qk_norm",
+pub(crate) const ABOUT_QUERIES: [&str; 7] = [
+    "head_dim",
+    "score",
+    "scale",
+    "softcap",
+    "position",
+    "bidirectional",
+    "qk_norm",
 ];
 /// Window, chunk and prefix lengths are compared with indices: they may be larger than any sequence.
 pub(super) const LARGEST_LENGTH: u64 = LARGEST_INTEGER as u64;
@@ -182,8 +188,14 @@ impl Checker<'_> {
         self.entry(key).is_some()
     }
 
+    /// Whether the value of `key` was not understood.
+    pub(super) fn is_invalid(&self, key: &str) -> bool {
+        let entry = self.entry(key);
+        entry.is_some_and(|entry| matches!(entry.value, Value::Invalid))
+    }
+
     /// What `key` was given, or the key where that is missing, for errors about the value.
-    fn origin(&self, key: &str) -> TokenStream {
+    pub(super) fn origin(&self, key: &str) -> TokenStream {
         match self.entry(key) {
             Some(entry) if entry.origin.is_empty() => entry.name.to_token_stream(),
             Some(entry) => entry.origin.clone(),
@@ -199,7 +211,7 @@ impl Checker<'_> {
     }
 
     /// The word that `key` was given, or the default.
-    fn word_name(&self, key: &str, default: &'static str) -> &'static str {
+    pub(super) fn word_name(&self, key: &str, default: &'static str) -> &'static str {
         self.word(key).map_or(default, |call| call.word.name)
     }
 
@@ -363,7 +375,7 @@ impl Checker<'_> {
     }
 
     /// Two keys that exclude each other: the error stands at the second one.
-    fn contradiction(&self, key: &str, message: &str) {
+    pub(super) fn contradiction(&self, key: &str, message: &str) {
         self.cx.error(self.origin(key), message);
     }
 

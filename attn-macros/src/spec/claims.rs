@@ -100,6 +100,10 @@ impl Masked<'_> {
                 let reads = self.reads(&bound);
                 cx.error(origin, messages::claim_fails(origin, reads, &found));
             }
+            Verdict::GaveUp => {
+                let is_mask = matches!(claimed, Claim::Within(_));
+                cx.error(origin, messages::claim_given_up(origin, is_mask));
+            }
             Verdict::Unknown => {
                 let sizes = unknown_sizes(&(self.predicate.clone() & bound));
                 cx.error(origin, messages::claim_undecided(origin, &sizes));

@@ -167,6 +167,12 @@ pub(crate) static KEYS: &[Key] = &[
         doc: "How the positions of a query and a key enter their score. In cross-attention both are counted from 0.",
     },
     Key {
+        name: "bidirectional",
+        kind: Kind::Word(BIDIRECTIONAL),
+        default: "by the words of `mask`, or else required with `rel_pos_bias`",
+        doc: "Whether `rel_pos_bias` tells keys after the query apart. `mask = causal`, a window that is not `symmetric`, and what `&` and `|` make of these say `false`; no mask, `padding`, `document`, `prefix_lm`, `chunked` and symmetric windows say `true`. A `fn mask` and `!` do not say. T5's `bidirectional`.",
+    },
+    Key {
         name: "qk_norm",
         kind: Kind::Word(QK_NORMS),
         default: "`none`",
@@ -314,8 +320,19 @@ static POSITIONS: &[Word] = &[
                 kind: ArgKind::Size { default: Some(128) },
             },
         ],
-        doc: "Adds a learned bias per head and bucket of distances (T5, Raffel et al. 2020); half of the buckets look ahead unless the mask is causal.",
+        doc: "Adds a learned bias per head and bucket of distances (T5, Raffel et al. 2020); half of the buckets are for keys after the query where it is `bidirectional`.",
     },
+];
+
+static BIDIRECTIONAL: &[Word] = &[
+    plain(
+        "true",
+        "Half of the buckets are for keys after the query: T5's encoder.",
+    ),
+    plain(
+        "false",
+        "All buckets are for keys up to the query, and a later key has the bias of the query's own position: T5's decoder.",
+    ),
 ];
 
 static QK_NORMS: &[Word] = &[

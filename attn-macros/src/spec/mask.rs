@@ -1,8 +1,9 @@
 //! The algebra of masks: words combined by `&`, `|`, `!` and parentheses, with Rust's precedence.
 
+use std::cell::Cell;
 use std::iter::Peekable;
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
 use super::keys::{Key, Word};
 use super::value::Size;
@@ -61,6 +62,15 @@ impl Atom {
         }
     }
 
+    fn is_one_sided(&self, cross: bool) -> bool {
+        let looks_back = match self.name() {
+            "causal" => true,
+            "sliding_window" | "dilated_sliding_window" => !self.is_symmetric(),
+            _ => false,
+        };
+        looks_back && !(cross && self.align() == Some(Align::LowerRight))
+    }
+
     /// Compares a query position with a key position, so it must know how these line up.
     pub(crate) fn compares_positions(&self) -> bool {
         self.call
@@ -88,6 +98,23 @@ impl Mask {
             Mask::Atom(atom) => vec![atom],
             Mask::Not(mask) => mask.atoms(),
             Mask::And(a, b) | Mask::Or(a, b) => [a.atoms(), b.atoms()].concat(),
+        }
+    }
+
+    /// Whether it shows a query no later key, as its words say: `causal` does not, and `padding` does. `None` where they do not say.
+    /// (In cross-attention, a query that is lined up with the last key has a smaller index than keys before it.)
+    pub(super) fn is_one_sided(&self, cross: bool) -> Option<bool> {
+        match self {
+            Mask::Atom(atom) => Some(atom.is_one_sided(cross)),
+            Mask::Not(_) => None,
+            Mask::And(a, b) => match [a, b].map(|part| part.is_one_sided(cross)) {
+                [Some(true), _] | [_, Some(true)] => Some(true),
+                [a, b] => a.and(b),
+            },
+            Mask::Or(a, b) => match [a, b].map(|part| part.is_one_sided(cross)) {
+                [Some(false), _] | [_, Some(false)] => Some(false),
+                [a, b] => a.and(b),
+            },
         }
     }
 
@@ -120,13 +147,24 @@ pub(crate) fn parse(
     words: &'static [Word],
     cx: &Diagnostics,
 ) -> Mask {
-    let mut parser = Parser { key, words, cx };
+    let words_left = Cell::new(Some(MOST_WORDS));
+    let mut parser = Parser {
+        key,
+        words,
+        words_left,
+        cx,
+    };
     parser.parse_all(tokens, tokens)
 }
+
+/// Each stands inside of the one before in what is emitted, and rustc goes down there by functions that call themselves.
+const MOST_WORDS: usize = 250;
 
 struct Parser<'a> {
     key: &'static Key,
     words: &'static [Word],
+    /// The words that may still come; `None` after it was reported that there are too many.
+    words_left: Cell<Option<usize>>,
     cx: &'a Diagnostics,
 }
 
@@ -179,6 +217,10 @@ impl Parser<'_> {
                 self.parse_all(&inner, &TokenTree::Group(group).into())
             }
             Some(TokenTree::Ident(name)) => {
+                if !self.may_come(&name) {
+                    rest.by_ref().for_each(drop);
+                    return Mask::none();
+                }
                 let args = word::next_group(rest);
                 match word::parse_call(name, args, self.key, self.words, self.cx) {
                     Some(call) => Mask::Atom(Atom { call }),
@@ -195,6 +237,17 @@ impl Parser<'_> {
                 Mask::none()
             }
         }
+    }
+
+    /// Whether `word` is not one too many, which is reported once.
+    fn may_come(&self, word: &Ident) -> bool {
+        let left = self.words_left.get();
+        if left == Some(0) {
+            self.cx.error(word, messages::too_many_words(MOST_WORDS));
+        }
+        let left = left.and_then(|left| left.checked_sub(1));
+        self.words_left.set(left);
+        left.is_some()
     }
 
     /// Consumes the operator `symbol` if it is next. A doubled one, or the word for it, is read as one, after an error.

@@ -12,13 +12,16 @@ impl Checker<'_> {
     /// Every position scheme is made for products of queries and keys. `mask_is_sound`: what `spec` says of the mask is what
     /// was written.
     pub(super) fn position(&mut self, spec: &Spec, mask_is_sound: bool) -> Position {
-        let Some(call) = self.word("position") else {
-            return Position::None;
-        };
         if spec.score == Score::OfPlaces {
             return Position::None;
         }
-        let name = call.word.name;
+        let name = self.word_name("position", "none");
+        if name != "rel_pos_bias" && self.has("bidirectional") && !self.is_invalid("position") {
+            self.contradiction("bidirectional", &messages::not_bidirectional(name));
+        }
+        let Some(call) = self.word("position") else {
+            return Position::None;
+        };
         let at = &call.origin;
         if name != "none" && spec.score == Score::Additive {
             self.cx.error(at, messages::position_with_additive(name));
@@ -31,7 +34,10 @@ impl Checker<'_> {
             }
             "rope" => self.rope(&call, &spec.head_dim, (&spec.d_model, &spec.heads)),
             "alibi" => Position::Alibi,
-            "rel_pos_bias" if mask_is_sound => self.rel_pos_bias(&call, spec.looks_back()),
+            "rel_pos_bias" => match self.is_one_sided(spec, mask_is_sound) {
+                Some(one_sided) => self.rel_pos_bias(&call, one_sided),
+                None => Position::None,
+            },
             _ => Position::None,
         }
     }
@@ -71,6 +77,28 @@ impl Checker<'_> {
         } else {
             Position::None
         }
+    }
+
+    /// Whether no bucket is for keys after the query: as `bidirectional` says, or the words of the mask. (A proof would not do: the
+    /// biases of a layer must not depend on what can be proved.) `None` after a mistake.
+    fn is_one_sided(&self, spec: &Spec, mask_is_sound: bool) -> Option<bool> {
+        if self.has("bidirectional") {
+            return Some(self.word("bidirectional")?.word.name == "false");
+        }
+        if !mask_is_sound {
+            return None;
+        }
+        let by_words = spec.mask.is_one_sided(spec.d_context.is_some());
+        let decided = match spec.body.mask {
+            // It takes away from what the words show.
+            Some(_) => by_words.filter(|one_sided| *one_sided),
+            None => by_words,
+        };
+        if decided.is_none() {
+            let message = messages::bidirectional_or_not(spec.body.mask.is_some());
+            self.cx.error(self.origin("position"), message);
+        }
+        decided
     }
 
     fn rel_pos_bias(&mut self, call: &Call, one_sided: bool) -> Position {

@@ -2,6 +2,8 @@
 
 mod body;
 mod definitions;
+mod depth;
+mod effort;
 mod formula;
 mod interpret;
 mod lowering;

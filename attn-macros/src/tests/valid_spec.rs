@@ -85,15 +85,21 @@ impl Choices {
         if !additive {
             add("qk_norm", self.qk_norm);
         }
+        let mask = match self.cross {
+            true => self.masks.1.to_string(),
+            false => self.masks.0.to_string(),
+        };
         if let Some(position) = self.position() {
             add("position", position);
+            // The words of a mask with a `!` do not say.
+            if position.starts_with("rel_pos_bias") && mask.contains('!') {
+                add("bidirectional", "true");
+            }
         }
         if self.cross {
             add("d_context", "6");
-            add("mask", &self.masks.1.to_string());
-        } else {
-            add("mask", &self.masks.0.to_string());
         }
+        add("mask", &mask);
         entries.extend(self.free.iter().cloned());
         entries
     }

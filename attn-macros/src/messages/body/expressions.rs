@@ -405,6 +405,13 @@ pub(crate) fn wrong_arguments(function: &Function, found: usize) -> String {
     )
 }
 
+pub(crate) fn too_long(longest: usize) -> String {
+    format!(
+        "written out, this has more than {longest} operations and operands\n\
+         help: `clamp` of a float stands for three of its first argument, and a condition behind `==` or `!=` for two"
+    )
+}
+
 pub(crate) fn too_many_operations(most: usize) -> String {
     format!(
         "the function has more than {most} operations\nhelp: every use of a `let` counts as the expression that it names"

@@ -119,6 +119,9 @@ fn solve_assumed(
     let Some(model) = integers.solve(assumed.constraints.clone())? else {
         return Ok(None);
     };
+    if !integers.budget().take(assumed.choices.len()) {
+        return Err(GaveUp);
+    }
     let fails = |(_, parts): &(usize, &&[Formula])| !parts.iter().any(|part| part.holds(&model));
     let choices = assumed.choices.iter().enumerate();
     let Some((choice, _)) = choices.filter(fails).min_by_key(|(_, parts)| parts.len()) else {

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::linear::{Linear, Model, Variable};
+use crate::score::budget::Budget;
 
 /// Eliminations one inside of the other. Everyday masks have a few dozen variables; what goes on for longer, as equations that make
 /// each other larger, would use up the stack of the compiler.
@@ -17,24 +18,27 @@ const DEEPEST: usize = 250;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GaveUp;
 
-/// Decides constraints, in a limited number of steps.
-pub(super) struct Integers {
-    steps: usize,
+/// Decides constraints. A step is a term of one of them.
+pub(super) struct Integers<'b> {
+    budget: &'b Budget,
     depth: usize,
 }
 
 /// Constraints without duplicates: what each sum of terms is at least, negated.
 type System = BTreeMap<BTreeMap<Variable, i128>, i128>;
 
-impl Integers {
-    pub(super) fn new(steps: usize) -> Self {
-        Integers { steps, depth: 0 }
+impl<'b> Integers<'b> {
+    pub(super) fn new(budget: &'b Budget) -> Self {
+        Integers { budget, depth: 0 }
+    }
+
+    pub(super) fn budget(&self) -> &'b Budget {
+        self.budget
     }
 
     /// Integers for which every constraint is at least 0, if there are any.
     pub(super) fn solve(&mut self, constraints: Vec<Linear>) -> Result<Option<Model>, GaveUp> {
-        self.steps = self.steps.checked_sub(1).ok_or(GaveUp)?;
-        if self.depth == DEEPEST {
+        if !self.budget.take(terms_of(&constraints)) || self.depth == DEEPEST {
             return Err(GaveUp);
         }
         self.depth += 1;
@@ -105,6 +109,9 @@ impl Integers {
 
     fn eliminate(&mut self, bounds: &Bounds) -> Result<Option<Model>, GaveUp> {
         let value = |model: &Model| bounds.value(model);
+        if !self.budget.take(bounds.terms_of_shadow()) {
+            return Err(GaveUp);
+        }
         let shadow = bounds.shadow(|_, _| 0);
         if bounds.is_exact() {
             return self.extend(shadow, bounds.variable, value);
@@ -128,6 +135,11 @@ impl Integers {
         let fits = constraints.iter().all(Linear::is_small);
         if fits { Ok(constraints) } else { Err(GaveUp) }
     }
+}
+
+fn terms_of(constraints: &[Linear]) -> usize {
+    let terms = constraints.iter().map(|sum| 1 + sum.terms().count());
+    terms.sum()
 }
 
 /// The constraints, the tightest of each sum of terms only. `None` if two of them, or one alone, cannot be.
@@ -229,6 +241,16 @@ impl Bounds {
         is_plain(&self.lower) || is_plain(&self.upper)
     }
 
+    /// About how many terms there are in a [`shadow`](Self::shadow).
+    fn terms_of_shadow(&self) -> usize {
+        let terms = |bounds: &[(i128, Linear)]| {
+            let terms = bounds.iter().map(|(_, sum)| 1 + sum.terms().count());
+            terms.sum::<usize>()
+        };
+        let of_lower = terms(&self.lower).saturating_mul(self.upper.len());
+        of_lower.saturating_add(terms(&self.upper).saturating_mul(self.lower.len()))
+    }
+
     /// Every lower bound against every upper one, with a distance between the two.
     fn shadow(&self, distance: impl Fn(i128, i128) -> i128) -> Vec<Linear> {
         let mut shadow = self.rest.clone();
@@ -306,8 +328,7 @@ mod tests {
 
     #[test]
     fn what_goes_too_deep_is_given_up() {
-        const ENOUGH: usize = 10_000;
-        let solve = |length| Integers::new(ENOUGH).solve(chain(length));
+        let solve = |length| Integers::new(&Budget::new(usize::MAX)).solve(chain(length));
         assert!(matches!(solve(100), Ok(Some(_))));
         assert!(matches!(solve(2 * DEEPEST), Err(GaveUp)));
     }

@@ -19,15 +19,26 @@ mod translate;
 pub(crate) use data::{Truths, without_data};
 pub(crate) use places::Place;
 
-use super::{Expr, Var, builtin};
+use super::budget::Budget;
+use super::{Binary, Expr, Var, builtin};
 use crate::spec::{Align, Size};
 use formula::Formula;
 use integers::{GaveUp, Integers};
 use linear::{Linear, Model};
 use translate::Symbols;
 
-/// Eliminations of a variable per claim. Everyday masks take a hundred.
-const STEPS: usize = 4_000;
+/// Steps of a proof: conditions and values that are translated, and the terms of the constraints that are solved. An everyday mask
+/// takes a few thousand, and as many again for each head that is told apart.
+const PROOF: usize = 200_000;
+
+/// Steps of a search for a counterexample among small calls: the parts of the conditions that are evaluated.
+const SEARCH: usize = 500_000;
+
+/// What may be done for a claim.
+struct Budgets {
+    proof: Budget,
+    search: Budget,
+}
 
 /// The most heads that are told apart.
 const MOST_HEADS: u64 = 64;
@@ -57,6 +68,8 @@ pub(crate) enum Verdict {
     Refuted(Counterexample),
     /// Neither a proof was found nor a counterexample.
     Unknown,
+    /// As [`Unknown`](Self::Unknown), because it took too many steps.
+    GaveUp,
 }
 
 /// Where a claim fails, whatever the sizes that are rustc's to evaluate.
@@ -71,16 +84,50 @@ pub(crate) struct Counterexample {
 
 impl Subject<'_> {
     pub(crate) fn decide(&self, claim: &Claim) -> Verdict {
-        match self.heads.value {
+        let budgets = Budgets {
+            proof: Budget::new(PROOF),
+            search: Budget::new(SEARCH),
+        };
+        let verdict = match self.heads.value {
             Some(heads @ 1..=MOST_HEADS) if self.mask.reads(Var::H) => {
-                self.decide_by_head(claim, heads)
+                self.decide_by_head(claim, heads, &budgets)
             }
-            _ => self.decide_at_once(claim),
+            _ => self.decide_at_once(claim, &budgets),
+        };
+        match (verdict, claim) {
+            (Verdict::Unknown, Claim::Within(bound)) if budgets.proof.is_spent() => {
+                if self.has_part_within(bound) {
+                    Verdict::Proved
+                } else {
+                    Verdict::GaveUp
+                }
+            }
+            (Verdict::Unknown, _) if budgets.proof.is_spent() => Verdict::GaveUp,
+            (verdict, _) => verdict,
         }
     }
 
+    /// Whether one of the masks that this one is an intersection of shows no more than `bound`: a mask that is too long to be
+    /// looked at as a whole may begin with `causal`.
+    fn has_part_within(&self, bound: &Expr) -> bool {
+        let mut parts = Vec::new();
+        collect_parts(self.mask, &mut parts);
+        let steps = PROOF / parts.len();
+        parts.len() > 1
+            && parts.into_iter().any(|mask| {
+                let [proof, search] = [steps; 2].map(Budget::new);
+                let positive = self.positive.clone();
+                let part = Subject {
+                    mask,
+                    positive,
+                    ..*self
+                };
+                part.decide_within(bound, &Budgets { proof, search }) == Verdict::Proved
+            })
+    }
+
     /// Decides the claim for each head on its own: a product with its number is then a sum.
-    fn decide_by_head(&self, claim: &Claim, heads: u64) -> Verdict {
+    fn decide_by_head(&self, claim: &Claim, heads: u64, budgets: &Budgets) -> Verdict {
         let verdicts = (0..heads).map(|h| {
             let mask = rewrite::with_var(self.mask, Var::H, &Expr::from(h));
             let subject = Subject {
@@ -88,7 +135,7 @@ impl Subject<'_> {
                 positive: self.positive.clone(),
                 ..*self
             };
-            match subject.decide_at_once(claim) {
+            match subject.decide_at_once(claim, budgets) {
                 Verdict::Refuted(mut found) => {
                     found.place.h = h as i64;
                     Verdict::Refuted(found)
@@ -98,16 +145,16 @@ impl Subject<'_> {
         });
         let severity = |verdict: &Verdict| match verdict {
             Verdict::Refuted(_) => 0,
-            Verdict::Unknown => 1,
+            Verdict::Unknown | Verdict::GaveUp => 1,
             Verdict::Proved => 2,
         };
         verdicts.min_by_key(severity).unwrap_or(Verdict::Proved)
     }
 
-    fn decide_at_once(&self, claim: &Claim) -> Verdict {
+    fn decide_at_once(&self, claim: &Claim, budgets: &Budgets) -> Verdict {
         match claim {
-            Claim::Within(bound) => self.decide_within(bound),
-            Claim::EveryQueryAttends => self.decide_every_query_attends(),
+            Claim::Within(bound) => self.decide_within(bound, budgets),
+            Claim::EveryQueryAttends => self.decide_every_query_attends(budgets),
         }
     }
 
@@ -126,23 +173,24 @@ impl Subject<'_> {
         self.decide(&Claim::EveryQueryAttends) == Verdict::Proved
     }
 
-    fn symbols(&self) -> Symbols {
-        Symbols::new(!self.cross)
+    fn symbols<'b>(&self, budget: &'b Budget) -> Symbols<'b> {
+        Symbols::new(!self.cross, budget)
     }
 
     /// Integers that meet `formula` and are what its symbols stand for.
     fn solve(
         &self,
-        symbols: &mut Symbols,
+        symbols: &mut Symbols<'_>,
         formula: Formula,
-        integers: &mut Integers,
+        integers: &mut Integers<'_>,
     ) -> Result<Option<Model>, GaveUp> {
         let ranges = self.ranges(symbols);
-        formula::solve(&Formula::all([ranges, formula]), integers)
+        let definitions = symbols.definitions();
+        formula::solve(&Formula::all([ranges, definitions, formula]), integers)
     }
 
     /// There is a query and a key, and each index is less than its length.
-    fn ranges(&self, symbols: &mut Symbols) -> Formula {
+    fn ranges(&self, symbols: &mut Symbols<'_>) -> Formula {
         let heads = symbols.size(self.heads);
         let ends = [
             (Var::QIdx, symbols.var(Var::QLen)),
@@ -170,6 +218,17 @@ impl Subject<'_> {
         } else {
             !Expr::from(Var::QIdx).equals(Var::KvIdx)
         }
+    }
+}
+
+/// The operands of a chain of `&`.
+fn collect_parts<'e>(mask: &'e Expr, parts: &mut Vec<&'e Expr>) {
+    match mask {
+        Expr::Binary(Binary::And, a, b) => {
+            collect_parts(a, parts);
+            collect_parts(b, parts);
+        }
+        other => parts.push(other),
     }
 }
 

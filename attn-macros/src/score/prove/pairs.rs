@@ -4,25 +4,24 @@ use super::data::Truths;
 use super::integers::{GaveUp, Integers};
 use super::places::Place;
 use super::rewrite::{and, not};
-use super::{Counterexample, STEPS, Subject, Verdict, unknown_sizes};
+use super::{Budgets, Counterexample, Subject, Verdict, unknown_sizes};
 use crate::score::{Expr, Var};
 
 impl Subject<'_> {
-    pub(super) fn decide_within(&self, bound: &Expr) -> Verdict {
+    pub(super) fn decide_within(&self, bound: &Expr, budgets: &Budgets) -> Verdict {
         let outside = and(self.mask.clone(), not(bound.clone()));
         let cases = Truths::all(&outside, self.cross).into_iter().map(|truths| {
             let outside = and(truths.assign(&outside), self.is_possible(&truths));
             (truths, outside)
         });
         let cases: Vec<_> = cases.collect();
-        let mut integers = Integers::new(STEPS);
-        let found = cases.iter().map(|case| self.find_pair(case, &mut integers));
+        let found = cases.iter().map(|case| self.find_pair(case, budgets));
         let found: Vec<_> = found.collect();
         if found.iter().all(|found| matches!(found, Ok(None))) {
             return Verdict::Proved;
         }
         let found = found.into_iter().find_map(|found| found.ok().flatten());
-        let shortest = self.find_small_pair(&cases).or(found);
+        let shortest = self.find_small_pair(&cases, budgets).or(found);
         shortest.map_or(Verdict::Unknown, Verdict::Refuted)
     }
 
@@ -30,30 +29,35 @@ impl Subject<'_> {
     fn find_pair(
         &self,
         (truths, condition): &(Truths, Expr),
-        integers: &mut Integers,
+        budgets: &Budgets,
     ) -> Result<Option<Counterexample>, GaveUp> {
-        let mut symbols = self.symbols();
+        let mut symbols = self.symbols(&budgets.proof);
         let formula = symbols.truth(condition, true);
-        let Some(model) = self.solve(&mut symbols, formula, integers)? else {
+        let mut integers = Integers::new(&budgets.proof);
+        let Some(model) = self.solve(&mut symbols, formula, &mut integers)? else {
             return Ok(None);
         };
         let place = Place::of(&mut symbols, &model).ok_or(GaveUp)?;
         let kv_idx = symbols.value(Var::KvIdx, &model).ok_or(GaveUp)?;
         // The formula may be wider than the condition.
-        match self.holds(condition, place, kv_idx) {
+        match self.holds(condition, place, kv_idx, &budgets.search) {
             Some(true) => Ok(Some(pair(place, kv_idx, truths))),
             _ => Err(GaveUp),
         }
     }
 
-    fn find_small_pair(&self, cases: &[(Truths, Expr)]) -> Option<Counterexample> {
+    fn find_small_pair(
+        &self,
+        cases: &[(Truths, Expr)],
+        budgets: &Budgets,
+    ) -> Option<Counterexample> {
         let unknown = cases
             .iter()
             .any(|(_, condition)| !unknown_sizes(condition).is_empty());
         self.small_places(unknown).into_iter().find_map(|place| {
             place.keys().find_map(|kv_idx| {
                 let holds = |(_, condition): &&(Truths, Expr)| {
-                    self.holds(condition, place, kv_idx) == Some(true)
+                    self.holds(condition, place, kv_idx, &budgets.search) == Some(true)
                 };
                 let (truths, _) = cases.iter().find(holds)?;
                 Some(pair(place, kv_idx, truths))

@@ -3,6 +3,7 @@
 use super::integers::Integers;
 use super::rewrite::rewrite;
 use super::{Model, Subject, Symbols};
+use crate::score::budget::Budget;
 use crate::score::eval::{self, Inputs, Point};
 use crate::score::{Data, Expr, Var};
 
@@ -21,15 +22,15 @@ const LONGEST: i64 = 12;
 const LONGEST_CROSS: i64 = 7;
 const LONGEST_UNKNOWN: i64 = 3;
 
-/// Eliminations of a variable for one place: only sizes are left.
-const FEW_STEPS: usize = 400;
+/// Steps of a proof for one place: only sizes are left.
+const FEW_STEPS: usize = 10_000;
 
 /// The sequences that are looked at, if the mask can tell them apart.
 const SEQUENCES: i64 = 2;
 
 impl Place {
     /// The query that a model is about.
-    pub(super) fn of(symbols: &mut Symbols, model: &Model) -> Option<Place> {
+    pub(super) fn of(symbols: &mut Symbols<'_>, model: &Model) -> Option<Place> {
         let mut value = |var| symbols.value(var, model);
         Some(Place {
             b: value(Var::B)?,
@@ -135,18 +136,33 @@ impl Subject<'_> {
         places.collect()
     }
 
-    /// The truth of a condition, if it is the same for all that rustc may make of its sizes.
-    pub(super) fn holds(&self, condition: &Expr, place: Place, kv_idx: i64) -> Option<bool> {
+    /// The truth of a condition, if it is the same for all that rustc may make of its sizes. `None` also where the budget ends.
+    pub(super) fn holds(
+        &self,
+        condition: &Expr,
+        place: Place,
+        kv_idx: i64,
+        budget: &Budget,
+    ) -> Option<bool> {
+        if !budget.take(condition.size()) {
+            return None;
+        }
         place.holds(condition, kv_idx).or_else(|| {
             let unknown =
                 condition.any(&|part| matches!(part, Expr::Int(size) if size.value.is_none()));
             unknown
-                .then(|| self.always_holds(condition, place, kv_idx))
+                .then(|| self.always_holds(condition, place, kv_idx, budget))
                 .flatten()
         })
     }
 
-    fn always_holds(&self, condition: &Expr, place: Place, kv_idx: i64) -> Option<bool> {
+    fn always_holds(
+        &self,
+        condition: &Expr,
+        place: Place,
+        kv_idx: i64,
+        budget: &Budget,
+    ) -> Option<bool> {
         let here = rewrite(condition, &|part| match part {
             Expr::Var(var) => u64::try_from(place.number(*var, kv_idx))
                 .ok()
@@ -154,12 +170,11 @@ impl Subject<'_> {
             _ => None,
         });
         [true, false].into_iter().find(|value| {
-            let mut symbols = self.symbols();
+            let few = Budget::new(FEW_STEPS);
+            let mut symbols = self.symbols(&few);
             let otherwise = symbols.truth(&here, !value);
-            matches!(
-                self.solve(&mut symbols, otherwise, &mut Integers::new(FEW_STEPS)),
-                Ok(None)
-            )
+            let found = self.solve(&mut symbols, otherwise, &mut Integers::new(&few));
+            budget.take(few.taken()) && matches!(found, Ok(None))
         })
     }
 }

@@ -3,13 +3,16 @@
 //! To prove it, every query is told which keys to try: itself, the first one, the first one of its chunk. As long as there
 //! is a query that attends to none of these keys, one that it does attend to shows what is to be tried as well.
 
+use std::collections::BTreeSet;
+
 use super::data::{Truths, assume, comparisons, reads_declared};
 use super::formula::Formula;
 use super::integers::{GaveUp, Integers};
 use super::places::Place;
 use super::rewrite::{and, not, or, with_var};
 use super::translate::Symbols;
-use super::{Counterexample, STEPS, Subject, Verdict, unknown_sizes};
+use super::{Budgets, Counterexample, Subject, Verdict, unknown_sizes};
+use crate::score::budget::Budget;
 use crate::score::{Binary, Expr, Type, Var};
 
 /// The most keys that a query is told to try.
@@ -19,7 +22,7 @@ const WITNESSES: usize = 40;
 const LONGEST_ROW: i64 = 1 << 16;
 
 impl Subject<'_> {
-    pub(super) fn decide_every_query_attends(&self) -> Verdict {
+    pub(super) fn decide_every_query_attends(&self, budgets: &Budgets) -> Verdict {
         let free = comparisons(self.mask, self.cross);
         if reads_declared(self.mask, &free) {
             // Other data of a body may say anything, as far as is known here: at worst, they hide all that they can.
@@ -30,7 +33,7 @@ impl Subject<'_> {
                 positive,
                 ..*self
             };
-            return match worst.decide_every_query_attends() {
+            return match worst.decide_every_query_attends(budgets) {
                 Verdict::Refuted(_) => Verdict::Unknown,
                 other => other,
             };
@@ -41,13 +44,14 @@ impl Subject<'_> {
             let attends = truths.assign(self.mask);
             and(all, or(attends, not(self.is_possible(truths))))
         });
-        let found = self.find_empty_row(&attends);
+        let found = self.find_empty_row(&attends, budgets);
         if let Ok(None) = found {
             return Verdict::Proved;
         }
-        let shortest = self.find_small_empty_row(&attends).or(found.ok().flatten());
+        let small = self.find_small_empty_row(&attends, &budgets.search);
+        let shortest = small.or(found.ok().flatten());
         shortest.map_or(Verdict::Unknown, |place| {
-            let hide = |truths: &&Truths| self.hide_all(truths, place);
+            let hide = |truths: &&Truths| self.hide_all(truths, place, &budgets.search);
             Verdict::Refuted(Counterexample {
                 place,
                 kv_idx: None,
@@ -57,20 +61,24 @@ impl Subject<'_> {
     }
 
     /// A query that attends to no key.
-    fn find_empty_row(&self, attends: &Expr) -> Result<Option<Place>, GaveUp> {
+    fn find_empty_row(
+        &self,
+        attends: &Expr,
+        Budgets { proof, search }: &Budgets,
+    ) -> Result<Option<Place>, GaveUp> {
         let bases = bases(attends);
-        let mut integers = Integers::new(STEPS);
+        let mut integers = Integers::new(proof);
         let mut witnesses = vec![Expr::from(Var::QIdx)];
         while witnesses.len() < WITNESSES {
-            let mut symbols = self.symbols();
+            let mut symbols = self.symbols(proof);
             let formula = none_attends(attends, &witnesses, &mut symbols);
             let Some(model) = self.solve(&mut symbols, formula, &mut integers)? else {
                 return Ok(None);
             };
             let place = Place::of(&mut symbols, &model).ok_or(GaveUp)?;
             let here = |expr: &Expr| symbols.with_sizes(expr, &model);
-            let Some(witness) = next_witness(attends, &bases, place, here)? else {
-                let is_empty = self.is_empty(attends, place);
+            let Some(witness) = next_witness(attends, &bases, place, here, search)? else {
+                let is_empty = self.is_empty(attends, place, search);
                 return is_empty.then_some(Some(place)).ok_or(GaveUp);
             };
             let text = witness.to_string();
@@ -82,21 +90,21 @@ impl Subject<'_> {
         Err(GaveUp)
     }
 
-    fn find_small_empty_row(&self, attends: &Expr) -> Option<Place> {
+    fn find_small_empty_row(&self, attends: &Expr, budget: &Budget) -> Option<Place> {
         let places = self.small_places(!unknown_sizes(attends).is_empty());
         places
             .into_iter()
-            .find(|place| self.is_empty(attends, *place))
+            .find(|place| self.is_empty(attends, *place, budget))
     }
 
-    fn is_empty(&self, attends: &Expr, place: Place) -> bool {
+    fn is_empty(&self, attends: &Expr, place: Place, budget: &Budget) -> bool {
         place
             .keys()
-            .all(|kv_idx| self.holds(attends, place, kv_idx) == Some(false))
+            .all(|kv_idx| self.holds(attends, place, kv_idx, budget) == Some(false))
     }
 
     /// These data, for all keys but those for which they cannot be, hide every key.
-    fn hide_all(&self, truths: &Truths, place: Place) -> bool {
+    fn hide_all(&self, truths: &Truths, place: Place, budget: &Budget) -> bool {
         let [attends, of_itself] =
             [truths, &truths.of_itself(self.cross)].map(|truths| truths.assign(self.mask));
         place.keys().all(|kv_idx| {
@@ -105,13 +113,13 @@ impl Subject<'_> {
             } else {
                 &attends
             };
-            self.holds(attends, place, kv_idx) == Some(false)
+            self.holds(attends, place, kv_idx, budget) == Some(false)
         })
     }
 }
 
 /// That each witness is hidden, or no key at all.
-fn none_attends(attends: &Expr, witnesses: &[Expr], symbols: &mut Symbols) -> Formula {
+fn none_attends(attends: &Expr, witnesses: &[Expr], symbols: &mut Symbols<'_>) -> Formula {
     let hidden = witnesses.iter().map(|witness| {
         let is_key = and(
             Expr::from(0).at_most(witness.clone()),
@@ -129,17 +137,22 @@ fn next_witness(
     bases: &[Expr],
     place: Place,
     here: impl Fn(&Expr) -> Expr,
+    budget: &Budget,
 ) -> Result<Option<Expr>, GaveUp> {
     if place.kv_len > LONGEST_ROW {
         return Err(GaveUp);
     }
     let attends = here(attends);
+    let size = attends.size() + bases.len();
     let values = bases
         .iter()
         .map(|base| Some((base, place.value(&here(base))?)));
     let values: Vec<_> = values.flatten().collect();
     let mut nearest: Option<(&Expr, i64)> = None;
     for kv_idx in place.keys() {
+        if !budget.take(size) {
+            return Err(GaveUp);
+        }
         if place.holds(&attends, kv_idx).ok_or(GaveUp)? {
             let distances = values.iter().map(|(base, value)| (*base, kv_idx - value));
             nearest = nearest
@@ -168,13 +181,8 @@ fn bases(attends: &Expr) -> Vec<Expr> {
         Expr::from(Var::KvLen) - 1,
     ];
     collect_bases(attends, &mut bases);
-    let mut seen = Vec::new();
-    bases.retain(|base| {
-        let text = base.to_string();
-        let is_new = !seen.contains(&text);
-        seen.push(text);
-        is_new
-    });
+    let mut seen = BTreeSet::new();
+    bases.retain(|base| seen.insert(base.to_string()));
     bases
 }
 

@@ -1,11 +1,12 @@
 //! From expressions to [`Formula`]s over integers.
 //!
 //! A condition that this language cannot say, as one on floats, is taken to hold: what cannot be met without it cannot be met
-//! with it.
+//! with it. So is one that the budget does not reach, and an integer that it does not reach may be any.
 
 use super::formula::Formula;
 use super::linear::{Linear, Model, Variable};
 use super::rewrite::rewrite;
+use crate::score::budget::Budget;
 use crate::score::{Binary, Expr, Type, Unary, Var};
 use crate::spec::Size;
 
@@ -20,6 +21,8 @@ enum Symbol {
     Product(Linear, Linear),
     /// Any other expression of integers: only that it is the same where it is written the same.
     Other(String),
+    /// Any integer.
+    Any,
 }
 
 impl Symbol {
@@ -50,20 +53,28 @@ impl Case {
     }
 }
 
+/// An integer of more cases gets a variable of its own: the cases of a sum are the product of those of its terms.
+const MOST_CASES: usize = 16;
+
 /// The variables of some formulas.
-pub(super) struct Symbols {
+pub(super) struct Symbols<'b> {
     symbols: Vec<Symbol>,
+    /// What is true of the variables that stand for integers of many cases.
+    definitions: Vec<Formula>,
     /// Queries and keys are as many as each other.
     same_lengths: bool,
+    budget: &'b Budget,
 }
 
-impl Symbols {
-    pub(super) fn new(same_lengths: bool) -> Self {
+impl<'b> Symbols<'b> {
+    pub(super) fn new(same_lengths: bool, budget: &'b Budget) -> Self {
         // The first ones get the smallest values.
         let vars = [Var::QLen, Var::KvLen, Var::B, Var::H, Var::QIdx, Var::KvIdx];
         Symbols {
             symbols: vars.map(Symbol::Var).to_vec(),
+            definitions: Vec::new(),
             same_lengths,
+            budget,
         }
     }
 
@@ -82,6 +93,11 @@ impl Symbols {
     /// The value of `var` in a model.
     pub(super) fn value(&mut self, var: Var, model: &Model) -> Option<i64> {
         i64::try_from(self.var(var).at(model)?).ok()
+    }
+
+    /// What is true of the variables, whatever is asked.
+    pub(super) fn definitions(&self) -> Formula {
+        Formula::all(self.definitions.iter().cloned())
     }
 
     /// What is plainly never less than 0.
@@ -122,6 +138,9 @@ impl Symbols {
 
     /// That `condition` is `holds`.
     pub(super) fn truth(&mut self, condition: &Expr, holds: bool) -> Formula {
+        if !self.budget.take(1) {
+            return Formula::Constant(true);
+        }
         match condition {
             Expr::Bool(value) => Formula::Constant(*value == holds),
             Expr::Unary(Unary::Not, a) => self.truth(a, !holds),
@@ -166,6 +185,27 @@ impl Symbols {
 
     /// The values of an expression of integers: in every place, one of the cases holds.
     fn integer(&mut self, expr: &Expr) -> Vec<Case> {
+        let cases = self.cases(expr);
+        let terms = cases.iter().map(|case| 1 + case.value.terms().count());
+        if !self.budget.take(terms.sum()) {
+            return Case::always(self.linear(Symbol::Any));
+        }
+        if cases.len() <= MOST_CASES {
+            return cases;
+        }
+        let value = self.linear(Symbol::Any);
+        let definition = cases.into_iter().map(|case| {
+            let equal = Formula::equals(&value, &case.value);
+            Formula::all([case.when, equal])
+        });
+        self.definitions.push(Formula::any(definition));
+        Case::always(value)
+    }
+
+    fn cases(&mut self, expr: &Expr) -> Vec<Case> {
+        if self.budget.is_spent() {
+            return Case::always(self.linear(Symbol::Any));
+        }
         match expr {
             Expr::Var(var) => Case::always(self.var(*var)),
             Expr::Int(size) => {
@@ -282,7 +322,7 @@ impl Symbols {
             Symbol::Quotient(a, b) | Symbol::Product(a, b) => {
                 self.is_natural(a) && self.is_natural(b)
             }
-            Symbol::Other(_) => false,
+            Symbol::Other(_) | Symbol::Any => false,
         }
     }
 

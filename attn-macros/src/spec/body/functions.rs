@@ -141,7 +141,11 @@ impl Lower<'_, '_> {
         {
             self.error(&call.func, messages::clamp_upside_down(lo, hi));
         }
-        self.checked(apply(&args), kind, call)
+        let value = apply(&args);
+        if !self.is_short(&value, call) {
+            return Operand::mistake();
+        }
+        self.checked(value, kind, call)
     }
 
     /// A number as the exponent of a float: its derivative is taken for this power alone.

@@ -19,6 +19,9 @@ use crate::spec::value::Size;
 /// `let`s are put in where they are used, so that a few can make very many operations.
 pub(super) const MOST_OPERATIONS: usize = 1000;
 
+/// Operations and operands of a value in which an argument stands more than once, so that a few in each other double very often.
+const LONGEST: usize = 10_000;
+
 /// What a function can name.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
@@ -75,6 +78,16 @@ impl<'a, 'b> Lower<'a, 'b> {
             self.error(at, messages::too_many_operations(MOST_OPERATIONS));
         }
         self.operations_left > 0
+    }
+
+    /// Whether a value in which something stands more than once is not too long. After one that is, nothing more is counted.
+    pub(super) fn is_short(&mut self, value: &Expr, at: &impl ToTokens) -> bool {
+        let is_short = value.size() <= LONGEST;
+        if !is_short && self.operations_left > 0 {
+            self.error(at, messages::too_long(LONGEST));
+            self.operations_left = 0;
+        }
+        is_short
     }
 
     pub(super) fn expr(&mut self, expr: &syn::Expr) -> Operand {

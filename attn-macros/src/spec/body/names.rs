@@ -1,7 +1,5 @@
 //! What a name stands for: a `let`, an argument, a tensor, a size of the header, or a constant of the user.
 
-use std::cell::Cell;
-
 use proc_macro2::Ident;
 use syn::{ExprIndex, ExprPath};
 
@@ -70,7 +68,7 @@ impl<'a> Lower<'a, '_> {
     fn local(&mut self, name: &Ident) -> Option<Operand> {
         let (_, value) = self.locals.iter().rev().find(|(local, _)| local == name)?;
         let value = value.clone();
-        if self.count(operations(&value.expr), name) {
+        if self.count(value.expr.size(), name) {
             Some(value)
         } else {
             Some(Operand::mistake())
@@ -188,14 +186,4 @@ fn element(tensor: Tensor<'_>, index: Vec<Expr>) -> Expr {
             index,
         },
     }
-}
-
-/// How many operations and operands there are.
-pub(super) fn operations(expr: &Expr) -> usize {
-    let count = Cell::new(0);
-    expr.any(&|_| {
-        count.set(count.get() + 1);
-        false
-    });
-    count.get()
 }

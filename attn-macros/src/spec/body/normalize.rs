@@ -5,7 +5,7 @@ use quote::ToTokens;
 use syn::{Expr as Syntax, Stmt};
 
 use super::lower::{Lower, MOST_OPERATIONS, Scope};
-use super::names::{may_be_constant, operations, variable};
+use super::names::{may_be_constant, variable};
 use super::parse::FunctionDraft;
 use super::{Function, FunctionKind, Normalizer};
 use crate::messages::body as messages;
@@ -29,7 +29,7 @@ pub(super) fn check(
     }
     let weight = Lower::new(scope, checker).function();
     // The score stands wherever the weight reads it.
-    let together = score.map_or(0, operations).saturating_mul(reads(&weight));
+    let together = score.map_or(0, Expr::size).saturating_mul(reads(&weight));
     if together > MOST_OPERATIONS {
         let message = messages::too_many_operations(MOST_OPERATIONS);
         checker.cx.error(name, message);

@@ -122,7 +122,13 @@ impl Lower<'_, '_> {
         };
         let (a, b) = self.comparable(a, b, kind);
         let equal = match kind {
-            Kind::Is(Type::Bool) => a.select(b.clone(), !b),
+            Kind::Is(Type::Bool) => {
+                let equal = a.select(b.clone(), !b);
+                if !self.is_short(&equal, binary) {
+                    return Operand::unknown(Type::Bool);
+                }
+                equal
+            }
             _ => a.equals(b),
         };
         let expr = match binary.op {

@@ -4,14 +4,26 @@ use super::parse::{BodyDraft, FunctionKind};
 use super::{Body, Normalizer, ParamDecl};
 use crate::messages::body as messages;
 use crate::score::Expr;
+use crate::score::budget::Budget;
 use crate::score::diff::{Wrt, diff};
 use crate::score::split::param_reads;
 use crate::score::vanish::vanishes;
 use crate::spec::check::Checker;
 
+/// Steps for all the derivatives of a body. An everyday body takes a few hundred.
+const STEPS: usize = 100_000;
+
 /// What is learned must be able to learn: it has a gradient somewhere. A function that goes on without the score it takes
 /// cuts off the projections of queries and keys, which are learned as well; one that takes none says that there are none.
 pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
+    let budget = Budget::new(STEPS);
+    // Beyond the budget, a derivative is not looked at: it may well be something.
+    let has_no_slope = |value: &Expr, wrt: Wrt<'_>| {
+        budget.take(value.size()) && {
+            let slope = diff(value, wrt);
+            budget.take(slope.size()) && vanishes(&slope, &budget)
+        }
+    };
     let score = body.score.as_ref().unwrap_or(&Expr::Score);
     let weight = match &body.normalizer {
         Some(Normalizer::Elementwise(weight)) => weight,
@@ -23,7 +35,7 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
     ] {
         if let Some(function) = draft.function(kind)
             && draft.of_places() != Some(kind)
-            && vanishes(&diff(value, Wrt::Score))
+            && has_no_slope(value, Wrt::Score)
         {
             let is_read = value.any(&|expr| matches!(expr, Expr::Score));
             let has_queries = draft.of_places().is_none() && function.takes_score();
@@ -35,8 +47,8 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
     for param in &body.params {
         let reads = elements_of(param, &weight);
         let weight = by_element(&weight);
-        let slope = |element: &String| diff(&weight, Wrt::Param(element));
-        if reads.iter().all(|element| vanishes(&slope(element))) {
+        let is_lost = |element: &String| has_no_slope(&weight, Wrt::Param(element));
+        if reads.iter().all(is_lost) {
             let message = messages::never_reaches(param, !reads.is_empty());
             checker.cx.error(&param.name, message);
         }

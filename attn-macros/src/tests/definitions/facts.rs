@@ -1,5 +1,7 @@
 //! `PARAMS` and `flops` of the generated type against sums by hand.
 
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+
 use crate::score::eval::Value;
 use crate::tests::interpret::{self, Scope};
 use crate::tests::support::{expand, impl_items, parse_file};
@@ -111,4 +113,51 @@ fn sizes_that_rustc_knows() {
     let projections = 24 * 15 + 2 * 24 * 5 + 15 * 24;
     assert_eq!(params, projections);
     assert_eq!(flops, 2 * (2 * projections + 2 * 3 * 2 * 2 * 5));
+}
+
+/// The names before a `:` in every pair of braces behind `Attends`: the struct, and its values.
+fn fields(tokens: TokenStream, found: &mut Vec<Vec<String>>) {
+    let mut is_next = false;
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => {
+                if is_next && group.delimiter() == Delimiter::Brace {
+                    let list: Vec<_> = group.stream().into_iter().collect();
+                    let named = list.windows(2).filter_map(|pair| match pair {
+                        [TokenTree::Ident(name), TokenTree::Punct(colon)]
+                            if colon.as_char() == ':' && colon.spacing() == Spacing::Alone =>
+                        {
+                            Some(name.to_string())
+                        }
+                        _ => None,
+                    });
+                    found.push(named.collect());
+                }
+                fields(group.stream(), found);
+                is_next = false;
+            }
+            token => is_next = matches!(&token, TokenTree::Ident(name) if name == "Attends"),
+        }
+    }
+}
+
+/// The struct of the mask has the fields that its values give it, also for a length that is read where it decides nothing.
+#[test]
+fn a_length_in_a_dead_operand_is_a_field_of_every_value() {
+    for (dead, length) in [
+        ("(2 > 1 || q_len > 3) && kv_idx <= q_idx", "q_len"),
+        ("kv_idx <= q_idx || (1 > 2 && kv_len > 3)", "kv_len"),
+        (
+            "if 2 > 1 || kv_len > 3 { kv_idx <= q_idx } else { false }",
+            "kv_len",
+        ),
+    ] {
+        let source = format!(
+            "struct L<heads = 1, d_model = 4> {{ fn mask(q_idx, kv_idx, {length}) {{ {dead} }} }}"
+        );
+        let mut found = Vec::new();
+        fields(expand(&source), &mut found);
+        found.retain(|names| !names.is_empty());
+        assert_eq!(found, vec![vec![length.to_owned()]; 3], "{dead}");
+    }
 }

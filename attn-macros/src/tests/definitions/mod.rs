@@ -1,6 +1,7 @@
 //! The built-in masks and score modifications against definitions of another source, and what follows from a spec
 //! against sums by hand.
 
+mod buckets;
 mod claims;
 mod facts;
 mod masks;

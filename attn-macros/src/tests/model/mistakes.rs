@@ -422,6 +422,9 @@ fn examples_of_keys_are_valid() {
             let needed = operation.keys.iter().filter(needs);
             let keys = needed.filter(|other| other.name != key.name).chain([key]);
             let mut keys: Vec<_> = keys.map(example).collect();
+            if key.name == "bidirectional" {
+                keys.push("position = rel_pos_bias".to_owned());
+            }
             let operand = match (operation.name, key.name) {
                 ("embedding" | "learned_position" | "sinusoidal_position", _) => "tokens",
                 (_, "d_context") => "x, context = x",

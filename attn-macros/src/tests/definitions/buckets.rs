@@ -1,0 +1,144 @@
+//! Which buckets `rel_pos_bias` has is declared: by `bidirectional`, or by the words of the mask.
+
+use crate::graph::Op;
+use crate::spec::Position;
+use crate::tests::support::{build, expand, parse_file, reports};
+
+fn layer(keys: &str, body: &str) -> String {
+    format!("struct L<heads = 2, d_model = 4, position = rel_pos_bias(8, 20), {keys}> {{ {body} }}")
+}
+
+/// Whether keys after the query have buckets of their own.
+fn is_bidirectional(keys: &str, body: &str) -> bool {
+    let (spec, _) = build(&layer(keys, body));
+    let Position::RelPosBias { one_sided, .. } = spec.position else {
+        panic!("{:?} with {keys}", spec.position);
+    };
+    !one_sided
+}
+
+#[test]
+fn the_words_of_a_mask_say_which_buckets_there_are() {
+    for (mask, expected) in [
+        ("none", true),
+        ("padding & document", true),
+        ("chunked(4)", true),
+        ("prefix_lm(3)", true),
+        ("sliding_window(3, symmetric)", true),
+        ("causal | padding", true),
+        ("causal", false),
+        ("causal(lower_right)", false),
+        ("padding & causal", false),
+        ("sliding_window(3)", false),
+        ("dilated_sliding_window(3, 2) | causal", false),
+        ("causal & (chunked(4) | document)", false),
+        ("causal & !chunked(4)", false),
+    ] {
+        assert_eq!(
+            is_bidirectional(&format!("mask = {mask}"), ""),
+            expected,
+            "{mask}"
+        );
+    }
+    // There, a query that is lined up with the last keys has a smaller index than keys before it.
+    for (align, expected) in [("upper_left", false), ("lower_right", true)] {
+        let keys = format!("d_context = 4, mask = causal({align})");
+        assert_eq!(is_bidirectional(&keys, ""), expected, "{align}");
+    }
+}
+
+#[test]
+fn the_key_decides_whatever_the_mask() {
+    let one_mask = [
+        ("mask = causal, ", ""),
+        ("mask = !(!causal), ", ""),
+        ("", "fn mask(q_idx, kv_idx) { kv_idx <= q_idx }"),
+        (
+            "",
+            "fn mask(q_idx, kv_idx) { kv_idx * kv_idx <= q_idx * q_idx }",
+        ),
+        ("", ""),
+    ];
+    for (keys, body) in one_mask {
+        for value in [true, false] {
+            let keys = format!("{keys}bidirectional = {value}");
+            assert_eq!(is_bidirectional(&keys, body), value, "{keys}");
+        }
+    }
+}
+
+/// No proof stands in for the words, or a proof that is found one day would change the layer.
+#[test]
+fn where_the_words_do_not_say_the_key_is_required() {
+    for (keys, body, reason) in [
+        (
+            "",
+            "fn mask(q_idx, kv_idx) { kv_idx <= q_idx }",
+            "`fn mask`",
+        ),
+        (
+            "",
+            "fn mask(q_idx, kv_idx) { kv_idx * kv_idx <= q_idx * q_idx }",
+            "`fn mask`",
+        ),
+        (
+            "mask = padding",
+            "fn mask(q_idx, kv_idx) { kv_idx <= q_idx }",
+            "`fn mask`",
+        ),
+        ("mask = !causal", "", "`!`"),
+        ("mask = !(!causal)", "", "`!`"),
+        ("mask = !chunked(2) & padding", "", "`!`"),
+    ] {
+        let source = layer(keys, body);
+        let found = reports(&parse_file(expand(&source)));
+        let [report] = found.as_slice() else {
+            panic!("{found:?} of {source}");
+        };
+        let place = report.at.clone().expect("it stands at a token");
+        assert!(source[place].starts_with("rel_pos_bias"), "{source}");
+        for part in [reason, "`bidirectional = true`", "`bidirectional = false`"] {
+            assert!(report.message.contains(part), "{}", report.message);
+        }
+    }
+    // The words of the header hold beside a function.
+    assert!(!is_bidirectional(
+        "mask = causal",
+        "fn mask(h, kv_idx) { kv_idx % 3 < h }"
+    ));
+}
+
+#[test]
+fn the_key_is_about_these_buckets_alone() {
+    for position in ["", "position = rope, ", "position = alibi, "] {
+        let source = format!("struct L<heads = 2, d_model = 4, {position}bidirectional = true>;");
+        let found = reports(&parse_file(expand(&source)));
+        let [report] = found.as_slice() else {
+            panic!("{found:?} of {source}");
+        };
+        assert!(
+            report.message.starts_with("`bidirectional` is about"),
+            "{report:?}"
+        );
+        let place = report.at.clone().expect("it stands at a token");
+        assert_eq!(&source[place], "true");
+    }
+}
+
+#[test]
+fn the_score_has_the_buckets_that_are_declared() {
+    let score = |keys: &str| {
+        let (_, graph) = build(&layer(keys, ""));
+        let maps = graph.nodes.iter().filter_map(|node| match &node.op {
+            Op::MapScores { expr, .. } => Some(expr.to_string()),
+            _ => None,
+        });
+        maps.collect::<String>()
+    };
+    assert!(score("bidirectional = true").contains("if q_idx < kv_idx { 4 }"));
+    assert!(!score("bidirectional = false").contains("q_idx < kv_idx"));
+    assert_eq!(
+        score("mask = causal"),
+        score("mask = causal, bidirectional = false")
+    );
+}
