@@ -186,7 +186,7 @@ pub mod __private {
         maps::{AttentionMap, Attentions, Looked, attention_maps},
         model::{
             Batch, Built, InModel, OnSlices, Pass, Random, Row, Weighted, asserted, axis,
-            check_axis, check_length, count, on, summary, summary_of,
+            check_axis, check_length, count, on, summary, summary_of, tapes_of_results,
         },
         nn::Weight,
         ops::Activation,
@@ -205,7 +205,7 @@ pub mod __private {
             modules::{Linear, UnbiasedLinear},
         },
         shapes::{Const, Dim, Dtype, Shape},
-        tensor::{AutoDevice, HasErr, NoneTape, Storage, Tape, Tensor},
+        tensor::{AutoDevice, HasErr, NoneTape, PutTape, Storage, Tape, Tensor},
         tensor_ops::Device,
     };
 

@@ -23,6 +23,7 @@ mod norms;
 mod opaque;
 mod out_of_modules;
 mod padding;
+mod results;
 mod session;
 mod steps;
 mod threads;

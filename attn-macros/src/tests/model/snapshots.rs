@@ -107,6 +107,6 @@ fn initial_distributions() {
         }",
     );
     let (_, visited) = text.split_once(".visit_fields(").expect("a visit");
-    let (visited, _) = visited.split_once("|\n").expect("what is built of it");
+    let (visited, _) = visited.split_once("|(").expect("what is built of it");
     insta::assert_snapshot!(visited);
 }

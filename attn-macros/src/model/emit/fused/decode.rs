@@ -14,7 +14,7 @@ impl Fused<'_> {
     }
 
     fn past_type(&self, module: &Module) -> Ident {
-        self.type_name(format!("{}Past", module.name))
+        self.type_name(module, "Past")
     }
 
     /// The variable that holds what a module has seen.
