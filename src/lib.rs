@@ -204,8 +204,10 @@ pub mod __private {
             BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection, TensorOptions,
             modules::{Linear, UnbiasedLinear},
         },
-        shapes::{Const, Dim, Dtype, Shape},
-        tensor::{AutoDevice, HasErr, NoneTape, PutTape, Storage, Tape, Tensor},
+        shapes::{Const, Dim, Dtype, HasShape, Shape},
+        tensor::{
+            AutoDevice, HasErr, NoneTape, PutTape, RandomU64, Storage, Tape, Tensor, WithEmptyTape,
+        },
         tensor_ops::Device,
     };
 

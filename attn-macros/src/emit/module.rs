@@ -53,7 +53,7 @@ fn emit_collection(cx: &Layer<'_>) -> TokenStream {
             fn iter_tensors<V: p::ModuleVisitor<Self, E, D>>(
                 visitor: &mut V,
             ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
-                visitor.visit_fields(#fields, |#patterns| #name { #(#values),* })
+                p::ModuleVisitor::visit_fields(visitor, #fields, |#patterns| #name { #(#values),* })
             }
         }
     }

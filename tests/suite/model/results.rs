@@ -35,7 +35,11 @@ fn gradients_of_both(composed: bool, [w0, w1]: [f32; 2], swapped: bool) -> Vec<f
         false => model.forward(x),
     };
     let (first, second) = (first.sum() * w0, second.sum() * w1);
-    let loss = if swapped { second + first } else { first + second };
+    let loss = if swapped {
+        second + first
+    } else {
+        first + second
+    };
     loss.backward().get(&model.body.weight).as_vec()
 }
 
@@ -43,7 +47,8 @@ fn gradients_of_both(composed: bool, [w0, w1]: [f32; 2], swapped: bool) -> Vec<f
 fn by_hand([w0, w1]: [f32; 2]) -> Vec<f32> {
     let (model, x) = model();
     let (first, second) = (model.first.weight.array(), model.second.weight.array());
-    let columns: [f32; 4] = std::array::from_fn(|input| x.array().iter().map(|row| row[input]).sum());
+    let columns: [f32; 4] =
+        std::array::from_fn(|input| x.array().iter().map(|row| row[input]).sum());
     let rows = (0..4).flat_map(|hidden| {
         let of_first: f32 = first.iter().map(|row| row[hidden]).sum();
         let of_second: f32 = second.iter().map(|row| row[hidden]).sum();
@@ -76,7 +81,10 @@ fn a_backward_pass_through_a_later_result_alone_says_that_the_first_one_is_missi
         };
         let (_, second) = forward(x.clone());
         let said = message(|| drop(second.sum().backward()));
-        assert!(said.starts_with("`Two`: a backward pass through result 2 without the first one"), "{said}");
+        assert!(
+            said.starts_with("`Two`: a backward pass through result 2 without the first one"),
+            "{said}"
+        );
 
         // The pass of the first result alone does not stand for another pass.
         let (first, second) = forward(x);
@@ -90,6 +98,7 @@ fn a_backward_pass_through_a_later_result_alone_says_that_the_first_one_is_missi
 #[test]
 fn results_of_a_pass_without_a_tape_have_none() {
     let (model, x) = model();
-    let (first, second): (Tensor<Rank2<5, 3>, f32, Cpu>, Tensor<Rank2<5, 2>, f32, Cpu>) = model.forward(x);
+    let (first, second): (Tensor<Rank2<5, 3>, f32, Cpu>, Tensor<Rank2<5, 2>, f32, Cpu>) =
+        model.forward(x);
     assert_eq!((first.as_vec().len(), second.as_vec().len()), (15, 10));
 }

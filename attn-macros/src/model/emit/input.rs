@@ -95,7 +95,7 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
                 #checks
                 #fused
                 let mut pass = p::Pass::<T>::new(run);
-                let #first = pass.input(#first);
+                let #first = p::Pass::input(&mut pass, #first);
                 let #pattern_of_results = #run_graph(model, &mut pass, #(#names),*)?;
                 #wrapped
             }
@@ -106,7 +106,7 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
 /// The results with their tapes: the last expression of a function that has the `pass`.
 fn emit_outputs(cx: &Emitter<'_>, results: &[Ident]) -> TokenStream {
     match results {
-        [one] => quote!(Ok(pass.output(#one))),
+        [one] => quote!(Ok(p::Pass::output(&mut pass, #one))),
         several => cx.put_tapes(several, &quote!(pass.into_tape())),
     }
 }

@@ -357,7 +357,7 @@ impl Fused<'_> {
                 #shapes
                 #read
                 let weights = p::Weighted::weights(model, &mut operation)?;
-                let draw = || device.random_u64();
+                let draw = || p::RandomU64::random_u64(&device);
                 let random = p::Random::new(train && T::OWNS_TAPE, &draw);
                 #(let mut #results = #outputs;)*
                 let saved = p::inside(numbers, || {
@@ -393,8 +393,8 @@ impl Fused<'_> {
         let is_float = self.ty(self.model().inputs[0]).kind == Kind::Floats;
         let table = tables.next().filter(|_| !is_float);
         table.map_or_else(
-            || quote!(#first.device().clone()),
-            |table| quote!(model.#table.weight.device().clone()),
+            || quote!(p::Clone::clone(#first.device())),
+            |table| quote!(p::Clone::clone(model.#table.weight.device())),
         )
     }
 
@@ -420,7 +420,7 @@ impl Fused<'_> {
         });
         found.map_or_else(
             || quote!(p::Const),
-            |(input, index)| quote!(#input.shape().#index),
+            |(input, index)| quote!(p::HasShape::shape(&#input).#index),
         )
     }
 }
