@@ -41,6 +41,7 @@ mod backend;
 mod disk;
 mod element;
 mod error;
+mod facts;
 mod field;
 
 #[cfg(feature = "safetensors")]
@@ -73,4 +74,5 @@ mod testing;
 pub use backend::{Backend, Host};
 pub use element::Element;
 pub use error::{Error, unwrap};
+pub use facts::Facts;
 pub use field::{InitialField, LinearFields};

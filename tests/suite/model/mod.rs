@@ -15,6 +15,7 @@ mod dropout;
 mod dropped;
 mod encoder_decoder;
 mod facts;
+mod facts_of_any_type;
 mod graphs;
 mod initial;
 mod maps;

@@ -61,6 +61,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         fused::emit(cx),
         session::emit(cx),
         facts::emit(cx),
+        facts::emit_trait(cx),
         missing::emit(cx),
         opaque::emit_checks(cx),
     ];
