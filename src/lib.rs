@@ -29,6 +29,7 @@
 //! - `attention_maps(x)` of a model says what each of its attentions looks at: [`maps`].
 //! - `activation_bytes(..)` of a layer or a model is the memory that a training step takes beside parameters, exact, as a constant;
 //!   [`memory`] is what it took.
+//! - [`Facts`] is what is known of a layer or a model without running it, for generic code: `PARAMS`, `flops`, `summary`.
 //! - `text` has characters, bytes and byte pairs as tokens.
 //! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed; `checkpoint::layout`
 //!   reads and writes files of PyTorch and Hugging Face.
@@ -142,7 +143,7 @@ pub use attn_core::text;
 #[cfg(feature = "viz")]
 pub use attn_core::viz;
 pub use attn_core::{
-    Backend, Element, Error,
+    Backend, Element, Error, Facts,
     composed::Composed,
     data, generate,
     kernel::attention::{Coverage, MaskBlocks},
@@ -168,7 +169,7 @@ pub mod __private {
     pub use std::{string::String, sync::Arc, vec::Vec};
 
     pub use attn_core::{
-        Backend, Element, Error, InitialField, LinearFields,
+        Backend, Element, Error, Facts, InitialField, LinearFields,
         composed::*,
         data::*,
         entry::*,
@@ -196,7 +197,7 @@ pub mod __private {
         maps::{AttentionMap, Attentions, Looked, attention_maps},
         model::{
             Batch, Built, InModel, OnSlices, Pass, Random, Row, Weighted, asserted, axis,
-            check_axis, check_length, count, on, summary, summary_of,
+            check_axis, check_length, count, on, summary, summary_of, tapes_of_results,
         },
         nn::Weight,
         ops::Activation,
@@ -214,8 +215,10 @@ pub mod __private {
             BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection, TensorOptions,
             modules::{Linear, UnbiasedLinear},
         },
-        shapes::{Const, Dim, Dtype, Shape},
-        tensor::{AutoDevice, HasErr, NoneTape, Storage, Tape, Tensor},
+        shapes::{Const, Dim, Dtype, HasShape, Shape},
+        tensor::{
+            AutoDevice, HasErr, NoneTape, PutTape, RandomU64, Storage, Tape, Tensor, WithEmptyTape,
+        },
         tensor_ops::Device,
     };
 

@@ -41,6 +41,7 @@ mod backend;
 mod disk;
 mod element;
 mod error;
+mod facts;
 mod field;
 mod unoptimised;
 
@@ -74,4 +75,5 @@ mod testing;
 pub use backend::{Backend, Host};
 pub use element::Element;
 pub use error::{Error, unwrap};
+pub use facts::Facts;
 pub use field::{InitialField, LinearFields};

@@ -25,8 +25,11 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
     let cx = Diagnostics::default();
     let mut output = TokenStream::new();
     let (krate, drafts) = network::parse(depth::limit(input, &cx), &cx);
+    let types = drafts.iter().map(|draft| draft.item.name.to_string());
+    let mut types: Vec<String> = types.collect();
     for draft in drafts {
-        let model = network::lower(draft, &krate, &cx);
+        let model = network::lower(draft, &types, &krate, &cx);
+        types.extend(model.types());
         output.extend(network::emit::model(&krate, &model));
     }
     output.extend(emit::ide::emit(&krate, &cx.mentions()));

@@ -11,6 +11,7 @@
 //! - `opaque`: modules of which only the type is known.
 //! - `operations`: what has no parameters.
 //! - `inputs`: axes of one name, and constants that are to be equal, have one size.
+//! - `results`: several results share one history.
 //! - `summary`: a model as a table.
 //! - `weights`: what a model reads of its layers when it runs as one operation.
 
@@ -19,11 +20,13 @@ mod layers;
 mod opaque;
 mod operations;
 mod pass;
+mod results;
 mod summary;
 mod weights;
 
 pub use inputs::{asserted, axis, check_axis, check_length};
 pub use opaque::{Built, count};
 pub use pass::{Pass, on};
+pub use results::tapes_of_results;
 pub use summary::{Batch, Row, summary, summary_of};
 pub use weights::{InModel, OnSlices, Random, Weighted};

@@ -77,7 +77,12 @@ impl<'a, T> Pass<'a, T> {
         x
     }
 
-    /// An output: the first one with the tape, others with an empty one.
+    /// The tape, where it goes to [several outputs](super::tapes_of_results).
+    pub fn into_tape(self) -> T {
+        self.tape
+    }
+
+    /// An output, with the tape. Another one gets an empty tape.
     pub fn output<S: Shape, E, D: Storage<E>>(&mut self, y: Tensor<S, E, D>) -> Tensor<S, E, D, T>
     where
         T: Default,

@@ -17,11 +17,11 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     });
     let check_integers = bounds::emit(cx);
     let (q, k) = (
-        quote!(x.shape().1),
+        quote!(p::HasShape::shape(&x).1),
         if cx.graph.cross {
-            quote!(context.shape().1)
+            quote!(p::HasShape::shape(&context).1)
         } else {
-            quote!(x.shape().1)
+            quote!(p::HasShape::shape(&x).1)
         },
     );
     let mut uses = cx.graph.uses();
@@ -38,8 +38,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             #inputs
             train: bool,
         ) -> Result<#attended, p::Error<D::Err>> {
-            let axes = (x.shape().0, #q, #k);
-            let device = x.device().clone();
+            let axes = (p::HasShape::shape(&x).0, #q, #k);
+            let device = p::Clone::clone(x.device());
             #(#lines)*
             Ok((#result, Some(seen)))
         }
@@ -124,7 +124,7 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
         Op::Dropout { p, .. } => {
             let seen = seen(cx, id);
             return quote! {
-                let #name: #ty = match (train && T::OWNS_TAPE).then(|| device.random_u64()) {
+                let #name: #ty = match (train && T::OWNS_TAPE).then(|| p::RandomU64::random_u64(&device)) {
                     Some(key) => p::dropout(#(#operands)*, #p, key)?,
                     None => #(#operands)*,
                 };
@@ -149,6 +149,6 @@ fn read(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
     if uses[id.0] == 0 {
         quote!(#name)
     } else {
-        quote!(#name.with_empty_tape())
+        quote!(p::WithEmptyTape::with_empty_tape(&#name))
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let params = params(cx);
     let flops = flops(cx);
     let mask = emit_mask(cx);
+    let (label, output) = (cx.label(), format!("[batch, q_len, {}]", spec.d_model));
     quote_spanned! {cx.at=>
         #mask
 
@@ -61,6 +62,22 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             /// `u64::MAX`.
             #vis const fn flops(batch: usize, q_len: usize, kv_len: usize) -> u64 {
                 #flops
+            }
+        }
+
+        impl<E: p::Dtype, D: p::Storage<E>> p::Facts for #name<E, D> {
+            type Sizes = [usize; 3];
+
+            const PARAMS: usize = <#name>::PARAMS;
+            const AXES: &'static [&'static str] = &["batch", "q_len", "kv_len"];
+
+            fn flops([batch, q_len, kv_len]: [usize; 3]) -> u64 {
+                <#name>::flops(batch, q_len, kv_len)
+            }
+
+            fn summary() -> p::String {
+                let layer = p::Row { name: "", layer: #label, output: #output, params: <#name>::PARAMS };
+                p::summary(#label, &[layer], <#name>::PARAMS)
             }
         }
     }

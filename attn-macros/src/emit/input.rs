@@ -229,7 +229,12 @@ fn widest(sizes: &[&Size]) -> TokenStream {
 /// The line that reads data of the call, and checks them against `axes`.
 fn emit_read(cx: &Layer<'_>, data: &CallData, batched: bool) -> TokenStream {
     let (name, arguments) = (data_name(data), read_arguments(&cx.label(), data, batched));
-    quote!(let #name = #name.read(#arguments)?;)
+    let of = match data {
+        CallData::Padding => quote!(Padding),
+        CallData::Document => quote!(Documents),
+        CallData::Declared(_) => quote!(Data),
+    };
+    quote!(let #name = p::#of::read(#name, #arguments)?;)
 }
 
 /// What a model passes as data of an attention.

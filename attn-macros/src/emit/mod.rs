@@ -91,7 +91,8 @@ pub(crate) const TAKEN: &[&str] = &[
 
 /// What the emitted code calls a struct: its name, unless that has a meaning there.
 pub(crate) fn emitted_name(name: &Ident) -> Ident {
-    if TAKEN.iter().any(|taken| name == taken) {
+    // The expansion's own types have two underscores before their names.
+    if TAKEN.iter().any(|taken| name == taken) || name.to_string().starts_with("__") {
         format_ident!("__{name}")
     } else {
         name.clone()

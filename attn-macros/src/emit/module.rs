@@ -53,16 +53,25 @@ fn emit_collection(cx: &Layer<'_>) -> TokenStream {
             fn iter_tensors<V: p::ModuleVisitor<Self, E, D>>(
                 visitor: &mut V,
             ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
-                visitor.visit_fields(#fields, |#patterns| #name { #(#values),* })
+                p::ModuleVisitor::visit_fields(visitor, #fields, |#patterns| #name { #(#values),* })
             }
         }
     }
 }
 
-/// `(a, (b, (c, ())))`: dfdx visits at most six fields at once, but these may be tuples again.
-pub(crate) fn nest(items: impl DoubleEndedIterator<Item = TokenStream>) -> TokenStream {
-    items.rfold(quote!(()), |rest, item| quote!((#item, #rest)))
+/// `((a, b, c, d, e, f,), (g,),)`: dfdx visits a tuple of at most six fields, and each of them may be such a tuple. The depth is
+/// the logarithm of the number of fields, because rustc limits the recursion of traits.
+pub(crate) fn nest(items: impl Iterator<Item = TokenStream>) -> TokenStream {
+    let mut items: Vec<TokenStream> = items.collect();
+    while items.len() > FIELDS_AT_ONCE {
+        let tuples = items.chunks(FIELDS_AT_ONCE);
+        items = tuples.map(|tuple| quote!((#(#tuple,)*))).collect();
+    }
+    quote!((#(#items,)*))
 }
+
+/// The length of dfdx's longest tuple of fields.
+const FIELDS_AT_ONCE: usize = 6;
 
 /// What is visited at once.
 enum Visit {
@@ -208,5 +217,37 @@ fn root_of_ratio(gain: f64, fans: &[Size]) -> TokenStream {
             quote!(#root)
         }
         None => quote!((#gain / (#((#fans))+*) as f64).sqrt()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The depth of parentheses, and the number of fields in order.
+    fn depth_and_fields(nested: TokenStream) -> (usize, Vec<String>) {
+        let (mut depth, mut fields) = (0, Vec::new());
+        for tree in nested {
+            match tree {
+                proc_macro2::TokenTree::Group(group) => {
+                    let (inner, more) = depth_and_fields(group.stream());
+                    depth = depth.max(inner + 1);
+                    fields.extend(more);
+                }
+                proc_macro2::TokenTree::Punct(_) => {}
+                field => fields.push(field.to_string()),
+            }
+        }
+        (depth, fields)
+    }
+
+    #[test]
+    fn nested_fields_keep_their_order_at_a_logarithmic_depth() {
+        for (count, most) in [(0, 1), (1, 1), (6, 1), (7, 2), (36, 2), (37, 3), (1_296, 4)] {
+            let names: Vec<_> = (0..count).map(|index| format_ident!("f{index}")).collect();
+            let (depth, fields) = depth_and_fields(nest(names.iter().map(|name| quote!(#name))));
+            assert_eq!(depth, most, "{count} fields");
+            assert!(names.iter().eq(&fields), "{count} fields");
+        }
     }
 }

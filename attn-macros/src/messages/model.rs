@@ -417,6 +417,21 @@ pub(crate) fn data_differs(name: &str, expected: &str, found: &str) -> String {
     format!("`{name}` of this `attention` is {expected}, found {found}")
 }
 
+pub(crate) fn computed_data(name: &str, expected: &str) -> String {
+    format!(
+        "`{name}` of this `attention` is data, an input of the model, and this value is computed\n\
+        help: add an input to `forward`, `{name}: {expected}`, and pass the value at the call: no gradient flows into data\n\
+        help: what is learned is a `param` in the body of the attention"
+    )
+}
+
+pub(crate) fn data_with_tape(name: &str, input: &str, expected: &str) -> String {
+    format!(
+        "`{name}` of this `attention` is data, into which no gradient flows, and `{input}` is the input that has the tape\n\
+        help: add an input to `forward`, `{name}: {expected}`, and pass the tensor again at the call, without a tape"
+    )
+}
+
 pub(crate) fn unknown_data(found: &Ident, known: &[String]) -> String {
     let names = known.iter().map(String::as_str).chain(["context"]);
     format!(

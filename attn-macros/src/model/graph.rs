@@ -19,6 +19,8 @@ pub(crate) struct Model {
     pub(crate) opaques: Vec<Opaque>,
     pub(crate) body: Region,
     pub(crate) results: Vec<ValueId>,
+    /// The declared types of the results, if these and the inputs were understood.
+    pub(crate) signature: Option<Vec<Type>>,
     pub(crate) assertions: Vec<Assertion>,
     /// Something was wrong: emit the item so that its uses compile.
     pub(crate) poisoned: bool,
@@ -226,6 +228,13 @@ impl Model {
         let mut nodes = Vec::new();
         push(&self.body, &mut nodes);
         nodes
+    }
+
+    /// The types of the layers, and the model itself.
+    pub(crate) fn types(&self) -> impl Iterator<Item = String> {
+        let modules = self.modules.iter().map(|module| &module.name);
+        let attentions = self.attentions.iter().map(|(spec, _)| &spec.item.name);
+        modules.chain(attentions).map(Ident::to_string)
     }
 
     /// The opaque modules that are fields of a module, or of what is inside of it.

@@ -1,7 +1,10 @@
 //! Programs that must compile, and run. Those with attributes of a whole crate are binaries of their own.
 
 mod attributes;
+mod blanket_traits;
 mod cfg;
+mod many_layers;
+mod model_names;
 mod models;
 mod names;
 mod networks;

@@ -27,10 +27,10 @@ pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
 fn lengths(expr: &Expr) -> TokenStream {
     let q_len = expr
         .reads(Var::QLen)
-        .then(|| quote!(let q_len = axes.1.size() as i64;));
+        .then(|| quote!(let q_len = p::Dim::size(&axes.1) as i64;));
     let kv_len = expr
         .reads(Var::KvLen)
-        .then(|| quote!(let kv_len = axes.2.size() as i64;));
+        .then(|| quote!(let kv_len = p::Dim::size(&axes.2) as i64;));
     quote!(#q_len #kv_len)
 }
 

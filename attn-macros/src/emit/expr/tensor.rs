@@ -117,7 +117,7 @@ impl Lower<'_> {
                 self.line(
                     &copy,
                     Type::Float,
-                    quote!(p::fresh(scores.with_empty_tape())?),
+                    quote!(p::fresh(p::WithEmptyTape::with_empty_tape(&scores))?),
                 )
             }
         };

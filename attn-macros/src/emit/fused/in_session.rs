@@ -33,7 +33,7 @@ impl Fused<'_> {
                     let call = &*made;
                     #make
                     let cache = p::Cache::new(room, &#attention);
-                    Ok(p::Past { call: made.clone(), cache })
+                    Ok(p::Past { call: p::Clone::clone(&made), cache })
                 }
 
                 /// The steps of `forward`, for new tokens alone.

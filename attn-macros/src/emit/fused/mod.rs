@@ -179,7 +179,7 @@ impl Fused<'_> {
         let data = graph.data.iter().map(input::data_name);
         let dropout_key = self
             .dropout()
-            .map(|_| quote!(, (train && T::OWNS_TAPE).then(|| device.random_u64())));
+            .map(|_| quote!(, (train && T::OWNS_TAPE).then(|| p::RandomU64::random_u64(&device))));
         quote_spanned! {*at=>
             /// The layer as one operation on the tape: what `run` computes, on slices.
             fn fused<B: p::Dim, #(#sequences: p::Dim,)* E: p::Element, D: p::Backend<E>, T: p::Tape<E, D>>(
@@ -187,9 +187,10 @@ impl Fused<'_> {
                 #inputs
                 #[allow(unused_variables)] train: bool,
             ) -> Result<#attended, p::Error<D::Err>> {
-                let shape = (x.shape().0, x.shape().1, p::Const);
-                let device = x.device().clone();
-                let axes = (shape.0.size(), shape.1.size(), #key.shape().1.size());
+                let (batch, query, _) = *p::HasShape::shape(&x);
+                let shape = (batch, query, p::Const);
+                let device = p::Clone::clone(x.device());
+                let axes = (p::Dim::size(&batch), p::Dim::size(&query), p::Dim::size(&p::HasShape::shape(&#key).1));
                 let mut operation = p::Operation::<E, D, T>::default();
                 let x = operation.read(x)?;
                 #read_context

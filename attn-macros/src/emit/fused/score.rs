@@ -211,7 +211,7 @@ impl<'a> Score<'a> {
             quote! {
                 #[inline(always)]
                 fn is_learned(&self, plane: usize) -> bool {
-                    matches!(plane, #(#numbers)|*)
+                    ::core::matches!(plane, #(#numbers)|*)
                 }
 
                 #[inline(always)]

@@ -49,6 +49,32 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     }
 }
 
+/// What generic code asks for: the same as without the trait, for all elements and devices.
+pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
+    if cx.is_opaque() {
+        return TokenStream::new();
+    }
+    let (name, names) = (&cx.name, &cx.model.symbols);
+    let (count, axes) = (names.len(), names.iter().map(|name| length(cx.model, name)));
+    let axes: Vec<_> = axes.collect();
+    quote_spanned! {cx.at=>
+        impl<E: p::Dtype, D: p::Storage<E>> p::Facts for #name<E, D> {
+            type Sizes = [usize; #count];
+
+            const PARAMS: usize = <#name>::PARAMS;
+            const AXES: &'static [&'static str] = &[#(#names),*];
+
+            fn flops([#(#axes),*]: Self::Sizes) -> u64 {
+                <#name>::flops(#(#axes),*)
+            }
+
+            fn summary() -> p::String {
+                <#name>::summary()
+            }
+        }
+    }
+}
+
 /// `PARAMS`, where it is known while the program is compiled.
 fn emit_params(cx: &Emitter<'_>) -> TokenStream {
     let vis = &cx.model.item.vis;

@@ -195,7 +195,7 @@ fn axis_value(cx: &Emitter<'_>, axis: &Axis) -> TokenStream {
     match found {
         Some((input, index)) => {
             let index = syn::Index::from(index);
-            quote!(#input.shape().#index)
+            quote!(p::HasShape::shape(&#input).#index)
         }
         None => quote!(p::Const),
     }

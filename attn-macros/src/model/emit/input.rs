@@ -1,12 +1,12 @@
 //! The trait of what `forward` accepts: its errors are the model's own words about shapes.
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote, quote_spanned};
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::opaque::Access;
-use super::{Emitter, MODEL, docs};
+use super::{Emitter, MODEL, docs, tuple};
 use crate::model::graph::ValueId;
-use crate::model::types::Axis;
+use crate::model::types::{Axis, Type};
 
 /// The traits: one, or two where `forward_mut` accepts something else than `forward`.
 pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
@@ -49,7 +49,8 @@ fn emit_trait(cx: &Emitter<'_>, access: Access) -> TokenStream {
 /// What the traits are implemented for.
 pub(super) fn emit_impls(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned {
-        return emit_anything(cx);
+        let signature = cx.model.signature.as_ref();
+        return signature.map_or_else(|| emit_anything(cx), |results| emit_declared(cx, results));
     }
     let impls = cx.accesses().iter();
     impls.map(|access| emit_impl(cx, *access)).collect()
@@ -65,20 +66,12 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
         access.function(),
     );
     let (model, inputs) = (cx.model, &cx.model.inputs);
-    let tape = |index: usize| match index {
-        0 => quote!(T),
-        _ => TokenStream::new(),
-    };
-    let types = inputs
-        .iter()
-        .enumerate()
-        .map(|(index, id)| cx.tensor(&model.value(*id).ty, &tape(index)));
-    let types: Vec<_> = types.collect();
     let names: Vec<_> = inputs.iter().map(|id| cx.var(*id)).collect();
-    let (ty, pattern) = match names.as_slice() {
-        [one] => (quote!(#(#types)*), quote!(#one)),
-        _ => (quote!((#(#types),*)), quote!((#(#names),*))),
+    let idents = |names: &[Ident]| {
+        let names = names.iter().map(ToTokens::to_token_stream);
+        tuple(&names.collect::<Vec<_>>())
     };
+    let (ty, pattern) = (emit_accepted(cx), idents(&names));
     let first = &names[0];
     let checks = emit_checks(cx);
     let fused = (!cx.is_opaque()).then(|| {
@@ -88,26 +81,11 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
             }
         }
     });
-    let outputs = model
-        .results
-        .iter()
-        .map(|id| cx.tensor(&model.value(*id).ty, &quote!(T)));
-    let outputs: Vec<_> = outputs.collect();
-    let results: Vec<_> = (0..outputs.len())
+    let output = emit_returned(cx, model.results.iter().map(|id| &model.value(*id).ty));
+    let results: Vec<_> = (0..model.results.len())
         .map(|index| format_ident!("result_{index}"))
         .collect();
-    let (output, pattern_of_results, wrapped) = match results.as_slice() {
-        [one] => (
-            quote!(#(#outputs)*),
-            quote!(#one),
-            quote!(pass.output(#one)),
-        ),
-        _ => (
-            quote!((#(#outputs),*)),
-            quote!((#(#results),*)),
-            quote!((#(pass.output(#results)),*)),
-        ),
-    };
+    let (pattern_of_results, wrapped) = (idents(&results), emit_outputs(cx, &results));
     quote_spanned! {cx.at=>
         impl<#symbols T: p::Tape<E, D>, E: p::Element, D: p::Backend<E> #built> #input<E, D #built> for #ty #calls {
             type Output = #output;
@@ -117,11 +95,19 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
                 #checks
                 #fused
                 let mut pass = p::Pass::<T>::new(run);
-                let #first = pass.input(#first);
+                let #first = p::Pass::input(&mut pass, #first);
                 let #pattern_of_results = #run_graph(model, &mut pass, #(#names),*)?;
-                Ok(#wrapped)
+                #wrapped
             }
         }
+    }
+}
+
+/// The results with their tapes: the last expression of a function that has the `pass`.
+fn emit_outputs(cx: &Emitter<'_>, results: &[Ident]) -> TokenStream {
+    match results {
+        [one] => quote!(Ok(p::Pass::output(&mut pass, #one))),
+        several => cx.put_tapes(several, &quote!(pass.into_tape())),
     }
 }
 
@@ -148,7 +134,37 @@ fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
     checks
 }
 
-/// After an error: accept whatever is passed, so that the error stays alone.
+/// After a mistake in the body: what `forward` declares, so that the error stays alone.
+fn emit_declared(cx: &Emitter<'_>, results: &[Type]) -> TokenStream {
+    let (name, input, symbols) = (&cx.name, cx.input(Access::Shared), cx.symbols());
+    let (ty, output) = (emit_accepted(cx), emit_returned(cx, results.iter()));
+    quote_spanned! {cx.at=>
+        impl<#symbols T: p::Tape<E, D>, E: p::Element, D: p::Backend<E>> #input<E, D> for #ty {
+            type Output = #output;
+
+            fn run(self, _: &#name<E, D>, _: p::Run<'_>) -> Result<Self::Output, p::Error<D::Err>> {
+                ::core::unreachable!()
+            }
+        }
+    }
+}
+
+/// The type of what `forward` accepts. The first input carries the tape.
+fn emit_accepted(cx: &Emitter<'_>) -> TokenStream {
+    let types = cx.model.inputs.iter().enumerate().map(|(index, id)| {
+        let tape = (index == 0).then(|| quote!(T)).unwrap_or_default();
+        cx.tensor(&cx.model.value(*id).ty, &tape)
+    });
+    tuple(&types.collect::<Vec<_>>())
+}
+
+/// The type of what `forward` returns.
+fn emit_returned<'t>(cx: &Emitter<'_>, results: impl Iterator<Item = &'t Type>) -> TokenStream {
+    let types = results.map(|ty| cx.tensor(ty, &quote!(T)));
+    tuple(&types.collect::<Vec<_>>())
+}
+
+/// After a mistake in what `forward` declares: accept whatever is passed, so that the error stays alone.
 fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
     let (name, input) = (&cx.name, cx.input(Access::Shared));
     let accept = |generics: TokenStream, ty: TokenStream, output: TokenStream| {

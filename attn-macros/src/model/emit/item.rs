@@ -209,7 +209,7 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
             fn iter_tensors<V: p::ModuleVisitor<Self, E, D>>(
                 visitor: &mut V,
             ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
-                visitor.visit_fields(#visits, |#patterns| #name { #(#built_fields,)* #none })
+                p::ModuleVisitor::visit_fields(visitor, #visits, |#patterns| #name { #(#built_fields,)* #none })
             }
         }
     }

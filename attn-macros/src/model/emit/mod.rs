@@ -61,6 +61,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         fused::emit(cx),
         session::emit(cx),
         facts::emit(cx),
+        facts::emit_trait(cx),
         missing::emit(cx),
         opaque::emit_checks(cx),
     ];
@@ -140,7 +141,8 @@ impl<'a> Emitter<'a> {
         let symbols = &self.model.symbols;
         let camel = capital(name);
         let is_taken = attention::TAKEN.contains(&camel.as_str())
-            || self.model.modules.iter().any(|module| module.name == camel)
+            // As the model and the types of its layers begin.
+            || camel.starts_with(&self.label())
             || symbols
                 .iter()
                 .filter(|other| capital(other) == camel)
@@ -194,6 +196,16 @@ impl<'a> Emitter<'a> {
             field(&place.field),
         );
         quote!(#var.#field)
+    }
+
+    /// Several results as a tuple, each with its tape: the lines at the end of a forward pass that has the `history`.
+    fn put_tapes(&self, results: &[Ident], history: &TokenStream) -> TokenStream {
+        let (label, tapes) = (self.label(), 0..results.len());
+        let tapes: Vec<_> = tapes.map(|index| format_ident!("tape_{index}")).collect();
+        quote! {
+            let [#(#tapes),*] = p::tapes_of_results::<E, D, T, _>(#label, #history);
+            Ok((#(p::PutTape::put_tape(#results, #tapes)),*))
+        }
     }
 
     /// `Batch: p::Dim, Seq: p::Dim,`

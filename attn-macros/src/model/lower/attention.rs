@@ -174,7 +174,10 @@ impl Lowering<'_> {
             };
             let (at, values) = named.remove(index);
             let values: Option<Vec<ValueId>> = values.into_iter().collect();
-            let fits = |values: &Vec<ValueId>| self.are(values, &expected, (&name, at));
+            let fits = |values: &Vec<ValueId>| {
+                self.are_inputs(values, &expected, (&name, at))
+                    && self.are(values, &expected, (&name, at))
+            };
             match values.filter(fits) {
                 Some(values) => operands.extend(values.into_iter().map(Some)),
                 None => operands.push(None),
@@ -185,6 +188,28 @@ impl Lowering<'_> {
             self.cx.error(key, messages::unknown_data(key, &known));
         }
         operands.into_iter().collect()
+    }
+
+    /// Whether a call may pass these values as data: inputs of the model that have no tape. No gradient flows into data, so that of
+    /// any other value would silently be 0.
+    fn are_inputs(
+        &self,
+        values: &[ValueId],
+        expected: &Expected,
+        (name, at): (&str, &Ident),
+    ) -> bool {
+        let has_tape =
+            |id: &ValueId| self.inputs.first() == Some(id) && self.ty(*id).kind == Kind::Floats;
+        let message = if values.iter().any(|id| !self.inputs.contains(id)) {
+            messages::computed_data(name, &expected.to_string())
+        } else if let Some(id) = values.iter().find(|id| has_tape(id)) {
+            let input = &self.values[id.0].name;
+            messages::data_with_tape(name, input, &expected.to_string())
+        } else {
+            return true;
+        };
+        self.cx.error(at, message);
+        false
     }
 
     /// Whether these values are what data are to be.

@@ -10,7 +10,8 @@ mod scope;
 mod statements;
 mod tied;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -30,10 +31,17 @@ use crate::spec::{Assertion, Init, Item, Size, Spec};
 use scope::{Changes, Scopes};
 
 /// The network that `draft` declares.
-pub(crate) fn lower(draft: ModelDraft, krate: &TokenStream, cx: &Diagnostics) -> Model {
+///
+/// `types` are its own name and those of the types that stand beside it: no layer of it gets these.
+pub(crate) fn lower(
+    draft: ModelDraft,
+    types: &[String],
+    krate: &TokenStream,
+    cx: &Diagnostics,
+) -> Model {
     let before = cx.count();
-    let mut lowering = Lowering::new(&draft, krate, cx);
-    let inputs = lowering.inputs(&draft);
+    let mut lowering = Lowering::new(&draft, types, krate, cx);
+    lowering.declare_inputs(&draft);
     let declared = draft.results.as_ref().map(|types| -> Vec<Option<Type>> {
         let types = types.iter();
         types.map(|ty| lowering.declared_result(ty)).collect()
@@ -50,9 +58,12 @@ pub(crate) fn lower(draft: ModelDraft, krate: &TokenStream, cx: &Diagnostics) ->
         lowering.forget();
         body = Frame::new(ModuleId(0));
     }
+    let is_known = lowering.inputs.len() == draft.inputs.len() && !lowering.inputs.is_empty();
+    let declared: Option<Vec<Type>> = declared.and_then(|types| types.into_iter().collect());
     Model {
+        signature: declared.filter(|types| is_known && !types.is_empty()),
         symbols: lowering.symbols,
-        inputs,
+        inputs: lowering.inputs,
         values: lowering.values,
         modules: lowering.modules,
         attentions: lowering.attentions,
@@ -73,8 +84,11 @@ pub(super) struct Lowering<'a> {
     krate: &'a TokenStream,
     /// The model, with no attributes but `#[cfg]`s.
     item: Item,
+    /// The names that are those of types, or may be called after them.
+    types: HashSet<String>,
     sizes: Sizes,
     symbols: Vec<String>,
+    inputs: Vec<ValueId>,
     values: Vec<Value>,
     /// How many values of a name there are.
     names: HashMap<String, usize>,
@@ -106,7 +120,12 @@ impl Frame {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(draft: &ModelDraft, krate: &'a TokenStream, cx: &'a Diagnostics) -> Self {
+    fn new(
+        draft: &ModelDraft,
+        types: &[String],
+        krate: &'a TokenStream,
+        cx: &'a Diagnostics,
+    ) -> Self {
         let item = Item {
             attrs: draft.item.cfgs().cloned().collect(),
             vis: draft.item.vis.clone(),
@@ -121,8 +140,10 @@ impl<'a> Lowering<'a> {
             cx,
             krate,
             item,
+            types: types.iter().flat_map(names_of).collect(),
             sizes: Sizes::new(&draft.sizes, cx),
             symbols: Vec::new(),
+            inputs: Vec::new(),
             values: Vec::new(),
             names: OWN.map(|name| (name.to_owned(), 1)).into(),
             modules: vec![model],
@@ -147,8 +168,7 @@ impl<'a> Lowering<'a> {
         self.assertions.clear();
     }
 
-    fn inputs(&mut self, draft: &ModelDraft) -> Vec<ValueId> {
-        let mut inputs = Vec::new();
+    fn declare_inputs(&mut self, draft: &ModelDraft) {
         if draft.inputs.is_empty() && !draft.poisoned {
             self.cx.error(&draft.item.name, messages::NO_INPUT);
         }
@@ -163,14 +183,13 @@ impl<'a> Lowering<'a> {
             }
             let ty = input.ty.as_ref().and_then(|ty| self.declared_type(ty));
             let value = ty.map(|ty| self.value(&name.unraw().to_string(), ty));
-            inputs.extend(value);
+            self.inputs.extend(value);
             let changes = match input.mutable {
                 true => Changes::Allowed,
                 false => Changes::OfInput,
             };
             self.scopes.declare(name, value, changes);
         }
-        inputs
     }
 
     /// What is no size is the name of an axis.
@@ -362,7 +381,9 @@ impl<'a> Lowering<'a> {
     }
 
     /// The type of a struct inside of the model: the names on the way to it, in camel case.
-    fn type_name(&self, module: ModuleId, field: &str, at: Span) -> Ident {
+    ///
+    /// The parts have no underscores, so no field makes a name of the emitted code, which has several before it.
+    fn type_name(&mut self, module: ModuleId, field: &str, at: Span) -> Ident {
         let parts = field.split('_').map(|part| {
             let mut chars = part.chars();
             let first = chars.next().map(|first| first.to_ascii_uppercase());
@@ -370,21 +391,12 @@ impl<'a> Lowering<'a> {
         });
         let (outer, inner) = (&self.modules[module.0].name, parts.collect::<String>());
         let mut name = format_ident!("{outer}{inner}");
-        while self.is_emitted(&name) {
+        while names_of(&name).iter().any(|of| self.types.contains(of)) {
             name = format_ident!("{name}Layer");
         }
+        self.types.extend(names_of(&name));
         name.set_span(outer.span().resolved_at(outer.span()).located_at(at));
         name
-    }
-
-    /// Whether a type, or a trait of what one accepts, has the name, or this type's trait would have that of one.
-    fn is_emitted(&self, name: &Ident) -> bool {
-        let layers = self.attentions.iter().map(|(spec, _)| &spec.item.name);
-        let mut types = self.modules.iter().map(|module| &module.name).chain(layers);
-        types.any(|ty| {
-            let traits = ["Input", "InputMut"].map(|suffix| format_ident!("{ty}{suffix}"));
-            ty == name || traits.contains(name) || *ty == format!("{name}Input")
-        })
     }
 
     /// Whether two types are equal; if that is for rustc to find out, the rule is noted.
@@ -413,9 +425,15 @@ impl<'a> Lowering<'a> {
         });
     }
 
-    fn error(&self, at: Span, message: impl std::fmt::Display) {
+    fn error(&self, at: Span, message: impl Display) {
         self.cx.push(syn::Error::new(at, message));
     }
+}
+
+/// The names that the declaration of a type may take: its own, those of the traits of what it accepts, and that of the type variable of
+/// a module.
+fn names_of(ty: &impl Display) -> [String; 4] {
+    ["", "Input", "InputMut", "Built"].map(|suffix| format!("{ty}{suffix}"))
 }
 
 /// Whether a name in a shape is a constant of the user, as `WIDTH` is. A single letter, as `B` or `T`, is an axis.

@@ -29,7 +29,7 @@ fn mentioned(sources: &[&str]) -> BTreeSet<String> {
     for source in sources {
         let (krate, drafts) = model::parse(tokens(source), &cx);
         for draft in drafts {
-            model::lower(draft, &krate, &cx);
+            model::lower(draft, &[], &krate, &cx);
         }
     }
     assert_eq!(cx.count(), 0);

@@ -2,6 +2,7 @@
 
 mod editor;
 mod mistakes;
+mod names;
 mod picture;
 mod plan;
 mod property;
@@ -28,7 +29,8 @@ fn expand(source: &str) -> syn::File {
 fn lower(source: &str) -> Model {
     let cx = Diagnostics::default();
     let (krate, mut drafts) = model::parse(tokens(source), &cx);
-    let model = model::lower(drafts.remove(0), &krate, &cx);
+    let draft = drafts.remove(0);
+    let model = model::lower(draft, &[], &krate, &cx);
     assert_eq!(cx.into_compile_errors().to_string(), "", "in {source}");
     model
 }

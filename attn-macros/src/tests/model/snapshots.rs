@@ -106,7 +106,7 @@ fn initial_distributions() {
             linear::<tied = embedding>(x)
         }",
     );
-    let (_, visited) = text.split_once(".visit_fields(").expect("a visit");
-    let (visited, _) = visited.split_once("|\n").expect("what is built of it");
+    let (_, visited) = text.split_once("::visit_fields(").expect("a visit");
+    let (visited, _) = visited.split_once("|(").expect("what is built of it");
     insta::assert_snapshot!(visited);
 }

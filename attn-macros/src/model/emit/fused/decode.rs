@@ -14,7 +14,7 @@ impl Fused<'_> {
     }
 
     fn past_type(&self, module: &Module) -> Ident {
-        self.type_name(format!("{}Past", module.name))
+        self.type_name(module, "Past")
     }
 
     /// The variable that holds what a module has seen.
@@ -53,11 +53,11 @@ impl Fused<'_> {
                 impl<E: p::Element> p::Remembers for #name<E> {
                     #[allow(unused_variables)]
                     fn reset(&mut self, sequence: usize) {
-                        #(self.#names.reset(sequence);)*
+                        #(p::Remembers::reset(&mut self.#names, sequence);)*
                     }
 
                     fn numbers(&self) -> usize {
-                        0 #(+ self.#names.numbers())*
+                        0 #(+ p::Remembers::numbers(&self.#names))*
                     }
                 }
             }

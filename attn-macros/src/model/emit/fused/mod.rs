@@ -9,7 +9,7 @@ mod read;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, field, item, var};
+use super::{Emitter, field, item, tuple, var};
 use crate::emit::When;
 use crate::emit::lines::Lines;
 use crate::model::diff::{Backward, BufferId, diff};
@@ -23,16 +23,16 @@ use crate::model::types::{Axis, Kind, Type};
 /// struct Sizes { batch, seq }             // axes that only the running program knows
 /// struct Inputs<E> { tokens, .. }
 /// struct Call<E> { sizes, inputs, data }
-/// struct GptWeights<E> { .. }          // what is read of the layers: of the model, of the body of each `repeat`
-/// struct GptSaved<E> { .. }            // what the derivative reads again
+/// struct ___GptWeights<E> { .. }          // what is read of the layers: of the model, of the body of each `repeat`
+/// struct ___GptSaved<E> { .. }            // what the derivative reads again
 ///
 /// fn fused(model, tokens, .., train) -> Result<Tensor<..>, ..>             // one operation on the tape
-/// fn forward(call, weights, random, keep, results) -> GptSaved<E>
+/// fn forward(call, weights, random, keep, results) -> ___GptSaved<E>
 /// fn backward(call, weights, saved, d_results, gradients)
 /// const fn activation_bytes(batch, seq) -> usize                           // the memory that the two take
 ///
-/// struct GptPast<E> { .. }             // what the attentions have seen, for a model that goes on token by token
-/// fn past(weights, room) -> Result<GptPast<E>, ..>
+/// struct ___GptPast<E> { .. }             // what the attentions have seen, for a model that goes on token by token
+/// fn past(weights, room) -> Result<___GptPast<E>, ..>
 /// fn decode(weights, past, new, result)
 /// ```
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
@@ -196,24 +196,17 @@ impl<'a> Fused<'a> {
     }
 
     fn weights_type(&self, module: &Module) -> Ident {
-        self.type_name(format!("{}Weights", module.name))
+        self.type_name(module, "Weights")
     }
 
     fn saved_type(&self, module: &Module) -> Ident {
-        self.type_name(format!("{}Saved", module.name))
+        self.type_name(module, "Saved")
     }
 
-    /// The name of a type that no module has.
-    fn type_name(&self, mut name: String) -> Ident {
-        while self
-            .model()
-            .modules
-            .iter()
-            .any(|module| module.name == name)
-        {
-            name.push('_');
-        }
-        format_ident!("{name}")
+    /// `___GptBlocksWeights`: a name that no layer can give a type. Behind the model's name those have no underscores, and before it
+    /// one begins with two at most.
+    fn type_name(&self, module: &Module, what: &str) -> Ident {
+        format_ident!("___{}{what}", module.name)
     }
 
     /// The variable, and the field, with what the rounds of a loop keep.
@@ -346,13 +339,10 @@ impl Fused<'_> {
             .iter()
             .map(|id| cx.tensor(self.ty(*id), &quote!(T)))
             .collect();
-        let taped = results.iter().enumerate().map(|(index, name)| match index {
-            0 => quote!(#name.put_tape(tape)),
-            _ => quote!(#name.put_tape(p::Default::default())),
-        });
-        let (ty, value) = match results.as_slice() {
-            [_] => (quote!(#(#types)*), quote!(#(#taped)*)),
-            _ => (quote!((#(#types),*)), quote!((#(#taped),*))),
+        let ty = tuple(&types);
+        let value = match results.as_slice() {
+            [one] => quote!(Ok(p::PutTape::put_tape(#one, tape))),
+            several => cx.put_tapes(several, &quote!(tape)),
         };
         quote_spanned! {cx.at=>
             /// The model as one operation on the tape: what `run_graph` computes, on slices.
@@ -367,7 +357,7 @@ impl Fused<'_> {
                 #shapes
                 #read
                 let weights = p::Weighted::weights(model, &mut operation)?;
-                let draw = || device.random_u64();
+                let draw = || p::RandomU64::random_u64(&device);
                 let random = p::Random::new(train && T::OWNS_TAPE, &draw);
                 #(let mut #results = #outputs;)*
                 let saved = p::inside(numbers, || {
@@ -381,7 +371,7 @@ impl Fused<'_> {
                 let tape = operation.record(results, move |[#(#d_results),*], gradients| {
                     p::inside(numbers, || backward(&call, &weights, saved, #(#d_results,)* gradients))
                 });
-                Ok(#value)
+                #value
             }
         }
     }
@@ -403,8 +393,8 @@ impl Fused<'_> {
         let is_float = self.ty(self.model().inputs[0]).kind == Kind::Floats;
         let table = tables.next().filter(|_| !is_float);
         table.map_or_else(
-            || quote!(#first.device().clone()),
-            |table| quote!(model.#table.weight.device().clone()),
+            || quote!(p::Clone::clone(#first.device())),
+            |table| quote!(p::Clone::clone(model.#table.weight.device())),
         )
     }
 
@@ -430,7 +420,7 @@ impl Fused<'_> {
         });
         found.map_or_else(
             || quote!(p::Const),
-            |(input, index)| quote!(#input.shape().#index),
+            |(input, index)| quote!(p::HasShape::shape(&#input).#index),
         )
     }
 }

@@ -67,7 +67,7 @@ impl Fused<'_> {
     pub(super) fn emit_read(&self, label: &str) -> TokenStream {
         let sizes = self.model().symbols.iter().map(|symbol| {
             let (name, axis) = (field(symbol), self.axis_of_input(symbol));
-            quote!(#name: #axis.size())
+            quote!(#name: p::Dim::size(&#axis))
         });
         let inputs = self.model().inputs.iter().map(|id| {
             let (name, value) = (self.input(*id), self.value(*id));
@@ -236,7 +236,7 @@ impl Fused<'_> {
                     operation: &mut p::Operation<E, D, T>,
                 ) -> Result<Self::Weights, D::Err> {
                     Ok(#weights {
-                        #(#fields: self.#fields.weights(operation)?,)*
+                        #(#fields: p::Weighted::weights(&self.#fields, operation)?,)*
                         __types: p::PhantomData,
                     })
                 }

@@ -1,0 +1,29 @@
+//! What is known of a layer or a model without running it.
+
+/// What is known of a declared layer or model without running it, for every type of elements and every device: what generic code asks
+/// for, and `Net::<f64>::summary()`.
+///
+/// The same is there without this trait, as functions of one argument per axis that are `const`, on the type with the default
+/// arguments: `Net::PARAMS`, `Net::flops(batch, seq)`, `Net::summary()`. A model with a `module` has no facts: its layers are not all
+/// known while it is compiled.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no `PARAMS` and `flops` that are known while the program is compiled",
+    note = "layers of `attention!` and models of `model!` have them, but for models with a `module`"
+)]
+pub trait Facts {
+    /// One size for each of [`AXES`](Self::AXES): `[usize; N]`.
+    type Sizes;
+
+    /// Number of learned numbers.
+    const PARAMS: usize;
+
+    /// The axes that only a call knows: `batch`, `q_len` and `kv_len` of a layer, those of the inputs of a model.
+    const AXES: &'static [&'static str];
+
+    /// Floating-point operations of the matrix products of one forward pass, a multiplication and an addition counted as two.
+    /// Masked pairs are counted; a backward pass takes twice as many. What does not fit is `u64::MAX`.
+    fn flops(sizes: Self::Sizes) -> u64;
+
+    /// The layers, with their shapes and numbers of parameters, as a table.
+    fn summary() -> String;
+}

@@ -1,0 +1,61 @@
+//! The tapes of several results.
+
+use std::{cell::Cell, rc::Rc};
+
+use dfdx::tensor::{Storage, Tape};
+
+/// A tape for each of the `N` results of a model. The first one has the `history`, the others are new: what is computed of them is
+/// on these, and dfdx merges the tapes of what is added up.
+///
+/// A backward pass through a later result alone would leave out the history, and with it all gradients of the model. So there is an
+/// operation on its tape that looks whether that of the first result is in the same pass. Operations run in the reverse order of
+/// their recording: the first tape opens, the others look, the first tape closes.
+///
+/// # Panics
+/// In a backward pass that has the tape of a later result without that of the first one.
+///
+/// ```
+/// use attn_core::model::tapes_of_results;
+/// use dfdx::prelude::*;
+///
+/// let dev = Cpu::default();
+/// let x: Tensor<Rank1<2>, f32, _> = dev.tensor([1.0, 2.0]);
+/// let (y, history) = x.leaky_trace().square().split_tape();
+/// let [first, second] = tapes_of_results::<f32, Cpu, _, 2>("Net", history);
+///
+/// let (a, b) = (y.clone().put_tape(first), y.put_tape(second));
+/// let gradients = (b.sum() + a.sum()).backward();
+/// assert_eq!(gradients.get(&x).array(), [4.0, 8.0]);
+/// ```
+pub fn tapes_of_results<E, D: Storage<E>, T: Tape<E, D>, const N: usize>(
+    model: &'static str,
+    mut history: T,
+) -> [T; N] {
+    let is_open = Rc::new(Cell::new(false));
+    let close = Rc::clone(&is_open);
+    history.add_backward_op(move |_| {
+        close.set(false);
+        Ok(())
+    });
+    let mut tapes: [T; N] = std::array::from_fn(|_| T::default());
+    for (index, tape) in tapes.iter_mut().enumerate().skip(1) {
+        let is_open = Rc::clone(&is_open);
+        tape.add_backward_op(move |_| {
+            let result = index + 1;
+            assert!(
+                is_open.get(),
+                "`{model}`: a backward pass through result {result} without the first one, which has the history of all results; \
+                 add what is computed of both before `backward()`: `(loss + 0.0 * first.sum()).backward()`, if need be"
+            );
+            Ok(())
+        });
+    }
+    history.add_backward_op(move |_| {
+        is_open.set(true);
+        Ok(())
+    });
+    if let Some(first) = tapes.first_mut() {
+        *first = history;
+    }
+    tapes
+}

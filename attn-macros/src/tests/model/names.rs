@@ -1,0 +1,123 @@
+//! No name of a user's layer is that of something else that is emitted.
+
+use std::collections::HashSet;
+
+use proc_macro2::Ident;
+
+use super::expand;
+
+/// Words that the emitted code makes names of, and words that meet when they are put together.
+const NAMES: &[&str] = &[
+    "weights",
+    "Weights",
+    "saved",
+    "past",
+    "kept",
+    "round",
+    "rounds",
+    "sizes",
+    "inputs",
+    "input",
+    "input_mut",
+    "InputMut",
+    "session",
+    "call",
+    "data",
+    "built",
+    "output",
+    "layer",
+    "layer_layer",
+    "attention",
+    "blocks",
+    "blocks_attention",
+    "blocksAttention",
+    "blocks__attention",
+    "_weights",
+    "__weights",
+    "weights_",
+    "___weights",
+    "blocks_weights",
+    "has_no_module",
+    "_1",
+    "head",
+    "head_built",
+];
+
+/// The types and traits among these items.
+fn types(items: &[syn::Item]) -> Vec<&Ident> {
+    let names = items.iter().filter_map(|item| match item {
+        syn::Item::Struct(item) => Some(&item.ident),
+        syn::Item::Trait(item) => Some(&item.ident),
+        syn::Item::Type(item) => Some(&item.ident),
+        _ => None,
+    });
+    names.collect()
+}
+
+/// The items of every `const _: () = { .. };`.
+fn blocks(items: &[syn::Item]) -> Vec<Vec<syn::Item>> {
+    let blocks = items.iter().filter_map(|item| match item {
+        syn::Item::Const(syn::ItemConst { expr, .. }) => match &**expr {
+            syn::Expr::Block(block) => Some(&block.block.stmts),
+            _ => None,
+        },
+        _ => None,
+    });
+    let items = blocks.map(|statements| {
+        let items = statements.iter().filter_map(|statement| match statement {
+            syn::Stmt::Item(item) => Some(item.clone()),
+            _ => None,
+        });
+        items.collect()
+    });
+    items.collect()
+}
+
+/// Every type has a name of its own, and no block hides one of those around it.
+fn check(source: &str) {
+    let file = expand(source);
+    let outside = types(&file.items);
+    let distinct: HashSet<_> = outside.iter().collect();
+    assert_eq!(distinct.len(), outside.len(), "{outside:?} in {source}");
+    for block in blocks(&file.items) {
+        let inside = types(&block);
+        let distinct: HashSet<_> = inside.iter().collect();
+        assert_eq!(distinct.len(), inside.len(), "{inside:?} in {source}");
+        let hidden: Vec<_> = inside
+            .iter()
+            .filter(|name| outside.contains(name))
+            .collect();
+        assert!(hidden.is_empty(), "{hidden:?} in {source}");
+    }
+}
+
+#[test]
+fn every_emitted_type_has_a_name_of_its_own() {
+    for model in ["Net", "_Net", "Net_", "__"] {
+        for pair in NAMES.windows(2) {
+            let [first, second] = pair else { continue };
+            check(&format!(
+                "struct {model};
+                fn forward(x: [batch, seq, 4]) -> [batch, seq, 4] {{
+                    let x = attention::<heads = 1, mask = causal, name = {first}>(x);
+                    let mut x = x + module::<Linear<4, 4>, out = [batch, seq, 4], name = {second}>(x);
+                    repeat 2 {{
+                        x = attention::<heads = 1, mask = causal, name = {first}>(x);
+                        repeat 2, name = {second} {{
+                            x = attention::<heads = 1, mask = causal, name = {second}>(x);
+                        }}
+                    }}
+                    x
+                }}
+                struct {model}Blocks;
+                fn forward(x: [batch, seq, 4]) -> [batch, seq, 4] {{
+                    let mut x = x;
+                    repeat 2, name = {first} {{
+                        x = x + attention::<heads = 1, mask = causal, name = {second}>(x);
+                    }}
+                    linear::<4, name = weights>(attention::<heads = 1, name = {second}>(x))
+                }}"
+            ));
+        }
+    }
+}
