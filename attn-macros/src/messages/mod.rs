@@ -7,6 +7,7 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 
 use crate::score::prove::{Counterexample, Place, Truths};
+use crate::spec::elsewhere::{Place as Stands, instead_of};
 use crate::spec::keys::{Arg, ArgKind, KEYS, Key, Kind, Word, nearest, owner_of};
 use crate::spec::{Real, Size, text};
 
@@ -103,8 +104,11 @@ pub(crate) fn unknown_key(found: &str) -> String {
     format!("unknown key `{found}`\n{}", nearest_key(found))
 }
 
-/// Help for what is no key: it may be a value, or nearly a key.
+/// Help for what is no key of an attention: it may be written in another form here, be a value, or nearly a key.
 fn nearest_key(found: &str) -> String {
+    if let Some(form) = instead_of(found, Stands::Key) {
+        return format!("help: {form}");
+    }
     if let Some((key, word)) = owner_of(found) {
         return format!("help: did you mean `{} = {}`?", key.name, word.shortest());
     }

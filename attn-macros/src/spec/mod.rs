@@ -6,6 +6,7 @@
 pub(crate) mod body;
 mod check;
 mod claims;
+pub(crate) mod elsewhere;
 pub(crate) mod keys;
 mod mask;
 pub(crate) mod parse;

@@ -11,6 +11,7 @@ use super::{LET, bare, expected, indexed, names, shown};
 use crate::score::{Expr, Type};
 use crate::spec::Dim;
 use crate::spec::body::{FUNCTIONS, Function, FunctionKind, Kind, Tensor, text_of};
+use crate::spec::elsewhere::{Place, instead_of};
 use crate::spec::keys::{Word, nearest};
 
 /// `expr` as an operand of `as` or of a comparison.
@@ -374,6 +375,9 @@ pub(crate) fn unknown_function(found: &syn::Expr, tensors: &[Tensor<'_>]) -> Str
         return format!(
             "the functions of a body are not called\nhelp: `{text}` is computed for every query and key by itself"
         );
+    }
+    if let Some(form) = instead_of(last, Place::Function) {
+        return format!("unknown function `{text}`\nhelp: {form}");
     }
     let near = Function::find(last).map(|function| function.name);
     let names = || FUNCTIONS.iter().map(|function| function.name);

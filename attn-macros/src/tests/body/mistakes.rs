@@ -87,7 +87,7 @@ mistakes! {
         "fn score(«score: f32», h) { score + h as f32 }" => "expected the name of an argument, found `score:f32`\nhelp: names alone: their types are known";
         "fn score(score, «2») { score }" => "expected the name of an argument, found `2`\nhelp: names alone: their types are known";
         "fn score(score, «hd») { score }" => "`fn score` has no argument `hd`\nhelp: did you mean `h`?";
-        "fn score(score, «query») { score }" => "`fn score` has no argument `query`\nhelp: the arguments are `score`, `b`, `h`, `q_idx`, `kv_idx`, `q_len` or `kv_len`";
+        "fn score(score, «query») { score }" => "`fn score` has no argument `query`\nhelp: did you mean `q_idx`?";
         "fn score(score, h, «h») { score * (h as f32) }" => "the argument `h` stands twice\nhelp: remove one of them";
         "fn score(h, «score») { score * (h as f32) }" => "`score` is the first argument\nhelp: write `fn score(score, ..)`";
         "fn mask(«score», q_idx, kv_idx) { q_idx < kv_idx }" => "a mask does not read the score: which keys a query attends to is known before\nhelp: what depends on the score belongs in `fn score`";
