@@ -19,6 +19,8 @@ pub(crate) struct Model {
     pub(crate) opaques: Vec<Opaque>,
     pub(crate) body: Region,
     pub(crate) results: Vec<ValueId>,
+    /// What only rustc can evaluate, each under a name.
+    pub(crate) constants: Vec<TokenStream>,
     pub(crate) assertions: Vec<Assertion>,
     /// Something was wrong: emit the item so that its uses compile.
     pub(crate) poisoned: bool,
@@ -109,6 +111,8 @@ impl Submodule {
 /// A call of a module that the macro knows nothing of but its type, as the user wrote it.
 pub(crate) struct Opaque {
     pub(crate) ty: TokenStream,
+    /// The same for people.
+    pub(crate) text: String,
     /// What the type variable of the module, and what stands for the type in what is emitted, are called after.
     pub(crate) name: Ident,
     /// Whose field it is.

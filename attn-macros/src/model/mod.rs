@@ -4,6 +4,7 @@
 //! value; [`emit`] writes the struct of the layers and the function that runs them. [`decode`] says whether it can go on token by
 //! token.
 
+mod constants;
 mod decode;
 pub(crate) mod diff;
 pub(crate) mod emit;
@@ -15,7 +16,7 @@ mod parse;
 pub(crate) mod plan;
 mod signature;
 mod sizes;
-mod syntax;
+pub(crate) mod syntax;
 pub(crate) mod types;
 
 pub(crate) use lower::lower;

@@ -70,7 +70,7 @@ fn the_tables_of_a_layer_and_a_model_are_whole() {
     let model = pipeline::model(tokens(
         "struct Either<d = { N | 1 }>;
         fn forward(x: [batch, d]) -> [batch, { N | 1 }] {
-            let mut y = module::<Either<{ N | 1 }>, out = [batch, d]>(x);
+            let mut y = module::<Other<{ N | 1 }>, out = [batch, d]>(x);
             repeat 2 { y = linear::<{ N | 1 }>(y); }
             y
         }",

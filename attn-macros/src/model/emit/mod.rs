@@ -64,6 +64,10 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         missing::emit(cx),
         opaque::emit_checks(cx),
     ];
+    let constants = model
+        .constants
+        .iter()
+        .map(|constant| attention::constant(&cx.cfgs, constant));
     let assertions = model
         .assertions
         .iter()
@@ -72,6 +76,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         #(#layers)*
         #types
         #items
+        #(#constants)*
         #alias
         #traits
         #(#cfgs)*

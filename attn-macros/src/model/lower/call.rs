@@ -9,7 +9,7 @@ use super::{Frame, Lowering};
 use crate::messages::model as messages;
 use crate::model::graph::{Activation, Op, Place, Step, Submodule, ValueId};
 use crate::model::ops::{FEED_FORWARDS, Operation};
-use crate::model::syntax::{Argument, Call, first};
+use crate::model::syntax::{Argument, Call, Expr, first};
 use crate::model::types::{Axis, Kind, Type};
 use crate::spec::keys::{self, Key};
 use crate::spec::parse::{Entry, Value, parse_value};
@@ -22,6 +22,8 @@ pub(super) struct Arguments {
     pub(super) name: Option<Ident>,
     /// `tied = embedding`
     tied: Option<Ident>,
+    /// Whether all of them were understood. Otherwise what is missing may be meant by one that was not.
+    pub(super) complete: bool,
 }
 
 impl Arguments {
@@ -66,17 +68,16 @@ impl Lowering<'_> {
             self.cx
                 .error(&call.name, messages::unknown_operation(&call.name));
             // What stands in the parentheses has mistakes of its own, and is read.
-            for operand in call
-                .operands
-                .iter()
-                .chain(call.named.iter().flat_map(|(_, values)| values))
-            {
-                self.tensor(operand, None, frame);
-            }
+            let named = call.named.iter().flat_map(|(_, values)| values);
+            self.read_all(call.operands.iter().chain(named), frame);
             return None;
         };
         let arguments = self.arguments(call, operation);
         let label = arguments.name.as_ref().map(|name| name.unraw().to_string());
+        if self.has_numbers(call, operation) {
+            self.read_all(&call.operands, frame);
+            return None;
+        }
         let result = match operation.name {
             "attention" => self.attention(call, arguments, name, frame),
             _ => self.plain_call(call, operation, &arguments, name, frame),
@@ -85,6 +86,18 @@ impl Lowering<'_> {
             node.name = label;
         }
         result
+    }
+
+    /// Whether numbers stand among the operands, as the keys of an operation do in other languages.
+    fn has_numbers(&mut self, call: &Call, operation: &Operation) -> bool {
+        let numbers = call.operands.iter().filter(|expr| self.is_number(expr));
+        let numbers: Vec<&Expr> = numbers.collect();
+        if let Some(first) = numbers.first() {
+            let texts: Vec<_> = numbers.iter().map(|number| number.text()).collect();
+            let message = messages::number_as_operand(operation, &texts);
+            self.error(first.span(), message);
+        }
+        !numbers.is_empty()
     }
 
     /// A call of anything but an attention.
@@ -101,8 +114,8 @@ impl Lowering<'_> {
         }
         for (key, values) in &call.named {
             self.cx.error(key, messages::named_operand(operation, key));
-            for operand in values {
-                self.tensor(operand, None, frame);
+            if operation.key(&key.to_string()).is_none() {
+                self.read_all(values, frame);
             }
         }
         let operands: Vec<Option<ValueId>> = call
@@ -133,7 +146,10 @@ impl Lowering<'_> {
             entries: Vec::new(),
             name: None,
             tied: None,
+            complete: true,
         };
+        let before = self.cx.count();
+        let odd = self.odd_one(call, operation);
         for (index, argument) in call.arguments.iter().enumerate() {
             let key = argument.key.as_ref().map(Ident::to_string);
             match key.as_deref() {
@@ -144,6 +160,9 @@ impl Lowering<'_> {
                     arguments.tied = self.name_of(argument).or(arguments.tied);
                 }
                 _ => {
+                    if argument.key.is_none() && odd.is_some() {
+                        continue;
+                    }
                     let entry = self.entry(call, index, operation);
                     let Some(entry) = entry else { continue };
                     let is_given = |other: &Entry| other.key.name == entry.key.name;
@@ -156,14 +175,45 @@ impl Lowering<'_> {
                 }
             }
         }
+        arguments.complete = self.cx.count() == before;
         arguments
+    }
+
+    /// Of more values than there are positions, the one that is too much.
+    fn odd_one(&mut self, call: &Call, operation: &Operation) -> Option<usize> {
+        let positional = call.arguments.iter().enumerate();
+        let positional = positional.filter(|(_, argument)| argument.key.is_none());
+        let values: Vec<(usize, String)> = positional
+            .map(|(index, argument)| (index, argument.value.to_string()))
+            .collect();
+        let names = operation.positional;
+        let (surplus, last) = (values.get(names.len())?, values.last()?);
+        let is_word = |(_, value): &(usize, String)| operation.key_of_word(value).is_some();
+        if values.iter().any(is_word) {
+            return None;
+        }
+        let is_name = |(_, value): &(usize, String)| names.contains(&value.as_str());
+        let odd = values.iter().find(|value| !is_name(value));
+        let (index, found) = odd.filter(|_| is_name(last)).unwrap_or(surplus);
+        let at = first(&call.arguments[*index].value);
+        self.error(at, messages::too_many_positional(operation, found));
+        Some(*index)
     }
 
     /// The name of a layer, as the value of `name` or `tied`.
     pub(super) fn name_of(&self, argument: &Argument) -> Option<Ident> {
-        let name = syn::parse2(argument.value.clone()).ok();
+        let is_word = argument.value.to_string();
+        let name = syn::parse2(argument.value.clone());
+        let name = name
+            .ok()
+            .filter(|_| is_word != "true" && is_word != "false");
         if name.is_none() {
-            self.error(argument.span(), messages::EXPECTED_LAYER_NAME);
+            let key = argument.key.as_ref().map(Ident::to_string);
+            let message = messages::expected_layer_name(&key.unwrap_or_default(), &argument.value);
+            match argument.value.is_empty() {
+                true => self.error(argument.span(), message),
+                false => self.cx.error(&argument.value, message),
+            }
         }
         name
     }
@@ -208,10 +258,14 @@ impl Lowering<'_> {
                 .error(&name, crate::messages::key_without_value(key));
             return None;
         }
-        let value = match key.kind {
-            keys::Kind::Size if !self.names_no_axis(&argument.value) => Value::Invalid,
+        let mut value = match key.kind {
+            keys::Kind::Size | keys::Kind::Number if !self.is_constant(&argument.value) => {
+                Value::Invalid
+            }
+            _ if !self.sizes.is_sound(&argument.value) => Value::Invalid,
             _ => parse_value(key, &origin, self.cx),
         };
+        value.for_each_constant(&mut |value| self.constants.name(value));
         Some(Entry::new(key, name, value, origin))
     }
 
@@ -224,6 +278,12 @@ impl Lowering<'_> {
     ) -> Option<&'static Key> {
         let value = &call.arguments[index].value;
         let (at, found) = (first(value), value.to_string());
+        if !self.sizes.names().any(|size| size == found)
+            && let Some((key, word)) = operation.key_of_word(&found)
+        {
+            self.error(at, messages::word_by_position(key, word, &found));
+            return None;
+        }
         let Some(expected) = operation.positional.get(index) else {
             self.error(at, messages::too_many_positional(operation, &found));
             return None;
@@ -247,7 +307,7 @@ impl Lowering<'_> {
     fn required(&mut self, call: &Call, arguments: &Arguments, key: &str) -> Option<Size> {
         let size = arguments.size(key);
         let is_given = arguments.is_given(key);
-        if size.is_none() && !is_given {
+        if size.is_none() && !is_given && arguments.complete {
             self.cx
                 .error(&call.name, messages::missing_key_of(&call.name, key));
         }
@@ -477,7 +537,7 @@ impl Lowering<'_> {
 
     fn probability(&mut self, call: &Call, arguments: &Arguments) -> Option<Real> {
         let Some(Value::Number(p)) = arguments.value("p") else {
-            if arguments.value("p").is_none() {
+            if arguments.value("p").is_none() && arguments.complete {
                 self.cx
                     .error(&call.name, messages::missing_key_of(&call.name, "p"));
             }
