@@ -105,6 +105,7 @@ fn usage(operation: &Operation) -> String {
     let name = operation.name;
     match operation.positional {
         [] => format!("{name}(x)"),
+        ["type"] => "module::<Type, out = [batch, seq, d_model]>(x)".to_owned(),
         keys => format!("{name}::<{}>(x)", keys.join(", ")),
     }
 }
