@@ -372,6 +372,66 @@ static FORMS: &[Form] = &[
     function(&["float", "f32", "f64"], "write `x as f32`"),
     function(&["int", "i64", "usize"], "write `x as i64`"),
     function(
+        &["softmax", "log_softmax", "sparsemax", "normalize"],
+        "a function of the score sees one score; weights are made of all by `fn normalize { softmax }`",
+    ),
+    function(
+        &[
+            "sum",
+            "mean",
+            "max_score",
+            "cumsum",
+            "sort",
+            "topk",
+            "argmax",
+        ],
+        "a function is computed for every query and key by itself, and sees no others",
+    ),
+    function(
+        &["q", "k", "v", "query", "key", "value", "dot", "matmul"],
+        "a function of the score reads no vectors: `score` is what the header makes of a query and a key",
+    ),
+    function(
+        &["x", "hidden", "context", "embedding", "tokens"],
+        "a function reads places, the score and what the body declares; of the inputs, what the call passes as `data`",
+    ),
+    function(
+        &["rand", "random", "dropout", "bernoulli"],
+        "nothing is random here; weights are dropped by `dropout = 0.1` in the header",
+    ),
+    function(
+        &["sin", "cos", "tan", "erf"],
+        "there is no such function; what depends on places alone can be passed as `data`",
+    ),
+    function(
+        &[
+            "padding",
+            "padding_mask",
+            "key_padding_mask",
+            "lens",
+            "lengths",
+            "seq_lens",
+            "valid_lens",
+        ],
+        "padding is `mask = padding` in the header, or data of the call: `data lens: ids[batch];`",
+    ),
+    function(
+        &[
+            "document",
+            "documents",
+            "doc",
+            "doc_id",
+            "doc_ids",
+            "document_id",
+            "segment_ids",
+        ],
+        "documents are `mask = document` in the header, or data of the call: `data doc: ids[batch, kv_len];`",
+    ),
+    function(
+        &["mask", "attn_mask", "attention_mask"],
+        "a mask of all pairs is data of the call: `data keep: bool[batch, q_len, kv_len];`",
+    ),
+    function(
         &["len", "seq_len"],
         "lengths are the arguments `q_len` and `kv_len`",
     ),

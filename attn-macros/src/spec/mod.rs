@@ -9,6 +9,7 @@ mod claims;
 pub(crate) mod elsewhere;
 pub(crate) mod keys;
 mod mask;
+pub(crate) mod not_constant;
 pub(crate) mod parse;
 mod position;
 pub(crate) mod text;

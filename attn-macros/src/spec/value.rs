@@ -421,7 +421,7 @@ fn later<T>(expr: &Expr) -> Known<T> {
 }
 
 /// Without parentheses, invisible groups and the braces around a single expression.
-fn inner(expr: &Expr) -> &Expr {
+pub(super) fn inner(expr: &Expr) -> &Expr {
     match expr {
         Expr::Paren(paren) => inner(&paren.expr),
         Expr::Group(group) => inner(&group.expr),

@@ -3,6 +3,7 @@
 mod body;
 mod definitions;
 mod formula;
+mod header;
 mod interpret;
 mod lowering;
 mod model;
