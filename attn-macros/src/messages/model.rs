@@ -45,8 +45,6 @@ pub(crate) const QUESTION: &str = "operations do not fail, so nothing is handed 
     help: remove it; `try_forward` of the model returns a `Result`";
 pub(crate) const POWER: &str = "there is no operator `**`\n\
     help: a square is `x * x`";
-pub(crate) const COMMENT: &str = "expected a declaration or a statement, found `#`\n\
-    help: a comment begins with `//`";
 pub(crate) const LIST: &str = "there are no lists here\n\
     help: operands stand one after the other, as in `concat(a, b)`";
 pub(crate) const STRAY_SEMICOLON: &str = "nothing stands before this `;`\n\

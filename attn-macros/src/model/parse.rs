@@ -71,7 +71,6 @@ fn visible(tokens: TokenStream) -> TokenStream {
 
 fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDraft> {
     let before = cx.count();
-    require(input, !is_comment(input), messages::COMMENT)?;
     let attrs = input.call(Attribute::parse_outer)?;
     let vis: Visibility = input.parse()?;
     expect::<Token![struct]>(input, messages::EXPECTED_STRUCT)?;
@@ -186,11 +185,6 @@ fn size_with_type(tokens: TokenStream) -> Option<SizeDraft> {
     size.parse2(tokens)
         .ok()
         .filter(|size| !size.value.is_empty())
-}
-
-/// `#` that begins no attribute.
-fn is_comment(input: ParseStream<'_>) -> bool {
-    input.peek(Token![#]) && !input.peek2(token::Bracket) && !input.peek2(Token![!])
 }
 
 /// `a, key = b, ..>`, after the `<`.
@@ -537,9 +531,7 @@ fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
             Ok(inner)
         });
     }
-    if let Some(message) = no_operand(input) {
-        return Err(input.error(message));
-    }
+    require(input, !input.peek(token::Bracket), messages::LIST)?;
     let name: Ident = expect(input, messages::EXPECTED_OPERAND)?;
     if input.peek(Token![!]) && !input.peek(Token![!=]) {
         return Err(syn::Error::new(name.span(), messages::macro_call(&name)));
@@ -559,17 +551,6 @@ fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
     Ok(value)
 }
 
-/// What others write in the place of an operand.
-fn no_operand(input: ParseStream<'_>) -> Option<&'static str> {
-    if is_comment(input) {
-        Some(messages::COMMENT)
-    } else if input.peek(token::Bracket) {
-        Some(messages::LIST)
-    } else {
-        None
-    }
-}
-
 /// The error of what stands behind a value, where `expected` should.
 fn in_the_way(input: ParseStream<'_>, expected: &str) -> syn::Error {
     if input.peek(Token![.]) {
@@ -581,8 +562,6 @@ fn in_the_way(input: ParseStream<'_>, expected: &str) -> syn::Error {
         messages::PARTS
     } else if input.peek(Token![?]) {
         messages::QUESTION
-    } else if input.peek(Token![#]) {
-        messages::COMMENT
     } else {
         expected
     })

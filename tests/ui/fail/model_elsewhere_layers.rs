@@ -266,4 +266,15 @@ model! {
     }
 }
 
+model! {
+    struct Net25<vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
+        repeat layers {
+            x = x + attention::<heads>(layer_norm(x)) { fn mask(q, kv_idx) { kv_idx <= q } };
+        }
+        linear::<vocab>(layer_norm(x))
+    }
+}
+
 fn main() {}

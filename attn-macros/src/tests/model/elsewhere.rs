@@ -102,11 +102,12 @@ const CASES: &[Case] = &[
     (4, "x = x + attention::<heads, causal = true>(layer_norm(x));", "causal", &["did you mean `mask = causal`?"]),
     (4, "x = x + attention::<heads>(layer_norm(x), mask = causal);", "mask", &["`attention::<heads, mask = causal>(x)`"]),
     (4, "x = x + attention::<heads, mask = causal>(layer_norm(x), padding = tokens);", "padding", &["`mask = causal & padding`"]),
+    (4, "x = x + attention::<heads>(layer_norm(x)) { fn mask(q, kv_idx) { kv_idx <= q } };", "q", &["did you mean `q_idx`?"]),
     (4, "x = x + feed_forward::<128, gelu_tanh>(x);", "gelu_tanh", &["did you mean `activation = gelu_tanh`?"]),
     (4, "x = x ** 2;", "*", &["`x * x`"]),
     (4, "x = x + layer_norm(x)?;", "?", &["remove it"]),
     // Statements.
-    (3, "# blocks\nrepeat layers {", "#", &["begins with `//`"]),
+    (3, "# blocks\nrepeat layers {", "#", &["`//`"]),
     (3, "println!(\"{:?}\", x);\nrepeat layers {", "println", &["`println!`", "`Net::summary_of(batch, seq)`"]),
     (3, "repeat layers, name = \"blocks\" {", "\"blocks\"", &["found `\"blocks\"`", "`name = blocks`"]),
     (5, "};", ";", &["remove it"]),
