@@ -9,6 +9,7 @@ mod decode;
 pub(crate) mod diff;
 pub(crate) mod emit;
 pub(crate) mod graph;
+mod header;
 mod lower;
 pub(crate) mod neighbours;
 pub(crate) mod ops;

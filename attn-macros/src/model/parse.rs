@@ -6,10 +6,11 @@ use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Lit, Token, Visibility, braced, parenthesized, token};
 
+use super::header::parse_sizes;
 use super::ops::Operation;
 use super::signature::{parse_inputs, parse_results, skip_to_body};
 use super::sizes;
-use super::syntax::{Argument, Call, Expr, ModelDraft, Operator, Repeat, SizeDraft, Statement};
+use super::syntax::{Argument, Call, Expr, ModelDraft, Operator, Repeat, Statement};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::{
@@ -21,7 +22,8 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<M
     let parser = |input: ParseStream<'_>| {
         let krate = parse_crate(input);
         let mut drafts: Vec<ModelDraft> = Vec::new();
-        if input.is_empty() {
+        // Where all was a comment of another language, that was said.
+        if input.is_empty() && cx.count() == 0 {
             cx.here(input, messages::EMPTY);
         }
         while !input.is_empty() {
@@ -128,67 +130,11 @@ pub(super) fn require(input: ParseStream<'_>, holds: bool, message: &str) -> syn
     }
 }
 
-/// `<vocab = 65, heads = HEADS>`, or nothing.
-fn parse_sizes(
-    model: &Ident,
+/// `a, key = b, ..>`, after the `<`.
+pub(super) fn parse_arguments(
     input: ParseStream<'_>,
     cx: &Diagnostics,
-) -> syn::Result<Vec<SizeDraft>> {
-    if input.peek(token::Brace) || input.peek(token::Paren) {
-        let group: Group = input.parse()?;
-        let entries = split_at_commas(group.stream()).into_iter();
-        let sizes: Vec<_> = entries.filter_map(size_with_type).collect();
-        cx.error(&group, messages::sizes_in_angles(model, &sizes));
-        return Ok(sizes);
-    }
-    let mut sizes = Vec::new();
-    if input.parse::<Option<Token![<]>>()?.is_none() {
-        return Ok(sizes);
-    }
-    let mut is_reported = false;
-    for Argument { key, value } in parse_arguments(input, cx)? {
-        match (key, size_with_type(value.clone())) {
-            (Some(key), _) if value.is_empty() => {
-                cx.error(&key, messages::size_without_value(&key));
-            }
-            (Some(name), _) => sizes.push(SizeDraft { name, value }),
-            (None, Some(size)) => {
-                if !std::mem::replace(&mut is_reported, true) {
-                    cx.error(&value, messages::size_with_type(&value, &size));
-                }
-                sizes.push(size);
-            }
-            (None, None) => cx.error(&value, messages::expected_size(&value)),
-        }
-    }
-    Ok(sizes)
-}
-
-/// `vocab = 65`, and what others write in its place: `vocab: 65`, `vocab: usize = 65`, `const vocab: usize = 65`.
-fn size_with_type(tokens: TokenStream) -> Option<SizeDraft> {
-    let size = |input: ParseStream<'_>| {
-        input.parse::<Option<Token![const]>>()?;
-        let name = input.parse()?;
-        if input.parse::<Option<Token![:]>>()?.is_some() {
-            let fork = input.fork();
-            let is_type = fork.parse::<Ident>().is_ok() && fork.peek(Token![=]);
-            if is_type {
-                input.parse::<Ident>()?;
-                input.parse::<Token![=]>()?;
-            }
-        } else {
-            input.parse::<Token![=]>()?;
-        }
-        let value = input.parse()?;
-        Ok(SizeDraft { name, value })
-    };
-    size.parse2(tokens)
-        .ok()
-        .filter(|size| !size.value.is_empty())
-}
-
-/// `a, key = b, ..>`, after the `<`.
-fn parse_arguments(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Argument>> {
+) -> syn::Result<Vec<Argument>> {
     let mut arguments = Vec::new();
     while !input.peek(Token![>]) {
         let at = input.span();

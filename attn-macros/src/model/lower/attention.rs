@@ -5,7 +5,7 @@ use std::fmt;
 use proc_macro2::Ident;
 use quote::ToTokens;
 
-use super::call::Arguments;
+use super::arguments::Arguments;
 use super::operators::named;
 use super::{Frame, Lowering};
 use crate::graph::{self, CallData, Dim};

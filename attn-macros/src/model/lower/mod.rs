@@ -2,6 +2,7 @@
 //!
 //! Lowering never fails: what is wrong is reported, stands for nothing, and is not reported again.
 
+mod arguments;
 mod attention;
 mod call;
 mod opaque;

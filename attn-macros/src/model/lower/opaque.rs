@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use syn::parse::Parser;
 
-use super::call::Arguments;
+use super::arguments::Arguments;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
 use crate::model::graph::{Op, Opaque, Submodule, ValueId};

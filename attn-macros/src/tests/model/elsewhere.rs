@@ -32,6 +32,14 @@ fn the_model_without_a_mistake_has_no_error() {
     assert_eq!(errors(0, LINES[0]), []);
 }
 
+/// Nothing stands beside it: that is no second error.
+#[test]
+fn a_comment_alone_is_one_error() {
+    let found = reports(&expand("# blocks"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].message.contains("`//`"), "{found:?}");
+}
+
 /// The line, the mistake, where the error stands, and parts of what it says.
 #[test]
 fn one_mistake_is_one_error_with_what_to_write() {
