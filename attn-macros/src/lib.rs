@@ -2,6 +2,7 @@
 //!
 //! A spec goes through [`pipeline`], one stage after the other: tokens → `Spec` → `Graph` → Rust.
 
+mod comments;
 mod depth;
 mod diag;
 mod emit;

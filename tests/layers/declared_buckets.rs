@@ -1,6 +1,8 @@
 //! `bidirectional` says which buckets `rel_pos_bias` has, however the mask is written, and whatever can be proved of it.
 
 use super::mask_of;
+use attn::attention;
+use dfdx::prelude::*;
 use support::reference::{
     Split, attention,
     heads::scaled_dot,
@@ -8,8 +10,6 @@ use support::reference::{
     normalizers::softmax,
     positions::{bucket_of_both_sides, bucket_of_the_past, relative_bias},
 };
-use attn::attention;
-use dfdx::prelude::*;
 
 attention! {
     struct Plain<heads = 2, d_model = 8, position = rel_pos_bias(6, 10), bidirectional = false> {

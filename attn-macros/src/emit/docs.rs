@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::{Layer, drawing};
 use crate::graph::{CallData, Declared, Dim, Param};
 use crate::markdown::Table;
+use crate::messages;
 use crate::score::builtin;
 use crate::score::{Expr, Name, Type};
 use crate::spec::{ABOUT_QUERIES, Normalizer, Position, QkNorm, Score, Spec};
@@ -407,8 +408,9 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
     };
     let bare = |text: &str| text.replace('`', "");
     let (mut batched, mut unbatched) = (Vec::new(), Vec::new());
-    let mut data = Vec::new();
+    let (mut names, mut data) = (Vec::new(), Vec::new());
     for (input, with_batch, without) in inputs(cx) {
+        names.push(input.to_string());
         if matches!(&*input, "x" | "context") {
             batched.push(bare(&with_batch));
             unbatched.push(bare(&without));
@@ -428,6 +430,10 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
     let literal = |text: &str| text.replace('{', "{{").replace('}', "}}");
     for line in &data {
         let _ = write!(note, "\n{}", literal(line));
+    }
+    if names.len() > 1 {
+        note.push('\n');
+        note.push_str(&messages::one_tuple(names.iter().map(String::as_str)));
     }
     if cx.graph.cross {
         note.push_str("\nboth inputs have the same type of batch axis, and `context` has no tape");

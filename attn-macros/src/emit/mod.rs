@@ -53,13 +53,7 @@ pub(crate) fn layer(
         fused::emit(cx),
         facts::emit(cx),
     ];
-    let constants = spec.constants.iter().map(|constant| {
-        quote! {
-            #(#cfgs)*
-            #[allow(clippy::all, clippy::pedantic, non_upper_case_globals, trivial_numeric_casts)]
-            #constant
-        }
-    });
+    let constants = spec.constants.iter().map(|item| constant(cfgs, item));
     let assertions = spec
         .assertions
         .iter()
@@ -103,6 +97,15 @@ pub(crate) fn emitted_name(name: &Ident) -> Ident {
 pub(crate) fn generics(name: &Ident) -> [Ident; 2] {
     let clash = name == "E" || name == "D";
     if clash { ["E0", "D0"] } else { ["E", "D"] }.map(var)
+}
+
+/// The item of a value that only rustc can evaluate.
+pub(crate) fn constant(cfgs: &[&Attribute], item: &TokenStream) -> TokenStream {
+    quote! {
+        #(#cfgs)*
+        #[allow(clippy::all, clippy::pedantic, non_upper_case_globals, trivial_numeric_casts)]
+        #item
+    }
 }
 
 /// Where a name of the emitted code hides the struct's: the alias under which the emitted code knows it.

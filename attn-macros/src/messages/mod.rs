@@ -3,17 +3,19 @@
 pub(crate) mod body;
 pub(crate) mod model;
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
+use syn::Expr;
 
 use crate::score::prove::{Counterexample, Place, Truths};
+use crate::spec::elsewhere::{Place as Stands, instead_of};
 use crate::spec::keys::{Arg, ArgKind, KEYS, Key, Kind, Word, nearest, owner_of};
-use crate::spec::{Real, Size, text};
+use crate::spec::{Real, Size, not_constant, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
     help: `attention! { pub struct SelfAttention<heads = 8, d_model = 512>; }`";
-pub(crate) const EXPECTED_STRUCT: &str = "expected `struct`\n\
-    help: a layer is declared as `pub struct Name<heads = 8, d_model = 512>;`";
+pub(crate) const HASH_COMMENT: &str = "expected a declaration, found `#`\n\
+    help: a comment starts with `//`";
 pub(crate) const EXPECTED_NAME: &str = "expected a name for the layer";
 pub(crate) const EXPECTED_KEYS: &str = "expected `<` and the keys of the layer\n\
     help: `<heads = 8, d_model = 512>`";
@@ -47,6 +49,14 @@ pub(crate) fn too_many_words(most: usize) -> String {
     format!(
         "the mask has more than {most} words\n\
          help: a `fn mask` says as much by arithmetic with `q_idx` and `kv_idx`"
+    )
+}
+
+/// At the beginning of a declaration.
+pub(crate) fn expected_struct(found: &TokenStream) -> String {
+    format!(
+        "expected `struct`, found {}\nhelp: a layer is declared as an item, outside of expressions and types: `struct Name<heads = 8, d_model = 512>;`",
+        quoted(found)
     )
 }
 
@@ -117,8 +127,11 @@ pub(crate) fn unknown_key(found: &str) -> String {
     format!("unknown key `{found}`\n{}", nearest_key(found))
 }
 
-/// Help for what is no key: it may be a value, or nearly a key.
+/// Help for what is no key of an attention: it may be written in another form here, be a value, or nearly a key.
 fn nearest_key(found: &str) -> String {
+    if let Some(form) = instead_of(found, Stands::Key) {
+        return format!("help: {form}");
+    }
     if let Some((key, word)) = owner_of(found) {
         return format!("help: did you mean `{} = {}`?", key.name, word.shortest());
     }
@@ -141,6 +154,46 @@ pub(crate) fn key_without_value(key: &Key) -> String {
         "the key `{}` needs a value\nhelp: write `{}`",
         key.name,
         example(key)
+    )
+}
+
+/// Something else stands before the value of a key.
+pub(crate) fn expected_equals(found: &TokenStream, key: &Ident, value: &TokenStream) -> String {
+    format!(
+        "expected `=`, found {}\nhelp: write `{key} = {}`",
+        quoted(found),
+        text::of(value)
+    )
+}
+
+/// `attn.heads`, or `const heads`
+pub(crate) fn key_with_more(found: &TokenStream, key: &Ident, value: &TokenStream) -> String {
+    format!(
+        "expected a key, found {}\nhelp: write `{key} = {}`",
+        quoted(found),
+        text::of(value)
+    )
+}
+
+/// `mask = |q, k| q >= k`
+pub(crate) fn closure_as_value(key: &Key) -> String {
+    let function = match key.name {
+        "mask" => "fn mask(q_idx, kv_idx) { kv_idx <= q_idx }",
+        "normalizer" => "fn normalize(score) { sigmoid(score) }",
+        _ => "fn score(score, q_idx, kv_idx) { score - abs(q_idx - kv_idx) as f32 }",
+    };
+    format!(
+        "`{}` expects a word, found a closure\nhelp: a function stands in a body: `struct Name<..> {{ {function} }}`",
+        key.name
+    )
+}
+
+/// How several inputs are passed: part of what rustc says where a call does not fit.
+pub(crate) fn one_tuple<'a>(inputs: impl Iterator<Item = &'a str>) -> String {
+    let inputs: Vec<_> = inputs.collect();
+    format!(
+        "all inputs are one tuple: `forward(({}))`",
+        inputs.join(", ")
     )
 }
 
@@ -170,6 +223,45 @@ pub(crate) fn expected_number(what: &str, found: &TokenStream) -> String {
     )
 }
 
+/// `sqrt(8.0)` in `expr`.
+pub(crate) fn run_time_function(name: &TokenStream, expr: &Expr) -> String {
+    format!(
+        "rustc does not compute `{name}` in a constant\nhelp: {}; a `const fn` of yours is called by its path, as `self::{name}(..)`",
+        number_meant(expr)
+    )
+}
+
+/// `64 ** 2` in `expr`.
+pub(crate) fn power_in_constant(expr: &Expr) -> String {
+    format!(
+        "expected an operator, found `**`\nhelp: {}; Rust has no operator for powers",
+        number_meant(expr)
+    )
+}
+
+fn number_meant(expr: &Expr) -> String {
+    match not_constant::meant(expr) {
+        Some(number) => format!("write the number, `{number}`"),
+        None => "write the number".to_owned(),
+    }
+}
+
+/// A name without capitals in the value of `key`.
+pub(crate) fn no_constant(key: &Key, name: &Ident) -> String {
+    let what = match Key::find(&name.to_string()) {
+        Some(_) => format!("`{name}` is a key, and no constant that Rust can compute with"),
+        None => format!("`{name}` is no constant: these are written in capitals"),
+    };
+    let constant = name.to_string().to_uppercase();
+    let ty = match key.kind {
+        Kind::Number => "f64",
+        _ => "usize",
+    };
+    format!(
+        "{what}\nhelp: write the number, or declare `const {constant}: {ty} = ..;` and use that; the compiler does not know a `let` or an argument"
+    )
+}
+
 pub(crate) fn expected_word(key: &Key, found: &TokenStream) -> String {
     format!(
         "`{}` expects {}, found {}",
@@ -192,6 +284,14 @@ pub(crate) fn more_than_a_word(key: &Key, word: &Ident) -> String {
         "expected `,` or `>` after `{word}`\nhelp: `{}` takes a single value; only masks combine",
         key.name
     )
+}
+
+/// `rope { theta: 10000.0 }`
+pub(crate) fn arguments_in_parentheses(name: &Ident, found: &Group, words: &[Word]) -> String {
+    let found = quoted(&found.to_token_stream());
+    let usage = words.iter().find(|word| name == word.name).map(Word::usage);
+    let usage = usage.unwrap_or_else(|| format!("{name}(..)"));
+    format!("the arguments of `{name}` stand in parentheses, found {found}\nhelp: write `{usage}`")
 }
 
 pub(crate) fn takes_no_arguments(word: &Word) -> String {

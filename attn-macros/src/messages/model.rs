@@ -1,8 +1,12 @@
 //! What the user of `model!` reads.
 
+mod elsewhere;
+
 use proc_macro2::{Ident, TokenStream};
 
-use super::{did_you_mean, example, listed, quoted};
+pub(crate) use elsewhere::*;
+
+use super::{did_you_mean, example, listed, nearest_key, quoted};
 use crate::model::ops::{OPERATIONS, Operation};
 use crate::model::types::{Kind, Type};
 use crate::score::prove::Verdict;
@@ -38,9 +42,20 @@ pub(crate) const EXPECTED_OPERAND: &str =
     "expected a value: a variable, an operation, a number, or a constant expression in braces";
 pub(crate) const EXPECTED_OPERANDS: &str = "expected the operands in parentheses";
 pub(crate) const EXPECTED_REPEAT: &str = "expected `repeat count { .. }`";
-pub(crate) const EXPECTED_LAYER_NAME: &str = "expected the name of a layer";
-pub(crate) const METHOD_CALL: &str = "there are no methods and no fields here\n\
-    help: operations are called as `layer_norm(x)`";
+pub(crate) const PARTS: &str = "there is no access to parts of a value\n\
+    help: a module of your own has it: `module::<Type, out = [batch, d_model]>(x)`";
+pub(crate) const QUESTION: &str = "operations do not fail, so nothing is handed on by `?`\n\
+    help: remove it; `try_forward` of the model returns a `Result`";
+pub(crate) const POWER: &str = "there is no operator `**`\n\
+    help: a square is `x * x`";
+pub(crate) const LIST: &str = "there are no lists here\n\
+    help: operands stand one after the other, as in `concat(a, b)`";
+pub(crate) const STRAY_SEMICOLON: &str = "nothing stands before this `;`\n\
+    help: remove it; a `repeat` ends with its `}`";
+pub(crate) const SEVERAL_RESULTS: &str = "expected the end of the result, found `,`\n\
+    help: several results stand in parentheses: `(x, y)`";
+pub(crate) const AXES_AND_SEMICOLON: &str = "expected `,` between axes, found `;`\n\
+    help: every axis has a name or a size: `[batch, seq]`";
 pub(crate) const NOTHING_IS_DONE: &str = "this value goes nowhere\n\
     help: give it a name, `let y = ..;`, or return it, without the `;`";
 pub(crate) const NO_INPUT: &str = "`forward` has no input";
@@ -77,8 +92,7 @@ pub(crate) fn lost_colons(name: &Ident, call: &TokenStream) -> String {
     format!("expected `::` before `<`\nhelp: `{name}::{call}`")
 }
 
-pub(crate) fn size_without_value(name: &Option<Ident>) -> String {
-    let name = name.as_ref().map(Ident::to_string).unwrap_or_default();
+pub(crate) fn size_without_value(name: &Ident) -> String {
     format!("the size `{name}` needs a value\nhelp: `{name} = 64`")
 }
 
@@ -88,6 +102,13 @@ pub(crate) fn expected_size(found: &TokenStream) -> String {
 
 pub(crate) fn size_twice(name: &Ident) -> String {
     format!("the size `{name}` is declared twice")
+}
+
+/// The value of `name` reads `early`, which is declared behind it.
+pub(crate) fn size_too_early(early: &Ident, name: &Ident) -> String {
+    format!(
+        "the value of `{name}` reads `{early}`, which is not set yet\nhelp: sizes are set from left to right: declare `{early}` before `{name}`"
+    )
 }
 
 pub(crate) fn unused_size(name: &Ident) -> String {
@@ -154,6 +175,16 @@ pub(crate) fn unknown_variable(found: &Ident, known: impl Iterator<Item = String
             "the variables are {}",
             listed(known.iter().map(String::as_str))
         ),
+    });
+    format!("there is no variable `{found}`\n{help}")
+}
+
+/// Of what is set and was never declared.
+pub(crate) fn undeclared(found: &Ident, known: impl Iterator<Item = String>) -> String {
+    let known: Vec<String> = known.collect();
+    let near = nearest(&found.to_string(), known.iter().map(String::as_str));
+    let help = did_you_mean(near, || {
+        format!("declare it: `let {found} = ..;`, or `let mut {found} = ..;` if it changes later")
     });
     format!("there is no variable `{found}`\n{help}")
 }
@@ -232,9 +263,15 @@ pub(crate) fn width_is_an_axis(
 
 pub(crate) fn unknown_operation(found: &Ident) -> String {
     let names = || OPERATIONS.iter().map(|operation| operation.name);
-    let help = did_you_mean(nearest(&found.to_string(), names()), || {
-        format!("the operations are {}", listed(names()))
-    });
+    let text = found.to_string();
+    let is_type = text.starts_with(char::is_uppercase);
+    let form = instead_of_operation(&text).or_else(|| is_type.then(|| module_of(&text)));
+    let help = match form {
+        Some(form) => format!("help: {form}"),
+        None => did_you_mean(nearest(&text, names()), || {
+            format!("the operations are {}", listed(names()))
+        }),
+    };
     format!("unknown operation `{found}`\n{help}")
 }
 
@@ -273,6 +310,10 @@ fn keys_of(operation: &Operation) -> String {
 }
 
 pub(crate) fn unknown_key_of(operation: &Operation, found: &Ident) -> String {
+    if operation.name == "attention" {
+        let help = nearest_key(&found.to_string());
+        return format!("`attention` has no key `{found}`\n{help}");
+    }
     let names = operation.keys.iter().map(|key| key.name);
     let help = did_you_mean(nearest(&found.to_string(), names), || keys_of(operation));
     format!("`{}` has no key `{found}`\n{help}", operation.name)
@@ -281,9 +322,9 @@ pub(crate) fn unknown_key_of(operation: &Operation, found: &Ident) -> String {
 pub(crate) fn too_many_positional(operation: &Operation, found: &str) -> String {
     let help = match operation.positional {
         [] => keys_of(operation),
-        names => format!(
-            "by their position stand {}; the others are written as `key = value`",
-            listed(names.iter().copied())
+        _ => format!(
+            "write `{}`, and other keys as `key = value`",
+            usage(operation)
         ),
     };
     format!("expected `key = value`, found `{found}`\nhelp: {help}")
@@ -305,6 +346,10 @@ pub(crate) fn missing_key_of(operation: &Ident, key: &str) -> String {
 
 pub(crate) fn expected_module(found: &TokenStream) -> String {
     format!("expected the type of a module, found {}", quoted(found))
+}
+
+pub(crate) fn contains_itself(model: &Ident) -> String {
+    format!("`{model}` contains itself\nhelp: layers that repeat stand in `repeat 2 {{ .. }}`")
 }
 
 pub(crate) fn expected_output(found: &TokenStream) -> String {
@@ -432,7 +477,18 @@ pub(crate) fn data_with_tape(name: &str, input: &str, expected: &str) -> String 
     )
 }
 
-pub(crate) fn unknown_data(found: &Ident, known: &[String]) -> String {
+pub(crate) fn unknown_data(found: &Ident, known: &[String], spec: &Spec) -> String {
+    if found == "padding" || found == "document" {
+        let written = spec.written.iter().find(|(key, _)| *key == "mask");
+        let mask = match written.map(|(_, mask)| mask.as_str()) {
+            None | Some("none") => found.to_string(),
+            Some(mask) if mask.contains('|') => format!("({mask}) & {found}"),
+            Some(mask) => format!("{mask} & {found}"),
+        };
+        return format!(
+            "the mask of this `attention` does not read `{found}`\nhelp: add it: `mask = {mask}`"
+        );
+    }
     let names = known.iter().map(String::as_str).chain(["context"]);
     format!(
         "this `attention` does not read `{found}`\nhelp: its operands by name are {}",

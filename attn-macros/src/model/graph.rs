@@ -21,6 +21,8 @@ pub(crate) struct Model {
     pub(crate) results: Vec<ValueId>,
     /// The declared types of the results, if these and the inputs were understood.
     pub(crate) signature: Option<Vec<Type>>,
+    /// What only rustc can evaluate, each under a name.
+    pub(crate) constants: Vec<TokenStream>,
     pub(crate) assertions: Vec<Assertion>,
     /// Something was wrong: emit the item so that its uses compile.
     pub(crate) poisoned: bool,
@@ -111,6 +113,8 @@ impl Submodule {
 /// A call of a module that the macro knows nothing of but its type, as the user wrote it.
 pub(crate) struct Opaque {
     pub(crate) ty: TokenStream,
+    /// The same for people.
+    pub(crate) text: String,
     /// What the type variable of the module, and what stands for the type in what is emitted, are called after.
     pub(crate) name: Ident,
     /// Whose field it is.

@@ -4,10 +4,12 @@
 //! value; [`emit`] writes the struct of the layers and the function that runs them. [`decode`] says whether it can go on token by
 //! token.
 
+mod constants;
 mod decode;
 pub(crate) mod diff;
 pub(crate) mod emit;
 pub(crate) mod graph;
+mod header;
 mod lower;
 pub(crate) mod neighbours;
 pub(crate) mod ops;
@@ -15,7 +17,7 @@ mod parse;
 pub(crate) mod plan;
 mod signature;
 mod sizes;
-mod syntax;
+pub(crate) mod syntax;
 pub(crate) mod types;
 
 pub(crate) use lower::lower;

@@ -299,6 +299,13 @@ impl Operation {
         OPERATIONS.iter().find(|operation| operation.name == name)
     }
 
+    /// The key that has this word among its values.
+    pub(crate) fn key_of_word(&self, found: &str) -> Option<(&'static Key, &'static Word)> {
+        let words = |key: &'static Key| key.words().iter().map(move |word| (key, word));
+        let mut words = self.keys.iter().flat_map(words);
+        words.find(|(_, word)| word.name == found && found != "none")
+    }
+
     pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
     }

@@ -6,9 +6,11 @@ use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Lit, Token, Visibility, braced, parenthesized, token};
 
+use super::header::parse_sizes;
+use super::ops::Operation;
 use super::signature::{parse_inputs, parse_results, skip_to_body};
 use super::sizes;
-use super::syntax::{Argument, Call, Expr, ModelDraft, Operator, Repeat, SizeDraft, Statement};
+use super::syntax::{Argument, Call, Expr, ModelDraft, Operator, Repeat, Statement};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::{
@@ -20,7 +22,8 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<M
     let parser = |input: ParseStream<'_>| {
         let krate = parse_crate(input);
         let mut drafts: Vec<ModelDraft> = Vec::new();
-        if input.is_empty() {
+        // Where all was a comment of another language, that was said.
+        if input.is_empty() && cx.count() == 0 {
             cx.here(input, messages::EMPTY);
         }
         while !input.is_empty() {
@@ -74,9 +77,12 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
     let vis: Visibility = input.parse()?;
     expect::<Token![struct]>(input, messages::EXPECTED_STRUCT)?;
     let name: Ident = expect(input, messages::EXPECTED_NAME)?;
-    let sizes = parse_sizes(input, cx)?;
-    let end = expect::<Token![;]>(input, messages::EXPECTED_SEMICOLON);
-    recover(end, input.peek(Token![fn]), cx)?;
+    let is_in_braces = input.peek(token::Brace);
+    let sizes = parse_sizes(&name, input, cx)?;
+    if !is_in_braces || input.peek(Token![;]) {
+        let end = expect::<Token![;]>(input, messages::EXPECTED_SEMICOLON);
+        recover(end, input.peek(Token![fn]), cx)?;
+    }
     expect::<Token![fn]>(input, messages::EXPECTED_FORWARD)?;
     let forward: Ident = expect(input, messages::EXPECTED_FORWARD)?;
     if forward != "forward" {
@@ -124,24 +130,11 @@ pub(super) fn require(input: ParseStream<'_>, holds: bool, message: &str) -> syn
     }
 }
 
-/// `<vocab = 65, heads = HEADS>`, or nothing.
-fn parse_sizes(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<SizeDraft>> {
-    let mut sizes = Vec::new();
-    if input.parse::<Option<Token![<]>>()?.is_none() {
-        return Ok(sizes);
-    }
-    for Argument { key, value } in parse_arguments(input, cx)? {
-        match key {
-            Some(_) if value.is_empty() => cx.error(&key, messages::size_without_value(&key)),
-            Some(name) => sizes.push(SizeDraft { name, value }),
-            None => cx.error(&value, messages::expected_size(&value)),
-        }
-    }
-    Ok(sizes)
-}
-
 /// `a, key = b, ..>`, after the `<`.
-fn parse_arguments(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Argument>> {
+pub(super) fn parse_arguments(
+    input: ParseStream<'_>,
+    cx: &Diagnostics,
+) -> syn::Result<Vec<Argument>> {
     let mut arguments = Vec::new();
     while !input.peek(Token![>]) {
         let at = input.span();
@@ -218,6 +211,10 @@ fn skip(input: ParseStream<'_>) {
 fn parse_statements(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Statement> {
     let mut statements = Vec::new();
     while !input.is_empty() {
+        if let Ok(semicolon) = input.parse::<Token![;]>() {
+            cx.error(semicolon, messages::STRAY_SEMICOLON);
+            continue;
+        }
         match parse_statement(input, cx) {
             Ok(statement) => statements.push(statement),
             Err(error) => {
@@ -244,13 +241,13 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
     }
     let values = parse_values(input, cx)?;
     if !input.is_empty() {
-        let at = input.span();
-        let message = if input.peek(Token![;]) {
-            messages::NOTHING_IS_DONE
+        return Err(if input.peek(Token![;]) {
+            input.error(messages::NOTHING_IS_DONE)
+        } else if input.peek(Token![,]) {
+            input.error(messages::SEVERAL_RESULTS)
         } else {
-            messages::EXPECTED_OPERATOR
-        };
-        return Err(syn::Error::new(at, message));
+            in_the_way(input, messages::EXPECTED_OPERATOR)
+        });
     }
     Ok(Statement::Return(values))
 }
@@ -285,6 +282,16 @@ fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement>
         return Ok(Statement::Unreadable { declares });
     }
     let name: Ident = expect(input, messages::EXPECTED_VARIABLE)?;
+    if input.peek(Token![,]) {
+        cx.error(input.parse::<Token![,]>()?, messages::SEVERAL_VARIABLES);
+        let mut declares = vec![name];
+        while let Ok(name) = input.parse::<Ident>() {
+            declares.push(name);
+            input.parse::<Option<Token![,]>>()?;
+        }
+        skip(input);
+        return Ok(Statement::Unreadable { declares });
+    }
     if input.peek(Token![:]) {
         cx.error(input.parse::<Token![:]>()?, messages::INFERRED);
         while !input.is_empty() && !input.peek(Token![=]) && !input.peek(Token![;]) {
@@ -313,6 +320,9 @@ fn parse_value(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
 /// `value;`
 fn parse_to_end(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let value = parse_expr(input, cx)?;
+    if !input.is_empty() && !input.peek(Token![;]) {
+        return Err(in_the_way(input, messages::EXPECTED_OPERATOR_OR_END));
+    }
     expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;
     Ok(value)
 }
@@ -430,6 +440,7 @@ fn parse_product(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
         } else {
             return Ok(left);
         };
+        require(input, !input.peek(Token![*]), messages::POWER)?;
         left = binary(operator, at, left, parse_operand(input, cx)?);
     }
 }
@@ -460,18 +471,71 @@ fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
         parenthesized!(content in input);
         return read(&content, |content| {
             let inner = parse_expr(content, cx)?;
-            require(content, content.is_empty(), messages::EXPECTED_OPERATOR)?;
+            if !content.is_empty() {
+                return Err(in_the_way(content, messages::EXPECTED_OPERATOR));
+            }
             Ok(inner)
         });
     }
+    require(input, !input.peek(token::Bracket), messages::LIST)?;
     let name: Ident = expect(input, messages::EXPECTED_OPERAND)?;
+    if input.peek(Token![!]) && !input.peek(Token![!=]) {
+        return Err(syn::Error::new(name.span(), messages::macro_call(&name)));
+    }
+    if input.peek(Token![::]) && !input.peek3(Token![<]) {
+        return parse_path(name, input, cx);
+    }
+    let is_call = input.peek(Token![::]) || input.peek(Token![<]) || input.peek(token::Paren);
+    let value = if is_call || (input.peek(token::Bracket) && input.peek2(token::Paren)) {
+        Expr::Call(parse_call(name, input, cx)?)
+    } else {
+        Expr::Name(name)
+    };
     if input.peek(Token![.]) {
-        return Err(input.error(messages::METHOD_CALL));
+        return Err(in_the_way(input, messages::EXPECTED_OPERATOR));
     }
-    if input.peek(Token![::]) || input.peek(Token![<]) || input.peek(token::Paren) {
-        return parse_call(name, input, cx).map(Expr::Call);
+    Ok(value)
+}
+
+/// The error of what stands behind a value, where `expected` should.
+fn in_the_way(input: ParseStream<'_>, expected: &str) -> syn::Error {
+    if input.peek(Token![.]) {
+        let fork = input.fork();
+        let method = fork.parse::<Token![.]>().and_then(|_| fork.parse()).ok();
+        return input.error(messages::method_call(method.as_ref()));
     }
-    Ok(Expr::Name(name))
+    input.error(if input.peek(token::Bracket) {
+        messages::PARTS
+    } else if input.peek(Token![?]) {
+        messages::QUESTION
+    } else {
+        expected
+    })
+}
+
+/// `nn::Embedding(..)`, `attn::embedding::<..>(..)`: operations have no paths. What is called is read, if it is one.
+fn parse_path(first: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
+    let mut path = first.to_string();
+    let mut last = first.clone();
+    while input.peek(Token![::]) && !input.peek3(Token![<]) {
+        input.parse::<Token![::]>()?;
+        last = expect(input, messages::EXPECTED_ARGUMENTS)?;
+        path = format!("{path}::{last}");
+    }
+    let is_call = input.peek(Token![::]) || input.peek(Token![<]) || input.peek(token::Paren);
+    let message = match is_call {
+        true => messages::path_of_operation(&path, &last),
+        false => messages::path_of_constant(&path),
+    };
+    cx.error(&first, message);
+    if !is_call {
+        return Ok(Expr::Invalid(first.span()));
+    }
+    if Operation::find(&last.to_string()).is_some() {
+        return parse_call(last, input, cx).map(Expr::Call);
+    }
+    parse_call(last, input, &Diagnostics::default())?;
+    Ok(Expr::Invalid(first.span()))
 }
 
 /// What stands in a group. After a mistake the rest of it is passed over: syn would report it as well.
@@ -489,7 +553,10 @@ pub(super) fn read<T>(
 /// A comma, or the end.
 fn expect_comma(input: ParseStream<'_>) -> syn::Result<()> {
     if !input.is_empty() {
-        expect::<Token![,]>(input, messages::EXPECTED_OPERATOR)?;
+        if !input.peek(Token![,]) {
+            return Err(in_the_way(input, messages::EXPECTED_OPERATOR));
+        }
+        input.parse::<Token![,]>()?;
     }
     Ok(())
 }
@@ -515,14 +582,33 @@ fn lost_colons(name: &Ident, input: ParseStream<'_>, cx: &Diagnostics) -> bool {
     is_lost
 }
 
+/// `embedding(vocab, d_model)(tokens)`, `embedding[vocab, d_model](tokens)`: the keys in other brackets.
+fn misplaced_arguments(
+    name: &Ident,
+    input: ParseStream<'_>,
+    cx: &Diagnostics,
+) -> syn::Result<Vec<Argument>> {
+    let keys: Group = input.parse()?;
+    let operands: Group = input.fork().parse()?;
+    // The name of another operation is an error by itself.
+    if Operation::find(&name.to_string()).is_some() {
+        let message = messages::keys_in_angles(name, &keys.stream(), &operands);
+        cx.error(&keys, message);
+    }
+    let keys = split_at_commas(keys.stream()).into_iter();
+    Ok(keys.map(argument).collect())
+}
+
 fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Call> {
-    let arguments =
-        if input.parse::<Option<Token![::]>>()?.is_some() || lost_colons(&name, input, cx) {
-            expect::<Token![<]>(input, messages::EXPECTED_ARGUMENTS)?;
-            parse_arguments(input, cx)?
-        } else {
-            Vec::new()
-        };
+    let is_misplaced = input.peek(token::Paren) || input.peek(token::Bracket);
+    let arguments = if is_misplaced && input.peek2(token::Paren) {
+        misplaced_arguments(&name, input, cx)?
+    } else if input.parse::<Option<Token![::]>>()?.is_some() || lost_colons(&name, input, cx) {
+        expect::<Token![<]>(input, messages::EXPECTED_ARGUMENTS)?;
+        parse_arguments(input, cx)?
+    } else {
+        Vec::new()
+    };
     require(input, input.peek(token::Paren), messages::EXPECTED_OPERANDS)?;
     let content;
     parenthesized!(content in input);

@@ -1,6 +1,6 @@
 //! What `forward` takes and returns: tokens to drafts.
 
-use proc_macro2::{Ident, TokenTree};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::{Token, bracketed, parenthesized, token};
@@ -105,10 +105,22 @@ pub(super) fn parse_results(
 
 pub(super) fn parse_type(input: ParseStream<'_>) -> syn::Result<TypeDraft> {
     let kind = input.call(Ident::parse_any).ok();
+    if let (Some(kind), false) = (&kind, input.peek(token::Bracket)) {
+        return Err(syn::Error::new(kind.span(), messages::no_type(kind)));
+    }
     require(input, input.peek(token::Bracket), messages::EXPECTED_TYPE)?;
     let content;
     let brackets = bracketed!(content in input);
-    let axes = split_at_commas(content.parse()?);
+    let axes: TokenStream = content.parse()?;
+    let is_semicolon =
+        |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';');
+    if let Some(semicolon) = axes.clone().into_iter().find(is_semicolon) {
+        return Err(syn::Error::new(
+            semicolon.span(),
+            messages::AXES_AND_SEMICOLON,
+        ));
+    }
+    let axes = split_at_commas(axes);
     Ok(TypeDraft {
         kind,
         axes,

@@ -4,11 +4,13 @@ use std::cell::{Cell, RefCell};
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
+use syn::ext::IdentExt;
 
+use super::constants::Constants;
 use super::syntax::SizeDraft;
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
-use crate::spec::keys::nearest;
+use crate::spec::keys::{Key, Kind, nearest};
 use crate::spec::{parse_size, value::Size};
 
 /// The sizes that the header declares.
@@ -27,18 +29,26 @@ struct Named {
 }
 
 impl Sizes {
-    pub(super) fn new(drafts: &[SizeDraft], cx: &Diagnostics) -> Self {
+    pub(super) fn new(drafts: &[SizeDraft], constants: &mut Constants, cx: &Diagnostics) -> Self {
         let mut sizes = Sizes {
             declared: Vec::new(),
             others: RefCell::default(),
         };
-        for SizeDraft { name, value } in drafts {
+        for (index, SizeDraft { name, value }) in drafts.iter().enumerate() {
             if sizes.has(name) {
                 cx.error(name, messages::size_twice(name));
                 continue;
             }
+            let is_sound = sizes.is_sound(value)
+                && is_set(name, value, &drafts[index..], cx)
+                && is_no_key(name, value, cx);
             let value = sizes.substitute(value);
-            let size = parse_size(&value, &name.to_string(), cx);
+            let mut size = is_sound
+                .then(|| parse_size(&value, &name.to_string(), cx))
+                .flatten();
+            if let Some(size) = &mut size {
+                constants.name_as(&name.unraw().to_string(), size);
+            }
             let value = size
                 .as_ref()
                 .map_or(value.clone(), |size| match size.value {
@@ -53,6 +63,12 @@ impl Sizes {
             });
         }
         sizes
+    }
+
+    /// Whether no size that `tokens` name is wrong itself, which was reported.
+    pub(super) fn is_sound(&self, tokens: &TokenStream) -> bool {
+        let is_wrong = |name: &Ident| self.find(name).is_some_and(|size| size.size.is_none());
+        !names(tokens).iter().any(is_wrong)
     }
 
     /// `tokens` with the values of the sizes in the places of their names. What `=` follows is the name of an argument.
@@ -128,6 +144,38 @@ impl Sizes {
     }
 }
 
+/// Whether the value of a size names none that is declared `later`, or the size itself.
+fn is_set(name: &Ident, value: &TokenStream, later: &[SizeDraft], cx: &Diagnostics) -> bool {
+    let is_later = |name: &&Ident| later.iter().any(|size| size.name == **name);
+    let names = names(value);
+    let early = names.iter().find(is_later);
+    if let Some(early) = early {
+        cx.error(early, messages::size_too_early(early, name));
+    }
+    early.is_none()
+}
+
+/// Whether this is a size, and not another key of a layer with one of its values.
+fn is_no_key(name: &Ident, value: &TokenStream, cx: &Diagnostics) -> bool {
+    let Some(key) = Key::find(&name.to_string()) else {
+        return true;
+    };
+    let text = value.to_string();
+    let is_value = match key.kind {
+        Kind::Size | Kind::Type | Kind::Shape => false,
+        Kind::Number => text.parse::<f64>().is_ok() && text.parse::<u64>().is_err(),
+        _ => {
+            let first = value.clone().into_iter().next();
+            let first = first.map(|token| token.to_string()).unwrap_or_default();
+            key.words().iter().any(|word| word.name == first) || text == "true" || text == "false"
+        }
+    };
+    if is_value {
+        cx.error(name, messages::key_as_size(key, value));
+    }
+    !is_value
+}
+
 /// Where `name` was probably meant. Of one size and one other name, each is likely to be the other, however they are spelt.
 fn meant_for<'a>(name: &Ident, others: &'a [Ident], is_one: bool) -> Option<&'a Ident> {
     let texts: Vec<_> = others.iter().map(Ident::to_string).collect();
@@ -167,7 +215,7 @@ pub(super) fn names(tokens: &TokenStream) -> Vec<Ident> {
 }
 
 /// Whether the name here is no part of a path, no field, and not what `=` follows.
-fn is_value(tokens: &[TokenTree], index: usize) -> bool {
+pub(super) fn is_value(tokens: &[TokenTree], index: usize) -> bool {
     let is_punct = |index: usize, char: char| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == char);
     let is_part = index > 0 && (is_punct(index - 1, '.') || is_punct(index - 1, ':'));
     let is_argument = is_punct(index + 1, '=') && !is_punct(index + 2, '=');

@@ -2,8 +2,8 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 
-use crate::spec::Item;
 use crate::spec::body::BodyDraft;
+use crate::spec::{Item, text};
 
 /// `struct Name<sizes>; fn forward(inputs) -> result { statements }`
 pub(crate) struct ModelDraft {
@@ -126,6 +126,23 @@ impl Expr {
             Expr::Number(tokens) => first(tokens),
             Expr::Negate(at, _) | Expr::Binary { at, .. } | Expr::Invalid(at) => *at,
             Expr::Call(call) => call.name.span(),
+        }
+    }
+
+    /// As a person writes it, but for calls.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Expr::Name(name) => name.to_string(),
+            Expr::Number(tokens) => text::of(tokens),
+            Expr::Negate(_, inner) => format!("-{}", inner.text()),
+            Expr::Binary {
+                operator, sides, ..
+            } => {
+                let [left, right] = sides.as_ref();
+                format!("{} {} {}", left.text(), operator.text(), right.text())
+            }
+            Expr::Call(call) => format!("{}(..)", call.name),
+            Expr::Invalid(_) => "..".to_owned(),
         }
     }
 

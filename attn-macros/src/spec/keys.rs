@@ -1,5 +1,7 @@
 //! The one table of the language: parsing, documentation, suggestions and editor completion read it.
 
+use super::elsewhere::is_alias;
+
 /// A key of `attention!`.
 pub(crate) struct Key {
     pub(crate) name: &'static str,
@@ -442,69 +444,25 @@ impl Arg {
     }
 }
 
-/// What other libraries call it, and what it is called here.
-static ALIASES: &[(&str, &str)] = &[
-    ("n_head", "heads"),
-    ("n_heads", "heads"),
-    ("nhead", "heads"),
-    ("num_attention_heads", "heads"),
-    ("num_heads", "heads"),
-    ("num_key_value_heads", "kv_heads"),
-    ("num_kv_heads", "kv_heads"),
-    ("dim", "d_model"),
-    ("embed_dim", "d_model"),
-    ("hidden_size", "d_model"),
-    ("n_embd", "d_model"),
-    ("dim_head", "head_dim"),
-    ("vdim", "value_head_dim"),
-    ("kdim", "d_context"),
-    ("attn_mask", "mask"),
-    ("attention_dropout", "dropout"),
-    ("attn_dropout", "dropout"),
-    ("dropout_p", "dropout"),
-    ("softmax_scale", "scale"),
-    ("attn_logit_softcapping", "softcap"),
-    ("logit_softcap", "softcap"),
-    ("is_causal", "causal"),
-    ("local", "sliding_window"),
-    ("window", "sliding_window"),
-    ("attention_sink", "sink"),
-    ("sinks", "sink"),
-    ("entmax", "entmax15"),
-    ("bahdanau", "additive"),
-    ("general", "bilinear"),
-    ("rotary", "rope"),
-    ("t5", "rel_pos_bias"),
-    ("log", "ln"),
-    ("logistic", "sigmoid"),
-    ("maximum", "max"),
-    ("minimum", "min"),
-    ("off_by_one", "softmax1"),
-    ("powf", "pow"),
-    ("powi", "pow"),
-    ("rmsnorm", "rms"),
-];
-
 /// The word that `found` is, here or elsewhere, with its key.
 pub(crate) fn owner_of(found: &str) -> Option<(&'static Key, &'static Word)> {
-    let alias = ALIASES.iter().find(|(alias, _)| *alias == found);
-    let name = alias.map_or(found, |(_, name)| name);
+    let is_meant = |word: &Word| word.name == found || is_alias(found, word.name);
     KEYS.iter()
         .flat_map(|key| key.words().iter().map(move |word| (key, word)))
-        .find(|(_, word)| word.name == name && name != "none")
+        .find(|(_, word)| is_meant(word) && word.name != "none")
 }
 
 /// The name among `names` that `found` was probably meant to be.
-pub(crate) fn nearest<'a>(
-    found: &str,
-    mut names: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let found = found.to_ascii_lowercase();
-    if let Some((_, name)) = ALIASES.iter().find(|(alias, _)| *alias == found) {
-        return names.find(|known| known == name);
+pub(crate) fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let names: Vec<_> = names.collect();
+    let mut known = names.iter().copied();
+    if let Some(name) = known.find(|name| is_alias(found, name)) {
+        return Some(name);
     }
+    let found = found.to_ascii_lowercase();
+    let likeness = |name| strsim::jaro_winkler(&found, name);
+    let names = names.into_iter().map(|name| (likeness(name), name));
     names
-        .map(|name| (strsim::jaro_winkler(&found, name), name))
         .filter(|(likeness, _)| *likeness > 0.8)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name)

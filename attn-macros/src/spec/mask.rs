@@ -222,6 +222,11 @@ impl Parser<'_> {
                     return Mask::none();
                 }
                 let args = word::next_group(rest);
+                if let Some(group) = word::next_wrong_group(rest) {
+                    let message = messages::arguments_in_parentheses(&name, &group, self.words);
+                    self.cx.error(&group, message);
+                    return Mask::none();
+                }
                 match word::parse_call(name, args, self.key, self.words, self.cx) {
                     Some(call) => Mask::Atom(Atom { call }),
                     None => Mask::none(),

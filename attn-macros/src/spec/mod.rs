@@ -6,8 +6,10 @@
 pub(crate) mod body;
 mod check;
 mod claims;
+pub(crate) mod elsewhere;
 pub(crate) mod keys;
 mod mask;
+pub(crate) mod not_constant;
 pub(crate) mod parse;
 mod position;
 pub(crate) mod text;

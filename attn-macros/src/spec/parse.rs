@@ -1,17 +1,18 @@
 //! Tokens to [`Draft`]s.
 
-use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Expr, Token, Visibility, braced, token};
 
 use super::body::{self, BodyDraft};
 use super::claims;
+use super::elsewhere::{Place, instead_of};
 use super::keys::{KEYS, Key, Kind, nearest};
 use super::mask::{self, Mask};
 use super::value::{Constant, Real, Size};
 use super::word::{self, Call};
-use super::{Item, Projections};
+use super::{Item, Projections, not_constant, text};
 use crate::diag::Diagnostics;
 use crate::messages;
 
@@ -188,7 +189,11 @@ fn parse_item(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Draft> {
     let before = cx.count();
     let attrs = input.call(Attribute::parse_outer)?;
     let vis: Visibility = input.parse()?;
-    expect::<Token![struct]>(input, messages::EXPECTED_STRUCT)?;
+    if input.parse::<Option<Token![struct]>>()?.is_none() {
+        let found = input.cursor().token_tree();
+        let found = found.map_or_else(TokenStream::new, |(token, _)| token.to_token_stream());
+        return Err(input.error(messages::expected_struct(&found)));
+    }
     let name: Ident = expect(input, messages::EXPECTED_NAME)?;
     expect::<Token![<]>(input, messages::EXPECTED_KEYS)?;
     let item = Item { attrs, vis, name };
@@ -271,46 +276,127 @@ fn parse_keys(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Entry> {
 /// One `key = value`, up to the next comma. `None` if the key is unknown, which is reported.
 fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
     let tokens = tokens_of_entry(input);
-    let mut rest = tokens.clone().into_iter();
-    let name = match rest.next() {
-        Some(TokenTree::Ident(name)) => name,
-        Some(_) => {
-            cx.error(&tokens, messages::expected_key(&tokens));
-            return None;
-        }
-        None => {
-            cx.here(input, messages::EMPTY_ENTRY);
-            return None;
-        }
+    if tokens.is_empty() {
+        cx.here(input, messages::EMPTY_ENTRY);
+        return None;
+    }
+    let Some(parts) = EntryParts::of(&tokens) else {
+        cx.error(&tokens, messages::expected_key(&tokens));
+        return None;
     };
+    let (name, has_value) = (&parts.name, !parts.equals.is_empty());
     cx.mention(name.to_token_stream());
     let found = name.to_string();
     let key = Key::find(&found);
-    let has_value = matches!(rest.next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '=');
     match (key, has_value) {
-        (None, false) => cx.error(&name, messages::word_without_key(&found)),
-        (None, true) => cx.error(&name, messages::unknown_key(&found)),
-        (Some(key), false) => cx.error(&name, messages::key_without_value(key)),
-        (Some(_), true) => {}
+        (None, false) => cx.error(name, messages::word_without_key(&found)),
+        (None, true) => cx.error(name, messages::unknown_key(&found)),
+        (Some(key), false) => cx.error(name, messages::key_without_value(key)),
+        (Some(_), true) => parts.check(cx),
     }
-    let origin: TokenStream = rest.collect();
+    let EntryParts { name, value, .. } = parts;
     let Some(key) = key else {
-        return has_value.then(|| guess(name, origin)).flatten();
+        return has_value.then(|| guess(name, value)).flatten();
     };
-    let value = match (has_value, origin.is_empty()) {
-        (true, false) => parse_value(key, &origin, cx),
-        (true, true) => {
-            cx.error(&tokens, messages::key_without_value(key));
+    if !has_value {
+        return Some(Entry::new(key, name, Value::Invalid, value));
+    }
+    if value.is_empty() {
+        cx.error(&tokens, messages::key_without_value(key));
+        return Some(Entry::new(key, name, Value::Invalid, value));
+    }
+    let parsed = match unknown_constant(key, &value) {
+        Some(constant) => {
+            cx.error(&constant, messages::no_constant(key, &constant));
             Value::Invalid
         }
-        (false, _) => Value::Invalid,
+        None => parse_value(key, &value, cx),
     };
-    Some(Entry::new(key, name, value, origin))
+    Some(Entry::new(key, name, parsed, value))
+}
+
+/// The name of a variable or of a key in a value that rustc computes.
+fn unknown_constant(key: &Key, value: &TokenStream) -> Option<Ident> {
+    match key.kind {
+        Kind::Size | Kind::Number => not_constant::find_name(&syn::parse2(value.clone()).ok()?),
+        _ => None,
+    }
+}
+
+/// An entry as written, in whatever form.
+struct EntryParts {
+    /// `attn.` or `const`, which do not belong there.
+    before: TokenStream,
+    name: Ident,
+    /// `=`, or what stands in its place: `=>`, `:`, `: usize =`.
+    equals: TokenStream,
+    value: TokenStream,
+}
+
+impl EntryParts {
+    /// `None` if the entry does not begin with a name.
+    fn of(tokens: &TokenStream) -> Option<Self> {
+        let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
+        let is = |at: usize, char: char| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == char);
+        let name_at = |at: usize| match tokens.get(at) {
+            Some(TokenTree::Ident(name)) => Some(name),
+            _ => None,
+        };
+        let mut at = 0;
+        while let Some(name) = name_at(at) {
+            let dots = if is(at + 1, ':') && is(at + 2, ':') {
+                2
+            } else {
+                usize::from(is(at + 1, '.'))
+            };
+            let further = at + 1 + dots;
+            if (name != "const" && dots == 0) || name_at(further).is_none() {
+                break;
+            }
+            at = further;
+        }
+        let name = name_at(at)?.clone();
+        let after = at + 1;
+        let signs = (after..)
+            .take_while(|&at| ['=', ':', '>'].iter().any(|sign| is(at, *sign)))
+            .count();
+        let typed = (after..tokens.len()).find(|&at| is(after, ':') && is(at, '='));
+        let value_at = typed.map_or(after + signs, |equals| equals + 1);
+        let part = |range: &[TokenTree]| range.iter().cloned().collect();
+        Some(EntryParts {
+            before: part(&tokens[..at]),
+            name,
+            equals: part(&tokens[after..value_at]),
+            value: part(&tokens[value_at..]),
+        })
+    }
+
+    /// Reports what stands before the key, and what is no `=`.
+    fn check(&self, cx: &Diagnostics) {
+        let EntryParts {
+            before,
+            name,
+            equals,
+            value,
+        } = self;
+        if !before.is_empty() {
+            let found = quote!(#before #name);
+            cx.error(&found, messages::key_with_more(&found, name, value));
+        } else if text::of(equals) != "=" {
+            let signs = equals.clone().into_iter();
+            let signs = signs.take_while(|token| matches!(token, TokenTree::Punct(_)));
+            let found = signs.collect();
+            cx.error(equals, messages::expected_equals(&found, name, value));
+        }
+    }
 }
 
 /// The size that was probably meant, so that it is not missing as well.
 fn guess(name: Ident, origin: TokenStream) -> Option<Entry> {
     let sizes = KEYS.iter().filter(|key| matches!(key.kind, Kind::Size));
+    if instead_of(&name.to_string(), Place::Key).is_some() {
+        return None;
+    }
     let near = nearest(&name.to_string(), sizes.map(|key| key.name))?;
     let (key, quiet) = (Key::find(near)?, Diagnostics::default());
     let value = parse_value(key, &origin, &quiet);
@@ -327,19 +413,42 @@ fn guess(name: Ident, origin: TokenStream) -> Option<Entry> {
 pub(crate) fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
     let mut tokens = TokenStream::new();
     let (mut after_value, mut has_value) = (false, false);
+    let (mut after_equals, mut is_arrow) = (false, false);
     let is_end = |input: ParseStream<'_>| {
         input.is_empty() || input.peek(Token![,]) || input.peek(Token![>]) || input.peek(Token![;])
     };
-    while !is_end(input) {
+    while !is_end(input) || is_arrow && input.peek(Token![>]) && !input.peek2(Token![;]) {
         if after_value && has_value && starts_entry(input) {
+            break;
+        }
+        if after_equals && input.peek(Token![|]) {
+            tokens.extend(tokens_of_closure(input));
             break;
         }
         let Ok(token) = input.parse::<TokenTree>() else {
             break;
         };
         after_value = !matches!(token, TokenTree::Punct(_));
-        has_value |= matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '=');
+        after_equals = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '=');
+        is_arrow = after_equals
+            && matches!(&token, TokenTree::Punct(punct) if punct.spacing() == Spacing::Joint);
+        has_value |= after_equals;
         tokens.extend([token]);
+    }
+    tokens
+}
+
+/// The tokens of a closure in place of a value, whose commas and `>` are its own.
+fn tokens_of_closure(input: ParseStream<'_>) -> TokenStream {
+    let is_end = |input: ParseStream<'_>| {
+        let is_next = input.peek(Token![,]) && input.peek2(syn::Ident) && input.peek3(Token![=]);
+        let is_last =
+            input.peek(Token![>]) && (input.peek2(Token![;]) || input.peek2(token::Brace));
+        input.is_empty() || input.peek(Token![;]) || is_next || is_last
+    };
+    let mut tokens = TokenStream::new();
+    while !is_end(input) {
+        tokens.extend(input.parse::<TokenTree>());
     }
     tokens
 }
@@ -362,6 +471,11 @@ pub(crate) fn has_next_entry(input: ParseStream<'_>, cx: &Diagnostics) -> bool {
 }
 
 pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnostics) -> Value {
+    let is_closure = matches!(origin.clone().into_iter().next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '|');
+    if is_closure && matches!(key.kind, Kind::Word(_) | Kind::Mask(_)) {
+        cx.error(origin, messages::closure_as_value(key));
+        return Value::Invalid;
+    }
     match key.kind {
         Kind::Size => word::parse_size(origin, key.name, cx).map_or(Value::Invalid, Value::Size),
         Kind::Number => {

@@ -13,6 +13,12 @@ pub(crate) trait Constant {
     /// The item that evaluates the value under `name`, by which it goes from now on; nothing if it is known. Evaluated once
     /// and with a type, a mistake in it is one error, at its tokens.
     fn name(&mut self, name: &Ident) -> Option<TokenStream>;
+
+    /// The type of that item.
+    fn ty(&self) -> &'static str;
+
+    /// The expression, if only rustc can evaluate it.
+    fn later(&mut self) -> Option<&mut TokenStream>;
 }
 
 trait ReplaceBy {
@@ -188,6 +194,14 @@ impl Constant for Size {
             quote!(const #name: usize = #expr;)
         })
     }
+
+    fn ty(&self) -> &'static str {
+        "usize"
+    }
+
+    fn later(&mut self) -> Option<&mut TokenStream> {
+        self.value.is_none().then_some(&mut self.tokens)
+    }
 }
 
 impl ToTokens for Size {
@@ -269,6 +283,14 @@ impl Constant for Real {
             let cast = quote_spanned!(name.span()=> (#expr) as f64);
             quote!(const #name: f64 = #cast;)
         })
+    }
+
+    fn ty(&self) -> &'static str {
+        "f64"
+    }
+
+    fn later(&mut self) -> Option<&mut TokenStream> {
+        self.value.is_none().then_some(&mut self.tokens)
     }
 }
 
@@ -399,7 +421,7 @@ fn later<T>(expr: &Expr) -> Known<T> {
 }
 
 /// Without parentheses, invisible groups and the braces around a single expression.
-fn inner(expr: &Expr) -> &Expr {
+pub(super) fn inner(expr: &Expr) -> &Expr {
     match expr {
         Expr::Paren(paren) => inner(&paren.expr),
         Expr::Group(group) => inner(&group.expr),

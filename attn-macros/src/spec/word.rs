@@ -1,10 +1,11 @@
 //! Sizes, numbers, and words with arguments, read by the table of [`keys`](super::keys).
 
-use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, Punct, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::Expr;
 
 use super::keys::{Arg, ArgKind, Key, Word, nearest};
+use super::not_constant::{self, NotConstant};
 use super::value::{Constant, Real, Size};
 use crate::diag::Diagnostics;
 use crate::messages;
@@ -97,7 +98,11 @@ impl Call {
 
 /// A size for `what`, a key or an argument.
 pub(crate) fn parse_size(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> Option<Size> {
-    let size = parse_expr(tokens).and_then(|expr| Size::from_expr(&expr));
+    let expr = parse_expr(tokens);
+    if expr.as_ref().is_some_and(|expr| is_run_time(expr, cx)) {
+        return None;
+    }
+    let size = expr.and_then(|expr| Size::from_expr(&expr));
     if size.is_none() {
         cx.error(tokens, messages::expected_size(what, tokens));
     }
@@ -106,11 +111,28 @@ pub(crate) fn parse_size(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> 
 
 /// A number for `what`, a key or an argument.
 pub(crate) fn parse_number(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> Option<Real> {
-    let number = parse_expr(tokens).and_then(|expr| Real::from_expr(&expr));
+    let expr = parse_expr(tokens);
+    if expr.as_ref().is_some_and(|expr| is_run_time(expr, cx)) {
+        return None;
+    }
+    let number = expr.and_then(|expr| Real::from_expr(&expr));
     if number.is_none() {
         cx.error(tokens, messages::expected_number(what, tokens));
     }
     number
+}
+
+/// Reports what only the running program could compute in `expr`.
+fn is_run_time(expr: &Expr, cx: &Diagnostics) -> bool {
+    let found = not_constant::find(expr);
+    match &found {
+        Some(NotConstant::Function(name)) => {
+            cx.error(name, messages::run_time_function(name, expr));
+        }
+        Some(NotConstant::Power(stars)) => cx.error(stars, messages::power_in_constant(expr)),
+        Some(NotConstant::Name(_)) | None => {}
+    }
+    found.is_some()
 }
 
 fn parse_expr(tokens: &TokenStream) -> Option<Expr> {
@@ -130,6 +152,13 @@ pub(crate) fn parse_single(
         return None;
     };
     let args = next_group(&mut rest);
+    if let Some(group) = next_wrong_group(&mut rest) {
+        cx.error(
+            &group,
+            messages::arguments_in_parentheses(&name, &group, words),
+        );
+        return None;
+    }
     if rest.peek().is_some() {
         cx.error(
             rest.collect::<TokenStream>(),
@@ -161,6 +190,16 @@ pub(crate) fn next_group<I: Iterator<Item = TokenTree>>(
             tokens.next();
             Some(group)
         }
+        _ => None,
+    }
+}
+
+/// Brackets or braces after a word, where its arguments would be.
+pub(crate) fn next_wrong_group<I: Iterator<Item = TokenTree>>(
+    tokens: &mut std::iter::Peekable<I>,
+) -> Option<proc_macro2::Group> {
+    match tokens.next_if(|token| matches!(token, TokenTree::Group(_))) {
+        Some(TokenTree::Group(group)) => Some(group),
         _ => None,
     }
 }
@@ -250,7 +289,7 @@ fn parse_arg(
     }
     let (position, value): (_, TokenStream) = match list.as_slice() {
         [TokenTree::Ident(name), TokenTree::Punct(equals), value @ ..]
-            if equals.as_char() == '=' =>
+            if is_equals(equals, value) =>
         {
             let found = name.to_string();
             let position = word
@@ -260,7 +299,12 @@ fn parse_arg(
             if position.is_none() {
                 return cx.error(name, messages::unknown_argument(word, &found));
             }
-            (position, value.iter().cloned().collect())
+            let value: TokenStream = value.iter().cloned().collect();
+            if equals.as_char() == ':' {
+                let found = equals.to_token_stream();
+                cx.error(equals, messages::expected_equals(&found, name, &value));
+            }
+            (position, value)
         }
         _ => (
             word.args
@@ -285,6 +329,13 @@ fn parse_arg(
     };
     let value = value.unwrap_or(ArgValue::Invalid);
     fill(slots, position, value, word, tokens, cx);
+}
+
+/// `=`, or the `:` of another language, which is no part of a path.
+fn is_equals(sign: &Punct, value: &[TokenTree]) -> bool {
+    let is_path =
+        matches!(value.first(), Some(TokenTree::Punct(second)) if second.as_char() == ':');
+    sign.as_char() == '=' || sign.as_char() == ':' && !is_path
 }
 
 fn fill(

@@ -5,6 +5,7 @@ mod definitions;
 mod depth;
 mod effort;
 mod formula;
+mod header;
 mod interpret;
 mod lowering;
 mod model;

@@ -130,3 +130,34 @@ pub(super) fn group_after(tokens: TokenStream, name: &str) -> Option<TokenStream
     }
     None
 }
+
+/// `marked` without its marks, and the bytes between each pair of them.
+pub(super) fn unmarked(marked: &str) -> (String, Vec<Range<usize>>) {
+    let (mut text, mut places, mut start) = (String::new(), Vec::new(), 0);
+    for char in marked.chars() {
+        match char {
+            '«' => start = text.len(),
+            '»' => places.push(start..text.len()),
+            other => text.push(other),
+        }
+    }
+    (text, places)
+}
+
+/// Claims that these messages, in this order, are reported of a marked declaration. One that ends in `..` is the start of a
+/// message.
+pub(super) fn check_source(marked: &str, messages: &[&str]) {
+    let (source, places) = unmarked(marked);
+    let mut reports = reports(&parse_file(expand(&source)));
+    reports.sort_by_key(|report| report.at.clone().map(|at| at.start));
+    let found: Vec<_> = reports.iter().map(|report| report.at.clone()).collect();
+    let places: Vec<_> = places.into_iter().map(Some).collect();
+    assert_eq!(found, places, "{source}: {reports:?}");
+    for (report, expected) in reports.iter().zip(messages) {
+        match expected.strip_suffix("..") {
+            Some(start) => assert!(report.message.starts_with(start), "{source}: {report:?}"),
+            None => assert_eq!(report.message, *expected, "{source}"),
+        }
+    }
+    assert_eq!(reports.len(), messages.len(), "{source}");
+}

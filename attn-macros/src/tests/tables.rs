@@ -3,7 +3,11 @@
 use proc_macro2::{TokenStream, TokenTree};
 
 use super::support::{expand, tokens};
+use crate::model::ops::OPERATIONS;
 use crate::pipeline;
+use crate::spec::body::{FUNCTIONS, FunctionKind};
+use crate::spec::elsewhere::{Place, aliases, forms};
+use crate::spec::keys::{KEYS, Key};
 
 /// The documentation in `tokens`.
 fn docs(tokens: TokenStream, found: &mut Vec<String>) {
@@ -66,7 +70,7 @@ fn the_tables_of_a_layer_and_a_model_are_whole() {
     let model = pipeline::model(tokens(
         "struct Either<d = { N | 1 }>;
         fn forward(x: [batch, d]) -> [batch, { N | 1 }] {
-            let mut y = module::<Either<{ N | 1 }>, out = [batch, d]>(x);
+            let mut y = module::<Other<{ N | 1 }>, out = [batch, d]>(x);
             repeat 2 { y = linear::<{ N | 1 }>(y); }
             y
         }",
@@ -76,5 +80,55 @@ fn the_tables_of_a_layer_and_a_model_are_whole() {
         docs(output, &mut found);
         let counts: usize = found.iter().map(|page| rows(page)).sum();
         assert!(counts >= least, "{counts} rows in {found:?}");
+    }
+}
+
+/// The names of keys, of their words, and of the arguments of these.
+fn names_of(keys: &'static [Key]) -> impl Iterator<Item = &'static str> {
+    keys.iter().flat_map(|key| {
+        let words = key.words().iter();
+        let words = words.flat_map(|word| {
+            [word.name]
+                .into_iter()
+                .chain(word.args.iter().map(|arg| arg.name))
+        });
+        [key.name].into_iter().chain(words)
+    })
+}
+
+#[test]
+fn a_name_from_elsewhere_is_none_of_the_language_and_leads_to_one() {
+    let operations = || OPERATIONS.iter().map(|operation| operation.name);
+    let functions = || FUNCTIONS.iter().map(|function| function.name);
+    let words = names_of(KEYS).chain(
+        OPERATIONS
+            .iter()
+            .flat_map(|operation| names_of(operation.keys)),
+    );
+    let words: Vec<&str> = words.chain(functions()).collect();
+    let arguments: Vec<String> = FunctionKind::ALL
+        .into_iter()
+        .flat_map(FunctionKind::args)
+        .collect();
+    for (alias, name) in aliases() {
+        let is_known = words.contains(&name) || arguments.iter().any(|arg| arg == name);
+        assert!(is_known, "`{alias}` leads to `{name}`");
+    }
+    let mut seen = Vec::new();
+    for (place, name) in forms() {
+        let taken: Vec<&str> = match place {
+            Place::Key => KEYS.iter().map(|key| key.name).collect(),
+            Place::Operation => operations().collect(),
+            Place::Function => functions().collect(),
+        };
+        assert!(
+            !taken.contains(&name),
+            "`{name}` is a {place:?} of the language"
+        );
+        assert!(
+            !seen.contains(&(place, name)),
+            "`{name}` stands twice as a {place:?}"
+        );
+        seen.push((place, name));
     }
 }

@@ -3,7 +3,6 @@
 
 #![allow(unused_macros, dead_code)]
 
-
 /// Every type has methods that are called as those of the expansion.
 pub trait Blanket {
     fn shape(&self) {}

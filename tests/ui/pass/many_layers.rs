@@ -44,6 +44,18 @@ fn layers_are_more_than_the_recursion_limit() {
     let gradients = model.forward(x.leaky_trace()).sum().backward();
     assert_eq!(Deep::PARAMS, 90 * 20 + 40 * 8 + 20 * 4);
     // Both ends of the model are among the fields.
-    assert!(gradients.get(&model.linear.bias).as_vec().iter().any(|d| *d != 0.0));
-    assert!(gradients.get(&model.linear_90.bias).as_vec().iter().any(|d| *d != 0.0));
+    assert!(
+        gradients
+            .get(&model.linear.bias)
+            .as_vec()
+            .iter()
+            .any(|d| *d != 0.0)
+    );
+    assert!(
+        gradients
+            .get(&model.linear_90.bias)
+            .as_vec()
+            .iter()
+            .any(|d| *d != 0.0)
+    );
 }

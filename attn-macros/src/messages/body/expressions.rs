@@ -10,7 +10,8 @@ use super::super::{did_you_mean, listed};
 use super::{LET, bare, expected, indexed, names, shown};
 use crate::score::{Expr, Type};
 use crate::spec::Dim;
-use crate::spec::body::{FUNCTIONS, Function, FunctionKind, Kind, Tensor, text_of};
+use crate::spec::body::{FUNCTIONS, Found, Function, FunctionKind, Kind, Tensor, text_of};
+use crate::spec::elsewhere::{Place, instead_of};
 use crate::spec::keys::{Word, nearest};
 
 /// `expr` as an operand of `as` or of a comparison.
@@ -88,6 +89,48 @@ pub(crate) fn not_a_tensor(found: &syn::Expr, tensors: &[Tensor<'_>]) -> String 
     format!("only a `param` or a `data` is indexed, found `{text}`\n{help}")
 }
 
+/// A tensor that is read at `places` and not declared.
+pub(crate) fn undeclared(found: &Ident, places: &[&syn::Expr], tensors: &[Tensor<'_>]) -> String {
+    let known: Vec<_> = tensors
+        .iter()
+        .map(|tensor| tensor.name().to_string())
+        .collect();
+    let near = nearest(&found.to_string(), known.iter().map(String::as_str));
+    let help = did_you_mean(near, || {
+        let passed = [
+            ("b", "batch"),
+            ("h", "heads"),
+            ("q_idx", "q_len"),
+            ("kv_idx", "kv_len"),
+        ];
+        let (learned, passed) = (axes(places, &[("h", "heads")]), axes(places, &passed));
+        format!(
+            "declare what is learned as `param {found}: [{learned}] = zeros;`, and what the call passes as `data {found}: [{passed}];`, `ids[..]` or `bool[..]`"
+        )
+    });
+    format!("only a `param` or a `data` is indexed, found `{found}`\n{help}")
+}
+
+/// The axes along which the indices at `places` count.
+fn axes(places: &[&syn::Expr], of_indices: &[(&str, &str)]) -> String {
+    let axes = places.iter().map(|place| {
+        let text = shown(place);
+        let axis = of_indices.iter().find(|(index, _)| text == *index);
+        axis.map_or("64", |(_, axis)| axis)
+    });
+    axes.collect::<Vec<_>>().join(", ")
+}
+
+/// `bias[h][q_idx]`
+pub(crate) fn indexed_twice(tensor: Tensor<'_>, places: &[&syn::Expr]) -> String {
+    let places: Vec<_> = places.iter().map(|place| shown(place)).collect();
+    let name = tensor.name();
+    format!(
+        "the indices of `{name}` stand in one pair of brackets\nhelp: write `{name}[{}]`",
+        places.join(", ")
+    )
+}
+
 pub(crate) fn wrong_axes(tensor: Tensor<'_>, found: usize) -> String {
     let dims: Vec<_> = tensor.dims().iter().map(Dim::to_string).collect();
     format!(
@@ -102,6 +145,28 @@ pub(crate) fn wrong_axes(tensor: Tensor<'_>, found: usize) -> String {
 pub(crate) fn out_of_bounds(index: i64, dim: u64) -> String {
     format!(
         "the index {index} is out of bounds\nhelp: it goes from 0 to {}",
+        dim - 1
+    )
+}
+
+/// An index that leaves an axis of `dim` elements at a place.
+pub(crate) fn leaves_tensor(tensor: Tensor<'_>, dim: u64, found: &Found) -> String {
+    let at: Vec<_> = found
+        .at
+        .iter()
+        .map(|(var, value)| format!("{var} = {value}"))
+        .collect();
+    let at = match at.as_slice() {
+        [] => String::new(),
+        at => format!(" at {}", at.join(", ")),
+    };
+    let dims: Vec<_> = tensor.dims().iter().map(Dim::to_string).collect();
+    let name = tensor.name();
+    format!(
+        "the index is {}{at}, and this axis of `{name}` goes from 0 to {}\nhelp: the sizes of `{name}` are `[{}]`; keep the index inside at every place, as by `clamp(.., 0, {})`",
+        found.value,
+        dim - 1,
+        dims.join(", "),
         dim - 1
     )
 }
@@ -375,6 +440,9 @@ pub(crate) fn unknown_function(found: &syn::Expr, tensors: &[Tensor<'_>]) -> Str
             "the functions of a body are not called\nhelp: `{text}` is computed for every query and key by itself"
         );
     }
+    if let Some(form) = instead_of(last, Place::Function) {
+        return format!("unknown function `{text}`\nhelp: {form}");
+    }
     let near = Function::find(last).map(|function| function.name);
     let names = || FUNCTIONS.iter().map(|function| function.name);
     let help = did_you_mean(near.or_else(|| nearest(last, names())), || {
@@ -389,6 +457,32 @@ pub(crate) fn normalizer_of_score(word: &Word) -> String {
         word.name,
         word.usage()
     )
+}
+
+/// `softmax / 2.0`
+pub(crate) fn normalizer_in_expression(word: &Word) -> String {
+    let usage = word.usage();
+    format!(
+        "`{}` is a normalizer by its name, which stands alone\nhelp: write `fn normalize {{ {usage} }}`; an expression computes a weight from its own score, as `sigmoid(score)`",
+        word.name
+    )
+}
+
+/// `relu^2`
+pub(crate) fn power_of_normalizer(word: &Word, found: &syn::Expr, power: &syn::Expr) -> String {
+    format!(
+        "the power of `{}` is its argument, found `{}`\nhelp: write `{}({})`",
+        word.name,
+        shown(found),
+        word.name,
+        bare(power)
+    )
+}
+
+/// A name that is written in another form here.
+pub(crate) fn name_from_elsewhere(found: &Ident) -> Option<String> {
+    let form = instead_of(&found.to_string(), Place::Function)?;
+    Some(format!("unknown name `{found}`\nhelp: {form}"))
 }
 
 pub(crate) fn unknown_normalizer(found: &Ident, near: &str) -> String {

@@ -23,6 +23,14 @@ pub(crate) const LAST: &str = "the last expression is the value";
 pub(crate) const IF: &str = "write `if .. { .. } else { .. }`";
 pub(crate) const WHERE: &str =
     "an expression of a body has no `where`\nhelp: write `if condition { a } else { b }`";
+pub(crate) const TERNARY: &str = "expected an operator, found `?`\n\
+    help: write `if condition { a } else { b }`";
+pub(crate) const ELIF: &str = "expected `else if`, found `elif`\n\
+    help: write `if a { x } else if b { y } else { z }`";
+pub(crate) const SLICE: &str = "expected an index, found `:`\n\
+    help: an expression reads one element, as `bias[h, q_idx]`; it is computed for every query and key by itself";
+pub(crate) const NESTED_FUNCTION: &str = "an expression has no functions of its own\n\
+    help: name a value by `let name = ..;`";
 pub(crate) const IF_BEHIND_A_VALUE: &str = "expected an operator, found `if`\n\
     help: write `if condition { a } else { b }`";
 pub(crate) const CHAINED_COMPARISONS: &str =
@@ -137,12 +145,26 @@ pub(crate) fn unknown_argument(kind: FunctionKind, found: &Ident) -> String {
     if found == "score" {
         return SCORE_IN_MASK.to_owned();
     }
+    if kind != FunctionKind::Mask
+        && ["q", "k", "v", "query", "key", "value"]
+            .iter()
+            .any(|name| found == name)
+    {
+        return vectors(found);
+    }
     let known = kind.args();
     let near = nearest(&found.to_string(), known.iter().map(String::as_str)).map(str::to_owned);
     let help = did_you_mean(near.as_deref(), || {
         format!("the arguments are {}", names(&known))
     });
     format!("`fn {}` has no argument `{found}`\n{help}", kind.name())
+}
+
+/// `q` or `k` in place of the score.
+pub(crate) fn vectors(found: &Ident) -> String {
+    format!(
+        "`{found}` is a vector, and a function of the score reads none\nhelp: `score` is what the header makes of a query and a key, as by `score = bilinear`; `q_idx` and `kv_idx` are their places"
+    )
 }
 
 pub(crate) fn score_comes_first(kind: FunctionKind) -> String {
@@ -194,6 +216,26 @@ pub(crate) fn unknown_size(found: &Ident, sizes: Sizes<'_>, axes: &[&'static str
         )
     });
     format!("unknown size `{found}`\n{help}")
+}
+
+/// An axis of the call among the sizes of a `param`.
+pub(crate) fn axis_of_param(found: &Ident, name: &Ident) -> String {
+    format!(
+        "`{found}` is known at the call only, and a `param` has sizes that the compiler knows\n\
+         help: learn an element for each distance, `param {name}: [heads, 2 * WINDOW + 1]`, read at `clamp(q_idx - kv_idx, -WINDOW, WINDOW) + WINDOW`; or let the call pass it, `data {name}: [q_len, kv_len];`"
+    )
+}
+
+/// A letter as an axis of data.
+pub(crate) fn letter_axis(found: &Ident) -> String {
+    let help = match found.to_string().as_str() {
+        "B" => "the axis of the sequences is `batch`".to_owned(),
+        "H" => "the axis of the heads is `heads`".to_owned(),
+        _ => "the axis of the queries is `q_len`, that of the keys `kv_len`".to_owned(),
+    };
+    format!(
+        "unknown axis `{found}`\nhelp: {help}; a constant of one letter stands in braces, `{{ {found} }}`"
+    )
 }
 
 pub(crate) fn too_many_elements(name: &Ident, most: u64) -> String {

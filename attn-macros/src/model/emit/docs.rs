@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::Emitter;
 use crate::markdown::Table;
+use crate::messages;
 use crate::model::graph::{Field, Model, ModuleId, Node, Op, Place, Submodule, ValueId};
 use crate::model::types::tuple;
 use crate::spec::{Init, Real, Size};
@@ -31,6 +32,13 @@ pub(super) fn axes_note(cx: &Emitter<'_>) -> String {
     }
     note.push_str("other axes are a `Const`; ids and lengths are tensors of `usize`, masks of `bool`; elements and device are those of the model: `{E}`, `{D}`");
     if cx.model.inputs.len() > 1 {
+        let names = cx
+            .model
+            .inputs
+            .iter()
+            .map(|id| cx.model.value(*id).name.as_str());
+        note.push('\n');
+        note.push_str(&messages::one_tuple(names));
         note.push_str("\nonly the first input has a tape");
     }
     note

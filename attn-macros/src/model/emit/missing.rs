@@ -9,7 +9,6 @@ use quote::{format_ident, quote, quote_spanned};
 use super::{Emitter, MODEL, length};
 use crate::messages::model as messages;
 use crate::model::graph::Opaque;
-use crate::spec::text;
 
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     match cx.model.opaques.first() {
@@ -58,7 +57,7 @@ fn emit_refusals(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
     let (name, vis, built, sizes) = (&cx.name, &cx.model.item.vis, cx.built(MODEL), sizes(cx));
     let reason = format_ident!("{}HasNoModule", cx.model.item.name);
     let message = messages::no_facts(&cx.label());
-    let label = messages::known_by_type(&text::of_type(&opaque.ty));
+    let label = messages::known_by_type(&opaque.text);
     quote_spanned! {cx.at=>
         /// No layer of the model is called so.
         mod __facts {

@@ -65,6 +65,10 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         missing::emit(cx),
         opaque::emit_checks(cx),
     ];
+    let constants = model
+        .constants
+        .iter()
+        .map(|constant| attention::constant(&cx.cfgs, constant));
     let assertions = model
         .assertions
         .iter()
@@ -73,6 +77,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         #(#layers)*
         #types
         #items
+        #(#constants)*
         #alias
         #traits
         #(#cfgs)*

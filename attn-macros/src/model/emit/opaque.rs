@@ -22,7 +22,6 @@ use super::{Emitter, tuple};
 use crate::messages::model as messages;
 use crate::model::graph::{ModuleId, Opaque};
 use crate::model::syntax::first;
-use crate::spec::text;
 
 /// How a forward pass borrows the model.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -192,7 +191,7 @@ fn emit_check(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
     let (symbols, alias, none) = (cx.symbols(), opaque.alias(), TokenStream::new());
     let declared = &cx.model.value(opaque.result).ty;
     let (x, y) = (cx.operands_type(opaque, &none), cx.tensor(declared, &none));
-    let message = messages::module_returns(&text::of_type(&opaque.ty), declared);
+    let message = messages::module_returns(&opaque.text, declared);
     let name = &opaque.name;
     let output = format_ident!("{name}Output");
     let axes = cx.model.symbols.iter().map(|name| cx.symbol(name));

@@ -5,7 +5,7 @@ use std::fmt;
 use proc_macro2::Ident;
 use quote::ToTokens;
 
-use super::call::Arguments;
+use super::arguments::Arguments;
 use super::operators::named;
 use super::{Frame, Lowering};
 use crate::graph::{self, CallData, Dim};
@@ -16,7 +16,7 @@ use crate::model::types::{Axis, Kind, Type, tuple};
 use crate::score;
 use crate::spec::keys::Key;
 use crate::spec::parse::{Draft, Entry, Value};
-use crate::spec::{self, Item, Size};
+use crate::spec::{self, Item, Size, Spec};
 
 impl Lowering<'_> {
     pub(super) fn attention(
@@ -26,8 +26,14 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<ValueId> {
-        let mut named_operands = Vec::new();
+        let (mut named_operands, mut complete) = (Vec::new(), arguments.complete);
         for (key, values) in &call.named {
+            // What a body declares may have the name of a key.
+            if call.body.is_none() && Key::find(&key.to_string()).is_some() {
+                self.cx.error(key, messages::key_as_operand(key, values));
+                complete = false;
+                continue;
+            }
             let values = values.iter().map(|value| self.tensor(value, None, frame));
             named_operands.push((key, values.collect::<Vec<_>>()));
         }
@@ -77,8 +83,8 @@ impl Lowering<'_> {
         let mut operands = vec![x];
         operands.extend(context.as_ref().map(|(value, _)| *value));
         let key = context.as_ref().map_or(&ty, |(_, ty)| ty).clone();
-        let data = self.data(call, &graph, [&ty, &key], named_operands);
-        let poisoned = spec.poisoned;
+        let data = self.data(call, (&spec, &graph), [&ty, &key], named_operands);
+        let poisoned = spec.poisoned || !complete;
         self.attentions.push((spec, graph));
         operands.extend(data?);
         if poisoned || !agrees || self.cx.count() > before {
@@ -115,8 +121,10 @@ impl Lowering<'_> {
     ) -> Option<Draft> {
         let mut entries = arguments.entries;
         if entries.iter().all(|entry| entry.key.name != "heads") {
-            self.cx
-                .error(&call.name, messages::missing_key_of(&call.name, "heads"));
+            if arguments.complete {
+                self.cx
+                    .error(&call.name, messages::missing_key_of(&call.name, "heads"));
+            }
             return None;
         }
         let mut infer = |key: &'static str, size: Size| {
@@ -159,7 +167,7 @@ impl Lowering<'_> {
     fn data(
         &mut self,
         call: &Call,
-        graph: &graph::Graph,
+        (spec, graph): (&Spec, &graph::Graph),
         sequences: [&Type; 2],
         mut named: Vec<(&Ident, Vec<Option<ValueId>>)>,
     ) -> Option<Vec<ValueId>> {
@@ -185,7 +193,11 @@ impl Lowering<'_> {
         }
         let known: Vec<String> = graph.data.iter().map(data_name).collect();
         for (key, _) in named {
-            self.cx.error(key, messages::unknown_data(key, &known));
+            // A mask that was not understood may read it.
+            if !spec.poisoned {
+                self.cx
+                    .error(key, messages::unknown_data(key, &known, spec));
+            }
         }
         operands.into_iter().collect()
     }

@@ -1,57 +1,19 @@
 //! Calls of operations: their keys, and the shapes that they take and return.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote};
+use quote::quote;
 use syn::ext::IdentExt;
 
+use super::arguments::{Arguments, word_of};
 use super::operators::named;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
 use crate::model::graph::{Activation, Op, Place, Step, Submodule, ValueId};
 use crate::model::ops::{FEED_FORWARDS, Operation};
-use crate::model::syntax::{Argument, Call, first};
+use crate::model::syntax::{Call, Expr, first};
 use crate::model::types::{Axis, Kind, Type};
-use crate::spec::keys::{self, Key};
-use crate::spec::parse::{Entry, Value, parse_value};
+use crate::spec::parse::{Entry, Value};
 use crate::spec::{Init, Real, Size};
-
-/// The arguments of a call, read by the table of its operation.
-pub(super) struct Arguments {
-    pub(super) entries: Vec<Entry>,
-    /// `name = attn`
-    pub(super) name: Option<Ident>,
-    /// `tied = embedding`
-    tied: Option<Ident>,
-}
-
-impl Arguments {
-    fn value(&self, key: &str) -> Option<&Value> {
-        let entry = self.entries.iter().find(|entry| entry.key.name == key);
-        entry.map(|entry| &entry.value)
-    }
-
-    pub(super) fn is_given(&self, key: &str) -> bool {
-        self.value(key).is_some()
-    }
-
-    pub(super) fn size(&self, key: &str) -> Option<Size> {
-        match self.value(key)? {
-            Value::Size(size) => Some(size.clone()),
-            _ => None,
-        }
-    }
-
-    pub(super) fn tokens(&self, key: &str) -> Option<&TokenStream> {
-        match self.value(key)? {
-            Value::Tokens(tokens) => Some(tokens),
-            _ => None,
-        }
-    }
-
-    fn word(&self, key: &str) -> Option<&'static str> {
-        self.value(key).and_then(word_of)
-    }
-}
 
 impl Lowering<'_> {
     pub(super) fn call(
@@ -66,17 +28,16 @@ impl Lowering<'_> {
             self.cx
                 .error(&call.name, messages::unknown_operation(&call.name));
             // What stands in the parentheses has mistakes of its own, and is read.
-            for operand in call
-                .operands
-                .iter()
-                .chain(call.named.iter().flat_map(|(_, values)| values))
-            {
-                self.tensor(operand, None, frame);
-            }
+            let named = call.named.iter().flat_map(|(_, values)| values);
+            self.read_all(call.operands.iter().chain(named), frame);
             return None;
         };
         let arguments = self.arguments(call, operation);
         let label = arguments.name.as_ref().map(|name| name.unraw().to_string());
+        if self.has_numbers(call, operation) {
+            self.read_all(&call.operands, frame);
+            return None;
+        }
         let result = match operation.name {
             "attention" => self.attention(call, arguments, name, frame),
             _ => self.plain_call(call, operation, &arguments, name, frame),
@@ -85,6 +46,18 @@ impl Lowering<'_> {
             node.name = label;
         }
         result
+    }
+
+    /// Whether numbers stand among the operands, as the keys of an operation do in other languages.
+    fn has_numbers(&mut self, call: &Call, operation: &Operation) -> bool {
+        let numbers = call.operands.iter().filter(|expr| self.is_number(expr));
+        let numbers: Vec<&Expr> = numbers.collect();
+        if let Some(first) = numbers.first() {
+            let texts: Vec<_> = numbers.iter().map(|number| number.text()).collect();
+            let message = messages::number_as_operand(operation, &texts);
+            self.error(first.span(), message);
+        }
+        !numbers.is_empty()
     }
 
     /// A call of anything but an attention.
@@ -101,8 +74,8 @@ impl Lowering<'_> {
         }
         for (key, values) in &call.named {
             self.cx.error(key, messages::named_operand(operation, key));
-            for operand in values {
-                self.tensor(operand, None, frame);
+            if operation.key(&key.to_string()).is_none() {
+                self.read_all(values, frame);
             }
         }
         let operands: Vec<Option<ValueId>> = call
@@ -127,127 +100,11 @@ impl Lowering<'_> {
         self.operation(call, operation, arguments, &operands, name, frame)
     }
 
-    /// The keys of a call: by name, or, the first of them, by their position.
-    fn arguments(&mut self, call: &Call, operation: &Operation) -> Arguments {
-        let mut arguments = Arguments {
-            entries: Vec::new(),
-            name: None,
-            tied: None,
-        };
-        for (index, argument) in call.arguments.iter().enumerate() {
-            let key = argument.key.as_ref().map(Ident::to_string);
-            match key.as_deref() {
-                Some("name") => {
-                    arguments.name = self.name_of(argument).or(arguments.name);
-                }
-                Some("tied") if matches!(operation.name, "linear" | "embedding") => {
-                    arguments.tied = self.name_of(argument).or(arguments.tied);
-                }
-                _ => {
-                    let entry = self.entry(call, index, operation);
-                    let Some(entry) = entry else { continue };
-                    let is_given = |other: &Entry| other.key.name == entry.key.name;
-                    if arguments.entries.iter().any(is_given) {
-                        let at = first(&argument.value);
-                        self.error(at, crate::messages::duplicate_key(entry.key));
-                    } else {
-                        arguments.entries.push(entry);
-                    }
-                }
-            }
-        }
-        arguments
-    }
-
-    /// The name of a layer, as the value of `name` or `tied`.
-    pub(super) fn name_of(&self, argument: &Argument) -> Option<Ident> {
-        let name = syn::parse2(argument.value.clone()).ok();
-        if name.is_none() {
-            self.error(argument.span(), messages::EXPECTED_LAYER_NAME);
-        }
-        name
-    }
-
-    /// A key of this operation, for editors. Those of `attention` are those of `attention!`.
-    fn mention(&self, call: &Call, key: &Ident) {
-        let operation = &call.name;
-        self.cx.mention(match operation.to_string().as_str() {
-            "attention" => key.to_token_stream(),
-            _ => quote!(model::#operation::#key),
-        });
-    }
-
-    fn entry(&mut self, call: &Call, index: usize, operation: &Operation) -> Option<Entry> {
-        let argument = &call.arguments[index];
-        let (key, name) = match &argument.key {
-            Some(name) => {
-                self.mention(call, name);
-                let key = operation.key(&name.to_string());
-                if key.is_none() {
-                    self.cx
-                        .error(name, messages::unknown_key_of(operation, name));
-                }
-                (key?, name.clone())
-            }
-            None => {
-                let key = self.positional(call, index, operation)?;
-                let name = Ident::new(key.name, first(&argument.value));
-                // A name in its place is the user's own, and has a definition that editors go to.
-                if syn::parse2::<syn::Lit>(argument.value.clone()).is_ok() {
-                    self.mention(call, &name);
-                }
-                (key, name)
-            }
-        };
-        let origin = match key.kind {
-            keys::Kind::Type => self.sizes.substitute_in_type(&argument.value),
-            _ => self.sizes.substitute(&argument.value),
-        };
-        if origin.is_empty() {
-            self.cx
-                .error(&name, crate::messages::key_without_value(key));
-            return None;
-        }
-        let value = match key.kind {
-            keys::Kind::Size if !self.names_no_axis(&argument.value) => Value::Invalid,
-            _ => parse_value(key, &origin, self.cx),
-        };
-        Some(Entry::new(key, name, value, origin))
-    }
-
-    /// The key at this position. What is the name of another key there was meant for that one, if nothing else is.
-    fn positional(
-        &mut self,
-        call: &Call,
-        index: usize,
-        operation: &Operation,
-    ) -> Option<&'static Key> {
-        let value = &call.arguments[index].value;
-        let (at, found) = (first(value), value.to_string());
-        let Some(expected) = operation.positional.get(index) else {
-            self.error(at, messages::too_many_positional(operation, &found));
-            return None;
-        };
-        let own = operation.positional.iter().position(|key| *key == found);
-        let is_given = |(place, other): (usize, &Argument)| match &other.key {
-            Some(key) => *key == found,
-            None => own == Some(place) && other.value.to_string() == found,
-        };
-        if own.is_none() || call.arguments.iter().enumerate().any(is_given) {
-            return operation.key(expected);
-        }
-        // Of two that changed places, one is enough to say.
-        if index == 0 || operation.positional[index - 1] != found {
-            self.error(at, messages::wrong_position(operation, expected, &found));
-        }
-        operation.key(&found)
-    }
-
     /// The size of a required key.
     fn required(&mut self, call: &Call, arguments: &Arguments, key: &str) -> Option<Size> {
         let size = arguments.size(key);
         let is_given = arguments.is_given(key);
-        if size.is_none() && !is_given {
+        if size.is_none() && !is_given && arguments.complete {
             self.cx
                 .error(&call.name, messages::missing_key_of(&call.name, key));
         }
@@ -477,7 +334,7 @@ impl Lowering<'_> {
 
     fn probability(&mut self, call: &Call, arguments: &Arguments) -> Option<Real> {
         let Some(Value::Number(p)) = arguments.value("p") else {
-            if arguments.value("p").is_none() {
+            if arguments.value("p").is_none() && arguments.complete {
                 self.cx
                     .error(&call.name, messages::missing_key_of(&call.name, "p"));
             }
@@ -565,13 +422,6 @@ impl Lowering<'_> {
             }
         };
         Some(self.node(frame, op, operands.to_vec(), (name, ty)))
-    }
-}
-
-fn word_of(value: &Value) -> Option<&'static str> {
-    match value {
-        Value::Word(call) => Some(call.word.name),
-        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Lowering never fails: what is wrong is reported, stands for nothing, and is not reported again.
 
+mod arguments;
 mod attention;
 mod call;
 mod opaque;
@@ -17,10 +18,12 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 
+use super::constants::Constants;
 use super::graph::{
     Field, Model, Module, ModuleId, Node, Op, Opaque, Place, Region, Step, Submodule, Value,
     ValueId,
 };
+use super::ops::Operation;
 use super::sizes::{self, Sizes};
 use super::syntax::{ModelDraft, TypeDraft};
 use super::types::{Axis, Kind, Same, Type};
@@ -46,6 +49,7 @@ pub(crate) fn lower(
         let types = types.iter();
         types.map(|ty| lowering.declared_result(ty)).collect()
     });
+    let declared_constants = lowering.constants.items.len();
     let mut body = Frame::new(ModuleId(0));
     let results = lowering.statements(&draft.statements, None, &mut body);
     let results = lowering.returned(results, declared.as_deref(), &draft);
@@ -56,6 +60,7 @@ pub(crate) fn lower(
     let poisoned = draft.poisoned || cx.count() > before;
     if poisoned {
         lowering.forget();
+        lowering.constants.items.truncate(declared_constants);
         body = Frame::new(ModuleId(0));
     }
     let is_known = lowering.inputs.len() == draft.inputs.len() && !lowering.inputs.is_empty();
@@ -70,6 +75,7 @@ pub(crate) fn lower(
         opaques: lowering.opaques,
         body: body.region,
         results,
+        constants: lowering.constants.items,
         assertions: lowering.assertions,
         poisoned,
         item: draft.item,
@@ -87,6 +93,7 @@ pub(super) struct Lowering<'a> {
     /// The names that are those of types, or may be called after them.
     types: HashSet<String>,
     sizes: Sizes,
+    constants: Constants,
     symbols: Vec<String>,
     inputs: Vec<ValueId>,
     values: Vec<Value>,
@@ -99,9 +106,12 @@ pub(super) struct Lowering<'a> {
     scopes: Scopes,
     /// Whether all that is written was understood.
     is_understood: bool,
-    /// Whether the names of all inputs were understood, and whether their axes were: if not, names may be those that were not.
-    knows_inputs: bool,
+    /// Whether the names of all variables were understood, and whether the axes of the inputs were: if not, names may be those that
+    /// were not.
+    knows_variables: bool,
     knows_axes: bool,
+    /// What stands for an axis and is none, which was reported.
+    wrong_axes: Vec<String>,
 }
 
 /// Where operations go: those of the model, or of the body of a `repeat`.
@@ -136,12 +146,14 @@ impl<'a> Lowering<'a> {
             var: "model".to_owned(),
             fields: Vec::new(),
         };
+        let mut constants = Constants::new(&item.name.unraw());
         Lowering {
             cx,
             krate,
             item,
             types: types.iter().flat_map(names_of).collect(),
-            sizes: Sizes::new(&draft.sizes, cx),
+            sizes: Sizes::new(&draft.sizes, &mut constants, cx),
+            constants,
             symbols: Vec::new(),
             inputs: Vec::new(),
             values: Vec::new(),
@@ -152,7 +164,8 @@ impl<'a> Lowering<'a> {
             assertions: Vec::new(),
             scopes: Scopes::new(draft.poisoned),
             is_understood: !draft.poisoned,
-            knows_inputs: draft.inputs.iter().all(|input| input.name.is_some()),
+            wrong_axes: Vec::new(),
+            knows_variables: draft.inputs.iter().all(|input| input.name.is_some()),
             knows_axes: draft.inputs.iter().all(|input| input.ty.is_some()),
         }
     }
@@ -195,7 +208,7 @@ impl<'a> Lowering<'a> {
     /// What is no size is the name of an axis.
     fn add_symbols(&mut self, ty: &TypeDraft) {
         for axis in &ty.axes {
-            let Ok(name) = syn::parse2::<Ident>(axis.clone()) else {
+            let Ok(name) = syn::parse2::<Ident>(axis.clone()).and_then(not_none) else {
                 continue;
             };
             let text = name.unraw().to_string();
@@ -242,7 +255,7 @@ impl<'a> Lowering<'a> {
 
     /// A size of the header, a constant, or a name of the inputs.
     fn axis(&mut self, tokens: &TokenStream) -> Option<Axis> {
-        if let Ok(name) = syn::parse2::<Ident>(tokens.clone()) {
+        if let Ok(name) = syn::parse2::<Ident>(tokens.clone()).and_then(not_none) {
             if self.sizes.has(&name) {
                 return self.sizes.get(&name).map(Axis::Size);
             }
@@ -259,29 +272,80 @@ impl<'a> Lowering<'a> {
                 return None;
             }
         }
+        if !self.is_size(tokens) {
+            self.wrong_axis(tokens);
+            return None;
+        }
         self.size(tokens, "an axis").map(Axis::Size)
     }
 
-    /// A constant that is a size.
-    fn size(&self, tokens: &TokenStream, what: &str) -> Option<Size> {
-        let size = self.sizes.substitute(tokens);
-        self.names_no_axis(tokens)
-            .then(|| crate::spec::parse_size(&size, what, self.cx))?
+    /// Whether a constant can be a size at all.
+    fn is_size(&self, tokens: &TokenStream) -> bool {
+        let quiet = Diagnostics::default();
+        if tokens.to_string() == NONE {
+            return false;
+        }
+        !self.sizes.is_sound(tokens)
+            || crate::spec::parse_size(&self.sizes.substitute(tokens), "", &quiet).is_some()
     }
 
-    /// Whether a constant is one: an axis has no length that is known. Notes what it names.
-    fn names_no_axis(&self, constant: &TokenStream) -> bool {
+    /// Once for the inputs and the result, where an axis has the same mistake.
+    fn wrong_axis(&mut self, tokens: &TokenStream) {
+        let text = tokens.to_string();
+        if !self.wrong_axes.contains(&text) {
+            self.cx.error(tokens, messages::no_axis(tokens));
+            self.wrong_axes.push(text);
+        }
+        self.knows_axes = false;
+    }
+
+    /// A constant that is a size.
+    fn size(&mut self, tokens: &TokenStream, what: &str) -> Option<Size> {
+        let size = self.sizes.substitute(tokens);
+        if !self.is_constant(tokens) {
+            return None;
+        }
+        let mut size = crate::spec::parse_size(&size, what, self.cx)?;
+        self.constants.name(&mut size);
+        Some(size)
+    }
+
+    /// Whether a constant is one: an axis has no length that is known, and a size with a mistake has no value. Notes what it names.
+    fn is_constant(&self, constant: &TokenStream) -> bool {
         let names = sizes::names(constant);
         self.sizes.mention(&names);
         let is_axis = |name: &&Ident| {
             !self.sizes.has(name) && self.symbols.contains(&name.unraw().to_string())
         };
-        let axis = names.iter().find(is_axis);
-        if let Some(name) = axis {
+        if let Some(name) = names.iter().find(is_axis) {
             let message = messages::axis_as_constant(name, &self.item.name);
             self.cx.error(name, message);
+            return false;
         }
-        axis.is_none()
+        let is_own = |name: &&Ident| !self.sizes.has(name);
+        if let [name] = names.as_slice()
+            && is_own(&name)
+            && let Ok(alone) = syn::parse2::<Ident>(constant.clone())
+            && Operation::find(&alone.to_string()).is_some()
+        {
+            self.cx.error(name, messages::operation_as_constant(name));
+            return false;
+        }
+        let variable = names
+            .iter()
+            .filter(is_own)
+            .find_map(|name| self.scopes.find(name));
+        if let Some(variable) = variable {
+            if variable.value.is_some() {
+                let name = names.iter().find(|name| **name == variable.name);
+                self.cx.error(
+                    name,
+                    messages::variable_as_size(&variable.name, &self.item.name),
+                );
+            }
+            return false;
+        }
+        self.sizes.is_sound(constant)
     }
 
     /// Whether a size is not 0; if that is for rustc to find out, the rule is noted.
@@ -297,7 +361,7 @@ impl<'a> Lowering<'a> {
     /// A name that stands for no value.
     fn unknown_variable(&mut self, name: &Ident) {
         self.scopes.reads_unknown();
-        if !self.knows_inputs {
+        if !self.knows_variables {
             return;
         }
         let text = name.unraw().to_string();
@@ -309,6 +373,7 @@ impl<'a> Lowering<'a> {
             messages::unknown_variable(name, self.scopes.names())
         };
         self.cx.error(name, message);
+        self.scopes.declare_unknown(name);
     }
 
     /// A new value, named after `name`.
@@ -434,6 +499,17 @@ impl<'a> Lowering<'a> {
 /// a module.
 fn names_of(ty: &impl Display) -> [String; 4] {
     ["", "Input", "InputMut", "Built"].map(|suffix| format!("{ty}{suffix}"))
+}
+
+/// In other libraries an axis of any length. Here two axes of one name have one length.
+const NONE: &str = "None";
+
+/// The name, if it may be that of an axis.
+fn not_none(name: Ident) -> syn::Result<Ident> {
+    match name == NONE {
+        true => Err(syn::Error::new(name.span(), "")),
+        false => Ok(name),
+    }
 }
 
 /// Whether a name in a shape is a constant of the user, as `WIDTH` is. A single letter, as `B` or `T`, is an axis.

@@ -3,11 +3,12 @@
 use proc_macro2::{Ident, TokenStream};
 use syn::parse::Parser;
 
-use super::call::Arguments;
+use super::arguments::Arguments;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
 use crate::model::graph::{Op, Opaque, Submodule, ValueId};
 use crate::model::signature::parse_type;
+use crate::model::sizes;
 use crate::model::syntax::{Call, first};
 use crate::model::types::{Kind, Type};
 use crate::spec::text;
@@ -25,16 +26,18 @@ impl Lowering<'_> {
         let result = self.declared_output(&call.name, arguments);
         let (module_type, result) = (module_type?, result?);
         let asked = ("module", arguments.name.as_ref());
+        let text = text::of_type(&module_type);
         let layer = Submodule::Opaque {
             index: self.opaques.len(),
-            ty: text::of_type(&module_type),
+            ty: text.clone(),
         };
         let place = self.field(frame.module, asked, layer, result.to_string());
         let name_of_type = self.type_name(place.module, &place.field, call.name.span());
         let module = place.module;
         let result = self.node(frame, Op::Opaque(place), operands.to_vec(), (name, result));
         self.opaques.push(Opaque {
-            ty: module_type,
+            ty: self.constants.with_names(&module_type),
+            text,
             name: name_of_type,
             module,
             operands: operands.to_vec(),
@@ -46,7 +49,7 @@ impl Lowering<'_> {
     /// The type as written: rustc finds out what it means.
     fn module_type(&self, operation: &Ident, arguments: &Arguments) -> Option<TokenStream> {
         let Some(tokens) = arguments.tokens("type") else {
-            if !arguments.is_given("type") {
+            if !arguments.is_given("type") && arguments.complete {
                 self.cx.error(operation, messages::MODULE_WITHOUT_TYPE);
             }
             return None;
@@ -55,13 +58,18 @@ impl Lowering<'_> {
             self.cx.error(tokens, messages::expected_module(tokens));
             return None;
         }
+        let model = &self.item.name;
+        if let Some(itself) = sizes::names(tokens).iter().find(|name| *name == model) {
+            self.cx.error(itself, messages::contains_itself(model));
+            return None;
+        }
         Some(tokens.clone())
     }
 
     /// The shape that the module is to return.
     fn declared_output(&mut self, operation: &Ident, arguments: &Arguments) -> Option<Type> {
         let Some(tokens) = arguments.tokens("out") else {
-            if !arguments.is_given("out") {
+            if !arguments.is_given("out") && arguments.complete {
                 self.cx.error(operation, messages::MODULE_WITHOUT_OUT);
             }
             return None;

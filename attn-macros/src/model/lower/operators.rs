@@ -53,6 +53,30 @@ impl Lowering<'_> {
         Some(value)
     }
 
+    /// Whether an expression is made of numbers and sizes.
+    pub(super) fn is_number(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::Name(name) => self.scopes.find(name).is_none() && self.sizes.has(name),
+            Expr::Number(_) => true,
+            Expr::Negate(_, inner) => self.is_number(inner),
+            Expr::Binary { sides, .. } => sides.iter().all(|side| self.is_number(side)),
+            Expr::Call(_) | Expr::Invalid(_) => false,
+        }
+    }
+
+    /// After a mistake: operands that have mistakes of their own. Numbers have none.
+    pub(super) fn read_all<'e>(
+        &mut self,
+        operands: impl IntoIterator<Item = &'e Expr>,
+        frame: &mut Frame,
+    ) {
+        for operand in operands {
+            if !self.is_number(operand) {
+                self.tensor(operand, None, frame);
+            }
+        }
+    }
+
     fn operand(&mut self, expr: &Expr, name: Option<&Ident>, frame: &mut Frame) -> Option<Operand> {
         match expr {
             Expr::Name(name) => self.variable(name),
@@ -101,8 +125,12 @@ impl Lowering<'_> {
             return None;
         }
         let number = self.sizes.substitute(tokens);
-        self.names_no_axis(tokens)
-            .then(|| crate::spec::parse_number(&number, "an operand", self.cx))?
+        if !self.is_constant(tokens) {
+            return None;
+        }
+        let mut number = crate::spec::parse_number(&number, "an operand", self.cx)?;
+        self.constants.name(&mut number);
+        Some(number)
     }
 
     fn binary(

@@ -78,6 +78,21 @@ impl Scopes {
         });
     }
 
+    /// After a mistake: a variable of which nothing is known, in all scopes. It is not reported again.
+    pub(super) fn declare_unknown(&mut self, name: &Ident) {
+        self.variables.insert(
+            0,
+            Variable {
+                name: name.clone(),
+                value: None,
+                changes: Changes::Allowed,
+                is_read: true,
+                at: name.clone(),
+            },
+        );
+        self.starts.iter_mut().for_each(|start| *start += 1);
+    }
+
     pub(super) fn find(&self, name: &Ident) -> Option<&Variable> {
         self.variables
             .iter()

@@ -50,7 +50,7 @@ impl Lowering<'_> {
                     value,
                 } => {
                     self.check_names(value, later);
-                    let value = self.tensor(value, Some(name), frame);
+                    let value = self.bound(name, value, frame);
                     let changes = match mutable {
                         true => Changes::Allowed,
                         false => Changes::Never,
@@ -59,12 +59,16 @@ impl Lowering<'_> {
                 }
                 Statement::Assign { name, value } => {
                     let is_early = self.check_set_later(name, later);
+                    if self.scopes.find(name).is_none() {
+                        self.undeclared(name);
+                    }
                     self.check_names(value, later);
                     let value = self.tensor(value, Some(name), frame);
                     self.assign(name, value.filter(|_| !is_early));
                 }
                 Statement::Repeat(repeat) => self.repeat(repeat, later, frame),
                 Statement::Unreadable { declares } => {
+                    self.knows_variables = false;
                     let names = declares.iter();
                     names.for_each(|name| self.scopes.declare(name, None, Changes::Allowed));
                 }
@@ -99,14 +103,33 @@ impl Lowering<'_> {
 
     fn assign(&mut self, name: &Ident, value: Option<ValueId>) {
         let message = match self.scopes.find(name).map(|variable| variable.changes) {
-            None => return self.unknown_variable(name),
-            Some(Changes::Allowed) => return self.scopes.assign(name, value, self.cx),
+            None | Some(Changes::Allowed) => return self.scopes.assign(name, value, self.cx),
             Some(Changes::Never) => messages::not_mutable(name),
             Some(Changes::OfInput) => messages::input_changes(name),
         };
         // Once is enough.
         self.cx.error(name, message);
         self.scopes.allow_changes(name);
+    }
+
+    /// A variable that is set and was never declared.
+    fn undeclared(&mut self, name: &Ident) {
+        if self.knows_variables {
+            let message = messages::undeclared(name, self.scopes.names());
+            self.cx.error(name, message);
+        }
+        self.scopes.reads_unknown();
+        self.scopes.declare_unknown(name);
+    }
+
+    /// The value of a `let`.
+    fn bound(&mut self, name: &Ident, value: &Expr, frame: &mut Frame) -> Option<ValueId> {
+        if !self.is_number(value) {
+            return self.tensor(value, Some(name), frame);
+        }
+        let message = messages::number_in_let(name, &value.text(), &self.item.name);
+        self.error(value.span(), message);
+        None
     }
 
     fn repeat(&mut self, repeat: &syntax::Repeat, later: &Later<'_>, frame: &mut Frame) {

@@ -2,7 +2,8 @@
 
 use proc_macro2::Ident;
 
-use super::call::{Arguments, is_without_bias};
+use super::arguments::Arguments;
+use super::call::is_without_bias;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
 use crate::model::graph::{Field, ModuleId, Op, Place, Submodule, ValueId};

@@ -19,6 +19,11 @@ const AXES: [(&str, Dim); 3] = [
     ("kv_len", Dim::Key),
 ];
 
+/// Whether `name` is an axis that only the call knows.
+pub(super) fn is_axis(name: &Ident) -> bool {
+    AXES.iter().any(|(axis, _)| name == axis)
+}
+
 /// What the call passes besides, and the names of header masks for it.
 const INPUTS: [&str; 4] = ["x", "context", "padding", "document"];
 
@@ -45,14 +50,19 @@ pub(super) fn check(
     data.collect()
 }
 
+/// An axis of any length in `model!`, and no name for a constant of the user.
+fn is_letter(name: &Ident) -> bool {
+    let name = name.to_string();
+    name.len() == 1 && name.chars().all(char::is_uppercase)
+}
+
 fn check_name(name: &Ident, sizes: Sizes<'_>, checker: &Checker<'_>) {
     let is_input = INPUTS.iter().any(|input| name == input);
-    let is_axis = AXES.iter().any(|(axis, _)| name == axis);
     if name == "score" || variable(name).is_some() {
         checker.cx.error(name, messages::tensor_is_argument(name));
     } else if is_input {
         checker.cx.error(name, messages::data_is_input(name));
-    } else if is_axis || sizes.iter().any(|(size, _)| name == size) {
+    } else if is_axis(name) || sizes.iter().any(|(size, _)| name == size) {
         checker.cx.error(name, messages::data_is_size(name));
     }
 }
@@ -64,6 +74,15 @@ fn check_dims(draft: &DataDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) ->
     let what = format!("axis` of `{}", draft.name);
     let names = AXES.map(|(name, _)| name);
     let list = dims::list(&draft.dims, usage, checker);
+    let mut letters: Vec<&Ident> = list.iter().filter_map(dims::name).collect();
+    letters.retain(|name| is_letter(name));
+    letters.dedup();
+    for letter in letters {
+        checker.cx.error(letter, messages::letter_axis(letter));
+    }
+    if checker.cx.count() > before {
+        return Vec::new();
+    }
     let dims = list.iter().filter_map(|dim| {
         let axis = dims::name(dim).and_then(|name| AXES.into_iter().find(|(axis, _)| name == axis));
         match axis {

@@ -14,10 +14,18 @@ pub(super) fn word(tokens: TokenStream) -> Option<Found> {
     tokens.iter().enumerate().find_map(|(index, token)| {
         let (after_value, before_value) = (index > 0 && is_value(index - 1), is_value(index + 1));
         match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => {
+                slice(group.stream()).or_else(|| word(group.stream()))
+            }
             TokenTree::Group(group) => word(group.stream()),
+            TokenTree::Punct(sign) if sign.as_char() == '?' => {
+                Some((sign.span(), messages::TERNARY.to_owned()))
+            }
             TokenTree::Ident(name) => {
                 let message = match name.to_string().as_str() {
                     "where" => messages::WHERE.to_owned(),
+                    "fn" => messages::NESTED_FUNCTION.to_owned(),
+                    "elif" | "elsif" | "elseif" => messages::ELIF.to_owned(),
                     "and" if after_value && before_value => messages::operator_word(name, "&&"),
                     "or" if after_value && before_value => messages::operator_word(name, "||"),
                     "not" if before_value => messages::operator_word(name, "!"),
@@ -29,6 +37,20 @@ pub(super) fn word(tokens: TokenStream) -> Option<Found> {
             _ => None,
         }
     })
+}
+
+/// The `:` of a slice, which is none of a path.
+fn slice(index: TokenStream) -> Option<Found> {
+    let is_colon =
+        |token: &TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ':');
+    let mut tokens: Vec<TokenTree> = index.into_iter().collect();
+    // Several places stand in parentheses by now.
+    if let [TokenTree::Group(places)] = tokens.as_slice() {
+        tokens = places.stream().into_iter().collect();
+    }
+    let mut groups = tokens.chunk_by(|a, b| is_colon(a) == is_colon(b));
+    let colon = groups.find(|group| group.len() == 1 && is_colon(&group[0]))?;
+    Some((colon[0].span(), messages::SLICE.to_owned()))
 }
 
 /// What may be an operand, or be the end or the beginning of one. Braces end a statement.

@@ -127,6 +127,9 @@ impl Lower<'_, '_> {
         call: &ExprCall,
     ) -> Operand {
         let kinds: Vec<_> = args.iter().map(|arg| arg.kind).collect();
+        if kinds.contains(&Kind::Mistake) {
+            return Operand::mistake();
+        }
         let common = kinds
             .iter()
             .try_fold(Kind::Mistake, |common, kind| common.common(*kind));

@@ -34,6 +34,7 @@ use lower::{Lower, Scope};
 pub(crate) use operand::Kind;
 pub(crate) use parse::parse;
 pub(crate) use parse::{BodyDraft, FunctionKind};
+pub(crate) use range::Found;
 
 /// What stands in the braces, understood and checked.
 #[derive(Default)]

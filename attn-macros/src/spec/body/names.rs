@@ -6,11 +6,12 @@ use syn::{ExprIndex, ExprPath};
 use super::lower::Lower;
 use super::operand::Operand;
 use super::parse::{FunctionKind, VARS};
-use super::{Function, Tensor};
+use super::{Function, Tensor, range};
 use crate::messages::body as messages;
 use crate::score::eval::{self, Value};
 use crate::score::{Data, Expr, Type, Var};
 use crate::spec::Dim;
+use crate::spec::keys::{Key, nearest};
 use crate::spec::value::Size;
 
 /// The variable of this name.
@@ -40,6 +41,9 @@ impl<'a> Lower<'a, '_> {
         if let Some(value) = self.argument(name) {
             return value;
         }
+        if self.scope.function.unknown_args.contains(name) {
+            return Operand::mistake();
+        }
         if let Some(tensor) = self.tensor(name) {
             // No sizes are a mistake of their own.
             return match tensor.dims().is_empty() {
@@ -60,9 +64,25 @@ impl<'a> Lower<'a, '_> {
             return self.error(name, messages::NOT_FINITE);
         }
         let named = self.named();
+        if let Some(message) = self.in_another_form(name, &named) {
+            return self.error(name, message);
+        }
         let sizes = self.scope.sizes.iter().map(|(size, _)| (*size).to_owned());
         let further = self.scope.function.kind.args().into_iter().chain(sizes);
         self.error(name, messages::unknown_name(name, &named, further))
+    }
+
+    /// A normalizer, a vector, or another thing that is written otherwise.
+    fn in_another_form(&self, name: &Ident, named: &[String]) -> Option<String> {
+        let kind = self.scope.function.kind;
+        let mut normalizers = Key::find("normalizer")?.words().iter();
+        match normalizers.find(|word| name == word.name) {
+            Some(word) if kind == FunctionKind::Normalize => {
+                Some(messages::normalizer_in_expression(word))
+            }
+            _ if nearest(&name.to_string(), named.iter().map(String::as_str)).is_some() => None,
+            _ => messages::name_from_elsewhere(name),
+        }
     }
 
     fn local(&mut self, name: &Ident) -> Option<Operand> {
@@ -120,11 +140,13 @@ impl<'a> Lower<'a, '_> {
 
     /// An element of a tensor.
     pub(super) fn index(&mut self, index: &ExprIndex) -> Operand {
-        let tensor = self.indexed(&index.expr);
-        let places: Vec<_> = match &*index.index {
-            syn::Expr::Tuple(places) => places.elems.iter().collect(),
-            place => vec![place],
-        };
+        let mut places = places(&index.index);
+        let mut base = &*index.expr;
+        while let syn::Expr::Index(outer) = base {
+            places.splice(..0, self::places(&outer.index));
+            base = &outer.expr;
+        }
+        let tensor = self.indexed(base, &places);
         let subject = "an index is";
         let lowered = places
             .iter()
@@ -133,6 +155,9 @@ impl<'a> Lower<'a, '_> {
         let Some(tensor) = tensor else {
             return Operand::mistake();
         };
+        if !std::ptr::eq(base, &*index.expr) {
+            self.error(index, messages::indexed_twice(tensor, &places));
+        }
         let dims = tensor.dims();
         // Axes that were not understood are none.
         if !dims.is_empty() && dims.len() != places.len() {
@@ -140,21 +165,26 @@ impl<'a> Lower<'a, '_> {
         }
         for ((place, index), dim) in places.iter().zip(&lowered).zip(&dims) {
             if let Dim::Size(size) = dim {
-                self.check_bounds(place, index, size);
+                self.check_bounds(tensor, place, index, size);
             }
         }
         Operand::new(element(tensor, lowered), tensor.ty())
     }
 
     /// The tensor that stands before the brackets.
-    fn indexed(&mut self, base: &syn::Expr) -> Option<Tensor<'a>> {
+    fn indexed(&mut self, base: &syn::Expr, places: &[&syn::Expr]) -> Option<Tensor<'a>> {
         let name = match base {
             syn::Expr::Path(path) => path.path.get_ident(),
             _ => None,
         };
         let name = name.filter(|name| self.locals.iter().all(|(local, _)| local != *name));
         let Some(tensor) = name.and_then(|name| self.tensor(name)) else {
-            self.error(base, messages::not_a_tensor(base, self.scope.tensors));
+            let is_new = name.is_some_and(|name| name != "score" && variable(name).is_none());
+            let message = match name.filter(|_| is_new) {
+                Some(name) => messages::undeclared(name, places, self.scope.tensors),
+                None => messages::not_a_tensor(base, self.scope.tensors),
+            };
+            self.error(base, message);
             return None;
         };
         if matches!(tensor, Tensor::Param(_)) && self.scope.function.kind == FunctionKind::Mask {
@@ -163,12 +193,31 @@ impl<'a> Lower<'a, '_> {
         Some(tensor)
     }
 
-    fn check_bounds(&self, place: &syn::Expr, index: &Expr, dim: &Size) {
-        if let (Some(Value::Int(index)), Some(dim)) = (eval::value(index), dim.value)
-            && !u64::try_from(index).is_ok_and(|index| index < dim)
-        {
-            self.error(place, messages::out_of_bounds(index, dim));
+    /// An index whose bounds are constants stays inside of the axis; the call checks the others.
+    fn check_bounds(&self, tensor: Tensor<'_>, place: &syn::Expr, index: &Expr, dim: &Size) {
+        let heads = self.scope.sizes.iter().find(|(name, _)| *name == "heads");
+        let (Some(dim), Some((_, heads))) = (dim.value, heads) else {
+            return;
+        };
+        match eval::value(index) {
+            Some(Value::Int(index)) if !u64::try_from(index).is_ok_and(|index| index < dim) => {
+                self.error(place, messages::out_of_bounds(index, dim));
+            }
+            Some(_) => {}
+            None => {
+                if let Some(found) = range::outside(index, dim, heads) {
+                    self.error(place, messages::leaves_tensor(tensor, dim, &found));
+                }
+            }
         }
+    }
+}
+
+/// The places in brackets.
+fn places(index: &syn::Expr) -> Vec<&syn::Expr> {
+    match index {
+        syn::Expr::Tuple(places) => places.elems.iter().collect(),
+        place => vec![place],
     }
 }
 

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{Expr as Syntax, Stmt};
+use syn::{BinOp, Expr as Syntax, Stmt, UnOp};
 
 use super::lower::{Lower, MOST_OPERATIONS, Scope};
 use super::names::{may_be_constant, variable};
@@ -39,8 +39,14 @@ pub(super) fn check(
 
 /// The normalizer that is all of the function's value. `None` if that is something else.
 fn named(scope: Scope<'_>, checker: &mut Checker<'_>) -> Option<Normalizer> {
-    let (name, is_called, value) = name_of(scope.function)?;
     let key = Key::find("normalizer")?;
+    if let Some((word, value, power)) = powered(scope.function, key) {
+        checker
+            .cx
+            .error(value, messages::power_of_normalizer(word, value, power));
+        return Some(Normalizer::Softmax);
+    }
+    let (name, is_called, value) = name_of(scope.function)?;
     if let Some(word) = word_of(name, is_called) {
         return Some(built_in(word, key, value.to_token_stream(), checker));
     }
@@ -51,6 +57,31 @@ fn named(scope: Scope<'_>, checker: &mut Checker<'_>) -> Option<Normalizer> {
         .cx
         .error(name, messages::unknown_normalizer(name, near));
     Some(Normalizer::Softmax)
+}
+
+/// `relu^2` or `relu ** 2`: the normalizer, the whole and the power.
+fn powered<'a>(
+    function: &'a FunctionDraft,
+    key: &'static Key,
+) -> Option<(&'static Word, &'a Syntax, &'a Syntax)> {
+    let [Stmt::Expr(value, None)] = function.block.stmts.as_slice() else {
+        return None;
+    };
+    let Syntax::Binary(binary) = bare(value) else {
+        return None;
+    };
+    let power = match (&binary.op, &*binary.right) {
+        (BinOp::BitXor(_), power) => power,
+        (BinOp::Mul(_), Syntax::Unary(power)) if matches!(power.op, UnOp::Deref(_)) => &power.expr,
+        _ => return None,
+    };
+    let Syntax::Path(path) = &*binary.left else {
+        return None;
+    };
+    let name = path.path.get_ident()?;
+    let mut words = key.words().iter();
+    let word = words.find(|word| name == word.name && !word.args.is_empty())?;
+    Some((word, value, power))
 }
 
 /// Whether the function's value names a normalizer.
@@ -121,11 +152,16 @@ fn bare(value: &Syntax) -> &Syntax {
     }
 }
 
+/// Capitals alone: `Softmax` is a word of another library.
+fn is_constant(name: &Ident) -> bool {
+    may_be_constant(name) && !name.to_string().chars().any(char::is_lowercase)
+}
+
 /// Whether the name means something in an expression.
 fn is_known(name: &Ident, scope: Scope<'_>) -> bool {
     name == "score"
         || variable(name).is_some()
-        || may_be_constant(name)
+        || is_constant(name)
         || Function::find(&name.to_string()).is_some()
         || scope.tensors.iter().any(|tensor| tensor.name() == name)
         || scope.sizes.iter().any(|(size, _)| name == size)

@@ -64,6 +64,9 @@ impl Lower<'_, '_> {
     fn arithmetic(&mut self, op: Binary, binary: &ExprBinary) -> Operand {
         let (a, b) = self.operands(binary);
         let kinds = [a.kind, b.kind];
+        if kinds.contains(&Kind::Mistake) {
+            return Operand::mistake();
+        }
         let Some(kind) = a.kind.common(b.kind).filter(|kind| kind.is_number()) else {
             return self.error(binary.op, messages::mixed(binary, kinds));
         };

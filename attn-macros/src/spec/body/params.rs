@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 
 use super::names::{may_be_constant, variable};
 use super::parse::ParamDraft;
-use super::{ParamDecl, ParamInit, Sizes, constants, dims};
+use super::{ParamDecl, ParamInit, Sizes, constants, data, dims};
 use crate::messages::body as messages;
 use crate::spec::check::{Checker, LARGEST_LENGTH, unless_out_of_bounds};
 use crate::spec::keys::INITIALIZER;
@@ -47,11 +47,16 @@ pub(super) fn check(
 ) -> Vec<ParamDecl> {
     let params = drafts.iter().map(|draft| {
         check_name(&draft.name, checker);
-        let dims = check_dims(draft, sizes, checker);
+        let mut dims = check_dims(draft, sizes, checker);
+        let init = check_init(draft, &dims, sizes, checker);
+        if matches!(init, ParamInit::AlibiSlopes) && !are_slopes(&dims, sizes) {
+            // They are those of the heads: what reads them as such is no further mistake.
+            dims.clear();
+        }
         ParamDecl {
             attrs: draft.attrs.clone(),
             name: draft.name.clone(),
-            init: check_init(draft, &dims, sizes, checker),
+            init,
             dims,
         }
     });
@@ -76,6 +81,12 @@ fn check_dims(draft: &ParamDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -
     let usage = "write `[heads, 2 * WINDOW + 1]`, or `[1]` for a single number";
     let what = format!("axis` of `{}", draft.name);
     let list = dims::list(&draft.dims, usage, checker);
+    let mut names = list.iter().filter_map(dims::name);
+    if let Some(axis) = names.find(|name| data::is_axis(name)) {
+        let message = messages::axis_of_param(axis, &draft.name);
+        checker.cx.error(axis, message);
+        return Vec::new();
+    }
     let dims = list
         .iter()
         .filter_map(|dim| dims::check(dim, &what, sizes, &[], checker));
@@ -155,13 +166,13 @@ fn check_number(draft: &ParamDraft, checker: &mut Checker<'_>) -> ParamInit {
 
 /// There is one slope for each head.
 fn check_slopes(draft: &ParamDraft, dims: &[Size], sizes: Sizes<'_>, checker: &Checker<'_>) {
-    let heads = sizes.iter().find(|(name, _)| *name == "heads");
-    let fits = match (dims, heads) {
-        ([dim], Some((_, heads))) => dim.same(heads),
-        // No sizes are a mistake of their own.
-        (dims, _) => dims.is_empty(),
-    };
-    if !fits {
+    // No sizes are a mistake of their own.
+    if !dims.is_empty() && !are_slopes(dims, sizes) {
         checker.cx.error(&draft.init, messages::SLOPES_OF_HEADS);
     }
+}
+
+fn are_slopes(dims: &[Size], sizes: Sizes<'_>) -> bool {
+    let heads = sizes.iter().find(|(name, _)| *name == "heads");
+    matches!((dims, heads), ([dim], Some((_, heads))) if dim.same(heads))
 }

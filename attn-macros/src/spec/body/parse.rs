@@ -45,8 +45,9 @@ pub(super) struct DataDraft {
 pub(super) struct FunctionDraft {
     pub(super) kind: FunctionKind,
     pub(super) name: Ident,
-    /// Those that are known; the others are reported.
     pub(super) args: Vec<Ident>,
+    /// Names that are no arguments, which is reported.
+    pub(super) unknown_args: Vec<Ident>,
     pub(super) block: Block,
 }
 
@@ -310,10 +311,10 @@ fn parse_function(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Funct
     let kind =
         kind.ok_or_else(|| syn::Error::new(name.span(), messages::unknown_function_item(&name)))?;
     let usage = messages::function_usage(kind);
-    let args = match expect_group(input, Delimiter::Parenthesis) {
+    let (args, unknown_args) = match expect_group(input, Delimiter::Parenthesis) {
         Some(args) => parse_args(&args, kind, cx),
         // The name of a normalizer needs none.
-        None if kind == FunctionKind::Normalize && input.peek(token::Brace) => Vec::new(),
+        None if kind == FunctionKind::Normalize && input.peek(token::Brace) => Default::default(),
         None => return Err(missing(input, "arguments in parentheses", &usage)),
     };
     let result = tokens_until(input, |input| {
@@ -333,16 +334,22 @@ fn parse_function(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Funct
         kind,
         name,
         args,
+        unknown_args,
         block: index::parse_block(&block, cx)?,
     })
 }
 
-/// The known names among the arguments.
-fn parse_args(group: &Group, kind: FunctionKind, cx: &Diagnostics) -> Vec<Ident> {
+/// The known names among the arguments, and the others.
+fn parse_args(group: &Group, kind: FunctionKind, cx: &Diagnostics) -> (Vec<Ident>, Vec<Ident>) {
     let mut args: Vec<Ident> = Vec::new();
+    let mut unknown = Vec::new();
     for (position, tokens) in split_at_commas(group.stream()).into_iter().enumerate() {
-        let Some(name) = parse_arg(&tokens, kind, cx) else {
-            continue;
+        let name = match parse_arg(&tokens, kind, cx) {
+            Ok(name) => name,
+            Err(names) => {
+                unknown.extend(names);
+                continue;
+            }
         };
         if args.contains(&name) {
             cx.error(&name, messages::argument_twice(&name));
@@ -353,26 +360,33 @@ fn parse_args(group: &Group, kind: FunctionKind, cx: &Diagnostics) -> Vec<Ident>
         }
         args.push(name);
     }
-    args
+    (args, unknown)
 }
 
-/// One argument. Where more than its name is written, as its type, the name is taken all the same.
-fn parse_arg(tokens: &TokenStream, kind: FunctionKind, cx: &Diagnostics) -> Option<Ident> {
+/// One argument, or the unknown name in its place. Where more than its name is written, as its type, the name is taken all the
+/// same.
+fn parse_arg(
+    tokens: &TokenStream,
+    kind: FunctionKind,
+    cx: &Diagnostics,
+) -> Result<Ident, Option<Ident>> {
     let list: Vec<_> = tokens.clone().into_iter().collect();
     let args = kind.args();
     let is_known = |name: &Ident| args.iter().any(|known| name == known);
     match list.as_slice() {
-        [TokenTree::Ident(name)] if is_known(name) => Some(name.clone()),
+        [TokenTree::Ident(name)] if is_known(name) => Ok(name.clone()),
         [TokenTree::Ident(name)] => {
             cx.error(name, messages::unknown_argument(kind, name));
-            None
+            Err(Some(name.clone()))
         }
         list => {
             cx.error(tokens, messages::expected_argument(tokens));
-            list.iter().find_map(|token| match token {
-                TokenTree::Ident(name) if is_known(name) => Some(name.clone()),
+            let names = list.iter().filter_map(|token| match token {
+                TokenTree::Ident(name) => Some(name),
                 _ => None,
-            })
+            });
+            let known = names.clone().find(|name| is_known(name));
+            known.cloned().ok_or_else(|| names.clone().next().cloned())
         }
     }
 }

@@ -198,15 +198,15 @@ fn an_exponent_is_any_number() {
 
 #[test]
 fn tensors_are_read_by_every_axis() {
-    let expr = float("slope[h] - bias[h + 1, clamp(q_idx - kv_idx + 4, 0, 8)]");
+    let expr = float("slope[h] - bias[7 - h, clamp(q_idx - kv_idx + 4, 0, 8)]");
     assert_eq!(
         expr.to_string(),
-        "slope[h] - bias[h + 1, min(max(q_idx - kv_idx + 4, 0), 8)]"
+        "slope[h] - bias[7 - h, min(max(q_idx - kv_idx + 4, 0), 8)]"
     );
     check_values(&expr, |point| {
         let distance = (point.q_idx - point.kv_idx + 4).clamp(0, 8);
         let slope = Tensors.param("slope", &[point.h]);
-        Value::Float(slope - Tensors.param("bias", &[point.h + 1, distance]))
+        Value::Float(slope - Tensors.param("bias", &[7 - point.h, distance]))
     });
 }
 
@@ -233,10 +233,10 @@ fn data_are_read_by_every_axis() {
         };
         Tensors.data(&data, index)
     };
-    let expr = with_data("far[h + 1, kv_idx]");
-    assert_eq!(expr.to_string(), "far[h + 1, kv_idx]");
+    let expr = with_data("far[7 - h, kv_idx]");
+    assert_eq!(expr.to_string(), "far[7 - h, kv_idx]");
     check_values(&expr, |point| {
-        let value = of(Type::Float, &[point.h + 1, point.kv_idx]);
+        let value = of(Type::Float, &[7 - point.h, point.kv_idx]);
         value.expect("there is data")
     });
     let expr = with_data("table[min(kind[b, kind[b, kv_idx]], 8)] * (far[0, q_idx] as i64) as f32");

@@ -1,22 +1,7 @@
 //! Every mistake is said once, at its token: here between `«` and `»`.
 
-use std::ops::Range;
-
 use super::layer;
-use crate::tests::support::{expand, parse_file, reports};
-
-/// `marked` without its marks, and the bytes between each pair of them.
-fn unmarked(marked: &str) -> (String, Vec<Range<usize>>) {
-    let (mut text, mut places, mut start) = (String::new(), Vec::new(), 0);
-    for char in marked.chars() {
-        match char {
-            '«' => start = text.len(),
-            '»' => places.push(start..text.len()),
-            other => text.push(other),
-        }
-    }
-    (text, places)
-}
+use crate::tests::support::{check_source, expand, parse_file, reports, unmarked};
 
 /// Claims that these messages, in this order, are reported of a marked body. One that ends in `..` is the start of a message.
 /// The end of the body may be among the marked tokens.
@@ -28,19 +13,7 @@ fn check(body: &str, messages: &[&str]) {
         }
         _ => layer(body),
     };
-    let (source, places) = unmarked(&marked);
-    let mut reports = reports(&parse_file(expand(&source)));
-    reports.sort_by_key(|report| report.at.clone().map(|at| at.start));
-    let found: Vec<_> = reports.iter().map(|report| report.at.clone()).collect();
-    let places: Vec<_> = places.into_iter().map(Some).collect();
-    assert_eq!(found, places, "{body}: {reports:?}");
-    for (report, expected) in reports.iter().zip(messages) {
-        match expected.strip_suffix("..") {
-            Some(start) => assert!(report.message.starts_with(start), "{body}: {report:?}"),
-            None => assert_eq!(report.message, *expected, "{body}"),
-        }
-    }
-    assert_eq!(reports.len(), messages.len(), "{body}");
+    check_source(&marked, messages);
 }
 
 /// The same of an expression, which is added to the score.
@@ -87,7 +60,10 @@ mistakes! {
         "fn score(«score: f32», h) { score + h as f32 }" => "expected the name of an argument, found `score:f32`\nhelp: names alone: their types are known";
         "fn score(score, «2») { score }" => "expected the name of an argument, found `2`\nhelp: names alone: their types are known";
         "fn score(score, «hd») { score }" => "`fn score` has no argument `hd`\nhelp: did you mean `h`?";
-        "fn score(score, «query») { score }" => "`fn score` has no argument `query`\nhelp: the arguments are `score`, `b`, `h`, `q_idx`, `kv_idx`, `q_len` or `kv_len`";
+        "fn score(score, «query») { score }" => "`query` is a vector, and a function of the score reads none..";
+        "fn score(«q», «k») { q * k }" => "`q` is a vector, and a function of the score reads none\nhelp: `score` is what the header makes of a query and a key..", "`k` is a vector, ..";
+        "fn mask(«q», «k») { k <= q }" => "`fn mask` has no argument `q`\nhelp: did you mean `q_idx`?", "`fn mask` has no argument `k`\nhelp: did you mean `kv_idx`?";
+        "fn score(score, «head», «i», «batch») { score * head + i - batch as f32 }" => "`fn score` has no argument `head`\nhelp: did you mean `h`?", "`fn score` has no argument `i`\nhelp: did you mean `q_idx`?", "`fn score` has no argument `batch`\nhelp: did you mean `b`?";
         "fn score(score, h, «h») { score * (h as f32) }" => "the argument `h` stands twice\nhelp: remove one of them";
         "fn score(h, «score») { score * (h as f32) }" => "`score` is the first argument\nhelp: write `fn score(score, ..)`";
         "fn mask(«score», q_idx, kv_idx) { q_idx < kv_idx }" => "a mask does not read the score: which keys a query attends to is known before\nhelp: what depends on the score belongs in `fn score`";
@@ -178,7 +154,7 @@ mistakes! {
         "data doc: ids[«bach», q_len]; fn mask(b, q_idx) { doc[b, q_idx] == 0 }" => "unknown size `bach`\nhelp: did you mean `batch`?";
         "data doc: ids[2 * «quux» + 1, 1];" => "unknown size `quux`\nhelp: the sizes are `batch`, `q_len`, `kv_len`, `heads`, ..";
         "data doc: ids[2 * «q_len»];" => "`q_len` is known at the call only\nhelp: it is an axis by itself, as `[q_len]`";
-        "param slope: [«batch»] = ones;" => "unknown size `batch`\nhelp: the sizes are `heads`, ..";
+        "param slope: [«batch»] = ones;" => "`batch` is known at the call only, and a `param` has sizes that the compiler knows\nhelp: ..";
         "data doc: ids«[]»;" => "expected 1 to 6 sizes with commas between, found `[]`\nhelp: write `[batch, q_len, kv_len]`, or some of these and of sizes";
         "data doc: ids«[1, 2, 3, 4, 5, 6, 7]»;" => "expected 1 to 6 sizes ..";
         "data doc: ids[«0»];" => "`axis` of `doc` must be at least 1 and at most 1048576, found 0";
@@ -233,7 +209,7 @@ mistakes! {
     calls by check_expr: {
         "«exq»(score)" => "unknown function `exq`\nhelp: did you mean `exp`?";
         "«log»(score)" => "unknown function `log`\nhelp: did you mean `ln`?";
-        "«sin»(score)" => "unknown function `sin`\nhelp: the functions are `exp`, `ln`, ..";
+        "«sin»(score)" => "unknown function `sin`\nhelp: there is no such function; ..";
         "«f32::max»(score, 1.0)" => "unknown function `f32::max`\nhelp: did you mean `max`?";
         "«helper::of»(h)" => "unknown function `helper::of`\nhelp: the functions are `exp`, `ln`, ..";
         "«(exp)»(score)" => "unknown function `(exp)`\nhelp: did you mean `exp`?";
@@ -390,7 +366,44 @@ mistakes! {
         "«unsafe { 1.0 }»" => "an expression of a body has no `unsafe { 1.0 }`\nhelp: there are arithmetic, ..";
         "«'a: { 1.0 }»" => "an expression of a body has no `'a:{ 1.0 }`\nhelp: there are arithmetic, ..";
     }
+    what_a_function_does_not_see by check: {
+        "fn mask(q_idx, kv_idx) { «dist»[q_idx, kv_idx] < 4 }" => "only a `param` or a `data` is indexed, found `dist`\nhelp: declare what is learned as `param dist: [64, 64] = zeros;`, and what the call passes as `data dist: [q_len, kv_len];`, `ids[..]` or `bool[..]`";
+        "fn score(score, b, h) { score + «bias»[h, b] }" => "only a `param` or a `data` is indexed, found `bias`\nhelp: declare what is learned as `param bias: [heads, 64] = zeros;`, and what the call passes as `data bias: [heads, batch];`, `ids[..]` or `bool[..]`";
+        "fn score(score) { score - «softmax»(score) }" => "unknown function `softmax`\nhelp: a function of the score sees one score; weights are made of all by `fn normalize { softmax }`";
+        "fn score(score) { «relu»(score) }" => "unknown function `relu`\nhelp: write `max(x, 0.0)`; ..";
+        "fn mask(kv_idx) { kv_idx < «lens» }" => "unknown name `lens`\nhelp: padding is `mask = padding` in the header, or data of the call: `data lens: ids[batch];`";
+        "fn mask(kv_idx) { «doc_ids» == kv_idx }" => "unknown name `doc_ids`\nhelp: documents are `mask = document` in the header, ..";
+        "fn score(score) { score + «x» }" => "unknown name `x`\nhelp: a function reads places, the score and what the body declares; ..";
+        "fn mask(q_idx, kv_idx) { «k» <= «q» }" => "unknown name `k`\nhelp: did you mean `kv_idx`?", "unknown name `q`\nhelp: did you mean `q_idx`?";
+        "fn score(score) { score * «rand»() }" => "unknown function `rand`\nhelp: nothing is random here; ..";
+    }
+    what_rust_cannot_read by check: {
+        "fn score(score, q_idx) { q_idx % 2 == 0 «?» score : 0.0 }" => "expected an operator, found `?`\nhelp: write `if condition { a } else { b }`";
+        "fn score(score, h) { if h == 0 { score } «elif» h == 1 { 2.0 * score } else { 0.5 * score } }" => "expected `else if`, found `elif`\nhelp: ..";
+        "fn score(score) { «fn» f(x) { x } f(score) }" => "an expression has no functions of its own\nhelp: name a value by `let name = ..;`";
+        "param bias: [heads, 4] = zeros; fn score(score, h) { score * bias[h, «:»] }" => "expected an index, found `:`\nhelp: an expression reads one element, ..";
+        "param bias: [heads, 4] = zeros; fn score(score, h) { score * bias[«:», h::X] }" => "expected an index, found `:`\nhelp: an expression reads one element, ..";
+        "param bias: [heads, 4] = zeros; fn score(score, h, q_idx) { score + «bias[h][min(q_idx, 3)]» }" => "the indices of `bias` stand in one pair of brackets\nhelp: write `bias[h, min(q_idx, 3)]`";
+    }
+    indices_that_leave by check: {
+        "param bias: [heads, 17] = zeros; fn score(score, h, q_idx, kv_idx) { score + bias[h, «clamp(q_idx - kv_idx, 0, 17)»] }" => "the index is 17 at q_idx = 17, kv_idx = 0, and this axis of `bias` goes from 0 to 16\nhelp: the sizes of `bias` are `[8, 17]`; keep the index inside at every place, as by `clamp(.., 0, 16)`";
+        "param slope: [heads] = ones; fn score(score, h) { score * slope[«h + 1»] }" => "the index is 8 at h = 7, and this axis of `slope` goes from 0 to 7..";
+        "param slope: [heads] = ones; fn score(score, h) { score * slope[«h - 1»] }" => "the index is -1 at h = 0, and this axis of `slope` goes from 0 to 7..";
+        "param bias: [heads, 17] = zeros; fn score(score, h, q_idx, kv_idx) { score + bias[«clamp(q_idx - kv_idx, 0, 16)», h] }" => "the index is 8 at q_idx = 8, kv_idx = 0, and ..";
+        "param bias: [heads, 4] = zeros; fn score(score, h, q_idx) { score + bias[«q_idx % 9», «h»] }" => "the index is 8 at q_idx = 8, ..", "the index is 4 at h = 4, ..";
+        "param bias: [5] = zeros; fn score(score, q_idx, kv_idx) { score + bias[«clamp(q_idx - kv_idx, -2, 2) + 3»] }" => "the index is 5 at q_idx = 2, kv_idx = 0, ..";
+        "param bias: [heads, 32] = zeros; data far: ids[batch, q_len, kv_len]; fn score(score, b, h, q_idx, kv_idx) { score + bias[h, «min(far[b, q_idx, kv_idx], 32)»] }" => "the index is 32 at ..";
+    }
+    axes_from_elsewhere by check: {
+        "param bias: [«q_len», kv_len] = zeros; fn score(score, q_idx, kv_idx) { score + bias[q_idx, kv_idx] }" => "`q_len` is known at the call only, and a `param` has sizes that the compiler knows\nhelp: learn an element for each distance, `param bias: [heads, 2 * WINDOW + 1]`, ..";
+        "data dist: ids[«B», «N», N]; fn mask(b, q_idx, kv_idx) { dist[b, q_idx, kv_idx] < 4 }" => "unknown axis `B`\nhelp: the axis of the sequences is `batch`; a constant of one letter stands in braces, `{ B }`", "unknown axis `N`\nhelp: the axis of the queries is `q_len`, that of the keys `kv_len`; a constant of one letter stands in braces, `{ N }`";
+    }
     normalizers by check: {
+        "fn normalize { «Softmax» }" => "unknown normalizer `Softmax`\nhelp: did you mean `softmax`?";
+        "fn normalize { «ReLU»(2) }" => "unknown normalizer `ReLU`\nhelp: did you mean `relu`?";
+        "fn normalize { «relu^2» }" => "the power of `relu` is its argument, found `relu ^ 2`\nhelp: write `relu(2)`";
+        "fn normalize { «relu ** 2» }" => "the power of `relu` is its argument, found `relu * *2`\nhelp: write `relu(2)`";
+        "fn normalize(score, kv_len) { «softmax» / kv_len }" => "`softmax` is a normalizer by its name, which stands alone\nhelp: write `fn normalize { softmax }`; an expression computes a weight from its own score, as `sigmoid(score)`";
         "fn normalize { «spasemax» }" => "unknown normalizer `spasemax`\nhelp: did you mean `sparsemax`?";
         "fn normalize() { «off_by_one» }" => "unknown normalizer `off_by_one`\nhelp: did you mean `softmax1`?";
         "fn normalize { «rleu»(2) }" => "unknown normalizer `rleu`\nhelp: did you mean `relu`?";
@@ -474,5 +487,43 @@ fn integers_that_fit_into_64_bits_are_taken() {
         let mask = format!("fn mask(b, q_idx, kv_idx, q_len, kv_len) {{ {fits} }}");
         let reports = reports(&parse_file(expand(&layer(&mask))));
         assert!(reports.is_empty(), "{fits}: {reports:?}");
+    }
+}
+
+/// A constant of one letter is one in braces, and in arithmetic.
+#[test]
+fn constants_of_a_letter_are_taken() {
+    for axis in ["{ N }", "2 * N", "WIDTH"] {
+        let body = format!("data far: [{axis}]; fn score(score, q_idx) {{ score + far[q_idx] }}");
+        check(&body, &[]);
+    }
+}
+
+/// What stays inside, and what the lengths and the data of a call decide, is taken.
+#[test]
+fn indices_that_stay_or_that_the_call_checks_are_taken() {
+    for index in [
+        "clamp(q_idx - kv_idx, 0, 7)",
+        "clamp(q_idx - kv_idx, -3, 4) + 3",
+        "h",
+        "7 - h",
+        "h - h % 2",
+        "h / 2 + 4",
+        "q_idx % 8",
+        "abs(h - 7)",
+        "if h < 7 { h + 1 } else { 0 }",
+        "min(q_idx, kv_idx)",
+        "q_idx / 4096",
+        "q_idx - kv_idx",
+        "min(far[q_idx], 7)",
+        "far[q_idx]",
+        "clamp(q_idx, 0, WIDTH)",
+        "(ln(1.0 + q_idx as f32) * 8.0) as i64",
+    ] {
+        let body = format!(
+            "param bias: [8] = zeros; data far: ids[q_len];
+             fn score(score, h, q_idx, kv_idx) {{ score + bias[{index}] + bias[far[q_idx]] }}"
+        );
+        check(&body, &[]);
     }
 }

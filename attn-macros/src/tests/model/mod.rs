@@ -1,6 +1,7 @@
 //! `model!` from inside.
 
 mod editor;
+mod elsewhere;
 mod mistakes;
 mod names;
 mod picture;

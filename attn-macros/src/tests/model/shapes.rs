@@ -198,14 +198,22 @@ fn constants_of_the_user_are_left_to_rustc() {
             linear::<d_model>(wide * linear::<{ WIDTH + WIDTH }>(x))
         }",
     );
+    let constants: Vec<_> = model.constants.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        constants,
+        [
+            "const __Sized_d_model : usize = WIDTH ;",
+            "const __Sized_hidden : usize = 2 * __Sized_d_model ;",
+            "const __Sized_3 : usize = __Sized_d_model + __Sized_d_model ;",
+        ]
+    );
     let rules: Vec<_> = model
         .assertions
         .iter()
         .map(|rule| rule.condition.to_string())
         .collect();
     assert_eq!(rules.len(), 4, "{rules:?}");
-    let sizes = ["2 * WIDTH", "WIDTH", "WIDTH + WIDTH"];
-    for size in sizes {
+    for size in ["__Sized_hidden", "__Sized_d_model", "__Sized_3"] {
         assert!(rules.contains(&format!("{size} >= 1")), "{rules:?}");
     }
 }

@@ -1,0 +1,198 @@
+//! What is said of a model that is written as in other libraries and languages.
+
+use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+
+use crate::messages::quoted;
+use crate::model::ops::Operation;
+use crate::model::syntax::{Expr, SizeDraft};
+use crate::spec::elsewhere::{Place, instead_of};
+use crate::spec::keys::{self, Key, Word};
+use crate::spec::text;
+
+/// What types there are.
+const TYPES: &str = "`[batch, seq, d_model]` are floats, `ids[batch, seq]` indices, `lens[batch]` valid lengths, and `bool[batch, seq]` a mask";
+
+/// `.method` behind a value.
+pub(crate) fn method_call(method: Option<&Ident>) -> String {
+    let operation = method.and_then(|method| Operation::find(&method.to_string()));
+    let call = operation.map_or_else(|| "layer_norm(x)".to_owned(), usage);
+    format!("there are no methods and no fields here\nhelp: operations are called as `{call}`")
+}
+
+pub(crate) fn macro_call(name: &Ident) -> String {
+    let help = instead_of(&name.to_string(), Place::Operation)
+        .unwrap_or("the operations of the model are called without `!`");
+    format!("there are no macros here, found `{name}!`\nhelp: {help}")
+}
+
+/// `linear::<out>(x)`
+pub(super) fn usage(operation: &Operation) -> String {
+    let name = operation.name;
+    match operation.positional {
+        [] => format!("{name}(x)"),
+        ["type"] => "module::<Type, out = [batch, seq, d_model]>(x)".to_owned(),
+        keys => format!("{name}::<{}>(x)", keys.join(", ")),
+    }
+}
+
+/// `nn::Linear` in the place of an operation.
+pub(crate) fn path_of_operation(path: &str, last: &Ident) -> String {
+    let text = last.to_string();
+    let help = match Operation::find(&text) {
+        Some(operation) => format!("write `{}`", usage(operation)),
+        None => instead_of_operation(&text).unwrap_or_else(|| module_of(path)),
+    };
+    format!("operations are called by their names alone, found `{path}`\nhelp: {help}")
+}
+
+pub(super) fn instead_of_operation(found: &str) -> Option<String> {
+    instead_of(found, Place::Operation).map(str::to_owned)
+}
+
+/// How a layer of the user is called.
+pub(super) fn module_of(ty: &str) -> String {
+    format!("another layer is called by its type: `module::<{ty}, out = [batch, seq, d_model]>(x)`")
+}
+
+pub(crate) fn path_of_constant(path: &str) -> String {
+    format!(
+        "expected a value, found the path `{path}`\nhelp: a constant stands in braces: `{{ {path} }}`"
+    )
+}
+
+/// `embedding(keys)(operands)`, or with brackets.
+pub(crate) fn keys_in_angles(name: &Ident, keys: &TokenStream, operands: &Group) -> String {
+    let (keys, operands) = (text::of(keys), text::of(&operands.stream()));
+    format!("keys stand in angle brackets\nhelp: `{name}::<{keys}>({operands})`")
+}
+
+/// `struct Net { vocab: 65 }`, or with parentheses.
+pub(crate) fn sizes_in_angles(model: &Ident, sizes: &[SizeDraft]) -> String {
+    let sizes: Vec<_> = sizes.iter().map(declared).collect();
+    let sizes = match sizes.as_slice() {
+        [] => "d_model = 64".to_owned(),
+        sizes => sizes.join(", "),
+    };
+    format!("the sizes of a model stand in angle brackets\nhelp: `struct {model}<{sizes}>;`")
+}
+
+/// `vocab = 65`
+fn declared(size: &SizeDraft) -> String {
+    format!("{} = {}", size.name, text::of(&size.value))
+}
+
+/// `vocab: usize = 65`
+pub(crate) fn size_with_type(found: &TokenStream, size: &SizeDraft) -> String {
+    format!(
+        "expected `name = size`, found {}\nhelp: every size is a `usize`: `{}`",
+        quoted(found),
+        declared(size)
+    )
+}
+
+/// `mask = causal` among the sizes.
+pub(crate) fn key_as_size(key: &Key, value: &TokenStream) -> String {
+    let (name, value) = (key.name, text::of(value));
+    let help = match key.kind {
+        keys::Kind::Number => {
+            let constant = name.to_uppercase();
+            format!(
+                "a number that is no size is a constant outside of the model: `const {constant}: f64 = {value};`"
+            )
+        }
+        _ => format!("give it to the attention: `attention::<heads, {name} = {value}>(x)`"),
+    };
+    format!("the sizes of a model are whole numbers, and `{name}` is none\nhelp: {help}")
+}
+
+/// `_`, `-1`, `..`, `None`
+pub(crate) fn no_axis(found: &TokenStream) -> String {
+    format!(
+        "expected the name or the size of an axis, found {}\nhelp: an axis of any length has a name, the same wherever its length is the same: `[batch, seq]`",
+        quoted(found)
+    )
+}
+
+/// `Tensor`, or `ids` without its axes.
+pub(crate) fn no_type(found: &Ident) -> String {
+    format!("expected a shape, found `{found}`\nhelp: {TYPES}")
+}
+
+/// `dropout` where a number or a size stands.
+pub(crate) fn operation_as_constant(found: &Ident) -> String {
+    format!(
+        "`{found}` is an operation, and here stands a constant\nhelp: a size is declared after the model's name, another number as a constant: `const {}: f64 = 0.1;`",
+        found.to_string().to_uppercase()
+    )
+}
+
+pub(crate) fn variable_as_size(found: &Ident, model: &Ident) -> String {
+    format!(
+        "`{found}` is a variable, and here stands a constant\nhelp: a size is declared after the model's name: `struct {model}<{found} = 8>;`"
+    )
+}
+
+/// `let hidden = 4 * d_model;`
+pub(crate) fn number_in_let(name: &Ident, value: &str, model: &Ident) -> String {
+    let value = if value.contains(' ') && !value.starts_with('{') {
+        format!("{{ {value} }}")
+    } else {
+        value.to_owned()
+    };
+    format!(
+        "expected a value with axes, found a number\nhelp: a size is declared after the model's name: `struct {model}<.., {name} = {value}>;`"
+    )
+}
+
+/// `mask = causal` among the operands of an attention.
+pub(crate) fn key_as_operand(key: &Ident, values: &[Expr]) -> String {
+    let value = match values {
+        [value] => value.text(),
+        _ => "..".to_owned(),
+    };
+    format!(
+        "`attention` has no operand `{key}`\nhelp: keys stand in the angle brackets: `attention::<heads, {key} = {value}>(x)`"
+    )
+}
+
+/// Numbers among the operands: what they are keys of.
+pub(crate) fn number_as_operand(operation: &Operation, numbers: &[String]) -> String {
+    let (name, numbers) = (operation.name, numbers.join(", "));
+    let help = match (operation.positional, operation.keys) {
+        ([], []) if name == "softmax" => "it is over the last axis: `softmax(x)`".to_owned(),
+        ([], []) => format!("write `{name}(x)`"),
+        ([], [key, ..]) => format!(
+            "keys stand in angle brackets: `{name}::<{} = {numbers}>(x)`",
+            key.name
+        ),
+        _ => format!("keys stand in angle brackets: `{name}::<{numbers}>(x)`"),
+    };
+    format!("`{name}` takes values with axes, found a number\nhelp: {help}")
+}
+
+/// A value of a key without the key.
+pub(crate) fn word_by_position(key: &Key, word: &Word, found: &str) -> String {
+    format!(
+        "expected `key = value`, found `{found}`\nhelp: did you mean `{} = {}`?",
+        key.name,
+        word.shortest()
+    )
+}
+
+/// `found`, where a layer is named by `name` or `tied`.
+pub(crate) fn expected_layer_name(key: &str, found: &TokenStream) -> String {
+    let literal = syn::parse2::<syn::LitStr>(found.clone());
+    let name = literal.ok().and_then(|text| text.parse::<Ident>().ok());
+    // Of `embedding.weight`, the layer.
+    let first = found.clone().into_iter().next();
+    let name = name.or_else(|| match first {
+        Some(TokenTree::Ident(first)) if first != "true" && first != "false" => Some(first),
+        _ => None,
+    });
+    let other = if key == "tied" { "embedding" } else { "head" };
+    let name = name.map_or_else(|| other.to_owned(), |name| name.to_string());
+    format!(
+        "expected the name of a layer, found {}\nhelp: `{key} = {name}`",
+        quoted(found)
+    )
+}

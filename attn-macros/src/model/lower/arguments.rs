@@ -1,0 +1,224 @@
+//! The keys of a call, against the table of its operation.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote};
+
+use super::Lowering;
+use crate::messages::model as messages;
+use crate::model::ops::Operation;
+use crate::model::syntax::{Argument, Call, first};
+use crate::spec::Size;
+use crate::spec::keys::{self, Key};
+use crate::spec::parse::{Entry, Value, parse_value};
+
+/// The arguments of a call, read by the table of its operation.
+pub(super) struct Arguments {
+    pub(super) entries: Vec<Entry>,
+    /// `name = attn`
+    pub(super) name: Option<Ident>,
+    /// `tied = embedding`
+    pub(super) tied: Option<Ident>,
+    /// Whether all of them were understood. Otherwise what is missing may be meant by one that was not.
+    pub(super) complete: bool,
+}
+
+impl Arguments {
+    pub(super) fn value(&self, key: &str) -> Option<&Value> {
+        let entry = self.entries.iter().find(|entry| entry.key.name == key);
+        entry.map(|entry| &entry.value)
+    }
+
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+
+    pub(super) fn size(&self, key: &str) -> Option<Size> {
+        match self.value(key)? {
+            Value::Size(size) => Some(size.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn tokens(&self, key: &str) -> Option<&TokenStream> {
+        match self.value(key)? {
+            Value::Tokens(tokens) => Some(tokens),
+            _ => None,
+        }
+    }
+
+    pub(super) fn word(&self, key: &str) -> Option<&'static str> {
+        self.value(key).and_then(word_of)
+    }
+}
+
+impl Lowering<'_> {
+    /// The keys of a call: by name, or, the first of them, by their position.
+    pub(super) fn arguments(&mut self, call: &Call, operation: &Operation) -> Arguments {
+        let mut arguments = Arguments {
+            entries: Vec::new(),
+            name: None,
+            tied: None,
+            complete: true,
+        };
+        let before = self.cx.count();
+        let odd = self.odd_one(call, operation);
+        for (index, argument) in call.arguments.iter().enumerate() {
+            let key = argument.key.as_ref().map(Ident::to_string);
+            match key.as_deref() {
+                Some("name") => {
+                    arguments.name = self.name_of(argument).or(arguments.name);
+                }
+                Some("tied") if matches!(operation.name, "linear" | "embedding") => {
+                    arguments.tied = self.name_of(argument).or(arguments.tied);
+                }
+                _ => {
+                    if argument.key.is_none() && odd.is_some() {
+                        continue;
+                    }
+                    let entry = self.entry(call, index, operation);
+                    let Some(entry) = entry else { continue };
+                    let is_given = |other: &Entry| other.key.name == entry.key.name;
+                    if arguments.entries.iter().any(is_given) {
+                        let at = first(&argument.value);
+                        self.error(at, crate::messages::duplicate_key(entry.key));
+                    } else {
+                        arguments.entries.push(entry);
+                    }
+                }
+            }
+        }
+        arguments.complete = self.cx.count() == before;
+        arguments
+    }
+
+    /// Of more values than there are positions, the one that is too much.
+    fn odd_one(&mut self, call: &Call, operation: &Operation) -> Option<usize> {
+        let positional = call.arguments.iter().enumerate();
+        let positional = positional.filter(|(_, argument)| argument.key.is_none());
+        let values: Vec<(usize, String)> = positional
+            .map(|(index, argument)| (index, argument.value.to_string()))
+            .collect();
+        let names = operation.positional;
+        let (surplus, last) = (values.get(names.len())?, values.last()?);
+        let is_word = |(_, value): &(usize, String)| operation.key_of_word(value).is_some();
+        if values.iter().any(is_word) {
+            return None;
+        }
+        let is_name = |(_, value): &(usize, String)| names.contains(&value.as_str());
+        let odd = values.iter().find(|value| !is_name(value));
+        let (index, found) = odd.filter(|_| is_name(last)).unwrap_or(surplus);
+        let at = first(&call.arguments[*index].value);
+        self.error(at, messages::too_many_positional(operation, found));
+        Some(*index)
+    }
+
+    /// The name of a layer, as the value of `name` or `tied`.
+    pub(super) fn name_of(&self, argument: &Argument) -> Option<Ident> {
+        let is_word = argument.value.to_string();
+        let name = syn::parse2(argument.value.clone());
+        let name = name
+            .ok()
+            .filter(|_| is_word != "true" && is_word != "false");
+        if name.is_none() {
+            let key = argument.key.as_ref().map(Ident::to_string);
+            let message = messages::expected_layer_name(&key.unwrap_or_default(), &argument.value);
+            match argument.value.is_empty() {
+                true => self.error(argument.span(), message),
+                false => self.cx.error(&argument.value, message),
+            }
+        }
+        name
+    }
+
+    /// A key of this operation, for editors. Those of `attention` are those of `attention!`.
+    fn mention(&self, call: &Call, key: &Ident) {
+        let operation = &call.name;
+        self.cx.mention(match operation.to_string().as_str() {
+            "attention" => key.to_token_stream(),
+            _ => quote!(model::#operation::#key),
+        });
+    }
+
+    fn entry(&mut self, call: &Call, index: usize, operation: &Operation) -> Option<Entry> {
+        let argument = &call.arguments[index];
+        let (key, name) = match &argument.key {
+            Some(name) => {
+                self.mention(call, name);
+                let key = operation.key(&name.to_string());
+                if key.is_none() {
+                    self.cx
+                        .error(name, messages::unknown_key_of(operation, name));
+                }
+                (key?, name.clone())
+            }
+            None => {
+                let key = self.positional(call, index, operation)?;
+                let name = Ident::new(key.name, first(&argument.value));
+                // A name in its place is the user's own, and has a definition that editors go to.
+                if syn::parse2::<syn::Lit>(argument.value.clone()).is_ok() {
+                    self.mention(call, &name);
+                }
+                (key, name)
+            }
+        };
+        let origin = match key.kind {
+            keys::Kind::Type => self.sizes.substitute_in_type(&argument.value),
+            _ => self.sizes.substitute(&argument.value),
+        };
+        if origin.is_empty() {
+            self.cx
+                .error(&name, crate::messages::key_without_value(key));
+            return None;
+        }
+        let mut value = match key.kind {
+            keys::Kind::Size | keys::Kind::Number if !self.is_constant(&argument.value) => {
+                Value::Invalid
+            }
+            _ if !self.sizes.is_sound(&argument.value) => Value::Invalid,
+            _ => parse_value(key, &origin, self.cx),
+        };
+        value.for_each_constant(&mut |value| self.constants.name(value));
+        Some(Entry::new(key, name, value, origin))
+    }
+
+    /// The key at this position. What is the name of another key there was meant for that one, if nothing else is.
+    fn positional(
+        &mut self,
+        call: &Call,
+        index: usize,
+        operation: &Operation,
+    ) -> Option<&'static Key> {
+        let value = &call.arguments[index].value;
+        let (at, found) = (first(value), value.to_string());
+        if !self.sizes.names().any(|size| size == found)
+            && let Some((key, word)) = operation.key_of_word(&found)
+        {
+            self.error(at, messages::word_by_position(key, word, &found));
+            return None;
+        }
+        let Some(expected) = operation.positional.get(index) else {
+            self.error(at, messages::too_many_positional(operation, &found));
+            return None;
+        };
+        let own = operation.positional.iter().position(|key| *key == found);
+        let is_given = |(place, other): (usize, &Argument)| match &other.key {
+            Some(key) => *key == found,
+            None => own == Some(place) && other.value.to_string() == found,
+        };
+        if own.is_none() || call.arguments.iter().enumerate().any(is_given) {
+            return operation.key(expected);
+        }
+        // Of two that changed places, one is enough to say.
+        if index == 0 || operation.positional[index - 1] != found {
+            self.error(at, messages::wrong_position(operation, expected, &found));
+        }
+        operation.key(&found)
+    }
+}
+
+pub(super) fn word_of(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Word(call) => Some(call.word.name),
+        _ => None,
+    }
+}

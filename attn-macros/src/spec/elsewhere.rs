@@ -1,0 +1,517 @@
+//! The one table of names from other libraries and languages: suggestions of both macros read it.
+
+/// Where a name stands that is not known there.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Place {
+    /// A key of a layer, in `attention!` and in `model!`.
+    Key,
+    /// What a `model!` calls.
+    Operation,
+    /// A name in a function of a body.
+    Function,
+}
+
+/// Names for something that is written in another form here.
+struct Form {
+    place: Place,
+    names: &'static [&'static str],
+    /// What to write, as a help says it.
+    write: &'static str,
+}
+
+const fn key(names: &'static [&'static str], write: &'static str) -> Form {
+    Form {
+        place: Place::Key,
+        names,
+        write,
+    }
+}
+
+const fn operation(names: &'static [&'static str], write: &'static str) -> Form {
+    Form {
+        place: Place::Operation,
+        names,
+        write,
+    }
+}
+
+const fn function(names: &'static [&'static str], write: &'static str) -> Form {
+    Form {
+        place: Place::Function,
+        names,
+        write,
+    }
+}
+
+/// What the help says to write in place of the name `found`.
+pub(crate) fn instead_of(found: &str, place: Place) -> Option<&'static str> {
+    let found = plain(found);
+    let is_found = |name: &str| plain(name) == found;
+    let mut forms = FORMS.iter().filter(|form| form.place == place);
+    forms
+        .find(|form| form.names.iter().any(|name| is_found(name)))
+        .map(|form| form.write)
+}
+
+/// Whether what is called `name` here is called `found` elsewhere.
+pub(crate) fn is_alias(found: &str, name: &str) -> bool {
+    let found = plain(found);
+    let mut aliases = ALIASES.iter().filter(|(_, here)| *here == name);
+    aliases.any(|(alias, _)| plain(alias) == found)
+}
+
+/// Every name that has another form here, with its place.
+#[cfg(test)]
+pub(crate) fn forms() -> impl Iterator<Item = (Place, &'static str)> {
+    FORMS
+        .iter()
+        .flat_map(|form| form.names.iter().map(|name| (form.place, *name)))
+}
+
+/// Every name that has only another name here, and that name.
+#[cfg(test)]
+pub(crate) fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ALIASES.iter().copied()
+}
+
+/// `LayerNorm`, `layer_norm` and `layernorm` are one name.
+fn plain(name: &str) -> String {
+    let letters = name.chars().filter(|letter| *letter != '_');
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+const MODULE: &str =
+    "another module is called by its type: `module::<Type, out = [batch, seq, d_model]>(x)`";
+const NO_ITEMS: &str = "there is no access to parts of a value; a module of your own has it: `module::<Type, out = [..]>(x)`";
+
+/// What has another form here.
+static FORMS: &[Form] = &[
+    key(
+        &[
+            "rope_theta",
+            "rope_base",
+            "rotary_base",
+            "rotary_emb_base",
+            "theta",
+        ],
+        "it is an argument of the rotary positions: `position = rope(theta = 10000.0)`",
+    ),
+    key(
+        &[
+            "rotary_pos_emb",
+            "rotary_emb",
+            "rotary_embedding",
+            "rotary_position_embedding",
+            "use_rope",
+            "use_rotary",
+        ],
+        "rotary positions are `position = rope`",
+    ),
+    key(
+        &[
+            "pos_emb",
+            "pos_encoding",
+            "position_embedding_type",
+            "positional_encoding",
+            "rel_pos",
+        ],
+        "positions are `position = rope`, `alibi` or `rel_pos_bias`",
+    ),
+    key(
+        &[
+            "relative_attention_num_buckets",
+            "num_buckets",
+            "max_distance",
+        ],
+        "it is an argument of a learned bias per distance: `position = rel_pos_bias(num_buckets = 32, max_distance = 128)`",
+    ),
+    key(
+        &["use_alibi", "alibi_slopes"],
+        "slopes of distances are `position = alibi`",
+    ),
+    key(
+        &[
+            "window_size",
+            "sliding_window_size",
+            "local_window_size",
+            "attention_window",
+        ],
+        "a window is a mask: `mask = sliding_window(n)`",
+    ),
+    key(
+        &[
+            "key_padding_mask",
+            "attention_mask",
+            "use_padding",
+            "padding_mask",
+        ],
+        "padding is a mask: `mask = padding`, and the call takes lengths or a mask of `bool`",
+    ),
+    key(
+        &["is_decoder", "unidirectional", "autoregressive"],
+        "a decoder looks back only: `mask = causal`",
+    ),
+    key(
+        &["multi_query", "multi_query_attention", "mqa", "use_mqa"],
+        "multi-query attention is `kv_heads = 1`",
+    ),
+    key(
+        &[
+            "gqa",
+            "enable_gqa",
+            "grouped_query",
+            "num_query_groups",
+            "num_groups",
+            "kv_groups",
+        ],
+        "grouped-query attention is `kv_heads = n`, which divides `heads`",
+    ),
+    key(
+        &[
+            "cross_attend",
+            "cross_attention",
+            "is_cross",
+            "is_cross_attention",
+            "add_cross_attention",
+            "cross",
+        ],
+        "cross-attention is declared by the width of its second input, `d_context = 512`; its `forward` takes `(x, context)`",
+    ),
+    key(
+        &["kdim"],
+        "keys and values come from one input: `d_context` is its width, and `head_dim` that of a key per head",
+    ),
+    key(
+        &["vdim"],
+        "keys and values come from one input: `d_context` is its width, and `value_head_dim` that of a value per head",
+    ),
+    key(
+        &["add_zero_attn"],
+        "a key whose score is 0 and whose value is 0 is in `normalizer = softmax1`",
+    ),
+    key(
+        &["add_bias_kv"],
+        "there is no learned key and value; a learned score without a value is `normalizer = sink`",
+    ),
+    key(
+        &[
+            "qkv_bias",
+            "attention_bias",
+            "use_bias",
+            "out_bias",
+            "add_bias",
+        ],
+        "biases are `bias = true`, `false`, or those of some projections: `bias = [q, k, v]`",
+    ),
+    key(
+        &["temperature"],
+        "a temperature is a factor on the scores: `scale = 0.125`",
+    ),
+    key(
+        &["use_qk_norm", "query_key_norm", "qk_layernorm"],
+        "queries and keys are normalised by `qk_norm = rms` or `l2`",
+    ),
+    key(
+        &["batch_first"],
+        "leave it out: inputs are `[batch, seq, d_model]` or `[seq, d_model]`",
+    ),
+    key(
+        &["need_weights", "average_attn_weights", "output_attentions"],
+        "leave it out: `forward_with_weights(x)` returns the weights",
+    ),
+    key(
+        &["dtype", "device"],
+        "leave it out: `device.build_module::<Layer, f32>()` says both",
+    ),
+    key(
+        &[
+            "max_len",
+            "max_seq_len",
+            "max_position_embeddings",
+            "block_size",
+            "seq_len",
+            "context_length",
+            "n_ctx",
+        ],
+        "leave it out: a layer takes sequences of every length",
+    ),
+    key(
+        &[
+            "flash",
+            "use_flash",
+            "use_flash_attention",
+            "attn_implementation",
+            "sdpa",
+        ],
+        "leave it out: `forward` runs a fused kernel that stores no scores",
+    ),
+    operation(
+        &["cat", "concatenate", "hstack"],
+        "write `concat(a, b)`, which puts values side by side along the last axis",
+    ),
+    operation(
+        &["sqrt", "exp", "log", "ln", "pow", "sin", "cos"],
+        "a factor is a number or a constant: `x * 5.66`, or `x * { SCALE }` with a `const SCALE: f64`",
+    ),
+    operation(
+        &["Linear", "Dense", "fc", "proj", "lm_head"],
+        "write `linear::<out>(x)`, where `out` is the width of the result",
+    ),
+    operation(
+        &["Embedding", "wte", "tok_emb", "embed"],
+        "write `embedding::<vocab, d_model>(ids)`",
+    ),
+    operation(
+        &[
+            "wpe",
+            "pos_emb",
+            "position_embedding",
+            "positional_embedding",
+        ],
+        "write `learned_position::<max_len, d_model>(x)`",
+    ),
+    operation(
+        &["PositionalEncoding", "sinusoidal", "sinusoidal_encoding"],
+        "write `sinusoidal_position::<d_model>(x)`",
+    ),
+    operation(
+        &[
+            "MultiheadAttention",
+            "self_attention",
+            "causal_self_attention",
+            "mha",
+            "attn",
+            "sdpa",
+            "scaled_dot_product_attention",
+            "flash_attention",
+        ],
+        "write `attention::<heads = 8, mask = causal>(x)`, with the keys of `attention!`",
+    ),
+    operation(
+        &["cross_attention"],
+        "write `attention::<heads = 8>(x, context = y)`",
+    ),
+    operation(
+        &["mlp", "ffn", "FeedForward", "ff"],
+        "write `feed_forward::<hidden>(x)`, with `activation = gelu`",
+    ),
+    operation(&["LayerNorm", "ln_f", "norm"], "write `layer_norm(x)`"),
+    operation(&["RmsNorm"], "write `rms_norm(x)`"),
+    operation(&["Dropout", "drop"], "write `dropout::<0.1>(x)`"),
+    operation(&["swish", "SiLU"], "write `silu(x)`"),
+    operation(
+        &["add", "residual", "plus"],
+        "values are added by `+`: `x + layer_norm(x)`",
+    ),
+    operation(&["mul", "multiply"], "values are multiplied by `*`"),
+    operation(
+        &[
+            "mean",
+            "avg_pool",
+            "AvgPool",
+            "global_average_pool",
+            "pool",
+            "pooling",
+        ],
+        "write `mean_pool(x)`, the mean over the sequence",
+    ),
+    operation(
+        &[
+            "view",
+            "reshape",
+            "flatten",
+            "transpose",
+            "permute",
+            "squeeze",
+            "unsqueeze",
+            "split",
+            "chunk",
+            "slice",
+            "select",
+            "index_select",
+            "gather",
+        ],
+        NO_ITEMS,
+    ),
+    operation(
+        &[
+            "matmul",
+            "bmm",
+            "einsum",
+            "Conv1d",
+            "Conv2d",
+            "Sequential",
+            "sum",
+            "max",
+        ],
+        MODULE,
+    ),
+    operation(
+        &["print", "println", "dbg", "assert", "eprintln"],
+        "a model computes values and nothing else; `Net::summary_of(batch, seq)` shows its shapes",
+    ),
+    function(
+        &["relu"],
+        "write `max(x, 0.0)`; `fn normalize { relu(2) }` is the normalizer of that name",
+    ),
+    function(&["relu_squared"], "write `pow(max(x, 0.0), 2)`"),
+    function(&["leaky_relu"], "write `max(x, 0.01 * x)`"),
+    function(&["silu", "swish"], "write `x * sigmoid(x)`"),
+    function(&["softplus"], "write `ln(1.0 + exp(x))`"),
+    function(&["square"], "write `pow(x, 2)`"),
+    function(&["rsqrt"], "write `1.0 / sqrt(x)`"),
+    function(&["log2"], "write `ln(x) / 0.6931472`"),
+    function(&["log10"], "write `ln(x) / 2.3025851`"),
+    function(&["exp2"], "write `exp(0.6931472 * x)`"),
+    function(&["ceil"], "write `-floor(-x)`"),
+    function(&["round"], "write `floor(x + 0.5)`"),
+    function(
+        &["sign", "signum"],
+        "write `if x > 0.0 { 1.0 } else { -1.0 }`",
+    ),
+    function(&["float", "f32", "f64"], "write `x as f32`"),
+    function(&["int", "i64", "usize"], "write `x as i64`"),
+    function(
+        &["softmax", "log_softmax", "sparsemax", "normalize"],
+        "a function of the score sees one score; weights are made of all by `fn normalize { softmax }`",
+    ),
+    function(
+        &[
+            "sum",
+            "mean",
+            "max_score",
+            "cumsum",
+            "sort",
+            "topk",
+            "argmax",
+        ],
+        "a function is computed for every query and key by itself, and sees no others",
+    ),
+    function(
+        &["q", "k", "v", "query", "key", "value", "dot", "matmul"],
+        "a function of the score reads no vectors: `score` is what the header makes of a query and a key",
+    ),
+    function(
+        &["x", "hidden", "context", "embedding", "tokens"],
+        "a function reads places, the score and what the body declares; of the inputs, what the call passes as `data`",
+    ),
+    function(
+        &["rand", "random", "dropout", "bernoulli"],
+        "nothing is random here; weights are dropped by `dropout = 0.1` in the header",
+    ),
+    function(
+        &["sin", "cos", "tan", "erf"],
+        "there is no such function; what depends on places alone can be passed as `data`",
+    ),
+    function(
+        &[
+            "padding",
+            "padding_mask",
+            "key_padding_mask",
+            "lens",
+            "lengths",
+            "seq_lens",
+            "valid_lens",
+        ],
+        "padding is `mask = padding` in the header, or data of the call: `data lens: ids[batch];`",
+    ),
+    function(
+        &[
+            "document",
+            "documents",
+            "doc",
+            "doc_id",
+            "doc_ids",
+            "document_id",
+            "segment_ids",
+        ],
+        "documents are `mask = document` in the header, or data of the call: `data doc: ids[batch, kv_len];`",
+    ),
+    function(
+        &["mask", "attn_mask", "attention_mask"],
+        "a mask of all pairs is data of the call: `data keep: bool[batch, q_len, kv_len];`",
+    ),
+    function(
+        &["len", "seq_len"],
+        "lengths are the arguments `q_len` and `kv_len`",
+    ),
+];
+
+/// What has only another name here.
+static ALIASES: &[(&str, &str)] = &[
+    ("n_head", "heads"),
+    ("n_heads", "heads"),
+    ("nhead", "heads"),
+    ("num_attention_heads", "heads"),
+    ("num_heads", "heads"),
+    ("num_key_value_heads", "kv_heads"),
+    ("n_kv_heads", "kv_heads"),
+    ("num_kv_heads", "kv_heads"),
+    ("dim", "d_model"),
+    ("embed_dim", "d_model"),
+    ("embedding_dim", "d_model"),
+    ("hidden_size", "d_model"),
+    ("n_embd", "d_model"),
+    ("num_embeddings", "vocab"),
+    ("vocab_size", "vocab"),
+    ("num_positions", "max_len"),
+    ("out_features", "out"),
+    ("output_dim", "out"),
+    ("units", "out"),
+    ("d_ff", "hidden"),
+    ("dim_feedforward", "hidden"),
+    ("ffn_dim", "hidden"),
+    ("hidden_dim", "hidden"),
+    ("intermediate_size", "hidden"),
+    ("act", "activation"),
+    ("act_fn", "activation"),
+    ("hidden_act", "activation"),
+    ("eps", "epsilon"),
+    ("layer_norm_eps", "epsilon"),
+    ("rms_norm_eps", "epsilon"),
+    ("prob", "p"),
+    ("rate", "p"),
+    ("dim_head", "head_dim"),
+    ("attn_mask", "mask"),
+    ("attention_dropout", "dropout"),
+    ("attn_dropout", "dropout"),
+    ("attn_pdrop", "dropout"),
+    ("dropout_p", "dropout"),
+    ("softmax_scale", "scale"),
+    ("attn_logit_softcapping", "softcap"),
+    ("logit_softcap", "softcap"),
+    ("is_causal", "causal"),
+    ("local", "sliding_window"),
+    ("window", "sliding_window"),
+    ("attention_sink", "sink"),
+    ("sinks", "sink"),
+    ("entmax", "entmax15"),
+    ("bahdanau", "additive"),
+    ("general", "bilinear"),
+    ("rotary", "rope"),
+    ("t5", "rel_pos_bias"),
+    ("log", "ln"),
+    ("logistic", "sigmoid"),
+    ("maximum", "max"),
+    ("minimum", "min"),
+    ("off_by_one", "softmax1"),
+    ("powf", "pow"),
+    ("powi", "pow"),
+    ("rmsnorm", "rms"),
+    ("q", "q_idx"),
+    ("i", "q_idx"),
+    ("q_index", "q_idx"),
+    ("query", "q_idx"),
+    ("query_idx", "q_idx"),
+    ("k", "kv_idx"),
+    ("j", "kv_idx"),
+    ("k_idx", "kv_idx"),
+    ("kv", "kv_idx"),
+    ("key", "kv_idx"),
+    ("key_idx", "kv_idx"),
+    ("head", "h"),
+    ("head_idx", "h"),
+    ("batch", "b"),
+    ("batch_idx", "b"),
+    ("k_len", "kv_len"),
+];

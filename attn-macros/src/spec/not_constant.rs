@@ -1,0 +1,134 @@
+//! What cannot stand in a constant expression of Rust, where a user would expect that it can.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote};
+use syn::{BinOp, Expr, Lit, UnOp};
+
+use super::value::inner;
+
+/// The first mistake in an expression of sizes or numbers.
+pub(crate) enum NotConstant {
+    /// `sqrt(8.0)` or `x.sqrt()`: the name.
+    Function(TokenStream),
+    /// `a ** b`: the stars.
+    Power(TokenStream),
+    /// A name without capitals, as of a `let` or of a key.
+    Name(Ident),
+}
+
+/// Functions of floats, none of which rustc evaluates in a constant.
+const RUN_TIME: [&str; 9] = [
+    "sqrt", "exp", "ln", "log", "log2", "powf", "powi", "pow", "rsqrt",
+];
+
+/// A function of floats or a power in `expr`.
+pub(super) fn find(expr: &Expr) -> Option<NotConstant> {
+    search(expr, &|_| false)
+}
+
+/// The first name of one segment in `expr` that no constant has: these are written in capitals.
+pub(super) fn find_name(expr: &Expr) -> Option<Ident> {
+    let is_variable = |name: &Ident| {
+        let name = name.to_string();
+        name != "self" && !name.starts_with("r#") && !name.chars().any(char::is_uppercase)
+    };
+    match search(expr, &is_variable)? {
+        NotConstant::Name(name) => Some(name),
+        _ => None,
+    }
+}
+
+fn search(expr: &Expr, is_variable: &impl Fn(&Ident) -> bool) -> Option<NotConstant> {
+    let search = |expr: &Expr| search(expr, is_variable);
+    let is_run_time = |name: &Ident| RUN_TIME.iter().any(|function| name == function);
+    match inner(expr) {
+        Expr::Path(path) => {
+            let name = path.path.get_ident()?;
+            is_variable(name).then(|| NotConstant::Name(name.clone()))
+        }
+        Expr::Call(call) => match name_of(&call.func).filter(|name| is_run_time(name)) {
+            Some(name) => Some(NotConstant::Function(name.to_token_stream())),
+            None => call.args.iter().find_map(search),
+        },
+        Expr::MethodCall(call) if is_float_method(&call.method) => {
+            Some(NotConstant::Function(call.method.to_token_stream()))
+        }
+        Expr::MethodCall(call) => {
+            search(&call.receiver).or_else(|| call.args.iter().find_map(search))
+        }
+        Expr::Binary(binary) => match power(binary) {
+            Some((stars, _)) => Some(NotConstant::Power(stars)),
+            None => search(&binary.left).or_else(|| search(&binary.right)),
+        },
+        Expr::Unary(unary) => search(&unary.expr),
+        Expr::Cast(cast) => search(&cast.expr),
+        _ => None,
+    }
+}
+
+/// Integers have a `pow` that is evaluated in constants.
+fn is_float_method(name: &Ident) -> bool {
+    name != "pow" && RUN_TIME.iter().any(|function| name == function)
+}
+
+fn name_of(function: &Expr) -> Option<&Ident> {
+    match function {
+        Expr::Path(path) => path.path.get_ident(),
+        _ => None,
+    }
+}
+
+/// The stars of `a ** b`, which Rust reads as `a * (*b)`, and `b`.
+fn power(binary: &syn::ExprBinary) -> Option<(TokenStream, &Expr)> {
+    match (&binary.op, &*binary.right) {
+        (BinOp::Mul(first), Expr::Unary(unary)) => match unary.op {
+            UnOp::Deref(second) => Some((quote!(#first #second), &unary.expr)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The number that `expr` is meant to be, if it is made of literals: for a help.
+pub(crate) fn meant(expr: &Expr) -> Option<f64> {
+    let value = match inner(expr) {
+        Expr::Lit(lit) => match &lit.lit {
+            Lit::Int(int) => int.base10_parse().ok()?,
+            Lit::Float(float) => float.base10_parse().ok()?,
+            _ => return None,
+        },
+        Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) => -meant(&unary.expr)?,
+        Expr::Cast(cast) => meant(&cast.expr)?,
+        Expr::Binary(binary) => {
+            let left = meant(&binary.left)?;
+            match (power(binary), &binary.op) {
+                (Some((_, exponent)), _) => left.powf(meant(exponent)?),
+                (_, BinOp::Add(_)) => left + meant(&binary.right)?,
+                (_, BinOp::Sub(_)) => left - meant(&binary.right)?,
+                (_, BinOp::Mul(_)) => left * meant(&binary.right)?,
+                (_, BinOp::Div(_)) => left / meant(&binary.right)?,
+                _ => return None,
+            }
+        }
+        Expr::Call(call) => apply(name_of(&call.func)?, call.args.iter())?,
+        Expr::MethodCall(call) => {
+            let receiver = [&*call.receiver].into_iter();
+            apply(&call.method, receiver.chain(&call.args))?
+        }
+        _ => return None,
+    };
+    value.is_finite().then_some(value)
+}
+
+fn apply<'a>(function: &Ident, args: impl Iterator<Item = &'a Expr>) -> Option<f64> {
+    let args: Vec<f64> = args.map(meant).collect::<Option<_>>()?;
+    match (&*function.to_string(), args.as_slice()) {
+        ("sqrt", [x]) => Some(x.sqrt()),
+        ("rsqrt", [x]) => Some(1.0 / x.sqrt()),
+        ("exp", [x]) => Some(x.exp()),
+        ("ln" | "log", [x]) => Some(x.ln()),
+        ("log2", [x]) => Some(x.log2()),
+        ("powf" | "powi" | "pow", [x, n]) => Some(x.powf(*n)),
+        _ => None,
+    }
+}

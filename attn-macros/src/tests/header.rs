@@ -1,0 +1,176 @@
+//! Mistakes in the keys: each is said once, at its token, here between `«` and `»`.
+
+use super::support::{check_source, expand, parse_file, reports};
+
+/// Of what is added to the keys of a layer.
+fn check(keys: &str, messages: &[&str]) {
+    check_source(
+        &format!("struct L<heads = 2, d_model = 16, {keys}>;"),
+        messages,
+    );
+}
+
+#[test]
+fn keys_from_elsewhere_say_what_to_write() {
+    for (keys, help) in [
+        ("«rope_theta» = 500000.0", "position = rope(theta ="),
+        ("«rotary_pos_emb» = true", "`position = rope`"),
+        ("«window_size» = 256", "`mask = sliding_window(n)`"),
+        ("«multi_query» = true", "`kv_heads = 1`"),
+        ("«add_zero_attn» = true", "`normalizer = softmax1`"),
+        ("«kdim» = 8", "`d_context` is its width"),
+        ("«vdim» = 8", "`value_head_dim` that of a value"),
+        ("«cross_attend» = true", "`d_context = 512`"),
+        ("«causal» = true", "did you mean `mask = causal`?"),
+        ("«LayerNormEps» = 1e-5", "the keys are"),
+        ("«Num_Heads» = 2", "did you mean `heads`?"),
+    ] {
+        let source = format!("struct L<heads = 2, d_model = 16, {keys}>;");
+        check_source(&source, &["unknown key .."]);
+        let source = source.replace(['«', '»'], "");
+        let found = reports(&parse_file(expand(&source)));
+        assert!(found[0].message.contains(help), "{found:?}");
+    }
+}
+
+#[test]
+fn what_is_no_constant() {
+    check(
+        "scale = 1.0 / «sqrt»(64.0)",
+        &[
+            "rustc does not compute `sqrt` in a constant\nhelp: write the number, `0.125`; a `const fn` of yours ..",
+        ],
+    );
+    check(
+        "scale = 64f64.«powf»(-0.5)",
+        &["rustc does not compute `powf` in a constant\nhelp: write the number, `0.125`; .."],
+    );
+    check(
+        "scale = 1.0 / (WIDTH as f64).«sqrt»()",
+        &["rustc does not compute `sqrt` in a constant\nhelp: write the number; .."],
+    );
+    check(
+        "position = rope(10.0 «**» 4)",
+        &[
+            "expected an operator, found `**`\nhelp: write the number, `10000`; Rust has no operator for powers",
+        ],
+    );
+    check(
+        "d_context = { 2 * «heads» }",
+        &[
+            "`heads` is a key, and no constant that Rust can compute with\nhelp: write the number, or declare `const HEADS: usize = ..;` ..",
+        ],
+    );
+    check(
+        "dropout = «drop_rate»",
+        &[
+            "`drop_rate` is no constant: these are written in capitals\nhelp: write the number, or declare `const DROP_RATE: f64 = ..;` ..",
+        ],
+    );
+    check("dropout = f64::sqrt(0.1)", &[]);
+    check("head_dim = 2usize.pow(3)", &[]);
+    check("head_dim = { let half = 4; 2 * half }", &[]);
+    check("head_dim = r#type", &[]);
+    check("head_dim = config::width", &[]);
+}
+
+#[test]
+fn what_stands_in_place_of_the_equals_sign() {
+    for (entry, found) in [
+        ("kv_heads «=>» 1", "=>"),
+        ("kv_heads «:» 1", ":"),
+        ("kv_heads «==» 1", "=="),
+        ("kv_heads «:=» 1", ":="),
+        ("kv_heads «: usize =» 1", ":"),
+    ] {
+        let message = format!("expected `=`, found `{found}`\nhelp: write `kv_heads = 1`");
+        check(entry, &[&message]);
+    }
+    for (entry, found) in [
+        ("«attn.kv_heads» = 1", "attn.kv_heads"),
+        ("«attn::kv_heads» = 1", "attn::kv_heads"),
+        ("«const kv_heads»: usize = 1", "const kv_heads"),
+    ] {
+        let message = format!("expected a key, found `{found}`\nhelp: write `kv_heads = 1`");
+        check(entry, &[&message]);
+    }
+    check_source(
+        "struct L<heads «=>» 2, d_model «=>» 16>;",
+        &["expected `=`, ..", "expected `=`, .."],
+    );
+}
+
+#[test]
+fn values_of_another_form() {
+    check(
+        "mask = «|q, k| q >= k»",
+        &[
+            "`mask` expects a word, found a closure\nhelp: a function stands in a body: `struct Name<..> { fn mask(q_idx, kv_idx) { kv_idx <= q_idx } }`",
+        ],
+    );
+    check(
+        "score = «|q, k| q * k», bias = false",
+        &[
+            "`score` expects a word, found a closure\nhelp: a function stands in a body: `struct Name<..> { fn score(score, q_idx, kv_idx) { ..",
+        ],
+    );
+    check(
+        "position = rope«{ theta: 500000.0 }»",
+        &[
+            "the arguments of `rope` stand in parentheses, found `{ theta:500000.0 }`\nhelp: write `rope(theta = 10000)`",
+        ],
+    );
+    check(
+        "mask = causal & sliding_window«[256]»",
+        &[
+            "the arguments of `sliding_window` stand in parentheses, found `[256]`\nhelp: write `sliding_window(n, [upper_left | lower_right], [symmetric])`",
+        ],
+    );
+    check(
+        "position = rope(theta«:» 500000.0)",
+        &["expected `=`, found `:`\nhelp: write `theta = 500000.0`"],
+    );
+}
+
+#[test]
+fn comments_of_python_end_with_their_line() {
+    let message = "expected a declaration, found `#`\nhelp: a comment starts with `//`";
+    check_source(
+        "«#» eight heads\nstruct L<heads = 2, d_model = 16>;",
+        &[message],
+    );
+    check_source(
+        "struct L<heads = 2, «#» eight, heads = 3\n d_model = 16>; «#» the end",
+        &[message; 2],
+    );
+    check_source(
+        "struct L<heads = 2, d_model = 16> {
+            «#» a slope
+            param slope: [heads] = ones;
+            fn score(score, h) {
+                «#» scaled
+                score * slope[h]
+            }
+        }",
+        &[message; 2],
+    );
+    check_source(
+        "#[doc = \"a\"] #[cfg(all())] struct L<heads = 2, d_model = 16>;",
+        &[],
+    );
+}
+
+/// In place of an expression or a type, whatever else is emitted would be an error of its own.
+#[test]
+fn without_a_struct_there_is_nothing_but_the_error() {
+    for source in ["heads = 2, d_model = 16", "", "enum L"] {
+        let file = parse_file(expand(source));
+        assert_eq!((file.items.len(), reports(&file).len()), (1, 1), "{source}");
+    }
+    check_source(
+        "«heads» = 2, d_model = 16",
+        &[
+            "expected `struct`, found `heads`\nhelp: a layer is declared as an item, outside of expressions and types: `struct Name<heads = 8, d_model = 512>;`",
+        ],
+    );
+}

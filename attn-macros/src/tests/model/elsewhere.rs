@@ -1,0 +1,135 @@
+//! What people write who come from other libraries and languages: each mistake is one error, which says what to write.
+
+use super::expand;
+use crate::tests::support::reports;
+
+/// A model in whose lines one is wrong.
+const LINES: [&str; 8] = [
+    "struct Net<vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64>;",
+    "fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {",
+    "let mut x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);",
+    "repeat layers {",
+    "x = x + attention::<heads, mask = causal>(layer_norm(x));",
+    "}",
+    "linear::<vocab>(layer_norm(x))",
+    "}",
+];
+
+/// Where the errors stand, and what they say.
+fn errors(line: usize, wrong: &str) -> Vec<(String, String)> {
+    let mut lines = LINES;
+    lines[line] = wrong;
+    let source = lines.join("\n");
+    let found = reports(&expand(&source)).into_iter().map(|report| {
+        let at = report.at.expect("an error stands somewhere");
+        (source[at].to_owned(), report.message)
+    });
+    found.collect()
+}
+
+#[test]
+fn the_model_without_a_mistake_has_no_error() {
+    assert_eq!(errors(0, LINES[0]), []);
+}
+
+/// Nothing stands beside it: that is no second error.
+#[test]
+fn a_comment_alone_is_one_error() {
+    let found = reports(&expand("# blocks"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].message.contains("`//`"), "{found:?}");
+}
+
+/// The line, the mistake, where the error stands, and parts of what it says.
+#[test]
+fn one_mistake_is_one_error_with_what_to_write() {
+    let is_right = |(line, wrong, at, says): &Case| match errors(*line, wrong).as_slice() {
+        [(found, message)] => {
+            found.starts_with(at) && says.iter().all(|part| message.contains(part))
+        }
+        _ => false,
+    };
+    let wrong: Vec<_> = CASES.iter().filter(|case| !is_right(case)).collect();
+    let found: Vec<_> = wrong.iter().map(|case| errors(case.0, case.1)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}\n{found:#?}");
+}
+
+type Case = (usize, &'static str, &'static str, &'static [&'static str]);
+
+#[rustfmt::skip]
+const CASES: &[Case] = &[
+    // The header.
+    (0, "struct Net { vocab: 65, d_model: 32, heads: 4, layers: 2, max_len: 64 }", "{",
+        &["angle brackets", "`struct Net<vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64>;`"]),
+    (0, "struct Net(vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64);", "(", &["`struct Net<vocab = 65, "]),
+    (0, "struct Net<vocab: usize = 65, d_model: usize = 32, heads: usize = 4, layers: usize = 2, max_len: usize = 64>;", "vocab",
+        &["expected `name = size`", "every size is a `usize`: `vocab = 65`"]),
+    (0, "struct Net<const vocab: usize = 65, const d_model: usize = 32, const heads: usize = 4, const layers: usize = 2, const max_len: usize = 64>;",
+        "const", &["`vocab = 65`"]),
+    (0, "struct Net<vocab = 65, d_model = 32.0, heads = 4, layers = 2, max_len = 64>;", "32.0",
+        &["`d_model` expects a positive whole number, found `32.0`"]),
+    (0, "struct Net<vocab = \"65\", d_model = 32, heads = 4, layers = 2, max_len = 64>;", "\"65\"",
+        &["`vocab` expects a positive whole number"]),
+    (0, "struct Net<vocab = 65, d_model = 8 * heads, heads = 4, layers = 2, max_len = 64>;", "heads",
+        &["reads `heads`, which is not set yet", "declare `heads` before `d_model`"]),
+    (0, "struct Net<vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64, mask = causal>;", "mask",
+        &["`mask` is none", "`attention::<heads, mask = causal>(x)`"]),
+    (0, "struct Net<vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64, dropout = 0.1>;", "dropout",
+        &["`const DROPOUT: f64 = 0.1;`"]),
+    // The signature.
+    (1, "fn forward(tokens: ids[batch; seq]) -> [batch, seq, vocab] {", ";", &["expected `,` between axes", "`[batch, seq]`"]),
+    (1, "fn forward(tokens: ids[batch, seq]) -> Tensor {", "Tensor", &["expected a shape, found `Tensor`", "`[batch, seq, d_model]`"]),
+    (1, "fn forward(tokens: ids[_, seq]) -> [_, seq, vocab] {", "_", &["found `_`", "`[batch, seq]`"]),
+    (1, "fn forward(tokens: ids[-1, seq]) -> [-1, seq, vocab] {", "-", &["found `-1`", "`[batch, seq]`"]),
+    (1, "fn forward(tokens: ids[..]) -> [.., vocab] {", "..", &["found `..`", "`[batch, seq]`"]),
+    (1, "fn forward(tokens: ids[None, seq]) -> [None, seq, vocab] {", "None", &["found `None`", "`[batch, seq]`"]),
+    // Variables.
+    (2, "x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);", "x",
+        &["there is no variable `x`", "`let mut x = ..;`"]),
+    (2, "let q, k = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);", ",",
+        &["an operation has one result", "`let x = ..;`"]),
+    (2, "let hidden = 4 * d_model; let mut x = embedding::<vocab, d_model>(tokens); x = feed_forward::<hidden>(x);", "*",
+        &["found a number", "`struct Net<.., hidden = { 4 * d_model }>;`"]),
+    // Keys in other brackets, and other names.
+    (2, "let mut x = embedding(vocab, d_model)(tokens);", "(", &["`embedding::<vocab, d_model>(tokens)`"]),
+    (2, "let mut x = embedding[vocab, d_model](tokens);", "[", &["`embedding::<vocab, d_model>(tokens)`"]),
+    (2, "let mut x = embedding(tokens, vocab, d_model);", "vocab", &["`embedding::<vocab, d_model>(x)`"]),
+    (2, "let mut x = nn::Embedding(vocab, d_model)(tokens);", "nn", &["found `nn::Embedding`", "`embedding::<vocab, d_model>(ids)`"]),
+    (2, "let mut x = attn::embedding::<vocab, d_model>(tokens);", "attn", &["`embedding::<vocab, d_model>(x)`"]),
+    (2, "let mut x = embedding::<num_embeddings = vocab, d_model = d_model>(tokens);", "num_embeddings", &["did you mean `vocab`?"]),
+    (2, "let mut x = embedding::<vocab, embedding_dim = d_model>(tokens);", "embedding_dim", &["did you mean `d_model`?"]),
+    (2, "let mut x = embedding::<vocab, d_model>(tokens) + sinusoidal_position::<max_len, d_model>(tokens);", "max_len",
+        &["`sinusoidal_position::<d_model>(x)`"]),
+    (2, "let mut x = embedding::<vocab, d_model>(tokens) * sqrt(d_model);", "sqrt", &["unknown operation `sqrt`", "`x * { SCALE }`"]),
+    (2, "let mut x = embedding::<vocab, d_model>(tokens) * consts::SCALE;", "consts", &["`{ consts::SCALE }`"]),
+    (4, "x = x + attention::<heads>(layer_norm(x, 1e-5));", "1e-5", &["`layer_norm::<epsilon = 1e-5>(x)`"]),
+    (4, "x = x + attention::<heads>(dropout(layer_norm(x), 0.1));", "0.1", &["`dropout::<0.1>(x)`"]),
+    (4, "x = x + attention::<heads>(layer_norm(x).dropout(0.1));", ".", &["`dropout::<p>(x)`"]),
+    (4, "x = x + dropout::<dropout>(x);", "dropout", &["`dropout` is an operation", "`const DROPOUT: f64 = 0.1;`"]),
+    (4, "x = x + attention::<heads, causal>(layer_norm(x));", "causal", &["did you mean `mask = causal`?"]),
+    (4, "x = x + attention::<heads, causal = true>(layer_norm(x));", "causal", &["did you mean `mask = causal`?"]),
+    (4, "x = x + attention::<heads>(layer_norm(x), mask = causal);", "mask", &["`attention::<heads, mask = causal>(x)`"]),
+    (4, "x = x + attention::<heads, mask = causal>(layer_norm(x), padding = tokens);", "padding", &["`mask = causal & padding`"]),
+    (4, "x = x + attention::<heads>(layer_norm(x)) { fn mask(q, kv_idx) { kv_idx <= q } };", "q", &["did you mean `q_idx`?"]),
+    (4, "x = x + feed_forward::<128, gelu_tanh>(x);", "gelu_tanh", &["did you mean `activation = gelu_tanh`?"]),
+    (4, "x = x ** 2;", "*", &["`x * x`"]),
+    (4, "x = x + layer_norm(x)?;", "?", &["remove it"]),
+    // Statements.
+    (3, "# blocks\nrepeat layers {", "#", &["`//`"]),
+    (3, "println!(\"{:?}\", x);\nrepeat layers {", "println", &["`println!`", "`Net::summary_of(batch, seq)`"]),
+    (3, "repeat layers, name = \"blocks\" {", "\"blocks\"", &["found `\"blocks\"`", "`name = blocks`"]),
+    (5, "};", ";", &["remove it"]),
+    // The result.
+    (6, "linear(layer_norm(x), vocab)", "vocab", &["`linear::<vocab>(x)`"]),
+    (6, "linear::<tied = \"embedding\">(layer_norm(x))", "\"embedding\"", &["`tied = embedding`"]),
+    (6, "linear::<tied = true>(layer_norm(x))", "true", &["`tied = embedding`"]),
+    (6, "linear::<tied = embedding.weight>(layer_norm(x))", "embedding", &["`tied = embedding`"]),
+    (6, "linear::<vocab, name = \"head\">(layer_norm(x))", "\"head\"", &["`name = head`"]),
+    (6, "linear::<vocab, name = 3>(layer_norm(x))", "3", &["`name = head`"]),
+    (6, "linear::<vocab>(layer_norm(x[:, -1]))", "[", &["`module::<Type, out = [batch, d_model]>(x)`"]),
+    (6, "softmax(linear::<vocab>(layer_norm(x)), -1)", "-", &["`softmax(x)`"]),
+    (6, "linear::<vocab>(cat([x, x]))", "[", &["`concat(a, b)`"]),
+    (6, "MyHead(x)", "MyHead", &["`module::<MyHead, out = [batch, seq, d_model]>(x)`"]),
+    (6, "linear::<vocab>(layer_norm(x)), x", ",", &["`(x, y)`"]),
+    (6, "module::<Net, out = [batch, seq, vocab]>(x)", "Net", &["`Net` contains itself", "`repeat 2 { .. }`"]),
+];
