@@ -36,10 +36,11 @@ fn facts(keys: &str, sizes: (i64, i64, i64)) -> (i64, i64) {
     let (mut params, mut flops) = (None, None);
     for item in impl_items(&file) {
         match item {
-            syn::ImplItem::Const(item) if item.ident == "PARAMS" => {
+            // Those of `Facts`, which follow, hand these on.
+            syn::ImplItem::Const(item) if item.ident == "PARAMS" && params.is_none() => {
                 params = Some(interpret::value(&item.expr, &scope));
             }
-            syn::ImplItem::Fn(item) if item.sig.ident == "flops" => {
+            syn::ImplItem::Fn(item) if item.sig.ident == "flops" && flops.is_none() => {
                 let [syn::Stmt::Expr(body, None)] = item.block.stmts.as_slice() else {
                     panic!("not one expression")
                 };
