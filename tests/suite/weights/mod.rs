@@ -7,6 +7,8 @@
     reason = "a test that unwraps fails where it should"
 )]
 
+mod fine_tuning;
+mod formats;
 mod hugging_face;
 mod refused;
 mod torch;
