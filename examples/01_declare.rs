@@ -4,8 +4,9 @@
 //! cargo run --release --example 01_declare
 //! ```
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use attn::attention;
+use attn::checkpoint::{self, LoadOptions};
 use attn::dfdx::{optim::Adam, prelude::*};
 
 // The whole layer. What is not said has the usual default: head_dim = d_model / heads, scaled dot
@@ -53,10 +54,9 @@ fn main() -> Result<()> {
 
     // 4. Save it and load it. The names in the file are those of the fields.
     let file = tempfile::NamedTempFile::new()?;
-    layer.save_safetensors(file.path())?;
+    checkpoint::save(&layer, file.path())?;
     let mut twin = device.build_module::<SelfAttention, f32>();
-    twin.load_safetensors(file.path())
-        .map_err(|e| anyhow!("{e:?}"))?;
+    checkpoint::load(&mut twin, file.path(), LoadOptions::default())?;
     assert_eq!(twin.forward(x.clone()).as_vec(), layer.forward(x).as_vec());
     println!("\nsaved and loaded:");
     let (m, f) = ((&layer, String::new()), &mut PrintNames);

@@ -20,7 +20,7 @@
 //! - [`attention!`] declares a layer. Its page lists every key. A wrong spec is a compile error at its token.
 //! - [`model!`] declares a whole network of such layers and others, with shapes inferred through all of it.
 //! - The declared type is both builder and module: it stands in dfdx's tuples, and in `Residual` if it takes one tensor; its
-//!   parameters are named (`q_proj.weight`), dfdx's optimizers train it, and dfdx saves and loads it.
+//!   parameters are named (`q_proj.weight`), dfdx's optimizers train it, and `checkpoint::save` and `checkpoint::load` write and read it.
 //! - The macro takes the derivative: a layer is one operation on dfdx's tape, a forward and a backward function over slices, in
 //!   which scores never stand in memory. Code that is generic over the device asks for [`Backend`].
 //! - A wrong shape is a compile error in the layer's words: "`SelfAttention` takes [batch, seq, 64] or [seq, 64], not ..".

@@ -27,11 +27,12 @@ pub(crate) struct Failure {
 /// Puts a new file in the place of the one before.
 ///
 /// # Errors
-/// What `write` says, or the system. The file before is then still there.
+/// What `write` says, or the system, or that something else than a file is there. What was there is then still there.
 pub(crate) fn replace<E: From<Failure>>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
 ) -> Result<(), E> {
+    check_replaceable(path)?;
     let temporary = temporary(path);
     let written = create(&temporary, write).and_then(|()| {
         rename(&temporary, path)?;
@@ -42,6 +43,19 @@ pub(crate) fn replace<E: From<Failure>>(
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// That there is a file, or nothing: renaming would take a device or a pipe away.
+fn check_replaceable(path: &Path) -> Result<(), Failure> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(Failure {
+            path: path.into(),
+            action: "replace",
+            error: io::Error::other("it is not a regular file"),
+        }),
+        // What else is in the way is said by who writes.
+        _ => Ok(()),
+    }
 }
 
 /// A name beside `path` that no other thread and no other process has.

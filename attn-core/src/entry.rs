@@ -144,6 +144,29 @@ pub fn check_sizes<Dev>(
     }
 }
 
+/// The most queries, and keys, of which is worked out what a mask lets through: beyond this, it would take minutes.
+const LONGEST_MASK: usize = 1 << 19;
+
+/// Checks that it can be worked out what the mask of a layer lets through.
+///
+/// # Errors
+/// [`Error::TooLong`], with the length.
+pub fn check_mask_lengths<Dev>(
+    layer: &'static str,
+    q_len: usize,
+    kv_len: usize,
+) -> Result<(), Error<Dev>> {
+    let length = q_len.max(kv_len);
+    if length <= LONGEST_MASK {
+        return Ok(());
+    }
+    Err(Error::TooLong {
+        layer,
+        length,
+        max: LONGEST_MASK,
+    })
+}
+
 /// An input of a layer: tokens of some width, perhaps in batches.
 pub trait Tokens {
     /// The number of sequences, and their length.

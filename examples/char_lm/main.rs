@@ -77,6 +77,9 @@ fn run(args: &Args) -> Result<()> {
         args.training.block_size,
         vocabulary,
     );
+    // Before anything in the folder is looked at: what is there must not change meanwhile. A folder is not made to resume from it.
+    let trains = args.training.steps > 0 && (!args.resume || args.out.is_dir());
+    let _lock = trains.then(|| folder.lock()).transpose()?;
     let start = start(args, &folder, vocabulary, &mut model)?;
     describe(&model, &corpus)?;
     interrupt::listen()?;
@@ -250,4 +253,35 @@ fn sample(
         samples.push(sample);
     }
     Ok(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use attn::checkpoint::Checkpoints;
+    use std::{ffi::OsStr, fs};
+
+    #[test]
+    fn a_run_is_refused_while_another_has_the_folder_and_changes_nothing() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let (data, out) = (folder.path().join("text"), folder.path().join("run"));
+        fs::write(&data, "In the beginning ".repeat(40))?;
+        let _other = Checkpoints::new(&out).lock_run()?;
+        let metrics = out.join("metrics.jsonl");
+        fs::write(&metrics, "{\"step\":1}\n")?;
+        for flag in ["--keep-last=2", "--resume"] {
+            let flags = ["char_lm", "--steps=1", "--block-size=8", flag, "--data"];
+            let mut line = flags.map(OsStr::new).to_vec();
+            line.extend([data.as_os_str(), OsStr::new("--out"), out.as_os_str()]);
+            let args = Args::parse_from(line);
+            let refused = run(&args).err().map(|error| format!("{error:#}"));
+            let message = refused.unwrap_or_default();
+            assert!(
+                message.contains("another run is using this folder"),
+                "{message}"
+            );
+            assert_eq!(fs::read_to_string(&metrics)?, "{\"step\":1}\n");
+        }
+        Ok(())
+    }
 }

@@ -6,7 +6,7 @@ use crate::{
 };
 use anyhow::{Context, Result, ensure};
 use attn::{
-    checkpoint::{Checkpoints, Contents, LoadOptions},
+    checkpoint::{Checkpoints, Contents, LoadOptions, RunLock},
     text::Vocabulary,
     train::AdamWState,
 };
@@ -75,6 +75,12 @@ impl<'a> Run<'a> {
             config: Config::new(block_size),
             vocabulary,
         }
+    }
+
+    /// Keeps other runs out of the folder, for as long as this one lasts.
+    pub(crate) fn lock(&self) -> Result<RunLock> {
+        let lock = self.checkpoints.lock_run();
+        lock.context("wait until the other run ends, or give another folder with --out")
     }
 
     /// Refuses a folder with the checkpoints of another run, among which those of this one would be lost.
@@ -162,6 +168,26 @@ mod tests {
         assert!(refusal(run(16, &abd)).contains("other tokens"));
         assert!(refusal(run(8, &abc)).starts_with("--block-size 8 is not that of"));
         assert_eq!(refusal(run(16, &abc)), "");
+        Ok(())
+    }
+
+    #[test]
+    fn a_folder_is_of_one_run_at_a_time() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let out = folder.path().join("run");
+        let abc = Vocabulary::characters("abc")?;
+        let run = || Run::new(&out, 2, 16, &abc);
+        let first = run().lock()?;
+        let refused = run().lock().err().map(|error| format!("{error:#}"));
+        let expected = format!(
+            "wait until the other run ends, or give another folder with --out: {}: another run is using this folder",
+            out.display()
+        );
+        assert_eq!(refused, Some(expected));
+        let model = model::build(&Cpu::default())?;
+        run().save(&model, &AdamWState::default(), &History::default())?;
+        drop(first);
+        assert!(run().lock().is_ok());
         Ok(())
     }
 

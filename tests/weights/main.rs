@@ -7,6 +7,8 @@
     reason = "a test that unwraps fails where it should"
 )]
 
+mod fine_tuning;
+mod formats;
 mod hugging_face;
 mod refused;
 mod torch;
@@ -32,7 +34,7 @@ const LENS: [usize; BATCH] = [7, 4];
 const TOLERANCE: f32 = 2e-5;
 
 fn file(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/weights");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("weights");
     folder.join(format!("{name}.safetensors"))
 }
 

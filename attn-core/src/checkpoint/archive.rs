@@ -12,7 +12,7 @@ use dfdx::{nn::TensorCollection, tensor_ops::Device};
 use super::{
     CheckpointError, Difference, Dtype, LoadOptions, Mismatch, Problem, TensorType,
     header::{Header, Located},
-    layout::{Mapped, Plan, WeightMap},
+    layout::{LoadReport, Mapped, Plan, WeightMap},
     model,
     number::{decode, is_float},
     optimizer,
@@ -105,12 +105,14 @@ impl<R: Read> Archive<R> {
         E: Element,
         D: Device<E>,
     {
-        self.load_mapped(model, &WeightMap::identity(), options)
+        self.load_mapped(model, &WeightMap::identity(), options)?;
+        Ok(())
     }
 
     /// Reads the tensors of a model from a file of another library, whose names and layout the [map](super::layout) tells.
     ///
-    /// As [`load`](super::load), everything is checked before the first tensor of the model is touched.
+    /// As [`load`](super::load), everything is checked before the first tensor of the model is touched. The report lists what was
+    /// loaded, and what stays as it was built because the map [says so](WeightMap::fresh).
     ///
     /// PyTorch: `model.load_state_dict(convert(safetensors.torch.load_file(path)), strict=True)`.
     ///
@@ -122,16 +124,18 @@ impl<R: Read> Archive<R> {
         model: &mut M,
         map: &WeightMap,
         options: LoadOptions,
-    ) -> Result<(), CheckpointError>
+    ) -> Result<LoadReport, CheckpointError>
     where
         M: TensorCollection<E, D>,
         E: Element,
         D: Device<E>,
     {
         self.naming_the_file(|archive| {
-            let plan = Plan::new(map, &model::expected(model))?;
+            let expected = model::expected(model);
+            let plan = Plan::new(map, &expected)?;
             let values = archive.read_mapped(&plan, options)?;
-            model::fill(model, &Mapped::new(&plan, &values)?)
+            model::fill(model, &Mapped::new(&plan, &values)?)?;
+            Ok(LoadReport::new(&plan, expected))
         })
     }
 

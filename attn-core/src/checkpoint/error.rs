@@ -60,6 +60,15 @@ pub enum Problem {
         bytes: u64,
     },
 
+    /// It is a file of another format.
+    #[error("it is {format}, not a safetensors file: {advice}")]
+    Format {
+        /// What it is.
+        format: &'static str,
+        /// How its tensors get here.
+        advice: &'static str,
+    },
+
     /// The header is longer than the file, or than a header may be.
     #[error("its header is said to be {found} bytes long, but can have {limit} at most")]
     HeaderLength {
@@ -216,6 +225,10 @@ pub enum Problem {
     /// Another process saves to the folder, too.
     #[error("another process is saving here")]
     Busy,
+
+    /// Another run has the folder.
+    #[error("another run is using this folder")]
+    Running,
 }
 
 impl Problem {

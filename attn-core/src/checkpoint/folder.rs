@@ -22,7 +22,9 @@ const LATEST: &str = "latest";
 /// The file that names the checkpoint with the least metric, and says what that is.
 const BEST: &str = "best";
 /// Held by who saves.
-const LOCK: &str = ".lock";
+const SAVING: &str = ".lock";
+/// Held by a run, for its life.
+const RUNNING: &str = ".run";
 /// What a hidden folder ends with that is being written or removed: what is in it is of no use to anybody.
 const UNFINISHED: &str = "tmp";
 /// What a hidden folder ends with whose place another takes in this moment: a whole checkpoint.
@@ -55,6 +57,36 @@ impl Checkpoints {
         self
     }
 
+    /// Keeps other runs out of the folder, which is made if it is not there: until what this returns is dropped, or until the process
+    /// ends, in whatever way.
+    ///
+    /// Two runs that write to one folder mix their records, and each removes checkpoints of the other. So a program that trains takes
+    /// this first of all, before it looks for a checkpoint to go on from. Whoever only reads needs it not.
+    ///
+    /// ```
+    /// use attn_core::checkpoint::{Checkpoints, Problem};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let checkpoints = Checkpoints::new(folder.path());
+    /// let run = checkpoints.lock_run()?;
+    /// let second = checkpoints.lock_run().err().map(|error| error.problem);
+    /// assert!(matches!(second, Some(Problem::Running)));
+    /// drop(run);
+    /// assert!(checkpoints.lock_run().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// It is a lock of the system, which holds for programs that ask for it. File systems without locks let every run in.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] with [`Problem::Running`] if a run has the folder, of this process or of another; or if the system refuses.
+    pub fn lock_run(&self) -> Result<RunLock, CheckpointError> {
+        disk::create_folder(&self.folder)?;
+        Ok(RunLock {
+            _lock: self.lock(RUNNING, Problem::Running)?,
+        })
+    }
+
     /// Saves a checkpoint of this step, in the place of an older one of the same step.
     ///
     /// It becomes the [`latest`](Self::latest), and the [`best`](Self::best) if its `metric`, as the loss on held-out data,
@@ -70,7 +102,7 @@ impl Checkpoints {
         metric: Option<f64>,
     ) -> Result<Checkpoint, CheckpointError> {
         disk::create_folder(&self.folder)?;
-        let _lock = self.lock()?;
+        let _lock = self.lock(SAVING, Problem::Busy)?;
         self.clean_up()?;
         let unfinished = self.hidden(step, UNFINISHED);
         let written = contents.write(&unfinished);
@@ -108,7 +140,9 @@ impl Checkpoints {
         Ok(text.and_then(|text| {
             let (name, metric) = text.trim().split_once(' ')?;
             let checkpoint = self.at(step_of(name)?)?;
-            Some((checkpoint, metric.parse().ok()?))
+            // Nothing would be less than NaN.
+            let metric = metric.parse().ok().filter(|metric: &f64| !metric.is_nan());
+            Some((checkpoint, metric?))
         }))
     }
 
@@ -132,13 +166,13 @@ impl Checkpoints {
         Ok(Vec::from_iter(steps.collect::<BTreeSet<_>>()))
     }
 
-    /// Keeps other processes from saving until it is dropped, or until this process ends, in whatever way.
-    fn lock(&self) -> Result<Lock, CheckpointError> {
-        let path = self.folder.join(LOCK);
+    /// Nobody else has this file until it is dropped, or until this process ends, in whatever way.
+    fn lock(&self, file: &str, taken: Problem) -> Result<Lock, CheckpointError> {
+        let path = self.folder.join(file);
         let file = File::options().create(true).append(true).open(&path);
         let file = file.map_err(|error| Problem::io("open")(error).at(&path))?;
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) => Err(Problem::Busy.at(&self.folder)),
+            Err(TryLockError::WouldBlock) => Err(taken.at(&self.folder)),
             // Some file systems have no locks. They are to be used, too.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(Lock(file)),
         }
@@ -237,6 +271,14 @@ impl Checkpoints {
 }
 
 /// While it is there, nobody else saves.
+/// A run has its folder for itself while this is there: [`Checkpoints::lock_run`].
+#[derive(Debug)]
+#[must_use = "the folder is free again when this is dropped"]
+pub struct RunLock {
+    _lock: Lock,
+}
+
+#[derive(Debug)]
 struct Lock(File);
 
 impl Drop for Lock {

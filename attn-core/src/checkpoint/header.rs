@@ -24,6 +24,8 @@ use super::{Problem, TensorType};
 pub(super) const PREFIX: u64 = 8;
 /// The key of the header that is no tensor.
 pub(super) const METADATA: &str = "__metadata__";
+/// How many bytes of a zip archive are looked at: more than a name of a tensor in it takes.
+const FIRST_NAME: u64 = 1024;
 /// What the format allows a header to have.
 const LONGEST: u64 = 100_000_000;
 
@@ -53,7 +55,8 @@ impl Header {
         file.read_exact(&mut length).map_err(Problem::io("read"))?;
         let (found, limit) = (u64::from_le_bytes(length), rest.min(LONGEST));
         if found > limit {
-            return Err(Problem::HeaderLength { found, limit });
+            let other = other_format(&length, file, rest)?;
+            return Err(other.unwrap_or(Problem::HeaderLength { found, limit }));
         }
         let mut json = vec![0; found as usize];
         file.read_exact(&mut json).map_err(Problem::io("read"))?;
@@ -83,6 +86,38 @@ impl Header {
             tensors,
             data,
         })
+    }
+}
+
+/// What a file is that begins with these bytes, if that is known. All of them give lengths that no header has.
+fn other_format(
+    begin: &[u8; PREFIX as usize],
+    file: &mut impl Read,
+    rest: u64,
+) -> Result<Option<Problem>, Problem> {
+    let format = |format, advice| Ok(Some(Problem::Format { format, advice }));
+    if begin.starts_with(b"GGUF") {
+        return format("a GGUF file", "take the checkpoint that it was made of");
+    }
+    if !begin.starts_with(b"PK\x03\x04") {
+        return Ok(None);
+    }
+    // The name of the first file in the archive stands at byte 30.
+    let mut more = vec![0; rest.min(FIRST_NAME) as usize];
+    file.read_exact(&mut more).map_err(Problem::io("read"))?;
+    let has = |name: &[u8]| more.windows(name.len()).any(|part| part == name);
+    if has(b".npy") {
+        format(
+            "an npz archive of NumPy, which dfdx's `model.save` writes",
+            "`model.load` of dfdx's `LoadFromNpz` reads it; `attn::checkpoint::save` writes what is read here",
+        )
+    } else if has(b".pkl") {
+        format(
+            "an archive of `torch.save`",
+            "`safetensors.torch.save_file(model.state_dict(), path)` writes what is read here",
+        )
+    } else {
+        format("a zip archive", "unpack it")
     }
 }
 

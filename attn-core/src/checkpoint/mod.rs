@@ -14,6 +14,7 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let folder = folder.path().join("run");
 //! let checkpoints = Checkpoints::new(&folder).keep_last(3);
+//! let _run = checkpoints.lock_run()?; // no other run gets the folder meanwhile
 //! let dev = Cpu::default();
 //! let mut model = dev.build_module::<Linear<4, 2>, f32>();
 //! let mut optimizer = AdamW::new(Default::default());
@@ -71,7 +72,8 @@
 //!   `best`.
 //! - So after a kill, a crash of the machine or an error of the disk, [`latest`](Checkpoints::latest) is the checkpoint before or
 //!   the new one. What was half done has a hidden name, and the next [`save`](Checkpoints::save) removes it.
-//! - One process saves at a time, which a lock sees to. Any number may read.
+//! - One process saves at a time, which a lock sees to. Any number may read. A run can have the folder for itself for all of its
+//!   life: [`Checkpoints::lock_run`].
 //!
 //! # What is refused
 //!
@@ -87,6 +89,8 @@
 //! The files are those of [safetensors](https://github.com/huggingface/safetensors): dfdx and Python read them, and are read. The
 //! numbers beside the tensors of dfdx's own norms, `epsilon`, are tensors without axes in them, as dfdx has it; files
 //! without them load.
+//!
+//! dfdx's own method `model.save(path)` writes an npz archive, whatever the name of the file is: write [`save(&model, path)`](save).
 //!
 //! Where names differ, or matrices are transposed or packed, a [`WeightMap`](layout::WeightMap) says how: [`layout`] has those of
 //! PyTorch's layers and of Hugging Face's BERT, GPT-2 and Llama, for both directions.
@@ -117,7 +121,7 @@ pub(crate) use tests::faults;
 pub use archive::Archive;
 pub use contents::Contents;
 pub use error::{CheckpointError, Difference, Mismatch, Problem};
-pub use folder::{Checkpoint, Checkpoints};
+pub use folder::{Checkpoint, Checkpoints, RunLock};
 pub use model::{load, save};
 pub use number::TensorType;
 pub use optimizer::{load_adamw, save_adamw};

@@ -25,7 +25,7 @@ use crate::{Element, disk};
 
 /// Writes all tensors of a model to a safetensors file, which takes the place of the one before at once.
 ///
-/// dfdx's `load_safetensors` and Python's `safetensors` read it. Names are those that dfdx gives: `0.weight`. Numbers that
+/// The method `model.save(path)` is dfdx's, and writes an npz archive. dfdx's `load_safetensors` and Python's `safetensors` read this file. Names are those that dfdx gives: `0.weight`. Numbers that
 /// dfdx keeps beside the tensors, the `epsilon` of its norms, are in it as tensors without axes.
 ///
 /// PyTorch: `safetensors.torch.save_file(model.state_dict(), path)`.

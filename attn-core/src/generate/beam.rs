@@ -1,6 +1,9 @@
 //! The likeliest continuations, several at a time.
 
-use super::{GenerateError, SamplingError, Session, sampling::finite};
+use super::{
+    GenerateError, SamplingError, Session,
+    sampling::{check_options, finite},
+};
 use crate::Element;
 
 /// How continuations are searched.
@@ -59,12 +62,14 @@ impl<E: Element> Session<E> {
     /// as `num_beams` of `generate` in `transformers`.
     ///
     /// # Errors
-    /// If prompt and continuation do not fit, or if the model's results are not finite.
+    /// [`SamplingError::Option`] if there are no beams, or if the length penalty is not finite; if prompt and continuation do not fit, or
+    /// if the model's results are not finite.
     pub fn beam_search(
         &self,
         prompt: &[usize],
         search: &BeamSearch<'_>,
     ) -> Result<Vec<Beam>, GenerateError> {
+        search.check()?;
         let mut session = self.fork();
         session.prefill(prompt)?;
         let start = Open {
@@ -85,6 +90,24 @@ impl<E: Element> Session<E> {
 }
 
 impl BeamSearch<'_> {
+    fn check(&self) -> Result<(), SamplingError> {
+        let Self {
+            beams,
+            length_penalty,
+            ..
+        } = *self;
+        let rules = [
+            ("beams", beams as f64, beams > 0, "1 or more"),
+            (
+                "length_penalty",
+                length_penalty,
+                length_penalty.is_finite(),
+                "finite",
+            ),
+        ];
+        check_options(&rules)
+    }
+
     fn beam(&self, tokens: Vec<usize>, log_probability: f64) -> Beam {
         let len = (tokens.len().max(1) as f64).powf(self.length_penalty);
         Beam {

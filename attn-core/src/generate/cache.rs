@@ -4,9 +4,12 @@ use super::{
     reach::Reach,
     tokens::{NewTokens, Room, Span},
 };
-use crate::kernel::{
-    Matrix, MatrixMut, Pooled,
-    attention::{Attention, Positions, go_on, prepare},
+use crate::{
+    Error,
+    kernel::{
+        Matrix, MatrixMut, Pooled,
+        attention::{Attention, Positions, go_on, prepare},
+    },
 };
 
 /// The most tokens of a sequence that are new at once. More are given in turn: memory does not grow with the prompt.
@@ -69,25 +72,34 @@ impl<E: Pooled> Rows<E> {
 
 impl<E: Pooled> Cache<E> {
     /// An empty cache for an attention that looks back only.
-    pub fn new(room: Room, attention: &Attention<'_, E>) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if there is not so much memory.
+    pub fn new<Dev>(room: Room, attention: &Attention<'_, E>) -> Result<Self, Error<Dev>> {
         let Room {
             sequences,
             capacity,
         } = room;
         let sizes = attention.sizes;
-        let reach = Reach::of(attention.mask, sizes, sequences, capacity);
+        // What new tokens need anyway holds such a sequence, whatever its mask looks at.
+        let reach = match capacity <= MOST_NEW {
+            true => Reach::all(capacity),
+            false => Reach::of(attention.mask, sizes, sequences, capacity),
+        };
         let rows = capacity.min(reach.kept + reach.window + MOST_NEW);
-        let sequence = Sequence {
-            keys: Rows::new(rows, sizes.kv_heads * sizes.width),
-            values: Rows::new(rows, sizes.kv_heads * sizes.value_width),
+        let widths = [sizes.width, sizes.value_width].map(|width| sizes.kv_heads * width);
+        check_memory::<E, Dev>(sequences, rows, widths)?;
+        let sequence = |_| Sequence {
+            keys: Rows::new(rows, widths[0]),
+            values: Rows::new(rows, widths[1]),
             len: 0,
             dropped: 0,
         };
-        Self {
-            sequences: vec![sequence; sequences],
+        Ok(Self {
+            sequences: (0..sequences).map(sequence).collect(),
             reach,
             rows,
-        }
+        })
     }
 
     /// The numbers that there is room for.
@@ -148,6 +160,29 @@ impl<E: Pooled> Cache<E> {
         }
         sequence.len -= dead;
         sequence.dropped += dead;
+    }
+}
+
+/// Whether the system has the memory of all rows: it is asked for once, for where it is asked for in vain otherwise, the process ends.
+fn check_memory<E, Dev>(
+    sequences: usize,
+    rows: usize,
+    widths: [usize; 2],
+) -> Result<(), Error<Dev>> {
+    let width = widths[0] + widths[1];
+    let len = sequences
+        .checked_mul(rows)
+        .and_then(|len| len.checked_mul(width));
+    let mut all = Vec::<E>::new();
+    let there_is = len.is_some_and(|len| all.try_reserve_exact(len).is_ok());
+    // Memory that nobody looks at is not asked for.
+    std::hint::black_box(&all);
+    match there_is {
+        true => Ok(()),
+        false => Err(Error::TooLarge {
+            layer: "a session",
+            sizes: vec![("sequences", sequences), ("tokens", rows), ("width", width)],
+        }),
     }
 }
 

@@ -1,9 +1,14 @@
 //! How much of the past a mask looks at.
 
+use std::ops::Range;
+
 use crate::kernel::attention::{Coverage, Sizes, TileMask};
 
 /// Queries that a mask is asked about at once.
 const QUERIES: usize = 16;
+/// The most blocks of queries that a mask is asked about: in longer sequences a block has more queries, and what is kept is longer by
+/// no more than a block.
+const MOST_BLOCKS: usize = 1 << 16;
 
 /// What of a sequence later queries attend to: the first `kept` keys, and the last `window` of those that there are, the
 /// query's own among them.
@@ -13,7 +18,47 @@ pub(super) struct Reach {
     pub window: usize,
 }
 
+/// What a mask says of a rectangle in all sequences and heads.
+struct Question<'a, E> {
+    mask: &'a dyn TileMask<E>,
+    sequences: usize,
+    heads: usize,
+}
+
+impl<E> Question<'_, E> {
+    fn coverages(&self, q: &Range<usize>, k: &Range<usize>) -> impl Iterator<Item = Coverage> {
+        let heads = (0..self.sequences).flat_map(|b| (0..self.heads).map(move |h| (b, h)));
+        heads.map(|(b, h)| self.mask.coverage(b, h, q.clone(), k.clone()))
+    }
+
+    /// Whether no query looks at any of the keys.
+    fn ignored(&self, q: &Range<usize>, k: Range<usize>) -> bool {
+        k.is_empty() || self.coverages(q, &k).all(|known| known == Coverage::Empty)
+    }
+
+    /// The first of the keys that no query looks at; halves are asked about until the mask knows.
+    fn first_ignored(&self, q: &Range<usize>, k: Range<usize>) -> Option<usize> {
+        if self.ignored(q, k.clone()) {
+            return (!k.is_empty()).then_some(k.start);
+        }
+        if k.len() == 1 || self.coverages(q, &k).any(|known| known == Coverage::Full) {
+            return None;
+        }
+        let middle = k.start + k.len() / 2;
+        let first = self.first_ignored(q, k.start..middle);
+        first.or_else(|| self.first_ignored(q, middle..k.end))
+    }
+}
+
 impl Reach {
+    /// All of a sequence.
+    pub(super) fn all(capacity: usize) -> Self {
+        Self {
+            kept: capacity,
+            window: 0,
+        }
+    }
+
     /// Of a mask that looks back only, for sequences of up to `capacity` tokens.
     ///
     /// What the mask says of rectangles is never wrong, but may say too little: then more is kept than need be.
@@ -23,23 +68,23 @@ impl Reach {
         sequences: usize,
         capacity: usize,
     ) -> Self {
-        let heads = (0..sequences).flat_map(|b| (0..sizes.heads).map(move |h| (b, h)));
-        let ignored = |queries: std::ops::Range<usize>, keys: std::ops::Range<usize>| {
-            keys.is_empty()
-                || heads.clone().all(|(b, h)| {
-                    mask.coverage(b, h, queries.clone(), keys.clone()) == Coverage::Empty
-                })
+        let question = Question {
+            mask,
+            sequences,
+            heads: sizes.heads,
         };
-        let last = capacity.saturating_sub(1);
-        let kept = (0..capacity).take_while(|&key| !ignored(last..capacity, key..key + 1));
-        let kept = kept.count();
+        let last = capacity.saturating_sub(1)..capacity;
+        let Some(kept) = question.first_ignored(&last, 0..capacity) else {
+            return Self::all(capacity);
+        };
         let mut window = 0;
-        for first in (0..capacity).step_by(QUERIES) {
-            let end = capacity.min(first + QUERIES);
+        let block = QUERIES.max(capacity / MOST_BLOCKS);
+        for first in (0..capacity).step_by(block) {
+            let end = capacity.min(first + block);
             // The keys before the window of the last query, and so before those of the others.
             let is_enough = |window: usize| {
                 let keys = kept..(end.saturating_sub(window)).max(kept);
-                ignored(first..end, keys)
+                question.ignored(&(first..end), keys)
             };
             if !is_enough(window) {
                 let (mut less, mut more) = (window, end);
@@ -55,5 +100,87 @@ impl Reach {
             }
         }
         Self { kept, window }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::kernel::{MatrixMut, attention::Place};
+
+    /// The first `kept` keys and the last `window`, and how often it was asked.
+    struct Window {
+        kept: usize,
+        window: usize,
+        questions: AtomicUsize,
+    }
+
+    impl TileMask<f32> for Window {
+        fn coverage(&self, _: usize, _: usize, q: Range<usize>, k: Range<usize>) -> Coverage {
+            self.questions.fetch_add(1, Ordering::Relaxed);
+            let Self { kept, window, .. } = *self;
+            let some = k.start < kept || k.end + window > q.start + 1;
+            let every = k.end <= kept || k.start + window >= q.end;
+            match (some && k.start < q.end, every && k.end <= q.start + 1) {
+                (false, _) => Coverage::Empty,
+                (true, true) => Coverage::Full,
+                (true, false) => Coverage::Partial,
+            }
+        }
+
+        fn hide(&self, _: Place, _: &mut MatrixMut<'_, f32>) {
+            unreachable!("nothing is computed")
+        }
+    }
+
+    fn reach(kept: usize, window: usize, capacity: usize) -> (Reach, usize) {
+        let mask = Window {
+            kept,
+            window,
+            questions: AtomicUsize::new(0),
+        };
+        let sizes = Sizes {
+            batch: 1,
+            heads: 2,
+            kv_heads: 2,
+            query: capacity,
+            key: capacity,
+            width: 4,
+            value_width: 4,
+        };
+        let found = Reach::of(&mask, sizes, 1, capacity);
+        (found, mask.questions.into_inner())
+    }
+
+    #[test]
+    fn what_a_window_looks_at_is_found() {
+        for (kept, window) in [(0, 5), (3, 40), (0, 300), (7, 1)] {
+            let (found, _) = reach(kept, window, 1000);
+            assert_eq!(found.kept, kept);
+            // A block of queries is as long as its last one looks back, and some.
+            assert!(
+                (window..window + QUERIES).contains(&found.window),
+                "{found:?}"
+            );
+        }
+        assert_eq!(reach(0, 1000, 1000).0, Reach::all(1000));
+    }
+
+    #[test]
+    fn the_questions_are_few_however_long_a_sequence_may_be() {
+        let capacity = 20_000_000;
+        let (causal, questions) = reach(0, capacity, capacity);
+        assert_eq!(causal, Reach::all(capacity));
+        assert!(questions < 10, "{questions}");
+        let (window, questions) = reach(4, 256, capacity);
+        assert_eq!(window.kept, 4);
+        assert!(
+            (256..256 + capacity / MOST_BLOCKS + 1).contains(&window.window),
+            "{window:?}"
+        );
+        // Two heads for each block, and the searches of where a window ends.
+        assert!(questions < 3 * MOST_BLOCKS, "{questions}");
     }
 }

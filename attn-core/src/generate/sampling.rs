@@ -107,7 +107,7 @@ impl Sampling {
         } = *self;
         let share = 0.0..=1.0;
         let not_negative = temperature.is_finite() && temperature >= 0.0;
-        let positive = repetition_penalty.is_finite() && repetition_penalty > 0.0;
+        let positive = repetition_penalty.is_normal() && repetition_penalty > 0.0;
         let rules = [
             ("temperature", temperature, not_negative, "0 or more"),
             (
@@ -122,17 +122,24 @@ impl Sampling {
                 "repetition_penalty",
                 repetition_penalty,
                 positive,
-                "greater than 0",
+                "greater than 0, and not subnormal",
             ),
         ];
-        match rules.into_iter().find(|(_, _, holds, _)| !holds) {
-            Some((option, value, _, expected)) => Err(SamplingError::Option {
-                option,
-                value,
-                expected,
-            }),
-            None => Ok(()),
-        }
+        check_options(&rules)
+    }
+}
+
+/// Refuses the first option whose rule does not hold: its name, its value, whether it holds, and what it says.
+pub(super) fn check_options(
+    rules: &[(&'static str, f64, bool, &'static str)],
+) -> Result<(), SamplingError> {
+    match rules.iter().find(|(_, _, holds, _)| !holds) {
+        Some(&(option, value, _, expected)) => Err(SamplingError::Option {
+            option,
+            value,
+            expected,
+        }),
+        None => Ok(()),
     }
 }
 
@@ -224,11 +231,13 @@ fn penalize(logits: &mut [f64], before: &[usize], penalty: f64) {
         }
     }
     for (logit, _) in logits.iter_mut().zip(seen).filter(|(_, seen)| *seen) {
-        *logit = if *logit > 0.0 {
+        let penalized = if *logit > 0.0 {
             *logit / penalty
         } else {
             *logit * penalty
         };
+        // The difference of two infinite ones would be NaN.
+        *logit = penalized.clamp(f64::MIN, f64::MAX);
     }
 }
 
@@ -311,6 +320,24 @@ mod tests {
     }
 
     #[test]
+    fn penalties_beyond_what_a_float_can_hold_leave_a_choice() {
+        for repetition_penalty in [f64::MIN_POSITIVE, f64::MAX] {
+            let sampling = Sampling {
+                repetition_penalty,
+                ..Sampling::default()
+            };
+            // Divided, 9 is infinite; multiplied, -9 is.
+            let tokens = chosen(&sampling, &[9.0, 9.5, 0.0, -9.0], &[0, 1, 3], 20);
+            let expected = if repetition_penalty < 1.0 { 0..2 } else { 0..3 };
+            assert!(
+                tokens.iter().all(|token| expected.contains(token)),
+                "{tokens:?}"
+            );
+            assert!(tokens.contains(&0) && tokens.contains(&1));
+        }
+    }
+
+    #[test]
     fn tokens_that_are_not_in_use_are_not_chosen() {
         let sampling = Sampling {
             vocabulary: Some(2),
@@ -327,7 +354,7 @@ mod tests {
             change(&mut sampling);
             Sampler::new(sampling).err().map(|error| error.to_string())
         };
-        let cases: [(fn(&mut Sampling), &str); 6] = [
+        let cases: [(fn(&mut Sampling), &str); 7] = [
             (
                 |s| s.temperature = -1.0,
                 "`temperature` is -1, but must be 0 or more",
@@ -344,11 +371,16 @@ mod tests {
             ),
             (
                 |s| s.repetition_penalty = 0.0,
-                "`repetition_penalty` is 0, but must be greater than 0",
+                "`repetition_penalty` is 0, but must be greater than 0, and not subnormal",
+            ),
+            (
+                |s| s.repetition_penalty = f64::MIN_POSITIVE / 4.0,
+                "`repetition_penalty` is 0.000",
             ),
         ];
         for (change, message) in cases {
-            assert_eq!(of(change).as_deref(), Some(message));
+            let found = of(change).unwrap_or_default();
+            assert!(found.starts_with(message), "{found}");
         }
         assert_eq!(of(|_| ()), None);
     }

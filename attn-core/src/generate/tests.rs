@@ -227,3 +227,27 @@ fn more_beams_find_what_greed_does_not() {
     assert_eq!(best(1)[0], 0);
     assert_eq!(best(2), [1, 0]);
 }
+
+#[test]
+fn a_search_that_means_nothing_is_refused_before_it_begins() {
+    let session = session(TABLE, 10);
+    let refused = |search: BeamSearch<'_>| match session.beam_search(&[3], &search) {
+        Err(GenerateError::Sampling(error)) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let beams = BeamSearch {
+        beams: 0,
+        ..BeamSearch::default()
+    };
+    assert_eq!(refused(beams), "`beams` is 0, but must be 1 or more");
+    for length_penalty in [f64::NAN, f64::INFINITY] {
+        let search = BeamSearch {
+            length_penalty,
+            ..BeamSearch::default()
+        };
+        assert_eq!(
+            refused(search),
+            format!("`length_penalty` is {length_penalty}, but must be finite")
+        );
+    }
+}

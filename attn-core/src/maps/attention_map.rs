@@ -31,9 +31,18 @@ impl AttentionMap {
     /// A map of these weights, `[batch, heads, query, key]` in the order of memory.
     ///
     /// # Panics
-    /// If there are more or fewer of them.
+    /// If there are more or fewer of them; also if the sizes other than 0 have no product.
     pub fn new(name: impl Into<String>, shape: [usize; 4], weights: Vec<f32>) -> Self {
         let [batch, heads, queries, keys] = shape;
+        // A size of 0 must not hide that others are more than any memory holds.
+        let most = shape.iter().try_fold(1, |product: usize, &size| {
+            let product = product.checked_mul(size.max(1))?;
+            (product <= isize::MAX as usize).then_some(product)
+        });
+        assert!(
+            most.is_some(),
+            "a map of [{batch}, {heads}, {queries}, {keys}] is larger than any memory"
+        );
         let (expected, found) = (shape.iter().product::<usize>(), weights.len());
         assert!(
             found == expected,
@@ -226,6 +235,18 @@ mod tests {
     #[should_panic(expected = "a map of [1, 2, 3, 4] has 24 weights, found 23")]
     fn a_shape_of_other_weights() {
         map([1, 2, 3, 4], &[0.0; 23]);
+    }
+
+    #[test]
+    #[should_panic(expected = "is larger than any memory")]
+    fn a_shape_whose_product_wraps_around() {
+        map([1 << 62, 4, 1, 1], &[]);
+    }
+
+    #[test]
+    #[should_panic(expected = "is larger than any memory")]
+    fn a_shape_that_an_axis_of_0_would_hide() {
+        map([usize::MAX, 1, 1, 0], &[]);
     }
 
     #[test]

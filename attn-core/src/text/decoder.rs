@@ -1,6 +1,11 @@
 //! Text out of tokens, one after the other.
 
 use super::{TextError, Vocabulary};
+#[cfg(feature = "tokenizers")]
+use super::{
+    pieces::{Pieces, Stream},
+    vocabulary::Kind,
+};
 
 /// Makes text of tokens as they come: a character is there with the token that ends it.
 ///
@@ -20,12 +25,19 @@ pub struct Decoder<'a> {
     vocabulary: &'a Vocabulary,
     /// The beginning of a character.
     held: Vec<u8>,
+    /// Of a tokenizer whose text is more than the bytes of its tokens.
+    #[cfg(feature = "tokenizers")]
+    stream: Stream,
 }
 
 impl<'a> Decoder<'a> {
     pub(super) fn new(vocabulary: &'a Vocabulary) -> Self {
-        let held = Vec::new();
-        Self { vocabulary, held }
+        Self {
+            vocabulary,
+            held: Vec::new(),
+            #[cfg(feature = "tokenizers")]
+            stream: Stream::default(),
+        }
     }
 
     /// The text that is complete with this token, which may be none.
@@ -33,6 +45,10 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// [`TextError::Token`] if there is no such token; it is as if it had not come.
     pub fn push(&mut self, token: usize) -> Result<String, TextError> {
+        #[cfg(feature = "tokenizers")]
+        if let Some(pieces) = pieces(self.vocabulary) {
+            return pieces.step(&mut self.stream, token);
+        }
         self.held.extend(self.vocabulary.bytes_of(token)?);
         let mut text = String::new();
         let mut read = 0;
@@ -52,7 +68,20 @@ impl<'a> Decoder<'a> {
 
     /// What is left: U+FFFD if a character has begun and did not end.
     pub fn finish(self) -> String {
+        #[cfg(feature = "tokenizers")]
+        if let Some(pieces) = pieces(self.vocabulary) {
+            return pieces.rest(&self.stream);
+        }
         String::from_utf8_lossy(&self.held).into_owned()
+    }
+}
+
+/// The tokenizer, if its text is more than the bytes of its tokens.
+#[cfg(feature = "tokenizers")]
+fn pieces(vocabulary: &Vocabulary) -> Option<&Pieces> {
+    match &vocabulary.0 {
+        Kind::Pieces(pieces) if !pieces.is_of_bytes() => Some(pieces),
+        _ => None,
     }
 }
 

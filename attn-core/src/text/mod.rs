@@ -22,6 +22,9 @@
 //! | [`characters`](Vocabulary::characters) | those of a text, in the order of their code points | text of these characters |
 //! | [`bytes`](Vocabulary::bytes) | 256 | all text; what a model writes may be no text |
 //! | `byte_pairs`, with the feature `tokenizers` | as many as asked for, from 256 | the same, in fewer tokens |
+//!
+//! With the feature `tokenizers` the `tokenizer.json` of a model of Hugging Face is read as JSON, too: its normalizer, its model, the special
+//! tokens that it puts around a text, and its decoder. Its padding and its truncation are left out.
 
 mod decoder;
 mod error;

@@ -1,4 +1,4 @@
-//! Byte-pair encoding, by the crate `tokenizers`.
+//! Pieces of words, by the crate `tokenizers`: byte-pair encoding, and whatever else its files have.
 
 use std::{
     collections::HashSet,
@@ -6,19 +6,32 @@ use std::{
 };
 
 use tokenizers::{
-    Tokenizer, TokenizerBuilder,
+    DecoderWrapper, Tokenizer, TokenizerBuilder,
     models::bpe::{BPE, BpeTrainer},
     normalizers::NormalizerWrapper,
     pre_tokenizers::byte_level::ByteLevel,
+    step_decode_stream,
 };
 
 use super::TextError;
 
-/// A tokenizer on bytes, and the bytes of its pieces.
+/// A tokenizer, and the bytes of its pieces.
 #[derive(Clone)]
 pub(super) struct Pieces {
     tokenizer: Tokenizer,
     bytes: Vec<Vec<u8>>,
+    /// Whether the text of tokens is that of their bytes, one after the other. If not, the tokenizer says what it is: it may put blanks
+    /// between words.
+    is_of_bytes: bool,
+}
+
+/// How far the text of tokens that come one by one was read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stream {
+    /// The last tokens, and the text of the first of these.
+    ids: Vec<u32>,
+    prefix: String,
+    prefix_index: usize,
 }
 
 impl Pieces {
@@ -51,21 +64,33 @@ impl Pieces {
         Self::from_json(&tokenizer.to_string(false).map_err(refused)?)
     }
 
-    /// Reads `tokenizer.json`, which Hugging Face's libraries write, too.
+    /// Reads `tokenizer.json`, which Hugging Face's libraries write, too. Its padding and its truncation are for batches, and are left
+    /// out.
     pub(super) fn from_json(json: &str) -> Result<Self, TextError> {
-        let tokenizer: Tokenizer = json
+        let mut tokenizer: Tokenizer = json
             .parse()
             .map_err(|error| TextError::Saved(format!("{error}")))?;
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(refused)?;
+        let is_of_bytes = matches!(tokenizer.get_decoder(), Some(DecoderWrapper::ByteLevel(_)));
         let len = tokenizer.get_vocab_size(true);
         let bytes = (0..len).map(|token| {
             let piece = u32::try_from(token).ok();
             let piece = piece.and_then(|token| tokenizer.id_to_token(token));
             let missing =
                 || TextError::Saved(format!("of {len} pieces, number {token} is missing"));
-            Ok(bytes_of(&piece.ok_or_else(missing)?))
+            let piece = piece.ok_or_else(missing)?;
+            Ok(match is_of_bytes {
+                true => bytes_of(&piece),
+                false => piece.into_bytes(),
+            })
         });
         let bytes = bytes.collect::<Result<_, _>>()?;
-        Ok(Self { tokenizer, bytes })
+        Ok(Self {
+            tokenizer,
+            bytes,
+            is_of_bytes,
+        })
     }
 
     pub(super) fn to_json(&self) -> Result<String, TextError> {
@@ -80,9 +105,49 @@ impl Pieces {
         self.bytes.get(token).map(Vec::as_slice)
     }
 
-    pub(super) fn encode(&self, text: &str) -> Result<Vec<usize>, TextError> {
-        let encoding = self.tokenizer.encode_fast(text, false).map_err(refused)?;
+    pub(super) fn is_of_bytes(&self) -> bool {
+        self.is_of_bytes
+    }
+
+    /// With the tokens that the file puts around a text, or without.
+    pub(super) fn encode(&self, text: &str, special: bool) -> Result<Vec<usize>, TextError> {
+        let encoding = self.tokenizer.encode_fast(text, special).map_err(refused)?;
         Ok(encoding.get_ids().iter().map(|id| *id as usize).collect())
+    }
+
+    /// The text of all of these tokens.
+    pub(super) fn decode(&self, tokens: &[usize]) -> Result<String, TextError> {
+        let ids = tokens.iter().map(|&token| self.id(token));
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        self.tokenizer.decode(&ids, false).map_err(refused)
+    }
+
+    /// The text that is complete with a further token.
+    pub(super) fn step(&self, stream: &mut Stream, token: usize) -> Result<String, TextError> {
+        let id = self.id(token)?;
+        let Stream {
+            ids,
+            prefix,
+            prefix_index,
+        } = stream;
+        let text = step_decode_stream(&self.tokenizer, vec![id], false, ids, prefix, prefix_index);
+        Ok(text.map_err(refused)?.unwrap_or_default())
+    }
+
+    /// What is left of the text when no token comes any more.
+    pub(super) fn rest(&self, stream: &Stream) -> String {
+        let text = self
+            .tokenizer
+            .decode(&stream.ids, false)
+            .unwrap_or_default();
+        let rest = text.strip_prefix(&stream.prefix);
+        rest.unwrap_or_default().to_owned()
+    }
+
+    fn id(&self, token: usize) -> Result<u32, TextError> {
+        let len = self.len();
+        let id = u32::try_from(token).ok().filter(|_| token < len);
+        id.ok_or(TextError::Token { token, len })
     }
 }
 

@@ -241,3 +241,84 @@ mod byte_pairs {
         assert_eq!(Vocabulary::byte_pairs("", 300), Err(TextError::Empty));
     }
 }
+
+#[cfg(feature = "tokenizers")]
+mod of_hugging_face {
+    use super::*;
+
+    /// What `BertTokenizerFast` saves, with fewer words; it pads, and cuts off.
+    fn bert() -> Vocabulary {
+        let words = [
+            "[PAD]", "[UNK]", "[CLS]", "[SEP]", "hello", "word", "##s", "!", "\u{e9}",
+        ];
+        let ids = words
+            .iter()
+            .zip(0..)
+            .map(|(word, id)| (word.to_string(), id.into()));
+        let special = (0..4).map(|id| {
+            serde_json::json!({
+                "id": id, "content": words[id], "special": true, "single_word": false,
+                "lstrip": false, "rstrip": false, "normalized": false
+            })
+        });
+        serde_json::from_value(serde_json::json!({
+            "version": "1.0",
+            "truncation": {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0},
+            "padding": {
+                "strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": null,
+                "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"
+            },
+            "added_tokens": special.collect::<Vec<_>>(),
+            "normalizer": {
+                "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+                "strip_accents": null, "lowercase": true
+            },
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
+            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+            "model": {
+                "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": 100,
+                "vocab": ids.collect::<serde_json::Map<_, _>>()
+            }
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_tokens_around_a_text_are_there_and_its_padding_is_not() {
+        assert_eq!(bert().encode("Hello words!").unwrap(), [2, 4, 5, 6, 7, 3]);
+        let alone = bert().encode_without_special_tokens("Hello words!");
+        assert_eq!(alone.unwrap(), [4, 5, 6, 7]);
+        assert_eq!(bert().encode("nobody").unwrap(), [2, 1, 3]);
+        assert_eq!(bert().encode("[SEP]").unwrap(), [2, 3, 3]);
+    }
+
+    #[test]
+    fn words_have_blanks_between_them_also_one_by_one() {
+        for (tokens, text) in [
+            (&[4, 5, 6, 7][..], "hello words!"),
+            (&[2, 4, 5, 6, 7, 3], "[CLS] hello words! [SEP]"),
+            (&[], ""),
+        ] {
+            let vocabulary = bert();
+            assert_eq!(vocabulary.decode(tokens).unwrap(), text);
+            let mut decoder = vocabulary.decoder();
+            let pieces = tokens.iter().map(|token| decoder.push(*token).unwrap());
+            let pieces: String = pieces.collect();
+            assert_eq!(pieces + &decoder.finish(), text);
+        }
+        assert_eq!(
+            error(bert().decode(&[4, 9])),
+            "there is no token 9: the vocabulary has 9, from 0"
+        );
+        assert!(bert().decoder().push(9).is_err());
+        assert_eq!(bert().bytes_of(8).unwrap(), "\u{e9}".as_bytes());
+    }
+
+    #[test]
+    fn what_was_read_is_saved_and_read_again() {
+        let json = serde_json::to_string(&bert()).unwrap();
+        assert_eq!(serde_json::from_str::<Vocabulary>(&json).unwrap(), bert());
+    }
+}

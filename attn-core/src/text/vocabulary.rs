@@ -80,24 +80,52 @@ impl Vocabulary {
         }
     }
 
-    /// The tokens of a text.
+    /// The tokens of a text, with those that the file of a tokenizer puts around it: `[CLS]` and `[SEP]` of BERT, `<s>` of Llama.
+    ///
+    /// `transformers`: `tokenizer(text)`, without its padding and truncation.
     ///
     /// # Errors
     /// [`TextError::Strangers`] if it has characters that a vocabulary of characters does not have.
     pub fn encode(&self, text: &str) -> Result<Vec<usize>, TextError> {
+        self.encode_with(text, true)
+    }
+
+    /// The tokens of a text alone: for a text that goes on, or a part of one.
+    ///
+    /// `transformers`: `tokenizer(text, add_special_tokens=False)`.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub fn encode_without_special_tokens(&self, text: &str) -> Result<Vec<usize>, TextError> {
+        self.encode_with(text, false)
+    }
+
+    #[cfg_attr(
+        not(feature = "tokenizers"),
+        allow(unused_variables, reason = "only the file of a tokenizer has some")
+    )]
+    fn encode_with(&self, text: &str, special: bool) -> Result<Vec<usize>, TextError> {
         match &self.0 {
             Kind::Characters(characters) => encode(characters, text),
             Kind::Bytes => Ok(text.bytes().map(usize::from).collect()),
             #[cfg(feature = "tokenizers")]
-            Kind::Pieces(pieces) => pieces.encode(text),
+            Kind::Pieces(pieces) => pieces.encode(text, special),
         }
     }
 
-    /// The text of tokens. What is not UTF-8, as a model of bytes may write, becomes U+FFFD.
+    /// The text of tokens. What is not UTF-8, as a model of bytes may write, becomes U+FFFD. Special tokens are in it by their names.
+    ///
+    /// `transformers`: `tokenizer.decode(tokens)`.
     ///
     /// # Errors
     /// [`TextError::Token`] for a token that there is not.
     pub fn decode(&self, tokens: &[usize]) -> Result<String, TextError> {
+        #[cfg(feature = "tokenizers")]
+        if let Kind::Pieces(pieces) = &self.0
+            && !pieces.is_of_bytes()
+        {
+            return pieces.decode(tokens);
+        }
         let mut decoder = self.decoder();
         let mut text = String::new();
         for token in tokens {
@@ -111,7 +139,8 @@ impl Vocabulary {
         Decoder::new(self)
     }
 
-    /// The UTF-8 of a token, which may be a part of a character.
+    /// The UTF-8 of a token, which may be a part of a character. Where a tokenizer does more than to put tokens side by side, it is the
+    /// name of the token, as `##ing` of BERT.
     ///
     /// # Errors
     /// [`TextError::Token`] if there is no such token.

@@ -96,6 +96,9 @@ impl AdamWConfig {
 /// parameters, goes on as if it had not stopped. It is also an [`Optimizer`] of dfdx, but as such copies all gradients in
 /// each step.
 ///
+/// With its first step an optimizer is bound to the parameters of its model: the count of steps and the moments are theirs. Another model,
+/// also one with the same names, is refused until the state is set anew. Clones of a model have its parameters.
+///
 /// ```
 /// use attn_core::train::{AdamW, AdamWConfig};
 /// use dfdx::prelude::*;
@@ -115,6 +118,14 @@ pub struct AdamW<E> {
     /// What it remembers.
     pub state: AdamWState<E>,
     decays: Box<Decays>,
+    bound: Option<Bound>,
+}
+
+/// What the last step was done with.
+struct Bound {
+    /// The count of steps after it. Another count means that somebody has set the state anew.
+    step: u64,
+    parameters: Vec<UniqueId>,
 }
 
 /// Which parameters decay.
@@ -127,6 +138,7 @@ impl<E> AdamW<E> {
             config,
             state: AdamWState::default(),
             decays: Box::new(|parameter| parameter.decays_by_default()),
+            bound: None,
         }
     }
 
@@ -157,18 +169,24 @@ impl<E: Element> AdamW<E> {
     ///
     /// # Errors
     /// [`UpdateError::Config`] if the [`config`](Self::config) has a number that it may not have;
-    /// [`UpdateError::NoGradient`] with the names of parameters that have no gradient; [`UpdateError::StateMismatch`] if
-    /// the state is that of another model; [`UpdateError::Device`] if dfdx fails. No parameter was changed then.
+    /// [`UpdateError::OtherModel`] if the steps so far were done with other parameters; [`UpdateError::NoGradient`] with the names of
+    /// parameters that have no gradient; [`UpdateError::StateMismatch`] if the state is that of another model;
+    /// [`UpdateError::Device`] if dfdx fails. No parameter was changed then.
     pub fn update<M: TensorCollection<E, D>, D: Backend<E>>(
         &mut self,
         model: &mut M,
         gradients: &mut Gradients<E, D>,
     ) -> Result<(), UpdateError<D::Err>> {
         self.config.check()?;
+        let parameters = self.check_model(model)?;
         check_gradients(model, gradients)?;
         self.check_state(model, gradients)?;
         let spared = self.spared(model);
-        self.state.step += 1;
+        self.state.step = self.state.step.saturating_add(1);
+        self.bound = Some(Bound {
+            step: self.state.step,
+            parameters,
+        });
         for_each_mut(model, |place, parameter| {
             let adamw = self.step(!spared.contains(&parameter.id()));
             let gradient = parameter.gradient(gradients)?;
@@ -220,6 +238,44 @@ impl<E: Element> AdamW<E> {
         }
     }
 
+    /// The parameters of the model, if they are those of the steps so far.
+    fn check_model<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+    ) -> Result<Vec<UniqueId>, UpdateError<D::Err>> {
+        let mut parameters = Vec::new();
+        let Ok(()) = for_each(model, |_, parameter| {
+            parameters.push(parameter.id());
+            Ok::<_, Infallible>(())
+        });
+        let bound = self.bound.as_ref();
+        match bound.filter(|bound| bound.step == self.state.step) {
+            Some(bound) if bound.parameters != parameters => Err(UpdateError::OtherModel {
+                name: self.first_stranger(model, &bound.parameters),
+            }),
+            _ => Ok(parameters),
+        }
+    }
+
+    /// The first parameter of the model that is not in its place among those of the optimizer; or one that only the optimizer has.
+    fn first_stranger<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+        bound: &[UniqueId],
+    ) -> String {
+        let (mut names, mut bound) = (BTreeSet::new(), bound.iter());
+        let strange = for_each(model, |place, parameter| {
+            if bound.next() != Some(&parameter.id()) {
+                return Err(place.name);
+            }
+            names.insert(place.name);
+            Ok(())
+        });
+        let mut known = self.state.moments.keys();
+        let missing = || known.find(|name| !names.contains(*name)).cloned();
+        strange.err().or_else(missing).unwrap_or_default()
+    }
+
     fn check_state<M: TensorCollection<E, D>, D: Backend<E>>(
         &self,
         model: &M,
@@ -248,7 +304,7 @@ impl<E: Element> AdamW<E> {
 /// As [`update`](AdamW::update), on a copy of the gradients.
 ///
 /// # Panics
-/// On [`UpdateError::StateMismatch`] and [`UpdateError::Config`], which dfdx's error cannot say.
+/// On [`UpdateError::OtherModel`], [`UpdateError::StateMismatch`] and [`UpdateError::Config`], which dfdx's error cannot say.
 impl<M: TensorCollection<E, D>, E: Element, D: Backend<E>> Optimizer<M, D, E> for AdamW<E> {
     fn update(
         &mut self,
@@ -276,5 +332,106 @@ impl<E: Debug> Debug for AdamW<E> {
             .field("config", &self.config)
             .field("state", &self.state)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::{AdamW, AdamWConfig, AdamWState};
+    use crate::train::{UpdateError, scale_grads};
+
+    type Model = Tensor<Rank1<1>, f64, Cpu>;
+
+    fn step(optimizer: &mut AdamW<f64>, model: &mut Model) -> Result<f64, String> {
+        let before = model.array()[0];
+        let mut gradients = model.leaky_trace().square().sum().backward();
+        match optimizer.update(model, &mut gradients) {
+            Ok(()) => Ok(model.array()[0]),
+            Err(error) => {
+                assert!(matches!(error, UpdateError::OtherModel { .. }), "{error}");
+                assert_eq!(model.array()[0], before, "nothing was changed");
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn models() -> [Model; 2] {
+        let dev = Cpu::default();
+        [dev.tensor([1.0]), dev.tensor([2.0])]
+    }
+
+    #[test]
+    fn a_second_model_is_refused_and_the_first_goes_on() {
+        let [mut first, mut second] = models();
+        let [mut alone, _] = models();
+        let (mut optimizer, mut its_own) = (
+            AdamW::new(Default::default()),
+            AdamW::new(Default::default()),
+        );
+        for _ in 0..3 {
+            let found = step(&mut optimizer, &mut first);
+            assert_eq!(found, step(&mut its_own, &mut alone));
+            let refused = step(&mut optimizer, &mut second);
+            assert_eq!(
+                refused.err().as_deref(),
+                Some(
+                    "this optimizer is of another model, which has not the same ``: a second model takes an `AdamW` of its own"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn more_or_fewer_parameters_are_another_model() {
+        type Pair = (Model, Model);
+        let mut pair: Pair = models().into();
+        let mut optimizer = AdamW::<f64>::new(AdamWConfig::default());
+        let mut gradients = pair.alloc_grads();
+        optimizer
+            .update(&mut pair, &mut gradients)
+            .expect("the first step");
+        let mut update = |model: &mut (Model,)| {
+            let mut gradients = model.alloc_grads();
+            optimizer
+                .update(model, &mut gradients)
+                .err()
+                .map(|error| error.to_string())
+        };
+        let refused = |name: &str| {
+            Some(format!(
+                "this optimizer is of another model, which has not the same `{name}`: a second model takes an `AdamW` of its own"
+            ))
+        };
+        assert_eq!(update(&mut (pair.0.clone(),)), refused("1"));
+        assert_eq!(update(&mut (pair.1.clone(),)), refused("0"));
+    }
+
+    #[test]
+    fn a_clone_and_a_state_that_is_set_anew_are_taken() {
+        let [mut first, mut second] = models();
+        let mut optimizer = AdamW::new(Default::default());
+        step(&mut optimizer, &mut first).expect("the first step");
+        step(&mut optimizer, &mut first.clone()).expect("a clone has its parameters");
+        optimizer.state = AdamWState::default();
+        let found = step(&mut optimizer, &mut second);
+        let [_, mut alone] = models();
+        assert_eq!(found, step(&mut AdamW::new(Default::default()), &mut alone));
+    }
+
+    #[test]
+    fn a_factor_that_is_no_number_is_refused() {
+        let [model, _] = models();
+        for factor in [f64::NAN, 1.0 / 0.0] {
+            let mut gradients = model.alloc_grads();
+            let refused = scale_grads(&model, &mut gradients, factor).err();
+            let message = refused.map(|error| error.to_string());
+            assert_eq!(
+                message,
+                Some(format!("`factor` is {factor}, not a finite number"))
+            );
+            assert_eq!(gradients.get(&model).array(), [0.0]);
+        }
     }
 }

@@ -31,6 +31,15 @@ pub enum UpdateError<Dev> {
         found: usize,
     },
 
+    /// The optimizer has done its steps so far with other parameters. Nothing was changed.
+    #[error(
+        "this optimizer is of another model, which has not the same `{name}`: a second model takes an `AdamW` of its own"
+    )]
+    OtherModel {
+        /// The first parameter, by its name, that one of the two has and the other has not.
+        name: String,
+    },
+
     /// A number that no step can be taken with. Nothing was changed.
     #[error("`{name}` is {found}, not {expected}")]
     Config {

@@ -102,12 +102,19 @@ pub fn clip_grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
 /// ```
 ///
 /// # Errors
-/// As [`grad_norm`].
+/// As [`grad_norm`], and [`UpdateError::Config`] if `factor` is infinite, as `1 / 0` batches, or NaN.
 pub fn scale_grads<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
     gradients: &mut Gradients<E, D>,
     factor: f64,
 ) -> Result<(), UpdateError<D::Err>> {
+    if !factor.is_finite() {
+        return Err(UpdateError::Config {
+            name: "factor",
+            found: factor,
+            expected: "a finite number",
+        });
+    }
     check_gradients(model, gradients)?;
     Ok(scale(model, gradients, factor)?)
 }

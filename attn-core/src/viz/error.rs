@@ -74,6 +74,15 @@ pub enum VizError {
         error: io::Error,
     },
 
+    /// A value of a record that could not be read again.
+    #[error("a record cannot have a value called `{name}`: {reason}")]
+    Name {
+        /// What it is called.
+        name: String,
+        /// Why.
+        reason: &'static str,
+    },
+
     /// A line of a record is not what was written there.
     #[error("{}: line {line} is not a record: {reason}", path.display())]
     Line {

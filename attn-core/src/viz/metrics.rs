@@ -82,8 +82,9 @@ impl Metrics {
     /// Writes a line. JSON has no NaN and no infinity: they are `null`.
     ///
     /// # Errors
-    /// [`VizError`] if the system refuses.
+    /// [`VizError::Name`] if a value is called `step`, or as one before it, and nothing is written; [`VizError`] if the system refuses.
     pub fn write(&mut self, step: u64, values: &[(&str, f64)]) -> Result<(), VizError> {
+        check_names(values)?;
         let mut line = format!("{{\"step\":{step}");
         for (name, value) in values {
             line += &format!(",{}:{}", Value::from(*name), Value::from(*value));
@@ -110,6 +111,21 @@ impl Metrics {
         let lines = lines(path.as_ref())?;
         Ok(lines.into_iter().map(|(record, _)| record).collect())
     }
+}
+
+/// An object of JSON has a name once.
+fn check_names(values: &[(&str, f64)]) -> Result<(), VizError> {
+    for (index, &(name, _)) in values.iter().enumerate() {
+        let before = values[..index].iter().any(|(before, _)| *before == name);
+        let reason = match name {
+            "step" => "this is the number of the step",
+            _ if before => "there are two of them",
+            _ => continue,
+        };
+        let name = name.into();
+        return Err(VizError::Name { name, reason });
+    }
+    Ok(())
 }
 
 /// A line of `metrics.jsonl`.
@@ -231,6 +247,27 @@ mod tests {
         assert_eq!(records[0].get("a \"name\""), Some(0.1));
         assert!(records[0].get("b").is_some_and(f64::is_nan));
         assert_eq!(records[0].get("c"), None);
+    }
+
+    #[test]
+    fn names_that_a_record_cannot_have_are_refused_before_anything_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let mut metrics = Metrics::create(&path).unwrap();
+        metrics.write(1, &[("loss", 0.5)]).unwrap();
+        for (values, reason) in [
+            ([("loss", 0.5), ("step", 1.5)], "`step`: this is the number"),
+            ([("loss", 0.5), ("loss", 0.25)], "`loss`: there are two"),
+        ] {
+            let refused = metrics.write(2, &values).err().map(|e| e.to_string());
+            assert!(
+                refused.as_ref().is_some_and(|e| e.contains(reason)),
+                "{refused:?}"
+            );
+        }
+        metrics.write(2, &[("loss", 0.25)]).unwrap();
+        let records = Metrics::read(&path).unwrap();
+        assert_eq!(Record::series(&records, "loss"), [(1, 0.5), (2, 0.25)]);
     }
 
     #[test]

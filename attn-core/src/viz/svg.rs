@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use unicode_width::UnicodeWidthStr;
+
 use super::{
     Head, Labels, Scale, Theme, VizError,
     colour::{self, Rgb},
@@ -68,10 +70,7 @@ impl<'a> Drawing<'a> {
         let longer = grid.queries.len().max(grid.keys.len()).max(1);
         let cell = (SIDE / longer as f64).min(LARGEST_CELL);
         let width = |labels: &[String]| {
-            let widest = labels
-                .iter()
-                .map(|label| shown(label).chars().count())
-                .max();
+            let widest = labels.iter().map(|label| shown(label).width()).max();
             // A letter of the font is about 0.6 of its size wide.
             match cell < LETTER {
                 true => 40.0,

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display};
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 use super::{
     Head, Labels, Scale, Theme, VizError, colour,
     grid::{Grid, share},
@@ -15,8 +17,8 @@ const MOST_BESIDE: usize = 16;
 /// A head as text: a line for each query, a character for each key.
 ///
 /// ` ` is exactly 0; `·`, `░`, `▒`, `▓`, `█` are up to 1/8, 3/8, 5/8, 7/8 and all of the largest weight, by default that of the query. `-` is less than 0, `?`
-/// NaN and `∞` infinite. What the keys are stands above them, to be read downwards. Where there are more keys than columns, neighbours
-/// share one, which shows the largest.
+/// NaN and `∞` infinite. What the keys are stands above them, to be read downwards; where a letter of them takes two columns, as a Chinese
+/// one does, every key has two. Where there are more keys than columns, neighbours share one, which shows the largest.
 ///
 /// ```
 /// use attn_core::{maps::AttentionMap, viz::{Labels, terminal}};
@@ -27,8 +29,6 @@ const MOST_BESIDE: usize = 16;
 /// assert_eq!(view.to_string(), "      abc\n  un  █\ndeux  ░▒█\n");
 /// # Ok::<_, attn_core::viz::VizError>(())
 /// ```
-///
-/// A character is taken to be one column wide: Chinese labels, for example, move what stands behind them.
 ///
 /// # Errors
 /// [`VizError`] if there is no such sequence or head, or if there are labels for more than the map has.
@@ -72,31 +72,67 @@ impl Terminal {
         Self { colours, ..self }
     }
 
-    /// The columns of the labels of queries, and how many keys share a column.
-    fn layout(&self) -> (usize, usize) {
-        let lengths = self.grid.queries.iter().map(|label| label.chars().count());
-        let beside = lengths
+    fn layout(&self) -> Layout<'_> {
+        let queries = self.grid.queries.iter().map(|label| label.width());
+        let beside = queries
             .max()
             .unwrap_or(0)
             .min(MOST_BESIDE)
             .min(self.width / 3);
         let columns = self.width.saturating_sub(beside + 2).max(1);
-        (beside, self.grid.keys.len().div_ceil(columns).max(1))
+        let keys = self.grid.keys.iter();
+        let keys: Vec<_> = keys.map(|label| cut(letters(label), MOST_ABOVE)).collect();
+        let widest = keys.iter().flatten().map(|letter| letter.width()).max();
+        let cell = widest.unwrap_or(1).max(1);
+        let above = match keys.len() * cell <= columns {
+            true => Above::Labels { keys, cell },
+            false => Above::Shared(keys.len().div_ceil(columns)),
+        };
+        Layout { beside, above }
+    }
+}
+
+/// Where everything is.
+struct Layout<'a> {
+    /// The columns of the labels of queries.
+    beside: usize,
+    above: Above<'a>,
+}
+
+/// What stands above the weights.
+enum Above<'a> {
+    /// The letters of each key, which has `cell` columns.
+    Labels {
+        keys: Vec<Vec<&'a str>>,
+        cell: usize,
+    },
+    /// There is no room for them: this many keys share a column.
+    Shared(usize),
+}
+
+impl Layout<'_> {
+    /// The columns of a cell, and the keys in it.
+    fn cell(&self) -> (usize, usize) {
+        match self.above {
+            Above::Labels { cell, .. } => (cell, 1),
+            Above::Shared(keys) => (1, keys),
+        }
     }
 
     /// What the keys are, read downwards; or how many of them share a column.
-    fn write_keys(&self, f: &mut fmt::Formatter<'_>, beside: usize, shared: usize) -> fmt::Result {
-        if shared > 1 {
-            return writeln!(f, "{:beside$}  {shared} keys in a column", "");
-        }
-        let cut = |label: &String| cut(label, MOST_ABOVE).chars().collect::<Vec<_>>();
-        let labels: Vec<Vec<char>> = self.grid.keys.iter().map(cut).collect();
-        let lines = labels.iter().map(Vec::len).max().unwrap_or(0);
+    fn write_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let beside = self.beside;
+        let (keys, cell) = match &self.above {
+            Above::Labels { keys, cell } => (keys, *cell),
+            Above::Shared(1) => return writeln!(f, "{:beside$}  labels of keys too wide", ""),
+            Above::Shared(keys) => return writeln!(f, "{:beside$}  {keys} keys in a column", ""),
+        };
+        let lines = keys.iter().map(Vec::len).max().unwrap_or(0);
         for line in 0..lines {
             // They end where the weights begin.
-            let letters = labels.iter().map(|label| {
+            let letters = keys.iter().map(|label| {
                 let at = (line + label.len()).checked_sub(lines);
-                at.map_or(' ', |at| label[at])
+                padded(at.map_or("", |at| label[at]), cell)
             });
             let letters: String = letters.collect();
             writeln!(f, "{:beside$}  {}", "", letters.trim_end())?;
@@ -107,19 +143,24 @@ impl Terminal {
 
 impl Display for Terminal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (beside, shared) = self.layout();
-        self.write_keys(f, beside, shared)?;
+        let layout = self.layout();
+        layout.write_keys(f)?;
+        let (cell, shared) = layout.cell();
         let colours = self.colours.map(colour::scale);
         let largest = self.grid.largest(self.scale);
         for (query, label) in self.grid.queries.iter().enumerate() {
             let cells = self.grid.row(query).chunks(shared).map(largest_of);
             let cells: String = match &colours {
-                None => cells.map(|weight| shade(weight, largest[query])).collect(),
+                None => cells
+                    .map(|weight| shade(weight, largest[query]).to_string().repeat(cell))
+                    .collect(),
                 Some(colours) => cells
-                    .map(|weight| coloured(weight, largest[query], colours))
+                    .map(|weight| coloured(weight, largest[query], colours, cell))
                     .collect(),
             };
-            let line = format!("{:>beside$}  {cells}", cut(label, beside));
+            let label = cut_to_columns(label, layout.beside);
+            let before = layout.beside.saturating_sub(label.width());
+            let line = format!("{:before$}{label}  {cells}", "");
             writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
@@ -147,25 +188,62 @@ fn shade(weight: f64, largest: f64) -> char {
     }
 }
 
-fn coloured(weight: f64, largest: f64, colours: &[colour::Rgb]) -> String {
+fn coloured(weight: f64, largest: f64, colours: &[colour::Rgb], columns: usize) -> String {
     let place = colour::place(share(weight, largest));
     let [r, g, b] = place.map_or(colour::NOT_FINITE, |place| colours[place]);
     let sign = match place {
         None => shade(weight, largest),
         Some(_) => ' ',
     };
+    let sign = sign.to_string().repeat(columns);
     format!("\x1b[48;2;{r};{g};{b}m{sign}\x1b[0m")
 }
 
-/// The first characters, with a sign where some are left out.
-fn cut(label: &str, most: usize) -> String {
-    match label.chars().count() <= most {
-        true => label.into(),
-        false => {
-            let first = label.chars().take(most.saturating_sub(1));
-            first.chain((most > 0).then_some('…')).collect()
+/// The letters of a label, each with the accents and other characters without a column of their own that follow it.
+fn letters(label: &str) -> Vec<&str> {
+    let mut letters: Vec<&str> = Vec::new();
+    let mut start = 0;
+    for (at, c) in label.char_indices() {
+        if at > start && c.width() != Some(0) {
+            letters.push(&label[start..at]);
+            start = at;
         }
     }
+    if start < label.len() {
+        letters.push(&label[start..]);
+    }
+    letters
+}
+
+/// The first letters, with a sign where some are left out.
+fn cut(mut letters: Vec<&str>, most: usize) -> Vec<&str> {
+    if letters.len() > most {
+        letters.truncate(most.saturating_sub(1));
+        letters.extend((most > 0).then_some("…"));
+    }
+    letters
+}
+
+/// The first letters that fit these columns, with a sign where some are left out.
+fn cut_to_columns(label: &str, columns: usize) -> String {
+    if label.width() <= columns {
+        return label.into();
+    }
+    let Some(mut left) = columns.checked_sub(1) else {
+        return String::new();
+    };
+    let fitting = letters(label).into_iter().take_while(|letter| {
+        let fits = letter.width() <= left;
+        left = left.saturating_sub(letter.width());
+        fits
+    });
+    fitting.chain(["…"]).collect()
+}
+
+/// A letter with blanks behind it.
+fn padded(letter: &str, columns: usize) -> String {
+    let blanks = columns.saturating_sub(letter.width());
+    format!("{letter}{:blanks$}", "")
 }
 
 #[cfg(test)]
@@ -222,7 +300,7 @@ mod tests {
                 .to_string();
             let cells = text.lines().rev().take(3);
             assert!(
-                cells.clone().all(|line| line.chars().count() <= width),
+                cells.clone().all(|line| line.width() <= width),
                 "{width}: {text}"
             );
             // The last column has the largest weight.
@@ -235,6 +313,47 @@ mod tests {
             .width(53)
             .to_string();
         assert!(text.starts_with("   2 keys in a column\n"), "{text}");
+        Ok(())
+    }
+
+    #[test]
+    fn wide_letters_have_wide_cells() -> Result<(), VizError> {
+        let labels = Labels::same([["我", "爱", "A"]]);
+        let weights = vec![1.0, 0.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0, 1.0];
+        let view = terminal(&map([3, 3], weights), 0, 0, &labels)?;
+        let text = view.to_string();
+        assert_eq!(text, "    我爱A\n我  ██\n爱  ▒▒██\n A      ██\n");
+        // Of each line, the columns before its last sign.
+        let columns = |line: &str| line.trim_end_matches(['█', 'A']).width();
+        assert_eq!(text.lines().map(columns).collect::<Vec<_>>(), [8, 4, 6, 8]);
+        Ok(())
+    }
+
+    #[test]
+    fn accents_take_no_columns_of_their_own() -> Result<(), VizError> {
+        let labels = Labels::cross([["e\u{301}", "b"]], [["a\u{308}b", "c"]]);
+        let view = terminal(&map([2, 2], vec![1.0, 0.0, 0.0, 1.0]), 0, 0, &labels)?;
+        assert_eq!(view.to_string(), "   a\u{308}\n   bc\ne\u{301}  █\nb   █\n");
+        Ok(())
+    }
+
+    #[test]
+    fn wide_labels_are_cut_to_their_columns() -> Result<(), VizError> {
+        let labels = Labels::cross([["这是一个很长的查询标签"]], [["钥"; 6]]);
+        let view = terminal(&map([1, 6], vec![1.0; 6]), 0, 0, &labels)?;
+        for (width, first, last) in [
+            (
+                80,
+                "                  钥钥钥钥钥钥",
+                " 这是一个很长的…  ████████████",
+            ),
+            (17, "       labels of keys too wide", "这是…  ██████"),
+            (9, "     2 keys in a column", "这…  ███"),
+        ] {
+            let text = view.clone().width(width).to_string();
+            assert_eq!(text.lines().next(), Some(first), "{width}");
+            assert_eq!(text.lines().last(), Some(last), "{width}");
+        }
         Ok(())
     }
 

@@ -97,9 +97,14 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
     let alone = without_data(&mask);
     let mask_alone = emit_mask_alone(cx, &mask, &alone);
     let check_mask = bounds::emit_of_mask(cx, &alone);
-    let check = check_mask
+    let label = cx.label();
+    let check_mask_data = check_mask
         .is_some()
         .then(|| quote!(check_mask(q_len, kv_len)?;));
+    let check = quote! {
+        p::check_mask_lengths(#label, q_len, kv_len)?;
+        #check_mask_data
+    };
     quote! {
         #[allow(dead_code)]
         impl #name {
@@ -121,7 +126,8 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
                 p::unwrap(Self::try_mask_density(q_len, kv_len))
             }
 
-            /// As [`mask_density`](Self::mask_density), with an error where the mask divides an integer by 0.
+            /// As [`mask_density`](Self::mask_density), with an error where the mask divides an integer by 0, or where the lengths
+            /// are beyond half a million.
             #vis fn try_mask_density(q_len: usize, kv_len: usize) -> Result<f64, p::Error<p::AutoErr>> {
                 #check
                 Ok(p::mask_density(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len))
@@ -137,7 +143,8 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
                 p::unwrap(Self::try_mask_blocks(q_len, kv_len))
             }
 
-            /// As [`mask_blocks`](Self::mask_blocks), with an error where the mask divides an integer by 0.
+            /// As [`mask_blocks`](Self::mask_blocks), with an error where the mask divides an integer by 0, or where the lengths
+            /// are beyond half a million.
             #vis fn try_mask_blocks(q_len: usize, kv_len: usize) -> Result<p::MaskBlocks, p::Error<p::AutoErr>> {
                 #check
                 Ok(p::MaskBlocks::new(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len))

@@ -37,12 +37,21 @@ pub enum MapProblem {
     },
 
     /// A tensor of the model that no rule gives.
-    #[error("no rule gives {tensor}, {described}")]
+    #[error(
+        "no rule gives {tensor}, {described}; `.fresh(\"{tensor}\")` leaves it as it was built"
+    )]
     NotGiven {
         /// The tensor.
         tensor: String,
         /// Its type and its shape.
         described: TensorType,
+    },
+
+    /// No tensor of the model is [fresh](super::WeightMap::fresh) in this way.
+    #[error("no tensor of the model is `.fresh(\"{ours}\")`")]
+    UnusedFresh {
+        /// The name.
+        ours: String,
     },
 
     /// A tensor of the model that two rules give.

@@ -87,10 +87,10 @@ pub fn torch_transformer_encoder_layer() -> WeightMap {
 ///         -> ([batch, seq, d_model], [batch, d_model])
 ///     {
 ///         let x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
-///         let mut x = layer_norm(x + embedding::<2, d_model, name = token_types>(segments));
+///         let mut x = layer_norm::<epsilon = 1e-12>(x + embedding::<2, d_model, name = token_types>(segments));
 ///         repeat layers {
-///             x = layer_norm(x + attention::<heads, mask = padding>(x, padding = lens));
-///             x = layer_norm(x + feed_forward::<hidden, activation = gelu>(x));
+///             x = layer_norm::<epsilon = 1e-12>(x + attention::<heads, mask = padding>(x, padding = lens));
+///             x = layer_norm::<epsilon = 1e-12>(x + feed_forward::<hidden, activation = gelu>(x));
 ///         }
 ///         let pooled = tanh(linear::<d_model, name = pooler>(mean_pool(x, first)));
 ///         (x, pooled)
@@ -101,8 +101,11 @@ pub fn torch_transformer_encoder_layer() -> WeightMap {
 /// The pooler looks at the first token: `first` is 1 for every sequence. A file with a pooler for a model without one loads with
 /// `.ignore("pooler.*")`.
 ///
-/// `layer_norm_eps` is in the config, not in the file, 1e-12 unless that says otherwise, and ours is 1e-5: write
-/// `layer_norm::<epsilon = 1e-12>(..)`. Padding is at the end of a sequence. Not covered: relative positions, the files
+/// A head for a new task, `linear::<labels, name = classifier>(pooled)`, is in no pretrained file: `.fresh("classifier.*")` leaves it
+/// as it was built.
+///
+/// The epsilon of the norms, `layer_norm_eps`, is in the config, not in the file: 1e-12 unless that says otherwise. Without the key ours
+/// is 1e-5. Padding is at the end of a sequence. Not covered: relative positions, the files
 /// of before 2020, whose norms have a `gamma` and a `beta`.
 pub fn hugging_face_bert() -> WeightMap {
     let layer = renamed(&[

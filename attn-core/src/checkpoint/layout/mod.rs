@@ -43,6 +43,33 @@
 //! says that it [does not matter](WeightMap::ignore) or is [elsewhere](WeightMap::under). All of this is before the first
 //! weight is touched.
 //!
+//! # Fine-tuning
+//!
+//! A model with a new head, or with parameters that the file never had, loads all the same: [`fresh`](WeightMap::fresh) names what stays
+//! as it was built, and the [`LoadReport`] lists it.
+//!
+//! ```
+//! use attn_core::{
+//!     checkpoint::{Archive, LoadOptions, layout::{Rule, WeightMap}, save},
+//!     nn::Linear,
+//! };
+//! use dfdx::prelude::{Linear as _, *};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("pretrained.safetensors");
+//! let dev = Cpu::default();
+//! save(&dev.build_module::<Linear<3, 4>, f32>(), &path)?;
+//!
+//! /// The pretrained layer, and a new one.
+//! type Classifier = (Linear<3, 4>, Linear<4, 2>);
+//! let map = WeightMap::new([Rule::new("0.*", "*")]).fresh("1.*");
+//! let mut classifier = dev.build_module::<Classifier, f32>();
+//! let report = Archive::open(&path)?.load_mapped(&mut classifier, &map, LoadOptions::default())?;
+//! assert_eq!(report.loaded, ["0.weight", "0.bias"]);
+//! assert_eq!(report.to_string(), "2 tensors loaded\n  as built: 1.weight, F32 [2, 4]\n  as built: 1.bias, F32 [2]");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Known layouts
 //!
 //! | map | file of | PyTorch |
@@ -63,6 +90,7 @@ mod error;
 mod known;
 mod pattern;
 mod plan;
+mod report;
 mod rule;
 mod transfer;
 mod view;
@@ -76,6 +104,7 @@ pub use known::{
     torch_multihead_attention, torch_multihead_attention_apart, torch_transformer_encoder_layer,
 };
 pub(super) use plan::Plan;
+pub use report::LoadReport;
 pub use rule::Rule;
 pub(super) use transfer::Mapped;
 pub use transfer::save_mapped;
@@ -90,6 +119,8 @@ pub struct WeightMap {
     rules: Vec<Rule>,
     /// Their names that do not matter.
     ignored: Vec<String>,
+    /// Our names that no file gives.
+    fresh: Vec<String>,
     /// Their second names of tensors, and the first.
     tied: Vec<[String; 2]>,
     /// How our and their names begin of what the map is about.
@@ -106,6 +137,7 @@ impl WeightMap {
         Self {
             rules: rules.into_iter().collect(),
             ignored: Vec::new(),
+            fresh: Vec::new(),
             tied: Vec::new(),
             scopes: vec![Default::default()],
             metadata: Metadata::new(),
@@ -127,6 +159,26 @@ impl WeightMap {
     /// `*` are as in a [`Rule`]. It is not written. What a rule is for is not ignored.
     pub fn ignore(mut self, theirs: impl Into<String>) -> Self {
         self.ignored.push(theirs.into());
+        self
+    }
+
+    /// A tensor of the model that stays as it was built: the head of a new task, a parameter that the file never had. `{}` and `*` are
+    /// as in a [`Rule`].
+    ///
+    /// It comes before the rules: a tensor that a rule would give to it does not matter in the file, as the old head of another size. The
+    /// [`LoadReport`] lists it. It is not written by [`save_mapped`].
+    ///
+    /// ```
+    /// use attn_core::checkpoint::layout::hugging_face_bert;
+    ///
+    /// let new_head = hugging_face_bert().under("", "bert.").fresh("classifier.*");
+    /// let learned_slopes = hugging_face_bert().fresh("blocks.{}.attention.slope.*");
+    /// ```
+    ///
+    /// PyTorch: `BertForSequenceClassification.from_pretrained(..)`, which says "some weights were newly initialized", with
+    /// `ignore_mismatched_sizes=True`.
+    pub fn fresh(mut self, ours: impl Into<String>) -> Self {
+        self.fresh.push(ours.into());
         self
     }
 
@@ -162,6 +214,7 @@ impl WeightMap {
             .iter_mut()
             .chain(self.tied.iter_mut().flatten());
         names.for_each(|name| before(theirs, name));
+        self.fresh.iter_mut().for_each(|name| before(ours, name));
         for [our_scope, their_scope] in &mut self.scopes {
             before(ours, our_scope);
             before(theirs, their_scope);
@@ -173,6 +226,7 @@ impl WeightMap {
     pub fn and(mut self, other: Self) -> Self {
         self.rules.extend(other.rules);
         self.ignored.extend(other.ignored);
+        self.fresh.extend(other.fresh);
         self.tied.extend(other.tied);
         let new = other.scopes.into_iter();
         let new: Vec<_> = new.filter(|scope| !self.scopes.contains(scope)).collect();

@@ -18,6 +18,8 @@ pub(in crate::checkpoint) struct Plan {
     pub(super) ours: BTreeMap<String, Place>,
     /// Second names that a file may have, and the first.
     pub(super) tied: Vec<[String; 2]>,
+    /// What the rules would give to tensors of the model that are fresh.
+    replaced: HashSet<String>,
     map: WeightMap,
 }
 
@@ -30,14 +32,15 @@ impl Plan {
             return Err(Problem::Duplicate { name });
         }
         let mut problems = Vec::new();
-        let groups = group(map, model, &mut problems);
+        let Groups { given, replaced } = group(map, model, &mut problems);
         let mut plan = Self {
             theirs: Vec::new(),
             ours: BTreeMap::new(),
             tied: Vec::new(),
+            replaced,
             map: map.clone(),
         };
-        for (name, given) in groups {
+        for (name, given) in given {
             match assemble(&name, &given) {
                 Ok((theirs, places)) => {
                     plan.theirs.push(theirs);
@@ -90,7 +93,8 @@ impl Plan {
         let mut scopes = self.map.scopes.iter();
         let mut ignored = self.map.ignored.iter();
         let left_out = !scopes.any(|[_, scope]| Pattern::prefix(scope).matches(theirs))
-            || ignored.any(|name| Pattern::new(name).matches(theirs));
+            || ignored.any(|name| Pattern::new(name).matches(theirs))
+            || self.replaced.contains(theirs);
         left_out && self.theirs.iter().all(|mapped| mapped.name != theirs)
     }
 
@@ -140,27 +144,42 @@ impl Plan {
     }
 }
 
-/// Finds the rule for each tensor of the model, and with it the tensor of theirs. Parts of one are in the order of their rules.
+/// The tensors of the model by those of theirs.
+#[derive(Default)]
+struct Groups<'a> {
+    /// A tensor of theirs and what it is in the model. Parts of one are in the order of their rules.
+    given: Vec<(String, Vec<Given<'a>>)>,
+    /// Tensors of theirs whose places in the model are fresh.
+    replaced: HashSet<String>,
+}
+
+/// Finds the rule for each tensor of the model, and with it the tensor of theirs.
 fn group<'a>(
     map: &'a WeightMap,
     model: &'a [Expected],
     problems: &mut Vec<MapProblem>,
-) -> Vec<(String, Vec<Given<'a>>)> {
+) -> Groups<'a> {
     let pairs = map.rules.iter().map(|rule| [&rule.ours, &rule.theirs]);
     let pairs = pairs.chain(map.tied.iter().map(|[copy, name]| [name, copy]));
     let pairs = pairs.chain(map.scopes.iter().map(|[ours, theirs]| [ours, theirs]));
     let checked = pairs.map(|[ours, theirs]| check_pair(ours, theirs));
     problems.extend(checked.filter_map(Result::err));
     if !problems.is_empty() {
-        return Vec::new();
+        return Groups::default();
     }
-    check_model_prefixes(map, model, problems);
+    check_model_names(map, model, problems);
 
     let mut used = vec![false; map.rules.len()];
+    let mut replaced = HashSet::new();
     let mut groups: Vec<(String, Vec<(usize, Given<'a>)>)> = Vec::new();
     let mut at = HashMap::new();
     for tensor in model {
-        if let Some((index, rule, name)) = find(map, tensor, problems) {
+        if is_fresh(map, &tensor.name) {
+            for (index, _, name) in best_rules(map, &tensor.name) {
+                used[index] = true;
+                replaced.insert(name);
+            }
+        } else if let Some((index, rule, name)) = find(map, tensor, problems) {
             used[index] = true;
             let at = *at.entry(name.clone()).or_insert_with(|| {
                 groups.push((name, Vec::new()));
@@ -174,14 +193,18 @@ fn group<'a>(
     problems.extend(unused.map(|(rule, _)| MapProblem::Unused {
         rule: rule.to_string(),
     }));
-    let groups = groups.into_iter().map(|(name, mut given)| {
+    let given = groups.into_iter().map(|(name, mut given)| {
         given.sort_by_key(|&(index, _)| index);
         (name, given.into_iter().map(|(_, given)| given).collect())
     });
-    groups.collect()
+    Groups {
+        given: given.collect(),
+        replaced,
+    }
 }
 
-fn check_model_prefixes(map: &WeightMap, model: &[Expected], problems: &mut Vec<MapProblem>) {
+/// That the model has what the map names beside its rules.
+fn check_model_names(map: &WeightMap, model: &[Expected], problems: &mut Vec<MapProblem>) {
     let prefixes = map.scopes.iter().map(|[ours, _]| ours);
     for prefix in prefixes.filter(|prefix| !prefix.is_empty()) {
         let pattern = Pattern::prefix(prefix);
@@ -190,14 +213,29 @@ fn check_model_prefixes(map: &WeightMap, model: &[Expected], problems: &mut Vec<
             problems.push(MapProblem::NoModelPrefix { prefix });
         }
     }
+    for ours in &map.fresh {
+        let pattern = Pattern::new(ours);
+        if !model.iter().any(|tensor| pattern.matches(&tensor.name)) {
+            let ours = ours.clone();
+            problems.push(MapProblem::UnusedFresh { ours });
+        }
+    }
 }
+
+fn is_fresh(map: &WeightMap, ours: &str) -> bool {
+    let mut fresh = map.fresh.iter();
+    fresh.any(|name| Pattern::new(name).matches(ours))
+}
+
+/// A rule, where it stands in its map, and the name that it gives.
+type Found<'a> = (usize, &'a Rule, String);
 
 /// The rule for a tensor, and the name that it gives.
 fn find<'a>(
     map: &'a WeightMap,
     tensor: &Expected,
     problems: &mut Vec<MapProblem>,
-) -> Option<(usize, &'a Rule, String)> {
+) -> Option<Found<'a>> {
     let Expected {
         name,
         described,
@@ -208,6 +246,23 @@ fn find<'a>(
     if outside || *scalar && !map.scalars {
         return None;
     }
+    let best = best_rules(map, name);
+    match &best[..] {
+        [] => problems.push(MapProblem::NotGiven {
+            tensor: name.clone(),
+            described: described.clone(),
+        }),
+        [(_, one, _), (_, other, _), ..] => problems.push(MapProblem::GivenTwice {
+            tensor: name.clone(),
+            rules: [one.to_string(), other.to_string()],
+        }),
+        _ => {}
+    }
+    best.into_iter().next()
+}
+
+/// The rules that say most of a name: one, if the map is right.
+fn best_rules<'a>(map: &'a WeightMap, name: &str) -> Vec<Found<'a>> {
     let fitting = map.rules.iter().enumerate().filter_map(|(index, rule)| {
         let pattern = Pattern::new(&rule.ours);
         let captured = pattern.captures(name)?;
@@ -225,16 +280,5 @@ fn find<'a>(
             best.push(found);
         }
     }
-    match &best[..] {
-        [] => problems.push(MapProblem::NotGiven {
-            tensor: name.clone(),
-            described: described.clone(),
-        }),
-        [(_, one, _), (_, other, _), ..] => problems.push(MapProblem::GivenTwice {
-            tensor: name.clone(),
-            rules: [one.to_string(), other.to_string()],
-        }),
-        _ => {}
-    }
-    best.into_iter().next()
+    best
 }

@@ -61,7 +61,8 @@ impl Rule {
         }
     }
 
-    /// That models may have nothing of that name. What the model has, a file must have, all the same.
+    /// That models may have nothing of that name. What the model has, a file must have, all the same; to leave a tensor of the model
+    /// as it was built, say that it is [fresh](super::WeightMap::fresh).
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self

@@ -299,3 +299,67 @@ proptest! {
         }
     }
 }
+
+/// A zip archive up to the name of its first file, and some bytes of that.
+fn zip(name: &str) -> Vec<u8> {
+    let mut bytes = b"PK\x03\x04\x14\0\0\0\0\0".to_vec();
+    bytes.resize(26, 0);
+    bytes.extend((name.len() as u16).to_le_bytes());
+    bytes.extend([0; 2]);
+    bytes.extend(name.as_bytes());
+    bytes.extend([7; 40]);
+    bytes
+}
+
+#[test]
+fn files_of_other_formats_are_called_by_their_names() {
+    let long = format!("{}.npy", "block.".repeat(50));
+    for (bytes, message) in [
+        (
+            zip("0.weight.npy"),
+            "it is an npz archive of NumPy, which dfdx's `model.save` writes, not a safetensors file: ",
+        ),
+        (zip(&long), "it is an npz archive of NumPy"),
+        (
+            zip("model/data.pkl"),
+            "it is an archive of `torch.save`, not a safetensors file: ",
+        ),
+        (
+            zip("readme.txt"),
+            "it is a zip archive, not a safetensors file: ",
+        ),
+        (
+            [&b"GGUF\x03\0\0\0"[..], &[0; 9]].concat(),
+            "it is a GGUF file, not a safetensors file: ",
+        ),
+    ] {
+        let found = problem(&bytes).to_string();
+        assert!(found.starts_with(message), "{found}");
+        // As much of it as there is.
+        for end in 8..bytes.len() {
+            assert!(Archive::from_bytes(NAME, &bytes[..end]).is_err());
+        }
+    }
+}
+
+/// A socket stands for a device: what the test would remove if its claim were false.
+#[cfg(unix)]
+#[test]
+fn only_regular_files_are_replaced() {
+    use std::os::unix::{fs::FileTypeExt, net::UnixListener};
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let _socket = UnixListener::bind(&path).unwrap();
+    let refused = save_adamw::<f32>(&Default::default(), &path).unwrap_err();
+    assert_eq!(
+        refused.problem.to_string(),
+        "cannot replace: it is not a regular file"
+    );
+    assert!(fs::metadata(&path).unwrap().file_type().is_socket());
+    let refused = save_adamw::<f32>(&Default::default(), folder.path()).unwrap_err();
+    assert_eq!(
+        refused.problem.to_string(),
+        "cannot replace: it is not a regular file"
+    );
+}

@@ -130,3 +130,31 @@ fn two_do_not_save_to_one_folder_at_once() {
     drop(lock);
     save(&checkpoints, 2, 2, None).unwrap();
 }
+
+#[test]
+fn a_best_of_nan_is_none_and_the_next_takes_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path());
+    save(&checkpoints, 1, 7, Some(0.5)).unwrap();
+    fs::write(folder.path().join("best"), "step-00000001 NaN\n").unwrap();
+    assert_eq!(best(&checkpoints), None);
+    save(&checkpoints, 2, 7, Some(0.75)).unwrap();
+    assert_eq!(best(&checkpoints), Some((2, 0.75)));
+}
+
+#[test]
+fn a_run_has_its_folder_for_itself_and_can_save() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path().join("run"));
+    let run = checkpoints.lock_run().unwrap();
+    let refused = checkpoints
+        .clone()
+        .lock_run()
+        .err()
+        .map(|error| error.problem);
+    assert!(matches!(refused, Some(Problem::Running)), "{refused:?}");
+    save(&checkpoints, 1, 7, None).unwrap();
+    assert_eq!(latest(&checkpoints), Some((1, 7)));
+    drop(run);
+    assert!(checkpoints.lock_run().is_ok());
+}

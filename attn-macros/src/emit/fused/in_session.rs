@@ -32,7 +32,7 @@ impl Fused<'_> {
                     let made = p::Arc::new(make_call(weights, axes #no_key));
                     let call = &*made;
                     #make
-                    let cache = p::Cache::new(room, &#attention);
+                    let cache = p::Cache::new(room, &#attention)?;
                     Ok(p::Past { call: p::Clone::clone(&made), cache })
                 }
 

@@ -170,3 +170,87 @@ fn metadata_of_a_map_are_written() {
     let archive = Archive::open(&path).expect("it is a file");
     assert_eq!(archive.metadata()["format"], "pt");
 }
+
+/// The linear layer is in the file, the norm is new.
+fn with_a_new_norm() -> WeightMap {
+    WeightMap::new([Rule::new("0.*", "pretrained.*")]).fresh("1.*")
+}
+
+#[test]
+fn what_is_fresh_stays_as_it_was_built_and_is_listed() {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let path = folder.path().join("file");
+    save_mapped(&model(1), &with_a_new_norm(), &path).expect("it is saved");
+    let archive = Archive::open(&path).expect("it is a file");
+    let names: Vec<_> = archive.tensors().map(|(name, _)| name).collect();
+    assert_eq!(names, ["pretrained.bias", "pretrained.weight"]);
+
+    let mut tuned = model(2);
+    tuned.1.gamma.copy_from(&[5.0, 6.0]);
+    let report = archive
+        .load_mapped(&mut tuned, &with_a_new_norm(), LoadOptions::default())
+        .expect("it loads");
+    assert_eq!(report.loaded, ["0.weight", "0.bias"]);
+    assert_eq!(
+        report.to_string(),
+        "2 tensors loaded\n  as built: 1.gamma, F32 [2]\n  as built: 1.beta, F32 [2]"
+    );
+    assert_eq!(tuned.0.weight.array(), model(1).0.weight.array());
+    assert_eq!(tuned.1.gamma.array(), [5.0, 6.0]);
+}
+
+#[test]
+fn what_is_fresh_replaces_what_a_rule_would_give() {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let path = folder.path().join("file");
+    // The head of the file has three classes, that of the model has two.
+    type Pretrained = (
+        modules::LayerNorm1D<3, f32, Cpu>,
+        modules::Linear<3, 3, f32, Cpu>,
+    );
+    type Tuned = (
+        modules::LayerNorm1D<3, f32, Cpu>,
+        modules::Linear<3, 2, f32, Cpu>,
+    );
+    let map = WeightMap::new([Rule::new("0.*", "norm.*"), Rule::new("1.*", "head.*")]);
+    let mut pretrained = Pretrained::build(&Cpu::default());
+    pretrained.0.gamma.copy_from(&[4.0, 5.0, 6.0]);
+    save_mapped(&pretrained, &map, &path).expect("it is saved");
+    let load = |map: &WeightMap| {
+        let mut tuned = Tuned::build(&Cpu::default());
+        let archive = Archive::open(&path).expect("it is a file");
+        let report = archive.load_mapped(&mut tuned, map, LoadOptions::default());
+        report.map(|report| (tuned, report))
+    };
+    assert!(shown(load(&map).map(|_| ())).contains("different: head.weight"));
+    let (tuned, report) = load(&map.fresh("1.*")).expect("it loads");
+    assert_eq!(tuned.0.gamma.array(), [4.0, 5.0, 6.0]);
+    assert_eq!(report.loaded, ["0.gamma", "0.beta"]);
+}
+
+#[test]
+fn what_is_fresh_has_the_prefix_of_the_model_and_is_there() {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let path = folder.path().join("file");
+    let map = WeightMap::new([Rule::new("bias", "b")]);
+    save_mapped(
+        &model(1),
+        &map.clone().fresh("weight").under("0.", ""),
+        &path,
+    )
+    .expect("it is saved");
+    let load = |map: WeightMap| {
+        let archive = Archive::open(&path).expect("it is a file");
+        archive.load_mapped(&mut model(2), &map, LoadOptions::default())
+    };
+    let report = load(map.clone().fresh("weight").under("0.", "")).expect("it loads");
+    assert_eq!(report.loaded, ["0.bias"]);
+    assert_eq!(report.fresh.len(), 3, "with those outside of the prefix");
+    let misspelt = map.fresh("weihgt").under("0.", "");
+    assert_eq!(
+        shown(load(misspelt)),
+        "the map does not fit the model\
+         \n  no rule gives 0.weight, F32 [2, 3]; `.fresh(\"0.weight\")` leaves it as it was built\
+         \n  no tensor of the model is `.fresh(\"0.weihgt\")`"
+    );
+}

@@ -213,8 +213,8 @@ fn everything_in_which_a_map_does_not_fit_is_told() {
         problems(&map, model),
         [
             "two rules give a: a <- x; a <- y, transposed",
-            "no rule gives b, F32 [2]",
-            "no rule gives c, F32 [4]",
+            "no rule gives b, F32 [2]; `.fresh(\"b\")` leaves it as it was built",
+            "no rule gives c, F32 [4]; `.fresh(\"c\")` leaves it as it was built",
             "no tensor of the model is for the rule a <- y, transposed",
             "no tensor of the model is for the rule d.{} <- z.{}, rows 0..2",
         ]
