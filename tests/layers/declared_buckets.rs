@@ -2,7 +2,6 @@
 
 use super::mask_of;
 use attn::attention;
-use dfdx::prelude::*;
 use support::reference::{
     Split, attention,
     heads::scaled_dot,
