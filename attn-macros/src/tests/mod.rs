@@ -2,14 +2,12 @@
 
 mod body;
 mod definitions;
-mod formula;
 mod interpret;
 mod lowering;
 mod model;
 mod passes;
 mod property;
+mod random;
 mod snapshots;
-mod soup;
 mod support;
 mod tables;
-mod valid_spec;
