@@ -6,6 +6,11 @@ use dfdx::{
     tensor_ops::{Backward, Device, SumTo, TryMul},
 };
 
+use support::{
+    close::{self, Tolerance},
+    differences::assert_gradient,
+};
+
 use crate::{Element, random::Philox4x32};
 
 /// A tensor that records operations in `f64`.
@@ -74,14 +79,10 @@ pub(crate) fn at<const N: usize>(sizes: [usize; N], place: [usize; N]) -> usize 
     })
 }
 
-/// Panics unless both are equal up to `tolerance`, relative to numbers greater than 1. NaN is equal to nothing.
+/// Panics unless both are equal up to `tolerance`, relative to numbers greater than 1.
 #[track_caller]
 pub(crate) fn assert_close(found: &[f64], expected: &[f64], tolerance: f64) {
-    assert_eq!(found.len(), expected.len());
-    for (place, (&f, &e)) in std::iter::zip(found, expected).enumerate() {
-        let close = f == e || (f - e).abs() <= tolerance * e.abs().max(1.0);
-        assert!(close, "at {place}: found {f}, expected {e}");
-    }
+    close::assert_close("the numbers", found, expected, Tolerance::OfEach(tolerance));
 }
 
 /// The gradient of `sum(weights * f(x))` in `x`, by dfdx's tape; `weights` are some [`numbers`].
@@ -102,22 +103,12 @@ pub(crate) fn check_gradient<S: Shape, Y: Shape>(
     x: &Tensor<S, f64, Cpu>,
     f: impl Fn(&Tensor<S, f64, Cpu>) -> Traced<Y>,
 ) {
-    // The error of a central difference is step^2 / 6 times the third derivative, here below 100: 2e-9; its rounding
-    // is 1e-16 / step times the sum of the loss, here below 1000: 1e-8.
-    const STEP: f64 = 1e-5;
-    const TOLERANCE: f64 = 2e-8;
-    let start = values(x);
     let weights = numbers(f(x).shape().num_elements(), LOSS);
-    let loss = |place: usize, step: f64| {
-        let mut moved = start.clone();
-        moved[place] += step;
-        let y = values(&f(&filled(*x.shape(), &moved)));
+    let loss = |moved: &[f64]| {
+        let y = values(&f(&filled(*x.shape(), moved)));
         std::iter::zip(y, &weights).map(|(y, w)| y * w).sum::<f64>()
     };
-    let expected: Vec<f64> = (0..start.len())
-        .map(|place| (loss(place, STEP) - loss(place, -STEP)) / (2.0 * STEP))
-        .collect();
-    assert_close(&gradient(x, f), &expected, TOLERANCE);
+    assert_gradient("the gradient", &values(x), &gradient(x, &f), loss);
 }
 
 /// Runs the backward pass of what `y` has recorded, whatever its shape, with gradient 0 for `y` itself: what is asked for

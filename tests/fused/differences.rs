@@ -4,55 +4,17 @@ use super::{
     compare::Outcome,
     subject::{Case, Sizes, Subject, Way},
 };
-use support::reference::parameters::scattered;
+use support::gradients::assert_gradients_of_state;
 
-/// Step of the differences, along directions of length 1.
-///
-/// With four points the error of the method is h⁴/30 times the fifth derivative, here some 1e-12 to 1e-10 for derivatives
-/// up to 1e5; rounding adds ε |loss| / h, some 1e-12 for losses of up to 30.
-const STEP: f64 = 1e-3;
-
-/// Ten times the larger of the two errors above, relative to the gradient (or 1).
-const TOLERANCE: f64 = 1e-9;
-
-fn run(subject: &Subject, case: &Case) -> Outcome {
-    (subject.double)(Way::Fused, case)
-}
-
-/// Asserts for each input and parameter that the derivative along an arbitrary direction, and along an axis, is what the
-/// gradient says.
+/// Asserts it of each input and parameter.
 fn assert_slopes(subject: &Subject, sizes: Sizes) {
     let case = subject.case(sizes);
-    let outcome = run(subject, &case);
-    for (name, gradient) in outcome.gradients() {
-        let mut axis = vec![0.0; gradient.len()];
-        axis[gradient.len() / 2] = 1.0;
-        let arbitrary = scattered(&format!("direction of {name}"), gradient.len());
-        for direction in [arbitrary, axis] {
-            let length = direction.iter().map(|v| v * v).sum::<f64>().sqrt();
-            let unit: Vec<f64> = direction.iter().map(|v| v / length).collect();
-            let said: f64 = gradient.iter().zip(&unit).map(|(g, u)| g * u).sum();
-            let found = slope(subject, &case, name, &unit);
-            assert!(
-                (said - found).abs() <= TOLERANCE * said.abs().max(1.0),
-                "{sizes:?}: {name}: the gradient says {said}, differences {found}"
-            );
-        }
-    }
-}
-
-/// The derivative of the loss along a direction in one of the tensors.
-fn slope(subject: &Subject, case: &Case, name: &str, direction: &[f64]) -> f64 {
-    let loss_at = |steps: f64| {
+    let run = |case: &Case| -> Outcome { (subject.double)(Way::Fused, case) };
+    assert_gradients_of_state(format!("{sizes:?}"), &case.state, &run(&case), &|state| {
         let mut moved = case.clone();
-        for (value, d) in moved.state.flat_mut(name).iter_mut().zip(direction) {
-            *value += steps * STEP * d;
-        }
-        run(subject, &moved).loss()
-    };
-    let near = loss_at(1.0) - loss_at(-1.0);
-    let far = loss_at(2.0) - loss_at(-2.0);
-    (8.0 * near - far) / (12.0 * STEP)
+        moved.state = state.clone();
+        run(&moved).loss()
+    });
 }
 
 fn slopes(subject: &Subject) {

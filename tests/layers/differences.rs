@@ -3,7 +3,7 @@
 use super::compare::{Outcome, backpropagate, layer_with, state_for};
 use attn::attention;
 use dfdx::prelude::*;
-use support::reference::{State, parameters::scattered};
+use support::{gradients::assert_gradients_of_state, reference::State};
 
 attention! {
     struct Plain<heads = 2, d_model = 8>;
@@ -15,48 +15,9 @@ attention! {
     struct CosineCross<heads = 2, d_model = 8, d_context = 6, value_head_dim = 3, qk_norm = l2, scale = 5, mask = causal(lower_right)>;
 }
 
-/// Step of the differences, along directions of length 1.
-///
-/// With four points the error of the method is h⁴/30 times the fifth derivative, here some 1e-12 to 1e-10 for derivatives
-/// up to 1e5; rounding adds ε |loss| / h, some 1e-13 for losses of order 1 to 10.
-const STEP: f64 = 1e-3;
-
-/// Ten times the larger of the two errors above, relative to the gradient (or 1).
-const TOLERANCE: f64 = 1e-9;
-
-/// Asserts for each input and parameter that the derivative along an arbitrary direction, and along three axes, is what
-/// the gradient says.
+/// Asserts it of each input and parameter.
 fn assert_gradients(state: &State, run: impl Fn(&State) -> Outcome) {
-    let gradients = run(state);
-    for (name, gradient) in gradients.gradients() {
-        let count = gradient.len();
-        let mut directions = vec![scattered(&format!("direction of {name}"), count)];
-        for axis in [0, count / 2, count - 1] {
-            let mut direction = vec![0.0; count];
-            direction[axis] = 1.0;
-            directions.push(direction);
-        }
-        for direction in directions {
-            let length = direction.iter().map(|v| v * v).sum::<f64>().sqrt();
-            let unit: Vec<f64> = direction.iter().map(|v| v / length).collect();
-            let said: f64 = gradient.iter().zip(&unit).map(|(g, u)| g * u).sum();
-
-            let loss_at = |steps: f64| {
-                let mut moved = state.clone();
-                for (value, u) in moved.flat_mut(name).iter_mut().zip(&unit) {
-                    *value += steps * STEP * u;
-                }
-                run(&moved).loss()
-            };
-            let near = loss_at(1.0) - loss_at(-1.0);
-            let far = loss_at(2.0) - loss_at(-2.0);
-            let found = (8.0 * near - far) / (12.0 * STEP);
-            assert!(
-                (said - found).abs() <= TOLERANCE * said.abs().max(1.0),
-                "{name}: the gradient says {said}, differences {found}"
-            );
-        }
-    }
+    assert_gradients_of_state("a layer", state, &run(state), &|state| run(state).loss());
 }
 
 /// Checks a layer over `[2, 4, d_model]`; further arguments of the call follow.

@@ -48,8 +48,8 @@ macro_rules! agree {
                     let y = model.forward(agree!(@input $first.leaky_traced() $(, $other)*));
                     backpropagate(y).parameters(&()).loss()
                 });
-                differences::of_parameters(&model, &outcome, |moved| loss(moved, $first.clone()));
-                $(differences::of("x", &outcome, |index, by| loss(&model, differences::moved(&$input, index, by)));)?
+                support::gradients::assert_gradients_of_parameters(&|| model.clone(), &outcome, &|moved| loss(&moved, $first.clone()));
+                $(support::gradients::assert_gradient_of_input("x", &$input, &outcome, &|moved| loss(&model, moved));)?
             }
         }
     )*};

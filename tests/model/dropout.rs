@@ -4,7 +4,8 @@
 
 use super::*;
 use attn::{Backend, Element, model};
-use support::tensors::{fill, flat, gradients};
+use support::gradients::assert_gradients_of_parameters;
+use support::tensors::{fill, flat};
 
 const BATCH: usize = 24;
 const LEN: usize = 16;
@@ -275,32 +276,11 @@ fn a_table_learns_from_what_was_kept() {
 
 #[test]
 fn the_gradient_is_the_slope_of_what_was_kept() {
-    const STEP: f64 = 1e-5;
-    let loss = |model: &mut Net<f64, Cpu>| {
-        let y = model.forward_mut(ids((2, 5), 7).leaky_traced());
-        (y * tensor("factors", (2, 5, Const::<8>))).sum()
+    let run = |model: &mut Net<f64, Cpu>| {
+        backpropagate(model.forward_mut(ids((2, 5), 7).leaky_traced())).parameters(model)
     };
-    let direction = |name: &str, len| scattered(&format!("direction of {name}"), len);
-    let moved = |step: f64| {
-        let mut model = net(10);
-        fill(&mut model, |name, values| {
-            let direction = direction(name, values.len());
-            let moved = values.iter().zip(direction).map(|(x, d)| x + step * d);
-            moved.collect()
-        });
-        loss(&mut model).array()
-    };
-    let slope = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
-    let mut model = net(10);
-    let tape = loss(&mut model).backward();
-    let along = gradients(&model, &tape).into_iter().map(|gradient| {
-        let direction = direction(&gradient.name, gradient.values.len());
-        let products = gradient.values.iter().zip(direction).map(|(g, d)| g * d);
-        products.sum::<f64>()
-    });
-    let expected: f64 = along.sum();
-    // A central difference is off by step² / 6 times a third derivative of up to some thousands, 1e-7, and by the rounding of
-    // 80 terms of order 1 over the step, 2e-9.
-    assert!((slope - expected).abs() < 1e-6, "{slope}, {expected}");
-    assert!(expected.abs() > 0.1, "{expected}");
+    // The same falls in each of them.
+    let make = || net(10);
+    let outcome = run(&mut make());
+    assert_gradients_of_parameters(&make, &outcome, &|mut moved| run(&mut moved).loss());
 }

@@ -9,7 +9,7 @@ use attn::{
         Tanh, UnbiasedLinear,
     },
 };
-use support::tensors::flat;
+use support::{gradients::assert_gradients_of_parameters, tensors::flat};
 
 const VOCAB: usize = 7;
 const M: usize = 4;
@@ -93,31 +93,8 @@ fn both_forms_agree_in_all_gradients() {
 
 #[test]
 fn gradients_are_the_derivatives() {
-    const STEP: f64 = 1e-6;
-    let moved = |by: f64| {
-        let mut model = model();
-        let shifted = |name: &str, values: Vec<f64>| -> Vec<f64> {
-            let direction = scattered(&format!("direction of {name}"), values.len());
-            std::iter::zip(values, direction)
-                .map(|(x, d)| x + by * d)
-                .collect()
-        };
-        support::tensors::fill(&mut model, shifted);
-        backpropagate(traced(&model, false)).parameters(&model)
-    };
-    let found = (moved(STEP).loss() - moved(-STEP).loss()) / (2.0 * STEP);
-    let all = moved(0.0);
-    let along = |(name, gradient): (&str, &[f64])| -> f64 {
-        let direction = scattered(&format!("direction of {name}"), gradient.len());
-        std::iter::zip(gradient, direction)
-            .map(|(g, d)| g * d)
-            .sum()
-    };
-    let expected: f64 = all.gradients().map(along).sum();
-    assert!(expected.abs() > 1e-2, "{expected} says little");
-    // The square of the step times a third derivative, and roundings of 1e-16 over the step.
-    let error = (found - expected).abs() / expected.abs();
-    assert!(error < 1e-7, "{found} is not {expected}");
+    let run = |model: &Model| backpropagate(traced(model, false)).parameters(model);
+    assert_gradients_of_parameters(&model, &run(&model()), &|moved| run(&moved).loss());
 }
 
 #[test]

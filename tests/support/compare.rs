@@ -1,5 +1,6 @@
 //! Runs a layer, collects what it computes by name, and compares that with another way of computing it.
 
+pub use crate::close::assert_close;
 use crate::parameters::{self, add_gradients, make};
 use crate::reference::{Input, Parameters, State, Traced, number, parameters::scattered};
 use crate::tensors;
@@ -217,22 +218,6 @@ pub fn assert_same(what: impl Display, declared: &Outcome, expected: &Outcome, t
             values,
             expected.get(name),
             tolerance,
-        );
-    }
-}
-
-/// Asserts that two flat tensors are the same up to `tolerance` times the largest element, or 1.
-#[track_caller]
-pub fn assert_close(what: impl Display, values: &[f64], expected: &[f64], tolerance: f64) {
-    assert_eq!(values.len(), expected.len(), "{what}: number of elements");
-    let size = expected.iter().fold(1.0, |size: f64, v| size.max(v.abs()));
-    for (i, (value, expected)) in values.iter().zip(expected).enumerate() {
-        // NaN fails, too.
-        let close = (value - expected).abs() <= tolerance * size;
-        assert!(
-            close,
-            "{what} at {i}: {value}, expected {expected} ± {:e}",
-            tolerance * size
         );
     }
 }

@@ -101,7 +101,7 @@ mod tests {
                 add_product(&x, &y, &mut z);
                 let want: Vec<f64> = (0..len).map(|i| 0.5 + x[i] * y[i]).collect();
                 // One rounding of the product that a fused operation does not make.
-                assert_near(&z, &want, 1e-15, &what);
+                assert_close(&what, &z, &want, Absolute(1e-15));
             }
         });
     }

@@ -272,7 +272,7 @@ mod tests {
                 sum(&x, axis, &mut to);
                 let want = naive(&wide(&x), axis, &vec![true; axis.outer * axis.len]);
                 // Sums of up to 700 numbers, in several parts: some ten roundings of 30.
-                assert_near(&to, &want, 1e-4, &what);
+                assert_close(&what, &to, &want, Absolute(1e-4));
 
                 let (counts, marks) = (counts(axis), marks(axis));
                 for (counted, marks) in all_kinds(axis, &counts, &marks) {
@@ -281,7 +281,7 @@ mod tests {
                     for (i, want) in want.iter_mut().enumerate() {
                         *want /= count(&marks, axis, i / axis.inner);
                     }
-                    assert_near(&to, &want, 1e-6, &what);
+                    assert_close(&what, &to, &want, Absolute(1e-6));
                 }
             }
         });
@@ -315,7 +315,7 @@ mod tests {
                         1.0 + if is_counted { share } else { 0.0 }
                     });
                     // Roundings of numbers up to 2.
-                    assert_near(&to, &want.collect::<Vec<_>>(), 3e-7, &what);
+                    assert_close(&what, &to, &want.collect::<Vec<_>>(), Absolute(3e-7));
                 }
             }
         });

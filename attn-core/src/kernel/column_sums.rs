@@ -59,7 +59,9 @@ impl<E: Real> Kernel for AddRows<'_, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::testing::{LENGTHS, assert_near, noise, on_every_isa, same_for_all_threads};
+    use crate::kernel::testing::{
+        Absolute, LENGTHS, assert_close, noise, on_every_isa, same_for_all_threads,
+    };
 
     #[test]
     fn it_adds_every_row_to_what_is_there() {
@@ -78,7 +80,12 @@ mod tests {
                         })
                         .collect();
                     // A walk of 1100 roundings of sums of about 20.
-                    assert_near(&got, &want, 1e-4, &format!("{rows} x {width} on {isa}"));
+                    assert_close(
+                        format!("{rows} x {width} on {isa}"),
+                        &got,
+                        &want,
+                        Absolute(1e-4),
+                    );
                 }
             }
         });

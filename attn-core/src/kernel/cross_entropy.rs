@@ -293,7 +293,7 @@ mod tests {
                     let want = naive(&wide(&logits), &targets, options);
                     let what = format!("{classes} with {options:?} on {isa}");
                     // Five rows of numbers up to 15, each rounded a few times.
-                    assert_near(&[got.sum], &[want], 1e-5, &what);
+                    assert_close(&what, &[got.sum], &[want], Absolute(1e-5));
                     let counted = targets.iter().filter(|&&t| Some(t) != ignore_index).count();
                     assert_eq!(got.counted, counted, "{what}");
                 }
@@ -313,8 +313,8 @@ mod tests {
                         label_smoothing,
                     };
                     let got = gradient(&logits, &targets, options, 0.25);
-                    let want = differences(&logits, |z| 0.25 * naive(z, &targets, options));
-                    assert_near(&got, &want, 1e-9, &format!("{classes} on {isa}"));
+                    let want = slopes(&logits, |z| 0.25 * naive(z, &targets, options));
+                    assert_close(format!("{classes} on {isa}"), &got, &want, Absolute(1e-9));
                 }
             }
         });

@@ -194,7 +194,7 @@ mod tests {
                 map(&x, &mut z[..], Exp);
                 let want: Vec<f64> = x.iter().map(|&x| f64::from(x).exp()).collect();
                 // An ulp of e.
-                assert_near(&z, &want, 2.4e-7, &what);
+                assert_close(&what, &z, &want, Absolute(2.4e-7));
             }
         });
     }

@@ -115,7 +115,7 @@ fn multiply_rows<E: Pooled>(
 mod tests {
     use super::*;
     use crate::kernel::testing::{
-        LENGTHS, assert_near, differences, noise, same_for_all_threads, wide,
+        Absolute, LENGTHS, assert_close, noise, same_for_all_threads, slopes, wide,
     };
 
     /// Every number of rows with every width, and with every number of outputs.
@@ -161,7 +161,7 @@ mod tests {
                 let want = naive(x64, w64, biased.then_some(&bias64[..]));
                 // 129 products of at most 1, each rounded to 6e-8.
                 let what = format!("{n} rows, {width} to {outputs}");
-                assert_near(&y, &want, 8e-6, &what);
+                assert_close(&what, &y, &want, Absolute(8e-6));
             }
         }
     }
@@ -179,7 +179,7 @@ mod tests {
                 let want: Vec<f64> = (0..got.len())
                     .map(|i| want(i / columns, i % columns))
                     .collect();
-                assert_near(got, &want, 1e-13, &what);
+                assert_close(&what, got, &want, Absolute(1e-13));
             };
             let mut d_x = vec![f64::NAN; n * width];
             input_gradient(d, w, Into::Overwrite, MatrixMut::new(&mut d_x, n, width));
@@ -214,24 +214,24 @@ mod tests {
             let matrix = Matrix::new(&w, outputs, width);
             let to = MatrixMut::new(&mut d_x, n, width);
             input_gradient(d, matrix, Into::Overwrite, to);
-            let want = differences(&x, |x| loss(x, &w, &bias));
-            assert_near(&d_x, &want, 1e-8, "input");
+            let want = slopes(&x, |x| loss(x, &w, &bias));
+            assert_close("input", &d_x, &want, Absolute(1e-8));
             let to = MatrixMut::new(&mut d_x, n, width);
             input_gradient(d, matrix, Into::Add, to);
             let twice: Vec<f64> = want.iter().map(|x| 2.0 * x).collect();
-            assert_near(&d_x, &twice, 1e-8, "input, added");
+            assert_close("input, added", &d_x, &twice, Absolute(1e-8));
 
             let mut d_w = vec![1.0; outputs * width];
             let to = MatrixMut::new(&mut d_w, outputs, width);
             let mut d_b = vec![1.0; outputs];
             add_gradients(d, Matrix::new(&x, n, width), to, Some(&mut d_b));
-            let want = differences(&w, |w| loss(&x, w, &bias));
+            let want = slopes(&w, |w| loss(&x, w, &bias));
             let want: Vec<f64> = want.iter().map(|x| 1.0 + x).collect();
-            assert_near(&d_w, &want, 1e-8, "weights");
+            assert_close("weights", &d_w, &want, Absolute(1e-8));
 
-            let want = differences(&bias, |bias| loss(&x, &w, bias));
+            let want = slopes(&bias, |bias| loss(&x, &w, bias));
             let want: Vec<f64> = want.iter().map(|x| 1.0 + x).collect();
-            assert_near(&d_b, &want, 1e-8, "bias");
+            assert_close("bias", &d_b, &want, Absolute(1e-8));
         }
     }
 

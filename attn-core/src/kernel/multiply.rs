@@ -184,7 +184,7 @@ pub(super) fn add_product<E: Pooled>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::testing::{assert_near, noise, same_for_all_threads};
+    use crate::kernel::testing::{Absolute, assert_close, noise, same_for_all_threads};
 
     /// Sizes around those of vectors, blocks and copies.
     const SHAPES: [[usize; 3]; 14] = [
@@ -239,11 +239,11 @@ mod tests {
                     // Partial sums of so much noise stay below this, and each is rounded by at most 6e-8 of it.
                     let most = 2.0 * (k as f64).sqrt() + 3.0;
                     let tolerance = 6e-8 * (k as f64 + 2.0) * most;
-                    assert_near(
+                    assert_close(
+                        format!("{m} x {k} x {n}"),
                         &got,
                         &naive(added, a, b, row),
-                        tolerance,
-                        &format!("{m} x {k} x {n}"),
+                        Absolute(tolerance),
                     );
                     let margin = to.chunks(n + 1).map(|row| row[n]);
                     assert!(margin.into_iter().all(|x| x.to_bits() == before.to_bits()));

@@ -233,9 +233,9 @@ mod tests {
         on_every_isa(|isa| {
             for len in LENGTHS.into_iter().chain([2 * SMALL + 5]) {
                 let (want, what) = (naive(len), format!("{len} on {isa}"));
-                assert_near(&trained::<f64>(len), &want, 1e-15, &what);
+                assert_close(&what, &trained::<f64>(len), &want, Absolute(1e-15));
                 // Three steps of roundings of numbers up to 1.
-                assert_near(&trained::<f32>(len), &want, 4e-7, &what);
+                assert_close(&what, &trained::<f32>(len), &want, Absolute(4e-7));
             }
         });
     }

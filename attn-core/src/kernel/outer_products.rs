@@ -142,7 +142,9 @@ impl<E: Pooled> Tile<'_, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::testing::{assert_near, noise, on_every_isa, same_for_all_threads};
+    use crate::kernel::testing::{
+        Absolute, assert_close, noise, on_every_isa, same_for_all_threads,
+    };
 
     /// Sizes around those of vectors, squares, tiles and of the rows at a time, and results of several tiles.
     const SHAPES: [[usize; 3]; 14] = [
@@ -194,11 +196,11 @@ mod tests {
                     .collect();
                 // Partial sums of so much noise stay below 2 √depth, and each is rounded by at most 6e-8 of it.
                 let tolerance = 6e-8 * (depth as f64 + 2.0) * (2.0 * (depth as f64).sqrt() + 3.0);
-                assert_near(&result, &naive(2.0, a, b), tolerance, &what);
+                assert_close(&what, &result, &naive(2.0, a, b), Absolute(tolerance));
                 assert!(to.chunks(cols + 1).all(|row| row[cols] == 2.0), "{what}");
                 let ones = vec![1.0; depth];
                 let want = naive(3.0, a, Matrix::new(&ones, depth, 1));
-                assert_near(&sums, &want, tolerance, &what);
+                assert_close(&what, &sums, &want, Absolute(tolerance));
             }
         });
     }

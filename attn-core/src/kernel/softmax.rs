@@ -142,7 +142,12 @@ mod tests {
                 let x: Vec<f32> = noise(3 * cols, 1).iter().map(|x: &f32| 9.0 * x).collect();
                 let want: Vec<f64> = wide(&x).chunks(cols).flat_map(naive).collect();
                 // Shares of at most 1, from differences of up to 18 that are rounded by 1e-6.
-                assert_near(&softmax(&x, 3), &want, 3e-6, &format!("{cols} on {isa}"));
+                assert_close(
+                    format!("{cols} on {isa}"),
+                    &softmax(&x, 3),
+                    &want,
+                    Absolute(3e-6),
+                );
             }
         });
     }
@@ -160,13 +165,13 @@ mod tests {
                     MatrixMut::new(&mut d_x, 1, cols),
                 );
                 let loss = |x: &[f64]| naive(x).iter().zip(&weights).map(|(y, w)| y * w).sum();
-                let want = differences(&x, loss).into_iter().map(|d| 1.0 + d);
+                let want = slopes(&x, loss).into_iter().map(|d| 1.0 + d);
                 // The error of the differences.
-                assert_near(
+                assert_close(
+                    format!("{cols} on {isa}"),
                     &d_x,
                     &want.collect::<Vec<_>>(),
-                    1e-9,
-                    &format!("{cols} on {isa}"),
+                    Absolute(1e-9),
                 );
             }
         });

@@ -2,6 +2,13 @@
 
 use super::Real;
 use crate::simd::Isa;
+pub(super) use support::{
+    close::{
+        Tolerance::{Absolute, OfEach},
+        assert_close,
+    },
+    differences::{STEP, slope, slopes},
+};
 
 /// Lengths around every number of lanes, and around blocks of four vectors.
 pub(super) const LENGTHS: [usize; 18] = [
@@ -47,35 +54,4 @@ pub(super) fn same_for_all_threads<T: PartialEq + Send>(compute: impl Fn() -> T 
             assert!(with(threads) == alone, "{threads} threads on {isa}");
         }
     });
-}
-
-/// Fails unless every number is within `tolerance` of the one that is wanted.
-#[track_caller]
-pub(super) fn assert_near<E: Copy + Into<f64>>(
-    got: &[E],
-    want: &[f64],
-    tolerance: f64,
-    what: &str,
-) {
-    assert_eq!(got.len(), want.len(), "{what}");
-    for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
-        let got = got.into();
-        assert!(
-            (got - want).abs() <= tolerance,
-            "{what}: [{i}] is {got}, not {want}"
-        );
-    }
-}
-
-/// The derivative of `f` at `x`, by central differences.
-pub(super) fn differences(x: &[f64], f: impl Fn(&[f64]) -> f64) -> Vec<f64> {
-    const STEP: f64 = 1e-5;
-    let moved = |i: usize, by: f64| {
-        let mut x = x.to_vec();
-        x[i] += by;
-        f(&x)
-    };
-    (0..x.len())
-        .map(|i| (moved(i, STEP) - moved(i, -STEP)) / (2.0 * STEP))
-        .collect()
 }

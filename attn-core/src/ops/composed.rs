@@ -16,10 +16,8 @@ use super::{Activation, Affine, Append, CrossEntropyOptions, EndsIn, LastAxis, m
 use crate::{
     Backend, Element,
     composed::{self, depend, is_empty, reshape, zeros_after, zeros_after_both},
-    kernel::{
-        dropout::{self as drops, Dropout},
-        sinusoid::frequency,
-    },
+    kernel::sinusoid::frequency,
+    random::Philox4x32,
 };
 
 /// A tensor as rows of its last axis.
@@ -400,12 +398,24 @@ pub fn dropout<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     key: u64,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
     let shape = *x.shape();
-    let mut factors = vec![E::zero(); shape.num_elements()];
-    let dropout = Dropout::new(p, Some(key));
-    drops::dropout(dropout, &vec![E::one(); factors.len()], &mut factors);
+    let factors = dropout_factors(shape.num_elements(), p, key);
     let factors: Tensor<S, E, D> =
         TensorFromVec::<E>::try_tensor_from_vec(x.device(), factors, shape)?;
     x.try_mul(factors)
+}
+
+/// 0 or `1 / (1 - p)` for each element: a word of a random block for each, four of them after another in a block.
+fn dropout_factors<E: Element>(count: usize, p: f64, key: u64) -> Vec<E> {
+    let random = Philox4x32::new(key);
+    // Of 2^32 words, p * 2^32 are below.
+    let threshold = p * 2f64.powi(32);
+    let factor = |i: usize| {
+        let block = i as u64 / 4;
+        let words = random.block([block as u32, (block >> 32) as u32, 0, 0]);
+        let falls = f64::from(words[i % 4]) < threshold;
+        if falls { 0.0 } else { 1.0 / (1.0 - p) }
+    };
+    (0..count).map(|i| E::of(factor(i))).collect()
 }
 
 /// [`embedding`](super::embedding)

@@ -7,9 +7,10 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use proptest::prelude::*;
 use quote::quote;
 
-use super::soup::{self, Soup};
+use super::random::spec::{valid_entries, valid_specs};
+use super::random::trees::{self, Soup};
+use super::random::words;
 use super::support::{Report, cases, expand, parse_file, reports};
-use super::valid_spec::{valid_entries, valid_specs};
 use crate::pipeline;
 
 /// What `tokens` expand to; they were parsed from `text`.
@@ -46,10 +47,14 @@ fn is_blank(tokens: TokenStream) -> bool {
 
 /// Whatever it is, every error stands at its tokens, once.
 pub(super) fn check_soup(soup: &[Soup]) {
-    let text = soup::to_text(soup);
-    if let Some(tokens) = soup::to_tokens(&text) {
-        check_reports(&text, tokens);
-    }
+    let text = trees::to_text(soup);
+    check_reports(&text, trees::to_tokens(&text));
+}
+
+/// Anything after the head of a declaration: most random tokens end before the first key.
+fn with_a_head(body: Vec<Soup>) -> Vec<Soup> {
+    let [head, end] = ["pub struct Layer<", ">;"].map(trees::from_text);
+    [head, body, end].concat()
 }
 
 /// The layer of an expansion, if it is there.
@@ -63,22 +68,21 @@ proptest! {
     #![proptest_config(cases(3000))]
 
     #[test]
-    fn token_soup_is_answered(soup in soup::soups()) {
+    fn token_soup_is_answered(soup in trees::soups(&words::attention())) {
         check_soup(&soup);
     }
 
     #[test]
-    fn token_soup_in_place_of_the_keys_is_answered(soup in soup::bodies()) {
-        check_soup(&soup);
+    fn token_soup_in_place_of_the_keys_is_answered(soup in trees::soups(&words::attention())) {
+        check_soup(&with_a_head(soup));
     }
 
     #[test]
-    fn mistakes_in_a_spec_are_answered(spec in valid_specs(), mistakes in soup::mistakes()) {
-        let mut soup = soup::from_text(&spec);
-        for (at, mistake) in mistakes {
-            soup::make(&mut soup, at, &mistake);
-        }
-        check_soup(&soup);
+    fn mistakes_in_a_spec_are_answered(
+        spec in valid_specs(),
+        mistakes in trees::mistakes(&words::attention()),
+    ) {
+        check_soup(&trees::mistaken(&spec, &mistakes));
     }
 
     #[test]
@@ -96,16 +100,15 @@ proptest! {
         place in any::<prop::sample::Index>(),
         mistake in prop::sample::select(&[
             "", "heads", "heads = 0", "colour = red", "mask", "mask = ", "mask = caussal", "mask = causal(3)",
-            "dropout = 1.5", "= 3", "8", "d_model = \"512\"", "score = additive", "<", "bias = [x]", "heads = )(",
+            "dropout = 1.5", "= 3", "8", "d_model = \"512\"", "score = additive", "<", "bias = [x]",
         ][..]),
     ) {
         entries.insert(place.index(entries.len() + 1), mistake.to_owned());
         let spec = format!("struct Layer<{}>;", entries.join(", "));
-        if let Some(tokens) = soup::to_tokens(&spec) {
-            let reports = check_reports(&spec, tokens.clone());
-            prop_assert!(!reports.is_empty() || mistake.is_empty(), "{spec}");
-            prop_assert!(declares_layer(&answer(&spec, tokens)), "{spec}");
-        }
+        let tokens = trees::to_tokens(&spec);
+        let reports = check_reports(&spec, tokens.clone());
+        prop_assert!(!reports.is_empty() || mistake.is_empty(), "{spec}");
+        prop_assert!(declares_layer(&answer(&spec, tokens)), "{spec}");
     }
 }
 

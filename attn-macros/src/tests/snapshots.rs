@@ -1,32 +1,43 @@
-//! What a few specs expand to, for the eyes of a reader.
+//! What a few specs expand to, for the eyes of a reader: a plain layer and a body whole, of others what they are about.
 
-use super::support::{expand, parse_file};
+use super::support::{expand, parse_file, parts};
 
-fn expansion(spec: &str) -> String {
-    prettyplease::unparse(&parse_file(expand(spec)))
+/// The whole expansion, or these parts of it.
+fn expansion(spec: &str, names: &[&str]) -> String {
+    let file = parse_file(expand(spec));
+    prettyplease::unparse(&if names.is_empty() {
+        file
+    } else {
+        parts(file, names)
+    })
 }
 
 macro_rules! expansions {
-    ($($name:ident: $spec:literal;)*) => {$(
+    ($($(#[$about:meta])* $name:ident $([$($part:literal),+])?: $spec:literal;)*) => {$(
+        $(#[$about])*
         #[test]
         fn $name() {
-            insta::assert_snapshot!(stringify!($name), expansion($spec), $spec);
+            insta::assert_snapshot!(stringify!($name), expansion($spec, &[$($($part),+)?]), $spec);
         }
     )*};
 }
 
 expansions! {
+    /// All of a plain layer.
     causal_self_attention: "
         /// Looks back.
         pub struct SelfAttention<heads = 8, d_model = 512, mask = causal>;
     ";
-    padded_cross_attention: "
+    /// Masks of data and of places: in the composed form, and at a place and on rectangles.
+    padded_cross_attention ["run", "Attends"]: "
         pub(crate) struct CrossAttention<heads = 2, d_model = 8, d_context = 6, mask = padding & causal(lower_right)>;
     ";
-    additive: "
+    /// The kernel of additive scores and a normalizer of each score: both forms.
+    additive ["run", "forward", "backward", "attention"]: "
         struct Additive<heads = 2, d_model = 8, score = additive(hidden = 5), bias = false, normalizer = sigmoid>;
     ";
-    everything_at_once: "
+    /// The order of all operations.
+    everything_at_once ["Everything", "run"]: "
         #[derive(PartialEq)]
         #[cfg(feature = \"attention\")]
         pub struct Everything<
@@ -46,13 +57,16 @@ expansions! {
             init = normal(0.02),
         >;
     ";
-    rotated_bilinear_pair: "
+    /// What is done to queries and keys before their product, and what of it backwards.
+    rotated_bilinear_pair ["forward", "backward", "attention"]: "
         struct Rotated<heads = 2, d_model = 8, position = rope, qk_norm = l2>;
         struct Bilinear<heads = 3, d_model = 6, score = bilinear, position = alibi>;
     ";
-    constants_of_the_user: "
+    /// Constants of the user, each in one of the layer.
+    constants_of_the_user ["__Sized_heads", "__Sized_d_model", "__Sized_kv_heads", "__Sized_mask", "__Sized_dropout", "Call", "make_call"]: "
         pub struct Sized<heads = HEADS, d_model = { HEADS * WIDTH }, kv_heads = config::KV_HEADS, mask = sliding_window(WINDOW), dropout = P, position = alibi>;
     ";
+    /// All of a layer with a body.
     data_of_a_body: "
         struct Graph<heads = 2, d_model = 8, d_context = 6> {
             param bias: [heads, 4] = zeros;
@@ -62,7 +76,8 @@ expansions! {
             fn mask(b, q_idx, kv_idx) { distance[b, q_idx, kv_idx] < 9 && weight[kv_idx] > 0.5 }
         }
     ";
-    mistakes: "
+    /// The errors beside a layer that can be named.
+    mistakes ["compile_error", "Mistaken"]: "
         pub struct Mistaken<heads = 7, d_model = 512, mask = caussal, dropout = 1.0>;
     ";
 }

@@ -84,6 +84,41 @@ fn join(start: Span, end: Span) -> Option<Range<usize>> {
     (!start.is_empty() && !end.is_empty()).then_some(start.start..end.end)
 }
 
+/// The items of the file with these names, and of those in its `const _` blocks, without their documentation. An
+/// implementation has the name of its trait, a macro that is called its own. Each name is there.
+pub(super) fn parts(file: syn::File, names: &[&str]) -> syn::File {
+    let hidden: Vec<_> = hidden_items(&file).into_iter().cloned().collect();
+    let found = |name: &str| {
+        let all = file.items.iter().chain(&hidden);
+        let named: Vec<_> = all.filter(|item| name_of(item) == name).cloned().collect();
+        assert!(!named.is_empty(), "there is no `{name}`");
+        named.into_iter().map(without_docs)
+    };
+    let items = names.iter().flat_map(|name| found(name)).collect();
+    syn::File { items, ..file }
+}
+
+fn name_of(item: &syn::Item) -> String {
+    let last = |path: &syn::Path| path.segments.last().map(|part| part.ident.to_string());
+    let name = match item {
+        syn::Item::Fn(item) => Some(item.sig.ident.to_string()),
+        syn::Item::Struct(item) => Some(item.ident.to_string()),
+        syn::Item::Const(item) => Some(item.ident.to_string()),
+        syn::Item::Impl(item) => item.trait_.as_ref().and_then(|(path, _)| last(path)),
+        syn::Item::Macro(item) => last(&item.mac.path),
+        _ => None,
+    };
+    name.unwrap_or_default()
+}
+
+fn without_docs(mut item: syn::Item) -> syn::Item {
+    if let syn::Item::Struct(item) = &mut item {
+        item.attrs
+            .retain(|attribute| !attribute.path().is_ident("doc"));
+    }
+    item
+}
+
 /// The items in the `const _` blocks of the file: the implementations.
 pub(super) fn hidden_items(file: &syn::File) -> Vec<&syn::Item> {
     let blocks = file.items.iter().filter_map(|item| match item {

@@ -1,6 +1,7 @@
 //! Values by name: what a layer computes from, and what its gradients are compared by.
 
 use super::{Sequence, Traced, number};
+pub use crate::numbers::scattered;
 use dfdx::{nn::modules::Linear, prelude::*};
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -48,23 +49,6 @@ impl State {
         let flat = self.get(name).flat.iter().map(|&v| number(v)).collect();
         Cpu::default().tensor_from_vec(flat, shape)
     }
-}
-
-/// Numbers spread over [-1, 1), other ones for every name, the same ones in every run.
-pub fn scattered(name: &str, count: usize) -> Vec<f64> {
-    let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    (0..count as u64)
-        .map(|i| {
-            // splitmix64
-            let mut z = seed.wrapping_add((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^= z >> 31;
-            (z >> 11) as f64 / (1u64 << 52) as f64 - 1.0
-        })
-        .collect()
 }
 
 type ReadGradient<E> = Box<dyn Fn(&Gradients<E, Cpu>) -> Vec<E>>;

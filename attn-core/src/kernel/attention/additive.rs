@@ -247,7 +247,7 @@ fn assert_shapes<E>(q: Matrix<'_, E>, kt: Matrix<'_, E>, width: usize, tile: (us
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::testing::{assert_near, differences, noise, on_every_isa, wide};
+    use crate::kernel::testing::{Absolute, assert_close, noise, on_every_isa, slopes, wide};
     use crate::simd::{Kernel, run};
 
     /// Queries, width and keys.
@@ -385,11 +385,11 @@ mod tests {
         let want = naive(sizes, &wide(&tile.q), &wide(&tile.kt), &wide(&tile.w));
         // Two units for each `tanh`, weighed by less than 1, and half a unit of a sum of at most 64 for each addition.
         let tolerance = sizes[1] as f64 * 16.0 * epsilon;
-        assert_near(
+        assert_close(
+            format!("{sizes:?}, {what}"),
             &tile.scores(),
             &want,
-            tolerance,
-            &format!("{sizes:?}, {what}"),
+            Absolute(tolerance),
         );
     }
 
@@ -440,7 +440,7 @@ mod tests {
             far.kt[4] = -100.0;
             far.q[2] = 100.25;
             let want = naive(far.sizes, &wide(&far.q), &wide(&far.kt), &wide(&far.w));
-            assert_near(&far.scores(), &want, 1e-6, &format!("{isa}"));
+            assert_close(format!("{isa}"), &far.scores(), &want, Absolute(1e-6));
             far.q[2] = near.q[2];
             for key in [-100.0, f32::INFINITY, f32::NAN] {
                 far.kt[4] = key;
@@ -466,14 +466,14 @@ mod tests {
                     scores.iter().zip(&tile.d).map(|(s, d)| s * d).sum()
                 };
                 let want = [
-                    differences(&tile.q, |q| loss(q, &tile.kt, &tile.w)),
-                    differences(&tile.kt, |kt| loss(&tile.q, kt, &tile.w)),
-                    differences(&tile.w, |w| loss(&tile.q, &tile.kt, w)),
+                    slopes(&tile.q, |q| loss(q, &tile.kt, &tile.w)),
+                    slopes(&tile.kt, |kt| loss(&tile.q, kt, &tile.w)),
+                    slopes(&tile.w, |w| loss(&tile.q, &tile.kt, w)),
                 ];
                 for (found, want) in tile.gradients().iter().zip(want) {
                     let want: Vec<f64> = want.iter().map(|d| 1.0 + d).collect();
                     // Third derivatives are at most 2, times 65 keys and a step of 1e-10 / 6; the rest is rounding.
-                    assert_near(found, &want, 2e-8, &format!("{sizes:?} on {isa}"));
+                    assert_close(format!("{sizes:?} on {isa}"), found, &want, Absolute(2e-8));
                 }
             }
         });
@@ -503,11 +503,11 @@ mod tests {
             let mut tile = Tile::<E>::new([5, 33, 65], size);
             tile.q[40] = E::of_f64(query);
             for (found, want) in tile.gradients().iter().zip(naive_gradients(&tile)) {
-                assert_near(
+                assert_close(
+                    format!("up to {size}, {query}, {what}"),
                     found,
                     &want,
-                    tolerance,
-                    &format!("up to {size}, {query}, {what}"),
+                    Absolute(tolerance),
                 );
             }
         }

@@ -133,7 +133,7 @@ impl<'a, E: Pooled> Maps<'a, E> {
 mod tests {
     use super::*;
     use crate::kernel::testing::{
-        assert_near, differences, noise, on_every_isa, same_for_all_threads, wide,
+        Absolute, assert_close, noise, on_every_isa, same_for_all_threads, slopes, wide,
     };
 
     /// Heads, rows, width and output width.
@@ -201,11 +201,16 @@ mod tests {
                 let x: Vec<f64> = noise(rows * heads * width, 1);
                 let w: Vec<f64> = noise(heads * width * out, 2);
                 // Sums of up to 64 products below 1.
-                assert_near(&forward(sizes, &x, &w), &naive(sizes, &x, &w), 1e-14, &what);
+                assert_close(
+                    &what,
+                    &forward(sizes, &x, &w),
+                    &naive(sizes, &x, &w),
+                    Absolute(1e-14),
+                );
                 let x: Vec<f32> = noise(x.len(), 3);
                 let w: Vec<f32> = noise(w.len(), 4);
                 let want = naive(sizes, &wide(&x), &wide(&w));
-                assert_near(&forward(sizes, &x, &w), &want, 1e-5, &what);
+                assert_close(&what, &forward(sizes, &x, &w), &want, Absolute(1e-5));
             }
         });
     }
@@ -220,14 +225,14 @@ mod tests {
                 naive(sizes, x, w).iter().zip(&d).map(|(y, d)| y * d).sum()
             };
             let (d_x, d_w) = backward(sizes, &x, &w, &d);
-            let want_x = differences(&x, |x| loss(x, &w));
-            let want_w: Vec<f64> = differences(&w, |w| loss(&x, w))
+            let want_x = slopes(&x, |x| loss(x, &w));
+            let want_w: Vec<f64> = slopes(&w, |w| loss(&x, w))
                 .iter()
                 .map(|d| 1.0 + d)
                 .collect();
             // The loss is linear in each; rounded to 1e-14, and divided by a step of 1e-5.
-            assert_near(&d_x, &want_x, 1e-8, &format!("x of {sizes:?}"));
-            assert_near(&d_w, &want_w, 1e-8, &format!("w of {sizes:?}"));
+            assert_close(format!("x of {sizes:?}"), &d_x, &want_x, Absolute(1e-8));
+            assert_close(format!("w of {sizes:?}"), &d_w, &want_w, Absolute(1e-8));
         }
     }
 

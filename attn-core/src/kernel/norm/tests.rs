@@ -84,7 +84,12 @@ fn forward_takes_out_mean_and_deviation() {
                 let want: Vec<f64> = x64.chunks(width).flat_map(|x| naive(&norm64, x)).collect();
                 let (got, _) = forward(&norm, &x, width);
                 // Some ten roundings of numbers up to 2.
-                assert_near(&got, &want, 2e-6, &format!("{kind:?} of {width} on {isa}"));
+                assert_close(
+                    format!("{kind:?} of {width} on {isa}"),
+                    &got,
+                    &want,
+                    Absolute(2e-6),
+                );
             }
         }
     });
@@ -112,9 +117,9 @@ fn gradients_are_the_derivatives() {
             let plus_one = |x: Vec<f64>| -> Vec<f64> { x.iter().map(|x| 1.0 + x).collect() };
             let what = format!("{kind:?} of {width} on {isa}");
             let [d_x, d_gain, d_bias] = backward(&norm, &x, &d_y, width);
-            let want = plus_one(differences(&x, |x| loss(&norm, x)));
-            assert_near(&d_x, &want, 1e-8, &what);
-            let want = differences(&gain, |gain| {
+            let want = plus_one(slopes(&x, |x| loss(&norm, x)));
+            assert_close(&what, &d_x, &want, Absolute(1e-8));
+            let want = slopes(&gain, |gain| {
                 loss(
                     &Norm {
                         gain: Some(gain),
@@ -123,8 +128,8 @@ fn gradients_are_the_derivatives() {
                     &x,
                 )
             });
-            assert_near(&d_gain, &plus_one(want), 1e-8, &what);
-            let want = differences(&bias, |bias| {
+            assert_close(&what, &d_gain, &plus_one(want), Absolute(1e-8));
+            let want = slopes(&bias, |bias| {
                 loss(
                     &Norm {
                         bias: Some(bias),
@@ -133,15 +138,20 @@ fn gradients_are_the_derivatives() {
                     &x,
                 )
             });
-            assert_near(&d_bias, &plus_one(want), 1e-8, &what);
+            assert_close(&what, &d_bias, &plus_one(want), Absolute(1e-8));
 
             let bare = Norm {
                 gain: None,
                 bias: None,
                 ..norm
             };
-            let want = plus_one(differences(&x, |x| loss(&bare, x)));
-            assert_near(&backward(&bare, &x, &d_y, width)[0], &want, 1e-8, &what);
+            let want = plus_one(slopes(&x, |x| loss(&bare, x)));
+            assert_close(
+                &what,
+                &backward(&bare, &x, &d_y, width)[0],
+                &want,
+                Absolute(1e-8),
+            );
         }
     });
 }
@@ -171,8 +181,8 @@ fn every_row_is_on_its_own() {
                 sum_bias[j] += one_bias[j] - 1.0;
             }
         }
-        assert_near(&d_gain, &sum_gain, 1e-12, "gain");
-        assert_near(&d_bias, &sum_bias, 1e-12, "bias");
+        assert_close("gain", &d_gain, &sum_gain, Absolute(1e-12));
+        assert_close("bias", &d_bias, &sum_bias, Absolute(1e-12));
     });
 }
 
@@ -195,7 +205,7 @@ fn what_is_overwritten_is_not_read() {
     );
     let added = &backward(&norm, &x, &d_y, 20)[0];
     let want: Vec<f64> = added.iter().map(|x| x - 1.0).collect();
-    assert_near(&d_x, &want, 1e-15, "overwritten");
+    assert_close("overwritten", &d_x, &want, Absolute(1e-15));
 }
 
 #[test]
@@ -205,7 +215,7 @@ fn a_large_mean_cancels_nothing() {
     let norm64 = bare(Kind::Layer, 1e-5);
     let (y, _) = forward(&norm, &x, 512);
     // The mean is rounded to 3e-5, a fraction of the deviation of 0.58; the mean of the squares would be to 0.03.
-    assert_near(&y, &naive(&norm64, &wide(&x)), 2e-4, "mean 1000");
+    assert_close("mean 1000", &y, &naive(&norm64, &wide(&x)), Absolute(2e-4));
 }
 
 #[test]
@@ -229,11 +239,11 @@ fn rows_may_lie_apart_and_there_may_be_none() {
     let view = Matrix::new(&x, 5, 12).some_cols(2..11);
     norm.forward(view, MatrixMut::strided(&mut y, 5, 9, 12), &mut statistics);
     for i in 0..5 {
-        assert_near(
+        assert_close(
+            "strided",
             &y[12 * i..][..9],
             &naive(&norm, view.row(i)),
-            1e-14,
-            "strided",
+            Absolute(1e-14),
         );
         assert!(i == 4 || y[12 * i + 9..][..3] == [7.0; 3]);
     }

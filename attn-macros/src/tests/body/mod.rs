@@ -4,7 +4,7 @@ mod lowering;
 mod mistakes;
 mod normalize;
 mod params;
-mod random;
+mod property;
 
 use super::support::build;
 use crate::score::Expr;

@@ -7,8 +7,8 @@ use crate::score::eval::{Value, holds};
 use crate::score::prove::Verdict;
 use crate::score::{Expr, builtin};
 use crate::spec::Spec;
-use crate::tests::formula::{self, Formula, Pair, Word, formulas};
 use crate::tests::interpret::{self, Scope};
+use crate::tests::random::formula::{self, Formula, Pair, Word, formulas};
 use crate::tests::support::{cases, expand, group_after};
 
 /// Calls of self-attention, or of cross-attention.

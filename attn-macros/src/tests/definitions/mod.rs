@@ -9,7 +9,7 @@ mod scores;
 mod shapes;
 mod text;
 
-use super::formula::{self, Pair};
+use super::random::formula::{self, Pair};
 use crate::graph::Op;
 use crate::score::eval::{self, Inputs, Point, Value};
 use crate::score::{Data, Expr};

@@ -2,7 +2,7 @@
 
 use super::{float_at, modification, point};
 use crate::score::eval::Point;
-use crate::tests::formula::Pair;
+use crate::tests::random::formula::Pair;
 
 fn at(q: i64, k: i64) -> Point<'static> {
     let longest = q.max(k) + 1;

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::{LENGTH_PAIRS, masked, modification, pairs, point};
 use crate::score::builtin;
 use crate::score::eval::{self, Point, Value};
-use crate::tests::formula::formulas;
 use crate::tests::interpret::{Scope, interpret};
+use crate::tests::random::formula::formulas;
 use crate::tests::support::cases;
 
 impl Scope for Point<'_> {

@@ -1,6 +1,7 @@
-//! What a few models expand to, for the eyes of a reader.
+//! What a few models expand to, for the eyes of a reader: a small one whole, of others what they are about.
 
 use super::{GPT, expand};
+use crate::tests::support::parts;
 use quote::ToTokens;
 
 fn expansion(source: &str) -> String {
@@ -31,6 +32,7 @@ fn passes(source: &str) -> String {
     format!("{forward}{backward}")
 }
 
+/// What falls as its neighbours read or write it.
 #[test]
 fn dropout_beside_its_neighbours() {
     insta::assert_snapshot!(passes(
@@ -46,9 +48,23 @@ fn dropout_beside_its_neighbours() {
     ));
 }
 
+/// All of a small model.
+#[test]
+fn residual() {
+    insta::assert_snapshot!(expansion(
+        "struct Residual<d_model = 8>;
+        fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] {
+            let mut x = x;
+            repeat 2 { x = x + linear::<d_model>(layer_norm(x)); }
+            x
+        }"
+    ));
+}
+
+/// The order of operations in a loop, whose memory is used again.
 #[test]
 fn gpt() {
-    insta::assert_snapshot!(expansion(GPT));
+    insta::assert_snapshot!(passes(GPT));
 }
 
 /// What is emitted does not grow with the rounds of a loop: of two numbers of rounds it differs by the number alone.
@@ -63,10 +79,10 @@ fn the_code_of_many_rounds_is_that_of_one() {
     assert_eq!(few, many.replace("96", "2"));
 }
 
+/// The chain of operations, which is all that a model with modules has, and the types that it has them of.
 #[test]
 fn opaque_modules() {
-    insta::assert_snapshot!(expansion(
-        "struct Mixed<d_model = 8, hidden = { 2 * N }>;
+    let source = "struct Mixed<d_model = 8, hidden = { 2 * N }>;
         fn forward(x: [batch, seq, d_model], lens: lens[batch]) -> [batch, 3] {
             let mut x = x;
             repeat 4 {
@@ -76,13 +92,15 @@ fn opaque_modules() {
                 x = module::<(Linear<d_model, hidden>, ReLU, Linear<hidden, 8>), out = [batch, seq, d_model]>(x);
             }
             linear::<3>(mean_pool(x))
-        }"
-    ));
+        }";
+    let names = ["Mixed", "MixedBlocks", "MixedAgain", "run_graph"];
+    insta::assert_snapshot!(prettyplease::unparse(&parts(expand(source), &names)));
 }
 
+/// Values that two results read, and a round whose gradients are added.
 #[test]
 fn encoder_with_two_inputs_and_a_shared_round() {
-    insta::assert_snapshot!(expansion(
+    insta::assert_snapshot!(passes(
         "struct Encoder<vocab = 9, d_model = 8>;
         fn forward(tokens: ids[batch, seq], lens: lens[batch]) -> ([batch, d_model], [batch, seq, vocab]) {
             let mut x = embedding::<vocab, d_model, name = tokens>(tokens) * 2 + sinusoidal_position::<d_model>(tokens);

@@ -7,7 +7,7 @@ use crate::score::eval::{Inputs, Point, Value, holds};
 use crate::score::prove::{Claim, Counterexample, Place, Subject, Truths, Verdict};
 use crate::score::{Binary, Data, Expr, Type, Var, builtin};
 use crate::spec::{Align, Size};
-use crate::tests::formula::formulas;
+use crate::tests::random::formula::formulas;
 use crate::tests::support::{build, cases};
 
 const HEADS: i64 = 2;

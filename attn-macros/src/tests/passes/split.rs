@@ -8,8 +8,8 @@ use crate::score::eval::{Inputs, Point, Value, eval};
 use crate::score::split::{Plane, PlaneKind, param_reads, split};
 use crate::score::{Data, Expr, Type, Unary, Var, builtin};
 use crate::spec::{Real, Size};
+use crate::tests::random::spec::valid_specs;
 use crate::tests::support::{build, cases};
-use crate::tests::valid_spec::valid_specs;
 
 /// A parameter is a number of its index; a plane is what is put here.
 #[derive(Debug)]

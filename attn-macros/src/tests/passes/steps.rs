@@ -6,8 +6,8 @@ use super::{attention, names, steps};
 use crate::graph::diff::{Into, diff};
 use crate::graph::simplify;
 use crate::graph::steps::{Norm, Role, Similarity, Step, Steps, Vectors, View};
+use crate::tests::random::spec::valid_specs;
 use crate::tests::support::{build, cases};
-use crate::tests::valid_spec::valid_specs;
 
 /// `linear(x) -> q_k_v`, ..
 fn story(steps: &Steps) -> Vec<String> {

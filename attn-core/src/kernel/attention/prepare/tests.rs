@@ -1,7 +1,7 @@
 use super::*;
 use crate::kernel::attention::angles;
 use crate::kernel::testing::{
-    LENGTHS, assert_near, differences, noise, on_every_isa, same_for_all_threads, wide,
+    Absolute, LENGTHS, assert_close, noise, on_every_isa, same_for_all_threads, slopes, wide,
 };
 
 const THETA: f64 = 1e4;
@@ -186,7 +186,7 @@ fn check_load<E: Pooled + Into<f64>>(len: usize, width: usize, first: usize, tol
             .flat_map(|i| naive(way, &wide(&gain), first + i, &wide(x.row(i))))
             .collect();
         let what = format!("{len} x {width} from {first}, {way:?}");
-        assert_near(&rows, &want, tolerance, &what);
+        assert_close(&what, &rows, &want, Absolute(tolerance));
         let (rows, columns) = (wide(&rows), wide(&columns));
         for (i, j) in (0..len).flat_map(|i| (0..width).map(move |j| (i, j))) {
             assert_eq!(columns[j * len + i], rows[i * width + j], "{what}");
@@ -227,10 +227,10 @@ fn the_derivative_is_that_of_central_differences() {
                     });
                     let what = format!("{len} x {width} from {first}, {way:?} on {isa}");
                     // The third derivative of a norm of a single small number is large: 1e-10 / 6 of some 1000.
-                    assert_near(&d_x, &differences(&x, |x| loss(x, &gain)), 2e-7, &what);
-                    let want = differences(&gain, |gain| loss(&x, gain));
+                    assert_close(&what, &d_x, &slopes(&x, |x| loss(x, &gain)), Absolute(2e-7));
+                    let want = slopes(&gain, |gain| loss(&x, gain));
                     let want: Vec<f64> = want.iter().map(|d| 1.0 + d).collect();
-                    assert_near(&d_gain, &want, 1e-8, &what);
+                    assert_close(&what, &d_gain, &want, Absolute(1e-8));
                 }
             }
         }
@@ -349,7 +349,12 @@ fn every_head_of_every_sequence_starts_at_position_0() {
                         });
                     }
                     // The same 300 numbers below 10, added in another order.
-                    assert_near(&d_gain, &sum, 1e-12, &format!("{sizes:?}, {way:?}"));
+                    assert_close(
+                        format!("{sizes:?}, {way:?}"),
+                        &d_gain,
+                        &sum,
+                        Absolute(1e-12),
+                    );
                 }
             }
         }

@@ -6,7 +6,9 @@ use super::case::{Case, Pattern, Tensors, Weighing, attend};
 use super::naive;
 use super::scores::Modification;
 use crate::kernel::attention::{Dropout, Sizes};
-use crate::kernel::testing::{assert_near, noise, on_every_isa, same_for_all_threads, wide};
+use crate::kernel::testing::{
+    Absolute, assert_close, noise, on_every_isa, same_for_all_threads, wide,
+};
 
 fn sizes(len: usize) -> Sizes {
     Sizes {
@@ -110,14 +112,14 @@ fn every_instruction_set_computes_the_same() {
         on_every_isa(|isa| {
             let found = attend(&case, &x, &wide(&d_out(&case)));
             // Rounding errors of sums of 77 numbers.
-            assert_near(&found.out, &out, 1e-13, &format!("out on {isa}"));
-            assert_near(&found.lse, &lse, 1e-13, &format!("lse on {isa}"));
+            assert_close(format!("out on {isa}"), &found.out, &out, Absolute(1e-13));
+            assert_close(format!("lse on {isa}"), &found.lse, &lse, Absolute(1e-13));
             let expected = first
                 .borrow_mut()
                 .get_or_insert_with(|| found.d.clone())
                 .clone();
             for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.each()) {
-                assert_near(found, expected, 1e-12, &format!("{name} on {isa}"));
+                assert_close(format!("{name} on {isa}"), found, expected, Absolute(1e-12));
             }
         });
     }

@@ -3,6 +3,7 @@
 use super::case::{Case, Tensors, Weighing, angles};
 use super::scores::Modification;
 use crate::kernel::attention::{Mask, Sizes};
+use crate::kernel::testing::slope;
 use crate::random::Philox4x32;
 
 /// The output and `lse`.
@@ -187,18 +188,17 @@ fn step(case: &Case) -> f64 {
     }
 }
 
-/// The gradient by central differences, an element at a time.
+/// The gradient by central slopes, an element at a time.
 pub(super) fn gradient(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> Tensors<f64> {
     let step = step(case);
     let mut gradient = Tensors::zeros(case);
     for (tensor, d) in gradient.each_mut().into_iter().enumerate() {
         for (i, d) in d.iter_mut().enumerate() {
-            let moved = |step: f64| {
+            *d = slope(step, |by| {
                 let mut x = x.clone();
-                x.each_mut()[tensor][i] += step;
+                x.each_mut()[tensor][i] += by;
                 loss(case, &x, d_out)
-            };
-            *d = (moved(step) - moved(-step)) / (2.0 * step);
+            });
         }
     }
     gradient
@@ -212,13 +212,11 @@ pub(super) fn directional(
     tensor: usize,
     direction: &[f64],
 ) -> f64 {
-    let step = step(case);
-    let moved = |step: f64| {
+    slope(step(case), |by| {
         let mut x = x.clone();
         for (x, direction) in x.each_mut()[tensor].iter_mut().zip(direction) {
-            *x += step * direction;
+            *x += by * direction;
         }
         loss(case, &x, d_out)
-    };
-    (moved(step) - moved(-step)) / (2.0 * step)
+    })
 }

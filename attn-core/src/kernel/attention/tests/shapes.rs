@@ -3,7 +3,7 @@
 use super::case::{Case, Pattern, Tensors, attend, attention};
 use super::naive;
 use crate::kernel::attention::{Gradients, Sizes};
-use crate::kernel::testing::{assert_near, noise, wide};
+use crate::kernel::testing::{Absolute, assert_close, noise, wide};
 use crate::kernel::{Matrix, MatrixMut};
 use crate::simd::Isa;
 
@@ -89,8 +89,8 @@ fn large_scores_choose_one_key() {
     let (out, lse) = naive::forward(&case, &x);
     let found = attend(&case, &x, &d_out);
     // Half a unit in the last place of 1e4 is 1e-12, and so is the relative error of exp.
-    assert_near(&found.out, &out, 1e-11, "out");
-    assert_near(&found.lse, &lse, 1e-11, "lse");
+    assert_close("out", &found.out, &out, Absolute(1e-11));
+    assert_close("lse", &found.lse, &lse, Absolute(1e-11));
     assert!(
         found
             .d
@@ -105,7 +105,7 @@ fn large_scores_choose_one_key() {
     }
     let found = attend(&case, &narrow, &vec![1.0; 50 * 3]);
     // Half a unit of 1e4 is 5e-4 in `f32`: what the sum of the products is wrong by, and so is a weight.
-    assert_near(&found.out, &out, 1e-2, "out");
+    assert_close("out", &found.out, &out, Absolute(1e-2));
     assert!(
         found
             .d
@@ -135,8 +135,8 @@ fn a_long_row_is_summed_exactly_enough() {
     let (out, lse) = naive::forward(&case, &exact);
     let found = attend(&case, &x, &[1.0; 6]);
     // The sum is made in parts: of the tiles, and of the lanes of a vector.
-    assert_near(&found.out, &out, 1e-6, "out");
-    assert_near(&found.lse, &lse, 2e-6, "lse");
+    assert_close("out", &found.out, &out, Absolute(1e-6));
+    assert_close("lse", &found.lse, &lse, Absolute(2e-6));
     // A gradient of a key is a 8,192nd of that of a query; all are sums of the same terms, weights times numbers below 4.
     for (tensor, (name, gradient)) in found.d.each().into_iter().enumerate() {
         let direction: Vec<f64> = noise(gradient.len(), 7);
@@ -146,6 +146,6 @@ fn a_long_row_is_summed_exactly_enough() {
             .map(|(d, x)| f64::from(*d) * x)
             .sum();
         let expected = naive::directional(&case, &exact, &[1.0; 6], tensor, &direction);
-        assert_near(&[slope], &[expected], 1e-5, name);
+        assert_close(name, &[slope], &[expected], Absolute(1e-5));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::case::{Case, Pattern, Tensors, Weighing, attend};
 use crate::kernel::attention::Sizes;
-use crate::kernel::testing::{assert_near, noise, on_every_isa};
+use crate::kernel::testing::{Absolute, assert_close, noise, on_every_isa};
 
 /// Scores of four keys for every query: products with the columns of a matrix that has twos on its diagonal. Their values are
 /// a matrix with ones there, so that the output is the weights.
@@ -61,12 +61,17 @@ fn sparsemax_of_known_rows() {
             [0.5, 0.0, 0.5, 0.0],
         ];
         // Numbers of which the thresholds are sums, up to 1e4.
-        assert_near(&found, expected.as_flattened(), 1e-15, &isa.to_string());
-        assert_near(
+        assert_close(
+            &isa.to_string(),
+            &found,
+            expected.as_flattened(),
+            Absolute(1e-15),
+        );
+        assert_close(
+            &isa.to_string(),
             &tau,
             &[0.15, 2.0, -0.25, -0.5, 9999.5],
-            1e-15,
-            &isa.to_string(),
+            Absolute(1e-15),
         );
     });
 }
@@ -94,7 +99,12 @@ fn entmax15_of_known_rows() {
             [0.5, 0.0, 0.5, 0.0],
         ];
         // A few roundings of numbers around 1.
-        assert_near(&found, expected.as_flattened(), 1e-15, &isa.to_string());
+        assert_close(
+            &isa.to_string(),
+            &found,
+            expected.as_flattened(),
+            Absolute(1e-15),
+        );
     });
 }
 
@@ -123,7 +133,7 @@ fn the_weights_of_a_long_row_sum_to_one() {
         let found = attend(&case, &x, &[1.0; 6]);
         let sums: Vec<f64> = found.out.iter().map(|&sum| f64::from(sum)).collect();
         // Some hundreds of weights, each rounded to 6e-8 of itself.
-        assert_near(&sums, &[1.0; 6], 1e-6, "sums");
+        assert_close("sums", &sums, &[1.0; 6], Absolute(1e-6));
         // All values are one, so that no weight matters.
         assert!(found.d.q.iter().all(|d| d.abs() < 1e-5));
     }

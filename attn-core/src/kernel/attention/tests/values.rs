@@ -4,7 +4,7 @@ use super::case::{Case, Pattern, Tensors, Weighing, attend};
 use super::naive;
 use super::scores::Modification::{Placed, SoftCap};
 use crate::kernel::attention::{Dropout, Sizes};
-use crate::kernel::testing::{LENGTHS, noise, on_every_isa};
+use crate::kernel::testing::{LENGTHS, OfEach, assert_close, noise, on_every_isa};
 use crate::random::Philox4x32;
 
 const PATTERNS: [Pattern; 10] = [
@@ -65,17 +65,6 @@ fn inputs(case: &Case) -> (Tensors<f64>, Vec<f64>) {
     (Tensors::random(case, 1), noise(outputs, 2))
 }
 
-fn assert_near(found: &[f64], expected: &[f64], tolerance: f64, what: &str, case: &Case) {
-    assert_eq!(found.len(), expected.len(), "{what}: {case:?}");
-    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let near = (found - expected).abs() <= tolerance * expected.abs().max(1.0);
-        assert!(
-            near || found == expected,
-            "{what}[{i}]: {found}, not {expected}: {case:?}"
-        );
-    }
-}
-
 #[test]
 fn small_attentions_agree_with_the_definition() {
     for number in 0..400 {
@@ -92,10 +81,25 @@ fn small_attentions_agree_with_the_definition() {
         let expected = naive::gradient(&case, &x, &d_out);
         on_every_isa(|_| {
             let found = attend(&case, &x, &d_out);
-            assert_near(&found.out, &out, 1e-13, "out", &case);
-            assert_near(&found.lse, &lse, 1e-13, "lse", &case);
+            assert_close(
+                format_args!("out: {case:?}"),
+                &found.out,
+                &out,
+                OfEach(1e-13),
+            );
+            assert_close(
+                format_args!("lse: {case:?}"),
+                &found.lse,
+                &lse,
+                OfEach(1e-13),
+            );
             for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.each()) {
-                assert_near(found, expected, tolerance, name, &case);
+                assert_close(
+                    format_args!("{name}: {case:?}"),
+                    found,
+                    expected,
+                    OfEach(tolerance),
+                );
             }
         });
     }
@@ -136,12 +140,27 @@ fn agrees(case: &Case) {
     };
     on_every_isa(|_| {
         let found = attend(case, &x, &d_out);
-        assert_near(&found.out, &out, 1e-12, "out", case);
-        assert_near(&found.lse, &lse, 1e-12, "lse", case);
+        assert_close(
+            format_args!("out: {case:?}"),
+            &found.out,
+            &out,
+            OfEach(1e-12),
+        );
+        assert_close(
+            format_args!("lse: {case:?}"),
+            &found.lse,
+            &lse,
+            OfEach(1e-12),
+        );
         let gradients = found.d.each().into_iter().zip(&directions).zip(&slopes);
         for (((name, gradient), direction), expected) in gradients {
-            let slope = gradient.iter().zip(direction).map(|(d, x)| d * x).sum();
-            assert_near(&[slope], &[*expected], tolerance, name, case);
+            let slope: f64 = gradient.iter().zip(direction).map(|(d, x)| d * x).sum();
+            assert_close(
+                format_args!("{name}: {case:?}"),
+                &[slope],
+                &[*expected],
+                OfEach(tolerance),
+            );
         }
     });
 }
@@ -160,10 +179,25 @@ fn single_precision_agrees_with_double() {
         let found = attend(&case, &narrow, &single(&d_out));
         let double = |x: &Vec<f32>| x.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
         // Sums of up to 6 * 600 numbers about 1, each rounded to 6e-8; the norm of a short vector may multiply that.
-        assert_near(&double(&found.out), &expected.out, 1e-4, "out", &case);
-        assert_near(&double(&found.lse), &expected.lse, 1e-4, "lse", &case);
+        assert_close(
+            format_args!("out: {case:?}"),
+            &double(&found.out),
+            &expected.out,
+            OfEach(1e-4),
+        );
+        assert_close(
+            format_args!("lse: {case:?}"),
+            &double(&found.lse),
+            &expected.lse,
+            OfEach(1e-4),
+        );
         for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.d.each()) {
-            assert_near(&double(found), expected, 1e-3, name, &case);
+            assert_close(
+                format_args!("{name}: {case:?}"),
+                &double(found),
+                expected,
+                OfEach(1e-3),
+            );
         }
     }
 }

@@ -1,149 +1,19 @@
-//! Token trees to throw at the macro: random ones, and specs with a few mistakes made in them.
+//! Token trees to throw at the macros: random ones, and declarations with a few mistakes made in them.
 
-use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 use proptest::prelude::*;
+
+use super::words;
 
 /// A token tree with text instead of spans. Its tokens are made by parsing that text, so that each has a span in it.
 #[derive(Clone, Debug)]
-pub(super) enum Soup {
+pub(in crate::tests) enum Soup {
     Token(String),
     Group(Delimiter, Vec<Soup>),
 }
 
 /// Stands before the parentheses of what is to become an invisible group: text cannot spell one.
 const INVISIBLE: &str = "__invisible";
-
-/// What specs are made of, and what they are not.
-const TOKENS: &[&str] = &[
-    "struct",
-    "pub",
-    "crate",
-    "super",
-    "self",
-    "fn",
-    "normalize",
-    "const",
-    "unsafe",
-    "as",
-    "true",
-    "false",
-    "_",
-    "r#struct",
-    "r#heads",
-    "heads",
-    "d_model",
-    "kv_heads",
-    "head_dim",
-    "value_head_dim",
-    "d_context",
-    "mask",
-    "score",
-    "scale",
-    "softcap",
-    "normalizer",
-    "position",
-    "qk_norm",
-    "bias",
-    "dropout",
-    "init",
-    "ensure",
-    "every_query_attends",
-    "none",
-    "causal",
-    "sliding_window",
-    "dilated_sliding_window",
-    "prefix_lm",
-    "chunked",
-    "padding",
-    "document",
-    "symmetric",
-    "upper_left",
-    "lower_right",
-    "scaled_dot",
-    "additive",
-    "hidden",
-    "bilinear",
-    "softmax1",
-    "sink",
-    "relu",
-    "sparsemax",
-    "entmax15",
-    "sigmoid",
-    "rope",
-    "theta",
-    "alibi",
-    "rel_pos_bias",
-    "num_buckets",
-    "max_distance",
-    "rms",
-    "l2",
-    "normal",
-    "std",
-    "n",
-    "dilation",
-    "q",
-    "k",
-    "v",
-    "o",
-    "Layer",
-    "HEADS",
-    "héads",
-    "<",
-    ">",
-    "=",
-    ",",
-    ";",
-    "&",
-    "|",
-    "!",
-    "+",
-    "-",
-    "*",
-    "/",
-    "%",
-    ":",
-    "#",
-    "$",
-    "?",
-    "@",
-    ".",
-    "..",
-    "..=",
-    "&&",
-    "||",
-    "::",
-    "->",
-    "=>",
-    "==",
-    "<=",
-    "<<",
-    ">>",
-    "'a",
-    "0",
-    "1",
-    "2",
-    "7",
-    "8",
-    "8usize",
-    "8f32",
-    "0x10",
-    "512",
-    "1_000",
-    "0.0",
-    "0.1",
-    "1.0",
-    "1.",
-    "1e400",
-    "1e-400",
-    "99999999999999999999999999999999999999999",
-    "18446744073709551615",
-    "9223372036854775808",
-    "2147483649",
-    "'x'",
-    "\"text\"",
-    "b\"bytes\"",
-    "/// documentation\n",
-];
 
 const DELIMITERS: [Delimiter; 4] = [
     Delimiter::Parenthesis,
@@ -152,12 +22,12 @@ const DELIMITERS: [Delimiter; 4] = [
     Delimiter::None,
 ];
 
-fn token() -> impl Strategy<Value = Soup> {
-    prop::sample::select(TOKENS).prop_map(|token| Soup::Token(token.to_owned()))
+fn token(words: &[String]) -> impl Strategy<Value = Soup> + use<> {
+    prop::sample::select(words.to_vec()).prop_map(Soup::Token)
 }
 
-fn tree() -> impl Strategy<Value = Soup> {
-    token().prop_recursive(4, 24, 6, |inner| {
+fn tree(words: &[String]) -> impl Strategy<Value = Soup> + use<> {
+    token(words).prop_recursive(4, 24, 6, |inner| {
         let group = (
             prop::sample::select(&DELIMITERS[..]),
             prop::collection::vec(inner.clone(), 0..6),
@@ -166,36 +36,38 @@ fn tree() -> impl Strategy<Value = Soup> {
     })
 }
 
-/// Anything.
-pub(super) fn soups() -> impl Strategy<Value = Vec<Soup>> {
-    prop::collection::vec(tree(), 0..24)
-}
-
-/// Anything after the head of a declaration: most random tokens end before the first key.
-pub(super) fn bodies() -> impl Strategy<Value = Vec<Soup>> {
-    soups().prop_map(|mut body| {
-        let mut soup = from_text("pub struct Layer<");
-        soup.append(&mut body);
-        soup.append(&mut from_text(">;"));
-        soup
-    })
+/// Anything that these words can make.
+pub(in crate::tests) fn soups(words: &[String]) -> impl Strategy<Value = Vec<Soup>> + use<> {
+    prop::collection::vec(tree(words), 0..24)
 }
 
 /// `text` as trees.
-pub(super) fn from_text(text: &str) -> Vec<Soup> {
+pub(in crate::tests) fn from_text(text: &str) -> Vec<Soup> {
     from_tokens(text.parse().expect("the test's text is made of tokens"))
 }
 
+/// A lifetime, or an operator of several characters, is one token: its parts with space between are others, or none.
 fn from_tokens(tokens: TokenStream) -> Vec<Soup> {
-    let trees = tokens.into_iter().map(|token| match token {
-        TokenTree::Group(group) => Soup::Group(group.delimiter(), from_tokens(group.stream())),
-        other => Soup::Token(other.to_string()),
-    });
-    trees.collect()
+    let mut trees = Vec::new();
+    let mut before = String::new();
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => {
+                trees.push(Soup::Group(group.delimiter(), from_tokens(group.stream())));
+            }
+            TokenTree::Punct(punct) if punct.spacing() == Spacing::Joint => {
+                before.push(punct.as_char());
+            }
+            other => trees.push(Soup::Token(
+                std::mem::take(&mut before) + &other.to_string(),
+            )),
+        }
+    }
+    trees
 }
 
 /// The text that [`to_tokens`] parses.
-pub(super) fn to_text(soup: &[Soup]) -> String {
+pub(in crate::tests) fn to_text(soup: &[Soup]) -> String {
     let trees = soup.iter().map(|tree| match tree {
         Soup::Token(token) => token.clone(),
         Soup::Group(delimiter, inner) => {
@@ -211,9 +83,10 @@ pub(super) fn to_text(soup: &[Soup]) -> String {
     trees.collect::<Vec<_>>().join(" ")
 }
 
-/// The tokens of `text`, each with its place there; `None` if that is not made of tokens.
-pub(super) fn to_tokens(text: &str) -> Option<TokenStream> {
-    Some(with_invisible_groups(text.parse().ok()?))
+/// The tokens of `text`, each with its place there.
+pub(in crate::tests) fn to_tokens(text: &str) -> TokenStream {
+    let tokens = text.parse();
+    with_invisible_groups(tokens.unwrap_or_else(|error| panic!("{error} in {text}")))
 }
 
 fn with_invisible_groups(tokens: TokenStream) -> TokenStream {
@@ -241,7 +114,7 @@ fn with_invisible_groups(tokens: TokenStream) -> TokenStream {
 
 /// A slip of the pen.
 #[derive(Clone, Debug)]
-pub(super) enum Mistake {
+pub(in crate::tests) enum Mistake {
     Delete,
     Duplicate,
     SwapWithNext,
@@ -252,26 +125,35 @@ pub(super) enum Mistake {
     Unwrap,
 }
 
-/// Mistakes, with numbers that say where.
-pub(super) fn mistakes() -> impl Strategy<Value = Vec<(prop::sample::Index, Mistake)>> {
+/// A few mistakes, out of these words, with numbers that say where.
+pub(in crate::tests) fn mistakes(
+    words: &[String],
+) -> impl Strategy<Value = Vec<(prop::sample::Index, Mistake)>> + use<> {
     let mistake = prop_oneof![
         Just(Mistake::Delete),
         Just(Mistake::Duplicate),
         Just(Mistake::SwapWithNext),
-        tree().prop_map(Mistake::Replace),
-        token().prop_map(Mistake::Insert),
+        tree(words).prop_map(Mistake::Replace),
+        token(words).prop_map(Mistake::Insert),
         prop::sample::select(&DELIMITERS[..]).prop_map(Mistake::Wrap),
         Just(Mistake::Unwrap),
     ];
     prop::collection::vec((any::<prop::sample::Index>(), mistake), 1..5)
 }
 
-/// Makes the mistake at one of the trees, at any depth.
-pub(super) fn make(soup: &mut Vec<Soup>, at: prop::sample::Index, mistake: &Mistake) {
-    let count = count(soup);
-    if count > 0 {
-        let _ = make_at(soup, at.index(count), mistake);
+/// `text` with these mistakes, one after another, each at one of the trees, at any depth.
+pub(in crate::tests) fn mistaken(
+    text: &str,
+    mistakes: &[(prop::sample::Index, Mistake)],
+) -> Vec<Soup> {
+    let mut soup = from_text(text);
+    for (at, mistake) in mistakes {
+        let count = count(&soup);
+        if count > 0 {
+            let _ = make_at(&mut soup, at.index(count), mistake);
+        }
     }
+    soup
 }
 
 fn count(soup: &[Soup]) -> usize {
@@ -320,5 +202,29 @@ fn apply(soup: &mut Vec<Soup>, position: usize, mistake: &Mistake) {
                 soup.splice(position..=position, inner);
             }
         }
+    }
+}
+
+/// No token is lost on the way from a text to its trees and back, and none becomes another.
+#[test]
+fn the_tokens_of_trees_are_those_of_their_text() {
+    for text in [
+        "pub struct L<'a, heads = 1e3, mask = !causal & padding>;",
+        "fn f() -> i64 { a <= b && !(c == d || e != f) >= -1 .. 2 ..= 'x' :: \"y\" => z }",
+        "/// Documented.\n x: r#type += 1; #[cfg(test)] #![a] &'static b",
+    ] {
+        let tokens: TokenStream = text.parse().expect("the test's text is made of tokens");
+        let found = to_tokens(&to_text(&from_text(text)));
+        assert_eq!(found.to_string(), tokens.to_string());
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::tests::support::cases(300))]
+
+    /// Nothing that is tried is passed over: all of it can be written in a call of a macro.
+    #[test]
+    fn all_trees_are_made_of_tokens(trees in soups(&[words::attention(), words::body(), words::model()].concat())) {
+        let _ = to_tokens(&to_text(&trees));
     }
 }

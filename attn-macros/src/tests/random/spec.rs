@@ -250,14 +250,14 @@ fn choices() -> impl Strategy<Value = Choices> {
 }
 
 /// The keys and values of a layer, in any order.
-pub(super) fn valid_entries() -> impl Strategy<Value = Vec<String>> {
+pub(in crate::tests) fn valid_entries() -> impl Strategy<Value = Vec<String>> {
     choices()
         .prop_map(|choices| choices.entries())
         .prop_shuffle()
 }
 
 /// Declarations of a layer called `Layer`.
-pub(super) fn valid_specs() -> impl Strategy<Value = String> {
+pub(in crate::tests) fn valid_specs() -> impl Strategy<Value = String> {
     let heads = select(
         &[
             "struct",

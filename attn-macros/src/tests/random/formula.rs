@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 /// One word of the algebra, with its arguments.
 #[derive(Clone, Debug)]
-pub(super) enum Word {
+pub(in crate::tests) enum Word {
     None,
     Causal(Align),
     SlidingWindow(Window, Align),
@@ -19,14 +19,14 @@ pub(super) enum Word {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
-    pub(super) n: i64,
-    pub(super) symmetric: bool,
+pub(in crate::tests) struct Window {
+    pub(in crate::tests) n: i64,
+    pub(in crate::tests) symmetric: bool,
 }
 
 /// How queries line up with keys, as written; `Unsaid` is the upper left.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Align {
+pub(in crate::tests) enum Align {
     Unsaid,
     UpperLeft,
     LowerRight,
@@ -34,7 +34,7 @@ pub(super) enum Align {
 
 /// Words combined.
 #[derive(Clone, Debug)]
-pub(super) enum Formula {
+pub(in crate::tests) enum Formula {
     Word(Word),
     Not(Box<Formula>),
     And(Box<Formula>, Box<Formula>),
@@ -45,32 +45,32 @@ pub(super) enum Formula {
 
 /// A pair of a query and a key in a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pair {
-    pub(super) b: i64,
-    pub(super) q: i64,
-    pub(super) k: i64,
-    pub(super) q_len: i64,
-    pub(super) kv_len: i64,
+pub(in crate::tests) struct Pair {
+    pub(in crate::tests) b: i64,
+    pub(in crate::tests) q: i64,
+    pub(in crate::tests) k: i64,
+    pub(in crate::tests) q_len: i64,
+    pub(in crate::tests) kv_len: i64,
 }
 
 /// The data of the calls in these tests: every third key is padding, in another place for each query and sequence.
-pub(super) fn is_valid(b: i64, q: i64, k: i64) -> bool {
+pub(in crate::tests) fn is_valid(b: i64, q: i64, k: i64) -> bool {
     (b + 2 * q + k) % 3 != 0
 }
 
 /// Documents of two queries.
-pub(super) fn query_document(b: i64, q: i64) -> i64 {
+pub(in crate::tests) fn query_document(b: i64, q: i64) -> i64 {
     (q + b) / 2
 }
 
 /// Documents of three keys.
-pub(super) fn key_document(b: i64, k: i64) -> i64 {
+pub(in crate::tests) fn key_document(b: i64, k: i64) -> i64 {
     (k + 2 * b) / 3
 }
 
 impl Word {
     /// Whether the query attends to the key.
-    pub(super) fn attends(&self, pair: Pair) -> bool {
+    pub(in crate::tests) fn attends(&self, pair: Pair) -> bool {
         let Pair { b, q, k, .. } = pair;
         let at = |align: Align| match align {
             Align::Unsaid | Align::UpperLeft => q,
@@ -101,7 +101,7 @@ impl Word {
     }
 
     /// The words with these small numbers, in every variant.
-    pub(super) fn all(numbers: &[i64]) -> Vec<Word> {
+    pub(in crate::tests) fn all(numbers: &[i64]) -> Vec<Word> {
         let aligns = [Align::Unsaid, Align::UpperLeft, Align::LowerRight];
         let mut words = vec![Word::None, Word::Padding, Word::Document];
         for align in aligns {
@@ -121,7 +121,7 @@ impl Word {
 }
 
 impl Formula {
-    pub(super) fn attends(&self, pair: Pair) -> bool {
+    pub(in crate::tests) fn attends(&self, pair: Pair) -> bool {
         match self {
             Formula::Word(word) => word.attends(pair),
             Formula::Not(a) => !a.attends(pair),
@@ -214,7 +214,7 @@ impl Window {
 
 /// A formula of a few words. Without `data`, no word takes data at the call; in `cross`-attention every word says how
 /// queries line up.
-pub(super) fn formulas(cross: bool, data: bool) -> impl Strategy<Value = Formula> {
+pub(in crate::tests) fn formulas(cross: bool, data: bool) -> impl Strategy<Value = Formula> {
     let words: Vec<Word> = Word::all(&[1, 2, 3, 5])
         .into_iter()
         .filter(|word| data || !matches!(word, Word::Padding | Word::Document))
@@ -241,7 +241,7 @@ pub(super) fn formulas(cross: bool, data: bool) -> impl Strategy<Value = Formula
 
 impl Formula {
     /// The distances above 1 after which something repeats itself: dilations and lengths of chunks.
-    pub(super) fn periods(&self) -> BTreeSet<i64> {
+    pub(in crate::tests) fn periods(&self) -> BTreeSet<i64> {
         match self {
             Formula::Word(Word::DilatedSlidingWindow(_, n, _) | Word::Chunked(n, _)) => {
                 [*n].into_iter().filter(|n| *n > 1).collect()
@@ -255,7 +255,7 @@ impl Formula {
 
 impl Word {
     /// It compares positions without saying how these line up, which cross-attention does not allow.
-    pub(super) fn needs_alignment(&self) -> bool {
+    pub(in crate::tests) fn needs_alignment(&self) -> bool {
         self.align() == Some(Align::Unsaid)
     }
 

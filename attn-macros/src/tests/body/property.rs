@@ -2,90 +2,12 @@
 
 use proc_macro2::Delimiter;
 use proptest::prelude::*;
-use proptest::sample::select;
 
 use super::layer;
 use crate::tests::property::check_soup;
-use crate::tests::soup::{self, Soup};
+use crate::tests::random::trees::{self, Soup};
+use crate::tests::random::words;
 use crate::tests::support::{cases, expand, parse_file, reports};
-
-/// What bodies are made of.
-const WORDS: &[&str] = &[
-    "param",
-    "data",
-    "ids",
-    "batch",
-    "doc",
-    "r#type",
-    "fn",
-    "score",
-    "mask",
-    "normalize",
-    "relu",
-    "sink",
-    "slope",
-    "bias",
-    "b",
-    "h",
-    "q_idx",
-    "kv_idx",
-    "q_len",
-    "kv_len",
-    "heads",
-    "zeros",
-    "normal",
-    "alibi_slopes",
-    "let",
-    "if",
-    "else",
-    "as",
-    "f32",
-    "i64",
-    "usize",
-    "exp",
-    "max",
-    "clamp",
-    "pow",
-    "abs",
-    "true",
-    "match",
-    "for",
-    "return",
-    "W",
-    "C",
-    "x",
-    "0",
-    "1",
-    "3",
-    "0.5",
-    "1e999",
-    "9223372036854775808",
-    "+",
-    "-",
-    "*",
-    "/",
-    "%",
-    "<",
-    "<=",
-    "==",
-    "!=",
-    ">",
-    "&&",
-    "||",
-    "!",
-    "=",
-    ":",
-    ";",
-    ",",
-    ".",
-    "::",
-    "->",
-    "|",
-    "&",
-    "#",
-    "\"text\"",
-    "'a",
-];
 
 /// A body of each item, and of every kind of expression.
 const BODY: &str = "
@@ -102,24 +24,9 @@ const BODY: &str = "
     fn mask(q_idx, kv_idx, q_len) { kv_idx <= q_idx || q_idx % 4 >= q_len - 2 }
 ";
 
-fn trees() -> impl Strategy<Value = Vec<Soup>> {
-    let word = select(WORDS).prop_map(|word| Soup::Token(word.to_owned()));
-    let delimiters = [
-        Delimiter::Parenthesis,
-        Delimiter::Brace,
-        Delimiter::Bracket,
-        Delimiter::None,
-    ];
-    let tree = word.prop_recursive(4, 24, 6, move |inner| {
-        let group = (select(delimiters.to_vec()), prop::collection::vec(inner.clone(), 0..6));
-        prop_oneof![3 => inner, 1 => group.prop_map(|(delimiter, inner)| Soup::Group(delimiter, inner))]
-    });
-    prop::collection::vec(tree, 0..24)
-}
-
 /// `trees` in the innermost of these braces.
 fn within(before: &str, trees: Vec<Soup>) -> Vec<Soup> {
-    let mut soup = soup::from_text(before);
+    let mut soup = trees::from_text(before);
     soup.push(Soup::Group(Delimiter::Brace, trees));
     soup
 }
@@ -130,24 +37,20 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn token_soup_in_place_of_a_body_is_answered(trees in trees()) {
+    fn token_soup_in_place_of_a_body_is_answered(trees in trees::soups(&words::body())) {
         check_soup(&within(HEADER, trees));
     }
 
     #[test]
-    fn token_soup_in_place_of_an_expression_is_answered(trees in trees()) {
-        let mut body = soup::from_text("param slope: [heads] = zeros;");
+    fn token_soup_in_place_of_an_expression_is_answered(trees in trees::soups(&words::body())) {
+        let mut body = trees::from_text("param slope: [heads] = zeros;");
         body.append(&mut within("fn score(score, h, q_idx, kv_idx)", trees));
         check_soup(&within(HEADER, body));
     }
 
     #[test]
-    fn mistakes_in_a_body_are_answered(mistakes in soup::mistakes()) {
-        let mut soup = soup::from_text(&layer(BODY));
-        for (at, mistake) in mistakes {
-            soup::make(&mut soup, at, &mistake);
-        }
-        check_soup(&soup);
+    fn mistakes_in_a_body_are_answered(mistakes in trees::mistakes(&words::body())) {
+        check_soup(&trees::mistaken(&layer(BODY), &mistakes));
     }
 }
 

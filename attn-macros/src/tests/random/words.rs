@@ -1,0 +1,168 @@
+//! What random texts are made of: the words of the languages, which their tables say, and what the languages do not know.
+
+use crate::model::ops::OPERATIONS;
+use crate::spec::body::{FUNCTIONS, FunctionKind};
+use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key};
+
+/// Of Rust, in all places.
+const COMMON: &[&str] = &[
+    "struct",
+    "pub",
+    "fn",
+    "let",
+    "if",
+    "else",
+    "as",
+    "true",
+    "false",
+    "_",
+    "r#type",
+    "Layer",
+    "N",
+    "<",
+    ">",
+    "=",
+    ",",
+    ";",
+    ":",
+    "&",
+    "|",
+    "!",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "#",
+    "$",
+    "?",
+    "@",
+    ".",
+    "..",
+    "..=",
+    "&&",
+    "||",
+    "::",
+    "->",
+    "=>",
+    "==",
+    "!=",
+    "<=",
+    "+=",
+    "<<",
+    ">>",
+    "'a",
+    "0",
+    "1",
+    "2",
+    "3",
+    "7",
+    "8",
+    "0.0",
+    "0.1",
+    "0.5",
+    "1.0",
+    "1.",
+    "1e400",
+    "1e-400",
+    "\"text\"",
+    "'x'",
+    "9223372036854775808",
+    "99999999999999999999999999999999999999999",
+];
+
+/// Beside the keys of a layer and their words.
+const HEADS: &[&str] = &[
+    "crate",
+    "super",
+    "self",
+    "const",
+    "unsafe",
+    "r#struct",
+    "r#heads",
+    "q",
+    "k",
+    "v",
+    "o",
+    "HEADS",
+    "héads",
+    "8usize",
+    "8f32",
+    "0x10",
+    "512",
+    "1_000",
+    "18446744073709551615",
+    "2147483649",
+    "b\"bytes\"",
+    "/// documentation\n",
+];
+
+/// Beside functions and variables of a body.
+const BODIES: &[&str] = &[
+    "param", "data", "ids", "bool", "batch", "doc", "slope", "bias", "heads", "f32", "i64",
+    "usize", "match", "for", "return", "W", "C", "x",
+];
+
+/// Beside operations and their keys.
+const MODELS: &[&str] = &[
+    "tokens", "x", "y", "ids", "lens", "bool", "batch", "seq", "heads", "layers", "65", "mut",
+    "repeat", "forward", "name", "tied", "share", "out", "Linear", "ReLU",
+];
+
+/// Of the keys of `attention!`.
+pub(in crate::tests) fn attention() -> Vec<String> {
+    let functions = FunctionKind::ALL.map(FunctionKind::name);
+    list(
+        [COMMON, HEADS],
+        KEYS.iter().flat_map(of_key).chain(functions),
+    )
+}
+
+/// Of its body.
+pub(in crate::tests) fn body() -> Vec<String> {
+    let kinds = FunctionKind::ALL;
+    let arguments = kinds.iter().flat_map(|kind| kind.args());
+    let functions = FUNCTIONS.iter().map(|function| function.name);
+    let named = kinds.iter().map(|kind| kind.name());
+    let mut words = list(
+        [COMMON, BODIES],
+        functions.chain(named).chain(of_key(&INITIALIZER)),
+    );
+    words.extend(arguments);
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+/// Of `model!`.
+pub(in crate::tests) fn model() -> Vec<String> {
+    let operations = OPERATIONS.iter().flat_map(|operation| {
+        let keys = operation.keys.iter().flat_map(of_key);
+        keys.chain([operation.name])
+    });
+    list([COMMON, MODELS], operations)
+}
+
+/// A key, its words, and their arguments.
+fn of_key(key: &'static Key) -> impl Iterator<Item = &'static str> {
+    let words = key.words().iter().flat_map(|word| {
+        let args = word.args.iter().flat_map(|arg| {
+            let flags = match arg.kind {
+                ArgKind::Flag(flags) => flags,
+                ArgKind::Size { .. } | ArgKind::Number { .. } => &[],
+            };
+            flags.iter().copied().chain([arg.name])
+        });
+        args.chain([word.name])
+    });
+    words.chain([key.name])
+}
+
+/// Each once.
+fn list(written: [&[&'static str]; 2], named: impl Iterator<Item = &'static str>) -> Vec<String> {
+    let mut words = written.concat();
+    words.extend(named.filter(|name| !name.is_empty()));
+    words.sort_unstable();
+    words.dedup();
+    words.into_iter().map(str::to_owned).collect()
+}

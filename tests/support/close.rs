@@ -1,0 +1,103 @@
+//! Comparison of numbers, with a stated tolerance.
+
+use std::fmt::Display;
+
+/// How far two ways to compute the same numbers may be apart.
+#[derive(Clone, Copy, Debug)]
+pub enum Tolerance {
+    /// So much.
+    Absolute(f64),
+    /// So much times the expected number, or times 1 where that is smaller.
+    OfEach(f64),
+    /// So much times the largest expected number, or times 1 if that is smaller: for sums whose terms cancel.
+    OfLargest(f64),
+}
+
+impl Tolerance {
+    /// The allowed distance from each of the expected numbers.
+    fn distances(self, expected: &[f64]) -> impl Fn(f64) -> f64 {
+        // An infinite one would allow any distance.
+        let finite = expected.iter().filter(|v| v.is_finite());
+        let largest = finite.fold(1.0, |max: f64, v| max.max(v.abs()));
+        move |expected| match self {
+            Self::Absolute(distance) => distance,
+            Self::OfEach(share) => share * expected.abs().max(1.0),
+            Self::OfLargest(share) => share * largest,
+        }
+    }
+}
+
+/// Of tensors, whose elements are sums over the same axes.
+impl From<f64> for Tolerance {
+    fn from(share: f64) -> Self {
+        Self::OfLargest(share)
+    }
+}
+
+/// Panics unless every number is close to the expected one. NaN is close to nothing, and an infinity to itself alone.
+#[track_caller]
+pub fn assert_close<F: Copy + Into<f64>>(
+    what: impl Display,
+    found: &[F],
+    expected: &[f64],
+    tolerance: impl Into<Tolerance>,
+) {
+    assert_eq!(found.len(), expected.len(), "{what}: how many numbers");
+    let allowed = tolerance.into().distances(expected);
+    for (i, (&found, &expected)) in std::iter::zip(found, expected).enumerate() {
+        let (found, allowed) = (found.into(), allowed(expected));
+        let is_near = expected.is_finite() && (found - expected).abs() <= allowed;
+        assert!(
+            found == expected || is_near,
+            "{what} at {i}: {found}, expected {expected} ± {allowed:e}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Tolerance::*, assert_close};
+    use std::panic::catch_unwind;
+
+    fn is_close(found: f64, expected: [f64; 2], tolerance: super::Tolerance) -> bool {
+        let found = [found, expected[1]];
+        catch_unwind(|| assert_close("", &found, &expected, tolerance)).is_ok()
+    }
+
+    #[test]
+    fn a_tolerance_is_of_what_it_says() {
+        for (tolerance, distance) in [
+            (Absolute(0.5), 0.5),
+            (OfEach(0.125), 0.5),
+            (OfLargest(0.125), 2.0),
+        ] {
+            assert!(is_close(4.0 + distance, [4.0, 16.0], tolerance));
+            assert!(!is_close(4.001 + distance, [4.0, 16.0], tolerance));
+            assert!(!is_close(3.999 - distance, [4.0, 16.0], tolerance));
+        }
+        assert!(is_close(0.125, [0.0, 0.0], OfEach(0.125)));
+        assert!(is_close(0.125, [0.0, 0.0], OfLargest(0.125)));
+    }
+
+    #[test]
+    fn what_is_not_finite_is_close_to_itself_at_most() {
+        for tolerance in [Absolute(1.0), OfEach(1.0), OfLargest(1.0)] {
+            assert!(is_close(f64::INFINITY, [f64::INFINITY, 0.0], tolerance));
+            assert!(!is_close(
+                f64::NEG_INFINITY,
+                [f64::INFINITY, 0.0],
+                tolerance
+            ));
+            assert!(!is_close(1.0, [f64::INFINITY, 0.0], tolerance));
+            assert!(!is_close(f64::INFINITY, [1.0, f64::INFINITY], tolerance));
+            assert!(!is_close(f64::NAN, [1.0, 0.0], tolerance));
+            assert!(!is_close(1.0, [f64::NAN, 0.0], tolerance));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "how many")]
+    fn as_many_are_found_as_expected() {
+        assert_close("", &[1.0; 2], &[1.0; 3], 1.0);
+    }
+}
