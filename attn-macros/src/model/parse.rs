@@ -20,7 +20,8 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<M
     let parser = |input: ParseStream<'_>| {
         let krate = parse_crate(input);
         let mut drafts: Vec<ModelDraft> = Vec::new();
-        if input.is_empty() {
+        // Perhaps all of it was a comment, which is reported.
+        if input.is_empty() && cx.count() == 0 {
             cx.here(input, messages::EMPTY);
         }
         while !input.is_empty() {
