@@ -34,6 +34,7 @@
 //! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed; `checkpoint::layout`
 //!   reads and writes files of PyTorch and Hugging Face.
 //! - `viz` shows what heads look at, in a page, as SVG or in the terminal, and how training went.
+//! - An error in which rustc speaks, and not the macros, has an explanation: [`when_rustc_says`].
 //! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
 //!
 //! # Debug builds
@@ -136,6 +137,9 @@ macro_rules! model {
     };
 }
 
+#[doc = include_str!("when_rustc_says.md")]
+pub mod when_rustc_says {}
+
 #[cfg(feature = "safetensors")]
 pub use attn_core::checkpoint;
 #[cfg(feature = "text")]
@@ -149,11 +153,22 @@ pub use attn_core::{
     kernel::attention::{Coverage, MaskBlocks},
     maps, memory, nn, ops, train,
 };
-/// The tensors, the tape and the optimizers that the layers work with.
-pub use dfdx;
+/// The tensors, the tape and the optimizers that the layers work with: the crate `dfdx`, whose `backward` on a tensor without a tape
+/// is an error in words here.
+pub mod dfdx {
+    pub use ::dfdx::*;
+
+    /// dfdx's prelude.
+    pub mod prelude {
+        #[doc(no_inline)]
+        pub use ::dfdx::prelude::*;
+        #[doc(hidden)]
+        pub use attn_core::traced::BackwardOfUntraced as _;
+    }
+}
 /// With a short path in this crate, rustc's messages call them by it, also where they came in by a glob import.
 #[doc(no_inline)]
-pub use dfdx::{shapes::Const, tensor::Tensor};
+pub use ::dfdx::{shapes::Const, tensor::Tensor};
 
 /// What `attention!` expands to refers to this. Not for users, and not stable.
 #[doc(hidden)]
@@ -203,6 +218,7 @@ pub mod __private {
         ops::Activation,
         simd::{Into, Vector, math},
         sizes::*,
+        traced::Records,
         unwrap,
     };
     pub use attn_macros::{attention, model};
@@ -210,7 +226,7 @@ pub mod __private {
     /// The error of the device that types name by default.
     pub type AutoErr = <AutoDevice as HasErr>::Err;
 
-    pub use dfdx::{
+    pub use ::dfdx::{
         nn::{
             BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection, TensorOptions,
             modules::{Linear, UnbiasedLinear},
@@ -224,7 +240,7 @@ pub mod __private {
 
     /// The traits whose methods the expansion calls.
     pub mod traits {
-        pub use dfdx::{
+        pub use ::dfdx::{
             nn::{ModuleVisitor as _, TensorCollection as _},
             shapes::{Dim as _, HasShape as _},
             tensor::{PutTape as _, RandomU64 as _, WithEmptyTape as _},

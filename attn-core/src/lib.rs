@@ -18,6 +18,7 @@
 //! | [`nn`] | parameters and layers: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`], .. |
 //! | [`ops`] | what those layers compute, as functions on tensors |
 //! | [`text`] | text as tokens |
+//! | [`traced`] | what `backward` without a tape is answered with |
 //! | [`train`] | [`train::AdamW`], and the norm of gradients |
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
@@ -65,6 +66,7 @@ pub mod simd;
 pub mod sizes;
 #[cfg(feature = "text")]
 pub mod text;
+pub mod traced;
 pub mod train;
 #[cfg(feature = "viz")]
 pub mod viz;

@@ -8,3 +8,33 @@ fn a_mistake_is_one_error_at_its_token() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("fail/*.rs");
 }
+
+/// The headings of the page are what rustc says in a case: a user finds them by the words on the screen.
+#[test]
+fn the_page_of_rustc_quotes_its_messages() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fail");
+    let files = std::fs::read_dir(folder).expect("the cases are there");
+    let files = files.map(|file| file.expect("it can be read").path());
+    let messages = files.filter(|path| path.extension().is_some_and(|end| end == "stderr"));
+    let messages = messages.map(|path| std::fs::read_to_string(path).expect("it can be read"));
+    let messages: String = messages.collect();
+    let page = include_str!("../../src/when_rustc_says.md");
+    let headings: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect();
+    assert!(headings.len() > 10, "{headings:?}");
+    for heading in headings {
+        // `..` is what differs.
+        let is_said = |line: &str| {
+            heading
+                .split("..")
+                .try_fold(line, |rest, part| {
+                    let at = rest.find(part.trim())?;
+                    Some(&rest[at + part.trim().len()..])
+                })
+                .is_some()
+        };
+        assert!(messages.lines().any(is_said), "no case says: {heading}");
+    }
+}

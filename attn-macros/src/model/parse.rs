@@ -22,7 +22,7 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<M
     let parser = |input: ParseStream<'_>| {
         let krate = parse_crate(input);
         let mut drafts: Vec<ModelDraft> = Vec::new();
-        // Where all was a comment of another language, that was said.
+        // Perhaps all of it was a comment, which is reported.
         if input.is_empty() && cx.count() == 0 {
             cx.here(input, messages::EMPTY);
         }

@@ -102,6 +102,7 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<D
     let parser = |input: ParseStream<'_>| {
         let krate = parse_crate(input);
         let mut drafts = Vec::new();
+        // Perhaps all of it was a comment, which is reported.
         if input.is_empty() && cx.count() == 0 {
             cx.here(input, messages::EMPTY);
         }

@@ -143,6 +143,7 @@ fn comments_of_python_end_with_their_line() {
         "struct L<heads = 2, «#» eight, heads = 3\n d_model = 16>; «#» the end",
         &[message; 2],
     );
+    check_source("«#» struct L<heads = 2, d_model = 16>;", &[message]);
     check_source(
         "struct L<heads = 2, d_model = 16> {
             «#» a slope

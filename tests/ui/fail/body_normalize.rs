@@ -47,6 +47,15 @@ attention! {
         param sink: [heads] = zeros;
         fn normalize(score, h) { exp(score - sink[h]) }
     }
+    struct Capital<heads = 2, d_model = 16> {
+        fn normalize { Softmax }
+    }
+    struct Squared<heads = 2, d_model = 16> {
+        fn normalize { relu^2 }
+    }
+    struct Divided<heads = 2, d_model = 16> {
+        fn normalize(score, kv_len) { softmax / kv_len }
+    }
 }
 
 #[macro_use]
@@ -54,5 +63,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Twice Near NearCall Alias NoPower ScoreAsPower Called Function NoArgument Integer NoScore Step Unlearned Sunk);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Twice Near NearCall Alias NoPower ScoreAsPower Called Function NoArgument Integer NoScore Step Unlearned Sunk Capital Squared Divided);
 }

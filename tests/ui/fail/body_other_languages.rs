@@ -24,6 +24,23 @@ attention! {
     struct Binds<heads = 2, d_model = 16> {
         fn mask(q_idx, kv_idx) { q_idx >= kv_idx & q_idx - kv_idx < 4 }
     }
+    struct Ternary<heads = 2, d_model = 16> {
+        fn score(score, q_idx) { q_idx % 2 == 0 ? score : 0.0 }
+    }
+    struct Elif<heads = 2, d_model = 16> {
+        fn score(score, h) { if h == 0 { score } elif h == 1 { 2.0 * score } else { 0.5 * score } }
+    }
+    struct Nested<heads = 2, d_model = 16> {
+        fn score(score) { fn f(x) { x } f(score) }
+    }
+    struct Slice<heads = 2, d_model = 16> {
+        param bias: [heads, 4] = zeros;
+        fn score(score, h) { score * bias[h, :] }
+    }
+    struct Twice<heads = 2, d_model = 16> {
+        param bias: [heads, 17] = zeros;
+        fn score(score, h, q_idx, kv_idx) { score + bias[h][clamp(q_idx - kv_idx, 0, 16)] }
+    }
 }
 
 #[macro_use]
@@ -31,5 +48,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; And Or Not Choice Power Infinite Binds);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; And Or Not Choice Power Infinite Binds Ternary Elif Nested Slice Twice);
 }

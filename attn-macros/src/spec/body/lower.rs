@@ -35,6 +35,8 @@ pub(super) struct Lower<'a, 'b> {
     pub(super) checker: &'a mut Checker<'b>,
     /// The `let`s, the innermost last.
     pub(super) locals: Vec<(Ident, Operand)>,
+    /// Names that are not declared, which is reported once.
+    pub(super) undeclared: Vec<Ident>,
     operations_left: usize,
 }
 
@@ -44,6 +46,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             scope,
             checker,
             locals: Vec::new(),
+            undeclared: Vec::new(),
             operations_left: MOST_OPERATIONS,
         }
     }

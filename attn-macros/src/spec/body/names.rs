@@ -41,7 +41,8 @@ impl<'a> Lower<'a, '_> {
         if let Some(value) = self.argument(name) {
             return value;
         }
-        if self.scope.function.unknown_args.contains(name) {
+        let mistaken = [&self.scope.function.unknown_args, &self.undeclared];
+        if mistaken.iter().any(|names| names.contains(name)) {
             return Operand::mistake();
         }
         if let Some(tensor) = self.tensor(name) {
@@ -63,6 +64,7 @@ impl<'a> Lower<'a, '_> {
         if is_not_finite(name) {
             return self.error(name, messages::NOT_FINITE);
         }
+        self.undeclared.push(name.clone());
         let named = self.named();
         if let Some(message) = self.in_another_form(name, &named) {
             return self.error(name, message);
@@ -180,6 +182,10 @@ impl<'a> Lower<'a, '_> {
         let name = name.filter(|name| self.locals.iter().all(|(local, _)| local != *name));
         let Some(tensor) = name.and_then(|name| self.tensor(name)) else {
             let is_new = name.is_some_and(|name| name != "score" && variable(name).is_none());
+            if name.is_some_and(|name| self.undeclared.contains(name)) {
+                return None;
+            }
+            self.undeclared.extend(name.filter(|_| is_new).cloned());
             let message = match name.filter(|_| is_new) {
                 Some(name) => messages::undeclared(name, places, self.scope.tensors),
                 None => messages::not_a_tensor(base, self.scope.tensors),

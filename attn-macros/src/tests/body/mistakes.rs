@@ -369,6 +369,8 @@ mistakes! {
     what_a_function_does_not_see by check: {
         "fn mask(q_idx, kv_idx) { «dist»[q_idx, kv_idx] < 4 }" => "only a `param` or a `data` is indexed, found `dist`\nhelp: declare what is learned as `param dist: [64, 64] = zeros;`, and what the call passes as `data dist: [q_len, kv_len];`, `ids[..]` or `bool[..]`";
         "fn score(score, b, h) { score + «bias»[h, b] }" => "only a `param` or a `data` is indexed, found `bias`\nhelp: declare what is learned as `param bias: [heads, 64] = zeros;`, and what the call passes as `data bias: [heads, batch];`, `ids[..]` or `bool[..]`";
+        "fn mask(b, q_idx, kv_idx) { «doc»[b, q_idx] == doc[b, kv_idx] && doc[b, 0] == 0 }" => "only a `param` or a `data` is indexed, found `doc`\nhelp: declare what is learned as `param doc: [64, 64] = zeros;`, and what the call passes as `data doc: [batch, q_len];`, ..";
+        "fn score(score) { score + «alpha» * alpha }" => "unknown name `alpha`..";
         "fn score(score) { score - «softmax»(score) }" => "unknown function `softmax`\nhelp: a function of the score sees one score; weights are made of all by `fn normalize { softmax }`";
         "fn score(score) { «relu»(score) }" => "unknown function `relu`\nhelp: write `max(x, 0.0)`; ..";
         "fn mask(kv_idx) { kv_idx < «lens» }" => "unknown name `lens`\nhelp: padding is `mask = padding` in the header, or data of the call: `data lens: ids[batch];`";

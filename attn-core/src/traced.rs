@@ -1,0 +1,39 @@
+//! What a user reads who calls `backward` on a tensor without a tape.
+
+use dfdx::prelude::{Gradients, NoneTape, Rank0, Storage, Tensor};
+
+/// A tape that records operations, as that of a tensor that was traced. [`NoneTape`] is none.
+#[diagnostic::on_unimplemented(
+    message = "`backward` needs a tape, and this tensor has none: no operation was recorded",
+    label = "computed from an input that was not traced",
+    note = "trace the input: `layer.forward_mut(x.traced(layer.alloc_grads()))`, or `x.leaky_trace()` where no gradients are kept; \
+            of several inputs the first brings the tape"
+)]
+pub trait Records {}
+
+/// Puts a message in place of a missing method: dfdx has `backward` for tensors with a tape alone. No tensor has this one, as its
+/// bound never holds.
+pub trait BackwardOfUntraced<E, D: Storage<E>>: Sized {
+    /// What the tensor has in place of a tape.
+    type Tape;
+
+    /// Not there: see the bound.
+    fn backward(self) -> Gradients<E, D>
+    where
+        Self::Tape: Records,
+    {
+        unreachable!("no type records")
+    }
+
+    /// Not there: see the bound.
+    fn try_backward(self) -> Result<Gradients<E, D>, D::Err>
+    where
+        Self::Tape: Records,
+    {
+        unreachable!("no type records")
+    }
+}
+
+impl<E, D: Storage<E>> BackwardOfUntraced<E, D> for Tensor<Rank0, E, D, NoneTape> {
+    type Tape = NoneTape;
+}

@@ -1,0 +1,9 @@
+//! A variable where only rustc sees that it is none of the constants.
+
+use attn::attention;
+
+fn main() {
+    let window = 4;
+    attention! { struct Window<heads = 2, d_model = 16, mask = sliding_window(window)>; }
+    let _ = window;
+}
