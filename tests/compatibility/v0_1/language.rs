@@ -20,6 +20,8 @@ attention! {
     struct Bilinear<heads = 2, d_model = 8, score = bilinear, normalizer = sink>;
     struct Sigmoid<heads = 2, d_model = 8, normalizer = sigmoid, position = alibi>;
     struct Relu<heads = 2, d_model = 8, normalizer = relu(power = 2), position = rope>;
+    struct Buckets<heads = 2, d_model = 8, mask = causal, position = rel_pos_bias(num_buckets = 8, max_distance = 20)>;
+    struct BothSides<heads = 2, d_model = 8, position = rel_pos_bias(8, 20), bidirectional = true>;
     struct Sparsemax<heads = 2, d_model = 8, normalizer = sparsemax, position = rope(10_000)>;
     struct Entmax<heads = 2, d_model = 8, normalizer = entmax15, position = rope(theta = 500.0)>;
     struct Rms<heads = 2, d_model = 8, qk_norm = rms, bias = [q, k, v, o], dropout = 0.1>;
