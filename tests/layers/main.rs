@@ -14,10 +14,7 @@ use support::{
 };
 
 mod by_loops;
-mod declared_buckets;
 mod differences;
 mod heads;
-mod masks;
 mod normalizers;
-mod positions;
 mod scores;

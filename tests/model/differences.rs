@@ -18,11 +18,6 @@ model! {
     }
 }
 
-/// `loss`, which takes a model and what is of the type of `_input`.
-pub(super) fn loss_of<X, M, F: Fn(&M, X) -> f64>(_input: &X, loss: F) -> F {
-    loss
-}
-
 #[test]
 fn of_a_whole_model() {
     let mut model = Cpu::default().build_module::<Encoder, f64>();

@@ -2,6 +2,7 @@
 //!
 //! `name { the model } (axis: size, ..) (inputs: the first is traced) reads the first, if it is of floats`
 
+use crate::{reference::parameters::scattered, tensors};
 use dfdx::prelude::*;
 
 /// Ids below `vocab`.
@@ -26,6 +27,42 @@ pub fn marks<S: Shape>(shape: S) -> Tensor<S, bool, Cpu> {
         _ => true,
     };
     Cpu::default().tensor_from_vec((0..shape.num_elements()).map(mark).collect(), shape)
+}
+
+/// Gives every parameter numbers that its name determines: gains around 1, the others around 0.
+pub fn scatter<E: Dtype, M: TensorCollection<E, Cpu>>(model: &mut M)
+where
+    Cpu: Device<E>,
+{
+    tensors::fill(model, |name, values| {
+        let is_gain = name.contains("norm") && name.ends_with("weight");
+        let numbers = scattered(name, values.len());
+        let numbers = numbers.into_iter();
+        numbers
+            .map(|number| {
+                if is_gain {
+                    1.0 + 0.5 * number
+                } else {
+                    0.6 * number
+                }
+            })
+            .collect()
+    });
+}
+
+/// A tensor of numbers between -1 and 1, other ones for every name.
+pub fn tensor<S: Shape, E: Dtype>(name: &str, shape: S) -> Tensor<S, E, Cpu>
+where
+    Cpu: Device<E>,
+{
+    let numbers = scattered(name, shape.num_elements());
+    let numbers = numbers.into_iter().map(|x| E::from_f64(x).unwrap());
+    Cpu::default().tensor_from_vec(numbers.collect(), shape)
+}
+
+/// `ids` or `lens` of one axis.
+pub fn lens<const N: usize>(lens: [usize; N]) -> Tensor<(usize,), usize, Cpu> {
+    Cpu::default().tensor_from_vec(lens.to_vec(), (N,))
 }
 
 /// Every operation.

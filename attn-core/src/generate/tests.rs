@@ -199,16 +199,6 @@ fn several_sequences_are_no_session() {
 }
 
 #[test]
-fn no_beams_find_nothing() {
-    let search = BeamSearch {
-        beams: 0,
-        ..BeamSearch::default()
-    };
-    let found = session(TABLE, 100).beam_search(&[3], &search).unwrap();
-    assert_eq!(found, []);
-}
-
-#[test]
 fn more_beams_find_what_greed_does_not() {
     // After 2, 0 is a little likelier than 1; but what follows 1 is all but certain.
     let mut table = [[0.0; TOKENS]; TOKENS];

@@ -13,7 +13,7 @@ use attn::{
 use std::{fs, path::PathBuf};
 
 const TEXT: &str = "in the beginning was the word";
-const VOCAB: usize = 12;
+const VOCAB: usize = 14;
 const SEQ: usize = 5;
 /// Steps before the checkpoint was written, and after it.
 const BEFORE: u64 = 3;

@@ -250,7 +250,7 @@ fn what_is_fresh_has_the_prefix_of_the_model_and_is_there() {
     assert_eq!(
         shown(load(misspelt)),
         "the map does not fit the model\
-         \n  no rule gives 0.weight, F32 [2, 3]; `.fresh(\"0.weight\")` leaves it as it was built\
-         \n  no tensor of the model is `.fresh(\"0.weihgt\")`"
+         \n  no tensor of the model is `.fresh(\"0.weihgt\")`\
+         \n  no rule gives 0.weight, F32 [2, 3]; `.fresh(\"0.weight\")` leaves it as it was built"
     );
 }

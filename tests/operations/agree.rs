@@ -1,7 +1,7 @@
 //! Every operation: what a model computes, and its gradients, against its composed form, in both types of elements, and against
 //! differences of what it computes.
 
-use super::{differences, *};
+use super::*;
 use attn::{Backend, Element, model};
 use support::compare::assert_same;
 
@@ -9,6 +9,11 @@ use support::compare::assert_same;
 /// √360 ε / 2 = 10 ε, and ten times that for gradients, whose terms are larger.
 pub(super) fn tolerance<E: Element>() -> f64 {
     100.0 * E::epsilon().into()
+}
+
+/// `loss`, which takes a model and what is of the type of `_input`.
+pub(super) fn loss_of<X, M, F: Fn(&M, X) -> f64>(_input: &X, loss: F) -> F {
+    loss
 }
 
 macro_rules! agree {
@@ -44,7 +49,7 @@ macro_rules! agree {
                 scatter(&mut model);
                 $(let $axis = $size;)*
                 let $first = $x;
-                let loss = differences::loss_of(&$first, |model: &M<E, Cpu>, $first| {
+                let loss = agree::loss_of(&$first, |model: &M<E, Cpu>, $first| {
                     let y = model.forward(agree!(@input $first.leaky_traced() $(, $other)*));
                     backpropagate(y).parameters(&()).loss()
                 });

@@ -1,7 +1,7 @@
 //! Graphs of every form as one operation: values that are read twice, change places, leave loops or are returned as they came.
 
 use super::agree::{agree, tolerance};
-use super::{differences, *};
+use super::*;
 use attn::{Backend, Element, model};
 use support::{compare::assert_same, differences::assert_gradient_along_some};
 

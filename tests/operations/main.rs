@@ -1,0 +1,15 @@
+//! Every operation of `model!`, and graphs of every form: both forms agree, and gradients are slopes.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that unwraps fails where it should"
+)]
+
+mod agree;
+mod dropped;
+mod graphs;
+
+use attn::dfdx::prelude::*;
+use support::cases::{ids, lens_up_to, marks, scatter, tensor};
+use support::compare::{Backpropagated, Outcome, backpropagate};
+use support::tensors;
