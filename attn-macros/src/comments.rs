@@ -12,9 +12,12 @@ pub(crate) fn remove(tokens: TokenStream, cx: &Diagnostics) -> TokenStream {
     while let Some(token) = tokens.next() {
         match token {
             TokenTree::Group(group) => {
+                let before = cx.count();
                 let mut inner = Group::new(group.delimiter(), remove(group.stream(), cx));
                 inner.set_span(group.span());
-                rest.extend([TokenTree::from(inner)]);
+                // A group that is made anew has no places of its delimiters.
+                let is_same = cx.count() == before;
+                rest.extend([TokenTree::from(if is_same { group } else { inner })]);
             }
             TokenTree::Punct(hash)
                 if hash.as_char() == '#' && !tokens.peek().is_some_and(is_attribute) =>

@@ -183,8 +183,8 @@ impl Lowering<'_> {
             let (at, values) = named.remove(index);
             let values: Option<Vec<ValueId>> = values.into_iter().collect();
             let fits = |values: &Vec<ValueId>| {
-                self.are_inputs(values, &expected, (&name, at))
-                    && self.are(values, &expected, (&name, at))
+                self.are(values, &expected, (&name, at))
+                    && self.are_inputs(values, &expected, (&name, at))
             };
             match values.filter(fits) {
                 Some(values) => operands.extend(values.into_iter().map(Some)),

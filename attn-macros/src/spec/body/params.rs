@@ -48,10 +48,11 @@ pub(super) fn check(
     let params = drafts.iter().map(|draft| {
         check_name(&draft.name, checker);
         let mut dims = check_dims(draft, sizes, checker);
-        let init = check_init(draft, &dims, sizes, checker);
+        let mut init = check_init(draft, &dims, sizes, checker);
         if matches!(init, ParamInit::AlibiSlopes) && !are_slopes(&dims, sizes) {
-            // They are those of the heads: what reads them as such is no further mistake.
+            // Slopes are those of the heads. What reads this tensor as such is no further mistake, and neither are its values.
             dims.clear();
+            init = ParamInit::Zeros;
         }
         ParamDecl {
             attrs: draft.attrs.clone(),
