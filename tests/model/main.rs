@@ -26,6 +26,7 @@ mod steps;
 mod threads;
 
 use attn::dfdx::prelude::*;
-use support::cases::{ids, lens, lens_up_to, marks, scatter, tensor};
-use support::compare::{Backpropagated, Outcome, backpropagate};
+use support::cases::{ids, lens, marks, scatter, tensor};
+use support::compare::{Outcome, backpropagate};
+use support::numbers::scattered;
 use support::tensors;

@@ -123,7 +123,7 @@ fn axes(places: &[&syn::Expr], of_indices: &[(&str, &str)]) -> String {
 
 /// `bias[h][q_idx]`
 pub(crate) fn indexed_twice(tensor: Tensor<'_>, places: &[&syn::Expr]) -> String {
-    let places: Vec<_> = places.iter().map(|place| shown(place)).collect();
+    let places: Vec<_> = places.iter().map(shown).collect();
     let name = tensor.name();
     format!(
         "the indices of `{name}` stand in one pair of brackets\nhelp: write `{name}[{}]`",

@@ -152,7 +152,11 @@ fn emit_declared(cx: &Emitter<'_>, results: &[Type]) -> TokenStream {
 /// The type of what `forward` accepts. The first input carries the tape.
 fn emit_accepted(cx: &Emitter<'_>) -> TokenStream {
     let types = cx.model.inputs.iter().enumerate().map(|(index, id)| {
-        let tape = (index == 0).then(|| quote!(T)).unwrap_or_default();
+        let tape = if index == 0 {
+            quote!(T)
+        } else {
+            TokenStream::new()
+        };
         cx.tensor(&cx.model.value(*id).ty, &tape)
     });
     tuple(&types.collect::<Vec<_>>())
