@@ -11,7 +11,7 @@ pub enum Way {
     Composed,
 }
 
-/// A layer, ready to run. Made by [`subject!`].
+/// A layer, ready to run. Made by `subject!`.
 pub struct Subject {
     pub d_model: usize,
     /// The width of the context, if there is one.
