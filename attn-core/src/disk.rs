@@ -27,7 +27,7 @@ pub(crate) struct Failure {
 /// Puts a new file in the place of the one before.
 ///
 /// # Errors
-/// What `write` says, or the system, or that something else than a file is there. What was there is then still there.
+/// An error of `write` or of the system, or something at `path` that is not a file. The file before is then still there.
 pub(crate) fn replace<E: From<Failure>>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
@@ -53,7 +53,7 @@ fn check_replaceable(path: &Path) -> Result<(), Failure> {
             action: "replace",
             error: io::Error::other("it is not a regular file"),
         }),
-        // What else is in the way is said by who writes.
+        // The writer reports everything else.
         _ => Ok(()),
     }
 }
