@@ -1,5 +1,6 @@
 //! Layers with data of the call: `padding` in each of its forms, `document`, and what bodies declare.
 
+use attn::data::LengthsPerQuery;
 use support::agreement::{agree, agree_across, agree_beyond_a_tile};
 
 tests! {
@@ -20,7 +21,7 @@ tests! {
 }
 
 tests! {
-    agree, |x, case| (x, case.lengths_per_query());
+    agree, |x, case| (x, LengthsPerQuery(case.lengths_per_query()));
 
     padding_by_lengths_per_query [heads = 2, d_model = 8, mask = padding];
     padding_by_lengths_per_query_and_chunked [heads = 2, d_model = 8, mask = padding & chunked(30), position = alibi];
@@ -71,7 +72,7 @@ tests! {
 }
 
 tests! {
-    agree_across, |x, context, case| (x, context, case.lengths_per_query());
+    agree_across, |x, context, case| (x, context, LengthsPerQuery(case.lengths_per_query()));
 
     padding_of_the_context_by_lengths_per_query [heads = 2, d_model = 8, d_context = 6, mask = padding];
 }

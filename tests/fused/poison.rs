@@ -4,6 +4,8 @@
 //! exactly 0 where the token is not attended to. So a huge token has no part in it; NaN and infinity have, for 0 times them is NaN, in
 //! dfdx and in PyTorch, too. In all else no wild token has a part.
 
+use attn::data::LengthsPerQuery;
+
 use super::{
     compare::Outcome,
     subject::{Case, Sizes, Subject, Way},
@@ -196,7 +198,7 @@ tests! {
 }
 
 tests! {
-    |subject: &_| isolates(subject, by_lengths_per_query), |x, context, case| (x, context, case.lengths_per_query());
+    |subject: &_| isolates(subject, by_lengths_per_query), |x, context, case| (x, context, LengthsPerQuery(case.lengths_per_query()));
 
     lengths_per_query [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v]];
     lengths_per_query_of_biased_and_capped_scores [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = false, position = rel_pos_bias(8, 40), softcap = 2];

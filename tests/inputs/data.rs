@@ -4,7 +4,7 @@ use super::{
     compare::{by_hand, by_hand_with_context, compare_cross_attention, compare_self_attention},
     mask_of, masked,
 };
-use attn::attention;
+use attn::{attention, data::LengthsPerQuery};
 use dfdx::prelude::*;
 use support::reference::{
     AdditiveAttention, HeadsInTheBatch, Split, attention,
@@ -61,8 +61,16 @@ fn per_sequence<B: Dim>(batch: B, keys: usize) -> Tensor<(B,), usize, Cpu> {
     Cpu::default().tensor_from_vec(lengths, (batch,))
 }
 
-fn per_query<B: Dim, Q: Dim>(batch: B, queries: Q, keys: usize) -> Tensor<(B, Q), usize, Cpu> {
-    table(batch, queries, |b, i| valid_length_of_query(b, i, keys))
+fn per_query<B: Dim, Q: Dim>(
+    batch: B,
+    queries: Q,
+    keys: usize,
+) -> LengthsPerQuery<Tensor<(B, Q), usize, Cpu>> {
+    LengthsPerQuery(table(batch, queries, |b, i| valid_length_of_query(b, i, keys)))
+}
+
+fn of_each_query<Q: Dim>(queries: Q, keys: usize) -> LengthsPerQuery<Tensor<(Q,), usize, Cpu>> {
+    LengthsPerQuery(row(queries, |i| valid_length_of_query(0, i, keys)))
 }
 
 fn table<A: Dim, B: Dim, T: Unit>(
@@ -224,7 +232,7 @@ fn padding_by_a_length_for_each_query() {
     self_attention_with!(
         Padded, d_model = 8,
         batch: |batch, length| [per_query(batch, length, length.size())],
-        sequence: |length| [row(length, |i| valid_length_of_query(0, i, length))],
+        sequence: |length| [of_each_query(length, length)],
         |p, x| masked(p, Split::into_heads(2), x, x, |b, q, k| {
             let lengths: Vec<usize> = (0..q).map(|i| valid_length_of_query(b, i, k)).collect();
             padding_per_query(k, &lengths)
@@ -233,7 +241,7 @@ fn padding_by_a_length_for_each_query() {
     cross_attention_with!(
         PaddedCross, d_model = 8, d_context = 6,
         batch: |batch, queries, keys| [per_query(batch, queries, keys.size())],
-        sequence: |queries, keys| [row(queries, |i| valid_length_of_query(0, i, keys))],
+        sequence: |queries, keys| [of_each_query(queries, keys)],
         |p, x, context| masked(p, Split::into_heads(2), x, context, |b, q, k| {
             let lengths: Vec<usize> = (0..q).map(|i| valid_length_of_query(b, i, k)).collect();
             padding_per_query(k, &lengths)

@@ -10,7 +10,7 @@ mod padding;
 
 pub use declared::{Data, DataElement, Declared, Table};
 pub use documents::{DocumentData, Documents};
-pub use padding::{Padding, PaddingData};
+pub use padding::{LengthsPerQuery, Padding, PaddingData};
 
 use dfdx::{
     shapes::{HasShape, Shape},

@@ -18,11 +18,11 @@ use crate::{
 /// | data | batched | unbatched |
 /// | --- | --- | --- |
 /// | valid length: the first `n` keys are real | `Tensor<(B,), usize, D>` | `usize` |
-/// | valid length for each query | `Tensor<(B, Q), usize, D>` | `Tensor<(Q,), usize, D>` |
 /// | key mask: `true` is real, attend | `Tensor<(B, K), bool, D>` | `Tensor<(K,), bool, D>` |
+/// | valid length for each query | [`LengthsPerQuery`]`<Tensor<(B, Q), usize, D>>` | `LengthsPerQuery<Tensor<(Q,), usize, D>>` |
 ///
-/// Whole numbers are lengths, never marks: a mask of ones and zeros is to be made `bool` first, or its ones are read as "the
-/// first key only".
+/// A plain `usize` tensor `[batch, seq]` is a compile error: it may be lengths per query, or the ones and zeros of a tokenizer's
+/// `attention_mask`. The latter is a key mask once it is `bool`: `attention_mask.ne(0)`.
 ///
 /// `Shape` is `(B, Q, K)` or `(Q, K)`. PyTorch's `key_padding_mask` of
 /// [`MultiheadAttention`](https://pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html) is the key mask
@@ -46,8 +46,8 @@ use crate::{
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say which keys are padding, in input of the axes `{Shape}`",
     label = "expected valid lengths or a key mask that fit the input",
-    note = "for batched input: `Tensor<(B,), usize, D>` (valid length of each sequence), `Tensor<(B, Q), usize, D>` (of each query) or `Tensor<(B, K), bool, D>` (`true` = attend), with the batch and length types of the input",
-    note = "for unbatched input: `usize`, `Tensor<(Q,), usize, D>` or `Tensor<(K,), bool, D>`",
+    note = "for batched input: `Tensor<(B,), usize, D>` (valid length of each sequence), `Tensor<(B, K), bool, D>` (`true` = attend) or `LengthsPerQuery<Tensor<(B, Q), usize, D>>`, with the batch and length types of the input",
+    note = "for unbatched input: `usize`, `Tensor<(K,), bool, D>` or `LengthsPerQuery<Tensor<(Q,), usize, D>>`",
     note = "`dev.tensor_from_vec(lengths, (batch,))` makes a tensor of a `Vec<usize>`"
 )]
 pub trait Padding<Shape, D: HasErr>: Sized {
@@ -58,6 +58,32 @@ pub trait Padding<Shape, D: HasErr>: Sized {
     /// [`Error::LengthBeyondKeys`] if a length is greater than the number of keys.
     fn read(self, layer: &'static str, sizes: Sizes) -> Result<PaddingData, Error<D::Err>>;
 }
+
+/// A valid length for each query, as [`Padding`]: `[batch, query]`, or `[query]` without a batch. Query `q` attends to the first
+/// `lengths[q]` keys.
+///
+/// ```
+/// use attn_core::data::{LengthsPerQuery, Padding};
+/// use dfdx::prelude::*;
+///
+/// let lengths: Tensor<Rank1<3>, usize, _> = Cpu::default().tensor([1, 2, 3]);
+/// // Three queries, three keys.
+/// let padding = Padding::<(Const<3>, Const<3>), Cpu>::read(LengthsPerQuery(lengths), "Encoder", (1, 3, 3)).unwrap();
+/// assert!(padding.attends(0, 1, 1));
+/// assert!(!padding.attends(0, 1, 2));
+/// ```
+#[derive(Clone, Debug)]
+pub struct LengthsPerQuery<T>(pub T);
+
+/// Never implemented: the impls of [`Padding`] for plain `usize` tensors with an axis of the sequence ask for it, so that the
+/// compiler names both readings.
+#[diagnostic::on_unimplemented(
+    message = "padding as a `usize` tensor with a sequence axis has two readings: ones and zeros that mark keys, or a valid length for each query",
+    label = "say which one it is",
+    note = "ones and zeros, such as the `attention_mask` of a tokenizer: `attention_mask.ne(0)` is a key mask of `bool`, `true` = attend",
+    note = "a valid length for each query: `attn::data::LengthsPerQuery(lengths)`"
+)]
+pub trait HasOneReading {}
 
 /// What [`Padding`] was read into.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,13 +160,15 @@ impl<B: Dim, Q: Dim, K: Dim, D: Storage<usize>> Padding<(B, Q, K), D> for Tensor
     }
 }
 
-impl<B: Dim, Q: Dim, K: Dim, D: Storage<usize>> Padding<(B, Q, K), D> for Tensor<(B, Q), usize, D> {
+impl<B: Dim, Q: Dim, K: Dim, D: Storage<usize>> Padding<(B, Q, K), D>
+    for LengthsPerQuery<Tensor<(B, Q), usize, D>>
+{
     fn read(self, layer: &'static str, sizes: Sizes) -> Result<PaddingData, Error<D::Err>> {
         let (batch, queries, keys) = sizes;
-        let (b, q) = *self.shape();
+        let (b, q) = *self.0.shape();
         check_batch(layer, "valid lengths per query", batch, b.size())?;
         check_axis(layer, PER_QUERY, queries, q.size())?;
-        let lengths = values(&self);
+        let lengths = values(&self.0);
         for (place, &length) in lengths.iter().enumerate() {
             check_length(layer, length, keys, || {
                 vec![place / queries, place % queries]
@@ -168,11 +196,13 @@ impl<Q: Dim, K: Dim, D: HasErr> Padding<(Q, K), D> for usize {
     }
 }
 
-impl<Q: Dim, K: Dim, D: Storage<usize>> Padding<(Q, K), D> for Tensor<(Q,), usize, D> {
+impl<Q: Dim, K: Dim, D: Storage<usize>> Padding<(Q, K), D>
+    for LengthsPerQuery<Tensor<(Q,), usize, D>>
+{
     fn read(self, layer: &'static str, sizes: Sizes) -> Result<PaddingData, Error<D::Err>> {
         let (_, queries, keys) = sizes;
-        check_axis(layer, PER_QUERY, queries, self.shape().0.size())?;
-        let lengths = values(&self);
+        check_axis(layer, PER_QUERY, queries, self.0.shape().0.size())?;
+        let lengths = values(&self.0);
         for (q, &length) in lengths.iter().enumerate() {
             check_length(layer, length, keys, || vec![q])?;
         }
@@ -186,6 +216,25 @@ impl<Q: Dim, K: Dim, D: Storage<bool>> Padding<(Q, K), D> for Tensor<(K,), bool,
         check_axis(layer, KEY_MASK, keys, self.shape().0.size())?;
         let attend = values(&self);
         Ok(PaddingData(Data::Keys { attend, keys }))
+    }
+}
+
+impl<B: Dim, S: Dim, Q: Dim, K: Dim, D: Storage<usize>> Padding<(B, Q, K), D>
+    for Tensor<(B, S), usize, D>
+where
+    Self: HasOneReading,
+{
+    fn read(self, _: &'static str, _: Sizes) -> Result<PaddingData, Error<D::Err>> {
+        unreachable!("no type has `HasOneReading`")
+    }
+}
+
+impl<S: Dim, Q: Dim, K: Dim, D: Storage<usize>> Padding<(Q, K), D> for Tensor<(S,), usize, D>
+where
+    Self: HasOneReading,
+{
+    fn read(self, _: &'static str, _: Sizes) -> Result<PaddingData, Error<D::Err>> {
+        unreachable!("no type has `HasOneReading`")
     }
 }
 
@@ -277,18 +326,18 @@ mod tests {
 
     #[test]
     fn a_length_for_each_query() {
-        let data = batched(ints(&[0, 1, 2, 3, 4, 0], (2, 3)), SIZES).unwrap();
+        let data = batched(LengthsPerQuery(ints(&[0, 1, 2, 3, 4, 0], (2, 3))), SIZES).unwrap();
         assert_eq!(counts(&data, SIZES), [0, 1, 2, 3, 4, 0]);
         fails(
-            batched(ints(&[0, 1, 2, 3, 9, 0], (2, 3)), SIZES),
+            batched(LengthsPerQuery(ints(&[0, 1, 2, 3, 9, 0], (2, 3))), SIZES),
             "L: the valid length at [1, 1] is 9, but there are 4 keys",
         );
         fails(
-            batched(ints(&[0, 1, 2, 3], (2, 2)), SIZES),
+            batched(LengthsPerQuery(ints(&[0, 1, 2, 3], (2, 2))), SIZES),
             "L: the query axis has length 3, but valid lengths per query cover 2",
         );
         fails(
-            batched(ints(&[0, 1, 2], (1, 3)), SIZES),
+            batched(LengthsPerQuery(ints(&[0, 1, 2], (1, 3))), SIZES),
             "L: the batch of x is 2, that of valid lengths per query is 1",
         );
     }
@@ -318,10 +367,10 @@ mod tests {
             "L: the valid length is 5, but there are 4 keys",
         );
 
-        let data = unbatched(ints(&[0, 4], (2,)), 2, 4).unwrap();
+        let data = unbatched(LengthsPerQuery(ints(&[0, 4], (2,))), 2, 4).unwrap();
         assert_eq!(counts(&data, sizes), [0, 4]);
         fails(
-            unbatched(ints(&[0, 5], (2,)), 2, 4),
+            unbatched(LengthsPerQuery(ints(&[0, 5], (2,))), 2, 4),
             "L: the valid length at [1] is 5, but there are 4 keys",
         );
 
@@ -339,7 +388,7 @@ mod tests {
         let keys = [true, true, false, true, false, false, false, false];
         let all = [
             batched(ints(&[4, 1], (2,)), SIZES),
-            batched(ints(&[0, 1, 2, 3, 4, 0], (2, 3)), SIZES),
+            batched(LengthsPerQuery(ints(&[0, 1, 2, 3, 4, 0], (2, 3))), SIZES),
             batched(bools(&keys, (2, 4)), SIZES),
         ];
         let ranges =
@@ -382,14 +431,14 @@ mod tests {
     fn a_permuted_tensor_is_read_in_its_order() {
         let lengths: Tensor<(usize, usize), usize, Cpu> =
             ints(&[0, 3, 1, 4, 2, 0], (3, 2)).permute();
-        let data = batched(lengths, SIZES).unwrap();
+        let data = batched(LengthsPerQuery(lengths), SIZES).unwrap();
         assert_eq!(counts(&data, SIZES), [0, 1, 2, 3, 4, 0]);
     }
 
     #[test]
     fn empty_batches_and_sequences_are_fine() {
         assert!(batched(ints(&[], (0,)), (0, 3, 4)).is_ok());
-        assert!(batched(ints(&[], (2, 0)), (2, 0, 4)).is_ok());
+        assert!(batched(LengthsPerQuery(ints(&[], (2, 0))), (2, 0, 4)).is_ok());
         assert!(batched(bools(&[], (2, 0)), (2, 3, 0)).is_ok());
         assert!(unbatched(0, 2, 0).is_ok());
     }

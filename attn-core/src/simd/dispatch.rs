@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::product::Gemm;
 use super::tables::Tables;
 use super::{Vector, scalar};
 
@@ -224,10 +225,14 @@ pub trait Real:
     /// Runs `kernel` with the vectors of `isa`; see [`Isa::run`].
     #[doc(hidden)]
     fn run_on<K: Kernel<Element = Self>>(isa: Isa, kernel: K) -> K::Output;
+
+    /// The matrix product, for the machine.
+    #[doc(hidden)]
+    fn gemm() -> Gemm<Self>;
 }
 
 macro_rules! real {
-    ($element:ident, $scalar:ident, $avx2:ident, $avx512:ident, $neon:ident) => {
+    ($element:ident, $scalar:ident, $avx2:ident, $avx512:ident, $neon:ident, $gemm:ident) => {
         impl Real for $element {
             const ZERO: Self = 0.0;
             const HALF: Self = 0.5;
@@ -267,12 +272,17 @@ macro_rules! real {
                     _ => absent(isa),
                 }
             }
+
+            #[inline]
+            fn gemm() -> Gemm<Self> {
+                $gemm::gemm::$element::get_gemm_fn()
+            }
         }
     };
 }
 
-real!(f32, F32x8, F32x8, F32x16, F32x4);
-real!(f64, F64x4, F64x4, F64x8, F64x2);
+real!(f32, F32x8, F32x8, F32x16, F32x4, gemm_f32);
+real!(f64, F64x4, F64x4, F64x8, F64x2, gemm_f64);
 
 // The wrappers: not inlined (their callers lack the features), with the kernel inlined into them.
 

@@ -1,6 +1,36 @@
-//! The product of matrices, by the `gemm` crate.
+//! The product of matrices, by `gemm`.
+//!
+//! The crates of its two real types are used directly. The crate `gemm` compiles complex numbers as well.
+
+use gemm_common::Parallelism;
 
 use super::{Matrix, MatrixMut, Real};
+
+/// A product of `gemm`: `to = alpha * to + beta * left * right`, with `to` read only if asked.
+///
+/// In order: rows, columns and depth; `to`, its strides of columns and rows, whether it is read; `left` and its strides;
+/// `right` and its strides; `alpha` and `beta`; whether to conjugate each of the three; the threads.
+pub type Gemm<E> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut E,
+    isize,
+    isize,
+    bool,
+    *const E,
+    isize,
+    isize,
+    *const E,
+    isize,
+    isize,
+    E,
+    E,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
 
 /// What becomes of the numbers that are there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,28 +85,36 @@ pub fn product<E: Real>(
         return;
     }
     let parallelism = match threads {
-        Threads::One => gemm::Parallelism::None,
-        Threads::All => gemm::Parallelism::Rayon(0),
+        Threads::One => Parallelism::None,
+        Threads::All => Parallelism::Rayon(0),
     };
-    let ((a_rows, a_cols), (b_rows, b_cols)) = (a.strides(), b.strides());
+    // The kernels store contiguous columns. A result with contiguous rows is computed transposed: `toᵀ = bᵀ aᵀ`.
+    let row_stride = to.row_stride();
+    let (left, right, to_cols, to_rows) = if row_stride > 1 {
+        (b.transposed(), a.transposed(), row_stride, 1)
+    } else {
+        (a, b, 1, row_stride)
+    };
+    let ((left_rows, left_cols), (right_rows, right_cols)) = (left.strides(), right.strides());
     let signed = |stride: usize| stride as isize;
+    let gemm = E::gemm();
     // SAFETY: a view holds the elements of all its rows and columns, and the shapes were compared above. `to` is
     // borrowed exclusively, so it overlaps neither `a` nor `b`.
     unsafe {
-        gemm::gemm(
-            m,
-            n,
+        gemm(
+            left.rows(),
+            right.cols(),
             k,
             to.as_mut_ptr(),
-            1,
-            signed(to.row_stride()),
+            signed(to_cols),
+            signed(to_rows),
             into == Into::Add,
-            a.as_ptr(),
-            signed(a_cols),
-            signed(a_rows),
-            b.as_ptr(),
-            signed(b_cols),
-            signed(b_rows),
+            left.as_ptr(),
+            signed(left_cols),
+            signed(left_rows),
+            right.as_ptr(),
+            signed(right_cols),
+            signed(right_rows),
             E::ONE,
             scale,
             false,

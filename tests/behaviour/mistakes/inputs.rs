@@ -1,7 +1,7 @@
 //! Inputs that do not fit each other.
 
 use super::{Cross, Padded, batched, error_of, panic_of, unbatched};
-use attn::{Error, attention};
+use attn::{Error, attention, data::LengthsPerQuery};
 use dfdx::prelude::*;
 
 attention! {
@@ -60,7 +60,7 @@ fn the_batches_of_x_and_padding_must_agree() {
     );
     assert_mistake!(
         Padded,
-        (batched(2, 3), table(1, 3, 3)),
+        (batched(2, 3), LengthsPerQuery(table(1, 3, 3))),
         Error::BatchMismatch {
             layer: "Padded",
             what: "valid lengths per query",
@@ -86,7 +86,7 @@ fn the_batches_of_x_and_padding_must_agree() {
 fn padding_must_cover_its_sequence() {
     assert_mistake!(
         PaddedCross,
-        (batched(2, 3), batched(2, 4), table(1, 2, 4)),
+        (batched(2, 3), batched(2, 4), LengthsPerQuery(table(1, 2, 4))),
         Error::LengthsMismatch {
             layer: "PaddedCross",
             axis: "query",
@@ -110,7 +110,7 @@ fn padding_must_cover_its_sequence() {
     );
     assert_mistake!(
         Padded,
-        (unbatched(3), row(&[1, 2])),
+        (unbatched(3), LengthsPerQuery(row(&[1, 2]))),
         Error::LengthsMismatch {
             layer: "Padded",
             axis: "query",
@@ -152,7 +152,7 @@ fn a_valid_length_must_not_go_beyond_the_keys() {
     lengths[[1, 3]] = usize::MAX;
     assert_mistake!(
         PaddedCross,
-        (batched(2, 6), batched(2, 4), lengths.clone()),
+        (batched(2, 6), batched(2, 4), LengthsPerQuery(lengths.clone())),
         Error::LengthBeyondKeys {
             layer: "PaddedCross",
             length: usize::MAX,
@@ -174,7 +174,7 @@ fn a_valid_length_must_not_go_beyond_the_keys() {
     );
     assert_mistake!(
         PaddedCross,
-        (unbatched(3), unbatched(4), row(&[4, 5, 6])),
+        (unbatched(3), unbatched(4), LengthsPerQuery(row(&[4, 5, 6]))),
         Error::LengthBeyondKeys {
             layer: "PaddedCross",
             length: 5,

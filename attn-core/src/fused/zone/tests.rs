@@ -4,7 +4,7 @@ use dfdx::prelude::*;
 use proptest::prelude::*;
 
 use super::*;
-use crate::data::{DocumentData, Documents, Padding, PaddingData};
+use crate::data::{DocumentData, Documents, LengthsPerQuery, Padding, PaddingData};
 
 const LEN: usize = 300;
 
@@ -117,7 +117,7 @@ fn calls() -> impl Strategy<Value = Call> {
                 .unwrap(),
             padding: [
                 Padding::<Shape, Cpu>::read(valid, "", sizes).unwrap(),
-                Padding::<Shape, Cpu>::read(dev.tensor_from_vec(per_query, (LEN,)), "", sizes)
+                Padding::<Shape, Cpu>::read(LengthsPerQuery(dev.tensor_from_vec(per_query, (LEN,))), "", sizes)
                     .unwrap(),
                 Padding::<Shape, Cpu>::read(dev.tensor_from_vec(keys, (LEN,)), "", sizes).unwrap(),
             ],

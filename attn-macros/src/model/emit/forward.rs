@@ -100,10 +100,8 @@ fn emit_node(cx: &Emitter<'_>, node: &Node, access: Access) -> TokenStream {
         Op::RmsNorm(place) => layer_call(cx, "rms_norm", place, &operands),
         Op::Attention { place, .. } => {
             let context = operands[1..cx.model.differentiable(node)].iter().map(copy);
-            let data = cx.model.data(node).into_iter().map(|(_, tensors)| {
-                let tensors = tensors.iter().map(|id| copy(&cx.var(*id)));
-                tuple(&tensors.collect::<Vec<_>>())
-            });
+            let data = cx.model.data(node).into_iter();
+            let data = data.map(|(_, inputs)| cx.data_of_call(node, inputs, |id| cx.var(id)));
             let input = input_with_tape(&operands[0], context.chain(data));
             let layer = cx.place(place);
             quote!(layer(&#layer, |tape| #input))

@@ -18,7 +18,7 @@ use quote::{format_ident, quote};
 use syn::Attribute;
 
 use super::decode;
-use super::graph::{Model, Module, ModuleId, Place, ValueId};
+use super::graph::{Model, Module, ModuleId, Node, Place, ValueId};
 use super::types::{Axis, Kind, Type};
 use crate::emit as attention;
 
@@ -201,6 +201,25 @@ impl<'a> Emitter<'a> {
             field(&place.field),
         );
         quote!(#var.#field)
+    }
+
+    /// What an attention takes as data of its call: copies of inputs, which are called `name`. Lengths of queries are marked as such.
+    fn data_of_call(
+        &self,
+        attention: &Node,
+        inputs: &[ValueId],
+        name: impl Fn(ValueId) -> Ident,
+    ) -> TokenStream {
+        let type_of = |id: ValueId| &self.model.value(id).ty;
+        let query = type_of(attention.operands[0]);
+        let copies = inputs.iter().map(|id| {
+            let (copy, ty) = (copy(&name(*id)), type_of(*id));
+            match ty.kind == Kind::Lens && ty.axes.len() + 1 == query.axes.len() {
+                true => quote!(p::LengthsPerQuery(#copy)),
+                false => copy,
+            }
+        });
+        tuple(&copies.collect::<Vec<_>>())
     }
 
     /// Several results as a tuple, each with its tape: the lines at the end of a forward pass that has the `history`.

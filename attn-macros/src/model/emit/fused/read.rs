@@ -5,7 +5,7 @@ use quote::{quote, quote_spanned};
 
 use super::{Fused, Kept, product, size};
 use crate::emit::input;
-use crate::model::emit::{copy, field, item, tuple};
+use crate::model::emit::{field, item};
 use crate::model::graph::{Module, Node, Op, Region, Repeat, Step, Submodule, ValueId};
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, Kind};
@@ -107,13 +107,13 @@ impl Fused<'_> {
         let reads = self.model().data(node).into_iter().map(|(data, tensors)| {
             let axes = &self.ty(tensors[0]).axes;
             let axes = axes.iter().map(|axis| self.cx.axis(axis));
-            let tensors = tensors.iter().map(|id| copy(&self.value(*id)));
             let of = input::Given {
                 shape: &shape,
                 own_shape: &quote!((#(#axes,)*)),
                 batched: lead.is_some(),
             };
-            input::read_given(&label, data, of, &tuple(&tensors.collect::<Vec<_>>()))
+            let given = self.cx.data_of_call(node, tensors, |id| self.value(id));
+            input::read_given(&label, data, of, &given)
         });
         let (reads, axes) = (reads.collect::<Vec<_>>(), self.axes(node));
         if reads.is_empty() {
