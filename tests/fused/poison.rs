@@ -3,6 +3,8 @@
 //! A projection maps every token by itself, and the gradient of its weights is a sum over tokens of an input times a gradient that is
 //! exactly 0 where the token is not attended to. So a huge token has no part in it; NaN and infinity have, for 0 times them is NaN, in
 //! dfdx and in PyTorch, too. In all else no wild token has a part.
+//!
+//! That is the fused form. The composed one multiplies by 0, so this holds there of finite tokens alone.
 
 use attn::data::LengthsPerQuery;
 
@@ -11,7 +13,7 @@ use super::{
     subject::{Case, Sizes, Subject, Way},
 };
 
-/// What the wild numbers are.
+/// What the wild numbers are. The last one overflows when it is squared in `f32`.
 const WILD: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e30];
 
 /// Below a tile, and over several with some that nothing is seen of.
@@ -20,6 +22,9 @@ const SIZES: [Sizes; 3] = [
     Sizes::new(3, 13, 67),
     Sizes::new(3, 70, 150),
 ];
+
+/// Finite, and so is all that the composed form computes of it.
+const TAME: f64 = 1e6;
 
 type Run = fn(Way, &Case) -> Outcome;
 
@@ -132,7 +137,26 @@ fn isolates(subject: &Subject, attends: Attends) {
                 hidden_keys_are_nothing(run, &case, &keys, wild, &expected);
                 blind_queries_are_nothing(run, &case, &queries, wild, &expected);
             }
+            finite_hidden_keys_are_nothing_to_the_composed_form(run, &case, &keys);
         }
+    }
+}
+
+fn finite_hidden_keys_are_nothing_to_the_composed_form(run: Run, case: &Case, seen: &[bool]) {
+    let expected = run(Way::Composed, case);
+    let found = run(Way::Composed, &with_wild(case, "context", seen, TAME));
+    let what = |name: &str| format!("composed, {TAME} in keys of {:?}: {name}", case.sizes);
+    assert_alike(&what("output"), found.get("output"), expected.get("output"));
+    for (name, gradient) in expected.gradients() {
+        let found = found.gradient(name);
+        match name {
+            "context" => assert_kept(&what(name), found, gradient, seen),
+            _ => assert_alike(&what(name), found, gradient),
+        }
+    }
+    if seen.contains(&false) {
+        let found = run(Way::Composed, &with_wild(case, "context", seen, f64::NAN));
+        assert!(found.get("output").iter().any(|v| v.is_nan()));
     }
 }
 
@@ -145,7 +169,10 @@ fn hidden_keys_are_nothing(run: Run, case: &Case, seen: &[bool], wild: f64, expe
         let found = found.gradient(name);
         match name {
             "context" => assert_kept(&what(name), found, gradient, seen),
-            "k_proj.weight" | "v_proj.weight" if !wild.is_finite() => {}
+            "k_proj.weight" | "v_proj.weight" if !wild.is_finite() => {
+                let reached = seen.contains(&false);
+                assert_eq!(found.iter().any(|v| v.is_nan()), reached, "{}", what(name));
+            }
             _ => assert_alike(&what(name), found, gradient),
         }
     }

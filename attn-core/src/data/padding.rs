@@ -359,6 +359,14 @@ mod tests {
     }
 
     #[test]
+    fn ones_and_zeros_become_a_key_mask() {
+        let attention_mask = ints(&[1, 1, 0, 0, 1, 0, 0, 0], (2, 4));
+        let data = batched(attention_mask.ne(0), SIZES).unwrap();
+        assert_eq!(counts(&data, SIZES), [2, 2, 2, 1, 1, 1]);
+        assert!(data.attends(0, 2, 1) && !data.attends(0, 2, 2));
+    }
+
+    #[test]
     fn unbatched_data() {
         let sizes = (1, 2, 4);
         assert_eq!(counts(&unbatched(3, 2, 4).unwrap(), sizes), [3, 3]);

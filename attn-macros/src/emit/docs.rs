@@ -208,8 +208,8 @@ fn inputs(cx: &Layer<'_>) -> Vec<(Name, String, String)> {
         inputs.push(match data {
             CallData::Padding => (
                 "padding".into(),
-                format!("valid lengths `[batch]` or `[batch, {query}]` of `usize`, or a key mask `[batch, {key}]` of `bool`"),
-                format!("a valid length `usize`, lengths `[{query}]`, or a key mask `[{key}]` of `bool`"),
+                format!("valid lengths `[batch]` of `usize`, a key mask `[batch, {key}]` of `bool`, or `LengthsPerQuery` `[batch, {query}]`"),
+                format!("a valid length `usize`, a key mask `[{key}]` of `bool`, or `LengthsPerQuery` `[{query}]`"),
             ),
             CallData::Document if cx.graph.cross => (
                 "document".into(),

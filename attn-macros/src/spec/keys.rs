@@ -229,7 +229,7 @@ static MASKS: &[Word] = &[
     },
     plain(
         "padding",
-        "Keys beyond the valid ones are left out. The call takes valid lengths `[batch]`, or lengths per query `[batch, query]`, or a key mask `[batch, key]` of `bool`: `true` may be attended to, as in Hugging Face's `attention_mask`, and unlike in PyTorch's `key_padding_mask`.",
+        "Keys beyond the valid ones are left out. The call takes valid lengths `[batch]`, a key mask `[batch, key]` of `bool`, or `LengthsPerQuery` `[batch, query]`: `true` may be attended to, as in Hugging Face's `attention_mask`, and unlike in PyTorch's `key_padding_mask`.",
     ),
     plain(
         "document",
