@@ -1,7 +1,7 @@
 //! Declare attention in a macro, get its shapes checked by the compiler, train it with [`dfdx`].
 //!
 //! ```
-//! use attn::{attention, dfdx::prelude::*};
+//! use attn::prelude::*;
 //!
 //! attention! {
 //!     /// Eight heads that look back.
@@ -14,7 +14,6 @@
 //! let (y, weights) = layer.forward_with_weights(x);
 //! assert_eq!(y.shape().concrete(), [2, 10, 64]);
 //! assert_eq!(weights.shape().concrete(), [2, 8, 10, 10]); // [batch, heads, query, key]
-//! # use dfdx::shapes::{HasShape, Shape};
 //! ```
 //!
 //! - [`attention!`] declares a layer. Its page lists every key. A wrong spec is a compile error at its token.
@@ -47,10 +46,19 @@
 //! opt-level = 3
 //! ```
 //!
+//! # Threads
+//!
+//! Forward and backward passes, optimizers and sessions share their work among the threads of the current pool of `rayon`. Outside of a
+//! pool of your own that is the global one, with a thread for each logical core. The environment variable `RAYON_NUM_THREADS` gives it
+//! another number, as `torch.set_num_threads` does in PyTorch; so does `rayon::ThreadPoolBuilder::build_global` before the first pass.
+//! `pool.install(|| ..)` runs a pass in a pool of your own.
+//!
+//! What the layers, models and functions of this crate compute is the same to the bit, whatever the number of threads is. Models that answer requests from several threads are in [`generate`](crate::generate#serving).
+//!
 //! # A layer in a model
 //!
 //! ```
-//! use attn::{attention, dfdx::prelude::*};
+//! use attn::prelude::*;
 //!
 //! attention! {
 //!     struct Causal<heads = 4, d_model = 32, mask = causal, dropout = 0.1>;
@@ -68,7 +76,6 @@
 //! let logits = model.forward_mut(tokens.traced(model.alloc_grads()));
 //! let gradients = logits.square().mean().backward();
 //! assert_eq!(gradients.get(&model.1[0].0.0.1.q_proj.weight).shape().concrete(), [32, 32]);
-//! # use dfdx::shapes::{HasShape, Shape};
 //! ```
 //!
 //! # Data for masks
@@ -76,7 +83,7 @@
 //! `padding` and `document` masks take data at the call; the declaration changes what `forward` accepts.
 //!
 //! ```
-//! use attn::{attention, dfdx::prelude::*};
+//! use attn::prelude::*;
 //!
 //! attention! {
 //!     struct Encoder<heads = 2, d_model = 16, mask = padding>;
@@ -98,7 +105,7 @@
 //! tensors, and sees which tiles a mask empties.
 //!
 //! ```
-//! use attn::{attention, dfdx::prelude::*};
+//! use attn::prelude::*;
 //!
 //! attention! {
 //!     struct Recent<heads = 2, d_model = 16> {
@@ -120,6 +127,67 @@
 #[doc = concat!("Declares an attention layer: a struct whose generics are the spec.\n\n", include_str!("attention.md"))]
 #[doc = "# Keys\n"]
 #[doc = attn_macros::key_table!()]
+#[doc(alias(
+    "MultiheadAttention",
+    "MultiHeadAttention",
+    "CausalSelfAttention",
+    "self_attention",
+    "cross_attention"
+))]
+#[doc(alias(
+    "scaled_dot_product_attention",
+    "sdpa",
+    "FlashAttention",
+    "flash_attn",
+    "is_causal",
+    "attn_mask"
+))]
+#[doc(alias(
+    "FlexAttention",
+    "flex_attention",
+    "score_mod",
+    "mask_mod",
+    "create_block_mask"
+))]
+#[doc(alias(
+    "causal",
+    "sliding_window",
+    "dilated_sliding_window",
+    "prefix_lm",
+    "chunked",
+    "padding",
+    "document"
+))]
+#[doc(alias("attention_mask", "key_padding_mask", "document_id", "local_attention"))]
+#[doc(alias(
+    "GQA",
+    "MQA",
+    "grouped_query_attention",
+    "multi_query_attention",
+    "num_key_value_heads",
+    "enable_gqa"
+))]
+#[doc(alias(
+    "rope",
+    "rotary",
+    "RotaryEmbedding",
+    "alibi",
+    "rel_pos_bias",
+    "relative_position",
+    "relative_attention_bias"
+))]
+#[doc(alias("scaled_dot", "dot", "additive", "bilinear", "Bahdanau", "Luong"))]
+#[doc(alias(
+    "softmax",
+    "softmax1",
+    "sink",
+    "sigmoid",
+    "relu",
+    "sparsemax",
+    "entmax15",
+    "logit_softcapping"
+))]
+#[doc(alias("kv_heads", "softcap", "qk_norm", "qk_layernorm"))]
 #[macro_export]
 macro_rules! attention {
     ($($spec:tt)*) => {
@@ -130,6 +198,28 @@ macro_rules! attention {
 #[doc = concat!("Declares a network: layers, and how values flow through them.\n\n", include_str!("model.md"))]
 #[doc = "# Operations\n"]
 #[doc = attn_macros::operation_table!()]
+#[doc(alias(
+    "Module",
+    "Sequential",
+    "nn_module",
+    "GPT",
+    "GPTConfig",
+    "Block",
+    "Transformer"
+))]
+#[doc(alias(
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer"
+))]
+#[doc(alias(
+    "weight_tying",
+    "tie_word_embeddings",
+    "ModuleList",
+    "summary",
+    "torchinfo"
+))]
 #[macro_export]
 macro_rules! model {
     ($($model:tt)*) => {
@@ -149,10 +239,68 @@ pub use attn_core::viz;
 pub use attn_core::{
     Backend, Element, Error, Facts,
     composed::Composed,
-    data, generate,
     kernel::attention::{Coverage, MaskBlocks},
-    maps, memory, nn, ops, train,
+    memory, nn, ops, train,
 };
+
+/// What a layer takes at the call beside its inputs: valid lengths for `padding`, ids for `document`, and the `data` of a body.
+///
+/// A layer accepts what implements [`Padding`](data::Padding) or [`Documents`](data::Documents) for its shape, `(B, Q, K)` for
+/// batched input and `(Q, K)` for unbatched, or [`Data`](data::Data) for the shape that is declared. All of it is read and checked
+/// once per call, before any tensor is made.
+pub mod data {
+    pub use attn_core::data::{Data, Documents, LengthsPerQuery, Padding};
+}
+
+pub mod generate {
+    #![doc = include_str!("generate.md")]
+
+    pub use attn_core::{
+        generate::{
+            Beam, BeamSearch, GenerateError, Generated, Sampler, Sampling, SamplingError, Session,
+            SessionError, Sessions,
+        },
+        kernel::Matrix,
+    };
+}
+
+/// What the attentions of a model look at: [`AttentionMap`](maps::AttentionMap), the weights of one of them.
+///
+/// `attention_maps(x)` of a declared model returns one per attention, in the order in which they run. Weights exist in the composed
+/// form only, so that is what runs: its memory grows with the square of the lengths. The feature `viz` draws them: `attn::viz`.
+pub mod maps {
+    pub use attn_core::maps::AttentionMap;
+}
+
+/// What a program needs that declares layers and trains them, in one line: `use attn::prelude::*;`.
+///
+/// These are the macros, [`Error`], what generic code asks for ([`Backend`], [`Element`], [`Facts`]), and all of
+/// [dfdx's prelude](dfdx::prelude). A program may import both preludes: what is in both is the same.
+///
+/// The layers of [`nn`] and the functions of [`ops`] are not in it, as dfdx has some of their names. Import them by name,
+/// `use attn::nn::Linear;`: that takes the place of a name that comes with a `*`.
+///
+/// ```
+/// use attn::{nn::Linear, prelude::*};
+///
+/// attention! {
+///     struct Causal<heads = 2, d_model = 8, mask = causal>;
+/// }
+///
+/// fn loss<E: Element, D: Backend<E>>(y: Tensor<Rank3<2, 5, 4>, E, D>) -> Tensor<Rank0, E, D> {
+///     y.square().mean()
+/// }
+///
+/// let dev = AutoDevice::default();
+/// let model = dev.build_module::<(Causal, Linear<8, 4>), f32>();
+/// let x: Tensor<Rank3<2, 5, 8>, f32, _> = dev.sample_normal();
+/// assert!(loss(model.forward(x)).array() > 0.0);
+/// ```
+pub mod prelude {
+    #[doc(no_inline)]
+    pub use crate::{Backend, Element, Error, Facts, attention, dfdx::prelude::*, model};
+}
+
 /// The tensors, the tape and the optimizers that the layers work with: the crate `dfdx`, whose `backward` on a tensor without a tape
 /// is an error in words here.
 pub mod dfdx {
@@ -173,6 +321,9 @@ pub use ::dfdx::{shapes::Const, tensor::Tensor};
 /// What `attention!` expands to refers to this. Not for users, and not stable.
 #[doc(hidden)]
 pub mod __private {
+    /// All of the run time, for the examples of its documentation.
+    pub use attn_core as runtime;
+
     pub use core::{
         clone::Clone,
         default::Default,

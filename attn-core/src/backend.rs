@@ -14,8 +14,7 @@ const MANY: usize = 8 * parallel::SMALL;
 /// chain of dfdx's operations, the composed one, which means the same.
 ///
 /// ```
-/// use attn_core::Backend;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, Backend};
 ///
 /// fn runs_fused<D: Backend<f32>>(_: &D) -> bool {
 ///     D::FUSED

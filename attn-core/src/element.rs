@@ -13,7 +13,7 @@ use crate::kernel::Pooled;
 /// moments in the type of the parameter, and half a precision is not enough for those.
 ///
 /// ```
-/// use attn_core::Element;
+/// use attn::Element;
 ///
 /// fn halve<E: Element>(x: E) -> E {
 ///     x * E::of(0.5)

@@ -121,7 +121,7 @@ const ELEMENT_BYTES: usize = size_of::<f64>();
 /// [`Error::TooLarge`] with the sizes.
 ///
 /// ```
-/// use attn_core::entry::check_sizes;
+/// use attn::__private::runtime::entry::check_sizes;
 ///
 /// assert!(check_sizes::<()>("Decoder", &[("batch", 4), ("heads", 8)]).is_ok());
 /// assert!(check_sizes::<()>("Decoder", &[("batch", 1 << 40), ("query", 1 << 40)]).is_err());

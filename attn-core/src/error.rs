@@ -8,7 +8,7 @@ use std::fmt::{self, Debug, Display};
 /// `Dev` is the error of the device, [`CpuError`](dfdx::tensor::CpuError) for `Cpu`.
 ///
 /// ```
-/// use attn_core::Error;
+/// use attn::Error;
 ///
 /// let error: Error<&str> = Error::BatchMismatch { layer: "Decoder", what: "context", x: 4, found: 3 };
 /// assert_eq!(error.to_string(), "Decoder: the batch of x is 4, that of context is 3");

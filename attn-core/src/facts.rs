@@ -6,6 +6,7 @@
 /// The same is there without this trait, as functions of one argument per axis that are `const`, on the type with the default
 /// arguments: `Net::PARAMS`, `Net::flops(batch, seq)`, `Net::summary()`. A model with a `module` has no facts: its layers are not all
 /// known while it is compiled.
+#[doc(alias("get_num_params", "num_parameters"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `PARAMS` and `flops` that are known while the program is compiled",
     note = "layers of `attention!` and models of `model!` have them, but for models with a `module`"

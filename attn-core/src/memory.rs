@@ -11,16 +11,21 @@
 //! `attention!`.
 //!
 //! ```
-//! use attn_core::memory;
-//! use attn_core::fused::Array;
+//! use attn::{attention, dfdx::prelude::*, memory};
 //!
+//! attention! {
+//!     struct Layer<heads = 2, d_model = 8, mask = causal>;
+//! }
+//!
+//! let dev = Cpu::default();
+//! let layer = dev.build_module::<Layer, f32>();
+//! let x: Tensor<(usize, usize, Const<8>), f32, _> = dev.sample_normal_like(&(3, 5, Const));
 //! memory::reset_peak();
-//! let before = memory::allocated();
-//! let array = Array::<f32>::stale(3, [5]);
-//! assert_eq!(memory::allocated() - before, 3 * 5 * 4);
-//! drop(array);
-//! assert_eq!(memory::allocated(), before);
-//! assert_eq!(memory::peak() - before, 3 * 5 * 4);
+//! let loss = layer.forward(x.leaky_trace()).square().mean();
+//! assert!(memory::allocated() > 0); // what the derivative reads
+//! loss.backward();
+//! assert_eq!(memory::peak(), Layer::activation_bytes(3, 5, 5));
+//! assert_eq!(memory::allocated(), 0);
 //! ```
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -32,6 +37,7 @@ static IDLE: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// The bytes of activations of this process, now.
 ///
 /// PyTorch: `torch.cuda.memory_allocated()`.
+#[doc(alias = "memory_allocated")]
 pub fn allocated() -> usize {
     NOW.load(Relaxed)
 }
@@ -39,6 +45,7 @@ pub fn allocated() -> usize {
 /// The most bytes of activations that there were at a time, since the program started or since [`reset_peak`].
 ///
 /// PyTorch: `torch.cuda.max_memory_allocated()`.
+#[doc(alias = "max_memory_allocated")]
 pub fn peak() -> usize {
     PEAK.load(Relaxed)
 }
@@ -46,6 +53,7 @@ pub fn peak() -> usize {
 /// Forgets what there was: [`peak`] is what there is now.
 ///
 /// PyTorch: `torch.cuda.reset_peak_memory_stats()`.
+#[doc(alias = "reset_peak_memory_stats")]
 pub fn reset_peak() {
     PEAK.store(allocated(), Relaxed);
 }
@@ -56,6 +64,7 @@ pub fn reset_peak() {
 /// in use. What is kept already goes with the next buffer that is given back.
 ///
 /// PyTorch: `PYTORCH_NO_CUDA_MEMORY_CACHING=1` is `keep_at_most(0)`.
+#[doc(alias("PYTORCH_NO_CUDA_MEMORY_CACHING", "empty_cache"))]
 pub fn keep_at_most(bytes: usize) {
     IDLE.store(bytes, Relaxed);
 }

@@ -3,6 +3,8 @@
 //! `TRYBUILD=overwrite cargo test -p attn-ui-tests --test ui` writes the messages anew: read what changed. One case alone:
 //! `cargo test -p attn-ui-tests --test ui -- trybuild=heads`.
 
+mod documentation;
+
 #[test]
 fn a_mistake_is_one_error_at_its_token() {
     let cases = trybuild::TestCases::new();

@@ -23,8 +23,7 @@ use crate::{Element, train::AdamWState};
 /// A safetensors file whose header was read and is valid, and whose numbers were not read yet.
 ///
 /// ```
-/// use attn_core::checkpoint::{Archive, LoadOptions, save};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, checkpoint::{Archive, LoadOptions, save}};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("linear.safetensors");
@@ -119,6 +118,7 @@ impl<R: Read> Archive<R> {
     /// # Errors
     /// As [`load`](super::load), with [`Problem::Mismatch`] in the names of the file; with [`Problem::Map`] if the map does not fit the
     /// model, [`Problem::Prefix`] if it is for a part that the file has not, and [`Problem::NotTied`] if two tensors should be one.
+    #[doc(alias("from_pretrained", "load_state_dict"))]
     pub fn load_mapped<M, E, D>(
         self,
         model: &mut M,

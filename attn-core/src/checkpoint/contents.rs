@@ -25,8 +25,7 @@ pub(super) const OPTIMIZER: &str = "optimizer.safetensors";
 /// The files of a checkpoint that is to be saved.
 ///
 /// ```
-/// use attn_core::{checkpoint::Contents, train::AdamW};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, checkpoint::Contents, train::AdamW};
 ///
 /// let model = Cpu::default().build_module::<Linear<3, 2>, f32>();
 /// let optimizer = AdamW::<f32>::new(Default::default());

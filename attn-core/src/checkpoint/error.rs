@@ -13,7 +13,7 @@ use crate::{disk::Failure, train::StateError};
 /// A file or a folder, and what is wrong with it.
 ///
 /// ```
-/// use attn_core::checkpoint::{CheckpointError, Problem};
+/// use attn::checkpoint::{CheckpointError, Problem};
 ///
 /// let error = CheckpointError { path: "run/model.safetensors".into(), problem: Problem::TooShort { bytes: 3 } };
 /// assert_eq!(error.to_string(), "run/model.safetensors: 3 bytes are not a safetensors file, which starts with 8 for the length of its header");
@@ -249,7 +249,7 @@ impl Problem {
 /// Everything in which the tensors of a file are not those of the model.
 ///
 /// ```
-/// use attn_core::checkpoint::{Difference, Dtype, Mismatch, TensorType};
+/// use attn::checkpoint::{Difference, Dtype, Mismatch, TensorType};
 ///
 /// let matrix = |dtype| TensorType { dtype, shape: vec![2, 3] };
 /// let mismatch = Mismatch {

@@ -34,6 +34,7 @@ const REPLACED: &str = "old";
 ///
 /// The [module](super) has an example, and the layout of the folder. Nothing is kept in memory: another process, one that
 /// draws samples for example, can ask for the [`latest`](Self::latest) while training goes on.
+#[doc(alias("ModelCheckpoint", "resume"))]
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
@@ -64,7 +65,7 @@ impl Checkpoints {
     /// this first of all, before it looks for a checkpoint to go on from. Whoever only reads needs it not.
     ///
     /// ```
-    /// use attn_core::checkpoint::{Checkpoints, Problem};
+    /// use attn::checkpoint::{Checkpoints, Problem};
     ///
     /// # let folder = tempfile::tempdir()?;
     /// let checkpoints = Checkpoints::new(folder.path());

@@ -4,12 +4,12 @@
 //! loaded by another process, which then ends with the same bits as one that was never stopped:
 //!
 //! ```
-//! use attn_core::{
+//! use attn::{
 //!     checkpoint::{Checkpoints, Contents, LoadOptions},
 //!     nn::Linear,
 //!     train::AdamW,
 //! };
-//! use dfdx::prelude::{Linear as _, *};
+//! use attn::dfdx::prelude::{Linear as _, *};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let folder = folder.path().join("run");

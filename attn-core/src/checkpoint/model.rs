@@ -32,6 +32,7 @@ use crate::{Element, disk};
 ///
 /// # Errors
 /// [`CheckpointError`] if the system refuses; then the file at `path` is what it was before.
+#[doc(alias("save_file", "state_dict"))]
 pub fn save<M, E, D>(model: &M, path: impl AsRef<Path>) -> Result<(), CheckpointError>
 where
     M: TensorCollection<E, D>,
@@ -59,6 +60,7 @@ where
 /// # Errors
 /// [`CheckpointError`] with [`Problem::Mismatch`], which lists everything that is missing, extra or different; with
 /// [`Problem::Nan`]; or with what is wrong with the file itself. The model is then what it was before.
+#[doc(alias("load_file", "load_state_dict"))]
 pub fn load<M, E, D>(
     model: &mut M,
     path: impl AsRef<Path>,

@@ -13,7 +13,7 @@ use crate::Element;
 /// The type of the numbers of a tensor, and its shape.
 ///
 /// ```
-/// use attn_core::checkpoint::{Dtype, TensorType};
+/// use attn::checkpoint::{Dtype, TensorType};
 ///
 /// let matrix = TensorType { dtype: Dtype::F32, shape: vec![2, 3] };
 /// assert_eq!(matrix.to_string(), "F32 [2, 3]");

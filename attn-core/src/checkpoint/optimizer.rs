@@ -27,6 +27,7 @@ const MOMENTS: [&str; 2] = ["mean", "square"];
 ///
 /// # Errors
 /// [`CheckpointError`] if the system refuses; then the file at `path` is what it was before.
+#[doc(alias = "state_dict")]
 pub fn save_adamw<E: Element>(
     state: &AdamWState<E>,
     path: impl AsRef<Path>,
@@ -46,6 +47,7 @@ pub fn save_adamw<E: Element>(
 ///
 /// # Errors
 /// As [`load`](super::load), and [`Problem::Step`] if the file does not say how many steps were done.
+#[doc(alias = "load_state_dict")]
 pub fn load_adamw<M, E, D>(
     model: &M,
     path: impl AsRef<Path>,

@@ -12,7 +12,7 @@ use super::{Interval, Truth, Zone};
 /// as a product, lies between ends, and that is all.
 ///
 /// ```
-/// use attn_core::fused::{Truth, Zone};
+/// use attn::__private::runtime::fused::{Truth, Zone};
 ///
 /// let at = Zone::of(&(64..128), &(0..64));
 /// let back = at.q_idx() - at.kv_idx();

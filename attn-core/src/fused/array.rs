@@ -5,7 +5,7 @@ use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 /// `N` matrices with as many rows, side by side in one: what a product of stacked weights writes. `[rows, Σ widths]`.
 ///
 /// ```
-/// use attn_core::fused::Array;
+/// use attn::__private::runtime::fused::Array;
 ///
 /// let mut q_k = Array::<f32, 2>::stale(3, [4, 2]);
 /// q_k.numbers_mut().fill(0.0);

@@ -23,7 +23,7 @@ impl Axis {
     /// `places` is 1 for what the index does not depend on.
     ///
     /// ```
-    /// use attn_core::{Error, fused::{Axis, Interval}};
+    /// use attn::{Error, __private::runtime::fused::{Axis, Interval}};
     ///
     /// let axis = Axis { layer: "Decoder", tensor: "bias", axis: 0, size: 4 };
     /// let distance = |_, _, q_idx, kv_idx| q_idx - kv_idx;
@@ -80,7 +80,7 @@ impl Divisor {
     /// Fails where `divisor(b, h, q_idx, kv_idx)` is 0. For `bounds` and `places` see [`Axis::check`].
     ///
     /// ```
-    /// use attn_core::{Error, fused::{Divisor, Interval}};
+    /// use attn::{Error, __private::runtime::fused::{Divisor, Interval}};
     ///
     /// let divisor = Divisor { layer: "Decoder", divisor: "q_idx - 2" };
     /// let check = |len: usize| {

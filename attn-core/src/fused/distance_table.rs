@@ -8,8 +8,7 @@ use crate::kernel::{Matrix, Pooled};
 /// distance: a plane of a [`Score`](crate::kernel::attention::Score), as position biases are.
 ///
 /// ```
-/// use attn_core::fused::DistanceTable;
-/// use attn_core::kernel::attention::Place;
+/// use attn::__private::runtime::{fused::DistanceTable, kernel::attention::Place};
 ///
 /// let (heads, query, key) = (1, 3, 4);
 /// let table = DistanceTable::<f32>::new(heads, query, key, |_, q, k| -0.5 * (q - k).abs() as f64);

@@ -5,7 +5,7 @@ use crate::sizes::product;
 /// How many numbers a step of an operation takes.
 ///
 /// ```
-/// use attn_core::fused::{Entry, Footprint};
+/// use attn::__private::runtime::fused::{Entry, Footprint};
 ///
 /// // y = f(x), in a loop of 3 rounds: x is kept, and so is the last y; its derivative wants a gradient for each of the two.
 /// const ROUNDS: Footprint = Footprint::of(

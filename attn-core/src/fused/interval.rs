@@ -5,7 +5,7 @@ use std::ops::{Add, Div, Mul, Range, Rem, Sub};
 /// All integers from one to another: where the value of an expression lies, its indices being in ranges of their own.
 ///
 /// ```
-/// use attn_core::fused::Interval;
+/// use attn::__private::runtime::fused::Interval;
 ///
 /// let (q_idx, kv_idx) = (Interval::of(&(64..128)), Interval::of(&(0..64)));
 /// assert_eq!(q_idx - kv_idx, Interval::between(1, 127));

@@ -18,8 +18,7 @@ use crate::{
 /// Gathers what an operation reads: numbers, their tapes, and where their gradients are.
 ///
 /// ```
-/// use attn_core::fused::Operation;
-/// use dfdx::prelude::*;
+/// use attn::{__private::runtime::fused::Operation, dfdx::prelude::*};
 ///
 /// let dev = Cpu::default();
 /// let x: Tensor<Rank1<2>, f32, _> = dev.tensor([1.0, 2.0]);
@@ -37,7 +36,6 @@ use crate::{
 ///     .unwrap();
 /// assert_eq!(y.array(), [3.0, 6.0]);
 /// assert_eq!(y.sum().backward().get(&x).array(), [3.0, 3.0]);
-/// # use dfdx::shapes::HasShape;
 /// ```
 pub struct Operation<E: Element, D: Backend<E>, T> {
     tape: T,

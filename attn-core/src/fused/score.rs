@@ -10,7 +10,7 @@ use crate::kernel::{Buffer, Matrix, Real};
 /// The sums that the backward pass of an attention writes for its score function: some of every head, and some of all.
 ///
 /// ```
-/// use attn_core::{fused::ScoreGradient, kernel::attention::SumLens};
+/// use attn::__private::runtime::{fused::ScoreGradient, kernel::attention::SumLens};
 ///
 /// let mut sums = ScoreGradient::<f32>::stale(2, SumLens { per_head: 3, shared: 1 });
 /// let mut kernel = sums.as_mut();
@@ -71,7 +71,7 @@ const LANES: usize = 16;
 /// `Σ d`: the gradient of a number that a whole row reads. The order of the additions depends on the length alone.
 ///
 /// ```
-/// use attn_core::fused::sum_of_gradients;
+/// use attn::__private::runtime::fused::sum_of_gradients;
 ///
 /// assert_eq!(sum_of_gradients(&[1.0; 37]), 37.0);
 /// ```

@@ -15,7 +15,7 @@ use crate::{
 /// What is written first to a stale array overwrites it, and all else is added.
 ///
 /// ```
-/// use attn_core::{fused::{Array, Gradients, Target}, simd::Into};
+/// use attn::__private::runtime::{fused::{Array, Gradients, Target}, simd::Into};
 ///
 /// let mut gradients = Gradients::default();
 /// let mut d_x = Array::<f32>::stale(1, [2]);

@@ -14,7 +14,7 @@ use crate::kernel::attention::Coverage;
 /// is then known everywhere:
 ///
 /// ```
-/// use attn_core::{fused::Zone, kernel::attention::Coverage};
+/// use attn::__private::runtime::{fused::Zone, kernel::attention::Coverage};
 ///
 /// let far = |at: &Zone| {
 ///     let (q_idx, kv_idx) = (at.q_idx(), at.kv_idx());

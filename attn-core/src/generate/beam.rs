@@ -7,6 +7,7 @@ use super::{
 use crate::Element;
 
 /// How continuations are searched.
+#[doc(alias = "num_beams")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct BeamSearch<'a> {
     /// How many continuations are followed at a time.

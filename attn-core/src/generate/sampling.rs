@@ -18,7 +18,7 @@ use crate::{Element, random::Philox4x32};
 /// One of the likeliest always remains. PyTorch users know these as the arguments of `generate` in `transformers`.
 ///
 /// ```
-/// use attn_core::generate::{Sampler, Sampling};
+/// use attn::generate::{Sampler, Sampling};
 ///
 /// let logits = [1.0_f32, 4.0, 3.5, -2.0];
 /// let mut greedy = Sampler::new(Sampling { temperature: 0.0, ..Sampling::default() })?;
@@ -31,8 +31,9 @@ use crate::{Element, random::Philox4x32};
 ///     assert!(token == 1 || token == 2);
 ///     assert_eq!(same.choose(&logits, &[])?, token);
 /// }
-/// # Ok::<(), attn_core::generate::SamplingError>(())
+/// # Ok::<(), attn::generate::SamplingError>(())
 /// ```
+#[doc(alias("GenerationConfig", "do_sample"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     /// How bold the choice is: 0 for the likeliest token, 1 for the probabilities of the model.
@@ -144,6 +145,7 @@ pub(super) fn check_options(
 }
 
 /// Chooses one token after the other.
+#[doc(alias = "multinomial")]
 #[derive(Clone, Debug)]
 pub struct Sampler {
     sampling: Sampling,

@@ -104,6 +104,7 @@ pub struct Sessions<E: Element> {
 
 impl<E: Element> Sessions<E> {
     /// Empty sequences. The model knows `vocabulary` tokens, and has `width` results for each.
+    #[doc(hidden)]
     pub fn new(
         decoder: impl Decoder<E> + 'static,
         room: Room,
@@ -259,6 +260,7 @@ impl<E: Element> Sessions<E> {
 }
 
 /// One sequence that a model continues token by token: [`Sessions`] of one.
+#[doc(alias("kv_cache", "past_key_values", "use_cache"))]
 pub struct Session<E: Element>(Sessions<E>);
 
 impl<E: Element> From<Sessions<E>> for Session<E> {

@@ -36,6 +36,7 @@ impl<E: Element> Session<E> {
     ///
     /// # Errors
     /// If the prompt does not fit, if there is none and nothing came before, or if an option means nothing.
+    #[doc(alias = "TextStreamer")]
     pub fn generate<'s>(
         &'s mut self,
         prompt: &[usize],

@@ -6,7 +6,7 @@ use crate::kernel::attention::MaskBlocks;
 /// The weights with which one attention of a model looked from its queries at its keys, for every sequence and head.
 ///
 /// ```
-/// use attn_core::maps::AttentionMap;
+/// use attn::maps::AttentionMap;
 ///
 /// // One sequence, two heads, two queries, three keys.
 /// let weights = vec![
@@ -19,6 +19,7 @@ use crate::kernel::attention::MaskBlocks;
 /// assert_eq!(map.entropy(0, 0, 1), 1.0);
 /// assert_eq!(map.mean_entropy(0), 0.5);
 /// ```
+#[doc(alias("need_weights", "output_attentions"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionMap {
     name: String,
@@ -59,8 +60,7 @@ impl AttentionMap {
     /// A map of the weights that a layer has returned, `[batch, heads, query, key]` or `[heads, query, key]`.
     ///
     /// ```
-    /// use attn_core::maps::AttentionMap;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, maps::AttentionMap};
     ///
     /// // As from `layer.forward_with_weights(x)`.
     /// let weights: Tensor<Rank3<1, 2, 2>, f32, _> = Cpu::default().tensor([[[1.0, 0.0], [0.5, 0.5]]]);

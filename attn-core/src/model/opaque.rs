@@ -53,8 +53,7 @@ impl<T> Pass<'_, T> {
 /// How many numbers a module learns; found without building it.
 ///
 /// ```
-/// use attn_core::model::{Built, count};
-/// use dfdx::prelude::*;
+/// use attn::{__private::runtime::model::{Built, count}, dfdx::prelude::*};
 ///
 /// // The running mean and variance of the last are no parameters.
 /// type Layers = (Linear<8, 3>, ReLU, BatchNorm1D<3>);

@@ -16,8 +16,7 @@ use crate::{Backend, Element, Error, composed::Layer, entry::Run};
 /// An error ends the pass: the operations so far are lost.
 ///
 /// ```
-/// use attn_core::{entry::Run, model::Pass, nn::{Embedding, LayerNorm, Linear}};
-/// use dfdx::prelude::*;
+/// use attn::{__private::runtime::{entry::Run, model::Pass}, dfdx::prelude::*, nn::{Embedding, LayerNorm, Linear}};
 ///
 /// let dev = Cpu::default();
 /// let embedding = dev.build_module::<Embedding<65, 8>, f32>();

@@ -15,8 +15,7 @@ use dfdx::tensor::{Storage, Tape};
 /// In a backward pass that has the tape of a later result without that of the first one.
 ///
 /// ```
-/// use attn_core::model::tapes_of_results;
-/// use dfdx::prelude::*;
+/// use attn::{__private::runtime::model::tapes_of_results, dfdx::prelude::*};
 ///
 /// let dev = Cpu::default();
 /// let x: Tensor<Rank1<2>, f32, _> = dev.tensor([1.0, 2.0]);

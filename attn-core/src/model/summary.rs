@@ -16,7 +16,7 @@ pub struct Row {
 /// The layers of a model one below the other, and the number of its parameters. As `torchinfo` shows a module.
 ///
 /// ```
-/// use attn_core::model::{Row, summary};
+/// use attn::__private::runtime::model::{Row, summary};
 ///
 /// let row = Row { name: "linear", layer: "linear 3 -> 4", output: "[batch, 4]", params: 16 };
 /// let table = summary("Model", &[row], 16);
@@ -51,7 +51,7 @@ pub fn summary(model: &str, rows: &[Row], params: usize) -> String {
 /// A [`summary`] with what a batch takes below it, as `torchinfo` has it for an input of some size.
 ///
 /// ```
-/// use attn_core::model::{Batch, Row, summary, summary_of};
+/// use attn::__private::runtime::model::{Batch, Row, summary, summary_of};
 ///
 /// let row = Row { name: "linear", layer: "linear 3 -> 4", output: "[batch, 4]", params: 16 };
 /// let table = summary("Model", &[row], 16);

@@ -72,8 +72,7 @@ gate_layers! {
     /// `silu(left) * right`, see [`ops::swiglu`](crate::ops::swiglu).
     ///
     /// ```
-    /// use attn_core::nn::{SwiGlu, UnbiasedLinear};
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, nn::{SwiGlu, UnbiasedLinear}};
     ///
     /// type Model = (UnbiasedLinear<4, 16>, SwiGlu<8>, UnbiasedLinear<8, 4>);
     ///
@@ -86,8 +85,7 @@ gate_layers! {
     /// `gelu(left) * right`, see [`ops::geglu`](crate::ops::geglu).
     ///
     /// ```
-    /// use attn_core::nn::GeGlu;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, nn::GeGlu};
     ///
     /// let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([200.0, 0.5]);
     /// assert_eq!(GeGlu::<1>.forward(x).array(), [100.0]);
@@ -97,8 +95,7 @@ gate_layers! {
     /// `relu(left) * right`, see [`ops::reglu`](crate::ops::reglu).
     ///
     /// ```
-    /// use attn_core::nn::ReGlu;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, nn::ReGlu};
     ///
     /// let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([200.0, 0.5]);
     /// assert_eq!(ReGlu::<1>.forward(x).array(), [100.0]);

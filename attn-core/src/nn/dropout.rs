@@ -18,8 +18,7 @@ use crate::{Backend, Element, Error, ops::try_dropout};
 /// predicts.
 ///
 /// ```
-/// use attn_core::nn::Dropout;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, nn::Dropout};
 ///
 /// let x: Tensor<Rank1<4>, f32, _> = Cpu::default().ones();
 /// let mut dropout = Dropout { p: 1.0 };

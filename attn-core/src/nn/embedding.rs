@@ -27,8 +27,7 @@ use crate::{
 /// | `weight` | `[V, M]` | normal with standard deviation 1 |
 ///
 /// ```
-/// use attn_core::nn::Embedding;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, nn::Embedding};
 ///
 /// let dev = Cpu::default();
 /// let embedding = dev.build_module::<Embedding<65, 8>, f32>();
@@ -39,6 +38,7 @@ use crate::{
 /// let ids: Tensor<Rank1<3>, usize, _> = dev.tensor([64, 0, 64]);
 /// let y: Tensor<Rank2<3, 8>, f32, _> = embedding.forward(ids);
 /// ```
+#[doc(alias = "wte")]
 #[derive(Clone, Debug)]
 pub struct Embedding<const V: usize, const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
     /// A vector per token.

@@ -28,8 +28,7 @@ use crate::{
 /// | `down_proj.weight`, `down_proj.bias` | `[M, H]`, `[M]` | as in [`Linear`] |
 ///
 /// ```
-/// use attn_core::nn::{FeedForward, GeluTanh};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, nn::{FeedForward, GeluTanh}};
 ///
 /// let dev = Cpu::default();
 /// let layer = dev.build_module::<FeedForward<8, 32, GeluTanh>, f32>();
@@ -37,6 +36,7 @@ use crate::{
 /// let y: Tensor<(usize, Const<8>), f32, _> = layer.forward(x);
 /// assert_eq!(layer.num_trainable_params(), FeedForward::<8, 32>::PARAMS);
 /// ```
+#[doc(alias("MLP", "PositionwiseFeedForward"))]
 #[derive(Clone, Debug)]
 pub struct FeedForward<
     const M: usize,
@@ -66,8 +66,7 @@ pub struct FeedForward<
 /// | `down_proj.weight` | `[M, H]` | as in [`UnbiasedLinear`] |
 ///
 /// ```
-/// use attn_core::nn::GatedFeedForward;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, nn::GatedFeedForward};
 ///
 /// let dev = Cpu::default();
 /// let layer = dev.build_module::<GatedFeedForward<8, 21>, f32>();
@@ -75,6 +74,7 @@ pub struct FeedForward<
 /// let y: Tensor<(usize, Const<8>), f32, _> = layer.forward(x);
 /// assert_eq!(layer.num_trainable_params(), GatedFeedForward::<8, 21>::PARAMS);
 /// ```
+#[doc(alias("LlamaMLP", "GLU"))]
 #[derive(Clone, Debug)]
 pub struct GatedFeedForward<
     const M: usize,

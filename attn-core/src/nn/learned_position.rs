@@ -26,8 +26,7 @@ const STD: f64 = 0.02;
 /// It is its own builder, stands in dfdx's tuples, trains and saves as any dfdx layer does.
 ///
 /// ```
-/// use attn_core::nn::LearnedPosition;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, nn::LearnedPosition};
 ///
 /// type Model = (LearnedPosition<128, 32>, Linear<32, 8>);
 ///
@@ -44,6 +43,7 @@ const STD: f64 = 0.02;
 ///     "LearnedPosition: the sequence has length 129, the longest it can take is 128"
 /// );
 /// ```
+#[doc(alias("wpe", "PositionalEmbedding"))]
 #[derive(Clone, Debug)]
 pub struct LearnedPosition<
     const MAX: usize,

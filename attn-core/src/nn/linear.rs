@@ -25,8 +25,7 @@ use crate::{
 /// | `bias` | `[O]` | uniform in `±1 / sqrt(I)` |
 ///
 /// ```
-/// use attn_core::nn::{Gelu, Linear};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, nn::{Gelu, Linear}};
 ///
 /// type Model = (Linear<8, 32>, Gelu, Linear<32, 8>);
 ///
@@ -35,6 +34,7 @@ use crate::{
 /// let x: Tensor<(usize, usize, Const<8>), f32, _> = dev.sample_normal_like(&(2, 5, Const));
 /// let y: Tensor<(usize, usize, Const<8>), f32, _> = model.forward(x);
 /// ```
+#[doc(alias = "Dense")]
 #[derive(Clone, Debug)]
 pub struct Linear<const I: usize, const O: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
     /// The matrix.
@@ -54,8 +54,7 @@ pub struct Linear<const I: usize, const O: usize, E: Dtype = f32, D: Storage<E> 
 /// | `weight` | `[O, I]` | uniform in `±1 / sqrt(I)` |
 ///
 /// ```
-/// use attn_core::nn::UnbiasedLinear;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, nn::UnbiasedLinear};
 ///
 /// let dev = Cpu::default();
 /// let head = dev.build_module::<UnbiasedLinear<8, 65>, f32>();

@@ -19,10 +19,9 @@
 //! Where dfdx's prelude is imported with a `*`, these have to be imported by name: that is the stronger import.
 //!
 //! ```
-//! use attn_core::nn::{Embedding, FeedForward, LayerNorm, Residual, UnbiasedLinear};
-//! use dfdx::nn::{DeviceBuildExt, Module, builders::Repeated};
-//! use dfdx::tensor::{Cpu, Tensor, ZerosTensor};
-//! use dfdx::shapes::{Rank2, Rank3};
+//! use attn::{dfdx::nn::{DeviceBuildExt, Module, builders::Repeated}, nn::{Embedding, FeedForward, LayerNorm, Residual, UnbiasedLinear}};
+//! use attn::dfdx::tensor::{Cpu, Tensor, ZerosTensor};
+//! use attn::dfdx::shapes::{Rank2, Rank3};
 //!
 //! type Block = Residual<(LayerNorm<8>, FeedForward<8, 32>)>;
 //! type Model = (Embedding<65, 8>, Repeated<Block, 2>, LayerNorm<8>, UnbiasedLinear<8, 65>);

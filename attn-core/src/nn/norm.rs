@@ -26,14 +26,14 @@ use crate::{
 /// | `bias` | `[M]` | 0 |
 ///
 /// ```
-/// use attn_core::nn::LayerNorm;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, nn::LayerNorm};
 ///
 /// let dev = Cpu::default();
 /// let norm = dev.build_module::<LayerNorm<4>, f32>();
 /// let y = norm.forward(dev.tensor([[1.0, 1.0, 3.0, 3.0]]));
 /// assert!(y.array()[0].iter().all(|y| (y.abs() - 1.0).abs() < 1e-4));
 /// ```
+#[doc(alias = "LayerNorm1D")]
 #[derive(Clone, Debug)]
 pub struct LayerNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
     /// What a normalised vector is multiplied with.
@@ -57,8 +57,7 @@ pub struct LayerNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice>
 /// | `weight` | `[M]` | 1 |
 ///
 /// ```
-/// use attn_core::nn::RmsNorm;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, nn::RmsNorm};
 ///
 /// let dev = Cpu::default();
 /// let norm = dev.build_module::<RmsNorm<2>, f64>();

@@ -16,8 +16,7 @@ use crate::{Backend, Element, Error, ops::try_add};
 /// in it: its parameters are those of `F`, under the name `0`.
 ///
 /// ```
-/// use attn_core::nn::{FeedForward, LayerNorm, Residual};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, nn::{FeedForward, LayerNorm, Residual}};
 ///
 /// type Block = Residual<(LayerNorm<8>, FeedForward<8, 32>)>;
 ///
@@ -26,6 +25,7 @@ use crate::{Backend, Element, Error, ops::try_add};
 /// let x: Tensor<Rank3<2, 5, 8>, f32, _> = dev.sample_normal();
 /// let y: Tensor<Rank3<2, 5, 8>, f32, _> = block.forward(x);
 /// ```
+#[doc(alias = "skip_connection")]
 #[derive(Clone, Debug, Default)]
 pub struct Residual<F>(
     /// The layer.

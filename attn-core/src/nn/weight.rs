@@ -12,8 +12,7 @@ use dfdx::{
 /// How it is initialised depends on what it is for, so the layer that has it says it.
 ///
 /// ```
-/// use attn_core::nn::Weight;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, nn::Weight};
 ///
 /// let dev = Cpu::default();
 /// let gain: Weight<Rank1<64>> = Weight { weight: dev.ones() };

@@ -22,8 +22,7 @@ use crate::{
 /// own is three things: its value and its slope on vectors of numbers, its name, and the same out of dfdx operations.
 ///
 /// ```
-/// use attn_core::{Element, ops::{Activation, ActivationKernel, Vector, activate}};
-/// use dfdx::{prelude::*, tensor_ops::Device};
+/// use attn::{dfdx::{prelude::*, tensor_ops::Device}, Element, ops::{Activation, ActivationKernel, Vector, activate}};
 ///
 /// #[derive(Clone, Copy, Debug, Default)]
 /// struct Cube;
@@ -73,8 +72,7 @@ pub trait Activation: Copy + Debug + Default + 'static {
 /// `y = act(x)` for each element.
 ///
 /// ```
-/// use attn_core::ops::{Relu, activate};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::{Relu, activate}};
 ///
 /// let x: Tensor<Rank1<3>, f32, _> = Cpu::default().tensor([-1.0, 0.0, 2.0]);
 /// assert_eq!(activate::<Relu, _, _, _, _>(x).array(), [0.0, 0.0, 2.0]);
@@ -191,13 +189,13 @@ activations! {
     /// Hendrycks and Gimpel, "Gaussian error linear units" (2016). PyTorch: `torch.nn.functional.gelu(x)`.
     ///
     /// ```
-    /// use attn_core::ops::gelu;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::gelu};
     ///
     /// let x: Tensor<Rank1<3>, f64, _> = Cpu::default().tensor([-1.0, 0.0, 1.0]);
     /// let y = gelu(x).array();
     /// assert!((y[0] + 0.158_655_254).abs() < 1e-9 && y[1] == 0.0 && (y[2] - 0.841_344_746).abs() < 1e-9);
     /// ```
+    #[doc(alias("AccurateGeLU", "accurate_gelu"))]
     Gelu, gelu, try_gelu, |x| compose_gelu(x);
 
     /// `0.5 x (1 + tanh(sqrt(2 / π) (x + 0.044715 x³)))`, an approximation of [`gelu`]: the one of GPT-2.
@@ -206,13 +204,13 @@ activations! {
     /// `torch.nn.functional.gelu(x, approximate="tanh")`.
     ///
     /// ```
-    /// use attn_core::ops::gelu_tanh;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::gelu_tanh};
     ///
     /// let x: Tensor<Rank1<2>, f64, _> = Cpu::default().tensor([-1.0, 1.0]);
     /// let y = gelu_tanh(x).array();
     /// assert!((y[0] + 0.158_808_009).abs() < 1e-9 && (y[1] - 0.841_191_991).abs() < 1e-9);
     /// ```
+    #[doc(alias("FastGeLU", "fast_gelu", "NewGELU", "gelu_new"))]
     GeluTanh, gelu_tanh, try_gelu_tanh, |x| x.try_fast_gelu();
 
     /// `max(x, 0)`. The derivative at 0 is 0.
@@ -220,8 +218,7 @@ activations! {
     /// PyTorch: `torch.nn.functional.relu(x)`.
     ///
     /// ```
-    /// use attn_core::ops::relu;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::relu};
     ///
     /// let x: Tensor<Rank1<3>, f32, _> = Cpu::default().tensor([-1.0, 0.0, 2.0]);
     /// assert_eq!(relu(x).array(), [0.0, 0.0, 2.0]);
@@ -233,12 +230,12 @@ activations! {
     /// So et al., "Primer" (2021). PyTorch: `torch.nn.functional.relu(x).square()`.
     ///
     /// ```
-    /// use attn_core::ops::relu_squared;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::relu_squared};
     ///
     /// let x: Tensor<Rank1<3>, f32, _> = Cpu::default().tensor([-1.0, 0.5, 2.0]);
     /// assert_eq!(relu_squared(x).array(), [0.0, 0.25, 4.0]);
     /// ```
+    #[doc(alias = "squared_relu")]
     ReluSquared, relu_squared, try_relu_squared, |x| x.try_relu()?.try_square();
 
     /// `x σ(x)`, `σ` being the logistic function. Also known as swish.
@@ -247,13 +244,13 @@ activations! {
     /// functions" (2017). PyTorch: `torch.nn.functional.silu(x)`.
     ///
     /// ```
-    /// use attn_core::ops::silu;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::silu};
     ///
     /// let x: Tensor<Rank1<2>, f64, _> = Cpu::default().tensor([0.0, 1.0]);
     /// let y = silu(x).array();
     /// assert!(y[0] == 0.0 && (y[1] - 0.731_058_579).abs() < 1e-9);
     /// ```
+    #[doc(alias = "swish")]
     Silu, silu, try_silu, |x| x.with_empty_tape().try_sigmoid()?.try_mul(x);
 
     /// `σ(x) = 1 / (1 + exp(-x))`, the logistic function.
@@ -261,8 +258,7 @@ activations! {
     /// PyTorch: `torch.sigmoid(x)`.
     ///
     /// ```
-    /// use attn_core::ops::sigmoid;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::sigmoid};
     ///
     /// let x: Tensor<Rank1<3>, f32, _> = Cpu::default().tensor([-200.0, 0.0, 200.0]);
     /// assert_eq!(sigmoid(x).array(), [0.0, 0.5, 1.0]);
@@ -274,8 +270,7 @@ activations! {
     /// PyTorch: `torch.tanh(x)`.
     ///
     /// ```
-    /// use attn_core::ops::tanh;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::tanh};
     ///
     /// let x: Tensor<Rank1<3>, f32, _> = Cpu::default().tensor([-200.0, 0.0, 200.0]);
     /// assert_eq!(tanh(x).array(), [-1.0, 0.0, 1.0]);

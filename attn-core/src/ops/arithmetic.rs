@@ -21,8 +21,7 @@ twins! {
     /// He et al., "Deep residual learning for image recognition" (2015). PyTorch: `x + y`, for tensors of one shape.
     ///
     /// ```
-    /// use attn_core::ops::add;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::add};
     ///
     /// let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([1.0, 2.0]);
     /// let y = add(x.leaky_trace(), x.leaky_trace());
@@ -36,8 +35,7 @@ twins! {
     /// PyTorch: `x - y`, for tensors of one shape.
     ///
     /// ```
-    /// use attn_core::ops::sub;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::sub};
     ///
     /// let dev = Cpu::default();
     /// let x: Tensor<Rank1<2>, f32, _> = dev.tensor([3.0, 2.0]);
@@ -53,8 +51,7 @@ twins! {
     /// PyTorch: `x * y`, for tensors of one shape.
     ///
     /// ```
-    /// use attn_core::ops::mul;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::mul};
     ///
     /// let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([3.0, -1.0]);
     /// let y = mul(x.leaky_trace(), x.leaky_trace());
@@ -68,8 +65,7 @@ twins! {
     /// PyTorch: `a * x`.
     ///
     /// ```
-    /// use attn_core::ops::scale;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::scale};
     ///
     /// let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([3.0, -1.0]);
     /// let y = scale(x.leaky_trace(), 0.5);
@@ -83,8 +79,7 @@ twins! {
     /// PyTorch: `x + b`.
     ///
     /// ```
-    /// use attn_core::ops::shift;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::shift};
     ///
     /// let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([3.0, -1.0]);
     /// let y = shift(x.leaky_trace(), 0.5);

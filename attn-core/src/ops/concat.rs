@@ -19,8 +19,7 @@ use crate::{
 /// PyTorch: `torch.cat((x, y), -1)`.
 ///
 /// ```
-/// use attn_core::ops::concat;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::concat};
 ///
 /// let dev = Cpu::default();
 /// let x: Tensor<Rank2<2, 1>, f32, _> = dev.tensor([[1.0], [2.0]]);
@@ -31,6 +30,7 @@ use crate::{
 ///
 /// # Panics
 /// Where [`try_concat`] has an error, and where that panics.
+#[doc(alias = "cat")]
 #[track_caller]
 pub fn concat<S: LastAxis, L: Dim, const C: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,

@@ -24,8 +24,7 @@ use crate::{
 /// below 2^-80 in `f32`, 2^-900 in `f64`, counts as 0 in the gradient.
 ///
 /// ```
-/// use attn_core::ops::{CrossEntropyOptions, cross_entropy};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::{CrossEntropyOptions, cross_entropy}};
 ///
 /// let dev = Cpu::default();
 /// let logits: Tensor<Rank2<3, 2>, f64, _> = dev.tensor([[0.0, 0.0], [9.0, 9.0], [5.0, 1.0]]);
@@ -38,6 +37,7 @@ use crate::{
 ///
 /// # Panics
 /// Where [`try_cross_entropy`] has an error, and as it does.
+#[doc(alias("CrossEntropyLoss", "cross_entropy_with_logits_loss"))]
 #[track_caller]
 pub fn cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     logits: Tensor<S, E, D, T>,

@@ -24,8 +24,7 @@ use crate::{
 /// a broadcast tensor each element falls alone.
 ///
 /// ```
-/// use attn_core::ops::dropout;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::dropout};
 ///
 /// let x: Tensor<Rank1<1000>, f32, _> = Cpu::default().ones();
 /// let y = dropout(x.leaky_trace(), 0.5).array();

@@ -24,8 +24,7 @@ const COPY: usize = 16;
 /// PyTorch: `torch.nn.functional.embedding(ids, weight)`.
 ///
 /// ```
-/// use attn_core::ops::{embedding, try_embedding};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::{embedding, try_embedding}};
 ///
 /// let dev = Cpu::default();
 /// let weight: Tensor<Rank2<3, 2>, f32, _> = dev.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]);

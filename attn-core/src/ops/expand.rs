@@ -17,8 +17,7 @@ use crate::{
 /// PyTorch: `x.expand(to)`; the numbers are copied.
 ///
 /// ```
-/// use attn_core::ops::expand;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::expand};
 ///
 /// let x: Tensor<Rank2<1, 2>, f32, _> = Cpu::default().tensor([[1.0, 2.0]]);
 /// let y: Tensor<(usize, Const<2>), f32, _, _> = expand(x.leaky_trace(), (3, Const));
@@ -28,6 +27,7 @@ use crate::{
 ///
 /// # Panics
 /// Where [`try_expand`] has an error, and where that panics.
+#[doc(alias = "broadcast")]
 #[track_caller]
 pub fn expand<S, S2, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,

@@ -31,8 +31,7 @@ pub struct Affine<'a, const I: usize, const O: usize, E: Element, D: Backend<E>>
 /// `linear(act(linear(x, w1, b1)), w2, b2)`. The derivative computes the activations again instead of keeping them.
 ///
 /// ```
-/// use attn_core::ops::{Affine, Relu, feed_forward};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::{Affine, Relu, feed_forward}};
 ///
 /// let dev = Cpu::default();
 /// let x: Tensor<Rank2<1, 2>, f32, _> = dev.tensor([[3.0, 1.0]]);
@@ -119,8 +118,7 @@ where
 /// layer of LLaMA. PyTorch: `down(act(gate(x)) * up(x))`, of three `torch.nn.Linear`.
 ///
 /// ```
-/// use attn_core::ops::{Affine, Relu, gated_feed_forward};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::{Affine, Relu, gated_feed_forward}};
 ///
 /// let dev = Cpu::default();
 /// let x: Tensor<Rank1<1>, f32, _> = dev.tensor([3.0]);

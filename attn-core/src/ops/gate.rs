@@ -23,8 +23,7 @@ use crate::{
 /// `cargo check` does not see it.
 ///
 /// ```
-/// use attn_core::ops::{Sigmoid, gate};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::{Sigmoid, gate}};
 ///
 /// let x: Tensor<Rank2<1, 4>, f32, _> = Cpu::default().tensor([[0.0, 200.0, 2.0, 3.0]]);
 /// let y: Tensor<Rank2<1, 2>, f32, _> = gate::<Sigmoid, 2, _, _, _, _>(x);
@@ -33,6 +32,7 @@ use crate::{
 ///
 /// # Panics
 /// Where [`try_gate`] has an error.
+#[doc(alias = "glu")]
 #[track_caller]
 pub fn gate<A: Activation, const H: usize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -126,8 +126,7 @@ gates! {
     /// `silu(left) * right`, as in LLaMA.
     ///
     /// ```
-    /// use attn_core::ops::swiglu;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::swiglu};
     ///
     /// let x: Tensor<Rank1<4>, f32, _> = Cpu::default().tensor([0.0, 200.0, 7.0, 0.5]);
     /// assert_eq!(swiglu::<2, _, _, _, _>(x).array(), [0.0, 100.0]);
@@ -137,8 +136,7 @@ gates! {
     /// `gelu(left) * right`
     ///
     /// ```
-    /// use attn_core::ops::geglu;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::geglu};
     ///
     /// let x: Tensor<Rank1<4>, f32, _> = Cpu::default().tensor([0.0, 200.0, 7.0, 0.5]);
     /// assert_eq!(geglu::<2, _, _, _, _>(x).array(), [0.0, 100.0]);
@@ -148,8 +146,7 @@ gates! {
     /// `gelu_tanh(left) * right`, as in Gemma.
     ///
     /// ```
-    /// use attn_core::ops::geglu_tanh;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::geglu_tanh};
     ///
     /// let x: Tensor<Rank1<4>, f32, _> = Cpu::default().tensor([0.0, 200.0, 7.0, 0.5]);
     /// assert_eq!(geglu_tanh::<2, _, _, _, _>(x).array(), [0.0, 100.0]);
@@ -159,8 +156,7 @@ gates! {
     /// `relu(left) * right`
     ///
     /// ```
-    /// use attn_core::ops::reglu;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::reglu};
     ///
     /// let x: Tensor<Rank1<4>, f32, _> = Cpu::default().tensor([-1.0, 2.0, 7.0, 0.5]);
     /// assert_eq!(reglu::<2, _, _, _, _>(x).array(), [0.0, 1.0]);

@@ -17,8 +17,7 @@ use crate::{
 /// PyTorch: `torch.nn.functional.linear(x, weight, bias)`.
 ///
 /// ```
-/// use attn_core::ops::linear;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::linear};
 ///
 /// let dev = Cpu::default();
 /// let x: Tensor<(usize, Const<2>), f32, _> = dev.tensor_from_vec(vec![1.0, 2.0, 3.0, 4.0], (2, Const));

@@ -22,8 +22,7 @@ pub(super) type Pooled<S> = <<S as LastAxis>::Leading as LastAxis>::With<<S as L
 /// PyTorch: `x.mean(-2)`.
 ///
 /// ```
-/// use attn_core::ops::mean_pool;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::mean_pool};
 ///
 /// let x: Tensor<Rank2<2, 3>, f32, _> = Cpu::default().tensor([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]]);
 /// let y: Tensor<Rank1<3>, f32, _, _> = mean_pool(x.leaky_trace());
@@ -70,8 +69,7 @@ where
 /// PyTorch: `(x * real).sum(1) / real.sum(1)`, where `real [batch, seq, 1]` is 1, or 0 at padding.
 ///
 /// ```
-/// use attn_core::ops::{mean_pool_padded, try_mean_pool_padded};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::{mean_pool_padded, try_mean_pool_padded}};
 ///
 /// let dev = Cpu::default();
 /// let x: Tensor<Rank3<2, 2, 1>, f32, _> = dev.tensor([[[1.0], [3.0]], [[5.0], [f32::NAN]]]);

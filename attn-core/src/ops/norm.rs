@@ -20,8 +20,7 @@ use crate::{
 /// `torch.nn.functional.layer_norm(x, (M,), gain, bias, epsilon)`.
 ///
 /// ```
-/// use attn_core::ops::layer_norm;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::layer_norm};
 ///
 /// let dev = Cpu::default();
 /// let x: Tensor<Rank2<1, 4>, f64, _> = dev.tensor([[1.0, 1.0, 3.0, 3.0]]);
@@ -87,8 +86,7 @@ pub(crate) fn layer_norm_in<
 /// `torch.nn.functional.rms_norm(x, (M,), gain, epsilon)`.
 ///
 /// ```
-/// use attn_core::ops::rms_norm;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::rms_norm};
 ///
 /// let dev = Cpu::default();
 /// let x: Tensor<Rank1<2>, f64, _> = dev.tensor([1.0, -7.0]); // mean(x²) = 25

@@ -5,8 +5,7 @@ use dfdx::shapes::{Const, Dim, Shape};
 /// A shape with a last axis, which an operation maps to another one. Implemented for tuples of one to four axes.
 ///
 /// ```
-/// use attn_core::ops::LastAxis;
-/// use dfdx::shapes::Const;
+/// use attn::{dfdx::shapes::Const, ops::LastAxis};
 ///
 /// let shape = (2, 5, Const::<8>);
 /// assert_eq!(shape.leading(), (2, 5));

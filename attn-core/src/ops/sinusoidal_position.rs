@@ -18,8 +18,7 @@ use crate::{
 /// al., "Attention is all you need" (2017), section 3.5. Nothing is learned, and no sequence is too long.
 ///
 /// ```
-/// use attn_core::ops::sinusoidal_position;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, ops::sinusoidal_position};
 ///
 /// let dev = Cpu::default();
 /// let rows: Tensor<(usize, Const<4>), f64, _> = sinusoidal_position((2,), &dev);
@@ -28,6 +27,7 @@ use crate::{
 ///
 /// # Panics
 /// Where [`try_sinusoidal_position`] has an error.
+#[doc(alias = "PositionalEncoding")]
 #[track_caller]
 pub fn sinusoidal_position<S: Append + LastAxis, const W: usize, E: Element, D: Backend<E>>(
     axes: S,

@@ -19,8 +19,7 @@ twins! {
     /// -∞ becomes 0; a row of nothing else, or with +∞ or NaN, becomes NaN. PyTorch: `torch.softmax(x, -1)`.
     ///
     /// ```
-    /// use attn_core::ops::softmax;
-    /// use dfdx::prelude::*;
+    /// use attn::{dfdx::prelude::*, ops::softmax};
     ///
     /// let x: Tensor<Rank2<2, 2>, f32, _> = Cpu::default().tensor([[1e9, 1e9], [0.0, f32::NEG_INFINITY]]);
     /// assert_eq!(softmax(x).array(), [[0.5, 0.5], [1.0, 0.0]]);

@@ -10,7 +10,7 @@ const ROUNDS: usize = 10;
 /// 1, 2, 3" (SC 2011). PyTorch's CUDA generator is the same function.
 ///
 /// ```
-/// use attn_core::random::Philox4x32;
+/// use attn::__private::runtime::random::Philox4x32;
 ///
 /// let random = Philox4x32::new(42);
 /// assert_eq!(random.block([0, 1, 2, 3]), random.block([0, 1, 2, 3]));

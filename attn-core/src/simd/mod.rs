@@ -4,8 +4,8 @@
 //! of the machine it finds itself on: AVX-512, AVX2 with FMA, NEON, or plain Rust.
 //!
 //! ```
-//! use attn_core::simd::slice::{load_filled, store_any};
-//! use attn_core::simd::{Kernel, Vector, math, run, slice};
+//! use attn::__private::runtime::simd::slice::{load_filled, store_any};
+//! use attn::__private::runtime::simd::{Kernel, Vector, math, run, slice};
 //!
 //! /// Rows of scores to weights: `exp(x - max)`, not yet divided by their sum.
 //! struct Weights<'a>(&'a mut [f32]);

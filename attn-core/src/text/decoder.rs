@@ -10,7 +10,7 @@ use super::{
 /// Makes text of tokens as they come: a character is there with the token that ends it.
 ///
 /// ```
-/// use attn_core::text::Vocabulary;
+/// use attn::text::Vocabulary;
 ///
 /// let bytes = Vocabulary::bytes();
 /// let mut decoder = bytes.decoder();
@@ -18,7 +18,7 @@ use super::{
 /// assert_eq!(decoder.push(0xbc)?, "ü");
 /// assert_eq!(decoder.push(0xc3)?, "");
 /// assert_eq!(decoder.push(0x21)?, "\u{fffd}!"); // which is not its second half
-/// # Ok::<(), attn_core::text::TextError>(())
+/// # Ok::<(), attn::text::TextError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {

@@ -4,14 +4,14 @@
 //! feature `tokenizers`, the pieces that byte-pair encoding finds in a text. A [`Decoder`] makes text of tokens as they come.
 //!
 //! ```
-//! use attn_core::text::Vocabulary;
+//! use attn::text::Vocabulary;
 //!
 //! let vocabulary = Vocabulary::characters("to be or not to be")?;
 //! assert_eq!(vocabulary.len(), 7); // a space and b, e, n, o, r, t
 //! let tokens = vocabulary.encode("not")?;
 //! assert_eq!(tokens, [3, 4, 6]);
 //! assert_eq!(vocabulary.decode(&tokens)?, "not");
-//! # Ok::<(), attn_core::text::TextError>(())
+//! # Ok::<(), attn::text::TextError>(())
 //! ```
 //!
 //! It is saved as JSON: put it into a checkpoint under the name `tokenizer.json`

@@ -7,6 +7,7 @@ use super::pieces::Pieces;
 use super::{Decoder, TextError};
 
 /// The tokens of a language model, as numbers from 0, and their text.
+#[doc(alias("AutoTokenizer", "Tokenizer", "tiktoken"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vocabulary(pub(super) Kind);
 

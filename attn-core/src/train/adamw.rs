@@ -100,8 +100,7 @@ impl AdamWConfig {
 /// also one with the same names, is refused until the state is set anew. Clones of a model have its parameters.
 ///
 /// ```
-/// use attn_core::train::{AdamW, AdamWConfig};
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, train::{AdamW, AdamWConfig}};
 ///
 /// let mut model: Tensor<Rank1<2>, f64, Cpu> = Cpu::default().tensor([1.0, -1.0]);
 /// let mut optimizer = AdamW::new(AdamWConfig { lr: 0.25, ..Default::default() });
@@ -110,8 +109,9 @@ impl AdamWConfig {
 /// // The first step is as long as the learning rate, whatever the gradient.
 /// assert!(std::iter::zip(model.array(), [0.75, -0.75]).all(|(a, b)| (a - b).abs() < 1e-8));
 /// assert_eq!(optimizer.state.step, 1);
-/// # Ok::<(), attn_core::train::UpdateError<CpuError>>(())
+/// # Ok::<(), attn::train::UpdateError<CpuError>>(())
 /// ```
+#[doc(alias = "configure_optimizers")]
 pub struct AdamW<E> {
     /// The numbers of the next step.
     pub config: AdamWConfig,
@@ -148,11 +148,12 @@ impl<E> AdamW<E> {
     /// if it does not under one of its names.
     ///
     /// ```
-    /// use attn_core::train::AdamW;
+    /// use attn::train::AdamW;
     ///
     /// // As PyTorch does without groups of parameters.
     /// let optimizer = AdamW::<f32>::new(Default::default()).decaying(|_| true);
     /// ```
+    #[doc(alias = "param_groups")]
     pub fn decaying(
         mut self,
         decays: impl Fn(&ParameterInfo<'_>) -> bool + Send + Sync + 'static,
@@ -172,6 +173,7 @@ impl<E: Element> AdamW<E> {
     /// [`UpdateError::OtherModel`] if the steps so far were done with other parameters; [`UpdateError::NoGradient`] with the names of
     /// parameters that have no gradient; [`UpdateError::StateMismatch`] if the state is that of another model;
     /// [`UpdateError::Device`] if dfdx fails. No parameter was changed then.
+    #[doc(alias = "step")]
     pub fn update<M: TensorCollection<E, D>, D: Backend<E>>(
         &mut self,
         model: &mut M,

@@ -9,7 +9,7 @@ use crate::nn;
 /// What is known of a parameter when it is decided whether it decays.
 ///
 /// ```
-/// use attn_core::train::{AdamW, ParameterInfo};
+/// use attn::train::{AdamW, ParameterInfo};
 ///
 /// // A table that stands in a module of its own, beside those that are known.
 /// fn decays(parameter: &ParameterInfo<'_>) -> bool {

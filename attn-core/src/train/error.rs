@@ -3,7 +3,7 @@
 /// Gradients that do not fit the model, or a state that does not, or dfdx's own error.
 ///
 /// ```
-/// use attn_core::train::UpdateError;
+/// use attn::train::UpdateError;
 ///
 /// let error: UpdateError<&str> = UpdateError::NoGradient { names: vec!["0.weight".into(), "0.bias".into()] };
 /// assert_eq!(error.to_string(), "no gradient for 0.weight, 0.bias: is it used by the loss, and is it of this model?");

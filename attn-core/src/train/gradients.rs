@@ -19,8 +19,7 @@ use crate::{
 /// order that depends on the model alone; parameters that share a gradient count once.
 ///
 /// ```
-/// use attn_core::train::grad_norm;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, train::grad_norm};
 ///
 /// let model: Tensor<Rank1<2>, f32, Cpu> = Cpu::default().tensor([3.0, 4.0]);
 /// let mut gradients = model.leaky_trace().square().sum().backward();
@@ -29,6 +28,7 @@ use crate::{
 ///
 /// # Errors
 /// [`UpdateError::NoGradient`] if parameters have none; [`UpdateError::Device`] if dfdx fails.
+#[doc(alias = "get_total_norm")]
 pub fn grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
     gradients: &mut Gradients<E, D>,
@@ -48,8 +48,7 @@ pub fn grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
 /// norm is infinite or NaN, the gradients are left alone: such a step is better skipped.
 ///
 /// ```
-/// use attn_core::train::clip_grad_norm;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, train::clip_grad_norm};
 ///
 /// let model: Tensor<Rank1<2>, f32, Cpu> = Cpu::default().tensor([3.0, 4.0]);
 /// let mut gradients = model.leaky_trace().square().sum().backward();
@@ -59,6 +58,7 @@ pub fn grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
 ///
 /// # Errors
 /// As [`grad_norm`], and [`UpdateError::Config`] if `max_norm` is less than 0, or NaN.
+#[doc(alias("clip_grad_norm_", "clip_norm"))]
 pub fn clip_grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
     gradients: &mut Gradients<E, D>,
@@ -86,8 +86,7 @@ pub fn clip_grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
 /// here by all that was counted. PyTorch: `loss = loss / n`, before each of the backward passes.
 ///
 /// ```
-/// use attn_core::train::scale_grads;
-/// use dfdx::prelude::*;
+/// use attn::{dfdx::prelude::*, train::scale_grads};
 ///
 /// let dev = Cpu::default();
 /// let model: Tensor<Rank1<2>, f64, _> = dev.tensor([1.0, 2.0]);
@@ -103,6 +102,7 @@ pub fn clip_grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
 ///
 /// # Errors
 /// As [`grad_norm`], and [`UpdateError::Config`] if `factor` is infinite, as `1 / 0` batches, or NaN.
+#[doc(alias = "gradient_accumulation_steps")]
 pub fn scale_grads<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
     gradients: &mut Gradients<E, D>,

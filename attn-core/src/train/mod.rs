@@ -12,8 +12,7 @@
 //! of both. All of them change gradients and parameters in place, and name the parameters that have no gradient.
 //!
 //! ```
-//! use attn_core::{nn::Linear, train::{AdamW, AdamWConfig, clip_grad_norm}};
-//! use dfdx::prelude::*;
+//! use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, AdamWConfig, clip_grad_norm}};
 //!
 //! let dev = Cpu::default();
 //! let mut model = dev.build_module::<Linear<4, 1>, f32>();
@@ -32,7 +31,7 @@
 //!     model.zero_grads(&mut gradients);
 //! }
 //! assert!(losses[19] < losses[0]);
-//! # Ok::<(), attn_core::train::UpdateError<CpuError>>(())
+//! # Ok::<(), attn::train::UpdateError<CpuError>>(())
 //! ```
 //!
 //! # Gradient accumulation
@@ -41,8 +40,7 @@
 //! examples can be made of several passes on few:
 //!
 //! ```
-//! use attn_core::{nn::Linear, train::{AdamW, clip_grad_norm, scale_grads}};
-//! use dfdx::prelude::*;
+//! use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, clip_grad_norm, scale_grads}};
 //!
 //! let dev = Cpu::default();
 //! let mut model = dev.build_module::<Linear<4, 1>, f32>();
@@ -62,7 +60,47 @@
 //! clip_grad_norm(&model, &mut gradients, 1.0)?;
 //! optimizer.update(&mut model, &mut gradients)?;
 //! model.zero_grads(&mut gradients);
-//! # Ok::<(), attn_core::train::UpdateError<CpuError>>(())
+//! # Ok::<(), attn::train::UpdateError<CpuError>>(())
+//! ```
+//!
+//! # Gradients by hand
+//!
+//! [`Gradients`](dfdx::tensor::Gradients), which `backward` returns, has the gradient of a parameter by the tensor of the parameter:
+//! `get` copies it into a tensor, and `get_or_alloc_mut` is its numbers, to be changed in place. What changes them stands between
+//! `backward` and the step:
+//!
+//! ```
+//! use attn::{dfdx::prelude::*, nn::Linear, train::AdamW};
+//!
+//! let dev = Cpu::default();
+//! let mut model = dev.build_module::<(Linear<4, 4>, Linear<4, 1>), f32>();
+//! let x: Tensor<Rank2<8, 4>, f32, _> = dev.sample_normal();
+//! let mut gradients = model.forward(x.traced(model.alloc_grads())).square().mean().backward();
+//!
+//! // Read one.
+//! let gradient: Tensor<Rank2<1, 4>, f32, _> = gradients.get(&model.1.weight);
+//! println!("{:?}", gradient.array());
+//!
+//! // Clip every number of it, as `torch.nn.utils.clip_grad_value_` does.
+//! for number in gradients.get_or_alloc_mut(&model.1.weight)?.iter_mut() {
+//!     *number = number.clamp(-1e-3, 1e-3);
+//! }
+//! assert!(gradients.get(&model.1.weight).as_vec().iter().all(|number| number.abs() <= 1e-3));
+//!
+//! // Add a term: the gradient of `0.01 / 2 * weight²`.
+//! let weight = model.1.weight.as_vec();
+//! let sum: Vec<f32> = gradients.get(&model.1.weight).as_vec().iter().zip(&weight).map(|(g, w)| g + 0.01 * w).collect();
+//! gradients.get_or_alloc_mut(&model.1.weight)?.copy_from_slice(&sum);
+//!
+//! // Leave a layer as it is: without a gradient, and without decay of its weights.
+//! gradients.get_or_alloc_mut(&model.0.weight)?.fill(0.0);
+//! gradients.get_or_alloc_mut(&model.0.bias)?.fill(0.0);
+//! let before = model.0.weight.array();
+//! let mut optimizer = AdamW::new(Default::default()).decaying(|parameter| !parameter.name.starts_with("0."));
+//! optimizer.update(&mut model, &mut gradients)?;
+//! assert_eq!(model.0.weight.array(), before);
+//! assert_eq!(gradients.get(&model.1.weight).as_vec(), sum);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod adamw;

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 /// A learning rate for every step of training, the first of which is 1.
 ///
 /// ```
-/// use attn_core::train::{Cosine, Noam, Schedule};
+/// use attn::train::{Cosine, Noam, Schedule};
 ///
 /// fn rates(schedule: &impl Schedule) -> Vec<f64> {
 ///     [1, 10, 60, 110].map(|step| schedule.rate(step)).to_vec()
@@ -15,6 +15,7 @@ use std::f64::consts::PI;
 /// let noam = Noam { d_model: 512, warm_up: 4000, factor: 1.0 };
 /// assert!((noam.rate(4000) - (512.0 * 4000.0_f64).powf(-0.5)).abs() < 1e-15);
 /// ```
+#[doc(alias("lr_scheduler", "LRScheduler"))]
 pub trait Schedule {
     /// The rate of a step. Step 0, before training, has that of step 1.
     fn rate(&self, step: u64) -> f64;
@@ -29,6 +30,12 @@ pub trait Schedule {
 ///
 /// Loshchilov and Hutter, "SGDR" (2017), without restarts, with the warm-up of GPT-2. PyTorch: `SequentialLR` of `LinearLR` and
 /// `CosineAnnealingLR`; nanoGPT: `get_lr`.
+#[doc(alias(
+    "CosineAnnealingLR",
+    "SequentialLR",
+    "get_cosine_schedule_with_warmup",
+    "get_lr"
+))]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cosine {
     /// After the warm-up.
@@ -61,6 +68,7 @@ impl Schedule for Cosine {
 /// ```
 ///
 /// Vaswani et al., "Attention is all you need" (2017), section 5.3.
+#[doc(alias("NoamOpt", "LambdaLR"))]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noam {
     /// The width of the model.

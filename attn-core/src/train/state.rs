@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// [`from_lists`](Self::from_lists) goes the other way.
 ///
 /// ```
-/// use attn_core::train::{AdamWState, Moments};
+/// use attn::train::{AdamWState, Moments};
 ///
 /// let mut state = AdamWState { step: 7, ..Default::default() };
 /// state.moments.insert("0.bias".into(), Moments { mean: vec![0.5], square: vec![0.25] });
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 ///
 /// let read = lists.into_iter().map(|(name, list)| (name, list.to_vec()));
 /// assert_eq!(AdamWState::from_lists(7, read)?, state);
-/// # Ok::<(), attn_core::train::StateError>(())
+/// # Ok::<(), attn::train::StateError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdamWState<E> {
@@ -95,7 +95,7 @@ impl<E> AdamWState<E> {
 /// Lists of numbers that are not those of a state.
 ///
 /// ```
-/// use attn_core::train::AdamWState;
+/// use attn::train::AdamWState;
 ///
 /// let error = AdamWState::from_lists(1, [("0.bias.mean".into(), vec![0.5])]).unwrap_err();
 /// assert_eq!(error.to_string(), "the state has no 0.bias.square");

@@ -26,7 +26,7 @@ const MOST: f64 = 1e30;
 /// A chart of losses: that of training, as it was and smoothed, that of validation, and baselines to compare with.
 ///
 /// ```
-/// use attn_core::viz::LossChart;
+/// use attn::viz::LossChart;
 ///
 /// let svg = LossChart::new("A short run")
 ///     .train([(1, 4.2), (2, 3.1), (3, 2.6)])
@@ -34,7 +34,7 @@ const MOST: f64 = 1e30;
 ///     .baseline("unigram", 2.9)
 ///     .svg()?;
 /// assert!(svg.contains("unigram"));
-/// # Ok::<_, attn_core::viz::VizError>(())
+/// # Ok::<_, attn::viz::VizError>(())
 /// ```
 ///
 /// What is not finite is left out, and so is, on a logarithmic axis, what is not above 0; the chart says how many that were. A long

@@ -7,7 +7,7 @@ use crate::disk::Failure;
 /// Why something cannot be drawn or written.
 ///
 /// ```
-/// use attn_core::{maps::AttentionMap, viz::{Labels, Viewer}};
+/// use attn::{maps::AttentionMap, viz::{Labels, Viewer}};
 ///
 /// let map = AttentionMap::new("attention", [1, 1, 1, 2], vec![0.5, 0.5]);
 /// let error = Viewer::new("").add(&map, &Labels::same([["a", "b"]])).err();

@@ -14,7 +14,7 @@ const MOST_CHARACTERS: usize = 100;
 /// with a sign: `␣` for a space at an end, `↵` for a new line, `␛` for an escape, `…` where more than a hundred characters are cut off.
 ///
 /// ```
-/// use attn_core::viz::Labels;
+/// use attn::viz::Labels;
 ///
 /// let words = Labels::same([["the", "cat", "sat"]]); // self-attention
 /// let translation = Labels::cross([["le", "chat"]], [["the", "cat", "sat"]]);

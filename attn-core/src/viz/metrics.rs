@@ -22,7 +22,7 @@ use super::{VizError, files};
 /// its file is then the same, byte by byte, as that of a run that was never stopped.
 ///
 /// ```
-/// use attn_core::viz::{Metrics, Record};
+/// use attn::viz::{Metrics, Record};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("metrics.jsonl");
@@ -37,6 +37,7 @@ use super::{VizError, files};
 /// assert_eq!(losses, [(1, 4.5), (2, 4.0)]);
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("TensorBoard", "wandb"))]
 #[derive(Debug)]
 pub struct Metrics {
     file: File,

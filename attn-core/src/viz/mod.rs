@@ -13,7 +13,7 @@
 //! The weights come as [`AttentionMap`](crate::maps::AttentionMap)s; what stands beside queries and keys is [`Labels`].
 //!
 //! ```
-//! use attn_core::{maps::AttentionMap, viz::{Head, Labels, terminal}};
+//! use attn::{maps::AttentionMap, viz::{Head, Labels, terminal}};
 //!
 //! // Four characters, each of which looks back.
 //! let weights = vec![
@@ -34,7 +34,7 @@
 //!         "u  ░░░█\n",
 //!     )
 //! );
-//! # Ok::<_, attn_core::viz::VizError>(())
+//! # Ok::<_, attn::viz::VizError>(())
 //! ```
 //!
 //! The page of the same map:

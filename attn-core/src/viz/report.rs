@@ -20,7 +20,7 @@ const REPORT_STYLE: &str = include_str!("assets/report.css");
 /// so that nothing in them can run.
 ///
 /// ```
-/// use attn_core::viz::{LossChart, Report};
+/// use attn::viz::{LossChart, Report};
 ///
 /// let losses = LossChart::new("Losses").train([(1, 4.0), (2, 3.5)]).svg()?;
 /// let page = Report::new("A run")
@@ -29,7 +29,7 @@ const REPORT_STYLE: &str = include_str!("assets/report.css");
 ///     .samples("Samples", ["In the beginning"])
 ///     .page();
 /// assert!(page.contains("In the beginning"));
-/// # Ok::<_, attn_core::viz::VizError>(())
+/// # Ok::<_, attn::viz::VizError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Report {

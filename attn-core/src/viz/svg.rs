@@ -34,12 +34,12 @@ pub struct SvgOptions {
 /// Weights are rounded to 1/63 of the largest. What is not finite is magenta.
 ///
 /// ```
-/// use attn_core::{maps::AttentionMap, viz::{Head, Labels, SvgOptions, svg}};
+/// use attn::{maps::AttentionMap, viz::{Head, Labels, SvgOptions, svg}};
 ///
 /// let map = AttentionMap::new("attention", [1, 1, 2, 2], vec![1.0, 0.0, 0.5, 0.5]);
 /// let drawing = svg(&map, 0, Head::Mean, &Labels::same([["a", "b"]]), SvgOptions::default())?;
 /// assert!(drawing.starts_with("<svg xmlns"));
-/// # Ok::<_, attn_core::viz::VizError>(())
+/// # Ok::<_, attn::viz::VizError>(())
 /// ```
 ///
 /// # Errors

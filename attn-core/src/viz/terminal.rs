@@ -21,13 +21,13 @@ const MOST_BESIDE: usize = 16;
 /// one does, every key has two. Where there are more keys than columns, neighbours share one, which shows the largest.
 ///
 /// ```
-/// use attn_core::{maps::AttentionMap, viz::{Labels, terminal}};
+/// use attn::{maps::AttentionMap, viz::{Labels, terminal}};
 ///
 /// let map = AttentionMap::new("attention", [1, 1, 2, 3], vec![1.0, 0.0, 0.0, 0.1, 0.3, 0.6]);
 /// let labels = Labels::cross([["un", "deux"]], [["a", "b", "c"]]);
 /// let view = terminal(&map, 0, 0, &labels)?;
 /// assert_eq!(view.to_string(), "      abc\n  un  █\ndeux  ░▒█\n");
-/// # Ok::<_, attn_core::viz::VizError>(())
+/// # Ok::<_, attn::viz::VizError>(())
 /// ```
 ///
 /// # Errors

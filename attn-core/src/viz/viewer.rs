@@ -29,7 +29,7 @@ pub(super) const SCRIPT: &str = concat!(
 /// works with the keyboard.
 ///
 /// ```
-/// use attn_core::{maps::AttentionMap, viz::{Labels, Viewer}};
+/// use attn::{maps::AttentionMap, viz::{Labels, Viewer}};
 ///
 /// let weights = vec![1.0, 0.0, 0.3, 0.7]; // two queries look at two keys
 /// let map = AttentionMap::new("attention", [1, 1, 2, 2], weights);
@@ -48,6 +48,7 @@ pub(super) const SCRIPT: &str = concat!(
 /// The weights of a page are rounded, each row by itself: to 1/65531 of its largest weight where the page has 2²⁰ weights at most (2.8 MB),
 /// and to 1/251 where it has more (1.4 bytes for each). The error is half of such a step. What is exactly 0 is shown as `0`, and what is
 /// rounded to it as `≈ 0`. Entropies of heads are computed before rounding.
+#[doc(alias = "BertViz")]
 #[derive(Clone, Debug)]
 pub struct Viewer<'a> {
     title: String,

@@ -132,3 +132,26 @@ fn a_name_from_elsewhere_is_none_of_the_language_and_leads_to_one() {
         seen.push((place, name));
     }
 }
+
+/// The documentation of the facade is searched for the words of the language: these are values of keys, and no items.
+#[test]
+fn a_search_finds_the_words_of_the_language() {
+    let facade = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/lib.rs");
+    let facade = std::fs::read_to_string(facade).expect("the facade is beside this crate");
+    let (_, attributes) = facade
+        .split_once("attn_macros::key_table!()")
+        .expect("the table is on the page of the macro");
+    let (aliases, _) = attributes
+        .split_once("macro_rules! attention")
+        .expect("the facade has the macro");
+    for key in ["mask", "score", "normalizer", "position"] {
+        let key = Key::find(key).expect("a key");
+        for word in key.words().iter().filter(|word| word.name != "none") {
+            assert!(
+                aliases.contains(&format!("\"{}\"", word.name)),
+                "{}",
+                word.name
+            );
+        }
+    }
+}

@@ -8,6 +8,7 @@ mod model_names;
 mod models;
 mod names;
 mod networks;
+mod prelude;
 mod scopes;
 mod sizes;
 mod through_macros;

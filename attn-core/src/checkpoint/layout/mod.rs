@@ -5,11 +5,11 @@
 //! file that the other library reads.
 //!
 //! ```
-//! use attn_core::{
+//! use attn::{
 //!     checkpoint::{Archive, LoadOptions, layout::{Rule, WeightMap, save_mapped}},
 //!     nn::Linear,
 //! };
-//! use dfdx::prelude::{Linear as _, *};
+//! use attn::dfdx::prelude::{Linear as _, *};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("packed.safetensors");
@@ -49,11 +49,11 @@
 //! as it was built, and the [`LoadReport`] lists it.
 //!
 //! ```
-//! use attn_core::{
+//! use attn::{
 //!     checkpoint::{Archive, LoadOptions, layout::{Rule, WeightMap}, save},
 //!     nn::Linear,
 //! };
-//! use dfdx::prelude::{Linear as _, *};
+//! use attn::dfdx::prelude::{Linear as _, *};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("pretrained.safetensors");
@@ -169,7 +169,7 @@ impl WeightMap {
     /// [`LoadReport`] lists it. It is not written by [`save_mapped`].
     ///
     /// ```
-    /// use attn_core::checkpoint::layout::hugging_face_bert;
+    /// use attn::checkpoint::layout::hugging_face_bert;
     ///
     /// let new_head = hugging_face_bert().under("", "bert.").fresh("classifier.*");
     /// let learned_slopes = hugging_face_bert().fresh("blocks.{}.attention.slope.*");

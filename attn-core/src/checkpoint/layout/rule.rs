@@ -14,7 +14,7 @@ use std::{
 /// taken, and then the rows of the heads are put in order.
 ///
 /// ```
-/// use attn_core::checkpoint::layout::Rule;
+/// use attn::checkpoint::layout::Rule;
 ///
 /// let rule = Rule::new("blocks.{}.attention.q_proj.*", "h.{}.attn.c_attn.*").transposed().rows(0..768);
 /// assert_eq!(rule.to_string(), "blocks.{}.attention.q_proj.* <- h.{}.attn.c_attn.*, transposed, rows 0..768");
@@ -103,6 +103,7 @@ impl Rule {
     /// values in one projection, also where there are fewer key heads than query heads.
     ///
     /// PyTorch: `torch.cat(.., dim=0)` of ours is theirs.
+    #[doc(alias = "cat")]
     pub fn stacked(self) -> Self {
         self.part(0, None)
     }
@@ -110,6 +111,7 @@ impl Rule {
     /// As many columns of theirs as ours has, behind those of the rule before.
     ///
     /// PyTorch: `torch.cat(.., dim=1)` of ours is theirs.
+    #[doc(alias = "cat")]
     pub fn side_by_side(self) -> Self {
         self.part(1, None)
     }

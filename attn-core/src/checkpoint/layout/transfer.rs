@@ -20,11 +20,12 @@ use crate::{
 /// Writes the tensors of a model to a safetensors file in the layout of another library, which takes the place of the file before
 /// at once.
 ///
-/// PyTorch: `safetensors.torch.load_file(path)` is then a `state_dict`.
+/// In PyTorch, `safetensors.torch.load_file(path)` is then a `state_dict`.
 ///
 /// # Errors
 /// [`CheckpointError`] with [`Problem::Map`], if the map does not fit the model; a tensor of theirs of which ours are not the
 /// whole is such a case. Or if the system refuses. The file at `path` is then what it was before.
+#[doc(alias = "save_pretrained")]
 pub fn save_mapped<M, E, D>(
     model: &M,
     map: &WeightMap,

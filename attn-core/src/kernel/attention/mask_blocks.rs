@@ -13,6 +13,7 @@ use super::{Coverage, Mask};
 /// PyTorch: the `BlockMask` of
 /// [`create_block_mask`](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html), which is made at run time, from
 /// every pair of a query and a key.
+#[doc(alias("BlockMask", "create_block_mask"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaskBlocks {
     heads: usize,
