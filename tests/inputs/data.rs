@@ -66,7 +66,9 @@ fn per_query<B: Dim, Q: Dim>(
     queries: Q,
     keys: usize,
 ) -> LengthsPerQuery<Tensor<(B, Q), usize, Cpu>> {
-    LengthsPerQuery(table(batch, queries, |b, i| valid_length_of_query(b, i, keys)))
+    LengthsPerQuery(table(batch, queries, |b, i| {
+        valid_length_of_query(b, i, keys)
+    }))
 }
 
 fn of_each_query<Q: Dim>(queries: Q, keys: usize) -> LengthsPerQuery<Tensor<(Q,), usize, Cpu>> {

@@ -86,7 +86,11 @@ fn the_batches_of_x_and_padding_must_agree() {
 fn padding_must_cover_its_sequence() {
     assert_mistake!(
         PaddedCross,
-        (batched(2, 3), batched(2, 4), LengthsPerQuery(table(1, 2, 4))),
+        (
+            batched(2, 3),
+            batched(2, 4),
+            LengthsPerQuery(table(1, 2, 4))
+        ),
         Error::LengthsMismatch {
             layer: "PaddedCross",
             axis: "query",
@@ -152,7 +156,11 @@ fn a_valid_length_must_not_go_beyond_the_keys() {
     lengths[[1, 3]] = usize::MAX;
     assert_mistake!(
         PaddedCross,
-        (batched(2, 6), batched(2, 4), LengthsPerQuery(lengths.clone())),
+        (
+            batched(2, 6),
+            batched(2, 4),
+            LengthsPerQuery(lengths.clone())
+        ),
         Error::LengthBeyondKeys {
             layer: "PaddedCross",
             length: usize::MAX,

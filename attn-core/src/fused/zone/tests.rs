@@ -117,8 +117,12 @@ fn calls() -> impl Strategy<Value = Call> {
                 .unwrap(),
             padding: [
                 Padding::<Shape, Cpu>::read(valid, "", sizes).unwrap(),
-                Padding::<Shape, Cpu>::read(LengthsPerQuery(dev.tensor_from_vec(per_query, (LEN,))), "", sizes)
-                    .unwrap(),
+                Padding::<Shape, Cpu>::read(
+                    LengthsPerQuery(dev.tensor_from_vec(per_query, (LEN,))),
+                    "",
+                    sizes,
+                )
+                .unwrap(),
                 Padding::<Shape, Cpu>::read(dev.tensor_from_vec(keys, (LEN,)), "", sizes).unwrap(),
             ],
         }

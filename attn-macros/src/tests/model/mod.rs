@@ -1,6 +1,5 @@
 //! `model!` from inside.
 
-mod editor;
 mod elsewhere;
 mod mistakes;
 mod names;
