@@ -16,9 +16,9 @@ pub(super) struct Entry {
 pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens) {
     for entry in entries(tokens) {
         match entry.key {
-            None => names.language("attention", entry.value.ident(0)),
+            None => names.language("layer", entry.value.ident(0)),
             Some(name) => {
-                names.language("attention", Some(&name));
+                names.language("layer", Some(&name));
                 if let Some(key) = Key::find(&name.to_string()) {
                     walk_value(names, key, entry.value, None);
                 }

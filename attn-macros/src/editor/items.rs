@@ -75,6 +75,7 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
             .collect()
     };
     [
+        ("layer", KEYS.iter().map(named_key).collect()),
         ("operations", operations.chain(said(&REPEAT)).collect()),
         ("repeat", said(&OPTIONS).collect()),
         ("operands", said(&OPERANDS).collect()),

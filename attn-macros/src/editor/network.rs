@@ -351,7 +351,7 @@ impl Walker<'_, '_> {
         match (value.rest(), key) {
             ([TokenTree::Literal(number)], Some(key)) => {
                 // What the number is of.
-                let key = Ident::new_raw(key, number.span());
+                let key = Ident::new(key, number.span());
                 self.names.language(operation.name, Some(&key));
             }
             (_, Some("type")) => self.names.ty(value.rest()),
