@@ -235,7 +235,8 @@ impl Walker<'_, '_> {
         self.names.language("operations", word.as_ref());
         let mut header = Vec::new();
         // A count may be in braces, too.
-        while !tokens.is_empty() && !(tokens.is_group(0, Delimiter::Brace) && !header.is_empty()) {
+        let is_block = |tokens: &Tokens| tokens.is_group(0, Delimiter::Brace);
+        while !tokens.is_empty() && (header.is_empty() || !is_block(tokens)) {
             header.extend(tokens.next());
         }
         let header = Tokens::new(header.into_iter().collect());
@@ -384,7 +385,10 @@ impl Walker<'_, '_> {
 fn take_value(tokens: &mut Tokens) -> Tokens {
     let mut value = Vec::new();
     let mut depth = 0;
-    while !tokens.is_empty() && !tokens.is(0, ';') && !(depth == 0 && ends_statement(tokens)) {
+    let is_end = |tokens: &Tokens, depth| {
+        tokens.is_empty() || tokens.is(0, ';') || depth == 0 && ends_statement(tokens)
+    };
+    while !is_end(tokens, depth) {
         if tokens.starts_arguments(0) {
             value.extend((0..2).filter_map(|_| tokens.next()));
         }
