@@ -189,9 +189,19 @@
 ))]
 #[doc(alias("kv_heads", "softcap", "qk_norm", "qk_layernorm"))]
 #[macro_export]
+#[cfg(not(rust_analyzer))]
 macro_rules! attention {
     ($($spec:tt)*) => {
         $crate::__private::attention! { [$crate] $($spec)* }
+    };
+}
+
+/// What stands in an editor instead: names, too, for completion and for what is shown of them.
+#[macro_export]
+#[cfg(rust_analyzer)]
+macro_rules! attention {
+    ($($spec:tt)*) => {
+        $crate::__private::attention! { [editor $crate] $($spec)* }
     };
 }
 
@@ -221,9 +231,19 @@ macro_rules! attention {
     "torchinfo"
 ))]
 #[macro_export]
+#[cfg(not(rust_analyzer))]
 macro_rules! model {
     ($($model:tt)*) => {
         $crate::__private::model! { [$crate] $($model)* }
+    };
+}
+
+/// What stands in an editor instead, as of `attention!`.
+#[macro_export]
+#[cfg(rust_analyzer)]
+macro_rules! model {
+    ($($model:tt)*) => {
+        $crate::__private::model! { [editor $crate] $($model)* }
     };
 }
 
@@ -413,6 +433,7 @@ pub mod __private {
     }
 
     /// The names of the language, for editors.
+    #[cfg(rust_analyzer)]
     pub mod keys {
         attn_macros::key_items!();
     }

@@ -4,9 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
-use syn::Token;
-use syn::parse::{ParseStream, Parser};
-use syn::punctuated::Punctuated;
+use syn::parse::ParseStream;
 
 /// Collects errors, each at the tokens it is about.
 #[derive(Default)]
@@ -14,7 +12,7 @@ pub(crate) struct Diagnostics {
     errors: RefCell<Vec<syn::Error>>,
     reported: Cell<usize>,
     muted: Cell<bool>,
-    mentions: RefCell<Vec<TokenStream>>,
+    shapes: RefCell<Option<Vec<(String, String)>>>,
     end: Cell<Option<Span>>,
 }
 
@@ -56,18 +54,25 @@ impl Diagnostics {
         self.reported.get()
     }
 
-    /// Notes a name of the language where the user wrote it, for editors: `key`, or `key::word`. It need not exist, but a
-    /// keyword of Rust would break the path.
-    pub(crate) fn mention(&self, path: TokenStream) {
-        let names = Punctuated::<Ident, Token![::]>::parse_separated_nonempty;
-        if names.parse2(path.clone()).is_ok() {
-            self.mentions.borrow_mut().push(path);
+    /// From now on shapes are noted: an editor shows them.
+    pub(crate) fn keep_shapes(&self) {
+        self.shapes.borrow_mut().get_or_insert_default();
+    }
+
+    /// Notes the shape that a variable gets where it is written as `name`, if anybody asks for that.
+    pub(crate) fn note_shape(&self, name: &Ident, shape: impl std::fmt::Display) {
+        if let Some(shapes) = &mut *self.shapes.borrow_mut() {
+            shapes.push((place_of(name), shape.to_string()));
         }
     }
 
-    /// What was mentioned.
-    pub(crate) fn mentions(&self) -> Vec<TokenStream> {
-        self.mentions.borrow().clone()
+    /// The first shape that was noted for this `name`, which is then forgotten.
+    pub(crate) fn shape_of(&self, name: &Ident) -> Option<String> {
+        let place = place_of(name);
+        let mut shapes = self.shapes.borrow_mut();
+        let shapes = shapes.as_mut()?;
+        let index = shapes.iter().position(|(other, _)| *other == place)?;
+        Some(shapes.remove(index).1)
     }
 
     /// The errors as `compile_error!` items.
@@ -75,4 +80,9 @@ impl Diagnostics {
         let errors = self.errors.into_inner();
         errors.iter().map(syn::Error::to_compile_error).collect()
     }
+}
+
+/// A name and the place where it is written. (Spans cannot be compared, but for how they are printed.)
+fn place_of(name: &Ident) -> String {
+    format!("{name} {:?}", name.span())
 }

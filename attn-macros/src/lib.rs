@@ -5,6 +5,7 @@
 mod comments;
 mod depth;
 mod diag;
+mod editor;
 mod emit;
 mod graph;
 mod markdown;
@@ -44,12 +45,12 @@ pub fn operation_table(_: TokenStream) -> TokenStream {
 #[doc(hidden)]
 #[proc_macro]
 pub fn key_table(_: TokenStream) -> TokenStream {
-    emit::ide::key_table().into()
+    emit::tables::key_table().into()
 }
 
-/// A module of documented names, one for every key and word of the language: what editors complete from.
+/// Modules of documented names, one for every key and word of the language: what editors complete from.
 #[doc(hidden)]
 #[proc_macro]
 pub fn key_items(_: TokenStream) -> TokenStream {
-    emit::ide::key_items().into()
+    editor::items().into()
 }

@@ -2,45 +2,51 @@
 
 use proc_macro2::TokenStream;
 
-use crate::{comments, depth, diag::Diagnostics, emit, graph, model as network, spec};
+use crate::{comments, depth, diag::Diagnostics, editor, emit, graph, model as network, spec};
 
 /// Expands the specs in `input`. Whatever the tokens, this returns: mistakes are collected on the way, reported together,
 /// and the item is emitted all the same, so that its users do not turn red as well.
 pub(crate) fn attention(input: TokenStream) -> TokenStream {
     let cx = Diagnostics::default();
-    let mut output = TokenStream::new();
+    let (input, in_editor) = editor::asks(input);
     let input = comments::remove(depth::limit(input, &cx), &cx);
-    let (krate, specs) = spec::parse(input, &cx);
+    let (krate, specs) = spec::parse(input.clone(), &cx);
+    let mut output = match in_editor {
+        true => editor::layers(&krate, input),
+        false => TokenStream::new(),
+    };
     for draft in specs {
         let spec = spec::check(draft, &krate, &cx);
         let graph = graph::build(&spec);
         output.extend(emit::layer(&krate, &spec, &graph, emit::Caller::User));
     }
-    finish(output, &krate, cx)
+    output.extend(cx.into_compile_errors());
+    output
 }
 
 /// Expands the models in `input`, in the same way.
 pub(crate) fn model(input: TokenStream) -> TokenStream {
     let cx = Diagnostics::default();
-    let mut output = TokenStream::new();
+    let (input, in_editor) = editor::asks(input);
+    if in_editor {
+        cx.keep_shapes();
+    }
     let input = comments::remove(depth::limit(input, &cx), &cx);
-    let (krate, drafts) = network::parse(input, &cx);
+    let (krate, drafts) = network::parse(input.clone(), &cx);
     let types = drafts.iter().map(|draft| draft.item.name.to_string());
     let mut types: Vec<String> = types.collect();
+    let mut layers = TokenStream::new();
     for draft in drafts {
         let model = network::lower(draft, &types, &krate, &cx);
         types.extend(model.types());
-        output.extend(network::emit::model(&krate, &model));
+        layers.extend(network::emit::model(&krate, &model));
     }
-    finish(output, &krate, cx)
-}
-
-/// The items, the names for editors and the errors. Where there are no items, as the macro may stand in place of an expression or
-/// of a type, the errors alone.
-fn finish(mut output: TokenStream, krate: &TokenStream, cx: Diagnostics) -> TokenStream {
-    if !output.is_empty() {
-        output.extend(emit::ide::emit(krate, &cx.mentions()));
-    }
+    // The names stand in front, and the shapes that they show come out of the models.
+    let mut output = match in_editor {
+        true => editor::models(&krate, input, &cx),
+        false => TokenStream::new(),
+    };
+    output.extend(layers);
     output.extend(cx.into_compile_errors());
     output
 }

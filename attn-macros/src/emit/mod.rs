@@ -7,12 +7,12 @@ mod drawing;
 mod expr;
 mod facts;
 mod fused;
-pub(crate) mod ide;
 pub(crate) mod input;
 pub(crate) mod item;
 pub(crate) mod lines;
 pub(crate) mod module;
 mod places;
+pub(crate) mod tables;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};

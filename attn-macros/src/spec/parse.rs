@@ -286,7 +286,6 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
         return None;
     };
     let (name, has_value) = (&parts.name, !parts.equals.is_empty());
-    cx.mention(name.to_token_stream());
     let found = name.to_string();
     let key = Key::find(&found);
     match (key, has_value) {

@@ -1,7 +1,7 @@
 //! Sizes, numbers, and words with arguments, read by the table of [`keys`](super::keys).
 
 use proc_macro2::{Delimiter, Ident, Punct, TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use quote::ToTokens;
 use syn::Expr;
 
 use super::keys::{Arg, ArgKind, Key, Word, nearest};
@@ -213,8 +213,6 @@ pub(crate) fn parse_call(
     cx: &Diagnostics,
 ) -> Option<Call> {
     let found = name.to_string();
-    let owner = Ident::new(key.name, proc_macro2::Span::call_site());
-    cx.mention(quote!(#owner::#name));
     let named = |wanted: &str| words.iter().find(|word| word.name == wanted);
     if let Some(word) = named(&found) {
         return parse_args(word, &name, group, cx);

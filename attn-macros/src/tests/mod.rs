@@ -3,6 +3,7 @@
 mod body;
 mod definitions;
 mod depth;
+mod editor;
 mod effort;
 mod header;
 mod interpret;

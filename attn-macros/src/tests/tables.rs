@@ -49,7 +49,7 @@ fn rows(page: &str) -> usize {
 
 #[test]
 fn the_tables_of_keys_and_operations_are_whole() {
-    let keys: TokenStream = crate::emit::ide::key_table();
+    let keys: TokenStream = crate::emit::tables::key_table();
     let keys: syn::LitStr = syn::parse2(keys).expect("a string");
     assert!(rows(&keys.value()) > 40, "{}", keys.value());
     assert!(rows(&crate::model::ops::table()) > 20);

@@ -1,7 +1,6 @@
 //! The keys of a call, against the table of its operation.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote};
 
 use super::Lowering;
 use crate::messages::model as messages;
@@ -130,20 +129,10 @@ impl Lowering<'_> {
         name
     }
 
-    /// A key of this operation, for editors. Those of `attention` are those of `attention!`.
-    fn mention(&self, call: &Call, key: &Ident) {
-        let operation = &call.name;
-        self.cx.mention(match operation.to_string().as_str() {
-            "attention" => key.to_token_stream(),
-            _ => quote!(model::#operation::#key),
-        });
-    }
-
     fn entry(&mut self, call: &Call, index: usize, operation: &Operation) -> Option<Entry> {
         let argument = &call.arguments[index];
         let (key, name) = match &argument.key {
             Some(name) => {
-                self.mention(call, name);
                 let key = operation.key(&name.to_string());
                 if key.is_none() {
                     self.cx
@@ -153,12 +142,7 @@ impl Lowering<'_> {
             }
             None => {
                 let key = self.positional(call, index, operation)?;
-                let name = Ident::new(key.name, first(&argument.value));
-                // A name in its place is the user's own, and has a definition that editors go to.
-                if syn::parse2::<syn::Lit>(argument.value.clone()).is_ok() {
-                    self.mention(call, &name);
-                }
-                (key, name)
+                (key, Ident::new(key.name, first(&argument.value)))
             }
         };
         let origin = match key.kind {

@@ -22,8 +22,6 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<ValueId> {
-        let operation = &call.name;
-        self.cx.mention(quote!(model::#operation));
         let Some(operation) = Operation::find(&call.name.to_string()) else {
             self.cx
                 .error(&call.name, messages::unknown_operation(&call.name));

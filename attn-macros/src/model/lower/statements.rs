@@ -51,6 +51,7 @@ impl Lowering<'_> {
                 } => {
                     self.check_names(value, later);
                     let value = self.bound(name, value, frame);
+                    self.note_shape(name, value);
                     let changes = match mutable {
                         true => Changes::Allowed,
                         false => Changes::Never,
@@ -64,6 +65,7 @@ impl Lowering<'_> {
                     }
                     self.check_names(value, later);
                     let value = self.tensor(value, Some(name), frame);
+                    self.note_shape(name, value);
                     self.assign(name, value.filter(|_| !is_early));
                 }
                 Statement::Repeat(repeat) => self.repeat(repeat, later, frame),
@@ -120,6 +122,13 @@ impl Lowering<'_> {
         }
         self.scopes.reads_unknown();
         self.scopes.declare_unknown(name);
+    }
+
+    /// For editors.
+    fn note_shape(&self, name: &Ident, value: Option<ValueId>) {
+        if let Some(value) = value {
+            self.cx.note_shape(name, self.ty(value));
+        }
     }
 
     /// The value of a `let`.

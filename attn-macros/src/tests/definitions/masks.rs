@@ -203,7 +203,7 @@ fn masks_known_to_be_causal() {
 
 #[test]
 fn the_documentation_shows_the_definitions() {
-    let table = crate::emit::ide::key_table().to_string();
+    let table = crate::emit::tables::key_table().to_string();
     for definition in [
         "`kv_idx <= q_idx`",
         "`kv_idx <= q_idx && q_idx - kv_idx < n`",

@@ -144,7 +144,7 @@ score + rel_pos_bias[bucket[q_idx - kv_idx], h]
 sigmoid(score)
 if 0 < score { pow(score, power) } else { 0 }
 ");
-    let table = crate::emit::ide::key_table().to_string();
+    let table = crate::emit::tables::key_table().to_string();
     for line in lines {
         assert!(table.contains(&format!("`{line}` |")), "{line} in {table}");
     }

@@ -1,6 +1,5 @@
 //! `model!` from inside.
 
-mod editor;
 mod elsewhere;
 mod mistakes;
 mod names;
@@ -37,7 +36,7 @@ fn lower(source: &str) -> Model {
 }
 
 /// A GPT, as small as one in a page.
-const GPT: &str = "
+pub(in crate::tests) const GPT: &str = "
     /// GPT-style decoder.
     pub struct Gpt<vocab = 65, d_model = 384, heads = 6, layers = 6, max_len = 256>;
 

@@ -1,0 +1,183 @@
+//! The names of the language, each with its documentation, in modules by where they may stand.
+
+use std::collections::BTreeMap;
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+
+use super::body::ARGUMENTS;
+use super::header::arguments_of;
+use super::names::is_name;
+use crate::model::ops::{OPERATIONS, Operation};
+use crate::spec::body::{FUNCTIONS, FunctionKind};
+use crate::spec::keys::{INITIALIZER, KEYS, Key, Kind, Word};
+
+/// A name, and its documentation.
+type Named = (&'static str, String);
+
+/// `pub mod operations { /// doc \n pub const linear: () = (); .. } pub mod linear { .. } pub mod words { pub mod mask { .. } .. } ..`
+pub(crate) fn items() -> TokenStream {
+    let of_operations = OPERATIONS.iter().map(|operation| {
+        let keys = operation.keys.iter().map(named_key);
+        module(
+            operation.name,
+            &keys.chain(shared(operation)).collect::<Vec<_>>(),
+        )
+    });
+    // The words of a key are the same wherever the key stands, but for `bias`, whose words have no names.
+    let keys: BTreeMap<&str, &'static Key> = all_keys().map(|key| (key.name, key)).collect();
+    let words = keys.values().map(|key| module(key.name, &words(key)));
+    let arguments = keys.values().map(|key| {
+        let name = format_ident!("{}", key.name);
+        let words = key.words().iter().filter(|word| !word.args.is_empty());
+        let words = words.map(|word| module(word.name, &arguments_of(word)));
+        quote!(pub mod #name { #(#words)* })
+    });
+    let others = others().map(|(name, names)| module(name, &names));
+    quote! {
+        #(#of_operations)*
+        pub mod words {
+            #(#words)*
+            pub mod truths {}
+        }
+        pub mod arguments { #(#arguments)* }
+        #(#others)*
+    }
+}
+
+/// Those of layers last: they are found rather than those of operations.
+fn all_keys() -> impl Iterator<Item = &'static Key> {
+    let of_operations = OPERATIONS.iter().flat_map(|operation| operation.keys);
+    let with_words = of_operations.filter(|key| !key.words().is_empty());
+    with_words.chain(KEYS).chain([&INITIALIZER])
+}
+
+/// What stands in one place only.
+fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
+    let operations = OPERATIONS.iter().map(|operation| {
+        let doc = format!("{}: {}", operation.signature, operation.doc);
+        (operation.name, doc)
+    });
+    let sizes = KEYS.iter().filter(|key| matches!(key.kind, Kind::Size));
+    let functions = FUNCTIONS.iter().map(|function| {
+        let doc = format!("`{}`", function.usage());
+        (function.name, doc)
+    });
+    let of_body = FunctionKind::ALL.iter().map(|kind| {
+        let args = kind.args().join(", ");
+        (kind.name(), format!("Takes any of `{args}`, by name."))
+    });
+    let arguments = |kind: FunctionKind| {
+        let is_taken = move |name: &str| kind.args().iter().any(|arg| arg == name);
+        let arguments = ARGUMENTS.iter().filter(move |(name, _)| is_taken(name));
+        arguments
+            .map(|(name, doc)| (*name, (*doc).to_owned()))
+            .collect()
+    };
+    [
+        ("layer", KEYS.iter().map(named_key).collect()),
+        ("operations", operations.chain(said(&REPEAT)).collect()),
+        ("repeat", said(&OPTIONS).collect()),
+        ("operands", said(&OPERANDS).collect()),
+        ("kinds", said(&KINDS).collect()),
+        ("items", said(&ITEMS).collect()),
+        ("sizes", sizes.clone().map(named_key).collect()),
+        ("axes", said(&AXES).chain(sizes.map(named_key)).collect()),
+        ("functions", functions.collect()),
+        ("functions_of_body", of_body.collect()),
+        ("arguments_of_score", arguments(FunctionKind::Score)),
+        ("arguments_of_mask", arguments(FunctionKind::Mask)),
+    ]
+    .into_iter()
+}
+
+const REPEAT: [(&str, &str); 1] = [(
+    "repeat",
+    "`repeat layers { .. }`: the statements in the braces, so many times, with layers of its own each time.",
+)];
+const OPTIONS: [(&str, &str); 2] = [
+    (
+        "name",
+        "The name of the field that has the layers. Default: `blocks`.",
+    ),
+    (
+        "share",
+        "`true`: every round has the same layers. Default: `false`.",
+    ),
+];
+const OPERANDS: [(&str, &str); 3] = [
+    (
+        "context",
+        "The sequence that gives keys and values: cross-attention.",
+    ),
+    ("padding", "Valid lengths, or a mask, for `mask = padding`."),
+    (
+        "document",
+        "The ids of documents, for `mask = document`; a pair in cross-attention.",
+    ),
+];
+const KINDS: [(&str, &str); 3] = [
+    ("ids", "A tensor of `usize`."),
+    ("lens", "Valid lengths: a tensor of `usize`."),
+    ("bool", "A mask: a tensor of `bool`."),
+];
+const ITEMS: [(&str, &str); 2] = [
+    (
+        "param",
+        "A learned tensor: `param name: [sizes] = initializer;`",
+    ),
+    (
+        "data",
+        "A tensor that the call passes: `data name: [axes];`, `ids[axes]`, `bool[axes]`.",
+    ),
+];
+const AXES: [(&str, &str); 3] = [
+    ("batch", "How many sequences there are."),
+    ("q_len", "How many queries there are."),
+    ("kv_len", "How many keys there are."),
+];
+const NAME: (&str, &str) = ("name", "The name of the layer: its field in the model.");
+const TIED: (&str, &str) = (
+    "tied",
+    "The name of an embedding, whose table this layer reads.",
+);
+
+fn said(names: &[(&'static str, &'static str)]) -> impl Iterator<Item = Named> {
+    names.iter().map(|(name, doc)| (*name, (*doc).to_owned()))
+}
+
+/// The keys that are in no table.
+fn shared(operation: &Operation) -> impl Iterator<Item = Named> {
+    let is_tied = matches!(operation.name, "linear" | "embedding");
+    said(if is_tied { &[NAME, TIED] } else { &[NAME] })
+}
+
+fn named_key(key: &Key) -> Named {
+    (key.name, format!("{} Default: {}.", key.doc, key.default))
+}
+
+fn words(key: &'static Key) -> Vec<Named> {
+    let named = |word: &Word| (word.name, format!("`{}`: {}", word.usage(), word.doc));
+    match key.kind {
+        Kind::Projections => said(&PROJECTIONS).collect(),
+        _ => key.words().iter().map(named).collect(),
+    }
+}
+
+const PROJECTIONS: [(&str, &str); 4] = [
+    ("q", "The projection of queries."),
+    ("k", "The projection of keys."),
+    ("v", "The projection of values."),
+    ("o", "The projection of the output."),
+];
+
+/// `pub mod name { /// doc \n pub const word: () = (); .. }`, without what is a keyword of Rust.
+fn module(name: &str, names: &[Named]) -> TokenStream {
+    let name = format_ident!("{name}");
+    let names = names.iter().filter(|(name, _)| is_name(name));
+    let names = names.map(|(name, doc)| {
+        let name = format_ident!("{name}");
+        quote!(#[doc = #doc] pub const #name: () = ();)
+    });
+    quote!(pub mod #name { #(#names)* })
+}

@@ -1,0 +1,428 @@
+//! A model: its sizes, inputs and statements.
+
+use std::collections::HashMap;
+
+use proc_macro2::{Delimiter, Ident, TokenTree};
+
+use super::body;
+use super::header::{Entry, entries, walk_value};
+use super::names::{Names, Own, Scope, is_constant, size};
+use super::tokens::Tokens;
+use crate::diag::Diagnostics;
+use crate::model::ops::Operation;
+use crate::spec::text;
+
+/// `<sizes>; fn forward(inputs) -> result { statements }`
+pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics) {
+    let mut sizes = Vec::new();
+    let none = names.scope(&[], &[], &[]);
+    if tokens.take('<') {
+        for Entry { key, value } in entries(tokens) {
+            let doc = format!("A size of the model: `{}`.", text_of(&value));
+            size(names, &value, Some(none));
+            sizes.extend(key.map(|name| Own { name, doc }));
+        }
+    }
+    tokens.take_until(|rest| rest.is_group(0, Delimiter::Parenthesis) || rest.is_word("struct"));
+    let Some(inputs) = tokens.take_group(Delimiter::Parenthesis) else {
+        return;
+    };
+    let inputs: Vec<Input> = inputs.split().into_iter().map(Input::of).collect();
+    let result =
+        tokens.take_until(|rest| rest.is_group(0, Delimiter::Brace) || rest.is_word("struct"));
+    let sizes_alone = names.scope(&[], &[], &sizes);
+    let axes = names.scope(&[sizes_alone], &[], &axes(&inputs, &sizes));
+    let mut variables = Vec::new();
+    for Input {
+        name,
+        kind,
+        axes: tokens,
+    } in inputs
+    {
+        names.language("kinds", kind.as_ref());
+        let shape = tokens.as_ref().map(text_of).unwrap_or_default();
+        let kind = kind.map(|kind| kind.to_string()).unwrap_or_default();
+        tokens
+            .into_iter()
+            .for_each(|tokens| walk_axes(names, tokens, axes));
+        let doc = format!("`{kind}[{shape}]`");
+        variables.extend(name.map(|name| Own { name, doc }));
+    }
+    walk_result(names, result, axes);
+    let Some(statements) = tokens.take_group(Delimiter::Brace) else {
+        return;
+    };
+    let scope = names.scope(&[], &["operations"], &variables);
+    let mut walker = Walker {
+        cx,
+        names,
+        sizes: sizes_alone,
+        axes,
+        arguments: HashMap::new(),
+        layers: none,
+        scope,
+        shapes: HashMap::new(),
+    };
+    walker.statements(statements);
+}
+
+fn text_of(tokens: &Tokens) -> String {
+    text::of(&tokens.rest().iter().cloned().collect())
+}
+
+/// `tokens: ids[batch, seq]`
+struct Input {
+    name: Option<Ident>,
+    kind: Option<Ident>,
+    axes: Option<Tokens>,
+}
+
+impl Input {
+    fn of(mut tokens: Tokens) -> Self {
+        tokens.take_word("mut");
+        let name = tokens.take_ident();
+        tokens.take(':');
+        Input {
+            name,
+            kind: tokens.take_ident(),
+            axes: tokens.take_group(Delimiter::Bracket),
+        }
+    }
+}
+
+/// The names of axes where they stand first.
+fn axes(inputs: &[Input], sizes: &[Own]) -> Vec<Own> {
+    let axes = inputs.iter().filter_map(|input| input.axes.as_ref());
+    let names = axes
+        .flat_map(|axes| axes.rest())
+        .filter_map(|token| match token {
+            TokenTree::Ident(name) => Some(name.clone()),
+            _ => None,
+        });
+    let is_size = |name: &Ident| sizes.iter().any(|size| size.name == *name);
+    let own = names.filter(|name| !is_size(name) && !is_name_of_constant(name));
+    own.map(|name| Own {
+        doc: format!("An axis of any length, the same wherever `{name}` stands."),
+        name,
+    })
+    .collect()
+}
+
+/// A single letter, as `B`, is an axis.
+fn is_name_of_constant(name: &Ident) -> bool {
+    is_constant(name) && name.to_string().chars().count() > 1
+}
+
+fn walk_axes(names: &mut Names<'_>, tokens: Tokens, axes: Scope) {
+    for axis in tokens.split() {
+        match axis.rest() {
+            [TokenTree::Ident(name)] if !is_name_of_constant(name) => names.own(axes, Some(name)),
+            _ => size(names, &axis, Some(axes)),
+        }
+    }
+}
+
+/// `-> [batch, seq]`, or several in parentheses.
+fn walk_result(names: &mut Names<'_>, mut tokens: Tokens, axes: Scope) {
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => {
+                walk_axes(names, Tokens::new(group.stream()), axes);
+            }
+            TokenTree::Group(group) => walk_result(names, Tokens::new(group.stream()), axes),
+            _ => {}
+        }
+    }
+}
+
+/// On the way through the statements.
+struct Walker<'w, 'n> {
+    cx: &'w Diagnostics,
+    names: &'w mut Names<'n>,
+    /// The sizes of the header, and these with the axes of the inputs.
+    sizes: Scope,
+    axes: Scope,
+    /// What may stand between the `<` and `>` of each operation.
+    arguments: HashMap<String, Scope>,
+    /// The names that layers have, which others may be tied to.
+    layers: Scope,
+    /// The variables and operations.
+    scope: Scope,
+    /// The last shape of every variable that was declared.
+    shapes: HashMap<String, String>,
+}
+
+impl Walker<'_, '_> {
+    fn statements(&mut self, mut tokens: Tokens) {
+        while !tokens.is_empty() {
+            if tokens.take(';') {
+                continue;
+            }
+            self.statement(&mut tokens);
+        }
+        self.names.own(self.scope, None);
+    }
+
+    fn statement(&mut self, tokens: &mut Tokens) {
+        let goes_on = tokens.ident(1).is_some() && !is_keyword(tokens) || tokens.rest().len() == 1;
+        if goes_on || tokens.is(1, ';') {
+            // A word that stands alone becomes a statement.
+            let word = tokens.take_ident();
+            return match word {
+                Some(word) => self.names.own(self.scope, Some(&word)),
+                None => drop(tokens.next()),
+            };
+        }
+        // One may be written in front of this.
+        self.names.own(self.scope, None);
+        if tokens.take_word("let") {
+            tokens.take_word("mut");
+            let name = tokens.take_ident();
+            tokens.take_until(|rest| rest.is(0, '=') || ends_statement(rest));
+            tokens.take('=');
+            self.value(tokens);
+            if let Some(name) = name {
+                let shape = self.cx.shape_of(&name);
+                self.declare(name, shape);
+            }
+        } else if starts_repeat(tokens) {
+            self.repeat(tokens);
+        } else if is_assignment(tokens) {
+            let name = tokens.take_ident();
+            while ['+', '-', '*', '/', '=']
+                .into_iter()
+                .any(|sign| tokens.take(sign))
+            {}
+            self.value(tokens);
+            name.into_iter().for_each(|name| self.assign(name));
+        } else if !self.value(tokens) {
+            tokens.next();
+        }
+    }
+
+    /// Up to the end of the statement. Whether there was anything.
+    fn value(&mut self, tokens: &mut Tokens) -> bool {
+        let value = take_value(tokens);
+        let is_there = !value.is_empty();
+        self.expression(value);
+        tokens.take(';') || is_there
+    }
+
+    fn declare(&mut self, name: Ident, shape: Option<String>) {
+        let doc = match &shape {
+            Some(shape) => format!("`{shape}`"),
+            None => "A variable, whose shape is not known.".to_owned(),
+        };
+        self.shapes
+            .insert(name.to_string(), shape.unwrap_or_default());
+        self.scope = self.names.scope(&[self.scope], &[], &[Own { name, doc }]);
+    }
+
+    /// A variable that keeps its shape is the one that was declared.
+    fn assign(&mut self, name: Ident) {
+        let shape = self.cx.shape_of(&name);
+        let known = self.shapes.get(&name.to_string());
+        if shape.is_none() || shape.as_ref() == known {
+            self.names.own(self.scope, Some(&name));
+        } else {
+            self.declare(name, shape);
+        }
+    }
+
+    /// `repeat layers, name = encoder { .. }`: what changes in it keeps its shape.
+    fn repeat(&mut self, tokens: &mut Tokens) {
+        let word = tokens.take_ident();
+        self.names.language("operations", word.as_ref());
+        let mut header = Vec::new();
+        // A count may be in braces, too.
+        let is_block = |tokens: &Tokens| tokens.is_group(0, Delimiter::Brace);
+        while !tokens.is_empty() && (header.is_empty() || !is_block(tokens)) {
+            header.extend(tokens.next());
+        }
+        let header = Tokens::new(header.into_iter().collect());
+        for (index, mut option) in header.split().into_iter().enumerate() {
+            if index == 0 {
+                size(self.names, &option, Some(self.sizes));
+            } else {
+                let name = option.take_ident();
+                self.names.language("repeat", name.as_ref());
+            }
+        }
+        if let Some(statements) = tokens.take_group(Delimiter::Brace) {
+            let (scope, shapes) = (self.scope, self.shapes.clone());
+            self.statements(statements);
+            (self.scope, self.shapes) = (scope, shapes);
+        }
+    }
+
+    fn expression(&mut self, mut tokens: Tokens) {
+        let mut expects_value = true;
+        while let Some(token) = tokens.next() {
+            expects_value = match token {
+                TokenTree::Ident(name) => {
+                    self.operand(name, &mut tokens);
+                    false
+                }
+                TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                    let value = Tokens::new(group.stream());
+                    size(self.names, &value, Some(self.sizes));
+                    false
+                }
+                TokenTree::Group(group) => {
+                    self.expression(Tokens::new(group.stream()));
+                    false
+                }
+                TokenTree::Punct(_) => true,
+                TokenTree::Literal(_) => false,
+            };
+        }
+        if expects_value {
+            self.names.own(self.scope, None);
+        }
+    }
+
+    /// A variable, or an operation and all that belongs to it.
+    fn operand(&mut self, name: Ident, tokens: &mut Tokens) {
+        let has_arguments = tokens.starts_arguments(0);
+        let is_call = has_arguments || tokens.is_group(0, Delimiter::Parenthesis);
+        let operation = Operation::find(&name.to_string()).filter(|_| is_call);
+        match operation {
+            // A variable may have the name, too.
+            Some(_) => self.names.language("operations", Some(&name)),
+            None => self.names.own(self.scope, Some(&name)),
+        }
+        if has_arguments {
+            (0..3).for_each(|_| drop(tokens.next()));
+            let entries = entries(tokens);
+            if let Some(operation) = operation {
+                self.arguments(operation, entries);
+            }
+        }
+        if let Some(operands) = tokens.take_group(Delimiter::Parenthesis) {
+            for operand in operands.split() {
+                self.argument_of_call(operand);
+            }
+            if let Some(mut inner) = tokens.take_group(Delimiter::Brace) {
+                body::walk(self.names, &mut inner);
+            }
+        }
+    }
+
+    /// `x`, `context = y`
+    fn argument_of_call(&mut self, mut operand: Tokens) {
+        if operand.starts_entry() {
+            let key = operand.take_ident();
+            self.names.language("operands", key.as_ref());
+            operand.next();
+        }
+        self.expression(operand);
+    }
+
+    fn arguments(&mut self, operation: &'static Operation, entries: Vec<Entry>) {
+        for (index, Entry { key, value }) in entries.into_iter().enumerate() {
+            match key {
+                None => self.by_position(operation, index, value),
+                Some(name) => self.by_name(operation, name, value),
+            }
+        }
+    }
+
+    fn by_name(&mut self, operation: &'static Operation, name: Ident, mut value: Tokens) {
+        self.names.language(operation.name, Some(&name));
+        let key = operation.key(&name.to_string());
+        if name == "name" {
+            if let Some(name) = value.take_ident() {
+                let doc = "A layer of the model.".to_owned();
+                self.layers = self.names.scope(&[self.layers], &[], &[Own { name, doc }]);
+            }
+        } else if name == "tied" {
+            self.names.own(self.layers, value.ident(0));
+        } else if key.is_some_and(|key| key.name == "out" && operation.name == "module") {
+            let axes = value.take_group(Delimiter::Bracket);
+            axes.into_iter()
+                .for_each(|axes| walk_axes(self.names, axes, self.axes));
+        } else if let Some(key) = key {
+            walk_value(self.names, key, value, Some(self.sizes));
+        }
+    }
+
+    /// A value, or a key that has none yet.
+    fn by_position(&mut self, operation: &'static Operation, index: usize, value: Tokens) {
+        let key = operation.positional.get(index).copied();
+        match (value.rest(), key) {
+            ([TokenTree::Literal(number)], Some(key)) => {
+                // What the number is of.
+                let key = Ident::new(key, number.span());
+                self.names.language(operation.name, Some(&key));
+            }
+            (_, Some("type")) => self.names.ty(value.rest()),
+            ([], _) => {
+                let scope = self.arguments_of(operation);
+                self.names.own(scope, None);
+            }
+            // What follows without a comma belongs to it no more.
+            ([TokenTree::Ident(name)] | [TokenTree::Ident(name), TokenTree::Ident(_), ..], _)
+                if !is_constant(name) =>
+            {
+                let scope = self.arguments_of(operation);
+                self.names.own(scope, Some(name));
+            }
+            _ => size(self.names, &value, Some(self.sizes)),
+        }
+    }
+
+    fn arguments_of(&mut self, operation: &'static Operation) -> Scope {
+        if let Some(scope) = self.arguments.get(operation.name) {
+            return *scope;
+        }
+        let scope = self.names.scope(&[self.sizes], &[operation.name], &[]);
+        self.arguments.insert(operation.name.to_owned(), scope);
+        scope
+    }
+}
+
+/// Up to where the statement ends. Between the `<` and `>` of an operation, `key =` starts no other.
+fn take_value(tokens: &mut Tokens) -> Tokens {
+    let mut value = Vec::new();
+    let mut depth = 0;
+    let is_end = |tokens: &Tokens, depth| {
+        tokens.is_empty() || tokens.is(0, ';') || depth == 0 && ends_statement(tokens)
+    };
+    while !is_end(tokens, depth) {
+        if tokens.starts_arguments(0) {
+            value.extend((0..2).filter_map(|_| tokens.next()));
+        }
+        let is_inside = depth > 0 || ends_in_colon(&value);
+        depth += isize::from(is_inside && tokens.is(0, '<'));
+        depth -= isize::from(depth > 0 && tokens.is(0, '>'));
+        value.extend(tokens.next());
+    }
+    Tokens::new(value.into_iter().collect())
+}
+
+fn ends_in_colon(value: &[TokenTree]) -> bool {
+    matches!(value.last(), Some(TokenTree::Punct(punct)) if punct.as_char() == ':')
+}
+
+/// `;`, or where another statement starts without one.
+fn ends_statement(tokens: &Tokens) -> bool {
+    tokens.is(0, ';') || tokens.is_word("let") || starts_repeat(tokens) || is_assignment(tokens)
+}
+
+/// Two words, of which the first needs another.
+fn is_keyword(tokens: &Tokens) -> bool {
+    tokens.is_word("let") || starts_repeat(tokens)
+}
+
+/// The word may be the name of a variable, too.
+fn starts_repeat(tokens: &Tokens) -> bool {
+    let has_count = tokens.rest().len() > 1 && !tokens.is(1, ';');
+    tokens.is_word("repeat") && has_count && !is_assignment(tokens)
+}
+
+/// `x =`, `x +=`
+fn is_assignment(tokens: &Tokens) -> bool {
+    let signs = ['+', '-', '*', '/'];
+    let is_compound = signs.into_iter().any(|sign| tokens.is(1, sign)) && tokens.is(2, '=');
+    tokens.ident(0).is_some() && (tokens.is(1, '=') || is_compound)
+}

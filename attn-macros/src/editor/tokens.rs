@@ -1,0 +1,122 @@
+//! Tokens, one after the other.
+
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+
+/// A list of tokens and the place in it.
+pub(super) struct Tokens {
+    list: Vec<TokenTree>,
+    at: usize,
+}
+
+impl Tokens {
+    /// Without the invisible groups in which a macro hands on the fragments it matched.
+    pub(super) fn new(tokens: TokenStream) -> Self {
+        let mut list = Vec::new();
+        flatten(tokens, &mut list);
+        Tokens { list, at: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.at == self.list.len()
+    }
+
+    /// What is left.
+    pub(super) fn rest(&self) -> &[TokenTree] {
+        &self.list[self.at..]
+    }
+
+    pub(super) fn next(&mut self) -> Option<TokenTree> {
+        let token = self.rest().first().cloned();
+        self.at += usize::from(token.is_some());
+        token
+    }
+
+    pub(super) fn ident(&self, ahead: usize) -> Option<&Ident> {
+        match self.rest().get(ahead) {
+            Some(TokenTree::Ident(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is(&self, ahead: usize, char: char) -> bool {
+        matches!(self.rest().get(ahead), Some(TokenTree::Punct(punct)) if punct.as_char() == char)
+    }
+
+    pub(super) fn is_word(&self, word: &str) -> bool {
+        self.ident(0).is_some_and(|name| name == word)
+    }
+
+    pub(super) fn is_group(&self, ahead: usize, delimiter: Delimiter) -> bool {
+        matches!(self.rest().get(ahead), Some(TokenTree::Group(group)) if group.delimiter() == delimiter)
+    }
+
+    /// `name =`, or the `:` of another language, where no comparison and no path goes on.
+    pub(super) fn starts_entry(&self) -> bool {
+        let is_sign = |sign| self.is(1, sign) && !self.is(2, sign);
+        self.ident(0).is_some() && (is_sign('=') || is_sign(':'))
+    }
+
+    /// `::<`
+    pub(super) fn starts_arguments(&self, ahead: usize) -> bool {
+        self.is(ahead, ':') && self.is(ahead + 1, ':') && self.is(ahead + 2, '<')
+    }
+
+    pub(super) fn take(&mut self, char: char) -> bool {
+        let is_it = self.is(0, char);
+        self.at += usize::from(is_it);
+        is_it
+    }
+
+    pub(super) fn take_word(&mut self, word: &str) -> bool {
+        let is_it = self.is_word(word);
+        self.at += usize::from(is_it);
+        is_it
+    }
+
+    pub(super) fn take_ident(&mut self) -> Option<Ident> {
+        let name = self.ident(0).cloned();
+        self.at += usize::from(name.is_some());
+        name
+    }
+
+    /// What stands in the group that is next, if it is one of these.
+    pub(super) fn take_group(&mut self, delimiter: Delimiter) -> Option<Tokens> {
+        match self.rest().first() {
+            Some(TokenTree::Group(group)) if group.delimiter() == delimiter => {
+                let inner = Tokens::new(group.stream());
+                self.at += 1;
+                Some(inner)
+            }
+            _ => None,
+        }
+    }
+
+    /// The tokens before the next that `end` accepts.
+    pub(super) fn take_until(&mut self, end: impl Fn(&Tokens) -> bool) -> Tokens {
+        let mut list = Vec::new();
+        while !self.is_empty() && !end(self) {
+            list.extend(self.next());
+        }
+        Tokens { list, at: 0 }
+    }
+
+    /// What stands between commas: also nothing, before the first, between two and behind the last.
+    pub(super) fn split(mut self) -> Vec<Tokens> {
+        let mut parts = vec![self.take_until(|tokens| tokens.is(0, ','))];
+        while self.take(',') {
+            parts.push(self.take_until(|tokens| tokens.is(0, ',')));
+        }
+        parts
+    }
+}
+
+fn flatten(tokens: TokenStream, list: &mut Vec<TokenTree>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
+                flatten(group.stream(), list);
+            }
+            token => list.push(token),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The tables of the language, from [`keys`](crate::spec::keys).
+
+use std::fmt::Write;
+
+use proc_macro2::{Literal, TokenStream};
+use quote::ToTokens;
+
+use crate::diag::Diagnostics;
+use crate::markdown::Table;
+use crate::score::{Expr, builtin};
+use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key, Kind, Word};
+use crate::spec::parse_mask;
+
+/// Every key with its values, and the words of the body, as Markdown.
+pub(crate) fn key_table() -> TokenStream {
+    let mut keys = Table::new(["key", "values", "default", ""]);
+    for key in KEYS {
+        keys.row([
+            &format!("`{}`", key.name),
+            &values(key),
+            key.default,
+            &with_definition(key.doc, builtin::of_score(key.name)),
+        ]);
+    }
+    let mut text = keys.to_string();
+    let of_words = KEYS.iter().filter(|key| !key.words().is_empty());
+    for key in of_words.chain([&INITIALIZER]) {
+        let mut words = Table::new(["value", ""]);
+        for word in key.words() {
+            let doc = with_definition(word.doc, definition(key, word));
+            words.row([&format!("`{}`", word.usage()), &doc]);
+        }
+        let _ = write!(text, "\n`{}`:\n\n{words}", key.name);
+    }
+    Literal::string(&text).to_token_stream()
+}
+
+fn with_definition(doc: &str, definition: Option<Expr>) -> String {
+    match definition {
+        Some(definition) => format!("{doc} `{definition}`"),
+        None => doc.to_owned(),
+    }
+}
+
+/// What a word stands for, in the language of a body.
+fn definition(key: &'static Key, word: &'static Word) -> Option<Expr> {
+    let Kind::Mask(words) = &key.kind else {
+        return builtin::of_score(word.name);
+    };
+    let sizes = word.args.iter();
+    let sizes = sizes.filter(|arg| matches!(arg.kind, ArgKind::Size { .. }));
+    let sizes: Vec<_> = sizes.map(|arg| arg.name).collect();
+    let written = match sizes.as_slice() {
+        [] => word.name.parse(),
+        sizes => format!("{}({})", word.name, sizes.join(", ")).parse(),
+    };
+    let mask = parse_mask(&written.ok()?, key, words, &Diagnostics::default());
+    (!mask.is_none()).then(|| builtin::mask(&mask))
+}
+
+fn values(key: &Key) -> String {
+    let words = |words: &[Word]| {
+        let names: Vec<_> = words
+            .iter()
+            .map(|word| format!("`{}`", word.name))
+            .collect();
+        names.join(", ")
+    };
+    match key.kind {
+        Kind::Size => "a size".to_owned(),
+        Kind::Number => "a number".to_owned(),
+        Kind::Word(list) => words(list),
+        Kind::Mask(list) => format!("{}, combined by `&`, `|`, `!`, `( )`", words(list)),
+        Kind::Claims(list) => format!("{}, combined by `&`", words(list)),
+        Kind::Projections => "`true`, `false`, a list of `q`, `k`, `v`, `o`".to_owned(),
+        Kind::Type => "a type".to_owned(),
+        Kind::Shape => "a shape".to_owned(),
+    }
+}

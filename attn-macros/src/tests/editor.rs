@@ -1,0 +1,239 @@
+//! What editors are told: the names that a declaration has, where they stand, and those that may stand there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proc_macro2::{Delimiter, TokenStream};
+use proptest::prelude::*;
+use quote::{ToTokens, quote};
+
+use super::model::GPT;
+use super::random::trees::{self, Soup};
+use super::random::words;
+use super::support::cases;
+use crate::{editor, pipeline};
+
+/// What an expansion for an editor starts with.
+struct Told {
+    /// Every name that is written, as a path.
+    paths: Vec<String>,
+    /// The names that each module has, by its path.
+    modules: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Told {
+    fn of(output: TokenStream) -> Self {
+        let file: syn::File = syn::parse2(output).expect("items");
+        let items = syn::parse2::<syn::File>(editor::items()).expect("items");
+        let mut modules = BTreeMap::new();
+        enter("::attn::__private::keys", &items.items, &mut modules);
+        let mut paths = Vec::new();
+        for item in file.items.into_iter().flat_map(block) {
+            match item {
+                syn::Item::Fn(function) if function.sig.ident == "mentioned" => {
+                    paths.extend(function.block.stmts.iter().map(path_of));
+                }
+                syn::Item::Mod(names) if names.ident == "names" => {
+                    let (_, items) = names.content.expect("braces");
+                    enter("names", &items, &mut modules);
+                }
+                _ => {}
+            }
+        }
+        Told { paths, modules }
+    }
+
+    /// The paths that lead to no name.
+    fn lost(&self) -> Vec<&String> {
+        let is_there = |path: &&String| {
+            let (module, name) = path.rsplit_once("::").expect("a path");
+            let names = self.modules.get(module);
+            names.is_some_and(|names| name == "nothing" || names.contains(name))
+        };
+        self.paths.iter().filter(|path| !is_there(path)).collect()
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.paths.iter().any(|told| told.ends_with(path))
+    }
+}
+
+/// The items in the block of a constant.
+fn block(item: syn::Item) -> impl Iterator<Item = syn::Item> {
+    let block = match item {
+        syn::Item::Const(item) => match *item.expr {
+            syn::Expr::Block(block) => block.block.stmts,
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    };
+    block.into_iter().filter_map(|stmt| match stmt {
+        syn::Stmt::Item(item) => Some(item),
+        _ => None,
+    })
+}
+
+fn path_of(stmt: &syn::Stmt) -> String {
+    let text = stmt.to_token_stream().to_string();
+    text.replace([' ', ';'], "")
+}
+
+/// The names in `items`: constants, and those of the modules that are used.
+fn enter(path: &str, items: &[syn::Item], modules: &mut BTreeMap<String, BTreeSet<String>>) {
+    let mut names = BTreeSet::new();
+    for item in items {
+        match item {
+            syn::Item::Const(item) => drop(names.insert(item.ident.to_string())),
+            syn::Item::Mod(module) => {
+                let path = format!("{path}::{}", module.ident);
+                let (_, items) = module.content.as_ref().expect("braces");
+                enter(&path, items, modules);
+            }
+            syn::Item::Use(import) => {
+                let from = import.to_token_stream().to_string();
+                let from = from.replace([' ', ';', '*'], "");
+                let from = from.trim_start_matches("pubuse").trim_end_matches("::");
+                let from = from.replace("super::", "names::");
+                names.extend(modules.get(&from).into_iter().flatten().cloned());
+            }
+            _ => {}
+        }
+    }
+    modules.insert(path.to_owned(), names);
+}
+
+fn layer(source: &str) -> Told {
+    let source: TokenStream = source.parse().expect("tokens");
+    Told::of(pipeline::attention(quote!([editor ::attn] #source)))
+}
+
+fn model(source: &str) -> Told {
+    let source: TokenStream = source.parse().expect("tokens");
+    Told::of(pipeline::model(quote!([editor ::attn] #source)))
+}
+
+const REST: &str = "
+    struct Rest<d = 8>;
+    fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+        let y = feed_forward::<hidden = 8, activation = swiglu, name = a, init = normal(std = 0.02)>(layer_norm::<epsilon = 0.1>(x));
+        let z = attention::<heads = 2, mask = causal & sliding_window(3) & padding, position = rope, bias = [q, k]>(y, padding = keep) {
+            param slope: [heads] = alibi_slopes;
+            fn score(score, h, q_idx) { let far = slope[h]; score - far * q_idx as f32 }
+        };
+        linear::<out = d, bias = false>(dropout::<p = 0.5>(z)) + module::<ReLU, out = [batch, seq, d]>(x)
+    }";
+
+#[test]
+fn every_name_of_a_model_is_documented() {
+    for source in [GPT, REST] {
+        let told = model(source);
+        assert_eq!(told.lost(), Vec::<&String>::new());
+    }
+    let told = model(REST);
+    for path in [
+        "attention::heads",
+        "words::mask::causal",
+        "words::position::rope",
+        "words::bias::q",
+        "words::activation::swiglu",
+        "words::init::normal",
+        "words::initializer::alibi_slopes",
+        "arguments::init::normal::std",
+        "arguments_of_score::q_idx",
+        "operations::attention",
+        "operands::padding",
+        "kinds::bool",
+        "feed_forward::activation",
+        "linear::bias",
+        "dropout::p",
+        "module::out",
+        "items::param",
+        "::slope",
+        "::far",
+        "::seq",
+        "::z",
+    ] {
+        assert!(told.has(path), "{path}: {:?}", told.paths);
+    }
+}
+
+#[test]
+fn every_name_of_a_layer_is_documented() {
+    let told = layer(
+        "/// As it is.
+        pub struct Layer<heads = HEADS, d_model = 8, mask = !(chunked(3) | document), score = additive(hidden = 4),
+            ensure = { document }, qk_norm = rms> {
+            data kinds: ids[batch, kv_len];
+            fn mask(b, q_idx, kv_idx) { kinds[b, kv_idx] > heads && q_idx > WIDTH as i64 }
+        }",
+    );
+    assert_eq!(told.lost(), Vec::<&String>::new());
+    for path in [
+        "layer::heads",
+        "words::mask::document",
+        "axes::kv_len",
+        "::kinds",
+    ] {
+        assert!(told.has(path), "{path}: {:?}", told.paths);
+    }
+    assert!(!told.has("HEADS") && !told.has("WIDTH"));
+}
+
+#[test]
+fn a_key_without_its_name_is_documented_where_its_number_stands() {
+    let told = model(
+        "struct Positional<d = 8>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 4] {
+            linear::<4>(dropout::<0.5>(attention::<2, d>(feed_forward::<d>(x))))
+        }",
+    );
+    for path in ["attention::heads", "linear::out", "dropout::p"] {
+        assert!(told.has(path), "{path}: {:?}", told.paths);
+    }
+    for path in ["::d_model", "::hidden"] {
+        assert!(!told.has(path), "{path}: {:?}", told.paths);
+    }
+}
+
+#[test]
+fn for_rustc_there_are_no_names() {
+    let source: TokenStream = REST.parse().expect("tokens");
+    let [rustc, editor] = [quote!([::attn]), quote!([editor::attn])]
+        .map(|path| pipeline::model(quote!(#path #source)).to_string());
+    assert!(!rustc.contains("mentioned") && !rustc.contains("rust_analyzer"));
+    assert!(editor.ends_with(&rustc), "the rest of it is the same");
+}
+
+/// Whatever the tokens, the names of an editor are items, and the expansion after them is that for rustc.
+fn check(soup: &[Soup], head: &str, expand: fn(TokenStream) -> TokenStream) {
+    let text = format!("{head} {}", trees::to_text(soup));
+    let tokens = trees::to_tokens(&text);
+    let rustc = expand(quote!([::attn] #tokens)).to_string();
+    let editor = expand(quote!([editor ::attn] #tokens));
+    assert!(editor.to_string().ends_with(&rustc), "in {text}");
+}
+
+proptest! {
+    #![proptest_config(cases(1000))]
+
+    #[test]
+    fn token_soup_in_a_layer_is_walked(soup in trees::soups(&words::attention())) {
+        check(&soup, "struct Layer<", pipeline::attention);
+    }
+
+    #[test]
+    fn token_soup_in_a_body_is_walked(soup in trees::soups(&words::attention())) {
+        let body = [Soup::Group(Delimiter::Brace, soup)];
+        check(&body, "struct Layer<heads = 2, d_model = 8>", pipeline::attention);
+    }
+
+    #[test]
+    fn token_soup_in_a_model_is_walked(soup in trees::soups(&words::model())) {
+        let statements = [Soup::Group(Delimiter::Brace, soup)];
+        check(&statements, "struct Model<d = 8>; fn forward(x: [batch, d]) -> [batch, d]", pipeline::model);
+    }
+
+    #[test]
+    fn mistakes_in_a_model_are_walked(mistakes in trees::mistakes(&words::model())) {
+        check(&trees::mistaken(REST, &mistakes), "", pipeline::model);
+    }
+}

@@ -1,0 +1,286 @@
+//! Which names are offered: all that may stand there, and no other.
+
+use crate::{ask, body, layer, model};
+
+const MASKS: [&str; 8] = [
+    "causal",
+    "chunked",
+    "dilated_sliding_window",
+    "document",
+    "none",
+    "padding",
+    "prefix_lm",
+    "sliding_window",
+];
+const POSITIONS: [&str; 4] = ["alibi", "none", "rel_pos_bias", "rope"];
+const KEYS_OF_LAYERS: [&str; 18] = [
+    "bias",
+    "bidirectional",
+    "d_context",
+    "d_model",
+    "dropout",
+    "ensure",
+    "head_dim",
+    "heads",
+    "init",
+    "kv_heads",
+    "mask",
+    "normalizer",
+    "position",
+    "qk_norm",
+    "scale",
+    "score",
+    "softcap",
+    "value_head_dim",
+];
+const OPERATIONS: [&str; 21] = [
+    "attention",
+    "concat",
+    "dropout",
+    "embedding",
+    "feed_forward",
+    "gelu",
+    "gelu_tanh",
+    "layer_norm",
+    "learned_position",
+    "linear",
+    "mean_pool",
+    "module",
+    "relu",
+    "relu_squared",
+    "repeat",
+    "rms_norm",
+    "sigmoid",
+    "silu",
+    "sinusoidal_position",
+    "softmax",
+    "tanh",
+];
+const FUNCTIONS: [&str; 11] = [
+    "abs", "clamp", "exp", "floor", "ln", "max", "min", "pow", "sigmoid", "sqrt", "tanh",
+];
+const SIZES_OF_LAYERS: [&str; 6] = [
+    "d_context",
+    "d_model",
+    "head_dim",
+    "heads",
+    "kv_heads",
+    "value_head_dim",
+];
+
+/// These names and no other are offered at the cursor.
+fn check(source: &str, expected: &[&[&str]]) {
+    let mut expected: Vec<_> = expected.concat().iter().map(ToString::to_string).collect();
+    expected.sort();
+    if let Some(mut offered) = ask(|server| server.completions(source)) {
+        offered.sort();
+        assert_eq!(offered, expected, "in {source}");
+    }
+}
+
+#[test]
+fn a_layer_offers_the_words_of_a_key() {
+    for (typed, words) in [
+        ("mask = ca$0", &MASKS[..]),
+        ("mask = $0", &MASKS),
+        ("mask = causal & $0", &MASKS),
+        ("mask = causal & !(pad$0 | document)", &MASKS),
+        ("mask = $0, position = rope", &MASKS),
+        ("mask = $0 position = rope", &MASKS),
+        ("position = r$0", &POSITIONS),
+        ("position = $0", &POSITIONS),
+        ("bias = [q, $0]", &["q", "k", "v", "o"]),
+        (
+            "mask = sliding_window(3, $0)",
+            &["n", "upper_left", "lower_right", "symmetric"],
+        ),
+    ] {
+        check(&layer(typed, ";"), &[words]);
+    }
+}
+
+#[test]
+fn a_layer_offers_its_keys() {
+    for typed in [
+        "mas$0",
+        "$0",
+        "mask = causal, $0",
+        "$0, mask = causal",
+        "mas$0 = causal",
+    ] {
+        check(&layer(typed, ";"), &[&KEYS_OF_LAYERS]);
+    }
+}
+
+#[test]
+fn a_layer_that_is_not_written_to_its_end_offers_them_too() {
+    check(
+        "attn::attention! { struct Layer<heads = 2, mas$0 }",
+        &[&KEYS_OF_LAYERS],
+    );
+    check(
+        "attn::attention! { struct Layer<heads = 2, mask = ca$0 }",
+        &[&MASKS],
+    );
+}
+
+#[test]
+fn an_operation_offers_the_words_of_its_keys() {
+    for (typed, words) in [
+        ("attention::<heads = 2, mask = $0>(x)", &MASKS[..]),
+        ("attention::<heads = 2, mask = ca$0>(x)", &MASKS),
+        (
+            "attention::<heads = 2, mask = $0, position = rope>(x)",
+            &MASKS,
+        ),
+        (
+            "attention::<heads = 2, mask = causal, position = r$0>(x)",
+            &POSITIONS,
+        ),
+        ("let h = attention::<2, position = $0>(x); h", &POSITIONS),
+    ] {
+        check(&model(typed), &[words]);
+    }
+}
+
+#[test]
+fn an_operation_offers_its_keys_and_the_sizes_of_the_model() {
+    let sizes: &[&str] = &["d_model", "hidden"];
+    let keys = ["bias", "init", "name", "out", "tied"];
+    for typed in [
+        "linear::<$0>(x)",
+        "linear::<8, bi$0>(x)",
+        "linear::<8, $0>(x)",
+    ] {
+        check(&model(typed), &[&keys, sizes]);
+    }
+    check(&model("linear::<out = $0>(x)"), &[sizes]);
+    check(&model("linear::<out = hid$0>(x)"), &[sizes]);
+    let others = KEYS_OF_LAYERS.iter().filter(|key| **key != "d_model");
+    let others: Vec<&str> = others.copied().collect();
+    check(
+        &model("attention::<2, mas$0>(x)"),
+        &[&others, &["name"], sizes],
+    );
+    check(
+        &model("attention::<2, mas$0\nx"),
+        &[&others, &["name"], sizes],
+    );
+}
+
+#[test]
+fn a_statement_offers_operations_and_the_variables_before_it() {
+    for typed in [
+        "$0",
+        "fe$0",
+        "fe$0 layer_norm(x)",
+        "x + fe$0",
+        "x + $0",
+        "layer_norm(fe$0)",
+        "layer_norm($0)",
+        "let h = $0; x",
+        "let h = la$0\nlet y = x; y",
+        "repeat 2 { $0 } x",
+    ] {
+        check(&model(typed), &[&OPERATIONS, &["x", "lens"]]);
+    }
+    for typed in [
+        "h += fe$0",
+        "h += $0; h",
+        "h = layer_norm(h) + $0; h",
+        "repeat 2 { h += fe$0 } h",
+    ] {
+        let typed = format!("let mut h = linear::<8>(x); {typed}");
+        check(&model(&typed), &[&OPERATIONS, &["x", "lens", "h"]]);
+    }
+    check(
+        &model("repeat 2 { let inner = x; } la$0"),
+        &[&OPERATIONS, &["x", "lens"]],
+    );
+}
+
+#[test]
+fn an_operand_with_a_name_is_offered() {
+    check(
+        &model("attention::<2, mask = padding>(x, padd$0 = lens)"),
+        &[&["context", "document", "padding"]],
+    );
+}
+
+#[test]
+fn an_axis_is_one_of_the_inputs_or_a_size() {
+    check(
+        "attn::model! { struct Model<width = 8>; fn forward(x: [batch, width]) -> [ba$0] { x } }",
+        &[&["batch", "width"]],
+    );
+}
+
+#[test]
+fn a_layer_to_tie_to_is_one_that_has_a_name() {
+    check(
+        &model("let y = embedding::<8, 8, name = table>(x); linear::<tied = ta$0>(y)"),
+        &[&["table"]],
+    );
+}
+
+#[test]
+fn a_body_offers_its_items() {
+    check(&body("$0"), &[&["param", "data"]]);
+    check(&body("pa$0"), &[&["param", "data"]]);
+    check(
+        &body("$0 fn mask(q_idx) { q_idx > 1 }"),
+        &[&["param", "data"]],
+    );
+    check(&body("fn $0"), &[&["mask", "normalize", "score"]]);
+    check(
+        &body("fn sc$0(score) { score }"),
+        &[&["mask", "normalize", "score"]],
+    );
+    check(
+        &body("param other: [heads] = o$0;"),
+        &[&["zeros", "ones", "normal", "uniform", "alibi_slopes"]],
+    );
+    check(&body("param other: [h$0] = ones;"), &[&SIZES_OF_LAYERS]);
+}
+
+#[test]
+fn a_function_of_a_body_offers_what_it_may_name() {
+    let tensors: &[&str] = &["slope", "far"];
+    for typed in [
+        "score * $0",
+        "score * sl$0",
+        "score + exp($0)",
+        "score - slope[$0]",
+    ] {
+        let function = format!("fn score(score, h) {{ {typed} }}");
+        check(
+            &body(&function),
+            &[&FUNCTIONS, &SIZES_OF_LAYERS, tensors, &["score", "h"]],
+        );
+    }
+    check(
+        &body("fn score(score) { let half = score / 2.0; ha$0 }"),
+        &[&FUNCTIONS, &SIZES_OF_LAYERS, tensors, &["score", "half"]],
+    );
+    check(
+        &body("fn mask(q$0) { true }"),
+        &[&["b", "h", "q_idx", "kv_idx", "q_len", "kv_len"]],
+    );
+    check(
+        &model("attention::<2>(x) { param slope: [heads] = ones; fn score(score) { sl$0 } }"),
+        &[&FUNCTIONS, &SIZES_OF_LAYERS, &["slope", "score"]],
+    );
+}
+
+#[test]
+fn a_size_may_be_a_constant_of_the_program() {
+    for typed in ["kv_heads = WID$0", "kv_heads = $0"] {
+        let source = format!("const WIDTH: usize = 8; {}", layer(typed, ";"));
+        if let Some(offered) = ask(|server| server.completions(&source)) {
+            assert!(offered.iter().any(|name| name == "WIDTH"), "{offered:?}");
+            for internal in ["names", "mentioned", "nothing", "keys", "p", "D"] {
+                assert!(offered.iter().all(|name| name != internal), "{internal}");
+            }
+        }
+    }
+}
