@@ -1,6 +1,6 @@
 //! Batches, queries and keys may be none: shapes are kept, nothing is NaN, and every parameter has a gradient.
 
-use attn::attention;
+use attn::{attention, data::LengthsPerQuery};
 use dfdx::{
     optim::{Optimizer, Sgd, SgdConfig},
     prelude::*,
@@ -193,7 +193,11 @@ fn self_attention_of_nothing() {
 #[test]
 fn self_attention_of_nothing_with_data_for_its_mask() {
     assert_self_attention!(Padded, |x, b, s| (x, row(s, b)), |x, s| (x, s));
-    assert_self_attention!(Padded, |x, b, s| (x, table(s, b, s)), |x, s| (x, row(s, s)));
+    assert_self_attention!(
+        Padded,
+        |x, b, s| (x, LengthsPerQuery(table(s, b, s))),
+        |x, s| (x, LengthsPerQuery(row(s, s)))
+    );
     assert_self_attention!(Padded, |x, b, s| (x, table(true, b, s)), |x, s| (
         x,
         row(true, s)
@@ -216,8 +220,8 @@ fn cross_attention_of_nothing_with_data_for_its_mask() {
     );
     assert_cross_attention!(
         CrossPadded,
-        |x, c, b, q, k| (x, c, table(k, b, q)),
-        |x, c, q, k| (x, c, row(k, q))
+        |x, c, b, q, k| (x, c, LengthsPerQuery(table(k, b, q))),
+        |x, c, q, k| (x, c, LengthsPerQuery(row(k, q)))
     );
     assert_cross_attention!(
         CrossPadded,
