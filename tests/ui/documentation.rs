@@ -77,10 +77,6 @@ fn examples_depend_on_the_facade_alone() {
     let mut found = Vec::new();
     let mut examples = 0;
     for (path, text) in sources(&["attn-core/src", "attn-macros/src", "src"], "rs") {
-        // Its examples still speak of the crate that they are in.
-        if path.components().any(|part| part.as_os_str() == "data") {
-            continue;
-        }
         let docs: Vec<&str> = text.lines().filter_map(doc).collect();
         examples += docs.iter().filter(|line| line.starts_with("```")).count() / 2;
         let lines = lines_for_insiders(docs.into_iter());

@@ -1,7 +1,7 @@
 //! Every diagnostic: a program with a mistake, and beside it all that the compiler says.
 //!
 //! `TRYBUILD=overwrite cargo test -p attn-ui-tests --test ui` writes the messages anew: read what changed. One case alone:
-//! `cargo test -p attn-ui-tests --test ui -- trybuild=heads`.
+//! `cargo test -p attn-ui-tests --test ui -- a_mistake trybuild=heads`.
 
 mod documentation;
 

@@ -20,18 +20,24 @@ use crate::{
 /// unbatched input, `batch` is left out; a single id is a `usize` then. A `&tensor` is taken as well, to be kept for the next call.
 ///
 /// ```
-/// use attn_core::data::{Data, Declared};
-/// use dfdx::prelude::*;
+/// use attn::{attention, dfdx::prelude::*};
+///
+/// attention! {
+///     struct Prefixed<heads = 1, d_model = 4> {
+///         data prefix: ids[batch];
+///         fn mask(b, q_idx, kv_idx) { kv_idx < prefix[b] || kv_idx <= q_idx }
+///     }
+/// }
 ///
 /// let dev = Cpu::default();
-/// let lengths: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![3, 1], (2,));
-/// let declared = Declared { layer: "Packed", data: "prefix", axes: [("batch", 2)], batched: true };
-/// let prefix = Data::<(usize,), usize, Cpu>::read(lengths, declared).unwrap();
-/// assert_eq!(prefix.id([1]), 1);
+/// let layer = dev.build_module::<Prefixed, f32>();
+/// let x: Tensor<(usize, usize, Const<4>), f32, _> = dev.sample_normal_like(&(2, 5, Const));
+/// let prefix: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![3, 1], (2,));
+/// assert!(layer.try_forward((x.clone(), &prefix)).is_ok());
 ///
 /// let one: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![3], (1,));
-/// let error = Data::<(usize,), usize, Cpu>::read(one, declared).unwrap_err();
-/// assert_eq!(error.to_string(), "Packed: axis 0 of `prefix` has size 1, but `batch` is 2");
+/// let error = layer.try_forward((x, one)).unwrap_err();
+/// assert_eq!(error.to_string(), "Prefixed: axis 0 of `prefix` has size 1, but `batch` is 2");
 /// ```
 pub trait Data<Shape, V, D: HasErr>: Sized {
     /// Reads the values and checks their number along every axis.

@@ -24,8 +24,7 @@ use crate::{
 /// [FlexAttention](https://pytorch.org/blog/flexattention/), `document_id[q_idx] == document_id[kv_idx]`.
 ///
 /// ```
-/// use attn_core::data::Documents;
-/// use dfdx::prelude::*;
+/// use attn::{data::Documents, dfdx::prelude::*};
 ///
 /// let dev = Cpu::default();
 /// let ids: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![7, 7, 9], (3,));

@@ -29,8 +29,7 @@ use crate::{
 /// with the opposite meaning: there `True` is padding.
 ///
 /// ```
-/// use attn_core::data::Padding;
-/// use dfdx::prelude::*;
+/// use attn::{data::Padding, dfdx::prelude::*};
 ///
 /// let dev = Cpu::default();
 /// let lengths: Tensor<(usize,), usize, _> = dev.tensor_from_vec(vec![3, 1], (2,));
@@ -63,8 +62,7 @@ pub trait Padding<Shape, D: HasErr>: Sized {
 /// `lengths[q]` keys.
 ///
 /// ```
-/// use attn_core::data::{LengthsPerQuery, Padding};
-/// use dfdx::prelude::*;
+/// use attn::{data::{LengthsPerQuery, Padding}, dfdx::prelude::*};
 ///
 /// let lengths: Tensor<Rank1<3>, usize, _> = Cpu::default().tensor([1, 2, 3]);
 /// // Three queries, three keys.
