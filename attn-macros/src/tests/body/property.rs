@@ -34,7 +34,7 @@ fn within(before: &str, trees: Vec<Soup>) -> Vec<Soup> {
 const HEADER: &str = "struct L<heads = 8, d_model = 32>";
 
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(cases(200))]
 
     #[test]
     fn token_soup_in_place_of_a_body_is_answered(trees in trees::soups(&words::body())) {
