@@ -73,8 +73,8 @@ pub trait Padding<Shape, D: HasErr>: Sized {
 #[derive(Clone, Debug)]
 pub struct LengthsPerQuery<T>(pub T);
 
-/// Never implemented: the impls of [`Padding`] for plain `usize` tensors with an axis of the sequence ask for it, so that the
-/// compiler names both readings.
+/// No type implements it. The impls of [`Padding`] for plain `usize` tensors with a sequence axis ask for it, so that the compiler's
+/// error names both readings.
 #[diagnostic::on_unimplemented(
     message = "padding as a `usize` tensor with a sequence axis has two readings: ones and zeros that mark keys, or a valid length for each query",
     label = "say which one it is",

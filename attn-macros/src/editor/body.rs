@@ -6,9 +6,8 @@ use super::header::walk_words;
 use super::names::{Names, Own, Scope, is_constant};
 use super::tokens::Tokens;
 use crate::spec::keys::INITIALIZER;
-use crate::spec::text;
 
-/// What stands in the braces. Functions may read what is declared behind them.
+/// Walks the contents of the braces. A function may read tensors that are declared after it.
 pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens) {
     let tensors = names.scope(&[], &["functions", "sizes"], &tensors(tokens));
     while !tokens.is_empty() {
@@ -20,7 +19,7 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens) {
 /// `param slope: [heads]`, with what is said of it.
 fn tensors(tokens: &Tokens) -> Vec<Own> {
     let mut tensors = Vec::new();
-    let mut tokens = Tokens::new(tokens.rest().iter().cloned().collect());
+    let mut tokens = tokens.clone();
     while let Some(token) = tokens.next() {
         let TokenTree::Ident(word) = token else {
             continue;
@@ -31,7 +30,7 @@ fn tensors(tokens: &Tokens) -> Vec<Own> {
         {
             tokens.next();
             let shape = tokens.take_until(|rest| rest.is(0, '=') || rest.is(0, ';'));
-            let shape = text::of(&shape.rest().iter().cloned().collect());
+            let shape = shape.text();
             let what = if word == "param" {
                 "Learned"
             } else {
@@ -85,7 +84,7 @@ fn walk_tensor(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Scope) {
             false => names.constant(init.rest()),
         }
     }
-    // What is half written ends where the next item starts.
+    // An unfinished item ends where the next item starts.
     let end = |rest: &Tokens| rest.is(0, ';') || starts_item(rest);
     walk_expression(names, tokens.take_until(end), tensors);
     tokens.take(';');
@@ -107,7 +106,7 @@ fn walk_dims(names: &mut Names<'_>, dims: Tokens, is_learned: bool) {
     }
 }
 
-/// What comes after `fn`.
+/// Walks a function, from behind `fn`.
 fn walk_function(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Scope) {
     let name = tokens.take_ident();
     names.language("functions_of_body", name.as_ref());
@@ -167,7 +166,7 @@ fn argument_doc(name: &str) -> Option<&'static str> {
 
 /// `let x = ..`, wherever it stands.
 fn locals(block: &Tokens, own: &mut Vec<Own>) {
-    let mut tokens = Tokens::new(block.rest().iter().cloned().collect());
+    let mut tokens = block.clone();
     while let Some(token) = tokens.next() {
         match token {
             TokenTree::Group(group) => locals(&Tokens::new(group.stream()), own),
@@ -206,7 +205,7 @@ fn walk_expression(names: &mut Names<'_>, mut tokens: Tokens, scope: Scope) {
                 walk_expression(names, Tokens::new(group.stream()), scope);
                 false
             }
-            // The method, which is an error.
+            // A method call is an error.
             TokenTree::Punct(punct) if punct.as_char() == '.' => {
                 tokens.take_ident();
                 false

@@ -27,7 +27,7 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens) {
     }
 }
 
-/// What stands between commas, to the closing `>`.
+/// The entries between commas, up to the closing `>`.
 pub(super) fn entries(tokens: &mut Tokens) -> Vec<Entry> {
     let mut entries = vec![entry(tokens)];
     // A comma that is missing is an error, which says enough.

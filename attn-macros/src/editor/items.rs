@@ -45,14 +45,14 @@ pub(crate) fn items() -> TokenStream {
     }
 }
 
-/// Those of layers last: they are found rather than those of operations.
+/// Every key with words, and the keys of a layer. These come last: of two keys with one name, the last one counts.
 fn all_keys() -> impl Iterator<Item = &'static Key> {
     let of_operations = OPERATIONS.iter().flat_map(|operation| operation.keys);
     let with_words = of_operations.filter(|key| !key.words().is_empty());
     with_words.chain(KEYS).chain([&INITIALIZER])
 }
 
-/// What stands in one place only.
+/// The modules of names that belong to a single place.
 fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
     let operations = OPERATIONS.iter().map(|operation| {
         let doc = format!("{}: {}", operation.signature, operation.doc);

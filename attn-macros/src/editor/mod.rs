@@ -1,4 +1,4 @@
-//! What editors know of a declaration: which name may stand where, and what each of them means.
+//! Editor support for a declaration: the names that may stand at each place, and their documentation.
 //!
 //! rust-analyzer looks at what a name of the input becomes in the expansion: there it resolves it, and completes it where it is half a
 //! word. So what is written is said once more in front of the expansion, as paths that end in the user's own names. [`items`] is where

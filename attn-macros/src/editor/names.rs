@@ -1,4 +1,4 @@
-//! What was found, as paths and the modules that they lead into.
+//! The names that were found: paths, and the modules that the paths lead into.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote};

@@ -10,7 +10,6 @@ use super::names::{Names, Own, Scope, is_constant, size};
 use super::tokens::Tokens;
 use crate::diag::Diagnostics;
 use crate::model::ops::Operation;
-use crate::spec::text;
 
 /// `<sizes>; fn forward(inputs) -> result { statements }`
 pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics) {
@@ -18,7 +17,7 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics)
     let none = names.scope(&[], &[], &[]);
     if tokens.take('<') {
         for Entry { key, value } in entries(tokens) {
-            let doc = format!("A size of the model: `{}`.", text_of(&value));
+            let doc = format!("A size of the model: `{}`.", value.text());
             size(names, &value, Some(none));
             sizes.extend(key.map(|name| Own { name, doc }));
         }
@@ -40,7 +39,7 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics)
     } in inputs
     {
         names.language("kinds", kind.as_ref());
-        let shape = tokens.as_ref().map(text_of).unwrap_or_default();
+        let shape = tokens.as_ref().map(Tokens::text).unwrap_or_default();
         let kind = kind.map(|kind| kind.to_string()).unwrap_or_default();
         tokens
             .into_iter()
@@ -64,10 +63,6 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics)
         shapes: HashMap::new(),
     };
     walker.statements(statements);
-}
-
-fn text_of(tokens: &Tokens) -> String {
-    text::of(&tokens.rest().iter().cloned().collect())
 }
 
 /// `tokens: ids[batch, seq]`
@@ -142,7 +137,7 @@ struct Walker<'w, 'n> {
     /// The sizes of the header, and these with the axes of the inputs.
     sizes: Scope,
     axes: Scope,
-    /// What may stand between the `<` and `>` of each operation.
+    /// The keys of each operation, between its `<` and `>`.
     arguments: HashMap<String, Scope>,
     /// The names that layers have, which others may be tied to.
     layers: Scope,
@@ -351,7 +346,7 @@ impl Walker<'_, '_> {
         let key = operation.positional.get(index).copied();
         match (value.rest(), key) {
             ([TokenTree::Literal(number)], Some(key)) => {
-                // What the number is of.
+                // The key that the number belongs to.
                 let key = Ident::new(key, number.span());
                 self.names.language(operation.name, Some(&key));
             }

@@ -2,7 +2,10 @@
 
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
+use crate::spec::text;
+
 /// A list of tokens and the place in it.
+#[derive(Clone)]
 pub(super) struct Tokens {
     list: Vec<TokenTree>,
     at: usize,
@@ -23,6 +26,11 @@ impl Tokens {
     /// What is left.
     pub(super) fn rest(&self) -> &[TokenTree] {
         &self.list[self.at..]
+    }
+
+    /// The rest as source text.
+    pub(super) fn text(&self) -> String {
+        text::of(&self.rest().iter().cloned().collect())
     }
 
     pub(super) fn next(&mut self) -> Option<TokenTree> {
