@@ -289,7 +289,7 @@ pub mod generate {
 /// `attention_maps(x)` of a declared model returns one per attention, in the order in which they run. Weights exist in the composed
 /// form only, so that is what runs: its memory grows with the square of the lengths. The feature `viz` draws them: `attn::viz`.
 pub mod maps {
-    pub use attn_core::maps::AttentionMap;
+    pub use attn_core::maps::{AttentionMap, MapError};
 }
 
 /// What a program needs that declares layers and trains them, in one line: `use attn::prelude::*;`.

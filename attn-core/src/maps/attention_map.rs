@@ -3,6 +3,29 @@
 use super::Looked;
 use crate::kernel::attention::MaskBlocks;
 
+/// A shape that is not that of the weights.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MapError {
+    /// More or fewer weights than the shape has.
+    #[error("a map of {shape:?} has {expected} weights, found {found}")]
+    Weights {
+        /// `[batch, heads, query, key]`
+        shape: [usize; 4],
+        /// How many weights a map of this shape has.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+
+    /// The sizes other than 0 have a product that no memory can hold.
+    #[error("a map of {shape:?} is larger than any memory")]
+    TooLarge {
+        /// `[batch, heads, query, key]`
+        shape: [usize; 4],
+    },
+}
+
 /// The weights with which one attention of a model looked from its queries at its keys, for every sequence and head.
 ///
 /// ```
@@ -32,29 +55,50 @@ impl AttentionMap {
     /// A map of these weights, `[batch, heads, query, key]` in the order of memory.
     ///
     /// # Panics
-    /// If there are more or fewer of them; also if the sizes other than 0 have no product.
+    /// Where [`try_new`](AttentionMap::try_new) returns an error.
+    #[track_caller]
     pub fn new(name: impl Into<String>, shape: [usize; 4], weights: Vec<f32>) -> Self {
-        let [batch, heads, queries, keys] = shape;
+        Self::try_new(name, shape, weights).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// [`new`](AttentionMap::new) for a shape that comes from elsewhere.
+    ///
+    /// ```
+    /// use attn::maps::AttentionMap;
+    ///
+    /// let error = AttentionMap::try_new("mine", [1, 2, 2, 3], vec![0.5; 11]).unwrap_err();
+    /// assert_eq!(error.to_string(), "a map of [1, 2, 2, 3] has 12 weights, found 11");
+    /// ```
+    ///
+    /// # Errors
+    /// [`MapError`].
+    pub fn try_new(
+        name: impl Into<String>,
+        shape: [usize; 4],
+        weights: Vec<f32>,
+    ) -> Result<Self, MapError> {
         // A size of 0 must not hide that others are more than any memory holds.
         let most = shape.iter().try_fold(1, |product: usize, &size| {
             let product = product.checked_mul(size.max(1))?;
             (product <= isize::MAX as usize).then_some(product)
         });
-        assert!(
-            most.is_some(),
-            "a map of [{batch}, {heads}, {queries}, {keys}] is larger than any memory"
-        );
-        let (expected, found) = (shape.iter().product::<usize>(), weights.len());
-        assert!(
-            found == expected,
-            "a map of [{batch}, {heads}, {queries}, {keys}] has {expected} weights, found {found}"
-        );
-        Self {
+        if most.is_none() {
+            return Err(MapError::TooLarge { shape });
+        }
+        let (expected, found) = (shape.iter().product(), weights.len());
+        if found != expected {
+            return Err(MapError::Weights {
+                shape,
+                expected,
+                found,
+            });
+        }
+        Ok(Self {
             name: name.into(),
             shape,
             weights,
             blocks: None,
-        }
+        })
     }
 
     /// A map of the weights that a layer has returned, `[batch, heads, query, key]` or `[heads, query, key]`.

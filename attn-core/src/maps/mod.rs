@@ -9,5 +9,5 @@
 mod attention_map;
 mod recorder;
 
-pub use attention_map::AttentionMap;
+pub use attention_map::{AttentionMap, MapError};
 pub use recorder::{Attentions, Looked, Recorder, attention_maps};
