@@ -213,7 +213,7 @@ fn check(soup: &[Soup], head: &str, expand: fn(TokenStream) -> TokenStream) {
 }
 
 proptest! {
-    #![proptest_config(cases(1000))]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn token_soup_in_a_layer_is_walked(soup in trees::soups(&words::attention())) {

@@ -65,7 +65,7 @@ fn declares_layer(file: &syn::File) -> bool {
 }
 
 proptest! {
-    #![proptest_config(cases(500))]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn token_soup_is_answered(soup in trees::soups(&words::attention())) {

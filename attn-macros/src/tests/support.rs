@@ -20,7 +20,11 @@ pub(super) fn cases(count: u32) -> Config {
         fixed => fixed,
     };
     Config {
-        cases: config.cases.max(count),
+        // proptest has a default of its own, which would be a floor.
+        cases: match std::env::var_os("PROPTEST_CASES") {
+            Some(_) => config.cases.max(count),
+            None => count,
+        },
         rng_seed,
         failure_persistence: None,
         ..config

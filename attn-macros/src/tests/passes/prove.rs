@@ -366,7 +366,7 @@ fn a_token_has_the_id_that_it_has() {
 }
 
 proptest! {
-    #![proptest_config(cases(500))]
+    #![proptest_config(cases(250))]
 
     /// Three or more periods may take more steps than a compiler should spend: what is said of those is true, if anything is.
     #[test]
