@@ -11,6 +11,7 @@ mod graph;
 mod markdown;
 mod messages;
 mod model;
+mod op;
 mod pipeline;
 mod score;
 mod spec;
@@ -37,7 +38,7 @@ pub fn model(input: TokenStream) -> TokenStream {
 #[doc(hidden)]
 #[proc_macro]
 pub fn operation_table(_: TokenStream) -> TokenStream {
-    let table = model::ops::table();
+    let table = op::table();
     quote::quote!(#table).into()
 }
 

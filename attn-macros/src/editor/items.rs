@@ -8,7 +8,7 @@ use quote::{format_ident, quote};
 use super::body::ARGUMENTS;
 use super::header::arguments_of;
 use super::names::is_name;
-use crate::model::ops::{OPERATIONS, Operation};
+use crate::op::{OPERATIONS, Operation};
 use crate::spec::body::{FUNCTIONS, FunctionKind};
 use crate::spec::keys::{INITIALIZER, KEYS, Key, Kind, Word};
 
@@ -148,8 +148,11 @@ fn said(names: &[(&'static str, &'static str)]) -> impl Iterator<Item = Named> {
 
 /// The keys that are in no table.
 fn shared(operation: &Operation) -> impl Iterator<Item = Named> {
-    let is_tied = matches!(operation.name, "linear" | "embedding");
-    said(if is_tied { &[NAME, TIED] } else { &[NAME] })
+    said(if operation.may_be_tied {
+        &[NAME, TIED]
+    } else {
+        &[NAME]
+    })
 }
 
 fn named_key(key: &Key) -> Named {

@@ -9,7 +9,7 @@ use super::header::{Entry, entries, walk_value};
 use super::names::{Names, Own, Scope, is_constant, size};
 use super::tokens::Tokens;
 use crate::diag::Diagnostics;
-use crate::model::ops::Operation;
+use crate::op::Operation;
 
 /// `<sizes>; fn forward(inputs) -> result { statements }`
 pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics) {
@@ -343,7 +343,7 @@ impl Walker<'_, '_> {
 
     /// A value, or a key that has none yet.
     fn by_position(&mut self, operation: &'static Operation, index: usize, value: Tokens) {
-        let key = operation.positional.get(index).copied();
+        let key = operation.positional().get(index).copied();
         match (value.rest(), key) {
             ([TokenTree::Literal(number)], Some(key)) => {
                 // The key that the number belongs to.

@@ -7,8 +7,8 @@ use proc_macro2::{Ident, TokenStream};
 pub(crate) use elsewhere::*;
 
 use super::{did_you_mean, example, listed, nearest_key, quoted};
-use crate::model::ops::{OPERATIONS, Operation};
 use crate::model::types::{Kind, Type};
+use crate::op::{OPERATIONS, Operation};
 use crate::score::prove::Verdict;
 use crate::spec::keys::nearest;
 use crate::spec::{Size, Spec, text};
@@ -320,7 +320,7 @@ pub(crate) fn unknown_key_of(operation: &Operation, found: &Ident) -> String {
 }
 
 pub(crate) fn too_many_positional(operation: &Operation, found: &str) -> String {
-    let help = match operation.positional {
+    let help = match operation.positional().as_slice() {
         [] => keys_of(operation),
         _ => format!(
             "write `{}`, and other keys as `key = value`",
@@ -334,7 +334,7 @@ pub(crate) fn wrong_position(operation: &Operation, expected: &str, found: &str)
     format!(
         "here stands the `{expected}` of `{}`, found `{found}`\nhelp: the order is {}; or write `{found} = {found}`",
         operation.name,
-        operation.positional.join(", ")
+        operation.positional().join(", ")
     )
 }
 

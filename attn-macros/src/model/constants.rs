@@ -7,7 +7,7 @@ use quote::{ToTokens, format_ident};
 use super::sizes::is_value;
 use crate::spec::value::Constant;
 
-pub(super) struct Constants {
+pub(crate) struct Constants {
     model: Ident,
     named: Vec<Named>,
     /// `const __Net_1: usize = WIDTH;`
@@ -52,7 +52,7 @@ impl Constants {
     }
 
     /// `tokens` with the names of the sizes among the constants in the places of their expressions.
-    pub(super) fn with_names(&self, tokens: &TokenStream) -> TokenStream {
+    pub(crate) fn with_names(&self, tokens: &TokenStream) -> TokenStream {
         let expr = tokens.to_string();
         let size = |expr: &str| {
             let mut sizes = self.named.iter().filter(|named| named.ty == "usize");

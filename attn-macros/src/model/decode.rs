@@ -1,15 +1,10 @@
 //! Whether a network can go on token by token: whether what it makes of a token depends on nothing behind it.
 
 use super::emit::operation_name;
-use super::graph::{
-    Field, Model, Module, ModuleId, Node, Op, Place, Region, Step, Submodule, ValueId,
-};
+use super::graph::{Field, Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
 use super::types::{Axis, Kind};
-use crate::graph::{Graph, simplify, steps};
 use crate::messages::model as messages;
-use crate::score::prove::Verdict;
-use crate::score::{Expr, Var};
-use crate::spec::Spec;
+use crate::op::Decode;
 
 /// Why it cannot, in the user's words.
 pub(crate) fn check(model: &Model) -> Result<(), String> {
@@ -31,14 +26,6 @@ impl Model {
         match self.value(*self.inputs.first()?).ty.axes.last()? {
             Axis::Symbol(name) => Some(name),
             Axis::Size(_) => None,
-        }
-    }
-
-    /// `blocks.attention`
-    fn path(&self, place: &Place) -> String {
-        match place.module {
-            ModuleId(0) => place.field.clone(),
-            module => format!("{}.{}", self.module(module).var, place.field),
         }
     }
 
@@ -118,48 +105,14 @@ impl<'m> Tokens<'m> {
     }
 
     fn node(&self, node: &Node) -> Result<(), String> {
-        if let Op::Attention { place, index } = &node.op {
-            let (spec, graph) = &self.model.attentions[*index];
-            return self.attention(place, spec, graph);
-        }
-        if let Op::Opaque(place) = &node.op {
-            return Err(messages::session_module(&self.model.path(place)));
-        }
-        if self.is_per_token(node.result) || self.is_constant(node.result) {
-            return Ok(());
-        }
-        Err(messages::session_operation(&operation_name(
-            self.model, node,
-        )))
-    }
-
-    fn attention(&self, place: &Place, spec: &Spec, graph: &Graph) -> Result<(), String> {
-        let name = self.model.path(place);
-        if graph.cross {
-            return Err(messages::session_context(&name));
-        }
-        if !graph.data.is_empty() {
-            return Err(messages::session_data(&name));
-        }
-        let reads_length = |expr: &Expr| expr.reads(Var::QLen) || expr.reads(Var::KvLen);
-        if spec.predicate().is_some_and(|mask| reads_length(&mask)) {
-            return Err(messages::session_length(&name, "mask"));
-        }
-        match spec.looks_back() {
-            Verdict::Proved => {}
-            verdict => return Err(messages::session_mask(&name, spec, &verdict)),
-        }
-        let steps = simplify(graph).map_or_else(Vec::new, |steps| steps.steps);
-        let scores = steps.iter().any(|step| match step {
-            steps::Step::Attention(attention) => {
-                let planes = attention.planes.iter().map(|plane| &plane.expr);
-                attention.score.iter().chain(planes).any(reads_length)
+        let has_vectors = self.is_per_token(node.result) || self.is_constant(node.result);
+        match node.op.decode(self.model)? {
+            Decode::WithPast => Ok(()),
+            Decode::PerToken if has_vectors => Ok(()),
+            Decode::PerToken | Decode::Never => {
+                let name = operation_name(self.model, node);
+                Err(messages::session_operation(&name))
             }
-            _ => false,
-        });
-        if scores {
-            return Err(messages::session_length(&name, "score"));
         }
-        Ok(())
     }
 }

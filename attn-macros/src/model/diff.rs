@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-use super::graph::{Model, Node, Op, Region, Repeat, Step, ValueId};
+use super::graph::{Model, Node, Region, Repeat, Step, ValueId};
 use super::types::Kind;
+use crate::op::Gradient;
 
 /// The derivative of a model.
 pub(crate) struct Backward<'m> {
@@ -51,8 +52,8 @@ pub(crate) enum Line<'m> {
         d_result: From,
         to: Vec<(usize, To)>,
     },
-    /// The derivative of a dropout, in the buffer of the gradient of its result, which nobody else reads.
-    Drop { node: &'m Node, buffer: BufferId },
+    /// The derivative of an operation, in the buffer of the gradient of its result, which nobody else reads.
+    InPlace { node: &'m Node, buffer: BufferId },
     /// Runs for every round, the last one first. In the end the buffer of each carried variable is the second one.
     Repeat {
         repeat: &'m Repeat,
@@ -82,32 +83,6 @@ pub(crate) fn diff(model: &Model) -> Backward<'_> {
 }
 
 impl Model {
-    /// The operands of an operation by which it has a derivative.
-    pub(crate) fn differentiable(&self, node: &Node) -> usize {
-        match &node.op {
-            Op::Embedding(_) | Op::LearnedPosition(_) | Op::SinusoidalPosition => 0,
-            Op::Attention { index, .. } if self.attentions[*index].1.cross => 2,
-            Op::Attention { .. } | Op::PaddedMeanPool => 1,
-            _ => node.operands.len(),
-        }
-    }
-
-    /// The values, of floats, that the derivative of an operation reads.
-    pub(crate) fn read_backward(&self, node: &Node) -> Vec<ValueId> {
-        match &node.op {
-            Op::Linear(_)
-            | Op::TiedLinear(_)
-            | Op::FeedForward(_)
-            | Op::LayerNorm(_)
-            | Op::RmsNorm(_)
-            | Op::Attention { .. }
-            | Op::Activation(_)
-            | Op::Mul => node.operands[..self.differentiable(node)].to_vec(),
-            Op::Softmax => vec![node.result],
-            _ => Vec::new(),
-        }
-    }
-
     pub(crate) fn is_input(&self, id: ValueId) -> bool {
         self.inputs.contains(&id)
     }
@@ -135,33 +110,46 @@ impl<'m> Diff<'m> {
         let Some(&d_result) = self.gradients.get(&node.result.0) else {
             return;
         };
-        match node.op {
-            Op::Add | Op::Shift(_) => {
-                for operand in &node.operands {
-                    self.share(*operand, d_result, lines);
-                }
+        let mut computed = Vec::new();
+        let mut is_passed_on = true;
+        for (operand, gradient) in node
+            .op
+            .gradients(node.operands.len())
+            .into_iter()
+            .enumerate()
+        {
+            match gradient {
+                Gradient::Same => self.share(node.operands[operand], d_result, lines),
+                Gradient::InPlace => self.in_place(node, operand, d_result, lines),
+                Gradient::Computed | Gradient::Together => computed.push((operand, gradient)),
+                Gradient::None => {}
             }
-            Op::Dropout(_) => self.dropout(node, d_result, lines),
-            Op::Sub => {
-                self.share(node.operands[0], d_result, lines);
-                self.adjoint(node, d_result, 1..2, lines);
-            }
-            _ => self.adjoint(node, d_result, 0..self.model.differentiable(node), lines),
+            is_passed_on &= matches!(gradient, Gradient::Same | Gradient::InPlace);
+        }
+        // An operation on indices has no gradient to write, but perhaps those of its parameters.
+        if !is_passed_on {
+            self.adjoint(node, d_result, computed, lines);
         }
         self.gradients.remove(&node.result.0);
         self.free(d_result, lines);
     }
 
-    /// Of a gradient that nobody else will read, numbers fall where they are.
-    fn dropout(&mut self, node: &'m Node, d_result: From, lines: &mut Vec<Line<'m>>) {
-        let x = node.operands[0];
+    /// Changes a gradient where it stands, if nobody else will read it.
+    fn in_place(
+        &mut self,
+        node: &'m Node,
+        operand: usize,
+        d_result: From,
+        lines: &mut Vec<Line<'m>>,
+    ) {
+        let x = node.operands[operand];
         let is_first = !self.model.is_input(x) && !self.gradients.contains_key(&x.0);
         match d_result {
             From::Buffer(buffer) if is_first && self.holders(d_result) == 1 => {
-                lines.push(Line::Drop { node, buffer });
+                lines.push(Line::InPlace { node, buffer });
                 self.gradients.insert(x.0, d_result);
             }
-            _ => self.adjoint(node, d_result, 0..1, lines),
+            _ => self.adjoint(node, d_result, vec![(operand, Gradient::InPlace)], lines),
         }
     }
 
@@ -169,15 +157,15 @@ impl<'m> Diff<'m> {
         &mut self,
         node: &'m Node,
         d_result: From,
-        operands: std::ops::Range<usize>,
+        operands: Vec<(usize, Gradient)>,
         lines: &mut Vec<Line<'m>>,
     ) {
         let (mut to, mut apart) = (Vec::new(), None);
-        for index in operands {
+        for (index, gradient) in operands {
             let value = node.operands[index];
-            // An attention writes the gradients of both of its sequences at once.
-            let again = matches!(node.op, Op::Attention { .. }) && index > 0;
-            if again && node.operands[0] == value {
+            // Two gradients of one value cannot be written at once.
+            let is_again = node.operands[..index].contains(&value);
+            if is_again && gradient == Gradient::Together {
                 let buffer = self.buffer(value);
                 apart = Some((value, buffer));
                 to.push((index, To::New(buffer)));
@@ -328,7 +316,7 @@ impl<'m> Diff<'m> {
         for step in &region.steps {
             match step {
                 Step::Node(node) => {
-                    read.extend(&node.operands[..self.model.differentiable(node)]);
+                    read.extend(node.gradients().map(|(index, _)| node.operands[index]));
                     defined.push(node.result);
                 }
                 Step::Repeat(repeat) => {

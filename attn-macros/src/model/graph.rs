@@ -4,7 +4,8 @@ use proc_macro2::{Ident, TokenStream};
 
 use super::types::Type;
 use crate::graph::{CallData, Graph};
-use crate::spec::{Assertion, Init, Item, Real, Size, Spec};
+use crate::op::{Attention, Fusion, Gradient, Layer, Op, Saved};
+use crate::spec::{Assertion, Init, Item, Size, Spec};
 
 /// Everything that is emitted.
 pub(crate) struct Model {
@@ -60,32 +61,7 @@ pub(crate) struct Field {
 }
 
 pub(crate) enum Submodule {
-    Embedding {
-        vocab: Size,
-        width: Size,
-    },
-    LearnedPosition {
-        max_len: Size,
-        width: Size,
-    },
-    Linear {
-        input: Size,
-        output: Size,
-        bias: bool,
-    },
-    FeedForward {
-        width: Size,
-        hidden: Size,
-        activation: Activation,
-    },
-    LayerNorm {
-        width: Size,
-        epsilon: Option<Real>,
-    },
-    RmsNorm {
-        width: Size,
-        epsilon: Option<Real>,
-    },
+    Layer(Box<dyn Layer>),
     /// By its index among the model's attentions.
     Attention(usize),
     /// By its index among the model's opaque modules, with its type for people.
@@ -100,16 +76,6 @@ pub(crate) enum Submodule {
     },
 }
 
-impl Submodule {
-    /// What a norm adds, where that is not what it begins with.
-    pub(crate) fn epsilon(&self) -> Option<&Real> {
-        match self {
-            Self::LayerNorm { epsilon, .. } | Self::RmsNorm { epsilon, .. } => epsilon.as_ref(),
-            _ => None,
-        }
-    }
-}
-
 /// A call of a module that the macro knows nothing of but its type, as the user wrote it.
 pub(crate) struct Opaque {
     pub(crate) ty: TokenStream,
@@ -121,13 +87,6 @@ pub(crate) struct Opaque {
     pub(crate) module: ModuleId,
     pub(crate) operands: Vec<ValueId>,
     pub(crate) result: ValueId,
-}
-
-/// The nonlinearity of a feed-forward layer, by the name of its type.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Activation {
-    pub(crate) ty: &'static str,
-    pub(crate) gated: bool,
 }
 
 /// Where the parameters of an operation are.
@@ -149,7 +108,7 @@ pub(crate) enum Step {
 }
 
 pub(crate) struct Node {
-    pub(crate) op: Op,
+    pub(crate) op: Box<dyn Op>,
     pub(crate) operands: Vec<ValueId>,
     pub(crate) result: ValueId,
     /// What its user calls it.
@@ -174,40 +133,6 @@ pub(crate) struct Carried {
     pub(crate) value: ValueId,
     /// What it is when a round ends.
     pub(crate) after: ValueId,
-}
-
-pub(crate) enum Op {
-    Embedding(Place),
-    /// Of the axes of the operand.
-    LearnedPosition(Place),
-    SinusoidalPosition,
-    Linear(Place),
-    /// A linear map whose weight is the table of an embedding.
-    TiedLinear(Place),
-    FeedForward(Place),
-    LayerNorm(Place),
-    RmsNorm(Place),
-    /// The operands: `x`, perhaps the context, data of the call.
-    Attention {
-        place: Place,
-        index: usize,
-    },
-    /// A module of which only its type is known. The operands: any.
-    Opaque(Place),
-    Dropout(Real),
-    /// By the name of its type.
-    Activation(&'static str),
-    Add,
-    Sub,
-    Mul,
-    Scale(Real),
-    Shift(Real),
-    Softmax,
-    /// To the type of the result.
-    Expand,
-    Concat,
-    MeanPool,
-    PaddedMeanPool,
 }
 
 impl Model {
@@ -258,11 +183,11 @@ impl Model {
 
     /// What an attention reads besides sequences, each with its operands.
     pub(crate) fn data<'a>(&'a self, node: &'a Node) -> Vec<(&'a CallData, &'a [ValueId])> {
-        let Op::Attention { index, .. } = &node.op else {
+        let Some(attention) = node.attention() else {
             return Vec::new();
         };
-        let graph = &self.attentions[*index].1;
-        let mut operands = &node.operands[self.differentiable(node)..];
+        let graph = &self.attentions[attention.index].1;
+        let mut operands = &node.operands[attention.sequences()..];
         let data = graph.data.iter().map(|data| {
             let (of_it, others) = operands.split_at(data.tensors(graph.cross));
             operands = others;
@@ -271,9 +196,46 @@ impl Model {
         data.collect()
     }
 
+    /// `blocks.attention`
+    pub(crate) fn path(&self, place: &Place) -> String {
+        match place.module {
+            ModuleId(0) => place.field.clone(),
+            module => format!("{}.{}", self.module(module).var, place.field),
+        }
+    }
+
     pub(crate) fn layer(&self, place: &Place) -> Option<&Submodule> {
         let fields = &self.module(place.module).fields;
         let field = fields.iter().find(|field| field.name == place.field);
         field.map(|field| &field.layer)
+    }
+}
+
+impl Node {
+    /// The operands that have a gradient, with what that is.
+    pub(crate) fn gradients(&self) -> impl Iterator<Item = (usize, Gradient)> {
+        let gradients = self.op.gradients(self.operands.len());
+        let gradients = gradients.into_iter().enumerate();
+        gradients.filter(|(_, gradient)| *gradient != Gradient::None)
+    }
+
+    /// The values of floats that its derivative reads.
+    pub(crate) fn saved(&self) -> Vec<ValueId> {
+        match self.op.properties().saved {
+            Saved::Nothing => Vec::new(),
+            Saved::Operands => {
+                let operands = self.gradients().map(|(index, _)| self.operands[index]);
+                operands.collect()
+            }
+            Saved::Result => vec![self.result],
+        }
+    }
+
+    pub(crate) fn attention(&self) -> Option<&Attention> {
+        self.op.properties().attention
+    }
+
+    pub(crate) fn fusion(&self) -> Fusion<'_> {
+        self.op.properties().fusion
     }
 }

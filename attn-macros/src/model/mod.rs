@@ -10,13 +10,12 @@ pub(crate) mod diff;
 pub(crate) mod emit;
 pub(crate) mod graph;
 mod header;
-mod lower;
+pub(crate) mod lower;
 pub(crate) mod neighbours;
-pub(crate) mod ops;
 mod parse;
 pub(crate) mod plan;
-mod signature;
-mod sizes;
+pub(crate) mod signature;
+pub(crate) mod sizes;
 pub(crate) mod syntax;
 pub(crate) mod types;
 

@@ -5,8 +5,9 @@
 //! them, `dropout(x + y)`. What would be between the two is nowhere in memory then, so nobody else may read it. The key of a
 //! dropout is drawn where the dropout stands.
 
-use super::graph::{Node, Op, Region, Step, ValueId};
+use super::graph::{Node, Region, Step, ValueId};
 use super::plan::uses;
+use crate::op::Fusion;
 
 /// The neighbour that an operation is computed with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +40,7 @@ impl<'m> Neighbours<'m> {
         let once = |value: ValueId| read.iter().filter(|other| **other == value).count() == 1;
         let is_term = |value: ValueId| {
             let mut nodes = region.steps.iter().filter_map(node);
-            nodes.any(|node| matches!(node.op, Op::Add) && node.operands.contains(&value))
+            nodes.any(|node| is_sum(node) && node.operands.contains(&value))
         };
         let has_reader =
             |node: &Node| is_dropout(node) && once(node.result) && is_term(node.result);
@@ -53,17 +54,12 @@ impl<'m> Neighbours<'m> {
                     return Some(With::Reader);
                 }
                 let next = neighbours.node(index + 1)?;
-                let is_sum = || match node.op {
-                    Op::Dropout(_) => neighbours.sum_before(index),
-                    _ => matches!(node.op, Op::Add),
-                };
-                let together = match &next.op {
-                    Op::Dropout(_) => {
-                        matches!(node.op, Op::Add | Op::Activation(_))
-                            && once(node.result)
-                            && !has_reader(next)
+                let together = match (node.fusion(), next.fusion()) {
+                    (Fusion::Sum | Fusion::Elementwise, Fusion::Dropout(_)) => {
+                        once(node.result) && !has_reader(next)
                     }
-                    Op::LayerNorm(_) | Op::RmsNorm(_) => is_sum(),
+                    (Fusion::Sum, Fusion::Norm(_)) => true,
+                    (Fusion::Dropout(_), Fusion::Norm(_)) => neighbours.sum_before(index),
                     _ => false,
                 };
                 (together && next.operands == [node.result]).then_some(With::Next)
@@ -79,10 +75,9 @@ impl<'m> Neighbours<'m> {
 
     /// Whether a step is computed with the sum before it.
     fn sum_before(&self, index: usize) -> bool {
-        let sum = index.checked_sub(1).filter(|before| {
-            let is_sum = self.node(*before).map(|node| matches!(node.op, Op::Add));
-            is_sum == Some(true)
-        });
+        let sum = index
+            .checked_sub(1)
+            .filter(|before| self.node(*before).is_some_and(is_sum));
         sum.is_some_and(|before| self.with[before] == Some(With::Next))
     }
 
@@ -92,7 +87,7 @@ impl<'m> Neighbours<'m> {
         match self.node(index) {
             // What comes in is written here.
             Some(node) if is_dropout(node) && before == Some(With::Next) => Vec::new(),
-            Some(node) if matches!(node.op, Op::Add) => {
+            Some(node) if is_sum(node) => {
                 let terms = self.terms(node).into_iter();
                 terms.map(|term| term.value).collect()
             }
@@ -102,7 +97,7 @@ impl<'m> Neighbours<'m> {
 
     /// The terms of a sum. That of a dropout is the only one.
     pub(super) fn terms(&self, node: &Node) -> Vec<Term> {
-        if !matches!(node.op, Op::Add | Op::Dropout(_)) {
+        if !is_sum(node) && !is_dropout(node) {
             return Vec::new();
         }
         let terms = node.operands.iter().map(|operand| {
@@ -131,6 +126,10 @@ fn node(step: &Step) -> Option<&Node> {
     }
 }
 
+fn is_sum(node: &Node) -> bool {
+    matches!(node.fusion(), Fusion::Sum)
+}
+
 fn is_dropout(node: &Node) -> bool {
-    matches!(node.op, Op::Dropout(_))
+    matches!(node.fusion(), Fusion::Dropout(_))
 }

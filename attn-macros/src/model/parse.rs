@@ -7,12 +7,12 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Lit, Token, Visibility, braced, parenthesized, token};
 
 use super::header::parse_sizes;
-use super::ops::Operation;
 use super::signature::{parse_inputs, parse_results, skip_to_body};
 use super::sizes;
 use super::syntax::{Argument, Call, Expr, ModelDraft, Operator, Repeat, Statement};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
+use crate::op::Operation;
 use crate::spec::{
     Item, body, expect, has_next_entry, parse_crate, split_at_commas, tokens_of_entry,
 };

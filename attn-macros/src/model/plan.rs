@@ -37,15 +37,13 @@ pub(crate) struct Planned {
 /// Plans the forward pass.
 pub(crate) fn plan(model: &Model) -> Forward {
     let mut saved = vec![(&model.body, Vec::new())];
-    let planner = Planner { model };
-    planner.save(&model.body, &[], &mut saved);
-    planner.region(&model.body, &[], &model.results, &saved)
+    save(&model.body, &[], &mut saved);
+    region(&model.body, &[], &model.results, &saved)
 }
 
 /// Plans a forward pass without a derivative: nothing is kept.
 pub(crate) fn plan_to_decode(model: &Model) -> Forward {
-    let planner = Planner { model };
-    planner.region(&model.body, &[], &model.results, &Vec::new())
+    region(&model.body, &[], &model.results, &Vec::new())
 }
 
 impl Model {
@@ -76,129 +74,114 @@ pub(super) fn uses(step: &Step) -> Vec<ValueId> {
     }
 }
 
-struct Planner<'m> {
-    model: &'m Model,
-}
-
 /// What is kept of the values of each region.
 type Saved<'m> = Vec<(&'m Region, Vec<ValueId>)>;
 
-impl<'m> Planner<'m> {
-    /// Notes what the derivatives of a region's operations read, with the regions around it, and what those define.
-    fn save(
-        &self,
-        region: &'m Region,
-        outside: &[(&'m Region, Vec<ValueId>)],
-        saved: &mut Saved<'m>,
-    ) {
-        let defined = region.steps.iter().flat_map(|step| match step {
-            Step::Node(node) => vec![node.result],
-            Step::Repeat(repeat) => carried_values(&repeat.carried),
-        });
-        let mut inside = outside.to_vec();
-        match inside.last_mut() {
-            // The start of a round was noted.
-            Some((last, values)) if std::ptr::eq(*last, region) => values.extend(defined),
-            _ => inside.push((region, defined.collect())),
-        }
-        for step in &region.steps {
-            match step {
-                Step::Node(node) => {
-                    for value in self.model.read_backward(node) {
-                        let mut regions = inside.iter().rev();
-                        let home = regions.find(|(_, defined)| defined.contains(&value));
-                        if let Some((home, _)) = home {
-                            note(home, value, saved);
-                        }
+/// Notes what the derivatives of a region's operations read, with the regions around it, and what those define.
+fn save<'m>(region: &'m Region, outside: &[(&'m Region, Vec<ValueId>)], saved: &mut Saved<'m>) {
+    let defined = region.steps.iter().flat_map(|step| match step {
+        Step::Node(node) => vec![node.result],
+        Step::Repeat(repeat) => carried_values(&repeat.carried),
+    });
+    let mut inside = outside.to_vec();
+    match inside.last_mut() {
+        // The start of a round was noted.
+        Some((last, values)) if std::ptr::eq(*last, region) => values.extend(defined),
+        _ => inside.push((region, defined.collect())),
+    }
+    for step in &region.steps {
+        match step {
+            Step::Node(node) => {
+                for value in node.saved() {
+                    let mut regions = inside.iter().rev();
+                    let home = regions.find(|(_, defined)| defined.contains(&value));
+                    if let Some((home, _)) = home {
+                        note(home, value, saved);
                     }
                 }
-                Step::Repeat(repeat) => {
-                    let mut around = inside.clone();
-                    around.push((&repeat.body, carried_values(&repeat.carried)));
-                    saved.push((&repeat.body, Vec::new()));
-                    self.save(&repeat.body, &around, saved);
-                }
+            }
+            Step::Repeat(repeat) => {
+                let mut around = inside.clone();
+                around.push((&repeat.body, carried_values(&repeat.carried)));
+                saved.push((&repeat.body, Vec::new()));
+                save(&repeat.body, &around, saved);
             }
         }
     }
+}
 
-    fn region(
-        &self,
-        region: &'m Region,
-        carried: &[Carried],
-        ends: &[ValueId],
-        saved: &Saved<'m>,
-    ) -> Forward {
-        let kept = saved.iter().find(|(other, _)| std::ptr::eq(*other, region));
-        let kept = kept.map_or_else(Vec::new, |(_, values)| values.clone());
-        let neighbours = Neighbours::of(region, ends);
-        let steps = 0..region.steps.len();
-        let uses: Vec<_> = steps.map(|index| neighbours.uses(index)).collect();
-        let mut own = carried_values(carried);
-        let mut steps: Vec<Planned> = Vec::new();
-        for (index, step) in region.steps.iter().enumerate() {
-            // Values of this region that are read here for the last time.
-            let is_last = |value: &ValueId| {
-                own.contains(value)
-                    && !kept.contains(value)
-                    && !ends.contains(value)
-                    && !uses[index + 1..].iter().any(|uses| uses.contains(value))
-            };
-            let mut free: Vec<_> = uses[index].iter().copied().filter(is_last).collect();
-            free.sort_by_key(|value| value.0);
-            free.dedup();
-            let mut planned = match step {
-                Step::Node(node) => {
-                    let terms = neighbours.terms(node);
-                    Planned {
-                        with: neighbours.with[index],
-                        reuse: reusable(&terms, &free),
-                        terms,
-                        ..Planned::default()
-                    }
+fn region<'m>(
+    region: &'m Region,
+    carried: &[Carried],
+    ends: &[ValueId],
+    saved: &Saved<'m>,
+) -> Forward {
+    let kept = saved.iter().find(|(other, _)| std::ptr::eq(*other, region));
+    let kept = kept.map_or_else(Vec::new, |(_, values)| values.clone());
+    let neighbours = Neighbours::of(region, ends);
+    let steps = 0..region.steps.len();
+    let uses: Vec<_> = steps.map(|index| neighbours.uses(index)).collect();
+    let mut own = carried_values(carried);
+    let mut steps: Vec<Planned> = Vec::new();
+    for (index, step) in region.steps.iter().enumerate() {
+        // Values of this region that are read here for the last time.
+        let is_last = |value: &ValueId| {
+            own.contains(value)
+                && !kept.contains(value)
+                && !ends.contains(value)
+                && !uses[index + 1..].iter().any(|uses| uses.contains(value))
+        };
+        let mut free: Vec<_> = uses[index].iter().copied().filter(is_last).collect();
+        free.sort_by_key(|value| value.0);
+        free.dedup();
+        let mut planned = match step {
+            Step::Node(node) => {
+                let terms = neighbours.terms(node);
+                Planned {
+                    with: neighbours.with[index],
+                    reuse: reusable(&terms, &free),
+                    terms,
+                    ..Planned::default()
                 }
-                Step::Repeat(repeat) => self.repeat(repeat, &free, saved),
-            };
-            let taken = taken(step, &planned);
-            free.retain(|value| !taken.contains(value));
-            planned.free = free;
-            steps.push(planned);
-            match step {
-                Step::Node(node) => own.push(node.result),
-                Step::Repeat(repeat) => own.extend(carried_values(&repeat.carried)),
             }
-        }
-        let moved = carried.iter().map(|of| {
-            let wanted = carried.iter().filter(|other| other.after == of.after);
-            own.contains(&of.after) && !kept.contains(&of.after) && wanted.count() == 1
-        });
-        Forward {
-            moved: moved.collect(),
-            saved: kept,
-            steps,
+            Step::Repeat(repeat) => rounds(repeat, &free, saved),
+        };
+        let taken = taken(step, &planned);
+        free.retain(|value| !taken.contains(value));
+        planned.free = free;
+        steps.push(planned);
+        match step {
+            Step::Node(node) => own.push(node.result),
+            Step::Repeat(repeat) => own.extend(carried_values(&repeat.carried)),
         }
     }
+    let moved = carried.iter().map(|of| {
+        let wanted = carried.iter().filter(|other| other.after == of.after);
+        own.contains(&of.after) && !kept.contains(&of.after) && wanted.count() == 1
+    });
+    Forward {
+        moved: moved.collect(),
+        saved: kept,
+        steps,
+    }
+}
 
-    fn repeat(&self, repeat: &'m Repeat, free: &[ValueId], saved: &Saved<'m>) -> Planned {
-        let ends: Vec<_> = repeat.carried.iter().map(|of| of.after).collect();
-        let moved = repeat.carried.iter().map(|of| {
-            let wanted = repeat.carried.iter();
-            let wanted = wanted.filter(|other| other.before == of.before).count();
-            let is_read_inside = repeat
-                .body
-                .steps
-                .iter()
-                .any(|step| uses(step).contains(&of.before));
-            free.contains(&of.before)
-                && wanted == 1
-                && !is_read_inside
-                && !ends.contains(&of.before)
-        });
-        Planned {
-            moved: moved.collect(),
-            body: self.region(&repeat.body, &repeat.carried, &ends, saved),
-            ..Planned::default()
-        }
+fn rounds<'m>(repeat: &'m Repeat, free: &[ValueId], saved: &Saved<'m>) -> Planned {
+    let ends: Vec<_> = repeat.carried.iter().map(|of| of.after).collect();
+    let moved = repeat.carried.iter().map(|of| {
+        let wanted = repeat.carried.iter();
+        let wanted = wanted.filter(|other| other.before == of.before).count();
+        let is_read_inside = repeat
+            .body
+            .steps
+            .iter()
+            .any(|step| uses(step).contains(&of.before));
+        free.contains(&of.before) && wanted == 1 && !is_read_inside && !ends.contains(&of.before)
+    });
+    Planned {
+        moved: moved.collect(),
+        body: region(&repeat.body, &repeat.carried, &ends, saved),
+        ..Planned::default()
     }
 }
 

@@ -103,7 +103,7 @@ pub(super) fn parse_results(
     Ok(results)
 }
 
-pub(super) fn parse_type(input: ParseStream<'_>) -> syn::Result<TypeDraft> {
+pub(crate) fn parse_type(input: ParseStream<'_>) -> syn::Result<TypeDraft> {
     let kind = input.call(Ident::parse_any).ok();
     if let (Some(kind), false) = (&kind, input.peek(token::Bracket)) {
         return Err(syn::Error::new(kind.span(), messages::no_type(kind)));

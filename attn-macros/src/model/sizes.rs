@@ -201,7 +201,7 @@ impl Named {
 }
 
 /// The names in an expression that stand for values.
-pub(super) fn names(tokens: &TokenStream) -> Vec<Ident> {
+pub(crate) fn names(tokens: &TokenStream) -> Vec<Ident> {
     let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
     let is_call = |index: usize| matches!(tokens.get(index), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
     let names = tokens.iter().enumerate().map(|(index, token)| match token {

@@ -32,6 +32,7 @@ pub(crate) enum Kind {
 }
 
 /// A word of the language, with its arguments.
+#[derive(Clone, Copy)]
 pub(crate) struct Word {
     pub(crate) name: &'static str,
     pub(crate) args: &'static [Arg],

@@ -3,8 +3,8 @@
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 
 use crate::messages::quoted;
-use crate::model::ops::Operation;
 use crate::model::syntax::{Expr, SizeDraft};
+use crate::op::Operation;
 use crate::spec::elsewhere::{Place, instead_of};
 use crate::spec::keys::{self, Key, Word};
 use crate::spec::text;
@@ -28,7 +28,7 @@ pub(crate) fn macro_call(name: &Ident) -> String {
 /// `linear::<out>(x)`
 pub(super) fn usage(operation: &Operation) -> String {
     let name = operation.name;
-    match operation.positional {
+    match operation.positional().as_slice() {
         [] => format!("{name}(x)"),
         ["type"] => "module::<Type, out = [batch, seq, d_model]>(x)".to_owned(),
         keys => format!("{name}::<{}>(x)", keys.join(", ")),
@@ -158,7 +158,7 @@ pub(crate) fn key_as_operand(key: &Ident, values: &[Expr]) -> String {
 /// Numbers among the operands: what they are keys of.
 pub(crate) fn number_as_operand(operation: &Operation, numbers: &[String]) -> String {
     let (name, numbers) = (operation.name, numbers.join(", "));
-    let help = match (operation.positional, operation.keys) {
+    let help = match (operation.positional().as_slice(), operation.keys) {
         ([], []) if name == "softmax" => "it is over the last axis: `softmax(x)`".to_owned(),
         ([], []) => format!("write `{name}(x)`"),
         ([], [key, ..]) => format!(

@@ -5,9 +5,10 @@ use std::fmt::Write;
 use super::Emitter;
 use crate::markdown::Table;
 use crate::messages;
-use crate::model::graph::{Field, Model, ModuleId, Node, Op, Place, Submodule, ValueId};
+use crate::model::graph::{Field, Model, ModuleId, Node, Place, Submodule, ValueId};
 use crate::model::types::tuple;
-use crate::spec::{Init, Real, Size};
+use crate::op::Label;
+use crate::spec::Init;
 
 /// `ids[batch, seq]`, or several in parentheses.
 pub(super) fn accepted(cx: &Emitter<'_>) -> String {
@@ -129,38 +130,8 @@ fn markdown(layer: &Submodule) -> String {
 
 /// A layer in a word or two, with its sizes.
 pub(super) fn layer_name(layer: &Submodule) -> String {
-    let of = |name: &str, sizes: &[&Size]| {
-        let sizes: Vec<_> = sizes.iter().map(|size| size.to_string()).collect();
-        format!("{name} {}", sizes.join(" -> "))
-    };
     match layer {
-        Submodule::Embedding { vocab, width } => of("embedding", &[vocab, width]),
-        Submodule::LearnedPosition { max_len, width } => of("learned_position", &[max_len, width]),
-        Submodule::Linear {
-            input,
-            output,
-            bias,
-        } => {
-            let name = of("linear", &[input, output]);
-            if *bias {
-                name
-            } else {
-                format!("{name}, without bias")
-            }
-        }
-        Submodule::FeedForward {
-            width,
-            hidden,
-            activation,
-        } => {
-            let gate = if activation.gated { "gate of " } else { "" };
-            let name = of("feed_forward", &[width, hidden, width]);
-            format!("{name}, {gate}{}", activation.ty)
-        }
-        Submodule::LayerNorm { width, epsilon } => {
-            with_epsilon(of("layer_norm", &[width]), epsilon)
-        }
-        Submodule::RmsNorm { width, epsilon } => with_epsilon(of("rms_norm", &[width]), epsilon),
+        Submodule::Layer(layer) => layer.label(),
         Submodule::Attention(_) => "attention".to_owned(),
         Submodule::Opaque { ty, .. } => format!("module {ty}"),
         Submodule::Repeat { count, share, .. } => {
@@ -171,17 +142,6 @@ pub(super) fn layer_name(layer: &Submodule) -> String {
             };
             format!("repeat {count}{share}")
         }
-    }
-}
-
-fn with_epsilon(norm: String, epsilon: &Option<Real>) -> String {
-    match epsilon {
-        None => norm,
-        Some(Real {
-            value: Some(epsilon),
-            ..
-        }) => format!("{norm}, epsilon {epsilon:e}"),
-        Some(epsilon) => format!("{norm}, epsilon {epsilon}"),
     }
 }
 
@@ -232,28 +192,9 @@ pub(super) fn place_name(model: &Model, place: &Place) -> String {
 
 /// An operation in a word or two, behind its user's name for it.
 pub(in crate::model) fn operation_name(model: &Model, node: &Node) -> String {
-    let operation = match &node.op {
-        Op::Embedding(place)
-        | Op::LearnedPosition(place)
-        | Op::Linear(place)
-        | Op::FeedForward(place)
-        | Op::LayerNorm(place)
-        | Op::RmsNorm(place)
-        | Op::Opaque(place)
-        | Op::Attention { place, .. } => return place_name(model, place),
-        Op::TiedLinear(place) => format!("linear, tied to {}", place.field),
-        Op::SinusoidalPosition => "sinusoidal_position".to_owned(),
-        Op::Dropout(p) => format!("dropout {p}"),
-        Op::Activation(ty) => (*ty).to_owned(),
-        Op::Add => "+".to_owned(),
-        Op::Sub => "-".to_owned(),
-        Op::Mul => "*".to_owned(),
-        Op::Scale(by) => format!("* {by}"),
-        Op::Shift(by) => format!("+ {by}"),
-        Op::Softmax => "softmax".to_owned(),
-        Op::Expand => "expand".to_owned(),
-        Op::Concat => "concat".to_owned(),
-        Op::MeanPool | Op::PaddedMeanPool => "mean_pool".to_owned(),
+    let operation = match node.op.properties().label {
+        Label::Layer(place) => return place_name(model, place),
+        Label::Text(operation) => operation,
     };
     match &node.name {
         Some(name) => format!("{name}: {operation}"),

@@ -4,8 +4,9 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 
 use super::{Emitter, MODEL, docs, dot, item, length, picture};
-use crate::model::graph::{Model, Module, ModuleId, Node, Op, Region, Step, Submodule, ValueId};
+use crate::model::graph::{Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
 use crate::model::types::Axis;
+use crate::op::Attention;
 
 /// They stand on the default type, so that `Name::PARAMS` needs no type arguments.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
@@ -182,7 +183,10 @@ fn params_of(cx: &Emitter<'_>, layer: &Submodule) -> TokenStream {
 
 fn flops(cx: &Emitter<'_>, region: &Region) -> TokenStream {
     let terms = region.steps.iter().filter_map(|step| match step {
-        Step::Node(node) => flops_of(cx, node),
+        Step::Node(node) => {
+            let model = cx.model;
+            node.op.cost(&Extents { model, node }).flops
+        }
         Step::Repeat(repeat) => {
             let (count, inner) = (&repeat.count, flops(cx, &repeat.body));
             Some(quote!((#count as u64).saturating_mul(#inner)))
@@ -192,63 +196,57 @@ fn flops(cx: &Emitter<'_>, region: &Region) -> TokenStream {
     quote!(p::total(&[#(#terms),*]))
 }
 
-fn flops_of(cx: &Emitter<'_>, node: &Node) -> Option<TokenStream> {
-    let axes = |id: ValueId| lengths(cx.model, id);
-    let rows = |id: ValueId| {
-        let axes: Vec<_> = axes(id).collect();
-        axes[..axes.len() - 1].to_vec()
-    };
-    let last = |id: ValueId| axes(id).next_back();
-    let x = *node.operands.first()?;
-    match &node.op {
-        Op::Linear(_) | Op::TiedLinear(_) => {
-            let (rows, input, output) = (rows(x), last(x)?, last(node.result)?);
-            Some(quote!(p::product(&[2, #(#rows,)* #input, #output])))
-        }
-        Op::FeedForward(place) => {
-            let Submodule::FeedForward {
-                width,
-                hidden,
-                activation,
-            } = cx.model.layer(place)?
-            else {
-                return None;
-            };
-            let (rows, products) = (rows(x), if activation.gated { 6usize } else { 4 });
-            Some(quote!(p::product(&[#products, #(#rows,)* #width, #hidden])))
-        }
-        Op::Attention { index, .. } => {
-            let name = &cx.model.attentions[*index].0.item.name;
-            let [batch, query, key] = attention_axes(cx.model, node)?;
-            Some(quote!(<#name>::flops(#batch, #query, #key)))
-        }
-        _ => None,
+/// The sizes of the axes of a node's values, by the names of the arguments of `flops` and `activation_bytes`.
+pub(crate) struct Extents<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) node: &'a Node,
+}
+
+impl Extents<'_> {
+    pub(crate) fn operand(&self, index: usize) -> Vec<TokenStream> {
+        extent(self.model, self.node.operands[index])
+    }
+
+    pub(crate) fn result(&self) -> Vec<TokenStream> {
+        extent(self.model, self.node.result)
+    }
+
+    /// The axes of the first operand but the last.
+    pub(crate) fn rows(&self) -> Vec<TokenStream> {
+        let mut axes = self.operand(0);
+        axes.pop();
+        axes
+    }
+
+    /// The last axis of the first operand.
+    pub(crate) fn width(&self) -> Option<TokenStream> {
+        self.operand(0).pop()
+    }
+
+    pub(crate) fn width_of_result(&self) -> Option<TokenStream> {
+        self.result().pop()
+    }
+
+    /// The sizes of the axes batch, query and key.
+    pub(crate) fn axes_of_attention(&self, attention: &Attention) -> [TokenStream; 3] {
+        let query = self.operand(0);
+        let key = self.operand(attention.sequences() - 1);
+        let batch = match query.as_slice() {
+            [batch, _, _] => batch.clone(),
+            _ => quote!(1),
+        };
+        let [query, key] = [query, key].map(|axes| axes[axes.len() - 2].clone());
+        [batch, query, key]
     }
 }
 
-/// The sizes of the axes batch, query and key of an attention.
-pub(super) fn attention_axes(model: &Model, node: &Node) -> Option<[TokenStream; 3]> {
-    let axes = |id: ValueId| lengths(model, id);
-    let length = |id: ValueId| axes(id).nth_back(1);
-    let x = *node.operands.first()?;
-    let context = node.operands[model.differentiable(node) - 1];
-    let batch = match axes(x).len() {
-        3 => axes(x).next()?,
-        _ => quote!(1),
-    };
-    Some([batch, length(x)?, length(context)?])
-}
-
-/// The sizes of the axes of a value.
-fn lengths(
-    model: &Model,
-    id: ValueId,
-) -> impl DoubleEndedIterator<Item = TokenStream> + ExactSizeIterator {
-    let axes = model.value(id).ty.axes.iter();
-    axes.map(|axis| match axis {
+/// The sizes of the axes of a value, by the names of the arguments.
+pub(super) fn extent(model: &Model, id: ValueId) -> Vec<TokenStream> {
+    let axes = model.value(id).ty.axes.iter().map(|axis| match axis {
         Axis::Symbol(name) => length(model, name).into_token_stream(),
-        Axis::Size(size) => quote!((#size)),
-    })
+        Axis::Size(size) => size.into_token_stream(),
+    });
+    axes.collect()
 }
 
 /// The rows of the table: the layers of a module, those of a loop behind it.

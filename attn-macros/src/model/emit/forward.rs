@@ -5,8 +5,9 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::opaque::Access;
 use super::{Emitter, MODEL, copy, tuple, var};
-use crate::model::graph::{Node, Op, Place, Region, Repeat, Step, Submodule, ValueId};
+use crate::model::graph::{Node, Place, Region, Repeat, Step, ValueId};
 use crate::model::types::{Axis, Same, Type};
+use crate::op::Attention;
 
 /// `run_graph`: computes the graph. Its twin `run_graph_mut` may change the model.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
@@ -64,100 +65,90 @@ fn emit_region(cx: &Emitter<'_>, region: &Region, access: Access) -> TokenStream
 
 fn emit_node(cx: &Emitter<'_>, node: &Node, access: Access) -> TokenStream {
     let (result, ty) = (cx.var(node.result), cx.value_type(node.result));
-    let operands: Vec<_> = node.operands.iter().map(|id| cx.var(*id)).collect();
-    let shape = |but: usize| {
-        let axes = &cx.model.value(node.result).ty.axes;
-        let axes = axes[..axes.len() - but]
-            .iter()
-            .map(|axis| axis_value(cx, axis));
-        quote!((#(#axes,)*))
-    };
-    let call = match &node.op {
-        Op::Embedding(place) => layer_call(cx, "embedding", place, &operands),
-        Op::LearnedPosition(place) => {
-            let (place, shape) = (cx.place(place), shape(1));
-            quote!(learned_position(#shape, &#place))
-        }
-        Op::SinusoidalPosition => {
-            let (x, shape) = (&operands[0], shape(1));
-            quote!(sinusoidal_position(#shape, #x.device()))
-        }
-        Op::Linear(place) => layer_call(cx, "linear", place, &operands),
-        Op::TiedLinear(place) => layer_call(cx, "tied_linear", place, &operands),
-        Op::FeedForward(place) => {
-            let gated = matches!(
-                cx.model.layer(place),
-                Some(Submodule::FeedForward { activation, .. }) if activation.gated
-            );
-            let method = if gated {
-                "gated_feed_forward"
-            } else {
-                "feed_forward"
-            };
-            layer_call(cx, method, place, &operands)
-        }
-        Op::LayerNorm(place) => layer_call(cx, "layer_norm", place, &operands),
-        Op::RmsNorm(place) => layer_call(cx, "rms_norm", place, &operands),
-        Op::Attention { place, .. } => {
-            let context = operands[1..cx.model.differentiable(node)].iter().map(copy);
-            let data = cx.model.data(node).into_iter();
-            let data = data.map(|(_, inputs)| cx.data_of_call(node, inputs, |id| cx.var(id)));
-            let input = input_with_tape(&operands[0], context.chain(data));
-            let layer = cx.place(place);
-            quote!(layer(&#layer, |tape| #input))
-        }
-        Op::Opaque(place) => {
-            let others = operands[1..].iter().map(copy);
-            let (module, input) = (cx.place(place), input_with_tape(&operands[0], others));
-            match access {
-                Access::Shared => quote!(module(&#module, |tape| #input)),
-                Access::Exclusive => quote!(module_mut(&mut #module, |tape| #input)),
-            }
-        }
-        Op::Dropout(p) => {
-            let x = &operands[0];
-            quote!(dropout(&#x, #p))
-        }
-        Op::Activation(ty) => {
-            let (krate, ty, x) = (cx.krate, format_ident!("{ty}"), &operands[0]);
-            quote!(activate::<#krate::nn::#ty, _, _, _>(&#x))
-        }
-        Op::Add | Op::Sub | Op::Mul => {
-            let ty = &cx.model.value(node.result).ty;
-            let [x, y] = [0, 1].map(|index| as_type(cx, node.operands[index], ty));
-            let method = match node.op {
-                Op::Add => quote!(add),
-                Op::Sub => quote!(sub),
-                _ => quote!(mul),
-            };
-            quote!(#method(&#x, &#y))
-        }
-        Op::Scale(by) => {
-            let x = &operands[0];
-            quote!(scale(&#x, (#by) as f64))
-        }
-        Op::Shift(by) => {
-            let x = &operands[0];
-            quote!(shift(&#x, (#by) as f64))
-        }
-        Op::Softmax => quote!(softmax(#(&#operands),*)),
-        Op::Expand => {
-            let (x, shape) = (&operands[0], shape(0));
-            quote!(expand(&#x, #shape))
-        }
-        Op::Concat => {
-            let (x, y) = (&operands[0], node.operands[1]);
-            let width = cx.model.value(y).ty.axes.last().cloned();
-            let mut ty = cx.model.value(node.operands[0]).ty.clone();
-            ty.axes.pop();
-            ty.axes.extend(width);
-            let y = as_type(cx, y, &ty);
-            quote!(concat(&#x, &#y))
-        }
-        Op::MeanPool => quote!(mean_pool(#(&#operands),*)),
-        Op::PaddedMeanPool => quote!(mean_pool_padded(#(&#operands),*)),
-    };
+    let call = node.op.composed(&Composed { cx, node, access });
     quote!(let #result: #ty = pass.#call?;)
+}
+
+/// A node of the composed form: its operands are tensors without a tape.
+pub(crate) struct Composed<'a> {
+    cx: &'a Emitter<'a>,
+    node: &'a Node,
+    access: Access,
+}
+
+impl Composed<'_> {
+    pub(crate) fn operand(&self, index: usize) -> Ident {
+        self.cx.var(self.node.operands[index])
+    }
+
+    pub(crate) fn operands(&self) -> Vec<Ident> {
+        let operands = self.node.operands.iter();
+        operands.map(|id| self.cx.var(*id)).collect()
+    }
+
+    pub(crate) fn operand_type(&self, index: usize) -> &Type {
+        &self.cx.model.value(self.node.operands[index]).ty
+    }
+
+    pub(crate) fn result_type(&self) -> &Type {
+        &self.cx.model.value(self.node.result).ty
+    }
+
+    /// An operand where one of this type is to be.
+    pub(crate) fn operand_as(&self, index: usize, ty: &Type) -> TokenStream {
+        as_type(self.cx, self.node.operands[index], ty)
+    }
+
+    /// The shape of the result without so many of its last axes.
+    pub(crate) fn shape(&self, without: usize) -> TokenStream {
+        let axes = &self.result_type().axes;
+        let axes = axes[..axes.len() - without].iter();
+        let axes = axes.map(|axis| axis_value(self.cx, axis));
+        quote!((#(#axes,)*))
+    }
+
+    /// The path of `attn::nn`.
+    pub(crate) fn nn(&self) -> TokenStream {
+        let krate = self.cx.krate;
+        quote!(#krate::nn)
+    }
+
+    /// `model.linear`
+    pub(crate) fn place(&self, place: &Place) -> TokenStream {
+        self.cx.place(place)
+    }
+
+    /// `linear(&x, &model.linear)`
+    pub(crate) fn layer(&self, method: &str, place: &Place) -> TokenStream {
+        let (method, place) = (format_ident!("{method}"), self.place(place));
+        let operands = self.operands();
+        quote!(#method(#(&#operands,)* &#place))
+    }
+
+    /// `layer(&model.attention, |tape| (p::on(tape, &x), ..))`
+    pub(crate) fn attention(&self, attention: &Attention) -> TokenStream {
+        let operands = self.operands();
+        let context = operands[1..attention.sequences()].iter().map(copy);
+        let data = self.cx.model.data(self.node).into_iter();
+        let data = data.map(|(_, inputs)| {
+            self.cx
+                .data_of_call(self.node, inputs, |id| self.cx.var(id))
+        });
+        let input = input_with_tape(&operands[0], context.chain(data));
+        let layer = self.place(&attention.place);
+        quote!(layer(&#layer, |tape| #input))
+    }
+
+    /// `module(&model.head, |tape| p::on(tape, &x))`
+    pub(crate) fn module(&self, place: &Place) -> TokenStream {
+        let (operands, module) = (self.operands(), self.place(place));
+        let others = operands[1..].iter().map(copy);
+        let input = input_with_tape(&operands[0], others);
+        match self.access {
+            Access::Shared => quote!(module(&#module, |tape| #input)),
+            Access::Exclusive => quote!(module_mut(&mut #module, |tape| #input)),
+        }
+    }
 }
 
 /// A value where one of this type is to be: rustc may have to find out that the two are the same.
@@ -173,11 +164,6 @@ fn as_type(cx: &Emitter<'_>, id: ValueId, ty: &Type) -> TokenStream {
 fn input_with_tape(x: &Ident, others: impl Iterator<Item = TokenStream>) -> TokenStream {
     let x = [quote!(p::on(tape, &#x))].into_iter();
     tuple(&x.chain(others).collect::<Vec<_>>())
-}
-
-fn layer_call(cx: &Emitter<'_>, method: &str, place: &Place, operands: &[Ident]) -> TokenStream {
-    let (method, place) = (format_ident!("{method}"), cx.place(place));
-    quote!(#method(#(&#operands,)* &#place))
 }
 
 /// The axis of a tensor to be made: that of an input that has it, or the constant.

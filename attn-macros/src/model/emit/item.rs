@@ -72,44 +72,8 @@ fn field_type(cx: &Emitter<'_>, field: &Field) -> TokenStream {
 /// The type of a layer; with the elements and the device, unless these are the default.
 pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Submodule, rest: &TokenStream) -> TokenStream {
     let krate = cx.krate;
-    let nn = quote!(#krate::nn);
     match layer {
-        Submodule::Embedding { vocab, width } => {
-            let [vocab, width] = [vocab, width].map(|size| size.arg());
-            quote!(#nn::Embedding<#vocab, #width #rest>)
-        }
-        Submodule::LearnedPosition { max_len, width } => {
-            let [max_len, width] = [max_len, width].map(|size| size.arg());
-            quote!(#nn::LearnedPosition<#max_len, #width #rest>)
-        }
-        Submodule::Linear {
-            input,
-            output,
-            bias,
-        } => {
-            let linear = format_ident!("{}", if *bias { "Linear" } else { "UnbiasedLinear" });
-            let [input, output] = [input, output].map(|size| size.arg());
-            quote!(#nn::#linear<#input, #output #rest>)
-        }
-        Submodule::FeedForward {
-            width,
-            hidden,
-            activation,
-        } => {
-            let gated = if activation.gated { "Gated" } else { "" };
-            let layer = format_ident!("{gated}FeedForward");
-            let activation = format_ident!("{}", activation.ty);
-            let [width, hidden] = [width, hidden].map(|size| size.arg());
-            quote!(#nn::#layer<#width, #hidden, #nn::#activation #rest>)
-        }
-        Submodule::LayerNorm { width, .. } => {
-            let width = width.arg();
-            quote!(#nn::LayerNorm<#width #rest>)
-        }
-        Submodule::RmsNorm { width, .. } => {
-            let width = width.arg();
-            quote!(#nn::RmsNorm<#width #rest>)
-        }
+        Submodule::Layer(layer) => layer.ty(&quote!(#krate::nn), rest),
         Submodule::Attention(index) => with_rest(&cx.model.attentions[*index].0.item.name, rest),
         Submodule::Opaque { index, .. } => {
             let built = cx.model.opaques[*index].built();
@@ -191,7 +155,10 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
     let visits = nest(visits);
     let patterns = nest(names.iter().map(|field| quote!(#field)));
     let built_fields = module.fields.iter().zip(&names).map(|(of, field)| {
-        let epsilon = of.layer.epsilon();
+        let epsilon = match &of.layer {
+            Submodule::Layer(layer) => layer.epsilon(),
+            _ => None,
+        };
         let with = epsilon.map(|epsilon| quote!(: #field.with_epsilon((#epsilon) as f64)));
         quote!(#field #with)
     });

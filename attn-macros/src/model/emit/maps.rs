@@ -5,7 +5,7 @@ use quote::{quote, quote_spanned};
 
 use super::opaque::Access;
 use super::{Emitter, MODEL, docs};
-use crate::model::graph::{Op, Region, Step};
+use crate::model::graph::{Region, Step};
 
 /// The methods. They run the composed form, in which there are weights.
 pub(super) fn emit_methods(cx: &Emitter<'_>) -> TokenStream {
@@ -46,12 +46,13 @@ pub(super) fn emit_attentions(cx: &Emitter<'_>) -> TokenStream {
 
 fn emit_region(cx: &Emitter<'_>, region: &Region) -> TokenStream {
     let lines = region.steps.iter().map(|step| match step {
-        Step::Node(node) => match &node.op {
-            Op::Attention { place, index } => {
-                let (field, name) = (&place.field, &cx.model.attentions[*index].0.item.name);
+        Step::Node(node) => match node.attention() {
+            Some(attention) => {
+                let field = &attention.place.field;
+                let name = &cx.model.attentions[attention.index].0.item.name;
                 quote!(found.attention(#field, <#name>::mask_blocks);)
             }
-            _ => TokenStream::new(),
+            None => TokenStream::new(),
         },
         Step::Repeat(repeat) => {
             let (field, count) = (&repeat.place.field, &repeat.count);

@@ -23,6 +23,10 @@ use super::types::{Axis, Kind, Type};
 use crate::emit as attention;
 
 pub(super) use docs::operation_name;
+pub(crate) use facts::Extents;
+pub(crate) use forward::Composed;
+pub(crate) use fused::{FusedNode, Gradients, Output};
+pub(crate) use picture::VertexKind;
 
 /// The declared model:
 ///

@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, MODEL};
 use crate::messages::model as messages;
-use crate::model::graph::{Op, Submodule};
+use crate::op::Lookup;
 
 /// A trait that nothing implements, which says why the model has no session: where one is asked for.
 fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
@@ -51,19 +51,14 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
 fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
     let (name, vis, label) = (&cx.name, &cx.model.item.vis, cx.label());
     let nodes = cx.model.nodes();
-    let layers = || {
-        nodes.iter().filter_map(|node| match &node.op {
-            Op::Embedding(place) | Op::LearnedPosition(place) => cx.model.layer(place),
-            _ => None,
-        })
-    };
-    let vocabularies = layers().filter_map(|layer| match layer {
-        Submodule::Embedding { vocab, .. } => Some(vocab),
-        _ => None,
+    let lookups = || nodes.iter().filter_map(|node| node.op.properties().lookup);
+    let vocabularies = lookups().filter_map(|lookup| match lookup {
+        Lookup::ById { vocab, .. } => Some(vocab),
+        Lookup::ByPosition { .. } => None,
     });
-    let positions = layers().filter_map(|layer| match layer {
-        Submodule::LearnedPosition { max_len, .. } => Some(max_len),
-        _ => None,
+    let positions = lookups().filter_map(|lookup| match lookup {
+        Lookup::ByPosition { max_len, .. } => Some(max_len),
+        Lookup::ById { .. } => None,
     });
     let result = cx.model.results.first().map(|id| cx.model.value(*id));
     let width = result.and_then(|result| result.ty.width());

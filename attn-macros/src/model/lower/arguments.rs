@@ -4,48 +4,48 @@ use proc_macro2::{Ident, TokenStream};
 
 use super::Lowering;
 use crate::messages::model as messages;
-use crate::model::ops::Operation;
 use crate::model::syntax::{Argument, Call, first};
+use crate::op::Operation;
 use crate::spec::Size;
 use crate::spec::keys::{self, Key};
 use crate::spec::parse::{Entry, Value, parse_value};
 
 /// The arguments of a call, read by the table of its operation.
-pub(super) struct Arguments {
-    pub(super) entries: Vec<Entry>,
+pub(crate) struct Arguments {
+    pub(crate) entries: Vec<Entry>,
     /// `name = attn`
-    pub(super) name: Option<Ident>,
+    pub(crate) name: Option<Ident>,
     /// `tied = embedding`
-    pub(super) tied: Option<Ident>,
+    pub(crate) tied: Option<Ident>,
     /// Whether all of them were understood. Otherwise what is missing may be meant by one that was not.
-    pub(super) complete: bool,
+    pub(crate) complete: bool,
 }
 
 impl Arguments {
-    pub(super) fn value(&self, key: &str) -> Option<&Value> {
+    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
         let entry = self.entries.iter().find(|entry| entry.key.name == key);
         entry.map(|entry| &entry.value)
     }
 
-    pub(super) fn is_given(&self, key: &str) -> bool {
+    pub(crate) fn is_given(&self, key: &str) -> bool {
         self.value(key).is_some()
     }
 
-    pub(super) fn size(&self, key: &str) -> Option<Size> {
+    pub(crate) fn size(&self, key: &str) -> Option<Size> {
         match self.value(key)? {
             Value::Size(size) => Some(size.clone()),
             _ => None,
         }
     }
 
-    pub(super) fn tokens(&self, key: &str) -> Option<&TokenStream> {
+    pub(crate) fn tokens(&self, key: &str) -> Option<&TokenStream> {
         match self.value(key)? {
             Value::Tokens(tokens) => Some(tokens),
             _ => None,
         }
     }
 
-    pub(super) fn word(&self, key: &str) -> Option<&'static str> {
+    pub(crate) fn word(&self, key: &str) -> Option<&'static str> {
         self.value(key).and_then(word_of)
     }
 }
@@ -67,7 +67,7 @@ impl Lowering<'_> {
                 Some("name") => {
                     arguments.name = self.name_of(argument).or(arguments.name);
                 }
-                Some("tied") if matches!(operation.name, "linear" | "embedding") => {
+                Some("tied") if operation.may_be_tied => {
                     arguments.tied = self.name_of(argument).or(arguments.tied);
                 }
                 _ => {
@@ -97,7 +97,7 @@ impl Lowering<'_> {
         let values: Vec<(usize, String)> = positional
             .map(|(index, argument)| (index, argument.value.to_string()))
             .collect();
-        let names = operation.positional;
+        let names = operation.positional();
         let (surplus, last) = (values.get(names.len())?, values.last()?);
         let is_word = |(_, value): &(usize, String)| operation.key_of_word(value).is_some();
         if values.iter().any(is_word) {
@@ -180,11 +180,12 @@ impl Lowering<'_> {
             self.error(at, messages::word_by_position(key, word, &found));
             return None;
         }
-        let Some(expected) = operation.positional.get(index) else {
+        let positional = operation.positional();
+        let Some(expected) = positional.get(index) else {
             self.error(at, messages::too_many_positional(operation, &found));
             return None;
         };
-        let own = operation.positional.iter().position(|key| *key == found);
+        let own = positional.iter().position(|key| *key == found);
         let is_given = |(place, other): (usize, &Argument)| match &other.key {
             Some(key) => *key == found,
             None => own == Some(place) && other.value.to_string() == found,
@@ -193,7 +194,7 @@ impl Lowering<'_> {
             return operation.key(expected);
         }
         // Of two that changed places, one is enough to say.
-        if index == 0 || operation.positional[index - 1] != found {
+        if index == 0 || positional[index - 1] != found {
             self.error(at, messages::wrong_position(operation, expected, &found));
         }
         operation.key(&found)

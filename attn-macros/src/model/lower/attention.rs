@@ -10,16 +10,17 @@ use super::operators::named;
 use super::{Frame, Lowering};
 use crate::graph::{self, CallData, Dim};
 use crate::messages::{choice, model as messages};
-use crate::model::graph::{Op, Submodule, ValueId};
+use crate::model::graph::{Submodule, ValueId};
 use crate::model::syntax::Call;
 use crate::model::types::{Axis, Kind, Type, tuple};
+use crate::op::Attention;
 use crate::score;
 use crate::spec::keys::Key;
 use crate::spec::parse::{Draft, Entry, Value};
 use crate::spec::{self, Item, Size, Spec};
 
 impl Lowering<'_> {
-    pub(super) fn attention(
+    pub(crate) fn attention(
         &mut self,
         call: &Call,
         arguments: Arguments,
@@ -49,11 +50,10 @@ impl Lowering<'_> {
         };
         let x = self.floats(x, "attention", frame)?;
         let ty = self.ty(x).clone();
-        let width = self.width(call, &ty)?;
+        let width = self.width(&call.name, &ty)?;
         if !(2..=3).contains(&ty.axes.len()) {
             let takes = "[batch, seq, d_model] or [seq, d_model]";
-            self.cx
-                .error(&call.name, messages::takes(&call.name, takes, &ty));
+            self.takes(&call.name, takes, &ty);
             return None;
         }
         let context = named_operands.iter().position(|(key, _)| *key == "context");
@@ -85,19 +85,24 @@ impl Lowering<'_> {
         let key = context.as_ref().map_or(&ty, |(_, ty)| ty).clone();
         let data = self.data(call, (&spec, &graph), [&ty, &key], named_operands);
         let poisoned = spec.poisoned || !complete;
+        let attention = Attention {
+            place,
+            index,
+            cross: graph.cross,
+            dropout: spec.dropout.is_some(),
+        };
         self.attentions.push((spec, graph));
         operands.extend(data?);
         if poisoned || !agrees || self.cx.count() > before {
             return None;
         }
-        let op = Op::Attention { place, index };
-        Some(self.node(frame, op, operands, (&named(name, "attention"), ty)))
+        Some(self.node(frame, attention, operands, (&named(name, "attention"), ty)))
     }
 
     /// The second sequence: of the same batch.
     fn context(&mut self, call: &Call, x: &Type, value: ValueId) -> Option<(ValueId, Type)> {
         let ty = self.ty(value).clone();
-        self.width(call, &ty)?;
+        self.width(&call.name, &ty)?;
         let same_batch = x.axes.len() == ty.axes.len()
             && (x.axes.len() == 2 || {
                 let batch = |ty: &Type| Type::floats(ty.axes[..1].to_vec());

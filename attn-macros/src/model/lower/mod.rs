@@ -5,7 +5,6 @@
 mod arguments;
 mod attention;
 mod call;
-mod opaque;
 mod operators;
 mod scope;
 mod statements;
@@ -20,18 +19,20 @@ use syn::ext::IdentExt;
 
 use super::constants::Constants;
 use super::graph::{
-    Field, Model, Module, ModuleId, Node, Op, Opaque, Place, Region, Step, Submodule, Value,
-    ValueId,
+    Field, Model, Module, ModuleId, Node, Opaque, Place, Region, Step, Submodule, Value, ValueId,
 };
-use super::ops::Operation;
 use super::sizes::{self, Sizes};
 use super::syntax::{ModelDraft, TypeDraft};
 use super::types::{Axis, Kind, Same, Type};
 use crate::diag::Diagnostics;
 use crate::graph::Graph;
 use crate::messages::model as messages;
+use crate::op::{Op, Operation};
 use crate::spec::{Assertion, Init, Item, Size, Spec};
 use scope::{Changes, Scopes};
+
+pub(crate) use arguments::Arguments;
+pub(crate) use call::is_without_bias;
 
 /// The network that `draft` declares.
 ///
@@ -85,15 +86,15 @@ pub(crate) fn lower(
 /// The variables of the emitted code itself.
 const OWN: [&str; 5] = ["__types", "model", "pass", "run", "tape"];
 
-pub(super) struct Lowering<'a> {
-    cx: &'a Diagnostics,
+pub(crate) struct Lowering<'a> {
+    pub(crate) cx: &'a Diagnostics,
     krate: &'a TokenStream,
     /// The model, with no attributes but `#[cfg]`s.
-    item: Item,
+    pub(crate) item: Item,
     /// The names that are those of types, or may be called after them.
     types: HashSet<String>,
     sizes: Sizes,
-    constants: Constants,
+    pub(crate) constants: Constants,
     symbols: Vec<String>,
     inputs: Vec<ValueId>,
     values: Vec<Value>,
@@ -101,7 +102,7 @@ pub(super) struct Lowering<'a> {
     names: HashMap<String, usize>,
     modules: Vec<Module>,
     attentions: Vec<(Spec, Graph)>,
-    opaques: Vec<Opaque>,
+    pub(crate) opaques: Vec<Opaque>,
     assertions: Vec<Assertion>,
     scopes: Scopes,
     /// Whether all that is written was understood.
@@ -115,8 +116,8 @@ pub(super) struct Lowering<'a> {
 }
 
 /// Where operations go: those of the model, or of the body of a `repeat`.
-pub(super) struct Frame {
-    module: ModuleId,
+pub(crate) struct Frame {
+    pub(crate) module: ModuleId,
     region: Region,
 }
 
@@ -219,7 +220,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn declared_type(&mut self, draft: &TypeDraft) -> Option<Type> {
+    pub(crate) fn declared_type(&mut self, draft: &TypeDraft) -> Option<Type> {
         let kind = match &draft.kind {
             None => Kind::Floats,
             Some(kind) if kind == "ids" => Kind::Ids,
@@ -388,21 +389,21 @@ impl<'a> Lowering<'a> {
         ValueId(self.values.len() - 1)
     }
 
-    fn ty(&self, id: ValueId) -> &Type {
+    pub(crate) fn ty(&self, id: ValueId) -> &Type {
         &self.values[id.0].ty
     }
 
     /// The result of an operation.
-    fn node(
+    pub(crate) fn node(
         &mut self,
         frame: &mut Frame,
-        op: Op,
+        op: impl Op + 'static,
         operands: Vec<ValueId>,
         (name, ty): (&str, Type),
     ) -> ValueId {
         let result = self.value(name, ty);
         frame.region.steps.push(Step::Node(Node {
-            op,
+            op: Box::new(op),
             operands,
             result,
             name: None,
@@ -411,7 +412,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A field for a layer, under the name that was asked for, or that of its kind.
-    fn field(
+    pub(crate) fn field(
         &mut self,
         module: ModuleId,
         (kind, asked): (&str, Option<&Ident>),
@@ -448,7 +449,7 @@ impl<'a> Lowering<'a> {
     /// The type of a struct inside of the model: the names on the way to it, in camel case.
     ///
     /// The parts have no underscores, so no field makes a name of the emitted code, which has several before it.
-    fn type_name(&mut self, module: ModuleId, field: &str, at: Span) -> Ident {
+    pub(crate) fn type_name(&mut self, module: ModuleId, field: &str, at: Span) -> Ident {
         let parts = field.split('_').map(|part| {
             let mut chars = part.chars();
             let first = chars.next().map(|first| first.to_ascii_uppercase());
@@ -465,7 +466,13 @@ impl<'a> Lowering<'a> {
     }
 
     /// Whether two types are equal; if that is for rustc to find out, the rule is noted.
-    fn agree(&mut self, a: &Type, b: &Type, at: Span, message: impl FnOnce() -> String) -> bool {
+    pub(crate) fn agree(
+        &mut self,
+        a: &Type,
+        b: &Type,
+        at: Span,
+        message: impl FnOnce() -> String,
+    ) -> bool {
         match a.same(b) {
             Same::Yes => true,
             Same::No => {
@@ -480,7 +487,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Leaves a rule to rustc.
-    fn assume(&mut self, conditions: Vec<TokenStream>, at: Span, message: String) {
+    pub(crate) fn assume(&mut self, conditions: Vec<TokenStream>, at: Span, message: String) {
         let mut place = format_ident!("here");
         place.set_span(at);
         self.assertions.push(Assertion {
@@ -490,7 +497,7 @@ impl<'a> Lowering<'a> {
         });
     }
 
-    fn error(&self, at: Span, message: impl Display) {
+    pub(crate) fn error(&self, at: Span, message: impl Display) {
         self.cx.push(syn::Error::new(at, message));
     }
 }

@@ -6,10 +6,11 @@ use syn::ext::IdentExt;
 
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
-use crate::model::graph::{Op, ValueId};
+use crate::model::graph::ValueId;
 use crate::model::sizes;
 use crate::model::syntax::{Expr, Operator};
 use crate::model::types::{Axis, Kind, Same, Type};
+use crate::op::{Add, Expand, Mul, Op, Scale, Shift, Sub};
 use crate::spec::Real;
 
 /// What an operator works on.
@@ -196,7 +197,7 @@ impl Lowering<'_> {
         match x {
             Operand::Number(number) => real(Operator::Mul, factor, &number).map(Operand::Number),
             Operand::Tensor(x) => {
-                self.with_number(Op::Scale(factor.clone()), ("scale", x), sign, name, frame)
+                self.with_number(Scale(factor.clone()), ("scale", x), sign, name, frame)
             }
         }
     }
@@ -209,12 +210,12 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<Operand> {
-        self.with_number(Op::Shift(by), ("shift", x), sign, name, frame)
+        self.with_number(Shift(by), ("shift", x), sign, name, frame)
     }
 
     fn with_number(
         &mut self,
-        op: Op,
+        op: impl Op + 'static,
         (kind, x): (&str, ValueId),
         sign: Sign,
         name: Option<&Ident>,
@@ -238,15 +239,10 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<Operand> {
-        let (op, kind) = match operator {
-            Operator::Add => (Op::Add, "add"),
-            Operator::Sub => (Op::Sub, "sub"),
-            Operator::Mul => (Op::Mul, "mul"),
-            Operator::Div => {
-                self.error(at, messages::DIVISION_BY_TENSOR);
-                return None;
-            }
-        };
+        if let Operator::Div = operator {
+            self.error(at, messages::DIVISION_BY_TENSOR);
+            return None;
+        }
         let [left, right] = sides.map(|side| self.ty(side).clone());
         let message = || messages::operands_differ(operator.text(), &left, &right);
         let floats = [&left, &right].iter().all(|side| side.kind == Kind::Floats);
@@ -277,8 +273,13 @@ impl Lowering<'_> {
         }
         let ty = Type::floats(axes);
         let sides = sides.map(|side| self.expanded(side, &ty, frame));
-        let name = named(name, kind);
-        let result = self.node(frame, op, sides.to_vec(), (&name, ty));
+        let sides = sides.to_vec();
+        let result = match operator {
+            Operator::Add => self.node(frame, Add, sides, (&named(name, "add"), ty)),
+            Operator::Sub => self.node(frame, Sub, sides, (&named(name, "sub"), ty)),
+            Operator::Mul => self.node(frame, Mul, sides, (&named(name, "mul"), ty)),
+            Operator::Div => return None,
+        };
         Some(Operand::Tensor(result))
     }
 
@@ -287,7 +288,7 @@ impl Lowering<'_> {
         let axes = self.ty(value).axes.iter().zip(&ty.axes);
         let is_repeated = |(from, to): (&Axis, &Axis)| from.is_one() && !to.is_one();
         if axes.into_iter().any(is_repeated) {
-            self.node(frame, Op::Expand, vec![value], ("expand", ty.clone()))
+            self.node(frame, Expand, vec![value], ("expand", ty.clone()))
         } else {
             value
         }

@@ -6,21 +6,19 @@ use super::arguments::Arguments;
 use super::call::is_without_bias;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
-use crate::model::graph::{Field, ModuleId, Op, Place, Submodule, ValueId};
-use crate::model::syntax::{Call, first};
-use crate::model::types::{Axis, Type};
+use crate::model::graph::{Field, ModuleId, Place, Submodule};
 use crate::spec::Size;
 
 /// An embedding that is there already.
-pub(super) struct Table {
-    pub(super) place: Place,
-    vocab: Size,
-    pub(super) width: Size,
+pub(crate) struct Table {
+    pub(crate) place: Place,
+    pub(crate) vocab: Size,
+    pub(crate) width: Size,
 }
 
 impl Lowering<'_> {
     /// The embedding that is called `tied`, of this module or of one around it; it has its sizes already.
-    pub(super) fn table(
+    pub(crate) fn table(
         &mut self,
         tied: &Ident,
         arguments: &Arguments,
@@ -59,14 +57,16 @@ impl Lowering<'_> {
     fn tables(&self, module: ModuleId) -> impl Iterator<Item = Table> {
         let fields = self.modules[module.0].fields.iter();
         fields.filter_map(move |field| match &field.layer {
-            Submodule::Embedding { vocab, width } => Some(Table {
-                place: Place {
-                    module,
-                    field: field.name.clone(),
-                },
-                vocab: vocab.clone(),
-                width: width.clone(),
-            }),
+            Submodule::Layer(layer) => {
+                let [vocab, width] = layer.table()?.map(Size::clone);
+                let field = field.name.clone();
+                let place = Place { module, field };
+                Some(Table {
+                    place,
+                    vocab,
+                    width,
+                })
+            }
             _ => None,
         })
     }
@@ -77,34 +77,5 @@ impl Lowering<'_> {
         let mut modules = self.modules.iter();
         let outer = modules.position(|module| module.fields.iter().any(is_it));
         outer.map(ModuleId)
-    }
-
-    /// A linear map whose weight is the table.
-    pub(super) fn tied_linear(
-        &mut self,
-        call: &Call,
-        tied: &Ident,
-        arguments: &Arguments,
-        (x, ty): (ValueId, &Type),
-        name: &str,
-        frame: &mut Frame,
-    ) -> Option<ValueId> {
-        let Table {
-            place,
-            vocab,
-            width,
-        } = self.table(tied, arguments, frame)?;
-        let row = |size: &Size| Type::floats(vec![Axis::Size(size.clone())]);
-        if let Some(out) = arguments.size("out") {
-            let message = || messages::tied_size(&out, tied, &vocab);
-            self.agree(&row(&out), &row(&vocab), first(&out.origin), message);
-        }
-        let found = self.width(call, ty)?;
-        let message = || messages::tied_width(tied, &width, ty);
-        self.agree(&row(&found), &row(&width), call.name.span(), message)
-            .then(|| {
-                let result = ty.ending_in(vocab);
-                self.node(frame, Op::TiedLinear(place), vec![x], (name, result))
-            })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::expand;
 use crate::messages::example;
-use crate::model::ops::OPERATIONS;
+use crate::op::OPERATIONS;
 use crate::spec::keys::Key;
 use crate::tests::support::reports;
 

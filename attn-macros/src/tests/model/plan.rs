@@ -45,7 +45,7 @@ fn push(
                 from: of,
                 to: target,
             } => format!("{} to {}", from(of), to(target)),
-            Line::Drop { node, buffer: id } => {
+            Line::InPlace { node, buffer: id } => {
                 format!("{}: in {}", value(node.result), buffer(*id))
             }
             Line::Free(id) => format!("free {}", buffer(*id)),

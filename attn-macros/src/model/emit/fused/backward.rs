@@ -3,11 +3,13 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Fused, Kept};
+use super::Fused;
+use super::node::{FusedNode, Gradients};
 use crate::emit::lines::Lines;
 use crate::model::diff::{BufferId, From, Line, To};
-use crate::model::graph::{Node, Op, Region, Repeat, Step, ValueId};
+use crate::model::graph::{Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::Forward;
+use crate::op::Kept;
 
 impl Fused<'_> {
     pub(super) fn emit_backward(&self) -> Lines {
@@ -59,7 +61,7 @@ impl Fused<'_> {
     /// The values that a line reads.
     fn reads(&self, line: &Line<'_>) -> Vec<ValueId> {
         match line {
-            Line::Adjoint { node, .. } => self.model().read_backward(node),
+            Line::Adjoint { node, .. } => node.saved(),
             Line::Repeat { repeat, lines, .. } => {
                 // What a loop carries is kept in every round.
                 let is_carried =
@@ -87,7 +89,7 @@ impl Fused<'_> {
             Line::Adjoint { node, d_result, to } => {
                 self.emit_adjoint(emitted, node, *d_result, to);
             }
-            Line::Drop { node, buffer } => {
+            Line::InPlace { node, buffer } => {
                 let (kept, buffer) = (self.kept(node.result), self.buffer(*buffer));
                 emitted.line(quote!(p::layers::dropout_in_place(#kept, #buffer.numbers_mut());));
             }
@@ -231,103 +233,21 @@ impl Fused<'_> {
     }
 
     fn emit_adjoint(&self, lines: &mut Lines, node: &Node, d_result: From, to: &[(usize, To)]) {
-        let to_x = to.iter().map(|(_, to)| self.target(lines, *to));
-        let to_x: Vec<_> = to_x.collect();
-        let d_y = self.gradient(d_result);
-        let d_y_matrix = self.gradient_matrix(d_result, node.result);
-        lines.line(self.emit_derivative(node, [&d_y, &d_y_matrix], &to_x, to));
+        let targets = to.iter().map(|(_, to)| self.target(lines, *to));
+        let gradients = Gradients {
+            operands: to.iter().map(|(index, _)| *index).collect(),
+            targets: targets.collect(),
+            numbers: self.gradient(d_result),
+            matrix: self.gradient_matrix(d_result, node.result),
+        };
+        let of = FusedNode { fused: self, node };
+        lines.line(node.op.backward(&of, &gradients));
         if let Some(footprint) = self.footprint_backward(node, to) {
             lines.differentiate(footprint);
         }
-        match self.keeps(node) {
-            Some(Kept::Array | Kept::Attention(_)) => lines.consumed(&self.kept(node.result)),
+        match node.op.properties().kept {
+            Some(Kept::Array | Kept::Attention) => lines.consumed(&self.kept(node.result)),
             Some(Kept::Dropout) | None => {}
-        }
-    }
-
-    /// The call or the calls that compute the derivative of an operation.
-    fn emit_derivative(
-        &self,
-        node: &Node,
-        [d_y, d_y_matrix]: [&TokenStream; 2],
-        to_x: &[TokenStream],
-        to: &[(usize, To)],
-    ) -> TokenStream {
-        let x = |index: usize| node.operands[index];
-        let numbers = |index: usize| self.numbers(x(index));
-        let matrix = |index: usize| self.matrix(x(index));
-        let kept = self.kept(node.result);
-        match &node.op {
-            Op::Embedding(place) => {
-                let (weights, ids) = (self.weights(place), self.ids(x(0)));
-                quote!(#weights.backward(#ids, #d_y_matrix, gradients);)
-            }
-            Op::LearnedPosition(place) => {
-                let (weights, len) = (self.weights(place), self.length(node));
-                quote!(#weights.backward_positions(#len, #d_y_matrix, gradients);)
-            }
-            // A model with an opaque module has no fused form.
-            Op::SinusoidalPosition | Op::Add | Op::Shift(_) | Op::Opaque(_) => TokenStream::new(),
-            Op::Linear(place) => {
-                let (weights, x) = (self.weights(place), matrix(0));
-                quote!(#weights.backward(#x, #d_y_matrix, #(&mut #to_x,)* gradients);)
-            }
-            Op::TiedLinear(place) => {
-                let (weights, x) = (self.weights(place), matrix(0));
-                quote!(#weights.project_backward(#x, #d_y_matrix, #(&mut #to_x,)* gradients);)
-            }
-            Op::FeedForward(place) | Op::LayerNorm(place) | Op::RmsNorm(place) => {
-                let (weights, x) = (self.weights(place), matrix(0));
-                quote!(#weights.backward(#x, #kept, #d_y_matrix, #(&mut #to_x,)* gradients);)
-            }
-            Op::Attention { place, index } => {
-                let (attention, weights) = (self.attention(*index), self.weights(place));
-                let inputs = (0..to_x.len()).map(matrix);
-                quote! {
-                    #attention::backward(
-                        &#weights,
-                        #kept,
-                        [#(#inputs),*],
-                        #d_y_matrix,
-                        [#(&mut #to_x),*],
-                        gradients,
-                    );
-                }
-            }
-            Op::Dropout(_) => {
-                quote!(p::layers::dropout_backward(#kept, #d_y, #(&mut #to_x,)* gradients);)
-            }
-            Op::Activation(name) => {
-                let (x, activation) = (numbers(0), self.activation(name));
-                quote!(p::layers::activate_backward(#activation, #x, #d_y, #(&mut #to_x,)* gradients);)
-            }
-            Op::Sub => quote!(#(#to_x.add(-1.0, #d_y, gradients);)*),
-            Op::Mul => {
-                let others = to.iter().map(|(index, _)| numbers(1 - index));
-                quote!(#(p::layers::mul_backward(#others, #d_y, &mut #to_x, gradients);)*)
-            }
-            Op::Scale(by) => quote!(#(#to_x.add((#by) as f64, #d_y, gradients);)*),
-            Op::Softmax => {
-                let y = self.matrix(node.result);
-                quote!(p::layers::softmax_backward(#y, #d_y_matrix, #(&mut #to_x,)* gradients);)
-            }
-            Op::Expand => {
-                let axes = self.growing(node);
-                quote!(p::layers::expand_backward(#axes, #d_y, #(&mut #to_x,)* gradients);)
-            }
-            Op::Concat => {
-                let widths = to.iter().map(|(index, _)| self.width(self.ty(x(*index))));
-                let first = self.width(self.ty(x(0)));
-                let starts = to.iter().map(|(index, _)| match index {
-                    0 => quote!(0),
-                    _ => quote!(#first),
-                });
-                quote!(#(p::layers::concat_backward(#starts, #widths, #d_y_matrix, &mut #to_x, gradients);)*)
-            }
-            Op::MeanPool | Op::PaddedMeanPool => {
-                let (axis, counted) = (self.sequence(x(0)), self.counted(node));
-                quote!(p::layers::mean_pool_backward(#axis, #counted, #d_y, #(&mut #to_x,)* gradients);)
-            }
         }
     }
 }

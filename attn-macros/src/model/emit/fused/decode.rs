@@ -27,7 +27,7 @@ impl Fused<'_> {
     }
 
     /// `<GptBlocksAttention<E> as p::InSession<E>>`
-    fn attention_in_session(&self, index: usize) -> TokenStream {
+    pub(super) fn attention_in_session(&self, index: usize) -> TokenStream {
         let layer = item::layer_type(self.cx, &Submodule::Attention(index), &quote!(, E));
         quote!(<#layer as p::InSession<E>>)
     }
@@ -162,18 +162,11 @@ impl Fused<'_> {
         }
     }
 
-    /// `<..>::decode(&weights.attention, &mut past.attention, new, x, to)`
-    pub(super) fn emit_attention_to_past(
-        &self,
-        place: &Place,
-        index: usize,
-        x: TokenStream,
-        to: &TokenStream,
-    ) -> TokenStream {
-        let (attention, weights) = (self.attention_in_session(index), self.weights(place));
+    /// `past.attention`
+    pub(super) fn past_of(&self, place: &Place) -> TokenStream {
         let past = self.past_var(self.model().module(place.module));
         let field = field(&place.field);
-        quote!(#attention::decode(&#weights, &mut #past.#field, new, #x, #to.all_mut()))
+        quote!(#past.#field)
     }
 
     /// The sets of weights of a loop and what its rounds have seen, and the variables for both.

@@ -3,26 +3,14 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
-use super::{Fused, Kept};
+use super::Fused;
+use super::node::{Computed, FusedNode, Output};
 use crate::emit::When;
 use crate::emit::lines::Lines;
-use crate::model::graph::{Carried, Module, Node, Op, Region, Repeat, Step, ValueId};
+use crate::model::graph::{Carried, Module, Node, Region, Repeat, Step, ValueId};
 use crate::model::neighbours::{Term, With};
 use crate::model::plan::{Forward, Planned};
-
-/// An operation, perhaps with the dropout of its result.
-struct Computed<'m> {
-    node: &'m Node,
-    planned: &'m Planned,
-    dropout: Option<&'m Node>,
-}
-
-impl Computed<'_> {
-    /// What is in memory of it.
-    fn result(&self) -> ValueId {
-        self.dropout.unwrap_or(self.node).result
-    }
-}
+use crate::op::{Fusion, Kept};
 
 impl Fused<'_> {
     pub(super) fn emit_forward(&self) -> Lines {
@@ -105,7 +93,7 @@ impl Fused<'_> {
         let computed = Computed {
             node,
             planned,
-            dropout: behind.next_if(|node| matches!(node.op, Op::Dropout(_))),
+            dropout: behind.next_if(|node| matches!(node.fusion(), Fusion::Dropout(_))),
         };
         match behind.next() {
             Some(norm) => self.emit_norm_of_sum(lines, &computed, norm),
@@ -115,7 +103,7 @@ impl Fused<'_> {
 
     /// `let a_kept = random.dropout(0.1);`
     fn emit_key(&self, lines: &mut Lines, node: &Node) {
-        if let (Op::Dropout(p), When::Forward) = (&node.op, self.when) {
+        if let (Fusion::Dropout(p), When::Forward) = (node.fusion(), self.when) {
             let kept = self.kept(node.result);
             lines.line(quote!(let #kept = random.dropout(#p);));
         }
@@ -133,7 +121,7 @@ impl Fused<'_> {
     }
 
     /// A term of a sum, to read.
-    fn term(&self, term: &Term) -> TokenStream {
+    pub(super) fn term(&self, term: &Term) -> TokenStream {
         self.dropped(term.dropout, self.numbers(term.value))
     }
 
@@ -156,7 +144,7 @@ impl Fused<'_> {
 
     /// What a term becomes where it is.
     fn emit_in_place(&self, lines: &mut Lines, computed: &Computed<'_>) {
-        if let Op::Dropout(_) = &computed.node.op {
+        if let Fusion::Dropout(_) = computed.node.fusion() {
             let (kept, (x, _)) = (
                 self.kept(computed.result()),
                 self.emit_start(lines, computed),
@@ -171,7 +159,7 @@ impl Fused<'_> {
     }
 
     /// Numbers to write, of which those that a dropout says fall on the way.
-    fn written(&self, computed: &Computed<'_>, numbers: TokenStream) -> TokenStream {
+    pub(super) fn written(&self, computed: &Computed<'_>, numbers: TokenStream) -> TokenStream {
         match (computed.dropout, self.when) {
             (Some(dropout), When::Forward) => {
                 let kept = self.kept(dropout.result);
@@ -199,7 +187,7 @@ impl Fused<'_> {
     }
 
     fn emit_norm_of_sum(&self, lines: &mut Lines, sum: &Computed<'_>, norm: &Node) {
-        let (Op::LayerNorm(place) | Op::RmsNorm(place)) = &norm.op else {
+        let Fusion::Norm(place) = norm.fusion() else {
             return;
         };
         let [sum, other] = self.emit_start_of_sum(lines, sum);
@@ -230,7 +218,8 @@ impl Fused<'_> {
         }
         let to = self.result(lines, result);
         let keep = self.keep(node);
-        let call = self.emit_operation(computed, &quote!(#to));
+        let of = FusedNode { fused: self, node };
+        let call = node.op.forward(&of, &Output::new(self, computed, to));
         lines.line(quote!(#keep #call;));
         self.take_kept(lines, node);
     }
@@ -238,7 +227,7 @@ impl Fused<'_> {
     /// What an operation takes beside its result, and keeps, perhaps.
     fn take_kept(&self, lines: &mut Lines, node: &Node) {
         if let Some(footprint) = self.footprint(node) {
-            match self.keeps(node) {
+            match node.op.properties().kept {
                 Some(_) => lines.take(&self.kept(node.result), footprint),
                 None => lines.compute(footprint),
             }
@@ -247,132 +236,13 @@ impl Fused<'_> {
 
     /// `let a_kept =`, for what an operation returns that is kept for the derivative.
     fn keep(&self, node: &Node) -> Option<TokenStream> {
-        let kept = self.keeps(node).filter(|_| self.when == When::Forward);
+        let kept = node.op.properties().kept;
+        let kept = kept.filter(|_| self.when == When::Forward);
         let returned = kept.filter(|kept| !matches!(kept, Kept::Dropout));
         returned.map(|_| {
             let kept = self.kept(node.result);
             quote!(let #kept =)
         })
-    }
-
-    /// The call that computes a result.
-    fn emit_operation(&self, computed: &Computed<'_>, to: &TokenStream) -> TokenStream {
-        let node = computed.node;
-        let x = |index: usize| node.operands[index];
-        let numbers = |index: usize| self.numbers(x(index));
-        let matrix = |index: usize| self.matrix(x(index));
-        match &node.op {
-            // A model with an opaque module has no fused form.
-            Op::Opaque(_) => TokenStream::new(),
-            Op::Embedding(place) => {
-                let (weights, ids) = (self.weights(place), self.ids(x(0)));
-                quote!(#weights.forward(#ids, #to.all_mut()))
-            }
-            Op::LearnedPosition(place) => {
-                let (weights, len) = (self.weights(place), self.length(node));
-                match self.when {
-                    When::Forward => quote!(#weights.forward_positions(#len, #to.all_mut())),
-                    When::Session => quote!(#weights.forward(new.positions(), #to.all_mut())),
-                }
-            }
-            Op::SinusoidalPosition => {
-                let (len, width) = (self.length(node), self.width(self.ty(node.result)));
-                match self.when {
-                    When::Forward => {
-                        quote!(p::layers::sinusoidal_position(#len, #width, #to.numbers_mut()))
-                    }
-                    When::Session => quote!(p::layers::sinusoids(new.positions(), #to.all_mut())),
-                }
-            }
-            Op::TiedLinear(place) => {
-                let (weights, x) = (self.weights(place), matrix(0));
-                quote!(#weights.project(#x, #to.all_mut()))
-            }
-            Op::Linear(place)
-            | Op::FeedForward(place)
-            | Op::LayerNorm(place)
-            | Op::RmsNorm(place) => {
-                let (weights, x) = (self.weights(place), matrix(0));
-                quote!(#weights.forward(#x, #to.all_mut()))
-            }
-            Op::Attention { place, index } if self.when == When::Session => {
-                self.emit_attention_to_past(place, *index, matrix(0), to)
-            }
-            Op::Attention { place, index } => {
-                let (attention, weights) = (self.attention(*index), self.weights(place));
-                let (axes, number) = (self.axes(node), syn::Index::from(*index));
-                let inputs = (0..self.model().differentiable(node)).map(matrix);
-                let key = match &self.model().attentions[*index].0.dropout {
-                    Some(_) => quote!(random.key()),
-                    None => quote!(None),
-                };
-                quote! {
-                    #attention::forward(
-                        &#weights,
-                        #axes,
-                        &call.data.#number,
-                        #key,
-                        [#(#inputs),*],
-                        #to.all_mut(),
-                    )
-                }
-            }
-            Op::Dropout(_) => {
-                let (x, kept) = (numbers(0), self.kept(node.result));
-                match self.when {
-                    When::Forward => quote!(p::layers::dropout(#kept, #x, #to.numbers_mut())),
-                    When::Session => quote!(#to.numbers_mut().copy_from_slice(#x)),
-                }
-            }
-            Op::Activation(name) => {
-                let (x, activation) = (numbers(0), self.activation(name));
-                let to = self.written(computed, quote!(#to.numbers_mut()));
-                quote!(p::layers::activate(#activation, #x, #to))
-            }
-            Op::Add => {
-                let terms = computed.planned.terms.iter().map(|term| self.term(term));
-                let to = self.written(computed, quote!(#to.numbers_mut()));
-                quote!(p::layers::add(#(#terms,)* #to))
-            }
-            Op::Sub | Op::Mul => {
-                let function = match &node.op {
-                    Op::Sub => format_ident!("sub"),
-                    _ => format_ident!("mul"),
-                };
-                let (x, y) = (numbers(0), numbers(1));
-                quote!(p::layers::#function(#x, #y, #to.numbers_mut()))
-            }
-            Op::Scale(by) => {
-                let x = numbers(0);
-                quote!(p::layers::scale((#by) as f64, #x, #to.numbers_mut()))
-            }
-            Op::Shift(by) => {
-                let x = numbers(0);
-                quote!(p::layers::shift((#by) as f64, #x, #to.numbers_mut()))
-            }
-            Op::Softmax => {
-                let x = matrix(0);
-                quote!(p::layers::softmax(#x, #to.all_mut()))
-            }
-            Op::Expand => {
-                let (x, axes) = (numbers(0), self.growing(node));
-                quote!(p::layers::expand(#x, #axes, #to.numbers_mut()))
-            }
-            Op::Concat => {
-                let (x, y) = (matrix(0), matrix(1));
-                quote!(p::layers::concat(#x, #y, #to.all_mut()))
-            }
-            Op::MeanPool | Op::PaddedMeanPool => {
-                let (x, axis, counted) = (numbers(0), self.sequence(x(0)), self.counted(node));
-                quote!(p::layers::mean_pool(#x, #axis, #counted, #to.numbers_mut()))
-            }
-        }
-    }
-
-    /// `<attn::nn::Gelu as p::Activation>::KERNEL`
-    pub(super) fn activation(&self, name: &str) -> TokenStream {
-        let (krate, name) = (self.cx.krate, format_ident!("{name}"));
-        quote!(<#krate::nn::#name as p::Activation>::KERNEL)
     }
 
     fn emit_repeat(&self, lines: &mut Lines, repeat: &Repeat, planned: &Planned) {

@@ -1,14 +1,15 @@
 //! The memory that both passes take, known before they run.
 
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote, quote_spanned};
+use quote::quote_spanned;
 
 use super::Fused;
 use crate::emit::lines::{self, Lines};
 use crate::model::diff::To;
-use crate::model::emit::{facts, length};
-use crate::model::graph::{Node, Op, Submodule, ValueId};
-use crate::model::types::Axis;
+use crate::model::emit::facts::{self, Extents};
+use crate::model::emit::length;
+use crate::model::graph::{Node, ValueId};
+use crate::op::{Cost, Scratch};
 
 impl Fused<'_> {
     /// `activation_bytes`, on the default type, so that it needs no type arguments.
@@ -39,53 +40,18 @@ impl Fused<'_> {
 
     /// Of a value.
     pub(super) fn footprint_of(&self, id: ValueId) -> TokenStream {
-        lines::array(&self.extent(id))
+        lines::array(&facts::extent(self.model(), id))
     }
 
-    /// The sizes of the axes, by the names of the arguments.
-    fn extent(&self, id: ValueId) -> Vec<TokenStream> {
-        let axes = self.ty(id).axes.iter().map(|axis| match axis {
-            Axis::Symbol(name) => length(self.model(), name).into_token_stream(),
-            Axis::Size(size) => size.into_token_stream(),
-        });
-        axes.collect()
+    /// Of an operation.
+    pub(super) fn cost(&self, node: &Node) -> Cost {
+        let model = self.model();
+        node.op.cost(&Extents { model, node })
     }
 
     /// Of what an operation takes beside its result, and keeps beside values.
     pub(super) fn footprint(&self, node: &Node) -> Option<TokenStream> {
-        let x = *node.operands.first()?;
-        let axes = self.extent(x);
-        let (width, rows) = axes.split_last()?;
-        Some(match &node.op {
-            Op::LayerNorm(_) | Op::RmsNorm(_) => {
-                quote!(p::layers::norm_footprint(&[#(#rows),*], #width))
-            }
-            Op::FeedForward(place) => {
-                let Some(Submodule::FeedForward {
-                    hidden, activation, ..
-                }) = self.model().layer(place)
-                else {
-                    return None;
-                };
-                let gated = activation.gated;
-                quote!(p::layers::feed_forward_footprint(&[#(#rows),*], #hidden, #gated))
-            }
-            Op::Attention { index, .. } => {
-                let name = &self.model().attentions[*index].0.item.name;
-                let [batch, query, key] = facts::attention_axes(self.model(), node)?;
-                quote!(<#name>::footprint(#batch, #query, #key))
-            }
-            Op::SinusoidalPosition => {
-                let result = self.extent(node.result);
-                let one = &result[result.len() - 2..];
-                quote!(p::Footprint::forth(&[#(#one),*]))
-            }
-            Op::Expand => {
-                let to = self.extent(node.result);
-                quote!(p::layers::expand_footprint(&[#(#axes),*], &[#(#to),*]))
-            }
-            _ => return None,
-        })
+        self.cost(node).forward
     }
 
     /// Of what a derivative takes beside the gradients that it writes.
@@ -94,15 +60,11 @@ impl Fused<'_> {
         node: &Node,
         to: &[(usize, To)],
     ) -> Option<TokenStream> {
-        match &node.op {
-            // What it overwrites is written elsewhere first, if it is to be added.
-            Op::Activation(_) => {
-                let is_new = matches!(to, [(_, To::New(_))]);
-                let axes = self.extent(node.operands[0]);
-                (!is_new).then(|| quote!(p::Footprint::back(&[#(#axes),*])))
-            }
-            Op::SinusoidalPosition => None,
-            _ => self.footprint(node),
+        let is_new = matches!(to, [(_, To::New(_))]);
+        match self.cost(node).backward {
+            Scratch::None => None,
+            Scratch::Always(footprint) => Some(footprint),
+            Scratch::WhenAdding(footprint) => (!is_new).then_some(footprint),
         }
     }
 }

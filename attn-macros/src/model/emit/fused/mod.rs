@@ -4,6 +4,7 @@ mod backward;
 mod decode;
 mod forward;
 mod memory;
+mod node;
 mod read;
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -13,11 +14,12 @@ use super::{Emitter, field, item, tuple, var};
 use crate::emit::When;
 use crate::emit::lines::Lines;
 use crate::model::diff::{Backward, BufferId, diff};
-use crate::model::graph::{
-    Model, Module, ModuleId, Node, Op, Place, Repeat, Step, Submodule, ValueId,
-};
+use crate::model::graph::{Model, Module, ModuleId, Node, Place, Repeat, Step, Submodule, ValueId};
 use crate::model::plan::{Forward, plan, plan_to_decode};
 use crate::model::types::{Axis, Kind, Type};
+use crate::op::{Attention, Lookup};
+
+pub(crate) use node::{FusedNode, Gradients, Output};
 
 /// ```text
 /// struct Sizes { batch, seq }             // axes that only the running program knows
@@ -66,14 +68,6 @@ struct Fused<'a> {
     when: When,
     plan: &'a Forward,
     backward: &'a Backward<'a>,
-}
-
-/// What an operation keeps for its derivative besides values.
-enum Kept {
-    Array,
-    Dropout,
-    /// Of the attention with this index.
-    Attention(usize),
 }
 
 impl<'a> Fused<'a> {
@@ -129,12 +123,6 @@ impl<'a> Fused<'a> {
 
     fn width(&self, ty: &Type) -> TokenStream {
         ty.axes.last().map_or(quote!(1), size)
-    }
-
-    /// The length of the sequences whose positions a node counts: floats have it before their width, ids at the end.
-    fn length(&self, node: &Node) -> TokenStream {
-        let axes = &self.ty(node.result).axes;
-        size(&axes[axes.len() - 2])
     }
 
     /// `let mut name = p::Array::<E>::stale(rows, [width]);`
@@ -220,63 +208,23 @@ impl<'a> Fused<'a> {
     }
 
     /// `<GptBlocksAttention<E> as p::InModel<E, 1>>`
-    fn attention(&self, index: usize) -> TokenStream {
-        let (_, graph) = &self.model().attentions[index];
-        let layer = item::layer_type(self.cx, &Submodule::Attention(index), &quote!(, E));
-        let inputs = 1 + usize::from(graph.cross);
+    fn attention(&self, attention: &Attention) -> TokenStream {
+        let layer = Submodule::Attention(attention.index);
+        let layer = item::layer_type(self.cx, &layer, &quote!(, E));
+        let inputs = attention.sequences();
         quote!(<#layer as p::InModel<E, #inputs>>)
     }
 
     /// The sizes of the axes batch, query and key of an attention.
-    fn axes(&self, node: &Node) -> TokenStream {
+    fn axes(&self, node: &Node, attention: &Attention) -> TokenStream {
         let query = self.ty(node.operands[0]);
-        let inputs = self.model().differentiable(node);
-        let key = self.ty(node.operands[inputs - 1]);
+        let key = self.ty(node.operands[attention.sequences() - 1]);
         let [batch, query, key] = [
             product(&query.axes[..query.axes.len() - 2]),
             size(&query.axes[query.axes.len() - 2]),
             size(&key.axes[key.axes.len() - 2]),
         ];
         quote!((#batch, #query, #key))
-    }
-
-    fn keeps(&self, node: &Node) -> Option<Kept> {
-        match &node.op {
-            Op::LayerNorm(_) | Op::RmsNorm(_) | Op::FeedForward(_) => Some(Kept::Array),
-            Op::Dropout(_) => Some(Kept::Dropout),
-            Op::Attention { index, .. } => Some(Kept::Attention(*index)),
-            _ => None,
-        }
-    }
-
-    /// Sequences of vectors, as an axis between others.
-    fn sequence(&self, id: ValueId) -> TokenStream {
-        let axes = &self.ty(id).axes;
-        let outer = product(&axes[..axes.len() - 2]);
-        let [len, inner] = [&axes[axes.len() - 2], &axes[axes.len() - 1]].map(size);
-        quote!(p::AxisOf { outer: #outer, len: #len, inner: #inner })
-    }
-
-    /// The vectors that a pool reads.
-    fn counted(&self, node: &Node) -> TokenStream {
-        match node.operands.get(1) {
-            None => quote!(p::Counted::All),
-            Some(padding) if self.ty(*padding).kind == Kind::Bools => {
-                let marks = self.input(*padding);
-                quote!(p::Counted::Where(&call.inputs.#marks))
-            }
-            Some(lens) => {
-                let lens = self.ids(*lens);
-                quote!(p::Counted::First(#lens))
-            }
-        }
-    }
-
-    /// `p::layers::growing(&[1, 512], &[sizes.seq, 512])`
-    fn growing(&self, node: &Node) -> TokenStream {
-        let sizes = |id| self.ty(id).axes.iter().map(size);
-        let (from, to) = (sizes(node.operands[0]), sizes(node.result));
-        quote!(&p::layers::growing(&[#(#from),*], &[#(#to),*]))
     }
 }
 
@@ -384,11 +332,12 @@ impl Fused<'_> {
             .steps
             .iter()
             .filter_map(|step| match step {
-                Step::Node(Node {
-                    op: Op::Embedding(place) | Op::LearnedPosition(place),
-                    ..
-                }) if place.module == ModuleId(0) => Some(field(&place.field)),
-                _ => None,
+                Step::Node(node) => match node.op.properties().lookup? {
+                    Lookup::ById { table, .. } | Lookup::ByPosition { table, .. } => {
+                        (table.module == ModuleId(0)).then(|| field(&table.field))
+                    }
+                },
+                Step::Repeat(_) => None,
             });
         let is_float = self.ty(self.model().inputs[0]).kind == Kind::Floats;
         let table = tables.next().filter(|_| !is_float);

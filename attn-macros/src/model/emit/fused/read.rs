@@ -3,27 +3,23 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 
-use super::{Fused, Kept, product, size};
+use super::node::FusedNode;
+use super::{Fused, product, size};
 use crate::emit::input;
 use crate::model::emit::{field, item};
-use crate::model::graph::{Module, Node, Op, Region, Repeat, Step, Submodule, ValueId};
+use crate::model::graph::{Module, Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, Kind};
+use crate::op::{Attention, Kept};
 
 impl Fused<'_> {
-    /// The operation of each attention, in their order.
-    fn attentions(&self) -> Vec<&Node> {
-        let mut attentions: Vec<_> = self
-            .model()
-            .nodes()
-            .into_iter()
-            .filter_map(|node| match node.op {
-                Op::Attention { index, .. } => Some((index, node)),
-                _ => None,
-            })
-            .collect();
-        attentions.sort_by_key(|(index, _)| *index);
-        attentions.into_iter().map(|(_, node)| node).collect()
+    /// The node of each attention, in their order.
+    fn attentions(&self) -> Vec<(&Node, &Attention)> {
+        let nodes = self.model().nodes().into_iter();
+        let attentions = nodes.filter_map(|node| Some((node, node.attention()?)));
+        let mut attentions: Vec<_> = attentions.collect();
+        attentions.sort_by_key(|(_, attention)| attention.index);
+        attentions
     }
 
     /// `Sizes`, `Inputs` and `Call`.
@@ -37,8 +33,8 @@ impl Fused<'_> {
                 Kind::Bools => quote!(#name: p::Vec<bool>),
             }
         });
-        let data = (0..self.attentions().len()).map(|index| {
-            let attention = self.attention(index);
+        let data = self.attentions().into_iter().map(|(_, attention)| {
+            let attention = self.attention(attention);
             quote!(#attention::Data)
         });
         quote_spanned! {self.cx.at=>
@@ -80,7 +76,7 @@ impl Fused<'_> {
         let data = self
             .attentions()
             .into_iter()
-            .map(|node| self.emit_data(node));
+            .map(|(node, attention)| self.emit_data(node, attention));
         let (check_sizes, checks) = (self.emit_check_sizes(label), self.emit_checks());
         quote! {
             let sizes = Sizes { #(#sizes),* };
@@ -93,13 +89,10 @@ impl Fused<'_> {
     }
 
     /// What an attention reads of the inputs.
-    fn emit_data(&self, node: &Node) -> TokenStream {
-        let Op::Attention { index, .. } = node.op else {
-            return TokenStream::new();
-        };
-        let spec = &self.model().attentions[index].0;
-        let (query, inputs) = (self.ty(node.operands[0]), self.model().differentiable(node));
-        let key = self.ty(node.operands[inputs - 1]);
+    fn emit_data(&self, node: &Node, attention: &Attention) -> TokenStream {
+        let spec = &self.model().attentions[attention.index].0;
+        let query = self.ty(node.operands[0]);
+        let key = self.ty(node.operands[attention.sequences() - 1]);
         let lead = (query.axes.len() > 2).then(|| self.cx.axis(&query.axes[0]));
         let lead = lead.map(|batch| quote!(#batch,));
         let [query, key] = [query, key].map(|ty| self.cx.axis(&ty.axes[ty.axes.len() - 2]));
@@ -115,7 +108,7 @@ impl Fused<'_> {
             let given = self.cx.data_of_call(node, tensors, |id| self.value(id));
             input::read_given(&label, data, of, &given)
         });
-        let (reads, axes) = (reads.collect::<Vec<_>>(), self.axes(node));
+        let (reads, axes) = (reads.collect::<Vec<_>>(), self.axes(node, attention));
         if reads.is_empty() {
             return quote!(());
         }
@@ -139,11 +132,8 @@ impl Fused<'_> {
             let ty = self.ty(node.result);
             let (before, last) = ty.axes.split_at(ty.axes.len() - 1);
             push(before, product(last));
-            if let Op::FeedForward(place) = &node.op
-                && let Some(Submodule::FeedForward { hidden, .. }) = self.model().layer(place)
-            {
-                // A gate is as wide again.
-                push(before, quote!(2 * #hidden));
+            if let Some(hidden) = self.cost(node).hidden {
+                push(before, hidden);
             }
         }
         let checks = shapes.iter().map(|(_, axes, width)| {
@@ -166,39 +156,8 @@ impl Fused<'_> {
     /// Ids are in their tables, sequences no longer than their positions, lengths within sequences, and every attention finds
     /// what it reads.
     fn emit_checks(&self) -> TokenStream {
-        let checks = self
-            .model()
-            .nodes()
-            .into_iter()
-            .filter_map(|node| match &node.op {
-                Op::Embedding(place) => {
-                    let ids = self.input(node.operands[0]);
-                    let Some(Submodule::Embedding { vocab, .. }) = self.model().layer(place) else {
-                        return None;
-                    };
-                    Some(quote!(call.inputs.#ids.check("embedding", "id", #vocab, None)?;))
-                }
-                Op::LearnedPosition(place) => {
-                    let Some(Submodule::LearnedPosition { max_len, .. }) =
-                        self.model().layer(place)
-                    else {
-                        return None;
-                    };
-                    let len = self.length(node);
-                    Some(quote!(p::check_length(#len, #max_len)?;))
-                }
-                Op::PaddedMeanPool if self.ty(node.operands[1]).kind == Kind::Lens => {
-                    let axes = &self.ty(node.operands[0]).axes;
-                    let (len, lens) = (size(&axes[axes.len() - 2]), self.input(node.operands[1]));
-                    Some(quote!(call.inputs.#lens.check_lengths("mean_pool", #len)?;))
-                }
-                Op::Attention { index, .. } => {
-                    let (attention, axes) = (self.attention(*index), self.axes(node));
-                    let number = syn::Index::from(*index);
-                    Some(quote!(#attention::check(#axes, &call.data.#number)?;))
-                }
-                _ => None,
-            });
+        let nodes = self.model().nodes().into_iter();
+        let checks = nodes.filter_map(|node| node.op.check(&FusedNode { fused: self, node }));
         checks.collect()
     }
 
@@ -284,11 +243,12 @@ impl Fused<'_> {
     }
 
     fn kept_type(&self, node: &Node) -> Option<TokenStream> {
-        Some(match self.keeps(node)? {
+        let properties = node.op.properties();
+        Some(match properties.kept? {
             Kept::Array => quote!(p::Array<E>),
             Kept::Dropout => quote!(p::layers::Dropout),
-            Kept::Attention(index) => {
-                let attention = self.attention(index);
+            Kept::Attention => {
+                let attention = self.attention(properties.attention?);
                 quote!(#attention::Saved)
             }
         })
@@ -302,7 +262,10 @@ impl Fused<'_> {
     pub(super) fn saved_fields(&self, region: &Region, saved: &[ValueId]) -> Vec<Ident> {
         let values = saved.iter().map(|id| self.value(*id));
         let kept = region.steps.iter().filter_map(|step| match step {
-            Step::Node(node) => self.keeps(node).map(|_| self.kept(node.result)),
+            Step::Node(node) => {
+                let kept = node.op.properties().kept;
+                kept.map(|_| self.kept(node.result))
+            }
             Step::Repeat(repeat) => Some(self.rounds(repeat)),
         });
         values.chain(kept).collect()

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::model::emit::docs;
-use crate::model::graph::{Model, Node, Op, Repeat, Step, ValueId};
+use crate::model::graph::{Model, Node, Repeat, Step, ValueId};
 
 pub(super) struct Chart {
     /// From top to bottom.
@@ -14,7 +14,7 @@ pub(super) struct Chart {
 }
 
 pub(super) struct Vertex {
-    pub(super) kind: Kind,
+    pub(super) kind: VertexKind,
     pub(super) name: String,
     pub(super) ty: String,
     /// The innermost one around it.
@@ -22,7 +22,7 @@ pub(super) struct Vertex {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum VertexKind {
     /// An input, a result, or what a loop changes.
     Value,
     Embedding,
@@ -98,7 +98,7 @@ impl<'a> Builder<'a> {
         let model = self.model;
         for id in model.inputs.iter().rev() {
             if begins(model, *id) == step {
-                self.at[id.0] = self.vertex(Kind::Value, self.name(*id), *id, 0);
+                self.at[id.0] = self.vertex(VertexKind::Value, self.name(*id), *id, 0);
             }
         }
     }
@@ -109,7 +109,7 @@ impl<'a> Builder<'a> {
                 1 => "output".to_owned(),
                 _ => format!("output.{index}"),
             };
-            let vertex = self.vertex(Kind::Value, name, *id, 0);
+            let vertex = self.vertex(VertexKind::Value, name, *id, 0);
             self.edge(*id, vertex);
         }
     }
@@ -123,7 +123,7 @@ impl<'a> Builder<'a> {
 
     fn node(&mut self, node: &Node, frame: usize) {
         let name = docs::operation_name(self.model, node);
-        let vertex = self.vertex(kind(&node.op), name, node.result, frame);
+        let vertex = self.vertex(node.op.properties().vertex, name, node.result, frame);
         for operand in &node.operands {
             self.edge(*operand, vertex);
         }
@@ -139,7 +139,12 @@ impl<'a> Builder<'a> {
             vertices: start..start,
         });
         for carried in &repeat.carried {
-            let vertex = self.vertex(Kind::Value, self.name(carried.value), carried.value, frame);
+            let vertex = self.vertex(
+                VertexKind::Value,
+                self.name(carried.value),
+                carried.value,
+                frame,
+            );
             self.edge(carried.before, vertex);
         }
         for (index, carried) in repeat.carried.iter().enumerate() {
@@ -171,7 +176,7 @@ impl<'a> Builder<'a> {
         self.model.value(id).name.clone()
     }
 
-    fn vertex(&mut self, kind: Kind, name: String, of: ValueId, frame: usize) -> usize {
+    fn vertex(&mut self, kind: VertexKind, name: String, of: ValueId, frame: usize) -> usize {
         self.chart.vertices.push(Vertex {
             kind,
             name,
@@ -213,27 +218,5 @@ fn reads(step: &Step, value: ValueId) -> bool {
             carried.any(|of| of.before == value || of.after == value)
                 || repeat.body.steps.iter().any(|step| reads(step, value))
         }
-    }
-}
-
-fn kind(op: &Op) -> Kind {
-    match op {
-        Op::Embedding(_) | Op::LearnedPosition(_) | Op::SinusoidalPosition => Kind::Embedding,
-        Op::Attention { .. } => Kind::Attention,
-        Op::Linear(_) | Op::TiedLinear(_) | Op::FeedForward(_) => Kind::Linear,
-        Op::LayerNorm(_) | Op::RmsNorm(_) => Kind::Norm,
-        Op::Opaque(_)
-        | Op::Dropout(_)
-        | Op::Activation(_)
-        | Op::Add
-        | Op::Sub
-        | Op::Mul
-        | Op::Scale(_)
-        | Op::Shift(_)
-        | Op::Softmax
-        | Op::Expand
-        | Op::Concat
-        | Op::MeanPool
-        | Op::PaddedMeanPool => Kind::Other,
     }
 }

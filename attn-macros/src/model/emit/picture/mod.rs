@@ -9,7 +9,9 @@ mod layout;
 use std::fmt::Write;
 
 use crate::model::graph::Model;
-use chart::{Chart, Course, Kind, Vertex, chart};
+use chart::{Chart, Course, Vertex, chart};
+
+pub(crate) use chart::VertexKind;
 use layout::{Layout, Rect, Route, layout};
 
 /// The drawing, with its heading, for the documentation of the struct.
@@ -95,7 +97,7 @@ fn push_boxes(chart: &Chart, layout: &Layout, svg: &mut String) {
     svg.push_str("<g class=\"attn-boxes\" stroke=\"currentColor\" text-anchor=\"middle\">\n");
     for (vertex, rect) in chart.vertices.iter().zip(&layout.boxes) {
         let round = match vertex.kind {
-            Kind::Value => rect.height() / 2,
+            VertexKind::Value => rect.height() / 2,
             _ => 5,
         };
         push_rect(*rect, round, fill(vertex.kind), svg);
@@ -125,14 +127,14 @@ fn push_rect(rect: Rect, round: i32, fill: &str, svg: &mut String) {
 }
 
 /// What is alike has the same colour.
-fn fill(kind: Kind) -> &'static str {
+fn fill(kind: VertexKind) -> &'static str {
     match kind {
-        Kind::Value => " fill=\"none\"",
-        Kind::Embedding => " fill=\"#d6619b\" fill-opacity=\".25\"",
-        Kind::Attention => " fill=\"#e8892b\" fill-opacity=\".25\"",
-        Kind::Linear => " fill=\"#3f8fd2\" fill-opacity=\".25\"",
-        Kind::Norm => " fill=\"#8aa62f\" fill-opacity=\".25\"",
-        Kind::Other => " fill=\"currentColor\" fill-opacity=\".06\"",
+        VertexKind::Value => " fill=\"none\"",
+        VertexKind::Embedding => " fill=\"#d6619b\" fill-opacity=\".25\"",
+        VertexKind::Attention => " fill=\"#e8892b\" fill-opacity=\".25\"",
+        VertexKind::Linear => " fill=\"#3f8fd2\" fill-opacity=\".25\"",
+        VertexKind::Norm => " fill=\"#8aa62f\" fill-opacity=\".25\"",
+        VertexKind::Other => " fill=\"currentColor\" fill-opacity=\".06\"",
     }
 }
 

@@ -1,0 +1,210 @@
+//! An operation where it stands in the fused form: how its lines read operands, and where they write.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+
+use super::{Fused, product, size};
+use crate::emit::When;
+use crate::model::graph::{Node, Place, ValueId};
+use crate::model::plan::Planned;
+use crate::model::types::Axis;
+use crate::op::Attention;
+
+/// An operation, perhaps with the dropout of its result.
+pub(super) struct Computed<'m> {
+    pub(super) node: &'m Node,
+    pub(super) planned: &'m Planned,
+    pub(super) dropout: Option<&'m Node>,
+}
+
+impl Computed<'_> {
+    /// What is in memory of it.
+    pub(super) fn result(&self) -> ValueId {
+        self.dropout.unwrap_or(self.node).result
+    }
+}
+
+/// A node of the fused form: its operands are slices.
+pub(crate) struct FusedNode<'a> {
+    pub(super) fused: &'a Fused<'a>,
+    pub(super) node: &'a Node,
+}
+
+impl FusedNode<'_> {
+    /// Which of the two passes forward is emitted.
+    pub(crate) fn when(&self) -> When {
+        self.fused.when
+    }
+
+    /// The numbers of an operand.
+    pub(crate) fn numbers(&self, operand: usize) -> TokenStream {
+        self.fused.numbers(self.node.operands[operand])
+    }
+
+    /// The same as a matrix.
+    pub(crate) fn matrix(&self, operand: usize) -> TokenStream {
+        self.fused.matrix(self.node.operands[operand])
+    }
+
+    /// The result as a matrix, which was kept.
+    pub(crate) fn result(&self) -> TokenStream {
+        self.fused.matrix(self.node.result)
+    }
+
+    /// An operand of ids or lengths.
+    pub(crate) fn ids(&self, operand: usize) -> TokenStream {
+        self.fused.ids(self.node.operands[operand])
+    }
+
+    /// The field of `call.inputs` with an operand.
+    pub(crate) fn input(&self, operand: usize) -> Ident {
+        self.fused.input(self.node.operands[operand])
+    }
+
+    /// What was kept for the derivative.
+    pub(crate) fn kept(&self) -> Ident {
+        self.fused.kept(self.node.result)
+    }
+
+    /// `weights.attention`, or `blocks.attention` in the body of a loop.
+    pub(crate) fn weights(&self, place: &Place) -> TokenStream {
+        self.fused.weights(place)
+    }
+
+    /// The path of `attn::nn`.
+    pub(crate) fn nn(&self) -> TokenStream {
+        let krate = self.fused.cx.krate;
+        quote!(#krate::nn)
+    }
+
+    fn axes(&self, operand: usize) -> &[Axis] {
+        &self.fused.ty(self.node.operands[operand]).axes
+    }
+
+    fn axes_of_result(&self) -> &[Axis] {
+        &self.fused.ty(self.node.result).axes
+    }
+
+    pub(crate) fn sizes(&self, operand: usize) -> Vec<TokenStream> {
+        self.axes(operand).iter().map(size).collect()
+    }
+
+    pub(crate) fn sizes_of_result(&self) -> Vec<TokenStream> {
+        self.axes_of_result().iter().map(size).collect()
+    }
+
+    /// The last axis of an operand.
+    pub(crate) fn width(&self, operand: usize) -> Option<TokenStream> {
+        self.sizes(operand).pop()
+    }
+
+    pub(crate) fn width_of_result(&self) -> Option<TokenStream> {
+        self.sizes_of_result().pop()
+    }
+
+    /// The length of the sequences of vectors of an operand.
+    pub(crate) fn length(&self, operand: usize) -> TokenStream {
+        length(self.axes(operand))
+    }
+
+    pub(crate) fn length_of_result(&self) -> TokenStream {
+        length(self.axes_of_result())
+    }
+
+    /// The sequences of vectors of an operand, as an axis between others.
+    pub(crate) fn sequence(&self, operand: usize) -> TokenStream {
+        let axes = self.axes(operand);
+        let outer = product(&axes[..axes.len() - 2]);
+        let (len, inner) = (length(axes), axes.last().map(size));
+        quote!(p::AxisOf { outer: #outer, len: #len, inner: #inner })
+    }
+
+    /// `<GptBlocksAttention<E> as p::InModel<E, 1>>`
+    pub(crate) fn attention(&self, attention: &Attention) -> TokenStream {
+        self.fused.attention(attention)
+    }
+
+    /// The sizes of the axes batch, query and key.
+    pub(crate) fn axes_of_attention(&self, attention: &Attention) -> TokenStream {
+        self.fused.axes(self.node, attention)
+    }
+
+    /// `<GptBlocksAttention<E> as p::InSession<E>>`
+    pub(crate) fn attention_in_session(&self, attention: &Attention) -> TokenStream {
+        self.fused.attention_in_session(attention.index)
+    }
+
+    /// What the layer at this place has seen.
+    pub(crate) fn past(&self, place: &Place) -> TokenStream {
+        self.fused.past_of(place)
+    }
+}
+
+fn length(axes: &[Axis]) -> TokenStream {
+    size(&axes[axes.len() - 2])
+}
+
+/// Where a result is written.
+pub(crate) struct Output<'a> {
+    fused: &'a Fused<'a>,
+    computed: &'a Computed<'a>,
+    name: Ident,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(fused: &'a Fused<'a>, computed: &'a Computed<'a>, name: Ident) -> Self {
+        Output {
+            fused,
+            computed,
+            name,
+        }
+    }
+
+    /// Its numbers, of which some are dropped as they are written, if dropout is all that reads them.
+    pub(crate) fn numbers(&self) -> TokenStream {
+        let name = &self.name;
+        let numbers = quote!(#name.numbers_mut());
+        self.fused.written(self.computed, numbers)
+    }
+
+    pub(crate) fn matrix(&self) -> TokenStream {
+        let name = &self.name;
+        quote!(#name.all_mut())
+    }
+
+    /// The terms of a sum, of which some are dropped as they are read.
+    pub(crate) fn terms(&self) -> Vec<TokenStream> {
+        let terms = self.computed.planned.terms.iter();
+        terms.map(|term| self.fused.term(term)).collect()
+    }
+}
+
+/// The gradient of a result, and where those of operands go.
+pub(crate) struct Gradients {
+    pub(super) operands: Vec<usize>,
+    pub(super) targets: Vec<TokenStream>,
+    pub(super) numbers: TokenStream,
+    pub(super) matrix: TokenStream,
+}
+
+impl Gradients {
+    /// The operands whose gradients are computed.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = usize> {
+        self.operands.iter().copied()
+    }
+
+    /// Where they go, in the same order.
+    pub(crate) fn targets(&self) -> &[TokenStream] {
+        &self.targets
+    }
+
+    /// The numbers of the gradient of the result.
+    pub(crate) fn numbers(&self) -> &TokenStream {
+        &self.numbers
+    }
+
+    /// The same as a matrix.
+    pub(crate) fn matrix(&self) -> &TokenStream {
+        &self.matrix
+    }
+}

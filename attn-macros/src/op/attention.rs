@@ -1,0 +1,166 @@
+//! `attention::<heads>(x, context = y, padding = lens) { body }`: a layer of `attention!`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::{
+    Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved, Scratch,
+};
+use crate::emit::When;
+use crate::graph::{Graph, simplify, steps};
+use crate::messages::model as messages;
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, Place};
+use crate::score::prove::Verdict;
+use crate::score::{Expr, Var};
+use crate::spec::Spec;
+use crate::spec::keys::KEYS;
+
+pub(super) static ATTENTION: Operation = Operation {
+    name: "attention",
+    keys: KEYS,
+    positional: 2,
+    may_be_tied: false,
+    signature: "`[batch, seq, d_model]` to the same",
+    doc: "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention; `padding = lens`, or a mask `padding = keep`, `document = ids`, or a pair with a context, and the names that the body declares as `data`, are operands, too.",
+    lower: Lower::Call(|lowering, call, arguments, name, frame| {
+        lowering.attention(call, arguments, name, frame)
+    }),
+};
+
+/// The operands: `x`, the context if it has one, data of the call.
+pub(crate) struct Attention {
+    pub(crate) place: Place,
+    /// Among the attentions of the model.
+    pub(crate) index: usize,
+    /// Whether the keys are those of another sequence.
+    pub(crate) cross: bool,
+    pub(crate) dropout: bool,
+}
+
+impl Attention {
+    /// How many operands are sequences.
+    pub(crate) fn sequences(&self) -> usize {
+        1 + usize::from(self.cross)
+    }
+}
+
+impl Op for Attention {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Layer(&self.place),
+            vertex: VertexKind::Attention,
+            saved: Saved::Operands,
+            kept: Some(Kept::Attention),
+            fusion: Fusion::None,
+            lookup: None,
+            attention: Some(self),
+        }
+    }
+
+    fn gradients(&self, operands: usize) -> Vec<Gradient> {
+        let mut gradients = vec![Gradient::None; operands];
+        gradients[..self.sequences()].fill(Gradient::Together);
+        gradients
+    }
+
+    fn decode(&self, model: &Model) -> Result<Decode, String> {
+        let (spec, graph) = &model.attentions[self.index];
+        looks_back(&model.path(&self.place), spec, graph)?;
+        Ok(Decode::WithPast)
+    }
+
+    fn cost(&self, of: &Extents<'_>) -> Cost {
+        let name = &of.model.attentions[self.index].0.item.name;
+        let [batch, query, key] = of.axes_of_attention(self);
+        let footprint = quote!(<#name>::footprint(#batch, #query, #key));
+        Cost {
+            flops: Some(quote!(<#name>::flops(#batch, #query, #key))),
+            forward: Some(footprint.clone()),
+            backward: Scratch::Always(footprint),
+            hidden: None,
+        }
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        of.attention(self)
+    }
+
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
+        let (attention, axes) = (of.attention(self), of.axes_of_attention(self));
+        let number = syn::Index::from(self.index);
+        Some(quote!(#attention::check(#axes, &call.data.#number)?;))
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let (weights, y) = (of.weights(&self.place), to.matrix());
+        if of.when() == When::Session {
+            let (attention, past) = (of.attention_in_session(self), of.past(&self.place));
+            let x = of.matrix(0);
+            return quote!(#attention::decode(&#weights, &mut #past, new, #x, #y));
+        }
+        let (attention, axes) = (of.attention(self), of.axes_of_attention(self));
+        let number = syn::Index::from(self.index);
+        let inputs = (0..self.sequences()).map(|index| of.matrix(index));
+        let key = match self.dropout {
+            true => quote!(random.key()),
+            false => quote!(None),
+        };
+        quote! {
+            #attention::forward(
+                &#weights,
+                #axes,
+                &call.data.#number,
+                #key,
+                [#(#inputs),*],
+                #y,
+            )
+        }
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let (attention, weights) = (of.attention(self), of.weights(&self.place));
+        let inputs = (0..self.sequences()).map(|index| of.matrix(index));
+        let (kept, d_y, d_x) = (of.kept(), gradients.matrix(), gradients.targets());
+        quote! {
+            #attention::backward(
+                &#weights,
+                #kept,
+                [#(#inputs),*],
+                #d_y,
+                [#(&mut #d_x),*],
+                gradients,
+            );
+        }
+    }
+}
+
+/// Whether a query sees no key behind it, whatever the lengths.
+fn looks_back(name: &str, spec: &Spec, graph: &Graph) -> Result<(), String> {
+    if graph.cross {
+        return Err(messages::session_context(name));
+    }
+    if !graph.data.is_empty() {
+        return Err(messages::session_data(name));
+    }
+    let reads_length = |expr: &Expr| expr.reads(Var::QLen) || expr.reads(Var::KvLen);
+    if spec.predicate().is_some_and(|mask| reads_length(&mask)) {
+        return Err(messages::session_length(name, "mask"));
+    }
+    match spec.looks_back() {
+        Verdict::Proved => {}
+        verdict => return Err(messages::session_mask(name, spec, &verdict)),
+    }
+    let steps = simplify(graph).map_or_else(Vec::new, |steps| steps.steps);
+    let scores = steps.iter().any(|step| match step {
+        steps::Step::Attention(attention) => {
+            let planes = attention.planes.iter().map(|plane| &plane.expr);
+            attention.score.iter().chain(planes).any(reads_length)
+        }
+        _ => false,
+    });
+    if scores {
+        return Err(messages::session_length(name, "score"));
+    }
+    Ok(())
+}

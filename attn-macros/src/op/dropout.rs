@@ -1,0 +1,112 @@
+//! `dropout::<0.1>(x)`
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::{
+    CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved,
+};
+use crate::emit::When;
+use crate::messages::model as messages;
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, ValueId};
+use crate::model::lower::{Frame, Lowering};
+use crate::model::syntax::first;
+use crate::spec::Real;
+use crate::spec::keys::{Key, Kind};
+use crate::spec::parse::Value;
+
+pub(super) static DROPOUT: Operation = Operation {
+    name: "dropout",
+    keys: &[Key {
+        name: "p",
+        kind: Kind::Number,
+        default: "required",
+        doc: "Probability, at least 0 and less than 1, with which a number is dropped. It acts in `forward_mut` on a traced tensor.",
+    }],
+    positional: 1,
+    may_be_tied: false,
+    signature: "`[..]` to the same",
+    doc: "A share `p` of the numbers becomes 0, and the others `1 / (1 - p)` times as large. PyTorch: `torch.nn.Dropout`.",
+    lower: Lower::Operands(1..=1, &lower),
+};
+
+fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+    let p = probability(lowering, call)?;
+    let ty = lowering.floats_of(call)?;
+    let operands = call.operands.clone();
+    Some(lowering.node(frame, Dropout(p), operands, (call.result, ty)))
+}
+
+fn probability(lowering: &mut Lowering<'_>, call: &CallSite<'_>) -> Option<Real> {
+    let Some(Value::Number(p)) = call.arguments.value("p") else {
+        if call.arguments.value("p").is_none() && call.arguments.complete {
+            let message = messages::missing_key_of(call.at, "p");
+            lowering.error(call.at.span(), message);
+        }
+        return None;
+    };
+    let message = || crate::messages::dropout_out_of_range(p);
+    match p.value {
+        Some(value) if !(0.0..1.0).contains(&value) => {
+            lowering.error(first(&p.origin), message());
+            return None;
+        }
+        Some(_) => {}
+        None => {
+            let condition = quote!(#p >= 0.0 && #p < 1.0);
+            lowering.assume(vec![condition], first(&p.origin), message());
+        }
+    }
+    Some(p.clone())
+}
+
+struct Dropout(Real);
+
+impl Op for Dropout {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Text(format!("dropout {}", self.0)),
+            vertex: VertexKind::Other,
+            saved: Saved::Nothing,
+            kept: Some(Kept::Dropout),
+            fusion: Fusion::Dropout(&self.0),
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::InPlace]
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::PerToken)
+    }
+
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::elementwise()
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        let (x, p) = (of.operand(0), &self.0);
+        quote!(dropout(&#x, #p))
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let (x, kept, y) = (of.numbers(0), of.kept(), to.numbers());
+        match of.when() {
+            When::Forward => quote!(p::layers::dropout(#kept, #x, #y)),
+            When::Session => quote!(#y.copy_from_slice(#x)),
+        }
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let (kept, d_y, d_x) = (of.kept(), gradients.numbers(), gradients.targets());
+        quote!(p::layers::dropout_backward(#kept, #d_y, #(&mut #d_x,)* gradients);)
+    }
+}

@@ -1,0 +1,130 @@
+//! `embedding::<vocab, d_model>(ids)`
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::layer::{self, Layer};
+use super::{
+    CallSite, Cost, Decode, Fusion, Gradient, Label, Lookup, Lower, Op, Operation, Properties,
+    Saved,
+};
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, Place, ValueId};
+use crate::model::lower::{Frame, Lowering};
+use crate::spec::{Real, Size};
+
+pub(super) static EMBEDDING: Operation = Operation {
+    name: "embedding",
+    keys: &[
+        layer::size("vocab", "required", "How many ids there are."),
+        layer::size("d_model", "required", "Width of a vector."),
+        layer::init(
+            "`normal(1)`",
+            "Distribution of the table before training: `normal(std)`, `xavier_uniform`, or `kaiming_uniform`. A table that others are tied to wants `normal(0.02)`.",
+        ),
+    ],
+    positional: 2,
+    may_be_tied: true,
+    signature: "`ids[..]` to `[.., d_model]`",
+    doc: "A learned vector per id. With `tied = name` the table is that of another embedding. PyTorch: `torch.nn.Embedding`.",
+    lower: Lower::Operands(1..=1, &lower),
+};
+
+fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+    let ids = lowering.ty(call.operands[0]).clone();
+    let (place, vocab, ty) = if let Some(tied) = &call.arguments.tied {
+        let table = lowering.table(tied, call.arguments, frame)?;
+        let ty = lowering.vector_per_id(call.at, &ids, &table.width)?;
+        (table.place, table.vocab, ty)
+    } else {
+        let vocab = lowering.required(call, "vocab");
+        let width = lowering.required(call, "d_model");
+        let (vocab, width) = (vocab?, width?);
+        let ty = lowering.vector_per_id(call.at, &ids, &width)?;
+        let layer = Table {
+            vocab: vocab.clone(),
+            width,
+        };
+        (lowering.layer(call, layer, &ty, frame), vocab, ty)
+    };
+    let embedding = Embedding { place, vocab };
+    let operands = call.operands.clone();
+    Some(lowering.node(frame, embedding, operands, (call.result, ty)))
+}
+
+struct Table {
+    vocab: Size,
+    width: Size,
+}
+
+impl Layer for Table {
+    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream {
+        let [vocab, width] = [&self.vocab, &self.width].map(Size::arg);
+        quote!(#nn::Embedding<#vocab, #width #rest>)
+    }
+
+    fn label(&self) -> String {
+        layer::label("embedding", &[&self.vocab, &self.width])
+    }
+
+    fn epsilon(&self) -> Option<&Real> {
+        None
+    }
+
+    fn table(&self) -> Option<[&Size; 2]> {
+        Some([&self.vocab, &self.width])
+    }
+}
+
+struct Embedding {
+    place: Place,
+    vocab: Size,
+}
+
+impl Op for Embedding {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Layer(&self.place),
+            vertex: VertexKind::Embedding,
+            saved: Saved::Nothing,
+            kept: None,
+            fusion: Fusion::None,
+            lookup: Some(Lookup::ById {
+                table: &self.place,
+                vocab: &self.vocab,
+            }),
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::None]
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::PerToken)
+    }
+
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::elementwise()
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        of.layer("embedding", &self.place)
+    }
+
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
+        let (ids, vocab) = (of.input(0), &self.vocab);
+        Some(quote!(call.inputs.#ids.check("embedding", "id", #vocab, None)?;))
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let (weights, ids, y) = (of.weights(&self.place), of.ids(0), to.matrix());
+        quote!(#weights.forward(#ids, #y))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let (weights, ids, d_y) = (of.weights(&self.place), of.ids(0), gradients.matrix());
+        quote!(#weights.backward(#ids, #d_y, gradients);)
+    }
+}

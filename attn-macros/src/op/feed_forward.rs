@@ -1,0 +1,222 @@
+//! `feed_forward::<hidden>(x)`
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+
+use super::activation::{self, Activation};
+use super::layer::{self, Layer};
+use super::{
+    CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved,
+    Scratch,
+};
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, Place, ValueId};
+use crate::model::lower::{Frame, Lowering};
+use crate::spec::keys::{Key, Kind, Word};
+use crate::spec::{Real, Size};
+
+pub(super) static FEED_FORWARD: Operation = Operation {
+    name: "feed_forward",
+    keys: &[
+        layer::size("hidden", "required", "Width of the hidden layer."),
+        Key {
+            name: "activation",
+            kind: Kind::Word(&ACTIVATIONS),
+            default: "`gelu`",
+            doc: "The nonlinearity. With a gate there are three projections, without biases.",
+        },
+        layer::init(
+            "uniform within `1 / sqrt(in)`",
+            "Distribution of its weights before training, as of `embedding`. That of the biases stays.",
+        ),
+    ],
+    positional: 1,
+    may_be_tied: false,
+    signature: "`[.., d_model]` to the same",
+    doc: "Two linear maps, and a nonlinearity between them (Vaswani et al. 2017, section 3.3).",
+    lower: Lower::Operands(1..=1, &lower),
+};
+
+/// A nonlinearity between the maps, or in a gate beside the first.
+#[derive(Clone, Copy)]
+struct Nonlinearity {
+    word: Word,
+    activation: Activation,
+    gated: bool,
+}
+
+const fn plain(activation: Activation) -> Nonlinearity {
+    Nonlinearity {
+        word: activation.word(),
+        activation,
+        gated: false,
+    }
+}
+
+const fn gate(name: &'static str, activation: Activation, doc: &'static str) -> Nonlinearity {
+    Nonlinearity {
+        word: Word {
+            name,
+            args: &[],
+            doc,
+        },
+        activation,
+        gated: true,
+    }
+}
+
+const NONLINEARITIES: [Nonlinearity; 10] = [
+    plain(activation::GELU),
+    plain(activation::GELU_TANH),
+    plain(activation::RELU),
+    plain(activation::RELU_SQUARED),
+    plain(activation::SILU),
+    plain(activation::SIGMOID),
+    plain(activation::TANH),
+    gate(
+        "swiglu",
+        activation::SILU,
+        "Gated by `silu`, as in LLaMA (Shazeer 2020).",
+    ),
+    gate("geglu", activation::GELU, "Gated by `gelu` (Shazeer 2020)."),
+    gate("reglu", activation::RELU, "Gated by `relu` (Shazeer 2020)."),
+];
+
+static ACTIVATIONS: [Word; NONLINEARITIES.len()] = {
+    let mut words = [NONLINEARITIES[0].word; NONLINEARITIES.len()];
+    let mut index = 0;
+    while index < words.len() {
+        words[index] = NONLINEARITIES[index].word;
+        index += 1;
+    }
+    words
+};
+
+/// The first one without a word.
+fn nonlinearity(word: Option<&str>) -> Option<Nonlinearity> {
+    let word = word.unwrap_or(NONLINEARITIES[0].word.name);
+    NONLINEARITIES.into_iter().find(|of| of.word.name == word)
+}
+
+fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+    let ty = lowering.ty(call.operands[0]).clone();
+    let hidden = lowering.required(call, "hidden");
+    let width = lowering.width(call.at, &ty);
+    let (hidden, width) = (hidden?, width?);
+    // The words of the key are those of the table.
+    let Nonlinearity {
+        activation, gated, ..
+    } = nonlinearity(call.arguments.word("activation"))?;
+    let layer = TwoLayers {
+        width: width.clone(),
+        hidden: hidden.clone(),
+        activation,
+        gated,
+    };
+    let feed_forward = FeedForward {
+        place: lowering.layer(call, layer, &ty, frame),
+        width,
+        hidden,
+        gated,
+    };
+    let operands = call.operands.clone();
+    Some(lowering.node(frame, feed_forward, operands, (call.result, ty)))
+}
+
+struct TwoLayers {
+    width: Size,
+    hidden: Size,
+    activation: Activation,
+    gated: bool,
+}
+
+impl Layer for TwoLayers {
+    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream {
+        let gated = if self.gated { "Gated" } else { "" };
+        let layer = format_ident!("{gated}FeedForward");
+        let activation = format_ident!("{}", self.activation.ty);
+        let [width, hidden] = [&self.width, &self.hidden].map(Size::arg);
+        quote!(#nn::#layer<#width, #hidden, #nn::#activation #rest>)
+    }
+
+    fn label(&self) -> String {
+        let gate = if self.gated { "gate of " } else { "" };
+        let sizes = [&self.width, &self.hidden, &self.width];
+        let name = layer::label("feed_forward", &sizes);
+        format!("{name}, {gate}{}", self.activation.ty)
+    }
+
+    fn epsilon(&self) -> Option<&Real> {
+        None
+    }
+
+    fn table(&self) -> Option<[&Size; 2]> {
+        None
+    }
+}
+
+struct FeedForward {
+    place: Place,
+    width: Size,
+    hidden: Size,
+    gated: bool,
+}
+
+impl Op for FeedForward {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Layer(&self.place),
+            vertex: VertexKind::Linear,
+            saved: Saved::Operands,
+            kept: Some(Kept::Array),
+            fusion: Fusion::None,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::Computed]
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::PerToken)
+    }
+
+    fn cost(&self, of: &Extents<'_>) -> Cost {
+        let (width, hidden, gated) = (&self.width, &self.hidden, self.gated);
+        let (rows, products) = (of.rows(), if gated { 6usize } else { 4 });
+        let footprint = quote!(p::layers::feed_forward_footprint(&[#(#rows),*], #hidden, #gated));
+        Cost {
+            flops: Some(quote!(p::product(&[#products, #(#rows,)* #width, #hidden]))),
+            forward: Some(footprint.clone()),
+            backward: Scratch::Always(footprint),
+            // A gate is as wide again.
+            hidden: Some(quote!(2 * #hidden)),
+        }
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        let method = if self.gated {
+            "gated_feed_forward"
+        } else {
+            "feed_forward"
+        };
+        of.layer(method, &self.place)
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let (weights, x, y) = (of.weights(&self.place), of.matrix(0), to.matrix());
+        quote!(#weights.forward(#x, #y))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let (weights, x, kept) = (of.weights(&self.place), of.matrix(0), of.kept());
+        let (d_y, d_x) = (gradients.matrix(), gradients.targets());
+        quote!(#weights.backward(#x, #kept, #d_y, #(&mut #d_x,)* gradients);)
+    }
+}

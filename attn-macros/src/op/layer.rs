@@ -1,0 +1,45 @@
+//! The layers with parameters, as fields of the struct of a model.
+
+use proc_macro2::TokenStream;
+
+use crate::spec::keys::{INITS, Key, Kind};
+use crate::spec::{Real, Size};
+
+/// A module of `attn::nn` among the layers of a model.
+pub(crate) trait Layer {
+    /// Its type: `nn` is the path of `attn::nn`, `rest` the element and the device, `, E, D`.
+    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream;
+
+    /// In a word or two, with its sizes.
+    fn label(&self) -> String;
+
+    /// The epsilon of a norm, where that is not the default.
+    fn epsilon(&self) -> Option<&Real>;
+
+    /// The numbers of rows and columns of its table, if others may be tied to it.
+    fn table(&self) -> Option<[&Size; 2]>;
+}
+
+/// `linear 4 -> 8`
+pub(super) fn label(name: &str, sizes: &[&Size]) -> String {
+    let sizes: Vec<_> = sizes.iter().map(|size| size.to_string()).collect();
+    format!("{name} {}", sizes.join(" -> "))
+}
+
+pub(super) const fn size(name: &'static str, default: &'static str, doc: &'static str) -> Key {
+    Key {
+        name,
+        kind: Kind::Size,
+        default,
+        doc,
+    }
+}
+
+pub(super) const fn init(default: &'static str, doc: &'static str) -> Key {
+    Key {
+        name: "init",
+        kind: Kind::Word(INITS),
+        default,
+        doc,
+    }
+}

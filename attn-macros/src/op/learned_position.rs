@@ -1,0 +1,137 @@
+//! `learned_position::<max_len, d_model>(x)`
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::layer::{self, Layer};
+use super::{
+    CallSite, Cost, Decode, Fusion, Gradient, Label, Lookup, Lower, Op, Operation, Properties,
+    Saved,
+};
+use crate::emit::When;
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, Place, ValueId};
+use crate::model::lower::{Frame, Lowering};
+use crate::spec::{Real, Size};
+
+pub(super) static LEARNED_POSITION: Operation = Operation {
+    name: "learned_position",
+    keys: &[
+        layer::size(
+            "max_len",
+            "required",
+            "How many positions there are: the longest sequence.",
+        ),
+        layer::size("d_model", "required", "Width of a vector."),
+        layer::init(
+            "`normal(0.02)`",
+            "Distribution of the table before training, as of `embedding`.",
+        ),
+    ],
+    positional: 2,
+    may_be_tied: false,
+    signature: "`ids[.., seq]` or `[.., seq, d_model]` to `[.., seq, d_model]`",
+    doc: "A learned vector per position (Gehring et al. 2017), to be added.",
+    lower: Lower::Operands(1..=1, &lower),
+};
+
+fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+    let max_len = lowering.required(call, "max_len");
+    let width = lowering.required(call, "d_model");
+    let (max_len, width) = (max_len?, width?);
+    let ty = lowering.vector_per_position(call, &width)?;
+    let layer = Table {
+        max_len: max_len.clone(),
+        width,
+    };
+    let place = lowering.layer(call, layer, &ty, frame);
+    let position = LearnedPosition { place, max_len };
+    let operands = call.operands.clone();
+    Some(lowering.node(frame, position, operands, (call.result, ty)))
+}
+
+struct Table {
+    max_len: Size,
+    width: Size,
+}
+
+impl Layer for Table {
+    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream {
+        let [max_len, width] = [&self.max_len, &self.width].map(Size::arg);
+        quote!(#nn::LearnedPosition<#max_len, #width #rest>)
+    }
+
+    fn label(&self) -> String {
+        layer::label("learned_position", &[&self.max_len, &self.width])
+    }
+
+    fn epsilon(&self) -> Option<&Real> {
+        None
+    }
+
+    fn table(&self) -> Option<[&Size; 2]> {
+        None
+    }
+}
+
+/// Of the axes of its operand.
+struct LearnedPosition {
+    place: Place,
+    max_len: Size,
+}
+
+impl Op for LearnedPosition {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Layer(&self.place),
+            vertex: VertexKind::Embedding,
+            saved: Saved::Nothing,
+            kept: None,
+            fusion: Fusion::None,
+            lookup: Some(Lookup::ByPosition {
+                table: &self.place,
+                max_len: &self.max_len,
+            }),
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::None]
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::PerToken)
+    }
+
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::elementwise()
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        let (place, shape) = (of.place(&self.place), of.shape(1));
+        quote!(learned_position(#shape, &#place))
+    }
+
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
+        let (len, max_len) = (of.length_of_result(), &self.max_len);
+        Some(quote!(p::check_length(#len, #max_len)?;))
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let (weights, len, y) = (of.weights(&self.place), of.length_of_result(), to.matrix());
+        match of.when() {
+            When::Forward => quote!(#weights.forward_positions(#len, #y)),
+            When::Session => quote!(#weights.forward(new.positions(), #y)),
+        }
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let (weights, len, d_y) = (
+            of.weights(&self.place),
+            of.length_of_result(),
+            gradients.matrix(),
+        );
+        quote!(#weights.backward_positions(#len, #d_y, gradients);)
+    }
+}

@@ -1,0 +1,237 @@
+//! `linear::<out>(x)`, with a weight of its own or the table of an embedding.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+
+use super::layer::{self, Layer};
+use super::{
+    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+    Scratch,
+};
+use crate::messages::model as messages;
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, Place, ValueId};
+use crate::model::lower::{Frame, Lowering, is_without_bias};
+use crate::model::syntax::first;
+use crate::model::types::{Axis, Type};
+use crate::spec::keys::{Key, Kind, Word};
+use crate::spec::{Real, Size};
+
+pub(super) static LINEAR: Operation = Operation {
+    name: "linear",
+    keys: &[
+        layer::size("out", "required", "Width of the result."),
+        Key {
+            name: "bias",
+            kind: Kind::Word(TRUTHS),
+            default: "`true`",
+            doc: "Whether a learned bias is added.",
+        },
+        layer::init(
+            "uniform within `1 / sqrt(in)`",
+            "Distribution of the weight before training, as of `embedding`. That of the bias stays.",
+        ),
+    ],
+    positional: 1,
+    may_be_tied: true,
+    signature: "`[.., in]` to `[.., out]`",
+    doc: "`x Wᵀ + b`. With `tied = name` the weight is the table of that embedding. PyTorch: `torch.nn.Linear`.",
+    lower: Lower::Operands(1..=1, &lower),
+};
+
+static TRUTHS: &[Word] = &[
+    Word {
+        name: "true",
+        args: &[],
+        doc: "Yes.",
+    },
+    Word {
+        name: "false",
+        args: &[],
+        doc: "No.",
+    },
+];
+
+fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+    if let Some(tied) = &call.arguments.tied {
+        return lower_tied(lowering, call, tied, frame);
+    }
+    let x = lowering.ty(call.operands[0]).clone();
+    let output = lowering.required(call, "out");
+    let input = lowering.width(call.at, &x);
+    let (output, input) = (output?, input?);
+    let ty = x.ending_in(output.clone());
+    let layer = Affine {
+        input,
+        output,
+        bias: !call.arguments.entries.iter().any(is_without_bias),
+    };
+    let linear = Linear(lowering.layer(call, layer, &ty, frame));
+    let operands = call.operands.clone();
+    Some(lowering.node(frame, linear, operands, (call.result, ty)))
+}
+
+fn lower_tied(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    tied: &Ident,
+    frame: &mut Frame,
+) -> Option<ValueId> {
+    let table = lowering.table(tied, call.arguments, frame)?;
+    let (vocab, width) = (&table.vocab, &table.width);
+    let x = lowering.ty(call.operands[0]).clone();
+    let row = |size: &Size| Type::floats(vec![Axis::Size(size.clone())]);
+    if let Some(out) = call.arguments.size("out") {
+        let message = || messages::tied_size(&out, tied, vocab);
+        lowering.agree(&row(&out), &row(vocab), first(&out.origin), message);
+    }
+    let found = lowering.width(call.at, &x)?;
+    let message = || messages::tied_width(tied, width, &x);
+    if !lowering.agree(&row(&found), &row(width), call.at.span(), message) {
+        return None;
+    }
+    let ty = x.ending_in(table.vocab);
+    let operands = call.operands.clone();
+    Some(lowering.node(frame, TiedLinear(table.place), operands, (call.result, ty)))
+}
+
+struct Affine {
+    input: Size,
+    output: Size,
+    bias: bool,
+}
+
+impl Layer for Affine {
+    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream {
+        let linear = format_ident!(
+            "{}",
+            if self.bias {
+                "Linear"
+            } else {
+                "UnbiasedLinear"
+            }
+        );
+        let [input, output] = [&self.input, &self.output].map(Size::arg);
+        quote!(#nn::#linear<#input, #output #rest>)
+    }
+
+    fn label(&self) -> String {
+        let bias = if self.bias { "" } else { ", without bias" };
+        let name = layer::label("linear", &[&self.input, &self.output]);
+        format!("{name}{bias}")
+    }
+
+    fn epsilon(&self) -> Option<&Real> {
+        None
+    }
+
+    fn table(&self) -> Option<[&Size; 2]> {
+        None
+    }
+}
+
+/// One product of matrices.
+fn cost(of: &Extents<'_>) -> Cost {
+    let (rows, input, output) = (of.rows(), of.width(), of.width_of_result());
+    Cost {
+        flops: Some(quote!(p::product(&[2, #(#rows,)* #input, #output]))),
+        forward: None,
+        backward: Scratch::None,
+        hidden: None,
+    }
+}
+
+struct Linear(Place);
+
+impl Op for Linear {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Layer(&self.0),
+            vertex: VertexKind::Linear,
+            saved: Saved::Operands,
+            kept: None,
+            fusion: Fusion::None,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::Computed]
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::PerToken)
+    }
+
+    fn cost(&self, of: &Extents<'_>) -> Cost {
+        cost(of)
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        of.layer("linear", &self.0)
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let (weights, x, y) = (of.weights(&self.0), of.matrix(0), to.matrix());
+        quote!(#weights.forward(#x, #y))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let (weights, x) = (of.weights(&self.0), of.matrix(0));
+        let (d_y, d_x) = (gradients.matrix(), gradients.targets());
+        quote!(#weights.backward(#x, #d_y, #(&mut #d_x,)* gradients);)
+    }
+}
+
+/// Its weight is the table of the embedding at this place.
+struct TiedLinear(Place);
+
+impl Op for TiedLinear {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Text(format!("linear, tied to {}", self.0.field)),
+            vertex: VertexKind::Linear,
+            saved: Saved::Operands,
+            kept: None,
+            fusion: Fusion::None,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::Computed]
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::PerToken)
+    }
+
+    fn cost(&self, of: &Extents<'_>) -> Cost {
+        cost(of)
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        of.layer("tied_linear", &self.0)
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let (weights, x, y) = (of.weights(&self.0), of.matrix(0), to.matrix());
+        quote!(#weights.project(#x, #y))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let (weights, x) = (of.weights(&self.0), of.matrix(0));
+        let (d_y, d_x) = (gradients.matrix(), gradients.targets());
+        quote!(#weights.project_backward(#x, #d_y, #(&mut #d_x,)* gradients);)
+    }
+}

@@ -1,0 +1,143 @@
+//! `mean_pool(x)` and `mean_pool(x, padding)`: the mean over a sequence.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::{
+    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+};
+use crate::messages::model as messages;
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, ValueId};
+use crate::model::lower::{Frame, Lowering};
+use crate::model::types::{Axis, Kind, Type};
+
+pub(super) static MEAN_POOL: Operation = Operation {
+    name: "mean_pool",
+    keys: &[],
+    positional: 0,
+    may_be_tied: false,
+    signature: "`[.., seq, d_model]` to `[.., d_model]`",
+    doc: "The mean over a sequence; with `lens[batch]` as a second operand, over that many of its first rows, with `bool[batch, seq]` over those that are `true`, and 0 if there are none.",
+    lower: Lower::Operands(1..=2, &lower),
+};
+
+fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+    let x = lowering.ty(call.operands[0]).clone();
+    let width = lowering.width(call.at, &x)?;
+    if x.axes.len() < 2 {
+        lowering.takes(call.at, "[.., seq, d_model]", &x);
+        return None;
+    }
+    let padding = match call.operands.get(1) {
+        Some(padding) => Some(padding_kind(lowering, call, &x, *padding)?),
+        None => None,
+    };
+    let before = x.axes[..x.axes.len() - 2].iter().cloned();
+    let ty = Type::floats(before.chain([Axis::Size(width)]).collect());
+    let operands = call.operands.clone();
+    Some(lowering.node(frame, MeanPool { padding }, operands, (call.result, ty)))
+}
+
+/// Whether the second operand is lengths or a mask, if it fits `x`.
+fn padding_kind(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    x: &Type,
+    padding: ValueId,
+) -> Option<Kind> {
+    if x.axes.len() != 3 {
+        let takes = "[batch, seq, d_model], and lens[batch] or bool[batch, seq]";
+        lowering.takes(call.at, takes, x);
+        return None;
+    }
+    let found = lowering.ty(padding).clone();
+    let lens = Type::new(Kind::Lens, &x.axes[..1]);
+    let mask = Type::new(Kind::Bools, &x.axes[..2]);
+    let message = || messages::padding_of_pool(&lens, &mask, &found);
+    let expected = if found.kind == Kind::Bools {
+        &mask
+    } else {
+        &lens
+    };
+    let agrees = lowering.agree(expected, &found, call.at.span(), message);
+    agrees.then_some(found.kind)
+}
+
+struct MeanPool {
+    /// What the second operand is, if there is one.
+    padding: Option<Kind>,
+}
+
+impl MeanPool {
+    /// The vectors that are read.
+    fn counted(&self, of: &FusedNode<'_>) -> TokenStream {
+        match self.padding {
+            None => quote!(p::Counted::All),
+            Some(Kind::Bools) => {
+                let marks = of.input(1);
+                quote!(p::Counted::Where(&call.inputs.#marks))
+            }
+            Some(_) => {
+                let lens = of.ids(1);
+                quote!(p::Counted::First(#lens))
+            }
+        }
+    }
+}
+
+impl Op for MeanPool {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Text("mean_pool".to_owned()),
+            vertex: VertexKind::Other,
+            saved: Saved::Nothing,
+            kept: None,
+            fusion: Fusion::None,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, operands: usize) -> Vec<Gradient> {
+        let mut gradients = vec![Gradient::None; operands];
+        gradients[0] = Gradient::Computed;
+        gradients
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::Never)
+    }
+
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::elementwise()
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        let operands = of.operands();
+        match self.padding {
+            None => quote!(mean_pool(#(&#operands),*)),
+            Some(_) => quote!(mean_pool_padded(#(&#operands),*)),
+        }
+    }
+
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
+        let is_lens = self.padding == Some(Kind::Lens);
+        is_lens.then(|| {
+            let (len, lens) = (of.length(0), of.input(1));
+            quote!(call.inputs.#lens.check_lengths("mean_pool", #len)?;)
+        })
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let (x, axis, y) = (of.numbers(0), of.sequence(0), to.numbers());
+        let counted = self.counted(of);
+        quote!(p::layers::mean_pool(#x, #axis, #counted, #y))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let (axis, counted) = (of.sequence(0), self.counted(of));
+        let (d_y, d_x) = (gradients.numbers(), gradients.targets());
+        quote!(p::layers::mean_pool_backward(#axis, #counted, #d_y, #(&mut #d_x,)* gradients);)
+    }
+}

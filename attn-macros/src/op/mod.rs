@@ -1,0 +1,318 @@
+//! The operations of a model, a file for each: all that the macro knows of it.
+//!
+//! An [`Operation`] is how one is written: its name, keys and operands, and the function that infers the shape of the result. That makes
+//! an [`Op`], a node of the graph. No method of [`Op`] has a default: an operation without a derivative, a number of FLOPs,
+//! a footprint or a rule for decoding is an error of rustc.
+
+mod activation;
+mod arithmetic;
+mod attention;
+mod concat;
+mod dropout;
+mod embedding;
+mod expand;
+mod feed_forward;
+mod layer;
+mod learned_position;
+mod linear;
+mod mean_pool;
+mod module;
+mod norm;
+mod sinusoidal_position;
+mod softmax;
+
+use std::ops::RangeInclusive;
+
+use proc_macro2::{Ident, TokenStream};
+
+use crate::markdown::Table;
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, Place, ValueId};
+use crate::model::lower::{Arguments, Frame, Lowering};
+use crate::model::syntax::Call;
+use crate::spec::keys::{Key, Word};
+use crate::spec::{Real, Size};
+
+pub(crate) use arithmetic::{Add, Mul, Scale, Shift, Sub};
+pub(crate) use attention::Attention;
+pub(crate) use expand::Expand;
+pub(crate) use layer::Layer;
+
+/// Every operation with a name, in the order in which the documentation lists them.
+pub(crate) static OPERATIONS: &[&Operation] = &[
+    &embedding::EMBEDDING,
+    &learned_position::LEARNED_POSITION,
+    &sinusoidal_position::SINUSOIDAL_POSITION,
+    &attention::ATTENTION,
+    &linear::LINEAR,
+    &feed_forward::FEED_FORWARD,
+    &norm::LAYER_NORM,
+    &norm::RMS_NORM,
+    &module::MODULE,
+    &dropout::DROPOUT,
+    &activation::OPERATIONS[0],
+    &activation::OPERATIONS[1],
+    &activation::OPERATIONS[2],
+    &activation::OPERATIONS[3],
+    &activation::OPERATIONS[4],
+    &activation::OPERATIONS[5],
+    &activation::OPERATIONS[6],
+    &softmax::SOFTMAX,
+    &concat::CONCAT,
+    &mean_pool::MEAN_POOL,
+];
+
+/// An operation, as `name::<keys>(operands)`.
+pub(crate) struct Operation {
+    pub(crate) name: &'static str,
+    pub(crate) keys: &'static [Key],
+    /// The values of how many keys, of the first ones, may be given by their position.
+    positional: usize,
+    /// Whether it may read the table of an embedding: `tied = name`.
+    pub(crate) may_be_tied: bool,
+    /// What it takes and returns.
+    pub(crate) signature: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) lower: Lower,
+}
+
+/// How a call becomes a node.
+pub(crate) enum Lower {
+    /// From the values of its operands.
+    Operands(RangeInclusive<usize>, &'static dyn LowerOperands),
+    /// From its tokens: operands by name and a body are its own affair.
+    Call(LowerCall),
+}
+
+type LowerCall =
+    fn(&mut Lowering<'_>, &Call, Arguments, Option<&Ident>, &mut Frame) -> Option<ValueId>;
+
+/// Infers the shape of the result. What is wrong is reported, and then there is none.
+pub(crate) trait LowerOperands: Sync {
+    fn lower(
+        &self,
+        lowering: &mut Lowering<'_>,
+        call: &CallSite<'_>,
+        frame: &mut Frame,
+    ) -> Option<ValueId>;
+}
+
+impl<F> LowerOperands for F
+where
+    F: Fn(&mut Lowering<'_>, &CallSite<'_>, &mut Frame) -> Option<ValueId> + Sync,
+{
+    fn lower(
+        &self,
+        lowering: &mut Lowering<'_>,
+        call: &CallSite<'_>,
+        frame: &mut Frame,
+    ) -> Option<ValueId> {
+        self(lowering, call, frame)
+    }
+}
+
+/// A call whose operands have values: as many as the operation takes.
+pub(crate) struct CallSite<'c> {
+    pub(crate) operation: &'static Operation,
+    /// The name of the operation, where it stands.
+    pub(crate) at: &'c Ident,
+    pub(crate) arguments: &'c Arguments,
+    pub(crate) operands: Vec<ValueId>,
+    /// What the result is called.
+    pub(crate) result: &'c str,
+}
+
+/// An operation in the graph.
+///
+/// `of` is the node with its values. Lines that are emitted read their operands and sizes through it.
+pub(crate) trait Op {
+    fn properties(&self) -> Properties<'_>;
+
+    /// The gradient of each of so many operands.
+    fn gradients(&self, operands: usize) -> Vec<Gradient>;
+
+    /// Whether a session can go on token by token. An error says why not.
+    fn decode(&self, model: &Model) -> Result<Decode, String>;
+
+    fn cost(&self, of: &Extents<'_>) -> Cost;
+
+    /// The call of the composed form: a method of `Pass`.
+    fn composed(&self, of: &Composed<'_>) -> TokenStream;
+
+    /// The line that finds mistakes in the numbers of an input before the fused form begins.
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream>;
+
+    /// The call of the fused form that computes the result.
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream;
+
+    /// The lines of the derivative. Gradients of parameters are added to.
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream;
+}
+
+/// What is true of an operation wherever it stands.
+pub(crate) struct Properties<'o> {
+    pub(crate) label: Label<'o>,
+    /// Its colour in the picture of a model.
+    pub(crate) vertex: VertexKind,
+    /// The values of floats that its derivative reads.
+    pub(crate) saved: Saved,
+    /// What else is kept for its derivative.
+    pub(crate) kept: Option<Kept>,
+    /// What can be done in the same pass over memory.
+    pub(crate) fusion: Fusion<'o>,
+    /// The learned table of which it reads rows.
+    pub(crate) lookup: Option<Lookup<'o>>,
+    /// The attention that it is, if it is one.
+    pub(crate) attention: Option<&'o Attention>,
+}
+
+/// What an operation takes.
+pub(crate) struct Cost {
+    /// Floating-point operations of matrix products.
+    pub(crate) flops: Option<TokenStream>,
+    /// The footprint of the forward pass beside the result, with that of what is kept.
+    pub(crate) forward: Option<TokenStream>,
+    /// The footprint of the derivative beside the gradients that it writes.
+    pub(crate) backward: Scratch,
+    /// The width of vectors, one for each row of the result, that it makes on the way.
+    pub(crate) hidden: Option<TokenStream>,
+}
+
+/// The memory of a derivative.
+pub(crate) enum Scratch {
+    None,
+    Always(TokenStream),
+    /// Where it adds to the gradient of its operand instead of writing that.
+    WhenAdding(TokenStream),
+}
+
+impl Cost {
+    /// It multiplies no matrices, and writes its result and gradients where they go.
+    pub(crate) const fn elementwise() -> Self {
+        Cost {
+            flops: None,
+            forward: None,
+            backward: Scratch::None,
+            hidden: None,
+        }
+    }
+}
+
+/// The gradient of an operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Gradient {
+    /// The operand has none: indices, and what no derivative is taken by.
+    None,
+    /// That of the result.
+    Same,
+    /// That of the result, changed where it stands in memory if nobody else reads it.
+    InPlace,
+    /// Computed.
+    Computed,
+    /// Computed in one call with that of the other operands: no two of them are the same memory.
+    Together,
+}
+
+/// The values that a derivative reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Saved {
+    Nothing,
+    /// The operands that have a gradient.
+    Operands,
+    Result,
+}
+
+/// What an operation keeps for its derivative besides values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    Array,
+    /// The seed of a dropout.
+    Dropout,
+    /// What the layer says.
+    Attention,
+}
+
+/// What can be done in the same pass over memory as an operation.
+#[derive(Clone, Copy)]
+pub(crate) enum Fusion<'o> {
+    None,
+    /// Dropout of the result, as it is written.
+    Elementwise,
+    /// A sum: dropout of its terms, as they are read; dropout of the result; the norm of that. The result may take the memory of a term.
+    Sum,
+    Dropout(&'o Real),
+    /// A norm, of the layer at this place.
+    Norm(&'o Place),
+}
+
+/// How a session goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Decode {
+    /// Each token by itself, as in the forward pass.
+    PerToken,
+    /// With the tokens before it, which are remembered.
+    WithPast,
+    /// It has no vector for each token.
+    Never,
+}
+
+/// How rows of a learned table are found.
+pub(crate) enum Lookup<'o> {
+    ById { table: &'o Place, vocab: &'o Size },
+    ByPosition { table: &'o Place, max_len: &'o Size },
+}
+
+/// An operation for people.
+pub(crate) enum Label<'o> {
+    /// The layer at this place.
+    Layer(&'o Place),
+    Text(String),
+}
+
+impl Operation {
+    pub(crate) fn find(name: &str) -> Option<&'static Operation> {
+        let mut all = OPERATIONS.iter();
+        all.find(|operation| operation.name == name).copied()
+    }
+
+    /// The names of the keys whose values may be given by their position.
+    pub(crate) fn positional(&self) -> Vec<&'static str> {
+        let keys = self.keys[..self.positional].iter();
+        keys.map(|key| key.name).collect()
+    }
+
+    /// The key that has this word among its values.
+    pub(crate) fn key_of_word(&self, found: &str) -> Option<(&'static Key, &'static Word)> {
+        let words = |key: &'static Key| key.words().iter().map(move |word| (key, word));
+        let mut words = self.keys.iter().flat_map(words);
+        words.find(|(_, word)| word.name == found && found != "none")
+    }
+
+    pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+}
+
+/// The operations as Markdown, for the documentation of `model!`.
+pub(crate) fn table() -> String {
+    let mut table = Table::new(["operation", "takes", ""]);
+    for operation in OPERATIONS {
+        let keys = operation
+            .keys
+            .iter()
+            .filter(|_| operation.name != attention::ATTENTION.name);
+        let keys: Vec<_> = keys
+            .map(|key| format!("`{}` ({}): {}", key.name, key.default, key.doc))
+            .collect();
+        let by_position = match operation.positional().as_slice() {
+            [] => String::new(),
+            names => format!("::<{}>", names.join(", ")),
+        };
+        table.row([
+            &format!("`{}{by_position}`", operation.name),
+            operation.signature,
+            &format!("{} {}", operation.doc, keys.join(" ")),
+        ]);
+    }
+    table.to_string()
+}

@@ -1,0 +1,154 @@
+//! `module::<Type, out = [batch, seq, d_model]>(x)`: a module of which only its type is known, and what it is to return.
+
+use proc_macro2::{Ident, TokenStream};
+use syn::parse::Parser;
+
+use super::{
+    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+};
+use crate::messages::model as messages;
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, Opaque, Place, Submodule, ValueId};
+use crate::model::lower::{Arguments, Frame, Lowering};
+use crate::model::signature::parse_type;
+use crate::model::sizes;
+use crate::model::syntax::first;
+use crate::model::types::{Kind, Type};
+use crate::spec::keys::{self, Key};
+use crate::spec::text;
+
+pub(super) static MODULE: Operation = Operation {
+    name: "module",
+    keys: &[
+        Key {
+            name: "type",
+            kind: keys::Kind::Type,
+            default: "required",
+            doc: "What `build_module` takes: a builder of dfdx, a tuple, a layer of `attention!`, another model.",
+        },
+        Key {
+            name: "out",
+            kind: keys::Kind::Shape,
+            default: "required",
+            doc: "The shape of its result: `[batch, seq, d_model]`.",
+        },
+    ],
+    positional: 1,
+    may_be_tied: false,
+    signature: "its operands, as a tuple if they are several, to `out`",
+    doc: "Any module of dfdx. The first operand has the tape.",
+    lower: Lower::Operands(1..=usize::MAX, &lower),
+};
+
+fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+    let module = module_type(lowering, call.at, call.arguments);
+    let ty = declared_output(lowering, call.at, call.arguments);
+    let (module, ty) = (module?, ty?);
+    let text = text::of_type(&module);
+    let layer = Submodule::Opaque {
+        index: lowering.opaques.len(),
+        ty: text.clone(),
+    };
+    let asked = (MODULE.name, call.arguments.name.as_ref());
+    let place = lowering.field(frame.module, asked, layer, ty.to_string());
+    let name = lowering.type_name(place.module, &place.field, call.at.span());
+    let node = Module(place.clone());
+    let result = lowering.node(frame, node, call.operands.clone(), (call.result, ty));
+    lowering.opaques.push(Opaque {
+        ty: lowering.constants.with_names(&module),
+        text,
+        name,
+        module: place.module,
+        operands: call.operands.clone(),
+        result,
+    });
+    Some(result)
+}
+
+/// The type as written: rustc finds out what it means.
+fn module_type(lowering: &Lowering<'_>, at: &Ident, arguments: &Arguments) -> Option<TokenStream> {
+    let Some(tokens) = arguments.tokens("type") else {
+        if !arguments.is_given("type") && arguments.complete {
+            lowering.cx.error(at, messages::MODULE_WITHOUT_TYPE);
+        }
+        return None;
+    };
+    if syn::parse2::<syn::Type>(tokens.clone()).is_err() {
+        lowering.cx.error(tokens, messages::expected_module(tokens));
+        return None;
+    }
+    let model = &lowering.item.name;
+    if let Some(itself) = sizes::names(tokens).iter().find(|name| *name == model) {
+        lowering.cx.error(itself, messages::contains_itself(model));
+        return None;
+    }
+    Some(tokens.clone())
+}
+
+/// The shape that the module is to return.
+fn declared_output(lowering: &mut Lowering<'_>, at: &Ident, arguments: &Arguments) -> Option<Type> {
+    let Some(tokens) = arguments.tokens("out") else {
+        if !arguments.is_given("out") && arguments.complete {
+            lowering.cx.error(at, messages::MODULE_WITHOUT_OUT);
+        }
+        return None;
+    };
+    let Ok(draft) = parse_type.parse2(tokens.clone()) else {
+        lowering.cx.error(tokens, messages::expected_output(tokens));
+        return None;
+    };
+    let ty = lowering.declared_type(&draft)?;
+    if ty.kind != Kind::Floats {
+        lowering.error(first(tokens), messages::output_of_indices(&ty));
+        return None;
+    }
+    Some(ty)
+}
+
+/// The operands: any.
+struct Module(Place);
+
+impl Op for Module {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Layer(&self.0),
+            vertex: VertexKind::Other,
+            saved: Saved::Nothing,
+            kept: None,
+            fusion: Fusion::None,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    /// dfdx's tape has the derivative.
+    fn gradients(&self, operands: usize) -> Vec<Gradient> {
+        vec![Gradient::Computed; operands]
+    }
+
+    fn decode(&self, model: &Model) -> Result<Decode, String> {
+        Err(messages::session_module(&model.path(&self.0)))
+    }
+
+    /// Unknown: a model with such a module has no constants of memory and FLOPs.
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::elementwise()
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        of.module(&self.0)
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+
+    /// A model with such a module has no fused form.
+    fn forward(&self, _: &FusedNode<'_>, _: &Output<'_>) -> TokenStream {
+        TokenStream::new()
+    }
+
+    fn backward(&self, _: &FusedNode<'_>, _: &Gradients) -> TokenStream {
+        TokenStream::new()
+    }
+}

@@ -1,0 +1,187 @@
+//! `layer_norm(x)` and `rms_norm(x)`, over the last axis.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+
+use super::layer::{self, Layer};
+use super::{
+    CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, LowerOperands, Op, Operation,
+    Properties, Saved, Scratch,
+};
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, Place, ValueId};
+use crate::model::lower::{Frame, Lowering};
+use crate::spec::keys::{Key, Kind};
+use crate::spec::parse::Value;
+use crate::spec::{Real, Size};
+
+pub(super) static LAYER_NORM: Operation = Operation {
+    name: Norm::Layer.name(),
+    keys: &[epsilon("1e-5")],
+    positional: 0,
+    may_be_tied: false,
+    signature: "`[.., d_model]` to the same",
+    doc: "`(x - mean) / sqrt(var + epsilon)` over the last axis, with a learned gain and bias. PyTorch: `torch.nn.LayerNorm`.",
+    lower: Lower::Operands(1..=1, &Norm::Layer),
+};
+
+pub(super) static RMS_NORM: Operation = Operation {
+    name: Norm::Rms.name(),
+    keys: &[epsilon("1e-6")],
+    positional: 0,
+    may_be_tied: false,
+    signature: "`[.., d_model]` to the same",
+    doc: "`x / sqrt(mean(x²) + epsilon)` over the last axis, with a learned gain. PyTorch: `torch.nn.RMSNorm`.",
+    lower: Lower::Operands(1..=1, &Norm::Rms),
+};
+
+const fn epsilon(default: &'static str) -> Key {
+    Key {
+        name: "epsilon",
+        kind: Kind::Number,
+        default,
+        doc: "Positive: keeps the divisor away from 0.",
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Norm {
+    Layer,
+    Rms,
+}
+
+impl Norm {
+    /// In a declaration, and of the method of the composed form.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Layer => "layer_norm",
+            Self::Rms => "rms_norm",
+        }
+    }
+}
+
+impl LowerOperands for Norm {
+    fn lower(
+        &self,
+        lowering: &mut Lowering<'_>,
+        call: &CallSite<'_>,
+        frame: &mut Frame,
+    ) -> Option<ValueId> {
+        let ty = lowering.ty(call.operands[0]).clone();
+        let layer = Gain {
+            norm: *self,
+            epsilon: asked_epsilon(lowering, call),
+            width: lowering.width(call.at, &ty)?,
+        };
+        let node = Normalize {
+            norm: *self,
+            place: lowering.layer(call, layer, &ty, frame),
+        };
+        let operands = call.operands.clone();
+        Some(lowering.node(frame, node, operands, (call.result, ty)))
+    }
+}
+
+fn asked_epsilon(lowering: &mut Lowering<'_>, call: &CallSite<'_>) -> Option<Real> {
+    let Some(Value::Number(epsilon)) = call.arguments.value("epsilon") else {
+        return None;
+    };
+    let is_positive = lowering.is_positive(epsilon, "epsilon");
+    is_positive.then(|| epsilon.clone())
+}
+
+struct Gain {
+    norm: Norm,
+    width: Size,
+    epsilon: Option<Real>,
+}
+
+impl Layer for Gain {
+    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream {
+        let (norm, width) = (
+            match self.norm {
+                Norm::Layer => format_ident!("LayerNorm"),
+                Norm::Rms => format_ident!("RmsNorm"),
+            },
+            self.width.arg(),
+        );
+        quote!(#nn::#norm<#width #rest>)
+    }
+
+    fn label(&self) -> String {
+        let norm = layer::label(self.norm.name(), &[&self.width]);
+        match &self.epsilon {
+            None => norm,
+            Some(Real {
+                value: Some(epsilon),
+                ..
+            }) => format!("{norm}, epsilon {epsilon:e}"),
+            Some(epsilon) => format!("{norm}, epsilon {epsilon}"),
+        }
+    }
+
+    fn epsilon(&self) -> Option<&Real> {
+        self.epsilon.as_ref()
+    }
+
+    fn table(&self) -> Option<[&Size; 2]> {
+        None
+    }
+}
+
+struct Normalize {
+    norm: Norm,
+    place: Place,
+}
+
+impl Op for Normalize {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Layer(&self.place),
+            vertex: VertexKind::Norm,
+            saved: Saved::Operands,
+            kept: Some(Kept::Array),
+            fusion: Fusion::Norm(&self.place),
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::Computed]
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::PerToken)
+    }
+
+    fn cost(&self, of: &Extents<'_>) -> Cost {
+        let (rows, width) = (of.rows(), of.width());
+        let footprint = quote!(p::layers::norm_footprint(&[#(#rows),*], #width));
+        Cost {
+            flops: None,
+            forward: Some(footprint.clone()),
+            backward: Scratch::Always(footprint),
+            hidden: None,
+        }
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        of.layer(self.norm.name(), &self.place)
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let (weights, x, y) = (of.weights(&self.place), of.matrix(0), to.matrix());
+        quote!(#weights.forward(#x, #y))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let (weights, x, kept) = (of.weights(&self.place), of.matrix(0), of.kept());
+        let (d_y, d_x) = (gradients.matrix(), gradients.targets());
+        quote!(#weights.backward(#x, #kept, #d_y, #(&mut #d_x,)* gradients);)
+    }
+}

@@ -1,0 +1,95 @@
+//! `sinusoidal_position::<d_model>(x)`
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::layer;
+use super::{
+    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+    Scratch,
+};
+use crate::emit::When;
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, ValueId};
+use crate::model::lower::{Frame, Lowering};
+
+pub(super) static SINUSOIDAL_POSITION: Operation = Operation {
+    name: "sinusoidal_position",
+    keys: &[layer::size("d_model", "required", "Width of a vector.")],
+    positional: 1,
+    may_be_tied: false,
+    signature: "`ids[.., seq]` or `[.., seq, d_model]` to `[.., seq, d_model]`",
+    doc: "Sines and cosines of the position (Vaswani et al. 2017, section 3.5), to be added.",
+    lower: Lower::Operands(1..=1, &lower),
+};
+
+fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+    let width = lowering.required(call, "d_model")?;
+    let ty = lowering.vector_per_position(call, &width)?;
+    let operands = call.operands.clone();
+    Some(lowering.node(frame, SinusoidalPosition, operands, (call.result, ty)))
+}
+
+/// Of the axes of its operand.
+struct SinusoidalPosition;
+
+impl Op for SinusoidalPosition {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Text("sinusoidal_position".to_owned()),
+            vertex: VertexKind::Embedding,
+            saved: Saved::Nothing,
+            kept: None,
+            fusion: Fusion::None,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::None]
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::PerToken)
+    }
+
+    /// The vectors of one sequence, which are copied to the others.
+    fn cost(&self, of: &Extents<'_>) -> Cost {
+        let result = of.result();
+        let one = &result[result.len() - 2..];
+        Cost {
+            flops: None,
+            forward: Some(quote!(p::Footprint::forth(&[#(#one),*]))),
+            backward: Scratch::None,
+            hidden: None,
+        }
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        let (x, shape) = (of.operand(0), of.shape(1));
+        quote!(sinusoidal_position(#shape, #x.device()))
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        match of.when() {
+            When::Forward => {
+                let (len, width, y) = (of.length_of_result(), of.width_of_result(), to.numbers());
+                quote!(p::layers::sinusoidal_position(#len, #width, #y))
+            }
+            When::Session => {
+                let y = to.matrix();
+                quote!(p::layers::sinusoids(new.positions(), #y))
+            }
+        }
+    }
+
+    /// Nothing is learned.
+    fn backward(&self, _: &FusedNode<'_>, _: &Gradients) -> TokenStream {
+        TokenStream::new()
+    }
+}

@@ -1,0 +1,74 @@
+//! `softmax(x)`, over the last axis.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::{
+    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+};
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, ValueId};
+use crate::model::lower::{Frame, Lowering};
+
+pub(super) static SOFTMAX: Operation = Operation {
+    name: "softmax",
+    keys: &[],
+    positional: 0,
+    may_be_tied: false,
+    signature: "`[..]` to the same",
+    doc: "`exp(x) / Σ exp(x)` over the last axis. PyTorch: `torch.softmax(x, -1)`.",
+    lower: Lower::Operands(1..=1, &lower),
+};
+
+fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+    let ty = lowering.floats_of(call)?;
+    Some(lowering.node(frame, Softmax, call.operands.clone(), (call.result, ty)))
+}
+
+struct Softmax;
+
+impl Op for Softmax {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Text("softmax".to_owned()),
+            vertex: VertexKind::Other,
+            saved: Saved::Result,
+            kept: None,
+            fusion: Fusion::None,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::Computed]
+    }
+
+    /// Over the vector of a token. Over tokens, the result has no vector for each of them.
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::PerToken)
+    }
+
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::elementwise()
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        let x = of.operand(0);
+        quote!(softmax(&#x))
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let (x, y) = (of.matrix(0), to.matrix());
+        quote!(p::layers::softmax(#x, #y))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let (y, d_y, d_x) = (of.result(), gradients.matrix(), gradients.targets());
+        quote!(p::layers::softmax_backward(#y, #d_y, #(&mut #d_x,)* gradients);)
+    }
+}
