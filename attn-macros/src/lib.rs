@@ -11,7 +11,7 @@ mod graph;
 mod markdown;
 mod messages;
 mod model;
-mod op;
+mod ops;
 mod pipeline;
 mod score;
 mod spec;
@@ -38,7 +38,7 @@ pub fn model(input: TokenStream) -> TokenStream {
 #[doc(hidden)]
 #[proc_macro]
 pub fn operation_table(_: TokenStream) -> TokenStream {
-    let table = op::table();
+    let table = ops::table();
     quote::quote!(#table).into()
 }
 

@@ -8,7 +8,7 @@ use quote::{format_ident, quote};
 use super::body::ARGUMENTS;
 use super::header::arguments_of;
 use super::names::is_name;
-use crate::op::{OPERATIONS, Operation};
+use crate::ops::{OPERATIONS, Operation};
 use crate::spec::body::{FUNCTIONS, FunctionKind};
 use crate::spec::keys::{INITIALIZER, KEYS, Key, Kind, Word};
 

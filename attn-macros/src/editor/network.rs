@@ -9,7 +9,7 @@ use super::header::{Entry, entries, walk_value};
 use super::names::{Names, Own, Scope, is_constant, size};
 use super::tokens::Tokens;
 use crate::diag::Diagnostics;
-use crate::op::Operation;
+use crate::ops::Operation;
 
 /// `<sizes>; fn forward(inputs) -> result { statements }`
 pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics) {

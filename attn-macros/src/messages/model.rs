@@ -8,7 +8,7 @@ pub(crate) use elsewhere::*;
 
 use super::{did_you_mean, example, listed, nearest_key, quoted};
 use crate::model::types::{Kind, Type};
-use crate::op::{OPERATIONS, Operation};
+use crate::ops::{OPERATIONS, Operation};
 use crate::score::prove::Verdict;
 use crate::spec::keys::nearest;
 use crate::spec::{Size, Spec, text};

@@ -4,7 +4,7 @@ use super::emit::operation_name;
 use super::graph::{Field, Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
 use super::types::{Axis, Kind};
 use crate::messages::model as messages;
-use crate::op::Decode;
+use crate::ops::Decode;
 
 /// Why it cannot, in the user's words.
 pub(crate) fn check(model: &Model) -> Result<(), String> {

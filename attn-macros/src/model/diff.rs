@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use super::graph::{Model, Node, Region, Repeat, Step, ValueId};
 use super::types::Kind;
-use crate::op::Gradient;
+use crate::ops::Gradient;
 
 /// The derivative of a model.
 pub(crate) struct Backward<'m> {

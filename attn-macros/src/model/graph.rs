@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 
 use super::types::Type;
 use crate::graph::{CallData, Graph};
-use crate::op::{Attention, Fusion, Gradient, Layer, Op, Saved};
+use crate::ops::{Attention, Fusion, Gradient, Layer, Op, Saved};
 use crate::spec::{Assertion, Init, Item, Size, Spec};
 
 /// Everything that is emitted.

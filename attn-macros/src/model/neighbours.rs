@@ -7,7 +7,7 @@
 
 use super::graph::{Node, Region, Step, ValueId};
 use super::plan::uses;
-use crate::op::Fusion;
+use crate::ops::Fusion;
 
 /// The neighbour that an operation is computed with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

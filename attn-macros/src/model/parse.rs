@@ -12,7 +12,7 @@ use super::sizes;
 use super::syntax::{Argument, Call, Expr, ModelDraft, Operator, Repeat, Statement};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
-use crate::op::Operation;
+use crate::ops::Operation;
 use crate::spec::{
     Item, body, expect, has_next_entry, parse_crate, split_at_commas, tokens_of_entry,
 };

@@ -3,7 +3,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 
 use super::support::{expand, tokens};
-use crate::op::OPERATIONS;
+use crate::ops::OPERATIONS;
 use crate::pipeline;
 use crate::spec::body::{FUNCTIONS, FunctionKind};
 use crate::spec::elsewhere::{Place, aliases, forms};
@@ -52,7 +52,7 @@ fn the_tables_of_keys_and_operations_are_whole() {
     let keys: TokenStream = crate::emit::tables::key_table();
     let keys: syn::LitStr = syn::parse2(keys).expect("a string");
     assert!(rows(&keys.value()) > 40, "{}", keys.value());
-    assert!(rows(&crate::op::table()) > 20);
+    assert!(rows(&crate::ops::table()) > 20);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 
 use crate::messages::quoted;
 use crate::model::syntax::{Expr, SizeDraft};
-use crate::op::Operation;
+use crate::ops::Operation;
 use crate::spec::elsewhere::{Place, instead_of};
 use crate::spec::keys::{self, Key, Word};
 use crate::spec::text;

@@ -7,7 +7,7 @@ use crate::markdown::Table;
 use crate::messages;
 use crate::model::graph::{Field, Model, ModuleId, Node, Place, Submodule, ValueId};
 use crate::model::types::tuple;
-use crate::op::Label;
+use crate::ops::Label;
 use crate::spec::Init;
 
 /// `ids[batch, seq]`, or several in parentheses.

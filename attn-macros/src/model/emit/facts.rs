@@ -6,7 +6,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use super::{Emitter, MODEL, docs, dot, item, length, picture};
 use crate::model::graph::{Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
 use crate::model::types::Axis;
-use crate::op::Attention;
+use crate::ops::Attention;
 
 /// They stand on the default type, so that `Name::PARAMS` needs no type arguments.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {

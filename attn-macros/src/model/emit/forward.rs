@@ -7,7 +7,7 @@ use super::opaque::Access;
 use super::{Emitter, MODEL, copy, tuple, var};
 use crate::model::graph::{Node, Place, Region, Repeat, Step, ValueId};
 use crate::model::types::{Axis, Same, Type};
-use crate::op::Attention;
+use crate::ops::Attention;
 
 /// `run_graph`: computes the graph. Its twin `run_graph_mut` may change the model.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {

@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, MODEL};
 use crate::messages::model as messages;
-use crate::op::Lookup;
+use crate::ops::Lookup;
 
 /// A trait that nothing implements, which says why the model has no session: where one is asked for.
 fn emit_trait(cx: &Emitter<'_>) -> TokenStream {

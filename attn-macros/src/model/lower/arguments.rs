@@ -5,7 +5,7 @@ use proc_macro2::{Ident, TokenStream};
 use super::Lowering;
 use crate::messages::model as messages;
 use crate::model::syntax::{Argument, Call, first};
-use crate::op::Operation;
+use crate::ops::Operation;
 use crate::spec::Size;
 use crate::spec::keys::{self, Key};
 use crate::spec::parse::{Entry, Value, parse_value};

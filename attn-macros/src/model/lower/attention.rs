@@ -13,7 +13,7 @@ use crate::messages::{choice, model as messages};
 use crate::model::graph::{Submodule, ValueId};
 use crate::model::syntax::Call;
 use crate::model::types::{Axis, Kind, Type, tuple};
-use crate::op::Attention;
+use crate::ops::Attention;
 use crate::score;
 use crate::spec::keys::Key;
 use crate::spec::parse::{Draft, Entry, Value};

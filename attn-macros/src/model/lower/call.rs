@@ -13,7 +13,7 @@ use crate::messages::model as messages;
 use crate::model::graph::{Place, Step, Submodule, ValueId};
 use crate::model::syntax::{Call, Expr, first};
 use crate::model::types::{Axis, Kind, Type};
-use crate::op::{CallSite, Layer, Lower, Operation};
+use crate::ops::{CallSite, Layer, Lower, Operation};
 use crate::spec::parse::{Entry, Value};
 use crate::spec::{Init, Real, Size};
 

@@ -27,7 +27,7 @@ use super::types::{Axis, Kind, Same, Type};
 use crate::diag::Diagnostics;
 use crate::graph::Graph;
 use crate::messages::model as messages;
-use crate::op::{Op, Operation};
+use crate::ops::{Op, Operation};
 use crate::spec::{Assertion, Init, Item, Size, Spec};
 use scope::{Changes, Scopes};
 

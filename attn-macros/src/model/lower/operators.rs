@@ -10,7 +10,7 @@ use crate::model::graph::ValueId;
 use crate::model::sizes;
 use crate::model::syntax::{Expr, Operator};
 use crate::model::types::{Axis, Kind, Same, Type};
-use crate::op::{Add, Expand, Mul, Op, Scale, Shift, Sub};
+use crate::ops::{Add, Expand, Mul, Op, Scale, Shift, Sub};
 use crate::spec::Real;
 
 /// What an operator works on.

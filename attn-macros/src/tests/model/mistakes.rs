@@ -2,7 +2,7 @@
 
 use super::expand;
 use crate::messages::example;
-use crate::op::OPERATIONS;
+use crate::ops::OPERATIONS;
 use crate::spec::keys::Key;
 use crate::tests::support::reports;
 

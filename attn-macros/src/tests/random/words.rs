@@ -1,6 +1,6 @@
 //! What random texts are made of: the words of the languages, which their tables say, and what the languages do not know.
 
-use crate::op::OPERATIONS;
+use crate::ops::OPERATIONS;
 use crate::spec::body::{FUNCTIONS, FunctionKind};
 use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key};
 

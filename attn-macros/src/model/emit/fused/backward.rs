@@ -9,7 +9,7 @@ use crate::emit::lines::Lines;
 use crate::model::diff::{BufferId, From, Line, To};
 use crate::model::graph::{Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::Forward;
-use crate::op::Kept;
+use crate::ops::Kept;
 
 impl Fused<'_> {
     pub(super) fn emit_backward(&self) -> Lines {

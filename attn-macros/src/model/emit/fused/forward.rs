@@ -10,7 +10,7 @@ use crate::emit::lines::Lines;
 use crate::model::graph::{Carried, Module, Node, Region, Repeat, Step, ValueId};
 use crate::model::neighbours::{Term, With};
 use crate::model::plan::{Forward, Planned};
-use crate::op::{Fusion, Kept};
+use crate::ops::{Fusion, Kept};
 
 impl Fused<'_> {
     pub(super) fn emit_forward(&self) -> Lines {

@@ -9,7 +9,7 @@ use crate::model::diff::To;
 use crate::model::emit::facts::{self, Extents};
 use crate::model::emit::length;
 use crate::model::graph::{Node, ValueId};
-use crate::op::{Cost, Scratch};
+use crate::ops::{Cost, Scratch};
 
 impl Fused<'_> {
     /// `activation_bytes`, on the default type, so that it needs no type arguments.

@@ -17,7 +17,7 @@ use crate::model::diff::{Backward, BufferId, diff};
 use crate::model::graph::{Model, Module, ModuleId, Node, Place, Repeat, Step, Submodule, ValueId};
 use crate::model::plan::{Forward, plan, plan_to_decode};
 use crate::model::types::{Axis, Kind, Type};
-use crate::op::{Attention, Lookup};
+use crate::ops::{Attention, Lookup};
 
 pub(crate) use node::{FusedNode, Gradients, Output};
 

@@ -8,7 +8,7 @@ use crate::emit::When;
 use crate::model::graph::{Node, Place, ValueId};
 use crate::model::plan::Planned;
 use crate::model::types::Axis;
-use crate::op::Attention;
+use crate::ops::Attention;
 
 /// An operation, perhaps with the dropout of its result.
 pub(super) struct Computed<'m> {

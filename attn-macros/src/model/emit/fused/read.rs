@@ -10,7 +10,7 @@ use crate::model::emit::{field, item};
 use crate::model::graph::{Module, Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, Kind};
-use crate::op::{Attention, Kept};
+use crate::ops::{Attention, Kept};
 
 impl Fused<'_> {
     /// The node of each attention, in their order.
