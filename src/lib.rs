@@ -380,6 +380,7 @@ pub mod __private {
             axis::{Axis as AxisOf, Counted},
             parallel::inside,
         },
+        layers,
         maps::{AttentionMap, Attentions, Looked, attention_maps},
         model::{
             Batch, Built, InModel, OnSlices, Pass, Random, Row, Weighted, asserted, axis,

@@ -56,6 +56,7 @@ pub mod fused;
 pub mod generate;
 pub mod init;
 pub mod kernel;
+pub mod layers;
 pub mod maps;
 pub mod memory;
 pub mod model;

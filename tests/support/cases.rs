@@ -186,6 +186,22 @@ macro_rules! operations {
                 fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] { mean_pool(x, lens) + 2 * mean_pool(x) }
             } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), lens_up_to(batch, seq)) reads x;
 
+            the_largest {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, d] {
+                    let x = linear::<d>(x);
+                    max_pool(x, lens) + max_pool(x, keep) * max_pool(x)
+                }
+            } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), lens_up_to(batch, seq), marks((batch, seq))) reads x;
+
+            unit_vectors {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = l2_norm(x);
+                    l2_norm::<epsilon = 100.0>(linear::<d>(y)) + y
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
             broadcast {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d], y: [1, seq, 1]) -> [batch, seq, d] { (x + y) * y - y }

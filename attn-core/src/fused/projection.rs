@@ -10,7 +10,6 @@ use super::{Gradients, Operation, Slot, Target};
 use crate::{
     Backend, Element,
     kernel::{Buffer, Matrix, MatrixMut, linear},
-    nn,
     simd::Into,
 };
 
@@ -127,11 +126,12 @@ pub trait Projects<E: Element, D: Backend<E>, T> {
     ) -> Result<Stack<E, D>, D::Err>;
 }
 
+/// `Module: |module| bias;`
 macro_rules! projects {
     ($($Module:ty: |$module:ident| $bias:expr;)*) => {
         $(
             impl<const I: usize, const O: usize, E: Element, D: Backend<E>, T: Tape<E, D>>
-                Projects<E, D, T> for $Module {
+                $crate::fused::Projects<E, D, T> for $Module {
                 fn input(&self) -> usize {
                     I
                 }
@@ -149,11 +149,11 @@ macro_rules! projects {
     };
 }
 
+pub(crate) use projects;
+
 projects! {
     Linear<I, O, E, D>: |linear| Some(&linear.bias);
     UnbiasedLinear<I, O, E, D>: |_linear| None;
-    nn::Linear<I, O, E, D>: |linear| Some(&linear.bias);
-    nn::UnbiasedLinear<I, O, E, D>: |_linear| None;
 }
 
 impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {

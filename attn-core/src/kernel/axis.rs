@@ -21,7 +21,7 @@ pub struct Axis {
 
 impl Axis {
     /// The elements at one place of the outer axes.
-    fn block(self, outer: usize) -> Range<usize> {
+    pub(super) fn block(self, outer: usize) -> Range<usize> {
         let block = self.len * self.inner;
         outer * block..(outer + 1) * block
     }
@@ -29,6 +29,26 @@ impl Axis {
     /// How many elements there are.
     pub fn elements(self) -> usize {
         self.outer * self.len * self.inner
+    }
+
+    #[track_caller]
+    pub(super) fn assert_lengths(self, with: usize, without: usize) {
+        assert!(
+            with == self.elements() && without == self.outer * self.inner,
+            "{with} and {without} elements are not those with and without {self:?}"
+        );
+    }
+
+    #[track_caller]
+    pub(super) fn assert_counted(self, counted: Counted<'_>) {
+        let fits = match counted {
+            Counted::All => true,
+            Counted::First(counts) => {
+                counts.len() == self.outer && counts.iter().all(|&count| count <= self.len)
+            }
+            Counted::Where(marks) => marks.len() == self.outer * self.len,
+        };
+        assert!(fits, "{counted:?} is not of {self:?}");
     }
 }
 
@@ -85,7 +105,7 @@ compiled! {
     /// If the lengths do not fit.
     #[track_caller]
     pub fn sum<E>(x: &[E], axis: Axis, to: &mut [E]) {
-        assert_lengths(axis, x.len(), to.len());
+        axis.assert_lengths(x.len(), to.len());
         let block = |o: usize| &x[axis.block(o)];
         for_each_part(axis, axis.inner, to, |o, to| {
             to.fill(E::ZERO);
@@ -99,7 +119,7 @@ compiled! {
     /// If the lengths do not fit.
     #[track_caller]
     pub fn repeat<E>(x: &[E], axis: Axis, to: &mut [E]) {
-        assert_lengths(axis, to.len(), x.len());
+        axis.assert_lengths(to.len(), x.len());
         for_each_part(axis, axis.len * axis.inner, to, |o, to| {
             let row = &x[o * axis.inner..][..axis.inner];
             if let [number] = *row {
@@ -116,8 +136,8 @@ compiled! {
     /// If the lengths do not fit, or a count is beyond the axis.
     #[track_caller]
     pub fn mean<E>(x: &[E], axis: Axis, counted: Counted<'_>, to: &mut [E]) {
-        assert_lengths(axis, x.len(), to.len());
-        assert_counted(axis, counted);
+        axis.assert_lengths(x.len(), to.len());
+        axis.assert_counted(counted);
         for_each_part(axis, axis.inner, to, |o, to| {
             to.fill(E::ZERO);
             for run in counted.runs(axis, o) {
@@ -133,8 +153,8 @@ compiled! {
     /// As [`mean`].
     #[track_caller]
     pub fn mean_backward<E>(d_y: &[E], axis: Axis, counted: Counted<'_>, d_x: &mut [E]) {
-        assert_lengths(axis, d_x.len(), d_y.len());
-        assert_counted(axis, counted);
+        axis.assert_lengths(d_x.len(), d_y.len());
+        axis.assert_counted(counted);
         for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
             let d_y = &d_y[o * axis.inner..][..axis.inner];
             let share = share(counted.count(axis, o));
@@ -160,7 +180,7 @@ fn add_rows<E: Pooled>(x: &[E], to: &mut [E]) {
 }
 
 /// `body(o, to)` for every place `o` of the outer axes and the `width` elements of `to` there.
-fn for_each_part<E: Pooled>(
+pub(super) fn for_each_part<E: Pooled>(
     axis: Axis,
     width: usize,
     to: &mut [E],
@@ -176,26 +196,6 @@ fn for_each_part<E: Pooled>(
             body(o, to);
         }
     });
-}
-
-#[track_caller]
-fn assert_lengths(axis: Axis, with: usize, without: usize) {
-    assert!(
-        with == axis.elements() && without == axis.outer * axis.inner,
-        "{with} and {without} elements are not those with and without {axis:?}"
-    );
-}
-
-#[track_caller]
-fn assert_counted(axis: Axis, counted: Counted<'_>) {
-    let fits = match counted {
-        Counted::All => true,
-        Counted::First(counts) => {
-            counts.len() == axis.outer && counts.iter().all(|&count| count <= axis.len)
-        }
-        Counted::Where(marks) => marks.len() == axis.outer * axis.len,
-    };
-    assert!(fits, "{counted:?} is not of {axis:?}");
 }
 
 #[cfg(test)]

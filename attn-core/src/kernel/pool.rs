@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, Once, PoisonError};
 
 use super::{
-    arithmetic, attention, axis, concat, cross_entropy, dropout, elementwise, embedding, linear,
-    norm, optim, sinusoid, softmax, sum,
+    arithmetic, attention, axis, concat, cross_entropy, dropout, elementwise, embedding, l2_norm,
+    linear, max, norm, optim, sinusoid, softmax, sum,
 };
 use crate::memory::{self, Held};
 use crate::simd::Real;
@@ -98,6 +98,8 @@ pub trait Pooled:
     + elementwise::Elementwise<Self>
     + embedding::Embedding<Self>
     + linear::Linear<Self>
+    + l2_norm::L2Norm<Self>
+    + max::Max<Self>
     + norm::Norms<Self>
     + optim::Optim<Self>
     + sinusoid::Sinusoid<Self>

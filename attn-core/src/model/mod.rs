@@ -6,19 +6,15 @@
 //! are tensors without a tape, which can be used as often as the model needs them; the pass has the tape, and knows which form
 //! of the operations was asked for: one operation on slices each, or the chain of dfdx's operations that means the same.
 //!
-//! - `pass`: the tape, and how an operation gets it.
-//! - `layers`: the modules of [`nn`](crate::nn).
+//! - `pass`: the tape, and how an operation gets it. Its methods are beside the operations, in [`ops`](crate::ops).
 //! - `opaque`: modules of which only the type is known.
-//! - `operations`: what has no parameters.
 //! - `inputs`: axes of one name, and constants that are to be equal, have one size.
 //! - `results`: several results share one history.
 //! - `summary`: a model as a table.
 //! - `weights`: what a model reads of its layers when it runs as one operation.
 
 mod inputs;
-mod layers;
 mod opaque;
-mod operations;
 mod pass;
 mod results;
 mod summary;
@@ -29,4 +25,5 @@ pub use opaque::{Built, count};
 pub use pass::{Pass, on};
 pub use results::tapes_of_results;
 pub use summary::{Batch, Row, summary, summary_of};
+pub(crate) use weights::weighted;
 pub use weights::{InModel, OnSlices, Random, Weighted};

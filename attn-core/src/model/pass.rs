@@ -54,12 +54,12 @@ impl<'a, T> Pass<'a, T> {
     }
 
     /// Whether the model trains: what is random then, such as dropout, is so if there also is a tape.
-    pub(super) fn train(&self) -> bool {
+    pub(crate) fn train(&self) -> bool {
         self.run.train
     }
 
     /// Whether operations run on slices.
-    pub(super) fn fused<E: Element, D: Backend<E>>(&self) -> bool {
+    pub(crate) fn fused<E: Element, D: Backend<E>>(&self) -> bool {
         self.run.is_fused::<E, D>()
     }
 
@@ -125,7 +125,7 @@ impl<'a, T> Pass<'a, T> {
     }
 
     /// Runs an operation on a tensor with the tape, in the form of this pass.
-    pub(super) fn run<S: Shape, S2: Shape, F: Clone, E: Element, D: Backend<E> + Storage<F>>(
+    pub(crate) fn run<S: Shape, S2: Shape, F: Clone, E: Element, D: Backend<E> + Storage<F>>(
         &mut self,
         x: &Tensor<S, F, D>,
         operation: impl FnOnce(bool, Tensor<S, F, D, T>) -> Result<Tensor<S2, E, D, T>, Error<D::Err>>,

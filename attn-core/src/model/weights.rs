@@ -1,19 +1,11 @@
 //! What a model reads of its layers when it runs as one operation.
 
-use dfdx::{
-    nn::modules::Repeated,
-    tensor::{Storage, Tape},
-};
+use dfdx::{nn::modules::Repeated, tensor::Tape};
 
 use crate::{
     Backend, Element, Error,
-    fused::{
-        Gradients, Operation, Projection, Target,
-        layers::{self, Dropout, Middle, Table},
-    },
-    kernel::{Matrix, MatrixMut, norm::Kind},
-    nn,
-    ops::Activation,
+    fused::{Gradients, Operation, Target},
+    kernel::{Matrix, MatrixMut, dropout::Dropout},
 };
 
 /// A layer on slices.
@@ -92,16 +84,16 @@ impl<'a> Random<'a> {
     }
 }
 
-/// `Layer<generics>: weights, |layer, operation| read`
+/// What a model reads of a module: `[generics] Module: weights, |layer, operation| read;`
 macro_rules! weighted {
     ($(
         [$($generics:tt)*] $Layer:ty: $Weights:ty, |$layer:ident, $operation:ident| $read:expr;
     )*) => {$(
-        impl<$($generics)*, E: Element, D: Storage<E>> OnSlices<E> for $Layer {
+        impl<$($generics)*, E: Element, D: Storage<E>> $crate::model::OnSlices<E> for $Layer {
             type Weights = $Weights;
         }
 
-        impl<$($generics)*, E: Element, D: Backend<E>> Weighted<E, D> for $Layer {
+        impl<$($generics)*, E: Element, D: Backend<E>> $crate::model::Weighted<E, D> for $Layer {
             fn weights<T: Tape<E, D>>(
                 &self,
                 $operation: &mut Operation<E, D, T>,
@@ -113,57 +105,7 @@ macro_rules! weighted {
     )*};
 }
 
-weighted! {
-    [const V: usize, const M: usize] nn::Embedding<V, M, E, D>:
-        Table<E>, |layer, operation| Table(operation.parameter(&layer.weight)?);
-
-    [const MAX: usize, const M: usize] nn::LearnedPosition<MAX, M, E, D>:
-        Table<E>, |layer, operation| Table(operation.parameter(&layer.weight)?);
-
-    [const I: usize, const O: usize] nn::Linear<I, O, E, D>:
-        Projection<E>, |layer, operation| operation.projection(&[layer])?;
-
-    [const I: usize, const O: usize] nn::UnbiasedLinear<I, O, E, D>:
-        Projection<E>, |layer, operation| operation.projection(&[layer])?;
-
-    [const M: usize] nn::LayerNorm<M, E, D>:
-        layers::Norm<E>, |layer, operation| layers::Norm {
-            kind: Kind::Layer,
-            epsilon: layer.epsilon,
-            gain: operation.parameter(&layer.weight)?,
-            bias: Some(operation.parameter(&layer.bias)?),
-        };
-
-    [const M: usize] nn::RmsNorm<M, E, D>:
-        layers::Norm<E>, |layer, operation| layers::Norm {
-            kind: Kind::Rms,
-            epsilon: layer.epsilon,
-            gain: operation.parameter(&layer.weight)?,
-            bias: None,
-        };
-
-    [const M: usize, const H: usize, A: Activation] nn::FeedForward<M, H, A, E, D>:
-        layers::FeedForward<A::Kernel, E>, |layer, operation| layers::FeedForward {
-            up: operation.projection(&[&layer.up_proj])?,
-            middle: Middle {
-                activation: A::KERNEL,
-                gated: false,
-                width: H,
-            },
-            down: operation.projection(&[&layer.down_proj])?,
-        };
-
-    [const M: usize, const H: usize, A: Activation] nn::GatedFeedForward<M, H, A, E, D>:
-        layers::FeedForward<A::Kernel, E>, |layer, operation| layers::FeedForward {
-            up: operation.projection(&[&layer.gate_proj, &layer.up_proj])?,
-            middle: Middle {
-                activation: A::KERNEL,
-                gated: true,
-                width: H,
-            },
-            down: operation.projection(&[&layer.down_proj])?,
-        };
-}
+pub(crate) use weighted;
 
 impl<L: OnSlices<E>, const N: usize, E: Element> OnSlices<E> for Repeated<L, N> {
     type Weights = Vec<L::Weights>;

@@ -32,24 +32,20 @@
 //! let logits: Tensor<Rank3<2, 5, 65>, f32, _> = model.forward(ids);
 //! ```
 
-mod activation;
-mod dropout;
-mod embedding;
-mod feed_forward;
-mod learned_position;
-mod linear;
-mod norm;
 mod residual;
 mod weight;
 
-pub use activation::{GeGlu, ReGlu, SwiGlu};
-pub use dropout::Dropout;
-pub use embedding::Embedding;
-pub use feed_forward::{FeedForward, GatedFeedForward};
-pub use learned_position::{LearnedPosition, Sequence};
-pub use linear::{Linear, UnbiasedLinear};
-pub use norm::{LayerNorm, RmsNorm};
 pub use residual::Residual;
 pub use weight::Weight;
 
-pub use crate::ops::{Gelu, GeluTanh, Relu, ReluSquared, Sigmoid, Silu, Tanh};
+// Each stands beside its operation.
+pub use crate::ops::{
+    activation::{Gelu, GeluTanh, Relu, ReluSquared, Sigmoid, Silu, Tanh},
+    dropout::Dropout,
+    embedding::Embedding,
+    feed_forward::{FeedForward, GatedFeedForward},
+    gate::{GeGlu, ReGlu, SwiGlu},
+    learned_position::{LearnedPosition, Sequence},
+    linear::{Linear, UnbiasedLinear},
+    norm::{LayerNorm, RmsNorm},
+};

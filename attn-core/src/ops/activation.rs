@@ -1,18 +1,19 @@
 //! Functions of the elements.
 
-use std::fmt::Debug;
-
 use dfdx::{
+    nn::{Module, NonMutableModule, ZeroSizedModule},
     shapes::{HasShape, Shape},
     tensor::{NoneTape, Tape, Tensor, WithEmptyTape},
     tensor_ops::{Device, TryAdd, TryMul, TrySub},
 };
+use std::fmt::Debug;
 
-use super::check_shape;
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, layers, zeros},
+    fused::{Operation, zeros},
     kernel::activation as kernel,
+    model::Pass,
+    ops::check_shape,
     unwrap,
 };
 
@@ -110,9 +111,9 @@ pub(crate) fn activate_in<A: Activation, S: Shape, E: Element, D: Backend<E>, T:
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
-    layers::activate(A::KERNEL, x.values(), &mut y[..]);
+    slices::activate(A::KERNEL, x.values(), &mut y[..]);
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        layers::activate_backward(A::KERNEL, x.values(), d_y, &mut x.target(), gradients)
+        slices::activate_backward(A::KERNEL, x.values(), d_y, &mut x.target(), gradients)
     })?)
 }
 
@@ -276,4 +277,73 @@ activations! {
     /// assert_eq!(tanh(x).array(), [-1.0, 0.0, 1.0]);
     /// ```
     Tanh, tanh, try_tanh, |x| x.try_tanh();
+}
+
+macro_rules! activation_layers {
+    ($($Name:ident)*) => {
+        $(
+            impl ZeroSizedModule for $Name {}
+            impl NonMutableModule for $Name {}
+
+            impl<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>> Module<Tensor<S, E, D, T>>
+                for $Name
+            {
+                type Output = Tensor<S, E, D, T>;
+                type Error = D::Err;
+
+                fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
+                    try_activate::<Self, S, E, D, T>(x).map_err(Error::into_device)
+                }
+            }
+        )*
+    };
+}
+
+activation_layers!(Gelu GeluTanh Relu ReluSquared Sigmoid Silu Tanh);
+
+impl<T> Pass<'_, T> {
+    /// A function of the elements: [`activate`].
+    ///
+    /// # Errors
+    /// As [`try_activate`].
+    pub fn activate<A: Activation, S: Shape, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| activate_in::<A, S, E, D, T>(fused, x))
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Gradients, Target},
+        kernel::{activation, dropout::Dropped},
+    };
+
+    /// `y = act(x)` for every element.
+    pub fn activate<'a, E: Element>(
+        activation: impl activation::Activation,
+        x: &[E],
+        y: impl Into<Dropped<&'a mut [E]>>,
+    ) {
+        activation::forward(activation, x, y);
+    }
+
+    /// The derivative of [`activate`].
+    pub fn activate_backward<E: Element>(
+        activation: impl activation::Activation,
+        x: &[E],
+        d_y: &[E],
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        d_x.overwrite(gradients, |d_x| {
+            activation::backward(activation, x, d_y, d_x);
+        })
+    }
 }

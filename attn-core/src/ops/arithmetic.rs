@@ -5,14 +5,15 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
-use super::{check_shape, composed, twins::twins};
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Target, layers, zeros},
+    fused::{Operation, Target, zeros},
     kernel::{
         arithmetic as kernel,
         elementwise::{self, NOTHING},
     },
+    model::Pass,
+    ops::{check_shape, twins::twins},
 };
 
 twins! {
@@ -158,8 +159,8 @@ pub(crate) fn mul_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let mut z = zeros(x.values().len());
     kernel::mul(x.values(), y.values(), &mut z);
     Ok(operation.finish(&device, z, shape, move |d_z, gradients| {
-        layers::mul_backward(y.values(), d_z, &mut x.target(), gradients);
-        layers::mul_backward(x.values(), d_z, &mut y.target(), gradients)
+        slices::mul_backward(y.values(), d_z, &mut x.target(), gradients);
+        slices::mul_backward(x.values(), d_z, &mut y.target(), gradients)
     })?)
 }
 
@@ -206,4 +207,178 @@ fn scale_and_shift<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     operation.finish(&device, y, shape, move |d_y, gradients| {
         Target::slot(d_x).add(a, d_y, gradients)
     })
+}
+
+/// Operations of two tensors of one shape, which may be the same, and of a tensor and a number.
+macro_rules! arithmetic {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident, $try_name:ident, $name_in:ident(x, $y:ident: $Y:ty) as $operand:expr;
+    )*) => {
+        impl<T> Pass<'_, T> {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                #[doc = concat!("As [`", stringify!($try_name), "`].")]
+                ///
+                /// # Panics
+                #[doc = concat!("As [`", stringify!($try_name), "`].")]
+                #[track_caller]
+                pub fn $name<S: Shape, E: Element, D: Backend<E>>(
+                    &mut self,
+                    x: &Tensor<S, E, D>,
+                    $y: $Y,
+                ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+                where
+                    T: Tape<E, D>,
+                {
+                    self.run(x, |fused, x| $name_in(fused, x, $operand))
+                }
+            )*
+        }
+    };
+}
+
+arithmetic! {
+    /// `x + y`, for tensors of one shape: [`add`].
+    fn add, try_add, add_in(x, y: &Tensor<S, E, D>) as y.retaped();
+    /// `x - y`, for tensors of one shape: [`sub`].
+    fn sub, try_sub, sub_in(x, y: &Tensor<S, E, D>) as y.retaped();
+    /// `x y`, for tensors of one shape: [`mul`].
+    fn mul, try_mul, mul_in(x, y: &Tensor<S, E, D>) as y.retaped();
+    /// `a x`, for a number: [`scale`].
+    fn scale, try_scale, scale_in(x, a: f64) as a;
+    /// `x + b`, for a number: [`shift`].
+    fn shift, try_shift, shift_in(x, b: f64) as b;
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Gradients, Target},
+        kernel::{
+            arithmetic,
+            dropout::Dropped,
+            elementwise::{self, NOTHING},
+            sum,
+        },
+    };
+
+    /// `z = x + y`
+    pub fn add<'a, E: Element>(
+        x: impl Into<Dropped<&'a [E]>>,
+        y: impl Into<Dropped<&'a [E]>>,
+        z: impl Into<Dropped<&'a mut [E]>>,
+    ) {
+        sum::add(x.into(), y.into(), z.into());
+    }
+
+    /// `y = x + y`, where `y` is.
+    pub fn add_to<'a, E: Element>(
+        y: impl Into<Dropped<&'a mut [E]>>,
+        x: impl Into<Dropped<&'a [E]>>,
+    ) {
+        sum::add_to(y.into(), x.into());
+    }
+
+    /// `z = x - y`
+    pub fn sub<E: Element>(x: &[E], y: &[E], z: &mut [E]) {
+        arithmetic::sub(x, y, z);
+    }
+
+    /// `z = x y`
+    pub fn mul<E: Element>(x: &[E], y: &[E], z: &mut [E]) {
+        arithmetic::mul(x, y, z);
+    }
+
+    /// The derivative of a product by one of the factors, given the other one.
+    pub fn mul_backward<E: Element>(
+        other: &[E],
+        d_y: &[E],
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        d_x.accumulate(gradients, |d_x| arithmetic::add_product(d_y, other, d_x))
+    }
+
+    /// `y = a x`
+    pub fn scale<E: Element>(a: f64, x: &[E], y: &mut [E]) {
+        elementwise::affine(E::of(a), E::of(NOTHING), x, y);
+    }
+
+    /// `y = x + b`
+    pub fn shift<E: Element>(b: f64, x: &[E], y: &mut [E]) {
+        elementwise::affine(E::one(), E::of(b), x, y);
+    }
+}
+
+/// Out of dfdx's operations.
+pub(super) mod composed {
+    use dfdx::{
+        shapes::Shape,
+        tensor::{Tape, Tensor},
+        tensor_ops::{Device, TryAdd, TryMul, TrySub},
+    };
+
+    use crate::Element;
+
+    /// [`add`](super::add)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn add<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        y: Tensor<S, E, D, T>,
+    ) -> Result<Tensor<S, E, D, T>, D::Err> {
+        // Another tensor of the same numbers: dfdx's sum of a tensor and itself has no derivative.
+        x.try_add(-E::zero())?.try_add(y)
+    }
+
+    /// [`sub`](super::sub)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn sub<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        y: Tensor<S, E, D, T>,
+    ) -> Result<Tensor<S, E, D, T>, D::Err> {
+        // As in a sum.
+        x.try_add(-E::zero())?.try_sub(y)
+    }
+
+    /// [`mul`](super::mul)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn mul<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        y: Tensor<S, E, D, T>,
+    ) -> Result<Tensor<S, E, D, T>, D::Err> {
+        // As in a sum.
+        x.try_add(-E::zero())?.try_mul(y)
+    }
+
+    /// [`scale`](super::scale)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn scale<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        a: f64,
+    ) -> Result<Tensor<S, E, D, T>, D::Err> {
+        x.try_mul(E::of(a))
+    }
+
+    /// [`shift`](super::shift)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn shift<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        b: f64,
+    ) -> Result<Tensor<S, E, D, T>, D::Err> {
+        x.try_add(E::of(b))
+    }
 }

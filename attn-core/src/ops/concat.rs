@@ -5,11 +5,12 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
-use super::{LastAxis, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Output, Target, layers},
+    fused::{Operation, Output, Target},
     kernel::Matrix,
+    model::Pass,
+    ops::{LastAxis, check_shape},
     unwrap,
 };
 
@@ -80,7 +81,7 @@ where
     let mut operation = Operation::default();
     let (x, y) = (operation.read(x)?, operation.read(y)?);
     let mut z = Output::zeros(rows, C);
-    layers::concat(
+    slices::concat(
         Matrix::new(x.values(), rows, a),
         Matrix::new(y.values(), rows, b),
         z.all_mut(),
@@ -88,8 +89,112 @@ where
     let (d_x, d_y) = (x.into_slot(), y.into_slot());
     Ok(
         operation.finish_matrix(&device, z, shape, move |d_z, gradients| {
-            layers::concat_backward(0, a, d_z, &mut Target::slot(d_x), gradients);
-            layers::concat_backward(a, b, d_z, &mut Target::slot(d_y), gradients)
+            slices::concat_backward(0, a, d_z, &mut Target::slot(d_x), gradients);
+            slices::concat_backward(a, b, d_z, &mut Target::slot(d_y), gradients)
         })?,
     )
+}
+
+impl<T> Pass<'_, T> {
+    /// Vectors side by side, `[.., A]` and `[.., B]` to `[.., C]`: [`concat`].
+    ///
+    /// # Errors
+    /// As [`try_concat`].
+    ///
+    /// # Panics
+    /// As [`try_concat`].
+    #[track_caller]
+    pub fn concat<S: LastAxis, L: Dim, const C: usize, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        y: &Tensor<S::With<L>, E, D>,
+    ) -> Result<Tensor<S::With<Const<C>>, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| concat_in(fused, x, y.retaped()))
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Gradients, Target},
+        kernel::{Matrix, MatrixMut, concat as side_by_side},
+    };
+
+    /// The rows of `x` and `y` side by side.
+    pub fn concat<E: Element>(x: Matrix<'_, E>, y: Matrix<'_, E>, to: MatrixMut<'_, E>) {
+        side_by_side::forward(x, y, to);
+    }
+
+    /// The derivative of [`concat`](fn@concat), for the `width` columns from `start` on.
+    pub fn concat_backward<E: Element>(
+        start: usize,
+        width: usize,
+        d_y: Matrix<'_, E>,
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        d_x.accumulate(gradients, |d_x| {
+            let to = MatrixMut::new(d_x, d_y.rows(), width);
+            side_by_side::add_rows(d_y.some_cols(start..start + width), to);
+        })
+    }
+}
+
+/// Out of dfdx's operations.
+pub(super) mod composed {
+    use dfdx::{
+        shapes::{Axis, Const, Dim, HasShape, Shape},
+        tensor::{PutTape, SplitTape, Tape, Tensor},
+        tensor_ops::{Device, TryAdd, TryConcatAlong},
+    };
+
+    use crate::{
+        Element,
+        composed::{depend, reshape},
+        ops::LastAxis,
+    };
+
+    /// [`concat`](fn@super::concat)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn concat<S, L: Dim, const C: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        y: Tensor<S::With<L>, E, D, T>,
+    ) -> Result<Tensor<S::With<Const<C>>, E, D, T>, D::Err>
+    where
+        S: LastAxis,
+    {
+        let (shape, rows) = (
+            x.shape().with_last(Const::<C>),
+            x.shape().leading().num_elements(),
+        );
+        let (a, b) = (x.shape().last().size(), y.shape().last().size());
+        if rows * a * b == 0 {
+            // One of them is the result, if that has elements.
+            return if a == 0 {
+                after(x, y, shape)
+            } else {
+                after(y, x, shape)
+            };
+        }
+        // Another tensor of the same numbers: dfdx's of a tensor and itself has no derivative.
+        let x = reshape(x, (rows, a))?.try_add(-E::zero())?;
+        let both = (x, reshape(y, (rows, b))?).try_concat_along(Axis::<1>)?;
+        reshape(both, shape)
+    }
+
+    /// The numbers of `x` in another shape, on the tapes of both.
+    fn after<A: Shape, S: Shape, Dst: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+        nothing: Tensor<A, E, D, T>,
+        x: Tensor<S, E, D, T>,
+        shape: Dst,
+    ) -> Result<Tensor<Dst, E, D, T>, D::Err> {
+        let (x, tape) = reshape(x, shape)?.split_tape();
+        Ok(x.put_tape(tape.merge(depend(nothing))))
+    }
 }

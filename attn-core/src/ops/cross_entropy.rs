@@ -5,11 +5,11 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
-use super::{CrossEntropyOptions, LastAxis, check_shape, composed};
 use crate::{
     Backend, Element, Error,
     fused::{Ids, Operation, known, number},
     kernel::{Buffer, Matrix, MatrixMut, cross_entropy as kernel, elementwise},
+    ops::{CrossEntropyOptions, LastAxis, check_shape},
     unwrap,
 };
 
@@ -99,4 +99,54 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
             elementwise::add_scaled(E::one(), &d_logits, logits.gradient(gradients));
         })?,
     )
+}
+
+/// Out of dfdx's operations.
+pub(super) mod composed {
+    use dfdx::{
+        shapes::{Axis, Dim, HasShape, Rank0},
+        tensor::{Tape, Tensor, TensorFromVec, WithEmptyTape},
+        tensor_ops::{Device, MeanTo, SelectTo, SumTo, TryAdd, TryMul},
+    };
+
+    use crate::{
+        Element,
+        composed::zeros_after,
+        ops::{CrossEntropyOptions, LastAxis, composed::rows},
+    };
+
+    /// [`cross_entropy`](super::cross_entropy) of rows and their targets.
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn mean_nats<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
+        logits: Tensor<S, E, D, T>,
+        targets: &[usize],
+        options: CrossEntropyOptions,
+    ) -> Result<Tensor<Rank0, E, D, T>, D::Err> {
+        let counts = |&target: &usize| Some(target) != options.ignore_index;
+        let counted = targets.iter().filter(|target| counts(target)).count();
+        if counted == 0 || logits.shape().last().size() == 0 {
+            return zeros_after(logits, ())?.try_add(E::nan());
+        }
+        let share = |counts: bool| if counts { 1.0 / counted as f64 } else { 0.0 };
+        let shares = targets.iter().map(|target| E::of(share(counts(target))));
+        // Any class, for what is ignored.
+        let classes = targets
+            .iter()
+            .map(|target| if counts(target) { *target } else { 0 });
+        let (device, count) = (logits.device().clone(), (targets.len(),));
+        let shares: Tensor<(usize,), E, D> =
+            TensorFromVec::<E>::try_tensor_from_vec(&device, shares.collect(), count)?;
+        let classes =
+            TensorFromVec::<usize>::try_tensor_from_vec(&device, classes.collect(), count)?;
+        let smoothing = options.label_smoothing;
+        let nats = rows(logits)?.try_log_softmax::<Axis<1>>()?.try_negate()?;
+        let all = nats.with_empty_tape().try_mean::<(usize,), _>()?;
+        let of_targets = nats.try_select(classes)?.try_mul(E::of(1.0 - smoothing))?;
+        of_targets
+            .try_add(all.try_mul(E::of(smoothing))?)?
+            .try_mul(shares)?
+            .try_sum()
+    }
 }

@@ -1,18 +1,19 @@
 //! Dropout of elements.
 
 use dfdx::{
+    dtypes::Dtype,
+    nn::{BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection},
     shapes::{HasShape, Shape},
     tensor::{Tape, Tensor},
+    tensor_ops::Device,
 };
 
-use super::{check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{
-        Operation, Target,
-        layers::{self, Dropout},
-        zeros,
-    },
+    fused::{Operation, Target, zeros},
+    kernel::dropout as kernel,
+    model::Pass,
+    ops::check_shape,
     unwrap,
 };
 
@@ -74,12 +75,171 @@ pub(crate) fn dropout_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     if !fused {
         return Ok(composed::dropout(x, p, key)?);
     }
-    let (mut operation, dropout) = (Operation::default(), Dropout::new(p, Some(key)));
+    let (mut operation, dropout) = (Operation::default(), kernel::Dropout::new(p, Some(key)));
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
-    layers::dropout(dropout, x.values(), &mut y);
+    slices::dropout(dropout, x.values(), &mut y);
     let d_x = x.into_slot();
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        layers::dropout_backward(dropout, d_y, &mut Target::slot(d_x), gradients)
+        slices::dropout_backward(dropout, d_y, &mut Target::slot(d_x), gradients)
     })?)
+}
+
+/// Sets each element to 0 with probability `p`, and multiplies the others by `1 / (1 - p)`, while training: in
+/// `forward_mut`, of a tensor with a tape. Otherwise it does nothing. See [`ops::dropout`](crate::ops::dropout).
+///
+/// Srivastava et al., "Dropout" (2014). PyTorch: `torch.nn.Dropout(p)` in a model that is in training mode. Unlike dfdx's,
+/// it can be called with and without a tape, so that one model trains, is measured while gradients are traced, and
+/// predicts.
+///
+/// ```
+/// use attn::{dfdx::prelude::*, nn::Dropout};
+///
+/// let x: Tensor<Rank1<4>, f32, _> = Cpu::default().ones();
+/// let mut dropout = Dropout { p: 1.0 };
+/// assert_eq!(dropout.forward(x.clone()).array(), [1.0; 4]);
+/// assert_eq!(dropout.forward_mut(x.clone()).array(), [1.0; 4]);
+/// assert_eq!(dropout.forward_mut(x.leaky_traced()).array(), [0.0; 4]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// The probability, from 0 to 1; 0.1 at first, as in Vaswani et al., "Attention is all you need" (2017). It is not
+    /// saved, and a copy on another device or of another type starts with that again.
+    pub p: f32,
+}
+
+impl Default for Dropout {
+    fn default() -> Self {
+        Self { p: 0.1 }
+    }
+}
+
+impl<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>> Module<Tensor<S, E, D, T>> for Dropout {
+    type Output = Tensor<S, E, D, T>;
+    type Error = D::Err;
+
+    fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
+        Ok(x)
+    }
+}
+
+impl<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>> ModuleMut<Tensor<S, E, D, T>> for Dropout {
+    type Output = Tensor<S, E, D, T>;
+    type Error = D::Err;
+
+    fn try_forward_mut(&mut self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
+        try_dropout(x, self.p.into()).map_err(Error::into_device)
+    }
+}
+
+impl<E: Dtype, D: Device<E>> TensorCollection<E, D> for Dropout {
+    type To<E2: Dtype, D2: Device<E2>> = Self;
+
+    fn iter_tensors<V: ModuleVisitor<Self, E, D>>(visitor: &mut V) -> Result<Option<Self>, V::Err> {
+        visitor.visit_fields((), |()| Self::default())
+    }
+}
+
+impl<E: Dtype, D: Device<E>> BuildOnDevice<D, E> for Dropout {
+    type Built = Self;
+}
+
+impl<T> Pass<'_, T> {
+    /// Elements that fall with probability `p`, while training: [`dropout`].
+    ///
+    /// # Errors
+    /// As [`try_dropout`].
+    ///
+    /// # Panics
+    /// If `p` is not between 0 and 1.
+    #[track_caller]
+    pub fn dropout<S: Shape, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        p: f64,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        let p = if self.train() { p } else { 0.0 };
+        self.run(x, |fused, x| dropout_in(fused, x, p))
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Gradients, Target},
+        kernel::{
+            dropout::{self as drops, Dropout},
+            sum,
+        },
+        simd,
+    };
+
+    /// `y = dropout(x)`
+    pub fn dropout<E: Element>(dropout: Dropout, x: &[E], y: &mut [E]) {
+        drops::dropout(dropout, x, y);
+    }
+
+    /// `x = dropout(x)`
+    pub fn dropout_in_place<E: Element>(dropout: Dropout, x: &mut [E]) {
+        drops::dropout_in_place(dropout, x);
+    }
+
+    /// The derivative of [`dropout`], wherever it was computed: of the gradient the same elements fall.
+    pub fn dropout_backward<E: Element>(
+        dropout: Dropout,
+        d_y: &[E],
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        let (d_x, into) = d_x.numbers_mut(gradients);
+        match into {
+            simd::Into::Overwrite => drops::dropout(dropout, d_y, d_x),
+            simd::Into::Add => sum::add_to(d_x.into(), dropout.of(d_y)),
+        }
+    }
+}
+
+/// Out of dfdx's operations.
+pub(crate) mod composed {
+    use dfdx::{
+        shapes::{HasShape, Shape},
+        tensor::{Tape, Tensor, TensorFromVec},
+        tensor_ops::{Device, TryMul},
+    };
+
+    use crate::{Element, random::Philox4x32};
+
+    /// [`dropout`](super::dropout), with its random number.
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn dropout<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        p: f64,
+        key: u64,
+    ) -> Result<Tensor<S, E, D, T>, D::Err> {
+        let shape = *x.shape();
+        let factors = dropout_factors(shape.num_elements(), p, key);
+        let factors: Tensor<S, E, D> =
+            TensorFromVec::<E>::try_tensor_from_vec(x.device(), factors, shape)?;
+        x.try_mul(factors)
+    }
+
+    /// 0 or `1 / (1 - p)` for each element: a word of a random block for each, four of them after another in a block.
+    fn dropout_factors<E: Element>(count: usize, p: f64, key: u64) -> Vec<E> {
+        let random = Philox4x32::new(key);
+        // Of 2^32 words, p * 2^32 are below.
+        let threshold = p * 2f64.powi(32);
+        let factor = |i: usize| {
+            let block = i as u64 / 4;
+            let words = random.block([block as u32, (block >> 32) as u32, 0, 0]);
+            let falls = f64::from(words[i % 4]) < threshold;
+            if falls { 0.0 } else { 1.0 / (1.0 - p) }
+        };
+        (0..count).map(|i| E::of(factor(i))).collect()
+    }
 }

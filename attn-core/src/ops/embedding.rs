@@ -1,17 +1,21 @@
 //! Vectors of tokens.
 
 use dfdx::{
+    dtypes::Dtype,
+    nn::{BuildOnDevice, Module, ModuleVisitor, NonMutableModule, TensorCollection, TensorOptions},
     shapes::{Const, HasShape, Rank2},
-    tensor::{PutTape, SplitTape, Tape, Tensor, TensorFromVec},
-    tensor_ops::GatherTo,
+    tensor::{AutoDevice, PutTape, SplitTape, Storage, Tape, Tensor, TensorFromVec},
+    tensor_ops::{Device, GatherTo},
 };
 
-use super::{Append, check_shape, composed};
 use crate::{
     Backend, Element, Error,
     entry::contiguous,
     fused::{Ids, Operation, known, zeros},
+    init,
     kernel::{Buffer, Matrix, MatrixMut, embedding as kernel},
+    model::{Pass, weighted},
+    ops::{Append, check_shape},
     unwrap,
 };
 
@@ -118,4 +122,249 @@ fn rows<const V: usize, const M: usize, E: Element, D: Backend<E>>(
         TensorFromVec::<usize>::try_tensor_from_vec(table.device(), ids.to_vec(), (ids.len(),))?;
     contiguous(table.try_gather(ids)?)?.copy_into(&mut rows);
     Ok(rows)
+}
+
+/// A learned vector of `M` numbers for each of `V` tokens. One operation of the tape.
+///
+/// PyTorch: `torch.nn.Embedding(V, M)`, with its name and initial values. Its input are the ids of the tokens, which bring
+/// the tape. For an output that shares the table (Press and Wolf, "Using the output embedding to improve language models",
+/// 2016), call [`ops::linear`](crate::ops::linear) with its `weight`.
+///
+/// | | shape | at first |
+/// | --- | --- | --- |
+/// | input | `[..]` of `usize`, of up to three axes | |
+/// | output | `[.., M]` | |
+/// | `weight` | `[V, M]` | normal with standard deviation 1 |
+///
+/// ```
+/// use attn::{dfdx::prelude::*, nn::Embedding};
+///
+/// let dev = Cpu::default();
+/// let embedding = dev.build_module::<Embedding<65, 8>, f32>();
+/// let ids: Tensor<(usize, usize), usize, _> = dev.tensor_from_vec(vec![1, 2, 3, 70], (2, 2));
+/// let error = embedding.try_forward(ids).unwrap_err();
+/// assert_eq!(error.to_string(), "embedding: the id at [1, 1] is 70, but there are 65: 0 to 64");
+///
+/// let ids: Tensor<Rank1<3>, usize, _> = dev.tensor([64, 0, 64]);
+/// let y: Tensor<Rank2<3, 8>, f32, _> = embedding.forward(ids);
+/// ```
+#[doc(alias = "wte")]
+#[derive(Clone, Debug)]
+pub struct Embedding<const V: usize, const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
+    /// A vector per token.
+    pub weight: Tensor<Rank2<V, M>, E, D>,
+}
+
+impl<const V: usize, const M: usize, E: Dtype, D: Storage<E>> Embedding<V, M, E, D> {
+    /// How many numbers it learns.
+    pub const PARAMS: usize = V * M;
+}
+
+impl<const V: usize, const M: usize, E: Element, D: Backend<E>> Embedding<V, M, E, D> {
+    /// The vectors of tokens, `[..]` to `[.., M]`.
+    ///
+    /// # Panics
+    /// Where [`try_forward`](Self::try_forward) has an error.
+    #[track_caller]
+    pub fn forward<S: Append, T: Tape<E, D>>(
+        &self,
+        ids: Tensor<S, usize, D, T>,
+    ) -> Tensor<S::With<Const<M>>, E, D, T> {
+        unwrap(self.try_forward(ids))
+    }
+
+    /// The vectors of tokens, `[..]` to `[.., M]`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if an id is not below `V`; [`Error::TooLarge`] if the sizes do not fit the memory;
+    /// [`Error::Device`] if dfdx fails.
+    pub fn try_forward<S: Append, T: Tape<E, D>>(
+        &self,
+        ids: Tensor<S, usize, D, T>,
+    ) -> Result<Tensor<S::With<Const<M>>, E, D, T>, Error<D::Err>> {
+        try_embedding(ids, &self.weight)
+    }
+}
+
+/// In a tuple of layers, where the error is dfdx's: an id that is too large panics, with the message of the error.
+impl<const V: usize, const M: usize, S, E, D, T> Module<Tensor<S, usize, D, T>>
+    for Embedding<V, M, E, D>
+where
+    S: Append,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
+    type Output = Tensor<S::With<Const<M>>, E, D, T>;
+    type Error = D::Err;
+
+    fn try_forward(&self, ids: Tensor<S, usize, D, T>) -> Result<Self::Output, D::Err> {
+        Self::try_forward(self, ids).map_err(Error::into_device)
+    }
+}
+
+impl<const V: usize, const M: usize, E: Dtype, D: Storage<E>> NonMutableModule
+    for Embedding<V, M, E, D>
+{
+}
+
+impl<const V: usize, const M: usize, E: Element, D: Device<E>> TensorCollection<E, D>
+    for Embedding<V, M, E, D>
+{
+    type To<E2: Dtype, D2: Device<E2>> = Embedding<V, M, E2, D2>;
+
+    fn iter_tensors<W: ModuleVisitor<Self, E, D>>(
+        visitor: &mut W,
+    ) -> Result<Option<Self::To<W::E2, W::D2>>, W::Err> {
+        visitor.visit_fields(
+            Self::tensor(
+                "weight",
+                |s| &s.weight,
+                |s| &mut s.weight,
+                TensorOptions::reset_with(|t| init::matrix(t, |t| init::normal(t, 1.0))),
+            ),
+            |weight| Embedding { weight },
+        )
+    }
+}
+
+/// `E0` and `D0` are what the name stands for where it is only a name, as in a `type Model = (..)`.
+impl<const V: usize, const M: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>>
+    BuildOnDevice<D, E> for Embedding<V, M, E0, D0>
+{
+    type Built = Embedding<V, M, E, D>;
+}
+
+weighted! {
+    [const V: usize, const M: usize] Embedding<V, M, E, D>:
+        slices::Table<E>, |layer, operation| slices::Table(operation.parameter(&layer.weight)?);
+}
+
+impl<T> Pass<'_, T> {
+    /// The vectors of tokens, `[..]` to `[.., M]`: [`embedding`].
+    ///
+    /// # Errors
+    /// As [`try_embedding`].
+    pub fn embedding<S: Append, const V: usize, const M: usize, E: Element, D: Backend<E>>(
+        &mut self,
+        ids: &Tensor<S, usize, D>,
+        layer: &Embedding<V, M, E, D>,
+    ) -> Result<Tensor<S::With<Const<M>>, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(ids, |fused, ids| embedding_in(fused, ids, &layer.weight))
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Gradients, Operand, Target, known},
+        kernel::{Matrix, MatrixMut, embedding, linear},
+    };
+
+    /// The table of an embedding, `[count, width]`; also the weight of a linear map to as many numbers as it has rows.
+    pub struct Table<E: Element>(pub Operand<E>);
+
+    impl<E: Element> Table<E> {
+        /// Row `ids[i]` becomes row `i` of the result.
+        ///
+        /// # Panics
+        /// If an id has no row: they are checked before.
+        pub fn forward(&self, ids: &[usize], to: MatrixMut<'_, E>) {
+            known(embedding::forward(ids, self.0.matrix(), to));
+        }
+
+        /// The derivative of [`forward`](Self::forward).
+        pub fn backward(&self, ids: &[usize], d_y: Matrix<'_, E>, gradients: &mut Gradients<E>) {
+            let to = self.0.gradient_matrix(gradients);
+            known(embedding::backward(ids, d_y, to));
+        }
+
+        /// The first `len` rows, for each of the sequences of the result.
+        ///
+        /// # Panics
+        /// If there are fewer: the length is checked before.
+        pub fn forward_positions(&self, len: usize, to: MatrixMut<'_, E>) {
+            self.forward(&positions(len, to.rows()), to);
+        }
+
+        /// The derivative of [`forward_positions`](Self::forward_positions).
+        pub fn backward_positions(
+            &self,
+            len: usize,
+            d_y: Matrix<'_, E>,
+            gradients: &mut Gradients<E>,
+        ) {
+            self.backward(&positions(len, d_y.rows()), d_y, gradients)
+        }
+
+        /// `y = x Wᵀ`
+        ///
+        /// Press and Wolf, "Using the output embedding to improve language models" (2016).
+        pub fn project(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
+            linear::forward(x, self.0.matrix(), None, y);
+        }
+
+        /// The derivative of [`project`](Self::project).
+        pub fn project_backward(
+            &self,
+            x: Matrix<'_, E>,
+            d_y: Matrix<'_, E>,
+            d_x: &mut Target<'_, E>,
+            gradients: &mut Gradients<E>,
+        ) {
+            linear::add_gradients(d_y, x, self.0.gradient_matrix(gradients), None);
+            let (numbers, into) = d_x.numbers_mut(gradients);
+            let to = MatrixMut::new(numbers, x.rows(), x.cols());
+            linear::input_gradient(d_y, self.0.matrix(), into, to);
+        }
+    }
+
+    /// The positions of the tokens of sequences, one sequence after the other.
+    fn positions(len: usize, tokens: usize) -> Vec<usize> {
+        (0..tokens).map(|token| token % len).collect()
+    }
+}
+
+/// Out of dfdx's operations.
+pub(crate) mod composed {
+    use dfdx::{
+        shapes::{Const, HasShape, Rank2},
+        tensor::{PutTape, SplitTape, Tape, Tensor, TensorFromVec},
+        tensor_ops::{Device, GatherTo},
+    };
+
+    use crate::{
+        Element,
+        composed::{is_empty, reshape, zeros_after},
+        ops::Append,
+    };
+
+    /// [`embedding`](super::embedding)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn embedding<S: Append, const V: usize, const M: usize, E, D, T>(
+        ids: Tensor<S, usize, D, T>,
+        weight: &Tensor<Rank2<V, M>, E, D>,
+    ) -> Result<Tensor<S::With<Const<M>>, E, D, T>, D::Err>
+    where
+        E: Element,
+        D: Device<E>,
+        T: Tape<E, D>,
+    {
+        let shape = ids.shape().append(Const::<M>);
+        let (ids, tape) = ids.split_tape();
+        let weight = weight.clone().put_tape(tape);
+        if is_empty(&shape) {
+            return zeros_after(weight, shape);
+        }
+        let count = (ids.shape().num_elements(),);
+        let ids =
+            TensorFromVec::<usize>::try_tensor_from_vec(weight.device(), ids.as_vec(), count)?;
+        reshape(weight.try_gather(ids)?, shape)
+    }
 }

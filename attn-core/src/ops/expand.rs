@@ -5,10 +5,11 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
-use super::{check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Target, layers, zeros},
+    fused::{Operation, Target, zeros},
+    model::Pass,
+    ops::check_shape,
     unwrap,
 };
 
@@ -72,7 +73,7 @@ where
 {
     check_shape("expand", x.shape())?;
     check_shape("expand", &to)?;
-    let steps = layers::growing(&dims(x.shape()), &dims(&to));
+    let steps = slices::growing(&dims(x.shape()), &dims(&to));
     if !fused {
         return Ok(composed::expand(x, to)?);
     }
@@ -80,13 +81,172 @@ where
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(to.num_elements());
-    layers::expand(x.values(), &steps, &mut y);
+    slices::expand(x.values(), &steps, &mut y);
     let d_x = x.into_slot();
     Ok(operation.finish(&device, y, to, move |d_y, gradients| {
-        layers::expand_backward(&steps, d_y, &mut Target::slot(d_x), gradients)
+        slices::expand_backward(&steps, d_y, &mut Target::slot(d_x), gradients)
     })?)
 }
 
 fn dims(shape: &impl Shape) -> Vec<usize> {
     shape.concrete().into_iter().collect()
+}
+
+impl<T> Pass<'_, T> {
+    /// `x` repeated along axes of size 1, to a shape of as many axes: [`expand`].
+    ///
+    /// # Errors
+    /// As [`try_expand`].
+    ///
+    /// # Panics
+    /// As [`try_expand`].
+    #[track_caller]
+    pub fn expand<S, S2, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        to: S2,
+    ) -> Result<Tensor<S2, E, D>, Error<D::Err>>
+    where
+        S: Shape,
+        S2: Shape<Concrete = S::Concrete>,
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| expand_in(fused, x, to))
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Footprint, Gradients, Target},
+        kernel::{
+            Buffer,
+            axis::{self, Axis},
+        },
+    };
+
+    /// `x` repeated along axes of size 1: those of [`growing`].
+    pub fn expand<E: Element>(x: &[E], steps: &[Axis], y: &mut [E]) {
+        let Some((&last, steps)) = steps.split_last() else {
+            return y.copy_from_slice(x);
+        };
+        let mut smaller: Option<Buffer<E>> = None;
+        for &step in steps {
+            let mut larger = Buffer::counted(step.elements());
+            axis::repeat(smaller.as_deref().unwrap_or(x), step, &mut larger);
+            smaller = Some(larger);
+        }
+        axis::repeat(smaller.as_deref().unwrap_or(x), last, y);
+    }
+
+    /// The derivative of [`expand`]: sums.
+    pub fn expand_backward<E: Element>(
+        steps: &[Axis],
+        d_y: &[E],
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        let mut sums: Option<Buffer<E>> = None;
+        for &step in steps.iter().rev() {
+            let mut fewer = Buffer::counted(step.outer * step.inner);
+            axis::sum(sums.as_deref().unwrap_or(d_y), step, &mut fewer);
+            sums = Some(fewer);
+        }
+        d_x.add(1.0, sums.as_deref().unwrap_or(d_y), gradients)
+    }
+
+    /// What [`expand`] and its derivative take: of the steps on the way, each result while the next one is computed.
+    pub const fn expand_footprint(from: &[usize], to: &[usize]) -> Footprint {
+        let mut whole = Footprint::NONE;
+        // The numbers before a step, and before the one before it; `x` itself takes nothing in the forward pass.
+        let (mut now, mut before) = (Footprint::array(from).kept, 0);
+        let (mut now_forward, mut before_forward) = (0, 0);
+        let mut axis = from.len();
+        while axis > 0 {
+            axis -= 1;
+            if from[axis] != to[axis] {
+                whole.forward = larger(whole.forward, now_forward, before_forward);
+                whole.backward = larger(whole.backward, now, before);
+                (before, before_forward) = (now, now_forward);
+                let (outer, inner) = (from.split_at(axis).0, to.split_at(axis).1);
+                now = Footprint::array(outer)
+                    .kept
+                    .saturating_mul(Footprint::array(inner).kept);
+                now_forward = now;
+            }
+        }
+        whole
+    }
+
+    const fn larger(most: usize, a: usize, b: usize) -> usize {
+        let sum = a.saturating_add(b);
+        if sum > most { sum } else { most }
+    }
+
+    /// The axes that become larger from one shape to another, the last one first.
+    ///
+    /// # Panics
+    /// If an axis changes whose size is not 1.
+    #[track_caller]
+    pub fn growing(from: &[usize], to: &[usize]) -> Vec<Axis> {
+        let grows = |&axis: &usize| from[axis] != to[axis];
+        let axes = (0..from.len()).rev().filter(grows);
+        axes.map(|axis| {
+            assert_eq!(from[axis], 1, "axis {axis} of {from:?} in {to:?}");
+            Axis {
+                outer: from[..axis].iter().product(),
+                len: to[axis],
+                inner: to[axis + 1..].iter().product(),
+            }
+        })
+        .collect()
+    }
+}
+
+/// Out of dfdx's operations.
+pub(super) mod composed {
+    use dfdx::{
+        shapes::{HasShape, Shape},
+        tensor::{Tape, Tensor, TensorFromVec},
+        tensor_ops::{Device, GatherTo},
+    };
+
+    use crate::{
+        Element,
+        composed::{is_empty, reshape, zeros_after},
+    };
+
+    /// [`expand`](super::expand)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn expand<S, S2, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        to: S2,
+    ) -> Result<Tensor<S2, E, D, T>, D::Err>
+    where
+        S: Shape,
+        S2: Shape<Concrete = S::Concrete>,
+    {
+        if is_empty(&to) {
+            return zeros_after(x, to);
+        }
+        let sizes: Vec<_> = std::iter::zip(x.shape().concrete(), to.concrete()).collect();
+        // Where the number of each place comes from: along an axis of size 1, from its only place.
+        let source = |mut place: usize| {
+            let (mut source, mut stride) = (0, 1);
+            for &(from, to) in sizes.iter().rev() {
+                source += place % to % from * stride;
+                stride *= from;
+                place /= to;
+            }
+            source
+        };
+        let sources = (0..to.num_elements()).map(source).collect();
+        let count = (to.num_elements(),);
+        let sources = TensorFromVec::<usize>::try_tensor_from_vec(x.device(), sources, count)?;
+        let numbers = (x.shape().num_elements(),);
+        reshape(reshape(x, numbers)?.try_gather(sources)?, to)
+    }
 }

@@ -1,15 +1,16 @@
 //! One half of a vector gates the other.
 
 use dfdx::{
+    nn::{Module, NonMutableModule, ZeroSizedModule},
     shapes::{Const, ConstDim, HasShape, Shape},
     tensor::{Tape, Tensor},
 };
 
-use super::{Activation, Gelu, GeluTanh, LastAxis, Relu, Silu, check_shape, composed};
 use crate::{
     Backend, Element, Error,
     fused::{Operation, zeros},
     kernel::{Buffer, Matrix, MatrixMut, activation as kernel},
+    ops::{Activation, Gelu, GeluTanh, LastAxis, Relu, Silu, check_shape},
     unwrap,
 };
 
@@ -162,4 +163,110 @@ gates! {
     /// assert_eq!(reglu::<2, _, _, _, _>(x).array(), [0.0, 1.0]);
     /// ```
     reglu, try_reglu, Relu;
+}
+
+macro_rules! gate_layers {
+    ($($(#[$doc:meta])* $Name:ident, $Activation:ident;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// `left` and `right` are the halves of the last axis: `[.., 2 H]` to `[.., H]`. It stands behind a
+            /// [`Linear`](super::Linear) of `2 H` outputs; [`GatedFeedForward`](super::GatedFeedForward) has two of `H`.
+            ///
+            /// Shazeer, "GLU variants improve transformer" (2020).
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+            pub struct $Name<const H: usize>;
+
+            impl<const H: usize> ZeroSizedModule for $Name<H> {}
+            impl<const H: usize> NonMutableModule for $Name<H> {}
+
+            impl<const H: usize, S, E, D, T> Module<Tensor<S, E, D, T>> for $Name<H>
+            where
+                S: LastAxis<Last: ConstDim>,
+                E: Element,
+                D: Backend<E>,
+                T: Tape<E, D>,
+            {
+                type Output = Tensor<S::With<Const<H>>, E, D, T>;
+                type Error = D::Err;
+
+                fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
+                    try_gate::<$Activation, H, S, E, D, T>(x).map_err(Error::into_device)
+                }
+            }
+        )*
+    };
+}
+
+gate_layers! {
+    /// `silu(left) * right`, see [`ops::swiglu`](crate::ops::swiglu).
+    ///
+    /// ```
+    /// use attn::{dfdx::prelude::*, nn::{SwiGlu, UnbiasedLinear}};
+    ///
+    /// type Model = (UnbiasedLinear<4, 16>, SwiGlu<8>, UnbiasedLinear<8, 4>);
+    ///
+    /// let dev = Cpu::default();
+    /// let model = dev.build_module::<Model, f32>();
+    /// let y: Tensor<Rank2<3, 4>, f32, _> = model.forward(dev.zeros::<Rank2<3, 4>>());
+    /// ```
+    SwiGlu, Silu;
+
+    /// `gelu(left) * right`, see [`ops::geglu`](crate::ops::geglu).
+    ///
+    /// ```
+    /// use attn::{dfdx::prelude::*, nn::GeGlu};
+    ///
+    /// let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([200.0, 0.5]);
+    /// assert_eq!(GeGlu::<1>.forward(x).array(), [100.0]);
+    /// ```
+    GeGlu, Gelu;
+
+    /// `relu(left) * right`, see [`ops::reglu`](crate::ops::reglu).
+    ///
+    /// ```
+    /// use attn::{dfdx::prelude::*, nn::ReGlu};
+    ///
+    /// let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([200.0, 0.5]);
+    /// assert_eq!(ReGlu::<1>.forward(x).array(), [100.0]);
+    /// ```
+    ReGlu, Relu;
+}
+
+/// Out of dfdx's operations.
+pub(crate) mod composed {
+    use dfdx::{
+        shapes::{Const, ConstDim, HasShape},
+        tensor::{Tape, Tensor, WithEmptyTape},
+        tensor_ops::{Device, TryMul},
+    };
+
+    use crate::{
+        Element,
+        composed::{is_empty, reshape, zeros_after},
+        ops::{Activation, LastAxis, composed::rows},
+    };
+
+    /// [`gate`](super::gate)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn gate<A: Activation, const H: usize, S, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+    ) -> Result<Tensor<S::With<Const<H>>, E, D, T>, D::Err>
+    where
+        S: LastAxis<Last: ConstDim>,
+    {
+        let shape = x.shape().with_last(Const::<H>);
+        if is_empty(x.shape()) {
+            return zeros_after(x, shape);
+        }
+        let x = rows(x)?;
+        let left = x.with_empty_tape().try_slice((.., ..H))?;
+        let right = x.try_slice((.., H..))?;
+        // Of the same types.
+        let sizes = (left.shape().0, H);
+        let (left, right) = (reshape(left, sizes)?, reshape(right, sizes)?);
+        reshape(A::compose(left)?.try_mul(right)?, shape)
+    }
 }

@@ -5,12 +5,13 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
-use super::{LastAxis, check_shape, composed};
 use crate::{
     Backend, Element, Error,
     data::{Padding, PaddingData},
-    fused::{Operation, Target, layers, zeros},
+    fused::{Operation, Target, zeros},
     kernel::axis::{Axis, Counted},
+    model::Pass,
+    ops::{LastAxis, check_shape},
     unwrap,
 };
 
@@ -122,7 +123,7 @@ where
 }
 
 /// The last axis but one.
-fn sequence<S: LastAxis<Leading: LastAxis>>(shape: &S) -> Axis {
+pub(super) fn sequence<S: LastAxis<Leading: LastAxis>>(shape: &S) -> Axis {
     let leading = shape.leading();
     Axis {
         outer: leading.leading().num_elements(),
@@ -146,15 +147,122 @@ fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(axis.outer * axis.inner);
-    layers::mean_pool(x.values(), axis, counted(&padding), &mut y);
+    slices::mean_pool(x.values(), axis, counted(&padding), &mut y);
     let d_x = x.into_slot();
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
         let d_x = &mut Target::slot(d_x);
-        layers::mean_pool_backward(axis, counted(&padding), d_y, d_x, gradients)
+        slices::mean_pool_backward(axis, counted(&padding), d_y, d_x, gradients)
     })?)
 }
 
-fn counted(padding: &Option<PaddingData>) -> Counted<'_> {
+/// The vectors that are no padding.
+pub(super) fn counted(padding: &Option<PaddingData>) -> Counted<'_> {
     let padding = padding.as_ref();
     padding.map_or(Counted::All, PaddingData::counted)
+}
+
+impl<T> Pass<'_, T> {
+    /// The mean of the vectors of a sequence, `[.., seq, M]` to `[.., M]`: [`mean_pool`].
+    ///
+    /// # Errors
+    /// As [`try_mean_pool`].
+    pub fn mean_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+    ) -> Result<Tensor<<S::Leading as LastAxis>::With<S::Last>, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| mean_pool_in(fused, x))
+    }
+
+    /// The mean of the vectors that are no padding, `[batch, seq, M]` to `[batch, M]`: [`mean_pool_padded`].
+    ///
+    /// # Errors
+    /// As [`try_mean_pool_padded`].
+    pub fn mean_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<(B, S, L), E, D>,
+        padding: impl Padding<(B, Const<1>, S), D>,
+    ) -> Result<Tensor<(B, L), E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| mean_pool_padded_in(fused, x, padding))
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Gradients, Target},
+        kernel::axis::{self, Axis, Counted},
+    };
+
+    /// The means of the sequences in `x [sequences, len, width]`, over the vectors that are `counted`.
+    pub fn mean_pool<E: Element>(x: &[E], axis: Axis, counted: Counted<'_>, y: &mut [E]) {
+        axis::mean(x, axis, counted, y);
+    }
+
+    /// The derivative of [`mean_pool`].
+    pub fn mean_pool_backward<E: Element>(
+        axis: Axis,
+        counted: Counted<'_>,
+        d_y: &[E],
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        d_x.accumulate(gradients, |d_x| {
+            axis::mean_backward(d_y, axis, counted, d_x);
+        })
+    }
+}
+
+/// Out of dfdx's operations.
+pub(super) mod composed {
+    use dfdx::{
+        shapes::{Axis, Dim, HasShape, Shape},
+        tensor::{Tape, Tensor, TensorFromVec, ZerosTensor},
+        tensor_ops::{BroadcastTo, ChooseFrom, Device, SumTo, TryMul},
+    };
+
+    use crate::{
+        Element,
+        composed::{is_empty, reshape, zeros_after},
+        ops::{LastAxis, composed::conditions, mean_pool::Pooled},
+    };
+
+    /// [`mean_pool`](super::mean_pool) of the vectors whose mark is `true`; `marks` are `[.., seq]`.
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn mean_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        marks: &[bool],
+    ) -> Result<Tensor<Pooled<S>, E, D, T>, D::Err> {
+        let (sequence, device) = (x.shape().leading(), x.device().clone());
+        let shape = sequence.with_last(x.shape().last());
+        if is_empty(x.shape()) {
+            return zeros_after(x, shape);
+        }
+        let (outer, len) = (sequence.leading().num_elements(), sequence.last().size());
+        let sizes = (outer, len, x.shape().last().size());
+        let counts = marks
+            .chunks(len)
+            .map(|marks| marks.iter().filter(|mark| **mark).count());
+        let shares = counts.map(|count| E::of(1.0 / count.max(1) as f64));
+        let shares: Tensor<_, E, D> =
+            TensorFromVec::<E>::try_tensor_from_vec(&device, shares.collect(), (sizes.0,))?;
+        let counted = (0..outer * len * sizes.2).map(|place| marks[place / sizes.2]);
+        let counted = conditions::<_, E, D>(&device, counted, sizes)?;
+        let zeros: Tensor<_, E, D> = ZerosTensor::<E>::try_zeros_like(&device, &sizes)?;
+        let x = counted.try_choose(reshape(x, sizes)?, zeros)?;
+        let sums = x.try_sum::<(usize, usize), Axis<1>>()?;
+        let flat = *sums.shape();
+        reshape(
+            sums.try_mul(shares.try_broadcast_like::<_, Axis<1>>(&flat)?)?,
+            shape,
+        )
+    }
 }

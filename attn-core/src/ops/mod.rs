@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | [`linear`] | `x Wᵀ + b` |
 //! | [`feed_forward`], [`gated_feed_forward`] | two such maps, and a nonlinearity between them |
-//! | [`layer_norm`], [`rms_norm`] | normalisation of the last axis |
+//! | [`layer_norm`], [`rms_norm`], [`l2_norm`] | normalisation of the last axis |
 //! | [`gelu`], [`gelu_tanh`], [`relu`], [`relu_squared`], [`silu`], [`sigmoid`], [`tanh`] | functions of the elements |
 //! | [`swiglu`], [`geglu`], [`geglu_tanh`], [`reglu`] | one half of the last axis gates the other |
 //! | [`embedding`] | rows of a table |
@@ -18,6 +18,7 @@
 //! | [`expand`] | numbers repeated along axes of size 1 |
 //! | [`concat`](fn@concat) | vectors side by side |
 //! | [`mean_pool`], [`mean_pool_padded`] | the mean of a sequence, or of the part of it that is real |
+//! | [`max_pool`], [`max_pool_padded`] | the largest numbers of these |
 //! | [`sinusoidal_position`] | vectors of positions |
 //! | [`cross_entropy`] | the loss of a classifier |
 //!
@@ -28,22 +29,25 @@
 //! The layers in [`nn`](crate::nn) are these with parameters. On a device that is not [`FUSED`](crate::Backend::FUSED)
 //! the functions of [`composed`] stand in, which mean the same.
 
-mod activation;
-mod arithmetic;
+pub(crate) mod activation;
+pub(crate) mod arithmetic;
 pub mod composed;
-mod concat;
+pub(crate) mod concat;
 mod cross_entropy;
-mod dropout;
-mod embedding;
-mod expand;
-mod feed_forward;
-mod gate;
-mod linear;
-mod mean_pool;
-mod norm;
+pub(crate) mod dropout;
+pub(crate) mod embedding;
+pub(crate) mod expand;
+pub(crate) mod feed_forward;
+pub(crate) mod gate;
+pub(crate) mod l2_norm;
+pub(crate) mod learned_position;
+pub(crate) mod linear;
+pub(crate) mod max_pool;
+pub(crate) mod mean_pool;
+pub(crate) mod norm;
 mod shape;
-mod sinusoidal_position;
-mod softmax;
+pub(crate) mod sinusoidal_position;
+pub(crate) mod softmax;
 mod twins;
 
 pub use crate::kernel::{
@@ -70,27 +74,14 @@ pub use gate::{
     gate, geglu, geglu_tanh, reglu, swiglu, try_gate, try_geglu, try_geglu_tanh, try_reglu,
     try_swiglu,
 };
+pub use l2_norm::{l2_norm, try_l2_norm};
 pub use linear::{linear, try_linear};
+pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};
 pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};
 pub use norm::{layer_norm, rms_norm, try_layer_norm, try_rms_norm};
 pub use shape::{Append, EndsIn, LastAxis};
 pub use sinusoidal_position::{sinusoidal_position, try_sinusoidal_position};
 pub use softmax::{softmax, try_softmax};
-
-pub(crate) use {
-    activation::activate_in,
-    arithmetic::{add_in, mul_in, scale_in, shift_in, sub_in},
-    concat::concat_in,
-    dropout::dropout_in,
-    embedding::embedding_in,
-    expand::expand_in,
-    feed_forward::{feed_forward_in, gated_feed_forward_in},
-    linear::linear_in,
-    mean_pool::{mean_pool_in, mean_pool_padded_in},
-    norm::{layer_norm_in, rms_norm_in},
-    sinusoidal_position::sinusoidal_position_in,
-    softmax::softmax_in,
-};
 
 use dfdx::shapes::Shape;
 

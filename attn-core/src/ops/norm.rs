@@ -1,17 +1,24 @@
 //! Normalisation of the last axis.
 
 use dfdx::{
+    dtypes::Dtype,
+    nn::{BuildOnDevice, Module, ModuleVisitor, NonMutableModule, TensorCollection, TensorOptions},
     shapes::{HasShape, Rank1, Shape},
-    tensor::{Tape, Tensor},
+    tensor::{AutoDevice, Storage, Tape, Tensor},
+    tensor_ops::Device,
 };
 
-use super::{EndsIn, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Output, layers::Norm},
+    fused::{Operation, Output},
+    init,
     kernel::norm::Kind,
+    model::{Pass, weighted},
+    ops::{EndsIn, check_shape},
     unwrap,
 };
+
+use slices::Norm;
 
 /// `y = (x - mean(x)) / sqrt(var(x) + epsilon) * gain + bias` over the last axis, for `x [.., M]`, `gain [M]` and
 /// `bias [M]`. The variance is that of the population, without Bessel's correction.
@@ -175,4 +182,408 @@ fn norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
     operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
         norm.backward(x.matrix(), statistics, d_y, &mut x.target(), gradients)
     })
+}
+
+/// `(x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias` over the last axis: [`ops::layer_norm`](crate::ops::layer_norm)
+/// with its parameters. One operation of the tape.
+///
+/// Ba, Kiros and Hinton, "Layer normalization" (2016). PyTorch: `torch.nn.LayerNorm(M)`, with its names and initial
+/// values. (dfdx's `LayerNorm1D` calls them `gamma` and `beta`.)
+///
+/// | | shape | at first |
+/// | --- | --- | --- |
+/// | input, output | `[.., M]`, of one to four axes | |
+/// | `weight` | `[M]` | 1 |
+/// | `bias` | `[M]` | 0 |
+///
+/// ```
+/// use attn::{dfdx::prelude::*, nn::LayerNorm};
+///
+/// let dev = Cpu::default();
+/// let norm = dev.build_module::<LayerNorm<4>, f32>();
+/// let y = norm.forward(dev.tensor([[1.0, 1.0, 3.0, 3.0]]));
+/// assert!(y.array()[0].iter().all(|y| (y.abs() - 1.0).abs() < 1e-4));
+/// ```
+#[doc(alias = "LayerNorm1D")]
+#[derive(Clone, Debug)]
+pub struct LayerNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
+    /// What a normalised vector is multiplied with.
+    pub weight: Tensor<Rank1<M>, E, D>,
+    /// What is added then.
+    pub bias: Tensor<Rank1<M>, E, D>,
+    /// Keeps the divisor away from 0; [`EPSILON`](Self::EPSILON) at first. It is not saved, and a copy on another device or
+    /// of another type starts with that again; in a network of `model!`, with that of the declaration.
+    pub epsilon: f64,
+}
+
+/// `x / sqrt(mean(x²) + epsilon) * weight` over the last axis: [`ops::rms_norm`](crate::ops::rms_norm) with its
+/// parameter. One operation of the tape.
+///
+/// Zhang and Sennrich, "Root mean square layer normalization" (2019). PyTorch: `torch.nn.RMSNorm(M, eps=1e-6)`, with its
+/// name and initial values.
+///
+/// | | shape | at first |
+/// | --- | --- | --- |
+/// | input, output | `[.., M]`, of one to four axes | |
+/// | `weight` | `[M]` | 1 |
+///
+/// ```
+/// use attn::{dfdx::prelude::*, nn::RmsNorm};
+///
+/// let dev = Cpu::default();
+/// let norm = dev.build_module::<RmsNorm<2>, f64>();
+/// let y: Tensor<Rank1<2>, f64, _> = norm.forward(dev.tensor([5.0, -5.0]));
+/// assert!(y.array().iter().all(|y| (y.abs() - 1.0).abs() < 1e-6));
+/// ```
+#[derive(Clone, Debug)]
+pub struct RmsNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
+    /// What a normalised vector is multiplied with.
+    pub weight: Tensor<Rank1<M>, E, D>,
+    /// Keeps the divisor away from 0; [`EPSILON`](Self::EPSILON) at first. It is not saved, and a copy on another device or
+    /// of another type starts with that again; in a network of `model!`, with that of the declaration.
+    pub epsilon: f64,
+}
+
+impl<const M: usize, E: Dtype, D: Storage<E>> LayerNorm<M, E, D> {
+    /// How many numbers it learns.
+    pub const PARAMS: usize = 2 * M;
+    /// The epsilon of a new norm, PyTorch's.
+    pub const EPSILON: f64 = 1e-5;
+
+    /// The same with another epsilon, which has to be positive.
+    pub fn with_epsilon(self, epsilon: f64) -> Self {
+        Self { epsilon, ..self }
+    }
+}
+
+impl<const M: usize, E: Dtype, D: Storage<E>> RmsNorm<M, E, D> {
+    /// How many numbers it learns.
+    pub const PARAMS: usize = M;
+    /// The epsilon of a new norm, that of LLaMA and of most others.
+    pub const EPSILON: f64 = 1e-6;
+
+    /// The same with another epsilon, which has to be positive.
+    pub fn with_epsilon(self, epsilon: f64) -> Self {
+        Self { epsilon, ..self }
+    }
+}
+
+impl<const M: usize, S, E, D, T> Module<Tensor<S, E, D, T>> for LayerNorm<M, E, D>
+where
+    S: EndsIn<M>,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
+    type Output = Tensor<S, E, D, T>;
+    type Error = D::Err;
+
+    fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
+        try_layer_norm(x, &self.weight, &self.bias, self.epsilon).map_err(Error::into_device)
+    }
+}
+
+impl<const M: usize, S, E, D, T> Module<Tensor<S, E, D, T>> for RmsNorm<M, E, D>
+where
+    S: EndsIn<M>,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
+    type Output = Tensor<S, E, D, T>;
+    type Error = D::Err;
+
+    fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
+        try_rms_norm(x, &self.weight, self.epsilon).map_err(Error::into_device)
+    }
+}
+
+impl<const M: usize, E: Dtype, D: Storage<E>> NonMutableModule for LayerNorm<M, E, D> {}
+
+impl<const M: usize, E: Dtype, D: Storage<E>> NonMutableModule for RmsNorm<M, E, D> {}
+
+impl<const M: usize, E: Element, D: Device<E>> TensorCollection<E, D> for LayerNorm<M, E, D> {
+    type To<E2: Dtype, D2: Device<E2>> = LayerNorm<M, E2, D2>;
+
+    fn iter_tensors<V: ModuleVisitor<Self, E, D>>(
+        visitor: &mut V,
+    ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
+        visitor.visit_fields(
+            (
+                Self::tensor(
+                    "weight",
+                    |s| &s.weight,
+                    |s| &mut s.weight,
+                    TensorOptions::reset_with(|t| init::ones(t)),
+                ),
+                Self::tensor(
+                    "bias",
+                    |s| &s.bias,
+                    |s| &mut s.bias,
+                    TensorOptions::reset_with(|t| init::zeros(t)),
+                ),
+            ),
+            |(weight, bias)| LayerNorm {
+                weight,
+                bias,
+                epsilon: Self::EPSILON,
+            },
+        )
+    }
+}
+
+impl<const M: usize, E: Element, D: Device<E>> TensorCollection<E, D> for RmsNorm<M, E, D> {
+    type To<E2: Dtype, D2: Device<E2>> = RmsNorm<M, E2, D2>;
+
+    fn iter_tensors<V: ModuleVisitor<Self, E, D>>(
+        visitor: &mut V,
+    ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
+        visitor.visit_fields(
+            Self::tensor(
+                "weight",
+                |s| &s.weight,
+                |s| &mut s.weight,
+                TensorOptions::reset_with(|t| init::ones(t)),
+            ),
+            |weight| RmsNorm {
+                weight,
+                epsilon: Self::EPSILON,
+            },
+        )
+    }
+}
+
+/// `E0` and `D0` are what the name stands for where it is only a name, as in a `type Model = (..)`.
+impl<const M: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>> BuildOnDevice<D, E>
+    for LayerNorm<M, E0, D0>
+{
+    type Built = LayerNorm<M, E, D>;
+}
+
+/// As for [`LayerNorm`].
+impl<const M: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>> BuildOnDevice<D, E>
+    for RmsNorm<M, E0, D0>
+{
+    type Built = RmsNorm<M, E, D>;
+}
+
+weighted! {
+    [const M: usize] LayerNorm<M, E, D>:
+        Norm<E>, |layer, operation| Norm {
+            kind: Kind::Layer,
+            epsilon: layer.epsilon,
+            gain: operation.parameter(&layer.weight)?,
+            bias: Some(operation.parameter(&layer.bias)?),
+        };
+
+    [const M: usize] RmsNorm<M, E, D>:
+        Norm<E>, |layer, operation| Norm {
+            kind: Kind::Rms,
+            epsilon: layer.epsilon,
+            gain: operation.parameter(&layer.weight)?,
+            bias: None,
+        };
+}
+
+impl<T> Pass<'_, T> {
+    /// Normalised vectors, `[.., M]`: [`layer_norm`].
+    ///
+    /// # Errors
+    /// As [`try_layer_norm`].
+    ///
+    /// # Panics
+    /// As [`try_layer_norm`].
+    #[track_caller]
+    pub fn layer_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        layer: &LayerNorm<M, E, D>,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| {
+            layer_norm_in(fused, x, &layer.weight, &layer.bias, layer.epsilon)
+        })
+    }
+
+    /// Normalised vectors, `[.., M]`: [`rms_norm`].
+    ///
+    /// # Errors
+    /// As [`try_rms_norm`].
+    ///
+    /// # Panics
+    /// As [`try_rms_norm`].
+    #[track_caller]
+    pub fn rms_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        layer: &RmsNorm<M, E, D>,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| {
+            rms_norm_in(fused, x, &layer.weight, layer.epsilon)
+        })
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Array, Footprint, Gradients, Operand, Target, accumulate},
+        kernel::{
+            Matrix, MatrixMut,
+            dropout::Dropped,
+            norm::{Gradients as NormGradients, Kind, Norm as Kernel, STATISTICS},
+        },
+    };
+
+    /// A layer norm, or one by the root mean square, with its gain and perhaps a bias.
+    pub struct Norm<E: Element> {
+        /// Which of the two.
+        pub kind: Kind,
+        /// Keeps the divisor away from 0.
+        pub epsilon: f64,
+        /// What the normalised numbers are multiplied with.
+        pub gain: Operand<E>,
+        /// What is added then.
+        pub bias: Option<Operand<E>>,
+    }
+
+    /// What a [`Norm`] of vectors of this width takes: the statistics, and in its derivative those by gain and bias.
+    pub const fn norm_footprint(rows: &[usize], width: usize) -> Footprint {
+        let statistics = Footprint::array(&[Footprint::array(rows).kept, STATISTICS]);
+        Footprint {
+            backward: Footprint::back(&[2, width]).backward,
+            ..statistics
+        }
+    }
+
+    impl<E: Element> Norm<E> {
+        fn kernel(&self) -> Kernel<'_, E> {
+            Kernel {
+                kind: self.kind,
+                gain: Some(self.gain.values()),
+                bias: self.bias.as_ref().map(Operand::values),
+                epsilon: E::of(self.epsilon),
+            }
+        }
+
+        /// Writes the result, and returns what the derivative needs of it.
+        pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
+            let mut statistics = Array::stale(x.rows(), [STATISTICS]);
+            self.kernel().forward(x, y, statistics.numbers_mut());
+            statistics
+        }
+
+        /// The same of `x + y`, which takes the place of `x`.
+        pub fn forward_of_sum<'a>(
+            &self,
+            x: impl Into<Dropped<&'a mut [E]>>,
+            y: impl Into<Dropped<&'a [E]>>,
+            to: MatrixMut<'_, E>,
+        ) -> Array<E> {
+            let mut statistics = Array::stale(to.rows(), [STATISTICS]);
+            let (x, y) = (x.into(), y.into());
+            self.kernel()
+                .forward_of_sum(x, y, to, statistics.numbers_mut());
+            statistics
+        }
+
+        /// The derivative.
+        pub fn backward(
+            &self,
+            x: Matrix<'_, E>,
+            statistics: Array<E>,
+            d_y: Matrix<'_, E>,
+            d_x: &mut Target<'_, E>,
+            gradients: &mut Gradients<E>,
+        ) {
+            let (rows, width) = (x.rows(), x.cols());
+            // One gradient of the tape at a time can be written in place.
+            let [mut d_gain, mut d_bias] = [(); 2].map(|()| Array::zeros(1, [width]));
+            let (numbers, into) = d_x.numbers_mut(gradients);
+            let to = NormGradients {
+                x: MatrixMut::new(numbers, rows, width),
+                into,
+                gain: Some(d_gain.numbers_mut()),
+                bias: self.bias.is_some().then_some(d_bias.numbers_mut()),
+            };
+            self.kernel().backward(x, statistics.numbers(), d_y, to);
+            accumulate(self.gain.gradient(gradients), d_gain.numbers());
+            if let Some(bias) = &self.bias {
+                accumulate(bias.gradient(gradients), d_bias.numbers());
+            }
+        }
+    }
+}
+
+/// Out of dfdx's operations.
+pub(crate) mod composed {
+    use dfdx::{
+        shapes::{Axis, HasShape, Rank1},
+        tensor::{PutTape, SplitTape, Tape, Tensor, WithEmptyTape},
+        tensor_ops::{BroadcastTo, Device, MeanTo, TryAdd, TryDiv, TryMul},
+    };
+
+    use crate::{
+        Element,
+        composed::{depend, is_empty, reshape, zeros_after_both},
+        ops::{EndsIn, composed::rows},
+    };
+
+    /// [`layer_norm`](super::layer_norm)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn layer_norm<S: EndsIn<M>, const M: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        gain: &Tensor<Rank1<M>, E, D>,
+        bias: &Tensor<Rank1<M>, E, D>,
+        epsilon: f64,
+    ) -> Result<Tensor<S, E, D, T>, D::Err> {
+        let shape = *x.shape();
+        let (gain, bias) = (gain.retaped::<T>(), bias.retaped::<T>());
+        if is_empty(&shape) {
+            let (x, tape) = zeros_after_both(x, gain, shape)?.split_tape();
+            return Ok(x.put_tape(tape.merge(depend(bias))));
+        }
+        let x = rows(x)?;
+        let flat = *x.shape();
+        let y = x
+            .try_normalize::<Axis<1>>(epsilon)?
+            .try_mul(gain.try_broadcast_like(&flat)?)?
+            .try_add(bias.try_broadcast_like(&flat)?)?;
+        reshape(y, shape)
+    }
+
+    /// [`rms_norm`](super::rms_norm)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn rms_norm<S: EndsIn<M>, const M: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        gain: &Tensor<Rank1<M>, E, D>,
+        epsilon: f64,
+    ) -> Result<Tensor<S, E, D, T>, D::Err> {
+        let shape = *x.shape();
+        let gain = gain.retaped::<T>();
+        if is_empty(&shape) {
+            return zeros_after_both(x, gain, shape);
+        }
+        let x = rows(x)?;
+        let flat = *x.shape();
+        let squares = x.with_empty_tape().try_square()?;
+        let deviation = squares
+            .try_mean::<(usize,), _>()?
+            .try_add(E::of(epsilon))?
+            .try_sqrt()?;
+        let y = x
+            .try_div(deviation.try_broadcast_like(&flat)?)?
+            .try_mul(gain.try_broadcast_like(&flat)?)?;
+        reshape(y, shape)
+    }
 }

@@ -5,10 +5,11 @@ use dfdx::{
     tensor::Tensor,
 };
 
-use super::{Append, LastAxis, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{layers, zeros},
+    fused::zeros,
+    model::Pass,
+    ops::{Append, LastAxis, check_shape},
     unwrap,
 };
 
@@ -62,6 +63,100 @@ where
         return Ok(composed::sinusoidal_position(axes, device)?);
     }
     let mut all = zeros(shape.num_elements());
-    layers::sinusoidal_position(axes.last().size(), W, &mut all);
+    slices::sinusoidal_position(axes.last().size(), W, &mut all);
     Ok(device.try_tensor_from_vec(all, shape)?)
+}
+
+impl<T> Pass<'_, T> {
+    /// The waves of the positions of the axes `[.., seq]`, `[.., seq, W]`: [`sinusoidal_position`].
+    ///
+    /// # Errors
+    /// As [`try_sinusoidal_position`].
+    pub fn sinusoidal_position<S, const W: usize, E: Element, D: Backend<E>>(
+        &self,
+        axes: S,
+        device: &D,
+    ) -> Result<Tensor<<S as Append>::With<Const<W>>, E, D>, Error<D::Err>>
+    where
+        S: Append + LastAxis,
+    {
+        sinusoidal_position_in(self.fused::<E, D>(), axes, device)
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        kernel::{
+            Buffer, MatrixMut,
+            axis::{self, Axis},
+            sinusoid,
+        },
+    };
+
+    /// The waves of the positions of sequences of `len` tokens, one sequence after the other.
+    pub fn sinusoidal_position<E: Element>(len: usize, width: usize, to: &mut [E]) {
+        let mut rows = Buffer::counted(len * width);
+        sinusoid::forward(MatrixMut::new(&mut rows, len, width));
+        let sequences = Axis {
+            outer: 1,
+            len: to.len().checked_div(rows.len()).unwrap_or(0),
+            inner: len * width,
+        };
+        axis::repeat(&rows, sequences, to);
+    }
+
+    /// The waves of these positions, a row each.
+    ///
+    /// # Panics
+    /// If there are fewer positions than rows.
+    pub fn sinusoids<E: Element>(positions: &[usize], to: MatrixMut<'_, E>) {
+        sinusoid::forward_at(positions, to);
+    }
+}
+
+/// Out of dfdx's operations.
+pub(super) mod composed {
+    use dfdx::{
+        shapes::{Axis, Const, Dim, Shape},
+        tensor::{Tensor, TensorFromVec, ZerosTensor},
+        tensor_ops::{BroadcastTo, ChooseFrom, Device, TryMul},
+    };
+
+    use crate::{
+        Element,
+        composed::{is_empty, reshape},
+        kernel::sinusoid::frequency,
+        ops::{Append, LastAxis, composed::conditions},
+    };
+
+    /// [`sinusoidal_position`](super::sinusoidal_position)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn sinusoidal_position<S: Append + LastAxis, const W: usize, E: Element, D: Device<E>>(
+        axes: S,
+        device: &D,
+    ) -> Result<Tensor<<S as Append>::With<Const<W>>, E, D>, D::Err> {
+        let shape = axes.append(Const::<W>);
+        if is_empty(&shape) {
+            return ZerosTensor::<E>::try_zeros_like(device, &shape);
+        }
+        let sizes = (axes.leading().num_elements(), axes.last().size(), W);
+        let positions = (0..sizes.1).map(|s| E::of(s as f64)).collect();
+        let positions: Tensor<_, E, D> =
+            TensorFromVec::<E>::try_tensor_from_vec(device, positions, (sizes.1,))?;
+        let frequencies = (0..W).map(|column| E::of(frequency(column, W))).collect();
+        let frequencies: Tensor<_, E, D> =
+            TensorFromVec::<E>::try_tensor_from_vec(device, frequencies, (W,))?;
+        let even = (0..sizes.1 * W).map(|place| (place % W).is_multiple_of(2));
+        let even = conditions::<_, E, D>(device, even, (sizes.1, W))?;
+        let positions: Tensor<(usize, usize), E, D> =
+            positions.try_broadcast_like::<_, Axis<1>>(&(sizes.1, W))?;
+        let angles =
+            positions.try_mul(frequencies.try_broadcast_like::<_, Axis<0>>(&(sizes.1, W))?)?;
+        let waves = even.try_choose(angles.clone().try_sin()?, angles.try_cos()?)?;
+        reshape(waves.try_broadcast_like::<_, Axis<0>>(&sizes)?, shape)
+    }
 }

@@ -5,11 +5,12 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
-use super::{LastAxis, check_shape, composed, twins::twins};
 use crate::{
     Backend, Element, Error,
-    fused::{Array, Operation, Target, layers},
+    fused::{Array, Operation, Target},
     kernel::Matrix,
+    model::Pass,
+    ops::{LastAxis, check_shape, twins::twins},
 };
 
 twins! {
@@ -41,13 +42,85 @@ pub(crate) fn softmax_in<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = Array::stale(rows, [width]);
-    layers::softmax(Matrix::new(x.values(), rows, width), y.all_mut());
+    slices::softmax(Matrix::new(x.values(), rows, width), y.all_mut());
     let d_x = x.into_slot();
     let values = y.numbers().to_vec();
     Ok(
         operation.finish(&device, values, shape, move |d_y, gradients| {
             let d_y = Matrix::new(d_y, rows, width);
-            layers::softmax_backward(y.all(), d_y, &mut Target::slot(d_x), gradients)
+            slices::softmax_backward(y.all(), d_y, &mut Target::slot(d_x), gradients)
         })?,
     )
+}
+
+impl<T> Pass<'_, T> {
+    /// The softmax of the last axis: [`softmax`].
+    ///
+    /// # Errors
+    /// As [`try_softmax`].
+    pub fn softmax<S: LastAxis, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| softmax_in(fused, x))
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Gradients, Target},
+        kernel::{Matrix, MatrixMut, softmax as shares},
+    };
+
+    /// The softmax of every row.
+    pub fn softmax<E: Element>(x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
+        shares::forward(x, y);
+    }
+
+    /// The derivative of [`softmax`], given its result `y`.
+    pub fn softmax_backward<E: Element>(
+        y: Matrix<'_, E>,
+        d_y: Matrix<'_, E>,
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        let (rows, width) = (y.rows(), y.cols());
+        d_x.accumulate(gradients, |d_x| {
+            shares::backward(y, d_y, MatrixMut::new(d_x, rows, width));
+        })
+    }
+}
+
+/// Out of dfdx's operations.
+pub(super) mod composed {
+    use dfdx::{
+        shapes::{Axis, HasShape},
+        tensor::{Tape, Tensor},
+        tensor_ops::Device,
+    };
+
+    use crate::{
+        Element,
+        composed::{is_empty, reshape, zeros_after},
+        ops::{LastAxis, composed::rows},
+    };
+
+    /// [`softmax`](super::softmax)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn softmax<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+    ) -> Result<Tensor<S, E, D, T>, D::Err> {
+        let shape = *x.shape();
+        if is_empty(&shape) {
+            return zeros_after(x, shape);
+        }
+        reshape(rows(x)?.try_softmax::<Axis<1>>()?, shape)
+    }
 }

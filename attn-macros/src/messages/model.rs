@@ -430,8 +430,14 @@ pub(crate) fn concat_differs(a: &Type, b: &Type) -> String {
     format!("`concat`: one is {a}, the other {b}\nhelp: all axes but the last are the same")
 }
 
-pub(crate) fn padding_of_pool(lens: &Type, mask: &Type, found: &Type) -> String {
-    format!("`mean_pool` takes {lens} or {mask} as its second operand, found {found}")
+pub(crate) fn padding_of_pool(
+    operation: &Operation,
+    lens: &Type,
+    mask: &Type,
+    found: &Type,
+) -> String {
+    let name = operation.name;
+    format!("`{name}` takes {lens} or {mask} as its second operand, found {found}")
 }
 
 pub(crate) fn attention_operands(found: usize) -> String {

@@ -221,13 +221,12 @@ impl Node {
 
     /// The values of floats that its derivative reads.
     pub(crate) fn saved(&self) -> Vec<ValueId> {
+        let operands = self.gradients().map(|(index, _)| self.operands[index]);
         match self.op.properties().saved {
             Saved::Nothing => Vec::new(),
-            Saved::Operands => {
-                let operands = self.gradients().map(|(index, _)| self.operands[index]);
-                operands.collect()
-            }
+            Saved::Operands => operands.collect(),
             Saved::Result => vec![self.result],
+            Saved::OperandsAndResult => operands.chain([self.result]).collect(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! `mean_pool(x)` and `mean_pool(x, padding)`: the mean over a sequence.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{format_ident, quote};
 
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
@@ -23,20 +23,77 @@ pub(super) static MEAN_POOL: Operation = Operation {
 };
 
 fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
-    let x = lowering.ty(call.operands[0]).clone();
-    let width = lowering.width(call.at, &x)?;
-    if x.axes.len() < 2 {
-        lowering.takes(call.at, "[.., seq, d_model]", &x);
-        return None;
-    }
-    let padding = match call.operands.get(1) {
-        Some(padding) => Some(padding_kind(lowering, call, &x, *padding)?),
-        None => None,
-    };
-    let before = x.axes[..x.axes.len() - 2].iter().cloned();
-    let ty = Type::floats(before.chain([Axis::Size(width)]).collect());
+    let (pool, ty) = Pool::lower(lowering, call)?;
     let operands = call.operands.clone();
-    Some(lowering.node(frame, MeanPool { padding }, operands, (call.result, ty)))
+    Some(lowering.node(frame, MeanPool(pool), operands, (call.result, ty)))
+}
+
+/// One vector out of a sequence of them, of which some may be padding.
+pub(super) struct Pool {
+    /// What the second operand is, if there is one.
+    padding: Option<Kind>,
+}
+
+impl Pool {
+    /// With the type of the result.
+    pub(super) fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>) -> Option<(Self, Type)> {
+        let x = lowering.ty(call.operands[0]).clone();
+        let width = lowering.width(call.at, &x)?;
+        if x.axes.len() < 2 {
+            lowering.takes(call.at, "[.., seq, d_model]", &x);
+            return None;
+        }
+        let padding = match call.operands.get(1) {
+            Some(padding) => Some(padding_kind(lowering, call, &x, *padding)?),
+            None => None,
+        };
+        let before = x.axes[..x.axes.len() - 2].iter().cloned();
+        let ty = Type::floats(before.chain([Axis::Size(width)]).collect());
+        Some((Pool { padding }, ty))
+    }
+
+    /// Padding has none.
+    pub(super) fn gradients(&self, operands: usize) -> Vec<Gradient> {
+        let mut gradients = vec![Gradient::None; operands];
+        gradients[0] = Gradient::Computed;
+        gradients
+    }
+
+    /// `mean_pool(&x)`, `mean_pool_padded(&x, &lens)`
+    pub(super) fn composed(&self, of: &Composed<'_>, name: &str) -> TokenStream {
+        let operands = of.operands();
+        let padded = if self.padding.is_some() {
+            "_padded"
+        } else {
+            ""
+        };
+        let method = format_ident!("{name}{padded}");
+        quote!(#method(#(&#operands),*))
+    }
+
+    /// Lengths are those of the sequences at most.
+    pub(super) fn check(&self, of: &FusedNode<'_>, name: &str) -> Option<TokenStream> {
+        let is_lens = self.padding == Some(Kind::Lens);
+        is_lens.then(|| {
+            let (len, lens) = (of.length(0), of.input(1));
+            quote!(call.inputs.#lens.check_lengths(#name, #len)?;)
+        })
+    }
+
+    /// The vectors that are read.
+    pub(super) fn counted(&self, of: &FusedNode<'_>) -> TokenStream {
+        match self.padding {
+            None => quote!(p::Counted::All),
+            Some(Kind::Bools) => {
+                let marks = of.input(1);
+                quote!(p::Counted::Where(&call.inputs.#marks))
+            }
+            Some(_) => {
+                let lens = of.ids(1);
+                quote!(p::Counted::First(#lens))
+            }
+        }
+    }
 }
 
 /// Whether the second operand is lengths or a mask, if it fits `x`.
@@ -54,7 +111,7 @@ fn padding_kind(
     let found = lowering.ty(padding).clone();
     let lens = Type::new(Kind::Lens, &x.axes[..1]);
     let mask = Type::new(Kind::Bools, &x.axes[..2]);
-    let message = || messages::padding_of_pool(&lens, &mask, &found);
+    let message = || messages::padding_of_pool(call.operation, &lens, &mask, &found);
     let expected = if found.kind == Kind::Bools {
         &mask
     } else {
@@ -64,27 +121,7 @@ fn padding_kind(
     agrees.then_some(found.kind)
 }
 
-struct MeanPool {
-    /// What the second operand is, if there is one.
-    padding: Option<Kind>,
-}
-
-impl MeanPool {
-    /// The vectors that are read.
-    fn counted(&self, of: &FusedNode<'_>) -> TokenStream {
-        match self.padding {
-            None => quote!(p::Counted::All),
-            Some(Kind::Bools) => {
-                let marks = of.input(1);
-                quote!(p::Counted::Where(&call.inputs.#marks))
-            }
-            Some(_) => {
-                let lens = of.ids(1);
-                quote!(p::Counted::First(#lens))
-            }
-        }
-    }
-}
+struct MeanPool(Pool);
 
 impl Op for MeanPool {
     fn properties(&self) -> Properties<'_> {
@@ -100,9 +137,7 @@ impl Op for MeanPool {
     }
 
     fn gradients(&self, operands: usize) -> Vec<Gradient> {
-        let mut gradients = vec![Gradient::None; operands];
-        gradients[0] = Gradient::Computed;
-        gradients
+        self.0.gradients(operands)
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
@@ -114,29 +149,21 @@ impl Op for MeanPool {
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let operands = of.operands();
-        match self.padding {
-            None => quote!(mean_pool(#(&#operands),*)),
-            Some(_) => quote!(mean_pool_padded(#(&#operands),*)),
-        }
+        self.0.composed(of, "mean_pool")
     }
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
-        let is_lens = self.padding == Some(Kind::Lens);
-        is_lens.then(|| {
-            let (len, lens) = (of.length(0), of.input(1));
-            quote!(call.inputs.#lens.check_lengths("mean_pool", #len)?;)
-        })
+        self.0.check(of, "mean_pool")
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
         let (x, axis, y) = (of.numbers(0), of.sequence(0), to.numbers());
-        let counted = self.counted(of);
+        let counted = self.0.counted(of);
         quote!(p::layers::mean_pool(#x, #axis, #counted, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (axis, counted) = (of.sequence(0), self.counted(of));
+        let (axis, counted) = (of.sequence(0), self.0.counted(of));
         let (d_y, d_x) = (gradients.numbers(), gradients.targets());
         quote!(p::layers::mean_pool_backward(#axis, #counted, #d_y, #(&mut #d_x,)* gradients);)
     }

@@ -12,9 +12,11 @@ mod dropout;
 mod embedding;
 mod expand;
 mod feed_forward;
+mod l2_norm;
 mod layer;
 mod learned_position;
 mod linear;
+mod max_pool;
 mod mean_pool;
 mod module;
 mod norm;
@@ -48,6 +50,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &feed_forward::FEED_FORWARD,
     &norm::LAYER_NORM,
     &norm::RMS_NORM,
+    &l2_norm::L2_NORM,
     &module::MODULE,
     &dropout::DROPOUT,
     &activation::OPERATIONS[0],
@@ -60,6 +63,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &softmax::SOFTMAX,
     &concat::CONCAT,
     &mean_pool::MEAN_POOL,
+    &max_pool::MAX_POOL,
 ];
 
 /// An operation, as `name::<keys>(operands)`.
@@ -220,6 +224,7 @@ pub(crate) enum Saved {
     /// The operands that have a gradient.
     Operands,
     Result,
+    OperandsAndResult,
 }
 
 /// What an operation keeps for its derivative besides values.

@@ -35,7 +35,7 @@ pub(super) static RMS_NORM: Operation = Operation {
     lower: Lower::Operands(1..=1, &Norm::Rms),
 };
 
-const fn epsilon(default: &'static str) -> Key {
+pub(super) const fn epsilon(default: &'static str) -> Key {
     Key {
         name: "epsilon",
         kind: Kind::Number,
@@ -82,7 +82,8 @@ impl LowerOperands for Norm {
     }
 }
 
-fn asked_epsilon(lowering: &mut Lowering<'_>, call: &CallSite<'_>) -> Option<Real> {
+/// The epsilon that is given, if it is positive.
+pub(super) fn asked_epsilon(lowering: &mut Lowering<'_>, call: &CallSite<'_>) -> Option<Real> {
     let Some(Value::Number(epsilon)) = call.arguments.value("epsilon") else {
         return None;
     };

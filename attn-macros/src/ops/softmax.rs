@@ -68,7 +68,11 @@ impl Op for Softmax {
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (y, d_y, d_x) = (of.result(), gradients.matrix(), gradients.targets());
+        let (y, d_y, d_x) = (
+            of.matrix_of_result(),
+            gradients.matrix(),
+            gradients.targets(),
+        );
         quote!(p::layers::softmax_backward(#y, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -316,6 +316,14 @@ static FORMS: &[Form] = &[
         "write `mean_pool(x)`, the mean over the sequence",
     ),
     operation(
+        &["amax", "MaxPool", "max_pooling", "global_max_pool"],
+        "write `max_pool(x)`, the largest numbers of the sequence",
+    ),
+    operation(
+        &["normalize", "unit_norm", "L2Norm"],
+        "write `l2_norm(x)`, vectors of length 1; `layer_norm(x)` and `rms_norm(x)` have learned gains",
+    ),
+    operation(
         &[
             "view",
             "reshape",

@@ -46,8 +46,13 @@ impl FusedNode<'_> {
         self.fused.matrix(self.node.operands[operand])
     }
 
-    /// The result as a matrix, which was kept.
-    pub(crate) fn result(&self) -> TokenStream {
+    /// The numbers of the result, which was kept.
+    pub(crate) fn numbers_of_result(&self) -> TokenStream {
+        self.fused.numbers(self.node.result)
+    }
+
+    /// The same as a matrix.
+    pub(crate) fn matrix_of_result(&self) -> TokenStream {
         self.fused.matrix(self.node.result)
     }
 

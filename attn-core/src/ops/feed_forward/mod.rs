@@ -1,20 +1,24 @@
 //! Two affine maps and a nonlinearity between them.
 
+mod module;
+
+pub use module::{FeedForward, GatedFeedForward};
+
 use dfdx::{
     shapes::{Const, HasShape, Rank1, Rank2, Shape},
     tensor::{Tape, Tensor},
 };
 
-use super::{Activation, EndsIn, check_shape, composed};
 use crate::{
     Backend, Element, Error,
-    fused::{
-        Operation, Output, Stack,
-        layers::{FeedForward, Middle},
-    },
+    fused::{Operation, Output, Stack},
     kernel::activation as kernel,
+    model::Pass,
+    ops::{Activation, EndsIn, check_shape},
     unwrap,
 };
+
+use slices::Middle;
 
 /// The parameters of an affine map from `I` to `O` numbers.
 #[derive(Clone, Copy, Debug)]
@@ -230,7 +234,7 @@ where
     T: Tape<E, D>,
 {
     let (device, shape) = (x.device().clone(), x.shape().with_last(Const::<O>));
-    let layer = FeedForward {
+    let layer = slices::FeedForward {
         up: up.read(&mut operation),
         middle,
         down: Stack::new(H)
@@ -244,4 +248,229 @@ where
     operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
         layer.backward(x.matrix(), hidden, d_y, &mut x.target(), gradients)
     })
+}
+
+impl<T> Pass<'_, T> {
+    /// Two maps and a nonlinearity between them, `[.., M]` to `[.., M]`: [`feed_forward`].
+    ///
+    /// # Errors
+    /// As [`try_feed_forward`].
+    pub fn feed_forward<S, const M: usize, const H: usize, A, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        layer: &FeedForward<M, H, A, E, D>,
+    ) -> Result<Tensor<S::With<Const<M>>, E, D>, Error<D::Err>>
+    where
+        A: Activation,
+        S: EndsIn<M>,
+        T: Tape<E, D>,
+    {
+        let (up, down) = (layer.up_proj.affine(), layer.down_proj.affine());
+        self.run(x, |fused, x| {
+            feed_forward_in::<A, S, M, H, M, E, D, T>(fused, x, up, down)
+        })
+    }
+
+    /// A gated feed-forward layer, `[.., M]` to `[.., M]`: [`gated_feed_forward`].
+    ///
+    /// # Errors
+    /// As [`try_gated_feed_forward`].
+    pub fn gated_feed_forward<S, const M: usize, const H: usize, A, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        layer: &GatedFeedForward<M, H, A, E, D>,
+    ) -> Result<Tensor<S::With<Const<M>>, E, D>, Error<D::Err>>
+    where
+        A: Activation,
+        S: EndsIn<M>,
+        T: Tape<E, D>,
+    {
+        let (gate, up) = (layer.gate_proj.affine(), layer.up_proj.affine());
+        let down = layer.down_proj.affine();
+        self.run(x, |fused, x| {
+            gated_feed_forward_in::<A, S, M, H, M, E, D, T>(fused, x, gate, up, down)
+        })
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Array, Entry, Footprint, Gradients, Projection, Target},
+        kernel::{Matrix, MatrixMut, activation as kernel},
+        simd::Into,
+    };
+
+    /// A feed-forward layer, gated or not.
+    pub struct FeedForward<K, E: Element> {
+        /// The first map, or the gate and it.
+        pub up: Projection<E>,
+        /// What is between the two maps.
+        pub middle: Middle<K>,
+        /// The second map.
+        pub down: Projection<E>,
+    }
+
+    /// A nonlinearity.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Middle<K> {
+        /// Which one.
+        pub activation: K,
+        /// Whether the first half of what comes in gates the other.
+        pub gated: bool,
+        /// How many numbers come out.
+        pub width: usize,
+    }
+
+    /// How many numbers come into a nonlinearity out of which `width` come.
+    const fn input(width: usize, gated: bool) -> usize {
+        if gated {
+            width.saturating_mul(2)
+        } else {
+            width
+        }
+    }
+
+    /// What a [`FeedForward`] of `rows` vectors takes, with so many numbers between its two maps.
+    pub const fn feed_forward_footprint(rows: &[usize], width: usize, gated: bool) -> Footprint {
+        let rows = Footprint::array(rows).kept;
+        let parts = [
+            Footprint::array(&[rows, input(width, gated)]),
+            Footprint::array(&[rows, width]),
+        ];
+        const HIDDEN: usize = 0;
+        const ACTIVE: usize = 1;
+        Footprint::of(
+            &parts,
+            &[
+                Entry::Take(HIDDEN),
+                Entry::Take(ACTIVE),
+                Entry::Free(ACTIVE),
+            ],
+            &[Entry::Take(ACTIVE)],
+        )
+    }
+
+    impl<K: kernel::Activation> Middle<K> {
+        fn input(&self) -> usize {
+            input(self.width, self.gated)
+        }
+
+        /// Of `x + bias`.
+        fn forward<E: Element>(&self, x: &Array<E>, bias: &[E]) -> Array<E> {
+            let mut y = Array::stale(x.all().rows(), [self.width]);
+            let forward = if self.gated {
+                kernel::gated_forward
+            } else {
+                kernel::biased_forward
+            };
+            forward(self.activation, x.all(), bias, y.all_mut());
+            y
+        }
+
+        /// `x` becomes its gradient, and that of the result becomes the result.
+        fn backward<E: Element>(&self, x: &mut Array<E>, bias: &[E], d_y: &mut Array<E>) {
+            let backward = if self.gated {
+                kernel::gated_backward_in_place
+            } else {
+                kernel::biased_backward_in_place
+            };
+            backward(self.activation, x.all_mut(), bias, d_y.all_mut());
+        }
+    }
+
+    impl<K: kernel::Activation, E: Element> FeedForward<K, E> {
+        /// Writes the result, and returns what comes into the nonlinearity, without its bias: what comes out of it is computed
+        /// again.
+        pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
+            let mut hidden = Array::stale(x.rows(), [self.middle.input()]);
+            self.up.product(x, hidden.all_mut());
+            let active = self.middle.forward(&hidden, &self.up.lacking());
+            self.down.forward(active.all(), y);
+            hidden
+        }
+
+        /// The derivative. The gradient of what came into the nonlinearity takes its place.
+        pub fn backward(
+            &self,
+            x: Matrix<'_, E>,
+            mut hidden: Array<E>,
+            d_y: Matrix<'_, E>,
+            d_x: &mut Target<'_, E>,
+            gradients: &mut Gradients<E>,
+        ) {
+            let mut active = Array::stale(d_y.rows(), [self.middle.width]);
+            self.down
+                .input_gradient(d_y, Into::Overwrite, active.all_mut());
+            self.middle
+                .backward(&mut hidden, &self.up.lacking(), &mut active);
+            self.down.add_gradients(active.all(), d_y, gradients);
+            drop(active);
+            self.up.backward(x, hidden.all(), d_x, gradients)
+        }
+    }
+}
+
+/// Out of dfdx's operations.
+pub(crate) mod composed {
+    use dfdx::{
+        shapes::{Const, HasShape},
+        tensor::{Tape, Tensor, WithEmptyTape},
+        tensor_ops::TryMul,
+    };
+
+    use crate::{
+        Backend, Element,
+        composed::reshape,
+        ops::{
+            Activation, Affine, EndsIn,
+            composed::{linear, rows},
+        },
+    };
+
+    /// [`feed_forward`](super::feed_forward)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn feed_forward<A, S, const I: usize, const H: usize, const O: usize, E, D, T>(
+        x: Tensor<S, E, D, T>,
+        up: Affine<'_, I, H, E, D>,
+        down: Affine<'_, H, O, E, D>,
+    ) -> Result<Tensor<S::With<Const<O>>, E, D, T>, D::Err>
+    where
+        A: Activation,
+        S: EndsIn<I>,
+        E: Element,
+        D: Backend<E>,
+        T: Tape<E, D>,
+    {
+        let shape = x.shape().with_last(Const::<O>);
+        let hidden = linear(rows(x)?, up.weight, up.bias)?;
+        reshape(linear(A::compose(hidden)?, down.weight, down.bias)?, shape)
+    }
+
+    /// [`gated_feed_forward`](super::gated_feed_forward)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn gated_feed_forward<A, S, const I: usize, const H: usize, const O: usize, E, D, T>(
+        x: Tensor<S, E, D, T>,
+        gate: Affine<'_, I, H, E, D>,
+        up: Affine<'_, I, H, E, D>,
+        down: Affine<'_, H, O, E, D>,
+    ) -> Result<Tensor<S::With<Const<O>>, E, D, T>, D::Err>
+    where
+        A: Activation,
+        S: EndsIn<I>,
+        E: Element,
+        D: Backend<E>,
+        T: Tape<E, D>,
+    {
+        let shape = x.shape().with_last(Const::<O>);
+        let x = rows(x)?;
+        let gate = linear(x.with_empty_tape(), gate.weight, gate.bias)?;
+        let hidden = A::compose(gate)?.try_mul(linear(x, up.weight, up.bias)?)?;
+        reshape(linear(hidden, down.weight, down.bias)?, shape)
+    }
 }

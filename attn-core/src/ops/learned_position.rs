@@ -8,7 +8,17 @@ use dfdx::{
     tensor_ops::{BroadcastTo, Device, GatherTo, TryAdd},
 };
 
-use crate::{Element, Error, entry::check_sizes, init};
+use crate::{
+    Backend, Element, Error,
+    entry::check_sizes,
+    fused::Operation,
+    init,
+    model::{Pass, check_length, weighted},
+    ops::{
+        self, Append, LastAxis,
+        embedding::{self, slices::Table},
+    },
+};
 
 /// The standard deviation that GPT-2 starts its position embedding with.
 const STD: f64 = 0.02;
@@ -318,5 +328,38 @@ mod tests {
 
         let converted = model.0.to_dtype::<f64>();
         assert_eq!(values(&converted.weight), values(&model.0.weight));
+    }
+}
+
+weighted! {
+    [const MAX: usize, const M: usize] LearnedPosition<MAX, M, E, D>:
+        Table<E>, |layer, operation| Table(operation.parameter(&layer.weight)?);
+}
+
+impl<T> Pass<'_, T> {
+    /// The learned vectors of the positions of the axes `[.., seq]`, `[.., seq, W]`: [`embedding`](crate::ops::embedding) of `0, 1, ..`.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] if the sequence is longer than `MAX`; [`Error::TooLarge`] if the sizes do not fit the memory;
+    /// [`Error::Device`] if dfdx fails.
+    pub fn learned_position<S, const MAX: usize, const W: usize, E: Element, D: Backend<E>>(
+        &mut self,
+        axes: S,
+        layer: &LearnedPosition<MAX, W, E, D>,
+    ) -> Result<Tensor<<S as Append>::With<Const<W>>, E, D>, Error<D::Err>>
+    where
+        S: Append + LastAxis,
+        T: Tape<E, D>,
+    {
+        let length = axes.last().size();
+        check_length(length, MAX)?;
+        ops::check_shape("LearnedPosition", &axes.append(Const::<W>))?;
+        let positions = (0..axes.num_elements()).map(|place| place % length);
+        let device = layer.weight.device();
+        let positions =
+            TensorFromVec::<usize>::try_tensor_from_vec(device, positions.collect(), axes)?;
+        self.run(&positions, |fused, positions| {
+            embedding::embedding_in(fused, positions, &layer.weight)
+        })
     }
 }

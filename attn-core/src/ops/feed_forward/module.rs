@@ -1,4 +1,4 @@
-//! The layer between attention layers.
+//! Feed-forward layers with their parameters.
 
 use dfdx::{
     dtypes::Dtype,
@@ -8,10 +8,16 @@ use dfdx::{
     tensor_ops::Device,
 };
 
-use super::{Gelu, Linear, Silu, UnbiasedLinear};
+use super::{
+    slices::{self, Middle},
+    try_feed_forward, try_gated_feed_forward,
+};
 use crate::{
     Backend, Element, Error,
-    ops::{Activation, EndsIn, try_feed_forward, try_gated_feed_forward},
+    fused::Operation,
+    model::weighted,
+    nn::{Gelu, Linear, Silu, UnbiasedLinear},
+    ops::{Activation, EndsIn},
 };
 
 /// `down_proj(act(up_proj(x)))`: a vector of `M` numbers is widened to `H`, activated and narrowed again. One operation of
@@ -215,4 +221,28 @@ where
     D: Device<E>,
 {
     type Built = GatedFeedForward<M, H, A, E, D>;
+}
+
+weighted! {
+    [const M: usize, const H: usize, A: Activation] FeedForward<M, H, A, E, D>:
+        slices::FeedForward<A::Kernel, E>, |layer, operation| slices::FeedForward {
+            up: operation.projection(&[&layer.up_proj])?,
+            middle: Middle {
+                activation: A::KERNEL,
+                gated: false,
+                width: H,
+            },
+            down: operation.projection(&[&layer.down_proj])?,
+        };
+
+    [const M: usize, const H: usize, A: Activation] GatedFeedForward<M, H, A, E, D>:
+        slices::FeedForward<A::Kernel, E>, |layer, operation| slices::FeedForward {
+            up: operation.projection(&[&layer.gate_proj, &layer.up_proj])?,
+            middle: Middle {
+                activation: A::KERNEL,
+                gated: true,
+                width: H,
+            },
+            down: operation.projection(&[&layer.down_proj])?,
+        };
 }

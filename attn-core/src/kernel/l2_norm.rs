@@ -1,0 +1,233 @@
+//! Rows divided by their Euclidean length, and the derivative.
+//!
+//! ```text
+//! y  = x / max(|x|, epsilon)
+//! dx = (dy - y Σ y dy) / |x|        dx = dy / epsilon where |x| is at most epsilon
+//! ```
+//!
+//! PyTorch: `torch.nn.functional.normalize(x, dim=-1, eps=epsilon)`.
+
+use super::compiled::compiled;
+use super::lanes::for_lanes;
+use super::parallel::{for_each, rows_per_task};
+use super::{Matrix, MatrixMut, Real};
+use crate::simd::slice::{self, load_any, store_any};
+use crate::simd::{Into, Kernel, Vector, run};
+
+compiled! {
+    L2Norm:
+
+    /// Divides the rows of `x` by their lengths.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    #[track_caller]
+    pub fn forward<E>(x: Matrix<'_, E>, epsilon: E, y: MatrixMut<'_, E>) {
+        assert_shapes(x, y.rows(), y.cols());
+        let chunk = rows_per_task(x.cols());
+        let parts = y.row_chunks(chunk).enumerate();
+        for_each(parts, |(index, y)| {
+            let x = x.some_rows(index * chunk..index * chunk + y.rows());
+            run(Forward { x, epsilon, y });
+        });
+    }
+
+    /// From `d_y`, the gradient of the result, that of `x`.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    #[track_caller]
+    pub fn backward<E>(
+        x: Matrix<'_, E>,
+        epsilon: E,
+        d_y: Matrix<'_, E>,
+        d_x: MatrixMut<'_, E>,
+        into: Into,
+    ) {
+        assert_shapes(x, d_y.rows(), d_y.cols());
+        assert_shapes(x, d_x.rows(), d_x.cols());
+        let chunk = rows_per_task(x.cols());
+        let parts = d_x.row_chunks(chunk).enumerate();
+        for_each(parts, |(index, d_x)| {
+            let rows = index * chunk..index * chunk + d_x.rows();
+            run(Backward {
+                x: x.some_rows(rows.clone()),
+                epsilon,
+                d_y: d_y.some_rows(rows),
+                d_x,
+                into,
+            });
+        });
+    }
+}
+
+#[track_caller]
+fn assert_shapes<E>(x: Matrix<'_, E>, rows: usize, cols: usize) {
+    assert!(
+        x.rows() == rows && x.cols() == cols,
+        "({} x {}) and ({rows} x {cols}) differ",
+        x.rows(),
+        x.cols()
+    );
+}
+
+/// The length of a row; none if `epsilon` takes its place. That of a row with NaN is NaN.
+#[inline(always)]
+fn length<V: Vector<Element: Real>>(x: &[V::Element], epsilon: V::Element) -> Option<V::Element> {
+    let mut length = [V::Element::ZERO];
+    V::splat(slice::dot::<V>(x, x))
+        .sqrt()
+        .store_partial(&mut length);
+    let is_short = length[0] <= epsilon;
+    (!is_short).then_some(length[0])
+}
+
+struct Forward<'a, E> {
+    x: Matrix<'a, E>,
+    epsilon: E,
+    y: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for Forward<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for i in 0..self.x.rows() {
+            let (x, y) = (self.x.row(i), self.y.row_mut(i));
+            let length = length::<V>(x, self.epsilon).unwrap_or(self.epsilon);
+            let inverse = V::splat(E::ONE / length);
+            for_lanes!(V, x.len(), [x], [y], {
+                store_any(load_any::<V>(x) * inverse, y);
+            });
+        }
+    }
+}
+
+struct Backward<'a, E> {
+    x: Matrix<'a, E>,
+    epsilon: E,
+    d_y: Matrix<'a, E>,
+    d_x: MatrixMut<'a, E>,
+    into: Into,
+}
+
+impl<E: Real> Kernel for Backward<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for i in 0..self.x.rows() {
+            let (x, d_y, d_x) = (self.x.row(i), self.d_y.row(i), self.d_x.row_mut(i));
+            // `Σ y dy / |x|`, with which `x` is multiplied.
+            let (inverse, along) = match length::<V>(x, self.epsilon) {
+                Some(length) => {
+                    let inverse = E::ONE / length;
+                    (inverse, slice::dot::<V>(x, d_y) * inverse * inverse)
+                }
+                None => (E::ONE / self.epsilon, E::ZERO),
+            };
+            let (inverse, along) = (V::splat(inverse), V::splat(-along));
+            for_lanes!(V, x.len(), [x, d_y], [d_x], {
+                let rest = load_any::<V>(x).mul_add(along, load_any(d_y));
+                let old = match self.into {
+                    Into::Overwrite => V::zero(),
+                    Into::Add => load_any(d_x),
+                };
+                store_any(rest.mul_add(inverse, old), d_x);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::*;
+
+    fn naive(x: &[f64], epsilon: f64) -> Vec<f64> {
+        let length = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+        x.iter().map(|x| x / length.max(epsilon)).collect()
+    }
+
+    fn normalized<E: crate::kernel::Pooled>(x: &[E], rows: usize, epsilon: E) -> Vec<E> {
+        let cols = x.len() / rows;
+        let mut y = vec![E::NAN; x.len()];
+        forward(
+            Matrix::new(x, rows, cols),
+            epsilon,
+            MatrixMut::new(&mut y, rows, cols),
+        );
+        y
+    }
+
+    #[test]
+    fn rows_are_as_long_as_1() {
+        on_every_isa(|isa| {
+            for cols in LENGTHS[1..].iter().copied() {
+                let x = noise::<f32>(3 * cols, 1);
+                let want = wide(&x);
+                let want: Vec<f64> = want.chunks(cols).flat_map(|x| naive(x, 1e-12)).collect();
+                // Some roundings of numbers up to 1.
+                let y = normalized(&x, 3, 1e-12);
+                assert_close(format!("{cols} on {isa}"), &y, &want, Absolute(1e-6));
+            }
+        });
+    }
+
+    #[test]
+    fn gradients_are_the_derivatives() {
+        on_every_isa(|isa| {
+            for cols in [1, 2, 7, 9, 33] {
+                // Rows that are longer than epsilon, and rows that are shorter.
+                for epsilon in [1e-12, 100.0] {
+                    let (x, weights) = (noise::<f64>(cols, 1), noise::<f64>(cols, 2));
+                    let loss = |x: &[f64]| {
+                        let y = naive(x, epsilon);
+                        y.iter().zip(&weights).map(|(y, w)| y * w).sum()
+                    };
+                    let want = slopes(&x, loss);
+                    for (into, before) in [(Into::Overwrite, 0.0), (Into::Add, 1.0)] {
+                        let mut d_x = vec![1.0; cols];
+                        backward(
+                            Matrix::new(&x, 1, cols),
+                            epsilon,
+                            Matrix::new(&weights, 1, cols),
+                            MatrixMut::new(&mut d_x, 1, cols),
+                            into,
+                        );
+                        let want: Vec<f64> = want.iter().map(|d| before + d).collect();
+                        // The error of the differences.
+                        assert_close(format!("{cols} on {isa}"), &d_x, &want, Absolute(1e-8));
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn zeros_stay_and_nan_stays_in_its_row() {
+        let nan = f32::NAN;
+        let y = normalized(&[0.0, 0.0, 3.0, 4.0, nan, 1.0], 3, 1e-12);
+        assert_eq!(y[..2], [0.0; 2]);
+        assert_close("3, 4", &y[2..4], &[0.6, 0.8], Absolute(1e-7));
+        assert!(y[4..].iter().all(|y| y.is_nan()));
+    }
+
+    #[test]
+    fn nothing_is_fine() {
+        let nothing = || Matrix::<f32>::new(&[], 0, 3);
+        forward(nothing(), 1.0, MatrixMut::new(&mut [], 0, 3));
+        let d_x = MatrixMut::new(&mut [], 0, 3);
+        backward(nothing(), 1.0, nothing(), d_x, Into::Add);
+        forward::<f32>(Matrix::new(&[], 3, 0), 1.0, MatrixMut::new(&mut [], 3, 0));
+    }
+
+    #[test]
+    fn threads_change_no_bit() {
+        let x = noise::<f32>(700 * 65, 1);
+        same_for_all_threads(|| normalized(&x, 700, 1e-12));
+    }
+}

@@ -1,0 +1,215 @@
+//! The largest number along an axis, and its derivative: the first of the largest has the gradient.
+//!
+//! NaN is larger than any number. PyTorch: `torch.max(x, 1)`.
+
+use super::axis::{Axis, Counted, for_each_part};
+use super::compiled::compiled;
+use super::{Buffer, Real};
+use crate::simd::{Kernel, Vector, run};
+
+compiled! {
+    Max:
+
+    /// `to[o, i]` is the largest `x[o, l, i]` of the `l` that are `counted`, and 0 if there are none. The others are not read.
+    ///
+    /// # Panics
+    /// If the lengths do not fit, or a count is beyond the axis.
+    #[track_caller]
+    pub fn forward<E>(x: &[E], axis: Axis, counted: Counted<'_>, to: &mut [E]) {
+        axis.assert_lengths(x.len(), to.len());
+        axis.assert_counted(counted);
+        for_each_part(axis, axis.inner, to, |o, to| {
+            let x = &x[axis.block(o)];
+            run(Forward { x, places: counted.runs(axis, o).flatten(), to });
+        });
+    }
+
+    /// Adds the derivative of [`forward`], whose result is `y`, to `d_x`.
+    ///
+    /// # Panics
+    /// As [`forward`].
+    #[track_caller]
+    pub fn backward<E>(
+        x: &[E],
+        axis: Axis,
+        counted: Counted<'_>,
+        y: &[E],
+        d_y: &[E],
+        d_x: &mut [E],
+    ) {
+        axis.assert_lengths(x.len(), y.len());
+        axis.assert_lengths(d_x.len(), d_y.len());
+        axis.assert_counted(counted);
+        for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
+            let row = o * axis.inner..(o + 1) * axis.inner;
+            // What has not found its place yet.
+            let mut rest = Buffer::stale(axis.inner);
+            rest.copy_from_slice(&d_y[row.clone()]);
+            run(Backward {
+                x: &x[axis.block(o)],
+                places: counted.runs(axis, o).flatten(),
+                y: &y[row],
+                rest: &mut rest,
+                d_x,
+            });
+        });
+    }
+}
+
+struct Forward<'a, E, P> {
+    /// `[len, inner]`
+    x: &'a [E],
+    places: P,
+    /// `[inner]`
+    to: &'a mut [E],
+}
+
+impl<E: Real, P: Iterator<Item = usize>> Kernel for Forward<'_, E, P> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        let inner = self.to.len();
+        let row = |l: usize| &self.x[l * inner..][..inner];
+        match self.places.next() {
+            None => self.to.fill(E::ZERO),
+            Some(first) => self.to.copy_from_slice(row(first)),
+        }
+        for l in self.places {
+            for (to, &x) in self.to.iter_mut().zip(row(l)) {
+                // Nothing is larger than NaN, which is not equal to itself.
+                let is_larger = x > *to || (x != x && *to == *to);
+                *to = if is_larger { x } else { *to };
+            }
+        }
+    }
+}
+
+struct Backward<'a, E, P> {
+    x: &'a [E],
+    places: P,
+    y: &'a [E],
+    rest: &'a mut [E],
+    d_x: &'a mut [E],
+}
+
+impl<E: Real, P: Iterator<Item = usize>> Kernel for Backward<'_, E, P> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let inner = self.y.len();
+        for l in self.places {
+            let (x, d_x) = (
+                &self.x[l * inner..][..inner],
+                &mut self.d_x[l * inner..][..inner],
+            );
+            for (((d_x, &x), &y), rest) in d_x.iter_mut().zip(x).zip(self.y).zip(&mut *self.rest) {
+                let is_it = x == y || (x != x && y != y);
+                *d_x += if is_it { *rest } else { E::ZERO };
+                *rest = if is_it { E::ZERO } else { *rest };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::*;
+
+    const SIZES: [[usize; 3]; 8] = [
+        [1, 1, 1],
+        [3, 5, 7],
+        [1, 700, 1],
+        [2, 130, 65],
+        [5, 1, 4],
+        [0, 3, 2],
+        [3, 0, 2],
+        [3, 2, 0],
+    ];
+
+    fn axis([outer, len, inner]: [usize; 3]) -> Axis {
+        Axis { outer, len, inner }
+    }
+
+    /// Where the largest number of each column is, by the definition: the first of several.
+    fn places(x: &[f32], axis: Axis, marks: &[bool]) -> Vec<Option<usize>> {
+        let mut places = Vec::new();
+        for o in 0..axis.outer {
+            for i in 0..axis.inner {
+                let at = |l: usize| (o * axis.len + l) * axis.inner + i;
+                let marked = (0..axis.len).filter(|l| marks[o * axis.len + l]).map(at);
+                places.push(marked.reduce(|a, b| if x[b] > x[a] { b } else { a }));
+            }
+        }
+        places
+    }
+
+    #[test]
+    fn the_first_of_the_largest() {
+        on_every_isa(|isa| {
+            for axis in SIZES.map(axis) {
+                // Few different numbers, so that many are equal.
+                let x = noise::<f32>(axis.elements(), 1);
+                let x: Vec<f32> = x.iter().map(|x| (4.0 * x).round()).collect();
+                let counts: Vec<_> = (0..axis.outer).map(|o| o * 7 % (axis.len + 1)).collect();
+                let marks: Vec<_> = (0..axis.outer * axis.len)
+                    .map(|place| place * place % 7 < 3)
+                    .collect();
+                for counted in [
+                    Counted::All,
+                    Counted::First(&counts),
+                    Counted::Where(&marks),
+                ] {
+                    let what = format!("{axis:?}, {counted:?} on {isa}");
+                    let places = places(&x, axis, &counted.marks(axis));
+                    let mut y = vec![f32::NAN; axis.outer * axis.inner];
+                    forward(&x, axis, counted, &mut y);
+                    let want = places.iter().map(|place| place.map_or(0.0, |at| x[at]));
+                    assert_eq!(y, want.collect::<Vec<_>>(), "{what}");
+
+                    let d_y = noise::<f32>(y.len(), 2);
+                    let mut d_x = vec![1.0; x.len()];
+                    backward(&x, axis, counted, &y, &d_y, &mut d_x);
+                    let mut want = vec![1.0; x.len()];
+                    for (place, d_y) in places.iter().zip(&d_y) {
+                        if let Some(place) = place {
+                            want[*place] += d_y;
+                        }
+                    }
+                    assert_eq!(d_x, want, "{what}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn nan_is_the_largest_and_what_is_not_counted_is_not_read() {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        let axis = axis([1, 4, 2]);
+        let x = [1.0, -inf, nan, -inf, nan, -inf, inf, nan];
+        let mut y = [0.0; 2];
+        forward(&x, axis, Counted::First(&[3]), &mut y);
+        assert!(y[0].is_nan());
+        assert_eq!(y[1], -inf);
+        let mut d_x = [0.0; 8];
+        backward(&x, axis, Counted::First(&[3]), &y, &[1.0, 2.0], &mut d_x);
+        assert_eq!(d_x, [0.0, 2.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn threads_change_no_bit() {
+        let axis = axis([90, 41, 33]);
+        let x = noise::<f32>(axis.elements(), 1);
+        same_for_all_threads(|| {
+            let mut y = vec![0.0; axis.outer * axis.inner];
+            forward(&x, axis, Counted::All, &mut y);
+            let mut d_x = vec![0.0; axis.elements()];
+            backward(&x, axis, Counted::All, &y, &y, &mut d_x);
+            d_x
+        });
+    }
+}

@@ -1,0 +1,22 @@
+//! Operations on slices, forward and backward: what emitted code calls.
+//!
+//! An operation of [`ops`](crate::ops) is one of these on the tape; a declared model is many of them in one operation. A result is written
+//! where the caller wants it, and gradients go to a [`Target`](crate::fused::Target) each.
+
+pub use crate::ops::{
+    activation::slices::{activate, activate_backward},
+    arithmetic::slices::{add, add_to, mul, mul_backward, scale, shift, sub},
+    concat::slices::{concat, concat_backward},
+    dropout::slices::{dropout, dropout_backward, dropout_in_place},
+    embedding::slices::Table,
+    expand::slices::{expand, expand_backward, expand_footprint, growing},
+    feed_forward::slices::{FeedForward, Middle, feed_forward_footprint},
+    l2_norm::slices::{l2_norm, l2_norm_backward},
+    max_pool::slices::{max_pool, max_pool_backward},
+    mean_pool::slices::{mean_pool, mean_pool_backward},
+    norm::slices::{Norm, norm_footprint},
+    sinusoidal_position::slices::{sinusoidal_position, sinusoids},
+    softmax::slices::{softmax, softmax_backward},
+};
+
+pub use crate::kernel::dropout::{Dropout, Dropped};

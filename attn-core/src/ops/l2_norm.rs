@@ -1,0 +1,152 @@
+//! Vectors of length 1.
+
+use dfdx::{
+    shapes::{Dim, HasShape, Shape},
+    tensor::{Tape, Tensor},
+};
+
+use crate::{
+    Backend, Element, Error,
+    fused::{Operation, zeros},
+    kernel::{Matrix, MatrixMut},
+    model::Pass,
+    ops::{LastAxis, check_shape, twins::twins},
+};
+
+twins! {
+    /// `x / max(|x|, epsilon)` over the last axis, where `|x|` is the Euclidean length of a vector.
+    ///
+    /// A vector of zeros stays one; its gradient is `dy / epsilon`. `epsilon` has to be greater than 0.
+    ///
+    /// PyTorch: `torch.nn.functional.normalize(x, dim=-1, eps=epsilon)`.
+    ///
+    /// ```
+    /// use attn::{dfdx::prelude::*, ops::l2_norm};
+    ///
+    /// let x: Tensor<Rank2<2, 2>, f64, _> = Cpu::default().tensor([[3.0, -4.0], [0.0, 0.0]]);
+    /// let y = l2_norm(x, 1e-12).array();
+    /// assert!((y[0][0] - 0.6).abs() < 1e-15 && (y[0][1] + 0.8).abs() < 1e-15);
+    /// assert_eq!(y[1], [0.0, 0.0]);
+    /// ```
+    fn l2_norm, try_l2_norm, l2_norm_in<S: LastAxis>(x, epsilon: f64);
+}
+
+/// [`try_l2_norm`] in its fused or its composed form.
+#[track_caller]
+pub(crate) fn l2_norm_in<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+    epsilon: f64,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
+    let is_positive = E::of(epsilon) > E::zero();
+    assert!(is_positive, "l2_norm: epsilon is {epsilon}");
+    check_shape("l2_norm", x.shape())?;
+    if !fused {
+        return Ok(composed::l2_norm(x, epsilon)?);
+    }
+    let (device, shape) = (x.device().clone(), *x.shape());
+    let (rows, width) = (shape.leading().num_elements(), shape.last().size());
+    let mut operation = Operation::default();
+    let x = operation.read(x)?;
+    let mut y = zeros(rows * width);
+    let matrix = Matrix::new(x.values(), rows, width);
+    slices::l2_norm(matrix, epsilon, MatrixMut::new(&mut y, rows, width));
+    Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
+        let matrix = Matrix::new(x.values(), rows, width);
+        let d_y = Matrix::new(d_y, rows, width);
+        slices::l2_norm_backward(matrix, epsilon, d_y, &mut x.target(), gradients)
+    })?)
+}
+
+impl<T> Pass<'_, T> {
+    /// Vectors of length 1, `[.., M]`: [`l2_norm`].
+    ///
+    /// # Errors
+    /// As [`try_l2_norm`].
+    ///
+    /// # Panics
+    /// As [`try_l2_norm`].
+    #[track_caller]
+    pub fn l2_norm<S: LastAxis, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        epsilon: f64,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| l2_norm_in(fused, x, epsilon))
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Gradients, Target},
+        kernel::{Matrix, MatrixMut, l2_norm as kernel},
+    };
+
+    /// Divides every row by its length, or by `epsilon` if that is more.
+    pub fn l2_norm<E: Element>(x: Matrix<'_, E>, epsilon: f64, y: MatrixMut<'_, E>) {
+        kernel::forward(x, E::of(epsilon), y);
+    }
+
+    /// The derivative of [`l2_norm`].
+    pub fn l2_norm_backward<E: Element>(
+        x: Matrix<'_, E>,
+        epsilon: f64,
+        d_y: Matrix<'_, E>,
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        let (rows, width) = (x.rows(), x.cols());
+        let (d_x, into) = d_x.numbers_mut(gradients);
+        let d_x = MatrixMut::new(d_x, rows, width);
+        kernel::backward(x, E::of(epsilon), d_y, d_x, into);
+    }
+}
+
+/// Out of dfdx's operations.
+pub(super) mod composed {
+    use dfdx::{
+        shapes::HasShape,
+        tensor::{OnesTensor, Tape, Tensor, WithEmptyTape, ZerosTensor},
+        tensor_ops::{BroadcastTo, ChooseFrom, Device, SumTo, TryAdd, TryDiv, TryLe},
+    };
+
+    use crate::{
+        Element,
+        composed::{is_empty, reshape, zeros_after},
+        ops::{LastAxis, composed::rows},
+    };
+
+    /// [`l2_norm`](super::l2_norm)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn l2_norm<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        epsilon: f64,
+    ) -> Result<Tensor<S, E, D, T>, D::Err> {
+        let shape = *x.shape();
+        if is_empty(&shape) {
+            return zeros_after(x, shape);
+        }
+        let x = rows(x)?;
+        let (flat, device) = (*x.shape(), x.device().clone());
+        let squares = x.with_empty_tape().try_square()?.try_sum::<(usize,), _>()?;
+        let count = *squares.shape();
+        // The root of 0 has no derivative: short vectors are divided by a constant.
+        let is_short = squares.try_le(E::of(epsilon * epsilon))?;
+        let ones: Tensor<_, E, D> = OnesTensor::<E>::try_ones_like(&device, &count)?;
+        let bound: Tensor<_, E, D> = ZerosTensor::<E>::try_zeros_like(&device, &count)?;
+        let bound = bound.try_add(E::of(epsilon))?;
+        let lengths = is_short
+            .clone()
+            .try_choose(ones.retaped::<T>(), squares)?
+            .try_sqrt()?;
+        let lengths = is_short.try_choose(bound.retaped::<T>(), lengths)?;
+        reshape(x.try_div(lengths.try_broadcast_like(&flat)?)?, shape)
+    }
+}

@@ -1,0 +1,265 @@
+//! One vector of many: their largest numbers.
+
+use dfdx::{
+    shapes::{Const, Dim, HasShape},
+    tensor::{Tape, Tensor},
+};
+
+use crate::{
+    Backend, Element, Error,
+    data::{Padding, PaddingData},
+    fused::{Array, Operation},
+    model::Pass,
+    ops::{
+        LastAxis, check_shape,
+        mean_pool::{Pooled, counted, sequence},
+    },
+    unwrap,
+};
+
+/// The largest numbers of the vectors of a sequence: `[.., seq, M]` to `[.., M]`. That of none is 0, and NaN is larger than any.
+///
+/// The gradient is that of the first of several equal numbers.
+///
+/// PyTorch: `x.max(-2).values`.
+///
+/// ```
+/// use attn::{dfdx::prelude::*, ops::max_pool};
+///
+/// let x: Tensor<Rank2<2, 3>, f32, _> = Cpu::default().tensor([[1.0, 2.0, 3.0], [3.0, 2.0, -5.0]]);
+/// let y: Tensor<Rank1<3>, f32, _, _> = max_pool(x.leaky_trace());
+/// assert_eq!(y.array(), [3.0, 2.0, 3.0]);
+/// assert_eq!(y.sum().backward().get(&x).array(), [[0.0, 1.0, 1.0], [1.0, 0.0, 0.0]]);
+/// ```
+///
+/// # Panics
+/// Where [`try_max_pool`] has an error.
+#[track_caller]
+pub fn max_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Tensor<Pooled<S>, E, D, T> {
+    unwrap(try_max_pool(x))
+}
+
+/// The fallible twin of [`max_pool`].
+///
+/// # Errors
+/// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
+pub fn try_max_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Tensor<Pooled<S>, E, D, T>, Error<D::Err>> {
+    max_pool_in(D::FUSED, x)
+}
+
+/// [`try_max_pool`] in its fused or its composed form.
+pub(crate) fn max_pool_in<S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+) -> Result<Tensor<Pooled<S>, E, D, T>, Error<D::Err>>
+where
+    S: LastAxis<Leading: LastAxis>,
+{
+    check_shape("max_pool", x.shape())?;
+    pool(fused, x, None)
+}
+
+/// The largest numbers of the vectors that are no padding, which is not read: `x [batch, seq, M]` to `[batch, M]`. That of none
+/// is 0.
+///
+/// The [`Padding`] is a valid length for each sequence, `Tensor<(B,), usize, D>`, or a mask that is `true` where a vector is
+/// real, `Tensor<(B, S), bool, D>`.
+///
+/// PyTorch: `x.masked_fill(~real, -torch.inf).max(1).values`, where `real [batch, seq, 1]` is `False` at padding.
+///
+/// ```
+/// use attn::{dfdx::prelude::*, ops::{max_pool_padded, try_max_pool_padded}};
+///
+/// let dev = Cpu::default();
+/// let x: Tensor<Rank3<2, 2, 1>, f32, _> = dev.tensor([[[1.0], [3.0]], [[-5.0], [f32::NAN]]]);
+/// let y: Tensor<Rank2<2, 1>, f32, _> = max_pool_padded(x.clone(), &dev.tensor([2, 1]));
+/// assert_eq!(y.array(), [[3.0], [-5.0]]);
+///
+/// let error = try_max_pool_padded(x, &dev.tensor([2, 3])).unwrap_err();
+/// assert_eq!(error.to_string(), "max_pool: the valid length at [1] is 3, but there are 2 keys");
+/// ```
+///
+/// # Panics
+/// Where [`try_max_pool_padded`] has an error.
+#[track_caller]
+pub fn max_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<(B, S, L), E, D, T>,
+    padding: impl Padding<(B, Const<1>, S), D>,
+) -> Tensor<(B, L), E, D, T> {
+    unwrap(try_max_pool_padded(x, padding))
+}
+
+/// The fallible twin of [`max_pool_padded`].
+///
+/// # Errors
+/// [`Error::LengthBeyondKeys`] if a length is greater than `seq`; [`Error::BatchMismatch`] or [`Error::LengthsMismatch`] if the
+/// padding is of other sizes than `x`; [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
+pub fn try_max_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<(B, S, L), E, D, T>,
+    padding: impl Padding<(B, Const<1>, S), D>,
+) -> Result<Tensor<(B, L), E, D, T>, Error<D::Err>> {
+    max_pool_padded_in(D::FUSED, x, padding)
+}
+
+/// [`try_max_pool_padded`] in its fused or its composed form.
+pub(crate) fn max_pool_padded_in<B: Dim, S: Dim, L: Dim, E, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    x: Tensor<(B, S, L), E, D, T>,
+    padding: impl Padding<(B, Const<1>, S), D>,
+) -> Result<Tensor<(B, L), E, D, T>, Error<D::Err>>
+where
+    E: Element,
+{
+    check_shape("max_pool", x.shape())?;
+    let axis = sequence(x.shape());
+    let padding = padding.read("max_pool", (axis.outer, 1, axis.len))?;
+    pool(fused, x, Some(padding))
+}
+
+/// The largest numbers of all vectors of the sequences, or of those that are no padding for the one query.
+fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+    padding: Option<PaddingData>,
+) -> Result<Tensor<Pooled<S>, E, D, T>, Error<D::Err>> {
+    let (device, axis) = (x.device().clone(), sequence(x.shape()));
+    if !fused {
+        let marks = counted(&padding).marks(axis);
+        return Ok(composed::max_pool(x, &marks)?);
+    }
+    let shape = x.shape().leading().with_last(x.shape().last());
+    let mut operation = Operation::default();
+    let x = operation.read(x)?;
+    let mut y = Array::stale(axis.outer, [axis.inner]);
+    slices::max_pool(x.values(), axis, counted(&padding), y.numbers_mut());
+    let values = y.numbers().to_vec();
+    Ok(
+        operation.finish(&device, values, shape, move |d_y, gradients| {
+            let (y, d_x) = (y.numbers(), &mut x.target());
+            slices::max_pool_backward(x.values(), axis, counted(&padding), y, d_y, d_x, gradients)
+        })?,
+    )
+}
+
+impl<T> Pass<'_, T> {
+    /// The largest numbers of the vectors of a sequence, `[.., seq, M]` to `[.., M]`: [`max_pool`].
+    ///
+    /// # Errors
+    /// As [`try_max_pool`].
+    pub fn max_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+    ) -> Result<Tensor<Pooled<S>, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| max_pool_in(fused, x))
+    }
+
+    /// The largest numbers of the vectors that are no padding, `[batch, seq, M]` to `[batch, M]`: [`max_pool_padded`].
+    ///
+    /// # Errors
+    /// As [`try_max_pool_padded`].
+    pub fn max_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<(B, S, L), E, D>,
+        padding: impl Padding<(B, Const<1>, S), D>,
+    ) -> Result<Tensor<(B, L), E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| max_pool_padded_in(fused, x, padding))
+    }
+}
+
+/// On slices: what the fused form of a model calls.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        fused::{Gradients, Target},
+        kernel::{
+            axis::{Axis, Counted},
+            max,
+        },
+    };
+
+    /// The largest numbers of the sequences in `x [sequences, len, width]`, over the vectors that are `counted`.
+    pub fn max_pool<E: Element>(x: &[E], axis: Axis, counted: Counted<'_>, y: &mut [E]) {
+        max::forward(x, axis, counted, y);
+    }
+
+    /// The derivative of [`max_pool`], given its result `y`.
+    pub fn max_pool_backward<E: Element>(
+        x: &[E],
+        axis: Axis,
+        counted: Counted<'_>,
+        y: &[E],
+        d_y: &[E],
+        d_x: &mut Target<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        d_x.accumulate(gradients, |d_x| {
+            max::backward(x, axis, counted, y, d_y, d_x);
+        })
+    }
+}
+
+/// Out of dfdx's operations.
+pub(super) mod composed {
+    use dfdx::{
+        shapes::{Dim, HasShape, Shape},
+        tensor::{Tape, Tensor, TensorFromVec, ZerosTensor},
+        tensor_ops::{ChooseFrom, Device, GatherTo},
+    };
+
+    use crate::{
+        Element,
+        composed::{is_empty, reshape, zeros_after},
+        ops::{LastAxis, composed::conditions, mean_pool::Pooled},
+    };
+
+    /// [`max_pool`](super::max_pool) of the vectors whose mark is `true`; `marks` are `[.., seq]`.
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn max_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        marks: &[bool],
+    ) -> Result<Tensor<Pooled<S>, E, D, T>, D::Err> {
+        let (sequence, device) = (x.shape().leading(), x.device().clone());
+        let shape = sequence.with_last(x.shape().last());
+        if is_empty(x.shape()) {
+            return zeros_after(x, shape);
+        }
+        let (len, inner) = (sequence.last().size(), x.shape().last().size());
+        let numbers = x.as_vec();
+        // The place of the largest number of a column: the first of several, but NaN before all.
+        let is_larger = |a: E, b: E| a > b || (a.is_nan() && !b.is_nan());
+        let largest = |column: usize| {
+            let (o, i) = (column / inner, column % inner);
+            let places = (0..len).filter(|l| marks[o * len + l]);
+            let places = places.map(|l| (o * len + l) * inner + i);
+            places.reduce(|a, b| {
+                if is_larger(numbers[b], numbers[a]) {
+                    b
+                } else {
+                    a
+                }
+            })
+        };
+        let places: Vec<_> = (0..shape.num_elements()).map(largest).collect();
+        let count = (places.len(),);
+        let any = conditions::<_, E, D>(&device, places.iter().map(Option::is_some), count)?;
+        // Of no numbers, the first one of all is taken, and then 0 instead.
+        let places = places.into_iter().map(Option::unwrap_or_default).collect();
+        let places = TensorFromVec::<usize>::try_tensor_from_vec(&device, places, count)?;
+        let all = (numbers.len(),);
+        let y = reshape(x, all)?.try_gather(places)?;
+        let zeros: Tensor<_, E, D> = ZerosTensor::<E>::try_zeros_like(&device, &count)?;
+        reshape(any.try_choose(y, zeros)?, shape)
+    }
+}

@@ -1,0 +1,79 @@
+//! `max_pool(x)` and `max_pool(x, padding)`: the largest numbers of a sequence.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::mean_pool::Pool;
+use super::{
+    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+};
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::{Model, ValueId};
+use crate::model::lower::{Frame, Lowering};
+
+pub(super) static MAX_POOL: Operation = Operation {
+    name: "max_pool",
+    keys: &[],
+    positional: 0,
+    may_be_tied: false,
+    signature: "`[.., seq, d_model]` to `[.., d_model]`",
+    doc: "The largest numbers of a sequence; with `lens[batch]` as a second operand, of that many of its first rows, with `bool[batch, seq]` of those that are `true`, and 0 if there are none. The first of equal numbers has the gradient. PyTorch: `x.max(-2).values`.",
+    lower: Lower::Operands(1..=2, &lower),
+};
+
+fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+    let (pool, ty) = Pool::lower(lowering, call)?;
+    let operands = call.operands.clone();
+    Some(lowering.node(frame, MaxPool(pool), operands, (call.result, ty)))
+}
+
+struct MaxPool(Pool);
+
+impl Op for MaxPool {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Text("max_pool".to_owned()),
+            vertex: VertexKind::Other,
+            saved: Saved::OperandsAndResult,
+            kept: None,
+            fusion: Fusion::None,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, operands: usize) -> Vec<Gradient> {
+        self.0.gradients(operands)
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::Never)
+    }
+
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::elementwise()
+    }
+
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        self.0.composed(of, "max_pool")
+    }
+
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
+        self.0.check(of, "max_pool")
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let (x, axis, y) = (of.numbers(0), of.sequence(0), to.numbers());
+        let counted = self.0.counted(of);
+        quote!(p::layers::max_pool(#x, #axis, #counted, #y))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let (x, axis, y) = (of.numbers(0), of.sequence(0), of.numbers_of_result());
+        let counted = self.0.counted(of);
+        let (d_y, d_x) = (gradients.numbers(), gradients.targets());
+        quote! {
+            p::layers::max_pool_backward(#x, #axis, #counted, #y, #d_y, #(&mut #d_x,)* gradients);
+        }
+    }
+}
