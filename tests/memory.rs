@@ -30,7 +30,7 @@ attention! {
     /// Its threshold wants a whole row of scores.
     struct Sparse<heads = 2, d_model = 128, mask = causal, normalizer = sparsemax>;
     struct Additive<heads = 2, d_model = 128, score = additive(hidden = 8), mask = causal>;
-    struct Dropped<heads = 2, kv_heads = 1, d_model = 128, mask = sliding_window(500), dropout = 0.1, position = rope>;
+    struct WithDropout<heads = 2, kv_heads = 1, d_model = 128, mask = sliding_window(500), dropout = 0.1, position = rope>;
     struct Table<heads = 2, d_model = 128, position = rel_pos_bias(32, 400), softcap = 5, normalizer = sink, mask = causal>;
     struct Padded<heads = 2, d_model = 128, mask = padding & document>;
     /// Learned, and read by the place.
@@ -214,7 +214,7 @@ fn nothing_else_asks_for_a_square_of_the_length() {
         )*};
     }
     linear!(Additive, Table, Learned);
-    let mut layer = Cpu::default().build_module::<Dropped, f32>();
+    let mut layer = Cpu::default().build_module::<WithDropout, f32>();
     let layer = std::cell::RefCell::new(&mut layer);
     assert_linear(&|x| layer.borrow_mut().forward_mut(x), 256);
     let layer = Cpu::default().build_module::<Padded, f32>();

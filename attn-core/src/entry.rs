@@ -16,7 +16,7 @@ use crate::{
 
 /// How a layer runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct ForwardOptions<'a> {
     /// With dropout, if the input is traced.
     pub train: bool,
     /// In the composed form, which has the weights, whatever the device.
@@ -25,7 +25,7 @@ pub struct Run<'a> {
     pub recorder: Option<&'a Recorder>,
 }
 
-impl Run<'_> {
+impl ForwardOptions<'_> {
     /// Without dropout.
     pub const FORWARD: Self = Self {
         train: false,
@@ -95,7 +95,7 @@ pub fn into_device<Output, Weights, Dev: Debug + Display>(
     output(attended).map_err(Error::into_device)
 }
 
-/// The output and the weights of [`Run::COMPOSED`].
+/// The output and the weights of [`ForwardOptions::COMPOSED`].
 ///
 /// # Errors
 /// That of the layer.

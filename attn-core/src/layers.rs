@@ -19,4 +19,4 @@ pub use crate::ops::{
     softmax::slices::{softmax, softmax_backward},
 };
 
-pub use crate::kernel::dropout::{Dropout, Dropped};
+pub use crate::kernel::dropout::{Dropout, WithDropout};

@@ -76,9 +76,9 @@ pub(crate) fn kept_at_most() -> usize {
 
 /// Bytes that count until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held(usize);
+pub(crate) struct AllocationGuard(usize);
 
-impl Held {
+impl AllocationGuard {
     /// So many numbers.
     pub(crate) fn of<E>(numbers: usize) -> Self {
         let bytes = numbers * size_of::<E>();
@@ -88,7 +88,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for AllocationGuard {
     fn drop(&mut self) {
         NOW.fetch_sub(self.0, Relaxed);
     }

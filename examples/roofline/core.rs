@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use attn::dfdx::prelude::*;
 use attn_core::kernel::attention::{
-    Attention, Coverage, Gradients, Mask, Normalizer, Prepare, Similarity, Sizes,
+    Attention, Coverage, Gradients, HeadTransform, Mask, Normalizer, Similarity, Sizes,
 };
 use attn_core::simd::{Matrix, MatrixMut};
 
@@ -95,9 +95,9 @@ fn on_slices(len: usize, window: usize, backward: bool) -> impl FnMut() {
                 width: WIDTH,
                 value_width: WIDTH,
             },
-            query: Prepare::default(),
-            key: Prepare::default(),
-            value: Prepare::default(),
+            query: HeadTransform::default(),
+            key: HeadTransform::default(),
+            value: HeadTransform::default(),
             similarity: Similarity::Dot { scale: 0.125 },
             score: None,
             mask: &Window(window),

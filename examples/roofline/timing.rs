@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use attn_core::simd::{Into, Matrix, MatrixMut, Threads, product};
+use attn_core::simd::{Matrix, MatrixMut, Threads, WriteMode, product};
 
 /// Something to time.
 pub(crate) struct Case {
@@ -114,7 +114,7 @@ fn multiply(to: &mut [f32], [m, k, n]: [usize; 3], a: &[f32], b: &[f32]) {
     let (a, b) = (Matrix::new(a, m, k), Matrix::new(b, k, n));
     product(
         MatrixMut::new(to, m, n),
-        Into::Overwrite,
+        WriteMode::Overwrite,
         1.0,
         a,
         b,

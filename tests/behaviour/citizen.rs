@@ -11,7 +11,7 @@ attention! {
     struct Causal<heads = 4, kv_heads = 2, d_model = 8, mask = causal, position = rope, qk_norm = rms>;
     struct Cross<heads = 2, d_model = 8, d_context = 6, qk_norm = rms>;
     struct PaddedCross<heads = 2, d_model = 8, d_context = 6, mask = padding>;
-    struct Dropped<heads = 2, d_model = 8, dropout = 0.5>;
+    struct WithDropout<heads = 2, d_model = 8, dropout = 0.5>;
 }
 
 type FeedForward = (LayerNorm1D<8>, Linear<8, 16>, FastGeLU, Linear<16, 8>);
@@ -113,7 +113,7 @@ fn dfdxs_methods_compute_what_its_own_do() {
 
 #[test]
 fn dropout_reaches_it_through_a_model() {
-    type Model = (LayerNorm1D<8>, Residual<Dropped>, Linear<8, 8>);
+    type Model = (LayerNorm1D<8>, Residual<WithDropout>, Linear<8, 8>);
     let mut model = Cpu::default().build_module::<Model, f32>();
     let x = normal(1, 2, 5);
     let expected = model.forward(x.clone()).as_vec();

@@ -16,7 +16,7 @@ attention! {
     struct Cross<heads = 2, d_model = 8, d_context = 8, position = rel_pos_bias(8, 20), bias = [q, v, o]>;
     struct Padded<heads = 2, d_model = 8, mask = padding, score = bilinear>;
     struct PaddedCross<heads = 2, d_model = 8, d_context = 6, mask = padding & document, score = additive(hidden = 3)>;
-    struct Dropped<heads = 2, d_model = 8, dropout = 0.5>;
+    struct WithDropout<heads = 2, d_model = 8, dropout = 0.5>;
 }
 
 /// Batch, length and width of the inputs.
@@ -72,7 +72,7 @@ fn a_layer_is_one_operation() {
     let fixed: Tensor<Rank3<3, 5, 8>, f64, _> = dev.zeros();
     assert_eq!(operations(causal.forward(fixed.leaky_trace())), 1);
 
-    let mut dropped = dev.build_module::<Dropped, f64>();
+    let mut dropped = dev.build_module::<WithDropout, f64>();
     let y = dropped.forward_mut(zeros(SHAPE).leaky_trace());
     assert_eq!(operations(y), 1);
 

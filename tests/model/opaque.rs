@@ -16,7 +16,7 @@ attention! {
     struct Padded<heads = 2, d_model = 8, mask = padding>;
     struct Cross<heads = 2, d_model = 8, d_context = 6>;
     struct OfTwo<heads = 2, d_model = 8, d_context = 8>;
-    struct Dropped<heads = 2, d_model = 8, dropout = 0.5>;
+    struct WithDropout<heads = 2, d_model = 8, dropout = 0.5>;
 }
 
 type Mlp = (Linear<8, 12>, ReLU, Linear<12, 8>);
@@ -257,7 +257,7 @@ fn dropout_acts_while_training() {
 model! {
     struct Attending<d_model = 8>;
     fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] {
-        module::<Dropped, out = [batch, seq, d_model]>(dropout::<0.5>(x))
+        module::<WithDropout, out = [batch, seq, d_model]>(dropout::<0.5>(x))
     }
 }
 

@@ -77,7 +77,7 @@ where
             &what,
             [logits],
             loss,
-            composed::mean_nats(logits.leaky_trace(), &ids, options).unwrap()
+            composed::cross_entropy(logits.leaky_trace(), &ids, options).unwrap()
         );
     }
 }
@@ -171,7 +171,7 @@ fn it_goes_on_from_views_and_scales_with_what_follows() {
         "permuted",
         [columns],
         ops::cross_entropy(permuted(), &targets, Default::default()) * 3.0,
-        composed::mean_nats(permuted(), &ids, Default::default()).unwrap() * 3.0
+        composed::cross_entropy(permuted(), &ids, Default::default()).unwrap() * 3.0
     );
     let y = ops::cross_entropy(
         permuted().split_tape().0.leaky_traced(),

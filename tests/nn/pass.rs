@@ -2,7 +2,7 @@
 
 use super::*;
 use attn::{
-    __private::{Pass, Run},
+    __private::{ForwardOptions, Pass},
     Error,
     nn::{
         Embedding, FeedForward, GatedFeedForward, LayerNorm, LearnedPosition, Linear, RmsNorm,
@@ -44,9 +44,9 @@ fn forward<T: Tape<f64, Cpu>>(
     ids: Tensor<(usize, usize), usize, Cpu, T>,
 ) -> Result<Logits<T>, Error<CpuError>> {
     let (table, position, norm, feed_forward, (rms, gated), (linear, unbiased)) = model;
-    let mut pass = Pass::new(Run {
+    let mut pass = Pass::new(ForwardOptions {
         composed,
-        ..Run::FORWARD
+        ..ForwardOptions::FORWARD
     });
     let ids = pass.input(ids);
     let (batch, len) = *ids.shape();
@@ -119,9 +119,9 @@ fn both_forms_find_the_same_errors() {
         let unknown = Cpu::default().tensor_from_vec(vec![0, VOCAB], (1, 2));
         let error = forward(&model, composed, unknown).unwrap_err();
         assert!(matches!(error, Error::OutOfRange { index: VOCAB, .. }));
-        let mut pass = Pass::<NoneTape>::new(Run {
+        let mut pass = Pass::<NoneTape>::new(ForwardOptions {
             composed,
-            ..Run::FORWARD
+            ..ForwardOptions::FORWARD
         });
         let error = pass.learned_position((2, 7), &model.1).unwrap_err();
         assert!(matches!(
@@ -139,9 +139,9 @@ fn both_forms_find_the_same_errors() {
 fn dropout_falls_while_training_with_a_tape() {
     let x: Tensor<Rank1<50>, f64, _> = Cpu::default().ones();
     fn dropped<T: Tape<f64, Cpu>>(train: bool, x: Tensor<Rank1<50>, f64, Cpu, T>) -> bool {
-        let mut pass = Pass::new(Run {
+        let mut pass = Pass::new(ForwardOptions {
             train,
-            ..Run::FORWARD
+            ..ForwardOptions::FORWARD
         });
         let x = pass.input(x);
         let y = pass.dropout(&x, 0.5).unwrap();
@@ -156,7 +156,7 @@ fn dropout_falls_while_training_with_a_tape() {
 fn inputs_share_a_tape_and_the_first_output_has_it() {
     let [x, y]: [Tensor<Rank1<3>, f64, _>; 2] =
         ["x", "y"].map(|name| tensor(name, Default::default()));
-    let mut pass = Pass::new(Run::FORWARD);
+    let mut pass = Pass::new(ForwardOptions::FORWARD);
     let (a, b) = (pass.input(x.leaky_trace()), pass.input(y.leaky_trace()));
     let product = pass.mul(&a, &b).unwrap();
     let first = pass.output(product.clone());

@@ -92,13 +92,13 @@ attention! {
         param element: [2] = ones;
         param output: [2] = ones;
         param q_k_v: [3] = ones;
-        param plane_0: [heads] = ones;
+        param bias_term_0: [heads] = ones;
         param weights: [2] = ones;
         param sums: [heads, 3] = ones;
         param d: [1] = ones;
         param layer: [1] = ones;
         fn score(score, h, q_idx, kv_idx) {
-            let near = plane_0[h] * (q_idx - kv_idx) as f32 * q_k_v[clamp(q_idx - kv_idx + 1, 0, 2)];
+            let near = bias_term_0[h] * (q_idx - kv_idx) as f32 * q_k_v[clamp(q_idx - kv_idx + 1, 0, 2)];
             score * output[kv_idx % 2] * d[0] + element[q_idx % 2] * weights[1]
                 + sums[h, kv_idx % 3] * layer[0] + near
         }
@@ -358,7 +358,7 @@ fn names_of_tensors_meet_none_of_the_emitted_code() {
         let [element, output, weights] =
             ["element", "output", "weights"].map(|name| p.tensor(&format!("{name}.weight"), (2,)));
         let (slope, near) = (
-            p.tensor("plane_0.weight", (2,)),
+            p.tensor("bias_term_0.weight", (2,)),
             p.tensor("q_k_v.weight", (3,)),
         );
         let [d, layer] = ["d", "layer"].map(|name| p.tensor(&format!("{name}.weight"), (1,)));

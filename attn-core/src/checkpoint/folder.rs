@@ -21,9 +21,9 @@ use crate::{Element, disk, train::AdamWState};
 const LATEST: &str = "latest";
 /// The file that names the checkpoint with the least metric, and says what that is.
 const BEST: &str = "best";
-/// Held by who saves.
+/// AllocationGuard by who saves.
 const SAVING: &str = ".lock";
-/// Held by a run, for its life.
+/// AllocationGuard by a run, for its life.
 const RUNNING: &str = ".run";
 /// What a hidden folder ends with that is being written or removed: what is in it is of no use to anybody.
 const UNFINISHED: &str = "tmp";

@@ -12,26 +12,26 @@ use crate::{Element, random::Philox4x32};
 /// Sets each weight to 0 with probability `p`, and multiplies the others by `1 / (1 - p)`.
 ///
 /// Srivastava et al., "Dropout" (2014), on the weights after the normalizer, as in Vaswani et al. (2017). PyTorch:
-/// `torch.nn.functional.dropout(weights, p)`. Which weights fall depends on `key` and on the place
+/// `torch.nn.functional.dropout(weights, p)`. Which weights fall depends on `seed` and on the place
 /// `(b, h, q_idx, kv_idx)` alone.
 pub fn dropout<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     weights: Scores<B, H, Q, K, E, D, T>,
     p: f64,
-    key: u64,
+    seed: u64,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
     let shape = *weights.shape();
     if p <= 0.0 || is_empty(&shape) {
         return Ok(weights);
     }
-    let factors = factors(shape.concrete(), p, key);
+    let factors = factors(shape.concrete(), p, seed);
     let factors: Tensor<_, E, D> =
         TensorFromVec::<E>::try_tensor_from_vec(weights.device(), factors, shape)?;
     weights.try_mul(factors)
 }
 
 /// 0 or `1 / (1 - p)` for each place, row-major.
-fn factors<E: Element>([b, h, q, k]: [usize; 4], p: f64, key: u64) -> Vec<E> {
-    let random = Philox4x32::new(key);
+fn factors<E: Element>([b, h, q, k]: [usize; 4], p: f64, seed: u64) -> Vec<E> {
+    let random = Philox4x32::new(seed);
     let keep = E::of(1.0 / (1.0 - p));
     // A word below the threshold drops: of 2^32 words, p * 2^32.
     let threshold = p * 2f64.powi(32);
@@ -91,8 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_depends_on_key_and_place_alone() {
-        let drop = |b, q, k, key| values(&dropout(ones::<f64>(b, q, k), 0.5, key).unwrap());
+    fn what_falls_depends_on_seed_and_place_alone() {
+        let drop = |b, q, k, seed| values(&dropout(ones::<f64>(b, q, k), 0.5, seed).unwrap());
         let small = drop(1, 3, 5, 42);
         let large = drop(3, 4, 10, 42);
         let cut = naive([1, 2, 3, 5], |b, h, q, k| {
@@ -100,7 +100,7 @@ mod tests {
         });
         assert_eq!(small, cut);
         assert_ne!(small, drop(1, 3, 5, 43));
-        // A key differs in its upper half too.
+        // A seed differs in its upper half too.
         assert_ne!(small, drop(1, 3, 5, 42 | 1 << 32));
 
         // No two axes are confused: along each of them, something changes.

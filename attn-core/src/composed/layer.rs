@@ -1,6 +1,6 @@
 //! A layer in its composed form, asked for by name.
 
-use crate::{Error, entry::Run, unwrap};
+use crate::{Error, entry::ForwardOptions, unwrap};
 
 /// A layer that runs as a chain of dfdx's operations: what `composed()` of a declared layer returns.
 ///
@@ -21,7 +21,7 @@ pub trait Layer<X> {
     ///
     /// # Errors
     /// What the layer itself returns as an error.
-    fn run(&self, x: X, run: Run<'_>) -> Result<Self::Output, Error<Self::Err>>;
+    fn run(&self, x: X, run: ForwardOptions<'_>) -> Result<Self::Output, Error<Self::Err>>;
 }
 
 impl<'a, L> Composed<'a, L> {
@@ -51,7 +51,7 @@ impl<'a, L> Composed<'a, L> {
     where
         L: Layer<X>,
     {
-        self.layer.run(x, Run::COMPOSED)
+        self.layer.run(x, ForwardOptions::COMPOSED)
     }
 
     /// As the layer's own.
@@ -78,9 +78,9 @@ impl<'a, L> Composed<'a, L> {
         let train = true;
         self.layer.run(
             x,
-            Run {
+            ForwardOptions {
                 train,
-                ..Run::COMPOSED
+                ..ForwardOptions::COMPOSED
             },
         )
     }

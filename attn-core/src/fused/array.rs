@@ -7,11 +7,11 @@ use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 /// ```
 /// use attn::__private::runtime::fused::Array;
 ///
-/// let mut q_k = Array::<f32, 2>::stale(3, [4, 2]);
-/// q_k.numbers_mut().fill(0.0);
+/// let mut q_k = Array::<f32, 2>::uninit(3, [4, 2]);
+/// q_k.as_mut_slice().fill(0.0);
 /// let [mut q, _] = q_k.parts_mut();
 /// q.row_mut(1).fill(1.0);
-/// assert_eq!(q_k.all().row(1), [1.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
+/// assert_eq!(q_k.view().row(1), [1.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
 /// ```
 #[derive(Debug)]
 pub struct Array<E: Pooled, const N: usize = 1> {
@@ -22,7 +22,7 @@ pub struct Array<E: Pooled, const N: usize = 1> {
 
 impl<E: Pooled, const N: usize> Array<E, N> {
     /// An array whose numbers are whatever they are.
-    pub fn stale(rows: usize, widths: [usize; N]) -> Self {
+    pub fn uninit(rows: usize, widths: [usize; N]) -> Self {
         let numbers = Buffer::counted(rows * widths.iter().sum::<usize>());
         Self {
             numbers,
@@ -37,7 +37,7 @@ impl<E: Pooled, const N: usize> Array<E, N> {
     /// If there are fewer.
     pub fn part(&self, part: usize) -> Matrix<'_, E> {
         let start: usize = self.widths[..part].iter().sum();
-        self.all().some_cols(start..start + self.widths[part])
+        self.view().some_cols(start..start + self.widths[part])
     }
 
     /// One of the matrices, to write.
@@ -47,47 +47,47 @@ impl<E: Pooled, const N: usize> Array<E, N> {
     pub fn part_mut(&mut self, part: usize) -> MatrixMut<'_, E> {
         let start: usize = self.widths[..part].iter().sum();
         let width = self.widths[part];
-        self.all_mut().split_cols(start).1.split_cols(width).0
+        self.view_mut().split_cols(start).1.split_cols(width).0
     }
 
     /// The whole of it.
-    pub fn all(&self) -> Matrix<'_, E> {
+    pub fn view(&self) -> Matrix<'_, E> {
         Matrix::new(&self.numbers, self.rows, self.widths.iter().sum())
     }
 
     /// The whole of it, to write.
-    pub fn all_mut(&mut self) -> MatrixMut<'_, E> {
+    pub fn view_mut(&mut self) -> MatrixMut<'_, E> {
         MatrixMut::new(&mut self.numbers, self.rows, self.widths.iter().sum())
     }
 
     /// An array of zeros.
     pub fn zeros(rows: usize, widths: [usize; N]) -> Self {
-        let mut array = Self::stale(rows, widths);
+        let mut array = Self::uninit(rows, widths);
         array.numbers.fill(E::ZERO);
         array
     }
 
     /// Another array of the same numbers.
     pub fn copy(&self) -> Self {
-        let mut copy = Self::stale(self.rows, self.widths);
+        let mut copy = Self::uninit(self.rows, self.widths);
         copy.numbers.copy_from_slice(&self.numbers);
         copy
     }
 
     /// Its numbers, row by row.
-    pub fn numbers(&self) -> &[E] {
+    pub fn as_slice(&self) -> &[E] {
         &self.numbers
     }
 
     /// Its numbers, row by row, to write.
-    pub fn numbers_mut(&mut self) -> &mut [E] {
+    pub fn as_mut_slice(&mut self) -> &mut [E] {
         &mut self.numbers
     }
 
     /// The matrices, to write.
     pub fn parts_mut(&mut self) -> [MatrixMut<'_, E>; N] {
         let widths = self.widths;
-        let mut rest = Some(self.all_mut());
+        let mut rest = Some(self.view_mut());
         widths.map(|width| {
             let (part, others) = rest.take().map_or_else(
                 || (MatrixMut::empty(), MatrixMut::empty()),
@@ -102,14 +102,14 @@ impl<E: Pooled, const N: usize> Array<E, N> {
 impl<E: Pooled> Array<E> {
     /// An array of numbers, row by row.
     pub fn of(numbers: &[E], rows: usize, width: usize) -> Self {
-        let mut array = Self::stale(rows, [width]);
+        let mut array = Self::uninit(rows, [width]);
         array.numbers.copy_from_slice(numbers);
         array
     }
 
     /// An array of the size of a matrix, whose numbers are whatever they are.
     pub fn like(matrix: Matrix<'_, E>) -> Self {
-        Self::stale(matrix.rows(), [matrix.cols()])
+        Self::uninit(matrix.rows(), [matrix.cols()])
     }
 }
 
@@ -119,23 +119,23 @@ mod tests {
 
     #[test]
     fn parts_are_columns() {
-        let mut array = Array::<f64, 3>::stale(2, [1, 0, 2]);
-        array.numbers_mut().fill(0.0);
+        let mut array = Array::<f64, 3>::uninit(2, [1, 0, 2]);
+        array.as_mut_slice().fill(0.0);
         let [mut a, b, mut c] = array.parts_mut();
         assert_eq!((b.rows(), b.cols()), (2, 0));
         a.row_mut(1).fill(1.0);
         c.row_mut(0).fill(2.0);
-        assert_eq!(array.numbers(), [0.0, 2.0, 2.0, 1.0, 0.0, 0.0]);
+        assert_eq!(array.as_slice(), [0.0, 2.0, 2.0, 1.0, 0.0, 0.0]);
         assert_eq!(array.part(0).get(1, 0), 1.0);
         assert_eq!(array.part(1).cols(), 0);
         assert_eq!(array.part(2).row(0), [2.0, 2.0]);
         array.part_mut(2).row_mut(1)[1] = 3.0;
-        assert_eq!(array.numbers(), [0.0, 2.0, 2.0, 1.0, 0.0, 3.0]);
+        assert_eq!(array.as_slice(), [0.0, 2.0, 2.0, 1.0, 0.0, 3.0]);
     }
 
     #[test]
     fn an_array_may_be_empty() {
-        let mut array = Array::<f32, 2>::stale(0, [3, 4]);
+        let mut array = Array::<f32, 2>::uninit(0, [3, 4]);
         assert_eq!(
             array.parts_mut().map(|part| (part.rows(), part.cols())),
             [(0, 3), (0, 4)]

@@ -1,19 +1,19 @@
 //! Numbers of a head and a distance.
 
 use super::Array;
-use crate::kernel::attention::Place;
+use crate::kernel::attention::TileOrigin;
 use crate::kernel::{Matrix, Pooled};
 
 /// A function of `(h, q_idx, kv_idx)` that depends on `h` and `q_idx - kv_idx` alone, computed once for every head and
-/// distance: a plane of a [`Score`](crate::kernel::attention::Score), as position biases are.
+/// distance: a bias term of a [`Score`](crate::kernel::attention::Score), as position biases are.
 ///
 /// ```
-/// use attn::__private::runtime::{fused::DistanceTable, kernel::attention::Place};
+/// use attn::__private::runtime::{fused::DistanceTable, kernel::attention::TileOrigin};
 ///
 /// let (heads, query, key) = (1, 3, 4);
 /// let table = DistanceTable::<f32>::new(heads, query, key, |_, q, k| -0.5 * (q - k).abs() as f64);
-/// let plane = table.row(Place { b: 0, h: 0, q: 2, k: 1 }, 3);
-/// assert_eq!(plane, [-0.5, 0.0, -0.5]);
+/// let bias term = table.row(TileOrigin { b: 0, h: 0, q: 2, k: 1 }, 3);
+/// assert_eq!(bias term, [-0.5, 0.0, -0.5]);
 /// ```
 #[derive(Debug)]
 pub struct DistanceTable<E: Pooled> {
@@ -27,8 +27,8 @@ impl<E: Pooled> DistanceTable<E> {
     /// The table of `f`.
     pub fn new(heads: usize, query: usize, key: usize, f: impl Fn(i64, i64, i64) -> f64) -> Self {
         let distances = (query + key).saturating_sub(1);
-        let mut numbers = Array::stale(heads, [distances]);
-        for ((h, q, k), number) in places(heads, query, distances).zip(numbers.numbers_mut()) {
+        let mut numbers = Array::uninit(heads, [distances]);
+        for ((h, q, k), number) in places(heads, query, distances).zip(numbers.as_mut_slice()) {
             *number = E::of_f64(f(h, q, k));
         }
         Self {
@@ -48,8 +48,8 @@ impl<E: Pooled> DistanceTable<E> {
     /// # Panics
     /// If there are fewer heads, queries or keys.
     #[inline(always)]
-    pub fn row(&self, at: Place, len: usize) -> &[E] {
-        let of_head = &self.numbers.numbers()[at.h * self.distances..][..self.distances];
+    pub fn row(&self, at: TileOrigin, len: usize) -> &[E] {
+        let of_head = &self.numbers.as_slice()[at.h * self.distances..][..self.distances];
         &of_head[self.column(at)..][..len]
     }
 
@@ -58,7 +58,7 @@ impl<E: Pooled> DistanceTable<E> {
     /// # Panics
     /// If there are fewer queries or keys.
     #[inline(always)]
-    pub fn add_gradient(&self, at: Place, d: &[E], of_head: &mut [E]) {
+    pub fn add_gradient(&self, at: TileOrigin, d: &[E], of_head: &mut [E]) {
         let sums = &mut of_head[self.column(at)..][..d.len()];
         for (sum, &d) in sums.iter_mut().zip(d) {
             *sum += d;
@@ -81,7 +81,7 @@ impl<E: Pooled> DistanceTable<E> {
     }
 
     #[inline(always)]
-    fn column(&self, at: Place) -> usize {
+    fn column(&self, at: TileOrigin) -> usize {
         at.k + (self.query - 1) - at.q
     }
 }
@@ -107,9 +107,9 @@ mod tests {
             let table = DistanceTable::<f64>::new(2, query, key, f);
             for (h, q) in (0..2).flat_map(|h| (0..query).map(move |q| (h, q))) {
                 for k in 0..key {
-                    let plane = table.row(Place { b: 0, h, q, k }, key - k);
+                    let bias_term = table.row(TileOrigin { b: 0, h, q, k }, key - k);
                     let expected = (k..key).map(|k| f(h as i64, q as i64, k as i64));
-                    assert_eq!(plane, expected.collect::<Vec<_>>());
+                    assert_eq!(bias_term, expected.collect::<Vec<_>>());
                 }
             }
         }
@@ -119,7 +119,7 @@ mod tests {
     fn gradients_are_added_by_distance() {
         let table = DistanceTable::<f64>::new(1, 3, 4, |_, _, _| 0.0);
         let mut of_head = vec![1.0; table.distances()];
-        let at = |q, k| Place { b: 0, h: 0, q, k };
+        let at = |q, k| TileOrigin { b: 0, h: 0, q, k };
         table.add_gradient(at(0, 0), &[10.0, 20.0], &mut of_head);
         table.add_gradient(at(2, 1), &[100.0, 200.0, 300.0], &mut of_head);
         assert_eq!(of_head, [1.0, 101.0, 211.0, 321.0, 1.0, 1.0]);

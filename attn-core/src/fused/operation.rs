@@ -10,7 +10,7 @@ use crate::{
     Backend, Element,
     composed::reshape,
     kernel::{Buffer, Matrix, MatrixMut},
-    memory::Held,
+    memory::AllocationGuard,
     simd::call,
     unoptimised,
 };
@@ -74,7 +74,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         let axes: Vec<usize> = x.shape().concrete().into_iter().collect();
         let (width, rows) = axes.split_last().unwrap_or((&1, &[]));
         let x = self.flat(x)?;
-        let mut values = Buffer::stale(x.shape().0);
+        let mut values = Buffer::uninit(x.shape().0);
         x.copy_into(&mut values);
         Ok(Operand {
             values,
@@ -183,10 +183,10 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
             unoptimised::warn_once();
         }
         let places = self.places;
-        let held = Held::of::<E>(results.numbers());
+        let held = AllocationGuard::of::<E>(results.numbers());
         self.tape.add_backward_op(move |tape| {
             let d_results = results.take(tape)?;
-            let d_held = Held::of::<E>(results.numbers());
+            let d_held = AllocationGuard::of::<E>(results.numbers());
             let mut gradients = places.take(tape)?;
             backward(d_results.all(), &mut gradients);
             drop([held, d_held]);
@@ -204,7 +204,7 @@ type Backward<E, const N: usize> = Box<dyn FnOnce([&[E]; N], &mut Gradients<E>)>
 pub struct Output<E> {
     values: Vec<E>,
     /// Counted until there is a tensor.
-    held: Held,
+    held: AllocationGuard,
     rows: usize,
     width: usize,
 }
@@ -214,7 +214,7 @@ impl<E: Element> Output<E> {
     pub fn zeros(rows: usize, width: usize) -> Self {
         Self {
             values: zeros(rows * width),
-            held: Held::of::<E>(rows * width),
+            held: AllocationGuard::of::<E>(rows * width),
             rows,
             width,
         }
@@ -233,12 +233,12 @@ impl<E: Element> Output<E> {
     }
 
     /// The numbers, row by row, to write.
-    pub fn numbers_mut(&mut self) -> &mut [E] {
+    pub fn as_mut_slice(&mut self) -> &mut [E] {
         &mut self.values
     }
 
     /// The whole of it, to write: as in an [`Array`](super::Array).
-    pub fn all_mut(&mut self) -> MatrixMut<'_, E> {
+    pub fn view_mut(&mut self) -> MatrixMut<'_, E> {
         MatrixMut::new(&mut self.values, self.rows, self.width)
     }
 }

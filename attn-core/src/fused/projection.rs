@@ -10,7 +10,7 @@ use super::{Gradients, Operation, Slot, Target};
 use crate::{
     Backend, Element,
     kernel::{Buffer, Matrix, MatrixMut, linear},
-    simd::Into,
+    simd::WriteMode,
 };
 
 /// `y = x Wᵀ + b` with the weights and biases of several projections stacked: `W` is `[Σ outputs, input]`.
@@ -80,7 +80,7 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
     pub fn read<T>(self, operation: &mut Operation<E, D, T>) -> Projection<E> {
         let Self { input, parts } = self;
         let outputs: usize = parts.iter().map(|part| part.outputs).sum();
-        let mut weight = Buffer::stale(outputs * input);
+        let mut weight = Buffer::uninit(outputs * input);
         let has_bias = parts.iter().any(|part| part.bias.is_some());
         let mut bias = has_bias.then(|| Buffer::zeros(outputs));
         let mut tensors = Vec::with_capacity(2 * parts.len());
@@ -186,13 +186,13 @@ impl<E: Element> Projection<E> {
         linear::forward(x, self.weight(), self.bias.as_deref(), y);
     }
 
-    /// `y = x Wᵀ`: what it [lacks](Self::lacking) is left to the next pass, which reads `y` anyway.
+    /// `y = x Wᵀ`: what it [lacks](Self::bias_or_zeros) is left to the next pass, which reads `y` anyway.
     pub fn product(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
         linear::forward(x, self.weight(), None, y);
     }
 
     /// The bias, which a [`product`](Self::product) lacks; zeros if there is none.
-    pub fn lacking(&self) -> Buffer<E> {
+    pub fn bias_or_zeros(&self) -> Buffer<E> {
         let outputs = self.weight().rows();
         let mut numbers = Buffer::zeros(outputs);
         if let Some(bias) = &self.bias {
@@ -209,7 +209,7 @@ impl<E: Element> Projection<E> {
     }
 
     /// `dx = dy W`, or `dx += dy W`
-    pub fn input_gradient(&self, d_y: Matrix<'_, E>, into: Into, d_x: MatrixMut<'_, E>) {
+    pub fn input_gradient(&self, d_y: Matrix<'_, E>, into: WriteMode, d_x: MatrixMut<'_, E>) {
         linear::input_gradient(d_y, self.weight(), into, d_x);
     }
 

@@ -12,7 +12,7 @@ use crate::kernel::{Buffer, Matrix, Real};
 /// ```
 /// use attn::__private::runtime::{fused::ScoreGradient, kernel::attention::SumLens};
 ///
-/// let mut sums = ScoreGradient::<f32>::stale(2, SumLens { per_head: 3, shared: 1 });
+/// let mut sums = ScoreGradient::<f32>::uninit(2, SumLens { per_head: 3, shared: 1 });
 /// let mut kernel = sums.as_mut();
 /// kernel.per_head.row_mut(0).copy_from_slice(&[1.0, 2.0, 3.0]);
 /// kernel.per_head.row_mut(1).copy_from_slice(&[4.0, 5.0, 6.0]);
@@ -31,9 +31,9 @@ pub struct ScoreGradient<E: Element> {
 
 impl<E: Element> ScoreGradient<E> {
     /// Sums that are whatever they are.
-    pub fn stale(heads: usize, lens: SumLens) -> Self {
+    pub fn uninit(heads: usize, lens: SumLens) -> Self {
         Self {
-            per_head: Array::stale(heads, [lens.per_head]),
+            per_head: Array::uninit(heads, [lens.per_head]),
             shared: Buffer::counted(lens.shared),
         }
     }
@@ -41,14 +41,14 @@ impl<E: Element> ScoreGradient<E> {
     /// What the kernel writes.
     pub fn as_mut(&mut self) -> ScoreGradients<'_, E> {
         ScoreGradients {
-            per_head: self.per_head.all_mut(),
+            per_head: self.per_head.view_mut(),
             shared: &mut self.shared,
         }
     }
 
     /// Some sums of every head.
     pub fn per_head(&self, range: Range<usize>) -> Matrix<'_, E> {
-        self.per_head.all().some_cols(range)
+        self.per_head.view().some_cols(range)
     }
 
     /// Adds some sums of every head to the gradient of a parameter, `[heads, range]`.

@@ -7,7 +7,7 @@ use crate::{
         Buffer,
         elementwise::{self, NOTHING},
     },
-    simd::Into,
+    simd::WriteMode,
 };
 
 /// Where a gradient goes: to the tape, or to an array of the operation's own.
@@ -15,18 +15,18 @@ use crate::{
 /// What is written first to a stale array overwrites it, and all else is added.
 ///
 /// ```
-/// use attn::__private::runtime::{fused::{Array, Gradients, Target}, simd::Into};
+/// use attn::__private::runtime::{fused::{Array, Gradients, Target}, simd::WriteMode};
 ///
 /// let mut gradients = Gradients::default();
-/// let mut d_x = Array::<f32>::stale(1, [2]);
-/// let mut target = Target::array(&mut d_x, Into::Overwrite);
+/// let mut d_x = Array::<f32>::uninit(1, [2]);
+/// let mut target = Target::array(&mut d_x, WriteMode::Overwrite);
 /// target.add(2.0, &[1.0, 3.0], &mut gradients);
 /// target.add(-1.0, &[1.0, 1.0], &mut gradients);
-/// assert_eq!(d_x.numbers(), [1.0, 5.0]);
+/// assert_eq!(d_x.as_slice(), [1.0, 5.0]);
 /// ```
 pub struct Target<'a, E: Element> {
     to: To<'a, E>,
-    into: Into,
+    into: WriteMode,
 }
 
 enum To<'a, E> {
@@ -39,21 +39,24 @@ impl<'a, E: Element> Target<'a, E> {
     pub fn slot(slot: Slot) -> Self {
         Self {
             to: To::Tape(slot),
-            into: Into::Add,
+            into: WriteMode::Add,
         }
     }
 
-    /// An array; with [`Into::Overwrite`], whatever is in it.
-    pub fn array<const N: usize>(array: &'a mut Array<E, N>, into: Into) -> Self {
+    /// An array; with [`WriteMode::Overwrite`], whatever is in it.
+    pub fn array<const N: usize>(array: &'a mut Array<E, N>, into: WriteMode) -> Self {
         Self {
-            to: To::Array(array.numbers_mut()),
+            to: To::Array(array.as_mut_slice()),
             into,
         }
     }
 
     /// The numbers, and what is to become of those that are there.
-    pub fn numbers_mut<'b>(&'b mut self, gradients: &'b mut Gradients<E>) -> (&'b mut [E], Into) {
-        let into = std::mem::replace(&mut self.into, Into::Add);
+    pub fn numbers_mut<'b>(
+        &'b mut self,
+        gradients: &'b mut Gradients<E>,
+    ) -> (&'b mut [E], WriteMode) {
+        let into = std::mem::replace(&mut self.into, WriteMode::Add);
         let numbers = match &mut self.to {
             To::Tape(slot) => gradients.of(*slot),
             To::Array(numbers) => numbers,
@@ -65,8 +68,8 @@ impl<'a, E: Element> Target<'a, E> {
     pub fn overwrite(&mut self, gradients: &mut Gradients<E>, write: impl FnOnce(&mut [E])) {
         let (numbers, into) = self.numbers_mut(gradients);
         match into {
-            Into::Overwrite => write(numbers),
-            Into::Add => {
+            WriteMode::Overwrite => write(numbers),
+            WriteMode::Add => {
                 let mut written = Buffer::counted(numbers.len());
                 write(&mut written);
                 elementwise::add_scaled(E::one(), &written, numbers);
@@ -77,7 +80,7 @@ impl<'a, E: Element> Target<'a, E> {
     /// Lets `add` add to the numbers.
     pub fn accumulate(&mut self, gradients: &mut Gradients<E>, add: impl FnOnce(&mut [E])) {
         let (numbers, into) = self.numbers_mut(gradients);
-        if into == Into::Overwrite {
+        if into == WriteMode::Overwrite {
             numbers.fill(E::zero());
         }
         add(numbers);
@@ -87,8 +90,8 @@ impl<'a, E: Element> Target<'a, E> {
     pub fn add(&mut self, scale: f64, x: &[E], gradients: &mut Gradients<E>) {
         let (numbers, into) = self.numbers_mut(gradients);
         match into {
-            Into::Add => elementwise::add_scaled(E::of(scale), x, numbers),
-            Into::Overwrite => elementwise::affine(E::of(scale), E::of(NOTHING), x, numbers),
+            WriteMode::Add => elementwise::add_scaled(E::of(scale), x, numbers),
+            WriteMode::Overwrite => elementwise::affine(E::of(scale), E::of(NOTHING), x, numbers),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use super::{
     reach::Reach,
-    tokens::{NewTokens, Room, Span},
+    tokens::{Capacity, NewTokens, Span},
 };
 use crate::{
     Error,
     kernel::{
         Matrix, MatrixMut, Pooled,
-        attention::{Attention, Positions, go_on, prepare},
+        attention::{Attention, Positions, decode, prepare},
     },
 };
 
@@ -75,8 +75,8 @@ impl<E: Pooled> Cache<E> {
     ///
     /// # Errors
     /// [`Error::TooLarge`] if there is not so much memory.
-    pub fn new<Dev>(room: Room, attention: &Attention<'_, E>) -> Result<Self, Error<Dev>> {
-        let Room {
+    pub fn new<Dev>(room: Capacity, attention: &Attention<'_, E>) -> Result<Self, Error<Dev>> {
+        let Capacity {
             sequences,
             capacity,
         } = room;
@@ -141,7 +141,7 @@ impl<E: Pooled> Cache<E> {
             };
             let rows = [&sequence.keys, &sequence.values];
             let [keys, values] = rows.map(|rows| rows.first(sequence.len));
-            go_on(attention, positions, q, keys, values, span.of(&mut output));
+            decode(attention, positions, q, keys, values, span.of(&mut output));
         }
     }
 

@@ -18,11 +18,11 @@ mod tests;
 pub use beam::{Beam, BeamSearch};
 pub use cache::Cache;
 pub use error::SessionError;
-pub use past::{InSession, Past};
+pub use past::{Decode, DecodeState};
 pub use sampling::{Sampler, Sampling, SamplingError};
 pub use session::{Decoder, Decoding, Remembers, Session, Sessions};
 pub use stream::{GenerateError, Generated};
-pub use tokens::{NewTokens, Room, Span};
+pub use tokens::{Capacity, NewTokens, Span};
 
 /// What the session of a model is that has none: a trait that nothing implements stands before it.
 pub fn no_session<T>() -> T {

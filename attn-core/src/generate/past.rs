@@ -5,29 +5,29 @@ use std::sync::Arc;
 use super::{
     cache::Cache,
     session::Remembers,
-    tokens::{NewTokens, Room},
+    tokens::{Capacity, NewTokens},
 };
 use crate::{
     Element, Error,
     kernel::{Matrix, MatrixMut, Pooled},
-    model::OnSlices,
+    model::FusedLayer,
 };
 
 /// A layer of `attention!` inside of a model that goes on token by token.
-pub trait InSession<E: Element>: OnSlices<E> {
+pub trait Decode<E: Element>: FusedLayer<E> {
     /// What it has seen.
-    type Past: Remembers + Clone;
+    type DecodeState: Remembers + Clone;
 
     /// Nothing seen yet.
     ///
     /// # Errors
     /// If the longest sequence is too long for the layer.
-    fn past<Dev>(weights: &Self::Weights, room: Room) -> Result<Self::Past, Error<Dev>>;
+    fn past<Dev>(weights: &Self::Weights, room: Capacity) -> Result<Self::DecodeState, Error<Dev>>;
 
     /// Writes the output for the new tokens, and remembers them.
     fn decode(
         weights: &Self::Weights,
-        past: &mut Self::Past,
+        past: &mut Self::DecodeState,
         new: &NewTokens,
         x: Matrix<'_, E>,
         output: MatrixMut<'_, E>,
@@ -35,14 +35,14 @@ pub trait InSession<E: Element>: OnSlices<E> {
 }
 
 /// What an attention has seen, and what it is called with: of the longest sequence there may be.
-pub struct Past<C, E> {
+pub struct DecodeState<C, E> {
     /// Shared by all copies.
     pub call: Arc<C>,
     /// The keys and values.
     pub cache: Cache<E>,
 }
 
-impl<C, E: Pooled> Clone for Past<C, E> {
+impl<C, E: Pooled> Clone for DecodeState<C, E> {
     fn clone(&self) -> Self {
         Self {
             call: self.call.clone(),
@@ -51,7 +51,7 @@ impl<C, E: Pooled> Clone for Past<C, E> {
     }
 }
 
-impl<C, E: Pooled> Remembers for Past<C, E> {
+impl<C, E: Pooled> Remembers for DecodeState<C, E> {
     fn reset(&mut self, sequence: usize) {
         self.cache.reset(sequence);
     }

@@ -108,7 +108,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::kernel::{MatrixMut, attention::Place};
+    use crate::kernel::{MatrixMut, attention::TileOrigin};
 
     /// The first `kept` keys and the last `window`, and how often it was asked.
     struct Window {
@@ -130,7 +130,7 @@ mod tests {
             }
         }
 
-        fn hide(&self, _: Place, _: &mut MatrixMut<'_, f32>) {
+        fn hide(&self, _: TileOrigin, _: &mut MatrixMut<'_, f32>) {
             unreachable!("nothing is computed")
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     SessionError,
     cache::MOST_NEW,
-    tokens::{NewTokens, Room},
+    tokens::{Capacity, NewTokens},
 };
 use crate::{
     Element,
@@ -93,7 +93,7 @@ where
 /// for a single sequence: see [the module](super).
 pub struct Sessions<E: Element> {
     decoder: Box<dyn Decoder<E>>,
-    room: Room,
+    room: Capacity,
     vocabulary: usize,
     /// The tokens of each sequence.
     lens: Vec<usize>,
@@ -107,7 +107,7 @@ impl<E: Element> Sessions<E> {
     #[doc(hidden)]
     pub fn new(
         decoder: impl Decoder<E> + 'static,
-        room: Room,
+        room: Capacity,
         vocabulary: usize,
         width: usize,
     ) -> Self {
@@ -159,7 +159,7 @@ impl<E: Element> Sessions<E> {
             }
             self.decode();
         }
-        Ok(self.last.all())
+        Ok(self.last.view())
     }
 
     /// Whether all of it can be done, before any of it is.
@@ -168,7 +168,7 @@ impl<E: Element> Sessions<E> {
         given: usize,
         tokens: impl Fn(usize) -> &'t [usize],
     ) -> Result<(), SessionError> {
-        let Room {
+        let Capacity {
             sequences,
             capacity,
         } = self.room;
@@ -203,14 +203,14 @@ impl<E: Element> Sessions<E> {
 
     fn decode(&mut self) {
         let (new, decoder) = (&self.new, &mut self.decoder);
-        let width = self.last.all().cols();
-        let mut results = Array::stale(new.len(), [width]);
+        let width = self.last.view().cols();
+        let mut results = Array::uninit(new.len(), [width]);
         // A token is worth more than one thread, whatever the model.
         on_pool(|| decoder.decode(new, &mut results));
         for span in new.spans() {
-            let row = results.all().row(span.rows.end - 1);
+            let row = results.view().row(span.rows.end - 1);
             self.last
-                .all_mut()
+                .view_mut()
                 .row_mut(span.sequence)
                 .copy_from_slice(row);
         }
@@ -218,7 +218,7 @@ impl<E: Element> Sessions<E> {
 
     /// The results of the last token of each sequence, `[sequences, width]`; 0 where there is none.
     pub fn results(&self) -> Matrix<'_, E> {
-        self.last.all()
+        self.last.view()
     }
 
     /// How many tokens each sequence has.
@@ -243,7 +243,7 @@ impl<E: Element> Sessions<E> {
     pub fn reset(&mut self, sequence: usize) {
         self.decoder.reset(sequence);
         self.lens[sequence] = 0;
-        self.last.all_mut().row_mut(sequence).fill(E::zero());
+        self.last.view_mut().row_mut(sequence).fill(E::zero());
     }
 
     /// A copy that goes on by itself. Both read the same weights.

@@ -1,8 +1,8 @@
 //! Sessions of a model that is a table: what follows from a token depends on the last token alone.
 
 use super::{
-    Beam, BeamSearch, Decoder, GenerateError, NewTokens, Room, Sampling, SamplingError, Session,
-    SessionError, Sessions,
+    Beam, BeamSearch, Capacity, Decoder, GenerateError, NewTokens, Sampling, SamplingError,
+    Session, SessionError, Sessions,
 };
 use crate::fused::Array;
 
@@ -22,7 +22,7 @@ struct Table([[f64; TOKENS]; TOKENS]);
 impl Decoder<f64> for Table {
     fn decode(&mut self, new: &NewTokens, results: &mut Array<f64>) {
         for (row, &id) in new.ids().iter().enumerate() {
-            results.all_mut().row_mut(row).copy_from_slice(&self.0[id]);
+            results.view_mut().row_mut(row).copy_from_slice(&self.0[id]);
         }
     }
 
@@ -38,7 +38,7 @@ impl Decoder<f64> for Table {
 }
 
 fn session(table: [[f64; TOKENS]; TOKENS], capacity: usize) -> Session<f64> {
-    let room = Room {
+    let room = Capacity {
         sequences: 1,
         capacity,
     };
@@ -191,7 +191,7 @@ fn one_beam_is_the_greedy_choice() {
 #[test]
 #[should_panic(expected = "a session is of one sequence")]
 fn several_sequences_are_no_session() {
-    let room = Room {
+    let room = Capacity {
         sequences: 2,
         capacity: 1,
     };

@@ -4,19 +4,19 @@ use std::ops::Range;
 
 use crate::kernel::{
     Matrix, MatrixMut, Pooled,
-    attention::{Prepare, Sizes, prepare},
+    attention::{HeadTransform, Sizes, prepare},
 };
 
 /// The size of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct Capacity {
     /// How many sequences there are.
     pub sequences: usize,
     /// The most tokens of each.
     pub capacity: usize,
 }
 
-impl Room {
+impl Capacity {
     /// The axes batch, query and key of sequences at their longest.
     pub fn axes(self) -> (usize, usize, usize) {
         (self.sequences, self.capacity, self.capacity)
@@ -104,13 +104,13 @@ impl NewTokens {
         }
     }
 
-    /// Prepares queries or keys, each by its position: [`prepare`].
+    /// HeadTransforms queries or keys, each by its position: [`prepare`].
     ///
     /// # Panics
     /// If the shapes do not fit.
     pub fn prepare<E: Pooled>(
         &self,
-        how: &Prepare<'_, E>,
+        how: &HeadTransform<'_, E>,
         heads: usize,
         x: Matrix<'_, E>,
         mut to: MatrixMut<'_, E>,

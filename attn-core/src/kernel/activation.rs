@@ -16,7 +16,7 @@
 //!
 //! Infinite arguments have the limits, where there are any; NaN stays NaN.
 
-use super::dropout::Dropped;
+use super::dropout::WithDropout;
 use super::elementwise::{map, zip};
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
@@ -39,7 +39,7 @@ pub trait Activation: Copy + Sync {
 pub fn forward<'a, E: Real>(
     activation: impl Activation,
     x: &[E],
-    y: impl Into<Dropped<&'a mut [E]>>,
+    y: impl Into<WithDropout<&'a mut [E]>>,
 ) {
     map(x, y, Value(activation));
 }

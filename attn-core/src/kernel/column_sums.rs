@@ -26,7 +26,7 @@ pub(super) fn add_column_sums<E: Pooled>(x: Matrix<'_, E>, to: &mut [E]) {
         return run(AddRows { x, to });
     }
     let chunks = x.rows().div_ceil(chunk);
-    let mut partial = Buffer::stale(chunks * width);
+    let mut partial = Buffer::uninit(chunks * width);
     let sums = partial.chunks_mut(width).enumerate();
     for_each(sums, |(index, to): (usize, &mut [E])| {
         let rows = index * chunk..x.rows().min((index + 1) * chunk);

@@ -66,7 +66,7 @@ compiled! {
         assert_rows(logits, targets, lse.len());
         check_but(targets, logits.cols(), options.ignore_index)?;
         let chunk = rows_per_task(logits.cols());
-        let mut sums = Buffer::<f64>::stale(targets.len().div_ceil(chunk));
+        let mut sums = Buffer::<f64>::uninit(targets.len().div_ceil(chunk));
         let rows = targets.chunks(chunk).zip(lse.chunks_mut(chunk));
         let parts = rows.zip(sums.iter_mut()).enumerate();
         for_each(parts, |(index, ((targets, lse), sum))| {

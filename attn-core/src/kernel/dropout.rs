@@ -1,8 +1,8 @@
 //! Dropout of elements: each becomes 0 with probability `p`, and the others are multiplied by `1 / (1 - p)`.
 //!
 //! Srivastava et al., "Dropout" (2014). PyTorch: `torch.nn.functional.dropout(x, p)`. Which elements fall is a function of
-//! a key and of their indices alone, so that no mask is kept: the derivative is the same function of the gradient. And so
-//! it needs no pass over memory of its own: other passes drop what they read or write, [`Dropped`], on the way.
+//! a seed and of their indices alone, so that no mask is kept: the derivative is the same function of the gradient. And so
+//! it needs no pass over memory of its own: other passes drop what they read or write, [`WithDropout`], on the way.
 
 use super::Real;
 use super::compiled::compiled;
@@ -17,41 +17,41 @@ const GROUP: usize = WORDS * Philox4x32::BLOCKS;
 
 /// Which elements fall.
 ///
-/// With the word `i % 4` of [`Philox4x32`] of a key at the counter `[low, high, 0, 0]` of the 64-bit number `i / 4`,
-/// element `i` is kept if the word is at least `p * 2^32`. Without a key all are.
+/// With the word `i % 4` of [`Philox4x32`] of a seed at the counter `[low, high, 0, 0]` of the 64-bit number `i / 4`,
+/// element `i` is kept if the word is at least `p * 2^32`. Without a seed all are.
 ///
 /// What falls becomes 0 whatever it was, NaN and infinities too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     p: f64,
-    key: Option<u64>,
+    seed: Option<u64>,
 }
 
 impl Dropout {
     /// Nothing falls.
-    pub const NONE: Self = Self { p: 0.0, key: None };
+    pub const NONE: Self = Self { p: 0.0, seed: None };
 
-    /// Each with probability `p`, if there is a key that says which.
+    /// Each with probability `p`, if there is a seed that says which.
     ///
     /// # Panics
     /// If `p` is not between 0 and 1.
     #[track_caller]
-    pub fn new(p: f64, key: Option<u64>) -> Self {
+    pub fn new(p: f64, seed: Option<u64>) -> Self {
         assert!((0.0..=1.0).contains(&p), "{p} is not a probability");
-        Self { p, key }
+        Self { p, seed }
     }
 
     /// Numbers of which these elements fall as they are read.
-    pub fn of<T>(self, numbers: impl Into<Dropped<T>>) -> Dropped<T> {
-        Dropped {
+    pub fn of<T>(self, numbers: impl Into<WithDropout<T>>) -> WithDropout<T> {
+        WithDropout {
             read: self,
             ..numbers.into()
         }
     }
 
     /// Numbers of which these elements fall as they are written.
-    pub fn to<T>(self, numbers: impl Into<Dropped<T>>) -> Dropped<T> {
-        Dropped {
+    pub fn to<T>(self, numbers: impl Into<WithDropout<T>>) -> WithDropout<T> {
+        WithDropout {
             written: self,
             ..numbers.into()
         }
@@ -59,7 +59,7 @@ impl Dropout {
 
     /// Whether nothing falls.
     pub(super) fn is_none(self) -> bool {
-        self.key.is_none()
+        self.seed.is_none()
     }
 
     /// `x = dropout(x)`, from element `first` of an array on.
@@ -77,7 +77,7 @@ impl Dropout {
 
 /// Numbers, and which of them fall when they are read, and when they are written.
 #[derive(Clone, Copy, Debug)]
-pub struct Dropped<T> {
+pub struct WithDropout<T> {
     /// All of them.
     pub numbers: T,
     /// Those that fall when they are read.
@@ -86,10 +86,10 @@ pub struct Dropped<T> {
     pub written: Dropout,
 }
 
-impl<E> Dropped<&mut [E]> {
+impl<E> WithDropout<&mut [E]> {
     /// The same, for as long as it is lent.
-    pub(super) fn reborrow(&mut self) -> Dropped<&mut [E]> {
-        Dropped {
+    pub(super) fn reborrow(&mut self) -> WithDropout<&mut [E]> {
+        WithDropout {
             numbers: self.numbers,
             ..*self
         }
@@ -97,7 +97,7 @@ impl<E> Dropped<&mut [E]> {
 }
 
 /// None of them falls.
-impl<T> From<T> for Dropped<T> {
+impl<T> From<T> for WithDropout<T> {
     fn from(numbers: T) -> Self {
         Self {
             numbers,
@@ -190,11 +190,11 @@ struct Falling<E> {
 
 impl<E: Real> Falling<E> {
     #[inline(always)]
-    fn new(Dropout { p, key }: Dropout) -> Self {
+    fn new(Dropout { p, seed }: Dropout) -> Self {
         // An integer is below a number if it is below the next integer: so many words are.
         let words = (p * 2f64.powi(32)).ceil() as u64;
         Self {
-            random: key.filter(|_| words > 0).map(Philox4x32::new),
+            random: seed.filter(|_| words > 0).map(Philox4x32::new),
             last: words.saturating_sub(1) as u32,
             factor: E::of_f64(1.0 / (1.0 - p)),
         }
@@ -222,9 +222,9 @@ mod tests {
     use super::*;
     use crate::kernel::testing::*;
 
-    fn dropped<E: crate::kernel::Pooled>(x: &[E], p: f64, key: u64) -> Vec<E> {
+    fn dropped<E: crate::kernel::Pooled>(x: &[E], p: f64, seed: u64) -> Vec<E> {
         let mut y = vec![E::NAN; x.len()];
-        let dropout = Dropout::new(p, Some(key));
+        let dropout = Dropout::new(p, Some(seed));
         super::dropout(dropout, x, &mut y);
         let mut in_place = x.to_vec();
         dropout_in_place(dropout, &mut in_place);

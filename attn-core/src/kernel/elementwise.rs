@@ -4,7 +4,7 @@
 
 use super::Real;
 use super::compiled::compiled;
-use super::dropout::Dropped;
+use super::dropout::WithDropout;
 use super::lanes::for_lanes;
 use super::parallel::{SMALL, for_each};
 use crate::simd::call::{Axpy, Scale};
@@ -19,8 +19,8 @@ const NEAR: usize = 1024;
 /// # Panics
 /// If the lengths differ.
 #[track_caller]
-pub fn map<'a, E: Real>(x: &[E], y: impl Into<Dropped<&'a mut [E]>>, f: impl Map<E> + Sync) {
-    let Dropped {
+pub fn map<'a, E: Real>(x: &[E], y: impl Into<WithDropout<&'a mut [E]>>, f: impl Map<E> + Sync) {
+    let WithDropout {
         numbers: y,
         written,
         ..

@@ -12,7 +12,7 @@ use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::{Matrix, MatrixMut, Real};
 use crate::simd::slice::{self, load_any, store_any};
-use crate::simd::{Into, Kernel, Vector, run};
+use crate::simd::{Kernel, Vector, WriteMode, run};
 
 compiled! {
     L2Norm:
@@ -42,7 +42,7 @@ compiled! {
         epsilon: E,
         d_y: Matrix<'_, E>,
         d_x: MatrixMut<'_, E>,
-        into: Into,
+        into: WriteMode,
     ) {
         assert_shapes(x, d_y.rows(), d_y.cols());
         assert_shapes(x, d_x.rows(), d_x.cols());
@@ -110,7 +110,7 @@ struct Backward<'a, E> {
     epsilon: E,
     d_y: Matrix<'a, E>,
     d_x: MatrixMut<'a, E>,
-    into: Into,
+    into: WriteMode,
 }
 
 impl<E: Real> Kernel for Backward<'_, E> {
@@ -133,8 +133,8 @@ impl<E: Real> Kernel for Backward<'_, E> {
             for_lanes!(V, x.len(), [x, d_y], [d_x], {
                 let rest = load_any::<V>(x).mul_add(along, load_any(d_y));
                 let old = match self.into {
-                    Into::Overwrite => V::zero(),
-                    Into::Add => load_any(d_x),
+                    WriteMode::Overwrite => V::zero(),
+                    WriteMode::Add => load_any(d_x),
                 };
                 store_any(rest.mul_add(inverse, old), d_x);
             });
@@ -189,7 +189,7 @@ mod tests {
                         y.iter().zip(&weights).map(|(y, w)| y * w).sum()
                     };
                     let want = slopes(&x, loss);
-                    for (into, before) in [(Into::Overwrite, 0.0), (Into::Add, 1.0)] {
+                    for (into, before) in [(WriteMode::Overwrite, 0.0), (WriteMode::Add, 1.0)] {
                         let mut d_x = vec![1.0; cols];
                         backward(
                             Matrix::new(&x, 1, cols),
@@ -221,7 +221,7 @@ mod tests {
         let nothing = || Matrix::<f32>::new(&[], 0, 3);
         forward(nothing(), 1.0, MatrixMut::new(&mut [], 0, 3));
         let d_x = MatrixMut::new(&mut [], 0, 3);
-        backward(nothing(), 1.0, nothing(), d_x, Into::Add);
+        backward(nothing(), 1.0, nothing(), d_x, WriteMode::Add);
         forward::<f32>(Matrix::new(&[], 3, 0), 1.0, MatrixMut::new(&mut [], 3, 0));
     }
 

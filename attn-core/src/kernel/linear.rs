@@ -14,7 +14,7 @@ use super::multiply::{Start, multiply};
 use super::outer_products::add_outer_products;
 use super::parallel::{FEW, SMALL, for_each};
 use super::{Matrix, MatrixMut, Pooled};
-use crate::simd::{Into, Threads, product};
+use crate::simd::{Threads, WriteMode, product};
 
 /// Fewer rows than that are multiplied one by one: reading the weights costs more than the arithmetic then, and
 /// transposing them would double that.
@@ -64,7 +64,7 @@ compiled! {
     pub fn input_gradient<E>(
         d_y: Matrix<'_, E>,
         w: Matrix<'_, E>,
-        into: Into,
+        into: WriteMode,
         d_x: MatrixMut<'_, E>,
     ) {
         multiply(d_x, into.into(), d_y, w);
@@ -182,7 +182,12 @@ mod tests {
                 assert_close(&what, got, &want, Absolute(1e-13));
             };
             let mut d_x = vec![f64::NAN; n * width];
-            input_gradient(d, w, Into::Overwrite, MatrixMut::new(&mut d_x, n, width));
+            input_gradient(
+                d,
+                w,
+                WriteMode::Overwrite,
+                MatrixMut::new(&mut d_x, n, width),
+            );
             let term = |i, k| (0..outputs).map(|o| d.get(i, o) * w.get(o, k)).sum();
             near(&d_x, &term, width);
 
@@ -213,11 +218,11 @@ mod tests {
             let mut d_x = vec![f64::NAN; n * width];
             let matrix = Matrix::new(&w, outputs, width);
             let to = MatrixMut::new(&mut d_x, n, width);
-            input_gradient(d, matrix, Into::Overwrite, to);
+            input_gradient(d, matrix, WriteMode::Overwrite, to);
             let want = slopes(&x, |x| loss(x, &w, &bias));
             assert_close("input", &d_x, &want, Absolute(1e-8));
             let to = MatrixMut::new(&mut d_x, n, width);
-            input_gradient(d, matrix, Into::Add, to);
+            input_gradient(d, matrix, WriteMode::Add, to);
             let twice: Vec<f64> = want.iter().map(|x| 2.0 * x).collect();
             assert_close("input, added", &d_x, &twice, Absolute(1e-8));
 
@@ -272,7 +277,12 @@ mod tests {
                 let mut y = vec![0.0; n * outputs];
                 forward(x, w, Some(&bias), MatrixMut::new(&mut y, n, outputs));
                 let mut d_x = vec![0.0; n * width];
-                input_gradient(d_y, w, Into::Overwrite, MatrixMut::new(&mut d_x, n, width));
+                input_gradient(
+                    d_y,
+                    w,
+                    WriteMode::Overwrite,
+                    MatrixMut::new(&mut d_x, n, width),
+                );
                 let (mut d_w, mut d_b) = (vec![0.0; outputs * width], vec![0.0; outputs]);
                 let to = MatrixMut::new(&mut d_w, outputs, width);
                 add_gradients(d_y, x, to, Some(&mut d_b));

@@ -43,7 +43,7 @@ compiled! {
         for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
             let row = o * axis.inner..(o + 1) * axis.inner;
             // What has not found its place yet.
-            let mut rest = Buffer::stale(axis.inner);
+            let mut rest = Buffer::uninit(axis.inner);
             rest.copy_from_slice(&d_y[row.clone()]);
             run(Backward {
                 x: &x[axis.block(o)],

@@ -9,7 +9,7 @@ use super::panel::Panel;
 use super::parallel::{for_each, rows_per_task};
 use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Into, Threads, product};
+use crate::simd::{Threads, WriteMode, product};
 
 /// Numbers that are copied at a time: a part of a third cache.
 const COPY: usize = 1 << 20;
@@ -43,13 +43,13 @@ impl<E: Copy> Start<'_, E> {
     }
 
     /// Writes it, and says what a product has to do with it.
-    pub(super) fn write(self, mut to: MatrixMut<'_, E>) -> Into {
+    pub(super) fn write(self, mut to: MatrixMut<'_, E>) -> WriteMode {
         match self {
-            Self::Zero => Into::Overwrite,
-            Self::Given => Into::Add,
+            Self::Zero => WriteMode::Overwrite,
+            Self::Given => WriteMode::Add,
             Self::Row(numbers) => {
                 (0..to.rows()).for_each(|i| to.row_mut(i).copy_from_slice(numbers));
-                Into::Add
+                WriteMode::Add
             }
         }
     }
@@ -57,23 +57,23 @@ impl<E: Copy> Start<'_, E> {
 
 impl<E: Pooled> Start<'_, E> {
     /// [`write`](Self::write), by all threads.
-    fn write_by_all(self, to: MatrixMut<'_, E>) -> Into {
+    fn write_by_all(self, to: MatrixMut<'_, E>) -> WriteMode {
         if let Self::Row(_) = self {
             let some = rows_per_task(to.cols());
             for_each(to.row_chunks(some), |to| {
                 self.write(to);
             });
-            return Into::Add;
+            return WriteMode::Add;
         }
         self.write(to)
     }
 }
 
-impl<E> From<Into> for Start<'_, E> {
-    fn from(into: Into) -> Self {
+impl<E> From<WriteMode> for Start<'_, E> {
+    fn from(into: WriteMode) -> Self {
         match into {
-            Into::Overwrite => Self::Zero,
-            Into::Add => Self::Given,
+            WriteMode::Overwrite => Self::Zero,
+            WriteMode::Add => Self::Given,
         }
     }
 }
@@ -112,7 +112,7 @@ pub(super) fn multiply<E: Pooled>(
 /// `to = a b`, or `to += a b`, with at most [`SIDE`] columns of `b`, which are copied.
 fn multiply_columns<E: Pooled>(
     mut to: MatrixMut<'_, E>,
-    mut into: Into,
+    mut into: WriteMode,
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
 ) {
@@ -128,7 +128,7 @@ fn multiply_columns<E: Pooled>(
             rows.read(),
             Threads::All,
         );
-        into = Into::Add;
+        into = WriteMode::Add;
     }
 }
 
@@ -150,7 +150,7 @@ fn copy<E: Pooled>(x: Matrix<'_, E>) -> Panel<E> {
 /// `to = a b`, or `to += a b`, where all rows are slices.
 pub(super) fn add_product<E: Pooled>(
     to: MatrixMut<'_, E>,
-    into: Into,
+    into: WriteMode,
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
     threads: Threads,
@@ -167,15 +167,15 @@ pub(super) fn add_product<E: Pooled>(
     for (i, to) in columns.chunks_mut(LANES).enumerate() {
         to[..few].copy_from_slice(&b.row(i)[whole..]);
     }
-    let mut sums = Buffer::stale(a.rows() * LANES);
+    let mut sums = Buffer::uninit(a.rows() * LANES);
     let columns = Matrix::new(&columns, b.rows(), LANES);
     let to = MatrixMut::new(&mut sums, a.rows(), LANES);
-    product(to, Into::Overwrite, E::ONE, a, columns, threads);
+    product(to, WriteMode::Overwrite, E::ONE, a, columns, threads);
     for (i, sums) in sums.chunks(LANES).enumerate() {
         for (to, &sum) in right.row_mut(i).iter_mut().zip(sums) {
             *to = match into {
-                Into::Overwrite => sum,
-                Into::Add => *to + sum,
+                WriteMode::Overwrite => sum,
+                WriteMode::Add => *to + sum,
             };
         }
     }

@@ -21,12 +21,12 @@
 
 use super::column_sums::{add_column_sums, rows_per_sum};
 use super::compiled::compiled;
-use super::dropout::Dropped;
+use super::dropout::WithDropout;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Matrix, MatrixMut, Pooled, Real, sum};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
-use crate::simd::{Into, Kernel, Vector, run};
+use crate::simd::{Kernel, Vector, WriteMode, run};
 
 /// Numbers that [`Norm::forward`] keeps of every row: `m` and `1 / sqrt(v + epsilon)`.
 pub const STATISTICS: usize = 2;
@@ -59,7 +59,7 @@ pub struct Gradients<'a, E> {
     /// As the input.
     pub x: MatrixMut<'a, E>,
     /// Whether [`x`](Self::x) is overwritten.
-    pub into: Into,
+    pub into: WriteMode,
     /// As the gain; added to what is there.
     pub gain: Option<&'a mut [E]>,
     /// As the bias; added to what is there.
@@ -85,8 +85,8 @@ impl<E: Pooled> Norm<'_, E> {
     #[track_caller]
     pub fn forward_of_sum(
         &self,
-        x: Dropped<&mut [E]>,
-        y: Dropped<&[E]>,
+        x: WithDropout<&mut [E]>,
+        y: WithDropout<&[E]>,
         to: MatrixMut<'_, E>,
         statistics: &mut [E],
     ) {
@@ -159,8 +159,8 @@ compiled! {
     #[track_caller]
     fn forward_of_sum<E>(
         norm: &Norm<'_, E>,
-        x: Dropped<&mut [E]>,
-        y: Dropped<&[E]>,
+        x: WithDropout<&mut [E]>,
+        y: WithDropout<&[E]>,
         to: MatrixMut<'_, E>,
         statistics: &mut [E],
     ) {
@@ -242,7 +242,7 @@ impl<'a, E: Pooled> Row<'a, E> {
     fn new(row: Option<&'a [E]>, otherwise: E, width: usize) -> Self {
         row.map_or_else(
             || {
-                let mut row = Buffer::stale(width);
+                let mut row = Buffer::uninit(width);
                 row.fill(otherwise);
                 Self::Constant(row)
             },
@@ -300,7 +300,7 @@ struct Backward<'a, E> {
     statistics: &'a [E],
     d_y: Matrix<'a, E>,
     d_x: MatrixMut<'a, E>,
-    into: Into,
+    into: WriteMode,
     d_gain: &'a mut [E],
     d_bias: &'a mut [E],
 }
@@ -360,8 +360,8 @@ impl<E: Real> Backward<'_, E> {
             let centred = load_any::<V>(d_y).mul_add(load_any(gain), -V::splat(d_h));
             let rest = h.mul_add(-V::splat(d_h_h), centred);
             let old = match self.into {
-                Into::Overwrite => V::zero(),
-                Into::Add => load_any(d_x),
+                WriteMode::Overwrite => V::zero(),
+                WriteMode::Add => load_any(d_x),
             };
             store_any(rest.mul_add(V::splat(inverse), old), d_x);
         });

@@ -64,7 +64,7 @@ compiled! {
 
     /// `Σ x²`, in `f64`: in an order that the length alone decides, and the same for every instruction set.
     pub fn squared_norm<E>(x: &[E]) -> f64 {
-        let mut sums = Buffer::<f64>::stale(x.len().div_ceil(SMALL));
+        let mut sums = Buffer::<f64>::uninit(x.len().div_ceil(SMALL));
         let parts = x.chunks(SMALL).zip(sums.iter_mut());
         for_each(parts, |(x, sum)| *sum = run(SumOfSquares(x)));
         sums.iter().sum()

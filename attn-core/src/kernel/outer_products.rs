@@ -16,7 +16,7 @@ use super::panel::Panel;
 use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};
 use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Into, Threads, call::sum};
+use crate::simd::{Threads, WriteMode, call::sum};
 
 /// Rows of `a` and `b` at a time.
 const DEPTH: usize = 128;
@@ -118,7 +118,7 @@ impl<E: Pooled> Tile<'_, E> {
         let (rows, depth) = (to.rows(), a.rows());
         let mut columns = Panel::new(rows, DEPTH.min(depth));
         // The sums of some rows at a time.
-        let mut partial = Buffer::stale(depth.div_ceil(DEPTH) * sums.len());
+        let mut partial = Buffer::uninit(depth.div_ceil(DEPTH) * sums.len());
         let mut partials = partial.chunks_mut(rows);
         for first in (0..depth).step_by(DEPTH) {
             let some = first..depth.min(first + DEPTH);
@@ -131,7 +131,7 @@ impl<E: Pooled> Tile<'_, E> {
             for (i, to) in partials.next().into_iter().flatten().enumerate() {
                 *to = sum(columns.row(i));
             }
-            add_product(to.reborrow(), Into::Add, columns, b, Threads::One);
+            add_product(to.reborrow(), WriteMode::Add, columns, b, Threads::One);
         }
         if !sums.is_empty() {
             add_column_sums(Matrix::new(&partial, depth.div_ceil(DEPTH), rows), sums);

@@ -26,7 +26,7 @@ impl<E: Pooled> Panel<E> {
     /// A matrix that holds whatever it holds.
     pub(super) fn new(rows: usize, cols: usize) -> Self {
         // Fewer columns may have rows that are further apart.
-        let memory = Buffer::stale(rows * (cols + GAP));
+        let memory = Buffer::uninit(rows * (cols + GAP));
         Self { memory, rows, cols }
     }
 

@@ -9,7 +9,7 @@ use super::{
     arithmetic, attention, axis, concat, cross_entropy, dropout, elementwise, embedding, l2_norm,
     linear, max, norm, optim, sinusoid, softmax, sum,
 };
-use crate::memory::{self, Held};
+use crate::memory::{self, AllocationGuard};
 use crate::simd::Real;
 
 /// The bytes of a cache line and of the widest vector: buffers start at multiples of it.
@@ -21,12 +21,12 @@ pub struct Buffer<E: Pooled> {
     start: usize,
     len: usize,
     /// Of what counts as activations.
-    held: Option<Held>,
+    held: Option<AllocationGuard>,
 }
 
 impl<E: Pooled> Buffer<E> {
     /// A buffer whose numbers are whatever they are: for kernels that write before they read.
-    pub fn stale(len: usize) -> Self {
+    pub fn uninit(len: usize) -> Self {
         // The room for the alignment comes on top: a power of two is a class, and often a length.
         let memory = E::pool().take(size_class(len) + ALIGNMENT / size_of::<E>());
         let start = match memory.as_ptr().align_offset(ALIGNMENT) {
@@ -43,14 +43,14 @@ impl<E: Pooled> Buffer<E> {
 
     /// A stale buffer that counts as [activations](crate::memory).
     pub fn counted(len: usize) -> Self {
-        let mut buffer = Self::stale(len);
-        buffer.held = Some(Held::of::<E>(len));
+        let mut buffer = Self::uninit(len);
+        buffer.held = Some(AllocationGuard::of::<E>(len));
         buffer
     }
 
     /// A buffer of zeros.
     pub fn zeros(len: usize) -> Self {
-        let mut buffer = Self::stale(len);
+        let mut buffer = Self::uninit(len);
         buffer.fill(E::ZERO);
         buffer
     }
@@ -90,7 +90,7 @@ pub trait Pooled:
     + attention::Attends<Self>
     + attention::Continues<Self>
     + attention::PerHead<Self>
-    + attention::Prepares<Self>
+    + attention::HeadTransforms<Self>
     + axis::Axes<Self>
     + concat::Concat<Self>
     + cross_entropy::CrossEntropy<Self>
@@ -221,7 +221,7 @@ mod tests {
     fn memory_is_used_again() {
         // A length that no other test asks for.
         const LEN: usize = 123_457;
-        let first = Buffer::<f64>::stale(LEN);
+        let first = Buffer::<f64>::uninit(LEN);
         let address = first.as_ptr();
         drop(first);
         let second = Buffer::<f64>::zeros(LEN);
@@ -229,14 +229,14 @@ mod tests {
         assert_eq!(second.len(), LEN);
         assert!(second.iter().all(|&x| x == 0.0));
         // A buffer that lives is not given out again.
-        assert_ne!(Buffer::<f64>::stale(LEN).as_ptr(), address);
+        assert_ne!(Buffer::<f64>::uninit(LEN).as_ptr(), address);
     }
 
     #[test]
     fn buffers_start_at_a_cache_line() {
         for len in [0, 1, 7, 64, 1000] {
-            assert_eq!(Buffer::<f32>::stale(len).as_ptr() as usize % ALIGNMENT, 0);
-            assert_eq!(Buffer::<f64>::stale(len).as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!(Buffer::<f32>::uninit(len).as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!(Buffer::<f64>::uninit(len).as_ptr() as usize % ALIGNMENT, 0);
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::Real;
 use super::compiled::compiled;
-use super::dropout::{Dropped, Part};
+use super::dropout::{Part, WithDropout};
 use super::elementwise;
 use super::parallel::{SMALL, for_each};
 use crate::simd::{call::Axpy, run};
@@ -17,7 +17,7 @@ compiled! {
     /// # Panics
     /// If the lengths differ.
     #[track_caller]
-    pub fn add_to<E>(x: Dropped<&mut [E]>, y: Dropped<&[E]>) {
+    pub fn add_to<E>(x: WithDropout<&mut [E]>, y: WithDropout<&[E]>) {
         assert_eq!(x.numbers.len(), y.numbers.len(), "as many numbers as are added");
         for_each(parts(x, y, SMALL), |(first, x, y)| add_part(first, x, y));
     }
@@ -27,7 +27,7 @@ compiled! {
     /// # Panics
     /// If the lengths differ.
     #[track_caller]
-    pub fn add<E>(x: Dropped<&[E]>, y: Dropped<&[E]>, z: Dropped<&mut [E]>) {
+    pub fn add<E>(x: WithDropout<&[E]>, y: WithDropout<&[E]>, z: WithDropout<&mut [E]>) {
         if x.read.is_none() && y.read.is_none() && z.written.is_none() {
             return elementwise::add(x.numbers, y.numbers, z.numbers);
         }
@@ -47,10 +47,10 @@ compiled! {
 
 /// What [`add_part`] is called with, for parts of so many elements.
 pub(super) fn parts<'a, E: Real>(
-    x: Dropped<&'a mut [E]>,
-    y: Dropped<&'a [E]>,
+    x: WithDropout<&'a mut [E]>,
+    y: WithDropout<&'a [E]>,
     elements: usize,
-) -> impl Iterator<Item = (usize, Dropped<&'a mut [E]>, Dropped<&'a [E]>)> {
+) -> impl Iterator<Item = (usize, WithDropout<&'a mut [E]>, WithDropout<&'a [E]>)> {
     let parts = x.numbers.chunks_mut(elements);
     let parts = parts.zip(y.numbers.chunks(elements)).enumerate();
     parts.map(move |(index, (of_x, of_y))| {
@@ -60,7 +60,7 @@ pub(super) fn parts<'a, E: Real>(
 }
 
 /// [`add_to`], from element `first` on.
-pub(super) fn add_part<E: Real>(first: usize, x: Dropped<&mut [E]>, y: Dropped<&[E]>) {
+pub(super) fn add_part<E: Real>(first: usize, x: WithDropout<&mut [E]>, y: WithDropout<&[E]>) {
     if x.read.is_none() && y.read.is_none() && x.written.is_none() {
         return run(Axpy(E::ONE, y.numbers, x.numbers));
     }

@@ -8,7 +8,7 @@ use dfdx::{
 };
 
 use super::AttentionMap;
-use crate::{Element, Error, entry::Run, kernel::attention::MaskBlocks};
+use crate::{Element, Error, entry::ForwardOptions, kernel::attention::MaskBlocks};
 
 /// What is kept of the attentions of a pass, in the order in which they run.
 #[derive(Debug, Default)]
@@ -77,13 +77,13 @@ impl Attentions {
 /// # Errors
 /// That of the model.
 pub fn attention_maps<Output, Dev>(
-    run: impl FnOnce(Run<'_>) -> Result<Output, Error<Dev>>,
+    run: impl FnOnce(ForwardOptions<'_>) -> Result<Output, Error<Dev>>,
     list: impl FnOnce(&mut Attentions),
 ) -> Result<Vec<AttentionMap>, Error<Dev>> {
     let recorder = Recorder::default();
-    run(Run {
+    run(ForwardOptions {
         recorder: Some(&recorder),
-        ..Run::COMPOSED
+        ..ForwardOptions::COMPOSED
     })?;
     let mut attentions = Attentions::default();
     list(&mut attentions);

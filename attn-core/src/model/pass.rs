@@ -5,7 +5,7 @@ use dfdx::{
     tensor::{Merge, PutTape, SplitTape, Storage, Tape, Tensor},
 };
 
-use crate::{Backend, Element, Error, composed::Layer, entry::Run};
+use crate::{Backend, Element, Error, composed::Layer, entry::ForwardOptions};
 
 /// The state of one forward pass: the tape, whether the model trains, and the form of its operations.
 ///
@@ -16,7 +16,7 @@ use crate::{Backend, Element, Error, composed::Layer, entry::Run};
 /// An error ends the pass: the operations so far are lost.
 ///
 /// ```
-/// use attn::{__private::runtime::{entry::Run, model::Pass}, dfdx::prelude::*, nn::{Embedding, LayerNorm, Linear}};
+/// use attn::{__private::runtime::{entry::ForwardOptions, model::Pass}, dfdx::prelude::*, nn::{Embedding, LayerNorm, Linear}};
 ///
 /// let dev = Cpu::default();
 /// let embedding = dev.build_module::<Embedding<65, 8>, f32>();
@@ -24,7 +24,7 @@ use crate::{Backend, Element, Error, composed::Layer, entry::Run};
 /// let head = dev.build_module::<Linear<8, 3>, f32>();
 /// let ids: Tensor<Rank1<4>, usize, _> = dev.tensor([1, 2, 3, 1]);
 ///
-/// let mut pass = Pass::new(Run::TRAIN);
+/// let mut pass = Pass::new(ForwardOptions::TRAIN);
 /// let ids = pass.input(ids.leaky_traced());
 /// let x = pass.embedding(&ids, &embedding).unwrap();
 /// let x = pass.layer_norm(&x, &norm).unwrap();
@@ -38,12 +38,12 @@ use crate::{Backend, Element, Error, composed::Layer, entry::Run};
 #[derive(Debug)]
 pub struct Pass<'a, T> {
     tape: T,
-    run: Run<'a>,
+    run: ForwardOptions<'a>,
 }
 
 impl<'a, T> Pass<'a, T> {
     /// A pass without inputs yet.
-    pub fn new(run: Run<'a>) -> Self
+    pub fn new(run: ForwardOptions<'a>) -> Self
     where
         T: Default,
     {

@@ -9,13 +9,13 @@ use crate::{
 };
 
 /// A layer on slices.
-pub trait OnSlices<E: Element> {
+pub trait FusedLayer<E: Element> {
     /// Its numbers, and where their gradients go.
     type Weights;
 }
 
 /// A layer whose parameters a model reads.
-pub trait Weighted<E: Element, D: Backend<E>>: OnSlices<E> {
+pub trait Weighted<E: Element, D: Backend<E>>: FusedLayer<E> {
     /// Reads them.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ pub trait Weighted<E: Element, D: Backend<E>>: OnSlices<E> {
 /// A layer of `attention!` inside of a model, with `INPUTS` sequences: `x`, and perhaps the context.
 ///
 /// The axes are batch, query and key.
-pub trait InModel<E: Element, const INPUTS: usize>: OnSlices<E> {
+pub trait FusedBlock<E: Element, const INPUTS: usize>: FusedLayer<E> {
     /// What the masks and the body read at the call.
     type Data;
     /// What the derivative reads again.
@@ -41,12 +41,12 @@ pub trait InModel<E: Element, const INPUTS: usize>: OnSlices<E> {
     /// The mistake, typed.
     fn check<Dev>(axes: (usize, usize, usize), data: &Self::Data) -> Result<(), Error<Dev>>;
 
-    /// Writes the output. The key says which weights fall, if any do.
+    /// Writes the output. `seed` chooses the weights that dropout sets to 0, if there is one.
     fn forward(
         weights: &Self::Weights,
         axes: (usize, usize, usize),
         data: &Self::Data,
-        key: Option<u64>,
+        seed: Option<u64>,
         inputs: [Matrix<'_, E>; INPUTS],
         output: MatrixMut<'_, E>,
     ) -> Self::Saved;
@@ -62,25 +62,25 @@ pub trait InModel<E: Element, const INPUTS: usize>: OnSlices<E> {
     );
 }
 
-/// The keys of what is random in a training step; none without one.
+/// The seeds of a training step; none outside of one.
 #[derive(Clone, Copy)]
 pub struct Random<'a>(Option<&'a (dyn Fn() -> u64 + Sync)>);
 
 impl<'a> Random<'a> {
-    /// Keys that `draw` gives, if there are to be any.
+    /// Seeds that `draw` gives, if there are to be any.
     pub fn new(random: bool, draw: &'a (dyn Fn() -> u64 + Sync)) -> Self {
         Self(random.then_some(draw))
     }
 
-    /// The next key.
-    pub fn key(self) -> Option<u64> {
+    /// The next seed.
+    pub fn seed(self) -> Option<u64> {
         self.0.map(|draw| draw())
     }
 
-    /// Dropout with probability `p`, by the next key.
+    /// Dropout with probability `p`, by the next seed.
     pub fn dropout(self, p: f64) -> Dropout {
-        let key = if p == 0.0 { None } else { self.key() };
-        Dropout::new(p, key)
+        let seed = if p == 0.0 { None } else { self.seed() };
+        Dropout::new(p, seed)
     }
 }
 
@@ -89,7 +89,7 @@ macro_rules! weighted {
     ($(
         [$($generics:tt)*] $Layer:ty: $Weights:ty, |$layer:ident, $operation:ident| $read:expr;
     )*) => {$(
-        impl<$($generics)*, E: Element, D: Storage<E>> $crate::model::OnSlices<E> for $Layer {
+        impl<$($generics)*, E: Element, D: Storage<E>> $crate::model::FusedLayer<E> for $Layer {
             type Weights = $Weights;
         }
 
@@ -107,7 +107,7 @@ macro_rules! weighted {
 
 pub(crate) use weighted;
 
-impl<L: OnSlices<E>, const N: usize, E: Element> OnSlices<E> for Repeated<L, N> {
+impl<L: FusedLayer<E>, const N: usize, E: Element> FusedLayer<E> for Repeated<L, N> {
     type Weights = Vec<L::Weights>;
 }
 

@@ -95,11 +95,17 @@ pub fn activate<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<E, D
 pub fn try_activate<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
-    activate_in::<A, S, E, D, T>(D::FUSED, x)
+    activate_with_form::<A, S, E, D, T>(D::FUSED, x)
 }
 
 /// [`try_activate`] in its fused or its composed form.
-pub(crate) fn activate_in<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn activate_with_form<
+    A: Activation,
+    S: Shape,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+>(
     fused: bool,
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
@@ -313,7 +319,7 @@ impl<T> Pass<'_, T> {
     where
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| activate_in::<A, S, E, D, T>(fused, x))
+        self.run(x, |fused, x| activate_with_form::<A, S, E, D, T>(fused, x))
     }
 }
 
@@ -322,14 +328,14 @@ pub(crate) mod slices {
     use crate::{
         Element,
         fused::{Gradients, Target},
-        kernel::{activation, dropout::Dropped},
+        kernel::{activation, dropout::WithDropout},
     };
 
     /// `y = act(x)` for every element.
     pub fn activate<'a, E: Element>(
         activation: impl activation::Activation,
         x: &[E],
-        y: impl Into<Dropped<&'a mut [E]>>,
+        y: impl Into<WithDropout<&'a mut [E]>>,
     ) {
         activation::forward(activation, x, y);
     }

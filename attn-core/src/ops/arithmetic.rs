@@ -29,7 +29,7 @@ twins! {
     /// assert_eq!(y.array(), [2.0, 4.0]);
     /// assert_eq!(y.sum().backward().get(&x).array(), [2.0, 2.0]);
     /// ```
-    fn add, try_add, add_in<S: Shape>(x, y: Tensor<S, E, D, T>);
+    fn add, try_add, add_with_form<S: Shape>(x, y: Tensor<S, E, D, T>);
 
     /// `x - y`. They may be one and the same tensor.
     ///
@@ -45,7 +45,7 @@ twins! {
     /// assert_eq!(z.array(), [2.0, -3.0]);
     /// assert_eq!(z.sum().backward().get(&y).array(), [-1.0, -1.0]);
     /// ```
-    fn sub, try_sub, sub_in<S: Shape>(x, y: Tensor<S, E, D, T>);
+    fn sub, try_sub, sub_with_form<S: Shape>(x, y: Tensor<S, E, D, T>);
 
     /// `x y`, element by element. They may be one and the same tensor.
     ///
@@ -59,7 +59,7 @@ twins! {
     /// assert_eq!(y.array(), [9.0, 1.0]);
     /// assert_eq!(y.sum().backward().get(&x).array(), [6.0, -2.0]);
     /// ```
-    fn mul, try_mul, mul_in<S: Shape>(x, y: Tensor<S, E, D, T>);
+    fn mul, try_mul, mul_with_form<S: Shape>(x, y: Tensor<S, E, D, T>);
 
     /// `a x`, for a number `a`.
     ///
@@ -73,7 +73,7 @@ twins! {
     /// assert_eq!(y.array(), [1.5, -0.5]);
     /// assert_eq!(y.sum().backward().get(&x).array(), [0.5, 0.5]);
     /// ```
-    fn scale, try_scale, scale_in<S: Shape>(x, a: f64);
+    fn scale, try_scale, scale_with_form<S: Shape>(x, a: f64);
 
     /// `x + b`, for a number `b`.
     ///
@@ -87,12 +87,12 @@ twins! {
     /// assert_eq!(y.array(), [3.5, -0.5]);
     /// assert_eq!(y.sum().backward().get(&x).array(), [1.0, 1.0]);
     /// ```
-    fn shift, try_shift, shift_in<S: Shape>(x, b: f64);
+    fn shift, try_shift, shift_with_form<S: Shape>(x, b: f64);
 }
 
 /// [`try_add`] in its fused or its composed form.
 #[track_caller]
-pub(crate) fn add_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn add_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
     y: Tensor<S, E, D, T>,
@@ -108,7 +108,7 @@ pub(crate) fn add_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
 
 /// [`try_sub`] in its fused or its composed form.
 #[track_caller]
-pub(crate) fn sub_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn sub_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
     y: Tensor<S, E, D, T>,
@@ -143,7 +143,7 @@ fn combine<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
 
 /// [`try_mul`] in its fused or its composed form.
 #[track_caller]
-pub(crate) fn mul_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn mul_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
     y: Tensor<S, E, D, T>,
@@ -165,7 +165,7 @@ pub(crate) fn mul_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
 }
 
 /// [`try_scale`] in its fused or its composed form.
-pub(crate) fn scale_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn scale_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
     a: f64,
@@ -179,7 +179,7 @@ pub(crate) fn scale_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
 }
 
 /// [`try_shift`] in its fused or its composed form.
-pub(crate) fn shift_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn shift_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
     b: f64,
@@ -213,7 +213,7 @@ fn scale_and_shift<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
 macro_rules! arithmetic {
     ($(
         $(#[$doc:meta])*
-        fn $name:ident, $try_name:ident, $name_in:ident(x, $y:ident: $Y:ty) as $operand:expr;
+        fn $name:ident, $try_name:ident, $name_with_form:ident(x, $y:ident: $Y:ty) as $operand:expr;
     )*) => {
         impl<T> Pass<'_, T> {
             $(
@@ -233,7 +233,7 @@ macro_rules! arithmetic {
                 where
                     T: Tape<E, D>,
                 {
-                    self.run(x, |fused, x| $name_in(fused, x, $operand))
+                    self.run(x, |fused, x| $name_with_form(fused, x, $operand))
                 }
             )*
         }
@@ -242,15 +242,15 @@ macro_rules! arithmetic {
 
 arithmetic! {
     /// `x + y`, for tensors of one shape: [`add`].
-    fn add, try_add, add_in(x, y: &Tensor<S, E, D>) as y.retaped();
+    fn add, try_add, add_with_form(x, y: &Tensor<S, E, D>) as y.retaped();
     /// `x - y`, for tensors of one shape: [`sub`].
-    fn sub, try_sub, sub_in(x, y: &Tensor<S, E, D>) as y.retaped();
+    fn sub, try_sub, sub_with_form(x, y: &Tensor<S, E, D>) as y.retaped();
     /// `x y`, for tensors of one shape: [`mul`].
-    fn mul, try_mul, mul_in(x, y: &Tensor<S, E, D>) as y.retaped();
+    fn mul, try_mul, mul_with_form(x, y: &Tensor<S, E, D>) as y.retaped();
     /// `a x`, for a number: [`scale`].
-    fn scale, try_scale, scale_in(x, a: f64) as a;
+    fn scale, try_scale, scale_with_form(x, a: f64) as a;
     /// `x + b`, for a number: [`shift`].
-    fn shift, try_shift, shift_in(x, b: f64) as b;
+    fn shift, try_shift, shift_with_form(x, b: f64) as b;
 }
 
 /// On slices: what the fused form of a model calls.
@@ -260,7 +260,7 @@ pub(crate) mod slices {
         fused::{Gradients, Target},
         kernel::{
             arithmetic,
-            dropout::Dropped,
+            dropout::WithDropout,
             elementwise::{self, NOTHING},
             sum,
         },
@@ -268,17 +268,17 @@ pub(crate) mod slices {
 
     /// `z = x + y`
     pub fn add<'a, E: Element>(
-        x: impl Into<Dropped<&'a [E]>>,
-        y: impl Into<Dropped<&'a [E]>>,
-        z: impl Into<Dropped<&'a mut [E]>>,
+        x: impl Into<WithDropout<&'a [E]>>,
+        y: impl Into<WithDropout<&'a [E]>>,
+        z: impl Into<WithDropout<&'a mut [E]>>,
     ) {
         sum::add(x.into(), y.into(), z.into());
     }
 
     /// `y = x + y`, where `y` is.
     pub fn add_to<'a, E: Element>(
-        y: impl Into<Dropped<&'a mut [E]>>,
-        x: impl Into<Dropped<&'a [E]>>,
+        y: impl Into<WithDropout<&'a mut [E]>>,
+        x: impl Into<WithDropout<&'a [E]>>,
     ) {
         sum::add_to(y.into(), x.into());
     }

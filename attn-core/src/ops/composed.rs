@@ -15,7 +15,7 @@ use crate::{Element, composed::reshape};
 pub use super::{
     arithmetic::composed::{add, mul, scale, shift, sub},
     concat::composed::concat,
-    cross_entropy::composed::mean_nats,
+    cross_entropy::composed::cross_entropy,
     dropout::composed::dropout,
     embedding::composed::embedding,
     expand::composed::expand,

@@ -52,12 +52,19 @@ pub fn try_concat<S: LastAxis, L: Dim, const C: usize, E: Element, D: Backend<E>
     x: Tensor<S, E, D, T>,
     y: Tensor<S::With<L>, E, D, T>,
 ) -> Result<Tensor<S::With<Const<C>>, E, D, T>, Error<D::Err>> {
-    concat_in(D::FUSED, x, y)
+    concat_with_form(D::FUSED, x, y)
 }
 
 /// [`try_concat`] in its fused or its composed form.
 #[track_caller]
-pub(crate) fn concat_in<S, L: Dim, const C: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn concat_with_form<
+    S,
+    L: Dim,
+    const C: usize,
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+>(
     fused: bool,
     x: Tensor<S, E, D, T>,
     y: Tensor<S::With<L>, E, D, T>,
@@ -84,7 +91,7 @@ where
     slices::concat(
         Matrix::new(x.values(), rows, a),
         Matrix::new(y.values(), rows, b),
-        z.all_mut(),
+        z.view_mut(),
     );
     let (d_x, d_y) = (x.into_slot(), y.into_slot());
     Ok(
@@ -112,7 +119,7 @@ impl<T> Pass<'_, T> {
     where
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| concat_in(fused, x, y.retaped()))
+        self.run(x, |fused, x| concat_with_form(fused, x, y.retaped()))
     }
 }
 

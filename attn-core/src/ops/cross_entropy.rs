@@ -74,7 +74,7 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     targets.check("cross_entropy", "target", classes, options.ignore_index)?;
     let targets = targets.values;
     if !D::FUSED {
-        return Ok(composed::mean_nats(logits, &targets, options)?);
+        return Ok(composed::cross_entropy(logits, &targets, options)?);
     }
     let device = logits.device().clone();
     let mut operation = Operation::default();
@@ -119,7 +119,7 @@ pub(super) mod composed {
     ///
     /// # Errors
     /// If dfdx fails.
-    pub fn mean_nats<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
+    pub fn cross_entropy<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
         logits: Tensor<S, E, D, T>,
         targets: &[usize],
         options: CrossEntropyOptions,

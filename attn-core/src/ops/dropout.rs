@@ -55,12 +55,12 @@ pub fn try_dropout<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
     p: f64,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
-    dropout_in(D::FUSED, x, p)
+    dropout_with_form(D::FUSED, x, p)
 }
 
 /// [`try_dropout`] in its fused or its composed form.
 #[track_caller]
-pub(crate) fn dropout_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn dropout_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
     p: f64,
@@ -71,11 +71,11 @@ pub(crate) fn dropout_in<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
         return Ok(x);
     }
     let (device, shape) = (x.device().clone(), *x.shape());
-    let key = device.random_u64();
+    let seed = device.random_u64();
     if !fused {
-        return Ok(composed::dropout(x, p, key)?);
+        return Ok(composed::dropout(x, p, seed)?);
     }
-    let (mut operation, dropout) = (Operation::default(), kernel::Dropout::new(p, Some(key)));
+    let (mut operation, dropout) = (Operation::default(), kernel::Dropout::new(p, Some(seed)));
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
     slices::dropout(dropout, x.values(), &mut y);
@@ -162,7 +162,7 @@ impl<T> Pass<'_, T> {
         T: Tape<E, D>,
     {
         let p = if self.train() { p } else { 0.0 };
-        self.run(x, |fused, x| dropout_in(fused, x, p))
+        self.run(x, |fused, x| dropout_with_form(fused, x, p))
     }
 }
 
@@ -197,8 +197,8 @@ pub(crate) mod slices {
     ) {
         let (d_x, into) = d_x.numbers_mut(gradients);
         match into {
-            simd::Into::Overwrite => drops::dropout(dropout, d_y, d_x),
-            simd::Into::Add => sum::add_to(d_x.into(), dropout.of(d_y)),
+            simd::WriteMode::Overwrite => drops::dropout(dropout, d_y, d_x),
+            simd::WriteMode::Add => sum::add_to(d_x.into(), dropout.of(d_y)),
         }
     }
 }
@@ -220,18 +220,18 @@ pub(crate) mod composed {
     pub fn dropout<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
         x: Tensor<S, E, D, T>,
         p: f64,
-        key: u64,
+        seed: u64,
     ) -> Result<Tensor<S, E, D, T>, D::Err> {
         let shape = *x.shape();
-        let factors = dropout_factors(shape.num_elements(), p, key);
+        let factors = dropout_factors(shape.num_elements(), p, seed);
         let factors: Tensor<S, E, D> =
             TensorFromVec::<E>::try_tensor_from_vec(x.device(), factors, shape)?;
         x.try_mul(factors)
     }
 
     /// 0 or `1 / (1 - p)` for each element: a word of a random block for each, four of them after another in a block.
-    fn dropout_factors<E: Element>(count: usize, p: f64, key: u64) -> Vec<E> {
-        let random = Philox4x32::new(key);
+    fn dropout_factors<E: Element>(count: usize, p: f64, seed: u64) -> Vec<E> {
+        let random = Philox4x32::new(seed);
         // Of 2^32 words, p * 2^32 are below.
         let threshold = p * 2f64.powi(32);
         let factor = |i: usize| {

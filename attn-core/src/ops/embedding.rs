@@ -69,11 +69,11 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
-    embedding_in(D::FUSED, ids, weight)
+    embedding_with_form(D::FUSED, ids, weight)
 }
 
 /// [`try_embedding`] in its fused or its composed form.
-pub(crate) fn embedding_in<S: Append, const V: usize, const M: usize, E, D, T>(
+pub(crate) fn embedding_with_form<S: Append, const V: usize, const M: usize, E, D, T>(
     fused: bool,
     ids: Tensor<S, usize, D, T>,
     weight: &Tensor<Rank2<V, M>, E, D>,
@@ -112,7 +112,7 @@ fn rows<const V: usize, const M: usize, E: Element, D: Backend<E>>(
 ) -> Result<Vec<E>, D::Err> {
     let mut rows = zeros(ids.len() * M);
     if ids.is_empty() || V / COPY <= ids.len() {
-        let mut numbers = Buffer::stale(V * M);
+        let mut numbers = Buffer::uninit(V * M);
         table.copy_into(&mut numbers);
         let to = MatrixMut::new(&mut rows, ids.len(), M);
         known(kernel::forward(ids, Matrix::new(&numbers, V, M), to));
@@ -253,7 +253,9 @@ impl<T> Pass<'_, T> {
     where
         T: Tape<E, D>,
     {
-        self.run(ids, |fused, ids| embedding_in(fused, ids, &layer.weight))
+        self.run(ids, |fused, ids| {
+            embedding_with_form(fused, ids, &layer.weight)
+        })
     }
 }
 

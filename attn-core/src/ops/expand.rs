@@ -57,12 +57,12 @@ where
     S: Shape,
     S2: Shape<Concrete = S::Concrete>,
 {
-    expand_in(D::FUSED, x, to)
+    expand_with_form(D::FUSED, x, to)
 }
 
 /// [`try_expand`] in its fused or its composed form.
 #[track_caller]
-pub(crate) fn expand_in<S, S2, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn expand_with_form<S, S2, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
     to: S2,
@@ -111,7 +111,7 @@ impl<T> Pass<'_, T> {
         S2: Shape<Concrete = S::Concrete>,
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| expand_in(fused, x, to))
+        self.run(x, |fused, x| expand_with_form(fused, x, to))
     }
 }
 

@@ -28,12 +28,12 @@ twins! {
     /// assert!((y[0][0] - 0.6).abs() < 1e-15 && (y[0][1] + 0.8).abs() < 1e-15);
     /// assert_eq!(y[1], [0.0, 0.0]);
     /// ```
-    fn l2_norm, try_l2_norm, l2_norm_in<S: LastAxis>(x, epsilon: f64);
+    fn l2_norm, try_l2_norm, l2_norm_with_form<S: LastAxis>(x, epsilon: f64);
 }
 
 /// [`try_l2_norm`] in its fused or its composed form.
 #[track_caller]
-pub(crate) fn l2_norm_in<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn l2_norm_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
     epsilon: f64,
@@ -75,7 +75,7 @@ impl<T> Pass<'_, T> {
     where
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| l2_norm_in(fused, x, epsilon))
+        self.run(x, |fused, x| l2_norm_with_form(fused, x, epsilon))
     }
 }
 

@@ -359,7 +359,7 @@ impl<T> Pass<'_, T> {
         let positions =
             TensorFromVec::<usize>::try_tensor_from_vec(device, positions.collect(), axes)?;
         self.run(&positions, |fused, positions| {
-            embedding::embedding_in(fused, positions, &layer.weight)
+            embedding::embedding_with_form(fused, positions, &layer.weight)
         })
     }
 }

@@ -59,11 +59,11 @@ pub fn try_linear<S, const I: usize, const O: usize, E: Element, D: Backend<E>, 
 where
     S: EndsIn<I>,
 {
-    linear_in(D::FUSED, x, weight, bias)
+    linear_with_form(D::FUSED, x, weight, bias)
 }
 
 /// [`try_linear`] in its fused or its composed form.
-pub(crate) fn linear_in<
+pub(crate) fn linear_with_form<
     S,
     const I: usize,
     const O: usize,
@@ -92,7 +92,7 @@ where
         .push(&mut operation, weight, bias)?
         .read(&mut operation);
     let mut y = Output::zeros(rows, O);
-    map.forward(x.matrix(), y.all_mut());
+    map.forward(x.matrix(), y.view_mut());
     Ok(
         operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
             map.backward(x.matrix(), d_y, &mut x.target(), gradients)
@@ -342,7 +342,7 @@ impl<T> Pass<'_, T> {
         T: Tape<E, D>,
     {
         let Affine { weight, bias } = layer.into();
-        self.run(x, |fused, x| linear_in(fused, x, weight, bias))
+        self.run(x, |fused, x| linear_with_form(fused, x, weight, bias))
     }
 
     /// `x Wᵀ` with the table of an embedding, `[.., M]` to `[.., V]`: [`linear`].
@@ -360,7 +360,9 @@ impl<T> Pass<'_, T> {
         S: EndsIn<M>,
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| linear_in(fused, x, &layer.weight, None))
+        self.run(x, |fused, x| {
+            linear_with_form(fused, x, &layer.weight, None)
+        })
     }
 }
 

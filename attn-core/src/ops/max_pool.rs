@@ -48,11 +48,11 @@ pub fn max_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Ta
 pub fn try_max_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<Pooled<S>, E, D, T>, Error<D::Err>> {
-    max_pool_in(D::FUSED, x)
+    max_pool_with_form(D::FUSED, x)
 }
 
 /// [`try_max_pool`] in its fused or its composed form.
-pub(crate) fn max_pool_in<S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn max_pool_with_form<S, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<Pooled<S>, E, D, T>, Error<D::Err>>
@@ -102,11 +102,11 @@ pub fn try_max_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T:
     x: Tensor<(B, S, L), E, D, T>,
     padding: impl Padding<(B, Const<1>, S), D>,
 ) -> Result<Tensor<(B, L), E, D, T>, Error<D::Err>> {
-    max_pool_padded_in(D::FUSED, x, padding)
+    max_pool_padded_with_form(D::FUSED, x, padding)
 }
 
 /// [`try_max_pool_padded`] in its fused or its composed form.
-pub(crate) fn max_pool_padded_in<B: Dim, S: Dim, L: Dim, E, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn max_pool_padded_with_form<B: Dim, S: Dim, L: Dim, E, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<(B, S, L), E, D, T>,
     padding: impl Padding<(B, Const<1>, S), D>,
@@ -134,12 +134,12 @@ fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>
     let shape = x.shape().leading().with_last(x.shape().last());
     let mut operation = Operation::default();
     let x = operation.read(x)?;
-    let mut y = Array::stale(axis.outer, [axis.inner]);
-    slices::max_pool(x.values(), axis, counted(&padding), y.numbers_mut());
-    let values = y.numbers().to_vec();
+    let mut y = Array::uninit(axis.outer, [axis.inner]);
+    slices::max_pool(x.values(), axis, counted(&padding), y.as_mut_slice());
+    let values = y.as_slice().to_vec();
     Ok(
         operation.finish(&device, values, shape, move |d_y, gradients| {
-            let (y, d_x) = (y.numbers(), &mut x.target());
+            let (y, d_x) = (y.as_slice(), &mut x.target());
             slices::max_pool_backward(x.values(), axis, counted(&padding), y, d_y, d_x, gradients)
         })?,
     )
@@ -157,7 +157,7 @@ impl<T> Pass<'_, T> {
     where
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| max_pool_in(fused, x))
+        self.run(x, |fused, x| max_pool_with_form(fused, x))
     }
 
     /// The largest numbers of the vectors that are no padding, `[batch, seq, M]` to `[batch, M]`: [`max_pool_padded`].
@@ -172,7 +172,7 @@ impl<T> Pass<'_, T> {
     where
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| max_pool_padded_in(fused, x, padding))
+        self.run(x, |fused, x| max_pool_padded_with_form(fused, x, padding))
     }
 }
 

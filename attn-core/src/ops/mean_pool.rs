@@ -47,11 +47,11 @@ pub fn mean_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: T
 pub fn try_mean_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<Pooled<S>, E, D, T>, Error<D::Err>> {
-    mean_pool_in(D::FUSED, x)
+    mean_pool_with_form(D::FUSED, x)
 }
 
 /// [`try_mean_pool`] in its fused or its composed form.
-pub(crate) fn mean_pool_in<S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn mean_pool_with_form<S, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<Pooled<S>, E, D, T>, Error<D::Err>>
@@ -104,11 +104,11 @@ pub fn try_mean_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T
     x: Tensor<(B, S, L), E, D, T>,
     padding: impl Padding<(B, Const<1>, S), D>,
 ) -> Result<Tensor<(B, L), E, D, T>, Error<D::Err>> {
-    mean_pool_padded_in(D::FUSED, x, padding)
+    mean_pool_padded_with_form(D::FUSED, x, padding)
 }
 
 /// [`try_mean_pool_padded`] in its fused or its composed form.
-pub(crate) fn mean_pool_padded_in<B: Dim, S: Dim, L: Dim, E, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn mean_pool_padded_with_form<B: Dim, S: Dim, L: Dim, E, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<(B, S, L), E, D, T>,
     padding: impl Padding<(B, Const<1>, S), D>,
@@ -173,7 +173,7 @@ impl<T> Pass<'_, T> {
     where
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| mean_pool_in(fused, x))
+        self.run(x, |fused, x| mean_pool_with_form(fused, x))
     }
 
     /// The mean of the vectors that are no padding, `[batch, seq, M]` to `[batch, M]`: [`mean_pool_padded`].
@@ -188,7 +188,7 @@ impl<T> Pass<'_, T> {
     where
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| mean_pool_padded_in(fused, x, padding))
+        self.run(x, |fused, x| mean_pool_padded_with_form(fused, x, padding))
     }
 }
 

@@ -61,12 +61,12 @@ pub fn try_layer_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T
     bias: &Tensor<Rank1<M>, E, D>,
     epsilon: f64,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
-    layer_norm_in(D::FUSED, x, gain, bias, epsilon)
+    layer_norm_with_form(D::FUSED, x, gain, bias, epsilon)
 }
 
 /// [`try_layer_norm`] in its fused or its composed form.
 #[track_caller]
-pub(crate) fn layer_norm_in<
+pub(crate) fn layer_norm_with_form<
     S: EndsIn<M>,
     const M: usize,
     E: Element,
@@ -125,12 +125,12 @@ pub fn try_rms_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: 
     gain: &Tensor<Rank1<M>, E, D>,
     epsilon: f64,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
-    rms_norm_in(D::FUSED, x, gain, epsilon)
+    rms_norm_with_form(D::FUSED, x, gain, epsilon)
 }
 
 /// [`try_rms_norm`] in its fused or its composed form.
 #[track_caller]
-pub(crate) fn rms_norm_in<
+pub(crate) fn rms_norm_with_form<
     S: EndsIn<M>,
     const M: usize,
     E: Element,
@@ -178,7 +178,7 @@ fn norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
         bias: bias.map(|bias| operation.parameter(bias)).transpose()?,
     };
     let mut y = Output::zeros(shape.leading().num_elements(), M);
-    let statistics = norm.forward(x.matrix(), y.all_mut());
+    let statistics = norm.forward(x.matrix(), y.view_mut());
     operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
         norm.backward(x.matrix(), statistics, d_y, &mut x.target(), gradients)
     })
@@ -403,7 +403,7 @@ impl<T> Pass<'_, T> {
         T: Tape<E, D>,
     {
         self.run(x, |fused, x| {
-            layer_norm_in(fused, x, &layer.weight, &layer.bias, layer.epsilon)
+            layer_norm_with_form(fused, x, &layer.weight, &layer.bias, layer.epsilon)
         })
     }
 
@@ -424,7 +424,7 @@ impl<T> Pass<'_, T> {
         T: Tape<E, D>,
     {
         self.run(x, |fused, x| {
-            rms_norm_in(fused, x, &layer.weight, layer.epsilon)
+            rms_norm_with_form(fused, x, &layer.weight, layer.epsilon)
         })
     }
 }
@@ -436,7 +436,7 @@ pub(crate) mod slices {
         fused::{Array, Footprint, Gradients, Operand, Target, accumulate},
         kernel::{
             Matrix, MatrixMut,
-            dropout::Dropped,
+            dropout::WithDropout,
             norm::{Gradients as NormGradients, Kind, Norm as Kernel, STATISTICS},
         },
     };
@@ -474,22 +474,22 @@ pub(crate) mod slices {
 
         /// Writes the result, and returns what the derivative needs of it.
         pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
-            let mut statistics = Array::stale(x.rows(), [STATISTICS]);
-            self.kernel().forward(x, y, statistics.numbers_mut());
+            let mut statistics = Array::uninit(x.rows(), [STATISTICS]);
+            self.kernel().forward(x, y, statistics.as_mut_slice());
             statistics
         }
 
         /// The same of `x + y`, which takes the place of `x`.
         pub fn forward_of_sum<'a>(
             &self,
-            x: impl Into<Dropped<&'a mut [E]>>,
-            y: impl Into<Dropped<&'a [E]>>,
+            x: impl Into<WithDropout<&'a mut [E]>>,
+            y: impl Into<WithDropout<&'a [E]>>,
             to: MatrixMut<'_, E>,
         ) -> Array<E> {
-            let mut statistics = Array::stale(to.rows(), [STATISTICS]);
+            let mut statistics = Array::uninit(to.rows(), [STATISTICS]);
             let (x, y) = (x.into(), y.into());
             self.kernel()
-                .forward_of_sum(x, y, to, statistics.numbers_mut());
+                .forward_of_sum(x, y, to, statistics.as_mut_slice());
             statistics
         }
 
@@ -509,13 +509,13 @@ pub(crate) mod slices {
             let to = NormGradients {
                 x: MatrixMut::new(numbers, rows, width),
                 into,
-                gain: Some(d_gain.numbers_mut()),
-                bias: self.bias.is_some().then_some(d_bias.numbers_mut()),
+                gain: Some(d_gain.as_mut_slice()),
+                bias: self.bias.is_some().then_some(d_bias.as_mut_slice()),
             };
-            self.kernel().backward(x, statistics.numbers(), d_y, to);
-            accumulate(self.gain.gradient(gradients), d_gain.numbers());
+            self.kernel().backward(x, statistics.as_slice(), d_y, to);
+            accumulate(self.gain.gradient(gradients), d_gain.as_slice());
             if let Some(bias) = &self.bias {
-                accumulate(bias.gradient(gradients), d_bias.numbers());
+                accumulate(bias.gradient(gradients), d_bias.as_slice());
             }
         }
     }

@@ -45,11 +45,11 @@ pub fn try_sinusoidal_position<S: Append + LastAxis, const W: usize, E: Element,
     axes: S,
     device: &D,
 ) -> Result<Tensor<<S as Append>::With<Const<W>>, E, D>, Error<D::Err>> {
-    sinusoidal_position_in(D::FUSED, axes, device)
+    sinusoidal_position_with_form(D::FUSED, axes, device)
 }
 
 /// [`try_sinusoidal_position`] in its fused or its composed form.
-pub(crate) fn sinusoidal_position_in<S, const W: usize, E: Element, D: Backend<E>>(
+pub(crate) fn sinusoidal_position_with_form<S, const W: usize, E: Element, D: Backend<E>>(
     fused: bool,
     axes: S,
     device: &D,
@@ -80,7 +80,7 @@ impl<T> Pass<'_, T> {
     where
         S: Append + LastAxis,
     {
-        sinusoidal_position_in(self.fused::<E, D>(), axes, device)
+        sinusoidal_position_with_form(self.fused::<E, D>(), axes, device)
     }
 }
 

@@ -25,11 +25,11 @@ twins! {
     /// let x: Tensor<Rank2<2, 2>, f32, _> = Cpu::default().tensor([[1e9, 1e9], [0.0, f32::NEG_INFINITY]]);
     /// assert_eq!(softmax(x).array(), [[0.5, 0.5], [1.0, 0.0]]);
     /// ```
-    fn softmax, try_softmax, softmax_in<S: LastAxis>(x);
+    fn softmax, try_softmax, softmax_with_form<S: LastAxis>(x);
 }
 
 /// [`try_softmax`] in its fused or its composed form.
-pub(crate) fn softmax_in<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub(crate) fn softmax_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
@@ -41,14 +41,14 @@ pub(crate) fn softmax_in<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let (rows, width) = (shape.leading().num_elements(), shape.last().size());
     let mut operation = Operation::default();
     let x = operation.read(x)?;
-    let mut y = Array::stale(rows, [width]);
-    slices::softmax(Matrix::new(x.values(), rows, width), y.all_mut());
+    let mut y = Array::uninit(rows, [width]);
+    slices::softmax(Matrix::new(x.values(), rows, width), y.view_mut());
     let d_x = x.into_slot();
-    let values = y.numbers().to_vec();
+    let values = y.as_slice().to_vec();
     Ok(
         operation.finish(&device, values, shape, move |d_y, gradients| {
             let d_y = Matrix::new(d_y, rows, width);
-            slices::softmax_backward(y.all(), d_y, &mut Target::slot(d_x), gradients)
+            slices::softmax_backward(y.view(), d_y, &mut Target::slot(d_x), gradients)
         })?,
     )
 }
@@ -65,7 +65,7 @@ impl<T> Pass<'_, T> {
     where
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| softmax_in(fused, x))
+        self.run(x, |fused, x| softmax_with_form(fused, x))
     }
 }
 

@@ -5,13 +5,13 @@
 /// ```text
 /// twins! {
 ///     /// The documentation.
-///     fn scale, try_scale, scale_in<S: Shape>(x, a: f64);
+///     fn scale, try_scale, scale_with_form<S: Shape>(x, a: f64);
 /// }
 /// ```
 macro_rules! twins {
     ($(
         $(#[$doc:meta])*
-        fn $name:ident, $try_name:ident, $name_in:ident<S: $Shape:ident>($x:ident $(, $y:ident: $Y:ty)*);
+        fn $name:ident, $try_name:ident, $name_with_form:ident<S: $Shape:ident>($x:ident $(, $y:ident: $Y:ty)*);
     )*) => {
         $(
             $(#[$doc])*
@@ -38,7 +38,7 @@ macro_rules! twins {
                 $x: Tensor<S, E, D, T>,
                 $($y: $Y,)*
             ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
-                $name_in(D::FUSED, $x $(, $y)*)
+                $name_with_form(D::FUSED, $x $(, $y)*)
             }
         )*
     };

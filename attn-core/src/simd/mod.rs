@@ -77,5 +77,5 @@ mod tests;
 
 pub use dispatch::{Isa, Kernel, Real, run};
 pub use matrix::{Matrix, MatrixMut};
-pub use product::{Gemm, Into, Threads, product};
+pub use product::{Gemm, Threads, WriteMode, product};
 pub use vector::{Mask, Vector};

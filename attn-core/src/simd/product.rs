@@ -34,7 +34,7 @@ pub type Gemm<E> = unsafe fn(
 
 /// What becomes of the numbers that are there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Into {
+pub enum WriteMode {
     /// They are overwritten, and never read.
     Overwrite,
     /// The product is added to them.
@@ -61,7 +61,7 @@ pub enum Threads {
 #[track_caller]
 pub fn product<E: Real>(
     mut to: MatrixMut<'_, E>,
-    into: Into,
+    into: WriteMode,
     scale: E,
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
@@ -79,7 +79,7 @@ pub fn product<E: Real>(
         return;
     }
     if k == 0 {
-        if into == Into::Overwrite {
+        if into == WriteMode::Overwrite {
             (0..m).for_each(|row| to.row_mut(row).fill(E::ZERO));
         }
         return;
@@ -108,7 +108,7 @@ pub fn product<E: Real>(
             to.as_mut_ptr(),
             signed(to_cols),
             signed(to_rows),
-            into == Into::Add,
+            into == WriteMode::Add,
             left.as_ptr(),
             signed(left_cols),
             signed(left_rows),

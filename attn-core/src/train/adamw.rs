@@ -192,7 +192,7 @@ impl<E: Element> AdamW<E> {
         for_each_mut(model, |place, parameter| {
             let adamw = self.step(!spared.contains(&parameter.id()));
             let gradient = parameter.gradient(gradients)?;
-            let mut numbers = Buffer::stale(gradient.len());
+            let mut numbers = Buffer::uninit(gradient.len());
             parameter.read(&mut numbers);
             let moments = self.state.moments.entry(place.name);
             let Moments { mean, square } = moments.or_insert_with(|| Moments {

@@ -33,7 +33,7 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
             fn attend(
                 self,
                 layer: &#name<E, D>,
-                how: #krate::__private::Run<'_>,
+                how: #krate::__private::ForwardOptions<'_>,
             ) -> ::core::result::Result<
                 #krate::__private::Attended<Self::Output, Self::Weights>,
                 #krate::__private::Error<D::Err>,
@@ -67,7 +67,7 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
                 fn attend(
                     self,
                     _: &#name<E, D>,
-                    _: p::Run<'_>,
+                    _: p::ForwardOptions<'_>,
                 ) -> Result<p::Attended<Self::Output, Self::Weights>, p::Error<D::Err>> {
                     ::core::unreachable!()
                 }
@@ -132,7 +132,7 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
             fn attend(
                 self,
                 layer: &#name<E, D>,
-                how: p::Run<'_>,
+                how: p::ForwardOptions<'_>,
             ) -> Result<p::Attended<Self::Output, Self::Weights>, p::Error<D::Err>> {
                 #body
             }

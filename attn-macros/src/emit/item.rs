@@ -105,7 +105,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
 
             #[doc = #try_forward]
             #vis fn try_forward<X: #input<E, D>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
-                p::output(x.attend(self, p::Run::FORWARD))
+                p::output(x.attend(self, p::ForwardOptions::FORWARD))
             }
 
             #[doc = #forward_mut]
@@ -116,7 +116,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
 
             #[doc = #try_forward_mut]
             #vis fn try_forward_mut<X: #input<E, D>>(&mut self, x: X) -> Result<X::Output, p::Error<D::Err>> {
-                p::output(x.attend(self, p::Run::TRAIN))
+                p::output(x.attend(self, p::ForwardOptions::TRAIN))
             }
 
             #[doc = #with_weights]
@@ -130,7 +130,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
                 &self,
                 x: X,
             ) -> Result<(X::Output, X::Weights), p::Error<D::Err>> {
-                p::with_weights(x.attend(self, p::Run::COMPOSED))
+                p::with_weights(x.attend(self, p::ForwardOptions::COMPOSED))
             }
 
             #[doc = #composed]
@@ -143,7 +143,7 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
             type Output = X::Output;
             type Err = D::Err;
 
-            fn run(&self, x: X, run: p::Run<'_>) -> Result<X::Output, p::Error<D::Err>> {
+            fn run(&self, x: X, run: p::ForwardOptions<'_>) -> Result<X::Output, p::Error<D::Err>> {
                 run.output(x.attend(self, run))
             }
         }

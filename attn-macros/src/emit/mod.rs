@@ -9,10 +9,10 @@ mod facts;
 mod fused;
 pub(crate) mod input;
 pub(crate) mod item;
-pub(crate) mod lines;
 pub(crate) mod module;
 mod places;
 pub(crate) mod tables;
+pub(crate) mod tracked_code;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -142,7 +142,7 @@ pub(crate) enum Caller {
 
 /// What the lines of a forward pass are part of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum When {
+pub(crate) enum ExecMode {
     /// A pass over whole sequences.
     Forward,
     /// Some new tokens of sequences that go on, in the one sequence that they make in the order of their rows.

@@ -23,7 +23,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 
             #[track_caller]
             fn try_forward(&self, x: X) -> Result<X::Output, D::Err> {
-                p::into_device(x.attend(self, p::Run::FORWARD))
+                p::into_device(x.attend(self, p::ForwardOptions::FORWARD))
             }
         }
 
@@ -33,7 +33,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 
             #[track_caller]
             fn try_forward_mut(&mut self, x: X) -> Result<X::Output, D::Err> {
-                p::into_device(x.attend(self, p::Run::TRAIN))
+                p::into_device(x.attend(self, p::ForwardOptions::TRAIN))
             }
         }
     }

@@ -6,7 +6,8 @@
 //! - Everything between queries, keys and values and the attended values is one step.
 
 use super::steps::{
-    Array, ArrayId, Attention, Norm, Part, Prepare, Role, Similarity, Step, Steps, Vectors, View,
+    Array, ArrayId, Attention, HeadTransform, Norm, Part, Role, Similarity, Step, Steps, Vectors,
+    View,
 };
 use super::{Dim, Graph, Node, NodeId, Normalizer, Op, Param};
 use crate::score::{Expr, split};
@@ -58,7 +59,7 @@ fn leave_biases(graph: &Graph, steps: &mut Steps) {
                     prepare.bias = left.contains(&view.array).then_some(*view);
                 }
             }
-            Step::Prepare { .. } | Step::PerHeadLinear { .. } => {}
+            Step::HeadTransform { .. } | Step::PerHeadLinear { .. } => {}
         }
     }
 }
@@ -72,7 +73,7 @@ fn only_attention_reads(steps: &Steps, id: ArrayId) -> bool {
 #[derive(Clone)]
 enum Value {
     /// A matrix, and what is still to be done to its vectors.
-    Matrix { view: View, prepare: Prepare },
+    Matrix { view: View, prepare: HeadTransform },
     /// A step to come.
     Scores(Box<Scores>),
 }
@@ -182,9 +183,9 @@ impl<'a> Simplify<'a> {
             (view, prepare) if prepare.is_nothing() => view,
             _ => self.materialize(x)?,
         };
-        let prepare = Prepare {
+        let prepare = HeadTransform {
             norm: Some(norm),
-            ..Prepare::default()
+            ..HeadTransform::default()
         };
         Some(Value::Matrix { view, prepare })
     }
@@ -192,7 +193,7 @@ impl<'a> Simplify<'a> {
     fn rotate(&mut self, x: NodeId, theta: &Real) -> Option<Value> {
         let (view, mut prepare) = match self.matrix(x)? {
             (view, prepare) if prepare.rope.is_none() => (view, prepare),
-            _ => (self.materialize(x)?, Prepare::default()),
+            _ => (self.materialize(x)?, HeadTransform::default()),
         };
         prepare.rope = Some(theta.clone());
         Some(Value::Matrix { view, prepare })
@@ -228,7 +229,7 @@ impl<'a> Simplify<'a> {
         };
         let values = Vectors {
             view: self.plain(v)?,
-            prepare: Prepare::default(),
+            prepare: HeadTransform::default(),
         };
         let vectors = match scores.vectors {
             Some([q, k]) => Some([self.vectors(q)?, self.vectors(k)?]),
@@ -245,7 +246,7 @@ impl<'a> Simplify<'a> {
             values,
             similarity,
             score: parts.value,
-            planes: parts.planes,
+            bias_terms: parts.bias_terms,
             mask: scores.mask,
             normalizer: scores.normalizer,
             dropout: scores.dropout,
@@ -268,20 +269,22 @@ impl<'a> Simplify<'a> {
         Some(Vectors { view, prepare })
     }
 
-    fn matrix(&self, id: NodeId) -> Option<(View, Prepare)> {
+    fn matrix(&self, id: NodeId) -> Option<(View, HeadTransform)> {
         match &self.values[id.0] {
             Value::Matrix { view, prepare } => Some((*view, prepare.clone())),
             Value::Scores(_) => None,
         }
     }
 
-    /// Prepares the vectors of a node in a step of its own.
+    /// HeadTransforms the vectors of a node in a step of its own.
     fn materialize(&mut self, id: NodeId) -> Option<View> {
         let (x, how) = self.matrix(id)?;
         let node = self.graph.node(id);
         let to = self.heads_array(node);
         let heads = head_count(node);
-        self.steps.steps.push(Step::Prepare { x, heads, how, to });
+        self.steps
+            .steps
+            .push(Step::HeadTransform { x, heads, how, to });
         Some(View { array: to, part: 0 })
     }
 
@@ -328,7 +331,7 @@ fn scores(vectors: Option<[NodeId; 2]>, additive: Option<&'static str>) -> Value
 fn matrix(array: ArrayId, part: usize) -> Value {
     Value::Matrix {
         view: View { array, part },
-        prepare: Prepare::default(),
+        prepare: HeadTransform::default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Dim, Normalizer};
 use crate::score::Expr;
-use crate::score::split::Plane;
+use crate::score::split::BiasTerm;
 use crate::spec::{Real, Size};
 
 /// The steps of the forward pass, in order.
@@ -54,15 +54,15 @@ pub(crate) enum Step {
     Linear {
         x: ArrayId,
         fields: Vec<&'static str>,
-        /// Whether `b` is left to those who read `to`: [`Prepare::bias`].
+        /// Whether `b` is left to those who read `to`: [`HeadTransform::bias`].
         leaves_bias: bool,
         to: ArrayId,
     },
     /// The vectors of all heads, prepared.
-    Prepare {
+    HeadTransform {
         x: View,
         heads: Size,
-        how: Prepare,
+        how: HeadTransform,
         to: ArrayId,
     },
     /// The vectors of every head times a matrix of the head's own.
@@ -78,7 +78,7 @@ pub(crate) enum Step {
 
 /// What is done to vectors before they are used: first the bias is added, then comes the norm, then the rotation.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Prepare {
+pub(crate) struct HeadTransform {
     /// The part of a projection that left its bias.
     pub(crate) bias: Option<View>,
     pub(crate) norm: Option<Norm>,
@@ -98,10 +98,10 @@ pub(crate) struct Attention {
     pub(crate) vectors: Option<[Vectors; 2]>,
     pub(crate) values: Vectors,
     pub(crate) similarity: Similarity,
-    /// An expression of the score and of the planes.
+    /// An expression of the score and of the bias terms.
     pub(crate) score: Option<Expr>,
     /// The numbers of the place that it reads.
-    pub(crate) planes: Vec<Plane>,
+    pub(crate) bias_terms: Vec<BiasTerm>,
     pub(crate) mask: Option<Expr>,
     pub(crate) normalizer: Normalizer,
     pub(crate) dropout: Option<Real>,
@@ -112,7 +112,7 @@ pub(crate) struct Attention {
 #[derive(Clone, Debug)]
 pub(crate) struct Vectors {
     pub(crate) view: View,
-    pub(crate) prepare: Prepare,
+    pub(crate) prepare: HeadTransform,
 }
 
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ pub(crate) enum Similarity {
     Additive { field: &'static str },
 }
 
-impl Prepare {
+impl HeadTransform {
     pub(crate) fn is_nothing(&self) -> bool {
         self.bias.is_none() && self.norm.is_none() && self.rope.is_none()
     }
@@ -139,7 +139,7 @@ impl Step {
     pub(crate) fn operands(&self) -> Vec<View> {
         match self {
             Step::Linear { x, .. } => vec![View { array: *x, part: 0 }],
-            Step::Prepare { x, .. } | Step::PerHeadLinear { x, .. } => vec![*x],
+            Step::HeadTransform { x, .. } | Step::PerHeadLinear { x, .. } => vec![*x],
             Step::Attention(attention) => attention.operands().map(|of| of.view).collect(),
         }
     }
@@ -147,9 +147,9 @@ impl Step {
     /// What it computes.
     pub(crate) fn result(&self) -> ArrayId {
         match self {
-            Step::Linear { to, .. } | Step::Prepare { to, .. } | Step::PerHeadLinear { to, .. } => {
-                *to
-            }
+            Step::Linear { to, .. }
+            | Step::HeadTransform { to, .. }
+            | Step::PerHeadLinear { to, .. } => *to,
             Step::Attention(attention) => attention.to,
         }
     }
@@ -168,7 +168,7 @@ impl Attention {
     }
 
     /// What is done to queries and to keys.
-    pub(crate) fn prepares(&self) -> [Prepare; 2] {
+    pub(crate) fn prepares(&self) -> [HeadTransform; 2] {
         self.vectors
             .clone()
             .map_or_else(Default::default, |both| both.map(|of| of.prepare))

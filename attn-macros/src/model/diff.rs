@@ -14,7 +14,7 @@ use crate::ops::Gradient;
 pub(crate) struct Backward<'m> {
     /// For each buffer the value that it was made for: its size and its name.
     pub(crate) buffers: Vec<ValueId>,
-    pub(crate) lines: Vec<Line<'m>>,
+    pub(crate) lines: Vec<BackwardStep<'m>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct BufferId(pub(crate) usize);
 
 /// A gradient, to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum From {
+pub(crate) enum GradSource {
     /// That of a result of the model, by its number: it is given.
     Result(usize),
     Buffer(BufferId),
@@ -30,7 +30,7 @@ pub(crate) enum From {
 
 /// A gradient, to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum To {
+pub(crate) enum GradTarget {
     /// That of an input: the tape's, to add to.
     Input(ValueId),
     /// A buffer that is new here.
@@ -39,18 +39,18 @@ pub(crate) enum To {
     Add(BufferId),
 }
 
-pub(crate) enum Line<'m> {
+pub(crate) enum BackwardStep<'m> {
     /// A new buffer of zeros.
     Zeros(BufferId),
     /// A new buffer with the numbers of another gradient.
-    Copy { from: From, to: BufferId },
+    Copy { from: GradSource, to: BufferId },
     /// Adds a gradient to another.
-    Add { from: From, to: To },
+    Add { from: GradSource, to: GradTarget },
     /// The derivative of an operation, by the operands that have one.
     Adjoint {
         node: &'m Node,
-        d_result: From,
-        to: Vec<(usize, To)>,
+        d_result: GradSource,
+        to: Vec<(usize, GradTarget)>,
     },
     /// The derivative of an operation, in the buffer of the gradient of its result, which nobody else reads.
     InPlace { node: &'m Node, buffer: BufferId },
@@ -58,7 +58,7 @@ pub(crate) enum Line<'m> {
     Repeat {
         repeat: &'m Repeat,
         carried: Vec<[BufferId; 2]>,
-        lines: Vec<Line<'m>>,
+        lines: Vec<BackwardStep<'m>>,
     },
     /// Nobody reads it any more.
     Free(BufferId),
@@ -73,7 +73,7 @@ pub(crate) fn diff(model: &Model) -> Backward<'_> {
     };
     let mut lines = Vec::new();
     for (index, result) in model.results.iter().enumerate() {
-        diff.share(*result, From::Result(index), &mut lines);
+        diff.share(*result, GradSource::Result(index), &mut lines);
     }
     diff.region(&model.body, &mut lines);
     Backward {
@@ -92,11 +92,11 @@ struct Diff<'m> {
     model: &'m Model,
     buffers: Vec<ValueId>,
     /// The gradients so far of values whose own operation is still to come.
-    gradients: BTreeMap<usize, From>,
+    gradients: BTreeMap<usize, GradSource>,
 }
 
 impl<'m> Diff<'m> {
-    fn region(&mut self, region: &'m Region, lines: &mut Vec<Line<'m>>) {
+    fn region(&mut self, region: &'m Region, lines: &mut Vec<BackwardStep<'m>>) {
         for step in region.steps.iter().rev() {
             match step {
                 Step::Node(node) => self.node(node, lines),
@@ -105,7 +105,7 @@ impl<'m> Diff<'m> {
         }
     }
 
-    fn node(&mut self, node: &'m Node, lines: &mut Vec<Line<'m>>) {
+    fn node(&mut self, node: &'m Node, lines: &mut Vec<BackwardStep<'m>>) {
         // What nobody reads has no gradient.
         let Some(&d_result) = self.gradients.get(&node.result.0) else {
             return;
@@ -139,14 +139,14 @@ impl<'m> Diff<'m> {
         &mut self,
         node: &'m Node,
         operand: usize,
-        d_result: From,
-        lines: &mut Vec<Line<'m>>,
+        d_result: GradSource,
+        lines: &mut Vec<BackwardStep<'m>>,
     ) {
         let x = node.operands[operand];
         let is_first = !self.model.is_input(x) && !self.gradients.contains_key(&x.0);
         match d_result {
-            From::Buffer(buffer) if is_first && self.holders(d_result) == 1 => {
-                lines.push(Line::InPlace { node, buffer });
+            GradSource::Buffer(buffer) if is_first && self.holders(d_result) == 1 => {
+                lines.push(BackwardStep::InPlace { node, buffer });
                 self.gradients.insert(x.0, d_result);
             }
             _ => self.adjoint(node, d_result, vec![(operand, Gradient::InPlace)], lines),
@@ -156,9 +156,9 @@ impl<'m> Diff<'m> {
     fn adjoint(
         &mut self,
         node: &'m Node,
-        d_result: From,
+        d_result: GradSource,
         operands: Vec<(usize, Gradient)>,
-        lines: &mut Vec<Line<'m>>,
+        lines: &mut Vec<BackwardStep<'m>>,
     ) {
         let (mut to, mut apart) = (Vec::new(), None);
         for (index, gradient) in operands {
@@ -168,57 +168,57 @@ impl<'m> Diff<'m> {
             if is_again && gradient == Gradient::Together {
                 let buffer = self.buffer(value);
                 apart = Some((value, buffer));
-                to.push((index, To::New(buffer)));
+                to.push((index, GradTarget::New(buffer)));
             } else {
                 to.push((index, self.target(value, lines)));
             }
         }
-        lines.push(Line::Adjoint { node, d_result, to });
+        lines.push(BackwardStep::Adjoint { node, d_result, to });
         if let Some((value, buffer)) = apart {
-            let (from, to) = (From::Buffer(buffer), self.target(value, lines));
-            lines.push(Line::Add { from, to });
-            lines.push(Line::Free(buffer));
+            let (from, to) = (GradSource::Buffer(buffer), self.target(value, lines));
+            lines.push(BackwardStep::Add { from, to });
+            lines.push(BackwardStep::Free(buffer));
         }
     }
 
     /// Where a contribution to the gradient of a value goes.
-    fn target(&mut self, value: ValueId, lines: &mut Vec<Line<'m>>) -> To {
+    fn target(&mut self, value: ValueId, lines: &mut Vec<BackwardStep<'m>>) -> GradTarget {
         if self.model.is_input(value) {
-            return To::Input(value);
+            return GradTarget::Input(value);
         }
         match self.gradients.get(&value.0) {
             None => {
                 let new = self.buffer(value);
-                self.gradients.insert(value.0, From::Buffer(new));
-                To::New(new)
+                self.gradients.insert(value.0, GradSource::Buffer(new));
+                GradTarget::New(new)
             }
-            Some(_) => To::Add(self.own(value, lines)),
+            Some(_) => GradTarget::Add(self.own(value, lines)),
         }
     }
 
     /// The buffer of a value that has a gradient, such that no other value has it.
-    fn own(&mut self, value: ValueId, lines: &mut Vec<Line<'m>>) -> BufferId {
+    fn own(&mut self, value: ValueId, lines: &mut Vec<BackwardStep<'m>>) -> BufferId {
         let from = self.gradients[&value.0];
         match from {
-            From::Buffer(buffer) if self.holders(from) == 1 => buffer,
+            GradSource::Buffer(buffer) if self.holders(from) == 1 => buffer,
             _ => {
                 let to = self.buffer(value);
-                lines.push(Line::Copy { from, to });
-                self.gradients.insert(value.0, From::Buffer(to));
+                lines.push(BackwardStep::Copy { from, to });
+                self.gradients.insert(value.0, GradSource::Buffer(to));
                 to
             }
         }
     }
 
     /// Adds a gradient as it is.
-    fn share(&mut self, value: ValueId, from: From, lines: &mut Vec<Line<'m>>) {
+    fn share(&mut self, value: ValueId, from: GradSource, lines: &mut Vec<BackwardStep<'m>>) {
         if self.model.value(value).ty.kind != Kind::Floats {
             return;
         }
         if self.model.is_input(value) {
-            lines.push(Line::Add {
+            lines.push(BackwardStep::Add {
                 from,
-                to: To::Input(value),
+                to: GradTarget::Input(value),
             });
             return;
         }
@@ -227,8 +227,8 @@ impl<'m> Diff<'m> {
                 none.insert(from);
             }
             Entry::Occupied(_) => {
-                let to = To::Add(self.own(value, lines));
-                lines.push(Line::Add { from, to });
+                let to = GradTarget::Add(self.own(value, lines));
+                lines.push(BackwardStep::Add { from, to });
             }
         }
     }
@@ -238,29 +238,29 @@ impl<'m> Diff<'m> {
         BufferId(self.buffers.len() - 1)
     }
 
-    fn holders(&self, gradient: From) -> usize {
+    fn holders(&self, gradient: GradSource) -> usize {
         let gradients = self.gradients.values();
         gradients.filter(|other| **other == gradient).count()
     }
 
-    fn free(&self, gradient: From, lines: &mut Vec<Line<'m>>) {
-        if let (From::Buffer(buffer), 0) = (gradient, self.holders(gradient)) {
-            lines.push(Line::Free(buffer));
+    fn free(&self, gradient: GradSource, lines: &mut Vec<BackwardStep<'m>>) {
+        if let (GradSource::Buffer(buffer), 0) = (gradient, self.holders(gradient)) {
+            lines.push(BackwardStep::Free(buffer));
         }
     }
 
     /// A buffer that is the value's alone, of zeros if it has no gradient so far.
-    fn own_or_zeros(&mut self, value: ValueId, lines: &mut Vec<Line<'m>>) -> BufferId {
+    fn own_or_zeros(&mut self, value: ValueId, lines: &mut Vec<BackwardStep<'m>>) -> BufferId {
         if self.gradients.contains_key(&value.0) {
             return self.own(value, lines);
         }
         let buffer = self.buffer(value);
-        lines.push(Line::Zeros(buffer));
-        self.gradients.insert(value.0, From::Buffer(buffer));
+        lines.push(BackwardStep::Zeros(buffer));
+        self.gradients.insert(value.0, GradSource::Buffer(buffer));
         buffer
     }
 
-    fn repeat(&mut self, repeat: &'m Repeat, lines: &mut Vec<Line<'m>>) {
+    fn repeat(&mut self, repeat: &'m Repeat, lines: &mut Vec<BackwardStep<'m>>) {
         let values = repeat.carried.iter().map(|carried| carried.value);
         let starts: Vec<_> = values
             .clone()
@@ -275,10 +275,10 @@ impl<'m> Diff<'m> {
         }
         let mut body = Vec::new();
         for (carried, start) in repeat.carried.iter().zip(&starts) {
-            self.share(carried.after, From::Buffer(*start), &mut body);
+            self.share(carried.after, GradSource::Buffer(*start), &mut body);
         }
         for start in &starts {
-            self.free(From::Buffer(*start), &mut body);
+            self.free(GradSource::Buffer(*start), &mut body);
         }
         self.region(&repeat.body, &mut body);
         let ends = values
@@ -289,14 +289,14 @@ impl<'m> Diff<'m> {
             self.gradients.remove(&value.0);
         }
         let carried = starts.iter().zip(ends).map(|(start, end)| [*start, end]);
-        lines.push(Line::Repeat {
+        lines.push(BackwardStep::Repeat {
             repeat,
             carried: carried.collect(),
             lines: body,
         });
         for (carried, start) in repeat.carried.iter().zip(starts) {
-            self.share(carried.before, From::Buffer(start), lines);
-            self.free(From::Buffer(start), lines);
+            self.share(carried.before, GradSource::Buffer(start), lines);
+            self.free(GradSource::Buffer(start), lines);
         }
     }
 

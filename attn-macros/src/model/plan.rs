@@ -2,10 +2,10 @@
 //!
 //! Kept are the values that the derivative of an operation reads, and what layers say they need: the statistics of a norm, what
 //! comes into a nonlinearity, the logarithm of the sum of a softmax. No product of matrices is computed twice; what comes out of
-//! a nonlinearity is, and so are the weights of an attention. What is computed with what: [`neighbours`](super::neighbours).
+//! a nonlinearity is, and so are the weights of an attention. What is computed with what: [`neighbours`](super::fusion).
 
+use super::fusion::{FuseWith, Fusions, Term};
 use super::graph::{Carried, Model, Region, Repeat, Step, ValueId};
-use super::neighbours::{Neighbours, Term, With};
 
 /// The forward pass of a region.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(crate) struct Forward {
 #[derive(Debug, Default)]
 pub(crate) struct Planned {
     /// The neighbour that it is computed with.
-    pub(crate) with: Option<With>,
+    pub(crate) with: Option<FuseWith>,
     /// Of a sum, what it adds; of a dropout, what numbers fall of.
     pub(crate) terms: Vec<Term>,
     /// The term whose memory the result takes.
@@ -118,7 +118,7 @@ fn region<'m>(
 ) -> Forward {
     let kept = saved.iter().find(|(other, _)| std::ptr::eq(*other, region));
     let kept = kept.map_or_else(Vec::new, |(_, values)| values.clone());
-    let neighbours = Neighbours::of(region, ends);
+    let neighbours = Fusions::of(region, ends);
     let steps = 0..region.steps.len();
     let uses: Vec<_> = steps.map(|index| neighbours.uses(index)).collect();
     let mut own = carried_values(carried);

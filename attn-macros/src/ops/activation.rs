@@ -134,13 +134,13 @@ impl Op for Activation {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, activation, y) = (of.numbers(0), self.kernel(of), to.numbers());
+        let (x, activation, y) = (of.slice(0), self.kernel(of), to.slice());
         quote!(p::layers::activate(#activation, #x, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (x, activation) = (of.numbers(0), self.kernel(of));
-        let (d_y, d_x) = (gradients.numbers(), gradients.targets());
+        let (x, activation) = (of.slice(0), self.kernel(of));
+        let (d_y, d_x) = (gradients.slice(), gradients.targets());
         quote!(p::layers::activate_backward(#activation, #x, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

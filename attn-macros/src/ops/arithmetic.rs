@@ -67,7 +67,7 @@ impl Op for Add {
     }
 
     fn forward(&self, _: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (terms, sum) = (to.terms(), to.numbers());
+        let (terms, sum) = (to.terms(), to.slice());
         quote!(p::layers::add(#(#terms,)* #sum))
     }
 
@@ -103,12 +103,12 @@ impl Op for Sub {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, y, to) = (of.numbers(0), of.numbers(1), to.numbers());
+        let (x, y, to) = (of.slice(0), of.slice(1), to.slice());
         quote!(p::layers::sub(#x, #y, #to))
     }
 
     fn backward(&self, _: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (d_y, to) = (gradients.numbers(), gradients.targets());
+        let (d_y, to) = (gradients.slice(), gradients.targets());
         quote!(#(#to.add(-1.0, #d_y, gradients);)*)
     }
 }
@@ -139,13 +139,13 @@ impl Op for Mul {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, y, to) = (of.numbers(0), of.numbers(1), to.numbers());
+        let (x, y, to) = (of.slice(0), of.slice(1), to.slice());
         quote!(p::layers::mul(#x, #y, #to))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (d_y, to) = (gradients.numbers(), gradients.targets());
-        let others = gradients.operands().map(|index| of.numbers(1 - index));
+        let (d_y, to) = (gradients.slice(), gradients.targets());
+        let others = gradients.operands().map(|index| of.slice(1 - index));
         quote!(#(p::layers::mul_backward(#others, #d_y, &mut #to, gradients);)*)
     }
 }
@@ -176,12 +176,12 @@ impl Op for Scale {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (by, x, to) = (&self.0, of.numbers(0), to.numbers());
+        let (by, x, to) = (&self.0, of.slice(0), to.slice());
         quote!(p::layers::scale((#by) as f64, #x, #to))
     }
 
     fn backward(&self, _: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (by, d_y, to) = (&self.0, gradients.numbers(), gradients.targets());
+        let (by, d_y, to) = (&self.0, gradients.slice(), gradients.targets());
         quote!(#(#to.add((#by) as f64, #d_y, gradients);)*)
     }
 }
@@ -212,7 +212,7 @@ impl Op for Shift {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (by, x, to) = (&self.0, of.numbers(0), to.numbers());
+        let (by, x, to) = (&self.0, of.slice(0), to.slice());
         quote!(p::layers::shift((#by) as f64, #x, #to))
     }
 

@@ -6,7 +6,7 @@ use quote::quote;
 use super::{
     Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved, Scratch,
 };
-use crate::emit::When;
+use crate::emit::ExecMode;
 use crate::graph::{Graph, simplify, steps};
 use crate::messages::model as messages;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
@@ -94,7 +94,7 @@ impl Op for Attention {
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
         let (weights, y) = (of.weights(&self.place), to.matrix());
-        if of.when() == When::Session {
+        if of.mode() == ExecMode::Session {
             let (attention, past) = (of.attention_in_session(self), of.past(&self.place));
             let x = of.matrix(0);
             return quote!(#attention::decode(&#weights, &mut #past, new, #x, #y));
@@ -102,8 +102,8 @@ impl Op for Attention {
         let (attention, axes) = (of.attention(self), of.axes_of_attention(self));
         let number = syn::Index::from(self.index);
         let inputs = (0..self.sequences()).map(|index| of.matrix(index));
-        let key = match self.dropout {
-            true => quote!(random.key()),
+        let seed = match self.dropout {
+            true => quote!(random.seed()),
             false => quote!(None),
         };
         quote! {
@@ -111,7 +111,7 @@ impl Op for Attention {
                 &#weights,
                 #axes,
                 &call.data.#number,
-                #key,
+                #seed,
                 [#(#inputs),*],
                 #y,
             )
@@ -154,8 +154,8 @@ fn looks_back(name: &str, spec: &Spec, graph: &Graph) -> Result<(), String> {
     let steps = simplify(graph).map_or_else(Vec::new, |steps| steps.steps);
     let scores = steps.iter().any(|step| match step {
         steps::Step::Attention(attention) => {
-            let planes = attention.planes.iter().map(|plane| &plane.expr);
-            attention.score.iter().chain(planes).any(reads_length)
+            let bias_terms = attention.bias_terms.iter().map(|bias_term| &bias_term.expr);
+            attention.score.iter().chain(bias_terms).any(reads_length)
         }
         _ => false,
     });

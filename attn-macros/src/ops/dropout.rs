@@ -6,7 +6,7 @@ use quote::quote;
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved,
 };
-use crate::emit::When;
+use crate::emit::ExecMode;
 use crate::messages::model as messages;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
 use crate::model::graph::{Model, ValueId};
@@ -98,15 +98,15 @@ impl Op for Dropout {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, kept, y) = (of.numbers(0), of.kept(), to.numbers());
-        match of.when() {
-            When::Forward => quote!(p::layers::dropout(#kept, #x, #y)),
-            When::Session => quote!(#y.copy_from_slice(#x)),
+        let (x, kept, y) = (of.slice(0), of.kept(), to.slice());
+        match of.mode() {
+            ExecMode::Forward => quote!(p::layers::dropout(#kept, #x, #y)),
+            ExecMode::Session => quote!(#y.copy_from_slice(#x)),
         }
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (kept, d_y, d_x) = (of.kept(), gradients.numbers(), gradients.targets());
+        let (kept, d_y, d_x) = (of.kept(), gradients.slice(), gradients.targets());
         quote!(p::layers::dropout_backward(#kept, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -52,12 +52,12 @@ impl Op for Expand {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, axes, y) = (of.numbers(0), growing(of), to.numbers());
+        let (x, axes, y) = (of.slice(0), growing(of), to.slice());
         quote!(p::layers::expand(#x, #axes, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (axes, d_y, d_x) = (growing(of), gradients.numbers(), gradients.targets());
+        let (axes, d_y, d_x) = (growing(of), gradients.slice(), gradients.targets());
         quote!(p::layers::expand_backward(#axes, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -8,7 +8,7 @@ use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lookup, Lower, Op, Operation, Properties,
     Saved,
 };
-use crate::emit::When;
+use crate::emit::ExecMode;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
 use crate::model::graph::{Model, Place, ValueId};
 use crate::model::lower::{Frame, Lowering};
@@ -120,9 +120,9 @@ impl Op for LearnedPosition {
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
         let (weights, len, y) = (of.weights(&self.place), of.length_of_result(), to.matrix());
-        match of.when() {
-            When::Forward => quote!(#weights.forward_positions(#len, #y)),
-            When::Session => quote!(#weights.forward(new.positions(), #y)),
+        match of.mode() {
+            ExecMode::Forward => quote!(#weights.forward_positions(#len, #y)),
+            ExecMode::Session => quote!(#weights.forward(new.positions(), #y)),
         }
     }
 

@@ -157,14 +157,14 @@ impl Op for MeanPool {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, axis, y) = (of.numbers(0), of.sequence(0), to.numbers());
+        let (x, axis, y) = (of.slice(0), of.sequence(0), to.slice());
         let counted = self.0.counted(of);
         quote!(p::layers::mean_pool(#x, #axis, #counted, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let (axis, counted) = (of.sequence(0), self.0.counted(of));
-        let (d_y, d_x) = (gradients.numbers(), gradients.targets());
+        let (d_y, d_x) = (gradients.slice(), gradients.targets());
         quote!(p::layers::mean_pool_backward(#axis, #counted, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -128,7 +128,7 @@ pub(crate) struct CallSite<'c> {
 
 /// An operation in the graph.
 ///
-/// `of` is the node with its values. Lines that are emitted read their operands and sizes through it.
+/// `of` is the node with its values. TrackedCode that are emitted read their operands and sizes through it.
 pub(crate) trait Op {
     fn properties(&self) -> Properties<'_>;
 

@@ -8,7 +8,7 @@ use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
     Scratch,
 };
-use crate::emit::When;
+use crate::emit::ExecMode;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Frame, Lowering};
@@ -76,12 +76,12 @@ impl Op for SinusoidalPosition {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        match of.when() {
-            When::Forward => {
-                let (len, width, y) = (of.length_of_result(), of.width_of_result(), to.numbers());
+        match of.mode() {
+            ExecMode::Forward => {
+                let (len, width, y) = (of.length_of_result(), of.width_of_result(), to.slice());
                 quote!(p::layers::sinusoidal_position(#len, #width, #y))
             }
-            When::Session => {
+            ExecMode::Session => {
                 let y = to.matrix();
                 quote!(p::layers::sinusoids(new.positions(), #y))
             }

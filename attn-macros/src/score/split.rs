@@ -1,7 +1,7 @@
 //! Takes a score function apart: the scale, the part that is a function of the score, and the numbers of the place that this
 //! part reads.
 //!
-//! The kernels compute with vectors of scores. A number of the place, a *plane*, is written for a row of keys before: from a
+//! The kernels compute with vectors of scores. A number of the place, a *bias term*, is written for a row of keys before: from a
 //! table, where it depends on the distance alone; once, where it is the same for all keys; key by key where it is an integer,
 //! a condition, or an element of a learned tensor. All arithmetic beyond that is left to the vectors.
 
@@ -14,22 +14,22 @@ use crate::spec::Real;
 pub(crate) struct Parts {
     /// What the product of query and key is multiplied by first.
     pub(crate) scale: Option<Real>,
-    /// What becomes of the scaled product: an expression of the score and of parameters named [`plane_name`]. `None` if
+    /// What becomes of the scaled product: an expression of the score and of parameters named [`bias_term_name`]. `None` if
     /// nothing does.
     pub(crate) value: Option<Expr>,
-    pub(crate) planes: Vec<Plane>,
+    pub(crate) bias_terms: Vec<BiasTerm>,
 }
 
 /// A number of the place.
 #[derive(Clone, Debug)]
-pub(crate) struct Plane {
-    pub(crate) kind: PlaneKind,
+pub(crate) struct BiasTerm {
+    pub(crate) kind: BiasTermKind,
     /// A float that does not read the score.
     pub(crate) expr: Expr,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PlaneKind {
+pub(crate) enum BiasTermKind {
     /// A function of the head and of the distance of query and key.
     Distance,
     /// The same for all keys of a query.
@@ -38,26 +38,26 @@ pub(crate) enum PlaneKind {
     Key,
 }
 
-/// As many planes as the kernels take.
+/// As many bias terms as the kernels take.
 const MOST_PLANES: usize = 16;
 
 /// As many parts as a condition may have when it is made of comparisons of floats: one of conditions that are compared doubles.
 const LONGEST_CONDITIONS: usize = 10_000;
 
-/// The name by which [`Parts::value`] reads a plane.
-pub(crate) fn plane_name(index: usize) -> Name {
-    format!("plane_{index}").into()
+/// The name by which [`Parts::value`] reads a bias term.
+pub(crate) fn bias_term_name(index: usize) -> Name {
+    format!("bias_term_{index}").into()
 }
 
-/// Splits `expr`; `with_scale` if a scale can be left to the product. `None` if there are too many planes, or a condition is too
+/// Splits `expr`; `with_scale` if a scale can be left to the product. `None` if there are too many bias terms, or a condition is too
 /// long.
 pub(crate) fn split(expr: &Expr, with_scale: bool) -> Option<Parts> {
-    let mut planes = Planes {
-        planes: Vec::new(),
+    let mut bias_terms = Planes {
+        bias_terms: Vec::new(),
         budget: Budget::new(LONGEST_CONDITIONS),
     };
-    let value = planes.take(expr);
-    if planes.planes.len() > MOST_PLANES || planes.budget.is_spent() {
+    let value = bias_terms.take(expr);
+    if bias_terms.bias_terms.len() > MOST_PLANES || bias_terms.budget.is_spent() {
         return None;
     }
     let (scale, value) = if with_scale {
@@ -68,24 +68,24 @@ pub(crate) fn split(expr: &Expr, with_scale: bool) -> Option<Parts> {
     Some(Parts {
         scale,
         value: (!matches!(value, Expr::Score)).then_some(value),
-        planes: planes.planes,
+        bias_terms: bias_terms.bias_terms,
     })
 }
 
 struct Planes {
-    planes: Vec<Plane>,
+    bias_terms: Vec<BiasTerm>,
     /// The parts of conditions that may still be made.
     budget: Budget,
 }
 
 impl Planes {
-    /// The float `expr`, with planes for what does not read the score.
+    /// The float `expr`, with bias terms for what does not read the score.
     fn take(&mut self, expr: &Expr) -> Expr {
         if is_number(expr) {
             return expr.clone();
         }
         if let Some(kind) = kind(expr) {
-            return self.plane(kind, expr);
+            return self.bias_term(kind, expr);
         }
         match expr {
             Expr::Unary(op, a) => Expr::Unary(*op, Box::new(self.take(a))),
@@ -116,8 +116,9 @@ impl Planes {
         }
         if !expr.any(&|expr| matches!(expr, Expr::Score)) {
             let (yes, no) = (Expr::float(1.0), Expr::float(0.0));
-            let plane = expr.clone().select(yes, no.clone());
-            return no.less(self.plane(kind(&plane).unwrap_or(PlaneKind::Key), &plane));
+            let bias_term = expr.clone().select(yes, no.clone());
+            return no
+                .less(self.bias_term(kind(&bias_term).unwrap_or(BiasTermKind::Key), &bias_term));
         }
         match expr {
             Expr::Unary(_, a) => not(self.condition(a)),
@@ -146,20 +147,20 @@ impl Planes {
         or(and(condition, then), elsewhere)
     }
 
-    /// Reads the plane of `expr`: a new one, unless there is one already.
-    fn plane(&mut self, kind: PlaneKind, expr: &Expr) -> Expr {
+    /// Reads the bias term of `expr`: a new one, unless there is one already.
+    fn bias_term(&mut self, kind: BiasTermKind, expr: &Expr) -> Expr {
         let text = expr.to_string();
-        let mut planes = self.planes.iter();
-        let found = planes.position(|plane| plane.expr.to_string() == text);
+        let mut bias_terms = self.bias_terms.iter();
+        let found = bias_terms.position(|bias_term| bias_term.expr.to_string() == text);
         let index = found.unwrap_or_else(|| {
-            self.planes.push(Plane {
+            self.bias_terms.push(BiasTerm {
                 kind,
                 expr: expr.clone(),
             });
-            self.planes.len() - 1
+            self.bias_terms.len() - 1
         });
         Expr::Param {
-            name: plane_name(index),
+            name: bias_term_name(index),
             index: Vec::new(),
         }
     }
@@ -200,17 +201,17 @@ fn is_number(expr: &Expr) -> bool {
     })
 }
 
-/// How a plane of the float `expr` is written; `None` if it is none, but made of some.
-fn kind(expr: &Expr) -> Option<PlaneKind> {
+/// How a bias term of the float `expr` is written; `None` if it is none, but made of some.
+fn kind(expr: &Expr) -> Option<BiasTermKind> {
     if expr.any(&|expr| matches!(expr, Expr::Score)) {
         return None;
     }
     if reads_once(expr) {
         if !expr.reads(Var::KvIdx) {
-            return Some(PlaneKind::Row);
+            return Some(BiasTermKind::Row);
         }
         if by_distance(expr) {
-            return Some(PlaneKind::Distance);
+            return Some(BiasTermKind::Distance);
         }
     }
     let is_leaf = match expr {
@@ -219,7 +220,7 @@ fn kind(expr: &Expr) -> Option<PlaneKind> {
         Expr::Select(_, a, b) => a.ty() == Type::Float && is_number(a) && is_number(b),
         _ => false,
     };
-    is_leaf.then_some(PlaneKind::Key)
+    is_leaf.then_some(BiasTermKind::Key)
 }
 
 /// The constant that every read of the score is multiplied by, and the expression without it.

@@ -12,7 +12,7 @@ attention! {
     struct Computed<heads = 2, d_model = 16> {
         fn score(score, h, q_idx, kv_idx) { score + exp(100.0) }
     }
-    struct Logarithm<heads = 2, d_model = 16> {
+    struct WriteLse<heads = 2, d_model = 16> {
         fn score(score, h, q_idx, kv_idx) { score + ln(0.0) }
     }
     struct Division<heads = 2, d_model = 16> {
@@ -34,5 +34,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Float Integer Computed Logarithm Division Remainder FirstKey Overflow);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Float Integer Computed WriteLse Division Remainder FirstKey Overflow);
 }

@@ -1,7 +1,7 @@
 //! What only expansions need has no path that users see: each of these names is an error.
 
 use attn::data::{DataElement, Declared, DocumentData, PaddingData, Sizes, Table, values};
-use attn::generate::{Cache, Decoder, Decoding, InSession, NewTokens, Past, Remembers, Room, Span, no_session};
+use attn::generate::{Cache, Decoder, Decoding, Decode, NewTokens, DecodeState, Remembers, Capacity, Span, no_session};
 use attn::maps::{Attentions, Looked, Recorder, attention_maps};
 use attn::{composed, entry, fit, fused, init, kernel, random, simd, sizes, traced};
 use attn::{Host, InitialField, LinearFields};

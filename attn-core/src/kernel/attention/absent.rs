@@ -11,36 +11,36 @@ use crate::kernel::Pooled;
 use crate::kernel::panel::Panel;
 use crate::simd::slice::load_any;
 use crate::simd::{
-    Into, Kernel, Mask, Matrix, MatrixMut, Real, Threads, Vector, call, product, run,
+    Kernel, Mask, Matrix, MatrixMut, Real, Threads, Vector, WriteMode, call, product, run,
 };
 
 /// Numbers for the pairs of a tile, `[queries, keys]`: weights, or the gradient of the scores.
-pub(super) struct Coefficients<'a, E> {
+pub(super) struct MaskedWeights<'a, E> {
     pub mask: &'a dyn TileMask<E>,
     pub tile: &'a Tile,
     pub matrix: Matrix<'a, E>,
 }
 
-impl<E: Pooled> Coefficients<'_, E> {
+impl<E: Pooled> MaskedWeights<'_, E> {
     /// `to = scale * C rows`, or `+=`: a row for every query from a row for every key.
-    pub(super) fn times_keys(
+    pub(super) fn matmul(
         &self,
         scale: E,
         rows: Matrix<'_, E>,
         to: MatrixMut<'_, E>,
-        into: Into,
+        into: WriteMode,
     ) {
         let suspects = self.tile.partial_columns().flatten();
         self.product(|matrix| matrix, scale, rows, suspects, to, into);
     }
 
     /// `to = scale * Cᵀ rows`, or `+=`: a row for every key from a row for every query.
-    pub(super) fn times_queries(
+    pub(super) fn transposed_matmul(
         &self,
         scale: E,
         rows: Matrix<'_, E>,
         to: MatrixMut<'_, E>,
-        into: Into,
+        into: WriteMode,
     ) {
         let suspects = if self.tile.is_partial() {
             0..rows.rows()
@@ -64,7 +64,7 @@ impl<E: Pooled> Coefficients<'_, E> {
         rows: Matrix<'_, E>,
         suspects: impl Iterator<Item = usize>,
         mut to: MatrixMut<'_, E>,
-        into: Into,
+        into: WriteMode,
     ) {
         let factors = orient(self.matrix);
         let wild = run(NonFinite { rows, suspects });

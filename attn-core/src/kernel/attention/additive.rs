@@ -39,11 +39,11 @@ pub(super) fn scores<V: Vector<Element: Pooled>>(
 ) {
     let width = w.len();
     assert_shapes(q, kt, width, (to.rows(), to.cols()));
-    let mut q_powers = Buffer::stale(q.rows() * width);
+    let mut q_powers = Buffer::uninit(q.rows() * width);
     for i in 0..q.rows() {
         powers::<V>(q.row(i), &mut q_powers[i * width..][..width]);
     }
-    let mut k_powers = Buffer::stale(width * V::LANES);
+    let mut k_powers = Buffer::uninit(width * V::LANES);
     // A vector has one coordinate of many keys, and the sum over the coordinates stays in a register.
     for at in (0..kt.cols()).step_by(V::LANES) {
         let k = kt.some_cols(at..kt.cols().min(at + V::LANES));
@@ -109,7 +109,7 @@ pub(super) fn gradients<V: Vector<Element: Pooled>>(
     }
     let d_sum = (0..d.rows()).fold(V::zero(), |all, i| all + V::splat(sum::<V>(d.row(i))));
     let mut keys = Buffer::zeros(len * KEY * V::LANES);
-    let mut h_kt = Buffer::stale(V::LANES * len);
+    let mut h_kt = Buffer::uninit(V::LANES * len);
     // A vector has many coordinates of one key: no sum goes across lanes, and a pair that adds nothing is left out.
     for at in (0..width).step_by(V::LANES) {
         let some = at..width.min(at + V::LANES);

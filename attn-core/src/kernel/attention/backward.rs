@@ -186,7 +186,10 @@ impl<E: Pooled> Attention<'_, E> {
                 prepare: &self.query,
                 x: q.some_rows(range.clone()),
                 first: range.start,
-                d: sums.rows(range.clone(), &mut ByHead::stale(heads, range.len(), width)),
+                d: sums.rows(
+                    range.clone(),
+                    &mut ByHead::uninit(heads, range.len(), width),
+                ),
                 to,
                 d_gain,
             });

@@ -16,9 +16,9 @@ pub(super) struct ByHead<E: Pooled> {
 
 impl<E: Pooled> ByHead<E> {
     /// Numbers that are whatever they are.
-    pub(super) fn stale(heads: usize, rows: usize, width: usize) -> Self {
+    pub(super) fn uninit(heads: usize, rows: usize, width: usize) -> Self {
         Self {
-            memory: Buffer::stale(heads * rows * width),
+            memory: Buffer::uninit(heads * rows * width),
             heads,
             rows,
             width,

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::{Attention, Coverage, Place, Prepare, ScoreSums, Sizes, SumLens, TileMask, TileScore};
+use super::{
+    Attention, Coverage, HeadTransform, ScoreSums, Sizes, SumLens, TileMask, TileOrigin, TileScore,
+};
 use crate::kernel::compiled::compiled;
 use crate::kernel::{Buffer, Matrix, MatrixMut};
 
@@ -35,7 +37,7 @@ compiled! {
     ///
     /// # Panics
     /// If the shapes do not fit the widths.
-    pub fn go_on<E>(
+    pub fn decode<E>(
         attention: &Attention<'_, E>,
         positions: Positions,
         q: Matrix<'_, E>,
@@ -57,14 +59,14 @@ compiled! {
         let attention = Attention {
             sizes,
             query: attention.query.from(positions.first),
-            key: Prepare::default(),
-            value: Prepare::default(),
+            key: HeadTransform::default(),
+            value: HeadTransform::default(),
             score: attention.score.is_some().then_some(&placed as _),
             mask: &placed,
             dropout: None,
             ..*attention
         };
-        let mut lse = Buffer::stale(sizes.heads * sizes.query);
+        let mut lse = Buffer::uninit(sizes.heads * sizes.query);
         attention.forward(q, keys, values, output, &mut lse);
     }
 }
@@ -80,16 +82,16 @@ impl<E> Placed<'_, E> {
     /// `body(place, part)` for the parts of a tile whose keys follow each other.
     fn for_parts(
         &self,
-        at: Place,
+        at: TileOrigin,
         scores: &mut MatrixMut<'_, E>,
-        mut body: impl FnMut(Place, &mut MatrixMut<'_, E>),
+        mut body: impl FnMut(TileOrigin, &mut MatrixMut<'_, E>),
     ) {
         let keys = at.k..at.k + scores.cols();
         let mut rest = scores.reborrow();
         for keys in self.positions.keys(keys) {
             let (mut part, others) = rest.split_cols(keys.len());
             rest = others;
-            let at = Place {
+            let at = TileOrigin {
                 b: self.positions.sequence,
                 h: at.h,
                 q: at.q + self.positions.first,
@@ -115,7 +117,7 @@ impl<E: Sync> TileMask<E> for Placed<'_, E> {
         coverage.reduce(same).unwrap_or(Coverage::Empty)
     }
 
-    fn hide(&self, at: Place, scores: &mut MatrixMut<'_, E>) {
+    fn hide(&self, at: TileOrigin, scores: &mut MatrixMut<'_, E>) {
         self.for_parts(at, scores, |at, part| self.mask.hide(at, part));
     }
 }
@@ -124,7 +126,7 @@ impl<E: Sync> TileMask<E> for Placed<'_, E> {
 macro_rules! score {
     ($($E:ty)*) => {$(
         impl TileScore<$E> for Placed<'_, $E> {
-            fn apply(&self, at: Place, scores: &mut MatrixMut<'_, $E>) {
+            fn apply(&self, at: TileOrigin, scores: &mut MatrixMut<'_, $E>) {
                 if let Some(score) = self.score {
                     self.for_parts(at, scores, |at, part| score.apply(at, part));
                 }
@@ -132,7 +134,7 @@ macro_rules! score {
 
             fn backward(
                 &self,
-                _: Place,
+                _: TileOrigin,
                 _: Matrix<'_, $E>,
                 _: &mut MatrixMut<'_, $E>,
                 _: Option<ScoreSums<'_, $E>>,

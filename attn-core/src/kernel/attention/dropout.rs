@@ -1,6 +1,6 @@
 //! Which weights are dropped.
 //!
-//! Nothing is kept for the backward pass: a factor is a function of the key and of the place.
+//! Nothing is kept for the backward pass: a factor is a function of the seed and of the place.
 
 use super::Dropout;
 use super::plan::Head;
@@ -12,7 +12,7 @@ const WORDS: usize = 4;
 
 /// [`Dropout`], ready to use.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dropper<E> {
+pub(super) struct DropoutMask<E> {
     random: Philox4x32,
     /// What a word must reach to keep its weight: at most 2^32, which none does.
     threshold: u64,
@@ -20,10 +20,10 @@ pub(super) struct Dropper<E> {
     factor: E,
 }
 
-impl<E: Real> Dropper<E> {
+impl<E: Real> DropoutMask<E> {
     pub(super) fn new(dropout: Dropout) -> Self {
         Self {
-            random: Philox4x32::new(dropout.key),
+            random: Philox4x32::new(dropout.seed),
             // An integer is below a number if it is below the next integer.
             threshold: (dropout.p * 2f64.powi(32)).ceil() as u64,
             factor: E::of_f64(1.0 / (1.0 - dropout.p)),

@@ -15,17 +15,17 @@
 
 use std::ops::Range;
 
-use super::absent::Coefficients;
-use super::dropout::Dropper;
+use super::absent::MaskedWeights;
+use super::dropout::DropoutMask;
 use super::layout::{fill, parts, shares, some_cols};
 use super::load::{LoadColumns, LoadRows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
 use super::sparse::{Slopes, Sparse, Sparsify};
-use super::weights::{Divide, DropSome, Logarithm, Running, Weigh};
+use super::weights::{Divide, DropSome, OnlineSoftmax, OnlineSoftmaxState, WriteLse};
 use super::{Attention, Similarity};
 use crate::kernel::panel::Panel;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Into, run};
+use crate::simd::{WriteMode, run};
 
 /// As many values of all heads, side by side, are on more pages than a machine remembers the addresses of.
 const FAR: usize = 2048;
@@ -150,12 +150,12 @@ impl<E: Pooled> Attention<'_, E> {
 
     fn forward_block(&self, q: Matrix<'_, E>, keys: KeysAndValues<'_, E>, block: Block<'_, E>) {
         let mut scores = Panel::new(q.rows(), TILE.min(self.sizes.key));
-        let mut running = Running::new(self.normalizer, block.head.h);
+        let mut running = OnlineSoftmaxState::new(self.normalizer, block.head.h);
         let mut sums = self.no_sums(&block);
         for tile in self.tiles(&block) {
             let mut to = scores.reshape(q.rows(), tile.keys.len());
             self.forward_scores(&tile, q, keys, &mut to);
-            run(Weigh {
+            run(OnlineSoftmax {
                 normalizer: self.normalizer,
                 scores: to,
                 running: &mut running,
@@ -182,7 +182,7 @@ impl<E: Pooled> Attention<'_, E> {
             self.forward_scores(tile, q, keys, &mut to);
             rest = others;
         }
-        let mut running = Running::new(self.normalizer, block.head.h);
+        let mut running = OnlineSoftmaxState::new(self.normalizer, block.head.h);
         run(Sparsify {
             normalizer,
             scores: scores.write(),
@@ -204,7 +204,7 @@ impl<E: Pooled> Attention<'_, E> {
         block: Block<'_, E>,
     ) {
         let mut scores = Panel::new(q.rows(), TILE.min(self.sizes.key));
-        let mut running = Running::new(self.normalizer, block.head.h);
+        let mut running = OnlineSoftmaxState::new(self.normalizer, block.head.h);
         let mut sums = self.no_sums(&block);
         for tile in self.tiles(&block) {
             let mut to = scores.reshape(q.rows(), tile.keys.len());
@@ -261,28 +261,28 @@ impl<E: Pooled> Attention<'_, E> {
         let columns = first..first + tile.keys.len();
         if let Some(dropout) = self.dropout {
             run(DropSome {
-                dropper: Dropper::new(dropout),
+                dropper: DropoutMask::new(dropout),
                 tile,
                 weights: some_cols(weights.write(), columns.clone()),
             });
         }
-        let weights = Coefficients {
+        let weights = MaskedWeights {
             mask: self.mask,
             tile,
             matrix: weights.read().some_cols(columns),
         };
         let values = v.some_rows(tile.keys.clone());
-        weights.times_keys(E::ONE, values, sums.write(), Into::Add);
+        weights.matmul(E::ONE, values, sums.write(), WriteMode::Add);
     }
 }
 
-fn finish<E: Pooled>(running: &Running<E>, sums: &Panel<E>, block: Block<'_, E>) {
+fn finish<E: Pooled>(running: &OnlineSoftmaxState<E>, sums: &Panel<E>, block: Block<'_, E>) {
     run(Divide {
         running,
         sums: sums.read(),
         out: block.out,
     });
-    run(Logarithm {
+    run(WriteLse {
         running,
         lse: block.lse,
     });

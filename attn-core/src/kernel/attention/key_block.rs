@@ -12,8 +12,8 @@
 
 use std::ops::Range;
 
-use super::absent::Coefficients;
-use super::dropout::Dropper;
+use super::absent::MaskedWeights;
+use super::dropout::DropoutMask;
 use super::layout::{fill, some_cols, some_rows};
 use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
 use super::plan::{QUERIES, Tile, chunks, tiles};
@@ -24,7 +24,7 @@ use super::{Attention, ScoreSums, Similarity};
 use crate::kernel::panel::Panel;
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
-use crate::simd::{Into, Threads, product, run};
+use crate::simd::{Threads, WriteMode, product, run};
 
 /// Keys and values of a head, and where their gradients go.
 pub(super) struct KeyBlock<'a, E> {
@@ -118,19 +118,24 @@ impl<E: Pooled> Attention<'_, E> {
             pairs,
             sums.score(tile),
         );
-        let of = |matrix| Coefficients {
+        let of = |matrix| MaskedWeights {
             mask: self.mask,
             tile,
             matrix,
         };
         let d_values = some_rows(keys.d_values.write(), columns.clone());
-        of(pairs.weights.read()).times_queries(E::ONE, queries.d_out, d_values, Into::Add);
+        of(pairs.weights.read()).transposed_matmul(E::ONE, queries.d_out, d_values, WriteMode::Add);
         match self.similarity {
             Similarity::Dot { scale } => {
                 let d = of(pairs.d.read());
                 let d_k = some_rows(keys.d.write(), columns.clone());
-                d.times_queries(scale, queries.rows, d_k, Into::Add);
-                d.times_keys(scale, keys.rows.read().some_rows(columns), d_q, Into::Add);
+                d.transposed_matmul(scale, queries.rows, d_k, WriteMode::Add);
+                d.matmul(
+                    scale,
+                    keys.rows.read().some_rows(columns),
+                    d_q,
+                    WriteMode::Add,
+                );
             }
             Similarity::Additive { w } => run(AdditiveGradients {
                 q: queries.rows,
@@ -169,7 +174,7 @@ impl<E: Pooled> Attention<'_, E> {
         let vt = keys.value_columns.read().some_cols(columns);
         product(
             d.reborrow(),
-            Into::Overwrite,
+            WriteMode::Overwrite,
             E::ONE,
             queries.d_out,
             vt,
@@ -177,7 +182,7 @@ impl<E: Pooled> Attention<'_, E> {
         );
         run(Differentiate {
             normalizer: self.normalizer,
-            dropper: self.dropout.map(Dropper::new),
+            dropper: self.dropout.map(DropoutMask::new),
             tile,
             lse: queries.lse,
             delta: queries.delta(),

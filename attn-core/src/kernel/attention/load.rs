@@ -1,12 +1,12 @@
 //! Rows and columns of one head, prepared, and what the additive similarity does to tiles of them: as calls.
 
-use super::{Prepare, additive, prepare};
+use super::{HeadTransform, additive, prepare};
 use crate::kernel::{Buffer, Pooled};
 use crate::simd::{Kernel, Matrix, MatrixMut, Vector};
 
 /// [`prepare::load_rows`] of one head.
 pub(super) struct LoadRows<'a, E> {
-    pub prepare: &'a Prepare<'a, E>,
+    pub prepare: &'a HeadTransform<'a, E>,
     pub x: Matrix<'a, E>,
     pub first: usize,
     pub to: MatrixMut<'a, E>,
@@ -24,7 +24,7 @@ impl<E: Pooled> Kernel for LoadRows<'_, E> {
 
 /// [`prepare::load_rows`] for heads that lie side by side, row by row: in the order of memory.
 pub(super) struct LoadHeads<'a, E> {
-    pub prepare: &'a Prepare<'a, E>,
+    pub prepare: &'a HeadTransform<'a, E>,
     /// `[len, heads * width]`
     pub x: Matrix<'a, E>,
     pub first: usize,
@@ -52,7 +52,7 @@ impl<E: Pooled> Kernel for LoadHeads<'_, E> {
 
 /// [`prepare::load_columns`] of one head.
 pub(super) struct LoadColumns<'a, E> {
-    pub prepare: &'a Prepare<'a, E>,
+    pub prepare: &'a HeadTransform<'a, E>,
     pub x: Matrix<'a, E>,
     pub first: usize,
     pub to: MatrixMut<'a, E>,
@@ -70,7 +70,7 @@ impl<E: Pooled> Kernel for LoadColumns<'_, E> {
 
 /// [`prepare::backward_rows`] of one head.
 pub(super) struct BackwardRows<'a, E> {
-    pub prepare: &'a Prepare<'a, E>,
+    pub prepare: &'a HeadTransform<'a, E>,
     pub x: Matrix<'a, E>,
     pub first: usize,
     pub d: Matrix<'a, E>,
@@ -97,7 +97,7 @@ impl<E: Pooled> Kernel for BackwardRows<'_, E> {
 
 /// [`prepare::backward_rows`] for heads that lie side by side, row by row.
 pub(super) struct BackwardHeads<'a, E> {
-    pub prepare: &'a Prepare<'a, E>,
+    pub prepare: &'a HeadTransform<'a, E>,
     /// `[len, heads * width]`
     pub x: Matrix<'a, E>,
     pub first: usize,
@@ -115,7 +115,7 @@ impl<E: Pooled> Kernel for BackwardHeads<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         let width = self.d.first().map_or(0, Matrix::cols);
-        let mut biased = Buffer::stale(width);
+        let mut biased = Buffer::uninit(width);
         for row in 0..self.x.rows() {
             let (mut x, mut to) = (self.x.row(row), self.to.row_mut(row));
             for (head, d) in self.d.iter().enumerate() {

@@ -29,14 +29,14 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
-pub use continued::{Continues, Positions, go_on};
+pub use continued::{Continues, Positions, decode};
 pub use entry::Attends;
 pub use mask_blocks::{MaskBlocks, mask_density};
-pub use on_tiles::{Place, TileMask, TileScore};
+pub use on_tiles::{TileMask, TileOrigin, TileScore};
 pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
-pub use prepare::{Prepares, prepare, prepare_backward};
+pub use prepare::{HeadTransforms, prepare, prepare_backward};
 pub use rope::{Angles, angles};
 pub use spec::{
-    Attention, Coverage, Dropout, Everything, Gradients, MOST_PLANES, Mask, Norm, Normalizer,
-    Prepare, Rope, Score, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens,
+    Attention, Coverage, Dropout, Everything, Gradients, HeadTransform, MOST_PLANES, Mask, Norm,
+    Normalizer, Rope, Score, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens,
 };

@@ -10,12 +10,12 @@ use crate::simd::{
     slice::{load_any, store_any},
 };
 
-/// Keys whose planes are written at once, a multiple of every number of lanes: all planes fit the first cache.
+/// Keys whose bias terms are written at once, a multiple of every number of lanes: all bias terms fit the first cache.
 const SPAN: usize = 128;
 
 /// Where the first element of a tile stands: row `i` and column `j` are query `q + i` and key `k + j`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TileOrigin {
     /// The sequence.
     pub b: usize,
     /// The query head.
@@ -26,7 +26,7 @@ pub struct Place {
     pub k: usize,
 }
 
-impl Place {
+impl TileOrigin {
     /// The place so many queries and keys further on.
     #[inline(always)]
     fn later(self, queries: usize, keys: usize) -> Self {
@@ -47,7 +47,7 @@ pub trait TileMask<E>: Sync {
     fn coverage(&self, b: usize, h: usize, q: Range<usize>, k: Range<usize>) -> Coverage;
 
     /// Writes -∞ over the scores of keys that a query does not attend to.
-    fn hide(&self, at: Place, scores: &mut MatrixMut<'_, E>);
+    fn hide(&self, at: TileOrigin, scores: &mut MatrixMut<'_, E>);
 }
 
 impl<E: Real, M: Mask> TileMask<E> for M {
@@ -55,7 +55,7 @@ impl<E: Real, M: Mask> TileMask<E> for M {
         Mask::coverage(self, b, h, q, k)
     }
 
-    fn hide(&self, at: Place, scores: &mut MatrixMut<'_, E>) {
+    fn hide(&self, at: TileOrigin, scores: &mut MatrixMut<'_, E>) {
         run(Hide {
             mask: self,
             at,
@@ -66,7 +66,7 @@ impl<E: Real, M: Mask> TileMask<E> for M {
 
 struct Hide<'a, 'm, E, M> {
     mask: &'a M,
-    at: Place,
+    at: TileOrigin,
     scores: &'a mut MatrixMut<'m, E>,
 }
 
@@ -77,7 +77,7 @@ impl<E: Real, M: Mask> Kernel for Hide<'_, '_, E, M> {
     // Plain Rust: comparisons of indices, which the compiler vectorises by itself.
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        let Place { b, h, q, k } = self.at;
+        let TileOrigin { b, h, q, k } = self.at;
         for row in 0..self.scores.rows() {
             let scores = self.scores.row_mut(row);
             let q = q + row;
@@ -92,13 +92,13 @@ impl<E: Real, M: Mask> Kernel for Hide<'_, '_, E, M> {
 /// A [`Score`] on tiles.
 pub trait TileScore<E>: Sync {
     /// The values of the scores, in place.
-    fn apply(&self, at: Place, scores: &mut MatrixMut<'_, E>);
+    fn apply(&self, at: TileOrigin, scores: &mut MatrixMut<'_, E>);
 
     /// From the gradient of the values to that of the scores, in place; where the former is 0, so is the latter. The
-    /// gradients of learned planes are added to `sums`, if they are asked for.
+    /// gradients of learned bias terms are added to `sums`, if they are asked for.
     fn backward(
         &self,
-        at: Place,
+        at: TileOrigin,
         scores: Matrix<'_, E>,
         d: &mut MatrixMut<'_, E>,
         sums: Option<ScoreSums<'_, E>>,
@@ -109,7 +109,7 @@ pub trait TileScore<E>: Sync {
 }
 
 impl<E: Real, F: Score<E>> TileScore<E> for F {
-    fn apply(&self, at: Place, scores: &mut MatrixMut<'_, E>) {
+    fn apply(&self, at: TileOrigin, scores: &mut MatrixMut<'_, E>) {
         run(Apply {
             score: self,
             at,
@@ -119,7 +119,7 @@ impl<E: Real, F: Score<E>> TileScore<E> for F {
 
     fn backward(
         &self,
-        at: Place,
+        at: TileOrigin,
         scores: Matrix<'_, E>,
         d: &mut MatrixMut<'_, E>,
         sums: Option<ScoreSums<'_, E>>,
@@ -138,42 +138,42 @@ impl<E: Real, F: Score<E>> TileScore<E> for F {
     }
 }
 
-/// As many numbers of each plane as a span of a row has keys.
+/// As many numbers of each bias term as a span of a row has keys.
 type Rows<E> = [[E; SPAN]; MOST_PLANES];
 
-/// The planes of some keys of a row: those of the score that stand in memory, others in `rows`.
+/// The bias terms of some keys of a row: those of the score that stand in memory, others in `rows`.
 #[inline(always)]
-fn planes<'a, E: Real, F: Score<E>>(
+fn bias_terms<'a, E: Real, F: Score<E>>(
     score: &'a F,
-    at: Place,
+    at: TileOrigin,
     len: usize,
     rows: &'a mut Rows<E>,
 ) -> [&'a [E]; MOST_PLANES] {
-    const { assert!(F::PLANES <= MOST_PLANES, "a score with too many planes") };
-    let mut planes: [&[E]; MOST_PLANES] = [&[]; MOST_PLANES];
-    let rows = planes.iter_mut().zip(rows).enumerate();
-    for (plane, (numbers, row)) in rows.take(F::PLANES) {
-        *numbers = score.stored(plane, at, len).unwrap_or_else(|| {
-            score.plane(plane, at, &mut row[..len]);
+    const { assert!(F::PLANES <= MOST_PLANES, "a score with too many bias_terms") };
+    let mut bias_terms: [&[E]; MOST_PLANES] = [&[]; MOST_PLANES];
+    let rows = bias_terms.iter_mut().zip(rows).enumerate();
+    for (bias_term, (numbers, row)) in rows.take(F::PLANES) {
+        *numbers = score.stored(bias_term, at, len).unwrap_or_else(|| {
+            score.bias_term(bias_term, at, &mut row[..len]);
             &row[..len]
         });
     }
-    planes
+    bias_terms
 }
 
-/// A vector of each plane, from a key on.
+/// A vector of each bias term, from a key on.
 #[inline(always)]
-fn load<V: Vector>(planes: &[&[V::Element]], from: usize) -> [V; MOST_PLANES] {
+fn load<V: Vector>(bias_terms: &[&[V::Element]], from: usize) -> [V; MOST_PLANES] {
     let mut vectors = [V::zero(); MOST_PLANES];
-    for (vector, plane) in vectors.iter_mut().zip(planes) {
-        *vector = load_any(&plane[from..]);
+    for (vector, bias_term) in vectors.iter_mut().zip(bias_terms) {
+        *vector = load_any(&bias_term[from..]);
     }
     vectors
 }
 
 struct Apply<'a, 'm, E, F> {
     score: &'a F,
-    at: Place,
+    at: TileOrigin,
     scores: &'a mut MatrixMut<'m, E>,
 }
 
@@ -187,11 +187,11 @@ impl<E: Real, F: Score<E>> Kernel for Apply<'_, '_, E, F> {
         for row in 0..self.scores.rows() {
             for (span, scores) in self.scores.row_mut(row).chunks_mut(SPAN).enumerate() {
                 let at = self.at.later(row, span * SPAN);
-                let planes = planes(self.score, at, scores.len(), &mut rows);
+                let bias_terms = bias_terms(self.score, at, scores.len(), &mut rows);
                 for (lane, scores) in scores.chunks_mut(V::LANES).enumerate() {
-                    let planes = load::<V>(&planes[..F::PLANES], lane * V::LANES);
+                    let bias_terms = load::<V>(&bias_terms[..F::PLANES], lane * V::LANES);
                     let score = load_any::<V>(scores);
-                    store_any(self.score.value(score, &planes[..F::PLANES]), scores);
+                    store_any(self.score.value(score, &bias_terms[..F::PLANES]), scores);
                 }
             }
         }
@@ -200,7 +200,7 @@ impl<E: Real, F: Score<E>> Kernel for Apply<'_, '_, E, F> {
 
 struct Backward<'a, 'm, E, F> {
     score: &'a F,
-    at: Place,
+    at: TileOrigin,
     scores: Matrix<'a, E>,
     d: &'a mut MatrixMut<'m, E>,
     sums: Option<ScoreSums<'a, E>>,
@@ -219,14 +219,20 @@ impl<E: Real, F: Score<E>> Kernel for Backward<'_, '_, E, F> {
             let d = self.d.row_mut(row).chunks_mut(SPAN);
             for (span, (scores, d)) in scores.zip(d).enumerate() {
                 let (at, len) = (self.at.later(row, span * SPAN), d.len());
-                let planes = planes(self.score, at, len, &mut rows);
-                let d_planes = self.sums.is_some().then_some(&mut d_rows);
-                differentiate::<V, F>(self.score, &planes[..F::PLANES], scores, d, d_planes);
+                let bias_terms = bias_terms(self.score, at, len, &mut rows);
+                let d_bias_terms = self.sums.is_some().then_some(&mut d_rows);
+                differentiate::<V, F>(
+                    self.score,
+                    &bias_terms[..F::PLANES],
+                    scores,
+                    d,
+                    d_bias_terms,
+                );
                 if let Some(sums) = &mut self.sums {
-                    for (plane, d) in d_rows.iter().enumerate().take(F::PLANES) {
-                        if self.score.is_learned(plane) {
+                    for (bias_term, d) in d_rows.iter().enumerate().take(F::PLANES) {
+                        if self.score.is_learned(bias_term) {
                             let sums = sums.reborrow();
-                            self.score.add_gradient(plane, at, &d[..len], sums);
+                            self.score.add_gradient(bias_term, at, &d[..len], sums);
                         }
                     }
                 }
@@ -235,34 +241,34 @@ impl<E: Real, F: Score<E>> Kernel for Backward<'_, '_, E, F> {
     }
 }
 
-/// From the gradients of the values to those of the scores, in place, and of the learned planes.
+/// From the gradients of the values to those of the scores, in place, and of the learned bias terms.
 #[inline(always)]
 fn differentiate<V: Vector, F: Score<V::Element>>(
     function: &F,
-    planes: &[&[V::Element]],
+    bias_terms: &[&[V::Element]],
     scores: &[V::Element],
     d: &mut [V::Element],
-    mut d_planes: Option<&mut Rows<V::Element>>,
+    mut d_bias_terms: Option<&mut Rows<V::Element>>,
 ) {
     let vectors = scores.chunks(V::LANES).zip(d.chunks_mut(V::LANES));
     for (lane, (scores, d)) in vectors.enumerate() {
-        let (from, planes) = (lane * V::LANES, load::<V>(planes, lane * V::LANES));
-        let (score, planes) = (load_any::<V>(scores), &planes[..F::PLANES]);
+        let (from, bias_terms) = (lane * V::LANES, load::<V>(bias_terms, lane * V::LANES));
+        let (score, bias_terms) = (load_any::<V>(scores), &bias_terms[..F::PLANES]);
         let d_value = load_any::<V>(d);
         // What is masked may have any derivative.
         let none = d_value.eq(V::zero());
-        for (plane, row) in d_planes
+        for (bias_term, row) in d_bias_terms
             .iter_mut()
             .flat_map(|rows| rows.iter_mut())
             .enumerate()
             .take(F::PLANES)
         {
-            if function.is_learned(plane) {
-                let derivative = function.plane_derivative(plane, score, planes);
+            if function.is_learned(bias_term) {
+                let derivative = function.bias_term_derivative(bias_term, score, bias_terms);
                 V::select(none, V::zero(), d_value * derivative).store(&mut row[from..]);
             }
         }
-        let d_score = d_value * function.derivative(score, planes);
+        let d_score = d_value * function.derivative(score, bias_terms);
         let none = none | math::is_negligible(d_score);
         store_any(V::select(none, V::zero(), d_score), d);
     }

@@ -13,7 +13,7 @@ use super::layout::parts;
 use crate::kernel::compiled::compiled;
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Buffer, Pooled, parallel};
-use crate::simd::{Into, Matrix, MatrixMut, Threads, product};
+use crate::simd::{Matrix, MatrixMut, Threads, WriteMode, product};
 
 compiled! {
     PerHead:
@@ -34,7 +34,7 @@ compiled! {
         let tasks = maps.columns(to).enumerate();
         maps.for_each(tasks, |(head, to)| {
             let (x, w) = maps.head(head);
-            product(to, Into::Overwrite, E::ONE, x, w, Threads::One);
+            product(to, WriteMode::Overwrite, E::ONE, x, w, Threads::One);
         });
     }
 
@@ -65,11 +65,11 @@ compiled! {
             let (x, w) = maps.head(head);
             let d = d.some_cols(head * out..(head + 1) * out);
             // A product with a copy of the transpose is faster than one with a view of it.
-            let mut transposed = Buffer::stale(out * width);
+            let mut transposed = Buffer::uninit(out * width);
             transpose(w, MatrixMut::new(&mut transposed, out, width));
             let w = Matrix::new(&transposed, out, width);
-            product(d_x, Into::Overwrite, E::ONE, d, w, Threads::One);
-            product(d_w, Into::Add, E::ONE, x.transposed(), d, Threads::One);
+            product(d_x, WriteMode::Overwrite, E::ONE, d, w, Threads::One);
+            product(d_w, WriteMode::Add, E::ONE, x.transposed(), d, Threads::One);
         });
     }
 }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{Coverage, Place, TileMask};
+use super::{Coverage, TileMask, TileOrigin};
 
 /// Queries of a tile: as many as `gemm` multiplies with a matrix without a copy of it, which is what the tile of keys or
 /// values is to a product.
@@ -39,8 +39,8 @@ pub(super) struct Tile {
 
 impl Tile {
     /// Where its first element stands.
-    pub(super) fn place(&self) -> Place {
-        Place {
+    pub(super) fn place(&self) -> TileOrigin {
+        TileOrigin {
             b: self.head.b,
             h: self.head.h,
             q: self.queries.start,

@@ -15,7 +15,7 @@
 //!
 //! Attention prepares vectors as it loads them. [`prepare`] is for those who need them outside of it.
 
-use super::{Norm, Prepare, Rope};
+use super::{HeadTransform, Norm, Rope};
 use crate::kernel::column_sums::{add_column_sums, rows_per_sum};
 use crate::kernel::compiled::compiled;
 use crate::kernel::lanes::for_lanes;
@@ -31,16 +31,16 @@ const EPSILON: f64 = 1e-6;
 const STRIP: usize = 64;
 
 compiled! {
-    Prepares:
+    HeadTransforms:
 
-    /// Prepares the vectors of every head. Row `r` has the position `r % len`.
+    /// HeadTransforms the vectors of every head. Row `r` has the position `r % len`.
     ///
     /// `x`, `to`: `[batch * len, heads * width]`.
     ///
     /// # Panics
     /// If the shapes do not fit.
     pub fn prepare<E>(
-        how: &Prepare<'_, E>,
+        how: &HeadTransform<'_, E>,
         batch: usize,
         len: usize,
         heads: usize,
@@ -72,7 +72,7 @@ compiled! {
         reason = "those of the forward function, and where its derivative comes from and goes"
     )]
     pub fn prepare_backward<E>(
-        how: &Prepare<'_, E>,
+        how: &HeadTransform<'_, E>,
         batch: usize,
         len: usize,
         heads: usize,
@@ -116,14 +116,18 @@ compiled! {
 /// The vectors of a matrix: of all sequences and heads.
 #[derive(Clone, Copy)]
 struct Vectors<'a, E> {
-    how: &'a Prepare<'a, E>,
+    how: &'a HeadTransform<'a, E>,
     x: Matrix<'a, E>,
     len: usize,
     width: usize,
 }
 
 impl<'a, E: Pooled> Vectors<'a, E> {
-    fn new(how: &'a Prepare<'a, E>, [batch, len, heads]: [usize; 3], x: Matrix<'a, E>) -> Self {
+    fn new(
+        how: &'a HeadTransform<'a, E>,
+        [batch, len, heads]: [usize; 3],
+        x: Matrix<'a, E>,
+    ) -> Self {
         let width = x.cols() / heads.max(1);
         assert!(
             x.rows() == batch * len && x.cols() == heads * width,
@@ -178,7 +182,7 @@ impl<E: Pooled> Kernel for Backward<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         let Vectors { how, x, len, width } = self.vectors;
-        let mut biased = Buffer::stale(width);
+        let mut biased = Buffer::uninit(width);
         for row in 0..self.to.rows() {
             let position = (self.first + row) % len;
             let x = x.row(self.first + row).chunks(width);
@@ -193,12 +197,12 @@ impl<E: Pooled> Kernel for Backward<'_, E> {
     }
 }
 
-/// Prepares the rows of one head, the first of which has the position `first`.
+/// HeadTransforms the rows of one head, the first of which has the position `first`.
 ///
 /// `x`, `to`: `[len, width]`.
 #[inline(always)]
 pub(super) fn load_rows<V: Vector>(
-    prepare: &Prepare<'_, V::Element>,
+    prepare: &HeadTransform<'_, V::Element>,
     x: Matrix<'_, V::Element>,
     first: usize,
     to: &mut MatrixMut<'_, V::Element>,
@@ -212,7 +216,7 @@ pub(super) fn load_rows<V: Vector>(
 /// [`load_rows`], transposed: `x` is `[len, width]`, `to` is `[width, len]`.
 #[inline(always)]
 pub(super) fn load_columns<V: Vector<Element: Pooled>>(
-    prepare: &Prepare<'_, V::Element>,
+    prepare: &HeadTransform<'_, V::Element>,
     x: Matrix<'_, V::Element>,
     first: usize,
     to: &mut MatrixMut<'_, V::Element>,
@@ -226,7 +230,7 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
         return transpose_here::<V>(x, to);
     }
     let width = x.cols();
-    let mut memory = Buffer::stale(STRIP * width);
+    let mut memory = Buffer::uninit(STRIP * width);
     let mut rest = to.reborrow();
     for start in (0..x.rows()).step_by(STRIP) {
         let rows = x.some_rows(start..x.rows().min(start + STRIP));
@@ -245,7 +249,7 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
 /// A row whose derivative is 0 is not looked at: it may be padding, and NaN. `x`, `d`, `to`: `[len, width]`.
 #[inline(always)]
 pub(super) fn backward_rows<V: Vector<Element: Pooled>>(
-    prepare: &Prepare<'_, V::Element>,
+    prepare: &HeadTransform<'_, V::Element>,
     x: Matrix<'_, V::Element>,
     first: usize,
     d: Matrix<'_, V::Element>,
@@ -254,7 +258,7 @@ pub(super) fn backward_rows<V: Vector<Element: Pooled>>(
 ) {
     assert_eq!(shape(x), (to.rows(), to.cols()), "rows of another shape");
     assert_eq!(shape(x), shape(d), "derivatives of another shape");
-    let mut biased = Buffer::stale(x.cols());
+    let mut biased = Buffer::uninit(x.cols());
     for row in 0..x.rows() {
         let (x, d, to) = (x.row(row), d.row(row), to.row_mut(row));
         let d_gain = d_gain.as_deref_mut();
@@ -262,10 +266,10 @@ pub(super) fn backward_rows<V: Vector<Element: Pooled>>(
     }
 }
 
-/// Prepares one row of one head.
+/// HeadTransforms one row of one head.
 #[inline(always)]
 pub(super) fn load_row<V: Vector>(
-    prepare: &Prepare<'_, V::Element>,
+    prepare: &HeadTransform<'_, V::Element>,
     x: &[V::Element],
     position: usize,
     to: &mut [V::Element],
@@ -282,7 +286,7 @@ pub(super) fn load_row<V: Vector>(
 /// The derivative of [`load_row`], as [`backward_rows`]. `biased` is room for another row.
 #[inline(always)]
 pub(super) fn backward_row<V: Vector>(
-    prepare: &Prepare<'_, V::Element>,
+    prepare: &HeadTransform<'_, V::Element>,
     x: &[V::Element],
     position: usize,
     d: &[V::Element],
@@ -305,7 +309,11 @@ pub(super) fn backward_row<V: Vector>(
 
 /// `to = x + bias`
 #[inline(always)]
-fn add_bias<V: Vector>(prepare: &Prepare<'_, V::Element>, x: &[V::Element], to: &mut [V::Element]) {
+fn add_bias<V: Vector>(
+    prepare: &HeadTransform<'_, V::Element>,
+    x: &[V::Element],
+    to: &mut [V::Element],
+) {
     match prepare.bias {
         None => to.copy_from_slice(x),
         Some(bias) => for_lanes!(V, x.len(), [x, bias], [to], {

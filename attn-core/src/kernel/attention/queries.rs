@@ -6,8 +6,8 @@ use super::by_head::ByHead;
 use super::load::LoadHeads;
 use super::plan::{Head, QUERIES, Tile, chunks};
 use super::sums::add_up;
-use super::weights::{Deltas, SinkGradients};
-use super::{Attention, Prepare, Sizes};
+use super::weights::{RowDots, SinkGradients};
+use super::{Attention, HeadTransform, Sizes};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::run;
 
@@ -57,10 +57,10 @@ impl<'a, E: Pooled> Queries<'a, E> {
         let sizes = attention.sizes;
         let mut loaded = Self {
             sizes,
-            rows: ByHead::stale(sizes.heads, sizes.query, sizes.width),
-            d_out: ByHead::stale(sizes.heads, sizes.query, sizes.value_width),
+            rows: ByHead::uninit(sizes.heads, sizes.query, sizes.width),
+            d_out: ByHead::uninit(sizes.heads, sizes.query, sizes.value_width),
             lse,
-            delta: Buffer::stale(sizes.query * sizes.heads),
+            delta: Buffer::uninit(sizes.query * sizes.heads),
         };
         let delta = MatrixMut::new(&mut loaded.delta, sizes.query, sizes.heads);
         let to = loaded
@@ -83,12 +83,12 @@ impl<'a, E: Pooled> Queries<'a, E> {
                     to: to_rows,
                 });
                 run(LoadHeads {
-                    prepare: &Prepare::default(),
+                    prepare: &HeadTransform::default(),
                     x: d_out,
                     first,
                     to: to_d_out,
                 });
-                run(Deltas {
+                run(RowDots {
                     out,
                     d_out,
                     to: to_delta,
@@ -144,7 +144,7 @@ pub(super) struct QueryPart<'a, E> {
 impl<E: Pooled> QuerySums<E> {
     /// For so many tasks of every key head.
     pub(super) fn new(sizes: Sizes, tasks: usize) -> Self {
-        let parts = ByHead::stale(sizes.heads * tasks, sizes.query, sizes.width);
+        let parts = ByHead::uninit(sizes.heads * tasks, sizes.query, sizes.width);
         Self {
             sizes,
             tasks,

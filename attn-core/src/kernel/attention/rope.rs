@@ -37,7 +37,7 @@ impl<E: Pooled> Angles<E> {
         }
     }
 
-    /// As a part of [`Prepare`](super::Prepare).
+    /// As a part of [`HeadTransform`](super::HeadTransform).
     pub fn rope(&self) -> Rope<'_, E> {
         Rope {
             cos: Matrix::new(&self.cos, self.positions, self.pairs),

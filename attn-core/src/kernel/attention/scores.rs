@@ -4,7 +4,7 @@ use super::load::AdditiveScores;
 use super::plan::{Head, Tile};
 use super::{Attention, Similarity};
 use crate::kernel::{Matrix, MatrixMut, Pooled};
-use crate::simd::{Into, Threads, product, run};
+use crate::simd::{Threads, WriteMode, product, run};
 
 impl<E: Pooled> Attention<'_, E> {
     /// How queries meet keys, before anything becomes of it.
@@ -16,7 +16,9 @@ impl<E: Pooled> Attention<'_, E> {
         to: MatrixMut<'_, E>,
     ) {
         match self.similarity {
-            Similarity::Dot { scale } => product(to, Into::Overwrite, scale, q, kt, Threads::One),
+            Similarity::Dot { scale } => {
+                product(to, WriteMode::Overwrite, scale, q, kt, Threads::One)
+            }
             Similarity::Additive { w } => run(AdditiveScores {
                 q,
                 kt,

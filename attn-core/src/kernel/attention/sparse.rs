@@ -21,7 +21,7 @@
 
 use std::cmp::Ordering;
 
-use super::weights::{Running, finite_pivot, is_hidden};
+use super::weights::{OnlineSoftmaxState, finite_pivot, is_hidden};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, MatrixMut, Real, Vector};
 
@@ -118,7 +118,7 @@ pub(super) struct Sparsify<'a, E> {
     /// `[queries, keys]`
     pub scores: MatrixMut<'a, E>,
     /// The sum of the weights is 1, at the logarithm `τ`; or 0, at -∞, where there is no score.
-    pub running: &'a mut Running<E>,
+    pub running: &'a mut OnlineSoftmaxState<E>,
 }
 
 impl<E: Real> Kernel for Sparsify<'_, E> {
@@ -197,7 +197,7 @@ pub(super) struct Slopes<'a, E> {
     pub tau: &'a [E],
     /// `[queries, keys]`
     pub scores: MatrixMut<'a, E>,
-    pub running: &'a mut Running<E>,
+    pub running: &'a mut OnlineSoftmaxState<E>,
 }
 
 impl<E: Real> Kernel for Slopes<'_, E> {

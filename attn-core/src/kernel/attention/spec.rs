@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Place, TileMask, TileScore};
+use super::{TileMask, TileOrigin, TileScore};
 use crate::simd::{Matrix, MatrixMut, Real, Vector};
 
 /// The sizes of a call. Query head `h` reads key head `h / (heads / kv_heads)`.
@@ -72,47 +72,52 @@ impl Mask for Everything {
     }
 }
 
-/// The most planes of a [`Score`].
+/// The most bias terms of a [`Score`].
 pub const MOST_PLANES: usize = 16;
 
 /// What becomes of a score before the softmax: a function of the scaled product and of some numbers of the place, its
-/// *planes*. Implemented by what the macro emits. Mark every method `#[inline(always)]`.
+/// *bias terms*. Implemented by what the macro emits. Mark every method `#[inline(always)]`.
 ///
-/// A plane is what a score is computed with that is no product of queries and keys: a position bias, a slope of the head, a
+/// A bias term is what a score is computed with that is no product of queries and keys: a position bias, a slope of the head, a
 /// distance. It is asked for at every place of the tiles that are visited, also where the mask hides what comes of it, and
 /// may be anything there but a panic.
 pub trait Score<E: Real>: Sync {
-    /// How many planes there are, [`MOST_PLANES`] or fewer.
+    /// How many bias terms there are, [`MOST_PLANES`] or fewer.
     const PLANES: usize = 0;
 
-    /// Writes a plane: of the query `at.q` and the keys from `at.k` on, one per element of `to`.
-    fn plane(&self, _plane: usize, _at: Place, _to: &mut [E]) {}
+    /// Writes a bias term: of the query `at.q` and the keys from `at.k` on, one per element of `to`.
+    fn bias_term(&self, _bias_term: usize, _at: TileOrigin, _to: &mut [E]) {}
 
-    /// `len` numbers of a plane that stand in memory already, as [`plane`](Self::plane) would write them. Then it is not
+    /// `len` numbers of a bias term that stand in memory already, as [`bias_term`](Self::bias term) would write them. Then it is not
     /// asked to.
-    fn stored(&self, _plane: usize, _at: Place, _len: usize) -> Option<&[E]> {
+    fn stored(&self, _bias_term: usize, _at: TileOrigin, _len: usize) -> Option<&[E]> {
         None
     }
 
-    /// The score, of the scaled product and all planes.
-    fn value<V: Vector<Element = E>>(&self, score: V, planes: &[V]) -> V;
+    /// The score, of the scaled product and all bias terms.
+    fn value<V: Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V;
 
     /// The derivative of [`value`](Self::value) with respect to `score`.
-    fn derivative<V: Vector<Element = E>>(&self, score: V, planes: &[V]) -> V;
+    fn derivative<V: Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V;
 
-    /// Whether a plane is computed from something learned.
-    fn is_learned(&self, _plane: usize) -> bool {
+    /// Whether a bias term is computed from something learned.
+    fn is_learned(&self, _bias_term: usize) -> bool {
         false
     }
 
-    /// The derivative of [`value`](Self::value) with respect to a learned plane.
-    fn plane_derivative<V: Vector<Element = E>>(&self, _plane: usize, _: V, _planes: &[V]) -> V {
+    /// The derivative of [`value`](Self::value) with respect to a learned bias term.
+    fn bias_term_derivative<V: Vector<Element = E>>(
+        &self,
+        _bias_term: usize,
+        _: V,
+        _bias_terms: &[V],
+    ) -> V {
         V::zero()
     }
 
-    /// Adds to the gradients of what a learned plane was computed from: `d` is the gradient of what [`plane`](Self::plane)
+    /// Adds to the gradients of what a learned bias term was computed from: `d` is the gradient of what [`bias_term`](Self::bias term)
     /// wrote. Where `d` is 0, what would be multiplied with it may be NaN, and must not be added.
-    fn add_gradient(&self, _plane: usize, _at: Place, _d: &[E], _sums: ScoreSums<'_, E>) {}
+    fn add_gradient(&self, _bias_term: usize, _at: TileOrigin, _d: &[E], _sums: ScoreSums<'_, E>) {}
 
     /// How many gradients [`add_gradient`](Self::add_gradient) adds to.
     fn sums(&self) -> SumLens {
@@ -120,7 +125,7 @@ pub trait Score<E: Real>: Sync {
     }
 }
 
-/// The numbers of gradients that learned planes add to.
+/// The numbers of gradients that learned bias terms add to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SumLens {
     /// Those that every query head has its own of.
@@ -129,7 +134,7 @@ pub struct SumLens {
     pub shared: usize,
 }
 
-/// Where the gradients of learned planes are added up, as many as [`SumLens`] says.
+/// Where the gradients of learned bias terms are added up, as many as [`SumLens`] says.
 #[derive(Debug)]
 pub struct ScoreSums<'a, E> {
     /// Of the query head of the place.
@@ -175,12 +180,12 @@ pub struct Dropout {
     /// The probability that a weight becomes 0.
     pub p: f64,
     /// Chooses which.
-    pub key: u64,
+    pub seed: u64,
 }
 
 /// What happens to a query, a key or a value, row by row, as a tile of them is loaded.
 #[derive(Clone, Copy, Debug)]
-pub struct Prepare<'a, E> {
+pub struct HeadTransform<'a, E> {
     /// What a projection left to add: a number for every column, all heads side by side.
     pub bias: Option<&'a [E]>,
     /// Its length is taken out.
@@ -189,7 +194,7 @@ pub struct Prepare<'a, E> {
     pub rope: Option<Rope<'a, E>>,
 }
 
-impl<'a, E: Copy> Prepare<'a, E> {
+impl<'a, E: Copy> HeadTransform<'a, E> {
     /// The same for vectors of which the first has this position.
     pub fn from(&self, first: usize) -> Self {
         let rope = self.rope.map(|Rope { cos, sin }| Rope {
@@ -207,14 +212,14 @@ impl<'a, E: Copy> Prepare<'a, E> {
     }
 }
 
-impl<E> Prepare<'_, E> {
+impl<E> HeadTransform<'_, E> {
     /// Whether vectors are left as they are.
     pub(super) fn is_nothing(&self) -> bool {
         self.bias.is_none() && self.norm.is_none() && self.rope.is_none()
     }
 }
 
-impl<E> Default for Prepare<'_, E> {
+impl<E> Default for HeadTransform<'_, E> {
     /// Nothing happens.
     fn default() -> Self {
         let (bias, norm, rope) = (None, None, None);
@@ -266,11 +271,11 @@ pub struct Attention<'a, E> {
     /// The sizes.
     pub sizes: Sizes,
     /// What happens to queries as they are loaded.
-    pub query: Prepare<'a, E>,
+    pub query: HeadTransform<'a, E>,
     /// What happens to keys as they are loaded.
-    pub key: Prepare<'a, E>,
+    pub key: HeadTransform<'a, E>,
     /// What happens to values as they are loaded: a bias may be added, and nothing else, for the derivative knows no other.
-    pub value: Prepare<'a, E>,
+    pub value: HeadTransform<'a, E>,
     /// How they make a score.
     pub similarity: Similarity<'a, E>,
     /// What becomes of the score, if anything.
@@ -292,7 +297,7 @@ pub struct Gradients<'a, E> {
     pub k: MatrixMut<'a, E>,
     /// As the values.
     pub v: MatrixMut<'a, E>,
-    /// Of what the planes of the score are computed from.
+    /// Of what the bias terms of the score are computed from.
     pub score: Option<ScoreGradients<'a, E>>,
     /// As the gain of the queries' norm.
     pub query_gain: Option<&'a mut [E]>,

@@ -33,7 +33,7 @@ pub(super) struct OfSequence<'a, E> {
 /// The part of one task.
 pub(super) struct Part<'a, E> {
     group: usize,
-    /// For the planes of the score, `[group, SumLens::per_head]`, or nothing if it is not asked for.
+    /// For the bias terms of the score, `[group, SumLens::per_head]`, or nothing if it is not asked for.
     per_head: &'a mut [E],
     /// `[SumLens::shared]`, or nothing if it is not asked for.
     shared: &'a mut [E],
@@ -44,7 +44,7 @@ pub(super) struct Part<'a, E> {
 }
 
 impl<E> Part<'_, E> {
-    /// For the planes of a tile, if any is learned and its gradient asked for.
+    /// For the bias terms of a tile, if any is learned and its gradient asked for.
     pub(super) fn score(&mut self, tile: &Tile) -> Option<ScoreSums<'_, E>> {
         let per_head = of_head(self.per_head, self.group, tile.head.h);
         let is_any = !per_head.is_empty() || !self.shared.is_empty();
@@ -113,7 +113,7 @@ impl<E: Pooled> Sums<E> {
         sequences.collect()
     }
 
-    /// The gradients of what the planes of the score are computed from.
+    /// The gradients of what the bias terms of the score are computed from.
     pub(super) fn score(&self, to: ScoreGradients<'_, E>) {
         let SumLens { per_head, shared } = self.score;
         assert_eq!(to.per_head.cols(), per_head, "gradients of every head");

@@ -12,7 +12,7 @@
 //! and 2. A score of -∞ is one that is not attended to: `p` and `ds` are 0 there, whatever `dp` is.
 
 use super::Normalizer;
-use super::dropout::Dropper;
+use super::dropout::DropoutMask;
 use super::plan::{QUERIES, TILE, Tile};
 use super::sparse::Sparse;
 use crate::simd::slice::{load_any, load_filled, store_any};
@@ -20,12 +20,12 @@ use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, math, slice};
 
 /// What is known of the rows of a block of queries after some of the keys.
 #[derive(Clone, Debug)]
-pub(super) struct Running<E> {
+pub(super) struct OnlineSoftmaxState<E> {
     pub(super) max: [E; QUERIES],
     pub(super) sum: [E; QUERIES],
 }
 
-impl<E: Real> Running<E> {
+impl<E: Real> OnlineSoftmaxState<E> {
     /// Before the first key of a head: a sink is one of value 0.
     pub(super) fn new(normalizer: Normalizer<'_, E>, head: usize) -> Self {
         let (max, sum) = match normalizer {
@@ -64,16 +64,16 @@ impl<E: Real> Normalizer<'_, E> {
 }
 
 /// Scores to weights, in place, tile by tile; of a softmax, they are not yet divided by the sum.
-pub(super) struct Weigh<'a, E> {
+pub(super) struct OnlineSoftmax<'a, E> {
     pub normalizer: Normalizer<'a, E>,
     /// `[queries, keys]`
     pub scores: MatrixMut<'a, E>,
-    pub running: &'a mut Running<E>,
+    pub running: &'a mut OnlineSoftmaxState<E>,
     /// What earlier tiles gave, `[queries, value_width]`: rescaled to the new maximum.
     pub sums: MatrixMut<'a, E>,
 }
 
-impl<E: Real> Kernel for Weigh<'_, E> {
+impl<E: Real> Kernel for OnlineSoftmax<'_, E> {
     type Element = E;
     type Output = ();
 
@@ -86,7 +86,7 @@ impl<E: Real> Kernel for Weigh<'_, E> {
     }
 }
 
-impl<E: Real> Weigh<'_, E> {
+impl<E: Real> OnlineSoftmax<'_, E> {
     #[inline(always)]
     fn identity<V: Vector<Element = E>>(&mut self) {
         for row in 0..self.scores.rows() {
@@ -151,7 +151,7 @@ pub(super) fn is_hidden<V: Vector>(score: V) -> V::Mask {
 
 /// Multiplies weights by their factors of dropout.
 pub(super) struct DropSome<'a, E> {
-    pub dropper: Dropper<E>,
+    pub dropper: DropoutMask<E>,
     pub tile: &'a Tile,
     /// `[queries, keys]`
     pub weights: MatrixMut<'a, E>,
@@ -179,7 +179,7 @@ impl<E: Real> Kernel for DropSome<'_, E> {
 
 /// After the last key: the sums of values become means.
 pub(super) struct Divide<'a, E> {
-    pub running: &'a Running<E>,
+    pub running: &'a OnlineSoftmaxState<E>,
     /// `[queries, value_width]`
     pub sums: Matrix<'a, E>,
     /// `[queries, value_width]`
@@ -205,19 +205,19 @@ impl<E: Real> Kernel for Divide<'_, E> {
 }
 
 /// After the last key: `lse` is the logarithm of the sum of all `exp(s)`.
-pub(super) struct Logarithm<'a, E> {
-    pub running: &'a Running<E>,
+pub(super) struct WriteLse<'a, E> {
+    pub running: &'a OnlineSoftmaxState<E>,
     /// `[queries]`
     pub lse: &'a mut [E],
 }
 
-impl<E: Real> Kernel for Logarithm<'_, E> {
+impl<E: Real> Kernel for WriteLse<'_, E> {
     type Element = E;
     type Output = ();
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        let Running { max, sum } = self.running;
+        let OnlineSoftmaxState { max, sum } = self.running;
         let rows = max.chunks(V::LANES).zip(sum.chunks(V::LANES));
         for (lse, (max, sum)) in self.lse.chunks_mut(V::LANES).zip(rows) {
             let max = V::load(max);
@@ -240,9 +240,9 @@ impl<E: Real> slice::Map<E> for Times<E> {
 /// The weights again, and the gradient of the scores.
 pub(super) struct Differentiate<'a, E> {
     pub normalizer: Normalizer<'a, E>,
-    pub dropper: Option<Dropper<E>>,
+    pub dropper: Option<DropoutMask<E>>,
     pub tile: &'a Tile,
-    /// What [`Logarithm`] wrote, `[queries]`.
+    /// What [`WriteLse`] wrote, `[queries]`.
     pub lse: &'a [E],
     /// `δ`, `[queries]`
     pub delta: &'a [E],
@@ -348,7 +348,7 @@ impl<V: Vector> Weights<V> for Threshold<V> {
 }
 
 /// `δ = Σ dout * out`, for every row and head.
-pub(super) struct Deltas<'a, E> {
+pub(super) struct RowDots<'a, E> {
     /// `[rows, heads * value_width]`
     pub out: Matrix<'a, E>,
     /// `[rows, heads * value_width]`
@@ -357,7 +357,7 @@ pub(super) struct Deltas<'a, E> {
     pub to: MatrixMut<'a, E>,
 }
 
-impl<E: Real> Kernel for Deltas<'_, E> {
+impl<E: Real> Kernel for RowDots<'_, E> {
     type Element = E;
     type Output = ();
 

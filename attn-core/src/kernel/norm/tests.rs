@@ -50,7 +50,7 @@ fn backward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], d_y: &[E], width: usize) -> 
         Matrix::new(d_y, rows, width),
         Gradients {
             x: MatrixMut::new(&mut d_x, rows, width),
-            into: Into::Add,
+            into: WriteMode::Add,
             gain: Some(&mut d_gain),
             bias: Some(&mut d_bias),
         },
@@ -198,7 +198,7 @@ fn what_is_overwritten_is_not_read() {
         Matrix::new(&d_y, 2, 20),
         Gradients {
             x: MatrixMut::new(&mut d_x, 2, 20),
-            into: Into::Overwrite,
+            into: WriteMode::Overwrite,
             gain: None,
             bias: None,
         },
@@ -253,7 +253,7 @@ fn rows_may_lie_apart_and_there_may_be_none() {
         norm.forward(x, MatrixMut::new(&mut [], rows, width), &mut statistics);
         let to = Gradients {
             x: MatrixMut::new(&mut [], rows, width),
-            into: Into::Overwrite,
+            into: WriteMode::Overwrite,
             gain: None,
             bias: None,
         };

@@ -82,11 +82,20 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
-    feed_forward_in::<A, S, I, H, O, E, D, T>(D::FUSED, x, up, down)
+    feed_forward_with_form::<A, S, I, H, O, E, D, T>(D::FUSED, x, up, down)
 }
 
 /// [`try_feed_forward`] in its fused or its composed form.
-pub(crate) fn feed_forward_in<A, S, const I: usize, const H: usize, const O: usize, E, D, T>(
+pub(crate) fn feed_forward_with_form<
+    A,
+    S,
+    const I: usize,
+    const H: usize,
+    const O: usize,
+    E,
+    D,
+    T,
+>(
     fused: bool,
     x: Tensor<S, E, D, T>,
     up: Affine<'_, I, H, E, D>,
@@ -173,11 +182,20 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
-    gated_feed_forward_in::<A, S, I, H, O, E, D, T>(D::FUSED, x, gate, up, down)
+    gated_feed_forward_with_form::<A, S, I, H, O, E, D, T>(D::FUSED, x, gate, up, down)
 }
 
 /// [`try_gated_feed_forward`] in its fused or its composed form.
-pub(crate) fn gated_feed_forward_in<A, S, const I: usize, const H: usize, const O: usize, E, D, T>(
+pub(crate) fn gated_feed_forward_with_form<
+    A,
+    S,
+    const I: usize,
+    const H: usize,
+    const O: usize,
+    E,
+    D,
+    T,
+>(
     fused: bool,
     x: Tensor<S, E, D, T>,
     gate: Affine<'_, I, H, E, D>,
@@ -244,7 +262,7 @@ where
     let rows = x.shape().leading().num_elements();
     let x = operation.read(x)?;
     let mut y = Output::zeros(rows, O);
-    let hidden = layer.forward(x.matrix(), y.all_mut());
+    let hidden = layer.forward(x.matrix(), y.view_mut());
     operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
         layer.backward(x.matrix(), hidden, d_y, &mut x.target(), gradients)
     })
@@ -267,7 +285,7 @@ impl<T> Pass<'_, T> {
     {
         let (up, down) = (layer.up_proj.affine(), layer.down_proj.affine());
         self.run(x, |fused, x| {
-            feed_forward_in::<A, S, M, H, M, E, D, T>(fused, x, up, down)
+            feed_forward_with_form::<A, S, M, H, M, E, D, T>(fused, x, up, down)
         })
     }
 
@@ -288,7 +306,7 @@ impl<T> Pass<'_, T> {
         let (gate, up) = (layer.gate_proj.affine(), layer.up_proj.affine());
         let down = layer.down_proj.affine();
         self.run(x, |fused, x| {
-            gated_feed_forward_in::<A, S, M, H, M, E, D, T>(fused, x, gate, up, down)
+            gated_feed_forward_with_form::<A, S, M, H, M, E, D, T>(fused, x, gate, up, down)
         })
     }
 }
@@ -299,7 +317,7 @@ pub(crate) mod slices {
         Element,
         fused::{Array, Entry, Footprint, Gradients, Projection, Target},
         kernel::{Matrix, MatrixMut, activation as kernel},
-        simd::Into,
+        simd::WriteMode,
     };
 
     /// A feed-forward layer, gated or not.
@@ -359,13 +377,13 @@ pub(crate) mod slices {
 
         /// Of `x + bias`.
         fn forward<E: Element>(&self, x: &Array<E>, bias: &[E]) -> Array<E> {
-            let mut y = Array::stale(x.all().rows(), [self.width]);
+            let mut y = Array::uninit(x.view().rows(), [self.width]);
             let forward = if self.gated {
                 kernel::gated_forward
             } else {
                 kernel::biased_forward
             };
-            forward(self.activation, x.all(), bias, y.all_mut());
+            forward(self.activation, x.view(), bias, y.view_mut());
             y
         }
 
@@ -376,7 +394,7 @@ pub(crate) mod slices {
             } else {
                 kernel::biased_backward_in_place
             };
-            backward(self.activation, x.all_mut(), bias, d_y.all_mut());
+            backward(self.activation, x.view_mut(), bias, d_y.view_mut());
         }
     }
 
@@ -384,10 +402,10 @@ pub(crate) mod slices {
         /// Writes the result, and returns what comes into the nonlinearity, without its bias: what comes out of it is computed
         /// again.
         pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
-            let mut hidden = Array::stale(x.rows(), [self.middle.input()]);
-            self.up.product(x, hidden.all_mut());
-            let active = self.middle.forward(&hidden, &self.up.lacking());
-            self.down.forward(active.all(), y);
+            let mut hidden = Array::uninit(x.rows(), [self.middle.input()]);
+            self.up.product(x, hidden.view_mut());
+            let active = self.middle.forward(&hidden, &self.up.bias_or_zeros());
+            self.down.forward(active.view(), y);
             hidden
         }
 
@@ -400,14 +418,14 @@ pub(crate) mod slices {
             d_x: &mut Target<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
-            let mut active = Array::stale(d_y.rows(), [self.middle.width]);
+            let mut active = Array::uninit(d_y.rows(), [self.middle.width]);
             self.down
-                .input_gradient(d_y, Into::Overwrite, active.all_mut());
+                .input_gradient(d_y, WriteMode::Overwrite, active.view_mut());
             self.middle
-                .backward(&mut hidden, &self.up.lacking(), &mut active);
-            self.down.add_gradients(active.all(), d_y, gradients);
+                .backward(&mut hidden, &self.up.bias_or_zeros(), &mut active);
+            self.down.add_gradients(active.view(), d_y, gradients);
             drop(active);
-            self.up.backward(x, hidden.all(), d_x, gradients)
+            self.up.backward(x, hidden.view(), d_x, gradients)
         }
     }
 }

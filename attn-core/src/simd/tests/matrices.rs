@@ -1,6 +1,6 @@
 //! Views and products.
 
-use crate::simd::{Into, Matrix, MatrixMut, Threads, product};
+use crate::simd::{Matrix, MatrixMut, Threads, WriteMode, product};
 
 fn numbers(len: usize) -> Vec<f64> {
     (0..len)
@@ -114,15 +114,15 @@ fn products_are_sums_of_products() {
         for n in SIZES {
             for k in SIZES {
                 for layout in 0..4 {
-                    check_product(m, n, k, layout, Into::Overwrite, Threads::One);
+                    check_product(m, n, k, layout, WriteMode::Overwrite, Threads::One);
                 }
-                check_product(m, n, k, 0, Into::Add, Threads::All);
+                check_product(m, n, k, 0, WriteMode::Add, Threads::All);
             }
         }
     }
 }
 
-fn check_product(m: usize, n: usize, k: usize, layout: usize, into: Into, threads: Threads) {
+fn check_product(m: usize, n: usize, k: usize, layout: usize, into: WriteMode, threads: Threads) {
     let (a, b) = (numbers(m * k), numbers(k * n));
     let a = if layout & 1 == 0 {
         Matrix::new(&a, m, k)
@@ -137,7 +137,7 @@ fn check_product(m: usize, n: usize, k: usize, layout: usize, into: Into, thread
     let stride = n + layout;
     let before = numbers(m * stride);
     let mut to = before.clone();
-    if into == Into::Overwrite {
+    if into == WriteMode::Overwrite {
         // What is overwritten is never read.
         (0..m).for_each(|i| to[i * stride..][..n].fill(f64::NAN));
     }
@@ -152,7 +152,7 @@ fn check_product(m: usize, n: usize, k: usize, layout: usize, into: Into, thread
                 continue;
             }
             let sum: f64 = (0..k).map(|l| a.get(i, l) * b.get(l, j)).sum();
-            let expected = 0.5 * sum + if into == Into::Add { old } else { 0.0 };
+            let expected = 0.5 * sum + if into == WriteMode::Add { old } else { 0.0 };
             // At most 131 roundings of sums below 100.
             assert!(
                 (found - expected).abs() < 1e-12,
@@ -168,7 +168,7 @@ fn factors_fit() {
     let (a, b, mut to) = (numbers(6), numbers(20), numbers(10));
     let to = MatrixMut::new(&mut to, 2, 5);
     let (a, b) = (Matrix::new(&a, 2, 3), Matrix::new(&b, 4, 5));
-    product(to, Into::Overwrite, 1.0, a, b, Threads::One);
+    product(to, WriteMode::Overwrite, 1.0, a, b, Threads::One);
 }
 
 /// An element depends on its row and its column alone: not on the number of threads, and not on what stands elsewhere.
@@ -180,7 +180,7 @@ fn products_have_the_same_bits_for_any_number_of_threads() {
         let mut to = vec![0.0; m * n];
         let (a, b) = (Matrix::new(&a, m, k), Matrix::new(&b, k, n));
         let view = MatrixMut::new(&mut to, m, n);
-        product(view, Into::Overwrite, 1.0, a, b, threads);
+        product(view, WriteMode::Overwrite, 1.0, a, b, threads);
         to
     };
     let one = run(Threads::One);

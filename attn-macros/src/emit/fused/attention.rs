@@ -6,7 +6,7 @@ use quote::{quote, quote_spanned};
 use super::score::Score;
 use super::{Fused, places, var};
 use crate::graph::Normalizer;
-use crate::graph::steps::{Attention, Norm, Prepare, Similarity, View};
+use crate::graph::steps::{Attention, HeadTransform, Norm, Similarity, View};
 
 impl Fused<'_> {
     /// The types of the mask and the score, and the function that puts the parts together.
@@ -106,9 +106,9 @@ impl Fused<'_> {
         [q, k, v]
     }
 
-    pub(super) fn emit_prepare(&self, how: &Prepare) -> TokenStream {
+    pub(super) fn emit_prepare(&self, how: &HeadTransform) -> TokenStream {
         if how.is_nothing() {
-            return quote!(p::Prepare::default());
+            return quote!(p::HeadTransform::default());
         }
         let bias = how.bias.map_or(quote!(None), |View { array, part }| {
             let (projection, part) = (self.name(array), Literal::usize_unsuffixed(part));
@@ -126,12 +126,12 @@ impl Fused<'_> {
             None => quote!(None),
             Some(_) => quote!(Some(call.angles.rope())),
         };
-        quote!(p::Prepare { bias: #bias, norm: #norm, rope: #rope })
+        quote!(p::HeadTransform { bias: #bias, norm: #norm, rope: #rope })
     }
 }
 
 /// The field of the gain, if there is one.
-pub(super) fn gain(how: &Prepare) -> Option<&'static str> {
+pub(super) fn gain(how: &HeadTransform) -> Option<&'static str> {
     match how.norm {
         Some(Norm::Rms(field)) => Some(field),
         _ => None,

@@ -9,20 +9,20 @@ use quote::{format_ident, quote, quote_spanned};
 use super::attention::{gain, sink, weights_of};
 use super::score::Score;
 use super::{Fused, var};
-use crate::emit::lines::{self, Lines};
+use crate::emit::tracked_code::{self, TrackedCode};
 use crate::graph::diff::{Adjoint, Into};
 use crate::graph::plan::Plan;
-use crate::graph::steps::{ArrayId, Attention, Prepare, Role, Step, View};
+use crate::graph::steps::{ArrayId, Attention, HeadTransform, Role, Step, View};
 
 impl Fused<'_> {
-    pub(super) fn emit_backward(&self, adjoints: &[Adjoint], plan: &Plan) -> Lines {
+    pub(super) fn emit_backward(&self, adjoints: &[Adjoint], plan: &Plan) -> TrackedCode {
         let inputs = self.read_inputs();
         let d_inputs = self
             .inputs()
             .into_iter()
             .map(|name| format_ident!("d_{name}"));
         let d_output = self.gradient_name(self.steps.output);
-        let (mut made, mut lines) = (Vec::new(), Lines::default());
+        let (mut made, mut lines) = (Vec::new(), TrackedCode::default());
         let saved = self.saved(plan);
         lines.restore(&saved);
         for (adjoint, free) in adjoints.iter().zip(&plan.free_backward) {
@@ -58,7 +58,7 @@ impl Fused<'_> {
     /// The lines that make the gradient arrays of `operands` that are not there yet.
     fn make_gradients(
         &self,
-        lines: &mut Lines,
+        lines: &mut TrackedCode,
         operands: &[(View, Into)],
         made: &mut Vec<ArrayId>,
     ) {
@@ -75,11 +75,11 @@ impl Fused<'_> {
         let name = self.gradient_name(id);
         match self.steps.array(id).role {
             Role::Output => quote!(#name),
-            _ => quote!(#name.all()),
+            _ => quote!(#name.view()),
         }
     }
 
-    fn emit_adjoint(&self, lines: &mut Lines, adjoint: &Adjoint, made: &mut Vec<ArrayId>) {
+    fn emit_adjoint(&self, lines: &mut TrackedCode, adjoint: &Adjoint, made: &mut Vec<ArrayId>) {
         let step = &self.steps.steps[adjoint.step];
         self.make_gradients(lines, &adjoint.operands, made);
         let d_to = self.gradient(step.result());
@@ -94,7 +94,7 @@ impl Fused<'_> {
                 let x = self.matrix(*x);
                 quote!(weights.#projection.backward(#x, #d_to, #d_x, gradients);)
             }
-            Step::Prepare { x, heads, how, .. } => {
+            Step::HeadTransform { x, heads, how, .. } => {
                 let (len, view) = (self.len(*x), self.view(*x));
                 let (d_x, part) = (
                     self.gradient_name(x.array),
@@ -130,17 +130,17 @@ impl Fused<'_> {
     /// For a norm with a gain: makes an array for its gradient; the argument, and the line that adds it.
     fn emit_gain(
         &self,
-        lines: &mut Lines,
+        lines: &mut TrackedCode,
         name: &str,
-        how: &Prepare,
+        how: &HeadTransform,
     ) -> (TokenStream, TokenStream) {
         let name = format_ident!("d_{name}");
-        self.emit_own_gradient(lines, &name, gain(how), quote!(numbers_mut))
+        self.emit_own_gradient(lines, &name, gain(how), quote!(as_mut_slice))
     }
 
     fn emit_own_gradient(
         &self,
-        lines: &mut Lines,
+        lines: &mut TrackedCode,
         name: &Ident,
         field: Option<&'static str>,
         view: TokenStream,
@@ -153,14 +153,19 @@ impl Fused<'_> {
         let sizes: Vec<_> = sizes.map(|size| quote!(#size)).collect();
         let field = var(field);
         lines.line(quote!(let mut #name = p::Array::<E>::like(weights.#field.matrix());));
-        lines.take(name, lines::array(&sizes));
+        lines.take(name, tracked_code::array(&sizes));
         (
             quote!(Some(#name.#view())),
-            quote!(p::accumulate(weights.#field.gradient(gradients), #name.numbers());),
+            quote!(p::accumulate(weights.#field.gradient(gradients), #name.as_slice());),
         )
     }
 
-    fn emit_attention_adjoint(&self, lines: &mut Lines, attention: &Attention, d_to: &TokenStream) {
+    fn emit_attention_adjoint(
+        &self,
+        lines: &mut TrackedCode,
+        attention: &Attention,
+        d_to: &TokenStream,
+    ) {
         let views = self.views(attention);
         let (split, [to_q, to_k, to_v]) = self.emit_results(attention);
         let attended = self.matrix(attention.to);
@@ -173,13 +178,13 @@ impl Fused<'_> {
             lines,
             &var("d_w"),
             weights_of(&attention.similarity),
-            quote!(all_mut),
+            quote!(view_mut),
         );
         let (d_sink, add_sink) = self.emit_own_gradient(
             lines,
             &var("d_sink"),
             sink(attention.normalizer),
-            quote!(numbers_mut),
+            quote!(as_mut_slice),
         );
         let score = Score::new(self.cx, attention).and_then(|score| score.emit_gradient(lines));
         let [score, add_score] = score.unwrap_or_else(|| [quote!(None), TokenStream::new()]);
@@ -188,7 +193,7 @@ impl Fused<'_> {
             #call.backward(
                 #(#views,)*
                 #attended,
-                lse.numbers(),
+                lse.as_slice(),
                 #d_to,
                 p::AttentionGradients {
                     q: #to_q,
@@ -250,7 +255,7 @@ impl Fused<'_> {
 
 fn emit_into(into: Into) -> TokenStream {
     match into {
-        Into::Overwrite => quote!(p::Into::Overwrite),
-        Into::Add => quote!(p::Into::Add),
+        Into::Overwrite => quote!(p::WriteMode::Overwrite),
+        Into::Add => quote!(p::WriteMode::Add),
     }
 }

@@ -21,7 +21,7 @@ impl Fused<'_> {
         for step in &self.steps.steps {
             match step {
                 Step::Linear { .. } => {}
-                Step::Prepare { how, .. } => fields.extend(gain(how)),
+                Step::HeadTransform { how, .. } => fields.extend(gain(how)),
                 Step::PerHeadLinear { field, .. } => fields.push(field),
                 Step::Attention(attention) => {
                     fields.extend(attention.prepares().iter().filter_map(gain));
@@ -110,7 +110,7 @@ impl Fused<'_> {
             let (name, ty) = (data_name(data), read_type(data));
             quote!(#name: #ty,)
         });
-        let dropout_key = self.dropout().map(|_| quote!(dropout_key: Option<u64>,));
+        let dropout_seed = self.dropout().map(|_| quote!(dropout_seed: Option<u64>,));
         let spec = self.cx.spec;
         let (heads, kv_heads) = (&spec.heads, &spec.kv_heads);
         let (width, value_width) = (&spec.head_dim, &spec.value_head_dim);
@@ -120,7 +120,7 @@ impl Fused<'_> {
                 weights: &Weights<E>,
                 (batch, query, key): (usize, usize, usize),
                 #(#data)*
-                #dropout_key
+                #dropout_seed
             ) -> Call<E> {
                 let sizes = p::Sizes {
                     batch,
@@ -187,7 +187,7 @@ impl Fused<'_> {
             fields.push(CallField {
                 name: "dropout".into(),
                 ty: quote!(Option<p::Dropout>),
-                value: quote!(dropout_key.map(|key| p::Dropout { p: #p, key })),
+                value: quote!(dropout_seed.map(|seed| p::Dropout { p: #p, seed })),
             });
         }
         fields
@@ -196,7 +196,7 @@ impl Fused<'_> {
     /// The base of the rotations' angles.
     fn theta(&self) -> Option<&Real> {
         self.steps.steps.iter().find_map(|step| match step {
-            Step::Prepare { how, .. } => how.rope.as_ref(),
+            Step::HeadTransform { how, .. } => how.rope.as_ref(),
             Step::Attention(attention) => {
                 let mut operands = attention.operands();
                 operands.find_map(|vectors| vectors.prepare.rope.as_ref())

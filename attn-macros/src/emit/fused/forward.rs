@@ -5,18 +5,18 @@ use quote::{quote, quote_spanned};
 
 use super::score::{Score, distances};
 use super::{Fused, var};
-use crate::emit::When;
-use crate::emit::lines::{self, Lines};
+use crate::emit::ExecMode;
+use crate::emit::tracked_code::{self, TrackedCode};
 use crate::graph::plan::Plan;
 use crate::graph::steps::{ArrayId, Role, Step};
 
 impl Fused<'_> {
-    pub(super) fn emit_forward(&self, plan: &Plan) -> Lines {
+    pub(super) fn emit_forward(&self, plan: &Plan) -> TrackedCode {
         let inputs = self.read_inputs();
         let output = self.name(self.steps.output);
         let mut lines = self.tables();
         for (step, free) in self.steps.steps.iter().zip(&plan.free) {
-            self.emit_step(&mut lines, step, When::Forward);
+            self.emit_step(&mut lines, step, ExecMode::Forward);
             free.iter().for_each(|id| lines.drop(&self.name(*id)));
         }
         let saved = self.saved(plan);
@@ -39,14 +39,14 @@ impl Fused<'_> {
     }
 
     /// The tables of the call: made before the first step, they stay until the last one of the derivative.
-    fn tables(&self) -> Lines {
-        let mut lines = Lines::default();
+    fn tables(&self) -> TrackedCode {
+        let mut lines = TrackedCode::default();
         let score = self.attention();
         let score = score.and_then(|attention| Score::new(self.cx, attention));
         let heads = &self.cx.spec.heads;
         for (name, _) in score.iter().flat_map(Score::tables_of_call) {
             let name = var(&name);
-            lines.take(&name, lines::array(&[quote!(#heads), distances()]));
+            lines.take(&name, tracked_code::array(&[quote!(#heads), distances()]));
             lines.keep(&[name]);
         }
         lines
@@ -59,18 +59,18 @@ impl Fused<'_> {
     }
 
     /// An array to write for the first time: the line that makes it, and the matrix.
-    fn result(&self, lines: &mut Lines, id: ArrayId) -> TokenStream {
+    fn result(&self, lines: &mut TrackedCode, id: ArrayId) -> TokenStream {
         let name = self.name(id);
         match self.steps.array(id).role {
             Role::Output => quote!(#name),
             _ => {
                 self.emit_array(lines, &name, id);
-                quote!(#name.all_mut())
+                quote!(#name.view_mut())
             }
         }
     }
 
-    pub(super) fn emit_step(&self, lines: &mut Lines, step: &Step, when: When) {
+    pub(super) fn emit_step(&self, lines: &mut TrackedCode, step: &Step, mode: ExecMode) {
         let to = self.result(lines, step.result());
         let line = match step {
             Step::Linear {
@@ -86,11 +86,13 @@ impl Fused<'_> {
                     quote!(weights.#projection.forward(#x, #to);)
                 }
             }
-            Step::Prepare { x, heads, how, .. } => {
+            Step::HeadTransform { x, heads, how, .. } => {
                 let (how, len, x) = (self.emit_prepare(how), self.len(*x), self.view(*x));
-                let call = match when {
-                    When::Forward => quote!(p::prepare(&#how, sizes.batch, #len, #heads, #x, #to)),
-                    When::Session => quote!(new.prepare(&#how, #heads, #x, #to)),
+                let call = match mode {
+                    ExecMode::Forward => {
+                        quote!(p::prepare(&#how, sizes.batch, #len, #heads, #x, #to))
+                    }
+                    ExecMode::Session => quote!(new.prepare(&#how, #heads, #x, #to)),
                 };
                 quote!(#call;)
             }
@@ -104,25 +106,28 @@ impl Fused<'_> {
                 let views = self.views(attention);
                 let (make, attention) = self.call_attention(attention);
                 lines.line(make);
-                match when {
-                    When::Forward => {
+                match mode {
+                    ExecMode::Forward => {
                         self.emit_lse(lines);
-                        quote!(#attention.forward(#(#views,)* #to, lse.numbers_mut());)
+                        quote!(#attention.forward(#(#views,)* #to, lse.as_mut_slice());)
                     }
-                    When::Session => quote!(cache.attend(new, &#attention, [#(#views),*], #to);),
+                    ExecMode::Session => {
+                        quote!(cache.attend(new, &#attention, [#(#views),*], #to);)
+                    }
                 }
             }
         };
         lines.line(line);
     }
 
-    fn emit_lse(&self, lines: &mut Lines) {
+    fn emit_lse(&self, lines: &mut TrackedCode) {
         let heads = &self.cx.spec.heads;
-        lines
-            .line(quote!(let mut lse = p::Array::stale(sizes.batch * sizes.heads, [sizes.query]);));
+        lines.line(
+            quote!(let mut lse = p::Array::uninit(sizes.batch * sizes.heads, [sizes.query]);),
+        );
         lines.take(
             &var("lse"),
-            lines::array(&[quote!(batch), quote!(#heads), quote!(query)]),
+            tracked_code::array(&[quote!(batch), quote!(#heads), quote!(query)]),
         );
     }
 }

@@ -19,9 +19,9 @@ impl Fused<'_> {
         let types = self.cx.graph.data.iter().map(input::read_type);
         let (check_sizes, check_integers) =
             (input::emit_check(self.cx), bounds::emit_call(self.cx));
-        let key = self.dropout().map(|_| quote!(, key));
+        let seed = self.dropout().map(|_| quote!(, seed));
         quote_spanned! {self.cx.at=>
-            impl<E: p::Element, D: p::Storage<E>> p::OnSlices<E> for #name<E, D> {
+            impl<E: p::Element, D: p::Storage<E>> p::FusedLayer<E> for #name<E, D> {
                 type Weights = Weights<E>;
             }
 
@@ -35,7 +35,7 @@ impl Fused<'_> {
             }
 
             #[allow(unused_variables)]
-            impl<E: p::Element, D: p::Storage<E>> p::InModel<E, #count> for #name<E, D> {
+            impl<E: p::Element, D: p::Storage<E>> p::FusedBlock<E, #count> for #name<E, D> {
                 type Data = (#(#types,)*);
                 type Saved = (Call<E>, Saved<E>);
 
@@ -49,11 +49,11 @@ impl Fused<'_> {
                     weights: &Self::Weights,
                     axes: (usize, usize, usize),
                     (#(#data,)*): &Self::Data,
-                    key: Option<u64>,
+                    seed: Option<u64>,
                     [#(#inputs),*]: [p::Matrix<'_, E>; #count],
                     output: p::MatrixMut<'_, E>,
                 ) -> Self::Saved {
-                    let call = make_call(weights, axes #(, p::Clone::clone(#data))* #key);
+                    let call = make_call(weights, axes #(, p::Clone::clone(#data))* #seed);
                     let saved = forward(&call, weights, #(#inputs,)* output);
                     (call, saved)
                 }

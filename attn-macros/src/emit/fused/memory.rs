@@ -5,16 +5,16 @@ use quote::quote;
 
 use super::Fused;
 use crate::emit::Caller;
-use crate::emit::lines::{self, Lines};
+use crate::emit::tracked_code::{self, TrackedCode};
 
 impl Fused<'_> {
     /// For the user `activation_bytes`, on the default type, and for a model `footprint`.
-    pub(super) fn emit_memory(&self, forward: &Lines, backward: &Lines) -> TokenStream {
+    pub(super) fn emit_memory(&self, forward: &TrackedCode, backward: &TrackedCode) -> TokenStream {
         let name = &self.cx.name;
         let method = match self.cx.caller {
             Caller::User => self.emit_activation_bytes(forward, backward),
             Caller::Model | Caller::Session => {
-                let footprint = lines::emit_footprint([forward], [backward]);
+                let footprint = tracked_code::emit_footprint([forward], [backward]);
                 quote! {
                     const fn footprint(batch: usize, query: usize, key: usize) -> p::Footprint {
                         #footprint
@@ -31,13 +31,13 @@ impl Fused<'_> {
     }
 
     /// A layer that is an operation by itself has its output, and the gradient of that.
-    fn emit_activation_bytes(&self, forward: &Lines, backward: &Lines) -> TokenStream {
+    fn emit_activation_bytes(&self, forward: &TrackedCode, backward: &TrackedCode) -> TokenStream {
         let (vis, output) = (&self.cx.spec.item.vis, self.steps.output);
-        let [mut result, mut d_result] = [(); 2].map(|()| Lines::default());
+        let [mut result, mut d_result] = [(); 2].map(|()| TrackedCode::default());
         result.take(&self.name(output), self.footprint_of(output));
         result.keep(&[self.name(output)]);
         d_result.take(&self.gradient_name(output), self.footprint_of(output));
-        let footprint = lines::emit_footprint([&result, forward], [&d_result, backward]);
+        let footprint = tracked_code::emit_footprint([&result, forward], [&d_result, backward]);
         quote! {
             /// The most bytes of activations at a time, in `f32`, while a forward and a backward pass train the layer; in `f64`
             /// it is twice as many. This is exact, and known before anything runs: it is counted along the lines of the two

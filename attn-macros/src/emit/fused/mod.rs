@@ -12,7 +12,7 @@ mod score;
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::lines::{self, Lines};
+use super::tracked_code::{self, TrackedCode};
 use super::{Caller, Layer, input, places, var};
 use crate::graph::Dim;
 use crate::graph::diff::diff;
@@ -33,8 +33,8 @@ use crate::graph::steps::{ArrayId, Attention, Role, Step, Steps, View};
 /// fn backward(call, weights, x, .., saved, d_output, gradients) -> Result<(), ..>
 /// fn attention(call, weights) -> p::Attention<E>
 /// const fn activation_bytes(batch, q_len, kv_len) -> usize   // the memory that the two take; in a model, `footprint`
-/// impl InModel for Name              // for `model!`
-/// impl InSession for Name            // for one that goes on token by token
+/// impl FusedBlock for Name              // for `model!`
+/// impl Decode for Name            // for one that goes on token by token
 /// ```
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let Some(steps) = &cx.steps else {
@@ -110,15 +110,15 @@ impl Fused<'_> {
         self.input_ids().map(name).collect()
     }
 
-    /// `let mut q_k_v = p::Array::stale(sizes.queries(), [512, 512, 512]);`
-    fn emit_array(&self, lines: &mut Lines, name: &Ident, id: ArrayId) {
+    /// `let mut q_k_v = p::Array::uninit(sizes.queries(), [512, 512, 512]);`
+    fn emit_array(&self, lines: &mut TrackedCode, name: &Ident, id: ArrayId) {
         let array = self.steps.array(id);
         let rows = match array.rows {
             Dim::Key => quote!(sizes.keys()),
             _ => quote!(sizes.queries()),
         };
         let widths = array.parts.iter().map(|part| &part.width);
-        lines.line(quote!(let mut #name = p::Array::<E, _>::stale(#rows, [#(#widths),*]);));
+        lines.line(quote!(let mut #name = p::Array::<E, _>::uninit(#rows, [#(#widths),*]);));
         lines.take(name, self.footprint_of(id));
     }
 
@@ -130,7 +130,7 @@ impl Fused<'_> {
         };
         let widths = array.parts.iter().map(|part| part.width.clone());
         let width = widths.reduce(|a, b| a.plus(&b));
-        lines::array(&[quote!(batch), len, quote!(#width)])
+        tracked_code::array(&[quote!(batch), len, quote!(#width)])
     }
 
     /// The whole of an array, to read.
@@ -138,7 +138,7 @@ impl Fused<'_> {
         let name = self.name(id);
         match self.steps.array(id).role {
             Role::Input => quote!(#name),
-            _ => quote!(#name.all()),
+            _ => quote!(#name.view()),
         }
     }
 
@@ -177,7 +177,7 @@ impl Fused<'_> {
             .then(|| quote!(let context = operation.read(context.retaped::<T>())?;));
         let d_model = &self.cx.spec.d_model;
         let data = graph.data.iter().map(input::data_name);
-        let dropout_key = self
+        let dropout_seed = self
             .dropout()
             .map(|_| quote!(, (train && T::OWNS_TAPE).then(|| p::RandomU64::random_u64(&device))));
         quote_spanned! {*at=>
@@ -195,10 +195,10 @@ impl Fused<'_> {
                 let x = operation.read(x)?;
                 #read_context
                 let weights = read_weights(layer, &mut operation)?;
-                let call = make_call(&weights, axes #(, #data)* #dropout_key);
+                let call = make_call(&weights, axes #(, #data)* #dropout_seed);
                 let mut output = p::Output::zeros(call.sizes.queries(), #d_model);
                 let numbers = x.values().len();
-                let saved = p::inside(numbers, || forward(&call, &weights, #(#names.matrix(),)* output.all_mut()));
+                let saved = p::inside(numbers, || forward(&call, &weights, #(#names.matrix(),)* output.view_mut()));
                 let output = operation.finish_matrix(&device, output, shape, move |d_output, gradients| {
                     p::inside(numbers, || {
                         backward(&call, &weights, #(#names.matrix(),)* saved, d_output, #(&mut #names.target(),)* gradients)

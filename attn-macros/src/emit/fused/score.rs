@@ -1,4 +1,4 @@
-//! The function of the score, as the kernels call it: its planes, its values and its derivatives.
+//! The function of the score, as the kernels call it: its bias terms, its values and its derivatives.
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -7,12 +7,12 @@ use super::var;
 use crate::emit::Layer;
 use crate::emit::expr::{flat_index, host};
 use crate::emit::input::{data_name, declared_name, read_type};
-use crate::emit::lines::{self, Lines};
+use crate::emit::tracked_code::{self, TrackedCode};
 use crate::graph::CallData;
 use crate::graph::steps::Attention;
 use crate::score::diff::{Wrt, diff};
 use crate::score::share::{Shared, is_part, part_name};
-use crate::score::split::{Plane, PlaneKind, param_reads, plane_name};
+use crate::score::split::{BiasTerm, BiasTermKind, bias_term_name, param_reads};
 use crate::score::{Binary, Expr, Type, Unary, Var};
 use crate::spec::Size;
 
@@ -20,7 +20,7 @@ use crate::spec::Size;
 pub(super) struct Score<'a> {
     cx: &'a Layer<'a>,
     value: &'a Expr,
-    planes: &'a [Plane],
+    bias_terms: &'a [BiasTerm],
     /// What is read element by element, and not by way of a table.
     learned: Vec<Learned<'a>>,
 }
@@ -36,11 +36,13 @@ struct Learned<'a> {
 
 impl<'a> Score<'a> {
     pub(super) fn new(cx: &'a Layer<'a>, attention: &'a Attention) -> Option<Self> {
-        let planes = &attention.planes;
-        let direct = planes
+        let bias_terms = &attention.bias_terms;
+        let direct = bias_terms
             .iter()
-            .filter(|plane| plane.kind != PlaneKind::Distance);
-        let reads: Vec<_> = direct.flat_map(|plane| param_reads(&plane.expr)).collect();
+            .filter(|bias_term| bias_term.kind != BiasTermKind::Distance);
+        let reads: Vec<_> = direct
+            .flat_map(|bias_term| param_reads(&bias_term.expr))
+            .collect();
         let mut learned: Vec<Learned<'a>> = Vec::new();
         for (name, _) in &reads {
             if !learned.iter().any(|known| known.name == *name) {
@@ -60,7 +62,7 @@ impl<'a> Score<'a> {
         Some(Score {
             cx,
             value: attention.score.as_ref()?,
-            planes,
+            bias_terms,
             learned,
         })
     }
@@ -69,9 +71,9 @@ impl<'a> Score<'a> {
     pub(super) fn params(&self) -> Vec<&'a str> {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in self
-            .planes
+            .bias_terms
             .iter()
-            .flat_map(|plane| param_reads(&plane.expr))
+            .flat_map(|bias_term| param_reads(&bias_term.expr))
         {
             if !names.contains(&name) {
                 names.push(name);
@@ -83,30 +85,30 @@ impl<'a> Score<'a> {
     /// The data of the call that are read.
     pub(super) fn data(&self) -> Vec<&'a CallData> {
         let is_read = |data: &&CallData| {
-            let mut planes = self.planes.iter();
-            planes.any(|plane| data.is_read(&plane.expr))
+            let mut bias_terms = self.bias_terms.iter();
+            bias_terms.any(|bias_term| data.is_read(&bias_term.expr))
         };
         self.cx.graph.data.iter().filter(is_read).collect()
     }
 
-    /// The planes that are tables, by their numbers.
-    fn tables(&self) -> impl Iterator<Item = (usize, &'a Plane)> {
-        let planes = self.planes.iter().enumerate();
-        planes.filter(|(_, plane)| plane.kind == PlaneKind::Distance)
+    /// The bias terms that are tables, by their numbers.
+    fn tables(&self) -> impl Iterator<Item = (usize, &'a BiasTerm)> {
+        let bias_terms = self.bias_terms.iter().enumerate();
+        bias_terms.filter(|(_, bias_term)| bias_term.kind == BiasTermKind::Distance)
     }
 
-    /// The tables as fields of `Call`, with their values: `plane_0: p::DistanceTable<E>`.
+    /// The tables as fields of `Call`, with their values: `bias_term_0: p::DistanceTable<E>`.
     pub(super) fn tables_of_call(&self) -> Vec<(String, TokenStream)> {
         let heads = &self.cx.spec.heads;
-        let table = |(index, plane): (usize, &Plane)| {
-            let [h, q_idx, kv_idx] = arguments(&plane.expr);
+        let table = |(index, bias_term): (usize, &BiasTerm)| {
+            let [h, q_idx, kv_idx] = arguments(&bias_term.expr);
             let (reads, value) = (
-                self.reads(&plane.expr, &|field| quote!(weights.#field.values())),
-                host(&plane.expr, 0),
+                self.reads(&bias_term.expr, &|field| quote!(weights.#field.values())),
+                host(&bias_term.expr, 0),
             );
             let function = quote!({ #reads move |#h, #q_idx, #kv_idx| #value });
             let table = quote!(p::DistanceTable::new(#heads, sizes.query, sizes.key, #function));
-            (plane_name(index).into_owned(), table)
+            (bias_term_name(index).into_owned(), table)
         };
         self.tables().map(table).collect()
     }
@@ -140,21 +142,21 @@ impl<'a> Score<'a> {
         let structure = self.emit_struct();
         let value = vectors(self.value);
         let derivative = vectors(&diff(self.value, Wrt::Score));
-        let (planes, learned) = (self.emit_planes(), self.emit_learned());
+        let (bias_terms, learned) = (self.emit_bias_terms(), self.emit_learned());
         quote! {
             #structure
 
             #[allow(unused_variables)]
             impl<E: p::Element> p::Modify<E> for Modified<'_, E> {
-                #planes
+                #bias_terms
 
                 #[inline(always)]
-                fn value<V: p::Vector<Element = E>>(&self, score: V, planes: &[V]) -> V {
+                fn value<V: p::Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V {
                     #value
                 }
 
                 #[inline(always)]
-                fn derivative<V: p::Vector<Element = E>>(&self, score: V, planes: &[V]) -> V {
+                fn derivative<V: p::Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V {
                     #derivative
                 }
 
@@ -164,65 +166,69 @@ impl<'a> Score<'a> {
     }
 
     /// The numbers of the place, if there are any.
-    fn emit_planes(&self) -> Option<TokenStream> {
-        let count = Literal::usize_unsuffixed(self.planes.len());
-        let planes = self.planes.iter().enumerate();
-        let writes = planes.filter(|(_, plane)| plane.kind != PlaneKind::Distance);
-        let writes = writes.map(|(index, plane)| self.write(index, plane));
+    fn emit_bias_terms(&self) -> Option<TokenStream> {
+        let count = Literal::usize_unsuffixed(self.bias_terms.len());
+        let bias_terms = self.bias_terms.iter().enumerate();
+        let writes = bias_terms.filter(|(_, bias_term)| bias_term.kind != BiasTermKind::Distance);
+        let writes = writes.map(|(index, bias_term)| self.write(index, bias_term));
         let stored = self.tables().map(|(index, _)| {
             let number = Literal::usize_unsuffixed(index);
-            let table = var(&plane_name(index));
+            let table = var(&bias_term_name(index));
             quote!(#number => Some(self.#table.row(at, len)),)
         });
-        (!self.planes.is_empty()).then(|| {
+        (!self.bias_terms.is_empty()).then(|| {
             quote! {
                 const PLANES: usize = #count;
 
                 #[inline(always)]
-                fn stored(&self, plane: usize, at: p::Place, len: usize) -> Option<&[E]> {
-                    match plane { #(#stored)* _ => None }
+                fn stored(&self, bias_term: usize, at: p::TileOrigin, len: usize) -> Option<&[E]> {
+                    match bias_term { #(#stored)* _ => None }
                 }
 
                 #[inline(always)]
-                fn plane(&self, plane: usize, at: p::Place, to: &mut [E]) {
+                fn bias_term(&self, bias_term: usize, at: p::TileOrigin, to: &mut [E]) {
                     let [b, h, q_idx, kv_idx] = at.indices();
-                    match plane { #(#writes)* _ => {} }
+                    match bias_term { #(#writes)* _ => {} }
                 }
             }
         })
     }
 
-    /// What becomes of the gradients of planes, if any is learned.
+    /// What becomes of the gradients of bias terms, if any is learned.
     fn emit_learned(&self) -> Option<TokenStream> {
-        let planes = self.planes.iter().enumerate();
-        let learned: Vec<_> = planes.filter(|(_, plane)| is_learned(plane)).collect();
+        let bias_terms = self.bias_terms.iter().enumerate();
+        let learned: Vec<_> = bias_terms
+            .filter(|(_, bias_term)| is_learned(bias_term))
+            .collect();
         let numbers = learned
             .iter()
             .map(|(index, _)| Literal::usize_unsuffixed(*index));
         let numbers: Vec<_> = numbers.collect();
         let derivatives = learned.iter().map(|(index, _)| {
-            let name = plane_name(*index);
+            let name = bias_term_name(*index);
             let derivative = vectors(&diff(self.value, Wrt::Param(&name)));
             quote!({ #derivative })
         });
-        let adds = learned.iter().map(|(index, plane)| self.add(*index, plane));
+        let adds = learned
+            .iter()
+            .map(|(index, bias_term)| self.add(*index, bias_term));
         let (per_head, shared) = (self.total(true), self.total(false));
         (!learned.is_empty()).then(|| {
             quote! {
                 #[inline(always)]
-                fn is_learned(&self, plane: usize) -> bool {
-                    ::core::matches!(plane, #(#numbers)|*)
+                fn is_learned(&self, bias_term: usize) -> bool {
+                    ::core::matches!(bias_term, #(#numbers)|*)
                 }
 
                 #[inline(always)]
-                fn plane_derivative<V: p::Vector<Element = E>>(&self, plane: usize, score: V, planes: &[V]) -> V {
-                    match plane { #(#numbers => #derivatives,)* _ => V::zero() }
+                fn bias_term_derivative<V: p::Vector<Element = E>>(&self, bias_term: usize, score: V, bias_terms: &[V]) -> V {
+                    match bias_term { #(#numbers => #derivatives,)* _ => V::zero() }
                 }
 
                 #[inline(always)]
-                fn add_gradient(&self, plane: usize, at: p::Place, d: &[E], sums: p::ScoreSums<'_, E>) {
+                fn add_gradient(&self, bias_term: usize, at: p::TileOrigin, d: &[E], sums: p::ScoreSums<'_, E>) {
                     let [b, h, q_idx, kv_idx] = at.indices();
-                    match plane { #(#numbers => #adds)* _ => {} }
+                    match bias_term { #(#numbers => #adds)* _ => {} }
                 }
 
                 fn sums(&self) -> p::SumLens {
@@ -236,9 +242,9 @@ impl<'a> Score<'a> {
         let lengths: Vec<_> = [(Var::QLen, "query"), (Var::KvLen, "key")]
             .into_iter()
             .filter(|(length, _)| {
-                self.planes
-                    .iter()
-                    .any(|plane| plane.kind != PlaneKind::Distance && plane.expr.reads(*length))
+                self.bias_terms.iter().any(|bias_term| {
+                    bias_term.kind != BiasTermKind::Distance && bias_term.expr.reads(*length)
+                })
             })
             .collect();
         let (names, sizes): (Vec<_>, Vec<_>) = lengths
@@ -247,7 +253,7 @@ impl<'a> Score<'a> {
             .unzip();
         let tables: Vec<_> = self
             .tables()
-            .map(|(index, _)| var(&plane_name(index)))
+            .map(|(index, _)| var(&bias_term_name(index)))
             .collect();
         let learned: Vec<_> = self
             .learned
@@ -294,41 +300,41 @@ impl<'a> Score<'a> {
         quote!(#(let #lengths = self.#lengths;)* #(let #data = self.#data;)* #params)
     }
 
-    /// The arm that writes a plane.
-    fn write(&self, index: usize, plane: &Plane) -> TokenStream {
+    /// The arm that writes a bias term.
+    fn write(&self, index: usize, bias_term: &BiasTerm) -> TokenStream {
         let number = Literal::usize_unsuffixed(index);
-        let (variables, value) = (self.variables(&plane.expr), host(&plane.expr, 0));
+        let (variables, value) = (self.variables(&bias_term.expr), host(&bias_term.expr, 0));
         let value = quote!(<E as p::Element>::of(#value));
-        let write = match plane.kind {
-            PlaneKind::Row => quote!(to.fill(#value);),
+        let write = match bias_term.kind {
+            BiasTermKind::Row => quote!(to.fill(#value);),
             _ => quote!(for (kv_idx, to) in (kv_idx..).zip(to) { *to = #value; }),
         };
         quote!(#number => { #variables #write })
     }
 
-    /// The block that adds the gradient of a plane to that of what it read.
-    fn add(&self, index: usize, plane: &Plane) -> TokenStream {
-        if plane.kind == PlaneKind::Distance {
+    /// The block that adds the gradient of a bias term to that of what it read.
+    fn add(&self, index: usize, bias_term: &BiasTerm) -> TokenStream {
+        if bias_term.kind == BiasTermKind::Distance {
             let (table, start) = (
-                var(&plane_name(index)),
+                var(&bias_term_name(index)),
                 self.table_start(index, &quote!(self)),
             );
             return quote!({ self.#table.add_gradient(at, d, &mut sums.per_head[#start..]); });
         }
-        let variables = self.variables(&plane.expr);
-        let adds = param_reads(&plane.expr).into_iter().filter_map(|(name, read)| {
-            let derivative = diff(&plane.expr, Wrt::Param(name));
+        let variables = self.variables(&bias_term.expr);
+        let adds = param_reads(&bias_term.expr).into_iter().filter_map(|(name, read)| {
+            let derivative = diff(&bias_term.expr, Wrt::Param(name));
             let sum = self.sum_of(name, read)?;
             let factor = host(&derivative, 0);
-            (!is_zero(&derivative)).then(|| match plane.kind {
-                PlaneKind::Row => quote!(#sum += d * <E as p::Element>::of(#factor);),
+            (!is_zero(&derivative)).then(|| match bias_term.kind {
+                BiasTermKind::Row => quote!(#sum += d * <E as p::Element>::of(#factor);),
                 _ => quote!(for (kv_idx, d) in (kv_idx..).zip(d) { #sum += *d * <E as p::Element>::of(#factor); }),
             })
         });
         let adds: Vec<_> = adds.collect();
-        match plane.kind {
+        match bias_term.kind {
             // What a gradient of 0 would be multiplied with may be anything.
-            PlaneKind::Row => quote!({
+            BiasTermKind::Row => quote!({
                 #variables
                 let d = p::sum_of_gradients(d);
                 if d != <E as p::Element>::of(0.0) { #(#adds)* }
@@ -385,8 +391,8 @@ impl<'a> Score<'a> {
         let len = self.len(true);
         let before = self
             .tables()
-            .filter(|(other, plane)| *other < index && is_learned(plane));
-        let before = before.map(|(other, _)| var(&plane_name(other)));
+            .filter(|(other, bias_term)| *other < index && is_learned(bias_term));
+        let before = before.map(|(other, _)| var(&bias_term_name(other)));
         quote!(#len #(+ #score.#before.distances())*)
     }
 
@@ -394,15 +400,15 @@ impl<'a> Score<'a> {
         let len = self.len(per_head);
         let tables = self
             .tables()
-            .filter(|(_, plane)| per_head && is_learned(plane));
-        let tables = tables.map(|(index, _)| var(&plane_name(index)));
+            .filter(|(_, bias_term)| per_head && is_learned(bias_term));
+        let tables = tables.map(|(index, _)| var(&bias_term_name(index)));
         quote!(#len #(+ self.#tables.distances())*)
     }
 
     /// For the backward pass: the line that makes the sums, the argument, and the lines that add them to the gradients of the
     /// parameters. Nothing if nothing is learned.
-    pub(super) fn emit_gradient(&self, lines: &mut Lines) -> Option<[TokenStream; 2]> {
-        if !self.planes.iter().any(is_learned) {
+    pub(super) fn emit_gradient(&self, lines: &mut TrackedCode) -> Option<[TokenStream; 2]> {
+        if !self.bias_terms.iter().any(is_learned) {
             return None;
         }
         let heads = &self.cx.spec.heads;
@@ -410,15 +416,18 @@ impl<'a> Score<'a> {
             .learned
             .iter()
             .map(|learned| self.emit_learned_gradient(learned));
-        let tables = self.tables().filter(|(_, plane)| is_learned(plane));
-        let tables = tables.map(|(index, plane)| self.emit_table_gradient(index, plane));
-        lines.line(quote!(let mut d_score = p::ScoreGradient::<E>::stale(#heads, p::Modify::sums(&score));));
+        let tables = self.tables().filter(|(_, bias_term)| is_learned(bias_term));
+        let tables = tables.map(|(index, bias_term)| self.emit_table_gradient(index, bias_term));
+        lines.line(quote!(let mut d_score = p::ScoreGradient::<E>::uninit(#heads, p::Modify::sums(&score));));
         let name = var("d_score");
         let (per_head, shared) = (self.len(true), self.len(false));
-        lines.take(&name, lines::array(&[quote!(#heads), quote!(#per_head)]));
-        lines.take(&name, lines::array(&[quote!(#shared)]));
-        for _ in self.tables().filter(|(_, plane)| is_learned(plane)) {
-            lines.take(&name, lines::array(&[quote!(#heads), distances()]));
+        lines.take(
+            &name,
+            tracked_code::array(&[quote!(#heads), quote!(#per_head)]),
+        );
+        lines.take(&name, tracked_code::array(&[quote!(#shared)]));
+        for _ in self.tables().filter(|(_, bias_term)| is_learned(bias_term)) {
+            lines.take(&name, tracked_code::array(&[quote!(#heads), distances()]));
         }
         Some([
             quote!(Some(d_score.as_mut())),
@@ -436,25 +445,27 @@ impl<'a> Score<'a> {
         }
     }
 
-    fn emit_table_gradient(&self, index: usize, plane: &Plane) -> TokenStream {
-        let [h, q_idx, kv_idx] = arguments(&plane.expr);
-        let table = var(&plane_name(index));
+    fn emit_table_gradient(&self, index: usize, bias_term: &BiasTerm) -> TokenStream {
+        let [h, q_idx, kv_idx] = arguments(&bias_term.expr);
+        let table = var(&bias_term_name(index));
         let start = self.table_start(index, &quote!(score));
-        let adds = param_reads(&plane.expr).into_iter().map(|(name, read)| {
-            let at = flat_index(self.cx, name, read.iter().map(|index| host(index, 9)));
-            let factor = host(&diff(&plane.expr, Wrt::Param(name)), 0);
-            let (reads, name) = (
-                self.reads(&plane.expr, &|field| quote!(weights.#field.values())),
-                param_field(&var(name)),
-            );
-            quote! {
-                call.#table.add_to_parameter(
-                    d_score.per_head(#start..#start + call.#table.distances()),
-                    { #reads move |#h, #q_idx, #kv_idx| (#at, #factor) },
-                    weights.#name.gradient(gradients),
+        let adds = param_reads(&bias_term.expr)
+            .into_iter()
+            .map(|(name, read)| {
+                let at = flat_index(self.cx, name, read.iter().map(|index| host(index, 9)));
+                let factor = host(&diff(&bias_term.expr, Wrt::Param(name)), 0);
+                let (reads, name) = (
+                    self.reads(&bias_term.expr, &|field| quote!(weights.#field.values())),
+                    param_field(&var(name)),
                 );
-            }
-        });
+                quote! {
+                    call.#table.add_to_parameter(
+                        d_score.per_head(#start..#start + call.#table.distances()),
+                        { #reads move |#h, #q_idx, #kv_idx| (#at, #factor) },
+                        weights.#name.gradient(gradients),
+                    );
+                }
+            });
         quote!(#(#adds)*)
     }
 }
@@ -485,11 +496,11 @@ fn is_zero(expr: &Expr) -> bool {
     matches!(expr, Expr::Float(value) if value.value == Some(0.0))
 }
 
-/// Whether a plane changes with anything that is learned.
-fn is_learned(plane: &Plane) -> bool {
-    let names = param_reads(&plane.expr).into_iter();
+/// Whether a bias term changes with anything that is learned.
+fn is_learned(bias_term: &BiasTerm) -> bool {
+    let names = param_reads(&bias_term.expr).into_iter();
     names
-        .map(|(name, _)| diff(&plane.expr, Wrt::Param(name)))
+        .map(|(name, _)| diff(&bias_term.expr, Wrt::Param(name)))
         .any(|derivative| !is_zero(&derivative))
 }
 
@@ -523,7 +534,7 @@ fn vector(expr: &Expr) -> TokenStream {
         Expr::Param { name, .. } => {
             let index = name.trim_start_matches(|c: char| !c.is_ascii_digit());
             let index: TokenStream = index.parse().unwrap_or_default();
-            quote!(planes[#index])
+            quote!(bias_terms[#index])
         }
         Expr::Unary(op, a) => vector_unary(*op, &vector(a)),
         Expr::Binary(op, a, b) => vector_binary(*op, a, b),
@@ -552,7 +563,7 @@ fn vector_unary(op: Unary, a: &TokenStream) -> TokenStream {
         Unary::Tanh => quote!(p::math::tanh(#a)),
         Unary::Sigmoid => quote!(p::math::sigmoid(#a)),
         Unary::Floor => quote!(p::math::floor(#a)),
-        // Integers are in planes, and those are floats.
+        // Integers are in bias terms, and those are floats.
         Unary::ToFloat | Unary::ToInt => quote!(#a),
     }
 }

@@ -40,7 +40,7 @@ fn emit_trait(cx: &Emitter<'_>, access: Access) -> TokenStream {
             fn run(
                 self,
                 model: & #mutability #name<E, D #built>,
-                run: #krate::__private::Run<'_>,
+                run: #krate::__private::ForwardOptions<'_>,
             ) -> ::core::result::Result<Self::Output, #krate::__private::Error<D::Err>>;
         }
     }
@@ -90,7 +90,7 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
         impl<#symbols T: p::Tape<E, D>, E: p::Element, D: p::Backend<E> #built> #input<E, D #built> for #ty #calls {
             type Output = #output;
 
-            fn run(self, model: & #mutability #name<E, D #built>, run: p::Run<'_>) -> Result<Self::Output, p::Error<D::Err>> {
+            fn run(self, model: & #mutability #name<E, D #built>, run: p::ForwardOptions<'_>) -> Result<Self::Output, p::Error<D::Err>> {
                 let #pattern = self;
                 #checks
                 #fused
@@ -142,7 +142,7 @@ fn emit_declared(cx: &Emitter<'_>, results: &[Type]) -> TokenStream {
         impl<#symbols T: p::Tape<E, D>, E: p::Element, D: p::Backend<E>> #input<E, D> for #ty {
             type Output = #output;
 
-            fn run(self, _: &#name<E, D>, _: p::Run<'_>) -> Result<Self::Output, p::Error<D::Err>> {
+            fn run(self, _: &#name<E, D>, _: p::ForwardOptions<'_>) -> Result<Self::Output, p::Error<D::Err>> {
                 ::core::unreachable!()
             }
         }
@@ -175,7 +175,7 @@ fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
         quote! {
             impl<#generics> #input<E, D> for #ty {
                 type Output = #output;
-                fn run(self, _: &#name<E, D>, _: p::Run<'_>) -> Result<Self::Output, p::Error<D::Err>> {
+                fn run(self, _: &#name<E, D>, _: p::ForwardOptions<'_>) -> Result<Self::Output, p::Error<D::Err>> {
                     ::core::unreachable!()
                 }
             }

@@ -209,7 +209,7 @@ pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
 
             #[doc = #try_forward]
             #vis fn try_forward<X: #input<E, D #built>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
-                x.run(self, p::Run::FORWARD)
+                x.run(self, p::ForwardOptions::FORWARD)
             }
 
             #[doc = #forward_mut]
@@ -220,7 +220,7 @@ pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
 
             #[doc = #try_forward_mut]
             #vis fn try_forward_mut<X: #input_mut<E, D #built>>(&mut self, x: X) -> Result<X::Output, p::Error<D::Err>> {
-                x.run(self, p::Run::TRAIN)
+                x.run(self, p::ForwardOptions::TRAIN)
             }
 
             #composed
@@ -252,7 +252,7 @@ fn emit_layer(cx: &Emitter<'_>) -> Option<TokenStream> {
             type Output = X::Output;
             type Err = D::Err;
 
-            fn run(&self, x: X, run: p::Run<'_>) -> Result<X::Output, p::Error<D::Err>> {
+            fn run(&self, x: X, run: p::ForwardOptions<'_>) -> Result<X::Output, p::Error<D::Err>> {
                 x.run(self, run)
             }
         }

@@ -83,7 +83,7 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
             #vis fn sessions(&self, sequences: usize, capacity: usize) -> Result<p::Sessions<E>, p::Error<D::Err>> {
                 #(p::check_length(capacity, #positions)?;)*
                 p::check_sizes(#label, &[("sequences", sequences), ("capacity", capacity), ("width", #width)])?;
-                let room = p::Room { sequences, capacity };
+                let room = p::Capacity { sequences, capacity };
                 let mut operation = p::Operation::<E, D, p::NoneTape>::default();
                 let weights = p::Weighted::weights(self, &mut operation)?;
                 let past = past(&weights, room)?;

@@ -1,9 +1,9 @@
 //! The derivative of a model, and what lives how long: as data.
 
 use super::{GPT, lower};
-use crate::model::diff::{self, Backward, BufferId, From, Line, To};
+use crate::model::diff::{self, Backward, BackwardStep, BufferId, GradSource, GradTarget};
+use crate::model::fusion::FuseWith;
 use crate::model::graph::{Model, Step, ValueId};
-use crate::model::neighbours::With;
 use crate::model::plan::{self, Forward};
 
 fn names(model: &Model, values: &[ValueId]) -> Vec<String> {
@@ -22,34 +22,36 @@ fn backward(model: &Model) -> Vec<String> {
 fn push(
     model: &Model,
     backward: &Backward<'_>,
-    lines: &[Line<'_>],
+    lines: &[BackwardStep<'_>],
     indent: &str,
     text: &mut Vec<String>,
 ) {
     let value = |id: ValueId| model.value(id).name.as_str();
     let buffer = |id: BufferId| format!("d {}", value(backward.buffers[id.0]));
-    let from = |from: &From| match from {
-        From::Result(index) => format!("result {index}"),
-        From::Buffer(id) => buffer(*id),
+    let from = |from: &GradSource| match from {
+        GradSource::Result(index) => format!("result {index}"),
+        GradSource::Buffer(id) => buffer(*id),
     };
-    let to = |to: &To| match to {
-        To::Input(id) => format!("input {}", value(*id)),
-        To::New(id) => format!("new {}", buffer(*id)),
-        To::Add(id) => format!("add {}", buffer(*id)),
+    let to = |to: &GradTarget| match to {
+        GradTarget::Input(id) => format!("input {}", value(*id)),
+        GradTarget::New(id) => format!("new {}", buffer(*id)),
+        GradTarget::Add(id) => format!("add {}", buffer(*id)),
     };
     for line in lines {
         let line = match line {
-            Line::Zeros(id) => format!("zeros {}", buffer(*id)),
-            Line::Copy { from: of, to: id } => format!("copy {} to {}", from(of), buffer(*id)),
-            Line::Add {
+            BackwardStep::Zeros(id) => format!("zeros {}", buffer(*id)),
+            BackwardStep::Copy { from: of, to: id } => {
+                format!("copy {} to {}", from(of), buffer(*id))
+            }
+            BackwardStep::Add {
                 from: of,
                 to: target,
             } => format!("{} to {}", from(of), to(target)),
-            Line::InPlace { node, buffer: id } => {
+            BackwardStep::InPlace { node, buffer: id } => {
                 format!("{}: in {}", value(node.result), buffer(*id))
             }
-            Line::Free(id) => format!("free {}", buffer(*id)),
-            Line::Adjoint {
+            BackwardStep::Free(id) => format!("free {}", buffer(*id)),
+            BackwardStep::Adjoint {
                 node,
                 d_result,
                 to: targets,
@@ -58,7 +60,7 @@ fn push(
                 let of = value(node.result);
                 format!("{of}: {} to {}", from(d_result), targets.join(", "))
             }
-            Line::Repeat { carried, lines, .. } => {
+            BackwardStep::Repeat { carried, lines, .. } => {
                 text.push(format!("{indent}repeat"));
                 push(model, backward, lines, &format!("{indent}  "), text);
                 let next = carried
@@ -82,8 +84,8 @@ fn forward(model: &Model) -> Vec<String> {
                     let reuse = reuse.map_or("memory", |id| &model.value(id).name);
                     let place = match planned.with {
                         None => format!("in {reuse}"),
-                        Some(With::Next) => format!("in {reuse} with the next"),
-                        Some(With::Reader) => "nowhere".to_owned(),
+                        Some(FuseWith::Next) => format!("in {reuse} with the next"),
+                        Some(FuseWith::Reader) => "nowhere".to_owned(),
                     };
                     let fall = planned.terms.iter().filter(|term| term.dropout.is_some());
                     let fall =

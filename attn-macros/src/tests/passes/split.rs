@@ -5,20 +5,20 @@ use proptest::prelude::*;
 use super::steps;
 use crate::graph::Op;
 use crate::score::eval::{Inputs, Point, Value, eval};
-use crate::score::split::{Plane, PlaneKind, param_reads, split};
+use crate::score::split::{BiasTerm, BiasTermKind, param_reads, split};
 use crate::score::{Data, Expr, Type, Unary, Var, builtin};
 use crate::spec::{Real, Size};
 use crate::tests::random::spec::valid_specs;
 use crate::tests::support::{build, cases};
 
-/// A parameter is a number of its index; a plane is what is put here.
+/// A parameter is a number of its index; a bias term is what is put here.
 #[derive(Debug)]
 struct WithPlanes<'a>(&'a [f64]);
 
 impl Inputs for WithPlanes<'_> {
     fn param(&self, name: &str, index: &[i64]) -> f64 {
-        if let Some(plane) = name.strip_prefix("plane_") {
-            return self.0[plane.parse::<usize>().expect("a number")];
+        if let Some(bias_term) = name.strip_prefix("bias_term_") {
+            return self.0[bias_term.parse::<usize>().expect("a number")];
         }
         index
             .iter()
@@ -35,7 +35,7 @@ impl Inputs for WithPlanes<'_> {
     }
 }
 
-fn float(expr: &Expr, h: i64, (q_idx, kv_idx): (i64, i64), score: f64, planes: &[f64]) -> f64 {
+fn float(expr: &Expr, h: i64, (q_idx, kv_idx): (i64, i64), score: f64, bias_terms: &[f64]) -> f64 {
     let point = Point {
         b: 0,
         h,
@@ -44,7 +44,7 @@ fn float(expr: &Expr, h: i64, (q_idx, kv_idx): (i64, i64), score: f64, planes: &
         q_len: 9,
         kv_len: 9,
         score,
-        inputs: &WithPlanes(planes),
+        inputs: &WithPlanes(bias_terms),
     };
     match eval(expr, &point) {
         Some(Value::Float(value)) => value,
@@ -52,34 +52,39 @@ fn float(expr: &Expr, h: i64, (q_idx, kv_idx): (i64, i64), score: f64, planes: &
     }
 }
 
-/// `value(scale * score, planes)` is the whole again, and the planes are what their kinds say. Returns the kinds.
-fn check(expr: &Expr) -> Vec<PlaneKind> {
-    let parts = split(expr, true).expect("few planes");
+/// `value(scale * score, bias_terms)` is the whole again, and the bias terms are what their kinds say. Returns the kinds.
+fn check(expr: &Expr) -> Vec<BiasTermKind> {
+    let parts = split(expr, true).expect("few bias_terms");
     let factor = parts.scale.as_ref().and_then(|scale| scale.value);
     let scaled = 0.7 * factor.unwrap_or(1.0);
-    let plane = |plane: &Plane, h, place| float(&plane.expr, h, place, f64::NAN, &[]);
+    let bias_term =
+        |bias_term: &BiasTerm, h, place| float(&bias_term.expr, h, place, f64::NAN, &[]);
     for h in 0..3 {
         for place in [(0, 0), (3, 1), (1, 8), (8, 0)] {
-            let planes = parts.planes.iter().map(|one| plane(one, h, place));
-            let planes: Vec<_> = planes.collect();
+            let bias_terms = parts.bias_terms.iter().map(|one| bias_term(one, h, place));
+            let bias_terms: Vec<_> = bias_terms.collect();
             let value = match &parts.value {
-                Some(value) => float(value, h, place, scaled, &planes),
+                Some(value) => float(value, h, place, scaled, &bias_terms),
                 None => scaled,
             };
             // The same operations on the same numbers.
             let whole = float(expr, h, place, 0.7, &[]);
             assert_eq!(value, whole, "{expr} at {place:?}");
-            for (one, number) in parts.planes.iter().zip(planes) {
+            for (one, number) in parts.bias_terms.iter().zip(bias_terms) {
                 let other = match one.kind {
-                    PlaneKind::Distance => (place.0 + 5, place.1 + 5),
-                    PlaneKind::Row => (place.0, place.1 + 5),
-                    PlaneKind::Key => place,
+                    BiasTermKind::Distance => (place.0 + 5, place.1 + 5),
+                    BiasTermKind::Row => (place.0, place.1 + 5),
+                    BiasTermKind::Key => place,
                 };
-                assert_eq!(number, plane(one, h, other), "{expr}");
+                assert_eq!(number, bias_term(one, h, other), "{expr}");
             }
         }
     }
-    parts.planes.iter().map(|plane| plane.kind).collect()
+    parts
+        .bias_terms
+        .iter()
+        .map(|bias_term| bias_term.kind)
+        .collect()
 }
 
 #[test]
@@ -103,8 +108,8 @@ fn parts_make_the_whole() {
 }
 
 #[test]
-fn planes_are_as_cheap_as_they_can_be() {
-    use PlaneKind::{Distance, Key, Row};
+fn bias_terms_are_as_cheap_as_they_can_be() {
+    use BiasTermKind::{Distance, Key, Row};
 
     let (q, k, h) = (
         || Expr::from(Var::QIdx),
@@ -152,10 +157,10 @@ fn planes_are_as_cheap_as_they_can_be() {
         check(&(score() + id(k()).to_float() * param(h()))),
         [Key, Row]
     );
-    // The same plane twice is one.
+    // The same bias term twice is one.
     let same = (score() + param(k())) * param(k());
     assert_eq!(check(&same), [Key]);
-    // Conditions of the place are planes, conditions of the score are for vectors.
+    // Conditions of the place are bias terms, conditions of the score are for vectors.
     let near = (k() % 2).equals(0).select(score(), score() + slope());
     assert_eq!(check(&near), [Key, Row]);
     let positive = Expr::float(0.0).less(score()) & k().less(q());
@@ -172,7 +177,7 @@ fn planes_are_as_cheap_as_they_can_be() {
 }
 
 #[test]
-fn too_many_planes_are_refused() {
+fn too_many_bias_terms_are_refused() {
     let sum = |count: u64| {
         let term = |i: u64| ((Expr::from(Var::KvIdx) + i) % (i + 2)).to_float();
         (0..count).fold(Expr::Score, |sum, i| sum + term(i))
@@ -184,18 +189,18 @@ fn too_many_planes_are_refused() {
 #[test]
 fn two_scales_stay() {
     let scaled = |value| Expr::Score * Expr::float(value);
-    let parts = split(&(scaled(2.0) + scaled(3.0)), true).expect("no planes");
+    let parts = split(&(scaled(2.0) + scaled(3.0)), true).expect("no bias_terms");
     assert!(parts.scale.is_none());
-    let parts = split(&(Expr::Score + scaled(3.0)), true).expect("no planes");
+    let parts = split(&(Expr::Score + scaled(3.0)), true).expect("no bias_terms");
     assert!(parts.scale.is_none());
 }
 
 #[test]
 fn tables_are_named_with_their_index() {
     let steps = steps("struct L<heads = 2, d_model = 8, position = rel_pos_bias>;");
-    let planes = &super::attention(&steps).planes;
-    assert_eq!(planes.len(), 1);
-    let reads = param_reads(&planes[0].expr);
+    let bias_terms = &super::attention(&steps).bias_terms;
+    assert_eq!(bias_terms.len(), 1);
+    let reads = param_reads(&bias_terms[0].expr);
     assert_eq!(reads.len(), 1);
     assert_eq!((reads[0].0, reads[0].1.len()), ("rel_pos_bias", 2));
 }

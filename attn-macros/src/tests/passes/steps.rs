@@ -19,7 +19,7 @@ fn story(steps: &Steps) -> Vec<String> {
             Step::Linear { x, fields, .. } => {
                 format!("{to} = {}({})", fields.join("+"), name(*x))
             }
-            Step::Prepare { x, how, .. } => {
+            Step::HeadTransform { x, how, .. } => {
                 let rope = if how.rope.is_some() { "+rope" } else { "" };
                 let norm = how.norm.map_or(String::new(), |norm| format!("{norm:?}"));
                 format!("{to} = {norm}{rope}({})", view(*x))

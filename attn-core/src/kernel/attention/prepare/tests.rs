@@ -28,11 +28,11 @@ fn with<E: Pooled, T>(
     (has_bias, norm, rope): Way,
     gain: &[E],
     positions: usize,
-    body: impl FnOnce(&Prepare<'_, E>) -> T,
+    body: impl FnOnce(&HeadTransform<'_, E>) -> T,
 ) -> T {
     let bias = bias(gain.len());
     let angles = rope.then(|| angles::<E>(gain.len(), THETA, positions));
-    body(&Prepare {
+    body(&HeadTransform {
         bias: has_bias.then_some(&bias[..]),
         norm: norm.map(|kind| match kind {
             Kind::L2 => Norm::L2,
@@ -87,7 +87,7 @@ fn naive((has_bias, norm, rope): Way, gain: &[f64], position: usize, x: &[f64]) 
 }
 
 struct Load<'a, E> {
-    how: &'a Prepare<'a, E>,
+    how: &'a HeadTransform<'a, E>,
     x: Matrix<'a, E>,
     first: usize,
     columns: bool,
@@ -109,7 +109,7 @@ impl<E: Pooled> Kernel for Load<'_, E> {
 }
 
 struct BackwardRows<'a, E> {
-    how: &'a Prepare<'a, E>,
+    how: &'a HeadTransform<'a, E>,
     x: Matrix<'a, E>,
     first: usize,
     d: Matrix<'a, E>,
@@ -131,7 +131,7 @@ impl<E: Pooled> Kernel for BackwardRows<'_, E> {
 }
 
 /// The rows of one head among others, and their transpose; both between other columns that must stay as they are.
-fn load<E: Pooled>(how: &Prepare<'_, E>, x: Matrix<'_, E>, first: usize) -> (Vec<E>, Vec<E>) {
+fn load<E: Pooled>(how: &HeadTransform<'_, E>, x: Matrix<'_, E>, first: usize) -> (Vec<E>, Vec<E>) {
     let load = |columns| {
         let (rows, cols) = if columns {
             (x.cols(), x.rows())
@@ -156,7 +156,7 @@ fn load<E: Pooled>(how: &Prepare<'_, E>, x: Matrix<'_, E>, first: usize) -> (Vec
 }
 
 fn backward<E: Pooled>(
-    how: &Prepare<'_, E>,
+    how: &HeadTransform<'_, E>,
     x: Matrix<'_, E>,
     first: usize,
     d: &[E],
@@ -373,9 +373,9 @@ fn threads_change_no_bit() {
 #[should_panic(expected = "angles of another width")]
 fn angles_of_another_width_are_refused() {
     let angles = angles::<f64>(4, THETA, 1);
-    let how = Prepare {
+    let how = HeadTransform {
         rope: Some(angles.rope()),
-        ..Prepare::default()
+        ..HeadTransform::default()
     };
     load(&how, Matrix::new(&[0.0; 6], 1, 6), 0);
 }

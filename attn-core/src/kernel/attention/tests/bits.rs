@@ -42,7 +42,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
         bias: true,
         rms: true,
         rope: true,
-        dropout: Some(Dropout { p: 0.2, key: 5 }),
+        dropout: Some(Dropout { p: 0.2, seed: 5 }),
         ..plain
     };
     let additive = Case {

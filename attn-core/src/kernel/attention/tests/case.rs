@@ -409,19 +409,19 @@ pub(super) fn attention<'a, E: Pooled>(
     let bias = |bias| case.bias.then_some(bias);
     Attention {
         sizes: case.sizes,
-        query: Prepare {
+        query: HeadTransform {
             bias: bias(&x.query_bias[..]),
             norm: norm(&x.query_gain),
             rope,
         },
-        key: Prepare {
+        key: HeadTransform {
             bias: bias(&x.key_bias[..]),
             norm: norm(&x.key_gain),
             rope,
         },
-        value: Prepare {
+        value: HeadTransform {
             bias: bias(&x.value_bias[..]),
-            ..Prepare::default()
+            ..HeadTransform::default()
         },
         similarity: match case.additive {
             true => Similarity::Additive {

@@ -166,7 +166,7 @@ fn factor(case: &Case, [b, h, q, k]: [usize; 4]) -> f64 {
         return 1.0;
     };
     let counter = [k / 4, q, h, b].map(|i| i as u32);
-    let word = Philox4x32::new(dropout.key).block(counter)[k % 4];
+    let word = Philox4x32::new(dropout.seed).block(counter)[k % 4];
     match f64::from(word) < dropout.p * 2f64.powi(32) {
         true => 0.0,
         false => 1.0 / (1.0 - dropout.p),

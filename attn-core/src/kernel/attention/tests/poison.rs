@@ -31,7 +31,7 @@ fn cases(pattern: Pattern) -> Vec<Case> {
         exact: false,
         ..plain.mask
     };
-    let dropout = Some(Dropout { p: 0.4, key: 3 });
+    let dropout = Some(Dropout { p: 0.4, seed: 3 });
     vec![
         plain,
         Case {

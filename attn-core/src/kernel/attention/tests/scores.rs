@@ -53,8 +53,8 @@ impl SoftCap {
 
 impl<E: Real> Score<E> for SoftCap {
     #[inline(always)]
-    fn value<V: Vector<Element = E>>(&self, score: V, planes: &[V]) -> V {
-        assert!(planes.is_empty());
+    fn value<V: Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V {
+        assert!(bias_terms.is_empty());
         self.tanh(score) * V::splat(E::of_f64(self.0))
     }
 
@@ -82,19 +82,19 @@ struct Placed<'a, E> {
 
 impl<E: Real> Placed<'_, E> {
     #[inline(always)]
-    fn sum<V: Vector<Element = E>>(score: V, planes: &[V]) -> V {
-        score * planes[0] + planes[1] * planes[3] + planes[2]
+    fn sum<V: Vector<Element = E>>(score: V, bias_terms: &[V]) -> V {
+        score * bias_terms[0] + bias_terms[1] * bias_terms[3] + bias_terms[2]
     }
 
-    fn distance(at: Place, i: usize) -> i64 {
+    fn distance(at: TileOrigin, i: usize) -> i64 {
         at.q as i64 - (at.k + i) as i64
     }
 
-    fn shift(at: Place, i: usize) -> usize {
+    fn shift(at: TileOrigin, i: usize) -> usize {
         (Self::distance(at, i).clamp(-WIDTH, WIDTH) + WIDTH) as usize
     }
 
-    fn column(&self, at: Place) -> usize {
+    fn column(&self, at: TileOrigin) -> usize {
         at.k + (self.query - 1) - at.q
     }
 }
@@ -103,15 +103,15 @@ impl<E: Real> Score<E> for Placed<'_, E> {
     const PLANES: usize = 4;
 
     #[inline(always)]
-    fn stored(&self, plane: usize, at: Place, len: usize) -> Option<&[E]> {
+    fn stored(&self, bias_term: usize, at: TileOrigin, len: usize) -> Option<&[E]> {
         let of_head = &self.table[at.h * self.distances..][..self.distances];
-        (plane == 0).then(|| &of_head[self.column(at)..][..len])
+        (bias_term == 0).then(|| &of_head[self.column(at)..][..len])
     }
 
     #[inline(always)]
-    fn plane(&self, plane: usize, at: Place, to: &mut [E]) {
+    fn bias_term(&self, bias_term: usize, at: TileOrigin, to: &mut [E]) {
         for (i, to) in to.iter_mut().enumerate() {
-            *to = match plane {
+            *to = match bias_term {
                 1 => self.slopes[at.h] * E::of_f64(Self::distance(at, i) as f64 / 16.0),
                 2 => self.shifts[Self::shift(at, i)],
                 _ => E::of_f64(((at.b + at.h + 2 * at.q + 3 * (at.k + i)) % 5) as f64 / 4.0),
@@ -120,36 +120,41 @@ impl<E: Real> Score<E> for Placed<'_, E> {
     }
 
     #[inline(always)]
-    fn value<V: Vector<Element = E>>(&self, score: V, planes: &[V]) -> V {
-        self.cap.value(Self::sum(score, planes), &[])
+    fn value<V: Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V {
+        self.cap.value(Self::sum(score, bias_terms), &[])
     }
 
     #[inline(always)]
-    fn derivative<V: Vector<Element = E>>(&self, score: V, planes: &[V]) -> V {
-        self.cap.slope(Self::sum(score, planes)) * planes[0]
+    fn derivative<V: Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V {
+        self.cap.slope(Self::sum(score, bias_terms)) * bias_terms[0]
     }
 
     #[inline(always)]
-    fn is_learned(&self, plane: usize) -> bool {
-        plane != 3
+    fn is_learned(&self, bias_term: usize) -> bool {
+        bias_term != 3
     }
 
     #[inline(always)]
-    fn plane_derivative<V: Vector<Element = E>>(&self, plane: usize, score: V, planes: &[V]) -> V {
-        let slope = self.cap.slope(Self::sum(score, planes));
-        match plane {
+    fn bias_term_derivative<V: Vector<Element = E>>(
+        &self,
+        bias_term: usize,
+        score: V,
+        bias_terms: &[V],
+    ) -> V {
+        let slope = self.cap.slope(Self::sum(score, bias_terms));
+        match bias_term {
             0 => slope * score,
-            1 => slope * planes[3],
+            1 => slope * bias_terms[3],
             2 => slope,
             _ => panic!("nobody learns that"),
         }
     }
 
     #[inline(always)]
-    fn add_gradient(&self, plane: usize, at: Place, d: &[E], sums: ScoreSums<'_, E>) {
+    fn add_gradient(&self, bias_term: usize, at: TileOrigin, d: &[E], sums: ScoreSums<'_, E>) {
         let (table, slope) = sums.per_head.split_at_mut(self.distances);
         for (i, &d) in d.iter().enumerate() {
-            match plane {
+            match bias_term {
                 0 => table[self.column(at) + i] += d,
                 1 => slope[0] += d * E::of_f64(Self::distance(at, i) as f64 / 16.0),
                 2 => sums.shared[Self::shift(at, i)] += d,
@@ -173,12 +178,12 @@ pub(super) fn split<E: Pooled>(d: Matrix<'_, E>, distances: usize) -> (Vec<E>, V
     (table.collect(), rows().map(|(_, slope)| slope[0]).collect())
 }
 
-/// `score Σ (i + 1) plane i`, with as many planes as there may be; those of odd numbers are learned.
+/// `score Σ (i + 1) bias_term i`, with as many bias terms as there may be; those of odd numbers are learned.
 struct Many;
 
 impl Many {
-    fn number(plane: usize, Place { b, h, q, k }: Place) -> f64 {
-        ((plane * 7 + b * 5 + h * 3 + q * 11 + k * 13) % 17) as f64 - 8.0
+    fn number(bias_term: usize, TileOrigin { b, h, q, k }: TileOrigin) -> f64 {
+        ((bias_term * 7 + b * 5 + h * 3 + q * 11 + k * 13) % 17) as f64 - 8.0
     }
 
     /// Planes times keys.
@@ -188,38 +193,43 @@ impl Many {
 impl<E: Real> Score<E> for Many {
     const PLANES: usize = MOST_PLANES;
 
-    fn plane(&self, plane: usize, at: Place, to: &mut [E]) {
+    fn bias_term(&self, bias_term: usize, at: TileOrigin, to: &mut [E]) {
         for (k, to) in (at.k..).zip(to) {
-            *to = E::of_f64(Self::number(plane, Place { k, ..at }));
+            *to = E::of_f64(Self::number(bias_term, TileOrigin { k, ..at }));
         }
     }
 
     #[inline(always)]
-    fn value<V: Vector<Element = E>>(&self, score: V, planes: &[V]) -> V {
-        score * self.derivative(score, planes)
+    fn value<V: Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V {
+        score * self.derivative(score, bias_terms)
     }
 
     #[inline(always)]
-    fn derivative<V: Vector<Element = E>>(&self, _: V, planes: &[V]) -> V {
+    fn derivative<V: Vector<Element = E>>(&self, _: V, bias_terms: &[V]) -> V {
         let mut sum = V::zero();
-        for (i, &plane) in planes.iter().enumerate() {
-            sum += V::splat(E::of_f64(i as f64 + 1.0)) * plane;
+        for (i, &bias_term) in bias_terms.iter().enumerate() {
+            sum += V::splat(E::of_f64(i as f64 + 1.0)) * bias_term;
         }
         sum
     }
 
-    fn is_learned(&self, plane: usize) -> bool {
-        plane % 2 == 1
+    fn is_learned(&self, bias_term: usize) -> bool {
+        bias_term % 2 == 1
     }
 
     #[inline(always)]
-    fn plane_derivative<V: Vector<Element = E>>(&self, plane: usize, score: V, _: &[V]) -> V {
-        score * V::splat(E::of_f64(plane as f64 + 1.0))
+    fn bias_term_derivative<V: Vector<Element = E>>(
+        &self,
+        bias_term: usize,
+        score: V,
+        _: &[V],
+    ) -> V {
+        score * V::splat(E::of_f64(bias_term as f64 + 1.0))
     }
 
-    fn add_gradient(&self, plane: usize, at: Place, d: &[E], sums: ScoreSums<'_, E>) {
+    fn add_gradient(&self, bias_term: usize, at: TileOrigin, d: &[E], sums: ScoreSums<'_, E>) {
         for (k, &d) in (at.k..).zip(d) {
-            sums.shared[k * MOST_PLANES + plane] += d;
+            sums.shared[k * MOST_PLANES + bias_term] += d;
         }
     }
 
@@ -238,7 +248,7 @@ fn tiles() -> impl Iterator<Item = (usize, usize)> {
         .flat_map(|cols| [0, 1, 3].map(|rows| (rows, cols)))
 }
 
-const AT: Place = Place {
+const AT: TileOrigin = TileOrigin {
     b: 2,
     h: 1,
     q: 40,
@@ -246,7 +256,7 @@ const AT: Place = Place {
 };
 
 #[test]
-fn every_place_has_its_planes() {
+fn every_place_has_its_bias_terms() {
     on_every_isa(|isa| {
         for (rows, cols) in tiles() {
             // Whole numbers, so that nothing is rounded.
@@ -255,7 +265,7 @@ fn every_place_has_its_planes() {
             TileScore::apply(&Many, AT, &mut MatrixMut::new(&mut found, rows, cols));
             for (i, &score) in scores.iter().enumerate() {
                 let (q, k) = (AT.q + i / cols, AT.k + i % cols);
-                let number = |plane| Many::number(plane, Place { q, k, ..AT });
+                let number = |bias_term| Many::number(bias_term, TileOrigin { q, k, ..AT });
                 let sum: f64 = (0..16).map(|i| (i as f64 + 1.0) * number(i)).sum();
                 assert_eq!(found[i], score * sum, "{i} of {rows} x {cols} on {isa}");
             }
@@ -288,11 +298,11 @@ fn every_place_has_its_gradients_and_what_is_masked_has_none() {
             let mut expected = vec![0.0; Many::SUMS];
             for (i, &d_value) in d_values.iter().enumerate() {
                 let (q, k) = (AT.q + i / cols, AT.k + i % cols);
-                let number = |plane| Many::number(plane, Place { q, k, ..AT });
+                let number = |bias_term| Many::number(bias_term, TileOrigin { q, k, ..AT });
                 let sum: f64 = (0..16).map(|i| (i as f64 + 1.0) * number(i)).sum();
                 assert_eq!(d[i], d_value * sum, "{i} of {what}");
-                for plane in (1..16).step_by(2).filter(|_| !masked(i)) {
-                    expected[k * 16 + plane] += d_value * scores[i] * (plane as f64 + 1.0);
+                for bias_term in (1..16).step_by(2).filter(|_| !masked(i)) {
+                    expected[k * 16 + bias_term] += d_value * scores[i] * (bias_term as f64 + 1.0);
                 }
             }
             assert!(sums == expected, "{what}");

@@ -53,7 +53,7 @@ fn case_of(number: u64, lengths: &[usize], widths: [&[usize]; 2]) -> Case {
     case.normalizer = Weighing::ALL[below(Weighing::ALL.len())];
     case.dropout = (below(3) == 0).then_some(Dropout {
         p: 0.3,
-        key: 1 << 40 | number,
+        seed: 1 << 40 | number,
     });
     case.bias = below(2) == 0;
     case

@@ -5,20 +5,20 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::Fused;
 use super::node::{FusedNode, Gradients};
-use crate::emit::lines::Lines;
-use crate::model::diff::{BufferId, From, Line, To};
+use crate::emit::tracked_code::TrackedCode;
+use crate::model::diff::{BackwardStep, BufferId, GradSource, GradTarget};
 use crate::model::graph::{Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::Forward;
 use crate::ops::Kept;
 
 impl Fused<'_> {
-    pub(super) fn emit_backward(&self) -> Lines {
+    pub(super) fn emit_backward(&self) -> TrackedCode {
         let model = self.model();
         let d_results = (0..model.results.len()).map(|index| format_ident!("d_result_{index}"));
         let module = &model.modules[0];
         let (weights, saved) = (self.weights_type(module), self.saved_type(module));
         let fields = self.saved_fields(&model.body, &self.plan.saved);
-        let mut lines = Lines::default();
+        let mut lines = TrackedCode::default();
         for (index, id) in model.results.iter().enumerate() {
             lines.take(&self.own("d_result", index), self.footprint_of(*id));
         }
@@ -45,7 +45,13 @@ impl Fused<'_> {
     }
 
     /// The lines of a region. What it has kept goes when its last reader is done.
-    fn emit_lines(&self, emitted: &mut Lines, region: &Region, plan: &Forward, lines: &[Line<'_>]) {
+    fn emit_lines(
+        &self,
+        emitted: &mut TrackedCode,
+        region: &Region,
+        plan: &Forward,
+        lines: &[BackwardStep<'_>],
+    ) {
         let reads: Vec<_> = lines.iter().map(|line| self.reads(line)).collect();
         for (index, line) in lines.iter().enumerate() {
             self.emit_line(emitted, region, plan, line);
@@ -59,10 +65,10 @@ impl Fused<'_> {
     }
 
     /// The values that a line reads.
-    fn reads(&self, line: &Line<'_>) -> Vec<ValueId> {
+    fn reads(&self, line: &BackwardStep<'_>) -> Vec<ValueId> {
         match line {
-            Line::Adjoint { node, .. } => node.saved(),
-            Line::Repeat { repeat, lines, .. } => {
+            BackwardStep::Adjoint { node, .. } => node.saved(),
+            BackwardStep::Repeat { repeat, lines, .. } => {
                 // What a loop carries is kept in every round.
                 let is_carried =
                     |value: &ValueId| repeat.carried.iter().any(|carried| carried.value == *value);
@@ -73,28 +79,34 @@ impl Fused<'_> {
         }
     }
 
-    fn emit_line(&self, emitted: &mut Lines, region: &Region, plan: &Forward, line: &Line<'_>) {
+    fn emit_line(
+        &self,
+        emitted: &mut TrackedCode,
+        region: &Region,
+        plan: &Forward,
+        line: &BackwardStep<'_>,
+    ) {
         match line {
-            Line::Zeros(to) => self.make_buffer(emitted, *to, "zeros"),
-            Line::Copy { from, to } => {
+            BackwardStep::Zeros(to) => self.make_buffer(emitted, *to, "zeros"),
+            BackwardStep::Copy { from, to } => {
                 let (name, from) = (self.buffer(*to), self.copy(*from, *to));
                 emitted.line(quote!(let mut #name = #from;));
                 emitted.take(&name, self.footprint_of(self.backward.buffers[to.0]));
             }
-            Line::Add { from, to } => {
+            BackwardStep::Add { from, to } => {
                 let to = self.target(emitted, *to);
                 let from = self.gradient(*from);
                 emitted.line(quote!(#to.add(1.0, #from, gradients);));
             }
-            Line::Adjoint { node, d_result, to } => {
+            BackwardStep::Adjoint { node, d_result, to } => {
                 self.emit_adjoint(emitted, node, *d_result, to);
             }
-            Line::InPlace { node, buffer } => {
+            BackwardStep::InPlace { node, buffer } => {
                 let (kept, buffer) = (self.kept(node.result), self.buffer(*buffer));
-                emitted.line(quote!(p::layers::dropout_in_place(#kept, #buffer.numbers_mut());));
+                emitted.line(quote!(p::layers::dropout_in_place(#kept, #buffer.as_mut_slice());));
             }
-            Line::Free(buffer) => emitted.drop(&self.buffer(*buffer)),
-            Line::Repeat {
+            BackwardStep::Free(buffer) => emitted.drop(&self.buffer(*buffer)),
+            BackwardStep::Repeat {
                 repeat,
                 carried,
                 lines,
@@ -113,11 +125,11 @@ impl Fused<'_> {
 
     fn emit_rounds(
         &self,
-        emitted: &mut Lines,
+        emitted: &mut TrackedCode,
         repeat: &Repeat,
         plan: &Forward,
         carried: &[[BufferId; 2]],
-        lines: &[Line<'_>],
+        lines: &[BackwardStep<'_>],
     ) {
         let module = self.body_of(repeat);
         let (weights, saved, rounds) = (
@@ -133,7 +145,7 @@ impl Fused<'_> {
             quote!(#sets.iter().rev())
         };
         let fields = self.saved_fields(&repeat.body, &plan.saved);
-        let mut body = Lines::default();
+        let mut body = TrackedCode::default();
         body.restore(&fields);
         self.emit_lines(&mut body, &repeat.body, plan, lines);
         let changed = carried.iter().filter(|[start, end]| start != end);
@@ -164,19 +176,19 @@ impl Fused<'_> {
         });
     }
 
-    /// `let mut d_x = p::Array::<E>::stale(rows, [width]);`
-    fn make_buffer(&self, lines: &mut Lines, buffer: BufferId, how: &str) {
+    /// `let mut d_x = p::Array::<E>::uninit(rows, [width]);`
+    fn make_buffer(&self, lines: &mut TrackedCode, buffer: BufferId, how: &str) {
         let of = self.backward.buffers[buffer.0];
         self.make(lines, &self.buffer(buffer), how, of);
     }
 
-    fn copy(&self, from: From, to: BufferId) -> TokenStream {
+    fn copy(&self, from: GradSource, to: BufferId) -> TokenStream {
         match from {
-            From::Buffer(from) => {
+            GradSource::Buffer(from) => {
                 let from = self.buffer(from);
                 quote!(#from.copy())
             }
-            From::Result(_) => {
+            GradSource::Result(_) => {
                 let ty = self.ty(self.backward.buffers[to.0]);
                 let (from, rows, width) = (self.gradient(from), self.rows(ty), self.width(ty));
                 quote!(p::Array::of(#from, #rows, #width))
@@ -185,59 +197,65 @@ impl Fused<'_> {
     }
 
     /// The numbers of a gradient.
-    fn gradient(&self, from: From) -> TokenStream {
+    fn gradient(&self, from: GradSource) -> TokenStream {
         match from {
-            From::Result(index) => {
+            GradSource::Result(index) => {
                 let name = format_ident!("d_result_{index}");
                 quote!(#name)
             }
-            From::Buffer(buffer) => {
+            GradSource::Buffer(buffer) => {
                 let name = self.buffer(buffer);
-                quote!(#name.numbers())
+                quote!(#name.as_slice())
             }
         }
     }
 
     /// The gradient of a value as a matrix.
-    fn gradient_matrix(&self, from: From, of: ValueId) -> TokenStream {
+    fn gradient_matrix(&self, from: GradSource, of: ValueId) -> TokenStream {
         match from {
-            From::Result(_) => {
+            GradSource::Result(_) => {
                 let (rows, width) = (self.rows(self.ty(of)), self.width(self.ty(of)));
                 let numbers = self.gradient(from);
                 quote!(p::Matrix::new(#numbers, #rows, #width))
             }
-            From::Buffer(buffer) => {
+            GradSource::Buffer(buffer) => {
                 let name = self.buffer(buffer);
-                quote!(#name.all())
+                quote!(#name.view())
             }
         }
     }
 
     /// Where a gradient goes, which is made if it is new.
-    fn target(&self, lines: &mut Lines, to: To) -> TokenStream {
+    fn target(&self, lines: &mut TrackedCode, to: GradTarget) -> TokenStream {
         match to {
-            To::Input(id) => {
+            GradTarget::Input(id) => {
                 let name = self.input(id);
                 quote!(call.inputs.#name.target())
             }
-            To::New(buffer) => {
-                self.make_buffer(lines, buffer, "stale");
+            GradTarget::New(buffer) => {
+                self.make_buffer(lines, buffer, "uninit");
                 let name = self.buffer(buffer);
-                quote!(p::Target::array(&mut #name, p::Into::Overwrite))
+                quote!(p::Target::array(&mut #name, p::WriteMode::Overwrite))
             }
-            To::Add(buffer) => {
+            GradTarget::Add(buffer) => {
                 let name = self.buffer(buffer);
-                quote!(p::Target::array(&mut #name, p::Into::Add))
+                quote!(p::Target::array(&mut #name, p::WriteMode::Add))
             }
         }
     }
 
-    fn emit_adjoint(&self, lines: &mut Lines, node: &Node, d_result: From, to: &[(usize, To)]) {
+    fn emit_adjoint(
+        &self,
+        lines: &mut TrackedCode,
+        node: &Node,
+        d_result: GradSource,
+        to: &[(usize, GradTarget)],
+    ) {
         let targets = to.iter().map(|(_, to)| self.target(lines, *to));
         let gradients = Gradients {
             operands: to.iter().map(|(index, _)| *index).collect(),
             targets: targets.collect(),
-            numbers: self.gradient(d_result),
+            slice: self.gradient(d_result),
             matrix: self.gradient_matrix(d_result, node.result),
         };
         let of = FusedNode { fused: self, node };

@@ -14,7 +14,7 @@ impl Fused<'_> {
     }
 
     fn past_type(&self, module: &Module) -> Ident {
-        self.type_name(module, "Past")
+        self.type_name(module, "DecodeState")
     }
 
     /// The variable that holds what a module has seen.
@@ -26,10 +26,10 @@ impl Fused<'_> {
         }
     }
 
-    /// `<GptBlocksAttention<E> as p::InSession<E>>`
+    /// `<GptBlocksAttention<E> as p::Decode<E>>`
     pub(super) fn attention_in_session(&self, index: usize) -> TokenStream {
         let layer = item::layer_type(self.cx, &Submodule::Attention(index), &quote!(, E));
-        quote!(<#layer as p::InSession<E>>)
+        quote!(<#layer as p::Decode<E>>)
     }
 
     /// What the attentions have seen: of the model, and of the body of each `repeat`.
@@ -73,7 +73,7 @@ impl Fused<'_> {
             }
             Submodule::Attention(index) => {
                 let attention = self.attention_in_session(*index);
-                quote!(#attention::Past)
+                quote!(#attention::DecodeState)
             }
             _ => TokenStream::new(),
         }
@@ -89,7 +89,7 @@ impl Fused<'_> {
             #[allow(unused_variables)]
             fn past<E: p::Element, Dev>(
                 weights: &#weights<E>,
-                room: p::Room,
+                room: p::Capacity,
             ) -> Result<#past<E>, p::Error<Dev>> {
                 Ok(#value)
             }
@@ -135,8 +135,8 @@ impl Fused<'_> {
         let steps = self.emit_steps(&model.body, self.plan).code;
         let result = model.results[0];
         let copy = (!model.is_written_directly(result, self.plan)).then(|| {
-            let numbers = self.numbers(result);
-            quote!(result_0.numbers_mut().copy_from_slice(#numbers);)
+            let numbers = self.slice(result);
+            quote!(result_0.as_mut_slice().copy_from_slice(#numbers);)
         });
         let symbols = model.symbols.iter().map(|name| {
             let value = match model.sequence() == Some(name) {

@@ -5,20 +5,20 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::Fused;
 use super::node::{Computed, FusedNode, Output};
-use crate::emit::When;
-use crate::emit::lines::Lines;
+use crate::emit::ExecMode;
+use crate::emit::tracked_code::TrackedCode;
+use crate::model::fusion::{FuseWith, Term};
 use crate::model::graph::{Carried, Module, Node, Region, Repeat, Step, ValueId};
-use crate::model::neighbours::{Term, With};
 use crate::model::plan::{Forward, Planned};
 use crate::ops::{Fusion, Kept};
 
 impl Fused<'_> {
-    pub(super) fn emit_forward(&self) -> Lines {
+    pub(super) fn emit_forward(&self) -> TrackedCode {
         let model = self.model();
         let results: Vec<_> = (0..model.results.len())
             .map(|index| format_ident!("result_{index}"))
             .collect();
-        let mut lines = Lines::default();
+        let mut lines = TrackedCode::default();
         let made = (0..results.len()).map(|index| self.own("result", index));
         let made: Vec<_> = made.collect();
         for (id, result) in model.results.iter().zip(&made) {
@@ -27,8 +27,8 @@ impl Fused<'_> {
         lines.append(self.emit_steps(&model.body, self.plan));
         for (id, result) in model.results.iter().zip(&results) {
             if !model.is_written_directly(*id, self.plan) {
-                let numbers = self.numbers(*id);
-                lines.line(quote!(#result.numbers_mut().copy_from_slice(#numbers);));
+                let numbers = self.slice(*id);
+                lines.line(quote!(#result.as_mut_slice().copy_from_slice(#numbers);));
             }
         }
         let module = &model.modules[0];
@@ -56,15 +56,15 @@ impl Fused<'_> {
         lines
     }
 
-    pub(super) fn emit_steps(&self, region: &Region, plan: &Forward) -> Lines {
-        let mut lines = Lines::default();
+    pub(super) fn emit_steps(&self, region: &Region, plan: &Forward) -> TrackedCode {
+        let mut lines = TrackedCode::default();
         let (mut pass, mut done) = (Vec::new(), Vec::new());
         for (step, planned) in region.steps.iter().zip(&plan.steps) {
             done.push(planned);
             match step {
                 Step::Node(node) => {
                     pass.push((node, planned));
-                    if planned.with == Some(With::Next) {
+                    if planned.with == Some(FuseWith::Next) {
                         continue;
                     }
                     self.emit_pass(&mut lines, &pass);
@@ -79,14 +79,14 @@ impl Fused<'_> {
     }
 
     /// One pass over memory: an operation, perhaps with the dropout of its result, and then with the norm of that.
-    fn emit_pass(&self, lines: &mut Lines, nodes: &[(&Node, &Planned)]) {
+    fn emit_pass(&self, lines: &mut TrackedCode, nodes: &[(&Node, &Planned)]) {
         let [(node, planned), behind @ ..] = nodes else {
             return;
         };
         for (node, _) in nodes {
             self.emit_key(lines, node);
         }
-        if planned.with == Some(With::Reader) {
+        if planned.with == Some(FuseWith::Reader) {
             return;
         }
         let mut behind = behind.iter().map(|(node, _)| *node).peekable();
@@ -102,8 +102,8 @@ impl Fused<'_> {
     }
 
     /// `let a_kept = random.dropout(0.1);`
-    fn emit_key(&self, lines: &mut Lines, node: &Node) {
-        if let (Fusion::Dropout(p), When::Forward) = (node.fusion(), self.when) {
+    fn emit_key(&self, lines: &mut TrackedCode, node: &Node) {
+        if let (Fusion::Dropout(p), ExecMode::Forward) = (node.fusion(), self.mode) {
             let kept = self.kept(node.result);
             lines.line(quote!(let #kept = random.dropout(#p);));
         }
@@ -111,8 +111,8 @@ impl Fused<'_> {
 
     /// Numbers to read, of which those that a dropout says fall on the way.
     fn dropped(&self, dropout: Option<ValueId>, numbers: TokenStream) -> TokenStream {
-        match (dropout, self.when) {
-            (Some(dropout), When::Forward) => {
+        match (dropout, self.mode) {
+            (Some(dropout), ExecMode::Forward) => {
                 let kept = self.kept(dropout);
                 quote!(#kept.of(#numbers))
             }
@@ -122,34 +122,34 @@ impl Fused<'_> {
 
     /// A term of a sum, to read.
     pub(super) fn term(&self, term: &Term) -> TokenStream {
-        self.dropped(term.dropout, self.numbers(term.value))
+        self.dropped(term.dropout, self.slice(term.value))
     }
 
     /// The array of a result, with one of the terms in it, and its number.
-    fn emit_start(&self, lines: &mut Lines, computed: &Computed<'_>) -> (TokenStream, usize) {
+    fn emit_start(&self, lines: &mut TrackedCode, computed: &Computed<'_>) -> (TokenStream, usize) {
         let (planned, result) = (computed.planned, self.value(computed.result()));
         let index = planned.reuse.unwrap_or(0);
         let term = &planned.terms[index];
         let start = self.owned(lines, &result, term.value, planned.reuse.is_some());
         lines.line(quote!(let mut #result = #start;));
-        let numbers = self.dropped(term.dropout, quote!(#result.numbers_mut()));
+        let numbers = self.dropped(term.dropout, quote!(#result.as_mut_slice()));
         (self.written(computed, numbers), index)
     }
 
     /// The array of a sum, with one of the terms in it, and the other one.
-    fn emit_start_of_sum(&self, lines: &mut Lines, sum: &Computed<'_>) -> [TokenStream; 2] {
+    fn emit_start_of_sum(&self, lines: &mut TrackedCode, sum: &Computed<'_>) -> [TokenStream; 2] {
         let (start, index) = self.emit_start(lines, sum);
         [start, self.term(&sum.planned.terms[1 - index])]
     }
 
     /// What a term becomes where it is.
-    fn emit_in_place(&self, lines: &mut Lines, computed: &Computed<'_>) {
+    fn emit_in_place(&self, lines: &mut TrackedCode, computed: &Computed<'_>) {
         if let Fusion::Dropout(_) = computed.node.fusion() {
             let (kept, (x, _)) = (
                 self.kept(computed.result()),
                 self.emit_start(lines, computed),
             );
-            if self.when == When::Forward {
+            if self.mode == ExecMode::Forward {
                 lines.line(quote!(p::layers::dropout_in_place(#kept, #x);));
             }
         } else {
@@ -160,8 +160,8 @@ impl Fused<'_> {
 
     /// Numbers to write, of which those that a dropout says fall on the way.
     pub(super) fn written(&self, computed: &Computed<'_>, numbers: TokenStream) -> TokenStream {
-        match (computed.dropout, self.when) {
-            (Some(dropout), When::Forward) => {
+        match (computed.dropout, self.mode) {
+            (Some(dropout), ExecMode::Forward) => {
                 let kept = self.kept(dropout.result);
                 quote!(#kept.to(#numbers))
             }
@@ -170,7 +170,13 @@ impl Fused<'_> {
     }
 
     /// A value as an array of its own, for the variable `to`: that of the value itself, if nobody else needs it, or a copy.
-    fn owned(&self, lines: &mut Lines, to: &Ident, id: ValueId, is_free: bool) -> TokenStream {
+    fn owned(
+        &self,
+        lines: &mut TrackedCode,
+        to: &Ident,
+        id: ValueId,
+        is_free: bool,
+    ) -> TokenStream {
         let name = self.value(id);
         if is_free {
             lines.moved(&name, to);
@@ -178,7 +184,7 @@ impl Fused<'_> {
         }
         lines.take(to, self.footprint_of(id));
         if self.model().is_input(id) {
-            let (numbers, ty) = (self.numbers(id), self.ty(id));
+            let (numbers, ty) = (self.slice(id), self.ty(id));
             let (rows, width) = (self.rows(ty), self.width(ty));
             quote!(p::Array::of(#numbers, #rows, #width))
         } else {
@@ -186,19 +192,19 @@ impl Fused<'_> {
         }
     }
 
-    fn emit_norm_of_sum(&self, lines: &mut Lines, sum: &Computed<'_>, norm: &Node) {
+    fn emit_norm_of_sum(&self, lines: &mut TrackedCode, sum: &Computed<'_>, norm: &Node) {
         let Fusion::Norm(place) = norm.fusion() else {
             return;
         };
         let [sum, other] = self.emit_start_of_sum(lines, sum);
         let to = self.result(lines, norm.result);
         let (keep, weights) = (self.keep(norm), self.weights(place));
-        lines.line(quote!(#keep #weights.forward_of_sum(#sum, #other, #to.all_mut());));
+        lines.line(quote!(#keep #weights.forward_of_sum(#sum, #other, #to.view_mut());));
         self.take_kept(lines, norm);
     }
 
     /// What a result is written to: makes it, unless the model returns it.
-    fn result(&self, lines: &mut Lines, id: ValueId) -> Ident {
+    fn result(&self, lines: &mut TrackedCode, id: ValueId) -> Ident {
         let model = self.model();
         let direct = model.is_written_directly(id, self.plan);
         let index = model.results.iter().position(|result| *result == id);
@@ -206,11 +212,11 @@ impl Fused<'_> {
             return format_ident!("result_{index}");
         }
         let name = self.value(id);
-        self.make(lines, &name, "stale", id);
+        self.make(lines, &name, "uninit", id);
         name
     }
 
-    fn emit_node(&self, lines: &mut Lines, computed: &Computed<'_>) {
+    fn emit_node(&self, lines: &mut TrackedCode, computed: &Computed<'_>) {
         let (node, result) = (computed.node, computed.result());
         let direct = self.model().is_written_directly(result, self.plan);
         if computed.planned.reuse.is_some() && !direct {
@@ -225,7 +231,7 @@ impl Fused<'_> {
     }
 
     /// What an operation takes beside its result, and keeps, perhaps.
-    fn take_kept(&self, lines: &mut Lines, node: &Node) {
+    fn take_kept(&self, lines: &mut TrackedCode, node: &Node) {
         if let Some(footprint) = self.footprint(node) {
             match node.op.properties().kept {
                 Some(_) => lines.take(&self.kept(node.result), footprint),
@@ -237,7 +243,7 @@ impl Fused<'_> {
     /// `let a_kept =`, for what an operation returns that is kept for the derivative.
     fn keep(&self, node: &Node) -> Option<TokenStream> {
         let kept = node.op.properties().kept;
-        let kept = kept.filter(|_| self.when == When::Forward);
+        let kept = kept.filter(|_| self.mode == ExecMode::Forward);
         let returned = kept.filter(|kept| !matches!(kept, Kept::Dropout));
         returned.map(|_| {
             let kept = self.kept(node.result);
@@ -245,7 +251,7 @@ impl Fused<'_> {
         })
     }
 
-    fn emit_repeat(&self, lines: &mut Lines, repeat: &Repeat, planned: &Planned) {
+    fn emit_repeat(&self, lines: &mut TrackedCode, repeat: &Repeat, planned: &Planned) {
         for (carried, moved) in repeat.carried.iter().zip(&planned.moved) {
             let value = self.value(carried.value);
             let before = self.owned(lines, &value, carried.before, *moved);
@@ -262,7 +268,7 @@ impl Fused<'_> {
         let [values, next] = self.carried(&mut body, &repeat.carried, &planned.body, &fields);
         let steps = lines.repeat(&repeat.count, body);
         let sets = self.weights_of_rounds(repeat);
-        if self.when == When::Session {
+        if self.mode == ExecMode::Session {
             let (sets, pattern) = self.with_past(repeat, sets, &weights);
             return lines.line(quote! {
                 for #pattern in #sets {
@@ -288,7 +294,7 @@ impl Fused<'_> {
     /// The end of a round, which keeps some variables: those that a loop carries, and what they are in the next round.
     fn carried(
         &self,
-        lines: &mut Lines,
+        lines: &mut TrackedCode,
         carried: &[Carried],
         body: &Forward,
         kept: &[Ident],

@@ -4,8 +4,8 @@ use proc_macro2::TokenStream;
 use quote::quote_spanned;
 
 use super::Fused;
-use crate::emit::lines::{self, Lines};
-use crate::model::diff::To;
+use crate::emit::tracked_code::{self, TrackedCode};
+use crate::model::diff::GradTarget;
 use crate::model::emit::facts::{self, Extents};
 use crate::model::emit::length;
 use crate::model::graph::{Node, ValueId};
@@ -13,11 +13,15 @@ use crate::ops::{Cost, Scratch};
 
 impl Fused<'_> {
     /// `activation_bytes`, on the default type, so that it needs no type arguments.
-    pub(super) fn emit_activation_bytes(&self, forward: &Lines, backward: &Lines) -> TokenStream {
+    pub(super) fn emit_activation_bytes(
+        &self,
+        forward: &TrackedCode,
+        backward: &TrackedCode,
+    ) -> TokenStream {
         let (name, vis) = (&self.cx.name, &self.model().item.vis);
         let symbols = self.model().symbols.iter();
         let symbols = symbols.map(|name| length(self.model(), name));
-        let footprint = lines::emit_footprint([forward], [backward]);
+        let footprint = tracked_code::emit_footprint([forward], [backward]);
         quote_spanned! {self.cx.at=>
             #[allow(dead_code)]
             impl #name {
@@ -40,7 +44,7 @@ impl Fused<'_> {
 
     /// Of a value.
     pub(super) fn footprint_of(&self, id: ValueId) -> TokenStream {
-        lines::array(&facts::extent(self.model(), id))
+        tracked_code::array(&facts::extent(self.model(), id))
     }
 
     /// Of an operation.
@@ -58,9 +62,9 @@ impl Fused<'_> {
     pub(super) fn footprint_backward(
         &self,
         node: &Node,
-        to: &[(usize, To)],
+        to: &[(usize, GradTarget)],
     ) -> Option<TokenStream> {
-        let is_new = matches!(to, [(_, To::New(_))]);
+        let is_new = matches!(to, [(_, GradTarget::New(_))]);
         match self.cost(node).backward {
             Scratch::None => None,
             Scratch::Always(footprint) => Some(footprint),

@@ -11,8 +11,8 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, field, item, tuple, var};
-use crate::emit::When;
-use crate::emit::lines::Lines;
+use crate::emit::ExecMode;
+use crate::emit::tracked_code::TrackedCode;
 use crate::model::diff::{Backward, BufferId, diff};
 use crate::model::graph::{Model, Module, ModuleId, Node, Place, Repeat, Step, Submodule, ValueId};
 use crate::model::plan::{Forward, plan, plan_to_decode};
@@ -43,14 +43,14 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     }
     let (plan, plan_to_decode) = (plan(cx.model), plan_to_decode(cx.model));
     let (goes_on, backward) = (cx.session.is_ok(), diff(cx.model));
-    let fused = |when, plan| Fused {
+    let fused = |mode, plan| Fused {
         cx,
-        when,
+        mode,
         plan,
         backward: &backward,
     };
-    let cx = fused(When::Forward, &plan);
-    let session = goes_on.then(|| fused(When::Session, &plan_to_decode).emit_session());
+    let cx = fused(ExecMode::Forward, &plan);
+    let session = goes_on.then(|| fused(ExecMode::Session, &plan_to_decode).emit_session());
     let (forward, backward) = (cx.emit_forward(), cx.emit_backward());
     let parts = [
         cx.emit_call(),
@@ -65,7 +65,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
 
 struct Fused<'a> {
     cx: &'a Emitter<'a>,
-    when: When,
+    mode: ExecMode,
     plan: &'a Forward,
     backward: &'a Backward<'a>,
 }
@@ -125,8 +125,8 @@ impl<'a> Fused<'a> {
         ty.axes.last().map_or(quote!(1), size)
     }
 
-    /// `let mut name = p::Array::<E>::stale(rows, [width]);`
-    fn make(&self, lines: &mut Lines, name: &Ident, how: &str, id: ValueId) {
+    /// `let mut name = p::Array::<E>::uninit(rows, [width]);`
+    fn make(&self, lines: &mut TrackedCode, name: &Ident, how: &str, id: ValueId) {
         let (how, ty) = (format_ident!("{how}"), self.ty(id));
         let (rows, width) = (self.rows(ty), self.width(ty));
         lines.line(quote!(let mut #name = p::Array::<E>::#how(#rows, [#width]);));
@@ -134,13 +134,13 @@ impl<'a> Fused<'a> {
     }
 
     /// A value of floats, to read: its numbers.
-    fn numbers(&self, id: ValueId) -> TokenStream {
+    fn slice(&self, id: ValueId) -> TokenStream {
         let name = self.value(id);
         if self.model().is_input(id) {
             let name = self.input(id);
             return quote!(call.inputs.#name.values());
         }
-        quote!(#name.numbers())
+        quote!(#name.as_slice())
     }
 
     /// The same as a matrix.
@@ -150,12 +150,12 @@ impl<'a> Fused<'a> {
             let name = self.input(id);
             return quote!(call.inputs.#name.matrix());
         }
-        quote!(#name.all())
+        quote!(#name.view())
     }
 
     /// A value of ids or lengths.
     fn ids(&self, id: ValueId) -> TokenStream {
-        if self.when == When::Session {
+        if self.mode == ExecMode::Session {
             return quote!(new.ids());
         }
         let name = self.input(id);
@@ -207,12 +207,12 @@ impl<'a> Fused<'a> {
         decode::rounds(&self.weights(&repeat.place), &repeat.count, repeat.share)
     }
 
-    /// `<GptBlocksAttention<E> as p::InModel<E, 1>>`
+    /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1>>`
     fn attention(&self, attention: &Attention) -> TokenStream {
         let layer = Submodule::Attention(attention.index);
         let layer = item::layer_type(self.cx, &layer, &quote!(, E));
         let inputs = attention.sequences();
-        quote!(<#layer as p::InModel<E, #inputs>>)
+        quote!(<#layer as p::FusedBlock<E, #inputs>>)
     }
 
     /// The sizes of the axes batch, query and key of an attention.

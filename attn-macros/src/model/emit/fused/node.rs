@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use super::{Fused, product, size};
-use crate::emit::When;
+use crate::emit::ExecMode;
 use crate::model::graph::{Node, Place, ValueId};
 use crate::model::plan::Planned;
 use crate::model::types::Axis;
@@ -32,13 +32,13 @@ pub(crate) struct FusedNode<'a> {
 
 impl FusedNode<'_> {
     /// Which of the two passes forward is emitted.
-    pub(crate) fn when(&self) -> When {
-        self.fused.when
+    pub(crate) fn mode(&self) -> ExecMode {
+        self.fused.mode
     }
 
     /// The numbers of an operand.
-    pub(crate) fn numbers(&self, operand: usize) -> TokenStream {
-        self.fused.numbers(self.node.operands[operand])
+    pub(crate) fn slice(&self, operand: usize) -> TokenStream {
+        self.fused.slice(self.node.operands[operand])
     }
 
     /// The same as a matrix.
@@ -47,8 +47,8 @@ impl FusedNode<'_> {
     }
 
     /// The numbers of the result, which was kept.
-    pub(crate) fn numbers_of_result(&self) -> TokenStream {
-        self.fused.numbers(self.node.result)
+    pub(crate) fn slice_of_result(&self) -> TokenStream {
+        self.fused.slice(self.node.result)
     }
 
     /// The same as a matrix.
@@ -124,7 +124,7 @@ impl FusedNode<'_> {
         quote!(p::AxisOf { outer: #outer, len: #len, inner: #inner })
     }
 
-    /// `<GptBlocksAttention<E> as p::InModel<E, 1>>`
+    /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1>>`
     pub(crate) fn attention(&self, attention: &Attention) -> TokenStream {
         self.fused.attention(attention)
     }
@@ -134,7 +134,7 @@ impl FusedNode<'_> {
         self.fused.axes(self.node, attention)
     }
 
-    /// `<GptBlocksAttention<E> as p::InSession<E>>`
+    /// `<GptBlocksAttention<E> as p::Decode<E>>`
     pub(crate) fn attention_in_session(&self, attention: &Attention) -> TokenStream {
         self.fused.attention_in_session(attention.index)
     }
@@ -166,15 +166,15 @@ impl<'a> Output<'a> {
     }
 
     /// Its numbers, of which some are dropped as they are written, if dropout is all that reads them.
-    pub(crate) fn numbers(&self) -> TokenStream {
+    pub(crate) fn slice(&self) -> TokenStream {
         let name = &self.name;
-        let numbers = quote!(#name.numbers_mut());
+        let numbers = quote!(#name.as_mut_slice());
         self.fused.written(self.computed, numbers)
     }
 
     pub(crate) fn matrix(&self) -> TokenStream {
         let name = &self.name;
-        quote!(#name.all_mut())
+        quote!(#name.view_mut())
     }
 
     /// The terms of a sum, of which some are dropped as they are read.
@@ -188,7 +188,7 @@ impl<'a> Output<'a> {
 pub(crate) struct Gradients {
     pub(super) operands: Vec<usize>,
     pub(super) targets: Vec<TokenStream>,
-    pub(super) numbers: TokenStream,
+    pub(super) slice: TokenStream,
     pub(super) matrix: TokenStream,
 }
 
@@ -204,8 +204,8 @@ impl Gradients {
     }
 
     /// The numbers of the gradient of the result.
-    pub(crate) fn numbers(&self) -> &TokenStream {
-        &self.numbers
+    pub(crate) fn slice(&self) -> &TokenStream {
+        &self.slice
     }
 
     /// The same as a matrix.

@@ -176,7 +176,7 @@ impl Fused<'_> {
         let fields: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
         let types = module.fields.iter().map(|of| {
             let layer = item::layer_type(self.cx, &of.layer, &quote!(, E));
-            quote!(<#layer as p::OnSlices<E>>::Weights)
+            quote!(<#layer as p::FusedLayer<E>>::Weights)
         });
         quote_spanned! {self.cx.at=>
             #[allow(dead_code)]
@@ -185,7 +185,7 @@ impl Fused<'_> {
                 __types: p::PhantomData<E>,
             }
 
-            impl<E: p::Element, D: p::Storage<E>> p::OnSlices<E> for #name<E, D> {
+            impl<E: p::Element, D: p::Storage<E>> p::FusedLayer<E> for #name<E, D> {
                 type Weights = #weights<E>;
             }
 

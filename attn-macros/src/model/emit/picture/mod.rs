@@ -1,6 +1,6 @@
 //! The graph as a drawing in SVG: one column from the inputs to the results, in the order of the program.
 //!
-//! [`chart`](mod@chart) is what is drawn, [`layout`] where it stands; here it is written down. Lines and letters have the colour of
+//! [`chart`](mod@chart) is what is drawn, [`layout`] where it stands; here it is written down. TrackedCode and letters have the colour of
 //! the text around them, and boxes let the page shine through, so that the drawing suits light pages and dark ones.
 
 mod chart;

@@ -1,4 +1,4 @@
-//! Lines of emitted code with what they do to memory. Both are written in one place, so that they cannot differ.
+//! TrackedCode of emitted code with what they do to memory. Both are written in one place, so that they cannot differ.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use quote::{ToTokens, quote};
 
 use crate::spec::Size;
 
-/// Lines of a forward or a backward pass.
+/// TrackedCode of a forward or a backward pass.
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct TrackedCode {
     pub(crate) code: TokenStream,
     entries: Vec<Entry>,
 }
@@ -39,7 +39,7 @@ enum Entry {
     Repeat(Size, Vec<Entry>),
 }
 
-impl Lines {
+impl TrackedCode {
     /// A line that takes no memory, and gives none back.
     pub(crate) fn line(&mut self, code: impl ToTokens) {
         code.to_tokens(&mut self.code);
@@ -96,14 +96,14 @@ impl Lines {
     }
 
     /// What other lines do, in as many rounds. Their code is in a loop that is yet to be written.
-    pub(crate) fn repeat(&mut self, count: &Size, body: Lines) -> TokenStream {
+    pub(crate) fn repeat(&mut self, count: &Size, body: TrackedCode) -> TokenStream {
         self.entries
             .push(Entry::Repeat(count.clone(), body.entries));
         body.code
     }
 
     /// Other lines behind these.
-    pub(crate) fn append(&mut self, other: Lines) {
+    pub(crate) fn append(&mut self, other: TrackedCode) {
         self.line(other.code);
         self.entries.extend(other.entries);
     }
@@ -111,8 +111,8 @@ impl Lines {
 
 /// `p::Footprint::of(..)`, of both passes of an operation.
 pub(crate) fn emit_footprint<'a>(
-    forward: impl IntoIterator<Item = &'a Lines>,
-    backward: impl IntoIterator<Item = &'a Lines>,
+    forward: impl IntoIterator<Item = &'a TrackedCode>,
+    backward: impl IntoIterator<Item = &'a TrackedCode>,
 ) -> TokenStream {
     let mut ledger = Ledger::default();
     let forward = forward.into_iter().flat_map(|lines| &lines.entries);

@@ -11,7 +11,7 @@ use crate::ops::Fusion;
 
 /// The neighbour that an operation is computed with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum With {
+pub(crate) enum FuseWith {
     /// What is behind it: the norm or the dropout of its result.
     Next,
     /// The sum that reads it, of a dropout.
@@ -27,12 +27,12 @@ pub(crate) struct Term {
 }
 
 /// The neighbours of the steps of a region.
-pub(super) struct Neighbours<'m> {
+pub(super) struct Fusions<'m> {
     region: &'m Region,
-    pub(super) with: Vec<Option<With>>,
+    pub(super) with: Vec<Option<FuseWith>>,
 }
 
-impl<'m> Neighbours<'m> {
+impl<'m> Fusions<'m> {
     /// The values at the ends are read behind the region.
     pub(super) fn of(region: &'m Region, ends: &[ValueId]) -> Self {
         let inside = region.steps.iter().flat_map(uses);
@@ -51,7 +51,7 @@ impl<'m> Neighbours<'m> {
         for (index, step) in region.steps.iter().enumerate() {
             let with = node(step).and_then(|node| {
                 if has_reader(node) {
-                    return Some(With::Reader);
+                    return Some(FuseWith::Reader);
                 }
                 let next = neighbours.node(index + 1)?;
                 let together = match (node.fusion(), next.fusion()) {
@@ -62,7 +62,7 @@ impl<'m> Neighbours<'m> {
                     (Fusion::Dropout(_), Fusion::Norm(_)) => neighbours.sum_before(index),
                     _ => false,
                 };
-                (together && next.operands == [node.result]).then_some(With::Next)
+                (together && next.operands == [node.result]).then_some(FuseWith::Next)
             });
             neighbours.with.push(with);
         }
@@ -78,7 +78,7 @@ impl<'m> Neighbours<'m> {
         let sum = index
             .checked_sub(1)
             .filter(|before| self.node(*before).is_some_and(is_sum));
-        sum.is_some_and(|before| self.with[before] == Some(With::Next))
+        sum.is_some_and(|before| self.with[before] == Some(FuseWith::Next))
     }
 
     /// The values in memory that a step reads. Where a dropout is read, that is what numbers fall of.
@@ -86,7 +86,7 @@ impl<'m> Neighbours<'m> {
         let before = index.checked_sub(1).and_then(|before| self.with[before]);
         match self.node(index) {
             // What comes in is written here.
-            Some(node) if is_dropout(node) && before == Some(With::Next) => Vec::new(),
+            Some(node) if is_dropout(node) && before == Some(FuseWith::Next) => Vec::new(),
             Some(node) if is_sum(node) => {
                 let terms = self.terms(node).into_iter();
                 terms.map(|term| term.value).collect()
@@ -103,7 +103,7 @@ impl<'m> Neighbours<'m> {
         let terms = node.operands.iter().map(|operand| {
             let made = |index: &usize| self.node(*index).is_some_and(|of| of.result == *operand);
             let index = (0..self.with.len()).find(made);
-            let dropout = index.filter(|index| self.with[*index] == Some(With::Reader));
+            let dropout = index.filter(|index| self.with[*index] == Some(FuseWith::Reader));
             match dropout.and_then(|index| self.node(index)) {
                 Some(dropout) => Term {
                     value: dropout.operands[0],
