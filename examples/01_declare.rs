@@ -23,7 +23,9 @@ fn main() -> Result<()> {
     // 1. What was declared is known while the program is compiled.
     type Layer = SelfAttention<f32, Cpu>;
     const { assert!(Layer::PARAMS < 11_000) };
-    let (heads, kv_heads, head_dim) = (Layer::HEADS, Layer::KV_HEADS, Layer::HEAD_DIM);
+    let heads = Layer::HEADS;
+    let kv_heads = Layer::KV_HEADS;
+    let head_dim = Layer::HEAD_DIM;
     println!("{heads} heads of {head_dim} numbers, {kv_heads} of keys and values");
     println!("{} parameters", Layer::PARAMS);
     let operations = Layer::flops(4, 100, 100);
@@ -59,7 +61,8 @@ fn main() -> Result<()> {
     checkpoint::load(&mut twin, file.path(), LoadOptions::default())?;
     assert_eq!(twin.forward(x.clone()).as_vec(), layer.forward(x).as_vec());
     println!("\nsaved and loaded:");
-    let (m, f) = ((&layer, String::new()), &mut PrintNames);
+    let m = (&layer, String::new());
+    let f = &mut PrintNames;
     Layer::iter_tensors(&mut RecursiveWalker { m, f })?;
     Ok(())
 }

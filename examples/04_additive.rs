@@ -107,14 +107,16 @@ impl Lists {
 
     /// Draws each list with a bar for the weight of each of its places.
     fn draw(&self, found: &[f32], weights: &[f32]) {
-        let (numbers, largest) = (self.numbers.as_vec(), self.largest.as_vec());
+        let numbers = self.numbers.as_vec();
+        let largest = self.largest.as_vec();
         for (i, length) in self.lengths.as_vec().into_iter().enumerate() {
             println!(
                 "\n  the largest of {length} is {:.2}, found {:.2}",
                 largest[i], found[i]
             );
             for at in 0..PLACES {
-                let (number, weight) = (numbers[i * PLACES + at], weights[i * PLACES + at]);
+                let number = numbers[i * PLACES + at];
+                let weight = weights[i * PLACES + at];
                 let bar = "█".repeat((weight * 40.0).round() as usize);
                 let note = if at < length { "" } else { "  padding" };
                 println!("    {number:.2}  {weight:.3} {bar}{note}");

@@ -80,7 +80,8 @@ fn waves(device: &Cpu) -> (Sequences<1>, Sequences<1>) {
     const COUNT: usize = 16;
     const LEN: usize = 96;
     let mut rng = StdRng::seed_from_u64(5);
-    let (mut clean, mut noisy) = (vec![], vec![]);
+    let mut clean = vec![];
+    let mut noisy = vec![];
     for _ in 0..COUNT {
         let phase = rng.gen_range(0.0..6.0);
         for at in 0..LEN {

@@ -168,7 +168,8 @@ impl Date {
     /// One of those to learn from, or one of the tenth that are kept back.
     fn random(rng: &mut StdRng, to_learn: bool) -> Self {
         loop {
-            let (month, year) = (rng.gen_range(1..=12), rng.gen_range(1900..2100));
+            let month = rng.gen_range(1..=12);
+            let year = rng.gen_range(1900..2100);
             let day = rng.gen_range(1..=days(month, year));
             let date = Date { day, month, year };
             let number = (date.year * 12 + date.month) * 31 + date.day;
@@ -230,7 +231,8 @@ impl Batch {
     fn of(dates: &[Date], device: &Cpu, rng: &mut StdRng) -> Self {
         let texts: Vec<String> = dates.iter().map(|date| date.text(rng)).collect();
         let (source, lens) = encode(&texts, device);
-        let (mut target, mut next) = (Vec::new(), Vec::new());
+        let mut target = Vec::new();
+        let mut next = Vec::new();
         for date in dates {
             let answer: Vec<usize> = date.iso().chars().map(id).collect();
             target.push(BEGIN);
@@ -383,7 +385,8 @@ fn attention_maps(model: &Model, device: &Cpu, date: Date, text: &str) -> Vec<At
 /// The encoder reads the text. The decoder reads what it has written so far, and a row of its cross-attention is what it writes next.
 fn labels(map: &AttentionMap, date: Date, text: &str) -> Labels {
     let characters = |text: &str| [text.chars().map(String::from).collect::<Vec<_>>()];
-    let (source, answer) = (characters(text), date.iso());
+    let source = characters(text);
+    let answer = date.iso();
     match map.name() {
         name if name.starts_with("encoder") => Labels::same(source),
         name if name.ends_with("cross") => Labels::cross(characters(&format!("{answer}>")), source),

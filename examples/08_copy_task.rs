@@ -93,7 +93,8 @@ fn only_the_copy() -> CrossEntropyOptions {
 
 /// Texts, and for each token the one that comes next, where that can be known.
 fn batch(device: &Cpu, rng: &mut StdRng) -> (Tokens, Tokens) {
-    let (mut tokens, mut targets) = (Vec::new(), Vec::new());
+    let mut tokens = Vec::new();
+    let mut targets = Vec::new();
     for _ in 0..BATCH {
         let count = rng.gen_range(COUNTS);
         let symbols = sample(rng, SYMBOLS, count).into_vec();
@@ -111,7 +112,8 @@ fn batch(device: &Cpu, rng: &mut StdRng) -> (Tokens, Tokens) {
 /// The share of new texts that are repeated without a mistake, symbol by symbol from what the model itself wrote.
 fn accuracy(copier: &Copier<f32, Cpu>, device: &Cpu, rng: &mut StdRng) -> f64 {
     let (tokens, targets) = batch(device, rng);
-    let (mut texts, targets) = (tokens.as_vec(), targets.as_vec());
+    let mut texts = tokens.as_vec();
+    let targets = targets.as_vec();
     let mut is_right = [true; BATCH];
     for place in 0..LENGTH {
         let tokens = device.tensor_from_vec(texts.clone(), (BATCH, LENGTH));

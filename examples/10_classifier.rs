@@ -101,11 +101,13 @@ fn main() {
 impl Batch {
     /// Half of the texts are closed; the others are so but for two brackets that changed places or kinds.
     fn random(count: usize, rng: &mut StdRng) -> Self {
-        let (mut texts, mut answers) = (Vec::new(), Vec::new());
+        let mut texts = Vec::new();
+        let mut answers = Vec::new();
         for _ in 0..count {
             let mut text = closed(rng.gen_range(1..=LONGEST / 2), rng);
             if rng.r#gen() {
-                let (a, b) = (rng.gen_range(0..text.len()), rng.gen_range(0..text.len()));
+                let a = rng.gen_range(0..text.len());
+                let b = rng.gen_range(0..text.len());
                 text.swap(a, b);
                 if rng.r#gen() {
                     text[a] = rng.gen_range(0..ROOM);

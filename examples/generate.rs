@@ -98,7 +98,8 @@ fn stream(args: &Args, saved: &Saved, model: &Model, prompt: &[usize]) -> Result
 /// Shows the likeliest continuations, the best first.
 fn search(args: &Args, beams: usize, saved: &Saved, model: &Model, prompt: &[usize]) -> Result<()> {
     ensure!(beams > 0, "--beams is 0: it has to be at least 1");
-    let (vocabulary, block) = (&saved.vocabulary, saved.config.block_size);
+    let vocabulary = &saved.vocabulary;
+    let block = saved.config.block_size;
     ensure!(
         prompt.len() <= block,
         "--prompt has {} tokens, but with --beams {block} are the most",

@@ -53,7 +53,8 @@ fn bytes(sequences: usize) -> usize {
 /// The seconds in which all threads copy so many bytes from memory that the caches do not hold.
 fn copy(bytes: usize) -> f64 {
     const LARGE: usize = 1 << 26;
-    let (from, mut to) = (vec![1.0_f32; LARGE], vec![0.0_f32; LARGE]);
+    let from = vec![1.0_f32; LARGE];
+    let mut to = vec![0.0_f32; LARGE];
     let seconds = best(|| {
         let part = LARGE / rayon::current_num_threads();
         let parts = to.par_chunks_mut(part).zip(from.par_chunks(part));

@@ -287,7 +287,9 @@ fn a_steady_step_of_a_network_allocates_its_output_and_the_gradient_of_that() {
     let _alone = alone();
     let thread = ThreadPoolBuilder::new().num_threads(1).build();
     let thread = thread.expect("a thread can be started");
-    let (batch, length, vocab) = (4, 192, 300);
+    let batch = 4;
+    let length = 192;
+    let vocab = 300;
     let counts = thread.install(|| {
         let dev = Cpu::default();
         let mut gpt = dev.build_module::<Gpt, f32>();
@@ -326,7 +328,8 @@ fn a_first_step_asks_for_what_was_promised() {
     let _alone = alone();
     let thread = ThreadPoolBuilder::new().num_threads(1).build();
     let thread = thread.expect("a thread can be started");
-    let (batch, length) = (16, 160);
+    let batch = 16;
+    let length = 160;
     let taken = thread.install(|| {
         // `gemm` keeps a block of the size of a cache for each thread.
         even_step::<f32>(batch, length);
@@ -474,7 +477,8 @@ fn a_file_that_lies_is_refused_in_little_memory() {
     let tensor = |bytes: u64| {
         format!("{{\"w\":{{\"dtype\":\"U8\",\"shape\":[{bytes}],\"data_offsets\":[0,{bytes}]}}}}")
     };
-    let (small, large) = (tensor(8), tensor(1 << 30));
+    let small = tensor(8);
+    let large = tensor(1 << 30);
     let files = [
         (90_000_000, small.as_str(), 8),
         (large.len(), &large, 8),

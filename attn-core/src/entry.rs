@@ -225,7 +225,9 @@ pub fn check_axes<Dev>(
     (batch, query, key): (usize, usize, usize),
     widths: Widths,
 ) -> Result<(), Error<Dev>> {
-    let (batch, query, key) = (("batch", batch), ("query", query), ("key", key));
+    let batch = ("batch", batch);
+    let query = ("query", query);
+    let key = ("key", key);
     check_sizes(layer, &[batch, query, ("width", widths.queries)])?;
     check_sizes(layer, &[batch, key, ("width", widths.keys)])?;
     let mut scores = vec![batch, ("heads", widths.heads), query, key];

@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_ends_with_the_visit_also_by_a_panic() {
-        let (inner, outer) = (Initial::Normal { std: 2.0 }, Initial::Normal { std: 1.0 });
+        let inner = Initial::Normal { std: 2.0 };
+        let outer = Initial::Normal { std: 1.0 };
         outer.within(|| {
             let inner = std::panic::catch_unwind(|| inner.within(|| panic!("in a visit")));
             assert!(inner.is_err());

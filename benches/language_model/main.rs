@@ -81,7 +81,8 @@ fn tokens(dev: &Cpu) -> Tokens {
 /// The model of `examples/char_lm`.
 fn char_lm(criterion: &mut Criterion) {
     let dev = Cpu::default();
-    let (inputs, targets) = (tokens(&dev), tokens(&dev));
+    let inputs = tokens(&dev);
+    let targets = tokens(&dev);
     let mut group = group(criterion, "language model step", &inputs, 20);
 
     let declared = dev.build_module::<Declared, f32>();

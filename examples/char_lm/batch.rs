@@ -85,7 +85,8 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(1);
         let batch = Batch::random(&text, (40, 9), &mut rng, &device)?;
         assert_eq!(*batch.inputs.shape(), (40, 9));
-        let (x, y) = (batch.inputs.as_vec(), batch.targets.as_vec());
+        let x = batch.inputs.as_vec();
+        let y = batch.targets.as_vec();
         assert!(x.iter().zip(&y).all(|(x, y)| x + 1 == *y));
         Ok(())
     }

@@ -170,13 +170,15 @@ fn describe(model: &Model, corpus: &Corpus) -> Result<()> {
     let mut out = stdout().lock();
     let parameters = thousands(model.num_trainable_params());
     writeln!(out, "parameters  {parameters}, in {} layers", model::LAYERS)?;
-    let (unit, count) = (vocabulary.unit(), vocabulary.len());
+    let unit = vocabulary.unit();
+    let count = vocabulary.len();
     write!(out, "vocabulary  {} {unit}s", thousands(count))?;
     if unit == "character" {
         let all: Vec<usize> = (0..count).collect();
         write!(out, ": {:?}", vocabulary.decode(&all)?)?;
     }
-    let (train, validation) = (thousands(train.len()), thousands(validation.len()));
+    let train = thousands(train.len());
+    let validation = thousands(validation.len());
     writeln!(
         out,
         "\nsplit       {train} {unit}s to train on, {validation} to validate\n"
@@ -264,7 +266,8 @@ mod tests {
     #[test]
     fn a_run_is_refused_while_another_has_the_folder_and_changes_nothing() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        let (data, out) = (folder.path().join("text"), folder.path().join("run"));
+        let data = folder.path().join("text");
+        let out = folder.path().join("run");
         fs::write(&data, "In the beginning ".repeat(40))?;
         let _other = Checkpoints::new(&out).lock_run()?;
         let metrics = out.join("metrics.jsonl");

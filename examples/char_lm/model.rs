@@ -78,7 +78,8 @@ mod tests {
             let x = device.tensor_from_vec(text.to_vec(), (1, 4));
             Ok::<_, Error<CpuError>>(model.try_forward(x)?.as_vec())
         };
-        let (a, b) = (logits([1, 2, 3, 4])?, logits([1, 2, 9, 4])?);
+        let a = logits([1, 2, 3, 4])?;
+        let b = logits([1, 2, 9, 4])?;
         assert_eq!(a[..2 * VOCAB], b[..2 * VOCAB]);
         assert_ne!(a[2 * VOCAB..], b[2 * VOCAB..]);
         Ok(())

@@ -49,7 +49,8 @@ impl Progress {
     ) -> Result<()> {
         self.training += took;
         self.characters += characters;
-        let (step, steps) = (history.step, self.steps);
+        let step = history.step;
+        let steps = self.steps;
         let message = self.message(history);
         if let Some(bar) = &self.bar {
             bar.set_position(step as u64);
@@ -105,7 +106,9 @@ pub(crate) fn thousands(n: usize) -> String {
 
 /// Seconds as 4:05, or 1:04:05.
 pub(crate) fn minutes(seconds: u64) -> String {
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let hours = seconds / 3600;
+    let minutes = seconds / 60 % 60;
+    let seconds = seconds % 60;
     match hours {
         0 => format!("{minutes}:{seconds:02}"),
         _ => format!("{hours}:{minutes:02}:{seconds:02}"),

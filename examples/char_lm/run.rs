@@ -150,10 +150,8 @@ mod tests {
     #[test]
     fn runs_that_do_not_fit_are_refused() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        let (abc, abd) = (
-            Vocabulary::characters("abc")?,
-            Vocabulary::characters("abd")?,
-        );
+        let abc = Vocabulary::characters("abc")?;
+        let abd = Vocabulary::characters("abd")?;
         let mut model = model::build(&Cpu::default())?;
         let run = |block, vocabulary| Run::new(folder.path(), 2, block, vocabulary);
         let mut refusal = |run: Run<'_>| {

@@ -202,7 +202,8 @@ mod tests {
     }
 
     fn written(block: usize, prompt: &str, count: usize, sampling: Sampling) -> Result<String> {
-        let (model, vocabulary) = (model::build(&Cpu::seed_from_u64(3))?, alphabet()?);
+        let model = model::build(&Cpu::seed_from_u64(3))?;
+        let vocabulary = alphabet()?;
         let mut writer = Writer::new(&model, &vocabulary, block, sampling)?;
         writer.start(&vocabulary.encode(prompt)?)?;
         writer.take(count).collect()
@@ -219,7 +220,8 @@ mod tests {
 
     #[test]
     fn a_session_writes_what_whole_passes_write() -> Result<()> {
-        let (model, vocabulary) = (model::build(&Cpu::seed_from_u64(3))?, alphabet()?);
+        let model = model::build(&Cpu::seed_from_u64(3))?;
+        let vocabulary = alphabet()?;
         for (block, prompt) in [(16, "begat"), (7, "b"), (1, "b"), (4, "begatbegat")] {
             let mut text = vocabulary.encode(prompt)?;
             let mut start = text.len().saturating_sub(block);

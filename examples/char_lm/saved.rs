@@ -130,7 +130,8 @@ mod tests {
 
     fn save(folder: &Path, seed: u64, step: u64, loss: f64) -> Result<PathBuf> {
         let model = model::build(&Cpu::seed_from_u64(seed))?;
-        let (config, vocabulary) = (Config::new(16), Vocabulary::characters("abc")?);
+        let config = Config::new(16);
+        let vocabulary = Vocabulary::characters("abc")?;
         let contents = Contents::new()
             .model(&model)
             .json(CONFIG, &config)

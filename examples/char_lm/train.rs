@@ -147,7 +147,8 @@ impl Trainer<'_> {
         progress: &Progress,
         metrics: &mut Metrics,
     ) -> Result<()> {
-        let (step, loss) = (history.step, self.evaluate(model)?);
+        let step = history.step;
+        let loss = self.evaluate(model)?;
         ensure!(
             loss.is_finite(),
             "the validation loss is {loss} after step {step}: training has diverged; \
@@ -163,7 +164,8 @@ impl Trainer<'_> {
 
     /// The mean loss over the blocks that are measured.
     fn evaluate(&self, model: &Model) -> Result<f64> {
-        let (mut sum, mut characters) = (0.0, 0);
+        let mut sum = 0.0;
+        let mut characters = 0;
         // The last block may be shorter than the rest, and a batch has one length.
         for equal in self.measured.chunk_by(|a, b| a.len() == b.len()) {
             for blocks in equal.chunks(self.options.batch_size) {
@@ -251,7 +253,8 @@ mod tests {
         resume: bool,
     ) -> Result<(Outcome, Vec<u32>, AdamWState<f32>)> {
         let options = options(flags);
-        let (block, device) = (options.block_size, &Cpu::seed_from_u64(seed));
+        let block = options.block_size;
+        let device = &Cpu::seed_from_u64(seed);
         let corpus = &Corpus::new(&WORD.repeat(100), Vocabulary::characters(WORD)?, block)?;
         let measured = &batch::blocks(corpus.validation.len(), block);
         let run = &Run::new(folder, 9, block, &corpus.vocabulary);

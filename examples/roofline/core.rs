@@ -37,7 +37,8 @@ impl Mask for Window {
     }
 
     fn coverage(&self, _: usize, _: usize, q: Range<usize>, k: Range<usize>) -> Coverage {
-        let (first, last) = (q.start, q.end - 1);
+        let first = q.start;
+        let last = q.end - 1;
         if k.start > last || first.saturating_sub(k.end - 1) >= self.0 {
             Coverage::Empty
         } else if k.end - 1 <= first && last - k.start < self.0 {
@@ -105,7 +106,9 @@ fn on_slices(len: usize, window: usize, backward: bool) -> impl FnMut() {
             dropout: None,
         };
         let read = |numbers| Matrix::new(numbers, len, HEADS * WIDTH);
-        let (q, k, v) = (read(&q), read(&k), read(&v));
+        let q = read(&q);
+        let k = read(&k);
+        let v = read(&v);
         attention.forward(q, k, v, write(&mut out, len), &mut lse);
         if backward {
             let gradients = Gradients {
@@ -133,7 +136,8 @@ fn in_dfdx(len: usize, window: usize, backward: bool) -> impl FnMut() {
     let [q, k, v] =
         [(); 3].map(|()| -> by_hand::Heads { dev.sample_normal_like(&(1, HEADS, len, WIDTH)) });
     move || {
-        let (k, v) = (k.clone(), v.clone());
+        let k = k.clone();
+        let v = v.clone();
         if backward {
             let q = q.leaky_trace();
             let out = by_hand::attention(q, k.retaped(), v.retaped(), &mask);

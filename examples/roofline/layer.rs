@@ -44,10 +44,8 @@ fn case(batch: usize, len: usize, backward: bool, bar: u32) -> Case {
             .into(),
         backward,
         run: setup(move || {
-            let (x, layer) = (
-                input(batch, len),
-                Cpu::default().build_module::<Causal, f32>(),
-            );
+            let x = input(batch, len);
+            let layer = Cpu::default().build_module::<Causal, f32>();
             move || {
                 if backward {
                     layer.forward(x.leaky_trace()).sum().backward();
@@ -57,10 +55,8 @@ fn case(batch: usize, len: usize, backward: bool, bar: u32) -> Case {
             }
         }),
         by_hand: Some(setup(move || {
-            let (x, layer) = (
-                input(batch, len),
-                HandWritten::<512, 8>::new(&Cpu::default(), len),
-            );
+            let x = input(batch, len);
+            let layer = HandWritten::<512, 8>::new(&Cpu::default(), len);
             move || {
                 if backward {
                     layer.forward(x.leaky_trace()).sum().backward();

@@ -33,7 +33,8 @@ pub(crate) fn setup<F: FnMut() + 'static>(prepare: impl FnOnce() -> F + 'static)
 pub(crate) fn best(mut run: impl FnMut()) -> f64 {
     const ENOUGH: Duration = Duration::from_millis(1500);
     run();
-    let (start, mut best) = (Instant::now(), f64::INFINITY);
+    let start = Instant::now();
+    let mut best = f64::INFINITY;
     let mut runs = 0;
     while runs < 3 || start.elapsed() < ENOUGH {
         let before = Instant::now();
@@ -111,7 +112,8 @@ impl Buffers {
 
 /// `to = a b`, with `a [m, k]` and `b [k, n]`.
 fn multiply(to: &mut [f32], [m, k, n]: [usize; 3], a: &[f32], b: &[f32]) {
-    let (a, b) = (Matrix::new(a, m, k), Matrix::new(b, k, n));
+    let a = Matrix::new(a, m, k);
+    let b = Matrix::new(b, k, n);
     product(
         MatrixMut::new(to, m, n),
         WriteMode::Overwrite,
@@ -130,7 +132,8 @@ impl Rate {
     /// On this machine, now.
     pub(crate) fn measure() -> Self {
         let [m, n, k] = [1024, 512, 512];
-        let (a, b) = (vec![0.5_f32; m * k], vec![0.25; k * n]);
+        let a = vec![0.5_f32; m * k];
+        let b = vec![0.25; k * n];
         let mut c = vec![0.0; m * n];
         let mut best = f64::INFINITY;
         for _ in 0..60 {

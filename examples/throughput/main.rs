@@ -42,7 +42,8 @@ struct Options {
 
 /// The products with parameters.
 fn maps(size: &Size) -> Vec<Map> {
-    let (rows, d) = (size.batch * size.length, size.d_model);
+    let rows = size.batch * size.length;
+    let d = size.d_model;
     let map = |[input, outputs]: [usize; 2]| Map {
         rows,
         input,
@@ -134,7 +135,8 @@ fn main() {
         },
     ];
     for case in models {
-        let (size, parameters) = (case.size, case.parameters);
+        let size = case.size;
+        let parameters = case.parameters;
         if !size.name.contains(&options.only) {
             continue;
         }

@@ -144,7 +144,8 @@ mod dropouts {
     #[test]
     fn what_falls_of_a_term_takes_nothing() {
         for [batch, seq] in sizes() {
-            let (array, result) = (batch * seq * 8, batch * 8);
+            let array = batch * seq * 8;
+            let result = batch * 8;
             let most = 2 * array + 2 * result;
             assert_eq!(Falls::activation_bytes(batch, seq), most * size_of::<f32>());
         }

@@ -88,7 +88,8 @@ fn pairs_of_block(
     };
     let queries = range(row, MaskBlocks::QUERIES, q_len);
     let keys = range(column, MaskBlocks::KEYS, kv_len);
-    let (q_len, kv_len) = (q_len as i64, kv_len as i64);
+    let q_len = q_len as i64;
+    let kv_len = kv_len as i64;
     let pair = move |q, k| Pair {
         q,
         k,
@@ -100,7 +101,8 @@ fn pairs_of_block(
 
 /// By looking at every pair.
 fn of_pairs(pairs: impl Iterator<Item = Pair>, attends: Attends) -> Coverage {
-    let (mut some, mut all) = (false, true);
+    let mut some = false;
+    let mut all = true;
     for pair in pairs {
         let attends = attends(pair);
         (some, all) = (some | attends, all & attends);

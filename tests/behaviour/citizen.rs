@@ -70,7 +70,8 @@ fn all_its_names_build_the_same_layer() {
 #[test]
 fn cross_attention_is_a_module_of_pairs() {
     let dev = Cpu::default();
-    let (x, context) = (normal::<8>(1, 2, 5), normal::<6>(2, 2, 7));
+    let x = normal::<8>(1, 2, 5);
+    let context = normal::<6>(2, 2, 7);
     let model = dev.build_module::<(Cross, ReLU, Linear<8, 3>), f32>();
     let y: Batched<3> = model.forward((x.clone(), context.clone()));
     let expected = model

@@ -185,7 +185,8 @@ fn every_call_draws_anew_and_a_seed_repeats_it() {
 fn what_the_mask_hides_stays_hidden() {
     let weights = dropped!(Masked, 5);
     for (place, weight) in weights.into_iter().enumerate() {
-        let (query, key) = (place / (HEADS * N) % N, place % N);
+        let query = place / (HEADS * N) % N;
+        let key = place % N;
         // Half of the weight of the query's keys is dropped, so that the rest counts twice.
         let kept = 2.0 / (query + 1) as f64;
         if key > query {

@@ -139,7 +139,9 @@ fn products(count: u64, [m, k, n]: [u64; 3]) -> u64 {
 fn flops_are_those_of_the_matrix_products() {
     for (b, q, k) in [(1, 1, 1), (2, 7, 7), (3, 4, 9), (1, 1, 100)] {
         let flops = |sizes: fn(usize, usize, usize) -> u64| sizes(b, q, k);
-        let (b, q, k) = (b as u64, q as u64, k as u64);
+        let b = b as u64;
+        let q = q as u64;
+        let k = k as u64;
 
         let plain = products(b, [q, 8, 8])
             + 2 * products(b, [k, 8, 8])

@@ -68,7 +68,9 @@ fn projections_of_one_width_start_as_the_packed_matrix_of_multihead_attention() 
 #[test]
 fn projections_of_two_widths_start_as_the_separate_matrices_of_multihead_attention() {
     // q_proj_weight is [64, 64], k_proj_weight [64, kdim], v_proj_weight [64, vdim]
-    let (q, k, v) = (xavier(64, 64), xavier(32, 64), xavier(32, 64));
+    let q = xavier(64, 64);
+    let k = xavier(32, 64);
+    let v = xavier(32, 64);
     assert_layer_starts!(Cross, projections(q, k, v, linear(64)));
 }
 
@@ -113,7 +115,8 @@ fn the_weights_of_scores_start_as_those_of_linear_and_bilinear() {
 fn gains_start_at_one_and_the_table_of_biases_as_t5s() {
     let packed = xavier(64, 3 * 64);
     let [q, qb, k, kb, v, vb, o, ob] = projections(packed, packed, packed, linear(64));
-    let (q_norm, k_norm) = (("q_norm.weight", ONE), ("k_norm.weight", ONE));
+    let q_norm = ("q_norm.weight", ONE);
+    let k_norm = ("k_norm.weight", ONE);
     // T5 draws it with standard deviation d_model^-0.5.
     let table = ("rel_pos_bias.weight", normal(1.0 / 8.0));
     assert_layer_starts!(Biased, [q, qb, q_norm, k, kb, k_norm, v, vb, table, o, ob]);
@@ -121,10 +124,13 @@ fn gains_start_at_one_and_the_table_of_biases_as_t5s() {
 
 #[test]
 fn xavier_uniform_reads_both_fans() {
-    let (q, o) = (xavier(64, 64), xavier(64, 64));
-    let (k, v) = (xavier(32, 32), xavier(32, 32));
+    let q = xavier(64, 64);
+    let o = xavier(64, 64);
+    let k = xavier(32, 32);
+    let v = xavier(32, 32);
     let [q, qb, k, kb, v, vb, o, ob] = projections(q, k, v, o);
-    let (q_norm, k_norm) = (("q_norm.weight", ONE), ("k_norm.weight", ONE));
+    let q_norm = ("q_norm.weight", ONE);
+    let k_norm = ("k_norm.weight", ONE);
     assert_layer_starts!(Xavier, [q, qb, q_norm, k, kb, k_norm, v, vb, o, ob]);
 
     let [q, qb, k, kb, v, vb, o, ob] = projections(
@@ -141,7 +147,8 @@ fn xavier_uniform_reads_both_fans() {
 fn kaiming_uniform_reads_the_fan_in() {
     let [q, qb, k, kb, v, vb, o, ob] =
         projections(kaiming(64), kaiming(32), kaiming(32), kaiming(64));
-    let (q_norm, k_norm) = (("q_norm.weight", ONE), ("k_norm.weight", ONE));
+    let q_norm = ("q_norm.weight", ONE);
+    let k_norm = ("k_norm.weight", ONE);
     assert_layer_starts!(Kaiming, [q, qb, q_norm, k, kb, k_norm, v, vb, o, ob]);
 
     let [q, qb, k, kb, v, vb, o, ob] =
@@ -154,7 +161,8 @@ fn kaiming_uniform_reads_the_fan_in() {
 fn normal_has_its_standard_deviation_for_all_but_gains_and_biases() {
     let all = normal(0.02);
     let [q, qb, k, kb, v, vb, o, ob] = projections(all, all, all, all);
-    let (q_norm, k_norm) = (("q_norm.weight", ONE), ("k_norm.weight", ONE));
+    let q_norm = ("q_norm.weight", ONE);
+    let k_norm = ("k_norm.weight", ONE);
     let table = ("rel_pos_bias.weight", all);
     assert_layer_starts!(Normal, [q, qb, q_norm, k, kb, k_norm, v, vb, table, o, ob]);
     let score = ("score_proj.weight", all);

@@ -125,10 +125,8 @@ where
     assert_eq!(found, expected, "what dfdx visits");
 
     let dir = tempfile::tempdir().expect("a place for files");
-    let (npz, safetensors) = (
-        dir.path().join("layer.npz"),
-        dir.path().join("layer.safetensors"),
-    );
+    let npz = dir.path().join("layer.npz");
+    let safetensors = dir.path().join("layer.safetensors");
     let saved = L::build(&Cpu::seed_from_u64(1));
     saved.save(&npz).expect("an npz file is written");
     saved
@@ -246,10 +244,8 @@ fn in_a_model_the_names_say_where_the_layer_stands() {
 fn a_file_of_another_layer_is_an_error() {
     let dev = Cpu::default();
     let dir = tempfile::tempdir().expect("a place for files");
-    let (npz, safetensors) = (
-        dir.path().join("layer.npz"),
-        dir.path().join("layer.safetensors"),
-    );
+    let npz = dir.path().join("layer.npz");
+    let safetensors = dir.path().join("layer.safetensors");
     let plain = dev.build_module::<Plain, f32>();
     plain.save(&npz).expect("an npz file is written");
     plain

@@ -130,7 +130,8 @@ fn another_head_is_another_map() -> Result<()> {
     let Some(browser) = fixture.open()? else {
         return Ok(());
     };
-    let (shot, pixels) = (browser.screenshot()?, browser.text(PIXELS)?);
+    let shot = browser.screenshot()?;
+    let pixels = browser.text(PIXELS)?;
     browser.click("[data-layer='1'][data-head='2']")?;
     let state = "const d = document.querySelector('.attn-viewer').dataset; return d.showsLayer + ' ' + d.showsHead";
     assert_eq!(browser.text(state)?, "1 2");
@@ -226,7 +227,8 @@ fn a_click_keeps_a_token_and_the_arrows_go_on() -> Result<()> {
     browser.click("[data-side=queries] [data-index='3']")?;
     browser.hover("h1", [0, 0])?;
     assert_weights(&weights_of(&browser, "keys")?, map.row(0, 1, 3))?;
-    let (right, left) = ('\u{e014}', '\u{e012}');
+    let right = '\u{e014}';
+    let left = '\u{e012}';
     browser.press(&[left])?;
     assert_weights(&weights_of(&browser, "keys")?, map.row(0, 1, 2))?;
     browser.press(&[right, right])?;
@@ -259,7 +261,8 @@ fn the_matrix_says_what_is_under_the_mouse_and_under_the_arrows() -> Result<()> 
     assert!(query > 75 && key < 75, "{query} {key}");
     browser.click("[data-layer='2'][data-head='0']")?;
     browser.run("document.querySelector('canvas').focus()")?;
-    let (right, down) = ('\u{e014}', '\u{e015}');
+    let right = '\u{e014}';
+    let down = '\u{e015}';
     browser.press(&[down, down, right, right, right, right, right])?;
     // The first shows the corner, the second goes down; five to the right are one too many.
     assert_eq!(check(&fixture.layers[2])?, [1, 3]);

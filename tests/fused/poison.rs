@@ -127,7 +127,8 @@ fn assert_alike(what: &str, values: &[f64], expected: &[f64]) {
 fn isolates(subject: &Subject, attends: Attends) {
     for sizes in SIZES {
         let case = subject.case(sizes);
-        let (queries, keys) = (seeing(&case, attends), seen(&case, attends));
+        let queries = seeing(&case, attends);
+        let keys = seen(&case, attends);
         for run in [subject.single, subject.double] {
             let expected = run(Way::Fused, &case);
             assert_zero_but("output", expected.get("output"), &queries);

@@ -207,7 +207,8 @@ fn padding_is_that_of_heads_folded_into_the_batch() {
             let keys = context.shape().1;
             let lens: Vec<usize> = (0..x.shape().0).map(|b| b % keys + 1).collect();
             let layer = HeadsInTheBatch::<8, 6, 2, 4, 8, _>::new(p);
-            let (x, context) = (x.clone().realize(), context.clone().realize());
+            let x = x.clone().realize();
+            let context = context.clone().realize();
             layer.forward(&x, &context, Some(&lens))
         }
     );
@@ -223,7 +224,8 @@ fn additive_attention_with_masked_softmax_by_valid_lengths() {
             let keys = context.shape().1;
             let lens: Vec<usize> = (0..x.shape().0).map(|b| keys - b % keys).collect();
             let layer = AdditiveAttention::<8, 6, 5, 8, _>::new(p);
-            let (x, context) = (x.clone().realize(), context.clone().realize());
+            let x = x.clone().realize();
+            let context = context.clone().realize();
             layer.forward(&x, &context, &lens)
         }
     );

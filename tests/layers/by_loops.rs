@@ -81,7 +81,8 @@ fn heads_in_the_batch() {
     let lens = [3, 1];
     let outcome = by_hand_with_context::<f64, _, _, _>(&state, |p, x, context| {
         let layer = HeadsInTheBatch::<8, 6, 2, 4, 8, _>::new(p);
-        let (x, context) = (x.clone().realize(), context.clone().realize());
+        let x = x.clone().realize();
+        let context = context.clone().realize();
         layer.forward(&x, &context, Some(&lens))
     });
     let padded = Naive {

@@ -58,7 +58,8 @@ fn is_all_heads_at_once_by_reshape_and_permute() {
 fn cross_attention_is_that_of_heads_folded_into_the_batch() {
     cross_attention!(Cross, d_model = 8, d_context = 6, |p, x, context| {
         let layer = HeadsInTheBatch::<8, 6, 2, 4, 8, _>::new(p);
-        let (x, context) = (x.clone().realize(), context.clone().realize());
+        let x = x.clone().realize();
+        let context = context.clone().realize();
         layer.forward(&x, &context, None)
     });
 }

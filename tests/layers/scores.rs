@@ -69,19 +69,15 @@ fn a_softcap_bounds_the_scaled_scores_before_the_mask() {
 #[test]
 fn rms_norm_has_a_gain_for_queries_and_one_for_keys() {
     self_attention!(Rms, d_model = 8, |p, x| {
-        let (q_gain, k_gain) = (
-            p.tensor("q_norm.weight", (4,)),
-            p.tensor("k_norm.weight", (4,)),
-        );
+        let q_gain = p.tensor("q_norm.weight", (4,));
+        let k_gain = p.tensor("k_norm.weight", (4,));
         scored(p, Split::into_heads(2), x, x, |q, k| {
             scaled_dot(rms_norm(q, q_gain), rms_norm(k, k_gain))
         })
     });
     cross_attention!(RmsShared, d_model = 16, d_context = 6, |p, x, context| {
-        let (q_gain, k_gain) = (
-            p.tensor("q_norm.weight", (4,)),
-            p.tensor("k_norm.weight", (4,)),
-        );
+        let q_gain = p.tensor("q_norm.weight", (4,));
+        let k_gain = p.tensor("k_norm.weight", (4,));
         scored(p, Split::sharing(4, 2), x, context, |q, k| {
             scaled_dot(rms_norm(q, q_gain), rms_norm(k, k_gain))
         })

@@ -212,7 +212,8 @@ fn of_the_weights_of_attention_a_share_falls_in_every_layer() {
 #[test]
 fn every_call_draws_anew_and_the_seed_of_the_device_repeats_it() {
     let run = |seed| {
-        let (x, mut model) = (ones(seed), transparent::<Layers>());
+        let x = ones(seed);
+        let mut model = transparent::<Layers>();
         [(); 2].map(|()| flat(&model.forward_mut(x.clone().leaky_traced()).0))
     };
     let [first, second] = run(6);

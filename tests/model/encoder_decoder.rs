@@ -149,7 +149,8 @@ fn decode(
     memory: Sequences<D_MODEL>,
 ) -> Sequences<VOCAB> {
     let (memory, tape) = memory.split_tape();
-    let (source, target) = (batch.source.len() / BATCH, batch.target.len() / BATCH);
+    let source = batch.source.len() / BATCH;
+    let target = batch.target.len() / BATCH;
     let causal = masks::for_all(BATCH, &masks::causal(target, target));
     let padding = padding(target, source, batch.lens);
     let mut y = embed(table, &batch.target, tape);

@@ -62,10 +62,8 @@ fn a_table_with_what_a_batch_takes() {
     let table = Tagger::summary_of(20, 500);
     let [top, below] = [Tagger::summary(), table.clone()].map(|table| table.lines().count());
     assert_eq!(below, top + 5);
-    let (products, activations) = (
-        Tagger::flops(20, 500) / 2,
-        Tagger::activation_bytes(20, 500) as f64 / f64::from(1 << 20),
-    );
+    let products = Tagger::flops(20, 500) / 2;
+    let activations = Tagger::activation_bytes(20, 500) as f64 / f64::from(1 << 20);
     let mut lines = table.lines().skip(top);
     assert!(lines.next().unwrap().chars().all(|c| c == '-'));
     assert_eq!(lines.next(), Some("batch = 20, seq = 500"));

@@ -97,7 +97,8 @@ fn check<E: Dtype, M: TensorCollection<E, Cpu>>(model: &M)
 where
     Cpu: Device<E>,
 {
-    let (found, expected) = (parameters(model), expected());
+    let found = parameters(model);
+    let expected = expected();
     let names = found.iter().map(|parameter| &parameter.name);
     assert!(names.eq(expected.iter().map(|(name, _)| name)));
     for (parameter, (name, start)) in found.iter().zip(expected) {

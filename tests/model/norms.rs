@@ -24,7 +24,8 @@ where
     let mut model = Cpu::default().build_module::<Norms, E>();
     scatter(&mut model);
     let x = tensor::<_, E>("x", (3, Const::<6>));
-    let (first, last) = (&model.layer_norm, &model.layer_norm_2);
+    let first = &model.layer_norm;
+    let last = &model.layer_norm_2;
     let mut y = ops::layer_norm(x.clone(), &first.weight, &first.bias, 0.5);
     for block in &model.blocks.modules {
         y = ops::rms_norm(y, &block.rms_norm.weight, SMALL + 0.25);

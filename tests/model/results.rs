@@ -34,7 +34,8 @@ fn gradients_of_both(composed: bool, [w0, w1]: [f32; 2], swapped: bool) -> Vec<f
         true => model.composed().forward(x),
         false => model.forward(x),
     };
-    let (first, second) = (first.sum() * w0, second.sum() * w1);
+    let first = first.sum() * w0;
+    let second = second.sum() * w1;
     let loss = if swapped {
         second + first
     } else {
@@ -46,7 +47,8 @@ fn gradients_of_both(composed: bool, [w0, w1]: [f32; 2], swapped: bool) -> Vec<f
 /// By hand: the gradient of the body's weight is `w' 1 x`, for each of the results.
 fn by_hand([w0, w1]: [f32; 2]) -> Vec<f32> {
     let (model, x) = model();
-    let (first, second) = (model.first.weight.array(), model.second.weight.array());
+    let first = model.first.weight.array();
+    let second = model.second.weight.array();
     let columns: [f32; 4] =
         std::array::from_fn(|input| x.array().iter().map(|row| row[input]).sum());
     let rows = (0..4).flat_map(|hidden| {

@@ -279,16 +279,15 @@ fn steps_are_a_token_of_each_sequence() {
 fn a_fork_goes_on_by_itself() {
     let model = gpt();
     let mut session = model.session(20).unwrap();
-    let (one, other) = (text(0, 12), text(5, 4));
+    let one = text(0, 12);
+    let other = text(5, 4);
     session.prefill(&one[..8]).unwrap();
     let mut fork = session.fork();
     assert_eq!(fork.results(), session.results());
     assert_eq!(fork.len(), 8);
     let both: Vec<usize> = one[..8].iter().chain(&other).copied().collect();
-    let (a, b) = (
-        session.prefill(&one[8..]).unwrap(),
-        fork.prefill(&other).unwrap(),
-    );
+    let a = session.prefill(&one[8..]).unwrap();
+    let b = fork.prefill(&other).unwrap();
     assert_near(a, &last(&model, &one), "the first");
     assert_near(b, &last(&model, &both), "its fork");
 }

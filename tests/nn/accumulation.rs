@@ -39,7 +39,8 @@ fn backward(
     weight: f64,
     gradients: Gradients<f64, Cpu>,
 ) -> Gradients<f64, Cpu> {
-    let (dev, len) = (Cpu::default(), (examples.len(),));
+    let dev = Cpu::default();
+    let len = (examples.len(),);
     let ids = dev.tensor_from_vec(examples.clone().map(|i| (7 * i + 2) % 11).collect(), len);
     let targets = dev.tensor_from_vec(examples.map(|i| target(i, ignoring)).collect(), len);
     let options = CrossEntropyOptions {
@@ -68,7 +69,8 @@ fn train(
     let mut last = Vec::new();
     for _ in 0..3 {
         model.zero_grads(&mut gradients);
-        let (mut start, mut all) = (0, 0.0);
+        let mut start = 0;
+        let mut all = 0.0;
         for len in batches {
             let batch = start..start + len;
             let counts = weight(batch.clone());

@@ -200,7 +200,8 @@ fn it_resumes_bit_by_bit_from_what_was_saved() {
 
     let mut first = model();
     let file = save(&run(&mut first, Default::default(), 0..10));
-    let (mut second, mut saved) = (model(), parameters(&first).into_iter());
+    let mut second = model();
+    let mut saved = parameters(&first).into_iter();
     fill(&mut second, |_, _| saved.next().unwrap().values);
     let state = run(&mut second, load(&file), 10..20);
     assert_eq!(parameters(&second), parameters(&whole));
@@ -266,7 +267,8 @@ fn parameters_without_a_gradient_are_named_and_nothing_changes() {
     // Only the first layer is used.
     let x: Tensor<Rank2<4, 3>, f64, _> = tensor("x", Default::default());
     let used = || model.0.forward(x.leaky_trace()).square().sum().backward();
-    let (mut gradients, shared) = (used(), used());
+    let mut gradients = used();
+    let shared = used();
     let mut optimizer = AdamW::new(CONFIG);
     let error = optimizer.update(&mut model, &mut gradients).unwrap_err();
     let UpdateError::NoGradient { names } = &error else {
@@ -312,7 +314,8 @@ fn as_an_optimizer_of_dfdx_it_does_the_same() {
             optimizer.update(model, &gradients).unwrap();
         }
     }
-    let (mut ours, mut theirs) = (model::<f64>(), model::<f64>());
+    let mut ours = model::<f64>();
+    let mut theirs = model::<f64>();
     train(&mut AdamW::new(CONFIG), &mut theirs);
     let mut optimizer = AdamW::new(CONFIG);
     for step in 0..3 {
@@ -399,7 +402,8 @@ fn threads_change_no_bit() {
 
 #[test]
 fn models_in_turns_are_not_taken_for_each_other() {
-    let (mut first, mut second) = (model::<f64>(), model::<f64>());
+    let mut first = model::<f64>();
+    let mut second = model::<f64>();
     let mut optimizers = [0, 1].map(|_| AdamW::new(CONFIG));
     for step in 0..3 {
         let mut of_first = gradients(&first, step);

@@ -35,7 +35,8 @@ fn options() -> impl Iterator<Item = CrossEntropyOptions> {
 /// By the definition, in `f64`.
 fn naive(logits: &[f64], targets: &[usize], options: CrossEntropyOptions) -> f64 {
     let classes = logits.len() / targets.len();
-    let (mut sum, mut counted) = (0.0, 0);
+    let mut sum = 0.0;
+    let mut counted = 0;
     for (row, &target) in logits.chunks(classes).zip(targets) {
         if Some(target) == options.ignore_index {
             continue;

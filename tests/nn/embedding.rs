@@ -69,7 +69,8 @@ fn a_table_may_be_a_view() {
     fn check<const V: usize>() {
         let columns: Tensor<Rank2<M, V>, f64, _> = tensor("columns", Default::default());
         let table: Tensor<Rank2<V, M>, f64, _> = columns.clone().permute();
-        let (rows, ids) = (flat(&table), ids((3,), V));
+        let rows = flat(&table);
+        let ids = ids((3,), V);
         let y = ops::embedding(ids.clone().leaky_traced(), &table);
         let expected = ids.as_vec().into_iter().flat_map(|id| &rows[id * M..][..M]);
         assert_eq!(flat(&y), expected.copied().collect::<Vec<_>>());

@@ -126,7 +126,8 @@ fn it_learns_to_repeat() {
     let mut gradients = model.alloc_grads();
     let mut losses = Vec::new();
     for _ in 0..60 {
-        let (ids, targets) = (tokens(0), tokens(0));
+        let ids = tokens(0);
+        let targets = tokens(0);
         let logits = model.forward_mut(ids.traced(gradients));
         let loss = cross_entropy(logits, &targets, CrossEntropyOptions::default());
         losses.push(loss.array());
@@ -177,7 +178,8 @@ fn names_are_those_of_pytorch() {
 #[test]
 fn a_file_holds_the_parameters_and_nothing_else() {
     let dir = tempfile::tempdir().expect("a place for files");
-    let (file, archive) = (dir.path().join("m.safetensors"), dir.path().join("m.npz"));
+    let file = dir.path().join("m.safetensors");
+    let archive = dir.path().join("m.npz");
     let saved = Cpu::seed_from_u64(1).build_module::<Gpt, f32>();
     saved.save_safetensors(&file).expect("a file is written");
     saved.save(&archive).expect("a file is written");
@@ -198,7 +200,8 @@ fn a_file_holds_the_parameters_and_nothing_else() {
     let mut loaded = Cpu::seed_from_u64(3).build_module::<Gpt, f32>();
     loaded.load(&archive).expect("the file is read");
     assert_eq!(parameters(&loaded), parameters(&saved));
-    let (a, b) = (loaded.forward(tokens(3)), saved.forward(tokens(3)));
+    let a = loaded.forward(tokens(3));
+    let b = saved.forward(tokens(3));
     assert_eq!(a.as_vec(), b.as_vec());
 }
 

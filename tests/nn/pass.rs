@@ -157,7 +157,8 @@ fn inputs_share_a_tape_and_the_first_output_has_it() {
     let [x, y]: [Tensor<Rank1<3>, f64, _>; 2] =
         ["x", "y"].map(|name| tensor(name, Default::default()));
     let mut pass = Pass::new(ForwardOptions::FORWARD);
-    let (a, b) = (pass.input(x.leaky_trace()), pass.input(y.leaky_trace()));
+    let a = pass.input(x.leaky_trace());
+    let b = pass.input(y.leaky_trace());
     let product = pass.mul(&a, &b).unwrap();
     let first = pass.output(product.clone());
     assert_eq!(operations(pass.output(product)), 0);

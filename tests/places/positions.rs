@@ -69,12 +69,11 @@ fn rope_counts_both_sequences_from_zero() {
 #[test]
 fn rope_comes_after_the_norm() {
     self_attention!(RopeNormed, d_model = 8, |p, x| {
-        let (q_gain, k_gain) = (
-            p.tensor("q_norm.weight", (4,)),
-            p.tensor("k_norm.weight", (4,)),
-        );
+        let q_gain = p.tensor("q_norm.weight", (4,));
+        let k_gain = p.tensor("k_norm.weight", (4,));
         placed(p, Split::into_heads(2), (x, x), full, |q, k| {
-            let (q, k) = (rms_norm(q, q_gain), rms_norm(k, k_gain));
+            let q = rms_norm(q, q_gain);
+            let k = rms_norm(k, k_gain);
             scaled_dot(rope(q, 10_000.0), rope(k, 10_000.0))
         })
     });

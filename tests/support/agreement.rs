@@ -162,7 +162,8 @@ fn largest_product(case: &Case) -> f64 {
         };
         x.flat.chunks(width).map(of_token).collect()
     };
-    let (queries, keys) = (project("q_proj"), project("k_proj"));
+    let queries = project("q_proj");
+    let keys = project("k_proj");
     let group = queries[0].len() / keys[0].len();
     let mut largest = 0.0_f64;
     for query in &queries {

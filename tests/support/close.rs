@@ -45,7 +45,8 @@ pub fn assert_close<F: Copy + Into<f64>>(
     assert_eq!(found.len(), expected.len(), "{what}: how many numbers");
     let allowed = tolerance.into().distances(expected);
     for (i, (&found, &expected)) in std::iter::zip(found, expected).enumerate() {
-        let (found, allowed) = (found.into(), allowed(expected));
+        let found = found.into();
+        let allowed = allowed(expected);
         let is_near = expected.is_finite() && (found - expected).abs() <= allowed;
         assert!(
             found == expected || is_near,

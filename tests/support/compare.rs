@@ -159,7 +159,8 @@ where
     Cpu: Device<E>,
 {
     let parameters = Parameters::new(state);
-    let (x, context) = (input(state, "x"), input(state, "context"));
+    let x = input(state, "x");
+    let context = input(state, "context");
     let (output, weights) = layer(&parameters, &x, &context);
     let ran = backpropagate(output)
         .input("x", &x)

@@ -34,7 +34,8 @@ pub fn assert_gradients_of_parameters<M: TensorCollection<f64, Cpu>>(
     loss: &dyn Fn(M) -> f64,
 ) {
     for parameter in tensors::parameters(&make()) {
-        let (name, values) = (&parameter.name, &parameter.values);
+        let name = &parameter.name;
+        let values = &parameter.values;
         assert_gradient_along_some(name, values, outcome.gradient(name), |x| {
             let mut moved = make();
             tensors::fill(
@@ -56,7 +57,8 @@ pub fn assert_gradient_of_input<S: Shape>(
     outcome: &Outcome,
     loss: &dyn Fn(Tensor<S, f64, Cpu>) -> f64,
 ) {
-    let (x, shape) = (tensors::flat(input), *input.shape());
+    let x = tensors::flat(input);
+    let shape = *input.shape();
     assert_gradient_along_some(name, &x, outcome.gradient(name), |x| {
         loss(Cpu::default().tensor_from_vec(x.to_vec(), shape))
     });

@@ -104,7 +104,8 @@ where
         let flat = values.flat.iter().map(|&v| number(v)).collect();
         let tensor = Cpu::default().tensor_from_vec(flat, options.shape);
         let add_gradient = {
-            let (name, tensor) = (name.clone(), tensor.clone());
+            let name = name.clone();
+            let tensor = tensor.clone();
             Box::new(move |ran: Backpropagated<E>| ran.input(&name, &tensor))
         };
         self.parameters.push(Parameter {

@@ -188,7 +188,9 @@ impl Case {
         } = self.sizes;
         let places = 0..batch * queries * keys;
         let relations = places.map(|place| {
-            let (b, q, k) = (place / keys / queries, place / keys % queries, place % keys);
+            let b = place / keys / queries;
+            let q = place / keys % queries;
+            let k = place % keys;
             2 * ((q / 70 + k / 40 + b) % 3) + (q + k) % 2
         });
         Cpu::default().tensor_from_vec(relations.collect(), (batch, queries, keys))

@@ -136,7 +136,9 @@ struct Item<'t> {
 
 /// The items of a file that are documented. The line of an item is the first after its documentation that is no attribute.
 fn items(text: &str) -> Vec<Item<'_>> {
-    let (mut docs, mut attributes, mut found) = (String::new(), String::new(), Vec::new());
+    let mut docs = String::new();
+    let mut attributes = String::new();
+    let mut found = Vec::new();
     let mut depth = 0;
     for line in text.lines() {
         let code = line.trim();

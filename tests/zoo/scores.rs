@@ -357,10 +357,8 @@ fn names_of_tensors_meet_none_of_the_emitted_code() {
         let sums = p.tensor("sums.weight", (2, 3));
         let [element, output, weights] =
             ["element", "output", "weights"].map(|name| p.tensor(&format!("{name}.weight"), (2,)));
-        let (slope, near) = (
-            p.tensor("bias_term_0.weight", (2,)),
-            p.tensor("q_k_v.weight", (3,)),
-        );
+        let slope = p.tensor("bias_term_0.weight", (2,));
+        let near = p.tensor("q_k_v.weight", (3,));
         let [d, layer] = ["d", "layer"].map(|name| p.tensor(&format!("{name}.weight"), (1,)));
         scored(p, x, |q, k| {
             let scores = scaled_dot(q, k);
@@ -380,7 +378,8 @@ fn names_of_tensors_meet_none_of_the_emitted_code() {
 #[test]
 fn everything_at_once() {
     self_attention!(Mixed, d_model = 8, |p, x| {
-        let (a, c) = (p.tensor("a.weight", (3,)), p.tensor("c.weight", (2, 3)));
+        let a = p.tensor("a.weight", (3,));
+        let c = p.tensor("c.weight", (2, 3));
         scored(p, x, |q, k| {
             let scores = positions::alibi(softcap(scaled_dot(q, k), 5.0));
             let shape = *scores.shape();

@@ -53,7 +53,8 @@ impl Header {
             .ok_or(Problem::TooShort { bytes })?;
         let mut length = [0; PREFIX as usize];
         file.read_exact(&mut length).map_err(Problem::io("read"))?;
-        let (found, limit) = (u64::from_le_bytes(length), rest.min(LONGEST));
+        let found = u64::from_le_bytes(length);
+        let limit = rest.min(LONGEST);
         if found > limit {
             let other = other_format(&length, file, rest)?;
             return Err(other.unwrap_or(Problem::HeaderLength { found, limit }));
@@ -61,7 +62,8 @@ impl Header {
         let mut json = vec![0; found as usize];
         file.read_exact(&mut json).map_err(Problem::io("read"))?;
         let header = Self::parse(&json)?;
-        let (expected, found) = (header.data as u64, rest - found);
+        let expected = header.data as u64;
+        let found = rest - found;
         if expected != found {
             return Err(Problem::Length { expected, found });
         }
@@ -138,7 +140,8 @@ fn locate(
     mut infos: Vec<(String, TensorInfo)>,
 ) -> Result<(BTreeMap<String, Located>, usize), Problem> {
     infos.sort_by_key(|(_, info)| info.data_offsets);
-    let (mut tensors, mut end) = (BTreeMap::new(), 0);
+    let mut tensors = BTreeMap::new();
+    let mut end = 0;
     for (tensor, info) in infos {
         let (from, to) = info.data_offsets;
         if from != end || to < from {

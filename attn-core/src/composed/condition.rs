@@ -182,7 +182,8 @@ mod tests {
         let a = [-1.0, 0.0, 1.0, f64::NAN, f64::INFINITY, 0.0];
         let b = [0.0, -0.0, 0.5, f64::NAN, f64::INFINITY, f64::NAN];
         let compare = |f: fn(Y, Y) -> Result<C, CpuError>| {
-            let (a, b) = (numbers(&a).leaky_trace(), numbers(&b).leaky_trace());
+            let a = numbers(&a).leaky_trace();
+            let b = numbers(&b).leaky_trace();
             f(a, b).unwrap().as_vec()
         };
         let pairs = || std::iter::zip(a, b);
@@ -254,7 +255,8 @@ mod tests {
                 x.leaky_trace()
             }
         };
-        let (then, otherwise) = (read(true).ln(), (read(false) - 1.0).recip());
+        let then = read(true).ln();
+        let otherwise = (read(false) - 1.0).recip();
         let y = select(condition, then, otherwise).unwrap();
         let found = values(&y);
         (found, values(&y.sum().backward().get(x)))

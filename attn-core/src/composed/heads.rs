@@ -191,7 +191,8 @@ mod tests {
         let weights: Scores<_, H, _, _, E, Cpu, NoneTape> = tensor((b, Const, q, k), 1);
         let v: Heads<_, G, _, 3, E, Cpu, NoneTape> = tensor((b, Const, k, Const), 2);
         let out = attend(weights.clone(), v.clone()).unwrap();
-        let (weights, v) = (values(&weights), values(&v));
+        let weights = values(&weights);
+        let v = values(&v);
         let expected = naive([b, H, q, 3], |b_, h, q_, w| {
             let g = h / (H / G);
             (0..k)

@@ -157,7 +157,8 @@ pub fn index_param<
         let flat = flat_index(index, shape);
         flat.unwrap_or_else(|| panic!("no element {index:?} in a parameter of shape {shape:?}"))
     });
-    let (len, count) = (shape.iter().product::<usize>(), (indices.len(),));
+    let len = shape.iter().product::<usize>();
+    let count = (indices.len(),);
     let indices = TensorFromVec::<usize>::try_tensor_from_vec(param.device(), indices, count)?;
     let chosen: Tensor<(usize,), E, D, T> = reshape(param, (len,))?.try_gather(indices)?;
     spread(chosen, sizes, over)

@@ -100,7 +100,9 @@ mod tests {
         let (weight, bias) = parameters::<E>();
         let with_bias = linear(x.clone(), &weight, Some(&bias)).unwrap();
         let without = linear(x.clone(), &weight, None).unwrap();
-        let (x, weight, bias) = (values(&x), values(&weight), values(&bias));
+        let x = values(&x);
+        let weight = values(&weight);
+        let bias = values(&bias);
         let product = |_, b_, s_, o| {
             (0..3)
                 .map(|i| x[at([b, s, 3], [b_, s_, i])] * weight[o * 3 + i])

@@ -83,7 +83,8 @@ mod tests {
         let gain: Tensor<Rank1<3>, E, Cpu> = tensor((Const,), 2);
         let rms = rms_norm(x.clone(), &gain).unwrap();
         let l2 = l2_norm(x.clone()).unwrap();
-        let (x, gain) = (values(&x), values(&gain));
+        let x = values(&x);
+        let gain = values(&gain);
         let squares = |b_, h, s_| {
             let row = at([b, 2, s, 3], [b_, h, s_, 0]);
             x[row..row + 3].iter().map(|x| x * x).sum::<f64>()

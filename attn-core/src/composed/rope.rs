@@ -91,7 +91,8 @@ mod tests {
         let expected = naive([b, 2, s, W], |b_, h, s_, w| {
             let pair = |i| x[at([b, 2, s, W], [b_, h, s_, i])];
             let i = w % (W / 2);
-            let (x1, x2) = (pair(i), pair(i + W / 2));
+            let x1 = pair(i);
+            let x2 = pair(i + W / 2);
             let angle = s_ as f64 / theta.powf(2.0 * i as f64 / W as f64);
             if w < W / 2 {
                 x1 * angle.cos() - x2 * angle.sin()

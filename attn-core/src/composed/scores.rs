@@ -161,9 +161,11 @@ mod tests {
     where
         Cpu: Device<E>,
     {
-        let (queries, keys) = (heads::<H, E>(b, q, 1), heads::<G, E>(b, k, 2));
+        let queries = heads::<H, E>(b, q, 1);
+        let keys = heads::<G, E>(b, k, 2);
         let scores = dot_scores(queries.clone(), keys.clone()).unwrap();
-        let (queries, keys) = (values(&queries), values(&keys));
+        let queries = values(&queries);
+        let keys = values(&keys);
         let expected = naive([b, H, q, k], |b_, h, q_, k_| {
             let query = at([b, H, q, 3], [b_, h, q_, 0]);
             let key = at([b, G, k, 3], [b_, h / (H / G), k_, 0]);
@@ -230,10 +232,13 @@ mod tests {
     ) where
         Cpu: Device<E>,
     {
-        let (queries, keys) = (heads::<H, E>(b, q, 1), heads::<G, E>(b, k, 2));
+        let queries = heads::<H, E>(b, q, 1);
+        let keys = heads::<G, E>(b, k, 2);
         let w: Tensor<Rank2<H, 3>, E, Cpu> = tensor(Default::default(), 3);
         let scores = additive_scores(queries.clone(), keys.clone(), &w).unwrap();
-        let (queries, keys, w) = (values(&queries), values(&keys), values(&w));
+        let queries = values(&queries);
+        let keys = values(&keys);
+        let w = values(&w);
         let expected = naive([b, H, q, k], |b_, h, q_, k_| {
             let query = at([b, H, q, 3], [b_, h, q_, 0]);
             let key = at([b, G, k, 3], [b_, h / (H / G), k_, 0]);
@@ -278,7 +283,8 @@ mod tests {
             let x = heads::<2, E>(b, q, 1);
             let w: Tensor<Rank3<2, 3, 4>, E, Cpu> = tensor(Default::default(), 2);
             let out: Heads<_, 2, _, 4, _, _, _> = bilinear(x.clone(), &w).unwrap();
-            let (x, w) = (values(&x), values(&w));
+            let x = values(&x);
+            let w = values(&w);
             let expected = naive([b, 2, q, 4], |b_, h, q_, v| {
                 (0..3)
                     .map(|i| x[at([b, 2, q, 3], [b_, h, q_, i])] * w[at([2, 3, 4], [h, i, v])])
@@ -302,7 +308,8 @@ mod tests {
 
     #[test]
     fn empty_scores_leave_every_input_a_gradient() {
-        let (q, k) = (heads::<2, f64>(1, 3, 1), heads::<2, f64>(1, 0, 2));
+        let q = heads::<2, f64>(1, 3, 1);
+        let k = heads::<2, f64>(1, 0, 2);
         let w: Tensor<Rank2<2, 3>, f64, Cpu> = tensor(Default::default(), 3);
         let gradients =
             backward_of_nothing(additive_scores(q.leaky_trace(), k.leaky_trace(), &w).unwrap());

@@ -153,10 +153,12 @@ fn sparsemax_support(falling: &[f64]) -> usize {
 
 /// As [`sparsemax_support`].
 fn entmax15_support(falling: &[f64]) -> usize {
-    let (mut mean, mut squares) = (0.0, 0.0);
+    let mut mean = 0.0;
+    let mut squares = 0.0;
     last(falling, |count, score| {
         // Welford's way to add to a variance.
-        let (score, before) = (score / 2.0, mean);
+        let score = score / 2.0;
+        let before = mean;
         mean += (score - before) / count;
         squares += (score - before) * (score - mean);
         squares < 1.0 && score > mean - ((1.0 - squares) / count).sqrt()

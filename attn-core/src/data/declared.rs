@@ -365,7 +365,8 @@ mod tests {
 
     #[test]
     fn intervals_are_those_of_the_elements() {
-        let (ids, all) = (pairs(), pairs().values);
+        let ids = pairs();
+        let all = pairs().values;
         let between = Interval::between;
         for (b, q, k) in [(0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 2, 1)] {
             for (q_end, k_end) in [(q, k), (2, k), (q, 1), (2, 1)] {
@@ -394,7 +395,8 @@ mod tests {
             declared([("kv_len", 40_000)], true),
         )
         .unwrap();
-        let (small, large) = (Interval::between(5, 9), Interval::between(5, 39_000));
+        let small = Interval::between(5, 9);
+        let large = Interval::between(5, 39_000);
         assert_eq!(table.span([small]), small);
         assert_eq!(table.span([large]), Interval::between(0, 39_999));
     }

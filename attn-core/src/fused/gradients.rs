@@ -138,7 +138,9 @@ mod tests {
         let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([1.0, 2.0]);
         let empty: Tensor<(usize,), f32, _> = Cpu::default().tensor_from_vec(vec![], (0,));
         let mut places = Places::default();
-        let (first, none, second) = (places.add(&x), places.add(&empty), places.add(&x));
+        let first = places.add(&x);
+        let none = places.add(&empty);
+        let second = places.add(&x);
         let mut tape = TapeGradients::leaky();
         for _ in 0..2 {
             let add = |gradients: &mut Gradients<f32>| {

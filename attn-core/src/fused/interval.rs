@@ -62,7 +62,8 @@ impl Interval {
         ];
         let first = Some(Self::between(i64::MAX, i64::MIN));
         let around = ends.into_iter().fold(first, |around, end| {
-            let (around, end) = (around?, end?);
+            let around = around?;
+            let end = end?;
             Some(Self::between(
                 around.least.min(end),
                 around.greatest.max(end),
@@ -112,10 +113,8 @@ impl Interval {
         if factor == 1 {
             return self;
         }
-        let (a, b) = (
-            self.least.checked_mul(factor),
-            self.greatest.checked_mul(factor),
-        );
+        let a = self.least.checked_mul(factor);
+        let b = self.greatest.checked_mul(factor);
         if factor < 0 {
             Self::of_checked(b, a)
         } else {

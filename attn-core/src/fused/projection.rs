@@ -84,7 +84,8 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
         let has_bias = parts.iter().any(|part| part.bias.is_some());
         let mut bias = has_bias.then(|| Buffer::zeros(outputs));
         let mut tensors = Vec::with_capacity(2 * parts.len());
-        let (mut weights, mut biases) = (&mut weight[..], bias.as_deref_mut().unwrap_or_default());
+        let mut weights = &mut weight[..];
+        let mut biases = bias.as_deref_mut().unwrap_or_default();
         for part in &parts {
             let (to, others) = weights.split_at_mut(part.outputs * input);
             tensors.push((&part.weight, to));

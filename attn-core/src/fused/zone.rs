@@ -53,7 +53,8 @@ const MOST_ZONES: usize = 256;
 impl Zone {
     /// The pairs of a rectangle that is not empty.
     pub fn of(q: &Range<usize>, k: &Range<usize>) -> Self {
-        let (query, key) = (Interval::of(q), Interval::of(k));
+        let query = Interval::of(q);
+        let key = Interval::of(k);
         let back = query - key;
         Self { query, key, back }
     }
@@ -86,7 +87,8 @@ impl Zone {
 
     /// What a mask lets through of the zone, by what it says of the pieces.
     pub fn coverage(&self, mask: &dyn Fn(&Self) -> Truth) -> Coverage {
-        let (mut found, mut left) = (None, MOST_ZONES);
+        let mut found = None;
+        let mut left = MOST_ZONES;
         match (self.is_alike(mask, &mut found, &mut left), found) {
             (true, Some(true)) => Coverage::Full,
             (true, Some(false)) => Coverage::Empty,

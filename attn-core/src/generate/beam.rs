@@ -78,7 +78,8 @@ impl<E: Element> Session<E> {
             tokens: Vec::new(),
             log_probability: 0.0,
         };
-        let (mut open, mut ended) = (vec![start], Vec::new());
+        let mut open = vec![start];
+        let mut ended = Vec::new();
         for _ in 0..search.tokens {
             open = extend(open, search, &mut ended)?;
         }

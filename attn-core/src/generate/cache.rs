@@ -194,7 +194,8 @@ impl<E: Pooled> Sequence<E> {
         k: Matrix<'_, E>,
         v: Matrix<'_, E>,
     ) {
-        let (start, len) = (self.len, span.rows.len());
+        let start = self.len;
+        let len = span.rows.len();
         let heads = attention.sizes.kv_heads;
         for (how, x, rows) in [
             (&attention.key, k, &mut self.keys),

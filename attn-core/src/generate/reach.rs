@@ -87,7 +87,8 @@ impl Reach {
                 question.ignored(&(first..end), keys)
             };
             if !is_enough(window) {
-                let (mut less, mut more) = (window, end);
+                let mut less = window;
+                let mut more = end;
                 while more - less > 1 {
                     let middle = less + (more - less) / 2;
                     if is_enough(middle) {

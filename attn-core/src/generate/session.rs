@@ -202,7 +202,8 @@ impl<E: Element> Sessions<E> {
     }
 
     fn decode(&mut self) {
-        let (new, decoder) = (&self.new, &mut self.decoder);
+        let new = &self.new;
+        let decoder = &mut self.decoder;
         let width = self.last.view().cols();
         let mut results = Array::uninit(new.len(), [width]);
         // A token is worth more than one thread, whatever the model.

@@ -116,7 +116,8 @@ impl NewTokens {
         mut to: MatrixMut<'_, E>,
     ) {
         for span in &self.spans {
-            let (how, len) = (how.from(span.first), span.rows.len());
+            let how = how.from(span.first);
+            let len = span.rows.len();
             let x = x.some_rows(span.rows.clone());
             prepare(&how, 1, len, heads, x, span.of(&mut to));
         }

@@ -342,7 +342,9 @@ impl<E: Real, A: Activation> Kernel for Biased<'_, E, A> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         for i in 0..self.x.rows() {
-            let (x, bias, y) = (self.x.row(i), self.bias, self.y.row_mut(i));
+            let x = self.x.row(i);
+            let bias = self.bias;
+            let y = self.y.row_mut(i);
             for_lanes!(V, y.len(), [x, bias], [y], {
                 let (value, _) = self.activation.value_and_slope(load_biased::<V>(x, bias));
                 store_any(value, y);
@@ -365,7 +367,9 @@ impl<E: Real, A: Activation> Kernel for Both<'_, E, A> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         for i in 0..self.x.rows() {
-            let (x, bias, d_y) = (self.x.row_mut(i), self.bias, self.d_y.row_mut(i));
+            let x = self.x.row_mut(i);
+            let bias = self.bias;
+            let d_y = self.d_y.row_mut(i);
             for_lanes!(V, bias.len(), [bias], [x, d_y], {
                 let x_biased = load_biased::<V>(x, bias);
                 let (value, slope) = self.activation.value_and_slope(x_biased);

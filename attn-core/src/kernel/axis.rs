@@ -274,7 +274,8 @@ mod tests {
                 // Sums of up to 700 numbers, in several parts: some ten roundings of 30.
                 assert_close(&what, &to, &want, Absolute(1e-4));
 
-                let (counts, marks) = (counts(axis), marks(axis));
+                let counts = counts(axis);
+                let marks = marks(axis);
                 for (counted, marks) in all_kinds(axis, &counts, &marks) {
                     mean(&x, axis, counted, &mut to);
                     let mut want = naive(&wide(&x), axis, &marks);
@@ -294,7 +295,8 @@ mod tests {
                 let what = format!("{axis:?} on {isa}");
                 let x = noise::<f32>(axis.outer * axis.inner, 1);
                 let at = |place: usize| {
-                    let (block, i) = (place / axis.inner, place % axis.inner);
+                    let block = place / axis.inner;
+                    let i = place % axis.inner;
                     (
                         block / axis.len,
                         block % axis.len,
@@ -305,7 +307,8 @@ mod tests {
                 repeat(&x, axis, &mut to);
                 assert!((0..to.len()).all(|p| to[p] == at(p).2), "{what}");
 
-                let (counts, marks) = (counts(axis), marks(axis));
+                let counts = counts(axis);
+                let marks = marks(axis);
                 for (counted, marks) in all_kinds(axis, &counts, &marks) {
                     to.fill(1.0);
                     mean_backward(&x, axis, counted, &mut to);

@@ -64,7 +64,8 @@ mod tests {
             (3, 0, 2),
             (3, 2, 0),
         ] {
-            let (x, y) = (noise::<f32>(rows * a, 1), noise::<f32>(rows * b, 2));
+            let x = noise::<f32>(rows * a, 1);
+            let y = noise::<f32>(rows * b, 2);
             let mut to = vec![f32::NAN; rows * (a + b)];
             let both = MatrixMut::new(&mut to, rows, a + b);
             forward(Matrix::new(&x, rows, a), Matrix::new(&y, rows, b), both);

@@ -210,8 +210,10 @@ impl<E: Real> Kernel for Backward<'_, E> {
                 d_row.fill(E::ZERO);
                 continue;
             }
-            let (row, to) = (self.logits.row(i), &mut *d_row);
-            let (lse, scale) = (V::splat(self.lse[i]), V::splat(self.scale));
+            let row = self.logits.row(i);
+            let to = &mut *d_row;
+            let lse = V::splat(self.lse[i]);
+            let scale = V::splat(self.scale);
             for_lanes!(V, row.len(), [row], [to], {
                 let p = math::exp_of_weight(load_any::<V>(row) - lse);
                 store_any((p - share) * scale, to);
@@ -255,7 +257,8 @@ mod tests {
 
     fn gradient<E: Pooled>(logits: &[E], targets: &[usize], options: Options, scale: E) -> Vec<E> {
         let (_, lse) = loss(logits, targets, options);
-        let (rows, classes) = (targets.len(), logits.len() / targets.len());
+        let rows = targets.len();
+        let classes = logits.len() / targets.len();
         let mut d_logits = vec![E::NAN; logits.len()];
         backward(
             Matrix::new(logits, rows, classes),
@@ -322,7 +325,8 @@ mod tests {
 
     #[test]
     fn many_rows_lose_what_each_of_them_does() {
-        let (rows, classes) = (500, 65);
+        let rows = 500;
+        let classes = 65;
         let logits = noise::<f64>(rows * classes, 1);
         let targets = targets(rows, classes);
         on_every_isa(|isa| {
@@ -418,7 +422,9 @@ mod tests {
 
     #[test]
     fn an_unknown_class_is_an_error() {
-        let (logits, mut lse, mut d) = ([0.0_f32; 6], [0.0; 2], [7.0; 6]);
+        let logits = [0.0_f32; 6];
+        let mut lse = [0.0; 2];
+        let mut d = [7.0; 6];
         let logits = Matrix::new(&logits, 2, 3);
         let want = OutOfRange {
             position: 1,
@@ -433,7 +439,8 @@ mod tests {
 
     #[test]
     fn threads_change_no_bit() {
-        let (rows, classes) = (700, 129);
+        let rows = 700;
+        let classes = 129;
         let logits = noise::<f32>(rows * classes, 1);
         let targets = targets(rows, classes);
         let options = Options {

@@ -154,7 +154,8 @@ impl<E: Real> Kernel for Part<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
         let ((x, of_x), (to, of_to)) = (self.x, self.to);
-        let (of_x, of_to) = (Falling::new(of_x), Falling::new(of_to));
+        let of_x = Falling::new(of_x);
+        let of_to = Falling::new(of_to);
         let y = self.y.map(|(y, of_y)| (y, Falling::new(of_y)));
         let mut start = 0;
         while start < to.len() {

@@ -172,7 +172,8 @@ mod tests {
     fn every_element_once() {
         on_every_isa(|isa| {
             for len in LENGTHS.into_iter().chain([2 * SMALL + 5]) {
-                let (x, y) = (noise::<f32>(len, 1), noise::<f32>(len, 2));
+                let x = noise::<f32>(len, 1);
+                let y = noise::<f32>(len, 2);
                 let what = format!("{len} on {isa}");
                 let pairs = || x.iter().zip(&y);
 

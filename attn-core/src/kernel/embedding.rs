@@ -135,7 +135,8 @@ mod tests {
                 .iter()
                 .flat_map(|&w| [(1, w), (50, w), (700, w)])
             {
-                let (count, ids) = (13, ids(len, 13));
+                let count = 13;
+                let ids = ids(len, 13);
                 let table = noise::<f32>(count * width, 1);
                 for (to, &id) in gathered(&ids, &table, count).chunks(width).zip(&ids) {
                     assert_eq!(
@@ -194,17 +195,16 @@ mod tests {
         let narrow = Matrix::new(&[0.0_f32; 0], 3, 0);
         let to = MatrixMut::new(&mut [], 2, 0);
         assert_eq!(forward(&[0, 2], narrow, to), Ok(()));
-        let (d_y, to) = (
-            Matrix::new(&[0.0_f32; 0], 2, 0),
-            MatrixMut::new(&mut [], 3, 0),
-        );
+        let d_y = Matrix::new(&[0.0_f32; 0], 2, 0);
+        let to = MatrixMut::new(&mut [], 3, 0);
         assert_eq!(backward(&[0, 2], d_y, to), Ok(()));
     }
 
     #[test]
     fn threads_change_no_bit() {
         let ids = ids(700, 13);
-        let (table, d_y) = (noise::<f32>(13 * 300, 1), noise::<f32>(700 * 300, 2));
+        let table = noise::<f32>(13 * 300, 1);
+        let d_y = noise::<f32>(700 * 300, 2);
         same_for_all_threads(|| (gathered(&ids, &table, 13), scattered(&ids, &d_y, 13)));
     }
 }

@@ -95,7 +95,8 @@ impl<E: Real> Kernel for Forward<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         for i in 0..self.x.rows() {
-            let (x, y) = (self.x.row(i), self.y.row_mut(i));
+            let x = self.x.row(i);
+            let y = self.y.row_mut(i);
             let length = length::<V>(x, self.epsilon).unwrap_or(self.epsilon);
             let inverse = V::splat(E::ONE / length);
             for_lanes!(V, x.len(), [x], [y], {
@@ -120,7 +121,9 @@ impl<E: Real> Kernel for Backward<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         for i in 0..self.x.rows() {
-            let (x, d_y, d_x) = (self.x.row(i), self.d_y.row(i), self.d_x.row_mut(i));
+            let x = self.x.row(i);
+            let d_y = self.d_y.row(i);
+            let d_x = self.d_x.row_mut(i);
             // `Σ y dy / |x|`, with which `x` is multiplied.
             let (inverse, along) = match length::<V>(x, self.epsilon) {
                 Some(length) => {
@@ -129,7 +132,8 @@ impl<E: Real> Kernel for Backward<'_, E> {
                 }
                 None => (E::ONE / self.epsilon, E::ZERO),
             };
-            let (inverse, along) = (V::splat(inverse), V::splat(-along));
+            let inverse = V::splat(inverse);
+            let along = V::splat(-along);
             for_lanes!(V, x.len(), [x, d_y], [d_x], {
                 let rest = load_any::<V>(x).mul_add(along, load_any(d_y));
                 let old = match self.into {
@@ -183,7 +187,8 @@ mod tests {
             for cols in [1, 2, 7, 9, 33] {
                 // Rows that are longer than epsilon, and rows that are shorter.
                 for epsilon in [1e-12, 100.0] {
-                    let (x, weights) = (noise::<f64>(cols, 1), noise::<f64>(cols, 2));
+                    let x = noise::<f64>(cols, 1);
+                    let weights = noise::<f64>(cols, 2);
                     let loss = |x: &[f64]| {
                         let y = naive(x, epsilon);
                         y.iter().zip(&weights).map(|(y, w)| y * w).sum()

@@ -144,12 +144,12 @@ mod tests {
     fn forward_is_the_product_with_the_transpose_plus_the_bias() {
         for [n, width, outputs] in shapes() {
             // Columns 1.. of wider matrices.
-            let (x, w) = (
-                noise::<f32>(n * (width + 2), 1),
-                noise::<f32>(outputs * (width + 1), 2),
-            );
+            let x = noise::<f32>(n * (width + 2), 1);
+            let w = noise::<f32>(outputs * (width + 1), 2);
             let bias = noise::<f32>(outputs, 3);
-            let (x64, w64, bias64) = (wide(&x), wide(&w), wide(&bias));
+            let x64 = wide(&x);
+            let w64 = wide(&w);
+            let bias64 = wide(&bias);
             let x = Matrix::new(&x, n, width + 2).some_cols(1..width + 1);
             let w = Matrix::new(&w, outputs, width + 1).some_cols(1..width + 1);
             let x64 = Matrix::new(&x64, n, width + 2).some_cols(1..width + 1);
@@ -169,9 +169,11 @@ mod tests {
     #[test]
     fn gradients_are_products_with_the_gradient_of_the_output() {
         for [n, width, outputs] in shapes() {
-            let (x, w) = (noise::<f64>(n * width, 1), noise::<f64>(outputs * width, 2));
+            let x = noise::<f64>(n * width, 1);
+            let w = noise::<f64>(outputs * width, 2);
             let d_y = noise::<f64>(n * outputs, 4);
-            let (x, w) = (Matrix::new(&x, n, width), Matrix::new(&w, outputs, width));
+            let x = Matrix::new(&x, n, width);
+            let w = Matrix::new(&w, outputs, width);
             let d = Matrix::new(&d_y, n, outputs);
             let what = format!("{n} rows, {width} to {outputs}");
             // 129 products of at most 1, each rounded to 1e-16.
@@ -191,7 +193,8 @@ mod tests {
             let term = |i, k| (0..outputs).map(|o| d.get(i, o) * w.get(o, k)).sum();
             near(&d_x, &term, width);
 
-            let (mut d_w, mut d_b) = (vec![1.0; outputs * width], vec![1.0; outputs]);
+            let mut d_w = vec![1.0; outputs * width];
+            let mut d_b = vec![1.0; outputs];
             let to = MatrixMut::new(&mut d_w, outputs, width);
             add_gradients(d, x, to, Some(&mut d_b));
             let term = |o, k| 1.0 + (0..n).map(|i| d.get(i, o) * x.get(i, k)).sum::<f64>();
@@ -209,7 +212,8 @@ mod tests {
             let bias = noise::<f64>(outputs, 3);
             let d_y = noise::<f64>(n * outputs, 4);
             let loss = |x: &[f64], w: &[f64], bias: &[f64]| {
-                let (x, w) = (Matrix::new(x, n, width), Matrix::new(w, outputs, width));
+                let x = Matrix::new(x, n, width);
+                let w = Matrix::new(w, outputs, width);
                 let y = naive(x, w, Some(bias));
                 y.iter().zip(&d_y).map(|(y, d)| y * d).sum::<f64>()
             };
@@ -242,7 +246,8 @@ mod tests {
 
     #[test]
     fn more_weights_than_a_block() {
-        let (width, outputs) = (8, SMALL + 5);
+        let width = 8;
+        let outputs = SMALL + 5;
         let w: Vec<f32> = (0..outputs * width)
             .map(|i| (i / width % 97) as f32)
             .collect();
@@ -266,12 +271,14 @@ mod tests {
     #[test]
     fn threads_change_no_bit() {
         for n in [3, 150] {
-            let (width, outputs) = (300, 500);
+            let width = 300;
+            let outputs = 500;
             let x = noise::<f32>(n * width, 1);
             let w = noise::<f32>(outputs * width, 2);
             let bias = noise::<f32>(outputs, 3);
             let d_y = noise::<f32>(n * outputs, 4);
-            let (x, w) = (Matrix::new(&x, n, width), Matrix::new(&w, outputs, width));
+            let x = Matrix::new(&x, n, width);
+            let w = Matrix::new(&w, outputs, width);
             let d_y = Matrix::new(&d_y, n, outputs);
             same_for_all_threads(|| {
                 let mut y = vec![0.0; n * outputs];
@@ -283,7 +290,8 @@ mod tests {
                     WriteMode::Overwrite,
                     MatrixMut::new(&mut d_x, n, width),
                 );
-                let (mut d_w, mut d_b) = (vec![0.0; outputs * width], vec![0.0; outputs]);
+                let mut d_w = vec![0.0; outputs * width];
+                let mut d_b = vec![0.0; outputs];
                 let to = MatrixMut::new(&mut d_w, outputs, width);
                 add_gradients(d_y, x, to, Some(&mut d_b));
                 (y, d_x, d_w, d_b)

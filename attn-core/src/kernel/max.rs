@@ -56,6 +56,12 @@ compiled! {
     }
 }
 
+/// NaN has no order.
+#[inline(always)]
+fn is_nan<E: Real>(x: E) -> bool {
+    x.partial_cmp(&x).is_none()
+}
+
 struct Forward<'a, E, P> {
     /// `[len, inner]`
     x: &'a [E],
@@ -78,8 +84,8 @@ impl<E: Real, P: Iterator<Item = usize>> Kernel for Forward<'_, E, P> {
         }
         for l in self.places {
             for (to, &x) in self.to.iter_mut().zip(row(l)) {
-                // Nothing is larger than NaN, which is not equal to itself.
-                let is_larger = x > *to || (x != x && *to == *to);
+                // Nothing is larger than NaN.
+                let is_larger = x > *to || (is_nan(x) && !is_nan(*to));
                 *to = if is_larger { x } else { *to };
             }
         }
@@ -102,12 +108,10 @@ impl<E: Real, P: Iterator<Item = usize>> Kernel for Backward<'_, E, P> {
     fn run<V: Vector<Element = E>>(self) {
         let inner = self.y.len();
         for l in self.places {
-            let (x, d_x) = (
-                &self.x[l * inner..][..inner],
-                &mut self.d_x[l * inner..][..inner],
-            );
+            let x = &self.x[l * inner..][..inner];
+            let d_x = &mut self.d_x[l * inner..][..inner];
             for (((d_x, &x), &y), rest) in d_x.iter_mut().zip(x).zip(self.y).zip(&mut *self.rest) {
-                let is_it = x == y || (x != x && y != y);
+                let is_it = x == y || (is_nan(x) && is_nan(y));
                 *d_x += if is_it { *rest } else { E::ZERO };
                 *rest = if is_it { E::ZERO } else { *rest };
             }
@@ -188,7 +192,8 @@ mod tests {
 
     #[test]
     fn nan_is_the_largest_and_what_is_not_counted_is_not_read() {
-        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        let nan = f32::NAN;
+        let inf = f32::INFINITY;
         let axis = axis([1, 4, 2]);
         let x = [1.0, -inf, nan, -inf, nan, -inf, inf, nan];
         let mut y = [0.0; 2];

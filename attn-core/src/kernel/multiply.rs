@@ -91,7 +91,9 @@ pub(super) fn multiply<E: Pooled>(
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
 ) {
-    let (rows, depth, cols) = (to.rows(), a.cols(), to.cols());
+    let rows = to.rows();
+    let depth = a.cols();
+    let cols = to.cols();
     assert!(
         a.rows() == rows && b.rows() == depth && b.cols() == cols,
         "({} x {depth}) times ({} x {}) into ({rows} x {cols})",
@@ -219,7 +221,9 @@ mod tests {
     #[test]
     fn it_is_the_product_plus_the_start() {
         for [m, k, n] in SHAPES {
-            let (a, b, row) = (noise(m * k, 1), noise(k * n, 2), noise(n, 3));
+            let a = noise(m * k, 1);
+            let b = noise(k * n, 2);
+            let row = noise(n, 3);
             let a = Matrix::new(&a, m, k);
             // The right side as rows and as columns.
             for b in [Matrix::new(&b, k, n), Matrix::new(&b, n, k).transposed()] {
@@ -255,7 +259,8 @@ mod tests {
     #[test]
     fn threads_do_not_change_a_bit() {
         let [m, k, n] = [700, 600, 200];
-        let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
+        let a = noise::<f32>(m * k, 1);
+        let b = noise::<f32>(k * n, 2);
         let a = Matrix::new(&a, m, k);
         for b in [Matrix::new(&b, k, n), Matrix::new(&b, n, k).transposed()] {
             same_for_all_threads(|| {
@@ -269,7 +274,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "(2 x 3) times (4 x 5) into (2 x 5)")]
     fn shapes_must_fit() {
-        let (a, b) = (Matrix::new(&[0.0; 6], 2, 3), Matrix::new(&[0.0; 20], 4, 5));
+        let a = Matrix::new(&[0.0; 6], 2, 3);
+        let b = Matrix::new(&[0.0; 20], 4, 5);
         multiply(MatrixMut::new(&mut [0.0; 10], 2, 5), Start::Zero, a, b);
     }
 }

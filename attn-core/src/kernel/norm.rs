@@ -164,7 +164,8 @@ compiled! {
         to: MatrixMut<'_, E>,
         statistics: &mut [E],
     ) {
-        let (rows, width) = (to.rows(), to.cols());
+        let rows = to.rows();
+        let width = to.cols();
         norm.assert_shapes(Matrix::new(x.numbers, rows, width), (rows, width), statistics.len());
         assert_eq!(y.numbers.len(), x.numbers.len(), "as many numbers as are added");
         let chunk = rows_per_task(width);
@@ -195,7 +196,8 @@ compiled! {
         d_y: Matrix<'_, E>,
         to: Gradients<'_, E>,
     ) {
-        let (rows, width) = (x.rows(), x.cols());
+        let rows = x.rows();
+        let width = x.cols();
         norm.assert_shapes(x, (to.x.rows(), to.x.cols()), statistics.len());
         norm.assert_shapes(x, (d_y.rows(), d_y.cols()), statistics.len());
         if rows == 0 || width == 0 {
@@ -283,7 +285,9 @@ impl<E: Real> Kernel for Forward<'_, E> {
             };
             let variance = squares::<V>(x, mean) / width;
             let inverse = inverse_sqrt::<V>(variance + self.epsilon);
-            let (gain, bias, y) = (self.gain, self.bias, self.y.row_mut(i));
+            let gain = self.gain;
+            let bias = self.bias;
+            let y = self.y.row_mut(i);
             for_lanes!(V, x.len(), [x, gain, bias], [y], {
                 let h = normalised::<V>(x, mean, inverse);
                 store_any(h.mul_add(load_any(gain), load_any(bias)), y);
@@ -322,15 +326,18 @@ impl<E: Real> Backward<'_, E> {
     /// Adds row `i` to the gradients of the gain and the bias, and returns the means of `dh` and `dh * h`.
     #[inline(always)]
     fn add_sums<V: Vector<Element = E>>(&mut self, i: usize) -> (E, E) {
-        let (mean, inverse) = (
-            self.statistics[STATISTICS * i],
-            self.statistics[STATISTICS * i + 1],
-        );
-        let (x, d_y, gain) = (self.x.row(i), self.d_y.row(i), self.gain);
-        let (d_gain, d_bias) = (&mut *self.d_gain, &mut *self.d_bias);
-        let (mut sum_d_h, mut sum_d_h_h) = (V::zero(), V::zero());
+        let mean = self.statistics[STATISTICS * i];
+        let inverse = self.statistics[STATISTICS * i + 1];
+        let x = self.x.row(i);
+        let d_y = self.d_y.row(i);
+        let gain = self.gain;
+        let d_gain = &mut *self.d_gain;
+        let d_bias = &mut *self.d_bias;
+        let mut sum_d_h = V::zero();
+        let mut sum_d_h_h = V::zero();
         for_lanes!(V, x.len(), [x, d_y, gain], [d_gain, d_bias], {
-            let (h, d_y) = (normalised::<V>(x, mean, inverse), load_any::<V>(d_y));
+            let h = normalised::<V>(x, mean, inverse);
+            let d_y = load_any::<V>(d_y);
             store_any(d_y.mul_add(h, load_any(d_gain)), d_gain);
             store_any(d_y + load_any(d_bias), d_bias);
             // Beyond the end of a row `h` may be anything, but `dy` and the gain are 0.
@@ -349,11 +356,11 @@ impl<E: Real> Backward<'_, E> {
     /// Writes row `i` of the gradient of the input, from the means of `dh` and `dh * h`.
     #[inline(always)]
     fn write_row<V: Vector<Element = E>>(&mut self, i: usize, d_h: E, d_h_h: E) {
-        let (mean, inverse) = (
-            self.statistics[STATISTICS * i],
-            self.statistics[STATISTICS * i + 1],
-        );
-        let (x, d_y, gain) = (self.x.row(i), self.d_y.row(i), self.gain);
+        let mean = self.statistics[STATISTICS * i];
+        let inverse = self.statistics[STATISTICS * i + 1];
+        let x = self.x.row(i);
+        let d_y = self.d_y.row(i);
+        let gain = self.gain;
         let d_x = self.d_x.row_mut(i);
         for_lanes!(V, x.len(), [x, d_y, gain], [d_x], {
             let h = normalised::<V>(x, mean, inverse);

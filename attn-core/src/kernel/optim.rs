@@ -122,7 +122,8 @@ impl<E: Real> Kernel for Step<'_, E> {
             factors,
         } = self;
         for_lanes!(V, g.len(), [g], [p, m, v], {
-            let (gradient, mean) = (load_any::<V>(g), load_any::<V>(m));
+            let gradient = load_any::<V>(g);
+            let mean = load_any::<V>(m);
             let mean = (gradient - mean).mul_add(V::splat(factors.new_gradient), mean);
             let mean = normal_or_zero(mean);
             let new = gradient * gradient * V::splat(factors.new_square);
@@ -191,7 +192,8 @@ mod tests {
     /// Parameters after three steps.
     fn trained<E: crate::kernel::Pooled>(len: usize) -> Vec<E> {
         let mut p = noise::<E>(len, 0);
-        let (mut m, mut v) = (vec![E::ZERO; len], vec![E::ZERO; len]);
+        let mut m = vec![E::ZERO; len];
+        let mut v = vec![E::ZERO; len];
         for step in 1..=3 {
             let g = noise::<E>(len, step);
             adamw_step(&mut p, &g, &mut m, &mut v, &AdamW { step, ..ADAMW });
@@ -211,12 +213,15 @@ mod tests {
         } = ADAMW;
         let gradients = [1, 2, 3].map(|step| noise::<f64>(len, step));
         let one = |(i, p): (usize, f64)| {
-            let (mut p, mut m, mut v) = (p, 0.0, 0.0);
+            let mut p = p;
+            let mut m = 0.0;
+            let mut v = 0.0;
             for (step, g) in gradients.iter().enumerate() {
                 let t = step as i32 + 1;
                 m = beta1 * m + (1.0 - beta1) * g[i];
                 v = beta2 * v + (1.0 - beta2) * g[i] * g[i];
-                let (m, v) = (m / (1.0 - beta1.powi(t)), v / (1.0 - beta2.powi(t)));
+                let m = m / (1.0 - beta1.powi(t));
+                let v = v / (1.0 - beta2.powi(t));
                 p -= lr * (m / (f64::sqrt(v) + epsilon) + weight_decay * p);
             }
             p
@@ -232,7 +237,8 @@ mod tests {
     fn a_step_is_that_of_the_paper() {
         on_every_isa(|isa| {
             for len in LENGTHS.into_iter().chain([2 * SMALL + 5]) {
-                let (want, what) = (naive(len), format!("{len} on {isa}"));
+                let want = naive(len);
+                let what = format!("{len} on {isa}");
                 assert_close(&what, &trained::<f64>(len), &want, Absolute(1e-15));
                 // Three steps of roundings of numbers up to 1.
                 assert_close(&what, &trained::<f32>(len), &want, Absolute(4e-7));
@@ -252,7 +258,9 @@ mod tests {
             weight_decay: 0.01,
             step: 1,
         };
-        let (mut p, mut m, mut v) = ([1.0_f64], [0.0], [0.0]);
+        let mut p = [1.0_f64];
+        let mut m = [0.0];
+        let mut v = [0.0];
         adamw_step(&mut p, &[0.5], &mut m, &mut v, &adamw);
         assert!(
             (p[0] - (1.0 - 0.001 - 0.1 / (1.0 + 2e-8))).abs() < 1e-15,
@@ -271,7 +279,8 @@ mod tests {
         on_every_isa(|isa| {
             let mut p = [0.0_f32; 3];
             let least = [1.0, 1.2, 1.0 / 0.9 * 1.01].map(|times| times * f32::MIN_POSITIVE);
-            let (mut m, mut v) = (least, least);
+            let mut m = least;
+            let mut v = least;
             adamw_step(&mut p, &[0.0; 3], &mut m, &mut v, &adamw);
             assert_eq!(m[0], 0.0, "{isa}");
             assert!(

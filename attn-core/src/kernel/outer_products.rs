@@ -45,7 +45,9 @@ pub(super) fn add_outer_products<E: Pooled>(
     b: Matrix<'_, E>,
     sums: &mut [E],
 ) {
-    let (rows, depth, cols) = (to.rows(), a.rows(), to.cols());
+    let rows = to.rows();
+    let depth = a.rows();
+    let cols = to.cols();
     assert!(
         a.cols() == rows && b.rows() == depth && b.cols() == cols,
         "({depth} x {}) and ({} x {}) into ({rows} x {cols})",
@@ -115,14 +117,16 @@ struct Tile<'a, E> {
 impl<E: Pooled> Tile<'_, E> {
     fn add(self) {
         let Self { a, b, mut to, sums } = self;
-        let (rows, depth) = (to.rows(), a.rows());
+        let rows = to.rows();
+        let depth = a.rows();
         let mut columns = Panel::new(rows, DEPTH.min(depth));
         // The sums of some rows at a time.
         let mut partial = Buffer::uninit(depth.div_ceil(DEPTH) * sums.len());
         let mut partials = partial.chunks_mut(rows);
         for first in (0..depth).step_by(DEPTH) {
             let some = first..depth.min(first + DEPTH);
-            let (a, b) = (a.some_rows(some.clone()), b.some_rows(some));
+            let a = a.some_rows(some.clone());
+            let b = b.some_rows(some);
             let squares = columns.reshape(rows, a.rows()).row_chunks(SQUARE);
             for (i, to) in squares.enumerate() {
                 transpose(a.some_cols(i * SQUARE..i * SQUARE + to.rows()), to);
@@ -183,10 +187,12 @@ mod tests {
             for [depth, rows, cols] in SHAPES {
                 let what = format!("{depth} rows of {rows} and {cols} on {isa}");
                 // Columns of wider matrices.
-                let (a, b) = (noise(depth * (rows + 2), 1), noise(depth * (cols + 1), 2));
+                let a = noise(depth * (rows + 2), 1);
+                let b = noise(depth * (cols + 1), 2);
                 let a = Matrix::new(&a, depth, rows + 2).some_cols(1..rows + 1);
                 let b = Matrix::new(&b, depth, cols + 1).some_cols(1..cols + 1);
-                let (mut to, mut sums) = (vec![2.0; rows * (cols + 1)], vec![3.0; rows]);
+                let mut to = vec![2.0; rows * (cols + 1)];
+                let mut sums = vec![3.0; rows];
                 let result = MatrixMut::strided(&mut to, rows, cols, cols + 1);
                 add_outer_products(result, a, b, &mut sums);
                 let result: Vec<f32> = to
@@ -209,7 +215,9 @@ mod tests {
     fn many_numbers_lose_little() {
         // Added one after another, they end 4% off.
         let depth = 1 << 20;
-        let (a, mut product, mut sums) = (vec![0.1_f32; depth], [0.0], [0.0]);
+        let a = vec![0.1_f32; depth];
+        let mut product = [0.0];
+        let mut sums = [0.0];
         let column = Matrix::new(&a, depth, 1);
         add_outer_products(
             MatrixMut::new(&mut product, 1, 1),
@@ -226,10 +234,13 @@ mod tests {
     fn threads_change_no_bit() {
         fn check<E: Pooled>(rows: usize) {
             let [depth, cols] = [129, 128];
-            let (a, b) = (noise::<E>(depth * rows, 1), noise::<E>(depth * cols, 2));
-            let (a, b) = (Matrix::new(&a, depth, rows), Matrix::new(&b, depth, cols));
+            let a = noise::<E>(depth * rows, 1);
+            let b = noise::<E>(depth * cols, 2);
+            let a = Matrix::new(&a, depth, rows);
+            let b = Matrix::new(&b, depth, cols);
             same_for_all_threads(|| {
-                let (mut to, mut sums) = (vec![E::ONE; rows * cols], vec![E::ONE; rows]);
+                let mut to = vec![E::ONE; rows * cols];
+                let mut sums = vec![E::ONE; rows];
                 add_outer_products(MatrixMut::new(&mut to, rows, cols), a, b, &mut sums);
                 (to, sums)
             });
@@ -252,8 +263,10 @@ mod tests {
     #[test]
     fn tiles_change_no_bit() {
         let [depth, rows, cols] = [300, 700, 600];
-        let (a, b) = (noise::<f32>(depth * rows, 1), noise::<f32>(depth * cols, 2));
-        let (a, b) = (Matrix::new(&a, depth, rows), Matrix::new(&b, depth, cols));
+        let a = noise::<f32>(depth * rows, 1);
+        let b = noise::<f32>(depth * cols, 2);
+        let a = Matrix::new(&a, depth, rows);
+        let b = Matrix::new(&b, depth, cols);
         let mut whole = vec![0.0; rows * cols];
         add_outer_products(MatrixMut::new(&mut whole, rows, cols), a, b, &mut []);
         let mut column = vec![0.0; rows];
@@ -272,14 +285,16 @@ mod tests {
     #[test]
     #[should_panic(expected = "3 sums of 2 columns")]
     fn there_is_a_sum_for_every_column() {
-        let (a, b) = (Matrix::new(&[0.0; 6], 3, 2), Matrix::new(&[0.0; 15], 3, 5));
+        let a = Matrix::new(&[0.0; 6], 3, 2);
+        let b = Matrix::new(&[0.0; 15], 3, 5);
         add_outer_products(MatrixMut::new(&mut [0.0; 10], 2, 5), a, b, &mut [0.0; 3]);
     }
 
     #[test]
     #[should_panic(expected = "(3 x 2) and (4 x 5) into (2 x 5)")]
     fn shapes_must_fit() {
-        let (a, b) = (Matrix::new(&[0.0; 6], 3, 2), Matrix::new(&[0.0; 20], 4, 5));
+        let a = Matrix::new(&[0.0; 6], 3, 2);
+        let b = Matrix::new(&[0.0; 20], 4, 5);
         add_outer_products(MatrixMut::new(&mut [0.0; 10], 2, 5), a, b, &mut []);
     }
 }

@@ -63,7 +63,8 @@ mod tests {
             let mut to = vec![f64::NAN; 700 * width];
             forward(MatrixMut::new(&mut to, 700, width));
             for (place, &found) in to.iter().enumerate() {
-                let (s, column) = (place / width, place % width);
+                let s = place / width;
+                let column = place % width;
                 let exponent = 2.0 * ((column / 2) as f64) / width as f64;
                 let angle = s as f64 / 10_000_f64.powf(exponent);
                 let want = if column.is_multiple_of(2) {

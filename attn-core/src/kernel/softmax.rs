@@ -76,7 +76,8 @@ impl<E: Real> Kernel for Forward<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         for i in 0..self.x.rows() {
-            let (x, y) = (self.x.row(i), self.y.row_mut(i));
+            let x = self.x.row(i);
+            let y = self.y.row_mut(i);
             let max = V::splat(slice::max::<V>(x));
             // Two sums in turn, so that an addition need not wait for the one before it.
             let mut sums = [V::zero(); 2];
@@ -104,7 +105,9 @@ impl<E: Real> Kernel for Backward<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         for i in 0..self.y.rows() {
-            let (y, d_y, d_x) = (self.y.row(i), self.d_y.row(i), self.d_x.row_mut(i));
+            let y = self.y.row(i);
+            let d_y = self.d_y.row(i);
+            let d_x = self.d_x.row_mut(i);
             let mean = V::splat(slice::dot::<V>(y, d_y));
             for_lanes!(V, y.len(), [y, d_y], [d_x], {
                 let slope = load_any::<V>(d_y) - mean;
@@ -156,7 +159,8 @@ mod tests {
     fn gradients_are_the_derivatives() {
         on_every_isa(|isa| {
             for cols in [1, 2, 7, 9, 33] {
-                let (x, weights) = (noise::<f64>(cols, 1), noise::<f64>(cols, 2));
+                let x = noise::<f64>(cols, 1);
+                let weights = noise::<f64>(cols, 2);
                 let y = softmax(&x, 1);
                 let mut d_x = vec![1.0; cols];
                 backward(
@@ -179,7 +183,8 @@ mod tests {
 
     #[test]
     fn what_is_not_finite_stays_in_its_row() {
-        let (inf, nan) = (f32::INFINITY, f32::NAN);
+        let inf = f32::INFINITY;
+        let nan = f32::NAN;
         let rows = [
             [0.0, -inf, 0.0],
             [-inf; 3],

@@ -122,7 +122,8 @@ mod tests {
     fn every_element_falls_as_its_own_pass_would_let_it() {
         fn of<E: Pooled + PartialEq + std::fmt::Debug>(what: &str) {
             for len in LENGTHS.into_iter().chain([SMALL - 1, 2 * SMALL + 5]) {
-                let (x, y) = (noise::<E>(len, 1), noise::<E>(len, 2));
+                let x = noise::<E>(len, 1);
+                let y = noise::<E>(len, 2);
                 for dropouts in dropouts() {
                     let want = naive(dropouts, &x, &y);
                     let what = format!("{dropouts:?} of {len} {what}");
@@ -140,7 +141,8 @@ mod tests {
     /// A part may begin anywhere: the rows of a norm do.
     #[test]
     fn an_element_falls_by_its_place_in_the_whole() {
-        let (x, y) = (noise::<f32>(500, 1), noise::<f32>(500, 2));
+        let x = noise::<f32>(500, 1);
+        let y = noise::<f32>(500, 2);
         on_every_isa(|isa| {
             for dropouts in dropouts() {
                 let [of_x, of_y, of_sum] = dropouts;
@@ -178,10 +180,8 @@ mod tests {
 
     #[test]
     fn threads_change_no_bit() {
-        let (x, y) = (
-            noise::<f32>(5 * SMALL + 3, 1),
-            noise::<f32>(5 * SMALL + 3, 2),
-        );
+        let x = noise::<f32>(5 * SMALL + 3, 1);
+        let y = noise::<f32>(5 * SMALL + 3, 2);
         let all = dropouts().last().expect("all three");
         same_for_all_threads(|| (in_place(all, &x, &y), apart(all, &x, &y)));
     }

@@ -65,7 +65,8 @@ fn transpose_square<V: Vector>(
     row: usize,
     col: usize,
 ) {
-    let (rows, cols) = (x.rows() - row, x.cols() - col);
+    let rows = x.rows() - row;
+    let cols = x.cols() - col;
     // A square of its own for each case: one that is indexed by a variable is not kept in registers.
     if rows >= V::LANES && cols >= V::LANES {
         let mut square = [V::zero(); MOST_LANES];
@@ -128,9 +129,11 @@ mod tests {
 
     #[test]
     fn twice_is_nothing() {
-        let (rows, cols) = (300, 500);
+        let rows = 300;
+        let cols = 500;
         let x: Vec<f32> = (0..rows * cols).map(|i| i as f32).collect();
-        let (mut once, mut twice) = (vec![0.0; rows * cols], vec![0.0; rows * cols]);
+        let mut once = vec![0.0; rows * cols];
+        let mut twice = vec![0.0; rows * cols];
         transpose(
             Matrix::new(&x, rows, cols),
             MatrixMut::new(&mut once, cols, rows),

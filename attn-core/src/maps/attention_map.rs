@@ -85,7 +85,8 @@ impl AttentionMap {
         if most.is_none() {
             return Err(MapError::TooLarge { shape });
         }
-        let (expected, found) = (shape.iter().product(), weights.len());
+        let expected = shape.iter().product();
+        let found = weights.len();
         if found != expected {
             return Err(MapError::Weights {
                 shape,

@@ -113,7 +113,8 @@ pub(crate) fn activate_with_form<
     if !fused {
         return Ok(A::compose(x)?);
     }
-    let (device, shape) = (x.device().clone(), *x.shape());
+    let device = x.device().clone();
+    let shape = *x.shape();
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());

@@ -129,12 +129,15 @@ fn combine<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
     y: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
-    let (device, shape) = (x.device().clone(), *x.shape());
+    let device = x.device().clone();
+    let shape = *x.shape();
     let mut operation = Operation::default();
-    let (x, y) = (operation.read(x)?, operation.read(y)?);
+    let x = operation.read(x)?;
+    let y = operation.read(y)?;
     let mut z = zeros(x.values().len());
     forward(x.values(), y.values(), &mut z);
-    let (d_x, d_y) = (x.into_slot(), y.into_slot());
+    let d_x = x.into_slot();
+    let d_y = y.into_slot();
     operation.finish(&device, z, shape, move |d_z, gradients| {
         Target::slot(d_x).add(1.0, d_z, gradients);
         Target::slot(d_y).add(sign, d_z, gradients)
@@ -153,9 +156,11 @@ pub(crate) fn mul_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     if !fused {
         return Ok(composed::mul(x, y)?);
     }
-    let (device, shape) = (x.device().clone(), *x.shape());
+    let device = x.device().clone();
+    let shape = *x.shape();
     let mut operation = Operation::default();
-    let (x, y) = (operation.read(x)?, operation.read(y)?);
+    let x = operation.read(x)?;
+    let y = operation.read(y)?;
     let mut z = zeros(x.values().len());
     kernel::mul(x.values(), y.values(), &mut z);
     Ok(operation.finish(&device, z, shape, move |d_z, gradients| {
@@ -198,7 +203,8 @@ fn scale_and_shift<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     a: f64,
     b: f64,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
-    let (device, shape) = (x.device().clone(), *x.shape());
+    let device = x.device().clone();
+    let shape = *x.shape();
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());

@@ -72,8 +72,10 @@ pub(crate) fn concat_with_form<
 where
     S: LastAxis,
 {
-    let (leading, shape) = (x.shape().leading(), x.shape().with_last(Const::<C>));
-    let (a, b) = (x.shape().last().size(), y.shape().last().size());
+    let leading = x.shape().leading();
+    let shape = x.shape().with_last(Const::<C>);
+    let a = x.shape().last().size();
+    let b = y.shape().last().size();
     assert_eq!(
         leading,
         y.shape().leading(),
@@ -84,16 +86,19 @@ where
     if !fused {
         return Ok(composed::concat(x, y)?);
     }
-    let (device, rows) = (x.device().clone(), leading.num_elements());
+    let device = x.device().clone();
+    let rows = leading.num_elements();
     let mut operation = Operation::default();
-    let (x, y) = (operation.read(x)?, operation.read(y)?);
+    let x = operation.read(x)?;
+    let y = operation.read(y)?;
     let mut z = Output::zeros(rows, C);
     slices::concat(
         Matrix::new(x.values(), rows, a),
         Matrix::new(y.values(), rows, b),
         z.view_mut(),
     );
-    let (d_x, d_y) = (x.into_slot(), y.into_slot());
+    let d_x = x.into_slot();
+    let d_y = y.into_slot();
     Ok(
         operation.finish_matrix(&device, z, shape, move |d_z, gradients| {
             slices::concat_backward(0, a, d_z, &mut Target::slot(d_x), gradients);
@@ -176,11 +181,10 @@ pub(super) mod composed {
     where
         S: LastAxis,
     {
-        let (shape, rows) = (
-            x.shape().with_last(Const::<C>),
-            x.shape().leading().num_elements(),
-        );
-        let (a, b) = (x.shape().last().size(), y.shape().last().size());
+        let shape = x.shape().with_last(Const::<C>);
+        let rows = x.shape().leading().num_elements();
+        let a = x.shape().last().size();
+        let b = y.shape().last().size();
         if rows * a * b == 0 {
             // One of them is the result, if that has elements.
             return if a == 0 {

@@ -69,7 +69,8 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
         "the label smoothing is {smoothing}"
     );
     check_shape("cross_entropy", logits.shape())?;
-    let (rows, classes) = (rows.num_elements(), logits.shape().last().size());
+    let rows = rows.num_elements();
+    let classes = logits.shape().last().size();
     let targets = Ids::read(targets);
     targets.check("cross_entropy", "target", classes, options.ignore_index)?;
     let targets = targets.values;
@@ -135,7 +136,8 @@ pub(super) mod composed {
         let classes = targets
             .iter()
             .map(|target| if counts(target) { *target } else { 0 });
-        let (device, count) = (logits.device().clone(), (targets.len(),));
+        let device = logits.device().clone();
+        let count = (targets.len(),);
         let shares: Tensor<(usize,), E, D> =
             TensorFromVec::<E>::try_tensor_from_vec(&device, shares.collect(), count)?;
         let classes =

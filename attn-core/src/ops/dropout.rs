@@ -70,12 +70,14 @@ pub(crate) fn dropout_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, 
     if !T::OWNS_TAPE || p == 0.0 {
         return Ok(x);
     }
-    let (device, shape) = (x.device().clone(), *x.shape());
+    let device = x.device().clone();
+    let shape = *x.shape();
     let seed = device.random_u64();
     if !fused {
         return Ok(composed::dropout(x, p, seed)?);
     }
-    let (mut operation, dropout) = (Operation::default(), kernel::Dropout::new(p, Some(seed)));
+    let mut operation = Operation::default();
+    let dropout = kernel::Dropout::new(p, Some(seed));
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
     slices::dropout(dropout, x.values(), &mut y);

@@ -94,7 +94,8 @@ where
     let mut operation = Operation::default();
     let weight = operation.input(contiguous(weight.clone().put_tape(tape))?);
     let d_weight = operation.place(&weight);
-    let (device, ids) = (weight.device().clone(), numbers.values);
+    let device = weight.device().clone();
+    let ids = numbers.values;
     let rows = rows(&ids, weight)?;
     Ok(
         operation.finish(&device, rows, shape, move |d_y, gradients| {

@@ -160,8 +160,10 @@ pub(crate) mod slices {
     pub const fn expand_footprint(from: &[usize], to: &[usize]) -> Footprint {
         let mut whole = Footprint::NONE;
         // The numbers before a step, and before the one before it; `x` itself takes nothing in the forward pass.
-        let (mut now, mut before) = (Footprint::array(from).kept, 0);
-        let (mut now_forward, mut before_forward) = (0, 0);
+        let mut now = Footprint::array(from).kept;
+        let mut before = 0;
+        let mut now_forward = 0;
+        let mut before_forward = 0;
         let mut axis = from.len();
         while axis > 0 {
             axis -= 1;
@@ -169,7 +171,8 @@ pub(crate) mod slices {
                 whole.forward = larger(whole.forward, now_forward, before_forward);
                 whole.backward = larger(whole.backward, now, before);
                 (before, before_forward) = (now, now_forward);
-                let (outer, inner) = (from.split_at(axis).0, to.split_at(axis).1);
+                let outer = from.split_at(axis).0;
+                let inner = to.split_at(axis).1;
                 now = Footprint::array(outer)
                     .kept
                     .saturating_mul(Footprint::array(inner).kept);
@@ -235,7 +238,8 @@ pub(super) mod composed {
         let sizes: Vec<_> = std::iter::zip(x.shape().concrete(), to.concrete()).collect();
         // Where the number of each place comes from: along an axis of size 1, from its only place.
         let source = |mut place: usize| {
-            let (mut source, mut stride) = (0, 1);
+            let mut source = 0;
+            let mut stride = 1;
             for &(from, to) in sizes.iter().rev() {
                 source += place % to % from * stride;
                 stride *= from;

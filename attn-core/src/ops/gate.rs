@@ -64,7 +64,8 @@ where
     if !D::FUSED {
         return Ok(composed::gate::<A, H, S, E, D, T>(x)?);
     }
-    let (device, shape) = (x.device().clone(), x.shape().with_last(Const::<H>));
+    let device = x.device().clone();
+    let shape = x.shape().with_last(Const::<H>);
     let rows = x.shape().leading().num_elements();
     let mut operation = Operation::default();
     let x = operation.read(x)?;
@@ -266,7 +267,8 @@ pub(crate) mod composed {
         let right = x.try_slice((.., H..))?;
         // Of the same types.
         let sizes = (left.shape().0, H);
-        let (left, right) = (reshape(left, sizes)?, reshape(right, sizes)?);
+        let left = reshape(left, sizes)?;
+        let right = reshape(right, sizes)?;
         reshape(A::compose(left)?.try_mul(right)?, shape)
     }
 }

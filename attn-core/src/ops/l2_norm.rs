@@ -44,8 +44,10 @@ pub(crate) fn l2_norm_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<
     if !fused {
         return Ok(composed::l2_norm(x, epsilon)?);
     }
-    let (device, shape) = (x.device().clone(), *x.shape());
-    let (rows, width) = (shape.leading().num_elements(), shape.last().size());
+    let device = x.device().clone();
+    let shape = *x.shape();
+    let rows = shape.leading().num_elements();
+    let width = shape.last().size();
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(rows * width);
@@ -100,7 +102,8 @@ pub(crate) mod slices {
         d_x: &mut Target<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let (rows, width) = (x.rows(), x.cols());
+        let rows = x.rows();
+        let width = x.cols();
         let (d_x, into) = d_x.numbers_mut(gradients);
         let d_x = MatrixMut::new(d_x, rows, width);
         kernel::backward(x, E::of(epsilon), d_y, d_x, into);
@@ -134,7 +137,8 @@ pub(super) mod composed {
             return zeros_after(x, shape);
         }
         let x = rows(x)?;
-        let (flat, device) = (*x.shape(), x.device().clone());
+        let flat = *x.shape();
+        let device = x.device().clone();
         let squares = x.with_empty_tape().try_square()?.try_sum::<(usize,), _>()?;
         let count = *squares.shape();
         // The root of 0 has no derivative: short vectors are divided by a constant.

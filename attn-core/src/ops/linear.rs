@@ -85,7 +85,8 @@ where
     if !fused {
         return Ok(composed::linear(x, weight, bias)?);
     }
-    let (device, rows) = (x.device().clone(), x.shape().leading().num_elements());
+    let device = x.device().clone();
+    let rows = x.shape().leading().num_elements();
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let map = Stack::new(I)

@@ -126,7 +126,8 @@ fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>
     x: Tensor<S, E, D, T>,
     padding: Option<PaddingData>,
 ) -> Result<Tensor<Pooled<S>, E, D, T>, Error<D::Err>> {
-    let (device, axis) = (x.device().clone(), sequence(x.shape()));
+    let device = x.device().clone();
+    let axis = sequence(x.shape());
     if !fused {
         let marks = counted(&padding).marks(axis);
         return Ok(composed::max_pool(x, &marks)?);
@@ -139,7 +140,8 @@ fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>
     let values = y.as_slice().to_vec();
     Ok(
         operation.finish(&device, values, shape, move |d_y, gradients| {
-            let (y, d_x) = (y.as_slice(), &mut x.target());
+            let y = y.as_slice();
+            let d_x = &mut x.target();
             slices::max_pool_backward(x.values(), axis, counted(&padding), y, d_y, d_x, gradients)
         })?,
     )
@@ -230,17 +232,20 @@ pub(super) mod composed {
         x: Tensor<S, E, D, T>,
         marks: &[bool],
     ) -> Result<Tensor<Pooled<S>, E, D, T>, D::Err> {
-        let (sequence, device) = (x.shape().leading(), x.device().clone());
+        let sequence = x.shape().leading();
+        let device = x.device().clone();
         let shape = sequence.with_last(x.shape().last());
         if is_empty(x.shape()) {
             return zeros_after(x, shape);
         }
-        let (len, inner) = (sequence.last().size(), x.shape().last().size());
+        let len = sequence.last().size();
+        let inner = x.shape().last().size();
         let numbers = x.as_vec();
         // The place of the largest number of a column: the first of several, but NaN before all.
         let is_larger = |a: E, b: E| a > b || (a.is_nan() && !b.is_nan());
         let largest = |column: usize| {
-            let (o, i) = (column / inner, column % inner);
+            let o = column / inner;
+            let i = column % inner;
             let places = (0..len).filter(|l| marks[o * len + l]);
             let places = places.map(|l| (o * len + l) * inner + i);
             places.reduce(|a, b| {

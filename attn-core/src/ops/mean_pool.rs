@@ -142,7 +142,8 @@ fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>
         let marks = counted(&padding).marks(sequence(x.shape()));
         return Ok(composed::mean_pool(x, &marks)?);
     }
-    let (device, axis) = (x.device().clone(), sequence(x.shape()));
+    let device = x.device().clone();
+    let axis = sequence(x.shape());
     let shape = x.shape().leading().with_last(x.shape().last());
     let mut operation = Operation::default();
     let x = operation.read(x)?;
@@ -241,12 +242,14 @@ pub(super) mod composed {
         x: Tensor<S, E, D, T>,
         marks: &[bool],
     ) -> Result<Tensor<Pooled<S>, E, D, T>, D::Err> {
-        let (sequence, device) = (x.shape().leading(), x.device().clone());
+        let sequence = x.shape().leading();
+        let device = x.device().clone();
         let shape = sequence.with_last(x.shape().last());
         if is_empty(x.shape()) {
             return zeros_after(x, shape);
         }
-        let (outer, len) = (sequence.leading().num_elements(), sequence.last().size());
+        let outer = sequence.leading().num_elements();
+        let len = sequence.last().size();
         let sizes = (outer, len, x.shape().last().size());
         let counts = marks
             .chunks(len)

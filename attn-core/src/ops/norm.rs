@@ -168,7 +168,8 @@ fn norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
     bias: Option<&Tensor<Rank1<M>, E, D>>,
     epsilon: f64,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
-    let (device, shape) = (x.device().clone(), *x.shape());
+    let device = x.device().clone();
+    let shape = *x.shape();
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let norm = Norm {
@@ -487,7 +488,8 @@ pub(crate) mod slices {
             to: MatrixMut<'_, E>,
         ) -> Array<E> {
             let mut statistics = Array::uninit(to.rows(), [STATISTICS]);
-            let (x, y) = (x.into(), y.into());
+            let x = x.into();
+            let y = y.into();
             self.kernel()
                 .forward_of_sum(x, y, to, statistics.as_mut_slice());
             statistics
@@ -502,7 +504,8 @@ pub(crate) mod slices {
             d_x: &mut Target<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
-            let (rows, width) = (x.rows(), x.cols());
+            let rows = x.rows();
+            let width = x.cols();
             // One gradient of the tape at a time can be written in place.
             let [mut d_gain, mut d_bias] = [(); 2].map(|()| Array::zeros(1, [width]));
             let (numbers, into) = d_x.numbers_mut(gradients);
@@ -546,7 +549,8 @@ pub(crate) mod composed {
         epsilon: f64,
     ) -> Result<Tensor<S, E, D, T>, D::Err> {
         let shape = *x.shape();
-        let (gain, bias) = (gain.retaped::<T>(), bias.retaped::<T>());
+        let gain = gain.retaped::<T>();
+        let bias = bias.retaped::<T>();
         if is_empty(&shape) {
             let (x, tape) = zeros_after_both(x, gain, shape)?.split_tape();
             return Ok(x.put_tape(tape.merge(depend(bias))));

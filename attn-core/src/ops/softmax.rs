@@ -37,8 +37,10 @@ pub(crate) fn softmax_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<
     if !fused {
         return Ok(composed::softmax(x)?);
     }
-    let (device, shape) = (x.device().clone(), *x.shape());
-    let (rows, width) = (shape.leading().num_elements(), shape.last().size());
+    let device = x.device().clone();
+    let shape = *x.shape();
+    let rows = shape.leading().num_elements();
+    let width = shape.last().size();
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = Array::uninit(rows, [width]);
@@ -89,7 +91,8 @@ pub(crate) mod slices {
         d_x: &mut Target<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let (rows, width) = (y.rows(), y.cols());
+        let rows = y.rows();
+        let width = y.cols();
         d_x.accumulate(gradients, |d_x| {
             shares::backward(y, d_y, MatrixMut::new(d_x, rows, width));
         })

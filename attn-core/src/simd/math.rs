@@ -140,10 +140,8 @@ pub fn floor<V: Vector>(x: V) -> V {
 #[inline(always)]
 pub fn rem<V: Vector>(x: V, y: V) -> V {
     const MOST_LANES: usize = 16;
-    let (mut dividends, mut divisors) = (
-        [V::Element::ZERO; MOST_LANES],
-        [V::Element::ONE; MOST_LANES],
-    );
+    let mut dividends = [V::Element::ZERO; MOST_LANES];
+    let mut divisors = [V::Element::ONE; MOST_LANES];
     x.store(&mut dividends);
     y.store(&mut divisors);
     for (x, y) in dividends.iter_mut().zip(divisors) {
@@ -160,7 +158,9 @@ pub fn rem<V: Vector>(x: V, y: V) -> V {
 #[inline(always)]
 pub fn powi<V: Vector>(x: V, n: i32) -> V {
     let one = constant::<V>(Real::ONE);
-    let (mut power, mut square, mut bits) = (one, x, n.unsigned_abs());
+    let mut power = one;
+    let mut square = x;
+    let mut bits = n.unsigned_abs();
     while bits > 0 {
         if bits % 2 == 1 {
             power *= square;

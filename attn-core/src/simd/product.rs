@@ -67,7 +67,9 @@ pub fn product<E: Real>(
     b: Matrix<'_, E>,
     threads: Threads,
 ) {
-    let (m, k, n) = (a.rows(), a.cols(), b.cols());
+    let m = a.rows();
+    let k = a.cols();
+    let n = b.cols();
     assert!(
         k == b.rows() && m == to.rows() && n == to.cols(),
         "({m} x {k}) times ({} x {n}) into ({} x {})",

@@ -58,17 +58,16 @@ pub fn dot<V: Vector>(x: &[V::Element], y: &[V::Element]) -> V::Element {
     assert_eq!(x.len(), y.len(), "dot: lengths differ");
     let mut sums = [V::zero(); CHAINS];
     let block = CHAINS * V::LANES;
-    let (mut xs, mut ys) = (x.chunks_exact(block), y.chunks_exact(block));
+    let mut xs = x.chunks_exact(block);
+    let mut ys = y.chunks_exact(block);
     for (x, y) in (&mut xs).zip(&mut ys) {
         for (chain, sum) in sums.iter_mut().enumerate() {
             let at = chain * V::LANES;
             *sum = V::load(&x[at..]).mul_add(V::load(&y[at..]), *sum);
         }
     }
-    let (xs, ys) = (
-        xs.remainder().chunks(V::LANES),
-        ys.remainder().chunks(V::LANES),
-    );
+    let xs = xs.remainder().chunks(V::LANES);
+    let ys = ys.remainder().chunks(V::LANES);
     for (sum, (x, y)) in sums.iter_mut().zip(xs.zip(ys)) {
         *sum = load_any::<V>(x).mul_add(load_any(y), *sum);
     }

@@ -265,7 +265,8 @@ impl<E: Element> AdamW<E> {
         model: &M,
         bound: &[UniqueId],
     ) -> String {
-        let (mut names, mut bound) = (BTreeSet::new(), bound.iter());
+        let mut names = BTreeSet::new();
+        let mut bound = bound.iter();
         let strange = for_each(model, |place, parameter| {
             if bound.next() != Some(&parameter.id()) {
                 return Err(place.name);
@@ -368,10 +369,8 @@ mod tests {
     fn a_second_model_is_refused_and_the_first_goes_on() {
         let [mut first, mut second] = models();
         let [mut alone, _] = models();
-        let (mut optimizer, mut its_own) = (
-            AdamW::new(Default::default()),
-            AdamW::new(Default::default()),
-        );
+        let mut optimizer = AdamW::new(Default::default());
+        let mut its_own = AdamW::new(Default::default());
         for _ in 0..3 {
             let found = step(&mut optimizer, &mut first);
             assert_eq!(found, step(&mut its_own, &mut alone));

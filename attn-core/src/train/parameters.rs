@@ -197,7 +197,8 @@ pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend
     model: &M,
     gradients: &mut Gradients<E, D>,
 ) -> Result<Vec<(String, UniqueId)>, D::Err> {
-    let (mut device, mut ids) = (None, Vec::new());
+    let mut device = None;
+    let mut ids = Vec::new();
     let Ok(()) = for_each(model, |_, parameter| {
         device.get_or_insert_with(|| parameter.device().clone());
         ids.push(parameter.id());
@@ -213,7 +214,8 @@ pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend
     } = Emptied::of(model, ids)?;
     let given = std::mem::replace(gradients, Gradients::leaky());
     *gradients = merge(&device, empty, given)?;
-    let (mut missing, mut lens) = (Vec::new(), lens.into_iter());
+    let mut missing = Vec::new();
+    let mut lens = lens.into_iter();
     for_each(model, |place, parameter| {
         let gradient = parameter.gradient(gradients)?;
         // Of parameters that share a gradient, the first has its length.
@@ -257,7 +259,8 @@ impl<E: Element, D: Backend<E>> Emptied<E, D> {
     }
 
     fn new<M: TensorCollection<E, D>>(model: &M, ids: Vec<UniqueId>) -> Result<Self, D::Err> {
-        let (mut lens, mut gradients) = (Vec::new(), Gradients::leaky());
+        let mut lens = Vec::new();
+        let mut gradients = Gradients::leaky();
         for_each(model, |_, parameter| {
             lens.push(std::mem::take(parameter.gradient(&mut gradients)?).len());
             Ok::<_, D::Err>(())

@@ -54,7 +54,8 @@ impl Schedule for Cosine {
         if step < self.warm_up {
             return self.highest * step as f64 / self.warm_up as f64;
         }
-        let (done, all) = (step - self.warm_up, self.steps.saturating_sub(self.warm_up));
+        let done = step - self.warm_up;
+        let all = self.steps.saturating_sub(self.warm_up);
         let share = done as f64 / all.max(1) as f64;
         let wave = 0.5 * (1.0 + (PI * share.min(1.0)).cos());
         self.lowest + (self.highest - self.lowest) * wave
@@ -81,7 +82,8 @@ pub struct Noam {
 
 impl Schedule for Noam {
     fn rate(&self, step: u64) -> f64 {
-        let (step, warm_up) = (step.max(1) as f64, self.warm_up.max(1) as f64);
+        let step = step.max(1) as f64;
+        let warm_up = self.warm_up.max(1) as f64;
         let width = self.d_model.max(1) as f64;
         self.factor * width.powf(-0.5) * step.powf(-0.5).min(step * warm_up.powf(-1.5))
     }

@@ -161,7 +161,8 @@ impl<'a> Lines<'a> {
             let drawn = losses.iter().filter(|(_, loss)| chart.can_be_drawn(*loss));
             drawn.map(|(step, loss)| (*step as f64, *loss)).collect()
         };
-        let (train, validation) = (drawn(&chart.train), drawn(&chart.validation));
+        let train = drawn(&chart.train);
+        let validation = drawn(&chart.validation);
         let baselines = chart
             .baselines
             .iter()
@@ -292,7 +293,8 @@ fn axis(losses: impl Iterator<Item = f64>, logarithmic: bool) -> (f64, f64) {
 
 /// Exponential means, each weighted by how much of the past there is.
 fn smoothed(losses: &[(f64, f64)], share: f64) -> Vec<(f64, f64)> {
-    let (mut sum, mut weight) = (0.0, 0.0);
+    let mut sum = 0.0;
+    let mut weight = 0.0;
     let means = losses.iter().map(|(step, loss)| {
         sum = share * sum + (1.0 - share) * loss;
         weight = share * weight + (1.0 - share);

@@ -64,7 +64,8 @@ impl Rows {
 
     fn push(&mut self, row: &[f32], codes: Codes) {
         let finite = || row.iter().filter(|w| w.is_finite()).copied();
-        let (low, high) = (finite().fold(0.0, f32::min), finite().fold(0.0, f32::max));
+        let low = finite().fold(0.0, f32::min);
+        let high = finite().fold(0.0, f32::max);
         let steps = f64::from(codes.top() - 1);
         // The difference of two floats may be more than a float.
         let step = ((f64::from(high) - f64::from(low)) / steps) as f32;
@@ -179,7 +180,8 @@ pub(super) mod tests {
                 .map(|four| f32::from_le_bytes(four.try_into().unwrap()))
                 .collect()
         };
-        let (low, step) = (floats("low"), floats("step"));
+        let low = floats("low");
+        let step = floats("step");
         let codes: Vec<u32> = match map["bits"].as_u64().unwrap() {
             8 => text("codes").iter().map(|code| u32::from(*code)).collect(),
             _ => text("codes")

@@ -91,7 +91,8 @@ impl Report {
     /// is to be drawn for white paper: on dark pages its lightness is turned around.
     pub fn picture(mut self, heading: &str, description: &str, svg: &str) -> Self {
         self.head(heading);
-        let (description, svg) = (html::text(description), base64(svg.as_bytes()));
+        let description = html::text(description);
+        let svg = base64(svg.as_bytes());
         let _ = writeln!(
             self.body,
             "<div class=\"picture\"><img alt=\"{description}\" src=\"data:image/svg+xml;base64,{svg}\"></div>"

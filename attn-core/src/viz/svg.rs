@@ -88,7 +88,8 @@ impl<'a> Drawing<'a> {
     }
 
     fn svg(&self) -> String {
-        let (rows, columns) = (self.grid.queries.len(), self.grid.keys.len());
+        let rows = self.grid.queries.len();
+        let columns = self.grid.keys.len();
         let [paper, ink] = match self.options.theme {
             Theme::Light => ["#ffffff", "#16202b"],
             Theme::Dark => ["#14171c", "#e6ebf0"],
@@ -119,7 +120,8 @@ impl<'a> Drawing<'a> {
 
     /// One path for all cells of a colour: a line through neighbours that have it.
     fn write_weights(&self, svg: &mut String) {
-        let (rows, columns) = (self.grid.queries.len(), self.grid.keys.len());
+        let rows = self.grid.queries.len();
+        let columns = self.grid.keys.len();
         let mut paths = vec![String::new(); LEVELS + 1];
         let largest = self.grid.largest(self.options.scale);
         for (row, largest) in largest.into_iter().enumerate() {
@@ -135,7 +137,9 @@ impl<'a> Drawing<'a> {
                 column += run.len();
             }
         }
-        let (left, top, cell) = (self.left, self.top, self.cell);
+        let left = self.left;
+        let top = self.top;
+        let cell = self.cell;
         let paper = hex(self.colours[0]);
         let _ = writeln!(
             svg,
@@ -186,10 +190,8 @@ impl<'a> Drawing<'a> {
         svg.push_str("</g>\n");
         let _ = writeln!(svg, "<g font-size=\"{size:.1}\">");
         for key in (0..self.grid.keys.len()).step_by(step) {
-            let (x, y) = (
-                self.left + (key as f64 + 0.5) * self.cell + 0.35 * size,
-                self.top - 5.0,
-            );
+            let x = self.left + (key as f64 + 0.5) * self.cell + 0.35 * size;
+            let y = self.top - 5.0;
             let label = text(key, &self.grid.keys);
             let _ = writeln!(
                 svg,

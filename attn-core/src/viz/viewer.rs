@@ -165,8 +165,10 @@ mod tests {
 
     #[test]
     fn a_page_has_the_weights_the_entropies_and_the_labels() {
-        let (self_attention, cross) = (map("self", [2, 3, 5, 5]), map("cross", [2, 1, 5, 4]));
-        let (queries, keys) = ([["a", "b"], ["c", "d"]], [["x", "y", "z"], ["u", "v", "w"]]);
+        let self_attention = map("self", [2, 3, 5, 5]);
+        let cross = map("cross", [2, 1, 5, 4]);
+        let queries = [["a", "b"], ["c", "d"]];
+        let keys = [["x", "y", "z"], ["u", "v", "w"]];
         let mut viewer = Viewer::new("page");
         viewer.add(&self_attention, &Labels::same(queries)).unwrap();
         viewer.add(&cross, &Labels::cross(queries, keys)).unwrap();

@@ -45,7 +45,8 @@ fn entry(tokens: &mut Tokens) -> Entry {
     }
     let mut value = Vec::new();
     // Types have brackets of their own.
-    let (mut depth, mut is_arrow) = (0, false);
+    let mut depth = 0;
+    let mut is_arrow = false;
     while let Some(token) = tokens.rest().first() {
         let is_outside = depth == 0;
         let is_end = match token {

@@ -244,7 +244,8 @@ impl Walker<'_, '_> {
             }
         }
         if let Some(statements) = tokens.take_group(Delimiter::Brace) {
-            let (scope, shapes) = (self.scope, self.shapes.clone());
+            let scope = self.scope;
+            let shapes = self.shapes.clone();
             self.statements(statements);
             (self.scope, self.shapes) = (scope, shapes);
         }

@@ -37,7 +37,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> Option<TokenStream> {
     let data = cx.graph.data.iter();
     let data = data.filter(|data| matches!(data, CallData::Declared(_)));
     let data = data.map(|data| {
-        let (name, ty) = (data_name(data), read_type(data));
+        let name = data_name(data);
+        let ty = read_type(data);
         quote_spanned!(cx.at=> #name: &#ty)
     });
     (!lines.is_empty()).then(|| {
@@ -100,7 +101,8 @@ fn expressions<'a>(cx: &'a Layer<'_>) -> impl Iterator<Item = &'a Expr> {
 
 /// Every check once: of what stands in an index or a divisor before that.
 fn checks<'a>(cx: &'a Layer<'_>, expressions: impl Iterator<Item = &'a Expr>) -> Vec<Check<'a>> {
-    let (mut checks, mut texts) = (Vec::new(), Vec::new());
+    let mut checks = Vec::new();
+    let mut texts = Vec::new();
     for expr in expressions {
         add_checks(cx, expr, &mut |text, check| {
             if !texts.contains(&text) {
@@ -161,7 +163,8 @@ fn stays_inside(cx: &Layer<'_>, dim: &Dim, index: &Expr) -> bool {
 }
 
 fn emit_index(cx: &Layer<'_>, name: &str, axis: usize, dim: &Dim, index: &Expr) -> TokenStream {
-    let (label, axis) = (cx.label(), Literal::usize_unsuffixed(axis));
+    let label = cx.label();
+    let axis = Literal::usize_unsuffixed(axis);
     let size = match dim {
         Dim::Batch => quote_spanned!(cx.at=> batch),
         Dim::Query => quote_spanned!(cx.at=> query),
@@ -177,7 +180,8 @@ fn emit_index(cx: &Layer<'_>, name: &str, axis: usize, dim: &Dim, index: &Expr) 
 }
 
 fn emit_divisor(cx: &Layer<'_>, divisor: &Expr) -> TokenStream {
-    let (label, text) = (cx.label(), divisor.to_string());
+    let label = cx.label();
+    let text = divisor.to_string();
     let (lines, args) = emit_values(cx, divisor);
     quote_spanned! {cx.at=>
         #lines
@@ -190,7 +194,8 @@ fn emit_divisor(cx: &Layer<'_>, divisor: &Expr) -> TokenStream {
 /// these.
 fn emit_values(cx: &Layer<'_>, expr: &Expr) -> (TokenStream, TokenStream) {
     let heads = &cx.spec.heads;
-    let (bounds, value) = (places::on_zone(expr), host(expr, 0));
+    let bounds = places::on_zone(expr);
+    let value = host(expr, 0);
     let places = [
         (Var::B, quote_spanned!(cx.at=> batch)),
         (Var::H, quote_spanned!(cx.at=> #heads)),

@@ -16,14 +16,12 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         quote!(&#read)
     });
     let check_integers = bounds::emit(cx);
-    let (q, k) = (
-        quote!(p::HasShape::shape(&x).1),
-        if cx.graph.cross {
-            quote!(p::HasShape::shape(&context).1)
-        } else {
-            quote!(p::HasShape::shape(&x).1)
-        },
-    );
+    let q = quote!(p::HasShape::shape(&x).1);
+    let k = if cx.graph.cross {
+        quote!(p::HasShape::shape(&context).1)
+    } else {
+        quote!(p::HasShape::shape(&x).1)
+    };
     let mut uses = cx.graph.uses();
     let lines = (0..cx.graph.nodes.len()).map(|index| emit_node(cx, NodeId(index), &mut uses));
     let lines: Vec<_> = lines.collect();

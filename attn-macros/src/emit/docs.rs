@@ -407,8 +407,10 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
         }
     };
     let bare = |text: &str| text.replace('`', "");
-    let (mut batched, mut unbatched) = (Vec::new(), Vec::new());
-    let (mut names, mut data) = (Vec::new(), Vec::new());
+    let mut batched = Vec::new();
+    let mut unbatched = Vec::new();
+    let mut names = Vec::new();
+    let mut data = Vec::new();
     for (input, with_batch, without) in inputs(cx) {
         names.push(input.to_string());
         if matches!(&*input, "x" | "context") {
@@ -424,7 +426,8 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
             ));
         }
     }
-    let (batched, unbatched) = (tuple(batched), tuple(unbatched));
+    let batched = tuple(batched);
+    let unbatched = tuple(unbatched);
     let mut note = "batch and sequence axes are `usize` or `Const<N>`, the width is a `Const`; elements and device are those of the layer: `{E}`, `{D}`".to_owned();
     // The attribute takes braces for places of its own.
     let literal = |text: &str| text.replace('{', "{{").replace('}', "}}");

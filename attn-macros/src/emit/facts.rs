@@ -46,7 +46,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let params = params(cx);
     let flops = flops(cx);
     let mask = emit_mask(cx);
-    let (label, output) = (cx.label(), format!("[batch, q_len, {}]", spec.d_model));
+    let label = cx.label();
+    let output = format!("[batch, q_len, {}]", spec.d_model);
     quote_spanned! {cx.at=>
         #mask
 
@@ -85,10 +86,13 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 
 /// What is proved of the mask, and what is counted.
 fn emit_mask(cx: &Layer<'_>) -> TokenStream {
-    let (name, vis, heads) = (&cx.name, &cx.spec.item.vis, &cx.spec.heads);
+    let name = &cx.name;
+    let vis = &cx.spec.item.vis;
+    let heads = &cx.spec.heads;
     let mask = mask(cx);
     let subject = cx.spec.subject(&mask);
-    let (is_causal, every_query_attends) = (subject.is_causal(), subject.every_query_attends());
+    let is_causal = subject.is_causal();
+    let every_query_attends = subject.every_query_attends();
     let different_heads = if mask.reads(Var::H) {
         quote!(#heads)
     } else {

@@ -19,7 +19,10 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
     } = cx;
     let vis = &cx.spec.item.vis;
     let words = docs::accepted(cx);
-    let (message, label, note, doc) = (words.message, words.label, words.note, words.doc);
+    let message = words.message;
+    let label = words.label;
+    let note = words.note;
+    let doc = words.doc;
     quote_spanned! {cx.at=>
         #(#cfgs)*
         #[doc = #doc]
@@ -105,9 +108,11 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
 /// ```
 fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
     let Layer { name, input, .. } = cx;
-    let (query, key) = (cx.query_var(), cx.key_var());
+    let query = cx.query_var();
+    let key = cx.key_var();
     let lead = batched.then(|| quote!(B,));
-    let (d_model, heads) = (cx.spec.d_model.arg(), cx.spec.heads.arg());
+    let d_model = cx.spec.d_model.arg();
+    let heads = cx.spec.heads.arg();
     let parts = parts(cx, batched);
     let Parts {
         generics,
@@ -152,7 +157,9 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
         .iter()
         .map(|(tensor, ty, bound)| quote!(let #tensor = <#ty as #bound>::fit(#tensor);));
     let (tensors, data) = names.split_at(if cx.graph.cross { 2 } else { 1 });
-    let (label, last, widths) = (cx.label(), tensors.last(), emit_widths(cx));
+    let label = cx.label();
+    let last = tensors.last();
+    let widths = emit_widths(cx);
     let reads = cx.graph.data.iter();
     let reads = reads.map(|data| emit_read(cx, data, batched));
     let check_integers = bounds::emit_call(cx);
@@ -187,7 +194,8 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
 
 /// The line that checks the sizes of a call that has `axes`.
 pub(super) fn emit_check(cx: &Layer<'_>) -> TokenStream {
-    let (label, widths) = (cx.label(), emit_widths(cx));
+    let label = cx.label();
+    let widths = emit_widths(cx);
     quote!(p::check_axes(#label, axes, #widths)?;)
 }
 
@@ -228,7 +236,8 @@ fn widest(sizes: &[&Size]) -> TokenStream {
 
 /// The line that reads data of the call, and checks them against `axes`.
 fn emit_read(cx: &Layer<'_>, data: &CallData, batched: bool) -> TokenStream {
-    let (name, arguments) = (data_name(data), read_arguments(&cx.label(), data, batched));
+    let name = data_name(data);
+    let arguments = read_arguments(&cx.label(), data, batched);
     let of = match data {
         CallData::Padding => quote!(Padding),
         CallData::Document => quote!(Documents),
@@ -299,11 +308,11 @@ struct Parts {
 /// `x`, perhaps `context`, and the mask's data. A single input is given its exact shape.
 fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
     let name = &cx.name;
-    let (query, key, sequences) = (cx.query_var(), cx.key_var(), cx.sequence_vars());
-    let (batch, lead) = (
-        batched.then(|| quote!(B: p::Dim,)),
-        batched.then(|| quote!(B,)),
-    );
+    let query = cx.query_var();
+    let key = cx.key_var();
+    let sequences = cx.sequence_vars();
+    let batch = batched.then(|| quote!(B: p::Dim,));
+    let lead = batched.then(|| quote!(B,));
     let d_model = cx.spec.d_model.arg();
     let mut parts = Parts {
         generics: quote!(#batch #(#sequences: p::Dim,)* T: p::Tape<E, D>,),
@@ -321,10 +330,8 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
     parts.types = vec![given.clone()];
     parts.fits.push((var("x"), given, bound));
     if let Some(d_context) = &cx.spec.d_context {
-        let (batch, other) = (
-            batched.then(|| quote!(B2: p::Dim,)),
-            batched.then(|| quote!(B2,)),
-        );
+        let batch = batched.then(|| quote!(B2: p::Dim,));
+        let other = batched.then(|| quote!(B2,));
         let given = quote_spanned!(cx.at=> p::Tensor<(#other #key, p::Const<{ CONTEXT_WIDTH }>), E2, D2, T2>);
         let d_context = d_context.arg();
         let expected = quote!(p::Tensor<(#lead #key, p::Const<#d_context>), E, D>);

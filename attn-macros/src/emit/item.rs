@@ -11,15 +11,15 @@ use crate::spec::Size;
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let krate = cx.krate;
     let item = &cx.spec.item;
-    let (attrs, vis, name) = (&item.attrs, &item.vis, &item.name);
+    let attrs = &item.attrs;
+    let vis = &item.vis;
+    let name = &item.name;
     let derives = missing_derives(attrs);
     let (docs, [e, d]) = (docs::layer(cx), cx.generics());
     let fields = cx.graph.params.iter().map(|param| {
-        let (field, doc, ty) = (
-            format_ident!("{}", param.field),
-            docs::field(param),
-            field_type(cx, param),
-        );
+        let field = format_ident!("{}", param.field);
+        let doc = docs::field(param);
+        let ty = field_type(cx, param);
         quote!(#[doc = #doc] #vis #field: #ty)
     });
     quote_spanned! {cx.at=>
@@ -71,7 +71,8 @@ fn field_type(cx: &Layer<'_>, param: &Param) -> TokenStream {
             ..
         } => {
             let linear = format_ident!("{}", if *bias { "Linear" } else { "UnbiasedLinear" });
-            let (input, output) = (input.arg(), output.arg());
+            let input = input.arg();
+            let output = output.arg();
             quote!(#krate::__private::#linear<#input, #output, #e, #d>)
         }
         ParamKind::Weight { dims, .. } => {

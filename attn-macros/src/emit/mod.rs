@@ -43,7 +43,8 @@ pub(crate) fn layer(
 ) -> TokenStream {
     let cx = &Layer::new(krate, spec, graph, caller);
     let cfgs = &cx.cfgs;
-    let (item, alias) = (item::emit(cx), cx.alias());
+    let item = item::emit(cx);
+    let alias = cx.alias();
     let input_trait = input::emit_trait(cx);
     let impls = [
         input::emit_impls(cx),
@@ -117,7 +118,9 @@ pub(crate) fn alias(
     [e, d]: [Ident; 2],
     [declared_others, others]: &[TokenStream; 2],
 ) -> Option<TokenStream> {
-    let (declared, alias, cfgs) = (&item.name, emitted_name(&item.name), item.cfgs());
+    let declared = &item.name;
+    let alias = emitted_name(&item.name);
+    let cfgs = item.cfgs();
     (alias != *declared).then(|| {
         quote! {
             #(#cfgs)*
@@ -255,7 +258,8 @@ impl<'a> Layer<'a> {
             quote!(context: #ty,)
         });
         let data = self.graph.data.iter().map(|word| {
-            let (name, ty) = (input::data_name(word), data(word));
+            let name = input::data_name(word);
+            let ty = data(word);
             quote!(#name: #ty,)
         });
         quote!(x: #x, #context #(#data)*)

@@ -113,7 +113,8 @@ impl Visit {
                 bias: true,
                 init,
             } => {
-                let (input, output) = (input.arg(), output.arg());
+                let input = input.arg();
+                let output = output.arg();
                 Visit::Linears {
                     fields: vec![field],
                     sizes: quote!(#input, #output),
@@ -226,7 +227,8 @@ mod tests {
 
     /// The depth of parentheses, and the number of fields in order.
     fn depth_and_fields(nested: TokenStream) -> (usize, Vec<String>) {
-        let (mut depth, mut fields) = (0, Vec::new());
+        let mut depth = 0;
+        let mut fields = Vec::new();
         for tree in nested {
             match tree {
                 proc_macro2::TokenTree::Group(group) => {

@@ -24,7 +24,8 @@ pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
         .map(|data| (data_name(data), read_type(data)))
         .unzip();
     let (lengths, [ty, generics]) = (lengths(mask), mask_type(cx, mask));
-    let (predicate, truth) = (host(mask, 0), on_zone(mask));
+    let predicate = host(mask, 0);
+    let truth = on_zone(mask);
     quote! {
         /// Which keys a query attends to.
         struct Attends #generics {
@@ -161,7 +162,8 @@ pub(super) fn on_zone(expr: &Expr) -> TokenStream {
 
 /// An operation of two integers, or of two conditions.
 fn binary_on_zone(op: Binary, a: &Expr, b: &Expr) -> TokenStream {
-    let (a, b) = (on_zone(a), on_zone(b));
+    let a = on_zone(a);
+    let b = on_zone(b);
     match op {
         Binary::Add => quote!((#a + #b)),
         Binary::Sub => quote!((#a - #b)),

@@ -114,7 +114,8 @@ impl Builder<'_> {
         if self.spec.score != Score::Bilinear {
             return q;
         }
-        let (heads, width) = (self.spec.heads.clone(), self.spec.head_dim.clone());
+        let heads = self.spec.heads.clone();
+        let width = self.spec.head_dim.clone();
         let torch = InitKind::Uniform {
             gain: 1,
             fans: vec![width.clone()],
@@ -180,7 +181,8 @@ impl Builder<'_> {
         if self.spec.score != Score::Additive {
             return self.push("scores", Op::DotScores { q, k });
         }
-        let (heads, hidden) = (self.spec.heads.clone(), self.spec.head_dim.clone());
+        let heads = self.spec.heads.clone();
+        let hidden = self.spec.head_dim.clone();
         let torch = InitKind::Uniform {
             gain: 1,
             fans: vec![hidden.clone()],

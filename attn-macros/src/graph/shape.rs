@@ -36,7 +36,8 @@ pub(super) fn infer(op: &Op, nodes: &[Node], params: &[Param], spec: &Spec) -> V
         Op::MapScores { scores, .. } | Op::Normalize { scores, .. } => shape(scores),
         Op::Dropout { weights, .. } => shape(weights),
         Op::Attend { weights, v } => {
-            let (weights, v) = (shape(weights), shape(v));
+            let weights = shape(weights);
+            let v = shape(v);
             vec![
                 weights[0].clone(),
                 weights[1].clone(),

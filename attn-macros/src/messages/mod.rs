@@ -331,7 +331,8 @@ pub(crate) fn too_many_arguments(word: &Word, found: &TokenStream) -> String {
 }
 
 pub(crate) fn duplicate_argument(word: &Word, arg: &Arg) -> String {
-    let (word, name) = (word.name, arg.name);
+    let word = word.name;
+    let name = arg.name;
     match arg.kind {
         ArgKind::Flag(flags @ [_, _, ..]) => format!(
             "`{word}` takes only one of {}\nhelp: remove the other",

@@ -83,7 +83,8 @@ impl<'m> Tokens<'m> {
 
     /// Whether a value has one vector for every token.
     fn is_per_token(&self, value: ValueId) -> bool {
-        let (axes, before) = (self.axes(value), self.axes(self.input));
+        let axes = self.axes(value);
+        let before = self.axes(self.input);
         let same = axes.iter().zip(before).all(|(a, b)| match (a, b) {
             (Axis::Symbol(a), Axis::Symbol(b)) => a == b,
             _ => false,

@@ -160,7 +160,8 @@ impl<'m> Diff<'m> {
         operands: Vec<(usize, Gradient)>,
         lines: &mut Vec<BackwardStep<'m>>,
     ) {
-        let (mut to, mut apart) = (Vec::new(), None);
+        let mut to = Vec::new();
+        let mut apart = None;
         for (index, gradient) in operands {
             let value = node.operands[index];
             // Two gradients of one value cannot be written at once.
@@ -175,7 +176,8 @@ impl<'m> Diff<'m> {
         }
         lines.push(BackwardStep::Adjoint { node, d_result, to });
         if let Some((value, buffer)) = apart {
-            let (from, to) = (GradSource::Buffer(buffer), self.target(value, lines));
+            let from = GradSource::Buffer(buffer);
+            let to = self.target(value, lines);
             lines.push(BackwardStep::Add { from, to });
             lines.push(BackwardStep::Free(buffer));
         }
@@ -302,7 +304,8 @@ impl<'m> Diff<'m> {
 
     /// The values outside of a loop, but for inputs, whose gradients it adds to.
     fn outer(&self, repeat: &Repeat) -> Vec<ValueId> {
-        let (mut read, mut defined) = (Vec::new(), Vec::new());
+        let mut read = Vec::new();
+        let mut defined = Vec::new();
         self.gather(&repeat.body, &mut read, &mut defined);
         read.extend(repeat.carried.iter().map(|carried| carried.after));
         defined.extend(repeat.carried.iter().map(|carried| carried.value));

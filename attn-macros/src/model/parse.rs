@@ -612,7 +612,8 @@ fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Res
     require(input, input.peek(token::Paren), messages::EXPECTED_OPERANDS)?;
     let content;
     parenthesized!(content in input);
-    let (mut operands, mut named) = (Vec::new(), Vec::new());
+    let mut operands = Vec::new();
+    let mut named = Vec::new();
     read(&content, |content| {
         while !content.is_empty() {
             if content.peek(syn::Ident) && content.peek2(Token![=]) {

@@ -77,7 +77,8 @@ impl Activation {
 
     /// `<attn::nn::Gelu as p::Activation>::KERNEL`
     fn kernel(self, of: &FusedNode<'_>) -> TokenStream {
-        let (nn, ty) = (of.nn(), format_ident!("{}", self.ty));
+        let nn = of.nn();
+        let ty = format_ident!("{}", self.ty);
         quote!(<#nn::#ty as p::Activation>::KERNEL)
     }
 }
@@ -125,7 +126,9 @@ impl Op for Activation {
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let (nn, ty, x) = (of.nn(), format_ident!("{}", self.ty), of.operand(0));
+        let nn = of.nn();
+        let ty = format_ident!("{}", self.ty);
+        let x = of.operand(0);
         quote!(activate::<#nn::#ty, _, _, _>(&#x))
     }
 
@@ -134,13 +137,17 @@ impl Op for Activation {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, activation, y) = (of.slice(0), self.kernel(of), to.slice());
+        let x = of.slice(0);
+        let activation = self.kernel(of);
+        let y = to.slice();
         quote!(p::layers::activate(#activation, #x, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (x, activation) = (of.slice(0), self.kernel(of));
-        let (d_y, d_x) = (gradients.slice(), gradients.targets());
+        let x = of.slice(0);
+        let activation = self.kernel(of);
+        let d_y = gradients.slice();
+        let d_x = gradients.targets();
         quote!(p::layers::activate_backward(#activation, #x, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -67,7 +67,8 @@ impl Op for Add {
     }
 
     fn forward(&self, _: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (terms, sum) = (to.terms(), to.slice());
+        let terms = to.terms();
+        let sum = to.slice();
         quote!(p::layers::add(#(#terms,)* #sum))
     }
 
@@ -103,12 +104,15 @@ impl Op for Sub {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, y, to) = (of.slice(0), of.slice(1), to.slice());
+        let x = of.slice(0);
+        let y = of.slice(1);
+        let to = to.slice();
         quote!(p::layers::sub(#x, #y, #to))
     }
 
     fn backward(&self, _: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (d_y, to) = (gradients.slice(), gradients.targets());
+        let d_y = gradients.slice();
+        let to = gradients.targets();
         quote!(#(#to.add(-1.0, #d_y, gradients);)*)
     }
 }
@@ -139,12 +143,15 @@ impl Op for Mul {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, y, to) = (of.slice(0), of.slice(1), to.slice());
+        let x = of.slice(0);
+        let y = of.slice(1);
+        let to = to.slice();
         quote!(p::layers::mul(#x, #y, #to))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (d_y, to) = (gradients.slice(), gradients.targets());
+        let d_y = gradients.slice();
+        let to = gradients.targets();
         let others = gradients.operands().map(|index| of.slice(1 - index));
         quote!(#(p::layers::mul_backward(#others, #d_y, &mut #to, gradients);)*)
     }
@@ -176,12 +183,16 @@ impl Op for Scale {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (by, x, to) = (&self.0, of.slice(0), to.slice());
+        let by = &self.0;
+        let x = of.slice(0);
+        let to = to.slice();
         quote!(p::layers::scale((#by) as f64, #x, #to))
     }
 
     fn backward(&self, _: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (by, d_y, to) = (&self.0, gradients.slice(), gradients.targets());
+        let by = &self.0;
+        let d_y = gradients.slice();
+        let to = gradients.targets();
         quote!(#(#to.add((#by) as f64, #d_y, gradients);)*)
     }
 }
@@ -212,7 +223,9 @@ impl Op for Shift {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (by, x, to) = (&self.0, of.slice(0), to.slice());
+        let by = &self.0;
+        let x = of.slice(0);
+        let to = to.slice();
         quote!(p::layers::shift((#by) as f64, #x, #to))
     }
 

@@ -87,19 +87,23 @@ impl Op for Attention {
     }
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
-        let (attention, axes) = (of.attention(self), of.axes_of_attention(self));
+        let attention = of.attention(self);
+        let axes = of.axes_of_attention(self);
         let number = syn::Index::from(self.index);
         Some(quote!(#attention::check(#axes, &call.data.#number)?;))
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (weights, y) = (of.weights(&self.place), to.matrix());
+        let weights = of.weights(&self.place);
+        let y = to.matrix();
         if of.mode() == ExecMode::Session {
-            let (attention, past) = (of.attention_in_session(self), of.past(&self.place));
+            let attention = of.attention_in_session(self);
+            let past = of.past(&self.place);
             let x = of.matrix(0);
             return quote!(#attention::decode(&#weights, &mut #past, new, #x, #y));
         }
-        let (attention, axes) = (of.attention(self), of.axes_of_attention(self));
+        let attention = of.attention(self);
+        let axes = of.axes_of_attention(self);
         let number = syn::Index::from(self.index);
         let inputs = (0..self.sequences()).map(|index| of.matrix(index));
         let seed = match self.dropout {
@@ -119,9 +123,12 @@ impl Op for Attention {
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (attention, weights) = (of.attention(self), of.weights(&self.place));
+        let attention = of.attention(self);
+        let weights = of.weights(&self.place);
         let inputs = (0..self.sequences()).map(|index| of.matrix(index));
-        let (kept, d_y, d_x) = (of.kept(), gradients.matrix(), gradients.targets());
+        let kept = of.kept();
+        let d_y = gradients.matrix();
+        let d_x = gradients.targets();
         quote! {
             #attention::backward(
                 &#weights,

@@ -83,12 +83,15 @@ impl Op for Concat {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, y, to) = (of.matrix(0), of.matrix(1), to.matrix());
+        let x = of.matrix(0);
+        let y = of.matrix(1);
+        let to = to.matrix();
         quote!(p::layers::concat(#x, #y, #to))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (d_y, to) = (gradients.matrix(), gradients.targets());
+        let d_y = gradients.matrix();
+        let to = gradients.targets();
         let widths = gradients.operands().map(|index| of.width(index));
         let starts = gradients.operands().map(|index| match index {
             0 => Some(quote!(0)),

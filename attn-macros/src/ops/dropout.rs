@@ -89,7 +89,8 @@ impl Op for Dropout {
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let (x, p) = (of.operand(0), &self.0);
+        let x = of.operand(0);
+        let p = &self.0;
         quote!(dropout(&#x, #p))
     }
 
@@ -98,7 +99,9 @@ impl Op for Dropout {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, kept, y) = (of.slice(0), of.kept(), to.slice());
+        let x = of.slice(0);
+        let kept = of.kept();
+        let y = to.slice();
         match of.mode() {
             ExecMode::Forward => quote!(p::layers::dropout(#kept, #x, #y)),
             ExecMode::Session => quote!(#y.copy_from_slice(#x)),
@@ -106,7 +109,9 @@ impl Op for Dropout {
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (kept, d_y, d_x) = (of.kept(), gradients.slice(), gradients.targets());
+        let kept = of.kept();
+        let d_y = gradients.slice();
+        let d_x = gradients.targets();
         quote!(p::layers::dropout_backward(#kept, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -39,7 +39,8 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
     } else {
         let vocab = lowering.required(call, "vocab");
         let width = lowering.required(call, "d_model");
-        let (vocab, width) = (vocab?, width?);
+        let vocab = vocab?;
+        let width = width?;
         let ty = lowering.vector_per_id(call.at, &ids, &width)?;
         let layer = Table {
             vocab: vocab.clone(),
@@ -114,17 +115,22 @@ impl Op for Embedding {
     }
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
-        let (ids, vocab) = (of.input(0), &self.vocab);
+        let ids = of.input(0);
+        let vocab = &self.vocab;
         Some(quote!(call.inputs.#ids.check("embedding", "id", #vocab, None)?;))
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (weights, ids, y) = (of.weights(&self.place), of.ids(0), to.matrix());
+        let weights = of.weights(&self.place);
+        let ids = of.ids(0);
+        let y = to.matrix();
         quote!(#weights.forward(#ids, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (weights, ids, d_y) = (of.weights(&self.place), of.ids(0), gradients.matrix());
+        let weights = of.weights(&self.place);
+        let ids = of.ids(0);
+        let d_y = gradients.matrix();
         quote!(#weights.backward(#ids, #d_y, gradients);)
     }
 }

@@ -32,7 +32,8 @@ impl Op for Expand {
     }
 
     fn cost(&self, of: &Extents<'_>) -> Cost {
-        let (from, to) = (of.operand(0), of.result());
+        let from = of.operand(0);
+        let to = of.result();
         let footprint = quote!(p::layers::expand_footprint(&[#(#from),*], &[#(#to),*]));
         Cost {
             flops: None,
@@ -43,7 +44,8 @@ impl Op for Expand {
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let (x, shape) = (of.operand(0), of.shape(0));
+        let x = of.operand(0);
+        let shape = of.shape(0);
         quote!(expand(&#x, #shape))
     }
 
@@ -52,18 +54,23 @@ impl Op for Expand {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, axes, y) = (of.slice(0), growing(of), to.slice());
+        let x = of.slice(0);
+        let axes = growing(of);
+        let y = to.slice();
         quote!(p::layers::expand(#x, #axes, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (axes, d_y, d_x) = (growing(of), gradients.slice(), gradients.targets());
+        let axes = growing(of);
+        let d_y = gradients.slice();
+        let d_x = gradients.targets();
         quote!(p::layers::expand_backward(#axes, #d_y, #(&mut #d_x,)* gradients);)
     }
 }
 
 /// `&p::layers::growing(&[1, 512], &[sizes.seq, 512])`
 fn growing(of: &FusedNode<'_>) -> TokenStream {
-    let (from, to) = (of.sizes(0), of.sizes_of_result());
+    let from = of.sizes(0);
+    let to = of.sizes_of_result();
     quote!(&p::layers::growing(&[#(#from),*], &[#(#to),*]))
 }

@@ -102,7 +102,8 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
     let ty = lowering.ty(call.operands[0]).clone();
     let hidden = lowering.required(call, "hidden");
     let width = lowering.width(call.at, &ty);
-    let (hidden, width) = (hidden?, width?);
+    let hidden = hidden?;
+    let width = width?;
     // The words of the key are those of the table.
     let Nonlinearity {
         activation, gated, ..
@@ -184,8 +185,11 @@ impl Op for FeedForward {
     }
 
     fn cost(&self, of: &Extents<'_>) -> Cost {
-        let (width, hidden, gated) = (&self.width, &self.hidden, self.gated);
-        let (rows, products) = (of.rows(), if gated { 6usize } else { 4 });
+        let width = &self.width;
+        let hidden = &self.hidden;
+        let gated = self.gated;
+        let rows = of.rows();
+        let products = if gated { 6usize } else { 4 };
         let footprint = quote!(p::layers::feed_forward_footprint(&[#(#rows),*], #hidden, #gated));
         Cost {
             flops: Some(quote!(p::product(&[#products, #(#rows,)* #width, #hidden]))),
@@ -210,13 +214,18 @@ impl Op for FeedForward {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (weights, x, y) = (of.weights(&self.place), of.matrix(0), to.matrix());
+        let weights = of.weights(&self.place);
+        let x = of.matrix(0);
+        let y = to.matrix();
         quote!(#weights.forward(#x, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (weights, x, kept) = (of.weights(&self.place), of.matrix(0), of.kept());
-        let (d_y, d_x) = (gradients.matrix(), gradients.targets());
+        let weights = of.weights(&self.place);
+        let x = of.matrix(0);
+        let kept = of.kept();
+        let d_y = gradients.matrix();
+        let d_x = gradients.targets();
         quote!(#weights.backward(#x, #kept, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -60,7 +60,8 @@ impl Op for L2Norm {
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let (x, epsilon) = (of.operand(0), &self.epsilon);
+        let x = of.operand(0);
+        let epsilon = &self.epsilon;
         quote!(l2_norm(&#x, (#epsilon) as f64))
     }
 
@@ -69,13 +70,17 @@ impl Op for L2Norm {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, epsilon, y) = (of.matrix(0), &self.epsilon, to.matrix());
+        let x = of.matrix(0);
+        let epsilon = &self.epsilon;
+        let y = to.matrix();
         quote!(p::layers::l2_norm(#x, (#epsilon) as f64, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (x, epsilon) = (of.matrix(0), &self.epsilon);
-        let (d_y, d_x) = (gradients.matrix(), gradients.targets());
+        let x = of.matrix(0);
+        let epsilon = &self.epsilon;
+        let d_y = gradients.matrix();
+        let d_x = gradients.targets();
         quote! {
             p::layers::l2_norm_backward(#x, (#epsilon) as f64, #d_y, #(&mut #d_x,)* gradients);
         }

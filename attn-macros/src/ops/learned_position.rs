@@ -38,7 +38,8 @@ pub(super) static LEARNED_POSITION: Operation = Operation {
 fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
     let max_len = lowering.required(call, "max_len");
     let width = lowering.required(call, "d_model");
-    let (max_len, width) = (max_len?, width?);
+    let max_len = max_len?;
+    let width = width?;
     let ty = lowering.vector_per_position(call, &width)?;
     let layer = Table {
         max_len: max_len.clone(),
@@ -109,17 +110,21 @@ impl Op for LearnedPosition {
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let (place, shape) = (of.place(&self.place), of.shape(1));
+        let place = of.place(&self.place);
+        let shape = of.shape(1);
         quote!(learned_position(#shape, &#place))
     }
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
-        let (len, max_len) = (of.length_of_result(), &self.max_len);
+        let len = of.length_of_result();
+        let max_len = &self.max_len;
         Some(quote!(p::check_length(#len, #max_len)?;))
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (weights, len, y) = (of.weights(&self.place), of.length_of_result(), to.matrix());
+        let weights = of.weights(&self.place);
+        let len = of.length_of_result();
+        let y = to.matrix();
         match of.mode() {
             ExecMode::Forward => quote!(#weights.forward_positions(#len, #y)),
             ExecMode::Session => quote!(#weights.forward(new.positions(), #y)),
@@ -127,11 +132,9 @@ impl Op for LearnedPosition {
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (weights, len, d_y) = (
-            of.weights(&self.place),
-            of.length_of_result(),
-            gradients.matrix(),
-        );
+        let weights = of.weights(&self.place);
+        let len = of.length_of_result();
+        let d_y = gradients.matrix();
         quote!(#weights.backward_positions(#len, #d_y, gradients);)
     }
 }

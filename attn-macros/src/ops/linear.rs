@@ -59,7 +59,8 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
     let x = lowering.ty(call.operands[0]).clone();
     let output = lowering.required(call, "out");
     let input = lowering.width(call.at, &x);
-    let (output, input) = (output?, input?);
+    let output = output?;
+    let input = input?;
     let ty = x.ending_in(output.clone());
     let layer = Affine {
         input,
@@ -78,7 +79,8 @@ fn lower_tied(
     frame: &mut Frame,
 ) -> Option<ValueId> {
     let table = lowering.table(tied, call.arguments, frame)?;
-    let (vocab, width) = (&table.vocab, &table.width);
+    let vocab = &table.vocab;
+    let width = &table.width;
     let x = lowering.ty(call.operands[0]).clone();
     let row = |size: &Size| Type::floats(vec![Axis::Size(size.clone())]);
     if let Some(out) = call.arguments.size("out") {
@@ -132,7 +134,9 @@ impl Layer for Affine {
 
 /// One product of matrices.
 fn cost(of: &Extents<'_>) -> Cost {
-    let (rows, input, output) = (of.rows(), of.width(), of.width_of_result());
+    let rows = of.rows();
+    let input = of.width();
+    let output = of.width_of_result();
     Cost {
         flops: Some(quote!(p::product(&[2, #(#rows,)* #input, #output]))),
         forward: None,
@@ -177,13 +181,17 @@ impl Op for Linear {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (weights, x, y) = (of.weights(&self.0), of.matrix(0), to.matrix());
+        let weights = of.weights(&self.0);
+        let x = of.matrix(0);
+        let y = to.matrix();
         quote!(#weights.forward(#x, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (weights, x) = (of.weights(&self.0), of.matrix(0));
-        let (d_y, d_x) = (gradients.matrix(), gradients.targets());
+        let weights = of.weights(&self.0);
+        let x = of.matrix(0);
+        let d_y = gradients.matrix();
+        let d_x = gradients.targets();
         quote!(#weights.backward(#x, #d_y, #(&mut #d_x,)* gradients);)
     }
 }
@@ -225,13 +233,17 @@ impl Op for TiedLinear {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (weights, x, y) = (of.weights(&self.0), of.matrix(0), to.matrix());
+        let weights = of.weights(&self.0);
+        let x = of.matrix(0);
+        let y = to.matrix();
         quote!(#weights.project(#x, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (weights, x) = (of.weights(&self.0), of.matrix(0));
-        let (d_y, d_x) = (gradients.matrix(), gradients.targets());
+        let weights = of.weights(&self.0);
+        let x = of.matrix(0);
+        let d_y = gradients.matrix();
+        let d_x = gradients.targets();
         quote!(#weights.project_backward(#x, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

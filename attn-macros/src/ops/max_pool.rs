@@ -63,15 +63,20 @@ impl Op for MaxPool {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, axis, y) = (of.slice(0), of.sequence(0), to.slice());
+        let x = of.slice(0);
+        let axis = of.sequence(0);
+        let y = to.slice();
         let counted = self.0.counted(of);
         quote!(p::layers::max_pool(#x, #axis, #counted, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (x, axis, y) = (of.slice(0), of.sequence(0), of.slice_of_result());
+        let x = of.slice(0);
+        let axis = of.sequence(0);
+        let y = of.slice_of_result();
         let counted = self.0.counted(of);
-        let (d_y, d_x) = (gradients.slice(), gradients.targets());
+        let d_y = gradients.slice();
+        let d_x = gradients.targets();
         quote! {
             p::layers::max_pool_backward(#x, #axis, #counted, #y, #d_y, #(&mut #d_x,)* gradients);
         }

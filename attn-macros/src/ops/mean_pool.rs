@@ -75,7 +75,8 @@ impl Pool {
     pub(super) fn check(&self, of: &FusedNode<'_>, name: &str) -> Option<TokenStream> {
         let is_lens = self.padding == Some(Kind::Lens);
         is_lens.then(|| {
-            let (len, lens) = (of.length(0), of.input(1));
+            let len = of.length(0);
+            let lens = of.input(1);
             quote!(call.inputs.#lens.check_lengths(#name, #len)?;)
         })
     }
@@ -157,14 +158,18 @@ impl Op for MeanPool {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, axis, y) = (of.slice(0), of.sequence(0), to.slice());
+        let x = of.slice(0);
+        let axis = of.sequence(0);
+        let y = to.slice();
         let counted = self.0.counted(of);
         quote!(p::layers::mean_pool(#x, #axis, #counted, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (axis, counted) = (of.sequence(0), self.0.counted(of));
-        let (d_y, d_x) = (gradients.slice(), gradients.targets());
+        let axis = of.sequence(0);
+        let counted = self.0.counted(of);
+        let d_y = gradients.slice();
+        let d_x = gradients.targets();
         quote!(p::layers::mean_pool_backward(#axis, #counted, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -43,7 +43,8 @@ pub(super) static MODULE: Operation = Operation {
 fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
     let module = module_type(lowering, call.at, call.arguments);
     let ty = declared_output(lowering, call.at, call.arguments);
-    let (module, ty) = (module?, ty?);
+    let module = module?;
+    let ty = ty?;
     let text = text::of_type(&module);
     let layer = Submodule::Opaque {
         index: lowering.opaques.len(),

@@ -99,13 +99,11 @@ struct Gain {
 
 impl Layer for Gain {
     fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream {
-        let (norm, width) = (
-            match self.norm {
-                Norm::Layer => format_ident!("LayerNorm"),
-                Norm::Rms => format_ident!("RmsNorm"),
-            },
-            self.width.arg(),
-        );
+        let norm = match self.norm {
+            Norm::Layer => format_ident!("LayerNorm"),
+            Norm::Rms => format_ident!("RmsNorm"),
+        };
+        let width = self.width.arg();
         quote!(#nn::#norm<#width #rest>)
     }
 
@@ -157,7 +155,8 @@ impl Op for Normalize {
     }
 
     fn cost(&self, of: &Extents<'_>) -> Cost {
-        let (rows, width) = (of.rows(), of.width());
+        let rows = of.rows();
+        let width = of.width();
         let footprint = quote!(p::layers::norm_footprint(&[#(#rows),*], #width));
         Cost {
             flops: None,
@@ -176,13 +175,18 @@ impl Op for Normalize {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (weights, x, y) = (of.weights(&self.place), of.matrix(0), to.matrix());
+        let weights = of.weights(&self.place);
+        let x = of.matrix(0);
+        let y = to.matrix();
         quote!(#weights.forward(#x, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (weights, x, kept) = (of.weights(&self.place), of.matrix(0), of.kept());
-        let (d_y, d_x) = (gradients.matrix(), gradients.targets());
+        let weights = of.weights(&self.place);
+        let x = of.matrix(0);
+        let kept = of.kept();
+        let d_y = gradients.matrix();
+        let d_x = gradients.targets();
         quote!(#weights.backward(#x, #kept, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

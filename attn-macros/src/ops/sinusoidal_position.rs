@@ -67,7 +67,8 @@ impl Op for SinusoidalPosition {
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let (x, shape) = (of.operand(0), of.shape(1));
+        let x = of.operand(0);
+        let shape = of.shape(1);
         quote!(sinusoidal_position(#shape, #x.device()))
     }
 
@@ -78,7 +79,9 @@ impl Op for SinusoidalPosition {
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
         match of.mode() {
             ExecMode::Forward => {
-                let (len, width, y) = (of.length_of_result(), of.width_of_result(), to.slice());
+                let len = of.length_of_result();
+                let width = of.width_of_result();
+                let y = to.slice();
                 quote!(p::layers::sinusoidal_position(#len, #width, #y))
             }
             ExecMode::Session => {

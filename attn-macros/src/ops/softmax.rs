@@ -63,16 +63,15 @@ impl Op for Softmax {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let (x, y) = (of.matrix(0), to.matrix());
+        let x = of.matrix(0);
+        let y = to.matrix();
         quote!(p::layers::softmax(#x, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let (y, d_y, d_x) = (
-            of.matrix_of_result(),
-            gradients.matrix(),
-            gradients.targets(),
-        );
+        let y = of.matrix_of_result();
+        let d_y = gradients.matrix();
+        let d_x = gradients.targets();
         quote!(p::layers::softmax_backward(#y, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -27,7 +27,8 @@ fn atom(atom: &Atom) -> Expr {
         "causal" => causal(align),
         "sliding_window" => sliding_window(&atom.size("n"), align, atom.is_symmetric()),
         "dilated_sliding_window" => {
-            let (n, dilation) = (atom.size("n"), atom.size("dilation"));
+            let n = atom.size("n");
+            let dilation = atom.size("dilation");
             dilated_sliding_window(&n, &dilation, align, atom.is_symmetric())
         }
         "prefix_lm" => causal(align) | kv_idx().less(&atom.size("n")),

@@ -62,7 +62,8 @@ fn diff_unary(op: Unary, a: &Expr, da: Expr) -> Expr {
 }
 
 fn diff_binary(op: Binary, (a, da): (&Expr, Expr), (b, db): (&Expr, Expr)) -> Expr {
-    let (a, b) = (a.clone(), b.clone());
+    let a = a.clone();
+    let b = b.clone();
     match op {
         Binary::Add => add(da, db),
         Binary::Sub => sub(da, db),

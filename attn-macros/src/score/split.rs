@@ -115,7 +115,8 @@ impl Planes {
             return Expr::Bool(true);
         }
         if !expr.any(&|expr| matches!(expr, Expr::Score)) {
-            let (yes, no) = (Expr::float(1.0), Expr::float(0.0));
+            let yes = Expr::float(1.0);
+            let no = Expr::float(0.0);
             let bias_term = expr.clone().select(yes, no.clone());
             return no
                 .less(self.bias_term(kind(&bias_term).unwrap_or(BiasTermKind::Key), &bias_term));
@@ -126,7 +127,8 @@ impl Planes {
             Expr::Binary(Binary::Or, a, b) => or(self.condition(a), self.condition(b)),
             Expr::Binary(op, a, b) if a.ty() == Type::Float => self.binary(*op, a, b),
             Expr::Binary(_, a, b) => {
-                let (a, b) = (self.condition(a), self.condition(b));
+                let a = self.condition(a);
+                let b = self.condition(b);
                 self.choose(a, b.clone(), not(b))
             }
             Expr::Select(condition, a, b) => {
@@ -263,7 +265,8 @@ fn without_scale(expr: Expr) -> Expr {
         }
         Expr::Unary(op, a) => Expr::Unary(op, Box::new(without_scale(*a))),
         Expr::Binary(op, a, b) => {
-            let (a, b) = (without_scale(*a), without_scale(*b));
+            let a = without_scale(*a);
+            let b = without_scale(*b);
             Expr::Binary(op, Box::new(a), Box::new(b))
         }
         Expr::Select(a, b, c) => {

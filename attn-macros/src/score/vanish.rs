@@ -56,7 +56,8 @@ impl Fraction {
             },
             // `c a + (1 - c) b`, where `c` is 1 or 0.
             Expr::Select(condition, a, b) if a.ty() == Type::Float => {
-                let (a, b) = (of(a)?, of(b)?);
+                let a = of(a)?;
+                let b = of(b)?;
                 if !budget.take(condition.size()) {
                     return None;
                 }
@@ -70,10 +71,8 @@ impl Fraction {
 
     /// `self + scale * other`
     fn plus(&self, other: &Self, scale: f64, budget: &Budget) -> Option<Self> {
-        let (here, there) = (
-            self.above.times(&other.below, budget)?,
-            other.above.times(&self.below, budget)?,
-        );
+        let here = self.above.times(&other.below, budget)?;
+        let there = other.above.times(&self.below, budget)?;
         Some(Fraction {
             above: here.plus(&there, scale)?,
             below: self.below.times(&other.below, budget)?,

@@ -557,11 +557,10 @@ impl ToTokens for Assertion {
     /// rustc underlines from the start of the assertion to its end, so these have the spans of the user's tokens.
     fn to_tokens(&self, tokens: &mut TokenStream) {
         let spans = || self.at.clone().into_iter().map(|token| token.span());
-        let (start, end) = (
-            spans().next().unwrap_or_else(Span::call_site),
-            spans().last().unwrap_or_else(Span::call_site),
-        );
-        let (condition, message) = (&self.condition, &self.message);
+        let start = spans().next().unwrap_or_else(Span::call_site);
+        let end = spans().last().unwrap_or_else(Span::call_site);
+        let condition = &self.condition;
+        let message = &self.message;
         let start = quote_spanned!(start=> const _: () = ::core::assert!);
         tokens.extend(quote! {
             #[allow(clippy::all, clippy::pedantic)]

@@ -163,7 +163,8 @@ fn flatten(tokens: TokenStream, in_value: bool) -> TokenStream {
             let inside = !matches!(group.delimiter(), Delimiter::Bracket | Delimiter::None);
             let inner = flatten(group.stream(), inside);
             let mut parts = inner.clone().into_iter();
-            let (first, single) = (parts.next(), parts.next().is_none());
+            let first = parts.next();
+            let single = parts.next().is_none();
             let (delimiter, span) = match (group.delimiter(), first) {
                 (Delimiter::None, Some(first)) if in_value && !single => {
                     (Delimiter::Parenthesis, first.span())
@@ -285,7 +286,8 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
         cx.error(&tokens, messages::expected_key(&tokens));
         return None;
     };
-    let (name, has_value) = (&parts.name, !parts.equals.is_empty());
+    let name = &parts.name;
+    let has_value = !parts.equals.is_empty();
     let found = name.to_string();
     let key = Key::find(&found);
     match (key, has_value) {
@@ -398,7 +400,8 @@ fn guess(name: Ident, origin: TokenStream) -> Option<Entry> {
         return None;
     }
     let near = nearest(&name.to_string(), sizes.map(|key| key.name))?;
-    let (key, quiet) = (Key::find(near)?, Diagnostics::default());
+    let key = Key::find(near)?;
+    let quiet = Diagnostics::default();
     let value = parse_value(key, &origin, &quiet);
     (quiet.count() == 0).then_some(Entry {
         key,
@@ -412,8 +415,10 @@ fn guess(name: Ident, origin: TokenStream) -> Option<Entry> {
 /// The tokens before the next comma or the closing `>`, or where the next entry begins without one.
 pub(crate) fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
     let mut tokens = TokenStream::new();
-    let (mut after_value, mut has_value) = (false, false);
-    let (mut after_equals, mut is_arrow) = (false, false);
+    let mut after_value = false;
+    let mut has_value = false;
+    let mut after_equals = false;
+    let mut is_arrow = false;
     let is_end = |input: ParseStream<'_>| {
         input.is_empty() || input.peek(Token![,]) || input.peek(Token![>]) || input.peek(Token![;])
     };

@@ -102,7 +102,8 @@ impl Checker<'_> {
     }
 
     fn rel_pos_bias(&mut self, call: &Call, one_sided: bool) -> Position {
-        let (num_buckets, max_distance) = (call.size("num_buckets"), call.size("max_distance"));
+        let num_buckets = call.size("num_buckets");
+        let max_distance = call.size("max_distance");
         for (size, what) in [
             (&num_buckets, "num_buckets` of `rel_pos_bias"),
             (&max_distance, "max_distance` of `rel_pos_bias"),

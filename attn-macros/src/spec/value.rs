@@ -90,7 +90,8 @@ impl Size {
         if other.value == Some(1) {
             return self.derived();
         }
-        let (a, b) = (self, other);
+        let a = self;
+        let b = other;
         let value = a.value.zip(b.value).and_then(|(a, b)| a.checked_mul(b));
         Size::derive(
             value,
@@ -101,14 +102,16 @@ impl Size {
 
     /// `self + other`
     pub(crate) fn plus(&self, other: &Size) -> Size {
-        let (a, b) = (self, other);
+        let a = self;
+        let b = other;
         let value = a.value.zip(b.value).and_then(|(a, b)| a.checked_add(b));
         Size::derive(value, quote!((#a) + (#b)), format!("{a} + {b}"))
     }
 
     /// `self / other`, rounded down; but at least 1, so that one mistake stays one error.
     pub(crate) fn over(&self, other: &Size, krate: &TokenStream) -> Size {
-        let (a, b) = (self, other);
+        let a = self;
+        let b = other;
         let value = a
             .value
             .zip(b.value)

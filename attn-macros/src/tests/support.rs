@@ -84,7 +84,8 @@ fn report(mac: &syn::Macro) -> Report {
 }
 
 fn join(start: Span, end: Span) -> Option<Range<usize>> {
-    let (start, end) = (start.byte_range(), end.byte_range());
+    let start = start.byte_range();
+    let end = end.byte_range();
     (!start.is_empty() && !end.is_empty()).then_some(start.start..end.end)
 }
 
@@ -172,7 +173,9 @@ pub(super) fn group_after(tokens: TokenStream, name: &str) -> Option<TokenStream
 
 /// `marked` without its marks, and the bytes between each pair of them.
 pub(super) fn unmarked(marked: &str) -> (String, Vec<Range<usize>>) {
-    let (mut text, mut places, mut start) = (String::new(), Vec::new(), 0);
+    let mut text = String::new();
+    let mut places = Vec::new();
+    let mut start = 0;
     for char in marked.chars() {
         match char {
             '«' => start = text.len(),

@@ -33,7 +33,8 @@ fn cells(row: &str) -> usize {
 
 /// The rows of the tables in `page`, each of which has as many cells as the head.
 fn rows(page: &str) -> usize {
-    let (mut width, mut rows) = (None, 0);
+    let mut width = None;
+    let mut rows = 0;
     for line in page.lines() {
         if !line.starts_with('|') {
             width = None;

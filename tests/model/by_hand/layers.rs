@@ -89,7 +89,8 @@ impl LayerNorm {
     }
 
     pub(super) fn forward(&self, parameters: &ByName, x: &[f64]) -> Vec<f64> {
-        let (gain, bias) = (&parameters[&self.gain], &parameters[&self.bias]);
+        let gain = &parameters[&self.gain];
+        let bias = &parameters[&self.bias];
         let mut y = Vec::new();
         for x in x.chunks(self.width) {
             let (h, _) = standardize(x);

@@ -41,7 +41,8 @@ impl Naive<'_> {
     /// input that keys and values come from.
     pub fn forward(&self, state: &State, context: &str) -> (Vec<f64>, Vec<f64>) {
         let batch = state.get("x").dims[0];
-        let (queries, keys) = (state.get("x").dims[1], state.get(context).dims[1]);
+        let queries = state.get("x").dims[1];
+        let keys = state.get(context).dims[1];
         let mut output = Vec::new();
         let mut weights = vec![0.0; batch * self.heads * queries * keys];
         for b in 0..batch {
@@ -91,7 +92,8 @@ impl Naive<'_> {
         (head, heads): (usize, usize),
     ) -> Vec<f64> {
         let input = state.get(input);
-        let (length, width) = (input.dims[1], input.dims[2]);
+        let length = input.dims[1];
+        let width = input.dims[2];
         let first = (batch * length + row) * width;
         let projected = affine(state, projection, &input.flat[first..first + width]);
         let width = projected.len() / heads;

@@ -99,7 +99,8 @@ where
 /// The threshold of a row: below its largest score, by 1 at most.
 fn threshold(row: &[f64], order: i32) -> f64 {
     let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let (mut below, mut above) = (max - 1.0, max);
+    let mut below = max - 1.0;
+    let mut above = max;
     for _ in 0..100 {
         let tau = (below + above) / 2.0;
         let sum: f64 = row.iter().map(|s| (s - tau).max(0.0).powi(order)).sum();

@@ -128,7 +128,8 @@ where
 
     /// `x Wᵀ + b`, or `x Wᵀ` where the layer has no such bias.
     pub fn project(&self, name: &str, x: Sequence<E>) -> Sequence<E> {
-        let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
+        let weight = format!("{name}.weight");
+        let bias = format!("{name}.bias");
         let (outputs, inputs) = match *self.dims(&weight) {
             [outputs, inputs] => (outputs, inputs),
             ref dims => panic!("{weight} is a matrix, found {dims:?}"),

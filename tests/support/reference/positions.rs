@@ -20,7 +20,8 @@ where
             .tensor_from_vec(values, (length, half))
             .broadcast_like::<_, Axes2<0, 1>>(&shape)
     };
-    let (cos, sin) = (table(f64::cos), table(f64::sin));
+    let cos = table(f64::cos);
+    let sin = table(f64::sin);
     // dfdx 0.13 sets the gradient of what is sliced instead of adding to it, so each part is cut out only once.
     let rest = x.with_empty_tape();
     let real = x.slice((0..batch, 0..heads, 0..length, 0..half));

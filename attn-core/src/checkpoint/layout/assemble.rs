@@ -107,7 +107,8 @@ fn lay(rule: &Rule, tensor: &Expected, behind: usize) -> Result<Laid, MapProblem
     for (&axis, &len) in axes.iter().zip(ours) {
         shape[axis] = len;
     }
-    let (mut along, mut range) = (None, 0..0);
+    let mut along = None;
+    let mut range = 0..0;
     if let Some(Part { axis, range: taken }) = &rule.part {
         let (Some(&len), Some(&theirs)) = (ours.get(*axis), axes.get(*axis)) else {
             return Err(refused(format!("it has no axis {axis}")));

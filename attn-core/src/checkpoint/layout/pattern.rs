@@ -74,7 +74,8 @@ impl<'a> Pattern<'a> {
 
 /// That what one pattern captures fills the other, and nothing is left over.
 pub(super) fn check_pair(ours: &str, theirs: &str) -> Result<(), MapProblem> {
-    let (a, b) = (Pattern::new(ours), Pattern::new(theirs));
+    let a = Pattern::new(ours);
+    let b = Pattern::new(theirs);
     let single = |pattern: Pattern<'_>| !pattern.text.contains('*');
     if single(a) && single(b) && a.holes() == b.holes() && a.open == b.open {
         return Ok(());

@@ -85,7 +85,8 @@ fn state(seed: u64) -> AdamWState<f32> {
         ("1.beta", 2),
     ];
     let moments = lens.map(|(name, len)| {
-        let (mean, square) = (list(len), list(len));
+        let mean = list(len);
+        let square = list(len);
         (name.to_string(), Moments { mean, square })
     });
     AdamWState {
@@ -101,7 +102,8 @@ fn save(
     seed: u64,
     metric: Option<f64>,
 ) -> Result<(), CheckpointError> {
-    let (model, state) = (model::<f32>(seed), state(seed));
+    let model = model::<f32>(seed);
+    let state = state(seed);
     let contents = Contents::new()
         .model(&model)
         .optimizer(&state)

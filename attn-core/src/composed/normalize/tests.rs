@@ -74,7 +74,8 @@ impl Normalizer {
 
 /// The end of where `is_below`, between -1 and 0.
 fn bisect(is_below: impl Fn(f64) -> bool) -> f64 {
-    let (mut below, mut above) = (-1.0, 0.0);
+    let mut below = -1.0;
+    let mut above = 0.0;
     for _ in 0..60 {
         let middle = (below + above) / 2.0;
         *(if is_below(middle) {

@@ -110,7 +110,8 @@ fn comparisons_know_what_holds_of_all_pairs() {
     for (index, case) in CASES.iter().enumerate() {
         for zone in zones() {
             for bound in -9..9 {
-                let (value, other) = (case.2(zone.q_idx(), zone.kv_idx()), zone.number(bound));
+                let value = case.2(zone.q_idx(), zone.kv_idx());
+                let other = zone.number(bound);
                 let found = [
                     value.less(other),
                     value.at_most(other),
@@ -167,7 +168,9 @@ fn what_overflows_may_be_anything() {
 fn what_belongs_to_pairs_is_looked_up_once() {
     let zone = Zone::of(&(0..4), &(2..3));
     let found = Interval::between(0, 1);
-    let (b, q, k) = (zone.number(0), zone.q_idx(), zone.kv_idx());
+    let b = zone.number(0);
+    let q = zone.q_idx();
+    let k = zone.kv_idx();
     let looked_up = |index: [Affine<'_>; 3]| Affine::looked_up(&zone, found, index).halves();
     assert!(looked_up([b, q, k]).is_some());
     assert!(looked_up([b, q, q - k]).is_none());

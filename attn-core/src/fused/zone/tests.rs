@@ -51,7 +51,9 @@ impl Mask {
     }
 
     fn on(&self, call: &Call, at: &Zone) -> Truth {
-        let (b, q, k) = (at.number(0), at.q_idx(), at.kv_idx());
+        let b = at.number(0);
+        let q = at.q_idx();
+        let k = at.kv_idx();
         let back = |offset: &i64| q + at.number(*offset) - k;
         match self {
             Mask::Causal { offset } => k.at_most(q + at.number(*offset)),
@@ -64,7 +66,8 @@ impl Mask {
             }
             Mask::Prefix { n } => k.less(at.number(*n)),
             Mask::Chunked { offset, n } => {
-                let (position, n) = (q + at.number(*offset), at.number(*n));
+                let position = q + at.number(*offset);
+                let n = at.number(*n);
                 at.number(0).at_most(position) & (position / n).equals(k / n)
             }
             Mask::Document => call
@@ -168,7 +171,8 @@ proptest! {
     fn blocks_are_what_their_pairs_are(mask in masks(), call in calls().no_shrink()) {
         for q in (0..LEN).step_by(48) {
             for k in (0..LEN).step_by(16) {
-                let (q, k) = (q..LEN.min(q + 48), k..LEN.min(k + 16));
+                let q = q..LEN.min(q + 48);
+                let k = k..LEN.min(k + 16);
                 let found = Zone::of(&q, &k).coverage(&|at| mask.on(&call, at));
                 prop_assert_eq!(found, of_pairs(&mask, &call, q.clone(), k.clone()), "{:?} {:?}", q, k);
             }

@@ -108,14 +108,16 @@ fn conventions_at_zero_and_limits() {
     fn limits<A: Activation>(activation: A, _: fn(f64) -> f64) {
         fn of<E: Real + std::fmt::Display>(activation: impl Activation, what: &str) {
             let x = [E::NAN, E::ZERO, E::of_f64(1e30), E::of_f64(-1e30)];
-            let (y, d) = (values(activation, &x), slopes(activation, &x));
+            let y = values(activation, &x);
+            let d = slopes(activation, &x);
             assert!(y[0] != y[0], "{what}");
             assert!(
                 y[1..].iter().chain(&d[1..]).all(|y| y == y),
                 "{what}: {y:?} {d:?}"
             );
             let x = [E::INFINITY, -E::INFINITY];
-            let (y, d) = (values(activation, &x), slopes(activation, &x));
+            let y = values(activation, &x);
+            let d = slopes(activation, &x);
             assert!(y.iter().chain(&d).all(|y| y == y), "{what}: {y:?} {d:?}");
             assert!(y[1] == E::ZERO || y[1] == -E::ONE, "{what}: {y:?}");
             assert!(y[0] == E::ONE || y[0] == E::INFINITY, "{what}: {y:?}");
@@ -158,10 +160,12 @@ fn a_gate_is_the_activated_left_half_times_the_right_one() {
             let x = noise::<f64>(ROWS * 2 * half, 1);
             let d_y = noise::<f64>(ROWS * half, 2);
             let what = format!("{half} on {isa}");
-            let (mut want_y, mut want_d_x) = (Vec::new(), Vec::new());
+            let mut want_y = Vec::new();
+            let mut want_d_x = Vec::new();
             for (row, d_y) in x.chunks(2 * half).zip(d_y.chunks(half)) {
                 let (left, right) = row.split_at(half);
-                let (values, slopes) = (values(Silu, left), slopes(Silu, left));
+                let values = values(Silu, left);
+                let slopes = slopes(Silu, left);
                 want_y.extend((0..half).map(|j| values[j] * right[j]));
                 want_d_x.extend((0..half).map(|j| d_y[j] * right[j] * slopes[j]));
                 want_d_x.extend((0..half).map(|j| d_y[j] * values[j]));
@@ -192,7 +196,8 @@ fn a_gate_is_the_activated_left_half_times_the_right_one() {
                 Matrix::new(&d_y, ROWS, half),
                 MatrixMut::new(&mut want_d_x, ROWS, 2 * half),
             );
-            let (mut d_x, mut y) = (x, d_y);
+            let mut d_x = x;
+            let mut y = d_y;
             let x = MatrixMut::new(&mut d_x, ROWS, 2 * half);
             gated_backward_in_place(Silu, x, &bias, MatrixMut::new(&mut y, ROWS, half));
             assert_eq!((y, d_x), (gated(Silu, &sums, half), want_d_x), "{what}");
@@ -209,13 +214,15 @@ fn in_place_are_both_the_value_and_the_derivative() {
                 let bias = noise(cols, 3);
                 let biases = bias.iter().cycle();
                 let sums: Vec<f32> = x.iter().zip(biases).map(|(x, b)| x + b).collect();
-                let (mut want, mut y) = (vec![f32::NAN; x.len()], vec![f32::NAN; x.len()]);
+                let mut want = vec![f32::NAN; x.len()];
+                let mut y = vec![f32::NAN; x.len()];
                 backward(activation, &sums, &d_y, &mut want);
                 let to = MatrixMut::new(&mut y, rows, cols);
                 biased_forward(activation, Matrix::new(&x, rows, cols), &bias, to);
                 let what = format!("{rows} x {cols} on {isa}");
                 assert_eq!(y, values(activation, &sums), "{what}");
-                let (mut d_x, mut y) = (x, d_y);
+                let mut d_x = x;
+                let mut y = d_y;
                 biased_backward_in_place(
                     activation,
                     MatrixMut::new(&mut d_x, rows, cols),
@@ -238,7 +245,8 @@ fn there_is_a_bias_for_every_column() {
 
 #[test]
 fn gated_gradients_are_the_derivatives() {
-    let (x, d_y) = (noise::<f64>(2 * 6, 1), noise::<f64>(2 * 3, 2));
+    let x = noise::<f64>(2 * 6, 1);
+    let d_y = noise::<f64>(2 * 3, 2);
     let loss = |x: &[f64]| -> f64 {
         let y = gated(Gelu, x, 3);
         y.iter().zip(&d_y).map(|(y, d)| y * d).sum()
@@ -260,11 +268,10 @@ fn gated_gradients_are_the_derivatives() {
 
 #[test]
 fn threads_change_no_bit() {
-    let (rows, half) = (300, 65);
-    let (x, d_y) = (
-        noise::<f32>(rows * 2 * half, 1),
-        noise::<f32>(rows * half, 2),
-    );
+    let rows = 300;
+    let half = 65;
+    let x = noise::<f32>(rows * 2 * half, 1);
+    let d_y = noise::<f32>(rows * half, 2);
     same_for_all_threads(|| {
         let mut d_x = vec![0.0; x.len()];
         gated_backward(
@@ -273,7 +280,8 @@ fn threads_change_no_bit() {
             Matrix::new(&d_y, rows, half),
             MatrixMut::new(&mut d_x, rows, 2 * half),
         );
-        let (mut sums, mut active) = (x.clone(), d_y.repeat(2));
+        let mut sums = x.clone();
+        let mut active = d_y.repeat(2);
         biased_backward_in_place(
             Gelu,
             MatrixMut::new(&mut sums, rows, 2 * half),

@@ -94,7 +94,8 @@ impl<E: Pooled> MaskedWeights<'_, E> {
 
     /// 0 where a query attends to a key, -∞ where not.
     fn hidden(&self) -> Panel<E> {
-        let (rows, cols) = (self.matrix.rows(), self.matrix.cols());
+        let rows = self.matrix.rows();
+        let cols = self.matrix.cols();
         let mut hidden = Panel::new(rows, cols);
         fill(hidden.write(), E::ZERO);
         self.mask.hide(self.tile.place(), &mut hidden.write());

@@ -69,7 +69,8 @@ fn score<V: Vector, const FAR: bool>(
     (q_powers, k_powers): (&[V::Element], &[V::Element]),
     w: &[V::Element],
 ) -> V {
-    let (one, minus_two) = (V::splat(Real::ONE), V::splat(-V::Element::TWO));
+    let one = V::splat(Real::ONE);
+    let minus_two = V::splat(-V::Element::TWO);
     let mut sum = V::zero();
     let powers = q_powers.iter().zip(k_powers.chunks_exact(V::LANES));
     for (n, ((&q_power, k_power), &w)) in powers.zip(w).enumerate() {
@@ -95,7 +96,8 @@ pub(super) fn gradients<V: Vector<Element: Pooled>>(
     d_kt: &mut MatrixMut<'_, V::Element>,
     d_w: &mut [V::Element],
 ) {
-    let (width, len) = (w.len(), kt.cols());
+    let width = w.len();
+    let len = kt.cols();
     assert_shapes(q, kt, width, (d.rows(), d.cols()));
     assert!(
         (d_q.rows(), d_q.cols()) == (q.rows(), width)
@@ -177,7 +179,8 @@ fn pairs<V: Vector, const FAR: bool>(
     keys: &mut [V::Element],
     d: &[V::Element],
 ) -> (V, V) {
-    let (mut h_q, mut du) = (V::zero(), V::zero());
+    let mut h_q = V::zero();
+    let mut du = V::zero();
     for (key, &d) in keys.chunks_exact_mut(KEY * V::LANES).zip(d) {
         if d == Real::ZERO {
             continue;
@@ -354,7 +357,8 @@ mod tests {
         fn gradients(&self) -> [Vec<E>; 3] {
             let ([queries, width, keys], (q, kt)) = (self.sizes, self.arguments());
             let ones = |len| vec![E::ONE; len];
-            let (mut d_q, mut d_kt) = (ones(queries * width), ones(width * keys));
+            let mut d_q = ones(queries * width);
+            let mut d_kt = ones(width * keys);
             let mut d_w = ones(width);
             run(Gradients {
                 q,
@@ -444,7 +448,8 @@ mod tests {
             far.q[2] = near.q[2];
             for key in [-100.0, f32::INFINITY, f32::NAN] {
                 far.kt[4] = key;
-                let (found, alone) = (far.scores(), near.scores());
+                let found = far.scores();
+                let alone = near.scores();
                 for (at, (found, alone)) in found.iter().zip(&alone).enumerate() {
                     assert!(
                         found == alone || at % 33 == 4,
@@ -482,9 +487,14 @@ mod tests {
     /// The derivatives of `q`, `kt` and `w`, by their formulas, added to ones.
     fn naive_gradients<E: Pooled + Into<f64>>(tile: &Tile<E>) -> [Vec<f64>; 3] {
         let [queries, width, keys] = tile.sizes;
-        let (q, kt, w, d) = (wide(&tile.q), wide(&tile.kt), wide(&tile.w), wide(&tile.d));
+        let q = wide(&tile.q);
+        let kt = wide(&tile.kt);
+        let w = wide(&tile.w);
+        let d = wide(&tile.d);
         let ones = |len| vec![1.0; len];
-        let (mut d_q, mut d_kt, mut d_w) = (ones(q.len()), ones(kt.len()), ones(width));
+        let mut d_q = ones(q.len());
+        let mut d_kt = ones(kt.len());
+        let mut d_w = ones(width);
         for (i, j) in (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))) {
             for n in 0..width {
                 let tanh = (q[i * width + n] + kt[n * keys + j]).tanh();

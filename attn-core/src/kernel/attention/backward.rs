@@ -65,7 +65,8 @@ impl<E: Pooled> Attention<'_, E> {
     ) {
         self.check([q, k, v], (out.rows(), out.cols()), lse.len());
         self.check([q, k, v], (d_out.rows(), d_out.cols()), lse.len());
-        let (sizes, batch) = (self.sizes, self.sizes.batch);
+        let sizes = self.sizes;
+        let batch = self.sizes.batch;
         let centres = self.normalizer.sparse();
         let centres = centres.map(|sparse| self.centres(sparse, [q, k, v], lse));
         let out = centres

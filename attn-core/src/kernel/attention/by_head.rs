@@ -33,7 +33,8 @@ impl<E: Pooled> ByHead<E> {
 
     /// `[rows, width]` for every head.
     pub(super) fn heads(&mut self) -> impl Iterator<Item = MatrixMut<'_, E>> {
-        let (rows, width) = (self.rows, self.width);
+        let rows = self.rows;
+        let width = self.width;
         shares(&mut self.memory, self.heads).map(move |head| MatrixMut::new(head, rows, width))
     }
 

@@ -73,11 +73,10 @@ impl<E: Pooled> Attention<'_, E> {
         tensors: [Matrix<'_, E>; 3],
         tau: &[E],
     ) -> Buffer<E> {
-        let (rows, cols) = (
-            self.sizes.queries(),
-            self.sizes.heads * self.sizes.value_width,
-        );
-        let (mut centres, mut taus) = (Buffer::counted(rows * cols), Buffer::counted(tau.len()));
+        let rows = self.sizes.queries();
+        let cols = self.sizes.heads * self.sizes.value_width;
+        let mut centres = Buffer::counted(rows * cols);
+        let mut taus = Buffer::counted(tau.len());
         // Handed out as `lse` of the blocks, and read there.
         taus.copy_from_slice(tau);
         let to = MatrixMut::new(&mut centres, rows, cols);
@@ -95,12 +94,14 @@ impl<E: Pooled> Attention<'_, E> {
         lse: &mut [E],
         body: impl Fn(Matrix<'_, E>, KeysAndValues<'_, E>, Block<'_, E>) + Send + Sync,
     ) {
-        let (sizes, kv_heads) = (self.sizes, self.sizes.kv_heads);
+        let sizes = self.sizes;
+        let kv_heads = self.sizes.kv_heads;
         let key_heads = sizes.batch * kv_heads;
         let outs = parts(out, sizes.batch, kv_heads);
         let results = outs.zip(shares(lse, key_heads)).enumerate();
         self.for_each(key_heads, results, |(i, (out, lse))| {
-            let (b, kv) = (i / kv_heads, i % kv_heads);
+            let b = i / kv_heads;
+            let kv = i % kv_heads;
             let [q, k, v] = [q, k, v].map(|x| sizes.sequence(x, b));
             let [k, v] = [k, v].map(|x| sizes.of_key_head(x, kv));
             let keys = Keys::load(self, kv, k);
@@ -120,7 +121,8 @@ impl<E: Pooled> Attention<'_, E> {
         out: MatrixMut<'a, E>,
         lse: &'a mut [E],
     ) -> impl Iterator<Item = Block<'a, E>> {
-        let (group, query) = (self.sizes.group(), self.sizes.query);
+        let group = self.sizes.group();
+        let query = self.sizes.query;
         let results = parts(out, 1, group).zip(shares(lse, group));
         let heads = self.sizes.heads_of(b, kv).zip(results);
         heads.flat_map(move |(head, (out, lse))| {
@@ -188,7 +190,8 @@ impl<E: Pooled> Attention<'_, E> {
             scores: scores.write(),
             running: &mut running,
         });
-        let (mut sums, mut first) = (self.no_sums(&block), 0);
+        let mut sums = self.no_sums(&block);
+        let mut first = 0;
         for tile in &tiles {
             self.add_values(tile, &mut scores, first, keys, &mut sums);
             first += tile.keys.len();
@@ -319,7 +322,8 @@ impl<'a, E: Pooled> Keys<'a, E> {
         let mut columns = Panel::new(k.cols(), k.rows());
         let tasks = chunks(0..k.rows(), TILE).zip(columns.write().col_chunks(TILE));
         attention.for_each(1, tasks, |(keys, to)| {
-            let (x, first) = (k.some_rows(keys.clone()), keys.start);
+            let x = k.some_rows(keys.clone());
+            let first = keys.start;
             run(LoadColumns {
                 prepare,
                 x,
@@ -351,7 +355,8 @@ enum Values<'a, E: Pooled> {
 impl<'a, E: Pooled> Values<'a, E> {
     /// A copy, if they are to be prepared, and of many values, if several blocks of queries read it.
     fn load(attention: &Attention<'_, E>, kv: usize, v: Matrix<'a, E>) -> Self {
-        let (sizes, prepare) = (attention.sizes, &attention.value.of_head(kv, v.cols()));
+        let sizes = attention.sizes;
+        let prepare = &attention.value.of_head(kv, v.cols());
         let near = v.rows() < FAR || sizes.group() * sizes.query <= QUERIES;
         if near && prepare.is_nothing() {
             return Self::Given(v);
@@ -359,7 +364,8 @@ impl<'a, E: Pooled> Values<'a, E> {
         let mut copy = Panel::new(v.rows(), v.cols());
         let tasks = chunks(0..v.rows(), TILE).zip(copy.write().row_chunks(TILE));
         attention.for_each(1, tasks, |(keys, to)| {
-            let (x, first) = (v.some_rows(keys.clone()), keys.start);
+            let x = v.some_rows(keys.clone());
+            let first = keys.start;
             run(LoadRows {
                 prepare,
                 x,

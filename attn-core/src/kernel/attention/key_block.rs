@@ -75,8 +75,11 @@ impl<E: Pooled> Attention<'_, E> {
         d_q: &mut QueryPart<'_, E>,
         sums: &mut Part<'_, E>,
     ) {
-        let (b, kv, range) = (block.b, block.kv, block.range.clone());
-        let (mut keys, mut pairs) = (Keys::load(self, block), Pairs::new(range.len()));
+        let b = block.b;
+        let kv = block.kv;
+        let range = block.range.clone();
+        let mut keys = Keys::load(self, block);
+        let mut pairs = Pairs::new(range.len());
         for head in self.sizes.heads_of(b, kv) {
             for some in chunks(0..self.sizes.query, QUERIES) {
                 let mut tiles = tiles(self.mask, head, some.clone(), range.clone()).peekable();
@@ -159,7 +162,8 @@ impl<E: Pooled> Attention<'_, E> {
         pairs: &mut Pairs<E>,
         sums: Option<ScoreSums<'_, E>>,
     ) {
-        let (rows, cols) = (tile.queries.len(), tile.keys.len());
+        let rows = tile.queries.len();
+        let cols = tile.keys.len();
         let mut scores = pairs.weights.reshape(rows, cols);
         let mut d = pairs.d.reshape(rows, cols);
         let kt = keys.columns.read().some_cols(columns.clone());
@@ -198,8 +202,11 @@ impl<E: Pooled> Attention<'_, E> {
 
 impl<'a, E: Pooled> Keys<'a, E> {
     fn load(attention: &Attention<'_, E>, given: KeyBlock<'a, E>) -> Self {
-        let (k, v, keys) = (given.k, given.v, given.range.len());
-        let (width, value_width) = (k.cols(), v.cols());
+        let k = given.k;
+        let v = given.v;
+        let keys = given.range.len();
+        let width = k.cols();
+        let value_width = v.cols();
         let mut loaded = Self {
             given,
             rows: Panel::new(keys, width),
@@ -211,7 +218,8 @@ impl<'a, E: Pooled> Keys<'a, E> {
             },
             d_values: Panel::new(keys, value_width),
         };
-        let (kv, first) = (loaded.given.kv, loaded.given.range.start);
+        let kv = loaded.given.kv;
+        let first = loaded.given.range.start;
         run(LoadRows {
             prepare: &attention.key.of_head(kv, width),
             x: k,
@@ -244,7 +252,8 @@ impl<'a, E: Pooled> Keys<'a, E> {
             to: self.given.d_k,
             d_gain,
         });
-        let (d_values, mut to) = (self.d_values.read(), self.given.d_v);
+        let d_values = self.d_values.read();
+        let mut to = self.given.d_v;
         for row in 0..to.rows() {
             to.row_mut(row).copy_from_slice(d_values.row(row));
         }

@@ -62,7 +62,8 @@ impl<E: Pooled> Attention<'_, E> {
     #[track_caller]
     pub(super) fn check(&self, [q, k, v]: [Matrix<'_, E>; 3], out: (usize, usize), lse: usize) {
         let sizes = self.sizes;
-        let (heads, kv_heads) = (sizes.heads, sizes.kv_heads);
+        let heads = sizes.heads;
+        let kv_heads = sizes.kv_heads;
         assert!(
             kv_heads * sizes.group() == heads,
             "{heads} heads of queries, {kv_heads} of keys"
@@ -71,7 +72,8 @@ impl<E: Pooled> Attention<'_, E> {
             self.value.norm.is_none() && self.value.rope.is_none(),
             "values are neither normalised nor rotated"
         );
-        let (queries, keys) = (sizes.queries(), sizes.keys());
+        let queries = sizes.queries();
+        let keys = sizes.keys();
         let shape = |x: Matrix<'_, E>| (x.rows(), x.cols());
         let shapes = [
             ("queries", shape(q), (queries, heads * sizes.width)),
@@ -95,7 +97,8 @@ pub(super) fn parts<E>(
     down: usize,
     across: usize,
 ) -> impl Iterator<Item = MatrixMut<'_, E>> {
-    let (rows, cols) = (x.rows(), x.cols());
+    let rows = x.rows();
+    let cols = x.cols();
     // None is left of a matrix that has been given away.
     let mut below = Some(x);
     let rows = (0..down).map_while(move |_| {

@@ -117,12 +117,14 @@ impl<E: Pooled> Kernel for BackwardHeads<'_, E> {
         let width = self.d.first().map_or(0, Matrix::cols);
         let mut biased = Buffer::uninit(width);
         for row in 0..self.x.rows() {
-            let (mut x, mut to) = (self.x.row(row), self.to.row_mut(row));
+            let mut x = self.x.row(row);
+            let mut to = self.to.row_mut(row);
             for (head, d) in self.d.iter().enumerate() {
                 let (x_of_head, others) = x.split_at(width);
                 let (to_of_head, rest) = to.split_at_mut(width);
                 (x, to) = (others, rest);
-                let (first, gain) = (self.first + row, Some(&mut *self.d_gain));
+                let first = self.first + row;
+                let gain = Some(&mut *self.d_gain);
                 prepare::backward_row::<V>(
                     &self.prepare.of_head(head, width),
                     x_of_head,

@@ -31,7 +31,8 @@ impl MaskBlocks {
 
     /// The blocks of the first heads of the first sequence, for `query` queries and `key` keys.
     pub fn new(mask: &dyn Mask, heads: usize, query: usize, key: usize) -> Self {
-        let (rows, columns) = (query.div_ceil(QUERIES), key.div_ceil(BLOCK));
+        let rows = query.div_ceil(QUERIES);
+        let columns = key.div_ceil(BLOCK);
         let mut coverage = vec![Coverage::Empty; heads * rows * columns];
         let mut at = 0;
         for h in 0..heads {
@@ -112,10 +113,8 @@ impl fmt::Display for MaskBlocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, columns): (Vec<_>, Vec<_>) =
             ((0..self.rows).collect(), (0..self.columns).collect());
-        let (tall, wide) = (
-            self.rows.div_ceil(MOST_LINES).max(1),
-            self.columns.div_ceil(MOST_CHARACTERS).max(1),
-        );
+        let tall = self.rows.div_ceil(MOST_LINES).max(1);
+        let wide = self.columns.div_ceil(MOST_CHARACTERS).max(1);
         for head in 0..self.heads {
             if self.heads > 1 {
                 writeln!(f, "head {head}")?;
@@ -163,7 +162,8 @@ fn attending(mask: &dyn Mask, h: usize, q: Range<usize>, k: Range<usize>) -> f64
             pairs.filter(|(q, k)| mask.attends(0, h, *q, *k)).count() as f64
         }
         Coverage::Partial => {
-            let (cut_q, cut_k) = (halves(&q), halves(&k));
+            let cut_q = halves(&q);
+            let cut_k = halves(&k);
             if q.len() >= k.len() {
                 cut_q.map(|q| attending(mask, h, q, k.clone())).iter().sum()
             } else {
@@ -232,7 +232,8 @@ mod tests {
             for h in 0..3 {
                 for (row, q) in (0..query).step_by(48).enumerate() {
                     for (column, k) in (0..key).step_by(16).enumerate() {
-                        let (q, k) = (q..query.min(q + 48), k..key.min(k + 16));
+                        let q = q..query.min(q + 48);
+                        let k = k..key.min(k + 16);
                         let expected = coverage_of_pairs(h, q, k);
                         assert_eq!(found.at(h, row, column), expected);
                         counts[expected as usize] += 1;
@@ -256,7 +257,8 @@ mod tests {
 
     #[test]
     fn a_picture_of_a_long_sequence_is_no_larger() {
-        let (query, key) = (48 * 64, 16 * 192);
+        let query = 48 * 64;
+        let key = 16 * 192;
         let picture = MaskBlocks::new(&ByHead, 1, query, key).to_string();
         let lines: Vec<_> = picture.lines().collect();
         assert_eq!(lines.len(), 32);
@@ -285,7 +287,8 @@ mod tests {
             for heads in 1..=3 {
                 let pairs = (0..heads)
                     .flat_map(|h| (0..query).flat_map(move |q| (0..key).map(move |k| (h, q, k))));
-                let (mut all, mut attending) = (0, 0);
+                let mut all = 0;
+                let mut attending = 0;
                 for (h, q, k) in pairs {
                     all += 1;
                     attending += usize::from(ByHead.attends(0, h, q, k));

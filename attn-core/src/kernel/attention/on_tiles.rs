@@ -30,7 +30,8 @@ impl TileOrigin {
     /// The place so many queries and keys further on.
     #[inline(always)]
     fn later(self, queries: usize, keys: usize) -> Self {
-        let (q, k) = (self.q + queries, self.k + keys);
+        let q = self.q + queries;
+        let k = self.k + keys;
         Self { q, k, ..self }
     }
 
@@ -218,7 +219,8 @@ impl<E: Real, F: Score<E>> Kernel for Backward<'_, '_, E, F> {
             let scores = self.scores.row(row).chunks(SPAN);
             let d = self.d.row_mut(row).chunks_mut(SPAN);
             for (span, (scores, d)) in scores.zip(d).enumerate() {
-                let (at, len) = (self.at.later(row, span * SPAN), d.len());
+                let at = self.at.later(row, span * SPAN);
+                let len = d.len();
                 let bias_terms = bias_terms(self.score, at, len, &mut rows);
                 let d_bias_terms = self.sums.is_some().then_some(&mut d_rows);
                 differentiate::<V, F>(
@@ -252,8 +254,10 @@ fn differentiate<V: Vector, F: Score<V::Element>>(
 ) {
     let vectors = scores.chunks(V::LANES).zip(d.chunks_mut(V::LANES));
     for (lane, (scores, d)) in vectors.enumerate() {
-        let (from, bias_terms) = (lane * V::LANES, load::<V>(bias_terms, lane * V::LANES));
-        let (score, bias_terms) = (load_any::<V>(scores), &bias_terms[..F::PLANES]);
+        let from = lane * V::LANES;
+        let bias_terms = load::<V>(bias_terms, lane * V::LANES);
+        let score = load_any::<V>(scores);
+        let bias_terms = &bias_terms[..F::PLANES];
         let d_value = load_any::<V>(d);
         // What is masked may have any derivative.
         let none = d_value.eq(V::zero());

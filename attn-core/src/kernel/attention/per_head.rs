@@ -59,7 +59,8 @@ compiled! {
                 && (d_w.rows(), d_w.cols()) == (w.rows(), w.cols()),
             "derivatives {d_x:?} of {x:?} and {d_w:?} of {w:?}"
         );
-        let (width, out) = (maps.width, maps.out);
+        let width = maps.width;
+        let out = maps.out;
         let tasks = maps.columns(d_x).zip(maps.rows(d_w));
         maps.for_each(tasks.enumerate(), |(head, (d_x, d_w))| {
             let (x, w) = maps.head(head);
@@ -85,7 +86,8 @@ struct Maps<'a, E> {
 
 impl<'a, E: Pooled> Maps<'a, E> {
     fn new(heads: usize, x: Matrix<'a, E>, w: Matrix<'a, E>, y: (usize, usize)) -> Self {
-        let (width, out) = (x.cols() / heads.max(1), w.cols());
+        let width = x.cols() / heads.max(1);
+        let out = w.cols();
         assert!(
             w.rows() == heads * width && x.cols() == heads * width && y == (x.rows(), heads * out),
             "{heads} heads of {w:?} map {x:?} to {y:?}"
@@ -181,7 +183,8 @@ mod tests {
         w: &[E],
         d: &[E],
     ) -> (Vec<E>, Vec<E>) {
-        let (mut d_x, mut d_w) = (vec![E::NAN; x.len()], vec![E::ONE; w.len()]);
+        let mut d_x = vec![E::NAN; x.len()];
+        let mut d_w = vec![E::ONE; w.len()];
         per_head_linear_backward(
             heads,
             Matrix::new(x, rows, heads * width),
@@ -249,7 +252,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "2 heads of")]
     fn heads_that_do_not_fit_are_refused() {
-        let (x, mut to) = ([1.0; 4], [0.0; 2]);
+        let x = [1.0; 4];
+        let mut to = [0.0; 2];
         let (x, w) = (Matrix::new(&x, 1, 4), Matrix::new(&x[..3], 3, 1));
         per_head_linear(2, x, w, MatrixMut::new(&mut to, 1, 2));
     }

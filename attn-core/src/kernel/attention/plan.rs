@@ -50,7 +50,9 @@ impl Tile {
 
     /// The columns of the tile that the mask hides something of, perhaps, in runs.
     pub(super) fn partial_columns(&self) -> impl Iterator<Item = Range<usize>> {
-        let (mut bits, mut at, end) = (self.partial, 0, self.keys.len());
+        let mut bits = self.partial;
+        let mut at = 0;
+        let end = self.keys.len();
         std::iter::from_fn(move || {
             let full = bits.trailing_zeros();
             bits = bits.checked_shr(full)?;

@@ -260,7 +260,9 @@ pub(super) fn backward_rows<V: Vector<Element: Pooled>>(
     assert_eq!(shape(x), shape(d), "derivatives of another shape");
     let mut biased = Buffer::uninit(x.cols());
     for row in 0..x.rows() {
-        let (x, d, to) = (x.row(row), d.row(row), to.row_mut(row));
+        let x = x.row(row);
+        let d = d.row(row);
+        let to = to.row_mut(row);
         let d_gain = d_gain.as_deref_mut();
         backward_row::<V>(prepare, x, first + row, d, to, d_gain, &mut biased);
     }
@@ -389,13 +391,16 @@ fn rotate<V: Vector>(
     direction: V::Element,
     x: &mut [V::Element],
 ) {
-    let (cos, sin) = (rope.cos.row(position), rope.sin.row(position));
+    let cos = rope.cos.row(position);
+    let sin = rope.sin.row(position);
     assert_eq!(2 * cos.len(), x.len(), "angles of another width");
     let direction = V::splat(direction);
     let (left, right) = x.split_at_mut(cos.len());
     for_lanes!(V, cos.len(), [cos, sin], [left, right], {
-        let (cos, sin) = (load_any::<V>(cos), direction * load_any(sin));
-        let (x1, x2) = (load_any::<V>(left), load_any::<V>(right));
+        let cos = load_any::<V>(cos);
+        let sin = direction * load_any(sin);
+        let x1 = load_any::<V>(left);
+        let x2 = load_any::<V>(right);
         store_any(x1.mul_add(cos, -(x2 * sin)), left);
         store_any(x2.mul_add(cos, x1 * sin), right);
     });

@@ -172,7 +172,8 @@ impl<E: Pooled> QuerySums<E> {
         range: Range<usize>,
         memory: &'a mut ByHead<E>,
     ) -> Vec<Matrix<'a, E>> {
-        let (group, tasks) = (self.sizes.group(), self.tasks);
+        let group = self.sizes.group();
+        let tasks = self.tasks;
         let part = |h: usize, task| {
             let parts_before = h / group * tasks + task;
             self.parts

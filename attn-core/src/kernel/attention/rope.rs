@@ -109,7 +109,8 @@ mod tests {
             for (theta, positions) in [(1e4, 1), (1e4, 33), (5e5, 100)] {
                 let angles = angles::<f64>(width, theta, positions);
                 let single = super::angles::<f32>(width, theta, positions);
-                let (rope, single) = (angles.rope(), single.rope());
+                let rope = angles.rope();
+                let single = single.rope();
                 assert!(rope.cos.rows() >= positions && rope.sin.rows() >= positions);
                 assert_eq!((rope.cos.cols(), rope.sin.cols()), (width / 2, width / 2));
                 for (p, i) in (0..positions).flat_map(|p| (0..width / 2).map(move |i| (p, i))) {

@@ -143,7 +143,8 @@ impl<E: Real> Sparsify<'_, E> {
             let pivot = finite_pivot(max);
             let tau = threshold::<F, V>(scores, pivot);
             for scores in scores.chunks_mut(V::LANES) {
-                let (pivot, tau) = (V::splat(pivot), V::splat(tau));
+                let pivot = V::splat(pivot);
+                let tau = V::splat(tau);
                 let (weight, _) = weight_and_slope::<F, V>(load_any(scores), pivot, tau);
                 store_any(weight, scores);
             }
@@ -180,7 +181,8 @@ fn sums<F: Family, V: Vector>(
     pivot: V::Element,
     tau: V::Element,
 ) -> [V::Element; 2] {
-    let (mut weights, mut slopes) = (V::zero(), V::zero());
+    let mut weights = V::zero();
+    let mut slopes = V::zero();
     for scores in scores.chunks(V::LANES) {
         let score = load_filled::<V>(scores, -V::Element::INFINITY);
         let (weight, slope) = weight_and_slope::<F, V>(score, V::splat(pivot), V::splat(tau));
@@ -207,7 +209,8 @@ impl<E: Real> Kernel for Slopes<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         for row in 0..self.scores.rows() {
-            let (tau, mut sum) = (V::splat(self.tau[row]), V::zero());
+            let tau = V::splat(self.tau[row]);
+            let mut sum = V::zero();
             for scores in self.scores.row_mut(row).chunks_mut(V::LANES) {
                 let score = load_filled::<V>(scores, -E::INFINITY);
                 let (_, slope) = self.normalizer.weight_and_slope(score, tau);

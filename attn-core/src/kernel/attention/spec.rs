@@ -222,7 +222,9 @@ impl<E> HeadTransform<'_, E> {
 impl<E> Default for HeadTransform<'_, E> {
     /// Nothing happens.
     fn default() -> Self {
-        let (bias, norm, rope) = (None, None, None);
+        let bias = None;
+        let norm = None;
+        let rope = None;
         Self { bias, norm, rope }
     }
 }

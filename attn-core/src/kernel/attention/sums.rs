@@ -90,7 +90,8 @@ impl<E: Pooled> Sums<E> {
     /// The parts of every sequence.
     pub(super) fn sequences(&mut self) -> Vec<OfSequence<'_, E>> {
         let Sizes { batch, query, .. } = self.sizes;
-        let (group, tasks) = (self.sizes.group(), self.tasks * self.sizes.kv_heads);
+        let group = self.sizes.group();
+        let tasks = self.tasks * self.sizes.kv_heads;
         let of_tasks = |sums| shares(sums, batch * tasks);
         let scores = of_tasks(&mut self.per_head).zip(of_tasks(&mut self.shared));
         let others = of_tasks(&mut self.w).zip(of_tasks(&mut self.key_gain));
@@ -143,7 +144,8 @@ impl<E: Pooled> Sums<E> {
     }
 
     fn of_heads(&self, sums: &[E], mut to: MatrixMut<'_, E>) {
-        let (group, len) = (self.sizes.group(), to.cols());
+        let group = self.sizes.group();
+        let len = to.cols();
         for h in 0..to.rows() {
             // The parts of all tasks of all sequences, and of those that have this head.
             let parts = sums.chunks((group * len).max(1)).enumerate();

@@ -102,7 +102,8 @@ impl<E: Real> OnlineSoftmax<'_, E> {
         let mut fall = [E::ZERO; QUERIES];
         for row in 0..self.scores.rows() {
             let scores = self.scores.row_mut(row);
-            let (max, before) = (slice::max::<V>(scores), self.running.max[row]);
+            let max = slice::max::<V>(scores);
+            let before = self.running.max[row];
             let max = if max > before { max } else { before };
             let pivot = finite_pivot(max);
             self.running.max[row] = max;
@@ -266,8 +267,10 @@ impl<E: Real> Kernel for Differentiate<'_, E> {
                 dropper.factors(self.tile.head, query, self.tile.keys.start, factors);
             }
             let factors = self.dropper.map(|_| &*factors);
-            let (scores, d) = (self.scores.row_mut(row), self.d.row_mut(row));
-            let (lse, delta) = (V::splat(self.lse[row]), V::splat(self.delta[row]));
+            let scores = self.scores.row_mut(row);
+            let d = self.d.row_mut(row);
+            let lse = V::splat(self.lse[row]);
+            let delta = V::splat(self.delta[row]);
             match (self.normalizer, self.normalizer.sparse()) {
                 (Normalizer::Identity, _) => {
                     differentiate(Identity, V::zero(), factors, scores, d);
@@ -365,7 +368,8 @@ impl<E: Real> Kernel for RowDots<'_, E> {
     fn run<V: Vector<Element = E>>(mut self) {
         let width = self.out.cols() / self.to.cols();
         for row in 0..self.to.rows() {
-            let (out, d_out) = (self.out.row(row), self.d_out.row(row));
+            let out = self.out.row(row);
+            let d_out = self.d_out.row(row);
             for (h, to) in self.to.row_mut(row).iter_mut().enumerate() {
                 let of_head = h * width..(h + 1) * width;
                 *to = slice::dot::<V>(&out[of_head.clone()], &d_out[of_head]);
@@ -403,7 +407,8 @@ impl<E: Real> Kernel for SinkGradients<'_, E> {
                     .chunks(V::LANES)
                     .zip(deltas[..lse.len()].chunks(V::LANES));
                 for (lse, delta) in vectors {
-                    let (lse, delta) = (load_filled(lse, E::INFINITY), load_any::<V>(delta));
+                    let lse = load_filled(lse, E::INFINITY);
+                    let delta = load_any::<V>(delta);
                     let (weight, _) = Exponential { lse }.weight_and_slope(V::splat(sink));
                     // A query that attends to no key has an output that is 0, whatever the gradient of it.
                     let alone = lse.eq(V::splat(sink)) & delta.ne(delta);

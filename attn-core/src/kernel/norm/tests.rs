@@ -34,7 +34,8 @@ fn naive(norm: &Norm<'_, f64>, x: &[f64]) -> Vec<f64> {
 
 fn forward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], width: usize) -> (Vec<E>, Vec<E>) {
     let rows = x.len() / width;
-    let (mut y, mut statistics) = (vec![E::NAN; x.len()], vec![E::NAN; STATISTICS * rows]);
+    let mut y = vec![E::NAN; x.len()];
+    let mut statistics = vec![E::NAN; STATISTICS * rows];
     let to = MatrixMut::new(&mut y, rows, width);
     norm.forward(Matrix::new(x, rows, width), to, &mut statistics);
     (y, statistics)
@@ -102,8 +103,10 @@ fn gradients_are_the_derivatives() {
             .into_iter()
             .flat_map(|kind| [1, 2, 7, 9, 33].map(|w| (kind, w)))
         {
-            let (x, d_y) = (noise::<f64>(2 * width, 1), noise::<f64>(2 * width, 2));
-            let (gain, bias) = (noise::<f64>(width, 3), noise::<f64>(width, 4));
+            let x = noise::<f64>(2 * width, 1);
+            let d_y = noise::<f64>(2 * width, 2);
+            let gain = noise::<f64>(width, 3);
+            let bias = noise::<f64>(width, 4);
             let norm = Norm {
                 kind,
                 gain: Some(&gain),
@@ -158,13 +161,16 @@ fn gradients_are_the_derivatives() {
 
 #[test]
 fn every_row_is_on_its_own() {
-    let (rows, width) = (600, 65);
-    let (x, d_y) = (noise::<f64>(rows * width, 1), noise::<f64>(rows * width, 2));
+    let rows = 600;
+    let width = 65;
+    let x = noise::<f64>(rows * width, 1);
+    let d_y = noise::<f64>(rows * width, 2);
     let norm = bare(Kind::Layer, 0.1);
     on_every_isa(|isa| {
         let (y, statistics) = forward(&norm, &x, width);
         let [d_x, d_gain, d_bias] = backward(&norm, &x, &d_y, width);
-        let (mut sum_gain, mut sum_bias) = (vec![1.0; width], vec![1.0; width]);
+        let mut sum_gain = vec![1.0; width];
+        let mut sum_bias = vec![1.0; width];
         for (i, (x, d_y)) in x.chunks(width).zip(d_y.chunks(width)).enumerate() {
             let (one_y, one_statistics) = forward(&norm, x, width);
             let [one_d_x, one_gain, one_bias] = backward(&norm, x, d_y, width);
@@ -188,7 +194,8 @@ fn every_row_is_on_its_own() {
 
 #[test]
 fn what_is_overwritten_is_not_read() {
-    let (x, d_y) = (noise::<f64>(40, 1), noise::<f64>(40, 2));
+    let x = noise::<f64>(40, 1);
+    let d_y = noise::<f64>(40, 2);
     let norm = bare(Kind::Layer, 0.1);
     let (_, statistics) = forward(&norm, &x, 20);
     let mut d_x = vec![f64::NAN; 40];
@@ -235,7 +242,8 @@ fn rows_without_length_stay_finite() {
 fn rows_may_lie_apart_and_there_may_be_none() {
     let x = noise::<f64>(5 * 12, 1);
     let norm = bare(Kind::Layer, 0.1);
-    let (mut y, mut statistics) = (vec![7.0; 5 * 12], vec![0.0; 10]);
+    let mut y = vec![7.0; 5 * 12];
+    let mut statistics = vec![0.0; 10];
     let view = Matrix::new(&x, 5, 12).some_cols(2..11);
     norm.forward(view, MatrixMut::strided(&mut y, 5, 9, 12), &mut statistics);
     for i in 0..5 {
@@ -263,8 +271,10 @@ fn rows_may_lie_apart_and_there_may_be_none() {
 
 #[test]
 fn threads_change_no_bit() {
-    let (rows, width) = (2000, 65);
-    let (x, d_y) = (noise::<f32>(rows * width, 1), noise::<f32>(rows * width, 2));
+    let rows = 2000;
+    let width = 65;
+    let x = noise::<f32>(rows * width, 1);
+    let d_y = noise::<f32>(rows * width, 2);
     let gain = noise::<f32>(width, 3);
     for kind in KINDS {
         let norm = Norm {
@@ -290,8 +300,10 @@ fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
     on_every_isa(|isa| {
         // More rows than one task has.
         for (rows, width) in [(0, 4), (1, 1), (3, 7), (5, 33), (300, 129)] {
-            let (x, y) = (noise::<f32>(rows * width, 1), noise::<f32>(rows * width, 2));
-            let (gain, bias) = (noise::<f32>(width, 3), noise::<f32>(width, 4));
+            let x = noise::<f32>(rows * width, 1);
+            let y = noise::<f32>(rows * width, 2);
+            let gain = noise::<f32>(width, 3);
+            let bias = noise::<f32>(width, 4);
             for (kind, [of_x, of_y, of_sum]) in KINDS
                 .into_iter()
                 .flat_map(|kind| dropouts.map(|dropouts| (kind, dropouts)))
@@ -307,13 +319,14 @@ fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
                     drops::dropout(dropout, x, &mut y);
                     y
                 };
-                let (one, other) = (dropped(of_x, &x), dropped(of_y, &y));
+                let one = dropped(of_x, &x);
+                let other = dropped(of_y, &y);
                 let sum: Vec<f32> = one.iter().zip(&other).map(|(x, y)| x + y).collect();
                 let sum = dropped(of_sum, &sum);
                 let (want, want_statistics) = forward(&norm, &sum, width);
                 let mut in_place = x.clone();
-                let (mut got, mut statistics) =
-                    (vec![f32::NAN; x.len()], vec![f32::NAN; STATISTICS * rows]);
+                let mut got = vec![f32::NAN; x.len()];
+                let mut statistics = vec![f32::NAN; STATISTICS * rows];
                 norm.forward_of_sum(
                     of_sum.to(of_x.of(&mut in_place[..])),
                     of_y.of(&y[..]),
@@ -331,12 +344,15 @@ fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
 
 #[test]
 fn threads_change_no_bit_of_a_sum_and_its_norm() {
-    let (rows, width) = (2000, 65);
-    let (x, y) = (noise::<f32>(rows * width, 1), noise::<f32>(rows * width, 2));
+    let rows = 2000;
+    let width = 65;
+    let x = noise::<f32>(rows * width, 1);
+    let y = noise::<f32>(rows * width, 2);
     let norm = bare(Kind::Layer, 1e-5);
     same_for_all_threads(|| {
         let mut sum = x.clone();
-        let (mut to, mut statistics) = (vec![0.0; x.len()], vec![0.0; STATISTICS * rows]);
+        let mut to = vec![0.0; x.len()];
+        let mut statistics = vec![0.0; STATISTICS * rows];
         norm.forward_of_sum(
             Dropout::new(0.1, Some(1)).to(&mut sum[..]),
             Dropout::new(0.2, Some(2)).of(&y[..]),

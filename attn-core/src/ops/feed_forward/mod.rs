@@ -251,7 +251,8 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
-    let (device, shape) = (x.device().clone(), x.shape().with_last(Const::<O>));
+    let device = x.device().clone();
+    let shape = x.shape().with_last(Const::<O>);
     let layer = slices::FeedForward {
         up: up.read(&mut operation),
         middle,
@@ -283,7 +284,8 @@ impl<T> Pass<'_, T> {
         S: EndsIn<M>,
         T: Tape<E, D>,
     {
-        let (up, down) = (layer.up_proj.affine(), layer.down_proj.affine());
+        let up = layer.up_proj.affine();
+        let down = layer.down_proj.affine();
         self.run(x, |fused, x| {
             feed_forward_with_form::<A, S, M, H, M, E, D, T>(fused, x, up, down)
         })
@@ -303,7 +305,8 @@ impl<T> Pass<'_, T> {
         S: EndsIn<M>,
         T: Tape<E, D>,
     {
-        let (gate, up) = (layer.gate_proj.affine(), layer.up_proj.affine());
+        let gate = layer.gate_proj.affine();
+        let up = layer.up_proj.affine();
         let down = layer.down_proj.affine();
         self.run(x, |fused, x| {
             gated_feed_forward_with_form::<A, S, M, H, M, E, D, T>(fused, x, gate, up, down)

@@ -122,7 +122,8 @@ where
     type Error = D::Err;
 
     fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
-        let (up, down) = (self.up_proj.affine(), self.down_proj.affine());
+        let up = self.up_proj.affine();
+        let down = self.down_proj.affine();
         try_feed_forward::<A, S, M, H, M, E, D, T>(x, up, down).map_err(Error::into_device)
     }
 }
@@ -140,7 +141,8 @@ where
     type Error = D::Err;
 
     fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
-        let (gate, up) = (self.gate_proj.affine(), self.up_proj.affine());
+        let gate = self.gate_proj.affine();
+        let up = self.up_proj.affine();
         let down = self.down_proj.affine();
         try_gated_feed_forward::<A, S, M, H, M, E, D, T>(x, gate, up, down)
             .map_err(Error::into_device)

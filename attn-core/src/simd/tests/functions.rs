@@ -33,7 +33,8 @@ pub(super) fn ulps_f32(got: f32, want: f64) -> f64 {
     }
     // Infinity counts as the number that would come next.
     let next = f64::from(f32::MAX) + f64::from(f32::MAX) / 16_777_215.0;
-    let (got, want) = (f64::from(got).clamp(-next, next), want.clamp(-next, next));
+    let got = f64::from(got).clamp(-next, next);
+    let want = want.clamp(-next, next);
     let exponent = ((want.abs().to_bits() >> 52) as i64 - 1023).clamp(-126, 127);
     // Times 2^(23 - exponent).
     (got - want).abs() * f64::from_bits(((1023 + 23 - exponent) as u64) << 52)
@@ -322,7 +323,8 @@ macro_rules! exp_down_to {
         x.extend([-0.0, <$number>::MIN, <$number>::NEG_INFINITY]);
         let edge: $number = $edge;
         x.extend((-4..=4).map(|by| <$number>::from_bits(edge.to_bits().wrapping_add_signed(by))));
-        let (mut exp, mut got) = (x.clone(), x.clone());
+        let mut exp = x.clone();
+        let mut got = x.clone();
         Function::Exp.run($isa, &mut exp);
         $isa.run(MapInPlace(&mut got[..], $map));
         for ((x, exp), got) in x.iter().zip(exp).zip(got) {
@@ -363,15 +365,14 @@ fn a_result_does_not_depend_on_its_place() {
     let x32: Vec<f32> = x64.iter().map(|&x| x as f32).collect();
     for isa in Isa::available() {
         for function in Function::ALL {
-            let (mut whole64, mut whole32) = (x64.clone(), x32.clone());
+            let mut whole64 = x64.clone();
+            let mut whole32 = x32.clone();
             function.run(isa, &mut whole64);
             function.run(isa, &mut whole32);
             for start in 0..40 {
                 for len in [1, 2, 3, 5, 8, 13, 21, 100] {
-                    let (mut part64, mut part32) = (
-                        x64[start..start + len].to_vec(),
-                        x32[start..start + len].to_vec(),
-                    );
+                    let mut part64 = x64[start..start + len].to_vec();
+                    let mut part32 = x32[start..start + len].to_vec();
                     function.run(isa, &mut part64);
                     function.run(isa, &mut part32);
                     let same64 = part64

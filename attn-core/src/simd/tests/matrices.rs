@@ -123,7 +123,8 @@ fn products_are_sums_of_products() {
 }
 
 fn check_product(m: usize, n: usize, k: usize, layout: usize, into: WriteMode, threads: Threads) {
-    let (a, b) = (numbers(m * k), numbers(k * n));
+    let a = numbers(m * k);
+    let b = numbers(k * n);
     let a = if layout & 1 == 0 {
         Matrix::new(&a, m, k)
     } else {
@@ -165,9 +166,12 @@ fn check_product(m: usize, n: usize, k: usize, layout: usize, into: WriteMode, t
 #[test]
 #[should_panic(expected = "(2 x 3) times (4 x 5) into (2 x 5)")]
 fn factors_fit() {
-    let (a, b, mut to) = (numbers(6), numbers(20), numbers(10));
+    let a = numbers(6);
+    let b = numbers(20);
+    let mut to = numbers(10);
     let to = MatrixMut::new(&mut to, 2, 5);
-    let (a, b) = (Matrix::new(&a, 2, 3), Matrix::new(&b, 4, 5));
+    let a = Matrix::new(&a, 2, 3);
+    let b = Matrix::new(&b, 4, 5);
     product(to, WriteMode::Overwrite, 1.0, a, b, Threads::One);
 }
 
@@ -175,10 +179,12 @@ fn factors_fit() {
 #[test]
 fn products_have_the_same_bits_for_any_number_of_threads() {
     let [m, n, k] = [300, 257, 190];
-    let (a, b) = (numbers(m * k), numbers(k * n));
+    let a = numbers(m * k);
+    let b = numbers(k * n);
     let run = |threads| {
         let mut to = vec![0.0; m * n];
-        let (a, b) = (Matrix::new(&a, m, k), Matrix::new(&b, k, n));
+        let a = Matrix::new(&a, m, k);
+        let b = Matrix::new(&b, k, n);
         let view = MatrixMut::new(&mut to, m, n);
         product(view, WriteMode::Overwrite, 1.0, a, b, threads);
         to

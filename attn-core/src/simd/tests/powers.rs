@@ -53,7 +53,8 @@ fn worst(
 ) -> [f64; 2] {
     let x32 = bases();
     let x64: Vec<f64> = x32.iter().map(|&x| f64::from(x)).collect();
-    let (found32, found64) = (mapped(isa, &x32, f), mapped(isa, &x64, f));
+    let found32 = mapped(isa, &x32, f);
+    let found64 = mapped(isa, &x64, f);
     let mut worst = [0.0_f64; 2];
     for (i, &x) in x64.iter().enumerate() {
         // Of the exponent as each type has it.

@@ -57,7 +57,8 @@ impl<E: Real + Debug> Kernel for Operations<E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
         let Self(x, y, plain) = self;
-        let (a, b) = (V::load(&x), V::load(&y));
+        let a = V::load(&x);
+        let b = V::load(&y);
         assert_lanes(&lanes(a + b), |i| x[i] + y[i], "+");
         assert_lanes(&lanes(a - b), |i| x[i] - y[i], "-");
         assert_lanes(&lanes(a * b), |i| x[i] * y[i], "*");
@@ -153,7 +154,8 @@ impl<E: Real + Debug> Kernel for Operations<E> {
             "exp2_of_integer",
         );
         let (m, e) = (V::lane_indices() + V::splat(E::of_f64(0.125))).split_exponent();
-        let (whole, m) = (lanes(m * e.exp2_of_integer()), lanes(m));
+        let whole = lanes(m * e.exp2_of_integer());
+        let m = lanes(m);
         assert_lanes(&whole, |i| E::of_f64(i as f64 + 0.125), "split_exponent");
         assert!(
             m.iter()

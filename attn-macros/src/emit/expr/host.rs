@@ -15,10 +15,8 @@ pub(in crate::emit) fn host(expr: &Expr, level: u8) -> TokenStream {
         Expr::Score => quote!(0.0),
         // A closure of this name is in scope: no name of the emitted code.
         Expr::Param { name, index } => {
-            let (name, index) = (
-                format_ident!("param_{name}"),
-                index.iter().map(|index| host(index, 0)),
-            );
+            let name = format_ident!("param_{name}");
+            let index = index.iter().map(|index| host(index, 0));
             quote!(#name(#(#index),*))
         }
         Expr::Var(var) => {
@@ -38,8 +36,9 @@ pub(in crate::emit) fn host(expr: &Expr, level: u8) -> TokenStream {
         Expr::Unary(op, a) => host_unary(*op, a),
         Expr::Binary(op, a, b) => host_binary(*op, a, b, level),
         Expr::Select(condition, then, otherwise) => {
-            let (condition, then, otherwise) =
-                (host(condition, 0), host(then, 0), host(otherwise, 0));
+            let condition = host(condition, 0);
+            let then = host(then, 0);
+            let otherwise = host(otherwise, 0);
             let select = quote!(if #condition { #then } else { #otherwise });
             if level > 0 {
                 select.in_parentheses()
@@ -57,14 +56,12 @@ fn host_data(data: &Data, index: &[Expr]) -> TokenStream {
         Data::QueryDocument => quote!(document.query_id(#(#index),*)),
         Data::KeyDocument => quote!(document.key_id(#(#index),*)),
         Data::Declared { name, ty } => {
-            let (table, element) = (
-                declared_name(name),
-                match ty {
-                    Type::Int => format_ident!("id"),
-                    Type::Bool => format_ident!("mark"),
-                    Type::Float => format_ident!("float"),
-                },
-            );
+            let table = declared_name(name);
+            let element = match ty {
+                Type::Int => format_ident!("id"),
+                Type::Bool => format_ident!("mark"),
+                Type::Float => format_ident!("float"),
+            };
             quote!(#table.#element([#(#index),*]))
         }
     }
@@ -93,7 +90,8 @@ fn host_unary(op: Unary, a: &Expr) -> TokenStream {
 fn host_binary(op: Binary, a: &Expr, b: &Expr, level: u8) -> TokenStream {
     let Some((symbol, tightness)) = op.symbol() else {
         // Methods could be those of a trait that the user has in scope.
-        let (a, b) = (host(a, 0), host(b, 0));
+        let a = host(a, 0);
+        let b = host(b, 0);
         return match op {
             Binary::Min => quote!(p::min(#a, #b)),
             Binary::Max => quote!(p::max(#a, #b)),
@@ -106,7 +104,8 @@ fn host_binary(op: Binary, a: &Expr, b: &Expr, level: u8) -> TokenStream {
     } else {
         tightness
     };
-    let (a, b) = (host(a, left), host(b, tightness + 1));
+    let a = host(a, left);
+    let b = host(b, tightness + 1);
     let symbol: TokenStream = symbol.parse().unwrap_or_default();
     let binary = quote!(#a #symbol #b);
     if tightness < level {

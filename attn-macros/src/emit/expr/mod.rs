@@ -14,7 +14,9 @@ use crate::score::{Expr, Var};
 
 /// `let mask = index_mask(.., |..| predicate)`
 pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
-    let (heads, query, key) = (cx.spec.heads.arg(), cx.query_var(), cx.key_var());
+    let heads = cx.spec.heads.arg();
+    let query = cx.query_var();
+    let key = cx.key_var();
     let function = index_function(&[mask], host(mask, 0));
     let lengths = lengths(mask);
     quote! {
@@ -37,7 +39,8 @@ fn lengths(expr: &Expr) -> TokenStream {
 /// `Over { .. }, |b, h, q_idx, kv_idx| body`: the axes that the parts of `body` depend on, and the function over them.
 fn index_function(parts: &[&Expr], body: TokenStream) -> TokenStream {
     let reads = |var: Var| parts.iter().any(|part| part.reads(var));
-    let (batch, head) = (reads(Var::B), reads(Var::H));
+    let batch = reads(Var::B);
+    let head = reads(Var::H);
     let arg = |var: Var| {
         let hidden = if reads(var) { "" } else { "_" };
         format_ident!("{hidden}{var}")

@@ -70,7 +70,8 @@ impl Lower<'_> {
             Expr::Param { name, index } => self.param(name, index),
             constant if constant.is_constant() => self.place(constant),
             Expr::Unary(op, a) => {
-                let (a, function) = (self.value(a), unary_function(*op));
+                let a = self.value(a);
+                let function = unary_function(*op);
                 self.line(&a, expr.ty(), quote!(p::#function(#a)?))
             }
             Expr::Binary(op, a, b) => match self.with_number(*op, a, b) {
@@ -88,7 +89,9 @@ impl Lower<'_> {
         let ty = match ty {
             Type::Bool => {
                 let cx = self.cx;
-                let (heads, query, key) = (cx.spec.heads.arg(), cx.query_var(), cx.key_var());
+                let heads = cx.spec.heads.arg();
+                let query = cx.query_var();
+                let key = cx.key_var();
                 quote!(p::Condition<B, #heads, #query, #key, D, T>)
             }
             _ => self.ty.clone(),
@@ -130,7 +133,8 @@ impl Lower<'_> {
         let body = quote!([#(#axes),*]);
         let parts: Vec<_> = index.iter().collect();
         let function = index_function(&parts, body);
-        let (field, name) = (format_ident!("{name}"), self.name("bias"));
+        let field = format_ident!("{name}");
+        let name = self.name("bias");
         let value = quote!(p::index_param(&layer.#field.weight, axes, #function)?);
         self.line(&name, Type::Float, value);
         self.guarded(name)
@@ -142,7 +146,8 @@ impl Lower<'_> {
             Type::Bool => ("condition", "index_condition"),
             _ => ("bias", "index_floats"),
         };
-        let (name, function) = (self.name(kind), format_ident!("{function}"));
+        let name = self.name(kind);
+        let function = format_ident!("{function}");
         let closure = index_function(&[expr], host(expr, 0));
         self.line(
             &name,
@@ -164,7 +169,8 @@ impl Lower<'_> {
             (Binary::Pow, None, Some(b)) => ("pow", a, b),
             _ => return None,
         };
-        let (function, tensor) = (format_ident!("{function}"), self.value(tensor));
+        let function = format_ident!("{function}");
+        let tensor = self.value(tensor);
         let value = quote!(p::#function(#tensor, #number)?);
         Some(self.line(&tensor, Type::Float, value))
     }
@@ -202,7 +208,8 @@ impl Lower<'_> {
             self.branches.truncate(guards);
             value
         };
-        let (a, b) = (branch(true, then), branch(false, otherwise));
+        let a = branch(true, then);
+        let b = branch(false, otherwise);
         let ty = then.ty();
         let function = match ty {
             Type::Bool => quote!(select_condition),

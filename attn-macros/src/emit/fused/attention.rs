@@ -111,7 +111,8 @@ impl Fused<'_> {
             return quote!(p::HeadTransform::default());
         }
         let bias = how.bias.map_or(quote!(None), |View { array, part }| {
-            let (projection, part) = (self.name(array), Literal::usize_unsuffixed(part));
+            let projection = self.name(array);
+            let part = Literal::usize_unsuffixed(part);
             quote!(weights.#projection.bias(#part))
         });
         let norm = match how.norm {

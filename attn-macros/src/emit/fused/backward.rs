@@ -22,7 +22,8 @@ impl Fused<'_> {
             .into_iter()
             .map(|name| format_ident!("d_{name}"));
         let d_output = self.gradient_name(self.steps.output);
-        let (mut made, mut lines) = (Vec::new(), TrackedCode::default());
+        let mut made = Vec::new();
+        let mut lines = TrackedCode::default();
         let saved = self.saved(plan);
         lines.restore(&saved);
         for (adjoint, free) in adjoints.iter().zip(&plan.free_backward) {
@@ -85,7 +86,8 @@ impl Fused<'_> {
         let d_to = self.gradient(step.result());
         let line = match step {
             Step::Linear { x, to, .. } => {
-                let (projection, into) = (self.name(*to), emit_into(adjoint.operands[0].1));
+                let projection = self.name(*to);
+                let into = emit_into(adjoint.operands[0].1);
                 let d_x = self.gradient_name(*x);
                 let d_x = match self.steps.array(*x).role {
                     Role::Input => quote!(#d_x),
@@ -95,11 +97,10 @@ impl Fused<'_> {
                 quote!(weights.#projection.backward(#x, #d_to, #d_x, gradients);)
             }
             Step::HeadTransform { x, heads, how, .. } => {
-                let (len, view) = (self.len(*x), self.view(*x));
-                let (d_x, part) = (
-                    self.gradient_name(x.array),
-                    Literal::usize_unsuffixed(x.part),
-                );
+                let len = self.len(*x);
+                let view = self.view(*x);
+                let d_x = self.gradient_name(x.array);
+                let part = Literal::usize_unsuffixed(x.part);
                 let (gain, add_gain) = self.emit_gain(lines, "gain", how);
                 let how = self.emit_prepare(how);
                 quote! {
@@ -110,11 +111,10 @@ impl Fused<'_> {
             Step::PerHeadLinear {
                 x, heads, field, ..
             } => {
-                let (field, view) = (var(field), self.view(*x));
-                let (d_x, part) = (
-                    self.gradient_name(x.array),
-                    Literal::usize_unsuffixed(x.part),
-                );
+                let field = var(field);
+                let view = self.view(*x);
+                let d_x = self.gradient_name(x.array);
+                let part = Literal::usize_unsuffixed(x.part);
                 quote! {
                     let d_weights = weights.#field.gradient_matrix(gradients);
                     p::per_head_linear_backward(#heads, #view, weights.#field.matrix(), #d_to, #d_x.part_mut(#part), d_weights);
@@ -215,7 +215,8 @@ impl Fused<'_> {
 
     /// What the kernel computes on the way for a sparse normalizer: as many numbers as are attended, and the thresholds again.
     fn centres(&self) -> TokenStream {
-        let (heads, width) = (&self.cx.spec.heads, &self.cx.spec.value_head_dim);
+        let heads = &self.cx.spec.heads;
+        let width = &self.cx.spec.value_head_dim;
         quote!(p::Footprint::back(&[batch, #heads, query, (#width) + 1]))
     }
 

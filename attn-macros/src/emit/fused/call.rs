@@ -63,7 +63,8 @@ impl Fused<'_> {
     pub(super) fn emit_read_weights(&self) -> TokenStream {
         let linears = self.steps.steps.iter().filter_map(|step| match step {
             Step::Linear { fields, to, .. } => {
-                let (name, fields) = (self.name(*to), fields.iter());
+                let name = self.name(*to);
+                let fields = fields.iter();
                 let fields = fields.map(|field| format_ident!("{field}"));
                 Some(quote!(#name: operation.projection(&[#(&layer.#fields),*])?))
             }
@@ -86,7 +87,8 @@ impl Fused<'_> {
 
     pub(super) fn emit_call(&self) -> TokenStream {
         let fields = self.call_fields().into_iter().map(|field| {
-            let (name, ty) = (var(&field.name), field.ty);
+            let name = var(&field.name);
+            let ty = field.ty;
             quote!(#name: #ty)
         });
         let vis = self.vis();
@@ -103,17 +105,21 @@ impl Fused<'_> {
     /// The function that makes a `Call`, of the sizes of the axes batch, query and key.
     pub(super) fn emit_make_call(&self) -> TokenStream {
         let fields = self.call_fields().into_iter().map(|field| {
-            let (name, value) = (var(&field.name), field.value);
+            let name = var(&field.name);
+            let value = field.value;
             quote!(#name: #value)
         });
         let data = self.cx.graph.data.iter().map(|data| {
-            let (name, ty) = (data_name(data), read_type(data));
+            let name = data_name(data);
+            let ty = read_type(data);
             quote!(#name: #ty,)
         });
         let dropout_seed = self.dropout().map(|_| quote!(dropout_seed: Option<u64>,));
         let spec = self.cx.spec;
-        let (heads, kv_heads) = (&spec.heads, &spec.kv_heads);
-        let (width, value_width) = (&spec.head_dim, &spec.value_head_dim);
+        let heads = &spec.heads;
+        let kv_heads = &spec.kv_heads;
+        let width = &spec.head_dim;
+        let value_width = &spec.value_head_dim;
         quote! {
             #[allow(unused_variables)]
             fn make_call<E: p::Element>(
@@ -208,7 +214,8 @@ impl Fused<'_> {
     pub(super) fn emit_saved(&self, plan: &Plan) -> TokenStream {
         let arrays = plan.saved.iter().map(|id| {
             let parts = self.steps.array(*id).parts.len();
-            let (name, parts) = (self.name(*id), Literal::usize_unsuffixed(parts));
+            let name = self.name(*id);
+            let parts = Literal::usize_unsuffixed(parts);
             quote!(#name: p::Array<E, #parts>)
         });
         let vis = self.vis();

@@ -79,7 +79,8 @@ impl Fused<'_> {
                 to: id,
                 ..
             } => {
-                let (projection, x) = (self.name(*id), self.matrix(*x));
+                let projection = self.name(*id);
+                let x = self.matrix(*x);
                 if *leaves_bias {
                     quote!(weights.#projection.product(#x, #to);)
                 } else {
@@ -87,7 +88,9 @@ impl Fused<'_> {
                 }
             }
             Step::HeadTransform { x, heads, how, .. } => {
-                let (how, len, x) = (self.emit_prepare(how), self.len(*x), self.view(*x));
+                let how = self.emit_prepare(how);
+                let len = self.len(*x);
+                let x = self.view(*x);
                 let call = match mode {
                     ExecMode::Forward => {
                         quote!(p::prepare(&#how, sizes.batch, #len, #heads, #x, #to))
@@ -99,7 +102,8 @@ impl Fused<'_> {
             Step::PerHeadLinear {
                 x, heads, field, ..
             } => {
-                let (field, x) = (var(field), self.view(*x));
+                let field = var(field);
+                let x = self.view(*x);
                 quote!(p::per_head_linear(#heads, #x, weights.#field.matrix(), #to);)
             }
             Step::Attention(attention) => {

@@ -17,8 +17,8 @@ impl Fused<'_> {
             .collect();
         let data: Vec<_> = self.cx.graph.data.iter().map(input::data_name).collect();
         let types = self.cx.graph.data.iter().map(input::read_type);
-        let (check_sizes, check_integers) =
-            (input::emit_check(self.cx), bounds::emit_call(self.cx));
+        let check_sizes = input::emit_check(self.cx);
+        let check_integers = bounds::emit_call(self.cx);
         let seed = self.dropout().map(|_| quote!(, seed));
         quote_spanned! {self.cx.at=>
             impl<E: p::Element, D: p::Storage<E>> p::FusedLayer<E> for #name<E, D> {

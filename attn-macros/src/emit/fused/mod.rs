@@ -50,7 +50,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let attentions = attentions.map(|attention| cx.emit_attention(attention));
     let attentions: Vec<_> = attentions.collect();
     let structs = [cx.emit_weights(), cx.emit_call(), cx.emit_saved(&plan)];
-    let (forward, backward) = (cx.emit_forward(&plan), cx.emit_backward(&adjoints, &plan));
+    let forward = cx.emit_forward(&plan);
+    let backward = cx.emit_backward(&adjoints, &plan);
     let memory = cx.emit_memory(&forward, &backward);
     let in_model = (cx.cx.caller != Caller::User).then(|| cx.emit_in_model());
     let functions = [
@@ -144,7 +145,8 @@ impl Fused<'_> {
 
     /// One matrix of an array, to read.
     fn view(&self, view: View) -> TokenStream {
-        let (name, part) = (self.name(view.array), Literal::usize_unsuffixed(view.part));
+        let name = self.name(view.array);
+        let part = Literal::usize_unsuffixed(view.part);
         match self.steps.array(view.array).role {
             Role::Input => quote!(#name),
             _ => quote!(#name.part(#part)),

@@ -142,7 +142,8 @@ impl<'a> Score<'a> {
         let structure = self.emit_struct();
         let value = vectors(self.value);
         let derivative = vectors(&diff(self.value, Wrt::Score));
-        let (bias_terms, learned) = (self.emit_bias_terms(), self.emit_learned());
+        let bias_terms = self.emit_bias_terms();
+        let learned = self.emit_learned();
         quote! {
             #structure
 
@@ -212,7 +213,8 @@ impl<'a> Score<'a> {
         let adds = learned
             .iter()
             .map(|(index, bias_term)| self.add(*index, bias_term));
-        let (per_head, shared) = (self.total(true), self.total(false));
+        let per_head = self.total(true);
+        let shared = self.total(false);
         (!learned.is_empty()).then(|| {
             quote! {
                 #[inline(always)]
@@ -303,7 +305,8 @@ impl<'a> Score<'a> {
     /// The arm that writes a bias term.
     fn write(&self, index: usize, bias_term: &BiasTerm) -> TokenStream {
         let number = Literal::usize_unsuffixed(index);
-        let (variables, value) = (self.variables(&bias_term.expr), host(&bias_term.expr, 0));
+        let variables = self.variables(&bias_term.expr);
+        let value = host(&bias_term.expr, 0);
         let value = quote!(<E as p::Element>::of(#value));
         let write = match bias_term.kind {
             BiasTermKind::Row => quote!(to.fill(#value);),
@@ -315,10 +318,8 @@ impl<'a> Score<'a> {
     /// The block that adds the gradient of a bias term to that of what it read.
     fn add(&self, index: usize, bias_term: &BiasTerm) -> TokenStream {
         if bias_term.kind == BiasTermKind::Distance {
-            let (table, start) = (
-                var(&bias_term_name(index)),
-                self.table_start(index, &quote!(self)),
-            );
+            let table = var(&bias_term_name(index));
+            let start = self.table_start(index, &quote!(self));
             return quote!({ self.#table.add_gradient(at, d, &mut sums.per_head[#start..]); });
         }
         let variables = self.variables(&bias_term.expr);
@@ -420,7 +421,8 @@ impl<'a> Score<'a> {
         let tables = tables.map(|(index, bias_term)| self.emit_table_gradient(index, bias_term));
         lines.line(quote!(let mut d_score = p::ScoreGradient::<E>::uninit(#heads, p::Modify::sums(&score));));
         let name = var("d_score");
-        let (per_head, shared) = (self.len(true), self.len(false));
+        let per_head = self.len(true);
+        let shared = self.len(false);
         lines.take(
             &name,
             tracked_code::array(&[quote!(#heads), quote!(#per_head)]),
@@ -437,7 +439,8 @@ impl<'a> Score<'a> {
 
     fn emit_learned_gradient(&self, learned: &Learned<'_>) -> TokenStream {
         let name = param_field(&var(learned.name));
-        let (start, len) = (self.start(learned), &learned.len);
+        let start = self.start(learned);
+        let len = &learned.len;
         if learned.per_head {
             quote!(d_score.add_per_head(#start..#start + #len, weights.#name.gradient(gradients));)
         } else {
@@ -516,7 +519,8 @@ fn arguments(expr: &Expr) -> [Ident; 3] {
 fn vectors(expr: &Expr) -> TokenStream {
     let Shared { parts, rest } = Shared::of(expr);
     let lines = parts.iter().enumerate().map(|(index, part)| {
-        let (name, value) = (var(&part_name(index)), vector(part));
+        let name = var(&part_name(index));
+        let value = vector(part);
         quote!(let #name = #value;)
     });
     let (lines, rest): (TokenStream, _) = (lines.collect(), vector(&rest));
@@ -571,15 +575,18 @@ fn vector_unary(op: Unary, a: &TokenStream) -> TokenStream {
 fn vector_binary(op: Binary, a: &Expr, b: &Expr) -> TokenStream {
     if op == Binary::Pow {
         // The exponent is a number.
-        let (a, exponent) = (vector(a), host(b, 0));
+        let a = vector(a);
+        let exponent = host(b, 0);
         return quote!(p::math::pow(#a, <E as p::Element>::of(#exponent)));
     }
     if op == Binary::Div && is_number(b) {
         // A division takes as long as ten products.
-        let (a, divisor) = (vector(a), host(b, 9));
+        let a = vector(a);
+        let divisor = host(b, 9);
         return quote!((#a * p::splat::<E, V>(1.0 / #divisor)));
     }
-    let (a, b) = (vector(a), vector(b));
+    let a = vector(a);
+    let b = vector(b);
     match op {
         Binary::Add => quote!((#a + #b)),
         Binary::Sub => quote!((#a - #b)),

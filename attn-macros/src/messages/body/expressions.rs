@@ -103,7 +103,8 @@ pub(crate) fn undeclared(found: &Ident, places: &[&syn::Expr], tensors: &[Tensor
             ("q_idx", "q_len"),
             ("kv_idx", "kv_len"),
         ];
-        let (learned, passed) = (axes(places, &[("h", "heads")]), axes(places, &passed));
+        let learned = axes(places, &[("h", "heads")]);
+        let passed = axes(places, &passed);
         format!(
             "declare what is learned as `param {found}: [{learned}] = zeros;`, and what the call passes as `data {found}: [{passed}];`, `ids[..]` or `bool[..]`"
         )
@@ -263,7 +264,8 @@ fn compare_operand(operands: [&syn::Expr; 2], kinds: [Kind; 2]) -> String {
 /// Help where an operand is of another type than the others: integers and conditions become floats, or integers.
 fn convert_operand(operands: &[&syn::Expr], kinds: &[Kind]) -> String {
     let first = |wanted: Kind| kinds.iter().position(|kind| *kind == wanted);
-    let (condition, int) = (first(of_type(Type::Bool)), first(of_type(Type::Int)));
+    let condition = first(of_type(Type::Bool));
+    let int = first(of_type(Type::Int));
     let float = first(of_type(Type::Float)).is_some();
     match (condition, int) {
         (Some(at), _) if float => conversion(Type::Float, kinds[at], operands[at]),

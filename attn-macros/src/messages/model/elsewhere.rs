@@ -62,7 +62,8 @@ pub(crate) fn path_of_constant(path: &str) -> String {
 
 /// `embedding(keys)(operands)`, or with brackets.
 pub(crate) fn keys_in_angles(name: &Ident, keys: &TokenStream, operands: &Group) -> String {
-    let (keys, operands) = (text::of(keys), text::of(&operands.stream()));
+    let keys = text::of(keys);
+    let operands = text::of(&operands.stream());
     format!("keys stand in angle brackets\nhelp: `{name}::<{keys}>({operands})`")
 }
 
@@ -92,7 +93,8 @@ pub(crate) fn size_with_type(found: &TokenStream, size: &SizeDraft) -> String {
 
 /// `mask = causal` among the sizes.
 pub(crate) fn key_as_size(key: &Key, value: &TokenStream) -> String {
-    let (name, value) = (key.name, text::of(value));
+    let name = key.name;
+    let value = text::of(value);
     let help = match key.kind {
         keys::Kind::Number => {
             let constant = name.to_uppercase();
@@ -157,7 +159,8 @@ pub(crate) fn key_as_operand(key: &Ident, values: &[Expr]) -> String {
 
 /// Numbers among the operands: what they are keys of.
 pub(crate) fn number_as_operand(operation: &Operation, numbers: &[String]) -> String {
-    let (name, numbers) = (operation.name, numbers.join(", "));
+    let name = operation.name;
+    let numbers = numbers.join(", ");
     let help = match (operation.positional().as_slice(), operation.keys) {
         ([], []) if name == "softmax" => "it is over the last axis: `softmax(x)`".to_owned(),
         ([], []) => format!("write `{name}(x)`"),

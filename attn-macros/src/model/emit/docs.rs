@@ -150,7 +150,8 @@ pub(super) const COMPOSED: &str = "The model as a chain of dfdx's operations, wh
 
 /// Of `forward`, `try_forward`, and their `_mut` twins.
 pub(super) fn methods(cx: &Emitter<'_>) -> [String; 4] {
-    let (input, output) = (accepted(cx), listed(cx, &cx.model.results));
+    let input = accepted(cx);
+    let output = listed(cx, &cx.model.results);
     [
         format!(
             "Runs the model: takes `{input}`, returns `{output}`. Deterministic: without dropout.\n\n{PANICS}"

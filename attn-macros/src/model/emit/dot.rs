@@ -26,7 +26,8 @@ fn push_region(model: &Model, region: &Region, indent: &str, dot: &mut String) {
     for step in &region.steps {
         match step {
             Step::Node(node) => {
-                let (id, ty) = (node.result.0, &model.value(node.result).ty);
+                let id = node.result.0;
+                let ty = &model.value(node.result).ty;
                 let label = escaped(docs::operation_name(model, node));
                 let _ = writeln!(dot, "{indent}v{id} [label=\"{label}\\n{}\"];", escaped(ty));
                 for operand in &node.operands {
@@ -45,12 +46,14 @@ fn push_repeat(model: &Model, repeat: &Repeat, indent: &str, dot: &mut String) {
     let _ = writeln!(dot, "{inner}label=\"{label}\";");
     for carried in &repeat.carried {
         push_value(model, carried.value, inner, dot);
-        let (before, id) = (carried.before.0, carried.value.0);
+        let before = carried.before.0;
+        let id = carried.value.0;
         let _ = writeln!(dot, "{inner}v{before} -> v{id};");
     }
     push_region(model, &repeat.body, inner, dot);
     for carried in &repeat.carried {
-        let (after, id) = (carried.after.0, carried.value.0);
+        let after = carried.after.0;
+        let id = carried.value.0;
         let _ = writeln!(
             dot,
             "{inner}v{after} -> v{id} [style=dashed, constraint=false];"

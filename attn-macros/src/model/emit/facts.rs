@@ -10,7 +10,9 @@ use crate::ops::Attention;
 
 /// They stand on the default type, so that `Name::PARAMS` needs no type arguments.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
-    let (name, vis, label) = (&cx.name, &cx.model.item.vis, cx.label());
+    let name = &cx.name;
+    let vis = &cx.model.item.vis;
+    let label = cx.label();
     if cx.model.poisoned {
         return TokenStream::new();
     }
@@ -22,7 +24,8 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     };
     let rows = rows(cx, ModuleId(0), "");
     let summary_of = emit_summary_of(cx);
-    let (dot, svg) = (dot::dot(cx.model), picture::svg(cx.model));
+    let dot = dot::dot(cx.model);
+    let svg = picture::svg(cx.model);
     quote_spanned! {cx.at=>
         #constants
 
@@ -55,8 +58,10 @@ pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
     if cx.is_opaque() {
         return TokenStream::new();
     }
-    let (name, names) = (&cx.name, &cx.model.symbols);
-    let (count, axes) = (names.len(), names.iter().map(|name| length(cx.model, name)));
+    let name = &cx.name;
+    let names = &cx.model.symbols;
+    let count = names.len();
+    let axes = names.iter().map(|name| length(cx.model, name));
     let axes: Vec<_> = axes.collect();
     quote_spanned! {cx.at=>
         impl<E: p::Dtype, D: p::Storage<E>> p::Facts for #name<E, D> {
@@ -83,7 +88,8 @@ fn emit_params(cx: &Emitter<'_>) -> TokenStream {
     let known = modules.filter(|id| cx.model.opaques_in(*id).is_empty());
     let params = known.map(|id| {
         let module = cx.model.module(id);
-        let (name, params) = (cx.module_name(module), params(cx, module));
+        let name = cx.module_name(module);
+        let params = params(cx, module);
         quote! {
             #[allow(dead_code)]
             impl #name {
@@ -120,7 +126,8 @@ fn emit_summary_of(cx: &Emitter<'_>) -> Option<TokenStream> {
     if cx.is_opaque() {
         return None;
     }
-    let (vis, names) = (&cx.model.item.vis, &cx.model.symbols);
+    let vis = &cx.model.item.vis;
+    let names = &cx.model.symbols;
     let axes: Vec<_> = names.iter().map(|name| length(cx.model, name)).collect();
     Some(quote_spanned! {cx.at=>
         /// As [`summary`](Self::summary), and what a batch of these sizes takes, in `f32`: the multiplications that
@@ -188,7 +195,8 @@ fn flops(cx: &Emitter<'_>, region: &Region) -> TokenStream {
             node.op.cost(&Extents { model, node }).flops
         }
         Step::Repeat(repeat) => {
-            let (count, inner) = (&repeat.count, flops(cx, &repeat.body));
+            let count = &repeat.count;
+            let inner = flops(cx, &repeat.body);
             Some(quote!((#count as u64).saturating_mul(#inner)))
         }
     });
@@ -254,7 +262,8 @@ fn rows(cx: &Emitter<'_>, module: ModuleId, path: &str) -> Vec<TokenStream> {
     let mut lines = Vec::new();
     for field in &cx.model.module(module).fields {
         let name = format!("{path}{}", field.name);
-        let (layer, output) = (docs::layer_name(&field.layer), &field.output);
+        let layer = docs::layer_name(&field.layer);
+        let output = &field.output;
         let params = params_of(cx, &field.layer);
         lines.push(quote!(p::Row { name: #name, layer: #layer, output: #output, params: #params }));
         if let Submodule::Repeat { module, share, .. } = &field.layer {

@@ -19,11 +19,15 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
 }
 
 fn emit_function(cx: &Emitter<'_>, access: Access) -> TokenStream {
-    let (name, symbols, run_graph) = (&cx.name, cx.symbols(), access.function());
-    let (built, calls) = (cx.built(MODEL), cx.calls_where(access));
+    let name = &cx.name;
+    let symbols = cx.symbols();
+    let run_graph = access.function();
+    let built = cx.built(MODEL);
+    let calls = cx.calls_where(access);
     let mutability = access.mutability();
     let inputs = cx.model.inputs.iter().map(|id| {
-        let (name, ty) = (cx.var(*id), cx.value_type(*id));
+        let name = cx.var(*id);
+        let ty = cx.value_type(*id);
         quote!(#name: #ty)
     });
     let body = emit_region(cx, &cx.model.body, access);
@@ -64,7 +68,8 @@ fn emit_region(cx: &Emitter<'_>, region: &Region, access: Access) -> TokenStream
 }
 
 fn emit_node(cx: &Emitter<'_>, node: &Node, access: Access) -> TokenStream {
-    let (result, ty) = (cx.var(node.result), cx.value_type(node.result));
+    let result = cx.var(node.result);
+    let ty = cx.value_type(node.result);
     let call = node.op.composed(&Composed { cx, node, access });
     quote!(let #result: #ty = pass.#call?;)
 }
@@ -120,7 +125,8 @@ impl Composed<'_> {
 
     /// `linear(&x, &model.linear)`
     pub(crate) fn layer(&self, method: &str, place: &Place) -> TokenStream {
-        let (method, place) = (format_ident!("{method}"), self.place(place));
+        let method = format_ident!("{method}");
+        let place = self.place(place);
         let operands = self.operands();
         quote!(#method(#(&#operands,)* &#place))
     }
@@ -141,7 +147,8 @@ impl Composed<'_> {
 
     /// `module(&model.head, |tape| p::on(tape, &x))`
     pub(crate) fn module(&self, place: &Place) -> TokenStream {
-        let (operands, module) = (self.operands(), self.place(place));
+        let operands = self.operands();
+        let module = self.place(place);
         let others = operands[1..].iter().map(copy);
         let input = input_with_tape(&operands[0], others);
         match self.access {
@@ -190,7 +197,8 @@ fn emit_repeat(cx: &Emitter<'_>, repeat: &Repeat, access: Access) -> TokenStream
     let place = cx.place(&repeat.place);
     let module = var(&cx.model.module(repeat.module).var);
     let starts = repeat.carried.iter().map(|carried| {
-        let (value, before) = (cx.var(carried.value), cx.var(carried.before));
+        let value = cx.var(carried.value);
+        let before = cx.var(carried.before);
         quote!(let mut #value = p::Clone::clone(&#before);)
     });
     let starts: Vec<_> = starts.collect();
@@ -204,7 +212,8 @@ fn emit_repeat(cx: &Emitter<'_>, repeat: &Repeat, access: Access) -> TokenStream
         ([value], [end]) => quote!(#value = #end;),
         _ => quote!((#(#values),*) = (#(p::Clone::clone(&#ends)),*);),
     };
-    let (body, count) = (emit_region(cx, &repeat.body, access), &repeat.count);
+    let body = emit_region(cx, &repeat.body, access);
+    let count = &repeat.count;
     let rounds = match (repeat.share, access) {
         (true, Access::Shared) => quote!(for #module in ::core::iter::repeat_n(&#place, #count)),
         (true, Access::Exclusive) => quote!(for _ in 0..#count),

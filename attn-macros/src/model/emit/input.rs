@@ -16,8 +16,12 @@ pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
 
 /// The trait. Its `on_unimplemented` is what a user reads after passing a wrong shape.
 fn emit_trait(cx: &Emitter<'_>, access: Access) -> TokenStream {
-    let (krate, name, input, cfgs) = (cx.krate, &cx.name, cx.input(access), &cx.cfgs);
-    let (built, mutability) = (cx.built(MODEL), access.mutability());
+    let krate = cx.krate;
+    let name = &cx.name;
+    let input = cx.input(access);
+    let cfgs = &cx.cfgs;
+    let built = cx.built(MODEL);
+    let mutability = access.mutability();
     let label = cx.label();
     let vis = &cx.model.item.vis;
     let accepted = docs::accepted(cx);
@@ -58,20 +62,22 @@ pub(super) fn emit_impls(cx: &Emitter<'_>) -> TokenStream {
 
 /// What a trait is implemented for. The first input carries the tape.
 fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
-    let (name, input, symbols) = (&cx.name, cx.input(access), cx.symbols());
-    let (built, calls, mutability, run_graph) = (
-        cx.built(MODEL),
-        cx.calls_where(access),
-        access.mutability(),
-        access.function(),
-    );
-    let (model, inputs) = (cx.model, &cx.model.inputs);
+    let name = &cx.name;
+    let input = cx.input(access);
+    let symbols = cx.symbols();
+    let built = cx.built(MODEL);
+    let calls = cx.calls_where(access);
+    let mutability = access.mutability();
+    let run_graph = access.function();
+    let model = cx.model;
+    let inputs = &cx.model.inputs;
     let names: Vec<_> = inputs.iter().map(|id| cx.var(*id)).collect();
     let idents = |names: &[Ident]| {
         let names = names.iter().map(ToTokens::to_token_stream);
         tuple(&names.collect::<Vec<_>>())
     };
-    let (ty, pattern) = (emit_accepted(cx), idents(&names));
+    let ty = emit_accepted(cx);
+    let pattern = idents(&names);
     let first = &names[0];
     let checks = emit_checks(cx);
     let fused = (!cx.is_opaque()).then(|| {
@@ -85,7 +91,8 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
     let results: Vec<_> = (0..model.results.len())
         .map(|index| format_ident!("result_{index}"))
         .collect();
-    let (pattern_of_results, wrapped) = (idents(&results), emit_outputs(cx, &results));
+    let pattern_of_results = idents(&results);
+    let wrapped = emit_outputs(cx, &results);
     quote_spanned! {cx.at=>
         impl<#symbols T: p::Tape<E, D>, E: p::Element, D: p::Backend<E> #built> #input<E, D #built> for #ty #calls {
             type Output = #output;
@@ -124,7 +131,8 @@ fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
                 first.push((name, *id, index));
                 continue;
             };
-            let (a, b) = (cx.var(*of), cx.var(*id));
+            let a = cx.var(*of);
+            let b = cx.var(*id);
             let names = [&cx.model.value(*of).name, &input.name];
             checks.extend(quote! {
                 p::check_axis(#label, #name, [#(#names),*], p::axis(&#a, #place), p::axis(&#b, #index))?;
@@ -136,8 +144,11 @@ fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
 
 /// After a mistake in the body: what `forward` declares, so that the error stays alone.
 fn emit_declared(cx: &Emitter<'_>, results: &[Type]) -> TokenStream {
-    let (name, input, symbols) = (&cx.name, cx.input(Access::Shared), cx.symbols());
-    let (ty, output) = (emit_accepted(cx), emit_returned(cx, results.iter()));
+    let name = &cx.name;
+    let input = cx.input(Access::Shared);
+    let symbols = cx.symbols();
+    let ty = emit_accepted(cx);
+    let output = emit_returned(cx, results.iter());
     quote_spanned! {cx.at=>
         impl<#symbols T: p::Tape<E, D>, E: p::Element, D: p::Backend<E>> #input<E, D> for #ty {
             type Output = #output;
@@ -170,7 +181,8 @@ fn emit_returned<'t>(cx: &Emitter<'_>, results: impl Iterator<Item = &'t Type>) 
 
 /// After a mistake in what `forward` declares: accept whatever is passed, so that the error stays alone.
 fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
-    let (name, input) = (&cx.name, cx.input(Access::Shared));
+    let name = &cx.name;
+    let input = cx.input(Access::Shared);
     let accept = |generics: TokenStream, ty: TokenStream, output: TokenStream| {
         quote! {
             impl<#generics> #input<E, D> for #ty {

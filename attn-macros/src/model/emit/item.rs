@@ -30,7 +30,9 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         });
         let derives = missing_derives(&attrs);
         let fields = module.fields.iter().map(|of| {
-            let (name, doc, ty) = (field(&of.name), docs::field(cx, of), field_type(cx, of));
+            let name = field(&of.name);
+            let doc = docs::field(cx, of);
+            let ty = field_type(cx, of);
             quote!(#[doc = #doc] #vis #name: #ty,)
         });
         let none = marker(module);
@@ -110,8 +112,10 @@ fn with_rest(name: &Ident, rest: &TokenStream) -> TokenStream {
 
 /// dfdx's traits.
 pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
-    let (name, built) = (&cx.name, cx.built(MODEL));
-    let (input, input_mut) = (cx.input(Access::Shared), cx.input(cx.training_access()));
+    let name = &cx.name;
+    let built = cx.built(MODEL);
+    let input = cx.input(Access::Shared);
+    let input_mut = cx.input(cx.training_access());
     let modules = (0..cx.model.modules.len()).map(ModuleId);
     let collections = modules.map(|module| emit_module(cx, module));
     quote_spanned! {cx.at=>
@@ -163,8 +167,11 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
         quote!(#field #with)
     });
     let none = marker(module).map(|none| quote!(#none: p::PhantomData));
-    let (built, types, is_built) = (cx.built(id), cx.built_types(id), cx.built_where(id));
-    let (collections, converted) = (cx.built_collections(id), cx.built_converted(id));
+    let built = cx.built(id);
+    let types = cx.built_types(id);
+    let is_built = cx.built_where(id);
+    let collections = cx.built_collections(id);
+    let converted = cx.built_converted(id);
     quote_spanned! {cx.at=>
         impl<E0: p::Dtype, D0: p::Storage<E0>, E: p::Element, D: p::Device<E> #built> p::BuildOnDevice<D, E> for #name<E0, D0 #built> #is_built {
             type Built = #name<E, D #types>;
@@ -194,10 +201,15 @@ fn emit_initial(init: &Init) -> Option<TokenStream> {
 
 /// `forward` and its siblings.
 pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
-    let (name, built, vis) = (&cx.name, cx.built(MODEL), &cx.model.item.vis);
-    let (input, input_mut) = (cx.input(Access::Shared), cx.input(cx.training_access()));
+    let name = &cx.name;
+    let built = cx.built(MODEL);
+    let vis = &cx.model.item.vis;
+    let input = cx.input(Access::Shared);
+    let input_mut = cx.input(cx.training_access());
     let [forward, try_forward, forward_mut, try_forward_mut] = docs::methods(cx);
-    let (composed, layer, maps) = (emit_composed(cx), emit_layer(cx), maps::emit_methods(cx));
+    let composed = emit_composed(cx);
+    let layer = emit_layer(cx);
+    let maps = maps::emit_methods(cx);
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
         impl<E: p::Dtype, D: p::Storage<E> #built> #name<E, D #built> {
@@ -234,7 +246,8 @@ pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
 
 /// `composed`, where that is another form.
 fn emit_composed(cx: &Emitter<'_>) -> Option<TokenStream> {
-    let (vis, doc) = (&cx.model.item.vis, docs::COMPOSED);
+    let vis = &cx.model.item.vis;
+    let doc = docs::COMPOSED;
     let method = quote_spanned! {cx.at=>
         #[doc = #doc]
         #vis fn composed(&self) -> p::Composed<'_, Self> {
@@ -246,7 +259,8 @@ fn emit_composed(cx: &Emitter<'_>) -> Option<TokenStream> {
 
 /// What `composed` calls.
 fn emit_layer(cx: &Emitter<'_>) -> Option<TokenStream> {
-    let (name, input) = (&cx.name, cx.input(Access::Shared));
+    let name = &cx.name;
+    let input = cx.input(Access::Shared);
     let layer = quote_spanned! {cx.at=>
         impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::Layer<X> for #name<E, D> {
             type Output = X::Output;

@@ -9,11 +9,9 @@ use crate::model::graph::{Region, Step};
 
 /// The methods. They run the composed form, in which there are weights.
 pub(super) fn emit_methods(cx: &Emitter<'_>) -> TokenStream {
-    let (vis, input, built) = (
-        &cx.model.item.vis,
-        cx.input(Access::Shared),
-        cx.built(MODEL),
-    );
+    let vis = &cx.model.item.vis;
+    let input = cx.input(Access::Shared);
+    let built = cx.built(MODEL);
     let [maps, try_maps] = docs::maps(cx);
     quote_spanned! {cx.at=>
         #[doc = #maps]
@@ -55,7 +53,8 @@ fn emit_region(cx: &Emitter<'_>, region: &Region) -> TokenStream {
             None => TokenStream::new(),
         },
         Step::Repeat(repeat) => {
-            let (field, count) = (&repeat.place.field, &repeat.count);
+            let field = &repeat.place.field;
+            let count = &repeat.count;
             let body = emit_region(cx, &repeat.body);
             match body.is_empty() {
                 true => body,

@@ -19,7 +19,9 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
 }
 
 fn emit_nothing(cx: &Emitter<'_>) -> TokenStream {
-    let (name, vis, sizes) = (&cx.name, &cx.model.item.vis, sizes(cx));
+    let name = &cx.name;
+    let vis = &cx.model.item.vis;
+    let sizes = sizes(cx);
     quote_spanned! {cx.at=>
         #[allow(dead_code, missing_docs, unused_variables)]
         impl #name {
@@ -54,7 +56,10 @@ fn emit_nothing(cx: &Emitter<'_>) -> TokenStream {
 
 /// A bound of a method that is known to be broken is an error, unless it is of any lifetime.
 fn emit_refusals(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
-    let (name, vis, built, sizes) = (&cx.name, &cx.model.item.vis, cx.built(MODEL), sizes(cx));
+    let name = &cx.name;
+    let vis = &cx.model.item.vis;
+    let built = cx.built(MODEL);
+    let sizes = sizes(cx);
     let reason = format_ident!("{}HasNoModule", cx.model.item.name);
     let message = messages::no_facts(&cx.label());
     let label = messages::known_by_type(&opaque.text);

@@ -52,7 +52,9 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         .attentions
         .iter()
         .map(|(spec, graph)| attention::layer(krate, spec, graph, caller));
-    let (cfgs, items, types) = (&cx.cfgs, item::emit(cx), opaque::emit_aliases(cx));
+    let cfgs = &cx.cfgs;
+    let items = item::emit(cx);
+    let types = opaque::emit_aliases(cx);
     let others = [cx.built_by_default(MODEL), cx.built(MODEL)];
     let alias = attention::alias(krate, &model.item, cx.generics(), &others);
     let traits = input::emit_traits(cx);
@@ -200,10 +202,8 @@ impl<'a> Emitter<'a> {
 
     /// `blocks.attention`
     fn place(&self, place: &Place) -> TokenStream {
-        let (var, field) = (
-            var(&self.model.module(place.module).var),
-            field(&place.field),
-        );
+        let var = var(&self.model.module(place.module).var);
+        let field = field(&place.field);
         quote!(#var.#field)
     }
 
@@ -217,7 +217,8 @@ impl<'a> Emitter<'a> {
         let type_of = |id: ValueId| &self.model.value(id).ty;
         let query = type_of(attention.operands[0]);
         let copies = inputs.iter().map(|id| {
-            let (copy, ty) = (copy(&name(*id)), type_of(*id));
+            let copy = copy(&name(*id));
+            let ty = type_of(*id);
             match ty.kind == Kind::Lens && ty.axes.len() + 1 == query.axes.len() {
                 true => quote!(p::LengthsPerQuery(#copy)),
                 false => copy,
@@ -228,7 +229,8 @@ impl<'a> Emitter<'a> {
 
     /// Several results as a tuple, each with its tape: the lines at the end of a forward pass that has the `history`.
     fn put_tapes(&self, results: &[Ident], history: &TokenStream) -> TokenStream {
-        let (label, tapes) = (self.label(), 0..results.len());
+        let label = self.label();
+        let tapes = 0..results.len();
         let tapes: Vec<_> = tapes.map(|index| format_ident!("tape_{index}")).collect();
         quote! {
             let [#(#tapes),*] = p::tapes_of_results::<E, D, T, _>(#label, #history);

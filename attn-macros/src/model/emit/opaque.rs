@@ -141,11 +141,9 @@ impl Emitter<'_> {
     /// `where NetHeadBuilt: Module<.., Output = ..>`: what a forward pass asks of the modules.
     pub(super) fn calls_where(&self, access: Access) -> Option<TokenStream> {
         let calls = self.model.opaques.iter().map(|opaque| {
-            let (built, x, y) = (
-                opaque.built(),
-                self.operands_type(opaque, &quote!(T)),
-                self.tensor(&self.model.value(opaque.result).ty, &quote!(T)),
-            );
+            let built = opaque.built();
+            let x = self.operands_type(opaque, &quote!(T));
+            let y = self.tensor(&self.model.value(opaque.result).ty, &quote!(T));
             let module = match access {
                 Access::Shared => quote!(Module),
                 Access::Exclusive => quote!(ModuleMut),
@@ -170,7 +168,8 @@ impl Emitter<'_> {
 pub(super) fn emit_aliases(cx: &Emitter<'_>) -> TokenStream {
     let cfgs = &cx.cfgs;
     let aliases = cx.model.opaques.iter().map(|opaque| {
-        let (alias, ty) = (opaque.alias(), &opaque.ty);
+        let alias = opaque.alias();
+        let ty = &opaque.ty;
         quote! {
             #(#cfgs)*
             #[allow(non_camel_case_types)]
@@ -188,9 +187,12 @@ pub(super) fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
 
 /// The axes are type variables: the module takes any, and has to keep them apart. Elements and device are the default ones.
 fn emit_check(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
-    let (symbols, alias, none) = (cx.symbols(), opaque.alias(), TokenStream::new());
+    let symbols = cx.symbols();
+    let alias = opaque.alias();
+    let none = TokenStream::new();
     let declared = &cx.model.value(opaque.result).ty;
-    let (x, y) = (cx.operands_type(opaque, &none), cx.tensor(declared, &none));
+    let x = cx.operands_type(opaque, &none);
+    let y = cx.tensor(declared, &none);
     let message = messages::module_returns(&opaque.text, declared);
     let name = &opaque.name;
     let output = format_ident!("{name}Output");

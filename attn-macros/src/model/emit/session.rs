@@ -49,7 +49,9 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
 }
 
 fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
-    let (name, vis, label) = (&cx.name, &cx.model.item.vis, cx.label());
+    let name = &cx.name;
+    let vis = &cx.model.item.vis;
+    let label = cx.label();
     let nodes = cx.model.nodes();
     let lookups = || nodes.iter().filter_map(|node| node.op.properties().lookup);
     let vocabularies = lookups().filter_map(|lookup| match lookup {
@@ -96,7 +98,9 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
 
 /// Methods that return nothing: those of a model with mistakes, and those that nobody can call, where the trait says why.
 fn emit_none(cx: &Emitter<'_>, condition: Option<TokenStream>) -> TokenStream {
-    let (name, vis, built) = (&cx.name, &cx.model.item.vis, cx.built(MODEL));
+    let name = &cx.name;
+    let vis = &cx.model.item.vis;
+    let built = cx.built(MODEL);
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
         impl<E: p::Element, D: p::Backend<E> #built> #name<E, D #built> {

@@ -98,7 +98,8 @@ impl Lowering<'_> {
             .map(|(index, argument)| (index, argument.value.to_string()))
             .collect();
         let names = operation.positional();
-        let (surplus, last) = (values.get(names.len())?, values.last()?);
+        let surplus = values.get(names.len())?;
+        let last = values.last()?;
         let is_word = |(_, value): &(usize, String)| operation.key_of_word(value).is_some();
         if values.iter().any(is_word) {
             return None;
@@ -173,7 +174,8 @@ impl Lowering<'_> {
         operation: &Operation,
     ) -> Option<&'static Key> {
         let value = &call.arguments[index].value;
-        let (at, found) = (first(value), value.to_string());
+        let at = first(value);
+        let found = value.to_string();
         if !self.sizes.names().any(|size| size == found)
             && let Some((key, word)) = operation.key_of_word(&found)
         {

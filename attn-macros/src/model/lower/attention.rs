@@ -27,7 +27,8 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<ValueId> {
-        let (mut named_operands, mut complete) = (Vec::new(), arguments.complete);
+        let mut named_operands = Vec::new();
+        let mut complete = arguments.complete;
         for (key, values) in &call.named {
             // What a body declares may have the name of a key.
             if call.body.is_none() && Key::find(&key.to_string()).is_some() {
@@ -71,10 +72,12 @@ impl Lowering<'_> {
         let place = self.field(frame.module, asked, layer, ty.to_string());
         let name_of_type = self.type_name(frame.module, &place.field, call.name.span());
         let draft = self.draft(call, arguments, width.clone(), &context, name_of_type);
-        let (before, draft) = (self.cx.count(), draft?);
+        let before = self.cx.count();
+        let draft = draft?;
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
-        let (found, expected) = (Axis::Size(width), Axis::Size(spec.d_model.clone()));
+        let found = Axis::Size(width);
+        let expected = Axis::Size(spec.d_model.clone());
         let types = [found, expected].map(|axis| Type::floats(vec![axis]));
         let agrees = spec.poisoned
             || self.agree(&types[0], &types[1], call.name.span(), || {
@@ -178,7 +181,8 @@ impl Lowering<'_> {
     ) -> Option<Vec<ValueId>> {
         let mut operands = Vec::new();
         for data in &graph.data {
-            let (name, expected) = (data_name(data), Expected::of(data, graph.cross, sequences));
+            let name = data_name(data);
+            let expected = Expected::of(data, graph.cross, sequences);
             let Some(index) = named.iter().position(|(key, _)| **key == *name) else {
                 let message = messages::data_missing(&name, &expected.to_string());
                 self.cx.error(&call.name, message);
@@ -267,7 +271,8 @@ impl Expected {
         let batch = &query.axes[..query.axes.len() - 2];
         let [query, key] = [query, key].map(|ty| ty.axes[ty.axes.len() - 2].clone());
         let of = |kind, axes: &[Axis]| Type::new(kind, &[batch, axes].concat());
-        let (per_query, per_key) = ([query.clone()], [key.clone()]);
+        let per_query = [query.clone()];
+        let per_key = [key.clone()];
         Expected(match data {
             CallData::Padding => {
                 let lens = (!batch.is_empty()).then(|| of(Kind::Lens, &[]));

@@ -455,7 +455,8 @@ impl<'a> Lowering<'a> {
             let first = chars.next().map(|first| first.to_ascii_uppercase());
             first.into_iter().chain(chars).collect::<String>()
         });
-        let (outer, inner) = (&self.modules[module.0].name, parts.collect::<String>());
+        let outer = &self.modules[module.0].name;
+        let inner = parts.collect::<String>();
         let mut name = format_ident!("{outer}{inner}");
         while names_of(&name).iter().any(|of| self.types.contains(of)) {
             name = format_ident!("{name}Layer");

@@ -250,7 +250,8 @@ impl Lowering<'_> {
             self.error(at, message());
             return None;
         }
-        let (mut axes, mut conditions) = (Vec::new(), Vec::new());
+        let mut axes = Vec::new();
+        let mut conditions = Vec::new();
         for (a, b) in left.axes.iter().zip(&right.axes) {
             let axis = match a.same(b) {
                 Same::Yes => a,

@@ -213,7 +213,8 @@ impl Lowering<'_> {
         self.scopes.close(self.cx);
         let ends = starts.into_iter().filter_map(|(name, before, value)| {
             let after = self.scopes.find(&name)?.value?;
-            let (start, end) = (self.ty(value).clone(), self.ty(after).clone());
+            let start = self.ty(value).clone();
+            let end = self.ty(after).clone();
             self.agree(&start, &end, repeat.at.span(), || {
                 messages::repeat_changes_shape(&name, &start, &end)
             });
@@ -229,7 +230,8 @@ impl Lowering<'_> {
 
     /// `name = encoder` and `share = true`.
     fn repeat_options(&mut self, repeat: &syntax::Repeat) -> (Option<Ident>, bool) {
-        let (mut name, mut share) = (None, false);
+        let mut name = None;
+        let mut share = false;
         for option in &repeat.options {
             let value = option.value.to_string();
             match option.key.as_ref().map(Ident::to_string).as_deref() {

@@ -220,7 +220,9 @@ struct Bounds {
 
 impl Bounds {
     fn of(variable: Variable, constraints: Vec<Linear>) -> Self {
-        let (mut lower, mut upper, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lower = Vec::new();
+        let mut upper = Vec::new();
+        let mut rest = Vec::new();
         for constraint in constraints {
             match constraint.coefficient(variable) {
                 0 => rest.push(constraint),

@@ -12,7 +12,8 @@ pub(super) fn word(tokens: TokenStream) -> Option<Found> {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let is_value = |index: usize| tokens.get(index).is_some_and(is_value);
     tokens.iter().enumerate().find_map(|(index, token)| {
-        let (after_value, before_value) = (index > 0 && is_value(index - 1), is_value(index + 1));
+        let after_value = index > 0 && is_value(index - 1);
+        let before_value = is_value(index + 1);
         match token {
             TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => {
                 slice(group.stream()).or_else(|| word(group.stream()))
@@ -72,7 +73,8 @@ pub(super) fn operator_between_comparisons(tokens: TokenStream) -> Option<Found>
         TokenTree::Group(group) => operator_between_comparisons(group.stream()),
         _ => None,
     });
-    let (mut compares, mut operator) = (false, None);
+    let mut compares = false;
+    let mut operator = None;
     for (index, token) in tokens.iter().enumerate() {
         let TokenTree::Punct(punct) = token else {
             continue;

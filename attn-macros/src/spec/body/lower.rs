@@ -241,7 +241,8 @@ impl<'a, 'b> Lower<'a, 'b> {
         let Expr::Int(constant) = value.expr else {
             return value.expr;
         };
-        let (path, origin) = (&constant.origin, constant.origin.clone());
+        let path = &constant.origin;
+        let origin = constant.origin.clone();
         let cast = syn::parse2(quote!(#path as usize)).ok();
         let cast = cast
             .filter(|_| ty == Type::Int)
@@ -266,7 +267,8 @@ impl<'a, 'b> Lower<'a, 'b> {
         let Some(kind) = then.kind.common(otherwise.kind) else {
             return self.error(token, messages::branches(then.kind, otherwise.kind));
         };
-        let (then, otherwise) = (self.settle(then, kind), self.settle(otherwise, kind));
+        let then = self.settle(then, kind);
+        let otherwise = self.settle(otherwise, kind);
         let expr = match condition {
             Expr::Bool(true) => then,
             Expr::Bool(false) => otherwise,

@@ -144,7 +144,8 @@ pub(super) fn check(draft: &BodyDraft, sizes: Sizes<'_>, checker: &mut Checker<'
         })
     };
     let mut lowered = |kind| Some(Lower::new(scope(kind)?, checker).function());
-    let (score, mask) = (lowered(FunctionKind::Score), lowered(FunctionKind::Mask));
+    let score = lowered(FunctionKind::Score);
+    let mask = lowered(FunctionKind::Mask);
     let normalizer = scope(FunctionKind::Normalize)
         .map(|scope| normalize::check(scope, score.as_ref(), checker));
     params.retain(|param| params::may_be_field(&param.name));

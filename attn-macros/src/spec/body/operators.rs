@@ -70,7 +70,8 @@ impl Lower<'_, '_> {
         let Some(kind) = a.kind.common(b.kind).filter(|kind| kind.is_number()) else {
             return self.error(binary.op, messages::mixed(binary, kinds));
         };
-        let (a, b) = (self.settle(a, kind), self.settle(b, kind));
+        let a = self.settle(a, kind);
+        let b = self.settle(b, kind);
         if matches!(op, Binary::Div | Binary::Rem)
             && kind != Kind::Constant
             && !self.may_divide(&b, &binary.right)
@@ -158,7 +159,8 @@ impl Lower<'_, '_> {
             self.error(binary.op, messages::mixed(binary, kinds));
             return Operand::unknown(Type::Bool);
         }
-        let (a, b) = (self.settle(a, condition), self.settle(b, condition));
+        let a = self.settle(a, condition);
+        let b = self.settle(b, condition);
         self.checked(a.binary(op, b), condition, binary)
     }
 }

@@ -157,7 +157,8 @@ fn range(expr: &Expr, most: Most) -> Range {
         }
         Expr::Binary(op, a, b) => binary(*op, range(a, most), range(b, most)),
         Expr::Select(_, a, b) => {
-            let (a, b) = (range(a, most), range(b, most));
+            let a = range(a, most);
+            let b = range(b, most);
             around([a.0, a.1, b.0, b.1])
         }
         _ => (-length, length),

@@ -69,7 +69,8 @@ fn elements_of(param: &ParamDecl, weight: &Expr) -> Vec<String> {
 }
 
 fn element(name: &str, index: &[Expr]) -> String {
-    let (name, index) = (name.to_owned().into(), index.to_vec());
+    let name = name.to_owned().into();
+    let index = index.to_vec();
     Expr::Param { name, index }.to_string()
 }
 

@@ -315,7 +315,8 @@ fn constant_types(body: &str) -> Vec<String> {
     let constants = spec(body).constants.into_iter();
     let types = constants.map(|item| match syn::parse2(item) {
         Ok(syn::Item::Const(item)) => {
-            let (ty, expr) = (item.ty, item.expr);
+            let ty = item.ty;
+            let expr = item.expr;
             quote::quote!(#ty = #expr).to_string()
         }
         _ => panic!("a constant is an item"),

@@ -33,7 +33,8 @@ impl Scope for Sizes<'_> {
 fn facts(keys: &str, sizes: (i64, i64, i64)) -> (i64, i64) {
     let file = parse_file(expand(&format!("struct L<{keys}>;")));
     let scope = Sizes(&file, sizes);
-    let (mut params, mut flops) = (None, None);
+    let mut params = None;
+    let mut flops = None;
     for item in impl_items(&file) {
         match item {
             // Those of `Facts`, which follow, hand these on.
@@ -67,7 +68,8 @@ fn plain_self_attention() {
 #[test]
 fn keys_of_another_length_count_by_that_length() {
     let (_, flops) = facts("heads = 2, d_model = 8", (1, 1, 100));
-    let (query_and_output, key_and_value) = (2 * 8 * 8, 2 * 100 * 8 * 8);
+    let query_and_output = 2 * 8 * 8;
+    let key_and_value = 2 * 100 * 8 * 8;
     let scores_and_values = 2 * 2 * 100 * 4;
     assert_eq!(
         flops,
@@ -89,7 +91,10 @@ fn grouped_heads_of_their_own_widths() {
 fn additive_cross_attention() {
     let keys = "heads = 2, d_model = 8, d_context = 6, score = additive(hidden = 5), bias = false";
     let (params, flops) = facts(keys, (1, 3, 9));
-    let (q, k, v, o) = (8 * 10, 6 * 10, 6 * 8, 8 * 8);
+    let q = 8 * 10;
+    let k = 6 * 10;
+    let v = 6 * 8;
+    let o = 8 * 8;
     assert_eq!(params, q + k + v + o + 2 * 5);
     let scores_and_values = 2 * 3 * 9 * (5 + 4);
     assert_eq!(flops, 2 * (3 * (q + o) + 9 * (k + v) + scores_and_values));

@@ -80,7 +80,8 @@ fn the_operators_bind_as_in_rust() {
         ("!(causal & padding)", "!causal | !padding"),
         ("none & document", "document"),
     ] {
-        let (written, meant) = (masked(written, false), masked(meant, false));
+        let written = masked(written, false);
+        let meant = masked(meant, false);
         for pair in calls(false) {
             let truth = |spec| holds(&predicate(spec), &point(pair));
             assert_eq!(truth(&written), truth(&meant), "{:?}", written.mask);

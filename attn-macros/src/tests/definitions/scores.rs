@@ -146,7 +146,8 @@ fn the_buckets_of_rel_pos_bias_are_those_of_t5() {
                 if causal && relative > 0 {
                     continue;
                 }
-                let (q, k) = ((-relative).max(0), relative.max(0));
+                let q = (-relative).max(0);
+                let k = relative.max(0);
                 let expected = published_bucket(relative, !causal, buckets, max_distance);
                 let case = format!("{buckets}, {max_distance}, {mask}, key - query = {relative}");
                 assert_eq!(float_at(&expr, &at(q, k)), expected as f64, "{case}");

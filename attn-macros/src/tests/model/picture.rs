@@ -252,7 +252,8 @@ fn everything_is_there_once() {
     for source in EVERY {
         let (model, drawing) = drawing(source);
         let [operations, variables, operands] = count(&model.body);
-        let (inputs, results) = (model.inputs.len(), model.results.len());
+        let inputs = model.inputs.len();
+        let results = model.results.len();
         let boxes = inputs + operations + variables + results;
         assert_eq!(
             [

@@ -90,7 +90,8 @@ fn forward(model: &Model) -> Vec<String> {
                     let fall = planned.terms.iter().filter(|term| term.dropout.is_some());
                     let fall =
                         fall.map(|term| format!(", dropped {}", model.value(term.value).name));
-                    let (name, fall) = (&model.value(node.result).name, fall.collect::<String>());
+                    let name = &model.value(node.result).name;
+                    let fall = fall.collect::<String>();
                     text.push(format!("{name} {place}{fall}; free {free}"));
                 }
                 Step::Repeat(repeat) => {

@@ -74,7 +74,8 @@ fn the_code_of_many_rounds_is_that_of_one() {
         let source = GPT.replace("layers = 6", &format!("layers = {layers}"));
         without_drawings(expand(&source).to_token_stream().to_string())
     };
-    let (few, many) = (of("2"), of("96"));
+    let few = of("2");
+    let many = of("96");
     assert_ne!(few, many);
     assert_eq!(few, many.replace("96", "2"));
 }

@@ -341,7 +341,8 @@ fn claims_on_ids_of_a_body_are_decided() {
 
 #[test]
 fn a_token_has_the_id_that_it_has() {
-    let (heads, claim) = (Size::known(1), Claim::EveryQueryAttends);
+    let heads = Size::known(1);
+    let claim = Claim::EveryQueryAttends;
     let decide = |mask: &Expr, cross| {
         let positive = Vec::new();
         let heads = &heads;

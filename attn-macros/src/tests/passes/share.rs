@@ -56,7 +56,8 @@ proptest! {
                 let value = value(part, &values, score);
                 values.0.push(value);
             }
-            let (found, expected) = (value(&rest, &values, score), value(&expr, &values, score));
+            let found = value(&rest, &values, score);
+            let expected = value(&expr, &values, score);
             prop_assert_eq!(found.to_bits(), expected.to_bits(), "{}", expr);
         }
     }

@@ -26,11 +26,13 @@ proptest! {
     fn products_of_sums_cancel(a in expressions(), b in expressions(), c in expressions()) {
         let c = c * Expr::Score;
         let product = (a.clone() + b.clone()) * c.clone();
-        let (first, second) = (a.clone() * c.clone(), b.clone() * c.clone());
+        let first = a.clone() * c.clone();
+        let second = b.clone() * c.clone();
         let difference = product - first.clone() - second.clone();
         if is_zero(&difference) {
             for (score, param) in PLACES {
-                let (found, size) = (value(&difference, score, param), largest(&difference, score, param));
+                let found = value(&difference, score, param);
+                let size = largest(&difference, score, param);
                 prop_assert!(
                     !size.is_finite() || found.abs() <= 1e-12 * (1.0 + size),
                     "{difference} is {found}"
@@ -86,7 +88,8 @@ fn largest(expr: &Expr, score: f64, param: f64) -> f64 {
 
 #[test]
 fn sums_of_products_and_quotients_cancel() {
-    let (w, x) = (param(), Expr::Score);
+    let w = param();
+    let x = Expr::Score;
     let number = Expr::float;
     let near = || Expr::from(Var::QIdx).less(Var::KvIdx);
     let tanh = || w.clone().unary(Unary::Tanh);

@@ -30,7 +30,8 @@ fn shown<T: Debug>(result: Result<T, CheckpointError>) -> String {
 #[test]
 fn the_identity_is_what_save_and_load_do() {
     let folder = tempfile::tempdir().expect("a place for files");
-    let (plain, mapped) = (folder.path().join("plain"), folder.path().join("mapped"));
+    let plain = folder.path().join("plain");
+    let mapped = folder.path().join("mapped");
     save(&model(1), &plain).expect("it is saved");
     save_mapped(&model(1), &WeightMap::identity(), &mapped).expect("it is saved");
     let read = |path| std::fs::read(path).expect("it is there");

@@ -72,7 +72,8 @@ fn naive((has_bias, norm, rope): Way, gain: &[f64], position: usize, x: &[f64]) 
     let rotated = |i: usize| {
         let pair = i % half;
         let angle = position as f64 / THETA.powf(2.0 * pair as f64 / width as f64);
-        let (x1, x2) = (normed[pair], normed[pair + half]);
+        let x1 = normed[pair];
+        let x2 = normed[pair + half];
         if i < half {
             x1 * angle.cos() - x2 * angle.sin()
         } else {
@@ -162,7 +163,8 @@ fn backward<E: Pooled>(
     d: &[E],
     d_gain: Option<&mut [E]>,
 ) -> Vec<E> {
-    let (len, width) = (x.rows(), x.cols());
+    let len = x.rows();
+    let width = x.cols();
     let mut to = vec![E::NAN; len * width];
     run(BackwardRows {
         how,
@@ -187,7 +189,8 @@ fn check_load<E: Pooled + Into<f64>>(len: usize, width: usize, first: usize, tol
             .collect();
         let what = format!("{len} x {width} from {first}, {way:?}");
         assert_close(&what, &rows, &want, Absolute(tolerance));
-        let (rows, columns) = (wide(&rows), wide(&columns));
+        let rows = wide(&rows);
+        let columns = wide(&columns);
         for (i, j) in (0..len).flat_map(|i| (0..width).map(move |j| (i, j))) {
             assert_eq!(columns[j * len + i], rows[i * width + j], "{what}");
         }
@@ -241,7 +244,8 @@ fn the_derivative_is_that_of_central_differences() {
 fn products_of_rotated_vectors_depend_on_the_distance_alone() {
     let width = 34;
     let vector = |seed| -> Vec<f64> { noise::<f64>(width, seed).repeat(12) };
-    let (q, k) = (vector(1), vector(2));
+    let q = vector(1);
+    let k = vector(2);
     let rotated = |x: &[f64], first| {
         with((false, None, true), &vec![0.0; width], 40, |how| {
             load(how, Matrix::new(x, 12, width), first).0
@@ -249,11 +253,13 @@ fn products_of_rotated_vectors_depend_on_the_distance_alone() {
     };
     let (q, k, later) = (rotated(&q, 0), rotated(&k, 0), rotated(&k, 20));
     let product = |q: &[f64], i: usize, k: &[f64], j: usize| -> f64 {
-        let (q, k) = (&q[i * width..][..width], &k[j * width..][..width]);
+        let q = &q[i * width..][..width];
+        let k = &k[j * width..][..width];
         q.iter().zip(k).map(|(q, k)| q * k).sum()
     };
     for (i, j) in (0..11).flat_map(|i| (0..11).map(move |j| (i, j))) {
-        let (here, next) = (product(&q, i, &k, j), product(&q, i + 1, &k, j + 1));
+        let here = product(&q, i, &k, j);
+        let next = product(&q, i + 1, &k, j + 1);
         assert!((here - next).abs() < 1e-13, "{i} {j}");
     }
     assert!((product(&q, 0, &k, 1) - product(&q, 0, &k, 2)).abs() > 1e-3);
@@ -263,7 +269,8 @@ fn products_of_rotated_vectors_depend_on_the_distance_alone() {
 #[test]
 fn a_vector_of_zeros_stays_zero_with_a_finite_derivative() {
     for kind in [Kind::L2, Kind::Rms] {
-        let (gain, d) = ([2.0_f32; 6], [1.0; 6]);
+        let gain = [2.0_f32; 6];
+        let d = [1.0; 6];
         with((false, Some(kind), true), &gain, 1, |how| {
             let x = Matrix::new(&[0.0; 6], 1, 6);
             assert_eq!(load(how, x, 0).0, [0.0; 6]);
@@ -306,10 +313,14 @@ fn whole<E: Pooled>(
     x: &[E],
     d: &[E],
 ) -> [Vec<E>; 3] {
-    let (rows, cols) = (batch * len, heads * gain.len());
+    let rows = batch * len;
+    let cols = heads * gain.len();
     let fresh = || vec![E::NAN; rows * cols];
-    let (mut y, mut d_x, mut d_gain) = (fresh(), fresh(), vec![E::NAN; gain.len()]);
-    let (x, d) = (Matrix::new(x, rows, cols), Matrix::new(d, rows, cols));
+    let mut y = fresh();
+    let mut d_x = fresh();
+    let mut d_gain = vec![E::NAN; gain.len()];
+    let x = Matrix::new(x, rows, cols);
+    let d = Matrix::new(d, rows, cols);
     with(way, gain, len, |how| {
         prepare(
             how,
@@ -331,7 +342,8 @@ fn every_head_of_every_sequence_starts_at_position_0() {
         for sizes @ [batch, len, heads] in [[0, 3, 2], [2, 0, 2], [2, 3, 0], [1, 1, 1], [3, 50, 2]]
         {
             for width in [0, 1, 2, 17, 64] {
-                let (rows, cols) = (batch * len, heads * width);
+                let rows = batch * len;
+                let cols = heads * width;
                 let (x, d): (Vec<f64>, Vec<f64>) = (noise(rows * cols, 1), noise(rows * cols, 2));
                 let gain: Vec<f64> = noise(width, 3);
                 for way in ways(width) {
@@ -363,7 +375,8 @@ fn every_head_of_every_sequence_starts_at_position_0() {
 
 #[test]
 fn threads_change_no_bit() {
-    let (sizes, width) = ([3, 700, 2], 34);
+    let sizes = [3, 700, 2];
+    let width = 34;
     let (x, d): (Vec<f32>, Vec<f32>) = (noise(3 * 700 * 68, 1), noise(3 * 700 * 68, 2));
     let gain: Vec<f32> = noise(width, 3);
     same_for_all_threads(|| whole((true, Some(Kind::Rms), true), sizes, &gain, &x, &d));

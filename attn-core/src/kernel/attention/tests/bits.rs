@@ -59,7 +59,8 @@ fn results_do_not_depend_on_the_number_of_threads() {
     };
     let others = [Weighing::Sink, Weighing::Sparsemax, Weighing::Entmax15].map(of);
     for case in [plain, everything, additive].into_iter().chain(others) {
-        let (x, d_out) = (Tensors::random(&case, 1), d_out(&case));
+        let x = Tensors::random(&case, 1);
+        let d_out = d_out(&case);
         same_for_all_threads(|| attend(&case, &x, &d_out));
     }
 }
@@ -75,7 +76,8 @@ fn an_output_depends_on_no_bit_of_a_later_token() {
         },
     ] {
         on_every_isa(|isa| {
-            let (x, d_out) = (Tensors::<f32>::random(&case, 1), d_out(&case));
+            let x = Tensors::<f32>::random(&case, 1);
+            let d_out = d_out(&case);
             let expected = attend(&case, &x, &d_out);
             for token in [1, 15, 16, 47, 48, 49, 63, 64, 96, 129] {
                 let mut changed = x.clone();

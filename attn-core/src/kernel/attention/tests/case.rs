@@ -285,7 +285,8 @@ impl<E: Pooled> Tensors<E> {
 
 /// Some angles per position, `[positions, width / 2]`.
 pub(super) fn angles(case: &Case) -> (usize, usize, Vec<f64>) {
-    let (positions, pairs) = (case.sizes.query.max(case.sizes.key), case.sizes.width / 2);
+    let positions = case.sizes.query.max(case.sizes.key);
+    let pairs = case.sizes.width / 2;
     (positions, pairs, noise(positions * pairs, 99))
 }
 

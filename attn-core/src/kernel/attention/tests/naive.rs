@@ -152,7 +152,8 @@ fn entmax(scores: &[f64], weight: impl Fn(f64, f64) -> f64, scale: f64) -> (Vec<
     if max == f64::NEG_INFINITY {
         return (Vec::new(), max);
     }
-    let (mut below, mut above) = (max * scale - 1.0, max * scale);
+    let mut below = max * scale - 1.0;
+    let mut above = max * scale;
     for _ in 0..100 {
         let tau = (below + above) / 2.0;
         let sum: f64 = scores.iter().map(|&s| weight(s, tau)).sum();

@@ -264,7 +264,8 @@ fn every_place_has_its_bias_terms() {
             let mut found = scores.clone();
             TileScore::apply(&Many, AT, &mut MatrixMut::new(&mut found, rows, cols));
             for (i, &score) in scores.iter().enumerate() {
-                let (q, k) = (AT.q + i / cols, AT.k + i % cols);
+                let q = AT.q + i / cols;
+                let k = AT.k + i % cols;
                 let number = |bias_term| Many::number(bias_term, TileOrigin { q, k, ..AT });
                 let sum: f64 = (0..16).map(|i| (i as f64 + 1.0) * number(i)).sum();
                 assert_eq!(found[i], score * sum, "{i} of {rows} x {cols} on {isa}");
@@ -284,7 +285,8 @@ fn every_place_has_its_gradients_and_what_is_masked_has_none() {
             (0..rows * cols)
                 .filter(|&i| masked(i))
                 .for_each(|i| scores[i] = f64::NAN);
-            let (mut d, mut sums) = (d_values.clone(), vec![0.0; Many::SUMS]);
+            let mut d = d_values.clone();
+            let mut sums = vec![0.0; Many::SUMS];
             TileScore::backward(
                 &Many,
                 AT,
@@ -297,7 +299,8 @@ fn every_place_has_its_gradients_and_what_is_masked_has_none() {
             );
             let mut expected = vec![0.0; Many::SUMS];
             for (i, &d_value) in d_values.iter().enumerate() {
-                let (q, k) = (AT.q + i / cols, AT.k + i % cols);
+                let q = AT.q + i / cols;
+                let k = AT.k + i % cols;
                 let number = |bias_term| Many::number(bias_term, TileOrigin { q, k, ..AT });
                 let sum: f64 = (0..16).map(|i| (i as f64 + 1.0) * number(i)).sum();
                 assert_eq!(d[i], d_value * sum, "{i} of {what}");
@@ -329,7 +332,8 @@ fn case() -> Case {
 #[test]
 fn gradients_that_are_not_asked_for_change_no_others() {
     let case = case();
-    let (x, d_out) = (Tensors::<f64>::random(&case, 1), noise(2 * 60 * 4 * 3, 2));
+    let x = Tensors::<f64>::random(&case, 1);
+    let d_out = noise(2 * 60 * 4 * 3, 2);
     on_every_isa(|isa| {
         let asked = attend(&case, &x, &d_out);
         let found = attend_asking(&case, &x, &d_out, false);

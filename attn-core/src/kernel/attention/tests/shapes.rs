@@ -28,7 +28,8 @@ fn packed_tensors_are_read_and_written_in_place() {
         let expected = attend(&case, &x, &d_out);
 
         let widths = [12, 6, 10];
-        let (rows, cols) = (2 * LEN, widths.iter().sum::<usize>());
+        let rows = 2 * LEN;
+        let cols = widths.iter().sum::<usize>();
         let columns = [0..12, 12..18, 18..28];
         let mut packed = vec![0.0; rows * cols];
         for (columns, tensor) in columns.iter().zip([&x.q, &x.k, &x.v]) {
@@ -40,7 +41,8 @@ fn packed_tensors_are_read_and_written_in_place() {
         let [q, k, v] = columns.clone().map(|columns| whole.some_cols(columns));
         let none = Matrix::new(&[], 0, 0);
         let attention = attention(&case, &x, None, [none, none]);
-        let (mut out, mut lse) = (vec![0.0; d_out.len()], vec![0.0; 2 * 4 * LEN]);
+        let mut out = vec![0.0; d_out.len()];
+        let mut lse = vec![0.0; 2 * 4 * LEN];
         attention.forward(q, k, v, MatrixMut::new(&mut out, rows, 20), &mut lse);
         assert!(out == expected.out);
 
@@ -57,7 +59,8 @@ fn packed_tensors_are_read_and_written_in_place() {
             w: None,
             sink: None,
         };
-        let (out, d_out) = (Matrix::new(&out, rows, 20), Matrix::new(&d_out, rows, 20));
+        let out = Matrix::new(&out, rows, 20);
+        let d_out = Matrix::new(&d_out, rows, 20);
         attention.backward(q, k, v, out, &lse, d_out, gradients);
         for (columns, tensor) in columns
             .iter()

@@ -32,7 +32,8 @@ fn case_of(number: u64, lengths: &[usize], widths: [&[usize]; 2]) -> Case {
         .collect();
     let mut words = words.into_iter().map(|word| word as usize);
     let mut below = |n: usize| words.next().unwrap() % n;
-    let (kv_heads, group) = (1 + below(2), 1 + below(3));
+    let kv_heads = 1 + below(2);
+    let group = 1 + below(3);
     let sizes = Sizes {
         batch: 1 + below(2),
         heads: kv_heads * group,

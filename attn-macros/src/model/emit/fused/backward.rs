@@ -16,7 +16,8 @@ impl Fused<'_> {
         let model = self.model();
         let d_results = (0..model.results.len()).map(|index| format_ident!("d_result_{index}"));
         let module = &model.modules[0];
-        let (weights, saved) = (self.weights_type(module), self.saved_type(module));
+        let weights = self.weights_type(module);
+        let saved = self.saved_type(module);
         let fields = self.saved_fields(&model.body, &self.plan.saved);
         let mut lines = TrackedCode::default();
         for (index, id) in model.results.iter().enumerate() {
@@ -89,7 +90,8 @@ impl Fused<'_> {
         match line {
             BackwardStep::Zeros(to) => self.make_buffer(emitted, *to, "zeros"),
             BackwardStep::Copy { from, to } => {
-                let (name, from) = (self.buffer(*to), self.copy(*from, *to));
+                let name = self.buffer(*to);
+                let from = self.copy(*from, *to);
                 emitted.line(quote!(let mut #name = #from;));
                 emitted.take(&name, self.footprint_of(self.backward.buffers[to.0]));
             }
@@ -102,7 +104,8 @@ impl Fused<'_> {
                 self.emit_adjoint(emitted, node, *d_result, to);
             }
             BackwardStep::InPlace { node, buffer } => {
-                let (kept, buffer) = (self.kept(node.result), self.buffer(*buffer));
+                let kept = self.kept(node.result);
+                let buffer = self.buffer(*buffer);
                 emitted.line(quote!(p::layers::dropout_in_place(#kept, #buffer.as_mut_slice());));
             }
             BackwardStep::Free(buffer) => emitted.drop(&self.buffer(*buffer)),
@@ -132,12 +135,11 @@ impl Fused<'_> {
         lines: &[BackwardStep<'_>],
     ) {
         let module = self.body_of(repeat);
-        let (weights, saved, rounds) = (
-            self.module_var(module),
-            self.saved_type(module),
-            self.rounds(repeat),
-        );
-        let (sets, count) = (self.weights(&repeat.place), &repeat.count);
+        let weights = self.module_var(module);
+        let saved = self.saved_type(module);
+        let rounds = self.rounds(repeat);
+        let sets = self.weights(&repeat.place);
+        let count = &repeat.count;
         // Of sets of parameters the last one comes first.
         let sets = if repeat.share {
             quote!(::core::iter::repeat_n(&#sets, #count))
@@ -190,7 +192,9 @@ impl Fused<'_> {
             }
             GradSource::Result(_) => {
                 let ty = self.ty(self.backward.buffers[to.0]);
-                let (from, rows, width) = (self.gradient(from), self.rows(ty), self.width(ty));
+                let from = self.gradient(from);
+                let rows = self.rows(ty);
+                let width = self.width(ty);
                 quote!(p::Array::of(#from, #rows, #width))
             }
         }
@@ -214,7 +218,8 @@ impl Fused<'_> {
     fn gradient_matrix(&self, from: GradSource, of: ValueId) -> TokenStream {
         match from {
             GradSource::Result(_) => {
-                let (rows, width) = (self.rows(self.ty(of)), self.width(self.ty(of)));
+                let rows = self.rows(self.ty(of));
+                let width = self.width(self.ty(of));
                 let numbers = self.gradient(from);
                 quote!(p::Matrix::new(#numbers, #rows, #width))
             }

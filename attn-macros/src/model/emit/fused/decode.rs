@@ -38,7 +38,8 @@ impl Fused<'_> {
         let modules = modules.filter(|id| *id == ModuleId(0) || self.model().remembers(*id));
         let structs = modules.map(|id| {
             let module = self.model().module(id);
-            let (name, fields) = (self.past_type(module), self.model().remembering(module));
+            let name = self.past_type(module);
+            let fields = self.model().remembering(module);
             let (names, types): (Vec<_>, Vec<_>) = fields
                 .map(|of| (field(&of.name), self.type_of_past(&of.layer)))
                 .unzip();
@@ -82,7 +83,8 @@ impl Fused<'_> {
     /// The function that makes a past in which nothing was seen.
     fn emit_past(&self) -> TokenStream {
         let module = &self.model().modules[0];
-        let (weights, past) = (self.weights_type(module), self.past_type(module));
+        let weights = self.weights_type(module);
+        let past = self.past_type(module);
         let value = self.emit_past_of(module);
         quote_spanned! {self.cx.at=>
             /// Nothing was seen yet.
@@ -97,7 +99,8 @@ impl Fused<'_> {
     }
 
     fn emit_past_of(&self, module: &Module) -> TokenStream {
-        let (name, weights) = (self.past_type(module), self.module_var(module));
+        let name = self.past_type(module);
+        let weights = self.module_var(module);
         let fields = self.model().remembering(module).map(|of| {
             let name = field(&of.name);
             let value = match &of.layer {
@@ -107,7 +110,8 @@ impl Fused<'_> {
                     share,
                 } => {
                     let inner = self.model().module(*module);
-                    let (value, var) = (self.emit_past_of(inner), self.module_var(inner));
+                    let value = self.emit_past_of(inner);
+                    let var = self.module_var(inner);
                     let sets = rounds(&quote!(#weights.#name), count, *share);
                     quote!({
                         let mut rounds = p::Vec::new();
@@ -131,7 +135,8 @@ impl Fused<'_> {
     fn emit_decode(&self) -> TokenStream {
         let model = self.model();
         let module = &model.modules[0];
-        let (weights, past) = (self.weights_type(module), self.past_type(module));
+        let weights = self.weights_type(module);
+        let past = self.past_type(module);
         let steps = self.emit_steps(&model.body, self.plan).code;
         let result = model.results[0];
         let copy = (!model.is_written_directly(result, self.plan)).then(|| {
@@ -180,10 +185,8 @@ impl Fused<'_> {
             return (sets, quote!(#weights));
         }
         let outer = self.past_var(self.model().module(repeat.place.module));
-        let (inner, field) = (
-            self.past_var(self.body_of(repeat)),
-            field(&repeat.place.field),
-        );
+        let inner = self.past_var(self.body_of(repeat));
+        let field = field(&repeat.place.field);
         (
             quote!(#sets.zip(#outer.#field.iter_mut())),
             quote!((#weights, #inner)),

@@ -32,7 +32,8 @@ impl Fused<'_> {
             }
         }
         let module = &model.modules[0];
-        let (weights, saved) = (self.weights_type(module), self.saved_type(module));
+        let weights = self.weights_type(module);
+        let saved = self.saved_type(module);
         let fields = self.saved_fields(&model.body, &self.plan.saved);
         lines.keep(&fields);
         // The tape has them until the derivative is done.
@@ -58,7 +59,8 @@ impl Fused<'_> {
 
     pub(super) fn emit_steps(&self, region: &Region, plan: &Forward) -> TrackedCode {
         let mut lines = TrackedCode::default();
-        let (mut pass, mut done) = (Vec::new(), Vec::new());
+        let mut pass = Vec::new();
+        let mut done = Vec::new();
         for (step, planned) in region.steps.iter().zip(&plan.steps) {
             done.push(planned);
             match step {
@@ -127,7 +129,8 @@ impl Fused<'_> {
 
     /// The array of a result, with one of the terms in it, and its number.
     fn emit_start(&self, lines: &mut TrackedCode, computed: &Computed<'_>) -> (TokenStream, usize) {
-        let (planned, result) = (computed.planned, self.value(computed.result()));
+        let planned = computed.planned;
+        let result = self.value(computed.result());
         let index = planned.reuse.unwrap_or(0);
         let term = &planned.terms[index];
         let start = self.owned(lines, &result, term.value, planned.reuse.is_some());
@@ -184,8 +187,10 @@ impl Fused<'_> {
         }
         lines.take(to, self.footprint_of(id));
         if self.model().is_input(id) {
-            let (numbers, ty) = (self.slice(id), self.ty(id));
-            let (rows, width) = (self.rows(ty), self.width(ty));
+            let numbers = self.slice(id);
+            let ty = self.ty(id);
+            let rows = self.rows(ty);
+            let width = self.width(ty);
             quote!(p::Array::of(#numbers, #rows, #width))
         } else {
             quote!(#name.copy())
@@ -198,7 +203,8 @@ impl Fused<'_> {
         };
         let [sum, other] = self.emit_start_of_sum(lines, sum);
         let to = self.result(lines, norm.result);
-        let (keep, weights) = (self.keep(norm), self.weights(place));
+        let keep = self.keep(norm);
+        let weights = self.weights(place);
         lines.line(quote!(#keep #weights.forward_of_sum(#sum, #other, #to.view_mut());));
         self.take_kept(lines, norm);
     }
@@ -217,7 +223,8 @@ impl Fused<'_> {
     }
 
     fn emit_node(&self, lines: &mut TrackedCode, computed: &Computed<'_>) {
-        let (node, result) = (computed.node, computed.result());
+        let node = computed.node;
+        let result = computed.result();
         let direct = self.model().is_written_directly(result, self.plan);
         if computed.planned.reuse.is_some() && !direct {
             return self.emit_in_place(lines, computed);
@@ -258,11 +265,9 @@ impl Fused<'_> {
             lines.line(quote!(let mut #value = #before;));
         }
         let module: &Module = self.body_of(repeat);
-        let (weights, saved, rounds) = (
-            self.module_var(module),
-            self.saved_type(module),
-            self.rounds(repeat),
-        );
+        let weights = self.module_var(module);
+        let saved = self.saved_type(module);
+        let rounds = self.rounds(repeat);
         let mut body = self.emit_steps(&repeat.body, &planned.body);
         let fields = self.saved_fields(&repeat.body, &planned.body.saved);
         let [values, next] = self.carried(&mut body, &repeat.carried, &planned.body, &fields);

@@ -18,7 +18,8 @@ impl Fused<'_> {
         forward: &TrackedCode,
         backward: &TrackedCode,
     ) -> TokenStream {
-        let (name, vis) = (&self.cx.name, &self.model().item.vis);
+        let name = &self.cx.name;
+        let vis = &self.model().item.vis;
         let symbols = self.model().symbols.iter();
         let symbols = symbols.map(|name| length(self.model(), name));
         let footprint = tracked_code::emit_footprint([forward], [backward]);

@@ -41,8 +41,10 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned || cx.is_opaque() {
         return TokenStream::new();
     }
-    let (plan, plan_to_decode) = (plan(cx.model), plan_to_decode(cx.model));
-    let (goes_on, backward) = (cx.session.is_ok(), diff(cx.model));
+    let plan = plan(cx.model);
+    let plan_to_decode = plan_to_decode(cx.model);
+    let goes_on = cx.session.is_ok();
+    let backward = diff(cx.model);
     let fused = |mode, plan| Fused {
         cx,
         mode,
@@ -51,7 +53,8 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     };
     let cx = fused(ExecMode::Forward, &plan);
     let session = goes_on.then(|| fused(ExecMode::Session, &plan_to_decode).emit_session());
-    let (forward, backward) = (cx.emit_forward(), cx.emit_backward());
+    let forward = cx.emit_forward();
+    let backward = cx.emit_backward();
     let parts = [
         cx.emit_call(),
         cx.emit_weights(),
@@ -127,8 +130,10 @@ impl<'a> Fused<'a> {
 
     /// `let mut name = p::Array::<E>::uninit(rows, [width]);`
     fn make(&self, lines: &mut TrackedCode, name: &Ident, how: &str, id: ValueId) {
-        let (how, ty) = (format_ident!("{how}"), self.ty(id));
-        let (rows, width) = (self.rows(ty), self.width(ty));
+        let how = format_ident!("{how}");
+        let ty = self.ty(id);
+        let rows = self.rows(ty);
+        let width = self.width(ty);
         lines.line(quote!(let mut #name = p::Array::<E>::#how(#rows, [#width]);));
         lines.take(name, self.footprint_of(id));
     }
@@ -254,22 +259,24 @@ fn product(axes: &[Axis]) -> TokenStream {
 impl Fused<'_> {
     /// `fused`: the operation.
     fn emit_fused(&self) -> TokenStream {
-        let (cx, model) = (self.cx, self.model());
-        let (name, symbols, label) = (&cx.name, cx.symbols(), cx.label());
+        let cx = self.cx;
+        let model = self.model();
+        let name = &cx.name;
+        let symbols = cx.symbols();
+        let label = cx.label();
         let tape = |index: usize| match index {
             0 => quote!(T),
             _ => TokenStream::new(),
         };
         let inputs = model.inputs.iter().enumerate().map(|(index, id)| {
-            let (name, ty) = (self.value(*id), cx.tensor(self.ty(*id), &tape(index)));
+            let name = self.value(*id);
+            let ty = cx.tensor(self.ty(*id), &tape(index));
             quote!(#name: #ty)
         });
         let first = self.value(model.inputs[0]);
-        let (device, shapes, read) = (
-            self.emit_device(&first),
-            self.emit_shapes(),
-            self.emit_read(&label),
-        );
+        let device = self.emit_device(&first);
+        let shapes = self.emit_shapes();
+        let read = self.emit_read(&label);
         let results: Vec<_> = (0..model.results.len())
             .map(|index| format_ident!("result_{index}"))
             .collect();
@@ -279,7 +286,8 @@ impl Fused<'_> {
             .collect();
         let shape_names = (0..results.len()).map(|index| format_ident!("shape_{index}"));
         let outputs = model.results.iter().map(|id| {
-            let (rows, width) = (self.rows(self.ty(*id)), self.width(self.ty(*id)));
+            let rows = self.rows(self.ty(*id));
+            let width = self.width(self.ty(*id));
             quote!(p::Output::zeros(#rows, #width))
         });
         let types: Vec<_> = model

@@ -120,7 +120,8 @@ impl FusedNode<'_> {
     pub(crate) fn sequence(&self, operand: usize) -> TokenStream {
         let axes = self.axes(operand);
         let outer = product(&axes[..axes.len() - 2]);
-        let (len, inner) = (length(axes), axes.last().map(size));
+        let len = length(axes);
+        let inner = axes.last().map(size);
         quote!(p::AxisOf { outer: #outer, len: #len, inner: #inner })
     }
 

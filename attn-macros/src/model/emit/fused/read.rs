@@ -62,11 +62,13 @@ impl Fused<'_> {
     /// The lines that read the call, and find every mistake in it.
     pub(super) fn emit_read(&self, label: &str) -> TokenStream {
         let sizes = self.model().symbols.iter().map(|symbol| {
-            let (name, axis) = (field(symbol), self.axis_of_input(symbol));
+            let name = field(symbol);
+            let axis = self.axis_of_input(symbol);
             quote!(#name: p::Dim::size(&#axis))
         });
         let inputs = self.model().inputs.iter().map(|id| {
-            let (name, value) = (self.input(*id), self.value(*id));
+            let name = self.input(*id);
+            let value = self.value(*id);
             match self.ty(*id).kind {
                 Kind::Floats => quote!(#name: operation.parameter(&#value)?),
                 Kind::Ids | Kind::Lens => quote!(#name: p::Ids::read(&#value)),
@@ -77,7 +79,8 @@ impl Fused<'_> {
             .attentions()
             .into_iter()
             .map(|(node, attention)| self.emit_data(node, attention));
-        let (check_sizes, checks) = (self.emit_check_sizes(label), self.emit_checks());
+        let check_sizes = self.emit_check_sizes(label);
+        let checks = self.emit_checks();
         quote! {
             let sizes = Sizes { #(#sizes),* };
             #check_sizes
@@ -108,7 +111,8 @@ impl Fused<'_> {
             let given = self.cx.data_of_call(node, tensors, |id| self.value(id));
             input::read_given(&label, data, of, &given)
         });
-        let (reads, axes) = (reads.collect::<Vec<_>>(), self.axes(node, attention));
+        let reads = reads.collect::<Vec<_>>();
+        let axes = self.axes(node, attention);
         if reads.is_empty() {
             return quote!(());
         }
@@ -138,7 +142,8 @@ impl Fused<'_> {
         }
         let checks = shapes.iter().map(|(_, axes, width)| {
             let axes = axes.iter().map(|axis| {
-                let (name, size) = (axis.to_string(), size(axis));
+                let name = axis.to_string();
+                let size = size(axis);
                 quote!((#name, #size))
             });
             quote!(p::check_sizes(#label, &[#(#axes,)* ("width", #width)])?;)
@@ -172,7 +177,8 @@ impl Fused<'_> {
     }
 
     fn emit_weights_of(&self, module: &Module) -> TokenStream {
-        let (name, weights) = (self.cx.module_name(module), self.weights_type(module));
+        let name = self.cx.module_name(module);
+        let weights = self.weights_type(module);
         let fields: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
         let types = module.fields.iter().map(|of| {
             let layer = item::layer_type(self.cx, &of.layer, &quote!(, E));
@@ -218,11 +224,13 @@ impl Fused<'_> {
         });
         let kept = region.steps.iter().filter_map(|step| match step {
             Step::Node(node) => {
-                let (name, ty) = (self.kept(node.result), self.kept_type(node)?);
+                let name = self.kept(node.result);
+                let ty = self.kept_type(node)?;
                 Some(quote!(#name: #ty))
             }
             Step::Repeat(repeat) => {
-                let (name, ty) = (self.rounds(repeat), self.saved_type(self.body_of(repeat)));
+                let name = self.rounds(repeat);
+                let ty = self.saved_type(self.body_of(repeat));
                 Some(quote!(#name: p::Vec<#ty<E>>))
             }
         });

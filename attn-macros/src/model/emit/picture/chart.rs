@@ -132,7 +132,8 @@ impl<'a> Builder<'a> {
 
     /// What a loop changes comes from the top of its frame while a round runs, and behind the loop from where a round ends.
     fn repeat(&mut self, repeat: &Repeat, parent: usize) {
-        let (frame, start) = (self.chart.frames.len(), self.chart.vertices.len());
+        let frame = self.chart.frames.len();
+        let start = self.chart.vertices.len();
         self.chart.frames.push(Frame {
             title: docs::place_name(self.model, &repeat.place),
             parent,
@@ -166,7 +167,8 @@ impl<'a> Builder<'a> {
         let ends = repeat.carried.iter().map(|of| self.at[of.after.0]);
         let ends: Vec<_> = ends.collect();
         for (index, (carried, from)) in repeat.carried.iter().zip(ends).enumerate() {
-            let (to, course) = (start + index, Course::Back);
+            let to = start + index;
+            let course = Course::Back;
             self.chart.edges.push(Edge { from, to, course });
             self.at[carried.value.0] = from;
         }

@@ -128,8 +128,10 @@ fn columns(text: &str) -> i32 {
 /// Where edges begin and end.
 fn routes(chart: &Chart, boxes: &[Rect]) -> Vec<Route> {
     let routes = chart.edges.iter().enumerate().map(|(index, edge)| {
-        let (from, to) = (boxes[edge.from], boxes[edge.to]);
-        let (leave, reach) = (from.middle() + PORT, to.middle() - port(chart, index));
+        let from = boxes[edge.from];
+        let to = boxes[edge.to];
+        let leave = from.middle() + PORT;
+        let reach = to.middle() - port(chart, index);
         let (from, to) = match edge.course {
             Course::Down => ((0, from.bottom), (0, to.top)),
             Course::Beside => ((from.right, leave), (to.right, reach)),
@@ -146,7 +148,8 @@ fn port(chart: &Chart, index: usize) -> i32 {
     let edge = &chart.edges[index];
     let others = chart.edges.iter().enumerate();
     let others = others.filter(|(_, other)| (other.to, other.course) == (edge.to, edge.course));
-    let (mut all, mut below) = (0, 0);
+    let mut all = 0;
+    let mut below = 0;
     for (other, Edge { from, .. }) in others {
         all += 1;
         below += i32::from((*from, other) < (edge.from, index));
@@ -229,7 +232,8 @@ fn lanes(chart: &Chart, layout: &Layout, frame: usize) -> Vec<Lane> {
 /// The innermost frame around both ends of an edge.
 fn common(chart: &Chart, edge: &Edge) -> usize {
     let frame = |vertex: usize| chart.vertices[vertex].frame;
-    let (mut a, mut b) = (frame(edge.from), frame(edge.to));
+    let mut a = frame(edge.from);
+    let mut b = frame(edge.to);
     while a != b {
         // A frame stands behind the one around it.
         let inner = if a > b { &mut a } else { &mut b };

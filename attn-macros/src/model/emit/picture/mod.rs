@@ -34,7 +34,8 @@ pub(crate) fn svg(model: &Model) -> String {
 /// The first line is a tag and nothing else: so Markdown knows a block of HTML. Half a pixel aside, lines are sharp.
 fn head(name: &str, page: Rect) -> String {
     let Rect { left, top, .. } = page;
-    let (width, height) = (page.width(), page.height());
+    let width = page.width();
+    let height = page.height();
     let name = escaped(name);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{left}.5 {top}.5 {width} {height}\" width=\"{width}\" height=\"{height}\" \
@@ -50,7 +51,8 @@ fn push_frames(chart: &Chart, layout: &Layout, svg: &mut String) {
     svg.push_str("<g class=\"attn-repeats\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".5\" font-size=\"11\">\n");
     for (frame, rect) in chart.frames.iter().zip(&layout.frames).skip(1) {
         push_rect(*rect, 8, "", svg);
-        let (x, y) = (rect.left + layout::INSET, rect.top + 17);
+        let x = rect.left + layout::INSET;
+        let y = rect.top + 17;
         let title = escaped(&frame.title);
         let _ = writeln!(
             svg,
@@ -108,8 +110,10 @@ fn push_boxes(chart: &Chart, layout: &Layout, svg: &mut String) {
 
 /// The name, and smaller, the shape.
 fn push_label(vertex: &Vertex, rect: Rect, svg: &mut String) {
-    let (name, ty) = (escaped(&vertex.name), escaped(&vertex.ty));
-    let (first, second) = (rect.top + 17, rect.top + 32);
+    let name = escaped(&vertex.name);
+    let ty = escaped(&vertex.ty);
+    let first = rect.top + 17;
+    let second = rect.top + 32;
     let _ = writeln!(
         svg,
         "<text y=\"{first}\" fill=\"currentColor\" stroke=\"none\" font-size=\"13\">{name}</text>\
@@ -119,7 +123,8 @@ fn push_label(vertex: &Vertex, rect: Rect, svg: &mut String) {
 
 fn push_rect(rect: Rect, round: i32, fill: &str, svg: &mut String) {
     let Rect { left, top, .. } = rect;
-    let (width, height) = (rect.width(), rect.height());
+    let width = rect.width();
+    let height = rect.height();
     let _ = writeln!(
         svg,
         "<rect x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" rx=\"{round}\"{fill}/>"
