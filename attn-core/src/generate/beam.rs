@@ -63,15 +63,15 @@ impl<E: Element> Session<E> {
     /// as `num_beams` of `generate` in `transformers`.
     ///
     /// # Errors
-    /// [`SamplingError::Option`] if there are no beams, or if the length penalty is not finite; if prompt and continuation do not fit, or
-    /// if the model's results are not finite.
+    /// [`SamplingError::Option`] if there are no beams, or if the length penalty is not finite; if prompt and continuation do not fit; if
+    /// there is no memory for a copy of the session for each beam; or if the model's results are not finite.
     pub fn beam_search(
         &self,
         prompt: &[usize],
         search: &BeamSearch<'_>,
     ) -> Result<Vec<Beam>, GenerateError> {
         search.check()?;
-        let mut session = self.fork();
+        let mut session = self.try_fork()?;
         session.prefill(prompt)?;
         let start = Open {
             session,
@@ -148,7 +148,7 @@ fn extend<E: Element>(
         tokens.push(token);
         if !search.stop.contains(&token) {
             next.push(Open {
-                session: open[index].session.fork(),
+                session: open[index].session.try_fork()?,
                 tokens,
                 log_probability,
             });

@@ -163,27 +163,35 @@ impl<E: Pooled> Cache<E> {
     }
 }
 
-/// Whether the system has the memory of all rows: it is asked for once, for where it is asked for in vain otherwise, the process ends.
+/// Whether the system has the memory of all rows: [`there_is_memory`].
 fn check_memory<E, Dev>(
     sequences: usize,
     rows: usize,
     widths: [usize; 2],
 ) -> Result<(), Error<Dev>> {
     let width = widths[0] + widths[1];
-    let len = sequences
-        .checked_mul(rows)
-        .and_then(|len| len.checked_mul(width));
-    let mut all = Vec::<E>::new();
-    let there_is = len.is_some_and(|len| all.try_reserve_exact(len).is_ok());
-    // Memory that nobody looks at is not asked for.
-    std::hint::black_box(&all);
-    match there_is {
+    let row = size_of::<E>().checked_mul(width);
+    let each = row
+        .and_then(|row| row.checked_mul(rows))
+        .and_then(|rows| rows.checked_add(size_of::<Sequence<E>>()));
+    let all = each.and_then(|each| each.checked_mul(sequences));
+    match there_is_memory(all) {
         true => Ok(()),
         false => Err(Error::TooLarge {
             layer: "a session",
             sizes: vec![("sequences", sequences), ("tokens", rows), ("width", width)],
         }),
     }
+}
+
+/// Whether the system has so many bytes; it has not if they cannot be counted. They are asked for once, beforehand: a process that asks
+/// for them in vain while it makes a vector of them ends.
+pub(super) fn there_is_memory(bytes: Option<usize>) -> bool {
+    let mut all = Vec::<u8>::new();
+    let there_is = bytes.is_some_and(|bytes| all.try_reserve_exact(bytes).is_ok());
+    // Memory that nobody looks at is not asked for.
+    std::hint::black_box(&all);
+    there_is
 }
 
 impl<E: Pooled> Sequence<E> {

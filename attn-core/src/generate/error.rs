@@ -1,6 +1,6 @@
 //! What can go wrong while a session goes on.
 
-/// Why a session does not go on. It is as it was: nothing is lost.
+/// Why a session does not go on, or is not copied. It is as it was: nothing is lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -48,5 +48,14 @@ pub enum SessionError {
     Empty {
         /// Which sequence.
         sequence: usize,
+    },
+
+    /// There is no memory for a copy.
+    #[error("a copy of {sequences} sequences of {capacity} tokens does not fit into memory")]
+    TooLarge {
+        /// How many sequences there are.
+        sequences: usize,
+        /// The most tokens of each.
+        capacity: usize,
     },
 }

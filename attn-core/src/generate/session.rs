@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::{
     SessionError,
-    cache::MOST_NEW,
+    cache::{MOST_NEW, there_is_memory},
     tokens::{Capacity, NewTokens},
 };
 use crate::{
-    Element,
+    Element, Error,
     fused::Array,
-    kernel::{Matrix, parallel::on_pool},
+    kernel::{Buffer, Matrix, parallel::on_pool},
 };
 
 /// A model that goes on token by token: what the macro emits, behind one type.
@@ -118,6 +118,26 @@ impl<E: Element> Sessions<E> {
             lens: vec![0; room.sequences],
             last: Array::zeros(room.sequences, [width]),
             new: NewTokens::default(),
+        }
+    }
+
+    /// As [`new`](Self::new).
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if there is no memory for the results of every sequence.
+    #[doc(hidden)]
+    pub fn try_new<Dev>(
+        decoder: impl Decoder<E> + 'static,
+        room: Capacity,
+        vocabulary: usize,
+        width: usize,
+    ) -> Result<Self, Error<Dev>> {
+        match there_is_memory(bytes_of::<E>(room.sequences, width)) {
+            true => Ok(Self::new(decoder, room, vocabulary, width)),
+            false => Err(Error::TooLarge {
+                layer: "a session",
+                sizes: vec![("sequences", room.sequences), ("width", width)],
+            }),
         }
     }
 
@@ -248,16 +268,52 @@ impl<E: Element> Sessions<E> {
     }
 
     /// A copy that goes on by itself. Both read the same weights.
+    ///
+    /// # Panics
+    /// If there is no memory for it: [`try_fork`](Self::try_fork).
     pub fn fork(&self) -> Self {
-        Self {
+        self.try_fork().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A copy that goes on by itself. Both read the same weights.
+    ///
+    /// # Errors
+    /// [`SessionError::TooLarge`] if there is no memory for it.
+    pub fn try_fork(&self) -> Result<Self, SessionError> {
+        let Capacity {
+            sequences,
+            capacity,
+        } = self.room;
+        let cache = self.decoder.numbers().checked_mul(size_of::<E>());
+        let results = bytes_of::<E>(sequences, self.last.view().cols());
+        let all = cache
+            .zip(results)
+            .and_then(|(cache, results)| cache.checked_add(results));
+        if !there_is_memory(all) {
+            return Err(SessionError::TooLarge {
+                sequences,
+                capacity,
+            });
+        }
+        Ok(Self {
             decoder: self.decoder.fork(),
             room: self.room,
             vocabulary: self.vocabulary,
             lens: self.lens.clone(),
             last: self.last.copy(),
             new: NewTokens::default(),
-        }
+        })
     }
+}
+
+/// What [`Sessions`] take beside the cache, in bytes; nothing if that cannot be counted.
+fn bytes_of<E: Element>(sequences: usize, width: usize) -> Option<usize> {
+    let results = sequences
+        .checked_mul(width)
+        .and_then(Buffer::<E>::taken)
+        .and_then(|taken| taken.checked_mul(size_of::<E>()));
+    let lens = sequences.checked_mul(size_of::<usize>());
+    results?.checked_add(lens?)
 }
 
 /// One sequence that a model continues token by token: [`Sessions`] of one.
@@ -321,7 +377,18 @@ impl<E: Element> Session<E> {
     }
 
     /// A copy that goes on by itself. Both read the same weights.
+    ///
+    /// # Panics
+    /// If there is no memory for it: [`try_fork`](Self::try_fork).
     pub fn fork(&self) -> Self {
         Self(self.0.fork())
+    }
+
+    /// A copy that goes on by itself. Both read the same weights.
+    ///
+    /// # Errors
+    /// [`SessionError::TooLarge`] if there is no memory for it.
+    pub fn try_fork(&self) -> Result<Self, SessionError> {
+        Ok(Self(self.0.try_fork()?))
     }
 }

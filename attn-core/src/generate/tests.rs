@@ -1,10 +1,12 @@
 //! Sessions of a model that is a table: what follows from a token depends on the last token alone.
 
+use dfdx::tensor::CpuError;
+
 use super::{
     Beam, BeamSearch, Capacity, Decoder, GenerateError, NewTokens, Sampling, SamplingError,
     Session, SessionError, Sessions,
 };
-use crate::fused::Array;
+use crate::{Error, fused::Array};
 
 const TOKENS: usize = 4;
 
@@ -43,6 +45,72 @@ fn session(table: [[f64; TOKENS]; TOKENS], capacity: usize) -> Session<f64> {
         capacity,
     };
     Session::from(Sessions::new(Table(table), room, TOKENS, TOKENS))
+}
+
+/// A model whose caches are said to take so many numbers.
+struct Remembering(usize);
+
+impl Decoder<f64> for Remembering {
+    fn decode(&mut self, _: &NewTokens, results: &mut Array<f64>) {
+        results.numbers_mut().fill(0.0);
+    }
+
+    fn reset(&mut self, _: usize) {}
+
+    fn numbers(&self) -> usize {
+        self.0
+    }
+
+    fn fork(&self) -> Box<dyn Decoder<f64>> {
+        Box::new(Self(self.0))
+    }
+}
+
+/// Numbers, of 8 bytes each, that no system has.
+const TOO_MANY: usize = isize::MAX as usize / 16;
+
+#[test]
+fn sequences_whose_results_no_memory_holds_are_an_error() {
+    let sequences = |sequences, width| {
+        let room = Room {
+            sequences,
+            capacity: 1,
+        };
+        Sessions::try_new::<CpuError>(Remembering(0), room, TOKENS, width).map(|_| ())
+    };
+    assert!(sequences(2, TOKENS).is_ok());
+    // The results, the lengths, and a product that cannot be counted.
+    for (many, width) in [(2, TOO_MANY), (TOO_MANY, 0), (TOO_MANY, TOO_MANY)] {
+        let refused = sequences(many, width).unwrap_err();
+        let sizes = vec![("sequences", many), ("width", width)];
+        let expected = Error::<CpuError>::TooLarge {
+            layer: "a session",
+            sizes,
+        };
+        assert_eq!(refused.to_string(), expected.to_string());
+    }
+}
+
+#[test]
+fn a_copy_that_no_memory_holds_is_an_error() {
+    let session = |numbers| {
+        let room = Room {
+            sequences: 1,
+            capacity: 5,
+        };
+        Session::from(Sessions::new(Remembering(numbers), room, TOKENS, TOKENS))
+    };
+    assert!(session(10).try_fork().is_ok());
+    for numbers in [TOO_MANY, usize::MAX] {
+        let session = session(numbers);
+        let refused = SessionError::TooLarge {
+            sequences: 1,
+            capacity: 5,
+        };
+        assert_eq!(session.try_fork().err(), Some(refused.clone()));
+        let beams = session.beam_search(&[1], &BeamSearch::default());
+        assert_eq!(beams, Err(GenerateError::Session(refused)));
+    }
 }
 
 fn greedy() -> Sampling {

@@ -41,6 +41,12 @@ impl<E: Pooled> Buffer<E> {
         }
     }
 
+    /// The numbers that a buffer of `len` takes; nothing if no memory has so many.
+    pub fn taken(len: usize) -> Option<usize> {
+        let countable = len <= isize::MAX as usize / size_of::<E>();
+        countable.then(|| size_class(len) + ALIGNMENT / size_of::<E>())
+    }
+
     /// A stale buffer that counts as [activations](crate::memory).
     pub fn counted(len: usize) -> Self {
         let mut buffer = Self::uninit(len);
