@@ -370,6 +370,12 @@ fn a_session_is_no_longer_than_the_model_and_the_memory() {
         matches!(refused, Some(Error::TooLarge { .. })),
         "{refused:?}"
     );
+    // Nothing is remembered of a token, but the sequences themselves are too many.
+    let refused = model.sessions(1 << 48, 0).err();
+    assert!(
+        matches!(refused, Some(Error::TooLarge { .. })),
+        "{refused:?}"
+    );
     let full = SessionError::Full {
         sequence: 0,
         len: 0,
