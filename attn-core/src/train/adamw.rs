@@ -378,7 +378,7 @@ mod tests {
             assert_eq!(
                 refused.err().as_deref(),
                 Some(
-                    "this optimizer is of another model, which has not the same ``: a second model takes an `AdamW` of its own"
+                    "this optimizer is of another model, which has not the same parameter: a second model takes an `AdamW` of its own"
                 )
             );
         }
