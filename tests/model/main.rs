@@ -27,6 +27,6 @@ mod threads;
 
 use attn::dfdx::prelude::*;
 use support::cases::{ids, lens, marks, scatter, tensor};
-use support::compare::{Outcome, backpropagate};
+use support::compare::backpropagate;
 use support::numbers::scattered;
 use support::tensors;
