@@ -50,8 +50,7 @@ impl Fused<'_> {
             ///
             /// PyTorch: `torch.cuda.max_memory_allocated()`, afterwards. What does not fit is `usize::MAX`.
             #vis const fn activation_bytes(batch: usize, q_len: usize, kv_len: usize) -> usize {
-                let query = q_len;
-                let key = kv_len;
+                let (query, key) = (q_len, kv_len);
                 #footprint.bytes::<f32>()
             }
         }

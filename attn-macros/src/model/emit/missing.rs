@@ -60,7 +60,7 @@ fn emit_refusals(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
     let vis = &cx.model.item.vis;
     let built = cx.built(MODEL);
     let sizes = sizes(cx);
-    let reason = format_ident!("{}HasNoModule", cx.model.item.name);
+    let reason = format_ident!("{}CallsNoModule", cx.model.item.name);
     let message = messages::no_facts(&cx.label());
     let label = messages::known_by_type(&opaque.text);
     quote_spanned! {cx.at=>
