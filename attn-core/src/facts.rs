@@ -1,10 +1,10 @@
-//! What is known of a layer or a model without running it.
+//! Facts of a layer or a model that are known without running it.
 
-/// What is known of a declared layer or model without running it, for every type of elements and every device: what generic code asks
-/// for, and `Net::<f64>::summary()`.
+/// Facts of a declared layer or model that are known without running it, for every type of elements and every device. Generic code
+/// reads them, and so does a call for other elements: `Net::<f64>::summary()`.
 ///
-/// The same is there without this trait, as functions of one argument per axis that are `const`, on the type with the default
-/// arguments: `Net::PARAMS`, `Net::flops(batch, seq)`, `Net::summary()`. A model with a `module` has no facts: its layers are not all
+/// The type with the default arguments has them without this trait, as `const` functions of one argument per axis: `Net::PARAMS`,
+/// `Net::flops(batch, seq)`, `Net::summary()`. A model with a `module` has no facts: its layers are not all
 /// known while it is compiled.
 #[doc(alias("get_num_params", "num_parameters"))]
 #[diagnostic::on_unimplemented(
@@ -22,7 +22,7 @@ pub trait Facts {
     const AXES: &'static [&'static str];
 
     /// Floating-point operations of the matrix products of one forward pass, a multiplication and an addition counted as two.
-    /// Masked pairs are counted; a backward pass takes twice as many. What does not fit is `u64::MAX`.
+    /// Masked pairs are counted; a backward pass takes twice as many. A number that does not fit is `u64::MAX`.
     fn flops(sizes: Self::Sizes) -> u64;
 
     /// The layers, with their shapes and numbers of parameters, as a table.

@@ -74,32 +74,24 @@ fn names_a_crate_of_ours(line: &str) -> bool {
 
 #[test]
 fn examples_depend_on_the_facade_alone() {
-    let mut found = Vec::new();
     let mut examples = 0;
+    let mut texts = Vec::new();
     for (path, text) in sources(&["attn-core/src", "attn-macros/src", "src"], "rs") {
         let docs: Vec<&str> = text.lines().filter_map(doc).collect();
         examples += docs.iter().filter(|line| line.starts_with("```")).count() / 2;
-        let lines = lines_for_insiders(docs.into_iter());
-        found.extend(
-            lines
-                .into_iter()
-                .map(|line| format!("{}: {line}", path.display())),
-        );
+        texts.push((path, docs.join("\n")));
     }
-    let mut pages = sources(&["src"], "md");
+    texts.extend(sources(&["src"], "md"));
     for readme in ["README.md", "attn-core/README.md", "attn-macros/README.md"] {
         let path = root().join(readme);
         let text = fs::read_to_string(&path).expect("text");
-        pages.push((path, text));
+        texts.push((path, text));
     }
-    for (path, text) in &pages {
-        let lines = lines_for_insiders(text.lines());
-        found.extend(
-            lines
-                .into_iter()
-                .map(|line| format!("{}: {line}", path.display())),
-        );
-    }
+    let found = texts.iter().flat_map(|(path, text)| {
+        let lines = lines_for_insiders(text.lines()).into_iter();
+        lines.map(move |line| format!("{}: {line}", path.display()))
+    });
+    let found: Vec<String> = found.collect();
     assert!(examples > 100, "{examples} examples were found");
     assert!(
         found.is_empty(),

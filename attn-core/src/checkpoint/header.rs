@@ -1,7 +1,7 @@
 //! The header of a safetensors file: 8 bytes for its length, and JSON that says which tensors are where.
 //!
-//! The `safetensors` crate reads headers, too. But there a name that is twice in the header is the last of the two, errors
-//! do not tell which tensor they are about, and offsets near the end of `usize` overflow.
+//! The `safetensors` crate reads headers, too. But it takes the last of two tensors with the same name, its errors do not tell
+//! which tensor they are about, and offsets near the end of `usize` overflow.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -24,17 +24,17 @@ use super::{Problem, TensorType};
 pub(super) const PREFIX: u64 = 8;
 /// The key of the header that is no tensor.
 pub(super) const METADATA: &str = "__metadata__";
-/// How many bytes of a zip archive are looked at: more than a name of a tensor in it takes.
+/// The first bytes of a zip archive, which are looked at: a name of a tensor in it takes fewer.
 const FIRST_NAME: u64 = 1024;
-/// What the format allows a header to have.
+/// The most bytes that the format allows a header to have.
 const LONGEST: u64 = 100_000_000;
 
-/// What is in a file.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct Header {
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) tensors: BTreeMap<String, Located>,
-    /// How many bytes the tensors have together.
+    /// The bytes of all tensors together.
     pub(super) data: usize,
 }
 
@@ -91,7 +91,7 @@ impl Header {
     }
 }
 
-/// What a file is that begins with these bytes, if that is known. All of them give lengths that no header has.
+/// The format of a file that begins with these bytes, if it is a known one. All of them give lengths that no header has.
 fn other_format(
     begin: &[u8; PREFIX as usize],
     file: &mut impl Read,
@@ -135,7 +135,7 @@ fn parse_entry<'a, T: Deserialize<'a>>(name: &str, json: &'a RawValue) -> Result
     })
 }
 
-/// Where each tensor is, and where the last one ends.
+/// The place of each tensor, and the end of the last one.
 fn locate(
     mut infos: Vec<(String, TensorInfo)>,
 ) -> Result<(BTreeMap<String, Located>, usize), Problem> {
@@ -171,7 +171,7 @@ fn locate(
     Ok((tensors, end))
 }
 
-/// What a JSON object has, also where it has a key twice.
+/// The entries of a JSON object; a key may be there twice.
 struct Pairs<V>(Vec<(String, V)>);
 
 fn unique<V>(pairs: Vec<(String, V)>) -> Result<BTreeMap<String, V>, Problem> {

@@ -223,7 +223,7 @@ where
     Self: HasOneReading,
 {
     fn read(self, _: &'static str, _: Sizes) -> Result<PaddingData, Error<D::Err>> {
-        unreachable!("no type has `HasOneReading`")
+        no_one_reading()
     }
 }
 
@@ -232,8 +232,13 @@ where
     Self: HasOneReading,
 {
     fn read(self, _: &'static str, _: Sizes) -> Result<PaddingData, Error<D::Err>> {
-        unreachable!("no type has `HasOneReading`")
+        no_one_reading()
     }
+}
+
+/// Nobody can call what is bound by [`HasOneReading`].
+fn no_one_reading() -> ! {
+    unreachable!("no type has `HasOneReading`")
 }
 
 /// Data that is kept for the next call.

@@ -1,22 +1,30 @@
 //! The prelude, alone and beside that of dfdx: each of its names means one thing.
 
+/// A layer, a model, and `run`, which uses both: the names of the macros are those of the module that this stands in.
+macro_rules! declare {
+    () => {
+        attention! {
+            struct Layer<heads = 2, d_model = 8, mask = causal>;
+        }
+
+        model! {
+            struct Net<d = 8>;
+            fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                x + attention::<2, mask = causal>(layer_norm(x))
+            }
+        }
+
+        pub fn run() {
+            super::uses!(Layer, Net);
+        }
+    };
+}
+use declare;
+
 mod alone {
     use attn::prelude::*;
 
-    attention! {
-        struct Layer<heads = 2, d_model = 8, mask = causal>;
-    }
-
-    model! {
-        struct Net<d = 8>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            x + attention::<2, mask = causal>(layer_norm(x))
-        }
-    }
-
-    pub fn run() {
-        super::uses!(Layer, Net);
-    }
+    super::declare! {}
 }
 
 mod before_that_of_dfdx {
@@ -24,20 +32,7 @@ mod before_that_of_dfdx {
     use attn::dfdx::prelude::*;
     use attn::prelude::*;
 
-    attention! {
-        struct Layer<heads = 2, d_model = 8, mask = causal>;
-    }
-
-    model! {
-        struct Net<d = 8>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            x + attention::<2, mask = causal>(layer_norm(x))
-        }
-    }
-
-    pub fn run() {
-        super::uses!(Layer, Net);
-    }
+    super::declare! {}
 }
 
 /// A program that depends on dfdx, too, has both of its preludes in scope, and all of this crate.
@@ -49,20 +44,7 @@ mod beside_all {
     #[allow(unused_imports, reason = "all of it is in the other, too")]
     use dfdx::prelude::*;
 
-    attention! {
-        struct Layer<heads = 2, d_model = 8, mask = causal>;
-    }
-
-    model! {
-        struct Net<d = 8>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            x + attention::<2, mask = causal>(layer_norm(x))
-        }
-    }
-
-    pub fn run() {
-        super::uses!(Layer, Net);
-    }
+    super::declare! {}
 }
 
 /// Layers by name, which are stronger than dfdx's of the prelude.

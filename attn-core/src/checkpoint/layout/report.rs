@@ -5,20 +5,20 @@ use std::fmt::{self, Display};
 use super::Plan;
 use crate::checkpoint::{TensorType, archive::Expected};
 
-/// What [`load_mapped`](crate::checkpoint::Archive::load_mapped) has done to each tensor of a model.
+/// The result of [`load_mapped`](crate::checkpoint::Archive::load_mapped) for each tensor of a model.
 ///
 /// PyTorch: what `model.load_state_dict(.., strict=False)` returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
     /// The tensors of the model that have the numbers of the file, in the order of the model.
     pub loaded: Vec<String>,
-    /// Those that stay as they were built: what is [fresh](super::WeightMap::fresh), or not [under](super::WeightMap::under) the
-    /// prefix of the map.
+    /// The tensors that stay as they were built: they are [fresh](super::WeightMap::fresh), or not [under](super::WeightMap::under)
+    /// the prefix of the map.
     pub fresh: Vec<(String, TensorType)>,
 }
 
 impl LoadReport {
-    /// Numbers beside the tensors, as the epsilon of a norm, are not in it.
+    /// The report leaves out numbers beside the tensors, as the epsilon of a norm.
     pub(in crate::checkpoint) fn new(plan: &Plan, model: Vec<Expected>) -> Self {
         let mut report = Self::default();
         for tensor in model.into_iter().filter(|tensor| !tensor.optional) {
