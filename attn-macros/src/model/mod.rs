@@ -8,6 +8,7 @@ mod constants;
 mod decode;
 pub(crate) mod diff;
 pub(crate) mod emit;
+mod expression;
 pub(crate) mod fusion;
 pub(crate) mod graph;
 mod header;

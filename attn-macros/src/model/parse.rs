@@ -1,21 +1,19 @@
 //! Tokens to [`ModelDraft`]s.
 
-use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Lit, Token, Visibility, braced, parenthesized, token};
+use syn::{Attribute, Token, Visibility, braced, parenthesized, token};
 
+use super::expression::{in_the_way, parse_expr, parse_values};
 use super::header::parse_sizes;
 use super::signature::{parse_inputs, parse_results, skip_to_body};
 use super::sizes;
-use super::syntax::{Argument, Call, Expr, ModelDraft, Operator, Repeat, Statement};
+use super::syntax::{Argument, Expr, ModelDraft, Operator, Repeat, Statement};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
-use crate::ops::Operation;
-use crate::spec::{
-    Item, body, expect, has_next_entry, parse_crate, split_at_commas, tokens_of_entry,
-};
+use crate::spec::{Item, expect, has_next_entry, parse_crate, split_at_commas, tokens_of_entry};
 
 /// Everything in `input`: the path of the facade crate, then the declarations.
 pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<ModelDraft>) {
@@ -130,6 +128,18 @@ pub(super) fn require(input: ParseStream<'_>, holds: bool, message: &str) -> syn
     }
 }
 
+/// What stands in a group. After a mistake the rest of it is passed over: syn would report it as well.
+pub(super) fn read<T>(
+    content: ParseStream<'_>,
+    parse: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,
+) -> syn::Result<T> {
+    let parsed = parse(content);
+    if parsed.is_err() {
+        content.parse::<TokenStream>()?;
+    }
+    parsed
+}
+
 /// `a, key = b, ..>`, after the `<`.
 pub(super) fn parse_arguments(
     input: ParseStream<'_>,
@@ -176,7 +186,7 @@ fn angles(tokens: &TokenStream) -> isize {
     sides.sum()
 }
 
-fn argument(tokens: TokenStream) -> Argument {
+pub(super) fn argument(tokens: TokenStream) -> Argument {
     let mut rest = tokens.clone().into_iter();
     match (rest.next(), rest.next()) {
         (Some(TokenTree::Ident(key)), Some(TokenTree::Punct(punct))) if punct.as_char() == '=' => {
@@ -385,260 +395,5 @@ fn parse_repeat(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Repeat>
         count: parts.next().unwrap_or_default(),
         options: parts.map(argument).collect(),
         statements: parse_statements(&content, cx),
-    })
-}
-
-/// One value, or several in parentheses.
-fn parse_values(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Expr>> {
-    if input.peek(token::Paren) {
-        let fork = input.fork();
-        let group: Group = fork.parse()?;
-        if (fork.is_empty() || fork.peek(Token![,])) && has_comma(&group.stream()) {
-            let content;
-            parenthesized!(content in input);
-            return read(&content, |content| {
-                let mut values = Vec::new();
-                while !content.is_empty() {
-                    values.push(parse_expr(content, cx)?);
-                    expect_comma(content)?;
-                }
-                Ok(values)
-            });
-        }
-    }
-    Ok(vec![parse_expr(input, cx)?])
-}
-
-fn has_comma(tokens: &TokenStream) -> bool {
-    split_at_commas(tokens.clone()).len() > 1
-}
-
-/// Sums of products.
-fn parse_expr(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
-    let mut left = parse_product(input, cx)?;
-    loop {
-        let at = input.span();
-        let operator = if input.parse::<Option<Token![+]>>()?.is_some() {
-            Operator::Add
-        } else if input.parse::<Option<Token![-]>>()?.is_some() {
-            Operator::Sub
-        } else {
-            return Ok(left);
-        };
-        left = binary(operator, at, left, parse_product(input, cx)?);
-    }
-}
-
-fn parse_product(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
-    let mut left = parse_operand(input, cx)?;
-    loop {
-        let at = input.span();
-        let operator = if input.parse::<Option<Token![*]>>()?.is_some() {
-            Operator::Mul
-        } else if input.parse::<Option<Token![/]>>()?.is_some() {
-            Operator::Div
-        } else {
-            return Ok(left);
-        };
-        require(input, !input.peek(Token![*]), messages::POWER)?;
-        left = binary(operator, at, left, parse_operand(input, cx)?);
-    }
-}
-
-fn binary(operator: Operator, at: Span, left: Expr, right: Expr) -> Expr {
-    Expr::Binary {
-        operator,
-        at,
-        sides: Box::new([left, right]),
-    }
-}
-
-fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
-    let at = input.span();
-    if input.parse::<Option<Token![-]>>()?.is_some() {
-        return Ok(Expr::Negate(at, Box::new(parse_operand(input, cx)?)));
-    }
-    if input.peek(Lit) {
-        let literal: Lit = input.parse()?;
-        return Ok(Expr::Number(literal.to_token_stream()));
-    }
-    if input.peek(token::Brace) {
-        let group: Group = input.parse()?;
-        return Ok(Expr::Number(group.to_token_stream()));
-    }
-    if input.peek(token::Paren) {
-        let content;
-        parenthesized!(content in input);
-        return read(&content, |content| {
-            let inner = parse_expr(content, cx)?;
-            if !content.is_empty() {
-                return Err(in_the_way(content, messages::EXPECTED_OPERATOR));
-            }
-            Ok(inner)
-        });
-    }
-    require(input, !input.peek(token::Bracket), messages::LIST)?;
-    let name: Ident = expect(input, messages::EXPECTED_OPERAND)?;
-    if input.peek(Token![!]) && !input.peek(Token![!=]) {
-        return Err(syn::Error::new(name.span(), messages::macro_call(&name)));
-    }
-    if input.peek(Token![::]) && !input.peek3(Token![<]) {
-        return parse_path(name, input, cx);
-    }
-    let is_call = input.peek(Token![::]) || input.peek(Token![<]) || input.peek(token::Paren);
-    let value = if is_call || (input.peek(token::Bracket) && input.peek2(token::Paren)) {
-        Expr::Call(parse_call(name, input, cx)?)
-    } else {
-        Expr::Name(name)
-    };
-    if input.peek(Token![.]) {
-        return Err(in_the_way(input, messages::EXPECTED_OPERATOR));
-    }
-    Ok(value)
-}
-
-/// The error of what stands behind a value, where `expected` should.
-fn in_the_way(input: ParseStream<'_>, expected: &str) -> syn::Error {
-    if input.peek(Token![.]) {
-        let fork = input.fork();
-        let method = fork.parse::<Token![.]>().and_then(|_| fork.parse()).ok();
-        return input.error(messages::method_call(method.as_ref()));
-    }
-    input.error(if input.peek(token::Bracket) {
-        messages::PARTS
-    } else if input.peek(Token![?]) {
-        messages::QUESTION
-    } else {
-        expected
-    })
-}
-
-/// `nn::Embedding(..)`, `attn::embedding::<..>(..)`: operations have no paths. What is called is read, if it is one.
-fn parse_path(first: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
-    let mut path = first.to_string();
-    let mut last = first.clone();
-    while input.peek(Token![::]) && !input.peek3(Token![<]) {
-        input.parse::<Token![::]>()?;
-        last = expect(input, messages::EXPECTED_ARGUMENTS)?;
-        path = format!("{path}::{last}");
-    }
-    let is_call = input.peek(Token![::]) || input.peek(Token![<]) || input.peek(token::Paren);
-    let message = match is_call {
-        true => messages::path_of_operation(&path, &last),
-        false => messages::path_of_constant(&path),
-    };
-    cx.error(&first, message);
-    if !is_call {
-        return Ok(Expr::Invalid(first.span()));
-    }
-    if Operation::find(&last.to_string()).is_some() {
-        return parse_call(last, input, cx).map(Expr::Call);
-    }
-    parse_call(last, input, &Diagnostics::default())?;
-    Ok(Expr::Invalid(first.span()))
-}
-
-/// What stands in a group. After a mistake the rest of it is passed over: syn would report it as well.
-pub(super) fn read<T>(
-    content: ParseStream<'_>,
-    parse: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,
-) -> syn::Result<T> {
-    let parsed = parse(content);
-    if parsed.is_err() {
-        content.parse::<TokenStream>()?;
-    }
-    parsed
-}
-
-/// A comma, or the end.
-fn expect_comma(input: ParseStream<'_>) -> syn::Result<()> {
-    if !input.is_empty() {
-        if !input.peek(Token![,]) {
-            return Err(in_the_way(input, messages::EXPECTED_OPERATOR));
-        }
-        input.parse::<Token![,]>()?;
-    }
-    Ok(())
-}
-
-/// `name<keys>(..)`: nothing is compared here, so that it is read as a call.
-fn lost_colons(name: &Ident, input: ParseStream<'_>, cx: &Diagnostics) -> bool {
-    let is_lost = input.peek(Token![<]);
-    if is_lost {
-        let fork = input.fork();
-        let mut call = TokenStream::new();
-        while let Ok(token) = fork.parse::<TokenTree>() {
-            let is_end = matches!(&token, TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis);
-            call.extend([token]);
-            if is_end {
-                break;
-            }
-        }
-        cx.push(syn::Error::new(
-            input.span(),
-            messages::lost_colons(name, &call),
-        ));
-    }
-    is_lost
-}
-
-/// `embedding(vocab, d_model)(tokens)`, `embedding[vocab, d_model](tokens)`: the keys in other brackets.
-fn misplaced_arguments(
-    name: &Ident,
-    input: ParseStream<'_>,
-    cx: &Diagnostics,
-) -> syn::Result<Vec<Argument>> {
-    let keys: Group = input.parse()?;
-    let operands: Group = input.fork().parse()?;
-    // The name of another operation is an error by itself.
-    if Operation::find(&name.to_string()).is_some() {
-        let message = messages::keys_in_angles(name, &keys.stream(), &operands);
-        cx.error(&keys, message);
-    }
-    let keys = split_at_commas(keys.stream()).into_iter();
-    Ok(keys.map(argument).collect())
-}
-
-fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Call> {
-    let is_misplaced = input.peek(token::Paren) || input.peek(token::Bracket);
-    let arguments = if is_misplaced && input.peek2(token::Paren) {
-        misplaced_arguments(&name, input, cx)?
-    } else if input.parse::<Option<Token![::]>>()?.is_some() || lost_colons(&name, input, cx) {
-        expect::<Token![<]>(input, messages::EXPECTED_ARGUMENTS)?;
-        parse_arguments(input, cx)?
-    } else {
-        Vec::new()
-    };
-    require(input, input.peek(token::Paren), messages::EXPECTED_OPERANDS)?;
-    let content;
-    parenthesized!(content in input);
-    let mut operands = Vec::new();
-    let mut named = Vec::new();
-    read(&content, |content| {
-        while !content.is_empty() {
-            if content.peek(syn::Ident) && content.peek2(Token![=]) {
-                let key: Ident = content.parse()?;
-                content.parse::<Token![=]>()?;
-                named.push((key, parse_values(content, cx)?));
-            } else {
-                operands.push(parse_expr(content, cx)?);
-            }
-            expect_comma(content)?;
-        }
-        Ok(())
-    })?;
-    let body = if input.peek(token::Brace) {
-        let content;
-        braced!(content in input);
-        Some(body::parse(&content, cx))
-    } else {
-        None
-    };
-    Ok(Call {
-        name,
-        arguments,
-        operands,
-        named,
-        body,
     })
 }
