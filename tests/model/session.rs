@@ -405,3 +405,20 @@ fn grouped_heads_and_windows_take_less_memory() {
     let bytes = all.session(1000).unwrap().cache_bytes();
     assert_eq!(bytes, 1000 * 2 * 12 * size_of::<f32>());
 }
+
+model! {
+    struct Bigram<vocab = 11>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        linear::<vocab>(embedding::<vocab, 4>(tokens))
+    }
+}
+
+#[test]
+fn too_many_sequences_of_a_model_that_remembers_nothing() {
+    let model = Cpu::default().build_module::<Bigram, f32>();
+    let refused = model.sessions(1 << 48, 1).err();
+    assert!(
+        matches!(refused, Some(Error::TooLarge { .. })),
+        "{refused:?}"
+    );
+}

@@ -104,8 +104,7 @@ pub struct Sessions<E: Element> {
 
 impl<E: Element> Sessions<E> {
     /// Empty sequences. The model knows `vocabulary` tokens, and has `width` results for each.
-    #[doc(hidden)]
-    pub fn new(
+    pub(super) fn new(
         decoder: impl Decoder<E> + 'static,
         room: Capacity,
         vocabulary: usize,

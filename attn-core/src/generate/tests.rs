@@ -52,7 +52,7 @@ struct Remembering(usize);
 
 impl Decoder<f64> for Remembering {
     fn decode(&mut self, _: &NewTokens, results: &mut Array<f64>) {
-        results.numbers_mut().fill(0.0);
+        results.as_mut_slice().fill(0.0);
     }
 
     fn reset(&mut self, _: usize) {}
@@ -72,7 +72,7 @@ const TOO_MANY: usize = isize::MAX as usize / 16;
 #[test]
 fn sequences_whose_results_no_memory_holds_are_an_error() {
     let sequences = |sequences, width| {
-        let room = Room {
+        let room = Capacity {
             sequences,
             capacity: 1,
         };
@@ -94,7 +94,7 @@ fn sequences_whose_results_no_memory_holds_are_an_error() {
 #[test]
 fn a_copy_that_no_memory_holds_is_an_error() {
     let session = |numbers| {
-        let room = Room {
+        let room = Capacity {
             sequences: 1,
             capacity: 5,
         };

@@ -28,6 +28,7 @@ twins! {
     /// assert!((y[0][0] - 0.6).abs() < 1e-15 && (y[0][1] + 0.8).abs() < 1e-15);
     /// assert_eq!(y[1], [0.0, 0.0]);
     /// ```
+    #[doc(alias = "normalize")]
     fn l2_norm, try_l2_norm, l2_norm_with_form<S: LastAxis>(x, epsilon: f64);
 }
 

@@ -5,11 +5,11 @@ use quote::ToTokens;
 use syn::parse::ParseStream;
 use syn::{Lit, Token, braced, parenthesized, token};
 
-use super::ops::Operation;
 use super::parse::{argument, parse_arguments, read, require};
 use super::syntax::{Argument, Call, Expr, Operator};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
+use crate::ops::Operation;
 use crate::spec::{body, expect, split_at_commas};
 
 /// One value, or several in parentheses.

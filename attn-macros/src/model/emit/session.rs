@@ -90,7 +90,7 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
                 let weights = p::Weighted::weights(self, &mut operation)?;
                 let past = past(&weights, room)?;
                 let model = p::Decoding { weights: p::Arc::new(weights), past, decode: decode::<E> };
-                Ok(p::Sessions::new(model, room, p::least(&[#(#vocabularies),*]), #width))
+                p::Sessions::try_new(model, room, p::least(&[#(#vocabularies),*]), #width)
             }
         }
     }
