@@ -12,8 +12,8 @@ use crate::kernel::{Matrix, Pooled};
 ///
 /// let (heads, query, key) = (1, 3, 4);
 /// let table = DistanceTable::<f32>::new(heads, query, key, |_, q, k| -0.5 * (q - k).abs() as f64);
-/// let bias term = table.row(TileOrigin { b: 0, h: 0, q: 2, k: 1 }, 3);
-/// assert_eq!(bias term, [-0.5, 0.0, -0.5]);
+/// let bias_term = table.row(TileOrigin { b: 0, h: 0, q: 2, k: 1 }, 3);
+/// assert_eq!(bias_term, [-0.5, 0.0, -0.5]);
 /// ```
 #[derive(Debug)]
 pub struct DistanceTable<E: Pooled> {

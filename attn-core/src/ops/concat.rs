@@ -108,7 +108,7 @@ where
 }
 
 impl<T> Pass<'_, T> {
-    /// Vectors side by side, `[.., A]` and `[.., B]` to `[.., C]`: [`concat`].
+    /// Vectors side by side, `[.., A]` and `[.., B]` to `[.., C]`: [`concat`](fn@concat).
     ///
     /// # Errors
     /// As [`try_concat`].

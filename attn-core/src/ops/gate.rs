@@ -172,7 +172,7 @@ macro_rules! gate_layers {
             $(#[$doc])*
             ///
             /// `left` and `right` are the halves of the last axis: `[.., 2 H]` to `[.., H]`. It stands behind a
-            /// [`Linear`](super::Linear) of `2 H` outputs; [`GatedFeedForward`](super::GatedFeedForward) has two of `H`.
+            /// [`Linear`](crate::nn::Linear) of `2 H` outputs; [`GatedFeedForward`](crate::nn::GatedFeedForward) has two of `H`.
             ///
             /// Shazeer, "GLU variants improve transformer" (2020).
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,20 +1,20 @@
-//! What is computed with a neighbour: several operations in one pass over memory.
+//! Operations that are computed in one pass over memory.
 //!
-//! A sum is computed with the norm behind it. And a dropout needs no pass of its own where there is one beside it: which
-//! numbers fall is known from their places, so they fall as a sum reads them, `x + dropout(y)`, or as what computes them writes
-//! them, `dropout(x + y)`. What would be between the two is nowhere in memory then, so nobody else may read it. The key of a
-//! dropout is drawn where the dropout stands.
+//! A sum is computed with the norm of its result. A dropout needs no pass of its own beside a sum or an elementwise function: its mask is a
+//! function of a seed and of the index of an element. So it is applied as a sum reads a term, `x + dropout(y)`, or as a result is written,
+//! `dropout(x + y)`. The value between the two is not in memory then, so no other operation may read it. The seed is drawn where the
+//! dropout stands in the graph.
 
 use super::graph::{Node, Region, Step, ValueId};
 use super::plan::uses;
 use crate::ops::Fusion;
 
-/// The neighbour that an operation is computed with.
+/// The operation that another one is computed with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FuseWith {
-    /// What is behind it: the norm or the dropout of its result.
+    /// The next one: the norm or the dropout of its result.
     Next,
-    /// The sum that reads it, of a dropout.
+    /// Of a dropout: the sum that reads it.
     Reader,
 }
 
@@ -22,11 +22,11 @@ pub(crate) enum FuseWith {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Term {
     pub(crate) value: ValueId,
-    /// The result of a dropout of the value, by whose key numbers fall as they are read.
+    /// The result of a dropout of the value, which is applied as the value is read.
     pub(crate) dropout: Option<ValueId>,
 }
 
-/// The neighbours of the steps of a region.
+/// The operations that the steps of a region are computed with.
 pub(super) struct Fusions<'m> {
     region: &'m Region,
     pub(super) with: Vec<Option<FuseWith>>,
@@ -44,7 +44,7 @@ impl<'m> Fusions<'m> {
         };
         let has_reader =
             |node: &Node| is_dropout(node) && once(node.result) && is_term(node.result);
-        let mut neighbours = Self {
+        let mut fusions = Self {
             region,
             with: Vec::new(),
         };
@@ -53,20 +53,20 @@ impl<'m> Fusions<'m> {
                 if has_reader(node) {
                     return Some(FuseWith::Reader);
                 }
-                let next = neighbours.node(index + 1)?;
+                let next = fusions.node(index + 1)?;
                 let together = match (node.fusion(), next.fusion()) {
                     (Fusion::Sum | Fusion::Elementwise, Fusion::Dropout(_)) => {
                         once(node.result) && !has_reader(next)
                     }
                     (Fusion::Sum, Fusion::Norm(_)) => true,
-                    (Fusion::Dropout(_), Fusion::Norm(_)) => neighbours.sum_before(index),
+                    (Fusion::Dropout(_), Fusion::Norm(_)) => fusions.sum_before(index),
                     _ => false,
                 };
                 (together && next.operands == [node.result]).then_some(FuseWith::Next)
             });
-            neighbours.with.push(with);
+            fusions.with.push(with);
         }
-        neighbours
+        fusions
     }
 
     fn node(&self, index: usize) -> Option<&'m Node> {

@@ -2,7 +2,7 @@
 //!
 //! Kept are the values that the derivative of an operation reads, and what layers say they need: the statistics of a norm, what
 //! comes into a nonlinearity, the logarithm of the sum of a softmax. No product of matrices is computed twice; what comes out of
-//! a nonlinearity is, and so are the weights of an attention. What is computed with what: [`neighbours`](super::fusion).
+//! a nonlinearity is, and so are the weights of an attention. What is computed with what: [`fusions`](super::fusion).
 
 use super::fusion::{FuseWith, Fusions, Term};
 use super::graph::{Carried, Model, Region, Repeat, Step, ValueId};
@@ -118,9 +118,9 @@ fn region<'m>(
 ) -> Forward {
     let kept = saved.iter().find(|(other, _)| std::ptr::eq(*other, region));
     let kept = kept.map_or_else(Vec::new, |(_, values)| values.clone());
-    let neighbours = Fusions::of(region, ends);
+    let fusions = Fusions::of(region, ends);
     let steps = 0..region.steps.len();
-    let uses: Vec<_> = steps.map(|index| neighbours.uses(index)).collect();
+    let uses: Vec<_> = steps.map(|index| fusions.uses(index)).collect();
     let mut own = carried_values(carried);
     let mut steps: Vec<Planned> = Vec::new();
     for (index, step) in region.steps.iter().enumerate() {
@@ -136,9 +136,9 @@ fn region<'m>(
         free.dedup();
         let mut planned = match step {
             Step::Node(node) => {
-                let terms = neighbours.terms(node);
+                let terms = fusions.terms(node);
                 Planned {
-                    with: neighbours.with[index],
+                    with: fusions.with[index],
                     reuse: reusable(&terms, &free),
                     terms,
                     ..Planned::default()

@@ -39,7 +39,7 @@ pub(crate) enum BiasTermKind {
 }
 
 /// As many bias terms as the kernels take.
-const MOST_PLANES: usize = 16;
+const MOST_BIAS_TERMS: usize = 16;
 
 /// As many parts as a condition may have when it is made of comparisons of floats: one of conditions that are compared doubles.
 const LONGEST_CONDITIONS: usize = 10_000;
@@ -57,7 +57,7 @@ pub(crate) fn split(expr: &Expr, with_scale: bool) -> Option<Parts> {
         budget: Budget::new(LONGEST_CONDITIONS),
     };
     let value = bias_terms.take(expr);
-    if bias_terms.bias_terms.len() > MOST_PLANES || bias_terms.budget.is_spent() {
+    if bias_terms.bias_terms.len() > MOST_BIAS_TERMS || bias_terms.budget.is_spent() {
         return None;
     }
     let (scale, value) = if with_scale {

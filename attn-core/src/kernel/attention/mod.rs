@@ -37,6 +37,6 @@ pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
 pub use prepare::{HeadTransforms, prepare, prepare_backward};
 pub use rope::{Angles, angles};
 pub use spec::{
-    Attention, Coverage, Dropout, Everything, Gradients, HeadTransform, MOST_PLANES, Mask, Norm,
-    Normalizer, Rope, Score, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens,
+    Attention, Coverage, Dropout, Everything, Gradients, HeadTransform, MOST_BIAS_TERMS, Mask,
+    Norm, Normalizer, Rope, Score, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens,
 };

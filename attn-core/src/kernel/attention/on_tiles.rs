@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::{Coverage, MOST_PLANES, Mask, Score, ScoreSums, SumLens};
+use super::{Coverage, MOST_BIAS_TERMS, Mask, Score, ScoreSums, SumLens};
 use crate::simd::{
     Kernel, Matrix, MatrixMut, Real, Vector, math, run,
     slice::{load_any, store_any},
@@ -140,7 +140,7 @@ impl<E: Real, F: Score<E>> TileScore<E> for F {
 }
 
 /// As many numbers of each bias term as a span of a row has keys.
-type Rows<E> = [[E; SPAN]; MOST_PLANES];
+type Rows<E> = [[E; SPAN]; MOST_BIAS_TERMS];
 
 /// The bias terms of some keys of a row: those of the score that stand in memory, others in `rows`.
 #[inline(always)]
@@ -149,9 +149,14 @@ fn bias_terms<'a, E: Real, F: Score<E>>(
     at: TileOrigin,
     len: usize,
     rows: &'a mut Rows<E>,
-) -> [&'a [E]; MOST_PLANES] {
-    const { assert!(F::PLANES <= MOST_PLANES, "a score with too many bias_terms") };
-    let mut bias_terms: [&[E]; MOST_PLANES] = [&[]; MOST_PLANES];
+) -> [&'a [E]; MOST_BIAS_TERMS] {
+    const {
+        assert!(
+            F::PLANES <= MOST_BIAS_TERMS,
+            "a score with too many bias_terms"
+        )
+    };
+    let mut bias_terms: [&[E]; MOST_BIAS_TERMS] = [&[]; MOST_BIAS_TERMS];
     let rows = bias_terms.iter_mut().zip(rows).enumerate();
     for (bias_term, (numbers, row)) in rows.take(F::PLANES) {
         *numbers = score.stored(bias_term, at, len).unwrap_or_else(|| {
@@ -164,8 +169,8 @@ fn bias_terms<'a, E: Real, F: Score<E>>(
 
 /// A vector of each bias term, from a key on.
 #[inline(always)]
-fn load<V: Vector>(bias_terms: &[&[V::Element]], from: usize) -> [V; MOST_PLANES] {
-    let mut vectors = [V::zero(); MOST_PLANES];
+fn load<V: Vector>(bias_terms: &[&[V::Element]], from: usize) -> [V; MOST_BIAS_TERMS] {
+    let mut vectors = [V::zero(); MOST_BIAS_TERMS];
     for (vector, bias_term) in vectors.iter_mut().zip(bias_terms) {
         *vector = load_any(&bias_term[from..]);
     }
@@ -184,7 +189,7 @@ impl<E: Real, F: Score<E>> Kernel for Apply<'_, '_, E, F> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        let mut rows = [[E::ZERO; SPAN]; MOST_PLANES];
+        let mut rows = [[E::ZERO; SPAN]; MOST_BIAS_TERMS];
         for row in 0..self.scores.rows() {
             for (span, scores) in self.scores.row_mut(row).chunks_mut(SPAN).enumerate() {
                 let at = self.at.later(row, span * SPAN);
@@ -213,8 +218,8 @@ impl<E: Real, F: Score<E>> Kernel for Backward<'_, '_, E, F> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let mut rows = [[E::ZERO; SPAN]; MOST_PLANES];
-        let mut d_rows = [[E::ZERO; SPAN]; MOST_PLANES];
+        let mut rows = [[E::ZERO; SPAN]; MOST_BIAS_TERMS];
+        let mut d_rows = [[E::ZERO; SPAN]; MOST_BIAS_TERMS];
         for row in 0..self.d.rows() {
             let scores = self.scores.row(row).chunks(SPAN);
             let d = self.d.row_mut(row).chunks_mut(SPAN);

@@ -73,7 +73,7 @@ impl Mask for Everything {
 }
 
 /// The most bias terms of a [`Score`].
-pub const MOST_PLANES: usize = 16;
+pub const MOST_BIAS_TERMS: usize = 16;
 
 /// What becomes of a score before the softmax: a function of the scaled product and of some numbers of the place, its
 /// *bias terms*. Implemented by what the macro emits. Mark every method `#[inline(always)]`.
@@ -82,13 +82,13 @@ pub const MOST_PLANES: usize = 16;
 /// distance. It is asked for at every place of the tiles that are visited, also where the mask hides what comes of it, and
 /// may be anything there but a panic.
 pub trait Score<E: Real>: Sync {
-    /// How many bias terms there are, [`MOST_PLANES`] or fewer.
+    /// How many bias terms there are, [`MOST_BIAS_TERMS`] or fewer.
     const PLANES: usize = 0;
 
     /// Writes a bias term: of the query `at.q` and the keys from `at.k` on, one per element of `to`.
     fn bias_term(&self, _bias_term: usize, _at: TileOrigin, _to: &mut [E]) {}
 
-    /// `len` numbers of a bias term that stand in memory already, as [`bias_term`](Self::bias term) would write them. Then it is not
+    /// `len` numbers of a bias term that stand in memory already, as [`bias_term`](Self::bias_term) would write them. Then it is not
     /// asked to.
     fn stored(&self, _bias_term: usize, _at: TileOrigin, _len: usize) -> Option<&[E]> {
         None
@@ -115,7 +115,7 @@ pub trait Score<E: Real>: Sync {
         V::zero()
     }
 
-    /// Adds to the gradients of what a learned bias term was computed from: `d` is the gradient of what [`bias_term`](Self::bias term)
+    /// Adds to the gradients of what a learned bias term was computed from: `d` is the gradient of what [`bias_term`](Self::bias_term)
     /// wrote. Where `d` is 0, what would be multiplied with it may be NaN, and must not be added.
     fn add_gradient(&self, _bias_term: usize, _at: TileOrigin, _d: &[E], _sums: ScoreSums<'_, E>) {}
 

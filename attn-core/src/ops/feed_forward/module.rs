@@ -25,7 +25,7 @@ use crate::{
 ///
 /// Vaswani et al., "Attention is all you need" (2017), section 3.3. PyTorch:
 /// `Sequential(Linear(M, H), act(), Linear(H, M))`. The activation is [`Gelu`] unless it is named:
-/// [`GeluTanh`](super::GeluTanh) makes the layer of GPT-2, [`Relu`](super::Relu) that of the first transformers.
+/// [`GeluTanh`](crate::nn::GeluTanh) makes the layer of GPT-2, [`Relu`](crate::nn::Relu) that of the first transformers.
 ///
 /// | | shape | at first |
 /// | --- | --- | --- |

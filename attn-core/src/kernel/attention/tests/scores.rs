@@ -187,11 +187,11 @@ impl Many {
     }
 
     /// Planes times keys.
-    const SUMS: usize = MOST_PLANES * 400;
+    const SUMS: usize = MOST_BIAS_TERMS * 400;
 }
 
 impl<E: Real> Score<E> for Many {
-    const PLANES: usize = MOST_PLANES;
+    const PLANES: usize = MOST_BIAS_TERMS;
 
     fn bias_term(&self, bias_term: usize, at: TileOrigin, to: &mut [E]) {
         for (k, to) in (at.k..).zip(to) {
@@ -229,7 +229,7 @@ impl<E: Real> Score<E> for Many {
 
     fn add_gradient(&self, bias_term: usize, at: TileOrigin, d: &[E], sums: ScoreSums<'_, E>) {
         for (k, &d) in (at.k..).zip(d) {
-            sums.shared[k * MOST_PLANES + bias_term] += d;
+            sums.shared[k * MOST_BIAS_TERMS + bias_term] += d;
         }
     }
 

@@ -86,7 +86,7 @@ impl Fused<'_> {
             return;
         };
         for (node, _) in nodes {
-            self.emit_key(lines, node);
+            self.emit_seed(lines, node);
         }
         if planned.with == Some(FuseWith::Reader) {
             return;
@@ -104,7 +104,7 @@ impl Fused<'_> {
     }
 
     /// `let a_kept = random.dropout(0.1);`
-    fn emit_key(&self, lines: &mut TrackedCode, node: &Node) {
+    fn emit_seed(&self, lines: &mut TrackedCode, node: &Node) {
         if let (Fusion::Dropout(p), ExecMode::Forward) = (node.fusion(), self.mode) {
             let kept = self.kept(node.result);
             lines.line(quote!(let #kept = random.dropout(#p);));
