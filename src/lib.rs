@@ -196,7 +196,7 @@ macro_rules! attention {
     };
 }
 
-/// What stands in an editor instead: names, too, for completion and for what is shown of them.
+/// The expansion in an editor: with names for completion and hover.
 #[macro_export]
 #[cfg(rust_analyzer)]
 macro_rules! attention {
@@ -238,7 +238,7 @@ macro_rules! model {
     };
 }
 
-/// What stands in an editor instead, as of `attention!`.
+/// The expansion in an editor, as of `attention!`.
 #[macro_export]
 #[cfg(rust_analyzer)]
 macro_rules! model {
@@ -284,7 +284,7 @@ pub mod generate {
     };
 }
 
-/// What the attentions of a model look at: [`AttentionMap`](maps::AttentionMap), the weights of one of them.
+/// The weights of the attentions of a model: an [`AttentionMap`](maps::AttentionMap) for each.
 ///
 /// `attention_maps(x)` of a declared model returns one per attention, in the order in which they run. Weights exist in the composed
 /// form only, so that is what runs: its memory grows with the square of the lengths. The feature `viz` draws them: `attn::viz`.
@@ -425,7 +425,7 @@ pub mod __private {
         };
     }
 
-    /// What the expansion imports, whatever these names mean where it stands.
+    /// The imports of the expansion, whatever these names mean where it stands.
     pub mod prelude {
         pub use core::{
             option::Option::{self, None, Some},

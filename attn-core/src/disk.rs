@@ -1,4 +1,4 @@
-//! What is done to the disk, in an order in which a crash at any moment leaves the old or the new.
+//! Changes to the disk, in an order in which a crash at any moment leaves the old or the new.
 //!
 //! A file is written under another name, its bytes are forced to the disk, and only then it is renamed; renaming is atomic,
 //! and is forced to the disk with the folder. Without the first, the name could survive a crash of the machine and the
@@ -15,11 +15,11 @@ use std::{
 /// How many bytes are written at once: few in tests, which fail between any two writes.
 const AT_ONCE: usize = if cfg!(test) { 100 } else { 1 << 20 };
 
-/// What the system refused.
+/// The operation that the system refused.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) path: PathBuf,
-    /// What was tried: `create`, `write`, ..
+    /// The operation: `create`, `write`, ..
     pub(crate) action: &'static str,
     pub(crate) error: io::Error,
 }

@@ -1,4 +1,4 @@
-//! What can go wrong at run time, when the shapes have passed the compiler.
+//! The errors at run time, when the shapes have passed the compiler.
 
 use std::fmt::{self, Debug, Display};
 
@@ -86,7 +86,7 @@ pub enum Error<Dev> {
         data: &'static str,
         /// Which axis of the tensor.
         axis: usize,
-        /// What that axis is: `batch`, `q_len`, `kv_len`.
+        /// The name of that axis: `batch`, `q_len`, `kv_len`.
         name: &'static str,
         /// The size of that in the input.
         expected: usize,

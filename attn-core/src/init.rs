@@ -95,7 +95,7 @@ impl Initial {
     }
 }
 
-/// What was asked for before, and is again when this is dropped.
+/// The earlier setting, which is restored when this is dropped.
 struct Outer(Option<Initial>);
 
 impl Drop for Outer {

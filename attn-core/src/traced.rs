@@ -14,7 +14,7 @@ pub trait Records {}
 /// Puts a message in place of a missing method: dfdx has `backward` for tensors with a tape alone. No tensor has this one, as its
 /// bound never holds.
 pub trait BackwardOfUntraced<E, D: Storage<E>>: Sized {
-    /// What the tensor has in place of a tape.
+    /// The tensor's tape.
     type Tape;
 
     /// Not there: see the bound.

@@ -35,7 +35,7 @@ pub(crate) fn remove(tokens: TokenStream, cx: &Diagnostics) -> TokenStream {
     rest
 }
 
-/// What may stand behind the `#` of an attribute: `[..]` or `!`.
+/// The token behind the `#` of an attribute: `[..]` or `!`.
 fn is_attribute(token: &TokenTree) -> bool {
     match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Bracket,

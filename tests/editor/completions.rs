@@ -33,7 +33,7 @@ const KEYS_OF_LAYERS: [&str; 18] = [
     "softcap",
     "value_head_dim",
 ];
-const OPERATIONS: [&str; 21] = [
+const OPERATIONS: [&str; 23] = [
     "attention",
     "concat",
     "dropout",
@@ -41,9 +41,11 @@ const OPERATIONS: [&str; 21] = [
     "feed_forward",
     "gelu",
     "gelu_tanh",
+    "l2_norm",
     "layer_norm",
     "learned_position",
     "linear",
+    "max_pool",
     "mean_pool",
     "module",
     "relu",

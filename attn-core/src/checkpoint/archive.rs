@@ -83,7 +83,7 @@ impl<R: Read> Archive<R> {
         })
     }
 
-    /// What the file says of itself.
+    /// The metadata of the file.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.header.metadata
     }
@@ -258,7 +258,7 @@ impl Values {
         Some(self.decode(tensor).map(E::of).collect())
     }
 
-    /// What the numbers of a tensor are, and their bytes.
+    /// The type of the numbers of a tensor, and its size in bytes.
     pub(super) fn bytes(&self, name: &str) -> Option<(Dtype, &[u8])> {
         let tensor = self.header.tensors.get(name)?;
         Some((tensor.described.dtype, &self.data[tensor.bytes.clone()]))

@@ -1,4 +1,4 @@
-//! What is saved in a checkpoint.
+//! The contents of a checkpoint.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! What can be wrong with a file, a folder, or the weights in it.
+//! The errors of a file, a folder, or the weights in it.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,7 @@ impl From<Failure> for CheckpointError {
     }
 }
 
-/// What is wrong with a file or a folder.
+/// Problems of a file or a folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -47,7 +47,7 @@ pub enum Problem {
     Io {
         /// What was tried.
         action: &'static str,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
 
@@ -85,7 +85,7 @@ pub enum Problem {
         reason: String,
     },
 
-    /// What the header says of one tensor is not what it must be.
+    /// The header's entry of a tensor is invalid.
     #[error("tensor `{tensor}` is not described in a valid way: {reason}")]
     Entry {
         /// The tensor, or `__metadata__`.
@@ -143,7 +143,7 @@ pub enum Problem {
     /// The bytes are not those that were written.
     #[error("its checksum is {found}, but that of its contents is {expected}: it was damaged")]
     Checksum {
-        /// What the contents give.
+        /// The parsed contents.
         expected: String,
         /// What the file says.
         found: String,
@@ -265,11 +265,11 @@ impl Problem {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What the model has and the file has not.
+    /// Tensors of the model that the file does not have.
     pub missing: Vec<(String, TensorType)>,
-    /// What the file has and the model has not.
+    /// Tensors of the file that the model does not have.
     pub extra: Vec<(String, TensorType)>,
-    /// What both have, each in its own way.
+    /// The parts that both have, each in its own way.
     pub different: Vec<Difference>,
     /// What of those that are missing or different is what in the model, where a [map](super::layout) says so: their names, and the
     /// names and types in the model.

@@ -218,7 +218,7 @@ impl Checkpoints {
             Some(metric) if replaced || best.is_none_or(|(_, least)| metric < least) => {
                 self.point(BEST, &format!("{} {metric}", name(step)))
             }
-            // What was the best is not there any more.
+            // The best checkpoint was removed.
             None if replaced => Ok(disk::remove(&self.folder.join(BEST))?),
             _ => Ok(()),
         }
@@ -253,7 +253,7 @@ impl Checkpoints {
         if_found(fs::read_to_string(&path)).map_err(|error| Problem::io("read")(error).at(&path))
     }
 
-    /// What is in the folder; nothing if there is none.
+    /// The files in the folder; none if there is no folder.
     fn names(&self) -> Result<Vec<String>, CheckpointError> {
         let read = || -> io::Result<Vec<String>> {
             let Some(entries) = if_found(fs::read_dir(&self.folder))? else {

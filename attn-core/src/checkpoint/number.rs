@@ -1,4 +1,4 @@
-//! What tensors are made of, as types and as bytes.
+//! The numbers of tensors, as types and as bytes.
 
 use std::{
     fmt::{self, Display},

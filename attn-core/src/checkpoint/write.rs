@@ -22,7 +22,7 @@ pub(super) struct Stored {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What the header has under a name.
+/// The entry of the header under a name.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Entry<'a> {

@@ -1,4 +1,4 @@
-//! What score modifications are made of, on `[batch, heads, query, key]`.
+//! The operations of score modifications, on `[batch, heads, query, key]`.
 //!
 //! The operands of a function of two must be different tensors: dfdx identifies gradients by tensor, and its backward
 //! pass panics on an operation whose operands are one. See [`fresh`].

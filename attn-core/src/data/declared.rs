@@ -54,7 +54,7 @@ pub struct Declared<const N: usize> {
     pub layer: &'static str,
     /// The name of the data.
     pub data: &'static str,
-    /// What every axis is, and its size.
+    /// The name of every axis, and its size.
     pub axes: [(&'static str, usize); N],
     /// Of unbatched input, there is no axis `batch`.
     pub batched: bool,
@@ -106,7 +106,7 @@ impl<const N: usize> Table<bool, N> {
         *self.at(index)
     }
 
-    /// What the marks of a zone are.
+    /// The marks of a zone.
     pub fn marks<'z>(&self, at: &'z Zone, index: [Affine<'z>; N]) -> Truth {
         self.over(at, index).equals(at.number(1))
     }
@@ -381,7 +381,7 @@ mod tests {
                 assert_eq!(ids.span(rectangle), Interval::around(expected));
             }
         }
-        // What is beyond the axes is not there.
+        // A place beyond the axes is not there.
         let around = [between(0, 0), between(1, 70), between(-5, 0)];
         assert_eq!(ids.span(around), between(0, 9));
         assert_eq!(ids.span([Interval::ANY; 3]), between(0, 9));

@@ -393,7 +393,7 @@ mod tests {
         );
     }
 
-    /// What is said of a range is true of every element of it, and it is said where it can be.
+    /// A statement about a range is true of every element of it, and it is made where it can be.
     #[test]
     fn ranges_say_what_their_elements_say() {
         let keys = [true, true, false, true, false, false, false, false];

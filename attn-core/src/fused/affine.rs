@@ -83,7 +83,7 @@ impl<'z> Affine<'z> {
         self.bounds().only()
     }
 
-    /// What it is a multiple of, but for a sum, and how many times.
+    /// The coordinate of which it is a multiple, up to an added number, and the factor.
     fn along(self) -> Option<(Along, i64)> {
         match (self.q, self.k) {
             (0, 0) => None,

@@ -1,4 +1,4 @@
-//! What is computed on the way: matrices side by side. All of it counts as [activations](crate::memory).
+//! Matrices side by side: intermediate values. All of them count as [activations](crate::memory).
 
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 

@@ -67,7 +67,7 @@ impl Axis {
     }
 }
 
-/// What an integer is divided by.
+/// The divisor of an integer.
 #[derive(Clone, Copy, Debug)]
 pub struct Divisor {
     /// The layer's name.

@@ -1,4 +1,4 @@
-//! What an operation takes of memory, before it runs: in constants.
+//! The memory of an operation as a constant, before it runs.
 
 use crate::sizes::product;
 
@@ -21,7 +21,7 @@ use crate::sizes::product;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// What stays from the forward pass until the derivative is done.
+    /// Bytes that stay from the forward pass until the derivative is done.
     pub kept: usize,
     /// The most at a time in the forward pass, with what stays.
     pub forward: usize,
@@ -36,7 +36,7 @@ pub enum Entry<'a> {
     Take(usize),
     /// Its backward pass.
     Use(usize),
-    /// What it kept goes.
+    /// Its kept memory is freed.
     Free(usize),
     /// So many rounds.
     Repeat(usize, &'a [Entry<'a>]),

@@ -7,7 +7,7 @@ use dfdx::{
 
 use crate::{Error, data};
 
-/// What a kernel returns for indices that are checked.
+/// The result of a kernel whose indices are checked.
 pub(crate) fn known<T, Error: std::fmt::Display>(result: Result<T, Error>) -> T {
     match result {
         Ok(value) => value,

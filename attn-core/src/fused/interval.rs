@@ -95,7 +95,7 @@ impl Interval {
         )
     }
 
-    /// What lies in both.
+    /// The intersection.
     pub(super) fn and(self, other: Self) -> Self {
         Self::between(
             self.least.max(other.least),

@@ -243,7 +243,7 @@ impl<E: Element> Output<E> {
     }
 }
 
-/// What an operation reads of a tensor, and where the gradient of it goes.
+/// The numbers of a tensor, and the slot of its gradient.
 pub struct Operand<E: Element> {
     values: Buffer<E>,
     rows: usize,

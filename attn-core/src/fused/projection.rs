@@ -187,12 +187,12 @@ impl<E: Element> Projection<E> {
         linear::forward(x, self.weight(), self.bias.as_deref(), y);
     }
 
-    /// `y = x Wᵀ`: what it [lacks](Self::bias_or_zeros) is left to the next pass, which reads `y` anyway.
-    pub fn product(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
+    /// `y = x Wᵀ`. The next pass over `y` adds the [bias](Self::bias_or_zeros).
+    pub fn forward_without_bias(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
         linear::forward(x, self.weight(), None, y);
     }
 
-    /// The bias, which a [`product`](Self::product) lacks; zeros if there is none.
+    /// The bias that [`forward_without_bias`](Self::forward_without_bias) does not add; zeros if there is none.
     pub fn bias_or_zeros(&self) -> Buffer<E> {
         let outputs = self.weight().rows();
         let mut numbers = Buffer::zeros(outputs);
@@ -202,7 +202,7 @@ impl<E: Element> Projection<E> {
         numbers
     }
 
-    /// What a [`product`](Self::product) lacks of one of the projections, if it has a bias.
+    /// The same of one of the projections, if it has a bias.
     pub fn bias(&self, part: usize) -> Option<&[E]> {
         let start: usize = self.parts[..part].iter().map(|part| part.outputs).sum();
         let bias = self.bias.as_deref()?;

@@ -38,7 +38,7 @@ impl<E: Element> ScoreGradient<E> {
         }
     }
 
-    /// What the kernel writes.
+    /// The same, to be written by the kernel.
     pub fn as_mut(&mut self) -> ScoreGradients<'_, E> {
         ScoreGradients {
             per_head: self.per_head.view_mut(),

@@ -12,7 +12,7 @@ use crate::{
 
 /// Where a gradient goes: to the tape, or to an array of the operation's own.
 ///
-/// What is written first to a stale array overwrites it, and all else is added.
+/// The first write to an uninitialised array overwrites it; later ones add.
 ///
 /// ```
 /// use attn::__private::runtime::{fused::{Array, Gradients, Target}, simd::WriteMode};

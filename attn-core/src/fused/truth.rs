@@ -1,10 +1,10 @@
-//! What is known of a condition.
+//! Three-valued conditions.
 
 use std::ops::{BitAnd, BitOr, Not};
 
 use super::{Affine, Cut};
 
-/// What is known of a condition at all pairs of a [`Zone`](super::Zone).
+/// A condition at all pairs of a [`Zone`](super::Zone): true, false, or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
     /// It holds everywhere.

@@ -32,7 +32,7 @@ pub struct Zone {
     back: Interval,
 }
 
-/// What a zone has a range of.
+/// The coordinates of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Along {
     Query,
@@ -85,7 +85,7 @@ impl Zone {
         Affine::of(self, [0, 0], bounds)
     }
 
-    /// What a mask lets through of the zone, by what it says of the pieces.
+    /// The coverage of the zone, from that of its pieces.
     pub fn coverage(&self, mask: &dyn Fn(&Self) -> Truth) -> Coverage {
         let mut found = None;
         let mut left = MOST_ZONES;

@@ -1,4 +1,4 @@
-//! What can go wrong while a session goes on.
+//! The errors of a session.
 
 /// Why a session does not go on, or is not copied. It is as it was: nothing is lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

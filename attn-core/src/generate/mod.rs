@@ -24,7 +24,7 @@ pub use session::{Decoder, Decoding, Remembers, Session, Sessions};
 pub use stream::{GenerateError, Generated};
 pub use tokens::{Capacity, NewTokens, Span};
 
-/// What the session of a model is that has none: a trait that nothing implements stands before it.
+/// The session of a model that has none. A trait that nothing implements stands before it.
 pub fn no_session<T>() -> T {
     unreachable!("a model that cannot go on has no session")
 }

@@ -61,7 +61,7 @@ impl Reach {
 
     /// Of a mask that looks back only, for sequences of up to `capacity` tokens.
     ///
-    /// What the mask says of rectangles is never wrong, but may say too little: then more is kept than need be.
+    /// The coverage of rectangles is never wrong, but may be too weak. Then more is kept than necessary.
     pub(super) fn of<E>(
         mask: &dyn TileMask<E>,
         sizes: Sizes,

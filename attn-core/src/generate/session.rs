@@ -28,7 +28,7 @@ pub trait Decoder<E: Element>: Send + Sync {
     fn fork(&self) -> Box<dyn Decoder<E>>;
 }
 
-/// What the attentions of a model have seen, or of a part of it.
+/// The state of the attentions of a model, or of a part of it.
 pub trait Remembers {
     /// Forgets a sequence.
     fn reset(&mut self, sequence: usize);
@@ -48,7 +48,7 @@ impl<P: Remembers> Remembers for Vec<P> {
     }
 }
 
-/// What is read of a model, what it has seen, and the function that the macro emits.
+/// The weights of a model, its state, and the function that the macro emits.
 pub struct Decoding<W, P, F> {
     /// Shared by all copies.
     pub weights: Arc<W>,

@@ -243,7 +243,7 @@ mod tests {
         (0..axis.outer * axis.len).map(mark).collect()
     }
 
-    /// What is counted, each with the same as marks.
+    /// All kinds of `Counted`, each with the same as marks.
     fn all_kinds<'a>(
         axis: Axis,
         counts: &'a [usize],

@@ -25,7 +25,7 @@ macro_rules! compiled {
         $(#[$attribute:meta])*
         $vis:vis fn $name:ident<E>($($argument:ident: $ty:ty),* $(,)?) $(-> $output:ty)? $body:block
     )*) => {
-        /// What is compiled for a kind of number.
+        /// Functions that are compiled for a type of number.
         #[doc(hidden)]
         pub trait $Trait<E> {
             $(

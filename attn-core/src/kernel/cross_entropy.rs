@@ -28,7 +28,7 @@ pub struct Options {
     pub label_smoothing: f64,
 }
 
-/// What all rows lose.
+/// The loss of all rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     /// The sum over the rows that count.
@@ -47,7 +47,7 @@ impl Loss {
 compiled! {
     CrossEntropy:
 
-    /// What the rows of `logits [n, classes]` lose, and in `lse [n]` what [`backward`] needs of each.
+    /// The loss of the rows of `logits [n, classes]`. Writes to `lse [n]` what [`backward`] needs of each.
     ///
     /// A logit of -∞ is a class that is never predicted; it loses infinitely much only as a target, or with smoothing.
     ///

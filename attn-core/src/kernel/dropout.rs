@@ -20,7 +20,7 @@ const GROUP: usize = WORDS * Philox4x32::BLOCKS;
 /// With the word `i % 4` of [`Philox4x32`] of a seed at the counter `[low, high, 0, 0]` of the 64-bit number `i / 4`,
 /// element `i` is kept if the word is at least `p * 2^32`. Without a seed all are.
 ///
-/// What falls becomes 0 whatever it was, NaN and infinities too.
+/// A dropped number becomes 0, also NaN and infinities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     p: f64,
@@ -140,7 +140,7 @@ compiled! {
 /// written once: what is between is in registers, and in the nearest cache.
 pub(super) struct Part<'a, E> {
     pub(super) first: usize,
-    /// What `to` is itself, unless it is given.
+    /// The first term; `to` itself if there is none.
     pub(super) x: (Option<&'a [E]>, Dropout),
     pub(super) y: Option<(&'a [E], Dropout)>,
     pub(super) to: (&'a mut [E], Dropout),

@@ -94,7 +94,7 @@ compiled! {
     }
 }
 
-/// What leaves every number as it is when it is added, the sign of a zero, too.
+/// -0: added to a number it changes nothing, not even the sign of a zero.
 pub const NOTHING: f64 = -0.0;
 
 struct Line<E> {

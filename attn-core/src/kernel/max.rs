@@ -42,7 +42,7 @@ compiled! {
         axis.assert_counted(counted);
         for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
             let row = o * axis.inner..(o + 1) * axis.inner;
-            // What has not found its place yet.
+            // Gradients that have not reached their place yet.
             let mut rest = Buffer::uninit(axis.inner);
             rest.copy_from_slice(&d_y[row.clone()]);
             run(Backward {

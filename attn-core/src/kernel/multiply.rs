@@ -22,19 +22,19 @@ const SQUARE: usize = 64;
 /// filled up with zeros here.
 const LANES: usize = 16;
 
-/// What the result starts with.
+/// The numbers that a result starts with.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Start<'a, E> {
     /// Nothing: whatever is there is overwritten.
     Zero,
-    /// What is there.
+    /// Those that are there.
     Given,
     /// These numbers, in every row.
     Row(&'a [E]),
 }
 
 impl<E: Copy> Start<'_, E> {
-    /// What some of the columns start with.
+    /// The start of some of the columns.
     pub(super) fn of_cols(self, cols: Range<usize>) -> Self {
         match self {
             Self::Row(numbers) => Self::Row(&numbers[cols]),

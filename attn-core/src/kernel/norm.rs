@@ -31,7 +31,7 @@ use crate::simd::{Kernel, Vector, WriteMode, run};
 /// Numbers that [`Norm::forward`] keeps of every row: `m` and `1 / sqrt(v + epsilon)`.
 pub const STATISTICS: usize = 2;
 
-/// What is taken out of a row.
+/// The statistic that a norm removes from a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Its mean, and then its standard deviation.
@@ -43,11 +43,11 @@ pub enum Kind {
 /// A normalisation of rows. The gain and the bias have their width.
 #[derive(Clone, Copy, Debug)]
 pub struct Norm<'a, E> {
-    /// What is taken out.
+    /// The statistic that it removes.
     pub kind: Kind,
     /// What a normalised row is multiplied with.
     pub gain: Option<&'a [E]>,
-    /// What is added then.
+    /// The bias.
     pub bias: Option<&'a [E]>,
     /// Keeps the divisor away from 0.
     pub epsilon: E,

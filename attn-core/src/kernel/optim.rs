@@ -71,7 +71,7 @@ compiled! {
     }
 }
 
-/// What the elements of a step have in common.
+/// The constants of a step.
 #[derive(Clone, Copy)]
 struct Factors<E> {
     kept: E,

@@ -2,7 +2,7 @@
 
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
-/// What is added to rows of a large power of two, which would all fall into the same sets of a cache.
+/// The padding of rows whose length is a large power of two: they would all fall into the same sets of a cache.
 const GAP: usize = 16;
 
 /// The distance of rows of so many columns.

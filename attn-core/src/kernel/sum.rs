@@ -45,7 +45,7 @@ compiled! {
     }
 }
 
-/// What [`add_part`] is called with, for parts of so many elements.
+/// The arguments of [`add_part`], for parts of so many elements.
 pub(super) fn parts<'a, E: Real>(
     x: WithDropout<&'a mut [E]>,
     y: WithDropout<&'a [E]>,

@@ -1,4 +1,4 @@
-//! What the tests of kernels share.
+//! Helpers of the tests of kernels.
 
 use super::Real;
 use crate::simd::Isa;

@@ -159,7 +159,7 @@ impl AttentionMap {
         &self.weights
     }
 
-    /// What the kernels make of the mask, as if the data of the call let every pair through.
+    /// The blocks of the mask, as if the data of the call let every pair through.
     pub fn mask_blocks(&self) -> Option<&MaskBlocks> {
         self.blocks.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What the attentions of a model look at: [`AttentionMap`], the weights of one of them.
+//! The weights of the attentions of a model: an [`AttentionMap`] for each.
 //!
 //! `attention_maps(x)` of a declared model returns one per attention, in the order in which they run. Weights only exist in the
 //! composed form, so that is what runs: its memory grows with the square of the lengths.

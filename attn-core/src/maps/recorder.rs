@@ -10,7 +10,7 @@ use dfdx::{
 use super::AttentionMap;
 use crate::{Element, Error, entry::ForwardOptions, kernel::attention::MaskBlocks};
 
-/// What is kept of the attentions of a pass, in the order in which they run.
+/// The records of the attentions of a pass, in the order in which they run.
 #[derive(Debug, Default)]
 pub struct Recorder(RefCell<Vec<([usize; 4], Vec<f32>)>>);
 

@@ -1,4 +1,4 @@
-//! What a declared model is made of at run time.
+//! The run time of a declared model.
 //!
 //! On slices a model is one operation of the tape, which calls those of [`fused`](crate::fused): here is how it reads its layers.
 //!

@@ -13,7 +13,7 @@ use dfdx::{
 use super::Pass;
 use crate::{Backend, Element, Error};
 
-/// What `build_module::<M, E>` of a device returns.
+/// The type that `build_module::<M, E>` of a device returns.
 pub type Built<M, D, E> = <M as BuildOnDevice<D, E>>::Built;
 
 impl<T> Pass<'_, T> {

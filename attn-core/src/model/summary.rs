@@ -5,7 +5,7 @@
 pub struct Row {
     /// The name by which its parameters are saved.
     pub name: &'static str,
-    /// What it is, with its sizes.
+    /// The kind of layer, with its sizes.
     pub layer: &'static str,
     /// The shape of what comes out.
     pub output: &'static str,

@@ -1,4 +1,4 @@
-//! What a model reads of its layers when it runs as one operation.
+//! The parameters that a model reads of its layers when it runs as one operation.
 
 use dfdx::{nn::modules::Repeated, tensor::Tape};
 
@@ -30,9 +30,9 @@ pub trait Weighted<E: Element, D: Backend<E>>: FusedLayer<E> {
 ///
 /// The axes are batch, query and key.
 pub trait FusedBlock<E: Element, const INPUTS: usize>: FusedLayer<E> {
-    /// What the masks and the body read at the call.
+    /// The data of the call that the masks and the body read.
     type Data;
-    /// What the derivative reads again.
+    /// Values that the derivative reads.
     type Saved;
 
     /// Checks that all of the layer can exist, and that the body reads what there is.

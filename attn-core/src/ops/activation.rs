@@ -58,7 +58,7 @@ pub trait Activation: Copy + Debug + Default + 'static {
     type Kernel: kernel::Activation + 'static;
     /// The function on vectors of numbers.
     const KERNEL: Self::Kernel;
-    /// What error messages call it.
+    /// Its name in error messages.
     const NAME: &'static str;
 
     /// The function out of dfdx operations.

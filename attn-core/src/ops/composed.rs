@@ -40,7 +40,7 @@ pub(super) fn rows<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
     reshape(x, (shape.leading().num_elements(), shape.last()))
 }
 
-/// What is true where: dfdx's devices make no tensors of `bool` but by comparing numbers.
+/// A tensor of conditions. dfdx's devices make tensors of `bool` only by comparing numbers.
 pub(super) fn conditions<S: Shape, E: Element, D: Device<E>>(
     device: &D,
     conditions: impl Iterator<Item = bool>,

@@ -127,7 +127,7 @@ where
 pub struct Linear<const I: usize, const O: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
     /// The matrix.
     pub weight: Tensor<Rank2<O, I>, E, D>,
-    /// What is added.
+    /// The bias.
     pub bias: Tensor<Rank1<O>, E, D>,
 }
 
@@ -160,7 +160,7 @@ pub struct UnbiasedLinear<
     pub weight: Tensor<Rank2<O, I>, E, D>,
 }
 
-/// What PyTorch's `kaiming_uniform_(a=sqrt(5))` comes to.
+/// The bound of PyTorch's `kaiming_uniform_(a=sqrt(5))`.
 fn bound(inputs: usize) -> f64 {
     1.0 / (inputs.max(1) as f64).sqrt()
 }

@@ -208,9 +208,9 @@ fn norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
 #[doc(alias = "LayerNorm1D")]
 #[derive(Clone, Debug)]
 pub struct LayerNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
-    /// What a normalised vector is multiplied with.
+    /// The gain.
     pub weight: Tensor<Rank1<M>, E, D>,
-    /// What is added then.
+    /// The bias.
     pub bias: Tensor<Rank1<M>, E, D>,
     /// Keeps the divisor away from 0; [`EPSILON`](Self::EPSILON) at first. It is not saved, and a copy on another device or
     /// of another type starts with that again; in a network of `model!`, with that of the declaration.
@@ -238,7 +238,7 @@ pub struct LayerNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice>
 /// ```
 #[derive(Clone, Debug)]
 pub struct RmsNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
-    /// What a normalised vector is multiplied with.
+    /// The gain.
     pub weight: Tensor<Rank1<M>, E, D>,
     /// Keeps the divisor away from 0; [`EPSILON`](Self::EPSILON) at first. It is not saved, and a copy on another device or
     /// of another type starts with that again; in a network of `model!`, with that of the declaration.
@@ -448,9 +448,9 @@ pub(crate) mod slices {
         pub kind: Kind,
         /// Keeps the divisor away from 0.
         pub epsilon: f64,
-        /// What the normalised numbers are multiplied with.
+        /// The gain.
         pub gain: Operand<E>,
-        /// What is added then.
+        /// The bias.
         pub bias: Option<Operand<E>>,
     }
 

@@ -2,7 +2,7 @@
 
 /// Odd multipliers of the two halves of a round.
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What is added to the key after each round: the golden ratio and sqrt(3) - 1, as fractions of 2^32.
+/// The numbers that are added to the key after each round: the golden ratio and sqrt(3) - 1, as fractions of 2^32.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 

@@ -277,7 +277,7 @@ impl<'a, E> MatrixMut<'a, E> {
             (0, _) | (_, 0) => 0,
             (rows, cols) => (rows - 1) * self.row_stride + cols,
         };
-        // What lies between the rows may be written by another view at the same time.
+        // Memory between the rows may be written by another view at the same time.
         assert!(
             self.rows <= 1 || self.row_stride == self.cols,
             "only a matrix without gaps can be read as a whole; read it row by row"

@@ -32,7 +32,7 @@ pub type Gemm<E> = unsafe fn(
     Parallelism,
 );
 
-/// What becomes of the numbers that are there already.
+/// Whether a product is written over the numbers that are there, or added to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
     /// They are overwritten, and never read.

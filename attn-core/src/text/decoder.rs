@@ -66,7 +66,7 @@ impl<'a> Decoder<'a> {
         Ok(text)
     }
 
-    /// What is left: U+FFFD if a character has begun and did not end.
+    /// The rest: U+FFFD if a character has begun and did not end.
     pub fn finish(self) -> String {
         #[cfg(feature = "tokenizers")]
         if let Some(pieces) = pieces(self.vocabulary) {

@@ -1,4 +1,4 @@
-//! What text and tokens are refused for.
+//! The errors of text and tokens.
 
 use thiserror::Error;
 

@@ -134,7 +134,7 @@ impl Pieces {
         Ok(text.map_err(refused)?.unwrap_or_default())
     }
 
-    /// What is left of the text when no token comes any more.
+    /// The rest of the text when no token comes any more.
     pub(super) fn rest(&self, stream: &Stream) -> String {
         let text = self
             .tokenizer

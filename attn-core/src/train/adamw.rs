@@ -121,7 +121,7 @@ pub struct AdamW<E> {
     bound: Option<Bound>,
 }
 
-/// What the last step was done with.
+/// The settings of the last step.
 struct Bound {
     /// The count of steps after it. Another count means that somebody has set the state anew.
     step: u64,

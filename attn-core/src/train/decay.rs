@@ -6,7 +6,7 @@ use dfdx::{nn::modules, tensor::Cpu};
 
 use crate::nn;
 
-/// What is known of a parameter when it is decided whether it decays.
+/// The facts about a parameter that decide whether it decays.
 ///
 /// ```
 /// use attn::train::{AdamW, ParameterInfo};

@@ -1,4 +1,4 @@
-//! What can go wrong between two steps.
+//! The errors between two steps.
 
 /// Gradients that do not fit the model, or a state that does not, or dfdx's own error.
 ///

@@ -115,7 +115,7 @@ pub enum StateError {
     /// One of the two lists of a parameter.
     #[error("the state has no {name}")]
     Missing {
-        /// What is missing.
+        /// The missing tensors.
         name: String,
     },
 }

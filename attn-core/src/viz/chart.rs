@@ -142,10 +142,10 @@ impl LossChart {
     }
 }
 
-/// What is drawn, all of it finite.
+/// The values that are drawn, all of them finite.
 struct Lines<'a> {
     chart: &'a LossChart,
-    /// What has a loss that can be drawn.
+    /// A run with losses that can be drawn.
     train: Vec<(f64, f64)>,
     validation: Vec<(f64, f64)>,
     baselines: Vec<(&'a str, f64)>,

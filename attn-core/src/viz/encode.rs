@@ -78,7 +78,7 @@ impl Rows {
                 w if w.is_nan() => codes.top() + 1,
                 f32::INFINITY => codes.top() + 2,
                 f32::NEG_INFINITY => codes.top() + 3,
-                // What is not zero is not 0, however small it is. A cast has no overflow, and NaN is 0.
+                // A number that is not zero is not 0, however small it is. A cast has no overflow, and NaN is 0.
                 _ => (above.round() as u16).saturating_add(1).min(codes.top()),
             };
             match codes {

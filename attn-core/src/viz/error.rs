@@ -1,4 +1,4 @@
-//! What cannot be drawn or written.
+//! The errors of drawing and writing.
 
 use std::{io, path::PathBuf};
 
@@ -70,7 +70,7 @@ pub enum VizError {
         path: PathBuf,
         /// What was tried.
         action: &'static str,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
 

@@ -79,7 +79,7 @@ impl Grid {
         &self.weights[query * self.keys.len()..][..self.keys.len()]
     }
 
-    /// What the weights of each query are divided by; 0 if there is none above 0.
+    /// The sum by which the weights of each query are divided; 0 if none is above 0.
     pub(super) fn largest(&self, scale: Scale) -> Vec<f64> {
         let largest = |weights: &[f64]| {
             let finite = weights.iter().filter(|w| w.is_finite());

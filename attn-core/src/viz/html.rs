@@ -72,7 +72,7 @@ pub(super) mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What people put into text to get out of it.
+    /// Text that tries to escape from its context.
     pub(in crate::viz) const HOSTILE: [&str; 7] = [
         "</script><script>alert(1)</script>",
         "<!--<script>",

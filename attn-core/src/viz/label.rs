@@ -8,7 +8,7 @@ use crate::maps::AttentionMap;
 /// A label has no more characters than this: what is longer ends with `…`.
 const MOST_CHARACTERS: usize = 100;
 
-/// What the queries and the keys of an attention are, for each sequence of the batch: words, characters, patches of an image.
+/// The labels of queries and keys, for each sequence of the batch: words, characters, patches of an image.
 ///
 /// Where no label is given, the index stands: that of padding behind a short text, for example. What could not be seen is written
 /// with a sign: `␣` for a space at an end, `↵` for a new line, `␛` for an escape, `…` where more than a hundred characters are cut off.

@@ -1,4 +1,4 @@
-//! What was measured while a model was trained, step by step.
+//! The records of a training run, step by step.
 
 use std::{
     fs::{self, File},
@@ -134,12 +134,12 @@ fn check_names(values: &[(&str, f64)]) -> Result<(), VizError> {
 pub struct Record {
     /// How many steps were done.
     pub step: u64,
-    /// What was measured, in no order; NaN where there was no number.
+    /// The measured values, in no order; NaN where there was no number.
     pub values: Vec<(String, f64)>,
 }
 
 impl Record {
-    /// What was measured under this name.
+    /// The values under this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         let value = self.values.iter().find(|(found, _)| found == name);
         value.map(|(_, value)| *value)

@@ -119,7 +119,7 @@ impl Layout<'_> {
         }
     }
 
-    /// What the keys are, read downwards; or how many of them share a column.
+    /// The labels of the keys, downwards; or how many keys share a column.
     fn write_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let beside = self.beside;
         let (keys, cell) = match &self.above {

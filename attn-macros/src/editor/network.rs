@@ -356,7 +356,7 @@ impl Walker<'_, '_> {
                 let scope = self.arguments_of(operation);
                 self.names.own(scope, None);
             }
-            // What follows without a comma belongs to it no more.
+            // Tokens that follow without a comma do not belong to it.
             ([TokenTree::Ident(name)] | [TokenTree::Ident(name), TokenTree::Ident(_), ..], _)
                 if !is_constant(name) =>
             {

@@ -87,7 +87,7 @@ impl Tokens {
         name
     }
 
-    /// What stands in the group that is next, if it is one of these.
+    /// The tokens of the next group, if it is one of these.
     pub(super) fn take_group(&mut self, delimiter: Delimiter) -> Option<Tokens> {
         match self.rest().first() {
             Some(TokenTree::Group(group)) if group.delimiter() == delimiter => {
@@ -108,7 +108,7 @@ impl Tokens {
         Tokens { list, at: 0 }
     }
 
-    /// What stands between commas: also nothing, before the first, between two and behind the last.
+    /// The tokens between commas: also none, before the first, between two and behind the last.
     pub(super) fn split(mut self) -> Vec<Tokens> {
         let mut parts = vec![self.take_until(|tokens| tokens.is(0, ','))];
         while self.take(',') {

@@ -11,7 +11,7 @@ use crate::graph::{CallData, Dim, Op};
 use crate::score::{Binary, Data, Expr, Type, Var};
 use crate::spec::body::Tensor;
 
-/// What a call is checked for.
+/// The checks of a call.
 enum Check<'a> {
     /// An element that a function of the body reads.
     Read {
@@ -19,7 +19,7 @@ enum Check<'a> {
         dims: Vec<Dim>,
         index: &'a [Expr],
     },
-    /// What an integer is divided by.
+    /// The divisor of an integer.
     Divisor(&'a Expr),
 }
 
@@ -139,7 +139,7 @@ fn add_checks<'a>(cx: &'a Layer<'_>, expr: &'a Expr, add: &mut impl FnMut(String
                 add(expr.to_string(), read(name, declared.dims.clone(), index));
             }
         }
-        // What is a literal or the user's constant was checked where it stands.
+        // Literals and the user's constants were checked where they stand.
         Expr::Binary(Binary::Div | Binary::Rem, _, divisor)
             if divisor.ty() == Type::Int && !matches!(**divisor, Expr::Int(_)) =>
         {

@@ -163,7 +163,7 @@ fn modified_score(spec: &Spec) -> Option<String> {
     (!matches!(expr, Expr::Score)).then(|| expr.to_string())
 }
 
-/// What goes in and what comes out, as a table.
+/// The shapes of inputs and outputs, as a table.
 fn shapes(cx: &Layer<'_>) -> String {
     let mut table = Table::new(["", "batched", "unbatched"]);
     for (name, batched, unbatched) in inputs(cx) {
@@ -266,7 +266,7 @@ fn unbatched(shape: &str) -> String {
     shape.replace("[batch, ", "[")
 }
 
-/// What the body declares as data, with what its author says of it.
+/// The data that the body declares, with its doc comments.
 fn data(cx: &Layer<'_>) -> String {
     let mut table = Table::new(["name", "elements", ""]);
     for declared in cx.graph.declared() {
@@ -389,7 +389,7 @@ fn mask(cx: &Layer<'_>) -> String {
     text
 }
 
-/// What a user reads about shapes, in errors and on the page of the trait.
+/// The text about shapes, in errors and on the page of the trait.
 pub(super) struct Accepted {
     pub(super) message: String,
     pub(super) label: String,

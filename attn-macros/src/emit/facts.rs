@@ -1,4 +1,4 @@
-//! What is known of the layer without running it: its sizes, its number of parameters, its cost, what its mask is like.
+//! Facts of the layer that need no run: its sizes, its number of parameters, its cost, its mask.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -84,7 +84,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     }
 }
 
-/// What is proved of the mask, and what is counted.
+/// Properties of the mask, proved and counted.
 fn emit_mask(cx: &Layer<'_>) -> TokenStream {
     let name = &cx.name;
     let vis = &cx.spec.item.vis;

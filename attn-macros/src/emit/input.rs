@@ -28,7 +28,7 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
         #[doc = #doc]
         #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
         #vis trait #input<E: #krate::__private::Dtype, D: #krate::__private::Storage<E>>: ::core::marker::Sized {
-            /// What `forward` returns.
+            /// The type that `forward` returns.
             type Output;
             /// The attention weights, without a tape.
             type Weights: #krate::__private::Looked;
@@ -45,7 +45,7 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
     }
 }
 
-/// What the trait is implemented for: batched and unbatched input.
+/// The types that the trait is implemented for: batched and unbatched input.
 pub(super) fn emit_impls(cx: &Layer<'_>) -> TokenStream {
     if cx.spec.poisoned {
         return emit_anything(cx);
@@ -145,7 +145,7 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
     }
 }
 
-/// What happens to the inputs before the first operation, and which form is run.
+/// Checks the inputs before the first operation, and chooses the form.
 fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
     let names = &parts.names;
     let pattern = match names.as_slice() {
@@ -246,7 +246,7 @@ fn emit_read(cx: &Layer<'_>, data: &CallData, batched: bool) -> TokenStream {
     quote!(let #name = p::#of::read(#name, #arguments)?;)
 }
 
-/// What a model passes as data of an attention.
+/// The data that a model passes to an attention.
 pub(crate) struct Given<'a> {
     /// The axes batch, query and key.
     pub(crate) shape: &'a TokenStream,
@@ -279,7 +279,7 @@ pub(crate) fn read_given(
     quote!(p::#of::read(#tensor, #arguments)?)
 }
 
-/// What data of the call are read with.
+/// The context in which data of the call are read.
 fn read_arguments(label: &str, data: &CallData, batched: bool) -> TokenStream {
     let CallData::Declared(Declared { name: of, dims, .. }) = data else {
         return quote!(#label, axes);
@@ -362,7 +362,7 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
     parts
 }
 
-/// What is passed for data of the body: a tensor of this shape.
+/// The argument for data of the body: a tensor of this shape.
 fn declared_bound(cx: &Layer<'_>, declared: &Declared, batched: bool) -> TokenStream {
     let name = declared_trait(declared);
     let is_given = |dim: &&Dim| batched || !matches!(dim, Dim::Batch);
@@ -387,7 +387,7 @@ fn emit_declared(cx: &Layer<'_>, declared: &Declared) -> TokenStream {
     }
 }
 
-/// What a user reads who passes something else as data that the body declares: the message, and notes.
+/// The message and the notes for a wrong argument where the body declares data.
 fn wrong_data(cx: &Layer<'_>, declared: &Declared) -> (String, [&'static str; 2]) {
     let message = format!(
         "`{}` of `{}` is `Tensor<{{Shape}}, {{V}}, {{D}}>`, not `{{Self}}`",
@@ -427,7 +427,7 @@ pub(super) fn declared_name(name: &str) -> Ident {
     format_ident!("data_{name}")
 }
 
-/// What data of the call are read into.
+/// The type into which data of the call are read.
 pub(super) fn read_type(data: &CallData) -> TokenStream {
     match data {
         CallData::Padding => quote!(p::PaddingData),

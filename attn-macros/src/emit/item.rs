@@ -35,7 +35,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     }
 }
 
-/// What is derived for every struct, but for what the user asks for already.
+/// Traits that are derived for every struct, except those that the user derives.
 pub(crate) fn missing_derives(attrs: &[syn::Attribute]) -> Vec<Ident> {
     let missing = ["Clone", "Debug"].into_iter();
     let missing = missing.filter(|derive| !derives(attrs, derive));

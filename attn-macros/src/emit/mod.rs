@@ -84,7 +84,7 @@ pub(crate) const TAKEN: &[&str] = &[
     "Result", "Some",
 ];
 
-/// What the emitted code calls a struct: its name, unless that has a meaning there.
+/// The name of a struct in the emitted code: its own, unless that has another meaning there.
 pub(crate) fn emitted_name(name: &Ident) -> Ident {
     // The expansion's own types have two underscores before their names.
     if TAKEN.iter().any(|taken| name == taken) || name.to_string().starts_with("__") {
@@ -143,7 +143,7 @@ pub(crate) enum Caller {
     Session,
 }
 
-/// What the lines of a forward pass are part of.
+/// The function that the lines of a forward pass are part of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ExecMode {
     /// A pass over whole sequences.
@@ -152,7 +152,7 @@ pub(crate) enum ExecMode {
     Session,
 }
 
-/// What every emitter needs.
+/// The context of every emitter.
 struct Layer<'a> {
     krate: &'a TokenStream,
     spec: &'a Spec,
@@ -270,7 +270,7 @@ impl<'a> Layer<'a> {
         &self.graph.node(self.graph.output).shape
     }
 
-    /// What both forms return: the output, and the weights if the form has them.
+    /// The result of both forms: the output, and the weights if the form has them.
     fn attended(&self) -> TokenStream {
         let output = self.tensor(self.output_shape(), &quote!(T));
         let weights = self.tensor(self.graph.scores_shape(), &quote!(p::NoneTape));

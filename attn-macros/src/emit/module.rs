@@ -1,4 +1,4 @@
-//! What makes the layer a citizen of dfdx: `BuildOnDevice`, `TensorCollection`, `Module` and `ModuleMut`.
+//! The layer as a module of dfdx: `BuildOnDevice`, `TensorCollection`, `Module` and `ModuleMut`.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -73,7 +73,7 @@ pub(crate) fn nest(items: impl Iterator<Item = TokenStream>) -> TokenStream {
 /// The length of dfdx's longest tuple of fields.
 const FIELDS_AT_ONCE: usize = 6;
 
-/// What is visited at once.
+/// Fields that are visited at once.
 enum Visit {
     /// Projections that differ in nothing but their names.
     Linears {

@@ -42,7 +42,7 @@ fn with_definition(doc: &str, definition: Option<Expr>) -> String {
     }
 }
 
-/// What a word stands for, in the language of a body.
+/// The definition of a word, in the language of a body.
 fn definition(key: &'static Key, word: &'static Word) -> Option<Expr> {
     let Kind::Mask(words) = &key.kind else {
         return builtin::of_score(word.name);

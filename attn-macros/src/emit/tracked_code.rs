@@ -14,7 +14,7 @@ pub(crate) struct TrackedCode {
     entries: Vec<Entry>,
 }
 
-/// What becomes of the memory of a variable.
+/// A change to the memory of a variable.
 enum Entry {
     /// It has what this footprint, an expression, says that is kept.
     Take(String, TokenStream),

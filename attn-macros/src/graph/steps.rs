@@ -38,7 +38,7 @@ pub(crate) enum Role {
     Input,
     /// Computed on the way.
     Interim,
-    /// What the step at the end computes; its gradient is given.
+    /// The result of the last step; its gradient is given.
     Output,
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum Step {
     Attention(Box<Attention>),
 }
 
-/// What is done to vectors before they are used: first the bias is added, then comes the norm, then the rotation.
+/// The transform of vectors before they are used: bias, then norm, then rotation.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct HeadTransform {
     /// The part of a projection that left its bias.
@@ -167,7 +167,7 @@ impl Attention {
         vectors.chain([&mut self.values])
     }
 
-    /// What is done to queries and to keys.
+    /// The transforms of queries and keys.
     pub(crate) fn prepares(&self) -> [HeadTransform; 2] {
         self.vectors
             .clone()

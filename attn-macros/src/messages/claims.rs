@@ -1,4 +1,4 @@
-//! What the user of `ensure` reads.
+//! Messages of `ensure`.
 
 use proc_macro2::TokenStream;
 

@@ -1,4 +1,4 @@
-//! What the user reads. Every message says what was expected and what was found, and helps.
+//! The messages. Every one says what was expected, what was found, and what to write.
 
 pub(crate) mod body;
 mod claims;

@@ -1,4 +1,4 @@
-//! What the user of `model!` reads.
+//! Messages of `model!`.
 
 mod elsewhere;
 
@@ -367,7 +367,7 @@ pub(crate) fn output_of_indices(found: &Type) -> String {
     format!("`module` returns floats, found {found}\nhelp: `out = [batch, seq, d_model]`")
 }
 
-/// What rustc says of a module that returns another shape.
+/// The message for a module that returns another shape.
 pub(crate) fn module_returns(module: &str, declared: &Type) -> String {
     format!("`{module}` does not return {declared}, which `out` declares")
 }

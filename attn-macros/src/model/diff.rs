@@ -106,7 +106,7 @@ impl<'m> Diff<'m> {
     }
 
     fn node(&mut self, node: &'m Node, lines: &mut Vec<BackwardStep<'m>>) {
-        // What nobody reads has no gradient.
+        // A value without a reader has no gradient.
         let Some(&d_result) = self.gradients.get(&node.result.0) else {
             return;
         };

@@ -18,7 +18,7 @@ pub(crate) enum FuseWith {
     Reader,
 }
 
-/// What a sum adds, or a dropout reads.
+/// A term of a sum, or the operand of a dropout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Term {
     pub(crate) value: ValueId,
@@ -85,7 +85,7 @@ impl<'m> Fusions<'m> {
     pub(super) fn uses(&self, index: usize) -> Vec<ValueId> {
         let before = index.checked_sub(1).and_then(|before| self.with[before]);
         match self.node(index) {
-            // What comes in is written here.
+            // The operation before it writes the result here.
             Some(node) if is_dropout(node) && before == Some(FuseWith::Next) => Vec::new(),
             Some(node) if is_sum(node) => {
                 let terms = self.terms(node).into_iter();

@@ -22,7 +22,7 @@ pub(crate) struct Model {
     pub(crate) results: Vec<ValueId>,
     /// The declared types of the results, if these and the inputs were understood.
     pub(crate) signature: Option<Vec<Type>>,
-    /// What only rustc can evaluate, each under a name.
+    /// Constants that only rustc can evaluate, each under a name.
     pub(crate) constants: Vec<TokenStream>,
     pub(crate) assertions: Vec<Assertion>,
     /// Something was wrong: emit the item so that its uses compile.
@@ -81,7 +81,7 @@ pub(crate) struct Opaque {
     pub(crate) ty: TokenStream,
     /// The same for people.
     pub(crate) text: String,
-    /// What the type variable of the module, and what stands for the type in what is emitted, are called after.
+    /// The stem of the names of the module's type variable and of the alias of its type.
     pub(crate) name: Ident,
     /// Whose field it is.
     pub(crate) module: ModuleId,
@@ -111,7 +111,7 @@ pub(crate) struct Node {
     pub(crate) op: Box<dyn Op>,
     pub(crate) operands: Vec<ValueId>,
     pub(crate) result: ValueId,
-    /// What its user calls it.
+    /// The user's name for it.
     pub(crate) name: Option<String>,
 }
 
@@ -127,11 +127,11 @@ pub(crate) struct Repeat {
 
 /// A variable that a loop changes.
 pub(crate) struct Carried {
-    /// What it is before the loop.
+    /// Its value before the loop.
     pub(crate) before: ValueId,
-    /// What it is when a round begins, and after the last one.
+    /// Its value when a round begins, and after the last one.
     pub(crate) value: ValueId,
-    /// What it is when a round ends.
+    /// Its value when a round ends.
     pub(crate) after: ValueId,
 }
 
@@ -181,7 +181,7 @@ impl Model {
             })
     }
 
-    /// What an attention reads besides sequences, each with its operands.
+    /// The data that an attention reads besides sequences, each with its operands.
     pub(crate) fn data<'a>(&'a self, node: &'a Node) -> Vec<(&'a CallData, &'a [ValueId])> {
         let Some(attention) = node.attention() else {
             return Vec::new();

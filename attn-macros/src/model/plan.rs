@@ -1,4 +1,4 @@
-//! What a model keeps for its derivative, and where memory is used again, in the forward pass.
+//! The memory plan of the forward pass: values that are kept for the derivative, and memory that is used again.
 //!
 //! Kept are the values that the derivative of an operation reads, and what layers say they need: the statistics of a norm, what
 //! comes into a nonlinearity, the logarithm of the sum of a softmax. No product of matrices is computed twice; what comes out of
@@ -18,7 +18,7 @@ pub(crate) struct Forward {
     pub(crate) moved: Vec<bool>,
 }
 
-/// What becomes of memory at a step.
+/// The memory plan of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Planned {
     /// The neighbour that it is computed with.
@@ -74,7 +74,7 @@ pub(super) fn uses(step: &Step) -> Vec<ValueId> {
     }
 }
 
-/// What is kept of the values of each region.
+/// The values of each region that are kept.
 type Saved<'m> = Vec<(&'m Region, Vec<ValueId>)>;
 
 /// Notes what the derivatives of a region's operations read, with the regions around it, and what those define.

@@ -1,4 +1,4 @@
-//! What `forward` takes and returns: tokens to drafts.
+//! Parses the signature of `forward`: tokens to drafts.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt;
@@ -31,7 +31,7 @@ pub(super) fn parse_inputs(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Inpu
     inputs
 }
 
-/// What stands among the inputs.
+/// An item among the inputs.
 enum Takes {
     Input,
     /// `&self`, which was reported.

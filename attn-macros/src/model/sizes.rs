@@ -22,7 +22,7 @@ pub(super) struct Sizes {
 
 struct Named {
     name: Ident,
-    /// What stands in the place of the name: a literal, a name, or an expression in parentheses.
+    /// The tokens that replace the name: a literal, a name, or an expression in parentheses.
     value: TokenTree,
     size: Option<Size>,
     is_used: Cell<bool>,

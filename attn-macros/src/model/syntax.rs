@@ -34,7 +34,7 @@ pub(crate) struct InputDraft {
 
 /// `ids[batch, seq]`
 pub(crate) struct TypeDraft {
-    /// What stands before the brackets, if anything does.
+    /// The word before the brackets, if there is one.
     pub(crate) kind: Option<Ident>,
     /// Each with the tokens of one axis.
     pub(crate) axes: Vec<TokenStream>,

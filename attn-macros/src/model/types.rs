@@ -1,4 +1,4 @@
-//! What values are: floats or indices, and the axes that they have.
+//! The types of values: floats or indices, with their axes.
 
 use std::fmt;
 
@@ -138,7 +138,7 @@ pub(crate) fn tuple<T: ToString>(parts: &[T]) -> String {
 }
 
 impl Kind {
-    /// What stands before the brackets.
+    /// The word before the brackets.
     pub(crate) fn prefix(self) -> &'static str {
         match self {
             Kind::Floats => "",

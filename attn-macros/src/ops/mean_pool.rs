@@ -30,7 +30,7 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
 
 /// One vector out of a sequence of them, of which some may be padding.
 pub(super) struct Pool {
-    /// What the second operand is, if there is one.
+    /// The kind of the second operand, if there is one.
     padding: Option<Kind>,
 }
 

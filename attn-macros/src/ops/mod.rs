@@ -122,7 +122,7 @@ pub(crate) struct CallSite<'c> {
     pub(crate) at: &'c Ident,
     pub(crate) arguments: &'c Arguments,
     pub(crate) operands: Vec<ValueId>,
-    /// What the result is called.
+    /// The name of the result.
     pub(crate) result: &'c str,
 }
 
@@ -153,16 +153,16 @@ pub(crate) trait Op {
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream;
 }
 
-/// What is true of an operation wherever it stands.
+/// Properties of an operation wherever it stands.
 pub(crate) struct Properties<'o> {
     pub(crate) label: Label<'o>,
     /// Its colour in the picture of a model.
     pub(crate) vertex: VertexKind,
     /// The values of floats that its derivative reads.
     pub(crate) saved: Saved,
-    /// What else is kept for its derivative.
+    /// Other memory that is kept for its derivative.
     pub(crate) kept: Option<Kept>,
-    /// What can be done in the same pass over memory.
+    /// Operations that can run in the same pass over memory.
     pub(crate) fusion: Fusion<'o>,
     /// The learned table of which it reads rows.
     pub(crate) lookup: Option<Lookup<'o>>,
@@ -170,7 +170,7 @@ pub(crate) struct Properties<'o> {
     pub(crate) attention: Option<&'o Attention>,
 }
 
-/// What an operation takes.
+/// The cost of an operation.
 pub(crate) struct Cost {
     /// Floating-point operations of matrix products.
     pub(crate) flops: Option<TokenStream>,
@@ -227,17 +227,17 @@ pub(crate) enum Saved {
     OperandsAndResult,
 }
 
-/// What an operation keeps for its derivative besides values.
+/// Memory that an operation keeps for its derivative besides values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kept {
     Array,
     /// The seed of a dropout.
     Dropout,
-    /// What the layer says.
+    /// The `Saved` of the layer.
     Attention,
 }
 
-/// What can be done in the same pass over memory as an operation.
+/// Operations that can run in the same pass over memory as this one.
 #[derive(Clone, Copy)]
 pub(crate) enum Fusion<'o> {
     None,

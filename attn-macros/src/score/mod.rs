@@ -38,7 +38,7 @@ pub(crate) enum Expr {
         name: Name,
         index: Vec<Expr>,
     },
-    /// What is known only at the call.
+    /// Facts that are known only at the call.
     Data {
         data: Data,
         index: Vec<Expr>,
@@ -68,7 +68,7 @@ pub(crate) enum Data {
     QueryDocument,
     /// `kv_document[b, kv_idx]`: the document of a key. An integer.
     KeyDocument,
-    /// What the body declares: integers, floats or booleans.
+    /// The declared type: integers, floats or booleans.
     Declared { name: Name, ty: Type },
 }
 

@@ -1,4 +1,4 @@
-//! What stands in an expression more than once, as a variable.
+//! Subexpressions that stand in an expression more than once, as variables.
 
 use std::collections::BTreeMap;
 

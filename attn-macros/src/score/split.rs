@@ -12,7 +12,7 @@ use crate::spec::Real;
 /// A score function, as the slice kernels take it.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
-    /// What the product of query and key is multiplied by first.
+    /// The factor of the product of query and key.
     pub(crate) scale: Option<Real>,
     /// What becomes of the scaled product: an expression of the score and of parameters named [`bias_term_name`]. `None` if
     /// nothing does.

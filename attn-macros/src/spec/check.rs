@@ -350,7 +350,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What the header says of queries and keys has an effect only if there are any.
+    /// Keys of the header about queries and keys have an effect only if there are any.
     fn without_queries(&self) {
         let Some(kind) = self.draft.body.of_places() else {
             return;

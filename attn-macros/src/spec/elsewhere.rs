@@ -15,7 +15,7 @@ pub(crate) enum Place {
 struct Form {
     place: Place,
     names: &'static [&'static str],
-    /// What to write, as a help says it.
+    /// The words of a help: what to write.
     write: &'static str,
 }
 
@@ -43,7 +43,7 @@ const fn function(names: &'static [&'static str], write: &'static str) -> Form {
     }
 }
 
-/// What the help says to write in place of the name `found`.
+/// The words to write in place of the name `found`.
 pub(crate) fn instead_of(found: &str, place: Place) -> Option<&'static str> {
     let found = plain(found);
     let is_found = |name: &str| plain(name) == found;
@@ -84,7 +84,7 @@ const MODULE: &str =
     "another module is called by its type: `module::<Type, out = [batch, seq, d_model]>(x)`";
 const NO_ITEMS: &str = "there is no access to parts of a value; a module of your own has it: `module::<Type, out = [..]>(x)`";
 
-/// What has another form here.
+/// Things from elsewhere that have another form here.
 static FORMS: &[Form] = &[
     key(
         &[
@@ -445,7 +445,7 @@ static FORMS: &[Form] = &[
     ),
 ];
 
-/// What has only another name here.
+/// Names from elsewhere that have another name here.
 static ALIASES: &[(&str, &str)] = &[
     ("n_head", "heads"),
     ("n_heads", "heads"),

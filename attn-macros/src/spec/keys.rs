@@ -6,12 +6,12 @@ use super::elsewhere::is_alias;
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// What holds when the key is left out, in words.
+    /// The default, in words.
     pub(crate) default: &'static str,
     pub(crate) doc: &'static str,
 }
 
-/// What may stand after the `=`.
+/// The words that may stand after the `=`.
 pub(crate) enum Kind {
     /// A positive whole number, or a constant expression for one.
     Size,
@@ -363,7 +363,7 @@ pub(crate) const INITS: &[Word] = &[
     },
 ];
 
-/// What stands after the `=` of a `param`, unless it is a number. No key: it belongs to the body.
+/// The initializer after the `=` of a `param`, unless it is a number. It is no key: it belongs to the body.
 pub(crate) static INITIALIZER: Key = Key {
     name: "initializer",
     kind: Kind::Word(&[

@@ -211,7 +211,7 @@ pub(crate) enum Init {
 }
 
 impl Init {
-    /// What has to be positive, for a message.
+    /// The name of the number that has to be positive, for a message.
     pub(crate) const STD: &str = "std` of `normal";
 
     /// What a word of the key `init` asks for.

@@ -1,4 +1,4 @@
-//! What cannot stand in a constant expression of Rust, where a user would expect that it can.
+//! Expressions that cannot stand in a constant of Rust, although a user would expect it.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};

@@ -46,7 +46,7 @@ struct Writer {
     text: String,
     /// No blank before the next token.
     glued: bool,
-    /// What was written can stand to the left of an operator, or be called.
+    /// The tokens so far can stand to the left of an operator, or be called.
     operand: bool,
 }
 

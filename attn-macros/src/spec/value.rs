@@ -43,7 +43,7 @@ pub(crate) struct Size {
     pub(crate) value: Option<u64>,
     tokens: TokenStream,
     text: String,
-    /// What the user wrote, for errors. Empty for a derived size.
+    /// The tokens as the user wrote them, for errors. Empty for a derived size.
     pub(crate) origin: TokenStream,
 }
 
@@ -231,7 +231,7 @@ pub(crate) struct Real {
     pub(crate) value: Option<f64>,
     tokens: TokenStream,
     text: String,
-    /// What the user wrote, for errors. Empty for a derived number.
+    /// The tokens as the user wrote them, for errors. Empty for a derived number.
     pub(crate) origin: TokenStream,
 }
 
@@ -315,7 +315,7 @@ impl fmt::Debug for Real {
     }
 }
 
-/// What the macro can say of a constant expression.
+/// The value of a constant expression, as far as the macro knows it.
 enum Known<T> {
     Value(T),
     /// Only rustc can evaluate it.

@@ -169,7 +169,7 @@ pub(crate) fn parse_single(
     parse_call(name, args, key, words, cx)
 }
 
-/// What stands in the parentheses around the whole, if there are any.
+/// The tokens in the parentheses around the whole, if there are any.
 pub(crate) fn without_parentheses(tokens: &TokenStream) -> TokenStream {
     let mut list = tokens.clone().into_iter();
     match (list.next(), list.next()) {
@@ -370,7 +370,7 @@ fn find_flag(word: &'static Word, found: &str) -> Option<(usize, &'static str)> 
         })
 }
 
-/// What stands between commas; nothing is left out.
+/// The tokens between commas; nothing is left out.
 pub(crate) fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
     let mut parts = vec![TokenStream::new()];
     for token in tokens {

@@ -1,4 +1,4 @@
-//! What is nested too deep is an error at the token where it is, and not the end of the compiler.
+//! Nesting that is too deep is an error at its token, and not the end of the compiler.
 
 use super::support::{Report, parse_file, reports, tokens};
 use crate::depth::DEEPEST;
@@ -6,7 +6,7 @@ use crate::pipeline;
 
 /// A layer or a model in which something is nested.
 struct Nest {
-    /// What is before it and behind it.
+    /// The tokens before it and behind it.
     around: [&'static str; 2],
     /// What is repeated before and behind the innermost.
     nest: [&'static str; 2],
@@ -89,7 +89,7 @@ impl Nest {
         format!("{before}{open}{}{close}{behind}", self.innermost)
     }
 
-    /// What is reported of it.
+    /// The errors that it has.
     fn reports(&self, depth: usize) -> Vec<Report> {
         let tokens = tokens(&self.text(depth));
         let output = match self.is_model {

@@ -1,4 +1,4 @@
-//! What editors are told: the names that a declaration has, where they stand, and those that may stand there.
+//! The expansion for editors: the names that a declaration has, where they stand, and those that may stand there.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -450,7 +450,7 @@ fn never(index: &str) -> String {
     format!("{weights} == 519")
 }
 
-/// What is reported of a layer with this mask.
+/// The errors of a layer with this mask.
 fn reports_of(keys: &str, mask: &str) -> Vec<Report> {
     let spec = format!(
         "struct L<heads = 1, d_model = 4, {keys}> {{ fn mask(q_idx, kv_idx) {{ {mask} }} }}"
@@ -470,7 +470,7 @@ fn a_proof_that_is_given_up_says_so() {
         };
         let given_up = format!("`ensure = {claim}`: the proof was given up");
         assert!(report.message.starts_with(&given_up), "{report:?}");
-        // What the words of the header say is seen at once.
+        // The words of the header decide it at once.
         assert_eq!(report.message.contains("at once"), claim == "causal");
         let found = reports_of(&format!("mask = causal, ensure = {claim}"), &mask);
         assert_eq!(found.is_empty(), claim == "causal", "{found:?}");

@@ -5,7 +5,7 @@ use syn::{BinOp, Expr, Lit, UnOp};
 
 use crate::score::eval::Value;
 
-/// What names and calls mean to the expression.
+/// The meaning of names and calls in the expression.
 pub(super) trait Scope {
     fn variable(&self, name: &str) -> Option<Value>;
 

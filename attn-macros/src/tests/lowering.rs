@@ -1,4 +1,4 @@
-//! What modifications of the score become in the composed form, for the eyes of a reader.
+//! The composed form of score modifications, to be read.
 
 use quote::{ToTokens, quote};
 

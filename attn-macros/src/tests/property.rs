@@ -19,7 +19,7 @@ fn answer(text: &str, tokens: TokenStream) -> syn::File {
     catch_unwind(AssertUnwindSafe(expansion)).unwrap_or_else(|_| panic!("in {text}"))
 }
 
-/// What is reported of `tokens`, which were parsed from `text`: every error stands at tokens of the text, once.
+/// The errors of `tokens`, which were parsed from `text`: every one stands at tokens of the text, once.
 fn check_reports(text: &str, tokens: TokenStream) -> Vec<Report> {
     let reports = reports(&answer(text, tokens.clone()));
     let mut seen = HashSet::new();

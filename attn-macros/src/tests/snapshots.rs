@@ -57,7 +57,7 @@ expansions! {
             init = normal(0.02),
         >;
     ";
-    /// What is done to queries and keys before their product, and what of it backwards.
+    /// The transforms of queries and keys before their product, and their derivatives.
     rotated_bilinear_pair ["forward", "backward", "attention"]: "
         struct Rotated<heads = 2, d_model = 8, position = rope, qk_norm = l2>;
         struct Bilinear<heads = 3, d_model = 6, score = bilinear, position = alibi>;

@@ -31,7 +31,7 @@ pub(super) fn cases(count: u32) -> Config {
     }
 }
 
-/// What the facade's `attention!` hands on for `spec`.
+/// The tokens that the facade's `attention!` hands on for `spec`.
 pub(super) fn tokens(spec: &str) -> TokenStream {
     let spec: TokenStream = spec.parse().expect("the test's text is made of tokens");
     quote!([::attn] #spec)

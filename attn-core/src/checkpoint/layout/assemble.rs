@@ -38,7 +38,7 @@ struct Laid {
     range: Range<usize>,
 }
 
-/// What their tensor is, and where ours are in it.
+/// The layout of their tensor, and the places of ours in it.
 pub(super) fn assemble(
     name: &str,
     given: &[Given<'_>],

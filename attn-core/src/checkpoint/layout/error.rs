@@ -1,4 +1,4 @@
-//! What can be wrong with a map.
+//! The errors of a map.
 
 use std::{
     fmt::{self, Display},
@@ -10,7 +10,7 @@ use crate::checkpoint::TensorType;
 /// Everything in which a map does not fit a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapError {
-    /// What is wrong. There is at least one.
+    /// The problems. There is at least one.
     pub problems: Vec<MapProblem>,
 }
 
@@ -108,7 +108,7 @@ pub enum MapProblem {
         theirs: String,
         /// Its axis.
         axis: usize,
-        /// What of the axis is left over.
+        /// The rest of the axis.
         range: Range<usize>,
     },
 }

@@ -125,7 +125,7 @@ pub struct WeightMap {
     tied: Vec<[String; 2]>,
     /// How our and their names begin of what the map is about.
     scopes: Vec<[String; 2]>,
-    /// What the metadata of a file have.
+    /// The metadata of a file.
     metadata: Metadata,
     /// Whether rules are good for the numbers that dfdx has beside tensors.
     scalars: bool,

@@ -10,7 +10,7 @@ pub(super) struct Pattern<'a> {
     open: bool,
 }
 
-/// What stands in a name where a pattern has its holes.
+/// The parts of a name that stand in the holes of a pattern.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Captured<'a> {
     indices: Vec<&'a str>,

@@ -18,7 +18,7 @@ pub(in crate::checkpoint) struct Plan {
     pub(super) ours: BTreeMap<String, Place>,
     /// Second names that a file may have, and the first.
     pub(super) tied: Vec<[String; 2]>,
-    /// What the rules would give to tensors of the model that are fresh.
+    /// The tensors of the file that rules map to fresh tensors of the model.
     replaced: HashSet<String>,
     map: WeightMap,
 }
@@ -136,7 +136,7 @@ impl Plan {
             let Some(theirs) = self.theirs.iter().find(|theirs| theirs.name == *name) else {
                 continue;
             };
-            // What has the same name and the same shape in both needs no explanation.
+            // A tensor with the same name and shape in both needs no explanation.
             if theirs.parts != [(name.clone(), theirs.described.clone())] {
                 mismatch.ours.insert(name.clone(), theirs.parts.clone());
             }

@@ -30,7 +30,7 @@ pub struct Rule {
     pub(super) heads: Option<Heads>,
 }
 
-/// What our tensor is of theirs.
+/// The part of their tensor that is ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// The axis, of ours, along which it is a part.

@@ -1,4 +1,4 @@
-//! What can be in a checkpoint.
+//! The parts of a checkpoint.
 
 use serde::{Deserialize, Serialize};
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{CheckpointError, Problem, STRICT, file_in, model, numbers, state};
 use crate::checkpoint::{Archive, save, save_adamw};
 
-/// What errors call the file.
+/// The name of the file in errors.
 const NAME: &str = "damaged";
 
 fn saved_model() -> Vec<u8> {
@@ -61,7 +61,7 @@ fn file(header: &str, data: usize) -> Vec<u8> {
     [&length[..], header.as_bytes(), &vec![0; data]].concat()
 }
 
-/// What is wrong with a file.
+/// Problems of a file.
 #[track_caller]
 fn problem(bytes: &[u8]) -> Problem {
     let error = load_model(bytes).unwrap_err();

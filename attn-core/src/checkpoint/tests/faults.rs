@@ -7,7 +7,7 @@ use std::{
     process::{self, Command},
 };
 
-/// What happens instead of an operation.
+/// The failure in place of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// The disk is full.

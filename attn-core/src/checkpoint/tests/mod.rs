@@ -1,4 +1,4 @@
-//! What checkpoints promise, to a model small enough to damage its files in every way.
+//! The promises of checkpoints, to a model small enough to damage its files in every way.
 
 mod contents;
 mod damage;
@@ -123,7 +123,7 @@ fn latest(checkpoints: &Checkpoints) -> Option<(u64, u64)> {
     Some((checkpoint.step(), seed))
 }
 
-/// What is in a folder, hidden or not, but for the lock.
+/// The files in a folder, hidden or not, except the lock.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -1,4 +1,4 @@
-//! What is saved is what is loaded, here, in dfdx and in the `safetensors` crate; and what does not fit is refused.
+//! Loading gives what was saved, here, in dfdx and in the `safetensors` crate. A file that does not fit is refused.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -24,7 +24,7 @@ enum Mask {
     Or(Box<Mask>, Box<Mask>),
 }
 
-/// What a call passes.
+/// The data of a call.
 #[derive(Debug)]
 struct Call {
     document: DocumentData,

@@ -23,7 +23,7 @@ const FEWEST_KEYS: usize = 128;
 /// As many tasks are worth having: where there are fewer key heads, the keys of a head are dealt out to several.
 const TASKS: usize = 8;
 
-/// What the gradient of a sequence is computed from, as [`Attention::backward`] takes it.
+/// The inputs of the gradient of a sequence, as [`Attention::backward`] takes them.
 struct Saved<'a, E> {
     b: usize,
     q: Matrix<'a, E>,

@@ -1,4 +1,4 @@
-//! What of the attention is called from outside.
+//! The entry points of attention.
 
 use super::{Attention, Gradients};
 use crate::kernel::compiled::compiled;

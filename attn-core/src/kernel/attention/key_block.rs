@@ -59,7 +59,7 @@ struct Keys<'a, E: Pooled> {
 
 /// Numbers for the pairs of a tile, `[queries, keys]`.
 struct Pairs<E: Pooled> {
-    /// What the scores are made of.
+    /// The similarities of queries and keys, from which the scores are computed.
     similarities: Panel<E>,
     /// The scores, then the weights.
     weights: Panel<E>,

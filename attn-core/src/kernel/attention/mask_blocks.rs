@@ -1,4 +1,4 @@
-//! What is known of a mask before it runs: the blocks that the kernels make of it, and the share of pairs that attend.
+//! Facts of a mask that need no run: the blocks that the kernels make of it, and the share of pairs that attend.
 
 use std::{fmt, ops::Range};
 
@@ -70,7 +70,7 @@ impl MaskBlocks {
         self.columns
     }
 
-    /// What is known of a block.
+    /// The coverage of a block.
     ///
     /// # Panics
     /// If there is none.

@@ -264,7 +264,7 @@ fn differentiate<V: Vector, F: Score<V::Element>>(
         let score = load_any::<V>(scores);
         let bias_terms = &bias_terms[..F::PLANES];
         let d_value = load_any::<V>(d);
-        // What is masked may have any derivative.
+        // A masked score may have any derivative.
         let none = d_value.eq(V::zero());
         for (bias_term, row) in d_bias_terms
             .iter_mut()

@@ -1,4 +1,4 @@
-//! What the backward pass reads of the queries of a sequence, and what it adds up for them.
+//! The queries of a sequence in the backward pass, and their gradients.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::simd::run;
 /// Rows of a task.
 pub(super) const ROWS: usize = 64;
 
-/// What is known of the queries.
+/// The inputs of a backward pass, per query.
 pub(super) struct Queries<'a, E: Pooled> {
     sizes: Sizes,
     /// The prepared queries.
@@ -27,7 +27,7 @@ pub(super) struct Queries<'a, E: Pooled> {
     delta: Buffer<E>,
 }
 
-/// What is known of a block of queries of a head.
+/// The inputs of a backward pass for a block of queries of a head.
 pub(super) struct Block<'a, E> {
     /// `[queries, width]`
     pub rows: Matrix<'a, E>,
@@ -98,7 +98,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
         loaded
     }
 
-    /// What the sequence has to do with the gradient of the sinks, `[heads]`.
+    /// The part of the sequence in the gradient of the sinks, `[heads]`.
     pub(super) fn sink_gradients(&self, sink: &[E], to: &mut [E]) {
         let Sizes { heads, query, .. } = self.sizes;
         run(SinkGradients {

@@ -28,7 +28,7 @@ impl<E: Pooled> Attention<'_, E> {
         }
     }
 
-    /// What becomes of it, in place; -∞ where it is masked.
+    /// Modifies scores in place; -∞ where they are masked.
     pub(super) fn score(&self, tile: &Tile, scores: &mut MatrixMut<'_, E>) {
         if let Some(score) = self.score {
             score.apply(tile.place(), scores);

@@ -32,9 +32,9 @@ pub(super) enum Sparse {
     Entmax15,
 }
 
-/// What distinguishes them.
+/// The functions in which sparsemax and entmax differ.
 trait Family {
-    /// What a score is multiplied by.
+    /// The factor of a score.
     const SCALE: f64;
 
     /// `p`

@@ -1,4 +1,4 @@
-//! What an attention is: its sizes, its mask, its score, and what happens on the way.
+//! The parameters of an attention: sizes, mask, score, transforms of heads, dropout.
 
 use std::ops::Range;
 
@@ -183,10 +183,10 @@ pub struct Dropout {
     pub seed: u64,
 }
 
-/// What happens to a query, a key or a value, row by row, as a tile of them is loaded.
+/// The transform of a query, a key or a value, row by row, as a tile of them is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadTransform<'a, E> {
-    /// What a projection left to add: a number for every column, all heads side by side.
+    /// The bias that the projection did not add: a number for every column, all heads side by side.
     pub bias: Option<&'a [E]>,
     /// Its length is taken out.
     pub norm: Option<Norm<'a, E>>,
@@ -272,15 +272,15 @@ pub enum Similarity<'a, E> {
 pub struct Attention<'a, E> {
     /// The sizes.
     pub sizes: Sizes,
-    /// What happens to queries as they are loaded.
+    /// The transform of queries as they are loaded.
     pub query: HeadTransform<'a, E>,
-    /// What happens to keys as they are loaded.
+    /// The transform of keys as they are loaded.
     pub key: HeadTransform<'a, E>,
-    /// What happens to values as they are loaded: a bias may be added, and nothing else, for the derivative knows no other.
+    /// The transform of values as they are loaded: only a bias may be added, for the derivative knows no other.
     pub value: HeadTransform<'a, E>,
     /// How they make a score.
     pub similarity: Similarity<'a, E>,
-    /// What becomes of the score, if anything.
+    /// The score modification, if there is one.
     pub score: Option<&'a dyn TileScore<E>>,
     /// Which keys a query attends to.
     pub mask: &'a dyn TileMask<E>,

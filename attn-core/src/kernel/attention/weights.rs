@@ -18,7 +18,7 @@ use super::sparse::Sparse;
 use crate::simd::slice::{load_any, load_filled, store_any};
 use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, math, slice};
 
-/// What is known of the rows of a block of queries after some of the keys.
+/// The running maximum and sum of each row of a block of queries, after some of the keys.
 #[derive(Clone, Debug)]
 pub(super) struct OnlineSoftmaxState<E> {
     pub(super) max: [E; QUERIES],
@@ -69,7 +69,7 @@ pub(super) struct OnlineSoftmax<'a, E> {
     /// `[queries, keys]`
     pub scores: MatrixMut<'a, E>,
     pub running: &'a mut OnlineSoftmaxState<E>,
-    /// What earlier tiles gave, `[queries, value_width]`: rescaled to the new maximum.
+    /// The sums of earlier tiles, `[queries, value_width]`: rescaled to the new maximum.
     pub sums: MatrixMut<'a, E>,
 }
 
@@ -125,7 +125,7 @@ impl<E: Real> OnlineSoftmax<'_, E> {
     }
 }
 
-/// What is subtracted from scores before they are exponentiated: their maximum, unless there are none.
+/// The number that is subtracted from scores before the exponential: their maximum, unless there are none.
 #[inline(always)]
 pub(super) fn finite_pivot<E: Real>(max: E) -> E {
     if max == -E::INFINITY { E::ZERO } else { max }
@@ -243,7 +243,7 @@ pub(super) struct Differentiate<'a, E> {
     pub normalizer: Normalizer<'a, E>,
     pub dropper: Option<DropoutMask<E>>,
     pub tile: &'a Tile,
-    /// What [`WriteLse`] wrote, `[queries]`.
+    /// The logarithms that [`WriteLse`] wrote, `[queries]`.
     pub lse: &'a [E],
     /// `δ`, `[queries]`
     pub delta: &'a [E],

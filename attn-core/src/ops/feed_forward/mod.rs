@@ -327,7 +327,7 @@ pub(crate) mod slices {
     pub struct FeedForward<K, E: Element> {
         /// The first map, or the gate and it.
         pub up: Projection<E>,
-        /// What is between the two maps.
+        /// The nonlinearity between the two maps.
         pub middle: Middle<K>,
         /// The second map.
         pub down: Projection<E>,
@@ -406,7 +406,7 @@ pub(crate) mod slices {
         /// again.
         pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
             let mut hidden = Array::uninit(x.rows(), [self.middle.input()]);
-            self.up.product(x, hidden.view_mut());
+            self.up.forward_without_bias(x, hidden.view_mut());
             let active = self.middle.forward(&hidden, &self.up.bias_or_zeros());
             self.down.forward(active.view(), y);
             hidden

@@ -89,9 +89,9 @@ pub struct GatedFeedForward<
     E: Dtype = f32,
     D: Storage<E> = AutoDevice,
 > {
-    /// What becomes the gate.
+    /// The projection of the gate.
     pub gate_proj: UnbiasedLinear<M, H, E, D>,
-    /// What is gated.
+    /// The projection that is gated.
     pub up_proj: UnbiasedLinear<M, H, E, D>,
     /// The nonlinearity of the gate.
     pub activation: A,

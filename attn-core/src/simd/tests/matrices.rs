@@ -139,7 +139,7 @@ fn check_product(m: usize, n: usize, k: usize, layout: usize, into: WriteMode, t
     let before = numbers(m * stride);
     let mut to = before.clone();
     if into == WriteMode::Overwrite {
-        // What is overwritten is never read.
+        // Memory that is overwritten is never read.
         (0..m).for_each(|i| to[i * stride..][..n].fill(f64::NAN));
     }
     let view = MatrixMut::strided(&mut to, m, n, stride.max(1));

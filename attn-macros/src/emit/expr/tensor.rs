@@ -218,7 +218,7 @@ impl Lower<'_> {
         self.line(main(&a, &b), ty, quote!(p::#function(#name, #a, #b)?))
     }
 
-    /// What is read in branches, with no gradient from where they are not taken.
+    /// A value that branches read. A branch that is not taken adds no gradient.
     fn guarded(&mut self, name: Ident) -> Ident {
         for Branch { condition, taken } in self.branches.clone() {
             let value = quote!(p::guard(#name, &#condition, #taken)?);

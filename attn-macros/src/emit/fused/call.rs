@@ -1,4 +1,4 @@
-//! What the functions of the fused form hand to each other: `Weights`, `Call` and `Saved`.
+//! The structs that the functions of the fused form pass to each other: `Weights`, `Call` and `Saved`.
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
@@ -51,7 +51,7 @@ impl Fused<'_> {
         let operands = self.operands().into_iter().map(|(name, _)| name);
         let vis = self.vis();
         quote! {
-            /// What is read of the layer.
+            /// The parameters that are read of the layer.
             #vis struct Weights<E: p::Element> {
                 #(#linears: p::Projection<E>,)*
                 #(#operands: p::Operand<E>,)*
@@ -220,7 +220,7 @@ impl Fused<'_> {
         });
         let vis = self.vis();
         quote! {
-            /// What the derivative reads again.
+            /// Values that the derivative reads.
             #vis struct Saved<E: p::Element> {
                 #(#arrays,)*
                 lse: p::Array<E>,

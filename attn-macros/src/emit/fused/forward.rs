@@ -82,7 +82,7 @@ impl Fused<'_> {
                 let projection = self.name(*id);
                 let x = self.matrix(*x);
                 if *leaves_bias {
-                    quote!(weights.#projection.product(#x, #to);)
+                    quote!(weights.#projection.forward_without_bias(#x, #to);)
                 } else {
                     quote!(weights.#projection.forward(#x, #to);)
                 }

@@ -21,7 +21,7 @@ pub(super) struct Score<'a> {
     cx: &'a Layer<'a>,
     value: &'a Expr,
     bias_terms: &'a [BiasTerm],
-    /// What is read element by element, and not by way of a table.
+    /// Bias terms that are read element by element, not from a table.
     learned: Vec<Learned<'a>>,
 }
 
@@ -195,7 +195,7 @@ impl<'a> Score<'a> {
         })
     }
 
-    /// What becomes of the gradients of bias terms, if any is learned.
+    /// The gradients of bias terms, if any is learned.
     fn emit_learned(&self) -> Option<TokenStream> {
         let bias_terms = self.bias_terms.iter().enumerate();
         let learned: Vec<_> = bias_terms
@@ -268,7 +268,7 @@ impl<'a> Score<'a> {
             .map(|data| (data_name(data), read_type(data)))
             .unzip();
         quote! {
-            /// What becomes of a score, and its derivatives.
+            /// The function of a score, and its derivatives.
             struct Modified<'a, E: p::Element> {
                 #(#names: i64,)*
                 #(#tables: &'a p::DistanceTable<E>,)*
@@ -290,7 +290,7 @@ impl<'a> Score<'a> {
         }
     }
 
-    /// What `expr` reads of the call and of the layer, as variables: lengths, data, learned tensors.
+    /// The variables that `expr` reads of the call and of the layer: lengths, data, learned tensors.
     fn variables(&self, expr: &Expr) -> TokenStream {
         let lengths = [Var::QLen, Var::KvLen].into_iter();
         let lengths = lengths.filter(|var| expr.reads(*var));
@@ -334,7 +334,7 @@ impl<'a> Score<'a> {
         });
         let adds: Vec<_> = adds.collect();
         match bias_term.kind {
-            // What a gradient of 0 would be multiplied with may be anything.
+            // The factor of a gradient of 0 may be anything.
             BiasTermKind::Row => quote!({
                 #variables
                 let d = p::sum_of_gradients(d);

@@ -1,4 +1,4 @@
-//! What the user reads of the expressions in a body.
+//! Messages about expressions in a body.
 
 use std::fmt::Display;
 
@@ -353,7 +353,7 @@ pub(crate) fn exponent(found: &syn::Expr) -> String {
     )
 }
 
-// What is not in the language.
+// Words that are not in the language.
 
 pub(crate) fn unsupported(what: &str, help: Option<&str>) -> String {
     let help = help.map_or_else(

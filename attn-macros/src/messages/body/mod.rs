@@ -1,4 +1,4 @@
-//! What the user reads of a body: of its items and tensors here, of their expressions in [`expressions`].
+//! Messages about a body: about its items and tensors here, about expressions in [`expressions`].
 
 mod expressions;
 

@@ -1,4 +1,4 @@
-//! What is said of a model that is written as in other libraries and languages.
+//! Messages for a model that is written as in other libraries and languages.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 

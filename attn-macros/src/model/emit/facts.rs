@@ -1,4 +1,4 @@
-//! What is known of the model without running it: the number of its parameters, its cost, a table and pictures of it.
+//! Facts of the model that need no run: the number of its parameters, its cost, a table and pictures of it.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -53,7 +53,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     }
 }
 
-/// What generic code asks for: the same as without the trait, for all elements and devices.
+/// The trait for generic code: the same facts, for all elements and devices.
 pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
     if cx.is_opaque() {
         return TokenStream::new();

@@ -38,7 +38,7 @@ fn emit_trait(cx: &Emitter<'_>, access: Access) -> TokenStream {
         #[doc = #doc]
         #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
         #vis trait #input<E: #krate::__private::Dtype, D: #krate::__private::Storage<E> #built>: ::core::marker::Sized {
-            /// What `forward` returns.
+            /// The type that `forward` returns.
             type Output;
             #[doc(hidden)]
             fn run(
@@ -50,7 +50,7 @@ fn emit_trait(cx: &Emitter<'_>, access: Access) -> TokenStream {
     }
 }
 
-/// What the traits are implemented for.
+/// The types that the traits are implemented for.
 pub(super) fn emit_impls(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned {
         let signature = cx.model.signature.as_ref();
@@ -60,7 +60,7 @@ pub(super) fn emit_impls(cx: &Emitter<'_>) -> TokenStream {
     impls.map(|access| emit_impl(cx, *access)).collect()
 }
 
-/// What a trait is implemented for. The first input carries the tape.
+/// The type that a trait is implemented for. The first input carries the tape.
 fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
     let name = &cx.name;
     let input = cx.input(access);

@@ -189,7 +189,7 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
     }
 }
 
-/// What is asked for; nothing if that is what a layer does by itself.
+/// The initial distribution, unless it is the layer's own.
 fn emit_initial(init: &Init) -> Option<TokenStream> {
     match init {
         Init::Torch => None,
@@ -257,7 +257,7 @@ fn emit_composed(cx: &Emitter<'_>) -> Option<TokenStream> {
     (!cx.is_opaque()).then_some(method)
 }
 
-/// What `composed` calls.
+/// The implementation that `composed` calls.
 fn emit_layer(cx: &Emitter<'_>) -> Option<TokenStream> {
     let name = &cx.name;
     let input = cx.input(Access::Shared);

@@ -101,7 +101,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
 /// The model itself among its modules.
 const MODEL: ModuleId = ModuleId(0);
 
-/// What every emitter needs.
+/// The context of every emitter.
 struct Emitter<'a> {
     krate: &'a TokenStream,
     model: &'a Model,

@@ -31,7 +31,7 @@ pub(super) enum Access {
 }
 
 impl Access {
-    /// What stands behind the `&`.
+    /// The word behind the `&`.
     pub(super) fn mutability(self) -> Option<TokenStream> {
         (self == Access::Exclusive).then(|| quote!(mut))
     }
@@ -51,7 +51,7 @@ impl Opaque {
         format_ident!("{}Built", self.name)
     }
 
-    /// What stands for the type: no name of the user's.
+    /// The alias of the type. It is no name of the user's.
     pub(super) fn alias(&self) -> Ident {
         format_ident!("__{}", self.name)
     }

@@ -30,7 +30,7 @@ impl Lowering<'_> {
         let mut named_operands = Vec::new();
         let mut complete = arguments.complete;
         for (key, values) in &call.named {
-            // What a body declares may have the name of a key.
+            // A body may declare a name that is also a key.
             if call.body.is_none() && Key::find(&key.to_string()).is_some() {
                 self.cx.error(key, messages::key_as_operand(key, values));
                 complete = false;

@@ -27,7 +27,7 @@ impl Lowering<'_> {
         let Some(operation) = Operation::find(&call.name.to_string()) else {
             self.cx
                 .error(&call.name, messages::unknown_operation(&call.name));
-            // What stands in the parentheses has mistakes of its own, and is read.
+            // Operands may have mistakes of their own, so they are read.
             let named = call.named.iter().flat_map(|(_, values)| values);
             self.read_all(call.operands.iter().chain(named), frame);
             return None;
@@ -208,7 +208,7 @@ impl Lowering<'_> {
         let message = crate::messages::not_positive(what, number);
         let at = first(&number.origin);
         match number.value {
-            // What an f32 rounds to 0 is 0.
+            // A number that an f32 rounds to 0 counts as 0.
             Some(value) if value as f32 <= 0.0 => {
                 self.error(at, message);
                 return false;

@@ -111,7 +111,7 @@ pub(crate) struct Lowering<'a> {
     /// were not.
     knows_variables: bool,
     knows_axes: bool,
-    /// What stands for an axis and is none, which was reported.
+    /// Texts in the place of an axis that are none. They were reported.
     wrong_axes: Vec<String>,
 }
 
@@ -206,7 +206,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// What is no size is the name of an axis.
+    /// A name that is no size is an axis.
     fn add_symbols(&mut self, ty: &TypeDraft) {
         for axis in &ty.axes {
             let Ok(name) = syn::parse2::<Ident>(axis.clone()).and_then(not_none) else {

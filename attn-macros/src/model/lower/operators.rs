@@ -13,7 +13,7 @@ use crate::model::types::{Axis, Kind, Same, Type};
 use crate::ops::{Add, Expand, Mul, Op, Scale, Shift, Sub};
 use crate::spec::Real;
 
-/// What an operator works on.
+/// The operand of an operator.
 enum Operand {
     Tensor(ValueId),
     Number(Real),
@@ -255,7 +255,7 @@ impl Lowering<'_> {
         for (a, b) in left.axes.iter().zip(&right.axes) {
             let axis = match a.same(b) {
                 Same::Yes => a,
-                // What only rustc knows may be 1, too: then the two are equal.
+                // A size that only rustc knows may be 1, too. Then the two are equal.
                 _ if a.is_one() => b,
                 _ if b.is_one() => a,
                 Same::No => {

@@ -143,7 +143,7 @@ impl Scopes {
         }
     }
 
-    /// What can be read.
+    /// The names that can be read.
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
         let set = self
             .variables

@@ -11,7 +11,7 @@ use crate::model::syntax::{self, Expr, ModelDraft, Statement};
 use crate::model::types::Type;
 use crate::spec::Size;
 
-/// What stands behind a statement, in its block and in those around it.
+/// The statements behind a statement, in its block and in those around it.
 pub(super) struct Later<'a> {
     statements: &'a [Statement],
     around: Option<&'a Later<'a>>,
@@ -30,7 +30,7 @@ impl Later<'_> {
 pub(super) type Returned<'a> = Vec<(Option<ValueId>, &'a Expr)>;
 
 impl Lowering<'_> {
-    /// What the last of `statements` returns.
+    /// The values that the last of `statements` returns.
     pub(super) fn statements<'s>(
         &mut self,
         statements: &'s [Statement],
@@ -265,7 +265,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// What `forward` returns, against what it declares.
+    /// Compares the values that `forward` returns with the declared types.
     pub(super) fn returned(
         &mut self,
         returned: Option<Returned<'_>>,

@@ -1,4 +1,4 @@
-//! What the data of a call may say of a query and a key.
+//! The values that data of a call may have for a query and a key.
 //!
 //! Of the data that a mask reads, some conditions are free: whatever they are for a query and each of its keys, there is a call for
 //! which they are that. Padding is such a condition, that both are of one document, and a comparison of an id of the query with the
@@ -166,7 +166,7 @@ fn collect_comparisons<'e>(expr: &'e Expr, found: &mut Vec<(Comparison, &'e Data
     if let Some((ids, of_itself)) = compared(expr) {
         let text = expr.to_string();
         if found.iter().all(|(known, _)| known.text != text) {
-            // What is possible everywhere comes first.
+            // Words that are possible everywhere come first.
             let holds = of_itself;
             found.push((
                 Comparison {

@@ -86,7 +86,7 @@ pub(super) fn solve(formula: &Formula, integers: &mut Integers) -> Result<Option
     solve_assumed(Assumed::default().and(formula), integers)
 }
 
-/// What is taken to hold: constraints, and conditions of which one part holds, it is not yet said which.
+/// Assumptions: constraints, and conditions of which one part holds, not yet decided which.
 #[derive(Clone, Default)]
 struct Assumed<'f> {
     constraints: Vec<Linear>,

@@ -1,4 +1,4 @@
-//! What is true of a mask whatever the lengths, the places and the data: proofs and counterexamples.
+//! Properties of a mask for all lengths, places and data: proofs and counterexamples.
 //!
 //! A claim is proved by showing that it has no counterexample. That is a question about integers: a mask compares sums of
 //! indices, lengths and sizes, their quotients and remainders. [`translate`] puts it as a formula, [`formula`] and
@@ -34,7 +34,7 @@ const PROOF: usize = 200_000;
 /// Steps of a search for a counterexample among small calls: the parts of the conditions that are evaluated.
 const SEARCH: usize = 500_000;
 
-/// What may be done for a claim.
+/// The budget of a claim.
 struct Budgets {
     proof: Budget,
     search: Budget,
@@ -53,7 +53,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) positive: Vec<Size>,
 }
 
-/// What may be said of a mask.
+/// The claims that can be made about a mask.
 #[derive(Clone, Debug)]
 pub(crate) enum Claim {
     /// Whatever the mask shows to a query, this mask, which is that of all heads, shows to it, too.

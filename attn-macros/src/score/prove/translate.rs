@@ -95,12 +95,12 @@ impl<'b> Symbols<'b> {
         i64::try_from(self.var(var).at(model)?).ok()
     }
 
-    /// What is true of the variables, whatever is asked.
+    /// Facts about the variables that hold for every question.
     pub(super) fn definitions(&self) -> Formula {
         Formula::all(self.definitions.iter().cloned())
     }
 
-    /// What is plainly never less than 0.
+    /// Whether an expression is plainly never less than 0.
     pub(super) fn naturals(&self) -> Vec<Linear> {
         let all = self.symbols.iter().enumerate();
         let naturals = all.filter(|(_, symbol)| self.is_natural_symbol(symbol));

@@ -1,4 +1,4 @@
-//! What is computed while the layer is compiled: by the macro where it can, otherwise by rustc, under a name of its own.
+//! Constants of the layer: computed by the macro where it can, otherwise by rustc, under a name of its own.
 
 use quote::quote;
 

@@ -24,7 +24,7 @@ pub(super) fn is_axis(name: &Ident) -> bool {
     AXES.iter().any(|(axis, _)| name == axis)
 }
 
-/// What the call passes besides, and the names of header masks for it.
+/// Other arguments of the call, and the names of header masks for them.
 const INPUTS: [&str; 4] = ["x", "context", "padding", "document"];
 
 /// Every declaration, with a mistake or without: the functions may read it.

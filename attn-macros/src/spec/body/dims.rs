@@ -15,7 +15,7 @@ use crate::spec::value::Size;
 /// As many as the shapes of dfdx have.
 const MOST_AXES: usize = 6;
 
-/// What stands in the brackets, between commas.
+/// The tokens in the brackets, between commas.
 pub(super) fn list(dims: &Group, usage: &str, checker: &Checker<'_>) -> Vec<syn::Expr> {
     let list = Punctuated::<syn::Expr, Token![,]>::parse_terminated;
     let list = list.parse2(dims.stream()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What other languages write and Rust cannot read: looked for where it could not.
+//! Spellings of other languages that Rust cannot parse. They are looked for where parsing failed.
 
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 
@@ -54,7 +54,7 @@ fn slice(index: TokenStream) -> Option<Found> {
     Some((colon[0].span(), messages::SLICE.to_owned()))
 }
 
-/// What may be an operand, or be the end or the beginning of one. Braces end a statement.
+/// Tokens that may be an operand, or the end or the beginning of one. Braces end a statement.
 fn is_value(token: &TokenTree) -> bool {
     match token {
         TokenTree::Ident(name) => !["else", "return", "let", "in"]

@@ -16,7 +16,7 @@ pub(super) fn parse_block(group: &Group, cx: &Diagnostics) -> syn::Result<Block>
     syn::parse2(regroup(group, tokens.clone()).into()).map_err(|error| explained(error, tokens))
 }
 
-/// What syn reports, in other words where it is known what was meant.
+/// The error of syn, in other words where the meaning is known.
 fn explained(error: syn::Error, tokens: TokenStream) -> syn::Error {
     let is_chain = error.to_string() == "comparison operators cannot be chained";
     let meant = match is_chain {

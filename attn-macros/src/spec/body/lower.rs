@@ -393,7 +393,7 @@ fn plain_name(pat: &Pat) -> Option<&Ident> {
     }
 }
 
-/// What syn makes of a second `;`.
+/// The item that syn makes of a second `;`.
 fn is_empty(expr: &syn::Expr) -> bool {
     matches!(expr, syn::Expr::Verbatim(tokens) if tokens.is_empty())
 }
@@ -407,7 +407,7 @@ fn named_type(name: &str) -> Option<Type> {
     }
 }
 
-/// What does not fit is too large for a layer, too.
+/// A size that does not fit is too large for a layer, too.
 fn integer(literal: &LitInt) -> Value {
     Value::Int(literal.base10_parse().unwrap_or(i64::MAX))
 }

@@ -36,7 +36,7 @@ pub(crate) use parse::parse;
 pub(crate) use parse::{BodyDraft, FunctionKind};
 pub(crate) use range::Found;
 
-/// What stands in the braces, understood and checked.
+/// The tokens in the braces, parsed and checked.
 #[derive(Default)]
 pub(crate) struct Body {
     /// `param name: [dims] = initializer;`

@@ -122,7 +122,7 @@ impl<'a> Lower<'a, '_> {
         tensors.find(|tensor| tensor.name() == name)
     }
 
-    /// What can be named, beside sizes.
+    /// Names that may be used, beside sizes.
     fn named(&self) -> Vec<String> {
         let locals = self.locals.iter().map(|(name, _)| name);
         let args = self.scope.function.args.iter();

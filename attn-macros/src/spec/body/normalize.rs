@@ -14,7 +14,7 @@ use crate::spec::check::Checker;
 use crate::spec::keys::{Key, Word, nearest};
 use crate::spec::word;
 
-/// What the function says, of scores that are `score`.
+/// The value of the function for the score `score`.
 pub(super) fn check(
     scope: Scope<'_>,
     score: Option<&Expr>,

@@ -12,7 +12,7 @@ pub(super) struct Operand {
     pub(super) kind: Kind,
 }
 
-/// What is known of the type of a value.
+/// The knowledge about the type of a value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
     Is(Type),
@@ -44,7 +44,7 @@ impl Operand {
         }
     }
 
-    /// What stands for a value of this type that has a mistake.
+    /// The placeholder for a value of this type that has a mistake.
     pub(super) fn unknown(ty: Type) -> Self {
         Operand::new(unknown(ty), ty)
     }
@@ -66,7 +66,7 @@ pub(super) fn unknown(ty: Type) -> Expr {
 }
 
 impl Kind {
-    /// What both are; `None` if they do not go together.
+    /// The common type of both; `None` if they do not go together.
     pub(super) fn common(self, other: Kind) -> Option<Kind> {
         match (self, other) {
             (Kind::Mistake, kind) | (kind, Kind::Mistake) => Some(kind),

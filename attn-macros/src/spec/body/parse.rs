@@ -11,7 +11,7 @@ use crate::messages::body as messages;
 use crate::score::{Type, Var};
 use crate::spec::word::split_at_commas;
 
-/// What could be understood of a body.
+/// The parts of a body that were understood.
 #[derive(Clone, Default)]
 pub(crate) struct BodyDraft {
     pub(super) params: Vec<ParamDraft>,
@@ -206,7 +206,7 @@ fn skip_item(input: ParseStream<'_>) {
     }
 }
 
-/// What comes next is not `what`.
+/// The next token is not `what`.
 fn missing(input: ParseStream<'_>, what: &str, usage: &str) -> syn::Error {
     let message = messages::expected(what, &next_token(input), usage);
     syn::Error::new(input.span(), message)

@@ -123,7 +123,7 @@ fn numbers(expr: &Expr) -> Vec<i64> {
     }
 }
 
-/// What bounds the variables of a call.
+/// The bounds of the variables of a call.
 #[derive(Clone, Copy)]
 struct Most {
     /// Lengths, ids, and all else that is not known.

@@ -124,7 +124,7 @@ score * 1 / sqrt(2 * N)
 "#);
 }
 
-/// What the tables of the documentation show beside a key or a word.
+/// The text beside a key or a word in the tables of the documentation.
 #[test]
 fn definitions_of_scores_are_shown_by_their_names() {
     let names = [

@@ -1,4 +1,4 @@
-//! What people write who come from other libraries and languages: each mistake is one error, which says what to write.
+//! Mistakes of people who come from other libraries and languages: each is one error, which says what to write.
 
 use super::expand;
 use crate::tests::support::reports;

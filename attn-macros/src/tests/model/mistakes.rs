@@ -1,4 +1,4 @@
-//! What is said of mistakes, and where.
+//! The messages of mistakes, and their places.
 
 use super::expand;
 use crate::messages::example;
@@ -195,7 +195,7 @@ fn a_size_has_the_name_of_a_key() {
     }
 }
 
-/// What is said of the inputs and the result is said once, and nothing else is wrong then.
+/// A mistake in the inputs or the result is reported once, and nothing else is then.
 #[test]
 fn one_mistake_is_one_error() {
     let input = "`x` is an input, and inputs do not change";

@@ -73,7 +73,7 @@ fn push(
     }
 }
 
-/// What is free behind each step, and whose memory a result takes.
+/// The values that are freed behind each step, and the one whose memory a result takes.
 fn forward(model: &Model) -> Vec<String> {
     fn push(model: &Model, steps: &[Step], plan: &Forward, text: &mut Vec<String>) {
         for (step, planned) in steps.iter().zip(&plan.steps) {

@@ -72,7 +72,7 @@ fn a_gpt() {
     );
 }
 
-/// What one operation returns for the inputs that are declared.
+/// The result of one operation for the declared inputs.
 fn result(inputs: &str, result: &str, value: &str) {
     lower(&format!(
         "struct M<d = 6>; fn forward({inputs}) -> {result} {{ let _unused = linear::<d>(extra); {value} }}"

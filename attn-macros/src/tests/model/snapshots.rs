@@ -32,7 +32,7 @@ fn passes(source: &str) -> String {
     format!("{forward}{backward}")
 }
 
-/// What falls as its neighbours read or write it.
+/// Dropout that is applied as its neighbours read or write.
 #[test]
 fn dropout_beside_its_neighbours() {
     insta::assert_snapshot!(passes(
@@ -67,7 +67,7 @@ fn gpt() {
     insta::assert_snapshot!(passes(GPT));
 }
 
-/// What is emitted does not grow with the rounds of a loop: of two numbers of rounds it differs by the number alone.
+/// The expansion does not grow with the rounds of a loop: for two numbers of rounds it differs by the number alone.
 #[test]
 fn the_code_of_many_rounds_is_that_of_one() {
     let of = |layers: &str| {

@@ -1,4 +1,4 @@
-//! What lives how long.
+//! The lifetimes of values.
 
 use super::{names, steps};
 use crate::graph::diff::diff;

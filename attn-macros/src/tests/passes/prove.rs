@@ -12,7 +12,7 @@ use crate::tests::support::{build, cases};
 
 const HEADS: i64 = 2;
 
-/// What the data of a call say.
+/// The data of a call.
 #[derive(Clone, Debug)]
 struct Call {
     /// `[key]`

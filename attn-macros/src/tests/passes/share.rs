@@ -1,4 +1,4 @@
-//! What stands in an expression more than once is computed once, and means the same.
+//! A subexpression that stands more than once is computed once, and means the same.
 
 use proptest::prelude::*;
 

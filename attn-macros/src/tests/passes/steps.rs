@@ -1,4 +1,4 @@
-//! What of the graph stands in memory, and in which order it is differentiated.
+//! The parts of the graph that are in memory, and the order of their derivatives.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What is said to be 0 is 0, and sums of products are seen to cancel.
+//! An expression that is said to be 0 is 0, and sums of products are seen to cancel.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::tests::support::cases;
 /// Numbers that an expression is looked at for, of the score and of the parameter.
 const PLACES: [(f64, f64); 4] = [(0.7, -1.3), (-0.4, 0.9), (1.6, 1.1), (-1.9, -0.2)];
 
-/// What is said of short expressions, which take no more steps than this.
+/// The answer for short expressions, which take no more steps than this.
 fn is_zero(expr: &Expr) -> bool {
     vanishes(expr, &Budget::new(10_000_000))
 }
@@ -44,7 +44,7 @@ proptest! {
         prop_assert!(!is_short || !is_number || is_zero(&difference), "{difference}");
     }
 
-    /// What changes with the score or the parameter has derivatives that are not 0.
+    /// An expression that changes with the score or the parameter has derivatives that are not 0.
     #[test]
     fn nothing_that_changes_is_said_to_vanish(expr in expressions()) {
         for wrt in [Wrt::Score, Wrt::Param("w")] {

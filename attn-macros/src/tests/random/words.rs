@@ -1,4 +1,4 @@
-//! What random texts are made of: the words of the languages, which their tables say, and what the languages do not know.
+//! The words of random texts: those of the languages, from their tables, and unknown ones.
 
 use crate::ops::OPERATIONS;
 use crate::spec::body::{FUNCTIONS, FunctionKind};

@@ -1,4 +1,4 @@
-//! What maps promise, on tensors without a model around them.
+//! Properties of maps, on tensors without a model around them.
 
 mod files;
 mod property;

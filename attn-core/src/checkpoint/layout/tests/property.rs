@@ -57,7 +57,7 @@ fn random_rules() -> impl Strategy<Value = (Vec<Rule>, Vec<Vec<usize>>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// What is exported is imported again, no number of theirs is left over, and none is written twice.
+    /// An export can be imported again, no number of theirs is left over, and none is written twice.
     #[test]
     fn import_undoes_export((rules, shapes) in random_rules()) {
         let names: Vec<String> = (0..shapes.len()).map(|index| format!("part.{index}")).collect();

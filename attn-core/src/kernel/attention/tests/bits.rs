@@ -1,4 +1,4 @@
-//! What the bits of a result depend on, and what not.
+//! The bits of a result depend on its inputs alone.
 
 use std::cell::RefCell;
 

@@ -290,7 +290,7 @@ pub(super) fn angles(case: &Case) -> (usize, usize, Vec<f64>) {
     (positions, pairs, noise(positions * pairs, 99))
 }
 
-/// What [`Attention::forward`] and [`Attention::backward`] give.
+/// The results of [`Attention::forward`] and [`Attention::backward`].
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Results<E> {
     pub out: Vec<E>,
@@ -337,7 +337,7 @@ pub(super) fn attend_asking<E: Pooled>(
         [&cos, &sin].map(|table| rows(table, positions, pairs)),
     );
 
-    // What was there before must not matter.
+    // The result does not depend on the numbers that were there before.
     let mut out = vec![E::NAN; d_out.len()];
     let mut lse = vec![E::NAN; batch * heads * query];
     attention.forward(

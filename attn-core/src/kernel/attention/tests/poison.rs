@@ -1,4 +1,4 @@
-//! What is not attended to reaches nothing, whatever it is; what is attended to does.
+//! Tokens that are not attended to reach nothing, whatever they are; others do.
 
 use super::case::{Case, Pairs, Pattern, Results, Tensors, Weighing, attend};
 use super::scores::Modification;

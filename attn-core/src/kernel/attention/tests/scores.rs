@@ -1,4 +1,4 @@
-//! What may become of scores.
+//! Score modifications.
 
 use super::case::{Case, Pattern, Tensors, attend, attend_asking, attention};
 use crate::kernel::attention::*;
@@ -6,7 +6,7 @@ use crate::kernel::testing::{noise, on_every_isa};
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Real, Vector, math};
 
-/// What becomes of the scores of a case.
+/// The score modification of a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Modification {
     /// [`SoftCap`], of this size.

@@ -70,7 +70,7 @@ impl Fused<'_> {
         match line {
             BackwardStep::Adjoint { node, .. } => node.saved(),
             BackwardStep::Repeat { repeat, lines, .. } => {
-                // What a loop carries is kept in every round.
+                // A loop keeps its carried values in every round.
                 let is_carried =
                     |value: &ValueId| repeat.carried.iter().any(|carried| carried.value == *value);
                 let reads = lines.iter().flat_map(|line| self.reads(line));

@@ -32,7 +32,7 @@ impl Fused<'_> {
         quote!(<#layer as p::Decode<E>>)
     }
 
-    /// What the attentions have seen: of the model, and of the body of each `repeat`.
+    /// The state of the attentions in a session: of the model, and of the body of each `repeat`.
     fn emit_pasts(&self) -> TokenStream {
         let modules = (0..self.model().modules.len()).map(ModuleId);
         let modules = modules.filter(|id| *id == ModuleId(0) || self.model().remembers(*id));
@@ -44,7 +44,7 @@ impl Fused<'_> {
                 .map(|of| (field(&of.name), self.type_of_past(&of.layer)))
                 .unzip();
             quote_spanned! {self.cx.at=>
-                /// What the attentions have seen.
+                /// The state of the attentions in a session.
                 #[derive(p::Clone)]
                 struct #name<E: p::Element> {
                     #(#names: #types,)*

@@ -145,7 +145,7 @@ impl Fused<'_> {
         [start, self.term(&sum.planned.terms[1 - index])]
     }
 
-    /// What a term becomes where it is.
+    /// Writes the result into the memory of a term.
     fn emit_in_place(&self, lines: &mut TrackedCode, computed: &Computed<'_>) {
         if let Fusion::Dropout(_) = computed.node.fusion() {
             let (kept, (x, _)) = (
@@ -209,7 +209,7 @@ impl Fused<'_> {
         self.take_kept(lines, norm);
     }
 
-    /// What a result is written to: makes it, unless the model returns it.
+    /// The array that a result is written to. It is new, unless the model returns the result.
     fn result(&self, lines: &mut TrackedCode, id: ValueId) -> Ident {
         let model = self.model();
         let direct = model.is_written_directly(id, self.plan);
@@ -237,7 +237,7 @@ impl Fused<'_> {
         self.take_kept(lines, node);
     }
 
-    /// What an operation takes beside its result, and keeps, perhaps.
+    /// Notes the memory that an operation takes beside its result, and may keep.
     fn take_kept(&self, lines: &mut TrackedCode, node: &Node) {
         if let Some(footprint) = self.footprint(node) {
             match node.op.properties().kept {

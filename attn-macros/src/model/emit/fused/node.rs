@@ -18,7 +18,7 @@ pub(super) struct Computed<'m> {
 }
 
 impl Computed<'_> {
-    /// What is in memory of it.
+    /// The value that is in memory.
     pub(super) fn result(&self) -> ValueId {
         self.dropout.unwrap_or(self.node).result
     }
@@ -66,7 +66,7 @@ impl FusedNode<'_> {
         self.fused.input(self.node.operands[operand])
     }
 
-    /// What was kept for the derivative.
+    /// Memory that was kept for the derivative.
     pub(crate) fn kept(&self) -> Ident {
         self.fused.kept(self.node.result)
     }
@@ -140,7 +140,7 @@ impl FusedNode<'_> {
         self.fused.attention_in_session(attention.index)
     }
 
-    /// What the layer at this place has seen.
+    /// The state of the layer at this place in a session.
     pub(crate) fn past(&self, place: &Place) -> TokenStream {
         self.fused.past_of(place)
     }

@@ -1,4 +1,4 @@
-//! What a call and the layers are read into.
+//! The structs into which a call and the layers are read.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
@@ -91,7 +91,7 @@ impl Fused<'_> {
         }
     }
 
-    /// What an attention reads of the inputs.
+    /// The inputs that an attention reads.
     fn emit_data(&self, node: &Node, attention: &Attention) -> TokenStream {
         let spec = &self.model().attentions[attention.index].0;
         let query = self.ty(node.operands[0]);
@@ -166,7 +166,7 @@ impl Fused<'_> {
         checks.collect()
     }
 
-    /// What is read of the layers, and what is kept: for the model, and for the body of each `repeat`.
+    /// The weights, and the values that are kept: of the model, and of the body of each `repeat`.
     pub(super) fn emit_weights(&self) -> TokenStream {
         let modules = self.model().modules.iter();
         let weights = modules.map(|module| self.emit_weights_of(module));
@@ -235,7 +235,7 @@ impl Fused<'_> {
             }
         });
         structs.push(quote_spanned! {self.cx.at=>
-            /// What the derivative reads again.
+            /// Values that the derivative reads.
             struct #name<E: p::Element> {
                 #(#values,)*
                 #(#kept,)*

@@ -1,4 +1,4 @@
-//! What is drawn: boxes in the order of the program, frames around those of a loop, and edges between boxes.
+//! The picture of a model: boxes in the order of the program, frames around those of a loop, and edges between boxes.
 
 use std::ops::Range;
 
@@ -55,7 +55,7 @@ pub(super) enum Course {
     Back,
 }
 
-/// What to draw of `model`.
+/// The picture of `model`.
 pub(super) fn chart(model: &Model) -> Chart {
     let mut builder = Builder::new(model);
     builder.inputs_of(None);

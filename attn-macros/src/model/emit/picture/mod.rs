@@ -131,7 +131,7 @@ fn push_rect(rect: Rect, round: i32, fill: &str, svg: &mut String) {
     );
 }
 
-/// What is alike has the same colour.
+/// Operations of one kind have one colour.
 fn fill(kind: VertexKind) -> &'static str {
     match kind {
         VertexKind::Value => " fill=\"none\"",
