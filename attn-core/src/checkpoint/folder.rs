@@ -21,9 +21,9 @@ use crate::{Element, disk, train::AdamWState};
 const LATEST: &str = "latest";
 /// The file that names the checkpoint with the least metric, and says what that is.
 const BEST: &str = "best";
-/// AllocationGuard by who saves.
+/// Held by who saves.
 const SAVING: &str = ".lock";
-/// AllocationGuard by a run, for its life.
+/// Held by a run, for its life.
 const RUNNING: &str = ".run";
 /// What a hidden folder ends with that is being written or removed: what is in it is of no use to anybody.
 const UNFINISHED: &str = "tmp";

@@ -190,7 +190,7 @@ fn emit_divisor(cx: &Layer<'_>, divisor: &Expr) -> TokenStream {
     }
 }
 
-/// TrackedCode for the integer `expr`, and what is checked of it: where it lies, the places that it depends on, and the function of
+/// Lines for the integer `expr`, and what is checked of it: where it lies, the places that it depends on, and the function of
 /// these.
 fn emit_values(cx: &Layer<'_>, expr: &Expr) -> (TokenStream, TokenStream) {
     let heads = &cx.spec.heads;

@@ -1,4 +1,4 @@
-//! TrackedCode of emitted code with what they do to memory. Both are written in one place, so that they cannot differ.
+//! Emitted lines, with their effect on memory. Both are written in one place, so that they cannot differ.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use quote::{ToTokens, quote};
 
 use crate::spec::Size;
 
-/// TrackedCode of a forward or a backward pass.
+/// Lines of a forward or a backward pass.
 #[derive(Default)]
 pub(crate) struct TrackedCode {
     pub(crate) code: TokenStream,

@@ -121,7 +121,7 @@ impl Op for Activation {
         let axes = of.operand(0);
         Cost {
             backward: Scratch::WhenAdding(quote!(p::Footprint::back(&[#(#axes),*]))),
-            ..Cost::elementwise()
+            ..Cost::none()
         }
     }
 

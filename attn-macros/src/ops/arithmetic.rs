@@ -55,7 +55,7 @@ impl Op for Add {
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {
-        Cost::elementwise()
+        Cost::none()
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
@@ -92,7 +92,7 @@ impl Op for Sub {
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {
-        Cost::elementwise()
+        Cost::none()
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
@@ -131,7 +131,7 @@ impl Op for Mul {
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {
-        Cost::elementwise()
+        Cost::none()
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
@@ -171,7 +171,7 @@ impl Op for Scale {
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {
-        Cost::elementwise()
+        Cost::none()
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
@@ -211,7 +211,7 @@ impl Op for Shift {
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {
-        Cost::elementwise()
+        Cost::none()
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {

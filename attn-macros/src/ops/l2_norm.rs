@@ -56,7 +56,7 @@ impl Op for L2Norm {
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {
-        Cost::elementwise()
+        Cost::none()
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {

@@ -106,7 +106,7 @@ impl Op for LearnedPosition {
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {
-        Cost::elementwise()
+        Cost::none()
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {

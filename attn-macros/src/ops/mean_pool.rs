@@ -146,7 +146,7 @@ impl Op for MeanPool {
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {
-        Cost::elementwise()
+        Cost::none()
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {

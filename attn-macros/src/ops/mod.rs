@@ -128,7 +128,7 @@ pub(crate) struct CallSite<'c> {
 
 /// An operation in the graph.
 ///
-/// `of` is the node with its values. TrackedCode that are emitted read their operands and sizes through it.
+/// `of` is the node with its values. Emitted lines read their operands and sizes through it.
 pub(crate) trait Op {
     fn properties(&self) -> Properties<'_>;
 
@@ -192,7 +192,7 @@ pub(crate) enum Scratch {
 
 impl Cost {
     /// It multiplies no matrices, and writes its result and gradients where they go.
-    pub(crate) const fn elementwise() -> Self {
+    pub(crate) const fn none() -> Self {
         Cost {
             flops: None,
             forward: None,

@@ -133,7 +133,7 @@ impl Op for Module {
 
     /// Unknown: a model with such a module has no constants of memory and FLOPs.
     fn cost(&self, _: &Extents<'_>) -> Cost {
-        Cost::elementwise()
+        Cost::none()
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {

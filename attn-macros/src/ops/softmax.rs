@@ -50,7 +50,7 @@ impl Op for Softmax {
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {
-        Cost::elementwise()
+        Cost::none()
     }
 
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
