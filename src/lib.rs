@@ -53,7 +53,7 @@
 //! another number, as `torch.set_num_threads` does in PyTorch; so does `rayon::ThreadPoolBuilder::build_global` before the first pass.
 //! `pool.install(|| ..)` runs a pass in a pool of your own.
 //!
-//! What the layers, models and functions of this crate compute is the same to the bit, whatever the number of threads is. Models that answer requests from several threads are in [`generate`](crate::generate#serving).
+//! Layers, models and functions of this crate compute the same bits for any number of threads. Models that answer requests from several threads are in [`generate`](crate::generate#serving).
 //!
 //! # A layer in a model
 //!
@@ -96,7 +96,7 @@
 //! let y = encoder.forward((x, valid_lens));
 //! ```
 //!
-//! What else a mask or a bias depends on, ids of documents, distances in a graph, lengths of prefixes, is declared as `data` in a body;
+//! Other numbers that a mask or a bias depends on (ids of documents, distances in a graph, lengths of prefixes) are `data` of a body;
 //! see [`attention!`].
 //!
 //! # Functions of the score and of the place
@@ -263,7 +263,7 @@ pub use attn_core::{
     memory, nn, ops, train,
 };
 
-/// What a layer takes at the call beside its inputs: valid lengths for `padding`, ids for `document`, and the `data` of a body.
+/// Arguments of a call beside the inputs: valid lengths for `padding`, ids for `document`, and the `data` of a body.
 ///
 /// A layer accepts what implements [`Padding`](data::Padding) or [`Documents`](data::Documents) for its shape, `(B, Q, K)` for
 /// batched input and `(Q, K)` for unbatched, or [`Data`](data::Data) for the shape that is declared. All of it is read and checked
@@ -292,7 +292,7 @@ pub mod maps {
     pub use attn_core::maps::{AttentionMap, MapError};
 }
 
-/// What a program needs that declares layers and trains them, in one line: `use attn::prelude::*;`.
+/// The imports of a program that declares and trains layers, in one line: `use attn::prelude::*;`.
 ///
 /// These are the macros, [`Error`], what generic code asks for ([`Backend`], [`Element`], [`Facts`]), and all of
 /// [dfdx's prelude](dfdx::prelude). A program may import both preludes: what is in both is the same.
@@ -338,7 +338,7 @@ pub mod dfdx {
 #[doc(no_inline)]
 pub use ::dfdx::{shapes::Const, tensor::Tensor};
 
-/// What `attention!` expands to refers to this. Not for users, and not stable.
+/// Expansions refer to this. It is not for users, and not stable.
 #[doc(hidden)]
 pub mod __private {
     /// All of the run time, for the examples of its documentation.

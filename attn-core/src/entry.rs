@@ -68,7 +68,7 @@ impl ForwardOptions<'_> {
     }
 }
 
-/// What a layer returns: the output, and the weights where it runs in the composed form.
+/// The result of a layer: the output, and the weights where it runs in the composed form.
 pub type Attended<Output, Weights> = (Output, Option<Weights>);
 
 /// The output alone.
@@ -276,7 +276,7 @@ pub fn add_batch<S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>
     reshape(x, (Const, len, width))
 }
 
-/// What a layer returns, without the batch axis: `[1, len, width]` to `[len, width]`, and `[1, heads, query, key]` to
+/// The result of a layer without the batch axis: `[1, len, width]` to `[len, width]`, and `[1, heads, query, key]` to
 /// `[heads, query, key]`.
 pub fn drop_batch<
     const W: usize,

@@ -1,6 +1,6 @@
 //! The memory of activations: how much there is, and how much there was at most.
 //!
-//! What counts are the arrays that operations of the tape compute on the way, at their exact sizes: values, what layers keep for
+//! Counted are the arrays that operations of the tape compute on the way, at their exact sizes: values, what layers keep for
 //! the derivative, gradients of values, temporary ones; and the results of operations until the backward pass is through them,
 //! with their gradients while it is in them. What does not are parameters and their gradients, the copies of them and of inputs that
 //! an operation works with, lists of indices, and the scratch memory of kernels: tiles, and in the derivative of an attention the

@@ -1,4 +1,4 @@
-//! What a user reads who calls `backward` on a tensor without a tape.
+//! The message for `backward` on a tensor without a tape.
 
 use dfdx::prelude::{Gradients, NoneTape, Rank0, Storage, Tensor};
 

@@ -23,7 +23,7 @@ use crate::{disk::Failure, train::StateError};
 pub struct CheckpointError {
     /// The file, or the folder.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -45,7 +45,7 @@ pub enum Problem {
     /// The system refused.
     #[error("cannot {action}: {error}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
         /// The error of the system.
         error: io::Error,
@@ -63,7 +63,7 @@ pub enum Problem {
     /// It is a file of another format.
     #[error("it is {format}, not a safetensors file: {advice}")]
     Format {
-        /// What it is.
+        /// The format of the file.
         format: &'static str,
         /// How its tensors get here.
         advice: &'static str,
@@ -74,7 +74,7 @@ pub enum Problem {
     HeaderLength {
         /// The length at the start of the file.
         found: u64,
-        /// What is left of the file, or what a header may have.
+        /// The bytes that the file has left, or that a header may have.
         limit: u64,
     },
 
@@ -136,7 +136,7 @@ pub enum Problem {
     Length {
         /// Where the last tensor ends.
         expected: u64,
-        /// What there is.
+        /// The number that was found.
         found: u64,
     },
 
@@ -145,7 +145,7 @@ pub enum Problem {
     Checksum {
         /// The parsed contents.
         expected: String,
-        /// What the file says.
+        /// The text that was found in the file.
         found: String,
     },
 
@@ -188,7 +188,7 @@ pub enum Problem {
     Scalar {
         /// The name.
         name: String,
-        /// What the file has.
+        /// The value in the file.
         value: f64,
         /// The type.
         expected: &'static str,
@@ -200,7 +200,7 @@ pub enum Problem {
         found.as_deref().unwrap_or("nothing")
     )]
     Step {
-        /// What it has there.
+        /// The value that was found there.
         found: Option<String>,
     },
 
@@ -232,7 +232,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// What a failed `action` is.
+    /// The problem of a failed `action`.
     pub(super) fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Io { action, error }
     }
@@ -269,10 +269,10 @@ pub struct Mismatch {
     pub missing: Vec<(String, TensorType)>,
     /// Tensors of the file that the model does not have.
     pub extra: Vec<(String, TensorType)>,
-    /// The parts that both have, each in its own way.
+    /// Tensors that both have, with different types or shapes.
     pub different: Vec<Difference>,
-    /// What of those that are missing or different is what in the model, where a [map](super::layout) says so: their names, and the
-    /// names and types in the model.
+    /// For those that are missing or different, where a [map](super::layout) renames them: their names, and the names and types in
+    /// the model.
     pub ours: BTreeMap<String, Vec<(String, TensorType)>>,
 }
 
@@ -293,7 +293,7 @@ impl Mismatch {
         self.missing.is_empty() && self.extra.is_empty() && self.different.is_empty()
     }
 
-    /// What a tensor of the file is in the model, if that needs to be said.
+    /// The name and type in the model of a tensor of the file, where they differ.
     fn in_the_model(&self, name: &str) -> String {
         let Some(ours) = self.ours.get(name) else {
             return String::new();

@@ -25,9 +25,9 @@ const BEST: &str = "best";
 const SAVING: &str = ".lock";
 /// Held by a run, for its life.
 const RUNNING: &str = ".run";
-/// What a hidden folder ends with that is being written or removed: what is in it is of no use to anybody.
+/// The end of the name of a hidden folder that is being written or removed. Nobody can use its contents.
 const UNFINISHED: &str = "tmp";
-/// What a hidden folder ends with whose place another takes in this moment: a whole checkpoint.
+/// The end of the name of a hidden folder that is being replaced in this moment. It is a whole checkpoint.
 const REPLACED: &str = "old";
 
 /// The checkpoints of a run, in one folder.

@@ -61,7 +61,7 @@
 //! `latest` and `best` are files of one line. Links would do the same on Linux, but not on every system and every disk,
 //! and not where a folder is copied or packed.
 //!
-//! What is saved is the state that this crate knows of. A trainer must put the rest into its own JSON: how much of the data
+//! A checkpoint has the state that this crate knows of. A trainer must put the rest into its own JSON: how much of the data
 //! it has seen, the seeds of its random numbers, the schedule of the learning rate. Floats come back to the last bit there,
 //! too, but JSON has no NaN and no infinity.
 //!
@@ -128,7 +128,7 @@ pub use optimizer::{load_adamw, save_adamw};
 #[doc(no_inline)]
 pub use safetensors::Dtype;
 
-/// What [`load`] accepts beyond the very tensors that a model has.
+/// Differences between the file and the model that [`load`] accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
     /// Floats of another type, `f16`, `bf16`, `f32` or `f64`. What the model cannot hold is rounded, to infinity if it is

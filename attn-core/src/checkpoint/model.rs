@@ -120,7 +120,7 @@ pub(super) struct Slot<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What training changes.
+    /// A tensor that training changes.
     Parameter,
     /// A tensor that it does not change, as the running mean of a norm.
     Constant,

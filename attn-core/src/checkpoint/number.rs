@@ -20,7 +20,7 @@ use crate::Element;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorType {
-    /// What its numbers are.
+    /// The type of its numbers.
     pub dtype: Dtype,
     /// How many there are along each axis. The last axis is that of neighbours.
     pub shape: Vec<usize>,

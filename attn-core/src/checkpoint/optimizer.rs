@@ -110,7 +110,7 @@ fn step(metadata: &Metadata) -> Result<u64, Problem> {
     })
 }
 
-/// What a state has after the first step.
+/// The tensors of a state after the first step.
 fn moments<M, E, D>(model: &M) -> Vec<Expected>
 where
     M: TensorCollection<E, D>,

@@ -1,4 +1,4 @@
-//! What a body declares as `data`: ids, floats and marks that its functions read by index.
+//! The `data` of a body: ids, floats and marks that its functions read by index.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub trait Data<Shape, V, D: HasErr>: Sized {
     fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<V, N>, Error<D::Err>>;
 }
 
-/// What a spec declares: where data belongs, and the sizes that it has in a call.
+/// The declaration of data: its name, and its sizes in a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared<const N: usize> {
     /// The layer's name.
@@ -161,7 +161,7 @@ impl<E: Element, const N: usize> Table<E, N> {
 
 /// An element of data: an id, a mark or a float.
 pub trait DataElement: Copy {
-    /// What it is as an id, if it is one.
+    /// The id, if it is one.
     fn id(self) -> Option<usize>;
 }
 

@@ -46,7 +46,7 @@ pub trait Documents<Shape, D: HasErr>: Sized {
     fn read(self, layer: &'static str, sizes: Sizes) -> Result<DocumentData, Error<D::Err>>;
 }
 
-/// What [`Documents`] was read into.
+/// [`Documents`], as they were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentData {
     /// `[batch, query]`.

@@ -1,4 +1,4 @@
-//! What a layer takes at the call beside its inputs: valid lengths for `padding`, ids for `document`, and the `data` of a body.
+//! Arguments of a call beside the inputs: valid lengths for `padding`, ids for `document`, and the `data` of a body.
 //!
 //! A layer accepts what implements [`Padding`] or [`Documents`] for its shape, `(B, Q, K)` for batched input and
 //! `(Q, K)` for unbatched, or [`Data`] for the shape that is declared; all of it is read and checked once per call, before any

@@ -83,7 +83,7 @@ pub struct LengthsPerQuery<T>(pub T);
 )]
 pub trait HasOneReading {}
 
-/// What [`Padding`] was read into.
+/// [`Padding`], as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaddingData(Data);
 

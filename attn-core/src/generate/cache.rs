@@ -81,7 +81,7 @@ impl<E: Pooled> Cache<E> {
             capacity,
         } = room;
         let sizes = attention.sizes;
-        // What new tokens need anyway holds such a sequence, whatever its mask looks at.
+        // The room for new tokens holds such a sequence, whatever its mask looks at.
         let reach = match capacity <= MOST_NEW {
             true => Reach::all(capacity),
             false => Reach::of(attention.mask, sizes, sequences, capacity),
@@ -115,7 +115,7 @@ impl<E: Pooled> Cache<E> {
         (of.len, of.dropped) = (0, 0);
     }
 
-    /// What the new tokens get of those before them and of each other, whose keys and values are remembered.
+    /// The attention of new tokens to those before them and to each other. Their keys and values are remembered.
     ///
     /// The tensors are those of [`Attention::forward`], of a single sequence: the rows of the new tokens.
     ///

@@ -15,7 +15,7 @@ use crate::{
 
 /// A layer of `attention!` inside of a model that goes on token by token.
 pub trait Decode<E: Element>: FusedLayer<E> {
-    /// What it has seen.
+    /// Its keys and values so far.
     type DecodeState: Remembers + Clone;
 
     /// Nothing seen yet.
@@ -34,7 +34,7 @@ pub trait Decode<E: Element>: FusedLayer<E> {
     );
 }
 
-/// What an attention has seen, and what it is called with: of the longest sequence there may be.
+/// The cache of an attention, and its call for the longest sequence that there may be.
 pub struct DecodeState<C, E> {
     /// Shared by all copies.
     pub call: Arc<C>,

@@ -10,7 +10,7 @@ const QUERIES: usize = 16;
 /// no more than a block.
 const MOST_BLOCKS: usize = 1 << 16;
 
-/// What of a sequence later queries attend to: the first `kept` keys, and the last `window` of those that there are, the
+/// The keys of a sequence that later queries attend to: the first `kept`, and the last `window` of those that there are, the
 /// query's own among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reach {
@@ -18,7 +18,7 @@ pub(super) struct Reach {
     pub window: usize,
 }
 
-/// What a mask says of a rectangle in all sequences and heads.
+/// The coverage of a rectangle in all sequences and heads.
 struct Question<'a, E> {
     mask: &'a dyn TileMask<E>,
     sequences: usize,

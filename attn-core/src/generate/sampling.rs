@@ -76,9 +76,9 @@ pub enum SamplingError {
     Option {
         /// Its name.
         option: &'static str,
-        /// What it was.
+        /// The value that was given.
         value: f64,
-        /// What it can be.
+        /// The values that are allowed.
         expected: &'static str,
     },
 

@@ -52,7 +52,7 @@ impl<P: Remembers> Remembers for Vec<P> {
 pub struct Decoding<W, P, F> {
     /// Shared by all copies.
     pub weights: Arc<W>,
-    /// What it has seen.
+    /// The state of its attentions.
     pub past: P,
     /// The function.
     pub decode: F,
@@ -305,7 +305,7 @@ impl<E: Element> Sessions<E> {
     }
 }
 
-/// What [`Sessions`] take beside the cache, in bytes; nothing if that cannot be counted.
+/// The bytes that [`Sessions`] take beside the cache; `None` if they cannot be counted.
 fn bytes_of<E: Element>(sequences: usize, width: usize) -> Option<usize> {
     let results = sequences
         .checked_mul(width)

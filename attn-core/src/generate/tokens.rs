@@ -1,4 +1,4 @@
-//! What a session is given at a time: some tokens of some of its sequences.
+//! The new tokens of a session: some tokens of some of its sequences.
 
 use std::ops::Range;
 

@@ -71,7 +71,7 @@ impl Vocabulary {
         }
     }
 
-    /// What a token is, in a word: `character`, `byte` or `piece`.
+    /// The unit of a token: `character`, `byte` or `piece`.
     pub fn unit(&self) -> &'static str {
         match &self.0 {
             Kind::Characters(_) => "character",

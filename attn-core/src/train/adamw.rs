@@ -115,7 +115,7 @@ impl AdamWConfig {
 pub struct AdamW<E> {
     /// The numbers of the next step.
     pub config: AdamWConfig,
-    /// What it remembers.
+    /// Its state.
     pub state: AdamWState<E>,
     decays: Box<Decays>,
     bound: Option<Bound>,

@@ -36,7 +36,7 @@ impl ParameterInfo<'_> {
     /// - A table is the weight of an [`nn::Embedding`], of an [`nn::LearnedPosition`] or of dfdx's
     ///   [`Embedding`](modules::Embedding), whatever the name.
     ///
-    /// What an attention layer declares in its body (`param table: [heads, 64]`) counts as any other parameter.
+    /// A tensor that the body of an attention declares (`param table: [heads, 64]`) counts as any other parameter.
     pub fn decays_by_default(&self) -> bool {
         self.dims.len() >= 2 && !self.is_bias() && !self.is_table()
     }

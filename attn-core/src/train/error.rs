@@ -52,9 +52,9 @@ pub enum UpdateError<Dev> {
     Config {
         /// The number.
         name: &'static str,
-        /// What it is.
+        /// The value that was given.
         found: f64,
-        /// What it may be.
+        /// The values that are allowed.
         expected: &'static str,
     },
 

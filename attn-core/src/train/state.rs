@@ -1,8 +1,8 @@
-//! What an optimizer remembers, and how it is saved.
+//! The state of an optimizer, and how it is saved.
 
 use std::collections::BTreeMap;
 
-/// What [`AdamW`](super::AdamW) remembers from step to step.
+/// The state of [`AdamW`](super::AdamW) from step to step.
 ///
 /// It is plain data. Formats that save lists of numbers by name, as those for tensors do, take [`lists`](Self::lists);
 /// [`from_lists`](Self::from_lists) goes the other way.

@@ -37,7 +37,7 @@ const MOST: f64 = 1e30;
 /// # Ok::<_, attn::viz::VizError>(())
 /// ```
 ///
-/// What is not finite is left out, and so is, on a logarithmic axis, what is not above 0; the chart says how many that were. A long
+/// Losses that are not finite are left out; so are, on a logarithmic axis, those that are not above 0. The chart says how many. A long
 /// run is drawn by the least and the largest loss of neighbours. The same losses are always the same bytes.
 #[derive(Clone, Debug)]
 pub struct LossChart {

@@ -8,7 +8,7 @@
 /// Red, green, blue, as sRGB.
 pub(super) type Rgb = [u8; 3];
 
-/// What a colour stands for that is no weight between 0 and the largest.
+/// The colour of a weight that is not finite.
 pub(super) const NOT_FINITE: Rgb = [0xd4, 0x1f, 0x8c];
 
 /// The paper that is drawn on.

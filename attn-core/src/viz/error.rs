@@ -68,7 +68,7 @@ pub enum VizError {
     File {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
         /// The error of the system.
         error: io::Error,
@@ -77,7 +77,7 @@ pub enum VizError {
     /// A value of a record that could not be read again.
     #[error("a record cannot have a value called `{name}`: {reason}")]
     Name {
-        /// What it is called.
+        /// Its name.
         name: String,
         /// Why.
         reason: &'static str,

@@ -1,4 +1,4 @@
-//! What stands beside queries and keys.
+//! The labels of queries and keys.
 
 use std::borrow::Cow;
 

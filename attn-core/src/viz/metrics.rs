@@ -55,7 +55,7 @@ impl Metrics {
 
     /// Goes on behind the lines of this step and of those before it; begins a file if there is none.
     ///
-    /// What a crash left half-written at the end is dropped.
+    /// A record at the end that a crash left half-written is dropped.
     ///
     /// # Errors
     /// [`VizError`] if the system refuses, or if a line before the last is no record. The file is then as it was.

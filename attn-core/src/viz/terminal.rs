@@ -46,7 +46,7 @@ pub fn terminal(
     })
 }
 
-/// What [`terminal`] makes: it is displayed.
+/// The result of [`terminal`], to be displayed.
 #[derive(Clone, Debug)]
 pub struct Terminal {
     grid: Grid,
@@ -99,7 +99,7 @@ struct Layout<'a> {
     above: Above<'a>,
 }
 
-/// What stands above the weights.
+/// The lines above the weights.
 enum Above<'a> {
     /// The letters of each key, which has `cell` columns.
     Labels {

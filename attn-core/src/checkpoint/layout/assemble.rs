@@ -11,7 +11,7 @@ pub(super) struct Theirs {
     pub(super) name: String,
     pub(super) described: TensorType,
     pub(super) optional: bool,
-    /// What it is in the model.
+    /// The tensors of the model that it is made of.
     pub(super) parts: Vec<(String, TensorType)>,
 }
 

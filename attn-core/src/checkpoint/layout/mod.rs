@@ -192,7 +192,7 @@ impl WeightMap {
         self
     }
 
-    /// What the metadata of a written file say. `from_pretrained` of Hugging Face asks for `format`, `pt`, which the known layouts
+    /// The metadata of a written file. `from_pretrained` of Hugging Face asks for `format`, `pt`, which the known layouts
     /// have.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.insert(key.into(), value.into());
@@ -201,7 +201,7 @@ impl WeightMap {
 
     /// The same map for a part of a model, or of a file: all names begin with these.
     ///
-    /// What is elsewhere in the file does not count, and what is elsewhere in the model stays as it is and is not written. An
+    /// Other tensors of the file do not count; other tensors of the model stay as they are and are not written. An
     /// index is a number, or `{}` on both sides: a layer becomes all layers by `.under("blocks.{}.", "encoder.layer.{}.")`.
     pub fn under(mut self, ours: &str, theirs: &str) -> Self {
         let before = |prefix: &str, name: &mut String| name.insert_str(0, prefix);

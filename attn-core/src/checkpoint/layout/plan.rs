@@ -9,7 +9,7 @@ use super::{
 };
 use crate::checkpoint::{Mismatch, Problem, archive::Expected};
 
-/// What a map means for a model.
+/// A map, worked out for a model.
 #[derive(Debug)]
 pub(in crate::checkpoint) struct Plan {
     /// The tensors of a file, in the order of the model.

@@ -2,7 +2,7 @@
 
 /// One of our tensors as a part of one of theirs.
 ///
-/// What a rule does, transpose, take a range of rows, change their order, it does to each axis by itself. So the place of a
+/// A rule transposes, takes a range of rows, or changes their order: each acts on one axis by itself. So the place of a
 /// number in their tensor is a sum over our axes.
 #[derive(Debug)]
 pub(super) struct View {
