@@ -1,27 +1,12 @@
 //! The largest numbers of sequences.
 
+use super::mean_pool::{M, Sequences, first, lens};
 use super::*;
 use attn::{
     Error,
     ops::{self, composed},
 };
 use support::tensors::flat;
-
-const M: usize = 5;
-
-type Sequences<E> = Tensor<(usize, usize, Const<M>), E, Cpu>;
-
-fn lens(lens: &[usize]) -> Tensor<(usize,), usize, Cpu> {
-    Cpu::default().tensor_from_vec(lens.to_vec(), (lens.len(),))
-}
-
-/// The marks of the first `counts[b]` of `s` vectors.
-fn first(counts: &[usize], s: usize) -> Vec<bool> {
-    let marks = counts
-        .iter()
-        .flat_map(|&count| (0..s).map(move |l| l < count));
-    marks.collect()
-}
 
 fn agrees<E: Element>()
 where

@@ -7,16 +7,16 @@ use attn::{
 };
 use support::tensors::flat;
 
-const M: usize = 5;
+pub(super) const M: usize = 5;
 
-type Sequences<E> = Tensor<(usize, usize, Const<M>), E, Cpu>;
+pub(super) type Sequences<E> = Tensor<(usize, usize, Const<M>), E, Cpu>;
 
-fn lens(lens: &[usize]) -> Tensor<(usize,), usize, Cpu> {
+pub(super) fn lens(lens: &[usize]) -> Tensor<(usize,), usize, Cpu> {
     Cpu::default().tensor_from_vec(lens.to_vec(), (lens.len(),))
 }
 
 /// The marks of the first `counts[b]` of `s` vectors.
-fn first(counts: &[usize], s: usize) -> Vec<bool> {
+pub(super) fn first(counts: &[usize], s: usize) -> Vec<bool> {
     let marks = counts
         .iter()
         .flat_map(|&count| (0..s).map(move |l| l < count));

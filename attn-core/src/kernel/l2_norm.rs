@@ -10,7 +10,7 @@
 use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
-use super::{Matrix, MatrixMut, Real};
+use super::{Matrix, MatrixMut, Real, assert_same_shape};
 use crate::simd::slice::{self, load_any, store_any};
 use crate::simd::{Kernel, Vector, WriteMode, run};
 
@@ -23,7 +23,7 @@ compiled! {
     /// If the shapes differ.
     #[track_caller]
     pub fn forward<E>(x: Matrix<'_, E>, epsilon: E, y: MatrixMut<'_, E>) {
-        assert_shapes(x, y.rows(), y.cols());
+        assert_same_shape(x, y.rows(), y.cols());
         let chunk = rows_per_task(x.cols());
         let parts = y.row_chunks(chunk).enumerate();
         for_each(parts, |(index, y)| {
@@ -44,8 +44,8 @@ compiled! {
         d_x: MatrixMut<'_, E>,
         into: WriteMode,
     ) {
-        assert_shapes(x, d_y.rows(), d_y.cols());
-        assert_shapes(x, d_x.rows(), d_x.cols());
+        assert_same_shape(x, d_y.rows(), d_y.cols());
+        assert_same_shape(x, d_x.rows(), d_x.cols());
         let chunk = rows_per_task(x.cols());
         let parts = d_x.row_chunks(chunk).enumerate();
         for_each(parts, |(index, d_x)| {
@@ -59,16 +59,6 @@ compiled! {
             });
         });
     }
-}
-
-#[track_caller]
-fn assert_shapes<E>(x: Matrix<'_, E>, rows: usize, cols: usize) {
-    assert!(
-        x.rows() == rows && x.cols() == cols,
-        "({} x {}) and ({rows} x {cols}) differ",
-        x.rows(),
-        x.cols()
-    );
 }
 
 /// The length of a row; none if `epsilon` takes its place. That of a row with NaN is NaN.

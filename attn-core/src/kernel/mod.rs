@@ -39,3 +39,14 @@ mod transpose;
 pub use crate::simd::{Matrix, MatrixMut, Real};
 pub use index::OutOfRange;
 pub use pool::{Buffer, Pooled};
+
+/// Checks that a matrix has so many rows and columns.
+#[track_caller]
+fn assert_same_shape<E>(x: Matrix<'_, E>, rows: usize, cols: usize) {
+    assert!(
+        x.rows() == rows && x.cols() == cols,
+        "({} x {}) and ({rows} x {cols}) differ",
+        x.rows(),
+        x.cols()
+    );
+}

@@ -27,7 +27,7 @@ const LANES: usize = 16;
 pub(super) enum Start<'a, E> {
     /// Nothing: whatever is there is overwritten.
     Zero,
-    /// Those that are there.
+    /// The numbers that are there.
     Given,
     /// These numbers, in every row.
     Row(&'a [E]),

@@ -11,7 +11,7 @@
 use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
-use super::{Matrix, MatrixMut, Real};
+use super::{Matrix, MatrixMut, Real, assert_same_shape};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, Vector, math, run};
 
@@ -24,7 +24,7 @@ compiled! {
     /// If the shapes differ.
     #[track_caller]
     pub fn forward<E>(x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-        assert_shapes(x, y.rows(), y.cols());
+        assert_same_shape(x, y.rows(), y.cols());
         let chunk = rows_per_task(x.cols());
         let parts = y.row_chunks(chunk).enumerate();
         for_each(parts, |(index, y)| {
@@ -39,8 +39,8 @@ compiled! {
     /// If the shapes differ.
     #[track_caller]
     pub fn backward<E>(y: Matrix<'_, E>, d_y: Matrix<'_, E>, d_x: MatrixMut<'_, E>) {
-        assert_shapes(y, d_y.rows(), d_y.cols());
-        assert_shapes(y, d_x.rows(), d_x.cols());
+        assert_same_shape(y, d_y.rows(), d_y.cols());
+        assert_same_shape(y, d_x.rows(), d_x.cols());
         let chunk = rows_per_task(y.cols());
         let parts = d_x.row_chunks(chunk).enumerate();
         for_each(parts, |(index, d_x)| {
@@ -52,16 +52,6 @@ compiled! {
             });
         });
     }
-}
-
-#[track_caller]
-fn assert_shapes<E>(x: Matrix<'_, E>, rows: usize, cols: usize) {
-    assert!(
-        x.rows() == rows && x.cols() == cols,
-        "({} x {}) and ({rows} x {cols}) differ",
-        x.rows(),
-        x.cols()
-    );
 }
 
 struct Forward<'a, E> {

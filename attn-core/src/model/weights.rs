@@ -84,7 +84,7 @@ impl<'a> Random<'a> {
     }
 }
 
-/// What a model reads of a module: `[generics] Module: weights, |layer, operation| read;`
+/// Implements [`FusedLayer`] and [`Weighted`] of a module: `[generics] Module: weights, |layer, operation| read;`
 macro_rules! weighted {
     ($(
         [$($generics:tt)*] $Layer:ty: $Weights:ty, |$layer:ident, $operation:ident| $read:expr;

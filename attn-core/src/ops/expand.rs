@@ -156,7 +156,7 @@ pub(crate) mod slices {
         d_x.add(1.0, sums.as_deref().unwrap_or(d_y), gradients)
     }
 
-    /// What [`expand`] and its derivative take: of the steps on the way, each result while the next one is computed.
+    /// The footprint of [`expand`] and its derivative: the result of each step, while the next one is computed.
     pub const fn expand_footprint(from: &[usize], to: &[usize]) -> Footprint {
         let mut whole = Footprint::NONE;
         // The numbers before a step, and before the one before it; `x` itself takes nothing in the forward pass.

@@ -265,7 +265,7 @@ pub(crate) mod composed {
         let x = rows(x)?;
         let left = x.with_empty_tape().try_slice((.., ..H))?;
         let right = x.try_slice((.., H..))?;
-        // Of the same types.
+        // dfdx gives the two slices different types.
         let sizes = (left.shape().0, H);
         let left = reshape(left, sizes)?;
         let right = reshape(right, sizes)?;

@@ -454,7 +454,7 @@ pub(crate) mod slices {
         pub bias: Option<Operand<E>>,
     }
 
-    /// What a [`Norm`] of vectors of this width takes: the statistics, and in its derivative those by gain and bias.
+    /// The footprint of a [`Norm`] of vectors of this width: the statistics, and the gradients of gain and bias in its derivative.
     pub const fn norm_footprint(rows: &[usize], width: usize) -> Footprint {
         let statistics = Footprint::array(&[Footprint::array(rows).kept, STATISTICS]);
         Footprint {

@@ -42,7 +42,7 @@ pub(crate) fn claim_fails(
     )
 }
 
-/// What a mask depends on beside positions.
+/// The inputs of a mask beside positions.
 #[derive(Clone, Copy)]
 pub(crate) struct Reads {
     pub(crate) batch: bool,

@@ -12,6 +12,9 @@ use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::spec::Real;
 
+/// That of the key's default.
+const EPSILON: f64 = 1e-12;
+
 pub(super) static L2_NORM: Operation = Operation {
     name: "l2_norm",
     keys: &[epsilon("1e-12")],
@@ -23,7 +26,7 @@ pub(super) static L2_NORM: Operation = Operation {
 };
 
 fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
-    let epsilon = asked_epsilon(lowering, call).unwrap_or_else(|| Real::known(1e-12));
+    let epsilon = asked_epsilon(lowering, call).unwrap_or_else(|| Real::known(EPSILON));
     let ty = lowering.floats_of(call)?;
     let operands = call.operands.clone();
     Some(lowering.node(frame, L2Norm { epsilon }, operands, (call.result, ty)))

@@ -6,7 +6,6 @@ use quote::{format_ident, quote};
 use super::layer::{self, Layer};
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
-    Scratch,
 };
 use crate::messages::model as messages;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
@@ -67,7 +66,10 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
         output,
         bias: !call.arguments.entries.iter().any(is_without_bias),
     };
-    let linear = Linear(lowering.layer(call, layer, &ty, frame));
+    let linear = Linear {
+        place: lowering.layer(call, layer, &ty, frame),
+        tied: false,
+    };
     let operands = call.operands.clone();
     Some(lowering.node(frame, linear, operands, (call.result, ty)))
 }
@@ -94,7 +96,11 @@ fn lower_tied(
     }
     let ty = x.ending_in(table.vocab);
     let operands = call.operands.clone();
-    Some(lowering.node(frame, TiedLinear(table.place), operands, (call.result, ty)))
+    let linear = Linear {
+        place: table.place,
+        tied: true,
+    };
+    Some(lowering.node(frame, linear, operands, (call.result, ty)))
 }
 
 struct Affine {
@@ -132,25 +138,19 @@ impl Layer for Affine {
     }
 }
 
-/// One product of matrices.
-fn cost(of: &Extents<'_>) -> Cost {
-    let rows = of.rows();
-    let input = of.width();
-    let output = of.width_of_result();
-    Cost {
-        flops: Some(quote!(p::product(&[2, #(#rows,)* #input, #output]))),
-        forward: None,
-        backward: Scratch::None,
-        hidden: None,
-    }
+struct Linear {
+    /// That of the layer, or of the embedding whose table is the weight.
+    place: Place,
+    tied: bool,
 }
-
-struct Linear(Place);
 
 impl Op for Linear {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Layer(&self.0),
+            label: match self.tied {
+                true => Label::Text(format!("linear, tied to {}", self.place.field)),
+                false => Label::Layer(&self.place),
+            },
             vertex: VertexKind::Linear,
             saved: Saved::Operands,
             kept: None,
@@ -169,63 +169,18 @@ impl Op for Linear {
     }
 
     fn cost(&self, of: &Extents<'_>) -> Cost {
-        cost(of)
-    }
-
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        of.layer("linear", &self.0)
-    }
-
-    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
-        None
-    }
-
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let weights = of.weights(&self.0);
-        let x = of.matrix(0);
-        let y = to.matrix();
-        quote!(#weights.forward(#x, #y))
-    }
-
-    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let weights = of.weights(&self.0);
-        let x = of.matrix(0);
-        let d_y = gradients.matrix();
-        let d_x = gradients.targets();
-        quote!(#weights.backward(#x, #d_y, #(&mut #d_x,)* gradients);)
-    }
-}
-
-/// Its weight is the table of the embedding at this place.
-struct TiedLinear(Place);
-
-impl Op for TiedLinear {
-    fn properties(&self) -> Properties<'_> {
-        Properties {
-            label: Label::Text(format!("linear, tied to {}", self.0.field)),
-            vertex: VertexKind::Linear,
-            saved: Saved::Operands,
-            kept: None,
-            fusion: Fusion::None,
-            lookup: None,
-            attention: None,
+        let rows = of.rows();
+        let input = of.width();
+        let output = of.width_of_result();
+        Cost {
+            flops: Some(quote!(p::product(&[2, #(#rows,)* #input, #output]))),
+            ..Cost::none()
         }
     }
 
-    fn gradients(&self, _: usize) -> Vec<Gradient> {
-        vec![Gradient::Computed]
-    }
-
-    fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Ok(Decode::PerToken)
-    }
-
-    fn cost(&self, of: &Extents<'_>) -> Cost {
-        cost(of)
-    }
-
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        of.layer("tied_linear", &self.0)
+        let method = if self.tied { "tied_linear" } else { "linear" };
+        of.layer(method, &self.place)
     }
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
@@ -233,17 +188,24 @@ impl Op for TiedLinear {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let weights = of.weights(&self.0);
+        let method = format_ident!("{}", if self.tied { "project" } else { "forward" });
+        let weights = of.weights(&self.place);
         let x = of.matrix(0);
         let y = to.matrix();
-        quote!(#weights.project(#x, #y))
+        quote!(#weights.#method(#x, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let weights = of.weights(&self.0);
+        let method = if self.tied {
+            "project_backward"
+        } else {
+            "backward"
+        };
+        let method = format_ident!("{method}");
+        let weights = of.weights(&self.place);
         let x = of.matrix(0);
         let d_y = gradients.matrix();
         let d_x = gradients.targets();
-        quote!(#weights.project_backward(#x, #d_y, #(&mut #d_x,)* gradients);)
+        quote!(#weights.#method(#x, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -74,7 +74,7 @@ pub(crate) struct Operation {
     positional: usize,
     /// Whether it may read the table of an embedding: `tied = name`.
     pub(crate) may_be_tied: bool,
-    /// What it takes and returns.
+    /// The shapes of its operands and of its result.
     pub(crate) signature: &'static str,
     pub(crate) doc: &'static str,
     pub(crate) lower: Lower,
@@ -91,7 +91,7 @@ pub(crate) enum Lower {
 type LowerCall =
     fn(&mut Lowering<'_>, &Call, Arguments, Option<&Ident>, &mut Frame) -> Option<ValueId>;
 
-/// Infers the shape of the result. What is wrong is reported, and then there is none.
+/// Infers the shape of the result. Mistakes are reported, and then there is no result.
 pub(crate) trait LowerOperands: Sync {
     fn lower(
         &self,
@@ -205,7 +205,7 @@ impl Cost {
 /// The gradient of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Gradient {
-    /// The operand has none: indices, and what no derivative is taken by.
+    /// The operand has no gradient: indices, lengths, masks, data.
     None,
     /// That of the result.
     Same,

@@ -139,7 +139,7 @@ impl<E: Real, F: Score<E>> TileScore<E> for F {
     }
 }
 
-/// As many numbers of each bias term as a span of a row has keys.
+/// Each bias term, for the keys of a span of a row.
 type Rows<E> = [[E; SPAN]; MOST_BIAS_TERMS];
 
 /// The bias terms of some keys of a row: those of the score that stand in memory, others in `rows`.

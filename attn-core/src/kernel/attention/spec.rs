@@ -299,7 +299,7 @@ pub struct Gradients<'a, E> {
     pub k: MatrixMut<'a, E>,
     /// As the values.
     pub v: MatrixMut<'a, E>,
-    /// Of what the bias terms of the score are computed from.
+    /// The gradients of the parameters that the bias terms are computed from.
     pub score: Option<ScoreGradients<'a, E>>,
     /// As the gain of the queries' norm.
     pub query_gain: Option<&'a mut [E]>,

@@ -353,7 +353,7 @@ pub(crate) mod slices {
         }
     }
 
-    /// What a [`FeedForward`] of `rows` vectors takes, with so many numbers between its two maps.
+    /// The footprint of a [`FeedForward`] of `rows` vectors, with `width` numbers between its two maps.
     pub const fn feed_forward_footprint(rows: &[usize], width: usize, gated: bool) -> Footprint {
         let rows = Footprint::array(rows).kept;
         let parts = [

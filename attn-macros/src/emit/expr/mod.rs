@@ -1,10 +1,12 @@
-//! Expressions as Rust: on indices, as closures that the host evaluates; on scores, as dfdx operations.
+//! Expressions as Rust: on indices, as closures that the host evaluates; on scores, as dfdx operations or over vectors.
 
 mod host;
 mod tensor;
+mod vector;
 
 pub(super) use host::{flat_index, host};
 pub(super) use tensor::emit_map;
+pub(super) use vector::vectors;
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

@@ -107,6 +107,8 @@ mistakes! {
         "`padding` of this `attention` is lens[alone] or bool[alone], found lens[batch]";
     pool_of_other_keys: "mean_pool(x, keep)", "mean_pool",
         "`mean_pool` takes lens[batch] or bool[batch, seq] as its second operand, found bool[batch, k]";
+    max_pool_of_other_keys: "max_pool(x, keep)", "max_pool",
+        "`max_pool` takes lens[batch] or bool[batch, seq] as its second operand, found bool[batch, k]";
     pool_of_ids: "mean_pool(x, tokens)", "mean_pool",
         "`mean_pool` takes lens[batch] or bool[batch, seq] as its second operand, found ids[batch, seq]";
     pool_with_an_operand_by_name: "let _p = mean_pool(x, padding = lens); x", "padding", "`mean_pool` has no operand `padding`";

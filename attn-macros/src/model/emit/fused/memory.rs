@@ -43,23 +43,23 @@ impl Fused<'_> {
         }
     }
 
-    /// Of a value.
+    /// The footprint of a value.
     pub(super) fn footprint_of(&self, id: ValueId) -> TokenStream {
         tracked_code::array(&facts::extent(self.model(), id))
     }
 
-    /// Of an operation.
+    /// The cost of an operation.
     pub(super) fn cost(&self, node: &Node) -> Cost {
         let model = self.model();
         node.op.cost(&Extents { model, node })
     }
 
-    /// Of what an operation takes beside its result, and keeps beside values.
+    /// The footprint of an operation beside its result, with the memory that it keeps beside values.
     pub(super) fn footprint(&self, node: &Node) -> Option<TokenStream> {
         self.cost(node).forward
     }
 
-    /// Of what a derivative takes beside the gradients that it writes.
+    /// The footprint of a derivative beside the gradients that it writes.
     pub(super) fn footprint_backward(
         &self,
         node: &Node,
