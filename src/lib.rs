@@ -370,7 +370,7 @@ pub mod __private {
         },
         init,
         kernel::{
-            Matrix, MatrixMut,
+            Matrix, MatrixMut, Real, activation as activations,
             attention::{
                 Angles, Attention, Coverage, Dropout, Everything, Gradients as AttentionGradients,
                 HeadTransform, Mask as Attends, MaskBlocks, Norm, Normalizer, Score as Modify,
@@ -378,6 +378,7 @@ pub mod __private {
                 per_head_linear, per_head_linear_backward, prepare, prepare_backward,
             },
             axis::{Axis as AxisOf, Counted},
+            loops::{InPlace, Loop, known as loops, read},
             parallel::inside,
         },
         layers,
@@ -388,7 +389,7 @@ pub mod __private {
         },
         nn::Weight,
         ops::Activation,
-        simd::{Vector, WriteMode, math},
+        simd::{Vector, WriteMode, math, splat},
         sizes::*,
         traced::Records,
         unwrap,

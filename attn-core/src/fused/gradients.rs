@@ -100,6 +100,21 @@ impl<E> Gradients<E> {
         &mut self.0[slot.0]
     }
 
+    /// Those of several slots, each once.
+    pub(super) fn of_each<const N: usize>(
+        &mut self,
+        slots: [Option<Slot>; N],
+    ) -> [Option<&mut [E]>; N] {
+        let mut found = [const { None }; N];
+        for (index, numbers) in self.0.iter_mut().enumerate() {
+            let slot = slots.iter().position(|slot| *slot == Some(Slot(index)));
+            if let Some(slot) = slot {
+                found[slot] = Some(&mut **numbers);
+            }
+        }
+        found
+    }
+
     /// Those of a weight and of its bias, if there is one.
     ///
     /// # Panics

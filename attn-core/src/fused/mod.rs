@@ -36,17 +36,11 @@ pub use target::Target;
 pub use truth::Truth;
 pub use zone::{Cut, Zone};
 
-use crate::{Element, simd::Vector};
+use crate::Element;
 
 /// So many zeros, for a tensor to own.
 pub fn zeros<E: Element>(len: usize) -> Vec<E> {
     vec![E::zero(); len]
-}
-
-/// A number in every lane.
-#[inline(always)]
-pub fn splat<E: Element, V: Vector<Element = E>>(value: f64) -> V {
-    V::splat(E::of(value))
 }
 
 /// An element of a parameter, to compute with on the host.

@@ -16,13 +16,12 @@
 //!
 //! Infinite arguments have the limits, where there are any; NaN stays NaN.
 
-use super::dropout::WithDropout;
-use super::elementwise::{map, zip};
 use super::lanes::for_lanes;
+use super::loops::{self, Loop, Write, read};
 use super::parallel::{for_each, rows_per_task};
-use super::{Matrix, MatrixMut, Real};
-use crate::simd::slice::{Map, Zip, load_any, store_any};
-use crate::simd::{Kernel, Vector, math, run};
+use super::{Matrix, MatrixMut, Pooled, Real};
+use crate::simd::slice::{load_any, store_any};
+use crate::simd::{Kernel, Vector, WriteMode, math, run};
 
 /// A function of one number, with its derivative.
 pub trait Activation: Copy + Sync {
@@ -31,26 +30,41 @@ pub trait Activation: Copy + Sync {
     fn value_and_slope<V: Vector>(self, x: V) -> (V, V);
 }
 
-/// `y = act(x)`, of which numbers may fall as they are written.
-///
-/// # Panics
-/// If the lengths differ.
-#[track_caller]
-pub fn forward<'a, E: Real>(
-    activation: impl Activation,
-    x: &[E],
-    y: impl Into<WithDropout<&'a mut [E]>>,
-) {
-    map(x, y, Value(activation));
+/// The function at `x`.
+#[inline(always)]
+pub fn value<V: Vector>(activation: impl Activation, x: V) -> V {
+    activation.value_and_slope(x).0
 }
 
-/// `dx = dy * act'(x)`
+/// The derivative at `x`.
+#[inline(always)]
+pub fn slope<V: Vector>(activation: impl Activation, x: V) -> V {
+    activation.value_and_slope(x).1
+}
+
+/// `y = act(x)`
 ///
 /// # Panics
 /// If the lengths differ.
 #[track_caller]
-pub fn backward<E: Real>(activation: impl Activation, x: &[E], d_y: &[E], d_x: &mut [E]) {
-    zip(x, d_y, d_x, Derivative(activation));
+pub fn forward<E: Pooled>(activation: impl Activation, x: &[E], y: &mut [E]) {
+    loops::compute(&Value(activation), [read(x)], [y.into()]);
+}
+
+/// `dx = dy * act'(x)`, which is written or added.
+///
+/// # Panics
+/// If the lengths differ.
+#[track_caller]
+pub fn backward<E: Pooled>(
+    activation: impl Activation,
+    x: &[E],
+    d_y: &[E],
+    d_x: &mut [E],
+    mode: WriteMode,
+) {
+    let to = [Write::with_mode(d_x, mode)];
+    loops::compute(&Derivative(activation), [read(x), read(d_y)], to);
 }
 
 /// `y = act(x + bias)` for every row, `x [n, h]`, `bias [h]` and `y [n, h]`: for what a product wrote without its bias.
@@ -304,21 +318,22 @@ fn half<V: Vector>() -> V {
     V::splat(V::Element::HALF)
 }
 
+/// The loop of an activation of any type. Those of this file are compiled as [known](loops::known) ones, too.
 struct Value<A>(A);
 
-impl<E: Real, A: Activation> Map<E> for Value<A> {
+impl<A: Activation> Loop<1, 1> for Value<A> {
     #[inline(always)]
-    fn apply<V: Vector<Element = E>>(&self, x: V) -> V {
-        self.0.value_and_slope(x).0
+    fn values<E: Real, V: Vector<Element = E>>(&self, [x]: [V; 1]) -> [V; 1] {
+        [value(self.0, x)]
     }
 }
 
 struct Derivative<A>(A);
 
-impl<E: Real, A: Activation> Zip<E> for Derivative<A> {
+impl<A: Activation> Loop<2, 1> for Derivative<A> {
     #[inline(always)]
-    fn apply<V: Vector<Element = E>>(&self, x: V, d_y: V) -> V {
-        d_y * self.0.value_and_slope(x).1
+    fn values<E: Real, V: Vector<Element = E>>(&self, [x, d_y]: [V; 2]) -> [V; 1] {
+        [d_y * slope(self.0, x)]
     }
 }
 

@@ -7,7 +7,6 @@
 //! Matrices are row-major views, [`Matrix`] to read and [`MatrixMut`] to write; scratch memory comes from a [`pool`].
 
 pub mod activation;
-pub mod arithmetic;
 pub mod attention;
 pub mod axis;
 mod column_sums;
@@ -21,6 +20,7 @@ mod index;
 pub mod l2_norm;
 mod lanes;
 pub mod linear;
+pub mod loops;
 pub mod max;
 mod multiply;
 pub mod norm;
@@ -31,7 +31,6 @@ pub mod parallel;
 pub mod pool;
 pub mod sinusoid;
 pub mod softmax;
-pub mod sum;
 #[cfg(test)]
 mod testing;
 mod transpose;

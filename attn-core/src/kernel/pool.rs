@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, Once, PoisonError};
 
 use super::{
-    arithmetic, attention, axis, concat, cross_entropy, dropout, elementwise, embedding, l2_norm,
-    linear, max, norm, optim, sinusoid, softmax, sum,
+    attention, axis, concat, cross_entropy, elementwise, embedding, l2_norm, linear, loops, max,
+    norm, optim, sinusoid, softmax,
 };
 use crate::memory::{self, AllocationGuard};
 use crate::simd::Real;
@@ -92,7 +92,6 @@ impl<E: Pooled> Debug for Buffer<E> {
 /// A number that there are kernels for, and a pool of buffers.
 pub trait Pooled:
     Real
-    + arithmetic::Arithmetic<Self>
     + attention::Attends<Self>
     + attention::Continues<Self>
     + attention::PerHead<Self>
@@ -100,17 +99,17 @@ pub trait Pooled:
     + axis::Axes<Self>
     + concat::Concat<Self>
     + cross_entropy::CrossEntropy<Self>
-    + dropout::Drops<Self>
     + elementwise::Elementwise<Self>
     + embedding::Embedding<Self>
     + linear::Linear<Self>
+    + loops::Loops<Self>
+    + loops::known::KnownLoops<Self>
     + l2_norm::L2Norm<Self>
     + max::Max<Self>
     + norm::Norms<Self>
     + optim::Optim<Self>
     + sinusoid::Sinusoid<Self>
     + softmax::Softmax<Self>
-    + sum::Sums<Self>
 {
     /// The pool of the process.
     #[doc(hidden)]

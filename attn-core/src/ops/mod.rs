@@ -35,6 +35,7 @@ pub mod composed;
 pub(crate) mod concat;
 mod cross_entropy;
 pub(crate) mod dropout;
+pub(crate) mod elementwise;
 pub(crate) mod embedding;
 pub(crate) mod expand;
 pub(crate) mod feed_forward;

@@ -60,6 +60,7 @@ mod product;
 mod scalar;
 mod tables;
 mod vector;
+mod zipped;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -78,4 +79,5 @@ mod tests;
 pub use dispatch::{Isa, Kernel, Real, run};
 pub use matrix::{Matrix, MatrixMut};
 pub use product::{Gemm, Threads, WriteMode, product};
-pub use vector::{Mask, Vector};
+pub use vector::{Mask, Vector, splat};
+pub use zipped::Zipped;

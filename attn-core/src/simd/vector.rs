@@ -231,3 +231,9 @@ macro_rules! mask_operators {
 }
 
 pub(super) use {mask_operators, operators};
+
+/// A number in every lane.
+#[inline(always)]
+pub fn splat<E: Real, V: Vector<Element = E>>(value: f64) -> V {
+    V::splat(E::of_f64(value))
+}

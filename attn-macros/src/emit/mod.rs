@@ -4,7 +4,7 @@ mod bounds;
 mod composed;
 mod docs;
 mod drawing;
-mod expr;
+pub(crate) mod expr;
 mod facts;
 mod fused;
 pub(crate) mod input;

@@ -208,7 +208,7 @@ impl Builder<'_> {
     /// Scale, soft cap and position bias, in this order, as one expression of the score; then the function of the body.
     fn modify(&mut self, scores: NodeId) -> NodeId {
         let spec = self.spec;
-        let mut expr = Expr::Score;
+        let mut expr = Expr::SCORE;
         if let Some(scale) = &spec.scale {
             expr = builtin::scale(expr, scale);
         }
@@ -228,7 +228,7 @@ impl Builder<'_> {
             Position::None | Position::Rope { .. } => {}
         }
         let scores = match expr {
-            Expr::Score => scores,
+            Expr::Operand(_) => scores,
             expr => self.push("scores", Op::MapScores { scores, expr }),
         };
         self.params.extend(spec.body.params.iter().map(declared));

@@ -321,7 +321,7 @@ fn scores(vectors: Option<[NodeId; 2]>, additive: Option<&'static str>) -> Value
     Value::Scores(Box::new(Scores {
         vectors,
         additive,
-        expr: Expr::Score,
+        expr: Expr::SCORE,
         mask: None,
         normalizer: Normalizer::Softmax,
         dropout: None,

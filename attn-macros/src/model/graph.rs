@@ -1,5 +1,7 @@
 //! A network as a graph of layers: what [`lower`](super::lower) makes of a declaration, and what the emitters read.
 
+use std::rc::Rc;
+
 use proc_macro2::{Ident, TokenStream};
 
 use super::types::Type;
@@ -18,7 +20,10 @@ pub(crate) struct Model {
     pub(crate) modules: Vec<Module>,
     pub(crate) attentions: Vec<(Spec, Graph)>,
     pub(crate) opaques: Vec<Opaque>,
+    /// An operation for each operator and call of the declaration.
     pub(crate) body: Region,
+    /// The same with elementwise operations [grouped](super::group), for the fused form.
+    pub(crate) grouped: Region,
     pub(crate) results: Vec<ValueId>,
     /// The declared types of the results, if these and the inputs were understood.
     pub(crate) signature: Option<Vec<Type>>,
@@ -107,8 +112,9 @@ pub(crate) enum Step {
     Repeat(Repeat),
 }
 
+#[derive(Clone)]
 pub(crate) struct Node {
-    pub(crate) op: Box<dyn Op>,
+    pub(crate) op: Rc<dyn Op>,
     pub(crate) operands: Vec<ValueId>,
     pub(crate) result: ValueId,
     /// The user's name for it.
@@ -126,6 +132,7 @@ pub(crate) struct Repeat {
 }
 
 /// A variable that a loop changes.
+#[derive(Clone)]
 pub(crate) struct Carried {
     /// Its value before the loop.
     pub(crate) before: ValueId,
@@ -146,17 +153,7 @@ impl Model {
 
     /// The operations, those in loops included.
     pub(crate) fn nodes(&self) -> Vec<&Node> {
-        fn push<'a>(region: &'a Region, nodes: &mut Vec<&'a Node>) {
-            for step in &region.steps {
-                match step {
-                    Step::Node(node) => nodes.push(node),
-                    Step::Repeat(repeat) => push(&repeat.body, nodes),
-                }
-            }
-        }
-        let mut nodes = Vec::new();
-        push(&self.body, &mut nodes);
-        nodes
+        self.body.nodes()
     }
 
     /// The types of the layers, and the model itself.
@@ -211,6 +208,17 @@ impl Model {
     }
 }
 
+impl Region {
+    /// The operations, those in loops included.
+    pub(crate) fn nodes(&self) -> Vec<&Node> {
+        let steps = self.steps.iter().flat_map(|step| match step {
+            Step::Node(node) => vec![node],
+            Step::Repeat(repeat) => repeat.body.nodes(),
+        });
+        steps.collect()
+    }
+}
+
 impl Node {
     /// The operands that have a gradient, with what that is.
     pub(crate) fn gradients(&self) -> impl Iterator<Item = (usize, Gradient)> {
@@ -225,6 +233,10 @@ impl Node {
         match self.op.properties().saved {
             Saved::Nothing => Vec::new(),
             Saved::Operands => operands.collect(),
+            Saved::Reads(operands) => {
+                let operands = operands.into_iter();
+                operands.map(|index| self.operands[index]).collect()
+            }
             Saved::Result => vec![self.result],
             Saved::OperandsAndResult => operands.chain([self.result]).collect(),
         }

@@ -3,9 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{
-    Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved, Scratch,
-};
+use super::{Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved};
 use crate::emit::ExecMode;
 use crate::graph::{Graph, simplify, steps};
 use crate::messages::model as messages;
@@ -77,7 +75,7 @@ impl Op for Attention {
         Cost {
             flops: Some(quote!(<#name>::flops(#batch, #query, #key))),
             forward: Some(footprint.clone()),
-            backward: Scratch::Always(footprint),
+            backward: Some(footprint),
             hidden: None,
         }
     }

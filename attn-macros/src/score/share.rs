@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{Expr, Name, Type};
 
-/// The parts of an expression that stand in it more than once, and the rest of it. Each part reads those before it, and the rest
+/// The parts of expressions that stand in them more than once, and the rest of each. A part reads those before it, and a rest
 /// all of them, as parameters named [`part_name`].
 pub(crate) struct Shared {
     pub(crate) parts: Vec<Expr>,
-    pub(crate) rest: Expr,
+    pub(crate) rests: Vec<Expr>,
 }
 
 /// The name by which a part is read.
@@ -24,13 +24,17 @@ pub(crate) fn is_part(name: &str) -> bool {
 const PART: &str = "part_";
 
 impl Shared {
-    pub(crate) fn of(expr: &Expr) -> Self {
-        let numbered = Numbers::default().number(expr);
+    pub(crate) fn of<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Self {
+        let mut numbers = Numbers::default();
+        let exprs = exprs.into_iter().map(|expr| numbers.number(expr));
+        let exprs: Vec<_> = exprs.collect();
         let mut sharing = Sharing::default();
-        sharing.count(&numbered);
-        let rest = sharing.take(&numbered);
-        let parts = sharing.parts;
-        Self { parts, rest }
+        exprs.iter().for_each(|expr| sharing.count(expr));
+        let rests = exprs.iter().map(|expr| sharing.take(expr)).collect();
+        Self {
+            parts: sharing.parts,
+            rests,
+        }
     }
 }
 
@@ -74,7 +78,7 @@ impl Numbers {
         Numbered {
             expr,
             number: *self.0.entry(key).or_insert(next),
-            changes: matches!(expr, Expr::Score | Expr::Param { .. })
+            changes: matches!(expr, Expr::Operand(_) | Expr::Param { .. })
                 || operands.iter().any(|operand| operand.changes),
             operands,
         }

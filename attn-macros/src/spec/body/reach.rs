@@ -24,10 +24,10 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
             budget.take(slope.size()) && vanishes(&slope, &budget)
         }
     };
-    let score = body.score.as_ref().unwrap_or(&Expr::Score);
+    let score = body.score.as_ref().unwrap_or(&Expr::SCORE);
     let weight = match &body.normalizer {
         Some(Normalizer::Elementwise(weight)) => weight,
-        _ => &Expr::Score,
+        _ => &Expr::SCORE,
     };
     for (kind, value) in [
         (FunctionKind::Score, score),
@@ -35,9 +35,9 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
     ] {
         if let Some(function) = draft.function(kind)
             && draft.of_places() != Some(kind)
-            && has_no_slope(value, Wrt::Score)
+            && has_no_slope(value, Wrt::Operand(0))
         {
-            let is_read = value.any(&|expr| matches!(expr, Expr::Score));
+            let is_read = value.any(&|expr| matches!(expr, Expr::Operand(_)));
             let has_queries = draft.of_places().is_none() && function.takes_score();
             let message = messages::score_is_lost(kind, is_read, has_queries);
             checker.cx.error(&function.name, message);

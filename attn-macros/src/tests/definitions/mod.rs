@@ -87,7 +87,7 @@ fn modification(spec: &str) -> Expr {
     });
     let maps: Vec<_> = maps.collect();
     assert!(maps.len() < 2);
-    maps.into_iter().next().unwrap_or(Expr::Score)
+    maps.into_iter().next().unwrap_or(Expr::SCORE)
 }
 
 fn float_at(expr: &Expr, point: &Point<'_>) -> f64 {

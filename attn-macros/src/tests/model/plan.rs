@@ -36,6 +36,7 @@ fn push(
         GradTarget::Input(id) => format!("input {}", value(*id)),
         GradTarget::New(id) => format!("new {}", buffer(*id)),
         GradTarget::Add(id) => format!("add {}", buffer(*id)),
+        GradTarget::InPlace(id) => format!("its own {}", buffer(*id)),
     };
     for line in lines {
         let line = match line {
@@ -47,9 +48,6 @@ fn push(
                 from: of,
                 to: target,
             } => format!("{} to {}", from(of), to(target)),
-            BackwardStep::InPlace { node, buffer: id } => {
-                format!("{}: in {}", value(node.result), buffer(*id))
-            }
             BackwardStep::Free(id) => format!("free {}", buffer(*id)),
             BackwardStep::Adjoint {
                 node,
