@@ -119,11 +119,12 @@ fn derivatives_are_slopes() {
         [to_0.as_mut_slice().into(), to_1.as_mut_slice().into()],
     );
     for (operand, found) in found.iter().enumerate() {
-        let want = d[0] * slope(STEP, |by| {
-            let mut x = x;
-            x[operand] += by;
-            f(x)
-        });
+        let want = d[0]
+            * slope(STEP, |by| {
+                let mut x = x;
+                x[operand] += by;
+                f(x)
+            });
         // A rounding error of 1e-16 over a step of 1e-4; the function has no third derivative.
         assert!(
             (found[0] - want).abs() < 1e-11,
