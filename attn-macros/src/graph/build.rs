@@ -329,7 +329,7 @@ fn projection(spec: &Spec, field: &'static str) -> Param {
             fans: vec![input.clone()],
         },
         // PyTorch draws the three projections of one width as one packed matrix.
-        _ if context.same(&spec.d_model) => InitKind::Uniform {
+        _ if *context == spec.d_model => InitKind::Uniform {
             gain: 6,
             fans: vec![input.clone(), q_dim, k_dim, v_dim],
         },

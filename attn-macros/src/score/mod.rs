@@ -8,6 +8,7 @@ pub(crate) mod budget;
 pub(crate) mod builtin;
 pub(crate) mod diff;
 pub(crate) mod eval;
+mod numbers;
 pub(crate) mod prove;
 pub(crate) mod share;
 pub(crate) mod split;
@@ -24,7 +25,9 @@ pub(crate) type Name = Cow<'static, str>;
 
 /// An expression. Integers are indices, lengths and sizes; `score`, numbers and parameters are floats; a
 /// conversion between the two is always written. Integer division rounds towards zero, as Rust's does.
-#[derive(Clone, Debug)]
+///
+/// Two are equal if they are the same operations on the same operands.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Expr {
     /// The incoming score: a float.
     Score,
@@ -49,7 +52,7 @@ pub(crate) enum Expr {
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Var {
     B,
     H,
@@ -60,7 +63,7 @@ pub(crate) enum Var {
 }
 
 /// Data that a layer takes at the call.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Data {
     /// `padding[b, q_idx, kv_idx]`: whether the key is valid for the query. A boolean.
     Padding,
@@ -72,7 +75,7 @@ pub(crate) enum Data {
     Declared { name: Name, ty: Type },
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Unary {
     Not,
     Abs,
@@ -89,7 +92,7 @@ pub(crate) enum Unary {
     ToInt,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Binary {
     Add,
     Sub,
@@ -108,7 +111,7 @@ pub(crate) enum Binary {
 }
 
 /// The three kinds of values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Type {
     Int,
     Float,

@@ -95,7 +95,7 @@ impl Spec {
 }
 
 /// A dimension of a tensor.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Dim {
     Batch,
     Query,
