@@ -93,11 +93,14 @@ fn lines(cx: &Layer<'_>, checks: Vec<Check<'_>>) -> Vec<TokenStream> {
 
 /// The expressions of a call.
 fn expressions<'a>(cx: &'a Layer<'_>) -> impl Iterator<Item = &'a Expr> {
-    cx.graph.nodes.iter().filter_map(|node| match &node.op {
-        Op::MapScores { expr, .. } => Some(expr),
-        Op::Normalize { mask, .. } => mask.as_ref(),
-        _ => None,
-    })
+    let expressions = cx.graph.nodes.iter().map(|node| match &node.op {
+        Op::MapScores { expr, .. } => [Some(expr), None],
+        Op::Normalize {
+            mask, normalizer, ..
+        } => [normalizer.weight(), mask.as_ref()],
+        _ => [None, None],
+    });
+    expressions.flatten().flatten()
 }
 
 /// Every check once: of what stands in an index or a divisor before that.

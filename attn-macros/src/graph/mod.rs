@@ -9,7 +9,7 @@ pub(crate) mod steps;
 
 use crate::score::{Data, Expr, Name, Type};
 pub(crate) use crate::spec::Dim;
-use crate::spec::{Init, Real, Size, Spec, text};
+use crate::spec::{Init, Normalizer, Real, Size, Spec, text};
 
 pub(crate) use build::build;
 pub(crate) use simplify::simplify;
@@ -133,28 +133,6 @@ impl Param {
             }
             ParamKind::Weight { dims, init } => vec![("weight", dims.clone(), init.as_ref())],
         }
-    }
-}
-
-/// From the scores of a query to its weights.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Normalizer {
-    /// A score is a weight.
-    Identity,
-    Softmax,
-    Softmax1,
-    /// With the logits of a parameter.
-    Sink {
-        field: &'static str,
-    },
-    Sparsemax,
-    Entmax15,
-}
-
-impl Normalizer {
-    /// Whether it keeps a threshold of every query.
-    pub(crate) fn is_sparse(self) -> bool {
-        matches!(self, Self::Sparsemax | Self::Entmax15)
     }
 }
 

@@ -9,9 +9,9 @@ use super::steps::{
     Array, ArrayId, Attention, HeadTransform, Norm, Part, Role, Similarity, Step, Steps, Vectors,
     View,
 };
-use super::{Dim, Graph, Node, NodeId, Normalizer, Op, Param};
+use super::{Dim, Graph, Node, NodeId, Op, Param};
 use crate::score::{Expr, split};
-use crate::spec::{Real, Size};
+use crate::spec::{Normalizer, Real, Size};
 
 /// The steps of `graph`. `None` if a score modification reads places in a way that the kernels do not know.
 pub(crate) fn simplify(graph: &Graph) -> Option<Steps> {
@@ -120,7 +120,7 @@ impl<'a> Simplify<'a> {
                 normalizer,
             } => self.change(*scores, |scores| {
                 scores.mask.clone_from(mask);
-                scores.normalizer = *normalizer;
+                scores.normalizer.clone_from(normalizer);
             })?,
             Op::Dropout { weights, p } => {
                 self.change(*weights, |scores| scores.dropout = Some(p.clone()))?
@@ -236,7 +236,9 @@ impl<'a> Simplify<'a> {
             None => None,
         };
         let to = self.heads_array(node);
-        let parts = split::split(&scores.expr, scores.additive.is_none())?;
+        let weight = scores.normalizer.weight();
+        let score = weight.map_or_else(|| scores.expr.clone(), |weight| weight.of(&scores.expr));
+        let parts = split::split(&score, scores.additive.is_none())?;
         let similarity = match scores.additive {
             None => Similarity::Dot { scale: parts.scale },
             Some(field) => Similarity::Additive { field },

@@ -1,9 +1,9 @@
 //! The layer as steps over matrices in memory: what the graph is for the fused lowering.
 
-use super::{Dim, Normalizer};
+use super::Dim;
 use crate::score::Expr;
 use crate::score::split::BiasTerm;
-use crate::spec::{Real, Size};
+use crate::spec::{Normalizer, Real, Size};
 
 /// The steps of the forward pass, in order.
 pub(crate) struct Steps {
@@ -98,7 +98,8 @@ pub(crate) struct Attention {
     pub(crate) vectors: Option<[Vectors; 2]>,
     pub(crate) values: Vectors,
     pub(crate) similarity: Similarity,
-    /// An expression of the score and of the bias terms.
+    /// From the similarity to what the normalizer takes, or to the weight if that is a function of the score: an expression of the
+    /// score and of the bias terms.
     pub(crate) score: Option<Expr>,
     /// The numbers of the place that it reads.
     pub(crate) bias_terms: Vec<BiasTerm>,

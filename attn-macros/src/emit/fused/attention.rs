@@ -5,8 +5,8 @@ use quote::{quote, quote_spanned};
 
 use super::score::Score;
 use super::{Fused, places, var};
-use crate::graph::Normalizer;
 use crate::graph::steps::{Attention, HeadTransform, Norm, Similarity, View};
+use crate::spec::Normalizer;
 
 impl Fused<'_> {
     /// The types of the mask and the score, and the function that puts the parts together.
@@ -44,14 +44,16 @@ impl Fused<'_> {
             Some(_) => quote!(&call.mask),
             None => quote!(&p::Everything),
         };
+        let learned = attention.normalizer.field().map(|field| {
+            let field = var(field);
+            quote!((weights.#field.values()))
+        });
         let normalizer = match attention.normalizer {
-            Normalizer::Identity => quote!(Identity),
+            // `score` has its function.
+            Normalizer::Elementwise(_) => quote!(Identity),
             Normalizer::Softmax => quote!(Softmax),
             Normalizer::Softmax1 => quote!(Softmax1),
-            Normalizer::Sink { field } => {
-                let field = var(field);
-                quote!(Sink(weights.#field.values()))
-            }
+            Normalizer::Sink => quote!(Sink),
             Normalizer::Sparsemax => quote!(Sparsemax),
             Normalizer::Entmax15 => quote!(Entmax15),
         };
@@ -78,7 +80,7 @@ impl Fused<'_> {
                     similarity: #similarity,
                     score: #score,
                     mask: #mask,
-                    normalizer: p::Normalizer::#normalizer,
+                    normalizer: p::Normalizer::#normalizer #learned,
                     dropout: #dropout,
                 }
             }
@@ -135,14 +137,6 @@ impl Fused<'_> {
 pub(super) fn gain(how: &HeadTransform) -> Option<&'static str> {
     match how.norm {
         Some(Norm::Rms(field)) => Some(field),
-        _ => None,
-    }
-}
-
-/// The field of the sinks, if there are any.
-pub(super) fn sink(normalizer: Normalizer) -> Option<&'static str> {
-    match normalizer {
-        Normalizer::Sink { field } => Some(field),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::attention::{gain, sink, weights_of};
+use super::attention::{gain, weights_of};
 use super::score::Score;
 use super::{Fused, var};
 use crate::emit::tracked_code::{self, TrackedCode};
@@ -183,7 +183,7 @@ impl Fused<'_> {
         let (d_sink, add_sink) = self.emit_own_gradient(
             lines,
             &var("d_sink"),
-            sink(attention.normalizer),
+            attention.normalizer.field(),
             quote!(as_mut_slice),
         );
         let score = Score::new(self.cx, attention).and_then(|score| score.emit_gradient(lines));

@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
-use super::attention::{gain, sink, weights_of};
+use super::attention::{gain, weights_of};
 use super::score::{Score, param_field};
 use super::{Fused, places, var};
 use crate::emit::Caller;
@@ -26,7 +26,7 @@ impl Fused<'_> {
                 Step::Attention(attention) => {
                     fields.extend(attention.prepares().iter().filter_map(gain));
                     fields.extend(weights_of(&attention.similarity));
-                    fields.extend(sink(attention.normalizer));
+                    fields.extend(attention.normalizer.field());
                     let score = Score::new(self.cx, attention);
                     declared.extend(score.iter().flat_map(Score::params));
                 }

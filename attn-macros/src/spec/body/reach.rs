@@ -25,10 +25,8 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
         }
     };
     let score = body.score.as_ref().unwrap_or(&Expr::Score);
-    let weight = match &body.normalizer {
-        Some(Normalizer::Elementwise(weight)) => weight,
-        _ => &Expr::Score,
-    };
+    let weight = body.normalizer.as_ref().and_then(Normalizer::weight);
+    let weight = weight.unwrap_or(&Expr::Score);
     for (kind, value) in [
         (FunctionKind::Score, score),
         (FunctionKind::Normalize, weight),
