@@ -5,7 +5,7 @@
 //! `dropout(x + y)`. The value between the two is not in memory then, so no other operation may read it. The seed is drawn where the
 //! dropout stands in the graph.
 
-use super::graph::{Node, Region, Step, ValueId};
+use super::graph::{Derivative, Node, Region, Step, ValueId};
 use super::plan::uses;
 use crate::ops::Fusion;
 
@@ -27,14 +27,14 @@ pub(crate) struct Term {
 }
 
 /// The operations that the steps of a region are computed with.
-pub(super) struct Fusions<'m> {
-    region: &'m Region,
+pub(super) struct Fusions<'m, O: ?Sized> {
+    region: &'m Region<O>,
     pub(super) with: Vec<Option<FuseWith>>,
 }
 
-impl<'m> Fusions<'m> {
+impl<'m, O: Derivative + ?Sized> Fusions<'m, O> {
     /// The values at the ends are read behind the region.
-    pub(super) fn of(region: &'m Region, ends: &[ValueId]) -> Self {
+    pub(super) fn of(region: &'m Region<O>, ends: &[ValueId]) -> Self {
         let inside = region.steps.iter().flat_map(uses);
         let read: Vec<_> = inside.chain(ends.iter().copied()).collect();
         let once = |value: ValueId| read.iter().filter(|other| **other == value).count() == 1;
@@ -43,7 +43,7 @@ impl<'m> Fusions<'m> {
             nodes.any(|node| is_sum(node) && node.operands.contains(&value))
         };
         let has_reader =
-            |node: &Node| is_dropout(node) && once(node.result) && is_term(node.result);
+            |node: &Node<O>| is_dropout(node) && once(node.result) && is_term(node.result);
         let mut fusions = Self {
             region,
             with: Vec::new(),
@@ -69,7 +69,7 @@ impl<'m> Fusions<'m> {
         fusions
     }
 
-    fn node(&self, index: usize) -> Option<&'m Node> {
+    fn node(&self, index: usize) -> Option<&'m Node<O>> {
         self.region.steps.get(index).and_then(node)
     }
 
@@ -96,7 +96,7 @@ impl<'m> Fusions<'m> {
     }
 
     /// The terms of a sum. That of a dropout is the only one.
-    pub(super) fn terms(&self, node: &Node) -> Vec<Term> {
+    pub(super) fn terms(&self, node: &Node<O>) -> Vec<Term> {
         if !is_sum(node) && !is_dropout(node) {
             return Vec::new();
         }
@@ -119,17 +119,17 @@ impl<'m> Fusions<'m> {
     }
 }
 
-fn node(step: &Step) -> Option<&Node> {
+fn node<O: ?Sized>(step: &Step<O>) -> Option<&Node<O>> {
     match step {
         Step::Node(node) => Some(node),
         Step::Repeat(_) => None,
     }
 }
 
-fn is_sum(node: &Node) -> bool {
+fn is_sum<O: Derivative + ?Sized>(node: &Node<O>) -> bool {
     matches!(node.fusion(), Fusion::Sum)
 }
 
-fn is_dropout(node: &Node) -> bool {
+fn is_dropout<O: Derivative + ?Sized>(node: &Node<O>) -> bool {
     matches!(node.fusion(), Fusion::Dropout(_))
 }

@@ -385,7 +385,11 @@ impl<'a> Lowering<'a> {
             1 => name.to_owned(),
             count => format!("{name}_{count}"),
         };
-        self.values.push(Value { name, ty });
+        self.values.push(Value {
+            name,
+            ty,
+            view: None,
+        });
         ValueId(self.values.len() - 1)
     }
 

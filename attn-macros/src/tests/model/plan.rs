@@ -13,7 +13,7 @@ fn names(model: &Model, values: &[ValueId]) -> Vec<String> {
 
 /// The backward pass, a line per line, each buffer by the value that it was made for.
 fn backward(model: &Model) -> Vec<String> {
-    let backward = diff::diff(model);
+    let backward = diff::diff(model.block());
     let mut text = Vec::new();
     push(model, &backward, &backward.lines, "", &mut text);
     text
@@ -35,6 +35,7 @@ fn push(
     let to = |to: &GradTarget| match to {
         GradTarget::Input(id) => format!("input {}", value(*id)),
         GradTarget::New(id) => format!("new {}", buffer(*id)),
+        GradTarget::Overwrite(id) => format!("overwrite {}", buffer(*id)),
         GradTarget::Add(id) => format!("add {}", buffer(*id)),
     };
     for line in lines {
@@ -103,7 +104,12 @@ fn forward(model: &Model) -> Vec<String> {
         }
     }
     let mut text = Vec::new();
-    push(model, &model.body.steps, &plan::plan(model), &mut text);
+    push(
+        model,
+        &model.body.steps,
+        &plan::plan(model.block()),
+        &mut text,
+    );
     text
 }
 
@@ -152,7 +158,7 @@ fn what_derivatives_read_is_kept_and_the_rest_is_free() {
             "linear in memory; free ",
         ]
     );
-    let plan = plan::plan(&gpt);
+    let plan = plan::plan(gpt.block());
     assert_eq!(names(&gpt, &plan.saved), ["x_2", "layer_norm_3"]);
     let Some(body) = plan.steps.iter().find(|step| !step.moved.is_empty()) else {
         panic!("no loop");

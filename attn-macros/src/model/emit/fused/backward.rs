@@ -242,6 +242,10 @@ impl Fused<'_> {
                 let name = self.buffer(buffer);
                 quote!(p::Target::array(&mut #name, p::WriteMode::Overwrite))
             }
+            GradTarget::Overwrite(buffer) => {
+                let name = self.buffer(buffer);
+                quote!(p::Target::array(&mut #name, p::WriteMode::Overwrite))
+            }
             GradTarget::Add(buffer) => {
                 let name = self.buffer(buffer);
                 quote!(p::Target::array(&mut #name, p::WriteMode::Add))
