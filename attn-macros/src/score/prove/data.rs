@@ -156,16 +156,16 @@ pub(super) fn comparisons(mask: &Expr, cross: bool) -> Vec<Comparison> {
 }
 
 fn collect_comparisons<'e>(expr: &'e Expr, found: &mut Vec<(Comparison, &'e Data)>) {
-    if let Some((ids, of_itself)) = compared(expr) {
-        if found.iter().all(|(known, _)| known.expr != *expr) {
-            // Words that are possible everywhere come first.
-            let comparison = Comparison {
-                expr: expr.clone(),
-                holds: of_itself,
-                of_itself,
-            };
-            found.push((comparison, ids));
-        }
+    if let Some((ids, of_itself)) = compared(expr)
+        && found.iter().all(|(known, _)| known.expr != *expr)
+    {
+        // Words that are possible everywhere come first.
+        let comparison = Comparison {
+            expr: expr.clone(),
+            holds: of_itself,
+            of_itself,
+        };
+        found.push((comparison, ids));
     }
     for child in expr.children() {
         collect_comparisons(child, found);
