@@ -14,6 +14,8 @@ mod places;
 pub(crate) mod tables;
 pub(crate) mod tracked_code;
 
+pub(crate) use fused::LayerNode;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::Attribute;

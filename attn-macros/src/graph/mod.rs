@@ -1,8 +1,6 @@
 //! The layer as a graph of operations with inferred shapes. It knows nothing of tokens: the emitters do.
 
 mod build;
-pub(crate) mod diff;
-pub(crate) mod plan;
 mod shape;
 mod simplify;
 pub(crate) mod steps;

@@ -5,11 +5,12 @@
 //! - A bias, a norm or a rotation that only attention reads happens there, as vectors are loaded.
 //! - Everything between queries, keys and values and the attended values is one step.
 
-use super::steps::{
-    Array, ArrayId, Attention, HeadTransform, Norm, Part, Role, Similarity, Step, Steps, Vectors,
-    View,
-};
+use super::steps::{Steps, matrix};
 use super::{Dim, Graph, Node, NodeId, Op, Param};
+use crate::model::graph::{self as block, Region, Step, Value, ValueId, View};
+use crate::ops::fused::{
+    Attend, FusedOp, HeadTransform, Norm, PackedLinear, PerHeadLinear, Similarity, TransformHeads,
+};
 use crate::score::{Expr, split};
 use crate::spec::{Normalizer, Real, Size};
 
@@ -17,63 +18,33 @@ use crate::spec::{Normalizer, Real, Size};
 pub(crate) fn simplify(graph: &Graph) -> Option<Steps> {
     let mut cx = Simplify {
         graph,
+        forms: Vec::new(),
+        packed: Vec::new(),
         values: Vec::new(),
-        steps: Steps {
-            arrays: Vec::new(),
-            steps: Vec::new(),
-            output: ArrayId(0),
-        },
+        inputs: Vec::new(),
+        body: Region::default(),
     };
     for index in 0..graph.nodes.len() {
-        let value = cx.value(NodeId(index))?;
-        cx.values.push(value);
+        let form = cx.form(NodeId(index))?;
+        cx.forms.push(form);
     }
-    let output = cx.plain(graph.output)?.array;
-    cx.steps.arrays[output.0].role = Role::Output;
-    cx.steps.output = output;
-    leave_biases(graph, &mut cx.steps);
-    Some(cx.steps)
-}
-
-/// A projection that only attention reads leaves its bias to it. Queries and keys are copied there anyway, and values then; a
-/// product would have the bias written to its whole result first, and read again.
-fn leave_biases(graph: &Graph, steps: &mut Steps) {
-    let left: Vec<ArrayId> = steps
-        .steps
-        .iter()
-        .filter_map(|step| match step {
-            Step::Linear { fields, to, .. } => {
-                let mut params = fields.iter().filter_map(|field| graph.param(field));
-                (params.any(Param::has_bias) && only_attention_reads(steps, *to)).then_some(*to)
-            }
-            _ => None,
-        })
-        .collect();
-    for step in &mut steps.steps {
-        match step {
-            Step::Linear {
-                leaves_bias, to, ..
-            } => *leaves_bias = left.contains(to),
-            Step::Attention(attention) => {
-                for Vectors { view, prepare } in attention.operands_mut() {
-                    prepare.bias = left.contains(&view.array).then_some(*view);
-                }
-            }
-            Step::HeadTransform { .. } | Step::PerHeadLinear { .. } => {}
-        }
-    }
-}
-
-fn only_attention_reads(steps: &Steps, id: ArrayId) -> bool {
-    let mut readers = steps.steps.iter().filter(|step| step.reads(id));
-    id != steps.output && readers.all(|step| matches!(step, Step::Attention(_)))
+    let output = cx.plain(graph.output)?;
+    Some(Steps {
+        results: [output],
+        values: cx.values,
+        inputs: cx.inputs,
+        body: cx.body,
+    })
 }
 
 /// What a node of the graph has become.
 #[derive(Clone)]
-enum Value {
+enum Form {
     /// A matrix, and what is still to be done to its vectors.
-    Matrix { view: View, prepare: HeadTransform },
+    Matrix {
+        value: ValueId,
+        prepare: HeadTransform,
+    },
     /// A step to come.
     Scores(Box<Scores>),
 }
@@ -92,18 +63,22 @@ struct Scores {
 struct Simplify<'a> {
     graph: &'a Graph,
     /// Of the nodes so far.
+    forms: Vec<Form>,
+    /// The projections that are computed by now, each a part of a product.
+    packed: Vec<(NodeId, Form)>,
     values: Vec<Value>,
-    steps: Steps,
+    inputs: Vec<ValueId>,
+    body: Region<dyn FusedOp>,
 }
 
 impl<'a> Simplify<'a> {
-    fn value(&mut self, id: NodeId) -> Option<Value> {
+    fn form(&mut self, id: NodeId) -> Option<Form> {
         let graph: &'a Graph = self.graph;
         let node = graph.node(id);
         Some(match &node.op {
             Op::Input | Op::Context => self.input(node),
             Op::Linear { x, .. } => self.linear(*x, id)?,
-            Op::SplitHeads { x, .. } | Op::MergeHeads { x } => self.values[x.0].clone(),
+            Op::SplitHeads { x, .. } | Op::MergeHeads { x } => self.forms[x.0].clone(),
             Op::RmsNorm { x, field } => self.norm(*x, Norm::Rms(field))?,
             Op::L2Norm { x } => self.norm(*x, Norm::L2)?,
             Op::Rope { x, theta } => self.rotate(*x, theta)?,
@@ -129,113 +104,115 @@ impl<'a> Simplify<'a> {
         })
     }
 
-    fn input(&mut self, node: &Node) -> Value {
-        let parts = vec![Part {
-            name: node.name,
-            width: last_size(node),
-        }];
-        let array = self.array(node, parts, Role::Input);
-        matrix(array, 0)
+    fn input(&mut self, node: &Node) -> Form {
+        let input = self.value(node, &[(node.name, last_size(node))]);
+        self.inputs.push(input);
+        plain_matrix(input)
     }
 
     /// The first projection of an input is the step; the others are parts of it.
-    fn linear(&mut self, x: NodeId, id: NodeId) -> Option<Value> {
-        let graph: &'a Graph = self.graph;
-        let same = |node: &&'a Node| matches!(node.op, Op::Linear { x: other, .. } if other == x);
-        let group: Vec<&'a Node> = graph.nodes.iter().filter(same).collect();
-        let part = group
-            .iter()
-            .position(|node| std::ptr::eq(*node, graph.node(id)))?;
-        if part > 0 {
-            let first = graph
-                .nodes
-                .iter()
-                .position(|node| std::ptr::eq(node, group[0]))?;
-            let Value::Matrix { view, .. } = &self.values[first] else {
-                return None;
-            };
-            return Some(matrix(view.array, part));
+    fn linear(&mut self, x: NodeId, id: NodeId) -> Option<Form> {
+        if let Some(form) = self.packed(id) {
+            return Some(form);
         }
-        let parts = group.iter().map(|node| Part {
-            name: node.name,
-            width: last_size(node),
-        });
-        let parts = parts.collect();
-        let to = self.array(group[0], parts, Role::Interim);
-        let fields = group.iter().filter_map(|node| match node.op {
-            Op::Linear { field, .. } => Some(field),
+        let graph: &'a Graph = self.graph;
+        let nodes = (0..graph.nodes.len()).map(NodeId);
+        let projections = nodes.filter_map(|id| match graph.node(id).op {
+            Op::Linear { x: other, field } if other == x => Some((id, field)),
             _ => None,
         });
-        let fields = fields.collect();
-        let x = self.plain(x)?.array;
-        self.steps.steps.push(Step::Linear {
-            x,
+        let (nodes, fields): (Vec<NodeId>, Vec<&'static str>) = projections.unzip();
+        let x = self.plain(x)?;
+        if self.values[x.0].view.is_some() {
+            // The gradient of what a product reads is a matrix by itself.
+            return None;
+        }
+        let parts = nodes.iter().map(|id| graph.node(*id));
+        let parts: Vec<_> = parts.map(|node| (node.name, last_size(node))).collect();
+        let to = self.value(graph.node(id), &parts);
+        let mut params = fields.iter().filter_map(|field| graph.param(field));
+        let leaves_bias =
+            params.any(Param::has_bias) && nodes.iter().all(|id| only_attention_reads(graph, *id));
+        for (part, node) in nodes.into_iter().enumerate() {
+            let value = match parts.len() {
+                1 => to,
+                _ => self.part(to, part, &parts[part]),
+            };
+            let prepare = HeadTransform {
+                bias: leaves_bias.then_some(value),
+                ..HeadTransform::default()
+            };
+            self.packed.push((node, Form::Matrix { value, prepare }));
+        }
+        let linear = PackedLinear {
             fields,
-            leaves_bias: false,
-            to,
-        });
-        Some(matrix(to, 0))
+            leaves_bias,
+        };
+        self.push(linear, vec![x], to);
+        self.packed(id)
     }
 
-    fn norm(&mut self, x: NodeId, norm: Norm) -> Option<Value> {
+    /// The part of a product that a projection is.
+    fn packed(&self, id: NodeId) -> Option<Form> {
+        let mut packed = self.packed.iter();
+        let found = packed.find(|(node, _)| *node == id);
+        found.map(|(_, form)| form.clone())
+    }
+
+    fn norm(&mut self, x: NodeId, norm: Norm) -> Option<Form> {
         // A norm comes before a rotation: of a rotated vector, it is a step of its own.
-        let view = match self.matrix(x)? {
-            (view, prepare) if prepare.is_nothing() => view,
-            _ => self.materialize(x)?,
+        let (value, bias) = match self.matrix(x)? {
+            (value, prepare) if prepare.norm.is_none() && prepare.rope.is_none() => {
+                (value, prepare.bias)
+            }
+            _ => (self.materialize(x)?, None),
         };
         let prepare = HeadTransform {
+            bias,
             norm: Some(norm),
-            ..HeadTransform::default()
+            rope: None,
         };
-        Some(Value::Matrix { view, prepare })
+        Some(Form::Matrix { value, prepare })
     }
 
-    fn rotate(&mut self, x: NodeId, theta: &Real) -> Option<Value> {
-        let (view, mut prepare) = match self.matrix(x)? {
-            (view, prepare) if prepare.rope.is_none() => (view, prepare),
+    fn rotate(&mut self, x: NodeId, theta: &Real) -> Option<Form> {
+        let (value, mut prepare) = match self.matrix(x)? {
+            (value, prepare) if prepare.rope.is_none() => (value, prepare),
             _ => (self.materialize(x)?, HeadTransform::default()),
         };
         prepare.rope = Some(theta.clone());
-        Some(Value::Matrix { view, prepare })
+        Some(Form::Matrix { value, prepare })
     }
 
-    fn per_head_linear(&mut self, node: &Node, q: NodeId, field: &'static str) -> Option<Value> {
+    fn per_head_linear(&mut self, node: &Node, q: NodeId, field: &'static str) -> Option<Form> {
         let x = self.plain(q)?;
         let heads = head_count(self.graph.node(q));
-        let to = self.heads_array(node);
-        self.steps.steps.push(Step::PerHeadLinear {
-            x,
-            heads,
-            field,
-            to,
-        });
-        Some(matrix(to, 0))
+        let to = self.heads_value(node);
+        self.push(PerHeadLinear { heads, field }, vec![x], to);
+        Some(plain_matrix(to))
     }
 
-    fn change(&self, scores: NodeId, change: impl FnOnce(&mut Scores)) -> Option<Value> {
-        match &self.values[scores.0] {
-            Value::Scores(scores) => {
+    fn change(&self, scores: NodeId, change: impl FnOnce(&mut Scores)) -> Option<Form> {
+        match &self.forms[scores.0] {
+            Form::Scores(scores) => {
                 let mut scores = scores.clone();
                 change(&mut scores);
-                Some(Value::Scores(scores))
+                Some(Form::Scores(scores))
             }
-            Value::Matrix { .. } => None,
+            Form::Matrix { .. } => None,
         }
     }
 
-    fn attend(&mut self, node: &Node, weights: NodeId, v: NodeId) -> Option<Value> {
-        let Value::Scores(scores) = self.values[weights.0].clone() else {
+    fn attend(&mut self, node: &Node, weights: NodeId, v: NodeId) -> Option<Form> {
+        let Form::Scores(scores) = self.forms[weights.0].clone() else {
             return None;
         };
-        let values = Vectors {
-            view: self.plain(v)?,
-            prepare: HeadTransform::default(),
-        };
         let vectors = match scores.vectors {
-            Some([q, k]) => Some([self.vectors(q)?, self.vectors(k)?]),
+            Some([q, k]) => Some([self.matrix(q)?, self.matrix(k)?]),
             None => None,
         };
-        let to = self.heads_array(node);
+        let (v, values) = self.matrix(v)?;
+        let to = self.heads_value(node);
         let weight = scores.normalizer.weight();
         let score = weight.map_or_else(|| scores.expr.clone(), |weight| weight.of(&scores.expr));
         let parts = split::split(&score, scores.additive.is_none())?;
@@ -243,8 +220,10 @@ impl<'a> Simplify<'a> {
             None => Similarity::Dot { scale: parts.scale },
             Some(field) => Similarity::Additive { field },
         };
-        self.steps.steps.push(Step::Attention(Box::new(Attention {
-            vectors,
+        let mut operands: Vec<_> = vectors.iter().flatten().map(|(value, _)| *value).collect();
+        operands.push(v);
+        let attend = Attend {
+            vectors: vectors.map(|both| both.map(|(_, prepare)| prepare)),
             values,
             similarity,
             score: parts.value,
@@ -252,75 +231,103 @@ impl<'a> Simplify<'a> {
             mask: scores.mask,
             normalizer: scores.normalizer,
             dropout: scores.dropout,
-            to,
-        })));
-        Some(matrix(to, 0))
+        };
+        self.push(attend, operands, to);
+        Some(plain_matrix(to))
     }
 
     /// A matrix whose vectors are ready.
-    fn plain(&mut self, id: NodeId) -> Option<View> {
+    fn plain(&mut self, id: NodeId) -> Option<ValueId> {
         match self.matrix(id)? {
-            (view, prepare) if prepare.is_nothing() => Some(view),
+            (value, prepare) if prepare.is_nothing() => Some(value),
             _ => self.materialize(id),
         }
     }
 
-    /// Vectors that attention prepares as they are loaded.
-    fn vectors(&self, id: NodeId) -> Option<Vectors> {
-        let (view, prepare) = self.matrix(id)?;
-        Some(Vectors { view, prepare })
-    }
-
-    fn matrix(&self, id: NodeId) -> Option<(View, HeadTransform)> {
-        match &self.values[id.0] {
-            Value::Matrix { view, prepare } => Some((*view, prepare.clone())),
-            Value::Scores(_) => None,
+    fn matrix(&self, id: NodeId) -> Option<(ValueId, HeadTransform)> {
+        match &self.forms[id.0] {
+            Form::Matrix { value, prepare } => Some((*value, prepare.clone())),
+            Form::Scores(_) => None,
         }
     }
 
-    /// HeadTransforms the vectors of a node in a step of its own.
-    fn materialize(&mut self, id: NodeId) -> Option<View> {
+    /// Transforms the vectors of a node in a step of its own.
+    fn materialize(&mut self, id: NodeId) -> Option<ValueId> {
         let (x, how) = self.matrix(id)?;
         let node = self.graph.node(id);
-        let to = self.heads_array(node);
+        let to = self.heads_value(node);
         let heads = head_count(node);
-        self.steps
-            .steps
-            .push(Step::HeadTransform { x, heads, how, to });
-        Some(View { array: to, part: 0 })
+        self.push(TransformHeads { heads, how }, vec![x], to);
+        Some(to)
     }
 
-    /// An array for a node of `[batch, heads, len, width]`.
-    fn heads_array(&mut self, node: &Node) -> ArrayId {
+    fn push(&mut self, op: impl FusedOp + 'static, operands: Vec<ValueId>, result: ValueId) {
+        self.body.steps.push(Step::Node(block::Node {
+            op: Box::new(op),
+            operands,
+            result,
+            name: None,
+        }));
+    }
+
+    /// The value of a node of `[batch, heads, len, width]`.
+    fn heads_value(&mut self, node: &Node) -> ValueId {
         let width = head_count(node).times(&last_size(node));
-        let name = node.name;
-        self.array(node, vec![Part { name, width }], Role::Interim)
+        self.value(node, &[(node.name, width)])
     }
 
-    fn array(&mut self, node: &Node, parts: Vec<Part>, role: Role) -> ArrayId {
-        let names: Vec<_> = parts.iter().map(|part| part.name).collect();
+    /// A value with a row for each of those of a node, and these matrices side by side.
+    fn value(&mut self, node: &Node, parts: &[(&str, Size)]) -> ValueId {
+        let names: Vec<_> = parts.iter().map(|(name, _)| *name).collect();
         let mut name = names.join("_");
-        while self.steps.arrays.iter().any(|array| array.name == name) {
+        let is_taken = |name: &str| {
+            let mut values = self.values.iter().filter(|value| value.view.is_none());
+            values.any(|value| value.name == name)
+        };
+        while is_taken(&name) {
             name.push_str("_prepared");
         }
-        let is_key = |dim: &&Dim| matches!(dim, Dim::Key);
-        let rows = node
-            .shape
-            .iter()
-            .find(is_key)
-            .map_or(Dim::Query, |_| Dim::Key);
-        self.steps.arrays.push(Array {
+        let widths = parts.iter().map(|(_, width)| width.clone());
+        let width = widths.reduce(|a, b| a.plus(&b));
+        let is_key = node.shape.iter().any(|dim| matches!(dim, Dim::Key));
+        let rows = if is_key { Dim::Key } else { Dim::Query };
+        self.values.push(Value {
             name,
-            rows,
-            parts,
-            role,
+            ty: matrix(&rows, width.unwrap_or_else(|| Size::known(1))),
+            view: None,
         });
-        ArrayId(self.steps.arrays.len() - 1)
+        ValueId(self.values.len() - 1)
+    }
+
+    fn part(&mut self, of: ValueId, part: usize, (name, width): &(&str, Size)) -> ValueId {
+        let ty = self.values[of.0].ty.ending_in(width.clone());
+        self.values.push(Value {
+            name: (*name).to_owned(),
+            ty,
+            view: Some(View { of, part }),
+        });
+        ValueId(self.values.len() - 1)
     }
 }
 
-fn scores(vectors: Option<[NodeId; 2]>, additive: Option<&'static str>) -> Value {
-    Value::Scores(Box::new(Scores {
+/// Whether the vectors of a projection are loaded by attention, and by nothing else. Queries and keys are copied there anyway, and
+/// values then: the bias is added on the way. A product would have it written to its whole result first, and read again.
+fn only_attention_reads(graph: &Graph, id: NodeId) -> bool {
+    let readers = (0..graph.nodes.len()).map(NodeId);
+    let readers = readers.filter(|reader| graph.node(*reader).op.operands().contains(&id));
+    let readers: Vec<_> = readers.collect();
+    let loads = |reader: &NodeId| match graph.node(*reader).op {
+        Op::DotScores { .. } | Op::AdditiveScores { .. } | Op::Attend { .. } => true,
+        Op::SplitHeads { .. } | Op::RmsNorm { .. } | Op::L2Norm { .. } | Op::Rope { .. } => {
+            only_attention_reads(graph, *reader)
+        }
+        _ => false,
+    };
+    !readers.is_empty() && readers.iter().all(loads)
+}
+
+fn scores(vectors: Option<[NodeId; 2]>, additive: Option<&'static str>) -> Form {
+    Form::Scores(Box::new(Scores {
         vectors,
         additive,
         expr: Expr::Score,
@@ -330,9 +337,9 @@ fn scores(vectors: Option<[NodeId; 2]>, additive: Option<&'static str>) -> Value
     }))
 }
 
-fn matrix(array: ArrayId, part: usize) -> Value {
-    Value::Matrix {
-        view: View { array, part },
+fn plain_matrix(value: ValueId) -> Form {
+    Form::Matrix {
+        value,
         prepare: HeadTransform::default(),
     }
 }

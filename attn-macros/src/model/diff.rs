@@ -68,6 +68,41 @@ pub(crate) enum BackwardStep<'m, O: ?Sized = dyn Op> {
     Free(BufferId),
 }
 
+/// For each line, the saved values that no later one reads.
+pub(crate) fn last_reads<O: Derivative + ?Sized>(
+    block: Block<'_, O>,
+    lines: &[BackwardStep<'_, O>],
+    saved: &[ValueId],
+) -> Vec<Vec<ValueId>> {
+    let reads: Vec<_> = lines.iter().map(|line| reads(block, line)).collect();
+    let last = |index: usize| {
+        let is_last = |value: &ValueId| {
+            reads[index].contains(value)
+                && !reads[index + 1..].iter().any(|reads| reads.contains(value))
+        };
+        saved.iter().copied().filter(is_last).collect()
+    };
+    (0..lines.len()).map(last).collect()
+}
+
+/// The values that a line reads.
+fn reads<O: Derivative + ?Sized>(block: Block<'_, O>, line: &BackwardStep<'_, O>) -> Vec<ValueId> {
+    match line {
+        BackwardStep::Adjoint { node, .. } => {
+            let saved = node.saved().into_iter();
+            saved.map(|value| block.memory(value)).collect()
+        }
+        BackwardStep::Repeat { repeat, lines, .. } => {
+            // A loop keeps its carried values in every round.
+            let is_carried =
+                |value: &ValueId| repeat.carried.iter().any(|carried| carried.value == *value);
+            let reads = lines.iter().flat_map(|line| reads(block, line));
+            reads.filter(|value| !is_carried(value)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// The derivative of the results by all parameters and inputs.
 pub(crate) fn diff<O: Derivative + ?Sized>(block: Block<'_, O>) -> Backward<'_, O> {
     let mut diff = Diff {

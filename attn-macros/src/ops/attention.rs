@@ -7,7 +7,8 @@ use super::{
     Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved, Scratch,
 };
 use crate::emit::ExecMode;
-use crate::graph::{Graph, simplify, steps};
+use crate::graph::steps::Steps;
+use crate::graph::{Graph, simplify};
 use crate::messages::model as messages;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
 use crate::model::graph::{Model, Place};
@@ -158,13 +159,11 @@ fn looks_back(name: &str, spec: &Spec, graph: &Graph) -> Result<(), String> {
         Verdict::Proved => {}
         verdict => return Err(messages::session_mask(name, spec, &verdict)),
     }
-    let steps = simplify(graph).map_or_else(Vec::new, |steps| steps.steps);
-    let scores = steps.iter().any(|step| match step {
-        steps::Step::Attention(attention) => {
-            let bias_terms = attention.bias_terms.iter().map(|bias_term| &bias_term.expr);
-            attention.score.iter().chain(bias_terms).any(reads_length)
-        }
-        _ => false,
+    let steps = simplify(graph);
+    let attention = steps.as_ref().and_then(Steps::attention);
+    let scores = attention.is_some_and(|attention| {
+        let bias_terms = attention.bias_terms.iter().map(|bias_term| &bias_term.expr);
+        attention.score.iter().chain(bias_terms).any(reads_length)
     });
     if scores {
         return Err(messages::session_length(name, "score"));

@@ -9,7 +9,9 @@ mod steps;
 mod vanish;
 
 use crate::graph::simplify;
-use crate::graph::steps::{ArrayId, Attention, Step, Steps};
+use crate::graph::steps::Steps;
+use crate::model::graph::ValueId;
+use crate::ops::fused::Attend;
 
 /// The steps of the only layer in `source`.
 fn steps(source: &str) -> Steps {
@@ -17,15 +19,13 @@ fn steps(source: &str) -> Steps {
     simplify(&graph).expect("the kernels know every key")
 }
 
-fn names(steps: &Steps, ids: &[ArrayId]) -> Vec<String> {
-    ids.iter().map(|id| steps.array(*id).name.clone()).collect()
+fn names(steps: &Steps, ids: &[ValueId]) -> Vec<String> {
+    ids.iter().map(|id| steps.value(*id).name.clone()).collect()
 }
 
-fn attention(steps: &Steps) -> &Attention {
-    let attentions = steps.steps.iter().filter_map(|step| match step {
-        Step::Attention(attention) => Some(&**attention),
-        _ => None,
-    });
+fn attention(steps: &Steps) -> &Attend {
+    let nodes = steps.nodes();
+    let attentions = nodes.filter_map(|node| node.op.properties().attention);
     let attentions: Vec<_> = attentions.collect();
     assert_eq!(attentions.len(), 1);
     attentions[0]
