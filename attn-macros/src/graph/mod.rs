@@ -1,6 +1,7 @@
 //! The layer as a graph of operations with inferred shapes. It knows nothing of tokens: the emitters do.
 
 mod build;
+pub(crate) mod passes;
 mod shape;
 mod simplify;
 pub(crate) mod steps;
@@ -10,6 +11,8 @@ pub(crate) use crate::spec::Dim;
 use crate::spec::{Init, Normalizer, Real, Size, Spec, text};
 
 pub(crate) use build::build;
+#[cfg(test)]
+pub(crate) use simplify::lower;
 pub(crate) use simplify::simplify;
 
 /// Everything that the emitters read.

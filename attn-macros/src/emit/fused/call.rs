@@ -8,6 +8,7 @@ use super::{Fused, places, var};
 use crate::emit::Caller;
 use crate::emit::input::{data_name, read_type};
 use crate::model::plan::Forward;
+use crate::ops::fused::HeadTransform;
 use crate::score::Name;
 use crate::spec::Real;
 
@@ -18,10 +19,9 @@ impl Fused<'_> {
         let mut declared = Vec::new();
         for node in self.steps.nodes() {
             let properties = node.op.properties();
-            let transforms = properties.transforms.iter();
-            fields.extend(transforms.filter_map(|how| how.gain()));
-            fields.extend(properties.fields);
+            fields.extend(properties.transforms().filter_map(HeadTransform::gain));
             let attention = properties.attention;
+            fields.extend(properties.fields);
             let score = attention.and_then(|attention| Score::new(self.cx, attention));
             declared.extend(score.iter().flat_map(Score::params));
         }
@@ -34,11 +34,11 @@ impl Fused<'_> {
     /// The projections that are read as one, with their fields.
     fn projections(&self) -> Vec<(Ident, &[&'static str])> {
         let nodes = self.steps.nodes();
-        let projections = nodes.map(|node| (node.result, node.op.properties().projections));
-        let projections = projections.filter(|(_, fields)| !fields.is_empty());
-        projections
-            .map(|(result, fields)| (self.name(result), fields))
-            .collect()
+        let projections = nodes.filter_map(|node| {
+            let linear = node.op.properties().linear?;
+            Some((self.name(node.result), linear.fields.as_slice()))
+        });
+        projections.collect()
     }
 
     /// A trait that a model knows of names these types.
@@ -197,7 +197,7 @@ impl Fused<'_> {
     /// The base of the rotations' angles.
     fn theta(&self) -> Option<&Real> {
         self.steps.nodes().find_map(|node| {
-            let mut transforms = node.op.properties().transforms.into_iter();
+            let mut transforms = node.op.properties().transforms();
             transforms.find_map(|how| how.rope.as_ref())
         })
     }

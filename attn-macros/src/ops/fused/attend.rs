@@ -13,6 +13,7 @@ use crate::score::split::BiasTerm;
 use crate::spec::{Normalizer, Real};
 
 /// The operands: queries and keys, if there are any, and values.
+#[derive(Clone)]
 pub(crate) struct Attend {
     /// What is done to queries and keys as they are loaded. `None` if the score is a function of the place alone: then their
     /// width is 0.
@@ -49,6 +50,16 @@ impl Similarity {
 }
 
 impl Attend {
+    /// What is done to its operands as they are loaded.
+    pub(crate) fn transforms(&self) -> impl Iterator<Item = &HeadTransform> {
+        self.vectors.iter().flatten().chain([&self.values])
+    }
+
+    pub(crate) fn transforms_mut(&mut self) -> impl Iterator<Item = &mut HeadTransform> {
+        let vectors = self.vectors.iter_mut().flatten();
+        vectors.chain([&mut self.values])
+    }
+
     /// The transforms of queries and keys.
     pub(crate) fn prepares(&self) -> [HeadTransform; 2] {
         self.vectors.clone().unwrap_or_default()
@@ -72,10 +83,8 @@ impl Derivative for Attend {
 
 impl FusedOp for Attend {
     fn properties(&self) -> FusedProperties<'_> {
-        let vectors = self.vectors.iter().flatten();
         let learned = [self.similarity.field(), self.normalizer.field()];
         FusedProperties {
-            transforms: vectors.chain([&self.values]).collect(),
             fields: learned.into_iter().flatten().collect(),
             attention: Some(self),
             ..FusedProperties::default()

@@ -28,8 +28,46 @@ pub(crate) enum Norm {
 }
 
 impl HeadTransform {
+    pub(crate) fn norm(norm: Norm) -> Self {
+        HeadTransform {
+            norm: Some(norm),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn rope(theta: Real) -> Self {
+        HeadTransform {
+            rope: Some(theta),
+            ..Self::default()
+        }
+    }
+
+    /// Both as one transform, if that has their order.
+    pub(crate) fn then(&self, next: &HeadTransform) -> Option<Self> {
+        let starts_with = |has: [bool; 3]| has.into_iter().position(|has| has);
+        let ends_with = |has: [bool; 3]| has.into_iter().rposition(|has| has);
+        let is_before = match (ends_with(self.has()), starts_with(next.has())) {
+            (Some(end), Some(start)) => end < start,
+            _ => true,
+        };
+        is_before.then(|| HeadTransform {
+            bias: self.bias.or(next.bias),
+            norm: self.norm.or(next.norm),
+            rope: self.rope.clone().or_else(|| next.rope.clone()),
+        })
+    }
+
+    /// Whether there is a bias, a norm, a rotation.
+    fn has(&self) -> [bool; 3] {
+        [
+            self.bias.is_some(),
+            self.norm.is_some(),
+            self.rope.is_some(),
+        ]
+    }
+
     pub(crate) fn is_nothing(&self) -> bool {
-        self.bias.is_none() && self.norm.is_none() && self.rope.is_none()
+        self.has() == [false; 3]
     }
 
     /// The field of the gain, if there is one.
@@ -64,7 +102,7 @@ impl Derivative for TransformHeads {
 impl FusedOp for TransformHeads {
     fn properties(&self) -> FusedProperties<'_> {
         FusedProperties {
-            transforms: vec![&self.how],
+            transform: Some(self),
             ..FusedProperties::default()
         }
     }

@@ -35,14 +35,20 @@ pub(crate) trait FusedOp: Derivative {
 /// Properties of an operation wherever it stands.
 #[derive(Default)]
 pub(crate) struct FusedProperties<'o> {
-    /// The fields of the projections that it packs: the parameters that are read under the name of its result.
-    pub(crate) projections: &'o [&'static str],
-    /// What it does to vectors as they are loaded.
-    pub(crate) transforms: Vec<&'o HeadTransform>,
-    /// The fields of its other parameters, but for what the body of the layer declares.
-    pub(crate) fields: Vec<&'static str>,
-    /// The attention that it is, if it is one.
+    /// The operation, if it is one of these.
+    pub(crate) linear: Option<&'o PackedLinear>,
+    pub(crate) transform: Option<&'o TransformHeads>,
     pub(crate) attention: Option<&'o Attend>,
+    /// The fields of parameters that are neither those of projections nor gains, and not declared in the body of the layer.
+    pub(crate) fields: Vec<&'static str>,
+}
+
+impl<'o> FusedProperties<'o> {
+    /// What is done to vectors as they are loaded.
+    pub(crate) fn transforms(&self) -> impl Iterator<Item = &'o HeadTransform> + use<'o> {
+        let alone = self.transform.into_iter().map(|transform| &transform.how);
+        alone.chain(self.attention.into_iter().flat_map(Attend::transforms))
+    }
 }
 
 /// The gradient of a result, and where those of the operands go.

@@ -33,7 +33,7 @@ impl Derivative for PackedLinear {
 impl FusedOp for PackedLinear {
     fn properties(&self) -> FusedProperties<'_> {
         FusedProperties {
-            projections: &self.fields,
+            linear: Some(self),
             ..FusedProperties::default()
         }
     }

@@ -1,6 +1,7 @@
 //! The passes that lead to the fused lowering, on layers and on expressions.
 
 mod derivatives;
+mod patterns;
 mod plan;
 mod prove;
 mod share;
@@ -10,8 +11,8 @@ mod vanish;
 
 use crate::graph::simplify;
 use crate::graph::steps::Steps;
-use crate::model::graph::ValueId;
-use crate::ops::fused::Attend;
+use crate::model::graph::{Node, ValueId};
+use crate::ops::fused::{Attend, FusedOp, HeadTransform};
 
 /// The steps of the only layer in `source`.
 fn steps(source: &str) -> Steps {
@@ -29,4 +30,29 @@ fn attention(steps: &Steps) -> &Attend {
     let attentions: Vec<_> = attentions.collect();
     assert_eq!(attentions.len(), 1);
     attentions[0]
+}
+
+/// `q_k_v = q_proj+k_proj+v_proj(x)`, ..
+fn story(steps: &Steps) -> Vec<String> {
+    let line = |node: &Node<dyn FusedOp>| {
+        let properties = node.op.properties();
+        let op = match (properties.attention, properties.transform) {
+            (Some(_), _) => "attention".to_owned(),
+            (None, Some(heads)) => transform(&heads.how),
+            _ => {
+                let projections = properties.linear.map(|linear| linear.fields.clone());
+                projections.unwrap_or(properties.fields).join("+")
+            }
+        };
+        let to = names(steps, &[node.result]).concat();
+        format!("{to} = {op}({})", names(steps, &node.operands).join(", "))
+    };
+    steps.nodes().map(line).collect()
+}
+
+/// `L2+rope`
+fn transform(how: &HeadTransform) -> String {
+    let norm = how.norm.map_or(String::new(), |norm| format!("{norm:?}"));
+    let rope = if how.rope.is_some() { "+rope" } else { "" };
+    format!("{norm}{rope}")
 }

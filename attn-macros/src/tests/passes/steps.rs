@@ -2,35 +2,13 @@
 
 use proptest::prelude::*;
 
-use super::{attention, names, steps};
+use super::{attention, names, steps, story};
 use crate::graph::simplify;
 use crate::graph::steps::Steps;
 use crate::model::diff::{BackwardStep, GradTarget, diff};
-use crate::model::graph::Node;
-use crate::ops::fused::{FusedOp, Norm, Similarity};
+use crate::ops::fused::{Norm, Similarity};
 use crate::tests::random::spec::valid_specs;
 use crate::tests::support::{build, cases, expand};
-
-/// `q_k_v = q_proj+k_proj+v_proj(x)`, ..
-fn story(steps: &Steps) -> Vec<String> {
-    let line = |node: &Node<dyn FusedOp>| {
-        let properties = node.op.properties();
-        let op = match (properties.attention, properties.transforms.as_slice()) {
-            (Some(_), _) => "attention".to_owned(),
-            (None, [how]) => {
-                let norm = how.norm.map_or(String::new(), |norm| format!("{norm:?}"));
-                let rope = if how.rope.is_some() { "+rope" } else { "" };
-                format!("{norm}{rope}")
-            }
-            _ => [properties.projections, &properties.fields]
-                .concat()
-                .join("+"),
-        };
-        let to = names(steps, &[node.result]).concat();
-        format!("{to} = {op}({})", names(steps, &node.operands).join(", "))
-    };
-    steps.nodes().map(line).collect()
-}
 
 #[test]
 fn projections_of_one_input_are_one_product() {
