@@ -14,8 +14,17 @@ pub(crate) use build::build;
 #[cfg(test)]
 pub(crate) use simplify::lower;
 pub(crate) use simplify::simplify;
+use steps::Steps;
 
-/// Everything that the emitters read.
+/// A declared layer, as far as it goes before it is emitted.
+pub(crate) struct AttentionLayer {
+    pub(crate) spec: Spec,
+    pub(crate) graph: Graph,
+    /// `None`: the kernels do not know what it asks for.
+    pub(crate) steps: Option<Steps>,
+}
+
+/// The operations of a layer, and its parameters.
 pub(crate) struct Graph {
     pub(crate) params: Vec<Param>,
     /// In the order in which they are computed.

@@ -5,9 +5,9 @@
 use proc_macro2::{Ident, TokenStream};
 
 use super::types::Type;
-use crate::graph::{CallData, Graph};
+use crate::graph::{AttentionLayer, CallData};
 use crate::ops::{Attention, Fusion, Gradient, Layer, Op, Saved};
-use crate::spec::{Assertion, Init, Item, Size, Spec};
+use crate::spec::{Assertion, Init, Item, Size};
 
 /// Everything that is emitted.
 pub(crate) struct Model {
@@ -18,7 +18,7 @@ pub(crate) struct Model {
     pub(crate) values: Vec<Value>,
     /// Where parameters are: the model itself, and then the body of every `repeat`.
     pub(crate) modules: Vec<Module>,
-    pub(crate) attentions: Vec<(Spec, Graph)>,
+    pub(crate) attentions: Vec<AttentionLayer>,
     pub(crate) opaques: Vec<Opaque>,
     pub(crate) body: Region,
     pub(crate) results: Vec<ValueId>,
@@ -248,7 +248,7 @@ impl Model {
     /// The types of the layers, and the model itself.
     pub(crate) fn types(&self) -> impl Iterator<Item = String> {
         let modules = self.modules.iter().map(|module| &module.name);
-        let attentions = self.attentions.iter().map(|(spec, _)| &spec.item.name);
+        let attentions = self.attentions.iter().map(|layer| &layer.spec.item.name);
         modules.chain(attentions).map(Ident::to_string)
     }
 
@@ -272,7 +272,7 @@ impl Model {
         let Some(attention) = node.attention() else {
             return Vec::new();
         };
-        let graph = &self.attentions[attention.index].1;
+        let graph = &self.attentions[attention.index].graph;
         let mut operands = &node.operands[attention.sequences()..];
         let data = graph.data.iter().map(|data| {
             let (of_it, others) = operands.split_at(data.tensors(graph.cross));

@@ -41,7 +41,7 @@ pub(crate) use node::LayerNode;
 /// impl Decode for Name            // for one that goes on token by token
 /// ```
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
-    let Some(steps) = &cx.steps else {
+    let Some(steps) = cx.steps else {
         return TokenStream::new();
     };
     let backward = &diff(steps.block());

@@ -25,10 +25,10 @@ use super::sizes::{self, Sizes};
 use super::syntax::{ModelDraft, TypeDraft};
 use super::types::{Axis, Kind, Same, Type};
 use crate::diag::Diagnostics;
-use crate::graph::Graph;
+use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
 use crate::ops::{Op, Operation};
-use crate::spec::{Assertion, Init, Item, Size, Spec};
+use crate::spec::{Assertion, Init, Item, Size};
 use scope::{Changes, Scopes};
 
 pub(crate) use arguments::Arguments;
@@ -101,7 +101,7 @@ pub(crate) struct Lowering<'a> {
     /// How many values of a name there are.
     names: HashMap<String, usize>,
     modules: Vec<Module>,
-    attentions: Vec<(Spec, Graph)>,
+    attentions: Vec<AttentionLayer>,
     pub(crate) opaques: Vec<Opaque>,
     assertions: Vec<Assertion>,
     scopes: Scopes,
