@@ -18,7 +18,9 @@ pub(crate) fn attention(input: TokenStream) -> TokenStream {
     for draft in specs {
         let spec = spec::check(draft, &krate, &cx);
         let graph = graph::build(&spec);
-        output.extend(emit::layer(&krate, &spec, &graph, emit::Caller::User));
+        let steps = graph::simplify(&graph);
+        let layer = graph::AttentionLayer { spec, graph, steps };
+        output.extend(emit::layer(&krate, &layer, emit::Caller::User));
     }
     output.extend(cx.into_compile_errors());
     output

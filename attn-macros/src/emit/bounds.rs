@@ -12,6 +12,7 @@ use crate::score::{Binary, Data, Expr, Type, Var};
 use crate::spec::body::Tensor;
 
 /// The checks of a call.
+#[derive(PartialEq)]
 enum Check<'a> {
     /// An element that a function of the body reads.
     Read {
@@ -92,32 +93,34 @@ fn lines(cx: &Layer<'_>, checks: Vec<Check<'_>>) -> Vec<TokenStream> {
 
 /// The expressions of a call.
 fn expressions<'a>(cx: &'a Layer<'_>) -> impl Iterator<Item = &'a Expr> {
-    cx.graph.nodes.iter().filter_map(|node| match &node.op {
-        Op::MapScores { expr, .. } => Some(expr),
-        Op::Normalize { mask, .. } => mask.as_ref(),
-        _ => None,
-    })
+    let expressions = cx.graph.nodes.iter().map(|node| match &node.op {
+        Op::MapScores { expr, .. } => [Some(expr), None],
+        Op::Normalize {
+            mask, normalizer, ..
+        } => [normalizer.weight(), mask.as_ref()],
+        _ => [None, None],
+    });
+    expressions.flatten().flatten()
 }
 
 /// Every check once: of what stands in an index or a divisor before that.
 fn checks<'a>(cx: &'a Layer<'_>, expressions: impl Iterator<Item = &'a Expr>) -> Vec<Check<'a>> {
     let mut checks = Vec::new();
-    let mut texts = Vec::new();
     for expr in expressions {
-        add_checks(cx, expr, &mut |text, check| {
-            if !texts.contains(&text) {
-                texts.push(text);
-                checks.push(check);
-            }
-        });
+        add_checks(cx, expr, &mut checks);
     }
     checks
 }
 
-fn add_checks<'a>(cx: &'a Layer<'_>, expr: &'a Expr, add: &mut impl FnMut(String, Check<'a>)) {
+fn add_checks<'a>(cx: &'a Layer<'_>, expr: &'a Expr, checks: &mut Vec<Check<'a>>) {
     for child in expr.children() {
-        add_checks(cx, child, add);
+        add_checks(cx, child, checks);
     }
+    let mut add = |check| {
+        if !checks.contains(&check) {
+            checks.push(check);
+        }
+    };
     let read = |tensor, dims, index| Check::Read {
         tensor,
         dims,
@@ -128,7 +131,7 @@ fn add_checks<'a>(cx: &'a Layer<'_>, expr: &'a Expr, add: &mut impl FnMut(String
             let mut params = cx.spec.body.params.iter();
             if let Some(param) = params.find(|param| param.name == **name) {
                 let dims = Tensor::Param(param).dims();
-                add(expr.to_string(), read(name, dims, index));
+                add(read(name, dims, index));
             }
         }
         Expr::Data {
@@ -136,14 +139,14 @@ fn add_checks<'a>(cx: &'a Layer<'_>, expr: &'a Expr, add: &mut impl FnMut(String
             index,
         } => {
             if let Some(declared) = cx.graph.declared().find(|data| data.name == *name) {
-                add(expr.to_string(), read(name, declared.dims.clone(), index));
+                add(read(name, declared.dims.clone(), index));
             }
         }
         // Literals and the user's constants were checked where they stand.
         Expr::Binary(Binary::Div | Binary::Rem, _, divisor)
             if divisor.ty() == Type::Int && !matches!(**divisor, Expr::Int(_)) =>
         {
-            add(format!("/ {divisor}"), Check::Divisor(divisor));
+            add(Check::Divisor(divisor));
         }
         _ => {}
     }
@@ -157,7 +160,7 @@ fn stays_inside(cx: &Layer<'_>, dim: &Dim, index: &Expr) -> bool {
     match (var, dim) {
         (Var::B, Dim::Batch) | (Var::QIdx, Dim::Query) | (Var::KvIdx, Dim::Key) => true,
         (Var::QIdx, Dim::Key) | (Var::KvIdx, Dim::Query) => !cx.graph.cross,
-        (Var::H, Dim::Size(size)) => size.same(&cx.spec.heads),
+        (Var::H, Dim::Size(size)) => *size == cx.spec.heads,
         _ => false,
     }
 }

@@ -4,7 +4,8 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Layer, bounds, expr, input, var};
-use crate::graph::{NodeId, Normalizer, Op};
+use crate::graph::{NodeId, Op};
+use crate::spec::Normalizer;
 
 /// `run`: computes the graph. (A function of the block: a method could clash with the user's.)
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
@@ -94,30 +95,31 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
         Op::Normalize {
             mask, normalizer, ..
         } => {
-            let function = format_ident!(
-                "{}",
-                match normalizer {
-                    Normalizer::Identity => "identity",
-                    Normalizer::Softmax => "softmax",
-                    Normalizer::Softmax1 => "softmax1",
-                    Normalizer::Sink { .. } => "sink",
-                    Normalizer::Sparsemax => "sparsemax",
-                    Normalizer::Entmax15 => "entmax15",
-                }
-            );
-            let sink = match normalizer {
-                Normalizer::Sink { field } => {
-                    let sink = weight(field);
-                    quote!(, #sink)
-                }
-                _ => TokenStream::new(),
-            };
+            let function_of_score = normalizer.weight();
+            let weights = function_of_score.map(|expr| expr::emit_map(cx, expr, &ty));
+            let function = var(match normalizer {
+                Normalizer::Elementwise(_) => "identity",
+                Normalizer::Softmax => "softmax",
+                Normalizer::Softmax1 => "softmax1",
+                Normalizer::Sink => "sink",
+                Normalizer::Sparsemax => "sparsemax",
+                Normalizer::Entmax15 => "entmax15",
+            });
+            let learned = normalizer.field().map(|field| {
+                let weight = weight(field);
+                quote!(, #weight)
+            });
             let (line, mask) = match mask {
                 Some(mask) => (expr::emit_mask(cx, mask), quote!(Some(mask))),
                 None => (TokenStream::new(), quote!(None)),
             };
             let seen = seen(cx, id);
-            return quote!(#line let #name: #ty = p::#function(#(#operands)*, #mask #sink)?; #seen);
+            return quote! {
+                #weights
+                #line
+                let #name: #ty = p::#function(#(#operands)*, #mask #learned)?;
+                #seen
+            };
         }
         Op::Dropout { p, .. } => {
             let seen = seen(cx, id);

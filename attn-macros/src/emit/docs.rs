@@ -41,7 +41,7 @@ fn summary(cx: &Layer<'_>) -> String {
     } else {
         "self-attention"
     };
-    let groups = if spec.kv_heads.same(&spec.heads) {
+    let groups = if spec.kv_heads == spec.heads {
         String::new()
     } else {
         format!(" over {} key/value heads", spec.kv_heads)

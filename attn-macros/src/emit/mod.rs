@@ -14,12 +14,14 @@ mod places;
 pub(crate) mod tables;
 pub(crate) mod tracked_code;
 
+pub(crate) use fused::LayerNode;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::Attribute;
 
 use crate::graph::steps::Steps;
-use crate::graph::{CallData, Dim, Graph, simplify};
+use crate::graph::{AttentionLayer, CallData, Dim, Graph};
 use crate::spec::{Item, Spec};
 
 /// The declared layer:
@@ -35,13 +37,9 @@ use crate::spec::{Item, Spec};
 /// };
 /// const _: () = assert!(..);                    // rules that only rustc can evaluate
 /// ```
-pub(crate) fn layer(
-    krate: &TokenStream,
-    spec: &Spec,
-    graph: &Graph,
-    caller: Caller,
-) -> TokenStream {
-    let cx = &Layer::new(krate, spec, graph, caller);
+pub(crate) fn layer(krate: &TokenStream, layer: &AttentionLayer, caller: Caller) -> TokenStream {
+    let cx = &Layer::new(krate, layer, caller);
+    let spec = cx.spec;
     let cfgs = &cx.cfgs;
     let item = item::emit(cx);
     let alias = cx.alias();
@@ -158,7 +156,7 @@ struct Layer<'a> {
     spec: &'a Spec,
     graph: &'a Graph,
     /// The layer as steps over slices. None after a mistake, or where the kernels do not know what it asks for.
-    steps: Option<Steps>,
+    steps: Option<&'a Steps>,
     /// The struct, as the emitted code calls it.
     name: Ident,
     /// The trait of what `forward` accepts.
@@ -171,13 +169,14 @@ struct Layer<'a> {
 }
 
 impl<'a> Layer<'a> {
-    fn new(krate: &'a TokenStream, spec: &'a Spec, graph: &'a Graph, caller: Caller) -> Self {
+    fn new(krate: &'a TokenStream, layer: &'a AttentionLayer, caller: Caller) -> Self {
+        let AttentionLayer { spec, graph, steps } = layer;
         let name = &spec.item.name;
         Layer {
             krate,
             spec,
             graph,
-            steps: if spec.poisoned { None } else { simplify(graph) },
+            steps: steps.as_ref().filter(|_| !spec.poisoned),
             name: emitted_name(name),
             input: format_ident!("{name}Input"),
             at: Span::call_site().located_at(name.span()),

@@ -1,8 +1,6 @@
 //! [`Spec`] to [`Graph`].
 
-use super::{
-    Dim, Graph, InitKind, Node, NodeId, Normalizer, Op, Param, ParamKind, data_of, init_kind, shape,
-};
+use super::{Dim, Graph, InitKind, Node, NodeId, Op, Param, ParamKind, data_of, init_kind, shape};
 use crate::score::{Expr, builtin};
 use crate::spec::{self, ParamDecl, ParamInit, Position, QkNorm, Score, Size, Spec, text};
 
@@ -22,7 +20,7 @@ pub(crate) fn build(spec: &Spec) -> Graph {
 
     let (v, scores) = builder.values_and_scores(x, context);
     let scores = builder.modify(scores);
-    let (scores, normalizer) = builder.normalizer(scores);
+    builder.normalizer();
 
     let mask = spec.predicate();
     let data = data_of(spec, mask.as_ref());
@@ -31,7 +29,7 @@ pub(crate) fn build(spec: &Spec) -> Graph {
         Op::Normalize {
             scores,
             mask,
-            normalizer,
+            normalizer: spec.normalizer.clone(),
         },
     );
     if let Some(p) = &spec.dropout {
@@ -238,29 +236,18 @@ impl Builder<'_> {
         }
     }
 
-    /// A normalizer of a score alone is one more function of it, whose value is the weight.
-    fn normalizer(&mut self, scores: NodeId) -> (NodeId, Normalizer) {
-        let expr = match &self.spec.normalizer {
-            spec::Normalizer::Softmax => return (scores, Normalizer::Softmax),
-            spec::Normalizer::Softmax1 => return (scores, Normalizer::Softmax1),
-            spec::Normalizer::Sparsemax => return (scores, Normalizer::Sparsemax),
-            spec::Normalizer::Entmax15 => return (scores, Normalizer::Entmax15),
-            spec::Normalizer::Sink => {
-                self.params.push(Param {
-                    field: "sink".into(),
-                    doc: "The score of the sink, to which what no key gets goes, per head."
-                        .to_owned(),
-                    kind: ParamKind::Weight {
-                        dims: vec![self.spec.heads.clone()],
-                        init: None,
-                    },
-                });
-                return (scores, Normalizer::Sink { field: "sink" });
-            }
-            spec::Normalizer::Elementwise(expr) => expr.clone(),
-        };
-        let weights = self.push("scores", Op::MapScores { scores, expr });
-        (weights, Normalizer::Identity)
+    /// What the normalizer learns.
+    fn normalizer(&mut self) {
+        if let Some(field) = self.spec.normalizer.field() {
+            self.params.push(Param {
+                field: field.into(),
+                doc: "The score of the sink, to which what no key gets goes, per head.".to_owned(),
+                kind: ParamKind::Weight {
+                    dims: vec![self.spec.heads.clone()],
+                    init: None,
+                },
+            });
+        }
     }
 
     fn rel_pos_table(&mut self, num_buckets: &Size) {
@@ -329,7 +316,7 @@ fn projection(spec: &Spec, field: &'static str) -> Param {
             fans: vec![input.clone()],
         },
         // PyTorch draws the three projections of one width as one packed matrix.
-        _ if context.same(&spec.d_model) => InitKind::Uniform {
+        _ if *context == spec.d_model => InitKind::Uniform {
             gain: 6,
             fans: vec![input.clone(), q_dim, k_dim, v_dim],
         },

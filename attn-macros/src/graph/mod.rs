@@ -1,20 +1,30 @@
 //! The layer as a graph of operations with inferred shapes. It knows nothing of tokens: the emitters do.
 
 mod build;
-pub(crate) mod diff;
-pub(crate) mod plan;
+pub(crate) mod passes;
 mod shape;
 mod simplify;
 pub(crate) mod steps;
 
 use crate::score::{Data, Expr, Name, Type};
 pub(crate) use crate::spec::Dim;
-use crate::spec::{Init, Real, Size, Spec, text};
+use crate::spec::{Init, Normalizer, Real, Size, Spec, text};
 
 pub(crate) use build::build;
+#[cfg(test)]
+pub(crate) use simplify::lower;
 pub(crate) use simplify::simplify;
+use steps::Steps;
 
-/// Everything that the emitters read.
+/// A declared layer, as far as it goes before it is emitted.
+pub(crate) struct AttentionLayer {
+    pub(crate) spec: Spec,
+    pub(crate) graph: Graph,
+    /// `None`: the kernels do not know what it asks for.
+    pub(crate) steps: Option<Steps>,
+}
+
+/// The operations of a layer, and its parameters.
 pub(crate) struct Graph {
     pub(crate) params: Vec<Param>,
     /// In the order in which they are computed.
@@ -133,28 +143,6 @@ impl Param {
             }
             ParamKind::Weight { dims, init } => vec![("weight", dims.clone(), init.as_ref())],
         }
-    }
-}
-
-/// From the scores of a query to its weights.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Normalizer {
-    /// A score is a weight.
-    Identity,
-    Softmax,
-    Softmax1,
-    /// With the logits of a parameter.
-    Sink {
-        field: &'static str,
-    },
-    Sparsemax,
-    Entmax15,
-}
-
-impl Normalizer {
-    /// Whether it keeps a threshold of every query.
-    pub(crate) fn is_sparse(self) -> bool {
-        matches!(self, Self::Sparsemax | Self::Entmax15)
     }
 }
 

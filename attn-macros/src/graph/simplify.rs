@@ -1,79 +1,58 @@
 //! From the graph to [`Steps`]: what need not stand in memory disappears.
 //!
 //! - Splitting heads and putting them side by side again moves nothing: the kernels take columns of a matrix.
-//! - Projections of one input become one product.
-//! - A bias, a norm or a rotation that only attention reads happens there, as vectors are loaded.
 //! - Everything between queries, keys and values and the attended values is one step.
+//!
+//! The rest are [passes](super::passes) over the steps.
 
-use super::steps::{
-    Array, ArrayId, Attention, HeadTransform, Norm, Part, Role, Similarity, Step, Steps, Vectors,
-    View,
+use std::rc::Rc;
+
+use super::passes::{leave_biases, load_transforms, name_values, pack_projections};
+use super::steps::{Steps, matrix};
+use super::{Dim, Graph, Node, NodeId, Op};
+use crate::model::graph::{self as block, Region, Step, Value, ValueId};
+use crate::ops::fused::{
+    Attend, FusedOp, HeadTransform, Norm, PackedLinear, PerHeadLinear, Similarity, TransformHeads,
 };
-use super::{Dim, Graph, Node, NodeId, Normalizer, Op, Param};
 use crate::score::{Expr, split};
-use crate::spec::{Real, Size};
+use crate::spec::{Normalizer, Real, Size};
 
 /// The steps of `graph`. `None` if a score modification reads places in a way that the kernels do not know.
 pub(crate) fn simplify(graph: &Graph) -> Option<Steps> {
-    let mut cx = Simplify {
+    let mut steps = lower(graph)?;
+    pack_projections(&mut steps);
+    load_transforms(&mut steps);
+    leave_biases(graph, &mut steps);
+    name_values(&mut steps);
+    Some(steps)
+}
+
+/// A step for each operation of vectors, and one for all of those of scores.
+pub(crate) fn lower(graph: &Graph) -> Option<Steps> {
+    let mut cx = Lower {
         graph,
+        forms: Vec::new(),
         values: Vec::new(),
-        steps: Steps {
-            arrays: Vec::new(),
-            steps: Vec::new(),
-            output: ArrayId(0),
-        },
+        inputs: Vec::new(),
+        body: Region::default(),
     };
     for index in 0..graph.nodes.len() {
-        let value = cx.value(NodeId(index))?;
-        cx.values.push(value);
+        let form = cx.form(NodeId(index))?;
+        cx.forms.push(form);
     }
-    let output = cx.plain(graph.output)?.array;
-    cx.steps.arrays[output.0].role = Role::Output;
-    cx.steps.output = output;
-    leave_biases(graph, &mut cx.steps);
-    Some(cx.steps)
-}
-
-/// A projection that only attention reads leaves its bias to it. Queries and keys are copied there anyway, and values then; a
-/// product would have the bias written to its whole result first, and read again.
-fn leave_biases(graph: &Graph, steps: &mut Steps) {
-    let left: Vec<ArrayId> = steps
-        .steps
-        .iter()
-        .filter_map(|step| match step {
-            Step::Linear { fields, to, .. } => {
-                let mut params = fields.iter().filter_map(|field| graph.param(field));
-                (params.any(Param::has_bias) && only_attention_reads(steps, *to)).then_some(*to)
-            }
-            _ => None,
-        })
-        .collect();
-    for step in &mut steps.steps {
-        match step {
-            Step::Linear {
-                leaves_bias, to, ..
-            } => *leaves_bias = left.contains(to),
-            Step::Attention(attention) => {
-                for Vectors { view, prepare } in attention.operands_mut() {
-                    prepare.bias = left.contains(&view.array).then_some(*view);
-                }
-            }
-            Step::HeadTransform { .. } | Step::PerHeadLinear { .. } => {}
-        }
-    }
-}
-
-fn only_attention_reads(steps: &Steps, id: ArrayId) -> bool {
-    let mut readers = steps.steps.iter().filter(|step| step.reads(id));
-    id != steps.output && readers.all(|step| matches!(step, Step::Attention(_)))
+    let output = cx.matrix(graph.output)?;
+    Some(Steps {
+        results: [output],
+        values: cx.values,
+        inputs: cx.inputs,
+        body: cx.body,
+    })
 }
 
 /// What a node of the graph has become.
 #[derive(Clone)]
-enum Value {
-    /// A matrix, and what is still to be done to its vectors.
-    Matrix { view: View, prepare: HeadTransform },
+enum Form {
+    Matrix(ValueId),
     /// A step to come.
     Scores(Box<Scores>),
 }
@@ -89,25 +68,41 @@ struct Scores {
     dropout: Option<Real>,
 }
 
-struct Simplify<'a> {
+struct Lower<'a> {
     graph: &'a Graph,
     /// Of the nodes so far.
+    forms: Vec<Form>,
     values: Vec<Value>,
-    steps: Steps,
+    inputs: Vec<ValueId>,
+    body: Region<dyn FusedOp>,
 }
 
-impl<'a> Simplify<'a> {
-    fn value(&mut self, id: NodeId) -> Option<Value> {
+impl<'a> Lower<'a> {
+    fn form(&mut self, id: NodeId) -> Option<Form> {
         let graph: &'a Graph = self.graph;
         let node = graph.node(id);
+        let heads = head_count(node);
         Some(match &node.op {
             Op::Input | Op::Context => self.input(node),
-            Op::Linear { x, .. } => self.linear(*x, id)?,
-            Op::SplitHeads { x, .. } | Op::MergeHeads { x } => self.values[x.0].clone(),
-            Op::RmsNorm { x, field } => self.norm(*x, Norm::Rms(field))?,
-            Op::L2Norm { x } => self.norm(*x, Norm::L2)?,
-            Op::Rope { x, theta } => self.rotate(*x, theta)?,
-            Op::PerHeadLinear { q, field } => self.per_head_linear(node, *q, field)?,
+            Op::Linear { x, field } => {
+                let linear = PackedLinear {
+                    fields: vec![field],
+                    leaves_bias: false,
+                };
+                self.step(linear, *x, node, last_size(node))?
+            }
+            Op::SplitHeads { x, .. } | Op::MergeHeads { x } => self.forms[x.0].clone(),
+            Op::RmsNorm { x, field } => {
+                self.transform(HeadTransform::norm(Norm::Rms(field)), *x, node)?
+            }
+            Op::L2Norm { x } => self.transform(HeadTransform::norm(Norm::L2), *x, node)?,
+            Op::Rope { x, theta } => {
+                self.transform(HeadTransform::rope(theta.clone()), *x, node)?
+            }
+            Op::PerHeadLinear { q, field } => {
+                let width = heads.times(&last_size(node));
+                self.step(PerHeadLinear { heads, field }, *q, node, width)?
+            }
             Op::DotScores { q, k } => scores(Some([*q, *k]), None),
             Op::AdditiveScores { q, k, field } => scores(Some([*q, *k]), Some(field)),
             Op::NoScores { .. } => scores(None, None),
@@ -120,7 +115,7 @@ impl<'a> Simplify<'a> {
                 normalizer,
             } => self.change(*scores, |scores| {
                 scores.mask.clone_from(mask);
-                scores.normalizer = *normalizer;
+                scores.normalizer.clone_from(normalizer);
             })?,
             Op::Dropout { weights, p } => {
                 self.change(*weights, |scores| scores.dropout = Some(p.clone()))?
@@ -129,196 +124,110 @@ impl<'a> Simplify<'a> {
         })
     }
 
-    fn input(&mut self, node: &Node) -> Value {
-        let parts = vec![Part {
-            name: node.name,
-            width: last_size(node),
-        }];
-        let array = self.array(node, parts, Role::Input);
-        matrix(array, 0)
+    fn input(&mut self, node: &Node) -> Form {
+        let input = self.value(node, last_size(node));
+        self.inputs.push(input);
+        Form::Matrix(input)
     }
 
-    /// The first projection of an input is the step; the others are parts of it.
-    fn linear(&mut self, x: NodeId, id: NodeId) -> Option<Value> {
-        let graph: &'a Graph = self.graph;
-        let same = |node: &&'a Node| matches!(node.op, Op::Linear { x: other, .. } if other == x);
-        let group: Vec<&'a Node> = graph.nodes.iter().filter(same).collect();
-        let part = group
-            .iter()
-            .position(|node| std::ptr::eq(*node, graph.node(id)))?;
-        if part > 0 {
-            let first = graph
-                .nodes
-                .iter()
-                .position(|node| std::ptr::eq(node, group[0]))?;
-            let Value::Matrix { view, .. } = &self.values[first] else {
-                return None;
-            };
-            return Some(matrix(view.array, part));
-        }
-        let parts = group.iter().map(|node| Part {
-            name: node.name,
-            width: last_size(node),
-        });
-        let parts = parts.collect();
-        let to = self.array(group[0], parts, Role::Interim);
-        let fields = group.iter().filter_map(|node| match node.op {
-            Op::Linear { field, .. } => Some(field),
-            _ => None,
-        });
-        let fields = fields.collect();
-        let x = self.plain(x)?.array;
-        self.steps.steps.push(Step::Linear {
-            x,
-            fields,
-            leaves_bias: false,
-            to,
-        });
-        Some(matrix(to, 0))
+    fn transform(&mut self, how: HeadTransform, x: NodeId, node: &Node) -> Option<Form> {
+        let heads = head_count(node);
+        let width = heads.times(&last_size(node));
+        self.step(TransformHeads { heads, how }, x, node, width)
     }
 
-    fn norm(&mut self, x: NodeId, norm: Norm) -> Option<Value> {
-        // A norm comes before a rotation: of a rotated vector, it is a step of its own.
-        let view = match self.matrix(x)? {
-            (view, prepare) if prepare.is_nothing() => view,
-            _ => self.materialize(x)?,
-        };
-        let prepare = HeadTransform {
-            norm: Some(norm),
-            ..HeadTransform::default()
-        };
-        Some(Value::Matrix { view, prepare })
+    /// A step of one operand, whose result has this width.
+    fn step(
+        &mut self,
+        op: impl FusedOp + 'static,
+        x: NodeId,
+        node: &Node,
+        width: Size,
+    ) -> Option<Form> {
+        let x = self.matrix(x)?;
+        let to = self.value(node, width);
+        Some(self.push(op, vec![x], to))
     }
 
-    fn rotate(&mut self, x: NodeId, theta: &Real) -> Option<Value> {
-        let (view, mut prepare) = match self.matrix(x)? {
-            (view, prepare) if prepare.rope.is_none() => (view, prepare),
-            _ => (self.materialize(x)?, HeadTransform::default()),
-        };
-        prepare.rope = Some(theta.clone());
-        Some(Value::Matrix { view, prepare })
-    }
-
-    fn per_head_linear(&mut self, node: &Node, q: NodeId, field: &'static str) -> Option<Value> {
-        let x = self.plain(q)?;
-        let heads = head_count(self.graph.node(q));
-        let to = self.heads_array(node);
-        self.steps.steps.push(Step::PerHeadLinear {
-            x,
-            heads,
-            field,
-            to,
-        });
-        Some(matrix(to, 0))
-    }
-
-    fn change(&self, scores: NodeId, change: impl FnOnce(&mut Scores)) -> Option<Value> {
-        match &self.values[scores.0] {
-            Value::Scores(scores) => {
+    fn change(&self, scores: NodeId, change: impl FnOnce(&mut Scores)) -> Option<Form> {
+        match &self.forms[scores.0] {
+            Form::Scores(scores) => {
                 let mut scores = scores.clone();
                 change(&mut scores);
-                Some(Value::Scores(scores))
+                Some(Form::Scores(scores))
             }
-            Value::Matrix { .. } => None,
+            Form::Matrix(_) => None,
         }
     }
 
-    fn attend(&mut self, node: &Node, weights: NodeId, v: NodeId) -> Option<Value> {
-        let Value::Scores(scores) = self.values[weights.0].clone() else {
+    fn attend(&mut self, node: &Node, weights: NodeId, v: NodeId) -> Option<Form> {
+        let Form::Scores(scores) = self.forms[weights.0].clone() else {
             return None;
         };
-        let values = Vectors {
-            view: self.plain(v)?,
-            prepare: HeadTransform::default(),
-        };
         let vectors = match scores.vectors {
-            Some([q, k]) => Some([self.vectors(q)?, self.vectors(k)?]),
+            Some([q, k]) => Some([self.matrix(q)?, self.matrix(k)?]),
             None => None,
         };
-        let to = self.heads_array(node);
-        let parts = split::split(&scores.expr, scores.additive.is_none())?;
+        let v = self.matrix(v)?;
+        let to = self.value(node, head_count(node).times(&last_size(node)));
+        let weight = scores.normalizer.weight();
+        let score = weight.map_or_else(|| scores.expr.clone(), |weight| weight.of(&scores.expr));
+        let parts = split::split(&score, scores.additive.is_none())?;
         let similarity = match scores.additive {
             None => Similarity::Dot { scale: parts.scale },
             Some(field) => Similarity::Additive { field },
         };
-        self.steps.steps.push(Step::Attention(Box::new(Attention {
-            vectors,
-            values,
+        let attend = Attend {
+            vectors: vectors.map(|_| Default::default()),
+            values: HeadTransform::default(),
             similarity,
             score: parts.value,
             bias_terms: parts.bias_terms,
             mask: scores.mask,
             normalizer: scores.normalizer,
             dropout: scores.dropout,
-            to,
-        })));
-        Some(matrix(to, 0))
+        };
+        let operands = vectors.into_iter().flatten().chain([v]);
+        Some(self.push(attend, operands.collect(), to))
     }
 
-    /// A matrix whose vectors are ready.
-    fn plain(&mut self, id: NodeId) -> Option<View> {
-        match self.matrix(id)? {
-            (view, prepare) if prepare.is_nothing() => Some(view),
-            _ => self.materialize(id),
+    fn matrix(&self, id: NodeId) -> Option<ValueId> {
+        match self.forms[id.0] {
+            Form::Matrix(value) => Some(value),
+            Form::Scores(_) => None,
         }
     }
 
-    /// Vectors that attention prepares as they are loaded.
-    fn vectors(&self, id: NodeId) -> Option<Vectors> {
-        let (view, prepare) = self.matrix(id)?;
-        Some(Vectors { view, prepare })
+    fn push(
+        &mut self,
+        op: impl FusedOp + 'static,
+        operands: Vec<ValueId>,
+        result: ValueId,
+    ) -> Form {
+        self.body.steps.push(Step::Node(block::Node {
+            op: Rc::new(op),
+            operands,
+            result,
+            name: None,
+        }));
+        Form::Matrix(result)
     }
 
-    fn matrix(&self, id: NodeId) -> Option<(View, HeadTransform)> {
-        match &self.values[id.0] {
-            Value::Matrix { view, prepare } => Some((*view, prepare.clone())),
-            Value::Scores(_) => None,
-        }
-    }
-
-    /// HeadTransforms the vectors of a node in a step of its own.
-    fn materialize(&mut self, id: NodeId) -> Option<View> {
-        let (x, how) = self.matrix(id)?;
-        let node = self.graph.node(id);
-        let to = self.heads_array(node);
-        let heads = head_count(node);
-        self.steps
-            .steps
-            .push(Step::HeadTransform { x, heads, how, to });
-        Some(View { array: to, part: 0 })
-    }
-
-    /// An array for a node of `[batch, heads, len, width]`.
-    fn heads_array(&mut self, node: &Node) -> ArrayId {
-        let width = head_count(node).times(&last_size(node));
-        let name = node.name;
-        self.array(node, vec![Part { name, width }], Role::Interim)
-    }
-
-    fn array(&mut self, node: &Node, parts: Vec<Part>, role: Role) -> ArrayId {
-        let names: Vec<_> = parts.iter().map(|part| part.name).collect();
-        let mut name = names.join("_");
-        while self.steps.arrays.iter().any(|array| array.name == name) {
-            name.push_str("_prepared");
-        }
-        let is_key = |dim: &&Dim| matches!(dim, Dim::Key);
-        let rows = node
-            .shape
-            .iter()
-            .find(is_key)
-            .map_or(Dim::Query, |_| Dim::Key);
-        self.steps.arrays.push(Array {
-            name,
-            rows,
-            parts,
-            role,
+    /// A value with a row for each of those of a node.
+    fn value(&mut self, node: &Node, width: Size) -> ValueId {
+        let is_key = node.shape.iter().any(|dim| matches!(dim, Dim::Key));
+        let rows = if is_key { Dim::Key } else { Dim::Query };
+        self.values.push(Value {
+            name: node.name.to_owned(),
+            ty: matrix(&rows, width),
+            view: None,
         });
-        ArrayId(self.steps.arrays.len() - 1)
+        ValueId(self.values.len() - 1)
     }
 }
 
-fn scores(vectors: Option<[NodeId; 2]>, additive: Option<&'static str>) -> Value {
-    Value::Scores(Box::new(Scores {
+fn scores(vectors: Option<[NodeId; 2]>, additive: Option<&'static str>) -> Form {
+    Form::Scores(Box::new(Scores {
         vectors,
         additive,
         expr: Expr::SCORE,
@@ -326,13 +235,6 @@ fn scores(vectors: Option<[NodeId; 2]>, additive: Option<&'static str>) -> Value
         normalizer: Normalizer::Softmax,
         dropout: None,
     }))
-}
-
-fn matrix(array: ArrayId, part: usize) -> Value {
-    Value::Matrix {
-        view: View { array, part },
-        prepare: HeadTransform::default(),
-    }
 }
 
 fn last_size(node: &Node) -> Size {

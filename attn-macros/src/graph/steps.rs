@@ -1,187 +1,81 @@
-//! The layer as steps over matrices in memory: what the graph is for the fused lowering.
+//! The layer as operations over matrices in memory: what the graph is for the fused lowering.
 
-use super::{Dim, Normalizer};
-use crate::score::Expr;
-use crate::score::split::BiasTerm;
-use crate::spec::{Real, Size};
+use super::Dim;
+use crate::model::graph::{Block, Node, Region, Step, Value, ValueId};
+use crate::model::types::{Axis, Type};
+use crate::ops::fused::{Attend, FusedOp};
+use crate::spec::Size;
 
-/// The steps of the forward pass, in order.
+/// The steps of the forward pass, in order. A value is a matrix with a row for every token: `[batch, len, width]`.
 pub(crate) struct Steps {
-    pub(crate) arrays: Vec<Array>,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) output: ArrayId,
-}
-
-/// An index into [`Steps::arrays`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct ArrayId(pub(crate) usize);
-
-/// Matrices side by side, with a row for every token: `[batch * len, Σ widths]`.
-#[derive(Debug)]
-pub(crate) struct Array {
-    pub(crate) name: String,
-    /// [`Dim::Query`] or [`Dim::Key`]: what there is a row for.
-    pub(crate) rows: Dim,
-    pub(crate) parts: Vec<Part>,
-    pub(crate) role: Role,
-}
-
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) name: &'static str,
-    pub(crate) width: Size,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Role {
-    /// Given; its gradient is a gradient of the tape.
-    Input,
-    /// Computed on the way.
-    Interim,
-    /// The result of the last step; its gradient is given.
-    Output,
-}
-
-/// One of the matrices of an array.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct View {
-    pub(crate) array: ArrayId,
-    pub(crate) part: usize,
-}
-
-pub(crate) enum Step {
-    /// `to = x Wᵀ + b`, with the parameters of all fields stacked: a part of `to` for each.
-    Linear {
-        x: ArrayId,
-        fields: Vec<&'static str>,
-        /// Whether `b` is left to those who read `to`: [`HeadTransform::bias`].
-        leaves_bias: bool,
-        to: ArrayId,
-    },
-    /// The vectors of all heads, prepared.
-    HeadTransform {
-        x: View,
-        heads: Size,
-        how: HeadTransform,
-        to: ArrayId,
-    },
-    /// The vectors of every head times a matrix of the head's own.
-    PerHeadLinear {
-        x: View,
-        heads: Size,
-        field: &'static str,
-        to: ArrayId,
-    },
-    /// Everything from queries, keys and values to the attended values of all heads. Scores and weights never stand in memory.
-    Attention(Box<Attention>),
-}
-
-/// The transform of vectors before they are used: bias, then norm, then rotation.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct HeadTransform {
-    /// The part of a projection that left its bias.
-    pub(crate) bias: Option<View>,
-    pub(crate) norm: Option<Norm>,
-    /// The base of the angles.
-    pub(crate) rope: Option<Real>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Norm {
-    /// With the gain in this field.
-    Rms(&'static str),
-    L2,
-}
-
-pub(crate) struct Attention {
-    /// Queries and keys. `None` if the score is a function of the place alone: then their width is 0.
-    pub(crate) vectors: Option<[Vectors; 2]>,
-    pub(crate) values: Vectors,
-    pub(crate) similarity: Similarity,
-    /// An expression of the score and of the bias terms.
-    pub(crate) score: Option<Expr>,
-    /// The numbers of the place that it reads.
-    pub(crate) bias_terms: Vec<BiasTerm>,
-    pub(crate) mask: Option<Expr>,
-    pub(crate) normalizer: Normalizer,
-    pub(crate) dropout: Option<Real>,
-    pub(crate) to: ArrayId,
-}
-
-/// Queries, keys or values, as they stand in memory, and what is done to them as they are loaded.
-#[derive(Clone, Debug)]
-pub(crate) struct Vectors {
-    pub(crate) view: View,
-    pub(crate) prepare: HeadTransform,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Similarity {
-    /// The product, times a constant. `None` is 1.
-    Dot { scale: Option<Real> },
-    /// With the weights in this field.
-    Additive { field: &'static str },
-}
-
-impl HeadTransform {
-    pub(crate) fn is_nothing(&self) -> bool {
-        self.bias.is_none() && self.norm.is_none() && self.rope.is_none()
-    }
-}
-
-impl Step {
-    /// Whether it reads the array.
-    pub(crate) fn reads(&self, id: ArrayId) -> bool {
-        self.operands().iter().any(|view| view.array == id)
-    }
-
-    /// The matrices that it reads, each once. A [`Step::Linear`] reads the whole of an array of one part.
-    pub(crate) fn operands(&self) -> Vec<View> {
-        match self {
-            Step::Linear { x, .. } => vec![View { array: *x, part: 0 }],
-            Step::HeadTransform { x, .. } | Step::PerHeadLinear { x, .. } => vec![*x],
-            Step::Attention(attention) => attention.operands().map(|of| of.view).collect(),
-        }
-    }
-
-    /// What it computes.
-    pub(crate) fn result(&self) -> ArrayId {
-        match self {
-            Step::Linear { to, .. }
-            | Step::HeadTransform { to, .. }
-            | Step::PerHeadLinear { to, .. } => *to,
-            Step::Attention(attention) => attention.to,
-        }
-    }
-}
-
-impl Attention {
-    /// What it reads.
-    pub(crate) fn operands(&self) -> impl Iterator<Item = &Vectors> {
-        self.vectors.iter().flatten().chain([&self.values])
-    }
-
-    /// What it reads, to change how it is loaded.
-    pub(crate) fn operands_mut(&mut self) -> impl Iterator<Item = &mut Vectors> {
-        let vectors = self.vectors.iter_mut().flatten();
-        vectors.chain([&mut self.values])
-    }
-
-    /// The transforms of queries and keys.
-    pub(crate) fn prepares(&self) -> [HeadTransform; 2] {
-        self.vectors
-            .clone()
-            .map_or_else(Default::default, |both| both.map(|of| of.prepare))
-    }
+    pub(crate) values: Vec<Value>,
+    pub(crate) inputs: Vec<ValueId>,
+    pub(crate) body: Region<dyn FusedOp>,
+    /// The only result.
+    pub(crate) results: [ValueId; 1],
 }
 
 impl Steps {
-    /// Whether a step reads the array.
-    pub(crate) fn reads(&self, id: ArrayId) -> bool {
-        self.steps.iter().any(|step| step.reads(id))
+    pub(crate) fn block(&self) -> Block<'_, dyn FusedOp> {
+        Block {
+            values: &self.values,
+            inputs: &self.inputs,
+            body: &self.body,
+            results: &self.results,
+        }
     }
 
-    pub(crate) fn array(&self, id: ArrayId) -> &Array {
-        &self.arrays[id.0]
+    pub(crate) fn output(&self) -> ValueId {
+        self.results[0]
     }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<dyn FusedOp>> {
+        self.body.steps.iter().filter_map(|step| match step {
+            Step::Node(node) => Some(node),
+            Step::Repeat(_) => None,
+        })
+    }
+
+    pub(crate) fn attention(&self) -> Option<&Attend> {
+        self.nodes().find_map(|node| node.op.properties().attention)
+    }
+
+    pub(crate) fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.0]
+    }
+
+    /// The parts of a value, or the value itself.
+    pub(crate) fn parts(&self, id: ValueId) -> Vec<ValueId> {
+        let all = (0..self.values.len()).map(ValueId);
+        let parts = all.filter(|part| self.value(*part).view.is_some_and(|view| view.of == id));
+        let parts: Vec<_> = parts.collect();
+        match parts.as_slice() {
+            [] => vec![id],
+            _ => parts,
+        }
+    }
+
+    /// Whether a step reads the value, or a part of it.
+    pub(crate) fn reads(&self, id: ValueId) -> bool {
+        let block = self.block();
+        let mut operands = self.nodes().flat_map(|node| &node.operands);
+        operands.any(|operand| block.memory(*operand) == id)
+    }
+}
+
+/// The type of a matrix with a row for every query or key.
+pub(super) fn matrix(rows: &Dim, width: Size) -> Type {
+    let symbol = |name: &str| Axis::Symbol(name.to_owned());
+    let len = match rows {
+        Dim::Key => symbol(KEY),
+        _ => symbol("query"),
+    };
+    Type::floats(vec![symbol("batch"), len, Axis::Size(width)])
+}
+
+const KEY: &str = "key";
+
+/// Whether a matrix has a row for every key, not for every query.
+pub(crate) fn is_by_key(ty: &Type) -> bool {
+    matches!(ty.axes.as_slice(), [_, Axis::Symbol(len), _] if len == KEY)
 }

@@ -77,7 +77,7 @@ fn data(reads: Reads, found: &Counterexample) -> String {
         (None, false) => "every token is a document of its own",
     };
     let ids = ids.iter().map(|ids| {
-        let text = &ids.text;
+        let text = &ids.expr;
         let other = if ids.is_of_itself() { "" } else { "other " };
         match (found.kv_idx, ids.holds) {
             (Some(_), true) => format!("`{text}`"),

@@ -3,18 +3,20 @@
 //! The gradient of a value is a buffer. Where it is the same as that of another value — both terms of a sum have the
 //! gradient of the sum — the two share the buffer, until one of them is added to: in place, if nobody else will read the
 //! buffer any more, and otherwise in a copy.
+//!
+//! The gradients of the parts of a value are parts of one buffer.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use super::graph::{Model, Node, Region, Repeat, Step, ValueId};
+use super::graph::{Block, Derivative, Node, Region, Repeat, Step, ValueId};
 use super::types::Kind;
-use crate::ops::Gradient;
+use crate::ops::{Gradient, Op};
 
-/// The derivative of a model.
-pub(crate) struct Backward<'m> {
+/// The derivative of a block.
+pub(crate) struct Backward<'m, O: ?Sized = dyn Op> {
     /// For each buffer the value that it was made for: its size and its name.
     pub(crate) buffers: Vec<ValueId>,
-    pub(crate) lines: Vec<BackwardStep<'m>>,
+    pub(crate) lines: Vec<BackwardStep<'m, O>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -35,13 +37,15 @@ pub(crate) enum GradTarget {
     Input(ValueId),
     /// A buffer that is new here.
     New(BufferId),
+    /// The part of a buffer where nothing has been written.
+    Overwrite(BufferId),
     /// A buffer, to add to.
     Add(BufferId),
     /// The buffer of the gradient of the result, which is read before it is written.
     InPlace(BufferId),
 }
 
-pub(crate) enum BackwardStep<'m> {
+pub(crate) enum BackwardStep<'m, O: ?Sized = dyn Op> {
     /// A new buffer of zeros.
     Zeros(BufferId),
     /// A new buffer with the numbers of another gradient.
@@ -50,53 +54,85 @@ pub(crate) enum BackwardStep<'m> {
     Add { from: GradSource, to: GradTarget },
     /// The derivative of an operation, by the operands that have one.
     Adjoint {
-        node: &'m Node,
+        node: &'m Node<O>,
         d_result: GradSource,
         to: Vec<(usize, GradTarget)>,
     },
     /// Runs for every round, the last one first. In the end the buffer of each carried variable is the second one.
     Repeat {
-        repeat: &'m Repeat,
+        repeat: &'m Repeat<O>,
         carried: Vec<[BufferId; 2]>,
-        lines: Vec<BackwardStep<'m>>,
+        lines: Vec<BackwardStep<'m, O>>,
     },
     /// Nobody reads it any more.
     Free(BufferId),
 }
 
+/// For each line, the saved values that no later one reads.
+pub(crate) fn last_reads<O: Derivative + ?Sized>(
+    block: Block<'_, O>,
+    lines: &[BackwardStep<'_, O>],
+    saved: &[ValueId],
+) -> Vec<Vec<ValueId>> {
+    let reads: Vec<_> = lines.iter().map(|line| reads(block, line)).collect();
+    let last = |index: usize| {
+        let is_last = |value: &ValueId| {
+            reads[index].contains(value)
+                && !reads[index + 1..].iter().any(|reads| reads.contains(value))
+        };
+        saved.iter().copied().filter(is_last).collect()
+    };
+    (0..lines.len()).map(last).collect()
+}
+
+/// The values that a line reads.
+fn reads<O: Derivative + ?Sized>(block: Block<'_, O>, line: &BackwardStep<'_, O>) -> Vec<ValueId> {
+    match line {
+        BackwardStep::Adjoint { node, .. } => {
+            let saved = node.saved().into_iter();
+            saved.map(|value| block.memory(value)).collect()
+        }
+        BackwardStep::Repeat { repeat, lines, .. } => {
+            // A loop keeps its carried values in every round.
+            let is_carried =
+                |value: &ValueId| repeat.carried.iter().any(|carried| carried.value == *value);
+            let reads = lines.iter().flat_map(|line| reads(block, line));
+            reads.filter(|value| !is_carried(value)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// The derivative of the results by all parameters and inputs.
-pub(crate) fn diff(model: &Model) -> Backward<'_> {
+pub(crate) fn diff<O: Derivative + ?Sized>(block: Block<'_, O>) -> Backward<'_, O> {
     let mut diff = Diff {
-        model,
+        block,
         buffers: Vec::new(),
         gradients: BTreeMap::new(),
+        begun: BTreeSet::new(),
     };
     let mut lines = Vec::new();
-    for (index, result) in model.results.iter().enumerate() {
+    for (index, result) in block.results.iter().enumerate() {
         diff.share(*result, GradSource::Result(index), &mut lines);
     }
-    diff.region(&model.grouped, &mut lines);
+    diff.region(block.body, &mut lines);
     Backward {
         buffers: diff.buffers,
         lines,
     }
 }
 
-impl Model {
-    pub(crate) fn is_input(&self, id: ValueId) -> bool {
-        self.inputs.contains(&id)
-    }
-}
-
-struct Diff<'m> {
-    model: &'m Model,
+struct Diff<'m, O: ?Sized> {
+    block: Block<'m, O>,
     buffers: Vec<ValueId>,
     /// The gradients so far of values whose own operation is still to come.
     gradients: BTreeMap<usize, GradSource>,
+    /// The parts of values whose gradients are begun.
+    begun: BTreeSet<usize>,
 }
 
-impl<'m> Diff<'m> {
-    fn region(&mut self, region: &'m Region, lines: &mut Vec<BackwardStep<'m>>) {
+impl<'m, O: Derivative + ?Sized> Diff<'m, O> {
+    fn region(&mut self, region: &'m Region<O>, lines: &mut Vec<BackwardStep<'m, O>>) {
         for step in region.steps.iter().rev() {
             match step {
                 Step::Node(node) => self.node(node, lines),
@@ -105,7 +141,7 @@ impl<'m> Diff<'m> {
         }
     }
 
-    fn node(&mut self, node: &'m Node, lines: &mut Vec<BackwardStep<'m>>) {
+    fn node(&mut self, node: &'m Node<O>, lines: &mut Vec<BackwardStep<'m, O>>) {
         // A value without a reader has no gradient.
         let Some(&d_result) = self.gradients.get(&node.result.0) else {
             return;
@@ -137,10 +173,10 @@ impl<'m> Diff<'m> {
 
     fn adjoint(
         &mut self,
-        node: &'m Node,
+        node: &'m Node<O>,
         d_result: GradSource,
         operands: Vec<(usize, Gradient)>,
-        lines: &mut Vec<BackwardStep<'m>>,
+        lines: &mut Vec<BackwardStep<'m, O>>,
     ) {
         let mut to = Vec::new();
         let mut apart = None;
@@ -173,27 +209,36 @@ impl<'m> Diff<'m> {
 
     /// Whether a value without a gradient so far can take that of a result: nobody else will read it.
     fn is_for(&self, value: ValueId, d_result: GradSource) -> bool {
-        let is_first = !self.model.is_input(value) && !self.gradients.contains_key(&value.0);
+        let is_first = self.is_whole(value) && !self.gradients.contains_key(&value.0);
         is_first && self.holders(d_result) == 1
     }
 
     /// Where a contribution to the gradient of a value goes.
-    fn target(&mut self, value: ValueId, lines: &mut Vec<BackwardStep<'m>>) -> GradTarget {
-        if self.model.is_input(value) {
+    fn target(&mut self, value: ValueId, lines: &mut Vec<BackwardStep<'m, O>>) -> GradTarget {
+        if self.block.is_input(value) {
             return GradTarget::Input(value);
         }
-        match self.gradients.get(&value.0) {
+        let is_part = !self.is_whole(value);
+        let is_first = is_part && self.begun.insert(value.0);
+        let memory = self.block.memory(value);
+        match self.gradients.get(&memory.0) {
             None => {
-                let new = self.buffer(value);
-                self.gradients.insert(value.0, GradSource::Buffer(new));
+                let new = self.buffer(memory);
+                self.gradients.insert(memory.0, GradSource::Buffer(new));
                 GradTarget::New(new)
             }
-            Some(_) => GradTarget::Add(self.own(value, lines)),
+            Some(_) if is_first => GradTarget::Overwrite(self.own(memory, lines)),
+            Some(_) => GradTarget::Add(self.own(memory, lines)),
         }
     }
 
+    /// Whether the gradient of a value is a buffer of its own.
+    fn is_whole(&self, value: ValueId) -> bool {
+        !self.block.is_input(value) && self.block.value(value).view.is_none()
+    }
+
     /// The buffer of a value that has a gradient, such that no other value has it.
-    fn own(&mut self, value: ValueId, lines: &mut Vec<BackwardStep<'m>>) -> BufferId {
+    fn own(&mut self, value: ValueId, lines: &mut Vec<BackwardStep<'m, O>>) -> BufferId {
         let from = self.gradients[&value.0];
         match from {
             GradSource::Buffer(buffer) if self.holders(from) == 1 => buffer,
@@ -207,15 +252,13 @@ impl<'m> Diff<'m> {
     }
 
     /// Adds a gradient as it is.
-    fn share(&mut self, value: ValueId, from: GradSource, lines: &mut Vec<BackwardStep<'m>>) {
-        if self.model.value(value).ty.kind != Kind::Floats {
+    fn share(&mut self, value: ValueId, from: GradSource, lines: &mut Vec<BackwardStep<'m, O>>) {
+        if self.block.value(value).ty.kind != Kind::Floats {
             return;
         }
-        if self.model.is_input(value) {
-            lines.push(BackwardStep::Add {
-                from,
-                to: GradTarget::Input(value),
-            });
+        if !self.is_whole(value) {
+            let to = self.target(value, lines);
+            lines.push(BackwardStep::Add { from, to });
             return;
         }
         match self.gradients.entry(value.0) {
@@ -239,14 +282,14 @@ impl<'m> Diff<'m> {
         gradients.filter(|other| **other == gradient).count()
     }
 
-    fn free(&self, gradient: GradSource, lines: &mut Vec<BackwardStep<'m>>) {
+    fn free(&self, gradient: GradSource, lines: &mut Vec<BackwardStep<'m, O>>) {
         if let (GradSource::Buffer(buffer), 0) = (gradient, self.holders(gradient)) {
             lines.push(BackwardStep::Free(buffer));
         }
     }
 
     /// A buffer that is the value's alone, of zeros if it has no gradient so far.
-    fn own_or_zeros(&mut self, value: ValueId, lines: &mut Vec<BackwardStep<'m>>) -> BufferId {
+    fn own_or_zeros(&mut self, value: ValueId, lines: &mut Vec<BackwardStep<'m, O>>) -> BufferId {
         if self.gradients.contains_key(&value.0) {
             return self.own(value, lines);
         }
@@ -256,7 +299,7 @@ impl<'m> Diff<'m> {
         buffer
     }
 
-    fn repeat(&mut self, repeat: &'m Repeat, lines: &mut Vec<BackwardStep<'m>>) {
+    fn repeat(&mut self, repeat: &'m Repeat<O>, lines: &mut Vec<BackwardStep<'m, O>>) {
         let values = repeat.carried.iter().map(|carried| carried.value);
         let starts: Vec<_> = values
             .clone()
@@ -297,7 +340,7 @@ impl<'m> Diff<'m> {
     }
 
     /// The values outside of a loop, but for inputs, whose gradients it adds to.
-    fn outer(&self, repeat: &Repeat) -> Vec<ValueId> {
+    fn outer(&self, repeat: &Repeat<O>) -> Vec<ValueId> {
         let mut read = Vec::new();
         let mut defined = Vec::new();
         self.gather(&repeat.body, &mut read, &mut defined);
@@ -305,15 +348,16 @@ impl<'m> Diff<'m> {
         defined.extend(repeat.carried.iter().map(|carried| carried.value));
         read.sort_by_key(|value| value.0);
         read.dedup();
-        read.retain(|value| !defined.contains(value) && !self.model.is_input(*value));
+        read.retain(|value| !defined.contains(value) && !self.block.is_input(*value));
         read
     }
 
-    fn gather(&self, region: &Region, read: &mut Vec<ValueId>, defined: &mut Vec<ValueId>) {
+    fn gather(&self, region: &Region<O>, read: &mut Vec<ValueId>, defined: &mut Vec<ValueId>) {
         for step in &region.steps {
             match step {
                 Step::Node(node) => {
-                    read.extend(node.gradients().map(|(index, _)| node.operands[index]));
+                    let operands = node.gradients().map(|(index, _)| node.operands[index]);
+                    read.extend(operands.map(|operand| self.block.memory(operand)));
                     defined.push(node.result);
                 }
                 Step::Repeat(repeat) => {

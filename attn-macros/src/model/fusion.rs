@@ -5,7 +5,7 @@
 //! between the two is not in memory then. No other operation may read it, nor the derivative. The seed is drawn where the dropout stands
 //! in the graph.
 
-use super::graph::{Node, Region, Step, ValueId};
+use super::graph::{Derivative, Node, Region, Step, ValueId};
 use super::plan::uses;
 use crate::ops::{Elementwise, Fusion};
 
@@ -27,14 +27,14 @@ pub(crate) struct Term {
 }
 
 /// The operations that the steps of a region are computed with.
-pub(super) struct Fusions<'m> {
-    region: &'m Region,
+pub(super) struct Fusions<'m, O: ?Sized> {
+    region: &'m Region<O>,
     pub(super) with: Vec<Option<FuseWith>>,
 }
 
-impl<'m> Fusions<'m> {
+impl<'m, O: Derivative + ?Sized> Fusions<'m, O> {
     /// The values at the ends are read behind the region.
-    pub(super) fn of(region: &'m Region, ends: &[ValueId]) -> Self {
+    pub(super) fn of(region: &'m Region<O>, ends: &[ValueId]) -> Self {
         let inside = region.steps.iter().flat_map(uses);
         let read: Vec<_> = inside.chain(ends.iter().copied()).collect();
         let once = |value: ValueId| read.iter().filter(|other| **other == value).count() == 1;
@@ -43,7 +43,7 @@ impl<'m> Fusions<'m> {
             nodes.any(|node| reads_to_drop(node, value))
         };
         let has_reader =
-            |node: &Node| is_dropout(node) && once(node.result) && is_term(node.result);
+            |node: &Node<O>| is_dropout(node) && once(node.result) && is_term(node.result);
         let mut fusions = Self {
             region,
             with: Vec::new(),
@@ -69,7 +69,7 @@ impl<'m> Fusions<'m> {
         fusions
     }
 
-    fn node(&self, index: usize) -> Option<&'m Node> {
+    fn node(&self, index: usize) -> Option<&'m Node<O>> {
         self.region.steps.get(index).and_then(node)
     }
 
@@ -93,7 +93,7 @@ impl<'m> Fusions<'m> {
     }
 
     /// The operands of an elementwise operation or of a dropout.
-    pub(super) fn terms(&self, node: &Node) -> Vec<Term> {
+    pub(super) fn terms(&self, node: &Node<O>) -> Vec<Term> {
         if elementwise(node).is_none() && !is_dropout(node) {
             return Vec::new();
         }
@@ -116,14 +116,14 @@ impl<'m> Fusions<'m> {
     }
 }
 
-fn node(step: &Step) -> Option<&Node> {
+fn node<O: ?Sized>(step: &Step<O>) -> Option<&Node<O>> {
     match step {
         Step::Node(node) => Some(node),
         Step::Repeat(_) => None,
     }
 }
 
-fn elementwise(node: &Node) -> Option<&Elementwise> {
+fn elementwise<O: Derivative + ?Sized>(node: &Node<O>) -> Option<&Elementwise> {
     match node.fusion() {
         Fusion::Elementwise(op) => Some(op),
         _ => None,
@@ -131,13 +131,13 @@ fn elementwise(node: &Node) -> Option<&Elementwise> {
 }
 
 /// Whether it is an elementwise operation that can drop elements of an operand as it reads them: the derivative does not read them again.
-fn reads_to_drop(node: &Node, value: ValueId) -> bool {
+fn reads_to_drop<O: Derivative + ?Sized>(node: &Node<O>, value: ValueId) -> bool {
     let operand = node.operands.iter().position(|operand| *operand == value);
     let op = elementwise(node);
     op.zip(operand)
         .is_some_and(|(op, operand)| !op.derivative_reads(operand))
 }
 
-fn is_dropout(node: &Node) -> bool {
+fn is_dropout<O: Derivative + ?Sized>(node: &Node<O>) -> bool {
     matches!(node.fusion(), Fusion::Dropout(_))
 }

@@ -1,13 +1,15 @@
 //! A network as a graph of layers: what [`lower`](super::lower) makes of a declaration, and what the emitters read.
+//!
+//! A [`Block`] is what the passes over a graph read. Its nodes are the operations of a model, or others that have a [`Derivative`].
 
 use std::rc::Rc;
 
 use proc_macro2::{Ident, TokenStream};
 
 use super::types::Type;
-use crate::graph::{CallData, Graph};
+use crate::graph::{AttentionLayer, CallData};
 use crate::ops::{Attention, Fusion, Gradient, Layer, Op, Saved};
-use crate::spec::{Assertion, Init, Item, Size, Spec};
+use crate::spec::{Assertion, Init, Item, Size};
 
 /// Everything that is emitted.
 pub(crate) struct Model {
@@ -18,7 +20,7 @@ pub(crate) struct Model {
     pub(crate) values: Vec<Value>,
     /// Where parameters are: the model itself, and then the body of every `repeat`.
     pub(crate) modules: Vec<Module>,
-    pub(crate) attentions: Vec<(Spec, Graph)>,
+    pub(crate) attentions: Vec<AttentionLayer>,
     pub(crate) opaques: Vec<Opaque>,
     /// An operation for each operator and call of the declaration.
     pub(crate) body: Region,
@@ -44,6 +46,15 @@ pub(crate) struct Value {
     /// Unique in the model.
     pub(crate) name: String,
     pub(crate) ty: Type,
+    /// What it is a part of. Then it has no memory of its own.
+    pub(crate) view: Option<View>,
+}
+
+/// A part of a value that is several matrices side by side. Such a value is read by its parts alone, and each of them is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct View {
+    pub(crate) of: ValueId,
+    pub(crate) part: usize,
 }
 
 /// A struct of layers.
@@ -102,19 +113,23 @@ pub(crate) struct Place {
 }
 
 /// Operations one after the other, with loops.
-#[derive(Default)]
-pub(crate) struct Region {
-    pub(crate) steps: Vec<Step>,
+pub(crate) struct Region<O: ?Sized = dyn Op> {
+    pub(crate) steps: Vec<Step<O>>,
 }
 
-pub(crate) enum Step {
-    Node(Node),
-    Repeat(Repeat),
+impl<O: ?Sized> Default for Region<O> {
+    fn default() -> Self {
+        Region { steps: Vec::new() }
+    }
 }
 
-#[derive(Clone)]
-pub(crate) struct Node {
-    pub(crate) op: Rc<dyn Op>,
+pub(crate) enum Step<O: ?Sized = dyn Op> {
+    Node(Node<O>),
+    Repeat(Repeat<O>),
+}
+
+pub(crate) struct Node<O: ?Sized = dyn Op> {
+    pub(crate) op: Rc<O>,
     pub(crate) operands: Vec<ValueId>,
     pub(crate) result: ValueId,
     /// The user's name for it.
@@ -122,13 +137,13 @@ pub(crate) struct Node {
 }
 
 /// A loop over sets of parameters.
-pub(crate) struct Repeat {
+pub(crate) struct Repeat<O: ?Sized = dyn Op> {
     pub(crate) place: Place,
     pub(crate) module: ModuleId,
     pub(crate) count: Size,
     pub(crate) share: bool,
     pub(crate) carried: Vec<Carried>,
-    pub(crate) body: Region,
+    pub(crate) body: Region<O>,
 }
 
 /// A variable that a loop changes.
@@ -142,7 +157,78 @@ pub(crate) struct Carried {
     pub(crate) after: ValueId,
 }
 
+/// The derivative of an operation, as the passes over a graph know it.
+pub(crate) trait Derivative {
+    /// The gradient of each of so many operands.
+    fn gradients(&self, operands: usize) -> Vec<Gradient>;
+
+    /// The values of floats that it reads.
+    fn saved(&self) -> Saved;
+
+    /// What runs in the same pass over memory as the operation.
+    fn fusion(&self) -> Fusion<'_>;
+}
+
+impl Derivative for dyn Op {
+    fn gradients(&self, operands: usize) -> Vec<Gradient> {
+        Op::gradients(self, operands)
+    }
+
+    fn saved(&self) -> Saved {
+        self.properties().saved
+    }
+
+    fn fusion(&self) -> Fusion<'_> {
+        self.properties().fusion
+    }
+}
+
+/// The operations from some inputs to some results.
+pub(crate) struct Block<'m, O: ?Sized = dyn Op> {
+    pub(crate) values: &'m [Value],
+    pub(crate) inputs: &'m [ValueId],
+    pub(crate) body: &'m Region<O>,
+    pub(crate) results: &'m [ValueId],
+}
+
+impl<O: ?Sized> Clone for Block<'_, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<O: ?Sized> Copy for Block<'_, O> {}
+
+impl<O: ?Sized> Block<'_, O> {
+    pub(crate) fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.0]
+    }
+
+    pub(crate) fn is_input(&self, id: ValueId) -> bool {
+        self.inputs.contains(&id)
+    }
+
+    /// The value whose memory a value is in.
+    pub(crate) fn memory(&self, id: ValueId) -> ValueId {
+        self.value(id).view.map_or(id, |view| view.of)
+    }
+}
+
 impl Model {
+    /// What the fused form computes.
+    pub(crate) fn block(&self) -> Block<'_> {
+        Block {
+            values: &self.values,
+            inputs: &self.inputs,
+            body: &self.grouped,
+            results: &self.results,
+        }
+    }
+
+    pub(crate) fn is_input(&self, id: ValueId) -> bool {
+        self.inputs.contains(&id)
+    }
+
     pub(crate) fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0]
     }
@@ -159,7 +245,7 @@ impl Model {
     /// The types of the layers, and the model itself.
     pub(crate) fn types(&self) -> impl Iterator<Item = String> {
         let modules = self.modules.iter().map(|module| &module.name);
-        let attentions = self.attentions.iter().map(|(spec, _)| &spec.item.name);
+        let attentions = self.attentions.iter().map(|layer| &layer.spec.item.name);
         modules.chain(attentions).map(Ident::to_string)
     }
 
@@ -183,7 +269,7 @@ impl Model {
         let Some(attention) = node.attention() else {
             return Vec::new();
         };
-        let graph = &self.attentions[attention.index].1;
+        let graph = &self.attentions[attention.index].graph;
         let mut operands = &node.operands[attention.sequences()..];
         let data = graph.data.iter().map(|data| {
             let (of_it, others) = operands.split_at(data.tensors(graph.cross));
@@ -208,9 +294,9 @@ impl Model {
     }
 }
 
-impl Region {
+impl<O: ?Sized> Region<O> {
     /// The operations, those in loops included.
-    pub(crate) fn nodes(&self) -> Vec<&Node> {
+    pub(crate) fn nodes(&self) -> Vec<&Node<O>> {
         let steps = self.steps.iter().flat_map(|step| match step {
             Step::Node(node) => vec![node],
             Step::Repeat(repeat) => repeat.body.nodes(),
@@ -219,7 +305,18 @@ impl Region {
     }
 }
 
-impl Node {
+impl<O: ?Sized> Clone for Node<O> {
+    fn clone(&self) -> Self {
+        Node {
+            op: Rc::clone(&self.op),
+            operands: self.operands.clone(),
+            result: self.result,
+            name: self.name.clone(),
+        }
+    }
+}
+
+impl<O: Derivative + ?Sized> Node<O> {
     /// The operands that have a gradient, with what that is.
     pub(crate) fn gradients(&self) -> impl Iterator<Item = (usize, Gradient)> {
         let gradients = self.op.gradients(self.operands.len());
@@ -230,7 +327,7 @@ impl Node {
     /// The values of floats that its derivative reads.
     pub(crate) fn saved(&self) -> Vec<ValueId> {
         let operands = self.gradients().map(|(index, _)| self.operands[index]);
-        match self.op.properties().saved {
+        match self.op.saved() {
             Saved::Nothing => Vec::new(),
             Saved::Operands => operands.collect(),
             Saved::Reads(operands) => {
@@ -242,11 +339,13 @@ impl Node {
         }
     }
 
+    pub(crate) fn fusion(&self) -> Fusion<'_> {
+        self.op.fusion()
+    }
+}
+
+impl Node {
     pub(crate) fn attention(&self) -> Option<&Attention> {
         self.op.properties().attention
-    }
-
-    pub(crate) fn fusion(&self) -> Fusion<'_> {
-        self.op.properties().fusion
     }
 }

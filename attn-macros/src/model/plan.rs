@@ -5,7 +5,7 @@
 //! a nonlinearity is, and so are the weights of an attention. What is computed with what: [`fusions`](super::fusion).
 
 use super::fusion::{FuseWith, Fusions, Term};
-use super::graph::{Carried, Model, Region, Repeat, Step, ValueId};
+use super::graph::{Block, Carried, Derivative, Model, Region, Repeat, Step, ValueId};
 
 /// The forward pass of a region.
 #[derive(Debug, Default)]
@@ -35,15 +35,15 @@ pub(crate) struct Planned {
 }
 
 /// Plans the forward pass.
-pub(crate) fn plan(model: &Model) -> Forward {
-    let mut saved = vec![(&model.grouped, Vec::new())];
-    save(&model.grouped, &[], &mut saved);
-    region(&model.grouped, &[], &model.results, &saved)
+pub(crate) fn plan<O: Derivative + ?Sized>(block: Block<'_, O>) -> Forward {
+    let mut saved = vec![(block.body, Vec::new())];
+    save(block, block.body, &[], &mut saved);
+    region(block, block.body, &[], block.results, &saved)
 }
 
 /// Plans a forward pass without a derivative: nothing is kept.
-pub(crate) fn plan_to_decode(model: &Model) -> Forward {
-    region(&model.grouped, &[], &model.results, &Vec::new())
+pub(crate) fn plan_to_decode<O: Derivative + ?Sized>(block: Block<'_, O>) -> Forward {
+    region(block, block.body, &[], block.results, &Vec::new())
 }
 
 impl Model {
@@ -64,7 +64,7 @@ impl Model {
 }
 
 /// The values that a step reads, those of loops in it included.
-pub(super) fn uses(step: &Step) -> Vec<ValueId> {
+pub(super) fn uses<O: ?Sized>(step: &Step<O>) -> Vec<ValueId> {
     match step {
         Step::Node(node) => node.operands.clone(),
         Step::Repeat(repeat) => {
@@ -79,10 +79,15 @@ pub(super) fn uses(step: &Step) -> Vec<ValueId> {
 }
 
 /// The values of each region that are kept.
-type Saved<'m> = Vec<(&'m Region, Vec<ValueId>)>;
+type Saved<'m, O> = Vec<(&'m Region<O>, Vec<ValueId>)>;
 
 /// Notes what the derivatives of a region's operations read, with the regions around it, and what those define.
-fn save<'m>(region: &'m Region, outside: &[(&'m Region, Vec<ValueId>)], saved: &mut Saved<'m>) {
+fn save<'m, O: Derivative + ?Sized>(
+    block: Block<'m, O>,
+    region: &'m Region<O>,
+    outside: &[(&'m Region<O>, Vec<ValueId>)],
+    saved: &mut Saved<'m, O>,
+) {
     let defined = region.steps.iter().flat_map(|step| match step {
         Step::Node(node) => vec![node.result],
         Step::Repeat(repeat) => carried_values(&repeat.carried),
@@ -97,6 +102,7 @@ fn save<'m>(region: &'m Region, outside: &[(&'m Region, Vec<ValueId>)], saved: &
         match step {
             Step::Node(node) => {
                 for value in node.saved() {
+                    let value = block.memory(value);
                     let mut regions = inside.iter().rev();
                     let home = regions.find(|(_, defined)| defined.contains(&value));
                     if let Some((home, _)) = home {
@@ -108,23 +114,26 @@ fn save<'m>(region: &'m Region, outside: &[(&'m Region, Vec<ValueId>)], saved: &
                 let mut around = inside.clone();
                 around.push((&repeat.body, carried_values(&repeat.carried)));
                 saved.push((&repeat.body, Vec::new()));
-                save(&repeat.body, &around, saved);
+                save(block, &repeat.body, &around, saved);
             }
         }
     }
 }
 
-fn region<'m>(
-    region: &'m Region,
+fn region<'m, O: Derivative + ?Sized>(
+    block: Block<'m, O>,
+    region: &'m Region<O>,
     carried: &[Carried],
     ends: &[ValueId],
-    saved: &Saved<'m>,
+    saved: &Saved<'m, O>,
 ) -> Forward {
     let kept = saved.iter().find(|(other, _)| std::ptr::eq(*other, region));
     let kept = kept.map_or_else(Vec::new, |(_, values)| values.clone());
     let fusions = Fusions::of(region, ends);
     let steps = 0..region.steps.len();
-    let uses: Vec<_> = steps.map(|index| fusions.uses(index)).collect();
+    let memory = |value: ValueId| block.memory(value);
+    let uses = steps.map(|index| fusions.uses(index).into_iter().map(memory).collect());
+    let uses: Vec<Vec<ValueId>> = uses.collect();
     let mut own = carried_values(carried);
     let mut steps: Vec<Planned> = Vec::new();
     for (index, step) in region.steps.iter().enumerate() {
@@ -148,7 +157,7 @@ fn region<'m>(
                     ..Planned::default()
                 }
             }
-            Step::Repeat(repeat) => rounds(repeat, &free, saved),
+            Step::Repeat(repeat) => rounds(block, repeat, &free, saved),
         };
         let taken = taken(step, &planned);
         free.retain(|value| !taken.contains(value));
@@ -170,7 +179,12 @@ fn region<'m>(
     }
 }
 
-fn rounds<'m>(repeat: &'m Repeat, free: &[ValueId], saved: &Saved<'m>) -> Planned {
+fn rounds<'m, O: Derivative + ?Sized>(
+    block: Block<'m, O>,
+    repeat: &'m Repeat<O>,
+    free: &[ValueId],
+    saved: &Saved<'m, O>,
+) -> Planned {
     let ends: Vec<_> = repeat.carried.iter().map(|of| of.after).collect();
     let moved = repeat.carried.iter().map(|of| {
         let wanted = repeat.carried.iter();
@@ -184,7 +198,7 @@ fn rounds<'m>(repeat: &'m Repeat, free: &[ValueId], saved: &Saved<'m>) -> Planne
     });
     Planned {
         moved: moved.collect(),
-        body: region(&repeat.body, &repeat.carried, &ends, saved),
+        body: region(block, &repeat.body, &repeat.carried, &ends, saved),
         ..Planned::default()
     }
 }
@@ -193,7 +207,7 @@ fn carried_values(carried: &[Carried]) -> Vec<ValueId> {
     carried.iter().map(|carried| carried.value).collect()
 }
 
-fn note(home: &Region, value: ValueId, saved: &mut Saved<'_>) {
+fn note<O: ?Sized>(home: &Region<O>, value: ValueId, saved: &mut Saved<'_, O>) {
     let of_home = saved
         .iter_mut()
         .find(|(region, _)| std::ptr::eq(*region, home));
@@ -214,7 +228,7 @@ fn reusable(terms: &[Term], free: &[ValueId]) -> Option<usize> {
 }
 
 /// The values whose memory something else takes.
-fn taken(step: &Step, planned: &Planned) -> Vec<ValueId> {
+fn taken<O: ?Sized>(step: &Step<O>, planned: &Planned) -> Vec<ValueId> {
     match step {
         Step::Node(_) => {
             let reused = planned.reuse.map(|index| planned.terms[index].value);

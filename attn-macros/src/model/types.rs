@@ -86,7 +86,7 @@ impl Axis {
             (Axis::Size(a), Axis::Size(b)) => match (a.value, b.value) {
                 (Some(a), Some(b)) if a == b => Same::Yes,
                 (Some(_), Some(_)) => Same::No,
-                _ if a.same(b) => Same::Yes,
+                _ if a == b => Same::Yes,
                 _ => Same::If(vec![quote!(#a == #b)]),
             },
             _ => Same::No,

@@ -5,13 +5,13 @@ use quote::quote;
 
 use super::{Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved};
 use crate::emit::ExecMode;
-use crate::graph::{Graph, simplify, steps};
+use crate::graph::AttentionLayer;
+use crate::graph::steps::Steps;
 use crate::messages::model as messages;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
 use crate::model::graph::{Model, Place};
 use crate::score::prove::Verdict;
 use crate::score::{Expr, Var};
-use crate::spec::Spec;
 use crate::spec::keys::KEYS;
 
 pub(super) static ATTENTION: Operation = Operation {
@@ -63,13 +63,12 @@ impl Op for Attention {
     }
 
     fn decode(&self, model: &Model) -> Result<Decode, String> {
-        let (spec, graph) = &model.attentions[self.index];
-        looks_back(&model.path(&self.place), spec, graph)?;
+        looks_back(&model.path(&self.place), &model.attentions[self.index])?;
         Ok(Decode::WithPast)
     }
 
     fn cost(&self, of: &Extents<'_>) -> Cost {
-        let name = &of.model.attentions[self.index].0.item.name;
+        let name = &of.model.attentions[self.index].spec.item.name;
         let [batch, query, key] = of.axes_of_attention(self);
         let footprint = quote!(<#name>::footprint(#batch, #query, #key));
         Cost {
@@ -141,7 +140,8 @@ impl Op for Attention {
 }
 
 /// Whether a query sees no key behind it, whatever the lengths.
-fn looks_back(name: &str, spec: &Spec, graph: &Graph) -> Result<(), String> {
+fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
+    let AttentionLayer { spec, graph, steps } = layer;
     if graph.cross {
         return Err(messages::session_context(name));
     }
@@ -156,13 +156,10 @@ fn looks_back(name: &str, spec: &Spec, graph: &Graph) -> Result<(), String> {
         Verdict::Proved => {}
         verdict => return Err(messages::session_mask(name, spec, &verdict)),
     }
-    let steps = simplify(graph).map_or_else(Vec::new, |steps| steps.steps);
-    let scores = steps.iter().any(|step| match step {
-        steps::Step::Attention(attention) => {
-            let bias_terms = attention.bias_terms.iter().map(|bias_term| &bias_term.expr);
-            attention.score.iter().chain(bias_terms).any(reads_length)
-        }
-        _ => false,
+    let attention = steps.as_ref().and_then(Steps::attention);
+    let scores = attention.is_some_and(|attention| {
+        let bias_terms = attention.bias_terms.iter().map(|bias_term| &bias_term.expr);
+        attention.score.iter().chain(bias_terms).any(reads_length)
     });
     if scores {
         return Err(messages::session_length(name, "score"));

@@ -12,6 +12,7 @@ mod elementwise;
 mod embedding;
 mod expand;
 mod feed_forward;
+pub(crate) mod fused;
 mod l2_norm;
 mod layer;
 mod learned_position;

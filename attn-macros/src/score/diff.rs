@@ -9,6 +9,8 @@ pub(crate) enum Wrt<'a> {
     Operand(usize),
     /// A learned tensor of this name: all elements of it that are read, as if they were one.
     Param(&'a str),
+    /// The element of a learned tensor that is read at this index.
+    Element(&'a str, &'a [Expr]),
 }
 
 /// The derivative of `expr`, a float. Where there is none, PyTorch's convention: 0 for `abs` at 0, 0 for `floor`, and half of it to either side
@@ -20,8 +22,12 @@ pub(crate) fn diff(expr: &Expr, wrt: Wrt<'_>) -> Expr {
             let is_it = matches!(wrt, Wrt::Operand(operand) if operand == *index);
             Expr::float(if is_it { 1.0 } else { 0.0 })
         }
-        Expr::Param { name, .. } => {
-            let is_it = matches!(wrt, Wrt::Param(param) if param == *name);
+        Expr::Param { name, index } => {
+            let is_it = match wrt {
+                Wrt::Operand(_) => false,
+                Wrt::Param(param) => param == *name,
+                Wrt::Element(param, at) => param == *name && at == *index,
+            };
             Expr::float(if is_it { 1.0 } else { 0.0 })
         }
         Expr::Unary(op, a) => diff_unary(*op, a, d(a)),

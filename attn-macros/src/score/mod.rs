@@ -9,6 +9,7 @@ pub(crate) mod builtin;
 pub(crate) mod diff;
 pub(crate) mod eval;
 pub(crate) mod loops;
+mod numbers;
 pub(crate) mod prove;
 pub(crate) mod share;
 pub(crate) mod split;
@@ -25,7 +26,9 @@ pub(crate) type Name = Cow<'static, str>;
 
 /// An expression. Integers are indices, lengths and sizes; `score`, numbers and parameters are floats; a
 /// conversion between the two is always written. Integer division rounds towards zero, as Rust's does.
-#[derive(Clone, Debug)]
+///
+/// Two are equal if they are the same operations on the same operands.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Expr {
     /// A number that the expression is a function of: a float. A score has one, [`Expr::SCORE`].
     Operand(usize),
@@ -50,7 +53,7 @@ pub(crate) enum Expr {
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Var {
     B,
     H,
@@ -61,7 +64,7 @@ pub(crate) enum Var {
 }
 
 /// Data that a layer takes at the call.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Data {
     /// `padding[b, q_idx, kv_idx]`: whether the key is valid for the query. A boolean.
     Padding,
@@ -73,7 +76,7 @@ pub(crate) enum Data {
     Declared { name: Name, ty: Type },
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Unary {
     Not,
     Abs,
@@ -94,7 +97,7 @@ pub(crate) enum Unary {
 }
 
 /// A function of one number with a derivative of its own: no formula of other functions has its limits at infinity.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Activation {
     Gelu,
     GeluTanh,
@@ -103,7 +106,7 @@ pub(crate) enum Activation {
     Silu,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Binary {
     Add,
     Sub,
@@ -122,7 +125,7 @@ pub(crate) enum Binary {
 }
 
 /// The three kinds of values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Type {
     Int,
     Float,

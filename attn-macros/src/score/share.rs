@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::numbers::{Numbers, operands};
 use super::{Expr, Name, Type};
 
 /// The parts of expressions that stand in them more than once, and the rest of each. A part reads those before it, and a rest
@@ -26,7 +27,7 @@ const PART: &str = "part_";
 impl Shared {
     pub(crate) fn of<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Self {
         let mut numbers = Numbers::default();
-        let exprs = exprs.into_iter().map(|expr| numbers.number(expr));
+        let exprs = exprs.into_iter().map(|expr| Numbered::of(expr, &mut numbers));
         let exprs: Vec<_> = exprs.collect();
         let mut sharing = Sharing::default();
         exprs.iter().for_each(|expr| sharing.count(expr));
@@ -44,44 +45,26 @@ struct Numbered<'e> {
     number: usize,
     /// It changes with the score or with what is learned.
     changes: bool,
-    /// Those of an operation; an index stays with its tensor.
     operands: Vec<Numbered<'e>>,
 }
 
-impl Numbered<'_> {
-    /// A float that changes, and takes an operation.
-    fn is_worth_it(&self) -> bool {
-        self.changes && !self.operands.is_empty() && self.expr.ty() == Type::Float
-    }
-}
-
-/// The numbers of the parts so far, by the name of the operation, or the text of what is none, and the numbers of the operands: so
-/// that no part is compared as a whole.
-#[derive(Default)]
-struct Numbers(BTreeMap<(String, Vec<usize>), usize>);
-
-impl Numbers {
-    fn number<'e>(&mut self, expr: &'e Expr) -> Numbered<'e> {
-        let (name, operands) = match expr {
-            Expr::Unary(op, a) => (format!("{op:?}"), vec![&**a]),
-            Expr::Binary(op, a, b) => (format!("{op:?}"), vec![&**a, b]),
-            Expr::Select(condition, a, b) => ("if".to_owned(), vec![&**condition, a, b]),
-            leaf => (leaf.to_string(), Vec::new()),
-        };
-        let operands = operands.into_iter().map(|operand| self.number(operand));
-        let operands: Vec<_> = operands.collect();
-        let key = (
-            name,
-            operands.iter().map(|operand| operand.number).collect(),
-        );
-        let next = self.0.len();
+impl<'e> Numbered<'e> {
+    fn of(expr: &'e Expr, numbers: &mut Numbers<'e>) -> Self {
+        let operands = operands(expr).into_iter();
+        let operands: Vec<_> = operands.map(|operand| Self::of(operand, numbers)).collect();
+        let of_operands = operands.iter().map(|operand| operand.number).collect();
         Numbered {
             expr,
-            number: *self.0.entry(key).or_insert(next),
+            number: numbers.of_operation(expr, of_operands),
             changes: matches!(expr, Expr::Operand(_) | Expr::Param { .. })
                 || operands.iter().any(|operand| operand.changes),
             operands,
         }
+    }
+
+    /// A float that changes, and takes an operation.
+    fn is_worth_it(&self) -> bool {
+        self.changes && !self.operands.is_empty() && self.expr.ty() == Type::Float
     }
 }
 

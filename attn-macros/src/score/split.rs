@@ -151,9 +151,8 @@ impl Planes {
 
     /// Reads the bias term of `expr`: a new one, unless there is one already.
     fn bias_term(&mut self, kind: BiasTermKind, expr: &Expr) -> Expr {
-        let text = expr.to_string();
         let mut bias_terms = self.bias_terms.iter();
-        let found = bias_terms.position(|bias_term| bias_term.expr.to_string() == text);
+        let found = bias_terms.position(|bias_term| bias_term.expr == *expr);
         let index = found.unwrap_or_else(|| {
             self.bias_terms.push(BiasTerm {
                 kind,

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use super::budget::Budget;
+use super::numbers::Numbers;
 use super::{Binary, Expr, Type};
+use crate::spec::Real;
 
 /// As many products a polynomial may have; of a longer one nothing is said.
 const MOST_PRODUCTS: usize = 100;
@@ -18,7 +20,65 @@ const ROUNDING: f64 = 64.0 * f64::EPSILON;
 /// Whether `expr` is 0 wherever it is a number, up to the rounding of the numbers in it: `1e16 * w + w - 1e16 * w` is. `false` is
 /// always allowed, as where the budget ends.
 pub(crate) fn vanishes(expr: &Expr, budget: &Budget) -> bool {
-    Fraction::of(expr, budget).is_some_and(|fraction| fraction.above.is_zero())
+    let numbers = Numbers::default();
+    let fraction = Analysis { budget, numbers }.fraction(expr);
+    fraction.is_some_and(|fraction| fraction.above.is_zero())
+}
+
+struct Analysis<'b, 'e> {
+    budget: &'b Budget,
+    /// Those of the parts that are taken as they are.
+    numbers: Numbers<'e>,
+}
+
+impl<'e> Analysis<'_, 'e> {
+    /// `None` if it is too long, or divided by 0.
+    fn fraction(&mut self, expr: &'e Expr) -> Option<Fraction> {
+        let budget = self.budget;
+        if !budget.take(1) {
+            return None;
+        }
+        match expr {
+            Expr::Float(Real {
+                value: Some(value), ..
+            }) => Some(Fraction::whole(Polynomial::number(*value))),
+            Expr::Binary(Binary::Add, a, b) => {
+                let a = self.fraction(a)?;
+                a.plus(&self.fraction(b)?, 1.0, budget)
+            }
+            Expr::Binary(Binary::Sub, a, b) => {
+                let a = self.fraction(a)?;
+                a.plus(&self.fraction(b)?, -1.0, budget)
+            }
+            Expr::Binary(Binary::Mul, a, b) => {
+                let a = self.fraction(a)?;
+                a.times(&self.fraction(b)?, budget)
+            }
+            Expr::Binary(Binary::Div, a, b) => {
+                let a = self.fraction(a)?;
+                a.times(&self.fraction(b)?.inverse()?, budget)
+            }
+            Expr::Binary(Binary::Pow, a, b) => match power(b) {
+                Some(power) => self.fraction(a)?.to(power, budget),
+                None => self.part(expr),
+            },
+            // `c a + (1 - c) b`, where `c` is 1 or 0.
+            Expr::Select(condition, a, b) if a.ty() == Type::Float => {
+                let a = self.fraction(a)?;
+                let b = self.fraction(b)?;
+                let condition = self.part(condition)?;
+                let difference = a.plus(&b, -1.0, budget)?;
+                condition.times(&difference, budget)?.plus(&b, 1.0, budget)
+            }
+            _ => self.part(expr),
+        }
+    }
+
+    /// A part that is taken as it is.
+    fn part(&mut self, expr: &'e Expr) -> Option<Fraction> {
+        let is_short = self.budget.take(expr.size());
+        is_short.then(|| Fraction::whole(Polynomial::of(self.numbers.of(expr))))
+    }
 }
 
 struct Fraction {
@@ -27,46 +87,9 @@ struct Fraction {
 }
 
 impl Fraction {
-    /// `None` if it is too long, or divided by 0.
-    fn of(expr: &Expr, budget: &Budget) -> Option<Self> {
-        let of = |part: &Expr| Self::of(part, budget);
-        let text = || {
-            let is_short = budget.take(expr.size());
-            is_short.then(|| expr.to_string())
-        };
-        if !budget.take(1) {
-            return None;
-        }
-        let whole = |above| {
-            let below = Polynomial::number(1.0);
-            Some(Fraction { above, below })
-        };
-        match expr {
-            Expr::Float(real) => match real.value {
-                Some(value) => whole(Polynomial::number(value)),
-                None => whole(Polynomial::of(text()?)),
-            },
-            Expr::Binary(Binary::Add, a, b) => of(a)?.plus(&of(b)?, 1.0, budget),
-            Expr::Binary(Binary::Sub, a, b) => of(a)?.plus(&of(b)?, -1.0, budget),
-            Expr::Binary(Binary::Mul, a, b) => of(a)?.times(&of(b)?, budget),
-            Expr::Binary(Binary::Div, a, b) => of(a)?.times(&of(b)?.inverse()?, budget),
-            Expr::Binary(Binary::Pow, a, b) => match power(b) {
-                Some(power) => of(a)?.to(power, budget),
-                None => whole(Polynomial::of(text()?)),
-            },
-            // `c a + (1 - c) b`, where `c` is 1 or 0.
-            Expr::Select(condition, a, b) if a.ty() == Type::Float => {
-                let a = of(a)?;
-                let b = of(b)?;
-                if !budget.take(condition.size()) {
-                    return None;
-                }
-                let condition = whole(Polynomial::of(condition.to_string()))?;
-                let difference = a.plus(&b, -1.0, budget)?;
-                condition.times(&difference, budget)?.plus(&b, 1.0, budget)
-            }
-            _ => whole(Polynomial::of(text()?)),
-        }
+    fn whole(above: Polynomial) -> Self {
+        let below = Polynomial::number(1.0);
+        Fraction { above, below }
     }
 
     /// `self + scale * other`
@@ -109,8 +132,11 @@ fn power(exponent: &Expr) -> Option<u32> {
     (0..=4).find(|power| real.value == Some(f64::from(*power)))
 }
 
-/// Products of powers, and how often each is taken.
-struct Polynomial(BTreeMap<BTreeMap<String, u32>, Sum>);
+/// The powers of parts, by the numbers of these.
+type Product = BTreeMap<usize, u32>;
+
+/// Products, and how often each is taken.
+struct Polynomial(BTreeMap<Product, Sum>);
 
 /// A sum of numbers, and of their sizes.
 #[derive(Clone, Copy, Default)]
@@ -144,12 +170,12 @@ impl Polynomial {
         Self::once(BTreeMap::new(), value)
     }
 
-    /// A part that is taken as it is.
-    fn of(part: String) -> Self {
+    /// The part of this number.
+    fn of(part: usize) -> Self {
         Self::once([(part, 1)].into(), 1.0)
     }
 
-    fn once(product: BTreeMap<String, u32>, value: f64) -> Self {
+    fn once(product: Product, value: f64) -> Self {
         let size = value.abs();
         let mut polynomial = Polynomial(BTreeMap::new());
         polynomial.add(product, Sum { value, size }, 1.0);
@@ -177,7 +203,7 @@ impl Polynomial {
                 }
                 let mut product = a.clone();
                 for (part, power) in b {
-                    *product.entry(part.clone()).or_default() += power;
+                    *product.entry(*part).or_default() += power;
                 }
                 let times = times.times(*more_times);
                 if times.value == 0.0 {
@@ -190,7 +216,7 @@ impl Polynomial {
     }
 
     /// Adds `scale * times` of `product`.
-    fn add(&mut self, product: BTreeMap<String, u32>, times: Sum, scale: f64) {
+    fn add(&mut self, product: Product, times: Sum, scale: f64) {
         let sum = self.0.get(&product).copied().unwrap_or_default();
         let sum = sum.plus(times, scale);
         if sum.is_zero() {

@@ -95,7 +95,7 @@ impl Spec {
 }
 
 /// A dimension of a tensor.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Dim {
     Batch,
     Query,
@@ -146,15 +146,37 @@ pub(crate) enum Score {
     OfPlaces,
 }
 
-#[derive(Clone, Debug)]
+/// From the scores of a query to its weights.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Normalizer {
     Softmax,
     Softmax1,
+    /// With a learned logit per head.
     Sink,
     Sparsemax,
     Entmax15,
     /// The weight is a function of the score and of the place.
     Elementwise(Expr),
+}
+
+impl Normalizer {
+    /// The weight of a score, where that is a function of it.
+    pub(crate) fn weight(&self) -> Option<&Expr> {
+        match self {
+            Self::Elementwise(weight) => Some(weight),
+            _ => None,
+        }
+    }
+
+    /// The field of what it learns.
+    pub(crate) fn field(&self) -> Option<&'static str> {
+        matches!(self, Self::Sink).then_some("sink")
+    }
+
+    /// Whether it keeps a threshold of every query.
+    pub(crate) fn is_sparse(&self) -> bool {
+        matches!(self, Self::Sparsemax | Self::Entmax15)
+    }
 }
 
 #[derive(Clone, Debug)]

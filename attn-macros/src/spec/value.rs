@@ -1,5 +1,6 @@
 //! Sizes and numbers: known while expanding where they can be, and Rust's to evaluate where not.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
@@ -184,9 +185,30 @@ impl Size {
         }
     }
 
-    /// Equal for certain: the same number, or the same expression.
-    pub(crate) fn same(&self, other: &Size) -> bool {
-        self.value == other.value && self.text == other.text
+    /// The number, or else the expression, as the user wrote it: its tokens may be the name of its item by now.
+    fn identity(&self) -> Result<u64, &str> {
+        self.value.ok_or(&self.text)
+    }
+}
+
+/// Equal sizes are equal for certain. Others may have the same number, as rustc finds.
+impl PartialEq for Size {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Size {}
+
+impl Ord for Size {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.identity().cmp(&other.identity())
+    }
+}
+
+impl PartialOrd for Size {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -275,6 +297,34 @@ impl Real {
                 origin: TokenStream::new(),
             },
         }
+    }
+}
+
+impl Real {
+    /// The bits of the number, or else the expression, as those of a [`Size`].
+    fn identity(&self) -> Result<u64, &str> {
+        self.value.map(f64::to_bits).ok_or(&self.text)
+    }
+}
+
+/// As of sizes; 0 and -0 are two numbers.
+impl PartialEq for Real {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Real {}
+
+impl Ord for Real {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.identity().cmp(&other.identity())
+    }
+}
+
+impl PartialOrd for Real {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -4,7 +4,7 @@ use quote::{ToTokens, quote};
 
 use super::support::{build, hidden_items, parse_file};
 use crate::emit;
-use crate::graph::{InitKind, Op, Param, ParamKind};
+use crate::graph::{self, AttentionLayer, InitKind, Op, Param, ParamKind};
 use crate::score::{Binary, Expr, Unary, Var};
 use crate::spec::{Real, Size};
 
@@ -29,12 +29,9 @@ fn lines(expr: Expr) -> String {
             *scale = expr.clone();
         }
     }
-    let file = parse_file(emit::layer(
-        &quote!(::attn),
-        &spec,
-        &graph,
-        emit::Caller::User,
-    ));
+    let steps = graph::simplify(&graph);
+    let layer = AttentionLayer { spec, graph, steps };
+    let file = parse_file(emit::layer(&quote!(::attn), &layer, emit::Caller::User));
     let run = hidden_items(&file).into_iter().find_map(|item| match item {
         syn::Item::Fn(function) if function.sig.ident == "run" => Some(&function.block.stmts),
         _ => None,

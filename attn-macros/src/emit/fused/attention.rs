@@ -5,12 +5,12 @@ use quote::{quote, quote_spanned};
 
 use super::score::Score;
 use super::{Fused, places, var};
-use crate::graph::Normalizer;
-use crate::graph::steps::{Attention, HeadTransform, Norm, Similarity, View};
+use crate::ops::fused::{Attend, HeadTransform, Norm, Similarity};
+use crate::spec::Normalizer;
 
 impl Fused<'_> {
     /// The types of the mask and the score, and the function that puts the parts together.
-    pub(super) fn emit_attention(&self, attention: &Attention) -> TokenStream {
+    pub(super) fn emit_attention(&self, attention: &Attend) -> TokenStream {
         let mask_type = attention
             .mask
             .as_ref()
@@ -21,7 +21,7 @@ impl Fused<'_> {
             .is_some()
             .then(|| quote!(score: &'a Modified<'a, E>,));
         let [query, key] = attention.prepares().map(|how| self.emit_prepare(&how));
-        let value = self.emit_prepare(&attention.values.prepare);
+        let value = self.emit_prepare(&attention.values);
         let similarity = match &attention.similarity {
             Similarity::Dot { scale } => {
                 let scale = scale.as_ref().map_or(quote!(1.0), |scale| quote!(#scale));
@@ -44,14 +44,16 @@ impl Fused<'_> {
             Some(_) => quote!(&call.mask),
             None => quote!(&p::Everything),
         };
+        let learned = attention.normalizer.field().map(|field| {
+            let field = var(field);
+            quote!((weights.#field.values()))
+        });
         let normalizer = match attention.normalizer {
-            Normalizer::Identity => quote!(Identity),
+            // `score` has its function.
+            Normalizer::Elementwise(_) => quote!(Identity),
             Normalizer::Softmax => quote!(Softmax),
             Normalizer::Softmax1 => quote!(Softmax1),
-            Normalizer::Sink { field } => {
-                let field = var(field);
-                quote!(Sink(weights.#field.values()))
-            }
+            Normalizer::Sink => quote!(Sink),
             Normalizer::Sparsemax => quote!(Sparsemax),
             Normalizer::Entmax15 => quote!(Entmax15),
         };
@@ -78,7 +80,7 @@ impl Fused<'_> {
                     similarity: #similarity,
                     score: #score,
                     mask: #mask,
-                    normalizer: p::Normalizer::#normalizer,
+                    normalizer: p::Normalizer::#normalizer #learned,
                     dropout: #dropout,
                 }
             }
@@ -86,7 +88,7 @@ impl Fused<'_> {
     }
 
     /// `attention(call, weights)`, after the line that makes the function of the score, if there is one.
-    pub(super) fn call_attention(&self, attention: &Attention) -> (TokenStream, TokenStream) {
+    pub(super) fn call_attention(&self, attention: &Attend) -> (TokenStream, TokenStream) {
         if attention.score.is_some() {
             let make = quote!(let score = modified(call, weights););
             (make, quote!(attention(call, weights, &score)))
@@ -95,23 +97,13 @@ impl Fused<'_> {
         }
     }
 
-    /// Queries, keys and values, to read.
-    pub(super) fn views(&self, attention: &Attention) -> [TokenStream; 3] {
-        let v = self.view(attention.values.view);
-        let Some(vectors) = &attention.vectors else {
-            let none = |rows| quote!(p::Matrix::without_cols(sizes.#rows()));
-            return [none(var("queries")), none(var("keys")), v];
-        };
-        let [q, k] = vectors.each_ref().map(|vectors| self.view(vectors.view));
-        [q, k, v]
-    }
-
     pub(super) fn emit_prepare(&self, how: &HeadTransform) -> TokenStream {
         if how.is_nothing() {
             return quote!(p::HeadTransform::default());
         }
-        let bias = how.bias.map_or(quote!(None), |View { array, part }| {
-            let projection = self.name(array);
+        let bias = how.bias.map_or(quote!(None), |id| {
+            let projection = self.name(id);
+            let part = self.steps.value(id).view.map_or(0, |view| view.part);
             let part = Literal::usize_unsuffixed(part);
             quote!(weights.#projection.bias(#part))
         });
@@ -128,28 +120,5 @@ impl Fused<'_> {
             Some(_) => quote!(Some(call.angles.rope())),
         };
         quote!(p::HeadTransform { bias: #bias, norm: #norm, rope: #rope })
-    }
-}
-
-/// The field of the gain, if there is one.
-pub(super) fn gain(how: &HeadTransform) -> Option<&'static str> {
-    match how.norm {
-        Some(Norm::Rms(field)) => Some(field),
-        _ => None,
-    }
-}
-
-/// The field of the sinks, if there are any.
-pub(super) fn sink(normalizer: Normalizer) -> Option<&'static str> {
-    match normalizer {
-        Normalizer::Sink { field } => Some(field),
-        _ => None,
-    }
-}
-
-pub(super) fn weights_of(similarity: &Similarity) -> Option<&'static str> {
-    match similarity {
-        Similarity::Additive { field } => Some(field),
-        Similarity::Dot { .. } => None,
     }
 }

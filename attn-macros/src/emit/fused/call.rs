@@ -3,13 +3,12 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
-use super::attention::{gain, sink, weights_of};
 use super::score::{Score, param_field};
 use super::{Fused, places, var};
 use crate::emit::Caller;
 use crate::emit::input::{data_name, read_type};
-use crate::graph::plan::Plan;
-use crate::graph::steps::Step;
+use crate::model::plan::Forward;
+use crate::ops::fused::HeadTransform;
 use crate::score::Name;
 use crate::spec::Real;
 
@@ -18,24 +17,28 @@ impl Fused<'_> {
     fn operands(&self) -> Vec<(Ident, Ident)> {
         let mut fields = Vec::new();
         let mut declared = Vec::new();
-        for step in &self.steps.steps {
-            match step {
-                Step::Linear { .. } => {}
-                Step::HeadTransform { how, .. } => fields.extend(gain(how)),
-                Step::PerHeadLinear { field, .. } => fields.push(field),
-                Step::Attention(attention) => {
-                    fields.extend(attention.prepares().iter().filter_map(gain));
-                    fields.extend(weights_of(&attention.similarity));
-                    fields.extend(sink(attention.normalizer));
-                    let score = Score::new(self.cx, attention);
-                    declared.extend(score.iter().flat_map(Score::params));
-                }
-            }
+        for node in self.steps.nodes() {
+            let properties = node.op.properties();
+            fields.extend(properties.transforms().filter_map(HeadTransform::gain));
+            let attention = properties.attention;
+            fields.extend(properties.fields);
+            let score = attention.and_then(|attention| Score::new(self.cx, attention));
+            declared.extend(score.iter().flat_map(Score::params));
         }
         let fields = fields.into_iter().map(|field| (var(field), var(field)));
         let declared = declared.into_iter().map(var);
         let declared = declared.map(|field| (param_field(&field), field));
         fields.chain(declared).collect()
+    }
+
+    /// The projections that are read as one, with their fields.
+    fn projections(&self) -> Vec<(Ident, &[&'static str])> {
+        let nodes = self.steps.nodes();
+        let projections = nodes.filter_map(|node| {
+            let linear = node.op.properties().linear?;
+            Some((self.name(node.result), linear.fields.as_slice()))
+        });
+        projections.collect()
     }
 
     /// A trait that a model knows of names these types.
@@ -44,10 +47,7 @@ impl Fused<'_> {
     }
 
     pub(super) fn emit_weights(&self) -> TokenStream {
-        let linears = self.steps.steps.iter().filter_map(|step| match step {
-            Step::Linear { to, .. } => Some(self.name(*to)),
-            _ => None,
-        });
+        let linears = self.projections().into_iter().map(|(name, _)| name);
         let operands = self.operands().into_iter().map(|(name, _)| name);
         let vis = self.vis();
         quote! {
@@ -61,14 +61,9 @@ impl Fused<'_> {
 
     /// The function that reads the parameters.
     pub(super) fn emit_read_weights(&self) -> TokenStream {
-        let linears = self.steps.steps.iter().filter_map(|step| match step {
-            Step::Linear { fields, to, .. } => {
-                let name = self.name(*to);
-                let fields = fields.iter();
-                let fields = fields.map(|field| format_ident!("{field}"));
-                Some(quote!(#name: operation.projection(&[#(&layer.#fields),*])?))
-            }
-            _ => None,
+        let linears = self.projections().into_iter().map(|(name, fields)| {
+            let fields = fields.iter().map(|field| format_ident!("{field}"));
+            quote!(#name: operation.projection(&[#(&layer.#fields),*])?)
         });
         let operands = self
             .operands()
@@ -144,11 +139,11 @@ impl Fused<'_> {
 
     /// The probability with which weights fall.
     pub(super) fn dropout(&self) -> Option<&Real> {
-        self.attention()?.dropout.as_ref()
+        self.steps.attention()?.dropout.as_ref()
     }
 
     fn call_fields(&self) -> Vec<CallField> {
-        let Some(attention) = self.attention() else {
+        let Some(attention) = self.steps.attention() else {
             return Vec::new();
         };
         let mut fields = Vec::new();
@@ -201,19 +196,15 @@ impl Fused<'_> {
 
     /// The base of the rotations' angles.
     fn theta(&self) -> Option<&Real> {
-        self.steps.steps.iter().find_map(|step| match step {
-            Step::HeadTransform { how, .. } => how.rope.as_ref(),
-            Step::Attention(attention) => {
-                let mut operands = attention.operands();
-                operands.find_map(|vectors| vectors.prepare.rope.as_ref())
-            }
-            _ => None,
+        self.steps.nodes().find_map(|node| {
+            let mut transforms = node.op.properties().transforms();
+            transforms.find_map(|how| how.rope.as_ref())
         })
     }
 
-    pub(super) fn emit_saved(&self, plan: &Plan) -> TokenStream {
+    pub(super) fn emit_saved(&self, plan: &Forward) -> TokenStream {
         let arrays = plan.saved.iter().map(|id| {
-            let parts = self.steps.array(*id).parts.len();
+            let parts = self.steps.parts(*id).len();
             let name = self.name(*id);
             let parts = Literal::usize_unsuffixed(parts);
             quote!(#name: p::Array<E, #parts>)

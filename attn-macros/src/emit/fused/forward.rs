@@ -4,20 +4,22 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 
 use super::score::{Score, distances};
-use super::{Fused, var};
+use super::{Fused, LayerNode, var};
 use crate::emit::ExecMode;
 use crate::emit::tracked_code::{self, TrackedCode};
-use crate::graph::plan::Plan;
-use crate::graph::steps::{ArrayId, Role, Step};
+use crate::model::graph::{Node, ValueId};
+use crate::model::plan::Forward;
+use crate::ops::fused::FusedOp;
 
 impl Fused<'_> {
-    pub(super) fn emit_forward(&self, plan: &Plan) -> TrackedCode {
+    pub(super) fn emit_forward(&self, plan: &Forward) -> TrackedCode {
         let inputs = self.read_inputs();
-        let output = self.name(self.steps.output);
+        let output = self.name(self.steps.output());
         let mut lines = self.tables();
-        for (step, free) in self.steps.steps.iter().zip(&plan.free) {
-            self.emit_step(&mut lines, step, ExecMode::Forward);
-            free.iter().for_each(|id| lines.drop(&self.name(*id)));
+        for (node, planned) in self.steps.nodes().zip(&plan.steps) {
+            self.emit_node(&mut lines, node, ExecMode::Forward);
+            let free = planned.free.iter();
+            free.for_each(|id| lines.drop(&self.name(*id)));
         }
         let saved = self.saved(plan);
         lines.keep(&saved);
@@ -41,7 +43,7 @@ impl Fused<'_> {
     /// The tables of the call: made before the first step, they stay until the last one of the derivative.
     fn tables(&self) -> TrackedCode {
         let mut lines = TrackedCode::default();
-        let score = self.attention();
+        let score = self.steps.attention();
         let score = score.and_then(|attention| Score::new(self.cx, attention));
         let heads = &self.cx.spec.heads;
         for (name, _) in score.iter().flat_map(Score::tables_of_call) {
@@ -53,85 +55,30 @@ impl Fused<'_> {
     }
 
     /// The variables that are handed on to the derivative.
-    pub(super) fn saved(&self, plan: &Plan) -> Vec<Ident> {
-        let arrays = plan.saved.iter().map(|id| self.name(*id));
-        arrays.chain([var("lse")]).collect()
+    pub(super) fn saved(&self, plan: &Forward) -> Vec<Ident> {
+        let values = plan.saved.iter().map(|id| self.name(*id));
+        values.chain([var("lse")]).collect()
     }
 
-    /// An array to write for the first time: the line that makes it, and the matrix.
-    fn result(&self, lines: &mut TrackedCode, id: ArrayId) -> TokenStream {
+    pub(super) fn emit_node(
+        &self,
+        lines: &mut TrackedCode,
+        node: &Node<dyn FusedOp>,
+        mode: ExecMode,
+    ) {
+        let to = self.result(lines, node.result);
+        let fused = self;
+        node.op
+            .forward(&LayerNode { fused, node, mode }, &to, lines);
+    }
+
+    /// A value to write for the first time: the line that makes it, and the matrix.
+    fn result(&self, lines: &mut TrackedCode, id: ValueId) -> TokenStream {
         let name = self.name(id);
-        match self.steps.array(id).role {
-            Role::Output => quote!(#name),
-            _ => {
-                self.emit_array(lines, &name, id);
-                quote!(#name.view_mut())
-            }
+        if id == self.steps.output() {
+            return quote!(#name);
         }
-    }
-
-    pub(super) fn emit_step(&self, lines: &mut TrackedCode, step: &Step, mode: ExecMode) {
-        let to = self.result(lines, step.result());
-        let line = match step {
-            Step::Linear {
-                x,
-                leaves_bias,
-                to: id,
-                ..
-            } => {
-                let projection = self.name(*id);
-                let x = self.matrix(*x);
-                if *leaves_bias {
-                    quote!(weights.#projection.forward_without_bias(#x, #to);)
-                } else {
-                    quote!(weights.#projection.forward(#x, #to);)
-                }
-            }
-            Step::HeadTransform { x, heads, how, .. } => {
-                let how = self.emit_prepare(how);
-                let len = self.len(*x);
-                let x = self.view(*x);
-                let call = match mode {
-                    ExecMode::Forward => {
-                        quote!(p::prepare(&#how, sizes.batch, #len, #heads, #x, #to))
-                    }
-                    ExecMode::Session => quote!(new.prepare(&#how, #heads, #x, #to)),
-                };
-                quote!(#call;)
-            }
-            Step::PerHeadLinear {
-                x, heads, field, ..
-            } => {
-                let field = var(field);
-                let x = self.view(*x);
-                quote!(p::per_head_linear(#heads, #x, weights.#field.matrix(), #to);)
-            }
-            Step::Attention(attention) => {
-                let views = self.views(attention);
-                let (make, attention) = self.call_attention(attention);
-                lines.line(make);
-                match mode {
-                    ExecMode::Forward => {
-                        self.emit_lse(lines);
-                        quote!(#attention.forward(#(#views,)* #to, lse.as_mut_slice());)
-                    }
-                    ExecMode::Session => {
-                        quote!(cache.attend(new, &#attention, [#(#views),*], #to);)
-                    }
-                }
-            }
-        };
-        lines.line(line);
-    }
-
-    fn emit_lse(&self, lines: &mut TrackedCode) {
-        let heads = &self.cx.spec.heads;
-        lines.line(
-            quote!(let mut lse = p::Array::uninit(sizes.batch * sizes.heads, [sizes.query]);),
-        );
-        lines.take(
-            &var("lse"),
-            tracked_code::array(&[quote!(batch), quote!(#heads), quote!(query)]),
-        );
+        self.emit_array(lines, &name, id);
+        quote!(#name.view_mut())
     }
 }

@@ -9,17 +9,17 @@ use crate::emit::tracked_code::TrackedCode;
 
 impl Fused<'_> {
     pub(super) fn emit_in_session(&self) -> TokenStream {
-        let Some(attention) = self.attention() else {
+        let Some(attention) = self.steps.attention() else {
             return TokenStream::new();
         };
         let name = &self.cx.name;
         let inputs = self.inputs();
-        let output = self.name(self.steps.output);
+        let output = self.name(self.steps.output());
         let (make, attention) = self.call_attention(attention);
         let no_seed = self.dropout().map(|_| quote!(, None));
         let mut lines = TrackedCode::default();
-        for step in &self.steps.steps {
-            self.emit_step(&mut lines, step, ExecMode::Session);
+        for node in self.steps.nodes() {
+            self.emit_node(&mut lines, node, ExecMode::Session);
         }
         let steps = lines.code;
         quote_spanned! {self.cx.at=>

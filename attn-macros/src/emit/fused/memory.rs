@@ -33,7 +33,7 @@ impl Fused<'_> {
     /// A layer that is an operation by itself has its output, and the gradient of that.
     fn emit_activation_bytes(&self, forward: &TrackedCode, backward: &TrackedCode) -> TokenStream {
         let vis = &self.cx.spec.item.vis;
-        let output = self.steps.output;
+        let output = self.steps.output();
         let [mut result, mut d_result] = [(); 2].map(|()| TrackedCode::default());
         result.take(&self.name(output), self.footprint_of(output));
         result.keep(&[self.name(output)]);

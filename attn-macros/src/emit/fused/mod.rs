@@ -7,6 +7,7 @@ mod forward;
 mod in_model;
 mod in_session;
 mod memory;
+mod node;
 mod score;
 
 use proc_macro2::{Ident, Literal, TokenStream};
@@ -14,10 +15,13 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::tracked_code::{self, TrackedCode};
 use super::{Caller, Layer, input, places, var};
-use crate::graph::Dim;
-use crate::graph::diff::diff;
-use crate::graph::plan::plan;
-use crate::graph::steps::{ArrayId, Attention, Role, Step, Steps, View};
+use crate::graph::steps::{Steps, is_by_key};
+use crate::model::diff::{Backward, BufferId, diff};
+use crate::model::graph::ValueId;
+use crate::model::plan::plan;
+use crate::ops::fused::FusedOp;
+
+pub(crate) use node::LayerNode;
 
 /// ```text
 /// struct Attends { .. }           // the mask
@@ -37,21 +41,21 @@ use crate::graph::steps::{ArrayId, Attention, Role, Step, Steps, View};
 /// impl Decode for Name            // for one that goes on token by token
 /// ```
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
-    let Some(steps) = &cx.steps else {
+    let Some(steps) = cx.steps else {
         return TokenStream::new();
     };
-    let adjoints = diff(steps);
-    let plan = plan(steps, &adjoints);
-    let cx = &Fused { cx, steps };
-    let attentions = steps.steps.iter().filter_map(|step| match step {
-        Step::Attention(attention) => Some(&**attention),
-        _ => None,
-    });
-    let attentions = attentions.map(|attention| cx.emit_attention(attention));
-    let attentions: Vec<_> = attentions.collect();
+    let backward = &diff(steps.block());
+    let plan = plan(steps.block());
+    let cx = &Fused {
+        cx,
+        steps,
+        backward,
+    };
+    let attention = steps.attention();
+    let attention = attention.map(|attention| cx.emit_attention(attention));
     let structs = [cx.emit_weights(), cx.emit_call(), cx.emit_saved(&plan)];
     let forward = cx.emit_forward(&plan);
-    let backward = cx.emit_backward(&adjoints, &plan);
+    let backward = cx.emit_backward(&plan);
     let memory = cx.emit_memory(&forward, &backward);
     let in_model = (cx.cx.caller != Caller::User).then(|| cx.emit_in_model());
     let functions = [
@@ -65,7 +69,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     quote! {
         #(#structs)*
         #(#functions)*
-        #(#attentions)*
+        #attention
         #memory
         #in_model
         #in_session
@@ -75,89 +79,74 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 struct Fused<'a> {
     cx: &'a Layer<'a>,
     steps: &'a Steps,
+    backward: &'a Backward<'a, dyn FusedOp>,
 }
 
 impl Fused<'_> {
-    fn attention(&self) -> Option<&Attention> {
-        self.steps.steps.iter().find_map(|step| match step {
-            Step::Attention(attention) => Some(&**attention),
-            _ => None,
-        })
+    /// The variable that a value is in.
+    fn name(&self, id: ValueId) -> Ident {
+        let memory = self.steps.block().memory(id);
+        var(&self.steps.value(memory).name)
     }
 
-    fn name(&self, array: ArrayId) -> Ident {
-        var(&self.steps.array(array).name)
+    /// The same of its gradient.
+    fn gradient_name(&self, id: ValueId) -> Ident {
+        format_ident!("d_{}", self.name(id))
     }
 
-    fn gradient_name(&self, array: ArrayId) -> Ident {
-        format_ident!("d_{}", self.steps.array(array).name)
-    }
-
-    fn input_ids(&self) -> impl Iterator<Item = ArrayId> {
-        let ids = (0..self.steps.arrays.len()).map(ArrayId);
-        ids.filter(|id| self.steps.array(*id).role == Role::Input)
+    fn buffer(&self, id: BufferId) -> Ident {
+        self.gradient_name(self.backward.buffers[id.0])
     }
 
     fn inputs(&self) -> Vec<Ident> {
-        self.input_ids().map(|id| self.name(id)).collect()
+        let inputs = self.steps.inputs.iter();
+        inputs.map(|id| self.name(*id)).collect()
     }
 
     /// The inputs as arguments: `_` for one that no step reads.
     fn read_inputs(&self) -> Vec<Ident> {
-        let name = |id| match self.steps.reads(id) {
-            true => self.name(id),
+        let inputs = self.steps.inputs.iter();
+        let names = inputs.map(|id| match self.steps.reads(*id) {
+            true => self.name(*id),
             false => var("_"),
-        };
-        self.input_ids().map(name).collect()
+        });
+        names.collect()
     }
 
     /// `let mut q_k_v = p::Array::uninit(sizes.queries(), [512, 512, 512]);`
-    fn emit_array(&self, lines: &mut TrackedCode, name: &Ident, id: ArrayId) {
-        let array = self.steps.array(id);
-        let rows = match array.rows {
-            Dim::Key => quote!(sizes.keys()),
-            _ => quote!(sizes.queries()),
+    fn emit_array(&self, lines: &mut TrackedCode, name: &Ident, id: ValueId) {
+        let rows = match is_by_key(&self.steps.value(id).ty) {
+            true => quote!(sizes.keys()),
+            false => quote!(sizes.queries()),
         };
-        let widths = array.parts.iter().map(|part| &part.width);
+        let parts = self.steps.parts(id).into_iter();
+        let widths = parts.filter_map(|part| self.steps.value(part).ty.width());
         lines.line(quote!(let mut #name = p::Array::<E, _>::uninit(#rows, [#(#widths),*]);));
         lines.take(name, self.footprint_of(id));
     }
 
-    fn footprint_of(&self, id: ArrayId) -> TokenStream {
-        let array = self.steps.array(id);
-        let len = match array.rows {
-            Dim::Key => quote!(key),
-            _ => quote!(query),
+    fn footprint_of(&self, id: ValueId) -> TokenStream {
+        let ty = &self.steps.value(id).ty;
+        let len = match is_by_key(ty) {
+            true => quote!(key),
+            false => quote!(query),
         };
-        let widths = array.parts.iter().map(|part| part.width.clone());
-        let width = widths.reduce(|a, b| a.plus(&b));
+        let width = ty.width();
         tracked_code::array(&[quote!(batch), len, quote!(#width)])
     }
 
-    /// The whole of an array, to read.
-    fn matrix(&self, id: ArrayId) -> TokenStream {
+    /// A value, to read.
+    fn matrix(&self, id: ValueId) -> TokenStream {
         let name = self.name(id);
-        match self.steps.array(id).role {
-            Role::Input => quote!(#name),
-            _ => quote!(#name.view()),
+        if self.steps.inputs.contains(&id) {
+            return quote!(#name);
         }
-    }
-
-    /// One matrix of an array, to read.
-    fn view(&self, view: View) -> TokenStream {
-        let name = self.name(view.array);
-        let part = Literal::usize_unsuffixed(view.part);
-        match self.steps.array(view.array).role {
-            Role::Input => quote!(#name),
-            _ => quote!(#name.part(#part)),
-        }
-    }
-
-    /// The number of tokens of a sequence.
-    fn len(&self, view: View) -> TokenStream {
-        match self.steps.array(view.array).rows {
-            Dim::Key => quote!(sizes.key),
-            _ => quote!(sizes.query),
+        match self.steps.value(id).view {
+            None => quote!(#name.view()),
+            Some(view) => {
+                let part = Literal::usize_unsuffixed(view.part);
+                quote!(#name.part(#part))
+            }
         }
     }
 

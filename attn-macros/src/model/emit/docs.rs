@@ -102,7 +102,7 @@ fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut Table<3>) {
 pub(super) fn field(cx: &Emitter<'_>, field: &Field) -> String {
     match &field.layer {
         Submodule::Attention(index) => {
-            let name = &cx.model.attentions[*index].0.item.name;
+            let name = &cx.model.attentions[*index].spec.item.name;
             format!("[`{name}`]: `{}`", field.output)
         }
         _ => format!("{}: `{}`", described(field), field.output),

@@ -76,7 +76,7 @@ pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Submodule, rest: &TokenStream
     let krate = cx.krate;
     match layer {
         Submodule::Layer(layer) => layer.ty(&quote!(#krate::nn), rest),
-        Submodule::Attention(index) => with_rest(&cx.model.attentions[*index].0.item.name, rest),
+        Submodule::Attention(index) => with_rest(&cx.model.attentions[*index].spec.item.name, rest),
         Submodule::Opaque { index, .. } => {
             let built = cx.model.opaques[*index].built();
             quote!(#built)

@@ -47,7 +47,7 @@ fn emit_region(cx: &Emitter<'_>, region: &Region) -> TokenStream {
         Step::Node(node) => match node.attention() {
             Some(attention) => {
                 let field = &attention.place.field;
-                let name = &cx.model.attentions[attention.index].0.item.name;
+                let name = &cx.model.attentions[attention.index].spec.item.name;
                 quote!(found.attention(#field, <#name>::mask_blocks);)
             }
             None => TokenStream::new(),

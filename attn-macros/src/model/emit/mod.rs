@@ -51,7 +51,7 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
     let layers = model
         .attentions
         .iter()
-        .map(|(spec, graph)| attention::layer(krate, spec, graph, caller));
+        .map(|layer| attention::layer(krate, layer, caller));
     let cfgs = &cx.cfgs;
     let items = item::emit(cx);
     let types = opaque::emit_aliases(cx);

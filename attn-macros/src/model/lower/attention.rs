@@ -8,7 +8,7 @@ use quote::ToTokens;
 use super::arguments::Arguments;
 use super::operators::named;
 use super::{Frame, Lowering};
-use crate::graph::{self, CallData, Dim};
+use crate::graph::{self, AttentionLayer, CallData, Dim};
 use crate::messages::{choice, model as messages};
 use crate::model::graph::{Submodule, ValueId};
 use crate::model::syntax::Call;
@@ -94,7 +94,9 @@ impl Lowering<'_> {
             cross: graph.cross,
             dropout: spec.dropout.is_some(),
         };
-        self.attentions.push((spec, graph));
+        let steps = graph::simplify(&graph);
+        let layer = AttentionLayer { spec, graph, steps };
+        self.attentions.push(layer);
         operands.extend(data?);
         if poisoned || !agrees || self.cx.count() > before {
             return None;

@@ -27,10 +27,10 @@ use super::sizes::{self, Sizes};
 use super::syntax::{ModelDraft, TypeDraft};
 use super::types::{Axis, Kind, Same, Type};
 use crate::diag::Diagnostics;
-use crate::graph::Graph;
+use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
 use crate::ops::{Op, Operation};
-use crate::spec::{Assertion, Init, Item, Size, Spec};
+use crate::spec::{Assertion, Init, Item, Size};
 use scope::{Changes, Scopes};
 
 pub(crate) use arguments::Arguments;
@@ -104,7 +104,7 @@ pub(crate) struct Lowering<'a> {
     /// How many values of a name there are.
     names: HashMap<String, usize>,
     modules: Vec<Module>,
-    attentions: Vec<(Spec, Graph)>,
+    attentions: Vec<AttentionLayer>,
     pub(crate) opaques: Vec<Opaque>,
     assertions: Vec<Assertion>,
     scopes: Scopes,
@@ -388,7 +388,11 @@ impl<'a> Lowering<'a> {
             1 => name.to_owned(),
             count => format!("{name}_{count}"),
         };
-        self.values.push(Value { name, ty });
+        self.values.push(Value {
+            name,
+            ty,
+            view: None,
+        });
         ValueId(self.values.len() - 1)
     }
 

@@ -21,8 +21,7 @@ pub(crate) struct Truths {
 /// `ids[b, q_idx] == ids[b, kv_idx]`, or `<` or `<=`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Comparison {
-    /// As it is written.
-    pub(crate) text: String,
+    pub(crate) expr: Expr,
     pub(crate) holds: bool,
     /// What it is for a query and the key at its own index.
     of_itself: bool,
@@ -73,9 +72,8 @@ impl Truths {
             } else if is_same_document(part) {
                 Some(self.document)
             } else {
-                let text = compared(part).map(|_| part.to_string())?;
-                let mut known = self.ids.iter().filter(|known| known.text == text);
-                known.next().map(|known| known.holds)
+                let known = self.ids.iter().find(|known| known.expr == *part);
+                known.map(|known| known.holds)
             };
             known.map(Expr::Bool)
         })
@@ -115,12 +113,7 @@ pub(super) fn reads_declared(expr: &Expr, free: &[Comparison]) -> bool {
             .children()
             .iter()
             .any(|child| reads_declared(child, free));
-    let is_free = || {
-        compared(expr).is_some() && {
-            let text = expr.to_string();
-            free.iter().any(|free| free.text == text)
-        }
-    };
+    let is_free = || free.iter().any(|free| free.expr == *expr);
     reads && !is_free()
 }
 
@@ -154,7 +147,7 @@ pub(super) fn comparisons(mask: &Expr, cross: bool) -> Vec<Comparison> {
     collect_comparisons(mask, &mut found);
     let alone = found
         .iter()
-        .filter(|(comparison, ids)| !reads_beside(mask, ids, &comparison.text));
+        .filter(|(comparison, ids)| !reads_beside(mask, ids, &comparison.expr));
     let alone: Vec<_> = alone.map(|(comparison, _)| comparison.clone()).collect();
     if alone.len() > MOST_COMPARISONS {
         return Vec::new();
@@ -163,20 +156,16 @@ pub(super) fn comparisons(mask: &Expr, cross: bool) -> Vec<Comparison> {
 }
 
 fn collect_comparisons<'e>(expr: &'e Expr, found: &mut Vec<(Comparison, &'e Data)>) {
-    if let Some((ids, of_itself)) = compared(expr) {
-        let text = expr.to_string();
-        if found.iter().all(|(known, _)| known.text != text) {
-            // Words that are possible everywhere come first.
-            let holds = of_itself;
-            found.push((
-                Comparison {
-                    text,
-                    holds,
-                    of_itself,
-                },
-                ids,
-            ));
-        }
+    if let Some((ids, of_itself)) = compared(expr)
+        && found.iter().all(|(known, _)| known.expr != *expr)
+    {
+        // Words that are possible everywhere come first.
+        let comparison = Comparison {
+            expr: expr.clone(),
+            holds: of_itself,
+            of_itself,
+        };
+        found.push((comparison, ids));
     }
     for child in expr.children() {
         collect_comparisons(child, found);
@@ -184,11 +173,10 @@ fn collect_comparisons<'e>(expr: &'e Expr, found: &mut Vec<(Comparison, &'e Data
 }
 
 /// Whether `expr` reads these ids but in a comparison.
-fn reads_beside(expr: &Expr, ids: &Data, comparison: &str) -> bool {
-    let is_it = compared(expr).is_some() && expr.to_string() == comparison;
+fn reads_beside(expr: &Expr, ids: &Data, comparison: &Expr) -> bool {
     let reads = |child: &&Expr| reads_beside(child, ids, comparison);
     let is_read = matches!(expr, Expr::Data { data, .. } if data == ids);
-    !is_it && (is_read || expr.children().iter().any(reads))
+    expr != comparison && (is_read || expr.children().iter().any(reads))
 }
 
 /// The ids of a comparison like `ids[b, q_idx] == ids[b, kv_idx]`, and what it is where both indices are one.

@@ -81,8 +81,7 @@ impl Subject<'_> {
                 let is_empty = self.is_empty(attends, place, search);
                 return is_empty.then_some(Some(place)).ok_or(GaveUp);
             };
-            let text = witness.to_string();
-            if witnesses.iter().any(|other| other.to_string() == text) {
+            if witnesses.contains(&witness) {
                 return Err(GaveUp);
             }
             witnesses.push(witness);
@@ -182,7 +181,7 @@ fn bases(attends: &Expr) -> Vec<Expr> {
     ];
     collect_bases(attends, &mut bases);
     let mut seen = BTreeSet::new();
-    bases.retain(|base| seen.insert(base.to_string()));
+    bases.retain(|base| seen.insert(base.clone()));
     bases
 }
 

@@ -11,7 +11,7 @@ use crate::score::{Binary, Expr, Type, Unary, Var};
 use crate::spec::Size;
 
 /// What a variable of the formulas stands for.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 enum Symbol {
     Var(Var),
     /// A size that is rustc's to evaluate.
@@ -19,23 +19,10 @@ enum Symbol {
     /// Of a sum and a number or another sum, rounded towards zero.
     Quotient(Linear, Linear),
     Product(Linear, Linear),
-    /// Any other expression of integers: only that it is the same where it is written the same.
-    Other(String),
-    /// Any integer.
+    /// Any other expression of integers: equal ones are one integer.
+    Other(Expr),
+    /// Any integer, each one for itself.
     Any,
-}
-
-impl Symbol {
-    fn is(&self, other: &Symbol) -> bool {
-        match (self, other) {
-            (Symbol::Var(a), Symbol::Var(b)) => a == b,
-            (Symbol::Size(a), Symbol::Size(b)) => a.same(b),
-            (Symbol::Quotient(a, b), Symbol::Quotient(c, d))
-            | (Symbol::Product(a, b), Symbol::Product(c, d)) => a == c && b == d,
-            (Symbol::Other(a), Symbol::Other(b)) => a == b,
-            _ => false,
-        }
-    }
 }
 
 /// One of the values that an expression has, and when.
@@ -111,9 +98,7 @@ impl<'b> Symbols<'b> {
 
     /// `expr` with the values of a model in place of the sizes that are rustc's to evaluate.
     pub(super) fn with_sizes(&self, expr: &Expr, model: &Model) -> Expr {
-        let is = |variable: &Variable, size: &Size| {
-            self.symbols[*variable].is(&Symbol::Size(size.clone()))
-        };
+        let is = |variable: &Variable, size: &Size| matches!(&self.symbols[*variable], Symbol::Size(other) if other == size);
         rewrite(expr, &|part| match part {
             Expr::Int(size) if size.value.is_none() => {
                 let variable = (0..self.symbols.len()).find(|variable| is(variable, size))?;
@@ -125,11 +110,17 @@ impl<'b> Symbols<'b> {
     }
 
     fn variable(&mut self, symbol: Symbol) -> Variable {
-        let found = self.symbols.iter().position(|other| other.is(&symbol));
-        found.unwrap_or_else(|| {
-            self.symbols.push(symbol);
-            self.symbols.len() - 1
-        })
+        let found = self.symbols.iter().position(|other| *other == symbol);
+        found.unwrap_or_else(|| self.new_variable(symbol))
+    }
+
+    fn new_variable(&mut self, symbol: Symbol) -> Variable {
+        self.symbols.push(symbol);
+        self.symbols.len() - 1
+    }
+
+    fn any(&mut self) -> Linear {
+        Linear::variable(self.new_variable(Symbol::Any))
     }
 
     fn linear(&mut self, symbol: Symbol) -> Linear {
@@ -188,12 +179,12 @@ impl<'b> Symbols<'b> {
         let cases = self.cases(expr);
         let terms = cases.iter().map(|case| 1 + case.value.terms().count());
         if !self.budget.take(terms.sum()) {
-            return Case::always(self.linear(Symbol::Any));
+            return Case::always(self.any());
         }
         if cases.len() <= MOST_CASES {
             return cases;
         }
-        let value = self.linear(Symbol::Any);
+        let value = self.any();
         let definition = cases.into_iter().map(|case| {
             let equal = Formula::equals(&value, &case.value);
             Formula::all([case.when, equal])
@@ -204,7 +195,7 @@ impl<'b> Symbols<'b> {
 
     fn cases(&mut self, expr: &Expr) -> Vec<Case> {
         if self.budget.is_spent() {
-            return Case::always(self.linear(Symbol::Any));
+            return Case::always(self.any());
         }
         match expr {
             Expr::Var(var) => Case::always(self.var(*var)),
@@ -327,7 +318,7 @@ impl<'b> Symbols<'b> {
     }
 
     fn other(&mut self, expr: &Expr) -> Vec<Case> {
-        Case::always(self.linear(Symbol::Other(expr.to_string())))
+        Case::always(self.linear(Symbol::Other(expr.clone())))
     }
 
     fn each(&mut self, a: &Expr, f: impl Fn(&mut Self, &Linear) -> Vec<Case>) -> Vec<Case> {

@@ -175,5 +175,5 @@ fn check_slopes(draft: &ParamDraft, dims: &[Size], sizes: Sizes<'_>, checker: &C
 
 fn are_slopes(dims: &[Size], sizes: Sizes<'_>) -> bool {
     let heads = sizes.iter().find(|(name, _)| *name == "heads");
-    matches!((dims, heads), ([dim], Some((_, heads))) if dim.same(heads))
+    matches!((dims, heads), ([dim], Some((_, heads))) if *dim == **heads)
 }

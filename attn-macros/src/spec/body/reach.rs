@@ -1,7 +1,7 @@
 //! Whether what is learned reaches the weights, and what is passed is read.
 
 use super::parse::{BodyDraft, FunctionKind};
-use super::{Body, Normalizer, ParamDecl};
+use super::{Body, Normalizer};
 use crate::messages::body as messages;
 use crate::score::Expr;
 use crate::score::budget::Budget;
@@ -25,10 +25,8 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
         }
     };
     let score = body.score.as_ref().unwrap_or(&Expr::SCORE);
-    let weight = match &body.normalizer {
-        Some(Normalizer::Elementwise(weight)) => weight,
-        _ => &Expr::SCORE,
-    };
+    let weight = body.normalizer.as_ref().and_then(Normalizer::weight);
+    let weight = weight.unwrap_or(&Expr::SCORE);
     for (kind, value) in [
         (FunctionKind::Score, score),
         (FunctionKind::Normalize, weight),
@@ -45,9 +43,11 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
     }
     let weight = weight.of(score);
     for param in &body.params {
-        let reads = elements_of(param, &weight);
-        let weight = by_element(&weight);
-        let is_lost = |element: &String| has_no_slope(&weight, Wrt::Param(element));
+        // `bias[q_idx] - bias[kv_idx]` has a derivative with respect to either element.
+        let reads = param_reads(&weight).into_iter();
+        let reads: Vec<_> = reads.filter(|(name, _)| param.name == name).collect();
+        let is_lost =
+            |(name, index): &(&str, &[Expr])| has_no_slope(&weight, Wrt::Element(name, index));
         if reads.iter().all(is_lost) {
             let message = messages::never_reaches(param, !reads.is_empty());
             checker.cx.error(&param.name, message);
@@ -58,33 +58,5 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
         if !reads(&weight) && !body.mask.as_ref().is_some_and(reads) {
             checker.cx.error(&data.name, messages::never_read(data));
         }
-    }
-}
-
-/// The elements of `param` that `weight` reads, as they are written.
-fn elements_of(param: &ParamDecl, weight: &Expr) -> Vec<String> {
-    let reads = param_reads(weight).into_iter();
-    let reads = reads.filter(|(name, _)| param.name == name);
-    reads.map(|(name, index)| element(name, index)).collect()
-}
-
-fn element(name: &str, index: &[Expr]) -> String {
-    let name = name.to_owned().into();
-    let index = index.to_vec();
-    Expr::Param { name, index }.to_string()
-}
-
-/// Every element as a tensor of its own: `bias[q_idx] - bias[kv_idx]` has a derivative with respect to either.
-fn by_element(expr: &Expr) -> Expr {
-    let part = |expr: &Expr| Box::new(by_element(expr));
-    match expr {
-        Expr::Param { name, index } => Expr::Param {
-            name: element(name, index).into(),
-            index: Vec::new(),
-        },
-        Expr::Unary(op, a) => Expr::Unary(*op, part(a)),
-        Expr::Binary(op, a, b) => Expr::Binary(*op, part(a), part(b)),
-        Expr::Select(a, b, c) => Expr::Select(part(a), part(b), part(c)),
-        leaf => leaf.clone(),
     }
 }

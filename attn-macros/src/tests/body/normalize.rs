@@ -1,8 +1,8 @@
 //! `fn normalize`: what it names, and what it computes.
 
 use super::spec;
-use crate::graph::{self, Normalizer, Op};
-use crate::spec::Spec;
+use crate::graph::{self, Op};
+use crate::spec::{Normalizer, Spec};
 
 /// The functions that scores go through, and how they are normalised in the end.
 fn lowered(spec: &Spec) -> (Vec<String>, Option<Normalizer>) {
@@ -11,8 +11,8 @@ fn lowered(spec: &Spec) -> (Vec<String>, Option<Normalizer>) {
         Op::MapScores { expr, .. } => Some(expr.to_string()),
         _ => None,
     });
-    let normalizer = graph.nodes.iter().find_map(|node| match node.op {
-        Op::Normalize { normalizer, .. } => Some(normalizer),
+    let normalizer = graph.nodes.iter().find_map(|node| match &node.op {
+        Op::Normalize { normalizer, .. } => Some(normalizer.clone()),
         _ => None,
     });
     (functions.collect(), normalizer)
@@ -25,7 +25,7 @@ fn a_name_is_that_of_the_header() {
         ("fn normalize() { softmax1 }", Normalizer::Softmax1),
         ("fn normalize(score) { sparsemax }", Normalizer::Sparsemax),
         ("fn normalize { (entmax15) }", Normalizer::Entmax15),
-        ("fn normalize { sink }", Normalizer::Sink { field: "sink" }),
+        ("fn normalize { sink }", Normalizer::Sink),
     ] {
         let (functions, found) = lowered(&spec(function));
         assert_eq!(found, Some(normalizer), "{function}");
@@ -54,8 +54,11 @@ fn what_looks_at_one_score_is_a_function_of_it() {
         ("fn normalize(score) { score }", "score"),
     ] {
         let (functions, normalizer) = lowered(&spec(function));
-        assert_eq!(normalizer, Some(Normalizer::Identity), "{function}");
-        assert_eq!(functions[1], expected, "{function}");
+        let Some(Normalizer::Elementwise(weight)) = normalizer else {
+            panic!("{function} is {normalizer:?}");
+        };
+        assert_eq!(weight.to_string(), expected, "{function}");
+        assert_eq!(functions.len(), 1, "{function}");
     }
 }
 
@@ -73,6 +76,10 @@ fn a_sink_is_learned_by_every_head() {
 fn the_weight_comes_after_the_function_of_the_score() {
     let body =
         "fn score(score, q_idx) { score + q_idx as f32 } fn normalize(score) { tanh(score) }";
-    let (functions, _) = lowered(&spec(body));
-    assert_eq!(functions[1..], ["score + q_idx as f64", "tanh(score)"]);
+    let (functions, normalizer) = lowered(&spec(body));
+    assert_eq!(functions[1..], ["score + q_idx as f64"]);
+    let Some(Normalizer::Elementwise(weight)) = normalizer else {
+        panic!("{normalizer:?}");
+    };
+    assert_eq!(weight.to_string(), "tanh(score)");
 }

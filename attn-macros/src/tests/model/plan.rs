@@ -14,7 +14,7 @@ fn names(model: &Model, values: &[ValueId]) -> Vec<String> {
 
 /// The backward pass, a line per line, each buffer by the value that it was made for.
 fn backward(model: &Model) -> Vec<String> {
-    let backward = diff::diff(model);
+    let backward = diff::diff(model.block());
     let mut text = Vec::new();
     push(model, &backward, &backward.lines, "", &mut text);
     text
@@ -36,6 +36,7 @@ fn push(
     let to = |to: &GradTarget| match to {
         GradTarget::Input(id) => format!("input {}", value(*id)),
         GradTarget::New(id) => format!("new {}", buffer(*id)),
+        GradTarget::Overwrite(id) => format!("overwrite {}", buffer(*id)),
         GradTarget::Add(id) => format!("add {}", buffer(*id)),
         GradTarget::InPlace(id) => format!("its own {}", buffer(*id)),
     };
@@ -102,7 +103,8 @@ fn forward(model: &Model) -> Vec<String> {
         }
     }
     let mut text = Vec::new();
-    push(model, &model.grouped.steps, &plan::plan(model), &mut text);
+    let plan = plan::plan(model.block());
+    push(model, &model.grouped.steps, &plan, &mut text);
     text
 }
 
@@ -151,7 +153,7 @@ fn what_derivatives_read_is_kept_and_the_rest_is_free() {
             "linear in memory; free ",
         ]
     );
-    let plan = plan::plan(&gpt);
+    let plan = plan::plan(gpt.block());
     assert_eq!(names(&gpt, &plan.saved), ["x_2", "layer_norm_3"]);
     let Some(body) = plan.steps.iter().find(|step| !step.moved.is_empty()) else {
         panic!("no loop");

@@ -2,6 +2,7 @@
 
 mod derivatives;
 mod loops;
+mod patterns;
 mod plan;
 mod prove;
 mod share;
@@ -10,7 +11,9 @@ mod steps;
 mod vanish;
 
 use crate::graph::simplify;
-use crate::graph::steps::{ArrayId, Attention, Step, Steps};
+use crate::graph::steps::Steps;
+use crate::model::graph::{Node, ValueId};
+use crate::ops::fused::{Attend, FusedOp, HeadTransform};
 
 /// The steps of the only layer in `source`.
 fn steps(source: &str) -> Steps {
@@ -18,16 +21,39 @@ fn steps(source: &str) -> Steps {
     simplify(&graph).expect("the kernels know every key")
 }
 
-fn names(steps: &Steps, ids: &[ArrayId]) -> Vec<String> {
-    ids.iter().map(|id| steps.array(*id).name.clone()).collect()
+fn names(steps: &Steps, ids: &[ValueId]) -> Vec<String> {
+    ids.iter().map(|id| steps.value(*id).name.clone()).collect()
 }
 
-fn attention(steps: &Steps) -> &Attention {
-    let attentions = steps.steps.iter().filter_map(|step| match step {
-        Step::Attention(attention) => Some(&**attention),
-        _ => None,
-    });
+fn attention(steps: &Steps) -> &Attend {
+    let nodes = steps.nodes();
+    let attentions = nodes.filter_map(|node| node.op.properties().attention);
     let attentions: Vec<_> = attentions.collect();
     assert_eq!(attentions.len(), 1);
     attentions[0]
+}
+
+/// `q_k_v = q_proj+k_proj+v_proj(x)`, ..
+fn story(steps: &Steps) -> Vec<String> {
+    let line = |node: &Node<dyn FusedOp>| {
+        let properties = node.op.properties();
+        let op = match (properties.attention, properties.transform) {
+            (Some(_), _) => "attention".to_owned(),
+            (None, Some(heads)) => transform(&heads.how),
+            _ => {
+                let projections = properties.linear.map(|linear| linear.fields.clone());
+                projections.unwrap_or(properties.fields).join("+")
+            }
+        };
+        let to = names(steps, &[node.result]).concat();
+        format!("{to} = {op}({})", names(steps, &node.operands).join(", "))
+    };
+    steps.nodes().map(line).collect()
+}
+
+/// `L2+rope`
+fn transform(how: &HeadTransform) -> String {
+    let norm = how.norm.map_or(String::new(), |norm| format!("{norm:?}"));
+    let rope = if how.rope.is_some() { "+rope" } else { "" };
+    format!("{norm}{rope}")
 }

@@ -169,8 +169,7 @@ fn told(counterexample: &Counterexample, mask: &Expr, cross: bool) -> Option<Cal
     let mut calls = [0, 1, -1].map(call).into_iter();
     let is_told = |call: &Call| {
         let is_it = |part: &Expr| {
-            part.to_string() == ids.text
-                && attends(part, counterexample.place, other, call) == Some(ids.holds)
+            *part == ids.expr && attends(part, counterexample.place, other, call) == Some(ids.holds)
         };
         other >= kv_len || mask.any(&is_it)
     };

@@ -205,6 +205,25 @@ fn tables_are_named_with_their_index() {
     assert_eq!((reads[0].0, reads[0].1.len()), ("rel_pos_bias", 2));
 }
 
+#[test]
+fn expressions_that_read_alike_are_not_one_bias_term() {
+    let name = "bias";
+    let index = vec![Expr::from(Var::KvIdx)];
+    let learned = Expr::Param {
+        name: name.into(),
+        index: index.clone(),
+    };
+    let data = Data::Declared {
+        name: name.into(),
+        ty: Type::Float,
+    };
+    let passed = Expr::Data { data, index };
+    assert_eq!(learned.to_string(), passed.to_string());
+    let bias_terms = |expr: Expr| split(&expr, true).expect("few").bias_terms.len();
+    assert_eq!(bias_terms(Expr::SCORE + learned.clone() * passed), 2);
+    assert_eq!(bias_terms(Expr::SCORE + learned.clone() * learned), 1);
+}
+
 proptest! {
     #![proptest_config(cases(300))]
 

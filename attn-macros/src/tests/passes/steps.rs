@@ -2,39 +2,13 @@
 
 use proptest::prelude::*;
 
-use super::{attention, names, steps};
-use crate::graph::diff::{Into, diff};
+use super::{attention, names, steps, story};
 use crate::graph::simplify;
-use crate::graph::steps::{Norm, Role, Similarity, Step, Steps, Vectors, View};
+use crate::graph::steps::Steps;
+use crate::model::diff::{BackwardStep, GradTarget, diff};
+use crate::ops::fused::{Norm, Similarity};
 use crate::tests::random::spec::valid_specs;
-use crate::tests::support::{build, cases};
-
-/// `linear(x) -> q_k_v`, ..
-fn story(steps: &Steps) -> Vec<String> {
-    let name = |id| steps.array(id).name.as_str();
-    let view = |View { array, part }| steps.array(array).parts[part].name;
-    let line = |step: &Step| {
-        let to = name(step.result());
-        match step {
-            Step::Linear { x, fields, .. } => {
-                format!("{to} = {}({})", fields.join("+"), name(*x))
-            }
-            Step::HeadTransform { x, how, .. } => {
-                let rope = if how.rope.is_some() { "+rope" } else { "" };
-                let norm = how.norm.map_or(String::new(), |norm| format!("{norm:?}"));
-                format!("{to} = {norm}{rope}({})", view(*x))
-            }
-            Step::PerHeadLinear { x, field, .. } => {
-                format!("{to} = {field}({})", name(x.array))
-            }
-            Step::Attention(a) => {
-                let views: Vec<_> = a.operands().map(|of| view(of.view)).collect();
-                format!("{to} = attention({})", views.join(", "))
-            }
-        }
-    };
-    steps.steps.iter().map(line).collect()
-}
+use crate::tests::support::{build, cases, expand};
 
 #[test]
 fn projections_of_one_input_are_one_product() {
@@ -87,19 +61,43 @@ fn norms_and_rotations_happen_as_attention_loads() {
     assert!(query.rope.is_some() && key.rope.is_some());
 }
 
+/// The expansion, as tokens.
+fn emitted(source: &str) -> String {
+    expand(source).to_string()
+}
+
 #[test]
 fn a_bias_is_left_to_attention_where_nothing_else_reads_it() {
     let left = |source| {
         let steps = steps(source);
-        let left = |step: &Step| matches!(step, Step::Linear { leaves_bias, .. } if *leaves_bias);
-        let left: Vec<bool> = steps.steps.iter().map(left).collect();
-        for Vectors { view, prepare } in attention(&steps).operands() {
-            let makes = |step: &&Step| step.result() == view.array;
-            let projection = steps.steps.iter().position(|step| makes(&step));
-            let is_left = projection.is_some_and(|step| left[step]);
-            assert_eq!(prepare.bias, is_left.then_some(*view), "{source}");
-        }
-        left
+        let block = steps.block();
+        let attention = attention(&steps);
+        let loads = steps
+            .nodes()
+            .find(|node| node.op.properties().attention.is_some());
+        let operands = &loads.expect("an attention").operands;
+        let transforms = attention
+            .vectors
+            .iter()
+            .flatten()
+            .chain([&attention.values]);
+        let loaded: Vec<_> = operands.iter().zip(transforms).collect();
+        let left = steps.nodes().map(|node| {
+            let result = node.result;
+            let loaded = loaded
+                .iter()
+                .filter(|(operand, _)| block.memory(**operand) == result);
+            let left: Vec<_> = loaded
+                .map(|(operand, how)| how.bias == Some(**operand))
+                .collect();
+            assert!(left.iter().all(|is_left| *is_left == left[0]), "{source}");
+            let file = emitted(source);
+            let name = &steps.value(result).name;
+            let is_left = file.contains(&format!("weights . {name} . forward_without_bias"));
+            assert_eq!(is_left, left.contains(&true), "{source}");
+            is_left
+        });
+        left.collect::<Vec<_>>()
     };
     assert_eq!(
         left("struct L<heads = 2, d_model = 8>;"),
@@ -127,7 +125,7 @@ fn what_another_step_reads_is_prepared_before_it() {
             "q_k_v = q_proj+k_proj+v_proj(x)",
             "q = L2(q)",
             "q_prepared = score_proj(q)",
-            "attended = attention(q, k, v)",
+            "attended = attention(q_prepared, k, v)",
             "output = o_proj(attended)",
         ]
     );
@@ -148,19 +146,84 @@ fn the_scale_of_a_product_leaves_the_expression() {
     assert_eq!(scale.value, Some(0.3));
 }
 
+/// The derivatives: of which step, and for each gradient its name and whether it is that of an input.
+fn derivatives(source: &str, steps: &Steps) -> Vec<(String, Vec<(String, bool)>)> {
+    let backward = diff(steps.block());
+    let derivatives = backward.lines.iter().filter_map(|line| match line {
+        BackwardStep::Adjoint { node, to, .. } => {
+            let gradients = to.iter().map(|(operand, to)| {
+                let operand = node.operands[*operand];
+                let is_input = match to {
+                    GradTarget::Input(id) => *id == operand,
+                    GradTarget::New(_) | GradTarget::Overwrite(_) => false,
+                    GradTarget::Add(_) | GradTarget::InPlace(_) => panic!("more than one contribution in {source}"),
+                };
+                (names(steps, &[operand]).concat(), is_input)
+            });
+            Some((names(steps, &[node.result]).concat(), gradients.collect()))
+        }
+        BackwardStep::Free(_) => None,
+        _ => panic!("a line that is no derivative in {source}"),
+    });
+    derivatives.collect()
+}
+
 #[test]
 fn gradients_begin_where_the_last_reader_is() {
-    let steps = steps("struct L<heads = 2, d_model = 8, d_context = 6>;");
-    let adjoints = diff(&steps);
-    let order: Vec<_> = adjoints.iter().map(|adjoint| adjoint.step).collect();
-    assert_eq!(order, [3, 2, 1, 0]);
-    for adjoint in &adjoints {
-        for (view, into) in &adjoint.operands {
-            let is_input = steps.array(view.array).role == Role::Input;
-            let expected = if is_input { Into::Add } else { Into::Overwrite };
-            assert_eq!(*into, expected, "{}", steps.array(view.array).name);
+    let source = "struct L<heads = 2, d_model = 8, d_context = 6>;";
+    let found = derivatives(source, &steps(source));
+    let gradients = |names: &[(&str, bool)]| {
+        let names = names
+            .iter()
+            .map(|(name, is_input)| ((*name).to_owned(), *is_input));
+        names.collect::<Vec<_>>()
+    };
+    let expected = [
+        ("output", gradients(&[("attended", false)])),
+        (
+            "attended",
+            gradients(&[("q", false), ("k", false), ("v", false)]),
+        ),
+        ("k_v", gradients(&[("context", true)])),
+        ("q", gradients(&[("x", true)])),
+    ];
+    assert_eq!(
+        found,
+        expected.map(|(step, gradients)| (step.to_owned(), gradients))
+    );
+}
+
+#[test]
+fn gradients_of_parts_are_parts_of_one_buffer() {
+    let steps = steps("struct L<heads = 2, d_model = 8, score = bilinear, qk_norm = l2>;");
+    let backward = diff(steps.block());
+    let of = |to: &GradTarget| match to {
+        GradTarget::Input(id) => format!("input {}", names(&steps, &[*id])[0]),
+        GradTarget::New(id) => format!("new {}", names(&steps, &[backward.buffers[id.0]])[0]),
+        GradTarget::Overwrite(id) => {
+            format!("rest of {}", names(&steps, &[backward.buffers[id.0]])[0])
         }
-    }
+        GradTarget::Add(id) | GradTarget::InPlace(id) => {
+            format!("add to {}", names(&steps, &[backward.buffers[id.0]])[0])
+        }
+    };
+    let targets = backward.lines.iter().filter_map(|line| match line {
+        BackwardStep::Adjoint { to, .. } => Some(
+            to.iter()
+                .map(|(_, to)| of(to))
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+        _ => None,
+    });
+    let expected = [
+        "new attended",
+        "new q_prepared, new q_k_v, rest of q_k_v",
+        "new q",
+        "rest of q_k_v",
+        "input x",
+    ];
+    assert_eq!(targets.collect::<Vec<_>>(), expected);
 }
 
 proptest! {
@@ -174,33 +237,38 @@ proptest! {
         let steps = simplify(&graph);
         prop_assert!(steps.is_some(), "the kernels know every key: {source}");
         let Some(steps) = steps else { unreachable!() };
-        let ids = || steps.steps.iter();
-        for (at, step) in ids().enumerate() {
-            for view in step.operands() {
-                let array = steps.array(view.array);
-                prop_assert!(view.part < array.parts.len());
-                let before = steps.steps[..at].iter().any(|step| step.result() == view.array);
-                prop_assert!(array.role == Role::Input || before, "{source}");
+        let block = steps.block();
+        for (at, node) in steps.nodes().enumerate() {
+            for operand in &node.operands {
+                let memory = block.memory(*operand);
+                prop_assert!(steps.parts(memory).contains(operand), "{source}");
+                let before = steps.nodes().take(at).any(|node| node.result == memory);
+                prop_assert!(block.is_input(memory) || before, "{source}");
             }
-            let result = step.result();
-            let read = ids().any(|step| step.operands().iter().any(|view| view.array == result));
-            prop_assert!(read || result == steps.output, "{source}");
+            prop_assert!(steps.reads(node.result) || node.result == steps.output(), "{source}");
         }
         let mut begun = Vec::new();
-        for adjoint in diff(&steps) {
-            for (view, into) in adjoint.operands {
-                let is_input = steps.array(view.array).role == Role::Input;
-                prop_assert_eq!(into == Into::Add, is_input, "{}", source);
-                if !is_input {
-                    prop_assert!(!begun.contains(&view), "{source}");
-                    begun.push(view);
+        let backward = diff(block);
+        for line in &backward.lines {
+            let BackwardStep::Adjoint { node, to, .. } = line else {
+                prop_assert!(matches!(line, BackwardStep::Free(_)), "{source}");
+                continue;
+            };
+            for (operand, to) in to {
+                let operand = node.operands[*operand];
+                match to {
+                    GradTarget::Input(id) => prop_assert_eq!(*id, operand, "{}", source),
+                    GradTarget::Add(_) | GradTarget::InPlace(_) => prop_assert!(false, "{source}"),
+                    GradTarget::New(_) | GradTarget::Overwrite(_) => {
+                        prop_assert!(!begun.contains(&operand), "{source}");
+                        begun.push(operand);
+                    }
                 }
             }
         }
-        for (index, array) in steps.arrays.iter().enumerate() {
-            let parts = begun.iter().filter(|view| view.array.0 == index).count();
-            let expected = if array.role == Role::Interim { array.parts.len() } else { 0 };
-            prop_assert_eq!(parts, expected, "{}: {}", source, names(&steps, &[crate::graph::steps::ArrayId(index)])[0]);
+        for node in steps.nodes().filter(|node| node.result != steps.output()) {
+            let parts = steps.parts(node.result);
+            prop_assert!(parts.iter().all(|part| begun.contains(part)), "{source}");
         }
     }
 }

@@ -69,7 +69,7 @@ proptest! {
 fn slope(expr: &Expr, wrt: Wrt<'_>, (score, param): (f64, f64), step: f64) -> f64 {
     let at = |step: f64| match wrt {
         Wrt::Operand(_) => value(expr, score + step, param),
-        Wrt::Param(_) => value(expr, score, param + step),
+        Wrt::Param(_) | Wrt::Element(..) => value(expr, score, param + step),
     };
     (at(step) - at(-step)) / (2.0 * step)
 }

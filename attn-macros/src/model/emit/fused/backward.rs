@@ -6,7 +6,7 @@ use quote::{format_ident, quote, quote_spanned};
 use super::Fused;
 use super::node::{FusedNode, Gradients};
 use crate::emit::tracked_code::TrackedCode;
-use crate::model::diff::{BackwardStep, BufferId, GradSource, GradTarget};
+use crate::model::diff::{BackwardStep, BufferId, GradSource, GradTarget, last_reads};
 use crate::model::graph::{Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::Forward;
 use crate::ops::Kept;
@@ -53,30 +53,10 @@ impl Fused<'_> {
         plan: &Forward,
         lines: &[BackwardStep<'_>],
     ) {
-        let reads: Vec<_> = lines.iter().map(|line| self.reads(line)).collect();
-        for (index, line) in lines.iter().enumerate() {
+        let free = last_reads(self.model().block(), lines, &plan.saved);
+        for (line, free) in lines.iter().zip(free) {
             self.emit_line(emitted, region, plan, line);
-            let is_last = |value: &&ValueId| {
-                reads[index].contains(value)
-                    && !reads[index + 1..].iter().any(|reads| reads.contains(value))
-            };
-            let free = plan.saved.iter().filter(is_last);
-            free.for_each(|id| emitted.drop(&self.value(*id)));
-        }
-    }
-
-    /// The values that a line reads.
-    fn reads(&self, line: &BackwardStep<'_>) -> Vec<ValueId> {
-        match line {
-            BackwardStep::Adjoint { node, .. } => node.saved(),
-            BackwardStep::Repeat { repeat, lines, .. } => {
-                // A loop keeps its carried values in every round.
-                let is_carried =
-                    |value: &ValueId| repeat.carried.iter().any(|carried| carried.value == *value);
-                let reads = lines.iter().flat_map(|line| self.reads(line));
-                reads.filter(|value| !is_carried(value)).collect()
-            }
-            _ => Vec::new(),
+            free.iter().for_each(|id| emitted.drop(&self.value(*id)));
         }
     }
 
@@ -236,6 +216,10 @@ impl Fused<'_> {
                 if let GradTarget::New(_) = to {
                     self.make_buffer(lines, buffer, "uninit");
                 }
+                let name = self.buffer(buffer);
+                quote!(p::Target::array(&mut #name, p::WriteMode::Overwrite))
+            }
+            GradTarget::Overwrite(buffer) => {
                 let name = self.buffer(buffer);
                 quote!(p::Target::array(&mut #name, p::WriteMode::Overwrite))
             }

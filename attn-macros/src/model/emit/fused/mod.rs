@@ -42,10 +42,10 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned || cx.is_opaque() {
         return TokenStream::new();
     }
-    let plan = plan(cx.model);
-    let plan_to_decode = plan_to_decode(cx.model);
+    let plan = plan(cx.model.block());
+    let plan_to_decode = plan_to_decode(cx.model.block());
     let goes_on = cx.session.is_ok();
-    let backward = diff(cx.model);
+    let backward = diff(cx.model.block());
     let fused = |mode, plan| Fused {
         cx,
         mode,

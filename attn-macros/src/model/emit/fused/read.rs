@@ -93,7 +93,7 @@ impl Fused<'_> {
 
     /// The inputs that an attention reads.
     fn emit_data(&self, node: &Node, attention: &Attention) -> TokenStream {
-        let spec = &self.model().attentions[attention.index].0;
+        let spec = &self.model().attentions[attention.index].spec;
         let query = self.ty(node.operands[0]);
         let key = self.ty(node.operands[attention.sequences() - 1]);
         let lead = (query.axes.len() > 2).then(|| self.cx.axis(&query.axes[0]));
