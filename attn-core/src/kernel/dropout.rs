@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::kernel::testing::*;
 
-    fn dropped<E: crate::kernel::Pooled>(x: &[E], p: f64, seed: u64) -> Vec<E> {
+    fn dropped<E: crate::kernel::Kernels>(x: &[E], p: f64, seed: u64) -> Vec<E> {
         let mut y = vec![E::NAN; x.len()];
         let dropout = Dropout::new(p, Some(seed));
         super::dropout(dropout, x, &mut y);

@@ -66,7 +66,7 @@ pub struct Gradients<'a, E> {
     pub bias: Option<&'a mut [E]>,
 }
 
-impl<E: Pooled> Norm<'_, E> {
+impl<E: Norms<E>> Norm<'_, E> {
     /// Normalises the rows of `x [n, width]` to `y [n, width]`, and keeps [`STATISTICS`] of every row for
     /// [`backward`](Self::backward).
     ///

@@ -5,10 +5,6 @@ use std::fmt::{Debug, Formatter};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, Once, PoisonError};
 
-use super::{
-    arithmetic, attention, axis, concat, cross_entropy, dropout, elementwise, embedding, l2_norm,
-    linear, max, norm, optim, sinusoid, softmax, sum,
-};
 use crate::memory::{self, AllocationGuard};
 use crate::simd::Real;
 
@@ -89,29 +85,8 @@ impl<E: Pooled> Debug for Buffer<E> {
     }
 }
 
-/// A number that there are kernels for, and a pool of buffers.
-pub trait Pooled:
-    Real
-    + arithmetic::Arithmetic<Self>
-    + attention::Attends<Self>
-    + attention::Continues<Self>
-    + attention::PerHead<Self>
-    + attention::HeadTransforms<Self>
-    + axis::Axes<Self>
-    + concat::Concat<Self>
-    + cross_entropy::CrossEntropy<Self>
-    + dropout::Drops<Self>
-    + elementwise::Elementwise<Self>
-    + embedding::Embedding<Self>
-    + linear::Linear<Self>
-    + l2_norm::L2Norm<Self>
-    + max::Max<Self>
-    + norm::Norms<Self>
-    + optim::Optim<Self>
-    + sinusoid::Sinusoid<Self>
-    + softmax::Softmax<Self>
-    + sum::Sums<Self>
-{
+/// A number that there is a pool of buffers for.
+pub trait Pooled: Real {
     /// The pool of the process.
     #[doc(hidden)]
     fn pool() -> &'static Pool<Self>;

@@ -75,7 +75,7 @@ pub(super) fn add_part<E: Real>(first: usize, x: WithDropout<&mut [E]>, y: WithD
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::{Pooled, dropout::Dropout, testing::*};
+    use crate::kernel::{Kernels, dropout::Dropout, testing::*};
     use crate::random::Philox4x32;
 
     /// Of the terms and of the sum, whatever of these there can be.
@@ -106,13 +106,13 @@ mod tests {
         (0..x.len()).map(|i| one(2, of_sum, i, sum(i))).collect()
     }
 
-    fn in_place<E: Pooled>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> Vec<E> {
+    fn in_place<E: Kernels>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> Vec<E> {
         let mut sum = x.to_vec();
         add_to(of_sum.to(of_x.of(&mut sum[..])), of_y.of(y));
         sum
     }
 
-    fn apart<E: Pooled>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> Vec<E> {
+    fn apart<E: Kernels>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> Vec<E> {
         let mut sum = vec![E::NAN; x.len()];
         add(of_x.of(x), of_y.of(y), of_sum.to(&mut sum[..]));
         sum
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn every_element_falls_as_its_own_pass_would_let_it() {
-        fn of<E: Pooled + PartialEq + std::fmt::Debug>(what: &str) {
+        fn of<E: Kernels + PartialEq + std::fmt::Debug>(what: &str) {
             for len in LENGTHS.into_iter().chain([SMALL - 1, 2 * SMALL + 5]) {
                 let x = noise::<E>(len, 1);
                 let y = noise::<E>(len, 2);
