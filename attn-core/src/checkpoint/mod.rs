@@ -111,6 +111,7 @@ pub mod layout;
 mod model;
 mod number;
 mod optimizer;
+mod tensors;
 mod write;
 
 #[cfg(test)]
