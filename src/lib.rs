@@ -258,7 +258,7 @@ pub use attn_core::text;
 pub use attn_core::viz;
 pub use attn_core::{
     Backend, Element, Error, Facts,
-    composed::Composed,
+    entry::Composed,
     kernel::attention::{Coverage, MaskBlocks},
     memory, nn, ops, train,
 };
@@ -381,7 +381,7 @@ pub mod __private {
             parallel::inside,
         },
         layers,
-        maps::{AttentionMap, Attentions, Looked, attention_maps},
+        maps::{AttentionMap, Attentions, attention_maps},
         model::{
             Batch, Built, FusedBlock, FusedLayer, Pass, Random, Row, Weighted, asserted, axis,
             check_axis, check_length, count, on, summary, summary_of, tapes_of_results,

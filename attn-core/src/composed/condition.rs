@@ -11,7 +11,7 @@ use dfdx::{
 
 use super::{
     Scores,
-    empty::{depend, is_empty, zeros_after_both},
+    tensors::{depend, is_empty, zeros_after_both},
 };
 use crate::Element;
 

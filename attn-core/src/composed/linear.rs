@@ -7,8 +7,8 @@ use dfdx::{
     tensor_ops::{BroadcastTo, Device, PermuteTo, TryAdd, TryMatMul},
 };
 
-use super::empty::{is_empty, zeros_after_both};
-use crate::{Element, entry::contiguous};
+use super::tensors::{contiguous, is_empty, zeros_after_both};
+use crate::Element;
 
 /// `y = x Wᵀ + b`: `[batch, len, input]` to `[batch, len, output]`, `W` being `[output, input]`.
 ///

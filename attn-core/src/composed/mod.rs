@@ -19,16 +19,15 @@
 mod condition;
 mod dropout;
 mod elementwise;
-mod empty;
 mod heads;
 mod index;
-mod layer;
 mod linear;
 mod norm;
 mod normalize;
 mod rope;
 mod scores;
 mod sparse;
+mod tensors;
 
 pub use condition::{
     Condition, and, at_most, equal, guard, less, not, or, select, select_condition,
@@ -43,7 +42,6 @@ pub use index::{
     Mask, Over, index_condition, index_floats, index_mask, index_param, integer_of, max, min,
     sigmoid_of,
 };
-pub use layer::{Composed, Layer};
 pub use linear::{linear, project, project_unbiased};
 pub use norm::{l2_norm, rms_norm};
 pub use normalize::{identity, sink, softmax, softmax1};
@@ -51,7 +49,8 @@ pub use rope::rope;
 pub use scores::{additive_scores, bilinear, dot_scores, no_scores};
 pub use sparse::{entmax15, sparsemax};
 
-pub(crate) use empty::{depend, is_empty, reshape, zeros_after, zeros_after_both};
+pub use tensors::contiguous;
+pub(crate) use tensors::{conditions, depend, is_empty, reshape, zeros_after, zeros_after_both};
 
 use dfdx::{shapes::Const, tensor::Tensor};
 

@@ -6,12 +6,13 @@ use dfdx::{
     tensor_ops::{BroadcastTo, Device, MaxTo, SumTo, TryAdd, TryDiv, TrySub},
 };
 
+use super::tensors::contiguous;
 use super::{
     Mask, Scores,
     condition::{less, or, select},
-    empty::{is_empty, zeros_after_both},
+    tensors::{is_empty, zeros_after_both},
 };
-use crate::{Element, entry::contiguous};
+use crate::Element;
 
 /// `weight[k] = exp(score[k]) / sum_j exp(score[j])`, over the keys `j` that the query attends to; 0 for the others.
 ///

@@ -8,8 +8,8 @@ use dfdx::{
 
 use super::{
     Heads, Scores,
-    empty::{is_empty, reshape, zeros_after, zeros_after_both},
     heads::fold_groups,
+    tensors::{is_empty, reshape, zeros_after, zeros_after_both},
 };
 use crate::Element;
 

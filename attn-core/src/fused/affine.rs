@@ -252,6 +252,45 @@ impl<'z> Affine<'z> {
     }
 }
 
+impl Zone {
+    /// The query.
+    pub fn q_idx(&self) -> Affine<'_> {
+        match self.range(Along::Query).only() {
+            Some(q) => self.number(q),
+            None => Affine::of(self, [1, 0], Interval::exactly(0)),
+        }
+    }
+
+    /// The key.
+    pub fn kv_idx(&self) -> Affine<'_> {
+        match self.range(Along::Key).only() {
+            Some(k) => self.number(k),
+            None => Affine::of(self, [0, 1], Interval::exactly(0)),
+        }
+    }
+
+    /// A number.
+    pub fn number(&self, value: i64) -> Affine<'_> {
+        self.within(Interval::exactly(value))
+    }
+
+    /// Something of which nothing else is known.
+    pub fn within(&self, bounds: Interval) -> Affine<'_> {
+        Affine::of(self, [0, 0], bounds)
+    }
+}
+
+impl Truth {
+    /// `if self { then } else { otherwise }`
+    pub fn select<'z>(self, then: Affine<'z>, otherwise: Affine<'z>) -> Affine<'z> {
+        match self {
+            Self::True => then,
+            Self::False => otherwise,
+            open => then.or(otherwise, open.cut()),
+        }
+    }
+}
+
 impl Neg for Affine<'_> {
     type Output = Self;
     fn neg(self) -> Self {

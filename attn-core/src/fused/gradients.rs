@@ -5,8 +5,8 @@ use dfdx::{
     tensor::{Gradients as TapeGradients, HasErr, Tensor},
 };
 
-use super::{accumulate, zeros};
-use crate::{Element, Host};
+use super::zeros;
+use crate::{Element, Host, simd::call};
 
 /// The number of a tensor among those that an operation reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +122,11 @@ impl<E> Gradients<E> {
     pub(super) fn all<const N: usize>(&self) -> [&[E]; N] {
         std::array::from_fn(|slot| self.0[slot].as_slice())
     }
+}
+
+/// Adds a contribution to a gradient.
+pub fn accumulate<E: Element>(gradient: &mut [E], contribution: &[E]) {
+    call::axpy(E::one(), contribution, gradient);
 }
 
 #[cfg(test)]

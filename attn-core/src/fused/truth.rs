@@ -2,7 +2,7 @@
 
 use std::ops::{BitAnd, BitOr, Not};
 
-use super::{Affine, Cut};
+use super::Cut;
 
 /// A condition at all pairs of a [`Zone`](super::Zone): true, false, or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +25,6 @@ impl Truth {
             Self::False => otherwise,
             _ if matches!((then, otherwise), (Self::True, Self::True)) => then,
             _ => (self & then) | (!self & otherwise),
-        }
-    }
-
-    /// `if self { then } else { otherwise }`
-    pub fn select<'z>(self, then: Affine<'z>, otherwise: Affine<'z>) -> Affine<'z> {
-        match self {
-            Self::True => then,
-            Self::False => otherwise,
-            open => then.or(otherwise, open.cut()),
         }
     }
 

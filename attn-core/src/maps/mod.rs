@@ -10,4 +10,4 @@ mod attention_map;
 mod recorder;
 
 pub use attention_map::{AttentionMap, MapError};
-pub use recorder::{Attentions, Looked, Recorder, attention_maps};
+pub use recorder::{Attentions, attention_maps};

@@ -444,10 +444,7 @@ pub(crate) mod composed {
     use crate::{
         Backend, Element,
         composed::reshape,
-        ops::{
-            Activation, Affine, EndsIn,
-            composed::{linear, rows},
-        },
+        ops::{Activation, Affine, EndsIn, linear::composed::linear, shape::rows},
     };
 
     /// [`feed_forward`](super::feed_forward)

@@ -1,6 +1,7 @@
 //! A layer in its composed form, asked for by name.
 
-use crate::{Error, entry::ForwardOptions, unwrap};
+use super::ForwardOptions;
+use crate::{Error, unwrap};
 
 /// A layer that runs as a chain of dfdx's operations: what `composed()` of a declared layer returns.
 ///
