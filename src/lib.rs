@@ -386,8 +386,8 @@ pub mod __private {
             Batch, Built, FusedBlock, FusedLayer, Pass, Random, Row, Weighted, asserted, axis,
             check_axis, check_length, count, on, summary, summary_of, tapes_of_results,
         },
-        nn::Weight,
-        ops::Activation,
+        nn::{Linear, UnbiasedLinear, Weight},
+        ops::{Activation, project},
         simd::{Vector, WriteMode, math},
         sizes::*,
         traced::Records,
@@ -399,10 +399,7 @@ pub mod __private {
     pub type AutoErr = <AutoDevice as HasErr>::Err;
 
     pub use ::dfdx::{
-        nn::{
-            BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection, TensorOptions,
-            modules::{Linear, UnbiasedLinear},
-        },
+        nn::{BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection, TensorOptions},
         shapes::{Const, Dim, Dtype, HasShape, Shape},
         tensor::{
             AutoDevice, HasErr, NoneTape, PutTape, RandomU64, Storage, Tape, Tensor, WithEmptyTape,

@@ -2,10 +2,7 @@
 
 use dfdx::{
     dtypes::Dtype,
-    nn::{
-        modules::Linear,
-        tensor_collection::{ModuleFields, ModuleVisitor, TensorCollection, TensorOptions},
-    },
+    nn::tensor_collection::{ModuleFields, ModuleVisitor, TensorCollection},
     shapes::Rank2,
     tensor::Tensor,
     tensor_ops::Device,
@@ -14,6 +11,8 @@ use dfdx::{
 use crate::{
     Element,
     init::{self, Initial},
+    nn::Linear,
+    ops::visit_linear,
 };
 
 /// `N` fields of the layer `M`, one after the other, that are [`Linear`] of the same sizes and of the same initial distribution;
@@ -44,25 +43,14 @@ where
         let name = self.names[index];
         let weight = format!("{name}.weight");
         let bias = format!("{name}.bias");
-        let fields = (
-            M::tensor(
-                &weight,
-                |layer| &(self.get)(layer)[index].weight,
-                |layer| &mut pick((self.get_mut)(layer), index).weight,
-                TensorOptions::reset_with(self.reset),
-            ),
-            M::tensor(
-                &bias,
-                |layer| &(self.get)(layer)[index].bias,
-                |layer| &mut pick((self.get_mut)(layer), index).bias,
-                TensorOptions::reset_with(|bias| init::zeros(bias)),
-            ),
-        );
-        let (weight, bias) = fields.visit_fields(visitor)?;
-        match (weight, bias) {
-            (Some(weight), Some(bias)) => Ok(Some(Linear { weight, bias })),
-            _ => Ok(None),
-        }
+        visit_linear(
+            visitor,
+            [&weight, &bias],
+            |layer| (self.get)(layer)[index],
+            |layer| pick((self.get_mut)(layer), index),
+            self.reset,
+            |bias| init::zeros(bias),
+        )
     }
 }
 

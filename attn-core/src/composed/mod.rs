@@ -21,7 +21,6 @@ mod dropout;
 mod elementwise;
 mod heads;
 mod index;
-mod linear;
 mod norm;
 mod normalize;
 mod rope;
@@ -42,7 +41,6 @@ pub use index::{
     Mask, Over, index_condition, index_floats, index_mask, index_param, integer_of, max, min,
     sigmoid_of,
 };
-pub use linear::{linear, project, project_unbiased};
 pub use norm::{l2_norm, rms_norm};
 pub use normalize::{identity, sink, softmax, softmax1};
 pub use rope::rope;

@@ -27,7 +27,6 @@ pub use footprint::{Entry, Footprint};
 pub use gradients::{Gradients, Places, Slot, accumulate};
 pub use interval::Interval;
 pub use operation::{Operand, Operation, Output};
-pub(crate) use projection::projects;
 pub use projection::{Projection, Projects, Stack};
 pub use score::{ScoreGradient, sum_of_gradients};
 pub use target::Target;

@@ -67,14 +67,17 @@ pub use dropout::{dropout, try_dropout};
 pub use embedding::{embedding, try_embedding};
 pub use expand::{expand, try_expand};
 pub use feed_forward::{
-    Affine, feed_forward, gated_feed_forward, try_feed_forward, try_gated_feed_forward,
+    feed_forward, gated_feed_forward, try_feed_forward, try_gated_feed_forward,
 };
 pub use gate::{
     gate, geglu, geglu_tanh, reglu, swiglu, try_gate, try_geglu, try_geglu_tanh, try_reglu,
     try_swiglu,
 };
 pub use l2_norm::{l2_norm, try_l2_norm};
-pub use linear::{linear, try_linear};
+#[doc(hidden)]
+pub use linear::composed::project;
+pub(crate) use linear::visit_linear;
+pub use linear::{Affine, linear, try_linear};
 pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};
 pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};
 pub use norm::{layer_norm, rms_norm, try_layer_norm, try_rms_norm};
