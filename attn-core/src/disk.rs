@@ -149,10 +149,12 @@ impl Write for Watched<'_> {
     }
 }
 
-#[cfg(all(test, feature = "safetensors"))]
-use crate::checkpoint::faults::before;
+#[cfg(test)]
+pub(crate) mod faults;
+#[cfg(test)]
+use faults::before;
 
-#[cfg(not(all(test, feature = "safetensors")))]
+#[cfg(not(test))]
 fn before(_action: &'static str, _path: &Path) -> io::Result<()> {
     Ok(())
 }

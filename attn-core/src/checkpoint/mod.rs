@@ -116,8 +116,6 @@ mod write;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-pub(crate) use tests::faults;
 
 pub use archive::Archive;
 pub use contents::Contents;
