@@ -1,11 +1,11 @@
-//! Attention out of dfdx operations.
+//! Attention out of dfdx operations. Projections are in [`ops`](crate::ops), beside the linear map.
 //!
 //! Each function is one operation of the graph that the macros build, as plain dfdx tensor operations: it runs on any
 //! dfdx device, and dfdx's tape differentiates it. This is the meaning of a layer, written to be read.
 //!
 //! - [`split_heads`], [`merge_heads`]: between `[batch, len, heads * width]` and `[batch, heads, len, width]`.
-//! - [`rms_norm`], [`l2_norm`], [`rope`]: what is done to queries and keys before they meet.
-//! - [`dot_scores`], [`additive_scores`], [`bilinear`]: where they meet; [`no_scores`]: where there are none.
+//! - [`rms_norm`], [`l2_norm`], [`rope`]: transforms of queries and keys before the scores.
+//! - [`dot_scores`], [`additive_scores`], [`bilinear`]: the scores; [`no_scores`]: zeros in their place.
 //! - [`add`], [`mul`], [`tanh`], ...: score modifications, element by element.
 //! - [`less`], [`and`], [`select`], ...: conditions, and the choice between scores by them.
 //! - [`index_mask`], [`index_floats`], [`index_condition`], [`index_param`]: functions of the place

@@ -103,7 +103,7 @@ pub fn identity<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>
 /// One number per batch, head and query.
 pub(super) type Rows<B, const H: usize, Q, E, D, T> = Tensor<(B, Const<H>, Q), E, D, T>;
 
-/// What a mask adds to the scores; nothing if every query attends to every key.
+/// The tensor that a mask adds to the scores; none if every query attends to every key.
 pub(super) fn bias<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(
     mask: Option<Mask<B, H, Q, K, E, D>>,
 ) -> Option<Scores<B, H, Q, K, E, D, NoneTape>> {

@@ -113,7 +113,7 @@ pub fn bilinear<
 /// `score[b, h, q, k] = 0` for every query, of which `x` has as many, and every key: what a function of the place alone
 /// stands in for.
 ///
-/// Whatever `x` is, the scores are 0 and so is its gradient.
+/// The scores and the gradient of `x` are 0, whatever `x` is.
 pub fn no_scores<
     B: Dim,
     Q: Dim,

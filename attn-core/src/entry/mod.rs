@@ -1,4 +1,4 @@
-//! How a layer is called: what happens to its inputs before the first operation, and to the output after the last one.
+//! The call of a layer: the inputs before the first operation, and the output after the last one.
 
 mod batch;
 mod checks;

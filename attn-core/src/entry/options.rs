@@ -1,18 +1,18 @@
-//! How a layer runs, and what comes out.
+//! The options of a forward pass, and its result.
 
 use std::fmt::{Debug, Display};
 
 use super::{Looked, Recorder};
 use crate::{Backend, Element, Error};
 
-/// How a layer runs.
+/// The options of a forward pass.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardOptions<'a> {
     /// With dropout, if the input is traced.
     pub train: bool,
     /// In the composed form, which has the weights, whatever the device.
     pub composed: bool,
-    /// Who keeps the weights.
+    /// Keeps the weights.
     pub recorder: Option<&'a Recorder>,
 }
 
@@ -31,7 +31,7 @@ impl ForwardOptions<'_> {
         recorder: None,
     };
 
-    /// Without dropout, for the weights.
+    /// Without dropout, in the composed form.
     pub const COMPOSED: Self = Self {
         train: false,
         composed: true,
@@ -43,7 +43,7 @@ impl ForwardOptions<'_> {
         D::FUSED && !self.composed
     }
 
-    /// The output of an attention, whose weights are kept if somebody asked for them.
+    /// The output of an attention. Its weights are kept if there is a recorder.
     ///
     /// # Errors
     /// That of the layer.

@@ -1,4 +1,4 @@
-//! The weights of the attentions of a pass, for who asks for them.
+//! The weights of the attentions of a pass.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use dfdx::{
 
 use crate::Element;
 
-/// The records of the attentions of a pass, in the order in which they run.
+/// Keeps the weights of the attentions of a pass, in the order in which they run.
 #[derive(Debug, Default)]
 pub struct Recorder(RefCell<Vec<Weights>>);
 
@@ -22,7 +22,7 @@ impl Recorder {
         self.0.borrow_mut().push(weights.to_host());
     }
 
-    /// All of them.
+    /// The weights of all attentions.
     pub(crate) fn into_weights(self) -> Vec<Weights> {
         self.0.into_inner()
     }

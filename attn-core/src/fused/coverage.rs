@@ -1,4 +1,4 @@
-//! Masks on rectangles: what holds of a whole one is known without looking at its pairs.
+//! The coverage of a mask on a rectangle, found without looking at its pairs.
 
 use super::{Truth, Zone};
 use crate::kernel::attention::Coverage;
@@ -9,8 +9,8 @@ const MOST_ZONES: usize = 256;
 impl Zone {
     /// The coverage of the zone, from that of its pieces.
     ///
-    /// A mask that is unknown on a zone is asked again on both sides of a cut. What is left of `causal & !sliding_window(64)`
-    /// is then known everywhere:
+    /// Where the mask is unknown, the zone is cut, and the mask is asked again on both sides. So
+    /// `causal & !sliding_window(64)` is known everywhere:
     ///
     /// ```
     /// use attn::__private::runtime::{fused::Zone, kernel::attention::Coverage};
@@ -33,7 +33,7 @@ impl Zone {
         }
     }
 
-    /// Whether the mask is `found` all over the zone. The first piece of which something is known says what that is.
+    /// Whether the mask is `found` on the whole zone. The first piece on which the mask is known sets `found`.
     fn is_alike(
         &self,
         mask: &dyn Fn(&Self) -> Truth,

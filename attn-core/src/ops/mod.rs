@@ -74,8 +74,6 @@ pub use gate::{
     try_swiglu,
 };
 pub use l2_norm::{l2_norm, try_l2_norm};
-#[doc(hidden)]
-pub use linear::composed::project;
 pub(crate) use linear::visit_linear;
 pub use linear::{Affine, linear, try_linear};
 pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};

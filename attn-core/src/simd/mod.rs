@@ -31,7 +31,7 @@
 //! assert_eq!(row, [1.0, 0.0, 1.0]);
 //! ```
 //!
-//! What holds for every function here:
+//! Every function here promises:
 //!
 //! - On one machine and one instruction set, an element's result depends on that element alone: not on its place in
 //!   the slice, the slice's length, or the number of threads. A tail goes through the same vector instructions.

@@ -27,7 +27,7 @@ pub trait Vector:
 {
     /// The number in a lane.
     type Element: Real;
-    /// What a comparison gives: true or false per lane.
+    /// The result of a comparison: true or false per lane.
     type Mask: Mask;
     /// The number of lanes, a power of two and at most 16.
     const LANES: usize;
@@ -169,9 +169,9 @@ pub trait Mask: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + Not<Output
 
 /// An algorithm over vectors: a struct of its arguments, and the code.
 pub trait Kernel {
-    /// What it computes with.
+    /// The type of its numbers.
     type Element: Real;
-    /// What it returns.
+    /// Its result.
     type Output;
 
     /// The algorithm. Mark it `#[inline(always)]`, and everything it calls with `V`: an instruction set is switched on

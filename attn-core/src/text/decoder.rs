@@ -31,7 +31,7 @@ pub struct Decoder<'a> {
 }
 
 impl Vocabulary {
-    /// The text of tokens. What is not UTF-8, as a model of bytes may write, becomes U+FFFD. Special tokens are in it by their names.
+    /// The text of tokens. Bytes that are not UTF-8, as a model of bytes may write, become U+FFFD. Special tokens are in it by their names.
     ///
     /// `transformers`: `tokenizer.decode(tokens)`.
     ///

@@ -1,16 +1,16 @@
-//! Masks and scores as functions of a pair: what the macro emits.
+//! Masks and scores as functions of a query and a key. The macro emits the implementations.
 
 use std::ops::Range;
 
 use crate::simd::{Real, Vector};
 
-/// Which keys a query attends to. Implemented by what the macro emits for a mask.
+/// A mask: it says which keys a query attends to.
 pub trait Mask: Sync {
     /// Whether query `q` of head `h` and sequence `b` attends to key `k`. Mark it `#[inline(always)]`.
     fn attends(&self, b: usize, h: usize, q: usize, k: usize) -> bool;
 
-    /// What is known of a rectangle without looking at its elements. [`Coverage::Partial`] is always right. The
-    /// ranges are never empty.
+    /// The coverage of a rectangle, found without looking at its elements. [`Coverage::Partial`] is always right. The ranges
+    /// are never empty.
     fn coverage(&self, b: usize, h: usize, q: Range<usize>, k: Range<usize>) -> Coverage;
 }
 
@@ -43,21 +43,21 @@ impl Mask for Everything {
 /// The most bias terms of a [`Score`].
 pub const MOST_BIAS_TERMS: usize = 16;
 
-/// What becomes of a score before the softmax: a function of the scaled product and of some numbers of the place, its
-/// *bias terms*. Implemented by what the macro emits. Mark every method `#[inline(always)]`.
+/// A score modification, which is applied before the softmax: a function of the scaled product and of some numbers of the
+/// place, its *bias terms*. Mark every method `#[inline(always)]`.
 ///
-/// A bias term is what a score is computed with that is no product of queries and keys: a position bias, a slope of the head, a
-/// distance. It is asked for at every place of the tiles that are visited, also where the mask hides what comes of it, and
-/// may be anything there but a panic.
+/// A bias term is a number that does not depend on the vectors of query and key: a position bias, a slope of the head, a
+/// distance. It is computed at every place of the tiles that are visited, also where the mask hides the score. It may be any
+/// number there, but its computation must not panic.
 pub trait Score<E: Real>: Sync {
     /// How many bias terms there are, [`MOST_BIAS_TERMS`] or fewer.
     const PLANES: usize = 0;
 
-    /// Writes a bias term: of the query `at.q` and the keys from `at.k` on, one per element of `to`.
+    /// Writes a bias term, of the query `at.q` and the keys from `at.k` on, one per element of `to`.
     fn bias_term(&self, _bias_term: usize, _at: TileOrigin, _to: &mut [E]) {}
 
-    /// `len` numbers of a bias term that stand in memory already, as [`bias_term`](Self::bias_term) would write them. Then it is not
-    /// asked to.
+    /// `len` numbers of a bias term that are in memory already. [`bias_term`](Self::bias_term), which would write the same, is then not
+    /// called.
     fn stored(&self, _bias_term: usize, _at: TileOrigin, _len: usize) -> Option<&[E]> {
         None
     }
@@ -68,7 +68,7 @@ pub trait Score<E: Real>: Sync {
     /// The derivative of [`value`](Self::value) with respect to `score`.
     fn derivative<V: Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V;
 
-    /// Whether a bias term is computed from something learned.
+    /// Whether a bias term is computed from learned numbers.
     fn is_learned(&self, _bias_term: usize) -> bool {
         false
     }
@@ -83,8 +83,8 @@ pub trait Score<E: Real>: Sync {
         V::zero()
     }
 
-    /// Adds to the gradients of what a learned bias term was computed from: `d` is the gradient of what [`bias_term`](Self::bias_term)
-    /// wrote. Where `d` is 0, what would be multiplied with it may be NaN, and must not be added.
+    /// Adds to the gradients of the learned numbers of a bias term: `d` is the gradient of the numbers that
+    /// [`bias_term`](Self::bias_term) wrote. Where `d` is 0, the other factor may be NaN, and the product must not be added.
     fn add_gradient(&self, _bias_term: usize, _at: TileOrigin, _d: &[E], _sums: ScoreSums<'_, E>) {}
 
     /// How many gradients [`add_gradient`](Self::add_gradient) adds to.

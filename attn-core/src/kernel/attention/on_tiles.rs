@@ -1,4 +1,4 @@
-//! Masks and scores on tiles: what the kernels call.
+//! Masks and scores on tiles, as the kernels call them.
 //!
 //! A virtual call per tile costs nothing, and so the kernels are compiled once, not again for every layer.
 
