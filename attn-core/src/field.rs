@@ -19,7 +19,7 @@ use crate::{
 /// their biases start at 0. One of these for all of their tensors, because every closure in an expansion is time of its
 /// compilation.
 pub struct LinearFields<M, const N: usize, const I: usize, const O: usize, E: Dtype, D: Device<E>> {
-    /// Of the fields.
+    /// The names of the fields.
     pub names: [&'static str; N],
     /// The fields.
     pub get: fn(&M) -> [&Linear<I, O, E, D>; N],
@@ -91,9 +91,9 @@ where
 
 /// A field whose layer begins with matrices of this distribution, and with all else as it does by itself.
 pub struct InitialField<F> {
-    /// What is visited.
+    /// The field.
     pub field: F,
-    /// Of its matrices.
+    /// The distribution of its matrices.
     pub initial: Initial,
 }
 

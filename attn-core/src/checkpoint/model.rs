@@ -64,7 +64,7 @@ where
 }
 
 impl<R: Read> Archive<R> {
-    /// As [`load`](super::load), from this file.
+    /// [`load`](super::load) from this file.
     ///
     /// # Errors
     /// As [`load`](super::load).

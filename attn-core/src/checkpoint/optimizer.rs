@@ -41,7 +41,7 @@ pub fn save_adamw<E: Element>(
 
 /// Reads the state of an optimizer of `model` from a safetensors file.
 ///
-/// It must be that of this model: a state after the first step has the moments of all parameters, and nothing else.
+/// The state must be that of this model: after the first step it has the moments of all parameters, and nothing else.
 ///
 /// PyTorch: `optimizer.load_state_dict(torch.load(path))`.
 ///
@@ -62,7 +62,7 @@ where
 }
 
 impl<R: Read> Archive<R> {
-    /// As [`load_adamw`](super::load_adamw), from this file.
+    /// [`load_adamw`](super::load_adamw) from this file.
     ///
     /// # Errors
     /// As [`load_adamw`](super::load_adamw).

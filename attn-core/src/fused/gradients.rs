@@ -92,7 +92,7 @@ impl<E: Element, D: Host<E>> Places<E, D> {
 pub struct Gradients<E>(Vec<Vec<E>>);
 
 impl<E> Gradients<E> {
-    /// Those of a slot.
+    /// The gradients of a slot.
     ///
     /// # Panics
     /// If the slot is not one of the operation's.
@@ -100,7 +100,7 @@ impl<E> Gradients<E> {
         &mut self.0[slot.0]
     }
 
-    /// Those of a weight and of its bias, if there is one.
+    /// The gradients of a weight and of its bias, if there is one.
     ///
     /// # Panics
     /// If a slot is not one of the operation's, or both are the same.
@@ -118,7 +118,7 @@ impl<E> Gradients<E> {
         }
     }
 
-    /// All of them, to read.
+    /// The gradients of all slots, to read.
     pub(super) fn all<const N: usize>(&self) -> [&[E]; N] {
         std::array::from_fn(|slot| self.0[slot].as_slice())
     }

@@ -11,9 +11,9 @@ pub enum Truth {
     True,
     /// It holds nowhere.
     False,
-    /// It holds at some pairs, and at others it does not. On either side of the cut more is known.
+    /// It holds at some pairs, and at others it does not. More is known on either side of the cut.
     Mixed(Option<Cut>),
-    /// It may hold here and there. On either side of the cut more is known; if there is none, nothing will be.
+    /// It may hold at some pairs. More is known on either side of the cut; without a cut, no more can be known.
     Unknown(Option<Cut>),
 }
 

@@ -40,6 +40,7 @@ impl Zone {
         Self { query, key, back }
     }
 
+    /// The pairs on either side of a cut.
     pub(super) fn sides(&self, cut: Cut) -> [Self; 2] {
         let (least, greatest) = self.range(cut.along).ends();
         let ranges = [(least, cut.at), (cut.at.saturating_add(1), greatest)];

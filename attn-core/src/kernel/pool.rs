@@ -16,12 +16,12 @@ pub struct Buffer<E: Pooled> {
     memory: Vec<E>,
     start: usize,
     len: usize,
-    /// Of what counts as activations.
+    /// Counts the memory, if it is that of activations.
     held: Option<AllocationGuard>,
 }
 
 impl<E: Pooled> Buffer<E> {
-    /// A buffer whose numbers are whatever they are: for kernels that write before they read.
+    /// A buffer of arbitrary numbers, for kernels that write before they read.
     pub fn uninit(len: usize) -> Self {
         // The room for the alignment comes on top: a power of two is a class, and often a length.
         let memory = E::pool().take(size_class(len) + ALIGNMENT / size_of::<E>());
@@ -37,13 +37,13 @@ impl<E: Pooled> Buffer<E> {
         }
     }
 
-    /// The numbers that a buffer of `len` takes; nothing if no memory has so many.
+    /// How many numbers a buffer of `len` takes from the pool; `None` if no memory has so many.
     pub fn taken(len: usize) -> Option<usize> {
         let countable = len <= isize::MAX as usize / size_of::<E>();
         countable.then(|| size_class(len) + ALIGNMENT / size_of::<E>())
     }
 
-    /// A stale buffer that counts as [activations](crate::memory).
+    /// An uninitialised buffer that counts as [activations](crate::memory).
     pub fn counted(len: usize) -> Self {
         let mut buffer = Self::uninit(len);
         buffer.held = Some(AllocationGuard::of::<E>(len));

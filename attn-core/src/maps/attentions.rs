@@ -1,4 +1,4 @@
-//! From a pass through a model to the maps of its attentions.
+//! The maps of the attentions of a model, out of a pass.
 
 use super::AttentionMap;
 use crate::{

@@ -22,10 +22,10 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// All of them, whatever the machine has; of two that it has, the wider one comes later.
+    /// All instruction sets. Of two that a machine has, the wider one comes later.
     pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Neon];
 
-    /// Those that this machine has.
+    /// The instruction sets of this machine.
     pub fn available() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|isa| isa.is_available())
     }

@@ -15,7 +15,7 @@ pub enum WriteMode {
     Add,
 }
 
-/// Who computes a product.
+/// The threads that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
     /// The calling thread.

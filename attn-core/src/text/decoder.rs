@@ -25,7 +25,7 @@ pub struct Decoder<'a> {
     vocabulary: &'a Vocabulary,
     /// The beginning of a character.
     held: Vec<u8>,
-    /// Of a tokenizer whose text is more than the bytes of its tokens.
+    /// The state of a tokenizer whose text is more than the bytes of its tokens.
     #[cfg(feature = "tokenizers")]
     stream: Stream,
 }

@@ -98,7 +98,7 @@ impl Plan {
         left_out && self.theirs.iter().all(|mapped| mapped.name != theirs)
     }
 
-    /// That something in a file begins as the names in the map do.
+    /// Checks that a name in the file begins as the names in the map do.
     pub(super) fn check_prefix<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
@@ -203,7 +203,7 @@ fn group<'a>(
     }
 }
 
-/// That the model has what the map names beside its rules.
+/// Checks that the model has the tensors that the map names beside its rules.
 fn check_model_names(map: &WeightMap, model: &[Expected], problems: &mut Vec<MapProblem>) {
     let prefixes = map.scopes.iter().map(|[ours, _]| ours);
     for prefix in prefixes.filter(|prefix| !prefix.is_empty()) {

@@ -1,4 +1,4 @@
-//! Numbers on their way, in both directions.
+//! Copies between a model and a file of another library, in both directions.
 
 use std::{any::type_name, collections::HashMap, io::Read, path::Path};
 
@@ -80,7 +80,7 @@ where
         match &place.view {
             None => *bytes = (slot.bytes)(),
             Some(view) => {
-                // As long as the tensors of the model that it is made of together, so it is no more than there can be.
+                // It is as long as the tensors of the model that it is made of, so its length fits the memory.
                 bytes.resize(described.bytes().unwrap_or_default(), 0);
                 view.scatter(&(slot.bytes)(), bytes, described.dtype.bitsize() / 8);
             }

@@ -20,7 +20,7 @@ const MOST_KEYS: usize = 512;
 /// The fewest, for products of a decent size.
 const FEWEST_KEYS: usize = 128;
 
-/// As many tasks are worth having: where there are fewer key heads, the keys of a head are dealt out to several.
+/// The number of tasks that is worth having. Where there are fewer key heads, the keys of a head are dealt out to several tasks.
 const TASKS: usize = 8;
 
 /// The inputs of the gradient of a sequence, as [`Attention::backward`] takes them.

@@ -17,7 +17,7 @@ pub trait Mask: Sync {
 /// How much of a rectangle of queries and keys a mask lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// Nothing: it need not be visited.
+    /// Nothing: the rectangle need not be visited.
     Empty,
     /// Something, perhaps.
     Partial,
@@ -125,18 +125,18 @@ impl TileOrigin {
 /// The numbers of gradients that learned bias terms add to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SumLens {
-    /// Those that every query head has its own of.
+    /// The gradients that every query head has for itself.
     pub per_head: usize,
-    /// Those that all heads share.
+    /// The gradients that all heads share.
     pub shared: usize,
 }
 
 /// Where the gradients of learned bias terms are added up, as many as [`SumLens`] says.
 #[derive(Debug)]
 pub struct ScoreSums<'a, E> {
-    /// Of the query head of the place.
+    /// The gradients of the query head of the place.
     pub per_head: &'a mut [E],
-    /// Of all heads.
+    /// The gradients of all heads.
     pub shared: &'a mut [E],
 }
 

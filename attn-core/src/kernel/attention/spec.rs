@@ -100,7 +100,7 @@ impl<E> HeadTransform<'_, E> {
 }
 
 impl<E> Default for HeadTransform<'_, E> {
-    /// Nothing happens.
+    /// No transform.
     fn default() -> Self {
         let bias = None;
         let norm = None;
@@ -170,24 +170,24 @@ pub struct Attention<'a, E> {
     pub dropout: Option<Dropout>,
 }
 
-/// Where the derivative goes. Everything is overwritten; what is `None` is not computed.
+/// The results of the backward pass. All of them are overwritten; one that is `None` is not computed.
 #[derive(Debug)]
 pub struct Gradients<'a, E> {
-    /// As the queries.
+    /// The gradient of the queries.
     pub q: MatrixMut<'a, E>,
-    /// As the keys.
+    /// The gradient of the keys.
     pub k: MatrixMut<'a, E>,
-    /// As the values.
+    /// The gradient of the values.
     pub v: MatrixMut<'a, E>,
     /// The gradients of the parameters that the bias terms are computed from.
     pub score: Option<ScoreGradients<'a, E>>,
-    /// As the gain of the queries' norm.
+    /// The gradient of the gain of the queries' norm.
     pub query_gain: Option<&'a mut [E]>,
-    /// As the gain of the keys' norm.
+    /// The gradient of the gain of the keys' norm.
     pub key_gain: Option<&'a mut [E]>,
-    /// As the weights of the additive similarity.
+    /// The gradient of the weights of the additive similarity.
     pub w: Option<MatrixMut<'a, E>>,
-    /// As the sinks.
+    /// The gradient of the sinks.
     pub sink: Option<&'a mut [E]>,
 }
 

@@ -333,7 +333,7 @@ impl<E: Real> Kernel for RowDots<'_, E> {
     }
 }
 
-/// What sinks add to their gradients: `dsink = -Σ p δ` over the queries, where `p` is the weight of the sink.
+/// The gradients of the sinks: `dsink = -Σ p δ` over the queries, where `p` is the weight of the sink.
 pub(super) struct SinkGradients<'a, E> {
     /// `[heads]`
     pub sink: &'a [E],
