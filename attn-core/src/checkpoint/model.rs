@@ -47,8 +47,8 @@ where
 /// PyTorch: `model.load_state_dict(safetensors.torch.load_file(path), strict=True)`.
 ///
 /// # Errors
-/// [`CheckpointError`] with [`Problem::Mismatch`], which lists everything that is missing, extra or different; with
-/// [`Problem::Nan`]; or with what is wrong with the file itself. The model is then what it was before.
+/// [`CheckpointError`] with [`Problem::Mismatch`](super::Problem::Mismatch), which lists everything that is missing, extra or different; with
+/// [`Problem::Nan`](super::Problem::Nan); or with what is wrong with the file itself. The model is then what it was before.
 #[doc(alias("load_file", "load_state_dict"))]
 pub fn load<M, E, D>(
     model: &mut M,
