@@ -17,11 +17,10 @@
 //! Infinite arguments have the limits, where there are any; NaN stays NaN.
 
 use super::lanes::for_lanes;
-use super::loops::{self, Loop, Write, read};
 use super::parallel::{for_each, rows_per_task};
-use super::{Matrix, MatrixMut, Pooled, Real};
+use super::{Matrix, MatrixMut, Real};
 use crate::simd::slice::{load_any, store_any};
-use crate::simd::{Kernel, Vector, WriteMode, math, run};
+use crate::simd::{Kernel, Vector, math, run};
 
 /// A function of one number, with its derivative.
 pub trait Activation: Copy + Sync {
@@ -40,31 +39,6 @@ pub fn value<V: Vector>(activation: impl Activation, x: V) -> V {
 #[inline(always)]
 pub fn slope<V: Vector>(activation: impl Activation, x: V) -> V {
     activation.value_and_slope(x).1
-}
-
-/// `y = act(x)`
-///
-/// # Panics
-/// If the lengths differ.
-#[track_caller]
-pub fn forward<E: Pooled>(activation: impl Activation, x: &[E], y: &mut [E]) {
-    loops::compute(&Value(activation), [read(x)], [y.into()]);
-}
-
-/// `dx = dy * act'(x)`, which is written or added.
-///
-/// # Panics
-/// If the lengths differ.
-#[track_caller]
-pub fn backward<E: Pooled>(
-    activation: impl Activation,
-    x: &[E],
-    d_y: &[E],
-    d_x: &mut [E],
-    mode: WriteMode,
-) {
-    let to = [Write::with_mode(d_x, mode)];
-    loops::compute(&Derivative(activation), [read(x), read(d_y)], to);
 }
 
 /// `y = act(x + bias)` for every row, `x [n, h]`, `bias [h]` and `y [n, h]`: for what a product wrote without its bias.
@@ -316,25 +290,6 @@ fn one<V: Vector>() -> V {
 #[inline(always)]
 fn half<V: Vector>() -> V {
     V::splat(V::Element::HALF)
-}
-
-/// The loop of an activation of any type. Those of this file are compiled as [known](loops::known) ones, too.
-struct Value<A>(A);
-
-impl<A: Activation> Loop<1, 1> for Value<A> {
-    #[inline(always)]
-    fn values<E: Real, V: Vector<Element = E>>(&self, [x]: [V; 1]) -> [V; 1] {
-        [value(self.0, x)]
-    }
-}
-
-struct Derivative<A>(A);
-
-impl<A: Activation> Loop<2, 1> for Derivative<A> {
-    #[inline(always)]
-    fn values<E: Real, V: Vector<Element = E>>(&self, [x, d_y]: [V; 2]) -> [V; 1] {
-        [d_y * slope(self.0, x)]
-    }
 }
 
 /// A vector of a row, with its bias.

@@ -39,6 +39,33 @@ pub use crate::simd::{Matrix, MatrixMut, Real};
 pub use index::OutOfRange;
 pub use pool::{Buffer, Pooled};
 
+/// A number that there are kernels for.
+pub trait Kernels:
+    Pooled
+    + attention::Attends<Self>
+    + attention::Continues<Self>
+    + attention::PerHead<Self>
+    + attention::HeadTransforms<Self>
+    + axis::Axes<Self>
+    + concat::Concat<Self>
+    + cross_entropy::CrossEntropy<Self>
+    + elementwise::Elementwise<Self>
+    + embedding::Embedding<Self>
+    + linear::Linear<Self>
+    + loops::Loops<Self>
+    + loops::known::KnownLoops<Self>
+    + l2_norm::L2Norm<Self>
+    + max::Max<Self>
+    + norm::Norms<Self>
+    + optim::Optim<Self>
+    + sinusoid::Sinusoid<Self>
+    + softmax::Softmax<Self>
+{
+}
+
+impl Kernels for f32 {}
+impl Kernels for f64 {}
+
 /// Checks that a matrix has so many rows and columns.
 #[track_caller]
 fn assert_same_shape<E>(x: Matrix<'_, E>, rows: usize, cols: usize) {

@@ -24,7 +24,7 @@ use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::loops::{self, Loop, Read, Write};
 use super::parallel::{for_each, rows_per_task};
-use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
+use super::{Buffer, Kernels, Matrix, MatrixMut, Pooled, Real};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, Vector, WriteMode, run};
 
@@ -66,7 +66,7 @@ pub struct Gradients<'a, E> {
     pub bias: Option<&'a mut [E]>,
 }
 
-impl<E: Pooled> Norm<'_, E> {
+impl<E: Norms<E>> Norm<'_, E> {
     /// Normalises the rows of `x [n, width]` to `y [n, width]`, and keeps [`STATISTICS`] of every row for
     /// [`backward`](Self::backward).
     ///
@@ -90,7 +90,9 @@ impl<E: Pooled> Norm<'_, E> {
         x: Write<'_, E>,
         to: MatrixMut<'_, E>,
         statistics: &mut [E],
-    ) {
+    ) where
+        E: Kernels,
+    {
         loops::assert_lens(&operands, x.as_slice().len());
         let part = |first, x: Write<'_, E>| loops::some(body, first, operands, [x]);
         forward_of(self, &part, x, to, statistics);

@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use crate::{
     Backend, Element, Error,
     fused::{Operation, zeros},
-    kernel::activation as kernel,
+    kernel::{activation as kernel, loops},
     model::Pass,
     ops::check_shape,
     unwrap,
@@ -118,11 +118,11 @@ pub(crate) fn activate_with_form<
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
-    kernel::forward(A::KERNEL, x.values(), &mut y);
+    loops::activation::forward(A::KERNEL, x.values(), &mut y);
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
         let mut d_x = x.target();
         let (d_x, mode) = d_x.numbers_mut(gradients);
-        kernel::backward(A::KERNEL, x.values(), d_y, d_x, mode);
+        loops::activation::backward(A::KERNEL, x.values(), d_y, d_x, mode);
     })?)
 }
 

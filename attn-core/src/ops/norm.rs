@@ -534,7 +534,7 @@ pub(crate) mod composed {
     use crate::{
         Element,
         composed::{depend, is_empty, reshape, zeros_after_both},
-        ops::{EndsIn, composed::rows},
+        ops::{EndsIn, shape::rows},
     };
 
     /// [`layer_norm`](super::layer_norm)

@@ -275,12 +275,6 @@ impl<'a> Layer<'a> {
         let weights = self.tensor(self.graph.scores_shape(), &quote!(p::NoneTape));
         quote!(p::Attended<#output, #weights>)
     }
-
-    /// Whether a projection has biases: whether its type is `Linear`.
-    fn has_bias(&self, field: &str) -> bool {
-        let param = self.graph.param(field);
-        param.is_some_and(|param| param.tensors().len() == 2)
-    }
 }
 
 /// A name of the emitted code. The facade's macro stands between it and the user's names, so it captures none of them.

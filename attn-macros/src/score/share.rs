@@ -27,7 +27,9 @@ const PART: &str = "part_";
 impl Shared {
     pub(crate) fn of<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Self {
         let mut numbers = Numbers::default();
-        let exprs = exprs.into_iter().map(|expr| Numbered::of(expr, &mut numbers));
+        let exprs = exprs
+            .into_iter()
+            .map(|expr| Numbered::of(expr, &mut numbers));
         let exprs: Vec<_> = exprs.collect();
         let mut sharing = Sharing::default();
         exprs.iter().for_each(|expr| sharing.count(expr));

@@ -1,7 +1,10 @@
 //! Against the functions in `f64`, and the derivatives against differences.
 
 use super::*;
+use crate::kernel::Kernels;
+use crate::kernel::loops::activation::{backward, forward};
 use crate::kernel::testing::{self, *};
+use crate::simd::WriteMode;
 
 /// Applies a test to every activation, with its reference in `f64`.
 macro_rules! for_every_activation {
@@ -29,13 +32,13 @@ fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-fn values<E: Pooled>(activation: impl Activation, x: &[E]) -> Vec<E> {
+fn values<E: Kernels>(activation: impl Activation, x: &[E]) -> Vec<E> {
     let mut y = vec![E::NAN; x.len()];
     forward(activation, x, &mut y);
     y
 }
 
-fn slopes<E: Pooled>(activation: impl Activation, x: &[E]) -> Vec<E> {
+fn slopes<E: Kernels>(activation: impl Activation, x: &[E]) -> Vec<E> {
     let mut d_x = vec![E::NAN; x.len()];
     let d_y = vec![E::ONE; x.len()];
     backward(activation, x, &d_y, &mut d_x, WriteMode::Overwrite);
@@ -110,7 +113,7 @@ fn slopes_are_the_derivatives() {
 #[test]
 fn conventions_at_zero_and_limits() {
     fn limits<A: Activation>(activation: A, _: fn(f64) -> f64) {
-        fn of<E: Pooled + std::fmt::Display>(activation: impl Activation, what: &str) {
+        fn of<E: Kernels + std::fmt::Display>(activation: impl Activation, what: &str) {
             let x = [E::NAN, E::ZERO, E::of_f64(1e30), E::of_f64(-1e30)];
             let y = values(activation, &x);
             let d = slopes(activation, &x);

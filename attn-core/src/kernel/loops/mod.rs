@@ -42,7 +42,7 @@ macro_rules! known {
                     $body
                 }
 
-                fn part<E: p::Pooled>(&self, first: usize, x: [Read<'_, E>; $n], to: [Write<'_, E>; $m]) {
+                fn part<E: p::Kernels>(&self, first: usize, x: [Read<'_, E>; $n], to: [Write<'_, E>; $m]) {
                     $function(self, first, x, to);
                 }
             }
@@ -59,12 +59,13 @@ macro_rules! known {
     };
 }
 
+pub mod activation;
 #[rustfmt::skip]
 pub mod known;
 
 /// The names that the text of a loop reads, as in emitted code.
 mod p {
-    pub(super) use crate::kernel::{Pooled, Real, activation as activations};
+    pub(super) use crate::kernel::{Kernels, Real, activation as activations};
     pub(super) use crate::simd::{Vector, math, splat};
 }
 
@@ -75,7 +76,7 @@ use smallvec::SmallVec;
 use super::compiled::compiled;
 use super::dropout::Dropout;
 use super::parallel::{SMALL, for_each};
-use super::{Pooled, Real};
+use super::{Kernels, Real};
 use crate::simd::{Kernel, Vector, WriteMode, Zipped, run};
 
 /// Elements of a few slices that the nearest cache holds.
@@ -87,7 +88,7 @@ pub trait Loop<const N: usize, const M: usize>: Sync {
     fn values<E: Real, V: Vector<Element = E>>(&self, x: [V; N]) -> [V; M];
 
     /// Computes the elements from `first` on of a larger pass: [`part`]. The known loops call it compiled.
-    fn part<E: Pooled>(&self, first: usize, x: [Read<'_, E>; N], to: [Write<'_, E>; M]) {
+    fn part<E: Kernels>(&self, first: usize, x: [Read<'_, E>; N], to: [Write<'_, E>; M]) {
         part(self, first, x, to);
     }
 }
@@ -205,7 +206,7 @@ impl<'a, E> Write<'a, E> {
 /// # Panics
 /// If the lengths differ.
 #[track_caller]
-pub fn compute<E: Pooled, const N: usize, const M: usize>(
+pub fn compute<E: Kernels, const N: usize, const M: usize>(
     of: &impl Loop<N, M>,
     x: [Read<'_, E>; N],
     mut to: [Write<'_, E>; M],
@@ -234,7 +235,7 @@ pub(super) fn assert_lens<E>(x: &[Read<'_, E>], len: usize) {
 /// # Panics
 /// If there are fewer operands.
 #[track_caller]
-pub(super) fn some<E: Pooled, const N: usize, const M: usize>(
+pub(super) fn some<E: Kernels, const N: usize, const M: usize>(
     of: &impl Loop<N, M>,
     first: usize,
     x: [Read<'_, E>; N],

@@ -13,7 +13,7 @@ fn lengths() -> impl Iterator<Item = usize> {
 }
 
 /// The values of a loop that has one, in new memory.
-fn apart<E: Pooled, const N: usize>(
+fn apart<E: Kernels, const N: usize>(
     of: &impl Loop<N, 1>,
     x: [Read<'_, E>; N],
     len: usize,
@@ -25,7 +25,7 @@ fn apart<E: Pooled, const N: usize>(
 
 #[test]
 fn known_loops_are_their_expressions() {
-    fn test<E: Pooled + PartialEq + std::fmt::Debug>(what: &str) {
+    fn test<E: Kernels + PartialEq + std::fmt::Debug>(what: &str) {
         for len in lengths() {
             let [a, b, c] = [1, 2, 3].map(|seed| noise::<E>(len, seed));
             let [of_a, of_b, of_c] = [&a, &b, &c].map(|x| read(x.as_slice()));
@@ -161,13 +161,13 @@ fn naive_sum<E: Real>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> V
     (0..x.len()).map(|i| one(2, of_sum, i, sum(i))).collect()
 }
 
-fn sum_in_place<E: Pooled>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> Vec<E> {
+fn sum_in_place<E: Kernels>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> Vec<E> {
     let mut sum = x.to_vec();
     compute(&Add, [of_x.of(InPlace), of_y.of(y)], [of_sum.to(&mut sum)]);
     sum
 }
 
-fn sum_apart<E: Pooled>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> Vec<E> {
+fn sum_apart<E: Kernels>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> Vec<E> {
     let mut sum = vec![E::NAN; x.len()];
     compute(&Add, [of_x.of(x), of_y.of(y)], [of_sum.to(&mut sum)]);
     sum
@@ -175,7 +175,7 @@ fn sum_apart<E: Pooled>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) ->
 
 #[test]
 fn dropout_of_operands_and_results_is_that_of_passes_of_their_own() {
-    fn of<E: Pooled + PartialEq + std::fmt::Debug>(what: &str) {
+    fn of<E: Kernels + PartialEq + std::fmt::Debug>(what: &str) {
         for len in lengths() {
             let x = noise::<E>(len, 1);
             let y = noise::<E>(len, 2);

@@ -1,6 +1,7 @@
 //! Against the definition, and the derivative against differences.
 
 use super::*;
+use crate::kernel::Kernels;
 use crate::kernel::dropout::Dropout;
 use crate::kernel::loops::known::{Add, Copy};
 use crate::kernel::loops::{InPlace, read};
@@ -34,7 +35,7 @@ fn naive(norm: &Norm<'_, f64>, x: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-fn forward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], width: usize) -> (Vec<E>, Vec<E>) {
+fn forward<E: Kernels>(norm: &Norm<'_, E>, x: &[E], width: usize) -> (Vec<E>, Vec<E>) {
     let rows = x.len() / width;
     let mut y = vec![E::NAN; x.len()];
     let mut statistics = vec![E::NAN; STATISTICS * rows];
@@ -44,7 +45,7 @@ fn forward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], width: usize) -> (Vec<E>, Vec
 }
 
 /// `dx`, `dgain` and `dbias`, each added to ones.
-fn backward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], d_y: &[E], width: usize) -> [Vec<E>; 3] {
+fn backward<E: Kernels>(norm: &Norm<'_, E>, x: &[E], d_y: &[E], width: usize) -> [Vec<E>; 3] {
     let (rows, (_, statistics)) = (x.len() / width, forward(norm, x, width));
     let [mut d_x, mut d_gain, mut d_bias] = [x.len(), width, width].map(|len| vec![E::ONE; len]);
     norm.backward(

@@ -156,7 +156,9 @@ fn derivatives(source: &str, steps: &Steps) -> Vec<(String, Vec<(String, bool)>)
                 let is_input = match to {
                     GradTarget::Input(id) => *id == operand,
                     GradTarget::New(_) | GradTarget::Overwrite(_) => false,
-                    GradTarget::Add(_) | GradTarget::InPlace(_) => panic!("more than one contribution in {source}"),
+                    GradTarget::Add(_) | GradTarget::InPlace(_) => {
+                        panic!("more than one contribution in {source}")
+                    }
                 };
                 (names(steps, &[operand]).concat(), is_input)
             });
