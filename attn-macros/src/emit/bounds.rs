@@ -7,7 +7,7 @@ use quote::quote_spanned;
 use super::expr::host;
 use super::input::{data_name, declared_name, read_type};
 use super::{Layer, places};
-use crate::graph::{CallData, Dim, Op};
+use crate::graph::{Attention, CallData, Dim};
 use crate::score::{Binary, Data, Expr, Type, Var};
 use crate::spec::body::Tensor;
 
@@ -93,14 +93,8 @@ fn lines(cx: &Layer<'_>, checks: Vec<Check<'_>>) -> Vec<TokenStream> {
 
 /// The expressions of a call.
 fn expressions<'a>(cx: &'a Layer<'_>) -> impl Iterator<Item = &'a Expr> {
-    let expressions = cx.graph.nodes.iter().map(|node| match &node.op {
-        Op::MapScores { expr, .. } => [Some(expr), None],
-        Op::Normalize {
-            mask, normalizer, ..
-        } => [normalizer.weight(), mask.as_ref()],
-        _ => [None, None],
-    });
-    expressions.flatten().flatten()
+    let attention = cx.graph.attention();
+    attention.into_iter().flat_map(Attention::expressions)
 }
 
 /// Every check once: of what stands in an index or a divisor before that.

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Layer, bounds, expr, input, var};
-use crate::graph::{NodeId, Op};
+use crate::graph::{Attention, NodeId, Op, Scores};
 use crate::spec::Normalizer;
 
 /// `run`: computes the graph. (A function of the block: a method could clash with the user's.)
@@ -57,10 +57,6 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
         .iter()
         .map(|id| read(cx, *id, uses))
         .collect();
-    let weight = |field: &str| {
-        let field = format_ident!("{field}");
-        quote!(&layer.#field.weight)
-    };
     let value = match &node.op {
         Op::Input => quote!(p::contiguous(x)?),
         Op::Context => quote!(p::contiguous(context.retaped::<T>())?),
@@ -76,65 +72,74 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
         }
         Op::L2Norm { .. } => quote!(p::l2_norm(#(#operands)*)?),
         Op::Rope { theta, .. } => quote!(p::rope(#(#operands)*, #theta)?),
-        Op::DotScores { .. } => quote!(p::dot_scores(#(#operands),*)?),
-        Op::AdditiveScores { field, .. } => {
-            let weight = weight(field);
-            quote!(p::additive_scores(#(#operands),*, #weight)?)
-        }
-        Op::NoScores { .. } => quote!(p::no_scores(#(#operands)*, axes.2)?),
         Op::PerHeadLinear { field, .. } => {
             let weight = weight(field);
             quote!(p::bilinear(#(#operands)*, #weight)?)
         }
-        Op::MapScores { expr, .. } => return expr::emit_map(cx, expr, &ty),
-        Op::Normalize {
-            mask, normalizer, ..
-        } => {
-            let function_of_score = normalizer.weight();
-            let weights = function_of_score.map(|expr| expr::emit_map(cx, expr, &ty));
-            let function = var(match normalizer {
-                Normalizer::Elementwise(_) => "identity",
-                Normalizer::Softmax => "softmax",
-                Normalizer::Softmax1 => "softmax1",
-                Normalizer::Sink => "sink",
-                Normalizer::Sparsemax => "sparsemax",
-                Normalizer::Entmax15 => "entmax15",
-            });
-            let learned = normalizer.field().map(|field| {
-                let weight = weight(field);
-                quote!(, #weight)
-            });
-            let (line, mask) = match mask {
-                Some(mask) => (expr::emit_mask(cx, mask), quote!(Some(mask))),
-                None => (TokenStream::new(), quote!(None)),
-            };
-            let seen = seen(cx, id);
+        Op::Attend(attention) => {
+            let (others, values) = operands.split_at(operands.len() - 1);
+            let weights = emit_weights(cx, attention, others);
             return quote! {
                 #weights
-                #line
-                let #name: #ty = p::#function(#(#operands)*, #mask #learned)?;
-                #seen
+                let #name: #ty = p::attend(weights, #(#values)*)?;
             };
         }
-        Op::Dropout { p, .. } => {
-            let seen = seen(cx, id);
-            return quote! {
-                let #name: #ty = match (train && T::OWNS_TAPE).then(|| p::RandomU64::random_u64(&device)) {
-                    Some(key) => p::dropout(#(#operands)*, #p, key)?,
-                    None => #(#operands)*,
-                };
-                #seen
-            };
-        }
-        Op::Attend { .. } => quote!(p::attend(#(#operands),*)?),
     };
     quote!(let #name: #ty = #value;)
 }
 
-/// The weights are returned without a tape, as they are before the values are summed.
-fn seen(cx: &Layer<'_>, id: NodeId) -> Option<TokenStream> {
-    let weights = var(cx.graph.node(id).name);
-    (id == cx.graph.weights).then(|| quote!(let seen = #weights.retaped::<p::NoneTape>();))
+/// The lines from queries and keys to `weights`, which are returned without a tape as well, as `seen`.
+fn emit_weights(cx: &Layer<'_>, attention: &Attention, operands: &[TokenStream]) -> TokenStream {
+    let ty = cx.tensor(&cx.graph.weights, &quote!(T));
+    let scores = match attention.scores {
+        Scores::Dot { .. } => quote!(p::dot_scores(#(#operands),*)?),
+        Scores::Additive { field, .. } => {
+            let weight = weight(field);
+            quote!(p::additive_scores(#(#operands),*, #weight)?)
+        }
+        Scores::Zero { .. } => quote!(p::no_scores(#(#operands)*, axes.2)?),
+    };
+    let functions = attention.functions.iter();
+    let functions = functions.chain(attention.normalizer.weight());
+    let functions = functions.map(|expr| expr::emit_map(cx, expr, &ty));
+    let (line, mask) = match &attention.mask {
+        Some(mask) => (expr::emit_mask(cx, mask), quote!(Some(mask))),
+        None => (TokenStream::new(), quote!(None)),
+    };
+    let function = var(match attention.normalizer {
+        Normalizer::Elementwise(_) => "identity",
+        Normalizer::Softmax => "softmax",
+        Normalizer::Softmax1 => "softmax1",
+        Normalizer::Sink => "sink",
+        Normalizer::Sparsemax => "sparsemax",
+        Normalizer::Entmax15 => "entmax15",
+    });
+    let learned = attention.normalizer.field().map(|field| {
+        let weight = weight(field);
+        quote!(, #weight)
+    });
+    let dropout = attention.dropout.as_ref().map(|p| {
+        quote! {
+            let weights: #ty = match (train && T::OWNS_TAPE).then(|| p::RandomU64::random_u64(&device)) {
+                Some(key) => p::dropout(weights, #p, key)?,
+                None => weights,
+            };
+        }
+    });
+    quote! {
+        let scores: #ty = #scores;
+        #(#functions)*
+        #line
+        let weights: #ty = p::#function(scores, #mask #learned)?;
+        #dropout
+        let seen = weights.retaped::<p::NoneTape>();
+    }
+}
+
+/// The tensor of a parameter.
+fn weight(field: &str) -> TokenStream {
+    let field = format_ident!("{field}");
+    quote!(&layer.#field.weight)
 }
 
 /// A node where it is read: the last reader gets it with its tape, those before get it with an empty one.

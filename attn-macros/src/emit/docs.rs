@@ -171,7 +171,7 @@ fn shapes(cx: &Layer<'_>) -> String {
     }
     let results = [
         ("output", cx.output_shape()),
-        ("weights", cx.graph.scores_shape()),
+        ("weights", &cx.graph.weights),
     ];
     for (name, shape) in results {
         let shape = shape_text(cx, shape);
@@ -459,7 +459,7 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
 pub(super) fn methods(cx: &Layer<'_>) -> [String; 7] {
     let call = call(cx);
     let output = shape_text(cx, cx.output_shape());
-    let weights = shape_text(cx, cx.graph.scores_shape());
+    let weights = shape_text(cx, &cx.graph.weights);
     let panics = "\n\n# Panics\nOn what the twin with `try_` returns as an error.";
     let errors = "\n\n# Errors\nWhen sizes that only the running program knows do not fit each other or the memory, or when the device fails.";
     let dropout = match &cx.spec.dropout {

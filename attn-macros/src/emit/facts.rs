@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Layer, bounds, places};
-use crate::graph::{Dim, Op};
+use crate::graph::{Dim, NodeId, Op};
 use crate::score::prove::without_data;
 use crate::score::{Expr, Var};
 use crate::spec::Size;
@@ -212,24 +212,30 @@ fn params(cx: &Layer<'_>) -> TokenStream {
 /// Two flops for every number that a matrix product reads along its inner axis.
 fn flops(cx: &Layer<'_>) -> TokenStream {
     let graph = cx.graph;
-    let products = graph.nodes.iter().filter_map(|node| {
-        let inner = match &node.op {
-            Op::Linear { x, .. } => graph.node(*x).shape.last(),
-            Op::DotScores { q, .. }
-            | Op::AdditiveScores { q, .. }
-            | Op::PerHeadLinear { q, .. } => graph.node(*q).shape.last(),
-            Op::Attend { weights, .. } => graph.node(*weights).shape.last(),
-            _ => None,
-        }?;
+    let products = graph.nodes.iter().flat_map(|node| {
+        let inner = |id: NodeId| graph.node(id).shape.last();
+        let products: Vec<(&[Dim], _)> = match &node.op {
+            Op::Linear { x, .. } => vec![(&node.shape, inner(*x))],
+            Op::PerHeadLinear { q, .. } => vec![(&node.shape, inner(*q))],
+            Op::Attend(attention) => {
+                let vectors = attention.scores.vectors();
+                let scores = vectors.map(|[q, _]| (graph.weights.as_slice(), inner(q)));
+                let attended: (&[Dim], _) = (&node.shape, graph.weights.last());
+                scores.into_iter().chain([attended]).collect()
+            }
+            _ => Vec::new(),
+        };
         let sequence_of_keys = !graph.cross && matches!(node.name, "k" | "v");
-        let factors = node.shape.iter().chain([inner]).map(|dim| match dim {
-            Dim::Batch => quote!(batch),
-            Dim::Query if sequence_of_keys => quote!(kv_len),
-            Dim::Query => quote!(q_len),
-            Dim::Key => quote!(kv_len),
-            Dim::Size(size) => quote!(#size),
-        });
-        Some(quote!(p::product(&[2, #(#factors),*])))
+        products.into_iter().map(move |(shape, inner)| {
+            let factors = shape.iter().chain(inner).map(|dim| match dim {
+                Dim::Batch => quote!(batch),
+                Dim::Query if sequence_of_keys => quote!(kv_len),
+                Dim::Query => quote!(q_len),
+                Dim::Key => quote!(kv_len),
+                Dim::Size(size) => quote!(#size),
+            });
+            quote!(p::product(&[2, #(#factors),*]))
+        })
     });
     let products: Vec<_> = products.collect();
     quote!(p::total(&[#(#products),*]))

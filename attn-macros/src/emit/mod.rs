@@ -272,7 +272,7 @@ impl<'a> Layer<'a> {
     /// The result of both forms: the output, and the weights if the form has them.
     fn attended(&self) -> TokenStream {
         let output = self.tensor(self.output_shape(), &quote!(T));
-        let weights = self.tensor(self.graph.scores_shape(), &quote!(p::NoneTape));
+        let weights = self.tensor(&self.graph.weights, &quote!(p::NoneTape));
         quote!(p::Attended<#output, #weights>)
     }
 }

@@ -1,6 +1,9 @@
 //! [`Spec`] to [`Graph`].
 
-use super::{Dim, Graph, InitKind, Node, NodeId, Op, Param, ParamKind, data_of, init_kind, shape};
+use super::{
+    Attention, Dim, Graph, InitKind, Node, NodeId, Op, Param, ParamKind, Scores, data_of,
+    init_kind, shape,
+};
 use crate::score::{Expr, builtin};
 use crate::spec::{self, ParamDecl, ParamInit, Position, QkNorm, Score, Size, Spec, text};
 
@@ -19,36 +22,25 @@ pub(crate) fn build(spec: &Spec) -> Graph {
     };
 
     let (v, scores) = builder.values_and_scores(x, context);
-    let scores = builder.modify(scores);
+    let functions = builder.functions();
     builder.normalizer();
-
     let mask = spec.predicate();
     let data = data_of(spec, mask.as_ref());
-    let mut weights = builder.push(
-        "weights",
-        Op::Normalize {
-            scores,
-            mask,
-            normalizer: spec.normalizer.clone(),
-        },
-    );
-    if let Some(p) = &spec.dropout {
-        weights = builder.push(
-            "weights",
-            Op::Dropout {
-                weights,
-                p: p.clone(),
-            },
-        );
-    }
-
-    let attended = builder.push("attended", Op::Attend { weights, v });
+    let attention = Attention {
+        scores,
+        functions,
+        mask,
+        normalizer: spec.normalizer.clone(),
+        dropout: spec.dropout.clone(),
+        v,
+    };
+    let attended = builder.push("attended", Op::Attend(Box::new(attention)));
     let merged = builder.push("merged", Op::MergeHeads { x: attended });
     let output = builder.linear("output", "o_proj", merged);
     Graph {
         params: builder.params,
         nodes: builder.nodes,
-        weights,
+        weights: [Dim::Batch, Dim::known(&spec.heads), Dim::Query, Dim::Key],
         output,
         data,
         cross: spec.d_context.is_some(),
@@ -94,10 +86,10 @@ impl Builder<'_> {
     }
 
     /// The values, and what queries and keys make of each other.
-    fn values_and_scores(&mut self, x: NodeId, context: NodeId) -> (NodeId, NodeId) {
+    fn values_and_scores(&mut self, x: NodeId, context: NodeId) -> (NodeId, Scores) {
         if self.spec.score == Score::OfPlaces {
             let v = self.heads("v", "v_proj", context);
-            return (v, self.push("scores", Op::NoScores { x }));
+            return (v, Scores::Zero { x });
         }
         let q = self.query(x);
         let k = self.key(context);
@@ -175,9 +167,9 @@ impl Builder<'_> {
         }
     }
 
-    fn scores(&mut self, q: NodeId, k: NodeId) -> NodeId {
+    fn scores(&mut self, q: NodeId, k: NodeId) -> Scores {
         if self.spec.score != Score::Additive {
-            return self.push("scores", Op::DotScores { q, k });
+            return Scores::Dot { q, k };
         }
         let heads = self.spec.heads.clone();
         let hidden = self.spec.head_dim.clone();
@@ -193,18 +185,15 @@ impl Builder<'_> {
                 dims: vec![heads, hidden],
             },
         });
-        self.push(
-            "scores",
-            Op::AdditiveScores {
-                q,
-                k,
-                field: "score_proj",
-            },
-        )
+        Scores::Additive {
+            q,
+            k,
+            field: "score_proj",
+        }
     }
 
     /// Scale, soft cap and position bias, in this order, as one expression of the score; then the function of the body.
-    fn modify(&mut self, scores: NodeId) -> NodeId {
+    fn functions(&mut self) -> Vec<Expr> {
         let spec = self.spec;
         let mut expr = Expr::SCORE;
         if let Some(scale) = &spec.scale {
@@ -225,15 +214,9 @@ impl Builder<'_> {
             }
             Position::None | Position::Rope { .. } => {}
         }
-        let scores = match expr {
-            Expr::Operand(_) => scores,
-            expr => self.push("scores", Op::MapScores { scores, expr }),
-        };
         self.params.extend(spec.body.params.iter().map(declared));
-        match spec.body.score.clone() {
-            None => scores,
-            Some(expr) => self.push("scores", Op::MapScores { scores, expr }),
-        }
+        let of_keys = (!matches!(expr, Expr::Operand(_))).then_some(expr);
+        of_keys.into_iter().chain(spec.body.score.clone()).collect()
     }
 
     /// What the normalizer learns.

@@ -29,7 +29,8 @@ pub(crate) struct Graph {
     pub(crate) params: Vec<Param>,
     /// In the order in which they are computed.
     pub(crate) nodes: Vec<Node>,
-    pub(crate) weights: NodeId,
+    /// The shape of scores and weights: `[batch, heads, query, key]`.
+    pub(crate) weights: [Dim; 4],
     pub(crate) output: NodeId,
     /// The data that the mask reads and that the body declares, in the order of the call.
     pub(crate) data: Vec<CallData>,
@@ -175,49 +176,78 @@ pub(crate) enum Op {
     L2Norm { x: NodeId },
     /// Rotates each position's pairs of coordinates.
     Rope { x: NodeId, theta: Real },
-    /// `q · k` for every query and key.
-    DotScores { q: NodeId, k: NodeId },
-    /// `w · tanh(q + k)` for every query and key.
-    AdditiveScores {
+    /// `q W`, with a matrix per head.
+    PerHeadLinear { q: NodeId, field: &'static str },
+    /// From queries, keys and values to attended values.
+    Attend(Box<Attention>),
+}
+
+/// Scores, weights, and the weighted sum of the values.
+pub(crate) struct Attention {
+    pub(crate) scores: Scores,
+    /// What becomes of a score, one function after the other.
+    pub(crate) functions: Vec<Expr>,
+    /// Which keys a query attends to; `None` is all of them.
+    pub(crate) mask: Option<Expr>,
+    pub(crate) normalizer: Normalizer,
+    /// The probability with which weights fall while training.
+    pub(crate) dropout: Option<Real>,
+    pub(crate) v: NodeId,
+}
+
+/// The scores of every query and key, before any function of them.
+#[derive(Clone, Copy)]
+pub(crate) enum Scores {
+    /// `q · k`
+    Dot { q: NodeId, k: NodeId },
+    /// `w · tanh(q + k)`, with the weights in this field.
+    Additive {
         q: NodeId,
         k: NodeId,
         field: &'static str,
     },
-    /// 0 for every query, of which `x` has as many, and every key.
-    NoScores { x: NodeId },
-    /// `q W`, with a matrix per head.
-    PerHeadLinear { q: NodeId, field: &'static str },
-    /// Each score becomes the value of an expression of it.
-    MapScores { scores: NodeId, expr: Expr },
-    /// Scores to weights, over the keys that the mask allows.
-    Normalize {
-        scores: NodeId,
-        mask: Option<Expr>,
-        normalizer: Normalizer,
-    },
-    /// Drops weights while training.
-    Dropout { weights: NodeId, p: Real },
-    /// The weighted sum of the values.
-    Attend { weights: NodeId, v: NodeId },
+    /// 0 for every query, of which `x` has as many.
+    Zero { x: NodeId },
+}
+
+impl Scores {
+    /// Queries and keys, if there are any.
+    pub(crate) fn vectors(self) -> Option<[NodeId; 2]> {
+        match self {
+            Scores::Dot { q, k } | Scores::Additive { q, k, .. } => Some([q, k]),
+            Scores::Zero { .. } => None,
+        }
+    }
+}
+
+impl Attention {
+    /// The expressions that are evaluated for a query and a key.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let others = [self.normalizer.weight(), self.mask.as_ref()];
+        self.functions.iter().chain(others.into_iter().flatten())
+    }
+
+    fn operands(&self) -> Vec<NodeId> {
+        match self.scores {
+            Scores::Dot { q, k } | Scores::Additive { q, k, .. } => vec![q, k, self.v],
+            Scores::Zero { x } => vec![x, self.v],
+        }
+    }
 }
 
 impl Op {
     /// The nodes that it reads, in order.
     pub(crate) fn operands(&self) -> Vec<NodeId> {
-        match *self {
+        match self {
             Op::Input | Op::Context => Vec::new(),
             Op::Linear { x, .. }
             | Op::SplitHeads { x, .. }
             | Op::MergeHeads { x }
             | Op::RmsNorm { x, .. }
             | Op::L2Norm { x }
-            | Op::Rope { x, .. }
-            | Op::NoScores { x } => vec![x],
-            Op::PerHeadLinear { q, .. } => vec![q],
-            Op::DotScores { q, k } | Op::AdditiveScores { q, k, .. } => vec![q, k],
-            Op::MapScores { scores, .. } | Op::Normalize { scores, .. } => vec![scores],
-            Op::Dropout { weights, .. } => vec![weights],
-            Op::Attend { weights, v } => vec![weights, v],
+            | Op::Rope { x, .. } => vec![*x],
+            Op::PerHeadLinear { q, .. } => vec![*q],
+            Op::Attend(attention) => attention.operands(),
         }
     }
 }
@@ -239,12 +269,16 @@ impl Graph {
         })
     }
 
-    /// Which keys a query attends to; `None` is all of them.
-    pub(crate) fn mask(&self) -> Option<&Expr> {
+    pub(crate) fn attention(&self) -> Option<&Attention> {
         self.nodes.iter().find_map(|node| match &node.op {
-            Op::Normalize { mask, .. } => mask.as_ref(),
+            Op::Attend(attention) => Some(&**attention),
             _ => None,
         })
+    }
+
+    /// Which keys a query attends to; `None` is all of them.
+    pub(crate) fn mask(&self) -> Option<&Expr> {
+        self.attention()?.mask.as_ref()
     }
 
     /// How often each node is read.
@@ -256,11 +290,6 @@ impl Graph {
             }
         }
         uses
-    }
-
-    /// The sizes by which query heads, key heads and so on are known: `[batch, heads, query, key]`.
-    pub(crate) fn scores_shape(&self) -> &[Dim] {
-        &self.node(self.weights).shape
     }
 }
 

@@ -25,25 +25,10 @@ pub(super) fn infer(op: &Op, nodes: &[Node], params: &[Param], spec: &Spec) -> V
         Op::MergeHeads { x } => merge(shape(x)),
         Op::RmsNorm { x, .. } | Op::L2Norm { x } | Op::Rope { x, .. } => shape(x),
         Op::PerHeadLinear { q, field } => with_last(shape(q), last_dim(params, field)),
-        Op::DotScores { q, .. } | Op::AdditiveScores { q, .. } => {
-            let q = shape(q);
-            vec![q[0].clone(), q[1].clone(), Dim::Query, Dim::Key]
-        }
-        Op::NoScores { .. } => {
+        Op::Attend(attention) => {
             let heads = Dim::known(&spec.heads);
-            vec![Dim::Batch, heads, Dim::Query, Dim::Key]
-        }
-        Op::MapScores { scores, .. } | Op::Normalize { scores, .. } => shape(scores),
-        Op::Dropout { weights, .. } => shape(weights),
-        Op::Attend { weights, v } => {
-            let weights = shape(weights);
-            let v = shape(v);
-            vec![
-                weights[0].clone(),
-                weights[1].clone(),
-                weights[2].clone(),
-                v[3].clone(),
-            ]
+            let width = shape(&attention.v)[3].clone();
+            vec![Dim::Batch, heads, Dim::Query, width]
         }
     }
 }

@@ -25,8 +25,8 @@ fn lines(expr: Expr) -> String {
         });
     }
     for node in &mut graph.nodes {
-        if let Op::MapScores { expr: scale, .. } = &mut node.op {
-            *scale = expr.clone();
+        if let Op::Attend(attention) = &mut node.op {
+            attention.functions = vec![expr.clone()];
         }
     }
     let steps = graph::simplify(&graph);

@@ -1,21 +1,16 @@
 //! `fn normalize`: what it names, and what it computes.
 
 use super::spec;
-use crate::graph::{self, Op};
+use crate::graph;
+use crate::score::Expr;
 use crate::spec::{Normalizer, Spec};
 
 /// The functions that scores go through, and how they are normalised in the end.
 fn lowered(spec: &Spec) -> (Vec<String>, Option<Normalizer>) {
     let graph = graph::build(spec);
-    let functions = graph.nodes.iter().filter_map(|node| match &node.op {
-        Op::MapScores { expr, .. } => Some(expr.to_string()),
-        _ => None,
-    });
-    let normalizer = graph.nodes.iter().find_map(|node| match &node.op {
-        Op::Normalize { normalizer, .. } => Some(normalizer.clone()),
-        _ => None,
-    });
-    (functions.collect(), normalizer)
+    let attention = graph.attention().expect("there is one");
+    let functions = attention.functions.iter().map(Expr::to_string);
+    (functions.collect(), Some(attention.normalizer.clone()))
 }
 
 #[test]

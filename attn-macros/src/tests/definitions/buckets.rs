@@ -1,6 +1,5 @@
 //! Which buckets `rel_pos_bias` has is declared: by `bidirectional`, or by the words of the mask.
 
-use crate::graph::Op;
 use crate::spec::Position;
 use crate::tests::support::{build, expand, parse_file, reports};
 
@@ -129,10 +128,8 @@ fn the_key_is_about_these_buckets_alone() {
 fn the_score_has_the_buckets_that_are_declared() {
     let score = |keys: &str| {
         let (_, graph) = build(&layer(keys, ""));
-        let maps = graph.nodes.iter().filter_map(|node| match &node.op {
-            Op::MapScores { expr, .. } => Some(expr.to_string()),
-            _ => None,
-        });
+        let attention = graph.attention().expect("there is one");
+        let maps = attention.functions.iter().map(ToString::to_string);
         maps.collect::<String>()
     };
     assert!(score("bidirectional = true").contains("if q_idx < kv_idx { 4 }"));

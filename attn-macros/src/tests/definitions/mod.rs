@@ -10,7 +10,6 @@ mod shapes;
 mod text;
 
 use super::random::formula::{self, Pair};
-use crate::graph::Op;
 use crate::score::eval::{self, Inputs, Point, Value};
 use crate::score::{Data, Expr};
 use crate::spec::Spec;
@@ -81,13 +80,12 @@ const LENGTH_PAIRS: [(i64, i64); 12] = [
 /// The expression that turns a raw score into what the normalizer gets; the score itself if there is none.
 fn modification(spec: &str) -> Expr {
     let (_, graph) = super::support::build(spec);
-    let maps = graph.nodes.into_iter().filter_map(|node| match node.op {
-        Op::MapScores { expr, .. } => Some(expr),
-        _ => None,
-    });
-    let maps: Vec<_> = maps.collect();
-    assert!(maps.len() < 2);
-    maps.into_iter().next().unwrap_or(Expr::SCORE)
+    let attention = graph.attention().expect("there is one");
+    match attention.functions.as_slice() {
+        [] => Expr::SCORE,
+        [function] => function.clone(),
+        several => panic!("{several:?}"),
+    }
 }
 
 fn float_at(expr: &Expr, point: &Point<'_>) -> f64 {

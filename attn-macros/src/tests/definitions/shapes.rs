@@ -25,14 +25,8 @@ fn operation(op: &Op) -> &'static str {
         Op::RmsNorm { .. } => "rms_norm",
         Op::L2Norm { .. } => "l2_norm",
         Op::Rope { .. } => "rope",
-        Op::DotScores { .. } => "dot_scores",
-        Op::AdditiveScores { .. } => "additive_scores",
-        Op::NoScores { .. } => "no_scores",
         Op::PerHeadLinear { .. } => "per_head_linear",
-        Op::MapScores { .. } => "map_scores",
-        Op::Normalize { .. } => "normalize",
-        Op::Dropout { .. } => "dropout",
-        Op::Attend { .. } => "attend",
+        Op::Attend(_) => "attend",
     }
 }
 
@@ -66,11 +60,13 @@ fn outline(keys: &str) -> String {
 }
 
 fn results(graph: &Graph) -> String {
-    let result = |id| {
-        let node = graph.node(id);
-        format!("{} {}", node.name, shape(&node.shape))
-    };
-    format!("-> {}, {}", result(graph.output), result(graph.weights))
+    let output = graph.node(graph.output);
+    format!(
+        "-> {} {}, weights {}",
+        output.name,
+        shape(&output.shape),
+        shape(&graph.weights)
+    )
 }
 
 #[test]
@@ -91,10 +87,7 @@ k = linear(x): [batch, query, 512]
 k = split_heads(k): [batch, 8, query, 64]
 v = linear(x): [batch, query, 512]
 v = split_heads(v): [batch, 8, query, 64]
-scores = dot_scores(q, k): [batch, 8, query, key]
-scores = map_scores(scores): [batch, 8, query, key]
-weights = normalize(scores): [batch, 8, query, key]
-attended = attend(weights, v): [batch, 8, query, 64]
+attended = attend(q, k, v): [batch, 8, query, 64]
 merged = merge_heads(attended): [batch, query, 512]
 output = linear(merged): [batch, query, 512]
 -> output [batch, query, 512], weights [batch, 8, query, key]
@@ -126,11 +119,7 @@ k = rms_norm(k): [batch, 2, query, 4]
 k = rope(k): [batch, 2, query, 4]
 v = linear(x): [batch, query, 10]
 v = split_heads(v): [batch, 2, query, 5]
-scores = dot_scores(q, k): [batch, 6, query, key]
-scores = map_scores(scores): [batch, 6, query, key]
-weights = normalize(scores): [batch, 6, query, key]
-weights = dropout(weights): [batch, 6, query, key]
-attended = attend(weights, v): [batch, 6, query, 5]
+attended = attend(q, k, v): [batch, 6, query, 5]
 merged = merge_heads(attended): [batch, query, 30]
 output = linear(merged): [batch, query, 10]
 -> output [batch, query, 10], weights [batch, 6, query, key]
@@ -156,9 +145,7 @@ k = linear(context): [batch, key, 10]
 k = split_heads(k): [batch, 2, key, 5]
 v = linear(context): [batch, key, 8]
 v = split_heads(v): [batch, 2, key, 4]
-scores = additive_scores(q, k): [batch, 2, query, key]
-weights = normalize(scores): [batch, 2, query, key]
-attended = attend(weights, v): [batch, 2, query, 4]
+attended = attend(q, k, v): [batch, 2, query, 4]
 merged = merge_heads(attended): [batch, query, 8]
 output = linear(merged): [batch, query, 8]
 -> output [batch, query, 8], weights [batch, 2, query, key]
@@ -187,10 +174,7 @@ k = split_heads(k): [batch, 2, query, 4]
 k = l2_norm(k): [batch, 2, query, 4]
 v = linear(x): [batch, query, 8]
 v = split_heads(v): [batch, 2, query, 4]
-scores = dot_scores(q, k): [batch, 2, query, key]
-scores = map_scores(scores): [batch, 2, query, key]
-weights = normalize(scores): [batch, 2, query, key]
-attended = attend(weights, v): [batch, 2, query, 4]
+attended = attend(q, k, v): [batch, 2, query, 4]
 merged = merge_heads(attended): [batch, query, 8]
 output = linear(merged): [batch, query, 8]
 -> output [batch, query, 8], weights [batch, 2, query, key]
@@ -214,10 +198,7 @@ k = linear(x): [batch, query, (2 * WIDTH) / HEADS]
 k = split_heads(k): [batch, 1, query, (2 * WIDTH) / HEADS]
 v = linear(x): [batch, query, (2 * WIDTH) / HEADS]
 v = split_heads(v): [batch, 1, query, (2 * WIDTH) / HEADS]
-scores = dot_scores(q, k): [batch, HEADS, query, key]
-scores = map_scores(scores): [batch, HEADS, query, key]
-weights = normalize(scores): [batch, HEADS, query, key]
-attended = attend(weights, v): [batch, HEADS, query, (2 * WIDTH) / HEADS]
+attended = attend(q, k, v): [batch, HEADS, query, (2 * WIDTH) / HEADS]
 merged = merge_heads(attended): [batch, query, HEADS * ((2 * WIDTH) / HEADS)]
 output = linear(merged): [batch, query, 2 * WIDTH]
 -> output [batch, query, 2 * WIDTH], weights [batch, HEADS, query, key]

@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::steps;
-use crate::graph::Op;
 use crate::score::eval::{Inputs, Point, Value, eval};
 use crate::score::split::{BiasTerm, BiasTermKind, param_reads, split};
 use crate::score::{Data, Expr, Type, Unary, Var, builtin};
@@ -230,10 +229,9 @@ proptest! {
     #[test]
     fn every_declared_modification_comes_apart(source in valid_specs()) {
         let (_, graph) = build(&source);
-        for node in &graph.nodes {
-            if let Op::MapScores { expr, .. } = &node.op {
-                prop_assert!(split(expr, true).is_some(), "{}", source);
-            }
+        let attention = graph.attention().expect("there is one");
+        for function in &attention.functions {
+            prop_assert!(split(function, true).is_some(), "{}", source);
         }
     }
 }
