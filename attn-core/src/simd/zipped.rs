@@ -50,16 +50,20 @@ impl<'a, E, const N: usize, const M: usize> Zipped<'a, E, N, M> {
         }
     }
 
-    /// How many elements the next step reads and writes: those of a vector, or fewer at the end.
+    /// How many elements are left.
     #[inline(always)]
-    pub fn next_len<V: Vector<Element = E>>(&self) -> usize {
-        V::LANES.min(self.len - self.start)
+    pub fn left(&self) -> usize {
+        self.len - self.start
     }
 
-    /// The next elements of the slices that are read. They are to be [stored](Self::store) before the next ones are loaded.
+    /// So many elements of the slices that are read, at most those of a vector. They are to be [stored](Self::store) before the next ones are
+    /// loaded.
+    ///
+    /// # Panics
+    /// If there are fewer left.
     #[inline(always)]
-    pub fn load<V: Vector<Element = E>>(&self) -> [V; N] {
-        let len = self.next_len::<V>();
+    pub fn load<V: Vector<Element = E>>(&self, len: usize) -> [V; N] {
+        assert!(len <= self.left(), "there are fewer elements left");
         from_fn(|i| {
             // SAFETY: all slices have `self.len` elements, of which `start..start + len` are some. They are borrowed for `'a`. The
             // slices to write are borrowed by this struct alone, and no reference to them is alive here.
@@ -67,10 +71,13 @@ impl<'a, E, const N: usize, const M: usize> Zipped<'a, E, N, M> {
         })
     }
 
-    /// Writes the elements that were loaded, or adds to them, and goes to the next ones.
+    /// Writes so many elements, or adds to them, and goes to the next ones.
+    ///
+    /// # Panics
+    /// If there are fewer left.
     #[inline(always)]
-    pub fn store<V: Vector<Element = E>>(&mut self, values: [V; M]) {
-        let len = self.next_len::<V>();
+    pub fn store<V: Vector<Element = E>>(&mut self, values: [V; M], len: usize) {
+        assert!(len <= self.left(), "there are fewer elements left");
         for ((to, mode), value) in self.write.into_iter().zip(values) {
             // SAFETY: as in `load`; `&mut` slices do not overlap, and no other reference to this one is alive here.
             let to = unsafe { slice::from_raw_parts_mut(to.add(self.start), len) };
@@ -97,9 +104,10 @@ mod tests {
 
         #[inline(always)]
         fn run<V: Vector<Element = f32>>(mut self) {
-            while self.0.next_len::<V>() > 0 {
-                let [x, y] = self.0.load::<V>();
-                self.0.store([x + y, x - y]);
+            while self.0.left() > 0 {
+                let len = V::LANES.min(self.0.left());
+                let [x, y] = self.0.load::<V>(len);
+                self.0.store([x + y, x - y], len);
             }
         }
     }

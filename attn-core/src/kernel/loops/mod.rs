@@ -316,9 +316,14 @@ impl<E: Real, const N: usize, const M: usize, L: Loop<N, M> + ?Sized> Kernel
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
         let Self { of, mut zipped } = self;
-        while zipped.next_len::<V>() > 0 {
-            let x = zipped.load::<V>();
-            zipped.store(of.values(x));
+        while zipped.left() >= V::LANES {
+            let x = zipped.load::<V>(V::LANES);
+            zipped.store(of.values(x), V::LANES);
+        }
+        let left = zipped.left();
+        if left > 0 {
+            let x = zipped.load::<V>(left);
+            zipped.store(of.values(x), left);
         }
     }
 }
