@@ -467,6 +467,21 @@ fn a_token_of_a_session_takes_no_memory() {
     }
 }
 
+/// The system gives the pages of a block when they are written, so sequences that are not there yet take no time.
+#[test]
+fn the_memory_of_many_sequences_is_asked_for_as_often_as_that_of_few() {
+    let _alone = alone();
+    let gpt = Cpu::default().build_module::<Gpt, f32>();
+    let asked = |sequences| {
+        let before = COUNT.load(Relaxed);
+        drop(gpt.sessions(sequences, 192).expect("there is memory"));
+        COUNT.load(Relaxed) - before
+    };
+    // Sizes that were not asked for before.
+    asked(1);
+    assert_eq!(asked(2), asked(500));
+}
+
 /// Headers that claim more than there is, and a file of 1 GiB that is what its header says but not the model: what that takes
 /// in memory are a few names, and the text of an error.
 #[test]

@@ -1,6 +1,6 @@
 //! What is known of a layer before it runs: its sizes, its number of parameters, its cost, what its mask is like.
 
-use attn::{Coverage, MaskBlocks, attention, nn::LearnedPosition};
+use attn::{Coverage, Error, MaskBlocks, attention, nn::LearnedPosition};
 use dfdx::prelude::*;
 
 const EIGHT: usize = 8;
@@ -247,6 +247,24 @@ fn lengths_at_which_a_mask_divides_by_0_are_an_error_of_the_call_and_of_what_is_
         message.downcast_ref::<String>().map(String::as_str),
         Some(expected)
     );
+}
+
+/// What a mask lets through of longer sequences would take minutes, and more memory than there is.
+#[test]
+fn lengths_that_nobody_could_wait_for_are_an_error() {
+    const MOST: usize = 1 << 19;
+    for lengths in [(MOST + 1, 1), (1, MOST + 1), (usize::MAX, usize::MAX)] {
+        let density = Grouped::try_mask_density(lengths.0, lengths.1).err();
+        let blocks = Grouped::try_mask_blocks(lengths.0, lengths.1).err();
+        for error in [density, blocks] {
+            let length = lengths.0.max(lengths.1);
+            assert!(
+                matches!(error, Some(Error::TooLong { layer: "Grouped", length: l, max: MOST }) if l == length),
+                "{error:?}"
+            );
+        }
+    }
+    assert!(Grouped::try_mask_density(1, MOST).is_ok());
 }
 
 #[test]

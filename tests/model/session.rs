@@ -422,3 +422,29 @@ fn too_many_sequences_of_a_model_that_remembers_nothing() {
         "{refused:?}"
     );
 }
+
+model! {
+    /// The second sequence looks back further than the first.
+    struct Uneven<vocab = 11, d = 4>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let x = embedding::<vocab, d>(tokens);
+        linear::<vocab>(attention::<heads = 2, mask = causal>(x) {
+            fn mask(b, q_idx, kv_idx) { q_idx - kv_idx < 2 + 100 * b }
+        })
+    }
+}
+
+#[test]
+fn sequences_with_masks_of_their_own_keep_what_the_longest_of_them_looks_at() {
+    let dev = Cpu::seed_from_u64(7);
+    let model = dev.build_module::<Uneven, f32>();
+    let tokens = [text(0, 300), text(1, 300)];
+    let all = dev.tensor_from_vec(tokens.concat(), (2, 300));
+    let expected = model.forward(all).as_vec();
+    let mut sessions = model.sessions(2, 300).unwrap();
+    let found = sessions.prefill(&[&tokens[0], &tokens[1]]).unwrap();
+    for sequence in [0, 1] {
+        let expected = &expected[(300 * sequence + 299) * VOCAB..][..VOCAB];
+        assert_near(found.row(sequence), expected, "the last token");
+    }
+}

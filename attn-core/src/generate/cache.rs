@@ -22,22 +22,23 @@ pub(super) const MOST_NEW: usize = 128;
 /// becomes.
 #[derive(Clone, Debug)]
 pub struct Cache<E> {
-    sequences: Vec<Sequence<E>>,
+    keys: Rows<E>,
+    values: Rows<E>,
+    sequences: Vec<Sequence>,
     reach: Reach,
     /// The most rows of a sequence.
     rows: usize,
 }
 
-/// Rows of keys and values, of which `len` are there.
-#[derive(Clone, Debug)]
-struct Sequence<E> {
-    keys: Rows<E>,
-    values: Rows<E>,
+/// The rows of a sequence, of which `len` are there.
+#[derive(Clone, Debug, Default)]
+struct Sequence {
     len: usize,
     /// How many rows behind the first that are kept are there no more.
     dropped: usize,
 }
 
+/// `[sequences, rows, width]`, in one block, as the system gives memory for that when a row is first written.
 #[derive(Clone, Debug)]
 struct Rows<E> {
     numbers: Vec<E>,
@@ -52,8 +53,10 @@ impl<E: Kernels> Rows<E> {
         }
     }
 
-    fn first(&self, rows: usize) -> Matrix<'_, E> {
-        Matrix::new(&self.numbers[..rows * self.width], rows, self.width)
+    /// `len` rows from `start` on.
+    fn some(&self, start: usize, len: usize) -> Matrix<'_, E> {
+        let numbers = &self.numbers[start * self.width..][..len * self.width];
+        Matrix::new(numbers, len, self.width)
     }
 
     /// `len` rows from `start` on, to write.
@@ -71,32 +74,35 @@ impl<E: Kernels> Rows<E> {
 }
 
 impl<E: Kernels> Cache<E> {
-    /// An empty cache for an attention that looks back only.
+    /// An empty cache for an attention that looks back only. Its mask is that of the first `different` sequences in all.
     ///
     /// # Errors
     /// [`Error::TooLarge`] if there is not so much memory.
-    pub fn new<Dev>(room: Capacity, attention: &Attention<'_, E>) -> Result<Self, Error<Dev>> {
+    pub fn new<Dev>(
+        room: Capacity,
+        different: usize,
+        attention: &Attention<'_, E>,
+    ) -> Result<Self, Error<Dev>> {
         let Capacity {
             sequences,
             capacity,
         } = room;
         let sizes = attention.sizes;
+        let widths = [sizes.width, sizes.value_width].map(|width| sizes.kv_heads * width);
+        // The least that it can be, before the mask is asked.
+        check_memory::<E, Dev>(sequences, capacity.min(MOST_NEW), widths)?;
         // The room for new tokens holds such a sequence, whatever its mask looks at.
         let reach = match capacity <= MOST_NEW {
             true => Reach::all(capacity),
-            false => Reach::of(attention.mask, sizes, sequences, capacity),
+            false => Reach::of(attention.mask, sizes, different, capacity),
         };
         let rows = capacity.min(reach.kept + reach.window + MOST_NEW);
-        let widths = [sizes.width, sizes.value_width].map(|width| sizes.kv_heads * width);
         check_memory::<E, Dev>(sequences, rows, widths)?;
-        let sequence = |_| Sequence {
-            keys: Rows::new(rows, widths[0]),
-            values: Rows::new(rows, widths[1]),
-            len: 0,
-            dropped: 0,
-        };
+        let [keys, values] = widths.map(|width| Rows::new(sequences * rows, width));
         Ok(Self {
-            sequences: (0..sequences).map(sequence).collect(),
+            keys,
+            values,
+            sequences: vec![Sequence::default(); sequences],
             reach,
             rows,
         })
@@ -104,15 +110,12 @@ impl<E: Kernels> Cache<E> {
 
     /// The numbers that there is room for.
     pub fn numbers(&self) -> usize {
-        let each = self.sequences.iter();
-        each.map(|of| of.keys.numbers.len() + of.values.numbers.len())
-            .sum()
+        self.keys.numbers.len() + self.values.numbers.len()
     }
 
     /// Forgets a sequence.
     pub fn reset(&mut self, sequence: usize) {
-        let of = &mut self.sequences[sequence];
-        (of.len, of.dropped) = (0, 0);
+        self.sequences[sequence] = Sequence::default();
     }
 
     /// The attention of new tokens to those before them and to each other. Their keys and values are remembered.
@@ -131,16 +134,17 @@ impl<E: Kernels> Cache<E> {
         for span in new.spans() {
             let [q, k, v] = [q, k, v].map(|x| x.some_rows(span.rows.clone()));
             self.make_room(span);
-            let sequence = &mut self.sequences[span.sequence];
-            sequence.push(attention, span, k, v);
+            self.push(attention, span, k, v);
+            let sequence = &self.sequences[span.sequence];
             let positions = Positions {
                 sequence: span.sequence,
                 first: span.first,
                 kept: self.reach.kept,
                 dropped: sequence.dropped,
             };
-            let rows = [&sequence.keys, &sequence.values];
-            let [keys, values] = rows.map(|rows| rows.first(sequence.len));
+            let first = span.sequence * self.rows;
+            let rows = [&self.keys, &self.values];
+            let [keys, values] = rows.map(|rows| rows.some(first, sequence.len));
             decode(attention, positions, q, keys, values, span.of(&mut output));
         }
     }
@@ -155,11 +159,33 @@ impl<E: Kernels> Cache<E> {
         // Where a mask looks at the first keys only, nothing else is needed.
         let needed = (span.first + 1).saturating_sub(window.max(1));
         let dead = needed.saturating_sub(kept + sequence.dropped);
-        for rows in [&mut sequence.keys, &mut sequence.values] {
-            rows.shift(kept + dead, sequence.len, kept);
+        let first = span.sequence * self.rows;
+        for rows in [&mut self.keys, &mut self.values] {
+            rows.shift(first + kept + dead, first + sequence.len, first + kept);
         }
         sequence.len -= dead;
         sequence.dropped += dead;
+    }
+
+    fn push(
+        &mut self,
+        attention: &Attention<'_, E>,
+        span: &Span,
+        k: Matrix<'_, E>,
+        v: Matrix<'_, E>,
+    ) {
+        let sequence = &mut self.sequences[span.sequence];
+        let start = span.sequence * self.rows + sequence.len;
+        let len = span.rows.len();
+        let heads = attention.sizes.kv_heads;
+        for (how, x, rows) in [
+            (&attention.key, k, &mut self.keys),
+            (&attention.value, v, &mut self.values),
+        ] {
+            let how = how.from(span.first);
+            prepare(&how, 1, len, heads, x, rows.some_mut(start, len));
+        }
+        sequence.len += len;
     }
 }
 
@@ -173,7 +199,7 @@ fn check_memory<E, Dev>(
     let row = size_of::<E>().checked_mul(width);
     let each = row
         .and_then(|row| row.checked_mul(rows))
-        .and_then(|rows| rows.checked_add(size_of::<Sequence<E>>()));
+        .and_then(|rows| rows.checked_add(size_of::<Sequence>()));
     let all = each.and_then(|each| each.checked_mul(sequences));
     match there_is_memory(all) {
         true => Ok(()),
@@ -192,26 +218,4 @@ pub(super) fn there_is_memory(bytes: Option<usize>) -> bool {
     // Memory that nobody looks at is not asked for.
     std::hint::black_box(&all);
     there_is
-}
-
-impl<E: Kernels> Sequence<E> {
-    fn push(
-        &mut self,
-        attention: &Attention<'_, E>,
-        span: &Span,
-        k: Matrix<'_, E>,
-        v: Matrix<'_, E>,
-    ) {
-        let start = self.len;
-        let len = span.rows.len();
-        let heads = attention.sizes.kv_heads;
-        for (how, x, rows) in [
-            (&attention.key, k, &mut self.keys),
-            (&attention.value, v, &mut self.values),
-        ] {
-            let how = how.from(span.first);
-            prepare(&how, 1, len, heads, x, rows.some_mut(start, len));
-        }
-        self.len += len;
-    }
 }

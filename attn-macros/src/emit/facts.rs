@@ -69,7 +69,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         impl<E: p::Dtype, D: p::Storage<E>> p::Facts for #name<E, D> {
             type Sizes = [usize; 3];
 
-            const PARAMS: usize = <#name>::PARAMS;
+            const PARAMS: usize = #params;
             const AXES: &'static [&'static str] = &["batch", "q_len", "kv_len"];
 
             fn flops([batch, q_len, kv_len]: [usize; 3]) -> u64 {
@@ -77,8 +77,9 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             }
 
             fn summary() -> p::String {
-                let layer = p::Row { name: "", layer: #label, output: #output, params: <#name>::PARAMS };
-                p::summary(#label, &[layer], <#name>::PARAMS)
+                let params = <Self as p::Facts>::PARAMS;
+                let layer = p::Row { name: "", layer: #label, output: #output, params };
+                p::summary(#label, &[layer], params)
             }
         }
     }

@@ -184,7 +184,8 @@ pub(crate) fn closure_as_value(key: &Key) -> String {
         _ => "fn score(score, q_idx, kv_idx) { score - abs(q_idx - kv_idx) as f32 }",
     };
     format!(
-        "`{}` expects a word, found a closure\nhelp: a function stands in a body: `struct Name<..> {{ {function} }}`",
+        "`{}` expects a word, found a closure\n\
+         help: a function stands in a body, behind `struct Name<..>` or `attention::<..>(x)`: `{{ {function} }}`",
         key.name
     )
 }

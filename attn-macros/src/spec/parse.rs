@@ -447,8 +447,7 @@ pub(crate) fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
 fn tokens_of_closure(input: ParseStream<'_>) -> TokenStream {
     let is_end = |input: ParseStream<'_>| {
         let is_next = input.peek(Token![,]) && input.peek2(syn::Ident) && input.peek3(Token![=]);
-        let is_last =
-            input.peek(Token![>]) && (input.peek2(Token![;]) || input.peek2(token::Brace));
+        let is_last = ends_header(input) || ends_operation(input);
         input.is_empty() || input.peek(Token![;]) || is_next || is_last
     };
     let mut tokens = TokenStream::new();
@@ -456,6 +455,21 @@ fn tokens_of_closure(input: ParseStream<'_>) -> TokenStream {
         tokens.extend(input.parse::<TokenTree>());
     }
     tokens
+}
+
+/// `>` behind the keys of a layer.
+fn ends_header(input: ParseStream<'_>) -> bool {
+    input.peek(Token![>]) && (input.peek2(Token![;]) || input.peek2(token::Brace))
+}
+
+/// `>` behind the keys of an operation. In a header a greater-than sign looks the same, but there its end is still to come.
+fn ends_operation(input: ParseStream<'_>) -> bool {
+    if !(input.peek(Token![>]) && input.peek2(token::Paren)) {
+        return false;
+    }
+    let rest = input.fork();
+    while !ends_header(&rest) && rest.parse::<TokenTree>().is_ok() {}
+    rest.is_empty()
 }
 
 /// `key =`

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Delimiter, Ident, Punct, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::Expr;
+use syn::{BinOp, Expr, UnOp};
 
 use super::keys::{Arg, ArgKind, Key, Word, nearest};
 use super::not_constant::{self, NotConstant};
@@ -146,6 +146,15 @@ pub(crate) fn parse_single(
     words: &'static [Word],
     cx: &Diagnostics,
 ) -> Option<Call> {
+    if let Some(value) = &parse_expr(tokens)
+        && let Some((word, power)) = powered(value, words)
+    {
+        cx.error(
+            tokens,
+            messages::body::power_of_normalizer(word, value, power),
+        );
+        return None;
+    }
     let mut rest = without_parentheses(tokens).into_iter().peekable();
     let Some(TokenTree::Ident(name)) = rest.next() else {
         cx.error(tokens, messages::expected_word(key, tokens));
@@ -167,6 +176,28 @@ pub(crate) fn parse_single(
         return None;
     }
     parse_call(name, args, key, words, cx)
+}
+
+/// `relu^2` or `relu ** 2`: the word whose argument the power is, and the power.
+pub(crate) fn powered<'a>(
+    value: &'a Expr,
+    words: &'static [Word],
+) -> Option<(&'static Word, &'a Expr)> {
+    let Expr::Binary(binary) = value else {
+        return None;
+    };
+    let power = match (&binary.op, &*binary.right) {
+        (BinOp::BitXor(_), power) => power,
+        (BinOp::Mul(_), Expr::Unary(power)) if matches!(power.op, UnOp::Deref(_)) => &power.expr,
+        _ => return None,
+    };
+    let Expr::Path(path) = &*binary.left else {
+        return None;
+    };
+    let name = path.path.get_ident()?;
+    let has_power = |word: &&Word| word.args.iter().any(|arg| arg.name == "power");
+    let word = words.iter().find(|word| name == word.name)?;
+    Some(word).filter(has_power).map(|word| (word, power))
 }
 
 /// The tokens in the parentheses around the whole, if there are any.

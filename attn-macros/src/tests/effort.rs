@@ -494,6 +494,28 @@ fn a_session_says_that_the_proof_was_given_up() {
     assert!(!model(", mask = causal").contains("was given up"));
 }
 
+/// A session asks a mask what it looks at: of all of its sequences, if they are not alike.
+#[test]
+fn a_session_asks_the_mask_of_sequences_that_are_not_alike() {
+    for (mask, different) in [
+        ("kv_idx <= q_idx", "1"),
+        ("kv_idx <= q_idx + 0 * b", "room . sequences"),
+    ] {
+        let text = format!(
+            "struct M<d_model = 4>;
+             fn forward(tokens: ids[batch, seq]) -> [batch, seq, 8] {{
+                 let x = embedding::<8, d_model>(tokens);
+                 linear::<8>(attention::<1, mask = causal>(x) {{ fn mask(b, q_idx, kv_idx) {{ {mask} }} }})
+             }}"
+        );
+        let output = pipeline::model(tokens(&text)).to_string();
+        assert!(
+            output.contains(&format!("Cache :: new (room , {different} ,")),
+            "{mask}"
+        );
+    }
+}
+
 #[test]
 fn a_value_that_doubles_too_often_is_an_error() {
     let nested = |depth| nest(depth, |_| "clamp(".to_owned(), "score", ", -2.0, 3.0)");

@@ -105,14 +105,22 @@ fn values_of_another_form() {
     check(
         "mask = «|q, k| q >= k»",
         &[
-            "`mask` expects a word, found a closure\nhelp: a function stands in a body: `struct Name<..> { fn mask(q_idx, kv_idx) { kv_idx <= q_idx } }`",
+            "`mask` expects a word, found a closure\nhelp: a function stands in a body, behind `struct Name<..>` or `attention::<..>(x)`: `{ fn mask(q_idx, kv_idx) { kv_idx <= q_idx } }`",
         ],
     );
     check(
         "score = «|q, k| q * k», bias = false",
         &[
-            "`score` expects a word, found a closure\nhelp: a function stands in a body: `struct Name<..> { fn score(score, q_idx, kv_idx) { ..",
+            "`score` expects a word, found a closure\nhelp: a function stands in a body, behind `struct Name<..>` or `attention::<..>(x)`: `{ fn score(score, q_idx, kv_idx) { ..",
         ],
+    );
+    check(
+        "mask = «|q, k| q > (k)»",
+        &["`mask` expects a word, found a closure\n.."],
+    );
+    check(
+        "normalizer = «relu^2»",
+        &["the power of `relu` is its argument, found `relu ^ 2`\nhelp: write `relu(2)`"],
     );
     check(
         "position = rope«{ theta: 500000.0 }»",

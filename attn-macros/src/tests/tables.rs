@@ -1,12 +1,14 @@
 //! The tables of the documentation: a row has as many cells as its head.
 
+use std::iter;
+
 use proc_macro2::{TokenStream, TokenTree};
 
-use super::support::{expand, tokens};
+use super::support::{expand, parse_file, reports, tokens};
 use crate::ops::OPERATIONS;
 use crate::pipeline;
 use crate::spec::body::{FUNCTIONS, FunctionKind};
-use crate::spec::elsewhere::{Place, aliases, forms};
+use crate::spec::elsewhere::{Place, aliases, forms, instead_of};
 use crate::spec::keys::{KEYS, Key};
 
 /// The documentation in `tokens`.
@@ -131,6 +133,50 @@ fn a_name_from_elsewhere_is_none_of_the_language_and_leads_to_one() {
             "`{name}` stands twice as a {place:?}"
         );
         seen.push((place, name));
+    }
+}
+
+/// What is said of `found` in each place where a name stands.
+fn messages_about(found: &str) -> impl Iterator<Item = String> {
+    let layer = |rest: String| expand(&format!("struct L<heads = 2, d_model = 4{rest}"));
+    let model = |call: String| {
+        let forward = format!("fn forward(x: [batch, d]) -> [batch, d] {{ {call} }}");
+        pipeline::model(tokens(&format!("struct M<d = 4>; {forward}")))
+    };
+    let keyed = OPERATIONS
+        .iter()
+        .filter(|operation| !operation.keys.is_empty());
+    let calls = keyed.map(move |operation| format!("{}::<{found} = 1>(x)", operation.name));
+    let calls = iter::once(format!("{found}(x)")).chain(calls);
+    let worded = KEYS.iter().filter(|key| !key.words().is_empty());
+    let values = worded.map(move |key| format!(", {} = {found}>;", key.name));
+    let layers = [
+        format!(", {found} = 1>;"),
+        format!("> {{ fn score(score) {{ {found}(score) }} }}"),
+        format!("> {{ fn score(score) {{ score * {found} }} }}"),
+        format!("> {{ fn mask({found}) {{ true }} }}"),
+    ];
+    let layers = layers.into_iter().chain(values);
+    let outputs = calls.map(model).chain(layers.map(layer));
+    let reports = outputs.flat_map(|output| reports(&parse_file(output)));
+    reports.map(|report| report.message)
+}
+
+/// A row that no message reads would be of no use.
+#[test]
+fn every_name_from_elsewhere_is_answered_by_its_row() {
+    for (place, name) in forms() {
+        let write = instead_of(name, place).expect("it has a row");
+        let is_said = |message: String| message.contains(write);
+        assert!(messages_about(name).any(is_said), "{place:?} `{name}`");
+    }
+    for (alias, name) in aliases() {
+        let is_meant = |message: String| {
+            let help = message.split_once("did you mean `").map(|(_, help)| help);
+            let meant = help.and_then(|help| help.split_once("`?"));
+            meant.is_some_and(|(meant, _)| meant.split([' ', '(']).any(|part| part == name))
+        };
+        assert!(messages_about(alias).any(is_meant), "`{alias}`");
     }
 }
 

@@ -277,4 +277,26 @@ model! {
     }
 }
 
+model! {
+    struct Net26<vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
+        repeat layers {
+            x = x + attention::<heads, mask = |q, k| q >= k>(layer_norm(x));
+        }
+        linear::<vocab>(layer_norm(x))
+    }
+}
+
+model! {
+    struct Net27<vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
+        repeat layers {
+            x = x + attention::<heads, normalizer = relu^2>(layer_norm(x));
+        }
+        linear::<vocab>(layer_norm(x))
+    }
+}
+
 fn main() {}

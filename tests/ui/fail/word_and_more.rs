@@ -7,6 +7,7 @@ attention! {
     struct Sum<heads = 2, d_model = 16, score = dot + bilinear>;
     struct TwoWords<heads = 2, d_model = 16, normalizer = softmax sigmoid>;
     struct Method<heads = 2, d_model = 16, init = normal(0.02).clamp()>;
+    struct Power<heads = 2, d_model = 16, normalizer = relu^2>;
     struct Path<heads = 2, d_model = 16, score = Score::Dot>;
 }
 
@@ -15,5 +16,5 @@ attention! {
 mod uses;
 
 fn main() {
-    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Both Sum TwoWords Method Path);
+    use_layers!(Tensor<Rank3<2, 4, 16>, f32, _>; Both Sum TwoWords Method Power Path);
 }

@@ -6,6 +6,7 @@ use quote::{quote, quote_spanned};
 use super::Fused;
 use crate::emit::ExecMode;
 use crate::emit::tracked_code::TrackedCode;
+use crate::score::Var;
 
 impl Fused<'_> {
     pub(super) fn emit_in_session(&self) -> TokenStream {
@@ -16,6 +17,12 @@ impl Fused<'_> {
         let inputs = self.inputs();
         let output = self.name(self.steps.output());
         let (make, attention) = self.call_attention(attention);
+        let mask = self.cx.graph.mask();
+        // Sequences have one mask where it does not ask which of them it is.
+        let different = match mask.is_some_and(|mask| mask.reads(Var::B)) {
+            true => quote!(room.sequences),
+            false => quote!(1),
+        };
         let no_seed = self.dropout().map(|_| quote!(, None));
         let mut lines = TrackedCode::default();
         for node in self.steps.nodes() {
@@ -32,7 +39,7 @@ impl Fused<'_> {
                     let made = p::Arc::new(make_call(weights, axes #no_seed));
                     let call = &*made;
                     #make
-                    let cache = p::Cache::new(room, &#attention)?;
+                    let cache = p::Cache::new(room, #different, &#attention)?;
                     Ok(p::DecodeState { call: p::Clone::clone(&made), cache })
                 }
 

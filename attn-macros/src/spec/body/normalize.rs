@@ -2,7 +2,7 @@
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{BinOp, Expr as Syntax, Stmt, UnOp};
+use syn::{Expr as Syntax, Stmt};
 
 use super::lower::{Lower, MOST_OPERATIONS, Scope};
 use super::names::{may_be_constant, variable};
@@ -40,7 +40,9 @@ pub(super) fn check(
 /// The normalizer that is all of the function's value. `None` if that is something else.
 fn named(scope: Scope<'_>, checker: &mut Checker<'_>) -> Option<Normalizer> {
     let key = Key::find("normalizer")?;
-    if let Some((word, value, power)) = powered(scope.function, key) {
+    if let [Stmt::Expr(value, None)] = scope.function.block.stmts.as_slice()
+        && let Some((word, power)) = word::powered(bare(value), key.words())
+    {
         checker
             .cx
             .error(value, messages::power_of_normalizer(word, value, power));
@@ -57,31 +59,6 @@ fn named(scope: Scope<'_>, checker: &mut Checker<'_>) -> Option<Normalizer> {
         .cx
         .error(name, messages::unknown_normalizer(name, near));
     Some(Normalizer::Softmax)
-}
-
-/// `relu^2` or `relu ** 2`: the normalizer, the whole and the power.
-fn powered<'a>(
-    function: &'a FunctionDraft,
-    key: &'static Key,
-) -> Option<(&'static Word, &'a Syntax, &'a Syntax)> {
-    let [Stmt::Expr(value, None)] = function.block.stmts.as_slice() else {
-        return None;
-    };
-    let Syntax::Binary(binary) = bare(value) else {
-        return None;
-    };
-    let power = match (&binary.op, &*binary.right) {
-        (BinOp::BitXor(_), power) => power,
-        (BinOp::Mul(_), Syntax::Unary(power)) if matches!(power.op, UnOp::Deref(_)) => &power.expr,
-        _ => return None,
-    };
-    let Syntax::Path(path) = &*binary.left else {
-        return None;
-    };
-    let name = path.path.get_ident()?;
-    let mut words = key.words().iter();
-    let word = words.find(|word| name == word.name && !word.args.is_empty())?;
-    Some((word, value, power))
 }
 
 /// Whether the function's value names a normalizer.
