@@ -258,7 +258,7 @@ pub use attn_core::text;
 pub use attn_core::viz;
 pub use attn_core::{
     Backend, Element, Error, Facts,
-    composed::Composed,
+    entry::Composed,
     kernel::attention::{Coverage, MaskBlocks},
     memory, nn, ops, train,
 };
@@ -370,7 +370,7 @@ pub mod __private {
         },
         init,
         kernel::{
-            Matrix, MatrixMut,
+            Matrix, MatrixMut, Real, activation as activations,
             attention::{
                 Angles, Attention, Coverage, Dropout, Everything, Gradients as AttentionGradients,
                 HeadTransform, Mask as Attends, MaskBlocks, Norm, Normalizer, Score as Modify,
@@ -378,17 +378,19 @@ pub mod __private {
                 per_head_linear, per_head_linear_backward, prepare, prepare_backward,
             },
             axis::{Axis as AxisOf, Counted},
+            loops::{InPlace, Loop, known as loops, read},
             parallel::inside,
         },
         layers,
-        maps::{AttentionMap, Attentions, Looked, attention_maps},
+        maps::{AttentionMap, Attentions, attention_maps},
         model::{
             Batch, Built, FusedBlock, FusedLayer, Pass, Random, Row, Weighted, asserted, axis,
             check_axis, check_length, count, on, summary, summary_of, tapes_of_results,
         },
-        nn::Weight,
+        nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,
-        simd::{Vector, WriteMode, math},
+        project,
+        simd::{Vector, WriteMode, math, splat},
         sizes::*,
         traced::Records,
         unwrap,
@@ -399,10 +401,7 @@ pub mod __private {
     pub type AutoErr = <AutoDevice as HasErr>::Err;
 
     pub use ::dfdx::{
-        nn::{
-            BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection, TensorOptions,
-            modules::{Linear, UnbiasedLinear},
-        },
+        nn::{BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection, TensorOptions},
         shapes::{Const, Dim, Dtype, HasShape, Shape},
         tensor::{
             AutoDevice, HasErr, NoneTape, PutTape, RandomU64, Storage, Tape, Tensor, WithEmptyTape,

@@ -39,13 +39,13 @@ pub(crate) fn replace<E: From<Failure>>(
         Ok(sync_folder(parent(path))?)
     });
     if written.is_err() {
-        // It may not be there; and if it cannot be removed, what went wrong before is what matters.
+        // The temporary file may not exist. If it cannot be removed, the first error is the one to report.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-/// That there is a file, or nothing: renaming would take a device or a pipe away.
+/// Checks that there is a file, or nothing: renaming would replace a device or a pipe.
 fn check_replaceable(path: &Path) -> Result<(), Failure> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(Failure {
@@ -149,10 +149,12 @@ impl Write for Watched<'_> {
     }
 }
 
-#[cfg(all(test, feature = "safetensors"))]
-use crate::checkpoint::faults::before;
+#[cfg(test)]
+pub(crate) mod faults;
+#[cfg(test)]
+use faults::before;
 
-#[cfg(not(all(test, feature = "safetensors")))]
+#[cfg(not(test))]
 fn before(_action: &'static str, _path: &Path) -> io::Result<()> {
     Ok(())
 }

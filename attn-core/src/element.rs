@@ -5,7 +5,7 @@ use num_traits::Float;
 
 use rand_distr::uniform::SampleUniform;
 
-use crate::kernel::Pooled;
+use crate::kernel::Kernels;
 
 /// A number that a layer can be made of: `f32` or `f64`.
 ///
@@ -25,7 +25,7 @@ use crate::kernel::Pooled;
     label = "the numbers of a layer",
     note = "a layer is made of `f32` or `f64`"
 )]
-pub trait Element: Dtype + Float + Pooled + SampleUniform + sealed::Sealed {
+pub trait Element: Dtype + Float + Kernels + SampleUniform + sealed::Sealed {
     /// The element nearest to `value`.
     fn of(value: f64) -> Self;
 }

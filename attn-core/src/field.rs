@@ -2,10 +2,7 @@
 
 use dfdx::{
     dtypes::Dtype,
-    nn::{
-        modules::Linear,
-        tensor_collection::{ModuleFields, ModuleVisitor, TensorCollection, TensorOptions},
-    },
+    nn::tensor_collection::{ModuleFields, ModuleVisitor, TensorCollection},
     shapes::Rank2,
     tensor::Tensor,
     tensor_ops::Device,
@@ -14,13 +11,15 @@ use dfdx::{
 use crate::{
     Element,
     init::{self, Initial},
+    nn::Linear,
+    ops::visit_linear,
 };
 
 /// `N` fields of the layer `M`, one after the other, that are [`Linear`] of the same sizes and of the same initial distribution;
 /// their biases start at 0. One of these for all of their tensors, because every closure in an expansion is time of its
 /// compilation.
 pub struct LinearFields<M, const N: usize, const I: usize, const O: usize, E: Dtype, D: Device<E>> {
-    /// Of the fields.
+    /// The names of the fields.
     pub names: [&'static str; N],
     /// The fields.
     pub get: fn(&M) -> [&Linear<I, O, E, D>; N],
@@ -44,25 +43,14 @@ where
         let name = self.names[index];
         let weight = format!("{name}.weight");
         let bias = format!("{name}.bias");
-        let fields = (
-            M::tensor(
-                &weight,
-                |layer| &(self.get)(layer)[index].weight,
-                |layer| &mut pick((self.get_mut)(layer), index).weight,
-                TensorOptions::reset_with(self.reset),
-            ),
-            M::tensor(
-                &bias,
-                |layer| &(self.get)(layer)[index].bias,
-                |layer| &mut pick((self.get_mut)(layer), index).bias,
-                TensorOptions::reset_with(|bias| init::zeros(bias)),
-            ),
-        );
-        let (weight, bias) = fields.visit_fields(visitor)?;
-        match (weight, bias) {
-            (Some(weight), Some(bias)) => Ok(Some(Linear { weight, bias })),
-            _ => Ok(None),
-        }
+        visit_linear(
+            visitor,
+            [&weight, &bias],
+            |layer| (self.get)(layer)[index],
+            |layer| pick((self.get_mut)(layer), index),
+            self.reset,
+            |bias| init::zeros(bias),
+        )
     }
 }
 
@@ -103,9 +91,9 @@ where
 
 /// A field whose layer begins with matrices of this distribution, and with all else as it does by itself.
 pub struct InitialField<F> {
-    /// What is visited.
+    /// The field.
     pub field: F,
-    /// Of its matrices.
+    /// The distribution of its matrices.
     pub initial: Initial,
 }
 

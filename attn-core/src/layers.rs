@@ -4,10 +4,8 @@
 //! where the caller wants it, and gradients go to a [`Target`](crate::fused::Target) each.
 
 pub use crate::ops::{
-    activation::slices::{activate, activate_backward},
-    arithmetic::slices::{add, add_to, mul, mul_backward, scale, shift, sub},
     concat::slices::{concat, concat_backward},
-    dropout::slices::{dropout, dropout_backward, dropout_in_place},
+    elementwise::{elementwise, elementwise_backward},
     embedding::slices::Table,
     expand::slices::{expand, expand_backward, expand_footprint, growing},
     feed_forward::slices::{FeedForward, Middle, feed_forward_footprint},
@@ -19,4 +17,4 @@ pub use crate::ops::{
     softmax::slices::{softmax, softmax_backward},
 };
 
-pub use crate::kernel::dropout::{Dropout, WithDropout};
+pub use crate::kernel::dropout::Dropout;

@@ -1,28 +1,28 @@
-//! The run-time half of `attn`: what the code that the macros emit calls.
+//! The run-time half of `attn`: the functions that the emitted code calls.
 //!
 //! Users import the facade crate `attn`; it shows them the items of this crate that they meet: [`Error`], the
 //! layers in [`nn`], and the [`data`] that layers take.
 //!
-//! | Module | What is in it |
+//! | Module | Contents |
 //! | --- | --- |
 //! | [`checkpoint`] | weights and the state of training on the disk |
-//! | [`composed`] | attention out of dfdx operations, one function per operation of the graph |
-//! | [`data`] | what `padding` and `document` masks and the `data` of a body take at the call |
-//! | [`entry`] | what happens to the inputs before the first operation: checks, batch axis |
-//! | [`fit`] | what a wrong shape in a tuple of inputs is answered with |
+//! | [`composed`] | attention out of dfdx operations, one function for each of its operations |
+//! | [`data`] | arguments of a call: of `padding` and `document` masks, the `data` of a body, indices |
+//! | [`entry`] | the call of a layer: checks, options, batch axis |
+//! | [`fit`] | rustc's message about a wrong shape in a tuple of inputs |
 //! | [`fused`] | a layer as one operation of the tape, on slices |
 //! | [`init`] | initial values of parameters |
-//! | [`kernel`] | the same over slices: tiled, vectorised, parallel, with derivatives |
-//! | [`maps`] | what the attentions of a model look at |
+//! | [`kernel`] | computations over slices: tiled, vectorised, parallel, with derivatives |
+//! | [`maps`] | the weights of the attentions of a model |
 //! | [`model`] | the state of a forward pass, whose methods the code of a declared model calls |
 //! | [`nn`] | parameters and layers: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`], .. |
-//! | [`ops`] | what those layers compute, as functions on tensors |
+//! | [`ops`] | the operations of those layers, as functions on tensors |
 //! | [`text`] | text as tokens |
-//! | [`traced`] | what `backward` without a tape is answered with |
+//! | [`traced`] | rustc's message about `backward` without a tape |
 //! | [`train`] | [`train::AdamW`], and the norm of gradients |
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
-//! | [`memory`] | how much of it activations take |
+//! | [`memory`] | the memory that activations take |
 //! | [`sizes`] | arithmetic on sizes in constants |
 //! | [`viz`] | pages, drawings and records of training |
 //!
@@ -80,3 +80,4 @@ pub use element::Element;
 pub use error::{Error, unwrap};
 pub use facts::Facts;
 pub use field::{InitialField, LinearFields};
+pub use ops::linear::composed::project;

@@ -133,6 +133,35 @@ macro_rules! operations {
                 fn forward(x: [a, b, c, d]) -> [a, b, c, 4] { linear::<4>(x) }
             } (a: 2, b: 1, c: 3) (x: tensor::<_, E>("x", (a, b, c, Const::<6>))) reads x;
 
+            elementwise_expressions {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> ([batch, seq, d], [batch, seq, d]) {
+                    // One expression of four operands, one of them three times; a gate; a modulation; a scaled residual.
+                    let scale = linear::<d>(x);
+                    let shift = linear::<d>(x);
+                    let y = x * (1 + scale) + shift;
+                    let gated = silu(y) * linear::<d>(y);
+                    let long = 2 * y - gated * sigmoid(y) + y * y / 4 - gelu(gated - x);
+                    let short = (long - 1) * (3 - long);
+                    (x + 0.5 * tanh(short), long + gated)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            elementwise_expressions_in_a_loop {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let kept = sigmoid(linear::<d>(x));
+                    let mut x = x;
+                    let mut sum = 0.5 * x;
+                    repeat 3, name = blocks {
+                        let y = rms_norm(x * kept + sum);
+                        x = layer_norm(x - relu_squared(y) * linear::<d>(y));
+                        sum = sum + x * x;
+                    }
+                    x * sum - kept
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
             feed_forwards {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
@@ -482,6 +511,17 @@ macro_rules! dropouts {
                         x = rms_norm(x + dropout::<0.4>(linear::<d>(x)));
                     }
                     layer_norm(dropout::<0.1>(x) + linear::<d>(x))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
+
+            expressions_with_dropout {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = linear::<d>(x);
+                    // Operands that the derivative reads, and that it does not.
+                    let a = dropout::<0.2>(x) * y - dropout::<0.3>(2 * y);
+                    let b = layer_norm(a * sigmoid(y) + 3 * dropout::<0.4>(a));
+                    dropout::<0.5>(b * b - dropout::<0.1>(y) + x)
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 

@@ -7,18 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dfdx::{nn::TensorCollection, tensor_ops::Device};
-
 use super::{
     CheckpointError, Difference, Dtype, LoadOptions, Mismatch, Problem, TensorType,
     header::{Header, Located},
-    layout::{LoadReport, Mapped, Plan, WeightMap},
-    model,
     number::{decode, is_float},
-    optimizer,
     write::{CHECKSUM, checksum},
 };
-use crate::{Element, train::AdamWState};
+use crate::Element;
 
 /// A safetensors file whose header was read and is valid, and whose numbers were not read yet.
 ///
@@ -41,7 +36,7 @@ use crate::{Element, train::AdamWState};
 #[derive(Debug)]
 pub struct Archive<R> {
     path: PathBuf,
-    header: Header,
+    pub(super) header: Header,
     data: R,
 }
 
@@ -94,69 +89,8 @@ impl<R: Read> Archive<R> {
         tensors.map(|(name, tensor)| (name.as_str(), &tensor.described))
     }
 
-    /// As [`load`](super::load), from this file.
-    ///
-    /// # Errors
-    /// As [`load`](super::load).
-    pub fn load<M, E, D>(self, model: &mut M, options: LoadOptions) -> Result<(), CheckpointError>
-    where
-        M: TensorCollection<E, D>,
-        E: Element,
-        D: Device<E>,
-    {
-        self.load_mapped(model, &WeightMap::identity(), options)?;
-        Ok(())
-    }
-
-    /// Reads the tensors of a model from a file of another library, whose names and layout the [map](super::layout) tells.
-    ///
-    /// As [`load`](super::load), everything is checked before the first tensor of the model is touched. The report lists what was
-    /// loaded, and what stays as it was built because the map [says so](WeightMap::fresh).
-    ///
-    /// PyTorch: `model.load_state_dict(convert(safetensors.torch.load_file(path)), strict=True)`.
-    ///
-    /// # Errors
-    /// As [`load`](super::load), with [`Problem::Mismatch`] in the names of the file; with [`Problem::Map`] if the map does not fit the
-    /// model, [`Problem::Prefix`] if it is for a part that the file has not, and [`Problem::NotTied`] if two tensors should be one.
-    #[doc(alias("from_pretrained", "load_state_dict"))]
-    pub fn load_mapped<M, E, D>(
-        self,
-        model: &mut M,
-        map: &WeightMap,
-        options: LoadOptions,
-    ) -> Result<LoadReport, CheckpointError>
-    where
-        M: TensorCollection<E, D>,
-        E: Element,
-        D: Device<E>,
-    {
-        self.naming_the_file(|archive| {
-            let expected = model::expected(model);
-            let plan = Plan::new(map, &expected)?;
-            let values = archive.read_mapped(&plan, options)?;
-            model::fill(model, &Mapped::new(&plan, &values)?)?;
-            Ok(LoadReport::new(&plan, expected))
-        })
-    }
-
-    /// As [`load_adamw`](super::load_adamw), from this file.
-    ///
-    /// # Errors
-    /// As [`load_adamw`](super::load_adamw).
-    pub fn load_adamw<M, E, D>(
-        self,
-        model: &M,
-        options: LoadOptions,
-    ) -> Result<AdamWState<E>, CheckpointError>
-    where
-        M: TensorCollection<E, D>,
-        E: Element,
-        D: Device<E>,
-    {
-        self.naming_the_file(|archive| optimizer::read(archive, model, options))
-    }
-
-    fn naming_the_file<T>(
+    /// Reads from the file, whose name is in the error.
+    pub(super) fn naming_the_file<T>(
         mut self,
         read: impl FnOnce(Self) -> Result<T, Problem>,
     ) -> Result<T, CheckpointError> {
@@ -175,16 +109,12 @@ impl<R: Read> Archive<R> {
         self.read_unless(mismatch, options)
     }
 
-    fn read_mapped(mut self, plan: &Plan, options: LoadOptions) -> Result<Values, Problem> {
-        let tensors = &mut self.header.tensors;
-        plan.check_prefix(tensors.keys().map(String::as_str))?;
-        tensors.retain(|name, _| !plan.leaves_out(name));
-        let mut mismatch = compare(&plan.expected(), tensors, options);
-        plan.explain(&mut mismatch);
-        self.read_unless(mismatch, options)
-    }
-
-    fn read_unless(mut self, mismatch: Mismatch, options: LoadOptions) -> Result<Values, Problem> {
+    /// Reads the numbers, if nothing differs.
+    pub(super) fn read_unless(
+        mut self,
+        mismatch: Mismatch,
+        options: LoadOptions,
+    ) -> Result<Values, Problem> {
         if !mismatch.is_empty() {
             return Err(Problem::Mismatch(mismatch));
         }
@@ -209,7 +139,8 @@ pub(super) struct Expected {
     pub(super) optional: bool,
 }
 
-fn compare(
+/// The differences between the tensors of a file and those that it should have.
+pub(super) fn compare(
     expected: &[Expected],
     found: &BTreeMap<String, Located>,
     options: LoadOptions,

@@ -12,7 +12,7 @@ use dfdx::{nn::TensorCollection, tensor_ops::Device};
 use serde::Serialize;
 
 use super::{
-    CheckpointError, Problem, model, optimizer,
+    CheckpointError, Problem, optimizer, tensors,
     write::{Metadata, write},
 };
 use crate::{Element, disk, train::AdamWState};
@@ -55,7 +55,7 @@ impl<'a> Contents<'a> {
         D: Device<E>,
     {
         self.file(MODEL, |file| {
-            write(file, Metadata::new(), &model::stored(model))
+            write(file, Metadata::new(), &tensors::stored(model))
         })
     }
 

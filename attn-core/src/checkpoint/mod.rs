@@ -111,12 +111,11 @@ pub mod layout;
 mod model;
 mod number;
 mod optimizer;
+mod tensors;
 mod write;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-pub(crate) use tests::faults;
 
 pub use archive::Archive;
 pub use contents::Contents;

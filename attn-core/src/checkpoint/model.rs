@@ -1,25 +1,14 @@
-//! The tensors of a model, by the names under which dfdx saves them.
+//! The weights of a model as a safetensors file.
 
-use std::{any::type_name, convert::Infallible, path::Path};
+use std::{io::Read, path::Path};
 
-use dfdx::{
-    nn::tensor_collection::{
-        RecursiveWalker, ScalarOptions, TensorCollection, TensorOptions, TensorVisitor,
-        ViewTensorMut, ViewTensorName, ViewTensorRef,
-    },
-    shapes::{HasShape, Shape},
-    tensor::Tensor,
-    tensor_ops::Device,
-};
-use num_traits::NumCast;
-use safetensors::Dtype;
+use dfdx::{nn::TensorCollection, tensor_ops::Device};
 
 use super::{
-    Archive, CheckpointError, LoadOptions, Problem, TensorType,
-    archive::Expected,
-    layout::Mapped,
-    number::{dtype_of, encode},
-    write::{Metadata, Stored, write},
+    Archive, CheckpointError, LoadOptions,
+    layout::WeightMap,
+    tensors::stored,
+    write::{Metadata, write},
 };
 use crate::{Element, disk};
 
@@ -58,8 +47,8 @@ where
 /// PyTorch: `model.load_state_dict(safetensors.torch.load_file(path), strict=True)`.
 ///
 /// # Errors
-/// [`CheckpointError`] with [`Problem::Mismatch`], which lists everything that is missing, extra or different; with
-/// [`Problem::Nan`]; or with what is wrong with the file itself. The model is then what it was before.
+/// [`CheckpointError`] with [`Problem::Mismatch`](super::Problem::Mismatch), which lists everything that is missing, extra or different; with
+/// [`Problem::Nan`](super::Problem::Nan); or with what is wrong with the file itself. The model is then what it was before.
 #[doc(alias("load_file", "load_state_dict"))]
 pub fn load<M, E, D>(
     model: &mut M,
@@ -74,181 +63,18 @@ where
     Archive::open(path)?.load(model, options)
 }
 
-/// The tensors of a model and their bytes.
-pub(super) fn stored<M, E, D>(model: &M) -> Vec<Stored>
-where
-    M: TensorCollection<E, D>,
-    E: Element,
-    D: Device<E>,
-{
-    let mut tensors = Vec::new();
-    for_each(model, |slot| {
-        tensors.push(Stored {
-            bytes: (slot.bytes)(),
-            name: slot.name,
-            described: slot.described,
-        });
-    });
-    tensors
-}
-
-/// The tensors that a file of this model has.
-pub(super) fn expected<M, E, D>(model: &M) -> Vec<Expected>
-where
-    M: TensorCollection<E, D>,
-    E: Element,
-    D: Device<E>,
-{
-    let mut expected = Vec::new();
-    for_each(model, |slot| {
-        expected.push(Expected {
-            name: slot.name,
-            described: slot.described,
-            optional: slot.kind == Kind::Scalar,
-        });
-    });
-    expected
-}
-
-/// A tensor of a model, or a number beside the tensors.
-pub(super) struct Slot<'a> {
-    pub(super) name: String,
-    pub(super) described: TensorType,
-    pub(super) kind: Kind,
-    pub(super) bytes: &'a dyn Fn() -> Vec<u8>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A tensor that training changes.
-    Parameter,
-    /// A tensor that it does not change, as the running mean of a norm.
-    Constant,
-    Scalar,
-}
-
-/// Hands everything that dfdx saves of a model to `f`, in the order of the model.
-pub(super) fn for_each<M, E, D>(model: &M, f: impl FnMut(Slot<'_>))
-where
-    M: TensorCollection<E, D>,
-    E: Element,
-    D: Device<E>,
-{
-    let Ok(_) = M::iter_tensors(&mut RecursiveWalker {
-        m: (model, String::new()),
-        f: &mut Visit(f),
-    });
-}
-
-struct Visit<F>(F);
-
-impl<E: Element, D: Device<E>, F: FnMut(Slot<'_>)> TensorVisitor<E, D> for Visit<F> {
-    type Viewer = (ViewTensorRef, ViewTensorName);
-    type Err = Infallible;
-    type E2 = E;
-    type D2 = D;
-
-    fn visit<S: Shape>(
-        &mut self,
-        options: TensorOptions<S, E, D>,
-        (tensor, name): (&Tensor<S, E, D>, String),
-    ) -> Result<Option<Tensor<S, E, D>>, Infallible> {
-        (self.0)(Slot {
-            name,
-            described: TensorType {
-                dtype: dtype_of::<E>(),
-                shape: tensor.shape().concrete().into(),
-            },
-            kind: if options.do_gradient_update {
-                Kind::Parameter
-            } else {
-                Kind::Constant
-            },
-            bytes: &|| match tensor.shape().num_elements() {
-                // dfdx cannot list what is in a tensor without numbers.
-                0 => Vec::new(),
-                _ => encode(&tensor.as_vec()),
-            },
-        });
-        Ok(None)
-    }
-
-    fn visit_scalar<N: NumCast>(
-        &mut self,
-        _: ScalarOptions<N>,
-        (number, name): (&N, String),
-    ) -> Result<Option<N>, Infallible> {
-        (self.0)(Slot {
-            name,
-            described: TensorType {
-                dtype: Dtype::F64,
-                shape: Vec::new(),
-            },
-            kind: Kind::Scalar,
-            bytes: &|| encode(&[number.to_f64().unwrap_or(f64::NAN)]),
-        });
-        Ok(None)
-    }
-}
-
-/// Copies the values into the model, if all of them can be.
-pub(super) fn fill<M, E, D>(model: &mut M, values: &Mapped<'_>) -> Result<(), Problem>
-where
-    M: TensorCollection<E, D>,
-    E: Element,
-    D: Device<E>,
-{
-    for dry in [true, false] {
-        M::iter_tensors(&mut RecursiveWalker {
-            m: (&mut *model, String::new()),
-            f: &mut Fill { values, dry },
-        })?;
-    }
-    Ok(())
-}
-
-struct Fill<'a> {
-    values: &'a Mapped<'a>,
-    /// Whether this is only a trial.
-    dry: bool,
-}
-
-impl<E: Element, D: Device<E>> TensorVisitor<E, D> for Fill<'_> {
-    type Viewer = (ViewTensorMut, ViewTensorName);
-    type Err = Problem;
-    type E2 = E;
-    type D2 = D;
-
-    fn visit<S: Shape>(
-        &mut self,
-        _: TensorOptions<S, E, D>,
-        (tensor, name): (&mut Tensor<S, E, D>, String),
-    ) -> Result<Option<Tensor<S, E, D>>, Problem> {
-        if !self.dry
-            && let Some(numbers) = self.values.numbers(&name)
-        {
-            tensor.copy_from(&numbers);
-        }
-        Ok(None)
-    }
-
-    fn visit_scalar<N: NumCast>(
-        &mut self,
-        _: ScalarOptions<N>,
-        (number, name): (&mut N, String),
-    ) -> Result<Option<N>, Problem> {
-        let Some(value) = self.values.scalar(&name) else {
-            return Ok(None);
-        };
-        let expected = type_name::<N>();
-        let read = N::from(value).ok_or(Problem::Scalar {
-            name,
-            value,
-            expected,
-        })?;
-        if !self.dry {
-            *number = read;
-        }
-        Ok(None)
+impl<R: Read> Archive<R> {
+    /// [`load`](super::load) from this file.
+    ///
+    /// # Errors
+    /// As [`load`](super::load).
+    pub fn load<M, E, D>(self, model: &mut M, options: LoadOptions) -> Result<(), CheckpointError>
+    where
+        M: TensorCollection<E, D>,
+        E: Element,
+        D: Device<E>,
+    {
+        self.load_mapped(model, &WeightMap::identity(), options)?;
+        Ok(())
     }
 }

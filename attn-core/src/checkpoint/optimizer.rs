@@ -7,8 +7,8 @@ use dfdx::{nn::TensorCollection, tensor_ops::Device};
 use super::{
     Archive, CheckpointError, LoadOptions, Problem, TensorType,
     archive::Expected,
-    model::{Kind, for_each},
     number::{dtype_of, encode},
+    tensors::{Kind, for_each},
     write::{Metadata, Stored, write},
 };
 use crate::{Element, disk, train::AdamWState};
@@ -41,7 +41,7 @@ pub fn save_adamw<E: Element>(
 
 /// Reads the state of an optimizer of `model` from a safetensors file.
 ///
-/// It must be that of this model: a state after the first step has the moments of all parameters, and nothing else.
+/// The state must be that of this model: after the first step it has the moments of all parameters, and nothing else.
 ///
 /// PyTorch: `optimizer.load_state_dict(torch.load(path))`.
 ///
@@ -61,7 +61,26 @@ where
     Archive::open(path)?.load_adamw(model, options)
 }
 
-pub(super) fn read<R: Read, M, E, D>(
+impl<R: Read> Archive<R> {
+    /// [`load_adamw`](super::load_adamw) from this file.
+    ///
+    /// # Errors
+    /// As [`load_adamw`](super::load_adamw).
+    pub fn load_adamw<M, E, D>(
+        self,
+        model: &M,
+        options: LoadOptions,
+    ) -> Result<AdamWState<E>, CheckpointError>
+    where
+        M: TensorCollection<E, D>,
+        E: Element,
+        D: Device<E>,
+    {
+        self.naming_the_file(|archive| read(archive, model, options))
+    }
+}
+
+fn read<R: Read, M, E, D>(
     archive: Archive<R>,
     model: &M,
     options: LoadOptions,

@@ -11,7 +11,7 @@ use dfdx::{
 
 use super::{
     Scores,
-    empty::{depend, is_empty, zeros_after_both},
+    tensors::{depend, is_empty, zeros_after_both},
 };
 use crate::Element;
 
@@ -132,7 +132,7 @@ pub fn select_condition<
     or(and(condition, a)?, and(other, b)?)
 }
 
-/// What a branch reads: `x` where `condition` is `taken`, 0 elsewhere.
+/// The operand of a branch: `x` where `condition` is `taken`, 0 elsewhere.
 ///
 /// From elsewhere no gradient comes back, whatever it is: `if x > 0 { ln(x) } else { 0 }` has gradient 0 at 0 if the
 /// logarithm is that of the guarded `x`, and 0 times infinity otherwise.

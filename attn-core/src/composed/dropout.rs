@@ -6,7 +6,7 @@ use dfdx::{
     tensor_ops::{Device, TryMul},
 };
 
-use super::{Scores, empty::is_empty};
+use super::{Scores, tensors::is_empty};
 use crate::{Element, random::Philox4x32};
 
 /// Sets each weight to 0 with probability `p`, and multiplies the others by `1 / (1 - p)`.

@@ -11,8 +11,8 @@ use dfdx::{
 
 use super::{
     Scores,
-    empty::{depend, is_empty, zeros_after, zeros_after_both},
     normalize::off_tape,
+    tensors::{depend, is_empty, zeros_after, zeros_after_both},
 };
 use crate::Element;
 

@@ -8,7 +8,7 @@ use dfdx::{
 
 use super::{
     Heads, Scores,
-    empty::{is_empty, reshape, zeros_after_both},
+    tensors::{is_empty, reshape, zeros_after_both},
 };
 use crate::Element;
 

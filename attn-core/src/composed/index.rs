@@ -13,7 +13,7 @@ use dfdx::{
 use super::{
     Condition, Scores,
     condition::less,
-    empty::{is_empty, reshape, zeros_after},
+    tensors::{is_empty, reshape, zeros_after},
 };
 use crate::Element;
 

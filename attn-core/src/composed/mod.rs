@@ -1,11 +1,11 @@
-//! Attention out of dfdx operations.
+//! Attention out of dfdx operations. Projections are in [`ops`](crate::ops), beside the linear map.
 //!
 //! Each function is one operation of the graph that the macros build, as plain dfdx tensor operations: it runs on any
 //! dfdx device, and dfdx's tape differentiates it. This is the meaning of a layer, written to be read.
 //!
 //! - [`split_heads`], [`merge_heads`]: between `[batch, len, heads * width]` and `[batch, heads, len, width]`.
-//! - [`rms_norm`], [`l2_norm`], [`rope`]: what is done to queries and keys before they meet.
-//! - [`dot_scores`], [`additive_scores`], [`bilinear`]: where they meet; [`no_scores`]: where there are none.
+//! - [`rms_norm`], [`l2_norm`], [`rope`]: transforms of queries and keys before the scores.
+//! - [`dot_scores`], [`additive_scores`], [`bilinear`]: the scores; [`no_scores`]: zeros in their place.
 //! - [`add`], [`mul`], [`tanh`], ...: score modifications, element by element.
 //! - [`less`], [`and`], [`select`], ...: conditions, and the choice between scores by them.
 //! - [`index_mask`], [`index_floats`], [`index_condition`], [`index_param`]: functions of the place
@@ -19,16 +19,14 @@
 mod condition;
 mod dropout;
 mod elementwise;
-mod empty;
 mod heads;
 mod index;
-mod layer;
-mod linear;
 mod norm;
 mod normalize;
 mod rope;
 mod scores;
 mod sparse;
+mod tensors;
 
 pub use condition::{
     Condition, and, at_most, equal, guard, less, not, or, select, select_condition,
@@ -43,15 +41,14 @@ pub use index::{
     Mask, Over, index_condition, index_floats, index_mask, index_param, integer_of, max, min,
     sigmoid_of,
 };
-pub use layer::{Composed, Layer};
-pub use linear::{linear, project, project_unbiased};
 pub use norm::{l2_norm, rms_norm};
 pub use normalize::{identity, sink, softmax, softmax1};
 pub use rope::rope;
 pub use scores::{additive_scores, bilinear, dot_scores, no_scores};
 pub use sparse::{entmax15, sparsemax};
 
-pub(crate) use empty::{depend, is_empty, reshape, zeros_after, zeros_after_both};
+pub use tensors::contiguous;
+pub(crate) use tensors::{conditions, depend, is_empty, reshape, zeros_after, zeros_after_both};
 
 use dfdx::{shapes::Const, tensor::Tensor};
 

@@ -8,7 +8,7 @@ use dfdx::{
 
 use super::{
     Heads,
-    empty::{is_empty, zeros_after_both},
+    tensors::{is_empty, zeros_after_both},
 };
 use crate::Element;
 

@@ -6,12 +6,13 @@ use dfdx::{
     tensor_ops::{BroadcastTo, Device, MaxTo, SumTo, TryAdd, TryDiv, TrySub},
 };
 
+use super::tensors::contiguous;
 use super::{
     Mask, Scores,
     condition::{less, or, select},
-    empty::{is_empty, zeros_after_both},
+    tensors::{is_empty, zeros_after_both},
 };
-use crate::{Element, entry::contiguous};
+use crate::Element;
 
 /// `weight[k] = exp(score[k]) / sum_j exp(score[j])`, over the keys `j` that the query attends to; 0 for the others.
 ///
@@ -102,7 +103,7 @@ pub fn identity<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>
 /// One number per batch, head and query.
 pub(super) type Rows<B, const H: usize, Q, E, D, T> = Tensor<(B, Const<H>, Q), E, D, T>;
 
-/// What a mask adds to the scores; nothing if every query attends to every key.
+/// The tensor that a mask adds to the scores; none if every query attends to every key.
 pub(super) fn bias<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(
     mask: Option<Mask<B, H, Q, K, E, D>>,
 ) -> Option<Scores<B, H, Q, K, E, D, NoneTape>> {

@@ -6,7 +6,7 @@ use dfdx::{
     tensor_ops::{BroadcastTo, Device, Roll, TryAdd, TryMul},
 };
 
-use super::{Heads, empty::is_empty};
+use super::{Heads, tensors::is_empty};
 use crate::Element;
 
 /// Rotates the pairs `(x[i], x[i + W/2])` of each vector by the angle `position * theta^(-2i / W)`.

@@ -8,8 +8,8 @@ use dfdx::{
 
 use super::{
     Heads, Scores,
-    empty::{is_empty, reshape, zeros_after, zeros_after_both},
     heads::fold_groups,
+    tensors::{is_empty, reshape, zeros_after, zeros_after_both},
 };
 use crate::Element;
 
@@ -113,7 +113,7 @@ pub fn bilinear<
 /// `score[b, h, q, k] = 0` for every query, of which `x` has as many, and every key: what a function of the place alone
 /// stands in for.
 ///
-/// Whatever `x` is, the scores are 0 and so is its gradient.
+/// The scores and the gradient of `x` are 0, whatever `x` is.
 pub fn no_scores<
     B: Dim,
     Q: Dim,

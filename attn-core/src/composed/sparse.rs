@@ -11,8 +11,8 @@ use dfdx::{
 
 use super::{
     Mask, Scores,
-    empty::is_empty,
     normalize::{Rows, bias, hide, off_tape, over_keys, sum_over_keys},
+    tensors::is_empty,
 };
 use crate::Element;
 

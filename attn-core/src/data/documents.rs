@@ -50,9 +50,9 @@ pub trait Documents<Shape, D: HasErr>: Sized {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentData {
     /// `[batch, query]`.
-    query: Ids,
+    query: DocumentIds,
     /// `[batch, key]`.
-    key: Ids,
+    key: DocumentIds,
 }
 
 impl DocumentData {
@@ -85,12 +85,12 @@ impl DocumentData {
 
 /// `[batch, len]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Ids {
+struct DocumentIds {
     ids: Vec<usize>,
     len: usize,
 }
 
-impl Ids {
+impl DocumentIds {
     /// The ids of a range of tokens. One sequence at a time.
     fn over<'z>(&self, b: Affine<'z>, index: Affine<'z>) -> Affine<'z> {
         let (first, last) = index.bounds().ends();
@@ -102,7 +102,7 @@ impl Ids {
     }
 
     fn at(&self, b: i64, index: i64) -> i64 {
-        // Ids are compared, never counted with: that a huge one turns negative changes nothing.
+        // DocumentIds are compared, never counted with: that a huge one turns negative changes nothing.
         self.ids[b as usize * self.len + index as usize] as i64
     }
 }
@@ -161,12 +161,12 @@ fn batched<B: Dim, S: Dim, D: Storage<usize>>(
     batch: usize,
     axis: (&'static str, &'static str),
     len: usize,
-) -> Result<Ids, Error<D::Err>> {
+) -> Result<DocumentIds, Error<D::Err>> {
     let (b, s) = *ids.shape();
     check_batch(layer, axis.0, batch, b.size())?;
     check_axis(layer, axis, len, s.size())?;
     let ids = values(ids);
-    Ok(Ids { ids, len })
+    Ok(DocumentIds { ids, len })
 }
 
 fn unbatched<S: Dim, D: Storage<usize>>(
@@ -174,10 +174,10 @@ fn unbatched<S: Dim, D: Storage<usize>>(
     layer: &'static str,
     axis: (&'static str, &'static str),
     len: usize,
-) -> Result<Ids, Error<D::Err>> {
+) -> Result<DocumentIds, Error<D::Err>> {
     check_axis(layer, axis, len, ids.shape().0.size())?;
     let ids = values(ids);
-    Ok(Ids { ids, len })
+    Ok(DocumentIds { ids, len })
 }
 
 #[cfg(test)]

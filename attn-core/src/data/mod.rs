@@ -6,10 +6,13 @@
 
 mod declared;
 mod documents;
+mod ids;
 mod padding;
 
 pub use declared::{Data, DataElement, Declared, Table};
 pub use documents::{DocumentData, Documents};
+pub use ids::Ids;
+pub(crate) use ids::known;
 pub use padding::{LengthsPerQuery, Padding, PaddingData};
 
 use dfdx::{

@@ -44,7 +44,7 @@ impl<'z> Affine<'z> {
         }
     }
 
-    /// Something between these ends, of which more is known on either side of a cut.
+    /// A number between these ends, of which more is known on either side of a cut.
     fn between(zone: &'z Zone, bounds: Interval, cut: Option<Cut>) -> Self {
         let cut = cut.filter(|_| bounds.only().is_none());
         Self {
@@ -53,8 +53,9 @@ impl<'z> Affine<'z> {
         }
     }
 
-    /// What is looked up at some indices, and found to lie between these ends. Where it belongs to a query or to a key, it is
-    /// looked up again on smaller zones; what belongs to pairs would be looked up as often as the mask were asked.
+    /// A number that is looked up at some indices and lies between these ends. If it depends on the query alone or on the key
+    /// alone, it is looked up again on smaller zones. If it depends on pairs, it is not: that would cost as much as the mask
+    /// itself.
     pub fn looked_up<const N: usize>(zone: &'z Zone, found: Interval, index: [Self; N]) -> Self {
         let mut cuts = index.iter().filter_map(|index| index.halves());
         let cut = cuts.next().filter(|_| cuts.next().is_none());
@@ -249,6 +250,45 @@ impl<'z> Affine<'z> {
             quotient.checked_mul(size)?.checked_add(1)?
         };
         self.cut_at(next)
+    }
+}
+
+impl Zone {
+    /// The query.
+    pub fn q_idx(&self) -> Affine<'_> {
+        match self.range(Along::Query).only() {
+            Some(q) => self.number(q),
+            None => Affine::of(self, [1, 0], Interval::exactly(0)),
+        }
+    }
+
+    /// The key.
+    pub fn kv_idx(&self) -> Affine<'_> {
+        match self.range(Along::Key).only() {
+            Some(k) => self.number(k),
+            None => Affine::of(self, [0, 1], Interval::exactly(0)),
+        }
+    }
+
+    /// A number.
+    pub fn number(&self, value: i64) -> Affine<'_> {
+        self.within(Interval::exactly(value))
+    }
+
+    /// A number of which nothing else is known.
+    pub fn within(&self, bounds: Interval) -> Affine<'_> {
+        Affine::of(self, [0, 0], bounds)
+    }
+}
+
+impl Truth {
+    /// `if self { then } else { otherwise }`
+    pub fn select<'z>(self, then: Affine<'z>, otherwise: Affine<'z>) -> Affine<'z> {
+        match self {
+            Self::True => then,
+            Self::False => otherwise,
+            open => then.or(otherwise, open.cut()),
+        }
     }
 }
 

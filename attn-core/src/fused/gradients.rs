@@ -5,8 +5,8 @@ use dfdx::{
     tensor::{Gradients as TapeGradients, HasErr, Tensor},
 };
 
-use super::{accumulate, zeros};
-use crate::{Element, Host};
+use super::zeros;
+use crate::{Element, Host, simd::call};
 
 /// The number of a tensor among those that an operation reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl<E: Element, D: Host<E>> Places<E, D> {
 pub struct Gradients<E>(Vec<Vec<E>>);
 
 impl<E> Gradients<E> {
-    /// Those of a slot.
+    /// The gradients of a slot.
     ///
     /// # Panics
     /// If the slot is not one of the operation's.
@@ -100,7 +100,22 @@ impl<E> Gradients<E> {
         &mut self.0[slot.0]
     }
 
-    /// Those of a weight and of its bias, if there is one.
+    /// The gradients of several slots, each once.
+    pub(super) fn of_each<const N: usize>(
+        &mut self,
+        slots: [Option<Slot>; N],
+    ) -> [Option<&mut [E]>; N] {
+        let mut found = [const { None }; N];
+        for (index, numbers) in self.0.iter_mut().enumerate() {
+            let slot = slots.iter().position(|slot| *slot == Some(Slot(index)));
+            if let Some(slot) = slot {
+                found[slot] = Some(&mut **numbers);
+            }
+        }
+        found
+    }
+
+    /// The gradients of a weight and of its bias, if there is one.
     ///
     /// # Panics
     /// If a slot is not one of the operation's, or both are the same.
@@ -118,10 +133,15 @@ impl<E> Gradients<E> {
         }
     }
 
-    /// All of them, to read.
+    /// The gradients of all slots, to read.
     pub(super) fn all<const N: usize>(&self) -> [&[E]; N] {
         std::array::from_fn(|slot| self.0[slot].as_slice())
     }
+}
+
+/// Adds a contribution to a gradient.
+pub fn accumulate<E: Element>(gradient: &mut [E], contribution: &[E]) {
+    call::axpy(E::one(), contribution, gradient);
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@
 mod affine;
 mod array;
 mod bounds;
+mod coverage;
 mod distance_table;
 mod footprint;
 mod gradients;
-mod ids;
 mod interval;
 mod operation;
 mod projection;
@@ -24,29 +24,20 @@ pub use array::Array;
 pub use bounds::{Axis, Divisor};
 pub use distance_table::DistanceTable;
 pub use footprint::{Entry, Footprint};
-pub use gradients::{Gradients, Places, Slot};
-pub use ids::Ids;
-pub(crate) use ids::known;
+pub use gradients::{Gradients, Places, Slot, accumulate};
 pub use interval::Interval;
-pub use operation::{Operand, Operation, Output, accumulate};
-pub(crate) use projection::projects;
+pub use operation::{Operand, Operation, Output};
 pub use projection::{Projection, Projects, Stack};
 pub use score::{ScoreGradient, sum_of_gradients};
 pub use target::Target;
 pub use truth::Truth;
 pub use zone::{Cut, Zone};
 
-use crate::{Element, simd::Vector};
+use crate::Element;
 
 /// So many zeros, for a tensor to own.
 pub fn zeros<E: Element>(len: usize) -> Vec<E> {
     vec![E::zero(); len]
-}
-
-/// A number in every lane.
-#[inline(always)]
-pub fn splat<E: Element, V: Vector<Element = E>>(value: f64) -> V {
-    V::splat(E::of(value))
 }
 
 /// An element of a parameter, to compute with on the host.

@@ -11,7 +11,6 @@ use crate::{
     composed::reshape,
     kernel::{Buffer, Matrix, MatrixMut},
     memory::AllocationGuard,
-    simd::call,
     unoptimised,
 };
 
@@ -282,9 +281,4 @@ impl<E: Element> Operand<E> {
     pub fn gradient<'a>(&self, gradients: &'a mut Gradients<E>) -> &'a mut [E] {
         gradients.of(self.slot)
     }
-}
-
-/// Adds a contribution to a gradient.
-pub fn accumulate<E: Element>(gradient: &mut [E], contribution: &[E]) {
-    call::axpy(E::one(), contribution, gradient);
 }

@@ -1,7 +1,6 @@
 //! The parameters of projections that read the same input, for one product.
 
 use dfdx::{
-    nn::modules::{Linear, UnbiasedLinear},
     shapes::{Rank1, Rank2},
     tensor::{Tape, Tensor},
 };
@@ -125,36 +124,6 @@ pub trait Projects<E: Element, D: Backend<E>, T> {
         stack: Stack<E, D>,
         operation: &mut Operation<E, D, T>,
     ) -> Result<Stack<E, D>, D::Err>;
-}
-
-/// `Module: |module| bias;`
-macro_rules! projects {
-    ($($Module:ty: |$module:ident| $bias:expr;)*) => {
-        $(
-            impl<const I: usize, const O: usize, E: Element, D: Backend<E>, T: Tape<E, D>>
-                $crate::fused::Projects<E, D, T> for $Module {
-                fn input(&self) -> usize {
-                    I
-                }
-
-                fn push_to(
-        &self,
-        stack: Stack<E, D>,
-        operation: &mut Operation<E, D, T>,
-    ) -> Result<Stack<E, D>, D::Err> {
-                    let $module = self;
-                    stack.push(operation, &self.weight, $bias)
-                }
-            }
-        )*
-    };
-}
-
-pub(crate) use projects;
-
-projects! {
-    Linear<I, O, E, D>: |linear| Some(&linear.bias);
-    UnbiasedLinear<I, O, E, D>: |_linear| None;
 }
 
 impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {

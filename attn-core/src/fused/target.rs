@@ -4,8 +4,8 @@ use super::{Array, Gradients, Slot};
 use crate::{
     Element,
     kernel::{
-        Buffer,
-        elementwise::{self, NOTHING},
+        Buffer, elementwise,
+        loops::{self, known::Scale, read},
     },
     simd::WriteMode,
 };
@@ -64,6 +64,29 @@ impl<'a, E: Element> Target<'a, E> {
         (numbers, into)
     }
 
+    /// [`numbers_mut`](Self::numbers_mut) of several, no two of which are the same memory.
+    ///
+    /// # Panics
+    /// If two of them are one gradient of the tape.
+    pub fn all_of<'b, const N: usize>(
+        targets: [&'b mut Self; N],
+        gradients: &'b mut Gradients<E>,
+    ) -> [(&'b mut [E], WriteMode); N] {
+        let slots = targets.each_ref().map(|target| match target.to {
+            To::Tape(slot) => Some(slot),
+            To::Array(_) => None,
+        });
+        let mut of_tape = gradients.of_each(slots).into_iter();
+        targets.map(|target| {
+            let into = std::mem::replace(&mut target.into, WriteMode::Add);
+            match (&mut target.to, of_tape.next().flatten()) {
+                (To::Array(numbers), _) => (&mut **numbers, into),
+                (To::Tape(_), Some(numbers)) => (numbers, into),
+                (To::Tape(slot), None) => panic!("{slot:?} is written twice at once"),
+            }
+        })
+    }
+
     /// Adds what `write` overwrites all numbers with.
     pub fn overwrite(&mut self, gradients: &mut Gradients<E>, write: impl FnOnce(&mut [E])) {
         let (numbers, into) = self.numbers_mut(gradients);
@@ -91,7 +114,9 @@ impl<'a, E: Element> Target<'a, E> {
         let (numbers, into) = self.numbers_mut(gradients);
         match into {
             WriteMode::Add => elementwise::add_scaled(E::of(scale), x, numbers),
-            WriteMode::Overwrite => elementwise::affine(E::of(scale), E::of(NOTHING), x, numbers),
+            WriteMode::Overwrite => {
+                loops::compute(&Scale { by: scale }, [read(x)], [numbers.into()]);
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::{BitAnd, BitOr, Not};
 
-use super::{Affine, Cut};
+use super::Cut;
 
 /// A condition at all pairs of a [`Zone`](super::Zone): true, false, or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,9 +11,9 @@ pub enum Truth {
     True,
     /// It holds nowhere.
     False,
-    /// It holds at some pairs, and at others it does not. On either side of the cut more is known.
+    /// It holds at some pairs, and at others it does not. More is known on either side of the cut.
     Mixed(Option<Cut>),
-    /// It may hold here and there. On either side of the cut more is known; if there is none, nothing will be.
+    /// It may hold at some pairs. More is known on either side of the cut; without a cut, no more can be known.
     Unknown(Option<Cut>),
 }
 
@@ -25,15 +25,6 @@ impl Truth {
             Self::False => otherwise,
             _ if matches!((then, otherwise), (Self::True, Self::True)) => then,
             _ => (self & then) | (!self & otherwise),
-        }
-    }
-
-    /// `if self { then } else { otherwise }`
-    pub fn select<'z>(self, then: Affine<'z>, otherwise: Affine<'z>) -> Affine<'z> {
-        match self {
-            Self::True => then,
-            Self::False => otherwise,
-            open => then.or(otherwise, open.cut()),
         }
     }
 

@@ -1,29 +1,13 @@
-//! Masks on rectangles: what holds of a whole one is known without looking at its pairs.
+//! Sets of pairs of a query and a key.
 
 use std::ops::Range;
 
-use super::{Affine, Interval, Truth};
-use crate::kernel::attention::Coverage;
+use super::Interval;
 
 /// Pairs of a query and a key: those of a range of queries, a range of keys, and a range of distances between the two.
 ///
 /// Each range is as narrow as the other two allow: no end of one is without a pair, and a cut across it leaves pairs on both
 /// sides. (Such sets are the *zones* of Dill 1989, whose matrices of difference bounds have three rows here.)
-///
-/// A mask that is unknown on a zone is asked again on both sides of a cut. What is left of `causal & !sliding_window(64)`
-/// is then known everywhere:
-///
-/// ```
-/// use attn::__private::runtime::{fused::Zone, kernel::attention::Coverage};
-///
-/// let far = |at: &Zone| {
-///     let (q_idx, kv_idx) = (at.q_idx(), at.kv_idx());
-///     kv_idx.at_most(q_idx) & !(q_idx - kv_idx).less(at.number(64))
-/// };
-/// assert_eq!(Zone::of(&(48..96), &(16..32)).coverage(&far), Coverage::Partial);
-/// assert_eq!(Zone::of(&(48..96), &(48..64)).coverage(&far), Coverage::Empty);
-/// assert_eq!(Zone::of(&(96..144), &(16..32)).coverage(&far), Coverage::Full);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
     query: Interval,
@@ -47,9 +31,6 @@ pub struct Cut {
     pub(super) at: i64,
 }
 
-/// The most zones that a mask is asked about before it is taken to be partial. Everyday masks are asked about one to ten.
-const MOST_ZONES: usize = 256;
-
 impl Zone {
     /// The pairs of a rectangle that is not empty.
     pub fn of(q: &Range<usize>, k: &Range<usize>) -> Self {
@@ -59,65 +40,7 @@ impl Zone {
         Self { query, key, back }
     }
 
-    /// The query.
-    pub fn q_idx(&self) -> Affine<'_> {
-        match self.query.only() {
-            Some(q) => self.number(q),
-            None => Affine::of(self, [1, 0], Interval::exactly(0)),
-        }
-    }
-
-    /// The key.
-    pub fn kv_idx(&self) -> Affine<'_> {
-        match self.key.only() {
-            Some(k) => self.number(k),
-            None => Affine::of(self, [0, 1], Interval::exactly(0)),
-        }
-    }
-
-    /// A number.
-    pub fn number(&self, value: i64) -> Affine<'_> {
-        self.within(Interval::exactly(value))
-    }
-
-    /// Something of which nothing else is known.
-    pub fn within(&self, bounds: Interval) -> Affine<'_> {
-        Affine::of(self, [0, 0], bounds)
-    }
-
-    /// The coverage of the zone, from that of its pieces.
-    pub fn coverage(&self, mask: &dyn Fn(&Self) -> Truth) -> Coverage {
-        let mut found = None;
-        let mut left = MOST_ZONES;
-        match (self.is_alike(mask, &mut found, &mut left), found) {
-            (true, Some(true)) => Coverage::Full,
-            (true, Some(false)) => Coverage::Empty,
-            _ => Coverage::Partial,
-        }
-    }
-
-    /// Whether the mask is `found` all over the zone. The first piece of which something is known says what that is.
-    fn is_alike(
-        &self,
-        mask: &dyn Fn(&Self) -> Truth,
-        found: &mut Option<bool>,
-        left: &mut usize,
-    ) -> bool {
-        if *left == 0 {
-            return false;
-        }
-        *left -= 1;
-        match mask(self) {
-            Truth::True => *found.get_or_insert(true),
-            Truth::False => !*found.get_or_insert(false),
-            Truth::Mixed(_) | Truth::Unknown(None) => false,
-            Truth::Unknown(Some(cut)) => {
-                let sides = self.sides(cut);
-                sides.iter().all(|side| side.is_alike(mask, found, left))
-            }
-        }
-    }
-
+    /// The pairs on either side of a cut.
     pub(super) fn sides(&self, cut: Cut) -> [Self; 2] {
         let (least, greatest) = self.range(cut.along).ends();
         let ranges = [(least, cut.at), (cut.at.saturating_add(1), greatest)];
@@ -147,6 +70,3 @@ impl Zone {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

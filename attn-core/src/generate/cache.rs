@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Error,
     kernel::{
-        Matrix, MatrixMut, Pooled,
+        Kernels, Matrix, MatrixMut,
         attention::{Attention, Positions, decode, prepare},
     },
 };
@@ -44,7 +44,7 @@ struct Rows<E> {
     width: usize,
 }
 
-impl<E: Pooled> Rows<E> {
+impl<E: Kernels> Rows<E> {
     fn new(rows: usize, width: usize) -> Self {
         Self {
             numbers: vec![E::ZERO; rows * width],
@@ -70,7 +70,7 @@ impl<E: Pooled> Rows<E> {
     }
 }
 
-impl<E: Pooled> Cache<E> {
+impl<E: Kernels> Cache<E> {
     /// An empty cache for an attention that looks back only.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ pub(super) fn there_is_memory(bytes: Option<usize>) -> bool {
     there_is
 }
 
-impl<E: Pooled> Sequence<E> {
+impl<E: Kernels> Sequence<E> {
     fn push(
         &mut self,
         attention: &Attention<'_, E>,

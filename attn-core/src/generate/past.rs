@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Element, Error,
-    kernel::{Matrix, MatrixMut, Pooled},
+    kernel::{Kernels, Matrix, MatrixMut},
     model::FusedLayer,
 };
 
@@ -42,7 +42,7 @@ pub struct DecodeState<C, E> {
     pub cache: Cache<E>,
 }
 
-impl<C, E: Pooled> Clone for DecodeState<C, E> {
+impl<C, E: Kernels> Clone for DecodeState<C, E> {
     fn clone(&self) -> Self {
         Self {
             call: self.call.clone(),
@@ -51,7 +51,7 @@ impl<C, E: Pooled> Clone for DecodeState<C, E> {
     }
 }
 
-impl<C, E: Pooled> Remembers for DecodeState<C, E> {
+impl<C, E: Kernels> Remembers for DecodeState<C, E> {
     fn reset(&mut self, sequence: usize) {
         self.cache.reset(sequence);
     }

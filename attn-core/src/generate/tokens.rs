@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::kernel::{
-    Matrix, MatrixMut, Pooled,
+    Kernels, Matrix, MatrixMut,
     attention::{HeadTransform, Sizes, prepare},
 };
 
@@ -108,7 +108,7 @@ impl NewTokens {
     ///
     /// # Panics
     /// If the shapes do not fit.
-    pub fn prepare<E: Pooled>(
+    pub fn prepare<E: Kernels>(
         &self,
         how: &HeadTransform<'_, E>,
         heads: usize,

@@ -16,12 +16,10 @@
 //!
 //! Infinite arguments have the limits, where there are any; NaN stays NaN.
 
-use super::dropout::WithDropout;
-use super::elementwise::{map, zip};
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::{Matrix, MatrixMut, Real};
-use crate::simd::slice::{Map, Zip, load_any, store_any};
+use crate::simd::slice::{load_any, store_any};
 use crate::simd::{Kernel, Vector, math, run};
 
 /// A function of one number, with its derivative.
@@ -31,26 +29,16 @@ pub trait Activation: Copy + Sync {
     fn value_and_slope<V: Vector>(self, x: V) -> (V, V);
 }
 
-/// `y = act(x)`, of which numbers may fall as they are written.
-///
-/// # Panics
-/// If the lengths differ.
-#[track_caller]
-pub fn forward<'a, E: Real>(
-    activation: impl Activation,
-    x: &[E],
-    y: impl Into<WithDropout<&'a mut [E]>>,
-) {
-    map(x, y, Value(activation));
+/// The function at `x`.
+#[inline(always)]
+pub fn value<V: Vector>(activation: impl Activation, x: V) -> V {
+    activation.value_and_slope(x).0
 }
 
-/// `dx = dy * act'(x)`
-///
-/// # Panics
-/// If the lengths differ.
-#[track_caller]
-pub fn backward<E: Real>(activation: impl Activation, x: &[E], d_y: &[E], d_x: &mut [E]) {
-    zip(x, d_y, d_x, Derivative(activation));
+/// The derivative at `x`.
+#[inline(always)]
+pub fn slope<V: Vector>(activation: impl Activation, x: V) -> V {
+    activation.value_and_slope(x).1
 }
 
 /// `y = act(x + bias)` for every row, `x [n, h]`, `bias [h]` and `y [n, h]`: for what a product wrote without its bias.
@@ -302,24 +290,6 @@ fn one<V: Vector>() -> V {
 #[inline(always)]
 fn half<V: Vector>() -> V {
     V::splat(V::Element::HALF)
-}
-
-struct Value<A>(A);
-
-impl<E: Real, A: Activation> Map<E> for Value<A> {
-    #[inline(always)]
-    fn apply<V: Vector<Element = E>>(&self, x: V) -> V {
-        self.0.value_and_slope(x).0
-    }
-}
-
-struct Derivative<A>(A);
-
-impl<E: Real, A: Activation> Zip<E> for Derivative<A> {
-    #[inline(always)]
-    fn apply<V: Vector<Element = E>>(&self, x: V, d_y: V) -> V {
-        d_y * self.0.value_and_slope(x).1
-    }
 }
 
 /// A vector of a row, with its bias.

@@ -14,7 +14,7 @@
 /// }
 /// ```
 ///
-/// `Trait` becomes a condition of [`Pooled`](super::Pooled).
+/// `Trait` becomes a condition of [`Kernels`](super::Kernels).
 macro_rules! compiled {
     ($Trait:ident: $($function:tt)*) => {
         compiled!(@functions $Trait: $($function)*);
@@ -36,7 +36,7 @@ macro_rules! compiled {
 
         $(
             $(#[$attribute])*
-            $vis fn $name<E: $crate::kernel::Pooled>($($argument: $ty),*) $(-> $output)? {
+            $vis fn $name<E: $Trait<E>>($($argument: $ty),*) $(-> $output)? {
                 <E as $Trait<E>>::$name($($argument),*)
             }
         )*

@@ -226,7 +226,7 @@ impl<E: Real> Kernel for Backward<'_, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::Pooled;
+    use crate::kernel::Kernels;
     use crate::kernel::testing::*;
 
     const PLAIN: Options = Options {
@@ -248,14 +248,14 @@ mod tests {
         logits.chunks(classes).zip(targets).map(row).sum()
     }
 
-    fn loss<E: Pooled>(logits: &[E], targets: &[usize], options: Options) -> (Loss, Vec<E>) {
+    fn loss<E: Kernels>(logits: &[E], targets: &[usize], options: Options) -> (Loss, Vec<E>) {
         let mut lse = vec![E::NAN; targets.len()];
         let logits = Matrix::new(logits, targets.len(), logits.len() / targets.len());
         let loss = forward(logits, targets, options, &mut lse).unwrap();
         (loss, lse)
     }
 
-    fn gradient<E: Pooled>(logits: &[E], targets: &[usize], options: Options, scale: E) -> Vec<E> {
+    fn gradient<E: Kernels>(logits: &[E], targets: &[usize], options: Options, scale: E) -> Vec<E> {
         let (_, lse) = loss(logits, targets, options);
         let rows = targets.len();
         let classes = logits.len() / targets.len();

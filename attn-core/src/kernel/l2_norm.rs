@@ -146,7 +146,7 @@ mod tests {
         x.iter().map(|x| x / length.max(epsilon)).collect()
     }
 
-    fn normalized<E: crate::kernel::Pooled>(x: &[E], rows: usize, epsilon: E) -> Vec<E> {
+    fn normalized<E: crate::kernel::Kernels>(x: &[E], rows: usize, epsilon: E) -> Vec<E> {
         let cols = x.len() / rows;
         let mut y = vec![E::NAN; x.len()];
         forward(

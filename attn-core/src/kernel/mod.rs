@@ -7,7 +7,6 @@
 //! Matrices are row-major views, [`Matrix`] to read and [`MatrixMut`] to write; scratch memory comes from a [`pool`].
 
 pub mod activation;
-pub mod arithmetic;
 pub mod attention;
 pub mod axis;
 mod column_sums;
@@ -21,6 +20,7 @@ mod index;
 pub mod l2_norm;
 mod lanes;
 pub mod linear;
+pub mod loops;
 pub mod max;
 mod multiply;
 pub mod norm;
@@ -31,7 +31,6 @@ pub mod parallel;
 pub mod pool;
 pub mod sinusoid;
 pub mod softmax;
-pub mod sum;
 #[cfg(test)]
 mod testing;
 mod transpose;
@@ -39,6 +38,33 @@ mod transpose;
 pub use crate::simd::{Matrix, MatrixMut, Real};
 pub use index::OutOfRange;
 pub use pool::{Buffer, Pooled};
+
+/// A number that there are kernels for.
+pub trait Kernels:
+    Pooled
+    + attention::Attends<Self>
+    + attention::Continues<Self>
+    + attention::PerHead<Self>
+    + attention::HeadTransforms<Self>
+    + axis::Axes<Self>
+    + concat::Concat<Self>
+    + cross_entropy::CrossEntropy<Self>
+    + elementwise::Elementwise<Self>
+    + embedding::Embedding<Self>
+    + linear::Linear<Self>
+    + loops::Loops<Self>
+    + loops::known::KnownLoops<Self>
+    + l2_norm::L2Norm<Self>
+    + max::Max<Self>
+    + norm::Norms<Self>
+    + optim::Optim<Self>
+    + sinusoid::Sinusoid<Self>
+    + softmax::Softmax<Self>
+{
+}
+
+impl Kernels for f32 {}
+impl Kernels for f64 {}
 
 /// Checks that a matrix has so many rows and columns.
 #[track_caller]

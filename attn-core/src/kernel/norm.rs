@@ -21,10 +21,10 @@
 
 use super::column_sums::{add_column_sums, rows_per_sum};
 use super::compiled::compiled;
-use super::dropout::WithDropout;
 use super::lanes::for_lanes;
+use super::loops::{self, Loop, Read, Write};
 use super::parallel::{for_each, rows_per_task};
-use super::{Buffer, Matrix, MatrixMut, Pooled, Real, sum};
+use super::{Buffer, Kernels, Matrix, MatrixMut, Pooled, Real};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, Vector, WriteMode, run};
 
@@ -66,7 +66,7 @@ pub struct Gradients<'a, E> {
     pub bias: Option<&'a mut [E]>,
 }
 
-impl<E: Pooled> Norm<'_, E> {
+impl<E: Norms<E>> Norm<'_, E> {
     /// Normalises the rows of `x [n, width]` to `y [n, width]`, and keeps [`STATISTICS`] of every row for
     /// [`backward`](Self::backward).
     ///
@@ -77,20 +77,25 @@ impl<E: Pooled> Norm<'_, E> {
         forward(self, x, y, statistics);
     }
 
-    /// Adds `y` to `x`, and then does with its rows what [`forward`](Self::forward) does: a residual connection and the norm
-    /// behind it, in one pass over memory.
+    /// Computes the rows of `x` by a loop of operands, and then does with them what [`forward`](Self::forward) does: a residual sum,
+    /// for example, and the norm behind it, in one pass over memory.
     ///
     /// # Panics
     /// If the shapes do not fit.
     #[track_caller]
-    pub fn forward_of_sum(
+    pub fn forward_of<const N: usize>(
         &self,
-        x: WithDropout<&mut [E]>,
-        y: WithDropout<&[E]>,
+        body: &impl Loop<N, 1>,
+        operands: [Read<'_, E>; N],
+        x: Write<'_, E>,
         to: MatrixMut<'_, E>,
         statistics: &mut [E],
-    ) {
-        forward_of_sum(self, x, y, to, statistics);
+    ) where
+        E: Kernels,
+    {
+        loops::assert_lens(&operands, x.as_slice().len());
+        let part = |first, x: Write<'_, E>| loops::some(body, first, operands, [x]);
+        forward_of(self, &part, x, to, statistics);
     }
 
     /// From `d_y`, the gradient of the output, that of everything else.
@@ -155,32 +160,34 @@ compiled! {
         });
     }
 
-    /// [`Norm::forward_of_sum`]
+    /// [`Norm::forward_of`]
     #[track_caller]
-    fn forward_of_sum<E>(
+    fn forward_of<E>(
         norm: &Norm<'_, E>,
-        x: WithDropout<&mut [E]>,
-        y: WithDropout<&[E]>,
+        part: &(dyn Fn(usize, Write<'_, E>) + Sync + '_),
+        x: Write<'_, E>,
         to: MatrixMut<'_, E>,
         statistics: &mut [E],
     ) {
+        let mut x = x;
         let rows = to.rows();
         let width = to.cols();
-        norm.assert_shapes(Matrix::new(x.numbers, rows, width), (rows, width), statistics.len());
-        assert_eq!(y.numbers.len(), x.numbers.len(), "as many numbers as are added");
+        norm.assert_shapes(Matrix::new(x.as_slice(), rows, width), (rows, width), statistics.len());
         let chunk = rows_per_task(width);
         let gain = Row::new(norm.gain, E::ONE, width);
         let bias = Row::new(norm.bias, E::ZERO, width);
-        let parts = sum::parts(x, y, (chunk * width).max(1)).zip(to.row_chunks(chunk));
-        let tasks = parts.zip(statistics.chunks_mut(STATISTICS * chunk));
-        for_each(tasks, |(((first, mut x, y), to), statistics)| {
-            sum::add_part(first, x.reborrow(), y);
+        let parts = to.row_chunks(chunk).zip(statistics.chunks_mut(STATISTICS * chunk));
+        let tasks = parts.enumerate().map(|(index, (to, statistics))| {
+            (index * chunk * width, x.next(to.rows() * width), to, statistics)
+        });
+        for_each(tasks, |(first, mut x, to, statistics)| {
+            part(first, x.reborrow());
             run(Forward {
                 kind: norm.kind,
                 epsilon: norm.epsilon,
                 gain: gain.as_slice(),
                 bias: bias.as_slice(),
-                x: Matrix::new(x.numbers, to.rows(), width),
+                x: Matrix::new(x.as_slice(), to.rows(), width),
                 y: to,
                 statistics,
             });

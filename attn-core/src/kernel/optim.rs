@@ -190,7 +190,7 @@ mod tests {
     };
 
     /// Parameters after three steps.
-    fn trained<E: crate::kernel::Pooled>(len: usize) -> Vec<E> {
+    fn trained<E: crate::kernel::Kernels>(len: usize) -> Vec<E> {
         let mut p = noise::<E>(len, 0);
         let mut m = vec![E::ZERO; len];
         let mut v = vec![E::ZERO; len];

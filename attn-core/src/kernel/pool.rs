@@ -5,10 +5,6 @@ use std::fmt::{Debug, Formatter};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, Once, PoisonError};
 
-use super::{
-    arithmetic, attention, axis, concat, cross_entropy, dropout, elementwise, embedding, l2_norm,
-    linear, max, norm, optim, sinusoid, softmax, sum,
-};
 use crate::memory::{self, AllocationGuard};
 use crate::simd::Real;
 
@@ -20,12 +16,12 @@ pub struct Buffer<E: Pooled> {
     memory: Vec<E>,
     start: usize,
     len: usize,
-    /// Of what counts as activations.
+    /// Counts the memory, if it is that of activations.
     held: Option<AllocationGuard>,
 }
 
 impl<E: Pooled> Buffer<E> {
-    /// A buffer whose numbers are whatever they are: for kernels that write before they read.
+    /// A buffer of arbitrary numbers, for kernels that write before they read.
     pub fn uninit(len: usize) -> Self {
         // The room for the alignment comes on top: a power of two is a class, and often a length.
         let memory = E::pool().take(size_class(len) + ALIGNMENT / size_of::<E>());
@@ -41,13 +37,13 @@ impl<E: Pooled> Buffer<E> {
         }
     }
 
-    /// The numbers that a buffer of `len` takes; nothing if no memory has so many.
+    /// How many numbers a buffer of `len` takes from the pool; `None` if no memory has so many.
     pub fn taken(len: usize) -> Option<usize> {
         let countable = len <= isize::MAX as usize / size_of::<E>();
         countable.then(|| size_class(len) + ALIGNMENT / size_of::<E>())
     }
 
-    /// A stale buffer that counts as [activations](crate::memory).
+    /// An uninitialised buffer that counts as [activations](crate::memory).
     pub fn counted(len: usize) -> Self {
         let mut buffer = Self::uninit(len);
         buffer.held = Some(AllocationGuard::of::<E>(len));
@@ -89,29 +85,8 @@ impl<E: Pooled> Debug for Buffer<E> {
     }
 }
 
-/// A number that there are kernels for, and a pool of buffers.
-pub trait Pooled:
-    Real
-    + arithmetic::Arithmetic<Self>
-    + attention::Attends<Self>
-    + attention::Continues<Self>
-    + attention::PerHead<Self>
-    + attention::HeadTransforms<Self>
-    + axis::Axes<Self>
-    + concat::Concat<Self>
-    + cross_entropy::CrossEntropy<Self>
-    + dropout::Drops<Self>
-    + elementwise::Elementwise<Self>
-    + embedding::Embedding<Self>
-    + linear::Linear<Self>
-    + l2_norm::L2Norm<Self>
-    + max::Max<Self>
-    + norm::Norms<Self>
-    + optim::Optim<Self>
-    + sinusoid::Sinusoid<Self>
-    + softmax::Softmax<Self>
-    + sum::Sums<Self>
-{
+/// A number that there is a pool of buffers for.
+pub trait Pooled: Real {
     /// The pool of the process.
     #[doc(hidden)]
     fn pool() -> &'static Pool<Self>;

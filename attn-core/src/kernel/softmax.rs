@@ -118,7 +118,7 @@ mod tests {
         row.iter().map(|x| (x - max).exp() / sum).collect()
     }
 
-    fn softmax<E: crate::kernel::Pooled>(x: &[E], rows: usize) -> Vec<E> {
+    fn softmax<E: crate::kernel::Kernels>(x: &[E], rows: usize) -> Vec<E> {
         let cols = x.len() / rows;
         let mut y = vec![E::NAN; x.len()];
         forward(

@@ -1,7 +1,6 @@
 //! The weights of one attention.
 
-use super::Looked;
-use crate::kernel::attention::MaskBlocks;
+use crate::{entry::Looked, kernel::attention::MaskBlocks};
 
 /// A shape that is not that of the weights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,10 +4,10 @@
 //! composed form, so that is what runs: its memory grows with the square of the lengths.
 //!
 //! - `attention_map`: the weights, and what can be read from them.
-//! - `recorder`: how they come out of a pass.
+//! - `attentions`: how they come out of a pass.
 
 mod attention_map;
-mod recorder;
+mod attentions;
 
 pub use attention_map::{AttentionMap, MapError};
-pub use recorder::{Attentions, Looked, Recorder, attention_maps};
+pub use attentions::{Attentions, attention_maps};

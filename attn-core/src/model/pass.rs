@@ -5,7 +5,10 @@ use dfdx::{
     tensor::{Merge, PutTape, SplitTape, Storage, Tape, Tensor},
 };
 
-use crate::{Backend, Element, Error, composed::Layer, entry::ForwardOptions};
+use crate::{
+    Backend, Element, Error,
+    entry::{ForwardOptions, Layer},
+};
 
 /// The state of one forward pass: the tape, whether the model trains, and the form of its operations.
 ///

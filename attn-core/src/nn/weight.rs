@@ -6,7 +6,7 @@ use dfdx::{
     tensor::{AutoDevice, Storage, Tensor},
 };
 
-/// One learned tensor, beside the [`Linear`](dfdx::nn::modules::Linear) layers of an attention layer: the gain of a
+/// One learned tensor, beside the [`Linear`](super::Linear) layers of an attention layer: the gain of a
 /// norm, the vector of an additive score, a table of position biases. It is saved as `<field>.weight`.
 ///
 /// How it is initialised depends on what it is for, so the layer that has it says it.

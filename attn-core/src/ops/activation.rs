@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use crate::{
     Backend, Element, Error,
     fused::{Operation, zeros},
-    kernel::activation as kernel,
+    kernel::{activation as kernel, loops},
     model::Pass,
     ops::check_shape,
     unwrap,
@@ -118,9 +118,11 @@ pub(crate) fn activate_with_form<
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
-    slices::activate(A::KERNEL, x.values(), &mut y[..]);
+    loops::activation::forward(A::KERNEL, x.values(), &mut y);
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        slices::activate_backward(A::KERNEL, x.values(), d_y, &mut x.target(), gradients)
+        let mut d_x = x.target();
+        let (d_x, mode) = d_x.numbers_mut(gradients);
+        loops::activation::backward(A::KERNEL, x.values(), d_y, d_x, mode);
     })?)
 }
 
@@ -321,36 +323,5 @@ impl<T> Pass<'_, T> {
         T: Tape<E, D>,
     {
         self.run(x, |fused, x| activate_with_form::<A, S, E, D, T>(fused, x))
-    }
-}
-
-/// On slices: what the fused form of a model calls.
-pub(crate) mod slices {
-    use crate::{
-        Element,
-        fused::{Gradients, Target},
-        kernel::{activation, dropout::WithDropout},
-    };
-
-    /// `y = act(x)` for every element.
-    pub fn activate<'a, E: Element>(
-        activation: impl activation::Activation,
-        x: &[E],
-        y: impl Into<WithDropout<&'a mut [E]>>,
-    ) {
-        activation::forward(activation, x, y);
-    }
-
-    /// The derivative of [`activate`].
-    pub fn activate_backward<E: Element>(
-        activation: impl activation::Activation,
-        x: &[E],
-        d_y: &[E],
-        d_x: &mut Target<'_, E>,
-        gradients: &mut Gradients<E>,
-    ) {
-        d_x.overwrite(gradients, |d_x| {
-            activation::backward(activation, x, d_y, d_x);
-        })
     }
 }

@@ -8,12 +8,13 @@ use dfdx::{
 use crate::{
     Backend, Element, Error,
     fused::{Operation, Target, zeros},
-    kernel::{
-        arithmetic as kernel,
-        elementwise::{self, NOTHING},
+    kernel::loops::{
+        self, Loop,
+        known::{Add, Mul, MulBackward, Scale, Shift, Sub},
+        read,
     },
     model::Pass,
-    ops::{check_shape, twins::twins},
+    ops::{check_shape, elementwise::elementwise_backward, twins::twins},
 };
 
 twins! {
@@ -100,7 +101,7 @@ pub(crate) fn add_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     assert_eq!(x.shape(), y.shape(), "the shapes of a sum");
     check_shape("add", x.shape())?;
     if fused {
-        Ok(combine(elementwise::add, 1.0, x, y)?)
+        Ok(combine(&Add, 1.0, x, y)?)
     } else {
         Ok(composed::add(x, y)?)
     }
@@ -116,15 +117,15 @@ pub(crate) fn sub_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     assert_eq!(x.shape(), y.shape(), "the shapes of a difference");
     check_shape("sub", x.shape())?;
     if fused {
-        Ok(combine(kernel::sub, -1.0, x, y)?)
+        Ok(combine(&Sub, -1.0, x, y)?)
     } else {
         Ok(composed::sub(x, y)?)
     }
 }
 
-/// `forward(x, y)`, whose derivatives are 1 and `sign`.
+/// A loop whose derivatives are 1 and `sign`.
 fn combine<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
-    forward: fn(&[E], &[E], &mut [E]),
+    body: &impl Loop<2, 1>,
     sign: f64,
     x: Tensor<S, E, D, T>,
     y: Tensor<S, E, D, T>,
@@ -135,7 +136,8 @@ fn combine<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let x = operation.read(x)?;
     let y = operation.read(y)?;
     let mut z = zeros(x.values().len());
-    forward(x.values(), y.values(), &mut z);
+    let operands = [read(x.values()), read(y.values())];
+    loops::compute(body, operands, [z.as_mut_slice().into()]);
     let d_x = x.into_slot();
     let d_y = y.into_slot();
     operation.finish(&device, z, shape, move |d_z, gradients| {
@@ -162,10 +164,12 @@ pub(crate) fn mul_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let x = operation.read(x)?;
     let y = operation.read(y)?;
     let mut z = zeros(x.values().len());
-    kernel::mul(x.values(), y.values(), &mut z);
+    let operands = [read(x.values()), read(y.values())];
+    loops::compute(&Mul, operands, [z.as_mut_slice().into()]);
     Ok(operation.finish(&device, z, shape, move |d_z, gradients| {
-        slices::mul_backward(y.values(), d_z, &mut x.target(), gradients);
-        slices::mul_backward(x.values(), d_z, &mut y.target(), gradients)
+        let operands = [read(x.values()), read(y.values()), read(d_z)];
+        let targets = [&mut x.target(), &mut y.target()];
+        elementwise_backward(&MulBackward, operands, targets, gradients)
     })?)
 }
 
@@ -177,7 +181,7 @@ pub(crate) fn scale_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
     check_shape("scale", x.shape())?;
     if fused {
-        Ok(scale_and_shift(x, a, NOTHING)?)
+        Ok(of_one(&Scale { by: a }, a, x)?)
     } else {
         Ok(composed::scale(x, a)?)
     }
@@ -191,27 +195,27 @@ pub(crate) fn shift_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
     check_shape("shift", x.shape())?;
     if fused {
-        Ok(scale_and_shift(x, 1.0, b)?)
+        Ok(of_one(&Shift { by: b }, 1.0, x)?)
     } else {
         Ok(composed::shift(x, b)?)
     }
 }
 
-/// `a x + b`
-fn scale_and_shift<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+/// A loop whose derivative is `slope` everywhere.
+fn of_one<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    body: &impl Loop<1, 1>,
+    slope: f64,
     x: Tensor<S, E, D, T>,
-    a: f64,
-    b: f64,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
     let device = x.device().clone();
     let shape = *x.shape();
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
-    elementwise::affine(E::of(a), E::of(b), x.values(), &mut y);
+    loops::compute(body, [read(x.values())], [y.as_mut_slice().into()]);
     let d_x = x.into_slot();
     operation.finish(&device, y, shape, move |d_y, gradients| {
-        Target::slot(d_x).add(a, d_y, gradients)
+        Target::slot(d_x).add(slope, d_y, gradients)
     })
 }
 
@@ -257,67 +261,6 @@ arithmetic! {
     fn scale, try_scale, scale_with_form(x, a: f64) as a;
     /// `x + b`, for a number: [`shift`].
     fn shift, try_shift, shift_with_form(x, b: f64) as b;
-}
-
-/// On slices: what the fused form of a model calls.
-pub(crate) mod slices {
-    use crate::{
-        Element,
-        fused::{Gradients, Target},
-        kernel::{
-            arithmetic,
-            dropout::WithDropout,
-            elementwise::{self, NOTHING},
-            sum,
-        },
-    };
-
-    /// `z = x + y`
-    pub fn add<'a, E: Element>(
-        x: impl Into<WithDropout<&'a [E]>>,
-        y: impl Into<WithDropout<&'a [E]>>,
-        z: impl Into<WithDropout<&'a mut [E]>>,
-    ) {
-        sum::add(x.into(), y.into(), z.into());
-    }
-
-    /// `y = x + y`, where `y` is.
-    pub fn add_to<'a, E: Element>(
-        y: impl Into<WithDropout<&'a mut [E]>>,
-        x: impl Into<WithDropout<&'a [E]>>,
-    ) {
-        sum::add_to(y.into(), x.into());
-    }
-
-    /// `z = x - y`
-    pub fn sub<E: Element>(x: &[E], y: &[E], z: &mut [E]) {
-        arithmetic::sub(x, y, z);
-    }
-
-    /// `z = x y`
-    pub fn mul<E: Element>(x: &[E], y: &[E], z: &mut [E]) {
-        arithmetic::mul(x, y, z);
-    }
-
-    /// The derivative of a product by one of the factors, given the other one.
-    pub fn mul_backward<E: Element>(
-        other: &[E],
-        d_y: &[E],
-        d_x: &mut Target<'_, E>,
-        gradients: &mut Gradients<E>,
-    ) {
-        d_x.accumulate(gradients, |d_x| arithmetic::add_product(d_y, other, d_x))
-    }
-
-    /// `y = a x`
-    pub fn scale<E: Element>(a: f64, x: &[E], y: &mut [E]) {
-        elementwise::affine(E::of(a), E::of(NOTHING), x, y);
-    }
-
-    /// `y = x + b`
-    pub fn shift<E: Element>(b: f64, x: &[E], y: &mut [E]) {
-        elementwise::affine(E::one(), E::of(b), x, y);
-    }
 }
 
 /// Out of dfdx's operations.

@@ -7,7 +7,8 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    fused::{Ids, Operation, known, number},
+    data::{Ids, known},
+    fused::{Operation, number},
     kernel::{Buffer, Matrix, MatrixMut, cross_entropy as kernel, elementwise},
     ops::{CrossEntropyOptions, LastAxis, check_shape},
     unwrap,
@@ -113,7 +114,7 @@ pub(super) mod composed {
     use crate::{
         Element,
         composed::zeros_after,
-        ops::{CrossEntropyOptions, LastAxis, composed::rows},
+        ops::{CrossEntropyOptions, LastAxis, shape::rows},
     };
 
     /// [`cross_entropy`](super::cross_entropy) of rows and their targets.

@@ -11,9 +11,12 @@ use dfdx::{
 use crate::{
     Backend, Element, Error,
     fused::{Operation, Target, zeros},
-    kernel::dropout as kernel,
+    kernel::{
+        dropout as kernel,
+        loops::{self, known::Copy},
+    },
     model::Pass,
-    ops::check_shape,
+    ops::{check_shape, elementwise::elementwise_backward},
     unwrap,
 };
 
@@ -80,10 +83,15 @@ pub(crate) fn dropout_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, 
     let dropout = kernel::Dropout::new(p, Some(seed));
     let x = operation.read(x)?;
     let mut y = zeros(x.values().len());
-    slices::dropout(dropout, x.values(), &mut y);
+    loops::compute(&Copy, [dropout.of(x.values())], [y.as_mut_slice().into()]);
     let d_x = x.into_slot();
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        slices::dropout_backward(dropout, d_y, &mut Target::slot(d_x), gradients)
+        elementwise_backward(
+            &Copy,
+            [dropout.of(d_y)],
+            [&mut Target::slot(d_x)],
+            gradients,
+        )
     })?)
 }
 
@@ -165,43 +173,6 @@ impl<T> Pass<'_, T> {
     {
         let p = if self.train() { p } else { 0.0 };
         self.run(x, |fused, x| dropout_with_form(fused, x, p))
-    }
-}
-
-/// On slices: what the fused form of a model calls.
-pub(crate) mod slices {
-    use crate::{
-        Element,
-        fused::{Gradients, Target},
-        kernel::{
-            dropout::{self as drops, Dropout},
-            sum,
-        },
-        simd,
-    };
-
-    /// `y = dropout(x)`
-    pub fn dropout<E: Element>(dropout: Dropout, x: &[E], y: &mut [E]) {
-        drops::dropout(dropout, x, y);
-    }
-
-    /// `x = dropout(x)`
-    pub fn dropout_in_place<E: Element>(dropout: Dropout, x: &mut [E]) {
-        drops::dropout_in_place(dropout, x);
-    }
-
-    /// The derivative of [`dropout`], wherever it was computed: of the gradient the same elements fall.
-    pub fn dropout_backward<E: Element>(
-        dropout: Dropout,
-        d_y: &[E],
-        d_x: &mut Target<'_, E>,
-        gradients: &mut Gradients<E>,
-    ) {
-        let (d_x, into) = d_x.numbers_mut(gradients);
-        match into {
-            simd::WriteMode::Overwrite => drops::dropout(dropout, d_y, d_x),
-            simd::WriteMode::Add => sum::add_to(d_x.into(), dropout.of(d_y)),
-        }
     }
 }
 

@@ -10,8 +10,9 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    entry::contiguous,
-    fused::{Ids, Operation, known, zeros},
+    composed::contiguous,
+    data::{Ids, known},
+    fused::{Operation, zeros},
     init,
     kernel::{Buffer, Matrix, MatrixMut, embedding as kernel},
     model::{Pass, weighted},
@@ -264,7 +265,8 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Gradients, Operand, Target, known},
+        data::known,
+        fused::{Gradients, Operand, Target},
         kernel::{Matrix, MatrixMut, embedding, linear},
     };
 

@@ -245,7 +245,7 @@ pub(crate) mod composed {
     use crate::{
         Element,
         composed::{is_empty, reshape, zeros_after},
-        ops::{Activation, LastAxis, composed::rows},
+        ops::{Activation, LastAxis, shape::rows},
     };
 
     /// [`gate`](super::gate)

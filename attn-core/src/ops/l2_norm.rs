@@ -122,7 +122,7 @@ pub(super) mod composed {
     use crate::{
         Element,
         composed::{is_empty, reshape, zeros_after},
-        ops::{LastAxis, composed::rows},
+        ops::{LastAxis, shape::rows},
     };
 
     /// [`l2_norm`](super::l2_norm)

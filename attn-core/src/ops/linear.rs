@@ -2,7 +2,10 @@
 
 use dfdx::{
     dtypes::Dtype,
-    nn::{BuildOnDevice, Module, ModuleVisitor, NonMutableModule, TensorCollection, TensorOptions},
+    nn::{
+        BuildOnDevice, Module, ModuleVisitor, NonMutableModule, TensorCollection, TensorOptions,
+        tensor_collection::ModuleFields,
+    },
     shapes::{Const, HasShape, Rank1, Rank2, Shape},
     tensor::{AutoDevice, Storage, Tape, Tensor},
     tensor_ops::Device,
@@ -10,11 +13,10 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Output, Projection, Stack, projects},
+    fused::{Operation, Output, Projection, Projects, Stack},
     init,
     model::{Pass, weighted},
-    nn::Embedding,
-    ops::{Affine, EndsIn, check_shape},
+    ops::{EndsIn, check_shape, embedding::Embedding},
     unwrap,
 };
 
@@ -160,96 +162,101 @@ pub struct UnbiasedLinear<
     pub weight: Tensor<Rank2<O, I>, E, D>,
 }
 
+/// The parameters of an affine map from `I` to `O` numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Affine<'a, const I: usize, const O: usize, E: Dtype, D: Storage<E>> {
+    /// `[O, I]`
+    pub weight: &'a Tensor<Rank2<O, I>, E, D>,
+    /// `[O]`
+    pub bias: Option<&'a Tensor<Rank1<O>, E, D>>,
+}
+
+/// `Module: |module| bias, number of parameters;`
+macro_rules! affine {
+    ($($Module:ident: |$module:ident| $bias:expr, $params:expr;)*) => {$(
+        impl<const I: usize, const O: usize, E: Dtype, D: Storage<E>> $Module<I, O, E, D> {
+            /// How many numbers it learns.
+            pub const PARAMS: usize = $params;
+
+            /// Its parameters, for operations such as [`feed_forward`](crate::ops::feed_forward).
+            pub fn affine(&self) -> Affine<'_, I, O, E, D> {
+                let $module = self;
+                Affine {
+                    weight: &self.weight,
+                    bias: $bias,
+                }
+            }
+        }
+
+        impl<'a, const I: usize, const O: usize, E: Dtype, D: Storage<E>>
+            From<&'a $Module<I, O, E, D>> for Affine<'a, I, O, E, D>
+        {
+            fn from(module: &'a $Module<I, O, E, D>) -> Self {
+                module.affine()
+            }
+        }
+
+        impl<const I: usize, const O: usize, E: Element, D: Backend<E>, T: Tape<E, D>>
+            Projects<E, D, T> for $Module<I, O, E, D>
+        {
+            fn input(&self) -> usize {
+                I
+            }
+
+            fn push_to(
+                &self,
+                stack: Stack<E, D>,
+                operation: &mut Operation<E, D, T>,
+            ) -> Result<Stack<E, D>, D::Err> {
+                let Affine { weight, bias } = self.affine();
+                stack.push(operation, weight, bias)
+            }
+        }
+
+        impl<const I: usize, const O: usize, S, E, D, T> Module<Tensor<S, E, D, T>>
+            for $Module<I, O, E, D>
+        where
+            S: EndsIn<I>,
+            E: Element,
+            D: Backend<E>,
+            T: Tape<E, D>,
+        {
+            type Output = Tensor<S::With<Const<O>>, E, D, T>;
+            type Error = D::Err;
+
+            fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
+                let Affine { weight, bias } = self.affine();
+                try_linear(x, weight, bias).map_err(Error::into_device)
+            }
+        }
+
+        impl<const I: usize, const O: usize, E: Dtype, D: Storage<E>> NonMutableModule
+            for $Module<I, O, E, D>
+        {
+        }
+
+        /// `E0` and `D0` are what the name stands for where it is only a name, as in a `type Model = (..)`.
+        impl<const I: usize, const O: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>>
+            BuildOnDevice<D, E> for $Module<I, O, E0, D0>
+        {
+            type Built = $Module<I, O, E, D>;
+        }
+
+        weighted! {
+            [const I: usize, const O: usize] $Module<I, O, E, D>:
+                Projection<E>, |layer, operation| operation.projection(&[layer])?;
+        }
+    )*};
+}
+
+affine! {
+    Linear: |linear| Some(&linear.bias), O * I + O;
+    UnbiasedLinear: |_linear| None, O * I;
+}
+
 /// The bound of PyTorch's `kaiming_uniform_(a=sqrt(5))`.
 fn bound(inputs: usize) -> f64 {
     1.0 / (inputs.max(1) as f64).sqrt()
-}
-
-impl<const I: usize, const O: usize, E: Dtype, D: Storage<E>> Linear<I, O, E, D> {
-    /// How many numbers it learns.
-    pub const PARAMS: usize = O * I + O;
-}
-
-impl<const I: usize, const O: usize, E: Dtype, D: Storage<E>> UnbiasedLinear<I, O, E, D> {
-    /// How many numbers it learns.
-    pub const PARAMS: usize = O * I;
-}
-
-impl<const I: usize, const O: usize, E: Element, D: Backend<E>> Linear<I, O, E, D> {
-    /// Its parameters, for operations such as [`feed_forward`](crate::ops::feed_forward).
-    pub fn affine(&self) -> Affine<'_, I, O, E, D> {
-        Affine {
-            weight: &self.weight,
-            bias: Some(&self.bias),
-        }
-    }
-}
-
-impl<const I: usize, const O: usize, E: Element, D: Backend<E>> UnbiasedLinear<I, O, E, D> {
-    /// Its parameters, for operations such as [`feed_forward`](crate::ops::feed_forward).
-    pub fn affine(&self) -> Affine<'_, I, O, E, D> {
-        Affine {
-            weight: &self.weight,
-            bias: None,
-        }
-    }
-}
-
-impl<'a, const I: usize, const O: usize, E: Element, D: Backend<E>> From<&'a Linear<I, O, E, D>>
-    for Affine<'a, I, O, E, D>
-{
-    fn from(layer: &'a Linear<I, O, E, D>) -> Self {
-        layer.affine()
-    }
-}
-
-impl<'a, const I: usize, const O: usize, E: Element, D: Backend<E>>
-    From<&'a UnbiasedLinear<I, O, E, D>> for Affine<'a, I, O, E, D>
-{
-    fn from(layer: &'a UnbiasedLinear<I, O, E, D>) -> Self {
-        layer.affine()
-    }
-}
-
-impl<const I: usize, const O: usize, S, E, D, T> Module<Tensor<S, E, D, T>> for Linear<I, O, E, D>
-where
-    S: EndsIn<I>,
-    E: Element,
-    D: Backend<E>,
-    T: Tape<E, D>,
-{
-    type Output = Tensor<S::With<Const<O>>, E, D, T>;
-    type Error = D::Err;
-
-    fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
-        try_linear(x, &self.weight, Some(&self.bias)).map_err(Error::into_device)
-    }
-}
-
-impl<const I: usize, const O: usize, S, E, D, T> Module<Tensor<S, E, D, T>>
-    for UnbiasedLinear<I, O, E, D>
-where
-    S: EndsIn<I>,
-    E: Element,
-    D: Backend<E>,
-    T: Tape<E, D>,
-{
-    type Output = Tensor<S::With<Const<O>>, E, D, T>;
-    type Error = D::Err;
-
-    fn try_forward(&self, x: Tensor<S, E, D, T>) -> Result<Self::Output, D::Err> {
-        try_linear(x, &self.weight, None).map_err(Error::into_device)
-    }
-}
-
-impl<const I: usize, const O: usize, E: Dtype, D: Storage<E>> NonMutableModule
-    for Linear<I, O, E, D>
-{
-}
-
-impl<const I: usize, const O: usize, E: Dtype, D: Storage<E>> NonMutableModule
-    for UnbiasedLinear<I, O, E, D>
-{
 }
 
 impl<const I: usize, const O: usize, E: Element, D: Device<E>> TensorCollection<E, D>
@@ -260,23 +267,47 @@ impl<const I: usize, const O: usize, E: Element, D: Device<E>> TensorCollection<
     fn iter_tensors<V: ModuleVisitor<Self, E, D>>(
         visitor: &mut V,
     ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
-        visitor.visit_fields(
-            (
-                Self::tensor(
-                    "weight",
-                    |s| &s.weight,
-                    |s| &mut s.weight,
-                    TensorOptions::reset_with(|t| init::matrix(t, |t| init::uniform(t, bound(I)))),
-                ),
-                Self::tensor(
-                    "bias",
-                    |s| &s.bias,
-                    |s| &mut s.bias,
-                    TensorOptions::reset_with(|t| init::uniform(t, bound(I))),
-                ),
-            ),
-            |(weight, bias)| Linear { weight, bias },
+        visit_linear(
+            visitor,
+            ["weight", "bias"],
+            |s| s,
+            |s| s,
+            |t| init::matrix(t, |t| init::uniform(t, bound(I))),
+            |t| init::uniform(t, bound(I)),
         )
+    }
+}
+
+/// Visits the weight and the bias, under these names, of a [`Linear`] that is the module `M` itself or a field of it.
+pub(crate) fn visit_linear<M, V, const I: usize, const O: usize, E: Element, D: Device<E>>(
+    visitor: &mut V,
+    names: [&str; 2],
+    get: impl Fn(&M) -> &Linear<I, O, E, D>,
+    get_mut: impl Fn(&mut M) -> &mut Linear<I, O, E, D>,
+    reset_weight: fn(&mut Tensor<Rank2<O, I>, E, D>) -> Result<(), D::Err>,
+    reset_bias: fn(&mut Tensor<Rank1<O>, E, D>) -> Result<(), D::Err>,
+) -> Result<Option<Linear<I, O, V::E2, V::D2>>, V::Err>
+where
+    M: TensorCollection<E, D>,
+    V: ModuleVisitor<M, E, D>,
+{
+    let fields = (
+        M::tensor(
+            names[0],
+            |m| &get(m).weight,
+            |m| &mut get_mut(m).weight,
+            TensorOptions::reset_with(reset_weight),
+        ),
+        M::tensor(
+            names[1],
+            |m| &get(m).bias,
+            |m| &mut get_mut(m).bias,
+            TensorOptions::reset_with(reset_bias),
+        ),
+    );
+    match fields.visit_fields(visitor)? {
+        (Some(weight), Some(bias)) => Ok(Some(Linear { weight, bias })),
+        _ => Ok(None),
     }
 }
 
@@ -298,33 +329,6 @@ impl<const I: usize, const O: usize, E: Element, D: Device<E>> TensorCollection<
             |weight| UnbiasedLinear { weight },
         )
     }
-}
-
-/// `E0` and `D0` are what the name stands for where it is only a name, as in a `type Model = (..)`.
-impl<const I: usize, const O: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>>
-    BuildOnDevice<D, E> for Linear<I, O, E0, D0>
-{
-    type Built = Linear<I, O, E, D>;
-}
-
-/// As for [`Linear`].
-impl<const I: usize, const O: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>>
-    BuildOnDevice<D, E> for UnbiasedLinear<I, O, E0, D0>
-{
-    type Built = UnbiasedLinear<I, O, E, D>;
-}
-
-projects! {
-    Linear<I, O, E, D>: |linear| Some(&linear.bias);
-    UnbiasedLinear<I, O, E, D>: |_linear| None;
-}
-
-weighted! {
-    [const I: usize, const O: usize] Linear<I, O, E, D>:
-        Projection<E>, |layer, operation| operation.projection(&[layer])?;
-
-    [const I: usize, const O: usize] UnbiasedLinear<I, O, E, D>:
-        Projection<E>, |layer, operation| operation.projection(&[layer])?;
 }
 
 impl<T> Pass<'_, T> {
@@ -370,14 +374,15 @@ impl<T> Pass<'_, T> {
 /// Out of dfdx's operations.
 pub(crate) mod composed {
     use dfdx::{
-        shapes::{Const, HasShape, Rank1, Rank2, Shape},
+        shapes::{Axes2, Const, Dim, HasShape, Rank1, Rank2, Shape},
         tensor::{Tape, Tensor},
-        tensor_ops::Device,
+        tensor_ops::{BroadcastTo, Device, PermuteTo, TryAdd, TryMatMul},
     };
 
+    use super::Affine;
     use crate::{
         Element,
-        composed::{self, reshape},
+        composed::{contiguous, is_empty, reshape, zeros_after_both},
         ops::EndsIn,
     };
 
@@ -395,9 +400,45 @@ pub(crate) mod composed {
     {
         let shape = *x.shape();
         let x = reshape(x, (Const::<1>, shape.leading().num_elements(), Const))?;
-        reshape(
-            composed::linear(x, weight, bias)?,
-            shape.with_last(Const::<O>),
-        )
+        let by = Affine { weight, bias };
+        reshape(project(x, by)?, shape.with_last(Const::<O>))
+    }
+
+    /// [`linear`] by a projection of an attention layer: `[batch, len, input]` to `[batch, len, output]`.
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn project<
+        'a,
+        B: Dim,
+        S: Dim,
+        const I: usize,
+        const O: usize,
+        E: Element,
+        D: Device<E>,
+        T: Tape<E, D>,
+    >(
+        x: Tensor<(B, S, Const<I>), E, D, T>,
+        by: impl Into<Affine<'a, I, O, E, D>>,
+    ) -> Result<Tensor<(B, S, Const<O>), E, D, T>, D::Err> {
+        let Affine { weight, bias } = by.into();
+        let (batch, len, _) = *x.shape();
+        let shape = (batch, len, Const);
+        let weight = weight.retaped::<T>();
+        let y = if is_empty(x.shape()) {
+            zeros_after_both(x, weight, shape)?
+        } else {
+            contiguous(x)?.try_matmul(weight.try_permute()?)?
+        };
+        match bias {
+            Some(bias) => y.try_add(
+                bias.retaped::<T>()
+                    .try_broadcast_like::<_, Axes2<0, 1>>(&shape)?,
+            ),
+            None => Ok(y),
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

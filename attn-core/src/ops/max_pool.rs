@@ -220,8 +220,8 @@ pub(super) mod composed {
 
     use crate::{
         Element,
-        composed::{is_empty, reshape, zeros_after},
-        ops::{LastAxis, composed::conditions, mean_pool::Pooled},
+        composed::{conditions, is_empty, reshape, zeros_after},
+        ops::{LastAxis, mean_pool::Pooled},
     };
 
     /// [`max_pool`](super::max_pool) of the vectors whose mark is `true`; `marks` are `[.., seq]`.

@@ -31,10 +31,10 @@
 
 pub(crate) mod activation;
 pub(crate) mod arithmetic;
-pub mod composed;
 pub(crate) mod concat;
 mod cross_entropy;
 pub(crate) mod dropout;
+pub(crate) mod elementwise;
 pub(crate) mod embedding;
 pub(crate) mod expand;
 pub(crate) mod feed_forward;
@@ -68,20 +68,45 @@ pub use dropout::{dropout, try_dropout};
 pub use embedding::{embedding, try_embedding};
 pub use expand::{expand, try_expand};
 pub use feed_forward::{
-    Affine, feed_forward, gated_feed_forward, try_feed_forward, try_gated_feed_forward,
+    feed_forward, gated_feed_forward, try_feed_forward, try_gated_feed_forward,
 };
 pub use gate::{
     gate, geglu, geglu_tanh, reglu, swiglu, try_gate, try_geglu, try_geglu_tanh, try_reglu,
     try_swiglu,
 };
 pub use l2_norm::{l2_norm, try_l2_norm};
-pub use linear::{linear, try_linear};
+pub(crate) use linear::visit_linear;
+pub use linear::{Affine, linear, try_linear};
 pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};
 pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};
 pub use norm::{layer_norm, rms_norm, try_layer_norm, try_rms_norm};
 pub use shape::{Append, EndsIn, LastAxis};
 pub use sinusoidal_position::{sinusoidal_position, try_sinusoidal_position};
 pub use softmax::{softmax, try_softmax};
+
+/// The operations of [`ops`](self) out of dfdx's, to be read and compared with.
+///
+/// They stand in on devices that are not [`FUSED`](crate::Backend::FUSED), and the tests compare the others with them. The
+/// indices that they take are checked already.
+pub mod composed {
+    pub use super::{
+        arithmetic::composed::{add, mul, scale, shift, sub},
+        concat::composed::concat,
+        cross_entropy::composed::cross_entropy,
+        dropout::composed::dropout,
+        embedding::composed::embedding,
+        expand::composed::expand,
+        feed_forward::composed::{feed_forward, gated_feed_forward},
+        gate::composed::gate,
+        l2_norm::composed::l2_norm,
+        linear::composed::linear,
+        max_pool::composed::max_pool,
+        mean_pool::composed::mean_pool,
+        norm::composed::{layer_norm, rms_norm},
+        sinusoidal_position::composed::sinusoidal_position,
+        softmax::composed::softmax,
+    };
+}
 
 use dfdx::shapes::Shape;
 

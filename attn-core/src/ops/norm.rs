@@ -437,7 +437,7 @@ pub(crate) mod slices {
         fused::{Array, Footprint, Gradients, Operand, Target, accumulate},
         kernel::{
             Matrix, MatrixMut,
-            dropout::WithDropout,
+            loops::{Loop, Read, Write},
             norm::{Gradients as NormGradients, Kind, Norm as Kernel, STATISTICS},
         },
     };
@@ -480,18 +480,17 @@ pub(crate) mod slices {
             statistics
         }
 
-        /// The same of `x + y`, which takes the place of `x`.
-        pub fn forward_of_sum<'a>(
+        /// The same of rows that a loop of operands writes to `x` first.
+        pub fn forward_of<'a, const N: usize>(
             &self,
-            x: impl Into<WithDropout<&'a mut [E]>>,
-            y: impl Into<WithDropout<&'a [E]>>,
+            body: &impl Loop<N, 1>,
+            operands: [Read<'_, E>; N],
+            x: impl Into<Write<'a, E>>,
             to: MatrixMut<'_, E>,
         ) -> Array<E> {
             let mut statistics = Array::uninit(to.rows(), [STATISTICS]);
-            let x = x.into();
-            let y = y.into();
-            self.kernel()
-                .forward_of_sum(x, y, to, statistics.as_mut_slice());
+            let kernel = self.kernel();
+            kernel.forward_of(body, operands, x.into(), to, statistics.as_mut_slice());
             statistics
         }
 
@@ -535,7 +534,7 @@ pub(crate) mod composed {
     use crate::{
         Element,
         composed::{depend, is_empty, reshape, zeros_after_both},
-        ops::{EndsIn, composed::rows},
+        ops::{EndsIn, shape::rows},
     };
 
     /// [`layer_norm`](super::layer_norm)

@@ -1,6 +1,12 @@
 //! Shapes by their last axis.
 
-use dfdx::shapes::{Const, Dim, Shape};
+use dfdx::{
+    shapes::{Const, Dim, HasShape, Shape},
+    tensor::{Tape, Tensor},
+    tensor_ops::Device,
+};
+
+use crate::{Element, composed::reshape};
 
 /// A shape with a last axis, which an operation maps to another one. Implemented for tuples of one to four axes.
 ///
@@ -94,4 +100,14 @@ shapes! {
     (A 0) 1;
     (A 0, B 1) 2;
     (A 0, B 1, C 2) 3;
+}
+
+/// A tensor as rows of its last axis.
+pub(super) type Rows<L, E, D, T> = Tensor<(usize, L), E, D, T>;
+
+pub(super) fn rows<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Rows<S::Last, E, D, T>, D::Err> {
+    let shape = *x.shape();
+    reshape(x, (shape.leading().num_elements(), shape.last()))
 }

@@ -126,9 +126,9 @@ pub(super) mod composed {
 
     use crate::{
         Element,
-        composed::{is_empty, reshape},
+        composed::{conditions, is_empty, reshape},
         kernel::sinusoid::frequency,
-        ops::{Append, LastAxis, composed::conditions},
+        ops::{Append, LastAxis},
     };
 
     /// [`sinusoidal_position`](super::sinusoidal_position)

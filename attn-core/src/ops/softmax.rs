@@ -110,7 +110,7 @@ pub(super) mod composed {
     use crate::{
         Element,
         composed::{is_empty, reshape, zeros_after},
-        ops::{LastAxis, composed::rows},
+        ops::{LastAxis, shape::rows},
     };
 
     /// [`softmax`](super::softmax)

@@ -1,31 +1,13 @@
 //! One algorithm, run with the widest vectors of the machine.
 
-use std::fmt::{Debug, Display, Formatter};
-use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
-use std::str::FromStr;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
-
-use super::product::Gemm;
-use super::tables::Tables;
-use super::{Vector, scalar};
+use super::isa::{self, Isa};
+use super::scalar;
+use super::vector::{Gemm, Kernel, Real, Vector};
 
 #[cfg(target_arch = "aarch64")]
 use super::neon;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
-
-/// An algorithm over vectors: a struct of its arguments, and the code.
-pub trait Kernel {
-    /// What it computes with.
-    type Element: Real;
-    /// What it returns.
-    type Output;
-
-    /// The algorithm. Mark it `#[inline(always)]`, and everything it calls with `V`: an instruction set is switched on
-    /// for the function that this is inlined into, and code that is left outside calls a function per instruction.
-    fn run<V: Vector<Element = Self::Element>>(self) -> Self::Output;
-}
 
 /// Runs `kernel` with [`Isa::current`].
 #[inline]
@@ -33,68 +15,7 @@ pub fn run<K: Kernel>(kernel: K) -> K::Output {
     Isa::current().run(kernel)
 }
 
-/// An instruction set.
-///
-/// A process uses the widest one of its machine, or the one that the environment variable `ATTN_SIMD` names: `scalar`,
-/// `avx2`, `avx512` or `neon`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Isa {
-    /// Plain Rust, eight `f32` or four `f64` at a time, with whatever the compilation target has anyway.
-    Scalar,
-    /// AVX2 and FMA: eight `f32` or four `f64`.
-    Avx2,
-    /// AVX-512 F, BW, DQ and VL: sixteen `f32` or eight `f64`.
-    Avx512,
-    /// NEON: four `f32` or two `f64`.
-    Neon,
-}
-
 impl Isa {
-    /// All of them, whatever the machine has; of two that it has, the wider one comes later.
-    pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Neon];
-
-    /// Those that this machine has.
-    pub fn available() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|isa| isa.is_available())
-    }
-
-    /// Whether this machine has it.
-    #[inline]
-    pub fn is_available(self) -> bool {
-        match self {
-            Self::Scalar => true,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => {
-                is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512vl")
-                    && Self::Avx2.is_available()
-            }
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
-            #[allow(
-                unreachable_patterns,
-                reason = "none is left where a target knows them all"
-            )]
-            _ => false,
-        }
-    }
-
-    /// The one in use. Read from the machine and `ATTN_SIMD` once per process.
-    ///
-    /// # Panics
-    /// Where `ATTN_SIMD` names no instruction set, or one that the machine lacks.
-    #[inline]
-    pub fn current() -> Self {
-        match CURRENT.load(Ordering::Relaxed) {
-            UNKNOWN => Self::detect(),
-            index => Self::ALL[usize::from(index)],
-        }
-    }
-
     /// Runs `kernel` with this instruction set.
     ///
     /// # Panics
@@ -103,132 +24,6 @@ impl Isa {
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         K::Element::run_on(self, kernel)
     }
-
-    /// Makes this one the current one of all threads while `body` runs: for tests of code that chooses by itself.
-    /// Threads that force at the same time wait for each other; do not nest.
-    ///
-    /// # Panics
-    /// Where the machine lacks it.
-    pub fn force<T>(self, body: impl FnOnce() -> T) -> T {
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-        struct Restore(u8);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                CURRENT.store(self.0, Ordering::Relaxed);
-            }
-        }
-
-        self.assert_available();
-        // A panic of another test says nothing about the state: `Restore` has put it back.
-        let _serial = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let _restore = Restore(CURRENT.swap(self as u8, Ordering::Relaxed));
-        body()
-    }
-
-    #[cold]
-    fn detect() -> Self {
-        let isa = match std::env::var("ATTN_SIMD") {
-            Ok(name) if !name.is_empty() => name
-                .parse()
-                .unwrap_or_else(|error| panic!("ATTN_SIMD: {error}")),
-            _ => Self::available().last().unwrap_or(Self::Scalar),
-        };
-        isa.assert_available();
-        CURRENT.store(isa as u8, Ordering::Relaxed);
-        isa
-    }
-
-    #[inline]
-    fn assert_available(self) {
-        if !self.is_available() {
-            absent(self);
-        }
-    }
-}
-
-/// Index into [`Isa::ALL`] of the current one.
-static CURRENT: AtomicU8 = AtomicU8::new(UNKNOWN);
-const UNKNOWN: u8 = u8::MAX;
-
-#[cold]
-fn absent(isa: Isa) -> ! {
-    let available: Vec<String> = Isa::available().map(|isa| isa.to_string()).collect();
-    panic!(
-        "this machine lacks the instruction set `{isa}`; it has: {}",
-        available.join(", ")
-    )
-}
-
-impl Display for Isa {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Scalar => "scalar",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-            Self::Neon => "neon",
-        })
-    }
-}
-
-impl FromStr for Isa {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|isa| isa.to_string() == name)
-            .ok_or_else(|| format!("expected `scalar`, `avx2`, `avx512` or `neon`, found `{name}`"))
-    }
-}
-
-/// The numbers that there are vectors of: `f32` and `f64`.
-pub trait Real:
-    Tables
-    + Copy
-    + Debug
-    + Default
-    + PartialOrd
-    + Send
-    + Sync
-    + 'static
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Neg<Output = Self>
-    + AddAssign
-    + SubAssign
-    + MulAssign
-    + Into<f64>
-{
-    /// 0
-    const ZERO: Self;
-    /// ½
-    const HALF: Self;
-    /// 1
-    const ONE: Self;
-    /// 2
-    const TWO: Self;
-    /// Infinity.
-    const INFINITY: Self;
-    /// Not a number.
-    const NAN: Self;
-    /// The smallest positive normal number.
-    const MIN_POSITIVE: Self;
-    /// 0, 1, .., 15
-    const INDICES: [Self; 16];
-
-    /// The number nearest to `value`.
-    fn of_f64(value: f64) -> Self;
-
-    /// Runs `kernel` with the vectors of `isa`; see [`Isa::run`].
-    #[doc(hidden)]
-    fn run_on<K: Kernel<Element = Self>>(isa: Isa, kernel: K) -> K::Output;
-
-    /// The matrix product, for the machine.
-    #[doc(hidden)]
-    fn gemm() -> Gemm<Self>;
 }
 
 macro_rules! real {
@@ -269,7 +64,7 @@ macro_rules! real {
                         unreachable_patterns,
                         reason = "none is left where a target knows them all"
                     )]
-                    _ => absent(isa),
+                    _ => isa::absent(isa),
                 }
             }
 

@@ -15,9 +15,8 @@
 //! Zeros, infinities, NaN and subnormal arguments give what the standard library's functions give. Results of [`exp`] and
 //! [`sigmoid`] are normal numbers or 0: with subnormal ones, a processor may take a hundred times as long.
 
-use super::Vector;
-use super::dispatch::Real;
 use super::tables::Tables;
+use super::{Real, Vector};
 
 /// `e^x`. 0 where it would be subnormal, below -87.3 (`f32`) and -708.4 (`f64`); exactly 1 at 0.
 #[inline(always)]

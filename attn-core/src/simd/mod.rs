@@ -31,7 +31,7 @@
 //! assert_eq!(row, [1.0, 0.0, 1.0]);
 //! ```
 //!
-//! What holds for every function here:
+//! Every function here promises:
 //!
 //! - On one machine and one instruction set, an element's result depends on that element alone: not on its place in
 //!   the slice, the slice's length, or the number of threads. A tail goes through the same vector instructions.
@@ -43,8 +43,8 @@
 
 // Plain comments from here on: how it fits together.
 //
-// `vector` is the trait; `scalar`, `avx2`, `avx512` and `neon` implement it; `dispatch` chooses among them and is the
-// only place that names them. `math` and `slice` are generic over the trait and know no instruction set; `tables`
+// `vector` has the traits; `scalar`, `avx2`, `avx512` and `neon` implement them; `isa` knows which of these the machine has;
+// `dispatch` chooses among them and is the only place that names them. `math` and `slice` are generic over the trait and know no instruction set; `tables`
 // holds the coefficients of `math`, `call` is `slice` for callers that are not kernels themselves. `matrix` holds views that
 // threads can share, `product` multiplies them.
 //
@@ -55,11 +55,13 @@
 #![allow(unsafe_code)]
 
 mod dispatch;
+mod isa;
 mod matrix;
 mod product;
 mod scalar;
 mod tables;
 mod vector;
+mod zipped;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -75,7 +77,9 @@ pub mod slice;
 #[cfg(test)]
 mod tests;
 
-pub use dispatch::{Isa, Kernel, Real, run};
+pub use dispatch::run;
+pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
-pub use product::{Gemm, Threads, WriteMode, product};
-pub use vector::{Mask, Vector};
+pub use product::{Threads, WriteMode, product};
+pub use vector::{Gemm, Kernel, Mask, Real, Vector, splat};
+pub use zipped::Zipped;

@@ -6,32 +6,6 @@ use gemm_common::Parallelism;
 
 use super::{Matrix, MatrixMut, Real};
 
-/// A product of `gemm`: `to = alpha * to + beta * left * right`, with `to` read only if asked.
-///
-/// In order: rows, columns and depth; `to`, its strides of columns and rows, whether it is read; `left` and its strides;
-/// `right` and its strides; `alpha` and `beta`; whether to conjugate each of the three; the threads.
-pub type Gemm<E> = unsafe fn(
-    usize,
-    usize,
-    usize,
-    *mut E,
-    isize,
-    isize,
-    bool,
-    *const E,
-    isize,
-    isize,
-    *const E,
-    isize,
-    isize,
-    E,
-    E,
-    bool,
-    bool,
-    bool,
-    Parallelism,
-);
-
 /// Whether a product is written over the numbers that are there, or added to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
@@ -41,7 +15,7 @@ pub enum WriteMode {
     Add,
 }
 
-/// Who computes a product.
+/// The threads that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
     /// The calling thread.

@@ -1,8 +1,12 @@
-//! What an algorithm may do with a vector.
+//! Vectors, algorithms over them, and the numbers in them: three traits that are defined by one another.
 
+use std::fmt::Debug;
 use std::ops::{Add, AddAssign, BitAnd, BitOr, Div, Mul, MulAssign, Neg, Not, Sub, SubAssign};
 
-use super::Real;
+use gemm_common::Parallelism;
+
+use super::isa::Isa;
+use super::tables::Tables;
 
 /// A few numbers that are computed with at once: [`LANES`](Self::LANES) elements of `f32` or `f64`.
 ///
@@ -23,7 +27,7 @@ pub trait Vector:
 {
     /// The number in a lane.
     type Element: Real;
-    /// What a comparison gives: true or false per lane.
+    /// The result of a comparison: true or false per lane.
     type Mask: Mask;
     /// The number of lanes, a power of two and at most 16.
     const LANES: usize;
@@ -163,6 +167,93 @@ pub trait Mask: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + Not<Output
     fn all(self) -> bool;
 }
 
+/// An algorithm over vectors: a struct of its arguments, and the code.
+pub trait Kernel {
+    /// The type of its numbers.
+    type Element: Real;
+    /// Its result.
+    type Output;
+
+    /// The algorithm. Mark it `#[inline(always)]`, and everything it calls with `V`: an instruction set is switched on
+    /// for the function that this is inlined into, and code that is left outside calls a function per instruction.
+    fn run<V: Vector<Element = Self::Element>>(self) -> Self::Output;
+}
+
+/// The numbers that there are vectors of: `f32` and `f64`.
+pub trait Real:
+    Tables
+    + Copy
+    + Debug
+    + Default
+    + PartialOrd
+    + Send
+    + Sync
+    + 'static
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + Into<f64>
+{
+    /// 0
+    const ZERO: Self;
+    /// ½
+    const HALF: Self;
+    /// 1
+    const ONE: Self;
+    /// 2
+    const TWO: Self;
+    /// Infinity.
+    const INFINITY: Self;
+    /// Not a number.
+    const NAN: Self;
+    /// The smallest positive normal number.
+    const MIN_POSITIVE: Self;
+    /// 0, 1, .., 15
+    const INDICES: [Self; 16];
+
+    /// The number nearest to `value`.
+    fn of_f64(value: f64) -> Self;
+
+    /// Runs `kernel` with the vectors of `isa`; see [`Isa::run`].
+    #[doc(hidden)]
+    fn run_on<K: Kernel<Element = Self>>(isa: Isa, kernel: K) -> K::Output;
+
+    /// The matrix product, for the machine.
+    #[doc(hidden)]
+    fn gemm() -> Gemm<Self>;
+}
+
+/// A product of `gemm`: `to = alpha * to + beta * left * right`, with `to` read only if asked.
+///
+/// In order: rows, columns and depth; `to`, its strides of columns and rows, whether it is read; `left` and its strides;
+/// `right` and its strides; `alpha` and `beta`; whether to conjugate each of the three; the threads.
+pub type Gemm<E> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut E,
+    isize,
+    isize,
+    bool,
+    *const E,
+    isize,
+    isize,
+    *const E,
+    isize,
+    isize,
+    E,
+    E,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
+
 /// The operators of a vector type, from its inherent `op_add`, `op_sub`, `op_mul`, `op_div` and `op_neg`.
 macro_rules! operators {
     ($vector:ty) => {
@@ -231,3 +322,9 @@ macro_rules! mask_operators {
 }
 
 pub(super) use {mask_operators, operators};
+
+/// A number in every lane.
+#[inline(always)]
+pub fn splat<E: Real, V: Vector<Element = E>>(value: f64) -> V {
+    V::splat(E::of_f64(value))
+}

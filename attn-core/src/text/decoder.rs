@@ -25,21 +25,43 @@ pub struct Decoder<'a> {
     vocabulary: &'a Vocabulary,
     /// The beginning of a character.
     held: Vec<u8>,
-    /// Of a tokenizer whose text is more than the bytes of its tokens.
+    /// The state of a tokenizer whose text is more than the bytes of its tokens.
     #[cfg(feature = "tokenizers")]
     stream: Stream,
 }
 
-impl<'a> Decoder<'a> {
-    pub(super) fn new(vocabulary: &'a Vocabulary) -> Self {
-        Self {
-            vocabulary,
+impl Vocabulary {
+    /// The text of tokens. Bytes that are not UTF-8, as a model of bytes may write, become U+FFFD. Special tokens are in it by their names.
+    ///
+    /// `transformers`: `tokenizer.decode(tokens)`.
+    ///
+    /// # Errors
+    /// [`TextError::Token`] for a token that there is not.
+    pub fn decode(&self, tokens: &[usize]) -> Result<String, TextError> {
+        #[cfg(feature = "tokenizers")]
+        if let Some(pieces) = pieces(self) {
+            return pieces.decode(tokens);
+        }
+        let mut decoder = self.decoder();
+        let mut text = String::new();
+        for token in tokens {
+            text += &decoder.push(*token)?;
+        }
+        Ok(text + &decoder.finish())
+    }
+
+    /// Makes text of tokens as they come.
+    pub fn decoder(&self) -> Decoder<'_> {
+        Decoder {
+            vocabulary: self,
             held: Vec::new(),
             #[cfg(feature = "tokenizers")]
             stream: Stream::default(),
         }
     }
+}
 
+impl Decoder<'_> {
     /// The text that is complete with this token, which may be none.
     ///
     /// # Errors

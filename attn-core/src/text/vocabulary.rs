@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::TextError;
 #[cfg(feature = "tokenizers")]
 use super::pieces::Pieces;
-use super::{Decoder, TextError};
 
 /// The tokens of a language model, as numbers from 0, and their text.
 #[doc(alias("AutoTokenizer", "Tokenizer", "tiktoken"))]
@@ -112,32 +112,6 @@ impl Vocabulary {
             #[cfg(feature = "tokenizers")]
             Kind::Pieces(pieces) => pieces.encode(text, special),
         }
-    }
-
-    /// The text of tokens. What is not UTF-8, as a model of bytes may write, becomes U+FFFD. Special tokens are in it by their names.
-    ///
-    /// `transformers`: `tokenizer.decode(tokens)`.
-    ///
-    /// # Errors
-    /// [`TextError::Token`] for a token that there is not.
-    pub fn decode(&self, tokens: &[usize]) -> Result<String, TextError> {
-        #[cfg(feature = "tokenizers")]
-        if let Kind::Pieces(pieces) = &self.0
-            && !pieces.is_of_bytes()
-        {
-            return pieces.decode(tokens);
-        }
-        let mut decoder = self.decoder();
-        let mut text = String::new();
-        for token in tokens {
-            text += &decoder.push(*token)?;
-        }
-        Ok(text + &decoder.finish())
-    }
-
-    /// Makes text of tokens as they come.
-    pub fn decoder(&self) -> Decoder<'_> {
-        Decoder::new(self)
     }
 
     /// The UTF-8 of a token, which may be a part of a character. Where a tokenizer does more than to put tokens side by side, it is the

@@ -61,13 +61,8 @@ fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
         Op::Input => quote!(p::contiguous(x)?),
         Op::Context => quote!(p::contiguous(context.retaped::<T>())?),
         Op::Linear { field, .. } => {
-            let project = var(if cx.has_bias(field) {
-                "project"
-            } else {
-                "project_unbiased"
-            });
             let field = format_ident!("{field}");
-            quote!(p::#project(#(#operands)*, &layer.#field)?)
+            quote!(p::project(#(#operands)*, &layer.#field)?)
         }
         Op::SplitHeads { .. } => quote!(p::split_heads(#(#operands)*)?),
         Op::MergeHeads { .. } => quote!(p::merge_heads(#(#operands)*)?),

@@ -148,7 +148,7 @@ fn plus_bias(has: bool, name: &str) -> String {
 }
 
 fn modified_score(spec: &Spec) -> Option<String> {
-    let mut expr = Expr::Score;
+    let mut expr = Expr::SCORE;
     if let Some(scale) = &spec.scale {
         expr = builtin::scale(expr, scale);
     }
@@ -160,7 +160,7 @@ fn modified_score(spec: &Spec) -> Option<String> {
         Position::RelPosBias { .. } => builtin::rel_pos_bias_in_short(expr),
         Position::None | Position::Rope { .. } => expr,
     };
-    (!matches!(expr, Expr::Score)).then(|| expr.to_string())
+    (!matches!(expr, Expr::Operand(_))).then(|| expr.to_string())
 }
 
 /// The shapes of inputs and outputs, as a table.

@@ -4,7 +4,7 @@ mod bounds;
 mod composed;
 mod docs;
 mod drawing;
-mod expr;
+pub(crate) mod expr;
 mod facts;
 mod fused;
 pub(crate) mod input;
@@ -274,12 +274,6 @@ impl<'a> Layer<'a> {
         let output = self.tensor(self.output_shape(), &quote!(T));
         let weights = self.tensor(&self.graph.weights, &quote!(p::NoneTape));
         quote!(p::Attended<#output, #weights>)
-    }
-
-    /// Whether a projection has biases: whether its type is `Linear`.
-    fn has_bias(&self, field: &str) -> bool {
-        let param = self.graph.param(field);
-        param.is_some_and(|param| param.tensors().len() == 2)
     }
 }
 

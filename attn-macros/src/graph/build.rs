@@ -195,7 +195,7 @@ impl Builder<'_> {
     /// Scale, soft cap and position bias, in this order, as one expression of the score; then the function of the body.
     fn functions(&mut self) -> Vec<Expr> {
         let spec = self.spec;
-        let mut expr = Expr::Score;
+        let mut expr = Expr::SCORE;
         if let Some(scale) = &spec.scale {
             expr = builtin::scale(expr, scale);
         }
@@ -215,7 +215,7 @@ impl Builder<'_> {
             Position::None | Position::Rope { .. } => {}
         }
         self.params.extend(spec.body.params.iter().map(declared));
-        let of_keys = (!matches!(expr, Expr::Score)).then_some(expr);
+        let of_keys = (!matches!(expr, Expr::Operand(_))).then_some(expr);
         of_keys.into_iter().chain(spec.body.score.clone()).collect()
     }
 

@@ -1,6 +1,7 @@
 //! Passes over the steps of a layer: each finds a pattern, and puts what is faster in its place. The results stay the same.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use super::steps::Steps;
 use super::{Graph, Param};
@@ -31,7 +32,7 @@ pub(crate) fn pack_projections(steps: &mut Steps) {
         };
         let whole = side_by_side(steps, &packed);
         let product = Step::Node(Node {
-            op: Box::new(product) as Box<dyn FusedOp>,
+            op: Rc::new(product) as Rc<dyn FusedOp>,
             operands: vec![x],
             result: whole,
             name: None,
@@ -84,7 +85,7 @@ pub(crate) fn load_transforms(steps: &mut Steps) {
             continue;
         };
         let properties = node.op.properties();
-        let (op, operands): (Box<dyn FusedOp>, _) = if let Some(last) = properties.transform {
+        let (op, operands): (Rc<dyn FusedOp>, _) = if let Some(last) = properties.transform {
             let Some((x, first)) = transform_of(steps, node.operands[0]) else {
                 continue;
             };
@@ -92,10 +93,10 @@ pub(crate) fn load_transforms(steps: &mut Steps) {
                 continue;
             };
             let heads = last.heads.clone();
-            (Box::new(TransformHeads { heads, how }), vec![x])
+            (Rc::new(TransformHeads { heads, how }), vec![x])
         } else if let Some(attention) = properties.attention {
             let (attention, operands) = with_transforms(steps, attention, &node.operands);
-            (Box::new(attention), operands)
+            (Rc::new(attention), operands)
         } else {
             continue;
         };
@@ -162,8 +163,8 @@ pub(crate) fn leave_biases(graph: &Graph, steps: &mut Steps) {
             continue;
         };
         let properties = node.op.properties();
-        let op: Box<dyn FusedOp> = if let Some(linear) = properties.linear {
-            Box::new(PackedLinear {
+        let op: Rc<dyn FusedOp> = if let Some(linear) = properties.linear {
+            Rc::new(PackedLinear {
                 fields: linear.fields.clone(),
                 leaves_bias: left.contains(&node.result),
             })
@@ -173,7 +174,7 @@ pub(crate) fn leave_biases(graph: &Graph, steps: &mut Steps) {
             for (HeadTransform { bias, .. }, operand) in transforms.zip(&node.operands) {
                 *bias = left.contains(&memories[operand.0]).then_some(*operand);
             }
-            Box::new(attention)
+            Rc::new(attention)
         } else {
             continue;
         };

@@ -3,6 +3,8 @@
 //! Splitting heads and putting them side by side again moves nothing: the kernels take columns of a matrix. Scores and weights are
 //! made and used up tile by tile. What else disappears, [passes](super::passes) find.
 
+use std::rc::Rc;
+
 use super::passes::{leave_biases, load_transforms, name_values, pack_projections};
 use super::steps::{Steps, matrix};
 use super::{Attention, Dim, Graph, Node, NodeId, Op, Scores};
@@ -93,7 +95,7 @@ impl Lower {
     fn attend(&mut self, attention: &Attention, node: &Node) -> Option<ValueId> {
         let weight = attention.normalizer.weight();
         let functions = attention.functions.iter().chain(weight);
-        let score = functions.fold(Expr::Score, |score, function| function.of(&score));
+        let score = functions.fold(Expr::SCORE, |score, function| function.of(&score));
         let is_additive = matches!(attention.scores, Scores::Additive { .. });
         let parts = split::split(&score, !is_additive)?;
         let similarity = match attention.scores {
@@ -125,7 +127,7 @@ impl Lower {
     ) -> ValueId {
         let operands = operands.iter().map(|id| self.matrices[id.0]);
         self.body.steps.push(Step::Node(block::Node {
-            op: Box::new(op),
+            op: Rc::new(op),
             operands: operands.collect(),
             result,
             name: None,

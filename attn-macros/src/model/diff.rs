@@ -41,6 +41,8 @@ pub(crate) enum GradTarget {
     Overwrite(BufferId),
     /// A buffer, to add to.
     Add(BufferId),
+    /// The buffer of the gradient of the result, which is read before it is written.
+    InPlace(BufferId),
 }
 
 pub(crate) enum BackwardStep<'m, O: ?Sized = dyn Op> {
@@ -56,8 +58,6 @@ pub(crate) enum BackwardStep<'m, O: ?Sized = dyn Op> {
         d_result: GradSource,
         to: Vec<(usize, GradTarget)>,
     },
-    /// The derivative of an operation, in the buffer of the gradient of its result, which nobody else reads.
-    InPlace { node: &'m Node<O>, buffer: BufferId },
     /// Runs for every round, the last one first. In the end the buffer of each carried variable is the second one.
     Repeat {
         repeat: &'m Repeat<O>,
@@ -156,11 +156,12 @@ impl<'m, O: Derivative + ?Sized> Diff<'m, O> {
         {
             match gradient {
                 Gradient::Same => self.share(node.operands[operand], d_result, lines),
-                Gradient::InPlace => self.in_place(node, operand, d_result, lines),
-                Gradient::Computed | Gradient::Together => computed.push((operand, gradient)),
+                Gradient::Computed | Gradient::InPlace | Gradient::Together => {
+                    computed.push((operand, gradient));
+                }
                 Gradient::None => {}
             }
-            is_passed_on &= matches!(gradient, Gradient::Same | Gradient::InPlace);
+            is_passed_on &= matches!(gradient, Gradient::Same);
         }
         // An operation on indices has no gradient to write, but perhaps those of its parameters.
         if !is_passed_on {
@@ -168,25 +169,6 @@ impl<'m, O: Derivative + ?Sized> Diff<'m, O> {
         }
         self.gradients.remove(&node.result.0);
         self.free(d_result, lines);
-    }
-
-    /// Changes a gradient where it stands, if nobody else will read it.
-    fn in_place(
-        &mut self,
-        node: &'m Node<O>,
-        operand: usize,
-        d_result: GradSource,
-        lines: &mut Vec<BackwardStep<'m, O>>,
-    ) {
-        let x = node.operands[operand];
-        let is_first = self.is_whole(x) && !self.gradients.contains_key(&x.0);
-        match d_result {
-            GradSource::Buffer(buffer) if is_first && self.holders(d_result) == 1 => {
-                lines.push(BackwardStep::InPlace { node, buffer });
-                self.gradients.insert(x.0, d_result);
-            }
-            _ => self.adjoint(node, d_result, vec![(operand, Gradient::InPlace)], lines),
-        }
     }
 
     fn adjoint(
@@ -202,13 +184,19 @@ impl<'m, O: Derivative + ?Sized> Diff<'m, O> {
             let value = node.operands[index];
             // Two gradients of one value cannot be written at once.
             let is_again = node.operands[..index].contains(&value);
-            if is_again && gradient == Gradient::Together {
-                let buffer = self.buffer(value);
-                apart = Some((value, buffer));
-                to.push((index, GradTarget::New(buffer)));
-            } else {
-                to.push((index, self.target(value, lines)));
-            }
+            let target = match (gradient, d_result) {
+                (Gradient::Together, _) if is_again => {
+                    let buffer = self.buffer(value);
+                    apart = Some((value, buffer));
+                    GradTarget::New(buffer)
+                }
+                (Gradient::InPlace, GradSource::Buffer(buffer)) if self.is_for(value, d_result) => {
+                    self.gradients.insert(value.0, d_result);
+                    GradTarget::InPlace(buffer)
+                }
+                _ => self.target(value, lines),
+            };
+            to.push((index, target));
         }
         lines.push(BackwardStep::Adjoint { node, d_result, to });
         if let Some((value, buffer)) = apart {
@@ -217,6 +205,12 @@ impl<'m, O: Derivative + ?Sized> Diff<'m, O> {
             lines.push(BackwardStep::Add { from, to });
             lines.push(BackwardStep::Free(buffer));
         }
+    }
+
+    /// Whether a value without a gradient so far can take that of a result: nobody else will read it.
+    fn is_for(&self, value: ValueId, d_result: GradSource) -> bool {
+        let is_first = self.is_whole(value) && !self.gradients.contains_key(&value.0);
+        is_first && self.holders(d_result) == 1
     }
 
     /// Where a contribution to the gradient of a value goes.

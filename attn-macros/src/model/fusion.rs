@@ -1,24 +1,24 @@
-//! Operations that are computed in one pass over memory.
+//! Operations that are computed in one pass over memory with an elementwise operation.
 //!
-//! A sum is computed with the norm of its result. A dropout needs no pass of its own beside a sum or an elementwise function: its mask is a
-//! function of a seed and of the index of an element. So it is applied as a sum reads a term, `x + dropout(y)`, or as a result is written,
-//! `dropout(x + y)`. The value between the two is not in memory then, so no other operation may read it. The seed is drawn where the
-//! dropout stands in the graph.
+//! It is computed with the norm of its result. A dropout needs no pass of its own beside it: its mask is a function of a seed and of the index
+//! of an element. So it is applied as an operand is read, `x + dropout(y)`, or as the result is written, `dropout(x + y)`. The value
+//! between the two is not in memory then. No other operation may read it, nor the derivative. The seed is drawn where the dropout stands
+//! in the graph.
 
 use super::graph::{Derivative, Node, Region, Step, ValueId};
 use super::plan::uses;
-use crate::ops::Fusion;
+use crate::ops::{Elementwise, Fusion};
 
 /// The operation that another one is computed with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FuseWith {
     /// The next one: the norm or the dropout of its result.
     Next,
-    /// Of a dropout: the sum that reads it.
+    /// Of a dropout: the elementwise operation that reads it.
     Reader,
 }
 
-/// A term of a sum, or the operand of a dropout.
+/// An operand of an elementwise operation or of a dropout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Term {
     pub(crate) value: ValueId,
@@ -40,7 +40,7 @@ impl<'m, O: Derivative + ?Sized> Fusions<'m, O> {
         let once = |value: ValueId| read.iter().filter(|other| **other == value).count() == 1;
         let is_term = |value: ValueId| {
             let mut nodes = region.steps.iter().filter_map(node);
-            nodes.any(|node| is_sum(node) && node.operands.contains(&value))
+            nodes.any(|node| reads_to_drop(node, value))
         };
         let has_reader =
             |node: &Node<O>| is_dropout(node) && once(node.result) && is_term(node.result);
@@ -55,11 +55,11 @@ impl<'m, O: Derivative + ?Sized> Fusions<'m, O> {
                 }
                 let next = fusions.node(index + 1)?;
                 let together = match (node.fusion(), next.fusion()) {
-                    (Fusion::Sum | Fusion::Elementwise, Fusion::Dropout(_)) => {
+                    (Fusion::Elementwise(_), Fusion::Dropout(_)) => {
                         once(node.result) && !has_reader(next)
                     }
-                    (Fusion::Sum, Fusion::Norm(_)) => true,
-                    (Fusion::Dropout(_), Fusion::Norm(_)) => fusions.sum_before(index),
+                    (Fusion::Elementwise(_), Fusion::Norm(_)) => true,
+                    (Fusion::Dropout(_), Fusion::Norm(_)) => fusions.is_with_the_one_before(index),
                     _ => false,
                 };
                 (together && next.operands == [node.result]).then_some(FuseWith::Next)
@@ -73,21 +73,18 @@ impl<'m, O: Derivative + ?Sized> Fusions<'m, O> {
         self.region.steps.get(index).and_then(node)
     }
 
-    /// Whether a step is computed with the sum before it.
-    fn sum_before(&self, index: usize) -> bool {
-        let sum = index
-            .checked_sub(1)
-            .filter(|before| self.node(*before).is_some_and(is_sum));
-        sum.is_some_and(|before| self.with[before] == Some(FuseWith::Next))
+    /// Whether a step is computed with the one before it.
+    fn is_with_the_one_before(&self, index: usize) -> bool {
+        let before = index.checked_sub(1).and_then(|before| self.with[before]);
+        before == Some(FuseWith::Next)
     }
 
     /// The values in memory that a step reads. Where a dropout is read, that is what numbers fall of.
     pub(super) fn uses(&self, index: usize) -> Vec<ValueId> {
-        let before = index.checked_sub(1).and_then(|before| self.with[before]);
         match self.node(index) {
             // The operation before it writes the result here.
-            Some(node) if is_dropout(node) && before == Some(FuseWith::Next) => Vec::new(),
-            Some(node) if is_sum(node) => {
+            Some(node) if is_dropout(node) && self.is_with_the_one_before(index) => Vec::new(),
+            Some(node) if elementwise(node).is_some() => {
                 let terms = self.terms(node).into_iter();
                 terms.map(|term| term.value).collect()
             }
@@ -95,9 +92,9 @@ impl<'m, O: Derivative + ?Sized> Fusions<'m, O> {
         }
     }
 
-    /// The terms of a sum. That of a dropout is the only one.
+    /// The operands of an elementwise operation or of a dropout.
     pub(super) fn terms(&self, node: &Node<O>) -> Vec<Term> {
-        if !is_sum(node) && !is_dropout(node) {
+        if elementwise(node).is_none() && !is_dropout(node) {
             return Vec::new();
         }
         let terms = node.operands.iter().map(|operand| {
@@ -126,8 +123,19 @@ fn node<O: ?Sized>(step: &Step<O>) -> Option<&Node<O>> {
     }
 }
 
-fn is_sum<O: Derivative + ?Sized>(node: &Node<O>) -> bool {
-    matches!(node.fusion(), Fusion::Sum)
+fn elementwise<O: Derivative + ?Sized>(node: &Node<O>) -> Option<&Elementwise> {
+    match node.fusion() {
+        Fusion::Elementwise(op) => Some(op),
+        _ => None,
+    }
+}
+
+/// Whether it is an elementwise operation that can drop elements of an operand as it reads them: the derivative does not read them again.
+fn reads_to_drop<O: Derivative + ?Sized>(node: &Node<O>, value: ValueId) -> bool {
+    let operand = node.operands.iter().position(|operand| *operand == value);
+    let op = elementwise(node);
+    op.zip(operand)
+        .is_some_and(|(op, operand)| !op.derivative_reads(operand))
 }
 
 fn is_dropout<O: Derivative + ?Sized>(node: &Node<O>) -> bool {

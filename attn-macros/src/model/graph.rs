@@ -2,6 +2,8 @@
 //!
 //! A [`Block`] is what the passes over a graph read. Its nodes are the operations of a model, or others that have a [`Derivative`].
 
+use std::rc::Rc;
+
 use proc_macro2::{Ident, TokenStream};
 
 use super::types::Type;
@@ -20,7 +22,10 @@ pub(crate) struct Model {
     pub(crate) modules: Vec<Module>,
     pub(crate) attentions: Vec<AttentionLayer>,
     pub(crate) opaques: Vec<Opaque>,
+    /// An operation for each operator and call of the declaration.
     pub(crate) body: Region,
+    /// The same with elementwise operations [grouped](super::group), for the fused form.
+    pub(crate) grouped: Region,
     pub(crate) results: Vec<ValueId>,
     /// The declared types of the results, if these and the inputs were understood.
     pub(crate) signature: Option<Vec<Type>>,
@@ -124,7 +129,7 @@ pub(crate) enum Step<O: ?Sized = dyn Op> {
 }
 
 pub(crate) struct Node<O: ?Sized = dyn Op> {
-    pub(crate) op: Box<O>,
+    pub(crate) op: Rc<O>,
     pub(crate) operands: Vec<ValueId>,
     pub(crate) result: ValueId,
     /// The user's name for it.
@@ -142,6 +147,7 @@ pub(crate) struct Repeat<O: ?Sized = dyn Op> {
 }
 
 /// A variable that a loop changes.
+#[derive(Clone)]
 pub(crate) struct Carried {
     /// Its value before the loop.
     pub(crate) before: ValueId,
@@ -209,11 +215,12 @@ impl<O: ?Sized> Block<'_, O> {
 }
 
 impl Model {
+    /// What the fused form computes.
     pub(crate) fn block(&self) -> Block<'_> {
         Block {
             values: &self.values,
             inputs: &self.inputs,
-            body: &self.body,
+            body: &self.grouped,
             results: &self.results,
         }
     }
@@ -232,17 +239,7 @@ impl Model {
 
     /// The operations, those in loops included.
     pub(crate) fn nodes(&self) -> Vec<&Node> {
-        fn push<'a>(region: &'a Region, nodes: &mut Vec<&'a Node>) {
-            for step in &region.steps {
-                match step {
-                    Step::Node(node) => nodes.push(node),
-                    Step::Repeat(repeat) => push(&repeat.body, nodes),
-                }
-            }
-        }
-        let mut nodes = Vec::new();
-        push(&self.body, &mut nodes);
-        nodes
+        self.body.nodes()
     }
 
     /// The types of the layers, and the model itself.
@@ -297,6 +294,28 @@ impl Model {
     }
 }
 
+impl<O: ?Sized> Region<O> {
+    /// The operations, those in loops included.
+    pub(crate) fn nodes(&self) -> Vec<&Node<O>> {
+        let steps = self.steps.iter().flat_map(|step| match step {
+            Step::Node(node) => vec![node],
+            Step::Repeat(repeat) => repeat.body.nodes(),
+        });
+        steps.collect()
+    }
+}
+
+impl<O: ?Sized> Clone for Node<O> {
+    fn clone(&self) -> Self {
+        Node {
+            op: Rc::clone(&self.op),
+            operands: self.operands.clone(),
+            result: self.result,
+            name: self.name.clone(),
+        }
+    }
+}
+
 impl<O: Derivative + ?Sized> Node<O> {
     /// The operands that have a gradient, with what that is.
     pub(crate) fn gradients(&self) -> impl Iterator<Item = (usize, Gradient)> {
@@ -311,6 +330,10 @@ impl<O: Derivative + ?Sized> Node<O> {
         match self.op.saved() {
             Saved::Nothing => Vec::new(),
             Saved::Operands => operands.collect(),
+            Saved::Reads(operands) => {
+                let operands = operands.into_iter();
+                operands.map(|index| self.operands[index]).collect()
+            }
             Saved::Result => vec![self.result],
             Saved::OperandsAndResult => operands.chain([self.result]).collect(),
         }

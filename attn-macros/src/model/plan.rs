@@ -23,7 +23,7 @@ pub(crate) struct Forward {
 pub(crate) struct Planned {
     /// The neighbour that it is computed with.
     pub(crate) with: Option<FuseWith>,
-    /// Of a sum, what it adds; of a dropout, what numbers fall of.
+    /// The operands of an elementwise operation or of a dropout.
     pub(crate) terms: Vec<Term>,
     /// The term whose memory the result takes.
     pub(crate) reuse: Option<usize>,
@@ -49,12 +49,16 @@ pub(crate) fn plan_to_decode<O: Derivative + ?Sized>(block: Block<'_, O>) -> For
 impl Model {
     /// A result that its operation can write where the model returns it: nobody else reads it.
     pub(crate) fn is_written_directly(&self, id: ValueId, plan: &Forward) -> bool {
-        let defined = self.body.steps.iter().any(|step| match step {
+        let defined = self.grouped.steps.iter().any(|step| match step {
             Step::Node(node) => node.result == id,
             Step::Repeat(_) => false,
         });
         let returned = self.results.iter().filter(|result| **result == id).count();
-        let is_read = self.body.steps.iter().any(|step| uses(step).contains(&id));
+        let is_read = self
+            .grouped
+            .steps
+            .iter()
+            .any(|step| uses(step).contains(&id));
         defined && returned == 1 && !is_read && !plan.saved.contains(&id)
     }
 }
@@ -212,11 +216,15 @@ fn note<O: ?Sized>(home: &Region<O>, value: ValueId, saved: &mut Saved<'_, O>) {
     }
 }
 
-/// The term that is not needed any more.
+/// The term that is not needed any more, and that the operation reads once.
 fn reusable(terms: &[Term], free: &[ValueId]) -> Option<usize> {
-    let is_free = |index: &usize| free.contains(&terms[*index].value);
-    let twice = matches!(terms, [one, other] if one.value == other.value);
-    (0..terms.len()).rev().find(is_free).filter(|_| !twice)
+    let is_read_once =
+        |value: ValueId| terms.iter().filter(|term| term.value == value).count() == 1;
+    let can_be_reused = |index: &usize| {
+        let value = terms[*index].value;
+        free.contains(&value) && is_read_once(value)
+    };
+    (0..terms.len()).rev().find(can_be_reused)
 }
 
 /// The values whose memory something else takes.

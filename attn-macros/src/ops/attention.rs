@@ -3,9 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{
-    Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved, Scratch,
-};
+use super::{Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved};
 use crate::emit::ExecMode;
 use crate::graph::AttentionLayer;
 use crate::graph::steps::Steps;
@@ -76,7 +74,7 @@ impl Op for Attention {
         Cost {
             flops: Some(quote!(<#name>::flops(#batch, #query, #key))),
             forward: Some(footprint.clone()),
-            backward: Scratch::Always(footprint),
+            backward: Some(footprint),
             hidden: None,
         }
     }

@@ -99,19 +99,22 @@ impl Op for Dropout {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let x = of.slice(0);
-        let kept = of.kept();
         let y = to.slice();
-        match of.mode() {
-            ExecMode::Forward => quote!(p::layers::dropout(#kept, #x, #y)),
-            ExecMode::Session => quote!(#y.copy_from_slice(#x)),
+        if of.mode() == ExecMode::Forward {
+            let (kept, x) = (of.kept(), to.read(0));
+            return quote!(p::layers::elementwise(&p::loops::Copy, [#kept.of(#x)], #y));
+        }
+        let x = of.slice(0);
+        match to.is_in_place() {
+            true => TokenStream::new(),
+            false => quote!(#y.copy_from_slice(#x)),
         }
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let kept = of.kept();
-        let d_y = gradients.slice();
+        let d_y = gradients.read();
         let d_x = gradients.targets();
-        quote!(p::layers::dropout_backward(#kept, #d_y, #(&mut #d_x,)* gradients);)
+        quote!(p::layers::elementwise_backward(&p::loops::Copy, [#kept.of(#d_y)], [#(&mut #d_x),*], gradients);)
     }
 }

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{Cost, Decode, Fusion, Gradient, Label, Op, Properties, Saved, Scratch};
+use super::{Cost, Decode, Fusion, Gradient, Label, Op, Properties, Saved};
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
 use crate::model::graph::Model;
 
@@ -38,7 +38,7 @@ impl Op for Expand {
         Cost {
             flops: None,
             forward: Some(footprint.clone()),
-            backward: Scratch::Always(footprint),
+            backward: Some(footprint),
             hidden: None,
         }
     }

@@ -7,7 +7,6 @@ use super::activation::{self, Activation};
 use super::layer::{self, Layer};
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved,
-    Scratch,
 };
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
 use crate::model::graph::{Model, Place, ValueId};
@@ -194,7 +193,7 @@ impl Op for FeedForward {
         Cost {
             flops: Some(quote!(p::product(&[#products, #(#rows,)* #width, #hidden]))),
             forward: Some(footprint.clone()),
-            backward: Scratch::Always(footprint),
+            backward: Some(footprint),
             // A gate is as wide again.
             hidden: Some(quote!(2 * #hidden)),
         }

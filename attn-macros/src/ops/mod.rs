@@ -5,10 +5,10 @@
 //! a footprint or a rule for decoding is an error of rustc.
 
 mod activation;
-mod arithmetic;
 mod attention;
 mod concat;
 mod dropout;
+mod elementwise;
 mod embedding;
 mod expand;
 mod feed_forward;
@@ -36,8 +36,8 @@ use crate::model::syntax::Call;
 use crate::spec::keys::{Key, Word};
 use crate::spec::{Real, Size};
 
-pub(crate) use arithmetic::{Add, Mul, Scale, Shift, Sub};
 pub(crate) use attention::Attention;
+pub(crate) use elementwise::{Elementwise, emit_loops, loop_value};
 pub(crate) use expand::Expand;
 pub(crate) use layer::Layer;
 
@@ -178,17 +178,9 @@ pub(crate) struct Cost {
     /// The footprint of the forward pass beside the result, with that of what is kept.
     pub(crate) forward: Option<TokenStream>,
     /// The footprint of the derivative beside the gradients that it writes.
-    pub(crate) backward: Scratch,
+    pub(crate) backward: Option<TokenStream>,
     /// The width of vectors, one for each row of the result, that it makes on the way.
     pub(crate) hidden: Option<TokenStream>,
-}
-
-/// The memory of a derivative.
-pub(crate) enum Scratch {
-    None,
-    Always(TokenStream),
-    /// Where it adds to the gradient of its operand instead of writing that.
-    WhenAdding(TokenStream),
 }
 
 impl Cost {
@@ -197,7 +189,7 @@ impl Cost {
         Cost {
             flops: None,
             forward: None,
-            backward: Scratch::None,
+            backward: None,
             hidden: None,
         }
     }
@@ -210,7 +202,7 @@ pub(crate) enum Gradient {
     None,
     /// That of the result.
     Same,
-    /// That of the result, changed where it stands in memory if nobody else reads it.
+    /// Computed, and where that of the result stands in memory if nobody else reads it.
     InPlace,
     /// Computed.
     Computed,
@@ -219,11 +211,13 @@ pub(crate) enum Gradient {
 }
 
 /// The values that a derivative reads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Saved {
     Nothing,
     /// The operands that have a gradient.
     Operands,
+    /// These operands.
+    Reads(Vec<usize>),
     Result,
     OperandsAndResult,
 }
@@ -242,10 +236,9 @@ pub(crate) enum Kept {
 #[derive(Clone, Copy)]
 pub(crate) enum Fusion<'o> {
     None,
-    /// Dropout of the result, as it is written.
-    Elementwise,
-    /// A sum: dropout of its terms, as they are read; dropout of the result; the norm of that. The result may take the memory of a term.
-    Sum,
+    /// With elementwise operations of its operands and of its result; dropout of operands, as they are read, and of the result, as it is
+    /// written; the norm of that. The result may take the memory of an operand.
+    Elementwise(&'o Elementwise),
     Dropout(&'o Real),
     /// A norm, of the layer at this place.
     Norm(&'o Place),

@@ -6,7 +6,7 @@ use quote::{format_ident, quote};
 use super::layer::{self, Layer};
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, LowerOperands, Op, Operation,
-    Properties, Saved, Scratch,
+    Properties, Saved,
 };
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
 use crate::model::graph::{Model, Place, ValueId};
@@ -161,7 +161,7 @@ impl Op for Normalize {
         Cost {
             flops: None,
             forward: Some(footprint.clone()),
-            backward: Scratch::Always(footprint),
+            backward: Some(footprint),
             hidden: None,
         }
     }

@@ -6,7 +6,6 @@ use quote::quote;
 use super::layer;
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
-    Scratch,
 };
 use crate::emit::ExecMode;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
@@ -61,7 +60,7 @@ impl Op for SinusoidalPosition {
         Cost {
             flops: None,
             forward: Some(quote!(p::Footprint::forth(&[#(#one),*]))),
-            backward: Scratch::None,
+            backward: None,
             hidden: None,
         }
     }

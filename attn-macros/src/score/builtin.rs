@@ -115,17 +115,17 @@ fn sloped(score: Expr, slope: Expr) -> Expr {
 
 /// `1 / (1 + exp(-score))` (Ramapuram et al. 2024, without the bias).
 pub(crate) fn sigmoid() -> Expr {
-    Expr::Score.unary(Unary::Sigmoid)
+    Expr::SCORE.unary(Unary::Sigmoid)
 }
 
 /// `max(score, 0)^power` (Wortsman et al. 2023, without the division by the length). As in PyTorch, the derivative at 0 is 0.
 pub(crate) fn relu(power: &Real) -> Expr {
     let positive = match power.value {
-        Some(1.0) => Expr::Score,
-        _ => Expr::Score.binary(Binary::Pow, Expr::Float(power.clone())),
+        Some(1.0) => Expr::SCORE,
+        _ => Expr::SCORE.binary(Binary::Pow, Expr::Float(power.clone())),
     };
     let zero = || Expr::float(0.0);
-    zero().less(Expr::Score).select(positive, zero())
+    zero().less(Expr::SCORE).select(positive, zero())
 }
 
 /// The paper's slopes: with `m` the power of two at or below `heads`, the geometric sequence `2^(-8 i / m)` for the first `m`
@@ -184,10 +184,10 @@ pub(crate) fn of_score(name: &str) -> Option<Expr> {
             .and_then(|expr| Real::from_expr(&expr))
     };
     Some(match name {
-        "scale" => scale(Expr::Score, &number(name)?),
-        "softcap" => softcap(Expr::Score, &number(name)?),
-        "alibi" => alibi_in_short(Expr::Score),
-        "rel_pos_bias" => rel_pos_bias_in_short(Expr::Score),
+        "scale" => scale(Expr::SCORE, &number(name)?),
+        "softcap" => softcap(Expr::SCORE, &number(name)?),
+        "alibi" => alibi_in_short(Expr::SCORE),
+        "rel_pos_bias" => rel_pos_bias_in_short(Expr::SCORE),
         "sigmoid" => sigmoid(),
         "relu" => relu(&number("power")?),
         _ => return None,

@@ -5,8 +5,8 @@ use super::{Binary, Expr, Unary};
 /// What an expression is differentiated with respect to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wrt<'a> {
-    /// The incoming score.
-    Score,
+    /// An operand. The score is the first one.
+    Operand(usize),
     /// A learned tensor of this name: all elements of it that are read, as if they were one.
     Param(&'a str),
     /// The element of a learned tensor that is read at this index.
@@ -18,10 +18,13 @@ pub(crate) enum Wrt<'a> {
 pub(crate) fn diff(expr: &Expr, wrt: Wrt<'_>) -> Expr {
     let d = |expr: &Expr| diff(expr, wrt);
     match expr {
-        Expr::Score => Expr::float(if matches!(wrt, Wrt::Score) { 1.0 } else { 0.0 }),
+        Expr::Operand(index) => {
+            let is_it = matches!(wrt, Wrt::Operand(operand) if operand == *index);
+            Expr::float(if is_it { 1.0 } else { 0.0 })
+        }
         Expr::Param { name, index } => {
             let is_it = match wrt {
-                Wrt::Score => false,
+                Wrt::Operand(_) => false,
                 Wrt::Param(param) => param == *name,
                 Wrt::Element(param, at) => param == *name && at == *index,
             };
@@ -63,6 +66,11 @@ fn diff_unary(op: Unary, a: &Expr, da: Expr) -> Expr {
             );
             mul(da, sign)
         }
+        Unary::Activation(activation) => mul(da, a.unary(Unary::Slope(activation))),
+        Unary::Slope(_) => {
+            debug_assert!(false, "nothing differentiates a derivative");
+            Expr::float(f64::NAN)
+        }
         Unary::Floor | Unary::Not | Unary::ToFloat | Unary::ToInt => Expr::float(0.0),
     }
 }
@@ -101,7 +109,8 @@ fn extremum(takes_a: &Expr, takes_b: &Expr, da: Expr, db: Expr) -> Expr {
     mul(sum, takes_a.clone().select(Expr::float(1.0), share))
 }
 
-fn is(expr: &Expr, value: f64) -> bool {
+/// Whether it is this number.
+pub(crate) fn is(expr: &Expr, value: f64) -> bool {
     matches!(expr, Expr::Float(real) if real.value == Some(value))
 }
 
@@ -123,7 +132,7 @@ fn sub(a: Expr, b: Expr) -> Expr {
     }
 }
 
-fn mul(a: Expr, b: Expr) -> Expr {
+pub(super) fn mul(a: Expr, b: Expr) -> Expr {
     match () {
         () if is(&a, 0.0) || is(&b, 0.0) => Expr::float(0.0),
         () if is(&a, 1.0) => b,

@@ -38,7 +38,7 @@ pub(crate) enum Value {
 /// The value of `expr` at `point`; `None` if a size in it is rustc's to evaluate, or it divides by zero.
 pub(crate) fn eval(expr: &Expr, point: &Point<'_>) -> Option<Value> {
     Some(match expr {
-        Expr::Score => Value::Float(point.score),
+        Expr::Operand(_) => Value::Float(point.score),
         Expr::Var(var) => Value::Int(var_at(*var, point)),
         Expr::Int(size) => Value::Int(i64::try_from(size.value?).ok()?),
         Expr::Float(real) => Value::Float(real.value?),
@@ -67,7 +67,7 @@ pub(crate) fn reads_nothing(expr: &Expr) -> bool {
     !expr.any(&|expr| {
         matches!(
             expr,
-            Expr::Score | Expr::Var(_) | Expr::Param { .. } | Expr::Data { .. }
+            Expr::Operand(_) | Expr::Var(_) | Expr::Param { .. } | Expr::Data { .. }
         )
     })
 }
@@ -93,7 +93,10 @@ pub(crate) fn value(expr: &Expr) -> Option<Value> {
 pub(crate) fn first(expr: &Expr) -> Option<Value> {
     let is_open = |part: &Expr| match part {
         Expr::Var(var) => matches!(var, Var::QLen | Var::KvLen),
-        part => matches!(part, Expr::Score | Expr::Param { .. } | Expr::Data { .. }),
+        part => matches!(
+            part,
+            Expr::Operand(_) | Expr::Param { .. } | Expr::Data { .. }
+        ),
     };
     (!expr.any(&is_open)).then(|| eval(expr, &FIRST)).flatten()
 }

@@ -8,6 +8,7 @@ pub(crate) mod budget;
 pub(crate) mod builtin;
 pub(crate) mod diff;
 pub(crate) mod eval;
+pub(crate) mod loops;
 mod numbers;
 pub(crate) mod prove;
 pub(crate) mod share;
@@ -29,8 +30,8 @@ pub(crate) type Name = Cow<'static, str>;
 /// Two are equal if they are the same operations on the same operands.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Expr {
-    /// The incoming score: a float.
-    Score,
+    /// A number that the expression is a function of: a float. A score has one, [`Expr::SCORE`].
+    Operand(usize),
     /// An index or a length: an integer.
     Var(Var),
     Int(Size),
@@ -84,12 +85,25 @@ pub(crate) enum Unary {
     Sqrt,
     Tanh,
     Sigmoid,
+    Activation(Activation),
+    /// The derivative of an activation. There is none of it again.
+    Slope(Activation),
     /// The largest integer below, as a float.
     Floor,
     /// From an integer to a float.
     ToFloat,
     /// From a float to an integer, towards zero.
     ToInt,
+}
+
+/// A function of one number with a derivative of its own: no formula of other functions has its limits at infinity.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Activation {
+    Gelu,
+    GeluTanh,
+    Relu,
+    ReluSquared,
+    Silu,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -118,6 +132,30 @@ pub(crate) enum Type {
     Bool,
 }
 
+impl Activation {
+    /// In a declaration.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Activation::Gelu => "gelu",
+            Activation::GeluTanh => "gelu_tanh",
+            Activation::Relu => "relu",
+            Activation::ReluSquared => "relu_squared",
+            Activation::Silu => "silu",
+        }
+    }
+
+    /// The type in `attn::nn`.
+    pub(crate) const fn ty(self) -> &'static str {
+        match self {
+            Activation::Gelu => "Gelu",
+            Activation::GeluTanh => "GeluTanh",
+            Activation::Relu => "Relu",
+            Activation::ReluSquared => "ReluSquared",
+            Activation::Silu => "Silu",
+        }
+    }
+}
+
 impl Data {
     /// What an element is.
     pub(crate) fn ty(&self) -> Type {
@@ -130,6 +168,9 @@ impl Data {
 }
 
 impl Expr {
+    /// The incoming score.
+    pub(crate) const SCORE: Expr = Expr::Operand(0);
+
     pub(crate) fn float(value: f64) -> Expr {
         Expr::Float(Real::known(value))
     }
@@ -187,9 +228,14 @@ impl Expr {
 
     /// This function of the score, of another score.
     pub(crate) fn of(&self, score: &Expr) -> Expr {
-        let of = |part: &Expr| Box::new(part.of(score));
+        self.with_operands(&|_| score.clone())
+    }
+
+    /// This expression, with others in place of its operands.
+    pub(crate) fn with_operands(&self, operand: &dyn Fn(usize) -> Expr) -> Expr {
+        let of = |part: &Expr| Box::new(part.with_operands(operand));
         match self {
-            Expr::Score => score.clone(),
+            Expr::Operand(index) => operand(*index),
             Expr::Unary(op, a) => Expr::Unary(*op, of(a)),
             Expr::Binary(op, a, b) => Expr::Binary(*op, of(a), of(b)),
             Expr::Select(condition, a, b) => Expr::Select(of(condition), of(a), of(b)),
@@ -201,7 +247,7 @@ impl Expr {
     pub(crate) fn children(&self) -> Vec<&Expr> {
         budget::count(1);
         match self {
-            Expr::Score | Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) => {
+            Expr::Operand(_) | Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) => {
                 Vec::new()
             }
             Expr::Param { index, .. } | Expr::Data { index, .. } => index.iter().collect(),
@@ -236,7 +282,7 @@ impl Expr {
     /// What kind of value it has.
     pub(crate) fn ty(&self) -> Type {
         match self {
-            Expr::Score | Expr::Float(_) | Expr::Param { .. } => Type::Float,
+            Expr::Operand(_) | Expr::Float(_) | Expr::Param { .. } => Type::Float,
             Expr::Var(_) | Expr::Int(_) => Type::Int,
             Expr::Bool(_) => Type::Bool,
             Expr::Data { data, .. } => data.ty(),
@@ -252,7 +298,7 @@ impl Expr {
 
     /// Known before the call, apart from indices and lengths: neither the score nor anything learned is read.
     pub(crate) fn is_constant(&self) -> bool {
-        !self.any(&|expr| matches!(expr, Expr::Score | Expr::Param { .. }))
+        !self.any(&|expr| matches!(expr, Expr::Operand(_) | Expr::Param { .. }))
     }
 }
 
@@ -374,7 +420,8 @@ impl fmt::Display for Expr {
 fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, level: u8) -> fmt::Result {
     budget::count(1);
     match expr {
-        Expr::Score => f.write_str("score"),
+        Expr::Operand(0) => f.write_str("score"),
+        Expr::Operand(index) => write!(f, "x{index}"),
         Expr::Var(var) => write!(f, "{var}"),
         Expr::Int(size) => write!(f, "{size}"),
         Expr::Float(real) => write!(f, "{real}"),
@@ -427,6 +474,10 @@ fn write_unary(f: &mut fmt::Formatter<'_>, op: Unary, a: &Expr) -> fmt::Result {
         Unary::Sqrt => "sqrt",
         Unary::Tanh => "tanh",
         Unary::Sigmoid => "sigmoid",
+        Unary::Activation(activation) => activation.name(),
+        Unary::Slope(activation) => {
+            return write!(f, "{}'({a})", activation.name());
+        }
         Unary::Floor => "floor",
     };
     write!(f, "{name}({a})")

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::numbers::{Numbers, operands};
 use super::{Expr, Name, Type};
 
-/// The parts of an expression that stand in it more than once, and the rest of it. Each part reads those before it, and the rest
+/// The parts of expressions that stand in them more than once, and the rest of each. A part reads those before it, and a rest
 /// all of them, as parameters named [`part_name`].
 pub(crate) struct Shared {
     pub(crate) parts: Vec<Expr>,
-    pub(crate) rest: Expr,
+    pub(crate) rests: Vec<Expr>,
 }
 
 /// The name by which a part is read.
@@ -25,13 +25,19 @@ pub(crate) fn is_part(name: &str) -> bool {
 const PART: &str = "part_";
 
 impl Shared {
-    pub(crate) fn of(expr: &Expr) -> Self {
-        let numbered = Numbered::of(expr, &mut Numbers::default());
+    pub(crate) fn of<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Self {
+        let mut numbers = Numbers::default();
+        let exprs = exprs
+            .into_iter()
+            .map(|expr| Numbered::of(expr, &mut numbers));
+        let exprs: Vec<_> = exprs.collect();
         let mut sharing = Sharing::default();
-        sharing.count(&numbered);
-        let rest = sharing.take(&numbered);
-        let parts = sharing.parts;
-        Self { parts, rest }
+        exprs.iter().for_each(|expr| sharing.count(expr));
+        let rests = exprs.iter().map(|expr| sharing.take(expr)).collect();
+        Self {
+            parts: sharing.parts,
+            rests,
+        }
     }
 }
 
@@ -52,7 +58,7 @@ impl<'e> Numbered<'e> {
         Numbered {
             expr,
             number: numbers.of_operation(expr, of_operands),
-            changes: matches!(expr, Expr::Score | Expr::Param { .. })
+            changes: matches!(expr, Expr::Operand(_) | Expr::Param { .. })
                 || operands.iter().any(|operand| operand.changes),
             operands,
         }

@@ -67,7 +67,7 @@ pub(crate) fn split(expr: &Expr, with_scale: bool) -> Option<Parts> {
     };
     Some(Parts {
         scale,
-        value: (!matches!(value, Expr::Score)).then_some(value),
+        value: (!matches!(value, Expr::Operand(_))).then_some(value),
         bias_terms: bias_terms.bias_terms,
     })
 }
@@ -114,7 +114,7 @@ impl Planes {
         if self.budget.is_spent() {
             return Expr::Bool(true);
         }
-        if !expr.any(&|expr| matches!(expr, Expr::Score)) {
+        if !expr.any(&|expr| matches!(expr, Expr::Operand(_))) {
             let yes = Expr::float(1.0);
             let no = Expr::float(0.0);
             let bias_term = expr.clone().select(yes, no.clone());
@@ -197,14 +197,14 @@ fn is_number(expr: &Expr) -> bool {
     !expr.any(&|expr| {
         matches!(
             expr,
-            Expr::Score | Expr::Var(_) | Expr::Param { .. } | Expr::Data { .. }
+            Expr::Operand(_) | Expr::Var(_) | Expr::Param { .. } | Expr::Data { .. }
         )
     })
 }
 
 /// How a bias term of the float `expr` is written; `None` if it is none, but made of some.
 fn kind(expr: &Expr) -> Option<BiasTermKind> {
-    if expr.any(&|expr| matches!(expr, Expr::Score)) {
+    if expr.any(&|expr| matches!(expr, Expr::Operand(_))) {
         return None;
     }
     if reads_once(expr) {
@@ -238,9 +238,9 @@ fn take_scale(expr: Expr) -> (Option<Real>, Expr) {
 /// `None`: the score is read bare, or with different factors; `Some(None)`: it is not read.
 fn scale_of(expr: &Expr) -> Option<Option<&Real>> {
     match expr {
-        Expr::Score => None,
+        Expr::Operand(_) => None,
         Expr::Binary(Binary::Mul, a, b) => match (&**a, &**b) {
-            (Expr::Score, Expr::Float(scale)) => Some(Some(scale)),
+            (Expr::Operand(_), Expr::Float(scale)) => Some(Some(scale)),
             (a, b) => both(scale_of(a)?, scale_of(b)?),
         },
         other => other
@@ -259,8 +259,10 @@ fn both<'a>(a: Option<&'a Real>, b: Option<&'a Real>) -> Option<Option<&'a Real>
 
 fn without_scale(expr: Expr) -> Expr {
     match expr {
-        Expr::Binary(Binary::Mul, a, b) if matches!((&*a, &*b), (Expr::Score, Expr::Float(_))) => {
-            Expr::Score
+        Expr::Binary(Binary::Mul, a, b)
+            if matches!((&*a, &*b), (Expr::Operand(_), Expr::Float(_))) =>
+        {
+            Expr::SCORE
         }
         Expr::Unary(op, a) => Expr::Unary(op, Box::new(without_scale(*a))),
         Expr::Binary(op, a, b) => {
@@ -281,7 +283,7 @@ fn by_distance(expr: &Expr) -> bool {
     let is_index = |expr: &Expr| matches!(expr, Expr::Var(Var::QIdx | Var::KvIdx));
     match expr {
         Expr::Var(Var::H) => true,
-        Expr::Var(_) | Expr::Data { .. } | Expr::Score => false,
+        Expr::Var(_) | Expr::Data { .. } | Expr::Operand(_) => false,
         Expr::Binary(Binary::Sub | Binary::Eq | Binary::Lt | Binary::Le, a, b)
             if is_index(a) && is_index(b) =>
         {

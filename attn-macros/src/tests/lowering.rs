@@ -56,16 +56,16 @@ macro_rules! lowered {
 }
 
 lowered! {
-    learned_slope: Expr::Score - slope() * distance().to_float();
-    three_reads_of_the_score: Expr::Score * Expr::Score.unary(Unary::Tanh) + Expr::float(1.0) / Expr::Score.abs();
-    table_of_near_keys: near().select(Expr::Score + near_table(), Expr::Score * Expr::float(0.5));
-    branches_with_a_logarithm: (Expr::float(0.0).less(Expr::Score) & Expr::from(Var::H).less(1))
-        .select(Expr::Score.unary(Unary::Ln) + slope(), Expr::Score.max(slope()));
-    steps_and_powers: (Expr::Score.binary(Binary::Pow, Expr::float(2.0)) % Expr::float(3.0))
+    learned_slope: Expr::SCORE - slope() * distance().to_float();
+    three_reads_of_the_score: Expr::SCORE * Expr::SCORE.unary(Unary::Tanh) + Expr::float(1.0) / Expr::SCORE.abs();
+    table_of_near_keys: near().select(Expr::SCORE + near_table(), Expr::SCORE * Expr::float(0.5));
+    branches_with_a_logarithm: (Expr::float(0.0).less(Expr::SCORE) & Expr::from(Var::H).less(1))
+        .select(Expr::SCORE.unary(Unary::Ln) + slope(), Expr::SCORE.max(slope()));
+    steps_and_powers: (Expr::SCORE.binary(Binary::Pow, Expr::float(2.0)) % Expr::float(3.0))
         .min(slope().unary(Unary::Floor).unary(Unary::Sigmoid));
-    conditions_of_conditions: Expr::Score.at_most(slope())
+    conditions_of_conditions: Expr::SCORE.at_most(slope())
         .select(Expr::from(Var::QIdx).less(Var::KvIdx), !near_table().equals(Expr::float(0.0)))
-        .select(Expr::Score, Expr::float(-1.0));
+        .select(Expr::SCORE, Expr::float(-1.0));
     no_read_of_the_score: near().select(near_table(), slope());
 }
 

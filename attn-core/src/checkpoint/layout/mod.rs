@@ -103,13 +103,12 @@ pub use known::{
     hugging_face_bert, hugging_face_gpt2, hugging_face_gpt2_model, hugging_face_llama, meta_llama,
     torch_multihead_attention, torch_multihead_attention_apart, torch_transformer_encoder_layer,
 };
-pub(super) use plan::Plan;
 pub use report::LoadReport;
 pub use rule::Rule;
-pub(super) use transfer::Mapped;
 pub use transfer::save_mapped;
 
 use super::write::Metadata;
+use plan::Plan;
 
 /// How the tensors of a file of another library become those of a model, and the other way round.
 ///

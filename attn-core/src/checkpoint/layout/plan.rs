@@ -11,7 +11,7 @@ use crate::checkpoint::{Mismatch, Problem, archive::Expected};
 
 /// A map, worked out for a model.
 #[derive(Debug)]
-pub(in crate::checkpoint) struct Plan {
+pub(super) struct Plan {
     /// The tensors of a file, in the order of the model.
     pub(super) theirs: Vec<Theirs>,
     /// Where each tensor of the model is.
@@ -25,7 +25,7 @@ pub(in crate::checkpoint) struct Plan {
 
 impl Plan {
     /// Works a map out for a model with these tensors.
-    pub(in crate::checkpoint) fn new(map: &WeightMap, model: &[Expected]) -> Result<Self, Problem> {
+    pub(super) fn new(map: &WeightMap, model: &[Expected]) -> Result<Self, Problem> {
         let mut names = HashSet::new();
         if let Some(twice) = model.iter().find(|tensor| !names.insert(&tensor.name)) {
             let name = twice.name.clone();
@@ -71,7 +71,7 @@ impl Plan {
     }
 
     /// The tensors that a file should have.
-    pub(in crate::checkpoint) fn expected(&self) -> Vec<Expected> {
+    pub(super) fn expected(&self) -> Vec<Expected> {
         let theirs = self.theirs.iter().map(|theirs| Expected {
             name: theirs.name.clone(),
             described: theirs.described.clone(),
@@ -89,7 +89,7 @@ impl Plan {
     }
 
     /// Whether a file may have this tensor and nothing in the model is it.
-    pub(in crate::checkpoint) fn leaves_out(&self, theirs: &str) -> bool {
+    pub(super) fn leaves_out(&self, theirs: &str) -> bool {
         let mut scopes = self.map.scopes.iter();
         let mut ignored = self.map.ignored.iter();
         let left_out = !scopes.any(|[_, scope]| Pattern::prefix(scope).matches(theirs))
@@ -98,8 +98,8 @@ impl Plan {
         left_out && self.theirs.iter().all(|mapped| mapped.name != theirs)
     }
 
-    /// That something in a file begins as the names in the map do.
-    pub(in crate::checkpoint) fn check_prefix<'n>(
+    /// Checks that a name in the file begins as the names in the map do.
+    pub(super) fn check_prefix<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
     ) -> Result<(), Problem> {
@@ -126,7 +126,7 @@ impl Plan {
     }
 
     /// Tells what those tensors of a file are in the model in which the two differ.
-    pub(in crate::checkpoint) fn explain(&self, mismatch: &mut Mismatch) {
+    pub(super) fn explain(&self, mismatch: &mut Mismatch) {
         let missing = mismatch.missing.iter().map(|(name, _)| name);
         let different = mismatch
             .different
@@ -203,7 +203,7 @@ fn group<'a>(
     }
 }
 
-/// That the model has what the map names beside its rules.
+/// Checks that the model has the tensors that the map names beside its rules.
 fn check_model_names(map: &WeightMap, model: &[Expected], problems: &mut Vec<MapProblem>) {
     let prefixes = map.scopes.iter().map(|[ours, _]| ours);
     for prefix in prefixes.filter(|prefix| !prefix.is_empty()) {

@@ -19,7 +19,7 @@ pub struct LoadReport {
 
 impl LoadReport {
     /// The report leaves out numbers beside the tensors, as the epsilon of a norm.
-    pub(in crate::checkpoint) fn new(plan: &Plan, model: Vec<Expected>) -> Self {
+    pub(super) fn new(plan: &Plan, model: Vec<Expected>) -> Self {
         let mut report = Self::default();
         for tensor in model.into_iter().filter(|tensor| !tensor.optional) {
             match plan.ours.contains_key(&tensor.name) {

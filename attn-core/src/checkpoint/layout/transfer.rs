@@ -1,17 +1,26 @@
-//! Numbers on their way, in both directions.
+//! Copies between a model and a file of another library, in both directions.
 
-use std::{collections::HashMap, path::Path};
+use std::{any::type_name, collections::HashMap, io::Read, path::Path};
 
-use dfdx::{nn::TensorCollection, tensor_ops::Device};
+use dfdx::{
+    nn::tensor_collection::{
+        RecursiveWalker, ScalarOptions, TensorCollection, TensorOptions, TensorVisitor,
+        ViewTensorMut, ViewTensorName,
+    },
+    shapes::Shape,
+    tensor::Tensor,
+    tensor_ops::Device,
+};
+use num_traits::NumCast;
 
-use super::{Plan, WeightMap};
+use super::{LoadReport, Plan, WeightMap};
 use crate::{
     Element,
     checkpoint::{
-        CheckpointError, Problem,
-        archive::Values,
-        model::{expected, for_each},
+        Archive, CheckpointError, LoadOptions, Problem,
+        archive::{Values, compare},
         number::decode,
+        tensors::{expected, for_each},
         write::{Stored, write},
     },
     disk,
@@ -71,7 +80,7 @@ where
         match &place.view {
             None => *bytes = (slot.bytes)(),
             Some(view) => {
-                // As long as the tensors of the model that it is made of together, so it is no more than there can be.
+                // It is as long as the tensors of the model that it is made of, so its length fits the memory.
                 bytes.resize(described.bytes().unwrap_or_default(), 0);
                 view.scatter(&(slot.bytes)(), bytes, described.dtype.bitsize() / 8);
             }
@@ -80,8 +89,50 @@ where
     Ok(stored)
 }
 
+impl<R: Read> Archive<R> {
+    /// Reads the tensors of a model from a file of another library, whose names and layout the [map](super) tells.
+    ///
+    /// As [`load`](crate::checkpoint::load), everything is checked before the first tensor of the model is touched. The report lists what was
+    /// loaded, and what stays as it was built because the map [says so](WeightMap::fresh).
+    ///
+    /// PyTorch: `model.load_state_dict(convert(safetensors.torch.load_file(path)), strict=True)`.
+    ///
+    /// # Errors
+    /// As [`load`](crate::checkpoint::load), with [`Problem::Mismatch`] in the names of the file; with [`Problem::Map`] if the map does not fit the
+    /// model, [`Problem::Prefix`] if it is for a part that the file has not, and [`Problem::NotTied`] if two tensors should be one.
+    #[doc(alias("from_pretrained", "load_state_dict"))]
+    pub fn load_mapped<M, E, D>(
+        self,
+        model: &mut M,
+        map: &WeightMap,
+        options: LoadOptions,
+    ) -> Result<LoadReport, CheckpointError>
+    where
+        M: TensorCollection<E, D>,
+        E: Element,
+        D: Device<E>,
+    {
+        self.naming_the_file(|archive| {
+            let expected = expected(model);
+            let plan = Plan::new(map, &expected)?;
+            let values = archive.read_mapped(&plan, options)?;
+            fill(model, &Mapped::new(&plan, &values)?)?;
+            Ok(LoadReport::new(&plan, expected))
+        })
+    }
+
+    fn read_mapped(mut self, plan: &Plan, options: LoadOptions) -> Result<Values, Problem> {
+        let tensors = &mut self.header.tensors;
+        plan.check_prefix(tensors.keys().map(String::as_str))?;
+        tensors.retain(|name, _| !plan.leaves_out(name));
+        let mut mismatch = compare(&plan.expected(), tensors, options);
+        plan.explain(&mut mismatch);
+        self.read_unless(mismatch, options)
+    }
+}
+
 /// The tensors of a model in a file of theirs that has nothing wrong.
-pub(in crate::checkpoint) struct Mapped<'a> {
+struct Mapped<'a> {
     plan: &'a Plan,
     values: &'a Values,
 }
@@ -89,7 +140,7 @@ pub(in crate::checkpoint) struct Mapped<'a> {
 impl<'a> Mapped<'a> {
     /// # Errors
     /// If a file has a tensor under two names, and not the same numbers.
-    pub(in crate::checkpoint) fn new(plan: &'a Plan, values: &'a Values) -> Result<Self, Problem> {
+    fn new(plan: &'a Plan, values: &'a Values) -> Result<Self, Problem> {
         let mapped = Self { plan, values };
         match plan.tied.iter().find(|names| mapped.differ(names)) {
             None => Ok(mapped),
@@ -112,7 +163,7 @@ impl<'a> Mapped<'a> {
     }
 
     /// The numbers of a tensor of the model. What the type cannot hold is rounded to what it can.
-    pub(in crate::checkpoint) fn numbers<E: Element>(&self, ours: &str) -> Option<Vec<E>> {
+    fn numbers<E: Element>(&self, ours: &str) -> Option<Vec<E>> {
         let place = self.plan.ours.get(ours)?;
         let (dtype, bytes) = self.values.bytes(&place.theirs)?;
         Some(match &place.view {
@@ -125,7 +176,69 @@ impl<'a> Mapped<'a> {
     }
 
     /// A number beside the tensors.
-    pub(in crate::checkpoint) fn scalar(&self, ours: &str) -> Option<f64> {
+    fn scalar(&self, ours: &str) -> Option<f64> {
         self.numbers::<f64>(ours)?.first().copied()
+    }
+}
+
+/// Copies the values into the model, if all of them can be.
+fn fill<M, E, D>(model: &mut M, values: &Mapped<'_>) -> Result<(), Problem>
+where
+    M: TensorCollection<E, D>,
+    E: Element,
+    D: Device<E>,
+{
+    for dry in [true, false] {
+        M::iter_tensors(&mut RecursiveWalker {
+            m: (&mut *model, String::new()),
+            f: &mut Fill { values, dry },
+        })?;
+    }
+    Ok(())
+}
+
+struct Fill<'a> {
+    values: &'a Mapped<'a>,
+    /// Whether this is only a trial.
+    dry: bool,
+}
+
+impl<E: Element, D: Device<E>> TensorVisitor<E, D> for Fill<'_> {
+    type Viewer = (ViewTensorMut, ViewTensorName);
+    type Err = Problem;
+    type E2 = E;
+    type D2 = D;
+
+    fn visit<S: Shape>(
+        &mut self,
+        _: TensorOptions<S, E, D>,
+        (tensor, name): (&mut Tensor<S, E, D>, String),
+    ) -> Result<Option<Tensor<S, E, D>>, Problem> {
+        if !self.dry
+            && let Some(numbers) = self.values.numbers(&name)
+        {
+            tensor.copy_from(&numbers);
+        }
+        Ok(None)
+    }
+
+    fn visit_scalar<N: NumCast>(
+        &mut self,
+        _: ScalarOptions<N>,
+        (number, name): (&mut N, String),
+    ) -> Result<Option<N>, Problem> {
+        let Some(value) = self.values.scalar(&name) else {
+            return Ok(None);
+        };
+        let expected = type_name::<N>();
+        let read = N::from(value).ok_or(Problem::Scalar {
+            name,
+            value,
+            expected,
+        })?;
+        if !self.dry {
+            *number = read;
+        }
+        Ok(None)
     }
 }

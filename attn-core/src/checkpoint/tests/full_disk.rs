@@ -5,9 +5,9 @@ use std::{fs, path::Path, process::Command};
 use dfdx::prelude::*;
 
 use super::{
-    Checkpoints, Contents, Problem, assert_success, faults, latest, names, run_child, save, task,
-    text,
+    Checkpoints, Contents, Problem, assert_success, latest, names, run_child, save, task, text,
 };
+use crate::disk::faults;
 
 /// Wherever the disk is full, saving says so, the checkpoint before is there, and so is space for the next try.
 #[test]

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Checkpoints, assert_success, faults, latest, names, run_child, save, task, text};
+use super::{Checkpoints, assert_success, latest, names, run_child, save, task, text};
+use crate::disk::faults;
 
 /// Saves step 2 in the place of an older one, or beside it. `keep_last` lets step 1 be removed.
 fn replaces_or_adds(folder: &Path, seed: u64) {

@@ -2,7 +2,6 @@
 
 mod contents;
 mod damage;
-pub(crate) mod faults;
 mod folder;
 mod full_disk;
 mod killed;

@@ -1,7 +1,10 @@
 //! Against the functions in `f64`, and the derivatives against differences.
 
 use super::*;
-use crate::kernel::testing::*;
+use crate::kernel::Kernels;
+use crate::kernel::loops::activation::{backward, forward};
+use crate::kernel::testing::{self, *};
+use crate::simd::WriteMode;
 
 /// Applies a test to every activation, with its reference in `f64`.
 macro_rules! for_every_activation {
@@ -29,15 +32,16 @@ fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-fn values<E: Real>(activation: impl Activation, x: &[E]) -> Vec<E> {
+fn values<E: Kernels>(activation: impl Activation, x: &[E]) -> Vec<E> {
     let mut y = vec![E::NAN; x.len()];
-    forward(activation, x, &mut y[..]);
+    forward(activation, x, &mut y);
     y
 }
 
-fn slopes<E: Real>(activation: impl Activation, x: &[E]) -> Vec<E> {
+fn slopes<E: Kernels>(activation: impl Activation, x: &[E]) -> Vec<E> {
     let mut d_x = vec![E::NAN; x.len()];
-    backward(activation, x, &vec![E::ONE; x.len()], &mut d_x);
+    let d_y = vec![E::ONE; x.len()];
+    backward(activation, x, &d_y, &mut d_x, WriteMode::Overwrite);
     d_x
 }
 
@@ -89,7 +93,10 @@ fn slopes_are_the_derivatives() {
     fn test<A: Activation>(activation: A, f: fn(f64) -> f64) {
         let what = std::any::type_name::<A>();
         let x: Vec<f64> = (0..400).map(|i| (f64::from(i) - 199.5) * 0.05).collect();
-        let want: Vec<f64> = x.iter().map(|&x| slope(STEP, |by| f(x + by))).collect();
+        let want: Vec<f64> = x
+            .iter()
+            .map(|&x| testing::slope(STEP, |by| f(x + by)))
+            .collect();
         on_every_isa(|isa| {
             // A rounding error of 1e-15 times 10, over a step of 1e-5, and the third derivative.
             assert_close(
@@ -106,7 +113,7 @@ fn slopes_are_the_derivatives() {
 #[test]
 fn conventions_at_zero_and_limits() {
     fn limits<A: Activation>(activation: A, _: fn(f64) -> f64) {
-        fn of<E: Real + std::fmt::Display>(activation: impl Activation, what: &str) {
+        fn of<E: Kernels + std::fmt::Display>(activation: impl Activation, what: &str) {
             let x = [E::NAN, E::ZERO, E::of_f64(1e30), E::of_f64(-1e30)];
             let y = values(activation, &x);
             let d = slopes(activation, &x);
@@ -216,7 +223,7 @@ fn in_place_are_both_the_value_and_the_derivative() {
                 let sums: Vec<f32> = x.iter().zip(biases).map(|(x, b)| x + b).collect();
                 let mut want = vec![f32::NAN; x.len()];
                 let mut y = vec![f32::NAN; x.len()];
-                backward(activation, &sums, &d_y, &mut want);
+                backward(activation, &sums, &d_y, &mut want, WriteMode::Overwrite);
                 let to = MatrixMut::new(&mut y, rows, cols);
                 biased_forward(activation, Matrix::new(&x, rows, cols), &bias, to);
                 let what = format!("{rows} x {cols} on {isa}");

@@ -7,8 +7,8 @@ use super::by_head::ByHead;
 use super::key_block::KeyBlock;
 use super::layout::parts;
 use super::load::BackwardHeads;
-use super::plan::chunks;
-use super::queries::{Queries, QueryPart, QuerySums, ROWS};
+use super::plan::{QUERIES_PER_TASK, chunks};
+use super::queries::{Queries, QueryPart, QuerySums};
 use super::sums::{OfSequence, Part, Sums};
 use super::{Attention, Gradients, Normalizer, Sizes};
 use crate::kernel::{Matrix, MatrixMut, Pooled};
@@ -20,7 +20,7 @@ const MOST_KEYS: usize = 512;
 /// The fewest, for products of a decent size.
 const FEWEST_KEYS: usize = 128;
 
-/// As many tasks are worth having: where there are fewer key heads, the keys of a head are dealt out to several.
+/// The number of tasks that is worth having. Where there are fewer key heads, the keys of a head are dealt out to several tasks.
 const TASKS: usize = 8;
 
 /// The inputs of the gradient of a sequence, as [`Attention::backward`] takes them.
@@ -181,7 +181,8 @@ impl<E: Pooled> Attention<'_, E> {
             width,
             ..
         } = self.sizes;
-        let tasks = chunks(0..query, ROWS).zip(d_q.row_chunks(ROWS).zip(d_gains));
+        let tasks =
+            chunks(0..query, QUERIES_PER_TASK).zip(d_q.row_chunks(QUERIES_PER_TASK).zip(d_gains));
         self.for_each(self.sizes.kv_heads, tasks, |(range, (to, d_gain))| {
             run(BackwardHeads {
                 prepare: &self.query,

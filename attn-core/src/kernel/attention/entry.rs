@@ -2,9 +2,9 @@
 
 use super::{Attention, Gradients};
 use crate::kernel::compiled::compiled;
-use crate::kernel::{Matrix, MatrixMut, Pooled};
+use crate::kernel::{Matrix, MatrixMut};
 
-impl<E: Pooled> Attention<'_, E> {
+impl<E: Attends<E>> Attention<'_, E> {
     /// The output, and for [`backward`](Self::backward) a number `lse` for every query: what its weights are normalised by.
     ///
     /// - [`Softmax`]: the logarithm of the sum of `exp(score)` over the keys that the query attends to; [`Softmax1`] and

@@ -20,14 +20,15 @@ use super::dropout::DropoutMask;
 use super::layout::{fill, parts, shares, some_cols};
 use super::load::{LoadColumns, LoadRows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
+use super::softmax_state::OnlineSoftmaxState;
 use super::sparse::{Slopes, Sparse, Sparsify};
-use super::weights::{Divide, DropSome, OnlineSoftmax, OnlineSoftmaxState, WriteLse};
+use super::weights::{Divide, DropSome, OnlineSoftmax, WriteLse};
 use super::{Attention, Similarity};
 use crate::kernel::panel::Panel;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{WriteMode, run};
 
-/// As many values of all heads, side by side, are on more pages than a machine remembers the addresses of.
+/// Beyond this number of values, those of all heads side by side are on more pages than the TLB holds.
 const FAR: usize = 2048;
 
 /// The prepared keys of a head, `[width, key]`, and their values, `[key, value_width]`.
@@ -62,7 +63,7 @@ impl<E: Pooled> Attention<'_, E> {
         });
     }
 
-    /// What `δ` of a sparse normalizer is computed from: the means of the values, weighed by the slopes of the weights under
+    /// The input of `δ` of a sparse normalizer: the means of the values, weighted by the slopes of the weights under
     /// the thresholds that [`forward`](Self::forward) wrote.
     ///
     /// `[batch * query, heads * value_width]`. As large as the output, it is no scratch memory, but counts as activations, and so
@@ -346,7 +347,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
 
 /// The prepared values of a head, `[key, value_width]`.
 enum Values<'a, E: Pooled> {
-    /// Those of all heads lie side by side, and are not to be prepared.
+    /// The values of all heads lie side by side, and need no transform.
     Given(Matrix<'a, E>),
     /// Close together: on few pages, whose addresses the machine remembers.
     Copied(Panel<E>),

@@ -14,6 +14,7 @@ mod key_block;
 mod layout;
 mod load;
 mod mask_blocks;
+mod on_pairs;
 mod on_tiles;
 mod per_head;
 mod plan;
@@ -21,6 +22,7 @@ mod prepare;
 mod queries;
 mod rope;
 mod scores;
+mod softmax_state;
 mod sparse;
 mod spec;
 mod sums;
@@ -32,11 +34,14 @@ mod tests;
 pub use continued::{Continues, Positions, decode};
 pub use entry::Attends;
 pub use mask_blocks::{MaskBlocks, mask_density};
-pub use on_tiles::{TileMask, TileOrigin, TileScore};
+pub use on_pairs::{
+    Coverage, Everything, MOST_BIAS_TERMS, Mask, Score, ScoreSums, SumLens, TileOrigin,
+};
+pub use on_tiles::{TileMask, TileScore};
 pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
 pub use prepare::{HeadTransforms, prepare, prepare_backward};
 pub use rope::{Angles, angles};
 pub use spec::{
-    Attention, Coverage, Dropout, Everything, Gradients, HeadTransform, MOST_BIAS_TERMS, Mask,
-    Norm, Normalizer, Rope, Score, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens,
+    Attention, Dropout, Gradients, HeadTransform, Norm, Normalizer, Rope, ScoreGradients,
+    Similarity, Sizes,
 };

@@ -1,10 +1,10 @@
-//! Masks and scores, a tile at a time: what the kernels call.
+//! Masks and scores on tiles, as the kernels call them.
 //!
 //! A virtual call per tile costs nothing, and so the kernels are compiled once, not again for every layer.
 
 use std::ops::Range;
 
-use super::{Coverage, MOST_BIAS_TERMS, Mask, Score, ScoreSums, SumLens};
+use super::on_pairs::{Coverage, MOST_BIAS_TERMS, Mask, Score, ScoreSums, SumLens, TileOrigin};
 use crate::simd::{
     Kernel, Matrix, MatrixMut, Real, Vector, math, run,
     slice::{load_any, store_any},
@@ -12,35 +12,6 @@ use crate::simd::{
 
 /// Keys whose bias terms are written at once, a multiple of every number of lanes: all bias terms fit the first cache.
 const SPAN: usize = 128;
-
-/// Where the first element of a tile stands: row `i` and column `j` are query `q + i` and key `k + j`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TileOrigin {
-    /// The sequence.
-    pub b: usize,
-    /// The query head.
-    pub h: usize,
-    /// The query of the first row.
-    pub q: usize,
-    /// The key of the first column.
-    pub k: usize,
-}
-
-impl TileOrigin {
-    /// The place so many queries and keys further on.
-    #[inline(always)]
-    fn later(self, queries: usize, keys: usize) -> Self {
-        let q = self.q + queries;
-        let k = self.k + keys;
-        Self { q, k, ..self }
-    }
-
-    /// Sequence, head, query and key, as functions of a spec read them.
-    #[inline(always)]
-    pub fn indices(self) -> [i64; 4] {
-        [self.b, self.h, self.q, self.k].map(|index| index as i64)
-    }
-}
 
 /// A [`Mask`] on tiles.
 pub trait TileMask<E>: Sync {

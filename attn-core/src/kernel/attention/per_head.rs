@@ -134,6 +134,7 @@ impl<'a, E: Pooled> Maps<'a, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Kernels;
     use crate::kernel::testing::{
         Absolute, assert_close, noise, on_every_isa, same_for_all_threads, slopes, wide,
     };
@@ -165,7 +166,7 @@ mod tests {
         y
     }
 
-    fn forward<E: Pooled>([heads, rows, width, out]: [usize; 4], x: &[E], w: &[E]) -> Vec<E> {
+    fn forward<E: Kernels>([heads, rows, width, out]: [usize; 4], x: &[E], w: &[E]) -> Vec<E> {
         let mut y = vec![E::NAN; rows * heads * out];
         per_head_linear(
             heads,
@@ -177,7 +178,7 @@ mod tests {
     }
 
     /// The derivatives of `x` and `w`, the latter added to ones.
-    fn backward<E: Pooled>(
+    fn backward<E: Kernels>(
         [heads, rows, width, out]: [usize; 4],
         x: &[E],
         w: &[E],

@@ -12,6 +12,9 @@ use super::{Coverage, TileMask, TileOrigin};
 /// values is to a product.
 pub(super) const QUERIES: usize = 48;
 
+/// Queries of a task that loads them, or that writes their gradients.
+pub(super) const QUERIES_PER_TASK: usize = 64;
+
 /// Keys that the mask is asked about at once.
 pub(super) const BLOCK: usize = 16;
 

@@ -4,15 +4,12 @@ use std::ops::Range;
 
 use super::by_head::ByHead;
 use super::load::LoadHeads;
-use super::plan::{Head, QUERIES, Tile, chunks};
+use super::plan::{Head, QUERIES, QUERIES_PER_TASK, Tile, chunks};
 use super::sums::add_up;
 use super::weights::{RowDots, SinkGradients};
 use super::{Attention, HeadTransform, Sizes};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::run;
-
-/// Rows of a task.
-pub(super) const ROWS: usize = 64;
 
 /// The inputs of a backward pass, per query.
 pub(super) struct Queries<'a, E: Pooled> {
@@ -65,9 +62,10 @@ impl<'a, E: Pooled> Queries<'a, E> {
         let delta = MatrixMut::new(&mut loaded.delta, sizes.query, sizes.heads);
         let to = loaded
             .rows
-            .row_chunks(ROWS)
-            .zip(loaded.d_out.row_chunks(ROWS));
-        let tasks = chunks(0..sizes.query, ROWS).zip(to.zip(delta.row_chunks(ROWS)));
+            .row_chunks(QUERIES_PER_TASK)
+            .zip(loaded.d_out.row_chunks(QUERIES_PER_TASK));
+        let tasks = chunks(0..sizes.query, QUERIES_PER_TASK)
+            .zip(to.zip(delta.row_chunks(QUERIES_PER_TASK)));
         attention.for_each(
             sizes.kv_heads,
             tasks,

@@ -21,7 +21,7 @@
 
 use std::cmp::Ordering;
 
-use super::weights::{OnlineSoftmaxState, finite_pivot, is_hidden};
+use super::softmax_state::{OnlineSoftmaxState, finite_pivot, is_hidden};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, MatrixMut, Real, Vector};
 

@@ -1,9 +1,7 @@
-//! The parameters of an attention: sizes, mask, score, transforms of heads, dropout.
+//! The parameters of an attention: sizes, transforms of heads, similarity, normalizer, dropout.
 
-use std::ops::Range;
-
-use super::{TileMask, TileOrigin, TileScore};
-use crate::simd::{Matrix, MatrixMut, Real, Vector};
+use super::on_tiles::{TileMask, TileScore};
+use crate::simd::{Matrix, MatrixMut};
 
 /// The sizes of a call. Query head `h` reads key head `h / (heads / kv_heads)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,124 +31,6 @@ impl Sizes {
     /// Keys of all sequences.
     pub fn keys(&self) -> usize {
         self.batch * self.key
-    }
-}
-
-/// Which keys a query attends to. Implemented by what the macro emits for a mask.
-pub trait Mask: Sync {
-    /// Whether query `q` of head `h` and sequence `b` attends to key `k`. Mark it `#[inline(always)]`.
-    fn attends(&self, b: usize, h: usize, q: usize, k: usize) -> bool;
-
-    /// What is known of a rectangle without looking at its elements. [`Coverage::Partial`] is always right. The
-    /// ranges are never empty.
-    fn coverage(&self, b: usize, h: usize, q: Range<usize>, k: Range<usize>) -> Coverage;
-}
-
-/// How much of a rectangle of queries and keys a mask lets through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coverage {
-    /// Nothing: it need not be visited.
-    Empty,
-    /// Something, perhaps.
-    Partial,
-    /// Everything: the mask need not be asked.
-    Full,
-}
-
-/// The mask that lets everything through.
-#[derive(Clone, Copy, Debug)]
-pub struct Everything;
-
-impl Mask for Everything {
-    #[inline(always)]
-    fn attends(&self, _: usize, _: usize, _: usize, _: usize) -> bool {
-        true
-    }
-
-    fn coverage(&self, _: usize, _: usize, _: Range<usize>, _: Range<usize>) -> Coverage {
-        Coverage::Full
-    }
-}
-
-/// The most bias terms of a [`Score`].
-pub const MOST_BIAS_TERMS: usize = 16;
-
-/// What becomes of a score before the softmax: a function of the scaled product and of some numbers of the place, its
-/// *bias terms*. Implemented by what the macro emits. Mark every method `#[inline(always)]`.
-///
-/// A bias term is what a score is computed with that is no product of queries and keys: a position bias, a slope of the head, a
-/// distance. It is asked for at every place of the tiles that are visited, also where the mask hides what comes of it, and
-/// may be anything there but a panic.
-pub trait Score<E: Real>: Sync {
-    /// How many bias terms there are, [`MOST_BIAS_TERMS`] or fewer.
-    const PLANES: usize = 0;
-
-    /// Writes a bias term: of the query `at.q` and the keys from `at.k` on, one per element of `to`.
-    fn bias_term(&self, _bias_term: usize, _at: TileOrigin, _to: &mut [E]) {}
-
-    /// `len` numbers of a bias term that stand in memory already, as [`bias_term`](Self::bias_term) would write them. Then it is not
-    /// asked to.
-    fn stored(&self, _bias_term: usize, _at: TileOrigin, _len: usize) -> Option<&[E]> {
-        None
-    }
-
-    /// The score, of the scaled product and all bias terms.
-    fn value<V: Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V;
-
-    /// The derivative of [`value`](Self::value) with respect to `score`.
-    fn derivative<V: Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V;
-
-    /// Whether a bias term is computed from something learned.
-    fn is_learned(&self, _bias_term: usize) -> bool {
-        false
-    }
-
-    /// The derivative of [`value`](Self::value) with respect to a learned bias term.
-    fn bias_term_derivative<V: Vector<Element = E>>(
-        &self,
-        _bias_term: usize,
-        _: V,
-        _bias_terms: &[V],
-    ) -> V {
-        V::zero()
-    }
-
-    /// Adds to the gradients of what a learned bias term was computed from: `d` is the gradient of what [`bias_term`](Self::bias_term)
-    /// wrote. Where `d` is 0, what would be multiplied with it may be NaN, and must not be added.
-    fn add_gradient(&self, _bias_term: usize, _at: TileOrigin, _d: &[E], _sums: ScoreSums<'_, E>) {}
-
-    /// How many gradients [`add_gradient`](Self::add_gradient) adds to.
-    fn sums(&self) -> SumLens {
-        SumLens::default()
-    }
-}
-
-/// The numbers of gradients that learned bias terms add to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SumLens {
-    /// Those that every query head has its own of.
-    pub per_head: usize,
-    /// Those that all heads share.
-    pub shared: usize,
-}
-
-/// Where the gradients of learned bias terms are added up, as many as [`SumLens`] says.
-#[derive(Debug)]
-pub struct ScoreSums<'a, E> {
-    /// Of the query head of the place.
-    pub per_head: &'a mut [E],
-    /// Of all heads.
-    pub shared: &'a mut [E],
-}
-
-impl<E> ScoreSums<'_, E> {
-    /// The same, for a while.
-    #[inline(always)]
-    pub fn reborrow(&mut self) -> ScoreSums<'_, E> {
-        ScoreSums {
-            per_head: self.per_head,
-            shared: self.shared,
-        }
     }
 }
 
@@ -220,7 +100,7 @@ impl<E> HeadTransform<'_, E> {
 }
 
 impl<E> Default for HeadTransform<'_, E> {
-    /// Nothing happens.
+    /// No transform.
     fn default() -> Self {
         let bias = None;
         let norm = None;
@@ -290,28 +170,28 @@ pub struct Attention<'a, E> {
     pub dropout: Option<Dropout>,
 }
 
-/// Where the derivative goes. Everything is overwritten; what is `None` is not computed.
+/// The results of the backward pass. All of them are overwritten; one that is `None` is not computed.
 #[derive(Debug)]
 pub struct Gradients<'a, E> {
-    /// As the queries.
+    /// The gradient of the queries.
     pub q: MatrixMut<'a, E>,
-    /// As the keys.
+    /// The gradient of the keys.
     pub k: MatrixMut<'a, E>,
-    /// As the values.
+    /// The gradient of the values.
     pub v: MatrixMut<'a, E>,
     /// The gradients of the parameters that the bias terms are computed from.
     pub score: Option<ScoreGradients<'a, E>>,
-    /// As the gain of the queries' norm.
+    /// The gradient of the gain of the queries' norm.
     pub query_gain: Option<&'a mut [E]>,
-    /// As the gain of the keys' norm.
+    /// The gradient of the gain of the keys' norm.
     pub key_gain: Option<&'a mut [E]>,
-    /// As the weights of the additive similarity.
+    /// The gradient of the weights of the additive similarity.
     pub w: Option<MatrixMut<'a, E>>,
-    /// As the sinks.
+    /// The gradient of the sinks.
     pub sink: Option<&'a mut [E]>,
 }
 
-/// The gradients that [`Score::add_gradient`] has added up over all places.
+/// The gradients that [`Score::add_gradient`](super::Score::add_gradient) has added up over all places.
 #[derive(Debug)]
 pub struct ScoreGradients<'a, E> {
     /// `[heads, SumLens::per_head]`

@@ -1,8 +1,7 @@
 //! Small sums that every task has a part in. They are added in a fixed order: by sequence, by head, by task.
 
 use super::layout::shares;
-use super::plan::Tile;
-use super::queries::ROWS;
+use super::plan::{QUERIES_PER_TASK, Tile};
 use super::{Attention, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens};
 use crate::kernel::{Buffer, MatrixMut, Pooled};
 use crate::simd::call;
@@ -24,7 +23,7 @@ pub(super) struct Sums<E: Pooled> {
 pub(super) struct OfSequence<'a, E> {
     /// For every key head, those of its tasks.
     pub tasks: Vec<Part<'a, E>>,
-    /// `[width]` for every chunk of [`ROWS`] queries.
+    /// `[width]` for every chunk of [`QUERIES_PER_TASK`] queries.
     pub query_gains: Vec<&'a mut [E]>,
     /// `[heads]`
     pub sink: &'a mut [E],
@@ -82,7 +81,9 @@ impl<E: Pooled> Sums<E> {
             shared: Buffer::zeros(key_heads * score.shared),
             w: Buffer::zeros(if additive { heads * sizes.width } else { 0 }),
             key_gain: Buffer::zeros(key_heads * sizes.width),
-            query_gain: Buffer::zeros(sizes.batch * sizes.query.div_ceil(ROWS) * sizes.width),
+            query_gain: Buffer::zeros(
+                sizes.batch * sizes.query.div_ceil(QUERIES_PER_TASK) * sizes.width,
+            ),
             sink: Buffer::zeros(sizes.batch * sizes.heads),
         }
     }
@@ -108,7 +109,7 @@ impl<E: Pooled> Sums<E> {
         let sinks = shares(&mut self.sink, batch);
         let sequences = query_gains.zip(sinks).map(|(gains, sink)| OfSequence {
             tasks: parts.by_ref().take(tasks).collect(),
-            query_gains: shares(gains, query.div_ceil(ROWS)).collect(),
+            query_gains: shares(gains, query.div_ceil(QUERIES_PER_TASK)).collect(),
             sink,
         });
         sequences.collect()

@@ -14,45 +14,12 @@
 use super::Normalizer;
 use super::dropout::DropoutMask;
 use super::plan::{QUERIES, TILE, Tile};
+use super::softmax_state::{OnlineSoftmaxState, finite_pivot, is_hidden};
 use super::sparse::Sparse;
 use crate::simd::slice::{load_any, load_filled, store_any};
 use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, math, slice};
 
-/// The running maximum and sum of each row of a block of queries, after some of the keys.
-#[derive(Clone, Debug)]
-pub(super) struct OnlineSoftmaxState<E> {
-    pub(super) max: [E; QUERIES],
-    pub(super) sum: [E; QUERIES],
-}
-
-impl<E: Real> OnlineSoftmaxState<E> {
-    /// Before the first key of a head: a sink is one of value 0.
-    pub(super) fn new(normalizer: Normalizer<'_, E>, head: usize) -> Self {
-        let (max, sum) = match normalizer {
-            // The logarithm of a sum that is not used is 0.
-            Normalizer::Identity => (E::ZERO, E::ONE),
-            _ => match normalizer.sink(head) {
-                Some(sink) => (sink, E::ONE),
-                None => (-E::INFINITY, E::ZERO),
-            },
-        };
-        Self {
-            max: [max; QUERIES],
-            sum: [sum; QUERIES],
-        }
-    }
-}
-
 impl<E: Real> Normalizer<'_, E> {
-    /// The score of a key that every query of a head attends to, and whose value is 0.
-    fn sink(self, head: usize) -> Option<E> {
-        match self {
-            Self::Softmax1 => Some(E::ZERO),
-            Self::Sink(sink) => Some(sink[head]),
-            _ => None,
-        }
-    }
-
     /// Whether this is a sparse one, and which.
     pub(super) fn sparse(self) -> Option<Sparse> {
         match self {
@@ -125,12 +92,6 @@ impl<E: Real> OnlineSoftmax<'_, E> {
     }
 }
 
-/// The number that is subtracted from scores before the exponential: their maximum, unless there are none.
-#[inline(always)]
-pub(super) fn finite_pivot<E: Real>(max: E) -> E {
-    if max == -E::INFINITY { E::ZERO } else { max }
-}
-
 /// `x = exp(x - pivot)`, and the sum of that.
 #[inline(always)]
 fn exponentials<V: Vector>(x: &mut [V::Element], pivot: V::Element) -> V::Element {
@@ -142,12 +103,6 @@ fn exponentials<V: Vector>(x: &mut [V::Element], pivot: V::Element) -> V::Elemen
         store_any(weights, x);
     }
     sum.reduce_sum()
-}
-
-/// Where a score says that nothing is attended to.
-#[inline(always)]
-pub(super) fn is_hidden<V: Vector>(score: V) -> V::Mask {
-    score.eq(V::splat(-V::Element::INFINITY))
 }
 
 /// Multiplies weights by their factors of dropout.
@@ -378,7 +333,7 @@ impl<E: Real> Kernel for RowDots<'_, E> {
     }
 }
 
-/// What sinks add to their gradients: `dsink = -Σ p δ` over the queries, where `p` is the weight of the sink.
+/// The gradients of the sinks: `dsink = -Σ p δ` over the queries, where `p` is the weight of the sink.
 pub(super) struct SinkGradients<'a, E> {
     /// `[heads]`
     pub sink: &'a [E],

@@ -1,7 +1,10 @@
 //! Against the definition, and the derivative against differences.
 
 use super::*;
-use crate::kernel::dropout::{self as drops, Dropout};
+use crate::kernel::Kernels;
+use crate::kernel::dropout::Dropout;
+use crate::kernel::loops::known::{Add, Copy};
+use crate::kernel::loops::{InPlace, read};
 use crate::kernel::testing::*;
 
 const KINDS: [Kind; 2] = [Kind::Layer, Kind::Rms];
@@ -32,7 +35,7 @@ fn naive(norm: &Norm<'_, f64>, x: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-fn forward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], width: usize) -> (Vec<E>, Vec<E>) {
+fn forward<E: Kernels>(norm: &Norm<'_, E>, x: &[E], width: usize) -> (Vec<E>, Vec<E>) {
     let rows = x.len() / width;
     let mut y = vec![E::NAN; x.len()];
     let mut statistics = vec![E::NAN; STATISTICS * rows];
@@ -42,7 +45,7 @@ fn forward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], width: usize) -> (Vec<E>, Vec
 }
 
 /// `dx`, `dgain` and `dbias`, each added to ones.
-fn backward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], d_y: &[E], width: usize) -> [Vec<E>; 3] {
+fn backward<E: Kernels>(norm: &Norm<'_, E>, x: &[E], d_y: &[E], width: usize) -> [Vec<E>; 3] {
     let (rows, (_, statistics)) = (x.len() / width, forward(norm, x, width));
     let [mut d_x, mut d_gain, mut d_bias] = [x.len(), width, width].map(|len| vec![E::ONE; len]);
     norm.backward(
@@ -287,7 +290,7 @@ fn threads_change_no_bit() {
     }
 }
 
-/// The terms and the sum fall as they do in passes of their own, whatever a row and a task are.
+/// Elements of the terms and of the sum are dropped as in passes of their own, whatever a row and a task are.
 #[test]
 fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
     let [of_x, of_y, of_sum] = [1, 2, 3].map(|key| Dropout::new(0.3, Some(key)));
@@ -314,9 +317,9 @@ fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
                     bias: Some(&bias),
                     epsilon: 1e-5,
                 };
-                let dropped = |dropout, x: &[f32]| {
+                let dropped = |dropout: Dropout, x: &[f32]| {
                     let mut y = vec![f32::NAN; x.len()];
-                    drops::dropout(dropout, x, &mut y);
+                    loops::compute(&Copy, [dropout.of(x)], [y.as_mut_slice().into()]);
                     y
                 };
                 let one = dropped(of_x, &x);
@@ -327,9 +330,10 @@ fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
                 let mut in_place = x.clone();
                 let mut got = vec![f32::NAN; x.len()];
                 let mut statistics = vec![f32::NAN; STATISTICS * rows];
-                norm.forward_of_sum(
-                    of_sum.to(of_x.of(&mut in_place[..])),
-                    of_y.of(&y[..]),
+                norm.forward_of(
+                    &Add,
+                    [of_x.of(InPlace), of_y.of(&y[..])],
+                    of_sum.to(&mut in_place),
                     MatrixMut::new(&mut got, rows, width),
                     &mut statistics,
                 );
@@ -353,9 +357,10 @@ fn threads_change_no_bit_of_a_sum_and_its_norm() {
         let mut sum = x.clone();
         let mut to = vec![0.0; x.len()];
         let mut statistics = vec![0.0; STATISTICS * rows];
-        norm.forward_of_sum(
-            Dropout::new(0.1, Some(1)).to(&mut sum[..]),
-            Dropout::new(0.2, Some(2)).of(&y[..]),
+        norm.forward_of(
+            &Add,
+            [read(InPlace), Dropout::new(0.2, Some(2)).of(&y[..])],
+            Dropout::new(0.1, Some(1)).to(&mut sum),
             MatrixMut::new(&mut to, rows, width),
             &mut statistics,
         );

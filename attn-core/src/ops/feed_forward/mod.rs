@@ -5,7 +5,7 @@ mod module;
 pub use module::{FeedForward, GatedFeedForward};
 
 use dfdx::{
-    shapes::{Const, HasShape, Rank1, Rank2, Shape},
+    shapes::{Const, HasShape, Shape},
     tensor::{Tape, Tensor},
 };
 
@@ -14,20 +14,11 @@ use crate::{
     fused::{Operation, Output, Stack},
     kernel::activation as kernel,
     model::Pass,
-    ops::{Activation, EndsIn, check_shape},
+    ops::{Activation, Affine, EndsIn, check_shape},
     unwrap,
 };
 
 use slices::Middle;
-
-/// The parameters of an affine map from `I` to `O` numbers.
-#[derive(Clone, Copy, Debug)]
-pub struct Affine<'a, const I: usize, const O: usize, E: Element, D: Backend<E>> {
-    /// `[O, I]`
-    pub weight: &'a Tensor<Rank2<O, I>, E, D>,
-    /// `[O]`
-    pub bias: Option<&'a Tensor<Rank1<O>, E, D>>,
-}
 
 /// `y = act(x W₁ᵀ + b₁) W₂ᵀ + b₂`, for `x [.., I]`, `up` to `H` and `down` to `O` numbers, and `y [.., O]`.
 ///
@@ -444,10 +435,7 @@ pub(crate) mod composed {
     use crate::{
         Backend, Element,
         composed::reshape,
-        ops::{
-            Activation, Affine, EndsIn,
-            composed::{linear, rows},
-        },
+        ops::{Activation, Affine, EndsIn, linear::composed::linear, shape::rows},
     };
 
     /// [`feed_forward`](super::feed_forward)

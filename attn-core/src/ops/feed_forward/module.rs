@@ -16,8 +16,10 @@ use crate::{
     Backend, Element, Error,
     fused::Operation,
     model::weighted,
-    nn::{Gelu, Linear, Silu, UnbiasedLinear},
-    ops::{Activation, EndsIn},
+    ops::{
+        Activation, EndsIn, Gelu, Silu,
+        linear::{Linear, UnbiasedLinear},
+    },
 };
 
 /// `down_proj(act(up_proj(x)))`: a vector of `M` numbers is widened to `H`, activated and narrowed again. One operation of

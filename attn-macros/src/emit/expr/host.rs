@@ -12,7 +12,7 @@ use crate::spec::Size;
 pub(in crate::emit) fn host(expr: &Expr, level: u8) -> TokenStream {
     match expr {
         // It does not stand in an expression of indices.
-        Expr::Score => quote!(0.0),
+        Expr::Operand(_) => quote!(0.0),
         // A closure of this name is in scope: no name of the emitted code.
         Expr::Param { name, index } => {
             let name = format_ident!("param_{name}");
@@ -82,6 +82,8 @@ fn host_unary(op: Unary, a: &Expr) -> TokenStream {
         Unary::Tanh => quote!(f64::tanh(#a)),
         Unary::Sigmoid => quote!(p::sigmoid_of(#a)),
         Unary::Floor => quote!(f64::floor(#a)),
+        // They stand in loops of a model alone.
+        Unary::Activation(_) | Unary::Slope(_) => a,
         Unary::ToFloat => quote!((#a as f64)),
         Unary::ToInt => quote!(p::integer_of(#a)),
     }

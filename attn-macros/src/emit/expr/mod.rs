@@ -1,4 +1,5 @@
-//! Expressions as Rust: on indices, as closures that the host evaluates; on scores, as dfdx operations or over vectors.
+//! Expressions as Rust: on indices, as closures that the host evaluates; on scores, as dfdx operations or over vectors; in elementwise
+//! loops, over vectors.
 
 mod host;
 mod tensor;
@@ -6,6 +7,7 @@ mod vector;
 
 pub(super) use host::{flat_index, host};
 pub(super) use tensor::emit_map;
+pub(crate) use vector::loop_values;
 pub(super) use vector::vectors;
 
 use proc_macro2::TokenStream;

@@ -38,7 +38,7 @@ pub(in crate::emit) fn emit_map(cx: &Layer<'_>, expr: &Expr, ty: &TokenStream) -
 
 fn score_reads(expr: &Expr) -> usize {
     match expr {
-        Expr::Score => 1,
+        Expr::Operand(_) => 1,
         other => other.children().into_iter().map(score_reads).sum(),
     }
 }
@@ -66,7 +66,7 @@ impl Lower<'_> {
     /// The variable that holds the value of `expr`, a float or a condition, for every score.
     fn value(&mut self, expr: &Expr) -> Ident {
         match expr {
-            Expr::Score => self.score(),
+            Expr::Operand(_) => self.score(),
             Expr::Param { name, index } => self.param(name, index),
             constant if constant.is_constant() => self.place(constant),
             Expr::Unary(op, a) => {
@@ -263,7 +263,8 @@ fn unary_function(op: Unary) -> Ident {
             Unary::Tanh => "tanh",
             Unary::Sigmoid => "logistic",
             Unary::Floor => "floor",
-            // There are none: integers do not read the score.
+            // There are none: activations are operations of a model, and integers do not read the score.
+            Unary::Activation(activation) | Unary::Slope(activation) => activation.name(),
             Unary::ToFloat => "to_float",
             Unary::ToInt => "to_int",
         }

@@ -66,7 +66,6 @@ impl Fused<'_> {
                 BackwardStep::Zeros(_)
                 | BackwardStep::Copy { .. }
                 | BackwardStep::Add { .. }
-                | BackwardStep::InPlace { .. }
                 | BackwardStep::Repeat { .. } => {}
             }
             // After the last derivative, all memory goes by itself.

@@ -97,7 +97,9 @@ impl LayerNode<'_> {
                 let name = self.fused.gradient_name(id);
                 return quote!(#name);
             }
-            GradTarget::New(buffer) | GradTarget::Overwrite(buffer) => (buffer, quote!(Overwrite)),
+            GradTarget::New(buffer)
+            | GradTarget::Overwrite(buffer)
+            | GradTarget::InPlace(buffer) => (buffer, quote!(Overwrite)),
             GradTarget::Add(buffer) => (buffer, quote!(Add)),
         };
         let name = self.fused.buffer(buffer);

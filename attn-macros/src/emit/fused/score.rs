@@ -140,7 +140,7 @@ impl<'a> Score<'a> {
     pub(super) fn emit(&self) -> TokenStream {
         let structure = self.emit_struct();
         let value = vectors(self.value);
-        let derivative = vectors(&diff(self.value, Wrt::Score));
+        let derivative = vectors(&diff(self.value, Wrt::Operand(0)));
         let bias_terms = self.emit_bias_terms();
         let learned = self.emit_learned();
         quote! {

@@ -12,6 +12,7 @@ mod tied;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
+use std::rc::Rc;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -21,6 +22,7 @@ use super::constants::Constants;
 use super::graph::{
     Field, Model, Module, ModuleId, Node, Opaque, Place, Region, Step, Submodule, Value, ValueId,
 };
+use super::group::group;
 use super::sizes::{self, Sizes};
 use super::syntax::{ModelDraft, TypeDraft};
 use super::types::{Axis, Kind, Same, Type};
@@ -74,6 +76,7 @@ pub(crate) fn lower(
         modules: lowering.modules,
         attentions: lowering.attentions,
         opaques: lowering.opaques,
+        grouped: group(&body.region, &results),
         body: body.region,
         results,
         constants: lowering.constants.items,
@@ -407,7 +410,7 @@ impl<'a> Lowering<'a> {
     ) -> ValueId {
         let result = self.value(name, ty);
         frame.region.steps.push(Step::Node(Node {
-            op: Box::new(op),
+            op: Rc::new(op),
             operands,
             result,
             name: None,

@@ -10,7 +10,8 @@ use crate::model::graph::ValueId;
 use crate::model::sizes;
 use crate::model::syntax::{Expr, Operator};
 use crate::model::types::{Axis, Kind, Same, Type};
-use crate::ops::{Add, Expand, Mul, Op, Scale, Shift, Sub};
+use crate::ops::{Elementwise, Expand};
+use crate::score::Binary;
 use crate::spec::Real;
 
 /// The operand of an operator.
@@ -197,7 +198,8 @@ impl Lowering<'_> {
         match x {
             Operand::Number(number) => real(Operator::Mul, factor, &number).map(Operand::Number),
             Operand::Tensor(x) => {
-                self.with_number(Scale(factor.clone()), ("scale", x), sign, name, frame)
+                let op = Elementwise::with_number(Binary::Mul, factor);
+                self.with_number(op, ("scale", x), sign, name, frame)
             }
         }
     }
@@ -210,12 +212,13 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<Operand> {
-        self.with_number(Shift(by), ("shift", x), sign, name, frame)
+        let op = Elementwise::with_number(Binary::Add, &by);
+        self.with_number(op, ("shift", x), sign, name, frame)
     }
 
     fn with_number(
         &mut self,
-        op: impl Op + 'static,
+        op: Elementwise,
         (kind, x): (&str, ValueId),
         sign: Sign,
         name: Option<&Ident>,
@@ -274,13 +277,16 @@ impl Lowering<'_> {
         }
         let ty = Type::floats(axes);
         let sides = sides.map(|side| self.expanded(side, &ty, frame));
-        let sides = sides.to_vec();
-        let result = match operator {
-            Operator::Add => self.node(frame, Add, sides, (&named(name, "add"), ty)),
-            Operator::Sub => self.node(frame, Sub, sides, (&named(name, "sub"), ty)),
-            Operator::Mul => self.node(frame, Mul, sides, (&named(name, "mul"), ty)),
+        let (op, kind) = match operator {
+            Operator::Add => (Binary::Add, "add"),
+            Operator::Sub => (Binary::Sub, "sub"),
+            Operator::Mul => (Binary::Mul, "mul"),
             Operator::Div => return None,
         };
+        let is_again = sides[0] == sides[1];
+        let op = Elementwise::binary(op, is_again);
+        let sides = sides[..op.operands()].to_vec();
+        let result = self.node(frame, op, sides, (&named(name, kind), ty));
         Some(Operand::Tensor(result))
     }
 

@@ -67,8 +67,12 @@ impl Place {
 
     /// The truth of a condition that reads nothing but indices, lengths and known sizes.
     pub(super) fn holds(self, condition: &Expr, kv_idx: i64) -> Option<bool> {
-        let reads_more =
-            |part: &Expr| matches!(part, Expr::Data { .. } | Expr::Param { .. } | Expr::Score);
+        let reads_more = |part: &Expr| {
+            matches!(
+                part,
+                Expr::Data { .. } | Expr::Param { .. } | Expr::Operand(_)
+            )
+        };
         if condition.any(&reads_more) {
             return None;
         }

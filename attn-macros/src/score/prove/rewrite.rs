@@ -10,7 +10,9 @@ pub(super) fn rewrite(expr: &Expr, f: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
     let part = |part: &Expr| rewrite(part, f);
     let parts = |parts: &[Expr]| parts.iter().map(part).collect();
     match expr {
-        Expr::Score | Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) => expr.clone(),
+        Expr::Operand(_) | Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) => {
+            expr.clone()
+        }
         Expr::Param { name, index } => Expr::Param {
             name: name.clone(),
             index: parts(index),

@@ -43,7 +43,7 @@ pub(crate) struct Body {
     pub(crate) params: Vec<ParamDecl>,
     /// `data name: [dims];`
     pub(crate) data: Vec<DataDecl>,
-    /// The value of `fn score`, an expression of [`Expr::Score`].
+    /// The value of `fn score`, an expression of [`Expr::SCORE`].
     pub(crate) score: Option<Expr>,
     /// The truth of `fn mask`.
     pub(crate) mask: Option<Expr>,

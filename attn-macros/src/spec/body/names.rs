@@ -102,7 +102,7 @@ impl<'a> Lower<'a, '_> {
         let function = self.scope.function;
         let value = match variable(name) {
             Some(var) => Operand::new(var.into(), Type::Int),
-            None if name == "score" => Operand::new(Expr::Score, Type::Float),
+            None if name == "score" => Operand::new(Expr::SCORE, Type::Float),
             None => return None,
         };
         if function.args.contains(name) {

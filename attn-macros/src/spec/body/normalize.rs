@@ -170,7 +170,7 @@ fn is_known(name: &Ident, scope: Scope<'_>) -> bool {
 /// How often the score is read.
 fn reads(expr: &Expr) -> usize {
     match expr {
-        Expr::Score => 1,
+        Expr::Operand(_) => 1,
         other => other.children().into_iter().map(reads).sum(),
     }
 }

@@ -32,7 +32,7 @@ impl Operand {
 
     pub(super) fn mistake() -> Self {
         Operand {
-            expr: Expr::Score,
+            expr: Expr::SCORE,
             kind: Kind::Mistake,
         }
     }
@@ -59,7 +59,7 @@ impl Operand {
 pub(super) fn unknown(ty: Type) -> Expr {
     let index = Expr::from(Var::QIdx);
     match ty {
-        Type::Float => Expr::Score,
+        Type::Float => Expr::SCORE,
         Type::Int => index,
         Type::Bool => index.equals(Var::KvIdx),
     }

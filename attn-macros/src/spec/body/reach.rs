@@ -24,18 +24,18 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
             budget.take(slope.size()) && vanishes(&slope, &budget)
         }
     };
-    let score = body.score.as_ref().unwrap_or(&Expr::Score);
+    let score = body.score.as_ref().unwrap_or(&Expr::SCORE);
     let weight = body.normalizer.as_ref().and_then(Normalizer::weight);
-    let weight = weight.unwrap_or(&Expr::Score);
+    let weight = weight.unwrap_or(&Expr::SCORE);
     for (kind, value) in [
         (FunctionKind::Score, score),
         (FunctionKind::Normalize, weight),
     ] {
         if let Some(function) = draft.function(kind)
             && draft.of_places() != Some(kind)
-            && has_no_slope(value, Wrt::Score)
+            && has_no_slope(value, Wrt::Operand(0))
         {
-            let is_read = value.any(&|expr| matches!(expr, Expr::Score));
+            let is_read = value.any(&|expr| matches!(expr, Expr::Operand(_)));
             let has_queries = draft.of_places().is_none() && function.takes_score();
             let message = messages::score_is_lost(kind, is_read, has_queries);
             checker.cx.error(&function.name, message);

@@ -263,7 +263,7 @@ fn data_are_read_by_every_axis() {
 fn derivatives_leave_data_alone() {
     let expr = with_data("score * far[h, q_idx] * table[kind[b, kv_idx]] + far[h, kv_idx]");
     for (wrt, expected) in [
-        (Wrt::Score, "far[h, q_idx] * table[kind[b, kv_idx]]"),
+        (Wrt::Operand(0), "far[h, q_idx] * table[kind[b, kv_idx]]"),
         (Wrt::Param("table"), "score * far[h, q_idx]"),
         (Wrt::Param("far"), "0"),
     ] {

@@ -82,7 +82,7 @@ fn modification(spec: &str) -> Expr {
     let (_, graph) = super::support::build(spec);
     let attention = graph.attention().expect("there is one");
     match attention.functions.as_slice() {
-        [] => Expr::Score,
+        [] => Expr::SCORE,
         [function] => function.clone(),
         several => panic!("{several:?}"),
     }

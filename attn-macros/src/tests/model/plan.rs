@@ -5,6 +5,7 @@ use crate::model::diff::{self, Backward, BackwardStep, BufferId, GradSource, Gra
 use crate::model::fusion::FuseWith;
 use crate::model::graph::{Model, Step, ValueId};
 use crate::model::plan::{self, Forward};
+use crate::ops::Fusion;
 
 fn names(model: &Model, values: &[ValueId]) -> Vec<String> {
     let names = values.iter().map(|id| model.value(*id).name.clone());
@@ -37,6 +38,7 @@ fn push(
         GradTarget::New(id) => format!("new {}", buffer(*id)),
         GradTarget::Overwrite(id) => format!("overwrite {}", buffer(*id)),
         GradTarget::Add(id) => format!("add {}", buffer(*id)),
+        GradTarget::InPlace(id) => format!("its own {}", buffer(*id)),
     };
     for line in lines {
         let line = match line {
@@ -48,9 +50,6 @@ fn push(
                 from: of,
                 to: target,
             } => format!("{} to {}", from(of), to(target)),
-            BackwardStep::InPlace { node, buffer: id } => {
-                format!("{}: in {}", value(node.result), buffer(*id))
-            }
             BackwardStep::Free(id) => format!("free {}", buffer(*id)),
             BackwardStep::Adjoint {
                 node,
@@ -104,12 +103,8 @@ fn forward(model: &Model) -> Vec<String> {
         }
     }
     let mut text = Vec::new();
-    push(
-        model,
-        &model.body.steps,
-        &plan::plan(model.block()),
-        &mut text,
-    );
+    let plan = plan::plan(model.block());
+    push(model, &model.grouped.steps, &plan, &mut text);
     text
 }
 
@@ -169,12 +164,12 @@ fn what_derivatives_read_is_kept_and_the_rest_is_free() {
 
 #[test]
 fn a_gradient_that_others_will_read_is_copied_before_it_changes() {
-    // The gradient of the sum is that of `y`, too, when the scale adds to that of `x`.
+    // The gradient of the sum is that of `y`, too, when the softmax adds to that of `x`.
     let model = lower(
         "struct M;
         fn forward(a: [n, 4]) -> [n, 4] {
-            let x = tanh(a);
-            let y = x * 2;
+            let x = softmax(a);
+            let y = softmax(x);
             x + y
         }",
     );
@@ -190,9 +185,9 @@ fn a_gradient_that_others_will_read_is_copied_before_it_changes() {
     let model = lower(
         "struct M;
         fn forward(a: [n, 4]) -> [n, 4] {
-            let x = tanh(a);
-            let y = x * 2;
-            gelu(x + y)
+            let x = softmax(a);
+            let y = softmax(x);
+            softmax(x + y)
         }",
     );
     let lines = backward(&model);
@@ -266,7 +261,7 @@ fn variables_that_change_places_take_their_memory_along() {
 }
 
 #[test]
-fn a_dropout_falls_in_the_pass_of_its_neighbour() {
+fn dropout_is_applied_in_the_pass_of_its_neighbour() {
     let gpt = lower(
         "struct Gpt<vocab = 65, d_model = 384>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
@@ -299,14 +294,17 @@ fn a_dropout_falls_in_the_pass_of_its_neighbour() {
             "linear in memory; free ",
         ]
     );
-    // Of the gradients, each falls on the way from one buffer to the other.
+    // Elements of a gradient are dropped on the way from one buffer to the other, or in place.
     let lines = backward(&gpt);
     let of = |name: &str| lines.iter().find(|line| line.trim().starts_with(name));
     assert_eq!(
         of("dropout_2:").map(String::as_str),
         Some("  dropout_2: d x_2 to new d feed_forward")
     );
-    assert_eq!(of("x:").map(String::as_str), Some("x: in d x_2"));
+    assert_eq!(
+        of("x:").map(String::as_str),
+        Some("x: d x_2 to its own d x_2")
+    );
 }
 
 /// What `body` makes of `a` and `b`, that much of a plan that has to do with dropout.
@@ -314,7 +312,7 @@ fn dropouts(body: &str) -> Vec<String> {
     let model = lower(&format!(
         "struct M<d = 4>;
         fn forward(a: [n, d], b: [n, d]) -> [n, d] {{
-            let y = a - b;
+            let y = l2_norm(a * b);
             {body}
         }}"
     ));
@@ -329,7 +327,7 @@ fn dropouts(body: &str) -> Vec<String> {
 }
 
 #[test]
-fn both_terms_of_a_sum_may_fall_and_so_may_the_sum_before_its_norm() {
+fn dropout_of_both_terms_of_a_sum_and_of_the_sum_before_its_norm() {
     let lines = dropouts("rms_norm(dropout::<0.1>(dropout::<0.2>(a) + dropout::<0.3>(y)))");
     assert_eq!(
         lines,
@@ -341,32 +339,36 @@ fn both_terms_of_a_sum_may_fall_and_so_may_the_sum_before_its_norm() {
         ]
     );
     // What a term is dropped of is free behind the sum, not before.
-    let lines = dropouts("let z = dropout::<0.1>(y); let w = gelu(a); z + w * w");
-    assert_eq!(lines, ["z nowhere; free ", "add in mul, dropped y; free y"]);
+    let lines = dropouts("let z = dropout::<0.1>(y); z + l2_norm(a)");
+    assert_eq!(
+        lines,
+        ["z nowhere; free ", "add in l2_norm, dropped y; free y"]
+    );
+    // A derivative that is a number does not read an operand, whatever the expression is.
+    let lines = dropouts("let z = dropout::<0.1>(y); z + z - b");
+    assert_eq!(lines, ["z nowhere; free ", "sub in y, dropped y; free "]);
     let lines = dropouts("dropout::<0.1>(gelu(a)) * y");
     assert_eq!(lines, ["gelu in memory with the next; free "]);
 }
 
 #[test]
-fn a_dropout_that_others_see_is_computed_by_itself() {
+fn dropout_that_others_read_is_a_pass_of_its_own() {
     for body in [
-        // Read twice: by two operations, by one, and by a loop.
-        "let z = dropout::<0.1>(y); a + z + z * b",
-        "let z = dropout::<0.1>(y); z + z",
+        // Read twice: by two operations, and by a loop.
+        "let z = dropout::<0.1>(y); softmax(a + z) + softmax(z + b)",
         "let z = dropout::<0.1>(y); let mut x = a; repeat 2 { x = x + z; } x",
         // Carried on.
         "let mut x = a; repeat 2 { x = dropout::<0.1>(linear::<d>(x)); } x * y",
         "let mut x = dropout::<0.1>(y); repeat 2 { x = linear::<d>(x); } x * a",
         "let mut x = a; let mut w = y; repeat 2 { let z = dropout::<0.1>(linear::<d>(x)); w = w + z; x = z; } w * x",
         "let mut x = a; let mut w = y; repeat 2 { x = x + w; w = dropout::<0.1>(x); } x * w",
-        // Not read by a sum.
+        // Read by the derivative.
         "dropout::<0.1>(y) * a",
-        "a - dropout::<0.1>(y)",
         // Returned.
-        "dropout::<0.1>(y * y)",
+        "dropout::<0.1>(y)",
         // Of a sum that others read, and of one that is elsewhere.
         "let s = a + y; dropout::<0.1>(s) * s",
-        "let s = a + y; let z = gelu(b); dropout::<0.1>(s) * z",
+        "let s = a + y; let z = softmax(b); dropout::<0.1>(s) * z",
     ] {
         assert_eq!(dropouts(body), [""; 0], "{body}");
     }
@@ -377,7 +379,69 @@ fn a_dropout_that_others_see_is_computed_by_itself() {
     );
     let lines = forward(&model);
     assert!(
-        lines.contains(&"dropout in scale; free ".to_owned()),
+        lines.contains(&"scale in memory with the next; free ".to_owned()),
         "{lines:?}"
     );
+}
+
+/// The elementwise operations of `body`, each with its expression and its operands.
+fn groups(body: &str) -> Vec<String> {
+    let words: Vec<_> = body
+        .split(|letter: char| !letter.is_alphanumeric())
+        .collect();
+    let inputs = ["a", "b", "c"]
+        .into_iter()
+        .filter(|name| words.contains(name));
+    let inputs: Vec<_> = inputs.map(|name| format!("{name}: [n, d]")).collect();
+    let inputs = inputs.join(", ");
+    let model = lower(&format!(
+        "struct M<d = 4>; fn forward({inputs}) -> [n, d] {{ {body} }}"
+    ));
+    let nodes = model.grouped.nodes().into_iter();
+    let groups = nodes.filter_map(|node| match node.fusion() {
+        Fusion::Elementwise(op) => {
+            let operands = names(&model, &node.operands).join(", ");
+            Some(format!("{} of {operands}", op.expr))
+        }
+        _ => None,
+    });
+    groups.collect()
+}
+
+#[test]
+fn elementwise_operations_are_one_expression_where_only_one_of_them_is_read() {
+    assert_eq!(
+        groups("silu(a) * b + c"),
+        ["silu(x2) * x1 + score of c, b, a"]
+    );
+    assert_eq!(
+        groups("let m = silu(a); m * (b + 1) + m * m"),
+        // Two operations read `m`.
+        [
+            "silu(score) of a",
+            "score * (x1 + 1) + score * score of m, b"
+        ]
+    );
+    // A linear map stands between the two.
+    assert_eq!(
+        groups("gelu(linear::<d>(tanh(a)))"),
+        ["tanh(score) of a", "gelu(score) of linear"]
+    );
+    // Of one operand it may be computed later. Two operands would be in memory for longer than their product.
+    assert_eq!(
+        groups("let g = sigmoid(a); let y = softmax(b); g * y"),
+        ["sigmoid(x1) * score of y, a"]
+    );
+    assert_eq!(
+        groups("let g = a * c; let y = softmax(b); g * y"),
+        ["score * x1 of a, c", "score * x1 of g, y"]
+    );
+    // What a loop carries is in memory.
+    assert_eq!(
+        groups("let mut x = a; repeat 2 { x = tanh(x) + b; } x * c"),
+        ["tanh(x1) + score of b, x", "score * x1 of x, c"]
+    );
+    // A square of a square of a square grows: it is cut where an expression gets large.
+    let squares = "let x = a + b; ".to_owned() + &"let x = x * x + b; ".repeat(12) + "x";
+    assert!(groups(&squares).len() > 2);
 }

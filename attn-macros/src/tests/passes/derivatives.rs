@@ -60,7 +60,7 @@ pub(super) fn value(expr: &Expr, score: f64, param: f64) -> f64 {
 fn check(expr: &Expr, score: f64, param: f64) -> Result<(), TestCaseError> {
     const STEP: f64 = 1e-5;
     let at = |ds: f64, dp: f64| value(expr, score + ds, param + dp);
-    for (wrt, ds, dp) in [(Wrt::Score, 1.0, 0.0), (Wrt::Param("w"), 0.0, 1.0)] {
+    for (wrt, ds, dp) in [(Wrt::Operand(0), 1.0, 0.0), (Wrt::Param("w"), 0.0, 1.0)] {
         let exact = value(&diff(expr, wrt), score, param);
         let [two, one] = [2.0 * STEP, STEP].map(|step| slope(step, |by| at(by * ds, by * dp)));
         let here = at(0.0, 0.0).abs();
@@ -100,7 +100,7 @@ fn check(expr: &Expr, score: f64, param: f64) -> Result<(), TestCaseError> {
 /// Expressions of the score and a parameter, of every operation on floats.
 pub(super) fn expressions() -> impl Strategy<Value = Expr> {
     let leaf = prop_oneof![
-        3 => Just(Expr::Score),
+        3 => Just(Expr::SCORE),
         2 => Just(param()),
         1 => (-2.0..2.0).prop_map(Expr::float),
         1 => Just((Expr::from(Var::QIdx) - Var::KvIdx).to_float()),
@@ -147,18 +147,18 @@ proptest! {
 
 #[test]
 fn the_definitions_have_the_derivatives_of_calculus() {
-    let capped = builtin::softcap(Expr::Score, &Real::known(3.0));
+    let capped = builtin::softcap(Expr::SCORE, &Real::known(3.0));
     for score in [-9.0, -0.5, 0.0, 2.0] {
         let expected = 1.0 - (score / 3.0_f64).tanh().powi(2);
-        let found = value(&diff(&capped, Wrt::Score), score, 0.0);
+        let found = value(&diff(&capped, Wrt::Operand(0)), score, 0.0);
         assert!((found - expected).abs() < 1e-15, "{found} {expected}");
     }
     let biased = builtin::alibi(capped, &Size::known(4));
     assert_eq!(
-        diff(&biased, Wrt::Score).to_string(),
+        diff(&biased, Wrt::Operand(0)).to_string(),
         diff(
-            &builtin::softcap(Expr::Score, &Real::known(3.0)),
-            Wrt::Score
+            &builtin::softcap(Expr::SCORE, &Real::known(3.0)),
+            Wrt::Operand(0)
         )
         .to_string()
     );
@@ -166,29 +166,29 @@ fn the_definitions_have_the_derivatives_of_calculus() {
 
 #[test]
 fn zeros_and_ones_disappear() {
-    let text = |expr: &Expr| diff(expr, Wrt::Score).to_string();
-    assert_eq!(text(&Expr::Score), "1");
-    assert_eq!(text(&(Expr::Score + param())), "1");
-    assert_eq!(text(&(Expr::Score * param())), "w[h]");
+    let text = |expr: &Expr| diff(expr, Wrt::Operand(0)).to_string();
+    assert_eq!(text(&Expr::SCORE), "1");
+    assert_eq!(text(&(Expr::SCORE + param())), "1");
+    assert_eq!(text(&(Expr::SCORE * param())), "w[h]");
     assert_eq!(text(&(param() * Expr::float(2.0))), "0");
-    assert_eq!(text(&(Expr::Score / Expr::float(2.0))), "0.5");
+    assert_eq!(text(&(Expr::SCORE / Expr::float(2.0))), "0.5");
 }
 
 #[test]
 fn where_there_is_no_derivative_pytorchs_is_taken() {
-    let slope = |expr: Expr| value(&diff(&expr, Wrt::Score), 0.0, 0.0);
-    assert_eq!(slope(Expr::Score.abs()), 0.0);
-    assert_eq!(slope(Expr::Score.min(param())), 0.5);
-    assert_eq!(slope(Expr::Score.max(param())), 0.5);
-    assert_eq!(slope(Expr::Score.max(Expr::Score)), 1.0);
-    assert_eq!(slope(Expr::Score.unary(Unary::Floor)), 0.0);
+    let slope = |expr: Expr| value(&diff(&expr, Wrt::Operand(0)), 0.0, 0.0);
+    assert_eq!(slope(Expr::SCORE.abs()), 0.0);
+    assert_eq!(slope(Expr::SCORE.min(param())), 0.5);
+    assert_eq!(slope(Expr::SCORE.max(param())), 0.5);
+    assert_eq!(slope(Expr::SCORE.max(Expr::SCORE)), 1.0);
+    assert_eq!(slope(Expr::SCORE.unary(Unary::Floor)), 0.0);
 }
 
 /// At the bounds as between them.
 #[test]
 fn clamp_passes_the_whole_slope_at_its_bounds() {
     let clamp = crate::tests::body::float("0.5 * clamp(score, 1.0, 3.0)");
-    let slope = |score| value(&diff(&clamp, Wrt::Score), score, 0.0);
+    let slope = |score| value(&diff(&clamp, Wrt::Operand(0)), score, 0.0);
     let found = [0.9, 1.0, 2.0, 3.0, 3.1].map(slope);
     assert_eq!(found, [0.0, 0.5, 0.5, 0.5, 0.0]);
 }

@@ -1,6 +1,7 @@
 //! The passes that lead to the fused lowering, on layers and on expressions.
 
 mod derivatives;
+mod loops;
 mod patterns;
 mod plan;
 mod prove;

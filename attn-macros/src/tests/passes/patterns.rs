@@ -1,5 +1,7 @@
 //! What each pass over the steps of a layer finds, and what it leaves.
 
+use std::rc::Rc;
+
 use super::{names, story};
 use crate::graph::passes::{leave_biases, load_transforms, name_values, pack_projections};
 use crate::graph::steps::Steps;
@@ -40,7 +42,7 @@ impl Builder {
     fn push(&mut self, name: &str, op: impl FusedOp + 'static, operands: &[ValueId]) -> ValueId {
         let result = self.value(name);
         self.0.body.steps.push(Step::Node(Node {
-            op: Box::new(op),
+            op: Rc::new(op),
             operands: operands.to_vec(),
             result,
             name: None,

@@ -91,14 +91,14 @@ fn parts_make_the_whole() {
     let size = Size::known;
     let scale = |expr| builtin::scale(expr, &Real::known(0.25));
     let cap = |expr| builtin::softcap(expr, &Real::known(3.0));
-    check(&Expr::Score);
-    check(&scale(Expr::Score));
-    check(&cap(scale(Expr::Score)));
-    check(&builtin::alibi(cap(scale(Expr::Score)), &size(3)));
-    check(&builtin::alibi(Expr::Score, &size(4)));
+    check(&Expr::SCORE);
+    check(&scale(Expr::SCORE));
+    check(&cap(scale(Expr::SCORE)));
+    check(&builtin::alibi(cap(scale(Expr::SCORE)), &size(3)));
+    check(&builtin::alibi(Expr::SCORE, &size(4)));
     for causal in [true, false] {
         check(&builtin::rel_pos_bias(
-            scale(Expr::Score),
+            scale(Expr::SCORE),
             &size(8),
             &size(16),
             causal,
@@ -119,7 +119,7 @@ fn bias_terms_are_as_cheap_as_they_can_be() {
         name: "table".into(),
         index: vec![index],
     };
-    let score = || Expr::Score;
+    let score = || Expr::SCORE;
     assert_eq!(check(&(score() + param(q() - k()))), [Distance]);
     // A slope per head with the distance is one table; alone it is the same for all keys.
     let slope = || param(h());
@@ -179,7 +179,7 @@ fn bias_terms_are_as_cheap_as_they_can_be() {
 fn too_many_bias_terms_are_refused() {
     let sum = |count: u64| {
         let term = |i: u64| ((Expr::from(Var::KvIdx) + i) % (i + 2)).to_float();
-        (0..count).fold(Expr::Score, |sum, i| sum + term(i))
+        (0..count).fold(Expr::SCORE, |sum, i| sum + term(i))
     };
     assert!(split(&sum(16), true).is_some());
     assert!(split(&sum(17), true).is_none());
@@ -187,10 +187,10 @@ fn too_many_bias_terms_are_refused() {
 
 #[test]
 fn two_scales_stay() {
-    let scaled = |value| Expr::Score * Expr::float(value);
+    let scaled = |value| Expr::SCORE * Expr::float(value);
     let parts = split(&(scaled(2.0) + scaled(3.0)), true).expect("no bias_terms");
     assert!(parts.scale.is_none());
-    let parts = split(&(Expr::Score + scaled(3.0)), true).expect("no bias_terms");
+    let parts = split(&(Expr::SCORE + scaled(3.0)), true).expect("no bias_terms");
     assert!(parts.scale.is_none());
 }
 
@@ -219,8 +219,8 @@ fn expressions_that_read_alike_are_not_one_bias_term() {
     let passed = Expr::Data { data, index };
     assert_eq!(learned.to_string(), passed.to_string());
     let bias_terms = |expr: Expr| split(&expr, true).expect("few").bias_terms.len();
-    assert_eq!(bias_terms(Expr::Score + learned.clone() * passed), 2);
-    assert_eq!(bias_terms(Expr::Score + learned.clone() * learned), 1);
+    assert_eq!(bias_terms(Expr::SCORE + learned.clone() * passed), 2);
+    assert_eq!(bias_terms(Expr::SCORE + learned.clone() * learned), 1);
 }
 
 proptest! {

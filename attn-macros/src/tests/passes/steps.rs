@@ -156,7 +156,9 @@ fn derivatives(source: &str, steps: &Steps) -> Vec<(String, Vec<(String, bool)>)
                 let is_input = match to {
                     GradTarget::Input(id) => *id == operand,
                     GradTarget::New(_) | GradTarget::Overwrite(_) => false,
-                    GradTarget::Add(_) => panic!("more than one contribution in {source}"),
+                    GradTarget::Add(_) | GradTarget::InPlace(_) => {
+                        panic!("more than one contribution in {source}")
+                    }
                 };
                 (names(steps, &[operand]).concat(), is_input)
             });
@@ -203,7 +205,9 @@ fn gradients_of_parts_are_parts_of_one_buffer() {
         GradTarget::Overwrite(id) => {
             format!("rest of {}", names(&steps, &[backward.buffers[id.0]])[0])
         }
-        GradTarget::Add(id) => format!("add to {}", names(&steps, &[backward.buffers[id.0]])[0]),
+        GradTarget::Add(id) | GradTarget::InPlace(id) => {
+            format!("add to {}", names(&steps, &[backward.buffers[id.0]])[0])
+        }
     };
     let targets = backward.lines.iter().filter_map(|line| match line {
         BackwardStep::Adjoint { to, .. } => Some(
@@ -256,7 +260,7 @@ proptest! {
                 let operand = node.operands[*operand];
                 match to {
                     GradTarget::Input(id) => prop_assert_eq!(*id, operand, "{}", source),
-                    GradTarget::Add(_) => prop_assert!(false, "{source}"),
+                    GradTarget::Add(_) | GradTarget::InPlace(_) => prop_assert!(false, "{source}"),
                     GradTarget::New(_) | GradTarget::Overwrite(_) => {
                         prop_assert!(!begun.contains(&operand), "{source}");
                         begun.push(operand);

@@ -24,7 +24,7 @@ proptest! {
     /// three numbers are one number as soon as they are written, and no sum any more.
     #[test]
     fn products_of_sums_cancel(a in expressions(), b in expressions(), c in expressions()) {
-        let c = c * Expr::Score;
+        let c = c * Expr::SCORE;
         let product = (a.clone() + b.clone()) * c.clone();
         let first = a.clone() * c.clone();
         let second = b.clone() * c.clone();
@@ -47,7 +47,7 @@ proptest! {
     /// An expression that changes with the score or the parameter has derivatives that are not 0.
     #[test]
     fn nothing_that_changes_is_said_to_vanish(expr in expressions()) {
-        for wrt in [Wrt::Score, Wrt::Param("w")] {
+        for wrt in [Wrt::Operand(0), Wrt::Param("w")] {
             if !is_zero(&diff(&expr, wrt)) {
                 continue;
             }
@@ -68,7 +68,7 @@ proptest! {
 
 fn slope(expr: &Expr, wrt: Wrt<'_>, (score, param): (f64, f64), step: f64) -> f64 {
     let at = |step: f64| match wrt {
-        Wrt::Score => value(expr, score + step, param),
+        Wrt::Operand(_) => value(expr, score + step, param),
         Wrt::Param(_) | Wrt::Element(..) => value(expr, score, param + step),
     };
     (at(step) - at(-step)) / (2.0 * step)
@@ -89,7 +89,7 @@ fn largest(expr: &Expr, score: f64, param: f64) -> f64 {
 #[test]
 fn sums_of_products_and_quotients_cancel() {
     let w = param();
-    let x = Expr::Score;
+    let x = Expr::SCORE;
     let number = Expr::float;
     let near = || Expr::from(Var::QIdx).less(Var::KvIdx);
     let tanh = || w.clone().unary(Unary::Tanh);

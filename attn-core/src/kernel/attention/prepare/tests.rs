@@ -1,4 +1,5 @@
 use super::*;
+use crate::kernel::Kernels;
 use crate::kernel::attention::angles;
 use crate::kernel::testing::{
     Absolute, LENGTHS, assert_close, noise, on_every_isa, same_for_all_threads, slopes, wide,
@@ -19,12 +20,12 @@ enum Kind {
 }
 
 /// Of all heads.
-fn bias<E: Pooled>(width: usize) -> Vec<E> {
+fn bias<E: Kernels>(width: usize) -> Vec<E> {
     noise(HEADS * width, 9)
 }
 
 /// Calls `body` with the tables of a way that a width allows.
-fn with<E: Pooled, T>(
+fn with<E: Kernels, T>(
     (has_bias, norm, rope): Way,
     gain: &[E],
     positions: usize,
@@ -95,7 +96,7 @@ struct Load<'a, E> {
     to: MatrixMut<'a, E>,
 }
 
-impl<E: Pooled> Kernel for Load<'_, E> {
+impl<E: Kernels> Kernel for Load<'_, E> {
     type Element = E;
     type Output = ();
 
@@ -118,7 +119,7 @@ struct BackwardRows<'a, E> {
     d_gain: Option<&'a mut [E]>,
 }
 
-impl<E: Pooled> Kernel for BackwardRows<'_, E> {
+impl<E: Kernels> Kernel for BackwardRows<'_, E> {
     type Element = E;
     type Output = ();
 
@@ -132,7 +133,11 @@ impl<E: Pooled> Kernel for BackwardRows<'_, E> {
 }
 
 /// The rows of one head among others, and their transpose; both between other columns that must stay as they are.
-fn load<E: Pooled>(how: &HeadTransform<'_, E>, x: Matrix<'_, E>, first: usize) -> (Vec<E>, Vec<E>) {
+fn load<E: Kernels>(
+    how: &HeadTransform<'_, E>,
+    x: Matrix<'_, E>,
+    first: usize,
+) -> (Vec<E>, Vec<E>) {
     let load = |columns| {
         let (rows, cols) = if columns {
             (x.cols(), x.rows())
@@ -156,7 +161,7 @@ fn load<E: Pooled>(how: &HeadTransform<'_, E>, x: Matrix<'_, E>, first: usize) -
     (load(false), load(true))
 }
 
-fn backward<E: Pooled>(
+fn backward<E: Kernels>(
     how: &HeadTransform<'_, E>,
     x: Matrix<'_, E>,
     first: usize,
@@ -178,7 +183,7 @@ fn backward<E: Pooled>(
 }
 
 /// Compares rows with the naive ones, and columns with rows.
-fn check_load<E: Pooled + Into<f64>>(len: usize, width: usize, first: usize, tolerance: f64) {
+fn check_load<E: Kernels + Into<f64>>(len: usize, width: usize, first: usize, tolerance: f64) {
     let data: Vec<E> = noise(len * (width + 5), 1);
     let x = Matrix::strided(&data, len, width, width + 5, 1);
     let gain: Vec<E> = noise(width, 2);
@@ -306,7 +311,7 @@ fn padding_may_be_anything_where_nothing_depends_on_it() {
 }
 
 /// `prepare`, and its derivative, over numbers that must be overwritten.
-fn whole<E: Pooled>(
+fn whole<E: Kernels>(
     way: Way,
     [batch, len, heads]: [usize; 3],
     gain: &[E],

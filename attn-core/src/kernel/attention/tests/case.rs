@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::scores::{self, Modification, SHIFTS};
 use crate::kernel::attention::*;
 use crate::kernel::testing::noise;
-use crate::kernel::{Matrix, MatrixMut, Pooled};
+use crate::kernel::{Kernels, Matrix, MatrixMut};
 use crate::random::Philox4x32;
 
 /// Which keys a query attends to.
@@ -183,7 +183,7 @@ pub(super) struct Tensors<E> {
     pub sink: Vec<E>,
 }
 
-impl<E: Pooled> Tensors<E> {
+impl<E: Kernels> Tensors<E> {
     /// Numbers between -1 and 1, as different seeds give.
     pub(super) fn random(case: &Case, seed: u64) -> Self {
         let mut tensors = Self::zeros(case);
@@ -299,12 +299,12 @@ pub(super) struct Results<E> {
 }
 
 /// Runs the kernels.
-pub(super) fn attend<E: Pooled>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Results<E> {
+pub(super) fn attend<E: Kernels>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Results<E> {
     attend_asking(case, x, d_out, true)
 }
 
 /// Runs the kernels, and asks for the gradients of the score or does not.
-pub(super) fn attend_asking<E: Pooled>(
+pub(super) fn attend_asking<E: Kernels>(
     case: &Case,
     x: &Tensors<E>,
     d_out: &[E],
@@ -394,7 +394,7 @@ pub(super) fn attend_asking<E: Pooled>(
 }
 
 /// The description of a case, with its parameters.
-pub(super) fn attention<'a, E: Pooled>(
+pub(super) fn attention<'a, E: Kernels>(
     case: &'a Case,
     x: &'a Tensors<E>,
     score: Option<&'a dyn TileScore<E>>,

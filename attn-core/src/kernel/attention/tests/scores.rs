@@ -3,7 +3,7 @@
 use super::case::{Case, Pattern, Tensors, attend, attend_asking, attention};
 use crate::kernel::attention::*;
 use crate::kernel::testing::{noise, on_every_isa};
-use crate::kernel::{Matrix, MatrixMut, Pooled};
+use crate::kernel::{Kernels, Matrix, MatrixMut};
 use crate::simd::{Real, Vector, math};
 
 /// The score modification of a case.
@@ -16,7 +16,7 @@ pub(super) enum Modification {
 }
 
 impl Modification {
-    pub(super) fn on_tiles<'a, E: Pooled>(
+    pub(super) fn on_tiles<'a, E: Kernels>(
         self,
         case: &Case,
         x: &'a Tensors<E>,
@@ -172,7 +172,7 @@ impl<E: Real> Score<E> for Placed<'_, E> {
 }
 
 /// What [`Placed`] adds up per head: the gradients of the table and of the slopes.
-pub(super) fn split<E: Pooled>(d: Matrix<'_, E>, distances: usize) -> (Vec<E>, Vec<E>) {
+pub(super) fn split<E: Kernels>(d: Matrix<'_, E>, distances: usize) -> (Vec<E>, Vec<E>) {
     let rows = || (0..d.rows()).map(|h| d.row(h).split_at(distances));
     let table = rows().flat_map(|(table, _)| table.to_vec());
     (table.collect(), rows().map(|(_, slope)| slope[0]).collect())

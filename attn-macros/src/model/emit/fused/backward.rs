@@ -18,13 +18,13 @@ impl Fused<'_> {
         let module = &model.modules[0];
         let weights = self.weights_type(module);
         let saved = self.saved_type(module);
-        let fields = self.saved_fields(&model.body, &self.plan.saved);
+        let fields = self.saved_fields(&model.grouped, &self.plan.saved);
         let mut lines = TrackedCode::default();
         for (index, id) in model.results.iter().enumerate() {
             lines.take(&self.own("d_result", index), self.footprint_of(*id));
         }
         lines.restore(&fields);
-        self.emit_lines(&mut lines, &model.body, self.plan, &self.backward.lines);
+        self.emit_lines(&mut lines, &model.grouped, self.plan, &self.backward.lines);
         let derivatives = std::mem::take(&mut lines.code);
         lines.line(quote_spanned! {self.cx.at=>
             /// The derivative, operation by operation backwards. Gradients of parameters and inputs are added to in the tape's own
@@ -82,11 +82,6 @@ impl Fused<'_> {
             }
             BackwardStep::Adjoint { node, d_result, to } => {
                 self.emit_adjoint(emitted, node, *d_result, to);
-            }
-            BackwardStep::InPlace { node, buffer } => {
-                let kept = self.kept(node.result);
-                let buffer = self.buffer(*buffer);
-                emitted.line(quote!(p::layers::dropout_in_place(#kept, #buffer.as_mut_slice());));
             }
             BackwardStep::Free(buffer) => emitted.drop(&self.buffer(*buffer)),
             BackwardStep::Repeat {
@@ -217,8 +212,10 @@ impl Fused<'_> {
                 let name = self.input(id);
                 quote!(call.inputs.#name.target())
             }
-            GradTarget::New(buffer) => {
-                self.make_buffer(lines, buffer, "uninit");
+            GradTarget::New(buffer) | GradTarget::InPlace(buffer) => {
+                if let GradTarget::New(_) = to {
+                    self.make_buffer(lines, buffer, "uninit");
+                }
                 let name = self.buffer(buffer);
                 quote!(p::Target::array(&mut #name, p::WriteMode::Overwrite))
             }
@@ -240,16 +237,20 @@ impl Fused<'_> {
         d_result: GradSource,
         to: &[(usize, GradTarget)],
     ) {
-        let targets = to.iter().map(|(_, to)| self.target(lines, *to));
+        let targets = to
+            .iter()
+            .map(|(index, to)| (*index, self.target(lines, *to)));
         let gradients = Gradients {
-            operands: to.iter().map(|(index, _)| *index).collect(),
             targets: targets.collect(),
+            is_in_place: to
+                .iter()
+                .any(|(_, to)| matches!(to, GradTarget::InPlace(_))),
             slice: self.gradient(d_result),
             matrix: self.gradient_matrix(d_result, node.result),
         };
         let of = FusedNode { fused: self, node };
         lines.line(node.op.backward(&of, &gradients));
-        if let Some(footprint) = self.footprint_backward(node, to) {
+        if let Some(footprint) = self.footprint_backward(node) {
             lines.differentiate(footprint);
         }
         match node.op.properties().kept {

@@ -137,7 +137,7 @@ impl Fused<'_> {
         let module = &model.modules[0];
         let weights = self.weights_type(module);
         let past = self.past_type(module);
-        let steps = self.emit_steps(&model.body, self.plan).code;
+        let steps = self.emit_steps(&model.grouped, self.plan).code;
         let result = model.results[0];
         let copy = (!model.is_written_directly(result, self.plan)).then(|| {
             let numbers = self.slice(result);

@@ -7,10 +7,10 @@ use super::Fused;
 use super::node::{Computed, FusedNode, Output};
 use crate::emit::ExecMode;
 use crate::emit::tracked_code::TrackedCode;
-use crate::model::fusion::{FuseWith, Term};
+use crate::model::fusion::FuseWith;
 use crate::model::graph::{Carried, Module, Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::{Forward, Planned};
-use crate::ops::{Fusion, Kept};
+use crate::ops::{Fusion, Kept, loop_value};
 
 impl Fused<'_> {
     pub(super) fn emit_forward(&self) -> TrackedCode {
@@ -24,7 +24,7 @@ impl Fused<'_> {
         for (id, result) in model.results.iter().zip(&made) {
             lines.take(result, self.footprint_of(*id));
         }
-        lines.append(self.emit_steps(&model.body, self.plan));
+        lines.append(self.emit_steps(&model.grouped, self.plan));
         for (id, result) in model.results.iter().zip(&results) {
             if !model.is_written_directly(*id, self.plan) {
                 let numbers = self.slice(*id);
@@ -34,7 +34,7 @@ impl Fused<'_> {
         let module = &model.modules[0];
         let weights = self.weights_type(module);
         let saved = self.saved_type(module);
-        let fields = self.saved_fields(&model.body, &self.plan.saved);
+        let fields = self.saved_fields(&model.grouped, &self.plan.saved);
         lines.keep(&fields);
         // The tape has them until the derivative is done.
         lines.keep(&made);
@@ -98,7 +98,7 @@ impl Fused<'_> {
             dropout: behind.next_if(|node| matches!(node.fusion(), Fusion::Dropout(_))),
         };
         match behind.next() {
-            Some(norm) => self.emit_norm_of_sum(lines, &computed, norm),
+            Some(norm) => self.emit_norm_of(lines, &computed, norm),
             None => self.emit_node(lines, &computed),
         }
     }
@@ -111,57 +111,18 @@ impl Fused<'_> {
         }
     }
 
-    /// Numbers to read, of which those that a dropout says fall on the way.
-    fn dropped(&self, dropout: Option<ValueId>, numbers: TokenStream) -> TokenStream {
+    /// An operand of a loop, of which some elements are dropped as they are read.
+    pub(super) fn read(&self, dropout: Option<ValueId>, numbers: &TokenStream) -> TokenStream {
         match (dropout, self.mode) {
             (Some(dropout), ExecMode::Forward) => {
                 let kept = self.kept(dropout);
                 quote!(#kept.of(#numbers))
             }
-            _ => numbers,
+            _ => quote!(p::read(#numbers)),
         }
     }
 
-    /// A term of a sum, to read.
-    pub(super) fn term(&self, term: &Term) -> TokenStream {
-        self.dropped(term.dropout, self.slice(term.value))
-    }
-
-    /// The array of a result, with one of the terms in it, and its number.
-    fn emit_start(&self, lines: &mut TrackedCode, computed: &Computed<'_>) -> (TokenStream, usize) {
-        let planned = computed.planned;
-        let result = self.value(computed.result());
-        let index = planned.reuse.unwrap_or(0);
-        let term = &planned.terms[index];
-        let start = self.owned(lines, &result, term.value, planned.reuse.is_some());
-        lines.line(quote!(let mut #result = #start;));
-        let numbers = self.dropped(term.dropout, quote!(#result.as_mut_slice()));
-        (self.written(computed, numbers), index)
-    }
-
-    /// The array of a sum, with one of the terms in it, and the other one.
-    fn emit_start_of_sum(&self, lines: &mut TrackedCode, sum: &Computed<'_>) -> [TokenStream; 2] {
-        let (start, index) = self.emit_start(lines, sum);
-        [start, self.term(&sum.planned.terms[1 - index])]
-    }
-
-    /// Writes the result into the memory of a term.
-    fn emit_in_place(&self, lines: &mut TrackedCode, computed: &Computed<'_>) {
-        if let Fusion::Dropout(_) = computed.node.fusion() {
-            let (kept, (x, _)) = (
-                self.kept(computed.result()),
-                self.emit_start(lines, computed),
-            );
-            if self.mode == ExecMode::Forward {
-                lines.line(quote!(p::layers::dropout_in_place(#kept, #x);));
-            }
-        } else {
-            let [sum, other] = self.emit_start_of_sum(lines, computed);
-            lines.line(quote!(p::layers::add_to(#sum, #other);));
-        }
-    }
-
-    /// Numbers to write, of which those that a dropout says fall on the way.
+    /// Numbers to write, of which some are dropped as they are written.
     pub(super) fn written(&self, computed: &Computed<'_>, numbers: TokenStream) -> TokenStream {
         match (computed.dropout, self.mode) {
             (Some(dropout), ExecMode::Forward) => {
@@ -197,16 +158,39 @@ impl Fused<'_> {
         }
     }
 
-    fn emit_norm_of_sum(&self, lines: &mut TrackedCode, sum: &Computed<'_>, norm: &Node) {
-        let Fusion::Norm(place) = norm.fusion() else {
+    /// An elementwise operation and then the norm of its result, row by row.
+    fn emit_norm_of(&self, lines: &mut TrackedCode, computed: &Computed<'_>, norm: &Node) {
+        let (Fusion::Elementwise(op), Fusion::Norm(place)) =
+            (computed.node.fusion(), norm.fusion())
+        else {
             return;
         };
-        let [sum, other] = self.emit_start_of_sum(lines, sum);
+        let from = self.output(lines, computed);
         let to = self.result(lines, norm.result);
         let keep = self.keep(norm);
         let weights = self.weights(place);
-        lines.line(quote!(#keep #weights.forward_of_sum(#sum, #other, #to.view_mut());));
+        let forward = op.forward();
+        let body = loop_value(forward.known.as_ref(), "", &self.loop_name(computed.node));
+        let x = forward.reads.iter().map(|index| from.read(*index));
+        let from = from.slice();
+        lines.line(quote!(#keep #weights.forward_of(&#body, [#(#x),*], #from, #to.view_mut());));
         self.take_kept(lines, norm);
+    }
+
+    /// Where an operation writes: a new array, or that of a term that is not needed any more.
+    fn output<'a>(&'a self, lines: &mut TrackedCode, computed: &'a Computed<'a>) -> Output<'a> {
+        let planned = computed.planned;
+        let result = computed.result();
+        let direct = self.model().is_written_directly(result, self.plan);
+        let in_place = planned.reuse.filter(|_| !direct);
+        let Some(index) = in_place else {
+            let name = self.result(lines, result);
+            return Output::new(self, computed, name, None);
+        };
+        let name = self.value(result);
+        let term = self.owned(lines, &name, planned.terms[index].value, true);
+        lines.line(quote!(let mut #name = #term;));
+        Output::new(self, computed, name, in_place)
     }
 
     /// The array that a result is written to. It is new, unless the model returns the result.
@@ -224,16 +208,13 @@ impl Fused<'_> {
 
     fn emit_node(&self, lines: &mut TrackedCode, computed: &Computed<'_>) {
         let node = computed.node;
-        let result = computed.result();
-        let direct = self.model().is_written_directly(result, self.plan);
-        if computed.planned.reuse.is_some() && !direct {
-            return self.emit_in_place(lines, computed);
-        }
-        let to = self.result(lines, result);
+        let to = self.output(lines, computed);
         let keep = self.keep(node);
         let of = FusedNode { fused: self, node };
-        let call = node.op.forward(&of, &Output::new(self, computed, to));
-        lines.line(quote!(#keep #call;));
+        let call = node.op.forward(&of, &to);
+        if !call.is_empty() {
+            lines.line(quote!(#keep #call;));
+        }
         self.take_kept(lines, node);
     }
 

@@ -5,11 +5,10 @@ use quote::quote_spanned;
 
 use super::Fused;
 use crate::emit::tracked_code::{self, TrackedCode};
-use crate::model::diff::GradTarget;
 use crate::model::emit::facts::{self, Extents};
 use crate::model::emit::length;
 use crate::model::graph::{Node, ValueId};
-use crate::ops::{Cost, Scratch};
+use crate::ops::Cost;
 
 impl Fused<'_> {
     /// `activation_bytes`, on the default type, so that it needs no type arguments.
@@ -60,16 +59,7 @@ impl Fused<'_> {
     }
 
     /// The footprint of a derivative beside the gradients that it writes.
-    pub(super) fn footprint_backward(
-        &self,
-        node: &Node,
-        to: &[(usize, GradTarget)],
-    ) -> Option<TokenStream> {
-        let is_new = matches!(to, [(_, GradTarget::New(_))]);
-        match self.cost(node).backward {
-            Scratch::None => None,
-            Scratch::Always(footprint) => Some(footprint),
-            Scratch::WhenAdding(footprint) => (!is_new).then_some(footprint),
-        }
+    pub(super) fn footprint_backward(&self, node: &Node) -> Option<TokenStream> {
+        self.cost(node).backward
     }
 }

@@ -17,11 +17,12 @@ use crate::model::diff::{Backward, BufferId, diff};
 use crate::model::graph::{Model, Module, ModuleId, Node, Place, Repeat, Step, Submodule, ValueId};
 use crate::model::plan::{Forward, plan, plan_to_decode};
 use crate::model::types::{Axis, Kind, Type};
-use crate::ops::{Attention, Lookup};
+use crate::ops::{Attention, Elementwise, Fusion, Lookup, emit_loops};
 
 pub(crate) use node::{FusedNode, Gradients, Output};
 
 /// ```text
+/// struct ___Loop0;                        // an elementwise expression that `attn-core` has not compiled
 /// struct Sizes { batch, seq }             // axes that only the running program knows
 /// struct Inputs<E> { tokens, .. }
 /// struct Call<E> { sizes, inputs, data }
@@ -52,10 +53,12 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         backward: &backward,
     };
     let cx = fused(ExecMode::Forward, &plan);
+    let loops = cx.emit_loops();
     let session = goes_on.then(|| fused(ExecMode::Session, &plan_to_decode).emit_session());
     let forward = cx.emit_forward();
     let backward = cx.emit_backward();
     let parts = [
+        loops,
         cx.emit_call(),
         cx.emit_weights(),
         cx.emit_fused(),
@@ -76,6 +79,30 @@ struct Fused<'a> {
 impl<'a> Fused<'a> {
     fn model(&self) -> &'a Model {
         self.cx.model
+    }
+
+    /// The nodes with a loop of their own, in their order.
+    fn emitted_loops(&self) -> Vec<(&Node, &Elementwise)> {
+        let nodes = self.model().grouped.nodes().into_iter();
+        let loops = nodes.filter_map(|node| match node.fusion() {
+            Fusion::Elementwise(op) if op.forward().known.is_none() => Some((node, op)),
+            _ => None,
+        });
+        loops.collect()
+    }
+
+    /// The type of the loop of a node, if it is emitted: a name that no layer can give a type.
+    fn loop_name(&self, node: &Node) -> Ident {
+        let mut loops = self.emitted_loops().into_iter();
+        let index = loops.position(|(other, _)| other.result == node.result);
+        format_ident!("___Loop{}", index.unwrap_or(0))
+    }
+
+    fn emit_loops(&self) -> TokenStream {
+        let loops = self.emitted_loops().into_iter();
+        loops
+            .map(|(node, op)| emit_loops(op, &self.loop_name(node)))
+            .collect()
     }
 
     /// The variable of a value. It is no name of the emitted code: whatever a user calls a value, it hides nothing.
@@ -336,7 +363,7 @@ impl Fused<'_> {
     fn emit_device(&self, first: &Ident) -> TokenStream {
         let mut tables = self
             .model()
-            .body
+            .grouped
             .steps
             .iter()
             .filter_map(|step| match step {

@@ -66,6 +66,11 @@ impl FusedNode<'_> {
         self.fused.input(self.node.operands[operand])
     }
 
+    /// The type of its loop, if it is emitted.
+    pub(crate) fn loop_name(&self) -> Ident {
+        self.fused.loop_name(self.node)
+    }
+
     /// Memory that was kept for the derivative.
     pub(crate) fn kept(&self) -> Ident {
         self.fused.kept(self.node.result)
@@ -74,12 +79,6 @@ impl FusedNode<'_> {
     /// `weights.attention`, or `blocks.attention` in the body of a loop.
     pub(crate) fn weights(&self, place: &Place) -> TokenStream {
         self.fused.weights(place)
-    }
-
-    /// The path of `attn::nn`.
-    pub(crate) fn nn(&self) -> TokenStream {
-        let krate = self.fused.cx.krate;
-        quote!(#krate::nn)
     }
 
     fn axes(&self, operand: usize) -> &[Axis] {
@@ -155,14 +154,22 @@ pub(crate) struct Output<'a> {
     fused: &'a Fused<'a>,
     computed: &'a Computed<'a>,
     name: Ident,
+    /// The term that stands there.
+    in_place: Option<usize>,
 }
 
 impl<'a> Output<'a> {
-    pub(super) fn new(fused: &'a Fused<'a>, computed: &'a Computed<'a>, name: Ident) -> Self {
+    pub(super) fn new(
+        fused: &'a Fused<'a>,
+        computed: &'a Computed<'a>,
+        name: Ident,
+        in_place: Option<usize>,
+    ) -> Self {
         Output {
             fused,
             computed,
             name,
+            in_place,
         }
     }
 
@@ -178,17 +185,28 @@ impl<'a> Output<'a> {
         quote!(#name.view_mut())
     }
 
-    /// The terms of a sum, of which some are dropped as they are read.
-    pub(crate) fn terms(&self) -> Vec<TokenStream> {
-        let terms = self.computed.planned.terms.iter();
-        terms.map(|term| self.fused.term(term)).collect()
+    /// Whether the operand stands where the result is written.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.in_place.is_some()
+    }
+
+    /// An operand of a loop: `p::read(x.as_slice())`, or `p::read(x_kept.of(p::InPlace))`.
+    pub(crate) fn read(&self, operand: usize) -> TokenStream {
+        let term = &self.computed.planned.terms[operand];
+        let numbers = match self.in_place {
+            Some(index) if index == operand => quote!(p::InPlace),
+            _ => self.fused.slice(term.value),
+        };
+        self.fused.read(term.dropout, &numbers)
     }
 }
 
 /// The gradient of a result, and where those of operands go.
 pub(crate) struct Gradients {
-    pub(super) operands: Vec<usize>,
-    pub(super) targets: Vec<TokenStream>,
+    /// The operands whose gradients are computed, with where they go.
+    pub(super) targets: Vec<(usize, TokenStream)>,
+    /// The gradient of the result stands where one of them goes.
+    pub(super) is_in_place: bool,
     pub(super) slice: TokenStream,
     pub(super) matrix: TokenStream,
 }
@@ -196,12 +214,28 @@ pub(crate) struct Gradients {
 impl Gradients {
     /// The operands whose gradients are computed.
     pub(crate) fn operands(&self) -> impl Iterator<Item = usize> {
-        self.operands.iter().copied()
+        self.targets.iter().map(|(operand, _)| *operand)
     }
 
-    /// Where they go, in the same order.
-    pub(crate) fn targets(&self) -> &[TokenStream] {
-        &self.targets
+    /// Where the gradients of operands go, in the same order.
+    pub(crate) fn targets(&self) -> Vec<&TokenStream> {
+        self.targets.iter().map(|(_, target)| target).collect()
+    }
+
+    /// Where the gradient of an operand goes.
+    pub(crate) fn target(&self, operand: usize) -> Option<&TokenStream> {
+        let mut targets = self.targets.iter();
+        let found = targets.find(|(index, _)| *index == operand);
+        found.map(|(_, target)| target)
+    }
+
+    /// The gradient of the result as an operand of a loop.
+    pub(crate) fn read(&self) -> TokenStream {
+        let slice = &self.slice;
+        match self.is_in_place {
+            true => quote!(p::read(p::InPlace)),
+            false => quote!(p::read(#slice)),
+        }
     }
 
     /// The numbers of the gradient of the result.

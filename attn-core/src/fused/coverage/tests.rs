@@ -1,4 +1,4 @@
-use std::cell::Cell;
+use std::{cell::Cell, ops::Range};
 
 use dfdx::prelude::*;
 use proptest::prelude::*;

@@ -5,7 +5,8 @@ use dfdx::{
     tensor::{Storage, Tensor},
 };
 
-use crate::{Error, data};
+use super::values;
+use crate::Error;
 
 /// The result of a kernel whose indices are checked.
 pub(crate) fn known<T, Error: std::fmt::Display>(result: Result<T, Error>) -> T {
@@ -27,7 +28,7 @@ impl Ids {
     /// Reads a tensor.
     pub fn read<S: Shape, D: Storage<usize>>(ids: &Tensor<S, usize, D>) -> Self {
         Self {
-            values: data::values(ids),
+            values: values(ids),
             shape: ids.shape().concrete().into_iter().collect(),
         }
     }

@@ -1,10 +1,11 @@
-//! A layer in its composed form, asked for by name.
+//! The composed form of a layer, by name.
 
-use crate::{Error, entry::ForwardOptions, unwrap};
+use super::ForwardOptions;
+use crate::{Error, unwrap};
 
-/// A layer that runs as a chain of dfdx's operations: what `composed()` of a declared layer returns.
+/// A layer that runs as a chain of dfdx's operations: the result of `composed()` of a declared layer.
 ///
-/// It means what the layer itself means, and is what that is tested against; on slices, the layer is faster.
+/// It computes the same as the layer, which is tested against it. The layer itself runs on slices and is faster.
 #[derive(Clone, Copy, Debug)]
 pub struct Composed<'a, L> {
     layer: &'a L,
@@ -12,7 +13,7 @@ pub struct Composed<'a, L> {
 
 /// A declared layer or model that takes `X`, in any of its forms. Implemented by what the macros emit.
 pub trait Layer<X> {
-    /// What comes out.
+    /// The result.
     type Output;
     /// The error of the device.
     type Err;
@@ -20,7 +21,7 @@ pub trait Layer<X> {
     /// Runs the layer as `run` says.
     ///
     /// # Errors
-    /// What the layer itself returns as an error.
+    /// Those of the layer itself.
     fn run(&self, x: X, run: ForwardOptions<'_>) -> Result<Self::Output, Error<Self::Err>>;
 }
 
@@ -33,7 +34,7 @@ impl<'a, L> Composed<'a, L> {
     /// As the layer's own.
     ///
     /// # Panics
-    /// On what [`try_forward`](Self::try_forward) returns as an error.
+    /// Where [`try_forward`](Self::try_forward) returns an error.
     #[track_caller]
     pub fn forward<X>(&self, x: X) -> L::Output
     where
@@ -46,7 +47,7 @@ impl<'a, L> Composed<'a, L> {
     /// As the layer's own.
     ///
     /// # Errors
-    /// What the layer itself returns as an error.
+    /// Those of the layer itself.
     pub fn try_forward<X>(&self, x: X) -> Result<L::Output, Error<L::Err>>
     where
         L: Layer<X>,
@@ -57,7 +58,7 @@ impl<'a, L> Composed<'a, L> {
     /// As the layer's own.
     ///
     /// # Panics
-    /// On what [`try_forward_mut`](Self::try_forward_mut) returns as an error.
+    /// Where [`try_forward_mut`](Self::try_forward_mut) returns an error.
     #[track_caller]
     pub fn forward_mut<X>(&mut self, x: X) -> L::Output
     where
@@ -70,7 +71,7 @@ impl<'a, L> Composed<'a, L> {
     /// As the layer's own.
     ///
     /// # Errors
-    /// What the layer itself returns as an error.
+    /// Those of the layer itself.
     pub fn try_forward_mut<X>(&mut self, x: X) -> Result<L::Output, Error<L::Err>>
     where
         L: Layer<X>,

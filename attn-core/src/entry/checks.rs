@@ -1,113 +1,11 @@
-//! How a layer is called: what happens to its inputs before the first operation, and to the output after the last one.
-
-use std::fmt::{Debug, Display};
+//! The checks of a call, before the first tensor is made.
 
 use dfdx::{
-    shapes::{Const, Dim, Dtype, HasShape, Shape},
-    tensor::{Storage, Tape, Tensor},
-    tensor_ops::Device,
+    shapes::{Dim, Dtype, HasShape},
+    tensor::{Storage, Tensor},
 };
 
-use crate::{
-    Backend, Element, Error,
-    composed::reshape,
-    maps::{Looked, Recorder},
-};
-
-/// How a layer runs.
-#[derive(Clone, Copy, Debug)]
-pub struct ForwardOptions<'a> {
-    /// With dropout, if the input is traced.
-    pub train: bool,
-    /// In the composed form, which has the weights, whatever the device.
-    pub composed: bool,
-    /// Who keeps the weights.
-    pub recorder: Option<&'a Recorder>,
-}
-
-impl ForwardOptions<'_> {
-    /// Without dropout.
-    pub const FORWARD: Self = Self {
-        train: false,
-        composed: false,
-        recorder: None,
-    };
-
-    /// While training.
-    pub const TRAIN: Self = Self {
-        train: true,
-        composed: false,
-        recorder: None,
-    };
-
-    /// Without dropout, for the weights.
-    pub const COMPOSED: Self = Self {
-        train: false,
-        composed: true,
-        recorder: None,
-    };
-
-    /// Whether a layer runs in its fused form.
-    pub fn is_fused<E: Element, D: Backend<E>>(self) -> bool {
-        D::FUSED && !self.composed
-    }
-
-    /// The output of an attention, whose weights are kept if somebody asked for them.
-    ///
-    /// # Errors
-    /// That of the layer.
-    pub fn output<Output, Weights: Looked, Dev>(
-        self,
-        attended: Result<Attended<Output, Weights>, Error<Dev>>,
-    ) -> Result<Output, Error<Dev>> {
-        let (output, weights) = attended?;
-        if let (Some(recorder), Some(weights)) = (self.recorder, &weights) {
-            recorder.record(weights);
-        }
-        Ok(output)
-    }
-}
-
-/// The result of a layer: the output, and the weights where it runs in the composed form.
-pub type Attended<Output, Weights> = (Output, Option<Weights>);
-
-/// The output alone.
-///
-/// # Errors
-/// That of the layer.
-pub fn output<Output, Weights, Dev>(
-    attended: Result<Attended<Output, Weights>, Error<Dev>>,
-) -> Result<Output, Error<Dev>> {
-    attended.map(|(output, _)| output)
-}
-
-/// The output alone, or the error of the device, as dfdx's traits return it.
-///
-/// # Errors
-/// That of the device.
-///
-/// # Panics
-/// On every other error of the layer.
-#[track_caller]
-pub fn into_device<Output, Weights, Dev: Debug + Display>(
-    attended: Result<Attended<Output, Weights>, Error<Dev>>,
-) -> Result<Output, Dev> {
-    output(attended).map_err(Error::into_device)
-}
-
-/// The output and the weights of [`ForwardOptions::COMPOSED`].
-///
-/// # Errors
-/// That of the layer.
-///
-/// # Panics
-/// If the layer ran in its fused form.
-pub fn with_weights<Output, Weights, Dev>(
-    attended: Result<Attended<Output, Weights>, Error<Dev>>,
-) -> Result<(Output, Weights), Error<Dev>> {
-    let (output, weights) = attended?;
-    Ok((output, weights.expect("the composed form has weights")))
-}
+use crate::Error;
 
 /// Bytes of the largest [`Element`].
 const ELEMENT_BYTES: usize = size_of::<f64>();
@@ -257,51 +155,6 @@ pub fn check_batch<Dev>(
     }
 }
 
-/// The same tensor in row-major order; nothing is copied if it is that already.
-///
-/// The gradient of dfdx's matrix product is wrong for an operand that is broadcast along its matrix axes, once it is large
-/// enough for several threads: they add to the same place in memory, and lose what the other has added.
-pub fn contiguous<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
-    x: Tensor<S, E, D, T>,
-) -> Result<Tensor<S, E, D, T>, D::Err> {
-    let shape = *x.shape();
-    reshape(x, shape)
-}
-
-/// `[len, width]` to `[1, len, width]`.
-pub fn add_batch<S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
-    x: Tensor<(S, Const<W>), E, D, T>,
-) -> Result<Tensor<(Const<1>, S, Const<W>), E, D, T>, D::Err> {
-    let (len, width) = *x.shape();
-    reshape(x, (Const, len, width))
-}
-
-/// The result of a layer without the batch axis: `[1, len, width]` to `[len, width]`, and `[1, heads, query, key]` to
-/// `[heads, query, key]`.
-pub fn drop_batch<
-    const W: usize,
-    const H: usize,
-    Q: Dim,
-    K: Dim,
-    E: Element,
-    D: Device<E>,
-    T: Tape<E, D>,
->(
-    (output, weights): Attended<
-        Tensor<(Const<1>, Q, Const<W>), E, D, T>,
-        Tensor<(Const<1>, Const<H>, Q, K), E, D>,
-    >,
-) -> Result<Attended<Tensor<(Q, Const<W>), E, D, T>, Tensor<(Const<H>, Q, K), E, D>>, Error<D::Err>>
-{
-    let (_, len, width) = *output.shape();
-    let output = reshape(output, (len, width))?;
-    let without_batch = |weights: Tensor<(Const<1>, Const<H>, Q, K), E, D>| {
-        let (_, heads, q, k) = *weights.shape();
-        reshape(weights, (heads, q, k))
-    };
-    Ok((output, weights.map(without_batch).transpose()?))
-}
-
 #[cfg(test)]
 mod tests {
     use dfdx::prelude::*;
@@ -378,45 +231,5 @@ mod tests {
         assert!(wide(|widths| widths.keys = usize::MAX).contains("key (5) * width"));
         assert!(wide(|widths| widths.heads = usize::MAX).contains(&format!("heads ({most})")));
         assert!(wide(|widths| widths.hidden = Some(usize::MAX)).contains("* hidden ("));
-    }
-
-    #[test]
-    fn the_batch_axis_comes_and_goes() {
-        fn check(len: usize) {
-            let x: Tensor<(usize, Const<2>), f64, Cpu> = tensor((len, Const), 1);
-            let batched = add_batch(x.clone()).unwrap();
-            assert_eq!(*batched.shape(), (Const::<1>, len, Const::<2>));
-            let weights: Tensor<(Const<1>, Const<2>, usize, usize), f64, Cpu> =
-                tensor((Const, Const, len, 3), 1);
-            let (output, dropped) = drop_batch((batched, Some(weights.clone()))).unwrap();
-            assert_eq!(values(&output), values(&x));
-            let dropped = dropped.unwrap();
-            assert_eq!(*dropped.shape(), (Const::<2>, len, 3));
-            assert_eq!(values(&dropped), values(&weights));
-        }
-        check(3);
-        check(1);
-        check(0);
-    }
-
-    #[test]
-    fn views_become_row_major_and_get_their_gradient() {
-        let x: Tensor<(Const<2>, usize), f64, Cpu> = tensor((Const, 3), 1);
-        check_gradient(&x, |x| {
-            let view: Traced<(usize, Const<2>)> = x.leaky_trace().permute();
-            let alone: Attended<_, Tensor<(Const<1>, Const<1>, usize, usize), f64, Cpu>> =
-                (add_batch(view).unwrap(), None);
-            drop_batch(alone).unwrap().0
-        });
-        let row: Tensor<Rank1<2>, f64, Cpu> = tensor((Const,), 1);
-        check_gradient(&row, |x| {
-            let view: Traced<(usize, Const<2>)> = x.leaky_trace().broadcast_like(&(3, Const));
-            let view = contiguous(view).unwrap();
-            // The physical buffer: of the broadcast view it has two numbers.
-            let mut physical = [0.0; 6];
-            view.copy_into(&mut physical);
-            assert_eq!(physical.as_slice(), values(&view));
-            view
-        });
     }
 }

@@ -1,50 +1,11 @@
-//! From a pass through a model to the maps of its attentions.
-
-use std::cell::RefCell;
-
-use dfdx::{
-    shapes::{HasShape, Shape},
-    tensor::{Storage, Tensor},
-};
+//! The maps of the attentions of a model, out of a pass.
 
 use super::AttentionMap;
-use crate::{Element, Error, entry::ForwardOptions, kernel::attention::MaskBlocks};
-
-/// The records of the attentions of a pass, in the order in which they run.
-#[derive(Debug, Default)]
-pub struct Recorder(RefCell<Vec<([usize; 4], Vec<f32>)>>);
-
-impl Recorder {
-    /// Keeps the weights of the attention that has just run.
-    pub(crate) fn record(&self, weights: &impl Looked) {
-        self.0.borrow_mut().push(weights.to_host());
-    }
-}
-
-/// Attention weights on some device: `[batch, heads, query, key]`, or without the batch.
-pub trait Looked {
-    /// Shape and numbers.
-    fn to_host(&self) -> ([usize; 4], Vec<f32>);
-}
-
-impl<S: Shape, E: Element, D: Storage<E>> Looked for Tensor<S, E, D> {
-    fn to_host(&self) -> ([usize; 4], Vec<f32>) {
-        let mut shape = [1; 4];
-        let axes: Vec<_> = self.shape().concrete().into();
-        for (size, axis) in shape.iter_mut().rev().zip(axes.into_iter().rev()) {
-            *size = axis;
-        }
-        let weights = match self.shape().num_elements() {
-            // dfdx cannot list what is in a tensor without numbers.
-            0 => Vec::new(),
-            _ => self.as_vec(),
-        };
-        let weights = weights
-            .into_iter()
-            .map(|weight| weight.to_f32().unwrap_or(f32::NAN));
-        (shape, weights.collect())
-    }
-}
+use crate::{
+    Error,
+    entry::{ForwardOptions, Recorder},
+    kernel::attention::MaskBlocks,
+};
 
 /// The attentions of a model in the order in which they run: what each is called, and the blocks of its mask.
 #[derive(Debug, Default)]
@@ -87,7 +48,7 @@ pub fn attention_maps<Output, Dev>(
     })?;
     let mut attentions = Attentions::default();
     list(&mut attentions);
-    let recorded = recorder.0.into_inner();
+    let recorded = recorder.into_weights();
     debug_assert_eq!(recorded.len(), attentions.found.len(), "each of them runs");
     let maps = recorded.into_iter().zip(attentions.found);
     let maps = maps.map(|((shape, weights), (name, blocks))| {

@@ -1,0 +1,82 @@
+//! The batch axis of an input without one, and of the output.
+
+use dfdx::{
+    shapes::{Const, Dim, HasShape},
+    tensor::{Tape, Tensor},
+    tensor_ops::Device,
+};
+
+use super::Attended;
+use crate::{Element, Error, composed::reshape};
+
+/// `[len, width]` to `[1, len, width]`.
+pub fn add_batch<S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<(S, Const<W>), E, D, T>,
+) -> Result<Tensor<(Const<1>, S, Const<W>), E, D, T>, D::Err> {
+    let (len, width) = *x.shape();
+    reshape(x, (Const, len, width))
+}
+
+/// The result of a layer without the batch axis: `[1, len, width]` to `[len, width]`, and `[1, heads, query, key]` to
+/// `[heads, query, key]`.
+pub fn drop_batch<
+    const W: usize,
+    const H: usize,
+    Q: Dim,
+    K: Dim,
+    E: Element,
+    D: Device<E>,
+    T: Tape<E, D>,
+>(
+    (output, weights): Attended<
+        Tensor<(Const<1>, Q, Const<W>), E, D, T>,
+        Tensor<(Const<1>, Const<H>, Q, K), E, D>,
+    >,
+) -> Result<Attended<Tensor<(Q, Const<W>), E, D, T>, Tensor<(Const<H>, Q, K), E, D>>, Error<D::Err>>
+{
+    let (_, len, width) = *output.shape();
+    let output = reshape(output, (len, width))?;
+    let without_batch = |weights: Tensor<(Const<1>, Const<H>, Q, K), E, D>| {
+        let (_, heads, q, k) = *weights.shape();
+        reshape(weights, (heads, q, k))
+    };
+    Ok((output, weights.map(without_batch).transpose()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::*;
+    use crate::testing::*;
+
+    #[test]
+    fn the_batch_axis_comes_and_goes() {
+        fn check(len: usize) {
+            let x: Tensor<(usize, Const<2>), f64, Cpu> = tensor((len, Const), 1);
+            let batched = add_batch(x.clone()).unwrap();
+            assert_eq!(*batched.shape(), (Const::<1>, len, Const::<2>));
+            let weights: Tensor<(Const<1>, Const<2>, usize, usize), f64, Cpu> =
+                tensor((Const, Const, len, 3), 1);
+            let (output, dropped) = drop_batch((batched, Some(weights.clone()))).unwrap();
+            assert_eq!(values(&output), values(&x));
+            let dropped = dropped.unwrap();
+            assert_eq!(*dropped.shape(), (Const::<2>, len, 3));
+            assert_eq!(values(&dropped), values(&weights));
+        }
+        check(3);
+        check(1);
+        check(0);
+    }
+
+    #[test]
+    fn a_view_without_a_batch_gets_its_gradient() {
+        let x: Tensor<(Const<2>, usize), f64, Cpu> = tensor((Const, 3), 1);
+        check_gradient(&x, |x| {
+            let view: Traced<(usize, Const<2>)> = x.leaky_trace().permute();
+            let alone: Attended<_, Tensor<(Const<1>, Const<1>, usize, usize), f64, Cpu>> =
+                (add_batch(view).unwrap(), None);
+            drop_batch(alone).unwrap().0
+        });
+    }
+}

@@ -1,0 +1,15 @@
+//! The call of a layer: the inputs before the first operation, and the output after the last one.
+
+mod batch;
+mod checks;
+mod layer;
+mod options;
+mod recorder;
+
+pub use batch::{add_batch, drop_batch};
+pub use checks::{
+    Tokens, Widths, check_axes, check_batch, check_inputs, check_mask_lengths, check_sizes,
+};
+pub use layer::{Composed, Layer};
+pub use options::{Attended, ForwardOptions, into_device, output, with_weights};
+pub use recorder::{Looked, Recorder};

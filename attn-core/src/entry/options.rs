@@ -1,0 +1,101 @@
+//! The options of a forward pass, and its result.
+
+use std::fmt::{Debug, Display};
+
+use super::{Looked, Recorder};
+use crate::{Backend, Element, Error};
+
+/// The options of a forward pass.
+#[derive(Clone, Copy, Debug)]
+pub struct ForwardOptions<'a> {
+    /// With dropout, if the input is traced.
+    pub train: bool,
+    /// In the composed form, which has the weights, whatever the device.
+    pub composed: bool,
+    /// Keeps the weights.
+    pub recorder: Option<&'a Recorder>,
+}
+
+impl ForwardOptions<'_> {
+    /// Without dropout.
+    pub const FORWARD: Self = Self {
+        train: false,
+        composed: false,
+        recorder: None,
+    };
+
+    /// While training.
+    pub const TRAIN: Self = Self {
+        train: true,
+        composed: false,
+        recorder: None,
+    };
+
+    /// Without dropout, in the composed form.
+    pub const COMPOSED: Self = Self {
+        train: false,
+        composed: true,
+        recorder: None,
+    };
+
+    /// Whether a layer runs in its fused form.
+    pub fn is_fused<E: Element, D: Backend<E>>(self) -> bool {
+        D::FUSED && !self.composed
+    }
+
+    /// The output of an attention. Its weights are kept if there is a recorder.
+    ///
+    /// # Errors
+    /// That of the layer.
+    pub fn output<Output, Weights: Looked, Dev>(
+        self,
+        attended: Result<Attended<Output, Weights>, Error<Dev>>,
+    ) -> Result<Output, Error<Dev>> {
+        let (output, weights) = attended?;
+        if let (Some(recorder), Some(weights)) = (self.recorder, &weights) {
+            recorder.record(weights);
+        }
+        Ok(output)
+    }
+}
+
+/// The result of a layer: the output, and the weights where it runs in the composed form.
+pub type Attended<Output, Weights> = (Output, Option<Weights>);
+
+/// The output alone.
+///
+/// # Errors
+/// That of the layer.
+pub fn output<Output, Weights, Dev>(
+    attended: Result<Attended<Output, Weights>, Error<Dev>>,
+) -> Result<Output, Error<Dev>> {
+    attended.map(|(output, _)| output)
+}
+
+/// The output alone, or the error of the device, as dfdx's traits return it.
+///
+/// # Errors
+/// That of the device.
+///
+/// # Panics
+/// On every other error of the layer.
+#[track_caller]
+pub fn into_device<Output, Weights, Dev: Debug + Display>(
+    attended: Result<Attended<Output, Weights>, Error<Dev>>,
+) -> Result<Output, Dev> {
+    output(attended).map_err(Error::into_device)
+}
+
+/// The output and the weights of [`ForwardOptions::COMPOSED`].
+///
+/// # Errors
+/// That of the layer.
+///
+/// # Panics
+/// If the layer ran in its fused form.
+pub fn with_weights<Output, Weights, Dev>(
+    attended: Result<Attended<Output, Weights>, Error<Dev>>,
+) -> Result<(Output, Weights), Error<Dev>> {
+    let (output, weights) = attended?;
+    Ok((output, weights.expect("the composed form has weights")))
+}

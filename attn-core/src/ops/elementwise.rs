@@ -1,0 +1,28 @@
+//! Loops of elementwise expressions on slices: what the fused form of a model calls.
+
+use crate::{
+    Element,
+    fused::{Gradients, Target},
+    kernel::loops::{self, Loop, Read, Write},
+};
+
+/// `to = f(x)` for every element.
+pub fn elementwise<'a, E: Element, const N: usize>(
+    body: &impl Loop<N, 1>,
+    x: [Read<'_, E>; N],
+    to: impl Into<Write<'a, E>>,
+) {
+    loops::compute(body, x, [to.into()]);
+}
+
+/// The gradients of operands, by the loop of a derivative. Its last operand is the gradient of the result.
+pub fn elementwise_backward<E: Element, const N: usize, const M: usize>(
+    body: &impl Loop<N, M>,
+    x: [Read<'_, E>; N],
+    to: [&mut Target<'_, E>; M],
+    gradients: &mut Gradients<E>,
+) {
+    let to = Target::all_of(to, gradients);
+    let to = to.map(|(numbers, mode)| Write::with_mode(numbers, mode));
+    loops::compute(body, x, to);
+}

@@ -1,0 +1,146 @@
+//! The instruction sets, and which of them the machine has.
+
+use std::fmt::{Display, Formatter};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// An instruction set.
+///
+/// A process uses the widest one of its machine, or the one that the environment variable `ATTN_SIMD` names: `scalar`,
+/// `avx2`, `avx512` or `neon`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Isa {
+    /// Plain Rust, eight `f32` or four `f64` at a time, with whatever the compilation target has anyway.
+    Scalar,
+    /// AVX2 and FMA: eight `f32` or four `f64`.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL: sixteen `f32` or eight `f64`.
+    Avx512,
+    /// NEON: four `f32` or two `f64`.
+    Neon,
+}
+
+impl Isa {
+    /// All instruction sets. Of two that a machine has, the wider one comes later.
+    pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Neon];
+
+    /// The instruction sets of this machine.
+    pub fn available() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|isa| isa.is_available())
+    }
+
+    /// Whether this machine has it.
+    #[inline]
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                    && Self::Avx2.is_available()
+            }
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            #[allow(
+                unreachable_patterns,
+                reason = "none is left where a target knows them all"
+            )]
+            _ => false,
+        }
+    }
+
+    /// The one in use. Read from the machine and `ATTN_SIMD` once per process.
+    ///
+    /// # Panics
+    /// Where `ATTN_SIMD` names no instruction set, or one that the machine lacks.
+    #[inline]
+    pub fn current() -> Self {
+        match CURRENT.load(Ordering::Relaxed) {
+            UNKNOWN => Self::detect(),
+            index => Self::ALL[usize::from(index)],
+        }
+    }
+
+    /// Makes this one the current one of all threads while `body` runs: for tests of code that chooses by itself.
+    /// Threads that force at the same time wait for each other; do not nest.
+    ///
+    /// # Panics
+    /// Where the machine lacks it.
+    pub fn force<T>(self, body: impl FnOnce() -> T) -> T {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+        struct Restore(u8);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CURRENT.store(self.0, Ordering::Relaxed);
+            }
+        }
+
+        self.assert_available();
+        // A panic of another test says nothing about the state: `Restore` has put it back.
+        let _serial = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let _restore = Restore(CURRENT.swap(self as u8, Ordering::Relaxed));
+        body()
+    }
+
+    #[cold]
+    fn detect() -> Self {
+        let isa = match std::env::var("ATTN_SIMD") {
+            Ok(name) if !name.is_empty() => name
+                .parse()
+                .unwrap_or_else(|error| panic!("ATTN_SIMD: {error}")),
+            _ => Self::available().last().unwrap_or(Self::Scalar),
+        };
+        isa.assert_available();
+        CURRENT.store(isa as u8, Ordering::Relaxed);
+        isa
+    }
+
+    #[inline]
+    pub(super) fn assert_available(self) {
+        if !self.is_available() {
+            absent(self);
+        }
+    }
+}
+
+/// Index into [`Isa::ALL`] of the current one.
+static CURRENT: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = u8::MAX;
+
+#[cold]
+pub(super) fn absent(isa: Isa) -> ! {
+    let available: Vec<String> = Isa::available().map(|isa| isa.to_string()).collect();
+    panic!(
+        "this machine lacks the instruction set `{isa}`; it has: {}",
+        available.join(", ")
+    )
+}
+
+impl Display for Isa {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Scalar => "scalar",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Neon => "neon",
+        })
+    }
+}
+
+impl FromStr for Isa {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|isa| isa.to_string() == name)
+            .ok_or_else(|| format!("expected `scalar`, `avx2`, `avx512` or `neon`, found `{name}`"))
+    }
+}

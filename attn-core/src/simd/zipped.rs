@@ -1,0 +1,141 @@
+//! Slices of one length, side by side: some are read, some are written, and the first of these may be read as well.
+
+use std::array::from_fn;
+use std::marker::PhantomData;
+use std::slice;
+
+use super::slice::{load_any, store_any};
+use super::{Vector, WriteMode};
+
+/// `N` slices to read and `M` slices to write, from element `start` on.
+///
+/// In place, one slice is read and written. References cannot say that, and a check of every slice at every vector would cost more than the
+/// arithmetic of a sum. So the lengths are compared once.
+pub struct Zipped<'a, E, const N: usize, const M: usize> {
+    read: [*const E; N],
+    write: [(*mut E, WriteMode); M],
+    start: usize,
+    len: usize,
+    slices: PhantomData<([&'a [E]; N], [&'a mut [E]; M])>,
+}
+
+impl<'a, E, const N: usize, const M: usize> Zipped<'a, E, N, M> {
+    /// Where a slice to read is `None`, it is the first slice to write.
+    ///
+    /// # Panics
+    /// If the lengths differ, or if the first slice to write is read and there is none.
+    #[inline(always)]
+    #[track_caller]
+    pub fn new(read: [Option<&'a [E]>; N], write: [(&'a mut [E], WriteMode); M]) -> Self {
+        let lens = read.iter().flatten().map(|x| x.len());
+        let mut lens = lens.chain(write.iter().map(|(to, _)| to.len()));
+        let len = lens.next().unwrap_or(0);
+        assert!(
+            lens.all(|other| other == len),
+            "slices of one length are read and written"
+        );
+        let write = write.map(|(to, mode)| (to.as_mut_ptr(), mode));
+        let first = write.first().map(|(to, _)| to.cast_const());
+        let read = read.map(|x| match (x, first) {
+            (Some(x), _) => x.as_ptr(),
+            (None, Some(first)) => first,
+            (None, None) => panic!("the first slice to write is read, and there is none"),
+        });
+        Self {
+            read,
+            write,
+            start: 0,
+            len,
+            slices: PhantomData,
+        }
+    }
+
+    /// How many elements the next step reads and writes: those of a vector, or fewer at the end.
+    #[inline(always)]
+    pub fn next_len<V: Vector<Element = E>>(&self) -> usize {
+        V::LANES.min(self.len - self.start)
+    }
+
+    /// The next elements of the slices that are read. They are to be [stored](Self::store) before the next ones are loaded.
+    #[inline(always)]
+    pub fn load<V: Vector<Element = E>>(&self) -> [V; N] {
+        let len = self.next_len::<V>();
+        from_fn(|i| {
+            // SAFETY: all slices have `self.len` elements, of which `start..start + len` are some. They are borrowed for `'a`. The
+            // slices to write are borrowed by this struct alone, and no reference to them is alive here.
+            load_any(unsafe { slice::from_raw_parts(self.read[i].add(self.start), len) })
+        })
+    }
+
+    /// Writes the elements that were loaded, or adds to them, and goes to the next ones.
+    #[inline(always)]
+    pub fn store<V: Vector<Element = E>>(&mut self, values: [V; M]) {
+        let len = self.next_len::<V>();
+        for ((to, mode), value) in self.write.into_iter().zip(values) {
+            // SAFETY: as in `load`; `&mut` slices do not overlap, and no other reference to this one is alive here.
+            let to = unsafe { slice::from_raw_parts_mut(to.add(self.start), len) };
+            match mode {
+                WriteMode::Overwrite => store_any(value, to),
+                WriteMode::Add => store_any(load_any::<V>(to) + value, to),
+            }
+        }
+        self.start += len;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::{Isa, Kernel};
+
+    /// `z = x + y` and `y += x - y`, where the first operand is `z` itself.
+    struct Both<'a>(Zipped<'a, f32, 2, 2>);
+
+    impl Kernel for Both<'_> {
+        type Element = f32;
+        type Output = ();
+
+        #[inline(always)]
+        fn run<V: Vector<Element = f32>>(mut self) {
+            while self.0.next_len::<V>() > 0 {
+                let [x, y] = self.0.load::<V>();
+                self.0.store([x + y, x - y]);
+            }
+        }
+    }
+
+    #[test]
+    fn slices_are_read_before_they_are_written() {
+        for isa in Isa::available() {
+            for len in 0..70 {
+                let y: Vec<f32> = (0..len).map(|i| i as f32).collect();
+                let mut z = vec![1.0; len];
+                let mut sums = vec![10.0; len];
+                isa.run(Both(Zipped::new(
+                    [None, Some(&y)],
+                    [
+                        (&mut z[..], WriteMode::Overwrite),
+                        (&mut sums[..], WriteMode::Add),
+                    ],
+                )));
+                for i in 0..len {
+                    assert_eq!(z[i], 1.0 + y[i], "{i} of {len} on {isa}");
+                    assert_eq!(sums[i], 11.0 - y[i], "{i} of {len} on {isa}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "slices of one length")]
+    fn slices_of_other_lengths_are_refused() {
+        let mut to = [0.0; 3];
+        let _ = Zipped::new([Some(&[0.0; 2][..])], [(&mut to[..], WriteMode::Add)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "there is none")]
+    fn a_slice_to_write_that_is_missing_is_refused() {
+        let _ = Zipped::<f32, 1, 0>::new([None], []);
+    }
+}

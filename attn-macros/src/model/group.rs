@@ -1,0 +1,129 @@
+//! Elementwise operations that are one pass over memory: an operation is computed where its only reader is.
+//!
+//! The result between the two is not in memory then. The derivative of the whole expression computes it again, in registers; no product of
+//! matrices is among such operations.
+
+use std::rc::Rc;
+
+use super::graph::{Node, Region, Repeat, Step, ValueId};
+use super::plan::uses;
+use crate::ops::{Elementwise, Fusion};
+use crate::score::Expr;
+
+/// Larger expressions are not joined: derivatives grow with the square of an expression.
+const LARGEST: usize = 48;
+
+/// The region with elementwise operations joined. The values at the ends are read behind it.
+pub(super) fn group(region: &Region, ends: &[ValueId]) -> Region {
+    let inside = region.steps.iter().flat_map(uses);
+    let read: Vec<_> = inside.chain(ends.iter().copied()).collect();
+    let is_read_once = |value: ValueId| read.iter().filter(|other| **other == value).count() == 1;
+    let mut steps = Vec::new();
+    for step in &region.steps {
+        match step {
+            Step::Node(node) => {
+                let node = joined(node, &mut steps, &is_read_once);
+                steps.push(Step::Node(node));
+            }
+            Step::Repeat(repeat) => {
+                let ends: Vec<_> = repeat.carried.iter().map(|of| of.after).collect();
+                steps.push(Step::Repeat(Repeat {
+                    place: repeat.place.clone(),
+                    module: repeat.module,
+                    count: repeat.count.clone(),
+                    share: repeat.share,
+                    carried: repeat.carried.clone(),
+                    body: group(&repeat.body, &ends),
+                }));
+            }
+        }
+    }
+    Region { steps }
+}
+
+/// A node with the operations that it can be joined with, which are taken out of the steps before it.
+fn joined(node: &Node, before: &mut Vec<Step>, is_read_once: &dyn Fn(ValueId) -> bool) -> Node {
+    let mut node = node.clone();
+    let mut operand = 0;
+    while operand < node.operands.len() {
+        let joined = producer(&node, operand, before, is_read_once);
+        match joined.and_then(|index| Some((index, join(&node, operand, &before[index])?))) {
+            Some((index, joined)) => {
+                before.remove(index);
+                node = joined;
+                operand = 0;
+            }
+            None => operand += 1,
+        }
+    }
+    node
+}
+
+/// The elementwise operation that computes an operand for this node alone, and may be computed later.
+fn producer(
+    node: &Node,
+    operand: usize,
+    before: &[Step],
+    is_read_once: &dyn Fn(ValueId) -> bool,
+) -> Option<usize> {
+    let value = node.operands[operand];
+    let makes = |step: &Step| matches!(step, Step::Node(node) if node.result == value);
+    let index = before
+        .iter()
+        .position(makes)
+        .filter(|_| is_read_once(value))?;
+    let is_neighbour = before[index..]
+        .iter()
+        .all(|step| elementwise(step).is_some());
+    // Of one operand it takes as much memory as its result. The lives of several would get longer.
+    let made = elementwise(&before[index])?;
+    (is_neighbour || made.operands() == 1).then_some(index)
+}
+
+/// The node of both expressions.
+fn join(node: &Node, operand: usize, producer: &Step) -> Option<Node> {
+    let Fusion::Elementwise(outer) = node.fusion() else {
+        return None;
+    };
+    let (Step::Node(made), inner) = (producer, elementwise(producer)?) else {
+        return None;
+    };
+    if outer.expr.size() + inner.expr.size() > LARGEST {
+        return None;
+    }
+    let mut operands: Vec<ValueId> = node.operands.clone();
+    operands.remove(operand);
+    let mut place = |value: ValueId| {
+        let found = operands.iter().position(|other| *other == value);
+        found.unwrap_or_else(|| {
+            operands.push(value);
+            operands.len() - 1
+        })
+    };
+    let inside: Vec<_> = made.operands.iter().map(|value| place(*value)).collect();
+    let inner = inner
+        .expr
+        .with_operands(&|index| Expr::Operand(inside[index]));
+    let expr = outer.expr.with_operands(&|index| match index {
+        _ if index == operand => inner.clone(),
+        _ => Expr::Operand(index - usize::from(index > operand)),
+    });
+    if expr.size() > LARGEST {
+        return None;
+    }
+    Some(Node {
+        op: Rc::new(Elementwise::new(expr, operands.len())),
+        operands,
+        ..node.clone()
+    })
+}
+
+fn elementwise(step: &Step) -> Option<&Elementwise> {
+    match step {
+        Step::Node(node) => match node.fusion() {
+            Fusion::Elementwise(op) => Some(op),
+            _ => None,
+        },
+        Step::Repeat(_) => None,
+    }
+}

@@ -1,0 +1,277 @@
+//! Elementwise operations: operators and activations, each an expression of the elements of its operands.
+
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::{format_ident, quote};
+
+use super::{Cost, Decode, Fusion, Gradient, Label, Op, Properties, Saved};
+use crate::emit::expr::loop_values;
+use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::graph::Model;
+use crate::score::loops::{Derivative, Known, Loop, Match, Slope, slopes};
+use crate::score::{Binary, Expr, Unary};
+use crate::spec::Real;
+
+/// An expression of the elements of the operands, which have the shape of the result. No operand is there twice.
+pub(crate) struct Elementwise {
+    pub(crate) expr: Expr,
+    operands: usize,
+}
+
+impl Elementwise {
+    /// With the operands `0..operands` of the expression.
+    pub(crate) fn new(expr: Expr, operands: usize) -> Self {
+        Self { expr, operands }
+    }
+
+    /// `f(x)`
+    pub(crate) fn unary(op: Unary) -> Self {
+        Self::new(Expr::Operand(0).unary(op), 1)
+    }
+
+    /// `x + number` and the like.
+    pub(crate) fn with_number(op: Binary, number: &Real) -> Self {
+        Self::new(Expr::Operand(0).binary(op, Expr::Float(number.clone())), 1)
+    }
+
+    /// `x + y` and the like, or `x + x` if the second operand is the first one again.
+    pub(crate) fn binary(op: Binary, is_again: bool) -> Self {
+        let second = usize::from(!is_again);
+        let expr = Expr::Operand(0).binary(op, Expr::Operand(second));
+        Self::new(expr, second + 1)
+    }
+
+    /// How many operands there are.
+    pub(crate) fn operands(&self) -> usize {
+        self.operands
+    }
+
+    /// Whether the derivative reads an operand.
+    pub(crate) fn derivative_reads(&self, operand: usize) -> bool {
+        self.backward().reads.contains(&operand)
+    }
+
+    /// The loop that computes it.
+    pub(crate) fn forward(&self) -> Forward {
+        let known = Known::find(&self.expr);
+        Forward {
+            reads: match &known {
+                Some(found) => found.operands.clone(),
+                None => (0..self.operands).collect(),
+            },
+            known,
+        }
+    }
+
+    /// The loop that computes the gradients of its operands.
+    pub(crate) fn backward(&self) -> Backward {
+        let known = Known::find(&self.expr);
+        let (expr, operands) = match &known {
+            Some(found) => (found.known.expr(), found.operands.clone()),
+            None => (self.expr.clone(), (0..self.operands).collect()),
+        };
+        let of_node = |index: usize| operands[index];
+        let slopes = slopes(&expr, operands.len()).into_iter().enumerate();
+        let others = slopes.filter(|(_, slope)| matches!(slope, Slope::Other(_)));
+        Backward {
+            reads: reads(&expr, operands.len())
+                .into_iter()
+                .map(of_node)
+                .collect(),
+            of: others.map(|(index, _)| of_node(index)).collect(),
+            known,
+        }
+    }
+}
+
+fn reads(expr: &Expr, operands: usize) -> Vec<usize> {
+    Derivative::of(expr, operands).reads
+}
+
+/// The loop of a forward pass.
+pub(crate) struct Forward {
+    pub(crate) known: Option<Match>,
+    /// Its operands, as those of the node.
+    pub(crate) reads: Vec<usize>,
+}
+
+/// The loop of a derivative.
+pub(crate) struct Backward {
+    pub(crate) known: Option<Match>,
+    /// Its operands, as those of the node. The gradient of the result is one more.
+    pub(crate) reads: Vec<usize>,
+    /// The operands of the node whose gradients are its values.
+    pub(crate) of: Vec<usize>,
+}
+
+/// `p::loops::Scale { by: (2.0) as f64 }`, or the loop that is emitted under another name.
+pub(crate) fn loop_value(known: Option<&Match>, suffix: &str, emitted: &Ident) -> TokenStream {
+    let Some(found) = known else {
+        let name = format_ident!("{emitted}{suffix}");
+        return quote!(#name);
+    };
+    let name = format_ident!("{}{suffix}", found.known.name);
+    let fields = found.known.numbers.iter().zip(&found.numbers);
+    let fields = fields.map(|(field, number)| {
+        let field = format_ident!("{field}");
+        quote!(#field: (#number) as f64)
+    });
+    let fields: Vec<_> = fields.collect();
+    match fields.as_slice() {
+        [] => quote!(p::loops::#name),
+        _ => quote!(p::loops::#name { #(#fields),* }),
+    }
+}
+
+/// The types of the loops of a node that `attn-core` has not compiled.
+///
+/// ```text
+/// struct Loop0;
+/// impl p::Loop<2, 1> for Loop0 { .. }
+/// struct Loop0Backward;
+/// impl p::Loop<3, 2> for Loop0Backward { .. }
+/// ```
+pub(crate) fn emit_loops(op: &Elementwise, name: &Ident) -> TokenStream {
+    if op.forward().known.is_some() {
+        return TokenStream::new();
+    }
+    let forward = emit_loop(name, &Loop::of(&op.expr));
+    let derivative = Derivative::of(&op.expr, op.operands).body;
+    let backward = format_ident!("{name}Backward");
+    let backward = (!derivative.values.is_empty()).then(|| emit_loop(&backward, &derivative));
+    quote!(#forward #backward)
+}
+
+fn emit_loop(name: &Ident, of: &Loop) -> TokenStream {
+    let operands = Literal::usize_unsuffixed(of.operands);
+    let count = Literal::usize_unsuffixed(of.values.len());
+    let names = (0..of.operands).map(|index| format_ident!("x{index}"));
+    let values = loop_values(&of.values);
+    quote! {
+        struct #name;
+
+        impl p::Loop<#operands, #count> for #name {
+            #[inline(always)]
+            fn values<E: p::Real, V: p::Vector<Element = E>>(&self, [#(#names),*]: [V; #operands]) -> [V; #count] {
+                #values
+            }
+        }
+    }
+}
+
+impl Op for Elementwise {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            label: Label::Text(label(&self.expr)),
+            vertex: VertexKind::Other,
+            saved: Saved::Reads(self.backward().reads),
+            kept: None,
+            fusion: Fusion::Elementwise(self),
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        let first = self.backward().of.first().copied();
+        let slopes = slopes(&self.expr, self.operands).into_iter().enumerate();
+        let gradients = slopes.map(|(index, slope)| match slope {
+            Slope::Zero => Gradient::None,
+            Slope::One => Gradient::Same,
+            // The loop reads the gradient of the result before it writes its first result.
+            Slope::Other(_) if first == Some(index) => Gradient::InPlace,
+            Slope::Other(_) => Gradient::Computed,
+        });
+        gradients.collect()
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::PerToken)
+    }
+
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::none()
+    }
+
+    /// The operations of a declaration are one operator or function each. Only the fused form makes them one expression.
+    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+        let x = of.operand(0);
+        let with_number = |method: &str, number: &Real| {
+            let method = format_ident!("{method}");
+            quote!(#method(&#x, (#number) as f64))
+        };
+        match &self.expr {
+            Expr::Unary(op, _) => {
+                let nn = of.nn();
+                let ty = format_ident!("{}", function_type(*op));
+                quote!(activate::<#nn::#ty, _, _, _>(&#x))
+            }
+            Expr::Binary(Binary::Mul, _, by) => match &**by {
+                Expr::Float(by) => with_number("scale", by),
+                _ => self.of_two(of, "mul"),
+            },
+            Expr::Binary(Binary::Add, _, by) => match &**by {
+                Expr::Float(by) => with_number("shift", by),
+                _ => self.of_two(of, "add"),
+            },
+            _ => self.of_two(of, "sub"),
+        }
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+        let Forward { known, reads } = self.forward();
+        let of = loop_value(known.as_ref(), "", &of.loop_name());
+        let x = reads.iter().map(|index| to.read(*index));
+        let to = to.slice();
+        quote!(p::layers::elementwise(&#of, [#(#x),*], #to))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let Backward {
+            known,
+            reads,
+            of: order,
+        } = self.backward();
+        let body = loop_value(known.as_ref(), "Backward", &of.loop_name());
+        let x = reads.iter().map(|index| of.slice(*index));
+        let d_y = gradients.read();
+        let d_x = order.iter().filter_map(|index| gradients.target(*index));
+        quote!(p::layers::elementwise_backward(&#body, [#(p::read(#x),)* #d_y], [#(&mut #d_x),*], gradients);)
+    }
+}
+
+impl Elementwise {
+    /// `add(&x, &y)`, both of the result's type.
+    fn of_two(&self, of: &Composed<'_>, method: &str) -> TokenStream {
+        let method = format_ident!("{method}");
+        let [x, y] = [0, self.operands - 1].map(|index| of.operand_as(index, of.result_type()));
+        quote!(#method(&#x, &#y))
+    }
+}
+
+/// The type of a function in `attn::nn`.
+fn function_type(op: Unary) -> &'static str {
+    match op {
+        Unary::Activation(activation) => activation.ty(),
+        Unary::Sigmoid => "Sigmoid",
+        _ => "Tanh",
+    }
+}
+
+/// An operation for people.
+fn label(expr: &Expr) -> String {
+    match expr {
+        Expr::Unary(op, _) => function_type(*op).to_owned(),
+        Expr::Binary(op, _, by) => {
+            let sign = op.symbol().map_or("", |(sign, _)| sign);
+            match &**by {
+                Expr::Float(by) => format!("{sign} {by}"),
+                _ => sign.to_owned(),
+            }
+        }
+        other => other.to_string(),
+    }
+}
