@@ -31,22 +31,16 @@ pub(crate) fn pack_projections(steps: &mut Steps) {
             leaves_bias: false,
         };
         let whole = side_by_side(steps, &packed);
-        let mut product = Some(Node {
+        let product = Step::Node(Node {
             op: Rc::new(product) as Rc<dyn FusedOp>,
             operands: vec![x],
             result: whole,
             name: None,
         });
-        steps.body.steps.retain_mut(|step| match step {
-            Step::Node(node) if packed.contains(&node.result) => match product.take() {
-                Some(product) => {
-                    *node = product;
-                    true
-                }
-                None => false,
-            },
-            _ => true,
-        });
+        let is_packed = |step: &Step<dyn FusedOp>| matches!(step, Step::Node(node) if packed.contains(&node.result));
+        let first = steps.body.steps.iter().position(is_packed).unwrap_or(0);
+        steps.body.steps.retain(|step| !is_packed(step));
+        steps.body.steps.insert(first, product);
     }
 }
 

@@ -66,31 +66,26 @@ impl LayerNode<'_> {
     /// Queries, keys and values, to read.
     pub(crate) fn vectors(&self) -> [TokenStream; 3] {
         let operands = self.node.operands.iter();
-        let mut operands: Vec<_> = operands.map(|id| self.fused.matrix(*id)).collect();
-        let values = operands.pop().unwrap_or_default();
-        let none = |rows: &str| {
-            let rows = var(rows);
-            quote!(p::Matrix::without_cols(sizes.#rows()))
-        };
-        match <[TokenStream; 2]>::try_from(operands) {
-            Ok([queries, keys]) => [queries, keys, values],
-            Err(_) => [none("queries"), none("keys"), values],
-        }
+        let operands = operands.map(|id| self.fused.matrix(*id));
+        with_vectors(operands.collect(), "Matrix")
     }
 
     /// The same of their gradients, to write.
     pub(crate) fn gradients_of_vectors(&self, lines: &mut TrackedCode) -> [TokenStream; 3] {
-        let mut gradients = self.gradients_mut(lines);
-        let values = gradients.pop().unwrap_or_default();
-        let none = |rows: &str| {
-            let rows = var(rows);
-            quote!(p::MatrixMut::without_cols(sizes.#rows()))
-        };
-        match <[TokenStream; 2]>::try_from(gradients) {
-            Ok([queries, keys]) => [queries, keys, values],
-            Err(_) => [none("queries"), none("keys"), values],
-        }
+        with_vectors(self.gradients_mut(lines), "MatrixMut")
     }
+}
+
+/// Queries, keys and values, where the first two may be missing: then they have no columns.
+fn with_vectors(mut found: Vec<TokenStream>, ty: &str) -> [TokenStream; 3] {
+    let values = found.pop().unwrap_or_default();
+    let ty = var(ty);
+    let [queries, keys] = found.try_into().unwrap_or_else(|_| {
+        ["queries", "keys"]
+            .map(var)
+            .map(|rows| quote!(p::#ty::without_cols(sizes.#rows())))
+    });
+    [queries, keys, values]
 }
 
 // Gradients.

@@ -2,6 +2,7 @@
 
 mod derivatives;
 mod loops;
+mod parts;
 mod patterns;
 mod plan;
 mod prove;
