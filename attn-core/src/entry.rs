@@ -1,4 +1,4 @@
-//! How a layer is called: what happens to its inputs before the first operation, and to the output after the last one.
+//! The entry to a layer: checks and conversions of its inputs before the first operation, and of the output after the last one.
 
 use std::fmt::{Debug, Display};
 
@@ -14,33 +14,33 @@ use crate::{
     maps::{Looked, Recorder},
 };
 
-/// How a layer runs.
+/// Options of a forward pass.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardOptions<'a> {
-    /// With dropout, if the input is traced.
+    /// Whether dropout is applied, if the input is traced.
     pub train: bool,
-    /// In the composed form, which has the weights, whatever the device.
+    /// Whether the composed form runs, which returns the weights, on any device.
     pub composed: bool,
-    /// Who keeps the weights.
+    /// The recorder of the weights.
     pub recorder: Option<&'a Recorder>,
 }
 
 impl ForwardOptions<'_> {
-    /// Without dropout.
+    /// A pass without dropout.
     pub const FORWARD: Self = Self {
         train: false,
         composed: false,
         recorder: None,
     };
 
-    /// While training.
+    /// A pass of training.
     pub const TRAIN: Self = Self {
         train: true,
         composed: false,
         recorder: None,
     };
 
-    /// Without dropout, for the weights.
+    /// A pass without dropout in the composed form, for the weights.
     pub const COMPOSED: Self = Self {
         train: false,
         composed: true,
@@ -52,10 +52,10 @@ impl ForwardOptions<'_> {
         D::FUSED && !self.composed
     }
 
-    /// The output of an attention, whose weights are kept if somebody asked for them.
+    /// The output of an attention. Its weights are recorded if there is a recorder.
     ///
     /// # Errors
-    /// That of the layer.
+    /// The error of the layer.
     pub fn output<Output, Weights: Looked, Dev>(
         self,
         attended: Result<Attended<Output, Weights>, Error<Dev>>,
@@ -71,20 +71,20 @@ impl ForwardOptions<'_> {
 /// The result of a layer: the output, and the weights where it runs in the composed form.
 pub type Attended<Output, Weights> = (Output, Option<Weights>);
 
-/// The output alone.
+/// The output without the weights.
 ///
 /// # Errors
-/// That of the layer.
+/// The error of the layer.
 pub fn output<Output, Weights, Dev>(
     attended: Result<Attended<Output, Weights>, Error<Dev>>,
 ) -> Result<Output, Error<Dev>> {
     attended.map(|(output, _)| output)
 }
 
-/// The output alone, or the error of the device, as dfdx's traits return it.
+/// The output without the weights, or the error of the device, as dfdx's traits return it.
 ///
 /// # Errors
-/// That of the device.
+/// The error of the device.
 ///
 /// # Panics
 /// On every other error of the layer.
@@ -98,7 +98,7 @@ pub fn into_device<Output, Weights, Dev: Debug + Display>(
 /// The output and the weights of [`ForwardOptions::COMPOSED`].
 ///
 /// # Errors
-/// That of the layer.
+/// The error of the layer.
 ///
 /// # Panics
 /// If the layer ran in its fused form.
@@ -112,10 +112,10 @@ pub fn with_weights<Output, Weights, Dev>(
 /// Bytes of the largest [`Element`].
 const ELEMENT_BYTES: usize = size_of::<f64>();
 
-/// Checks that a tensor of these sizes can exist: the bytes of their product fit an allocation.
+/// Checks that a tensor of these sizes can exist: its bytes must fit an allocation.
 ///
-/// dfdx multiplies the sizes of a shape unchecked; in a release build without overflow checks the product wraps
-/// around, the buffer comes out too small, and its matrix product reads beyond it.
+/// dfdx multiplies the sizes of a shape without a check. In a release build without overflow checks the product wraps around, the
+/// buffer is too small, and the matrix product reads out of bounds.
 ///
 /// # Errors
 /// [`Error::TooLarge`] with the sizes.
@@ -132,7 +132,7 @@ pub fn check_sizes<Dev>(
 ) -> Result<(), Error<Dev>> {
     let bytes = sizes
         .iter()
-        // A size of 0 must not hide that two others overflow: strides are products of the trailing sizes.
+        // A size of 0 must not hide an overflow of two others: strides are products of the trailing sizes.
         .map(|&(_, size)| size.max(1))
         .try_fold(ELEMENT_BYTES, usize::checked_mul);
     match bytes {
@@ -144,10 +144,10 @@ pub fn check_sizes<Dev>(
     }
 }
 
-/// The most queries, and keys, of which is worked out what a mask lets through: beyond this, it would take minutes.
+/// The largest number of queries, and of keys, for which the mask is evaluated. More would take minutes.
 const LONGEST_MASK: usize = 1 << 19;
 
-/// Checks that it can be worked out what the mask of a layer lets through.
+/// Checks that the mask of a layer can be evaluated for this length.
 ///
 /// # Errors
 /// [`Error::TooLong`], with the length.
@@ -167,7 +167,7 @@ pub fn check_mask_lengths<Dev>(
     })
 }
 
-/// An input of a layer: tokens of some width, perhaps in batches.
+/// An input of a layer: tokens of some width, batched or not.
 pub trait Tokens {
     /// The number of sequences, and their length.
     fn batch_and_len(&self) -> [usize; 2];
@@ -186,21 +186,21 @@ impl<S: Dim, W: Dim, E: Dtype, D: Storage<E>, T> Tokens for Tensor<(S, W), E, D,
     }
 }
 
-/// The sizes of a layer that its declaration knows, and that its tensors have beside those of its inputs.
+/// The widths of a layer's tensors that its declaration determines.
 #[derive(Clone, Copy, Debug)]
 pub struct Widths {
-    /// The widest row of what is computed from `x`.
+    /// The widest row of the values computed from `x`.
     pub queries: usize,
-    /// The same from `context`.
+    /// The widest row of the values computed from `context`.
     pub keys: usize,
     /// The number of query heads.
     pub heads: usize,
-    /// The width of what the scores are summed over, where it stands in memory.
+    /// The width of the additive score's hidden layer, if it is stored.
     pub hidden: Option<usize>,
 }
 
-/// The sizes of the axes batch, query and key, for queries from `x` and keys from `context`, after a check that the inputs fit
-/// each other and that every tensor of the layer can exist.
+/// Checks that the inputs fit each other and that every tensor of the layer can exist. Returns the sizes of the axes batch, query
+/// and key, for queries from `x` and keys from `context`.
 ///
 /// # Errors
 /// [`Error::BatchMismatch`] and [`Error::TooLarge`], with the sizes.
@@ -216,7 +216,7 @@ pub fn check_inputs<Dev>(
     Ok((batch, query, key))
 }
 
-/// Checks that every tensor of a layer can exist, whose axes batch, query and key have these sizes.
+/// Checks that every tensor of a layer can exist for these sizes of the axes batch, query and key.
 ///
 /// # Errors
 /// [`Error::TooLarge`], with the sizes.
@@ -235,7 +235,7 @@ pub fn check_axes<Dev>(
     check_sizes(layer, &scores)
 }
 
-/// Checks that another input, `what`, has the batch size of `x`.
+/// Checks that the input `what` has the batch size of `x`.
 ///
 /// # Errors
 /// [`Error::BatchMismatch`] with both.
@@ -257,10 +257,10 @@ pub fn check_batch<Dev>(
     }
 }
 
-/// The same tensor in row-major order; nothing is copied if it is that already.
+/// The same tensor in row-major order. It is not copied if it is row-major already.
 ///
-/// The gradient of dfdx's matrix product is wrong for an operand that is broadcast along its matrix axes, once it is large
-/// enough for several threads: they add to the same place in memory, and lose what the other has added.
+/// dfdx's matrix product computes wrong gradients for an operand that is broadcast along its matrix axes, once the operand is
+/// large enough for several threads: they accumulate into the same memory without synchronisation.
 pub fn contiguous<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {

@@ -1,43 +1,43 @@
-//! The run-time half of `attn`: what the code that the macros emit calls.
+//! The run-time half of `attn`: the functions that emitted code calls.
 //!
-//! Users import the facade crate `attn`; it shows them the items of this crate that they meet: [`Error`], the
-//! layers in [`nn`], and the [`data`] that layers take.
+//! Users import the facade crate `attn`, which re-exports the items that they need: [`Error`], the layers in [`nn`], and the
+//! [`data`] that layers take.
 //!
 //! | Module | What is in it |
 //! | --- | --- |
 //! | [`checkpoint`] | weights and the state of training on the disk |
-//! | [`composed`] | attention out of dfdx operations, one function per operation of the graph |
-//! | [`data`] | what `padding` and `document` masks and the `data` of a body take at the call |
-//! | [`entry`] | what happens to the inputs before the first operation: checks, batch axis |
-//! | [`fit`] | what a wrong shape in a tuple of inputs is answered with |
+//! | [`composed`] | attention as dfdx operations, one function per operation of the graph |
+//! | [`data`] | the types of `padding`, `document` and `data` arguments |
+//! | [`entry`] | the inputs before the first operation: checks, batch axis |
+//! | [`fit`] | the messages for a wrong shape in a tuple of inputs |
 //! | [`fused`] | a layer as one operation of the tape, on slices |
 //! | [`init`] | initial values of parameters |
-//! | [`kernel`] | the same over slices: tiled, vectorised, parallel, with derivatives |
-//! | [`maps`] | what the attentions of a model look at |
+//! | [`kernel`] | operations on slices: tiled, vectorised, parallel, with derivatives |
+//! | [`maps`] | the attention weights of a model |
 //! | [`model`] | the state of a forward pass, whose methods the code of a declared model calls |
 //! | [`nn`] | parameters and layers: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`], .. |
-//! | [`ops`] | what those layers compute, as functions on tensors |
+//! | [`ops`] | the operations of those layers, as functions on tensors |
 //! | [`text`] | text as tokens |
-//! | [`traced`] | what `backward` without a tape is answered with |
+//! | [`traced`] | the message for `backward` without a tape |
 //! | [`train`] | [`train::AdamW`], and the norm of gradients |
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
-//! | [`memory`] | how much of it activations take |
+//! | [`memory`] | the memory of activations |
 //! | [`sizes`] | arithmetic on sizes in constants |
 //! | [`viz`] | pages, drawings and records of training |
 //!
 //! Shapes are written `[batch, heads, query, width]`. `B`, `Q`, `K`, `S` are sizes known at run time or compile time
-//! ([`Dim`](dfdx::shapes::Dim)), everything else is a constant. Everything is generic over [`Element`] and over
-//! dfdx's [`Device`](dfdx::tensor_ops::Device), and keeps the tape it was given.
+//! ([`Dim`](dfdx::shapes::Dim)). All other sizes are constants. Everything is generic over [`Element`] and dfdx's
+//! [`Device`](dfdx::tensor_ops::Device), and keeps the tape of its input.
 
-// A tensor's type is its documentation here: the names of its axes, in order.
+// The type of a tensor is its documentation here: the names of its axes, in order.
 #![allow(clippy::type_complexity)]
-// A test that unwraps fails where it should.
+// In a test, `unwrap` is the right reaction to an error.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod backend;
 #[cfg(any(feature = "safetensors", feature = "viz"))]
-// Each of the two features uses some of it.
+// Each of the two features uses a part of it.
 #[cfg_attr(not(feature = "safetensors"), allow(dead_code))]
 mod disk;
 mod element;
