@@ -1,6 +1,6 @@
-//! Sums of slices, element by element, shared between threads. What falls of the terms and of the sum falls on the way.
+//! Elementwise sums of slices, shared between threads. Dropout of the terms and of the sum is applied in the same pass.
 //!
-//! A residual connection is `x + dropout(y)`, and what goes into a network `dropout(x + y)`: one pass over memory each.
+//! A residual connection is `x + dropout(y)`, and the input of a network is often `dropout(x + y)`: one pass over memory each.
 
 use super::Real;
 use super::compiled::compiled;
@@ -45,7 +45,7 @@ compiled! {
     }
 }
 
-/// The arguments of [`add_part`], for parts of so many elements.
+/// The arguments of [`add_part`], for parts of this many elements.
 pub(super) fn parts<'a, E: Real>(
     x: WithDropout<&'a mut [E]>,
     y: WithDropout<&'a [E]>,
@@ -78,7 +78,7 @@ mod tests {
     use crate::kernel::{Pooled, dropout::Dropout, testing::*};
     use crate::random::Philox4x32;
 
-    /// Of the terms and of the sum, whatever of these there can be.
+    /// Every combination of dropout on the terms and on the sum.
     fn dropouts() -> impl Iterator<Item = [Dropout; 3]> {
         let of = |place: u64| {
             let some = Dropout::new(0.1 + 0.3 * place as f64, Some(5 + place));
@@ -138,7 +138,7 @@ mod tests {
         });
     }
 
-    /// A part may begin anywhere: the rows of a norm do.
+    /// A part may begin at any element: the rows of a norm do.
     #[test]
     fn an_element_falls_by_its_place_in_the_whole() {
         let x = noise::<f32>(500, 1);

@@ -1,4 +1,4 @@
-//! One algorithm, run with the widest vectors of the machine.
+//! Dispatch: an algorithm runs with the widest vectors of the machine.
 
 use std::fmt::{Debug, Display, Formatter};
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
@@ -15,15 +15,15 @@ use super::neon;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 
-/// An algorithm over vectors: a struct of its arguments, and the code.
+/// An algorithm over vectors: a struct with its arguments and its code.
 pub trait Kernel {
-    /// What it computes with.
+    /// The element type of its vectors.
     type Element: Real;
-    /// What it returns.
+    /// The type of its result.
     type Output;
 
-    /// The algorithm. Mark it `#[inline(always)]`, and everything it calls with `V`: an instruction set is switched on
-    /// for the function that this is inlined into, and code that is left outside calls a function per instruction.
+    /// The algorithm. Mark it `#[inline(always)]`, and everything that it calls with `V`. The instruction set is enabled for the
+    /// function that this is inlined into. Code that is not inlined calls a function per instruction.
     fn run<V: Vector<Element = Self::Element>>(self) -> Self::Output;
 }
 
@@ -39,7 +39,7 @@ pub fn run<K: Kernel>(kernel: K) -> K::Output {
 /// `avx2`, `avx512` or `neon`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Isa {
-    /// Plain Rust, eight `f32` or four `f64` at a time, with whatever the compilation target has anyway.
+    /// Plain Rust, eight `f32` or four `f64` at a time, with the default features of the compilation target.
     Scalar,
     /// AVX2 and FMA: eight `f32` or four `f64`.
     Avx2,
@@ -50,10 +50,10 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// All of them, whatever the machine has; of two that it has, the wider one comes later.
+    /// All instruction sets. Of two that a machine has, the wider one comes later.
     pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Neon];
 
-    /// Those that this machine has.
+    /// The instruction sets of this machine.
     pub fn available() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|isa| isa.is_available())
     }
@@ -83,10 +83,10 @@ impl Isa {
         }
     }
 
-    /// The one in use. Read from the machine and `ATTN_SIMD` once per process.
+    /// The instruction set in use. The machine and `ATTN_SIMD` are read once per process.
     ///
     /// # Panics
-    /// Where `ATTN_SIMD` names no instruction set, or one that the machine lacks.
+    /// If `ATTN_SIMD` names no instruction set, or one that the machine lacks.
     #[inline]
     pub fn current() -> Self {
         match CURRENT.load(Ordering::Relaxed) {
@@ -98,17 +98,17 @@ impl Isa {
     /// Runs `kernel` with this instruction set.
     ///
     /// # Panics
-    /// Where the machine lacks it.
+    /// If the machine lacks it.
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         K::Element::run_on(self, kernel)
     }
 
-    /// Makes this one the current one of all threads while `body` runs: for tests of code that chooses by itself.
-    /// Threads that force at the same time wait for each other; do not nest.
+    /// Makes this instruction set the current one of all threads while `body` runs: for tests of code that chooses it itself.
+    /// Concurrent calls wait for each other. Calls must not be nested.
     ///
     /// # Panics
-    /// Where the machine lacks it.
+    /// If the machine lacks it.
     pub fn force<T>(self, body: impl FnOnce() -> T) -> T {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -120,7 +120,7 @@ impl Isa {
         }
 
         self.assert_available();
-        // A panic of another test says nothing about the state: `Restore` has put it back.
+        // A panic of another test does not affect the state: `Restore` has reset it.
         let _serial = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let _restore = Restore(CURRENT.swap(self as u8, Ordering::Relaxed));
         body()
@@ -147,7 +147,7 @@ impl Isa {
     }
 }
 
-/// Index into [`Isa::ALL`] of the current one.
+/// The index of the current one in [`Isa::ALL`].
 static CURRENT: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = u8::MAX;
 
@@ -182,7 +182,7 @@ impl FromStr for Isa {
     }
 }
 
-/// The numbers that there are vectors of: `f32` and `f64`.
+/// The element types of vectors: `f32` and `f64`.
 pub trait Real:
     Tables
     + Copy
@@ -226,7 +226,7 @@ pub trait Real:
     #[doc(hidden)]
     fn run_on<K: Kernel<Element = Self>>(isa: Isa, kernel: K) -> K::Output;
 
-    /// The matrix product, for the machine.
+    /// The matrix product of this machine.
     #[doc(hidden)]
     fn gemm() -> Gemm<Self>;
 }
@@ -256,7 +256,7 @@ macro_rules! real {
                 isa.assert_available();
                 match isa {
                     Isa::Scalar => run_scalar::<scalar::$scalar, K>(kernel),
-                    // SAFETY: the machine was asked on the line above.
+                    // SAFETY: the line above has checked the machine.
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => unsafe { run_avx2::<avx2::$avx2, K>(kernel) },
                     // SAFETY: as above.
@@ -284,7 +284,7 @@ macro_rules! real {
 real!(f32, F32x8, F32x8, F32x16, F32x4, gemm_f32);
 real!(f64, F64x4, F64x4, F64x8, F64x2, gemm_f64);
 
-// The wrappers: not inlined (their callers lack the features), with the kernel inlined into them.
+// The wrappers are not inlined, as their callers lack the features. The kernel is inlined into them.
 
 fn run_scalar<V: Vector, K: Kernel<Element = V::Element>>(kernel: K) -> K::Output {
     kernel.run::<V>()

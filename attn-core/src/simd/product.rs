@@ -1,15 +1,15 @@
-//! The product of matrices, by `gemm`.
+//! Matrix products by `gemm`.
 //!
-//! The crates of its two real types are used directly. The crate `gemm` compiles complex numbers as well.
+//! The crates for its two real types are used directly: the crate `gemm` compiles complex numbers as well.
 
 use gemm_common::Parallelism;
 
 use super::{Matrix, MatrixMut, Real};
 
-/// A product of `gemm`: `to = alpha * to + beta * left * right`, with `to` read only if asked.
+/// A product of `gemm`: `to = alpha * to + beta * left * right`. `to` is read only if requested.
 ///
-/// In order: rows, columns and depth; `to`, its strides of columns and rows, whether it is read; `left` and its strides;
-/// `right` and its strides; `alpha` and `beta`; whether to conjugate each of the three; the threads.
+/// The arguments in order: rows, columns and depth; `to`, its strides of columns and rows, whether it is read; `left` and its
+/// strides; `right` and its strides; `alpha` and `beta`; whether to conjugate each of the three; the threads.
 pub type Gemm<E> = unsafe fn(
     usize,
     usize,
@@ -32,16 +32,16 @@ pub type Gemm<E> = unsafe fn(
     Parallelism,
 );
 
-/// Whether a product is written over the numbers that are there, or added to them.
+/// Whether a result overwrites the old numbers or is added to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
-    /// They are overwritten, and never read.
+    /// The old numbers are overwritten, and never read.
     Overwrite,
-    /// The product is added to them.
+    /// The result is added to the old numbers.
     Add,
 }
 
-/// Who computes a product.
+/// The threads that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
     /// The calling thread.
@@ -52,9 +52,9 @@ pub enum Threads {
 
 /// `to = scale * a b`, or `to += scale * a b`.
 ///
-/// An element is summed in an order that the shapes alone decide, and not the number of threads. It depends on its row of `a`
-/// and its column of `b`, and of all other rows and columns only on whether there are any: a single row, or column, is summed
-/// in another order.
+/// The order of summation depends on the shapes only, not on the number of threads. An element depends on its row of `a` and its
+/// column of `b`. It depends on the other rows and columns only in whether there are any: a single row or column is summed in
+/// another order.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -100,8 +100,8 @@ pub fn product<E: Real>(
     let ((left_rows, left_cols), (right_rows, right_cols)) = (left.strides(), right.strides());
     let signed = |stride: usize| stride as isize;
     let gemm = E::gemm();
-    // SAFETY: a view holds the elements of all its rows and columns, and the shapes were compared above. `to` is
-    // borrowed exclusively, so it overlaps neither `a` nor `b`.
+    // SAFETY: a view holds the elements of all its rows and columns, and the shapes were compared above. `to` is borrowed
+    // exclusively, so it overlaps neither `a` nor `b`.
     unsafe {
         gemm(
             left.rows(),

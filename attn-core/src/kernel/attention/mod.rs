@@ -1,4 +1,4 @@
-//! Attention without a matrix of scores: tiles of them, an online softmax, and the derivative from the same tiles.
+//! Attention without a matrix of scores: tiles of scores, an online softmax, and the derivative from the same tiles.
 //!
 //! Dao et al., "FlashAttention" (2022), and Dao, "FlashAttention-2" (2023), on a CPU.
 

@@ -1,6 +1,6 @@
-//! Masks and scores, a tile at a time: what the kernels call.
+//! Masks and scores on tiles.
 //!
-//! A virtual call per tile costs nothing, and so the kernels are compiled once, not again for every layer.
+//! The kernels make one virtual call per tile, which costs nothing. So the kernels are compiled once, not for every layer.
 
 use std::ops::Range;
 
@@ -10,10 +10,11 @@ use crate::simd::{
     slice::{load_any, store_any},
 };
 
-/// Keys whose bias terms are written at once, a multiple of every number of lanes: all bias terms fit the first cache.
+/// The number of keys whose bias terms are written at once, a multiple of every number of lanes. All bias terms fit the
+/// first-level cache.
 const SPAN: usize = 128;
 
-/// Where the first element of a tile stands: row `i` and column `j` are query `q + i` and key `k + j`.
+/// The position of the first element of a tile: row `i` and column `j` are query `q + i` and key `k + j`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileOrigin {
     /// The sequence.
@@ -27,7 +28,7 @@ pub struct TileOrigin {
 }
 
 impl TileOrigin {
-    /// The place so many queries and keys further on.
+    /// The position this many queries and keys further on.
     #[inline(always)]
     fn later(self, queries: usize, keys: usize) -> Self {
         let q = self.q + queries;
@@ -35,7 +36,7 @@ impl TileOrigin {
         Self { q, k, ..self }
     }
 
-    /// Sequence, head, query and key, as functions of a spec read them.
+    /// Sequence, head, query and key, in the order of a spec's functions.
     #[inline(always)]
     pub fn indices(self) -> [i64; 4] {
         [self.b, self.h, self.q, self.k].map(|index| index as i64)
@@ -47,7 +48,7 @@ pub trait TileMask<E>: Sync {
     /// [`Mask::coverage`]
     fn coverage(&self, b: usize, h: usize, q: Range<usize>, k: Range<usize>) -> Coverage;
 
-    /// Writes -∞ over the scores of keys that a query does not attend to.
+    /// Sets the scores of masked pairs to -∞.
     fn hide(&self, at: TileOrigin, scores: &mut MatrixMut<'_, E>);
 }
 
@@ -75,7 +76,7 @@ impl<E: Real, M: Mask> Kernel for Hide<'_, '_, E, M> {
     type Element = E;
     type Output = ();
 
-    // Plain Rust: comparisons of indices, which the compiler vectorises by itself.
+    // Plain Rust: the compiler vectorises comparisons of indices.
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
         let TileOrigin { b, h, q, k } = self.at;
@@ -92,11 +93,11 @@ impl<E: Real, M: Mask> Kernel for Hide<'_, '_, E, M> {
 
 /// A [`Score`] on tiles.
 pub trait TileScore<E>: Sync {
-    /// The values of the scores, in place.
+    /// Modifies the scores in place.
     fn apply(&self, at: TileOrigin, scores: &mut MatrixMut<'_, E>);
 
-    /// From the gradient of the values to that of the scores, in place; where the former is 0, so is the latter. The
-    /// gradients of learned bias terms are added to `sums`, if they are asked for.
+    /// Turns the gradient of the modified scores into that of the scores, in place. Where the former is 0, so is the latter. The
+    /// gradients of learned bias terms are added to `sums`, if there are any.
     fn backward(
         &self,
         at: TileOrigin,
@@ -139,10 +140,10 @@ impl<E: Real, F: Score<E>> TileScore<E> for F {
     }
 }
 
-/// Each bias term, for the keys of a span of a row.
+/// The bias terms of the keys of a span of a row.
 type Rows<E> = [[E; SPAN]; MOST_BIAS_TERMS];
 
-/// The bias terms of some keys of a row: those of the score that stand in memory, others in `rows`.
+/// The bias terms of some keys of a row: the stored ones of the score, others in `rows`.
 #[inline(always)]
 fn bias_terms<'a, E: Real, F: Score<E>>(
     score: &'a F,
@@ -167,7 +168,7 @@ fn bias_terms<'a, E: Real, F: Score<E>>(
     bias_terms
 }
 
-/// A vector of each bias term, from a key on.
+/// A vector of each bias term, starting at a key.
 #[inline(always)]
 fn load<V: Vector>(bias_terms: &[&[V::Element]], from: usize) -> [V; MOST_BIAS_TERMS] {
     let mut vectors = [V::zero(); MOST_BIAS_TERMS];
@@ -248,7 +249,7 @@ impl<E: Real, F: Score<E>> Kernel for Backward<'_, '_, E, F> {
     }
 }
 
-/// From the gradients of the values to those of the scores, in place, and of the learned bias terms.
+/// Turns the gradients of the modified scores into those of the scores, in place, and computes those of the learned bias terms.
 #[inline(always)]
 fn differentiate<V: Vector, F: Score<V::Element>>(
     function: &F,
@@ -264,7 +265,7 @@ fn differentiate<V: Vector, F: Score<V::Element>>(
         let score = load_any::<V>(scores);
         let bias_terms = &bias_terms[..F::PLANES];
         let d_value = load_any::<V>(d);
-        // A masked score may have any derivative.
+        // The derivative at a masked score may be anything.
         let none = d_value.eq(V::zero());
         for (bias_term, row) in d_bias_terms
             .iter_mut()

@@ -1,4 +1,4 @@
-//! The parameters of an attention: sizes, mask, score, transforms of heads, dropout.
+//! The parameters of an attention: sizes, mask, score, head transforms, dropout.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ pub struct Sizes {
     pub batch: usize,
     /// The number of query heads.
     pub heads: usize,
-    /// The number of key and value heads; divides `heads`.
+    /// The number of key and value heads. It divides `heads`.
     pub kv_heads: usize,
-    /// Queries of a sequence.
+    /// The number of queries of a sequence.
     pub query: usize,
-    /// Keys of a sequence.
+    /// The number of keys of a sequence.
     pub key: usize,
     /// The width of a query and a key, per head.
     pub width: usize,
@@ -25,39 +25,39 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Queries of all sequences.
+    /// The number of queries of all sequences.
     pub fn queries(&self) -> usize {
         self.batch * self.query
     }
 
-    /// Keys of all sequences.
+    /// The number of keys of all sequences.
     pub fn keys(&self) -> usize {
         self.batch * self.key
     }
 }
 
-/// Which keys a query attends to. Implemented by what the macro emits for a mask.
+/// The keys that a query attends to. The macro emits an implementation for every mask.
 pub trait Mask: Sync {
     /// Whether query `q` of head `h` and sequence `b` attends to key `k`. Mark it `#[inline(always)]`.
     fn attends(&self, b: usize, h: usize, q: usize, k: usize) -> bool;
 
-    /// What is known of a rectangle without looking at its elements. [`Coverage::Partial`] is always right. The
+    /// The coverage of a rectangle, as far as it is known without the elements. [`Coverage::Partial`] is always correct. The
     /// ranges are never empty.
     fn coverage(&self, b: usize, h: usize, q: Range<usize>, k: Range<usize>) -> Coverage;
 }
 
-/// How much of a rectangle of queries and keys a mask lets through.
+/// The part of a rectangle of queries and keys that a mask lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// Nothing: it need not be visited.
+    /// No pair attends: the rectangle need not be visited.
     Empty,
-    /// Something, perhaps.
+    /// Some pairs may attend.
     Partial,
-    /// Everything: the mask need not be asked.
+    /// All pairs attend: the mask need not be evaluated.
     Full,
 }
 
-/// The mask that lets everything through.
+/// The mask of which all pairs attend.
 #[derive(Clone, Copy, Debug)]
 pub struct Everything;
 
@@ -72,35 +72,34 @@ impl Mask for Everything {
     }
 }
 
-/// The most bias terms of a [`Score`].
+/// The maximum number of bias terms of a [`Score`].
 pub const MOST_BIAS_TERMS: usize = 16;
 
-/// What becomes of a score before the softmax: a function of the scaled product and of some numbers of the place, its
-/// *bias terms*. Implemented by what the macro emits. Mark every method `#[inline(always)]`.
+/// A score modification: a function of the scaled product and of some numbers that depend on the position, its *bias terms*. The
+/// macro emits the implementations. Mark every method `#[inline(always)]`.
 ///
-/// A bias term is what a score is computed with that is no product of queries and keys: a position bias, a slope of the head, a
-/// distance. It is asked for at every place of the tiles that are visited, also where the mask hides what comes of it, and
-/// may be anything there but a panic.
+/// A bias term is a part of a score that is no product of queries and keys: a position bias, a slope of the head, a distance. It
+/// is evaluated for every pair of the visited tiles, also for masked ones. There it may have any value, but must not panic.
 pub trait Score<E: Real>: Sync {
-    /// How many bias terms there are, [`MOST_BIAS_TERMS`] or fewer.
+    /// The number of bias terms, at most [`MOST_BIAS_TERMS`].
     const PLANES: usize = 0;
 
-    /// Writes a bias term: of the query `at.q` and the keys from `at.k` on, one per element of `to`.
+    /// Writes a bias term for the query `at.q` and the keys from `at.k` on, one per element of `to`.
     fn bias_term(&self, _bias_term: usize, _at: TileOrigin, _to: &mut [E]) {}
 
-    /// `len` numbers of a bias term that stand in memory already, as [`bias_term`](Self::bias_term) would write them. Then it is not
-    /// asked to.
+    /// `len` numbers of a bias term that are stored already, as [`bias_term`](Self::bias_term) would write them. Then `bias_term`
+    /// is not called.
     fn stored(&self, _bias_term: usize, _at: TileOrigin, _len: usize) -> Option<&[E]> {
         None
     }
 
-    /// The score, of the scaled product and all bias terms.
+    /// The modified score, from the scaled product and all bias terms.
     fn value<V: Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V;
 
     /// The derivative of [`value`](Self::value) with respect to `score`.
     fn derivative<V: Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V;
 
-    /// Whether a bias term is computed from something learned.
+    /// Whether a bias term depends on a parameter.
     fn is_learned(&self, _bias_term: usize) -> bool {
         false
     }
@@ -115,11 +114,11 @@ pub trait Score<E: Real>: Sync {
         V::zero()
     }
 
-    /// Adds to the gradients of what a learned bias term was computed from: `d` is the gradient of what [`bias_term`](Self::bias_term)
-    /// wrote. Where `d` is 0, what would be multiplied with it may be NaN, and must not be added.
+    /// Adds to the gradients of the parameters of a learned bias term. `d` is the gradient of the numbers that
+    /// [`bias_term`](Self::bias_term) wrote. Where `d` is 0, its factor may be NaN, and the product must not be added.
     fn add_gradient(&self, _bias_term: usize, _at: TileOrigin, _d: &[E], _sums: ScoreSums<'_, E>) {}
 
-    /// How many gradients [`add_gradient`](Self::add_gradient) adds to.
+    /// The number of gradients that [`add_gradient`](Self::add_gradient) adds to.
     fn sums(&self) -> SumLens {
         SumLens::default()
     }
@@ -128,23 +127,23 @@ pub trait Score<E: Real>: Sync {
 /// The numbers of gradients that learned bias terms add to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SumLens {
-    /// Those that every query head has its own of.
+    /// The gradients that each query head has separately.
     pub per_head: usize,
-    /// Those that all heads share.
+    /// The gradients that all heads share.
     pub shared: usize,
 }
 
-/// Where the gradients of learned bias terms are added up, as many as [`SumLens`] says.
+/// Accumulators for the gradients of learned bias terms, with the lengths of [`SumLens`].
 #[derive(Debug)]
 pub struct ScoreSums<'a, E> {
-    /// Of the query head of the place.
+    /// Those of the query head.
     pub per_head: &'a mut [E],
-    /// Of all heads.
+    /// Those of all heads.
     pub shared: &'a mut [E],
 }
 
 impl<E> ScoreSums<'_, E> {
-    /// The same, for a while.
+    /// The same accumulators, for a shorter lifetime.
     #[inline(always)]
     pub fn reborrow(&mut self) -> ScoreSums<'_, E> {
         ScoreSums {
@@ -154,12 +153,13 @@ impl<E> ScoreSums<'_, E> {
     }
 }
 
-/// From scores to weights, over the keys that a query attends to; the others have weight 0. So have those whose products
-/// would be subnormal: of exponentials, below 2^-80 (`f32`) and 2^-900 (`f64`) of the largest so far, the sink or the 1 among them,
-/// and in the derivative of their sum; where the score function gives the weight, below 2^-100 and 2^-950.
+/// The function from scores to weights, over the keys that a query attends to. The other keys have the weight 0. Weights whose
+/// products would be subnormal are 0, too. For exponentials these are below 2^-80 (`f32`) and 2^-900 (`f64`) of the largest so
+/// far, where the sink or the 1 counts, and in the derivative of their sum. Where the score function computes the weight, they
+/// are below 2^-100 and 2^-950.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Normalizer<'a, E> {
-    /// `s`: what the score function gives is the weight.
+    /// `s`: the score is the weight.
     Identity,
     /// `exp(s) / Σ exp(s)`
     Softmax,
@@ -173,24 +173,24 @@ pub enum Normalizer<'a, E> {
     Entmax15,
 }
 
-/// Dropout of weights: [`Philox4x32`](crate::random::Philox4x32) of this key, at the counter
-/// `[k / 4, q, h, b]`, word `k % 4`.
+/// Dropout of weights. The random numbers are [`Philox4x32`](crate::random::Philox4x32) with this seed, at the counter `[k / 4,
+/// q, h, b]`, word `k % 4`.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
-    /// The probability that a weight becomes 0.
+    /// The probability that a weight is dropped.
     pub p: f64,
-    /// Chooses which.
+    /// The seed of the generator.
     pub seed: u64,
 }
 
-/// The transform of a query, a key or a value, row by row, as a tile of them is loaded.
+/// The transform of a query, a key or a value, applied row by row as a tile is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadTransform<'a, E> {
-    /// The bias that the projection did not add: a number for every column, all heads side by side.
+    /// The bias of the projection, if it was not added: a number for every column, all heads side by side.
     pub bias: Option<&'a [E]>,
-    /// Its length is taken out.
+    /// The norm, if there is one.
     pub norm: Option<Norm<'a, E>>,
-    /// Its pairs of coordinates are rotated by its position.
+    /// The rotation of pairs of coordinates by the position, if there is one.
     pub rope: Option<Rope<'a, E>>,
 }
 
@@ -204,7 +204,7 @@ impl<'a, E: Copy> HeadTransform<'a, E> {
         Self { rope, ..*self }
     }
 
-    /// The same for the vectors of one head, which are so wide.
+    /// The same for the vectors of one head, which have this width.
     #[inline(always)]
     pub(super) fn of_head(&self, head: usize, width: usize) -> Self {
         let bias = self.bias.map(|bias| &bias[head * width..][..width]);
@@ -213,14 +213,14 @@ impl<'a, E: Copy> HeadTransform<'a, E> {
 }
 
 impl<E> HeadTransform<'_, E> {
-    /// Whether vectors are left as they are.
+    /// Whether vectors are unchanged.
     pub(super) fn is_nothing(&self) -> bool {
         self.bias.is_none() && self.norm.is_none() && self.rope.is_none()
     }
 }
 
 impl<E> Default for HeadTransform<'_, E> {
-    /// Nothing happens.
+    /// The identity.
     fn default() -> Self {
         let bias = None;
         let norm = None;
@@ -229,7 +229,7 @@ impl<E> Default for HeadTransform<'_, E> {
     }
 }
 
-/// How the length of a vector is taken out.
+/// The norm of vectors of a head.
 #[derive(Clone, Copy, Debug)]
 pub enum Norm<'a, E> {
     /// `x / sqrt(mean(x²) + 1e-6) * gain`, with a gain of the width.
@@ -238,8 +238,8 @@ pub enum Norm<'a, E> {
     L2,
 }
 
-/// The angles of a rotary embedding: `(x[i], x[i + width / 2])` of position `p` is rotated by the angle whose cosine and
-/// sine stand in row `p`, column `i`.
+/// The angles of a rotary embedding. `(x[i], x[i + width / 2])` at position `p` is rotated by the angle with the cosine and sine
+/// of row `p`, column `i`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rope<'a, E> {
     /// `[positions, width / 2]`
@@ -248,7 +248,7 @@ pub struct Rope<'a, E> {
     pub sin: Matrix<'a, E>,
 }
 
-/// How a query and a key make a score.
+/// The similarity of a query and a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Similarity<'a, E> {
     /// `scale * (q · k)`
@@ -263,11 +263,11 @@ pub enum Similarity<'a, E> {
     },
 }
 
-/// Attention of one call: all but the tensors.
+/// The parameters of an attention call, without its tensors.
 ///
-/// Queries are a matrix of `batch * query` rows and `heads * width` columns, keys of `batch * key` rows and
-/// `kv_heads * width` columns, values of `kv_heads * value_width`, the output of `heads * value_width`: what a projection
-/// writes, with the heads side by side.
+/// Queries are a matrix of `batch * query` rows and `heads * width` columns, keys of `batch * key` rows and `kv_heads * width`
+/// columns, values of `kv_heads * value_width` columns, the output of `heads * value_width`. This is the layout of a projection's
+/// output: the heads are side by side.
 #[derive(Clone, Copy)]
 pub struct Attention<'a, E> {
     /// The sizes.
@@ -276,42 +276,42 @@ pub struct Attention<'a, E> {
     pub query: HeadTransform<'a, E>,
     /// The transform of keys as they are loaded.
     pub key: HeadTransform<'a, E>,
-    /// The transform of values as they are loaded: only a bias may be added, for the derivative knows no other.
+    /// The transform of values as they are loaded. It may have a bias only, since the derivative supports no other.
     pub value: HeadTransform<'a, E>,
-    /// How they make a score.
+    /// The similarity of queries and keys.
     pub similarity: Similarity<'a, E>,
     /// The score modification, if there is one.
     pub score: Option<&'a dyn TileScore<E>>,
-    /// Which keys a query attends to.
+    /// The mask.
     pub mask: &'a dyn TileMask<E>,
-    /// From scores to weights.
+    /// The normalizer.
     pub normalizer: Normalizer<'a, E>,
-    /// Which weights are dropped.
+    /// The dropout of weights.
     pub dropout: Option<Dropout>,
 }
 
-/// Where the derivative goes. Everything is overwritten; what is `None` is not computed.
+/// The gradients of an attention. All are overwritten. A gradient that is `None` is not computed.
 #[derive(Debug)]
 pub struct Gradients<'a, E> {
-    /// As the queries.
+    /// The gradient of the queries.
     pub q: MatrixMut<'a, E>,
-    /// As the keys.
+    /// The gradient of the keys.
     pub k: MatrixMut<'a, E>,
-    /// As the values.
+    /// The gradient of the values.
     pub v: MatrixMut<'a, E>,
-    /// The gradients of the parameters that the bias terms are computed from.
+    /// The gradients of the parameters of the bias terms.
     pub score: Option<ScoreGradients<'a, E>>,
-    /// As the gain of the queries' norm.
+    /// The gradient of the gain of the queries' norm.
     pub query_gain: Option<&'a mut [E]>,
-    /// As the gain of the keys' norm.
+    /// The gradient of the gain of the keys' norm.
     pub key_gain: Option<&'a mut [E]>,
-    /// As the weights of the additive similarity.
+    /// The gradient of the weights of the additive similarity.
     pub w: Option<MatrixMut<'a, E>>,
-    /// As the sinks.
+    /// The gradient of the sinks.
     pub sink: Option<&'a mut [E]>,
 }
 
-/// The gradients that [`Score::add_gradient`] has added up over all places.
+/// The gradients that [`Score::add_gradient`] has accumulated over all pairs.
 #[derive(Debug)]
 pub struct ScoreGradients<'a, E> {
     /// `[heads, SumLens::per_head]`

@@ -1,4 +1,4 @@
-//! From scores to weights and back, over the rows of a tile.
+//! The functions from scores to weights and back, over the rows of a tile.
 //!
 //! ```text
 //! forward, softmax       m' = max(m, max s)      p = exp(s - m')      l' = l exp(m - m') + Σ p      out' = out exp(m - m') + p V
@@ -8,8 +8,8 @@
 //!   sparse               see there
 //! ```
 //!
-//! Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); Dao, "FlashAttention-2" (2023), algorithms 1
-//! and 2. A score of -∞ is one that is not attended to: `p` and `ds` are 0 there, whatever `dp` is.
+//! Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); Dao, "FlashAttention-2" (2023), algorithms 1 and
+//! 2. A score of -∞ is masked: its `p` and `ds` are 0, whatever `dp` is.
 
 use super::Normalizer;
 use super::dropout::DropoutMask;
@@ -26,10 +26,10 @@ pub(super) struct OnlineSoftmaxState<E> {
 }
 
 impl<E: Real> OnlineSoftmaxState<E> {
-    /// Before the first key of a head: a sink is one of value 0.
+    /// The state before the first key of a head. A sink counts as a key with the value 0.
     pub(super) fn new(normalizer: Normalizer<'_, E>, head: usize) -> Self {
         let (max, sum) = match normalizer {
-            // The logarithm of a sum that is not used is 0.
+            // The logarithm of the unused sum is 0.
             Normalizer::Identity => (E::ZERO, E::ONE),
             _ => match normalizer.sink(head) {
                 Some(sink) => (sink, E::ONE),
@@ -44,7 +44,7 @@ impl<E: Real> OnlineSoftmaxState<E> {
 }
 
 impl<E: Real> Normalizer<'_, E> {
-    /// The score of a key that every query of a head attends to, and whose value is 0.
+    /// The sink of a head: the score of a key that every query attends to, and whose value is 0.
     fn sink(self, head: usize) -> Option<E> {
         match self {
             Self::Softmax1 => Some(E::ZERO),
@@ -53,7 +53,7 @@ impl<E: Real> Normalizer<'_, E> {
         }
     }
 
-    /// Whether this is a sparse one, and which.
+    /// The sparse normalizer, if this is one.
     pub(super) fn sparse(self) -> Option<Sparse> {
         match self {
             Self::Sparsemax => Some(Sparse::Max),
@@ -63,13 +63,13 @@ impl<E: Real> Normalizer<'_, E> {
     }
 }
 
-/// Scores to weights, in place, tile by tile; of a softmax, they are not yet divided by the sum.
+/// Turns scores into weights, in place, tile by tile. The weights of a softmax are not divided by the sum yet.
 pub(super) struct OnlineSoftmax<'a, E> {
     pub normalizer: Normalizer<'a, E>,
     /// `[queries, keys]`
     pub scores: MatrixMut<'a, E>,
     pub running: &'a mut OnlineSoftmaxState<E>,
-    /// The sums of earlier tiles, `[queries, value_width]`: rescaled to the new maximum.
+    /// The sums of earlier tiles, `[queries, value_width]`, which are rescaled to the new maximum.
     pub sums: MatrixMut<'a, E>,
 }
 
@@ -125,13 +125,13 @@ impl<E: Real> OnlineSoftmax<'_, E> {
     }
 }
 
-/// The number that is subtracted from scores before the exponential: their maximum, unless there are none.
+/// The number that is subtracted from scores before the exponential: their maximum, or 0 if there is none.
 #[inline(always)]
 pub(super) fn finite_pivot<E: Real>(max: E) -> E {
     if max == -E::INFINITY { E::ZERO } else { max }
 }
 
-/// `x = exp(x - pivot)`, and the sum of that.
+/// `x = exp(x - pivot)`. Returns the sum.
 #[inline(always)]
 fn exponentials<V: Vector>(x: &mut [V::Element], pivot: V::Element) -> V::Element {
     let pivot = V::splat(pivot);
@@ -144,13 +144,13 @@ fn exponentials<V: Vector>(x: &mut [V::Element], pivot: V::Element) -> V::Elemen
     sum.reduce_sum()
 }
 
-/// Where a score says that nothing is attended to.
+/// Whether a score is masked.
 #[inline(always)]
 pub(super) fn is_hidden<V: Vector>(score: V) -> V::Mask {
     score.eq(V::splat(-V::Element::INFINITY))
 }
 
-/// Multiplies weights by their factors of dropout.
+/// Multiplies weights by the factors of the dropout mask.
 pub(super) struct DropSome<'a, E> {
     pub dropper: DropoutMask<E>,
     pub tile: &'a Tile,
@@ -178,7 +178,7 @@ impl<E: Real> Kernel for DropSome<'_, E> {
     }
 }
 
-/// After the last key: the sums of values become means.
+/// Divides the sums of values by the sums of weights, after the last key.
 pub(super) struct Divide<'a, E> {
     pub running: &'a OnlineSoftmaxState<E>,
     /// `[queries, value_width]`
@@ -205,7 +205,7 @@ impl<E: Real> Kernel for Divide<'_, E> {
     }
 }
 
-/// After the last key: `lse` is the logarithm of the sum of all `exp(s)`.
+/// Writes `lse`, the logarithm of the sum of all `exp(s)`, after the last key.
 pub(super) struct WriteLse<'a, E> {
     pub running: &'a OnlineSoftmaxState<E>,
     /// `[queries]`
@@ -228,7 +228,7 @@ impl<E: Real> Kernel for WriteLse<'_, E> {
     }
 }
 
-/// `x factor`
+/// `x * factor`
 struct Times<E>(E);
 
 impl<E: Real> slice::Map<E> for Times<E> {
@@ -238,7 +238,7 @@ impl<E: Real> slice::Map<E> for Times<E> {
     }
 }
 
-/// The weights again, and the gradient of the scores.
+/// Recomputes the weights, and computes the gradient of the scores.
 pub(super) struct Differentiate<'a, E> {
     pub normalizer: Normalizer<'a, E>,
     pub dropper: Option<DropoutMask<E>>,
@@ -247,9 +247,9 @@ pub(super) struct Differentiate<'a, E> {
     pub lse: &'a [E],
     /// `δ`, `[queries]`
     pub delta: &'a [E],
-    /// From scores to weights, `[queries, keys]`.
+    /// Scores, which become weights, `[queries, keys]`.
     pub scores: MatrixMut<'a, E>,
-    /// From the gradient of the weights to that of the scores, `[queries, keys]`.
+    /// The gradient of the weights, which becomes that of the scores, `[queries, keys]`.
     pub d: MatrixMut<'a, E>,
 }
 
@@ -308,9 +308,9 @@ fn differentiate<V: Vector>(
     }
 }
 
-/// A normalizer, seen from one row.
+/// A normalizer on one row.
 trait Weights<V> {
-    /// `p` and `g`; `p` is 0 where nothing is attended to.
+    /// `p` and `g`. `p` is 0 where the score is masked.
     fn weight_and_slope(&self, score: V) -> (V, V);
 }
 
@@ -321,7 +321,7 @@ struct Exponential<V> {
 impl<V: Vector> Weights<V> for Exponential<V> {
     #[inline(always)]
     fn weight_and_slope(&self, score: V) -> (V, V) {
-        // Rounding must not lift the largest score above the sum; NaN passes, but where nothing is attended to.
+        // Rounding must not lift the largest score above the sum. NaN is preserved, except where the score is masked.
         let weight = math::exp_of_weight(V::zero().min(score - self.lse));
         let weight = V::select(is_hidden(score), V::zero(), weight);
         (weight, weight)
@@ -378,7 +378,7 @@ impl<E: Real> Kernel for RowDots<'_, E> {
     }
 }
 
-/// What sinks add to their gradients: `dsink = -Σ p δ` over the queries, where `p` is the weight of the sink.
+/// Adds the gradients of sinks: `dsink = -Σ p δ` over the queries, where `p` is the weight of the sink.
 pub(super) struct SinkGradients<'a, E> {
     /// `[heads]`
     pub sink: &'a [E],
@@ -410,7 +410,7 @@ impl<E: Real> Kernel for SinkGradients<'_, E> {
                     let lse = load_filled(lse, E::INFINITY);
                     let delta = load_any::<V>(delta);
                     let (weight, _) = Exponential { lse }.weight_and_slope(V::splat(sink));
-                    // A query that attends to no key has an output that is 0, whatever the gradient of it.
+                    // The output of a query that attends to no key is 0, for any gradient.
                     let alone = lse.eq(V::splat(sink)) & delta.ne(delta);
                     sum += V::select(alone, V::zero(), weight * delta);
                 }

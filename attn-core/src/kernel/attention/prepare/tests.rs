@@ -6,10 +6,10 @@ use crate::kernel::testing::{
 
 const THETA: f64 = 1e4;
 
-/// Whether there is a bias, a norm, whether there is a rotation.
+/// Whether there is a bias, the norm, and whether there is a rotation.
 type Way = (bool, Option<Kind>, bool);
 
-/// The most heads.
+/// The maximum number of heads.
 const HEADS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,12 +18,12 @@ enum Kind {
     Rms,
 }
 
-/// Of all heads.
+/// The bias of all heads.
 fn bias<E: Pooled>(width: usize) -> Vec<E> {
     noise(HEADS * width, 9)
 }
 
-/// Calls `body` with the tables of a way that a width allows.
+/// Calls `body` with the tables of a transform that the width allows.
 fn with<E: Pooled, T>(
     (has_bias, norm, rope): Way,
     gain: &[E],
@@ -42,7 +42,7 @@ fn with<E: Pooled, T>(
     })
 }
 
-/// Every way that a width allows.
+/// Every transform that a width allows.
 fn ways(width: usize) -> impl Iterator<Item = Way> {
     let norms = [None, Some(Kind::L2), Some(Kind::Rms)];
     let ways = norms.map(|norm| [false, true].map(|rope| (norm, rope)));
@@ -131,7 +131,7 @@ impl<E: Pooled> Kernel for BackwardRows<'_, E> {
     }
 }
 
-/// The rows of one head among others, and their transpose; both between other columns that must stay as they are.
+/// The rows of one head among others, and their transpose, both between other columns that must not change.
 fn load<E: Pooled>(how: &HeadTransform<'_, E>, x: Matrix<'_, E>, first: usize) -> (Vec<E>, Vec<E>) {
     let load = |columns| {
         let (rows, cols) = if columns {
@@ -229,7 +229,7 @@ fn the_derivative_is_that_of_central_differences() {
                         backward(how, x, first, &d, Some(&mut d_gain))
                     });
                     let what = format!("{len} x {width} from {first}, {way:?} on {isa}");
-                    // The third derivative of a norm of a single small number is large: 1e-10 / 6 of some 1000.
+                    // The third derivative of the norm of a small number is large: 1e-10 / 6 of about 1000.
                     assert_close(&what, &d_x, &slopes(&x, |x| loss(x, &gain)), Absolute(2e-7));
                     let want = slopes(&gain, |gain| loss(&x, gain));
                     let want: Vec<f64> = want.iter().map(|d| 1.0 + d).collect();
@@ -305,7 +305,7 @@ fn padding_may_be_anything_where_nothing_depends_on_it() {
     });
 }
 
-/// `prepare`, and its derivative, over numbers that must be overwritten.
+/// `prepare` and its derivative, with old numbers that must be overwritten.
 fn whole<E: Pooled>(
     way: Way,
     [batch, len, heads]: [usize; 3],
