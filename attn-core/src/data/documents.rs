@@ -12,8 +12,8 @@ use crate::{
     fused::{Affine, Interval},
 };
 
-/// Says which document each token belongs to: what a layer with `mask = document` takes besides its input. A token
-/// attends to those of its own document.
+/// The document of each token: an argument of a layer with `mask = document`, besides its input. A token attends to tokens of its
+/// own document.
 ///
 /// | data | batched | unbatched |
 /// | --- | --- | --- |
@@ -46,7 +46,7 @@ pub trait Documents<Shape, D: HasErr>: Sized {
     fn read(self, layer: &'static str, sizes: Sizes) -> Result<DocumentData, Error<D::Err>>;
 }
 
-/// [`Documents`], as they were read.
+/// The values of [`Documents`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentData {
     /// `[batch, query]`.
@@ -91,7 +91,7 @@ struct Ids {
 }
 
 impl Ids {
-    /// The ids of a range of tokens. One sequence at a time.
+    /// The ids of a range of tokens of one sequence.
     fn over<'z>(&self, b: Affine<'z>, index: Affine<'z>) -> Affine<'z> {
         let (first, last) = index.bounds().ends();
         let ids = match b.bounds().ends() {
@@ -102,7 +102,7 @@ impl Ids {
     }
 
     fn at(&self, b: i64, index: i64) -> i64 {
-        // Ids are compared, never counted with: that a huge one turns negative changes nothing.
+        // Ids are only compared, so it does not matter that a huge one becomes negative.
         self.ids[b as usize * self.len + index as usize] as i64
     }
 }
@@ -145,7 +145,7 @@ impl<Q: Dim, K: Dim, D: Storage<usize>> Documents<(Q, K), D>
     }
 }
 
-/// Data that is kept for the next call.
+/// Borrowed data, for several calls.
 impl<S, D: HasErr, P: Documents<S, D> + Clone> Documents<S, D> for &P {
     fn read(self, layer: &'static str, sizes: Sizes) -> Result<DocumentData, Error<D::Err>> {
         self.clone().read(layer, sizes)

@@ -1,8 +1,8 @@
-//! A layer as one operation of the tape, on slices.
+//! A layer as one operation on the tape, over slices.
 //!
-//! The macros take the derivative and emit a forward and a backward function; what these call is here: [`Operation`] is
-//! how they reach dfdx, [`Array`] what they compute, [`Projection`] the parameters of one product. The work is done in
-//! [`kernel`](crate::kernel).
+//! The macros take the derivative and emit a forward and a backward function. This module has the types that these use:
+//! [`Operation`] is the connection to dfdx, [`Array`] holds values, [`Projection`] the parameters of one product. The computation
+//! is in [`kernel`](crate::kernel).
 
 mod affine;
 mod array;
@@ -38,18 +38,18 @@ pub use zone::{Cut, Zone};
 
 use crate::{Element, simd::Vector};
 
-/// So many zeros, for a tensor to own.
+/// A vector of zeros, for a tensor to own.
 pub fn zeros<E: Element>(len: usize) -> Vec<E> {
     vec![E::zero(); len]
 }
 
-/// A number in every lane.
+/// `value` in every lane.
 #[inline(always)]
 pub fn splat<E: Element, V: Vector<Element = E>>(value: f64) -> V {
     V::splat(E::of(value))
 }
 
-/// An element of a parameter, to compute with on the host.
+/// An element of a parameter, for computations on the host.
 pub fn number<E: Element>(value: E) -> f64 {
     value.into()
 }

@@ -11,9 +11,9 @@ pub enum Truth {
     True,
     /// It holds nowhere.
     False,
-    /// It holds at some pairs, and at others it does not. On either side of the cut more is known.
+    /// It holds at some pairs, and not at others. A cut separates them further.
     Mixed(Option<Cut>),
-    /// It may hold here and there. On either side of the cut more is known; if there is none, nothing will be.
+    /// It may hold at some pairs. A cut decides more on both sides; without a cut it stays unknown.
     Unknown(Option<Cut>),
 }
 
@@ -37,7 +37,7 @@ impl Truth {
         }
     }
 
-    /// Where to cut, if it is neither true nor false.
+    /// The cut, if it is neither true nor false.
     pub(super) fn cut(self) -> Option<Cut> {
         match self {
             Self::True | Self::False => None,

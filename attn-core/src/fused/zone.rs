@@ -1,17 +1,17 @@
-//! Masks on rectangles: what holds of a whole one is known without looking at its pairs.
+//! Masks on rectangles: properties of a whole rectangle are derived without visiting its pairs.
 
 use std::ops::Range;
 
 use super::{Affine, Interval, Truth};
 use crate::kernel::attention::Coverage;
 
-/// Pairs of a query and a key: those of a range of queries, a range of keys, and a range of distances between the two.
+/// A set of pairs of a query and a key: a range of queries, a range of keys, and a range of distances between the two.
 ///
-/// Each range is as narrow as the other two allow: no end of one is without a pair, and a cut across it leaves pairs on both
-/// sides. (Such sets are the *zones* of Dill 1989, whose matrices of difference bounds have three rows here.)
+/// Each range is as narrow as the other two allow: every end of a range belongs to a pair, and a cut across it leaves pairs on
+/// both sides. (Such sets are the *zones* of Dill 1989. Their difference bound matrices have three rows here.)
 ///
-/// A mask that is unknown on a zone is asked again on both sides of a cut. What is left of `causal & !sliding_window(64)`
-/// is then known everywhere:
+/// A mask that is unknown on a zone is evaluated again on both sides of a cut. After the cuts `causal & !sliding_window(64)` is
+/// known everywhere:
 ///
 /// ```
 /// use attn::__private::runtime::{fused::Zone, kernel::attention::Coverage};
@@ -28,7 +28,7 @@ use crate::kernel::attention::Coverage;
 pub struct Zone {
     query: Interval,
     key: Interval,
-    /// How far the key lies before the query.
+    /// The distance from the query back to the key.
     back: Interval,
 }
 
@@ -40,18 +40,18 @@ pub(super) enum Along {
     Back,
 }
 
-/// A line through a zone: on one side are the pairs up to a place along one of its ranges, on the other those beyond.
+/// A line through a zone: on one side are the pairs up to a value of one coordinate, on the other those beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     pub(super) along: Along,
     pub(super) at: i64,
 }
 
-/// The most zones that a mask is asked about before it is taken to be partial. Everyday masks are asked about one to ten.
+/// The maximum number of zones per mask. Beyond this number it counts as partial. Common masks need one to ten.
 const MOST_ZONES: usize = 256;
 
 impl Zone {
-    /// The pairs of a rectangle that is not empty.
+    /// The pairs of a non-empty rectangle.
     pub fn of(q: &Range<usize>, k: &Range<usize>) -> Self {
         let query = Interval::of(q);
         let key = Interval::of(k);
@@ -75,12 +75,12 @@ impl Zone {
         }
     }
 
-    /// A number.
+    /// A constant.
     pub fn number(&self, value: i64) -> Affine<'_> {
         self.within(Interval::exactly(value))
     }
 
-    /// Something of which nothing else is known.
+    /// A value of which only the bounds are known.
     pub fn within(&self, bounds: Interval) -> Affine<'_> {
         Affine::of(self, [0, 0], bounds)
     }
@@ -96,7 +96,7 @@ impl Zone {
         }
     }
 
-    /// Whether the mask is `found` all over the zone. The first piece of which something is known says what that is.
+    /// Whether the mask is `found` on the whole zone. The first piece with a known value determines `found`.
     fn is_alike(
         &self,
         mask: &dyn Fn(&Self) -> Truth,

@@ -8,7 +8,7 @@ use crate::data::{DocumentData, Documents, LengthsPerQuery, Padding, PaddingData
 
 const LEN: usize = 300;
 
-/// A combination of masks, as the macro spells them.
+/// A combination of masks, in the spelling of the macro.
 #[derive(Clone, Debug)]
 enum Mask {
     Causal { offset: i64 },
@@ -28,7 +28,7 @@ enum Mask {
 #[derive(Debug)]
 struct Call {
     document: DocumentData,
-    /// A length, a length for each query, marks of keys.
+    /// A length, a length per query, and marks of keys.
     padding: [PaddingData; 3],
 }
 
@@ -103,7 +103,7 @@ fn masks() -> impl Strategy<Value = Mask> {
     })
 }
 
-/// Documents of some lengths one after the other, lengths and marks.
+/// Consecutive documents of different lengths, lengths and marks.
 fn calls() -> impl Strategy<Value = Call> {
     let lengths = prop::collection::vec(1..80_usize, LEN);
     let keys = prop::collection::vec(prop::bool::weighted(0.9), LEN);
@@ -132,7 +132,7 @@ fn calls() -> impl Strategy<Value = Call> {
     })
 }
 
-/// By looking at every pair.
+/// The coverage, from every pair.
 fn of_pairs(mask: &Mask, call: &Call, q: Range<usize>, k: Range<usize>) -> Coverage {
     let pairs = q.flat_map(|q| k.clone().map(move |k| (q as i64, k as i64)));
     let attends: Vec<_> = pairs.map(|(q, k)| mask.attends(call, q, k)).collect();
@@ -146,7 +146,7 @@ fn of_pairs(mask: &Mask, call: &Call, q: Range<usize>, k: Range<usize>) -> Cover
 #[test]
 fn a_mask_is_asked_about_so_many_zones() {
     let asked = Cell::new(0);
-    // Even and odd: known of two neighbours at a time.
+    // Even and odd: known for two neighbours at a time.
     let nothing = |at: &Zone| {
         asked.set(asked.get() + 1);
         let is_even = (at.q_idx() % at.number(2)).equals(at.number(0));

@@ -145,7 +145,7 @@ fn powers_of_special_numbers_are_those_of_the_standard_library() {
             check(isa, mapped(isa, &X, Whole(n)), f64::from(n), &X);
         }
         for y in [0.5, -0.5, 1.7, -1.7, 70.0, -70.0] {
-            // A negative number has no power of a half, but zero and infinity have.
+            // Without -0 and -∞: they have no power with a fractional exponent.
             check(isa, mapped(isa, &X[..5], Power(y)), y, &X[..5]);
         }
         assert_eq!(
