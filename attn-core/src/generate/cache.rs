@@ -1,4 +1,4 @@
-//! The keys and values that an attention has seen.
+//! The KV cache of an attention.
 
 use super::{
     reach::Reach,
@@ -12,29 +12,29 @@ use crate::{
     },
 };
 
-/// The most tokens of a sequence that are new at once. More are given in turn: memory does not grow with the prompt.
+/// The maximum number of new tokens of a sequence in one step. More are processed in several steps, so that memory does not grow
+/// with the prompt.
 pub(super) const MOST_NEW: usize = 128;
 
-/// The keys and values of all sequences of a session that an attention still looks at.
+/// The cached keys and values of all sequences of a session, for one attention.
 ///
-/// Both are kept prepared: keys as they meet queries, rotated by their position. What no later query attends to makes room
-/// when there is none left, so that a window of `W` keys takes the memory of `W` and some more, however long the sequence
-/// becomes.
+/// Both are cached after their transforms: keys are rotated by their position. When the cache is full, rows that no later query
+/// attends to are evicted. So a window of `W` keys takes the memory of `W` and some more, for any length of the sequence.
 #[derive(Clone, Debug)]
 pub struct Cache<E> {
     sequences: Vec<Sequence<E>>,
     reach: Reach,
-    /// The most rows of a sequence.
+    /// The maximum number of rows of a sequence.
     rows: usize,
 }
 
-/// Rows of keys and values, of which `len` are there.
+/// Rows of keys and values, of which `len` are in use.
 #[derive(Clone, Debug)]
 struct Sequence<E> {
     keys: Rows<E>,
     values: Rows<E>,
     len: usize,
-    /// How many rows behind the first that are kept are there no more.
+    /// The number of evicted rows after the first rows, which are kept.
     dropped: usize,
 }
 
@@ -56,13 +56,13 @@ impl<E: Pooled> Rows<E> {
         Matrix::new(&self.numbers[..rows * self.width], rows, self.width)
     }
 
-    /// `len` rows from `start` on, to write.
+    /// `len` rows from `start` on, mutable.
     fn some_mut(&mut self, start: usize, len: usize) -> MatrixMut<'_, E> {
         let numbers = &mut self.numbers[start * self.width..][..len * self.width];
         MatrixMut::new(numbers, len, self.width)
     }
 
-    /// Moves the rows from `from` up to `end` to where `to` is.
+    /// Moves the rows `from..end` to `to`.
     fn shift(&mut self, from: usize, end: usize, to: usize) {
         let width = self.width;
         self.numbers
@@ -71,17 +71,17 @@ impl<E: Pooled> Rows<E> {
 }
 
 impl<E: Pooled> Cache<E> {
-    /// An empty cache for an attention that looks back only.
+    /// An empty cache for a causal attention.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if there is not so much memory.
+    /// [`Error::TooLarge`] if there is not enough memory.
     pub fn new<Dev>(room: Capacity, attention: &Attention<'_, E>) -> Result<Self, Error<Dev>> {
         let Capacity {
             sequences,
             capacity,
         } = room;
         let sizes = attention.sizes;
-        // The room for new tokens holds such a sequence, whatever its mask looks at.
+        // The space for new tokens holds such a sequence, whatever its mask attends to.
         let reach = match capacity <= MOST_NEW {
             true => Reach::all(capacity),
             false => Reach::of(attention.mask, sizes, sequences, capacity),
@@ -102,20 +102,20 @@ impl<E: Pooled> Cache<E> {
         })
     }
 
-    /// The numbers that there is room for.
+    /// The number of elements that are allocated.
     pub fn numbers(&self) -> usize {
         let each = self.sequences.iter();
         each.map(|of| of.keys.numbers.len() + of.values.numbers.len())
             .sum()
     }
 
-    /// Forgets a sequence.
+    /// Clears a sequence.
     pub fn reset(&mut self, sequence: usize) {
         let of = &mut self.sequences[sequence];
         (of.len, of.dropped) = (0, 0);
     }
 
-    /// The attention of new tokens to those before them and to each other. Their keys and values are remembered.
+    /// The attention of new tokens to those before them and to each other. Their keys and values are added to the cache.
     ///
     /// The tensors are those of [`Attention::forward`], of a single sequence: the rows of the new tokens.
     ///
@@ -145,14 +145,14 @@ impl<E: Pooled> Cache<E> {
         }
     }
 
-    /// Drops what nobody looks at any more, if there is no room otherwise.
+    /// Evicts rows that no later query attends to, if there is no free space.
     fn make_room(&mut self, span: &Span) {
         let Reach { kept, window } = self.reach;
         let sequence = &mut self.sequences[span.sequence];
         if sequence.len + span.rows.len() <= self.rows {
             return;
         }
-        // Where a mask looks at the first keys only, nothing else is needed.
+        // If a mask attends to the first keys only, nothing else is needed.
         let needed = (span.first + 1).saturating_sub(window.max(1));
         let dead = needed.saturating_sub(kept + sequence.dropped);
         for rows in [&mut sequence.keys, &mut sequence.values] {
@@ -163,7 +163,7 @@ impl<E: Pooled> Cache<E> {
     }
 }
 
-/// Whether the system has the memory of all rows: [`there_is_memory`].
+/// Checks that the system has the memory of all rows: [`there_is_memory`].
 fn check_memory<E, Dev>(
     sequences: usize,
     rows: usize,
@@ -184,12 +184,12 @@ fn check_memory<E, Dev>(
     }
 }
 
-/// Whether the system has so many bytes; it has not if they cannot be counted. They are asked for once, beforehand: a process that asks
-/// for them in vain while it makes a vector of them ends.
+/// Whether the system has this many bytes; `false` if the number overflowed. They are allocated once, beforehand: a failed
+/// allocation of a vector aborts the process.
 pub(super) fn there_is_memory(bytes: Option<usize>) -> bool {
     let mut all = Vec::<u8>::new();
     let there_is = bytes.is_some_and(|bytes| all.try_reserve_exact(bytes).is_ok());
-    // Memory that nobody looks at is not asked for.
+    // An unused allocation would be optimised away.
     std::hint::black_box(&all);
     there_is
 }

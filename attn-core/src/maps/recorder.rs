@@ -1,4 +1,4 @@
-//! From a pass through a model to the maps of its attentions.
+//! The recorder of attention weights during a pass of a model.
 
 use std::cell::RefCell;
 
@@ -10,12 +10,12 @@ use dfdx::{
 use super::AttentionMap;
 use crate::{Element, Error, entry::ForwardOptions, kernel::attention::MaskBlocks};
 
-/// The records of the attentions of a pass, in the order in which they run.
+/// The recorded weights of a pass, in the order of execution.
 #[derive(Debug, Default)]
 pub struct Recorder(RefCell<Vec<([usize; 4], Vec<f32>)>>);
 
 impl Recorder {
-    /// Keeps the weights of the attention that has just run.
+    /// Records the weights of the attention that has just run.
     pub(crate) fn record(&self, weights: &impl Looked) {
         self.0.borrow_mut().push(weights.to_host());
     }
@@ -35,7 +35,7 @@ impl<S: Shape, E: Element, D: Storage<E>> Looked for Tensor<S, E, D> {
             *size = axis;
         }
         let weights = match self.shape().num_elements() {
-            // dfdx cannot list what is in a tensor without numbers.
+            // dfdx cannot list the elements of an empty tensor.
             0 => Vec::new(),
             _ => self.as_vec(),
         };
@@ -46,7 +46,7 @@ impl<S: Shape, E: Element, D: Storage<E>> Looked for Tensor<S, E, D> {
     }
 }
 
-/// The attentions of a model in the order in which they run: what each is called, and the blocks of its mask.
+/// The attentions of a model in the order of execution, with their names and the blocks of their masks.
 #[derive(Debug, Default)]
 pub struct Attentions {
     path: String,
@@ -56,12 +56,12 @@ pub struct Attentions {
 type Blocks = fn(usize, usize) -> MaskBlocks;
 
 impl Attentions {
-    /// An attention of this name.
+    /// Adds an attention of this name.
     pub fn attention(&mut self, name: &str, blocks: Blocks) {
         self.found.push((format!("{}{name}", self.path), blocks));
     }
 
-    /// The attentions of a loop of this name.
+    /// Adds the attentions of a loop of this name.
     pub fn repeat(&mut self, name: &str, rounds: usize, body: impl Fn(&mut Self)) {
         let outside = self.path.len();
         for round in 0..rounds {
@@ -72,10 +72,10 @@ impl Attentions {
     }
 }
 
-/// Runs a model in its composed form and returns what its attentions looked at.
+/// Runs a model in its composed form and returns its attention maps.
 ///
 /// # Errors
-/// That of the model.
+/// The error of the model.
 pub fn attention_maps<Output, Dev>(
     run: impl FnOnce(ForwardOptions<'_>) -> Result<Output, Error<Dev>>,
     list: impl FnOnce(&mut Attentions),

@@ -1,6 +1,6 @@
 //! A vocabulary as JSON.
 //!
-//! Characters are one string, bytes are `{"type": "bytes"}`, and pieces the file that Hugging Face's `tokenizers` writes.
+//! Characters are one string, bytes are `{"type": "bytes"}`, and pieces are the file format of Hugging Face's `tokenizers`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, json, value::RawValue};

@@ -1,4 +1,4 @@
-//! Which token is which text.
+//! The mapping between tokens and text.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,21 @@ use std::collections::BTreeSet;
 use super::pieces::Pieces;
 use super::{Decoder, TextError};
 
-/// The tokens of a language model, as numbers from 0, and their text.
+/// The tokens of a language model, numbered from 0, with their text.
 #[doc(alias("AutoTokenizer", "Tokenizer", "tiktoken"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vocabulary(pub(super) Kind);
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// In the order of their code points.
+    /// Characters in the order of their code points.
     Characters(Vec<char>),
     Bytes,
     #[cfg(feature = "tokenizers")]
     Pieces(Box<Pieces>),
 }
 
-/// How much of a text an error shows, in characters.
+/// The number of characters of a text that an error shows.
 const SHOWN: usize = 60;
 
 impl Vocabulary {
@@ -43,14 +43,14 @@ impl Vocabulary {
         Self(Kind::Bytes)
     }
 
-    /// The pieces of words that byte-pair encoding finds in a text: 256 bytes, and then one pair of neighbours after the other,
-    /// the most frequent one first, until there are `size`, or until every word is a piece.
+    /// The pieces of words that byte-pair encoding finds in a text. They start as the 256 bytes. Then the most frequent pair of
+    /// neighbours becomes a piece, again and again, until there are `size` pieces, or until every word is a piece.
     ///
-    /// Words are split as GPT-2 splits them, so that no piece reaches across a space. The same text gives the same pieces.
+    /// Words are split as in GPT-2, so that no piece crosses a space. The pieces depend on the text only.
     ///
     /// Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units" (2016); on bytes: Radford et al., "Language
     /// Models are Unsupervised Multitask Learners" (2019). It is the `ByteLevelBPETokenizer` of Hugging Face's `tokenizers`, and
-    /// is saved as the file that library reads.
+    /// has its file format.
     ///
     /// # Errors
     /// [`TextError::TooFew`] if `size` is less than 256, and [`TextError::Empty`].
@@ -60,7 +60,7 @@ impl Vocabulary {
         Ok(Self(Kind::Pieces(Box::new(pieces))))
     }
 
-    /// How many tokens there are.
+    /// The number of tokens.
     #[allow(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -81,17 +81,17 @@ impl Vocabulary {
         }
     }
 
-    /// The tokens of a text, with those that the file of a tokenizer puts around it: `[CLS]` and `[SEP]` of BERT, `<s>` of Llama.
+    /// The tokens of a text, with the special tokens of the tokenizer's file: `[CLS]` and `[SEP]` of BERT, `<s>` of Llama.
     ///
     /// `transformers`: `tokenizer(text)`, without its padding and truncation.
     ///
     /// # Errors
-    /// [`TextError::Strangers`] if it has characters that a vocabulary of characters does not have.
+    /// [`TextError::Strangers`] if it has characters that are not in a vocabulary of characters.
     pub fn encode(&self, text: &str) -> Result<Vec<usize>, TextError> {
         self.encode_with(text, true)
     }
 
-    /// The tokens of a text alone: for a text that goes on, or a part of one.
+    /// The tokens of a text without special tokens: for a text that continues, or a part of one.
     ///
     /// `transformers`: `tokenizer(text, add_special_tokens=False)`.
     ///
@@ -114,12 +114,12 @@ impl Vocabulary {
         }
     }
 
-    /// The text of tokens. What is not UTF-8, as a model of bytes may write, becomes U+FFFD. Special tokens are in it by their names.
+    /// The text of tokens. Invalid UTF-8, which a model of bytes may generate, becomes U+FFFD. Special tokens appear by name.
     ///
     /// `transformers`: `tokenizer.decode(tokens)`.
     ///
     /// # Errors
-    /// [`TextError::Token`] for a token that there is not.
+    /// [`TextError::Token`] for a token that does not exist.
     pub fn decode(&self, tokens: &[usize]) -> Result<String, TextError> {
         #[cfg(feature = "tokenizers")]
         if let Kind::Pieces(pieces) = &self.0
@@ -135,13 +135,13 @@ impl Vocabulary {
         Ok(text + &decoder.finish())
     }
 
-    /// Makes text of tokens as they come.
+    /// A decoder for tokens one by one.
     pub fn decoder(&self) -> Decoder<'_> {
         Decoder::new(self)
     }
 
-    /// The UTF-8 of a token, which may be a part of a character. Where a tokenizer does more than to put tokens side by side, it is the
-    /// name of the token, as `##ing` of BERT.
+    /// The UTF-8 of a token, which may be a part of a character. For a tokenizer whose text is not the concatenation of tokens,
+    /// it is the name of the token, such as `##ing` of BERT.
     ///
     /// # Errors
     /// [`TextError::Token`] if there is no such token.
