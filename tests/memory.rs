@@ -205,7 +205,7 @@ fn a_threshold_takes_no_more_than_a_block_of_rows() {
 
 /// Neither scores, nor what additive ones are made of, nor biases, nor dropped weights stand in memory.
 #[test]
-fn nothing_else_asks_for_a_square_of_the_length() {
+fn allocations_are_never_quadratic_in_the_length() {
     let _alone = alone();
     macro_rules! linear {
         ($($Layer:ident),*) => {$(

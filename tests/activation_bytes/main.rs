@@ -142,7 +142,7 @@ mod dropouts {
 
     /// Two arrays at a time, as without dropout, and the result with its gradient: what fell of a term is nowhere in memory.
     #[test]
-    fn what_falls_of_a_term_takes_nothing() {
+    fn dropout_of_a_term_takes_no_memory() {
         for [batch, seq] in sizes() {
             let array = batch * seq * 8;
             let result = batch * 8;

@@ -29,7 +29,7 @@ fn tokens(batch: usize, length: usize) -> Tensor<(usize, usize), usize, Cpu> {
 
 /// The loss and the optimizer take less than the model does in the middle of its backward pass.
 #[test]
-fn a_step_of_training() {
+fn training_steps_take_the_stated_bytes() {
     let _alone = alone();
     let mut gpt = Cpu::default().build_module::<Gpt, f32>();
     let mut optimizer = AdamW::new(Default::default());
@@ -55,7 +55,7 @@ fn a_step_of_training() {
 
 /// A pass that nobody will differentiate keeps nothing, and one without dropout takes no more than one with it.
 #[test]
-fn a_pass_that_is_not_trained_takes_less() {
+fn passes_without_training_take_less() {
     let _alone = alone();
     let gpt = Cpu::default().build_module::<Gpt, f32>();
     let promised = Gpt::activation_bytes(2, 50);
@@ -69,7 +69,7 @@ fn a_pass_that_is_not_trained_takes_less() {
 }
 
 #[test]
-fn what_does_not_fit_is_the_largest_number() {
+fn overflowing_bytes_are_the_largest_number() {
     assert_eq!(Gpt::activation_bytes(usize::MAX, 2), usize::MAX);
     assert_eq!(
         Gpt::activation_bytes(usize::MAX, 0),

@@ -61,7 +61,7 @@ macro_rules! dropped {
 }
 
 #[test]
-fn it_acts_in_forward_mut_on_a_traced_tensor_and_nowhere_else() {
+fn dropout_acts_only_in_forward_mut_on_a_traced_tensor() {
     let dev = Cpu::default();
     let mut layer = dev.build_module::<Half, f32>();
     let x: Tensor<Rank3<2, 5, 32>, f32, _> = dev.sample_normal();
@@ -106,7 +106,7 @@ fn it_acts_in_forward_mut_on_a_traced_tensor_and_nowhere_else() {
 }
 
 #[test]
-fn none_of_it_is_the_identity() {
+fn probability_0_is_the_identity() {
     let dev = Cpu::default();
     let mut layer = dev.build_module::<Zero, f32>();
     let x: Tensor<Rank3<2, 5, 32>, f32, _> = dev.sample_normal();
@@ -143,7 +143,7 @@ fn a_share_of_p_is_dropped_and_the_rest_is_scaled() {
 
 /// Were a weight dropped together with its neighbour along some axis, more than half of the pairs would agree.
 #[test]
-fn every_batch_head_query_and_key_has_its_own_lot() {
+fn pairs_of_all_batches_and_heads_are_dropped_independently() {
     let weights = dropped!(Half, 2);
     let axes = [
         ("batch", N * HEADS * N, BATCH),
@@ -162,7 +162,7 @@ fn every_batch_head_query_and_key_has_its_own_lot() {
 }
 
 #[test]
-fn every_call_draws_anew_and_a_seed_repeats_it() {
+fn calls_draw_anew_and_a_seed_repeats_them() {
     let run = |seed| {
         let dev = Cpu::seed_from_u64(seed);
         let mut layer = dev.build_module::<Half, f32>();
@@ -182,7 +182,7 @@ fn every_call_draws_anew_and_a_seed_repeats_it() {
 }
 
 #[test]
-fn what_the_mask_hides_stays_hidden() {
+fn masked_keys_stay_masked() {
     let weights = dropped!(Masked, 5);
     for (place, weight) in weights.into_iter().enumerate() {
         let query = place / (HEADS * N) % N;

@@ -185,13 +185,13 @@ macro_rules! assert_cross_attention {
 }
 
 #[test]
-fn self_attention_of_nothing() {
+fn self_attention_accepts_empty_input() {
     assert_self_attention!(Plain, Causal, Windowed, Table);
     assert_self_attention!(Softmax1, Sigmoid, Additive, Bilinear);
 }
 
 #[test]
-fn self_attention_of_nothing_with_data_for_its_mask() {
+fn self_attention_accepts_empty_input_and_mask_data() {
     assert_self_attention!(Padded, |x, b, s| (x, row(s, b)), |x, s| (x, s));
     assert_self_attention!(
         Padded,
@@ -206,13 +206,13 @@ fn self_attention_of_nothing_with_data_for_its_mask() {
 }
 
 #[test]
-fn cross_attention_of_nothing() {
+fn cross_attention_accepts_empty_inputs() {
     assert_cross_attention!(Cross, CrossCausal, CrossTable, CrossAlibi);
     assert_cross_attention!(CrossSoftmax1, CrossSigmoid, CrossAdditive, CrossBilinear);
 }
 
 #[test]
-fn cross_attention_of_nothing_with_data_for_its_mask() {
+fn cross_attention_accepts_empty_inputs_and_mask_data() {
     assert_cross_attention!(
         CrossPadded,
         |x, c, b, _q, k| (x, c, row(k, b)),
@@ -248,7 +248,7 @@ fn sizes_of_zero_may_be_known_at_compile_time() {
 }
 
 #[test]
-fn a_residual_of_nothing_is_nothing() {
+fn a_residual_of_empty_input_is_empty() {
     let model = Cpu::default().build_module::<(Residual<Causal>, Linear<8, 3>), f32>();
     let x = ones::<8>(0, 3);
     let y: Batched<8> = model.0.forward(x);

@@ -202,7 +202,7 @@ fn flops_stop_at_the_largest_number() {
 }
 
 #[test]
-fn what_is_proved_of_a_mask_is_a_constant() {
+fn proofs_about_a_mask_are_constants() {
     const { assert!(Grouped::IS_CAUSAL && Grouped::EVERY_QUERY_ATTENDS) }
     assert_eq!(
         [Plain::IS_CAUSAL, Plain::EVERY_QUERY_ATTENDS],
@@ -250,7 +250,7 @@ fn lengths_at_which_a_mask_divides_by_0_are_an_error_of_the_call_and_of_what_is_
 }
 
 #[test]
-fn masks_of_a_body_are_understood_too() {
+fn masks_of_a_body_are_proved_too() {
     const { assert!(Bodied::IS_CAUSAL && Bodied::EVERY_QUERY_ATTENDS) }
     const { assert!(Related::IS_CAUSAL && Related::EVERY_QUERY_ATTENDS) }
     for len in [0, 1, 9, 100] {

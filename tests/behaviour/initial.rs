@@ -170,7 +170,7 @@ fn normal_has_its_standard_deviation_for_all_but_gains_and_biases() {
 }
 
 #[test]
-fn the_seed_of_the_device_fixes_them() {
+fn initial_values_depend_on_the_seed_of_the_device() {
     let built = |seed| parameters(&Cpu::seed_from_u64(seed).build_module::<Biased, f32>());
     assert_eq!(built(1), built(1));
     for (one, other) in built(1).iter().zip(built(2)) {

@@ -126,7 +126,7 @@ fn a_moving_average_reaches_every_parameter() {
 }
 
 #[test]
-fn its_parameters_can_be_reset() {
+fn parameters_can_be_reset() {
     let mut layer = Cpu::default().build_module::<Causal, f32>();
     let built = parameters(&layer);
     fill(&mut layer, |_, values| vec![7.0; values.len()]);

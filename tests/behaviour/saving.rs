@@ -196,7 +196,7 @@ where
 }
 
 #[test]
-fn every_kind_of_parameter_has_its_name() {
+fn parameters_of_every_kind_have_their_names() {
     assert_saves::<Plain, f32>(&within("", PLAIN), |l| l.forward(normal()).as_vec());
     assert_saves::<Normed, f32>(&within("", NORMED), |l| l.forward(normal()).as_vec());
     assert_saves::<Additive, f32>(&within("", ADDITIVE), |l| {
@@ -224,7 +224,7 @@ fn learned_positions_have_one_weight() {
 }
 
 #[test]
-fn in_a_model_the_names_say_where_the_layer_stands() {
+fn names_in_a_model_have_the_path_of_the_layer() {
     type Model = (
         LearnedPosition<6, 8, f32, Cpu>,
         Residual<Normed>,

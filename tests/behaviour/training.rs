@@ -94,7 +94,7 @@ fn previous_token_without_attention() -> f32 {
 }
 
 #[test]
-fn with_learned_positions_it_finds_the_previous_token() {
+fn learned_positions_find_the_previous_token() {
     type Model = (
         Embedding<VOCABULARY, 16>,
         LearnedPosition<LEN, 16>,
@@ -109,7 +109,7 @@ fn with_learned_positions_it_finds_the_previous_token() {
 }
 
 #[test]
-fn with_rotary_positions_it_finds_the_previous_token() {
+fn rotary_positions_find_the_previous_token() {
     type Model = (
         Embedding<VOCABULARY, 16>,
         Residual<(LayerNorm1D<16>, Rotating)>,
@@ -122,7 +122,7 @@ fn with_rotary_positions_it_finds_the_previous_token() {
 }
 
 #[test]
-fn with_a_learned_bias_of_distances_it_finds_the_previous_token() {
+fn a_learned_bias_of_distances_finds_the_previous_token() {
     type Model = (
         Embedding<VOCABULARY, 16>,
         Residual<(LayerNorm1D<16>, Near)>,
@@ -138,7 +138,7 @@ fn with_a_learned_bias_of_distances_it_finds_the_previous_token() {
 
 /// The same model, blind: that the loss above cannot be had without attention is measured, too.
 #[test]
-fn without_attention_the_previous_token_is_a_guess() {
+fn models_without_attention_guess_the_previous_token() {
     type Model = (
         Embedding<VOCABULARY, 16>,
         LearnedPosition<LEN, 16>,
@@ -154,7 +154,7 @@ fn without_attention_the_previous_token_is_a_guess() {
 /// A context is a shuffled list of keys, each with a random value, and padding that repeats the keys with wrong values. The
 /// model is asked for the value of a key.
 #[test]
-fn it_looks_up_a_value_by_its_key_and_ignores_the_padding() {
+fn cross_attention_looks_up_a_value_by_its_key_and_ignores_padding() {
     const PAIRS: usize = 4;
     const KEYS: usize = 2 * PAIRS;
     type Query = Linear<KEYS, 16>;

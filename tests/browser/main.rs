@@ -82,7 +82,7 @@ fn number(text: &str) -> Result<f32> {
 const ROUNDING: f32 = 0.5e-4 + 1e-5;
 
 #[test]
-fn the_page_shows_its_layers_and_tokens_and_complains_of_nothing() -> Result<()> {
+fn the_page_shows_its_layers_and_tokens_without_errors() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -106,7 +106,7 @@ fn the_page_shows_its_layers_and_tokens_and_complains_of_nothing() -> Result<()>
 }
 
 #[test]
-fn the_page_asks_the_network_for_nothing() -> Result<()> {
+fn the_page_makes_no_requests() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -184,7 +184,7 @@ fn assert_weights(found: &[String], expected: &[f32]) -> Result<()> {
 }
 
 #[test]
-fn pointing_at_a_token_shows_the_weights_of_the_map() -> Result<()> {
+fn the_weights_of_a_token_are_shown_under_the_mouse() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -217,7 +217,7 @@ fn pointing_at_a_token_shows_the_weights_of_the_map() -> Result<()> {
 }
 
 #[test]
-fn a_click_keeps_a_token_and_the_arrows_go_on() -> Result<()> {
+fn a_click_selects_a_token_and_the_arrows_move_the_selection() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -244,7 +244,7 @@ const TIP: &str =
     "const d = document.querySelector('.tip').dataset; return [d.query, d.key, d.weight].join('|')";
 
 #[test]
-fn the_matrix_says_what_is_under_the_mouse_and_under_the_arrows() -> Result<()> {
+fn the_matrix_describes_the_cell_under_the_mouse_and_the_arrows() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -290,7 +290,7 @@ fn pixels(browser: &Browser, colour: [u8; 3]) -> Result<u64> {
 }
 
 #[test]
-fn the_mask_lies_over_the_matrix_when_asked_for() -> Result<()> {
+fn the_mask_overlays_the_matrix_on_request() -> Result<()> {
     // Those of the style, on light paper.
     const MASKED: [u8; 3] = [0xd9, 0xd4, 0xcc];
     const KINDS: [[u8; 3]; 3] = [[0x0b, 0x7a, 0x43], [0xb0, 0x4a, 0x00], [0x5c, 0x66, 0x72]];
@@ -349,7 +349,7 @@ fn the_overview_has_the_mean_entropy_of_each_head() -> Result<()> {
 }
 
 #[test]
-fn text_that_is_written_as_code_is_not_run() -> Result<()> {
+fn labels_with_code_are_not_executed() -> Result<()> {
     let hostile = [
         "</script><script>window.hacked = 1</script>",
         "<img src=x onerror='window.hacked = 1'>",
@@ -379,7 +379,7 @@ fn text_that_is_written_as_code_is_not_run() -> Result<()> {
 }
 
 #[test]
-fn long_sequences_and_none_at_all_are_drawn() -> Result<()> {
+fn long_and_empty_sequences_are_drawn() -> Result<()> {
     let Some(browser) = Browser::start()? else {
         return Ok(());
     };
@@ -419,7 +419,7 @@ fn long_sequences_and_none_at_all_are_drawn() -> Result<()> {
 }
 
 #[test]
-fn the_page_has_a_dark_side() -> Result<()> {
+fn the_page_has_a_dark_theme() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -488,7 +488,7 @@ fn a_report_shows_its_parts() -> Result<()> {
 }
 
 #[test]
-fn heat_maps_are_drawings_that_a_browser_can_read() -> Result<()> {
+fn heat_maps_are_valid_svg() -> Result<()> {
     let fixture = Fixture::new();
     let labels = Labels::cross(
         [words("query ", 5)],

@@ -38,7 +38,7 @@ tests! {
 
 /// Or else the agreement above would say nothing.
 #[test]
-fn weights_are_dropped_here() {
+fn dropout_changes_the_output() {
     let with = subject!(|x, _case| x, [heads = 2, d_model = 8, dropout = 0.3]);
     let without = subject!(|x, _case| x, [heads = 2, d_model = 8]);
     let case = with.case(Sizes::square(2, 17));

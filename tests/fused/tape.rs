@@ -115,7 +115,7 @@ fn the_composed_layer_is_a_chain() {
 }
 
 #[test]
-fn without_a_tape_the_output_is_the_same() {
+fn outputs_without_a_tape_are_the_same() {
     let state = state_for::<Causal<f32>, _>(&[("x", &DIMS)]);
     let mut layer = layer_with::<Causal<f32>, _>(&state);
     let x: Batched<f32> = state.tensor("x", SHAPE);
@@ -182,7 +182,7 @@ fn a_layer_may_follow_itself() {
 }
 
 #[test]
-fn gradients_flow_on_to_what_the_inputs_came_from() {
+fn gradients_flow_to_the_operations_before() {
     let state = state_for::<Cross<f64>, _>(&[("source", &DIMS), ("x", &[3, 4, 8])]);
     let layer = layer_with::<Cross<f64>, _>(&state);
     let encoder = Cpu::seed_from_u64(1).build_module::<Linear<8, 8>, f64>();
@@ -298,7 +298,7 @@ fn gains_may_be_views() {
 
 /// The gradients that `alloc_grads` prepares are those of a leaky trace, and a second backward pass adds to them.
 #[test]
-fn gradients_gather_over_backward_passes() {
+fn gradients_accumulate_over_backward_passes() {
     let state = state_for::<Causal<f64>, _>(&[("x", &DIMS)]);
     let mut layer = layer_with::<Causal<f64>, _>(&state);
     let x: Batched = state.tensor("x", SHAPE);
@@ -324,7 +324,7 @@ fn gradients_gather_over_backward_passes() {
 
 /// A traced tensor keeps its tape through a layer whose output is not used for the loss.
 #[test]
-fn what_does_not_reach_the_loss_has_a_gradient_of_zero() {
+fn values_that_do_not_reach_the_loss_have_zero_gradients() {
     let layer = Cpu::default().build_module::<Causal, f64>();
     let x: Batched = Cpu::default().sample_normal_like(&SHAPE);
     let (_, tape) = layer.forward(x.leaky_trace()).split_tape();

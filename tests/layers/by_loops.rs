@@ -40,7 +40,7 @@ fn assert_as_by_loops(
 }
 
 #[test]
-fn one_head_at_a_time() {
+fn single_heads_equal_loops() {
     let state = state(&[]);
     let mask = masks::for_all(2, &masks::causal(5, 5));
     let outcome = by_hand::<f64, _, _, _>(&state, |p, x| {
@@ -58,7 +58,7 @@ fn one_head_at_a_time() {
 }
 
 #[test]
-fn all_heads_at_once() {
+fn multiple_heads_equal_loops() {
     let state = state(&[]);
     let mask = masks::for_all(2, &masks::local(5, 5, 2));
     let outcome = by_hand::<f64, _, _, _>(&state, |p, x| {
@@ -74,7 +74,7 @@ fn all_heads_at_once() {
 }
 
 #[test]
-fn heads_in_the_batch() {
+fn heads_folded_into_the_batch_equal_loops() {
     let mut state = state(&[("context", &[2, 3, 6])]);
     state.insert("k_proj.weight", &[8, 6]);
     state.insert("v_proj.weight", &[8, 6]);
@@ -95,7 +95,7 @@ fn heads_in_the_batch() {
 }
 
 #[test]
-fn additive() {
+fn additive_scores_equal_loops() {
     let state = state(&[
         ("context", &[2, 3, 8]),
         ("q_proj.weight", &[6, 8]),
@@ -123,7 +123,7 @@ fn additive() {
 }
 
 #[test]
-fn additive_with_a_vector_for_every_head() {
+fn additive_scores_with_a_vector_per_head_equal_loops() {
     let state = state(&[("score_proj.weight", &[2, 4])]);
     let w = state.get("score_proj.weight").flat.clone();
     let naive = Naive {
@@ -141,7 +141,7 @@ fn additive_with_a_vector_for_every_head() {
 }
 
 #[test]
-fn bilinear_with_a_matrix_for_every_head() {
+fn bilinear_scores_with_a_matrix_per_head_equal_loops() {
     let state = state(&[("score_proj.weight", &[2, 4, 4])]);
     let w = state.get("score_proj.weight").flat.clone();
     let naive = Naive {
@@ -162,7 +162,7 @@ fn bilinear_with_a_matrix_for_every_head() {
 }
 
 #[test]
-fn grouped_heads_with_alibi_softcap_and_softmax1() {
+fn grouped_heads_with_alibi_softcap_and_softmax1_equal_loops() {
     let state = state(&[
         ("k_proj.weight", &[4, 8]),
         ("k_proj.bias", &[4]),
@@ -190,7 +190,7 @@ fn grouped_heads_with_alibi_softcap_and_softmax1() {
 }
 
 #[test]
-fn rope_after_rms_norm_with_sigmoid() {
+fn rope_after_rms_norm_with_sigmoid_equals_loops() {
     let state = state(&[("q_norm.weight", &[4])]);
     let gain = state.get("q_norm.weight").flat.clone();
     let naive = Naive {
@@ -220,7 +220,7 @@ fn rope_after_rms_norm_with_sigmoid() {
 }
 
 #[test]
-fn l2_norm_with_relative_bias_without_biases() {
+fn l2_norm_with_relative_bias_without_biases_equals_loops() {
     let mut state = state(&[("rel_pos_bias.weight", &[8, 2])]);
     for projection in ["q_proj", "k_proj", "v_proj", "o_proj"] {
         state.values.remove(&format!("{projection}.bias"));

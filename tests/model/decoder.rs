@@ -123,7 +123,7 @@ fn ahead(length: usize) -> Tensor<(usize, usize), f64, Cpu> {
 }
 
 #[test]
-fn twenty_steps_of_training_are_the_same_out_of_dfdx_modules() {
+fn training_for_twenty_steps_is_the_same_with_dfdx_modules() {
     let declared = declared();
     let names = names(&declared);
     steps::are_the_same(declared, loss, |parameters, step| {
@@ -153,7 +153,7 @@ fn parameters_are_saved_by_their_place() {
 }
 
 #[test]
-fn a_token_changes_nothing_before_it() {
+fn tokens_do_not_affect_earlier_outputs() {
     let declared = declared();
     let tokens = ids((1, 10), VOCAB).as_vec();
     let mut other = tokens.clone();
@@ -167,7 +167,7 @@ fn a_token_changes_nothing_before_it() {
 }
 
 #[test]
-fn it_is_saved_and_loaded() {
+fn models_are_saved_and_loaded() {
     let dir = tempfile::tempdir().expect("a place for files");
     let file = dir.path().join("m.safetensors");
     let saved = Cpu::seed_from_u64(1).build_module::<Gpt, f32>();

@@ -135,7 +135,7 @@ fn assert_independent(one: &[f64], other: &[f64]) {
 }
 
 #[test]
-fn it_acts_in_forward_mut_on_a_traced_input_and_nowhere_else() {
+fn dropout_acts_only_in_forward_mut_on_a_traced_input() {
     let dev = Cpu::default();
     let mut model = dev.build_module::<Net, f32>();
     let mut plain = dev.build_module::<Plain, f32>();
@@ -168,7 +168,7 @@ fn it_acts_in_forward_mut_on_a_traced_input_and_nowhere_else() {
 }
 
 #[test]
-fn of_an_embedding_a_share_falls_and_the_rest_is_scaled() {
+fn embeddings_are_dropped_with_probability_p_and_scaled_otherwise() {
     let mut model = transparent::<Embedded>();
     let tokens = ids((BATCH, LEN), 5);
     assert_eq!(flat(&model.forward(tokens.clone())), [1.0; COUNT]);
@@ -180,7 +180,7 @@ fn of_an_embedding_a_share_falls_and_the_rest_is_scaled() {
 
 /// Were the rounds to draw alike, a half would be left of three of them.
 #[test]
-fn every_round_of_a_repeat_draws_its_own() {
+fn rounds_of_a_repeat_draw_independently() {
     let y = transparent::<Rounds>().forward_mut(ones(3).leaky_traced());
     assert_kept(&flat(&y), 8.0, 0.125);
     let y = transparent::<Shared>().forward_mut(ones(3).leaky_traced());
@@ -188,7 +188,7 @@ fn every_round_of_a_repeat_draws_its_own() {
 }
 
 #[test]
-fn every_layer_draws_its_own() {
+fn layers_draw_independently() {
     let (one, other) = transparent::<Layers>().forward_mut(ones(4).leaky_traced());
     let [one, other] = [flat(&one), flat(&other)];
     assert_kept(&one, 2.0, 0.5);
@@ -197,7 +197,7 @@ fn every_layer_draws_its_own() {
 }
 
 #[test]
-fn of_the_weights_of_attention_a_share_falls_in_every_layer() {
+fn attention_weights_are_dropped_in_every_layer() {
     let mut model = transparent::<Attending>();
     let (one, other) = model.forward(units(5));
     assert_eq!(flat(&one), [1.0 / 16.0; COUNT]);
@@ -210,7 +210,7 @@ fn of_the_weights_of_attention_a_share_falls_in_every_layer() {
 }
 
 #[test]
-fn every_call_draws_anew_and_the_seed_of_the_device_repeats_it() {
+fn calls_draw_anew_and_the_seed_of_the_device_repeats_them() {
     let run = |seed| {
         let x = ones(seed);
         let mut model = transparent::<Layers>();
@@ -246,7 +246,7 @@ fn factors() -> Vec<f32> {
 
 /// `y = f x` with the factors `f` of dropout, and `x = 1`: the gradient of `Σ c y` is `c f = c y`, 0 where `y` is.
 #[test]
-fn where_a_number_fell_its_gradient_is_0() {
+fn gradients_of_dropped_elements_are_0() {
     macro_rules! check {
         ($($Model:ident)*) => {$(
             let x = ones(8);
@@ -263,7 +263,7 @@ fn where_a_number_fell_its_gradient_is_0() {
 
 /// A vector of the table has the gradients of all places where its token stands.
 #[test]
-fn a_table_learns_from_what_was_kept() {
+fn a_table_learns_from_kept_elements_only() {
     let mut model = transparent::<Embedded>();
     let tokens = ids((BATCH, LEN), 5);
     let y = model.forward_mut(tokens.clone().leaky_traced());
@@ -276,7 +276,7 @@ fn a_table_learns_from_what_was_kept() {
 }
 
 #[test]
-fn the_gradient_is_the_slope_of_what_was_kept() {
+fn the_gradient_is_that_of_the_kept_elements() {
     let run = |model: &mut Net<f64, Cpu>| {
         backpropagate(model.forward_mut(ids((2, 5), 7).leaky_traced())).parameters(model)
     };

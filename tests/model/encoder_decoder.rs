@@ -209,7 +209,7 @@ fn mean_loss(logits: Sequences<VOCAB>, next: &[usize]) -> Traced<Rank0, f64> {
 }
 
 #[test]
-fn twenty_steps_of_training_are_the_same_out_of_dfdx_modules() {
+fn training_for_twenty_steps_is_the_same_with_dfdx_modules() {
     let declared = declared();
     let names = names(&declared);
     steps::are_the_same(declared, loss, |parameters, step| {

@@ -107,7 +107,7 @@ where
 }
 
 #[test]
-fn a_model_is_built_and_reset_to_what_init_asks_for() {
+fn init_is_the_distribution_of_built_and_reset_models() {
     let mut model = Cpu::seed_from_u64(1).build_module::<Asked, f64>();
     check(&model);
     fill(&mut model, |_, values| vec![9.0; values.len()]);
@@ -116,7 +116,7 @@ fn a_model_is_built_and_reset_to_what_init_asks_for() {
 }
 
 #[test]
-fn the_seed_of_the_device_fixes_it() {
+fn initial_values_depend_on_the_seed_of_the_device() {
     let built = |seed| parameters(&Cpu::seed_from_u64(seed).build_module::<Asked, f32>());
     assert_eq!(built(1), built(1));
     assert_ne!(built(1), built(2));

@@ -71,7 +71,7 @@ where
 }
 
 #[test]
-fn every_round_has_the_weights_of_its_layer() {
+fn rounds_have_the_weights_of_their_layers() {
     for (batch, seq) in [(2, 5), (1, 1), (3, 0), (0, 4)] {
         check_nested::<f64>(batch, seq, ROUNDED);
         // Sums of eight terms of order 1 in a chain of nine layers, and ten times that.
@@ -154,7 +154,7 @@ fn one_sequence_is_a_batch_of_one() {
 }
 
 #[test]
-fn what_a_module_looks_at_is_not_among_them() {
+fn attentions_inside_a_module_have_no_maps() {
     attention! {
         struct Inner<heads = 2, d_model = 8>;
     }

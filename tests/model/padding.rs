@@ -88,7 +88,7 @@ fn padding_anywhere_changes_nothing() {
 }
 
 #[test]
-fn nothing_real_is_zero() {
+fn results_of_real_tokens_are_not_zero() {
     for output in outputs(&sequence(&[Some(1), Some(2)], 0.0), &[false; 2]) {
         assert_eq!(output, [0.0; D]);
     }

@@ -237,7 +237,7 @@ fn a_model_of_one_sequence_has_sessions() {
 }
 
 #[test]
-fn sequences_of_different_lengths_go_on_beside_each_other() {
+fn sequences_of_different_lengths_continue_independently() {
     let model = gpt();
     let texts = [text(0, 150), text(1, 3), text(2, 60)];
     let mut sessions = model.sessions(3, 150).unwrap();
@@ -276,7 +276,7 @@ fn steps_are_a_token_of_each_sequence() {
 }
 
 #[test]
-fn a_fork_goes_on_by_itself() {
+fn forks_are_independent() {
     let model = gpt();
     let mut session = model.session(20).unwrap();
     let one = text(0, 12);
@@ -293,7 +293,7 @@ fn a_fork_goes_on_by_itself() {
 }
 
 #[test]
-fn what_was_reset_is_forgotten() {
+fn reset_clears_a_session() {
     let model = gpt();
     let mut session = model.session(190).unwrap();
     session.prefill(&text(0, 190)).unwrap();
@@ -316,7 +316,7 @@ fn a_session_keeps_the_weights_it_began_with() {
 }
 
 #[test]
-fn nothing_is_lost_by_a_mistake() {
+fn sessions_are_unchanged_after_a_mistake() {
     let model = gpt();
     let tokens = text(0, 9);
     let mut session = model.session(10).unwrap();
@@ -414,7 +414,7 @@ model! {
 }
 
 #[test]
-fn too_many_sequences_of_a_model_that_remembers_nothing() {
+fn sessions_without_a_cache_limit_their_sequences() {
     let model = Cpu::default().build_module::<Bigram, f32>();
     let refused = model.sessions(1 << 48, 1).err();
     assert!(

@@ -73,7 +73,7 @@ where
 }
 
 #[test]
-fn they_are_what_dfdx_computes() {
+fn activations_equal_those_of_dfdx() {
     for_both!(all_agree);
 }
 
@@ -117,7 +117,7 @@ fn functions_types_and_layers_are_the_same() {
 }
 
 #[test]
-fn views_are_seen_as_they_are() {
+fn views_are_read_in_their_order() {
     let columns: Tensor<Rank2<6, 4>, f64, _> = tensor("columns", Default::default());
     let permuted = || -> Traced<Rank2<4, 6>, f64> { columns.leaky_trace().permute() };
     assert_agree!(
@@ -137,7 +137,7 @@ fn views_are_seen_as_they_are() {
 }
 
 #[test]
-fn scalars_and_nothing() {
+fn scalars_and_empty_tensors_are_accepted() {
     let x: Tensor<Rank0, f64, _> = Cpu::default().tensor(-2.0);
     let y = ops::relu_squared((-x.clone()).leaky_traced());
     assert_eq!(y.array(), 4.0);
@@ -148,7 +148,7 @@ fn scalars_and_nothing() {
 }
 
 #[test]
-fn one_operation_each() {
+fn activations_are_one_operation_each() {
     let x: Tensor<Rank2<2, 6>, f32, _> = tensor("x", Default::default());
     assert_eq!(operations(ops::gelu(x.leaky_trace())), 1);
     assert_eq!(operations(ops::swiglu::<3, _, _, _, _>(x.leaky_trace())), 1);

@@ -101,12 +101,12 @@ where
 }
 
 #[test]
-fn it_is_the_algorithm() {
+fn steps_follow_the_algorithm_of_the_paper() {
     for_both!(twenty_steps);
 }
 
 #[test]
-fn without_decay_it_is_adam() {
+fn steps_without_decay_are_those_of_adam() {
     let (mut model, mut other) = (model::<f64>(), model::<f64>());
     let config = AdamWConfig {
         weight_decay: 0.0,
@@ -135,7 +135,7 @@ fn without_decay_it_is_adam() {
 }
 
 #[test]
-fn all_parameters_of_a_declared_layer_move() {
+fn parameters_of_a_declared_layer_all_move() {
     let mut model = Cpu::default().build_module::<Causal, f32>();
     let before = parameters(&model);
     let x: Tensor<Rank3<2, 5, 8>, f32, _> = tensor("x", Default::default());
@@ -185,7 +185,7 @@ fn load(bytes: &[u8]) -> AdamWState<f32> {
 }
 
 #[test]
-fn it_resumes_bit_by_bit_from_what_was_saved() {
+fn resumed_training_has_the_same_bits() {
     let run = |model: &mut Model<f32>, state, steps: std::ops::Range<usize>| {
         let mut optimizer = AdamW::new(CONFIG);
         optimizer.state = state;
@@ -293,7 +293,7 @@ fn parameters_without_a_gradient_are_named_and_nothing_changes() {
 }
 
 #[test]
-fn other_gradients_survive_and_stay_where_they_are() {
+fn gradients_of_other_tensors_are_kept() {
     let mut model = model::<f64>();
     let x: Tensor<Rank2<4, 3>, f64, _> = tensor("x", Default::default());
     let mut gradients = model.forward(x.leaky_trace()).square().sum().backward();
@@ -307,7 +307,7 @@ fn other_gradients_survive_and_stay_where_they_are() {
 }
 
 #[test]
-fn as_an_optimizer_of_dfdx_it_does_the_same() {
+fn the_optimizer_trait_of_dfdx_takes_the_same_steps() {
     fn train(optimizer: &mut impl Optimizer<Model<f64>, Cpu, f64>, model: &mut Model<f64>) {
         for step in 0..3 {
             let gradients = gradients(model, step);
@@ -401,7 +401,7 @@ fn threads_change_no_bit() {
 }
 
 #[test]
-fn models_in_turns_are_not_taken_for_each_other() {
+fn models_in_turns_are_not_confused() {
     let mut first = model::<f64>();
     let mut second = model::<f64>();
     let mut optimizers = [0, 1].map(|_| AdamW::new(CONFIG));
@@ -421,7 +421,7 @@ fn models_in_turns_are_not_taken_for_each_other() {
 }
 
 #[test]
-fn a_step_wants_numbers_it_can_be_taken_with() {
+fn invalid_hyperparameters_are_errors() {
     let mut model = model::<f32>();
     let before = parameters(&model);
     type Change = fn(&mut AdamWConfig);

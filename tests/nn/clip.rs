@@ -57,7 +57,7 @@ where
 }
 
 #[test]
-fn only_long_gradients_are_shortened() {
+fn gradients_above_the_norm_are_scaled_and_others_are_not() {
     for_both!(clips);
 }
 
@@ -117,7 +117,7 @@ fn a_norm_is_not_negative() {
 }
 
 #[test]
-fn leaves_are_still_known_afterwards() {
+fn leaves_are_still_known_after_clipping() {
     let model = Model::<f32>::build(&Cpu::default());
     let x: Tensor<Rank1<3>, f32, _> = tensor("x", Default::default());
     let mut gradients = model.forward(x.trace(model.alloc_grads())).sum().backward();

@@ -39,7 +39,7 @@ where
 }
 
 #[test]
-fn they_are_what_dfdx_computes() {
+fn norms_equal_those_of_dfdx() {
     they_agree::<f32, 1>();
     they_agree::<f32, 33>();
     they_agree::<f64, 2>();
@@ -61,7 +61,7 @@ fn naive(x: &[f64], gain: &[f64], bias: &[f64], centred: bool) -> Vec<f64> {
 }
 
 #[test]
-fn they_are_what_they_are_defined_to_be() {
+fn norms_equal_their_definitions() {
     let x: Tensor<Rank2<5, 13>, f64, _> = tensor("x", Default::default());
     let gain: Tensor<Rank1<13>, f64, _> = tensor("gain", Default::default());
     let bias: Tensor<Rank1<13>, f64, _> = tensor("bias", Default::default());
@@ -74,7 +74,7 @@ fn they_are_what_they_are_defined_to_be() {
 }
 
 #[test]
-fn views_and_the_same_tensor_twice() {
+fn views_and_equal_operands_are_accepted() {
     let columns: Tensor<Rank2<9, 4>, f64, _> = tensor("columns", Default::default());
     let gain: Tensor<Rank1<9>, f64, _> = tensor("gain", Default::default());
     let permuted = || -> Traced<Rank2<4, 9>, f64> { columns.leaky_trace().permute() };
@@ -107,7 +107,7 @@ fn views_and_the_same_tensor_twice() {
 }
 
 #[test]
-fn nothing_is_normalised_to_nothing() {
+fn empty_rows_are_accepted() {
     let (gain, bias): (Tensor<Rank1<3>, f64, _>, Tensor<Rank1<3>, f64, _>) = (
         tensor("gain", Default::default()),
         tensor("bias", Default::default()),
@@ -141,7 +141,7 @@ fn an_epsilon_of_zero_is_refused() {
 }
 
 #[test]
-fn one_operation_each() {
+fn norms_are_one_operation_each() {
     let x: Tensor<Rank2<2, 5>, f32, _> = tensor("x", Default::default());
     let layer = Cpu::default().build_module::<LayerNorm<5>, f32>();
     assert_eq!(operations(layer.forward(x.leaky_trace())), 1);

@@ -31,7 +31,7 @@ where
 }
 
 #[test]
-fn they_are_what_they_are_defined_to_be() {
+fn positions_equal_their_definitions() {
     are_waves::<f32, 1>();
     are_waves::<f32, 8>();
     are_waves::<f64, 5>();

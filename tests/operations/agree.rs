@@ -67,7 +67,7 @@ support::operations!(agree);
 
 /// dfdx cannot sum what is empty, so there is no gradient to compare.
 #[test]
-fn an_empty_batch() {
+fn empty_batches_agree() {
     model! {
         struct M<d = 6>;
         fn forward(x: [batch, seq, d]) -> [batch, d] {

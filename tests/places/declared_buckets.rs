@@ -42,19 +42,19 @@ macro_rules! agrees {
 }
 
 #[test]
-fn one_mask_in_two_spellings_has_the_same_buckets() {
+fn spellings_of_one_mask_have_the_same_buckets() {
     agrees!(Plain, 6, causal, |d| bucket_of_the_past(d, 6, 10));
     agrees!(Squared, 6, causal, |d| bucket_of_the_past(d, 6, 10));
 }
 
 #[test]
-fn the_key_holds_against_the_words_of_the_mask() {
+fn bidirectional_overrides_the_words_of_the_mask() {
     agrees!(Ahead, 8, causal, |d| bucket_of_both_sides(d, 8, 9));
     agrees!(NotAhead, 6, full, |d| bucket_of_the_past(d, 6, 10));
 }
 
 #[test]
-fn a_length_that_decides_nothing_changes_nothing() {
+fn lengths_in_dead_operands_change_nothing() {
     agrees!(DeadLength, 6, causal, |d| bucket_of_the_past(d, 6, 10));
     assert_eq!(DeadLength::mask_density(4, 4), 10.0 / 16.0);
 }

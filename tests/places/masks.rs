@@ -60,7 +60,7 @@ fn causal_lower_right_pairs_the_last_query_with_the_last_key() {
 }
 
 #[test]
-fn the_other_masks_can_be_aligned_too() {
+fn windows_and_other_masks_can_be_aligned() {
     cross_attention!(
         WindowUpperLeft,
         d_model = 8,
@@ -159,7 +159,7 @@ fn chunks_are_squares_on_the_diagonal() {
 }
 
 #[test]
-fn masks_combine_as_their_matrices_do() {
+fn combined_masks_are_the_combined_matrices() {
     self_attention!(LocalInChunks, d_model = 8, |p, x| {
         masked(p, Split::into_heads(2), x, x, |_, q, k| {
             chunked(q, k, 4) & local(q, k, 2)

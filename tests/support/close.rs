@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tolerance_is_of_what_it_says() {
+    fn tolerances_are_absolute_or_relative_as_named() {
         for (tolerance, distance) in [
             (Absolute(0.5), 0.5),
             (OfEach(0.125), 0.5),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_close_to_itself_at_most() {
+    fn non_finite_numbers_are_close_to_themselves_only() {
         for tolerance in [Absolute(1.0), OfEach(1.0), OfLargest(1.0)] {
             assert!(is_close(f64::INFINITY, [f64::INFINITY, 0.0], tolerance));
             assert!(!is_close(
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "how many")]
-    fn as_many_are_found_as_expected() {
+    fn lengths_must_be_equal() {
         assert_close("", &[1.0; 2], &[1.0; 3], 1.0);
     }
 }

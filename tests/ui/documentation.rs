@@ -101,7 +101,7 @@ fn examples_depend_on_the_facade_alone() {
 }
 
 #[test]
-fn crates_that_users_do_not_have_are_seen() {
+fn crates_that_users_do_not_have_are_found() {
     for line in [
         "use attn_core::ops::linear;",
         "# use dfdx::shapes::Shape;",

@@ -78,7 +78,7 @@ fn a_pretrained_encoder_loads_into_a_model_with_a_new_head_and_a_param() {
 }
 
 #[test]
-fn without_it_the_message_says_what_to_write() {
+fn errors_without_fresh_name_the_remedy() {
     let message = tuned("bert", &hugging_face_bert()).err().unwrap();
     for line in [
         "no rule gives classifier.weight, F32 [3, 16]; `.fresh(\"classifier.weight\")` leaves it as it was built",

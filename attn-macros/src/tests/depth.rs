@@ -101,7 +101,7 @@ impl Nest {
 }
 
 #[test]
-fn what_is_nested_too_deep_is_one_error_where_it_is() {
+fn nesting_too_deep_is_one_error_at_its_token() {
     for nest in &NESTS {
         for depth in [DEEPEST + 2, 1_000, 10_000] {
             let text = nest.text(depth);
@@ -131,7 +131,7 @@ fn what_is_nested_too_deep_is_one_error_where_it_is() {
 }
 
 #[test]
-fn what_is_nested_less_is_no_error() {
+fn nesting_below_the_limit_is_accepted() {
     for nest in &NESTS {
         let found = nest.reports(DEEPEST - 5);
         let is_deep = |report: &Report| report.message.starts_with("nested too deep");

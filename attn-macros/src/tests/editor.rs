@@ -195,7 +195,7 @@ fn a_key_without_its_name_is_documented_where_its_number_stands() {
 }
 
 #[test]
-fn for_rustc_there_are_no_names() {
+fn expansions_for_rustc_have_no_editor_names() {
     let source: TokenStream = REST.parse().expect("tokens");
     let [rustc, editor] = [quote!([::attn]), quote!([editor::attn])]
         .map(|path| pipeline::model(quote!(#path #source)).to_string());

@@ -95,7 +95,7 @@ proptest! {
 
     /// Only what comes after the name of a layer was wrong, so it can still be named.
     #[test]
-    fn after_a_mistake_in_the_keys_the_layer_is_there(
+    fn layers_exist_after_a_mistake_in_their_keys(
         mut entries in valid_entries(),
         place in any::<prop::sample::Index>(),
         mistake in prop::sample::select(&[
@@ -113,7 +113,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_answered_at_the_call_itself() {
+fn errors_never_point_at_the_whole_call() {
     let reports = check_reports("", TokenStream::new());
     assert_eq!(reports.len(), 1);
     assert_eq!(reports[0].at, None);

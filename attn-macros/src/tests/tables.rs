@@ -49,7 +49,7 @@ fn rows(page: &str) -> usize {
 }
 
 #[test]
-fn the_tables_of_keys_and_operations_are_whole() {
+fn tables_of_keys_and_operations_are_complete() {
     let keys: TokenStream = crate::emit::tables::key_table();
     let keys: syn::LitStr = syn::parse2(keys).expect("a string");
     assert!(rows(&keys.value()) > 40, "{}", keys.value());
@@ -57,7 +57,7 @@ fn the_tables_of_keys_and_operations_are_whole() {
 }
 
 #[test]
-fn the_tables_of_a_layer_and_a_model_are_whole() {
+fn tables_of_a_layer_and_a_model_are_complete() {
     let layer = expand(
         "struct Either<heads = 2, d_model = { N | 1 }, mask = causal | padding> {
             /// As `|x|`.

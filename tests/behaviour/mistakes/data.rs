@@ -126,7 +126,7 @@ fn an_id_stays_inside_of_what_it_indexes() {
 }
 
 #[test]
-fn no_integer_is_divided_by_zero() {
+fn division_of_integers_by_zero_is_an_error() {
     assert_mistake!(
         Chunked,
         (batched(2, 3), ids((2,), |i| 1 - i)),

@@ -194,7 +194,7 @@ fn a_valid_length_must_not_go_beyond_the_keys() {
 }
 
 #[test]
-fn every_token_must_have_a_document() {
+fn tokens_must_have_a_document_each() {
     assert_mistake!(
         Packed,
         (batched(2, 3), table(7, 1, 3)),
@@ -289,7 +289,7 @@ fn every_token_must_have_a_document() {
 }
 
 #[test]
-fn a_layer_is_whole_after_a_mistake() {
+fn layers_are_unchanged_after_a_mistake() {
     let mut layer = Cpu::default().build_module::<Cross, f32>();
     let right = || (batched(2, 3), batched(2, 4));
     let before = layer.forward(right()).as_vec();

@@ -48,7 +48,7 @@ fn the_product_of_the_sizes_of_the_context_is_checked_too() {
 }
 
 #[test]
-fn a_wide_context_is_checked() {
+fn sizes_of_a_wide_context_are_checked() {
     // Without queries nothing else is large: 2^52 * 4096 alone overflows.
     assert_mistake!(
         WideContext,

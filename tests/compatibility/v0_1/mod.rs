@@ -77,7 +77,7 @@ fn load(checkpoint: &Checkpoint) -> (Model, AdamW<f64>, Vocabulary) {
 }
 
 #[test]
-fn a_run_goes_on() {
+fn a_run_of_0_1_resumes() {
     let run = Checkpoints::new(folder().join("run"));
     let checkpoint = run.latest().unwrap().unwrap();
     assert_eq!(checkpoint.step(), BEFORE);

@@ -290,7 +290,7 @@ impl FeedForwardSublayer {
 }
 
 #[test]
-fn twenty_steps_of_training_are_the_same_as_by_hand() {
+fn training_for_twenty_steps_is_the_same_as_by_hand() {
     let transformer = Transformer::new();
     steps::are_the_same(declared(), loss, |parameters, step| {
         transformer.train(parameters, &Batch::of_step(step))

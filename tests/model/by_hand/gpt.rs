@@ -139,7 +139,7 @@ impl Block {
 }
 
 #[test]
-fn twenty_steps_of_training_are_the_same_as_by_hand() {
+fn training_for_twenty_steps_is_the_same_as_by_hand() {
     let gpt = Gpt::new();
     steps::are_the_same(declared(), loss, |parameters, step| {
         let (tokens, next) = data(step);

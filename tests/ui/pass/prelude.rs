@@ -56,7 +56,7 @@ mod beside_layers {
     };
 
     #[test]
-    fn they_train() {
+    fn layers_of_the_prelude_train() {
         type Net = (Embedding<5, 8>, Residual<Linear<8, 8>>, Linear<8, 5>);
         let dev = Cpu::default();
         let mut net = dev.build_module::<Net, f32>();
@@ -103,7 +103,7 @@ macro_rules! uses {
 use uses;
 
 #[test]
-fn every_name_of_it_means_one_thing() {
+fn names_of_the_prelude_are_unambiguous() {
     alone::run();
     before_that_of_dfdx::run();
     beside_all::run();

@@ -178,7 +178,7 @@ same_as_in_rust! {
 
 /// The order of floats is none of `Ord`'s, so Rust's names for these are other ones.
 #[test]
-fn extrema_of_floats() {
+fn float_extrema_evaluate_as_in_rust() {
     let expr = float("max(score, 0.0) - min(score, 2.0) + abs(score) * clamp(score, -1.0, 1.0)");
     check_values(&expr, |point| {
         let score = point.score;

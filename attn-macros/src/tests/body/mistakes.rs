@@ -445,7 +445,7 @@ fn operations_are_limited() {
 
 /// A layer with a mistake in its body is emitted all the same, with the tensors that it declares.
 #[test]
-fn after_a_mistake_the_tensors_are_there() {
+fn tensors_exist_after_a_mistake() {
     let cx = crate::diag::Diagnostics::default();
     let source = "param slope: [heads] = ones; param q_proj: [1] = ones; fn score(score) { scor } fn mask() { true }";
     let (krate, mut drafts) =

@@ -19,7 +19,7 @@ fn lowered(spec: &Spec) -> (Vec<String>, Option<Normalizer>) {
 }
 
 #[test]
-fn a_name_is_that_of_the_header() {
+fn a_normalizer_of_a_body_is_that_of_the_header() {
     for (function, normalizer) in [
         ("fn normalize { softmax }", Normalizer::Softmax),
         ("fn normalize() { softmax1 }", Normalizer::Softmax1),
@@ -34,7 +34,7 @@ fn a_name_is_that_of_the_header() {
 }
 
 #[test]
-fn what_looks_at_one_score_is_a_function_of_it() {
+fn normalizers_of_one_score_are_functions_of_it() {
     for (function, expected) in [
         ("fn normalize { sigmoid }", "sigmoid(score)"),
         ("fn normalize(score) { sigmoid(score) }", "sigmoid(score)"),

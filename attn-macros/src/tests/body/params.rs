@@ -59,7 +59,7 @@ fn a_size_that_rustc_computes_is_an_item_and_is_shown_as_written() {
 }
 
 #[test]
-fn every_initializer_is_read() {
+fn initializers_are_parsed() {
     for (init, expected) in [
         ("zeros", "Zeros"),
         ("ones", "Ones"),
@@ -112,7 +112,7 @@ fn slopes_fit_the_heads_however_these_are_written() {
 }
 
 #[test]
-fn attributes_and_documentation_stay() {
+fn attributes_and_documentation_are_kept() {
     let spec = spec(
         "/// Learned slope of each head.
          #[allow(dead_code)]

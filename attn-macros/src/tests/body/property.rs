@@ -55,7 +55,7 @@ proptest! {
 }
 
 #[test]
-fn the_body_that_mistakes_are_made_in_has_none() {
+fn mistakes_are_made_in_a_valid_body() {
     let reports = reports(&parse_file(expand(&layer(BODY))));
     assert!(reports.is_empty(), "{reports:?}");
 }

@@ -18,7 +18,7 @@ fn is_bidirectional(keys: &str, body: &str) -> bool {
 }
 
 #[test]
-fn the_words_of_a_mask_say_which_buckets_there_are() {
+fn mask_words_decide_the_buckets() {
     for (mask, expected) in [
         ("none", true),
         ("padding & document", true),
@@ -48,7 +48,7 @@ fn the_words_of_a_mask_say_which_buckets_there_are() {
 }
 
 #[test]
-fn the_key_decides_whatever_the_mask() {
+fn bidirectional_overrides_the_mask() {
     let one_mask = [
         ("mask = causal, ", ""),
         ("mask = !(!causal), ", ""),
@@ -69,7 +69,7 @@ fn the_key_decides_whatever_the_mask() {
 
 /// No proof stands in for the words, or a proof that is found one day would change the layer.
 #[test]
-fn where_the_words_do_not_say_the_key_is_required() {
+fn bidirectional_is_required_where_mask_words_do_not_decide() {
     for (keys, body, reason) in [
         (
             "",
@@ -109,7 +109,7 @@ fn where_the_words_do_not_say_the_key_is_required() {
 }
 
 #[test]
-fn the_key_is_about_these_buckets_alone() {
+fn bidirectional_applies_to_rel_pos_bias_only() {
     for position in ["", "position = rope, ", "position = alibi, "] {
         let source = format!("struct L<heads = 2, d_model = 4, {position}bidirectional = true>;");
         let found = reports(&parse_file(expand(&source)));
@@ -126,7 +126,7 @@ fn the_key_is_about_these_buckets_alone() {
 }
 
 #[test]
-fn the_score_has_the_buckets_that_are_declared() {
+fn scores_have_the_declared_buckets() {
     let score = |keys: &str| {
         let (_, graph) = build(&layer(keys, ""));
         let maps = graph.nodes.iter().filter_map(|node| match &node.op {

@@ -337,7 +337,7 @@ fn a_promise_says_how_positions_line_up() {
 }
 
 #[test]
-fn nothing_is_promised_of_a_mask_with_a_mistake() {
+fn masks_with_mistakes_have_no_proofs() {
     for mask in ["caussal", "sliding_window(0)", "padding & padding"] {
         assert_eq!(
             errors(mask, "causal & every_query_attends", false).len(),

@@ -57,7 +57,7 @@ fn facts(keys: &str, sizes: (i64, i64, i64)) -> (i64, i64) {
 }
 
 #[test]
-fn plain_self_attention() {
+fn plain_self_attention_has_its_facts() {
     let (params, flops) = facts("heads = 8, d_model = 512", (2, 10, 10));
     assert_eq!(params, 4 * (512 * 512 + 512));
     let projections = 4 * 10 * 512 * 512;
@@ -66,7 +66,7 @@ fn plain_self_attention() {
 }
 
 #[test]
-fn keys_of_another_length_count_by_that_length() {
+fn flops_of_a_context_count_its_length() {
     let (_, flops) = facts("heads = 2, d_model = 8", (1, 1, 100));
     let query_and_output = 2 * 8 * 8;
     let key_and_value = 2 * 100 * 8 * 8;
@@ -78,7 +78,7 @@ fn keys_of_another_length_count_by_that_length() {
 }
 
 #[test]
-fn grouped_heads_of_their_own_widths() {
+fn grouped_heads_of_other_widths_have_their_facts() {
     let keys = "heads = 6, kv_heads = 2, d_model = 10, head_dim = 4, value_head_dim = 5, \
                 qk_norm = rms, bias = [q, o]";
     let (params, flops) = facts(keys, (3, 7, 7));
@@ -88,7 +88,7 @@ fn grouped_heads_of_their_own_widths() {
 }
 
 #[test]
-fn additive_cross_attention() {
+fn additive_cross_attention_has_its_facts() {
     let keys = "heads = 2, d_model = 8, d_context = 6, score = additive(hidden = 5), bias = false";
     let (params, flops) = facts(keys, (1, 3, 9));
     let q = 8 * 10;
@@ -101,7 +101,7 @@ fn additive_cross_attention() {
 }
 
 #[test]
-fn bilinear_with_buckets() {
+fn bilinear_attention_with_buckets_has_its_facts() {
     let keys = "heads = 2, d_model = 8, score = bilinear, position = rel_pos_bias(num_buckets = 6, max_distance = 9), bias = false";
     let (params, flops) = facts(keys, (1, 5, 5));
     assert_eq!(params, 4 * 8 * 8 + 2 * 4 * 4 + 6 * 2);
@@ -113,7 +113,7 @@ fn bilinear_with_buckets() {
 }
 
 #[test]
-fn sizes_that_rustc_knows() {
+fn facts_refer_to_sizes_that_rustc_knows() {
     let keys = "heads = HEADS, d_model = { WIDTH * 2 }, bias = false, head_dim = 5, kv_heads = 1";
     let (params, flops) = facts(keys, (1, 2, 2));
     let projections = 24 * 15 + 2 * 24 * 5 + 15 * 24;

@@ -39,7 +39,7 @@ fn assert_same(formula: &Formula, cross: bool) {
 }
 
 #[test]
-fn each_word_attends_to_what_its_documentation_says() {
+fn mask_words_attend_as_documented() {
     for word in Word::all(&[1, 2, 3, 5, 100]) {
         assert_same(&Formula::Word(word.clone()), false);
         if !word.needs_alignment() {
@@ -179,7 +179,7 @@ proptest! {
 }
 
 #[test]
-fn masks_known_to_be_causal() {
+fn causal_masks_are_recognised() {
     // Queries are as many as keys, so they line up either way.
     let cross = false;
     for (mask, causal) in [

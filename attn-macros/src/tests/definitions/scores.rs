@@ -16,7 +16,7 @@ fn at(q: i64, k: i64) -> Point<'static> {
 }
 
 #[test]
-fn the_scale_comes_first_then_the_soft_cap_then_the_position() {
+fn scale_comes_before_soft_cap_and_position() {
     let expr = modification(
         "struct L<heads = 1, d_model = 4, scale = 3.0, softcap = 5.0, position = alibi>;",
     );
@@ -30,7 +30,7 @@ fn the_scale_comes_first_then_the_soft_cap_then_the_position() {
 }
 
 #[test]
-fn each_score_has_its_default_scale() {
+fn scores_have_their_default_scales() {
     for (score, scale) in [
         ("scaled_dot", 0.25),
         ("dot", 1.0),
@@ -122,7 +122,7 @@ fn published_bucket(relative: i64, bidirectional: bool, buckets: i64, max_distan
 }
 
 #[test]
-fn the_published_buckets_are_as_one_remembers_them() {
+fn published_buckets_have_their_known_values() {
     let buckets = [0, 1, 7, 8, 11, 12, 16, 64, 127, 128, 5000];
     let back = buckets.map(|distance| published_bucket(-distance, true, 32, 128));
     assert_eq!(back, [0, 1, 7, 8, 8, 9, 10, 14, 15, 15, 15]);

@@ -294,14 +294,14 @@ fn one_mistake_is_one_error() {
 }
 
 #[test]
-fn several_at_once() {
+fn several_mistakes_are_reported_at_once() {
     let errors = errors("let y = geluu(x); let z = linear::<0>(x); x + linear::<7>(x) + w");
     let at: Vec<_> = errors.iter().map(|(at, _)| at.as_str()).collect();
     assert_eq!(at, ["geluu", "0", "+", "w"]);
 }
 
 #[test]
-fn of_the_declaration() {
+fn mistakes_of_the_declaration_are_errors() {
     for (source, at, message) in [
         ("", "", "expected a declaration, found nothing"),
         (
@@ -363,7 +363,7 @@ fn of_the_declaration() {
 }
 
 #[test]
-fn a_size_under_another_name_is_said_where_that_stands() {
+fn a_size_under_another_name_is_reported_at_that_name() {
     let report = |source: &str| {
         let mut found = reports(&expand(source));
         assert_eq!(found.len(), 1, "{source}: {found:?}");

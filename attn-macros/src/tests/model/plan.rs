@@ -132,7 +132,7 @@ fn one_gradient_runs_through_the_residual_stream() {
 }
 
 #[test]
-fn what_derivatives_read_is_kept_and_the_rest_is_free() {
+fn values_that_derivatives_read_are_saved_and_others_are_freed() {
     let gpt = lower(GPT);
     assert_eq!(
         forward(&gpt),
@@ -260,7 +260,7 @@ fn variables_that_change_places_take_their_memory_along() {
 }
 
 #[test]
-fn a_dropout_falls_in_the_pass_of_its_neighbour() {
+fn dropout_is_applied_in_the_pass_of_its_neighbour() {
     let gpt = lower(
         "struct Gpt<vocab = 65, d_model = 384>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
@@ -323,7 +323,7 @@ fn dropouts(body: &str) -> Vec<String> {
 }
 
 #[test]
-fn both_terms_of_a_sum_may_fall_and_so_may_the_sum_before_its_norm() {
+fn terms_of_a_sum_and_the_sum_before_its_norm_may_have_dropout() {
     let lines = dropouts("rms_norm(dropout::<0.1>(dropout::<0.2>(a) + dropout::<0.3>(y)))");
     assert_eq!(
         lines,
@@ -342,7 +342,7 @@ fn both_terms_of_a_sum_may_fall_and_so_may_the_sum_before_its_norm() {
 }
 
 #[test]
-fn a_dropout_that_others_see_is_computed_by_itself() {
+fn dropout_with_several_readers_is_a_pass_of_its_own() {
     for body in [
         // Read twice: by two operations, by one, and by a loop.
         "let z = dropout::<0.1>(y); a + z + z * b",

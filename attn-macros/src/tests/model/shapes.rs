@@ -39,7 +39,7 @@ fn layers(model: &Model) -> Vec<String> {
 }
 
 #[test]
-fn a_gpt() {
+fn a_gpt_has_its_shapes() {
     let gpt = lower(GPT);
     assert_eq!(
         shapes(&gpt),
@@ -80,7 +80,7 @@ fn result(inputs: &str, result: &str, value: &str) {
 }
 
 #[test]
-fn every_operation() {
+fn operations_have_their_shapes() {
     let x = "x: [batch, seq, d], extra: [d]";
     for (shape, value) in [
         ("[batch, seq, 7]", "linear::<7>(x)"),
@@ -169,7 +169,7 @@ fn a_table_is_read_twice() {
 }
 
 #[test]
-fn loops_in_loops() {
+fn nested_loops_have_their_shapes() {
     let model = lower(
         "struct Deep<n = 3>; fn forward(x: [seq, 8]) -> ([seq, 8], [seq, 8]) {
             let mut x = x;

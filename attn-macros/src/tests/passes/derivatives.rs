@@ -175,7 +175,7 @@ fn zeros_and_ones_disappear() {
 }
 
 #[test]
-fn where_there_is_no_derivative_pytorchs_is_taken() {
+fn derivatives_at_kinks_are_pytorchs() {
     let slope = |expr: Expr| value(&diff(&expr, Wrt::Score), 0.0, 0.0);
     assert_eq!(slope(Expr::Score.abs()), 0.0);
     assert_eq!(slope(Expr::Score.min(param())), 0.5);

@@ -50,7 +50,7 @@ fn projections_of_one_input_are_one_product() {
 }
 
 #[test]
-fn each_input_has_its_product() {
+fn inputs_have_separate_products() {
     let steps = steps("struct L<heads = 2, d_model = 8, d_context = 6>;");
     assert_eq!(
         story(&steps),
@@ -119,7 +119,7 @@ fn a_bias_is_left_to_attention_where_nothing_else_reads_it() {
 }
 
 #[test]
-fn what_another_step_reads_is_prepared_before_it() {
+fn values_with_another_reader_are_transformed_in_a_step_before() {
     let steps = steps("struct L<heads = 2, d_model = 8, score = bilinear, qk_norm = l2>;");
     assert_eq!(
         story(&steps),

@@ -46,7 +46,7 @@ proptest! {
 
     /// An expression that changes with the score or the parameter has derivatives that are not 0.
     #[test]
-    fn nothing_that_changes_is_said_to_vanish(expr in expressions()) {
+    fn changing_expressions_do_not_vanish(expr in expressions()) {
         for wrt in [Wrt::Score, Wrt::Param("w")] {
             if !is_zero(&diff(&expr, wrt)) {
                 continue;

@@ -224,7 +224,7 @@ proptest! {
 
     /// Nothing that is tried is passed over: all of it can be written in a call of a macro.
     #[test]
-    fn all_trees_are_made_of_tokens(trees in soups(&[words::attention(), words::body(), words::model()].concat())) {
+    fn trees_are_made_of_tokens(trees in soups(&[words::attention(), words::body(), words::model()].concat())) {
         let _ = to_tokens(&to_text(&trees));
     }
 }
