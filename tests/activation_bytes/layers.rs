@@ -8,7 +8,7 @@ exact! {
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] { attention::<2>(x) }
     } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)));
 
-    of_one_sequence {
+    unbatched_input {
         struct M<d = 8>;
         fn forward(x: [seq, d]) -> [seq, d] { attention::<2, bias = false>(tanh(x)) }
     } (seq: 5) (x: tensor::<_, E>("x", (seq, Const::<8>)));

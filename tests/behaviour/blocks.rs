@@ -247,11 +247,11 @@ mod never_wrong {
             |p| (p.q * 7919 + p.k * 104729) % 97 != 5;
         antidiagonal { fn mask(q_idx, kv_idx) { abs(q_idx + kv_idx - 200) < 9 } }
             |p| (p.q + p.k - 200).abs() < 9;
-        two_to_one { fn mask(q_idx, kv_idx, kv_len) { 2 * kv_idx <= q_idx + kv_len / 3 } }
+        ratio_of_two { fn mask(q_idx, kv_idx, kv_len) { 2 * kv_idx <= q_idx + kv_len / 3 } }
             |p| 2 * p.k <= p.q + p.kv_len / 3;
         nearest { fn mask(q_idx, kv_idx) { min(abs(q_idx - kv_idx), max(q_idx, kv_idx)) * 3 <= 100 } }
             |p| p.back().abs().min(p.q.max(p.k)) * 3 <= 100;
-        of_floats { fn mask(q_idx, kv_idx) { sqrt((q_idx * q_idx + kv_idx * kv_idx) as f32) < 140.5 } }
+        floats { fn mask(q_idx, kv_idx) { sqrt((q_idx * q_idx + kv_idx * kv_idx) as f32) < 140.5 } }
             |p| p.q * p.q + p.k * p.k <= 140 * 141;
     }
 }

@@ -126,7 +126,7 @@ macro_rules! mixed {
 }
 
 with_both_elements! {
-    it_computes_and_derives_what_dfdxs_modules_do: mixed;
+    models_equal_chains_of_dfdx_modules: mixed;
 }
 
 #[test]
@@ -180,7 +180,7 @@ macro_rules! operands {
 }
 
 with_both_elements! {
-    several_operands_are_a_tuple_the_first_of_which_has_the_tape: operands;
+    operands_are_a_tuple_whose_first_has_the_tape: operands;
 }
 
 #[test]

@@ -108,10 +108,10 @@ attends! {
     slopes [heads = 2, mask = causal, position = alibi] => 37;
     buckets [heads = 2, mask = causal, position = rel_pos_bias(num_buckets = 8, max_distance = 12)] => 37;
     capped [heads = 2, mask = causal, softcap = 0.5] => 20;
-    of_other_widths [heads = 2, mask = causal, head_dim = 5, value_head_dim = 3] => 20;
+    other_widths [heads = 2, mask = causal, head_dim = 5, value_head_dim = 3] => 20;
     additive [heads = 2, mask = causal, score = additive(hidden = 5)] => 20;
     bilinear [heads = 2, mask = causal, score = bilinear] => 20;
-    one_more [heads = 2, mask = causal, normalizer = softmax1] => 20;
+    softmax1 [heads = 2, mask = causal, normalizer = softmax1] => 20;
     sinks [heads = 2, mask = causal, normalizer = sink] => 20;
     sigmoids [heads = 2, mask = causal, normalizer = sigmoid] => 20;
     sparse [heads = 2, mask = causal, normalizer = sparsemax] => 20;

@@ -176,7 +176,7 @@ macro_rules! operations {
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] { softmax(3 * x) * x }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            side_by_side {
+            concatenation {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, 17] { concat(x, linear::<5>(x), x) }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
@@ -186,7 +186,7 @@ macro_rules! operations {
                 fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] { mean_pool(x, lens) + 2 * mean_pool(x) }
             } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), lens_up_to(batch, seq)) reads x;
 
-            the_largest {
+            maxima {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, d] {
                     let x = linear::<d>(x);
@@ -228,14 +228,14 @@ macro_rules! operations {
                 }
             } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), lens_up_to(batch, seq)) reads x;
 
-            across {
+            cross_attention {
                 struct M<d = 8>;
                 fn forward(x: [batch, q, d], y: [batch, k, 6], lens: lens[batch]) -> [batch, q, d] {
                     x + attention::<2, mask = padding>(x, context = y, padding = lens)
                 }
             } (batch: 2, q: 5, k: 3) (x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<6>)), lens_up_to(batch, k)) reads x;
 
-            marked {
+            key_masks {
                 struct M<d = 8>;
                 fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
                     let x = x + attention::<2, mask = causal & padding>(x, padding = keep);
@@ -244,7 +244,7 @@ macro_rules! operations {
                 }
             } (batch: 4, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), marks((batch, seq))) reads x;
 
-            marked_across {
+            key_masks_of_a_context {
                 struct M<d = 8>;
                 fn forward(x: [batch, q, d], y: [batch, k, 6], keep: bool[batch, k], a: ids[batch, q], b: ids[batch, k]) -> [batch, q, d] {
                     let z = attention::<2, mask = padding & document>(x, context = y, padding = keep, document = (a, b));
@@ -260,7 +260,7 @@ macro_rules! operations {
                 marks((batch, k)), ids((batch, q), 2), ids((batch, k), 2)
             ) reads x;
 
-            marked_alone {
+            key_masks_of_one_sequence {
                 struct M<d = 8>;
                 fn forward(x: [seq, d], y: [k, d], keep: bool[k], lens: lens[seq], pairs: bool[seq, k]) -> [seq, d] {
                     let x = x + attention::<2, mask = padding>(x, context = y, padding = keep);
@@ -343,7 +343,7 @@ macro_rules! graphs {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
 
-            queries_of_which_only_the_number_counts {
+            queries_that_are_only_counted {
                 struct M<d = 8>;
                 fn forward(x: [batch, q, d], y: [batch, k, d]) -> [batch, q, d] {
                     attention::<2>(layer_norm(x), context = layer_norm(y)) {
@@ -439,7 +439,7 @@ macro_rules! graphs {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            what_a_loop_carries_is_the_result {
+            loop_variable_is_the_result {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let mut x = x;
@@ -485,7 +485,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            embeddings_that_fall {
+            dropout_of_embeddings {
                 struct M<vocab = 7, d = 6>;
                 fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
                     let x = embedding::<vocab, d>(tokens) + learned_position::<9, d>(tokens);
@@ -494,7 +494,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 5) (tokens: ids((batch, seq), 7));
 
-            both_terms_fall_and_the_sum {
+            dropout_of_both_terms_and_the_sum {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let y = linear::<d>(x);
@@ -503,7 +503,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            a_term_that_others_read {
+            dropout_of_a_shared_term {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let y = tanh(x);
@@ -522,7 +522,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
 
-            activations_that_fall {
+            dropout_of_activations {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let y = linear::<9>(dropout::<0.3>(gelu(linear::<7>(x))));
@@ -531,7 +531,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            dropouts_by_themselves {
+            separate_dropouts {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let y = dropout::<0.3>(x * x);
@@ -543,7 +543,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            a_sum_that_others_read {
+            dropout_of_a_shared_sum {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let s = x + tanh(x);
@@ -552,7 +552,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            what_falls_and_is_carried_on {
+            dropout_of_a_loop_variable {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let mut x = x;
@@ -570,7 +570,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            a_row_that_falls_and_is_repeated {
+            dropout_of_a_broadcast_row {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d], y: [1, seq, 1]) -> [batch, seq, d] {
                     let z = dropout::<0.3>(tanh(y));
@@ -578,7 +578,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), tensor::<_, E>("y", (Const::<1>, seq, Const::<1>))) reads x;
 
-            a_result_that_falls {
+            dropout_of_a_result {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     dropout::<0.5>(linear::<d>(x) + x)

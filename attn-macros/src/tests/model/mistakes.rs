@@ -147,7 +147,7 @@ mistakes! {
     division: "x / x", "/", "`/` divides by a number";
     by_zero: "x / 0", "/", "the result of this is no finite number";
     method: "x.relu()", ".", "there are no methods and no fields here";
-    nothing_is_done: "gelu(x); x", ";", "this value goes nowhere";
+    unused_call: "gelu(x); x", ";", "this value goes nowhere";
     for_loop: "for i in 0 { }", "for", "`for` is not part of the language";
     two_operands: "gelu(x, x)", "gelu", "`gelu` takes `[..]` to the same, found 2 operands";
     probability: "dropout::<1.5>(x)", "1.5", "`dropout` is a probability: at least 0 and less than 1, found 1.5";
