@@ -1,4 +1,4 @@
-//! Whole networks: what is the most is somewhere in the middle of them.
+//! Whole networks, whose peak is in the middle of a pass.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Steps of training as they are.
+//! Complete training steps.
 
 use super::*;
 use attn::{
@@ -20,14 +20,14 @@ model! {
     }
 }
 
-/// A promise about memory that rustc keeps.
+/// A bound on the memory, which rustc checks.
 const _: () = assert!(Gpt::activation_bytes(8, 200) < 8 << 20);
 
 fn tokens(batch: usize, length: usize) -> Tensor<(usize, usize), usize, Cpu> {
     ids((batch, length), 65)
 }
 
-/// The loss and the optimizer take less than the model does in the middle of its backward pass.
+/// The loss and the optimizer take less than the model in the middle of its backward pass.
 #[test]
 fn training_steps_take_the_stated_bytes() {
     let _alone = alone();
@@ -53,7 +53,7 @@ fn training_steps_take_the_stated_bytes() {
     }
 }
 
-/// A pass that nobody will differentiate keeps nothing, and one without dropout takes no more than one with it.
+/// A pass without a tape saves nothing, and a pass without dropout takes no more than one with it.
 #[test]
 fn passes_without_training_take_less() {
     let _alone = alone();

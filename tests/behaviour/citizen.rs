@@ -1,4 +1,4 @@
-//! A declared layer is a dfdx layer: it is built, composed, converted and copied as those are.
+//! A declared layer is a dfdx layer: it is built, composed, converted and cloned like any other.
 
 use attn::{Backend, Element, Error, attention};
 use dfdx::{
@@ -165,7 +165,7 @@ fn debug_output_has_the_name_and_the_fields() {
     }
 }
 
-/// Somebody's own layer around a declared one, for any dtype and device.
+/// A user's layer around a declared one, for any dtype and device.
 #[derive(Clone, Debug)]
 struct Gated<E: Dtype, D: Storage<E>> {
     attention: Causal<E, D>,

@@ -1,5 +1,5 @@
-//! What a declared layer promises beside its values: that it is a module of dfdx as others are, what it says of mistakes, how it
-//! starts, is saved and is trained.
+//! Properties of a declared layer other than its values: it is a module of dfdx, reports mistakes, and is initialised, saved and
+//! trained.
 
 mod blocks;
 mod citizen;

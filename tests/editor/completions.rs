@@ -1,4 +1,4 @@
-//! Which names are offered: all that may stand there, and no other.
+//! Completions: all names that are possible at a place, and no others.
 
 use crate::{ask, body, layer, model};
 
@@ -70,7 +70,7 @@ const SIZES_OF_LAYERS: [&str; 6] = [
     "value_head_dim",
 ];
 
-/// These names and no other are offered at the cursor.
+/// Checks that exactly these names are completed at the cursor.
 fn check(source: &str, expected: &[&[&str]]) {
     let mut expected: Vec<_> = expected.concat().iter().map(ToString::to_string).collect();
     expected.sort();

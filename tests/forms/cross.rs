@@ -1,4 +1,4 @@
-//! A context of another width and length, and how its positions line up with those of the queries.
+//! Contexts of other widths and lengths, and the alignment of their positions with those of the queries.
 
 use support::agreement::agree_across;
 

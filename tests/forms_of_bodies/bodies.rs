@@ -1,4 +1,4 @@
-//! Functions of the score and of the place, and what they learn, over several tiles of queries and keys.
+//! Score functions and masks of bodies, and their parameters, over several tiles of queries and keys.
 
 use support::agreement::{agree, agree_across, agree_beyond_a_tile};
 
@@ -75,7 +75,7 @@ tests! {
     };
 }
 
-// Places alone, under everything that makes weights of scores.
+// Functions of positions only, with every normalizer.
 tests! {
     agree, |x, _case| x;
 
@@ -113,7 +113,7 @@ tests! {
     };
 }
 
-// Each function of scores, which the vectors compute, and of what is learned, which is computed for a row of keys.
+// Each function on scores, which vectors compute, and on parameters, which are computed for a row of keys.
 tests! {
     agree, |x, _case| x;
 

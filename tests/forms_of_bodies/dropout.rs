@@ -1,4 +1,4 @@
-//! Dropout while training: of devices with the same seed both lowerings drop the same weights.
+//! Dropout in training: on devices with the same seed, both forms drop the same weights.
 
 use support::agreement::{agree, agree_across, agree_beyond_a_tile};
 use support::subject::{Sizes, Way};
@@ -36,7 +36,7 @@ tests! {
     a_context [heads = 2, d_model = 8, d_context = 6, dropout = 0.3];
 }
 
-/// Or else the agreement above would say nothing.
+/// Without this, the agreement above would prove nothing.
 #[test]
 fn dropout_changes_the_output() {
     let with = subject!(|x, _case| x, [heads = 2, d_model = 8, dropout = 0.3]);

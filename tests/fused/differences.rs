@@ -1,4 +1,4 @@
-//! The fused gradients against central differences of what the fused lowering puts out, over more than one tile.
+//! The gradients of the fused form against central differences of its output, over more than one tile.
 
 use super::{
     compare::Outcome,
@@ -6,7 +6,7 @@ use super::{
 };
 use support::gradients::assert_gradients_of_state;
 
-/// Asserts it of each input and parameter.
+/// Asserts it for each input and parameter.
 fn assert_slopes(subject: &Subject, sizes: Sizes) {
     let case = subject.case(sizes);
     let run = |case: &Case| -> Outcome { (subject.double)(Way::Fused, case) };

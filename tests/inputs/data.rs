@@ -1,4 +1,4 @@
-//! Masks that are given at the call: valid lengths, key masks, document ids.
+//! Masks with data of the call: valid lengths, key masks, document ids.
 
 use super::{
     compare::{by_hand, by_hand_with_context, compare_cross_attention, compare_self_attention},
@@ -27,7 +27,7 @@ attention! {
     struct PackedPadded<heads = 2, d_model = 8, mask = (document | sliding_window(2)) & padding>;
 }
 
-/// How many keys of this sequence of a batch are valid: in turn about half of them, none, all.
+/// The number of valid keys of a sequence in a batch: in turn about half of them, none, all.
 fn valid_length(sequence: usize, keys: usize) -> usize {
     [keys.div_ceil(2), 0, keys][sequence]
 }
@@ -36,12 +36,12 @@ fn valid_lengths(batch: usize, keys: usize) -> Vec<usize> {
     (0..batch).map(|b| valid_length(b, keys)).collect()
 }
 
-/// How many keys are valid for a query: every number from none to all comes up.
+/// The number of valid keys of a query: every number from none to all occurs.
 fn valid_length_of_query(sequence: usize, query: usize, keys: usize) -> usize {
     (5 * sequence + 3 * query + 1) % (keys + 1)
 }
 
-/// Whether a key is marked: not every third one, and none in the third sequence.
+/// Whether a key is marked: all but every third one, and none in the third sequence.
 fn is_marked(sequence: usize, key: usize) -> bool {
     sequence != 2 && (sequence + key) % 3 != 1
 }
@@ -89,8 +89,8 @@ fn row<A: Dim, T: Unit>(a: A, cell: impl Fn(usize) -> T) -> Tensor<(A,), T, Cpu>
     Cpu::default().tensor_from_vec((0..a.size()).map(cell).collect(), (a,))
 }
 
-/// Compares a self-attention that takes data with one written by hand. The data is made for the batch and the length
-/// of each call, and for a single sequence of that length.
+/// Compares a self-attention that takes data with a hand-written one. The data is made for the batch and the length of each call,
+/// and for a single sequence of that length.
 macro_rules! self_attention_with {
     (
         $Layer:ident, d_model = $m:literal,
@@ -196,7 +196,7 @@ fn padding_of_the_context() {
     );
 }
 
-/// With at least one valid key for each sequence: the hand-written softmax knows no empty rows.
+/// With at least one valid key for each sequence: the hand-written softmax does not support empty rows.
 #[test]
 fn padding_is_that_of_heads_folded_into_the_batch() {
     cross_attention_with!(
@@ -275,7 +275,7 @@ fn padding_by_a_mark_on_each_key() {
     );
 }
 
-/// Only what lies beyond the valid length is seen.
+/// The query attends only to keys beyond the valid length.
 #[test]
 fn padding_can_be_negated() {
     self_attention_with!(

@@ -1,5 +1,4 @@
-//! The layers written with tensors, held against the same as loops over numbers: what the declared layers are compared
-//! with is itself correct.
+//! The hand-written layers against loops over numbers: the reference of the declared layers is itself correct.
 
 use super::compare::{assert_close, by_hand, by_hand_with_context};
 use dfdx::prelude::*;
@@ -13,7 +12,7 @@ use support::reference::{
 /// Sums of at most 8 terms of order 1, five deep, in two orders: 80 roundings.
 const TOLERANCE: f64 = 80.0 * f64::EPSILON;
 
-/// A state for a layer of width 8 over `[2, 5, 8]` with, for what is not width 8, these dimensions.
+/// A state for a layer of width 8 over `[2, 5, 8]`, with these dimensions for tensors of another width.
 fn state(more: &[(&str, &[usize])]) -> State {
     let mut state = State::default();
     state.insert("x", &[2, 5, 8]);

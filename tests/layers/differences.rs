@@ -1,4 +1,4 @@
-//! The gradients of declared layers against central differences of what they put out.
+//! The gradients of declared layers against central differences of their outputs.
 
 use super::compare::{Outcome, backpropagate, layer_with, state_for};
 use attn::attention;
@@ -15,7 +15,7 @@ attention! {
     struct CosineCross<heads = 2, d_model = 8, d_context = 6, value_head_dim = 3, qk_norm = l2, scale = 5, mask = causal(lower_right)>;
 }
 
-/// Asserts it of each input and parameter.
+/// Asserts it for each input and parameter.
 fn assert_gradients(state: &State, run: impl Fn(&State) -> Outcome) {
     assert_gradients_of_state("a layer", state, &run(state), &|state| run(state).loss());
 }

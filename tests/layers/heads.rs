@@ -1,4 +1,4 @@
-//! Heads: the ways to write them, and their number and widths.
+//! The ways to write heads, and their number and widths.
 
 use super::masked;
 use attn::attention;
@@ -98,7 +98,7 @@ fn all_query_heads_share_one_key_and_value_head() {
     });
 }
 
-/// That the names of the gradients agree is part of the comparison: the hand-written layer adds the biases there are.
+/// The comparison includes the names of the gradients, and the hand-written layer has the declared biases.
 #[test]
 fn biases_exist_where_they_are_declared() {
     self_attention!(NoBias, d_model = 8, |p, x| {

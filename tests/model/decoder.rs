@@ -1,4 +1,4 @@
-//! A GPT, declared, against the same out of dfdx's modules: the loss, every gradient, and twenty steps of training.
+//! A declared GPT against one of dfdx's modules: the loss, every gradient, and twenty steps of training.
 
 use super::*;
 use attn::{
@@ -38,7 +38,7 @@ pub(super) fn declared() -> Declared {
     declared
 }
 
-/// What stands in a batch, and what comes next: seven tokens in the steps with even numbers, five in the others.
+/// The tokens of a batch, and the next ones: seven tokens in even steps, five in odd ones.
 pub(super) fn data(step: usize) -> (Vec<usize>, Vec<usize>) {
     let count = BATCH * if step.is_multiple_of(2) { 7 } else { 5 };
     let tokens = (0..count).map(|i| (i * i + 3 * i + step) % VOCAB).collect();
@@ -46,7 +46,7 @@ pub(super) fn data(step: usize) -> (Vec<usize>, Vec<usize>) {
     (tokens, next)
 }
 
-/// Its loss on the data of a step.
+/// The loss of the declared network on the data of a step.
 pub(super) fn loss(declared: &Declared, step: usize) -> Traced<Rank0, f64> {
     let (tokens, next) = data(step);
     let logits = declared.forward(sequences(tokens).leaky_traced());
@@ -73,7 +73,7 @@ type Modules = (
     UnbiasedLinear<D_MODEL, VOCAB, f64, Cpu>,
 );
 
-/// The loss out of dfdx's modules on the data of a step.
+/// The loss of dfdx's modules on the data of a step.
 fn with_dfdx(
     (embedding, positions, blocks, norm, head): &Modules,
     step: usize,
@@ -109,7 +109,7 @@ fn through(
     x + down.forward(hidden.fast_gelu())
 }
 
-/// Of sequences that long, minus infinity where the key is ahead of the query, and 0 elsewhere.
+/// Minus infinity where the key is after the query, and 0 elsewhere, for sequences of this length.
 fn ahead(length: usize) -> Tensor<(usize, usize), f64, Cpu> {
     let is_ahead = |place| place % length > place / length;
     let mask = (0..length * length).map(|place| {

@@ -1,4 +1,4 @@
-//! Models against differences of their output: the derivative without a derivative.
+//! The gradients of models against central differences of their outputs.
 
 use super::*;
 use attn::model;

@@ -1,4 +1,4 @@
-//! What is known of a model without running it.
+//! Facts of a model that are known without running it.
 
 use super::*;
 use attn::model;
@@ -79,7 +79,7 @@ fn summary_of_has_shapes_and_bytes_of_a_batch() {
         let found = line.strip_prefix(what).map(str::trim_start);
         assert_eq!(found, Some(number.as_str()), "{line}");
     }
-    // What does not fit is no panic.
+    // An overflow does not panic.
     assert!(Tagger::summary_of(usize::MAX, 2).contains(&(u64::MAX / 2).to_string()));
 }
 

@@ -1,4 +1,4 @@
-//! `attention_maps`: what the attentions of a network look at, against the layers asked one by one.
+//! `attention_maps`: the weights of a network's attentions, against single layers.
 
 use super::encoder_decoder;
 use super::*;
@@ -24,14 +24,14 @@ model! {
     }
 }
 
-/// The weights are handed out as `f32`, and are at most 1.
+/// The weights are returned as `f32`, and are at most 1.
 const ROUNDED: f64 = f32::EPSILON as f64;
 
 fn numbers(map: &AttentionMap) -> Vec<f64> {
     map.weights().iter().copied().map(f64::from).collect()
 }
 
-/// Every map of [`Nested`], with the layers called one after the other.
+/// Checks every map of [`Nested`] against layers that are called one after the other.
 fn check_nested<E: Element>(batch: usize, seq: usize, tolerance: f64)
 where
     Cpu: Backend<E>,

@@ -1,4 +1,4 @@
-//! `module::<Type, ..>`: any module of dfdx in a declared network, against the same network out of dfdx's modules.
+//! `module::<Type, ..>`: any module of dfdx in a declared network, against the same network of dfdx's modules.
 
 use super::*;
 use attn::{
@@ -53,7 +53,7 @@ type MixedByHand = (
 
 type Built<T, E> = <T as BuildOnDevice<Cpu, E>>::Built;
 
-/// Both with the same numbers, parameter by parameter.
+/// Both with the same parameters.
 fn both<A, B, E: Element>() -> (Built<A, E>, Built<B, E>)
 where
     Cpu: Backend<E>,
@@ -413,7 +413,7 @@ fn dfdxs_transformers_take_their_operands() {
     assert_all_close(&pass(&declared, y), &pass(&by_hand, expected), 0.0);
 }
 
-/// Names that mean something in the expansion.
+/// Names with a meaning in the expansion.
 mod names {
     use attn::{dfdx::prelude::*, model};
 

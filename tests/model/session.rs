@@ -1,19 +1,19 @@
-//! Going on token by token: what a session says of a token is what the model says of the whole sequence up to it.
+//! Sessions: the results of a token equal those of the model for the whole sequence up to it.
 
 use super::*;
 use attn::{Backend, Element, Error, generate::SessionError, model};
 
 const VOCAB: usize = 11;
 
-/// Tokens of a sequence, other ones for every number.
+/// Tokens of a sequence, different for every number.
 fn text(number: usize, len: usize) -> Vec<usize> {
     (0..len)
         .map(|i| (i * i + (3 + number) * i + number) % VOCAB)
         .collect()
 }
 
-/// What both ways differ by: sums of up to 150 terms of order 1, on some eight levels, rounded in another order:
-/// √1200 ε / 2 < 20 ε, and ten times that, as norms make small differences larger.
+/// The difference of both ways: sums of up to 150 terms of order 1, on about eight levels, rounded in another order: √1200 ε / 2
+/// < 20 ε, and ten times that, as norms amplify small differences.
 fn assert_near<E: Element>(found: &[E], expected: &[E], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let most: f64 = 200.0 * E::epsilon().into();
@@ -27,7 +27,7 @@ fn assert_near<E: Element>(found: &[E], expected: &[E], what: &str) {
     }
 }
 
-/// How many tokens are given at a time: the first ones at once, the others one by one or in pieces.
+/// The numbers of tokens per call: the first ones at once, the others one by one or in pieces.
 fn pieces(len: usize) -> [Vec<usize>; 4] {
     let first = 5.min(len);
     let uneven = [1, 2, 19, 40].into_iter().cycle();
@@ -45,8 +45,8 @@ fn pieces(len: usize) -> [Vec<usize>; 4] {
     [vec![1; len], prompt, vec![len], uneven]
 }
 
-/// `types name { the model } len`: a model of tokens, `ids[batch, seq]`, which is compared for all positions of sequences of that
-/// length, with these types of elements.
+/// `types name { the model } len`: a model of tokens, `ids[batch, seq]`, which is compared at all positions of sequences of that
+/// length, for these element types.
 macro_rules! goes_on {
     ($([$($E:ty),*] $name:ident { $($model:tt)* } $len:expr;)*) => {$(
         #[test]
@@ -81,7 +81,7 @@ macro_rules! goes_on {
     )*};
 }
 
-/// `M`: two blocks around an attention with these keys, and perhaps a body.
+/// `M`: two blocks around an attention with these keys, and an optional body.
 macro_rules! attends {
     ($($name:ident [$($keys:tt)*] $({ $($body:tt)* })? => $len:expr;)*) => {
         goes_on! {$(
@@ -216,7 +216,7 @@ fn gpt() -> Gpt {
     model
 }
 
-/// What the model returns for the last token.
+/// The results of the model for the last token.
 fn last(model: &Gpt, tokens: &[usize]) -> Vec<f32> {
     let x = Cpu::default().tensor_from_vec(tokens.to_vec(), (1, tokens.len()));
     let all = model.forward(x).as_vec();
@@ -245,7 +245,7 @@ fn sequences_of_different_lengths_continue_independently() {
     assert_eq!(refused.err(), Some(SessionError::Empty { sequence: 2 }));
     assert_eq!(sessions.lens(), [0, 0, 0]);
 
-    // Some tokens of each at a time, or none.
+    // Some tokens of each sequence at a time, or none.
     let rounds = [[140, 1, 1], [0, 0, 37], [3, 2, 1], [1, 0, 0], [6, 0, 21]];
     let mut lens = [0; 3];
     for round in rounds {
@@ -348,7 +348,7 @@ fn sessions_are_unchanged_after_a_mistake() {
     };
     let mut two = model.sessions(2, 10).unwrap();
     assert_eq!(two.step(&[1]).err(), Some(sequences));
-    // No tokens are no mistake later on: nothing happens.
+    // An empty list of tokens is valid later on: nothing happens.
     let before = session.results().to_vec();
     assert_eq!(session.prefill(&[]).unwrap(), before);
     let results = session.step(tokens[8]).unwrap();
@@ -370,7 +370,7 @@ fn a_session_is_no_longer_than_the_model_and_the_memory() {
         matches!(refused, Some(Error::TooLarge { .. })),
         "{refused:?}"
     );
-    // Nothing is remembered of a token, but the sequences themselves are too many.
+    // Nothing is cached for a token, but there are too many sequences.
     let refused = model.sessions(1 << 48, 0).err();
     assert!(
         matches!(refused, Some(Error::TooLarge { .. })),
@@ -393,8 +393,7 @@ fn grouped_heads_and_windows_take_less_memory() {
     let rows = |capacity| gpt().session(capacity).unwrap().cache_bytes() / row;
     assert_eq!(rows(20), 20);
     assert_eq!(rows(199), rows(200));
-    // The window, and what may be new at once. The mask is asked about 16 queries at a time: 15 more cannot be told from
-    // the window.
+    // The window, and the new tokens of one call. The mask is evaluated for 16 queries at a time, so up to 15 more keys are kept.
     assert!(
         (6 + 128..=6 + 15 + 128).contains(&rows(200)),
         "{}",

@@ -1,4 +1,4 @@
-//! Functions of the elements, and gates.
+//! Elementwise functions and gates.
 
 use super::*;
 use attn::{
@@ -10,7 +10,7 @@ use attn::{
 };
 use support::{differences::assert_gradient, tensors::flat};
 
-/// Where functions bend, and beyond where they are flat.
+/// Points where functions are curved, and beyond them.
 const POINTS: [f64; 16] = [
     0.0, -0.0, 0.3, -0.3, 1.0, -1.0, 2.5, -2.5, 6.0, -6.0, 13.0, -13.0, 90.0, -90.0, 1e4, -1e4,
 ];
@@ -21,7 +21,7 @@ where
 {
     let points = POINTS.map(number).to_vec();
     let x: Tensor<Rank1<16>, E, _> = Cpu::default().tensor_from_vec(points, Default::default());
-    // Relative to 1e4, the largest; dfdx's error function is good to 1e-7 or so in `f32`.
+    // The tolerance is relative to 1e4, the largest. dfdx's error function has an error of about 1e-7 in `f32`.
     assert_agree!(
         format!("{} at points", A::NAME),
         [x],
@@ -77,7 +77,7 @@ fn activations_equal_those_of_dfdx() {
     for_both!(all_agree);
 }
 
-/// The derivative of dfdx's `accurate_gelu` is another one: `Φ(x) + √2 x φ(x)`.
+/// The derivative of dfdx's `accurate_gelu` differs: `Φ(x) + √2 x φ(x)`.
 #[test]
 fn the_gradient_of_gelu_is_its_derivative() {
     let x = [-3.0, -1.0, -0.3, 0.0, 0.3, 1.0, 3.0];

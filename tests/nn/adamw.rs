@@ -16,7 +16,7 @@ attention! {
     struct Causal<heads = 2, d_model = 8, mask = causal>;
 }
 
-/// Numbers that all matter.
+/// Hyperparameters that all matter.
 const CONFIG: AdamWConfig = AdamWConfig {
     lr: 0.03,
     betas: [0.8, 0.95],
@@ -39,7 +39,7 @@ where
     model
 }
 
-/// Gradients of some loss, other ones for every step.
+/// Gradients of some loss, different for every step.
 fn gradients<E: Element>(model: &Model<E>, step: usize) -> Gradients<E, Cpu>
 where
     Cpu: Backend<E>,
@@ -129,7 +129,7 @@ fn steps_without_decay_are_those_of_adam() {
         adam.update(&mut other, &theirs).unwrap();
     }
     for (found, expected) in parameters(&model).iter().zip(parameters(&other)) {
-        // Each step starts from gradients of what differs already.
+        // Each step starts from gradients that already differ.
         compare::assert_close(&found.name, &found.values, &expected.values, 1e-12);
     }
 }
@@ -143,7 +143,7 @@ fn parameters_of_a_declared_layer_all_move() {
     let mut optimizer = AdamW::new(AdamWConfig::default());
     optimizer.update(&mut model, &mut gradients).unwrap();
     for (before, after) in before.iter().zip(parameters(&model)) {
-        // A key's bias moves a whole row of scores, which a softmax does not see.
+        // The bias of a key shifts a whole row of scores, which a softmax cancels.
         if before.name != "k_proj.bias" {
             assert_ne!(before.values, after.values, "{}", before.name);
         }
@@ -207,7 +207,7 @@ fn resumed_training_has_the_same_bits() {
     assert_eq!(parameters(&second), parameters(&whole));
     assert_eq!(state, expected);
 
-    // The state counts.
+    // The state matters.
     fill(&mut second, |name, _| {
         let saved = parameters(&first);
         saved
@@ -282,7 +282,7 @@ fn parameters_without_a_gradient_are_named_and_nothing_changes() {
     assert_eq!(parameters(&model), before);
     assert_eq!(optimizer.state, Default::default());
 
-    // Through dfdx's trait, as dfdx's optimizers say it.
+    // Through dfdx's trait, in the form of dfdx's optimizers.
     let error = Optimizer::update(&mut optimizer, &mut model, &shared).unwrap_err();
     assert!(matches!(error, OptimizerUpdateError::UnusedParams(unused) if unused.ids.len() == 3));
     assert_eq!(parameters(&model), before);
@@ -408,7 +408,7 @@ fn models_in_turns_are_not_confused() {
     for step in 0..3 {
         let mut of_first = gradients(&first, step);
         optimizers[0].update(&mut first, &mut of_first).unwrap();
-        // The gradients of the one are none of the other.
+        // The gradients of one model are not those of the other.
         let error = optimizers[1].update(&mut second, &mut of_first);
         assert!(matches!(error, Err(UpdateError::NoGradient { names }) if names.len() == 5));
         let mut of_second = gradients(&second, step);

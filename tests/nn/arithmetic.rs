@@ -80,7 +80,7 @@ fn residual_adds_the_input_of_a_layer() {
         let found = backpropagate(y).input("x", &x).parameters(&());
         assert_same("residual", &found, &expected, tolerance::<f64>());
     }
-    // dfdx's cannot do that.
+    // dfdx's residual cannot do that.
     let y = Residual(()).forward(x.leaky_trace());
     assert_eq!(flat(&y.sum().backward().get(&x)), [2.0; 12]);
 }

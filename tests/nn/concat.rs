@@ -1,4 +1,4 @@
-//! Vectors side by side.
+//! Concatenation of vectors.
 
 use super::*;
 use attn::ops::{self, composed};

@@ -9,7 +9,7 @@ use support::tensors::flat;
 
 const IGNORED: usize = 7777;
 
-/// Every third is ignored.
+/// Targets, of which every third is ignored.
 fn targets<S: Shape>(shape: S, classes: usize, ignore: bool) -> Tensor<S, usize, Cpu> {
     let target = |i| {
         if ignore && i % 3 == 0 {
@@ -182,7 +182,7 @@ fn gradients_flow_through_views_and_scale_with_the_loss() {
     assert_eq!(operations(y), 2); // The copy of the view is the other.
 }
 
-/// One after the other in `f32`, 2²⁵ small losses stop growing.
+/// Added one after the other in `f32`, 2²⁵ small losses stop growing.
 #[test]
 fn many_rows_lose_no_digits() {
     let logits: Tensor<(usize, Const<2>), f32, _> = Cpu::default().zeros_like(&(1 << 20, Const));

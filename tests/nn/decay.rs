@@ -1,4 +1,4 @@
-//! Which parameters decay.
+//! The parameters that decay.
 
 use super::*;
 use attn::{
@@ -11,7 +11,7 @@ use attn::{
 use dfdx::nn::{builders, modules};
 use support::tensors::{fill, parameters};
 
-/// A step without gradients is decay and nothing else: it halves a parameter, or leaves it.
+/// A step without gradients only decays: it halves a parameter, or leaves it unchanged.
 fn optimizer() -> AdamW<f64> {
     AdamW::new(AdamWConfig {
         lr: 1.0,
@@ -64,7 +64,7 @@ fn matrices_of_our_layers_decay() {
         "5.down_proj.weight",
     ];
     assert_eq!(decaying::<Layers>(), expected);
-    // A model that is nothing but a table.
+    // A model that is a table.
     assert_eq!(decaying::<Embedding<7, 4>>(), [""; 0]);
 }
 
@@ -136,7 +136,7 @@ fn decay_in_a_model_depends_on_the_layer_and_not_its_name() {
     assert_eq!(decaying::<Gpt>(), expected);
 }
 
-/// Layers that are called as those of `nn` are no tables.
+/// User layers with the names of those of `nn` are not tables.
 mod of_that_name {
     attn::attention! {
         pub(super) struct Embedding<heads = 2, d_model = 4, bias = false>;
@@ -150,7 +150,7 @@ fn user_types_with_the_name_of_a_table_decay() {
     assert_eq!(decaying.len(), 8);
 }
 
-/// Were one of them to decay, they would be two tables after the first step.
+/// If one of them decayed, they would differ after the first step.
 #[test]
 fn parameters_that_share_a_table_do_not_decay() {
     let dev = Cpu::default();

@@ -10,7 +10,7 @@ use support::tensors::flat;
 
 const M: usize = 5;
 
-/// Repeated, and out of order.
+/// Ids that repeat and are not sorted.
 fn ids<S: Shape>(shape: S, below: usize) -> Tensor<S, usize, Cpu> {
     let ids = (0..shape.num_elements()).map(|i| (i * i * 7 + 3) % below);
     Cpu::default().tensor_from_vec(ids.collect(), shape)
@@ -36,7 +36,7 @@ where
 fn embedding_equals_that_of_dfdx() {
     agrees::<f32, 1>();
     agrees::<f64, 11>();
-    // So many that few of them are gathered by dfdx.
+    // Enough ids that they are few compared with the table.
     agrees::<f32, 700>();
 }
 

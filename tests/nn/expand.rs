@@ -1,4 +1,4 @@
-//! Axes of size 1, made larger.
+//! Broadcasting of axes of size 1.
 
 use super::*;
 use attn::ops::{self, composed};

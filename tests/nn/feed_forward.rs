@@ -1,4 +1,4 @@
-//! Two affine maps and a nonlinearity, in one operation.
+//! Feed-forward layers: two linear maps and a nonlinearity, in one operation.
 
 use super::*;
 use attn::{

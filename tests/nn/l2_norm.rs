@@ -10,7 +10,7 @@ where
 {
     for (b, s) in SIZES {
         let x: Tensor<(usize, usize, Const<33>), E, _> = tensor("x", (b, s, Const));
-        // Vectors that are longer than epsilon, and vectors that are shorter.
+        // One epsilon is shorter than all vectors, the other is longer.
         for epsilon in [1e-12, 100.0] {
             assert_agree!(
                 format!("{b} x {s}, {epsilon}"),

@@ -50,7 +50,7 @@ fn inputs_have_one_to_four_axes() {
     let y: Tensor<Rank1<O>, f64, _> = ops::linear(one.leaky_traced(), &weight, None)
         .split_tape()
         .0;
-    // One row is multiplied in another order than several.
+    // A single row is summed in another order than several.
     compare::assert_close(
         "one row",
         &flat(&y),
@@ -61,7 +61,7 @@ fn inputs_have_one_to_four_axes() {
 
 #[test]
 fn views_and_equal_operands_are_accepted() {
-    // As columns of a matrix, and one vector for all.
+    // Columns of a matrix, and a broadcast vector.
     let columns: Tensor<Rank3<I, 4, 2>, f64, _> = tensor("columns", Default::default());
     let row: Tensor<Rank1<I>, f64, _> = tensor("row", Default::default());
     let square: Tensor<Rank2<I, I>, f64, _> = tensor("square", Default::default());
@@ -81,7 +81,7 @@ fn views_and_equal_operands_are_accepted() {
         ops::linear(broadcast(), &square, Some(&row)),
         composed::linear(broadcast(), &square, Some(&row)).unwrap()
     );
-    // A matrix, which is the input as well: dfdx's product would panic, so the input is another tensor there.
+    // A matrix that is also the input. dfdx's product would panic, so there the input is another tensor.
     let other = square.clone().leaky_traced() + 0.0;
     let (other, _) = other.split_tape();
     let expected = backpropagate(ops::linear(other.leaky_trace(), &square, None))
@@ -110,7 +110,7 @@ fn empty_inputs_and_outputs_are_accepted() {
         assert_eq!(flat(&gradients.get(&bias)), [0.0; O]);
         gradients.get(&x);
     }
-    // A sum of nothing is the bias.
+    // An empty sum is the bias.
     let weight: Tensor<Rank2<O, 0>, f64, _> = Cpu::default().zeros();
     let x: Tensor<Rank2<3, 0>, f64, _> = Cpu::default().zeros();
     let y = ops::linear(x.leaky_trace(), &weight, Some(&bias));

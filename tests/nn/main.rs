@@ -1,7 +1,7 @@
-//! The layers beside attention, their operations and the optimizer.
+//! Layers other than attention, their operations, and the optimizer.
 //!
-//! An operation is held against the same out of dfdx operations, with its gradients, and against loops over plain numbers
-//! where there are properties that dfdx's do not have.
+//! An operation is compared with dfdx operations, including gradients, and with loops over plain numbers for properties that
+//! dfdx's operations do not have.
 
 #![allow(
     clippy::unwrap_used,

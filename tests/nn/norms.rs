@@ -9,7 +9,7 @@ use support::tensors::flat;
 
 const EPSILON: f64 = 1e-3;
 
-/// Errors grow by the division by a deviation: at least the root of epsilon.
+/// Errors are amplified by the division by a deviation, which is at least the root of epsilon.
 const DEVIATION: f64 = 32.0;
 
 fn they_agree<E: Element, const M: usize>()
@@ -46,7 +46,7 @@ fn norms_equal_those_of_dfdx() {
     they_agree::<f64, 33>();
 }
 
-/// By the definition, in `f64`.
+/// The definition, in `f64`.
 fn naive(x: &[f64], gain: &[f64], bias: &[f64], centred: bool) -> Vec<f64> {
     let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;
     let rows = x.chunks(gain.len()).flat_map(|row| {
@@ -84,7 +84,7 @@ fn views_and_equal_operands_are_accepted() {
         ops::rms_norm(permuted(), &gain, EPSILON),
         composed::rms_norm(permuted(), &gain, EPSILON).unwrap()
     );
-    // One tensor is everything: the sum of its parts.
+    // One tensor is all arguments, so its gradient is the sum of theirs.
     let [x, g, b] = ["x", "x", "x"]
         .map(|name| -> Tensor<Rank1<9>, f64, Cpu> { tensor(name, Default::default()) });
     let apart = backpropagate(ops::layer_norm(x.leaky_trace(), &g, &b, EPSILON))

@@ -14,7 +14,7 @@ use support::{gradients::assert_gradients_of_parameters, tensors::flat};
 const VOCAB: usize = 7;
 const M: usize = 4;
 
-/// One of each layer.
+/// A layer of each kind.
 type Layers = (
     Embedding<VOCAB, M>,
     LearnedPosition<6, M>,
@@ -87,7 +87,7 @@ fn forms_agree_in_all_gradients() {
     let model = model();
     let [found, expected] =
         [false, true].map(|composed| backpropagate(traced(&model, composed)).parameters(&model));
-    // Divided by deviations of a tenth, twice.
+    // The numbers were divided by deviations of a tenth, twice.
     assert_same("all", &found, &expected, 100.0 * tolerance::<f64>());
 }
 
@@ -99,7 +99,7 @@ fn gradients_are_the_derivatives() {
 
 #[test]
 fn operations_are_one_on_the_tape_each() {
-    // The waves have no gradient, and no dropout falls.
+    // The waves have no gradient, and no dropout is applied.
     assert_eq!(operations(traced(&model(), false)), 22);
 }
 

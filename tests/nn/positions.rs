@@ -1,4 +1,4 @@
-//! Positions as waves.
+//! Sinusoidal positions.
 
 use super::*;
 use attn::ops::{self, composed};

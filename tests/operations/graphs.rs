@@ -1,4 +1,4 @@
-//! Graphs of every form as one operation: values that are read twice, change places, leave loops or are returned as they came.
+//! Graphs of every form as one operation: values that are read twice, swapped, returned from loops, or returned unchanged.
 
 use super::agree::{agree, tolerance};
 use super::*;

@@ -1,4 +1,4 @@
-//! `bidirectional` says which buckets `rel_pos_bias` has, however the mask is written, and whatever can be proved of it.
+//! `bidirectional` decides the buckets of `rel_pos_bias`, for any spelling of the mask, and whatever can be proved about it.
 
 use super::mask_of;
 use attn::attention;
@@ -15,7 +15,7 @@ attention! {
         fn mask(q_idx, kv_idx) { kv_idx <= q_idx }
     }
 
-    /// No proof is found that this is the same mask.
+    /// No proof shows that this is the same mask.
     struct Squared<heads = 2, d_model = 8, position = rel_pos_bias(6, 10), bidirectional = false> {
         fn mask(q_idx, kv_idx) { kv_idx * kv_idx <= q_idx * q_idx }
     }
@@ -23,7 +23,7 @@ attention! {
     struct Ahead<heads = 2, d_model = 8, position = rel_pos_bias(8, 9), mask = causal, bidirectional = true>;
     struct NotAhead<heads = 2, d_model = 8, position = rel_pos_bias(6, 10), bidirectional = false>;
 
-    /// The lengths are read where they decide nothing.
+    /// The lengths are read in operands that do not affect the mask.
     struct DeadLength<heads = 2, d_model = 8, position = rel_pos_bias(6, 10), bidirectional = false> {
         fn mask(q_idx, kv_idx, q_len, kv_len) { (2 > 1 || q_len > 3) && kv_idx <= q_idx || 1 > 2 && kv_len > 3 }
     }

@@ -1,4 +1,4 @@
-//! Masks that are known from the positions, against matrices.
+//! Masks of positions, against matrices.
 
 use super::masked;
 use attn::attention;
@@ -44,7 +44,7 @@ fn causal_upper_left_pairs_the_first_query_with_the_first_key() {
     );
 }
 
-/// With more queries than keys the first queries see nothing: their rows are zero.
+/// With more queries than keys the first queries attend to nothing: their rows are zero.
 #[test]
 fn causal_lower_right_pairs_the_last_query_with_the_last_key() {
     cross_attention!(
@@ -177,7 +177,7 @@ fn combined_masks_are_the_combined_matrices() {
     });
 }
 
-/// The last query sees nothing.
+/// The last query attends to nothing.
 #[test]
 fn not_causal_is_the_strict_upper_triangle() {
     self_attention!(Future, d_model = 8, |p, x| {

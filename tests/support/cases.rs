@@ -1,4 +1,4 @@
-//! Models to make claims about: with the sizes of their axes, and the inputs of these sizes.
+//! Models for tests, with the sizes of their axes, and inputs of these sizes.
 //!
 //! `name { the model } (axis: size, ..) (inputs: the first is traced) reads the first, if it is of floats`
 
@@ -11,7 +11,7 @@ pub fn ids<S: Shape>(shape: S, vocab: usize) -> Tensor<S, usize, Cpu> {
     Cpu::default().tensor_from_vec(ids.collect(), shape)
 }
 
-/// Lengths of sequences of at most so many tokens: all of them, half of them, none, and so on.
+/// Lengths of sequences of at most `most` tokens: all of them, half of them, none, and so on.
 pub fn lens_up_to(batch: usize, most: usize) -> Tensor<(usize,), usize, Cpu> {
     let lens = (0..batch).map(|sequence| [most, most / 2, 0][sequence % 3]);
     Cpu::default().tensor_from_vec(lens.collect(), (batch,))
@@ -29,7 +29,7 @@ pub fn marks<S: Shape>(shape: S) -> Tensor<S, bool, Cpu> {
     Cpu::default().tensor_from_vec((0..shape.num_elements()).map(mark).collect(), shape)
 }
 
-/// Gives every parameter numbers that its name determines: gains around 1, the others around 0.
+/// Sets every parameter to numbers that depend on its name: gains around 1, the others around 0.
 pub fn scatter<E: Dtype, M: TensorCollection<E, Cpu>>(model: &mut M)
 where
     Cpu: Device<E>,
@@ -50,7 +50,7 @@ where
     });
 }
 
-/// A tensor of numbers between -1 and 1, other ones for every name.
+/// A tensor of numbers between -1 and 1 that depend on the name.
 pub fn tensor<S: Shape, E: Dtype>(name: &str, shape: S) -> Tensor<S, E, Cpu>
 where
     Cpu: Device<E>,
@@ -304,7 +304,7 @@ macro_rules! operations {
     };
 }
 
-/// Graphs of every form: values that are read twice, change places, leave loops or are returned as they came.
+/// Graphs of every form: values that are read twice, swapped, returned from loops, or returned unchanged.
 #[macro_export]
 macro_rules! graphs {
     ($claim:ident) => {
@@ -465,7 +465,7 @@ macro_rules! graphs {
     };
 }
 
-/// Dropout beside every neighbour that it is computed with, and beside others.
+/// Dropout beside every operation that it is fused with, and beside others.
 #[macro_export]
 macro_rules! dropouts {
     ($claim:ident) => {

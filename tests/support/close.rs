@@ -1,22 +1,22 @@
-//! Comparison of numbers, with a stated tolerance.
+//! Comparison of numbers with a stated tolerance.
 
 use std::fmt::Display;
 
-/// How far two ways to compute the same numbers may be apart.
+/// The allowed difference of two ways to compute the same numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Tolerance {
-    /// So much.
+    /// This number.
     Absolute(f64),
-    /// So much times the expected number, or times 1 where that is smaller.
+    /// This number times the expected one, or times 1 if that is smaller.
     OfEach(f64),
-    /// So much times the largest expected number, or times 1 if that is smaller: for sums whose terms cancel.
+    /// This number times the largest expected one, or times 1 if that is smaller: for sums whose terms cancel.
     OfLargest(f64),
 }
 
 impl Tolerance {
     /// The allowed distance from each of the expected numbers.
     fn distances(self, expected: &[f64]) -> impl Fn(f64) -> f64 {
-        // An infinite one would allow any distance.
+        // An infinite number would allow any difference.
         let finite = expected.iter().filter(|v| v.is_finite());
         let largest = finite.fold(1.0, |max: f64, v| max.max(v.abs()));
         move |expected| match self {
@@ -27,14 +27,14 @@ impl Tolerance {
     }
 }
 
-/// Of tensors, whose elements are sums over the same axes.
+/// For tensors whose elements are sums over the same axes.
 impl From<f64> for Tolerance {
     fn from(share: f64) -> Self {
         Self::OfLargest(share)
     }
 }
 
-/// Panics unless every number is close to the expected one. NaN is close to nothing, and an infinity to itself alone.
+/// Panics unless every number is close to the expected one. NaN is close to nothing, and an infinity only to itself.
 #[track_caller]
 pub fn assert_close<F: Copy + Into<f64>>(
     what: impl Display,

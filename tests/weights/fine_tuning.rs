@@ -1,4 +1,4 @@
-//! A pretrained encoder in a model that has more than it: what is new stays as it was built.
+//! A pretrained encoder in a larger model: new parameters keep their initial values.
 
 use super::*;
 use attn::{
@@ -7,7 +7,7 @@ use attn::{
 };
 
 model! {
-    /// The network on the page of `hugging_face_bert`, with a head, and a slope in each attention.
+    /// The network of the page of `hugging_face_bert`, with a head, and a slope in each attention.
     struct Classifier<vocab = 29, d_model = 16, heads = 4, layers = 2, hidden = 24, max_len = 12, labels = 3>;
 
     fn forward(tokens: ids[batch, seq], segments: ids[batch, seq], lens: lens[batch], first: lens[batch]) -> [batch, labels] {

@@ -46,7 +46,7 @@ model! {
     }
 }
 
-/// As its config says.
+/// The value in its config.
 const RMS_NORM_EPS: f64 = 1e-2;
 
 model! {

@@ -1,4 +1,4 @@
-//! What does not fit is listed, all of it, in the names of the file.
+//! Every mismatch is listed, by its name in the file.
 
 use super::*;
 use attn::{
@@ -35,7 +35,7 @@ model! {
     }
 }
 
-/// The message with which a file is refused, after its path; and the layer must be as it was.
+/// The message of a rejected file, after its path. The layer must not have changed.
 fn refused<L: BuildModule<Cpu, f32> + TensorCollection<f32, Cpu>>(
     path: &Path,
     map: &WeightMap,
@@ -126,7 +126,7 @@ fn overlaps_and_gaps_of_parts_are_reported_before_the_file_is_read() {
     let message = "the map does not fit the model\n  nothing in the model is 16..20 of axis 0 of in_proj_weight";
     assert_eq!(refused::<NoBias>(&file("mha_no_bias"), &gap), message);
 
-    // A file cannot be written either, and what was there stays.
+    // A file cannot be written either, and an existing one stays.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kept");
     fs::write(&path, "kept").unwrap();
@@ -167,7 +167,7 @@ fn a_tied_head_must_be_the_embedding() {
         untied.embedding.weight.as_vec()
     );
 
-    // Without it in the file, it is not missing; without the map's word, it is extra.
+    // Without it in the file, it is not missing; without the rule in the map, it is extra.
     save_mapped(&tied, &map, &path).unwrap();
     assert!(!tensors(&path).contains_key("lm_head.weight"));
     let archive = Archive::open(&path).unwrap();

@@ -13,7 +13,7 @@ attention! {
     struct Window<heads = 2, d_model = 8, mask = causal> {
         fn mask(q_idx, kv_idx) { q_idx - kv_idx < WIDTH }
     }
-    /// Raffel et al. (2020): the first tokens see each other, and all others see them.
+    /// Raffel et al. (2020): all tokens attend to a prefix.
     struct PrefixLm<heads = 2, d_model = 8> {
         fn mask(q_idx, kv_idx) { kv_idx <= q_idx || kv_idx < 2 }
     }
@@ -37,11 +37,11 @@ attention! {
             abs(q_idx / 3 - kv_idx / 3) <= 1 && abs(q_idx % 3 - kv_idx % 3) <= 1
         }
     }
-    /// Arriola et al., "Block diffusion" (2025): all of a block, and the blocks before.
+    /// Arriola et al., "Block diffusion" (2025): a token attends to its block and the blocks before.
     struct BlockCausal<heads = 2, d_model = 8> {
         fn mask(q_idx, kv_idx) { kv_idx / 3 <= q_idx / 3 }
     }
-    /// A window of its own for each head.
+    /// A window per head.
     struct PerHead<heads = 2, d_model = 8, mask = causal> {
         fn mask(h, q_idx, kv_idx) { q_idx - kv_idx < if h < 1 { 2 } else { 5 } }
     }
@@ -50,7 +50,7 @@ attention! {
     }
 }
 
-/// Written by hand: the softmax of scaled dot products over the pairs of a predicate.
+/// By hand: the softmax of scaled dot products over the pairs of a predicate.
 macro_rules! masked {
     ($Layer:ident, $attends:expr) => {
         self_attention!($Layer, d_model = 8, |p, x| {

@@ -1,4 +1,4 @@
-//! Functions of the score, and what they learn.
+//! Score functions, and their parameters.
 
 use super::{biased, mask, numbers};
 use attn::attention;
@@ -11,10 +11,10 @@ use support::reference::{
     number, positions,
 };
 
-/// The farthest distance that has a bias of its own.
+/// The largest distance with its own bias.
 const FAR: usize = 2;
 
-/// No sequence is longer.
+/// The maximum length of a sequence.
 const LONGEST: usize = 11;
 
 attention! {
@@ -52,12 +52,12 @@ attention! {
             -0.5 * distance * distance
         }
     }
-    /// Tay et al., "Synthesizer" (2021): scores are learned by themselves.
+    /// Tay et al., "Synthesizer" (2021): a table of learned scores.
     struct Synthesizer<heads = 4, kv_heads = 2, d_model = 8, mask = causal, normalizer = sink> {
         param table: [heads, LONGEST, LONGEST] = normal(std = 0.5);
         fn score(h, q_idx, kv_idx) { table[h, q_idx, kv_idx] }
     }
-    /// A filter: weights that are no softmax.
+    /// A filter: weights without a softmax.
     struct Filter<heads = 2, d_model = 8, value_head_dim = 3> {
         param tap: [heads, 3] = zeros;
         fn normalize(h, q_idx, kv_idx) { tap[h, clamp(q_idx - kv_idx, 0, 2)] }
@@ -87,7 +87,7 @@ attention! {
             score + bias[if back < 4 { back } else { min(wide, 7) }, h]
         }
     }
-    /// Names that the emitted code has uses of its own for.
+    /// Names that the emitted code uses as well.
     struct Named<heads = 2, d_model = 8> {
         param element: [2] = ones;
         param output: [2] = ones;
@@ -103,7 +103,7 @@ attention! {
                 + sums[h, kv_idx % 3] * layer[0] + near
         }
     }
-    /// Two parameters, one of them twice, and everything at once.
+    /// Two parameters, one of them read twice, and all keys together.
     struct Mixed<heads = 2, d_model = 8, softcap = 5.0, position = alibi> {
         param a: [3] = ones;
         param c: [heads, 3] = ones;
@@ -114,7 +114,7 @@ attention! {
     }
 }
 
-/// Written by hand: the softmax of this score over all keys.
+/// By hand: the softmax of this score over all keys.
 fn scored<E: Dtype>(
     p: &Parameters<'_, E>,
     x: &Input<E>,
@@ -144,7 +144,7 @@ where
     w.leaky_trace().broadcast_like::<_, Axes3<0, 2, 3>>(&shape)
 }
 
-/// The element `index(h, q, k)` of a table, row by row, for every head and pair.
+/// The element `index(h, q, k)` of a table for every head and pair.
 fn looked_up<S: Shape, E: Dtype>(
     table: Tensor<S, E, Cpu>,
     shape: (usize, usize, usize, usize),
@@ -289,7 +289,7 @@ fn a_condition_of_the_score() {
     });
 }
 
-/// The multiple of one half next to `x`, towards zero.
+/// The nearest multiple of one half to `x`, rounded towards zero.
 fn halves<E: Dtype + Into<f64>>(x: E) -> E {
     number((2.0 * x.into()).trunc() * 0.5)
 }

@@ -151,7 +151,7 @@ fn a_valid_length_must_not_go_beyond_the_keys() {
         },
         "Padded: the valid length at [2] is 6, but there are 5 keys",
     );
-    // It is the keys that count, not the queries, of which there are more here.
+    // The number of keys matters, not that of the queries, which is larger here.
     let mut lengths = table(4, 2, 6);
     lengths[[1, 3]] = usize::MAX;
     assert_mistake!(
@@ -261,7 +261,7 @@ fn tokens_must_have_a_document_each() {
         },
         "PackedCross: the key axis has length 4, but the document ids cover 3",
     );
-    // Those of queries and keys exchanged.
+    // The ids of queries and keys are swapped.
     assert_mistake!(
         PackedCross,
         (unbatched(3), unbatched(4), (row(&[7; 4]), row(&[7; 3]))),

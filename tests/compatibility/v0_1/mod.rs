@@ -92,7 +92,7 @@ fn a_run_of_0_1_resumes() {
     assert_eq!(expected.len(), AFTER as usize);
     for (step, expected) in (BEFORE..).zip(expected) {
         let found = train(&mut model, &mut optimizer, &vocabulary, step);
-        // Other vectors add in another order: some hundred roundings of 1e-16 in a step, which four steps pass on.
+        // Other vector widths add in another order: some hundred roundings of 1e-16 in a step, which four steps accumulate.
         assert!(
             (found - expected).abs() < 1e-12,
             "step {step}: {found} is not {expected}"

@@ -1,5 +1,5 @@
-//! The Transformer of Vaswani et al. 2017: norms after the sums, one table for both languages and for the output. It is held
-//! against the declared one.
+//! The Transformer of Vaswani et al. 2017: norms after the sums, one table for both languages and for the output. It is compared
+//! with the declared one.
 
 use super::{
     ByName,
@@ -34,7 +34,7 @@ impl Transformer {
         }
     }
 
-    /// The loss, and its gradient by every parameter.
+    /// The loss, and its gradient with respect to every parameter.
     fn train(&self, parameters: &ByName, batch: &Batch) -> (f64, ByName) {
         let padding = Mask::Padding(&batch.lens);
         let mut memory = self.embed(parameters, &batch.source);
@@ -58,7 +58,7 @@ impl Transformer {
         let mut d_y = self
             .output
             .backward(parameters, &y, &d_logits, &mut gradients);
-        // Every layer of the decoder looks at the memory.
+        // Every layer of the decoder attends to the memory.
         let mut d_memory = vec![0.0; memory.len()];
         for (layer, saved) in self.decoder.iter().zip(&decoded).rev() {
             let (d_before, d_context) = layer.backward(parameters, saved, &d_y, &mut gradients);

@@ -1,4 +1,4 @@
-//! A GPT: norms before the layers, learned positions (Radford et al. 2019). It is held against the declared one.
+//! A GPT: norms before the layers, learned positions (Radford et al. 2019). It is compared with the declared one.
 
 use super::{
     ByName,
@@ -31,7 +31,7 @@ impl Gpt {
         }
     }
 
-    /// The loss, and its gradient by every parameter.
+    /// The loss, and its gradient with respect to every parameter.
     fn train(&self, parameters: &ByName, tokens: &[usize], next: &[usize]) -> (f64, ByName) {
         let length = tokens.len() / BATCH;
         let places: Vec<usize> = (0..tokens.len()).map(|row| row % length).collect();

@@ -1,9 +1,9 @@
-//! What the call passes: masks and biases by the ids and the floats of a batch.
+//! Data of the call: masks and biases from the ids and the floats of a batch.
 
 use dfdx::prelude::*;
 use support::reference::masks::Matrix;
 
-/// A tensor from the number at every index.
+/// A tensor from a function of the index.
 fn tensor<S: Shape, V: Unit>(shape: S, cell: impl Fn(&[usize]) -> V) -> Tensor<S, V, Cpu>
 where
     Cpu: TensorFromVec<V>,
@@ -25,8 +25,8 @@ fn pairs(queries: usize, keys: usize, attends: impl Fn(usize, usize) -> bool) ->
     tensor((queries, keys), |at| attends(at[0], at[1]))
 }
 
-/// Compares a self-attention that takes data with one written by hand, the fused form and the composed one. The data is made
-/// for the batch and the length of each call, and for a single sequence.
+/// Compares a self-attention that takes data with a hand-written one, in both forms. The data is made for the batch and the
+/// length of each call, and for a single sequence.
 macro_rules! self_attention_on {
     ($Layer:ident, $batched:tt, $single:tt, $by_hand:tt) => {{
         self_attention_on!(@run f32, $Layer, [], $batched, $single, $by_hand);
@@ -94,6 +94,6 @@ macro_rules! cross_attention_on {
     };
 }
 
-// Behind the macros, which they use.
+// After the macros, which they use.
 mod masks;
 mod scores;
