@@ -1,9 +1,9 @@
-//! Text as numbers: which tokens the model reads and writes.
+//! The choice of the tokens.
 
 use anyhow::{Result, ensure};
 use attn::text::Vocabulary;
 
-/// What a token is.
+/// The unit of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// A character of the text
@@ -14,20 +14,20 @@ pub(crate) enum Kind {
     Bpe,
 }
 
-/// Which tokens.
+/// The options of the tokens.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// What a token is
+    /// Unit of a token
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Chars)]
     pub(crate) tokenizer: Kind,
 
-    /// Tokens that byte-pair encoding may find [default: all that the model has room for]
+    /// Maximum number of tokens of byte-pair encoding [default: the vocabulary size of the model]
     #[arg(long, value_name = "N")]
     pub(crate) vocab_size: Option<usize>,
 }
 
 impl Options {
-    /// Refuses what cannot work with a model that has room for so many tokens.
+    /// Checks the options for a model whose vocabulary has this size.
     pub(crate) fn check(&self, room: usize) -> Result<()> {
         let is_bpe = self.tokenizer == Kind::Bpe;
         ensure!(
@@ -54,7 +54,7 @@ impl Options {
         Ok(())
     }
 
-    /// The tokens for a text, of which there may be `room` at most.
+    /// The vocabulary for a text, with at most `room` tokens.
     pub(crate) fn vocabulary(&self, text: &str, room: usize) -> Result<Vocabulary> {
         match self.tokenizer {
             Kind::Chars => characters(text, room),
@@ -64,7 +64,7 @@ impl Options {
     }
 }
 
-/// The characters of a text, of which there may be `room` at most.
+/// The characters of a text, at most `room`.
 pub(crate) fn characters(text: &str, room: usize) -> Result<Vocabulary> {
     let vocabulary = Vocabulary::characters(text)?;
     ensure!(

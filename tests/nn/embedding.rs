@@ -36,7 +36,7 @@ where
 fn embedding_equals_that_of_dfdx() {
     agrees::<f32, 1>();
     agrees::<f64, 11>();
-    // Enough ids that they are few compared with the table.
+    // A large table, of which the ids read few rows.
     agrees::<f32, 700>();
 }
 
