@@ -95,7 +95,7 @@ impl Builder<'_> {
         )
     }
 
-    /// The values, and what queries and keys make of each other.
+    /// The values, and the scores of queries and keys.
     fn values_and_scores(&mut self, x: NodeId, context: NodeId) -> (NodeId, NodeId) {
         if self.spec.score == Score::OfPlaces {
             let v = self.heads("v", "v_proj", context);
@@ -238,7 +238,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A normalizer of a score alone is one more function of it, whose value is the weight.
+    /// A normalizer of single scores is one more function of the score, whose value is the weight.
     fn normalizer(&mut self, scores: NodeId) -> (NodeId, Normalizer) {
         let expr = match &self.spec.normalizer {
             spec::Normalizer::Softmax => return (scores, Normalizer::Softmax),

@@ -1,7 +1,7 @@
 //! Reverse mode: the derivative of the steps, as steps backwards.
 //!
-//! The derivative of a step adds to the gradients of its parameters, which stand in the tape, and of its operands. It reads
-//! the gradient of its result, which is complete by then: every later step that read the result has been gone through.
+//! The derivative of a step adds to the gradients of its parameters, which are on the tape, and of its operands. It reads the
+//! gradient of its result, which is complete by then: every later step that read the result has been processed.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(crate) struct Adjoint {
     pub(crate) operands: Vec<(View, Into)>,
 }
 
-/// What becomes of a gradient as another contribution to it is computed.
+/// Whether a contribution to a gradient overwrites it or is added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Into {
     /// It is the first one.
@@ -28,7 +28,7 @@ pub(crate) enum Into {
 pub(crate) fn diff(steps: &Steps) -> Vec<Adjoint> {
     let mut begun = BTreeSet::new();
     let mut into = |view: View| {
-        // The gradient of an input is one of the tape, where other operations may have added to it.
+        // The gradient of an input is on the tape, where other operations may have added to it.
         let is_input = steps.array(view.array).role == Role::Input;
         if is_input || !begun.insert(view) {
             Into::Add

@@ -1,4 +1,4 @@
-//! The layer as a graph of operations with inferred shapes. It knows nothing of tokens: the emitters do.
+//! The layer as a graph of operations with inferred shapes. It is independent of tokens: the emitters make them.
 
 mod build;
 pub(crate) mod diff;
@@ -14,10 +14,10 @@ use crate::spec::{Init, Real, Size, Spec, text};
 pub(crate) use build::build;
 pub(crate) use simplify::simplify;
 
-/// Everything that the emitters read.
+/// The input of all emitters.
 pub(crate) struct Graph {
     pub(crate) params: Vec<Param>,
-    /// In the order in which they are computed.
+    /// The nodes in the order of computation.
     pub(crate) nodes: Vec<Node>,
     pub(crate) weights: NodeId,
     pub(crate) output: NodeId,
@@ -27,7 +27,7 @@ pub(crate) struct Graph {
     pub(crate) cross: bool,
 }
 
-/// What a call passes beside tensors of tokens.
+/// The data of a call, besides tensors of tokens.
 #[derive(Clone, Debug)]
 pub(crate) enum CallData {
     Padding,
@@ -36,7 +36,7 @@ pub(crate) enum CallData {
 }
 
 impl CallData {
-    /// How many tensors it is: the ids of two sequences are a pair.
+    /// The number of its tensors: the ids of two sequences are a pair.
     pub(crate) fn tensors(&self, cross: bool) -> usize {
         match self {
             CallData::Document if cross => 2,
@@ -61,7 +61,7 @@ impl CallData {
 #[derive(Clone, Debug)]
 pub(crate) struct Declared {
     pub(crate) name: Name,
-    /// What an element is, to an expression.
+    /// The type of an element in expressions.
     pub(crate) ty: Type,
     pub(crate) dims: Vec<Dim>,
     pub(crate) doc: String,
@@ -94,9 +94,9 @@ pub(crate) enum ParamKind {
 pub(crate) enum InitKind {
     Ones,
     Constant(Real),
-    /// Uniform between the number and its negative.
+    /// Uniform in `[-number, number]`.
     Within(Real),
-    /// A slope per head, as ALiBi has them.
+    /// The slopes of ALiBi, one per head.
     AlibiSlopes,
     /// Uniform within `sqrt(gain / Σ fans)`.
     Uniform {
@@ -136,7 +136,7 @@ impl Param {
     }
 }
 
-/// From the scores of a query to its weights.
+/// The function from the scores of a query to its weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Normalizer {
     /// A score is a weight.
@@ -152,7 +152,7 @@ pub(crate) enum Normalizer {
 }
 
 impl Normalizer {
-    /// Whether it keeps a threshold of every query.
+    /// Whether it saves a threshold for every query.
     pub(crate) fn is_sparse(self) -> bool {
         matches!(self, Self::Sparsemax | Self::Entmax15)
     }
@@ -169,7 +169,7 @@ pub(crate) struct Node {
     pub(crate) shape: Vec<Dim>,
 }
 
-/// What a node computes. Fields named `field` are parameters, by the name of the layer's field.
+/// The operation of a node. Fields named `field` are parameters, by the name of the layer's field.
 pub(crate) enum Op {
     /// The first input: `[batch, query, d_model]`.
     Input,
@@ -195,19 +195,19 @@ pub(crate) enum Op {
         k: NodeId,
         field: &'static str,
     },
-    /// 0 for every query, of which `x` has as many, and every key.
+    /// Scores of 0 for all queries, of which `x` has the number, and keys.
     NoScores { x: NodeId },
     /// `q W`, with a matrix per head.
     PerHeadLinear { q: NodeId, field: &'static str },
     /// Each score becomes the value of an expression of it.
     MapScores { scores: NodeId, expr: Expr },
-    /// Scores to weights, over the keys that the mask allows.
+    /// The function from scores to weights, over the keys that the mask allows.
     Normalize {
         scores: NodeId,
         mask: Option<Expr>,
         normalizer: Normalizer,
     },
-    /// Drops weights while training.
+    /// Drops weights in training.
     Dropout { weights: NodeId, p: Real },
     /// The weighted sum of the values.
     Attend { weights: NodeId, v: NodeId },
@@ -251,7 +251,7 @@ impl Graph {
         })
     }
 
-    /// Which keys a query attends to; `None` is all of them.
+    /// The mask, or `None` if every query attends to all keys.
     pub(crate) fn mask(&self) -> Option<&Expr> {
         self.nodes.iter().find_map(|node| match &node.op {
             Op::Normalize { mask, .. } => mask.as_ref(),
@@ -270,13 +270,13 @@ impl Graph {
         uses
     }
 
-    /// The sizes by which query heads, key heads and so on are known: `[batch, heads, query, key]`.
+    /// The names of the sizes of query heads, key heads and so on: `[batch, heads, query, key]`.
     pub(crate) fn scores_shape(&self) -> &[Dim] {
         &self.node(self.weights).shape
     }
 }
 
-/// What a call passes: the data of the header's mask, then those of the body.
+/// The data of a call: those of the header's mask, then those of the body.
 fn data_of(spec: &Spec, mask: Option<&Expr>) -> Vec<CallData> {
     let is_read = |data: &CallData| mask.is_some_and(|mask| data.is_read(mask));
     let of_words = [CallData::Padding, CallData::Document].into_iter();
@@ -291,7 +291,7 @@ fn data_of(spec: &Spec, mask: Option<&Expr>) -> Vec<CallData> {
     of_words.filter(is_read).chain(declared).collect()
 }
 
-/// The initial distribution that `init` asks for, for a matrix with these fans; `torch` is what PyTorch does by default.
+/// The initial distribution by `init`, for a matrix with these fans. `torch` is PyTorch's default.
 fn init_kind(init: &Init, fan_in: &Size, fan_out: &Size, torch: InitKind) -> InitKind {
     match init {
         Init::Torch => torch,

@@ -1,22 +1,22 @@
-//! Which arrays live how long.
+//! The lifetimes of arrays.
 //!
-//! - An array that a derivative reads is saved. What can be had again without a matrix product is not: norms and rotations
-//!   of queries and keys are repeated as vectors are loaded, and scores and weights tile by tile (the one product that is). A norm
-//!   that is a step of its own, because a map of each head reads what it gives, is not repeated.
-//! - Memory goes back to the pool after its last reader, where the next array finds it.
-//! - Gradients of parameters and inputs are added to in the tape's own buffers.
+//! - An array that a derivative reads is saved. Values that can be recomputed without a matrix product are not: norms and
+//!   rotations of queries and keys are recomputed as vectors are loaded, scores and weights tile by tile (this is the only
+//!   product that is recomputed). A norm that is a separate step, because a matrix per head reads its result, is not recomputed.
+//! - Memory goes back to the pool after its last reader, and the next array reuses it.
+//! - Gradients of parameters and inputs are accumulated in the tape's own buffers.
 
 use std::collections::BTreeSet;
 
 use super::diff::Adjoint;
 use super::steps::{ArrayId, Role, Step, Steps};
 
-/// The lives of the arrays.
+/// The lifetimes of the arrays.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Interim arrays that a derivative reads, in their order.
     pub(crate) saved: Vec<ArrayId>,
-    /// After each step: interim arrays whose last reader it was. (Those of `saved` go on.)
+    /// After each step: interim arrays whose last reader it was. (Those of `saved` are kept.)
     pub(crate) free: Vec<Vec<ArrayId>>,
     /// After each derivative: saved arrays, and arrays of gradients, whose last reader it was.
     pub(crate) free_backward: Vec<Free>,
@@ -72,13 +72,13 @@ fn reads_forward(step: &Step) -> BTreeSet<ArrayId> {
 fn reads_backward(step: &Step) -> BTreeSet<ArrayId> {
     let mut reads = reads_forward(step);
     if let Step::Attention(attention) = step {
-        // The sum of the weights' gradients, weighted, is a product of the output and its gradient.
+        // The weighted sum of the weights' gradients is a product of the output and its gradient.
         reads.insert(attention.to);
     }
     reads
 }
 
-/// For each element, the ids that no later one has. (After the last one, everything goes by itself.)
+/// For each element, the ids that no later one has. (After the last one, all memory is freed anyway.)
 fn last_reads(reads: &[BTreeSet<ArrayId>]) -> Vec<Vec<ArrayId>> {
     let is_last = |at: usize, id: &ArrayId| !reads[at + 1..].iter().any(|later| later.contains(id));
     let last = |(at, ids): (usize, &BTreeSet<ArrayId>)| {

@@ -1,9 +1,9 @@
-//! From the graph to [`Steps`]: what need not stand in memory disappears.
+//! From the graph to [`Steps`]: values that need not be stored disappear.
 //!
-//! - Splitting heads and putting them side by side again moves nothing: the kernels take columns of a matrix.
+//! - Splitting heads and merging them moves nothing: the kernels read columns of a matrix.
 //! - Projections of one input become one product.
-//! - A bias, a norm or a rotation that only attention reads happens there, as vectors are loaded.
-//! - Everything between queries, keys and values and the attended values is one step.
+//! - A bias, a norm or a rotation that only attention reads is applied there, as vectors are loaded.
+//! - All operations from queries, keys and values to the attended values are one step.
 
 use super::steps::{
     Array, ArrayId, Attention, HeadTransform, Norm, Part, Role, Similarity, Step, Steps, Vectors,
@@ -13,7 +13,7 @@ use super::{Dim, Graph, Node, NodeId, Normalizer, Op, Param};
 use crate::score::{Expr, split};
 use crate::spec::{Real, Size};
 
-/// The steps of `graph`. `None` if a score modification reads places in a way that the kernels do not know.
+/// The steps of `graph`. `None` if a score modification reads positions in a way that the kernels do not support.
 pub(crate) fn simplify(graph: &Graph) -> Option<Steps> {
     let mut cx = Simplify {
         graph,
@@ -35,8 +35,8 @@ pub(crate) fn simplify(graph: &Graph) -> Option<Steps> {
     Some(cx.steps)
 }
 
-/// A projection that only attention reads leaves its bias to it. Queries and keys are copied there anyway, and values then; a
-/// product would have the bias written to its whole result first, and read again.
+/// Moves the bias of a projection that only attention reads into the attention. Attention copies queries and keys in any case,
+/// and values then. With the bias in the product, the whole result would be written with the bias first, and then be read again.
 fn leave_biases(graph: &Graph, steps: &mut Steps) {
     let left: Vec<ArrayId> = steps
         .steps
@@ -69,12 +69,12 @@ fn only_attention_reads(steps: &Steps, id: ArrayId) -> bool {
     id != steps.output && readers.all(|step| matches!(step, Step::Attention(_)))
 }
 
-/// What a node of the graph has become.
+/// The result of a node of the graph.
 #[derive(Clone)]
 enum Value {
-    /// A matrix, and what is still to be done to its vectors.
+    /// A matrix, and the transforms that its vectors still need.
     Matrix { view: View, prepare: HeadTransform },
-    /// A step to come.
+    /// The scores of a later attention step.
     Scores(Box<Scores>),
 }
 
@@ -91,7 +91,7 @@ struct Scores {
 
 struct Simplify<'a> {
     graph: &'a Graph,
-    /// Of the nodes so far.
+    /// The results of the nodes so far.
     values: Vec<Value>,
     steps: Steps,
 }
@@ -138,7 +138,7 @@ impl<'a> Simplify<'a> {
         matrix(array, 0)
     }
 
-    /// The first projection of an input is the step; the others are parts of it.
+    /// The first projection of an input becomes the step; the others are parts of it.
     fn linear(&mut self, x: NodeId, id: NodeId) -> Option<Value> {
         let graph: &'a Graph = self.graph;
         let same = |node: &&'a Node| matches!(node.op, Op::Linear { x: other, .. } if other == x);
@@ -178,7 +178,7 @@ impl<'a> Simplify<'a> {
     }
 
     fn norm(&mut self, x: NodeId, norm: Norm) -> Option<Value> {
-        // A norm comes before a rotation: of a rotated vector, it is a step of its own.
+        // A norm precedes a rotation. After a rotation it is a separate step.
         let view = match self.matrix(x)? {
             (view, prepare) if prepare.is_nothing() => view,
             _ => self.materialize(x)?,
@@ -255,7 +255,7 @@ impl<'a> Simplify<'a> {
         Some(matrix(to, 0))
     }
 
-    /// A matrix whose vectors are ready.
+    /// A matrix without pending transforms.
     fn plain(&mut self, id: NodeId) -> Option<View> {
         match self.matrix(id)? {
             (view, prepare) if prepare.is_nothing() => Some(view),
@@ -263,7 +263,7 @@ impl<'a> Simplify<'a> {
         }
     }
 
-    /// Vectors that attention prepares as they are loaded.
+    /// Vectors that attention transforms as they are loaded.
     fn vectors(&self, id: NodeId) -> Option<Vectors> {
         let (view, prepare) = self.matrix(id)?;
         Some(Vectors { view, prepare })
@@ -276,7 +276,7 @@ impl<'a> Simplify<'a> {
         }
     }
 
-    /// HeadTransforms the vectors of a node in a step of its own.
+    /// Transforms the vectors of a node in a separate step.
     fn materialize(&mut self, id: NodeId) -> Option<View> {
         let (x, how) = self.matrix(id)?;
         let node = self.graph.node(id);

@@ -1,4 +1,4 @@
-//! The layer as steps over matrices in memory: what the graph is for the fused lowering.
+//! The layer as steps over matrices in memory: the graph of the fused form.
 
 use super::{Dim, Normalizer};
 use crate::score::Expr;
@@ -20,7 +20,7 @@ pub(crate) struct ArrayId(pub(crate) usize);
 #[derive(Debug)]
 pub(crate) struct Array {
     pub(crate) name: String,
-    /// [`Dim::Query`] or [`Dim::Key`]: what there is a row for.
+    /// The axis of its rows: [`Dim::Query`] or [`Dim::Key`].
     pub(crate) rows: Dim,
     pub(crate) parts: Vec<Part>,
     pub(crate) role: Role,
@@ -34,11 +34,11 @@ pub(crate) struct Part {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Given; its gradient is a gradient of the tape.
+    /// An input. Its gradient is on the tape.
     Input,
-    /// Computed on the way.
+    /// An intermediate value.
     Interim,
-    /// The result of the last step; its gradient is given.
+    /// The result of the last step. Its gradient is given.
     Output,
 }
 
@@ -54,25 +54,25 @@ pub(crate) enum Step {
     Linear {
         x: ArrayId,
         fields: Vec<&'static str>,
-        /// Whether `b` is left to those who read `to`: [`HeadTransform::bias`].
+        /// Whether the readers of `to` add `b`: [`HeadTransform::bias`].
         leaves_bias: bool,
         to: ArrayId,
     },
-    /// The vectors of all heads, prepared.
+    /// The transformed vectors of all heads.
     HeadTransform {
         x: View,
         heads: Size,
         how: HeadTransform,
         to: ArrayId,
     },
-    /// The vectors of every head times a matrix of the head's own.
+    /// The product of the vectors of every head with the head's matrix.
     PerHeadLinear {
         x: View,
         heads: Size,
         field: &'static str,
         to: ArrayId,
     },
-    /// Everything from queries, keys and values to the attended values of all heads. Scores and weights never stand in memory.
+    /// All operations from queries, keys and values to the attended values of all heads. Scores and weights are never stored.
     Attention(Box<Attention>),
 }
 
@@ -94,13 +94,13 @@ pub(crate) enum Norm {
 }
 
 pub(crate) struct Attention {
-    /// Queries and keys. `None` if the score is a function of the place alone: then their width is 0.
+    /// Queries and keys. `None` if the score is a function of positions only: then their width is 0.
     pub(crate) vectors: Option<[Vectors; 2]>,
     pub(crate) values: Vectors,
     pub(crate) similarity: Similarity,
     /// An expression of the score and of the bias terms.
     pub(crate) score: Option<Expr>,
-    /// The numbers of the place that it reads.
+    /// The bias terms that it reads.
     pub(crate) bias_terms: Vec<BiasTerm>,
     pub(crate) mask: Option<Expr>,
     pub(crate) normalizer: Normalizer,
@@ -108,7 +108,7 @@ pub(crate) struct Attention {
     pub(crate) to: ArrayId,
 }
 
-/// Queries, keys or values, as they stand in memory, and what is done to them as they are loaded.
+/// Queries, keys or values in memory, and their transform when they are loaded.
 #[derive(Clone, Debug)]
 pub(crate) struct Vectors {
     pub(crate) view: View,
@@ -144,7 +144,7 @@ impl Step {
         }
     }
 
-    /// What it computes.
+    /// The array that it computes.
     pub(crate) fn result(&self) -> ArrayId {
         match self {
             Step::Linear { to, .. }
@@ -156,12 +156,12 @@ impl Step {
 }
 
 impl Attention {
-    /// What it reads.
+    /// The vectors that it reads.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Vectors> {
         self.vectors.iter().flatten().chain([&self.values])
     }
 
-    /// What it reads, to change how it is loaded.
+    /// The vectors that it reads, to change their transforms.
     pub(crate) fn operands_mut(&mut self) -> impl Iterator<Item = &mut Vectors> {
         let vectors = self.vectors.iter_mut().flatten();
         vectors.chain([&mut self.values])

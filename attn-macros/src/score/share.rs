@@ -1,17 +1,17 @@
-//! Subexpressions that stand in an expression more than once, as variables.
+//! Common subexpressions of an expression, as variables.
 
 use std::collections::BTreeMap;
 
 use super::{Expr, Name, Type};
 
-/// The parts of an expression that stand in it more than once, and the rest of it. Each part reads those before it, and the rest
-/// all of them, as parameters named [`part_name`].
+/// The repeated parts of an expression, and the rest of it. Each part reads the ones before it, and the rest reads all of them,
+/// as parameters named [`part_name`].
 pub(crate) struct Shared {
     pub(crate) parts: Vec<Expr>,
     pub(crate) rest: Expr,
 }
 
-/// The name by which a part is read.
+/// The name under which a part is read.
 pub(crate) fn part_name(index: usize) -> Name {
     format!("{PART}{index}").into()
 }
@@ -34,25 +34,25 @@ impl Shared {
     }
 }
 
-/// A part of an expression, with a number that equal parts have in common.
+/// A part of an expression, with a number that is the same for equal parts.
 struct Numbered<'e> {
     expr: &'e Expr,
     number: usize,
     /// It changes with the score or with what is learned.
     changes: bool,
-    /// Those of an operation; an index stays with its tensor.
+    /// The operands of an operation. The index of a tensor is not included.
     operands: Vec<Numbered<'e>>,
 }
 
 impl Numbered<'_> {
-    /// A float that changes, and takes an operation.
+    /// Whether it is worth a variable: a float that changes and takes an operation.
     fn is_worth_it(&self) -> bool {
         self.changes && !self.operands.is_empty() && self.expr.ty() == Type::Float
     }
 }
 
-/// The numbers of the parts so far, by the name of the operation, or the text of what is none, and the numbers of the operands: so
-/// that no part is compared as a whole.
+/// The numbers of the parts so far, by the name of the operation (or the text of a leaf) and the numbers of the operands. So no
+/// part is compared as a whole.
 #[derive(Default)]
 struct Numbers(BTreeMap<(String, Vec<usize>), usize>);
 
@@ -83,7 +83,7 @@ impl Numbers {
 
 #[derive(Default)]
 struct Sharing {
-    /// How often each part is read, if one that is read again is not computed again.
+    /// The number of reads of each part, if a repeated part is computed once.
     reads: BTreeMap<usize, usize>,
     /// The names of the parts that have one.
     names: BTreeMap<usize, Name>,

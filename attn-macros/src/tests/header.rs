@@ -1,8 +1,8 @@
-//! Mistakes in the keys: each is said once, at its token, here between `«` and `»`.
+//! Mistakes in the keys: each is reported once, at its token, which is marked by `«` and `»` here.
 
 use super::support::{check_source, expand, parse_file, reports};
 
-/// Of what is added to the keys of a layer.
+/// Claims these messages for tokens that are added to the keys of a layer.
 fn check(keys: &str, messages: &[&str]) {
     check_source(
         &format!("struct L<heads = 2, d_model = 16, {keys}>;"),
@@ -161,7 +161,7 @@ fn comments_of_python_end_with_their_line() {
     );
 }
 
-/// In place of an expression or a type, whatever else is emitted would be an error of its own.
+/// In place of an expression or a type, other emitted items would be errors themselves.
 #[test]
 fn input_without_a_struct_expands_to_the_error_only() {
     for source in ["heads = 2, d_model = 16", "", "enum L"] {

@@ -1,4 +1,4 @@
-//! The tables of the documentation: a row has as many cells as its head.
+//! The tables of the documentation: a row has as many cells as its header.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -26,12 +26,12 @@ fn docs(tokens: TokenStream, found: &mut Vec<String>) {
     }
 }
 
-/// The cells of a row: a `|` is the end of one, unless it is escaped, also in code.
+/// The number of cells of a row. A `|` ends one, unless it is escaped, also in code.
 fn cells(row: &str) -> usize {
     row.replace("\\|", "").matches('|').count() - 1
 }
 
-/// The rows of the tables in `page`, each of which has as many cells as the head.
+/// The rows of the tables in `page`. Each must have as many cells as the header.
 fn rows(page: &str) -> usize {
     let mut width = None;
     let mut rows = 0;
@@ -134,7 +134,7 @@ fn a_name_from_elsewhere_is_none_of_the_language_and_leads_to_one() {
     }
 }
 
-/// The documentation of the facade is searched for the words of the language: these are values of keys, and no items.
+/// The documentation of the facade can be searched for the words of the language, which are values of keys and not items.
 #[test]
 fn a_search_finds_the_words_of_the_language() {
     let facade = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/lib.rs");

@@ -8,7 +8,7 @@ use crate::emit::var;
 use crate::score::share::{Shared, is_part, part_name};
 use crate::score::{Binary, Expr, Type, Unary};
 
-/// A float as Rust over vectors, after the variables of what stands in it more than once.
+/// A float as Rust over vectors, after the variables of its repeated parts.
 pub(in crate::emit) fn vectors(expr: &Expr) -> TokenStream {
     let Shared { parts, rest } = Shared::of(expr);
     let lines = parts.iter().enumerate().map(|(index, part)| {

@@ -213,7 +213,8 @@ impl Fused<'_> {
         }
     }
 
-    /// What the kernel computes on the way for a sparse normalizer: as many numbers as are attended, and the thresholds again.
+    /// The temporary values of the kernel for a sparse normalizer: as many numbers as the attended values, and a copy of the
+    /// thresholds.
     fn centres(&self) -> TokenStream {
         let heads = &self.cx.spec.heads;
         let width = &self.cx.spec.value_head_dim;

@@ -1,4 +1,4 @@
-//! `fn normalize`: a normalizer by its name, or the weight as a function of the score and of the place.
+//! `fn normalize`: a normalizer by name, or the weight as a function of the score and of the position.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -28,7 +28,7 @@ pub(super) fn check(
         return normalizer;
     }
     let weight = Lower::new(scope, checker).function();
-    // The score stands wherever the weight reads it.
+    // The weight contains the score at each of its reads.
     let together = score.map_or(0, Expr::size).saturating_mul(reads(&weight));
     if together > MOST_OPERATIONS {
         let message = messages::too_many_operations(MOST_OPERATIONS);
@@ -84,7 +84,7 @@ fn powered<'a>(
     Some((word, value, power))
 }
 
-/// Whether the function's value names a normalizer.
+/// Whether the value of the function names a normalizer.
 pub(super) fn is_word(function: &FunctionDraft) -> bool {
     let word = name_of(function).and_then(|(name, is_called, _)| word_of(name, is_called));
     function.kind == FunctionKind::Normalize && word.is_some()

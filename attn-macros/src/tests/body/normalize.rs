@@ -1,10 +1,10 @@
-//! `fn normalize`: what it names, and what it computes.
+//! `fn normalize`: named normalizers, and expressions.
 
 use super::spec;
 use crate::graph::{self, Normalizer, Op};
 use crate::spec::Spec;
 
-/// The functions that scores go through, and how they are normalised in the end.
+/// The score functions of a layer, and its normalizer.
 fn lowered(spec: &Spec) -> (Vec<String>, Option<Normalizer>) {
     let graph = graph::build(spec);
     let functions = graph.nodes.iter().filter_map(|node| match &node.op {

@@ -1,4 +1,4 @@
-//! Which buckets `rel_pos_bias` has is declared: by `bidirectional`, or by the words of the mask.
+//! The declaration decides the buckets of `rel_pos_bias`: `bidirectional`, or the words of the mask.
 
 use crate::graph::Op;
 use crate::spec::Position;
@@ -8,7 +8,7 @@ fn layer(keys: &str, body: &str) -> String {
     format!("struct L<heads = 2, d_model = 4, position = rel_pos_bias(8, 20), {keys}> {{ {body} }}")
 }
 
-/// Whether keys after the query have buckets of their own.
+/// Whether keys after the query have their own buckets.
 fn is_bidirectional(keys: &str, body: &str) -> bool {
     let (spec, _) = build(&layer(keys, body));
     let Position::RelPosBias { one_sided, .. } = spec.position else {
@@ -40,7 +40,7 @@ fn mask_words_decide_the_buckets() {
             "{mask}"
         );
     }
-    // There, a query that is lined up with the last keys has a smaller index than keys before it.
+    // With this alignment, a query that is aligned with the last keys has a smaller index than keys before it.
     for (align, expected) in [("upper_left", false), ("lower_right", true)] {
         let keys = format!("d_context = 4, mask = causal({align})");
         assert_eq!(is_bidirectional(&keys, ""), expected, "{align}");
@@ -67,7 +67,7 @@ fn bidirectional_overrides_the_mask() {
     }
 }
 
-/// No proof stands in for the words, or a proof that is found one day would change the layer.
+/// Proofs do not replace the words. Otherwise a better prover would change the layer.
 #[test]
 fn bidirectional_is_required_where_mask_words_do_not_decide() {
     for (keys, body, reason) in [
@@ -101,7 +101,7 @@ fn bidirectional_is_required_where_mask_words_do_not_decide() {
             assert!(report.message.contains(part), "{}", report.message);
         }
     }
-    // The words of the header hold beside a function.
+    // The words of the header also count beside a function.
     assert!(!is_bidirectional(
         "mask = causal",
         "fn mask(h, kv_idx) { kv_idx % 3 < h }"

@@ -6,7 +6,7 @@ use crate::score::eval::Value;
 use crate::tests::interpret::{self, Scope};
 use crate::tests::support::{expand, impl_items, parse_file};
 
-/// Lengths of a call, and constants: the user's, and those of the expansion.
+/// The lengths of a call, and the constants of the user and of the expansion.
 struct Sizes<'a>(&'a syn::File, (i64, i64, i64));
 
 impl Scope for Sizes<'_> {
@@ -29,7 +29,7 @@ impl Scope for Sizes<'_> {
     }
 }
 
-/// `PARAMS` and `flops(batch, q_len, kv_len)` as the expansion computes them.
+/// `PARAMS` and `flops(batch, q_len, kv_len)`, from the expansion.
 fn facts(keys: &str, sizes: (i64, i64, i64)) -> (i64, i64) {
     let file = parse_file(expand(&format!("struct L<{keys}>;")));
     let scope = Sizes(&file, sizes);
@@ -37,7 +37,7 @@ fn facts(keys: &str, sizes: (i64, i64, i64)) -> (i64, i64) {
     let mut flops = None;
     for item in impl_items(&file) {
         match item {
-            // Those of `Facts`, which follow, hand these on.
+            // Those of `Facts` follow, and refer to these.
             syn::ImplItem::Const(item) if item.ident == "PARAMS" && params.is_none() => {
                 params = Some(interpret::value(&item.expr, &scope));
             }
@@ -121,7 +121,7 @@ fn facts_refer_to_sizes_that_rustc_knows() {
     assert_eq!(flops, 2 * (2 * projections + 2 * 3 * 2 * 2 * 5));
 }
 
-/// The names before a `:` in every pair of braces behind `Attends`: the struct, and its values.
+/// The names before a `:` in every pair of braces after `Attends`: those of the struct, and of its values.
 fn fields(tokens: TokenStream, found: &mut Vec<Vec<String>>) {
     let mut is_next = false;
     for token in tokens {
@@ -147,7 +147,7 @@ fn fields(tokens: TokenStream, found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The struct of the mask has the fields that its values give it, also for a length that is read where it decides nothing.
+/// The struct of the mask has the fields of its values, also for a length that does not affect the mask.
 #[test]
 fn a_length_in_a_dead_operand_is_a_field_of_every_value() {
     for (dead, length) in [

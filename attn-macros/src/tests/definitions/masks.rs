@@ -1,4 +1,4 @@
-//! Every mask, alone and combined, pair by pair against what its documentation says.
+//! Every mask, single and combined, against its documentation, pair by pair.
 
 use proptest::prelude::*;
 
@@ -125,7 +125,7 @@ impl Scope for Indices {
     }
 }
 
-/// The body of the closure that the expansion hands to `index_mask`.
+/// The body of the closure that the expansion passes to `index_mask`.
 fn emitted_closure(mask: &str, cross: bool) -> Option<syn::Expr> {
     let context = if cross { "d_context = 4, " } else { "" };
     let output = expand(&format!(
@@ -163,7 +163,7 @@ proptest! {
         }
     }
 
-    /// One-sided buckets are chosen by this: a key after its query would share the bucket of the query itself.
+    /// One-sided buckets depend on this: a key after its query would share the bucket of the query itself.
     #[test]
     fn a_mask_that_looks_back_shows_no_later_key(
         self_attention in formulas(false, true),
@@ -180,7 +180,7 @@ proptest! {
 
 #[test]
 fn causal_masks_are_recognised() {
-    // Queries are as many as keys, so they line up either way.
+    // There are as many queries as keys, so both alignments are the same.
     let cross = false;
     for (mask, causal) in [
         ("none", false),

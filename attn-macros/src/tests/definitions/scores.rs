@@ -1,4 +1,4 @@
-//! Score modifications against the functions that their papers published.
+//! Score modifications against the functions published with their papers.
 
 use super::{float_at, modification, point};
 use crate::score::eval::Point;
@@ -116,7 +116,7 @@ fn published_bucket(relative: i64, bidirectional: bool, buckets: i64, max_distan
     }
     let log = (distance as f64 / max_exact as f64).ln();
     let log = log / (max_distance as f64 / max_exact as f64).ln();
-    // Powers that come out whole are rounded to either side by the logarithms.
+    // A power that is an integer may be rounded in either direction by the logarithms.
     let large = max_exact + (log * (buckets - max_exact) as f64 + 1e-9) as i64;
     bucket + large.min(buckets - 1)
 }
@@ -142,7 +142,7 @@ fn the_buckets_of_rel_pos_bias_are_those_of_t5() {
                  position = rel_pos_bias({buckets}, {max_distance})>;"
             ));
             for relative in -300_i64..=300 {
-                // Under the causal mask later keys are not seen, whatever their bucket.
+                // Under the causal mask later keys are hidden, whatever their bucket.
                 if causal && relative > 0 {
                     continue;
                 }

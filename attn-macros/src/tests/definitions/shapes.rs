@@ -1,4 +1,4 @@
-//! The graph of a few specs, every node with its shape.
+//! The graphs of some specs, with the shape of every node.
 
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ fn operation(op: &Op) -> &'static str {
     }
 }
 
-/// Parameters, then nodes, a line each.
+/// Parameters, then nodes, one per line.
 fn outline(keys: &str) -> String {
     let (_, graph) = build(&format!("struct L<{keys}>;"));
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The messages of mistakes, and their places.
+//! The messages of mistakes, and their tokens.
 
 use super::expand;
 use crate::messages::example;
@@ -6,7 +6,7 @@ use crate::ops::OPERATIONS;
 use crate::spec::keys::Key;
 use crate::tests::support::reports;
 
-/// The errors of a model with these statements: the tokens they stand at, and the first line of what they say.
+/// The errors of a model with these statements: their tokens, and the first lines of their messages.
 fn errors_of(source: &str) -> Vec<(String, String)> {
     let found = reports(&expand(source));
     let errors = found.into_iter().map(|report| {
@@ -26,7 +26,7 @@ fn errors(statements: &str) -> Vec<(String, String)> {
     ))
 }
 
-/// One mistake: where, and what.
+/// One mistake: its token and its message.
 macro_rules! mistakes {
     ($($name:ident: $statements:literal, $at:literal, $message:literal;)*) => {$(
         #[test]
@@ -172,7 +172,7 @@ mistakes! {
     body_of_another: "gelu(x) { fn mask(q_idx) { q_idx > 0 } }", "gelu", "`gelu` has no body: only `attention` has functions of its own";
 }
 
-/// `embedding::<vocab, vocab>`: the second is a size. What stands where it belongs is meant so.
+/// `embedding::<vocab, vocab>`: the second one is a size. A value in the right position is not an error.
 #[test]
 fn a_size_has_the_name_of_a_key() {
     let errors = |keys: &str| {
@@ -197,7 +197,7 @@ fn a_size_has_the_name_of_a_key() {
     }
 }
 
-/// A mistake in the inputs or the result is reported once, and nothing else is then.
+/// A mistake in the inputs or the result is reported once, and it causes no other error.
 #[test]
 fn one_mistake_is_one_error() {
     let input = "`x` is an input, and inputs do not change";
@@ -393,7 +393,7 @@ fn a_size_under_another_name_is_reported_at_that_name() {
     ] {
         assert_eq!(report(&model(body)), (found.to_owned(), help(found)));
     }
-    // A constant of the user is no size that was misspelt, and neither is what is called.
+    // A constant of the user is not a misspelt size, and neither is a function.
     for body in [
         "linear::<vocab>(embedding::<vocab, WIDTH>(t))",
         "linear::<vocab>(embedding::<vocab, { width(3) }>(t))",
@@ -401,7 +401,7 @@ fn a_size_under_another_name_is_reported_at_that_name() {
         let unused = "the size `d` is never used\nhelp: remove it";
         assert_eq!(report(&model(body)), ("d".to_owned(), unused.to_owned()));
     }
-    // Nothing is unused: it may be a constant.
+    // No value is unused: it may be a constant.
     let both = "linear::<vocab>(linear::<d>(embedding::<vocab, d_model>(t)))";
     assert!(reports(&expand(&model(both))).is_empty());
     let axis = "struct M<width = 8>; fn forward(x: [batch, width]) -> [batch, widht] { x }";
@@ -410,8 +410,7 @@ fn a_size_under_another_name_is_reported_at_that_name() {
     assert_eq!(report(axis), ("widht".to_owned(), message.to_owned()));
 }
 
-/// What helps show as the value of a key is one that the key takes. Whether a promise holds is another question, and `type`
-/// has no key.
+/// The examples for values of a key are valid. Whether a promise holds is another question, and `type` has no key.
 #[test]
 fn examples_of_keys_are_valid() {
     for operation in OPERATIONS {

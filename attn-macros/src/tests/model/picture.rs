@@ -1,4 +1,4 @@
-//! The drawing of a model, read back from its text.
+//! The drawing of a model, parsed back from its text.
 
 use roxmltree::{Document, Node as Tag};
 
@@ -107,13 +107,13 @@ impl Rect {
     }
 }
 
-/// An edge between boxes, by their numbers from above.
+/// An edge between boxes, by their numbers from the top.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Line {
     from: usize,
     to: usize,
     is_dashed: bool,
-    /// The part beside the column: `x`, and from where to where.
+    /// The part beside the column: `x`, and the vertical range.
     lane: Option<(i32, i32, i32)>,
 }
 
@@ -131,7 +131,7 @@ fn number(tag: Tag<'_, '_>, name: &str) -> i32 {
     number.parse().expect("a number")
 }
 
-/// What `svg` shows, which is well-formed XML, or else there is nothing to read.
+/// Parses `svg`, which must be well-formed XML.
 fn read(svg: &str) -> Drawing {
     let document = Document::parse(svg).expect("well-formed XML");
     let group = |class: &str, tag: &'static str| {
@@ -193,7 +193,7 @@ fn drawing(source: &str) -> (Model, Drawing) {
     (model, drawing)
 }
 
-/// How many operations, variables of loops, and operands there are.
+/// The numbers of operations, loop variables and operands.
 fn count(region: &Region) -> [usize; 3] {
     let counts = region.steps.iter().map(|step| match step {
         Step::Node(node) => [1, 0, node.operands.len()],
@@ -415,7 +415,7 @@ fn special_characters_are_escaped() {
     );
 }
 
-/// What Markdown takes for HTML: a line of nothing but a tag, and no empty lines.
+/// Markdown treats it as HTML: a line that is only a tag, and no empty lines.
 #[test]
 fn pictures_are_valid_in_markdown() {
     for source in EVERY {

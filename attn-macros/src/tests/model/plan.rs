@@ -1,4 +1,4 @@
-//! The derivative of a model, and what lives how long: as data.
+//! The derivative and the lifetimes of a model, as data.
 
 use super::{GPT, lower};
 use crate::model::diff::{self, Backward, BackwardStep, BufferId, GradSource, GradTarget};
@@ -11,7 +11,7 @@ fn names(model: &Model, values: &[ValueId]) -> Vec<String> {
     names.collect()
 }
 
-/// The backward pass, a line per line, each buffer by the value that it was made for.
+/// The backward pass, one line per step. Each buffer is named after the value that it was made for.
 fn backward(model: &Model) -> Vec<String> {
     let backward = diff::diff(model);
     let mut text = Vec::new();
@@ -73,7 +73,7 @@ fn push(
     }
 }
 
-/// The values that are freed behind each step, and the one whose memory a result takes.
+/// The values that are freed after each step, and the one whose memory a result reuses.
 fn forward(model: &Model) -> Vec<String> {
     fn push(model: &Model, steps: &[Step], plan: &Forward, text: &mut Vec<String>) {
         for (step, planned) in steps.iter().zip(&plan.steps) {
@@ -163,7 +163,7 @@ fn values_that_derivatives_read_are_saved_and_others_are_freed() {
 
 #[test]
 fn a_gradient_that_others_will_read_is_copied_before_it_changes() {
-    // The gradient of the sum is that of `y`, too, when the scale adds to that of `x`.
+    // The gradient of the sum is also that of `y`, when the scale adds to that of `x`.
     let model = lower(
         "struct M;
         fn forward(a: [n, 4]) -> [n, 4] {
@@ -293,7 +293,7 @@ fn dropout_is_applied_in_the_pass_of_its_neighbour() {
             "linear in memory; free ",
         ]
     );
-    // Of the gradients, each falls on the way from one buffer to the other.
+    // Each gradient is dropped on the way from one buffer to the other.
     let lines = backward(&gpt);
     let of = |name: &str| lines.iter().find(|line| line.trim().starts_with(name));
     assert_eq!(
@@ -303,7 +303,7 @@ fn dropout_is_applied_in_the_pass_of_its_neighbour() {
     assert_eq!(of("x:").map(String::as_str), Some("x: in d x_2"));
 }
 
-/// What `body` makes of `a` and `b`, that much of a plan that has to do with dropout.
+/// The part of a plan for `body`, with `a` and `b`, that is about dropout.
 fn dropouts(body: &str) -> Vec<String> {
     let model = lower(&format!(
         "struct M<d = 4>;
@@ -334,7 +334,7 @@ fn terms_of_a_sum_and_the_sum_before_its_norm_may_have_dropout() {
             "dropout_3 in memory with the next; free ",
         ]
     );
-    // What a term is dropped of is free behind the sum, not before.
+    // The operand of a dropped term is freed after the sum, not before.
     let lines = dropouts("let z = dropout::<0.1>(y); let w = gelu(a); z + w * w");
     assert_eq!(lines, ["z nowhere; free ", "add in mul, dropped y; free y"]);
     let lines = dropouts("dropout::<0.1>(gelu(a)) * y");
@@ -348,7 +348,7 @@ fn dropout_with_several_readers_is_a_pass_of_its_own() {
         "let z = dropout::<0.1>(y); a + z + z * b",
         "let z = dropout::<0.1>(y); z + z",
         "let z = dropout::<0.1>(y); let mut x = a; repeat 2 { x = x + z; } x",
-        // Carried on.
+        // A loop variable.
         "let mut x = a; repeat 2 { x = dropout::<0.1>(linear::<d>(x)); } x * y",
         "let mut x = dropout::<0.1>(y); repeat 2 { x = linear::<d>(x); } x * a",
         "let mut x = a; let mut w = y; repeat 2 { let z = dropout::<0.1>(linear::<d>(x)); w = w + z; x = z; } w * x",
@@ -358,13 +358,13 @@ fn dropout_with_several_readers_is_a_pass_of_its_own() {
         "a - dropout::<0.1>(y)",
         // Returned.
         "dropout::<0.1>(y * y)",
-        // Of a sum that others read, and of one that is elsewhere.
+        // A sum with another reader, and a sum in another region.
         "let s = a + y; dropout::<0.1>(s) * s",
         "let s = a + y; let z = gelu(b); dropout::<0.1>(s) * z",
     ] {
         assert_eq!(dropouts(body), [""; 0], "{body}");
     }
-    // Along an axis that the other term lacks.
+    // The sum broadcasts along an axis that the other term lacks.
     let model = lower(
         "struct M<d = 4>;
         fn forward(a: [n, d], b: [1, d]) -> [n, d] { a + dropout::<0.1>(b * 2) }",

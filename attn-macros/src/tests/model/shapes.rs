@@ -1,9 +1,9 @@
-//! The shapes that are inferred, and the names under which parameters are saved.
+//! Inferred shapes, and the names of saved parameters.
 
 use super::{GPT, lower};
 use crate::model::graph::{Model, ModuleId, Region, Step, Submodule};
 
-/// Every operation's result, in order: `name: shape`.
+/// The results of all operations, in order: `name: shape`.
 fn shapes(model: &Model) -> Vec<String> {
     fn push(model: &Model, region: &Region, lines: &mut Vec<String>) {
         for step in &region.steps {
@@ -21,7 +21,7 @@ fn shapes(model: &Model) -> Vec<String> {
     lines
 }
 
-/// The layers, as parameters are called.
+/// The layers, with the names of their parameters.
 fn layers(model: &Model) -> Vec<String> {
     fn push(model: &Model, module: ModuleId, path: &str, names: &mut Vec<String>) {
         for field in &model.module(module).fields {
@@ -72,7 +72,7 @@ fn a_gpt_has_its_shapes() {
     );
 }
 
-/// The result of one operation for the declared inputs.
+/// Checks the result of one operation for the declared inputs.
 fn result(inputs: &str, result: &str, value: &str) {
     lower(&format!(
         "struct M<d = 6>; fn forward({inputs}) -> {result} {{ let _unused = linear::<d>(extra); {value} }}"

@@ -32,9 +32,9 @@ fn a_separate_step_saves_its_operands() {
 fn memory_is_free_after_its_last_reader() {
     let (steps, plan) =
         plan_of("struct L<heads = 2, d_model = 8, score = bilinear, qk_norm = l2>;");
-    // Everything is saved, so nothing goes on the way forward.
+    // Everything is saved, so nothing is freed in the forward pass.
     assert!(plan.free.iter().all(Vec::is_empty));
-    // Backwards: o_proj, attention, score_proj, the norm, q_proj+k_proj+v_proj.
+    // In the order of the backward pass: o_proj, attention, score_proj, the norm, q_proj+k_proj+v_proj.
     let saved: Vec<_> = plan
         .free_backward
         .iter()

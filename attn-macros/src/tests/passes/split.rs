@@ -1,4 +1,4 @@
-//! Score modifications, taken apart and put together again.
+//! Score modifications, split and recombined.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ use crate::spec::{Real, Size};
 use crate::tests::random::spec::valid_specs;
 use crate::tests::support::{build, cases};
 
-/// A parameter is a number of its index; a bias term is what is put here.
+/// Parameters are numbers that depend on their index. Bias terms have these values.
 #[derive(Debug)]
 struct WithPlanes<'a>(&'a [f64]);
 
@@ -52,7 +52,8 @@ fn float(expr: &Expr, h: i64, (q_idx, kv_idx): (i64, i64), score: f64, bias_term
     }
 }
 
-/// `value(scale * score, bias_terms)` is the whole again, and the bias terms are what their kinds say. Returns the kinds.
+/// Checks that `value(scale * score, bias_terms)` equals the whole, and that bias terms are as their kinds say. Returns the
+/// kinds.
 fn check(expr: &Expr) -> Vec<BiasTermKind> {
     let parts = split(expr, true).expect("few bias_terms");
     let factor = parts.scale.as_ref().and_then(|scale| scale.value);
@@ -122,7 +123,7 @@ fn bias_terms_are_as_cheap_as_they_can_be() {
     };
     let score = || Expr::Score;
     assert_eq!(check(&(score() + param(q() - k()))), [Distance]);
-    // A slope per head with the distance is one table; alone it is the same for all keys.
+    // A slope per head times the distance is one table. A slope only is the same for all keys.
     let slope = || param(h());
     assert_eq!(
         check(&(score() - slope() * (q() - k()).to_float())),
@@ -130,13 +131,13 @@ fn bias_terms_are_as_cheap_as_they_can_be() {
     );
     assert_eq!(check(&(score() * slope())), [Row]);
     assert_eq!(check(&(score() + param(k()))), [Key]);
-    // Arithmetic on numbers of keys is for vectors.
+    // Arithmetic on key indices is left to the vectors.
     let gaussian = ((q() + k()).to_float() * Expr::float(-0.5)).unary(Unary::Exp);
     assert_eq!(check(&(score() * gaussian)), [Key]);
-    // A table that is read twice in one place has two derivatives.
+    // A table that is read twice at one position has two derivatives.
     let twice = score() + param(q() - k()) * param(q() - k() + 1);
     assert_eq!(check(&twice), [Distance, Distance]);
-    // Data change from place to place, also where they stand in an index.
+    // Data depend on the position, also in an index.
     let data = |ty, index: Expr| Expr::Data {
         data: Data::Declared {
             name: "data".into(),
@@ -157,10 +158,10 @@ fn bias_terms_are_as_cheap_as_they_can_be() {
         check(&(score() + id(k()).to_float() * param(h()))),
         [Key, Row]
     );
-    // The same bias term twice is one.
+    // Equal bias terms are one.
     let same = (score() + param(k())) * param(k());
     assert_eq!(check(&same), [Key]);
-    // Conditions of the place are bias terms, conditions of the score are for vectors.
+    // Conditions on positions are bias terms. Conditions on the score are left to the vectors.
     let near = (k() % 2).equals(0).select(score(), score() + slope());
     assert_eq!(check(&near), [Key, Row]);
     let positive = Expr::float(0.0).less(score()) & k().less(q());
