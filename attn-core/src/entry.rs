@@ -210,7 +210,8 @@ pub fn check_inputs<Dev>(
     context: &impl Tokens,
     widths: Widths,
 ) -> Result<(usize, usize, usize), Error<Dev>> {
-    let ([batch, query], [other, key]) = (x.batch_and_len(), context.batch_and_len());
+    let [batch, query] = x.batch_and_len();
+    let [other, key] = context.batch_and_len();
     check_batch(layer, "context", batch, other)?;
     check_axes(layer, (batch, query, key), widths)?;
     Ok((batch, query, key))

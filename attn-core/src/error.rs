@@ -49,7 +49,7 @@ pub enum Error<Dev> {
     /// A valid length is greater than the number of keys.
     #[error(
         "{layer}: the valid length{} is {length}, but there are {keys} keys",
-        Place(index)
+        AtIndex(index)
     )]
     LengthBeyondKeys {
         /// The layer's name.
@@ -97,7 +97,7 @@ pub enum Error<Dev> {
     /// An index is too large: a token for the vocabulary, a target for the classes.
     #[error(
         "{operation}: the {what}{} is {index}, but there are {count}: {}",
-        Place(place),
+        AtIndex(place),
         Range(*count)
     )]
     OutOfRange {
@@ -209,9 +209,9 @@ pub fn unwrap<T, Dev: Display>(result: Result<T, Error<Dev>>) -> T {
 struct Product<'a>(&'a [(&'static str, usize)]);
 
 /// ` at [1, 2]`, or nothing for a single number.
-struct Place<'a>(&'a [usize]);
+struct AtIndex<'a>(&'a [usize]);
 
-impl Display for Place<'_> {
+impl Display for AtIndex<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             [] => Ok(()),

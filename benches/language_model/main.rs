@@ -102,7 +102,8 @@ macro_rules! of_size {
     ($name:ident: $Model:ident, $Plain:ident, $size:ident, $samples:literal) => {
         fn $name(criterion: &mut Criterion) {
             let dev = Cpu::default();
-            let (inputs, targets) = ($size.tokens(), $size.tokens());
+            let inputs = $size.tokens();
+            let targets = $size.tokens();
             let name = format!("{} model step", $size.name);
             let mut group = group(criterion, &name, &inputs, $samples);
             let declared = dev.build_module::<$Model, f32>();

@@ -63,7 +63,8 @@ fn work(size: &Size, forward: u64) -> f64 {
 /// The time in seconds of a step: of the declared model, and of the same in plain dfdx.
 macro_rules! steps {
     ($Model:ident, $Plain:ident, $size:ident, $alone:expr) => {{
-        let (inputs, targets) = ($size.tokens(), $size.tokens());
+        let inputs = $size.tokens();
+        let targets = $size.tokens();
         let dev = Cpu::default();
         let mut model = dev.build_module::<$Model, f32>();
         let mut optimizer = AdamW::new(AdamWConfig::default());

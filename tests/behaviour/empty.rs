@@ -151,7 +151,8 @@ macro_rules! assert_cross_attention {
         for ($b, $q, $k) in [(0, 3, 4), (2, 0, 4), (2, 3, 0), (2, 0, 0), (0, 3, 0), (0, 0, 0)] {
             let mut layer = layer!($Layer);
             let bias = layer.o_proj.bias.as_vec();
-            let (x, context) = (ones::<8>($b, $q), ones::<6>($b, $k));
+            let x = ones::<8>($b, $q);
+            let context = ones::<6>($b, $k);
             let call = |$x, $context: Batched<6>| $input;
             let dims = [$b, $q, 8];
 

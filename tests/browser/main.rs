@@ -252,7 +252,8 @@ fn the_matrix_describes_the_cell_under_the_mouse_and_the_arrows() -> Result<()> 
     let check = |map: &AttentionMap| -> Result<[usize; 2]> {
         let tip = browser.text(TIP)?;
         let parts: Vec<&str> = tip.split('|').collect();
-        let (query, key): (usize, usize) = (parts[0].parse()?, parts[1].parse()?);
+        let query: usize = parts[0].parse()?;
+        let key: usize = parts[1].parse()?;
         assert_weights(&[parts[2].into()], &[map.row(0, 0, query)[key]])?;
         Ok([query, key])
     };

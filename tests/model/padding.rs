@@ -43,7 +43,8 @@ fn encoder() -> Encoder<f64> {
 
 /// The outputs of both forms.
 fn outputs(x: &Sequences, keep: &[bool]) -> [Vec<f64>; 2] {
-    let (model, (batch, seq, _)) = (encoder(), *x.shape());
+    let model = encoder();
+    let (batch, seq, _) = *x.shape();
     let keep: Tensor<_, bool, _> = Cpu::default().tensor_from_vec(keep.to_vec(), (batch, seq));
     let inputs = || (x.clone(), keep.clone());
     [

@@ -18,7 +18,8 @@ fn assert_near<E: Element>(found: &[E], expected: &[E], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let most: f64 = 200.0 * E::epsilon().into();
     for (found, expected) in found.iter().zip(expected) {
-        let (found, expected): (f64, f64) = ((*found).into(), (*expected).into());
+        let found: f64 = (*found).into();
+        let expected: f64 = (*expected).into();
         let difference = (found - expected).abs();
         assert!(
             difference <= most * expected.abs().max(1.0),
@@ -57,7 +58,8 @@ macro_rules! goes_on {
             where
                 Cpu: Backend<E>,
             {
-                let (dev, len) = (Cpu::default(), $len);
+                let dev = Cpu::default();
+                let len = $len;
                 let mut model = dev.build_module::<M, E>();
                 scatter(&mut model);
                 let tokens = text(0, len);

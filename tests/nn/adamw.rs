@@ -107,7 +107,8 @@ fn steps_follow_the_algorithm_of_the_paper() {
 
 #[test]
 fn steps_without_decay_are_those_of_adam() {
-    let (mut model, mut other) = (model::<f64>(), model::<f64>());
+    let mut other = model::<f64>();
+    let mut model = model::<f64>();
     let config = AdamWConfig {
         weight_decay: 0.0,
         ..CONFIG

@@ -17,7 +17,8 @@ where
         let traced = || (x.leaky_trace(), y.leaky_trace());
         macro_rules! of_two {
             ($($name:ident)*) => {$({
-                let ((x1, y1), (x2, y2)) = (traced(), traced());
+                let (x1, y1) = traced();
+                let (x2, y2) = traced();
                 let composed = composed::$name(x2, y2).unwrap();
                 let what = format!("{} of {b} x {s}", stringify!($name));
                 assert_agree!(what, [x, y], ops::$name(x1, y1), composed);

@@ -35,7 +35,8 @@ fn rows_stand_in_order() {
     let x: Tensor<Rank2<2, 3>, f64, _> = tensor("x", Default::default());
     let y: Tensor<Rank2<2, 1>, f64, _> = tensor("y", Default::default());
     let z: Tensor<Rank2<2, 4>, f64, _> = ops::concat(x.clone(), y.clone());
-    let ([x0, x1], [y0, y1]) = (x.array(), y.array());
+    let [x0, x1] = x.array();
+    let [y0, y1] = y.array();
     assert_eq!(flat(&z), [&x0[..], &y0, &x1, &y1].concat());
 }
 

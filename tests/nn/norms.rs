@@ -108,10 +108,8 @@ fn views_and_equal_operands_are_accepted() {
 
 #[test]
 fn empty_rows_are_accepted() {
-    let (gain, bias): (Tensor<Rank1<3>, f64, _>, Tensor<Rank1<3>, f64, _>) = (
-        tensor("gain", Default::default()),
-        tensor("bias", Default::default()),
-    );
+    let gain: Tensor<Rank1<3>, f64, _> = tensor("gain", Default::default());
+    let bias: Tensor<Rank1<3>, f64, _> = tensor("bias", Default::default());
     let x: Tensor<(usize, Const<3>), f64, _> = tensor("x", (0, Const));
     let gradients = backward_of_nothing(ops::layer_norm(x.leaky_trace(), &gain, &bias, EPSILON));
     assert_eq!(gradients.get(&gain).array(), [0.0; 3]);

@@ -81,6 +81,7 @@ pub fn mask_of<E: Dtype>(
 where
     Cpu: Device<E>,
 {
-    let ((batch, queries, _), (_, keys, _)) = (*x.shape(), *context.shape());
+    let (batch, queries, _) = *x.shape();
+    let (_, keys, _) = *context.shape();
     for_each((0..batch).map(|b| matrix(b, queries, keys)).collect())
 }

@@ -235,7 +235,8 @@ impl<'z> Affine<'z> {
 
     /// A cut between two quotients by `divisor`, of which there are at least two.
     fn cut_of_quotients(self, divisor: i64) -> Option<Cut> {
-        let ((least, greatest), size) = (self.bounds().ends(), divisor.checked_abs()?);
+        let (least, greatest) = self.bounds().ends();
+        let size = divisor.checked_abs()?;
         let middle = least.midpoint(greatest) / size;
         // Quotients are rounded towards zero: the last number with this quotient, or the last before it.
         let quotient = if middle < greatest / size {

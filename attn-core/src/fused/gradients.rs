@@ -13,9 +13,9 @@ use crate::{Element, Host};
 pub struct Slot(usize);
 
 /// The gradients of contiguous tensors, without references to the tensors' numbers.
-pub struct Places<E: Element, D: Host<E>>(Vec<Place<E, D>>);
+pub struct Places<E: Element, D: Host<E>>(Vec<GradientRef<E, D>>);
 
-struct Place<E: Element, D: Host<E>> {
+struct GradientRef<E: Element, D: Host<E>> {
     find: Box<Find<E, D>>,
     /// The number of elements.
     len: usize,
@@ -34,7 +34,7 @@ impl<E: Element, D: Host<E>> Places<E, D> {
     /// Adds the gradient of `x`.
     pub fn add<S: Shape, T>(&mut self, x: &Tensor<S, E, D, T>) -> Slot {
         let ghost = x.ghost();
-        self.0.push(Place {
+        self.0.push(GradientRef {
             find: Box::new(move |gradients| Ok(D::host(gradients.get_or_alloc_mut(&ghost)?))),
             len: x.shape().num_elements(),
         });

@@ -105,7 +105,8 @@ mod tests {
     #[test]
     fn many_blocks_count_in_the_first_two_words() {
         let random = Philox4x32::new(7);
-        let (max, second) = (u32::MAX, |first| random.blocks(first)[1]);
+        let max = u32::MAX;
+        let second = |first| random.blocks(first)[1];
         assert_eq!(random.blocks([3, 4, 5, 6])[0], random.block([3, 4, 5, 6]));
         assert_eq!(second([3, 4, 5, 6]), random.block([4, 4, 5, 6]));
         assert_eq!(second([max, 4, 5, 6]), random.block([0, 5, 5, 6]));

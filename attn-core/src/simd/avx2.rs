@@ -213,7 +213,8 @@ macro_rules! vector {
                 // The instructions treat the two halves of a register separately.
                 // SAFETY: see the head of this file.
                 unsafe {
-                    let (even, odd) = ($unpacklo(self.0, other.0), $unpackhi(self.0, other.0));
+                    let even = $unpacklo(self.0, other.0);
+                    let odd = $unpackhi(self.0, other.0);
                     (Self($permute2f128::<0x20>(even, odd)), Self($permute2f128::<0x31>(even, odd)))
                 }
             }

@@ -146,7 +146,8 @@ pub fn rem<V: Vector>(x: V, y: V) -> V {
     x.store(&mut dividends);
     y.store(&mut divisors);
     for (x, y) in dividends.iter_mut().zip(divisors) {
-        let (wide, divisor): (f64, f64) = ((*x).into(), y.into());
+        let wide: f64 = (*x).into();
+        let divisor: f64 = y.into();
         *x = Real::of_f64(wide % divisor);
     }
     V::load(&dividends)

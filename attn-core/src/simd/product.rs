@@ -97,7 +97,8 @@ pub fn product<E: Real>(
     } else {
         (a, b, 1, row_stride)
     };
-    let ((left_rows, left_cols), (right_rows, right_cols)) = (left.strides(), right.strides());
+    let (left_rows, left_cols) = left.strides();
+    let (right_rows, right_cols) = right.strides();
     let signed = |stride: usize| stride as isize;
     let gemm = E::gemm();
     // SAFETY: a view holds the elements of all its rows and columns, and the shapes were compared above. `to` is borrowed

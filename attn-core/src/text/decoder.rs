@@ -4,7 +4,7 @@ use super::{TextError, Vocabulary};
 #[cfg(feature = "tokenizers")]
 use super::{
     pieces::{Pieces, Stream},
-    vocabulary::Kind,
+    vocabulary::TokenKind,
 };
 
 /// Decodes tokens one by one. A character is returned with the token that completes it.
@@ -80,7 +80,7 @@ impl<'a> Decoder<'a> {
 #[cfg(feature = "tokenizers")]
 fn pieces(vocabulary: &Vocabulary) -> Option<&Pieces> {
     match &vocabulary.0 {
-        Kind::Pieces(pieces) if !pieces.is_of_bytes() => Some(pieces),
+        TokenKind::Pieces(pieces) if !pieces.is_of_bytes() => Some(pieces),
         _ => None,
     }
 }

@@ -9,10 +9,10 @@ use super::{Decoder, TextError};
 /// The tokens of a language model, numbered from 0, with their text.
 #[doc(alias("AutoTokenizer", "Tokenizer", "tiktoken"))]
 #[derive(Clone, Debug, PartialEq)]
-pub struct Vocabulary(pub(super) Kind);
+pub struct Vocabulary(pub(super) TokenKind);
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// Characters in the order of their code points.
     Characters(Vec<char>),
     Bytes,
@@ -34,13 +34,15 @@ impl Vocabulary {
         let characters: BTreeSet<char> = text.chars().collect();
         match characters.is_empty() {
             true => Err(TextError::Empty),
-            false => Ok(Self(Kind::Characters(characters.into_iter().collect()))),
+            false => Ok(Self(TokenKind::Characters(
+                characters.into_iter().collect(),
+            ))),
         }
     }
 
     /// The 256 bytes of UTF-8.
     pub fn bytes() -> Self {
-        Self(Kind::Bytes)
+        Self(TokenKind::Bytes)
     }
 
     /// The pieces of words that byte-pair encoding finds in a text. They start as the 256 bytes. Then the most frequent pair of
@@ -57,27 +59,27 @@ impl Vocabulary {
     #[cfg(feature = "tokenizers")]
     pub fn byte_pairs(text: &str, size: usize) -> Result<Self, TextError> {
         let pieces = Pieces::train(text, size)?;
-        Ok(Self(Kind::Pieces(Box::new(pieces))))
+        Ok(Self(TokenKind::Pieces(Box::new(pieces))))
     }
 
     /// The number of tokens.
     #[allow(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
         match &self.0 {
-            Kind::Characters(characters) => characters.len(),
-            Kind::Bytes => 256,
+            TokenKind::Characters(characters) => characters.len(),
+            TokenKind::Bytes => 256,
             #[cfg(feature = "tokenizers")]
-            Kind::Pieces(pieces) => pieces.len(),
+            TokenKind::Pieces(pieces) => pieces.len(),
         }
     }
 
     /// The unit of a token: `character`, `byte` or `piece`.
     pub fn unit(&self) -> &'static str {
         match &self.0 {
-            Kind::Characters(_) => "character",
-            Kind::Bytes => "byte",
+            TokenKind::Characters(_) => "character",
+            TokenKind::Bytes => "byte",
             #[cfg(feature = "tokenizers")]
-            Kind::Pieces(_) => "piece",
+            TokenKind::Pieces(_) => "piece",
         }
     }
 
@@ -107,10 +109,10 @@ impl Vocabulary {
     )]
     fn encode_with(&self, text: &str, special: bool) -> Result<Vec<usize>, TextError> {
         match &self.0 {
-            Kind::Characters(characters) => encode(characters, text),
-            Kind::Bytes => Ok(text.bytes().map(usize::from).collect()),
+            TokenKind::Characters(characters) => encode(characters, text),
+            TokenKind::Bytes => Ok(text.bytes().map(usize::from).collect()),
             #[cfg(feature = "tokenizers")]
-            Kind::Pieces(pieces) => pieces.encode(text, special),
+            TokenKind::Pieces(pieces) => pieces.encode(text, special),
         }
     }
 
@@ -122,7 +124,7 @@ impl Vocabulary {
     /// [`TextError::Token`] for a token that does not exist.
     pub fn decode(&self, tokens: &[usize]) -> Result<String, TextError> {
         #[cfg(feature = "tokenizers")]
-        if let Kind::Pieces(pieces) = &self.0
+        if let TokenKind::Pieces(pieces) = &self.0
             && !pieces.is_of_bytes()
         {
             return pieces.decode(tokens);
@@ -147,12 +149,12 @@ impl Vocabulary {
     /// [`TextError::Token`] if there is no such token.
     pub fn bytes_of(&self, token: usize) -> Result<Vec<u8>, TextError> {
         let bytes = match &self.0 {
-            Kind::Characters(characters) => characters
+            TokenKind::Characters(characters) => characters
                 .get(token)
                 .map(|character| character.to_string().into_bytes()),
-            Kind::Bytes => u8::try_from(token).ok().map(|byte| vec![byte]),
+            TokenKind::Bytes => u8::try_from(token).ok().map(|byte| vec![byte]),
             #[cfg(feature = "tokenizers")]
-            Kind::Pieces(pieces) => pieces.bytes_of(token).map(<[u8]>::to_vec),
+            TokenKind::Pieces(pieces) => pieces.bytes_of(token).map(<[u8]>::to_vec),
         };
         let len = self.len();
         bytes.ok_or(TextError::Token { token, len })

@@ -63,30 +63,30 @@ impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
 
 /// Where a parameter is in a model.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct ParamPath {
     /// The name under which dfdx saves it.
     pub(super) name: String,
     /// The type of the module that has it as a field.
     pub(super) module: &'static str,
 }
 
-/// Views parameters as their [`Place`].
-enum ViewPlace {}
+/// Views parameters as their [`ParamPath`].
+enum ViewPath {}
 
-impl TensorViewer for ViewPlace {
-    type View<'a, Mod: 'a> = Place;
+impl TensorViewer for ViewPath {
+    type View<'a, Mod: 'a> = ParamPath;
 
     fn view_field<Mod, Field, GetRef, GetMut>(
-        module: &mut Place,
+        module: &mut ParamPath,
         field: &str,
         get_ref: &mut GetRef,
         get_mut: &mut GetMut,
-    ) -> Place
+    ) -> ParamPath
     where
         GetRef: FnMut(&Mod) -> &Field,
         GetMut: FnMut(&mut Mod) -> &mut Field,
     {
-        Place {
+        ParamPath {
             name: ViewTensorName::view_field(&mut module.name, field, get_ref, get_mut),
             module: type_name::<Mod>(),
         }
@@ -96,14 +96,14 @@ impl TensorViewer for ViewPlace {
 /// Calls `f` with every parameter and its path, in the order of the model.
 pub(super) fn for_each<M, E: Element, D: Backend<E>, Error>(
     model: &M,
-    f: impl FnMut(Place, &dyn Parameter<E, D>) -> Result<(), Error>,
+    f: impl FnMut(ParamPath, &dyn Parameter<E, D>) -> Result<(), Error>,
 ) -> Result<(), Error>
 where
     M: TensorCollection<E, D>,
 {
     let mut visitor = Shared(f, std::marker::PhantomData);
     M::iter_tensors(&mut RecursiveWalker {
-        m: (model, Place::default()),
+        m: (model, ParamPath::default()),
         f: &mut visitor,
     })?;
     Ok(())
@@ -112,14 +112,14 @@ where
 /// As [`for_each`], with mutable parameters.
 pub(super) fn for_each_mut<M, E: Element, D: Backend<E>, Error>(
     model: &mut M,
-    f: impl FnMut(Place, &mut dyn Parameter<E, D>) -> Result<(), Error>,
+    f: impl FnMut(ParamPath, &mut dyn Parameter<E, D>) -> Result<(), Error>,
 ) -> Result<(), Error>
 where
     M: TensorCollection<E, D>,
 {
     let mut visitor = Exclusive(f, std::marker::PhantomData);
     M::iter_tensors(&mut RecursiveWalker {
-        m: (model, Place::default()),
+        m: (model, ParamPath::default()),
         f: &mut visitor,
     })?;
     Ok(())
@@ -131,9 +131,9 @@ impl<E, D, F, Error> TensorVisitor<E, D> for Shared<F, Error>
 where
     E: Element,
     D: Backend<E>,
-    F: FnMut(Place, &dyn Parameter<E, D>) -> Result<(), Error>,
+    F: FnMut(ParamPath, &dyn Parameter<E, D>) -> Result<(), Error>,
 {
-    type Viewer = (ViewTensorRef, ViewPlace);
+    type Viewer = (ViewTensorRef, ViewPath);
     type Err = Error;
     type E2 = E;
     type D2 = D;
@@ -141,10 +141,10 @@ where
     fn visit<S: Shape>(
         &mut self,
         options: TensorOptions<S, E, D>,
-        (parameter, place): (&Tensor<S, E, D>, Place),
+        (parameter, path): (&Tensor<S, E, D>, ParamPath),
     ) -> Result<Option<Tensor<S, E, D>>, Error> {
         if options.do_gradient_update {
-            (self.0)(place, parameter)?;
+            (self.0)(path, parameter)?;
         }
         Ok(None)
     }
@@ -156,9 +156,9 @@ impl<E, D, F, Error> TensorVisitor<E, D> for Exclusive<F, Error>
 where
     E: Element,
     D: Backend<E>,
-    F: FnMut(Place, &mut dyn Parameter<E, D>) -> Result<(), Error>,
+    F: FnMut(ParamPath, &mut dyn Parameter<E, D>) -> Result<(), Error>,
 {
-    type Viewer = (ViewTensorMut, ViewPlace);
+    type Viewer = (ViewTensorMut, ViewPath);
     type Err = Error;
     type E2 = E;
     type D2 = D;
@@ -166,10 +166,10 @@ where
     fn visit<S: Shape>(
         &mut self,
         options: TensorOptions<S, E, D>,
-        (parameter, place): (&mut Tensor<S, E, D>, Place),
+        (parameter, path): (&mut Tensor<S, E, D>, ParamPath),
     ) -> Result<Option<Tensor<S, E, D>>, Error> {
         if options.do_gradient_update {
-            (self.0)(place, parameter)?;
+            (self.0)(path, parameter)?;
         }
         Ok(None)
     }
@@ -216,13 +216,13 @@ pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend
     *gradients = merge(&device, empty, given)?;
     let mut missing = Vec::new();
     let mut lens = lens.into_iter();
-    for_each(model, |place, parameter| {
+    for_each(model, |path, parameter| {
         let gradient = parameter.gradient(gradients)?;
         // Of parameters that share a gradient, the first one has its length.
         let len = lens.next().unwrap_or_default();
         if gradient.len() < len {
             gradient.resize(len, E::zero());
-            missing.push((place.name, parameter.id()));
+            missing.push((path.name, parameter.id()));
         }
         Ok::<_, D::Err>(())
     })?;

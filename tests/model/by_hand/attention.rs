@@ -5,18 +5,18 @@ use support::reference::naive::{dot, softmax};
 
 /// The keys that a query attends to.
 #[derive(Clone, Copy)]
-pub(super) enum Mask<'a> {
+pub(super) enum AttentionMask<'a> {
     /// The keys up to its own position.
     Causal,
     /// The first keys, with this number for each sequence.
     Padding(&'a [usize]),
 }
 
-impl Mask<'_> {
+impl AttentionMask<'_> {
     fn shows(self, b: usize, query: usize, key: usize) -> bool {
         match self {
-            Mask::Causal => key <= query,
-            Mask::Padding(lens) => key < lens[b],
+            AttentionMask::Causal => key <= query,
+            AttentionMask::Padding(lens) => key < lens[b],
         }
     }
 }
@@ -65,7 +65,7 @@ impl Attention {
         x: &[f64],
         context: &[f64],
         batch: usize,
-        mask: Mask<'_>,
+        mask: AttentionMask<'_>,
     ) -> (Vec<f64>, AttentionSaved) {
         let sizes = Sizes {
             batch,
@@ -113,7 +113,7 @@ impl Attention {
 }
 
 /// The weights `w_j = softmax_j(q · k_j / √width)` of every query, and the weighted sums of the values, `Σ_j w_j v_j`.
-fn mix(sizes: Sizes, [q, k, v]: [&[f64]; 3], mask: Mask<'_>) -> (Vec<f64>, Vec<f64>) {
+fn mix(sizes: Sizes, [q, k, v]: [&[f64]; 3], mask: AttentionMask<'_>) -> (Vec<f64>, Vec<f64>) {
     let mut weights = vec![0.0; sizes.all_queries() * sizes.keys];
     let mut mixed = vec![0.0; q.len()];
     for (b, h, i) in sizes.queries() {

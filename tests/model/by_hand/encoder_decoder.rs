@@ -3,7 +3,7 @@
 
 use super::{
     ByName,
-    attention::{Attention, AttentionSaved, Mask},
+    attention::{Attention, AttentionMask, AttentionSaved},
     layers::{Embedding, FeedForward, FeedForwardSaved, LayerNorm, Linear, RELU},
     loss::CrossEntropy,
     sum, zeros,
@@ -36,7 +36,7 @@ impl Transformer {
 
     /// The loss, and its gradient with respect to every parameter.
     fn train(&self, parameters: &ByName, batch: &Batch) -> (f64, ByName) {
-        let padding = Mask::Padding(&batch.lens);
+        let padding = AttentionMask::Padding(&batch.lens);
         let mut memory = self.embed(parameters, &batch.source);
         let mut encoded = Vec::new();
         for layer in &self.encoder {
@@ -111,7 +111,12 @@ impl EncoderLayer {
         }
     }
 
-    fn forward(&self, parameters: &ByName, x: &[f64], mask: Mask<'_>) -> (Vec<f64>, EncoderSaved) {
+    fn forward(
+        &self,
+        parameters: &ByName,
+        x: &[f64],
+        mask: AttentionMask<'_>,
+    ) -> (Vec<f64>, EncoderSaved) {
         let (x, attention) = self.attention.forward(parameters, x, x, mask);
         let (y, feed_forward) = self.feed_forward.forward(parameters, &x);
         let saved = EncoderSaved {
@@ -165,9 +170,11 @@ impl DecoderLayer {
         parameters: &ByName,
         x: &[f64],
         memory: &[f64],
-        padding: Mask<'_>,
+        padding: AttentionMask<'_>,
     ) -> (Vec<f64>, DecoderSaved) {
-        let (x, attention) = self.attention.forward(parameters, x, x, Mask::Causal);
+        let (x, attention) = self
+            .attention
+            .forward(parameters, x, x, AttentionMask::Causal);
         let (x, cross) = self.cross.forward(parameters, &x, memory, padding);
         let (y, feed_forward) = self.feed_forward.forward(parameters, &x);
         let saved = DecoderSaved {
@@ -223,7 +230,7 @@ impl AttentionSublayer {
         parameters: &ByName,
         x: &[f64],
         context: &[f64],
-        mask: Mask<'_>,
+        mask: AttentionMask<'_>,
     ) -> (Vec<f64>, AttentionSublayerSaved) {
         let (attended, attention) = self.attention.forward(parameters, x, context, BATCH, mask);
         let sum = sum(x, &attended);

@@ -2,7 +2,7 @@
 
 use super::{
     ByName,
-    attention::{Attention, AttentionSaved, Mask},
+    attention::{Attention, AttentionMask, AttentionSaved},
     layers::{Embedding, FeedForward, FeedForwardSaved, GELU_TANH, LayerNorm, Linear},
     loss::CrossEntropy,
     sum, zeros,
@@ -99,7 +99,7 @@ impl Block {
         let normed = self.norm_1.forward(parameters, &x);
         let (attended, attention) =
             self.attention
-                .forward(parameters, &normed, &normed, BATCH, Mask::Causal);
+                .forward(parameters, &normed, &normed, BATCH, AttentionMask::Causal);
         let middle = sum(&x, &attended);
         let normed = self.norm_2.forward(parameters, &middle);
         let (fed, feed_forward) = self.feed_forward.forward(parameters, &normed);

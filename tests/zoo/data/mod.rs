@@ -75,19 +75,23 @@ macro_rules! cross_attention_on {
         compare_cross_attention::<8, 6, $Layer<$E>, $E, _>(
             |state| by_hand_with_context::<$E, _, _, _>(state, |$p, $x, $context| $by_hand),
             |layer, x, context| {
-                let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
+                let ($batch, $queries, _) = *x.shape();
+                let $keys = context.shape().1;
                 layer $($way)* .forward((x, context, $($data),+))
             },
             |layer, x, context| {
-                let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
+                let ($batch, $queries, _) = *x.shape();
+                let $keys = context.shape().1;
                 layer.forward_with_weights((x, context, $($data),+))
             },
             |layer, x, context| {
-                let ($q, $k) = (x.shape().0, context.shape().0);
+                let $q = x.shape().0;
+                let $k = context.shape().0;
                 layer $($way)* .forward((x, context, $($single),+))
             },
             |layer, x, context| {
-                let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
+                let ($batch, $queries, _) = *x.shape();
+                let $keys = context.shape().1;
                 layer $($way)* .forward((x, context, $($data),+))
             },
         )

@@ -344,7 +344,8 @@ mod tests {
 
         /// The scores, written between other columns, which must not change.
         fn scores(&self) -> Vec<E> {
-            let ([queries, _, keys], (q, kt)) = (self.sizes, self.arguments());
+            let [queries, _, keys] = self.sizes;
+            let (q, kt) = self.arguments();
             let mut wide = vec![E::TWO; queries * (keys + 3)];
             let to = MatrixMut::strided(&mut wide, queries, keys, keys + 3);
             run(Scores(q, kt, &self.w, to));
@@ -356,7 +357,8 @@ mod tests {
 
         /// The gradients of `q`, `kt` and `w`, added to ones.
         fn gradients(&self) -> [Vec<E>; 3] {
-            let ([queries, width, keys], (q, kt)) = (self.sizes, self.arguments());
+            let [queries, width, keys] = self.sizes;
+            let (q, kt) = self.arguments();
             let ones = |len| vec![E::ONE; len];
             let mut d_q = ones(queries * width);
             let mut d_kt = ones(width * keys);

@@ -146,7 +146,8 @@ impl<E: Pooled> Attention<'_, E> {
         (d_k, d_v): (MatrixMut<'a, E>, MatrixMut<'a, E>),
         tasks: &mut [Task<'a, E>],
     ) {
-        let (sizes, (count, keys)) = (self.sizes, self.division());
+        let sizes = self.sizes;
+        let (count, keys) = self.division();
         let heads = parts(d_k, 1, sizes.kv_heads);
         let heads = heads.zip(parts(d_v, 1, sizes.kv_heads)).enumerate();
         for ((kv, (d_k, d_v)), tasks) in heads.zip(tasks.chunks_mut(count)) {

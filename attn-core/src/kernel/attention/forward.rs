@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use super::absent::MaskedWeights;
-use super::dropout::DropoutMask;
+use super::dropout_mask::DropoutMask;
 use super::layout::{fill, parts, shares, some_cols};
 use super::load::{LoadColumns, LoadRows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};

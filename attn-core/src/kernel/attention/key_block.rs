@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use super::absent::MaskedWeights;
-use super::dropout::DropoutMask;
+use super::dropout_mask::DropoutMask;
 use super::layout::{fill, some_cols, some_rows};
 use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
 use super::plan::{QUERIES, Tile, chunks, tiles};

@@ -7,7 +7,7 @@ mod additive;
 mod backward;
 mod by_head;
 mod continued;
-mod dropout;
+mod dropout_mask;
 mod entry;
 mod forward;
 mod key_block;

@@ -253,7 +253,8 @@ mod tests {
     fn heads_that_do_not_fit_are_refused() {
         let x = [1.0; 4];
         let mut to = [0.0; 2];
-        let (x, w) = (Matrix::new(&x, 1, 4), Matrix::new(&x[..3], 3, 1));
+        let w = Matrix::new(&x[..3], 3, 1);
+        let x = Matrix::new(&x, 1, 4);
         per_head_linear(2, x, w, MatrixMut::new(&mut to, 1, 2));
     }
 }

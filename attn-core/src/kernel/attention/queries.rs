@@ -72,10 +72,8 @@ impl<'a, E: Pooled> Queries<'a, E> {
             sizes.kv_heads,
             tasks,
             |(range, ((to_rows, to_d_out), to_delta))| {
-                let (first, [q, out, d_out]) = (
-                    range.start,
-                    [q, out, d_out].map(|x| x.some_rows(range.clone())),
-                );
+                let first = range.start;
+                let [q, out, d_out] = [q, out, d_out].map(|x| x.some_rows(range.clone()));
                 run(LoadHeads {
                     prepare: &attention.query,
                     x: q,

@@ -12,7 +12,7 @@
 //! 2. A score of -∞ is masked: its `p` and `ds` are 0, whatever `dp` is.
 
 use super::Normalizer;
-use super::dropout::DropoutMask;
+use super::dropout_mask::DropoutMask;
 use super::plan::{QUERIES, TILE, Tile};
 use super::sparse::Sparse;
 use crate::simd::slice::{load_any, load_filled, store_any};

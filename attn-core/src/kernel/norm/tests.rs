@@ -43,7 +43,8 @@ fn forward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], width: usize) -> (Vec<E>, Vec
 
 /// `dx`, `dgain` and `dbias`, each added to ones.
 fn backward<E: Pooled>(norm: &Norm<'_, E>, x: &[E], d_y: &[E], width: usize) -> [Vec<E>; 3] {
-    let (rows, (_, statistics)) = (x.len() / width, forward(norm, x, width));
+    let rows = x.len() / width;
+    let (_, statistics) = forward(norm, x, width);
     let [mut d_x, mut d_gain, mut d_bias] = [x.len(), width, width].map(|len| vec![E::ONE; len]);
     norm.backward(
         Matrix::new(x, rows, width),

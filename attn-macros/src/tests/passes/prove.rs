@@ -322,7 +322,8 @@ fn claims_on_ids_of_a_body_are_decided() {
             "padding",
             "chunked(2) & padding",
         ] {
-            let (ids, other) = (|| comparison(op), predicate(text, false));
+            let ids = || comparison(op);
+            let other = predicate(text, false);
             let first = Expr::from(Var::KvIdx).equals(0);
             let masks = [
                 ids() & other.clone(),

@@ -112,11 +112,9 @@ fn parts_make_the_whole() {
 fn bias_terms_are_as_cheap_as_they_can_be() {
     use BiasTermKind::{Distance, Key, Row};
 
-    let (q, k, h) = (
-        || Expr::from(Var::QIdx),
-        || Expr::from(Var::KvIdx),
-        || Expr::from(Var::H),
-    );
+    let q = || Expr::from(Var::QIdx);
+    let k = || Expr::from(Var::KvIdx);
+    let h = || Expr::from(Var::H);
     let param = |index: Expr| Expr::Param {
         name: "table".into(),
         index: vec![index],
@@ -145,10 +143,8 @@ fn bias_terms_are_as_cheap_as_they_can_be() {
         },
         index: vec![index],
     };
-    let (id, float) = (
-        |index| data(Type::Int, index),
-        |index| data(Type::Float, index),
-    );
+    let id = |index| data(Type::Int, index);
+    let float = |index| data(Type::Float, index);
     assert_eq!(check(&(score() + float(k()))), [Key]);
     assert_eq!(check(&(score() + float(q()))), [Row]);
     assert_eq!(check(&(score() + param(id(q() - k())))), [Key]);

@@ -225,7 +225,8 @@ fn a_late_key_does_not_reach_early_queries() {
 fn the_gradient_of_an_early_output_does_not_reach_late_keys() {
     const AT: usize = 40;
     for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
-        let (late, others) = (|_: usize, i: usize| i > AT, |_: usize, i: usize| i != AT);
+        let late = |_: usize, i: usize| i > AT;
+        let others = |_: usize, i: usize| i != AT;
         let mut poisoned = inputs.clone();
         poison(&mut poisoned.d_out, |_, i| i == AT, number);
         let found = poisoned.attend(case);
@@ -248,7 +249,8 @@ fn the_gradient_of_an_early_output_does_not_reach_late_keys() {
 fn a_query_that_is_not_a_number_reaches_the_keys_it_attends_to_alone() {
     const AT: usize = 40;
     for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
-        let (late, others) = (|_: usize, i: usize| i > AT, |_: usize, i: usize| i != AT);
+        let late = |_: usize, i: usize| i > AT;
+        let others = |_: usize, i: usize| i != AT;
         let mut poisoned = inputs.clone();
         poison(&mut poisoned.x.q, |_, i| i == AT, number);
         let found = poisoned.attend(case);
