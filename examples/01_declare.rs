@@ -38,11 +38,11 @@ fn main() -> Result<()> {
     let x = device.sample_like(&(4, 10, Const::<64>), rand_distr::StandardNormal);
     let (y, weights) = layer.forward_with_weights(x.clone());
     println!("\nbatch of sequences   {:?}", x.shape().concrete());
-    println!("what comes out       {:?}", y.shape().concrete());
+    println!("output               {:?}", y.shape().concrete());
     println!("attention weights    {:?}", weights.shape().concrete());
     let one: Tensor<Rank2<7, 64>, f32, _> = device.sample_normal();
     let one = layer.forward(one);
-    println!("one sequence alone   {:?}", one.shape().concrete());
+    println!("output, unbatched    {:?}", one.shape().concrete());
 
     // 3. Train it for one step, like any dfdx module, to reproduce its input.
     let mut block = device.build_module::<Block, f32>();

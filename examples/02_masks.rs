@@ -45,7 +45,7 @@ fn main() {
         };
     }
 
-    println!("where positions stand\n");
+    println!("masks of positions\n");
     draw([
         ("causal", weights!(Causal, x.clone())),
         ("sliding_window(4)", weights!(Window, x.clone())),

@@ -70,7 +70,7 @@ fn learn_a_width(device: &Cpu) {
             .expect("every parameter has a gradient");
         smoother.zero_grads(&mut gradients);
     }
-    println!("\n  · what was measured    ○ the wave    ● what the layer makes of it\n");
+    println!("\n  · measurements    ○ the wave    ● the output of the layer\n");
     let smooth = smoother.forward(noisy.clone());
     plot(&noisy.as_vec(), &clean.as_vec(), &smooth.as_vec());
 }

@@ -329,7 +329,7 @@ fn report(
     let text = date.text(rng);
     let maps = attention_maps(model, device, date, &text);
     let mut viewer = Viewer::new(format!(
-        "What it looks at while it translates \u{201c}{text}\u{201d}"
+        "Attention while translating \u{201c}{text}\u{201d}"
     ));
     for map in &maps {
         viewer.add(map, &labels(map, date, &text))?;

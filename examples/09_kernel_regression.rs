@@ -189,7 +189,7 @@ impl Data {
             picture[row(truth(*x))][index] = '○';
             picture[row(y)][index] = '●';
         }
-        println!("\n  · what was measured    ○ the truth    ● the learned kernel\n");
+        println!("\n  · measurements    ○ the truth    ● the learned kernel\n");
         for line in picture {
             println!("  {}", line.into_iter().collect::<String>());
         }

@@ -120,7 +120,7 @@ fn run(args: &Args) -> Result<()> {
     if stopped {
         let step = history.step;
         records.write(&End::Stopped(step))?;
-        writeln!(stdout(), "\nstopped after step {step}: --resume goes on")?;
+        writeln!(stdout(), "\nstopped after step {step}: --resume continues")?;
         return Ok(());
     }
     records.write(&End::Done(&sample(args, vocabulary, &model, &prompt)?))?;

@@ -80,7 +80,7 @@ where
     let tokens: Vec<usize> = (0..BATCH * LEN)
         .map(|_| rng.gen_range(0..VOCABULARY))
         .collect();
-    // The first token of a sequence has none before it. It is to name itself, which costs nobody anything.
+    // The first token of a sequence has no previous one. Its target is itself, with a loss of 0.
     let previous = (0..tokens.len()).map(|place| if place % LEN == 0 { place } else { place - 1 });
     let targets: Vec<usize> = previous.map(|place| tokens[place]).collect();
     let tokens: Tensor<Rank2<BATCH, LEN>, usize, _> = Cpu::default().tensor(tokens);

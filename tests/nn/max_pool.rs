@@ -14,7 +14,7 @@ where
 {
     for (b, s) in SIZES {
         let x: Sequences<E> = tensor("x", (b, s, Const));
-        // No two numbers are equal: dfdx gives each of several the whole gradient.
+        // No two numbers are equal: for equal ones dfdx gives each the whole gradient.
         let largest: Traced<(usize, Const<M>), E> = ops::max_pool(x.leaky_trace());
         assert_agree!(
             format!("{b} x {s}"),
@@ -30,7 +30,7 @@ where
             ops::max_pool_padded(x.leaky_trace(), lens(&counts)),
             composed::max_pool(x.leaky_trace(), &first(&counts, s)).unwrap()
         );
-        // Here and there, in some sequences nowhere.
+        // Some marks, in some sequences none.
         let marks: Vec<bool> = (0..b * s)
             .map(|i| i / s % 3 != 2 && i * i % 7 < 3)
             .collect();

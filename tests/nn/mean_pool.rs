@@ -44,7 +44,7 @@ where
             ops::mean_pool_padded(x.leaky_trace(), lens(&counts)),
             composed::mean_pool(x.leaky_trace(), &first(&counts, s)).unwrap()
         );
-        // Here and there, in some sequences nowhere.
+        // Some marks, in some sequences none.
         let marks: Vec<bool> = (0..b * s)
             .map(|i| i / s % 3 != 2 && i * i % 7 < 3)
             .collect();

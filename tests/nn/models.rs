@@ -32,7 +32,7 @@ type Gpt = (
     UnbiasedLinear<8, VOCAB>,
 );
 
-/// The same out of dfdx's layers.
+/// The same model of dfdx's layers.
 type Theirs = (
     builders::Embedding<VOCAB, 8>,
     LearnedPosition<16, 8>,
@@ -57,7 +57,7 @@ fn tokens(seed: usize) -> Tensor<(usize, usize), usize, Cpu> {
     Cpu::default().tensor_from_vec(tokens, (2, 12))
 }
 
-/// Gives every parameter the same numbers in both models, whatever it is called.
+/// Gives every parameter the same numbers in both models, for any names.
 fn same_numbers(ours: &mut Model<Gpt>, theirs: &mut Model<Theirs>) {
     let mut numbers = Vec::new();
     support::tensors::fill(ours, |name, values| {
@@ -96,7 +96,7 @@ fn a_model_equals_one_of_dfdx_layers() {
         let (layer, parameter) = name.rsplit_once('.').expect("a name with dots");
         let names = [
             name.to_owned(),
-            // `gamma` and `beta` are dfdx's words for `weight` and `bias`; its feed-forward layer is a tuple.
+            // dfdx calls `weight` and `bias` `gamma` and `beta`; its feed-forward layer is a tuple.
             format!(
                 "{layer}.{}",
                 if parameter == "weight" {
@@ -257,7 +257,7 @@ fn parameters_start_as_in_pytorch() {
     );
 }
 
-/// What a layer adds to the gradient of its input comes on top of what is there.
+/// A layer adds to the gradient of its input.
 #[test]
 fn an_input_may_be_used_again() {
     type X = Tensor<Rank2<3, 8>, f64, Cpu>;

@@ -13,8 +13,8 @@ use crate::{
     fused::{Affine, Interval, Truth, Zone},
 };
 
-/// A tensor for a `data` of a body. Ids are `Tensor<Shape, usize, D>`, conditions `Tensor<Shape, bool, D>`, floats `Tensor<Shape,
-/// E, D>` with the layer's element type, all without a tape. No gradient flows into data.
+/// A tensor for a `data` of a body. Ids are `Tensor<Shape, usize, D>`, conditions `Tensor<Shape, bool, D>`, floats
+/// `Tensor<Shape, E, D>` with the layer's element type, all without a tape. No gradient flows into data.
 ///
 /// `Shape` has the declared axes: `batch`, `q_len` and `kv_len` as in the input, the others as constants. For unbatched input
 /// `batch` is left out, and a single id is a `usize`. A `&tensor` is accepted as well, so that it can be used for the next call.

@@ -2,8 +2,8 @@
 
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
-/// `N` matrices with the same number of rows, side by side in one: the result of a product with stacked weights. `[rows, Σ
-/// widths]`.
+/// `N` matrices with the same number of rows, side by side in one: the result of a product with stacked weights.
+/// `[rows, Σ widths]`.
 ///
 /// ```
 /// use attn::__private::runtime::fused::Array;

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! and the derivative with respect to `z` is `p - q`. The smoothing is that of Szegedy et al., "Rethinking the inception
-//! architecture for computer vision" (2016). PyTorch: `torch.nn.functional.cross_entropy(z, t, ignore_index=..,
-//! label_smoothing=..)`.
+//! architecture for computer vision" (2016). PyTorch:
+//! `torch.nn.functional.cross_entropy(z, t, ignore_index=.., label_smoothing=..)`.
 
 use super::compiled::compiled;
 use super::index::{OutOfRange, check_but};

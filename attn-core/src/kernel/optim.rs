@@ -246,8 +246,8 @@ mod tests {
         });
     }
 
-    /// `torch.optim.AdamW([p], lr=0.1)` on `p = 1` with gradients 0.5 and then 0.25. The first step is `1 - 0.1 * 0.01 - 0.1 *
-    /// 0.5 / (0.5 + 1e-8)`.
+    /// `torch.optim.AdamW([p], lr=0.1)` on `p = 1` with gradients 0.5 and then 0.25. The first step is
+    /// `1 - 0.1 * 0.01 - 0.1 * 0.5 / (0.5 + 1e-8)`.
     #[test]
     fn the_first_step_has_the_length_of_the_learning_rate() {
         let adamw = AdamW {

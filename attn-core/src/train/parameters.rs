@@ -218,7 +218,7 @@ pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend
     let mut lens = lens.into_iter();
     for_each(model, |path, parameter| {
         let gradient = parameter.gradient(gradients)?;
-        // Of parameters that share a gradient, the first one has its length.
+        // The first of the parameters that share a gradient has its length.
         let len = lens.next().unwrap_or_default();
         if gradient.len() < len {
             gradient.resize(len, E::zero());

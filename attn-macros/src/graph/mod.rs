@@ -259,7 +259,7 @@ impl Graph {
         })
     }
 
-    /// How often each node is read.
+    /// The number of reads of each node.
     pub(crate) fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.nodes.len()];
         for node in &self.nodes {

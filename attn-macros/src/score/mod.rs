@@ -230,7 +230,7 @@ impl Expr {
         self.any(&|expr| matches!(expr, Expr::Data { data, .. } if is_it(data)))
     }
 
-    /// What kind of value it has.
+    /// The type of its value.
     pub(crate) fn ty(&self) -> Type {
         match self {
             Expr::Score | Expr::Float(_) | Expr::Param { .. } => Type::Float,

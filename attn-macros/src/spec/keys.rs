@@ -79,7 +79,7 @@ const fn number(name: &'static str, default: Option<f64>) -> Arg {
     }
 }
 
-/// How query positions line up with key positions when the two lengths differ.
+/// The alignment of query positions with key positions when the two lengths differ.
 const ALIGNMENT: Arg = Arg {
     name: "alignment",
     kind: ArgKind::Flag(&["upper_left", "lower_right"]),

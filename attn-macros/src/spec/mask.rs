@@ -26,7 +26,7 @@ pub(crate) struct Atom {
     pub(crate) call: Call,
 }
 
-/// How query positions line up with key positions.
+/// The alignment of query positions with key positions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Align {
     /// The first query with the first key.

@@ -1,7 +1,7 @@
 //! Whole networks as loops over slices of `f64`, with the derivatives of textbooks: no tensor, no tape, and no part of `attn`.
 //!
-//! All values are rows of numbers in a slice, `[batch * length, width]`; those of a layer with heads are `[batch, heads, query,
-//! key]`. A `forward` takes `x` and returns `y`. Its `backward` takes `d_y`, the gradient of `y`, returns `d_x`, and adds to the
+//! All values are rows of numbers in a slice, `[batch * length, width]`; those of a layer with heads are
+//! `[batch, heads, query, key]`. A `forward` takes `x` and returns `y`. Its `backward` takes `d_y`, the gradient of `y`, returns `d_x`, and adds to the
 //! gradients of the parameters. `forward` also returns the values that `backward` reads, as `Saved`.
 //!
 //! Parameters have the names under which the declared network saves them.

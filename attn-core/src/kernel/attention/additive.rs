@@ -137,8 +137,8 @@ pub(super) fn gradients<V: Vector<Element: Pooled>>(
     }
 }
 
-/// The vectors of a key in the backward pass: its coordinates `k`, the powers `e^2k`, and the sums `Σ_i h`, where `h = ds (u -
-/// u²)`.
+/// The vectors of a key in the backward pass: its coordinates `k`, the powers `e^2k`, and the sums `Σ_i h`, where
+/// `h = ds (u - u²)`.
 const KEY: usize = 3;
 
 /// Starts the backward pass of a range of coordinates, `[coordinates, keys]`. Returns whether any is far.

@@ -136,9 +136,9 @@ pub struct SumLens {
 /// Accumulators for the gradients of learned bias terms, with the lengths of [`SumLens`].
 #[derive(Debug)]
 pub struct ScoreSums<'a, E> {
-    /// Those of the query head.
+    /// The accumulators of the query head.
     pub per_head: &'a mut [E],
-    /// Those of all heads.
+    /// The accumulators of all heads.
     pub shared: &'a mut [E],
 }
 
@@ -173,8 +173,8 @@ pub enum Normalizer<'a, E> {
     Entmax15,
 }
 
-/// Dropout of weights. The random numbers are [`Philox4x32`](crate::random::Philox4x32) with this seed, at the counter `[k / 4,
-/// q, h, b]`, word `k % 4`.
+/// Dropout of weights. The random numbers are [`Philox4x32`](crate::random::Philox4x32) with this seed, at the counter
+/// `[k / 4, q, h, b]`, word `k % 4`.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
     /// The probability that a weight is dropped.

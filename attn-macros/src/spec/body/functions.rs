@@ -74,7 +74,7 @@ impl Function {
         FUNCTIONS.iter().find(|function| function.name == name)
     }
 
-    /// How it is called.
+    /// The notation of a call.
     pub(crate) fn usage(&self) -> String {
         format!("{}({})", self.name, self.args.join(", "))
     }

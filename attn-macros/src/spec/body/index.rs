@@ -92,7 +92,7 @@ fn without_tuples(tokens: TokenStream) -> TokenStream {
     tokens.collect()
 }
 
-/// The parentheses that are all of what stands in `group`.
+/// The parentheses that are the whole contents of `group`.
 fn only_group(group: &Group) -> Option<Group> {
     let mut tokens = group.stream().into_iter();
     match (tokens.next(), tokens.next()) {

@@ -167,7 +167,7 @@ fn is_known(name: &Ident, scope: Scope<'_>) -> bool {
         || scope.sizes.iter().any(|(size, _)| name == size)
 }
 
-/// How often the score is read.
+/// The number of reads of the score.
 fn reads(expr: &Expr) -> usize {
     match expr {
         Expr::Score => 1,
