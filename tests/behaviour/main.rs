@@ -2,7 +2,7 @@
 //! trained.
 
 mod blocks;
-mod citizen;
+mod dfdx_module;
 mod dropout;
 mod empty;
 mod facts;
