@@ -265,7 +265,7 @@ fn large_allocations(steps: usize, x: &Sequences) -> Vec<[usize; 2]> {
 /// gradient of the input. The sum and its gradient are single numbers. The gradients of the parameters and the moments of the
 /// optimizer are kept between steps, and it changes the parameters in place.
 #[test]
-fn a_steady_step_works_in_the_memory_of_the_step_before() {
+fn steady_steps_reuse_the_memory_of_the_step_before() {
     let _alone = alone();
     // The scratch memory of several threads differs from step to step.
     let thread = ThreadPoolBuilder::new().num_threads(1).build();
@@ -282,7 +282,7 @@ fn a_steady_step_works_in_the_memory_of_the_step_before() {
 /// Forward, loss, backward, clipping and AdamW of a declared network. Two tensors are dfdx's, the logits and their gradient. All
 /// other memory was freed by the step before.
 #[test]
-fn a_steady_step_of_a_network_allocates_its_output_and_the_gradient_of_that() {
+fn steady_steps_of_a_network_allocate_its_output_and_the_gradient_of_that() {
     let _alone = alone();
     let thread = ThreadPoolBuilder::new().num_threads(1).build();
     let thread = thread.expect("a thread can be started");
@@ -322,7 +322,7 @@ fn a_steady_step_of_a_network_allocates_its_output_and_the_gradient_of_that() {
 /// here: every array but the small ones has 5/8 of a power of two numbers, which is a class, and reuses the memory of any earlier
 /// array.
 #[test]
-fn a_first_step_asks_for_what_was_promised() {
+fn first_steps_allocate_the_stated_bytes() {
     let _alone = alone();
     let thread = ThreadPoolBuilder::new().num_threads(1).build();
     let thread = thread.expect("a thread can be started");
@@ -365,7 +365,7 @@ where
 /// Networks with attentions allocate the stated bytes, too, to the page. In addition there are the copies of the parameters, and
 /// scratch memory of a kernel: some rows of a gradient, transposed, and gathered tokens. The pool keeps no free memory.
 #[test]
-fn a_step_with_attentions_asks_for_what_was_promised() {
+fn steps_with_attentions_allocate_the_stated_bytes() {
     let _alone = alone();
     let thread = ThreadPoolBuilder::new().num_threads(1).build();
     let thread = thread.expect("a thread can be started");
@@ -440,7 +440,7 @@ where
 
 /// Its arrays come from the pool, and short lists of tasks are on the stack.
 #[test]
-fn a_token_of_a_session_takes_no_memory() {
+fn tokens_of_a_session_allocate_nothing() {
     let _alone = alone();
     for threads in [1, 2] {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
@@ -467,7 +467,7 @@ fn a_token_of_a_session_takes_no_memory() {
 /// Headers that claim more than the file has, and a file of 1 GiB with a correct header that does not fit the model: reading
 /// takes only the memory of a few names, and of the text of an error.
 #[test]
-fn a_file_that_lies_is_refused_in_little_memory() {
+fn files_with_false_sizes_are_rejected_in_little_memory() {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a place for files");
     let path = folder.path().join("model.safetensors");

@@ -125,7 +125,7 @@ fn the_page_makes_no_requests() -> Result<()> {
 const PIXELS: &str = "return document.querySelector('canvas').toDataURL()";
 
 #[test]
-fn another_head_is_another_map() -> Result<()> {
+fn heads_have_different_maps() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());

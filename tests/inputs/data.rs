@@ -171,7 +171,7 @@ macro_rules! cross_attention_with {
 }
 
 #[test]
-fn padding_by_a_length_for_each_sequence() {
+fn valid_lengths_mask_the_keys_of_each_sequence() {
     self_attention_with!(
         Padded, d_model = 8,
         batch: |batch, length| [per_sequence(batch, length.size())],
@@ -189,7 +189,7 @@ fn padding_by_a_length_for_each_sequence() {
 }
 
 #[test]
-fn padding_of_the_context() {
+fn valid_lengths_mask_the_keys_of_a_context() {
     cross_attention_with!(
         PaddedCross, d_model = 8, d_context = 6,
         batch: |batch, _queries, keys| [per_sequence(batch, keys.size())],
@@ -202,7 +202,7 @@ fn padding_of_the_context() {
 
 /// With at least one valid key for each sequence: the hand-written softmax does not support empty rows.
 #[test]
-fn padding_is_that_of_heads_folded_into_the_batch() {
+fn padding_equals_that_of_heads_folded_into_the_batch() {
     cross_attention_with!(
         PaddedCross, d_model = 8, d_context = 6,
         batch: |batch, _queries, keys| [row(batch, |b| b % keys.size() + 1)],
@@ -219,7 +219,7 @@ fn padding_is_that_of_heads_folded_into_the_batch() {
 }
 
 #[test]
-fn additive_attention_with_masked_softmax_by_valid_lengths() {
+fn additive_attention_equals_a_masked_softmax_by_valid_lengths() {
     cross_attention_with!(
         PaddedAdditive, d_model = 8, d_context = 6,
         batch: |batch, _queries, keys| [row(batch, |b| keys.size() - b % keys.size())],
@@ -236,7 +236,7 @@ fn additive_attention_with_masked_softmax_by_valid_lengths() {
 }
 
 #[test]
-fn padding_by_a_length_for_each_query() {
+fn lengths_per_query_mask_the_keys_of_each_query() {
     self_attention_with!(
         Padded, d_model = 8,
         batch: |batch, length| [per_query(batch, length, length.size())],
@@ -258,7 +258,7 @@ fn padding_by_a_length_for_each_query() {
 }
 
 #[test]
-fn padding_by_a_mark_on_each_key() {
+fn marks_mask_single_keys() {
     self_attention_with!(
         PaddedCausal, d_model = 8,
         batch: |batch, length| [table(batch, length, is_marked)],
@@ -291,7 +291,7 @@ fn padding_can_be_negated() {
 }
 
 #[test]
-fn padding_under_the_other_normalizers() {
+fn padding_holds_under_the_other_normalizers() {
     self_attention_with!(
         PaddedSoftmax1, d_model = 8,
         batch: |batch, length| [per_sequence(batch, length.size())],
@@ -313,7 +313,7 @@ fn padding_under_the_other_normalizers() {
 }
 
 #[test]
-fn documents_do_not_see_each_other() {
+fn documents_do_not_attend_to_each_other() {
     self_attention_with!(
         Packed, d_model = 8,
         batch: |batch, length| [table(batch, length, document_id)],

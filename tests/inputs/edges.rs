@@ -74,7 +74,7 @@ fn assert_nothing_was_seen((state, outcome): (State, Outcome)) {
 }
 
 #[test]
-fn without_any_keys_the_output_is_the_bias_and_all_other_gradients_are_zero() {
+fn sequences_without_keys_have_the_bias_as_output_and_no_other_gradient() {
     assert_nothing_was_seen(padded!(Padded, f32, [0, 0]));
     assert_nothing_was_seen(padded!(Padded, f64, [0, 0]));
     assert_nothing_was_seen(padded!(PaddedSoftmax1, f32, [0, 0]));
@@ -106,7 +106,7 @@ fn assert_second_sequence_saw_nothing((state, outcome): (State, Outcome)) {
 }
 
 #[test]
-fn a_sequence_without_keys_does_not_disturb_the_others() {
+fn sequences_without_keys_do_not_affect_the_others() {
     assert_second_sequence_saw_nothing(padded!(Padded, f32, [2, 0]));
     assert_second_sequence_saw_nothing(padded!(Padded, f64, [2, 0]));
     assert_second_sequence_saw_nothing(padded!(PaddedSoftmax1, f32, [2, 0]));
@@ -190,7 +190,7 @@ macro_rules! steep {
 }
 
 #[test]
-fn scores_of_ten_thousand_and_more_are_fine() {
+fn scores_of_ten_thousand_and_more_do_not_overflow() {
     steep!(Steep, softmax);
     steep!(SteepSoftmax1, softmax1);
     steep!(SteepSigmoid, sigmoid);
@@ -244,7 +244,7 @@ fn masked_weights_are_exactly_zero() {
 }
 
 #[test]
-fn without_a_context_the_output_is_the_bias() {
+fn outputs_without_a_context_are_the_bias() {
     let state = state_for::<Cross<f64>, _>(&[("x", &[2, 3, 8])]);
     let layer = layer_with::<Cross<f64>, _>(&state);
     let x = state.tensor("x", (2, 3, Const::<8>));

@@ -328,7 +328,7 @@ fn some_dimensions_may_be_known_at_compile_time() {
 
 /// The gradients of `alloc_grads` equal those of a leaky trace, and a second backward pass adds to them.
 #[test]
-fn gradients_gather_in_what_was_allocated() {
+fn gradients_accumulate_in_allocated_ones() {
     let state = state_for::<Causal<f64>, _>(&[("x", &DIMS)]);
     let layer = layer_with::<Causal<f64>, _>(&state);
     let expected = causal_by_hand(&state);

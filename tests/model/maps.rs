@@ -97,7 +97,7 @@ fn maps_know_the_blocks_of_their_masks() {
 }
 
 #[test]
-fn encoder_decoder_and_crossing_maps_have_lengths_of_their_own() {
+fn encoder_decoder_and_cross_attention_maps_have_their_own_lengths() {
     let model = encoder_decoder::declared();
     let source = ids((3, 7), encoder_decoder::VOCAB);
     let target = ids((3, 5), encoder_decoder::VOCAB);
@@ -136,7 +136,7 @@ fn encoder_decoder_and_crossing_maps_have_lengths_of_their_own() {
 }
 
 #[test]
-fn one_sequence_is_a_batch_of_one() {
+fn unbatched_maps_are_those_of_a_batch_of_one() {
     model! {
         struct Alone<d_model = 8>;
 

@@ -102,7 +102,7 @@ fn a_run_of_0_1_resumes() {
 
 #[test]
 #[ignore = "writes the files of a version: run once, when it is released"]
-fn write_the_run() {
+fn writes_the_run() {
     let run = folder().join("run");
     assert!(!run.exists(), "a version's files are never written again");
     let vocabulary = Vocabulary::characters(TEXT).unwrap();

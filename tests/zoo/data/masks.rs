@@ -78,7 +78,7 @@ fn same_document(b: usize, q: usize, k: usize) -> Matrix {
 }
 
 #[test]
-fn documents() {
+fn documents_equal_the_dense_reference() {
     self_attention_on!(
         Documents,
         (|batch, len| [tensor((batch, len), |at| document(at[0], at[1]))]),
@@ -88,7 +88,7 @@ fn documents() {
 }
 
 #[test]
-fn documents_under_a_mask_of_the_header() {
+fn documents_combine_with_a_mask_of_the_header() {
     self_attention_on!(
         CausalDocuments,
         (|batch, len| [tensor((batch, len), |at| document(at[0], at[1]))]),
@@ -100,7 +100,7 @@ fn documents_under_a_mask_of_the_header() {
 }
 
 #[test]
-fn data_of_the_header_come_first() {
+fn data_of_the_header_precede_those_of_the_body() {
     self_attention_on!(
         PaddedDocuments,
         (|batch, len| [
@@ -115,7 +115,7 @@ fn data_of_the_header_come_first() {
 }
 
 #[test]
-fn marks() {
+fn marks_equal_the_dense_reference() {
     fn keeps(b: usize, k: usize) -> bool {
         b != 1 && !(k + b).is_multiple_of(3)
     }
@@ -167,7 +167,7 @@ fn is_above(b: usize, above: usize, mut node: usize) -> bool {
 }
 
 #[test]
-fn a_tree_by_the_times_of_a_walk() {
+fn trees_by_the_times_of_a_walk_equal_the_dense_reference() {
     self_attention_on!(
         Tree,
         (|batch, len| [
@@ -185,7 +185,7 @@ fn a_tree_by_the_times_of_a_walk() {
 }
 
 #[test]
-fn a_tree_by_the_parents_of_its_nodes() {
+fn trees_by_the_parents_of_nodes_equal_the_dense_reference() {
     fn generations(b: usize, node: usize) -> Vec<usize> {
         std::iter::successors(Some(node), |node| Some(parent(b, *node)))
             .take(4)
@@ -208,7 +208,7 @@ fn start(b: usize, i: usize) -> usize {
 }
 
 #[test]
-fn continuations_of_one_prefix() {
+fn continuations_of_one_prefix_equal_the_dense_reference() {
     self_attention_on!(
         SharedPrefix,
         (|batch, len| [tensor((batch, len), |at| start(at[0], at[1]))]),
@@ -220,7 +220,7 @@ fn continuations_of_one_prefix() {
 }
 
 #[test]
-fn a_prefix_for_each_sequence() {
+fn prefixes_per_sequence_equal_the_dense_reference() {
     self_attention_on!(
         Prefix,
         (|batch, _len| [tensor((batch,), |at| 2 * at[0] + 1)]),
@@ -236,7 +236,7 @@ fn level(token: usize) -> f64 {
 }
 
 #[test]
-fn floats_in_a_mask_that_all_sequences_share() {
+fn floats_in_a_shared_mask_equal_the_dense_reference() {
     self_attention_on!(
         Levels,
         (|_batch, len| [tensor((len,), |at| number(level(at[0])))]),

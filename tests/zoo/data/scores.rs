@@ -127,7 +127,7 @@ where
 }
 
 #[test]
-fn a_bias_by_the_distance_in_a_graph() {
+fn biases_by_graph_distance_equal_the_dense_reference() {
     self_attention_on!(
         Graph,
         (|batch, len| [tensor((batch, len, len), |at| distance(
@@ -155,7 +155,7 @@ fn bias(at: &[usize]) -> f64 {
 }
 
 #[test]
-fn a_bias_for_every_place() {
+fn biases_per_pair_equal_the_dense_reference() {
     self_attention_on!(
         Dense,
         (|batch, len| [tensor((batch, Const::<2>, len, len), |at| number(bias(at)))]),
@@ -178,7 +178,7 @@ fn wave(distance: usize) -> f64 {
 }
 
 #[test]
-fn products_of_sinusoidal_positions() {
+fn products_of_sinusoidal_positions_equal_the_dense_reference() {
     self_attention_on!(
         Sandwich,
         (|_batch, len| [tensor((len,), |at| number(wave(at[0])))]),
@@ -205,7 +205,7 @@ fn weight(b: usize, k: usize) -> f64 {
 
 /// `exp(s + ln w) = w exp(s)`, so a key counts `w` times.
 #[test]
-fn keys_that_count_several_times() {
+fn keys_with_multiplicities_equal_the_dense_reference() {
     self_attention_on!(
         Weighted,
         (|batch, len| [tensor((batch, len), |at| number(weight(at[0], at[1])))]),
@@ -227,7 +227,7 @@ fn kind(b: usize, i: usize) -> usize {
 }
 
 #[test]
-fn a_learned_tensor_by_the_kinds_of_both_tokens() {
+fn tables_by_token_kinds_equal_the_dense_reference() {
     self_attention_on!(
         Kinds,
         (|batch, len| [tensor((batch, len), |at| kind(at[0], at[1]))]),
@@ -253,7 +253,7 @@ fn near(q: usize, k: usize) -> f64 {
 }
 
 #[test]
-fn pairs_of_two_sequences() {
+fn pairs_of_two_sequences_equal_the_dense_reference() {
     cross_attention_on!(
         Cross,
         (|batch, queries, keys| [
@@ -289,7 +289,7 @@ fn asked(b: usize, i: usize) -> f64 {
 }
 
 #[test]
-fn kernel_regression() {
+fn kernel_regression_equals_the_dense_reference() {
     cross_attention_on!(
         Regression,
         (|batch, queries, keys| [

@@ -184,7 +184,7 @@ fn too_many_bias_terms_are_refused() {
 }
 
 #[test]
-fn two_scales_stay() {
+fn differing_scales_stay() {
     let scaled = |value| Expr::Score * Expr::float(value);
     let parts = split(&(scaled(2.0) + scaled(3.0)), true).expect("no bias_terms");
     assert!(parts.scale.is_none());
@@ -206,7 +206,7 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn every_declared_modification_comes_apart(source in valid_specs()) {
+    fn declared_modifications_are_split(source in valid_specs()) {
         let (_, graph) = build(&source);
         for node in &graph.nodes {
             if let Op::MapScores { expr, .. } = &node.op {
