@@ -1,4 +1,4 @@
-//! Lesson 1: declare an attention layer, look at it, run it, train it for a step, save it.
+//! Lesson 1: declare an attention layer, inspect it, run it, train it for a step, save it.
 //!
 //! ```text
 //! cargo run --release --example 01_declare
@@ -9,8 +9,8 @@ use attn::attention;
 use attn::checkpoint::{self, LoadOptions};
 use attn::dfdx::{optim::Adam, prelude::*};
 
-// The whole layer. What is not said has the usual default: head_dim = d_model / heads, scaled dot
-// products, softmax, biases. Here two heads of keys and values serve eight heads of queries.
+// The whole layer. Other keys have the usual defaults: head_dim = d_model / heads, scaled dot products, softmax, biases. Two
+// heads of keys and values serve eight heads of queries.
 attention! {
     /// Each position attends to itself and to those before it.
     struct SelfAttention<heads = 8, kv_heads = 2, d_model = 64, mask = causal>;
@@ -20,7 +20,7 @@ attention! {
 type Block = Residual<(LayerNorm1D<64>, SelfAttention)>;
 
 fn main() -> Result<()> {
-    // 1. What was declared is known while the program is compiled.
+    // 1. Facts of the declaration are constants.
     type Layer = SelfAttention<f32, Cpu>;
     const { assert!(Layer::PARAMS < 11_000) };
     let heads = Layer::HEADS;
@@ -31,20 +31,20 @@ fn main() -> Result<()> {
     let operations = Layer::flops(4, 100, 100);
     println!("{operations} operations for 4 sequences of 100 positions");
 
-    // 2. Run it. Batch and length may change from call to call (`usize`) or be fixed (`Const`).
-    //    The width may not: write `Const::<63>` and the compiler says what the layer takes.
+    // 2. Run it. Batch and length may change from call to call (`usize`) or be fixed (`Const`). The width may not: write
+    //    `Const::<63>`, and the compiler names the shapes that the layer takes.
     let device = Cpu::seed_from_u64(1);
     let layer = device.build_module::<SelfAttention, f32>();
     let x = device.sample_like(&(4, 10, Const::<64>), rand_distr::StandardNormal);
     let (y, weights) = layer.forward_with_weights(x.clone());
     println!("\nbatch of sequences   {:?}", x.shape().concrete());
-    println!("what comes out       {:?}", y.shape().concrete());
+    println!("output               {:?}", y.shape().concrete());
     println!("attention weights    {:?}", weights.shape().concrete());
     let one: Tensor<Rank2<7, 64>, f32, _> = device.sample_normal();
     let one = layer.forward(one);
-    println!("one sequence alone   {:?}", one.shape().concrete());
+    println!("output, unbatched    {:?}", one.shape().concrete());
 
-    // 3. Train it for one step, as any dfdx module: here it is to give back its input.
+    // 3. Train it for one step, like any dfdx module, to reproduce its input.
     let mut block = device.build_module::<Block, f32>();
     let mut optimizer = Adam::new(&block, AdamConfig::default());
     let traced = x.trace(block.alloc_grads());
@@ -54,7 +54,7 @@ fn main() -> Result<()> {
     let loss = mse_loss(block.forward(x.clone()), x.clone());
     println!("loss after it        {:.4}", loss.array());
 
-    // 4. Save it and load it. The names in the file are those of the fields.
+    // 4. Save it and load it. The file has the names of the fields.
     let file = tempfile::NamedTempFile::new()?;
     checkpoint::save(&layer, file.path())?;
     let mut twin = device.build_module::<SelfAttention, f32>();
@@ -67,7 +67,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Prints the tensors of a module with their names, in the way that dfdx itself saves them.
+/// Prints the tensors of a module with the names under which dfdx saves them.
 struct PrintNames;
 
 impl TensorVisitor<f32, Cpu> for PrintNames {

@@ -1,5 +1,5 @@
-//! Lesson 2: masks. In each picture a row is a position that looks, a column one that is looked at,
-//! and a filled square says that it may.
+//! Lesson 2: masks. In each picture a row is a query, a column is a key, and a filled square says that the query attends to the
+//! key.
 //!
 //! ```text
 //! cargo run --release --example 02_masks
@@ -8,10 +8,10 @@
 use attn::attention;
 use attn::dfdx::prelude::*;
 
-/// Positions in each sequence.
+/// The length of each sequence.
 const LEN: usize = 12;
 
-// Which positions a token may attend to depends on where the two stand ...
+// A mask may depend on the positions of query and key ...
 attention! { struct Causal<heads = 1, d_model = 8, mask = causal>; }
 attention! { struct Window<heads = 1, d_model = 8, mask = sliding_window(4)>; }
 attention! { struct Around<heads = 1, d_model = 8, mask = sliding_window(3, symmetric)>; }
@@ -24,8 +24,8 @@ attention! { struct Local<heads = 1, d_model = 8, mask = causal & chunked(4)>; }
 attention! { struct Strided<heads = 1, d_model = 8, mask = sliding_window(3) | dilated_sliding_window(4, 3)>; }
 attention! { struct Distant<heads = 1, d_model = 8, mask = causal & !sliding_window(3)>; }
 
-// Some masks need data, so these layers take one more input. Lengths: beyond them there is nothing
-// but padding. Documents: several are packed into one sequence and must not see each other.
+// Some masks need data, so these layers take one more input. Lengths: keys beyond them are padding. Documents: several are packed
+// into one sequence, and tokens attend only to their own document.
 attention! { struct Padded<heads = 1, d_model = 8, mask = causal & padding>; }
 attention! { struct Packed<heads = 1, d_model = 8, mask = causal & document>; }
 
@@ -35,7 +35,7 @@ type Weights = Tensor<(usize, Const<1>, usize, usize), f32, Cpu>;
 fn main() {
     let device = Cpu::seed_from_u64(2);
     let x = device.sample_like(&(1, LEN, Const::<8>), rand_distr::StandardNormal);
-    // The pictures are not drawn from the masks: they are the weights that the layers computed.
+    // The pictures show the weights that the layers computed, not the masks.
     macro_rules! weights {
         ($layer:ty, $input:expr) => {
             device
@@ -45,7 +45,7 @@ fn main() {
         };
     }
 
-    println!("where positions stand\n");
+    println!("masks of positions\n");
     draw([
         ("causal", weights!(Causal, x.clone())),
         ("sliding_window(4)", weights!(Window, x.clone())),

@@ -1,5 +1,5 @@
-//! Lesson 3: cross-attention. One sequence asks, another one answers: here a small dictionary, which
-//! is new and in a new order every time, so looking things up is all that can be learned.
+//! Lesson 3: cross-attention between two sequences. The second one is a small dictionary, which is new and in a new order every
+//! time, so that the model can only learn to look things up.
 //!
 //! ```text
 //! cargo run --release --example 03_cross_attention
@@ -10,24 +10,23 @@ use attn::attention;
 use attn::dfdx::{optim::Adam, prelude::*};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
-/// Letters that are looked up, and digits that are found.
+/// Letters are keys of the dictionary, digits are values.
 const LETTERS: usize = 12;
 const DIGITS: usize = 10;
-/// Entries of one dictionary, questions to it, and dictionaries in one batch.
+/// The entries of a dictionary, the questions to it, and the dictionaries of a batch.
 const ENTRIES: usize = 8;
 const QUESTIONS: usize = 5;
 const BATCH: usize = 16;
 const STEPS: usize = 60;
 
-// `d_context` is the width of the second sequence. Saying it makes this a cross-attention, whose
-// input is a pair, and whose two sequences may have different lengths.
+// `d_context` is the width of the second sequence. With it the layer is a cross-attention: its input is a pair, whose two
+// sequences may have different lengths.
 attention! {
     /// Questions of width 16 attend to the entries of a dictionary, of width 32.
     struct LookUp<heads = 1, d_model = 16, d_context = 32>;
 }
 
-/// Vectors for letters that are asked for, for letters and digits of an entry; the attention; and
-/// scores for the digits that may be the answer.
+/// Embeddings of questions, and of letters and digits of an entry; the attention; and the logits of the answer.
 type Model = (
     Embedding<LETTERS, 16>,
     Embedding<LETTERS, 32>,
@@ -90,12 +89,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The scores of the answers, and where the attention went. `letters` are those of the task, with a
-/// tape or without.
+/// The logits of the answers, and the attention weights. `letters` are those of the task, with a tape or without.
 ///
-/// dfdx records on that tape what is to be differentiated, so it is handed on: from the letters to the
-/// digits, and at last to the first input of the attention. The second input comes without a tape,
-/// but what led to it is on the tape by then, so its embeddings learn as well.
+/// dfdx records operations on the tape, which is passed on: from the letters to the digits, and then to the first input of the
+/// attention. The second input has no tape, but the operations before it are on the tape by then, so its embeddings learn as
+/// well.
 fn forward<T: Tape<f32, Cpu>>(
     (question, key, value, look_up, answer): &Built,
     task: &Task,
@@ -146,7 +144,7 @@ impl Task {
             answers: ids(answers),
         }
     }
-    /// How many questions have the right answer's score as their highest.
+    /// The number of questions whose right answer has the highest logit.
     fn count_right(&self, scores: &[f32]) -> usize {
         let best = scores.chunks(DIGITS).map(|row| {
             (0..DIGITS)

@@ -1,9 +1,8 @@
-//! Lesson 4: additive attention, the oldest kind (Bahdanau, Cho and Bengio, 2014), over sequences of
-//! different lengths. Instead of a product of query and key, a little network with one hidden layer
-//! gives the score: w · tanh(W_q q + W_k k).
+//! Lesson 4: additive attention, the oldest kind (Bahdanau, Cho and Bengio, 2014), over sequences of different lengths. The score
+//! is not a product of query and key, but a small network with one hidden layer: w · tanh(W_q q + W_k k).
 //!
-//! The task: say the largest number of each list. The lists are padded to one length with numbers
-//! that are larger still, so looking at the padding even a little would give wrong answers.
+//! The task: find the largest number of each list. The lists are padded to one length with numbers that are larger still, so any
+//! attention to the padding gives wrong answers.
 //!
 //! ```text
 //! cargo run --release --example 04_additive
@@ -14,20 +13,20 @@ use attn::attention;
 use attn::dfdx::{optim::Adam, prelude::*};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-/// Lists in a batch, and places in each list, of which some are padding.
+/// The number of lists in a batch, and of places in each list, of which some are padding.
 const BATCH: usize = 32;
 const PLACES: usize = 8;
 /// The padding is larger than any number of a list, all of which are below 1.
 const PADDING: f32 = 9.0;
 const STEPS: usize = 600;
 
-// `padding` in the mask makes the lengths a third input. `hidden` is the width of the little network.
+// `padding` in the mask makes the lengths a third input. `hidden` is the width of the hidden layer.
 attention! {
     /// One question, of width 8, to a list of plain numbers.
     struct Largest<heads = 1, d_model = 8, d_context = 1, score = additive(hidden = 16), mask = padding>;
 }
 
-/// The attention, and a number made from what it found.
+/// The attention, and a linear layer that outputs a number.
 type Model = (Largest, Linear<8, 1>);
 type Built = <Model as BuildOnDevice<Cpu, f32>>::Built;
 /// One number for each question to each list: [batch, 1, 1].
@@ -67,7 +66,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What the model takes for the largest number of each list, and where it looked.
+/// The model's answers for each list, and the attention weights.
 fn forward<T: Tape<f32, Cpu>>(
     (attention, number): &Built,
     lists: &Lists,
@@ -83,7 +82,7 @@ struct Lists {
     question: Tensor<(usize, usize, Const<8>), f32, Cpu>,
     /// [batch, places, 1]
     numbers: Tensor<(usize, usize, Const<1>), f32, Cpu>,
-    /// How many of the places are numbers of the list: [batch].
+    /// The length of each list: [batch].
     lengths: Tensor<(usize,), usize, Cpu>,
     largest: Numbers,
 }

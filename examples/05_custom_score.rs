@@ -1,5 +1,5 @@
-//! Lesson 5: a score of your own. The body of a layer says what becomes of each score, and declares
-//! what is to be learned on the way. The derivative is taken while the program is compiled.
+//! Lesson 5: custom scores. The body of a layer modifies each score and declares learned parameters. The macro differentiates it
+//! at compile time.
 //!
 //! ```text
 //! cargo run --release --example 05_custom_score
@@ -10,10 +10,10 @@ use attn::dfdx::{optim::Adam, prelude::*};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 attention! {
-    /// Every position becomes a mean of its neighbours, which count less the farther they are (Nadaraya
-    /// 1964, Watson 1964), and more the more alike they are: a score is the product of query and key.
+    /// Every position becomes a weighted mean of its neighbours. Near ones have larger weights (Nadaraya 1964, Watson 1964), and
+    /// so have similar ones: a score starts as the product of query and key.
     struct Smoother<heads = 1, d_model = 1, bias = false> {
-        /// How far a neighbour may be.
+        /// The width of the kernel.
         param width: [heads] = 1.0;
         fn score(score, h, q_idx, kv_idx) {
             let distance = (q_idx - kv_idx) as f32 / width[h];
@@ -21,9 +21,9 @@ attention! {
         }
     }
 
-    /// Every head forgets at a pace of its own: ALiBi (Press et al. 2022), with slopes that are learned.
+    /// Every head has its own decay: ALiBi (Press et al. 2022), with learned slopes.
     struct Forgetful<heads = 2, d_model = 16, mask = causal> {
-        /// What a step back costs.
+        /// The penalty per step back.
         param slope: [heads] = alibi_slopes;
         fn score(score, h, q_idx, kv_idx) { score - slope[h] * (q_idx - kv_idx) as f32 }
     }
@@ -38,11 +38,11 @@ fn main() {
     learn_slopes(&device);
 }
 
-/// How wide is the bell that takes most of the noise from a wave, and least of the wave?
+/// Learns the width of the kernel that removes the most noise from a wave.
 fn learn_a_width(device: &Cpu) {
     let (clean, noisy) = waves(device);
     let mut smoother = device.build_module::<Smoother, f32>();
-    // A mean of the neighbours themselves, and of all alike.
+    // Queries and keys of 0 leave only the kernel, and the values are the neighbours themselves.
     smoother.q_proj.weight = device.zeros();
     smoother.k_proj.weight = device.zeros();
     smoother.v_proj.weight = device.ones();
@@ -70,7 +70,7 @@ fn learn_a_width(device: &Cpu) {
             .expect("every parameter has a gradient");
         smoother.zero_grads(&mut gradients);
     }
-    println!("\n  · what was measured    ○ the wave    ● what the layer makes of it\n");
+    println!("\n  · measurements    ○ the wave    ● the output of the layer\n");
     let smooth = smoother.forward(noisy.clone());
     plot(&noisy.as_vec(), &clean.as_vec(), &smooth.as_vec());
 }
@@ -97,7 +97,7 @@ fn waves(device: &Cpu) -> (Sequences<1>, Sequences<1>) {
     )
 }
 
-/// The first wave, every second place of it, with time running down.
+/// Plots every second position of the first wave, with time downwards.
 fn plot(noisy: &[f32], clean: &[f32], smooth: &[f32]) {
     let column = |y: f32| ((y + 2.0) * 15.0).round().clamp(0.0, 60.0) as usize;
     for at in (0..64).step_by(2) {
@@ -110,7 +110,7 @@ fn plot(noisy: &[f32], clean: &[f32], smooth: &[f32]) {
     }
 }
 
-/// A student finds out from the output alone how fast each head of a teacher forgets.
+/// A student learns the slopes of a teacher from the teacher's output.
 fn learn_slopes(device: &Cpu) {
     let mut teacher = device.build_module::<Forgetful, f32>();
     let mut student = teacher.clone();
@@ -131,7 +131,7 @@ fn learn_slopes(device: &Cpu) {
             );
         }
         let gradients = loss.backward();
-        // All else is the same already: only the slopes take a step.
+        // All other parameters are the same already: only the slopes take a step.
         let slope = student.slope.weight.clone();
         let gradient = gradients.get(&slope);
         student.slope.weight = slope - gradient * 20.0;
@@ -147,7 +147,7 @@ fn learn_slopes(device: &Cpu) {
     ]);
 }
 
-/// Draws the weights of the first sequence, head under head, as shades.
+/// Draws the weights of the first sequence, head by head, as shades.
 fn draw(pictures: [(&str, Vec<f32>); 3]) {
     const LEN: usize = 12;
     for (title, _) in &pictures {

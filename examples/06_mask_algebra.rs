@@ -1,5 +1,5 @@
-//! Lesson 6: masks of your own, what the compiler proves of them, and what they cost. A mask is
-//! understood before the program runs: what it empties is never computed.
+//! Lesson 6: custom masks, the properties that the compiler proves of them, and their cost. The macro analyses a mask at compile
+//! time, and tiles that it leaves empty are never computed.
 //!
 //! ```text
 //! cargo run --release --example 06_mask_algebra
@@ -16,10 +16,10 @@ const SIDE: usize = 32;
 const LEN: usize = SIDE * SIDE;
 
 attention! {
-    /// Everything, to compare with.
+    /// No mask, for comparison.
     struct Dense<heads = 4, d_model = 128>;
 
-    /// Longformer (Beltagy et al. 2020): a window, and a few places that see all and that all see.
+    /// Longformer (Beltagy et al. 2020): a window, and a few global positions.
     struct Longformer<heads = 4, d_model = 128, ensure = every_query_attends> {
         fn mask(q_idx, kv_idx) { abs(q_idx - kv_idx) < 64 || kv_idx < 16 || q_idx < 16 }
     }
@@ -33,13 +33,13 @@ attention! {
         }
     }
 
-    /// One head looks at what is near, one farther. Both masks hold: that of the header and that of the body.
-    /// What `ensure` says is proved; leave out `mask = causal`, and the compiler names a query and a key.
+    /// One head attends to near positions, one to farther ones. The masks of the header and the body are combined. `ensure` is
+    /// proved: without `mask = causal`, the compiler names a query and a key as a counterexample.
     struct NearAndFar<heads = 2, d_model = 128, mask = causal, ensure = causal & every_query_attends> {
         fn mask(h, q_idx, kv_idx) { q_idx - kv_idx < if h == 0 { 64 } else { 512 } }
     }
 
-    /// Block diffusion (Arriola et al. 2025): each block of 128 sees itself and all blocks before.
+    /// Block diffusion (Arriola et al. 2025): each block of 128 attends to itself and to all blocks before.
     struct Blocks<heads = 4, d_model = 128> {
         fn mask(q_idx, kv_idx) { kv_idx / 128 <= q_idx / 128 }
     }
@@ -95,7 +95,7 @@ fn describe(blocks: &MaskBlocks) {
     );
 }
 
-/// The shortest of a few runs: what else the machine does only makes them longer.
+/// The shortest of a few runs: other load of the machine only makes runs longer.
 fn shortest(mut run: impl FnMut()) -> Duration {
     let times = (0..10).map(|_| {
         let start = Instant::now();

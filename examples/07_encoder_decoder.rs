@@ -1,8 +1,8 @@
-//! Lesson 7: the Transformer of "Attention is all you need" (Vaswani et al. 2017), as it was: norms after the sums,
-//! sinusoidal positions, one table for both languages and for the output, label smoothing, and a learning rate that rises and
-//! falls. It translates dates as people write them, "3 March 1987", to ISO 8601, "1987-03-03".
+//! Lesson 7: the original Transformer of "Attention is all you need" (Vaswani et al. 2017): norms after the sums, sinusoidal
+//! positions, one table for both languages and for the output, label smoothing, and a learning rate that rises and falls. It
+//! translates written dates, "3 March 1987", to ISO 8601, "1987-03-03".
 //!
-//! It ends with a look inside: which characters it reads while it writes another, here in the terminal, and all of its attentions in a
+//! In the end it shows which characters the model attends to as it writes: one attention in the terminal, and all of them on a
 //! page, `encoder_decoder/report.html`, beside the losses.
 //!
 //! ```text
@@ -22,7 +22,7 @@ use clap::Parser;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use std::{fs, path::PathBuf};
 
-/// What both languages are written with. The first is room behind a short text, the next two are where an answer begins and ends.
+/// The characters of both languages. The first is padding, the next two are the start and the end of an answer.
 const CHARACTERS: &str = "_<>0123456789-abcdefghijklmnopqrstuvwxyz ,./";
 const ROOM: usize = 0;
 const BEGIN: usize = 1;
@@ -30,15 +30,15 @@ const END: usize = 2;
 
 const D_MODEL: usize = 64;
 const BATCH: usize = 64;
-/// An answer: ten characters and its end.
+/// The length of an answer: ten characters and its end.
 const ANSWER: usize = 11;
 
 model! {
-    /// Reads `source`, and says what comes after each character of `target`.
+    /// Reads `source`, and predicts the next character after each of `target`.
     struct Transformer<vocab = { CHARACTERS.len() }, d_model = D_MODEL, heads = 4, layers = 2, hidden = { 4 * D_MODEL }>;
 
     fn forward(source: ids[batch, s], target: ids[batch, t], lens: lens[batch]) -> [batch, t, vocab] {
-        // In the paper, too, the table is small where it is read for the output, and large where it meets the positions.
+        // In the paper, too, the tied table is small for the output, and is scaled up before the positions are added.
         let mut memory = embedding::<vocab, d_model, name = characters, init = normal(0.125)>(source) * 8 + sinusoidal_position::<d_model>(source);
         repeat layers, name = encoder {
             memory = layer_norm(memory + attention::<heads, mask = padding>(memory, padding = lens));
@@ -58,22 +58,22 @@ type Ids = Tensor<(usize, usize), usize, Cpu>;
 type Lens = Tensor<(usize,), usize, Cpu>;
 type Model = Transformer<f32, Cpu>;
 
-/// As many teach it.
+/// The number of training steps.
 const STEPS: u64 = 2400;
 
 /// Translates dates.
 #[derive(Parser)]
 struct Options {
-    /// Steps of training.
+    /// Training steps
     #[arg(long, default_value_t = STEPS)]
     steps: u64,
 
-    /// Folder of what is written about the run.
+    /// Folder of the report
     #[arg(long, default_value = "encoder_decoder")]
     out: PathBuf,
 }
 
-/// What is minimised: the cross entropy, with a tenth of every answer given to all characters alike.
+/// The loss: cross entropy with label smoothing of a tenth.
 const LOSS: CrossEntropyOptions = CrossEntropyOptions {
     label_smoothing: 0.1,
     ignore_index: Some(ROOM),
@@ -153,7 +153,7 @@ const MONTHS: [&str; 12] = [
     "december",
 ];
 
-/// How many days a month has.
+/// The number of days of a month.
 fn days(month: usize, year: usize) -> usize {
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     match month {
@@ -165,7 +165,7 @@ fn days(month: usize, year: usize) -> usize {
 }
 
 impl Date {
-    /// One of those to learn from, or one of the tenth that are kept back.
+    /// A date of the training split, or of the tenth that is held out.
     fn random(rng: &mut StdRng, to_learn: bool) -> Self {
         loop {
             let month = rng.gen_range(1..=12);
@@ -184,7 +184,7 @@ impl Date {
         format!("{}-{:02}-{:02}", self.year, self.month, self.day)
     }
 
-    /// As somebody writes it.
+    /// The date in one of many written forms.
     fn text(self, rng: &mut StdRng) -> String {
         let Date { day, month, year } = self;
         let name = MONTHS[month - 1];
@@ -217,13 +217,13 @@ fn letter(id: usize) -> char {
     CHARACTERS.chars().nth(id).unwrap_or('?')
 }
 
-/// Dates as the model takes them.
+/// Dates as inputs and targets of the model.
 struct Batch {
     source: Ids,
     lens: Lens,
-    /// Where the answers begin, and the answers but for their ends.
+    /// The start token and the answers without their ends.
     target: Ids,
-    /// The answers and their ends: what comes next.
+    /// The answers with their ends, which are the targets.
     next: Ids,
 }
 
@@ -250,7 +250,7 @@ impl Batch {
     }
 }
 
-/// Texts side by side, with room behind the short ones.
+/// Texts as one batch, with padding and lengths.
 fn encode(texts: &[String], device: &Cpu) -> (Ids, Lens) {
     let lens: Vec<usize> = texts.iter().map(String::len).collect();
     let longest = lens.iter().copied().max().unwrap_or(0);
@@ -266,7 +266,7 @@ fn encode(texts: &[String], device: &Cpu) -> (Ids, Lens) {
     )
 }
 
-/// Answers, character by character: always the likeliest, given those before it.
+/// Greedy decoding of answers, character by character.
 fn translate(model: &Model, texts: &[String], device: &Cpu) -> Vec<String> {
     let (source, lens) = encode(texts, device);
     let mut answers = vec![vec![BEGIN]; texts.len()];
@@ -297,7 +297,7 @@ fn likeliest(logits: &[f32]) -> usize {
     best
 }
 
-/// The share of dates that were kept back which are translated without a mistake.
+/// The percentage of held-out dates that are translated without a mistake.
 fn accuracy(model: &Model, device: &Cpu, rng: &mut StdRng, count: usize) -> f64 {
     let dates: Vec<Date> = (0..count).map(|_| Date::random(rng, false)).collect();
     let texts: Vec<String> = dates.iter().map(|date| date.text(rng)).collect();
@@ -309,7 +309,7 @@ fn accuracy(model: &Model, device: &Cpu, rng: &mut StdRng, count: usize) -> f64 
     right.count() as f64 / count as f64
 }
 
-/// The loss on dates that were kept back.
+/// The loss on held-out dates.
 fn validation_loss(model: &Model, device: &Cpu, rng: &mut StdRng) -> f64 {
     let dates: Vec<Date> = (0..BATCH).map(|_| Date::random(rng, false)).collect();
     let batch = Batch::of(&dates, device, rng);
@@ -317,7 +317,7 @@ fn validation_loss(model: &Model, device: &Cpu, rng: &mut StdRng) -> f64 {
     cross_entropy(logits, &batch.next, LOSS).array().into()
 }
 
-/// Looks inside: at one date in the terminal, and at all of the run in a page.
+/// Draws one date's attention in the terminal, and writes a page for the run.
 fn report(
     model: &Model,
     device: &Cpu,
@@ -329,7 +329,7 @@ fn report(
     let text = date.text(rng);
     let maps = attention_maps(model, device, date, &text);
     let mut viewer = Viewer::new(format!(
-        "What it looks at while it translates \u{201c}{text}\u{201d}"
+        "Attention while translating \u{201c}{text}\u{201d}"
     ));
     for map in &maps {
         viewer.add(map, &labels(map, date, &text))?;
@@ -374,7 +374,7 @@ fn report(
     Ok(())
 }
 
-/// What the attentions look at while the model writes the answer.
+/// The attention maps of the model for a date and its answer.
 fn attention_maps(model: &Model, device: &Cpu, date: Date, text: &str) -> Vec<AttentionMap> {
     let (source, lens) = encode(&[text.to_owned()], device);
     let written = format!("<{}", date.iso()).chars().map(id).collect();
@@ -382,7 +382,8 @@ fn attention_maps(model: &Model, device: &Cpu, date: Date, text: &str) -> Vec<At
     model.attention_maps((source, target, lens))
 }
 
-/// The encoder reads the text. The decoder reads what it has written so far, and a row of its cross-attention is what it writes next.
+/// The encoder reads the text. The decoder reads the answer so far. A query of its cross-attention is labelled with the character
+/// that it predicts.
 fn labels(map: &AttentionMap, date: Date, text: &str) -> Labels {
     let characters = |text: &str| [text.chars().map(String::from).collect::<Vec<_>>()];
     let source = characters(text);

@@ -1,6 +1,6 @@
-//! Lesson 8: the smallest model that has to get everything right. It reads a sign, some random symbols and the sign again, and
-//! repeats the symbols. No two texts need have the same length, so that to know the next symbol it must find the place where the last
-//! one stood before, and look one further: an induction head, which two layers of attention can be.
+//! Lesson 8: a minimal model of a task that requires exact copying. It reads a sign, some random symbols and the sign again, and
+//! repeats the symbols. Texts have different lengths. So to predict the next symbol, it must find the earlier occurrence of the
+//! last one, and attend to the symbol after it: an induction head, which takes two layers of attention.
 //!
 //! Olsson et al., "In-context learning and induction heads" (2022).
 //!
@@ -17,13 +17,13 @@ use attn::{
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::index::sample};
 use std::ops::RangeInclusive;
 
-/// Symbols, and after them the sign that they follow.
+/// The number of symbols. The sign is the token after them.
 const SYMBOLS: usize = 20;
 const SIGN: usize = SYMBOLS;
 const VOCAB: usize = SYMBOLS + 1;
-/// Symbols to be repeated, each of them once in a text.
+/// The number of symbols in a text, all different.
 const COUNTS: RangeInclusive<usize> = 4..=12;
-/// Tokens that the model reads: the sign, the symbols, the sign, and what it has repeated so far.
+/// The tokens that the model reads: the sign, the symbols, the sign, and the repeated symbols so far.
 const LENGTH: usize = 2 * *COUNTS.end() + 1;
 const BATCH: usize = 64;
 const STEPS: u64 = 500;
@@ -83,7 +83,7 @@ fn main() {
     println!("{} more texts without a mistake", 10 * BATCH);
 }
 
-/// The first symbols cannot be known, so they are no part of the loss.
+/// The first symbols are unpredictable, so they are not part of the loss.
 fn only_the_copy() -> CrossEntropyOptions {
     CrossEntropyOptions {
         ignore_index: Some(VOCAB),
@@ -91,7 +91,7 @@ fn only_the_copy() -> CrossEntropyOptions {
     }
 }
 
-/// Texts, and for each token the one that comes next, where that can be known.
+/// Texts, and the next token after each of their tokens, where it is predictable.
 fn batch(device: &Cpu, rng: &mut StdRng) -> (Tokens, Tokens) {
     let mut tokens = Vec::new();
     let mut targets = Vec::new();
@@ -109,7 +109,7 @@ fn batch(device: &Cpu, rng: &mut StdRng) -> (Tokens, Tokens) {
     (tokens, targets)
 }
 
-/// The share of new texts that are repeated without a mistake, symbol by symbol from what the model itself wrote.
+/// The fraction of new texts that the model repeats without a mistake, reading its own symbols.
 fn accuracy(copier: &Copier<f32, Cpu>, device: &Cpu, rng: &mut StdRng) -> f64 {
     let (tokens, targets) = batch(device, rng);
     let mut texts = tokens.as_vec();

@@ -1,6 +1,6 @@
-//! Lesson 9: attention before there was attention. The regression of Nadaraya and Watson (1964) predicts a number as a mean of
-//! those that were measured, which count more the nearer they are. Near is what a kernel says: here a bell of a fixed width,
-//! and one whose width is learned by gradient descent.
+//! Lesson 9: kernel regression, an ancestor of attention. The regression of Nadaraya and Watson (1964) predicts a number as a
+//! weighted mean of measurements, in which near ones have larger weights. A kernel defines the weights: here a Gaussian of a
+//! fixed width, and one whose width is learned by gradient descent.
 //!
 //! ```text
 //! cargo run --release --example 09_kernel_regression
@@ -13,14 +13,14 @@ use attn::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 attention! {
-    /// The score is the logarithm of a bell: a function of the places alone. So there are no queries and keys, and nothing is
-    /// compared but where is asked and where was measured.
+    /// The score is the logarithm of a Gaussian, a function of positions only. So there are no queries and keys: the score
+    /// depends on the place of the prediction and the place of the measurement.
     struct Regression<heads = 1, d_model = 1, d_context = 1, bias = false> {
-        /// One over the width of the bell.
+        /// The inverse of the width.
         param sharpness: [heads] = ones;
         data asked: [q_len];
         data place: [kv_len];
-        /// Whether a place is its own neighbour.
+        /// Whether a measurement is the one to predict.
         data is_itself: ids[q_len, kv_len];
         fn score(h, q_idx, kv_idx) {
             let distance = sharpness[h] * (asked[q_idx] - place[kv_idx]);
@@ -66,7 +66,7 @@ fn main() {
     data.draw(&layer);
 }
 
-/// What was measured, without the noise.
+/// The function without noise.
 fn truth(x: f32) -> f32 {
     2.0 * x.sin() + x.powf(0.8)
 }
@@ -81,7 +81,7 @@ fn widened(layer: &Regression<f32, Cpu>, sharpness: f32) -> Regression<f32, Cpu>
     other
 }
 
-/// Each place is predicted from all others: from itself, the narrowest bell would be the best.
+/// Each measurement is predicted from all others. If it were predicted from itself too, the narrowest kernel would be the best.
 fn learn(layer: &mut Regression<f32, Cpu>, data: &Data) {
     let config = AdamConfig {
         lr: 0.1,
@@ -111,14 +111,14 @@ fn learn(layer: &mut Regression<f32, Cpu>, data: &Data) {
     }
 }
 
-/// Numbers go in and come out as they are: nothing but the width is learned.
+/// Values and outputs are the numbers themselves, so that only the width is learned.
 fn pass_numbers_through(layer: &mut Regression<f32, Cpu>) {
     for projection in [&mut layer.v_proj, &mut layer.o_proj] {
         projection.weight.copy_from(&[1.0]);
     }
 }
 
-/// Places, and what was measured there.
+/// Places, and the measurements there.
 struct Data {
     places: Places,
     measured: Column,
@@ -134,7 +134,7 @@ impl Data {
     ) -> Column<OwnedTape<f32, Cpu>> {
         let device = Cpu::default();
         let count = asked.shape().0;
-        // Of the input that queries would come from, only the length counts.
+        // Only the length of this input matters, as there are no queries.
         let x: Column = device.zeros_like(&(count, Const));
         let is_itself = device.tensor_from_vec(is_itself, (count, COUNT));
         let measured = self.measured.clone();
@@ -154,7 +154,7 @@ impl Data {
             .as_vec()
     }
 
-    /// The root of the mean square of what predictions differ from the truth by.
+    /// The root mean square difference of predictions and truth.
     fn error(&self, layer: &Regression<f32, Cpu>) -> f32 {
         let asked: Vec<f32> = (0..100).map(|i| i as f32 / 20.0).collect();
         let predicted = self.curve(
@@ -168,7 +168,7 @@ impl Data {
         (squares.sum::<f32>() / 100.0).sqrt()
     }
 
-    /// What was measured, the truth, and the learned curve.
+    /// Plots the measurements, the truth, and the learned curve.
     fn draw(&self, layer: &Regression<f32, Cpu>) {
         const COLUMNS: usize = 72;
         const ROWS: usize = 18;
@@ -189,7 +189,7 @@ impl Data {
             picture[row(truth(*x))][index] = '○';
             picture[row(y)][index] = '●';
         }
-        println!("\n  · what was measured    ○ the truth    ● the learned kernel\n");
+        println!("\n  · measurements    ○ the truth    ● the learned kernel\n");
         for line in picture {
             println!("  {}", line.into_iter().collect::<String>());
         }

@@ -1,7 +1,7 @@
-//! Lesson 10: an encoder that reads whole texts, and a mean over what it found. Texts have different lengths: valid lengths
-//! keep what is behind them out of the attention and out of the mean.
+//! Lesson 10: an encoder of whole texts with mean pooling. Texts have different lengths: valid lengths exclude padding from the
+//! attention and from the mean.
 //!
-//! The question: does every bracket that is opened get closed, in the right order?
+//! The question: are all brackets closed in the right order?
 //!
 //! ```text
 //! cargo run --release --example 10_classifier
@@ -15,7 +15,7 @@ use attn::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
-/// Two kinds of brackets, and room behind a short text.
+/// Two kinds of brackets, and padding.
 const BRACKETS: [char; 5] = ['(', ')', '[', ']', ' '];
 const ROOM: usize = 4;
 const LONGEST: usize = 16;
@@ -23,7 +23,7 @@ const BATCH: usize = 64;
 const STEPS: u64 = 1500;
 
 model! {
-    /// Reads brackets, answers yes or no.
+    /// Reads brackets, and answers yes or no.
     struct Reader<vocab = { BRACKETS.len() }, d_model = 48, layers = 2>;
 
     fn forward(tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 2] {
@@ -80,7 +80,7 @@ fn main() {
         reader.zero_grads(&mut gradients);
     }
     let right = accuracy(&reader, &device, &mut rng);
-    // Every second text is closed: a guess is right about half of them. This run ends at 92%.
+    // Half of the texts are closed, so a guess is right about half of the time. This run ends at 92%.
     assert!(right > 0.8, "the brackets have to be learned: {right}");
     println!();
     let batch = Batch::random(8, &mut rng);
@@ -99,7 +99,7 @@ fn main() {
 }
 
 impl Batch {
-    /// Half of the texts are closed; the others are so but for two brackets that changed places or kinds.
+    /// Half of the texts are closed. In the others, two brackets have swapped places or changed kinds.
     fn random(count: usize, rng: &mut StdRng) -> Self {
         let mut texts = Vec::new();
         let mut answers = Vec::new();
@@ -135,7 +135,7 @@ impl Batch {
     }
 }
 
-/// Pairs of brackets, one in another or side by side.
+/// Pairs of brackets, nested or side by side.
 fn closed(pairs: usize, rng: &mut StdRng) -> Vec<usize> {
     if pairs == 0 {
         return Vec::new();

@@ -1,12 +1,12 @@
-//! Writes text with what `char_lm` saved, token by token as it comes:
+//! Generates text from a checkpoint of `char_lm`, printed token by token:
 //!
 //! ```text
 //! cargo run --release --example char_lm
 //! cargo run --release --example generate -- --checkpoint char_lm --prompt "In the beginning"
 //! ```
 //!
-//! A checkpoint says what it needs: `config.json` has the sizes of the model, which have to be those it is declared with here,
-//! and `tokenizer.json` its tokens. The text it learned from is not needed.
+//! A checkpoint is self-contained: `config.json` has the sizes of the model, which must be those of the declaration here, and
+//! `tokenizer.json` its tokens. The training text is not needed.
 
 #[path = "char_lm/model.rs"]
 #[allow(dead_code, reason = "nothing is trained here")]
@@ -29,23 +29,23 @@ use std::{
     process::ExitCode,
 };
 
-/// Writes text with a model that the example char_lm trained.
+/// Generates text with a model that the example char_lm trained.
 #[derive(Debug, Parser)]
 #[command(name = "generate", allow_negative_numbers = true)]
 struct Args {
-    /// A checkpoint, or a folder of checkpoints, of which the best one is taken
+    /// A checkpoint, or a folder of checkpoints, of which the best one is used
     #[arg(long, value_name = "FOLDER", default_value = "char_lm")]
     checkpoint: PathBuf,
 
-    /// The same text for the same seed
+    /// Seed of the samples
     #[arg(long, value_name = "N", default_value_t = 1337)]
     seed: u64,
 
-    /// Write up to this text, or with --beams up to this token
+    /// Stop before this text, or with --beams at this token
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     stop: Option<String>,
 
-    /// Instead of sampling, search the N likeliest continuations, as long as the model can look back
+    /// Instead of sampling, search the N likeliest continuations, within one block
     #[arg(long, value_name = "N", conflicts_with_all = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed"])]
     beams: Option<usize>,
 
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            // With the reader of our output gone there is nobody to tell.
+            // If the reader of the output has gone, there is nobody to tell.
             let _ = writeln!(stderr(), "error: {e:#}");
             ExitCode::FAILURE
         }
@@ -80,7 +80,7 @@ fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Samples, and shows each token as it comes.
+/// Samples, and prints each token when it is generated.
 fn stream(args: &Args, saved: &Saved, model: &Model, prompt: &[usize]) -> Result<()> {
     let Saved {
         vocabulary, config, ..
@@ -95,7 +95,7 @@ fn stream(args: &Args, saved: &Saved, model: &Model, prompt: &[usize]) -> Result
     sample::stream(pieces, args.stop.as_deref(), &mut out)
 }
 
-/// Shows the likeliest continuations, the best first.
+/// Prints the likeliest continuations, best first.
 fn search(args: &Args, beams: usize, saved: &Saved, model: &Model, prompt: &[usize]) -> Result<()> {
     ensure!(beams > 0, "--beams is 0: it has to be at least 1");
     let vocabulary = &saved.vocabulary;
@@ -109,7 +109,7 @@ fn search(args: &Args, beams: usize, saved: &Saved, model: &Model, prompt: &[usi
     ensure!(stop.len() <= 1, "with --beams, --stop is a single token");
     let search = BeamSearch {
         beams,
-        // The last token of a continuation needs no room.
+        // The last token of a continuation is not processed.
         tokens: args.sampling.max_new_tokens.min(block + 1 - prompt.len()),
         stop: &stop,
         vocabulary: Some(vocabulary.len()),

@@ -1,15 +1,15 @@
-//! How fast a model writes: tokens per second, beside what the memory of this machine allows.
+//! The speed of generation: tokens per second, beside the limit of this machine's memory.
 //!
 //! ```sh
 //! cargo run --release --example generation
 //! ```
 //!
-//! A GPT of six layers continues a prompt of 16 tokens by 200, in a session. One token of one sequence reads all weights, and
-//! the keys and values of the tokens before it, and does little with each: no program is faster than the memory. Several
-//! sequences share the reading of the weights.
+//! A GPT of six layers continues a prompt of 16 tokens by 200, in a session. A token of one sequence reads all weights, and the
+//! keys and values of the tokens before it, and does little arithmetic with each number: memory is the limit. Several sequences
+//! share one read of the weights.
 //!
-//! The limit is the time in which all threads together copy as many bytes as a token reads. Beside it stands what the same text
-//! costs when the whole sequence goes through the model for every token.
+//! The limit is the time in which all threads together copy the bytes that a token reads. The last column is the time with a pass
+//! over the whole sequence for every token.
 
 #[path = "roofline/timing.rs"]
 #[allow(dead_code, reason = "the roofline has cases as well")]
@@ -42,7 +42,7 @@ model! {
     }
 }
 
-/// The bytes that a token of each sequence reads on the average: every weight of a product, keys and values.
+/// The bytes that a token of each sequence reads on average: all weights of products, keys and values.
 fn bytes(sequences: usize) -> usize {
     let tables = (VOCAB + 256) * WIDTH;
     let tokens = PROMPT + NEW / 2;
@@ -50,7 +50,7 @@ fn bytes(sequences: usize) -> usize {
     size_of::<f32>() * (Gpt::PARAMS - tables + sequences * cache)
 }
 
-/// The seconds in which all threads copy so many bytes from memory that the caches do not hold.
+/// The time in seconds in which all threads copy this many bytes from memory that exceeds the caches.
 fn copy(bytes: usize) -> f64 {
     const LARGE: usize = 1 << 26;
     let from = vec![1.0_f32; LARGE];
@@ -63,7 +63,7 @@ fn copy(bytes: usize) -> f64 {
     seconds * bytes as f64 / (size_of::<f32>() * LARGE) as f64
 }
 
-/// The seconds per round, a token of each sequence.
+/// The time in seconds of a round, with a token of each sequence.
 fn write(model: &Gpt, sequences: usize) -> Result<f64, GenerateError> {
     let mut session = model
         .sessions(sequences, PROMPT + NEW)
@@ -88,7 +88,7 @@ fn write(model: &Gpt, sequences: usize) -> Result<f64, GenerateError> {
     Ok(seconds / NEW as f64)
 }
 
-/// The seconds of a pass over the sequences at their average length.
+/// The time in seconds of a pass over the sequences at their average length.
 fn pass(model: &Gpt, sequences: usize) -> f64 {
     let len = PROMPT + NEW / 2;
     let ids = (0..sequences * len).map(|i| (i * i + 7) % VOCAB);

@@ -1,10 +1,10 @@
-//! Declare attention in a macro, get its shapes checked by the compiler, train it with [`dfdx`].
+//! Attention layers and networks, declared in a macro: the compiler checks their shapes, and [`dfdx`] trains them.
 //!
 //! ```
 //! use attn::prelude::*;
 //!
 //! attention! {
-//!     /// Eight heads that look back.
+//!     /// Eight causal heads.
 //!     pub struct SelfAttention<heads = 8, d_model = 64, mask = causal>;
 //! }
 //!
@@ -17,29 +17,29 @@
 //! ```
 //!
 //! - [`attention!`] declares a layer. Its page lists every key. A wrong spec is a compile error at its token.
-//! - [`model!`] declares a whole network of such layers and others, with shapes inferred through all of it.
-//! - The declared type is both builder and module: it stands in dfdx's tuples, and in `Residual` if it takes one tensor; its
-//!   parameters are named (`q_proj.weight`), dfdx's optimizers train it, and `checkpoint::save` and `checkpoint::load` write and read it.
-//! - The macro takes the derivative: a layer is one operation on dfdx's tape, a forward and a backward function over slices, in
-//!   which scores never stand in memory. Code that is generic over the device asks for [`Backend`].
+//! - [`model!`] declares a whole network of such layers and others, and infers all shapes.
+//! - The declared type is both builder and module. It may be part of dfdx's tuples, and of `Residual` if it takes one tensor. Its
+//!   parameters have names (`q_proj.weight`). dfdx's optimizers train it. `checkpoint::save` and `checkpoint::load` save and load it.
+//! - The macro takes the derivative. A layer is one operation on dfdx's tape, with a forward and a backward function over slices, which
+//!   never store the matrix of scores. Code that is generic over the device requires [`Backend`].
 //! - A wrong shape is a compile error in the layer's words: "`SelfAttention` takes [batch, seq, 64] or [seq, 64], not ..".
-//! - [`nn`] has the layers to put beside it, each one operation of the tape: [`nn::Linear`], [`nn::LayerNorm`],
-//!   [`nn::FeedForward`], [`nn::Embedding`], ..; [`ops`] has them as functions, and [`train`] what changes parameters between steps.
-//! - `attention_maps(x)` of a model says what each of its attentions looks at: [`maps`].
-//! - `activation_bytes(..)` of a layer or a model is the memory that a training step takes beside parameters, exact, as a constant;
-//!   [`memory`] is what it took.
-//! - [`Facts`] is what is known of a layer or a model without running it, for generic code: `PARAMS`, `flops`, `summary`.
+//! - An error that only the running program can find, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
+//! - [`nn`] has other modules, each one operation on the tape: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`],
+//!   [`nn::Embedding`], .. [`ops`] has the same as functions.
+//! - [`train`] has the optimizer, gradient clipping and accumulation, and learning rate schedules.
+//! - [`maps`] are the attention weights of a model, `attention_maps(x)`.
+//! - [`memory`] measures the memory of a training step. `activation_bytes(..)` of a layer or a model is the same number as a constant.
+//! - [`Facts`] is the trait of `PARAMS`, `flops` and `summary`, for generic code.
 //! - `text` has characters, bytes and byte pairs as tokens.
-//! - `checkpoint` keeps weights and the state of training on the disk, whole whenever the process is killed; `checkpoint::layout`
-//!   reads and writes files of PyTorch and Hugging Face.
-//! - `viz` shows what heads look at, in a page, as SVG or in the terminal, and how training went.
-//! - An error in which rustc speaks, and not the macros, has an explanation: [`when_rustc_says`].
-//! - What only the running program can know, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
+//! - `checkpoint` saves weights and the state of training. A killed process leaves a complete checkpoint. `checkpoint::layout` reads and
+//!   writes files of PyTorch and Hugging Face.
+//! - `viz` draws attention maps and reports of training, as pages, SVG, or in the terminal.
+//! - [`when_rustc_says`] explains errors that come from rustc and not from the macros.
 //!
 //! # Debug builds
 //!
-//! Kernels that are compiled without optimisation run some 90 times slower. Two lines of your program's `Cargo.toml` have them optimised in
-//! debug builds, while your own code still compiles quickly:
+//! Kernels without optimisation run about 90 times slower. Two lines in your program's `Cargo.toml` optimise them in debug builds, while
+//! your own code still compiles quickly:
 //!
 //! ```toml
 //! [profile.dev.package."*"]
@@ -48,12 +48,12 @@
 //!
 //! # Threads
 //!
-//! Forward and backward passes, optimizers and sessions share their work among the threads of the current pool of `rayon`. Outside of a
-//! pool of your own that is the global one, with a thread for each logical core. The environment variable `RAYON_NUM_THREADS` gives it
-//! another number, as `torch.set_num_threads` does in PyTorch; so does `rayon::ThreadPoolBuilder::build_global` before the first pass.
-//! `pool.install(|| ..)` runs a pass in a pool of your own.
+//! Forward and backward passes, optimizers and sessions run on the threads of the current `rayon` pool. By default this is the global pool,
+//! with one thread per logical core. The environment variable `RAYON_NUM_THREADS` sets another number, as `torch.set_num_threads` does in
+//! PyTorch; so does `rayon::ThreadPoolBuilder::build_global` before the first pass. `pool.install(|| ..)` runs a pass in your own pool.
 //!
-//! Layers, models and functions of this crate compute the same bits for any number of threads. Models that answer requests from several threads are in [`generate`](crate::generate#serving).
+//! Layers, models and functions of this crate compute the same bits for any number of threads. [`generate`](crate::generate#serving) shows
+//! how several threads use one model.
 //!
 //! # A layer in a model
 //!
@@ -80,7 +80,7 @@
 //!
 //! # Data for masks
 //!
-//! `padding` and `document` masks take data at the call; the declaration changes what `forward` accepts.
+//! `padding` and `document` masks read data of the call. The declaration decides which inputs `forward` accepts.
 //!
 //! ```
 //! use attn::prelude::*;
@@ -96,20 +96,19 @@
 //! let y = encoder.forward((x, valid_lens));
 //! ```
 //!
-//! Other numbers that a mask or a bias depends on (ids of documents, distances in a graph, lengths of prefixes) are `data` of a body;
-//! see [`attention!`].
+//! Other data of a mask or a bias (ids of documents, distances in a graph, lengths of prefixes) are `data` of a body; see [`attention!`].
 //!
-//! # Functions of the score and of the place
+//! # Custom scores and masks
 //!
-//! A body in place of the `;` says what no key does. The macro differentiates it, keeps the indices inside of the learned
-//! tensors, and sees which tiles a mask empties.
+//! A body in place of the `;` defines scores and masks that no key covers. The macro differentiates it, checks that indices are in bounds
+//! of the learned tensors, and finds the tiles that a mask leaves empty.
 //!
 //! ```
 //! use attn::prelude::*;
 //!
 //! attention! {
 //!     struct Recent<heads = 2, d_model = 16> {
-//!         /// How fast a head forgets.
+//!         /// The decay of each head with the distance.
 //!         param slope: [heads] = alibi_slopes;
 //!         fn score(score, h, q_idx, kv_idx) { score - slope[h] * (q_idx - kv_idx) as f32 }
 //!         fn mask(q_idx, kv_idx) { kv_idx <= q_idx && q_idx - kv_idx < 256 }
@@ -196,7 +195,7 @@ macro_rules! attention {
     };
 }
 
-/// The expansion in an editor: with names for completion and hover.
+/// The expansion in an editor, with names for completion and hover.
 #[macro_export]
 #[cfg(rust_analyzer)]
 macro_rules! attention {
@@ -238,7 +237,7 @@ macro_rules! model {
     };
 }
 
-/// The expansion in an editor, as of `attention!`.
+/// The expansion in an editor, with names for completion and hover.
 #[macro_export]
 #[cfg(rust_analyzer)]
 macro_rules! model {
@@ -263,11 +262,11 @@ pub use attn_core::{
     memory, nn, ops, train,
 };
 
-/// Arguments of a call beside the inputs: valid lengths for `padding`, ids for `document`, and the `data` of a body.
+/// Data of a call: valid lengths for `padding`, ids for `document`, and the `data` of a body.
 ///
-/// A layer accepts what implements [`Padding`](data::Padding) or [`Documents`](data::Documents) for its shape, `(B, Q, K)` for
-/// batched input and `(Q, K)` for unbatched, or [`Data`](data::Data) for the shape that is declared. All of it is read and checked
-/// once per call, before any tensor is made.
+/// A layer accepts types that implement [`Padding`](data::Padding) or [`Documents`](data::Documents) for its shape, `(B, Q, K)` for
+/// batched input and `(Q, K)` for unbatched, or [`Data`](data::Data) for the declared shape. Data are read and checked once per call,
+/// before any tensor is made.
 pub mod data {
     pub use attn_core::data::{Data, Documents, LengthsPerQuery, Padding};
 }
@@ -284,21 +283,21 @@ pub mod generate {
     };
 }
 
-/// The weights of the attentions of a model: an [`AttentionMap`](maps::AttentionMap) for each.
+/// Attention weights of a model: one [`AttentionMap`](maps::AttentionMap) per attention.
 ///
-/// `attention_maps(x)` of a declared model returns one per attention, in the order in which they run. Weights exist in the composed
-/// form only, so that is what runs: its memory grows with the square of the lengths. The feature `viz` draws them: `attn::viz`.
+/// `attention_maps(x)` of a declared model returns the maps in the order of execution. It runs the composed form, the only one that stores
+/// the weights, so its memory grows with the square of the lengths. `attn::viz` (feature `viz`) draws them.
 pub mod maps {
     pub use attn_core::maps::{AttentionMap, MapError};
 }
 
 /// The imports of a program that declares and trains layers, in one line: `use attn::prelude::*;`.
 ///
-/// These are the macros, [`Error`], what generic code asks for ([`Backend`], [`Element`], [`Facts`]), and all of
-/// [dfdx's prelude](dfdx::prelude). A program may import both preludes: what is in both is the same.
+/// It has the macros, [`Error`], the traits for generic code ([`Backend`], [`Element`], [`Facts`]), and all of
+/// [dfdx's prelude](dfdx::prelude). A program may import both preludes, since their common names are the same items.
 ///
-/// The layers of [`nn`] and the functions of [`ops`] are not in it, as dfdx has some of their names. Import them by name,
-/// `use attn::nn::Linear;`: that takes the place of a name that comes with a `*`.
+/// The layers of [`nn`] and the functions of [`ops`] are not in it, because dfdx has some of the same names. Import them by name,
+/// `use attn::nn::Linear;`. Such an import shadows a name of a `*` import.
 ///
 /// ```
 /// use attn::{nn::Linear, prelude::*};
@@ -321,8 +320,8 @@ pub mod prelude {
     pub use crate::{Backend, Element, Error, Facts, attention, dfdx::prelude::*, model};
 }
 
-/// The tensors, the tape and the optimizers that the layers work with: the crate `dfdx`, whose `backward` on a tensor without a tape
-/// is an error in words here.
+/// The crate `dfdx`: tensors, tape and optimizers. With its prelude from here, `backward` on a tensor without a tape is an error with an
+/// explanation.
 pub mod dfdx {
     pub use ::dfdx::*;
 
@@ -334,14 +333,14 @@ pub mod dfdx {
         pub use attn_core::traced::BackwardOfUntraced as _;
     }
 }
-/// With a short path in this crate, rustc's messages call them by it, also where they came in by a glob import.
+/// rustc's messages use these short paths, also for names from a glob import.
 #[doc(no_inline)]
 pub use ::dfdx::{shapes::Const, tensor::Tensor};
 
-/// Expansions refer to this. It is not for users, and not stable.
+/// The items that expansions refer to. They are not stable, and not for users.
 #[doc(hidden)]
 pub mod __private {
-    /// All of the run time, for the examples of its documentation.
+    /// The whole runtime crate, for the examples of its documentation.
     pub use attn_core as runtime;
 
     pub use core::{
@@ -397,7 +396,7 @@ pub mod __private {
     };
     pub use attn_macros::{attention, model};
 
-    /// The error of the device that types name by default.
+    /// The error type of the default device.
     pub type AutoErr = <AutoDevice as HasErr>::Err;
 
     pub use ::dfdx::{
@@ -409,7 +408,7 @@ pub mod __private {
         tensor_ops::Device,
     };
 
-    /// The traits whose methods the expansion calls.
+    /// The traits whose methods expansions call.
     pub mod traits {
         pub use ::dfdx::{
             nn::{ModuleVisitor as _, TensorCollection as _},
@@ -424,7 +423,7 @@ pub mod __private {
         };
     }
 
-    /// The imports of the expansion, whatever these names mean where it stands.
+    /// The imports of an expansion, so that it does not depend on the user's names.
     pub mod prelude {
         pub use core::{
             option::Option::{self, None, Some},

@@ -1,6 +1,5 @@
-//! The memory of a training step grows with the length of a sequence, not with its square: no matrix of scores is ever
-//! there. A step takes what a model promises, and works in the memory of the step before. What reads files does not believe what
-//! they say of their size.
+//! The memory of a training step grows linearly with the length of a sequence: no matrix of scores is stored. A step takes the
+//! stated bytes, and reuses the memory of the step before. The readers of files do not trust the sizes that a file states.
 
 // An allocator that counts.
 #![allow(unsafe_code)]
@@ -27,13 +26,13 @@ use std::{
 
 attention! {
     struct Causal<heads = 2, d_model = 128, mask = causal>;
-    /// Its threshold wants a whole row of scores.
+    /// The threshold of a row requires all of its scores.
     struct Sparse<heads = 2, d_model = 128, mask = causal, normalizer = sparsemax>;
     struct Additive<heads = 2, d_model = 128, score = additive(hidden = 8), mask = causal>;
     struct WithDropout<heads = 2, kv_heads = 1, d_model = 128, mask = sliding_window(500), dropout = 0.1, position = rope>;
     struct Table<heads = 2, d_model = 128, position = rel_pos_bias(32, 400), softcap = 5, normalizer = sink, mask = causal>;
     struct Padded<heads = 2, d_model = 128, mask = padding & document>;
-    /// Learned, and read by the place.
+    /// A table that is read by position.
     struct Learned<heads = 2, d_model = 128> {
         param slope: [heads] = alibi_slopes;
         param near: [heads, 65] = zeros;
@@ -58,7 +57,7 @@ model! {
 }
 
 model! {
-    /// All that it computes has one size, so that memory that is free always fits: statistics of norms are small.
+    /// All of its arrays have one size, so that free memory always fits; the statistics of norms are small.
     struct Even<vocab = 50, d_model = 256>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, d_model] {
@@ -71,7 +70,7 @@ model! {
 }
 
 model! {
-    /// Of each 512 tokens, the arrays of this and of the next model are whole [`PAGE`]s of `f64`.
+    /// For each 512 tokens, the arrays of this and of the next model are whole [`PAGE`]s of `f64`.
     struct Decoder<vocab = 64, d_model = 64, heads = 4, layers = 3, max_len = 128>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
@@ -106,31 +105,31 @@ model! {
 type Sequences<T = NoneTape> = Tensor<(usize, usize, Const<128>), f32, Cpu, T>;
 type Traced = Sequences<OwnedTape<f32, Cpu>>;
 
-/// The system's allocator, with an eye on the sizes.
+/// The system's allocator, with counters.
 struct Counting;
 
-/// Bytes that are allocated, the most that ever were, and the most that were asked for at once.
+/// The allocated bytes, their peak, and the largest request.
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
 
-/// The same in whole [`PAGE`]s of each allocation: what begins a buffer at a cache line is not in them, and neither are vectors of
+/// The same in whole [`PAGE`]s of each allocation. They do not include the alignment of buffers to cache lines, vectors of
 /// parameters, and the tape.
 static PAGES: AtomicUsize = AtomicUsize::new(0);
 static MOST_PAGES: AtomicUsize = AtomicUsize::new(0);
 const PAGE: usize = 8 << 10;
 
-/// How often memory was asked for.
+/// The number of allocations.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// How often [`LARGE`] bytes or more were asked for, and how many bytes that were in all.
+/// The number of allocations of at least [`LARGE`] bytes, and the sum of their bytes.
 static LARGE_COUNT: AtomicUsize = AtomicUsize::new(0);
 static LARGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Less is what the tape and lists of tasks take.
+/// Smaller allocations are those of the tape and of lists of tasks.
 const LARGE: usize = 64 << 10;
 
-// SAFETY: every call is handed on to the system's allocator as it came.
+// SAFETY: every call is passed on unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let size = layout.size();
@@ -159,13 +158,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// All tests are counted together: each waits for the one before it.
+/// All tests are counted together, so each waits for the one before it.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a forward and a backward pass over one sequence take.
+/// The memory of a forward and a backward pass over one sequence.
 #[derive(Debug)]
 struct Memory {
     peak: usize,
@@ -185,9 +184,9 @@ fn of_one_sequence(forward: &impl Fn(Traced) -> Traced, length: usize) -> Memory
     }
 }
 
-/// Eight times the length takes at most eight times the memory: 21 MiB and 139 MiB, where the scores of one head would be
-/// 1 GiB. The pool rounds the size of a buffer up by at most an eighth: that is the slack. The weights are there before;
-/// their gradients are counted, and do not grow.
+/// Eight times the length takes at most eight times the memory: 21 MiB and 139 MiB, where the scores of one head would be 1 GiB.
+/// The slack is that the pool rounds the size of a buffer up by at most an eighth. The weights were allocated before. Their
+/// gradients are counted, and do not grow.
 #[test]
 fn memory_is_linear_up_to_16384_tokens() {
     let _alone = alone();
@@ -195,7 +194,7 @@ fn memory_is_linear_up_to_16384_tokens() {
     assert_linear(&|x| layer.forward(x), 2048);
 }
 
-/// A thread keeps the scores of 48 queries: 1.5 MiB of them at 8,192 tokens, where those of one head would be 256 MiB.
+/// A thread stores the scores of 48 queries: 1.5 MiB at 8,192 tokens, where those of one head would be 256 MiB.
 #[test]
 fn a_threshold_takes_no_more_than_a_block_of_rows() {
     let _alone = alone();
@@ -203,9 +202,9 @@ fn a_threshold_takes_no_more_than_a_block_of_rows() {
     assert_linear(&|x| layer.forward(x), 1024);
 }
 
-/// Neither scores, nor what additive ones are made of, nor biases, nor dropped weights stand in memory.
+/// Scores, hidden layers of additive scores, biases and dropped weights are never stored.
 #[test]
-fn nothing_else_asks_for_a_square_of_the_length() {
+fn allocations_are_never_quadratic_in_the_length() {
     let _alone = alone();
     macro_rules! linear {
         ($($Layer:ident),*) => {$(
@@ -229,13 +228,13 @@ fn nothing_else_asks_for_a_square_of_the_length() {
 }
 
 fn assert_linear(forward: &impl Fn(Traced) -> Traced, length: usize) {
-    // The pool keeps nothing, so that the bytes in use do not depend on the tests before this one.
+    // The pool keeps no free memory, so that the bytes in use do not depend on earlier tests.
     let _nothing_kept = NothingKept::new();
     of_one_sequence(forward, 1);
     let short = of_one_sequence(forward, length);
     let long = of_one_sequence(forward, 8 * length);
     assert!(8 * long.peak <= 9 * 8 * short.peak, "{short:?}, {long:?}");
-    // The largest array holds queries, keys and values side by side: it must be smaller than the scores of one head.
+    // The largest array holds queries, keys and values: it must be smaller than the scores of one head.
     let scores = (8 * length).pow(2) * size_of::<f32>();
     assert!(
         long.largest < scores,
@@ -243,7 +242,7 @@ fn assert_linear(forward: &impl Fn(Traced) -> Traced, length: usize) {
     );
 }
 
-/// How many large allocations there are in each of some training steps on the same input, and their bytes.
+/// The numbers and bytes of large allocations in each of some training steps on the same input.
 fn large_allocations(steps: usize, x: &Sequences) -> Vec<[usize; 2]> {
     let mut layer = Cpu::default().build_module::<Causal, f32>();
     let mut optimizer = Adam::new(&layer, AdamConfig::default());
@@ -262,13 +261,13 @@ fn large_allocations(steps: usize, x: &Sequences) -> Vec<[usize; 2]> {
     counts
 }
 
-/// What a step still asks for are three tensors of dfdx, each of the size of the input: the output, its gradient, which the
-/// sum makes, and the gradient of the input. The sum and its gradient are single numbers. The gradients of the parameters
-/// live from step to step, the moments of the optimizer too, and it changes the parameters in place.
+/// A step allocates three tensors of dfdx, each of the size of the input: the output, its gradient, which the sum makes, and the
+/// gradient of the input. The sum and its gradient are single numbers. The gradients of the parameters and the moments of the
+/// optimizer are kept between steps, and it changes the parameters in place.
 #[test]
-fn a_steady_step_works_in_the_memory_of_the_step_before() {
+fn steady_steps_reuse_the_memory_of_the_step_before() {
     let _alone = alone();
-    // How much scratch memory several threads use at a time differs from step to step.
+    // The scratch memory of several threads differs from step to step.
     let thread = ThreadPoolBuilder::new().num_threads(1).build();
     let thread = thread.expect("a thread can be started");
     let counts = thread.install(|| {
@@ -280,10 +279,10 @@ fn a_steady_step_works_in_the_memory_of_the_step_before() {
     assert_eq!(counts[3..], [[3, 3 * tensor]; 5], "{counts:?}");
 }
 
-/// Forward, loss, backward, clipping and AdamW of a declared network. Two tensors are dfdx's, the logits and their gradient; everything
-/// else is in memory that the step before gave back.
+/// Forward, loss, backward, clipping and AdamW of a declared network. Two tensors are dfdx's, the logits and their gradient. All
+/// other memory was freed by the step before.
 #[test]
-fn a_steady_step_of_a_network_allocates_its_output_and_the_gradient_of_that() {
+fn steady_steps_of_a_network_allocate_its_output_and_the_gradient_of_that() {
     let _alone = alone();
     let thread = ThreadPoolBuilder::new().num_threads(1).build();
     let thread = thread.expect("a thread can be started");
@@ -318,13 +317,12 @@ fn a_steady_step_of_a_network_allocates_its_output_and_the_gradient_of_that() {
     assert_eq!(counts[4..], [[2, 2 * logits]; 4], "{counts:?}");
 }
 
-/// What `activation_bytes` promises is what the allocator is asked for, in a first step of one thread: with the copies of the
-/// parameters that the step works with, and less than 1 MiB more. That is scratch memory of kernels, lists of indices, and the
-/// lines that buffers begin at. Nothing else is lost to the classes of the
-/// pool: every array but the small ones has 5/8 of a power of two numbers, which is a class, and finds the memory of any that was
-/// there before it.
+/// In a first step with one thread, the allocated bytes are those of `activation_bytes`, plus the copies of the parameters, and
+/// less than 1 MiB more: scratch memory of kernels, lists of indices, and alignment. The size classes of the pool waste nothing
+/// here: every array but the small ones has 5/8 of a power of two numbers, which is a class, and reuses the memory of any earlier
+/// array.
 #[test]
-fn a_first_step_asks_for_what_was_promised() {
+fn first_steps_allocate_the_stated_bytes() {
     let _alone = alone();
     let thread = ThreadPoolBuilder::new().num_threads(1).build();
     let thread = thread.expect("a thread can be started");
@@ -333,7 +331,7 @@ fn a_first_step_asks_for_what_was_promised() {
     let taken = thread.install(|| {
         // `gemm` keeps a block of the size of a cache for each thread.
         even_step::<f32>(batch, length);
-        // No other test takes memory from the pool of `f64`: it is empty.
+        // No other test uses the pool of `f64`: it is empty.
         even_step::<f64>(batch, length)
     });
     let activations = 2 * Even::activation_bytes(batch, length);
@@ -345,7 +343,7 @@ fn a_first_step_asks_for_what_was_promised() {
     );
 }
 
-/// The most bytes while [`Even`] runs forward and back, beyond those of its parameters and their gradients.
+/// The peak bytes of a forward and a backward pass of [`Even`], without those of its parameters and their gradients.
 fn even_step<E: Element>(batch: usize, length: usize) -> usize
 where
     Cpu: Backend<E>,
@@ -357,18 +355,17 @@ where
     let before = NOW.load(Relaxed);
     PEAK.store(before, Relaxed);
     let (y, tape) = model.forward_mut(traced).split_tape();
-    // As a loss has it, that reads it again.
+    // A loss keeps it in the same way, because it reads it again.
     let held = y.clone();
     let gradients = y.put_tape(tape).sum().backward();
     drop((held, gradients));
     PEAK.load(Relaxed) - before
 }
 
-/// Of networks with attentions, too: what is promised is what the allocator is asked for, to the page. With the copies of the parameters
-/// that the step works with, and what a kernel has beside it at the time: some rows of a gradient, transposed, and the tokens that
-/// are gathered. Nothing is kept in the pool for later.
+/// Networks with attentions allocate the stated bytes, too, to the page. In addition there are the copies of the parameters, and
+/// scratch memory of a kernel: some rows of a gradient, transposed, and gathered tokens. The pool keeps no free memory.
 #[test]
-fn a_step_with_attentions_asks_for_what_was_promised() {
+fn steps_with_attentions_allocate_the_stated_bytes() {
     let _alone = alone();
     let thread = ThreadPoolBuilder::new().num_threads(1).build();
     let thread = thread.expect("a thread can be started");
@@ -404,7 +401,7 @@ fn a_step_with_attentions_asks_for_what_was_promised() {
     });
 }
 
-/// As long as it lives, the pool keeps nothing.
+/// Disables the free memory of the pool while it exists.
 struct NothingKept;
 
 impl NothingKept {
@@ -420,7 +417,7 @@ impl Drop for NothingKept {
     }
 }
 
-/// The most pages while a model runs forward and back, beyond those of its parameters and their gradients; and the pages of these.
+/// The peak pages of a forward and a backward pass, without those of the parameters and their gradients; and the pages of these.
 fn most_pages<M: BuildOnDevice<Cpu, f64>, S: Shape>(
     forward: impl FnOnce(&mut M::Built, Gradients<f64, Cpu>) -> Tensor<S, f64, Cpu, OwnedTape<f64, Cpu>>,
 ) -> [usize; 2]
@@ -434,7 +431,7 @@ where
     let before = PAGES.load(Relaxed);
     MOST_PAGES.store(before, Relaxed);
     let (y, tape) = forward(&mut model, gradients).split_tape();
-    // As a loss has it, that reads it again.
+    // A loss keeps it in the same way, because it reads it again.
     let held = y.clone();
     let gradients = y.put_tape(tape).sum().backward();
     drop((held, gradients));
@@ -443,7 +440,7 @@ where
 
 /// Its arrays come from the pool, and short lists of tasks are on the stack.
 #[test]
-fn a_token_of_a_session_takes_no_memory() {
+fn tokens_of_a_session_allocate_nothing() {
     let _alone = alone();
     for threads in [1, 2] {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
@@ -457,7 +454,7 @@ fn a_token_of_a_session_takes_no_memory() {
                     session.step(token).expect("there is room");
                 }
             };
-            // Sizes that were not asked for before.
+            // Sizes that were not used before.
             steps(20);
             let before = COUNT.load(Relaxed);
             steps(70);
@@ -485,7 +482,7 @@ fn the_memory_of_many_sequences_is_asked_for_as_often_as_that_of_few() {
 /// Headers that claim more than there is, and a file of 1 GiB that is what its header says but not the model: what that takes
 /// in memory are a few names, and the text of an error.
 #[test]
-fn a_file_that_lies_is_refused_in_little_memory() {
+fn files_with_false_sizes_are_rejected_in_little_memory() {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a place for files");
     let path = folder.path().join("model.safetensors");
@@ -504,7 +501,7 @@ fn a_file_that_lies_is_refused_in_little_memory() {
         let start = [&length.to_le_bytes()[..], header.as_bytes()].concat();
         fs::write(&path, &start).expect("a file is written");
         let file = File::options().write(true).open(&path);
-        // What lies beyond the start takes no place on the disk.
+        // The bytes after the start are a hole, which takes no space on the disk.
         file.and_then(|file| file.set_len(start.len() as u64 + data))
             .expect("a file can have holes");
         let before = NOW.load(Relaxed);

@@ -1,17 +1,18 @@
-//! Which lowering a layer runs in.
+//! The lowering that a layer runs in: fused or composed.
 
 use dfdx::tensor::{Cpu, Storage, Tensor};
 use dfdx::tensor_ops::Device;
 
 use crate::{Element, kernel::parallel};
 
-/// Numbers that two threads copy faster than one.
+/// From this count on, two threads copy numbers faster than one.
 const MANY: usize = 8 * parallel::SMALL;
 
 /// A device that layers run on.
 ///
-/// On [`Cpu`], the one there is, a layer is one operation of the tape, on slices: the fused lowering. On another device it would be a
-/// chain of dfdx's operations, the composed one, which means the same.
+/// A layer on [`Cpu`], the only such device, is one operation of the tape, on slices: the fused form. On another device it would
+/// be a
+/// chain of dfdx's operations: the composed form, which has the same results.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, Backend};
@@ -30,7 +31,7 @@ pub trait Backend<E: Element>: Device<E> + Host<E> {
     /// Whether layers run fused.
     const FUSED: bool;
 
-    /// Copies the numbers of contiguous tensors to where they are wanted, by several threads if they are many.
+    /// Copies contiguous tensors to slices, on several threads if they are large.
     #[doc(hidden)]
     fn read(tensors: Vec<(&Tensor<(usize,), E, Self>, &mut [E])>) {
         for (tensor, to) in tensors {
@@ -39,10 +40,10 @@ pub trait Backend<E: Element>: Device<E> + Host<E> {
     }
 }
 
-/// What reaching the gradients of a [`Backend`] needs: code that asks for this alone compiles faster, as a [`Device`] has a
-/// hundred supertraits.
+/// A [`Backend`] whose gradients can be accessed. Code with this bound alone compiles faster, as a [`Device`] has a hundred
+/// supertraits.
 pub trait Host<E: Element>: Storage<E> + Send + Sync {
-    /// The numbers in a storage, where layers run fused; elsewhere never called.
+    /// The numbers in a storage. It is called only where layers run fused.
     #[doc(hidden)]
     fn host(storage: &mut <Self as Storage<E>>::Vec) -> &mut Vec<E>;
 }

@@ -1,8 +1,7 @@
-//! Changes to the disk, in an order in which a crash at any moment leaves the old or the new.
+//! Changes to the disk, ordered so that a crash at any moment leaves the old or the new state.
 //!
-//! A file is written under another name, its bytes are forced to the disk, and only then it is renamed; renaming is atomic,
-//! and is forced to the disk with the folder. Without the first, the name could survive a crash of the machine and the
-//! bytes not.
+//! A file is written under another name, its bytes are synced to the disk, and only then it is renamed. Renaming is atomic and is
+//! synced with the folder. Without the first sync, the name could survive a crash of the machine and the bytes could be lost.
 
 use std::{
     fs::{self, File},
@@ -12,7 +11,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// How many bytes are written at once: few in tests, which fail between any two writes.
+/// The number of bytes written at a time. It is small in tests, which fail between any two writes.
 const AT_ONCE: usize = if cfg!(test) { 100 } else { 1 << 20 };
 
 /// The operation that the system refused.
@@ -24,10 +23,10 @@ pub(crate) struct Failure {
     pub(crate) error: io::Error,
 }
 
-/// Puts a new file in the place of the one before.
+/// Replaces the file at `path` by a new one.
 ///
 /// # Errors
-/// An error of `write` or of the system, or something at `path` that is not a file. The file before is then still there.
+/// An error of `write` or of the system, or an object at `path` that is not a regular file. The old file is still there then.
 pub(crate) fn replace<E: From<Failure>>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
@@ -58,7 +57,7 @@ fn check_replaceable(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A name beside `path` that no other thread and no other process has.
+/// A name beside `path` that no other thread and no other process uses.
 fn temporary(path: &Path) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -66,7 +65,7 @@ fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.tmp-{}-{count}", process::id()))
 }
 
-/// Writes a file, down to the disk.
+/// Writes a file and syncs it to the disk.
 pub(crate) fn create<E: From<Failure>>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
@@ -76,7 +75,7 @@ pub(crate) fn create<E: From<Failure>>(
     Ok(run(path, "sync", || file.sync_all())?)
 }
 
-/// Makes a folder, and those that it is in.
+/// Creates a folder and its parents.
 pub(crate) fn create_folder(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Ok(());
@@ -85,12 +84,12 @@ pub(crate) fn create_folder(path: &Path) -> Result<(), Failure> {
     sync_folder(parent(path))
 }
 
-/// Gives a file or a folder another name, and what had that name is gone, if it was a file.
+/// Renames a file or a folder. A file with the new name is replaced.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), Failure> {
     run(to, "rename", || fs::rename(from, to))
 }
 
-/// Removes a file, or a folder with all that is in it.
+/// Removes a file, or a folder with its contents.
 pub(crate) fn remove(path: &Path) -> Result<(), Failure> {
     run(path, "remove", || {
         if path.is_dir() {
@@ -101,16 +100,16 @@ pub(crate) fn remove(path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Waits until the names in a folder are on the disk.
+/// Syncs the names in a folder to the disk.
 pub(crate) fn sync_folder(path: &Path) -> Result<(), Failure> {
-    // Elsewhere a folder cannot be opened, and the system keeps names in a journal.
+    // On other systems a folder cannot be opened, and a journal keeps the names.
     if cfg!(unix) {
         run(path, "sync", || File::open(path)?.sync_all())?;
     }
     Ok(())
 }
 
-/// The folder that something is in.
+/// The parent folder of `path`.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -118,7 +117,7 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Every change to the disk passes through here, where tests let it fail.
+/// Runs a change of the disk. Every one passes through here, where tests let it fail.
 fn run<T>(
     path: &Path,
     action: &'static str,
@@ -132,7 +131,7 @@ fn run<T>(
     })
 }
 
-/// A file whose every write tests can let fail.
+/// A file whose writes pass through [`run`], so that tests can let each of them fail.
 struct Watched<'a> {
     file: &'a File,
     path: &'a Path,

@@ -1,4 +1,4 @@
-//! The numbers a layer can be made of.
+//! The element types of layers.
 
 use dfdx::dtypes::Dtype;
 use num_traits::Float;
@@ -7,10 +7,10 @@ use rand_distr::uniform::SampleUniform;
 
 use crate::kernel::Kernels;
 
-/// A number that a layer can be made of: `f32` or `f64`.
+/// The element type of a layer: `f32` or `f64`.
 ///
-/// One bound instead of the four that dfdx's layers need. The half types are left out: dfdx's optimizers keep their
-/// moments in the type of the parameter, and half a precision is not enough for those.
+/// It is one bound in place of the four that dfdx's layers need. The half types are not supported: dfdx's optimizers keep their
+/// moments in the type of the parameter, and half precision is not enough for moments.
 ///
 /// ```
 /// use attn::Element;

@@ -1,11 +1,11 @@
-//! The errors at run time, when the shapes have passed the compiler.
+//! Errors at run time, for everything that types cannot check.
 
 use std::fmt::{self, Debug, Display};
 
-/// A mistake in what a layer was given, or dfdx's own error.
+/// A mistake in the inputs of a layer, or dfdx's own error.
 ///
-/// Shapes that are types are checked by the compiler; what is left are the sizes that only the running program knows.
-/// `Dev` is the error of the device, [`CpuError`](dfdx::tensor::CpuError) for `Cpu`.
+/// The compiler checks shapes that are types. These errors are about sizes that only the running program knows. `Dev` is the
+/// error of the device, [`CpuError`](dfdx::tensor::CpuError) for `Cpu`.
 ///
 /// ```
 /// use attn::Error;
@@ -16,16 +16,16 @@ use std::fmt::{self, Debug, Display};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<Dev> {
-    /// Another input has not the batch size of `x`.
+    /// The batch size of another input differs from that of `x`.
     #[error("{layer}: the batch of x is {x}, that of {what} is {found}")]
     BatchMismatch {
         /// The layer's name.
         layer: &'static str,
-        /// Which input: `context`, `valid lengths`, ...
+        /// The other input: `context`, `valid lengths`, ...
         what: &'static str,
         /// The batch size of `x`.
         x: usize,
-        /// The batch size of that input.
+        /// The batch size of the other input.
         found: usize,
     },
 
@@ -36,40 +36,40 @@ pub enum Error<Dev> {
         model: &'static str,
         /// The name of the axis.
         axis: &'static str,
-        /// The first input that has it.
+        /// The first input with this axis.
         input: &'static str,
-        /// Its size there.
+        /// The size of the axis in the first input.
         size: usize,
-        /// Another input that has it.
+        /// The other input with this axis.
         other: &'static str,
-        /// Its size there.
+        /// The size of the axis in the other input.
         found: usize,
     },
 
     /// A valid length is greater than the number of keys.
     #[error(
         "{layer}: the valid length{} is {length}, but there are {keys} keys",
-        Place(index)
+        AtIndex(index)
     )]
     LengthBeyondKeys {
         /// The layer's name.
         layer: &'static str,
-        /// The length that was given.
+        /// The valid length.
         length: usize,
-        /// How many keys there are.
+        /// The number of keys.
         keys: usize,
-        /// Where in the lengths: `[batch]`, `[batch, query]`, `[query]`, or `[]` for a single number.
+        /// The position of the length: `[batch]`, `[batch, query]`, `[query]`, or `[]` for a single number.
         index: Vec<usize>,
     },
 
-    /// The data of a mask has not the length of the sequence that it describes.
+    /// The length of a mask's data differs from that of the sequence that it describes.
     #[error("{layer}: the {axis} axis has length {expected}, but {what} cover {found}")]
     LengthsMismatch {
         /// The layer's name.
         layer: &'static str,
-        /// Which data: `valid lengths per query`, `the entries of the key mask`, `document ids`.
+        /// The data: `valid lengths per query`, `the entries of the key mask`, `document ids`.
         what: &'static str,
-        /// Which sequence: `query` or `key`.
+        /// The sequence: `query` or `key`.
         axis: &'static str,
         /// The length of that sequence.
         expected: usize,
@@ -77,43 +77,43 @@ pub enum Error<Dev> {
         found: usize,
     },
 
-    /// A `data` of a body has not the size that was declared.
+    /// An axis of a body's `data` has not the declared size.
     #[error("{layer}: axis {axis} of `{data}` has size {found}, but `{name}` is {expected}")]
     DataMismatch {
         /// The layer's name.
         layer: &'static str,
         /// The name of the data.
         data: &'static str,
-        /// Which axis of the tensor.
+        /// The number of the axis.
         axis: usize,
         /// The name of that axis: `batch`, `q_len`, `kv_len`.
         name: &'static str,
-        /// The size of that in the input.
+        /// The size of this axis in the input.
         expected: usize,
-        /// The size of the axis.
+        /// The size of the axis in the data.
         found: usize,
     },
 
-    /// An index is too large for what it refers to: a token for the vocabulary, a target for the classes.
+    /// An index is too large: a token for the vocabulary, a target for the classes.
     #[error(
         "{operation}: the {what}{} is {index}, but there are {count}: {}",
-        Place(place),
+        AtIndex(place),
         Range(*count)
     )]
     OutOfRange {
-        /// Which operation it was given to.
+        /// The operation that got the index.
         operation: &'static str,
-        /// Which index: `id`, `target`.
+        /// The kind of index: `id`, `target`.
         what: &'static str,
         /// The index.
         index: usize,
-        /// How many there are to choose from.
+        /// The number of valid indices.
         count: usize,
-        /// Where the index is in the tensor of indices.
+        /// The position of the index in the tensor of indices.
         place: Vec<usize>,
     },
 
-    /// A function of a spec reads a tensor at an index that it does not have.
+    /// A function of a spec reads a tensor out of bounds.
     #[error(
         "{layer}: at b = {}, h = {}, q_idx = {}, kv_idx = {} `{tensor}` is read at index {index} of axis {axis}, whose size is {size}",
         place[0], place[1], place[2], place[3]
@@ -123,13 +123,13 @@ pub enum Error<Dev> {
         layer: &'static str,
         /// The tensor's name.
         tensor: &'static str,
-        /// Which axis.
+        /// The axis.
         axis: usize,
         /// The size of the axis.
         size: usize,
         /// The index.
         index: i64,
-        /// Where: sequence, head, query and key.
+        /// The position: sequence, head, query and key.
         place: [i64; 4],
     },
 
@@ -141,24 +141,24 @@ pub enum Error<Dev> {
     DivisionByZero {
         /// The layer's name.
         layer: &'static str,
-        /// The divisor, as it is written.
+        /// The divisor, as the user wrote it.
         divisor: &'static str,
-        /// Where: sequence, head, query and key.
+        /// The position: sequence, head, query and key.
         place: [i64; 4],
     },
 
-    /// A sequence is longer than a layer was made for.
+    /// A sequence is longer than the layer allows.
     #[error("{layer}: the sequence has length {length}, the longest it can take is {max}")]
     TooLong {
         /// The layer's name.
         layer: &'static str,
         /// The length of the sequence.
         length: usize,
-        /// The longest that the layer takes.
+        /// The maximum length.
         max: usize,
     },
 
-    /// Sizes whose product no memory can hold.
+    /// No memory can hold a tensor of these sizes.
     #[error("{layer}: {} does not fit into memory", Product(sizes))]
     TooLarge {
         /// The layer's name.
@@ -167,7 +167,7 @@ pub enum Error<Dev> {
         sizes: Vec<(&'static str, usize)>,
     },
 
-    /// dfdx could not do it, for want of memory for example.
+    /// dfdx failed, for example for lack of memory.
     #[error("{0}")]
     Device(Dev),
 }
@@ -179,11 +179,11 @@ impl<Dev> From<Dev> for Error<Dev> {
 }
 
 impl<Dev: Debug + Display> Error<Dev> {
-    /// dfdx's error, for functions that cannot return any other, such as dfdx's
-    /// [`Module`](dfdx::nn::Module) in a tuple of layers.
+    /// dfdx's error, for functions that cannot return any other, such as dfdx's [`Module`](dfdx::nn::Module) in a tuple of
+    /// layers.
     ///
     /// # Panics
-    /// If it is one of our own errors, with its message.
+    /// On one of our own errors, with its message.
     #[track_caller]
     pub fn into_device(self) -> Dev {
         match self {
@@ -193,7 +193,7 @@ impl<Dev: Debug + Display> Error<Dev> {
     }
 }
 
-/// The value, for the twin of a function that panics instead of returning an error.
+/// Returns the value, for the functions that panic instead of returning an error.
 ///
 /// # Panics
 /// With the message of the error.
@@ -209,9 +209,9 @@ pub fn unwrap<T, Dev: Display>(result: Result<T, Error<Dev>>) -> T {
 struct Product<'a>(&'a [(&'static str, usize)]);
 
 /// ` at [1, 2]`, or nothing for a single number.
-struct Place<'a>(&'a [usize]);
+struct AtIndex<'a>(&'a [usize]);
 
-impl Display for Place<'_> {
+impl Display for AtIndex<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             [] => Ok(()),
@@ -220,7 +220,7 @@ impl Display for Place<'_> {
     }
 }
 
-/// `0 to 9`, the first so many indices.
+/// Shows `0 to 9`: the range of this many indices.
 struct Range(usize);
 
 impl Display for Range {

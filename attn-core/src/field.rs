@@ -1,4 +1,4 @@
-//! The fields of layers and models as dfdx visits them.
+//! The fields of layers and models, as dfdx visits them.
 
 use dfdx::{
     dtypes::Dtype,
@@ -15,15 +15,14 @@ use crate::{
     ops::visit_linear,
 };
 
-/// `N` fields of the layer `M`, one after the other, that are [`Linear`] of the same sizes and of the same initial distribution;
-/// their biases start at 0. One of these for all of their tensors, because every closure in an expansion is time of its
-/// compilation.
+/// `N` consecutive fields of the layer `M` that are [`Linear`]s with the same sizes and initial distribution. Their biases start
+/// at 0. One object serves all of their tensors, because every closure in an expansion costs compile time.
 pub struct LinearFields<M, const N: usize, const I: usize, const O: usize, E: Dtype, D: Device<E>> {
     /// The names of the fields.
     pub names: [&'static str; N],
     /// The fields.
     pub get: fn(&M) -> [&Linear<I, O, E, D>; N],
-    /// The fields, to be changed.
+    /// The fields, mutably.
     pub get_mut: fn(&mut M) -> [&mut Linear<I, O, E, D>; N],
     /// Initialises a weight.
     pub reset: fn(&mut Tensor<Rank2<O, I>, E, D>) -> Result<(), D::Err>,
@@ -54,7 +53,7 @@ where
     }
 }
 
-/// An element by value: what is borrowed mutably cannot be copied out of an array.
+/// An element by value: mutable borrows cannot be copied out of an array.
 fn pick<T, const N: usize>(fields: [T; N], index: usize) -> T {
     let field = fields.into_iter().nth(index);
     field.expect("the index is below the number of fields")
@@ -78,7 +77,7 @@ where
         for index in 0..N {
             built.extend(self.visit_field(index, visitor)?);
         }
-        // A visitor that builds nothing leaves it empty.
+        // A visitor that builds nothing leaves the vector empty.
         Ok(built.try_into().ok())
     }
 
@@ -89,7 +88,7 @@ where
     }
 }
 
-/// A field whose layer begins with matrices of this distribution, and with all else as it does by itself.
+/// A field whose layer initialises its matrices with this distribution, and everything else with its own.
 pub struct InitialField<F> {
     /// The field.
     pub field: F,

@@ -1,11 +1,10 @@
-//! Types inside a tuple of inputs: which of them is wrong, and what it should be.
+//! Traits for the members of a tuple of inputs: their messages say which member has a wrong type, and what the type should be.
 
 macro_rules! fits {
     ($(#[$doc:meta])* $Fits:ident, $message:literal, $label:literal $(, $note:literal)?) => {
         $(#[$doc])*
         ///
-        /// Every type fits itself and nothing else: the trait is there for its message, as rustc shortens the type of a
-        /// whole tuple.
+        /// Every type fits only itself. The trait exists for its message, as rustc shortens the type of a whole tuple.
         #[diagnostic::on_unimplemented(
             message = $message,
             label = $label
@@ -25,12 +24,12 @@ macro_rules! fits {
 }
 
 fits! {
-    /// A first input that is `Expected`.
+    /// A first input of the type `Expected`.
     XFits, "`{Layer}` takes `x` as `{Expected}`, not `{Self}`", "wrong `x`"
 }
 
 fits! {
-    /// A second input that is `Expected`.
+    /// A second input of the type `Expected`.
     ContextFits, "`{Layer}` takes `context` as `{Expected}`, not `{Self}`", "wrong `context`",
     "`context` has the batch axis of `x`, the elements and the device of the layer, and no tape: \
      `let (context, tape) = context.split_tape();` and then `x.put_tape(tape)`"

@@ -1,8 +1,8 @@
 //! Initial values of parameters.
 //!
-//! Each function fills a tensor in place, as the closure in
-//! [`TensorOptions::reset_with`](dfdx::nn::TensorOptions::reset_with) wants it: `|t| init::uniform(t, 0.1)`. The random
-//! ones draw from the device's own generator, so that seeding the device fixes them.
+//! Each function fills a tensor in place, for use in the closure of
+//! [`TensorOptions::reset_with`](dfdx::nn::TensorOptions::reset_with): `|t| init::uniform(t, 0.1)`. The random ones draw from the
+//! device's own generator, so the seed of the device determines them.
 
 use std::cell::Cell;
 
@@ -33,17 +33,17 @@ pub fn normal<S: Shape, E: Element, D: Device<E>>(
     t.try_fill_with_distr(Normal { std })
 }
 
-/// All 0.
+/// Zeros.
 pub fn zeros<S: Shape, E: Element, D: Device<E>>(t: &mut Tensor<S, E, D>) -> Result<(), D::Err> {
     t.try_fill_with_zeros()
 }
 
-/// All 1.
+/// Ones.
 pub fn ones<S: Shape, E: Element, D: Device<E>>(t: &mut Tensor<S, E, D>) -> Result<(), D::Err> {
     t.try_fill_with_ones()
 }
 
-/// All the same number; `torch.nn.init.constant_(t, value)`.
+/// A constant; `torch.nn.init.constant_(t, value)`.
 pub fn constant<S: Shape, E: Element, D: Device<E>>(
     t: &mut Tensor<S, E, D>,
     value: f64,
@@ -51,9 +51,9 @@ pub fn constant<S: Shape, E: Element, D: Device<E>>(
     t.try_fill_with_distr(Constant(E::of(value)))
 }
 
-/// The slopes of Press et al., "Train short, test long" (2022), one per head: with `m` the largest power of two that is at
-/// most the number of heads, the sequence `2^(-8 i / m)` for the first `m`, and every second element of the sequence for
-/// `2 m` for the rest.
+/// The slopes of Press et al., "Train short, test long" (2022), one per head. Let `m` be the largest power of two that is at most
+/// the number of heads. The first `m` slopes are the sequence `2^(-8 i / m)`. The others are every second element of the sequence
+/// for `2 m`.
 pub fn alibi_slopes<const H: usize, E: Element, D: Device<E>>(
     t: &mut Tensor<Rank1<H>, E, D>,
 ) -> Result<(), D::Err> {
@@ -67,14 +67,14 @@ pub fn alibi_slopes<const H: usize, E: Element, D: Device<E>>(
     Ok(())
 }
 
-/// How the matrices of a layer begin, where somebody asks for another distribution than the layer's own.
+/// The initial distribution of a layer's matrices, where it differs from the layer's own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Initial {
-    /// Uniform within `sqrt(6 / (fan_in + fan_out))`; `torch.nn.init.xavier_uniform_(t)`.
+    /// Uniform in `[-bound, bound]` with `bound = sqrt(6 / (fan_in + fan_out))`; `torch.nn.init.xavier_uniform_(t)`.
     XavierUniform,
-    /// Uniform within `sqrt(6 / fan_in)`; `torch.nn.init.kaiming_uniform_(t)`.
+    /// Uniform in `[-bound, bound]` with `bound = sqrt(6 / fan_in)`; `torch.nn.init.kaiming_uniform_(t)`.
     KaimingUniform,
-    /// Around 0; `torch.nn.init.normal_(t, std=std)`.
+    /// Normal with mean 0; `torch.nn.init.normal_(t, std=std)`.
     Normal {
         /// The standard deviation.
         std: f64,
@@ -82,20 +82,20 @@ pub enum Initial {
 }
 
 thread_local! {
-    /// What is asked of the layer that is visited. To dfdx the initial values of a tensor are a function without an environment,
-    /// so there is no other way for them to a layer from the module that has it as a field.
+    /// The distribution for the layer that is being visited. dfdx initialises a tensor with a function without an environment, so
+    /// a module cannot pass the distribution to its fields in another way.
     static ASKED: Cell<Option<Initial>> = const { Cell::new(None) };
 }
 
 impl Initial {
-    /// What `visit` initialises begins like this.
+    /// Applies this distribution to the layers that `visit` initialises.
     pub(crate) fn within<R>(self, visit: impl FnOnce() -> R) -> R {
         let _outer = Outer(ASKED.replace(Some(self)));
         visit()
     }
 }
 
-/// The earlier setting, which is restored when this is dropped.
+/// The earlier setting. Dropping restores it.
 struct Outer(Option<Initial>);
 
 impl Drop for Outer {
@@ -104,8 +104,8 @@ impl Drop for Outer {
     }
 }
 
-/// A matrix of a layer: as it is asked for, or else as `own` fills it. The fans are those of PyTorch: `I` and `O`, for a table
-/// of vectors, too.
+/// Fills a matrix of a layer with the requested distribution, or else by `own`. The fans are PyTorch's: `I` and `O`, also for a
+/// table of vectors.
 pub(crate) fn matrix<const O: usize, const I: usize, E: Element, D: Device<E>>(
     t: &mut Tensor<Rank2<O, I>, E, D>,
     own: impl FnOnce(&mut Tensor<Rank2<O, I>, E, D>) -> Result<(), D::Err>,
@@ -119,7 +119,7 @@ pub(crate) fn matrix<const O: usize, const I: usize, E: Element, D: Device<E>>(
     }
 }
 
-/// The distribution of a single number.
+/// The distribution of a constant.
 struct Constant<E>(E);
 
 impl<E: Element> Distribution<E> for Constant<E> {
@@ -128,8 +128,8 @@ impl<E: Element> Distribution<E> for Constant<E> {
     }
 }
 
-/// A normal distribution of any element. It samples in `f64`, because `StandardNormal: Distribution<E>` would
-/// otherwise be one more bound on every layer and on everything that is generic over layers.
+/// A normal distribution of any element type. It samples in `f64`, because `StandardNormal: Distribution<E>` would be one more
+/// bound on every layer and on all code that is generic over layers.
 struct Normal {
     std: f64,
 }
@@ -180,11 +180,11 @@ mod tests {
         // Both times 5.
         assert!(mean(x.iter().copied()).abs() < 5e-4);
         assert!((mean(x.iter().map(|v| v * v)) - 4e-4).abs() < 1.4e-5);
-        // A uniform of the same variance ends at 1.73 standard deviations.
+        // The largest of so many uniform numbers of the same variance would be 1.73 standard deviations.
         assert!(x.iter().any(|v| v.abs() > 0.06));
     }
 
-    /// The mean square of a matrix that begins with zeros by itself.
+    /// The mean square of a matrix that is initialised with zeros by default.
     fn square_of_matrix() -> f64 {
         let mut t: Tensor<Rank2<100, 400>, f64, Cpu> = Cpu::seed_from_u64(1).zeros();
         matrix(&mut t, zeros).expect("the Cpu has memory");
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_matrix_begins_as_it_is_asked_for() {
-        // The variance of a uniform is a third of its bound's square. Of 40000 numbers it is known up to 0.5%; times 5.
+        // The variance of a uniform is a third of its bound's square. 40000 numbers determine it up to 0.5%; times 5.
         let asked = [
             (Initial::Normal { std: 0.02 }, 4e-4),
             (Initial::XavierUniform, 2.0 / 500.0),

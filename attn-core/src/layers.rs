@@ -1,7 +1,7 @@
-//! Operations on slices, forward and backward: what emitted code calls.
+//! Operations on slices, forward and backward, for emitted code.
 //!
-//! An operation of [`ops`](crate::ops) is one of these on the tape; a declared model is many of them in one operation. A result is written
-//! where the caller wants it, and gradients go to a [`Target`](crate::fused::Target) each.
+//! An operation of [`ops`](crate::ops) is one of these on the tape. A declared model has many of them in one operation. The
+//! caller passes the buffer of the result, and a [`Target`](crate::fused::Target) for each gradient.
 
 pub use crate::ops::{
     concat::slices::{concat, concat_backward},

@@ -1,7 +1,7 @@
 //! The run-time half of `attn`: the functions that the emitted code calls.
 //!
-//! Users import the facade crate `attn`; it shows them the items of this crate that they meet: [`Error`], the
-//! layers in [`nn`], and the [`data`] that layers take.
+//! Users import the facade crate `attn`, which re-exports the items that they need: [`Error`], the layers in [`nn`], and the
+//! [`data`] that layers take.
 //!
 //! | Module | Contents |
 //! | --- | --- |
@@ -27,17 +27,17 @@
 //! | [`viz`] | pages, drawings and records of training |
 //!
 //! Shapes are written `[batch, heads, query, width]`. `B`, `Q`, `K`, `S` are sizes known at run time or compile time
-//! ([`Dim`](dfdx::shapes::Dim)), everything else is a constant. Everything is generic over [`Element`] and over
-//! dfdx's [`Device`](dfdx::tensor_ops::Device), and keeps the tape it was given.
+//! ([`Dim`](dfdx::shapes::Dim)). All other sizes are constants. Everything is generic over [`Element`] and dfdx's
+//! [`Device`](dfdx::tensor_ops::Device), and keeps the tape of its input.
 
-// A tensor's type is its documentation here: the names of its axes, in order.
+// The type of a tensor is its documentation here: the names of its axes, in order.
 #![allow(clippy::type_complexity)]
-// A test that unwraps fails where it should.
+// In a test, `unwrap` is the right reaction to an error.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod backend;
 #[cfg(any(feature = "safetensors", feature = "viz"))]
-// Each of the two features uses some of it.
+// Each of the two features uses a part of it.
 #[cfg_attr(not(feature = "safetensors"), allow(dead_code))]
 mod disk;
 mod element;

@@ -1,14 +1,15 @@
-//! The memory of activations: how much there is, and how much there was at most.
+//! The memory of activations: current and peak.
 //!
-//! Counted are the arrays that operations of the tape compute on the way, at their exact sizes: values, what layers keep for
-//! the derivative, gradients of values, temporary ones; and the results of operations until the backward pass is through them,
-//! with their gradients while it is in them. What does not are parameters and their gradients, the copies of them and of inputs that
-//! an operation works with, lists of indices, and the scratch memory of kernels: tiles, and in the derivative of an attention the
-//! queries of the sequences that threads work on at a time. A pool of buffers rounds lengths up, and keeps memory for the next step,
-//! unless [`keep_at_most`] says that it should not: that does not count either.
+//! Counted, at their exact sizes, are
 //!
-//! The most that a step of a model takes is known before the program runs: `activation_bytes` of a struct of `model!` or
-//! `attention!`.
+//! - the arrays that operations of the tape compute: values, saved values, gradients of values, temporaries;
+//! - the results of operations until the backward pass has passed them, and their gradients while it computes them.
+//!
+//! Not counted are parameters and their gradients, an operation's copies of them and of inputs, lists of indices, and scratch
+//! memory of kernels: tiles, and in the derivative of an attention the queries of the sequences in progress. A pool of buffers
+//! rounds lengths up and keeps memory for the next step, unless [`keep_at_most`] limits it. That is not counted, either.
+//!
+//! The peak of a training step is known before the program runs: `activation_bytes` of a struct of `model!` or `attention!`.
 //!
 //! ```
 //! use attn::{attention, dfdx::prelude::*, memory};
@@ -34,7 +35,7 @@ static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static IDLE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// The bytes of activations of this process, now.
+/// The current bytes of activations of this process.
 ///
 /// PyTorch: `torch.cuda.memory_allocated()`.
 #[doc(alias = "memory_allocated")]
@@ -42,7 +43,7 @@ pub fn allocated() -> usize {
     NOW.load(Relaxed)
 }
 
-/// The most bytes of activations that there were at a time, since the program started or since [`reset_peak`].
+/// The peak bytes of activations since the program started, or since [`reset_peak`].
 ///
 /// PyTorch: `torch.cuda.max_memory_allocated()`.
 #[doc(alias = "max_memory_allocated")]
@@ -50,7 +51,7 @@ pub fn peak() -> usize {
     PEAK.load(Relaxed)
 }
 
-/// Forgets what there was: [`peak`] is what there is now.
+/// Resets [`peak`] to the current bytes.
 ///
 /// PyTorch: `torch.cuda.reset_peak_memory_stats()`.
 #[doc(alias = "reset_peak_memory_stats")]
@@ -58,10 +59,10 @@ pub fn reset_peak() {
     PEAK.store(allocated(), Relaxed);
 }
 
-/// How many bytes of free memory stay in the pool: in that of `f32`, and as many in that of `f64`. A program begins without a limit.
-/// Then a training step finds the memory of the step before, and what is free and what is in use are together at most twice as much as
-/// was ever in use at a time. With 0, all memory goes back to the system when its last reader is done: slower, and never more than is
-/// in use. What is kept already goes with the next buffer that is given back.
+/// Limits the bytes of free memory in the pool: in that of `f32`, and as many in that of `f64`. There is no limit at the start of
+/// a program. Then a training step reuses the memory of the step before, and free and used memory together are at most twice the
+/// peak of used memory. With 0, all memory goes back to the system after its last reader: that is slower, and the process holds
+/// no free memory. Free memory beyond a new limit is released when the next buffer is returned.
 ///
 /// PyTorch: `PYTORCH_NO_CUDA_MEMORY_CACHING=1` is `keep_at_most(0)`.
 #[doc(alias("PYTORCH_NO_CUDA_MEMORY_CACHING", "empty_cache"))]
@@ -74,12 +75,12 @@ pub(crate) fn kept_at_most() -> usize {
     IDLE.load(Relaxed)
 }
 
-/// Bytes that count until this is dropped.
+/// Bytes that are counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AllocationGuard(usize);
 
 impl AllocationGuard {
-    /// So many numbers.
+    /// Counts this many numbers.
     pub(crate) fn of<E>(numbers: usize) -> Self {
         let bytes = numbers * size_of::<E>();
         let before = NOW.fetch_add(bytes, Relaxed);

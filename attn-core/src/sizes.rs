@@ -1,12 +1,12 @@
-//! Arithmetic on sizes that only rustc knows, in constants. A mistake in a spec is reported by an assertion of its own, so
-//! nothing here panics.
+//! Arithmetic on sizes that only rustc knows, in constants. A separate assertion reports a mistake in a spec, so nothing here
+//! panics.
 
-/// The smallest of some sizes; of none, the largest there is.
+/// The smallest of some sizes, or `usize::MAX` if there is none.
 pub fn least(sizes: &[usize]) -> usize {
     sizes.iter().copied().min().unwrap_or(usize::MAX)
 }
 
-/// `a / b`, and 1 for division by zero.
+/// `a / b`, or 1 if `b` is 0.
 pub const fn quotient(a: usize, b: usize) -> usize {
     match a.checked_div(b) {
         Some(quotient) => quotient,

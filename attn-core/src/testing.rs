@@ -1,4 +1,4 @@
-//! Shared by the unit tests: data, naive loops, central differences.
+//! Helpers of the unit tests: data, naive loops, central differences.
 
 use dfdx::{
     shapes::{HasShape, Shape},
@@ -59,7 +59,7 @@ where
     t.as_vec().into_iter().map(as_f64).collect()
 }
 
-/// `f` at every place of a shape of four axes, row-major.
+/// `f` at every index of a shape of four axes, row-major.
 pub(crate) fn naive<V>(
     [a, b, c, d]: [usize; 4],
     f: impl Fn(usize, usize, usize, usize) -> V,
@@ -71,7 +71,7 @@ pub(crate) fn naive<V>(
     out
 }
 
-/// Where a place is in a row-major buffer.
+/// The offset of an index in a row-major buffer.
 pub(crate) fn at<const N: usize>(sizes: [usize; N], place: [usize; N]) -> usize {
     std::iter::zip(sizes, place).fold(0, |offset, (size, index)| {
         assert!(index < size);
@@ -85,7 +85,7 @@ pub(crate) fn assert_close(found: &[f64], expected: &[f64], tolerance: f64) {
     close::assert_close("the numbers", found, expected, Tolerance::OfEach(tolerance));
 }
 
-/// The gradient of `sum(weights * f(x))` in `x`, by dfdx's tape; `weights` are some [`numbers`].
+/// The gradient of `sum(weights * f(x))` with respect to `x`, by dfdx's tape. `weights` are some [`numbers`].
 pub(crate) fn gradient<S: Shape, Y: Shape>(
     x: &Tensor<S, f64, Cpu>,
     f: impl Fn(&Tensor<S, f64, Cpu>) -> Traced<Y>,
@@ -97,7 +97,7 @@ pub(crate) fn gradient<S: Shape, Y: Shape>(
     values(&loss.backward().get(x))
 }
 
-/// Checks the gradient of a function in one of its inputs against central differences.
+/// Checks the gradient of a function with respect to one of its inputs against central differences.
 #[track_caller]
 pub(crate) fn check_gradient<S: Shape, Y: Shape>(
     x: &Tensor<S, f64, Cpu>,
@@ -111,8 +111,8 @@ pub(crate) fn check_gradient<S: Shape, Y: Shape>(
     assert_gradient("the gradient", &values(x), &gradient(x, &f), loss);
 }
 
-/// Runs the backward pass of what `y` has recorded, whatever its shape, with gradient 0 for `y` itself: what is asked for
-/// afterwards is there only if `y` kept the tape.
+/// Runs the backward pass of the operations that `y` has recorded, whatever its shape, with gradient 0 for `y` itself. Gradients
+/// exist afterwards only if `y` kept the tape.
 pub(crate) fn backward_of_nothing<S: Shape>(y: Traced<S>) -> dfdx::tensor::Gradients<f64, Cpu> {
     let (_, tape) = y.split_tape();
     let loss: Tensor<(), f64, Cpu> = filled((), &[0.0]);

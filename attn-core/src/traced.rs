@@ -2,7 +2,7 @@
 
 use dfdx::prelude::{Gradients, NoneTape, Rank0, Storage, Tensor};
 
-/// A tape that records operations, as that of a tensor that was traced. [`NoneTape`] is none.
+/// A tape that records operations, as that of a traced tensor. [`NoneTape`] is none.
 #[diagnostic::on_unimplemented(
     message = "`backward` needs a tape, and this tensor has none: no operation was recorded",
     label = "computed from an input that was not traced",
@@ -11,13 +11,13 @@ use dfdx::prelude::{Gradients, NoneTape, Rank0, Storage, Tensor};
 )]
 pub trait Records {}
 
-/// Puts a message in place of a missing method: dfdx has `backward` for tensors with a tape alone. No tensor has this one, as its
+/// A message in place of a missing method: dfdx has `backward` for tensors with a tape only. No tensor has this method, as its
 /// bound never holds.
 pub trait BackwardOfUntraced<E, D: Storage<E>>: Sized {
     /// The tensor's tape.
     type Tape;
 
-    /// Not there: see the bound.
+    /// Never callable: see the bound.
     fn backward(self) -> Gradients<E, D>
     where
         Self::Tape: Records,
@@ -25,7 +25,7 @@ pub trait BackwardOfUntraced<E, D: Storage<E>>: Sized {
         unreachable!("no type records")
     }
 
-    /// Not there: see the bound.
+    /// Never callable: see the bound.
     fn try_backward(self) -> Result<Gradients<E, D>, D::Err>
     where
         Self::Tape: Records,

@@ -1,4 +1,4 @@
-//! What a program says whose kernels were compiled without optimisation.
+//! The notice of a program whose kernels were compiled without optimisation.
 
 use std::{io::Write, sync::Once};
 
@@ -10,11 +10,11 @@ attn: kernels without optimisation run some 90 times slower. Optimise what your 
     opt-level = 3
 ";
 
-/// Says so once, if it is so.
+/// Prints the notice once, in a build without optimisation.
 pub(crate) fn warn_once() {
     static SAID: Once = Once::new();
     if cfg!(unoptimised) {
-        // A closed stderr is no reason to stop.
+        // A closed stderr must not stop the program.
         SAID.call_once(|| drop(std::io::stderr().write_all(NOTICE.as_bytes())));
     }
 }

@@ -1,4 +1,4 @@
-//! Causal self-attention as a person writes it with dfdx: all heads at once, the mask a matrix of 0 and -inf made beforehand.
+//! Causal self-attention in the usual dfdx style: all heads at once, with a precomputed mask of 0 and -inf.
 
 use attn::dfdx::{nn::modules::Linear, prelude::*};
 
@@ -6,10 +6,10 @@ type Heads<T> = Tensor<(usize, usize, usize, usize), f32, Cpu, T>;
 type Sequences<const M: usize, T> = Tensor<(usize, usize, Const<M>), f32, Cpu, T>;
 type Square<const M: usize> = Linear<M, M, f32, Cpu>;
 
-/// Of queries, keys, values, and of what is attended.
+/// The projections of queries, keys, values, and of the output.
 pub(crate) type Projections<const M: usize> = (Square<M>, Square<M>, Square<M>, Square<M>);
 
-/// `[query, key]`: what is added to the scores.
+/// `[query, key]`, added to the scores.
 pub(crate) type Mask = Tensor<(usize, usize), f32, Cpu>;
 
 /// `M` is the width of the model, `H` the number of heads.

@@ -1,4 +1,4 @@
-//! The generated layer, fused and composed, beside the same layer written by hand, and beside dfdx's own, which knows no mask.
+//! The generated layer, fused and composed, beside the same layer by hand, and beside dfdx's own, which has no mask.
 //!
 //! See `README.md` in the folder above.
 
@@ -26,7 +26,7 @@ type Input<T = NoneTape> = Tensor<(usize, usize, Const<512>), f32, Cpu, T>;
 /// `(batch, length)`
 const CASES: [(usize, usize); 3] = [(8, 128), (4, 512), (1, 2048)];
 
-/// Runs `forward`, and with a tape also the backward pass, for a sum of squares.
+/// Times `forward`, and with a tape also the backward pass of a sum of squares.
 fn measure(
     criterion: &mut Criterion,
     layer: &str,

@@ -1,5 +1,4 @@
-//! How much longer `cargo check` takes for what the macros emit: crates with declarations beside an empty one, all of which depend on
-//! `attn`.
+//! The time that the macros add to `cargo check`: crates with declarations beside an empty one, all of which depend on `attn`.
 //!
 //! ```sh
 //! cargo bench --bench compile_time
@@ -14,14 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often each crate is checked, in turns.
+/// The number of checks per crate, in turns.
 const ROUNDS: usize = 7;
 
-/// The crates are not in the workspace, and are checked in a folder of their own.
+/// The crates are not in the workspace, and are checked in another folder.
 const ROOT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compile_time");
 
 fn main() -> std::io::Result<()> {
-    // Criterion's words: run each once, or those with this in their name.
+    // Criterion's arguments: run each once, or those with this in their name.
     let mut words = env::args().skip(1).filter(|word| word != "--bench");
     if words.any(|word| !"compile_time".contains(&word)) {
         return Ok(());
@@ -32,7 +31,7 @@ fn main() -> std::io::Result<()> {
         Case::new("bodies", &bodies())?,
     ];
     let mut times = cases.each_ref().map(|_| Vec::new());
-    // The first time all that `attn` depends on is checked as well.
+    // The first check includes the dependencies of `attn`.
     cases.iter().try_for_each(|case| case.check().map(drop))?;
     for _ in 0..ROUNDS {
         for (case, times) in cases.iter().zip(&mut times) {
@@ -52,7 +51,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The declaration that the page begins with.
+/// The first declaration of the page.
 fn gpt() -> String {
     let page = include_str!("../../src/model.md");
     let start = page.find("model! {").unwrap_or_default();
@@ -62,7 +61,7 @@ fn gpt() -> String {
     format!("use attn::model;\n\n{}", &page[start..end])
 }
 
-/// Ten of each kind.
+/// Ten bodies of each kind.
 fn bodies() -> String {
     let kinds = [
         ("Mask", "fn mask(q_idx, kv_idx) { kv_idx <= q_idx }"),
@@ -87,7 +86,7 @@ fn bodies() -> String {
     format!("attn::attention! {{ {} }}", layers.collect::<String>())
 }
 
-/// A crate.
+/// A crate to check.
 struct Case {
     folder: PathBuf,
     text: String,
@@ -103,7 +102,7 @@ impl Case {
         );
         fs::create_dir_all(folder.join("src"))?;
         fs::write(folder.join("Cargo.toml"), manifest)?;
-        // The versions that the benches were built with are there.
+        // The lock file has the versions that the benches were built with.
         fs::copy(
             Path::new(attn).join("Cargo.lock"),
             folder.join("Cargo.lock"),
@@ -114,7 +113,7 @@ impl Case {
         })
     }
 
-    /// How long it takes, after its text was written anew.
+    /// The time of a check, after its source was rewritten.
     fn check(&self) -> std::io::Result<Duration> {
         fs::write(self.folder.join("src/lib.rs"), &self.text)?;
         let before = Instant::now();
@@ -122,7 +121,7 @@ impl Case {
             .args(["check", "--quiet", "--offline"])
             .current_dir(&self.folder)
             .env("CARGO_TARGET_DIR", Path::new(ROOT).join("target"))
-            // All of it is checked, not what changed.
+            // The whole crate is checked, not only the changes.
             .env("CARGO_INCREMENTAL", "0")
             .status()?;
         assert!(status.success(), "{} is not checked", self.folder.display());

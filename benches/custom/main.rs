@@ -1,6 +1,6 @@
-//! Masks and score functions of the user's own beside the built-in ones: attention of 8 heads of 64, on one sequence.
+//! Custom masks and score functions beside the built-in ones: attention with 8 heads of 64, on one sequence.
 //!
-//! The layers are 8 numbers wide, so that next to nothing of the time is projections. See `README.md` in the folder above.
+//! The layers have `d_model = 8`, so that projections take little time. See `README.md` in the folder above.
 
 #![allow(
     missing_docs,
@@ -41,14 +41,14 @@ attention! {
         fn score(score) { 20.0 * tanh(score / 20.0) }
     }
     struct Sigmoid<heads = 8, d_model = 8, head_dim = 64, mask = causal, normalizer = sigmoid>;
-    // The weights of far keys are too small for a number.
+    // The weights of far keys underflow.
     struct SigmoidAlibi<heads = 8, d_model = 8, head_dim = 64, mask = causal, normalizer = sigmoid, position = alibi>;
     struct Document<heads = 8, d_model = 8, head_dim = 64, mask = causal & document>;
 }
 
 type Input<T = NoneTape> = Tensor<(usize, usize, Const<8>), f32, Cpu, T>;
 
-/// Documents of a sequence are a quarter of this long, on average.
+/// The average length of a document is the length of the sequence divided by this.
 const DOCUMENTS: usize = 8;
 
 fn ids(len: usize) -> Tensor<(usize, usize), usize, Cpu> {
@@ -56,7 +56,7 @@ fn ids(len: usize) -> Tensor<(usize, usize), usize, Cpu> {
     Cpu::default().tensor_from_vec((0..len).map(document).collect(), (1, len))
 }
 
-/// Runs the layer, and with a tape also its backward pass.
+/// Times the layer, and with a tape also its backward pass.
 macro_rules! measure {
     ($criterion:ident, $len:expr, $($layer:ident $(($data:ident))?),* $(,)?) => {$({
         let dev = Cpu::seed_from_u64(1);

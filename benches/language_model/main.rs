@@ -1,5 +1,5 @@
-//! Training steps of language models: declared as a whole, out of the modules of `attn`, both with its loss and optimizer, and with
-//! dfdx's.
+//! Training steps of language models: one declared by `model!`, one of the modules of `attn`, both with our loss and optimizer,
+//! and one with dfdx's.
 //!
 //! See `README.md` in the folder above.
 
@@ -53,7 +53,7 @@ type Tokens<T = NoneTape> = Tensor<(usize, usize), usize, Cpu, T>;
 type Traced = OwnedTape<f32, Cpu>;
 type Logits<const V: usize> = Tensor<(usize, usize, Const<V>), f32, Cpu, Traced>;
 
-/// The same out of modules.
+/// The same model of modules.
 mod modules {
     use super::*;
 
@@ -97,12 +97,13 @@ fn char_lm(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The models of `examples/throughput`. The fewest samples that criterion takes of a step of a second.
+/// The models of `examples/throughput`. Criterion takes the minimum number of samples, as a step takes up to a second.
 macro_rules! of_size {
     ($name:ident: $Model:ident, $Plain:ident, $size:ident, $samples:literal) => {
         fn $name(criterion: &mut Criterion) {
             let dev = Cpu::default();
-            let (inputs, targets) = ($size.tokens(), $size.tokens());
+            let inputs = $size.tokens();
+            let targets = $size.tokens();
             let name = format!("{} model step", $size.name);
             let mut group = group(criterion, &name, &inputs, $samples);
             let declared = dev.build_module::<$Model, f32>();
@@ -119,7 +120,7 @@ macro_rules! of_size {
 of_size!(small: Small, PlainSmall, SMALL, 20);
 of_size!(medium: Medium, PlainMedium, MEDIUM, 10);
 
-/// Steps on these tokens.
+/// Times steps on these tokens.
 fn group<'a>(
     criterion: &'a mut Criterion,
     name: &str,
@@ -135,7 +136,7 @@ fn group<'a>(
     group
 }
 
-/// A step with the loss and the optimizer of `attn`.
+/// A step with our loss and optimizer.
 fn ours<M, const V: usize>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
@@ -163,7 +164,7 @@ fn ours<M, const V: usize>(
     });
 }
 
-/// The gradients of the last step, which are zeros again.
+/// The gradients of the last step, set to zero.
 fn take(gradients: &mut Option<Gradients<f32, Cpu>>) -> Gradients<f32, Cpu> {
     gradients.take().unwrap_or_else(Gradients::leaky)
 }

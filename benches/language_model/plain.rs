@@ -1,4 +1,4 @@
-//! A GPT as a person writes it with dfdx: its modules, its loss, its Adam, and an attention by hand, for its own knows no mask.
+//! A GPT in the usual dfdx style: its modules, its loss, its Adam, and a hand-written attention, since its own has no mask.
 
 use attn::dfdx::{
     nn::modules::{Embedding, LayerNorm1D, Linear, Repeated},

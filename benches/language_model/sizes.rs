@@ -1,4 +1,4 @@
-//! The two models that are timed, declared and in plain dfdx.
+//! The two models of the benches, declared and in plain dfdx.
 
 use attn::{dfdx::prelude::*, model};
 
@@ -8,7 +8,7 @@ pub(crate) use plain::Plain;
 
 pub(crate) const VOCAB: usize = 65;
 
-/// A model, and how much it is given.
+/// A model and its batch.
 pub(crate) struct Size {
     pub(crate) name: &'static str,
     pub(crate) layers: usize,
@@ -33,7 +33,7 @@ pub(crate) const MEDIUM: Size = Size {
 };
 
 impl Size {
-    /// A batch of them.
+    /// A batch of tokens.
     pub(crate) fn tokens(&self) -> Tensor<(usize, usize), usize, Cpu> {
         let ids = (0..self.batch * self.length).map(|i| (i * i + 7) % VOCAB);
         Cpu::default().tensor_from_vec(ids.collect(), (self.batch, self.length))

@@ -1,4 +1,4 @@
-//! What counting alone achieves: the losses that a model has to beat to have learned anything.
+//! Baselines from counts of tokens: a model has to have lower losses.
 
 use crate::corpus::Corpus;
 use std::ops::Range;
@@ -6,15 +6,15 @@ use std::ops::Range;
 /// Cross-entropies on the validation split, in nats per token.
 #[derive(Debug)]
 pub(crate) struct Baselines {
-    /// Knowing how often each token occurs.
+    /// The loss of the token frequencies.
     pub(crate) unigram: f64,
-    /// Knowing how often each token follows the one before it.
+    /// The loss of the frequencies of pairs of tokens.
     pub(crate) bigram: f64,
 }
 
 impl Baselines {
-    /// Counts in the training split, measures on those `blocks` of the validation split that the
-    /// model is measured on: the same tokens, each with the one before it.
+    /// Counts tokens in the training split, and measures on the `blocks` of the validation split that the model is measured on:
+    /// the same tokens, each with the one before it.
     pub(crate) fn of(corpus: &Corpus, blocks: &[Range<usize>]) -> Self {
         let size = corpus.vocabulary.len();
         let text = &corpus.validation;
@@ -48,8 +48,8 @@ fn bigram(train: &[usize], pairs: &[(usize, usize)], size: usize) -> f64 {
     -mean(pairs.iter().map(|&(before, c)| logs[before][c]))
 }
 
-/// Logarithms of the frequencies, with one added to every count (Laplace), so that what was never
-/// seen is unlikely instead of impossible.
+/// Logarithms of the frequencies, with one added to every count (Laplace), so that unseen tokens are unlikely instead of
+/// impossible.
 fn smoothed_logs(counts: &[u64]) -> Vec<f64> {
     let total = counts.iter().sum::<u64>() + counts.len() as u64;
     counts
@@ -69,7 +69,7 @@ mod tests {
     use anyhow::Result;
     use attn::text::Vocabulary;
 
-    // Sums of a few logarithms: nothing but rounding may differ.
+    // Sums of a few logarithms, which differ by rounding only.
     fn assert_close(found: f64, expected: f64) {
         assert!(
             (found - expected).abs() < 1e-12,

@@ -1,11 +1,11 @@
-//! Blocks of text for the model: random ones to train on, all of them in turn to measure on.
+//! Blocks of text for the model: random ones for training, and fixed ones for validation.
 
 use crate::model::Tokens;
 use attn::dfdx::prelude::*;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::ops::Range;
 
-/// Blocks of equal length, and for each of their tokens the one that follows it.
+/// Blocks of equal length, and the next token after each of their tokens.
 #[derive(Clone)]
 pub(crate) struct Batch {
     pub(crate) inputs: Tokens,
@@ -25,7 +25,7 @@ impl Batch {
         Self::of(text, &blocks, device)
     }
 
-    /// The given places of `text`, which have to be equally long.
+    /// The blocks at these places of `text`, which must have equal lengths.
     pub(crate) fn of(
         text: &[usize],
         blocks: &[Range<usize>],
@@ -45,8 +45,7 @@ impl Batch {
     }
 }
 
-/// The random numbers of a step. They are those of no other step, and do not depend on the steps before it: training that is
-/// resumed draws the batches that it would have drawn.
+/// The random generator of a step. It does not depend on the steps before, so resumed training draws the same batches.
 pub(crate) fn rng(seed: u64, step: usize) -> StdRng {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -54,8 +53,7 @@ pub(crate) fn rng(seed: u64, step: usize) -> StdRng {
     StdRng::from_seed(bytes)
 }
 
-/// Cuts a text of `len` tokens into blocks that together ask for each of them but the first,
-/// which nothing comes before. The last block may be shorter.
+/// Cuts a text of `len` tokens into blocks that together predict each token but the first. The last block may be shorter.
 pub(crate) fn blocks(len: usize, block: usize) -> Vec<Range<usize>> {
     let asked = len.saturating_sub(1);
     (0..asked)

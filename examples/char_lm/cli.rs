@@ -1,4 +1,4 @@
-//! The flags, named as nanoGPT's users know them, and what is checked before any work starts.
+//! The flags, with nanoGPT's names, and the checks before any work starts.
 
 use crate::{
     model::{BLOCK, LAYERS, VOCAB},
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 
-/// Tokens in one step: beyond this the activations would take gigabytes.
+/// The maximum number of tokens in one step: with more, the activations would take gigabytes.
 const MOST_TOKENS_PER_STEP: usize = 1 << 14;
 
 /// Trains a small GPT on text, one token at a time, and samples from it.
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) keep_last: usize,
 
-    /// Go on from the latest checkpoint in --out; with the same flags as if it had not stopped
+    /// Continue from the latest checkpoint in --out, to the same bits as an uninterrupted run with the same flags
     #[arg(long, conflicts_with = "init_from")]
     pub(crate) resume: bool,
 
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     pub(crate) num_samples: usize,
 }
 
-/// How to train.
+/// The options of training.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Training")]
 pub(crate) struct Training {
@@ -67,7 +67,7 @@ pub(crate) struct Training {
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) batch_size: usize,
 
-    /// Tokens in one block, the most that the model can look back
+    /// Tokens in one block, the maximum context of the model
     #[arg(long, value_name = "N", default_value_t = BLOCK)]
     pub(crate) block_size: usize,
 
@@ -87,25 +87,25 @@ pub(crate) struct Training {
     #[arg(long, value_name = "RATE", default_value_t = 0.1)]
     pub(crate) weight_decay: f64,
 
-    /// Largest norm of all gradients together; 0 leaves them as they are
+    /// Largest norm of all gradients together; 0 disables clipping
     #[arg(long, value_name = "NORM", default_value_t = 1.0)]
     pub(crate) grad_clip: f64,
 
-    /// Steps between two looks at the validation split
+    /// Steps between two evaluations on the validation split
     #[arg(long, value_name = "N", default_value_t = 500)]
     pub(crate) eval_interval: usize,
 
-    /// Batches in each of those looks, spread evenly over the split
+    /// Batches of an evaluation, spread evenly over the split
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub(crate) eval_iters: usize,
 
-    /// Steps between two lines of progress, where no bar can be drawn
+    /// Steps between two lines of progress, where no progress bar can be drawn
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) log_interval: usize,
 }
 
 impl Args {
-    /// Refuses what cannot work, before minutes are spent on it.
+    /// Checks the flags, before minutes are spent on a run.
     pub(crate) fn check(&self) -> Result<()> {
         self.tokens.check(VOCAB)?;
         self.training.check()?;
@@ -124,7 +124,7 @@ impl Training {
         self.min_lr.unwrap_or(self.learning_rate / 10.0)
     }
 
-    /// How many steps the learning rate rises.
+    /// The number of steps of the warm-up.
     pub(crate) fn warmup(&self) -> usize {
         self.warmup_steps.unwrap_or(100.min(self.steps / 10))
     }
@@ -183,7 +183,7 @@ fn at_least_one(flag: &str, value: usize) -> Result<()> {
     Ok(())
 }
 
-/// Tries the folder out: minutes of training should not be lost to a spelling mistake.
+/// Checks that the folder is writable, so that a misspelt path does not lose minutes of training.
 fn check_writable(out: &Path) -> Result<()> {
     let name = out.display();
     ensure!(

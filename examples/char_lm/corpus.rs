@@ -1,10 +1,10 @@
-//! The split of a text into what is trained on and what is measured on.
+//! The split of a text into training and validation.
 
 use anyhow::{Result, ensure};
 use attn::text::Vocabulary;
 use std::ops::Range;
 
-/// A text, ready to learn from.
+/// A text as tokens, split in two.
 #[derive(Debug)]
 pub(crate) struct Corpus {
     pub(crate) vocabulary: Vocabulary,
@@ -15,8 +15,7 @@ pub(crate) struct Corpus {
 }
 
 impl Corpus {
-    /// Splits `text`, which has to be long enough for a block of `block` tokens, and the one
-    /// that follows it, in either part.
+    /// Splits `text`. Each part must have at least `block` + 1 tokens.
     pub(crate) fn new(text: &str, vocabulary: Vocabulary, block: usize) -> Result<Self> {
         let mut train = vocabulary.encode(text)?;
         let needed = 10 * (block + 1);
@@ -34,7 +33,7 @@ impl Corpus {
         })
     }
 
-    /// The characters in those tokens of the validation split that `blocks` ask for.
+    /// The number of characters in the tokens of the validation split that `blocks` predict.
     pub(crate) fn characters(&self, blocks: &[Range<usize>]) -> Result<usize> {
         let texts = blocks.iter().map(|block| {
             let asked = &self.validation[block.start + 1..=block.end];
@@ -72,7 +71,7 @@ mod tests {
     fn characters_are_counted_whatever_the_tokens_are() -> Result<()> {
         let text = "äb".repeat(50);
         let bytes = Corpus::new(&text, Vocabulary::bytes(), 9)?;
-        // The last 15 of 150 bytes: "äbäbäbäbäb". Of the second to the tenth, the first ends an ä.
+        // The last 15 of 150 bytes: "äbäbäbäbäb". Of the second to the tenth, the first completes an ä.
         assert_eq!(bytes.validation.len(), 15);
         assert_eq!(bytes.characters(&[0..4, 4..9])?, 7);
         let chars = Corpus::new(&text, Vocabulary::characters(&text)?, 8)?;

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one asks to come to an end, the second one is obeyed at once.
+//! Ctrl-C: the first one stops training after the current step, the second one ends the process.
 
 use anyhow::{Context, Result};
 use std::{
@@ -6,12 +6,12 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// What a shell expects of a process that Ctrl-C ended: 128 and the number of the signal.
+/// The exit status of a process that Ctrl-C ended: 128 and the number of the signal.
 pub(crate) const STATUS: u8 = 130;
 
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C is noted.
+/// Installs the handler of Ctrl-C.
 pub(crate) fn listen() -> Result<()> {
     let handler = || {
         if PRESSED.swap(true, Ordering::Relaxed) {

@@ -6,14 +6,14 @@
 //! cargo run --release --features tokenizers --example char_lm -- --tokenizer bpe --vocab-size 1024
 //! ```
 //!
-//! The model is a small GPT, declared with `model!` (see `model.rs`). Each file has one subject: `cli` flags, `text` where the text comes from,
-//! `tokenizer` and `corpus` text as numbers, `baseline` what counting achieves, `batch` blocks of text,
-//! `model` the network, `train` the loop, `progress` what is shown meanwhile, `run` and `saved`
-//! checkpoints, `records` what the folder has to read, `interrupt` Ctrl-C, `sample` the text it writes.
+//! The model is a small GPT, declared with `model!` (see `model.rs`). Each file has one subject: `cli` the flags, `text` the
+//! source of the text, `tokenizer` and `corpus` text as tokens, `baseline` the losses of counting, `batch` blocks of text,
+//! `model` the network, `train` the loop, `progress` the progress bar, `run` and `saved` checkpoints, `records` the metrics and
+//! the report, `interrupt` Ctrl-C, `sample` text generation.
 //!
-//! Each look at the validation split saves a checkpoint. What Ctrl-C stops, or a crash, goes on with `--resume`, to the same
-//! bits; `cargo run --release --example generate` writes text with what was saved. Beside the checkpoints there are `metrics.jsonl`, the losses
-//! step by step, `loss.svg`, the chart of them, and `report.html`: how the run was made, its curves, its samples, and what its heads look at.
+//! Each evaluation on the validation split saves a checkpoint. After Ctrl-C or a crash, `--resume` continues to the same bits.
+//! `cargo run --release --example generate` generates text from a checkpoint. The folder also has `metrics.jsonl`, the losses by
+//! step, `loss.svg`, their chart, and `report.html` with the settings, curves, samples and attention maps.
 
 mod baseline;
 mod batch;
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Ok(()) if interrupt::pressed() => ExitCode::from(interrupt::STATUS),
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            // With the reader of our output gone there is nobody to tell.
+            // If the reader of the output has gone, there is nobody to tell.
             let _ = writeln!(stderr(), "error: {e:#}");
             ExitCode::FAILURE
         }
@@ -77,7 +77,7 @@ fn run(args: &Args) -> Result<()> {
         args.training.block_size,
         vocabulary,
     );
-    // Before anything in the folder is looked at: what is there must not change meanwhile. A folder is not made to resume from it.
+    // The folder is locked before it is read, so that it does not change meanwhile. `--resume` does not create a folder.
     let trains = args.training.steps > 0 && (!args.resume || args.out.is_dir());
     let _lock = trains.then(|| folder.lock()).transpose()?;
     let start = start(args, &folder, vocabulary, &mut model)?;
@@ -110,7 +110,7 @@ fn run(args: &Args) -> Result<()> {
     let Outcome { history, stopped } = match trained {
         Ok(outcome) => outcome,
         Err(error) => {
-            // What there is of it. Why training ended is what matters, if this fails, too.
+            // Records are written as far as they exist. If this fails too, the reason why training ended matters more.
             if let Err(also) = records.write(&End::Failed(&error)) {
                 writeln!(stderr(), "warning: {also:#}")?;
             }
@@ -120,14 +120,14 @@ fn run(args: &Args) -> Result<()> {
     if stopped {
         let step = history.step;
         records.write(&End::Stopped(step))?;
-        writeln!(stdout(), "\nstopped after step {step}: --resume goes on")?;
+        writeln!(stdout(), "\nstopped after step {step}: --resume continues")?;
         return Ok(());
     }
     records.write(&End::Done(&sample(args, vocabulary, &model, &prompt)?))?;
     check_learned(&history)
 }
 
-/// What training starts from: nothing, the weights of another run, or a checkpoint of this one.
+/// The start of training: new weights, the weights of another run, or a checkpoint of this one.
 fn start(
     args: &Args,
     folder: &Run<'_>,
@@ -160,7 +160,7 @@ fn check_learned(history: &History) -> Result<()> {
     Ok(())
 }
 
-/// What there is to train, and to train on.
+/// Prints the model and the text.
 fn describe(model: &Model, corpus: &Corpus) -> Result<()> {
     let Corpus {
         vocabulary,
@@ -186,7 +186,7 @@ fn describe(model: &Model, corpus: &Corpus) -> Result<()> {
     Ok(())
 }
 
-/// The blocks of the validation split that are measured on.
+/// The blocks of the validation split for evaluations.
 fn measured(args: &Args, corpus: &Corpus) -> Vec<Range<usize>> {
     let options = &args.training;
     let blocks = batch::blocks(corpus.validation.len(), options.block_size);
@@ -194,7 +194,7 @@ fn measured(args: &Args, corpus: &Corpus) -> Vec<Range<usize>> {
     batch::spread(blocks, most)
 }
 
-/// Trains, and says what came of it.
+/// Trains, and prints the result.
 fn train(
     args: &Args,
     trainer: &Trainer<'_>,
@@ -213,7 +213,7 @@ fn train(
         writeln!(out, "  unigram     {:.3}", trainer.baselines.unigram)?;
         writeln!(out, "  bigram      {:.3}", trainer.baselines.bigram)?;
         writeln!(out, "  this model  {:.3}", look.loss)?;
-        // What models of different tokens can be compared by.
+        // The loss per character, which is comparable between tokenizers.
         let characters = trainer.corpus.characters(trainer.measured)?;
         if characters != tokens {
             let loss = look.loss * tokens as f64 / characters as f64;
@@ -229,7 +229,7 @@ fn train(
     Ok(outcome)
 }
 
-/// Writes the samples, and returns them.
+/// Prints the samples, and returns them.
 fn sample(
     args: &Args,
     vocabulary: &Vocabulary,

@@ -2,23 +2,23 @@
 
 use attn::{Error, dfdx::prelude::*, model, ops};
 
-/// Room in the vocabulary, for all bytes or for pieces of words. A text that has fewer tokens leaves some of it unused.
+/// The size of the vocabulary: all bytes, or pieces of words. A text with fewer tokens leaves some unused.
 pub(crate) const VOCAB: usize = if cfg!(feature = "tokenizers") {
     1024
 } else {
     256
 };
-/// Positions that are learned, so the longest block.
+/// The number of learned positions, so the maximum length of a block.
 pub(crate) const BLOCK: usize = 64;
-/// Transformer blocks, one after the other.
+/// The number of Transformer blocks.
 pub(crate) const LAYERS: usize = 3;
-/// Numbers that a token is inside of the model.
+/// The width of the model.
 pub(crate) const WIDTH: usize = 64;
-/// Heads of each attention.
+/// The heads of each attention.
 pub(crate) const HEADS: usize = 4;
 
 model! {
-    /// Every position looks at itself and at what came before it.
+    /// Every position attends to itself and to those before it.
     pub(crate) struct Gpt<d_model = WIDTH>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, VOCAB] {
@@ -35,15 +35,15 @@ model! {
 pub(crate) type Model = Gpt<f32, Cpu>;
 /// Tokens: blocks, and positions in them.
 pub(crate) type Tokens = Tensor<(usize, usize), usize, Cpu>;
-/// Scores of the tokens that may come next, for each position of each block.
+/// Logits of the next token, for each position of each block.
 pub(crate) type Logits<T> = Tensor<(usize, usize, Const<VOCAB>), f32, Cpu, T>;
 
-/// A new model, with weights that depend on the device's seed alone.
+/// A new model, whose weights depend only on the device's seed.
 pub(crate) fn build(device: &Cpu) -> Result<Model, CpuError> {
     device.try_build_module::<Gpt, f32>()
 }
 
-/// What a token cost on average: minus the logarithm of the probability that it was given, in nats.
+/// The mean cross entropy per token, in nats.
 pub(crate) fn loss<T: Tape<f32, Cpu>>(
     logits: Logits<T>,
     targets: &Tokens,
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn the_loss_by_hand() {
         let device = Cpu::default();
-        // Half of the vocabulary is out of the question, the other half equally likely.
+        // Half of the vocabulary is impossible, the other half equally likely.
         let row: Vec<f32> = (0..VOCAB)
             .map(|i| if i % 2 == 0 { 0.0 } else { -1e4 })
             .collect();
@@ -66,7 +66,7 @@ mod tests {
         let targets = device.tensor_from_vec(vec![0, 8], (1, 2));
         let expected = ((VOCAB / 2) as f32).ln();
         let found = loss(logits, &targets).map(|loss| loss.array());
-        // One rounding or two of an f32 near 4.
+        // The error of a rounding or two of an f32 near 4.
         assert!(found.is_ok_and(|found| (found - expected).abs() < 1e-6));
     }
 

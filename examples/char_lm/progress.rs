@@ -1,4 +1,4 @@
-//! How far training has come: a bar on a terminal, a line now and then elsewhere.
+//! The progress of training: a bar on a terminal, otherwise a line from time to time.
 
 use crate::run::History;
 use anyhow::Result;
@@ -10,13 +10,13 @@ use std::{
 
 /// Shows the loss, the speed and the time left.
 pub(crate) struct Progress {
-    /// The steps that were done before, and those that are to be done in all.
+    /// The number of steps before this run, and of all steps.
     first: usize,
     steps: usize,
     log_interval: usize,
     bar: Option<ProgressBar>,
     start: Instant,
-    /// Time spent on training steps alone, and the characters they saw.
+    /// The time of training steps only, and the characters they processed.
     training: Duration,
     characters: usize,
 }
@@ -40,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// A step is done, and took this long.
+    /// Reports a step and its duration.
     pub(crate) fn step(
         &mut self,
         history: &History,
@@ -61,7 +61,7 @@ impl Progress {
         Ok(())
     }
 
-    /// Writes a line that stays, above the bar if there is one.
+    /// Prints a line, above the bar if there is one.
     pub(crate) fn line(&self, line: &str) -> Result<()> {
         let write = || writeln!(stdout(), "{line}");
         match &self.bar {
@@ -71,7 +71,7 @@ impl Progress {
         Ok(())
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! What a run leaves to be read, beside its checkpoints: `metrics.jsonl`, `loss.svg` and `report.html`.
+//! The records of a run, beside its checkpoints: `metrics.jsonl`, `loss.svg` and `report.html`.
 
 use crate::{
     baseline::Baselines,
@@ -14,20 +14,20 @@ use attn::{
 };
 use std::{fs, path::Path};
 
-/// Losses and what belongs to them, step by step.
+/// Metrics by step.
 const METRICS: &str = "metrics.jsonl";
-/// The losses as a chart.
+/// The chart of the losses.
 const CHART: &str = "loss.svg";
-/// All of it on a page.
+/// The report.
 const REPORT: &str = "report.html";
 
-/// Names in the metrics.
+/// The names of metrics.
 pub(crate) const TRAIN_LOSS: &str = "train_loss";
 pub(crate) const VALIDATION_LOSS: &str = "validation_loss";
 pub(crate) const LEARNING_RATE: &str = "learning_rate";
 pub(crate) const GRADIENT_NORM: &str = "gradient_norm";
 
-/// Opens the metrics in this folder: of a new run, or of one that goes on behind a step.
+/// Opens the metrics in this folder: of a new run, or of one that resumes after a step.
 pub(crate) fn metrics(folder: &Path, resumed: Option<usize>) -> Result<Metrics> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -39,13 +39,13 @@ pub(crate) fn metrics(folder: &Path, resumed: Option<usize>) -> Result<Metrics> 
     Ok(metrics?)
 }
 
-/// How a run came to its end.
+/// The end of a run.
 pub(crate) enum End<'a> {
-    /// All steps are done, and the model has written this.
+    /// All steps are done, and these are the samples.
     Done(&'a [String]),
-    /// It was asked to stop after this step.
+    /// The run was stopped after this step.
     Stopped(usize),
-    /// This went wrong.
+    /// The run failed with this error.
     Failed(&'a anyhow::Error),
 }
 
@@ -59,7 +59,7 @@ impl End<'_> {
     }
 }
 
-/// A run, to be written about.
+/// A run, for its records.
 pub(crate) struct Records<'a> {
     pub(crate) args: &'a Args,
     pub(crate) corpus: &'a Corpus,
@@ -78,7 +78,7 @@ impl Records<'_> {
         if let End::Done(samples @ [_, ..]) = end {
             report = report.samples("Samples", *samples);
         }
-        // The weights of a run that failed may be damaged.
+        // The weights of a failed run may be damaged.
         if !matches!(end, End::Failed(_)) {
             report = self.with_maps(report)?;
         }
@@ -123,7 +123,7 @@ impl Records<'_> {
             )
     }
 
-    /// What a token is.
+    /// The unit of a token.
     fn unit(&self) -> &'static str {
         self.corpus.vocabulary.unit()
     }
@@ -165,7 +165,7 @@ impl Records<'_> {
         ]
     }
 
-    /// What the model looks at in the first block of the validation split.
+    /// Adds the attention maps of the first block of the validation split.
     fn with_maps(&self, report: Report) -> Result<Report> {
         let text = &self.corpus.validation[..self.args.training.block_size];
         let tokens = Cpu::default().try_tensor_from_vec(text.to_vec(), (1, text.len()))?;
@@ -188,7 +188,7 @@ mod tests {
     use attn::text::Vocabulary;
     use clap::Parser;
 
-    /// What is in the folder of a run that came to this end.
+    /// The report and the chart of a run with this end.
     fn written(end: &End<'_>, data: &str) -> Result<(String, String)> {
         let folder = tempfile::tempdir()?;
         let out = folder.path().join("run");

@@ -1,4 +1,4 @@
-//! The folder of a run: its checkpoints, and what training needs to go on from one.
+//! The folder of a run: its checkpoints, and the state that resuming needs.
 
 use crate::{
     model::Model,
@@ -15,19 +15,19 @@ use std::path::{Path, PathBuf};
 
 /// The file with the [`History`].
 const STATE: &str = "trainer_state.json";
-/// Share of the past in the loss that is shown, which would jump about otherwise.
+/// The weight of the past in the displayed loss, which smooths it.
 const SMOOTHING: f64 = 0.9;
 
-/// How training went so far.
+/// The history of training.
 ///
-/// Batches are drawn from the seed and the number of the step, so there is no state of a random generator.
+/// Batches depend on the seed and the number of the step, so there is no state of a random generator.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct History {
-    /// Steps that are done.
+    /// The number of completed steps.
     pub(crate) step: usize,
     /// The training loss, smoothed.
     pub(crate) loss: f64,
-    /// The looks at the validation split.
+    /// The evaluations on the validation split.
     pub(crate) looks: Vec<Look>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Look {
 }
 
 impl History {
-    /// A step is done, and had this loss.
+    /// Records a step with this loss.
     pub(crate) fn record(&mut self, loss: f64) {
         let past = if self.step == 0 { loss } else { self.loss };
         self.loss = SMOOTHING * past + (1.0 - SMOOTHING) * loss;
@@ -47,7 +47,7 @@ impl History {
     }
 }
 
-/// What training goes on from; at first, nothing.
+/// The state at the start of training, which is empty at first.
 #[derive(Default)]
 pub(crate) struct Start {
     pub(crate) optimizer: AdamWState<f32>,
@@ -77,13 +77,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Keeps other runs out of the folder, for as long as this one lasts.
+    /// Locks the folder, as long as the result exists.
     pub(crate) fn lock(&self) -> Result<RunLock> {
         let lock = self.checkpoints.lock_run();
         lock.context("wait until the other run ends, or give another folder with --out")
     }
 
-    /// Refuses a folder with the checkpoints of another run, among which those of this one would be lost.
+    /// Checks that the folder has no checkpoints of another run.
     pub(crate) fn check_new(&self) -> Result<()> {
         ensure!(
             self.checkpoints.latest()?.is_none(),
@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Saves a checkpoint, with the validation loss if it was measured after this very step.
+    /// Saves a checkpoint, with the validation loss if it was measured after this step.
     pub(crate) fn save(
         &self,
         model: &Model,
@@ -195,7 +195,7 @@ mod tests {
         history.record(4.0);
         assert_eq!((history.step, history.loss), (1, 4.0));
         history.record(3.0);
-        // One rounding or two.
+        // The error of a rounding or two.
         assert!((history.loss - 3.9).abs() < 1e-12);
     }
 }

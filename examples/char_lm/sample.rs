@@ -1,8 +1,8 @@
-//! Writing text with a trained model: one token after the other, each chosen from the model's odds.
+//! Text generation with a trained model: one token after the other, each sampled from the model's distribution.
 //!
-//! A session remembers what the model has seen, so that a token costs the products of one token. The model has
-//! learned its positions for one block: when the session is full, it starts again with the last half of a block. So the
-//! model looks back over half a block to a whole one.
+//! A session caches keys and values, so that a token costs the products of one token. The model has learned positions for one
+//! block: when the session is full, it is refilled with the last half of a block. So the context is between half a block and a
+//! whole one.
 
 use crate::model::Model;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -12,11 +12,11 @@ use attn::{
 };
 use std::io::Write;
 
-/// What to write, and how each token is chosen.
+/// The flags of generation.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct Flags {
-    /// What is continued [default: a new line]
+    /// Prompt to continue [default: a new line]
     #[arg(long, alias = "start", value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
 
@@ -24,19 +24,19 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", default_value_t = 500)]
     pub(crate) max_new_tokens: usize,
 
-    /// Below 1 sampling keeps closer to what is likely; 0 always takes the likeliest
+    /// Below 1 sampling prefers likely tokens; 0 always takes the likeliest
     #[arg(long, value_name = "T", default_value_t = 0.8)]
     pub(crate) temperature: f64,
 
-    /// Sample among the K likeliest tokens only [default: all]
+    /// Sample from the K likeliest tokens only [default: all]
     #[arg(long, value_name = "K")]
     pub(crate) top_k: Option<usize>,
 
-    /// Sample among the fewest likely tokens whose probabilities have this sum
+    /// Sample from the fewest likely tokens whose probabilities have this sum
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub(crate) top_p: f64,
 
-    /// Sample among the tokens at least this share as likely as the likeliest
+    /// Sample from the tokens at least this fraction as likely as the likeliest
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub(crate) min_p: f64,
 
@@ -46,7 +46,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Refuses what cannot work.
+    /// Checks the flags.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(
             self.prompt.as_deref() != Some(""),
@@ -65,7 +65,7 @@ impl Flags {
         }
     }
 
-    /// How to choose among the first `vocabulary` tokens.
+    /// The sampling options for the first `vocabulary` tokens.
     pub(crate) fn sampling(&self, vocabulary: usize, seed: u64) -> Sampling {
         Sampling {
             temperature: self.temperature,
@@ -78,7 +78,7 @@ impl Flags {
         }
     }
 
-    /// The prompt as tokens: a new line where none is given, or the first token where there is no new line.
+    /// The prompt as tokens. The default is a newline, or the first token if there is no newline.
     pub(crate) fn encode_prompt(&self, vocabulary: &Vocabulary) -> Result<Vec<usize>> {
         match &self.prompt {
             Some(prompt) => {
@@ -90,7 +90,7 @@ impl Flags {
     }
 }
 
-/// Goes on with a text, token by token.
+/// Continues a text, token by token.
 pub(crate) struct Writer<'a> {
     vocabulary: &'a Vocabulary,
     decoder: Decoder<'a>,
@@ -100,7 +100,7 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes with a model that was trained on blocks of `block` tokens.
+    /// A writer for a model that was trained on blocks of `block` tokens.
     pub(crate) fn new(
         model: &Model,
         vocabulary: &'a Vocabulary,
@@ -116,7 +116,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Begins a new text. Of a prompt longer than a block, the model sees the end.
+    /// Starts a new text. If a prompt is longer than a block, the model sees only its end.
     pub(crate) fn start(&mut self, prompt: &[usize]) -> Result<()> {
         self.decoder = self.vocabulary.decoder();
         self.text = prompt.to_vec();
@@ -135,7 +135,7 @@ impl<'a> Writer<'a> {
         Ok(self.decoder.push(token)?)
     }
 
-    /// Starts the session again, with the last tokens of the text.
+    /// Restarts the session with the last tokens of the text.
     fn see_last(&mut self, tokens: usize) -> Result<()> {
         self.session.reset();
         let start = self.text.len().saturating_sub(tokens);
@@ -144,7 +144,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The text of each token after the prompt, without an end. It is empty where a token only begins a character.
+/// The text of each token after the prompt, without an end. It is empty if a token only starts a character.
 impl Iterator for Writer<'_> {
     type Item = Result<String>;
 
@@ -153,9 +153,9 @@ impl Iterator for Writer<'_> {
     }
 }
 
-/// Writes a text as it comes, up to the text `stop`, and a new line.
+/// Writes a text as it is generated, up to the text `stop`, and a newline.
 ///
-/// What may be the beginning of `stop` waits until it is known not to be.
+/// A possible beginning of `stop` is held back until it is decided.
 pub(crate) fn stream(
     pieces: impl IntoIterator<Item = Result<String>>,
     stop: Option<&str>,
@@ -177,7 +177,7 @@ pub(crate) fn stream(
     Ok(())
 }
 
-/// The length of the longest end of `text` that is a beginning of `stop`, in bytes.
+/// The length in bytes of the longest suffix of `text` that is a prefix of `stop`.
 fn overlap(text: &str, stop: &str) -> usize {
     let begins = |&n: &usize| stop.is_char_boundary(n) && text.ends_with(&stop[..n]);
     (1..stop.len()).rev().find(begins).unwrap_or(0)
@@ -209,7 +209,7 @@ mod tests {
         writer.take(count).collect()
     }
 
-    /// The likeliest character after `seen`, when all of it goes through the model at once.
+    /// The likeliest character after `seen`, by a pass over all of it.
     fn likeliest(model: &Model, seen: &[usize]) -> Result<usize> {
         let tokens = Cpu::default().tensor_from_vec(seen.to_vec(), (1, seen.len()));
         let logits = model.try_forward(tokens)?;
@@ -253,7 +253,7 @@ mod tests {
         Ok(())
     }
 
-    /// The same whether it comes by characters or in larger pieces.
+    /// The streamed text, which must be the same by characters and in larger pieces.
     fn streamed(text: &str, stop: Option<&str>) -> Result<String> {
         let characters: Vec<char> = text.chars().collect();
         let of = |size| {
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(streamed("aabaabaac!", Some("aabaac"))?, "aab\n");
         assert_eq!(streamed("Grüüße", Some("üß"))?, "Grü\n");
         assert_eq!(streamed("Amen", Some("Amen"))?, "\n");
-        // The end may look like a beginning.
+        // The end may look like a beginning of `stop`.
         assert_eq!(streamed("so am", Some("amen"))?, "so am\n");
         assert_eq!(streamed("", Some("x"))?, "\n");
         Ok(())

@@ -1,4 +1,4 @@
-//! What a checkpoint says of its model, and how it is read again.
+//! The files of a checkpoint that describe its model, and how they are read.
 
 use crate::model::{BLOCK, HEADS, LAYERS, Model, VOCAB, WIDTH};
 use anyhow::{Context, Result, ensure};
@@ -16,7 +16,7 @@ use std::{
 pub(crate) const CONFIG: &str = "config.json";
 /// The file with the tokens.
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
-/// The file with the weights, by the name that [`attn::checkpoint`] gives it.
+/// The file with the weights, with the name of [`attn::checkpoint`].
 const WEIGHTS: &str = "model.safetensors";
 
 /// The sizes of the model, and of the blocks that it was trained on.
@@ -31,7 +31,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Those of this program.
+    /// The sizes of this program.
     pub(crate) fn new(block_size: usize) -> Self {
         Self {
             vocab: VOCAB,
@@ -74,7 +74,7 @@ impl Saved {
         Self::open(found.folder())
     }
 
-    /// The checkpoint in this very folder.
+    /// The checkpoint in exactly this folder.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         let config: Config = read_json(&folder.join(CONFIG))?;
         let ours = Config::new(config.block_size);
@@ -105,7 +105,7 @@ impl Saved {
         )?)
     }
 
-    /// Refuses weights for other tokens: every token would mean something else.
+    /// Checks that the weights are for the same tokens.
     pub(crate) fn check_vocabulary(&self, vocabulary: &Vocabulary) -> Result<()> {
         ensure!(
             self.vocabulary == *vocabulary,

@@ -1,10 +1,10 @@
-//! Where the text comes from: the King James Bible, or a file.
+//! The source of the text: the King James Bible, or a file.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use bible_lib::{Bible, Translation};
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// The text to learn from.
+/// The training text.
 pub(crate) fn load(data: Option<&Path>) -> Result<String> {
     match data {
         Some(path) => read(path),
@@ -12,11 +12,10 @@ pub(crate) fn load(data: Option<&Path>) -> Result<String> {
     }
 }
 
-/// Genesis to Revelation, a verse to a line and an empty line between chapters.
+/// Genesis to Revelation, with one verse per line and an empty line between chapters.
 ///
-/// The crate hands out its verses in hash maps, so the order has to be made again. It also ends a
-/// verse at its first colon: what follows one ("..., Let there be light: and there was light.") is
-/// missing here.
+/// The crate returns its verses in hash maps, so they are sorted here. It also cuts a verse at its first colon: the text after it
+/// ("..., Let there be light: and there was light.") is missing.
 fn king_james() -> Result<String> {
     let bible = Bible::new(Translation::KingJames)
         .map_err(|e| anyhow!("cannot read the King James Bible: {e:?}"))?;
@@ -26,7 +25,7 @@ fn king_james() -> Result<String> {
         for chapter in chapters.values() {
             let verses: BTreeMap<_, _> = chapter.iter().collect();
             for verse in verses.values() {
-                // [ ] stand around words that the translators added, ‹ › around words of Jesus.
+                // [ ] enclose words that the translators added, ‹ › words of Jesus.
                 text.extend(verse.chars().filter(|c| !"[]‹›".contains(*c)));
                 text.push('\n');
             }

@@ -1,11 +1,11 @@
-//! Text as numbers: which tokens the model reads and writes.
+//! The choice of the tokens.
 
 use anyhow::{Result, ensure};
 use attn::text::Vocabulary;
 
-/// What a token is.
+/// The unit of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum TokenUnit {
     /// A character of the text
     Chars,
     /// A byte of UTF-8
@@ -14,22 +14,22 @@ pub(crate) enum Kind {
     Bpe,
 }
 
-/// Which tokens.
+/// The options of the tokens.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// What a token is
-    #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Chars)]
-    pub(crate) tokenizer: Kind,
+    /// Unit of a token
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = TokenUnit::Chars)]
+    pub(crate) tokenizer: TokenUnit,
 
-    /// Tokens that byte-pair encoding may find [default: all that the model has room for]
+    /// Maximum number of tokens of byte-pair encoding [default: the vocabulary size of the model]
     #[arg(long, value_name = "N")]
     pub(crate) vocab_size: Option<usize>,
 }
 
 impl Options {
-    /// Refuses what cannot work with a model that has room for so many tokens.
+    /// Checks the options for a model whose vocabulary has this size.
     pub(crate) fn check(&self, room: usize) -> Result<()> {
-        let is_bpe = self.tokenizer == Kind::Bpe;
+        let is_bpe = self.tokenizer == TokenUnit::Bpe;
         ensure!(
             !is_bpe || cfg!(feature = "tokenizers"),
             "--tokenizer bpe needs a cargo feature: \
@@ -54,17 +54,17 @@ impl Options {
         Ok(())
     }
 
-    /// The tokens for a text, of which there may be `room` at most.
+    /// The vocabulary for a text, with at most `room` tokens.
     pub(crate) fn vocabulary(&self, text: &str, room: usize) -> Result<Vocabulary> {
         match self.tokenizer {
-            Kind::Chars => characters(text, room),
-            Kind::Bytes => Ok(Vocabulary::bytes()),
-            Kind::Bpe => byte_pairs(text, self.vocab_size.unwrap_or(room)),
+            TokenUnit::Chars => characters(text, room),
+            TokenUnit::Bytes => Ok(Vocabulary::bytes()),
+            TokenUnit::Bpe => byte_pairs(text, self.vocab_size.unwrap_or(room)),
         }
     }
 }
 
-/// The characters of a text, of which there may be `room` at most.
+/// The characters of a text, at most `room`.
 pub(crate) fn characters(text: &str, room: usize) -> Result<Vocabulary> {
     let vocabulary = Vocabulary::characters(text)?;
     ensure!(
@@ -90,28 +90,28 @@ fn byte_pairs(_: &str, _: usize) -> Result<Vocabulary> {
 mod tests {
     use super::*;
 
-    fn flags(tokenizer: Kind, vocab_size: Option<usize>) -> Options {
+    fn flags(tokenizer: TokenUnit, vocab_size: Option<usize>) -> Options {
         Options {
             tokenizer,
             vocab_size,
         }
     }
 
-    fn refusal(tokenizer: Kind, vocab_size: Option<usize>) -> String {
+    fn refusal(tokenizer: TokenUnit, vocab_size: Option<usize>) -> String {
         let refused = flags(tokenizer, vocab_size).check(1024).err();
         refused.map(|e| e.to_string()).unwrap_or_default()
     }
 
     #[test]
     fn sizes_that_cannot_be_are_refused() {
-        assert_eq!(refusal(Kind::Chars, None), "");
-        assert!(refusal(Kind::Chars, Some(300)).contains("is for --tokenizer bpe"));
+        assert_eq!(refusal(TokenUnit::Chars, None), "");
+        assert!(refusal(TokenUnit::Chars, Some(300)).contains("is for --tokenizer bpe"));
         if cfg!(feature = "tokenizers") {
-            assert!(refusal(Kind::Bpe, Some(255)).contains("256 bytes"));
-            assert!(refusal(Kind::Bpe, Some(1025)).contains("more than the 1024"));
-            assert_eq!(refusal(Kind::Bpe, Some(1024)), "");
+            assert!(refusal(TokenUnit::Bpe, Some(255)).contains("256 bytes"));
+            assert!(refusal(TokenUnit::Bpe, Some(1025)).contains("more than the 1024"));
+            assert_eq!(refusal(TokenUnit::Bpe, Some(1024)), "");
         } else {
-            assert!(refusal(Kind::Bpe, None).contains("--features tokenizers"));
+            assert!(refusal(TokenUnit::Bpe, None).contains("--features tokenizers"));
         }
     }
 
@@ -119,10 +119,13 @@ mod tests {
     fn there_is_room_for_the_tokens() -> Result<()> {
         let text = "to be or not to be";
         assert!(characters(text, 6).is_err());
-        assert_eq!(flags(Kind::Chars, None).vocabulary(text, 7)?.len(), 7);
-        assert_eq!(flags(Kind::Bytes, None).vocabulary(text, 256)?.len(), 256);
+        assert_eq!(flags(TokenUnit::Chars, None).vocabulary(text, 7)?.len(), 7);
+        assert_eq!(
+            flags(TokenUnit::Bytes, None).vocabulary(text, 256)?.len(),
+            256
+        );
         if cfg!(feature = "tokenizers") {
-            let pieces = flags(Kind::Bpe, Some(258)).vocabulary(text, 1024)?;
+            let pieces = flags(TokenUnit::Bpe, Some(258)).vocabulary(text, 1024)?;
             assert_eq!(pieces.len(), 258);
         }
         Ok(())

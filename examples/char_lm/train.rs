@@ -1,5 +1,4 @@
-//! The training loop: AdamW with a warm-up and a cosine decay, and a look at the validation split
-//! now and then.
+//! The training loop: AdamW with a warm-up and a cosine decay, and regular evaluations on the validation split.
 
 use crate::{
     baseline::Baselines,
@@ -19,41 +18,40 @@ use attn::{
 };
 use std::{ops::Range, time::Instant};
 
-/// Everything that training works with.
+/// The parts of a training run.
 pub(crate) struct Trainer<'a> {
     pub(crate) options: &'a Training,
     pub(crate) corpus: &'a Corpus,
-    /// The blocks of the validation split that are measured on, and what counting achieves there.
+    /// The blocks of the validation split for evaluations, and the baselines there.
     pub(crate) measured: &'a [Range<usize>],
     pub(crate) baselines: &'a Baselines,
     pub(crate) device: &'a Cpu,
     /// Seed of the batches.
     pub(crate) seed: u64,
-    /// Where checkpoints go.
+    /// The run that saves checkpoints.
     pub(crate) run: &'a Run<'a>,
-    /// Asked after each step whether to stop there.
+    /// Returns whether to stop, after each step.
     pub(crate) stop: &'a dyn Fn() -> bool,
 }
 
-/// What came of training.
+/// The result of training.
 pub(crate) struct Outcome {
     pub(crate) history: History,
-    /// Whether it was asked to stop.
+    /// Whether it was stopped.
     pub(crate) stopped: bool,
 }
 
-/// A step that is done.
+/// The results of a step.
 struct Step {
     loss: f64,
-    /// The norm of all gradients together, before they were clipped.
+    /// The norm of all gradients before clipping.
     norm: f64,
-    /// Zeros again.
+    /// The gradients, set to zero.
     gradients: Gradients<f32, Cpu>,
 }
 
 impl Trainer<'_> {
-    /// Trains `model` up to the step that the options say, and saves it at every look at the validation split.
-    /// What it measures goes to `metrics`.
+    /// Trains `model` up to the last step of the options, and saves it at every evaluation. Metrics are written to `metrics`.
     pub(crate) fn run(
         &self,
         model: &mut Model,
@@ -103,7 +101,7 @@ impl Trainer<'_> {
         Ok(Outcome { history, stopped })
     }
 
-    /// One step: forward, backward, clip, update. The gradients come back as zeros.
+    /// One step: forward, backward, clip, update. The gradients are zeros afterwards.
     fn step(
         &self,
         model: &mut Model,
@@ -118,7 +116,7 @@ impl Trainer<'_> {
         let loss = model::loss(logits, &batch.targets)?;
         let value = loss.array();
         let mut gradients = loss.try_backward()?;
-        // With 0, gradients are left alone.
+        // 0 disables clipping.
         let limit = Some(self.options.grad_clip).filter(|&limit| limit > 0.0);
         let norm = clip_grad_norm(model, &mut gradients, limit.unwrap_or(f64::INFINITY))?;
         optimizer.config.lr = learning_rate(step, self.options);
@@ -139,7 +137,7 @@ impl Trainer<'_> {
         })
     }
 
-    /// Measures on the validation split and says so.
+    /// Evaluates on the validation split, and prints the loss.
     fn look(
         &self,
         model: &Model,
@@ -162,11 +160,11 @@ impl Trainer<'_> {
         ))
     }
 
-    /// The mean loss over the blocks that are measured.
+    /// The mean loss over the blocks for evaluations.
     fn evaluate(&self, model: &Model) -> Result<f64> {
         let mut sum = 0.0;
         let mut characters = 0;
-        // The last block may be shorter than the rest, and a batch has one length.
+        // The last block may be shorter than the others, and a batch has one length.
         for equal in self.measured.chunk_by(|a, b| a.len() == b.len()) {
             for blocks in equal.chunks(self.options.batch_size) {
                 let batch = Batch::of(&self.corpus.validation, blocks, self.device)?;
@@ -180,7 +178,7 @@ impl Trainer<'_> {
     }
 }
 
-/// Names the first parameter with a gradient that is not finite: then its mean is not, either.
+/// The name of the first parameter with a gradient that is not finite, which its mean shows.
 fn first_damaged(state: &AdamWState<f32>) -> String {
     let mut moments = state.moments.iter();
     let damaged = moments.find(|(_, moments)| moments.mean.iter().any(|x| !x.is_finite()));
@@ -198,7 +196,7 @@ fn adamw(options: &Training) -> AdamWConfig {
     }
 }
 
-/// Rises over the warm-up, then follows half a cosine down to the lowest rate at the last step.
+/// A linear warm-up, then half a cosine down to the lowest rate at the last step.
 fn learning_rate(step: usize, options: &Training) -> f64 {
     let schedule = Cosine {
         highest: options.learning_rate,
@@ -313,7 +311,7 @@ mod tests {
         let whole = tempfile::tempdir()?;
         let (outcome, bits, optimizer) = train(whole.path(), (7, &SMALL), usize::MAX, false)?;
         assert!(!outcome.stopped);
-        // 8 is a step with a look, the others are not; 20 is the last.
+        // 8 is a step with an evaluation, the others are not; 20 is the last.
         for most in [1, 8, 10, 19] {
             let parts = tempfile::tempdir()?;
             let (first, ..) = train(parts.path(), (7, &SMALL), most, false)?;
@@ -337,7 +335,7 @@ mod tests {
     fn a_run_that_diverges_says_when_and_keeps_what_was_saved() -> Result<()> {
         let folder = tempfile::tempdir()?;
         train(folder.path(), (7, &SMALL), 4, false)?;
-        // A rate that no weights survive.
+        // A learning rate that makes the weights infinite.
         let mut flags = SMALL.to_vec();
         flags.extend(["--learning-rate=1e30", "--min-lr=1e30", "--warmup-steps=0"]);
         let refused = train(folder.path(), (7, &flags), usize::MAX, true).err();

@@ -1,4 +1,4 @@
-//! Attention alone: from queries, keys and values of 8 heads of 64 to attended values.
+//! The attention core: from queries, keys and values of 8 heads of 64 to attended values.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ struct Window(usize);
 impl Mask for Window {
     #[inline(always)]
     fn attends(&self, _: usize, _: usize, q: usize, k: usize) -> bool {
-        // Without a branch, and so several keys at a time.
+        // The code has no branch, so it is vectorised over keys.
         (k <= q) & (q.wrapping_sub(k) < self.0)
     }
 

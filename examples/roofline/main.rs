@@ -1,16 +1,15 @@
-//! How close the layers come to what this machine can do: the rate at which it multiplies matrices.
+//! The layers beside the rate of a matrix product on this machine.
 //!
 //! ```sh
 //! cargo run --release --example roofline
 //! cargo run --release --example roofline -- --only core
 //! ```
 //!
-//! For every case: the time of the best run, the products in it over that time, and the share of the rate of a plain
-//! matrix product that was measured just before and after; and how many times as long the same takes in plain dfdx. Of a
-//! layer also the share of the rate at which its own products run, one after the other and nothing else between: of their shapes, and
-//! with sides that come from memory.
+//! For every case: the time of the best run, the rate of its products, the share of the rate of a plain matrix product that was
+//! measured just before and after, and the time in plain dfdx divided by ours. For a layer also the share of the rate at which
+//! its own products run back to back: with their shapes, and with sides that come from memory.
 //!
-//! Only products count as work: causal ones at half, a window's at its share; the backward pass of attention is 2.5 times
+//! Only products count as work: causal ones at half, those of a window at its share. The backward pass of attention is 2.5 times
 //! its forward pass (five products for two), that of a projection twice.
 
 mod by_hand;
@@ -21,7 +20,7 @@ mod timing;
 use clap::Parser;
 use timing::{Case, Rate};
 
-/// Times attention against this machine's rate of matrix products.
+/// Times attention beside this machine's rate of matrix products.
 #[derive(Parser)]
 struct Options {
     /// Run the cases whose name contains this.

@@ -1,27 +1,27 @@
-//! Times, and what they are compared with.
+//! Measured times, and their references.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use attn_core::simd::{Matrix, MatrixMut, Threads, WriteMode, product};
 
-/// Something to time.
+/// A case to time.
 pub(crate) struct Case {
     pub(crate) name: String,
-    /// In the products.
+    /// The operations of its products.
     pub(crate) flops: f64,
-    /// The share of the rate that is asked for, in percent.
+    /// The required share of the rate, in percent.
     pub(crate) bar: u32,
     pub(crate) run: Setup,
     /// The same in plain dfdx.
     pub(crate) by_hand: Option<Setup>,
     /// Its products with parameters.
     pub(crate) maps: Vec<Map>,
-    /// Whether their derivatives are in it.
+    /// Whether it includes their derivatives.
     pub(crate) backward: bool,
 }
 
-/// Prepares what is to be timed.
+/// Prepares a case, and returns the function to time.
 pub(crate) type Setup = Box<dyn FnOnce() -> Box<dyn FnMut()>>;
 
 /// A [`Setup`] from a function that prepares.
@@ -29,7 +29,7 @@ pub(crate) fn setup<F: FnMut() + 'static>(prepare: impl FnOnce() -> F + 'static)
     Box::new(|| Box::new(prepare()))
 }
 
-/// The seconds of the best of some runs: what else the machine does only adds to the others.
+/// The time in seconds of the best of some runs: other load of the machine only makes runs longer.
 pub(crate) fn best(mut run: impl FnMut()) -> f64 {
     const ENOUGH: Duration = Duration::from_millis(1500);
     run();
@@ -53,7 +53,7 @@ pub(crate) struct Map {
     pub(crate) outputs: usize,
 }
 
-/// What the products of a map read and write: all of it row by row, as `gemm` likes it best.
+/// The operands of a map's products, row-major without transposed sides, as `gemm` is fastest.
 struct Buffers {
     map: Map,
     /// `[rows, input]`, and its gradient.
@@ -129,7 +129,7 @@ fn multiply(to: &mut [f32], [m, k, n]: [usize; 3], a: &[f32], b: &[f32]) {
 pub(crate) struct Rate(f64);
 
 impl Rate {
-    /// On this machine, now.
+    /// Measures it on this machine.
     pub(crate) fn measure() -> Self {
         let [m, n, k] = [1024, 512, 512];
         let a = vec![0.5_f32; m * k];
@@ -144,8 +144,8 @@ impl Rate {
         Self((2 * m * n * k) as f64 / best)
     }
 
-    /// Of these maps, one after the other, and of their derivatives, the last first: nothing else, but each with numbers of its own,
-    /// most of which are no longer in a cache.
+    /// The rate of these maps back to back, and of their derivatives, the last first. Each has its own operands, most of which
+    /// are no longer in a cache.
     pub(crate) fn of(maps: &[Map], backward: bool) -> Self {
         let flops = |map: &Map| 2 * map.rows * map.input * map.outputs;
         let passes = if backward { 3 } else { 1 };

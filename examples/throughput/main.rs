@@ -1,17 +1,16 @@
-//! Tokens per second of whole training steps, and how close they come to the rate at which this machine multiplies
-//! matrices.
+//! Tokens per second of whole training steps, and their share of the rate of a matrix product on this machine.
 //!
 //! ```sh
 //! cargo run --release --example throughput
 //! cargo run --release --example throughput -- --alone --only medium
 //! ```
 //!
-//! Each model is declared by `model!`; a step is forward, cross entropy, backward and AdamW. Beside it runs the same model as a
-//! person writes it with dfdx, with dfdx's own loss and Adam.
+//! Each model is declared by `model!`. A step is forward, cross entropy, backward and AdamW. Beside it runs the same model in
+//! plain dfdx, with dfdx's own loss and Adam.
 //!
-//! Work is what the matrix products do: 6 operations per token and weight in one, and causal attention at half of its
-//! square, twice forward and five times backward. Beside the share of the rate of one product stands that of the rate at which
-//! the model's own products with parameters run, one after the other and nothing else between.
+//! Work is that of the matrix products: 6 operations per token and weight, and causal attention at half of its square, twice
+//! forward and five times backward. The table has the share of the rate of one product, and of the rate at which the model's own
+//! products with parameters run back to back.
 
 #[path = "../roofline/timing.rs"]
 #[allow(dead_code, reason = "the roofline has cases as well")]
@@ -54,17 +53,18 @@ fn maps(size: &Size) -> Vec<Map> {
     layers.chain([map([d, VOCAB])]).collect()
 }
 
-/// Of a step.
+/// The operations of a step.
 fn work(size: &Size, forward: u64) -> f64 {
     let pairs = (size.batch * size.length * size.length) as f64;
     let scores = 4.0 * pairs * (size.layers * size.d_model) as f64;
     3.0 * (forward as f64 - scores) + 3.5 * scores / 2.0
 }
 
-/// The seconds of a step: of the declared model, and of the same in plain dfdx.
+/// The time in seconds of a step: of the declared model, and of the same in plain dfdx.
 macro_rules! steps {
     ($Model:ident, $Plain:ident, $size:ident, $alone:expr) => {{
-        let (inputs, targets) = ($size.tokens(), $size.tokens());
+        let inputs = $size.tokens();
+        let targets = $size.tokens();
         let dev = Cpu::default();
         let mut model = dev.build_module::<$Model, f32>();
         let mut optimizer = AdamW::new(AdamWConfig::default());
@@ -87,12 +87,12 @@ macro_rules! steps {
     }};
 }
 
-/// The gradients of the last step, which are zeros again.
+/// The gradients of the last step, set to zero.
 fn take(gradients: &mut Option<Gradients<f32, Cpu>>) -> Gradients<f32, Cpu> {
     gradients.take().unwrap_or_else(Gradients::leaky)
 }
 
-/// A model to be timed.
+/// A model to time.
 struct Case {
     size: &'static Size,
     parameters: usize,

@@ -1,4 +1,4 @@
-//! Attentions of every kind, each the most of a model.
+//! Attentions of every kind, each of which is the peak of a model.
 
 use super::*;
 
@@ -8,7 +8,7 @@ exact! {
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] { attention::<2>(x) }
     } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)));
 
-    of_one_sequence {
+    unbatched_input {
         struct M<d = 8>;
         fn forward(x: [seq, d]) -> [seq, d] { attention::<2, bias = false>(tanh(x)) }
     } (seq: 5) (x: tensor::<_, E>("x", (seq, Const::<8>)));
@@ -121,7 +121,7 @@ exact! {
     } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), tensor::<_, E>("depth", (batch, seq)));
 }
 
-/// A layer of `attention!`, an operation by itself.
+/// A single layer of `attention!`.
 mod alone {
     use super::*;
     use attn::attention;
@@ -162,7 +162,7 @@ mod alone {
         )*};
     }
 
-    /// Of one sequence the keys are as many as the queries.
+    /// For a single sequence there are as many keys as queries.
     fn x<E: Element>(
         batch: usize,
         len: usize,

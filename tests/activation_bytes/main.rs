@@ -1,5 +1,5 @@
-//! `activation_bytes` of a model is what its forward and backward pass take: not a byte more, not a byte less. A binary of its
-//! own, since all activations of a process are counted together.
+//! `activation_bytes` of a model equals the bytes of its forward and backward pass exactly. The tests have a binary of their own,
+//! since all activations of a process are counted together.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,9 +28,9 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a model returns, with the tape on the first of it.
+/// The results of a model. The first one carries the tape.
 trait Results<E: Dtype> {
-    /// Runs the tape backwards. The gradients are zeros: there is as much of them as of any.
+    /// Runs the backward pass with gradients of zero, which take as much memory as others.
     fn run_back(self);
 }
 
@@ -39,7 +39,7 @@ where
     Cpu: Backend<E>,
 {
     fn run_back(self) {
-        // dfdx cannot sum what is empty.
+        // dfdx cannot sum an empty tensor.
         let (_, tape) = self.split_tape();
         let loss: Tensor<Rank0, E, _> = Cpu::default().zeros();
         loss.put_tape(tape).backward();
@@ -59,7 +59,7 @@ macro_rules! results {
 results!(B);
 results!(B, C, D);
 
-/// The most bytes of activations while the model runs forward and back.
+/// The peak bytes of activations during a forward and a backward pass of the model.
 fn peak<E: Element, R: Results<E>>(forward: impl FnOnce() -> R) -> usize {
     let before = memory::allocated();
     memory::reset_peak();
@@ -68,7 +68,7 @@ fn peak<E: Element, R: Results<E>>(forward: impl FnOnce() -> R) -> usize {
     memory::peak() - before
 }
 
-/// Every way to give `N` axes one of some sizes.
+/// All assignments of one of some sizes to `N` axes.
 fn sizes<const N: usize>() -> impl Iterator<Item = [usize; N]> {
     const SIZES: [usize; 5] = [0, 1, 2, 3, 7];
     let count = SIZES.len();
@@ -77,7 +77,7 @@ fn sizes<const N: usize>() -> impl Iterator<Item = [usize; N]> {
     })
 }
 
-/// `work` in one thread, and in two.
+/// Runs `work` with one thread, and with two.
 fn in_threads(work: impl Fn() + Send + Sync) {
     for threads in [1, 2] {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
@@ -85,7 +85,8 @@ fn in_threads(work: impl Fn() + Send + Sync) {
     }
 }
 
-/// Of every model of a list, at every size, in both types of elements, in one thread and in two: what is promised is what is taken.
+/// For every model of a list, at every size, in both element types, with one and two threads: the stated bytes equal the measured
+/// ones.
 macro_rules! exact {
     ($($name:ident { $($model:tt)* } ($($axis:ident: $size:expr),*) ($first:ident: $x:expr $(, $other:expr)*) $(reads $input:ident)?;)*) => {$(
         #[test]
@@ -152,7 +153,7 @@ mod dropouts {
     }
 }
 
-/// Any numbers: `ones`, but for their shape.
+/// `ones` in this shape: the values do not matter.
 fn tensor<S: Shape, E: Element>(_name: &str, shape: S) -> Tensor<S, E, Cpu>
 where
     Cpu: Backend<E>,

@@ -1,4 +1,4 @@
-//! Whole networks: what is the most is somewhere in the middle of them.
+//! Whole networks, whose peak is in the middle of a pass.
 
 use super::*;
 
@@ -76,7 +76,7 @@ exact! {
         }
     } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)));
 
-    what_nothing_reads {
+    unread_values {
         struct M<d = 6>;
         fn forward(x: [batch, seq, d]) -> [batch, d] {
             let _y = feed_forward::<30>(layer_norm(x));

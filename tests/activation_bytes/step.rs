@@ -1,4 +1,4 @@
-//! Steps of training as they are.
+//! Complete training steps.
 
 use super::*;
 use attn::{
@@ -20,16 +20,16 @@ model! {
     }
 }
 
-/// A promise about memory that rustc keeps.
+/// A bound on the memory, which rustc checks.
 const _: () = assert!(Gpt::activation_bytes(8, 200) < 8 << 20);
 
 fn tokens(batch: usize, length: usize) -> Tensor<(usize, usize), usize, Cpu> {
     ids((batch, length), 65)
 }
 
-/// The loss and the optimizer take less than the model does in the middle of its backward pass.
+/// The loss and the optimizer take less than the model in the middle of its backward pass.
 #[test]
-fn a_step_of_training() {
+fn training_steps_take_the_stated_bytes() {
     let _alone = alone();
     let mut gpt = Cpu::default().build_module::<Gpt, f32>();
     let mut optimizer = AdamW::new(Default::default());
@@ -53,9 +53,9 @@ fn a_step_of_training() {
     }
 }
 
-/// A pass that nobody will differentiate keeps nothing, and one without dropout takes no more than one with it.
+/// A pass without a tape saves nothing, and a pass without dropout takes no more than one with it.
 #[test]
-fn a_pass_that_is_not_trained_takes_less() {
+fn passes_without_training_take_less() {
     let _alone = alone();
     let gpt = Cpu::default().build_module::<Gpt, f32>();
     let promised = Gpt::activation_bytes(2, 50);
@@ -69,7 +69,7 @@ fn a_pass_that_is_not_trained_takes_less() {
 }
 
 #[test]
-fn what_does_not_fit_is_the_largest_number() {
+fn overflowing_bytes_are_the_largest_number() {
     assert_eq!(Gpt::activation_bytes(usize::MAX, 2), usize::MAX);
     assert_eq!(
         Gpt::activation_bytes(usize::MAX, 0),

@@ -1,4 +1,4 @@
-//! The blocks of a mask, which are known without looking at their pairs, against a look at every pair.
+//! The blocks of a mask, which are computed without visiting pairs, against every pair.
 
 use attn::{Coverage, MaskBlocks, attention};
 
@@ -12,17 +12,17 @@ struct Pair {
 }
 
 impl Pair {
-    /// Where the query stands among the keys, with the last positions lined up.
+    /// The position of the query among the keys, with the last positions aligned.
     fn late(self) -> i64 {
         self.q + self.kv_len - self.q_len
     }
 
-    /// How far the key lies before the query.
+    /// The distance from the query back to the key.
     fn back(self) -> i64 {
         self.q - self.k
     }
 
-    /// The same with the last positions lined up.
+    /// The same with the last positions aligned.
     fn late_back(self) -> i64 {
         self.late() - self.k
     }
@@ -44,7 +44,7 @@ impl Pair {
     }
 }
 
-/// No tokens, one, a part of a block, several blocks of different numbers of queries and keys.
+/// No tokens, one, a part of a block, several blocks with different numbers of queries and keys.
 const LENGTHS: [(usize, usize); 12] = [
     (0, 0),
     (0, 7),
@@ -63,7 +63,7 @@ const LENGTHS: [(usize, usize); 12] = [
 type Blocks = fn(usize, usize) -> MaskBlocks;
 type Attends = fn(Pair) -> bool;
 
-/// Every block of some lengths: what is known of it, what its pairs say, and which it is.
+/// Calls `check` for every block of some lengths, with its known coverage, that of its pairs, and its index.
 fn every_block(blocks: Blocks, attends: Attends, check: impl Fn(Coverage, Coverage, &str)) {
     for (q_len, kv_len) in LENGTHS {
         let blocks = blocks(q_len, kv_len);
@@ -99,7 +99,7 @@ fn pairs_of_block(
     queries.flat_map(move |q| keys.clone().map(move |k| pair(q, k)))
 }
 
-/// By looking at every pair.
+/// The coverage, from every pair.
 fn of_pairs(pairs: impl Iterator<Item = Pair>, attends: Attends) -> Coverage {
     let mut some = false;
     let mut all = true;
@@ -247,11 +247,11 @@ mod never_wrong {
             |p| (p.q * 7919 + p.k * 104729) % 97 != 5;
         antidiagonal { fn mask(q_idx, kv_idx) { abs(q_idx + kv_idx - 200) < 9 } }
             |p| (p.q + p.k - 200).abs() < 9;
-        two_to_one { fn mask(q_idx, kv_idx, kv_len) { 2 * kv_idx <= q_idx + kv_len / 3 } }
+        ratio_of_two { fn mask(q_idx, kv_idx, kv_len) { 2 * kv_idx <= q_idx + kv_len / 3 } }
             |p| 2 * p.k <= p.q + p.kv_len / 3;
         nearest { fn mask(q_idx, kv_idx) { min(abs(q_idx - kv_idx), max(q_idx, kv_idx)) * 3 <= 100 } }
             |p| p.back().abs().min(p.q.max(p.k)) * 3 <= 100;
-        of_floats { fn mask(q_idx, kv_idx) { sqrt((q_idx * q_idx + kv_idx * kv_idx) as f32) < 140.5 } }
+        floats { fn mask(q_idx, kv_idx) { sqrt((q_idx * q_idx + kv_idx * kv_idx) as f32) < 140.5 } }
             |p| p.q * p.q + p.k * p.k <= 140 * 141;
     }
 }

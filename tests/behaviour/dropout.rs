@@ -20,7 +20,7 @@ attention! {
     struct Rich<heads = 4, kv_heads = 2, d_model = 8, mask = causal & padding, position = rope, qk_norm = rms, normalizer = softmax1, dropout = 0.3>;
 }
 
-/// The number of tokens whose weights a transparent layer shows: two heads side by side make the width.
+/// The number of tokens whose weights a transparent layer shows: two heads make the width.
 const N: usize = 16;
 const HEADS: usize = 2;
 const BATCH: usize = 32;
@@ -29,8 +29,8 @@ const COUNT: usize = BATCH * N * HEADS * N;
 
 type Shown<E = f32, T = NoneTape> = Tensor<(usize, Const<N>, Const<32>), E, Cpu, T>;
 
-/// Makes the output of a layer its weights: with queries of 0 every weight is 1/16, the value of token `j` is the unit vector
-/// `j`, and the output projection is the identity. The output at `[b, i, h * N + j]` is the weight of `[b, h, i, j]`.
+/// Makes the output of a layer its weights. With queries of 0 every weight is 1/16, the value of token `j` is the unit vector
+/// `j`, and the output projection is the identity. So the output at `[b, i, h * N + j]` is the weight of `[b, h, i, j]`.
 fn make_transparent<L: TensorCollection<f32, Cpu>>(layer: &mut L) {
     fill(layer, |name, values| {
         let places = 0..values.len();
@@ -61,7 +61,7 @@ macro_rules! dropped {
 }
 
 #[test]
-fn it_acts_in_forward_mut_on_a_traced_tensor_and_nowhere_else() {
+fn dropout_acts_only_in_forward_mut_on_a_traced_tensor() {
     let dev = Cpu::default();
     let mut layer = dev.build_module::<Half, f32>();
     let x: Tensor<Rank3<2, 5, 32>, f32, _> = dev.sample_normal();
@@ -106,7 +106,7 @@ fn it_acts_in_forward_mut_on_a_traced_tensor_and_nowhere_else() {
 }
 
 #[test]
-fn none_of_it_is_the_identity() {
+fn probability_0_is_the_identity() {
     let dev = Cpu::default();
     let mut layer = dev.build_module::<Zero, f32>();
     let x: Tensor<Rank3<2, 5, 32>, f32, _> = dev.sample_normal();
@@ -114,8 +114,8 @@ fn none_of_it_is_the_identity() {
     assert_eq!(y.as_vec(), layer.forward(x).as_vec());
 }
 
-/// Whether a share of `count` independent events of this probability is within five standard deviations: one in a million
-/// right generators would fail, and the seed is fixed.
+/// Asserts that the fraction of `count` independent events of this probability is within five standard deviations. One in a
+/// million correct generators would fail, and the seed is fixed.
 fn assert_share(found: usize, count: usize, probability: f64, what: &str) {
     let share = found as f64 / count as f64;
     let deviation = (probability * (1.0 - probability) / count as f64).sqrt();
@@ -141,9 +141,9 @@ fn a_share_of_p_is_dropped_and_the_rest_is_scaled() {
     }
 }
 
-/// Were a weight dropped together with its neighbour along some axis, more than half of the pairs would agree.
+/// If a weight were dropped together with its neighbour along some axis, more than half of the pairs would agree.
 #[test]
-fn every_batch_head_query_and_key_has_its_own_lot() {
+fn pairs_of_all_batches_and_heads_are_dropped_independently() {
     let weights = dropped!(Half, 2);
     let axes = [
         ("batch", N * HEADS * N, BATCH),
@@ -162,7 +162,7 @@ fn every_batch_head_query_and_key_has_its_own_lot() {
 }
 
 #[test]
-fn every_call_draws_anew_and_a_seed_repeats_it() {
+fn calls_draw_anew_and_a_seed_repeats_them() {
     let run = |seed| {
         let dev = Cpu::seed_from_u64(seed);
         let mut layer = dev.build_module::<Half, f32>();
@@ -182,12 +182,12 @@ fn every_call_draws_anew_and_a_seed_repeats_it() {
 }
 
 #[test]
-fn what_the_mask_hides_stays_hidden() {
+fn masked_keys_stay_masked() {
     let weights = dropped!(Masked, 5);
     for (place, weight) in weights.into_iter().enumerate() {
         let query = place / (HEADS * N) % N;
         let key = place % N;
-        // Half of the weight of the query's keys is dropped, so that the rest counts twice.
+        // Half of the weight of the query's keys is dropped, so the rest counts twice.
         let kept = 2.0 / (query + 1) as f64;
         if key > query {
             assert_eq!(weight, 0.0);
@@ -198,7 +198,7 @@ fn what_the_mask_hides_stays_hidden() {
     }
 }
 
-/// The loss of a layer with dropout. The device's seed is fixed, so that each call drops the same weights.
+/// The loss of a layer with dropout. The device's seed is fixed, so each call drops the same weights.
 fn loss(
     layer: &mut Rich<f64>,
     state: &State,

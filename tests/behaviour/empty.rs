@@ -1,4 +1,4 @@
-//! Batches, queries and keys may be none: shapes are kept, nothing is NaN, and every parameter has a gradient.
+//! Batches, queries and keys may be empty: shapes are kept, nothing is NaN, and every parameter has a gradient.
 
 use attn::{attention, data::LengthsPerQuery};
 use dfdx::{
@@ -48,7 +48,7 @@ fn table<V: Unit>(value: V, rows: usize, columns: usize) -> Tensor<(usize, usize
     Cpu::default().tensor_from_vec(vec![value; rows * columns], (rows, columns))
 }
 
-/// Differentiates the sum of `y`. dfdx cannot sum nothing; what has no elements adds 0 to a loss.
+/// Differentiates the sum of `y`. dfdx cannot sum an empty tensor, which adds 0 to a loss.
 fn backward<S: Shape>(y: Traced<S, f32>) -> Gradients<f32, Cpu> {
     if y.shape().num_elements() > 0 {
         return y.sum().backward();
@@ -58,8 +58,8 @@ fn backward<S: Shape>(y: Traced<S, f32>) -> Gradients<f32, Cpu> {
     loss.put_tape(tape).backward()
 }
 
-/// Checks what a layer put out for nothing: zeros before the output projection, so the rows of the output are its bias, which
-/// alone has a gradient, of 1 for each row.
+/// Checks the output of a layer for empty input. It is zero before the output projection, so the rows of the output are its bias.
+/// Only the bias has a gradient, of 1 for each row.
 fn assert_nothing<L: TensorCollection<f32, Cpu>, S: Shape, X: Shape>(
     layer: &mut L,
     x: &Tensor<X, f32, Cpu>,
@@ -98,7 +98,7 @@ fn assert_nothing<L: TensorCollection<f32, Cpu>, S: Shape, X: Shape>(
         .expect("every parameter has a gradient");
 }
 
-/// A layer whose output bias is not 0, and that bias.
+/// A layer whose output bias is not 0, and this bias.
 macro_rules! layer {
     ($Layer:ident) => {{
         let mut layer = Cpu::default().build_module::<$Layer, f32>();
@@ -107,7 +107,7 @@ macro_rules! layer {
     }};
 }
 
-/// Runs a self-attention on empty batches and sequences; `$input` makes what it takes of `x`, batch and length.
+/// Runs a self-attention on empty batches and sequences. `$input` makes its input from `x`, batch and length.
 macro_rules! assert_self_attention {
     ($Layer:ident, |$x:ident, $b:ident, $s:ident| $input:expr, |$y:ident, $len:ident| $unbatched:expr) => {{
         for ($b, $s) in [(0, 3), (2, 0), (0, 0)] {
@@ -151,7 +151,8 @@ macro_rules! assert_cross_attention {
         for ($b, $q, $k) in [(0, 3, 4), (2, 0, 4), (2, 3, 0), (2, 0, 0), (0, 3, 0), (0, 0, 0)] {
             let mut layer = layer!($Layer);
             let bias = layer.o_proj.bias.as_vec();
-            let (x, context) = (ones::<8>($b, $q), ones::<6>($b, $k));
+            let x = ones::<8>($b, $q);
+            let context = ones::<6>($b, $k);
             let call = |$x, $context: Batched<6>| $input;
             let dims = [$b, $q, 8];
 
@@ -185,13 +186,13 @@ macro_rules! assert_cross_attention {
 }
 
 #[test]
-fn self_attention_of_nothing() {
+fn self_attention_accepts_empty_input() {
     assert_self_attention!(Plain, Causal, Windowed, Table);
     assert_self_attention!(Softmax1, Sigmoid, Additive, Bilinear);
 }
 
 #[test]
-fn self_attention_of_nothing_with_data_for_its_mask() {
+fn self_attention_accepts_empty_input_and_mask_data() {
     assert_self_attention!(Padded, |x, b, s| (x, row(s, b)), |x, s| (x, s));
     assert_self_attention!(
         Padded,
@@ -206,13 +207,13 @@ fn self_attention_of_nothing_with_data_for_its_mask() {
 }
 
 #[test]
-fn cross_attention_of_nothing() {
+fn cross_attention_accepts_empty_inputs() {
     assert_cross_attention!(Cross, CrossCausal, CrossTable, CrossAlibi);
     assert_cross_attention!(CrossSoftmax1, CrossSigmoid, CrossAdditive, CrossBilinear);
 }
 
 #[test]
-fn cross_attention_of_nothing_with_data_for_its_mask() {
+fn cross_attention_accepts_empty_inputs_and_mask_data() {
     assert_cross_attention!(
         CrossPadded,
         |x, c, b, _q, k| (x, c, row(k, b)),
@@ -248,7 +249,7 @@ fn sizes_of_zero_may_be_known_at_compile_time() {
 }
 
 #[test]
-fn a_residual_of_nothing_is_nothing() {
+fn a_residual_of_empty_input_is_empty() {
     let model = Cpu::default().build_module::<(Residual<Causal>, Linear<8, 3>), f32>();
     let x = ones::<8>(0, 3);
     let y: Batched<8> = model.0.forward(x);

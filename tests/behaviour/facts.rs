@@ -1,4 +1,4 @@
-//! What is known of a layer before it runs: its sizes, its number of parameters, its cost, what its mask is like.
+//! Facts of a layer that are known before it runs: its sizes, its number of parameters, its cost, its mask.
 
 use attn::{Coverage, Error, MaskBlocks, attention, nn::LearnedPosition};
 use dfdx::prelude::*;
@@ -30,7 +30,7 @@ attention! {
             !(doc[b, q_idx] < doc[b, kv_idx] || weight[b, kv_idx] > 0.5) || kv_idx == 0
         }
     }
-    /// Chunks of a length that grows with the sequence, until there is none.
+    /// Chunks whose length grows with the sequence, until no chunk is left.
     struct Uneven<heads = 2, d_model = 8, mask = padding> {
         fn mask(q_idx, kv_idx, q_len) { q_idx / (q_len - 3) == kv_idx / (q_len - 3) }
     }
@@ -58,10 +58,10 @@ fn sizes_are_resolved() {
     assert_eq!(sizes!(Cross), [4, 1, 16, 4, 7, 6]);
     assert_eq!(sizes!(Bilinear), [4, 4, 16, 6, 6, 16]);
     assert_eq!(sizes!(OfAnother), [2, 2, 16, 8, 8, 5]);
-    // The width in which additive attention compares is that of its queries and keys.
+    // The width of the additive score is that of queries and keys.
     assert_eq!(sizes!(Additive), [4, 2, 16, 9, 4, 6]);
     assert_eq!(sizes!(OfConsts), [4, 2, 8, 8, 2, 8]);
-    // There are no queries and keys.
+    // The layer has no queries and keys.
     assert_eq!(sizes!(Places), [4, 2, 16, 0, 5, 6]);
 }
 
@@ -119,7 +119,7 @@ fn params_is_the_number_that_is_trained() {
         OfConsts,
         (8 * 32 + 32) + (8 * 16 + 16) + (8 * 4 + 4) + 4 * 8 + (8 * 8 + 8)
     );
-    // values, the table and the output
+    // values, the table and the output projection
     assert_params!(Places, (6 * 10 + 10) + 4 * 9 + (20 * 16 + 16));
     assert_params!(OfAnother, 2 * (16 * 16 + 16) + 2 * (5 * 16 + 16));
 
@@ -129,8 +129,8 @@ fn params_is_the_number_that_is_trained() {
     assert_eq!(Positions::PARAMS, positions.num_trainable_params());
 }
 
-/// The flops of `count` products of a `[m, k]` and a `[k, n]` matrix: a multiplication and an addition for each number that
-/// an element of the result sums.
+/// The flops of `count` products of a `[m, k]` and a `[k, n]` matrix: a multiplication and an addition for each term of each
+/// element.
 fn products(count: u64, [m, k, n]: [u64; 3]) -> u64 {
     2 * count * m * k * n
 }
@@ -150,7 +150,7 @@ fn flops_are_those_of_the_matrix_products() {
             + products(b, [q, 8, 8]);
         assert_eq!(flops(Plain::flops), plain);
 
-        // Fewer heads make the projections cheaper, not the scores.
+        // Fewer key heads make the projections cheaper, but not the scores.
         let grouped = products(b, [q, 16, 12])
             + products(b, [k, 16, 6])
             + products(b, [k, 16, 10])
@@ -167,7 +167,7 @@ fn flops_are_those_of_the_matrix_products() {
             + products(b, [q, 28, 16]);
         assert_eq!(flops(Cross::flops), cross);
 
-        // A query and a key are compared by one product with w_v, over the hidden layer.
+        // A pair of query and key costs one product with w_v, over the hidden layer.
         let additive = products(b, [q, 16, 36])
             + products(b, [k, 6, 18])
             + products(b, [k, 6, 8])
@@ -202,13 +202,13 @@ fn flops_stop_at_the_largest_number() {
 }
 
 #[test]
-fn what_is_proved_of_a_mask_is_a_constant() {
+fn proofs_about_a_mask_are_constants() {
     const { assert!(Grouped::IS_CAUSAL && Grouped::EVERY_QUERY_ATTENDS) }
     assert_eq!(
         [Plain::IS_CAUSAL, Plain::EVERY_QUERY_ATTENDS],
         [false, true]
     );
-    // Padding may leave a query without a key, and so may fewer keys than queries.
+    // Padding may leave a query without a key, and so may a smaller number of keys than of queries.
     assert_eq!(
         [Local::IS_CAUSAL, Local::EVERY_QUERY_ATTENDS],
         [true, false]
@@ -268,7 +268,7 @@ fn lengths_that_nobody_could_wait_for_are_an_error() {
 }
 
 #[test]
-fn masks_of_a_body_are_understood_too() {
+fn masks_of_a_body_are_proved_too() {
     const { assert!(Bodied::IS_CAUSAL && Bodied::EVERY_QUERY_ATTENDS) }
     const { assert!(Related::IS_CAUSAL && Related::EVERY_QUERY_ATTENDS) }
     for len in [0, 1, 9, 100] {
@@ -276,7 +276,7 @@ fn masks_of_a_body_are_understood_too() {
         let pairs = (4 * len * len).max(1) as f64;
         let expected = (2 * seen(10) + 2 * seen(3)) as f64 / pairs;
         assert_eq!(Bodied::mask_density(len, len), expected);
-        // The data let through what they may.
+        // The data hide nothing here.
         let causal = Grouped::mask_density(len, len);
         assert_eq!(Related::mask_density(len, len), causal);
         let blocks = [
@@ -302,15 +302,15 @@ fn density_is_the_share_of_pairs_that_attend() {
         assert_eq!(Grouped::mask_density(len, len), back as f64 / pairs);
         let local = (0..len).map(|q| (q + 1).min(EIGHT)).sum::<usize>();
         assert_eq!(Local::mask_density(len, len), local as f64 / pairs);
-        // As if no key were padding.
+        // As if no key were padded.
         assert_eq!(Packed::mask_density(len, len), 0.0);
     }
-    // The first of three queries sees two keys fewer than the last.
+    // The first of three queries attends to two keys fewer than the last.
     assert_eq!(Decoder::mask_density(3, 5), 12.0 / 15.0);
     assert_eq!(Decoder::mask_density(5, 3), 6.0 / 15.0);
 }
 
-/// How many blocks are empty, partial and full.
+/// The number of empty, partial and full blocks.
 fn counts(blocks: &MaskBlocks) -> [usize; 3] {
     [Coverage::Empty, Coverage::Partial, Coverage::Full].map(|coverage| blocks.count(coverage))
 }
@@ -326,7 +326,7 @@ fn blocks_are_those_that_the_kernels_meet() {
     assert_eq!(counts(&Plain::mask_blocks(0, 17)), [0; 3]);
 }
 
-/// Blocks of 48 queries and 16 keys of a head that looks back.
+/// Blocks of 48 queries and 16 keys of a causal head.
 fn counts_of_causal(len: usize) -> [usize; 3] {
     let mut counts = [0; 3];
     for first_query in (0..len).step_by(MaskBlocks::QUERIES) {

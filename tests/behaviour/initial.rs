@@ -1,4 +1,4 @@
-//! Layers start with the values that PyTorch would give them.
+//! The initial distributions of layers are PyTorch's.
 
 use attn::attention;
 use dfdx::prelude::*;
@@ -117,7 +117,7 @@ fn gains_start_at_one_and_the_table_of_biases_as_t5s() {
     let [q, qb, k, kb, v, vb, o, ob] = projections(packed, packed, packed, linear(64));
     let q_norm = ("q_norm.weight", ONE);
     let k_norm = ("k_norm.weight", ONE);
-    // T5 draws it with standard deviation d_model^-0.5.
+    // T5 draws the table with the standard deviation d_model^-0.5.
     let table = ("rel_pos_bias.weight", normal(1.0 / 8.0));
     assert_layer_starts!(Biased, [q, qb, q_norm, k, kb, k_norm, v, vb, table, o, ob]);
 }
@@ -170,7 +170,7 @@ fn normal_has_its_standard_deviation_for_all_but_gains_and_biases() {
 }
 
 #[test]
-fn the_seed_of_the_device_fixes_them() {
+fn initial_values_depend_on_the_seed_of_the_device() {
     let built = |seed| parameters(&Cpu::seed_from_u64(seed).build_module::<Biased, f32>());
     assert_eq!(built(1), built(1));
     for (one, other) in built(1).iter().zip(built(2)) {

@@ -1,8 +1,8 @@
-//! What a declared layer promises beside its values: that it is a module of dfdx as others are, what it says of mistakes, how it
-//! starts, is saved and is trained.
+//! Properties of a declared layer other than its values: it is a module of dfdx, reports mistakes, and is initialised, saved and
+//! trained.
 
 mod blocks;
-mod citizen;
+mod dfdx_module;
 mod dropout;
 mod empty;
 mod facts;

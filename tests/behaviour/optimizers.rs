@@ -1,4 +1,4 @@
-//! dfdx's optimizers and its other means of changing parameters reach every parameter of a declared layer.
+//! dfdx's optimizers and its other ways to change parameters reach every parameter of a declared layer.
 
 use attn::attention;
 use dfdx::{
@@ -10,11 +10,11 @@ use dfdx::{
 use support::tensors::{Named, fill, gradients, parameters};
 
 attention! {
-    // Rotated keys make even their bias count: without positions a softmax does not see it.
+    // The rotation makes the bias of the keys matter: without positions a softmax cancels it.
     struct Causal<heads = 4, kv_heads = 2, d_model = 8, mask = causal, position = rope, qk_norm = rms>;
 }
 
-/// Trains with an optimizer towards what another layer puts out. `f64`, so that no step is lost to rounding.
+/// Trains a layer with an optimizer to imitate another one. `f64`, so that no step is lost to rounding.
 fn assert_learns<O: Optimizer<Causal<f64>, Cpu, f64>>(new: impl FnOnce(&Causal<f64>) -> O) {
     let dev = Cpu::seed_from_u64(3);
     let x: Tensor<Rank3<4, 6, 8>, f64, _> = dev.sample_normal();
@@ -42,8 +42,8 @@ fn assert_learns<O: Optimizer<Causal<f64>, Cpu, f64>>(new: impl FnOnce(&Causal<f
             );
         }
     }
-    // The target is within reach of the layer. These 40 steps come down to between 0.06 and 0.4 of the first loss, which a
-    // wrong gradient would keep or exceed.
+    // The layer can represent the target. These 40 steps reduce the loss to between 0.06 and 0.4 of the first one. With a wrong
+    // gradient it would stay or grow.
     assert!(losses[39] < losses[0] / 2.0, "{losses:?}");
 }
 
@@ -126,7 +126,7 @@ fn a_moving_average_reaches_every_parameter() {
 }
 
 #[test]
-fn its_parameters_can_be_reset() {
+fn parameters_can_be_reset() {
     let mut layer = Cpu::default().build_module::<Causal, f32>();
     let built = parameters(&layer);
     fill(&mut layer, |_, values| vec![7.0; values.len()]);

@@ -1,4 +1,4 @@
-//! Layers are saved under fixed names, and what is loaded computes the same, bit for bit.
+//! Layers are saved under fixed names, and loaded ones compute the same, bit for bit.
 
 use attn::{
     Element, attention,
@@ -101,7 +101,7 @@ fn names_in_zip(path: &Path) -> Vec<String> {
     names
 }
 
-/// The header of a safetensors file: eight bytes that say how long it is, then names, dtypes and shapes as JSON.
+/// The header of a safetensors file: eight bytes with its length, then names, dtypes and shapes as JSON.
 fn header_of_safetensors(path: &Path) -> String {
     let bytes = fs::read(path).expect("the file was written");
     let (len, rest) = bytes.split_at(8);
@@ -109,7 +109,7 @@ fn header_of_safetensors(path: &Path) -> String {
     String::from_utf8_lossy(&rest[..len as usize]).into_owned()
 }
 
-/// Saves a model in dfdx's two ways and as a checkpoint, checks the names in the files, loads them into models with other
+/// Saves a model in dfdx's two formats and as a checkpoint, checks the names in the files, loads them into models with other
 /// parameters, and asserts that they compute exactly the same.
 fn assert_saves<L, E>(expected: &[(String, &[usize])], run: impl Fn(&L) -> Vec<E>)
 where
@@ -166,7 +166,7 @@ where
     assert_eq!(parameters(&from_safetensors), parameters(&saved));
 
     let mut from_checkpoint = L::build(&Cpu::seed_from_u64(4));
-    // The file of dfdx, and then our own.
+    // The file of dfdx, and then ours.
     checkpoint::load(&mut from_checkpoint, &safetensors, LoadOptions::default())
         .expect("dfdx's file is read");
     assert_eq!(parameters(&from_checkpoint), parameters(&saved));
@@ -196,7 +196,7 @@ where
 }
 
 #[test]
-fn every_kind_of_parameter_has_its_name() {
+fn parameters_of_every_kind_have_their_names() {
     assert_saves::<Plain, f32>(&within("", PLAIN), |l| l.forward(normal()).as_vec());
     assert_saves::<Normed, f32>(&within("", NORMED), |l| l.forward(normal()).as_vec());
     assert_saves::<Additive, f32>(&within("", ADDITIVE), |l| {
@@ -224,7 +224,7 @@ fn learned_positions_have_one_weight() {
 }
 
 #[test]
-fn in_a_model_the_names_say_where_the_layer_stands() {
+fn names_in_a_model_have_the_path_of_the_layer() {
     type Model = (
         LearnedPosition<6, 8, f32, Cpu>,
         Residual<Normed>,

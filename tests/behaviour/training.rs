@@ -1,4 +1,4 @@
-//! Models around declared layers learn what cannot be learned without attention.
+//! Models with declared layers learn tasks that require attention.
 
 use attn::{attention, nn::LearnedPosition};
 use dfdx::{
@@ -7,7 +7,7 @@ use dfdx::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-/// Tokens, or values, are drawn from so many with equal probability: who does not look pays `ln 8 = 2.08` for each.
+/// The number of tokens, or values, which have equal probability: the loss of a guess is `ln 8 = 2.08`.
 const VOCABULARY: usize = 8;
 const BATCH: usize = 16;
 const LEN: usize = 10;
@@ -15,7 +15,7 @@ const LEN: usize = 10;
 attention! {
     struct LookBack<heads = 2, d_model = 16, mask = causal>;
     struct Rotating<heads = 1, d_model = 16, mask = causal, position = rope>;
-    /// Of the order of tokens it knows what it learns.
+    /// Its only knowledge of the order of tokens is learned.
     struct Near<heads = 1, d_model = 16, mask = causal> {
         param near: [4] = zeros;
         fn score(score, q_idx, kv_idx) { score + 10.0 * near[clamp(q_idx - kv_idx, 0, 3)] }
@@ -33,7 +33,7 @@ fn one_hot<S: Shape>(classes: &[usize], shape: S) -> Tensor<S, f32, Cpu> {
     Cpu::default().tensor_from_vec(flat.collect(), shape)
 }
 
-/// Trains with Adam; `batch` makes the loss of one batch. Returns the mean loss of the last ten.
+/// Trains with Adam. `batch` computes the loss of one batch. Returns the mean loss of the last ten steps.
 fn train<M: TensorCollection<f32, Cpu>>(
     model: &mut M,
     steps: usize,
@@ -65,7 +65,7 @@ fn train<M: TensorCollection<f32, Cpu>>(
     last.iter().sum::<f32>() / last.len() as f32
 }
 
-/// The loss of naming, at every place but the first, the token before.
+/// The loss of predicting the previous token, at every position but the first.
 fn loss_of_previous_token<M>(
     model: &mut M,
     rng: &mut StdRng,
@@ -80,7 +80,7 @@ where
     let tokens: Vec<usize> = (0..BATCH * LEN)
         .map(|_| rng.gen_range(0..VOCABULARY))
         .collect();
-    // The first token of a sequence has none before it. It is to name itself, which costs nobody anything.
+    // The first token of a sequence has no previous one. Its target is itself, with a loss of 0.
     let previous = (0..tokens.len()).map(|place| if place % LEN == 0 { place } else { place - 1 });
     let targets: Vec<usize> = previous.map(|place| tokens[place]).collect();
     let tokens: Tensor<Rank2<BATCH, LEN>, usize, _> = Cpu::default().tensor(tokens);
@@ -88,13 +88,13 @@ where
     cross_entropy_with_logits_loss(logits, one_hot(&targets, Default::default()))
 }
 
-/// What the best model without attention pays: nothing for the first token, `ln 8` for each of the others.
+/// The loss of the best model without attention: 0 for the first token, `ln 8` for each of the others.
 fn previous_token_without_attention() -> f32 {
     uninformed() * (LEN - 1) as f32 / LEN as f32
 }
 
 #[test]
-fn with_learned_positions_it_finds_the_previous_token() {
+fn learned_positions_find_the_previous_token() {
     type Model = (
         Embedding<VOCABULARY, 16>,
         LearnedPosition<LEN, 16>,
@@ -104,12 +104,12 @@ fn with_learned_positions_it_finds_the_previous_token() {
     );
     let mut model = Cpu::default().build_module::<Model, f32>();
     let loss = train(&mut model, 120, loss_of_previous_token);
-    // A twentieth of what is lost without attention: the right token has probability 0.9 and more.
+    // A twentieth of the loss without attention: the right token has a probability of 0.9 and more.
     assert!(loss < previous_token_without_attention() / 20.0, "{loss}");
 }
 
 #[test]
-fn with_rotary_positions_it_finds_the_previous_token() {
+fn rotary_positions_find_the_previous_token() {
     type Model = (
         Embedding<VOCABULARY, 16>,
         Residual<(LayerNorm1D<16>, Rotating)>,
@@ -122,7 +122,7 @@ fn with_rotary_positions_it_finds_the_previous_token() {
 }
 
 #[test]
-fn with_a_learned_bias_of_distances_it_finds_the_previous_token() {
+fn a_learned_bias_of_distances_finds_the_previous_token() {
     type Model = (
         Embedding<VOCABULARY, 16>,
         Residual<(LayerNorm1D<16>, Near)>,
@@ -136,9 +136,9 @@ fn with_a_learned_bias_of_distances_it_finds_the_previous_token() {
     assert!([0, 2, 3].iter().all(|&far| near[far] < near[1]), "{near:?}");
 }
 
-/// The same model, blind: that the loss above cannot be had without attention is measured, too.
+/// The same model with attention disabled: the loss above requires attention.
 #[test]
-fn without_attention_the_previous_token_is_a_guess() {
+fn models_without_attention_guess_the_previous_token() {
     type Model = (
         Embedding<VOCABULARY, 16>,
         LearnedPosition<LEN, 16>,
@@ -151,10 +151,10 @@ fn without_attention_the_previous_token_is_a_guess() {
     assert!(loss > 0.9 * previous_token_without_attention(), "{loss}");
 }
 
-/// A context is a shuffled list of keys, each with a random value, and padding that repeats the keys with wrong values. The
-/// model is asked for the value of a key.
+/// A context is a shuffled list of keys, each with a random value, and padding that repeats the keys with wrong values. The model
+/// predicts the value of a key.
 #[test]
-fn it_looks_up_a_value_by_its_key_and_ignores_the_padding() {
+fn cross_attention_looks_up_a_value_by_its_key_and_ignores_padding() {
     const PAIRS: usize = 4;
     const KEYS: usize = 2 * PAIRS;
     type Query = Linear<KEYS, 16>;
@@ -188,6 +188,7 @@ fn it_looks_up_a_value_by_its_key_and_ignores_the_padding() {
         let logits = classify.forward_mut(found);
         cross_entropy_with_logits_loss(logits, one_hot(&targets, Default::default()))
     });
-    // Who does not look, or looks at all pairs alike, pays about ln 8; who reads the padding too is wrong half of the time.
+    // A model that ignores the context, or averages it, has a loss of about ln 8. One that reads the padding is wrong half of the
+    // time.
     assert!(loss < uninformed() / 20.0, "{loss}");
 }

@@ -1,5 +1,4 @@
-//! Debian's chromium, driven by its chromedriver: the protocol is W3C's WebDriver, JSON over HTTP
-//! (<https://www.w3.org/TR/webdriver2/>).
+//! Chromium, driven by chromedriver. The protocol is W3C's WebDriver, JSON over HTTP (<https://www.w3.org/TR/webdriver2/>).
 
 use anyhow::{Context, Result, bail, ensure};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -14,13 +13,13 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// With this in the environment, a browser that is not there is a failure.
+/// With this environment variable, a missing browser is a failure.
 const REQUIRED: (&str, &str) = ("ATTN_BROWSER", "required");
 const DRIVER: &str = "chromedriver";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-/// The folder where screenshots are kept to be looked at, if it is in the environment.
+/// The environment variable with the folder for screenshots.
 const KEPT: &str = "ATTN_SCREENSHOTS";
-/// By this name an element is sent.
+/// The key of an element in messages.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 const FLAGS: [&str; 10] = [
@@ -40,23 +39,23 @@ const FLAGS: [&str; 10] = [
 pub(crate) struct Browser {
     driver: Child,
     agent: ureq::Agent,
-    /// Where commands are sent.
+    /// The URL of commands.
     session: String,
-    /// The browser's own files, and the pages that it opens.
+    /// The profile of the browser, and the pages that it opens.
     folder: TempDir,
 }
 
-/// A picture of the window.
+/// A screenshot of the window.
 #[derive(PartialEq)]
 pub(crate) struct Screenshot {
     pub(crate) png: Vec<u8>,
-    /// All of its colours, and that of its first pixel.
+    /// All of its colours, and the colour of its first pixel.
     pub(crate) colours: BTreeSet<[u8; 3]>,
     pub(crate) corner: [u8; 3],
 }
 
 impl Screenshot {
-    /// Writes it to where somebody wants to look at it.
+    /// Saves it, if a folder for screenshots is set.
     pub(crate) fn keep(&self, name: &str) -> Result<()> {
         if let Some(folder) = env::var_os(KEPT) {
             std::fs::write(Path::new(&folder).join(format!("{name}.png")), &self.png)?;
@@ -66,7 +65,7 @@ impl Screenshot {
 }
 
 impl Browser {
-    /// A browser, or `None`, said plainly, if there is none on this machine.
+    /// A browser, or `None` with a message if this machine has none.
     pub(crate) fn start() -> Result<Option<Self>> {
         let browser = BROWSERS.iter().find_map(|name| find(name));
         let (Some(driver), Some(browser)) = (find(DRIVER), browser) else {
@@ -89,7 +88,7 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()?;
         let port = port(&mut child)?;
-        // A browser that hangs fails a test, and does not stop all of them.
+        // A browser that hangs fails its test, and does not block the others.
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(60)));
@@ -123,12 +122,12 @@ impl Browser {
         Ok(())
     }
 
-    /// What a script returns.
+    /// The result of a script.
     pub(crate) fn run(&self, script: &str) -> Result<Value> {
         self.post("/execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// The same, where it is text.
+    /// The result of a script as text.
     pub(crate) fn text(&self, script: &str) -> Result<String> {
         let value = self.run(script)?;
         Ok(value
@@ -143,14 +142,14 @@ impl Browser {
         Ok(())
     }
 
-    /// Moves the mouse to a place, from the middle of an element.
+    /// Moves the mouse to an offset from the middle of an element.
     pub(crate) fn hover(&self, selector: &str, [x, y]: [i64; 2]) -> Result<()> {
         let element = self.find(selector)?;
         let to = json!({"type": "pointerMove", "duration": 0, "origin": {ELEMENT: element}, "x": x, "y": y});
         self.act(&json!({"type": "pointer", "id": "mouse", "actions": [to]}))
     }
 
-    /// Presses keys one after the other, by the characters that WebDriver gives them.
+    /// Presses keys one after the other, by WebDriver's characters for them.
     pub(crate) fn press(&self, keys: &[char]) -> Result<()> {
         let kinds = ["keyDown", "keyUp"];
         let actions = keys
@@ -164,7 +163,7 @@ impl Browser {
         Ok(())
     }
 
-    /// As somebody sees it who asked for dark pages.
+    /// Emulates the dark colour scheme.
     pub(crate) fn dark(&self) -> Result<()> {
         let features = json!([{"name": "prefers-color-scheme", "value": "dark"}]);
         let command =
@@ -184,7 +183,7 @@ impl Browser {
         })
     }
 
-    /// What the browser wrote into its console since it was last asked, that is worse than a remark.
+    /// The warnings and errors in the browser's console since the last call.
     pub(crate) fn errors(&self) -> Result<Vec<String>> {
         let log = self.post("/se/log", &json!({"type": "browser"}))?;
         let entries = log.as_array().context("no log")?;
@@ -219,7 +218,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver closes the browser, and then it is ended itself. What fails here has failed before.
+        // The driver closes the browser, and then it is terminated itself. Errors here are consequences of earlier ones.
         let _ = self.agent.delete(&self.session).call();
         let _ = self.driver.kill();
         let _ = self.driver.wait();
@@ -240,14 +239,14 @@ fn read(command: &str, answer: ureq::http::Response<ureq::Body>) -> Result<Value
     Ok(value)
 }
 
-/// The port that the driver says it listens to.
+/// The port that the driver prints.
 fn port(driver: &mut Child) -> Result<u16> {
     let output = driver.stdout.take().context("no output")?;
     let mut lines = BufReader::new(output).lines();
     while let Some(line) = lines.next().transpose()? {
         if let Some((_, port)) = line.split_once("successfully on port ") {
             let port = port.trim_end_matches('.').parse()?;
-            // It goes on talking: nobody may keep it waiting.
+            // The driver keeps writing, so its output must be read.
             std::thread::spawn(move || lines.for_each(drop));
             return Ok(port);
         }

@@ -1,4 +1,4 @@
-//! The pages of `attn::viz` in a real browser. Where there is none, each test says so; with `ATTN_BROWSER=required` it fails.
+//! The pages of `attn::viz` in a real browser. Without one each test reports this; with `ATTN_BROWSER=required` it fails.
 
 mod driver;
 
@@ -16,10 +16,10 @@ attention! {
     struct Windowed<heads = 3, d_model = 12, mask = sliding_window(70)>;
 }
 
-/// Tokens of a sequence, so that there are several blocks both ways.
+/// The number of tokens, enough for several blocks in both directions.
 const LEN: usize = 150;
 
-/// What a layer with random weights looks at, in two sequences.
+/// The attention map of a layer with random weights, for two sequences.
 fn attended(name: &str, seed: u64) -> AttentionMap {
     let device = Cpu::seed_from_u64(seed);
     let layer = device.build_module::<Windowed, f32>();
@@ -33,7 +33,7 @@ fn words(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|i| format!("{prefix}{i}")).collect()
 }
 
-/// Two layers of self-attention, and one of cross-attention with other keys.
+/// Two layers of self-attention, and one of cross-attention with another number of keys.
 struct Fixture {
     layers: [AttentionMap; 3],
 }
@@ -61,7 +61,7 @@ impl Fixture {
         Ok(viewer.page())
     }
 
-    /// A browser that shows the page.
+    /// A browser with the page.
     fn open(&self) -> Result<Option<Browser>> {
         let Some(browser) = Browser::start()? else {
             return Ok(None);
@@ -71,18 +71,18 @@ impl Fixture {
     }
 }
 
-/// A weight as the page writes it.
+/// The number in a text of the page.
 fn number(text: &str) -> Result<f32> {
     let text = text.trim_start_matches("≈ ");
     text.parse()
         .with_context(|| format!("{text:?} is no number"))
 }
 
-/// The page rounds to 1/65531 of the largest weight of a row, and then writes four digits behind the point.
+/// The page rounds to 1/65531 of the largest weight of a row, and then to four decimals.
 const ROUNDING: f32 = 0.5e-4 + 1e-5;
 
 #[test]
-fn the_page_shows_its_layers_and_tokens_and_complains_of_nothing() -> Result<()> {
+fn the_page_shows_its_layers_and_tokens_without_errors() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -99,14 +99,14 @@ fn the_page_shows_its_layers_and_tokens_and_complains_of_nothing() -> Result<()>
         assert!(text.contains(expected), "{expected} is not in {text}");
     }
     let shot = browser.screenshot()?;
-    // The paper, the ink and the frames are some twenty; the colours of weights are more.
+    // Background, text and frames have about twenty colours; weights have more.
     assert!(shot.colours.len() > 100, "{} colours", shot.colours.len());
     assert_eq!(browser.errors()?, [""; 0]);
     Ok(())
 }
 
 #[test]
-fn the_page_asks_the_network_for_nothing() -> Result<()> {
+fn the_page_makes_no_requests() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -114,7 +114,7 @@ fn the_page_asks_the_network_for_nothing() -> Result<()> {
     let entries =
         browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)")?;
     assert_eq!(entries, serde_json::json!([]));
-    // And it may not: its policy stops what a script tries.
+    // Its policy also blocks requests of scripts.
     let script = "return fetch('http://127.0.0.1:9/').then(() => 'fetched', () => 'refused')";
     assert_eq!(browser.text(script)?, "refused");
     let errors = browser.errors()?.concat();
@@ -125,7 +125,7 @@ fn the_page_asks_the_network_for_nothing() -> Result<()> {
 const PIXELS: &str = "return document.querySelector('canvas').toDataURL()";
 
 #[test]
-fn another_head_is_another_map() -> Result<()> {
+fn heads_have_different_maps() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -144,7 +144,7 @@ fn another_head_is_another_map() -> Result<()> {
             .text(pressed)?
             .starts_with("blocks.1.attention, head 2:")
     );
-    // The lists say so, too, and can be used instead.
+    // The lists show the selection, too, and can change it.
     let chosen = "return [...document.querySelectorAll('select')].map(s => s.value).join()";
     assert_eq!(browser.text(chosen)?, "1,2,0,query");
     browser.click("[name=layer] option[value='0']")?;
@@ -161,7 +161,7 @@ fn another_head_is_another_map() -> Result<()> {
     Ok(())
 }
 
-/// The weights that the tokens of one side have, `""` for those that have none.
+/// The weights of the tokens of one side, `""` for those without.
 fn weights_of(browser: &Browser, side: &str) -> Result<Vec<String>> {
     let script = format!(
         "return [...document.querySelectorAll('[data-side={side}] button')].map(b => b.dataset.weight ?? '')"
@@ -184,7 +184,7 @@ fn assert_weights(found: &[String], expected: &[f32]) -> Result<()> {
 }
 
 #[test]
-fn pointing_at_a_token_shows_the_weights_of_the_map() -> Result<()> {
+fn the_weights_of_a_token_are_shown_under_the_mouse() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -200,7 +200,7 @@ fn pointing_at_a_token_shows_the_weights_of_the_map() -> Result<()> {
         text.contains("Query 9 “w9”") && text.contains(&entropy),
         "{text}"
     );
-    // And back: who looks at a key.
+    // In the other direction: the queries that attend to a key.
     browser.hover("[data-side=keys] [data-index='4']", [0, 0])?;
     let column: Vec<f32> = (0..LEN).map(|q| map.row(0, 1, q)[4]).collect();
     assert_weights(&weights_of(&browser, "queries")?, &column)?;
@@ -217,7 +217,7 @@ fn pointing_at_a_token_shows_the_weights_of_the_map() -> Result<()> {
 }
 
 #[test]
-fn a_click_keeps_a_token_and_the_arrows_go_on() -> Result<()> {
+fn a_click_selects_a_token_and_the_arrows_move_the_selection() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -233,7 +233,7 @@ fn a_click_keeps_a_token_and_the_arrows_go_on() -> Result<()> {
     assert_weights(&weights_of(&browser, "keys")?, map.row(0, 1, 2))?;
     browser.press(&[right, right])?;
     assert_weights(&weights_of(&browser, "keys")?, map.row(0, 1, 4))?;
-    // Behind the last one there is none.
+    // There is none after the last one.
     browser.press(&[right])?;
     assert_weights(&weights_of(&browser, "keys")?, map.row(0, 1, 4))?;
     browser.screenshot()?.keep("pointed")?;
@@ -244,7 +244,7 @@ const TIP: &str =
     "const d = document.querySelector('.tip').dataset; return [d.query, d.key, d.weight].join('|')";
 
 #[test]
-fn the_matrix_says_what_is_under_the_mouse_and_under_the_arrows() -> Result<()> {
+fn the_matrix_describes_the_cell_under_the_mouse_and_the_arrows() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -252,7 +252,8 @@ fn the_matrix_says_what_is_under_the_mouse_and_under_the_arrows() -> Result<()> 
     let check = |map: &AttentionMap| -> Result<[usize; 2]> {
         let tip = browser.text(TIP)?;
         let parts: Vec<&str> = tip.split('|').collect();
-        let (query, key): (usize, usize) = (parts[0].parse()?, parts[1].parse()?);
+        let query: usize = parts[0].parse()?;
+        let key: usize = parts[1].parse()?;
         assert_weights(&[parts[2].into()], &[map.row(0, 0, query)[key]])?;
         Ok([query, key])
     };
@@ -264,7 +265,7 @@ fn the_matrix_says_what_is_under_the_mouse_and_under_the_arrows() -> Result<()> 
     let right = '\u{e014}';
     let down = '\u{e015}';
     browser.press(&[down, down, right, right, right, right, right])?;
-    // The first shows the corner, the second goes down; five to the right are one too many.
+    // The first key shows the corner, the second moves down; five to the right are one too many.
     assert_eq!(check(&fixture.layers[2])?, [1, 3]);
     let shown = browser.text("return document.querySelector('.tip').textContent")?;
     assert!(shown.starts_with("1 “q1” → 3 “k3”: "), "{shown}");
@@ -272,7 +273,7 @@ fn the_matrix_says_what_is_under_the_mouse_and_under_the_arrows() -> Result<()> 
     Ok(())
 }
 
-/// The colours on the canvas, `r,g,b` each, by how many pixels have them.
+/// The number of pixels of a colour on the canvas, `r,g,b`.
 fn pixels(browser: &Browser, colour: [u8; 3]) -> Result<u64> {
     let [r, g, b] = colour;
     let script = format!(
@@ -290,8 +291,8 @@ fn pixels(browser: &Browser, colour: [u8; 3]) -> Result<u64> {
 }
 
 #[test]
-fn the_mask_lies_over_the_matrix_when_asked_for() -> Result<()> {
-    // Those of the style, on light paper.
+fn the_mask_overlays_the_matrix_on_request() -> Result<()> {
+    // The colours of the style, in the light theme.
     const MASKED: [u8; 3] = [0xd9, 0xd4, 0xcc];
     const KINDS: [[u8; 3]; 3] = [[0x0b, 0x7a, 0x43], [0xb0, 0x4a, 0x00], [0x5c, 0x66, 0x72]];
     let fixture = Fixture::new();
@@ -318,7 +319,7 @@ fn the_mask_lies_over_the_matrix_when_asked_for() -> Result<()> {
     browser.click("[name=zeros]")?;
     browser.click("[name=blocks]")?;
     assert!(browser.text(PIXELS)? == before);
-    // Where a map has no plan, none is offered.
+    // A map without blocks does not offer them.
     browser.click("[data-layer='2'][data-head='0']")?;
     let offered = "return String(document.querySelector('[name=blocks]').checkVisibility())";
     assert_eq!(browser.text(offered)?, "false");
@@ -349,7 +350,7 @@ fn the_overview_has_the_mean_entropy_of_each_head() -> Result<()> {
 }
 
 #[test]
-fn text_that_is_written_as_code_is_not_run() -> Result<()> {
+fn labels_with_code_are_not_executed() -> Result<()> {
     let hostile = [
         "</script><script>window.hacked = 1</script>",
         "<img src=x onerror='window.hacked = 1'>",
@@ -379,7 +380,7 @@ fn text_that_is_written_as_code_is_not_run() -> Result<()> {
 }
 
 #[test]
-fn long_sequences_and_none_at_all_are_drawn() -> Result<()> {
+fn long_and_empty_sequences_are_drawn() -> Result<()> {
     let Some(browser) = Browser::start()? else {
         return Ok(());
     };
@@ -396,7 +397,7 @@ fn long_sequences_and_none_at_all_are_drawn() -> Result<()> {
         viewer.add(map, &Labels::indices())?;
     }
     browser.open(&viewer.page())?;
-    // A pixel each: the last two keys of every query round to the last colour.
+    // One pixel per cell: the last two keys of every query have the last colour.
     assert_eq!(pixels(&browser, [0x24, 0x18, 0x58])?, 2 * 512);
     for layer in ["1", "2", "3", "4"] {
         browser.click(&format!("[data-layer='{layer}'][data-head='0']"))?;
@@ -419,7 +420,7 @@ fn long_sequences_and_none_at_all_are_drawn() -> Result<()> {
 }
 
 #[test]
-fn the_page_has_a_dark_side() -> Result<()> {
+fn the_page_has_a_dark_theme() -> Result<()> {
     let fixture = Fixture::new();
     let Some(browser) = fixture.open()? else {
         return Ok(());
@@ -471,7 +472,7 @@ fn a_report_shows_its_parts() -> Result<()> {
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
-    // The browser could read the chart.
+    // The browser has decoded the chart.
     let width = "const i = document.querySelector('img'); return i.complete ? String(i.naturalWidth) : 'not there'";
     assert_eq!(browser.text(width)?, "920");
     browser.hover("[data-side=queries] [data-index='3']", [0, 0])?;
@@ -488,7 +489,7 @@ fn a_report_shows_its_parts() -> Result<()> {
 }
 
 #[test]
-fn heat_maps_are_drawings_that_a_browser_can_read() -> Result<()> {
+fn heat_maps_are_valid_svg() -> Result<()> {
     let fixture = Fixture::new();
     let labels = Labels::cross(
         [words("query ", 5)],

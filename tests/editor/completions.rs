@@ -1,4 +1,4 @@
-//! Which names are offered: all that may stand there, and no other.
+//! Completions: all names that are possible at a place, and no others.
 
 use crate::{ask, body, layer, model};
 
@@ -70,7 +70,7 @@ const SIZES_OF_LAYERS: [&str; 6] = [
     "value_head_dim",
 ];
 
-/// These names and no other are offered at the cursor.
+/// Checks that exactly these names are completed at the cursor.
 fn check(source: &str, expected: &[&[&str]]) {
     let mut expected: Vec<_> = expected.concat().iter().map(ToString::to_string).collect();
     expected.sort();
@@ -115,7 +115,7 @@ fn a_layer_offers_its_keys() {
 }
 
 #[test]
-fn a_layer_that_is_not_written_to_its_end_offers_them_too() {
+fn incomplete_layers_offer_keys_too() {
     check(
         "attn::attention! { struct Layer<heads = 2, mas$0 }",
         &[&KEYS_OF_LAYERS],
@@ -202,7 +202,7 @@ fn a_statement_offers_operations_and_the_variables_before_it() {
 }
 
 #[test]
-fn an_operand_with_a_name_is_offered() {
+fn named_operands_are_offered() {
     check(
         &model("attention::<2, mask = padding>(x, padd$0 = lens)"),
         &[&["context", "document", "padding"]],
@@ -210,7 +210,7 @@ fn an_operand_with_a_name_is_offered() {
 }
 
 #[test]
-fn an_axis_is_one_of_the_inputs_or_a_size() {
+fn axes_of_the_inputs_and_sizes_are_offered_as_axes() {
     check(
         "attn::model! { struct Model<width = 8>; fn forward(x: [batch, width]) -> [ba$0] { x } }",
         &[&["batch", "width"]],
@@ -218,7 +218,7 @@ fn an_axis_is_one_of_the_inputs_or_a_size() {
 }
 
 #[test]
-fn a_layer_to_tie_to_is_one_that_has_a_name() {
+fn named_layers_are_offered_for_ties() {
     check(
         &model("let y = embedding::<8, 8, name = table>(x); linear::<tied = ta$0>(y)"),
         &[&["table"]],
@@ -246,7 +246,7 @@ fn a_body_offers_its_items() {
 }
 
 #[test]
-fn a_function_of_a_body_offers_what_it_may_name() {
+fn a_function_of_a_body_offers_its_arguments_tensors_and_functions() {
     let tensors: &[&str] = &["slope", "far"];
     for typed in [
         "score * $0",
@@ -275,7 +275,7 @@ fn a_function_of_a_body_offers_what_it_may_name() {
 }
 
 #[test]
-fn a_size_may_be_a_constant_of_the_program() {
+fn constants_of_the_program_are_offered_as_sizes() {
     for typed in ["kv_heads = WID$0", "kv_heads = $0"] {
         let source = format!("const WIDTH: usize = 8; {}", layer(typed, ";"));
         if let Some(offered) = ask(|server| server.completions(&source)) {

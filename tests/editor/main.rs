@@ -1,5 +1,5 @@
-//! What rust-analyzer offers and says inside of the macros. Where it is not installed, each test says so; with `ATTN_EDITOR=required` it
-//! fails.
+//! Completions and hover texts of rust-analyzer inside of the macros. Without rust-analyzer each test reports this; with
+//! `ATTN_EDITOR=required` it fails.
 
 mod completions;
 mod meanings;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use anyhow::Result;
 use server::Server;
 
-/// Asks the one server of all tests, which loads the program once.
+/// Queries the server, which all tests share and which loads the program once.
 fn ask<T>(question: impl FnOnce(&mut Server) -> Result<T>) -> Option<T> {
     static SERVER: OnceLock<Option<Mutex<Server>>> = OnceLock::new();
     let server = SERVER.get_or_init(|| {
@@ -30,7 +30,7 @@ fn ask<T>(question: impl FnOnce(&mut Server) -> Result<T>) -> Option<T> {
     Some(question(&mut server).expect("rust-analyzer answers"))
 }
 
-/// `attention!` with these keys, and perhaps a body.
+/// `attention!` with these keys, and an optional body.
 fn layer(keys: &str, end: &str) -> String {
     format!("attn::attention! {{ pub struct Layer<heads = 2, d_model = 8, {keys}>{end} }}")
 }

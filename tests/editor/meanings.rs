@@ -1,8 +1,8 @@
-//! What is said of a name, and where it leads.
+//! Hover texts and definitions of names.
 
 use crate::{ask, body, layer, model};
 
-/// This is said of the name at the cursor.
+/// Checks the hover text of the name at the cursor.
 fn check(source: &str, expected: &str) {
     if let Some(said) = ask(|server| server.hover(source)) {
         assert!(said.contains(expected), "{said} in {source}");

@@ -1,4 +1,4 @@
-//! rust-analyzer over a small program, and the messages to it: JSON behind a header with its length.
+//! rust-analyzer on a small program, and its messages: JSON with a header that has the length.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
 
-/// Where text is looked at: behind what stands before it.
+/// The mark of the cursor in a source.
 pub(crate) const CURSOR: &str = "$0";
 
 /// The first time, rust-analyzer compiles the macros.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The server of the protocol answers that the text has changed meanwhile.
+/// The error code of the protocol for a text that has changed meanwhile.
 const CONTENT_MODIFIED: i64 = -32801;
 
 pub(crate) struct Server {
@@ -36,14 +36,14 @@ impl Drop for Server {
     }
 }
 
-/// Whether `rust-analyzer` can be run.
+/// Whether `rust-analyzer` is installed.
 pub(crate) fn is_there() -> bool {
     let version = Command::new("rust-analyzer").arg("--version").output();
     version.is_ok_and(|output| output.status.success())
 }
 
 impl Server {
-    /// rust-analyzer, which has loaded a program that depends on `attn`.
+    /// Starts rust-analyzer, and loads a program that depends on `attn`.
     pub(crate) fn start() -> Result<Self> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("editor");
         let file = write_program(&folder)?;
@@ -84,7 +84,7 @@ impl Server {
                 "cachePriming": { "enable": false },
                 "cargo": {
                     "buildScripts": { "enable": true },
-                    // Kept between runs, so that the macros are compiled once.
+                    // The folder is kept between runs, so that the macros are compiled once.
                     "targetDir": folder.join("target"),
                 },
                 "procMacro": { "enable": true },
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// The names that are offered at the cursor.
+    /// The completions at the cursor.
     pub(crate) fn completions(&mut self, source: &str) -> Result<Vec<String>> {
         let found = self.at_cursor("textDocument/completion", source)?;
         let items = found["items"].as_array().or(found.as_array());
@@ -118,14 +118,14 @@ impl Server {
         Ok(offers.collect())
     }
 
-    /// What is said of the name at the cursor, as Markdown.
+    /// The hover text of the name at the cursor, as Markdown.
     pub(crate) fn hover(&mut self, source: &str) -> Result<String> {
         let found = self.at_cursor("textDocument/hover", source)?;
         let text = found["contents"]["value"].as_str();
         Ok(text.unwrap_or_default().to_owned())
     }
 
-    /// The line, counted from 0, to which the name at the cursor leads.
+    /// The line, counted from 0, of the definition of the name at the cursor.
     pub(crate) fn definition(&mut self, source: &str) -> Result<Vec<u64>> {
         let found = self.at_cursor("textDocument/definition", source)?;
         let here = found.as_array().into_iter().flatten();
@@ -185,7 +185,7 @@ impl Server {
         Ok(self.to.flush()?)
     }
 
-    /// The first message that `found` accepts. What the server asks meanwhile is answered: there is nothing to say.
+    /// The first message that `found` accepts. Requests of the server get an empty answer.
     fn wait(&mut self, found: impl Fn(&Value) -> Option<Value>) -> Result<Value> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -204,7 +204,7 @@ impl Server {
     }
 }
 
-/// A package that depends on `attn`, with the versions that the workspace has. Its only file.
+/// Writes a package that depends on `attn`, with the locked versions of the workspace. Returns the path of its only file.
 fn write_program(folder: &Path) -> Result<PathBuf> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -223,7 +223,7 @@ fn write_program(folder: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Every message of the server, one after the other.
+/// The messages of the server.
 fn messages(output: ChildStdout) -> Receiver<Value> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

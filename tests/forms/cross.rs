@@ -1,4 +1,4 @@
-//! A context of another width and length, and how its positions line up with those of the queries.
+//! Contexts of other widths and lengths, and the alignment of their positions with those of the queries.
 
 use support::agreement::agree_across;
 
@@ -6,12 +6,12 @@ tests! {
     agree_across, |x, context, _case| (x, context);
 
     plain [heads = 2, d_model = 8, d_context = 6];
-    one_number_wide [heads = 2, d_model = 8, d_context = 1];
-    as_wide_as_the_input [heads = 2, d_model = 8, d_context = 8];
+    context_of_one_number [heads = 2, d_model = 8, d_context = 1];
+    context_of_the_input_width [heads = 2, d_model = 8, d_context = 8];
     wider_than_a_vector [heads = 2, d_model = 8, d_context = 35];
-    with_shared_keys [heads = 4, kv_heads = 2, d_model = 8, d_context = 6];
-    with_odd_heads [heads = 3, d_model = 8, d_context = 5, head_dim = 7, value_head_dim = 9];
-    without_bias [heads = 2, d_model = 8, d_context = 6, bias = false];
+    shared_keys [heads = 4, kv_heads = 2, d_model = 8, d_context = 6];
+    odd_heads [heads = 3, d_model = 8, d_context = 5, head_dim = 7, value_head_dim = 9];
+    no_bias [heads = 2, d_model = 8, d_context = 6, bias = false];
 
     causal_upper_left [heads = 2, d_model = 8, d_context = 6, mask = causal(upper_left)];
     causal_lower_right [heads = 2, d_model = 8, d_context = 6, mask = causal(lower_right)];

@@ -1,4 +1,4 @@
-//! Sizes of heads, which of them share keys, and which projections have a bias.
+//! Sizes of heads, shared keys, and biases of projections.
 
 use support::agreement::agree;
 

@@ -8,7 +8,7 @@ tests! {
     causal [heads = 2, d_model = 8, mask = causal];
     sliding_window_beyond_a_tile [heads = 2, d_model = 8, mask = sliding_window(70)];
     chunks_beyond_a_tile [heads = 2, d_model = 8, mask = chunked(130)];
-    what_a_window_leaves_out [heads = 2, d_model = 8, mask = !sliding_window(100, symmetric)];
+    complement_of_a_window [heads = 2, d_model = 8, mask = !sliding_window(100, symmetric)];
 }
 
 tests! {
@@ -34,6 +34,6 @@ tests! {
     de_morgan [heads = 2, d_model = 8, mask = !(!causal | sliding_window(7))];
     three_with_parentheses [heads = 2, d_model = 8, mask = (sliding_window(4) | prefix_lm(2)) & !dilated_sliding_window(2, 2)];
     four_in_a_row [heads = 2, d_model = 8, mask = chunked(40) & causal | sliding_window(2) & !prefix_lm(1)];
-    nothing_at_all [heads = 2, d_model = 8, mask = causal & !causal];
+    empty_mask [heads = 2, d_model = 8, mask = causal & !causal];
     everything_after_all [heads = 2, d_model = 8, mask = causal | !causal];
 }

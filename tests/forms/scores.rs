@@ -1,4 +1,4 @@
-//! How a query and a key make a score, and a score a weight.
+//! Scores and normalizers.
 
 use support::agreement::{LARGE, agree, agree_beyond_a_tile, agree_on_large_scores};
 
@@ -66,7 +66,7 @@ tests! {
     rms_of_bilinear [heads = 2, d_model = 8, score = bilinear, qk_norm = rms];
 }
 
-// Scores of both signs up to 1e4 and more, of which a softmax sees one or two.
+// Scores of both signs up to 1e4 and more, of which one or two have nonzero weights in a softmax.
 tests! {
     agree_on_large_scores, |x, _case| x;
 

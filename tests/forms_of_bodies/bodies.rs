@@ -1,4 +1,4 @@
-//! Functions of the score and of the place, and what they learn, over several tiles of queries and keys.
+//! Score functions and masks of bodies, and their parameters, over several tiles of queries and keys.
 
 use support::agreement::{agree, agree_across, agree_beyond_a_tile};
 
@@ -54,11 +54,11 @@ tests! {
         param cap: [heads] = 1.5;
         fn score(score, h) { cap[h] * tanh(score / cap[h]) }
     };
-    of_shared_keys_under_softmax1 [heads = 4, kv_heads = 2, d_model = 8, normalizer = softmax1, position = rope] {
+    shared_keys_under_softmax1 [heads = 4, kv_heads = 2, d_model = 8, normalizer = softmax1, position = rope] {
         param shift: [heads, 2] = normal(std = 0.5);
         fn score(score, h, q_idx, kv_idx) { score + shift[h, if kv_idx <= q_idx { 0 } else { 1 }] }
     };
-    of_additive_scores_under_sigmoid [heads = 2, d_model = 8, score = additive(hidden = 5), normalizer = sigmoid] {
+    additive_scores_under_sigmoid [heads = 2, d_model = 8, score = additive(hidden = 5), normalizer = sigmoid] {
         param width: [1] = 9.0;
         fn score(score, q_idx, kv_idx) {
             let distance = (q_idx - kv_idx) as f32 / width[0];
@@ -75,7 +75,7 @@ tests! {
     };
 }
 
-// Places alone, under everything that makes weights of scores.
+// Functions of positions only, with every normalizer.
 tests! {
     agree, |x, _case| x;
 
@@ -113,7 +113,7 @@ tests! {
     };
 }
 
-// Each function of scores, which the vectors compute, and of what is learned, which is computed for a row of keys.
+// Each function on scores, which vectors compute, and on parameters, which are computed for a row of keys.
 tests! {
     agree, |x, _case| x;
 

@@ -1,4 +1,4 @@
-//! Layers with data of the call: `padding` in each of its forms, `document`, and what bodies declare.
+//! Layers with data of the call: `padding` in each form, `document`, and the data of bodies.
 
 use attn::data::LengthsPerQuery;
 use support::agreement::{agree, agree_across, agree_beyond_a_tile};
@@ -129,7 +129,7 @@ tests! {
     };
 }
 
-// A key that counts 0 times has the score of minus infinity, in a sequence all of them.
+// A key with the weight 0 has the score minus infinity; in one sequence all keys have.
 tests! {
     agree, |x, case| (x, case.counts::<E>());
 

@@ -1,4 +1,4 @@
-//! Dropout while training: of devices with the same seed both lowerings drop the same weights.
+//! Dropout in training: on devices with the same seed, both forms drop the same weights.
 
 use support::agreement::{agree, agree_across, agree_beyond_a_tile};
 use support::subject::{Sizes, Way};
@@ -15,13 +15,13 @@ tests! {
     none [heads = 2, d_model = 8, dropout = 0];
     a_tenth [heads = 2, d_model = 8, dropout = 0.1];
     most [heads = 2, d_model = 8, dropout = 0.9];
-    of_shared_keys [heads = 4, kv_heads = 2, d_model = 8, dropout = 0.3, mask = causal];
-    under_softmax1 [heads = 2, d_model = 8, dropout = 0.3, normalizer = softmax1];
-    under_sink [heads = 2, d_model = 8, dropout = 0.3, normalizer = sink];
-    under_entmax15 [heads = 2, d_model = 8, dropout = 0.3, normalizer = entmax15];
-    under_sigmoid [heads = 2, d_model = 8, dropout = 0.3, normalizer = sigmoid];
-    of_additive_scores [heads = 2, d_model = 8, dropout = 0.3, score = additive(hidden = 3)];
-    of_biased_scores [heads = 2, d_model = 8, dropout = 0.3, position = rel_pos_bias(6, 20), softcap = 2];
+    shared_keys [heads = 4, kv_heads = 2, d_model = 8, dropout = 0.3, mask = causal];
+    softmax1 [heads = 2, d_model = 8, dropout = 0.3, normalizer = softmax1];
+    sink [heads = 2, d_model = 8, dropout = 0.3, normalizer = sink];
+    entmax15 [heads = 2, d_model = 8, dropout = 0.3, normalizer = entmax15];
+    sigmoid [heads = 2, d_model = 8, dropout = 0.3, normalizer = sigmoid];
+    additive_scores [heads = 2, d_model = 8, dropout = 0.3, score = additive(hidden = 3)];
+    biased_scores [heads = 2, d_model = 8, dropout = 0.3, position = rel_pos_bias(6, 20), softcap = 2];
 }
 
 tests! {
@@ -33,12 +33,12 @@ tests! {
 tests! {
     agree_across, |x, context, _case| (x, context);
 
-    of_a_context [heads = 2, d_model = 8, d_context = 6, dropout = 0.3];
+    a_context [heads = 2, d_model = 8, d_context = 6, dropout = 0.3];
 }
 
-/// Or else the agreement above would say nothing.
+/// Without this, the agreement above would prove nothing.
 #[test]
-fn weights_are_dropped_here() {
+fn dropout_changes_the_output() {
     let with = subject!(|x, _case| x, [heads = 2, d_model = 8, dropout = 0.3]);
     let without = subject!(|x, _case| x, [heads = 2, d_model = 8]);
     let case = with.case(Sizes::square(2, 17));

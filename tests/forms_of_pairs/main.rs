@@ -1,5 +1,5 @@
-//! Every pair of values of two keys: the specs are chosen so that each pair that may stand together does so in one of them, or in a file
-//! beside this one: a width of values that is narrow or wide, a bias on none or some, a mask of one kind, and so on.
+//! All pairs of values of two keys: every pair that is valid occurs in one of these specs, or in another test of both forms. The
+//! values are, for example, a narrow or wide value head, a bias on none or some projections, each kind of mask.
 
 #[macro_use(tests)]
 extern crate support;

@@ -1,5 +1,5 @@
-//! What the fused form promises beside its values: its gradients are slopes, it is one operation on the tape, keeps apart what is
-//! masked, and gives the same bits for any number of threads.
+//! Properties of the fused form: its gradients are correct, it is one operation on the tape, masked tokens have no effect, and
+//! the bits are the same for any number of threads.
 
 #[macro_use(tests)]
 extern crate support;

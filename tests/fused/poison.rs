@@ -1,10 +1,10 @@
-//! What a query does not attend to has no influence on it: not on the last bit, and not if it is NaN, infinite or huge.
+//! Masked tokens do not affect a query: not in the last bit, and not if they are NaN, infinite or huge.
 //!
-//! A projection maps every token by itself, and the gradient of its weights is a sum over tokens of an input times a gradient that is
-//! exactly 0 where the token is not attended to. So a huge token has no part in it; NaN and infinity have, for 0 times them is NaN, in
-//! dfdx and in PyTorch, too. In all else no wild token has a part.
+//! A projection maps every token separately. The gradient of its weights is a sum over tokens of an input times a gradient, which
+//! is exactly 0 for a masked token. So a huge token has no effect on it. NaN and infinity have, since 0 times them is NaN, in
+//! dfdx and in PyTorch as well. These gradients are the only exception.
 //!
-//! That is the fused form. The composed one multiplies by 0, so this holds there of finite tokens alone.
+//! This holds for the fused form. The composed form multiplies by 0, so there it holds for finite tokens only.
 
 use attn::data::LengthsPerQuery;
 
@@ -13,17 +13,17 @@ use super::{
     subject::{Case, Sizes, Subject, Way},
 };
 
-/// What the wild numbers are. The last one overflows when it is squared in `f32`.
+/// The wild numbers. The square of the last one overflows in `f32`.
 const WILD: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e30];
 
-/// Below a tile, and over several with some that nothing is seen of.
+/// Sizes below a tile, and over several tiles of which some are masked.
 const SIZES: [Sizes; 3] = [
     Sizes::new(2, 5, 7),
     Sizes::new(3, 13, 67),
     Sizes::new(3, 70, 150),
 ];
 
-/// Finite, and so is all that the composed form computes of it.
+/// A finite number for which all results of the composed form are finite.
 const TAME: f64 = 1e6;
 
 type Run = fn(Way, &Case) -> Outcome;
@@ -47,7 +47,7 @@ fn by_documents(case: &Case, b: usize, q: usize, k: usize) -> bool {
     case.document(b, q) == case.key_document(b, k)
 }
 
-/// Whether each query attends to anything, `[batch, query]`.
+/// Whether each query attends to any key, `[batch, query]`.
 fn seeing(case: &Case, attends: Attends) -> Vec<bool> {
     let Sizes {
         batch,
@@ -59,7 +59,7 @@ fn seeing(case: &Case, attends: Attends) -> Vec<bool> {
     sees.collect()
 }
 
-/// Whether each key is attended to, `[batch, key]`.
+/// Whether any query attends to each key, `[batch, key]`.
 fn seen(case: &Case, attends: Attends) -> Vec<bool> {
     let Sizes {
         batch,
@@ -71,7 +71,7 @@ fn seen(case: &Case, attends: Attends) -> Vec<bool> {
     is_seen.collect()
 }
 
-/// The case with all numbers of the tokens that are not kept replaced.
+/// The case with the numbers of all tokens replaced that are not kept.
 fn with_wild(case: &Case, name: &str, keep: &[bool], wild: f64) -> Case {
     let mut case = case.clone();
     let values = case.state.flat_mut(name);
@@ -100,7 +100,7 @@ fn assert_zero_but(what: &str, values: &[f64], keep: &[bool]) {
     }
 }
 
-/// Asserts that these tokens have the same numbers, to the bit.
+/// Asserts that the kept tokens have the same bits.
 #[track_caller]
 fn assert_kept(what: &str, values: &[f64], expected: &[f64], keep: &[bool]) {
     let pairs = rows(values, keep).zip(rows(expected, keep));
@@ -116,14 +116,13 @@ fn assert_kept(what: &str, values: &[f64], expected: &[f64], keep: &[bool]) {
     }
 }
 
-/// As [`assert_kept`], of all numbers.
+/// Asserts that all numbers have the same bits.
 #[track_caller]
 fn assert_alike(what: &str, values: &[f64], expected: &[f64]) {
     assert_kept(what, values, expected, &[true]);
 }
 
-/// All that is true of a context some tokens of which nobody sees, and of queries that see nothing. The layer has no bias in
-/// its output.
+/// Asserts the properties of masked tokens of a context, and of queries that attend to nothing. The layer has no output bias.
 fn isolates(subject: &Subject, attends: Attends) {
     for sizes in SIZES {
         let case = subject.case(sizes);
@@ -161,7 +160,7 @@ fn finite_hidden_keys_are_nothing_to_the_composed_form(run: Run, case: &Case, se
     }
 }
 
-/// Wild tokens of the context that nobody sees.
+/// Wild tokens of the context that no query attends to.
 fn hidden_keys_are_nothing(run: Run, case: &Case, seen: &[bool], wild: f64, expected: &Outcome) {
     let found = run(Way::Fused, &with_wild(case, "context", seen, wild));
     let what = |name: &str| format!("{wild} in keys of {:?}: {name}", case.sizes);
@@ -179,7 +178,7 @@ fn hidden_keys_are_nothing(run: Run, case: &Case, seen: &[bool], wild: f64, expe
     }
 }
 
-/// Wild queries that see nothing, and wild gradients of what comes out for them.
+/// Wild queries that attend to nothing, and wild gradients of their outputs.
 fn blind_queries_are_nothing(
     run: Run,
     case: &Case,
@@ -312,8 +311,8 @@ const CHANGES: [(usize, usize); 8] = [
     (200, 199),
 ];
 
-/// Causality: no token has any influence on the outputs before it, nor do these have any on its gradient; and the gradient of
-/// an output is not felt by the tokens after it.
+/// Causality: a token affects neither the outputs before it, nor do these affect its gradient; and the gradient of an output does
+/// not affect the tokens after it.
 fn looks_back(subject: &Subject) {
     for (length, token) in CHANGES {
         let case = subject.case(Sizes::square(1, length));

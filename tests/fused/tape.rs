@@ -1,4 +1,4 @@
-//! A whole layer is one operation of the tape, and there it behaves as any other of dfdx.
+//! A whole layer is one operation on the tape, and behaves like any other operation of dfdx.
 
 use super::{
     compare::{Outcome, assert_close, assert_same, backpropagate, flat, layer_with, state_for},
@@ -26,11 +26,11 @@ type Batched<E = f64> = Tensor<(usize, usize, Const<8>), E, Cpu>;
 type Shape3 = (usize, usize, Const<8>);
 const SHAPE: Shape3 = (3, 5, Const);
 
-/// Sums over at most 15 tokens, 8 numbers wide, on a few levels: 100 roundings of ε/2 of terms up to 4 add up like
-/// 4 √100 ε/2 = 4e-15. Ten times that.
+/// Sums over at most 15 tokens, 8 numbers wide, on a few levels: 100 roundings of ε/2 of terms up to 4 add up to 4 √100 ε/2 =
+/// 4e-15. Ten times that.
 const TOLERANCE: f64 = 5e-14;
 
-/// Runs one of the lowerings.
+/// Runs one of the forms.
 macro_rules! forward {
     ($way:expr, $layer:expr, $input:expr) => {
         match $way {
@@ -40,13 +40,13 @@ macro_rules! forward {
     };
 }
 
-/// Asserts that the lowerings come to the same.
+/// Asserts that both forms have the same results.
 #[track_caller]
 fn assert_agree(run: impl Fn(Way) -> Outcome) {
     assert_same("fused", &run(Way::Fused), &run(Way::Composed), TOLERANCE);
 }
 
-/// How many operations are on a tape.
+/// The number of operations on a tape.
 fn operations<S: Shape>(y: Traced<S, f64>) -> usize {
     let (_, tape) = y.split_tape();
     let tape = format!("{tape:?}");
@@ -115,7 +115,7 @@ fn the_composed_layer_is_a_chain() {
 }
 
 #[test]
-fn without_a_tape_the_output_is_the_same() {
+fn outputs_without_a_tape_are_the_same() {
     let state = state_for::<Causal<f32>, _>(&[("x", &DIMS)]);
     let mut layer = layer_with::<Causal<f32>, _>(&state);
     let x: Batched<f32> = state.tensor("x", SHAPE);
@@ -182,7 +182,7 @@ fn a_layer_may_follow_itself() {
 }
 
 #[test]
-fn gradients_flow_on_to_what_the_inputs_came_from() {
+fn gradients_flow_to_the_operations_before() {
     let state = state_for::<Cross<f64>, _>(&[("source", &DIMS), ("x", &[3, 4, 8])]);
     let layer = layer_with::<Cross<f64>, _>(&state);
     let encoder = Cpu::seed_from_u64(1).build_module::<Linear<8, 8>, f64>();
@@ -226,7 +226,7 @@ fn inputs_may_be_views() {
         let ran = ran.input("base", &base).input("row", &row);
         ran.parameters(&layer)
     });
-    // The other way around, and along other axes.
+    // The operands swapped, and other axes.
     assert_agree(|way| {
         let base: Batched = state.tensor("base", (5, 3, Const));
         let row: Tensor<(usize, Const<8>), f64, _> = state.tensor("row", (4, Const));
@@ -239,7 +239,7 @@ fn inputs_may_be_views() {
     });
 }
 
-/// A turned view of what is stored, with the same numbers.
+/// A permuted view of stored numbers, with the same values.
 fn turned<const N: usize, const M: usize>(
     x: Tensor<Rank2<N, M>, f64, Cpu>,
 ) -> Tensor<Rank2<N, M>, f64, Cpu> {
@@ -265,7 +265,7 @@ fn parameters_may_be_views() {
     let found = run_cross(Way::Fused, &layer, &state);
     assert_same("permuted", &found, &expected, 0.0);
 
-    // One number for all: its gradient is a sum.
+    // One number, broadcast: its gradient is a sum.
     let one: Tensor<Rank0, f64, _> = Cpu::default().tensor(0.3);
     layer.q_proj.bias = one.clone().broadcast();
     let row: Tensor<Rank1<8>, f64, _> = Cpu::default().sample_normal();
@@ -296,9 +296,9 @@ fn gains_may_be_views() {
     });
 }
 
-/// The gradients that `alloc_grads` prepares are those of a leaky trace, and a second backward pass adds to them.
+/// The gradients of `alloc_grads` equal those of a leaky trace, and a second backward pass adds to them.
 #[test]
-fn gradients_gather_over_backward_passes() {
+fn gradients_accumulate_over_backward_passes() {
     let state = state_for::<Causal<f64>, _>(&[("x", &DIMS)]);
     let mut layer = layer_with::<Causal<f64>, _>(&state);
     let x: Batched = state.tensor("x", SHAPE);
@@ -322,9 +322,9 @@ fn gradients_gather_over_backward_passes() {
     assert_eq!(again, once);
 }
 
-/// A traced tensor keeps its tape through a layer whose output is not used for the loss.
+/// A traced tensor keeps its tape through a layer whose output does not reach the loss.
 #[test]
-fn what_does_not_reach_the_loss_has_a_gradient_of_zero() {
+fn values_that_do_not_reach_the_loss_have_zero_gradients() {
     let layer = Cpu::default().build_module::<Causal, f64>();
     let x: Batched = Cpu::default().sample_normal_like(&SHAPE);
     let (_, tape) = layer.forward(x.leaky_trace()).split_tape();

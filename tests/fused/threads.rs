@@ -1,4 +1,4 @@
-//! What a layer computes does not depend on how many threads there are, nor on which of them is first: not in the last bit.
+//! The results of a layer do not depend on the number of threads, nor on their order: not in the last bit.
 
 use super::{
     compare::Outcome,
@@ -6,16 +6,16 @@ use super::{
 };
 use rayon::ThreadPoolBuilder;
 
-/// As often is everything computed again by the threads of the process.
+/// The number of repetitions on the threads of the process.
 const RUNS: usize = 20;
 
 /// Numbers of threads of the pools.
 const POOLS: [usize; 4] = [1, 2, 3, 8];
 
-/// Several tasks in every part of the kernels: heads of two sequences, and three blocks of queries.
+/// Sizes with several tasks in every part of the kernels: heads of two sequences, and three blocks of queries.
 const SIZES: Sizes = Sizes::square(2, 137);
 
-/// Several tasks for the keys of one head, each of which has 512 keys.
+/// Sizes with several tasks for the keys of one head, each of which has 512 keys.
 const LONG: Sizes = Sizes::square(1, 1100);
 
 fn fused(run: fn(Way, &Case) -> Outcome, case: &Case) -> Outcome {
@@ -46,7 +46,7 @@ fn assert_same_in_all_pools(run: fn(Way, &Case) -> Outcome, case: &Case, expecte
     }
 }
 
-/// Runs a layer again and again, and in pools of different sizes.
+/// Runs a layer repeatedly, and in pools of different sizes.
 fn steady(subject: &Subject) {
     let case = subject.case(SIZES);
     let expected = fused(subject.single, &case);
@@ -84,7 +84,7 @@ tests! {
         param mix: [5] = zeros;
         fn score(score, q_idx, kv_idx) { score * sigmoid(mix[q_idx % 5]) + mix[kv_idx % 5] }
     };
-    // Wide enough for the projections to be cut.
+    // The projections are wide enough to be partitioned.
     wide [heads = 4, d_model = 192, mask = causal, qk_norm = rms];
 }
 

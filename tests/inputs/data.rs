@@ -1,4 +1,4 @@
-//! Masks that are given at the call: valid lengths, key masks, document ids.
+//! Masks with data of the call: valid lengths, key masks, document ids.
 
 use super::{
     compare::{by_hand, by_hand_with_context, compare_cross_attention, compare_self_attention},
@@ -27,7 +27,7 @@ attention! {
     struct PackedPadded<heads = 2, d_model = 8, mask = (document | sliding_window(2)) & padding>;
 }
 
-/// How many keys of this sequence of a batch are valid: in turn about half of them, none, all.
+/// The number of valid keys of a sequence in a batch: in turn about half of them, none, all.
 fn valid_length(sequence: usize, keys: usize) -> usize {
     [keys.div_ceil(2), 0, keys][sequence]
 }
@@ -36,12 +36,12 @@ fn valid_lengths(batch: usize, keys: usize) -> Vec<usize> {
     (0..batch).map(|b| valid_length(b, keys)).collect()
 }
 
-/// How many keys are valid for a query: every number from none to all comes up.
+/// The number of valid keys of a query: every number from none to all occurs.
 fn valid_length_of_query(sequence: usize, query: usize, keys: usize) -> usize {
     (5 * sequence + 3 * query + 1) % (keys + 1)
 }
 
-/// Whether a key is marked: not every third one, and none in the third sequence.
+/// Whether a key is marked: all but every third one, and none in the third sequence.
 fn is_marked(sequence: usize, key: usize) -> bool {
     sequence != 2 && (sequence + key) % 3 != 1
 }
@@ -89,8 +89,8 @@ fn row<A: Dim, T: Unit>(a: A, cell: impl Fn(usize) -> T) -> Tensor<(A,), T, Cpu>
     Cpu::default().tensor_from_vec((0..a.size()).map(cell).collect(), (a,))
 }
 
-/// Compares a self-attention that takes data with one written by hand. The data is made for the batch and the length
-/// of each call, and for a single sequence of that length.
+/// Compares a self-attention that takes data with a hand-written one. The data is made for the batch and the length of each call,
+/// and for a single sequence of that length.
 macro_rules! self_attention_with {
     (
         $Layer:ident, d_model = $m:literal,
@@ -147,19 +147,23 @@ macro_rules! cross_attention_with {
         compare_cross_attention::<$m, $c, $Layer<$E>, $E, _>(
             |state| by_hand_with_context::<$E, _, _, _>(state, |$p, $x, $context| $by_hand),
             |layer, x, context| {
-                let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
+                let ($batch, $queries, _) = *x.shape();
+                let $keys = context.shape().1;
                 layer.forward((x, context, $($data),+))
             },
             |layer, x, context| {
-                let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
+                let ($batch, $queries, _) = *x.shape();
+                let $keys = context.shape().1;
                 layer.forward_with_weights((x, context, $($data),+))
             },
             |layer, x, context| {
-                let ($q, $k) = (x.shape().0, context.shape().0);
+                let $q = x.shape().0;
+                let $k = context.shape().0;
                 layer.forward((x, context, $($single),+))
             },
             |layer, x, context| {
-                let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
+                let ($batch, $queries, _) = *x.shape();
+                let $keys = context.shape().1;
                 layer.forward((x, context, $($data),+))
             },
         )
@@ -167,7 +171,7 @@ macro_rules! cross_attention_with {
 }
 
 #[test]
-fn padding_by_a_length_for_each_sequence() {
+fn valid_lengths_mask_the_keys_of_each_sequence() {
     self_attention_with!(
         Padded, d_model = 8,
         batch: |batch, length| [per_sequence(batch, length.size())],
@@ -185,7 +189,7 @@ fn padding_by_a_length_for_each_sequence() {
 }
 
 #[test]
-fn padding_of_the_context() {
+fn valid_lengths_mask_the_keys_of_a_context() {
     cross_attention_with!(
         PaddedCross, d_model = 8, d_context = 6,
         batch: |batch, _queries, keys| [per_sequence(batch, keys.size())],
@@ -196,9 +200,9 @@ fn padding_of_the_context() {
     );
 }
 
-/// With at least one valid key for each sequence: the hand-written softmax knows no empty rows.
+/// With at least one valid key for each sequence: the hand-written softmax does not support empty rows.
 #[test]
-fn padding_is_that_of_heads_folded_into_the_batch() {
+fn padding_equals_that_of_heads_folded_into_the_batch() {
     cross_attention_with!(
         PaddedCross, d_model = 8, d_context = 6,
         batch: |batch, _queries, keys| [row(batch, |b| b % keys.size() + 1)],
@@ -215,7 +219,7 @@ fn padding_is_that_of_heads_folded_into_the_batch() {
 }
 
 #[test]
-fn additive_attention_with_masked_softmax_by_valid_lengths() {
+fn additive_attention_equals_a_masked_softmax_by_valid_lengths() {
     cross_attention_with!(
         PaddedAdditive, d_model = 8, d_context = 6,
         batch: |batch, _queries, keys| [row(batch, |b| keys.size() - b % keys.size())],
@@ -232,7 +236,7 @@ fn additive_attention_with_masked_softmax_by_valid_lengths() {
 }
 
 #[test]
-fn padding_by_a_length_for_each_query() {
+fn lengths_per_query_mask_the_keys_of_each_query() {
     self_attention_with!(
         Padded, d_model = 8,
         batch: |batch, length| [per_query(batch, length, length.size())],
@@ -254,7 +258,7 @@ fn padding_by_a_length_for_each_query() {
 }
 
 #[test]
-fn padding_by_a_mark_on_each_key() {
+fn marks_mask_single_keys() {
     self_attention_with!(
         PaddedCausal, d_model = 8,
         batch: |batch, length| [table(batch, length, is_marked)],
@@ -275,7 +279,7 @@ fn padding_by_a_mark_on_each_key() {
     );
 }
 
-/// Only what lies beyond the valid length is seen.
+/// The query attends only to keys beyond the valid length.
 #[test]
 fn padding_can_be_negated() {
     self_attention_with!(
@@ -287,7 +291,7 @@ fn padding_can_be_negated() {
 }
 
 #[test]
-fn padding_under_the_other_normalizers() {
+fn padding_holds_under_the_other_normalizers() {
     self_attention_with!(
         PaddedSoftmax1, d_model = 8,
         batch: |batch, length| [per_sequence(batch, length.size())],
@@ -309,7 +313,7 @@ fn padding_under_the_other_normalizers() {
 }
 
 #[test]
-fn documents_do_not_see_each_other() {
+fn documents_do_not_attend_to_each_other() {
     self_attention_with!(
         Packed, d_model = 8,
         batch: |batch, length| [table(batch, length, document_id)],

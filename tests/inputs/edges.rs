@@ -1,4 +1,4 @@
-//! Queries without keys, scores far out, and what the weights add up to.
+//! Queries without keys, extreme scores, and the sum of the weights.
 
 use super::{
     compare::{
@@ -51,7 +51,7 @@ macro_rules! padded {
     }};
 }
 
-/// What the output projection gives for zero is its bias, and only that has a gradient.
+/// Asserts that the output is the bias of the output projection, and that only the bias has a gradient.
 fn assert_nothing_was_seen((state, outcome): (State, Outcome)) {
     let bias: Vec<f64> = state
         .tensor::<_, f32>("o_proj.bias", (8,))
@@ -74,7 +74,7 @@ fn assert_nothing_was_seen((state, outcome): (State, Outcome)) {
 }
 
 #[test]
-fn without_any_keys_the_output_is_the_bias_and_all_other_gradients_are_zero() {
+fn sequences_without_keys_have_the_bias_as_output_and_no_other_gradient() {
     assert_nothing_was_seen(padded!(Padded, f32, [0, 0]));
     assert_nothing_was_seen(padded!(Padded, f64, [0, 0]));
     assert_nothing_was_seen(padded!(PaddedSoftmax1, f32, [0, 0]));
@@ -85,7 +85,8 @@ fn without_any_keys_the_output_is_the_bias_and_all_other_gradients_are_zero() {
     assert_nothing_was_seen(padded!(PaddedRope, f32, [0, 0]));
 }
 
-/// A sequence without valid keys beside one with two: its rows are the bias, and the gradient of its input is zero.
+/// Asserts this for a sequence without valid keys beside one with two: its rows are the bias, and the gradient of its input is
+/// zero.
 fn assert_second_sequence_saw_nothing((state, outcome): (State, Outcome)) {
     let (first, second) = outcome.get("output").split_at(3 * 8);
     let bias = &state.get("o_proj.bias").flat;
@@ -105,7 +106,7 @@ fn assert_second_sequence_saw_nothing((state, outcome): (State, Outcome)) {
 }
 
 #[test]
-fn a_sequence_without_keys_does_not_disturb_the_others() {
+fn sequences_without_keys_do_not_affect_the_others() {
     assert_second_sequence_saw_nothing(padded!(Padded, f32, [2, 0]));
     assert_second_sequence_saw_nothing(padded!(Padded, f64, [2, 0]));
     assert_second_sequence_saw_nothing(padded!(PaddedSoftmax1, f32, [2, 0]));
@@ -115,8 +116,8 @@ fn a_sequence_without_keys_does_not_disturb_the_others() {
     assert_second_sequence_saw_nothing(padded!(PaddedRope, f32, [2, 0]));
 }
 
-/// Inputs and projections of small whole numbers, so that the scores come out exactly, in `f32` too: what is compared
-/// is what the normalizers make of scores far out, not how the scores are rounded.
+/// Inputs and projections of small integers, so that the scores are exact, also in `f32`. Then the test compares the normalizers
+/// for extreme scores, not the rounding of the scores.
 fn steep_state<L: BuildModule<Cpu, E>, E: Dtype>() -> State
 where
     Cpu: Device<E>,
@@ -149,14 +150,14 @@ macro_rules! both_steep {
         let ran = |output| backpropagate(output).input("x", &x).parameters(&layer);
         let fused = ran(layer.forward(x.leaky_trace()));
         let composed = ran(layer.composed().forward(x.leaky_trace()));
-        // Where one key takes all, the gradient of a score is the difference of equal numbers. What rounding leaves of it is
+        // If one key has all the weight, the gradient of a score is the difference of equal numbers. Its rounding error is
         // multiplied by the scale, and by queries or keys: 8 products of 3 and 3, and a bias of 3.
         let allowed = 256.0 * 75.0 * tolerance::<$E>();
         assert_same(stringify!($Layer), &fused, &composed, allowed);
     }};
 }
 
-/// Compares a layer with scores of ±1e4 and more with the same written by hand.
+/// Compares a layer with scores of ±1e4 and more with a hand-written one.
 macro_rules! steep {
     ($Layer:ident, $normalizer:ident) => {{
         steep!($Layer, $normalizer, f32);
@@ -189,7 +190,7 @@ macro_rules! steep {
 }
 
 #[test]
-fn scores_of_ten_thousand_and_more_are_fine() {
+fn scores_of_ten_thousand_and_more_do_not_overflow() {
     steep!(Steep, softmax);
     steep!(SteepSoftmax1, softmax1);
     steep!(SteepSigmoid, sigmoid);
@@ -243,7 +244,7 @@ fn masked_weights_are_exactly_zero() {
 }
 
 #[test]
-fn without_a_context_the_output_is_the_bias() {
+fn outputs_without_a_context_are_the_bias() {
     let state = state_for::<Cross<f64>, _>(&[("x", &[2, 3, 8])]);
     let layer = layer_with::<Cross<f64>, _>(&state);
     let x = state.tensor("x", (2, 3, Const::<8>));

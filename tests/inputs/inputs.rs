@@ -24,7 +24,7 @@ attention! {
 const DIMS: [usize; 3] = [3, 5, 8];
 const SHAPE: (usize, usize, Const<8>) = (3, 5, Const);
 
-/// The causal layer by hand, on an input that owns all its elements.
+/// The causal layer by hand, on a contiguous input.
 fn causal_by_hand(state: &State) -> Outcome {
     by_hand::<f64, _, _, _>(state, |p, x| {
         let rotated = |q, k| {
@@ -38,7 +38,7 @@ fn causal_by_hand(state: &State) -> Outcome {
     })
 }
 
-/// Compares all that does not depend on how the input lies in memory.
+/// Compares all results that do not depend on the memory layout of the input.
 #[track_caller]
 fn assert_same_but_for_x(declared: &Outcome, expected: &Outcome) {
     let tolerance = tolerance::<f64>();
@@ -154,7 +154,7 @@ fn the_input_may_be_permuted() {
     );
 }
 
-/// The gradient of what is repeated is the sum over the repetitions.
+/// The gradient of a broadcast input is the sum over the copies.
 #[test]
 fn the_input_may_be_broadcast() {
     // The same sequence for the whole batch.
@@ -292,7 +292,7 @@ fn the_data_of_a_mask_may_be_permuted_or_broadcast() {
     );
 }
 
-/// Batch and lengths may each be known at run time or at compile time, the two sequences apart.
+/// Batch and lengths may each be known at run time or at compile time, separately for the two sequences.
 #[test]
 fn some_dimensions_may_be_known_at_compile_time() {
     let state = state_for::<Cross<f64>, _>(&[("x", &[3, 5, 8]), ("context", &[3, 4, 8])]);
@@ -326,10 +326,9 @@ fn some_dimensions_may_be_known_at_compile_time() {
     assert_expected(output.as_vec());
 }
 
-/// The gradients that `alloc_grads` prepares are the same as those of a leaky trace, and a second backward pass adds to
-/// them.
+/// The gradients of `alloc_grads` equal those of a leaky trace, and a second backward pass adds to them.
 #[test]
-fn gradients_gather_in_what_was_allocated() {
+fn gradients_accumulate_in_allocated_ones() {
     let state = state_for::<Causal<f64>, _>(&[("x", &DIMS)]);
     let layer = layer_with::<Causal<f64>, _>(&state);
     let expected = causal_by_hand(&state);

@@ -1,4 +1,4 @@
-//! Inputs and data of every shape: what declared layers compute of them is what layers written by hand compute.
+//! Inputs and data of every shape: declared layers compute the same as hand-written ones.
 
 use support::{
     compare,

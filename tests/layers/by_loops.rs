@@ -1,5 +1,4 @@
-//! The layers written with tensors, held against the same as loops over numbers: what the declared layers are compared
-//! with is itself correct.
+//! The hand-written layers against loops over numbers: the reference of the declared layers is itself correct.
 
 use super::compare::{assert_close, by_hand, by_hand_with_context};
 use dfdx::prelude::*;
@@ -13,7 +12,7 @@ use support::reference::{
 /// Sums of at most 8 terms of order 1, five deep, in two orders: 80 roundings.
 const TOLERANCE: f64 = 80.0 * f64::EPSILON;
 
-/// A state for a layer of width 8 over `[2, 5, 8]` with, for what is not width 8, these dimensions.
+/// A state for a layer of width 8 over `[2, 5, 8]`, with these dimensions for tensors of another width.
 fn state(more: &[(&str, &[usize])]) -> State {
     let mut state = State::default();
     state.insert("x", &[2, 5, 8]);
@@ -40,7 +39,7 @@ fn assert_as_by_loops(
 }
 
 #[test]
-fn one_head_at_a_time() {
+fn single_heads_equal_loops() {
     let state = state(&[]);
     let mask = masks::for_all(2, &masks::causal(5, 5));
     let outcome = by_hand::<f64, _, _, _>(&state, |p, x| {
@@ -58,7 +57,7 @@ fn one_head_at_a_time() {
 }
 
 #[test]
-fn all_heads_at_once() {
+fn multiple_heads_equal_loops() {
     let state = state(&[]);
     let mask = masks::for_all(2, &masks::local(5, 5, 2));
     let outcome = by_hand::<f64, _, _, _>(&state, |p, x| {
@@ -74,7 +73,7 @@ fn all_heads_at_once() {
 }
 
 #[test]
-fn heads_in_the_batch() {
+fn heads_folded_into_the_batch_equal_loops() {
     let mut state = state(&[("context", &[2, 3, 6])]);
     state.insert("k_proj.weight", &[8, 6]);
     state.insert("v_proj.weight", &[8, 6]);
@@ -95,7 +94,7 @@ fn heads_in_the_batch() {
 }
 
 #[test]
-fn additive() {
+fn additive_scores_equal_loops() {
     let state = state(&[
         ("context", &[2, 3, 8]),
         ("q_proj.weight", &[6, 8]),
@@ -123,7 +122,7 @@ fn additive() {
 }
 
 #[test]
-fn additive_with_a_vector_for_every_head() {
+fn additive_scores_with_a_vector_per_head_equal_loops() {
     let state = state(&[("score_proj.weight", &[2, 4])]);
     let w = state.get("score_proj.weight").flat.clone();
     let naive = Naive {
@@ -141,7 +140,7 @@ fn additive_with_a_vector_for_every_head() {
 }
 
 #[test]
-fn bilinear_with_a_matrix_for_every_head() {
+fn bilinear_scores_with_a_matrix_per_head_equal_loops() {
     let state = state(&[("score_proj.weight", &[2, 4, 4])]);
     let w = state.get("score_proj.weight").flat.clone();
     let naive = Naive {
@@ -162,7 +161,7 @@ fn bilinear_with_a_matrix_for_every_head() {
 }
 
 #[test]
-fn grouped_heads_with_alibi_softcap_and_softmax1() {
+fn grouped_heads_with_alibi_softcap_and_softmax1_equal_loops() {
     let state = state(&[
         ("k_proj.weight", &[4, 8]),
         ("k_proj.bias", &[4]),
@@ -190,7 +189,7 @@ fn grouped_heads_with_alibi_softcap_and_softmax1() {
 }
 
 #[test]
-fn rope_after_rms_norm_with_sigmoid() {
+fn rope_after_rms_norm_with_sigmoid_equals_loops() {
     let state = state(&[("q_norm.weight", &[4])]);
     let gain = state.get("q_norm.weight").flat.clone();
     let naive = Naive {
@@ -220,7 +219,7 @@ fn rope_after_rms_norm_with_sigmoid() {
 }
 
 #[test]
-fn l2_norm_with_relative_bias_without_biases() {
+fn l2_norm_with_relative_bias_without_biases_equals_loops() {
     let mut state = state(&[("rel_pos_bias.weight", &[8, 2])]);
     for projection in ["q_proj", "k_proj", "v_proj", "o_proj"] {
         state.values.remove(&format!("{projection}.bias"));

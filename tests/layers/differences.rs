@@ -1,4 +1,4 @@
-//! The gradients of declared layers against central differences of what they put out.
+//! The gradients of declared layers against central differences of their outputs.
 
 use super::compare::{Outcome, backpropagate, layer_with, state_for};
 use attn::attention;
@@ -15,7 +15,7 @@ attention! {
     struct CosineCross<heads = 2, d_model = 8, d_context = 6, value_head_dim = 3, qk_norm = l2, scale = 5, mask = causal(lower_right)>;
 }
 
-/// Asserts it of each input and parameter.
+/// Asserts it for each input and parameter.
 fn assert_gradients(state: &State, run: impl Fn(&State) -> Outcome) {
     assert_gradients_of_state("a layer", state, &run(state), &|state| run(state).loss());
 }
@@ -49,39 +49,39 @@ macro_rules! cross_attention {
 }
 
 #[test]
-fn of_plain_attention() {
+fn plain_attention_has_exact_gradients() {
     self_attention!(Plain, 8);
 }
 
 #[test]
-fn of_rotated_normed_and_capped_scores_of_shared_keys() {
+fn rotated_normed_and_capped_scores_of_shared_keys_have_exact_gradients() {
     self_attention!(RotatedNormedCapped, 8);
 }
 
 #[test]
-fn of_linear_biases_under_softmax1() {
+fn linear_biases_under_softmax1_have_exact_gradients() {
     self_attention!(AlibiSoftmax1, 9);
 }
 
 #[test]
-fn of_relative_biases_under_sigmoid() {
+fn relative_biases_under_sigmoid_have_exact_gradients() {
     self_attention!(RelativeSigmoid, 8);
 }
 
 #[test]
-fn of_additive_scores_with_an_empty_sequence() {
+fn additive_scores_with_an_empty_sequence_have_exact_gradients() {
     let lengths: Tensor<_, usize, _> = Cpu::default().tensor_from_vec(vec![3, 0], (2,));
     cross_attention!(AdditivePadded, 8, 6, lengths.clone());
 }
 
 #[test]
-fn of_bilinear_scores_within_documents() {
+fn bilinear_scores_within_documents_have_exact_gradients() {
     let ids: Tensor<_, usize, _> =
         Cpu::default().tensor_from_vec(vec![1, 1, 0, 0, 5, 6, 6, 5], (2, 4));
     self_attention!(BilinearPacked, 8, ids.clone());
 }
 
 #[test]
-fn of_cosines_across_sequences_of_different_lengths() {
+fn cosines_across_sequences_of_different_lengths_have_exact_gradients() {
     cross_attention!(CosineCross, 8, 6);
 }

@@ -1,4 +1,4 @@
-//! Heads: the ways to write them, and their number and widths.
+//! The ways to write heads, and their number and widths.
 
 use super::masked;
 use attn::attention;
@@ -24,7 +24,7 @@ attention! {
 }
 
 #[test]
-fn is_one_head_at_a_time_and_concatenation() {
+fn multi_head_attention_is_one_head_at_a_time_and_concatenation() {
     self_attention!(Plain, d_model = 8, |p, x| {
         let (batch, length, _) = *x.shape();
         let mask = for_all(batch, &full(length, length));
@@ -46,7 +46,7 @@ fn a_single_head_is_one_head_at_a_time() {
 }
 
 #[test]
-fn is_all_heads_at_once_by_reshape_and_permute() {
+fn multi_head_attention_is_all_heads_at_once_by_reshape_and_permute() {
     self_attention!(Causal, d_model = 12, |p, x| {
         let (batch, length, _) = *x.shape();
         let mask = for_all(batch, &causal(length, length));
@@ -72,7 +72,7 @@ fn head_dim_need_not_divide_d_model() {
 }
 
 #[test]
-fn values_have_a_width_of_their_own() {
+fn values_may_have_another_width() {
     self_attention!(WideValues, d_model = 8, |p, x| {
         masked(p, Split::into_heads(2), x, x, |_, q, k| full(q, k))
     });
@@ -98,9 +98,9 @@ fn all_query_heads_share_one_key_and_value_head() {
     });
 }
 
-/// That the names of the gradients agree is part of the comparison: the hand-written layer adds the biases there are.
+/// The comparison includes the names of the gradients, and the hand-written layer has the declared biases.
 #[test]
-fn biases_are_where_they_are_asked_for() {
+fn biases_exist_where_they_are_declared() {
     self_attention!(NoBias, d_model = 8, |p, x| {
         assert_eq!(
             ["q", "k", "v", "o"].map(|at| p.has(&format!("{at}_proj.bias"))),

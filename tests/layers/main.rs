@@ -1,10 +1,10 @@
-//! Layers declared with `attention!` compute what layers written by hand in plain dfdx compute: the same output, the
-//! same gradient of every input and of every parameter, in `f32` and in `f64`, batched and unbatched, with lengths known
-//! at run time and at compile time.
+//! Layers declared with `attention!` compute the same as hand-written layers in plain dfdx: the same output, the same gradients
+//! of every input and parameter, in `f32` and in `f64`, batched and unbatched, with lengths known at run time and at compile
+//! time.
 //!
-//! In `self_attention!` and `cross_attention!` a declared layer meets its hand-written counterpart; what both compute is
-//! compared by `compare`. In `by_loops` the hand-written layers are held against loops over plain numbers, and in
-//! `differences` the declared layers' gradients against central differences.
+//! `self_attention!` and `cross_attention!` pair a declared layer with a hand-written one, and `compare` compares their results.
+//! `by_loops` compares the hand-written layers with loops over plain numbers, and `differences` compares the gradients of the
+//! declared layers with central differences.
 
 #[macro_use(cross_attention, self_attention)]
 extern crate support;

@@ -1,4 +1,4 @@
-//! From scores to weights.
+//! Normalizers.
 
 use super::mask_of;
 use attn::attention;

@@ -1,4 +1,4 @@
-//! How queries and keys are compared.
+//! Scores of queries and keys.
 
 use super::mask_of;
 use attn::attention;
@@ -21,7 +21,7 @@ attention! {
     struct AdditiveShared<heads = 4, kv_heads = 2, d_model = 8, d_context = 6, score = additive(hidden = 5)>;
 }
 
-/// Written by hand: the softmax of this score over all keys.
+/// By hand: the softmax of this score over all keys.
 fn scored<E: Dtype>(
     p: &Parameters<'_, E>,
     split: Split,

@@ -1,4 +1,4 @@
-//! A GPT, declared, against the same out of dfdx's modules: the loss, every gradient, and twenty steps of training.
+//! A declared GPT against one of dfdx's modules: the loss, every gradient, and twenty steps of training.
 
 use super::*;
 use attn::{
@@ -38,7 +38,7 @@ pub(super) fn declared() -> Declared {
     declared
 }
 
-/// What stands in a batch, and what comes next: seven tokens in the steps with even numbers, five in the others.
+/// The tokens of a batch, and the next ones: seven tokens in even steps, five in odd ones.
 pub(super) fn data(step: usize) -> (Vec<usize>, Vec<usize>) {
     let count = BATCH * if step.is_multiple_of(2) { 7 } else { 5 };
     let tokens = (0..count).map(|i| (i * i + 3 * i + step) % VOCAB).collect();
@@ -46,7 +46,7 @@ pub(super) fn data(step: usize) -> (Vec<usize>, Vec<usize>) {
     (tokens, next)
 }
 
-/// Its loss on the data of a step.
+/// The loss of the declared network on the data of a step.
 pub(super) fn loss(declared: &Declared, step: usize) -> Traced<Rank0, f64> {
     let (tokens, next) = data(step);
     let logits = declared.forward(sequences(tokens).leaky_traced());
@@ -73,7 +73,7 @@ type Modules = (
     UnbiasedLinear<D_MODEL, VOCAB, f64, Cpu>,
 );
 
-/// The loss out of dfdx's modules on the data of a step.
+/// The loss of dfdx's modules on the data of a step.
 fn with_dfdx(
     (embedding, positions, blocks, norm, head): &Modules,
     step: usize,
@@ -109,7 +109,7 @@ fn through(
     x + down.forward(hidden.fast_gelu())
 }
 
-/// Of sequences that long, minus infinity where the key is ahead of the query, and 0 elsewhere.
+/// Minus infinity where the key is after the query, and 0 elsewhere, for sequences of this length.
 fn ahead(length: usize) -> Tensor<(usize, usize), f64, Cpu> {
     let is_ahead = |place| place % length > place / length;
     let mask = (0..length * length).map(|place| {
@@ -123,7 +123,7 @@ fn ahead(length: usize) -> Tensor<(usize, usize), f64, Cpu> {
 }
 
 #[test]
-fn twenty_steps_of_training_are_the_same_out_of_dfdx_modules() {
+fn training_for_twenty_steps_is_the_same_with_dfdx_modules() {
     let declared = declared();
     let names = names(&declared);
     steps::are_the_same(declared, loss, |parameters, step| {
@@ -153,7 +153,7 @@ fn parameters_are_saved_by_their_place() {
 }
 
 #[test]
-fn a_token_changes_nothing_before_it() {
+fn tokens_do_not_affect_earlier_outputs() {
     let declared = declared();
     let tokens = ids((1, 10), VOCAB).as_vec();
     let mut other = tokens.clone();
@@ -167,7 +167,7 @@ fn a_token_changes_nothing_before_it() {
 }
 
 #[test]
-fn it_is_saved_and_loaded() {
+fn models_are_saved_and_loaded() {
     let dir = tempfile::tempdir().expect("a place for files");
     let file = dir.path().join("m.safetensors");
     let saved = Cpu::seed_from_u64(1).build_module::<Gpt, f32>();

@@ -1,4 +1,4 @@
-//! Models against differences of their output: the derivative without a derivative.
+//! The gradients of models against central differences of their outputs.
 
 use super::*;
 use attn::model;
@@ -19,7 +19,7 @@ model! {
 }
 
 #[test]
-fn of_a_whole_model() {
+fn gradients_of_a_whole_model_equal_central_differences() {
     let mut model = Cpu::default().build_module::<Encoder, f64>();
     scatter(&mut model);
     let inputs = || (ids((2, 4), 7).leaky_traced(), lens([4, 3]), marks((2, 4)));

@@ -1,6 +1,6 @@
-//! Dropout in a declared network: where it acts, what it draws, and its gradient.
+//! Dropout in a declared network: where it acts, its random numbers, and its gradient.
 //!
-//! With tables of ones and matrices that are the identity, a network puts out the factors that its dropout draws.
+//! With tables of ones and identity matrices, a network outputs the factors of its dropout.
 
 use super::*;
 use attn::{Backend, Element, model};
@@ -10,11 +10,11 @@ use support::tensors::{fill, flat};
 const BATCH: usize = 24;
 const LEN: usize = 16;
 const WIDTH: usize = 32;
-/// All the numbers of a result.
+/// The number of elements of a result.
 const COUNT: usize = BATCH * LEN * WIDTH;
 
 model! {
-    /// In all places where it can stand.
+    /// Dropout at every possible place.
     struct Net<vocab = 7, d = 8>;
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
         let mut x = dropout::<0.5>(embedding::<vocab, d>(tokens));
@@ -24,7 +24,7 @@ model! {
 }
 
 model! {
-    /// The same without it.
+    /// The same without dropout.
     struct Plain<vocab = 7, d = 8>;
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
         let mut x = embedding::<vocab, d>(tokens);
@@ -68,8 +68,8 @@ model! {
     }
 }
 
-/// Tables of ones and identities; attention puts out its weights: queries and keys of 0 make them all `1 / LEN`, the
-/// value of token `j` is the unit vector `j`, and the number at `[b, i, h * LEN + j]` the weight of `[b, h, i, j]`.
+/// Tables of ones and identities. Attention outputs its weights: queries and keys of 0 make them all `1 / LEN`, the value of
+/// token `j` is the unit vector `j`, and the number at `[b, i, h * LEN + j]` is the weight of `[b, h, i, j]`.
 fn make_transparent<M: TensorCollection<f32, Cpu>>(model: &mut M) {
     fill(model, |name, values| {
         let number = |place: usize| match name.rsplit('.').nth(1) {
@@ -95,7 +95,7 @@ where
 
 type Shown = Tensor<(usize, usize, Const<WIDTH>), f32, Cpu>;
 
-/// On a device of this seed.
+/// The output on a device with this seed.
 fn ones(seed: u64) -> Shown {
     Cpu::seed_from_u64(seed).ones_like(&(BATCH, LEN, Const))
 }
@@ -107,8 +107,8 @@ fn units(seed: u64) -> Shown {
     Cpu::seed_from_u64(seed).tensor_from_vec(units.collect(), (BATCH, LEN, Const))
 }
 
-/// Whether a share of independent events of this probability is within five standard deviations: one in a million right
-/// generators would fail, and the seeds are fixed.
+/// Asserts that the fraction of independent events of this probability is within five standard deviations. One in a million
+/// correct generators would fail, and the seeds are fixed.
 #[track_caller]
 fn assert_share(found: usize, probability: f64) {
     let share = found as f64 / COUNT as f64;
@@ -116,7 +116,7 @@ fn assert_share(found: usize, probability: f64) {
     assert!((share - probability).abs() < 5.0 * deviation, "{share}");
 }
 
-/// That all are 0 or `kept`, and a share of `1 - probability` is 0.
+/// Asserts that all are 0 or `kept`, and a fraction `1 - probability` is 0.
 #[track_caller]
 fn assert_kept(values: &[f64], kept: f64, probability: f64) {
     assert_eq!(values.len(), COUNT);
@@ -127,7 +127,7 @@ fn assert_kept(values: &[f64], kept: f64, probability: f64) {
     );
 }
 
-/// That half of them are the same: each kept or not, whatever happens to the other.
+/// Asserts that half of them are equal: each is kept or not, independently of the other.
 #[track_caller]
 fn assert_independent(one: &[f64], other: &[f64]) {
     let alike = one.iter().zip(other).filter(|(one, other)| one == other);
@@ -135,7 +135,7 @@ fn assert_independent(one: &[f64], other: &[f64]) {
 }
 
 #[test]
-fn it_acts_in_forward_mut_on_a_traced_input_and_nowhere_else() {
+fn dropout_acts_only_in_forward_mut_on_a_traced_input() {
     let dev = Cpu::default();
     let mut model = dev.build_module::<Net, f32>();
     let mut plain = dev.build_module::<Plain, f32>();
@@ -168,7 +168,7 @@ fn it_acts_in_forward_mut_on_a_traced_input_and_nowhere_else() {
 }
 
 #[test]
-fn of_an_embedding_a_share_falls_and_the_rest_is_scaled() {
+fn embeddings_are_dropped_with_probability_p_and_scaled_otherwise() {
     let mut model = transparent::<Embedded>();
     let tokens = ids((BATCH, LEN), 5);
     assert_eq!(flat(&model.forward(tokens.clone())), [1.0; COUNT]);
@@ -178,9 +178,9 @@ fn of_an_embedding_a_share_falls_and_the_rest_is_scaled() {
     assert_kept(&flat(&y), 4.0, 0.25);
 }
 
-/// Were the rounds to draw alike, a half would be left of three of them.
+/// If the rounds drew alike, half would be left after three of them.
 #[test]
-fn every_round_of_a_repeat_draws_its_own() {
+fn rounds_of_a_repeat_draw_independently() {
     let y = transparent::<Rounds>().forward_mut(ones(3).leaky_traced());
     assert_kept(&flat(&y), 8.0, 0.125);
     let y = transparent::<Shared>().forward_mut(ones(3).leaky_traced());
@@ -188,7 +188,7 @@ fn every_round_of_a_repeat_draws_its_own() {
 }
 
 #[test]
-fn every_layer_draws_its_own() {
+fn layers_draw_independently() {
     let (one, other) = transparent::<Layers>().forward_mut(ones(4).leaky_traced());
     let [one, other] = [flat(&one), flat(&other)];
     assert_kept(&one, 2.0, 0.5);
@@ -197,7 +197,7 @@ fn every_layer_draws_its_own() {
 }
 
 #[test]
-fn of_the_weights_of_attention_a_share_falls_in_every_layer() {
+fn attention_weights_are_dropped_in_every_layer() {
     let mut model = transparent::<Attending>();
     let (one, other) = model.forward(units(5));
     assert_eq!(flat(&one), [1.0 / 16.0; COUNT]);
@@ -210,7 +210,7 @@ fn of_the_weights_of_attention_a_share_falls_in_every_layer() {
 }
 
 #[test]
-fn every_call_draws_anew_and_the_seed_of_the_device_repeats_it() {
+fn calls_draw_anew_and_the_seed_of_the_device_repeats_them() {
     let run = |seed| {
         let x = ones(seed);
         let mut model = transparent::<Layers>();
@@ -220,7 +220,7 @@ fn every_call_draws_anew_and_the_seed_of_the_device_repeats_it() {
     assert_independent(&first, &second);
     assert_eq!(run(6), [first.clone(), second]);
     assert_independent(&run(7)[0], &first);
-    // In all places; what comes out of a table is on its device.
+    // At every place; the output of a table is on the device of the table.
     let run = |seed| {
         let y = net::<f32>(seed).forward_mut(ids((2, 5), 7).leaky_traced());
         flat(&y)
@@ -229,7 +229,7 @@ fn every_call_draws_anew_and_the_seed_of_the_device_repeats_it() {
     assert_ne!(run(6), run(7));
 }
 
-/// On a device of this seed, whose next draws are the same each time. The parameters do not depend on it.
+/// The network on a device with this seed, whose next draws are always the same. The parameters do not depend on it.
 fn net<E: Element>(seed: u64) -> Net<E, Cpu>
 where
     Cpu: Backend<E>,
@@ -239,14 +239,14 @@ where
     model
 }
 
-/// The factors of a loss: whole numbers, so that all sums are exact, and none of them 0.
+/// The factors of a loss: nonzero integers, so that all sums are exact.
 fn factors() -> Vec<f32> {
     (0..COUNT).map(|place| (1 + place % 7) as f32).collect()
 }
 
 /// `y = f x` with the factors `f` of dropout, and `x = 1`: the gradient of `Σ c y` is `c f = c y`, 0 where `y` is.
 #[test]
-fn where_a_number_fell_its_gradient_is_0() {
+fn gradients_of_dropped_elements_are_0() {
     macro_rules! check {
         ($($Model:ident)*) => {$(
             let x = ones(8);
@@ -261,9 +261,9 @@ fn where_a_number_fell_its_gradient_is_0() {
     check!(Rounds Shared);
 }
 
-/// A vector of the table has the gradients of all places where its token stands.
+/// A vector of the table has the sum of the gradients at all positions of its token.
 #[test]
-fn a_table_learns_from_what_was_kept() {
+fn a_table_learns_from_kept_elements_only() {
     let mut model = transparent::<Embedded>();
     let tokens = ids((BATCH, LEN), 5);
     let y = model.forward_mut(tokens.clone().leaky_traced());
@@ -276,11 +276,11 @@ fn a_table_learns_from_what_was_kept() {
 }
 
 #[test]
-fn the_gradient_is_the_slope_of_what_was_kept() {
+fn the_gradient_is_that_of_the_kept_elements() {
     let run = |model: &mut Net<f64, Cpu>| {
         backpropagate(model.forward_mut(ids((2, 5), 7).leaky_traced())).parameters(model)
     };
-    // The same falls in each of them.
+    // All of them drop the same elements.
     let make = || net(10);
     let outcome = run(&mut make());
     assert_gradients_of_parameters(&make, &outcome, &|mut moved| run(&mut moved).loss());

@@ -1,4 +1,4 @@
-//! The Transformer of "Attention is all you need", declared, against the same out of dfdx's modules.
+//! The declared Transformer of "Attention is all you need" against one of dfdx's modules.
 
 use super::*;
 use attn::{
@@ -19,7 +19,7 @@ pub(super) const BATCH: usize = 3;
 /// `√D_MODEL`
 pub(super) const SCALE: f64 = 3.162_277_660_168_379_5;
 pub(super) const SMOOTHING: f64 = 0.1;
-/// The target behind a short sequence.
+/// The target after the end of a short sequence.
 pub(super) const IGNORED: usize = 0;
 
 model! {
@@ -49,8 +49,7 @@ pub(super) fn declared() -> Declared {
     declared
 }
 
-/// What a step learns from. In every other step the sources are longer than the targets, in the others shorter, and one of
-/// them is empty.
+/// The data of a step. In every other step the sources are longer than the targets, in the others shorter. One of them is empty.
 pub(super) struct Batch {
     pub(super) source: Vec<usize>,
     pub(super) lens: [usize; BATCH],
@@ -78,7 +77,7 @@ impl Batch {
     }
 }
 
-/// Its loss on the data of a step.
+/// The loss of the declared network on the data of a step.
 pub(super) fn loss(declared: &Declared, step: usize) -> Traced<Rank0, f64> {
     let batch = Batch::of_step(step);
     let input = (
@@ -124,7 +123,7 @@ type Modules = (
     Repeated<DecoderLayer, LAYERS>,
 );
 
-/// The loss out of dfdx's modules on the data of a step.
+/// The loss of dfdx's modules on the data of a step.
 fn with_dfdx(modules: &Modules, step: usize) -> Traced<Rank0, f64> {
     let batch = Batch::of_step(step);
     let logits = decode(modules, &batch, encode(modules, &batch));
@@ -142,7 +141,7 @@ fn encode((table, layers, _): &Modules, batch: &Batch) -> Sequences<D_MODEL> {
     x
 }
 
-/// The tape of the memory goes on with the targets, so that there is one in the end.
+/// The tape of the memory is moved to the targets, so that there is one in the end.
 fn decode(
     (table, _, layers): &Modules,
     batch: &Batch,
@@ -209,7 +208,7 @@ fn mean_loss(logits: Sequences<VOCAB>, next: &[usize]) -> Traced<Rank0, f64> {
 }
 
 #[test]
-fn twenty_steps_of_training_are_the_same_out_of_dfdx_modules() {
+fn training_for_twenty_steps_is_the_same_with_dfdx_modules() {
     let declared = declared();
     let names = names(&declared);
     steps::are_the_same(declared, loss, |parameters, step| {

@@ -1,4 +1,4 @@
-//! What is known of a model without running it.
+//! Facts of a model that are known without running it.
 
 use super::*;
 use attn::model;
@@ -22,7 +22,7 @@ model! {
 }
 
 #[test]
-fn the_number_of_parameters() {
+fn params_is_the_number_of_parameters() {
     let model = Cpu::default().build_module::<Tagger, f32>();
     assert_eq!(Tagger::PARAMS, model.num_trainable_params());
     let round = 8 + 4 * 8 * 8 + 3 * 8 * 20;
@@ -31,7 +31,7 @@ fn the_number_of_parameters() {
 }
 
 #[test]
-fn the_number_of_operations() {
+fn flops_is_the_number_of_operations() {
     let tokens = 2 * 5;
     let attention = 2 * tokens * 4 * 8 * 8 + 2 * 2 * 2 * 2 * 5 * 5 * 4;
     let round = attention + 2 * tokens * 3 * 8 * 20;
@@ -42,7 +42,7 @@ fn the_number_of_operations() {
 }
 
 #[test]
-fn a_table_for_people() {
+fn summary_is_a_table_of_layers() {
     let table = Tagger::summary();
     let lines: Vec<_> = table.lines().collect();
     let has = |words: &[&str]| {
@@ -58,7 +58,7 @@ fn a_table_for_people() {
 }
 
 #[test]
-fn a_table_with_what_a_batch_takes() {
+fn summary_of_has_shapes_and_bytes_of_a_batch() {
     let table = Tagger::summary_of(20, 500);
     let [top, below] = [Tagger::summary(), table.clone()].map(|table| table.lines().count());
     assert_eq!(below, top + 5);
@@ -79,12 +79,12 @@ fn a_table_with_what_a_batch_takes() {
         let found = line.strip_prefix(what).map(str::trim_start);
         assert_eq!(found, Some(number.as_str()), "{line}");
     }
-    // What does not fit is no panic.
+    // An overflow does not panic.
     assert!(Tagger::summary_of(usize::MAX, 2).contains(&(u64::MAX / 2).to_string()));
 }
 
 #[test]
-fn a_picture_for_graphviz() {
+fn graph_dot_is_a_graph_for_graphviz() {
     let dot = Tagger::graph_dot();
     assert!(dot.starts_with("digraph Tagger {") && dot.ends_with("}\n"));
     assert_eq!(dot.matches('{').count(), dot.matches('}').count());
@@ -94,7 +94,7 @@ fn a_picture_for_graphviz() {
 }
 
 #[test]
-fn a_drawing_for_pages() {
+fn graph_svg_is_a_drawing() {
     const SVG: &str = Tagger::graph_svg();
     assert!(SVG.starts_with("<svg xmlns=") && SVG.ends_with("</svg>\n"));
     for part in [

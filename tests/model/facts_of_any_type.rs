@@ -1,4 +1,4 @@
-//! `Facts`: what is known of a layer or a model, for every type of elements and every device.
+//! `Facts`: facts of a layer or a model, for every element type and every device.
 
 use attn::{Facts, attention, dfdx::prelude::*, model};
 
@@ -15,7 +15,7 @@ model! {
     }
 }
 
-/// Code that knows neither the layer nor its elements.
+/// Code that is generic over the layer and its element type.
 fn described<M: Facts<Sizes = [usize; N]>, const N: usize>(
     sizes: [usize; N],
 ) -> (usize, usize, u64) {

@@ -1,4 +1,4 @@
-//! The layers of a model begin as `init` asks for, and as PyTorch's where it does not.
+//! The initial distribution of a model's layers is that of `init`, or PyTorch's without it.
 
 use attn::{
     dfdx::prelude::*,
@@ -30,7 +30,7 @@ model! {
     }
 }
 
-/// What every parameter begins with, in the order of the model.
+/// The initial distribution of every parameter, in the order of the model.
 fn expected() -> Vec<(String, Start)> {
     let mut all = vec![("embedding.weight".to_owned(), normal(0.02))];
     let mut push = |name: &str, start| all.push((name.to_owned(), start));
@@ -107,7 +107,7 @@ where
 }
 
 #[test]
-fn a_model_is_built_and_reset_to_what_init_asks_for() {
+fn init_is_the_distribution_of_built_and_reset_models() {
     let mut model = Cpu::seed_from_u64(1).build_module::<Asked, f64>();
     check(&model);
     fill(&mut model, |_, values| vec![9.0; values.len()]);
@@ -116,7 +116,7 @@ fn a_model_is_built_and_reset_to_what_init_asks_for() {
 }
 
 #[test]
-fn the_seed_of_the_device_fixes_it() {
+fn initial_values_depend_on_the_seed_of_the_device() {
     let built = |seed| parameters(&Cpu::seed_from_u64(seed).build_module::<Asked, f32>());
     assert_eq!(built(1), built(1));
     assert_ne!(built(1), built(2));
@@ -137,7 +137,7 @@ fn a_table_that_begins_otherwise_is_a_table_still() {
     optimizer.update(&mut model, &mut gradients).unwrap();
 }
 
-/// A GPT whose table is that of its output, too: as nanoGPT begins, and as `torch.nn.Embedding` does.
+/// A GPT whose table is tied to its output: with the initial distribution of nanoGPT, and with that of `torch.nn.Embedding`.
 macro_rules! tied {
     ($Gpt:ident $($init:tt)*) => {
         model! {
@@ -158,7 +158,7 @@ macro_rules! tied {
 tied!(Small, init = normal(0.02));
 tied!(Large);
 
-/// Eight rows of 32 characters of a text that cannot be foreseen, from this one on.
+/// Eight rows of 32 characters of an unpredictable text, from this one on.
 fn rows(from: usize) -> Tensor<Rank2<8, 32>, usize, Cpu> {
     let text = (0..8_usize).flat_map(|row| (0..32).map(move |column| 33 * row + column + from));
     let text: Vec<usize> = text.map(|i| i * i * 7919 / 31 % 65).collect();
@@ -177,8 +177,8 @@ macro_rules! initial_losses {
 #[test]
 fn a_tied_gpt_of_a_small_table_begins_with_the_loss_of_a_guess() {
     let guess = 65_f32.ln();
-    // A logit is a sum of 128 products of about 1 and 0.02: its deviation is 0.02 sqrt(128) = 0.23, half of whose square, 0.026,
-    // the loss exceeds a guess by. The table of `torch.nn.Embedding` is 50 times as large.
+    // A logit is a sum of 128 products of about 1 and 0.02. Its deviation is 0.02 sqrt(128) = 0.23. The loss exceeds that of a
+    // guess by half the square, 0.026. The table of `torch.nn.Embedding` is 50 times as large.
     for loss in initial_losses!(Small) {
         assert!(
             (loss / guess - 1.0).abs() < 0.03,

@@ -1,5 +1,5 @@
-//! Networks declared with `model!`: against the same out of other layers, against their composed form, and all else that
-//! they promise.
+//! Networks declared with `model!`: against the same networks of other layers, against their composed form, and their other
+//! properties.
 
 #![allow(
     clippy::unwrap_used,

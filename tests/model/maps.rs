@@ -1,4 +1,4 @@
-//! `attention_maps`: what the attentions of a network look at, against the layers asked one by one.
+//! `attention_maps`: the weights of a network's attentions, against single layers.
 
 use super::encoder_decoder;
 use super::*;
@@ -24,14 +24,14 @@ model! {
     }
 }
 
-/// The weights are handed out as `f32`, and are at most 1.
+/// The weights are returned as `f32`, and are at most 1.
 const ROUNDED: f64 = f32::EPSILON as f64;
 
 fn numbers(map: &AttentionMap) -> Vec<f64> {
     map.weights().iter().copied().map(f64::from).collect()
 }
 
-/// Every map of [`Nested`], with the layers called one after the other.
+/// Checks every map of [`Nested`] against layers that are called one after the other.
 fn check_nested<E: Element>(batch: usize, seq: usize, tolerance: f64)
 where
     Cpu: Backend<E>,
@@ -71,7 +71,7 @@ where
 }
 
 #[test]
-fn every_round_has_the_weights_of_its_layer() {
+fn rounds_have_the_weights_of_their_layers() {
     for (batch, seq) in [(2, 5), (1, 1), (3, 0), (0, 4)] {
         check_nested::<f64>(batch, seq, ROUNDED);
         // Sums of eight terms of order 1 in a chain of nine layers, and ten times that.
@@ -97,7 +97,7 @@ fn maps_know_the_blocks_of_their_masks() {
 }
 
 #[test]
-fn encoder_decoder_and_crossing_maps_have_lengths_of_their_own() {
+fn encoder_decoder_and_cross_attention_maps_have_their_own_lengths() {
     let model = encoder_decoder::declared();
     let source = ids((3, 7), encoder_decoder::VOCAB);
     let target = ids((3, 5), encoder_decoder::VOCAB);
@@ -136,7 +136,7 @@ fn encoder_decoder_and_crossing_maps_have_lengths_of_their_own() {
 }
 
 #[test]
-fn one_sequence_is_a_batch_of_one() {
+fn unbatched_maps_are_those_of_a_batch_of_one() {
     model! {
         struct Alone<d_model = 8>;
 
@@ -154,7 +154,7 @@ fn one_sequence_is_a_batch_of_one() {
 }
 
 #[test]
-fn what_a_module_looks_at_is_not_among_them() {
+fn attentions_inside_a_module_have_no_maps() {
     attention! {
         struct Inner<heads = 2, d_model = 8>;
     }

@@ -1,4 +1,4 @@
-//! Mistakes that only the running program can see: typed errors, before anything is computed.
+//! Mistakes that only the running program can find are typed errors, before anything is computed.
 
 use super::*;
 use attn::{Error, model};
@@ -86,7 +86,7 @@ model! {
     fn forward(x: [batch, seq, d]) -> [batch, seq, d] { x + learned_position::<4, d>(x) }
 }
 
-/// Neither the width nor the batch is their length.
+/// The length is neither the width nor the batch.
 #[test]
 fn sequences_of_floats_are_no_longer_than_positions() {
     let dev = Cpu::default();

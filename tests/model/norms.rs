@@ -1,4 +1,4 @@
-//! Norms with an epsilon of their own, against the operation that is given it.
+//! Norms with a declared epsilon, against the operation with the same epsilon.
 
 use super::*;
 use attn::{Backend, Element, model, ops};

@@ -1,4 +1,4 @@
-//! `module::<Type, ..>`: any module of dfdx in a declared network, against the same network out of dfdx's modules.
+//! `module::<Type, ..>`: any module of dfdx in a declared network, against the same network of dfdx's modules.
 
 use super::*;
 use attn::{
@@ -53,7 +53,7 @@ type MixedByHand = (
 
 type Built<T, E> = <T as BuildOnDevice<Cpu, E>>::Built;
 
-/// Both with the same numbers, parameter by parameter.
+/// Both with the same parameters.
 fn both<A, B, E: Element>() -> (Built<A, E>, Built<B, E>)
 where
     Cpu: Backend<E>,
@@ -126,7 +126,7 @@ macro_rules! mixed {
 }
 
 with_both_elements! {
-    it_computes_and_derives_what_dfdxs_modules_do: mixed;
+    models_equal_chains_of_dfdx_modules: mixed;
 }
 
 #[test]
@@ -180,11 +180,11 @@ macro_rules! operands {
 }
 
 with_both_elements! {
-    several_operands_are_a_tuple_the_first_of_which_has_the_tape: operands;
+    operands_are_a_tuple_whose_first_has_the_tape: operands;
 }
 
 #[test]
-fn every_operand_has_its_gradient() {
+fn operands_have_their_gradients() {
     let mut model = Cpu::default().build_module::<Operands, f64>();
     scatter(&mut model);
     let x: Tensor<_, f64, _> = tensor("x", (2, 5, Const::<8>));
@@ -218,7 +218,7 @@ model! {
 }
 
 #[test]
-fn other_models_are_modules_too() {
+fn models_are_modules_too() {
     type ByHand = (Embedding<VOCAB, 8>, Repeated<Inner, 2>, Opened);
     let (mut declared, mut by_hand) = both::<Outer, ByHand, f64>();
     let tokens = || ids((2, 5), VOCAB).leaky_traced();
@@ -306,7 +306,7 @@ fn a_module_that_changes_while_it_trains_is_changed_in_its_place() {
 type BatchNorm1DOf<E> = Built<BatchNorm1D<8>, E>;
 
 #[test]
-fn it_is_a_module_of_dfdx() {
+fn models_with_a_module_are_modules_of_dfdx() {
     let dev = Cpu::seed_from_u64(3);
     let mut model = dev.build_module::<Mixed, f32>();
     let tokens = || ids((2, 5), VOCAB);
@@ -338,7 +338,7 @@ fn it_is_a_module_of_dfdx() {
 }
 
 #[test]
-fn every_parameter_is_trained() {
+fn parameters_of_modules_are_trained() {
     let mut model = Cpu::default().build_module::<Mixed, f32>();
     scatter(&mut model);
     let before = parameters(&model);
@@ -361,7 +361,7 @@ fn every_parameter_is_trained() {
 }
 
 #[test]
-fn the_summary_counts_what_it_learns() {
+fn the_summary_counts_parameters_of_modules() {
     let model = Cpu::default().build_module::<Mixed, f32>();
     let summary = Mixed::summary();
     let total = summary.lines().last().unwrap();
@@ -413,7 +413,7 @@ fn dfdxs_transformers_take_their_operands() {
     assert_all_close(&pass(&declared, y), &pass(&by_hand, expected), 0.0);
 }
 
-/// Names that mean something in the expansion.
+/// Names with a meaning in the expansion.
 mod names {
     use attn::{dfdx::prelude::*, model};
 
@@ -439,7 +439,7 @@ fn runs_on<E: Element, D: Backend<E>>(dev: &D, x: Tensor<(usize, usize, Const<8>
 }
 
 #[test]
-fn code_that_is_generic_over_the_device_calls_it() {
+fn generic_code_may_call_models_with_a_module() {
     let x: Tensor<_, f64, _> = tensor("x", (2, 5, Const::<8>));
     assert_eq!(runs_on(&Cpu::default(), x), 30);
 }

@@ -1,5 +1,5 @@
-//! What the networks out of dfdx's modules have in common: types, an attention out of dfdx's operations, for its own knows no mask, and
-//! how their loss and gradients are found. No part of `attn` is used here.
+//! Helpers of the networks of dfdx's modules: types, an attention of dfdx's operations (its own has no mask), loss and gradients.
+//! No part of `attn` is used here.
 
 use super::*;
 use attn::dfdx::nn::modules::{LayerNorm1D, Linear};
@@ -9,14 +9,14 @@ use support::reference::{Heads, Traced};
 pub(super) type Map<const I: usize, const O: usize> = Linear<I, O, f64, Cpu>;
 pub(super) type Norm<const D: usize> = LayerNorm1D<D, f64, Cpu>;
 
-/// `[batch, length, D]` without a tape: every use of it starts one of its own.
+/// `[batch, length, D]` without a tape: every use starts a new one.
 pub(super) type Input<const D: usize> = Tensor<(usize, usize, Const<D>), f64, Cpu>;
 pub(super) type Sequences<const D: usize> = Traced<(usize, usize, Const<D>), f64>;
 
-/// Of queries, keys, values, and of what is attended.
+/// The projections of queries, keys, values, and of the output.
 pub(super) type Projections<const D: usize> = (Map<D, D>, Map<D, D>, Map<D, D>, Map<D, D>);
 
-/// The queries of `x` look at the keys and values of `context`.
+/// The queries of `x` attend to the keys and values of `context`.
 pub(super) fn attend<const D: usize>(
     (q, k, v, o): &Projections<D>,
     heads: usize,
@@ -38,7 +38,7 @@ pub(super) fn attend<const D: usize>(
     o.forward(joined.reshape_like(x.shape()))
 }
 
-/// The loss of modules that have the parameters of a declared network, in the order of its `names`; and its gradients.
+/// The loss and the gradients of modules with the parameters of a declared network, in the order of its `names`.
 pub(super) fn train<M>(
     names: &[String],
     parameters: &ByName,

@@ -1,4 +1,4 @@
-//! Which tokens are real, as `bool[batch, seq]`: an encoder computes of them what it computes without the others.
+//! Key masks `bool[batch, seq]`: an encoder computes the same for real tokens as without the others.
 
 use super::*;
 use attn::model;
@@ -6,7 +6,7 @@ use attn::model;
 const D: usize = 6;
 
 model! {
-    /// It knows no positions but by its mask: where a sequence begins does not matter.
+    /// Its only positions are those of its mask, so the start of a sequence does not matter.
     struct Encoder<d = D>;
 
     fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
@@ -20,7 +20,7 @@ model! {
 }
 
 model! {
-    /// The same, of valid lengths.
+    /// The same with valid lengths.
     struct OfLengths<d = D>;
 
     fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
@@ -43,7 +43,8 @@ fn encoder() -> Encoder<f64> {
 
 /// The outputs of both forms.
 fn outputs(x: &Sequences, keep: &[bool]) -> [Vec<f64>; 2] {
-    let (model, (batch, seq, _)) = (encoder(), *x.shape());
+    let model = encoder();
+    let (batch, seq, _) = *x.shape();
     let keep: Tensor<_, bool, _> = Cpu::default().tensor_from_vec(keep.to_vec(), (batch, seq));
     let inputs = || (x.clone(), keep.clone());
     [
@@ -52,7 +53,7 @@ fn outputs(x: &Sequences, keep: &[bool]) -> [Vec<f64>; 2] {
     ]
 }
 
-/// A row of numbers for every token: those of `filler` where there is none.
+/// A row of numbers for every token, or of `filler` where there is none.
 fn sequence(tokens: &[Option<usize>], filler: f64) -> Sequences {
     let rows = tokens.iter().flat_map(|token| match token {
         Some(token) => scattered(&format!("token {token}"), D),
@@ -76,7 +77,7 @@ fn padding_anywhere_changes_nothing() {
         let keep = padded.map(|token| token.is_some());
         for filler in [0.5, 1e30, f64::NAN, f64::INFINITY] {
             let found = outputs(&sequence(&padded, filler), &keep);
-            // dfdx multiplies what is masked by 0.
+            // dfdx multiplies masked numbers by 0.
             let forms = if filler.is_finite() { 2 } else { 1 };
             for (found, alone) in found.iter().zip(&alone).take(forms) {
                 let near = |(a, b): (&f64, &f64)| (a - b).abs() < TOLERANCE;
@@ -88,7 +89,7 @@ fn padding_anywhere_changes_nothing() {
 }
 
 #[test]
-fn nothing_real_is_zero() {
+fn results_of_real_tokens_are_not_zero() {
     for output in outputs(&sequence(&[Some(1), Some(2)], 0.0), &[false; 2]) {
         assert_eq!(output, [0.0; D]);
     }

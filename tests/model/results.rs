@@ -1,4 +1,4 @@
-//! Several results: one history, which the first one has.
+//! Several results, of which the first carries the tape.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,7 +20,7 @@ fn model() -> (Two<f32, Cpu>, X) {
     (dev.build_module::<Two, f32>(), dev.sample_normal())
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn message(run: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("a panic");
     *panic.downcast::<String>().expect("a message")
@@ -88,7 +88,7 @@ fn a_backward_pass_through_a_later_result_alone_says_that_the_first_one_is_missi
             "{said}"
         );
 
-        // The pass of the first result alone does not stand for another pass.
+        // The pass of the first result does not count for another pass.
         let (first, second) = forward(x);
         let gradients = first.sum().backward();
         assert!(gradients.get(&model.first.bias).array() == [5.0; 3]);

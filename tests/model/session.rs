@@ -1,24 +1,25 @@
-//! Going on token by token: what a session says of a token is what the model says of the whole sequence up to it.
+//! Sessions: the results of a token equal those of the model for the whole sequence up to it.
 
 use super::*;
 use attn::{Backend, Element, Error, generate::SessionError, model};
 
 const VOCAB: usize = 11;
 
-/// Tokens of a sequence, other ones for every number.
+/// Tokens of a sequence, different for every number.
 fn text(number: usize, len: usize) -> Vec<usize> {
     (0..len)
         .map(|i| (i * i + (3 + number) * i + number) % VOCAB)
         .collect()
 }
 
-/// What both ways differ by: sums of up to 150 terms of order 1, on some eight levels, rounded in another order:
-/// √1200 ε / 2 < 20 ε, and ten times that, as norms make small differences larger.
+/// The difference of both ways: sums of up to 150 terms of order 1, on about eight levels, rounded in another order: √1200 ε / 2
+/// < 20 ε, and ten times that, as norms amplify small differences.
 fn assert_near<E: Element>(found: &[E], expected: &[E], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let most: f64 = 200.0 * E::epsilon().into();
     for (found, expected) in found.iter().zip(expected) {
-        let (found, expected): (f64, f64) = ((*found).into(), (*expected).into());
+        let found: f64 = (*found).into();
+        let expected: f64 = (*expected).into();
         let difference = (found - expected).abs();
         assert!(
             difference <= most * expected.abs().max(1.0),
@@ -27,7 +28,7 @@ fn assert_near<E: Element>(found: &[E], expected: &[E], what: &str) {
     }
 }
 
-/// How many tokens are given at a time: the first ones at once, the others one by one or in pieces.
+/// The numbers of tokens per call: the first ones at once, the others one by one or in pieces.
 fn pieces(len: usize) -> [Vec<usize>; 4] {
     let first = 5.min(len);
     let uneven = [1, 2, 19, 40].into_iter().cycle();
@@ -45,8 +46,8 @@ fn pieces(len: usize) -> [Vec<usize>; 4] {
     [vec![1; len], prompt, vec![len], uneven]
 }
 
-/// `types name { the model } len`: a model of tokens, `ids[batch, seq]`, which is compared for all positions of sequences of that
-/// length, with these types of elements.
+/// `types name { the model } len`: a model of tokens, `ids[batch, seq]`, which is compared at all positions of sequences of that
+/// length, for these element types.
 macro_rules! goes_on {
     ($([$($E:ty),*] $name:ident { $($model:tt)* } $len:expr;)*) => {$(
         #[test]
@@ -57,7 +58,8 @@ macro_rules! goes_on {
             where
                 Cpu: Backend<E>,
             {
-                let (dev, len) = (Cpu::default(), $len);
+                let dev = Cpu::default();
+                let len = $len;
                 let mut model = dev.build_module::<M, E>();
                 scatter(&mut model);
                 let tokens = text(0, len);
@@ -81,7 +83,7 @@ macro_rules! goes_on {
     )*};
 }
 
-/// `M`: two blocks around an attention with these keys, and perhaps a body.
+/// `M`: two blocks around an attention with these keys, and an optional body.
 macro_rules! attends {
     ($($name:ident [$($keys:tt)*] $({ $($body:tt)* })? => $len:expr;)*) => {
         goes_on! {$(
@@ -108,10 +110,10 @@ attends! {
     slopes [heads = 2, mask = causal, position = alibi] => 37;
     buckets [heads = 2, mask = causal, position = rel_pos_bias(num_buckets = 8, max_distance = 12)] => 37;
     capped [heads = 2, mask = causal, softcap = 0.5] => 20;
-    of_other_widths [heads = 2, mask = causal, head_dim = 5, value_head_dim = 3] => 20;
+    other_widths [heads = 2, mask = causal, head_dim = 5, value_head_dim = 3] => 20;
     additive [heads = 2, mask = causal, score = additive(hidden = 5)] => 20;
     bilinear [heads = 2, mask = causal, score = bilinear] => 20;
-    one_more [heads = 2, mask = causal, normalizer = softmax1] => 20;
+    softmax1 [heads = 2, mask = causal, normalizer = softmax1] => 20;
     sinks [heads = 2, mask = causal, normalizer = sink] => 20;
     sigmoids [heads = 2, mask = causal, normalizer = sigmoid] => 20;
     sparse [heads = 2, mask = causal, normalizer = sparsemax] => 20;
@@ -216,7 +218,7 @@ fn gpt() -> Gpt {
     model
 }
 
-/// What the model returns for the last token.
+/// The results of the model for the last token.
 fn last(model: &Gpt, tokens: &[usize]) -> Vec<f32> {
     let x = Cpu::default().tensor_from_vec(tokens.to_vec(), (1, tokens.len()));
     let all = model.forward(x).as_vec();
@@ -237,7 +239,7 @@ fn a_model_of_one_sequence_has_sessions() {
 }
 
 #[test]
-fn sequences_of_different_lengths_go_on_beside_each_other() {
+fn sequences_of_different_lengths_continue_independently() {
     let model = gpt();
     let texts = [text(0, 150), text(1, 3), text(2, 60)];
     let mut sessions = model.sessions(3, 150).unwrap();
@@ -245,7 +247,7 @@ fn sequences_of_different_lengths_go_on_beside_each_other() {
     assert_eq!(refused.err(), Some(SessionError::Empty { sequence: 2 }));
     assert_eq!(sessions.lens(), [0, 0, 0]);
 
-    // Some tokens of each at a time, or none.
+    // Some tokens of each sequence at a time, or none.
     let rounds = [[140, 1, 1], [0, 0, 37], [3, 2, 1], [1, 0, 0], [6, 0, 21]];
     let mut lens = [0; 3];
     for round in rounds {
@@ -276,7 +278,7 @@ fn steps_are_a_token_of_each_sequence() {
 }
 
 #[test]
-fn a_fork_goes_on_by_itself() {
+fn forks_are_independent() {
     let model = gpt();
     let mut session = model.session(20).unwrap();
     let one = text(0, 12);
@@ -293,7 +295,7 @@ fn a_fork_goes_on_by_itself() {
 }
 
 #[test]
-fn what_was_reset_is_forgotten() {
+fn reset_clears_a_session() {
     let model = gpt();
     let mut session = model.session(190).unwrap();
     session.prefill(&text(0, 190)).unwrap();
@@ -316,7 +318,7 @@ fn a_session_keeps_the_weights_it_began_with() {
 }
 
 #[test]
-fn nothing_is_lost_by_a_mistake() {
+fn sessions_are_unchanged_after_a_mistake() {
     let model = gpt();
     let tokens = text(0, 9);
     let mut session = model.session(10).unwrap();
@@ -348,7 +350,7 @@ fn nothing_is_lost_by_a_mistake() {
     };
     let mut two = model.sessions(2, 10).unwrap();
     assert_eq!(two.step(&[1]).err(), Some(sequences));
-    // No tokens are no mistake later on: nothing happens.
+    // An empty list of tokens is valid later on: nothing happens.
     let before = session.results().to_vec();
     assert_eq!(session.prefill(&[]).unwrap(), before);
     let results = session.step(tokens[8]).unwrap();
@@ -370,7 +372,7 @@ fn a_session_is_no_longer_than_the_model_and_the_memory() {
         matches!(refused, Some(Error::TooLarge { .. })),
         "{refused:?}"
     );
-    // Nothing is remembered of a token, but the sequences themselves are too many.
+    // Nothing is cached for a token, but there are too many sequences.
     let refused = model.sessions(1 << 48, 0).err();
     assert!(
         matches!(refused, Some(Error::TooLarge { .. })),
@@ -393,8 +395,7 @@ fn grouped_heads_and_windows_take_less_memory() {
     let rows = |capacity| gpt().session(capacity).unwrap().cache_bytes() / row;
     assert_eq!(rows(20), 20);
     assert_eq!(rows(199), rows(200));
-    // The window, and what may be new at once. The mask is asked about 16 queries at a time: 15 more cannot be told from
-    // the window.
+    // The window, and the new tokens of one call. The mask is evaluated for 16 queries at a time, so up to 15 more keys are kept.
     assert!(
         (6 + 128..=6 + 15 + 128).contains(&rows(200)),
         "{}",
@@ -414,7 +415,7 @@ model! {
 }
 
 #[test]
-fn too_many_sequences_of_a_model_that_remembers_nothing() {
+fn sessions_without_a_cache_limit_their_sequences() {
     let model = Cpu::default().build_module::<Bigram, f32>();
     let refused = model.sessions(1 << 48, 1).err();
     assert!(

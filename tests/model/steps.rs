@@ -1,4 +1,4 @@
-//! Twenty steps of training of a declared network, and of the same network written by hand.
+//! Twenty training steps of a declared network, and of a hand-written one.
 
 use super::*;
 use attn::train::{AdamW, AdamWConfig};
@@ -7,11 +7,11 @@ use support::adamw::{Naive, Settings};
 use support::compare::assert_close;
 use support::reference::Traced;
 
-/// Numbers by the names under which the declared network saves its parameters: those, or their gradients.
+/// Parameters or gradients, by the names under which the declared network saves its parameters.
 pub(super) type ByName = BTreeMap<String, Vec<f64>>;
 
-/// Numbers that all matter. With this epsilon, a parameter moves by at most `lr / epsilon = 10` times the gradient, also where
-/// that is nothing but rounding.
+/// Hyperparameters that all matter. With this epsilon a parameter moves by at most `lr / epsilon = 10` times the gradient, also
+/// if the gradient is a rounding error.
 const CONFIG: AdamWConfig = AdamWConfig {
     lr: 0.01,
     betas: [0.9, 0.98],
@@ -19,16 +19,16 @@ const CONFIG: AdamWConfig = AdamWConfig {
     weight_decay: 0.1,
 };
 
-/// Sums of up to 24 terms of order 1, some sixty in a row there and back, are rounded by √(60 · 24) ε / 2 = 20 ε. Each of
-/// twenty steps adds ten times that to the difference of the parameters: 4000 ε.
+/// Sums of up to 24 terms of order 1, about sixty in a row in both passes, are rounded by √(60 · 24) ε / 2 = 20 ε. Each of twenty
+/// steps adds ten times that to the difference of the parameters: 4000 ε.
 const TOLERANCE: f64 = 4000.0 * f64::EPSILON;
 
-/// What is above this is more than rounding: a mistake of a millionth of it is found.
+/// A larger number is not a rounding error: a mistake of a millionth of it is found.
 const SEEN: f64 = 1e6 * TOLERANCE;
 
-/// Trains both, each with its own optimizer from the same parameters, and asserts that the loss, all gradients and all
-/// parameters are the same after every step. `loss` is that of the declared network on the data of a step, `by_hand` the
-/// same with its gradients.
+/// Trains both, each with its own optimizer from the same parameters, and asserts that the loss, all gradients and all parameters
+/// are the same after every step. `loss` is that of the declared network on the data of a step. `by_hand` returns the same with
+/// its gradients.
 pub(super) fn are_the_same<M: TensorCollection<f64, Cpu>>(
     mut declared: M,
     loss: impl Fn(&M, usize) -> Traced<Rank0, f64>,
@@ -80,7 +80,8 @@ fn assert_all_close(step: usize, kind: &str, found: &ByName, expected: &ByName) 
     }
 }
 
-/// So that none is compared by its rounding. But a key's bias moves all scores of a query alike, which a softmax does not see.
+/// Asserts that no gradient is a rounding error. The exception is the bias of a key: it shifts all scores of a query, which a
+/// softmax cancels.
 fn assert_all_seen(gradients: &ByName) {
     for (name, values) in gradients {
         let is_seen = values.iter().any(|value| value.abs() > SEEN);

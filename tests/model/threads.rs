@@ -1,4 +1,4 @@
-//! What a model computes, and its gradients, do not depend on how many threads there are: not in the last bit.
+//! The results of a model and its gradients do not depend on the number of threads: not in the last bit.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::Command;
@@ -10,7 +10,7 @@ use attn::{
 };
 use rayon::ThreadPoolBuilder;
 
-/// The alphabet of nanoGPT's plays: tiles of the gradient of its weights leave one row over, unless they take care.
+/// The alphabet of nanoGPT's plays. With it the tiles of a gradient of weights would leave one row.
 const VOCAB: usize = 65;
 
 model! {
@@ -26,14 +26,14 @@ model! {
     }
 }
 
-/// What one forward and one backward pass compute, as bits: the logits, the loss and every gradient, by name.
+/// The results of a forward and a backward pass as bits: the logits, the loss and every gradient, by name.
 fn compute<E: Element>() -> Vec<(String, Vec<u64>)>
 where
     Cpu: Backend<E>,
 {
     let mut gpt = Cpu::default().build_module::<Gpt, E>();
     scatter(&mut gpt);
-    // More tokens than a gradient of weights sees at a time, and no multiple of that.
+    // More tokens than a block of the gradient of weights, and not a multiple of that.
     let [tokens, next] = [ids((3, 129), VOCAB), ids((3, 129), VOCAB - 1)];
     let logits = gpt.forward(tokens.leaky_traced());
     let numbers = tensors::flat(&logits);
@@ -80,13 +80,13 @@ fn threads_change_no_bit_in_f64() {
     threads_change_no_bit::<f64>();
 }
 
-/// Set where a process is to print what it computes.
+/// The environment variable of a process that prints its results.
 const TASK: &str = "ATTN_THREADS_TASK";
 
-/// What starts a line of that.
+/// The prefix of such a line.
 const LINE: &str = "computed ";
 
-/// The lines that this test prints in a process whose pool is as large as the environment says.
+/// The lines of this test in a process whose pool has the size in its environment.
 fn lines_of_a_process(threads: usize) -> Vec<String> {
     let program = std::env::current_exe().unwrap();
     let output = Command::new(program)
@@ -107,16 +107,16 @@ fn lines_of_a_process(threads: usize) -> Vec<String> {
         .map(str::to_owned)
         .partition(|line| line.starts_with("by "));
     assert_eq!(pool, [format!("by {threads} threads")]);
-    // Logits, the loss, and gradients, of both types.
+    // Logits, loss and gradients, of both types.
     assert!(lines.len() > 50, "{lines:?}");
     lines
 }
 
-/// Without a pool of its own a program has the global one, and `RAYON_NUM_THREADS` its size.
+/// By default a program has the global pool, and `RAYON_NUM_THREADS` sets its size.
 #[test]
 fn processes_of_any_number_of_threads_compute_the_same() {
     if std::env::var_os(TASK).is_some() {
-        // The harness has begun a line.
+        // The test harness has begun a line.
         println!("\n{LINE}by {} threads", rayon::current_num_threads());
         let [single, double] = [compute::<f32>(), compute::<f64>()];
         for (name, bits) in single.into_iter().chain(double) {

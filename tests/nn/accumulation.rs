@@ -31,7 +31,7 @@ fn target(example: usize, ignoring: bool) -> usize {
     }
 }
 
-/// The mean loss over some examples on top of the gradients so far, times `weight`.
+/// The mean loss over some examples, times `weight`, added to the gradients so far.
 fn backward(
     model: &mut Built,
     examples: Range<usize>,
@@ -51,9 +51,9 @@ fn backward(
     (cross_entropy(logits, &targets, options) * weight).backward()
 }
 
-/// Three steps, each on all examples in batches of these sizes, and the gradients of the last one.
+/// Three steps, each on all examples in batches of these sizes. Returns the gradients of the last one.
 ///
-/// Batches count as `weight` says of their examples.
+/// `weight` is the weight of a batch, from its examples.
 fn train(
     batches: &[usize],
     ignoring: bool,
@@ -90,8 +90,8 @@ fn train(
 #[track_caller]
 fn assert_same_steps(found: [Vec<Named>; 2], expected: [Vec<Named>; 2]) {
     for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
-        // Gradients are sums of 12 terms below 1 in another order: 12 ε at most. A step divides them by no less than the ε of
-        // the optimizer, 1e-3, and is a tenth of that: 3 steps part by 3 * 0.1 * 12 ε / 1e-3 = 8e-13.
+        // Gradients are sums of 12 terms below 1 in another order: at most 12 ε. A step divides them by at least the ε of the
+        // optimizer, 1e-3, and is a tenth of that: 3 steps differ by 3 * 0.1 * 12 ε / 1e-3 = 8e-13.
         compare::assert_close(&found.name, &found.values, &expected.values, 8e-13);
     }
 }
@@ -112,7 +112,7 @@ fn batches_of_several_sizes_count_as_many_targets_as_they_have() {
     };
     let expected = train(&[12], true, counted);
     assert_same_steps(train(&[1, 6, 5], true, counted), expected.clone());
-    // Else small batches count too much.
+    // Without weights, small batches count too much.
     let [_, unweighted] = train(&[1, 6, 5], true, |_| 1.0);
     assert!(expected[1] != unweighted && unweighted[0].values != expected[1][0].values);
 }

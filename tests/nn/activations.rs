@@ -1,4 +1,4 @@
-//! Functions of the elements, and gates.
+//! Elementwise functions and gates.
 
 use super::*;
 use attn::{
@@ -10,7 +10,7 @@ use attn::{
 };
 use support::{differences::assert_gradient, tensors::flat};
 
-/// Where functions bend, and beyond where they are flat.
+/// Points where functions are curved, and beyond them.
 const POINTS: [f64; 16] = [
     0.0, -0.0, 0.3, -0.3, 1.0, -1.0, 2.5, -2.5, 6.0, -6.0, 13.0, -13.0, 90.0, -90.0, 1e4, -1e4,
 ];
@@ -21,7 +21,7 @@ where
 {
     let points = POINTS.map(number).to_vec();
     let x: Tensor<Rank1<16>, E, _> = Cpu::default().tensor_from_vec(points, Default::default());
-    // Relative to 1e4, the largest; dfdx's error function is good to 1e-7 or so in `f32`.
+    // The tolerance is relative to 1e4, the largest. dfdx's error function has an error of about 1e-7 in `f32`.
     assert_agree!(
         format!("{} at points", A::NAME),
         [x],
@@ -73,11 +73,11 @@ where
 }
 
 #[test]
-fn they_are_what_dfdx_computes() {
+fn activations_equal_those_of_dfdx() {
     for_both!(all_agree);
 }
 
-/// The derivative of dfdx's `accurate_gelu` is another one: `Φ(x) + √2 x φ(x)`.
+/// The derivative of dfdx's `accurate_gelu` differs: `Φ(x) + √2 x φ(x)`.
 #[test]
 fn the_gradient_of_gelu_is_its_derivative() {
     let x = [-3.0, -1.0, -0.3, 0.0, 0.3, 1.0, 3.0];
@@ -117,7 +117,7 @@ fn functions_types_and_layers_are_the_same() {
 }
 
 #[test]
-fn views_are_seen_as_they_are() {
+fn views_are_read_in_their_order() {
     let columns: Tensor<Rank2<6, 4>, f64, _> = tensor("columns", Default::default());
     let permuted = || -> Traced<Rank2<4, 6>, f64> { columns.leaky_trace().permute() };
     assert_agree!(
@@ -137,7 +137,7 @@ fn views_are_seen_as_they_are() {
 }
 
 #[test]
-fn scalars_and_nothing() {
+fn scalars_and_empty_tensors_are_accepted() {
     let x: Tensor<Rank0, f64, _> = Cpu::default().tensor(-2.0);
     let y = ops::relu_squared((-x.clone()).leaky_traced());
     assert_eq!(y.array(), 4.0);
@@ -148,7 +148,7 @@ fn scalars_and_nothing() {
 }
 
 #[test]
-fn one_operation_each() {
+fn activations_are_one_operation_each() {
     let x: Tensor<Rank2<2, 6>, f32, _> = tensor("x", Default::default());
     assert_eq!(operations(ops::gelu(x.leaky_trace())), 1);
     assert_eq!(operations(ops::swiglu::<3, _, _, _, _>(x.leaky_trace())), 1);

@@ -16,7 +16,7 @@ attention! {
     struct Causal<heads = 2, d_model = 8, mask = causal>;
 }
 
-/// Numbers that all matter.
+/// Hyperparameters that all matter.
 const CONFIG: AdamWConfig = AdamWConfig {
     lr: 0.03,
     betas: [0.8, 0.95],
@@ -39,7 +39,7 @@ where
     model
 }
 
-/// Gradients of some loss, other ones for every step.
+/// Gradients of some loss, different for every step.
 fn gradients<E: Element>(model: &Model<E>, step: usize) -> Gradients<E, Cpu>
 where
     Cpu: Backend<E>,
@@ -101,13 +101,14 @@ where
 }
 
 #[test]
-fn it_is_the_algorithm() {
+fn steps_follow_the_algorithm_of_the_paper() {
     for_both!(twenty_steps);
 }
 
 #[test]
-fn without_decay_it_is_adam() {
-    let (mut model, mut other) = (model::<f64>(), model::<f64>());
+fn steps_without_decay_are_those_of_adam() {
+    let mut other = model::<f64>();
+    let mut model = model::<f64>();
     let config = AdamWConfig {
         weight_decay: 0.0,
         ..CONFIG
@@ -129,13 +130,13 @@ fn without_decay_it_is_adam() {
         adam.update(&mut other, &theirs).unwrap();
     }
     for (found, expected) in parameters(&model).iter().zip(parameters(&other)) {
-        // Each step starts from gradients of what differs already.
+        // Each step starts from gradients that already differ.
         compare::assert_close(&found.name, &found.values, &expected.values, 1e-12);
     }
 }
 
 #[test]
-fn all_parameters_of_a_declared_layer_move() {
+fn parameters_of_a_declared_layer_all_move() {
     let mut model = Cpu::default().build_module::<Causal, f32>();
     let before = parameters(&model);
     let x: Tensor<Rank3<2, 5, 8>, f32, _> = tensor("x", Default::default());
@@ -143,7 +144,7 @@ fn all_parameters_of_a_declared_layer_move() {
     let mut optimizer = AdamW::new(AdamWConfig::default());
     optimizer.update(&mut model, &mut gradients).unwrap();
     for (before, after) in before.iter().zip(parameters(&model)) {
-        // A key's bias moves a whole row of scores, which a softmax does not see.
+        // The bias of a key shifts a whole row of scores, which a softmax cancels.
         if before.name != "k_proj.bias" {
             assert_ne!(before.values, after.values, "{}", before.name);
         }
@@ -185,7 +186,7 @@ fn load(bytes: &[u8]) -> AdamWState<f32> {
 }
 
 #[test]
-fn it_resumes_bit_by_bit_from_what_was_saved() {
+fn resumed_training_has_the_same_bits() {
     let run = |model: &mut Model<f32>, state, steps: std::ops::Range<usize>| {
         let mut optimizer = AdamW::new(CONFIG);
         optimizer.state = state;
@@ -207,7 +208,7 @@ fn it_resumes_bit_by_bit_from_what_was_saved() {
     assert_eq!(parameters(&second), parameters(&whole));
     assert_eq!(state, expected);
 
-    // The state counts.
+    // The state matters.
     fill(&mut second, |name, _| {
         let saved = parameters(&first);
         saved
@@ -282,7 +283,7 @@ fn parameters_without_a_gradient_are_named_and_nothing_changes() {
     assert_eq!(parameters(&model), before);
     assert_eq!(optimizer.state, Default::default());
 
-    // Through dfdx's trait, as dfdx's optimizers say it.
+    // Through dfdx's trait, in the form of dfdx's optimizers.
     let error = Optimizer::update(&mut optimizer, &mut model, &shared).unwrap_err();
     assert!(matches!(error, OptimizerUpdateError::UnusedParams(unused) if unused.ids.len() == 3));
     assert_eq!(parameters(&model), before);
@@ -293,7 +294,7 @@ fn parameters_without_a_gradient_are_named_and_nothing_changes() {
 }
 
 #[test]
-fn other_gradients_survive_and_stay_where_they_are() {
+fn gradients_of_other_tensors_are_kept() {
     let mut model = model::<f64>();
     let x: Tensor<Rank2<4, 3>, f64, _> = tensor("x", Default::default());
     let mut gradients = model.forward(x.leaky_trace()).square().sum().backward();
@@ -307,7 +308,7 @@ fn other_gradients_survive_and_stay_where_they_are() {
 }
 
 #[test]
-fn as_an_optimizer_of_dfdx_it_does_the_same() {
+fn the_optimizer_trait_of_dfdx_takes_the_same_steps() {
     fn train(optimizer: &mut impl Optimizer<Model<f64>, Cpu, f64>, model: &mut Model<f64>) {
         for step in 0..3 {
             let gradients = gradients(model, step);
@@ -401,14 +402,14 @@ fn threads_change_no_bit() {
 }
 
 #[test]
-fn models_in_turns_are_not_taken_for_each_other() {
+fn models_in_turns_are_not_confused() {
     let mut first = model::<f64>();
     let mut second = model::<f64>();
     let mut optimizers = [0, 1].map(|_| AdamW::new(CONFIG));
     for step in 0..3 {
         let mut of_first = gradients(&first, step);
         optimizers[0].update(&mut first, &mut of_first).unwrap();
-        // The gradients of the one are none of the other.
+        // The gradients of one model are not those of the other.
         let error = optimizers[1].update(&mut second, &mut of_first);
         assert!(matches!(error, Err(UpdateError::NoGradient { names }) if names.len() == 5));
         let mut of_second = gradients(&second, step);
@@ -421,7 +422,7 @@ fn models_in_turns_are_not_taken_for_each_other() {
 }
 
 #[test]
-fn a_step_wants_numbers_it_can_be_taken_with() {
+fn invalid_hyperparameters_are_errors() {
     let mut model = model::<f32>();
     let before = parameters(&model);
     type Change = fn(&mut AdamWConfig);

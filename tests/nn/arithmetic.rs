@@ -17,7 +17,8 @@ where
         let traced = || (x.leaky_trace(), y.leaky_trace());
         macro_rules! of_two {
             ($($name:ident)*) => {$({
-                let ((x1, y1), (x2, y2)) = (traced(), traced());
+                let (x1, y1) = traced();
+                let (x2, y2) = traced();
                 let composed = composed::$name(x2, y2).unwrap();
                 let what = format!("{} of {b} x {s}", stringify!($name));
                 assert_agree!(what, [x, y], ops::$name(x1, y1), composed);
@@ -36,12 +37,12 @@ where
 }
 
 #[test]
-fn they_are_what_dfdx_computes() {
+fn operations_equal_those_of_dfdx() {
     for_both!(agrees);
 }
 
 #[test]
-fn views_and_the_same_tensor_twice() {
+fn views_and_equal_operands_are_accepted() {
     let square: Tensor<Rank2<4, 4>, f64, _> = tensor("square", Default::default());
     let row: Tensor<Rank1<4>, f64, _> = tensor("row", Default::default());
     let transposed = || -> Traced<Rank2<4, 4>, f64> { square.leaky_trace().permute() };
@@ -68,7 +69,7 @@ fn views_and_the_same_tensor_twice() {
 }
 
 #[test]
-fn around_a_layer_it_adds_the_input() {
+fn residual_adds_the_input_of_a_layer() {
     let x: Tensor<Rank2<3, 4>, f64, _> = tensor("x", Default::default());
     let expected = Gelu.forward(x.leaky_trace()) + x.clone();
     let expected = backpropagate(expected).input("x", &x).parameters(&());
@@ -80,13 +81,13 @@ fn around_a_layer_it_adds_the_input() {
         let found = backpropagate(y).input("x", &x).parameters(&());
         assert_same("residual", &found, &expected, tolerance::<f64>());
     }
-    // dfdx's cannot do that.
+    // dfdx's residual cannot do that.
     let y = Residual(()).forward(x.leaky_trace());
     assert_eq!(flat(&y.sum().backward().get(&x)), [2.0; 12]);
 }
 
 #[test]
-fn nothing_and_one_operation() {
+fn empty_tensors_are_accepted_and_the_tape_has_one_operation() {
     let x: Tensor<(usize, usize), f64, _> = tensor("x", (3, 0));
     for f in [ops::add, ops::sub, ops::mul] {
         backward_of_nothing(f(x.leaky_trace(), x.leaky_trace())).get(&x);
@@ -112,7 +113,7 @@ fn a_multiple_of_zero_keeps_its_sign() {
 
 #[test]
 #[should_panic(expected = "the shapes of a sum")]
-fn other_sizes_are_a_panic() {
+fn sizes_that_differ_panic() {
     let x: Tensor<(usize, usize), f64, _> = tensor("x", (3, 2));
     let y: Tensor<(usize, usize), f64, _> = tensor("y", (2, 3));
     ops::add(x, y);
@@ -120,7 +121,7 @@ fn other_sizes_are_a_panic() {
 
 #[test]
 #[should_panic(expected = "the shapes of a product")]
-fn other_sizes_of_a_product_are_a_panic() {
+fn sizes_of_a_product_that_differ_panic() {
     let x: Tensor<(usize, usize), f64, _> = tensor("x", (3, 2));
     let y: Tensor<(usize, usize), f64, _> = tensor("y", (2, 3));
     ops::mul(x, y);

@@ -1,4 +1,4 @@
-//! The norm of gradients.
+//! The norm of gradients, and clipping.
 
 use super::*;
 use attn::{
@@ -57,7 +57,7 @@ where
 }
 
 #[test]
-fn only_long_gradients_are_shortened() {
+fn gradients_above_the_norm_are_scaled_and_others_are_not() {
     for_both!(clips);
 }
 
@@ -83,7 +83,7 @@ fn gradients_that_are_no_numbers_are_left_alone() {
         f64::INFINITY
     );
     assert_eq!(gradients.get(&model).array(), [2.0, f32::INFINITY, 4.0]);
-    // The squares of such numbers are beyond `f32`.
+    // The squares of such numbers overflow in `f32`.
     let model: Tensor<Rank1<1>, f32, Cpu> = Cpu::default().tensor([1.5e30]);
     let mut gradients = model.leaky_trace().square().sum().backward();
     let norm = clip_grad_norm(&model, &mut gradients, 1.0).unwrap();
@@ -117,12 +117,12 @@ fn a_norm_is_not_negative() {
 }
 
 #[test]
-fn leaves_are_still_known_afterwards() {
+fn leaves_are_still_known_after_clipping() {
     let model = Model::<f32>::build(&Cpu::default());
     let x: Tensor<Rank1<3>, f32, _> = tensor("x", Default::default());
     let mut gradients = model.forward(x.trace(model.alloc_grads())).sum().backward();
     clip_grad_norm(&model, &mut gradients, 1.0).unwrap();
-    // What is accumulated on top of it is all that is kept.
+    // Gradients that are accumulated afterwards are all kept.
     let before = gradients.get(&model.0.weight).array();
     let gradients = model.forward(x.trace(gradients)).sum().backward();
     assert_ne!(gradients.get(&model.0.weight).array(), before);

@@ -1,4 +1,4 @@
-//! Vectors side by side.
+//! Concatenation of vectors.
 
 use super::*;
 use attn::ops::{self, composed};
@@ -23,7 +23,7 @@ where
 }
 
 #[test]
-fn it_is_what_dfdx_computes() {
+fn concat_equals_that_of_dfdx() {
     agrees::<f32, 1, 1, 2>();
     agrees::<f64, 3, 33, 36>();
     agrees::<f64, 0, 2, 2>();
@@ -35,12 +35,13 @@ fn rows_stand_in_order() {
     let x: Tensor<Rank2<2, 3>, f64, _> = tensor("x", Default::default());
     let y: Tensor<Rank2<2, 1>, f64, _> = tensor("y", Default::default());
     let z: Tensor<Rank2<2, 4>, f64, _> = ops::concat(x.clone(), y.clone());
-    let ([x0, x1], [y0, y1]) = (x.array(), y.array());
+    let [x0, x1] = x.array();
+    let [y0, y1] = y.array();
     assert_eq!(flat(&z), [&x0[..], &y0, &x1, &y1].concat());
 }
 
 #[test]
-fn views_and_the_same_tensor_twice() {
+fn views_and_equal_operands_are_accepted() {
     let square: Tensor<Rank2<4, 4>, f64, _> = tensor("square", Default::default());
     let transposed = || -> Traced<Rank2<4, 4>, f64> { square.leaky_trace().permute() };
     let found: Traced<Rank2<4, 8>, f64> = ops::concat(square.leaky_trace(), transposed());
@@ -51,7 +52,7 @@ fn views_and_the_same_tensor_twice() {
 }
 
 #[test]
-fn nothing_and_one_operation() {
+fn empty_tensors_are_accepted_and_the_tape_has_one_operation() {
     let x: Tensor<(usize, Const<2>), f64, _> = tensor("x", (0, Const));
     let z: Traced<(usize, Const<4>), f64> = ops::concat(x.leaky_trace(), x.leaky_trace());
     backward_of_nothing(z).get(&x);
@@ -65,7 +66,7 @@ fn nothing_and_one_operation() {
 
 #[test]
 #[should_panic(expected = "2 and 2 numbers side by side")]
-fn another_width_is_a_panic() {
+fn widths_that_do_not_add_up_panic() {
     let x: Tensor<Rank1<2>, f64, _> = tensor("x", Default::default());
     let _: Tensor<Rank1<5>, f64, _> = ops::concat(x.clone(), x);
 }

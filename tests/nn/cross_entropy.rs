@@ -9,7 +9,7 @@ use support::tensors::flat;
 
 const IGNORED: usize = 7777;
 
-/// Every third is ignored.
+/// Targets, of which every third is ignored.
 fn targets<S: Shape>(shape: S, classes: usize, ignore: bool) -> Tensor<S, usize, Cpu> {
     let target = |i| {
         if ignore && i % 3 == 0 {
@@ -84,7 +84,7 @@ where
 }
 
 #[test]
-fn it_is_minus_the_logarithm_of_the_probability() {
+fn loss_is_minus_the_logarithm_of_the_probability() {
     agrees::<f32, 1>();
     agrees::<f32, 65>();
     agrees::<f64, 2>();
@@ -92,7 +92,7 @@ fn it_is_minus_the_logarithm_of_the_probability() {
 }
 
 #[test]
-fn a_single_row_and_a_number_of_classes_that_the_program_knows() {
+fn single_rows_and_runtime_class_counts_are_accepted() {
     let row: Tensor<Rank1<5>, f64, _> = tensor("row", Default::default());
     let target: Tensor<Rank0, usize, _> = Cpu::default().tensor(3);
     let fixed = ops::cross_entropy(row.clone(), &target, Default::default()).array();
@@ -104,7 +104,7 @@ fn a_single_row_and_a_number_of_classes_that_the_program_knows() {
 }
 
 #[test]
-fn what_is_ignored_may_hold_anything() {
+fn ignored_rows_may_hold_anything() {
     let mut numbers = scattered("logits", 12);
     numbers[4..8].fill(f64::NAN);
     let logits: Tensor<Rank2<3, 4>, f64, _> =
@@ -163,7 +163,7 @@ fn an_unknown_class_is_an_error_with_its_place() {
 }
 
 #[test]
-fn it_goes_on_from_views_and_scales_with_what_follows() {
+fn gradients_flow_through_views_and_scale_with_the_loss() {
     let columns: Tensor<Rank2<6, 4>, f64, _> = tensor("columns", Default::default());
     let targets: Tensor<Rank1<4>, usize, _> = Cpu::default().tensor([5, 0, 5, 1]);
     let permuted = || -> Traced<Rank2<4, 6>, f64> { columns.leaky_trace().permute() };
@@ -182,7 +182,7 @@ fn it_goes_on_from_views_and_scales_with_what_follows() {
     assert_eq!(operations(y), 2); // The copy of the view is the other.
 }
 
-/// One after the other in `f32`, 2²⁵ small losses stop growing.
+/// Added one after the other in `f32`, 2²⁵ small losses stop growing.
 #[test]
 fn many_rows_lose_no_digits() {
     let logits: Tensor<(usize, Const<2>), f32, _> = Cpu::default().zeros_like(&(1 << 20, Const));

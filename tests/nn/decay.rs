@@ -1,4 +1,4 @@
-//! Which parameters decay.
+//! The parameters that decay.
 
 use super::*;
 use attn::{
@@ -11,7 +11,7 @@ use attn::{
 use dfdx::nn::{builders, modules};
 use support::tensors::{fill, parameters};
 
-/// A step without gradients is decay and nothing else: it halves a parameter, or leaves it.
+/// A step without gradients only decays: it halves a parameter, or leaves it unchanged.
 fn optimizer() -> AdamW<f64> {
     AdamW::new(AdamWConfig {
         lr: 1.0,
@@ -48,7 +48,7 @@ where
 }
 
 #[test]
-fn of_the_layers_matrices_decay() {
+fn matrices_of_our_layers_decay() {
     type Layers = (
         (Embedding<7, 4>, LearnedPosition<9, 4>),
         Repeated<LearnedPosition<9, 4>, 2>,
@@ -64,12 +64,12 @@ fn of_the_layers_matrices_decay() {
         "5.down_proj.weight",
     ];
     assert_eq!(decaying::<Layers>(), expected);
-    // A model that is nothing but a table.
+    // A model that is a table.
     assert_eq!(decaying::<Embedding<7, 4>>(), [""; 0]);
 }
 
 #[test]
-fn of_the_layers_of_dfdx_too() {
+fn matrices_of_dfdx_layers_decay() {
     type Layers = (
         builders::Embedding<7, 4>,
         LayerNorm1D<4>,
@@ -99,7 +99,7 @@ attention! {
 }
 
 #[test]
-fn of_attention_all_but_gains_and_biases() {
+fn parameters_of_attention_decay_except_gains_and_biases() {
     let expected = [
         "q_proj.weight",
         "k_proj.weight",
@@ -124,7 +124,7 @@ model! {
 }
 
 #[test]
-fn in_a_model_the_layer_counts_and_not_its_name() {
+fn decay_in_a_model_depends_on_the_layer_and_not_its_name() {
     let expected = [
         "blocks.0.attn.q_proj.weight",
         "blocks.0.attn.k_proj.weight",
@@ -136,7 +136,7 @@ fn in_a_model_the_layer_counts_and_not_its_name() {
     assert_eq!(decaying::<Gpt>(), expected);
 }
 
-/// Layers that are called as those of `nn` are no tables.
+/// User layers with the names of those of `nn` are not tables.
 mod of_that_name {
     attn::attention! {
         pub(super) struct Embedding<heads = 2, d_model = 4, bias = false>;
@@ -145,14 +145,14 @@ mod of_that_name {
 }
 
 #[test]
-fn another_type_of_the_same_name_is_no_table() {
+fn user_types_with_the_name_of_a_table_decay() {
     let decaying = decaying::<(of_that_name::Embedding, of_that_name::LearnedPosition)>();
     assert_eq!(decaying.len(), 8);
 }
 
-/// Were one of them to decay, they would be two tables after the first step.
+/// If one of them decayed, they would differ after the first step.
 #[test]
-fn what_shares_a_table_does_not_decay_either() {
+fn parameters_that_share_a_table_do_not_decay() {
     let dev = Cpu::default();
     let table = dev.build_module::<Embedding<7, 4>, f64>();
     let theirs = modules::Embedding {
@@ -169,7 +169,7 @@ fn what_shares_a_table_does_not_decay_either() {
 }
 
 #[test]
-fn it_can_be_chosen_by_name_sizes_and_module() {
+fn decay_can_be_chosen_by_name_sizes_and_module() {
     type Model = (Embedding<7, 4>, Linear<4, 5>, LayerNorm<5>);
     let chosen = |optimizer| {
         let mut model = Cpu::default().build_module::<Model, f64>();

@@ -5,7 +5,7 @@ use attn::{nn::Dropout, ops};
 use support::tensors::flat;
 
 #[test]
-fn the_gradient_falls_where_the_element_fell() {
+fn gradients_are_dropped_with_their_elements() {
     for (b, s) in SIZES {
         let ones: Tensor<(usize, usize), f64, _> = Cpu::seed_from_u64(5).ones_like(&(b, s));
         let y = ops::dropout(ones.leaky_trace(), 0.4);
@@ -26,7 +26,7 @@ fn the_gradient_falls_where_the_element_fell() {
 }
 
 #[test]
-fn the_seed_of_the_device_fixes_what_falls() {
+fn dropped_elements_depend_on_the_seed_of_the_device() {
     let drop = |seed| {
         let x: Tensor<Rank1<100>, f32, _> = Cpu::seed_from_u64(seed).ones();
         // The second one after the first.
@@ -39,7 +39,7 @@ fn the_seed_of_the_device_fixes_what_falls() {
 }
 
 #[test]
-fn the_rows_of_a_broadcast_tensor_fall_alone() {
+fn rows_of_a_broadcast_tensor_are_dropped_independently() {
     let row: Tensor<Rank1<50>, f32, _> = Cpu::default().ones();
     let x: Traced<Rank2<2, 50>, f32> = row.leaky_trace().broadcast::<_, Axis<0>>();
     let y = ops::dropout(x, 0.5);
@@ -50,7 +50,7 @@ fn the_rows_of_a_broadcast_tensor_fall_alone() {
 }
 
 #[test]
-fn it_is_the_identity_where_nothing_is_trained() {
+fn dropout_is_the_identity_without_training() {
     let x: Tensor<Rank1<50>, f32, _> = tensor("x", Default::default());
     let mut layer = Dropout { p: 0.9 };
     assert_eq!(flat(&ops::dropout(x.clone(), 0.9)), flat(&x));
@@ -61,7 +61,7 @@ fn it_is_the_identity_where_nothing_is_trained() {
 }
 
 #[test]
-fn nothing_everything_and_one_operation() {
+fn empty_tensors_and_probability_1_are_accepted() {
     let x: Tensor<(usize, usize), f64, _> = tensor("x", (3, 0));
     backward_of_nothing(ops::dropout(x.leaky_trace(), 0.5)).get(&x);
     let x: Tensor<Rank1<7>, f64, _> = tensor("x", Default::default());
@@ -72,6 +72,6 @@ fn nothing_everything_and_one_operation() {
 
 #[test]
 #[should_panic(expected = "1.5 is not a probability")]
-fn more_than_everything_is_refused() {
+fn probabilities_above_1_panic() {
     ops::dropout(tensor::<Rank1<7>, f64>("x", Default::default()), 1.5);
 }

@@ -10,7 +10,7 @@ use support::tensors::flat;
 
 const M: usize = 5;
 
-/// Repeated, and out of order.
+/// Ids that repeat and are not sorted.
 fn ids<S: Shape>(shape: S, below: usize) -> Tensor<S, usize, Cpu> {
     let ids = (0..shape.num_elements()).map(|i| (i * i * 7 + 3) % below);
     Cpu::default().tensor_from_vec(ids.collect(), shape)
@@ -33,15 +33,15 @@ where
 }
 
 #[test]
-fn it_is_what_dfdx_computes() {
+fn embedding_equals_that_of_dfdx() {
     agrees::<f32, 1>();
     agrees::<f64, 11>();
-    // So many that few of them are gathered by dfdx.
+    // A large table, of which the ids read few rows.
     agrees::<f32, 700>();
 }
 
 #[test]
-fn no_axis_to_three_axes() {
+fn ids_have_zero_to_three_axes() {
     let weight: Tensor<Rank2<11, M>, f64, _> = tensor("weight", Default::default());
     let rows = flat(&weight);
     let expected = |ids: &[usize]| -> Vec<f64> {
@@ -128,7 +128,7 @@ fn in_a_tuple_of_layers_it_is_a_panic_with_the_message() {
 }
 
 #[test]
-fn nothing_and_one_operation() {
+fn empty_ids_are_accepted_and_the_tape_has_one_operation() {
     let weight: Tensor<Rank2<500, M>, f64, _> = tensor("weight", Default::default());
     let y = ops::embedding(ids((2, 0), 1).leaky_traced(), &weight);
     assert_eq!(y.shape().concrete(), [2, 0, M]);

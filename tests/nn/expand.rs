@@ -1,4 +1,4 @@
-//! Axes of size 1, made larger.
+//! Broadcasting of axes of size 1.
 
 use super::*;
 use attn::ops::{self, composed};
@@ -31,12 +31,12 @@ where
 }
 
 #[test]
-fn it_is_what_dfdx_computes() {
+fn expand_equals_that_of_dfdx() {
     for_both!(agrees);
 }
 
 #[test]
-fn every_number_is_repeated_and_its_gradients_are_summed() {
+fn numbers_are_repeated_and_their_gradients_summed() {
     let x: Tensor<(usize, Const<1>, usize), f64, _> = tensor("x", (2, Const, 3));
     let y: Traced<(usize, Const<4>, Const<3>), f64> =
         ops::expand(x.leaky_trace(), (2, Const, Const));
@@ -63,7 +63,7 @@ fn views_share_their_gradient() {
 }
 
 #[test]
-fn nothing_and_one_operation() {
+fn empty_tensors_are_accepted_and_the_tape_has_one_operation() {
     for (from, to) in [
         ((1, 3, 2), (0, 3, 2)),
         ((1, 0, 1), (2, 0, 3)),

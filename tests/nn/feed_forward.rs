@@ -1,4 +1,4 @@
-//! Two affine maps and a nonlinearity, in one operation.
+//! Feed-forward layers: two linear maps and a nonlinearity, in one operation.
 
 use super::*;
 use attn::{
@@ -68,12 +68,12 @@ where
 }
 
 #[test]
-fn they_are_what_dfdx_computes() {
+fn feed_forward_layers_equal_those_of_dfdx() {
     for_both!(all_agree);
 }
 
 #[test]
-fn the_gated_one_is_a_gate_behind_one_product() {
+fn gated_feed_forward_is_a_gate_after_one_product() {
     let state = state_for::<Gated<Silu, f64>, _>(&[("x", &[2, 3, M])]);
     let layer = layer_with::<Gated<Silu, f64>, _>(&state);
     let x: Sequence<f64> = state.tensor("x", (2, 3, Const));
@@ -92,7 +92,7 @@ fn the_gated_one_is_a_gate_behind_one_product() {
 }
 
 #[test]
-fn one_operation_each_and_nothing() {
+fn feed_forward_layers_are_one_operation_and_accept_empty_input() {
     let plain = Cpu::default().build_module::<Plain<Gelu, f64>, f64>();
     let gated = Cpu::default().build_module::<Gated<Silu, f64>, f64>();
     let x: Tensor<Rank1<M>, f64, _> = tensor("x", Default::default());
@@ -107,7 +107,7 @@ fn one_operation_each_and_nothing() {
 }
 
 #[test]
-fn views_are_seen_as_they_are() {
+fn views_are_read_in_their_order() {
     let layer = Cpu::default().build_module::<Plain<Gelu, f64>, f64>();
     let columns: Tensor<Rank2<M, 4>, f64, _> = tensor("columns", Default::default());
     let permuted = || -> Traced<Rank2<4, M>, f64> { columns.leaky_trace().permute() };

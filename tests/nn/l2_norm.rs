@@ -10,7 +10,7 @@ where
 {
     for (b, s) in SIZES {
         let x: Tensor<(usize, usize, Const<33>), E, _> = tensor("x", (b, s, Const));
-        // Vectors that are longer than epsilon, and vectors that are shorter.
+        // One epsilon is shorter than all vectors, the other is longer.
         for epsilon in [1e-12, 100.0] {
             assert_agree!(
                 format!("{b} x {s}, {epsilon}"),
@@ -23,12 +23,12 @@ where
 }
 
 #[test]
-fn it_is_what_dfdx_computes() {
+fn l2_norm_equals_dfdx_operations() {
     for_both!(agrees);
 }
 
 #[test]
-fn it_is_what_it_is_defined_to_be() {
+fn l2_norm_equals_its_definition() {
     let x: Tensor<Rank2<5, 13>, f64, _> = tensor("x", Default::default());
     for epsilon in [1e-12, 2.0] {
         let expected = flat(&x);
@@ -43,7 +43,7 @@ fn it_is_what_it_is_defined_to_be() {
 }
 
 #[test]
-fn views() {
+fn views_are_accepted() {
     let columns: Tensor<Rank2<9, 4>, f64, _> = tensor("columns", Default::default());
     let permuted = || -> Traced<Rank2<4, 9>, f64> { columns.leaky_trace().permute() };
     assert_agree!(
@@ -82,7 +82,7 @@ fn zeros_stay_with_a_finite_gradient_and_nan_stays_in_its_row() {
 }
 
 #[test]
-fn nothing_and_one_operation() {
+fn empty_tensors_are_accepted_and_the_tape_has_one_operation() {
     let none: Tensor<Rank2<2, 0>, f64, _> = Cpu::default().zeros();
     for y in [
         ops::l2_norm(none.leaky_trace(), 1e-12),

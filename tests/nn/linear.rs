@@ -31,12 +31,12 @@ where
 }
 
 #[test]
-fn it_is_what_dfdx_computes() {
+fn linear_equals_that_of_dfdx() {
     for_both!(agrees);
 }
 
 #[test]
-fn one_to_four_axes() {
+fn inputs_have_one_to_four_axes() {
     let weight: Tensor<Rank2<O, I>, f64, _> = tensor("weight", Default::default());
     let x: Tensor<Rank4<2, 1, 3, I>, f64, _> = tensor("x", Default::default());
     let expected = flat(&ops::linear(x.clone(), &weight, None));
@@ -50,7 +50,7 @@ fn one_to_four_axes() {
     let y: Tensor<Rank1<O>, f64, _> = ops::linear(one.leaky_traced(), &weight, None)
         .split_tape()
         .0;
-    // One row is multiplied in another order than several.
+    // A single row is summed in another order than several.
     compare::assert_close(
         "one row",
         &flat(&y),
@@ -60,8 +60,8 @@ fn one_to_four_axes() {
 }
 
 #[test]
-fn views_and_the_same_tensor_twice() {
-    // As columns of a matrix, and one vector for all.
+fn views_and_equal_operands_are_accepted() {
+    // Columns of a matrix, and a broadcast vector.
     let columns: Tensor<Rank3<I, 4, 2>, f64, _> = tensor("columns", Default::default());
     let row: Tensor<Rank1<I>, f64, _> = tensor("row", Default::default());
     let square: Tensor<Rank2<I, I>, f64, _> = tensor("square", Default::default());
@@ -81,7 +81,7 @@ fn views_and_the_same_tensor_twice() {
         ops::linear(broadcast(), &square, Some(&row)),
         composed::linear(broadcast(), &square, Some(&row)).unwrap()
     );
-    // A matrix, which is the input as well: dfdx's product would panic, so the input is another tensor there.
+    // A matrix that is also the input. dfdx's product would panic, so there the input is another tensor.
     let other = square.clone().leaky_traced() + 0.0;
     let (other, _) = other.split_tape();
     let expected = backpropagate(ops::linear(other.leaky_trace(), &square, None))
@@ -98,7 +98,7 @@ fn views_and_the_same_tensor_twice() {
 }
 
 #[test]
-fn nothing_in_and_nothing_out() {
+fn empty_inputs_and_outputs_are_accepted() {
     let weight: Tensor<Rank2<O, I>, f64, _> = tensor("weight", Default::default());
     let bias: Tensor<Rank1<O>, f64, _> = tensor("bias", Default::default());
     for (b, s) in [(0, 3), (2, 0)] {
@@ -110,7 +110,7 @@ fn nothing_in_and_nothing_out() {
         assert_eq!(flat(&gradients.get(&bias)), [0.0; O]);
         gradients.get(&x);
     }
-    // A sum of nothing is the bias.
+    // An empty sum is the bias.
     let weight: Tensor<Rank2<O, 0>, f64, _> = Cpu::default().zeros();
     let x: Tensor<Rank2<3, 0>, f64, _> = Cpu::default().zeros();
     let y = ops::linear(x.leaky_trace(), &weight, Some(&bias));
@@ -120,7 +120,7 @@ fn nothing_in_and_nothing_out() {
 }
 
 #[test]
-fn more_elements_than_memory_is_an_error() {
+fn outputs_larger_than_memory_are_errors() {
     let weight: Tensor<Rank2<O, I>, f32, _> = tensor("weight", Default::default());
     let row: Tensor<Rank1<I>, f32, _> = tensor("row", Default::default());
     let x = row.broadcast_like::<_, Axis<0>>(&(1_usize << 58, Const::<I>));
@@ -132,7 +132,7 @@ fn more_elements_than_memory_is_an_error() {
 }
 
 #[test]
-fn one_operation() {
+fn linear_is_one_operation() {
     let weight: Tensor<Rank2<O, I>, f32, _> = tensor("weight", Default::default());
     let bias: Tensor<Rank1<O>, f32, _> = tensor("bias", Default::default());
     let x: Tensor<Rank2<2, I>, f32, _> = tensor("x", Default::default());

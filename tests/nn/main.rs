@@ -1,7 +1,7 @@
-//! The layers beside attention, their operations and the optimizer.
+//! Layers other than attention, their operations, and the optimizer.
 //!
-//! An operation is held against the same out of dfdx operations, with its gradients, and against loops over plain numbers
-//! where there are properties that dfdx's do not have.
+//! An operation is compared with dfdx operations, including gradients, and with loops over plain numbers for properties that
+//! dfdx's operations do not have.
 
 #![allow(
     clippy::unwrap_used,
@@ -40,13 +40,13 @@ use support::reference::{Traced, number, parameters::scattered};
 /// Sizes of the axes before the last: one, and odd ones.
 const SIZES: [(usize, usize); 5] = [(1, 1), (2, 5), (3, 7), (1, 17), (5, 1)];
 
-/// What both ways to compute something differ by: sums of up to 40 terms of order 1, on three levels, which are rounded in
+/// The difference of two ways to compute something: sums of up to 40 terms of order 1, on three levels, which are rounded in
 /// another order: √120 ε / 2 = 6 ε, and ten times that.
 fn tolerance<E: Element>() -> f64 {
     60.0 * E::epsilon().into()
 }
 
-/// A tensor of numbers between -1 and 1, other ones for every name.
+/// A tensor of numbers between -1 and 1 that depend on the name.
 fn tensor<S: Shape, E: Element>(name: &str, shape: S) -> Tensor<S, E, Cpu>
 where
     Cpu: Device<E>,
@@ -55,7 +55,7 @@ where
     Cpu::default().tensor_from_vec(numbers.into_iter().map(number).collect(), shape)
 }
 
-/// Runs a test for both types of elements.
+/// Runs a test for both element types.
 macro_rules! for_both {
     ($test:ident $(, $argument:expr)*) => {
         $test::<f32>($($argument),*);
@@ -64,7 +64,7 @@ macro_rules! for_both {
 }
 use for_both;
 
-/// Checks that two ways to compute something come to the same, and that the gradients that `read` collects do, too.
+/// Checks that two ways to compute something have the same result, and the same gradients, which `read` collects.
 #[track_caller]
 fn agree<S: Shape, E: Element>(
     what: impl Display,
@@ -78,7 +78,7 @@ fn agree<S: Shape, E: Element>(
     assert_same(what, &found, &expected, times * tolerance::<E>());
 }
 
-/// Checks that two ways to compute something from tensors come to the same, and so do their gradients.
+/// Checks that two ways to compute something from tensors have the same result and the same gradients.
 macro_rules! assert_agree {
     ($what:expr, $inputs:tt, $found:expr, $expected:expr) => {
         assert_agree!($what, $inputs, $found, $expected, 1.0)
@@ -92,7 +92,7 @@ macro_rules! assert_agree {
 }
 use assert_agree;
 
-/// How many operations are on a tape.
+/// The number of operations on a tape.
 fn operations<S: Shape, E: Element>(y: Traced<S, E>) -> usize
 where
     Cpu: Backend<E>,
@@ -105,7 +105,7 @@ where
     count.parse().expect("a number")
 }
 
-/// The gradients after a backward pass that puts in none: that they are there is what counts.
+/// The gradients after a backward pass from zero gradients: the test is that they exist.
 fn backward_of_nothing<S: Shape>(y: Traced<S, f64>) -> Gradients<f64, Cpu> {
     let (_, tape) = y.split_tape();
     let loss: Tensor<Rank0, f64, Cpu> = Cpu::default().zeros();

@@ -44,7 +44,7 @@ where
             ops::mean_pool_padded(x.leaky_trace(), lens(&counts)),
             composed::mean_pool(x.leaky_trace(), &first(&counts, s)).unwrap()
         );
-        // Here and there, in some sequences nowhere.
+        // Some marks, in some sequences none.
         let marks: Vec<bool> = (0..b * s)
             .map(|i| i / s % 3 != 2 && i * i % 7 < 3)
             .collect();
@@ -59,7 +59,7 @@ where
 }
 
 #[test]
-fn it_is_what_dfdx_computes() {
+fn mean_pool_equals_that_of_dfdx() {
     for_both!(agrees);
 }
 
@@ -81,7 +81,7 @@ fn padding_is_not_read() {
 }
 
 #[test]
-fn unbatched_and_views() {
+fn unbatched_input_and_views_are_accepted() {
     let columns: Tensor<Rank2<3, 4>, f64, _> = tensor("columns", Default::default());
     let permuted = || -> Traced<Rank2<4, 3>, f64> { columns.leaky_trace().permute() };
     assert_agree!(
@@ -133,7 +133,7 @@ fn marks_are_checked() {
 }
 
 #[test]
-fn nothing_and_one_operation() {
+fn empty_tensors_are_accepted_and_the_tape_has_one_operation() {
     for (b, s) in [(2, 0), (0, 3)] {
         let x: Sequences<f64> = tensor("x", (b, s, Const));
         for y in [

@@ -32,7 +32,7 @@ type Gpt = (
     UnbiasedLinear<8, VOCAB>,
 );
 
-/// The same out of dfdx's layers.
+/// The same model of dfdx's layers.
 type Theirs = (
     builders::Embedding<VOCAB, 8>,
     LearnedPosition<16, 8>,
@@ -57,7 +57,7 @@ fn tokens(seed: usize) -> Tensor<(usize, usize), usize, Cpu> {
     Cpu::default().tensor_from_vec(tokens, (2, 12))
 }
 
-/// Gives every parameter the same numbers in both models, whatever it is called.
+/// Gives every parameter the same numbers in both models, for any names.
 fn same_numbers(ours: &mut Model<Gpt>, theirs: &mut Model<Theirs>) {
     let mut numbers = Vec::new();
     support::tensors::fill(ours, |name, values| {
@@ -73,7 +73,7 @@ fn same_numbers(ours: &mut Model<Gpt>, theirs: &mut Model<Theirs>) {
 }
 
 #[test]
-fn a_model_is_what_it_is_out_of_dfdx_layers() {
+fn a_model_equals_one_of_dfdx_layers() {
     let dev = Cpu::default();
     let mut ours = dev.build_module::<Gpt, f64>();
     let mut theirs = dev.build_module::<Theirs, f64>();
@@ -96,7 +96,7 @@ fn a_model_is_what_it_is_out_of_dfdx_layers() {
         let (layer, parameter) = name.rsplit_once('.').expect("a name with dots");
         let names = [
             name.to_owned(),
-            // `gamma` and `beta` are dfdx's words for `weight` and `bias`; its feed-forward layer is a tuple.
+            // dfdx calls `weight` and `bias` `gamma` and `beta`; its feed-forward layer is a tuple.
             format!(
                 "{layer}.{}",
                 if parameter == "weight" {
@@ -115,7 +115,7 @@ fn a_model_is_what_it_is_out_of_dfdx_layers() {
 }
 
 #[test]
-fn it_learns_to_repeat() {
+fn a_model_learns_to_repeat() {
     let dev = Cpu::seed_from_u64(2);
     let mut model = dev.build_module::<Gpt, f32>();
     let config = AdamWConfig {
@@ -176,7 +176,7 @@ fn names_are_those_of_pytorch() {
 }
 
 #[test]
-fn a_file_holds_the_parameters_and_nothing_else() {
+fn files_hold_only_the_parameters() {
     let dir = tempfile::tempdir().expect("a place for files");
     let file = dir.path().join("m.safetensors");
     let archive = dir.path().join("m.npz");
@@ -206,7 +206,7 @@ fn a_file_holds_the_parameters_and_nothing_else() {
 }
 
 #[test]
-fn it_is_converted_reset_and_counted() {
+fn models_are_converted_reset_and_counted() {
     let mut model = Cpu::seed_from_u64(1).build_module::<Gpt, f32>();
     let block = 2 * LayerNorm::<8>::PARAMS + Causal::PARAMS + FeedForward::<8, 32>::PARAMS;
     let all = Embedding::<VOCAB, 8>::PARAMS
@@ -257,7 +257,7 @@ fn parameters_start_as_in_pytorch() {
     );
 }
 
-/// What a layer adds to the gradient of its input comes on top of what is there.
+/// A layer adds to the gradient of its input.
 #[test]
 fn an_input_may_be_used_again() {
     type X = Tensor<Rank2<3, 8>, f64, Cpu>;

@@ -9,7 +9,7 @@ use support::tensors::flat;
 
 const EPSILON: f64 = 1e-3;
 
-/// Errors grow by the division by a deviation: at least the root of epsilon.
+/// Errors are amplified by the division by a deviation, which is at least the root of epsilon.
 const DEVIATION: f64 = 32.0;
 
 fn they_agree<E: Element, const M: usize>()
@@ -39,14 +39,14 @@ where
 }
 
 #[test]
-fn they_are_what_dfdx_computes() {
+fn norms_equal_those_of_dfdx() {
     they_agree::<f32, 1>();
     they_agree::<f32, 33>();
     they_agree::<f64, 2>();
     they_agree::<f64, 33>();
 }
 
-/// By the definition, in `f64`.
+/// The definition, in `f64`.
 fn naive(x: &[f64], gain: &[f64], bias: &[f64], centred: bool) -> Vec<f64> {
     let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;
     let rows = x.chunks(gain.len()).flat_map(|row| {
@@ -61,7 +61,7 @@ fn naive(x: &[f64], gain: &[f64], bias: &[f64], centred: bool) -> Vec<f64> {
 }
 
 #[test]
-fn they_are_what_they_are_defined_to_be() {
+fn norms_equal_their_definitions() {
     let x: Tensor<Rank2<5, 13>, f64, _> = tensor("x", Default::default());
     let gain: Tensor<Rank1<13>, f64, _> = tensor("gain", Default::default());
     let bias: Tensor<Rank1<13>, f64, _> = tensor("bias", Default::default());
@@ -74,7 +74,7 @@ fn they_are_what_they_are_defined_to_be() {
 }
 
 #[test]
-fn views_and_the_same_tensor_twice() {
+fn views_and_equal_operands_are_accepted() {
     let columns: Tensor<Rank2<9, 4>, f64, _> = tensor("columns", Default::default());
     let gain: Tensor<Rank1<9>, f64, _> = tensor("gain", Default::default());
     let permuted = || -> Traced<Rank2<4, 9>, f64> { columns.leaky_trace().permute() };
@@ -84,7 +84,7 @@ fn views_and_the_same_tensor_twice() {
         ops::rms_norm(permuted(), &gain, EPSILON),
         composed::rms_norm(permuted(), &gain, EPSILON).unwrap()
     );
-    // One tensor is everything: the sum of its parts.
+    // One tensor is all arguments, so its gradient is the sum of theirs.
     let [x, g, b] = ["x", "x", "x"]
         .map(|name| -> Tensor<Rank1<9>, f64, Cpu> { tensor(name, Default::default()) });
     let apart = backpropagate(ops::layer_norm(x.leaky_trace(), &g, &b, EPSILON))
@@ -107,11 +107,9 @@ fn views_and_the_same_tensor_twice() {
 }
 
 #[test]
-fn nothing_is_normalised_to_nothing() {
-    let (gain, bias): (Tensor<Rank1<3>, f64, _>, Tensor<Rank1<3>, f64, _>) = (
-        tensor("gain", Default::default()),
-        tensor("bias", Default::default()),
-    );
+fn empty_rows_are_accepted() {
+    let gain: Tensor<Rank1<3>, f64, _> = tensor("gain", Default::default());
+    let bias: Tensor<Rank1<3>, f64, _> = tensor("bias", Default::default());
     let x: Tensor<(usize, Const<3>), f64, _> = tensor("x", (0, Const));
     let gradients = backward_of_nothing(ops::layer_norm(x.leaky_trace(), &gain, &bias, EPSILON));
     assert_eq!(gradients.get(&gain).array(), [0.0; 3]);
@@ -141,7 +139,7 @@ fn an_epsilon_of_zero_is_refused() {
 }
 
 #[test]
-fn one_operation_each() {
+fn norms_are_one_operation_each() {
     let x: Tensor<Rank2<2, 5>, f32, _> = tensor("x", Default::default());
     let layer = Cpu::default().build_module::<LayerNorm<5>, f32>();
     assert_eq!(operations(layer.forward(x.leaky_trace())), 1);

@@ -14,7 +14,7 @@ use support::{gradients::assert_gradients_of_parameters, tensors::flat};
 const VOCAB: usize = 7;
 const M: usize = 4;
 
-/// One of each layer.
+/// A layer of each kind.
 type Layers = (
     Embedding<VOCAB, M>,
     LearnedPosition<6, M>,
@@ -83,11 +83,11 @@ fn traced(model: &Model, composed: bool) -> Traced<(usize, Const<VOCAB>), f64> {
 }
 
 #[test]
-fn both_forms_agree_in_all_gradients() {
+fn forms_agree_in_all_gradients() {
     let model = model();
     let [found, expected] =
         [false, true].map(|composed| backpropagate(traced(&model, composed)).parameters(&model));
-    // Divided by deviations of a tenth, twice.
+    // The numbers were divided by deviations of a tenth, twice.
     assert_same("all", &found, &expected, 100.0 * tolerance::<f64>());
 }
 
@@ -98,13 +98,13 @@ fn gradients_are_the_derivatives() {
 }
 
 #[test]
-fn each_operation_is_one_on_the_tape() {
-    // The waves have no gradient, and no dropout falls.
+fn operations_are_one_on_the_tape_each() {
+    // The waves have no gradient, and no dropout is applied.
     assert_eq!(operations(traced(&model(), false)), 22);
 }
 
 #[test]
-fn without_a_tape_the_numbers_are_the_same() {
+fn results_without_a_tape_are_the_same() {
     let model = model();
     for composed in [false, true] {
         let y = forward(&model, composed, ids()).unwrap();
@@ -113,7 +113,7 @@ fn without_a_tape_the_numbers_are_the_same() {
 }
 
 #[test]
-fn both_forms_find_the_same_errors() {
+fn forms_have_the_same_errors() {
     let model = model();
     for composed in [false, true] {
         let unknown = Cpu::default().tensor_from_vec(vec![0, VOCAB], (1, 2));
@@ -136,7 +136,7 @@ fn both_forms_find_the_same_errors() {
 }
 
 #[test]
-fn dropout_falls_while_training_with_a_tape() {
+fn dropout_acts_while_training_with_a_tape() {
     let x: Tensor<Rank1<50>, f64, _> = Cpu::default().ones();
     fn dropped<T: Tape<f64, Cpu>>(train: bool, x: Tensor<Rank1<50>, f64, Cpu, T>) -> bool {
         let mut pass = Pass::new(ForwardOptions {

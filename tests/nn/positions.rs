@@ -1,4 +1,4 @@
-//! Positions as waves.
+//! Sinusoidal positions.
 
 use super::*;
 use attn::ops::{self, composed};
@@ -31,7 +31,7 @@ where
 }
 
 #[test]
-fn they_are_what_they_are_defined_to_be() {
+fn positions_equal_their_definitions() {
     are_waves::<f32, 1>();
     are_waves::<f32, 8>();
     are_waves::<f64, 5>();

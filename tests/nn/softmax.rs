@@ -20,12 +20,12 @@ where
 }
 
 #[test]
-fn it_is_what_dfdx_computes() {
+fn softmax_equals_that_of_dfdx() {
     for_both!(agrees);
 }
 
 #[test]
-fn one_axis_to_four_and_views() {
+fn inputs_have_one_to_four_axes_and_may_be_views() {
     let row: Tensor<Rank1<5>, f64, _> = tensor("row", Default::default());
     let expected = flat(&ops::softmax(row.clone()));
     let four: Tensor<(usize, Const<1>, usize, Const<5>), f64, _> = row
@@ -50,7 +50,7 @@ fn one_axis_to_four_and_views() {
 }
 
 #[test]
-fn nothing_and_one_operation() {
+fn empty_tensors_are_accepted_and_the_tape_has_one_operation() {
     for shape in [(3, 0), (0, 3)] {
         let x: Tensor<(usize, usize), f64, _> = tensor("x", shape);
         backward_of_nothing(ops::softmax(x.leaky_trace())).get(&x);

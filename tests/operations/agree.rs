@@ -1,17 +1,17 @@
-//! Every operation: what a model computes, and its gradients, against its composed form, in both types of elements, and against
-//! differences of what it computes.
+//! Every operation: the result and the gradients of a model against its composed form, in both element types, and against central
+//! differences.
 
 use super::*;
 use attn::{Backend, Element, model};
 use support::compare::assert_same;
 
-/// What both forms differ by: sums of up to 60 terms of order 1, on some six levels, which are rounded in another order:
-/// √360 ε / 2 = 10 ε, and ten times that for gradients, whose terms are larger.
+/// The difference of both forms: sums of up to 60 terms of order 1, on about six levels, which are rounded in another order: √360
+/// ε / 2 = 10 ε, and ten times that for gradients, whose terms are larger.
 pub(super) fn tolerance<E: Element>() -> f64 {
     100.0 * E::epsilon().into()
 }
 
-/// `loss`, which takes a model and what is of the type of `_input`.
+/// Returns `loss`. Its argument has the type of `_input`.
 pub(super) fn loss_of<X, M, F: Fn(&M, X) -> f64>(_input: &X, loss: F) -> F {
     loss
 }
@@ -65,9 +65,9 @@ pub(super) use agree;
 
 support::operations!(agree);
 
-/// dfdx cannot sum what is empty, so there is no gradient to compare.
+/// dfdx cannot sum an empty tensor, so there is no gradient to compare.
 #[test]
-fn an_empty_batch() {
+fn empty_batches_agree() {
     model! {
         struct M<d = 6>;
         fn forward(x: [batch, seq, d]) -> [batch, d] {

@@ -1,5 +1,4 @@
-//! What falls is the same in both forms of a model, whatever it is computed with: the same keys, the same elements, the same
-//! gradients.
+//! Both forms of a model drop the same elements in every fusion: the same seeds, the same elements, the same gradients.
 
 use super::{
     agree::{agree, tolerance},
@@ -28,7 +27,7 @@ macro_rules! fall_alike {
             {
                 $(let $axis = $size;)*
                 let outcome = |composed: bool| {
-                    // All is on a device whose next keys are the same each time.
+                    // All tensors are on a device whose next seeds are always the same.
                     let dev = Cpu::seed_from_u64(5);
                     let mut model = dev.build_module::<M, E>();
                     scatter(&mut model);
@@ -52,7 +51,7 @@ macro_rules! fall_alike {
 
 support::dropouts!(fall_alike);
 
-/// Without a training step nothing falls.
+/// Dropout does not act outside of training.
 mod still {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Graphs of every form as one operation: values that are read twice, change places, leave loops or are returned as they came.
+//! Graphs of every form as one operation: values that are read twice, swapped, returned from loops, or returned unchanged.
 
 use super::agree::{agree, tolerance};
 use super::*;
@@ -30,7 +30,7 @@ macro_rules! loss {
 }
 
 #[test]
-fn several_results_some_of_them_twice_or_as_they_came() {
+fn results_may_be_repeated_or_inputs() {
     let mut model = Cpu::default().build_module::<Several, f64>();
     scatter(&mut model);
     let x = tensor::<_, f64>("x", (2, 3, Const::<6>));

@@ -1,4 +1,4 @@
-//! Every operation of `model!`, and graphs of every form: both forms agree, and gradients are slopes.
+//! Every operation of `model!`, and graphs of every form: both forms agree, and gradients are correct.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! `bidirectional` says which buckets `rel_pos_bias` has, however the mask is written, and whatever can be proved of it.
+//! `bidirectional` decides the buckets of `rel_pos_bias`, for any spelling of the mask, and whatever can be proved about it.
 
 use super::mask_of;
 use attn::attention;
@@ -15,7 +15,7 @@ attention! {
         fn mask(q_idx, kv_idx) { kv_idx <= q_idx }
     }
 
-    /// No proof is found that this is the same mask.
+    /// No proof shows that this is the same mask.
     struct Squared<heads = 2, d_model = 8, position = rel_pos_bias(6, 10), bidirectional = false> {
         fn mask(q_idx, kv_idx) { kv_idx * kv_idx <= q_idx * q_idx }
     }
@@ -23,7 +23,7 @@ attention! {
     struct Ahead<heads = 2, d_model = 8, position = rel_pos_bias(8, 9), mask = causal, bidirectional = true>;
     struct NotAhead<heads = 2, d_model = 8, position = rel_pos_bias(6, 10), bidirectional = false>;
 
-    /// The lengths are read where they decide nothing.
+    /// The lengths are read in operands that do not affect the mask.
     struct DeadLength<heads = 2, d_model = 8, position = rel_pos_bias(6, 10), bidirectional = false> {
         fn mask(q_idx, kv_idx, q_len, kv_len) { (2 > 1 || q_len > 3) && kv_idx <= q_idx || 1 > 2 && kv_len > 3 }
     }
@@ -42,19 +42,19 @@ macro_rules! agrees {
 }
 
 #[test]
-fn one_mask_in_two_spellings_has_the_same_buckets() {
+fn spellings_of_one_mask_have_the_same_buckets() {
     agrees!(Plain, 6, causal, |d| bucket_of_the_past(d, 6, 10));
     agrees!(Squared, 6, causal, |d| bucket_of_the_past(d, 6, 10));
 }
 
 #[test]
-fn the_key_holds_against_the_words_of_the_mask() {
+fn bidirectional_overrides_the_words_of_the_mask() {
     agrees!(Ahead, 8, causal, |d| bucket_of_both_sides(d, 8, 9));
     agrees!(NotAhead, 6, full, |d| bucket_of_the_past(d, 6, 10));
 }
 
 #[test]
-fn a_length_that_decides_nothing_changes_nothing() {
+fn lengths_in_dead_operands_change_nothing() {
     agrees!(DeadLength, 6, causal, |d| bucket_of_the_past(d, 6, 10));
     assert_eq!(DeadLength::mask_density(4, 4), 10.0 / 16.0);
 }

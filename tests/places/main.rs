@@ -1,4 +1,4 @@
-//! Masks and positions: what declared layers make of the place of a query and a key is what layers written by hand make of it.
+//! Masks and positions: declared layers compute the same as hand-written ones.
 
 #[macro_use(cross_attention, self_attention)]
 extern crate support;

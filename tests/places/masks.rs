@@ -1,4 +1,4 @@
-//! Masks that are known from the positions, against matrices.
+//! Masks of positions, against matrices.
 
 use super::masked;
 use attn::attention;
@@ -44,7 +44,7 @@ fn causal_upper_left_pairs_the_first_query_with_the_first_key() {
     );
 }
 
-/// With more queries than keys the first queries see nothing: their rows are zero.
+/// With more queries than keys the first queries attend to nothing: their rows are zero.
 #[test]
 fn causal_lower_right_pairs_the_last_query_with_the_last_key() {
     cross_attention!(
@@ -60,7 +60,7 @@ fn causal_lower_right_pairs_the_last_query_with_the_last_key() {
 }
 
 #[test]
-fn the_other_masks_can_be_aligned_too() {
+fn windows_and_other_masks_can_be_aligned() {
     cross_attention!(
         WindowUpperLeft,
         d_model = 8,
@@ -159,7 +159,7 @@ fn chunks_are_squares_on_the_diagonal() {
 }
 
 #[test]
-fn masks_combine_as_their_matrices_do() {
+fn combined_masks_are_the_combined_matrices() {
     self_attention!(LocalInChunks, d_model = 8, |p, x| {
         masked(p, Split::into_heads(2), x, x, |_, q, k| {
             chunked(q, k, 4) & local(q, k, 2)
@@ -177,7 +177,7 @@ fn masks_combine_as_their_matrices_do() {
     });
 }
 
-/// The last query sees nothing.
+/// The last query attends to nothing.
 #[test]
 fn not_causal_is_the_strict_upper_triangle() {
     self_attention!(Future, d_model = 8, |p, x| {

@@ -1,4 +1,4 @@
-//! Positions: rotations, linear biases, learned biases of relative positions.
+//! Positions: rotations, linear biases, learned relative biases.
 
 use super::mask_of;
 use attn::attention;
@@ -28,7 +28,7 @@ attention! {
     struct DefaultBuckets<heads = 2, d_model = 8, position = rel_pos_bias>;
 }
 
-/// Written by hand: the softmax of this score under the same mask for all sequences.
+/// By hand: the softmax of this score under the same mask for all sequences.
 fn placed<E: Dtype>(
     p: &Parameters<'_, E>,
     split: Split,
@@ -160,7 +160,7 @@ fn relative_bias_has_buckets_for_the_past_if_the_mask_is_causal() {
     });
 }
 
-/// Both positions count from 0 for the bias, whatever the mask lines up, so a visible key may be on either side.
+/// Both positions count from 0 for the bias, for any alignment of the mask, so a visible key may be on either side.
 #[test]
 fn relative_bias_has_buckets_for_both_sides_under_a_lower_right_triangle() {
     cross_attention!(LowerRight, d_model = 8, d_context = 6, |p, x, context| {

@@ -11,7 +11,7 @@ pub struct Settings {
     pub weight_decay: f64,
 }
 
-/// The algorithm as it is written down, in `f64`, on all parameters by their names.
+/// The algorithm of the paper, in `f64`, on all parameters by name.
 #[derive(Default)]
 pub struct Naive(pub BTreeMap<String, [Vec<f64>; 2]>);
 

@@ -1,6 +1,6 @@
-//! The fused lowering computes what the composed one computes: the output and the gradient of every input and parameter.
+//! The fused form computes the same as the composed one: the output and the gradient of every input and parameter.
 //!
-//! In `f64` the two differ by rounding alone. In `f32` the fused one is as precise as the composed one, measured against the
+//! In `f64` the two differ by rounding only. In `f32` the fused form is as precise as the composed one, measured against the
 //! composed one in `f64`: other kernels may round at other places, but not more.
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     subject::{Case, Sizes, Subject, Way},
 };
 
-/// One token, a few, more than a vector has lanes, and one and two tiles of 64 queries that are not full; primes among them.
+/// One token, a few, more than a vector has lanes, and one and two incomplete tiles of 64 queries; some are primes.
 const SHORT: [Sizes; 5] = [
     Sizes::square(1, 1),
     Sizes::square(3, 2),
@@ -33,29 +33,28 @@ const CROSS: [Sizes; 7] = [
 
 /// The difference of two results in `f64`, relative to the largest element of a tensor (or 1).
 ///
-/// From the input to the gradient of a weight, sums run over up to 131 keys, 131 queries, 198 tokens of a batch and a few
-/// widths: 600 terms, added in another order on either way, each rounded by ε/2. With terms of up to 10 such errors add up
-/// like 10 √600 ε/2 = 2.7e-14. Ten times that is left for the one out of thousands of elements where they add up worst, and
-/// for the 523 keys of [`LONG`].
+/// From the input to the gradient of a weight, sums run over up to 131 keys, 131 queries, 198 tokens of a batch and a few widths:
+/// 600 terms, which the two forms add in different orders, each rounded by ε/2. With terms of up to 10 such errors add up to 10
+/// √600 ε/2 = 2.7e-14. Ten times that covers the worst of thousands of elements, and the 523 keys of [`LONG`].
 const TOLERANCE: f64 = 3e-13;
 
-/// How many times the error of the composed layer in `f32` the fused one may make: in the output, and in a gradient, where
-/// more operations come together.
+/// The maximum error of the fused form in `f32`, relative to that of the composed one: in the output, and in a gradient, which
+/// has more operations.
 const OUTPUT_RATIO: f64 = 2.0;
 const GRADIENT_RATIO: f64 = 3.0;
 
-/// An error that is never held against the fused layer, relative to the largest element: eight roundings of that.
+/// An error that is always allowed, relative to the largest element: eight roundings of it.
 const FREE: f64 = 1e-6;
 
-/// Where a gradient is smaller than the terms of its sum, its error is that of the terms: inputs, weights and factors of the
-/// loss are up to 1, and a sum of a few products of them, over a head, up to about 4. The gradient of `k_proj.bias` under a
-/// softmax is 0, and so is every gradient of a score where there is one key. The output is no such difference.
+/// The error of a gradient that is smaller than the terms of its sum is relative to the terms: inputs, weights and factors of the
+/// loss are up to 1, and a sum of a few products of them, over a head, is up to about 4. The gradient of `k_proj.bias` under a
+/// softmax is 0, and so is every gradient of a score if there is one key. The output has no such cancellation.
 const TERM: f64 = 4.0;
 
 /// The scale of [`agree_on_large_scores`].
 pub const LARGE: f64 = 2e3;
 
-/// Asserts that the lowerings agree, for each of these sizes.
+/// Asserts that the forms agree for each of these sizes.
 #[track_caller]
 fn assert_agreement(subject: &Subject, sizes: &[Sizes]) {
     for &sizes in sizes {
@@ -94,7 +93,7 @@ fn assert_as_precise(sizes: Sizes, fused: &Outcome, composed: &Outcome, exact: &
     }
 }
 
-/// The largest difference; NaN if there is one.
+/// The largest difference, or NaN if there is one.
 fn error(found: &[f64], exact: &[f64]) -> f64 {
     assert_eq!(found.len(), exact.len());
     let differences = found.iter().zip(exact).map(|(a, b)| (a - b).abs());
@@ -118,11 +117,11 @@ pub fn agree_beyond_a_tile(subject: &Subject) {
     assert_agreement(subject, &LONG);
 }
 
-/// Agreement where scores are 1e4 and more in size.
+/// Agreement for scores of 1e4 and more.
 ///
-/// Half a unit in the last place of 1e4 is 1e-12 in `f64`, and a score is off by some of them: so is a weight, by that share.
-/// Gradients are sums of 100 and more terms with it. In `f32` that half is 5e-4, and the logarithm of a sum, from which weights
-/// come back in the derivative, is off by as much as a score: eight times that is left for the two and for their sums.
+/// Half a unit in the last place of 1e4 is 1e-12 in `f64`. A score has an error of a few of these, and so has a weight, relative
+/// to itself. Gradients are sums of 100 and more terms with this error. In `f32` the half is 5e-4. The logarithm of a sum, from
+/// which the derivative recomputes weights, has the error of a score: eight times that covers both and their sums.
 pub fn agree_on_large_scores(subject: &Subject) {
     for sizes in [Sizes::square(2, 33), Sizes::square(1, 67)] {
         let case = subject.case(sizes);
@@ -148,7 +147,7 @@ pub fn agree_on_large_scores(subject: &Subject) {
     }
 }
 
-/// The size of the largest product of a query and a key, of heads with four numbers.
+/// The largest product of a query and a key, for heads of four numbers.
 fn largest_product(case: &Case) -> f64 {
     let x = case.state.get("x");
     let project = |name: &str| -> Vec<Vec<f64>> {

@@ -1,4 +1,4 @@
-//! Models to make claims about: with the sizes of their axes, and the inputs of these sizes.
+//! Models for tests, with the sizes of their axes, and inputs of these sizes.
 //!
 //! `name { the model } (axis: size, ..) (inputs: the first is traced) reads the first, if it is of floats`
 
@@ -11,7 +11,7 @@ pub fn ids<S: Shape>(shape: S, vocab: usize) -> Tensor<S, usize, Cpu> {
     Cpu::default().tensor_from_vec(ids.collect(), shape)
 }
 
-/// Lengths of sequences of at most so many tokens: all of them, half of them, none, and so on.
+/// Lengths of sequences of at most `most` tokens: all of them, half of them, none, and so on.
 pub fn lens_up_to(batch: usize, most: usize) -> Tensor<(usize,), usize, Cpu> {
     let lens = (0..batch).map(|sequence| [most, most / 2, 0][sequence % 3]);
     Cpu::default().tensor_from_vec(lens.collect(), (batch,))
@@ -29,7 +29,7 @@ pub fn marks<S: Shape>(shape: S) -> Tensor<S, bool, Cpu> {
     Cpu::default().tensor_from_vec((0..shape.num_elements()).map(mark).collect(), shape)
 }
 
-/// Gives every parameter numbers that its name determines: gains around 1, the others around 0.
+/// Sets every parameter to numbers that depend on its name: gains around 1, the others around 0.
 pub fn scatter<E: Dtype, M: TensorCollection<E, Cpu>>(model: &mut M)
 where
     Cpu: Device<E>,
@@ -50,7 +50,7 @@ where
     });
 }
 
-/// A tensor of numbers between -1 and 1, other ones for every name.
+/// A tensor of numbers between -1 and 1 that depend on the name.
 pub fn tensor<S: Shape, E: Dtype>(name: &str, shape: S) -> Tensor<S, E, Cpu>
 where
     Cpu: Device<E>,
@@ -205,7 +205,7 @@ macro_rules! operations {
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] { softmax(3 * x) * x }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            side_by_side {
+            concatenation {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, 17] { concat(x, linear::<5>(x), x) }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
@@ -215,7 +215,7 @@ macro_rules! operations {
                 fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] { mean_pool(x, lens) + 2 * mean_pool(x) }
             } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), lens_up_to(batch, seq)) reads x;
 
-            the_largest {
+            maxima {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, d] {
                     let x = linear::<d>(x);
@@ -257,14 +257,14 @@ macro_rules! operations {
                 }
             } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), lens_up_to(batch, seq)) reads x;
 
-            across {
+            cross_attention {
                 struct M<d = 8>;
                 fn forward(x: [batch, q, d], y: [batch, k, 6], lens: lens[batch]) -> [batch, q, d] {
                     x + attention::<2, mask = padding>(x, context = y, padding = lens)
                 }
             } (batch: 2, q: 5, k: 3) (x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<6>)), lens_up_to(batch, k)) reads x;
 
-            marked {
+            key_masks {
                 struct M<d = 8>;
                 fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
                     let x = x + attention::<2, mask = causal & padding>(x, padding = keep);
@@ -273,7 +273,7 @@ macro_rules! operations {
                 }
             } (batch: 4, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)), marks((batch, seq))) reads x;
 
-            marked_across {
+            key_masks_of_a_context {
                 struct M<d = 8>;
                 fn forward(x: [batch, q, d], y: [batch, k, 6], keep: bool[batch, k], a: ids[batch, q], b: ids[batch, k]) -> [batch, q, d] {
                     let z = attention::<2, mask = padding & document>(x, context = y, padding = keep, document = (a, b));
@@ -289,7 +289,7 @@ macro_rules! operations {
                 marks((batch, k)), ids((batch, q), 2), ids((batch, k), 2)
             ) reads x;
 
-            marked_alone {
+            key_masks_of_one_sequence {
                 struct M<d = 8>;
                 fn forward(x: [seq, d], y: [k, d], keep: bool[k], lens: lens[seq], pairs: bool[seq, k]) -> [seq, d] {
                     let x = x + attention::<2, mask = padding>(x, context = y, padding = keep);
@@ -333,7 +333,7 @@ macro_rules! operations {
     };
 }
 
-/// Graphs of every form: values that are read twice, change places, leave loops or are returned as they came.
+/// Graphs of every form: values that are read twice, swapped, returned from loops, or returned unchanged.
 #[macro_export]
 macro_rules! graphs {
     ($claim:ident) => {
@@ -372,7 +372,7 @@ macro_rules! graphs {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
 
-            queries_of_which_only_the_number_counts {
+            queries_that_are_only_counted {
                 struct M<d = 8>;
                 fn forward(x: [batch, q, d], y: [batch, k, d]) -> [batch, q, d] {
                     attention::<2>(layer_norm(x), context = layer_norm(y)) {
@@ -468,7 +468,7 @@ macro_rules! graphs {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            what_a_loop_carries_is_the_result {
+            loop_variable_is_the_result {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let mut x = x;
@@ -494,7 +494,7 @@ macro_rules! graphs {
     };
 }
 
-/// Dropout beside every neighbour that it is computed with, and beside others.
+/// Dropout beside every operation that it is fused with, and beside others.
 #[macro_export]
 macro_rules! dropouts {
     ($claim:ident) => {
@@ -534,7 +534,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 5) (tokens: ids((batch, seq), 7));
 
-            both_terms_fall_and_the_sum {
+            dropout_of_both_terms_and_the_sum {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let y = linear::<d>(x);
@@ -543,7 +543,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            a_term_that_others_read {
+            dropout_of_a_shared_term {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let y = tanh(x);
@@ -562,7 +562,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
 
-            activations_that_fall {
+            dropout_of_activations {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let y = linear::<9>(dropout::<0.3>(gelu(linear::<7>(x))));
@@ -571,7 +571,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            dropouts_by_themselves {
+            separate_dropouts {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let y = dropout::<0.3>(x * x);
@@ -583,7 +583,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            a_sum_that_others_read {
+            dropout_of_a_shared_sum {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let s = x + tanh(x);
@@ -592,7 +592,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            what_falls_and_is_carried_on {
+            dropout_of_a_loop_variable {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let mut x = x;
@@ -610,7 +610,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
-            a_row_that_falls_and_is_repeated {
+            dropout_of_a_broadcast_row {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d], y: [1, seq, 1]) -> [batch, seq, d] {
                     let z = dropout::<0.3>(tanh(y));
@@ -618,7 +618,7 @@ macro_rules! dropouts {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), tensor::<_, E>("y", (Const::<1>, seq, Const::<1>))) reads x;
 
-            a_result_that_falls {
+            dropout_of_a_result {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     dropout::<0.5>(linear::<d>(x) + x)

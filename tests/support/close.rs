@@ -1,22 +1,22 @@
-//! Comparison of numbers, with a stated tolerance.
+//! Comparison of numbers with a stated tolerance.
 
 use std::fmt::Display;
 
-/// How far two ways to compute the same numbers may be apart.
+/// The allowed difference of two ways to compute the same numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Tolerance {
-    /// So much.
+    /// This number.
     Absolute(f64),
-    /// So much times the expected number, or times 1 where that is smaller.
+    /// This number times the expected one, or times 1 if that is smaller.
     OfEach(f64),
-    /// So much times the largest expected number, or times 1 if that is smaller: for sums whose terms cancel.
+    /// This number times the largest expected one, or times 1 if that is smaller: for sums whose terms cancel.
     OfLargest(f64),
 }
 
 impl Tolerance {
     /// The allowed distance from each of the expected numbers.
     fn distances(self, expected: &[f64]) -> impl Fn(f64) -> f64 {
-        // An infinite one would allow any distance.
+        // An infinite number would allow any difference.
         let finite = expected.iter().filter(|v| v.is_finite());
         let largest = finite.fold(1.0, |max: f64, v| max.max(v.abs()));
         move |expected| match self {
@@ -27,14 +27,14 @@ impl Tolerance {
     }
 }
 
-/// Of tensors, whose elements are sums over the same axes.
+/// For tensors whose elements are sums over the same axes.
 impl From<f64> for Tolerance {
     fn from(share: f64) -> Self {
         Self::OfLargest(share)
     }
 }
 
-/// Panics unless every number is close to the expected one. NaN is close to nothing, and an infinity to itself alone.
+/// Panics unless every number is close to the expected one. NaN is close to nothing, and an infinity only to itself.
 #[track_caller]
 pub fn assert_close<F: Copy + Into<f64>>(
     what: impl Display,
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tolerance_is_of_what_it_says() {
+    fn tolerances_are_absolute_or_relative_as_named() {
         for (tolerance, distance) in [
             (Absolute(0.5), 0.5),
             (OfEach(0.125), 0.5),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_close_to_itself_at_most() {
+    fn non_finite_numbers_are_close_to_themselves_only() {
         for tolerance in [Absolute(1.0), OfEach(1.0), OfLargest(1.0)] {
             assert!(is_close(f64::INFINITY, [f64::INFINITY, 0.0], tolerance));
             assert!(!is_close(
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "how many")]
-    fn as_many_are_found_as_expected() {
+    fn lengths_must_be_equal() {
         assert_close("", &[1.0; 2], &[1.0; 3], 1.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Runs a layer, collects what it computes by name, and compares that with another way of computing it.
+//! Runs a layer, collects its results by name, and compares them with another way of computing them.
 
 pub use crate::close::assert_close;
 use crate::parameters::{self, add_gradients, make};
@@ -9,7 +9,7 @@ use dfdx::prelude::*;
 use num_traits::Float;
 use std::{collections::BTreeMap, fmt::Display};
 
-/// Everything that came out, flat, by name: `output`, `weights`, `gradient of x`, `gradient of q_proj.weight`, ...
+/// All results, flat, by name: `output`, `weights`, `gradient of x`, `gradient of q_proj.weight`, ...
 ///
 /// The gradients are those of [`Outcome::loss`].
 #[derive(Debug, Default)]
@@ -36,8 +36,8 @@ impl Outcome {
         all.filter_map(|(name, values)| Some((name.strip_prefix("gradient of ")?, &values[..])))
     }
 
-    /// The sum of the output's elements, each times a fixed number: a plain sum would hide mistakes that cancel, as the
-    /// weights of a softmax do, whose sum is always 1.
+    /// The sum of the output's elements, each times a fixed factor. A plain sum would hide mistakes that cancel, as in the
+    /// weights of a softmax, whose sum is always 1.
     pub fn loss(&self) -> f64 {
         self.loss
     }
@@ -52,7 +52,7 @@ impl Outcome {
     }
 }
 
-/// What a layer put out, after the backward pass; the gradients are yet to be read.
+/// The output of a layer after the backward pass, before its gradients are read.
 pub struct Backpropagated<E: Dtype>
 where
     Cpu: Device<E>,
@@ -98,7 +98,7 @@ where
         self.outcome
     }
 
-    /// All that was added.
+    /// All results so far.
     pub fn outcome(self) -> Outcome {
         self.outcome
     }
@@ -188,18 +188,17 @@ where
     ran.outcome
 }
 
-/// How far two ways of computing the same may be apart, relative to the largest element of a tensor (or 1).
+/// The allowed difference of two ways of computing the same, relative to the largest element of a tensor (or 1).
 ///
-/// Both round every operation, and where one adds in another order, so do the errors. On the way from the input to the
-/// gradient of a weight the sums here run over at most 24 (width), 12 (a head), 11 (keys), 24 (heads joined), 24 (width),
-/// then 12, 11, 24 and 24 again backwards, and 33 tokens of a batch: 200 terms of order 1, each rounded by ε/2 to either
-/// side. Such errors add up like √200 ε/2 = 7 ε; seven times that is left for terms larger than 1 and for the functions
-/// in between.
+/// Both round every operation, and where one adds in another order, so do the errors. From the input to the gradient of a weight
+/// the sums here run over at most 24 (width), 12 (a head), 11 (keys), 24 (heads joined), 24 (width), then 12, 11, 24 and 24 again
+/// backwards, and 33 tokens of a batch: 200 terms of order 1, each rounded by ε/2 in either direction. Such errors add up to √200
+/// ε/2 = 7 ε. Seven times that covers terms larger than 1 and the functions in between.
 pub fn tolerance<E: Float>() -> f64 {
     50.0 * E::epsilon().to_f64().expect("f32 and f64 have one")
 }
 
-/// Asserts that everything in `declared` is in `expected` with the same values, and that no gradient is missing.
+/// Asserts that all of `declared` is in `expected` with the same values, and that no gradient is missing.
 #[track_caller]
 pub fn assert_same(what: impl Display, declared: &Outcome, expected: &Outcome, tolerance: f64) {
     let names = |outcome: &Outcome| {
@@ -223,18 +222,18 @@ pub fn assert_same(what: impl Display, declared: &Outcome, expected: &Outcome, t
     }
 }
 
-/// Batch sizes and lengths that self-attention is compared for; the first ones are also run unbatched.
+/// Batch sizes and lengths for the comparison of self-attention. The first ones are also run unbatched.
 pub const SELF_SIZES: [(usize, usize); 4] = [(1, 1), (1, 6), (2, 5), (3, 11)];
 
-/// Batch sizes and numbers of queries and keys that cross-attention is compared for.
+/// Batch sizes and numbers of queries and keys for the comparison of cross-attention.
 pub const CROSS_SIZES: [(usize, usize, usize); 5] =
     [(1, 1, 1), (1, 1, 6), (1, 5, 1), (2, 4, 7), (3, 11, 5)];
 
 /// A layer's output and weights, for tensors without a tape.
 pub type WithWeights<S, W, E> = (Tensor<S, E, Cpu>, Tensor<W, E, Cpu>);
 
-/// Compares a declared self-attention with one written by hand: batched and with weights for all [`SELF_SIZES`],
-/// unbatched where the batch is 1, and with dimensions known at compile time.
+/// Compares a declared self-attention with a hand-written one: batched and with weights for all [`SELF_SIZES`], unbatched where
+/// the batch is 1, and with dimensions known at compile time.
 pub fn compare_self_attention<const M: usize, L, E, W: Shape>(
     by_hand: impl Fn(&State) -> Outcome,
     batched: impl Fn(&L, Traced<(usize, usize, Const<M>), E>) -> Traced<(usize, usize, Const<M>), E>,
@@ -295,7 +294,7 @@ pub fn compare_self_attention<const M: usize, L, E, W: Shape>(
     }
 }
 
-/// Compares a declared cross-attention with one written by hand, as [`compare_self_attention`] does.
+/// Compares a declared cross-attention with a hand-written one, as [`compare_self_attention`] does.
 pub fn compare_cross_attention<const M: usize, const C: usize, L, E, W: Shape>(
     by_hand: impl Fn(&State) -> Outcome,
     batched: impl Fn(

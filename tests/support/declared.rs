@@ -1,4 +1,4 @@
-//! Declared layers beside layers that are written by hand.
+//! Declared layers beside hand-written ones.
 
 use crate::reference::{
     Heads, Input, Mask, Parameters, Sequence, Split, attention,
@@ -8,7 +8,7 @@ use crate::reference::{
 };
 use dfdx::prelude::*;
 
-/// Compares a declared self-attention with one that is written by hand from its parameters and its input.
+/// Compares a declared self-attention with one written by hand from its parameters and its input.
 #[macro_export]
 macro_rules! self_attention {
     ($Layer:ident, d_model = $m:literal, |$p:ident, $x:ident| $by_hand:expr) => {{
@@ -26,7 +26,7 @@ macro_rules! self_attention {
     };
 }
 
-/// Compares a declared cross-attention with one that is written by hand from its parameters and its two inputs.
+/// Compares a declared cross-attention with one written by hand from its parameters and its two inputs.
 #[macro_export]
 macro_rules! cross_attention {
     (
@@ -54,8 +54,8 @@ macro_rules! cross_attention {
     };
 }
 
-/// Written by hand: the softmax of scaled dot products under a mask that is drawn for every sequence of the batch from
-/// its index and the numbers of queries and keys.
+/// By hand: the softmax of scaled dot products under a mask, which is a function of the sequence's index and the numbers of
+/// queries and keys.
 pub fn masked<E: Dtype>(
     parameters: &Parameters<'_, E>,
     split: Split,
@@ -72,7 +72,7 @@ where
     })
 }
 
-/// The mask of a batch, drawn for every sequence.
+/// The mask of a batch, from a function of the sequence.
 pub fn mask_of<E: Dtype>(
     x: &Input<E>,
     context: &Input<E>,
@@ -81,6 +81,7 @@ pub fn mask_of<E: Dtype>(
 where
     Cpu: Device<E>,
 {
-    let ((batch, queries, _), (_, keys, _)) = (*x.shape(), *context.shape());
+    let (batch, queries, _) = *x.shape();
+    let (_, keys, _) = *context.shape();
     for_each((0..batch).map(|b| matrix(b, queries, keys)).collect())
 }

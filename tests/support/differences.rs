@@ -1,20 +1,20 @@
-//! Central differences: derivatives without calculus, which gradients are held against.
+//! Central differences, the reference for gradients.
 
 use crate::close::{Tolerance, assert_close};
 use crate::numbers::scattered;
 use std::fmt::Display;
 
-/// Step of the differences, along directions of length 1. It is long enough for losses that are rounded, and so short that
-/// it rarely meets a corner of a function that has some.
+/// The step of the differences, along directions of length 1. It is long enough for rounded losses, and short enough that it
+/// rarely crosses a kink.
 pub const STEP: f64 = 1e-4;
 
-/// What a gradient and differences of this [`STEP`] may be apart, relative to the gradient (or 1).
+/// The allowed difference of a gradient and differences with this [`STEP`], relative to the gradient (or 1).
 ///
-/// The error of the method is `step⁴ / 30` times the fifth derivative, below 1e-12 for derivatives up to 1e5. That of
-/// rounding is `3 / 2 step` times the error of the loss: of losses up to 30 some 1e-13, which makes 1.5e-9. Twice that.
+/// The error of the method is `step⁴ / 30` times the fifth derivative, below 1e-12 for derivatives up to 1e5. The error of
+/// rounding is `3 / 2 step` times the error of the loss: for losses up to 30 about 1e-13, which makes 1.5e-9. Twice that.
 pub const TOLERANCE: Tolerance = Tolerance::OfEach(3e-9);
 
-/// The derivative at 0 of a function of one number, from its values at two distances to both sides.
+/// The derivative at 0 of a function of one number, from its values at two distances on both sides.
 pub fn slope(step: f64, mut f: impl FnMut(f64) -> f64) -> f64 {
     let near = f(step) - f(-step);
     let far = f(2.0 * step) - f(-2.0 * step);
@@ -35,7 +35,7 @@ pub fn slopes(x: &[f64], mut f: impl FnMut(&[f64]) -> f64) -> Vec<f64> {
     (0..x.len()).map(along).collect()
 }
 
-/// Asserts that `gradient` is that of `loss` at `x`, along every axis.
+/// Asserts that `gradient` is the gradient of `loss` at `x`, along every axis.
 #[track_caller]
 pub fn assert_gradient(
     what: impl Display,
@@ -46,8 +46,8 @@ pub fn assert_gradient(
     assert_close(what, gradient, &slopes(x, loss), TOLERANCE);
 }
 
-/// Asserts that `gradient` is that of `loss` at `x` along an arbitrary direction, which sees every element, and along three
-/// axes, where no element hides another.
+/// Asserts that `gradient` is the gradient of `loss` at `x` along an arbitrary direction, which includes every element, and along
+/// three axes, where no element hides another.
 #[track_caller]
 pub fn assert_gradient_along_some(
     what: impl Display,
@@ -119,7 +119,7 @@ mod tests {
         assert_gradient_along_some("loss", &X, &gradient(), loss);
     }
 
-    /// By ten times the tolerance of the largest.
+    /// The element is wrong by ten times the tolerance of the largest.
     #[test]
     fn a_wrong_element_is_seen() {
         for axis in 0..3 {

@@ -1,5 +1,5 @@
-//! The gradients of layers and models against central differences of their losses, each tensor by itself: a small wrong one
-//! does not hide among the others.
+//! The gradients of layers and models against central differences of their losses, for each tensor separately: a small wrong one
+//! is not hidden by the others.
 
 use crate::compare::Outcome;
 use crate::differences::assert_gradient_along_some;
@@ -8,7 +8,7 @@ use crate::tensors;
 use dfdx::prelude::*;
 use std::fmt::Display;
 
-/// Asserts it of all gradients in `outcome`: those of what is in `state`, of which `loss` is a function.
+/// Asserts it for all gradients in `outcome`: those of the tensors in `state`, of which `loss` is a function.
 #[track_caller]
 pub fn assert_gradients_of_state(
     what: impl Display,
@@ -26,7 +26,7 @@ pub fn assert_gradients_of_state(
     }
 }
 
-/// Asserts it of every parameter of the model that `make` makes, whose gradients are in `outcome`.
+/// Asserts it for every parameter of the model of `make`, whose gradients are in `outcome`.
 #[track_caller]
 pub fn assert_gradients_of_parameters<M: TensorCollection<f64, Cpu>>(
     make: &dyn Fn() -> M,
@@ -49,7 +49,7 @@ pub fn assert_gradients_of_parameters<M: TensorCollection<f64, Cpu>>(
     }
 }
 
-/// Asserts it of an input, whose gradient is in `outcome`.
+/// Asserts it for an input, whose gradient is in `outcome`.
 #[track_caller]
 pub fn assert_gradient_of_input<S: Shape>(
     name: &str,

@@ -1,13 +1,13 @@
-//! How parameters start: distributions, and samples held against them.
+//! Initial distributions of parameters, and samples that are compared with them.
 
-/// How a parameter starts.
+/// The initial distribution of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub enum Start {
-    /// Between `-bound` and `bound`.
+    /// Uniform in `[-bound, bound]`.
     Uniform {
         bound: f64,
     },
-    /// Around 0.
+    /// Normal with mean 0.
     Normal {
         std: f64,
     },
@@ -30,7 +30,7 @@ pub fn kaiming(fan_in: usize) -> Start {
     Uniform { bound }
 }
 
-/// `torch.nn.init.kaiming_uniform_(a=math.sqrt(5))`, with which `torch.nn.Linear` and `torch.nn.Bilinear` start
+/// `torch.nn.init.kaiming_uniform_(a=math.sqrt(5))`, the default of `torch.nn.Linear` and `torch.nn.Bilinear`
 pub fn linear(fan_in: usize) -> Start {
     let bound = 1.0 / (fan_in as f64).sqrt();
     Uniform { bound }
@@ -40,8 +40,8 @@ pub fn normal(std: f64) -> Start {
     Start::Normal { std }
 }
 
-/// Checks the first moments of a sample against those of its distribution, up to five standard errors: one in a million
-/// right samples would fail, and the seed is fixed.
+/// Checks the first moments of a sample against those of its distribution, up to five standard errors. One in a million correct
+/// samples would fail, and the seed is fixed.
 #[track_caller]
 pub fn assert_starts(name: &str, values: &[f64], start: Start) {
     let n = values.len() as f64;
@@ -61,7 +61,7 @@ pub fn assert_starts(name: &str, values: &[f64], start: Start) {
                 .iter()
                 .fold(0.0, |largest: f64, v| largest.max(v.abs()));
             assert!(largest <= bound, "{name}: {largest} exceeds {bound}");
-            // All n stay below (1 - 14 / n) of it with probability e^-14, one in a million.
+            // All n are below (1 - 14 / n) of it with probability e^-14, one in a million.
             assert!(
                 largest > bound * (1.0 - 14.0 / n),
                 "{name}: {largest} is far from {bound}"

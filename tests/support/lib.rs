@@ -1,7 +1,7 @@
-//! What all tests share: numbers and tensors, layers written by hand in plain dfdx, comparison with stated tolerances.
+//! Shared helpers of all tests: numbers and tensors, hand-written layers in plain dfdx, comparison with stated tolerances.
 //!
-//! Nothing here knows `attn`: it is what `attn` is held against. So the unit tests of its parts can have it, too; without
-//! the feature `dfdx`, it is numbers alone.
+//! The package does not depend on `attn`, since it is the reference for it. So unit tests use it, too. Without the feature `dfdx`
+//! it has numbers only.
 
 #![allow(
     missing_docs,

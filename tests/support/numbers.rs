@@ -1,6 +1,6 @@
-//! Numbers that a name determines.
+//! Test numbers that depend on a name.
 
-/// Numbers spread over [-1, 1), other ones for every name, the same ones in every run.
+/// Numbers spread over [-1, 1), different for every name, and the same in every run.
 pub fn scattered(name: &str, count: usize) -> Vec<f64> {
     let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

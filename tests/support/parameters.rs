@@ -1,7 +1,6 @@
-//! Makes a layer of numbers by name, in one walk over its parameters.
+//! Builds a layer with numbers by name, in one visit of its parameters.
 //!
-//! dfdx compiles a walk again for every layer and everything that is done on the way, which would take longer than to compile
-//! the layers.
+//! dfdx compiles a visit again for every layer and every action, which would take longer than compiling the layers.
 
 use crate::compare::{Backpropagated, Outcome};
 use crate::reference::{
@@ -10,7 +9,7 @@ use crate::reference::{
 };
 use dfdx::prelude::*;
 
-/// A parameter of a layer that was made here.
+/// A parameter of a layer that was built here.
 pub struct Parameter<E: Dtype>
 where
     Cpu: Device<E>,
@@ -20,7 +19,7 @@ where
     add_gradient: Box<dyn Fn(Backpropagated<E>) -> Backpropagated<E>>,
 }
 
-/// The layer whose parameters are these. What the state does not have gets numbers of its own.
+/// The layer with these parameters. A parameter that is not in the state gets numbers by its name.
 pub fn make<L, E>(state: &State) -> (L, Vec<Parameter<E>>)
 where
     L: TensorCollection<E, Cpu, To<E, Cpu> = L>,
@@ -64,7 +63,7 @@ where
     ran.outcome()
 }
 
-/// Gains lie around 1, the others around 0: both far from their initial values.
+/// Gains are around 1, the others around 0: both far from their initial values.
 fn numbers(name: &str, dims: Vec<usize>) -> Values {
     let gain = name.contains("norm");
     let flat = scattered(name, dims.iter().product()).into_iter();
@@ -75,7 +74,7 @@ fn numbers(name: &str, dims: Vec<usize>) -> Values {
     }
 }
 
-/// What dfdx asks for each parameter.
+/// The visitor that dfdx calls for each parameter.
 struct Make<'a, E: Dtype>
 where
     Cpu: Device<E>,

@@ -1,10 +1,10 @@
-//! A declared layer as a value: the same functions run every one of them, and are compiled once.
+//! A declared layer as a value: the same functions run all of them, and are compiled once.
 
 use crate::compare::{Backpropagated, Outcome, backpropagate};
 use crate::reference::{State, Traced, number};
 use dfdx::prelude::*;
 
-/// Which lowering computes.
+/// The form that is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Fused,
@@ -16,7 +16,7 @@ pub struct Subject {
     pub d_model: usize,
     /// The width of the context, if there is one.
     pub d_context: Option<usize>,
-    /// Numbers for its parameters.
+    /// The parameters.
     pub state: fn() -> State,
     /// Runs it in `f32`, and differentiates.
     pub single: fn(Way, &Case) -> Outcome,
@@ -24,7 +24,7 @@ pub struct Subject {
     pub double: fn(Way, &Case) -> Outcome,
 }
 
-/// How many sequences, queries and keys.
+/// The numbers of sequences, queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     pub batch: usize,
@@ -33,7 +33,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Of self-attention.
+    /// The sizes of self-attention.
     pub const fn square(batch: usize, length: usize) -> Self {
         Self::new(batch, length, length)
     }
@@ -47,17 +47,17 @@ impl Sizes {
     }
 }
 
-/// What a layer is run on.
+/// The input and parameters of a layer.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub sizes: Sizes,
     pub state: State,
-    /// The output of each query is multiplied by one of these, and so is its gradient. `[batch, query]`.
+    /// Factors of the output of each query, and so of its gradient. `[batch, query]`.
     pub factors: Option<Vec<f64>>,
 }
 
 impl Subject {
-    /// Numbers for the layer that `f32` holds too, so that it computes the same in both.
+    /// Numbers for the layer that are exact in `f32`, so that it computes the same in both types.
     pub fn case(&self, sizes: Sizes) -> Case {
         let Sizes {
             batch,
@@ -118,13 +118,13 @@ impl Case {
         backpropagate(output * factors.broadcast_like(&shape))
     }
 
-    /// How many keys of a sequence are valid: in turn about two thirds, none, all.
+    /// The number of valid keys of a sequence: in turn about two thirds, none, all.
     pub fn length(&self, b: usize) -> usize {
         let keys = self.sizes.keys;
         [(2 * keys).div_ceil(3), 0, keys][b % 3]
     }
 
-    /// How many keys are valid for a query: every number from none to all comes up.
+    /// The number of valid keys of a query: every number from none to all occurs.
     pub fn length_for(&self, b: usize, q: usize) -> usize {
         (5 * b + 3 * q + 1) % (self.sizes.keys + 1)
     }
@@ -134,19 +134,19 @@ impl Case {
         !(b + k).is_multiple_of(3) && k / 64 != 1
     }
 
-    /// The document of a token: four to a sequence, one after the other; the ids are in no order.
+    /// The document of a token: four per sequence, one after the other. The ids are not sorted.
     pub fn document(&self, b: usize, i: usize) -> usize {
         let length = self.sizes.queries.div_ceil(4).max(2);
         [4, 0, 9, 2, 5][(i + b) / length % 5]
     }
 
-    /// The document of a token of the context: some queries find no partner.
+    /// The document of a token of the context. Some queries have no partner.
     pub fn key_document(&self, b: usize, k: usize) -> usize {
         let length = self.sizes.keys.div_ceil(4).max(2);
         [9, 4, 0, 7][(k + 2 * b) / length % 4]
     }
 
-    /// How many times a key counts: some of them not at all, and in every third sequence none.
+    /// The multiplicity of a key: some are 0, and in every third sequence all are.
     pub fn counts<E: Dtype>(&self) -> Tensor<(usize, usize), E, Cpu>
     where
         Cpu: Device<E>,
@@ -179,7 +179,7 @@ impl Case {
         self.table(self.sizes.queries, Self::document)
     }
 
-    /// How two tokens are related: in blocks of several tiles, within which a pair is of one kind or the other.
+    /// The relation of two tokens: constant in blocks of several tiles.
     pub fn relations(&self) -> Tensor<(usize, usize, usize), usize, Cpu> {
         let Sizes {
             batch,
@@ -212,8 +212,8 @@ impl Case {
     }
 }
 
-/// Declares a layer from its keys and perhaps its body, as a [`Subject`]. It takes `input`, made of a traced `x`, of a `context`
-/// if one is named, and of the case.
+/// Declares a layer from its keys and an optional body, as a [`Subject`]. It takes `input`, made from a traced `x`, from a
+/// `context` if one is named, and from the case.
 #[macro_export]
 macro_rules! subject {
     (|$x:ident, $case:ident| $input:expr, [$($spec:tt)*] $($body:tt)?) => {
@@ -278,7 +278,7 @@ macro_rules! subject {
     };
 }
 
-/// A test for each of these specs, some with a body, of what `$check` asserts of it.
+/// A test for each of these specs, some with a body, which calls `$check`.
 #[macro_export]
 macro_rules! tests {
     ($check:expr, |$($var:ident),+| $input:expr; $($name:ident $spec:tt $({$($body:tt)*})?;)+) => {

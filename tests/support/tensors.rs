@@ -1,4 +1,4 @@
-//! Reads and writes all tensors of a layer, by the names under which it is saved.
+//! Reads and writes all tensors of a layer, by the names under which dfdx saves them.
 
 use crate::reference::number;
 use dfdx::prelude::*;
@@ -11,7 +11,7 @@ pub struct Named {
     pub values: Vec<f64>,
 }
 
-/// The elements in logical order; none of a tensor that has none, where dfdx's `as_vec` panics.
+/// The elements in logical order. An empty tensor has none, where dfdx's `as_vec` panics.
 pub fn flat<S: Shape, E: Dtype, T>(tensor: &Tensor<S, E, Cpu, T>) -> Vec<f64>
 where
     Cpu: Device<E>,
@@ -31,7 +31,7 @@ where
     read(layer, None)
 }
 
-/// The gradient of every parameter. It is a panic if one has none.
+/// The gradient of every parameter. Panics if one has none.
 pub fn gradients<L: TensorCollection<E, Cpu>, E: Dtype>(
     layer: &L,
     gradients: &Gradients<E, Cpu>,
@@ -42,14 +42,14 @@ where
     read(layer, Some(gradients))
 }
 
-/// Gives every parameter new values: what `values` makes of its name and its values so far.
+/// Gives every parameter new values, from its name and its old values.
 pub fn fill<L: TensorCollection<E, Cpu>, E: Dtype>(
     layer: &mut L,
     mut values: impl FnMut(&str, Vec<f64>) -> Vec<f64>,
 ) where
     Cpu: Device<E>,
 {
-    // One type of visitor for all closures: dfdx compiles a walk again for each.
+    // One type of visitor for all closures: dfdx compiles a visit again for each.
     let mut fill = Fill(&mut values);
     L::iter_tensors(&mut RecursiveWalker {
         m: (layer, String::new()),

@@ -1,4 +1,4 @@
-//! Positions as waves.
+//! Sinusoidal positions.
 
 /// Sinusoidal positions by their definition (Vaswani et al. 2017), `[len, width]`.
 pub fn waves(len: usize, width: usize) -> Vec<f64> {

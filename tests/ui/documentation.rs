@@ -1,5 +1,4 @@
-//! What the documentation says, read from the sources: its examples are programs of users, and a search finds what they know from
-//! other libraries.
+//! Tests of the documentation's sources: its examples depend on the facade only, and a search finds items by their names in other libraries.
 
 use std::{
     fs,
@@ -10,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The files below a folder that end so.
+/// The files below a folder with this ending.
 fn files(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of the repository") {
         let path = entry.expect("it can be read").path();
@@ -43,7 +42,7 @@ fn doc(line: &str) -> Option<&str> {
     Some(doc.strip_prefix(' ').unwrap_or(doc))
 }
 
-/// The lines of an example in `lines` that do not compile in a program that depends on the facade alone.
+/// The lines of an example in `lines` that do not compile in a program that depends only on the facade.
 fn lines_for_insiders<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
     let mut in_example = false;
     let mut found = Vec::new();
@@ -57,7 +56,7 @@ fn lines_for_insiders<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<&'t str> 
     found
 }
 
-/// Whether a path begins with `attn_core`, `attn_macros`, or with `dfdx`, though it may be the `attn::dfdx` of an import.
+/// Whether a path begins with `attn_core`, `attn_macros`, or with `dfdx`, other than the `attn::dfdx` of an import.
 fn names_a_crate_of_ours(line: &str) -> bool {
     let code = line.trim_start().trim_start_matches("# ");
     let begins_path = |name: &str| {
@@ -101,7 +100,7 @@ fn examples_depend_on_the_facade_alone() {
 }
 
 #[test]
-fn crates_that_users_do_not_have_are_seen() {
+fn crates_that_users_do_not_have_are_found() {
     for line in [
         "use attn_core::ops::linear;",
         "# use dfdx::shapes::Shape;",
@@ -126,7 +125,7 @@ struct Item<'t> {
     line: &'t str,
 }
 
-/// The items of a file that are documented. The line of an item is the first after its documentation that is no attribute.
+/// The documented items of a file. The line of an item is the first after its documentation that is not an attribute.
 fn items(text: &str) -> Vec<Item<'_>> {
     let mut docs = String::new();
     let mut attributes = String::new();
@@ -154,7 +153,7 @@ fn items(text: &str) -> Vec<Item<'_>> {
     found
 }
 
-/// What an item is in PyTorch: the function of the call after the word, if it is a call.
+/// The name of an item in PyTorch: the function of the call after the word, if it is a call.
 fn in_pytorch(docs: &str) -> Option<&str> {
     let (_, call) = docs.split_once("PyTorch: `")?;
     let path = call
@@ -165,7 +164,7 @@ fn in_pytorch(docs: &str) -> Option<&str> {
     path.rsplit('.').next().filter(|_| is_of_library)
 }
 
-/// A search disregards capitals and `_`.
+/// A search ignores capitals and `_`.
 fn letters(name: &str) -> String {
     name.replace('_', "").to_lowercase()
 }

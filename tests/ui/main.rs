@@ -1,6 +1,6 @@
-//! Every diagnostic: a program with a mistake, and beside it all that the compiler says.
+//! Every diagnostic: a program with a mistake, and beside it the full output of the compiler.
 //!
-//! `TRYBUILD=overwrite cargo test -p attn-ui-tests --test ui` writes the messages anew: read what changed. One case alone:
+//! `TRYBUILD=overwrite cargo test -p attn-ui-tests --test ui` rewrites the messages: read the changes. A single case:
 //! `cargo test -p attn-ui-tests --test ui -- a_mistake trybuild=heads`.
 
 mod documentation;
@@ -11,7 +11,7 @@ fn a_mistake_is_one_error_at_its_token() {
     cases.compile_fail("fail/*.rs");
 }
 
-/// The headings of the page are what rustc says in a case: a user finds them by the words on the screen.
+/// The headings of the page are rustc's messages in the cases: a user searches for the words on the screen.
 #[test]
 fn the_page_of_rustc_quotes_its_messages() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fail");
@@ -27,7 +27,7 @@ fn the_page_of_rustc_quotes_its_messages() {
         .collect();
     assert!(headings.len() > 10, "{headings:?}");
     for heading in headings {
-        // `..` is what differs.
+        // `..` is a variable part.
         let is_said = |line: &str| {
             heading
                 .split("..")

@@ -1,4 +1,4 @@
-/// Uses layers in every way, so that an error after the one that a case is about would show.
+/// Uses layers in every way, so that an error other than the one of the case would show.
 macro_rules! use_layers {
     ($Input:ty; $($Layer:ident)*) => {$({
         let dev = AutoDevice::default();

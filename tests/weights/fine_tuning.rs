@@ -1,4 +1,4 @@
-//! A pretrained encoder in a model that has more than it: what is new stays as it was built.
+//! A pretrained encoder in a larger model: new parameters keep their initial values.
 
 use super::*;
 use attn::{
@@ -7,7 +7,7 @@ use attn::{
 };
 
 model! {
-    /// The network on the page of `hugging_face_bert`, with a head, and a slope in each attention.
+    /// The network of the page of `hugging_face_bert`, with a head, and a slope in each attention.
     struct Classifier<vocab = 29, d_model = 16, heads = 4, layers = 2, hidden = 24, max_len = 12, labels = 3>;
 
     fn forward(tokens: ids[batch, seq], segments: ids[batch, seq], lens: lens[batch], first: lens[batch]) -> [batch, labels] {
@@ -78,7 +78,7 @@ fn a_pretrained_encoder_loads_into_a_model_with_a_new_head_and_a_param() {
 }
 
 #[test]
-fn without_it_the_message_says_what_to_write() {
+fn errors_without_fresh_name_the_remedy() {
     let message = tuned("bert", &hugging_face_bert()).err().unwrap();
     for line in [
         "no rule gives classifier.weight, F32 [3, 16]; `.fresh(\"classifier.weight\")` leaves it as it was built",

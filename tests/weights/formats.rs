@@ -8,7 +8,7 @@ attention! {
 }
 
 #[test]
-fn what_dfdx_saves_is_called_by_its_name() {
+fn npz_archives_of_dfdx_are_named_in_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.safetensors");
     let mut layer = Saved::<f32, Cpu>::build(&Cpu::default());

@@ -46,7 +46,7 @@ model! {
     }
 }
 
-/// As its config says.
+/// The value in its config.
 const RMS_NORM_EPS: f64 = 1e-2;
 
 model! {
@@ -72,7 +72,7 @@ fn assert_bert(run: &Run, bert: &Bert) {
 }
 
 #[test]
-fn bert_is_ours() {
+fn bert_computes_the_same() {
     assert_bert(
         &Run::of("bert"),
         &round_trip("bert", &hugging_face_bert(), &[]),
@@ -80,7 +80,7 @@ fn bert_is_ours() {
 }
 
 #[test]
-fn bert_is_the_part_of_a_classifier_under_its_prefix() {
+fn bert_loads_from_a_classifier_under_its_prefix() {
     let map = hugging_face_bert().under("", "bert.");
     let bert = round_trip(
         "bert_classifier",
@@ -91,7 +91,7 @@ fn bert_is_the_part_of_a_classifier_under_its_prefix() {
 }
 
 #[test]
-fn gpt2_is_ours_with_a_prefix_and_without() {
+fn gpt2_computes_the_same_with_and_without_a_prefix() {
     let run = Run::of("gpt2");
     let gpt: Gpt2 = round_trip("gpt2", &hugging_face_gpt2(), &[]);
     run.assert_same("logits", &gpt.forward(run.ids("tokens")).as_vec());
@@ -100,21 +100,21 @@ fn gpt2_is_ours_with_a_prefix_and_without() {
 }
 
 #[test]
-fn llama_is_ours() {
+fn llama_computes_the_same() {
     let run = Run::of("llama");
     let llama: Llama = round_trip("llama", &hugging_face_llama(), &[]);
     run.assert_same("logits", &llama.forward(run.ids("tokens")).as_vec());
 }
 
 #[test]
-fn llama_with_a_tied_head_and_an_epsilon_of_its_own() {
+fn llama_with_a_tied_head_and_another_epsilon_computes_the_same() {
     let run = Run::of("llama_tied");
     let llama: TiedLlama = round_trip("llama_tied", &hugging_face_llama(), &[]);
     run.assert_same("logits", &llama.forward(run.ids("tokens")).as_vec());
 }
 
 #[test]
-fn the_pairs_of_meta_become_halves_and_pairs_again() {
+fn rotary_pairs_of_meta_become_halves_and_pairs_again() {
     let run = Run::of("meta_llama");
     let llama: Llama = round_trip("meta_llama", &meta_llama(4, 2), &["rope.freqs"]);
     run.assert_same("logits", &llama.forward(run.ids("tokens")).as_vec());

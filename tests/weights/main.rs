@@ -1,6 +1,6 @@
-//! Checkpoints of other libraries load, compute what those computed, and are written back to the last bit.
+//! Checkpoints of other libraries load, compute the same as there, and are written back to the last bit.
 //!
-//! The files are in `tests/weights/`, whose `generate.py` made them.
+//! The files are in `tests/weights/`. `generate.py` made them.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,8 +29,8 @@ const SEQ: usize = 7;
 /// The lengths of the two sequences, where there is padding.
 const LENS: [usize; BATCH] = [7, 4];
 
-/// An f32 is good to 6e-8 of itself. Sums of up to 64 terms in another order than PyTorch's, layer after layer, with norms
-/// between that make small numbers large, are good to some 6e-6 here. The tanh of GELU in the place of erf makes 3e-4.
+/// An f32 has an error of 6e-8 of itself. Sums of up to 64 terms in another order than PyTorch's, layer after layer, with norms
+/// that amplify small numbers, have errors of about 6e-6 here. The tanh of GELU in place of erf would make 3e-4.
 const TOLERANCE: f32 = 2e-5;
 
 fn file(name: &str) -> PathBuf {
@@ -38,7 +38,7 @@ fn file(name: &str) -> PathBuf {
     folder.join(format!("{name}.safetensors"))
 }
 
-/// The tensors of a safetensors file: what the header says of each, and its bytes. Read without our own reader.
+/// The tensors of a safetensors file: the entry in the header, and the bytes. They are read without our own reader.
 fn tensors(path: &Path) -> BTreeMap<String, (String, Vec<usize>, Vec<u8>)> {
     #[derive(serde::Deserialize)]
     struct Entry {
@@ -115,8 +115,8 @@ fn load<L: BuildModule<Cpu, f32>>(name: &str, map: &WeightMap) -> L {
     layer
 }
 
-/// Loads a checkpoint, writes it again, and compares the files, but for tensors whose name ends with one of `left_out`.
-/// The layer that is handed back was read from the second of them.
+/// Loads a checkpoint, writes it again, and compares the files, except for tensors whose name ends with one of `left_out`. The
+/// returned layer was read from the second file.
 fn round_trip<L: BuildModule<Cpu, f32>>(name: &str, map: &WeightMap, left_out: &[&str]) -> L {
     let layer: L = load(name, map);
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What does not fit is listed, all of it, in the names of the file.
+//! Every mismatch is listed, by its name in the file.
 
 use super::*;
 use attn::{
@@ -35,7 +35,7 @@ model! {
     }
 }
 
-/// The message with which a file is refused, after its path; and the layer must be as it was.
+/// The message of a rejected file, after its path. The layer must not have changed.
 fn refused<L: BuildModule<Cpu, f32> + TensorCollection<f32, Cpu>>(
     path: &Path,
     map: &WeightMap,
@@ -59,7 +59,7 @@ fn snapshot<L: TensorCollection<f32, Cpu>>(layer: &L) -> Vec<u8> {
 }
 
 #[test]
-fn wrong_shapes_are_told_with_ours_beside() {
+fn wrong_shapes_are_reported_with_ours() {
     assert_eq!(
         refused::<Narrow>(&file("mha"), &torch_multihead_attention()),
         "its tensors are not those of the model\
@@ -73,7 +73,7 @@ fn wrong_shapes_are_told_with_ours_beside() {
 }
 
 #[test]
-fn grouped_heads_are_not_as_many_rows() {
+fn rows_of_grouped_heads_must_fit() {
     let message = refused::<Grouped>(&file("mha"), &torch_multihead_attention());
     let weight = "in_proj_weight, F32 [48, 16] instead of F32 [32, 16], \
                   for q_proj.weight F32 [16, 16] and k_proj.weight F32 [8, 16] and v_proj.weight F32 [8, 16]";
@@ -81,7 +81,7 @@ fn grouped_heads_are_not_as_many_rows() {
 }
 
 #[test]
-fn what_is_missing_and_what_is_extra_is_told_at_once() {
+fn missing_and_extra_tensors_are_reported_at_once() {
     assert_eq!(
         refused::<NoBias>(&file("mha"), &torch_multihead_attention()),
         "its tensors are not those of the model\
@@ -100,7 +100,7 @@ fn what_is_missing_and_what_is_extra_is_told_at_once() {
 }
 
 #[test]
-fn a_prefix_that_no_tensor_has_is_told_with_those_that_there_are() {
+fn unknown_prefixes_are_reported_with_the_existing_ones() {
     let map = torch_multihead_attention().under("", "encoder.self_attn.");
     assert_eq!(
         refused::<SelfAttention>(&file("encoder"), &map),
@@ -109,7 +109,7 @@ fn a_prefix_that_no_tensor_has_is_told_with_those_that_there_are() {
 }
 
 #[test]
-fn parts_that_overlap_or_leave_a_gap_are_told_before_the_file_is_read() {
+fn overlaps_and_gaps_of_parts_are_reported_before_the_file_is_read() {
     let rules = |ranges: [std::ops::Range<usize>; 3]| {
         let names = ["q", "k", "v"].into_iter().zip(ranges);
         let rules = names.map(|(name, range)| {
@@ -126,7 +126,7 @@ fn parts_that_overlap_or_leave_a_gap_are_told_before_the_file_is_read() {
     let message = "the map does not fit the model\n  nothing in the model is 16..20 of axis 0 of in_proj_weight";
     assert_eq!(refused::<NoBias>(&file("mha_no_bias"), &gap), message);
 
-    // A file cannot be written either, and what was there stays.
+    // A file cannot be written either, and an existing one stays.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kept");
     fs::write(&path, "kept").unwrap();
@@ -167,7 +167,7 @@ fn a_tied_head_must_be_the_embedding() {
         untied.embedding.weight.as_vec()
     );
 
-    // Without it in the file, it is not missing; without the map's word, it is extra.
+    // Without it in the file, it is not missing; without the rule in the map, it is extra.
     save_mapped(&tied, &map, &path).unwrap();
     assert!(!tensors(&path).contains_key("lm_head.weight"));
     let archive = Archive::open(&path).unwrap();

@@ -12,7 +12,7 @@ attention! {
 }
 
 #[test]
-fn multihead_attention_is_ours() {
+fn multihead_attention_computes_the_same() {
     let run = Run::of("mha");
     let layer: SelfAttention = round_trip("mha", &torch_multihead_attention(), &[]);
     let (y, weights) = layer.forward_with_weights(run.floats::<SEQ, 16>("x"));
@@ -21,7 +21,7 @@ fn multihead_attention_is_ours() {
 }
 
 #[test]
-fn a_context_and_padding_are_those_of_torch() {
+fn context_and_padding_compute_the_same() {
     let run = Run::of("mha");
     let layer: Cross = round_trip("mha", &torch_multihead_attention(), &[]);
     let input = (run.floats::<SEQ, 16>("x"), run.floats::<5, 16>("context"));
@@ -39,7 +39,7 @@ fn biases_may_be_absent_from_both() {
 }
 
 #[test]
-fn a_context_of_another_width_has_its_projections_apart() {
+fn a_context_of_another_width_has_separate_projections() {
     let run = Run::of("mha_apart");
     let layer: Apart = round_trip("mha_apart", &torch_multihead_attention_apart(), &[]);
     let input = (run.floats::<SEQ, 16>("x"), run.floats::<5, 10>("context"));
@@ -78,7 +78,7 @@ model! {
 }
 
 #[test]
-fn encoder_layers_are_ours_with_either_order_and_activation() {
+fn encoder_layers_compute_the_same_with_either_order_and_activation() {
     let map = torch_transformer_encoder_layer();
     let run = Run::of("encoder_layer_post_relu");
     let layer: PostNorm = round_trip("encoder_layer_post_relu", &map, &[]);
@@ -101,7 +101,7 @@ fn a_layer_becomes_all_layers_under_a_prefix() {
 }
 
 #[test]
-fn one_layer_loads_out_of_a_whole_file() {
+fn a_single_layer_loads_from_a_whole_file() {
     let map = torch_transformer_encoder_layer().under("", "layers.1.");
     let layer: PostNorm = load("encoder", &map);
     let expected = &tensors(&file("encoder"))["layers.1.linear1.weight"].2;

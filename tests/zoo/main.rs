@@ -1,5 +1,5 @@
-//! Attention as papers have it, each declared in a few lines with functions of the score and of the place, and compared with
-//! dense tensors written by hand: the output and every gradient, on both ways, in `f32` and in `f64`.
+//! Attention variants of papers, each declared in a few lines with score functions and masks, and compared with hand-written
+//! dense tensors: the output and every gradient, in both forms, in `f32` and in `f64`.
 
 #[macro_use(self_attention)]
 extern crate support;

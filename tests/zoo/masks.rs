@@ -13,7 +13,7 @@ attention! {
     struct Window<heads = 2, d_model = 8, mask = causal> {
         fn mask(q_idx, kv_idx) { q_idx - kv_idx < WIDTH }
     }
-    /// Raffel et al. (2020): the first tokens see each other, and all others see them.
+    /// Raffel et al. (2020): all tokens attend to a prefix.
     struct PrefixLm<heads = 2, d_model = 8> {
         fn mask(q_idx, kv_idx) { kv_idx <= q_idx || kv_idx < 2 }
     }
@@ -37,11 +37,11 @@ attention! {
             abs(q_idx / 3 - kv_idx / 3) <= 1 && abs(q_idx % 3 - kv_idx % 3) <= 1
         }
     }
-    /// Arriola et al., "Block diffusion" (2025): all of a block, and the blocks before.
+    /// Arriola et al., "Block diffusion" (2025): a token attends to its block and the blocks before.
     struct BlockCausal<heads = 2, d_model = 8> {
         fn mask(q_idx, kv_idx) { kv_idx / 3 <= q_idx / 3 }
     }
-    /// A window of its own for each head.
+    /// A window per head.
     struct PerHead<heads = 2, d_model = 8, mask = causal> {
         fn mask(h, q_idx, kv_idx) { q_idx - kv_idx < if h < 1 { 2 } else { 5 } }
     }
@@ -50,7 +50,7 @@ attention! {
     }
 }
 
-/// Written by hand: the softmax of scaled dot products over the pairs of a predicate.
+/// By hand: the softmax of scaled dot products over the pairs of a predicate.
 macro_rules! masked {
     ($Layer:ident, $attends:expr) => {
         self_attention!($Layer, d_model = 8, |p, x| {
@@ -63,51 +63,51 @@ macro_rules! masked {
 }
 
 #[test]
-fn causal() {
+fn causal_equals_the_dense_reference() {
     masked!(Causal, |q, k| k <= q);
 }
 
 #[test]
-fn a_window_meets_the_mask_of_the_header() {
+fn windows_combine_with_the_mask_of_the_header() {
     masked!(Window, |q, k| k <= q && q < k + 3);
 }
 
 #[test]
-fn prefix_lm() {
+fn prefix_lm_equals_the_dense_reference() {
     masked!(PrefixLm, |q, k| k <= q || k < 2);
 }
 
 #[test]
-fn global_and_window() {
+fn global_and_window_equals_the_dense_reference() {
     masked!(Longformer, |q: usize, k: usize| q.abs_diff(k) <= 1
         || q == 0
         || k == 0);
 }
 
 #[test]
-fn strided() {
+fn strided_equals_the_dense_reference() {
     masked!(Strided, |q, k| k <= q && (q - k < 3 || (q - k) % 3 == 0));
 }
 
 #[test]
-fn dilated() {
+fn dilated_equals_the_dense_reference() {
     masked!(Dilated, |q, k| [0, 2, 4].iter().any(|back| k + back == q));
 }
 
 #[test]
-fn neighborhood_on_a_grid() {
+fn neighborhood_on_a_grid_equals_the_dense_reference() {
     let near = |a: usize, b: usize| a.abs_diff(b) <= 1;
     masked!(Neighborhood, |q, k| near(q / 3, k / 3)
         && near(q % 3, k % 3));
 }
 
 #[test]
-fn block_causal() {
+fn block_causal_equals_the_dense_reference() {
     masked!(BlockCausal, |q, k| k < (q / 3 + 1) * 3);
 }
 
 #[test]
-fn windows_of_heads() {
+fn windows_of_heads_equal_the_dense_reference() {
     self_attention!(PerHead, d_model = 8, |p, x| {
         let all = mask(x, |_, _| true);
         let score = |q, k| {
@@ -125,6 +125,6 @@ fn windows_of_heads() {
 }
 
 #[test]
-fn negations() {
+fn negations_equal_the_dense_reference() {
     masked!(NotTheFirst, |q, k| k > 0 || q == 0);
 }

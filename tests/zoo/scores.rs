@@ -1,4 +1,4 @@
-//! Functions of the score, and what they learn.
+//! Score functions, and their parameters.
 
 use super::{biased, mask, numbers};
 use attn::attention;
@@ -11,10 +11,10 @@ use support::reference::{
     number, positions,
 };
 
-/// The farthest distance that has a bias of its own.
+/// The largest distance with its own bias.
 const FAR: usize = 2;
 
-/// No sequence is longer.
+/// The maximum length of a sequence.
 const LONGEST: usize = 11;
 
 attention! {
@@ -52,12 +52,12 @@ attention! {
             -0.5 * distance * distance
         }
     }
-    /// Tay et al., "Synthesizer" (2021): scores are learned by themselves.
+    /// Tay et al., "Synthesizer" (2021): a table of learned scores.
     struct Synthesizer<heads = 4, kv_heads = 2, d_model = 8, mask = causal, normalizer = sink> {
         param table: [heads, LONGEST, LONGEST] = normal(std = 0.5);
         fn score(h, q_idx, kv_idx) { table[h, q_idx, kv_idx] }
     }
-    /// A filter: weights that are no softmax.
+    /// A filter: weights without a softmax.
     struct Filter<heads = 2, d_model = 8, value_head_dim = 3> {
         param tap: [heads, 3] = zeros;
         fn normalize(h, q_idx, kv_idx) { tap[h, clamp(q_idx - kv_idx, 0, 2)] }
@@ -87,7 +87,7 @@ attention! {
             score + bias[if back < 4 { back } else { min(wide, 7) }, h]
         }
     }
-    /// Names that the emitted code has uses of its own for.
+    /// Names that the emitted code uses as well.
     struct Named<heads = 2, d_model = 8> {
         param element: [2] = ones;
         param output: [2] = ones;
@@ -103,7 +103,7 @@ attention! {
                 + sums[h, kv_idx % 3] * layer[0] + near
         }
     }
-    /// Two parameters, one of them twice, and everything at once.
+    /// Two parameters, one of them read twice, and all keys together.
     struct Mixed<heads = 2, d_model = 8, softcap = 5.0, position = alibi> {
         param a: [3] = ones;
         param c: [heads, 3] = ones;
@@ -114,7 +114,7 @@ attention! {
     }
 }
 
-/// Written by hand: the softmax of this score over all keys.
+/// By hand: the softmax of this score over all keys.
 fn scored<E: Dtype>(
     p: &Parameters<'_, E>,
     x: &Input<E>,
@@ -144,7 +144,7 @@ where
     w.leaky_trace().broadcast_like::<_, Axes3<0, 2, 3>>(&shape)
 }
 
-/// The element `index(h, q, k)` of a table, row by row, for every head and pair.
+/// The element `index(h, q, k)` of a table for every head and pair.
 fn looked_up<S: Shape, E: Dtype>(
     table: Tensor<S, E, Cpu>,
     shape: (usize, usize, usize, usize),
@@ -169,14 +169,14 @@ where
 }
 
 #[test]
-fn alibi() {
+fn alibi_equals_the_dense_reference() {
     self_attention!(Alibi, d_model = 8, |p, x| {
         scored(p, x, |q, k| positions::alibi(scaled_dot(q, k)))
     });
 }
 
 #[test]
-fn learned_alibi() {
+fn learned_alibi_equals_the_dense_reference() {
     self_attention!(LearnedAlibi, d_model = 8, |p, x| {
         let slope = p.tensor("slope.weight", (2,));
         let causal = mask(x, |q, k| k <= q);
@@ -193,14 +193,14 @@ fn learned_alibi() {
 }
 
 #[test]
-fn soft_cap() {
+fn soft_cap_equals_the_dense_reference() {
     self_attention!(SoftCap, d_model = 8, |p, x| {
         scored(p, x, |q, k| softcap(scaled_dot(q, k), 3.0))
     });
 }
 
 #[test]
-fn relative_bias_per_head() {
+fn relative_bias_per_head_equals_the_dense_reference() {
     self_attention!(Relative, d_model = 8, |p, x| {
         let table = p.tensor("bias.weight", (2, 5));
         scored(p, x, |q, k| {
@@ -215,7 +215,7 @@ fn relative_bias_per_head() {
 }
 
 #[test]
-fn relative_bias_of_all_heads() {
+fn relative_bias_of_all_heads_equals_the_dense_reference() {
     self_attention!(Shared, d_model = 8, |p, x| {
         let table = p.tensor("near.weight", (5,));
         scored(p, x, |q, k| {
@@ -228,7 +228,7 @@ fn relative_bias_of_all_heads() {
 }
 
 #[test]
-fn gaussian_kernel() {
+fn gaussian_kernel_equals_the_dense_reference() {
     self_attention!(Gaussian, d_model = 8, |p, x| {
         let width = p.tensor("width.weight", (2,));
         let all = mask(x, |_, _| true);
@@ -240,7 +240,7 @@ fn gaussian_kernel() {
 }
 
 #[test]
-fn scores_that_are_learned_by_themselves() {
+fn learned_scores_equal_the_dense_reference() {
     self_attention!(Synthesizer, d_model = 8, |p, x| {
         let sinks = p.tensor("sink.weight", (4,));
         let table = p.tensor("table.weight", (4, LONGEST, LONGEST));
@@ -252,7 +252,7 @@ fn scores_that_are_learned_by_themselves() {
 }
 
 #[test]
-fn a_filter() {
+fn filters_equal_the_dense_reference() {
     self_attention!(Filter, d_model = 8, |p, x| {
         let tap = p.tensor("tap.weight", (2, 3));
         let shape = scores_of(x, 2);
@@ -263,7 +263,7 @@ fn a_filter() {
 }
 
 #[test]
-fn a_gate_of_heads_and_keys() {
+fn gates_of_heads_and_keys_equal_the_dense_reference() {
     self_attention!(Gated, d_model = 8, |p, x| {
         let gate = p.tensor("gate.weight", (2, 4));
         scored(p, x, |q, k| {
@@ -275,7 +275,7 @@ fn a_gate_of_heads_and_keys() {
 }
 
 #[test]
-fn a_condition_of_the_score() {
+fn conditions_on_the_score_equal_the_dense_reference() {
     self_attention!(Bent, d_model = 8, |p, x| {
         let slope = p.tensor("slope.weight", (2,));
         scored(p, x, |q, k| {
@@ -289,13 +289,13 @@ fn a_condition_of_the_score() {
     });
 }
 
-/// The multiple of one half next to `x`, towards zero.
+/// The nearest multiple of one half to `x`, rounded towards zero.
 fn halves<E: Dtype + Into<f64>>(x: E) -> E {
     number((2.0 * x.into()).trunc() * 0.5)
 }
 
 #[test]
-fn a_remainder_of_the_score() {
+fn remainders_of_the_score_equal_the_dense_reference() {
     self_attention!(Wrapped, d_model = 8, |p, x| {
         scored(p, x, |q, k| {
             let scores = scaled_dot(q, k);
@@ -308,7 +308,7 @@ fn a_remainder_of_the_score() {
 }
 
 #[test]
-fn an_index_outside_of_a_tensor_is_an_error_before_anything_runs() {
+fn out_of_bounds_indices_are_errors_before_the_layer_runs() {
     let dev = Cpu::default();
     let layer = dev.build_module::<Beyond, f32>();
     let x = |len: usize| -> Tensor<(usize, usize, Const<8>), f32, Cpu> {
@@ -328,7 +328,7 @@ fn an_index_outside_of_a_tensor_is_an_error_before_anything_runs() {
 }
 
 #[test]
-fn t5_buckets() {
+fn t5_buckets_equal_the_dense_reference() {
     self_attention!(T5, d_model = 8, |p, x| {
         let table = p.tensor("bias.weight", (8, 2));
         let causal = mask(x, |q, k| k <= q);
@@ -352,7 +352,7 @@ fn t5_buckets() {
 }
 
 #[test]
-fn names_of_tensors_meet_none_of_the_emitted_code() {
+fn names_of_tensors_do_not_collide_with_emitted_code() {
     self_attention!(Named, d_model = 8, |p, x| {
         let sums = p.tensor("sums.weight", (2, 3));
         let [element, output, weights] =
@@ -376,7 +376,7 @@ fn names_of_tensors_meet_none_of_the_emitted_code() {
 }
 
 #[test]
-fn everything_at_once() {
+fn combined_keys_and_bodies_equal_the_dense_reference() {
     self_attention!(Mixed, d_model = 8, |p, x| {
         let a = p.tensor("a.weight", (3,));
         let c = p.tensor("c.weight", (2, 3));

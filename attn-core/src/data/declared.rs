@@ -13,11 +13,11 @@ use crate::{
     fused::{Affine, Interval, Truth, Zone},
 };
 
-/// A tensor for a `data` of a body: ids are `Tensor<Shape, usize, D>`, `bool` are `Tensor<Shape, bool, D>`, floats
-/// `Tensor<Shape, E, D>` of the layer's elements, all without a tape. No gradient flows into data.
+/// A tensor for a `data` of a body. Ids are `Tensor<Shape, usize, D>`, conditions `Tensor<Shape, bool, D>`, floats
+/// `Tensor<Shape, E, D>` with the layer's element type, all without a tape. No gradient flows into data.
 ///
-/// `Shape` has an axis for each that was declared: `batch`, `q_len` and `kv_len` as in the input, the others constants. Of
-/// unbatched input, `batch` is left out; a single id is a `usize` then. A `&tensor` is taken as well, to be kept for the next call.
+/// `Shape` has the declared axes: `batch`, `q_len` and `kv_len` as in the input, the others as constants. For unbatched input
+/// `batch` is left out, and a single id is a `usize`. A `&tensor` is accepted as well, so that it can be used for the next call.
 ///
 /// ```
 /// use attn::{attention, dfdx::prelude::*};
@@ -40,10 +40,10 @@ use crate::{
 /// assert_eq!(error.to_string(), "Prefixed: axis 0 of `prefix` has size 1, but `batch` is 2");
 /// ```
 pub trait Data<Shape, V, D: HasErr>: Sized {
-    /// Reads the values and checks their number along every axis.
+    /// Reads the values and checks the size of every axis.
     ///
     /// # Errors
-    /// [`Error::DataMismatch`]; [`Error::OutOfRange`] if an id is beyond 2³¹, with which no index is computed.
+    /// [`Error::DataMismatch`]; [`Error::OutOfRange`] if an id is above 2³¹: such ids are not used in indices.
     fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<V, N>, Error<D::Err>>;
 }
 
@@ -56,16 +56,16 @@ pub struct Declared<const N: usize> {
     pub data: &'static str,
     /// The name of every axis, and its size.
     pub axes: [(&'static str, usize); N],
-    /// Of unbatched input, there is no axis `batch`.
+    /// Whether there is an axis `batch`: unbatched input has none.
     pub batched: bool,
 }
 
-/// The values of a `data`, to be read by index. A copy shares them.
+/// The values of a `data`, for reads by index. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct Table<V, const N: usize> {
     values: Arc<Vec<V>>,
     shape: [usize; N],
-    /// The least and the greatest id. Of marks, `false` is 0 and `true` is 1.
+    /// The least and the greatest id. For marks, `false` is 0 and `true` is 1.
     ids: Interval,
 }
 
@@ -84,7 +84,7 @@ impl<const N: usize> Table<usize, N> {
     /// An id.
     ///
     /// # Panics
-    /// If there is no such element. A layer checks its indices before.
+    /// If the index is out of bounds. A layer checks its indices before.
     #[inline(always)]
     pub fn id(&self, index: [i64; N]) -> i64 {
         *self.at(index) as i64
@@ -100,7 +100,7 @@ impl<const N: usize> Table<bool, N> {
     /// A mark.
     ///
     /// # Panics
-    /// If there is no such element. A layer checks its indices before.
+    /// If the index is out of bounds. A layer checks its indices before.
     #[inline(always)]
     pub fn mark(&self, index: [i64; N]) -> bool {
         *self.at(index)
@@ -117,12 +117,12 @@ impl<V: DataElement, const N: usize> Table<V, N> {
         Affine::looked_up(at, self.span(index.map(Affine::bounds)), index)
     }
 
-    /// Where the ids of a rectangle lie: of a small one, by looking at them.
+    /// The bounds of the ids in a rectangle. A small one is searched.
     fn span(&self, index: [Interval; N]) -> Interval {
         const MOST_LOOKED_AT: usize = 1 << 14;
         let mut axes = [(0, 0); N];
         for ((axis, range), size) in axes.iter_mut().zip(index).zip(self.shape) {
-            // An interval may be wider than what it stands for, but no index leaves its axis.
+            // An interval may be wider than the set of values, but no index is out of bounds.
             let (least, greatest) = range.ends();
             *axis = (least.max(0), greatest.min(size as i64 - 1));
         }
@@ -138,7 +138,7 @@ impl<V: DataElement, const N: usize> Table<V, N> {
     }
 }
 
-/// An index of a rectangle, counted in row-major order.
+/// The index of an element of a rectangle, counted in row-major order.
 fn nth<const N: usize>(mut place: usize, axes: [(i64, i64); N], counts: [usize; N]) -> [i64; N] {
     let mut index = axes.map(|(first, _)| first);
     for (index, count) in index.iter_mut().zip(counts).rev() {
@@ -152,7 +152,7 @@ impl<E: Element, const N: usize> Table<E, N> {
     /// A float.
     ///
     /// # Panics
-    /// If there is no such element. A layer checks its indices before.
+    /// If the index is out of bounds. A layer checks its indices before.
     #[inline(always)]
     pub fn float(&self, index: [i64; N]) -> f64 {
         (*self.at(index)).into()
@@ -197,18 +197,18 @@ impl<D: HasErr> Data<(), usize, D> for usize {
     }
 }
 
-/// Data that is kept for the next call.
+/// Borrowed data, for several calls.
 impl<S, V, D: HasErr, P: Data<S, V, D> + Clone> Data<S, V, D> for &P {
     fn read<const N: usize>(self, declared: Declared<N>) -> Result<Table<V, N>, Error<D::Err>> {
         self.clone().read(declared)
     }
 }
 
-/// Products of two ids stay in range.
+/// Products of two ids fit into an `i64`.
 const ID_COUNT: usize = 1 << 31;
 
 impl<const N: usize> Declared<N> {
-    /// Where unbatched input has no axis, there is one sequence.
+    /// Unbatched input without this axis is one sequence.
     fn shape(&self) -> [usize; N] {
         self.axes.map(|(axis, size)| match axis {
             BATCH if !self.batched => 1,
@@ -216,7 +216,7 @@ impl<const N: usize> Declared<N> {
         })
     }
 
-    /// The axes that a tensor has, with their places in it.
+    /// The axes that a tensor has, with their positions in it.
     fn given(&self) -> impl Iterator<Item = (usize, (&'static str, usize))> {
         let batched = self.batched;
         let given = self.axes.into_iter();
@@ -381,7 +381,7 @@ mod tests {
                 assert_eq!(ids.span(rectangle), Interval::around(expected));
             }
         }
-        // A place beyond the axes is not there.
+        // Indices beyond the axes do not exist.
         let around = [between(0, 0), between(1, 70), between(-5, 0)];
         assert_eq!(ids.span(around), between(0, 9));
         assert_eq!(ids.span([Interval::ANY; 3]), between(0, 9));

@@ -12,8 +12,8 @@ use crate::{
     fused::{Affine, Interval},
 };
 
-/// Says which document each token belongs to: what a layer with `mask = document` takes besides its input. A token
-/// attends to those of its own document.
+/// The document of each token: an argument of a layer with `mask = document`, besides its input. A token attends to tokens of its
+/// own document.
 ///
 /// | data | batched | unbatched |
 /// | --- | --- | --- |
@@ -46,7 +46,7 @@ pub trait Documents<Shape, D: HasErr>: Sized {
     fn read(self, layer: &'static str, sizes: Sizes) -> Result<DocumentData, Error<D::Err>>;
 }
 
-/// [`Documents`], as they were read.
+/// The values of [`Documents`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentData {
     /// `[batch, query]`.
@@ -145,7 +145,7 @@ impl<Q: Dim, K: Dim, D: Storage<usize>> Documents<(Q, K), D>
     }
 }
 
-/// Data that is kept for the next call.
+/// Borrowed data, for several calls.
 impl<S, D: HasErr, P: Documents<S, D> + Clone> Documents<S, D> for &P {
     fn read(self, layer: &'static str, sizes: Sizes) -> Result<DocumentData, Error<D::Err>> {
         self.clone().read(layer, sizes)

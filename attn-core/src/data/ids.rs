@@ -1,4 +1,4 @@
-//! Indices that a call passes: tokens, classes, lengths.
+//! Indices in data of a call: tokens, classes, lengths.
 
 use dfdx::{
     shapes::{HasShape, Shape},
@@ -16,7 +16,7 @@ pub(crate) fn known<T, Error: std::fmt::Display>(result: Result<T, Error>) -> T 
     }
 }
 
-/// The numbers of a tensor of indices, and its shape.
+/// The values and the shape of a tensor of indices.
 #[derive(Clone, Debug)]
 pub struct Ids {
     /// Row-major.
@@ -33,7 +33,7 @@ impl Ids {
         }
     }
 
-    /// Fails unless all but those that are `ignored` are below `count`.
+    /// Fails unless all indices are below `count` or equal to `ignored`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], with the first one that is not, as the `what` of an operation.
@@ -57,10 +57,10 @@ impl Ids {
         }
     }
 
-    /// Fails if, as valid lengths, one is greater than `len`.
+    /// Fails if a valid length is greater than `len`.
     ///
     /// # Errors
-    /// [`Error::LengthBeyondKeys`], with the first one that is.
+    /// [`Error::LengthBeyondKeys`], with the first such length.
     pub fn check_lengths<Dev>(&self, layer: &'static str, len: usize) -> Result<(), Error<Dev>> {
         match self.values.iter().position(|&length| length > len) {
             Some(position) => Err(Error::LengthBeyondKeys {
@@ -73,7 +73,7 @@ impl Ids {
         }
     }
 
-    /// Where a row-major position is in the shape.
+    /// The index in the shape of a row-major position.
     fn place(&self, mut position: usize) -> Vec<usize> {
         let mut place = vec![0; self.shape.len()];
         for (at, size) in place.iter_mut().zip(&self.shape).rev() {

@@ -1,8 +1,7 @@
-//! Arguments of a call beside the inputs: valid lengths for `padding`, ids for `document`, and the `data` of a body.
+//! Data of a call: valid lengths for `padding`, ids for `document`, and the `data` of a body.
 //!
-//! A layer accepts what implements [`Padding`] or [`Documents`] for its shape, `(B, Q, K)` for batched input and
-//! `(Q, K)` for unbatched, or [`Data`] for the shape that is declared; all of it is read and checked once per call, before any
-//! tensor is made.
+//! A layer accepts types that implement [`Padding`] or [`Documents`] for its shape, `(B, Q, K)` for batched input and `(Q, K)`
+//! for unbatched, or [`Data`] for the declared shape. Data are read and checked once per call, before any tensor is made.
 
 mod declared;
 mod documents;

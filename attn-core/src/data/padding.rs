@@ -1,4 +1,4 @@
-//! Which keys are there, and which only fill the batch.
+//! Padding: which keys are real, and which only fill the batch.
 
 use dfdx::{
     shapes::{Dim, HasShape},
@@ -13,7 +13,7 @@ use crate::{
     kernel::axis::Counted,
 };
 
-/// Says which keys are real: what a layer with `mask = padding` takes besides its input.
+/// The real keys: an argument of a layer with `mask = padding`, besides its input.
 ///
 /// | data | batched | unbatched |
 /// | --- | --- | --- |
@@ -22,7 +22,7 @@ use crate::{
 /// | valid length for each query | [`LengthsPerQuery`]`<Tensor<(B, Q), usize, D>>` | `LengthsPerQuery<Tensor<(Q,), usize, D>>` |
 ///
 /// A plain `usize` tensor `[batch, seq]` is a compile error: it may be lengths per query, or the ones and zeros of a tokenizer's
-/// `attention_mask`. The latter is a key mask once it is `bool`: `attention_mask.ne(0)`.
+/// `attention_mask`. The latter becomes a key mask by conversion to `bool`: `attention_mask.ne(0)`.
 ///
 /// `Shape` is `(B, Q, K)` or `(Q, K)`. PyTorch's `key_padding_mask` of
 /// [`MultiheadAttention`](https://pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html) is the key mask
@@ -73,8 +73,8 @@ pub trait Padding<Shape, D: HasErr>: Sized {
 #[derive(Clone, Debug)]
 pub struct LengthsPerQuery<T>(pub T);
 
-/// No type implements it. The impls of [`Padding`] for plain `usize` tensors with a sequence axis ask for it, so that the compiler's
-/// error names both readings.
+/// No type implements this trait. The impls of [`Padding`] for plain `usize` tensors with a sequence axis require it, so that the
+/// compiler's error names both readings.
 #[diagnostic::on_unimplemented(
     message = "padding as a `usize` tensor with a sequence axis has two readings: ones and zeros that mark keys, or a valid length for each query",
     label = "say which one it is",
@@ -83,7 +83,7 @@ pub struct LengthsPerQuery<T>(pub T);
 )]
 pub trait HasOneReading {}
 
-/// [`Padding`], as it was read.
+/// The values of [`Padding`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaddingData(Data);
 
@@ -236,12 +236,12 @@ where
     }
 }
 
-/// Nobody can call what is bound by [`HasOneReading`].
+/// Unreachable: the bound [`HasOneReading`] never holds.
 fn no_one_reading() -> ! {
     unreachable!("no type has `HasOneReading`")
 }
 
-/// Data that is kept for the next call.
+/// Borrowed data, for several calls.
 impl<S, D: HasErr, P: Padding<S, D> + Clone> Padding<S, D> for &P {
     fn read(self, layer: &'static str, sizes: Sizes) -> Result<PaddingData, Error<D::Err>> {
         self.clone().read(layer, sizes)
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(read.unwrap_err().to_string(), message);
     }
 
-    /// How many keys each query attends to, `[batch, query]`.
+    /// The number of keys that each query attends to, `[batch, query]`.
     fn counts(data: &PaddingData, (b, q, k): Sizes) -> Vec<usize> {
         let place = |row| ((row / q) as i64, (row % q) as i64);
         (0..b * q)
@@ -393,7 +393,7 @@ mod tests {
         );
     }
 
-    /// A statement about a range is true of every element of it, and it is made where it can be.
+    /// A result for a range holds for every element of it, and a result exists where it can.
     #[test]
     fn ranges_say_what_their_elements_say() {
         let keys = [true, true, false, true, false, false, false, false];

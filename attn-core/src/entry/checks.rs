@@ -10,10 +10,10 @@ use crate::Error;
 /// Bytes of the largest [`Element`].
 const ELEMENT_BYTES: usize = size_of::<f64>();
 
-/// Checks that a tensor of these sizes can exist: the bytes of their product fit an allocation.
+/// Checks that a tensor of these sizes can exist: its bytes must fit an allocation.
 ///
-/// dfdx multiplies the sizes of a shape unchecked; in a release build without overflow checks the product wraps
-/// around, the buffer comes out too small, and its matrix product reads beyond it.
+/// dfdx multiplies the sizes of a shape without a check. In a release build without overflow checks the product wraps around, the
+/// buffer is too small, and the matrix product reads out of bounds.
 ///
 /// # Errors
 /// [`Error::TooLarge`] with the sizes.
@@ -30,7 +30,7 @@ pub fn check_sizes<Dev>(
 ) -> Result<(), Error<Dev>> {
     let bytes = sizes
         .iter()
-        // A size of 0 must not hide that two others overflow: strides are products of the trailing sizes.
+        // A size of 0 must not hide an overflow of two others: strides are products of the trailing sizes.
         .map(|&(_, size)| size.max(1))
         .try_fold(ELEMENT_BYTES, usize::checked_mul);
     match bytes {
@@ -42,10 +42,10 @@ pub fn check_sizes<Dev>(
     }
 }
 
-/// The most queries, and keys, of which is worked out what a mask lets through: beyond this, it would take minutes.
+/// The largest number of queries, and of keys, for which the mask is evaluated. More would take minutes.
 const LONGEST_MASK: usize = 1 << 19;
 
-/// Checks that it can be worked out what the mask of a layer lets through.
+/// Checks that the mask of a layer can be evaluated for this length.
 ///
 /// # Errors
 /// [`Error::TooLong`], with the length.
@@ -65,7 +65,7 @@ pub fn check_mask_lengths<Dev>(
     })
 }
 
-/// An input of a layer: tokens of some width, perhaps in batches.
+/// An input of a layer: tokens of some width, batched or not.
 pub trait Tokens {
     /// The number of sequences, and their length.
     fn batch_and_len(&self) -> [usize; 2];
@@ -84,21 +84,21 @@ impl<S: Dim, W: Dim, E: Dtype, D: Storage<E>, T> Tokens for Tensor<(S, W), E, D,
     }
 }
 
-/// The sizes of a layer that its declaration knows, and that its tensors have beside those of its inputs.
+/// The widths of a layer's tensors that its declaration determines.
 #[derive(Clone, Copy, Debug)]
 pub struct Widths {
-    /// The widest row of what is computed from `x`.
+    /// The widest row of the values computed from `x`.
     pub queries: usize,
-    /// The same from `context`.
+    /// The widest row of the values computed from `context`.
     pub keys: usize,
     /// The number of query heads.
     pub heads: usize,
-    /// The width of what the scores are summed over, where it stands in memory.
+    /// The width of the additive score's hidden layer, if it is stored.
     pub hidden: Option<usize>,
 }
 
-/// The sizes of the axes batch, query and key, for queries from `x` and keys from `context`, after a check that the inputs fit
-/// each other and that every tensor of the layer can exist.
+/// Checks that the inputs fit each other and that every tensor of the layer can exist. Returns the sizes of the axes batch, query
+/// and key, for queries from `x` and keys from `context`.
 ///
 /// # Errors
 /// [`Error::BatchMismatch`] and [`Error::TooLarge`], with the sizes.
@@ -108,13 +108,14 @@ pub fn check_inputs<Dev>(
     context: &impl Tokens,
     widths: Widths,
 ) -> Result<(usize, usize, usize), Error<Dev>> {
-    let ([batch, query], [other, key]) = (x.batch_and_len(), context.batch_and_len());
+    let [batch, query] = x.batch_and_len();
+    let [other, key] = context.batch_and_len();
     check_batch(layer, "context", batch, other)?;
     check_axes(layer, (batch, query, key), widths)?;
     Ok((batch, query, key))
 }
 
-/// Checks that every tensor of a layer can exist, whose axes batch, query and key have these sizes.
+/// Checks that every tensor of a layer can exist for these sizes of the axes batch, query and key.
 ///
 /// # Errors
 /// [`Error::TooLarge`], with the sizes.
@@ -133,7 +134,7 @@ pub fn check_axes<Dev>(
     check_sizes(layer, &scores)
 }
 
-/// Checks that another input, `what`, has the batch size of `x`.
+/// Checks that the input `what` has the batch size of `x`.
 ///
 /// # Errors
 /// [`Error::BatchMismatch`] with both.

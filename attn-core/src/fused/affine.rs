@@ -1,15 +1,15 @@
-//! Integers of queries and keys, on all pairs of a zone at once.
+//! Integer expressions of queries and keys, evaluated for all pairs of a zone at once.
 
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
 use super::zone::{Along, Cut};
 use super::{Interval, Truth, Zone};
 
-/// An integer of a query and a key: `q * q_idx + k * kv_idx + rest`, where it is known between which ends the rest lies.
+/// An integer expression of a query and a key: `q * q_idx + k * kv_idx + rest`, with bounds for the rest.
 ///
-/// Sums and multiples are as exact as their operands. A quotient, a remainder or an absolute value becomes exact on a zone that
-/// is small enough, and until then knows where to cut. What belongs to both indices in another way than by their distance,
-/// as a product, lies between ends, and that is all.
+/// Sums and multiples are as exact as their operands. A quotient, a remainder or an absolute value is exact on a zone that is
+/// small enough; on larger ones it suggests a cut. An expression that depends on both indices in another way than by their
+/// distance, such as a product, has bounds only.
 ///
 /// ```
 /// use attn::__private::runtime::fused::{Truth, Zone};
@@ -26,9 +26,9 @@ pub struct Affine<'z> {
     q: i64,
     k: i64,
     rest: Interval,
-    /// Whether it is each of these ends at some pair.
+    /// Whether each bound is attained at some pair.
     reached: bool,
-    /// Where to cut the zone for a rest that is nearer to a number.
+    /// A cut after which the bounds of the rest are closer.
     cut: Option<Cut>,
 }
 
@@ -62,7 +62,7 @@ impl<'z> Affine<'z> {
         Self::between(zone, found, cut)
     }
 
-    /// Where it lies.
+    /// The bounds of its value.
     pub fn bounds(self) -> Interval {
         let part = match (self.q, self.k) {
             (0, 0) => return self.rest,
@@ -79,12 +79,12 @@ impl<'z> Affine<'z> {
         self.zone
     }
 
-    /// The only number that it is.
+    /// Its value, if there is only one.
     fn only(self) -> Option<i64> {
         self.bounds().only()
     }
 
-    /// The coordinate of which it is a multiple, up to an added number, and the factor.
+    /// The coordinate that it is a multiple of, up to a constant, and the factor.
     fn along(self) -> Option<(Along, i64)> {
         match (self.q, self.k) {
             (0, 0) => None,
@@ -94,7 +94,7 @@ impl<'z> Affine<'z> {
         }
     }
 
-    /// Whether nothing of it is left open but the place.
+    /// Whether it is determined by the position.
     fn is_exact(self) -> bool {
         self.rest.only().is_some()
     }
@@ -103,17 +103,17 @@ impl<'z> Affine<'z> {
         self.is_exact() && (self.q, self.k) == (0, 0)
     }
 
-    /// Whether it is each end of its bounds at some pair.
+    /// Whether each of its bounds is attained at some pair.
     fn reaches_ends(self) -> bool {
         self.reached && ((self.q, self.k) == (0, 0) || self.along().is_some())
     }
 
-    /// Whether it is every integer between its ends at some pair.
+    /// Whether every integer between its bounds is attained at some pair.
     fn reaches_all(self) -> bool {
         self.is_exact() && matches!(self.along(), Some((_, 1 | -1)))
     }
 
-    /// A cut after which it lies between nearer ends, if it is more than one number.
+    /// A cut after which its bounds are closer, if it has more than one value.
     fn halves(self) -> Option<Cut> {
         if !self.is_exact() {
             return self.cut;
@@ -124,12 +124,12 @@ impl<'z> Affine<'z> {
         (least < greatest).then_some(Cut { along, at })
     }
 
-    /// A cut between the pairs for which it is less than `bound`, and the others. There are some of both.
+    /// A cut between the pairs for which it is less than `bound`, and the others. Both sides are non-empty.
     fn cut_at(self, bound: i64) -> Option<Cut> {
         let (Some(rest), Some((along, times))) = (self.rest.only(), self.along()) else {
             return self.halves();
         };
-        // The last place before the bound is reached, or the last that reaches it.
+        // The last place before the bound is reached, or the last place that reaches it.
         let (reach, times) = if times > 0 {
             (bound.checked_sub(rest)?.checked_sub(1)?, times)
         } else {
@@ -175,7 +175,7 @@ impl<'z> Affine<'z> {
 
     /// `self == other`
     pub fn equals(self, other: Self) -> Truth {
-        // Ids may be so far apart that their difference is no integer.
+        // The difference of ids may overflow.
         let [(least, greatest), (other_least, other_greatest)] =
             [self, other].map(|value| value.bounds().ends());
         if greatest < other_least || other_greatest < least {
@@ -200,7 +200,7 @@ impl<'z> Affine<'z> {
         }
     }
 
-    /// The smaller one.
+    /// The minimum.
     pub fn min(self, other: Self) -> Self {
         match self.at_most(other) {
             Truth::True => self,
@@ -212,12 +212,12 @@ impl<'z> Affine<'z> {
         }
     }
 
-    /// The larger one.
+    /// The maximum.
     pub fn max(self, other: Self) -> Self {
         -(-self).min(-other)
     }
 
-    /// One of the two. Behind the cut, it is known which.
+    /// One of the two values. On either side of the cut, it is known which.
     pub(super) fn or(self, other: Self, cut: Option<Cut>) -> Self {
         Self::between(self.zone, self.bounds().or(other.bounds()), cut)
     }
@@ -234,11 +234,12 @@ impl<'z> Affine<'z> {
         }
     }
 
-    /// A cut between two quotients by `divisor`. There are some.
+    /// A cut between two quotients by `divisor`, of which there are at least two.
     fn cut_of_quotients(self, divisor: i64) -> Option<Cut> {
-        let ((least, greatest), size) = (self.bounds().ends(), divisor.checked_abs()?);
+        let (least, greatest) = self.bounds().ends();
+        let size = divisor.checked_abs()?;
         let middle = least.midpoint(greatest) / size;
-        // Quotients are rounded towards zero: the last number with this one, or else the last before it.
+        // Quotients are rounded towards zero: the last number with this quotient, or the last before it.
         let quotient = if middle < greatest / size {
             middle
         } else {
@@ -341,7 +342,7 @@ impl Mul for Affine<'_> {
 
 impl Div for Affine<'_> {
     type Output = Self;
-    /// Towards zero; any integer, if the divisor may be 0.
+    /// Rounded towards zero. Any integer, if the divisor may be 0.
     fn div(self, other: Self) -> Self {
         let bounds = self.bounds() / other.bounds();
         match other.only() {
@@ -357,7 +358,7 @@ impl Div for Affine<'_> {
 
 impl Rem for Affine<'_> {
     type Output = Self;
-    /// The remainder of a division towards zero, which has the sign of the dividend.
+    /// The remainder of a division that rounds towards zero. It has the sign of the dividend.
     fn rem(self, other: Self) -> Self {
         let quotient = self / other;
         if quotient.only().is_some() {
@@ -365,7 +366,7 @@ impl Rem for Affine<'_> {
         }
         let bounds = self.bounds();
         Self {
-            // From one multiple to the next, it is every remainder.
+            // Between two multiples, every remainder is attained.
             reached: self.reaches_all() && bounds.ends().0 >= 0 && other.is_number(),
             ..Self::between(self.zone, bounds % other.bounds(), quotient.halves())
         }

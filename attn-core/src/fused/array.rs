@@ -1,8 +1,9 @@
-//! Matrices side by side: intermediate values. All of them count as [activations](crate::memory).
+//! Intermediate values: matrices side by side. All of them count as [activations](crate::memory).
 
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
-/// `N` matrices with as many rows, side by side in one: what a product of stacked weights writes. `[rows, Σ widths]`.
+/// `N` matrices with the same number of rows, side by side in one: the result of a product with stacked weights.
+/// `[rows, Σ widths]`.
 ///
 /// ```
 /// use attn::__private::runtime::fused::Array;
@@ -21,7 +22,7 @@ pub struct Array<E: Pooled, const N: usize = 1> {
 }
 
 impl<E: Pooled, const N: usize> Array<E, N> {
-    /// An array whose numbers are whatever they are.
+    /// An uninitialised array.
     pub fn uninit(rows: usize, widths: [usize; N]) -> Self {
         let numbers = Buffer::counted(rows * widths.iter().sum::<usize>());
         Self {
@@ -40,7 +41,7 @@ impl<E: Pooled, const N: usize> Array<E, N> {
         self.view().some_cols(start..start + self.widths[part])
     }
 
-    /// One of the matrices, to write.
+    /// One of the matrices, mutable.
     ///
     /// # Panics
     /// If there are fewer.
@@ -50,12 +51,12 @@ impl<E: Pooled, const N: usize> Array<E, N> {
         self.view_mut().split_cols(start).1.split_cols(width).0
     }
 
-    /// The whole of it.
+    /// The whole array.
     pub fn view(&self) -> Matrix<'_, E> {
         Matrix::new(&self.numbers, self.rows, self.widths.iter().sum())
     }
 
-    /// The whole of it, to write.
+    /// The whole array, mutable.
     pub fn view_mut(&mut self) -> MatrixMut<'_, E> {
         MatrixMut::new(&mut self.numbers, self.rows, self.widths.iter().sum())
     }
@@ -67,24 +68,24 @@ impl<E: Pooled, const N: usize> Array<E, N> {
         array
     }
 
-    /// Another array of the same numbers.
+    /// A copy of the array.
     pub fn copy(&self) -> Self {
         let mut copy = Self::uninit(self.rows, self.widths);
         copy.numbers.copy_from_slice(&self.numbers);
         copy
     }
 
-    /// Its numbers, row by row.
+    /// Its numbers, row-major.
     pub fn as_slice(&self) -> &[E] {
         &self.numbers
     }
 
-    /// Its numbers, row by row, to write.
+    /// Its numbers, row-major, mutable.
     pub fn as_mut_slice(&mut self) -> &mut [E] {
         &mut self.numbers
     }
 
-    /// The matrices, to write.
+    /// The matrices, mutable.
     pub fn parts_mut(&mut self) -> [MatrixMut<'_, E>; N] {
         let widths = self.widths;
         let mut rest = Some(self.view_mut());
@@ -100,14 +101,14 @@ impl<E: Pooled, const N: usize> Array<E, N> {
 }
 
 impl<E: Pooled> Array<E> {
-    /// An array of numbers, row by row.
+    /// An array of these numbers, row-major.
     pub fn of(numbers: &[E], rows: usize, width: usize) -> Self {
         let mut array = Self::uninit(rows, [width]);
         array.numbers.copy_from_slice(numbers);
         array
     }
 
-    /// An array of the size of a matrix, whose numbers are whatever they are.
+    /// An uninitialised array with the shape of a matrix.
     pub fn like(matrix: Matrix<'_, E>) -> Self {
         Self::uninit(matrix.rows(), [matrix.cols()])
     }

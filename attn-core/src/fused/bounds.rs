@@ -1,26 +1,26 @@
-//! Whether the indices that a spec computes stay inside of its tensors, and no integer is divided by 0.
+//! Checks that the indices of a spec are in bounds of its tensors, and that no integer is divided by 0.
 
 use super::Interval;
 use crate::Error;
 
-/// A learned tensor that is read at a computed index: one axis of it.
+/// An axis of a learned tensor that is read at a computed index.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
     /// The layer's name.
     pub layer: &'static str,
     /// The tensor's name.
     pub tensor: &'static str,
-    /// Which axis.
+    /// The axis.
     pub axis: usize,
     /// Its size.
     pub size: usize,
 }
 
 impl Axis {
-    /// Fails where `index(b, h, q_idx, kv_idx)` is not below the size of the axis, for any place below `places`.
+    /// Fails if `index(b, h, q_idx, kv_idx)` is not below the size of the axis, for any position below `places`.
     ///
-    /// `bounds` is where the index may lie by what intervals say; only where they do not decide, every place is visited.
-    /// `places` is 1 for what the index does not depend on.
+    /// `bounds` are the bounds of the index by interval arithmetic. Positions are visited only if these do not decide. `places`
+    /// is 1 for an argument that the index does not depend on.
     ///
     /// ```
     /// use attn::{Error, __private::runtime::fused::{Axis, Interval}};
@@ -36,7 +36,7 @@ impl Axis {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutsideOfTensor`], with the first such place.
+    /// [`Error::OutsideOfTensor`], with the first such position.
     pub fn check<Dev>(
         self,
         bounds: Interval,
@@ -72,12 +72,12 @@ impl Axis {
 pub struct Divisor {
     /// The layer's name.
     pub layer: &'static str,
-    /// The divisor, as it is written.
+    /// The divisor, as the user wrote it.
     pub divisor: &'static str,
 }
 
 impl Divisor {
-    /// Fails where `divisor(b, h, q_idx, kv_idx)` is 0. For `bounds` and `places` see [`Axis::check`].
+    /// Fails if `divisor(b, h, q_idx, kv_idx)` is 0. For `bounds` and `places` see [`Axis::check`].
     ///
     /// ```
     /// use attn::{Error, __private::runtime::fused::{Divisor, Interval}};
@@ -92,7 +92,7 @@ impl Divisor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::DivisionByZero`], with the first such place.
+    /// [`Error::DivisionByZero`], with the first such position.
     pub fn check<Dev>(
         self,
         bounds: Interval,
@@ -114,7 +114,7 @@ impl Divisor {
     }
 }
 
-/// The first place below `places` where the value is a mistake, and the value.
+/// The first position below `places` where the value is a mistake, and the value.
 fn first(
     places: [usize; 4],
     value: impl Fn(i64, i64, i64, i64) -> i64,
@@ -168,7 +168,7 @@ mod tests {
             error.to_string(),
             "Layer: at b = 2, h = 1, q_idx = 1, kv_idx = 2 `table` is read at index 5 of axis 1, whose size is 5"
         );
-        // No place, no mistake.
+        // Without positions there is no mistake.
         assert!(check([0, 2, 7, 7]).is_ok());
     }
 

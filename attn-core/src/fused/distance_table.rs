@@ -1,11 +1,11 @@
-//! Numbers of a head and a distance.
+//! Numbers per head and distance.
 
 use super::Array;
 use crate::kernel::attention::TileOrigin;
 use crate::kernel::{Matrix, Pooled};
 
-/// A function of `(h, q_idx, kv_idx)` that depends on `h` and `q_idx - kv_idx` alone, computed once for every head and
-/// distance: a bias term of a [`Score`](crate::kernel::attention::Score), as position biases are.
+/// A function of `(h, q_idx, kv_idx)` that depends only on `h` and `q_idx - kv_idx`, computed once for every head and distance: a
+/// bias term of a [`Score`](crate::kernel::attention::Score), such as a position bias.
 ///
 /// ```
 /// use attn::__private::runtime::{fused::DistanceTable, kernel::attention::TileOrigin};
@@ -17,7 +17,7 @@ use crate::kernel::{Matrix, Pooled};
 /// ```
 #[derive(Debug)]
 pub struct DistanceTable<E: Pooled> {
-    /// `[heads, distances]`: that of query `q` and key `k` stands in column `k + (query - 1) - q`.
+    /// `[heads, distances]`: the number of query `q` and key `k` is in column `k + (query - 1) - q`.
     numbers: Array<E>,
     query: usize,
     distances: usize,
@@ -38,7 +38,7 @@ impl<E: Pooled> DistanceTable<E> {
         }
     }
 
-    /// The number of distances between a query and a key: as many gradients has a head.
+    /// The number of distances between a query and a key, which is the number of gradients of a head.
     pub fn distances(&self) -> usize {
         self.distances
     }
@@ -65,8 +65,8 @@ impl<E: Pooled> DistanceTable<E> {
         }
     }
 
-    /// From the gradients of all heads, `[heads, distances]`, to that of a parameter, to which is added: the number of
-    /// `(h, q_idx, kv_idx)` reads the element `read(..).0` of it, with the derivative `read(..).1`.
+    /// Adds the gradients of all heads, `[heads, distances]`, to that of a parameter: the number of `(h, q_idx, kv_idx)` reads
+    /// its element `read(..).0`, with the derivative `read(..).1`.
     pub fn add_to_parameter(
         &self,
         d: Matrix<'_, E>,

@@ -1,8 +1,8 @@
-//! The memory of an operation as a constant, before it runs.
+//! The memory of an operation, as a constant.
 
 use crate::sizes::product;
 
-/// How many numbers a step of an operation takes.
+/// The memory of a step of an operation.
 ///
 /// ```
 /// use attn::__private::runtime::fused::{Entry, Footprint};
@@ -21,29 +21,29 @@ use crate::sizes::product;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Bytes that stay from the forward pass until the derivative is done.
+    /// Bytes that are saved from the forward pass until the derivative is computed.
     pub kept: usize,
-    /// The most at a time in the forward pass, with what stays.
+    /// The peak bytes in the forward pass, including the saved ones.
     pub forward: usize,
-    /// The most at a time in the backward pass beyond what was kept.
+    /// The peak bytes in the backward pass, without the saved ones.
     pub backward: usize,
 }
 
-/// What becomes of memory: of some [`Footprint`], by its number in a list.
+/// A change of the memory in use, by a part: its [`Footprint`] is named by its index in a list.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
-    /// Its forward pass, which leaves what is kept.
+    /// The forward pass of a part, which leaves its saved bytes.
     Take(usize),
-    /// Its backward pass.
+    /// The backward pass of a part.
     Use(usize),
-    /// Its kept memory is freed.
+    /// The saved bytes of a part are freed.
     Free(usize),
-    /// So many rounds.
+    /// A loop with this many rounds.
     Repeat(usize, &'a [Entry<'a>]),
 }
 
 impl Footprint {
-    /// Nothing.
+    /// No memory.
     pub const NONE: Self = Self {
         kept: 0,
         forward: 0,
@@ -60,7 +60,7 @@ impl Footprint {
         }
     }
 
-    /// An array that is there while something is computed in the forward pass.
+    /// An array that exists during a computation of the forward pass.
     pub const fn forth(axes: &[usize]) -> Self {
         Self {
             forward: count(axes),
@@ -68,7 +68,7 @@ impl Footprint {
         }
     }
 
-    /// An array that is there while something is computed in the backward pass.
+    /// An array that exists during a computation of the backward pass.
     pub const fn back(axes: &[usize]) -> Self {
         Self {
             backward: count(axes),
@@ -76,7 +76,7 @@ impl Footprint {
         }
     }
 
-    /// An operation, by what becomes of the memory of its parts. What it kept need not go in the backward pass.
+    /// An operation, from the memory of its parts. The backward pass need not free all saved bytes.
     pub const fn of(parts: &[Self], forward: &[Entry<'_>], backward: &[Entry<'_>]) -> Self {
         let after = Level { now: 0, most: 0 }.pass(parts, forward);
         let kept = after.now;
@@ -92,7 +92,7 @@ impl Footprint {
         }
     }
 
-    /// The most bytes at a time in both passes. What does not fit is `usize::MAX`.
+    /// The peak bytes of both passes. A number that does not fit is `usize::MAX`.
     pub const fn bytes<E>(self) -> usize {
         let backward = self.kept.saturating_add(self.backward);
         let most = if self.forward > backward {
@@ -104,7 +104,7 @@ impl Footprint {
     }
 }
 
-/// The product of some axes, or the largest number there is.
+/// The product of the axes, or `usize::MAX`.
 const fn count(axes: &[usize]) -> usize {
     let numbers = product(axes);
     if numbers > usize::MAX as u64 {
@@ -113,7 +113,7 @@ const fn count(axes: &[usize]) -> usize {
     numbers as usize
 }
 
-/// How many numbers there are, and were at most. What has grown too large stays the largest number there is.
+/// The current and the peak number of elements. A number that does not fit stays `usize::MAX`.
 #[derive(Clone, Copy)]
 struct Level {
     now: usize,

@@ -1,4 +1,4 @@
-//! The gradients that an operation adds to.
+//! The gradients that an operation accumulates into.
 
 use dfdx::{
     shapes::{HasShape, Shape},
@@ -8,20 +8,20 @@ use dfdx::{
 use super::zeros;
 use crate::{Element, Host, simd::call};
 
-/// The number of a tensor among those that an operation reads.
+/// The index of a tensor among the operands of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(usize);
 
-/// Where the gradients of contiguous tensors are, without holding on to the numbers of the tensors.
-pub struct Places<E: Element, D: Host<E>>(Vec<Place<E, D>>);
+/// The gradients of contiguous tensors, without references to the tensors' numbers.
+pub struct Places<E: Element, D: Host<E>>(Vec<GradientRef<E, D>>);
 
-struct Place<E: Element, D: Host<E>> {
+struct GradientRef<E: Element, D: Host<E>> {
     find: Box<Find<E, D>>,
-    /// How many numbers there are.
+    /// The number of elements.
     len: usize,
 }
 
-/// dfdx's name of a tensor without its numbers is private, so it stays inside of a closure.
+/// dfdx's type for a tensor without its numbers is private, so it stays inside of a closure.
 type Find<E, D> = dyn Fn(&mut TapeGradients<E, D>) -> Result<&mut Vec<E>, <D as HasErr>::Err>;
 
 impl<E: Element, D: Host<E>> Default for Places<E, D> {
@@ -31,24 +31,24 @@ impl<E: Element, D: Host<E>> Default for Places<E, D> {
 }
 
 impl<E: Element, D: Host<E>> Places<E, D> {
-    /// Adds that of `x`.
+    /// Adds the gradient of `x`.
     pub fn add<S: Shape, T>(&mut self, x: &Tensor<S, E, D, T>) -> Slot {
         let ghost = x.ghost();
-        self.0.push(Place {
+        self.0.push(GradientRef {
             find: Box::new(move |gradients| Ok(D::host(gradients.get_or_alloc_mut(&ghost)?))),
             len: x.shape().num_elements(),
         });
         Slot(self.0.len() - 1)
     }
 
-    /// How many numbers there are in all.
+    /// The total number of elements.
     pub(super) fn numbers(&self) -> usize {
         self.0.iter().map(|place| place.len).sum()
     }
 
-    /// Takes the gradients out of the tape: then several can be written at a time, and by any thread.
+    /// Takes the gradients out of the tape. Then several can be written at a time, and by any thread.
     ///
-    /// A tensor that is read twice has one gradient. The second slot gets numbers of its own, which are added when the gradients
+    /// A tensor that is read twice has one gradient. Its second slot gets a separate buffer, which is added when the gradients
     /// are given back.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl<E: Element, D: Host<E>> Places<E, D> {
     }
 }
 
-/// The gradients so far of what an operation reads, to add to.
+/// The current gradients of an operation's operands, to add to.
 #[derive(Debug, Default)]
 pub struct Gradients<E>(Vec<Vec<E>>);
 

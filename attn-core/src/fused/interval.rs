@@ -1,8 +1,8 @@
-//! Integers of which it is known between which ends they lie.
+//! Interval arithmetic on integers.
 
 use std::ops::{Add, Div, Mul, Range, Rem, Sub};
 
-/// All integers from one to another: where the value of an expression lies, its indices being in ranges of their own.
+/// All integers between two bounds: the values that an expression can have for indices in given ranges.
 ///
 /// ```
 /// use attn::__private::runtime::fused::Interval;
@@ -23,7 +23,7 @@ impl Interval {
         greatest: i64::MAX,
     };
 
-    /// The indices of a range that is not empty.
+    /// The indices of a non-empty range.
     pub fn of(range: &Range<usize>) -> Self {
         Self::between(range.start as i64, range.end as i64 - 1)
     }
@@ -38,7 +38,7 @@ impl Interval {
         Self { least, greatest }
     }
 
-    /// The least interval around some integers; any integer, if there is none.
+    /// The smallest interval that contains these integers; any integer, if there are none.
     pub fn around(values: impl Iterator<Item = i64>) -> Self {
         values
             .map(Self::exactly)
@@ -46,12 +46,12 @@ impl Interval {
             .unwrap_or(Self::ANY)
     }
 
-    /// The least and the greatest one.
+    /// The least and the greatest integer.
     pub fn ends(self) -> (i64, i64) {
         (self.least, self.greatest)
     }
 
-    /// The least interval around what `f` makes of the four pairs of ends; any integer, if one overflows. Right for an `f`
+    /// The smallest interval that contains `f` of the four pairs of ends; any integer, if one overflows. It is correct for an `f`
     /// that is monotonic in each argument.
     fn of_ends(self, other: Self, f: impl Fn(i64, i64) -> Option<i64>) -> Self {
         let ends = [
@@ -82,12 +82,12 @@ impl Interval {
         Self::between(if crosses { 0 } else { a.min(b) }, a.max(b))
     }
 
-    /// The smaller one.
+    /// The minimum.
     pub fn min(self, other: Self) -> Self {
         self.of_ends(other, |a, b| Some(a.min(b)))
     }
 
-    /// Where one of two values lies, if it is not known which.
+    /// The values of one of two expressions, if it is unknown which.
     pub(super) fn or(self, other: Self) -> Self {
         Self::between(
             self.least.min(other.least),
@@ -103,12 +103,12 @@ impl Interval {
         )
     }
 
-    /// The only integer in it.
+    /// The only integer in it, if there is only one.
     pub(super) fn only(self) -> Option<i64> {
         (self.least == self.greatest).then_some(self.least)
     }
 
-    /// Multiples.
+    /// The multiples.
     pub(super) fn times(self, factor: i64) -> Self {
         if factor == 1 {
             return self;
@@ -122,7 +122,7 @@ impl Interval {
         }
     }
 
-    /// From one end to another; any integer, if one overflowed.
+    /// The integers between two ends; any integer, if one overflowed.
     fn of_checked(least: Option<i64>, greatest: Option<i64>) -> Self {
         match (least, greatest) {
             (Some(least), Some(greatest)) => Self::between(least, greatest),
@@ -160,7 +160,7 @@ impl Mul for Interval {
 
 impl Div for Interval {
     type Output = Self;
-    /// Towards zero; any integer, if the divisor may be 0.
+    /// Rounded towards zero. Any integer, if the divisor may be 0.
     fn div(self, other: Self) -> Self {
         if other.least <= 0 && other.greatest >= 0 {
             return Self::ANY;
@@ -174,7 +174,7 @@ impl Div for Interval {
 
 impl Rem for Interval {
     type Output = Self;
-    /// The remainder of a division towards zero, which has the sign of the dividend.
+    /// The remainder of a division that rounds towards zero. It has the sign of the dividend.
     fn rem(self, other: Self) -> Self {
         let divisor = other.abs();
         if divisor.least <= 0 {
@@ -201,7 +201,7 @@ mod tests {
 
     const SMALL: Range<i64> = -7..8;
 
-    /// Every interval of small numbers.
+    /// All intervals of small numbers.
     fn intervals() -> impl Iterator<Item = Interval> {
         SMALL.flat_map(|least| (least..SMALL.end).map(move |end| Interval::between(least, end)))
     }
@@ -210,7 +210,7 @@ mod tests {
         interval.least..=interval.greatest
     }
 
-    /// The operation on intervals holds the operation on every member.
+    /// Checks that the operation on intervals contains the operation on every member.
     fn check(
         op: impl Fn(Interval, Interval) -> Interval,
         f: impl Fn(i64, i64) -> Option<i64>,

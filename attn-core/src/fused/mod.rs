@@ -1,8 +1,8 @@
-//! A layer as one operation of the tape, on slices.
+//! A layer as one operation on the tape, over slices.
 //!
-//! The macros take the derivative and emit a forward and a backward function; what these call is here: [`Operation`] is
-//! how they reach dfdx, [`Array`] what they compute, [`Projection`] the parameters of one product. The work is done in
-//! [`kernel`](crate::kernel).
+//! The macros take the derivative and emit a forward and a backward function. This module has the types that these use:
+//! [`Operation`] is the connection to dfdx, [`Array`] holds values, [`Projection`] the parameters of one product. The computation
+//! is in [`kernel`](crate::kernel).
 
 mod affine;
 mod array;
@@ -35,7 +35,7 @@ pub use zone::{Cut, Zone};
 
 use crate::Element;
 
-/// So many zeros, for a tensor to own.
+/// A vector of zeros, for a tensor to own.
 pub fn zeros<E: Element>(len: usize) -> Vec<E> {
     vec![E::zero(); len]
 }

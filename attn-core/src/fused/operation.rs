@@ -1,4 +1,4 @@
-//! An operation of ours on dfdx's tape.
+//! An operation of this crate on dfdx's tape.
 
 use dfdx::{
     shapes::{HasShape, Shape},
@@ -14,7 +14,7 @@ use crate::{
     unoptimised,
 };
 
-/// Gathers what an operation reads: numbers, their tapes, and where their gradients are.
+/// Collects the operands of an operation: their numbers, their tapes, and their gradients.
 ///
 /// ```
 /// use attn::{__private::runtime::fused::Operation, dfdx::prelude::*};
@@ -51,7 +51,7 @@ impl<E: Element, D: Backend<E>, T: Default> Default for Operation<E, D, T> {
 }
 
 impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
-    /// An input without its tape, which is that of the operation now.
+    /// An input without its tape, which becomes a part of the operation's tape.
     pub fn input<S: Shape, F: Clone>(&mut self, x: Tensor<S, F, D, T>) -> Tensor<S, F, D>
     where
         D: Storage<F>,
@@ -62,7 +62,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         x
     }
 
-    /// The numbers of a tensor, row-major. They are copied: dfdx does not lend them.
+    /// The numbers of a tensor, row-major. They are copied, since dfdx does not lend them.
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
@@ -94,7 +94,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         self.read(x.retaped::<T>())
     }
 
-    /// The tensor as a row-major vector without a tape: a view, where that can be.
+    /// The tensor as a row-major vector without a tape: a view if possible.
     pub(super) fn flat<S: Shape>(
         &mut self,
         x: Tensor<S, E, D, T>,
@@ -106,15 +106,15 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         Ok(self.input(reshape(x, (len,))?))
     }
 
-    /// Where the gradient goes of a contiguous tensor.
+    /// The slot for the gradient of a contiguous tensor.
     pub fn place<S: Shape>(&mut self, x: &Tensor<S, E, D>) -> Slot {
         self.places.add(x)
     }
 
-    /// The result, with the derivative: `backward` is given the gradient of the result, and adds to those of the operands.
+    /// The result, with its derivative: `backward` gets the gradient of the result, and adds to the gradients of the operands.
     ///
     /// # Errors
-    /// If the tensor cannot be made.
+    /// If the tensor cannot be created.
     pub fn finish<S: Shape>(
         self,
         device: &D,
@@ -134,10 +134,10 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         Ok(result.put_tape(tape))
     }
 
-    /// [`finish`](Self::finish) for a result that is a matrix, and its gradient as well.
+    /// [`finish`](Self::finish) for a result that is a matrix, as is its gradient.
     ///
     /// # Errors
-    /// If the tensor cannot be made.
+    /// If the tensor cannot be created.
     pub fn finish_matrix<S: Shape>(
         self,
         device: &D,
@@ -160,8 +160,8 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         })
     }
 
-    /// The tape, with the derivative of an operation whose `N` results are `results`. They count as [activations](crate::memory)
-    /// until the derivative is done, and while it is computed so do their gradients.
+    /// The tape, with the derivative of an operation that has the `N` results `results`. They count as
+    /// [activations](crate::memory) until the derivative is computed, and so do their gradients during that computation.
     pub fn record<const N: usize>(
         self,
         results: Places<E, D>,
@@ -199,10 +199,10 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
 /// A derivative: it reads the gradients of the results, and adds to those of the operands.
 type Backward<E, const N: usize> = Box<dyn FnOnce([&[E]; N], &mut Gradients<E>)>;
 
-/// The result of an operation, while it is computed.
+/// The buffer of an operation's result.
 pub struct Output<E> {
     values: Vec<E>,
-    /// Counted until there is a tensor.
+    /// Counts the buffer until a tensor owns it.
     held: AllocationGuard,
     rows: usize,
     width: usize,
@@ -222,7 +222,7 @@ impl<E: Element> Output<E> {
     /// The tensor, without a tape.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn into_tensor<S: Shape, D: Backend<E>>(
         self,
         device: &D,
@@ -231,12 +231,12 @@ impl<E: Element> Output<E> {
         device.try_tensor_from_vec(self.values, shape)
     }
 
-    /// The numbers, row by row, to write.
+    /// The numbers, row-major, mutable.
     pub fn as_mut_slice(&mut self) -> &mut [E] {
         &mut self.values
     }
 
-    /// The whole of it, to write: as in an [`Array`](super::Array).
+    /// The whole result, mutable, as in an [`Array`](super::Array).
     pub fn view_mut(&mut self) -> MatrixMut<'_, E> {
         MatrixMut::new(&mut self.values, self.rows, self.width)
     }
@@ -257,7 +257,7 @@ impl<E: Element> Operand<E> {
         Matrix::new(&self.values, self.rows, self.width)
     }
 
-    /// The gradient so far as a matrix, to add to.
+    /// The current gradient as a matrix, to add to.
     pub fn gradient_matrix<'a>(&self, gradients: &'a mut Gradients<E>) -> MatrixMut<'a, E> {
         MatrixMut::new(self.gradient(gradients), self.rows, self.width)
     }
@@ -267,17 +267,17 @@ impl<E: Element> Operand<E> {
         &self.values
     }
 
-    /// Its gradient, for a step.
+    /// Its gradient, as the target of a step.
     pub fn target<'a>(&self) -> Target<'a, E> {
         Target::slot(self.slot)
     }
 
-    /// Where its gradient is, without the numbers.
+    /// The slot of its gradient, without the numbers.
     pub fn into_slot(self) -> Slot {
         self.slot
     }
 
-    /// The gradient so far, to add to.
+    /// The current gradient, to add to.
     pub fn gradient<'a>(&self, gradients: &'a mut Gradients<E>) -> &'a mut [E] {
         gradients.of(self.slot)
     }

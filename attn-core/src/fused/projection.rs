@@ -1,4 +1,4 @@
-//! The parameters of projections that read the same input, for one product.
+//! The parameters of projections that read the same input, packed for one product.
 
 use dfdx::{
     shapes::{Rank1, Rank2},
@@ -12,9 +12,9 @@ use crate::{
     simd::WriteMode,
 };
 
-/// `y = x Wᵀ + b` with the weights and biases of several projections stacked: `W` is `[Σ outputs, input]`.
+/// `y = x Wᵀ + b` with the stacked weights and biases of several projections: `W` is `[Σ outputs, input]`.
 ///
-/// Jia et al. and everyone since: one product of `[.., 3 * d_model]` instead of three. PyTorch: `in_proj_weight` of
+/// This is one product with `[.., 3 * d_model]` columns instead of three. PyTorch: `in_proj_weight` of
 /// `torch.nn.MultiheadAttention`.
 pub struct Projection<E: Element> {
     input: usize,
@@ -35,7 +35,7 @@ pub struct Stack<E: Element, D: Backend<E>> {
     parts: Vec<Given<E, D>>,
 }
 
-/// One projection of a stack, not yet read.
+/// A projection of a stack that has not been read.
 struct Given<E: Element, D: Backend<E>> {
     outputs: usize,
     weight: Flat<E, D>,
@@ -45,7 +45,7 @@ struct Given<E: Element, D: Backend<E>> {
 type Flat<E, D> = Tensor<(usize,), E, D>;
 
 impl<E: Element, D: Backend<E>> Stack<E, D> {
-    /// No projection yet, of an input of this width.
+    /// An empty stack, for an input of this width.
     pub fn new(input: usize) -> Self {
         Self {
             input,
@@ -53,7 +53,7 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
         }
     }
 
-    /// One more projection.
+    /// Adds a projection.
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
@@ -75,7 +75,7 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
         Ok(self)
     }
 
-    /// Reads all of them.
+    /// Reads all projections.
     pub fn read<T>(self, operation: &mut Operation<E, D, T>) -> Projection<E> {
         let Self { input, parts } = self;
         let outputs: usize = parts.iter().map(|part| part.outputs).sum();
@@ -112,10 +112,10 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
 
 /// A module that a [`Projection`] reads, on the tape `T`.
 pub trait Projects<E: Element, D: Backend<E>, T> {
-    /// The width of what it reads.
+    /// The width of its input.
     fn input(&self) -> usize;
 
-    /// The stack with its parameters.
+    /// Adds its parameters to the stack.
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
@@ -161,7 +161,7 @@ impl<E: Element> Projection<E> {
         linear::forward(x, self.weight(), None, y);
     }
 
-    /// The bias that [`forward_without_bias`](Self::forward_without_bias) does not add; zeros if there is none.
+    /// The bias that [`forward_without_bias`](Self::forward_without_bias) does not add, or zeros if there is none.
     pub fn bias_or_zeros(&self) -> Buffer<E> {
         let outputs = self.weight().rows();
         let mut numbers = Buffer::zeros(outputs);
@@ -171,7 +171,7 @@ impl<E: Element> Projection<E> {
         numbers
     }
 
-    /// The same of one of the projections, if it has a bias.
+    /// The bias of one of the projections, if it has one.
     pub fn bias(&self, part: usize) -> Option<&[E]> {
         let start: usize = self.parts[..part].iter().map(|part| part.outputs).sum();
         let bias = self.bias.as_deref()?;
@@ -183,7 +183,7 @@ impl<E: Element> Projection<E> {
         linear::input_gradient(d_y, self.weight(), into, d_x);
     }
 
-    /// The derivative by the parameters and by the input.
+    /// The derivative with respect to the parameters and the input.
     pub fn backward(
         &self,
         x: Matrix<'_, E>,

@@ -1,4 +1,4 @@
-//! The gradients of what a score function is learned from.
+//! The gradients of a score function's parameters.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::Element;
 use crate::kernel::attention::{ScoreGradients, SumLens};
 use crate::kernel::{Buffer, Matrix, Real};
 
-/// The sums that the backward pass of an attention writes for its score function: some of every head, and some of all.
+/// The sums that the backward pass of an attention computes for its score function: some per head, and some over all heads.
 ///
 /// ```
 /// use attn::__private::runtime::{fused::ScoreGradient, kernel::attention::SumLens};
@@ -30,7 +30,7 @@ pub struct ScoreGradient<E: Element> {
 }
 
 impl<E: Element> ScoreGradient<E> {
-    /// Sums that are whatever they are.
+    /// Uninitialised sums.
     pub fn uninit(heads: usize, lens: SumLens) -> Self {
         Self {
             per_head: Array::uninit(heads, [lens.per_head]),
@@ -38,7 +38,7 @@ impl<E: Element> ScoreGradient<E> {
         }
     }
 
-    /// The same, to be written by the kernel.
+    /// The sums for the kernel to write.
     pub fn as_mut(&mut self) -> ScoreGradients<'_, E> {
         ScoreGradients {
             per_head: self.per_head.view_mut(),
@@ -46,12 +46,12 @@ impl<E: Element> ScoreGradient<E> {
         }
     }
 
-    /// Some sums of every head.
+    /// A range of the sums of every head.
     pub fn per_head(&self, range: Range<usize>) -> Matrix<'_, E> {
         self.per_head.view().some_cols(range)
     }
 
-    /// Adds some sums of every head to the gradient of a parameter, `[heads, range]`.
+    /// Adds a range of the sums of every head to the gradient of a parameter, `[heads, range]`.
     pub fn add_per_head(&self, range: Range<usize>, gradient: &mut [E]) {
         let sums = self.per_head(range);
         for (h, gradient) in gradient.chunks_mut(sums.cols().max(1)).enumerate() {
@@ -59,16 +59,16 @@ impl<E: Element> ScoreGradient<E> {
         }
     }
 
-    /// Adds some sums of all heads to the gradient of a parameter.
+    /// Adds a range of the sums over all heads to the gradient of a parameter.
     pub fn add_shared(&self, range: Range<usize>, gradient: &mut [E]) {
         accumulate(gradient, &self.shared[range]);
     }
 }
 
-/// Partial sums: as many as the widest vector has lanes.
+/// The number of partial sums: the lanes of the widest vector.
 const LANES: usize = 16;
 
-/// `Σ d`: the gradient of a number that a whole row reads. The order of the additions depends on the length alone.
+/// `Σ d`: the gradient of a number that a whole row reads. The order of the additions depends on the length only.
 ///
 /// ```
 /// use attn::__private::runtime::fused::sum_of_gradients;

@@ -1,4 +1,4 @@
-//! Where the gradient of what a step reads goes.
+//! The destination of a gradient.
 
 use super::{Array, Gradients, Slot};
 use crate::{
@@ -10,9 +10,9 @@ use crate::{
     simd::WriteMode,
 };
 
-/// Where a gradient goes: to the tape, or to an array of the operation's own.
+/// The destination of a gradient: a gradient of the tape, or an array of the operation.
 ///
-/// The first write to an uninitialised array overwrites it; later ones add.
+/// The first write to an uninitialised array overwrites it. Later writes add.
 ///
 /// ```
 /// use attn::__private::runtime::{fused::{Array, Gradients, Target}, simd::WriteMode};
@@ -43,7 +43,7 @@ impl<'a, E: Element> Target<'a, E> {
         }
     }
 
-    /// An array; with [`WriteMode::Overwrite`], whatever is in it.
+    /// An array. With [`WriteMode::Overwrite`] its old numbers are ignored.
     pub fn array<const N: usize>(array: &'a mut Array<E, N>, into: WriteMode) -> Self {
         Self {
             to: To::Array(array.as_mut_slice()),
@@ -51,7 +51,7 @@ impl<'a, E: Element> Target<'a, E> {
         }
     }
 
-    /// The numbers, and what is to become of those that are there.
+    /// The numbers, and whether to overwrite them or to add to them.
     pub fn numbers_mut<'b>(
         &'b mut self,
         gradients: &'b mut Gradients<E>,
@@ -100,7 +100,7 @@ impl<'a, E: Element> Target<'a, E> {
         }
     }
 
-    /// Lets `add` add to the numbers.
+    /// Runs `add`, which adds to the numbers.
     pub fn accumulate(&mut self, gradients: &mut Gradients<E>, add: impl FnOnce(&mut [E])) {
         let (numbers, into) = self.numbers_mut(gradients);
         if into == WriteMode::Overwrite {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Interval;
 
-/// Pairs of a query and a key: those of a range of queries, a range of keys, and a range of distances between the two.
+/// A set of pairs of a query and a key: a range of queries, a range of keys, and a range of distances between the two.
 ///
 /// Each range is as narrow as the other two allow: no end of one is without a pair, and a cut across it leaves pairs on both
 /// sides. (Such sets are the *zones* of Dill 1989, whose matrices of difference bounds have three rows here.)
@@ -12,7 +12,7 @@ use super::Interval;
 pub struct Zone {
     query: Interval,
     key: Interval,
-    /// How far the key lies before the query.
+    /// The distance from the query back to the key.
     back: Interval,
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Along {
     Back,
 }
 
-/// A line through a zone: on one side are the pairs up to a place along one of its ranges, on the other those beyond.
+/// A line through a zone: on one side are the pairs up to a value of one coordinate, on the other those beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     pub(super) along: Along,
@@ -32,7 +32,7 @@ pub struct Cut {
 }
 
 impl Zone {
-    /// The pairs of a rectangle that is not empty.
+    /// The pairs of a non-empty rectangle.
     pub fn of(q: &Range<usize>, k: &Range<usize>) -> Self {
         let query = Interval::of(q);
         let key = Interval::of(k);

@@ -1,4 +1,4 @@
-//! The likeliest continuations, several at a time.
+//! Beam search: the likeliest continuations.
 
 use super::{
     GenerateError, SamplingError, Session,
@@ -6,20 +6,20 @@ use super::{
 };
 use crate::Element;
 
-/// How continuations are searched.
+/// The options of a beam search.
 #[doc(alias = "num_beams")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct BeamSearch<'a> {
-    /// How many continuations are followed at a time.
+    /// The number of continuations that are extended at a time.
     pub beams: usize,
-    /// The most tokens of a continuation.
+    /// The maximum number of tokens of a continuation.
     pub tokens: usize,
-    /// The score of a continuation is the logarithm of its probability, divided by its number of tokens to this power: above 0,
-    /// longer ones are not put at a disadvantage.
+    /// The score of a continuation is the logarithm of its probability, divided by its number of tokens to this power. A power
+    /// above 0 compensates longer ones.
     pub length_penalty: f64,
     /// A continuation ends with one of these tokens.
     pub stop: &'a [usize],
-    /// Tokens from this one on are not among the continuations: for a model with more tokens than are in use.
+    /// Tokens from this one on are excluded: for a model with more tokens than are in use.
     pub vocabulary: Option<usize>,
 }
 
@@ -39,15 +39,15 @@ impl Default for BeamSearch<'_> {
 /// A continuation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Beam {
-    /// Its tokens, without the prompt. The last one is that which ended it, if one did.
+    /// Its tokens, without the prompt. The last one is the stop token, if it ended with one.
     pub tokens: Vec<usize>,
     /// The logarithm of its probability.
     pub log_probability: f64,
-    /// By which continuations are compared.
+    /// The score by which continuations are compared.
     pub score: f64,
 }
 
-/// A continuation that goes on. The session has not seen its last token.
+/// An unfinished continuation. Its last token has not been given to the session.
 struct Open<E: Element> {
     session: Session<E>,
     tokens: Vec<usize>,
@@ -55,16 +55,16 @@ struct Open<E: Element> {
 }
 
 impl<E: Element> Session<E> {
-    /// The likeliest continuations of the sequence and a prompt, the best first: as many as there are beams, or fewer if there
-    /// are no more. The session itself does not change.
+    /// The likeliest continuations of the sequence and a prompt, best first: one per beam, or fewer if there are no more. The
+    /// session itself does not change.
     ///
-    /// In every round each continuation is extended by every token, and the likeliest of all these are followed. This finds
-    /// the best of all continuations only if there are enough beams; with one it is the greedy choice. PyTorch users know it
-    /// as `num_beams` of `generate` in `transformers`.
+    /// In every round each continuation is extended by every token, and the likeliest of the results are kept. This finds the
+    /// best of all continuations only if there are enough beams. One beam is the greedy choice. In `transformers` this is
+    /// `num_beams` of `generate`.
     ///
     /// # Errors
-    /// [`SamplingError::Option`] if there are no beams, or if the length penalty is not finite; if prompt and continuation do not fit; if
-    /// there is no memory for a copy of the session for each beam; or if the model's results are not finite.
+    /// [`SamplingError::Option`] if there are no beams, or if the length penalty is not finite; if prompt and continuation do not
+    /// fit; if there is no memory for a copy of the session for each beam; or if the model's results are not finite.
     pub fn beam_search(
         &self,
         prompt: &[usize],
@@ -120,7 +120,7 @@ impl BeamSearch<'_> {
     }
 }
 
-/// A round: the likeliest continuations with a token more. Those that ended are taken out.
+/// A round: extends the likeliest continuations by one token, and removes those that ended.
 fn extend<E: Element>(
     mut open: Vec<Open<E>>,
     search: &BeamSearch<'_>,

@@ -1,4 +1,4 @@
-//! The keys and values that an attention has seen.
+//! The KV cache of an attention.
 
 use super::{
     reach::Reach,
@@ -12,21 +12,21 @@ use crate::{
     },
 };
 
-/// The most tokens of a sequence that are new at once. More are given in turn: memory does not grow with the prompt.
+/// The maximum number of new tokens of a sequence in one step. More are processed in several steps, so that memory does not grow
+/// with the prompt.
 pub(super) const MOST_NEW: usize = 128;
 
-/// The keys and values of all sequences of a session that an attention still looks at.
+/// The cached keys and values of all sequences of a session, for one attention.
 ///
-/// Both are kept prepared: keys as they meet queries, rotated by their position. What no later query attends to makes room
-/// when there is none left, so that a window of `W` keys takes the memory of `W` and some more, however long the sequence
-/// becomes.
+/// Both are cached after their transforms: keys are rotated by their position. When the cache is full, rows that no later query
+/// attends to are evicted. So a window of `W` keys takes the memory of `W` and some more, for any length of the sequence.
 #[derive(Clone, Debug)]
 pub struct Cache<E> {
     keys: Rows<E>,
     values: Rows<E>,
     sequences: Vec<Sequence>,
     reach: Reach,
-    /// The most rows of a sequence.
+    /// The maximum number of rows of a sequence.
     rows: usize,
 }
 
@@ -34,7 +34,7 @@ pub struct Cache<E> {
 #[derive(Clone, Debug, Default)]
 struct Sequence {
     len: usize,
-    /// How many rows behind the first that are kept are there no more.
+    /// The number of evicted rows after the first rows, which are kept.
     dropped: usize,
 }
 
@@ -59,13 +59,13 @@ impl<E: Kernels> Rows<E> {
         Matrix::new(numbers, len, self.width)
     }
 
-    /// `len` rows from `start` on, to write.
+    /// `len` rows from `start` on, mutable.
     fn some_mut(&mut self, start: usize, len: usize) -> MatrixMut<'_, E> {
         let numbers = &mut self.numbers[start * self.width..][..len * self.width];
         MatrixMut::new(numbers, len, self.width)
     }
 
-    /// Moves the rows from `from` up to `end` to where `to` is.
+    /// Moves the rows `from..end` to `to`.
     fn shift(&mut self, from: usize, end: usize, to: usize) {
         let width = self.width;
         self.numbers
@@ -108,17 +108,17 @@ impl<E: Kernels> Cache<E> {
         })
     }
 
-    /// The numbers that there is room for.
+    /// The number of elements that are allocated.
     pub fn numbers(&self) -> usize {
         self.keys.numbers.len() + self.values.numbers.len()
     }
 
-    /// Forgets a sequence.
+    /// Clears a sequence.
     pub fn reset(&mut self, sequence: usize) {
         self.sequences[sequence] = Sequence::default();
     }
 
-    /// The attention of new tokens to those before them and to each other. Their keys and values are remembered.
+    /// The attention of new tokens to those before them and to each other. Their keys and values are added to the cache.
     ///
     /// The tensors are those of [`Attention::forward`], of a single sequence: the rows of the new tokens.
     ///
@@ -149,14 +149,14 @@ impl<E: Kernels> Cache<E> {
         }
     }
 
-    /// Drops what nobody looks at any more, if there is no room otherwise.
+    /// Evicts rows that no later query attends to, if there is no free space.
     fn make_room(&mut self, span: &Span) {
         let Reach { kept, window } = self.reach;
         let sequence = &mut self.sequences[span.sequence];
         if sequence.len + span.rows.len() <= self.rows {
             return;
         }
-        // Where a mask looks at the first keys only, nothing else is needed.
+        // If a mask attends to the first keys only, nothing else is needed.
         let needed = (span.first + 1).saturating_sub(window.max(1));
         let dead = needed.saturating_sub(kept + sequence.dropped);
         let first = span.sequence * self.rows;
@@ -189,7 +189,7 @@ impl<E: Kernels> Cache<E> {
     }
 }
 
-/// Whether the system has the memory of all rows: [`there_is_memory`].
+/// Checks that the system has the memory of all rows: [`there_is_memory`].
 fn check_memory<E, Dev>(
     sequences: usize,
     rows: usize,
@@ -210,12 +210,12 @@ fn check_memory<E, Dev>(
     }
 }
 
-/// Whether the system has so many bytes; it has not if they cannot be counted. They are asked for once, beforehand: a process that asks
-/// for them in vain while it makes a vector of them ends.
+/// Whether the system has this many bytes; `false` if the number overflowed. They are allocated once, beforehand: a failed
+/// allocation of a vector aborts the process.
 pub(super) fn there_is_memory(bytes: Option<usize>) -> bool {
     let mut all = Vec::<u8>::new();
     let there_is = bytes.is_some_and(|bytes| all.try_reserve_exact(bytes).is_ok());
-    // Memory that nobody looks at is not asked for.
+    // An unused allocation would be optimised away.
     std::hint::black_box(&all);
     there_is
 }

@@ -1,4 +1,4 @@
-//! Probabilities of tokens, of which fewer and fewer remain.
+//! A distribution over tokens, which filters reduce.
 
 use std::cmp::Ordering;
 
@@ -19,17 +19,17 @@ impl Distribution {
         Self { tokens }
     }
 
-    /// The likeliest `count`.
+    /// Keeps the `count` likeliest tokens.
     pub(super) fn keep_most(&mut self, count: usize) {
         let count = count.max(1);
         if count < self.tokens.len() {
-            // The order of all others does not matter.
+            // The order of the others does not matter.
             self.tokens.select_nth_unstable_by(count, likelier);
             self.tokens.truncate(count);
         }
     }
 
-    /// The fewest of the likeliest whose sum is at least this share of the sum of all that are left.
+    /// Keeps the fewest of the likeliest tokens whose sum is at least this fraction of the remaining sum.
     pub(super) fn keep_sum(&mut self, share: f64) {
         if share >= 1.0 {
             return;
@@ -46,13 +46,13 @@ impl Distribution {
         self.tokens.truncate(count);
     }
 
-    /// Those that are at least this share of the likeliest one.
+    /// Keeps the tokens that are at least this fraction as likely as the likeliest one.
     pub(super) fn keep_share(&mut self, share: f64) {
         let most = self.tokens.iter().map(|(_, p)| *p).fold(0.0, f64::max);
         self.tokens.retain(|(_, p)| *p >= share * most);
     }
 
-    /// The token at a place from 0 to 1 on the line of what is left, in the order of the tokens.
+    /// Draws a token by inverse transform: `at` is a number from 0 to 1, and the tokens are in their order.
     pub(super) fn draw(mut self, at: f64) -> usize {
         self.tokens.sort_unstable_by_key(|(token, _)| *token);
         let mut left = at * self.sum();
@@ -61,7 +61,7 @@ impl Distribution {
             left -= p;
             left < 0.0
         });
-        // Rounded sums may end a little early.
+        // A rounded sum may be slightly too small.
         let last = self.tokens.last();
         found.or(last).map_or(0, |(token, _)| *token)
     }
@@ -71,7 +71,7 @@ impl Distribution {
     }
 }
 
-/// The likelier token first; of equal ones the smaller.
+/// Compares by probability, the likelier token first. Of equal ones the smaller token is first.
 fn likelier((a, p): &(usize, f64), (b, q): &(usize, f64)) -> Ordering {
     q.total_cmp(p).then(a.cmp(b))
 }
@@ -80,7 +80,7 @@ fn likelier((a, p): &(usize, f64), (b, q): &(usize, f64)) -> Ordering {
 mod tests {
     use super::*;
 
-    /// Of probabilities 0.1, 0.4, 0.2, 0.3.
+    /// The probabilities 0.1, 0.4, 0.2, 0.3.
     fn some() -> Distribution {
         let logits = [0.1_f64, 0.4, 0.2, 0.3].map(f64::ln);
         Distribution::softmax(&logits, 1.0)

@@ -1,61 +1,61 @@
-//! The errors of a session.
+//! Errors of sessions.
 
-/// Why a session does not go on, or is not copied. It is as it was: nothing is lost.
+/// Why a session cannot continue, or cannot be copied. It has not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// There is no room for so many tokens.
+    /// There is no space for this many tokens.
     #[error(
         "no room: sequence {sequence} has {len} of {capacity} tokens, and {given} more are given"
     )]
     Full {
-        /// Which sequence.
+        /// The sequence.
         sequence: usize,
-        /// The tokens it has.
+        /// Its number of tokens.
         len: usize,
-        /// The tokens that it is given.
+        /// The number of new tokens.
         given: usize,
-        /// The most tokens that it can have.
+        /// The maximum number of tokens.
         capacity: usize,
     },
 
-    /// A token that the model does not know.
+    /// A token outside of the vocabulary.
     #[error(
         "token {place} of sequence {sequence} is {token}, but the model knows {vocabulary} tokens, counted from 0"
     )]
     Unknown {
-        /// Which sequence.
+        /// The sequence.
         sequence: usize,
-        /// Which of the tokens that were given.
+        /// The index among the new tokens.
         place: usize,
         /// The token.
         token: usize,
-        /// How many tokens the model knows.
+        /// The size of the vocabulary.
         vocabulary: usize,
     },
 
-    /// Tokens for another number of sequences.
+    /// The tokens are for another number of sequences.
     #[error("tokens for {given} sequences, but the session has {sequences}")]
     Sequences {
-        /// For how many sequences there are tokens.
+        /// The number of sequences with tokens.
         given: usize,
-        /// How many sequences there are.
+        /// The number of sequences of the session.
         sequences: usize,
     },
 
-    /// Without a token there is nothing to go on from.
+    /// The sequence is empty, so there is nothing to continue.
     #[error("sequence {sequence} is given no tokens, and has none")]
     Empty {
-        /// Which sequence.
+        /// The sequence.
         sequence: usize,
     },
 
     /// There is no memory for a copy.
     #[error("a copy of {sequences} sequences of {capacity} tokens does not fit into memory")]
     TooLarge {
-        /// How many sequences there are.
+        /// The number of sequences.
         sequences: usize,
-        /// The most tokens of each.
+        /// The maximum number of tokens of each.
         capacity: usize,
     },
 }

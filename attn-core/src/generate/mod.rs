@@ -1,5 +1,5 @@
-//! Going on token by token: sessions of a model, and what to choose from its results. The page of the facade, `src/generate.md`, says
-//! how they are used.
+//! Token-by-token generation: sessions of a model, and sampling from its logits. The page of the facade, `src/generate.md`,
+//! describes their use.
 
 mod beam;
 mod cache;
@@ -24,7 +24,7 @@ pub use session::{Decoder, Decoding, Remembers, Session, Sessions};
 pub use stream::{GenerateError, Generated};
 pub use tokens::{Capacity, NewTokens, Span};
 
-/// The session of a model that has none. A trait that nothing implements stands before it.
+/// The session of a model that has none. Callers are guarded by a trait that nothing implements.
 pub fn no_session<T>() -> T {
     unreachable!("a model that cannot go on has no session")
 }

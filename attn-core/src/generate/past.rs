@@ -1,4 +1,4 @@
-//! An attention inside of a session.
+//! The state of an attention in a session.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::{
     model::FusedLayer,
 };
 
-/// A layer of `attention!` inside of a model that goes on token by token.
+/// A layer of `attention!` in a model with sessions.
 pub trait Decode<E: Element>: FusedLayer<E> {
-    /// Its keys and values so far.
+    /// The state of the layer: its cached keys and values.
     type DecodeState: Remembers + Clone;
 
-    /// Nothing seen yet.
+    /// The empty state.
     ///
     /// # Errors
-    /// If the longest sequence is too long for the layer.
+    /// If the maximum length is too long for the layer.
     fn past<Dev>(weights: &Self::Weights, room: Capacity) -> Result<Self::DecodeState, Error<Dev>>;
 
-    /// Writes the output for the new tokens, and remembers them.
+    /// Writes the output for the new tokens, and caches their keys and values.
     fn decode(
         weights: &Self::Weights,
         past: &mut Self::DecodeState,
@@ -34,9 +34,9 @@ pub trait Decode<E: Element>: FusedLayer<E> {
     );
 }
 
-/// The cache of an attention, and its call for the longest sequence that there may be.
+/// The cache of an attention, and its call for the maximum length.
 pub struct DecodeState<C, E> {
-    /// Shared by all copies.
+    /// Shared by all forks.
     pub call: Arc<C>,
     /// The keys and values.
     pub cache: Cache<E>,

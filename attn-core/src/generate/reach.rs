@@ -1,24 +1,23 @@
-//! How much of the past a mask looks at.
+//! The keys of the past that a mask still needs.
 
 use std::ops::Range;
 
 use crate::kernel::attention::{Coverage, Sizes, TileMask};
 
-/// Queries that a mask is asked about at once.
+/// The number of queries for which the mask is evaluated at once.
 const QUERIES: usize = 16;
-/// The most blocks of queries that a mask is asked about: in longer sequences a block has more queries, and what is kept is longer by
-/// no more than a block.
+/// The maximum number of blocks of queries. In longer sequences a block has more queries, and at most one more block is cached
+/// than necessary.
 const MOST_BLOCKS: usize = 1 << 16;
 
-/// The keys of a sequence that later queries attend to: the first `kept`, and the last `window` of those that there are, the
-/// query's own among them.
+/// The keys that later queries attend to: the first `kept`, and the last `window`, including that of the query itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reach {
     pub kept: usize,
     pub window: usize,
 }
 
-/// The coverage of a rectangle in all sequences and heads.
+/// Coverage of rectangles in all sequences and heads.
 struct Question<'a, E> {
     mask: &'a dyn TileMask<E>,
     sequences: usize,
@@ -31,12 +30,12 @@ impl<E> Question<'_, E> {
         heads.map(|(b, h)| self.mask.coverage(b, h, q.clone(), k.clone()))
     }
 
-    /// Whether no query looks at any of the keys.
+    /// Whether no query attends to any of the keys.
     fn ignored(&self, q: &Range<usize>, k: Range<usize>) -> bool {
         k.is_empty() || self.coverages(q, &k).all(|known| known == Coverage::Empty)
     }
 
-    /// The first of the keys that no query looks at; halves are asked about until the mask knows.
+    /// The first of the keys that no query attends to, by bisection.
     fn first_ignored(&self, q: &Range<usize>, k: Range<usize>) -> Option<usize> {
         if self.ignored(q, k.clone()) {
             return (!k.is_empty()).then_some(k.start);
@@ -51,7 +50,7 @@ impl<E> Question<'_, E> {
 }
 
 impl Reach {
-    /// All of a sequence.
+    /// All keys of a sequence.
     pub(super) fn all(capacity: usize) -> Self {
         Self {
             kept: capacity,
@@ -59,9 +58,9 @@ impl Reach {
         }
     }
 
-    /// Of a mask that looks back only, for sequences of up to `capacity` tokens.
+    /// The reach of a causal mask, for sequences of up to `capacity` tokens.
     ///
-    /// The coverage of rectangles is never wrong, but may be too weak. Then more is kept than necessary.
+    /// The coverage of a rectangle is never wrong, but it may be imprecise. Then more keys are cached than necessary.
     pub(super) fn of<E>(
         mask: &dyn TileMask<E>,
         sizes: Sizes,
@@ -81,7 +80,7 @@ impl Reach {
         let block = QUERIES.max(capacity / MOST_BLOCKS);
         for first in (0..capacity).step_by(block) {
             let end = capacity.min(first + block);
-            // The keys before the window of the last query, and so before those of the others.
+            // The keys before the window of the last query, and so before the windows of the others.
             let is_enough = |window: usize| {
                 let keys = kept..(end.saturating_sub(window)).max(kept);
                 question.ignored(&(first..end), keys)
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
     use crate::kernel::{MatrixMut, attention::TileOrigin};
 
-    /// The first `kept` keys and the last `window`, and how often it was asked.
+    /// A mask of the first `kept` keys and the last `window`, which counts its evaluations.
     struct Window {
         kept: usize,
         window: usize,
@@ -160,7 +159,7 @@ mod tests {
         for (kept, window) in [(0, 5), (3, 40), (0, 300), (7, 1)] {
             let (found, _) = reach(kept, window, 1000);
             assert_eq!(found.kept, kept);
-            // A block of queries is as long as its last one looks back, and some.
+            // The window of a block of queries is that of its last query, plus the block.
             assert!(
                 (window..window + QUERIES).contains(&found.window),
                 "{found:?}"
@@ -181,7 +180,7 @@ mod tests {
             (256..256 + capacity / MOST_BLOCKS + 1).contains(&window.window),
             "{window:?}"
         );
-        // Two heads for each block, and the searches of where a window ends.
+        // Two heads for each block, and the bisections for the end of a window.
         assert!(questions < 3 * MOST_BLOCKS, "{questions}");
     }
 }

@@ -1,21 +1,21 @@
-//! Which token comes next.
+//! Sampling: the choice of the next token.
 
 use super::distribution::Distribution;
 use crate::{Element, random::Philox4x32};
 
-/// How a token is chosen from the logits of a language model.
+/// The options of the choice of a token from logits.
 ///
-/// The logits become probabilities, and then fewer and fewer tokens remain, in this order:
+/// The logits become probabilities, and filters remove tokens, in this order:
 ///
-/// 1. `repetition_penalty`: the logits of tokens that occurred already are divided by it where they are positive, and multiplied
-///    by it where they are negative (Keskar et al., "CTRL", 2019);
+/// 1. `repetition_penalty`: positive logits of earlier tokens are divided by it, and negative ones are multiplied by it (Keskar
+///    et al., "CTRL", 2019);
 /// 2. `temperature`: `p = softmax(logits / temperature)`. At 0 the likeliest token is chosen, the first of equal ones;
-/// 3. `top_k`: the likeliest `top_k` tokens (Fan et al. 2018);
-/// 4. `top_p`: the fewest of the likeliest tokens whose probabilities have a sum of at least `top_p` (Holtzman et al., "The curious
-///    case of neural text degeneration", 2019);
-/// 5. `min_p`: the tokens at least `min_p` times as likely as the likeliest (Nguyen et al. 2024).
+/// 3. `top_k`: keeps the likeliest `top_k` tokens (Fan et al. 2018);
+/// 4. `top_p`: keeps the fewest of the likeliest tokens whose probabilities have a sum of at least `top_p` (Holtzman et al., "The
+///    curious case of neural text degeneration", 2019);
+/// 5. `min_p`: keeps the tokens at least `min_p` times as likely as the likeliest (Nguyen et al. 2024).
 ///
-/// One of the likeliest always remains. PyTorch users know these as the arguments of `generate` in `transformers`.
+/// The likeliest token always remains. These are arguments of `generate` in `transformers`.
 ///
 /// ```
 /// use attn::generate::{Sampler, Sampling};
@@ -36,24 +36,24 @@ use crate::{Element, random::Philox4x32};
 #[doc(alias("GenerationConfig", "do_sample"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
-    /// How bold the choice is: 0 for the likeliest token, 1 for the probabilities of the model.
+    /// The temperature: 0 for the likeliest token, 1 for the probabilities of the model.
     pub temperature: f64,
-    /// How many tokens remain at most.
+    /// The maximum number of tokens that remain.
     pub top_k: Option<usize>,
-    /// How much probability remains, from 0 to 1.
+    /// The probability that remains, from 0 to 1.
     pub top_p: f64,
-    /// How likely a token is at least, as a share of the likeliest one, from 0 to 1.
+    /// The minimum probability of a token, as a fraction of that of the likeliest one, from 0 to 1.
     pub min_p: f64,
-    /// Above 1, tokens are less likely the second time.
+    /// Above 1, repeated tokens are less likely.
     pub repetition_penalty: f64,
-    /// Tokens from this one on are never chosen: for a model with more tokens than are in use.
+    /// Tokens from this one on are excluded: for a model with more tokens than are in use.
     pub vocabulary: Option<usize>,
-    /// The same choices for the same seed.
+    /// The seed of the choices.
     pub seed: u64,
 }
 
 impl Default for Sampling {
-    /// The probabilities of the model.
+    /// Samples from the probabilities of the model.
     fn default() -> Self {
         Self {
             temperature: 1.0,
@@ -71,18 +71,18 @@ impl Default for Sampling {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplingError {
-    /// An option that means nothing.
+    /// An option has a meaningless value.
     #[error("`{option}` is {value}, but must be {expected}")]
     Option {
         /// Its name.
         option: &'static str,
-        /// The value that was given.
+        /// The value.
         value: f64,
         /// The values that are allowed.
         expected: &'static str,
     },
 
-    /// A logit that is not a number, or infinite.
+    /// A logit is NaN or infinite.
     #[error("the logit of token {token} is {value}: the weights of the model are damaged")]
     NotFinite {
         /// The first such token.
@@ -91,7 +91,7 @@ pub enum SamplingError {
         value: f64,
     },
 
-    /// There is nothing to choose from.
+    /// There are no tokens to choose from.
     #[error("there are no tokens to choose from")]
     NoTokens,
 }
@@ -130,7 +130,8 @@ impl Sampling {
     }
 }
 
-/// Refuses the first option whose rule does not hold: its name, its value, whether it holds, and what it says.
+/// Returns the first option whose rule does not hold as an error. An option has a name, a value, whether its rule holds, and the
+/// rule's text.
 pub(super) fn check_options(
     rules: &[(&'static str, f64, bool, &'static str)],
 ) -> Result<(), SamplingError> {
@@ -149,12 +150,12 @@ pub(super) fn check_options(
 #[derive(Clone, Debug)]
 pub struct Sampler {
     sampling: Sampling,
-    /// How many choices were made.
+    /// The number of choices so far.
     choices: u64,
 }
 
 impl Sampler {
-    /// Before the first choice.
+    /// A sampler with these options.
     ///
     /// # Errors
     /// [`SamplingError::Option`]
@@ -166,7 +167,7 @@ impl Sampler {
         })
     }
 
-    /// The next token, after those `before` it.
+    /// Chooses the next token. `before` has the earlier tokens.
     ///
     /// # Errors
     /// If a logit is not finite, or if there is none.
@@ -197,7 +198,7 @@ impl Sampler {
         Ok(left.draw(self.uniform()))
     }
 
-    /// A number from 0 to 1, and never 1.
+    /// A uniformly distributed number in [0, 1).
     fn uniform(&mut self) -> f64 {
         let choice = self.choices;
         self.choices += 1;
@@ -208,7 +209,7 @@ impl Sampler {
     }
 }
 
-/// As `f64`, if they are numbers.
+/// The logits as `f64`, if all are finite.
 pub(super) fn finite<E: Element>(logits: &[E]) -> Result<Vec<f64>, SamplingError> {
     let logits: Vec<f64> = logits.iter().map(|&logit| logit.into()).collect();
     match logits.iter().position(|logit| !logit.is_finite()) {
@@ -221,7 +222,7 @@ pub(super) fn finite<E: Element>(logits: &[E]) -> Result<Vec<f64>, SamplingError
     }
 }
 
-/// Once for each token, however often it occurred.
+/// Applies the penalty once to each token, however often it occurred.
 fn penalize(logits: &mut [f64], before: &[usize], penalty: f64) {
     if penalty == 1.0 {
         return;
@@ -238,7 +239,7 @@ fn penalize(logits: &mut [f64], before: &[usize], penalty: f64) {
         } else {
             *logit * penalty
         };
-        // The difference of two infinite ones would be NaN.
+        // The difference of two infinities would be NaN.
         *logit = penalized.clamp(f64::MIN, f64::MAX);
     }
 }

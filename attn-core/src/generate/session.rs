@@ -1,4 +1,4 @@
-//! Sequences that go on token by token.
+//! Sessions: sequences that a model continues token by token.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use crate::{
     kernel::{Buffer, Matrix, parallel::on_pool},
 };
 
-/// A model that goes on token by token: what the macro emits, behind one type.
+/// A decoder of a model: type-erased access to the emitted code.
 pub trait Decoder<E: Element>: Send + Sync {
-    /// The results of the new tokens, a row each. They are remembered.
+    /// Computes the results of the new tokens, a row each, and caches their keys and values.
     fn decode(&mut self, new: &NewTokens, results: &mut Array<E>);
 
-    /// Forgets a sequence.
+    /// Clears a sequence.
     fn reset(&mut self, sequence: usize);
 
-    /// The numbers that caches have room for.
+    /// The number of elements that the caches have allocated.
     fn numbers(&self) -> usize;
 
-    /// A copy that goes on by itself.
+    /// An independent copy.
     fn fork(&self) -> Box<dyn Decoder<E>>;
 }
 
 /// The state of the attentions of a model, or of a part of it.
 pub trait Remembers {
-    /// Forgets a sequence.
+    /// Clears a sequence.
     fn reset(&mut self, sequence: usize);
 
-    /// The numbers that there is room for.
+    /// The number of elements that are allocated.
     fn numbers(&self) -> usize;
 }
 
@@ -50,11 +50,11 @@ impl<P: Remembers> Remembers for Vec<P> {
 
 /// The weights of a model, its state, and the function that the macro emits.
 pub struct Decoding<W, P, F> {
-    /// Shared by all copies.
+    /// Shared by all forks.
     pub weights: Arc<W>,
     /// The state of its attentions.
     pub past: P,
-    /// The function.
+    /// The emitted function.
     pub decode: F,
 }
 
@@ -86,16 +86,16 @@ where
     }
 }
 
-/// Several sequences that a model continues, each by as many tokens as it is given.
+/// Several sequences that a model continues, each by any number of tokens per call.
 ///
-/// The results of a token are what the model's `forward` returns in its last axis for the whole sequence up to it: for a
-/// language model the logits of what comes next. A model has the method `sessions` if it can be run this way, and `session`
-/// for a single sequence: see [the module](super).
+/// The results of a token are the last axis of the model's `forward` for the whole sequence up to it: for a language model, the
+/// logits of the next token. A model that can be run in this way has the methods `sessions`, and `session` for a single sequence:
+/// see [the module](super).
 pub struct Sessions<E: Element> {
     decoder: Box<dyn Decoder<E>>,
     room: Capacity,
     vocabulary: usize,
-    /// The tokens of each sequence.
+    /// The number of tokens of each sequence.
     lens: Vec<usize>,
     /// The results of the last token of each sequence.
     last: Array<E>,
@@ -103,7 +103,7 @@ pub struct Sessions<E: Element> {
 }
 
 impl<E: Element> Sessions<E> {
-    /// Empty sequences. The model knows `vocabulary` tokens, and has `width` results for each.
+    /// Empty sequences. The model has a vocabulary of `vocabulary` tokens and `width` results for each token.
     pub(super) fn new(
         decoder: impl Decoder<E> + 'static,
         room: Capacity,
@@ -140,7 +140,7 @@ impl<E: Element> Sessions<E> {
         }
     }
 
-    /// Continues every sequence by one token: `tokens[i]` is that of sequence `i`. Returns the results, `[sequences, width]`.
+    /// Continues every sequence by one token, sequence `i` by `tokens[i]`. Returns the results, `[sequences, width]`.
     ///
     /// # Errors
     /// [`SessionError`]. Then no sequence has changed.
@@ -150,7 +150,7 @@ impl<E: Element> Sessions<E> {
         })
     }
 
-    /// Continues every sequence by some tokens, or by none. Returns the results of the last token of each, `[sequences, width]`.
+    /// Continues every sequence by any number of tokens. Returns the results of the last token of each, `[sequences, width]`.
     ///
     /// # Errors
     /// [`SessionError`]. Then no sequence has changed.
@@ -181,7 +181,7 @@ impl<E: Element> Sessions<E> {
         Ok(self.last.view())
     }
 
-    /// Whether all of it can be done, before any of it is.
+    /// Checks all tokens before any is processed.
     fn check<'t>(
         &self,
         given: usize,
@@ -225,7 +225,7 @@ impl<E: Element> Sessions<E> {
         let decoder = &mut self.decoder;
         let width = self.last.view().cols();
         let mut results = Array::uninit(new.len(), [width]);
-        // A token is worth more than one thread, whatever the model.
+        // A token is worth more than one thread, for any model.
         on_pool(|| decoder.decode(new, &mut results));
         for span in new.spans() {
             let row = results.view().row(span.rows.end - 1);
@@ -236,27 +236,27 @@ impl<E: Element> Sessions<E> {
         }
     }
 
-    /// The results of the last token of each sequence, `[sequences, width]`; 0 where there is none.
+    /// The results of the last token of each sequence, `[sequences, width]`, or zeros if it is empty.
     pub fn results(&self) -> Matrix<'_, E> {
         self.last.view()
     }
 
-    /// How many tokens each sequence has.
+    /// The number of tokens of each sequence.
     pub fn lens(&self) -> &[usize] {
         &self.lens
     }
 
-    /// The most tokens that a sequence can have.
+    /// The maximum number of tokens of a sequence.
     pub fn capacity(&self) -> usize {
         self.room.capacity
     }
 
-    /// The memory of keys and values, in bytes: less than that of all tokens, if the model forgets.
+    /// The bytes of the KV cache. They are fewer than those of all tokens if the masks bound the cache.
     pub fn cache_bytes(&self) -> usize {
         self.decoder.numbers() * size_of::<E>()
     }
 
-    /// Forgets the tokens of a sequence.
+    /// Clears a sequence.
     ///
     /// # Panics
     /// If there is no such sequence.
@@ -266,7 +266,7 @@ impl<E: Element> Sessions<E> {
         self.last.view_mut().row_mut(sequence).fill(E::zero());
     }
 
-    /// A copy that goes on by itself. Both read the same weights.
+    /// An independent copy. Both share the weights.
     ///
     /// # Panics
     /// If there is no memory for it: [`try_fork`](Self::try_fork).
@@ -274,7 +274,7 @@ impl<E: Element> Sessions<E> {
         self.try_fork().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// A copy that goes on by itself. Both read the same weights.
+    /// An independent copy. Both share the weights.
     ///
     /// # Errors
     /// [`SessionError::TooLarge`] if there is no memory for it.
@@ -305,7 +305,7 @@ impl<E: Element> Sessions<E> {
     }
 }
 
-/// The bytes that [`Sessions`] take beside the cache; `None` if they cannot be counted.
+/// The bytes of [`Sessions`] without the cache, or `None` if the number overflows.
 fn bytes_of<E: Element>(sequences: usize, width: usize) -> Option<usize> {
     let results = sequences
         .checked_mul(width)
@@ -329,7 +329,7 @@ impl<E: Element> From<Sessions<E>> for Session<E> {
 }
 
 impl<E: Element> Session<E> {
-    /// Continues the sequence by a token. Returns its results: the logits of what comes next.
+    /// Continues the sequence by a token. Returns its results: the logits of the next token.
     ///
     /// # Errors
     /// [`SessionError`]. Then the sequence has not changed.
@@ -337,7 +337,7 @@ impl<E: Element> Session<E> {
         self.prefill(&[token])
     }
 
-    /// Continues the sequence by some tokens. Returns the results of the last one.
+    /// Continues the sequence by any number of tokens. Returns the results of the last one.
     ///
     /// # Errors
     /// [`SessionError`]. Then the sequence has not changed.
@@ -345,37 +345,37 @@ impl<E: Element> Session<E> {
         Ok(self.0.prefill(&[tokens])?.row(0))
     }
 
-    /// The results of the last token; 0 if there is none.
+    /// The results of the last token, or zeros if there is none.
     pub fn results(&self) -> &[E] {
         self.0.results().row(0)
     }
 
-    /// How many tokens there are.
+    /// The number of tokens.
     pub fn len(&self) -> usize {
         self.0.lens()[0]
     }
 
-    /// Whether there is no token yet.
+    /// Whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The most tokens that there can be.
+    /// The maximum number of tokens.
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 
-    /// The memory of keys and values, in bytes: [`Sessions::cache_bytes`].
+    /// The bytes of the KV cache: [`Sessions::cache_bytes`].
     pub fn cache_bytes(&self) -> usize {
         self.0.cache_bytes()
     }
 
-    /// Forgets all tokens.
+    /// Clears the sequence.
     pub fn reset(&mut self) {
         self.0.reset(0);
     }
 
-    /// A copy that goes on by itself. Both read the same weights.
+    /// An independent copy. Both share the weights.
     ///
     /// # Panics
     /// If there is no memory for it: [`try_fork`](Self::try_fork).
@@ -383,7 +383,7 @@ impl<E: Element> Session<E> {
         Self(self.0.fork())
     }
 
-    /// A copy that goes on by itself. Both read the same weights.
+    /// An independent copy. Both share the weights.
     ///
     /// # Errors
     /// [`SessionError::TooLarge`] if there is no memory for it.

@@ -1,4 +1,4 @@
-//! Tokens as they come.
+//! A stream of generated tokens.
 
 use super::{Sampler, Sampling, SamplingError, Session, SessionError};
 use crate::Element;
@@ -7,7 +7,7 @@ use crate::Element;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GenerateError {
-    /// The session does not go on.
+    /// The session cannot continue.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// No token can be chosen.
@@ -15,27 +15,27 @@ pub enum GenerateError {
     Sampling(#[from] SamplingError),
 }
 
-/// The tokens that a model says come next, one after the other: [`Session::generate`].
+/// An iterator of generated tokens: [`Session::generate`].
 ///
-/// A token is computed when it is asked for. It ends before the first token of `stop`, and after an error.
+/// A token is computed on demand. The iterator ends before the first token of `stop`, and after an error.
 pub struct Generated<'s, E: Element> {
     session: &'s mut Session<E>,
     sampler: Sampler,
     stop: &'s [usize],
-    /// All tokens so far, of which the session has not seen the last one if it is `pending`.
+    /// All tokens so far. If `pending`, the last one has not been given to the session.
     tokens: Vec<usize>,
     pending: bool,
     ended: bool,
 }
 
 impl<E: Element> Session<E> {
-    /// Continues the sequence by a prompt, and then by the tokens that `sampling` chooses: as many as are asked for, up to one
-    /// of `stop`.
+    /// Continues the sequence by a prompt, and then by the tokens that `sampling` chooses, up to one of `stop`.
     ///
-    /// The session has seen what was returned, but for the last token. Repetitions are counted from the prompt on.
+    /// The session has processed all returned tokens except the last one. The repetition penalty applies to tokens from the
+    /// prompt on.
     ///
     /// # Errors
-    /// If the prompt does not fit, if there is none and nothing came before, or if an option means nothing.
+    /// If the prompt does not fit, if the sequence and the prompt are empty, or if an option has a meaningless value.
     #[doc(alias = "TextStreamer")]
     pub fn generate<'s>(
         &'s mut self,

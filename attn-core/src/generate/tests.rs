@@ -1,4 +1,4 @@
-//! Sessions of a model that is a table: what follows from a token depends on the last token alone.
+//! Sessions of a model that is a table: the logits depend on the last token only.
 
 use dfdx::tensor::CpuError;
 
@@ -10,7 +10,7 @@ use crate::{Error, fused::Array};
 
 const TOKENS: usize = 4;
 
-/// The logits of what follows a token.
+/// The logits after each token.
 const TABLE: [[f64; TOKENS]; TOKENS] = [
     [0.1, 1.2, -0.3, 0.4],
     [1.5, -0.2, 1.4, 0.3],
@@ -47,7 +47,7 @@ fn session(table: [[f64; TOKENS]; TOKENS], capacity: usize) -> Session<f64> {
     Session::from(Sessions::new(Table(table), room, TOKENS, TOKENS))
 }
 
-/// A model whose caches are said to take so many numbers.
+/// A model whose caches claim to take this many numbers.
 struct Remembering(usize);
 
 impl Decoder<f64> for Remembering {
@@ -66,7 +66,7 @@ impl Decoder<f64> for Remembering {
     }
 }
 
-/// Numbers, of 8 bytes each, that no system has.
+/// A number of 8-byte numbers that no system can allocate.
 const TOO_MANY: usize = isize::MAX as usize / 16;
 
 #[test]
@@ -79,7 +79,7 @@ fn sequences_whose_results_no_memory_holds_are_an_error() {
         Sessions::try_new::<CpuError>(Remembering(0), room, TOKENS, width).map(|_| ())
     };
     assert!(sequences(2, TOKENS).is_ok());
-    // The results, the lengths, and a product that cannot be counted.
+    // The results, the lengths, and a product that overflows.
     for (many, width) in [(2, TOO_MANY), (TOO_MANY, 0), (TOO_MANY, TOO_MANY)] {
         let refused = sequences(many, width).unwrap_err();
         let sizes = vec![("sequences", many), ("width", width)];
@@ -132,7 +132,7 @@ fn tokens_come_until_one_stops_them() {
     assert_eq!(of(&[]), [1, 0, 1, 0, 1]);
     assert_eq!(of(&[2, 0]), [1]);
     assert_eq!(of(&[1]), [0; 0]);
-    // It has seen the prompt; the first token was not asked about again.
+    // The session has processed the prompt; the first token was not computed again.
     assert_eq!(session.len(), 1);
 }
 
@@ -142,7 +142,7 @@ fn a_session_has_seen_all_but_the_last_token() {
     let tokens = session.generate(&[3], greedy(), &[]).unwrap().take(3);
     assert_eq!(tokens.count(), 3);
     assert_eq!(session.len(), 3);
-    // A prompt continues it: the last token of the text, and then others.
+    // A prompt continues the sequence: the last token of the text, and then others.
     let mut more = session.generate(&[1, 2], greedy(), &[]).unwrap();
     assert_eq!(more.next(), Some(Ok(3)));
 }
@@ -169,7 +169,7 @@ fn repetitions_are_counted_from_the_prompt_on() {
     };
     let mut session = session(TABLE, 10);
     let tokens = session.generate(&[1], sampling, &[]).unwrap().take(3);
-    // After 1 comes 0; then 1, which would be next, occurred already; then all but 2 did, and 1 is still the likeliest.
+    // After 1 comes 0. Then 1, the next one, has occurred already. Then all but 2 have, and 1 is still the likeliest.
     assert_eq!(tokens.collect::<Result<Vec<_>, _>>().unwrap(), [0, 3, 1]);
 }
 
@@ -188,7 +188,7 @@ fn damaged_results_are_an_error() {
     assert_eq!(tokens.next(), None);
 }
 
-/// The logarithm of the probability that tokens follow each other.
+/// The log probability of a sequence of tokens.
 fn log_probability(first: usize, tokens: &[usize]) -> f64 {
     let before = [first].into_iter().chain(tokens.iter().copied());
     let pairs = before.zip(tokens);
@@ -200,7 +200,7 @@ fn log_probability(first: usize, tokens: &[usize]) -> f64 {
         .sum()
 }
 
-/// All continuations of three tokens, or of fewer up to the token 2, the best first.
+/// All continuations of three tokens, or of fewer up to the token 2, best first.
 fn all(length_penalty: f64) -> Vec<(Vec<usize>, f64)> {
     let mut all = Vec::new();
     for number in 0..TOKENS.pow(3) {
@@ -233,7 +233,7 @@ fn enough_beams_find_the_best() {
         let expected = all(length_penalty);
         assert_eq!(found.len(), expected.len());
         for (beam, (tokens, score)) in found.iter().zip(expected) {
-            // The order of rounding differs.
+            // The order of summation differs.
             assert!((beam.score - score).abs() < 1e-12);
             assert!((beam.log_probability - log_probability(3, &beam.tokens)).abs() < 1e-12);
             assert_eq!(beam.tokens.len(), tokens.len());
@@ -268,7 +268,7 @@ fn several_sequences_are_no_session() {
 
 #[test]
 fn more_beams_find_what_greed_does_not() {
-    // After 2, 0 is a little likelier than 1; but what follows 1 is all but certain.
+    // After 2, 0 is slightly likelier than 1, but the token after 1 is almost certain.
     let mut table = [[0.0; TOKENS]; TOKENS];
     (table[2], table[1][0]) = ([0.5, 0.4, -9.0, 9.0], 5.0);
     let best = |beams| {

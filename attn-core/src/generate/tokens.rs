@@ -1,4 +1,4 @@
-//! The new tokens of a session: some tokens of some of its sequences.
+//! The new tokens of a session, of some of its sequences.
 
 use std::ops::Range;
 
@@ -10,39 +10,39 @@ use crate::kernel::{
 /// The size of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// How many sequences there are.
+    /// The number of sequences.
     pub sequences: usize,
-    /// The most tokens of each.
+    /// The maximum number of tokens of each.
     pub capacity: usize,
 }
 
 impl Capacity {
-    /// The axes batch, query and key of sequences at their longest.
+    /// The axes batch, query and key of sequences of maximum length.
     pub fn axes(self) -> (usize, usize, usize) {
         (self.sequences, self.capacity, self.capacity)
     }
 }
 
-/// The tokens of a sequence that are new.
+/// The new tokens of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Which sequence.
+    /// The index of the sequence.
     pub sequence: usize,
-    /// Their rows among all that is new.
+    /// Their rows among all new tokens.
     pub rows: Range<usize>,
     /// The position of the first one in its sequence.
     pub first: usize,
 }
 
 impl Span {
-    /// Their rows of a matrix, to write.
+    /// Their rows of a matrix, mutable.
     pub(super) fn of<'m, E>(&self, matrix: &'m mut MatrixMut<'_, E>) -> MatrixMut<'m, E> {
         let (_, rest) = matrix.reborrow().split_rows(self.rows.start);
         rest.split_rows(self.rows.len()).0
     }
 }
 
-/// New tokens of several sequences, one row each, one sequence after the other.
+/// New tokens of several sequences, one row each, sorted by sequence.
 #[derive(Clone, Debug, Default)]
 pub struct NewTokens {
     ids: Vec<usize>,
@@ -57,7 +57,7 @@ impl NewTokens {
         self.spans.clear();
     }
 
-    /// Adds tokens of a sequence, which follow `first` others of it.
+    /// Adds tokens of a sequence that already has `first` tokens.
     pub(super) fn push(&mut self, sequence: usize, first: usize, tokens: &[usize]) {
         let start = self.ids.len();
         self.ids.extend(tokens);
@@ -70,7 +70,7 @@ impl NewTokens {
         });
     }
 
-    /// How many tokens there are.
+    /// The number of tokens.
     #[allow(
         clippy::len_without_is_empty,
         reason = "there is a token, or nothing runs"
@@ -84,17 +84,17 @@ impl NewTokens {
         &self.ids
     }
 
-    /// Where in its sequence each stands.
+    /// The position of each token in its sequence.
     pub fn positions(&self) -> &[usize] {
         &self.positions
     }
 
-    /// Which sequence each belongs to.
+    /// The tokens of each sequence.
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
 
-    /// The sizes of an attention over the new tokens alone.
+    /// The sizes of an attention over the new tokens only.
     pub fn sizes(&self, sizes: Sizes) -> Sizes {
         Sizes {
             batch: 1,
@@ -104,7 +104,7 @@ impl NewTokens {
         }
     }
 
-    /// HeadTransforms queries or keys, each by its position: [`prepare`].
+    /// Transforms queries or keys, each by its position: [`prepare`].
     ///
     /// # Panics
     /// If the shapes do not fit.

@@ -1,4 +1,4 @@
-//! Sums and means over an axis, and numbers repeated along one: each is the derivative of the other.
+//! Sums and means over an axis, and numbers repeated along an axis: each is the derivative of the other.
 
 use std::ops::Range;
 
@@ -11,22 +11,22 @@ use crate::simd::call;
 /// An axis of a row-major tensor, `[outer, len, inner]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// How many places the axes before it have.
+    /// The product of the sizes of the axes before it.
     pub outer: usize,
     /// Its size.
     pub len: usize,
-    /// How many places the axes behind it have.
+    /// The product of the sizes of the axes after it.
     pub inner: usize,
 }
 
 impl Axis {
-    /// The elements at one place of the outer axes.
+    /// The range of the elements at one index of the outer axes.
     pub(super) fn block(self, outer: usize) -> Range<usize> {
         let block = self.len * self.inner;
         outer * block..(outer + 1) * block
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub fn elements(self) -> usize {
         self.outer * self.len * self.inner
     }
@@ -52,24 +52,24 @@ impl Axis {
     }
 }
 
-/// Which places of an axis a mean is over, for each place `o` of the axes before it.
+/// The positions of an axis that a mean covers, for each index `o` of the axes before it.
 #[derive(Clone, Copy, Debug)]
 pub enum Counted<'a> {
     /// All of them.
     All,
     /// The first `counts[o]`.
     First(&'a [usize]),
-    /// Where `marks[o, l]` is `true`.
+    /// The positions where `marks[o, l]` is `true`.
     Where(&'a [bool]),
 }
 
 impl Counted<'_> {
-    /// How many they are.
+    /// The number of these positions.
     pub fn count(self, axis: Axis, o: usize) -> usize {
         self.runs(axis, o).map(|run| run.len()).sum()
     }
 
-    /// The places, as ranges.
+    /// The positions, as ranges.
     pub fn runs(self, axis: Axis, o: usize) -> impl Iterator<Item = Range<usize>> {
         let (first, marks) = match self {
             Counted::All => (Some(0..axis.len), &[][..]),
@@ -84,7 +84,7 @@ impl Counted<'_> {
         first.into_iter().chain(marked)
     }
 
-    /// A mark for each place, `[outer, len]`.
+    /// A mark for each position, `[outer, len]`.
     pub fn marks(self, axis: Axis) -> Vec<bool> {
         let mut marks = vec![false; axis.outer * axis.len];
         for o in 0..axis.outer {
@@ -129,11 +129,10 @@ compiled! {
         });
     }
 
-    /// `to[o, i]` is the mean of `x[o, l, i]` over the `l` that are `counted`, and 0 if there are none. The others are not
-    /// read.
+    /// `to[o, i]` is the mean of `x[o, l, i]` over the `l` that are `counted`, and 0 if there are none. The others are not read.
     ///
     /// # Panics
-    /// If the lengths do not fit, or a count is beyond the axis.
+    /// If the lengths do not fit, or a count exceeds the axis.
     #[track_caller]
     pub fn mean<E>(x: &[E], axis: Axis, counted: Counted<'_>, to: &mut [E]) {
         axis.assert_lengths(x.len(), to.len());
@@ -165,21 +164,21 @@ compiled! {
     }
 }
 
-/// `1 / count`; of nothing it does not matter.
+/// `1 / count`, or any number if `count` is 0.
 fn share<E: Pooled>(count: usize) -> E {
     E::ONE / E::of_f64(count.max(1) as f64)
 }
 
-/// `to += Σ rows of x`, which are as long as `to`.
+/// `to += Σ rows of x`. The rows have the length of `to`.
 fn add_rows<E: Pooled>(x: &[E], to: &mut [E]) {
     match to {
-        // A sum of single numbers, many at a time.
+        // With a width of 1 the sum is vectorised over the rows.
         [to] => *to += call::sum(x),
         _ => add_column_sums(Matrix::new(x, x.len() / to.len(), to.len()), to),
     }
 }
 
-/// `body(o, to)` for every place `o` of the outer axes and the `width` elements of `to` there.
+/// `body(o, to)` for every index `o` of the outer axes and its `width` elements of `to`.
 pub(super) fn for_each_part<E: Pooled>(
     axis: Axis,
     width: usize,
@@ -219,7 +218,7 @@ mod tests {
         Axis { outer, len, inner }
     }
 
-    /// Sums over the places with a mark, by the definition.
+    /// Sums over the marked positions, by the definition.
     fn naive(x: &[f64], axis: Axis, marks: &[bool]) -> Vec<f64> {
         let at = |o, l, i| x[(o * axis.len + l) * axis.inner + i];
         let is_marked = |o, l: &usize| marks[o * axis.len + l];
@@ -237,13 +236,13 @@ mod tests {
         (0..axis.outer).map(|o| o * 7 % (axis.len + 1)).collect()
     }
 
-    /// With holes, at the start and at the end, too; some sequences have no mark.
+    /// Marks with holes, also at the start and at the end. Some sequences have no mark.
     fn marks(axis: Axis) -> Vec<bool> {
         let mark = |place: usize| (place / axis.len) % 4 != 3 && place * place % 7 < 3;
         (0..axis.outer * axis.len).map(mark).collect()
     }
 
-    /// All kinds of `Counted`, each with the same as marks.
+    /// Every variant of `Counted`, each with the equivalent marks.
     fn all_kinds<'a>(
         axis: Axis,
         counts: &'a [usize],

@@ -1,22 +1,22 @@
-//! Sums over the rows of a matrix: gradients of whatever was added to, or multiplied with, every row.
+//! Sums over the rows of a matrix: gradients of a vector that was added to every row, or multiplied with it.
 
 use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Matrix, Pooled, Real};
 use crate::simd::{Kernel, Vector, run, slice};
 
-/// How many rows of `width` are added one after another: so many that their sums are small beside the rows, and so few
-/// that rounding errors stay small.
+/// The number of rows of `width` that are added one after another: enough to make the sums small beside the rows, and few enough
+/// to keep rounding errors small.
 pub(super) fn rows_per_sum(width: usize) -> usize {
     rows_per_task(width).clamp(64, 512)
 }
 
 /// `to += Σ rows of x`. PyTorch: `to += x.sum(0)`.
 ///
-/// Chunks of rows are summed first, then chunks of those sums, and so on: by the shape alone, and with errors that grow
+/// Chunks of rows are summed first, then chunks of those sums, and so on. The order depends on the shape only. The error grows
 /// with the logarithm of the number of chunks.
 ///
 /// # Panics
-/// If `to` has not the width of `x`, or the elements of a row do not lie side by side.
+/// If `to` has not the width of `x`, or the elements of a row are not contiguous.
 #[track_caller]
 pub(super) fn add_column_sums<E: Pooled>(x: Matrix<'_, E>, to: &mut [E]) {
     let width = x.cols();
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn many_rows_lose_little() {
-        // Added one after another, they end 4% off.
+        // Sequential addition has an error of 4%.
         let rows = 1 << 20;
         let x = vec![0.1_f32; rows];
         let mut sum = [0.0];

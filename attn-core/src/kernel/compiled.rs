@@ -1,10 +1,10 @@
-//! Functions that are compiled in this crate, once for every kind of number.
+//! Functions that are compiled in this crate, once for every element type.
 //!
-//! A generic function is compiled by whoever calls it with a type: by every program, test and bench again, with *its*
-//! optimisation level. Kernels are too large for that, and too slow without optimisation. So what [`compiled`] declares is
-//! a method of a trait of `f32` and of `f64`, which is compiled here, and a generic function that calls it.
+//! A generic function is compiled by the crate that calls it with a type, so by every program, test and bench again, with *its*
+//! optimisation level. Kernels are too large for that, and too slow without optimisation. So [`compiled`] declares a function as
+//! a method of a trait of `f32` and of `f64`, which is compiled here, and a generic function that calls the method.
 
-/// Declares functions over numbers `E`.
+/// Declares functions that are generic over the element type `E`.
 ///
 /// ```text
 /// compiled! {
@@ -25,7 +25,7 @@ macro_rules! compiled {
         $(#[$attribute:meta])*
         $vis:vis fn $name:ident<E>($($argument:ident: $ty:ty),* $(,)?) $(-> $output:ty)? $body:block
     )*) => {
-        /// Functions that are compiled for a type of number.
+        /// Functions that are compiled for an element type.
         #[doc(hidden)]
         pub trait $Trait<E> {
             $(

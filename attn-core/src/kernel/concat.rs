@@ -1,4 +1,4 @@
-//! Rows side by side, and the derivative.
+//! Concatenation of rows, and the derivative.
 //!
 //! PyTorch: `torch.cat((x, y), -1)`.
 
@@ -32,7 +32,7 @@ compiled! {
         });
     }
 
-    /// Adds the rows of some columns, as [`Matrix::some_cols`] cuts them out, to those of `to`.
+    /// Adds the rows of a range of columns, a view by [`Matrix::some_cols`], to those of `to`.
     ///
     /// # Panics
     /// If the shapes differ.

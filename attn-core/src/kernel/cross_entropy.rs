@@ -1,14 +1,14 @@
 //! Cross entropy of rows of logits and their target classes, and its derivative.
 //!
-//! With `p = softmax(z)` of a row `z` of `C` logits, the target `t` and the smoothing `s`, a row loses
+//! Let `p = softmax(z)` of a row `z` of `C` logits. With the target `t` and the smoothing `s`, the loss of the row is
 //!
 //! ```text
 //! - Σ q ln p,  where q[c] = (1 - s) [c = t] + s / C
 //! = lse(z) - (1 - s) z[t] - s mean(z),  where lse(z) = ln Σ exp(z)
 //! ```
 //!
-//! and the derivative with respect to `z` is `p - q`. Szegedy et al., "Rethinking the inception architecture for computer
-//! vision" (2016), for the smoothing. PyTorch:
+//! and the derivative with respect to `z` is `p - q`. The smoothing is that of Szegedy et al., "Rethinking the inception
+//! architecture for computer vision" (2016). PyTorch:
 //! `torch.nn.functional.cross_entropy(z, t, ignore_index=.., label_smoothing=..)`.
 
 use super::compiled::compiled;
@@ -19,26 +19,26 @@ use super::{Buffer, Matrix, MatrixMut, Real};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, Vector, math, run};
 
-/// How rows are counted.
+/// Options of the loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
-    /// Rows with this target, which need not be a class, lose nothing and are not counted.
+    /// Rows with this target have no loss and are not counted. It need not be a class.
     pub ignore_index: Option<usize>,
-    /// The share of the target that goes to all classes alike, from 0 to 1.
+    /// The fraction of the target that is distributed equally over all classes, from 0 to 1.
     pub label_smoothing: f64,
 }
 
 /// The loss of all rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
-    /// The sum over the rows that count.
+    /// The sum over the counted rows.
     pub sum: f64,
-    /// How many they are.
+    /// The number of counted rows.
     pub counted: usize,
 }
 
 impl Loss {
-    /// The mean over the rows that count; NaN if none does, like PyTorch.
+    /// The mean over the counted rows. It is NaN if there are none, as in PyTorch.
     pub fn mean(&self) -> f64 {
         self.sum / self.counted as f64
     }
@@ -47,12 +47,12 @@ impl Loss {
 compiled! {
     CrossEntropy:
 
-    /// The loss of the rows of `logits [n, classes]`. Writes to `lse [n]` what [`backward`] needs of each.
+    /// The loss of the rows of `logits [n, classes]`. Writes the log-sum-exp of each row, which [`backward`] reads, to `lse [n]`.
     ///
-    /// A logit of -∞ is a class that is never predicted; it loses infinitely much only as a target, or with smoothing.
+    /// A class with the logit -∞ is never predicted. Its loss is infinite only if it is the target, or with smoothing.
     ///
     /// # Errors
-    /// If a target is not a class, and not ignored.
+    /// If a target is neither a class nor ignored.
     ///
     /// # Panics
     /// If there is not one target and one element of `lse` per row.
@@ -84,11 +84,11 @@ compiled! {
         })
     }
 
-    /// The gradient of `scale` times the sum of what the rows lose: for a mean, `scale` is the gradient of that divided by
-    /// [`Loss::counted`]. Rows that are ignored get zeros.
+    /// The gradient of `scale` times the sum of the losses. For a mean, `scale` is its gradient divided by [`Loss::counted`].
+    /// Ignored rows get zeros.
     ///
     /// # Errors
-    /// If a target is not a class, and not ignored.
+    /// If a target is neither a class nor ignored.
     ///
     /// # Panics
     /// If the shapes do not fit.
@@ -160,7 +160,7 @@ impl<E: Real> Kernel for Forward<'_, E> {
                 let max = slice::max::<V>(row);
                 let log_sum = log_sum_exp::<V>(row, max);
                 *lse = max + log_sum;
-                // The largest logit is taken out of all the terms, so that a large one does not cancel the others.
+                // The largest logit is subtracted from all terms, so that a large one causes no cancellation.
                 let mut loss = log_sum + (max - row[target]);
                 if self.options.label_smoothing > 0.0 {
                     let mean = slice::sum::<V>(row) / E::of_f64(row.len() as f64);
@@ -176,7 +176,7 @@ impl<E: Real> Kernel for Forward<'_, E> {
 /// `ln Σ exp(row - max)`
 #[inline(always)]
 fn log_sum_exp<V: Vector>(row: &[V::Element], max: V::Element) -> V::Element {
-    // Two sums in turn, so that an addition need not wait for the one before it.
+    // Two alternating sums, so that an addition need not wait for the previous one.
     let mut sums = [V::zero(); 2];
     for_lanes!(V, row.len(), [row], [], {
         let z = load_filled::<V>(row, -V::Element::INFINITY);

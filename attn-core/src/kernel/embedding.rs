@@ -1,4 +1,4 @@
-//! Rows of a table by their indices, and the derivative.
+//! Rows of a table by index, and the derivative.
 //!
 //! PyTorch: `torch.nn.functional.embedding(ids, table)`.
 
@@ -17,7 +17,7 @@ compiled! {
     /// Row `i` of `to [n, width]` is row `ids[i]` of `table [count, width]`.
     ///
     /// # Errors
-    /// If the table has not so many rows. Nothing is written then.
+    /// If an id is not below `count`. Nothing is written then.
     ///
     /// # Panics
     /// If the shapes do not fit.
@@ -41,10 +41,10 @@ compiled! {
 
     /// Adds row `i` of `d_y [n, width]` to row `ids[i]` of `d_table [count, width]`.
     ///
-    /// Each thread has columns of its own and walks through all ids, so that repeated ones are added in their order.
+    /// Each thread owns some columns and processes all ids, so that repeated ids are added in order.
     ///
     /// # Errors
-    /// If the table has not so many rows. Nothing is added then.
+    /// If an id is not below `count`. Nothing is added then.
     ///
     /// # Panics
     /// If the shapes do not fit.
@@ -145,7 +145,7 @@ mod tests {
                         "{len} x {width} on {isa}"
                     );
                 }
-                // Integers, which add up exactly.
+                // Sums of these integers are exact.
                 let d_y: Vec<f32> = (0..len * width).map(|i| (i % 19) as f32).collect();
                 let mut want = vec![1.0; count * width];
                 for (row, &id) in d_y.chunks(width).zip(&ids) {

@@ -1,13 +1,13 @@
-//! Indices that data brings along: tokens, classes.
+//! Indices in data: tokens, classes.
 
-/// An index that is too large for what it refers to.
+/// An index that is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfRange {
-    /// Where it stands among the indices.
+    /// The position among the indices.
     pub position: usize,
     /// The index.
     pub index: usize,
-    /// How many there are.
+    /// The number of valid indices.
     pub count: usize,
 }
 
@@ -27,12 +27,12 @@ impl std::fmt::Display for OutOfRange {
 
 impl std::error::Error for OutOfRange {}
 
-/// The first of the indices that is not below `count`, as an error.
+/// Returns the first index that is not below `count` as an error.
 pub(super) fn check(indices: &[usize], count: usize) -> Result<(), OutOfRange> {
     check_but(indices, count, None)
 }
 
-/// [`check`], passing over one index.
+/// [`check`], which skips one index.
 pub(super) fn check_but(
     indices: &[usize],
     count: usize,

@@ -17,7 +17,7 @@ use crate::simd::{Kernel, Vector, WriteMode, run};
 compiled! {
     L2Norm:
 
-    /// Divides the rows of `x` by their lengths.
+    /// Divides the rows of `x` by their Euclidean norms.
     ///
     /// # Panics
     /// If the shapes differ.
@@ -32,7 +32,7 @@ compiled! {
         });
     }
 
-    /// From `d_y`, the gradient of the result, that of `x`.
+    /// The gradient of `x` from `d_y`, the gradient of the result.
     ///
     /// # Panics
     /// If the shapes differ.
@@ -61,7 +61,7 @@ compiled! {
     }
 }
 
-/// The length of a row; none if `epsilon` takes its place. That of a row with NaN is NaN.
+/// The norm of a row, or `None` if `epsilon` takes its place. The norm of a row with NaN is NaN.
 #[inline(always)]
 fn length<V: Vector<Element: Real>>(x: &[V::Element], epsilon: V::Element) -> Option<V::Element> {
     let mut length = [V::Element::ZERO];
@@ -114,7 +114,7 @@ impl<E: Real> Kernel for Backward<'_, E> {
             let x = self.x.row(i);
             let d_y = self.d_y.row(i);
             let d_x = self.d_x.row_mut(i);
-            // `Σ y dy / |x|`, with which `x` is multiplied.
+            // `Σ y dy / |x|`, the factor of `x`.
             let (inverse, along) = match length::<V>(x, self.epsilon) {
                 Some(length) => {
                     let inverse = E::ONE / length;
@@ -175,7 +175,7 @@ mod tests {
     fn gradients_are_the_derivatives() {
         on_every_isa(|isa| {
             for cols in [1, 2, 7, 9, 33] {
-                // Rows that are longer than epsilon, and rows that are shorter.
+                // One epsilon is shorter than all rows, the other is longer.
                 for epsilon in [1e-12, 100.0] {
                     let x = noise::<f64>(cols, 1);
                     let weights = noise::<f64>(cols, 2);
@@ -194,7 +194,7 @@ mod tests {
                             into,
                         );
                         let want: Vec<f64> = want.iter().map(|d| before + d).collect();
-                        // The error of the differences.
+                        // The error of the central differences.
                         assert_close(format!("{cols} on {isa}"), &d_x, &want, Absolute(1e-8));
                     }
                 }

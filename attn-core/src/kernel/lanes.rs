@@ -1,16 +1,15 @@
-//! Loops over several slices at once, vector by vector.
+//! Loops over several slices at once, in vectors.
 
-/// Runs `body` for every chunk of [`LANES`](crate::simd::Vector::LANES) elements of slices of one length, and for what
-/// is left at their ends:
+/// Runs `body` for every chunk of [`LANES`](crate::simd::Vector::LANES) elements of slices of one length, and for the remainder:
 ///
 /// ```ignore
 /// for_lanes!(V, len, [x, y], [to], store_any(load_any::<V>(x) + load_any(y), to));
 /// ```
 ///
-/// reads `x` and `y` and writes `to`, three slices that the body sees chunk by chunk under the same names.
+/// reads `x` and `y` and writes `to`. In the body these names are the chunks of the three slices.
 ///
-/// A loop over zipped `chunks` would ask every slice for its length at every chunk. Here whole vectors are known to be
-/// whole, so that `load_any` and `store_any` are single instructions.
+/// A loop over zipped `chunks` would check the length of every chunk of every slice. Here the chunks are known to be whole
+/// vectors, so that `load_any` and `store_any` are single instructions.
 macro_rules! for_lanes {
     ($vector:ident, $len:expr, [$($from:ident),*], [$($to:ident),*], $body:expr) => {{
         let len: usize = $len;

@@ -1,13 +1,13 @@
 //! The linear map `y = x Wᵀ + b` on the rows of a matrix, and its derivative.
 //!
-//! The weights lie as `[out, in]`, like PyTorch's, whose `torch.nn.functional.linear(x, w, b)` this is. From the gradient
-//! `dy` of the output follow
+//! The weights are stored as `[out, in]`, as in PyTorch: this is `torch.nn.functional.linear(x, w, b)`. The gradients, from the
+//! gradient `dy` of the output, are
 //!
 //! ```text
 //! dx = dy W        dW = dyᵀ x        db = Σ rows of dy
 //! ```
 //!
-//! All matrices may be columns of wider ones: the rows must be slices, but may lie apart.
+//! The matrices may be columns of wider ones: a row must be contiguous, and rows may have any stride.
 
 use super::compiled::compiled;
 use super::multiply::{Start, multiply};
@@ -16,7 +16,7 @@ use super::parallel::{FEW, SMALL, for_each};
 use super::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, product};
 
-/// Fewer rows than that are multiplied one by one: reading the weights costs more than the arithmetic then, and
+/// With fewer rows than this, rows are multiplied one by one: reading the weights costs more than the arithmetic then, and
 /// transposing them would double that.
 const FEW_ROWS: usize = 16;
 
@@ -86,14 +86,14 @@ compiled! {
     }
 }
 
-/// `start + x Wᵀ`, one row of `x` after the other, for blocks of outputs.
+/// `start + x Wᵀ`, row by row, for blocks of outputs.
 fn multiply_rows<E: Pooled>(
     x: Matrix<'_, E>,
     w: Matrix<'_, E>,
     start: Start<'_, E>,
     y: MatrixMut<'_, E>,
 ) {
-    // The weights of a block are read once per row, but from memory only once. With a single row that is so for any block.
+    // The weights of a block are read from memory once and then from the cache. A single row reads all weights once in any case.
     let outputs = (4 * SMALL / w.cols().max(1)).max(1);
     let outputs = match x.rows() {
         1 => outputs.max(w.rows().div_ceil(FEW)),

@@ -1,4 +1,4 @@
-//! The largest number along an axis, and its derivative: the first of the largest has the gradient.
+//! The maximum along an axis, and its derivative: the first of several equal maxima gets the gradient.
 //!
 //! NaN is larger than any number. PyTorch: `torch.max(x, 1)`.
 
@@ -42,7 +42,7 @@ compiled! {
         axis.assert_counted(counted);
         for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
             let row = o * axis.inner..(o + 1) * axis.inner;
-            // Gradients that have not reached their place yet.
+            // Gradients that have not been added yet.
             let mut rest = Buffer::uninit(axis.inner);
             rest.copy_from_slice(&d_y[row.clone()]);
             run(Backward {
@@ -56,7 +56,7 @@ compiled! {
     }
 }
 
-/// NaN has no order.
+/// Whether `x` is NaN.
 #[inline(always)]
 fn is_nan<E: Real>(x: E) -> bool {
     x.partial_cmp(&x).is_none()
@@ -139,7 +139,7 @@ mod tests {
         Axis { outer, len, inner }
     }
 
-    /// Where the largest number of each column is, by the definition: the first of several.
+    /// The position of the maximum of each column, by the definition: the first of several.
     fn places(x: &[f32], axis: Axis, marks: &[bool]) -> Vec<Option<usize>> {
         let mut places = Vec::new();
         for o in 0..axis.outer {
@@ -156,7 +156,7 @@ mod tests {
     fn the_first_of_the_largest() {
         on_every_isa(|isa| {
             for axis in SIZES.map(axis) {
-                // Few different numbers, so that many are equal.
+                // Few distinct numbers, so that many are equal.
                 let x = noise::<f32>(axis.elements(), 1);
                 let x: Vec<f32> = x.iter().map(|x| (4.0 * x).round()).collect();
                 let counts: Vec<_> = (0..axis.outer).map(|o| o * 7 % (axis.len + 1)).collect();

@@ -1,10 +1,10 @@
-//! Kernels: slices in, slices out. They know nothing of dfdx, of layers or of tapes.
+//! Kernels: slices in, slices out. They do not depend on dfdx, layers or tapes.
 //!
-//! Every operation comes as a forward function and the function of its derivative, generic over [`Real`] (`f32` and
-//! `f64`), vectorised by [`simd`](crate::simd), and shared between the threads of the current rayon pool by a
-//! [fixed partition](parallel): the same bits come out of any number of threads.
+//! Every operation has a forward function and a function for its derivative. Both are generic over [`Real`] (`f32` and `f64`),
+//! vectorised by [`simd`](crate::simd), and shared between the threads of the current rayon pool by a [fixed
+//! partition](parallel): the result has the same bits for any number of threads.
 //!
-//! Matrices are row-major views, [`Matrix`] to read and [`MatrixMut`] to write; scratch memory comes from a [`pool`].
+//! Matrices are row-major views: [`Matrix`] to read and [`MatrixMut`] to write. Scratch memory comes from a [`pool`].
 
 pub mod activation;
 pub mod attention;

@@ -1,7 +1,7 @@
-//! The product of matrices by all threads.
+//! Matrix products on all threads.
 //!
-//! `gemm` shares a product among the threads, and is at its best where the rows of both sides are slices. A right side whose
-//! columns are slices is copied first, by all threads, block by block of the depth.
+//! `gemm` shares a product among the threads. It is fastest where the rows of both sides are contiguous. A right side with
+//! contiguous columns is copied first, by all threads, one block of the depth at a time.
 
 use std::ops::Range;
 
@@ -11,30 +11,30 @@ use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, product};
 
-/// Numbers that are copied at a time: a part of a third cache.
+/// The numbers that are copied at a time: a part of a third-level cache.
 const COPY: usize = 1 << 20;
-/// Columns that are copied at a time. The depth is then what `gemm` multiplies at a time, or more.
+/// The columns that are copied at a time. The depth of a block is then at least the depth that `gemm` multiplies at a time.
 const SIDE: usize = 2048;
-/// The side of the squares that are copied: whole lines of the cache, several in a row.
+/// The side of the squares that are copied: several whole cache lines per row.
 const SQUARE: usize = 64;
 
-/// Of columns that are no multiple of this `gemm` makes a copy, in memory that it asks the system for: what is left of them is
-/// filled up with zeros here.
+/// `gemm` copies columns whose number is not a multiple of this, into memory that it requests from the system. So the remainder
+/// is padded with zeros here.
 const LANES: usize = 16;
 
-/// The numbers that a result starts with.
+/// The initial values of a result.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Start<'a, E> {
-    /// Nothing: whatever is there is overwritten.
+    /// Zeros: the old values are overwritten.
     Zero,
-    /// The numbers that are there.
+    /// The current values.
     Given,
-    /// These numbers, in every row.
+    /// This row, in every row.
     Row(&'a [E]),
 }
 
 impl<E: Copy> Start<'_, E> {
-    /// The start of some of the columns.
+    /// The start of a range of columns.
     pub(super) fn of_cols(self, cols: Range<usize>) -> Self {
         match self {
             Self::Row(numbers) => Self::Row(&numbers[cols]),
@@ -42,7 +42,7 @@ impl<E: Copy> Start<'_, E> {
         }
     }
 
-    /// Writes it, and says what a product has to do with it.
+    /// Writes the initial values. Returns the mode in which the product is written.
     pub(super) fn write(self, mut to: MatrixMut<'_, E>) -> WriteMode {
         match self {
             Self::Zero => WriteMode::Overwrite,
@@ -56,7 +56,7 @@ impl<E: Copy> Start<'_, E> {
 }
 
 impl<E: Pooled> Start<'_, E> {
-    /// [`write`](Self::write), by all threads.
+    /// [`write`](Self::write), on all threads.
     fn write_by_all(self, to: MatrixMut<'_, E>) -> WriteMode {
         if let Self::Row(_) = self {
             let some = rows_per_task(to.cols());
@@ -78,9 +78,9 @@ impl<E> From<WriteMode> for Start<'_, E> {
     }
 }
 
-/// `to = start + a b`, where the rows of `a` are slices.
+/// `to = start + a b`, where the rows of `a` are contiguous.
 ///
-/// An element is summed in an order that the shapes alone decide.
+/// The order in which an element is summed depends on the shapes only.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -119,7 +119,7 @@ fn multiply_columns<E: Pooled>(
     b: Matrix<'_, E>,
 ) {
     let depth = b.rows();
-    // Without any depth there is still a result.
+    // A depth of 0 has a result as well.
     for first in (0..depth.max(1)).step_by(COPY / b.cols()) {
         let some = first..depth.min(first + COPY / b.cols());
         let rows = copy(b.some_rows(some.clone()));
@@ -134,7 +134,7 @@ fn multiply_columns<E: Pooled>(
     }
 }
 
-/// A matrix whose columns are slices, row by row, by all threads.
+/// Copies a matrix with contiguous columns to contiguous rows, on all threads.
 fn copy<E: Pooled>(x: Matrix<'_, E>) -> Panel<E> {
     let some = rows_per_task(x.cols()).next_multiple_of(SQUARE);
     let mut copy = Panel::new(x.rows(), x.cols());
@@ -149,7 +149,7 @@ fn copy<E: Pooled>(x: Matrix<'_, E>) -> Panel<E> {
     copy
 }
 
-/// `to = a b`, or `to += a b`, where all rows are slices.
+/// `to = a b`, or `to += a b`, where all rows are contiguous.
 pub(super) fn add_product<E: Pooled>(
     to: MatrixMut<'_, E>,
     into: WriteMode,
@@ -225,7 +225,7 @@ mod tests {
             let b = noise(k * n, 2);
             let row = noise(n, 3);
             let a = Matrix::new(&a, m, k);
-            // The right side as rows and as columns.
+            // The right side with contiguous rows and with contiguous columns.
             for b in [Matrix::new(&b, k, n), Matrix::new(&b, n, k).transposed()] {
                 let none = vec![0.0; n];
                 for (start, before, added, row) in [

@@ -13,13 +13,13 @@ use crate::simd::{Kernel, Vector, run};
 pub struct AdamW {
     /// The learning rate.
     pub lr: f64,
-    /// How much of the mean of the gradients stays in a step.
+    /// The decay rate of the mean of the gradients.
     pub beta1: f64,
-    /// How much of the mean of their squares stays in a step.
+    /// The decay rate of the mean of their squares.
     pub beta2: f64,
-    /// Keeps the divisor away from 0.
+    /// A small number that keeps the divisor away from 0.
     pub epsilon: f64,
-    /// The share of a parameter that a step takes away, per learning rate.
+    /// The weight decay: a step with the learning rate 1 would subtract this fraction of a parameter.
     pub weight_decay: f64,
     /// The number of this step, from 1.
     pub step: u64,
@@ -28,15 +28,15 @@ pub struct AdamW {
 compiled! {
     Optim:
 
-    /// One step: from the gradient `g`, new means `m` of the gradients and `v` of their squares, and with them new parameters:
+    /// One step. It computes new means `m` of the gradients `g` and `v` of their squares, and from these new parameters:
     ///
     /// ```text
     /// m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g²
     /// p = p - lr weight_decay p - lr (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon)
     /// ```
     ///
-    /// Means that would be subnormal are 0. Where there is no gradient any more, as for the embedding of a rare token, they fall
-    /// towards 0 and would stay at the smallest numbers there are, which a processor takes several times as long for.
+    /// Means that would be subnormal are set to 0. Without a gradient, as for the embedding of a rare token, they decay towards 0
+    /// and would stay subnormal. A processor takes several times as long for such numbers.
     ///
     /// # Panics
     /// If the lengths differ, or `step` is 0.
@@ -62,7 +62,7 @@ compiled! {
         });
     }
 
-    /// `Σ x²`, in `f64`: in an order that the length alone decides, and the same for every instruction set.
+    /// `Σ x²`, in `f64`. The order of summation depends on the length only, and is the same for every instruction set.
     pub fn squared_norm<E>(x: &[E]) -> f64 {
         let mut sums = Buffer::<f64>::uninit(x.len().div_ceil(SMALL));
         let parts = x.chunks(SMALL).zip(sums.iter_mut());
@@ -151,7 +151,7 @@ impl<E: Real> Kernel for SumOfSquares<'_, E> {
     type Element = E;
     type Output = f64;
 
-    /// Plain loops, which the compiler vectorises: vectors of `f32` and `f64` have different lengths.
+    /// A plain loop, which the compiler vectorises: vectors of `f32` and `f64` have different lengths.
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) -> f64 {
         let mut sums = [0.0; 32];
@@ -246,7 +246,7 @@ mod tests {
         });
     }
 
-    /// `torch.optim.AdamW([p], lr=0.1)` on `p = 1` with gradients 0.5 and then 0.25: the first step is
+    /// `torch.optim.AdamW([p], lr=0.1)` on `p = 1` with gradients 0.5 and then 0.25. The first step is
     /// `1 - 0.1 * 0.01 - 0.1 * 0.5 / (0.5 + 1e-8)`.
     #[test]
     fn the_first_step_has_the_length_of_the_learning_rate() {

@@ -1,12 +1,12 @@
-//! A sum of outer products, one for every row of two matrices: the gradient of weights.
+//! A sum of outer products of the rows of two matrices: the gradient of weights.
 //!
 //! ```text
 //! to += aᵀ b = Σ_r a_rᵀ b_r
 //! ```
 //!
-//! There are many rows, and the result is small. So it is cut into tiles that stay in the second cache of a core, each of
-//! which sees all rows, some at a time. These of `a` are transposed where the product reads them next, and nothing is written
-//! to memory but the result.
+//! There are many rows, and the result is small. So the result is cut into tiles that stay in the second-level cache of a core.
+//! Each tile reads all rows, a block at a time. The rows of `a` are transposed just before the product reads them. Only the
+//! result is written to memory.
 
 use std::mem;
 
@@ -18,23 +18,23 @@ use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, call::sum};
 
-/// Rows of `a` and `b` at a time.
+/// The number of rows of `a` and `b` in a block.
 const DEPTH: usize = 128;
-/// The numbers of a tile and of what is transposed for it: with the rows of `b`, a second cache of a megabyte holds them in `f32`.
+/// The numbers in a tile and in its transposed block. With the block of `b` they fit a second-level cache of a megabyte in `f32`.
 const TILE: usize = 5 << 15;
-/// The most columns of a tile.
+/// The maximum number of columns of a tile.
 const WIDTH: usize = 512;
-/// Tiles for each thread at least, unless they would have less than [`FEWEST_ROWS`].
+/// The minimum number of tiles per thread, unless they would have fewer than [`FEWEST_ROWS`].
 const PER_THREAD: usize = 2;
-/// Of tiles with fewer rows there would be so many that what all of them read is read too often.
+/// The minimum number of rows of a tile. With smaller tiles, the rows that all tiles read would be read too often.
 const FEWEST_ROWS: usize = 32;
-/// The side of the squares that are transposed: whole lines of the cache, several in a row.
+/// The side of the squares that are transposed: several whole cache lines per row.
 const SQUARE: usize = 64;
 
-/// `to += aᵀ b`, and the sum of every column of `a` to its element of `sums`, if there are any.
+/// `to += aᵀ b`, and adds the sum of every column of `a` to its element of `sums`, if there are any.
 ///
-/// `a`: `[depth, rows]`, `b`: `[depth, cols]`, `to`: `[rows, cols]`, `sums`: `[rows]`. The rows of `a` and `b` are slices. An
-/// element is summed in an order that the depth alone decides.
+/// `a`: `[depth, rows]`, `b`: `[depth, cols]`, `to`: `[rows, cols]`, `sums`: `[rows]`. The rows of `a` and `b` are contiguous.
+/// The order in which an element is summed depends on the depth only.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -64,7 +64,7 @@ pub(super) fn add_outer_products<E: Pooled>(
         return;
     }
     if cols == 0 {
-        // Nothing to multiply, but there are sums.
+        // There is no product, but there are sums.
         if !sums.is_empty() {
             add_column_sums(a, sums);
         }
@@ -79,7 +79,7 @@ pub(super) fn add_outer_products<E: Pooled>(
         columns.map(move |(j, to)| Tile {
             a,
             b: b.some_cols(j * width..j * width + to.cols()),
-            // The first of a row of tiles adds them up.
+            // The first tile of a row of tiles computes the sums.
             sums: mem::take(&mut sums),
             to,
         })
@@ -87,8 +87,8 @@ pub(super) fn add_outer_products<E: Pooled>(
     for_each(tiles, Tile::add);
 }
 
-/// The rows and columns of a tile. The bits of the result are the same for any, as no tile has a single row of several: [`product`]
-/// sums that in an order of its own.
+/// The rows and columns of a tile. The bits of the result do not depend on them: no tile has a single row of several, for which
+/// [`product`] has another order of summation.
 ///
 /// [`product`]: crate::simd::product
 fn tile(rows: usize, depth: usize, cols: usize) -> [usize; 2] {
@@ -106,7 +106,7 @@ fn tile(rows: usize, depth: usize, cols: usize) -> [usize; 2] {
     [height, width]
 }
 
-/// A part of the result, and of the columns of both sides.
+/// A part of the result, with its columns of both sides.
 struct Tile<'a, E> {
     a: Matrix<'a, E>,
     b: Matrix<'a, E>,
@@ -120,7 +120,7 @@ impl<E: Pooled> Tile<'_, E> {
         let rows = to.rows();
         let depth = a.rows();
         let mut columns = Panel::new(rows, DEPTH.min(depth));
-        // The sums of some rows at a time.
+        // The sums of each block of rows.
         let mut partial = Buffer::uninit(depth.div_ceil(DEPTH) * sums.len());
         let mut partials = partial.chunks_mut(rows);
         for first in (0..depth).step_by(DEPTH) {
@@ -150,7 +150,7 @@ mod tests {
         Absolute, assert_close, noise, on_every_isa, same_for_all_threads,
     };
 
-    /// Sizes around those of vectors, squares, tiles and of the rows at a time, and results of several tiles.
+    /// Sizes around those of vectors, squares, tiles and blocks of rows, and results of several tiles.
     const SHAPES: [[usize; 3]; 14] = [
         [0, 3, 2],
         [3, 0, 2],
@@ -186,7 +186,7 @@ mod tests {
         on_every_isa(|isa| {
             for [depth, rows, cols] in SHAPES {
                 let what = format!("{depth} rows of {rows} and {cols} on {isa}");
-                // Columns of wider matrices.
+                // Views of columns of wider matrices.
                 let a = noise(depth * (rows + 2), 1);
                 let b = noise(depth * (cols + 1), 2);
                 let a = Matrix::new(&a, depth, rows + 2).some_cols(1..rows + 1);
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn many_numbers_lose_little() {
-        // Added one after another, they end 4% off.
+        // Sequential addition has an error of 4%.
         let depth = 1 << 20;
         let a = vec![0.1_f32; depth];
         let mut product = [0.0];
@@ -229,7 +229,7 @@ mod tests {
         assert!((f64::from(sums[0]) / want - 1.0).abs() < 1e-5, "{sums:?}");
     }
 
-    /// Every number of rows for which there are one, two, three and four tiles, and the last of them has any.
+    /// Numbers of rows that give one, two, three and four tiles, with last tiles of any size.
     #[test]
     fn threads_change_no_bit() {
         fn check<E: Pooled>(rows: usize) {

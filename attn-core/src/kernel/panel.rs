@@ -1,11 +1,11 @@
-//! Matrices in memory of the pool.
+//! Matrices in pooled memory.
 
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
-/// The padding of rows whose length is a large power of two: they would all fall into the same sets of a cache.
+/// The padding of rows whose length is a large power of two: without it they would fall into the same cache sets.
 const GAP: usize = 16;
 
-/// The distance of rows of so many columns.
+/// The row stride for this number of columns.
 fn stride(cols: usize) -> usize {
     if cols.is_multiple_of(128) {
         cols + GAP
@@ -23,14 +23,14 @@ pub(super) struct Panel<E: Pooled> {
 }
 
 impl<E: Pooled> Panel<E> {
-    /// A matrix that holds whatever it holds.
+    /// A matrix with undefined contents.
     pub(super) fn new(rows: usize, cols: usize) -> Self {
-        // Fewer columns may have rows that are further apart.
+        // A reshape to fewer columns may have a larger stride.
         let memory = Buffer::uninit(rows * (cols + GAP));
         Self { memory, rows, cols }
     }
 
-    /// Another shape, with no more rows and columns than the first. What it holds is stale.
+    /// Changes the shape, to no more rows and columns than the first shape. The contents are undefined.
     pub(super) fn reshape(&mut self, rows: usize, cols: usize) -> MatrixMut<'_, E> {
         (self.rows, self.cols) = (rows, cols);
         self.write()

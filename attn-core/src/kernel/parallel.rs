@@ -1,4 +1,4 @@
-//! Work for several threads. Where a result depends on how it is cut, that never depends on how many there are.
+//! Work for several threads. Where a result depends on the partition, the partition does not depend on the number of threads.
 
 use std::{
     sync::{
@@ -11,21 +11,22 @@ use std::{
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
-/// Elements that are not worth another thread: a few microseconds of work, about what waking one costs.
+/// The number of elements below which a second thread does not pay: a few microseconds of work, about the cost of waking a
+/// thread.
 pub const SMALL: usize = 16 * 1024;
 
-/// Multiplications that are not worth another thread: some ten microseconds.
+/// The number of multiplications below which a second thread does not pay: about ten microseconds.
 pub const FEW_MULTIPLICATIONS: usize = 32 * SMALL;
 
-/// Lists of so many items take no memory from the heap.
+/// Lists of up to this many items need no heap memory.
 pub const FEW: usize = 16;
 
-/// How many threads there are.
+/// The number of threads.
 pub fn threads() -> usize {
     rayon::current_num_threads()
 }
 
-/// `body(item)` for every item, in any order and by any thread of the current rayon pool.
+/// Runs `body(item)` for every item, in any order and on any thread of the current rayon pool.
 pub fn for_each<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Send + Sync) {
     let mut items: SmallVec<[Option<T>; FEW]> = items.into_iter().map(Some).collect();
     let run = |item: &mut Option<T>| {
@@ -39,14 +40,14 @@ pub fn for_each<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + 
     }
 }
 
-/// Runs all of `body` on a thread of the current rayon pool: there, dividing work among the threads wakes nobody who is not
+/// Runs all of `body` on a thread of the current rayon pool. There, dividing work among the threads wakes only those that are
 /// needed. From outside, every kernel would wait for one thread to wake another.
 pub fn on_pool<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     rayon::scope(|_| body())
 }
 
-/// [`on_pool`] for a whole pass that computes so many numbers at least, if they are worth it: with the other threads kept awake,
-/// which takes some bytes from the heap: where they wait for the next kernel, they use their core.
+/// [`on_pool`] for a whole pass that computes at least this many numbers. If they are worth it, the other threads are kept awake.
+/// That needs some bytes of the heap, and threads that wait for the next kernel use their core.
 pub fn inside<R: Send>(numbers: usize, body: impl FnOnce() -> R + Send) -> R {
     if numbers < SMALL {
         return body();
@@ -60,7 +61,7 @@ pub fn inside<R: Send>(numbers: usize, body: impl FnOnce() -> R + Send) -> R {
     }
 }
 
-/// The part of [`inside`] that is compiled once: every layer has two bodies of its own, and rayon's part is twenty times their size.
+/// The part of [`inside`] that is compiled once: every layer has two bodies, and rayon's part is twenty times their size.
 fn awake_on_pool(body: &mut (dyn FnMut() + Send)) {
     on_pool(|| {
         let _pass = KeepAwake::new(&AWAKE);
@@ -68,21 +69,21 @@ fn awake_on_pool(body: &mut (dyn FnMut() + Send)) {
     });
 }
 
-/// Threads of all pools that wait for work without sleeping. Where two pools work at a time, the second keeps fewer of its own
-/// awake.
+/// The number of threads of all pools that wait for work without sleeping. If two pools work at a time, the second keeps fewer
+/// threads awake.
 static AWAKE: AtomicUsize = AtomicUsize::new(0);
 
-/// How long a thread looks for work in one go. It sleeps after a turn in which there was none.
+/// The time for which a thread looks for work in one turn. It sleeps after a turn without work.
 const TURN: Duration = Duration::from_micros(200);
 
-/// As long as it is there, the other threads of the pool stay awake between kernels. A thread of rayon that finds no work for some
-/// ten microseconds goes to sleep, and to wake it takes longer than many a kernel of a small model.
+/// Keeps the other threads of the pool awake between kernels while it exists. A thread of rayon that finds no work for about ten
+/// microseconds goes to sleep. Waking it takes longer than many kernels of a small model.
 struct KeepAwake {
     is_over: Arc<AtomicBool>,
 }
 
 impl KeepAwake {
-    /// On a thread of a pool. `awake` counts the threads.
+    /// Must be called on a thread of a pool. `awake` counts the threads.
     fn new(awake: &'static AtomicUsize) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let owner = rayon::current_thread_index();
@@ -101,8 +102,8 @@ impl Drop for KeepAwake {
     }
 }
 
-/// Works for the pool, and looks for more. A thread that waits for a piece of its own work may find this, too, and goes on when
-/// the turn ends: so turns are short, and another begins where a thread has nothing else to do.
+/// Executes work of the pool, and looks for more. A thread that waits for a part of its own work may execute this turn, too, and
+/// continues when the turn ends. So turns are short, and a thread that is idle starts the next one.
 fn turn(owner: Option<usize>, is_over: Arc<AtomicBool>, awake: &'static AtomicUsize) {
     let start = Instant::now();
     let mut has_worked = false;
@@ -110,7 +111,7 @@ fn turn(owner: Option<usize>, is_over: Arc<AtomicBool>, awake: &'static AtomicUs
     while goes_on() && start.elapsed() < TURN {
         match rayon::yield_now() {
             Some(rayon::Yield::Executed) => has_worked = true,
-            // Less than a microsecond, for the other thread of the core.
+            // A pause of less than a microsecond, for the other thread of the core.
             _ => (0..16).for_each(|_| std::hint::spin_loop()),
         }
     }
@@ -121,7 +122,7 @@ fn turn(owner: Option<usize>, is_over: Arc<AtomicBool>, awake: &'static AtomicUs
     }
 }
 
-/// How many rows of `width` make a piece of work that is worth a thread.
+/// The number of rows of `width` that are worth a thread.
 pub fn rows_per_task(width: usize) -> usize {
     (SMALL / width.max(1)).max(1)
 }
@@ -144,7 +145,7 @@ mod tests {
                 assert_eq!(AWAKE.load(Ordering::Relaxed), threads - 1);
                 drop(pass);
             });
-            // A turn ends when it finds that the pass is over, but it may not have begun yet.
+            // A turn ends when it finds that the pass is over, but it may not have started yet.
             let sleeps = (0..6_000).any(|_| {
                 std::thread::sleep(Duration::from_millis(10));
                 AWAKE.load(Ordering::Relaxed) == 0
@@ -156,7 +157,7 @@ mod tests {
     #[test]
     fn a_turn_ends_while_there_is_work() {
         static AWAKE: AtomicUsize = AtomicUsize::new(1);
-        /// Work that goes on until the pass is over, or for too long.
+        /// Works until the pass is over, or for too long.
         fn work(since: Instant, is_over: Arc<AtomicBool>) {
             if since.elapsed() > Duration::from_secs(10) {
                 is_over.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Buffers that are used again: a training step in the steady state asks the system for no memory.
+//! Reused buffers: a training step in the steady state requests no memory from the system.
 
 use std::collections::VecDeque;
 use std::fmt::{Debug, Formatter};
@@ -8,10 +8,10 @@ use std::sync::{Mutex, Once, PoisonError};
 use crate::memory::{self, AllocationGuard};
 use crate::simd::Real;
 
-/// The bytes of a cache line and of the widest vector: buffers start at multiples of it.
+/// The bytes of a cache line and of the widest vector. Buffers are aligned to it.
 const ALIGNMENT: usize = 64;
 
-/// Numbers in memory that goes back to the pool when this is dropped.
+/// A slice of numbers whose memory returns to the pool on drop.
 pub struct Buffer<E: Pooled> {
     memory: Vec<E>,
     start: usize,
@@ -23,7 +23,7 @@ pub struct Buffer<E: Pooled> {
 impl<E: Pooled> Buffer<E> {
     /// A buffer of arbitrary numbers, for kernels that write before they read.
     pub fn uninit(len: usize) -> Self {
-        // The room for the alignment comes on top: a power of two is a class, and often a length.
+        // The space for the alignment is added after rounding: a power of two is a size class, and often a length.
         let memory = E::pool().take(size_class(len) + ALIGNMENT / size_of::<E>());
         let start = match memory.as_ptr().align_offset(ALIGNMENT) {
             offset if offset <= ALIGNMENT / size_of::<E>() => offset,
@@ -107,7 +107,7 @@ macro_rules! pooled {
 
 pooled!(f32, f64);
 
-/// Free memory, the longest unused first.
+/// Free memory, least recently used first.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Pool<E>(Mutex<Free<E>>);
@@ -117,14 +117,14 @@ struct Free<E> {
     blocks: VecDeque<Vec<E>>,
     /// Numbers in `blocks`.
     idle: usize,
-    /// Numbers given out, now and at most so far.
+    /// Numbers in use, now and at the peak.
     in_use: usize,
     most_in_use: usize,
 }
 
 impl<E> Free<E> {
-    /// Forgets the longest unused blocks beyond twice what was ever in use at a time: a step whose parts need different
-    /// lengths finds all of them again, and yet the pool is bounded. Fewer stay where the program asks for that.
+    /// Releases the least recently used blocks beyond twice the peak use. So a step whose parts need different lengths finds all
+    /// of them again, and the pool is bounded. The limit of the program may be lower.
     fn trim(&mut self) {
         let most =
             (2 * self.most_in_use - self.in_use).min(memory::kept_at_most() / size_of::<E>());
@@ -149,7 +149,7 @@ impl<E: Real> Pool<E> {
         let mut free = self.lock();
         free.in_use += len;
         free.most_in_use = free.most_in_use.max(free.in_use);
-        // The most recently used one of the class is likely still in a cache.
+        // The most recently used block of the class is probably still in a cache.
         let found = free.blocks.iter().rposition(|block| block.len() == len);
         let block = found.and_then(|at| free.blocks.remove(at));
         if block.is_some() {
@@ -178,11 +178,11 @@ impl<E: Real> Pool<E> {
 
 static FIRST: Once = Once::new();
 
-/// Makes the system's allocator keep what a training step frees for the next one.
+/// Makes the system's allocator keep the memory that a training step frees for the next one.
 ///
-/// Results and gradients are dfdx's, and not from a pool. glibc takes them from fresh pages of the system, and gives the
-/// pages back when they are freed, unless a larger block was freed before; then it keeps twice as much. Fresh pages cost
-/// a third of the time of a small layer. This is the largest block that it learns from, and no page of it is touched.
+/// Results and gradients are dfdx's, and not from a pool. glibc maps new pages for them and unmaps the pages when they are freed,
+/// unless a larger block was freed before: then it keeps twice as much. New pages cost a third of the time of a small layer. The
+/// block here is the largest one that glibc adapts to. No page of it is touched.
 fn keep_freed_memory() {
     const LARGEST: usize = 32 << 20;
     drop(std::hint::black_box(vec![0_u8; LARGEST - (64 << 10)]));
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn memory_is_used_again() {
-        // A length that no other test asks for.
+        // No other test uses this length.
         const LEN: usize = 123_457;
         let first = Buffer::<f64>::uninit(LEN);
         let address = first.as_ptr();
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(second.as_ptr(), address);
         assert_eq!(second.len(), LEN);
         assert!(second.iter().all(|&x| x == 0.0));
-        // A buffer that lives is not given out again.
+        // A buffer in use is not given out again.
         assert_ne!(Buffer::<f64>::uninit(LEN).as_ptr(), address);
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let step = || {
             let saved = [pool.take(1000), pool.take(2000)];
             let mut addresses: Vec<_> = saved.iter().map(Vec::as_ptr).collect();
-            // Not at a time, so that all of it together is more than is ever in use.
+            // One after the other, so that together they are more than the peak use.
             for len in [500, 700, 900] {
                 let scratch = pool.take(len);
                 addresses.push(scratch.as_ptr());

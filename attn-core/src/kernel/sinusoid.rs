@@ -1,13 +1,13 @@
-//! Waves of many lengths, one number per position and column.
+//! Sinusoidal positions: waves of many lengths, one number per position and column.
 //!
-//! Vaswani et al., "Attention is all you need" (2017), section 3.5: `sin` and `cos` of `s / 10000^(2 i / width)` in the
-//! columns `2 i` and `2 i + 1`. The last column of an odd width is a `sin`.
+//! Vaswani et al., "Attention is all you need" (2017), section 3.5: `sin` and `cos` of `s / 10000^(2 i / width)` in the columns
+//! `2 i` and `2 i + 1`. The last column of an odd width is a `sin`.
 
 use super::compiled::compiled;
 use super::parallel::{for_each, rows_per_task};
 use super::{MatrixMut, Pooled};
 
-/// How much longer the longest wave is than the shortest, about.
+/// The ratio of the longest to the shortest wavelength, approximately.
 const BASE: f64 = 10_000.0;
 
 /// The angle by which the wave of a column advances per position.

@@ -5,8 +5,8 @@
 //! dx   = y (dy - Σ y dy)
 //! ```
 //!
-//! Taking out the largest element changes no quotient, and no power overflows. PyTorch: `torch.softmax(x, -1)`, also where
-//! a row holds NaN or infinities: -∞ becomes 0; a row of nothing else, or with +∞ or NaN, becomes NaN.
+//! The maximum is subtracted first: it changes no quotient, and no power overflows. PyTorch: `torch.softmax(x, -1)`, also for
+//! rows with NaN or infinities: -∞ becomes 0. A row of -∞ only, or with +∞ or NaN, becomes NaN.
 
 use super::compiled::compiled;
 use super::lanes::for_lanes;
@@ -33,7 +33,7 @@ compiled! {
         });
     }
 
-    /// Adds the derivative to `d_x`, given the result `y` and the gradient of it.
+    /// Adds the derivative to `d_x`, from the result `y` and its gradient.
     ///
     /// # Panics
     /// If the shapes differ.
@@ -69,7 +69,7 @@ impl<E: Real> Kernel for Forward<'_, E> {
             let x = self.x.row(i);
             let y = self.y.row_mut(i);
             let max = V::splat(slice::max::<V>(x));
-            // Two sums in turn, so that an addition need not wait for the one before it.
+            // Two alternating sums, so that an addition need not wait for the previous one.
             let mut sums = [V::zero(); 2];
             let to = &mut *y;
             for_lanes!(V, x.len(), [x], [to], {
@@ -134,7 +134,7 @@ mod tests {
             for cols in LENGTHS[1..].iter().copied() {
                 let x: Vec<f32> = noise(3 * cols, 1).iter().map(|x: &f32| 9.0 * x).collect();
                 let want: Vec<f64> = wide(&x).chunks(cols).flat_map(naive).collect();
-                // Shares of at most 1, from differences of up to 18 that are rounded by 1e-6.
+                // Weights of at most 1, from differences of up to 18 that are rounded by 1e-6.
                 assert_close(
                     format!("{cols} on {isa}"),
                     &softmax(&x, 3),
@@ -160,7 +160,7 @@ mod tests {
                 );
                 let loss = |x: &[f64]| naive(x).iter().zip(&weights).map(|(y, w)| y * w).sum();
                 let want = slopes(&x, loss).into_iter().map(|d| 1.0 + d);
-                // The error of the differences.
+                // The error of the central differences.
                 assert_close(
                     format!("{cols} on {isa}"),
                     &d_x,

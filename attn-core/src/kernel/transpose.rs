@@ -7,10 +7,10 @@ use crate::simd::{Kernel, Vector, run};
 /// The lanes of the widest vector.
 const MOST_LANES: usize = 16;
 
-/// `to = xᵀ`, by one thread.
+/// `to = xᵀ`, on one thread.
 ///
 /// # Panics
-/// If the shapes do not fit, or the elements of a row of `x` do not lie side by side.
+/// If the shapes do not fit, or the elements of a row of `x` are not contiguous.
 #[track_caller]
 pub(super) fn transpose<E: Real>(x: Matrix<'_, E>, to: MatrixMut<'_, E>) {
     assert!(
@@ -39,13 +39,13 @@ impl<E: Real> Kernel for Transpose<'_, E> {
     }
 }
 
-/// [`transpose`] as a part of a kernel. Panics where rows or columns of `to` are fewer.
+/// [`transpose`] as a part of a kernel. Panics if `to` has fewer rows or columns.
 #[inline(always)]
 pub(super) fn transpose_here<V: Vector>(
     x: Matrix<'_, V::Element>,
     to: &mut MatrixMut<'_, V::Element>,
 ) {
-    // Along the rows of the result, so that few of them are written at a time.
+    // The loop is along the rows of the result, so that few rows are written at a time.
     for col in (0..x.cols()).step_by(V::LANES) {
         for row in (0..x.rows()).step_by(V::LANES) {
             transpose_square::<V>(x, to, row, col);
@@ -53,7 +53,7 @@ pub(super) fn transpose_here<V: Vector>(
     }
 }
 
-/// The square of vectors of `x` that starts at `row` and `col`, or what there is of it.
+/// The square of vectors of `x` that starts at `row` and `col`, or the part of it within `x`.
 #[allow(
     clippy::needless_range_loop,
     reason = "so that the vectors stay in registers"
@@ -67,7 +67,7 @@ fn transpose_square<V: Vector>(
 ) {
     let rows = x.rows() - row;
     let cols = x.cols() - col;
-    // A square of its own for each case: one that is indexed by a variable is not kept in registers.
+    // Each case has its own array: an array with a variable index is not kept in registers.
     if rows >= V::LANES && cols >= V::LANES {
         let mut square = [V::zero(); MOST_LANES];
         for i in 0..V::LANES {
@@ -89,8 +89,8 @@ fn transpose_square<V: Vector>(
     }
 }
 
-/// Interleaving the upper with the lower half of the vectors moves a bit from their index to that of the lanes. Once for
-/// each bit is a transpose.
+/// Interleaving the upper with the lower half of the vectors moves one bit from their index to that of the lanes. Doing so once
+/// for each bit is a transpose.
 #[inline(always)]
 fn transpose_vectors<V: Vector>(square: &mut [V; MOST_LANES]) {
     for _ in 0..V::LANES.ilog2() {

@@ -2,22 +2,22 @@
 
 use crate::{entry::Looked, kernel::attention::MaskBlocks};
 
-/// A shape that is not that of the weights.
+/// A shape that does not fit the weights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
-    /// More or fewer weights than the shape has.
+    /// The number of weights differs from that of the shape.
     #[error("a map of {shape:?} has {expected} weights, found {found}")]
     Weights {
         /// `[batch, heads, query, key]`
         shape: [usize; 4],
-        /// How many weights a map of this shape has.
+        /// The number of weights of a map of this shape.
         expected: usize,
-        /// How many there are.
+        /// The actual number.
         found: usize,
     },
 
-    /// The sizes other than 0 have a product that no memory can hold.
+    /// No memory can hold the product of the nonzero sizes.
     #[error("a map of {shape:?} is larger than any memory")]
     TooLarge {
         /// `[batch, heads, query, key]`
@@ -25,7 +25,7 @@ pub enum MapError {
     },
 }
 
-/// The weights with which one attention of a model looked from its queries at its keys, for every sequence and head.
+/// The attention weights of one attention of a model, for every sequence and head.
 ///
 /// ```
 /// use attn::maps::AttentionMap;
@@ -51,7 +51,7 @@ pub struct AttentionMap {
 }
 
 impl AttentionMap {
-    /// A map of these weights, `[batch, heads, query, key]` in the order of memory.
+    /// A map of these weights, `[batch, heads, query, key]`, row-major.
     ///
     /// # Panics
     /// Where [`try_new`](AttentionMap::try_new) returns an error.
@@ -60,7 +60,7 @@ impl AttentionMap {
         Self::try_new(name, shape, weights).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// [`new`](AttentionMap::new) for a shape that comes from elsewhere.
+    /// [`new`](AttentionMap::new) for a shape from an unchecked source.
     ///
     /// ```
     /// use attn::maps::AttentionMap;
@@ -76,7 +76,7 @@ impl AttentionMap {
         shape: [usize; 4],
         weights: Vec<f32>,
     ) -> Result<Self, MapError> {
-        // A size of 0 must not hide that others are more than any memory holds.
+        // A size of 0 must not hide an overflow of the others.
         let most = shape.iter().try_fold(1, |product: usize, &size| {
             let product = product.checked_mul(size.max(1))?;
             (product <= isize::MAX as usize).then_some(product)
@@ -101,7 +101,7 @@ impl AttentionMap {
         })
     }
 
-    /// A map of the weights that a layer has returned, `[batch, heads, query, key]` or `[heads, query, key]`.
+    /// A map of the weights that a layer returned, `[batch, heads, query, key]` or `[heads, query, key]`.
     ///
     /// ```
     /// use attn::{dfdx::prelude::*, maps::AttentionMap};
@@ -117,13 +117,13 @@ impl AttentionMap {
         Self::new(name, shape, weights)
     }
 
-    /// The same with what the kernels make of the mask: `mask_blocks(queries, keys)` of a declared layer.
+    /// The same map with the blocks of the mask: `mask_blocks(queries, keys)` of a declared layer.
     pub fn with_mask_blocks(self, blocks: MaskBlocks) -> Self {
         let blocks = Some(blocks);
         Self { blocks, ..self }
     }
 
-    /// Where the attention stands in its model: `blocks.3.attention`.
+    /// The path of the attention in its model: `blocks.3.attention`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -158,7 +158,7 @@ impl AttentionMap {
         &self.weights
     }
 
-    /// The blocks of the mask, as if the data of the call let every pair through.
+    /// The blocks of the mask, as if the data of the call hid no pair.
     pub fn mask_blocks(&self) -> Option<&MaskBlocks> {
         self.blocks.as_ref()
     }
@@ -178,7 +178,7 @@ impl AttentionMap {
         &self.weights[(batch * heads + head) * size..][..size]
     }
 
-    /// With which weights one query looks at the keys.
+    /// The weights of one query over the keys.
     ///
     /// # Panics
     /// If there is no such sequence, head or query.
@@ -192,8 +192,8 @@ impl AttentionMap {
         &self.head(batch, head)[query * self.keys()..][..self.keys()]
     }
 
-    /// How evenly a query looks at its keys, in bits: `-Σ w log₂ w` of its weights, divided by their sum where that is not 1. 0 if it
-    /// looks at one key or at none, `log₂ n` if at `n` keys alike, NaN if a weight is not finite.
+    /// The entropy of a query's weights in bits: `-Σ w log₂ w`, where the weights are divided by their sum if that is not 1. It
+    /// is 0 if the query attends to one key or none, `log₂ n` if it attends to `n` keys equally, NaN if a weight is not finite.
     ///
     /// # Panics
     /// If there is no such sequence, head or query.
@@ -212,7 +212,7 @@ impl AttentionMap {
         terms.sum::<f64>().max(0.0)
     }
 
-    /// The mean [`entropy`](Self::entropy) of a head over all sequences and queries, in bits; 0 if there is no query.
+    /// The mean [`entropy`](Self::entropy) of a head over all sequences and queries, in bits, or 0 if there is no query.
     ///
     /// # Panics
     /// If there is no such head.
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn weights_that_do_not_sum_to_one_are_shares_of_their_sum() {
-        // As the sigmoid gives them.
+        // Weights as from a sigmoid.
         let even = map([1, 1, 1, 2], &[0.75, 0.75]);
         assert_eq!(even.entropy(0, 0, 0), 1.0);
         let odd = map([1, 1, 1, 2], &[0.25, 0.75]);

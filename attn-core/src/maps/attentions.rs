@@ -7,7 +7,7 @@ use crate::{
     kernel::attention::MaskBlocks,
 };
 
-/// The attentions of a model in the order in which they run: what each is called, and the blocks of its mask.
+/// The attentions of a model in the order of execution, with their names and the blocks of their masks.
 #[derive(Debug, Default)]
 pub struct Attentions {
     path: String,
@@ -17,12 +17,12 @@ pub struct Attentions {
 type Blocks = fn(usize, usize) -> MaskBlocks;
 
 impl Attentions {
-    /// An attention of this name.
+    /// Adds an attention of this name.
     pub fn attention(&mut self, name: &str, blocks: Blocks) {
         self.found.push((format!("{}{name}", self.path), blocks));
     }
 
-    /// The attentions of a loop of this name.
+    /// Adds the attentions of a loop of this name.
     pub fn repeat(&mut self, name: &str, rounds: usize, body: impl Fn(&mut Self)) {
         let outside = self.path.len();
         for round in 0..rounds {
@@ -33,10 +33,10 @@ impl Attentions {
     }
 }
 
-/// Runs a model in its composed form and returns what its attentions looked at.
+/// Runs a model in its composed form and returns its attention maps.
 ///
 /// # Errors
-/// That of the model.
+/// The error of the model.
 pub fn attention_maps<Output, Dev>(
     run: impl FnOnce(ForwardOptions<'_>) -> Result<Output, Error<Dev>>,
     list: impl FnOnce(&mut Attentions),

@@ -1,7 +1,7 @@
-//! The weights of the attentions of a model: an [`AttentionMap`] for each.
+//! The attention weights of a model: one [`AttentionMap`] per attention.
 //!
-//! `attention_maps(x)` of a declared model returns one per attention, in the order in which they run. Weights only exist in the
-//! composed form, so that is what runs: its memory grows with the square of the lengths.
+//! `attention_maps(x)` of a declared model returns the maps in the order of execution. It runs the composed form, the only one
+//! that stores the weights, so its memory grows with the square of the lengths.
 //!
 //! - `attention_map`: the weights, and what can be read from them.
 //! - `attentions`: how they come out of a pass.

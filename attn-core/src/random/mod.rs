@@ -1,8 +1,7 @@
-//! Randomness that depends on a key and a place alone.
+//! Random numbers as a function of a key and a position.
 //!
-//! A counter-based generator has no state: the number for a place is a function of the key and the place. So the
-//! same dropout mask comes out whatever order, tiling or number of threads it is computed in, and again in the
-//! backward pass without having been kept.
+//! A counter-based generator has no state: the number at a position is a function of the key and the position. So a dropout mask
+//! does not depend on order, tiling or number of threads, and the backward pass recomputes it instead of reading a saved one.
 
 mod philox;
 

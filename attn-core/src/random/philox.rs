@@ -2,7 +2,7 @@
 
 /// Odd multipliers of the two halves of a round.
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// The numbers that are added to the key after each round: the golden ratio and sqrt(3) - 1, as fractions of 2^32.
+/// The increments of the key after each round: the golden ratio and sqrt(3) - 1, as fractions of 2^32.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
@@ -29,7 +29,7 @@ impl Philox4x32 {
         }
     }
 
-    /// Four independent, uniformly distributed words for a counter. In a kernel, a loop over counters is vectorised.
+    /// Four independent, uniformly distributed words for a counter. A loop over counters is vectorised in a kernel.
     #[inline(always)]
     pub fn block(&self, mut counter: [u32; 4]) -> [u32; 4] {
         let mut key = self.key;
@@ -42,10 +42,10 @@ impl Philox4x32 {
 }
 
 impl Philox4x32 {
-    /// How many blocks [`blocks`](Self::blocks) computes.
+    /// The number of blocks of [`blocks`](Self::blocks).
     pub const BLOCKS: usize = 16;
 
-    /// The [`block`](Self::block)s of the counters from `first` on, counted in its first two words: side by side in the
+    /// The [`block`](Self::block)s of consecutive counters from `first` on, counted in its first two words: one per lane in the
     /// vectors of a kernel.
     #[inline(always)]
     pub fn blocks(&self, first: [u32; 4]) -> [[u32; 4]; Self::BLOCKS] {
@@ -105,7 +105,8 @@ mod tests {
     #[test]
     fn many_blocks_count_in_the_first_two_words() {
         let random = Philox4x32::new(7);
-        let (max, second) = (u32::MAX, |first| random.blocks(first)[1]);
+        let max = u32::MAX;
+        let second = |first| random.blocks(first)[1];
         assert_eq!(random.blocks([3, 4, 5, 6])[0], random.block([3, 4, 5, 6]));
         assert_eq!(second([3, 4, 5, 6]), random.block([4, 4, 5, 6]));
         assert_eq!(second([max, 4, 5, 6]), random.block([0, 5, 5, 6]));

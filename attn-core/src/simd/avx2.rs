@@ -1,14 +1,14 @@
 //! Vectors of 256 bits: AVX2 with FMA.
 //!
-//! SAFETY of every block here: the head of [the module](super) says why an instruction is only reached on a machine
-//! that has it. Loads and stores state their bounds beside them.
+//! SAFETY of every block here: the head of [the module](super) says why an instruction is only reached on a machine that has it.
+//! Loads and stores state their bounds beside them.
 
 use std::arch::x86_64::*;
 
 use super::vector::{mask_operators, operators};
 use super::{Mask, Vector};
 
-/// All ones, then none: a window onto it is a mask of the first lanes.
+/// Ones, then zeros: a window of this table is a mask of the first lanes.
 static FIRST_OF_8: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 static FIRST_OF_4: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 
@@ -34,7 +34,7 @@ macro_rules! vector {
         #[derive(Clone, Copy)]
         pub(super) struct $vector($register);
 
-        /// All bits of a lane set, or none.
+        /// All bits of a lane are set, or none.
         #[derive(Clone, Copy)]
         pub(super) struct $mask($register);
 
@@ -164,7 +164,7 @@ macro_rules! vector {
 
             #[inline(always)]
             fn exp2_of_integer(self) -> Self {
-                // The sum's lowest bits are the biased exponent; the shift puts it in its place and the rest away.
+                // The lowest bits of the sum are the biased exponent. The shift moves them into place and discards the rest.
                 let biased = self + Self::splat($integers + $bias);
                 // SAFETY: see the head of this file.
                 Self(unsafe { $from_bits($shl::<$mantissa>($to_bits(biased.0))) })
@@ -176,7 +176,7 @@ macro_rules! vector {
                 unsafe {
                     let bits = $to_bits(self.0);
                     let one = $to_bits(Self::splat(1.0).0);
-                    // How many times 2 above √½, biased: added to `integers` below it makes an integer of the type.
+                    // The exponent that puts the mantissa above √½, biased: added to `integers` it makes an integer of the type.
                     let power = $shr::<$mantissa>($add_bits($sub_bits(bits, $set1_bits($sqrt_half)), one));
                     let m = Self($from_bits($sub_bits(bits, $sub_bits($shl::<$mantissa>(power), one))));
                     let e = $from_bits($add_bits(power, $to_bits(Self::splat($integers).0)));
@@ -210,10 +210,11 @@ macro_rules! vector {
 
             #[inline(always)]
             fn interleave(self, other: Self) -> (Self, Self) {
-                // The instructions work on the two halves of a register apart.
+                // The instructions treat the two halves of a register separately.
                 // SAFETY: see the head of this file.
                 unsafe {
-                    let (even, odd) = ($unpacklo(self.0, other.0), $unpackhi(self.0, other.0));
+                    let even = $unpacklo(self.0, other.0);
+                    let odd = $unpackhi(self.0, other.0);
                     (Self($permute2f128::<0x20>(even, odd)), Self($permute2f128::<0x31>(even, odd)))
                 }
             }
@@ -305,7 +306,7 @@ vector! {
     }
 }
 
-/// Halves a register until one lane is left; `avx512` comes here with its two halves folded.
+/// Halves a register until one lane is left. `avx512` uses it after it has folded its two halves.
 macro_rules! fold_f32 {
     ($name:ident, $wide:ident, $single:ident) => {
         #[inline(always)]

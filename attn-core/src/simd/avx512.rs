@@ -182,7 +182,7 @@ macro_rules! vector {
 
             #[inline(always)]
             fn exp2_of_integer(self) -> Self {
-                // The sum's lowest bits are the biased exponent; the shift puts it in its place and the rest away.
+                // The lowest bits of the sum are the biased exponent. The shift moves them into place and discards the rest.
                 let biased = self + Self::splat($integers + $bias);
                 // SAFETY: see the head of this file.
                 Self(unsafe { $from_bits($shl::<$mantissa>($to_bits(biased.0))) })
@@ -205,7 +205,7 @@ macro_rules! vector {
                 unsafe {
                     let bits = $to_bits(self.0);
                     let one = $to_bits(Self::splat(1.0).0);
-                    // How many times 2 above √½, biased: added to `integers` below it makes an integer of the type.
+                    // The exponent that puts the mantissa above √½, biased: added to `integers` it makes an integer of the type.
                     let power = $shr::<$mantissa>($add_bits($sub_bits(bits, $set1_bits($sqrt_half)), one));
                     let m = Self($from_bits($sub_bits(bits, $sub_bits($shl::<$mantissa>(power), one))));
                     let e = $from_bits($add_bits(power, $to_bits(Self::splat($integers).0)));
@@ -320,7 +320,7 @@ fn halves_f64(v: __m512d) -> (__m256d, __m256d) {
     unsafe { (_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd::<1>(v)) }
 }
 
-/// The lanes of both in turn. An index counts the lanes of `a`, then those of `b`.
+/// Interleaves the lanes of both. An index counts the lanes of `a`, then those of `b`.
 #[inline(always)]
 fn interleave_f32(a: __m512, b: __m512) -> (__m512, __m512) {
     // SAFETY: see the head of this file.
@@ -334,7 +334,7 @@ fn interleave_f32(a: __m512, b: __m512) -> (__m512, __m512) {
     }
 }
 
-/// The lanes of both in turn. An index counts the lanes of `a`, then those of `b`.
+/// Interleaves the lanes of both. An index counts the lanes of `a`, then those of `b`.
 #[inline(always)]
 fn interleave_f64(a: __m512d, b: __m512d) -> (__m512d, __m512d) {
     // SAFETY: see the head of this file.

@@ -1,26 +1,26 @@
-//! The passes of [`mod@slice`] as functions of their own: each call chooses the instruction set.
+//! The passes of [`mod@slice`] as functions that choose the instruction set at each call.
 //!
-//! Code that makes several of them over the same data is better written as one [`Kernel`].
+//! Code that makes several passes over the same data is better written as one [`Kernel`].
 
 use super::slice::Map;
 use super::{Kernel, Real, Vector, math, run, slice};
 
-/// The sum of `x`; 0 for none.
+/// The sum of `x`, or 0 if it is empty.
 pub fn sum<E: Real>(x: &[E]) -> E {
     run(Sum(x))
 }
 
-/// The sum of the products of `x` and `y`. Panics where their lengths differ.
+/// The sum of the products of `x` and `y`. Panics if their lengths differ.
 pub fn dot<E: Real>(x: &[E], y: &[E]) -> E {
     run(Dot(x, y))
 }
 
-/// The largest element of `x`, passing over NaN; -∞ for none.
+/// The largest element of `x` other than NaN, or -∞ if there is none.
 pub fn max<E: Real>(x: &[E]) -> E {
     run(Max(x))
 }
 
-/// `y += a x`. Panics where their lengths differ.
+/// `y += a x`. Panics if their lengths differ.
 pub fn axpy<E: Real>(a: E, x: &[E], y: &mut [E]) {
     run(Axpy(a, x, y));
 }
@@ -110,18 +110,18 @@ macro_rules! maps {
 }
 
 maps! {
-    /// [`math::exp`], to be mapped.
+    /// [`math::exp`] as a [`Map`].
     Exp: math::exp;
-    /// [`math::exp_of_nonpositive`], to be mapped.
+    /// [`math::exp_of_nonpositive`] as a [`Map`].
     ExpOfNonpositive: math::exp_of_nonpositive;
-    /// [`math::exp_of_weight`], to be mapped.
+    /// [`math::exp_of_weight`] as a [`Map`].
     ExpOfWeight: math::exp_of_weight;
-    /// [`math::ln`], to be mapped.
+    /// [`math::ln`] as a [`Map`].
     Ln: math::ln;
-    /// [`math::tanh`], to be mapped.
+    /// [`math::tanh`] as a [`Map`].
     Tanh: math::tanh;
-    /// [`math::erf`], to be mapped.
+    /// [`math::erf`] as a [`Map`].
     Erf: math::erf;
-    /// [`math::sigmoid`], to be mapped.
+    /// [`math::sigmoid`] as a [`Map`].
     Sigmoid: math::sigmoid;
 }

@@ -1,4 +1,4 @@
-//! One algorithm, run with the widest vectors of the machine.
+//! Dispatch: an algorithm runs with the widest vectors of the machine.
 
 use super::isa::{self, Isa};
 use super::scalar;
@@ -19,7 +19,7 @@ impl Isa {
     /// Runs `kernel` with this instruction set.
     ///
     /// # Panics
-    /// Where the machine lacks it.
+    /// If the machine lacks it.
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         K::Element::run_on(self, kernel)
@@ -51,7 +51,7 @@ macro_rules! real {
                 isa.assert_available();
                 match isa {
                     Isa::Scalar => run_scalar::<scalar::$scalar, K>(kernel),
-                    // SAFETY: the machine was asked on the line above.
+                    // SAFETY: the line above has checked the machine.
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => unsafe { run_avx2::<avx2::$avx2, K>(kernel) },
                     // SAFETY: as above.
@@ -79,7 +79,7 @@ macro_rules! real {
 real!(f32, F32x8, F32x8, F32x16, F32x4, gemm_f32);
 real!(f64, F64x4, F64x4, F64x8, F64x2, gemm_f64);
 
-// The wrappers: not inlined (their callers lack the features), with the kernel inlined into them.
+// The wrappers are not inlined, as their callers lack the features. The kernel is inlined into them.
 
 fn run_scalar<V: Vector, K: Kernel<Element = V::Element>>(kernel: K) -> K::Output {
     kernel.run::<V>()

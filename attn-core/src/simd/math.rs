@@ -1,7 +1,8 @@
 //! Elementary functions over vectors, written once for both types and every instruction set.
 //!
-//! The largest errors seen, in units in the last place (scalar form, the others): of `f32` over all 2^32 numbers; of
-//! `f64` over 4,000 arguments each, against 160 bits. The tests hold `f32` to 2 (`sigmoid` to
+//! The table has the largest errors found, in units in the last place (scalar form, other forms): of `f32` over all 2^32 numbers,
+//! of `f64` over 4,000 arguments each, against 160 bits. The tests allow 2 for `f32` (2.5 for `sigmoid`, 3 for `tanh`), and 4 for
+//! `f64`.
 //! 2.5, `tanh` to 3), and `f64` to 4.
 //!
 //! | function | `f32` | `f64` |
@@ -12,8 +13,8 @@
 //! | [`erf`] | 1.32, 1.00 | 1.02, 0.98 |
 //! | [`sigmoid`] | 2.41, 2.41 | 1.71, 1.71 |
 //!
-//! Zeros, infinities, NaN and subnormal arguments give what the standard library's functions give. Results of [`exp`] and
-//! [`sigmoid`] are normal numbers or 0: with subnormal ones, a processor may take a hundred times as long.
+//! For zeros, infinities, NaN and subnormal arguments the results are those of the standard library. Results of [`exp`] and
+//! [`sigmoid`] are normal numbers or 0, as a processor may take a hundred times as long for subnormal ones.
 
 use super::tables::Tables;
 use super::{Real, Vector};
@@ -22,26 +23,26 @@ use super::{Real, Vector};
 #[inline(always)]
 pub fn exp<V: Vector>(x: V) -> V {
     let min = constant::<V>(Tables::EXP_MIN);
-    // NaN passes: each bound gives its argument back where that is NaN.
+    // NaN is preserved: each bound returns its argument where that is NaN.
     let (p, n) = exp_m1_and_exponent(constant::<V>(Tables::EXP_MAX).min(min.max(x)));
     V::select(x.lt(min), V::zero(), (p + constant(Real::ONE)).scale(n))
 }
 
-/// [`exp`] for `x ≤ 0`, a quarter faster than that on AVX2. Above 0 it may return anything.
+/// [`exp`] for `x ≤ 0`, a quarter faster than that on AVX2. For a positive `x` the result is undefined.
 #[inline(always)]
 pub fn exp_of_nonpositive<V: Vector>(x: V) -> V {
     exp_from(Tables::EXP_MIN, x)
 }
 
-/// `e^x` for `x ≤ 0`, as the weight of something beside others of which the largest is about 1: [`exp`]'s bits, and 0 where
-/// that is below 2^-80 (`f32`) and 2^-900 (`f64`). Such weights change no sum of numbers of one size, but their products with
-/// small numbers are subnormal. Above 0 it may return anything.
+/// `e^x` for `x ≤ 0`, as a weight among others of which the largest is about 1. The bits are those of [`exp`], except that
+/// results below 2^-80 (`f32`) and 2^-900 (`f64`) are 0. Such weights do not change a sum of numbers of similar size, but their
+/// products with small numbers are subnormal. For a positive `x` the result is undefined.
 #[inline(always)]
 pub fn exp_of_weight<V: Vector>(x: V) -> V {
     exp_from(Tables::EXP_MIN_WEIGHT, x)
 }
 
-/// `e^x` for `x ≤ 0`, and 0 below `min`, where it is a normal number still.
+/// `e^x` for `x ≤ 0`, and 0 below `min`, where it is still a normal number.
 #[inline(always)]
 fn exp_from<V: Vector>(min: V::Element, x: V) -> V {
     let min = V::splat(min);
@@ -50,7 +51,7 @@ fn exp_from<V: Vector>(min: V::Element, x: V) -> V {
     V::select(x.lt(min), V::zero(), e.scale_normal(n))
 }
 
-/// Where `x` is less than 2^-100 (`f32`) or 2^-950 (`f64`) on either side of 0: see [`exp_of_weight`].
+/// Whether `|x|` is less than 2^-100 (`f32`) or 2^-950 (`f64`): see [`exp_of_weight`].
 #[inline(always)]
 pub fn is_negligible<V: Vector>(x: V) -> V::Mask {
     x.abs().lt(constant(Tables::NEGLIGIBLE))
@@ -66,7 +67,7 @@ fn exp_m1_and_exponent<V: Vector>(x: V) -> (V, V) {
     ((r * r).mul_add(polynomial(r, Tables::EXP), r), n)
 }
 
-/// The natural logarithm. -∞ at both zeros, NaN below.
+/// The natural logarithm: -∞ at both zeros, NaN for negative numbers.
 #[inline(always)]
 pub fn ln<V: Vector>(x: V) -> V {
     // x = 2^e (1 + f), with 1 + f between √½ and √2.
@@ -75,8 +76,8 @@ pub fn ln<V: Vector>(x: V) -> V {
     let (m, e) = lifted.split_exponent();
     let e = V::select(subnormal, e - constant(Tables::LN_LIFT_EXPONENT), e);
     let f = m - constant(Real::ONE);
-    // ln(1 + f) = 2 s + s R with s = f / (2 + f); since 2 s = f - s f, and s f is nearly f²/2, this adds what is small
-    // first, and f last (fdlibm, `e_log.c`).
+    // ln(1 + f) = 2 s + s R with s = f / (2 + f). Since 2 s = f - s f, and s f is nearly f²/2, small terms are added first, and f
+    // last (fdlibm, `e_log.c`).
     let s = f / (f + constant(Real::TWO));
     let w = s * s;
     let rest = w * polynomial(w, Tables::LN);
@@ -97,7 +98,7 @@ pub fn ln<V: Vector>(x: V) -> V {
 /// The hyperbolic tangent: ±1 exactly from ±9.02 (`f32`) and ±19.1 (`f64`) on.
 #[inline(always)]
 pub fn tanh<V: Vector>(x: V) -> V {
-    // tanh |x| = e / (e + 2) with e = e^2|x| - 1; of e, 2^n - 1 is exact and the rest small, so that no digits cancel.
+    // tanh |x| = e / (e + 2) with e = e^2|x| - 1. In e, 2^n - 1 is exact and the rest is small, so that there is no cancellation.
     let a = constant::<V>(Tables::TANH_MAX).min(x.abs());
     let (p, n) = exp_m1_and_exponent(a + a);
     let one = constant::<V>(Real::ONE);
@@ -112,13 +113,13 @@ pub fn erf<V: Vector>(x: V) -> V {
     let a = x.abs();
     let small = a.mul_add(polynomial(a * a, Tables::ERF_SMALL), a);
     let one = constant::<V>(Real::ONE);
-    // The powers of x - 1 vanish where 1 - erf is large, and their rounding errors with them.
+    // The powers of x - 1 vanish where 1 - erf is large, and so do their rounding errors.
     let u = constant::<V>(Tables::ERF_MAX).min(a) - one;
     let large = one - exp(polynomial(u, Tables::ERF_LARGE));
     V::select(a.lt(one), small, large).copysign(x)
 }
 
-/// The logistic function `1 / (1 + e^-x)`, without overflow on either side. 0 where it would be subnormal, as [`exp`] is.
+/// The logistic function `1 / (1 + e^-x)`, without overflow on either side. Subnormal results are 0, as in [`exp`].
 #[inline(always)]
 pub fn sigmoid<V: Vector>(x: V) -> V {
     let one = constant::<V>(Real::ONE);
@@ -126,7 +127,7 @@ pub fn sigmoid<V: Vector>(x: V) -> V {
     V::select(x.ge(V::zero()), one, e) / (one + e)
 }
 
-/// The largest integer that is not above `x`: exact for every number.
+/// The largest integer that is at most `x`. It is exact.
 #[inline(always)]
 pub fn floor<V: Vector>(x: V) -> V {
     let nearest = x.round();
@@ -134,8 +135,8 @@ pub fn floor<V: Vector>(x: V) -> V {
     V::select(x.lt(nearest), below, nearest)
 }
 
-/// The remainder of `x / y`, with the sign of `x`: exact. Lane by lane, since quotients may be larger than any integer of
-/// the type.
+/// The remainder of `x / y`, with the sign of `x`. It is exact. It is computed lane by lane, since quotients may be larger than
+/// any integer of the type.
 #[inline(always)]
 pub fn rem<V: Vector>(x: V, y: V) -> V {
     const MOST_LANES: usize = 16;
@@ -144,16 +145,17 @@ pub fn rem<V: Vector>(x: V, y: V) -> V {
     x.store(&mut dividends);
     y.store(&mut divisors);
     for (x, y) in dividends.iter_mut().zip(divisors) {
-        let (wide, divisor): (f64, f64) = ((*x).into(), y.into());
+        let wide: f64 = (*x).into();
+        let divisor: f64 = y.into();
         *x = Real::of_f64(wide % divisor);
     }
     V::load(&dividends)
 }
 
-/// `x^n`, by repeated squaring; 1 for `n` = 0, whatever `x` is. Where `x^-n` overflows, it is 0 even if a subnormal number
-/// would be nearer.
+/// `x^n`, by repeated squaring. It is 1 for `n` = 0 and any `x`. Where `x^-n` overflows, it is 0 even if a subnormal number is
+/// nearer.
 ///
-/// The largest error seen is 0.77 `n` units in the last place in `f32`, of `n` up to 64: 38 units.
+/// The largest error found is 0.77 `n` units in the last place in `f32`, for `n` up to 64: 38 units.
 #[inline(always)]
 pub fn powi<V: Vector>(x: V, n: i32) -> V {
     let one = constant::<V>(Real::ONE);
@@ -170,10 +172,10 @@ pub fn powi<V: Vector>(x: V, n: i32) -> V {
     if n < 0 { one / power } else { power }
 }
 
-/// `x^y` for a finite `y`: [`powi`] for integers up to ±64; otherwise `e^(y ln x)`, which is NaN for `x` < 0.
+/// `x^y` for a finite `y`: [`powi`] for integers up to ±64, otherwise `e^(y ln x)`, which is NaN for `x` < 0.
 ///
-/// The largest error seen of the latter is 1.7 `(2 + |y ln x|)` units in the last place in `f32`: a few for moderate
-/// results, and 125 where they are about to overflow.
+/// The largest error found for the latter is 1.7 `(2 + |y ln x|)` units in the last place in `f32`: a few for moderate results,
+/// and 125 close to overflow.
 #[inline(always)]
 pub fn pow<V: Vector>(x: V, y: V::Element) -> V {
     let y: f64 = y.into();

@@ -1,11 +1,11 @@
-//! Views of matrices in memory: what the products and the kernels read and write.
+//! Views of matrices in memory, for products and kernels.
 
 use std::fmt::{Debug, Formatter};
 use std::iter;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// A matrix to read: rows and columns at any distance.
+/// A read-only matrix with any row and column strides.
 pub struct Matrix<'a, E> {
     data: &'a [E],
     rows: usize,
@@ -14,7 +14,7 @@ pub struct Matrix<'a, E> {
     col_stride: usize,
 }
 
-// By hand: a derive would ask the same of the elements.
+// A derive would require the same traits of the elements.
 impl<E> Clone for Matrix<'_, E> {
     fn clone(&self) -> Self {
         *self
@@ -24,10 +24,10 @@ impl<E> Clone for Matrix<'_, E> {
 impl<E> Copy for Matrix<'_, E> {}
 
 impl<'a, E> Matrix<'a, E> {
-    /// `data` row by row.
+    /// A contiguous row-major matrix.
     ///
     /// # Panics
-    /// Unless `data` has `rows * cols` elements.
+    /// If `data` has not `rows * cols` elements.
     #[track_caller]
     pub fn new(data: &'a [E], rows: usize, cols: usize) -> Self {
         assert_eq!(
@@ -38,7 +38,7 @@ impl<'a, E> Matrix<'a, E> {
         Self::strided(data, rows, cols, cols, 1)
     }
 
-    /// Rows of nothing.
+    /// Rows without columns.
     pub fn without_cols(rows: usize) -> Self {
         Self::strided(&[], rows, 0, 0, 1)
     }
@@ -90,7 +90,7 @@ impl<'a, E> Matrix<'a, E> {
         row * self.row_stride + col * self.col_stride
     }
 
-    /// Rows and columns exchanged.
+    /// The transposed view.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self {
@@ -102,30 +102,30 @@ impl<'a, E> Matrix<'a, E> {
         }
     }
 
-    /// Some of the rows.
+    /// A range of rows.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the matrix has fewer.
     #[must_use]
     #[track_caller]
     pub fn some_rows(self, range: Range<usize>) -> Self {
         self.part(range, 0..self.cols)
     }
 
-    /// Some of the columns.
+    /// A range of columns.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the matrix has fewer.
     #[must_use]
     #[track_caller]
     pub fn some_cols(self, range: Range<usize>) -> Self {
         self.part(0..self.rows, range)
     }
 
-    /// A rectangle.
+    /// A rectangle of the matrix.
     ///
     /// # Panics
-    /// If it is not inside.
+    /// If it is out of bounds.
     #[must_use]
     #[track_caller]
     pub fn part(self, rows: Range<usize>, cols: Range<usize>) -> Self {
@@ -144,7 +144,7 @@ impl<'a, E> Matrix<'a, E> {
         }
     }
 
-    /// Whether the elements of a row lie side by side.
+    /// Whether the elements of a row are contiguous.
     pub fn has_row_slices(&self) -> bool {
         self.col_stride == 1 || self.cols <= 1
     }
@@ -152,7 +152,7 @@ impl<'a, E> Matrix<'a, E> {
     /// A row as a slice.
     ///
     /// # Panics
-    /// If there is no such row, or its elements do not lie side by side.
+    /// If there is no such row, or its elements are not contiguous.
     #[inline]
     #[track_caller]
     pub fn row(&self, row: usize) -> &'a [E] {
@@ -182,10 +182,10 @@ impl<E> Debug for Matrix<'_, E> {
     }
 }
 
-/// A matrix to write, whose rows are slices. It can be cut into parts that different threads write at the same time.
+/// A mutable matrix with contiguous rows. It can be split into parts that different threads write at the same time.
 pub struct MatrixMut<'a, E> {
-    // Invariant: for every row i below `rows`, this view alone may access the elements
-    // `start + i * row_stride .. + cols`, and they are in bounds and initialised. Rows do not overlap.
+    // Invariant: for every row i below `rows`, this view alone may access the elements `start + i * row_stride .. + cols`, and
+    // they are in bounds and initialised. Rows do not overlap.
     start: *mut E,
     rows: usize,
     cols: usize,
@@ -195,7 +195,7 @@ pub struct MatrixMut<'a, E> {
 
 // SAFETY: the elements of a view are accessed through it alone, as through a `&mut [E]`.
 unsafe impl<E: Send> Send for MatrixMut<'_, E> {}
-// SAFETY: a shared view gives out shared references alone.
+// SAFETY: a shared view returns only shared references.
 unsafe impl<E: Sync> Sync for MatrixMut<'_, E> {}
 
 impl<'a, E> MatrixMut<'a, E> {
@@ -204,15 +204,15 @@ impl<'a, E> MatrixMut<'a, E> {
         Self::without_cols(0)
     }
 
-    /// Rows of nothing.
+    /// Rows without columns.
     pub fn without_cols(rows: usize) -> Self {
         Self::strided(&mut [], rows, 0, 0)
     }
 
-    /// `data` row by row.
+    /// A contiguous row-major matrix.
     ///
     /// # Panics
-    /// Unless `data` has `rows * cols` elements.
+    /// If `data` has not `rows * cols` elements.
     #[track_caller]
     pub fn new(data: &'a mut [E], rows: usize, cols: usize) -> Self {
         assert_eq!(
@@ -263,7 +263,7 @@ impl<'a, E> MatrixMut<'a, E> {
         self.start
     }
 
-    /// The same view, for a while.
+    /// The same view with a shorter lifetime.
     pub fn reborrow(&mut self) -> MatrixMut<'_, E> {
         MatrixMut {
             data: PhantomData,
@@ -271,24 +271,24 @@ impl<'a, E> MatrixMut<'a, E> {
         }
     }
 
-    /// The same matrix, to read.
+    /// The same matrix, read-only.
     pub fn as_ref(&self) -> Matrix<'_, E> {
         let len = match (self.rows, self.cols) {
             (0, _) | (_, 0) => 0,
             (rows, cols) => (rows - 1) * self.row_stride + cols,
         };
-        // Memory between the rows may be written by another view at the same time.
+        // Another view may write to the memory between the rows.
         assert!(
             self.rows <= 1 || self.row_stride == self.cols,
             "only a matrix without gaps can be read as a whole; read it row by row"
         );
-        // SAFETY: without gaps, the range is the rows themselves, in bounds by the invariant; while `self` is borrowed
-        // nothing writes to them.
+        // SAFETY: without gaps, the range is the rows themselves, in bounds by the invariant. Nothing writes to them while `self`
+        // is borrowed.
         let data = unsafe { std::slice::from_raw_parts(self.start, len) };
         Matrix::strided(data, self.rows, self.cols, self.row_stride, 1)
     }
 
-    /// Rows before `at`, and the others.
+    /// The rows before `at`, and the others.
     ///
     /// # Panics
     /// If there are fewer.
@@ -312,7 +312,7 @@ impl<'a, E> MatrixMut<'a, E> {
         (upper, lower)
     }
 
-    /// Columns before `at`, and the others.
+    /// The columns before `at`, and the others.
     ///
     /// # Panics
     /// If there are fewer.
@@ -376,11 +376,11 @@ impl<'a, E> MatrixMut<'a, E> {
     #[track_caller]
     pub fn row(&self, row: usize) -> &[E] {
         assert!(row < self.rows, "row {row} of {}", self.rows);
-        // SAFETY: by the invariant; the borrow of `self` keeps writers away.
+        // SAFETY: by the invariant. The borrow of `self` excludes writers.
         unsafe { std::slice::from_raw_parts(self.row_start(row), self.cols) }
     }
 
-    /// A row, to write.
+    /// A mutable row.
     ///
     /// # Panics
     /// If there is no such row.
@@ -408,7 +408,7 @@ impl<E> Debug for MatrixMut<'_, E> {
     }
 }
 
-/// The index after that of the last element. A product that overflows ends nowhere: this must hold in any profile.
+/// The index after that of the last element, or `None` if a product overflows, in any profile.
 fn end(rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Option<usize> {
     if rows == 0 || cols == 0 {
         return Some(0);

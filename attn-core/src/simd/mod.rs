@@ -1,7 +1,7 @@
 //! Vectors of numbers, and the elementary functions over them.
 //!
-//! An algorithm is written once, as a [`Kernel`] that is generic over [`Vector`], and runs on the widest instruction set
-//! of the machine it finds itself on: AVX-512, AVX2 with FMA, NEON, or plain Rust.
+//! An algorithm is written once, as a [`Kernel`] that is generic over [`Vector`]. It runs on the widest instruction set of the
+//! machine: AVX-512, AVX2 with FMA, NEON, or plain Rust.
 //!
 //! ```
 //! use attn::__private::runtime::simd::slice::{load_filled, store_any};
@@ -33,25 +33,25 @@
 //!
 //! Every function here promises:
 //!
-//! - On one machine and one instruction set, an element's result depends on that element alone: not on its place in
-//!   the slice, the slice's length, or the number of threads. A tail goes through the same vector instructions.
-//! - A reduction adds in an order that only the length and the instruction set decide.
-//! - Two instruction sets may differ in the last bits: reductions have as many partial sums as there are lanes, and the
-//!   scalar form rounds a multiply-add twice, because a fused one is a library call on a machine without the instruction.
+//! - On one machine and one instruction set, the result of an element depends on that element only: not on its index, the length
+//!   of the slice, or the number of threads. A tail uses the same vector instructions.
+//! - The order of a reduction depends only on the length and the instruction set.
+//! - Two instruction sets may differ in the last bits: a reduction has as many partial sums as there are lanes, and the scalar
+//!   form rounds a multiply-add twice, because a fused one is a library call on a machine without the instruction.
 //!
 //! `ATTN_SIMD=scalar|avx2|avx512|neon` forces one (see [`Isa`]); [`Isa::run`] takes one for a single call.
 
-// Plain comments from here on: how it fits together.
+// Plain comments from here on: the structure of this folder.
 //
 // `vector` has the traits; `scalar`, `avx2`, `avx512` and `neon` implement them; `isa` knows which of these the machine has;
 // `dispatch` chooses among them and is the only place that names them. `math` and `slice` are generic over the trait and know no instruction set; `tables`
 // holds the coefficients of `math`, `call` is `slice` for callers that are not kernels themselves. `matrix` holds views that
 // threads can share, `product` multiplies them.
 //
-// SAFETY, for the whole folder. An instruction of an extension may only run on a machine that has it. The operations
-// of a vector are safe functions all the same, because code outside this folder cannot get hold of a vector type that
-// the machine lacks: the types are private, none is an associated type of anything public, and the one place that hands
-// them out as a type parameter, `Isa::run`, has checked the machine first.
+// SAFETY, for the whole folder. An instruction of an extension may only run on a machine that has it. The operations of a vector
+// are safe functions nevertheless, because code outside this folder cannot get a vector type that the machine lacks: the types
+// are private, none is an associated type of anything public, and the only function that passes them as a type parameter,
+// `Isa::run`, has checked the machine before.
 #![allow(unsafe_code)]
 
 mod dispatch;

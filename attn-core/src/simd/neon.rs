@@ -27,7 +27,7 @@ macro_rules! vector {
         #[derive(Clone, Copy)]
         pub(super) struct $vector($register);
 
-        /// All bits of a lane set, or none.
+        /// All bits of a lane are set, or none.
         #[derive(Clone, Copy)]
         pub(super) struct $mask($bits);
 
@@ -152,7 +152,7 @@ macro_rules! vector {
 
             #[inline(always)]
             fn exp2_of_integer(self) -> Self {
-                // The sum's lowest bits are the biased exponent; the shift puts it in its place and the rest away.
+                // The lowest bits of the sum are the biased exponent. The shift moves them into place and discards the rest.
                 let biased = self + Self::splat($integers + $bias);
                 // SAFETY: see the head of this file.
                 Self(unsafe { $from_bits($shl::<$mantissa>($to_bits(biased.0))) })
@@ -164,7 +164,7 @@ macro_rules! vector {
                 unsafe {
                     let bits = $to_bits(self.0);
                     let one = $to_bits($dup(1.0));
-                    // How many times 2 above √½, biased: added to `integers` below it makes an integer of the type.
+                    // The exponent that puts the mantissa above √½, biased: added to `integers` it makes an integer of the type.
                     let power = $shr::<$mantissa>($add_bits($sub_bits(bits, $dup_bits($sqrt_half)), one));
                     let m = Self($from_bits($sub_bits(bits, $sub_bits($shl::<$mantissa>(power), one))));
                     let e = Self($from_bits($add_bits(power, $to_bits($dup($integers)))));

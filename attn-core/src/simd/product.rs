@@ -1,6 +1,6 @@
-//! The product of matrices, by `gemm`.
+//! Matrix products by `gemm`.
 //!
-//! The crates of its two real types are used directly. The crate `gemm` compiles complex numbers as well.
+//! The crates for its two real types are used directly: the crate `gemm` compiles complex numbers as well.
 
 use gemm_common::Parallelism;
 
@@ -9,9 +9,9 @@ use super::{Matrix, MatrixMut, Real};
 /// Whether a product is written over the numbers that are there, or added to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
-    /// They are overwritten, and never read.
+    /// The old numbers are overwritten, and never read.
     Overwrite,
-    /// The product is added to them.
+    /// The result is added to the old numbers.
     Add,
 }
 
@@ -26,9 +26,9 @@ pub enum Threads {
 
 /// `to = scale * a b`, or `to += scale * a b`.
 ///
-/// An element is summed in an order that the shapes alone decide, and not the number of threads. It depends on its row of `a`
-/// and its column of `b`, and of all other rows and columns only on whether there are any: a single row, or column, is summed
-/// in another order.
+/// The order of summation depends on the shapes only, not on the number of threads. An element depends on its row of `a` and its
+/// column of `b`. It depends on the other rows and columns only in whether there are any: a single row or column is summed in
+/// another order.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -71,11 +71,12 @@ pub fn product<E: Real>(
     } else {
         (a, b, 1, row_stride)
     };
-    let ((left_rows, left_cols), (right_rows, right_cols)) = (left.strides(), right.strides());
+    let (left_rows, left_cols) = left.strides();
+    let (right_rows, right_cols) = right.strides();
     let signed = |stride: usize| stride as isize;
     let gemm = E::gemm();
-    // SAFETY: a view holds the elements of all its rows and columns, and the shapes were compared above. `to` is
-    // borrowed exclusively, so it overlaps neither `a` nor `b`.
+    // SAFETY: a view holds the elements of all its rows and columns, and the shapes were compared above. `to` is borrowed
+    // exclusively, so it overlaps neither `a` nor `b`.
     unsafe {
         gemm(
             left.rows(),

@@ -1,14 +1,14 @@
-//! Vectors as arrays, in plain Rust: for machines without the extensions, and the sanitizers.
+//! Vectors as arrays in plain Rust, for machines without the extensions and for sanitizers.
 //!
-//! The loops over lanes are what compilers turn into the vectors of the target's baseline (SSE2 on x86-64). So nothing
-//! here calls into the maths library: no fused multiply-add, no `round`.
+//! Compilers turn the loops over lanes into the vectors of the target's baseline (SSE2 on x86-64). So the code must not call the
+//! maths library: no fused multiply-add, no `round`.
 
 use std::array::from_fn;
 
 use super::vector::{mask_operators, operators};
 use super::{Mask, Vector};
 
-/// True or false per lane.
+/// A boolean per lane.
 #[derive(Clone, Copy)]
 pub(super) struct Bools<const N: usize>([bool; N]);
 
@@ -185,7 +185,7 @@ macro_rules! array_vector {
 
             #[inline(always)]
             fn round(self) -> Self {
-                // Adding the first number without a fraction rounds the fraction off; beyond it there is none.
+                // Adding the first number without a fraction rounds the fraction off. Larger numbers have none.
                 self.map(|a| {
                     let rounded = (a.abs() + $integers) - $integers;
                     if a.abs() < $integers { rounded.copysign(a) } else { a }
@@ -194,14 +194,14 @@ macro_rules! array_vector {
 
             #[inline(always)]
             fn exp2_of_integer(self) -> Self {
-                // The sum's lowest bits are the biased exponent; the shift puts it in its place and the rest away.
+                // The lowest bits of the sum are the biased exponent. The shift moves them into place and discards the rest.
                 self.map(|a| $element::from_bits((a + ($integers + $bias)).to_bits() << $mantissa))
             }
 
             #[inline(always)]
             fn split_exponent(self) -> (Self, Self) {
                 const ONE: $bits = (1.0 as $element).to_bits();
-                // How many times 2 above √½, biased.
+                // The exponent that puts the mantissa above √½, biased.
                 let power = |a: $element| a.to_bits().wrapping_sub($sqrt_half).wrapping_add(ONE) >> $mantissa;
                 let m = self.map(|a| {
                     $element::from_bits(a.to_bits().wrapping_sub((power(a) << $mantissa).wrapping_sub(ONE)))

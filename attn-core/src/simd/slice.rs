@@ -1,26 +1,26 @@
 //! Passes over slices, as parts of a [`Kernel`](super::Kernel): generic over the vector, inlined into the caller.
 //!
-//! [`call`](super::call) has the same as functions of their own.
+//! [`call`](super::call) has the same as separate functions.
 //!
-//! Functions are passed as types that implement [`Map`] or [`Zip`], not as closures: nothing makes the compiler inline a
-//! closure into the code that has the instructions, and where it does not, each instruction is a call. Where a struct
-//! is too much, write the loop: `chunks_mut(V::LANES)` with [`load_any`] and [`store_any`].
+//! Functions are passed as types that implement [`Map`] or [`Zip`], not as closures. The compiler need not inline a closure into
+//! the code with the instructions, and without inlining each instruction is a call. If a struct is too much, write the loop:
+//! `chunks_mut(V::LANES)` with [`load_any`] and [`store_any`].
 //!
-//! Reductions keep four vectors of partial results, so that additions need not wait for each other; the vectors are
-//! joined as `(0 + 1) + (2 + 3)` and then halved. That order depends on the length alone.
+//! Reductions have four vectors of partial results, so that additions need not wait for each other. The vectors are combined as
+//! `(0 + 1) + (2 + 3)` and then halved. The order depends on the length only.
 
 use super::{Real, Vector};
 
 /// The number of partial results of a reduction.
 const CHAINS: usize = 4;
 
-/// A function of one number, over vectors of any kind.
+/// A function of one number, for any vector type.
 pub trait Map<E> {
     /// The function. Mark it `#[inline(always)]`.
     fn apply<V: Vector<Element = E>>(&self, x: V) -> V;
 }
 
-/// A function of two numbers, over vectors of any kind.
+/// A function of two numbers, for any vector type.
 pub trait Zip<E> {
     /// The function. Mark it `#[inline(always)]`.
     fn apply<V: Vector<Element = E>>(&self, x: V, y: V) -> V;
@@ -46,13 +46,13 @@ zips! {
     MaxPastNan: |max, x| x.max(max);
 }
 
-/// The sum of `x`; 0 for none.
+/// The sum of `x`, or 0 if it is empty.
 #[inline(always)]
 pub fn sum<V: Vector>(x: &[V::Element]) -> V::Element {
     fold::<V>(x, V::Element::ZERO, Add).reduce_sum()
 }
 
-/// The sum of the products of `x` and `y`. Panics where their lengths differ.
+/// The sum of the products of `x` and `y`. Panics if their lengths differ.
 #[inline(always)]
 pub fn dot<V: Vector>(x: &[V::Element], y: &[V::Element]) -> V::Element {
     assert_eq!(x.len(), y.len(), "dot: lengths differ");
@@ -74,13 +74,13 @@ pub fn dot<V: Vector>(x: &[V::Element], y: &[V::Element]) -> V::Element {
     ((sums[0] + sums[1]) + (sums[2] + sums[3])).reduce_sum()
 }
 
-/// The largest element of `x`, passing over NaN; -∞ for none.
+/// The largest element of `x` other than NaN, or -∞ if there is none.
 #[inline(always)]
 pub fn max<V: Vector>(x: &[V::Element]) -> V::Element {
     fold::<V>(x, -V::Element::INFINITY, MaxPastNan).reduce_max()
 }
 
-/// `y += a x`. Panics where their lengths differ.
+/// `y += a x`. Panics if their lengths differ.
 #[inline(always)]
 pub fn axpy<V: Vector>(a: V::Element, x: &[V::Element], y: &mut [V::Element]) {
     assert_eq!(x.len(), y.len(), "axpy: lengths differ");
@@ -107,7 +107,7 @@ pub fn map_in_place<V: Vector>(x: &mut [V::Element], f: impl Map<V::Element>) {
     }
 }
 
-/// `to = f(from)`. Panics where their lengths differ.
+/// `to = f(from)`. Panics if their lengths differ.
 #[inline(always)]
 pub fn map<V: Vector>(to: &mut [V::Element], from: &[V::Element], f: impl Map<V::Element>) {
     assert_eq!(to.len(), from.len(), "map: lengths differ");
@@ -116,7 +116,7 @@ pub fn map<V: Vector>(to: &mut [V::Element], from: &[V::Element], f: impl Map<V:
     }
 }
 
-/// `x = f(x, y)`. Panics where their lengths differ.
+/// `x = f(x, y)`. Panics if their lengths differ.
 #[inline(always)]
 pub fn zip_in_place<V: Vector>(x: &mut [V::Element], y: &[V::Element], f: impl Zip<V::Element>) {
     assert_eq!(x.len(), y.len(), "zip_in_place: lengths differ");
@@ -125,13 +125,13 @@ pub fn zip_in_place<V: Vector>(x: &mut [V::Element], y: &[V::Element], f: impl Z
     }
 }
 
-/// Loads one chunk of a slice: a whole vector, or the tail, filled up with zeros.
+/// Loads one chunk of a slice: a whole vector, or the tail, padded with zeros.
 #[inline(always)]
 pub fn load_any<V: Vector>(from: &[V::Element]) -> V {
     load_filled(from, V::Element::ZERO)
 }
 
-/// Loads one chunk of a slice: a whole vector, or the tail, filled up with `fill`.
+/// Loads one chunk of a slice: a whole vector, or the tail, padded with `fill`.
 #[inline(always)]
 pub fn load_filled<V: Vector>(from: &[V::Element], fill: V::Element) -> V {
     if from.len() >= V::LANES {
@@ -141,7 +141,7 @@ pub fn load_filled<V: Vector>(from: &[V::Element], fill: V::Element) -> V {
     }
 }
 
-/// Stores one chunk of a slice: a whole vector, or as much of it as the tail takes.
+/// Stores one chunk of a slice: a whole vector, or the first lanes into the tail.
 #[inline(always)]
 pub fn store_any<V: Vector>(vector: V, to: &mut [V::Element]) {
     if to.len() >= V::LANES {
@@ -151,7 +151,7 @@ pub fn store_any<V: Vector>(vector: V, to: &mut [V::Element]) {
     }
 }
 
-/// Folds `x` into four vectors that start as `fill`, and those into one; `fill` also stands for what the tail lacks.
+/// Folds `x` into four vectors that start as `fill`, and those into one. `fill` also pads the tail.
 #[inline(always)]
 fn fold<V: Vector>(x: &[V::Element], fill: V::Element, f: impl Zip<V::Element>) -> V {
     let mut folded = [V::splat(fill); CHAINS];

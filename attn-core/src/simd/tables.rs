@@ -1,16 +1,16 @@
 //! Constants of the elementary functions.
 //!
-//! The polynomials are minimax: Remez exchange in 50 digits (`fit/remez.py`), each for the weight and interval named beside
-//! it, then rounded to the type. Lowest power first.
+//! The polynomials are minimax: Remez exchange in 50 digits (`fit/remez.py`), for the weight and interval beside each of them,
+//! then rounded to the type. The lowest power comes first.
 
-/// What [`math`](super::math) needs to know about a type.
+/// The constants of [`math`](super::math) for an element type.
 pub trait Tables: Sized + 'static {
-    /// Below it the result of `exp` would be subnormal.
+    /// For smaller arguments the result of `exp` would be subnormal.
     const EXP_MIN: Self;
-    /// Above it the result of `exp` is infinite.
+    /// For larger arguments the result of `exp` is infinite.
     const EXP_MAX: Self;
-    /// Below it the result of `exp` is less than 2^-80 and 2^-900: negligible beside 1, and so far from the subnormal
-    /// numbers that its products with others are not among them.
+    /// For smaller arguments the result of `exp` is less than 2^-80 and 2^-900: negligible beside 1, and so far from the
+    /// subnormal numbers that its products with others are normal.
     const EXP_MIN_WEIGHT: Self;
     /// The smallest number whose products with most others are not subnormal.
     const NEGLIGIBLE: Self;
@@ -22,19 +22,19 @@ pub trait Tables: Sized + 'static {
     const LN_2_LOW: Self;
     /// `exp(r) = 1 + r + r² P(r)` for |r| ≤ ½ ln 2; relative error 2^-28.3 and 2^-57.9.
     const EXP: &'static [Self];
-    /// From here on `tanh` rounds to 1.
+    /// From this number on `tanh` rounds to 1.
     const TANH_MAX: Self;
     /// `ln((1 + s) / (1 - s)) = 2 s + s³ P(s²)` for |s| ≤ 3 - 2 √2; relative error 2^-30.2 and 2^-59.5.
     const LN: &'static [Self];
     /// A power of two that makes every subnormal number normal.
     const LN_LIFT: Self;
-    /// Its exponent.
+    /// The exponent of [`LN_LIFT`](Self::LN_LIFT).
     const LN_LIFT_EXPONENT: Self;
     /// `erf(x) = x + x P(x²)` for |x| ≤ 1; relative error 2^-29.6 and 2^-62.7.
     const ERF_SMALL: &'static [Self];
     /// `erf(x) = 1 - exp(P(x - 1))` from 1 to [`ERF_MAX`](Self::ERF_MAX); absolute error 2^-29.9 and 2^-53.9.
     const ERF_LARGE: &'static [Self];
-    /// From here on `erf` rounds to 1.
+    /// From this number on `erf` rounds to 1.
     const ERF_MAX: Self;
 }
 

@@ -8,9 +8,9 @@ use gemm_common::Parallelism;
 use super::isa::Isa;
 use super::tables::Tables;
 
-/// A few numbers that are computed with at once: [`LANES`](Self::LANES) elements of `f32` or `f64`.
+/// A vector: [`LANES`](Self::LANES) elements of `f32` or `f64`.
 ///
-/// Comparisons follow IEEE 754: with NaN all are false but [`ne`](Self::ne).
+/// Comparisons follow IEEE 754: with NaN all are false except [`ne`](Self::ne).
 pub trait Vector:
     Copy
     + Send
@@ -25,7 +25,7 @@ pub trait Vector:
     + SubAssign
     + MulAssign
 {
-    /// The number in a lane.
+    /// The type of a lane.
     type Element: Real;
     /// The result of a comparison: true or false per lane.
     type Mask: Mask;
@@ -35,19 +35,19 @@ pub trait Vector:
     /// `value` in every lane.
     fn splat(value: Self::Element) -> Self;
 
-    /// The first [`LANES`](Self::LANES) elements of `from`. Panics where it has fewer.
+    /// The first [`LANES`](Self::LANES) elements of `from`. Panics if it has fewer.
     fn load(from: &[Self::Element]) -> Self;
 
-    /// The first elements of `from`, and `fill` in the lanes that it is too short for.
+    /// The first elements of `from`. Lanes beyond its end are `fill`.
     fn load_partial(from: &[Self::Element], fill: Self::Element) -> Self;
 
-    /// Writes every lane to the first elements of `to`. Panics where it has fewer.
+    /// Writes all lanes to the first elements of `to`. Panics if it has fewer.
     fn store(self, to: &mut [Self::Element]);
 
-    /// Writes the first lanes to `to`, as many as it has room for.
+    /// Writes the first lanes to `to`, up to its length.
     fn store_partial(self, to: &mut [Self::Element]);
 
-    /// `self * factor + addend`: rounded once, but twice in the scalar form.
+    /// `self * factor + addend`, rounded once, but twice in the scalar form.
     fn mul_add(self, factor: Self, addend: Self) -> Self;
 
     /// `if self < other { self } else { other }`: `other` where either is NaN.
@@ -55,30 +55,30 @@ pub trait Vector:
 
     /// `if self > other { self } else { other }`: `other` where either is NaN.
     ///
-    /// So `x.max(running)` passes over NaN in `x`, and `bound.max(x)` keeps it.
+    /// So `x.max(running)` ignores NaN in `x`, and `bound.max(x)` keeps it.
     fn max(self, other: Self) -> Self;
 
-    /// The value without its sign.
+    /// The absolute value.
     fn abs(self) -> Self;
 
     /// This value with the sign of `sign`.
     fn copysign(self, sign: Self) -> Self;
 
-    /// The square root, correctly rounded; NaN below zero.
+    /// The square root, correctly rounded; NaN for negative numbers.
     fn sqrt(self) -> Self;
 
-    /// The nearest integer, the even one of two.
+    /// The nearest integer; ties go to the even one.
     fn round(self) -> Self;
 
-    /// `2^self`, for integers whose power is a normal number (-126 to 127 for `f32`, -1022 to 1023 for `f64`).
-    /// Elsewhere the lane holds garbage.
+    /// `2^self`, for integers whose power is a normal number (-126 to 127 for `f32`, -1022 to 1023 for `f64`). For other numbers
+    /// the lane is undefined.
     fn exp2_of_integer(self) -> Self;
 
-    /// `self * 2^exponent`, rounded once, for a `self` between ½ and 2 and an integer `exponent` between twice the
-    /// smallest and twice the largest of [`exp2_of_integer`](Self::exp2_of_integer). NaN stays NaN.
+    /// `self * 2^exponent`, rounded once, for a `self` between ½ and 2 and an integer `exponent` between twice the smallest and
+    /// twice the largest of [`exp2_of_integer`](Self::exp2_of_integer). NaN is preserved.
     #[inline(always)]
     fn scale(self, exponent: Self) -> Self {
-        // Two steps, for 2^exponent may overflow where the product does not; the first one is exact.
+        // Two steps, because 2^exponent may overflow where the product does not. The first step is exact.
         let half = (exponent * Self::splat(Self::Element::HALF)).round();
         self * half.exp2_of_integer() * (exponent - half).exp2_of_integer()
     }
@@ -89,31 +89,31 @@ pub trait Vector:
         self * exponent.exp2_of_integer()
     }
 
-    /// `(m, e)` with `self = m * 2^e` and `m` from √½ to √2, for positive normal numbers. Elsewhere garbage.
+    /// `(m, e)` with `self = m * 2^e` and `m` from √½ to √2, for positive normal numbers. For others the result is undefined.
     fn split_exponent(self) -> (Self, Self);
 
-    /// Where `self == other`.
+    /// The lanes where `self == other`.
     fn eq(self, other: Self) -> Self::Mask;
 
-    /// Where `self < other`.
+    /// The lanes where `self < other`.
     fn lt(self, other: Self) -> Self::Mask;
 
-    /// Where `self <= other`.
+    /// The lanes where `self <= other`.
     fn le(self, other: Self) -> Self::Mask;
 
-    /// Where `self != other`; NaN differs from everything.
+    /// The lanes where `self != other`. NaN differs from everything.
     #[inline(always)]
     fn ne(self, other: Self) -> Self::Mask {
         !self.eq(other)
     }
 
-    /// Where `self > other`.
+    /// The lanes where `self > other`.
     #[inline(always)]
     fn gt(self, other: Self) -> Self::Mask {
         other.lt(self)
     }
 
-    /// Where `self >= other`.
+    /// The lanes where `self >= other`.
     #[inline(always)]
     fn ge(self, other: Self) -> Self::Mask {
         other.le(self)
@@ -122,16 +122,16 @@ pub trait Vector:
     /// `yes` where `mask` is true, `no` where it is false.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
 
-    /// The lanes of `self` and `other` in turn: those of the lower halves, and those of the upper halves.
+    /// Interleaves the lanes of `self` and `other`: those of the lower halves, and those of the upper halves.
     fn interleave(self, other: Self) -> (Self, Self);
 
-    /// The sum of the lanes: the upper half is added to the lower one until one lane is left.
+    /// The sum of the lanes. The upper half is added to the lower one until one lane is left.
     fn reduce_sum(self) -> Self::Element;
 
-    /// The largest lane, halved in the same order. Where a lane is NaN it may be passed over or returned.
+    /// The largest lane, by halving in the same order. A NaN may be ignored or returned.
     fn reduce_max(self) -> Self::Element;
 
-    /// The smallest lane, halved in the same order. Where a lane is NaN it may be passed over or returned.
+    /// The smallest lane, by halving in the same order. A NaN may be ignored or returned.
     #[inline(always)]
     fn reduce_min(self) -> Self::Element {
         -(-self).reduce_max()
@@ -158,7 +158,7 @@ pub trait Vector:
     }
 }
 
-/// True or false per lane.
+/// A boolean per lane.
 pub trait Mask: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + Not<Output = Self> {
     /// Whether a lane is true.
     fn any(self) -> bool;

@@ -1,13 +1,13 @@
-//! Text out of tokens, one after the other.
+//! Incremental decoding of tokens to text.
 
 use super::{TextError, Vocabulary};
 #[cfg(feature = "tokenizers")]
 use super::{
     pieces::{Pieces, Stream},
-    vocabulary::Kind,
+    vocabulary::TokenKind,
 };
 
-/// Makes text of tokens as they come: a character is there with the token that ends it.
+/// Decodes tokens one by one. A character is returned with the token that completes it.
 ///
 /// ```
 /// use attn::text::Vocabulary;
@@ -23,7 +23,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     vocabulary: &'a Vocabulary,
-    /// The beginning of a character.
+    /// The bytes of an incomplete character.
     held: Vec<u8>,
     /// The state of a tokenizer whose text is more than the bytes of its tokens.
     #[cfg(feature = "tokenizers")]
@@ -65,7 +65,7 @@ impl Decoder<'_> {
     /// The text that is complete with this token, which may be none.
     ///
     /// # Errors
-    /// [`TextError::Token`] if there is no such token; it is as if it had not come.
+    /// [`TextError::Token`] if there is no such token. The decoder does not change then.
     pub fn push(&mut self, token: usize) -> Result<String, TextError> {
         #[cfg(feature = "tokenizers")]
         if let Some(pieces) = pieces(self.vocabulary) {
@@ -88,7 +88,7 @@ impl Decoder<'_> {
         Ok(text)
     }
 
-    /// The rest: U+FFFD if a character has begun and did not end.
+    /// The rest: U+FFFD if a character is incomplete.
     pub fn finish(self) -> String {
         #[cfg(feature = "tokenizers")]
         if let Some(pieces) = pieces(self.vocabulary) {
@@ -98,16 +98,16 @@ impl Decoder<'_> {
     }
 }
 
-/// The tokenizer, if its text is more than the bytes of its tokens.
+/// The tokenizer, if its text is not the bytes of its tokens.
 #[cfg(feature = "tokenizers")]
 fn pieces(vocabulary: &Vocabulary) -> Option<&Pieces> {
     match &vocabulary.0 {
-        Kind::Pieces(pieces) if !pieces.is_of_bytes() => Some(pieces),
+        TokenKind::Pieces(pieces) if !pieces.is_of_bytes() => Some(pieces),
         _ => None,
     }
 }
 
-/// Whether bytes that are no character become one with further bytes.
+/// Whether further bytes can complete these to a character.
 fn may_go_on(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }

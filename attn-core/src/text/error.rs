@@ -1,16 +1,16 @@
-//! The errors of text and tokens.
+//! Errors of tokenization.
 
 use thiserror::Error;
 
-/// Why a text is no tokens, or tokens are no text.
+/// Why a text cannot be encoded, or tokens cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// There is nothing to find tokens in.
+    /// The text is empty.
     #[error("the text is empty: there are no tokens to find in it")]
     Empty,
 
-    /// Characters that a vocabulary of characters does not have, each once, in the order of their code points.
+    /// Characters that are not in the vocabulary, each once, in the order of their code points.
     #[error("{text:?} has characters that are not in the vocabulary: {strangers:?}")]
     Strangers {
         /// The text, or the beginning of a long one.
@@ -19,29 +19,29 @@ pub enum TextError {
         strangers: Vec<char>,
     },
 
-    /// A token that the vocabulary does not have.
+    /// A token that is not in the vocabulary.
     #[error("there is no token {token}: the vocabulary has {len}, from 0")]
     Token {
         /// The token.
         token: usize,
-        /// How many there are.
+        /// The size of the vocabulary.
         len: usize,
     },
 
-    /// Fewer pieces than there are bytes.
+    /// The requested size is smaller than the number of bytes.
     #[error(
         "byte pairs need a vocabulary of at least 256 tokens, one for each byte, not of {size}"
     )]
     TooFew {
-        /// How many were asked for.
+        /// The requested size.
         size: usize,
     },
 
-    /// The tokenizer has refused something.
+    /// The tokenizer returned an error.
     #[error("the tokenizer: {0}")]
     Tokenizer(String),
 
-    /// A file with a vocabulary that cannot be read.
+    /// A file of a vocabulary cannot be read.
     #[error("not a vocabulary: {0}")]
     Saved(String),
 }

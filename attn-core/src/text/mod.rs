@@ -1,7 +1,7 @@
-//! Text as tokens: what a language model reads and writes.
+//! Text as tokens: the inputs and outputs of a language model.
 //!
-//! A [`Vocabulary`] has a number for every piece of text that it knows: the characters of a text, the 256 bytes, or, with the
-//! feature `tokenizers`, the pieces that byte-pair encoding finds in a text. A [`Decoder`] makes text of tokens as they come.
+//! A [`Vocabulary`] numbers pieces of text: the characters of a text, the 256 bytes, or, with the feature `tokenizers`, the
+//! pieces that byte-pair encoding finds in a text. A [`Decoder`] turns generated tokens into text one by one.
 //!
 //! ```
 //! use attn::text::Vocabulary;
@@ -14,17 +14,17 @@
 //! # Ok::<(), attn::text::TextError>(())
 //! ```
 //!
-//! It is saved as JSON: put it into a checkpoint under the name `tokenizer.json`
+//! A vocabulary is saved as JSON. In a checkpoint it has the name `tokenizer.json`
 //! ([`Contents::json`](crate::checkpoint::Contents::json)).
 //!
-//! | | tokens | what it can write down |
+//! | | tokens | texts |
 //! | --- | --- | --- |
-//! | [`characters`](Vocabulary::characters) | those of a text, in the order of their code points | text of these characters |
-//! | [`bytes`](Vocabulary::bytes) | 256 | all text; what a model writes may be no text |
-//! | `byte_pairs`, with the feature `tokenizers` | as many as asked for, from 256 | the same, in fewer tokens |
+//! | [`characters`](Vocabulary::characters) | the characters of a text, in the order of their code points | texts of these characters |
+//! | [`bytes`](Vocabulary::bytes) | 256 | all; tokens may be invalid UTF-8 |
+//! | `byte_pairs`, with the feature `tokenizers` | as many as requested, from 256 | the same, in fewer tokens |
 //!
-//! With the feature `tokenizers` the `tokenizer.json` of a model of Hugging Face is read as JSON, too: its normalizer, its model, the special
-//! tokens that it puts around a text, and its decoder. Its padding and its truncation are left out.
+//! With the feature `tokenizers`, the `tokenizer.json` of a Hugging Face model can be read as well: its normalizer, its model,
+//! its special tokens, and its decoder. Its padding and truncation are ignored.
 
 mod decoder;
 mod error;

@@ -1,4 +1,4 @@
-//! Pieces of words, by the crate `tokenizers`: byte-pair encoding, and whatever else its files have.
+//! Pieces of words, by the crate `tokenizers`: byte-pair encoding, and the other tokenizers of its files.
 
 use std::{
     collections::HashSet,
@@ -20,15 +20,15 @@ use super::TextError;
 pub(super) struct Pieces {
     tokenizer: Tokenizer,
     bytes: Vec<Vec<u8>>,
-    /// Whether the text of tokens is that of their bytes, one after the other. If not, the tokenizer says what it is: it may put blanks
+    /// Whether the text of tokens is the concatenation of their bytes. If not, the tokenizer decodes them: it may insert blanks
     /// between words.
     is_of_bytes: bool,
 }
 
-/// How far the text of tokens that come one by one was read.
+/// The state of incremental decoding.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
-    /// The last tokens, and the text of the first of these.
+    /// The last tokens, and the text of the first of them.
     ids: Vec<u32>,
     prefix: String,
     prefix_index: usize,
@@ -64,8 +64,7 @@ impl Pieces {
         Self::from_json(&tokenizer.to_string(false).map_err(refused)?)
     }
 
-    /// Reads `tokenizer.json`, which Hugging Face's libraries write, too. Its padding and its truncation are for batches, and are left
-    /// out.
+    /// Reads `tokenizer.json`, the format of Hugging Face's libraries. Padding and truncation are for batches, and are ignored.
     pub(super) fn from_json(json: &str) -> Result<Self, TextError> {
         let mut tokenizer: Tokenizer = json
             .parse()
@@ -109,7 +108,7 @@ impl Pieces {
         self.is_of_bytes
     }
 
-    /// With the tokens that the file puts around a text, or without.
+    /// The tokens of a text, with or without the special tokens of the file.
     pub(super) fn encode(&self, text: &str, special: bool) -> Result<Vec<usize>, TextError> {
         let encoding = self.tokenizer.encode_fast(text, special).map_err(refused)?;
         Ok(encoding.get_ids().iter().map(|id| *id as usize).collect())
@@ -122,7 +121,7 @@ impl Pieces {
         self.tokenizer.decode(&ids, false).map_err(refused)
     }
 
-    /// The text that is complete with a further token.
+    /// The text that a further token completes.
     pub(super) fn step(&self, stream: &mut Stream, token: usize) -> Result<String, TextError> {
         let id = self.id(token)?;
         let Stream {
@@ -134,7 +133,7 @@ impl Pieces {
         Ok(text.map_err(refused)?.unwrap_or_default())
     }
 
-    /// The rest of the text when no token comes any more.
+    /// The rest of the text after the last token.
     pub(super) fn rest(&self, stream: &Stream) -> String {
         let text = self
             .tokenizer
@@ -151,7 +150,7 @@ impl Pieces {
     }
 }
 
-/// A tokenizer would fill a page.
+/// The debug output of a tokenizer would fill a page.
 impl Debug for Pieces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pieces")
@@ -160,7 +159,7 @@ impl Debug for Pieces {
     }
 }
 
-/// Two of them are the same if they are saved as the same.
+/// Two tokenizers are equal if their files are.
 impl PartialEq for Pieces {
     fn eq(&self, other: &Self) -> bool {
         self.bytes == other.bytes && self.to_json() == other.to_json()
@@ -171,13 +170,14 @@ fn refused(error: impl Display) -> TextError {
     TextError::Tokenizer(error.to_string())
 }
 
-/// The bytes of a piece as GPT-2 writes them: a letter for each. What has other letters, as `<|endoftext|>` may, stands for itself.
+/// The bytes of a piece in the notation of GPT-2: one letter per byte. A piece with other letters, such as `<|endoftext|>`, is
+/// its own UTF-8.
 fn bytes_of(piece: &str) -> Vec<u8> {
     let bytes: Option<Vec<u8>> = piece.chars().map(byte).collect();
     bytes.unwrap_or_else(|| piece.as_bytes().to_vec())
 }
 
-/// The byte that a letter stands for. Visible letters of Latin-1 stand for themselves, those from U+0100 for the rest, in order.
+/// The byte of a letter. Visible letters of Latin-1 are their own bytes; those from U+0100 are the other bytes, in order.
 fn byte(letter: char) -> Option<u8> {
     let visible = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match u8::try_from(letter) {

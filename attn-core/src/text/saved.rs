@@ -1,22 +1,22 @@
 //! A vocabulary as JSON.
 //!
-//! Characters are one string, bytes are `{"type": "bytes"}`, and pieces the file that Hugging Face's `tokenizers` writes.
+//! Characters are one string, bytes are `{"type": "bytes"}`, and pieces are the file format of Hugging Face's `tokenizers`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, json, value::RawValue};
 
-use super::{TextError, Vocabulary, vocabulary::Kind};
+use super::{TextError, Vocabulary, vocabulary::TokenKind};
 
 impl Serialize for Vocabulary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Kind::Characters(characters) => {
+            TokenKind::Characters(characters) => {
                 let text: String = characters.iter().collect();
                 text.serialize(serializer)
             }
-            Kind::Bytes => bytes().serialize(serializer),
+            TokenKind::Bytes => bytes().serialize(serializer),
             #[cfg(feature = "tokenizers")]
-            Kind::Pieces(pieces) => {
+            TokenKind::Pieces(pieces) => {
                 let json = pieces.to_json().map_err(serde::ser::Error::custom)?;
                 let json = RawValue::from_string(json).map_err(serde::ser::Error::custom)?;
                 json.serialize(serializer)
@@ -53,7 +53,7 @@ fn characters(text: &str) -> Result<Vocabulary, TextError> {
     let characters: Vec<char> = text.chars().collect();
     let ascends = characters.is_sorted_by(|a, b| a < b);
     match ascends && !characters.is_empty() {
-        true => Ok(Vocabulary(Kind::Characters(characters))),
+        true => Ok(Vocabulary(TokenKind::Characters(characters))),
         false => Err(TextError::Saved(
             "it has at least one character, and they are in the order of their code points, each once".to_owned(),
         )),
@@ -63,7 +63,7 @@ fn characters(text: &str) -> Result<Vocabulary, TextError> {
 #[cfg(feature = "tokenizers")]
 fn pieces(json: &str) -> Result<Vocabulary, TextError> {
     let pieces = super::pieces::Pieces::from_json(json)?;
-    Ok(Vocabulary(Kind::Pieces(Box::new(pieces))))
+    Ok(Vocabulary(TokenKind::Pieces(Box::new(pieces))))
 }
 
 #[cfg(not(feature = "tokenizers"))]

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Every character of UTF-8's four lengths.
+/// Characters of UTF-8's four lengths.
 const TEXT: &str = "Grüße, Welt!\n日本 🦀\u{0}";
 
 fn error<T: std::fmt::Debug>(result: Result<T, TextError>) -> String {
@@ -83,7 +83,7 @@ fn of_no_text_there_is_no_vocabulary() {
     assert_eq!(Vocabulary::characters(""), Err(TextError::Empty));
 }
 
-/// Whatever bytes come, the text so far is the beginning of what std makes of all of them.
+/// For any bytes, the text so far is a prefix of the standard library's text of all of them.
 #[test]
 fn a_stream_of_bytes_is_read_as_std_reads_it() {
     let samples: [&[u8]; 8] = [
@@ -104,7 +104,7 @@ fn a_stream_of_bytes_is_read_as_std_reads_it() {
         for (at, byte) in sample.iter().enumerate() {
             text += &decoder.push(usize::from(*byte)).unwrap();
             assert!(expected.starts_with(&text), "{sample:?} at {at}: {text}");
-            // No more than a character waits.
+            // At most one character is incomplete.
             let complete = String::from_utf8_lossy(&sample[..=at]);
             let complete = complete.trim_end_matches(char::REPLACEMENT_CHARACTER);
             assert!(text.starts_with(complete), "{sample:?} at {at}: {text}");
@@ -161,7 +161,7 @@ mod byte_pairs {
 
     #[test]
     fn the_most_frequent_pair_is_a_piece_first() {
-        // " t", "th" and "he" come three times, " the" has two of the first: GPT-2's rule splits before a space.
+        // " t", "th" and "he" occur three times, " the" has two of the first: GPT-2's rule splits before a space.
         let vocabulary = Vocabulary::byte_pairs(VERSE, 257).unwrap();
         assert_eq!(vocabulary.len(), 257);
         let first = vocabulary.bytes_of(256).unwrap();
@@ -246,7 +246,7 @@ mod byte_pairs {
 mod of_hugging_face {
     use super::*;
 
-    /// What `BertTokenizerFast` saves, with fewer words; it pads, and cuts off.
+    /// The format of `BertTokenizerFast`, with fewer words, with padding and truncation.
     fn bert() -> Vocabulary {
         let words = [
             "[PAD]", "[UNK]", "[CLS]", "[SEP]", "hello", "word", "##s", "!", "\u{e9}",

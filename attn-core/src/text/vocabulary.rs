@@ -1,4 +1,4 @@
-//! Which token is which text.
+//! The mapping between tokens and text.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,21 @@ use super::TextError;
 #[cfg(feature = "tokenizers")]
 use super::pieces::Pieces;
 
-/// The tokens of a language model, as numbers from 0, and their text.
+/// The tokens of a language model, numbered from 0, with their text.
 #[doc(alias("AutoTokenizer", "Tokenizer", "tiktoken"))]
 #[derive(Clone, Debug, PartialEq)]
-pub struct Vocabulary(pub(super) Kind);
+pub struct Vocabulary(pub(super) TokenKind);
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
-    /// In the order of their code points.
+pub(super) enum TokenKind {
+    /// Characters in the order of their code points.
     Characters(Vec<char>),
     Bytes,
     #[cfg(feature = "tokenizers")]
     Pieces(Box<Pieces>),
 }
 
-/// How much of a text an error shows, in characters.
+/// The number of characters of a text that an error shows.
 const SHOWN: usize = 60;
 
 impl Vocabulary {
@@ -34,64 +34,66 @@ impl Vocabulary {
         let characters: BTreeSet<char> = text.chars().collect();
         match characters.is_empty() {
             true => Err(TextError::Empty),
-            false => Ok(Self(Kind::Characters(characters.into_iter().collect()))),
+            false => Ok(Self(TokenKind::Characters(
+                characters.into_iter().collect(),
+            ))),
         }
     }
 
     /// The 256 bytes of UTF-8.
     pub fn bytes() -> Self {
-        Self(Kind::Bytes)
+        Self(TokenKind::Bytes)
     }
 
-    /// The pieces of words that byte-pair encoding finds in a text: 256 bytes, and then one pair of neighbours after the other,
-    /// the most frequent one first, until there are `size`, or until every word is a piece.
+    /// The pieces of words that byte-pair encoding finds in a text. They start as the 256 bytes. Then the most frequent pair of
+    /// neighbours becomes a piece, again and again, until there are `size` pieces, or until every word is a piece.
     ///
-    /// Words are split as GPT-2 splits them, so that no piece reaches across a space. The same text gives the same pieces.
+    /// Words are split as in GPT-2, so that no piece crosses a space. The pieces depend on the text only.
     ///
     /// Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units" (2016); on bytes: Radford et al., "Language
     /// Models are Unsupervised Multitask Learners" (2019). It is the `ByteLevelBPETokenizer` of Hugging Face's `tokenizers`, and
-    /// is saved as the file that library reads.
+    /// has its file format.
     ///
     /// # Errors
     /// [`TextError::TooFew`] if `size` is less than 256, and [`TextError::Empty`].
     #[cfg(feature = "tokenizers")]
     pub fn byte_pairs(text: &str, size: usize) -> Result<Self, TextError> {
         let pieces = Pieces::train(text, size)?;
-        Ok(Self(Kind::Pieces(Box::new(pieces))))
+        Ok(Self(TokenKind::Pieces(Box::new(pieces))))
     }
 
-    /// How many tokens there are.
+    /// The number of tokens.
     #[allow(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
         match &self.0 {
-            Kind::Characters(characters) => characters.len(),
-            Kind::Bytes => 256,
+            TokenKind::Characters(characters) => characters.len(),
+            TokenKind::Bytes => 256,
             #[cfg(feature = "tokenizers")]
-            Kind::Pieces(pieces) => pieces.len(),
+            TokenKind::Pieces(pieces) => pieces.len(),
         }
     }
 
     /// The unit of a token: `character`, `byte` or `piece`.
     pub fn unit(&self) -> &'static str {
         match &self.0 {
-            Kind::Characters(_) => "character",
-            Kind::Bytes => "byte",
+            TokenKind::Characters(_) => "character",
+            TokenKind::Bytes => "byte",
             #[cfg(feature = "tokenizers")]
-            Kind::Pieces(_) => "piece",
+            TokenKind::Pieces(_) => "piece",
         }
     }
 
-    /// The tokens of a text, with those that the file of a tokenizer puts around it: `[CLS]` and `[SEP]` of BERT, `<s>` of Llama.
+    /// The tokens of a text, with the special tokens of the tokenizer's file: `[CLS]` and `[SEP]` of BERT, `<s>` of Llama.
     ///
     /// `transformers`: `tokenizer(text)`, without its padding and truncation.
     ///
     /// # Errors
-    /// [`TextError::Strangers`] if it has characters that a vocabulary of characters does not have.
+    /// [`TextError::Strangers`] if it has characters that are not in a vocabulary of characters.
     pub fn encode(&self, text: &str) -> Result<Vec<usize>, TextError> {
         self.encode_with(text, true)
     }
 
-    /// The tokens of a text alone: for a text that goes on, or a part of one.
+    /// The tokens of a text without special tokens: for a text that continues, or a part of one.
     ///
     /// `transformers`: `tokenizer(text, add_special_tokens=False)`.
     ///
@@ -107,10 +109,10 @@ impl Vocabulary {
     )]
     fn encode_with(&self, text: &str, special: bool) -> Result<Vec<usize>, TextError> {
         match &self.0 {
-            Kind::Characters(characters) => encode(characters, text),
-            Kind::Bytes => Ok(text.bytes().map(usize::from).collect()),
+            TokenKind::Characters(characters) => encode(characters, text),
+            TokenKind::Bytes => Ok(text.bytes().map(usize::from).collect()),
             #[cfg(feature = "tokenizers")]
-            Kind::Pieces(pieces) => pieces.encode(text, special),
+            TokenKind::Pieces(pieces) => pieces.encode(text, special),
         }
     }
 
@@ -121,12 +123,12 @@ impl Vocabulary {
     /// [`TextError::Token`] if there is no such token.
     pub fn bytes_of(&self, token: usize) -> Result<Vec<u8>, TextError> {
         let bytes = match &self.0 {
-            Kind::Characters(characters) => characters
+            TokenKind::Characters(characters) => characters
                 .get(token)
                 .map(|character| character.to_string().into_bytes()),
-            Kind::Bytes => u8::try_from(token).ok().map(|byte| vec![byte]),
+            TokenKind::Bytes => u8::try_from(token).ok().map(|byte| vec![byte]),
             #[cfg(feature = "tokenizers")]
-            Kind::Pieces(pieces) => pieces.bytes_of(token).map(<[u8]>::to_vec),
+            TokenKind::Pieces(pieces) => pieces.bytes_of(token).map(<[u8]>::to_vec),
         };
         let len = self.len();
         bytes.ok_or(TextError::Token { token, len })

@@ -20,16 +20,16 @@ use crate::{
     kernel::{Buffer, optim as kernel},
 };
 
-/// The numbers of [`AdamW`]; at first PyTorch's.
+/// The hyperparameters of [`AdamW`]. The defaults are PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWConfig {
     /// The learning rate: 0 or more.
     pub lr: f64,
-    /// How much of the mean of the gradients, and of their squares, stays in a step: from 0 up to but not 1.
+    /// The decay rates of the means of the gradients and of their squares: in [0, 1).
     pub betas: [f64; 2],
-    /// Keeps the divisor away from 0: 0 or more.
+    /// A small number that keeps the divisor away from 0: 0 or more.
     pub epsilon: f64,
-    /// The share of a parameter that a step takes away, per learning rate: 0 or more.
+    /// The weight decay: a step with the learning rate 1 would subtract this fraction of a parameter. 0 or more.
     pub weight_decay: f64,
 }
 
@@ -46,7 +46,7 @@ impl Default for AdamWConfig {
 
 impl AdamWConfig {
     /// # Errors
-    /// [`UpdateError::Config`] with the first number that is not what it may be.
+    /// [`UpdateError::Config`] with the first number that is not allowed.
     fn check<Dev>(&self) -> Result<(), UpdateError<Dev>> {
         let Self {
             lr,
@@ -77,27 +77,26 @@ impl AdamWConfig {
     }
 }
 
-/// Adam with decoupled weight decay: with the gradient `g` of a parameter `p`, step `t` is
+/// Adam with decoupled weight decay. For the gradient `g` of a parameter `p`, step `t` is
 ///
 /// ```text
 /// m = β₁ m + (1 - β₁) g        v = β₂ v + (1 - β₂) g²
 /// p = p - lr λ p - lr (m / (1 - β₁ᵗ)) / (sqrt(v / (1 - β₂ᵗ)) + ε)
 /// ```
 ///
-/// Loshchilov and Hutter, "Decoupled weight decay regularization" (2019), algorithm 2. PyTorch: `torch.optim.AdamW`. The
-/// decay `λ` applies to matrices, but neither to biases, nor to the gains of norms, nor to the tables of embeddings and
-/// learned positions: [`ParameterInfo::decays_by_default`] has the rule, and [`decaying`](Self::decaying) makes another choice.
+/// Loshchilov and Hutter, "Decoupled weight decay regularization" (2019), algorithm 2. PyTorch: `torch.optim.AdamW`. The decay
+/// `λ` applies to matrices. It does not apply to biases, the gains of norms, and the tables of embeddings and learned positions.
+/// [`ParameterInfo::decays_by_default`] has the rule, and [`decaying`](Self::decaying) changes it.
 ///
-/// A mean that would be a subnormal number is 0, so that parameters without gradients, as the embedding of a token that does not
-/// come any more, do not slow the steps down.
+/// A mean that would be subnormal is set to 0, so that parameters without gradients, such as the embeddings of tokens that no
+/// longer occur, do not slow the steps down.
 ///
-/// The [`config`](Self::config) can be changed between steps, as for a learning rate with a schedule. The
-/// [`state`](Self::state) is data, by the names of the parameters: training that starts again with it, and with the
-/// parameters, goes on as if it had not stopped. It is also an [`Optimizer`] of dfdx, but as such copies all gradients in
-/// each step.
+/// The [`config`](Self::config) can be changed between steps, for example by a learning rate schedule. The [`state`](Self::state)
+/// is data, with the names of the parameters. Training that resumes with it, and with the parameters, continues as if it had not
+/// stopped. `AdamW` is also an [`Optimizer`] of dfdx, but as such it copies all gradients in each step.
 ///
-/// With its first step an optimizer is bound to the parameters of its model: the count of steps and the moments are theirs. Another model,
-/// also one with the same names, is refused until the state is set anew. Clones of a model have its parameters.
+/// The first step binds an optimizer to the parameters of its model: its step count and moments belong to them. Another model,
+/// also one with the same names, is an error until the state is reset. Clones of a model have the same parameters.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, train::{AdamW, AdamWConfig}};
@@ -113,7 +112,7 @@ impl AdamWConfig {
 /// ```
 #[doc(alias = "configure_optimizers")]
 pub struct AdamW<E> {
-    /// The numbers of the next step.
+    /// The hyperparameters of the next step.
     pub config: AdamWConfig,
     /// Its state.
     pub state: AdamWState<E>,
@@ -121,18 +120,18 @@ pub struct AdamW<E> {
     bound: Option<Bound>,
 }
 
-/// The settings of the last step.
+/// The model of the last step.
 struct Bound {
-    /// The count of steps after it. Another count means that somebody has set the state anew.
+    /// The step count after it. Another count means that the user has set the state.
     step: u64,
     parameters: Vec<UniqueId>,
 }
 
-/// Which parameters decay.
+/// Decides which parameters decay.
 type Decays = dyn Fn(&ParameterInfo<'_>) -> bool + Send + Sync;
 
 impl<E> AdamW<E> {
-    /// An optimizer that has done no step yet.
+    /// An optimizer before its first step.
     pub fn new(config: AdamWConfig) -> Self {
         Self {
             config,
@@ -142,10 +141,10 @@ impl<E> AdamW<E> {
         }
     }
 
-    /// The optimizer with another choice of the parameters that decay.
+    /// Changes which parameters decay.
     ///
-    /// A parameter that the model has several times, as a table that its clone in the output layer shares, does not decay
-    /// if it does not under one of its names.
+    /// A parameter may have several names in a model, such as a table that the output layer shares. It does not decay if it does
+    /// not decay under one of them.
     ///
     /// ```
     /// use attn::train::AdamW;
@@ -164,15 +163,15 @@ impl<E> AdamW<E> {
 }
 
 impl<E: Element> AdamW<E> {
-    /// One step: changes the parameters of `model` against their gradients.
+    /// One step: updates the parameters of `model` by their gradients.
     ///
-    /// Parameters that share a gradient, because one is the clone of the other, take the same step, each under its name.
+    /// Parameters that share a gradient, because one is a clone of the other, take the same step, each under its name.
     ///
     /// # Errors
-    /// [`UpdateError::Config`] if the [`config`](Self::config) has a number that it may not have;
-    /// [`UpdateError::OtherModel`] if the steps so far were done with other parameters; [`UpdateError::NoGradient`] with the names of
-    /// parameters that have no gradient; [`UpdateError::StateMismatch`] if the state is that of another model;
-    /// [`UpdateError::Device`] if dfdx fails. No parameter was changed then.
+    /// [`UpdateError::Config`] if the [`config`](Self::config) has a number that is not allowed; [`UpdateError::OtherModel`] if
+    /// earlier steps updated other parameters; [`UpdateError::NoGradient`] with the names of parameters that have no gradient;
+    /// [`UpdateError::StateMismatch`] if the state is that of another model; [`UpdateError::Device`] if dfdx fails. No parameter
+    /// has changed then.
     #[doc(alias = "step")]
     pub fn update<M: TensorCollection<E, D>, D: Backend<E>>(
         &mut self,
@@ -222,7 +221,7 @@ impl<E: Element> AdamW<E> {
         spared
     }
 
-    /// The numbers of this step for one parameter.
+    /// The arguments of this step for one parameter.
     fn step(&self, decays: bool) -> kernel::AdamW {
         let AdamWConfig {
             lr,
@@ -240,7 +239,7 @@ impl<E: Element> AdamW<E> {
         }
     }
 
-    /// The parameters of the model, if they are those of the steps so far.
+    /// Checks that the model has the parameters of the earlier steps, and returns them.
     fn check_model<M: TensorCollection<E, D>, D: Backend<E>>(
         &self,
         model: &M,
@@ -259,7 +258,8 @@ impl<E: Element> AdamW<E> {
         }
     }
 
-    /// The first parameter of the model that is not in its place among those of the optimizer; or one that only the optimizer has.
+    /// The first parameter of the model that differs from that of the optimizer at its position, or one that only the optimizer
+    /// has.
     fn first_stranger<M: TensorCollection<E, D>, D: Backend<E>>(
         &self,
         model: &M,
@@ -307,7 +307,8 @@ impl<E: Element> AdamW<E> {
 /// As [`update`](AdamW::update), on a copy of the gradients.
 ///
 /// # Panics
-/// On [`UpdateError::OtherModel`], [`UpdateError::StateMismatch`] and [`UpdateError::Config`], which dfdx's error cannot say.
+/// On [`UpdateError::OtherModel`], [`UpdateError::StateMismatch`] and [`UpdateError::Config`], which dfdx's error type cannot
+/// express.
 impl<M: TensorCollection<E, D>, E: Element, D: Backend<E>> Optimizer<M, D, E> for AdamW<E> {
     fn update(
         &mut self,
@@ -400,7 +401,7 @@ mod tests {
                 .err()
                 .map(|error| error.to_string())
         };
-        // dfdx puts a dot behind the place in a tuple, also where nothing follows.
+        // dfdx puts a dot after the index in a tuple, also at the end of a name.
         let refused = |name: &str| {
             Some(format!(
                 "this optimizer is of another model, which has not the same `{name}`: a second model takes an `AdamW` of its own"

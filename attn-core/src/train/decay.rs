@@ -1,4 +1,4 @@
-//! Which parameters decay.
+//! The default rule for weight decay.
 
 use std::any::type_name;
 
@@ -6,7 +6,7 @@ use dfdx::{nn::modules, tensor::Cpu};
 
 use crate::nn;
 
-/// The facts about a parameter that decide whether it decays.
+/// The properties of a parameter that decide whether it decays.
 ///
 /// ```
 /// use attn::train::{AdamW, ParameterInfo};
@@ -19,24 +19,24 @@ use crate::nn;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParameterInfo<'a> {
-    /// That under which dfdx saves it, as `0.weight` or `blocks.3.attention.q_proj.bias`.
+    /// The name under which dfdx saves it, such as `0.weight` or `blocks.3.attention.q_proj.bias`.
     pub name: &'a str,
     /// Its sizes.
     pub dims: &'a [usize],
-    /// The type of the module that has it as a field, as [`type_name`] writes it.
+    /// The type of the module that has it as a field, in the form of [`type_name`].
     pub module: &'a str,
 }
 
 impl ParameterInfo<'_> {
-    /// Whether it is a matrix that vectors are multiplied with: a tensor of two axes and more that is neither a bias nor a
-    /// table of vectors.
+    /// Whether it is a matrix that vectors are multiplied with: a tensor of at least two axes that is neither a bias nor a table
+    /// of vectors.
     ///
-    /// - A bias is what is called `bias` or `.._bias`; this is for those with an axis for the heads, as `rel_pos_bias.weight`
-    ///   of an attention layer.
+    /// - A bias is named `bias` or `.._bias`. The rule is for biases with an axis for the heads, such as `rel_pos_bias.weight` of
+    ///   an attention layer.
     /// - A table is the weight of an [`nn::Embedding`], of an [`nn::LearnedPosition`] or of dfdx's
-    ///   [`Embedding`](modules::Embedding), whatever the name.
+    ///   [`Embedding`](modules::Embedding), under any name.
     ///
-    /// A tensor that the body of an attention declares (`param table: [heads, 64]`) counts as any other parameter.
+    /// A tensor that the body of an attention declares (`param table: [heads, 64]`) follows the same rule.
     pub fn decays_by_default(&self) -> bool {
         self.dims.len() >= 2 && !self.is_bias() && !self.is_table()
     }

@@ -1,6 +1,6 @@
-//! The errors between two steps.
+//! Errors of operations on gradients and parameters.
 
-/// Gradients that do not fit the model, or a state that does not, or dfdx's own error.
+/// Gradients or a state that do not fit the model, or dfdx's own error.
 ///
 /// ```
 /// use attn::train::UpdateError;
@@ -11,54 +11,53 @@
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateError<Dev> {
-    /// Parameters that the backward pass did not reach, by their names. Nothing was changed, but that these gradients
-    /// are there now and are 0, as if [`alloc_grads`](dfdx::nn::ZeroGrads::alloc_grads) had made them: for parameters that
-    /// are left out on purpose, use that.
+    /// Parameters that the backward pass did not reach, by name. Nothing has changed, except that these gradients exist now and
+    /// are 0, as after [`alloc_grads`](dfdx::nn::ZeroGrads::alloc_grads). Use that for parameters that are left out on purpose.
     #[error(
         "no gradient for {}: is it used by the loss, and is it of this model?",
         join(names)
     )]
     NoGradient {
-        /// The names; a model that is a tensor has an empty one.
+        /// The names. The name is empty if the model is a tensor.
         names: Vec<String>,
     },
 
-    /// Moments that are not those of the parameter: the state is of another model. Nothing was changed.
+    /// The moments do not fit the parameter: the state is of another model. Nothing has changed.
     #[error(
         "{} has {expected} numbers, but the state has {found} moments for it",
         or_nameless(name)
     )]
     StateMismatch {
-        /// The parameter.
+        /// The name of the parameter.
         name: String,
-        /// How many numbers it has.
+        /// The number of its elements.
         expected: usize,
-        /// How many the state has for it.
+        /// The number of its moments in the state.
         found: usize,
     },
 
-    /// The optimizer has done its steps so far with other parameters. Nothing was changed.
+    /// Earlier steps updated other parameters. Nothing has changed.
     #[error(
         "this optimizer is of another model, which has not the same {}: a second model takes an `AdamW` of its own",
         quoted(name)
     )]
     OtherModel {
-        /// The first parameter, by its name, that one of the two has and the other has not.
+        /// The name of the first parameter that only one of the two has.
         name: String,
     },
 
-    /// A number that no step can be taken with. Nothing was changed.
+    /// A hyperparameter is not allowed. Nothing has changed.
     #[error("`{name}` is {found}, not {expected}")]
     Config {
-        /// The number.
+        /// Its name.
         name: &'static str,
-        /// The value that was given.
+        /// Its value.
         found: f64,
         /// The values that are allowed.
         expected: &'static str,
     },
 
-    /// dfdx could not do it, for want of memory for example.
+    /// dfdx failed, for example for lack of memory.
     #[error("{0}")]
     Device(Dev),
 }
@@ -69,7 +68,7 @@ impl<Dev> From<Dev> for UpdateError<Dev> {
     }
 }
 
-/// dfdx names a parameter by the fields on the way to it: a model that is a tensor has none.
+/// dfdx names a parameter by the path of its fields, which is empty for a model that is a tensor.
 fn or_nameless(name: &str) -> &str {
     match name {
         "" => "the parameter",

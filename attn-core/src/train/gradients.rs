@@ -1,4 +1,4 @@
-//! The gradients of a model as one vector: how long it is, and other lengths for it.
+//! The norm of a model's gradients as one vector, and scaling.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use crate::{
     kernel::{elementwise, optim::squared_norm},
 };
 
-/// The length of all gradients of a model as one vector.
+/// The norm of all gradients of a model as one vector.
 ///
-/// PyTorch: `torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])`. The squares are summed in `f64`, in an
-/// order that depends on the model alone; parameters that share a gradient count once.
+/// PyTorch: `torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])`. The squares are summed in `f64`, in an order
+/// that depends on the model only. Parameters that share a gradient count once.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, train::grad_norm};
@@ -41,11 +41,11 @@ pub fn grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     Ok(squares.sqrt())
 }
 
-/// Scales all gradients of a model by one factor, so that [`grad_norm`] is at most `max_norm`, and returns what it was.
+/// Scales all gradients of a model by one factor, so that [`grad_norm`] is at most `max_norm`. Returns the norm before.
 ///
 /// Pascanu et al., "On the difficulty of training recurrent neural networks" (2013). PyTorch:
-/// `torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)`, which divides by a norm that is greater by 1e-6. If the
-/// norm is infinite or NaN, the gradients are left alone: such a step is better skipped.
+/// `torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)`, which divides by a norm that is greater by 1e-6. If the norm
+/// is infinite or NaN, the gradients do not change, and the step should be skipped.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, train::clip_grad_norm};
@@ -78,12 +78,12 @@ pub fn clip_grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     Ok(norm)
 }
 
-/// Multiplies all gradients of a model by a number: makes the mean of a sum over several batches.
+/// Multiplies all gradients of a model by a factor, for example to turn the sum over several batches into the mean.
 ///
-/// Gradients that are passed on from one backward pass to the next add up. After `n` batches of the same size with mean
-/// losses, a factor of `1 / n` makes the gradients those of one batch of all their examples. Where batches count
-/// differently, because targets are ignored or a batch is smaller, multiply each mean loss by what it counts, and divide
-/// here by all that was counted. PyTorch: `loss = loss / n`, before each of the backward passes.
+/// Gradients that are passed from one backward pass to the next are accumulated. After `n` batches of the same size with mean
+/// losses, a factor of `1 / n` gives the gradients of one batch of all examples. If batches have different counts, because
+/// targets are ignored or a batch is smaller, multiply each mean loss by its count, and divide here by the total count. PyTorch:
+/// `loss = loss / n`, before each backward pass.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, train::scale_grads};
@@ -119,7 +119,7 @@ pub fn scale_grads<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     Ok(scale(model, gradients, factor)?)
 }
 
-/// [`scale_grads`], where all parameters have a gradient.
+/// [`scale_grads`] for parameters that all have a gradient.
 fn scale<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
     gradients: &mut Gradients<E, D>,
@@ -131,7 +131,7 @@ fn scale<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     })
 }
 
-/// Hands every gradient of the model to `f`, once.
+/// Calls `f` with every gradient of the model, once.
 fn for_each_gradient<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
     gradients: &mut Gradients<E, D>,

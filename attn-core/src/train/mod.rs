@@ -1,15 +1,15 @@
-//! Training: the loss, and what happens to gradients and parameters between two backward passes.
+//! Training: the loss, and operations on gradients and parameters between two backward passes.
 //!
-//! - [`cross_entropy`]: the loss of a classifier, a language model too, fused with its gradient; with ignored targets and
-//!   label smoothing.
-//! - [`AdamW`]: the optimizer of transformers. Unlike dfdx's `Adam`, it spares norms, biases and embeddings the weight decay,
+//! - [`cross_entropy`]: the loss of classifiers and language models, fused with its gradient, with ignored targets and label
+//!   smoothing.
+//! - [`AdamW`]: the optimizer of transformers. Unlike dfdx's `Adam`, it applies no weight decay to norms, biases and embeddings,
 //!   and its [state](AdamWState) can be saved.
-//! - [`clip_grad_norm`], [`grad_norm`]: how long the gradients are, and an end to it.
-//! - [`scale_grads`]: the mean over several batches, for steps on more examples than fit the memory at once.
-//! - [`Cosine`], [`Noam`]: learning rates for each step, with a warm-up.
+//! - [`clip_grad_norm`], [`grad_norm`]: the norm of the gradients, and gradient clipping.
+//! - [`scale_grads`]: the mean over several batches, for steps on more examples than fit into memory.
+//! - [`Cosine`], [`Noam`]: learning rate schedules with a warm-up.
 //!
-//! They work on every [`TensorCollection`](dfdx::nn::TensorCollection): declared layers and models, dfdx's modules, tuples
-//! of both. All of them change gradients and parameters in place, and name the parameters that have no gradient.
+//! They work on every [`TensorCollection`](dfdx::nn::TensorCollection): declared layers and models, dfdx's modules, tuples of
+//! both. All of them change gradients and parameters in place, and report parameters without a gradient by name.
 //!
 //! ```
 //! use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, AdamWConfig, clip_grad_norm}};
@@ -36,8 +36,8 @@
 //!
 //! # Gradient accumulation
 //!
-//! Gradients add up where they are handed on to the next forward pass instead of being set to zero, so a step on many
-//! examples can be made of several passes on few:
+//! Gradients accumulate if they are passed to the next forward pass instead of being set to zero. So a step on many examples can
+//! consist of several passes on a few each:
 //!
 //! ```
 //! use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, clip_grad_norm, scale_grads}};
@@ -65,9 +65,9 @@
 //!
 //! # Gradients by hand
 //!
-//! [`Gradients`](dfdx::tensor::Gradients), which `backward` returns, has the gradient of a parameter by the tensor of the parameter:
-//! `get` copies it into a tensor, and `get_or_alloc_mut` is its numbers, to be changed in place. What changes them stands between
-//! `backward` and the step:
+//! `backward` returns [`Gradients`](dfdx::tensor::Gradients), which are indexed by the tensor of a parameter: `get` copies its
+//! gradient into a tensor, and `get_or_alloc_mut` returns the numbers for changes in place. Code that changes gradients comes
+//! between `backward` and the step:
 //!
 //! ```
 //! use attn::{dfdx::prelude::*, nn::Linear, train::AdamW};

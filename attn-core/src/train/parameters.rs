@@ -1,4 +1,4 @@
-//! The trainable parameters of a model, one after the other, and their gradients.
+//! Iteration over the trainable parameters of a model and their gradients.
 
 use std::any::{Any, type_name};
 use std::cell::RefCell;
@@ -19,22 +19,22 @@ use dfdx::{
 use super::UpdateError;
 use crate::{Backend, Element};
 
-/// A parameter, whatever its shape.
+/// A parameter of any shape.
 pub(super) trait Parameter<E: Element, D: Backend<E>> {
-    /// Clones share it, and with it their gradient.
+    /// The id. Clones share it, and with it their gradient.
     fn id(&self) -> UniqueId;
     fn dims(&self) -> Vec<usize>;
     fn device(&self) -> &D;
-    /// The numbers, in the order of its gradient.
+    /// The elements, in the order of its gradient.
     fn read(&self, to: &mut [E]);
     fn write(&mut self, from: &[E]);
-    /// Its gradient; zeros if it has none so far.
+    /// Its gradient, or zeros if it has none yet.
     fn gradient<'a>(&self, gradients: &'a mut Gradients<E, D>) -> Result<&'a mut Vec<E>, D::Err>;
 }
 
 impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
     fn id(&self) -> UniqueId {
-        // dfdx tells the id of a tensor only to its own errors.
+        // dfdx reveals the id of a tensor only to its own errors.
         let mut unused = UnusedTensors::default();
         unused.add(self);
         unused.ids[0]
@@ -63,63 +63,63 @@ impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
 
 /// Where a parameter is in a model.
 #[derive(Default)]
-pub(super) struct Place {
-    /// That under which dfdx saves it.
+pub(super) struct ParamPath {
+    /// The name under which dfdx saves it.
     pub(super) name: String,
     /// The type of the module that has it as a field.
     pub(super) module: &'static str,
 }
 
-/// Views parameters as their [`Place`].
-enum ViewPlace {}
+/// Views parameters as their [`ParamPath`].
+enum ViewPath {}
 
-impl TensorViewer for ViewPlace {
-    type View<'a, Mod: 'a> = Place;
+impl TensorViewer for ViewPath {
+    type View<'a, Mod: 'a> = ParamPath;
 
     fn view_field<Mod, Field, GetRef, GetMut>(
-        module: &mut Place,
+        module: &mut ParamPath,
         field: &str,
         get_ref: &mut GetRef,
         get_mut: &mut GetMut,
-    ) -> Place
+    ) -> ParamPath
     where
         GetRef: FnMut(&Mod) -> &Field,
         GetMut: FnMut(&mut Mod) -> &mut Field,
     {
-        Place {
+        ParamPath {
             name: ViewTensorName::view_field(&mut module.name, field, get_ref, get_mut),
             module: type_name::<Mod>(),
         }
     }
 }
 
-/// Hands every parameter with its place to `f`, in the order of the model.
+/// Calls `f` with every parameter and its path, in the order of the model.
 pub(super) fn for_each<M, E: Element, D: Backend<E>, Error>(
     model: &M,
-    f: impl FnMut(Place, &dyn Parameter<E, D>) -> Result<(), Error>,
+    f: impl FnMut(ParamPath, &dyn Parameter<E, D>) -> Result<(), Error>,
 ) -> Result<(), Error>
 where
     M: TensorCollection<E, D>,
 {
     let mut visitor = Shared(f, std::marker::PhantomData);
     M::iter_tensors(&mut RecursiveWalker {
-        m: (model, Place::default()),
+        m: (model, ParamPath::default()),
         f: &mut visitor,
     })?;
     Ok(())
 }
 
-/// As [`for_each`], to change them.
+/// As [`for_each`], with mutable parameters.
 pub(super) fn for_each_mut<M, E: Element, D: Backend<E>, Error>(
     model: &mut M,
-    f: impl FnMut(Place, &mut dyn Parameter<E, D>) -> Result<(), Error>,
+    f: impl FnMut(ParamPath, &mut dyn Parameter<E, D>) -> Result<(), Error>,
 ) -> Result<(), Error>
 where
     M: TensorCollection<E, D>,
 {
     let mut visitor = Exclusive(f, std::marker::PhantomData);
     M::iter_tensors(&mut RecursiveWalker {
-        m: (model, Place::default()),
+        m: (model, ParamPath::default()),
         f: &mut visitor,
     })?;
     Ok(())
@@ -131,9 +131,9 @@ impl<E, D, F, Error> TensorVisitor<E, D> for Shared<F, Error>
 where
     E: Element,
     D: Backend<E>,
-    F: FnMut(Place, &dyn Parameter<E, D>) -> Result<(), Error>,
+    F: FnMut(ParamPath, &dyn Parameter<E, D>) -> Result<(), Error>,
 {
-    type Viewer = (ViewTensorRef, ViewPlace);
+    type Viewer = (ViewTensorRef, ViewPath);
     type Err = Error;
     type E2 = E;
     type D2 = D;
@@ -141,10 +141,10 @@ where
     fn visit<S: Shape>(
         &mut self,
         options: TensorOptions<S, E, D>,
-        (parameter, place): (&Tensor<S, E, D>, Place),
+        (parameter, path): (&Tensor<S, E, D>, ParamPath),
     ) -> Result<Option<Tensor<S, E, D>>, Error> {
         if options.do_gradient_update {
-            (self.0)(place, parameter)?;
+            (self.0)(path, parameter)?;
         }
         Ok(None)
     }
@@ -156,9 +156,9 @@ impl<E, D, F, Error> TensorVisitor<E, D> for Exclusive<F, Error>
 where
     E: Element,
     D: Backend<E>,
-    F: FnMut(Place, &mut dyn Parameter<E, D>) -> Result<(), Error>,
+    F: FnMut(ParamPath, &mut dyn Parameter<E, D>) -> Result<(), Error>,
 {
-    type Viewer = (ViewTensorMut, ViewPlace);
+    type Viewer = (ViewTensorMut, ViewPath);
     type Err = Error;
     type E2 = E;
     type D2 = D;
@@ -166,10 +166,10 @@ where
     fn visit<S: Shape>(
         &mut self,
         options: TensorOptions<S, E, D>,
-        (parameter, place): (&mut Tensor<S, E, D>, Place),
+        (parameter, path): (&mut Tensor<S, E, D>, ParamPath),
     ) -> Result<Option<Tensor<S, E, D>>, Error> {
         if options.do_gradient_update {
-            (self.0)(place, parameter)?;
+            (self.0)(path, parameter)?;
         }
         Ok(None)
     }
@@ -190,8 +190,8 @@ pub(super) fn check_gradients<M: TensorCollection<E, D>, E: Element, D: Backend<
 
 /// The parameters without a gradient. Afterwards they have one: zeros.
 ///
-/// dfdx does not tell whether there is a gradient: asking for one makes it. But where tapes are merged, gradients of the
-/// second replace those of the first. So a first one has an empty gradient for every parameter, and what is still empty
+/// dfdx does not tell whether a gradient exists, since access creates it. But when tapes are merged, gradients of the second
+/// replace those of the first. So the first one has an empty gradient for every parameter, and those that are still empty
 /// afterwards had none.
 pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
@@ -216,36 +216,36 @@ pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend
     *gradients = merge(&device, empty, given)?;
     let mut missing = Vec::new();
     let mut lens = lens.into_iter();
-    for_each(model, |place, parameter| {
+    for_each(model, |path, parameter| {
         let gradient = parameter.gradient(gradients)?;
-        // Of parameters that share a gradient, the first has its length.
+        // The first of the parameters that share a gradient has its length.
         let len = lens.next().unwrap_or_default();
         if gradient.len() < len {
             gradient.resize(len, E::zero());
-            missing.push((place.name, parameter.id()));
+            missing.push((path.name, parameter.id()));
         }
         Ok::<_, D::Err>(())
     })?;
     Ok(missing)
 }
 
-/// Gradients without a number, for the parameters of a model.
+/// Empty gradients for the parameters of a model.
 #[derive(Clone)]
 struct Emptied<E: Element, D: Backend<E>> {
     ids: Vec<UniqueId>,
-    /// How many numbers the gradients had; 0 if an earlier parameter has the same.
+    /// The lengths of the gradients, or 0 if an earlier parameter has the same gradient.
     lens: Vec<usize>,
     gradients: Gradients<E, D>,
 }
 
 thread_local! {
-    /// The [`Emptied`] of the model that was last asked for: dfdx has to allocate a gradient before it can be emptied, which
-    /// would be as much memory as the parameters take, in every step.
+    /// The [`Emptied`] of the last model. dfdx must allocate a gradient before it can be emptied, which would take as much memory
+    /// as the parameters in every step.
     static LAST: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
 impl<E: Element, D: Backend<E>> Emptied<E, D> {
-    /// Those of the parameters with these ids.
+    /// The empty gradients of the parameters with these ids.
     fn of<M: TensorCollection<E, D>>(model: &M, ids: Vec<UniqueId>) -> Result<Self, D::Err> {
         let last = LAST.take();
         let last = last.and_then(|last| last.downcast::<Self>().ok());
@@ -273,7 +273,7 @@ impl<E: Element, D: Backend<E>> Emptied<E, D> {
     }
 }
 
-/// The gradients of both, those of `second` where both have one.
+/// The gradients of both. Where both have one, that of `second` wins.
 fn merge<E: Element, D: Backend<E>>(
     device: &D,
     first: Gradients<E, D>,
@@ -283,7 +283,7 @@ fn merge<E: Element, D: Backend<E>>(
     let (_, first) = loss.trace(first).split_tape();
     let (loss, second) = loss.traced(second).split_tape();
     let mut tape = first.merge(second);
-    // Taken away on the way back, for at its end dfdx drops what `second` was not told to keep.
+    // They are taken during the backward pass, since dfdx drops at its end what `second` was not told to keep.
     let merged = Rc::new(RefCell::new(Gradients::leaky()));
     let to = Rc::clone(&merged);
     tape.add_backward_op(move |gradients| {

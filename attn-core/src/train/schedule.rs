@@ -1,8 +1,8 @@
-//! Learning rates that change from step to step.
+//! Learning rate schedules.
 
 use std::f64::consts::PI;
 
-/// A learning rate for every step of training, the first of which is 1.
+/// A learning rate for every step of training. The first step is 1.
 ///
 /// ```
 /// use attn::train::{Cosine, Noam, Schedule};
@@ -17,11 +17,11 @@ use std::f64::consts::PI;
 /// ```
 #[doc(alias("lr_scheduler", "LRScheduler"))]
 pub trait Schedule {
-    /// The rate of a step. Step 0, before training, has that of step 1.
+    /// The rate of a step. Step 0, before training, has the rate of step 1.
     fn rate(&self, step: u64) -> f64;
 }
 
-/// Rises evenly over the first steps, then follows half a wave of the cosine down, and stays there.
+/// A linear warm-up, then half a cosine wave down to the final rate, which stays.
 ///
 /// ```text
 /// highest * step / warm_up                                              up to warm_up
@@ -38,13 +38,13 @@ pub trait Schedule {
 ))]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cosine {
-    /// After the warm-up.
+    /// The rate after the warm-up.
     pub highest: f64,
-    /// From the last step on.
+    /// The rate from the last step on.
     pub lowest: f64,
-    /// How many steps the rate rises.
+    /// The number of steps of the warm-up.
     pub warm_up: u64,
-    /// How many steps there are in all.
+    /// The total number of steps.
     pub steps: u64,
 }
 
@@ -62,7 +62,7 @@ impl Schedule for Cosine {
     }
 }
 
-/// Rises evenly over the first steps, then falls with the root of the number of steps.
+/// A linear warm-up, then a decay with the inverse square root of the step.
 ///
 /// ```text
 /// factor * d_model^-0.5 * min(step^-0.5, step * warm_up^-1.5)
@@ -74,9 +74,9 @@ impl Schedule for Cosine {
 pub struct Noam {
     /// The width of the model.
     pub d_model: usize,
-    /// How many steps the rate rises.
+    /// The number of steps of the warm-up.
     pub warm_up: u64,
-    /// 1 in the paper.
+    /// A factor, which is 1 in the paper.
     pub factor: f64,
 }
 

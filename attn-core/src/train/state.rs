@@ -1,11 +1,11 @@
-//! The state of an optimizer, and how it is saved.
+//! The state of an optimizer, and its conversion for files.
 
 use std::collections::BTreeMap;
 
-/// The state of [`AdamW`](super::AdamW) from step to step.
+/// The state of [`AdamW`](super::AdamW) between steps.
 ///
-/// It is plain data. Formats that save lists of numbers by name, as those for tensors do, take [`lists`](Self::lists);
-/// [`from_lists`](Self::from_lists) goes the other way.
+/// It is plain data. [`lists`](Self::lists) are for formats that save lists of numbers by name, such as those for tensors.
+/// [`from_lists`](Self::from_lists) is the inverse.
 ///
 /// ```
 /// use attn::train::{AdamWState, Moments};
@@ -22,22 +22,22 @@ use std::collections::BTreeMap;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdamWState<E> {
-    /// How many steps were done.
+    /// The number of steps so far.
     pub step: u64,
-    /// By the name of the parameter: that under which dfdx saves it.
+    /// The moments by the name of the parameter, under which dfdx saves it.
     pub moments: BTreeMap<String, Moments<E>>,
 }
 
-/// Running means of one parameter, as many numbers as it has, row-major.
+/// Running means of one parameter. They have its number of elements, row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moments<E> {
-    /// Of its gradients.
+    /// The mean of its gradients.
     pub mean: Vec<E>,
-    /// Of the squares of its gradients.
+    /// The mean of the squares of its gradients.
     pub square: Vec<E>,
 }
 
-/// Before the first step.
+/// The state before the first step.
 impl<E> Default for AdamWState<E> {
     fn default() -> Self {
         Self {
@@ -48,7 +48,7 @@ impl<E> Default for AdamWState<E> {
 }
 
 impl<E> AdamWState<E> {
-    /// All numbers but the step, by the names `<parameter>.mean` and `<parameter>.square`, in the order of the names.
+    /// All moments, by the names `<parameter>.mean` and `<parameter>.square`, in the order of the names.
     pub fn lists(&self) -> impl Iterator<Item = (String, &[E])> {
         self.moments.iter().flat_map(|(name, moments)| {
             let Moments { mean, square } = moments;
@@ -57,9 +57,9 @@ impl<E> AdamWState<E> {
         })
     }
 
-    /// The state after `step` steps whose [`lists`](Self::lists) these are, in any order.
+    /// The state after `step` steps with these [`lists`](Self::lists), in any order.
     ///
-    /// Whether the lengths are those of a model is seen by [`AdamW::update`](super::AdamW::update).
+    /// [`AdamW::update`](super::AdamW::update) checks whether the lengths are those of the model.
     ///
     /// # Errors
     /// [`StateError`] with the first name that is not of this form, or whose other list is missing.
@@ -92,7 +92,7 @@ impl<E> AdamWState<E> {
     }
 }
 
-/// Lists of numbers that are not those of a state.
+/// Lists that are not those of a state.
 ///
 /// ```
 /// use attn::train::AdamWState;
@@ -105,17 +105,17 @@ impl<E> AdamWState<E> {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// A name that no list of a state has.
+    /// A name that is not of the form of a state's list.
     #[error("{name} is not part of a state: expected a name that ends in .mean or .square")]
     Unknown {
         /// The name.
         name: String,
     },
 
-    /// One of the two lists of a parameter.
+    /// One of the two lists of a parameter is missing.
     #[error("the state has no {name}")]
     Missing {
-        /// The missing tensors.
+        /// The missing name.
         name: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The losses of a run as a chart.
+//! A chart of the losses of a run.
 
 use plotters::{
     coord::{
@@ -18,12 +18,12 @@ const TRAIN: RGBColor = RGBColor(0x1f, 0x5f, 0xa8);
 const VALIDATION: RGBColor = RGBColor(0xb0, 0x4a, 0x00);
 const BASELINE: RGBColor = RGBColor(0x5c, 0x66, 0x72);
 const INK: RGBColor = RGBColor(0x16, 0x20, 0x2b);
-/// No line has more than twice as many points.
+/// A line has at most twice as many points.
 const MOST_POINTS: usize = 700;
-/// Beyond this nothing is drawn: it is no loss, and an axis has no room for it.
+/// Larger numbers are not drawn: they are no losses, and an axis has no space for them.
 const MOST: f64 = 1e30;
 
-/// A chart of losses: that of training, as it was and smoothed, that of validation, and baselines to compare with.
+/// A chart of losses: training loss, raw and smoothed, validation loss, and baselines.
 ///
 /// ```
 /// use attn::viz::LossChart;
@@ -37,8 +37,9 @@ const MOST: f64 = 1e30;
 /// # Ok::<_, attn::viz::VizError>(())
 /// ```
 ///
-/// Losses that are not finite are left out; so are, on a logarithmic axis, those that are not above 0. The chart says how many. A long
-/// run is drawn by the least and the largest loss of neighbours. The same losses are always the same bytes.
+/// Losses that are not finite are left out. On a logarithmic axis, so are losses that are not positive. The chart states how many
+/// were left out. A long run is drawn by the minimum and maximum of neighbouring losses. The same losses always give the same
+/// bytes.
 #[derive(Clone, Debug)]
 pub struct LossChart {
     title: String,
@@ -62,32 +63,32 @@ impl LossChart {
         }
     }
 
-    /// The loss of training after each step.
+    /// Adds the training losses, by step.
     pub fn train(mut self, losses: impl IntoIterator<Item = (u64, f64)>) -> Self {
         self.train.extend(losses);
         self
     }
 
-    /// The loss of validation after some steps.
+    /// Adds the validation losses, by step.
     pub fn validation(mut self, losses: impl IntoIterator<Item = (u64, f64)>) -> Self {
         self.validation.extend(losses);
         self
     }
 
-    /// A loss to compare with, as a line with its name.
+    /// Adds a baseline: a line with a name.
     pub fn baseline(mut self, name: impl Into<String>, loss: f64) -> Self {
         self.baselines.push((name.into(), loss));
         self
     }
 
-    /// The share of the past in the smoothed loss, from 0 (none) to below 1. If nobody says, it is a mean over about a fiftieth of the run.
-    /// The first losses are weighted as Adam weights its means, so that the line does not begin at 0.
+    /// Sets the weight of the past in the smoothed loss, from 0 (none) to below 1. By default it is a mean over about a fiftieth
+    /// of the run. The first losses have the bias correction of Adam's means, so that the line does not start at 0.
     pub fn smoothing(self, smoothing: f64) -> Self {
         let smoothing = Some(smoothing);
         Self { smoothing, ..self }
     }
 
-    /// On a logarithmic axis.
+    /// Makes the axis logarithmic.
     pub fn logarithmic(self) -> Self {
         let logarithmic = true;
         Self {
@@ -99,7 +100,7 @@ impl LossChart {
     /// The chart as SVG.
     ///
     /// # Errors
-    /// [`VizError`] if the smoothing is not a share.
+    /// [`VizError`] if the smoothing is out of range.
     pub fn svg(&self) -> Result<String, VizError> {
         let smoothing = self.share_of_past();
         if !(0.0..1.0).contains(&smoothing) {
@@ -145,13 +146,13 @@ impl LossChart {
 /// The values that are drawn, all of them finite.
 struct Lines<'a> {
     chart: &'a LossChart,
-    /// A run with losses that can be drawn.
+    /// The losses that can be drawn.
     train: Vec<(f64, f64)>,
     validation: Vec<(f64, f64)>,
     baselines: Vec<(&'a str, f64)>,
     left_out: usize,
     last: f64,
-    /// The least and the largest of the axis.
+    /// The range of the axis.
     losses: (f64, f64),
 }
 
@@ -274,7 +275,7 @@ fn legend((x, y): (i32, i32), colour: RGBColor) -> PathElement<(i32, i32)> {
     PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
 }
 
-/// From the least to the largest, with some room; never so little that an axis has no numbers to write.
+/// The range from the minimum to the maximum, with a margin. It is never so small that an axis has no numbers to write.
 fn axis(losses: impl Iterator<Item = f64>, logarithmic: bool) -> (f64, f64) {
     let (least, largest) = losses.fold((f64::MAX, f64::MIN), |(a, b), loss| {
         (a.min(loss), b.max(loss))
@@ -291,7 +292,7 @@ fn axis(losses: impl Iterator<Item = f64>, logarithmic: bool) -> (f64, f64) {
     (least - room, largest + room)
 }
 
-/// Exponential means, each weighted by how much of the past there is.
+/// Exponential moving means with bias correction.
 fn smoothed(losses: &[(f64, f64)], share: f64) -> Vec<(f64, f64)> {
     let mut sum = 0.0;
     let mut weight = 0.0;
@@ -303,7 +304,7 @@ fn smoothed(losses: &[(f64, f64)], share: f64) -> Vec<(f64, f64)> {
     means.collect()
 }
 
-/// The least and the largest of neighbours, in their order, where there are too many.
+/// The minimum and maximum of groups of neighbours, in order, if there are too many points.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= 2 * MOST_POINTS {
         return points.to_vec();
@@ -318,7 +319,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     ends.collect()
 }
 
-/// A number on the axis.
+/// The label of a tick.
 fn tick(loss: f64) -> String {
     match loss.abs() {
         0.0 => "0".into(),
@@ -365,7 +366,7 @@ mod tests {
         // 4; (4/4 + 2/2) / (3/4); (4/8 + 2/4 + 1/2) / (7/8)
         let expected = [4.0, 8.0 / 3.0, 12.0 / 7.0];
         for ((_, found), expected) in found.into_iter().zip(expected) {
-            // A rounding or two.
+            // The error of a rounding or two.
             assert!((found - expected).abs() < 1e-12);
         }
     }

@@ -1,9 +1,9 @@
-//! From a share of the largest weight to a colour.
+//! The colour scale: from a fraction of the largest weight to a colour.
 //!
-//! Both scales are paths through OKLab (Ottosson 2020, <https://bottosson.github.io/posts/oklab/>), a space in which equal distances
-//! look equally far apart. A path is walked at constant speed, so equal steps of a weight are equal steps to the eye: no bright band
-//! draws a border where the weights have none, as rainbow scales do. Lightness only falls (on white paper) or only rises (on black),
-//! so the order of weights is seen without telling hues apart, and in print.
+//! Both scales are paths through OKLab (Ottosson 2020, <https://bottosson.github.io/posts/oklab/>), a perceptually uniform space.
+//! A path has constant speed, so equal steps of a weight look equally large. Rainbow scales have bright bands, which look like
+//! borders in the weights; these do not. Lightness decreases monotonically (on white paper) or increases (on black), so the order
+//! of weights is visible without distinguishing hues, and in print.
 
 /// Red, green, blue, as sRGB.
 pub(super) type Rgb = [u8; 3];
@@ -11,7 +11,7 @@ pub(super) type Rgb = [u8; 3];
 /// The colour of a weight that is not finite.
 pub(super) const NOT_FINITE: Rgb = [0xd4, 0x1f, 0x8c];
 
-/// The paper that is drawn on.
+/// The background of a drawing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
     /// Black on white; large weights are dark.
@@ -21,10 +21,10 @@ pub enum Theme {
     Dark,
 }
 
-/// How many colours a scale has.
+/// The number of colours of a scale.
 pub(super) const COLOURS: usize = 256;
 
-/// `[lightness, chroma, hue in degrees]`, within sRGB all the way.
+/// `[lightness, chroma, hue in degrees]`, within sRGB on the whole path.
 const ON_LIGHT: [[f64; 3]; 4] = [
     [0.98, 0.005, 200.0],
     [0.80, 0.09, 195.0],
@@ -38,20 +38,20 @@ const ON_DARK: [[f64; 3]; 4] = [
     [0.96, 0.10, 110.0],
 ];
 
-/// All colours of a scale, from no weight to the largest.
+/// All colours of a scale, from weight 0 to the largest.
 pub(super) fn scale(theme: Theme) -> Vec<Rgb> {
     (0..COLOURS)
         .map(|index| srgb(path(theme, index as f64 / (COLOURS - 1) as f64)))
         .collect()
 }
 
-/// The place in a scale of a share of the largest weight. Shares beyond 0 and 1 have its ends; NaN has none.
+/// The index in a scale for a fraction of the largest weight, clamped to the scale, or `None` for NaN.
 pub(super) fn place(share: f64) -> Option<usize> {
     let last = (COLOURS - 1) as f64;
     (!share.is_nan()).then(|| (share.clamp(0.0, 1.0) * last).round() as usize)
 }
 
-/// A point of the path in OKLab, at a share of its length.
+/// A point of the path in OKLab, at a fraction of its length.
 fn path(theme: Theme, share: f64) -> [f64; 3] {
     let stops = match theme {
         Theme::Light => ON_LIGHT,
@@ -89,7 +89,7 @@ fn srgb(oklab: [f64; 3]) -> Rgb {
     })
 }
 
-/// Red, green and blue light of a colour in OKLab.
+/// Linear red, green and blue of a colour in OKLab.
 fn linear([lightness, a, b]: [f64; 3]) -> [f64; 3] {
     let l = (lightness + 0.396_337_777_4 * a + 0.215_803_757_3 * b).powi(3);
     let m = (lightness - 0.105_561_345_8 * a - 0.063_854_172_8 * b).powi(3);
@@ -113,7 +113,7 @@ mod tests {
             let (least, most) = steps.fold((f64::MAX, 0.0), |(least, most): (f64, f64), step| {
                 (least.min(step), most.max(step))
             });
-            // Two of the hundred steps go round a corner, where the straight way is shorter.
+            // Two of the hundred steps include a corner of the path, where the straight line is shorter.
             assert!(least > 0.85 * most, "{theme:?}: {least} to {most}");
             assert!(
                 points

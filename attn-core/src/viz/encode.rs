@@ -1,4 +1,4 @@
-//! Weights as the page has them: whole numbers of few bits, in base64.
+//! The encoding of weights in a page: integers of few bits, in base64.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use crate::{
     maps::AttentionMap,
 };
 
-/// A page with no more weights than this has 16 bits for each, one with more has 8.
+/// A page with at most this many weights has 16 bits for each, others have 8.
 pub(super) const FINE: usize = 1 << 20;
 
-/// How the weights of a row become whole numbers: 0 is exactly zero, 1 to `top` are `low + (code - 1) * step`, and behind these are NaN
+/// The encoding of the weights of a row. 0 is exactly zero, 1 to `top` are `low + (code - 1) * step`, and larger codes are NaN
 /// and both infinities. `low` is 0 unless there are negative weights, and `top` is the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Codes {
@@ -19,7 +19,7 @@ pub(super) enum Codes {
 }
 
 impl Codes {
-    /// Those for as many weights.
+    /// The encoding for this number of weights.
     pub(super) fn of(weights: usize) -> Self {
         match weights <= FINE {
             true => Self::Bits16,
@@ -34,7 +34,7 @@ impl Codes {
         }
     }
 
-    /// The last code of a finite weight.
+    /// The largest code of a finite weight.
     pub(super) fn top(self) -> u16 {
         match self {
             Self::Bits8 => u8::MAX as u16 - 3,
@@ -67,7 +67,7 @@ impl Rows {
         let low = finite().fold(0.0, f32::min);
         let high = finite().fold(0.0, f32::max);
         let steps = f64::from(codes.top() - 1);
-        // The difference of two floats may be more than a float.
+        // The difference of two floats may overflow.
         let step = ((f64::from(high) - f64::from(low)) / steps) as f32;
         self.low.extend(low.to_le_bytes());
         self.step.extend(step.to_le_bytes());
@@ -78,7 +78,7 @@ impl Rows {
                 w if w.is_nan() => codes.top() + 1,
                 f32::INFINITY => codes.top() + 2,
                 f32::NEG_INFINITY => codes.top() + 3,
-                // A number that is not zero is not 0, however small it is. A cast has no overflow, and NaN is 0.
+                // A nonzero number never has the code 0, however small it is. The cast saturates, and maps NaN to 0.
                 _ => (above.round() as u16).saturating_add(1).min(codes.top()),
             };
             match codes {
@@ -89,7 +89,7 @@ impl Rows {
     }
 }
 
-/// A map for the page, all but its labels.
+/// A map for the page, without its labels.
 pub(super) fn map(map: &AttentionMap, codes: Codes) -> Value {
     let rows = Rows::of(map.weights(), map.keys(), codes);
     let entropies: Vec<f64> = (0..map.heads()).map(|h| map.mean_entropy(h)).collect();
@@ -100,7 +100,7 @@ pub(super) fn map(map: &AttentionMap, codes: Codes) -> Value {
         "low": base64(&rows.low),
         "step": base64(&rows.step),
         "codes": base64(&rows.codes),
-        // JSON has no NaN: null.
+        // JSON has no NaN, so it becomes null.
         "entropy": entropies,
         "blocks": map.mask_blocks().map(blocks),
     })
@@ -150,7 +150,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// The bytes of base64, by another way: every digit is looked up, and its bits are put behind those before.
+    /// Decodes base64 in an independent way: every digit is looked up, and its bits are appended.
     pub(in crate::viz) fn bytes(text: &str) -> Vec<u8> {
         let value = |c: char| match c {
             'A'..='Z' => c as u32 - 65,
@@ -170,7 +170,7 @@ pub(super) mod tests {
             .collect()
     }
 
-    /// The weights that a page decodes from a map of its data.
+    /// The weights that a page decodes from its data.
     pub(in crate::viz) fn decode(map: &Value) -> Vec<f32> {
         let text = |name: &str| bytes(map[name].as_str().unwrap());
         let floats = |name: &str| -> Vec<f32> {
@@ -258,11 +258,11 @@ pub(super) mod tests {
             let found = decoded(&weights, codes);
             assert!(found[0].is_nan());
             assert_eq!(found[1..3], weights[1..3]);
-            // A step of what is between -0.75 and 0.25.
+            // One step of the range from -0.75 to 0.25.
             let most = 1.0 / f32::from(codes.top());
             assert!((found[3] - 0.25).abs() <= most && (found[4] + 0.75).abs() <= most);
         }
-        // Nothing finite but zero, and floats whose difference is none.
+        // No finite weight except zero, and floats whose difference overflows.
         assert_eq!(
             decoded(&[0.0, f32::INFINITY], Codes::Bits8),
             [0.0, f32::INFINITY]

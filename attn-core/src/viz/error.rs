@@ -1,4 +1,4 @@
-//! The errors of drawing and writing.
+//! Errors of drawing and writing.
 
 use std::{io, path::PathBuf};
 
@@ -17,53 +17,53 @@ use crate::disk::Failure;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VizError {
-    /// There are labels for more queries or keys than there are.
+    /// There are more labels than queries or keys.
     #[error("`{map}` has {expected} {axis} in sequence {sequence}, but {found} labels for them")]
     Labels {
         /// The name of the map.
         map: String,
         /// `queries` or `keys`.
         axis: &'static str,
-        /// The sequence of the batch.
+        /// The sequence in the batch.
         sequence: usize,
-        /// How many labels there are.
+        /// The number of labels.
         found: usize,
-        /// How many queries or keys.
+        /// The number of queries or keys.
         expected: usize,
     },
 
-    /// There are labels for more sequences than there are.
+    /// There are labels for more sequences than the map has.
     #[error("`{map}` has {expected} sequences, but there are labels for {found}")]
     Sequences {
         /// The name of the map.
         map: String,
-        /// For how many there are labels.
+        /// The number of sequences with labels.
         found: usize,
-        /// How many there are.
+        /// The number of sequences.
         expected: usize,
     },
 
-    /// There is no such head or sequence.
+    /// The head or sequence does not exist.
     #[error("there is no {what} {index}: `{map}` has {len}")]
     Missing {
         /// The name of the map.
         map: String,
         /// `head` or `sequence`.
         what: &'static str,
-        /// Which was asked for.
+        /// The requested index.
         index: usize,
-        /// How many there are.
+        /// The number of heads or sequences.
         len: usize,
     },
 
     /// A chart cannot be drawn.
     #[error("the chart cannot be drawn: {reason}")]
     Chart {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 
-    /// The system refused.
+    /// A system call failed.
     #[error("{}: cannot {action}: {error}", path.display())]
     File {
         /// The file.
@@ -74,23 +74,23 @@ pub enum VizError {
         error: io::Error,
     },
 
-    /// A value of a record that could not be read again.
+    /// A value of a record could not be read back.
     #[error("a record cannot have a value called `{name}`: {reason}")]
     Name {
         /// Its name.
         name: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
 
-    /// A line of a record is not what was written there.
+    /// A line of a file is not a record.
     #[error("{}: line {line} is not a record: {reason}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

@@ -1,19 +1,19 @@
-//! Files that are whole.
+//! Atomic writes of files.
 
 use std::path::Path;
 
 use super::VizError;
 use crate::disk;
 
-/// Writes a file of text: whole, or not at all. So that who looks at a drawing meanwhile sees the one before.
+/// Writes a text file atomically, so that a reader sees the old drawing or the new one.
 ///
 /// # Errors
-/// [`VizError`] if the system refuses. The file before is then still there.
+/// [`VizError`] if a system call fails. The old file is still there then.
 pub fn write(path: impl AsRef<Path>, text: &str) -> Result<(), VizError> {
     replace(path.as_ref(), text.as_bytes())
 }
 
-/// Puts a new file in the place of the one before, which stays if this fails.
+/// Replaces a file. The old one stays if this fails.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), VizError> {
     disk::replace(path, |file| {
         file.write_all(bytes).map_err(|error| VizError::File {

@@ -1,14 +1,14 @@
-//! One head, as it is drawn without a browser.
+//! The weights of one head, for drawings without a browser.
 
 use super::{Labels, VizError};
 use crate::maps::AttentionMap;
 
-/// Which head is drawn. A number is a head.
+/// The head of a drawing. A number converts to a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// This one.
+    /// The head with this index.
     Index(usize),
-    /// The mean of all of them.
+    /// The mean of all heads.
     Mean,
 }
 
@@ -18,22 +18,22 @@ impl From<usize> for Head {
     }
 }
 
-/// Which weight has the strongest colour.
+/// The weight with the strongest colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// The largest of each query: what it prefers is seen, however many keys it has.
+    /// The largest of each query: shows its preferences, for any number of keys.
     #[default]
     Query,
-    /// The largest of the head: queries can be compared.
+    /// The largest of the head: queries are comparable.
     Head,
-    /// One: heads can be compared.
+    /// The weight 1: heads are comparable.
     One,
 }
 
-/// The weights of a head in one sequence, with what stands beside them.
+/// The weights of a head in one sequence, with their labels.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
-    /// The name of the map and which head it is.
+    /// The name of the map and the head.
     pub(super) title: String,
     pub(super) queries: Vec<String>,
     pub(super) keys: Vec<String>,
@@ -79,7 +79,7 @@ impl Grid {
         &self.weights[query * self.keys.len()..][..self.keys.len()]
     }
 
-    /// The sum by which the weights of each query are divided; 0 if none is above 0.
+    /// The divisor of the weights of each query, or 0 if no weight is positive.
     pub(super) fn largest(&self, scale: Scale) -> Vec<f64> {
         let largest = |weights: &[f64]| {
             let finite = weights.iter().filter(|w| w.is_finite());
@@ -94,7 +94,7 @@ impl Grid {
     }
 }
 
-/// The share of the largest weight; NaN of what is not finite.
+/// The fraction of the largest weight, or NaN for a weight that is not finite.
 pub(super) fn share(weight: f64, largest: f64) -> f64 {
     match (weight.is_finite(), largest > 0.0) {
         (false, _) => f64::NAN,

@@ -1,4 +1,4 @@
-//! Pages of one file.
+//! HTML pages in one file.
 
 use std::fmt::Write;
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 const PAGE_STYLE: &str = include_str!("assets/page.css");
 
-/// Nothing is fetched, whatever a label says: the page may run what stands in it, and show pictures that stand in it.
+/// The policy forbids all requests. The page may run its inline script and show inline pictures.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                       base-uri 'none'; form-action 'none'";
 
-/// A whole page. `title` is text, the others are what is written as it is.
+/// A whole page. `title` is text; the others are HTML, CSS and scripts.
 pub(super) fn page(title: &str, styles: &[&str], body: &str, scripts: &[&str]) -> String {
     let title = text(title);
     let mut page = format!(
@@ -34,7 +34,7 @@ pub(super) fn page(title: &str, styles: &[&str], body: &str, scripts: &[&str]) -
     page
 }
 
-/// Text in an element or in an attribute with quotes, in HTML and in SVG. What XML cannot have is a sign.
+/// Escapes text for elements and quoted attributes, in HTML and SVG. Characters that XML forbids are replaced by a symbol.
 pub(super) fn text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -52,8 +52,8 @@ pub(super) fn text(text: &str) -> String {
     escaped
 }
 
-/// Data for a script, in an element that is not run. There is no `<` in it, so nothing can end the element; and no line separator
-/// of Unicode, which older scripts took for the end of a line.
+/// Data for a script, in an element that is not executed. It contains no `<`, so it cannot end the element, and no Unicode line
+/// separators, which older scripts treat as line ends.
 pub(super) fn data(value: &Value) -> String {
     let mut json = String::new();
     for c in value.to_string().chars() {
@@ -72,7 +72,7 @@ pub(super) mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Text that tries to escape from its context.
+    /// Texts that try to escape from their context.
     pub(in crate::viz) const HOSTILE: [&str; 7] = [
         "</script><script>alert(1)</script>",
         "<!--<script>",

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use super::VizError;
 use crate::maps::AttentionMap;
 
-/// A label has no more characters than this: what is longer ends with `…`.
+/// The maximum number of characters of a label. A longer one is cut off and ends with `…`.
 const MOST_CHARACTERS: usize = 100;
 
 /// The labels of queries and keys, for each sequence of the batch: words, characters, patches of an image.
 ///
-/// Where no label is given, the index stands: that of padding behind a short text, for example. What could not be seen is written
-/// with a sign: `␣` for a space at an end, `↵` for a new line, `␛` for an escape, `…` where more than a hundred characters are cut off.
+/// Without a label the index is shown, for example for padding. Invisible characters are replaced by symbols: `␣` for a space at
+/// an end, `↵` for a newline, `␛` for an escape. `…` replaces the rest after a hundred characters.
 ///
 /// ```
 /// use attn::viz::Labels;
@@ -28,12 +28,12 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Indices alone.
+    /// Indices only.
     pub fn indices() -> Self {
         Self::default()
     }
 
-    /// Those of self-attention, where queries and keys are the same: a list for each sequence.
+    /// The labels of self-attention, where queries and keys are the same: a list for each sequence.
     pub fn same<S, T>(sequences: S) -> Self
     where
         S: IntoIterator<Item = T>,
@@ -46,7 +46,7 @@ impl Labels {
         }
     }
 
-    /// Those of cross-attention: a list of queries, and one of keys, for each sequence.
+    /// The labels of cross-attention: a list for the queries and one for the keys of each sequence.
     pub fn cross<Q, K, S, T>(queries: Q, keys: K) -> Self
     where
         Q: IntoIterator<Item = S>,
@@ -60,7 +60,7 @@ impl Labels {
         }
     }
 
-    /// Refuses labels of what the map has not.
+    /// Checks that the map has all labelled queries, keys and sequences.
     pub(super) fn check(&self, map: &AttentionMap) -> Result<(), VizError> {
         let sides = [
             ("queries", &self.queries, map.queries()),
@@ -99,7 +99,7 @@ impl Labels {
         at(&self.keys, sequence, index)
     }
 
-    /// The labels that were given for the queries of a sequence, and those for its keys, as they are shown.
+    /// The labels of the queries of a sequence, and of its keys, as they are shown.
     pub(super) fn of_sequence(&self, sequence: usize) -> [Vec<String>; 2] {
         [&self.queries, &self.keys].map(|sequences| {
             let labels = sequences.get(sequence).into_iter().flatten();
@@ -124,7 +124,7 @@ fn at(sequences: &[Vec<String>], sequence: usize, index: usize) -> String {
     label.map_or_else(|| index.to_string(), |label| visible(label).into_owned())
 }
 
-/// The text with a sign for everything that could not be seen, or that would command a terminal or turn the text around.
+/// The text with symbols for invisible characters, and for those that control a terminal or the text direction.
 pub(super) fn visible(text: &str) -> Cow<'_, str> {
     if text.is_empty() {
         return "∅".into();
@@ -155,7 +155,7 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Separators of lines, marks of direction, and what has no width.
+/// Line separators, direction marks, and characters without a width.
 fn is_hidden(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

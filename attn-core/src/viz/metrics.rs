@@ -1,4 +1,4 @@
-//! The records of a training run, step by step.
+//! Metrics of a training run, by step.
 
 use std::{
     fs::{self, File},
@@ -10,16 +10,16 @@ use serde_json::Value;
 
 use super::{VizError, files};
 
-/// Writes `metrics.jsonl`: a JSON object in each line, with the step and what was measured after it.
+/// Writes `metrics.jsonl`: one JSON object per line, with a step and its metrics.
 ///
 /// ```text
 /// {"step":500,"train_loss":2.0128,"learning_rate":0.003}
 /// {"step":500,"validation_loss":1.9817}
 /// ```
 ///
-/// A line is given to the system as a whole as soon as it is written, so that a killed process loses none; others may read meanwhile.
-/// A run that is resumed drops the lines after its step. If only what depends on the step is recorded, and no times of the day,
-/// its file is then the same, byte by byte, as that of a run that was never stopped.
+/// A line is passed to the system as a whole when it is written, so a killed process loses none, and other processes can read the
+/// file meanwhile. A resumed run drops the lines after its step. If only values that depend on the step are recorded, and no
+/// times, the file is then the same, byte by byte, as that of an uninterrupted run.
 ///
 /// ```
 /// use attn::viz::{Metrics, Record};
@@ -45,20 +45,20 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Begins a file, in the place of one that is there.
+    /// Creates a file, and replaces an existing one.
     ///
     /// # Errors
-    /// [`VizError`] if the system refuses.
+    /// [`VizError`] if a system call fails.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, VizError> {
         Self::begin(path.as_ref(), &[])
     }
 
-    /// Goes on behind the lines of this step and of those before it; begins a file if there is none.
+    /// Continues after the lines up to this step, or creates a file if there is none.
     ///
-    /// A record at the end that a crash left half-written is dropped.
+    /// An incomplete record at the end, which a crash left, is dropped.
     ///
     /// # Errors
-    /// [`VizError`] if the system refuses, or if a line before the last is no record. The file is then as it was.
+    /// [`VizError`] if a system call fails, or if a line before the last is not a record. The file has not changed then.
     pub fn resume(path: impl AsRef<Path>, step: u64) -> Result<Self, VizError> {
         let path = path.as_ref();
         let mut kept = Vec::new();
@@ -80,10 +80,11 @@ impl Metrics {
         })
     }
 
-    /// Writes a line. JSON has no NaN and no infinity: they are `null`.
+    /// Writes a line. JSON has no NaN and no infinity: they become `null`.
     ///
     /// # Errors
-    /// [`VizError::Name`] if a value is called `step`, or as one before it, and nothing is written; [`VizError`] if the system refuses.
+    /// [`VizError::Name`] if a value is named `step`, or has the name of an earlier one; nothing is written then. [`VizError`] if
+    /// a system call fails.
     pub fn write(&mut self, step: u64, values: &[(&str, f64)]) -> Result<(), VizError> {
         check_names(values)?;
         let mut line = format!("{{\"step\":{step}");
@@ -95,26 +96,26 @@ impl Metrics {
         written.map_err(failure(&self.path, "write"))
     }
 
-    /// Waits until all lines are on the disk: before a checkpoint of this step is saved, so that a crash of the machine
-    /// does not keep the checkpoint and lose the lines before it.
+    /// Syncs all lines to the disk. Call it before a checkpoint of this step is saved, so that after a crash of the machine no
+    /// checkpoint is newer than the lines.
     ///
     /// # Errors
-    /// [`VizError`] if the system refuses.
+    /// [`VizError`] if a system call fails.
     pub fn sync(&self) -> Result<(), VizError> {
         self.file.sync_data().map_err(failure(&self.path, "sync"))
     }
 
-    /// Reads a file, as far as its last whole line.
+    /// Reads a file up to its last complete line. A missing file has no records.
     ///
     /// # Errors
-    /// [`VizError`] if the system refuses, or if a line before the last is no record. There is nothing in a file that is not there.
+    /// [`VizError`] if a system call fails, or if a line before the last is not a record.
     pub fn read(path: impl AsRef<Path>) -> Result<Vec<Record>, VizError> {
         let lines = lines(path.as_ref())?;
         Ok(lines.into_iter().map(|(record, _)| record).collect())
     }
 }
 
-/// An object of JSON has a name once.
+/// A JSON object has each name once.
 fn check_names(values: &[(&str, f64)]) -> Result<(), VizError> {
     for (index, &(name, _)) in values.iter().enumerate() {
         let before = values[..index].iter().any(|(before, _)| *before == name);
@@ -132,14 +133,14 @@ fn check_names(values: &[(&str, f64)]) -> Result<(), VizError> {
 /// A line of `metrics.jsonl`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// How many steps were done.
+    /// The number of steps.
     pub step: u64,
-    /// The measured values, in no order; NaN where there was no number.
+    /// The measured values, in no order. A value without a number is NaN.
     pub values: Vec<(String, f64)>,
 }
 
 impl Record {
-    /// The values under this name.
+    /// The value of this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         let value = self.values.iter().find(|(found, _)| found == name);
         value.map(|(_, value)| *value)
@@ -160,7 +161,7 @@ impl Record {
         let numbers = fields.iter().filter(|(name, _)| *name != "step");
         let values = numbers.filter_map(|(name, value)| match value {
             Value::Null => Some((name.clone(), f64::NAN)),
-            // Others may have added text.
+            // Other programs may have added text.
             other => Some((name.clone(), other.as_f64()?)),
         });
         Ok(Self {
@@ -170,7 +171,7 @@ impl Record {
     }
 }
 
-/// The whole lines of a file, with their ends.
+/// The complete lines of a file, with their line ends.
 fn lines(path: &Path) -> Result<Vec<(Record, Vec<u8>)>, VizError> {
     let bytes = match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -181,7 +182,7 @@ fn lines(path: &Path) -> Result<Vec<(Record, Vec<u8>)>, VizError> {
     for (index, line) in all.iter().enumerate() {
         match Record::parse(line) {
             Ok(record) if line.ends_with(b"\n") => lines.push((record, line.to_vec())),
-            // A crash came before its end, or before its bytes.
+            // A crash left an incomplete line or unwritten bytes.
             _ if index + 1 == all.len() => {}
             Ok(_) => {}
             Err(reason) => {
@@ -225,7 +226,7 @@ mod tests {
         let path = folder.path().join("metrics.jsonl");
         write(&path, 1..=12, &mut Metrics::create(&path).unwrap());
         let whole = fs::read(&path).unwrap();
-        // The file as a kill leaves it, at any byte behind the checkpoint of step 5.
+        // The file after a kill at any byte after the checkpoint of step 5.
         let kept = whole.windows(9).position(|w| w == b"\"step\":6,").unwrap() - 1;
         for end in kept..=whole.len() {
             fs::write(&path, &whole[..end]).unwrap();
@@ -285,10 +286,10 @@ mod tests {
             );
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
-        // At the end it is what a crash left.
+        // At the end it may be the result of a crash.
         fs::write(&path, "{\"step\":1}\n\0\0\0\0\n").unwrap();
         assert_eq!(Metrics::read(&path).unwrap().len(), 1);
-        // Also where only the end of the line is missing: what is written next would stand in it.
+        // Also if only the line end is missing: the next record would be appended to the line.
         fs::write(&path, "{\"step\":1}\n{\"step\":2}").unwrap();
         assert_eq!(Metrics::read(&path).unwrap().len(), 1);
         Metrics::resume(&path, 2).unwrap();

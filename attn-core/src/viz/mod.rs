@@ -1,16 +1,16 @@
-//! Looking inside: what the heads of a model look at, and how its training went.
+//! Visualisation of the attention of a model, and of its training.
 //!
 //! | | |
 //! | --- | --- |
 //! | [`Viewer`] | an HTML page: choose a layer and a head, point at a token, see the matrix, its mask and the entropies |
-//! | [`svg`] | a heat map of a head, for a text |
-//! | [`terminal`] | the same in letters, for a look in between |
-//! | [`Metrics`] | `metrics.jsonl`: what was measured, step by step, the same whether a run was interrupted or not |
-//! | [`LossChart`] | the losses as a chart |
+//! | [`svg`] | a heat map of a head, for documents |
+//! | [`terminal`] | the same as characters, for the terminal |
+//! | [`Metrics`] | `metrics.jsonl`: metrics by step, the same for an interrupted and an uninterrupted run |
+//! | [`LossChart`] | a chart of the losses |
 //! | [`Report`] | configuration, parameters, curves, samples and maps of a run on one page |
-//! | [`write`](write()) | a drawing as a file |
+//! | [`write`](write()) | writes a drawing to a file |
 //!
-//! The weights come as [`AttentionMap`](crate::maps::AttentionMap)s; what stands beside queries and keys is [`Labels`].
+//! The weights come from [`AttentionMap`](crate::maps::AttentionMap)s, and [`Labels`] name queries and keys.
 //!
 //! ```
 //! use attn::{maps::AttentionMap, viz::{Head, Labels, terminal}};
@@ -52,8 +52,8 @@
 //!  u  ░  ░  ░  █        the mask over it      Keys      T  h  o  u   coloured by weight
 //! ```
 //!
-//! Pages need nothing but a browser: they fetch nothing, and a policy in them forbids it. Labels, names and titles are text wherever they
-//! come from, and are never run. Files are written under another name and then renamed, so that a page is the old one or the new one.
+//! Pages need only a browser. They make no requests, and their content policy forbids requests. Labels, names and titles are text
+//! and are never executed. Files are written under another name and then renamed, so that a page is always complete.
 //!
 //! PyTorch: TensorBoard and BertViz show the same from Python, with a server or a notebook.
 

@@ -1,4 +1,4 @@
-//! A run on one page.
+//! A report of a training run on one page.
 
 use std::{
     fmt::{Display, Write},
@@ -14,10 +14,10 @@ use super::{
 
 const REPORT_STYLE: &str = include_str!("assets/report.css");
 
-/// A page that says what a run was and what came of it: one HTML file that needs nothing else.
+/// A report of a run and its results: one HTML file without dependencies.
 ///
-/// Its sections stand in the order in which they are added. All text is text, whatever is in it; pictures are shown as pictures,
-/// so that nothing in them can run.
+/// Its sections are in the order of the calls. All text is escaped. Pictures are embedded as images, so that nothing in them is
+/// executed.
 ///
 /// ```
 /// use attn::viz::{LossChart, Report};
@@ -39,7 +39,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A page without sections.
+    /// A report without sections.
     pub fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -48,7 +48,7 @@ impl Report {
         }
     }
 
-    /// A table of names and values.
+    /// Adds a table of names and values.
     pub fn table<N: Display, V: Display>(
         mut self,
         heading: &str,
@@ -67,14 +67,14 @@ impl Report {
         self
     }
 
-    /// Text with its lines and columns as they are: the `summary()` of a model.
+    /// Adds preformatted text, such as the `summary()` of a model.
     pub fn text(mut self, heading: &str, text: &str) -> Self {
         self.head(heading);
         self.preformatted(text, "text");
         self
     }
 
-    /// Texts that a model wrote, one below the other.
+    /// Adds texts that a model generated, one below the other.
     pub fn samples<T: AsRef<str>>(
         mut self,
         heading: &str,
@@ -87,8 +87,8 @@ impl Report {
         self
     }
 
-    /// A drawing in SVG, and what it says to those who do not see it: a [`LossChart`](super::LossChart), the `graph_svg()` of a model. It
-    /// is to be drawn for white paper: on dark pages its lightness is turned around.
+    /// Adds a drawing in SVG with its alternative text: a [`LossChart`](super::LossChart), the `graph_svg()` of a model. It
+    /// should be drawn for a white background: dark pages invert its lightness.
     pub fn picture(mut self, heading: &str, description: &str, svg: &str) -> Self {
         self.head(heading);
         let description = html::text(description);
@@ -100,7 +100,7 @@ impl Report {
         self
     }
 
-    /// The attention maps of a viewer; its title is the heading.
+    /// Adds the attention maps of a viewer, under its title.
     pub fn maps(mut self, viewer: &Viewer<'_>) -> Self {
         self.head(viewer.title());
         self.body += &viewer.part();
@@ -121,10 +121,10 @@ impl Report {
         )
     }
 
-    /// Writes the page: whole, or not at all.
+    /// Writes the page atomically.
     ///
     /// # Errors
-    /// [`VizError`] if the system refuses.
+    /// [`VizError`] if a system call fails.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), VizError> {
         files::replace(path.as_ref(), self.page().as_bytes())
     }
@@ -134,7 +134,7 @@ impl Report {
     }
 
     fn preformatted(&mut self, text: &str, class: &str) {
-        // A first line that is empty would be lost without another before it.
+        // HTML drops an empty first line, so there is one more.
         let _ = writeln!(
             self.body,
             "<pre class=\"{class}\">\n{}</pre>",
@@ -168,7 +168,7 @@ mod tests {
             places.iter().all(Option::is_some) && places.is_sorted(),
             "{places:?}"
         );
-        // Without maps there is no script.
+        // A page without maps has no script.
         assert!(!page.contains("<script"));
     }
 
@@ -184,7 +184,7 @@ mod tests {
             .picture(HOSTILE[0], HOSTILE[2], "<svg onload=\"alert(1)\"/>")
             .maps(&viewer)
             .page();
-        // The data, and the viewer's own.
+        // The data, and the viewer's script.
         assert_eq!(page.matches("<script").count(), 2);
         assert_eq!(page.matches("<img").count(), 1);
         assert!(!page.contains("<svg"));

@@ -1,4 +1,4 @@
-//! A head as a drawing.
+//! A heat map of a head as SVG.
 
 use std::fmt::Write;
 
@@ -12,26 +12,26 @@ use super::{
 };
 use crate::maps::AttentionMap;
 
-/// Weights are drawn in so many steps, each of them with one path: a drawing of noise is no larger than it must be.
+/// Weights are rounded to this many levels, each of which is one path. This bounds the size of a drawing.
 const LEVELS: usize = 64;
-/// The longer side of the matrix, where cells would be too large or too small otherwise.
+/// The longer side of the matrix, where cells would otherwise be too large or too small.
 const SIDE: f64 = 640.0;
 const LARGEST_CELL: f64 = 24.0;
-/// Below this there is no room for a letter: indices stand there now and then.
+/// Smaller cells have no space for a letter: only some indices are shown.
 const LETTER: f64 = 9.0;
 
-/// How a drawing looks.
+/// The options of a drawing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SvgOptions {
-    /// Which weight has the strongest colour.
+    /// The weight with the strongest colour.
     pub scale: Scale,
-    /// The paper.
+    /// The background.
     pub theme: Theme,
 }
 
 /// A heat map of a head as SVG: queries from top to bottom, keys from left to right. It needs no other file, no style and no script.
 ///
-/// Weights are rounded to 1/63 of the largest. What is not finite is magenta.
+/// Weights are rounded to 1/63 of the largest. Weights that are not finite are magenta.
 ///
 /// ```
 /// use attn::{maps::AttentionMap, viz::{Head, Labels, SvgOptions, svg}};
@@ -59,7 +59,7 @@ struct Drawing<'a> {
     grid: &'a Grid,
     options: SvgOptions,
     colours: Vec<Rgb>,
-    /// The side of a cell, the room of labels to the left and above.
+    /// The side of a cell, and the space for labels to the left and above.
     cell: f64,
     left: f64,
     top: f64,
@@ -118,7 +118,7 @@ impl<'a> Drawing<'a> {
         svg
     }
 
-    /// One path for all cells of a colour: a line through neighbours that have it.
+    /// Writes one path for all cells of a colour: lines through runs of neighbours.
     fn write_weights(&self, svg: &mut String) {
         let rows = self.grid.queries.len();
         let columns = self.grid.keys.len();
@@ -146,7 +146,7 @@ impl<'a> Drawing<'a> {
             "<g transform=\"translate({left:.2} {top:.2}) scale({cell:.4})\" shape-rendering=\"crispEdges\">\n\
              <rect width=\"{columns}\" height=\"{rows}\" fill=\"{paper}\"/>\n<g transform=\"translate(0 .5)\">"
         );
-        // The first is the paper already.
+        // The first level is the background.
         for (level, path) in paths.iter().enumerate().skip(1) {
             if !path.is_empty() {
                 let _ = writeln!(
@@ -228,7 +228,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// Which of the paths a weight belongs to: the last is for what is not finite.
+/// The path of a weight. The last one is for weights that are not finite.
 fn level(weight: f64, largest: f64) -> usize {
     match share(weight, largest) {
         share if share.is_nan() => LEVELS,
@@ -240,7 +240,7 @@ fn font(cell: f64) -> f64 {
     (0.72 * cell).min(12.0)
 }
 
-/// A label with a sign where it is cut off.
+/// A label with a symbol where it is cut off.
 fn shown(label: &str) -> String {
     match label.chars().count() {
         0..=16 => label.into(),
@@ -261,7 +261,7 @@ mod tests {
         svg(&map, 0, 0, &Labels::indices(), SvgOptions::default()).unwrap()
     }
 
-    /// Which cells have a stroke of a colour, read back from the paths.
+    /// The cells with a stroke of a colour, read back from the paths.
     fn cells(svg: &str, colour: &str) -> Vec<[usize; 2]> {
         let start = format!("<path stroke=\"{colour}\" d=\"");
         let path = svg
@@ -285,10 +285,10 @@ mod tests {
             "<rect width=\"3\" height=\"2\" fill=\"{}\"/>",
             hex(colours[0])
         )));
-        // Behind a run of two.
+        // After a run of two.
         let svg = drawing([1, 4], vec![1.0, 1.0, 0.5, 0.5]);
         assert_eq!(cells(&svg, &hex(colours[32 * 255 / 63])), [[0, 2], [0, 3]]);
-        // To the largest of the head, a half is a half.
+        // Relative to the largest of the head, a half is a half.
         let map = AttentionMap::new("a", [1, 1, 1, 2], vec![1.0, 0.5]);
         let options = SvgOptions {
             scale: Scale::One,

@@ -1,4 +1,4 @@
-//! A head in the letters of a terminal.
+//! A head as characters in a terminal.
 
 use std::fmt::{self, Display};
 
@@ -10,15 +10,16 @@ use super::{
 };
 use crate::maps::AttentionMap;
 
-/// A label takes no more lines above the keys, and no more columns beside the queries.
+/// The maximum number of lines of a label above the keys, and of columns beside the queries.
 const MOST_ABOVE: usize = 8;
 const MOST_BESIDE: usize = 16;
 
 /// A head as text: a line for each query, a character for each key.
 ///
-/// ` ` is exactly 0; `·`, `░`, `▒`, `▓`, `█` are up to 1/8, 3/8, 5/8, 7/8 and all of the largest weight, by default that of the query. `-` is less than 0, `?`
-/// NaN and `∞` infinite. What the keys are stands above them, to be read downwards; where a letter of them takes two columns, as a Chinese
-/// one does, every key has two. Where there are more keys than columns, neighbours share one, which shows the largest.
+/// ` ` is exactly 0; `·`, `░`, `▒`, `▓`, `█` are up to 1/8, 3/8, 5/8, 7/8 and all of the largest weight, by default that of the
+/// query. `-` is negative, `?` is NaN and `∞` infinite. The labels of the keys are above them and read downwards. If one of their
+/// letters takes two columns, as a Chinese one does, every key has two columns. If there are more keys than columns, neighbours
+/// share one, which shows the largest.
 ///
 /// ```
 /// use attn::{maps::AttentionMap, viz::{Labels, terminal}};
@@ -46,7 +47,7 @@ pub fn terminal(
     })
 }
 
-/// The result of [`terminal`], to be displayed.
+/// The result of [`terminal`], which implements `Display`.
 #[derive(Clone, Debug)]
 pub struct Terminal {
     grid: Grid,
@@ -56,17 +57,17 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// In no more columns than this; 80, if nobody says. There is at least one for keys.
+    /// Sets the maximum number of columns, by default 80. At least one is for keys.
     pub fn width(self, width: usize) -> Self {
         Self { width, ..self }
     }
 
-    /// Which weight is drawn strongest.
+    /// Sets the weight that is drawn strongest.
     pub fn scale(self, scale: Scale) -> Self {
         Self { scale, ..self }
     }
 
-    /// In colours of 24 bits instead of shades, on a terminal of this paper. Nothing is asked of the terminal: not all have them.
+    /// Uses 24-bit colours instead of shades, for a terminal of this theme. Whether the terminal supports them is not checked.
     pub fn colours(self, theme: Theme) -> Self {
         let colours = Some(theme);
         Self { colours, ..self }
@@ -92,7 +93,7 @@ impl Terminal {
     }
 }
 
-/// Where everything is.
+/// The layout of the drawing.
 struct Layout<'a> {
     /// The columns of the labels of queries.
     beside: usize,
@@ -106,7 +107,7 @@ enum Above<'a> {
         keys: Vec<Vec<&'a str>>,
         cell: usize,
     },
-    /// There is no room for them: this many keys share a column.
+    /// There is no space for labels: this many keys share a column.
     Shared(usize),
 }
 
@@ -119,7 +120,7 @@ impl Layout<'_> {
         }
     }
 
-    /// The labels of the keys, downwards; or how many keys share a column.
+    /// Writes the labels of the keys downwards, or the number of keys per column.
     fn write_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let beside = self.beside;
         let (keys, cell) = match &self.above {
@@ -129,7 +130,7 @@ impl Layout<'_> {
         };
         let lines = keys.iter().map(Vec::len).max().unwrap_or(0);
         for line in 0..lines {
-            // They end where the weights begin.
+            // Labels are aligned with the weights at their ends.
             let letters = keys.iter().map(|label| {
                 let at = (line + label.len()).checked_sub(lines);
                 padded(at.map_or("", |at| label[at]), cell)
@@ -167,7 +168,7 @@ impl Display for Terminal {
     }
 }
 
-/// The largest of neighbours; what is not finite is not hidden by them.
+/// The largest of neighbours. A weight that is not finite takes precedence.
 fn largest_of(weights: &[f64]) -> f64 {
     let damaged = weights.iter().find(|w| !w.is_finite());
     let largest = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -199,7 +200,7 @@ fn coloured(weight: f64, largest: f64, colours: &[colour::Rgb], columns: usize) 
     format!("\x1b[48;2;{r};{g};{b}m{sign}\x1b[0m")
 }
 
-/// The letters of a label, each with the accents and other characters without a column of their own that follow it.
+/// The letters of a label, each with its combining characters.
 fn letters(label: &str) -> Vec<&str> {
     let mut letters: Vec<&str> = Vec::new();
     let mut start = 0;
@@ -215,7 +216,7 @@ fn letters(label: &str) -> Vec<&str> {
     letters
 }
 
-/// The first letters, with a sign where some are left out.
+/// The first letters, with a symbol if some are left out.
 fn cut(mut letters: Vec<&str>, most: usize) -> Vec<&str> {
     if letters.len() > most {
         letters.truncate(most.saturating_sub(1));
@@ -224,7 +225,7 @@ fn cut(mut letters: Vec<&str>, most: usize) -> Vec<&str> {
     letters
 }
 
-/// The first letters that fit these columns, with a sign where some are left out.
+/// The first letters that fit the columns, with a symbol if some are left out.
 fn cut_to_columns(label: &str, columns: usize) -> String {
     if label.width() <= columns {
         return label.into();
@@ -240,7 +241,7 @@ fn cut_to_columns(label: &str, columns: usize) -> String {
     fitting.chain(["…"]).collect()
 }
 
-/// A letter with blanks behind it.
+/// A letter padded with blanks.
 fn padded(letter: &str, columns: usize) -> String {
     let blanks = columns.saturating_sub(letter.width());
     format!("{letter}{:blanks$}", "")
@@ -323,7 +324,7 @@ mod tests {
         let view = terminal(&map([3, 3], weights), 0, 0, &labels)?;
         let text = view.to_string();
         assert_eq!(text, "    我爱A\n我  ██\n爱  ▒▒██\n A      ██\n");
-        // Of each line, the columns before its last sign.
+        // The columns before the last symbol of each line.
         let columns = |line: &str| line.trim_end_matches(['█', 'A']).width();
         assert_eq!(text.lines().map(columns).collect::<Vec<_>>(), [8, 4, 6, 8]);
         Ok(())

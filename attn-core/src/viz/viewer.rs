@@ -1,4 +1,4 @@
-//! The page.
+//! The viewer: a page with attention maps.
 
 use std::{collections::HashMap, path::Path};
 
@@ -12,7 +12,7 @@ use super::{
 use crate::maps::AttentionMap;
 
 pub(super) const STYLE: &str = include_str!("assets/viewer.css");
-/// One function, so that its names are its own.
+/// The scripts are wrapped in one function, so that their names are local.
 pub(super) const SCRIPT: &str = concat!(
     "(() => {\n\"use strict\";\n",
     include_str!("assets/maps.js"),
@@ -21,12 +21,12 @@ pub(super) const SCRIPT: &str = concat!(
     "})();\n"
 );
 
-/// A page that shows attention maps: one HTML file that needs nothing else, no network and no server.
+/// A page that shows attention maps: one HTML file without dependencies, network or server.
 ///
-/// It has four views. The overview is a table of layers and heads with the mean entropy of each: click a cell to see that head. The
-/// tokens: point at a query to see which keys it looks at, or at a key to see which queries look at it. The matrix of all weights, with
-/// the exact zeros of the mask, and the blocks that the kernels make of it, drawn over it. And in words, what is pointed at. All of it
-/// works with the keyboard.
+/// It has four views. The overview is a table of layers and heads with the mean entropy of each: click a cell to see that head.
+/// The tokens: point at a query to see which keys it attends to, or at a key to see which queries attend to it. The matrix of all
+/// weights, overlaid with the exact zeros of the mask and the blocks of the kernels. A description of the selection in words. All
+/// views work with the keyboard.
 ///
 /// ```
 /// use attn::{maps::AttentionMap, viz::{Labels, Viewer}};
@@ -45,9 +45,9 @@ pub(super) const SCRIPT: &str = concat!(
 /// ```
 ///
 /// # Rounding
-/// The weights of a page are rounded, each row by itself: to 1/65531 of its largest weight where the page has 2²⁰ weights at most (2.8 MB),
-/// and to 1/251 where it has more (1.4 bytes for each). The error is half of such a step. What is exactly 0 is shown as `0`, and what is
-/// rounded to it as `≈ 0`. Entropies of heads are computed before rounding.
+/// The weights of a page are rounded, each row separately: to 1/65531 of its largest weight if the page has at most 2²⁰ weights
+/// (2.8 MB), and to 1/251 if it has more (1.4 bytes for each). The error is half of such a step. A weight of exactly 0 is shown
+/// as `0`, and one that is rounded to it as `≈ 0`. Entropies of heads are computed before rounding.
 #[doc(alias = "BertViz")]
 #[derive(Clone, Debug)]
 pub struct Viewer<'a> {
@@ -64,7 +64,7 @@ impl<'a> Viewer<'a> {
         }
     }
 
-    /// Shows a map, behind those before.
+    /// Adds a map.
     ///
     /// # Errors
     /// [`VizError`] if there are labels for more than the map has.
@@ -79,10 +79,10 @@ impl<'a> Viewer<'a> {
         html::page(&self.title, &[STYLE], &self.part(), &[SCRIPT])
     }
 
-    /// Writes the page: whole, or not at all.
+    /// Writes the page atomically.
     ///
     /// # Errors
-    /// [`VizError`] if the system refuses.
+    /// [`VizError`] if a system call fails.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), VizError> {
         files::replace(path.as_ref(), self.page().as_bytes())
     }
@@ -91,7 +91,7 @@ impl<'a> Viewer<'a> {
         &self.title
     }
 
-    /// The viewer as a part of a page that has the style and the script.
+    /// The viewer as a part of a page, which has the style and the script.
     pub(super) fn part(&self) -> String {
         let data = html::data(&self.data());
         format!(
@@ -129,7 +129,7 @@ impl<'a> Viewer<'a> {
     }
 }
 
-/// Lists of labels, each once: the layers of a model share theirs.
+/// Lists of labels, each stored once: the layers of a model share theirs.
 #[derive(Default)]
 struct Texts {
     all: Vec<Vec<String>>,
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(texts(0, "keys", 1), json!(["c", "d"]));
         assert_eq!(texts(1, "queries", 0), json!(["a", "b"]));
         assert_eq!(texts(1, "keys", 1), json!(["u", "v", "w"]));
-        // Each list stands there once.
+        // Each list is stored once.
         assert_eq!(data["texts"].as_array().map(Vec::len), Some(4));
     }
 
@@ -203,7 +203,7 @@ mod tests {
         let mut viewer = Viewer::new(HOSTILE[6]);
         viewer.add(&map, &Labels::same([HOSTILE])).unwrap();
         let page = viewer.page();
-        // The policy names a script, the page has its own and the data.
+        // The policy mentions a script; the page has its own and the data.
         assert_eq!(page.matches("<script").count(), 2);
         assert_eq!(page.matches("</script").count(), 2);
         assert!(!page.contains("<img") && !page.contains("<svg"));

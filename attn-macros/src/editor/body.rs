@@ -16,7 +16,7 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens) {
     names.language("items", None);
 }
 
-/// `param slope: [heads]`, with what is said of it.
+/// `param slope: [heads]`, with its hover text.
 fn tensors(tokens: &Tokens) -> Vec<Own> {
     let mut tensors = Vec::new();
     let mut tokens = tokens.clone();
@@ -106,7 +106,7 @@ fn walk_dims(names: &mut Names<'_>, dims: Tokens, is_learned: bool) {
     }
 }
 
-/// Walks a function, from behind `fn`.
+/// Walks a function, from the token after `fn`.
 fn walk_function(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Scope) {
     let name = tokens.take_ident();
     names.language("functions_of_body", name.as_ref());
@@ -140,7 +140,7 @@ fn walk_function(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Scope) {
     walk_expression(names, block, scope);
 }
 
-/// Arguments are named in the table of items; a function of another name has those of `score`.
+/// Arguments are in the table of items. A function of another name has those of `score`.
 fn argument_module(kind: &str) -> &'static str {
     match kind {
         "mask" => "arguments_of_mask",

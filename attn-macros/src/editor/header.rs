@@ -6,7 +6,7 @@ use super::names::{Names, Scope, is_constant, is_name, size};
 use super::tokens::Tokens;
 use crate::spec::keys::{ArgKind, Key, Kind, Word};
 
-/// `key = value`, or what stands for it. Both may be missing.
+/// `key = value`, or a part of it: both may be missing.
 pub(super) struct Entry {
     pub(super) key: Option<Ident>,
     pub(super) value: Tokens,
@@ -30,7 +30,7 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens) {
 /// The entries between commas, up to the closing `>`.
 pub(super) fn entries(tokens: &mut Tokens) -> Vec<Entry> {
     let mut entries = vec![entry(tokens)];
-    // A comma that is missing is an error, which says enough.
+    // A missing comma is an error with its own message.
     while tokens.take(',') || tokens.starts_entry() {
         entries.push(entry(tokens));
     }
@@ -130,7 +130,8 @@ pub(super) fn walk_words(
     }
 }
 
-/// The module of the words of a key. `bias` of an operation is `true` or `false`, which are no names, and not that of a layer.
+/// The module of the words of a key. `bias` of an operation is `true` or `false`, which are not names, and differs from that of a
+/// layer.
 fn words_of(key: &Key) -> String {
     let mut words = key.words().iter();
     match words.any(|word| is_name(word.name)) {
@@ -162,7 +163,7 @@ fn walk_arguments(
     }
 }
 
-/// Whether it is the name of an argument, a flag, or may become one. Constants are written in capitals.
+/// Whether it is the name of an argument or a flag, possibly incomplete. Constants are written in capitals.
 fn is_argument(word: &Word, argument: &Tokens) -> bool {
     match argument.rest() {
         [] => !word.args.is_empty(),
@@ -179,7 +180,7 @@ fn walk_projections(names: &mut Names<'_>, mut value: Tokens) {
     }
 }
 
-/// The names that may stand in the parentheses of a word.
+/// The names that are possible in the parentheses of a word.
 pub(super) fn arguments_of(word: &Word) -> Vec<(&'static str, String)> {
     let arguments = word.args.iter().flat_map(|argument| match &argument.kind {
         ArgKind::Flag(flags) => flags.to_vec(),

@@ -1,4 +1,4 @@
-//! The names of the language, each with its documentation, in modules by where they may stand.
+//! The names of the language, each with its documentation, in modules by the place where they are possible.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(crate) fn items() -> TokenStream {
             &keys.chain(shared(operation)).collect::<Vec<_>>(),
         )
     });
-    // The words of a key are the same wherever the key stands, but for `bias`, whose words have no names.
+    // The words of a key are the same for every owner of the key, except for `bias`, whose words have no names.
     let keys: BTreeMap<&str, &'static Key> = all_keys().map(|key| (key.name, key)).collect();
     let words = keys.values().map(|key| module(key.name, &words(key)));
     let arguments = keys.values().map(|key| {
@@ -45,14 +45,14 @@ pub(crate) fn items() -> TokenStream {
     }
 }
 
-/// Every key with words, and the keys of a layer. These come last: of two keys with one name, the last one counts.
+/// Every key with words, and the keys of a layer. These come last: of two keys with one name, the last one wins.
 fn all_keys() -> impl Iterator<Item = &'static Key> {
     let of_operations = OPERATIONS.iter().flat_map(|operation| operation.keys);
     let with_words = of_operations.filter(|key| !key.words().is_empty());
     with_words.chain(KEYS).chain([&INITIALIZER])
 }
 
-/// The modules of names that belong to a single place.
+/// The modules of names that are possible at a single place.
 fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
     let operations = OPERATIONS.iter().map(|operation| {
         let doc = format!("{}: {}", operation.signature, operation.doc);
@@ -174,7 +174,7 @@ const PROJECTIONS: [(&str, &str); 4] = [
     ("o", "The projection of the output."),
 ];
 
-/// `pub mod name { /// doc \n pub const word: () = (); .. }`, without what is a keyword of Rust.
+/// `pub mod name { /// doc \n pub const word: () = (); .. }`, without keywords of Rust.
 fn module(name: &str, names: &[Named]) -> TokenStream {
     let name = format_ident!("{name}");
     let names = names.iter().filter(|(name, _)| is_name(name));

@@ -1,15 +1,15 @@
-//! Editor support for a declaration: the names that may stand at each place, and their documentation.
+//! Editor support for a declaration: the names that are possible at each place, and their documentation.
 //!
-//! rust-analyzer looks at what a name of the input becomes in the expansion: there it resolves it, and completes it where it is half a
-//! word. So what is written is said once more in front of the expansion, as paths that end in the user's own names. [`items`] is where
-//! the names of the language are, each with its documentation; the names of a declaration, as its variables, are in modules beside the
-//! paths ([`names`]). A path into a module offers what is in it, and nothing else.
+//! rust-analyzer maps a name of the input to the expansion. There it resolves the name, and completes it if it is incomplete. So
+//! the names of the input are repeated in front of the expansion, as paths that end in the user's own tokens. [`items`] has the
+//! names of the language, each with its documentation. The names of a declaration, such as its variables, are in modules beside
+//! the paths ([`names`]). A path into a module offers exactly its names.
 //!
-//! Declarations are half written here most of the time, so nothing is parsed: the tokens are walked, [`header`] and [`body`] for a
-//! layer, [`network`] for a model. Where a name may stand and none does, there is a path all the same: rust-analyzer expands the text
-//! as it is and with a name at the cursor, and looks in the first expansion for what the second says of it.
+//! Declarations in an editor are usually incomplete, so they are not parsed: [`header`] and [`body`] walk the tokens of a layer,
+//! [`network`] those of a model. Where a name is possible but missing, a path is emitted nevertheless: rust-analyzer expands the
+//! text as it is and with a name at the cursor, and searches the first expansion for the position in the second.
 //!
-//! The facade asks for all of this under `cfg(rust_analyzer)` only. For rustc nothing is walked, and nothing emitted.
+//! The facade requests this under `cfg(rust_analyzer)` only. For rustc nothing is walked, and nothing is emitted.
 
 mod body;
 mod header;
@@ -26,7 +26,8 @@ pub(crate) use items::items;
 use names::Names;
 use tokens::Tokens;
 
-/// Whether the facade's macro speaks to an editor: `[editor $crate]` stands in front instead of `[$crate]`, which is what is left.
+/// Whether the facade's macro calls it for an editor: the input begins with `[editor $crate]` instead of `[$crate]`, which is
+/// restored.
 pub(crate) fn asks(input: TokenStream) -> (TokenStream, bool) {
     let mut rest = input.clone().into_iter();
     let Some(TokenTree::Group(group)) = rest.next() else {
@@ -57,7 +58,7 @@ pub(crate) fn layers(krate: &TokenStream, input: TokenStream) -> TokenStream {
     names.emit()
 }
 
-/// The names in the models that `input` declares, with the shapes that `cx` has of them.
+/// The names in the models that `input` declares, with the shapes that `cx` has for them.
 pub(crate) fn models(krate: &TokenStream, input: TokenStream, cx: &Diagnostics) -> TokenStream {
     let mut names = Names::new(krate);
     let mut tokens = Tokens::new(input);
@@ -67,7 +68,7 @@ pub(crate) fn models(krate: &TokenStream, input: TokenStream, cx: &Diagnostics) 
     names.emit()
 }
 
-/// To behind the name of the next struct.
+/// Skips to the end of the name of the next struct.
 fn item(tokens: &mut Tokens) -> Option<Ident> {
     while let Some(token) = tokens.next() {
         if matches!(token, TokenTree::Ident(word) if word == "struct") {

@@ -1,4 +1,4 @@
-//! The names that were found: paths, and the modules that the paths lead into.
+//! The names of the input: paths, and the modules that the paths lead into.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote};
@@ -19,7 +19,7 @@ pub(super) struct Names<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Scope(usize);
 
-/// A name that a declaration introduces, and what is said of it.
+/// A name that a declaration introduces, and its hover text.
 pub(super) struct Own {
     pub(super) name: Ident,
     pub(super) doc: String,
@@ -36,13 +36,14 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// A name of the language, or the place of one: `module` is that of [`items`](super::items()) which has all that may stand there.
+    /// A name of the language, or its place if it is missing. `module` is the module of [`items`](super::items()) with all names
+    /// that are possible there.
     pub(super) fn language(&mut self, module: &str, name: Option<&Ident>) {
         let module = self.module(module);
         self.path(&module, name);
     }
 
-    /// A name of the declaration, or the place of one.
+    /// A name of the declaration, or its place if it is missing.
     pub(super) fn own(&mut self, scope: Scope, name: Option<&Ident>) {
         let module = module_of(scope);
         self.path(&quote!(names::#module), name);
@@ -62,7 +63,7 @@ impl<'a> Names<'a> {
             .extend(quote!(const _: fn(#(#ty)* #nothing) = |_| ();));
     }
 
-    /// Names: all of `around`, of these modules of the language, and `own`, which hide others of the same name.
+    /// A module of names: all of `around`, of these modules of the language, and `own`, which shadow others of the same name.
     pub(super) fn scope(&mut self, around: &[Scope], language: &[&str], own: &[Own]) -> Scope {
         let around = around.iter().map(|scope| module_of(*scope));
         let language: Vec<_> = language.iter().map(|module| self.module(module)).collect();
@@ -87,7 +88,7 @@ impl<'a> Names<'a> {
         scope
     }
 
-    /// The paths first: in the expansion of half a word, and in that of the text without it, they start at the same place.
+    /// The paths come first: they start at the same place in the expansions with and without the name at the cursor.
     pub(super) fn emit(self) -> TokenStream {
         let Names {
             paths,
@@ -124,12 +125,12 @@ fn module_of(Scope(number): Scope) -> Ident {
     format_ident!("scope_{number}")
 }
 
-/// Where a name may stand and none does.
+/// The placeholder of a missing name.
 fn placeholder() -> Ident {
     Ident::new("nothing", Span::call_site())
 }
 
-/// No keyword of Rust, which would break a path.
+/// Whether it is no keyword of Rust, which would break a path.
 pub(super) fn is_name(name: &str) -> bool {
     syn::parse_str::<Ident>(name).is_ok()
 }
@@ -139,7 +140,7 @@ pub(super) fn is_constant(name: &Ident) -> bool {
     name.unraw().to_string().starts_with(char::is_uppercase)
 }
 
-/// A value that rustc computes, in which `sizes` may stand beside the constants of the program.
+/// A value that rustc computes, in which `sizes` are possible besides the constants of the program.
 pub(super) fn size(names: &mut Names<'_>, value: &Tokens, sizes: Option<Scope>) {
     let is_path = value.rest().windows(2).any(|pair| {
         pair.iter()

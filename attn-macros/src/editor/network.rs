@@ -85,7 +85,7 @@ impl Input {
     }
 }
 
-/// The names of axes where they stand first.
+/// The names of axes at their first positions.
 fn axes(inputs: &[Input], sizes: &[Own]) -> Vec<Own> {
     let axes = inputs.iter().filter_map(|input| input.axes.as_ref());
     let names = axes
@@ -130,11 +130,11 @@ fn walk_result(names: &mut Names<'_>, mut tokens: Tokens, axes: Scope) {
     }
 }
 
-/// On the way through the statements.
+/// The state of a walk through the statements.
 struct Walker<'w, 'n> {
     cx: &'w Diagnostics,
     names: &'w mut Names<'n>,
-    /// The sizes of the header, and these with the axes of the inputs.
+    /// The sizes of the header, and these together with the axes of the inputs.
     sizes: Scope,
     axes: Scope,
     /// The keys of each operation, between its `<` and `>`.
@@ -143,7 +143,7 @@ struct Walker<'w, 'n> {
     layers: Scope,
     /// The variables and operations.
     scope: Scope,
-    /// The last shape of every variable that was declared.
+    /// The last shape of every declared variable.
     shapes: HashMap<String, String>,
 }
 
@@ -161,14 +161,14 @@ impl Walker<'_, '_> {
     fn statement(&mut self, tokens: &mut Tokens) {
         let goes_on = tokens.ident(1).is_some() && !is_keyword(tokens) || tokens.rest().len() == 1;
         if goes_on || tokens.is(1, ';') {
-            // A word that stands alone becomes a statement.
+            // A single word will become a statement.
             let word = tokens.take_ident();
             return match word {
                 Some(word) => self.names.own(self.scope, Some(&word)),
                 None => drop(tokens.next()),
             };
         }
-        // One may be written in front of this.
+        // A statement may be inserted before this one.
         self.names.own(self.scope, None);
         if tokens.take_word("let") {
             tokens.take_word("mut");
@@ -195,7 +195,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Up to the end of the statement. Whether there was anything.
+    /// Walks to the end of the statement. Returns whether there was anything.
     fn value(&mut self, tokens: &mut Tokens) -> bool {
         let value = take_value(tokens);
         let is_there = !value.is_empty();
@@ -213,7 +213,7 @@ impl Walker<'_, '_> {
         self.scope = self.names.scope(&[self.scope], &[], &[Own { name, doc }]);
     }
 
-    /// A variable that keeps its shape is the one that was declared.
+    /// A variable that keeps its shape is a use of the declared one.
     fn assign(&mut self, name: Ident) {
         let shape = self.cx.shape_of(&name);
         let known = self.shapes.get(&name.to_string());
@@ -224,7 +224,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// `repeat layers, name = encoder { .. }`: what changes in it keeps its shape.
+    /// `repeat layers, name = encoder { .. }`. Variables that it assigns keep their shapes.
     fn repeat(&mut self, tokens: &mut Tokens) {
         let word = tokens.take_ident();
         self.names.language("operations", word.as_ref());
@@ -277,7 +277,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// A variable, or an operation and all that belongs to it.
+    /// A variable, or an operation with its keys and operands.
     fn operand(&mut self, name: Ident, tokens: &mut Tokens) {
         let has_arguments = tokens.starts_arguments(0);
         let is_call = has_arguments || tokens.is_group(0, Delimiter::Parenthesis);
@@ -377,7 +377,7 @@ impl Walker<'_, '_> {
     }
 }
 
-/// Up to where the statement ends. Between the `<` and `>` of an operation, `key =` starts no other.
+/// The tokens to the end of the statement. Between the `<` and `>` of an operation, `key =` starts no statement.
 fn take_value(tokens: &mut Tokens) -> Tokens {
     let mut value = Vec::new();
     let mut depth = 0;
@@ -405,7 +405,7 @@ fn ends_statement(tokens: &Tokens) -> bool {
     tokens.is(0, ';') || tokens.is_word("let") || starts_repeat(tokens) || is_assignment(tokens)
 }
 
-/// Two words, of which the first needs another.
+/// Two words, of which the first requires a second one.
 fn is_keyword(tokens: &Tokens) -> bool {
     tokens.is_word("let") || starts_repeat(tokens)
 }

@@ -23,7 +23,7 @@ impl Tokens {
         self.at == self.list.len()
     }
 
-    /// What is left.
+    /// The rest of the tokens.
     pub(super) fn rest(&self) -> &[TokenTree] {
         &self.list[self.at..]
     }
@@ -58,7 +58,7 @@ impl Tokens {
         matches!(self.rest().get(ahead), Some(TokenTree::Group(group)) if group.delimiter() == delimiter)
     }
 
-    /// `name =`, or the `:` of another language, where no comparison and no path goes on.
+    /// `name =`, or the `:` of another language, but not a comparison or a path.
     pub(super) fn starts_entry(&self) -> bool {
         let is_sign = |sign| self.is(1, sign) && !self.is(2, sign);
         self.ident(0).is_some() && (is_sign('=') || is_sign(':'))

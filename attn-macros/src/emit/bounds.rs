@@ -97,7 +97,7 @@ fn expressions<'a>(cx: &'a Layer<'_>) -> impl Iterator<Item = &'a Expr> {
     attention.into_iter().flat_map(Attention::expressions)
 }
 
-/// Every check once: of what stands in an index or a divisor before that.
+/// Every check once. The checks of an operand come before those of its index or divisor.
 fn checks<'a>(cx: &'a Layer<'_>, expressions: impl Iterator<Item = &'a Expr>) -> Vec<Check<'a>> {
     let mut checks = Vec::new();
     for expr in expressions {

@@ -137,7 +137,7 @@ pub(crate) enum Caller {
     User,
     /// A model.
     Model,
-    /// A model that also goes on token by token.
+    /// A model with sessions.
     Session,
 }
 
@@ -161,7 +161,7 @@ struct Layer<'a> {
     name: Ident,
     /// The trait of what `forward` accepts.
     input: Ident,
-    /// Where rustc's notes place what is emitted: at the layer's name, not at the whole call.
+    /// The span that rustc's notes show for emitted code: the layer's name, not the whole call.
     at: Span,
     /// `#[cfg]`s of the declaration: they hold for all that is emitted.
     cfgs: Vec<&'a Attribute>,

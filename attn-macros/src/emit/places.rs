@@ -155,7 +155,7 @@ pub(super) fn on_zone(expr: &Expr) -> TokenStream {
             quote!(p::Truth::#choose(#condition, #then, #otherwise))
         }
         other if other.ty() == Type::Int => quote!(at.within(p::Interval::ANY)),
-        // Of floats nothing is known.
+        // Floats are not evaluated.
         _ => quote!(p::Truth::Unknown(None)),
     }
 }

@@ -95,7 +95,7 @@ impl TrackedCode {
         self.entries.extend(names);
     }
 
-    /// What other lines do, in as many rounds. Their code is in a loop that is yet to be written.
+    /// The code of other lines in a loop, which the caller writes, and their effect in this many rounds.
     pub(crate) fn repeat(&mut self, count: &Size, body: TrackedCode) -> TokenStream {
         self.entries
             .push(Entry::Repeat(count.clone(), body.entries));

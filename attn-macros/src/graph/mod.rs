@@ -1,4 +1,4 @@
-//! The layer as a graph of operations with inferred shapes. It knows nothing of tokens: the emitters do.
+//! The layer as a graph of operations with inferred shapes. It is independent of tokens: the emitters make them.
 
 mod build;
 pub(crate) mod passes;
@@ -27,7 +27,7 @@ pub(crate) struct AttentionLayer {
 /// The operations of a layer, and its parameters.
 pub(crate) struct Graph {
     pub(crate) params: Vec<Param>,
-    /// In the order in which they are computed.
+    /// The nodes in the order of computation.
     pub(crate) nodes: Vec<Node>,
     /// The shape of scores and weights: `[batch, heads, query, key]`.
     pub(crate) weights: [Dim; 4],
@@ -38,7 +38,7 @@ pub(crate) struct Graph {
     pub(crate) cross: bool,
 }
 
-/// What a call passes beside tensors of tokens.
+/// The data of a call, besides tensors of tokens.
 #[derive(Clone, Debug)]
 pub(crate) enum CallData {
     Padding,
@@ -47,7 +47,7 @@ pub(crate) enum CallData {
 }
 
 impl CallData {
-    /// How many tensors it is: the ids of two sequences are a pair.
+    /// The number of its tensors: the ids of two sequences are a pair.
     pub(crate) fn tensors(&self, cross: bool) -> usize {
         match self {
             CallData::Document if cross => 2,
@@ -72,7 +72,7 @@ impl CallData {
 #[derive(Clone, Debug)]
 pub(crate) struct Declared {
     pub(crate) name: Name,
-    /// What an element is, to an expression.
+    /// The type of an element in expressions.
     pub(crate) ty: Type,
     pub(crate) dims: Vec<Dim>,
     pub(crate) doc: String,
@@ -105,9 +105,9 @@ pub(crate) enum ParamKind {
 pub(crate) enum InitKind {
     Ones,
     Constant(Real),
-    /// Uniform between the number and its negative.
+    /// Uniform in `[-number, number]`.
     Within(Real),
-    /// A slope per head, as ALiBi has them.
+    /// The slopes of ALiBi, one per head.
     AlibiSlopes,
     /// Uniform within `sqrt(gain / Σ fans)`.
     Uniform {
@@ -158,7 +158,7 @@ pub(crate) struct Node {
     pub(crate) shape: Vec<Dim>,
 }
 
-/// What a node computes. Fields named `field` are parameters, by the name of the layer's field.
+/// The operation of a node. Fields named `field` are parameters, by the name of the layer's field.
 pub(crate) enum Op {
     /// The first input: `[batch, query, d_model]`.
     Input,
@@ -293,7 +293,7 @@ impl Graph {
     }
 }
 
-/// What a call passes: the data of the header's mask, then those of the body.
+/// The data of a call: those of the header's mask, then those of the body.
 fn data_of(spec: &Spec, mask: Option<&Expr>) -> Vec<CallData> {
     let is_read = |data: &CallData| mask.is_some_and(|mask| data.is_read(mask));
     let of_words = [CallData::Padding, CallData::Document].into_iter();
@@ -308,7 +308,7 @@ fn data_of(spec: &Spec, mask: Option<&Expr>) -> Vec<CallData> {
     of_words.filter(is_read).chain(declared).collect()
 }
 
-/// The initial distribution that `init` asks for, for a matrix with these fans; `torch` is what PyTorch does by default.
+/// The initial distribution by `init`, for a matrix with these fans. `torch` is PyTorch's default.
 fn init_kind(init: &Init, fan_in: &Size, fan_out: &Size, torch: InitKind) -> InitKind {
     match init {
         Init::Torch => torch,

@@ -1,4 +1,4 @@
-//! The shape of every node, from the shapes of what it reads. The emitter writes these shapes out, so rustc checks them.
+//! The shape of every node, from the shapes of its operands. The emitter writes these shapes, so rustc checks them.
 
 use super::{Dim, Node, NodeId, Op, Param, ParamKind};
 use crate::spec::{Size, Spec};

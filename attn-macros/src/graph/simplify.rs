@@ -1,4 +1,4 @@
-//! From the graph to [`Steps`]: what need not stand in memory disappears.
+//! From the graph to [`Steps`]: values that need not be stored disappear.
 //!
 //! Splitting heads and putting them side by side again moves nothing: the kernels take columns of a matrix. Scores and weights are
 //! made and used up tile by tile. What else disappears, [passes](super::passes) find.
@@ -15,7 +15,7 @@ use crate::ops::fused::{
 use crate::score::{Expr, split};
 use crate::spec::Size;
 
-/// The steps of `graph`. `None` if a score modification reads places in a way that the kernels do not know.
+/// The steps of `graph`. `None` if a score modification reads positions in a way that the kernels do not support.
 pub(crate) fn simplify(graph: &Graph) -> Option<Steps> {
     let mut steps = lower(graph)?;
     pack_projections(&mut steps);

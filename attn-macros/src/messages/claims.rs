@@ -15,7 +15,7 @@ pub(crate) fn expected_claim_operator(found: &TokenStream) -> String {
     )
 }
 
-/// `claim` as written, and where it fails.
+/// `claim` as written, and its counterexample.
 pub(crate) fn claim_fails(
     claim: &TokenStream,
     mask_reads: Reads,
@@ -98,7 +98,7 @@ fn data(reads: Reads, found: &Counterexample) -> String {
 }
 
 /// `sizes` are those of the mask that only rustc can evaluate.
-/// `is_mask`: what is claimed is a word for masks as well.
+/// `is_mask`: the claim is also a word for masks.
 pub(crate) fn claim_given_up(claim: &TokenStream, is_mask: bool) -> String {
     let claim = text::of(claim);
     let at_once = if is_mask {

@@ -1,4 +1,4 @@
-//! The messages. Every one says what was expected, what was found, and what to write.
+//! The messages. Each says what was expected, what was found, and what to write.
 
 pub(crate) mod body;
 mod claims;
@@ -61,7 +61,7 @@ pub(crate) fn expected_struct(found: &TokenStream) -> String {
     )
 }
 
-/// Tokens as the user would recognise them.
+/// Tokens in the form of the source.
 fn quoted(tokens: &TokenStream) -> String {
     if tokens.is_empty() {
         "nothing".to_owned()
@@ -128,7 +128,7 @@ pub(crate) fn unknown_key(found: &str) -> String {
     format!("unknown key `{found}`\n{}", nearest_key(found))
 }
 
-/// Help for what is no key of an attention: it may be written in another form here, be a value, or nearly a key.
+/// The help for an unknown key: it may have another notation here, be a value, or be similar to a key.
 fn nearest_key(found: &str) -> String {
     if let Some(form) = instead_of(found, Stands::Key) {
         return format!("help: {form}");
@@ -142,7 +142,7 @@ fn nearest_key(found: &str) -> String {
     })
 }
 
-/// A word without `key =`: perhaps it is a value that lost its key.
+/// A word without `key =`, which may be a value without its key.
 pub(crate) fn word_without_key(found: &str) -> String {
     format!(
         "expected `key = value`, found `{found}`\n{}",
@@ -158,7 +158,7 @@ pub(crate) fn key_without_value(key: &Key) -> String {
     )
 }
 
-/// Something else stands before the value of a key.
+/// Another token precedes the value of a key.
 pub(crate) fn expected_equals(found: &TokenStream, key: &Ident, value: &TokenStream) -> String {
     format!(
         "expected `=`, found {}\nhelp: write `{key} = {}`",
@@ -190,7 +190,7 @@ pub(crate) fn closure_as_value(key: &Key) -> String {
     )
 }
 
-/// How several inputs are passed: part of what rustc says where a call does not fit.
+/// The way to pass several inputs, as a part of rustc's message for a wrong call.
 pub(crate) fn one_tuple<'a>(inputs: impl Iterator<Item = &'a str>) -> String {
     let inputs: Vec<_> = inputs.collect();
     format!(
@@ -391,7 +391,7 @@ pub(crate) fn size_out_of_bounds(what: &str, size: &Size, largest: u64) -> Strin
     )
 }
 
-/// `, found 7`, or the expression if rustc is to say it.
+/// `, found 7`, or the expression if rustc will report it.
 fn found(known: bool, value: &impl std::fmt::Display) -> String {
     if known {
         format!(", found {value}")

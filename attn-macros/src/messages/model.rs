@@ -86,7 +86,7 @@ pub(crate) fn unsupported(word: &str) -> String {
     )
 }
 
-/// `call`: what stands behind the name.
+/// `call`: the tokens after the name.
 pub(crate) fn lost_colons(name: &Ident, call: &TokenStream) -> String {
     let call = text::of_type(call).replace("> (", ">(");
     format!("expected `::` before `<`\nhelp: `{name}::{call}`")
@@ -104,7 +104,7 @@ pub(crate) fn size_twice(name: &Ident) -> String {
     format!("the size `{name}` is declared twice")
 }
 
-/// The value of `name` reads `early`, which is declared behind it.
+/// The value of `name` reads `early`, which is declared after it.
 pub(crate) fn size_too_early(early: &Ident, name: &Ident) -> String {
     format!(
         "the value of `{name}` reads `{early}`, which is not set yet\nhelp: sizes are set from left to right: declare `{early}` before `{name}`"
@@ -115,7 +115,7 @@ pub(crate) fn unused_size(name: &Ident) -> String {
     format!("the size `{name}` is never used\nhelp: remove it")
 }
 
-/// `found` stands for a size, and nothing reads `unused`.
+/// `found` is used as a size, and nothing reads `unused`.
 pub(crate) fn size_for_another(found: &Ident, unused: &Ident, model: &Ident) -> String {
     format!(
         "`{model}` has no size `{found}`, and its size `{unused}` is never used\n\
@@ -179,7 +179,7 @@ pub(crate) fn unknown_variable(found: &Ident, known: impl Iterator<Item = String
     format!("there is no variable `{found}`\n{help}")
 }
 
-/// Of what is set and was never declared.
+/// An assignment to an undeclared variable.
 pub(crate) fn undeclared(found: &Ident, known: impl Iterator<Item = String>) -> String {
     let known: Vec<String> = known.collect();
     let near = nearest(&found.to_string(), known.iter().map(String::as_str));
@@ -248,7 +248,7 @@ pub(crate) fn takes(operation: &Ident, expected: &str, found: &Type) -> String {
     format!("`{operation}` takes {expected}, found {found}")
 }
 
-/// Of an operation that needs a constant for a width.
+/// An operation that needs a constant for a width.
 pub(crate) fn width_is_an_axis(
     operation: &Ident,
     axis: &str,
@@ -372,7 +372,7 @@ pub(crate) fn module_returns(module: &str, declared: &Type) -> String {
     format!("`{module}` does not return {declared}, which `out` declares")
 }
 
-/// What a user reads who asks a model with a `module` for what only known layers tell.
+/// The message for requesting facts of a model with a `module`.
 pub(crate) fn no_facts(model: &str) -> String {
     format!(
         "`{model}` has no `PARAMS`, no `flops`, no `activation_bytes`, no `summary_of` and no `composed()`: it calls a `module`"
@@ -502,7 +502,7 @@ pub(crate) fn unknown_data(found: &Ident, known: &[String], spec: &Spec) -> Stri
     )
 }
 
-/// What a user reads who asks a model for a session that has none.
+/// The message for requesting a session of a model that has none.
 pub(crate) fn no_session(model: &str) -> String {
     format!("`{model}` has no session: it cannot go on token by token")
 }

@@ -1,7 +1,8 @@
-//! How long an analysis may go on.
+//! Budgets of steps for analyses.
 //!
-//! Proofs, and whether a derivative vanishes, take exponentially many steps for some expressions. Each of these analyses counts its
-//! steps and gives up when none are left. What it says then is "unknown", and that is always allowed: the layer is slower, not wrong.
+//! Proofs, and the test whether a derivative vanishes, take exponentially many steps for some expressions. Each of these analyses
+//! counts its steps and gives up when none are left. Its answer is "unknown" then, which is always correct: the layer is slower,
+//! not wrong.
 
 use std::cell::Cell;
 
@@ -37,7 +38,8 @@ impl Budget {
     }
 }
 
-/// Counts steps of the whole expansion, for the tests: those of budgets, and the parts of expressions that are made, read and written.
+/// Counts the steps of the whole expansion for tests: those of budgets, and the parts of expressions that are built, read and
+/// written.
 pub(super) fn count(steps: usize) {
     #[cfg(test)]
     COUNTED.set(COUNTED.get() + steps);

@@ -42,7 +42,7 @@ fn atom(atom: &Atom) -> Expr {
     }
 }
 
-/// Where a query stands among the keys.
+/// The position of a query among the keys.
 fn position(align: Align) -> Expr {
     match align {
         Align::UpperLeft => q_idx(),
@@ -166,17 +166,17 @@ fn element(name: &'static str, index: Vec<Expr>) -> Expr {
     Expr::Param { name, index }
 }
 
-/// [`alibi`] for people, who know a slope by its name.
+/// [`alibi`] for documentation, with the slope as a name.
 pub(crate) fn alibi_in_short(score: Expr) -> Expr {
     sloped(score, element("slope", vec![Var::H.into()]))
 }
 
-/// [`rel_pos_bias`] for people, who know a bucket by its name.
+/// [`rel_pos_bias`] for documentation, with the bucket as a name.
 pub(crate) fn rel_pos_bias_in_short(score: Expr) -> Expr {
     biased(score, element("bucket", vec![q_idx() - kv_idx()]))
 }
 
-/// For people: what the key or the word of this name makes of a score, its numbers being known by their names.
+/// For documentation: the function of the score for the key or word of this name, with its numbers as names.
 pub(crate) fn of_score(name: &str) -> Option<Expr> {
     let number = |name| {
         syn::parse_str(name)
@@ -194,8 +194,8 @@ pub(crate) fn of_score(name: &str) -> Option<Expr> {
     })
 }
 
-/// T5's buckets: one for each small distance, then logarithmically wider ones up to `max_distance`. Unless they are
-/// one-sided, the upper half of the buckets is for keys after the query.
+/// T5's buckets: one for each small distance, then logarithmically wider ones up to `max_distance`. Unless they are one-sided,
+/// the upper half of the buckets is for keys after the query.
 fn t5_bucket(num_buckets: &Size, max_distance: &Size, one_sided: bool) -> Expr {
     let back = q_idx() - kv_idx();
     if one_sided {

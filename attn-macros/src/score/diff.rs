@@ -2,7 +2,7 @@
 
 use super::{Binary, Expr, Unary};
 
-/// What an expression is differentiated with respect to.
+/// The variable of a derivative.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wrt<'a> {
     /// An operand. The score is the first one.
@@ -13,8 +13,8 @@ pub(crate) enum Wrt<'a> {
     Element(&'a str, &'a [Expr]),
 }
 
-/// The derivative of `expr`, a float. Where there is none, PyTorch's convention: 0 for `abs` at 0, 0 for `floor`, and half of it to either side
-/// where `min` and `max` meet.
+/// The derivative of `expr`, a float. Where none exists, it follows PyTorch: 0 for `abs` at 0 and for `floor`, and half to each
+/// side where the operands of `min` or `max` are equal.
 pub(crate) fn diff(expr: &Expr, wrt: Wrt<'_>) -> Expr {
     let d = |expr: &Expr| diff(expr, wrt);
     match expr {
@@ -33,7 +33,7 @@ pub(crate) fn diff(expr: &Expr, wrt: Wrt<'_>) -> Expr {
         Expr::Unary(op, a) => diff_unary(*op, a, d(a)),
         Expr::Binary(op, a, b) => diff_binary(*op, (a, d(a)), (b, d(b))),
         Expr::Select(condition, then, otherwise) => select(condition, d(then), d(otherwise)),
-        // Integers and booleans are steps: they have no slope.
+        // Integers and booleans are piecewise constant: their derivative is 0.
         Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) | Expr::Data { .. } => {
             Expr::float(0.0)
         }
@@ -100,8 +100,8 @@ fn diff_binary(op: Binary, (a, da): (&Expr, Expr), (b, db): (&Expr, Expr)) -> Ex
     }
 }
 
-/// `da` where `a` is taken, `db` where `b` is, the mean of both where they are equal. Each of the two stands in it once: the
-/// derivative of a maximum of maxima would double with every one of them.
+/// `da` where `a` is taken, `db` where `b` is, the mean of both where they are equal. Each of the two occurs once: otherwise the
+/// derivative of nested maxima would double with every level.
 fn extremum(takes_a: &Expr, takes_b: &Expr, da: Expr, db: Expr) -> Expr {
     let zero = || Expr::float(0.0);
     let sum = add(select(takes_b, zero(), da), select(takes_a, zero(), db));
@@ -114,7 +114,7 @@ pub(crate) fn is(expr: &Expr, value: f64) -> bool {
     matches!(expr, Expr::Float(real) if real.value == Some(value))
 }
 
-// The operators, without what adds nothing: most of a derivative is zeros and ones.
+// The operators, which leave out zeros and ones: most of a derivative consists of them.
 
 fn add(a: Expr, b: Expr) -> Expr {
     match (is(&a, 0.0), is(&b, 0.0)) {
@@ -141,7 +141,7 @@ pub(super) fn mul(a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// `a * b`, with the constants of both in one.
+/// `a * b`, with the constants of both folded.
 fn scale(a: Expr, b: Expr) -> Expr {
     match (a, b) {
         (Expr::Binary(Binary::Mul, x, y), Expr::Float(b)) if matches!(*x, Expr::Float(_)) => {

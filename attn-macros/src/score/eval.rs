@@ -1,9 +1,9 @@
-//! Evaluates an expression while expanding: for the drawings in the docs, and for the tests of the definitions.
+//! Evaluates expressions during expansion: for the drawings in the documentation, and for tests of the definitions.
 
 use super::{Binary, Data, Expr, Unary, Var};
 use crate::spec::Size;
 
-/// Where an expression is evaluated.
+/// The values of the variables of an expression.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point<'a> {
     pub(crate) b: i64,
@@ -16,7 +16,7 @@ pub(crate) struct Point<'a> {
     pub(crate) inputs: &'a dyn Inputs,
 }
 
-/// What an expression reads beside indices and the score.
+/// The inputs of an expression besides indices and the score.
 pub(crate) trait Inputs: std::fmt::Debug {
     /// An element of a learned tensor.
     fn param(&self, name: &str, index: &[i64]) -> f64;
@@ -49,7 +49,7 @@ pub(crate) fn eval(expr: &Expr, point: &Point<'_>) -> Option<Value> {
         Expr::Data { data, index } => point.inputs.data(data, &indices(index, point)?)?,
         Expr::Unary(op, a) => unary(*op, eval(a, point)?)?,
         Expr::Binary(op, a, b) => match (op, eval(a, point)?) {
-            // As in Rust, the other operand may have no value then.
+            // As in Rust, the other operand is not evaluated.
             (Binary::And, Value::Bool(false)) => Value::Bool(false),
             (Binary::Or, Value::Bool(true)) => Value::Bool(true),
             (op, a) => binary(*op, a, eval(b, point)?)?,
@@ -62,7 +62,7 @@ pub(crate) fn eval(expr: &Expr, point: &Point<'_>) -> Option<Value> {
     })
 }
 
-/// Neither the place nor the score nor a tensor is read.
+/// Whether it reads no index, no length, no score and no tensor.
 pub(crate) fn reads_nothing(expr: &Expr) -> bool {
     !expr.any(&|expr| {
         matches!(

@@ -1,8 +1,8 @@
 //! The expressions of masks and score modifications.
 //!
 //! A mask is a boolean expression over `b, h, q_idx, kv_idx, q_len, kv_len`; a score modification is a float expression over
-//! `score` and those. The built-in ones are definitions in this language ([`builtin`]); the emitters, the drawings in the
-//! docs and the tests read nothing else.
+//! `score` and those. The built-in ones are definitions in this language ([`builtin`]). The emitters, the drawings in the
+//! documentation and the tests treat built-in and custom ones alike.
 
 pub(crate) mod budget;
 pub(crate) mod builtin;
@@ -42,7 +42,7 @@ pub(crate) enum Expr {
         name: Name,
         index: Vec<Expr>,
     },
-    /// Facts that are known only at the call.
+    /// An element of data of the call.
     Data {
         data: Data,
         index: Vec<Expr>,
@@ -157,7 +157,7 @@ impl Activation {
 }
 
 impl Data {
-    /// What an element is.
+    /// The type of an element.
     pub(crate) fn ty(&self) -> Type {
         match self {
             Data::Padding => Type::Bool,
@@ -226,7 +226,7 @@ impl Expr {
         )
     }
 
-    /// This function of the score, of another score.
+    /// The same function of another score.
     pub(crate) fn of(&self, score: &Expr) -> Expr {
         self.with_operands(&|_| score.clone())
     }
@@ -243,7 +243,7 @@ impl Expr {
         }
     }
 
-    /// The parts that it is an operation of.
+    /// Its operands.
     pub(crate) fn children(&self) -> Vec<&Expr> {
         budget::count(1);
         match self {
@@ -257,7 +257,7 @@ impl Expr {
         }
     }
 
-    /// How many operations and operands there are.
+    /// The number of operations and operands.
     pub(crate) fn size(&self) -> usize {
         let children = self.children().into_iter();
         1 + children.map(Expr::size).sum::<usize>()
@@ -279,7 +279,7 @@ impl Expr {
         self.any(&|expr| matches!(expr, Expr::Data { data, .. } if is_it(data)))
     }
 
-    /// What kind of value it has.
+    /// The type of its value.
     pub(crate) fn ty(&self) -> Type {
         match self {
             Expr::Operand(_) | Expr::Float(_) | Expr::Param { .. } => Type::Float,
@@ -296,7 +296,7 @@ impl Expr {
         }
     }
 
-    /// Known before the call, apart from indices and lengths: neither the score nor anything learned is read.
+    /// Whether it is known before the call, apart from indices and lengths: it reads neither the score nor a learned tensor.
     pub(crate) fn is_constant(&self) -> bool {
         !self.any(&|expr| matches!(expr, Expr::Operand(_) | Expr::Param { .. }))
     }
@@ -381,7 +381,7 @@ impl Binary {
         )
     }
 
-    /// The symbol and how tightly it binds, or `None` for what is written as a function.
+    /// The symbol and its precedence, or `None` for functions.
     pub(crate) fn symbol(self) -> Option<(&'static str, u8)> {
         Some(match self {
             Binary::Mul => ("*", 6),
@@ -400,7 +400,7 @@ impl Binary {
 }
 
 impl Binary {
-    /// The name of what is written as a function.
+    /// The name of a function.
     fn function(self) -> &'static str {
         match self {
             Binary::Min => "min",
@@ -416,7 +416,7 @@ impl fmt::Display for Expr {
     }
 }
 
-/// Writes `expr`, in parentheses if it binds less tightly than `level`.
+/// Writes `expr`, in parentheses if its precedence is below `level`.
 fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, level: u8) -> fmt::Result {
     budget::count(1);
     match expr {

@@ -1,4 +1,4 @@
-//! Subexpressions that stand in an expression more than once, as variables.
+//! Common subexpressions of an expression, as variables.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(crate) struct Shared {
     pub(crate) rests: Vec<Expr>,
 }
 
-/// The name by which a part is read.
+/// The name under which a part is read.
 pub(crate) fn part_name(index: usize) -> Name {
     format!("{PART}{index}").into()
 }
@@ -41,7 +41,7 @@ impl Shared {
     }
 }
 
-/// A part of an expression, with a number that equal parts have in common.
+/// A part of an expression, with a number that is the same for equal parts.
 struct Numbered<'e> {
     expr: &'e Expr,
     number: usize,
@@ -72,7 +72,7 @@ impl<'e> Numbered<'e> {
 
 #[derive(Default)]
 struct Sharing {
-    /// How often each part is read, if one that is read again is not computed again.
+    /// The number of reads of each part, if a repeated part is computed once.
     reads: BTreeMap<usize, usize>,
     /// The names of the parts that have one.
     names: BTreeMap<usize, Name>,

@@ -1,26 +1,25 @@
-//! Takes a score function apart: the scale, the part that is a function of the score, and the numbers of the place that this
-//! part reads.
+//! Splits a score function into the scale, a function of the score, and the numbers of the position that this function reads.
 //!
-//! The kernels compute with vectors of scores. A number of the place, a *bias term*, is written for a row of keys before: from a
-//! table, where it depends on the distance alone; once, where it is the same for all keys; key by key where it is an integer,
-//! a condition, or an element of a learned tensor. All arithmetic beyond that is left to the vectors.
+//! The kernels compute with vectors of scores. A number of the position, a *bias term*, is written for a row of keys beforehand:
+//! from a table if it depends on the distance only; once if it is the same for all keys; key by key if it is an integer, a
+//! condition, or an element of a learned tensor. All other arithmetic is left to the vectors.
 
 use super::budget::Budget;
 use super::{Binary, Expr, Name, Type, Unary, Var};
 use crate::spec::Real;
 
-/// A score function, as the slice kernels take it.
+/// The parts of a score function, in the form of the slice kernels.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     /// The factor of the product of query and key.
     pub(crate) scale: Option<Real>,
-    /// What becomes of the scaled product: an expression of the score and of parameters named [`bias_term_name`]. `None` if
-    /// nothing does.
+    /// The function of the scaled product: an expression of the score and of parameters named [`bias_term_name`]. `None` if it is
+    /// the identity.
     pub(crate) value: Option<Expr>,
     pub(crate) bias_terms: Vec<BiasTerm>,
 }
 
-/// A number of the place.
+/// A number of the position.
 #[derive(Clone, Debug)]
 pub(crate) struct BiasTerm {
     pub(crate) kind: BiasTermKind,
@@ -38,19 +37,19 @@ pub(crate) enum BiasTermKind {
     Key,
 }
 
-/// As many bias terms as the kernels take.
+/// The maximum number of bias terms of the kernels.
 const MOST_BIAS_TERMS: usize = 16;
 
-/// As many parts as a condition may have when it is made of comparisons of floats: one of conditions that are compared doubles.
+/// The maximum number of parts of conditions that are rewritten as comparisons of floats: a comparison of conditions doubles it.
 const LONGEST_CONDITIONS: usize = 10_000;
 
-/// The name by which [`Parts::value`] reads a bias term.
+/// The name under which [`Parts::value`] reads a bias term.
 pub(crate) fn bias_term_name(index: usize) -> Name {
     format!("bias_term_{index}").into()
 }
 
-/// Splits `expr`; `with_scale` if a scale can be left to the product. `None` if there are too many bias terms, or a condition is too
-/// long.
+/// Splits `expr`. `with_scale` says whether a scale can be left to the product. `None` if there are too many bias terms, or a
+/// condition is too long.
 pub(crate) fn split(expr: &Expr, with_scale: bool) -> Option<Parts> {
     let mut bias_terms = Planes {
         bias_terms: Vec::new(),
@@ -74,12 +73,12 @@ pub(crate) fn split(expr: &Expr, with_scale: bool) -> Option<Parts> {
 
 struct Planes {
     bias_terms: Vec<BiasTerm>,
-    /// The parts of conditions that may still be made.
+    /// The number of parts that conditions may still add.
     budget: Budget,
 }
 
 impl Planes {
-    /// The float `expr`, with bias terms for what does not read the score.
+    /// The float `expr`, with bias terms in place of parts that do not read the score.
     fn take(&mut self, expr: &Expr) -> Expr {
         if is_number(expr) {
             return expr.clone();
@@ -167,7 +166,7 @@ impl Planes {
     }
 }
 
-// The operators, without what is known: a vector has no comparison that is always true.
+// The operators, with constants folded: vectors have no comparison that is always true.
 
 fn not(a: Expr) -> Expr {
     match a {
@@ -192,7 +191,7 @@ fn or(a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// The same everywhere, and nothing to be learned.
+/// Whether it is constant and reads no parameter.
 fn is_number(expr: &Expr) -> bool {
     !expr.any(&|expr| {
         matches!(
@@ -202,7 +201,7 @@ fn is_number(expr: &Expr) -> bool {
     })
 }
 
-/// How a bias term of the float `expr` is written; `None` if it is none, but made of some.
+/// The kind of the bias term for the float `expr`, or `None` if it only contains bias terms.
 fn kind(expr: &Expr) -> Option<BiasTermKind> {
     if expr.any(&|expr| matches!(expr, Expr::Operand(_))) {
         return None;
@@ -217,14 +216,14 @@ fn kind(expr: &Expr) -> Option<BiasTermKind> {
     }
     let is_leaf = match expr {
         Expr::Param { .. } | Expr::Data { .. } | Expr::Unary(Unary::ToFloat, _) => true,
-        // What a condition becomes.
+        // The result of a condition.
         Expr::Select(_, a, b) => a.ty() == Type::Float && is_number(a) && is_number(b),
         _ => false,
     };
     is_leaf.then_some(BiasTermKind::Key)
 }
 
-/// The constant that every read of the score is multiplied by, and the expression without it.
+/// The constant factor of every read of the score, and the expression without it.
 fn take_scale(expr: Expr) -> (Option<Real>, Expr) {
     match scale_of(&expr) {
         Some(Some(scale)) => {
@@ -235,7 +234,7 @@ fn take_scale(expr: Expr) -> (Option<Real>, Expr) {
     }
 }
 
-/// `None`: the score is read bare, or with different factors; `Some(None)`: it is not read.
+/// `None` if the score is read without a factor, or with different ones; `Some(None)` if it is not read.
 fn scale_of(expr: &Expr) -> Option<Option<&Real>> {
     match expr {
         Expr::Operand(_) => None,
@@ -278,7 +277,7 @@ fn without_scale(expr: Expr) -> Expr {
     }
 }
 
-/// Whether query and key are read as their difference, or compared, and in no other way; and nothing of the call.
+/// Whether query and key are only read as their difference, or compared, and no data of the call are read.
 fn by_distance(expr: &Expr) -> bool {
     let is_index = |expr: &Expr| matches!(expr, Expr::Var(Var::QIdx | Var::KvIdx));
     match expr {

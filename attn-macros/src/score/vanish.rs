@@ -1,8 +1,8 @@
-//! Whether a derivative is 0 wherever there is one, also where no rule of [`diff`](super::diff) says so, as `1 / w - w / (w * w)`.
+//! Whether a derivative is 0 wherever it exists, also where no rule of [`diff`](super::diff) shows it, as `1 / w - w / (w * w)`.
 //!
-//! What an expression computes is not touched by this: `w / w` is NaN at 0, and stays so. Here a float is a fraction of two
-//! polynomials, of whatever stands in it that is no sum, product or quotient, and it is 0 if all of the upper one cancels. The
-//! numbers are those of a text in decimals, so they cancel up to their rounding: `0.1 * w + 0.2 * w - 0.3 * w` is 0.
+//! This does not change the values of expressions: `w / w` stays NaN at 0. Here a float is a fraction of two polynomials, whose
+//! variables are all parts that are no sum, product or quotient. It is 0 if its numerator cancels. Numbers are decimals of the
+//! source, so they cancel up to rounding: `0.1 * w + 0.2 * w - 0.3 * w` is 0.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use super::numbers::Numbers;
 use super::{Binary, Expr, Type};
 use crate::spec::Real;
 
-/// As many products a polynomial may have; of a longer one nothing is said.
+/// The maximum number of products in a polynomial. A longer one is undecided.
 const MOST_PRODUCTS: usize = 100;
 
-/// What a sum of numbers may be off by, in units of the sum of their sizes: some dozens of roundings.
+/// The error of a sum of numbers, in units of the sum of their magnitudes: some dozens of roundings.
 const ROUNDING: f64 = 64.0 * f64::EPSILON;
 
-/// Whether `expr` is 0 wherever it is a number, up to the rounding of the numbers in it: `1e16 * w + w - 1e16 * w` is. `false` is
-/// always allowed, as where the budget ends.
+/// Whether `expr` is 0 wherever it is a number, up to the rounding of its numbers: `1e16 * w + w - 1e16 * w` is. `false` is
+/// always correct, as when the budget is used up.
 pub(crate) fn vanishes(expr: &Expr, budget: &Budget) -> bool {
     let numbers = Numbers::default();
     let fraction = Analysis { budget, numbers }.fraction(expr);
@@ -138,7 +138,7 @@ type Product = BTreeMap<usize, u32>;
 /// Products, and how often each is taken.
 struct Polynomial(BTreeMap<Product, Sum>);
 
-/// A sum of numbers, and of their sizes.
+/// A sum of numbers, and of their magnitudes.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     value: f64,

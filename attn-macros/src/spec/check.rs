@@ -1,7 +1,7 @@
 //! Defaults and rules: [`Draft`] to [`Spec`].
 //!
-//! A rule over sizes is decided here when the sizes are known. When one is the user's `const`, the same rule becomes an
-//! [`Assertion`] for rustc. After a broken rule the spec goes on with a value that keeps it.
+//! A rule over sizes is decided here if the sizes are known. If one is the user's `const`, the same rule becomes an [`Assertion`]
+//! for rustc. After a broken rule the spec continues with a valid value.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -58,7 +58,7 @@ pub(crate) fn check(mut draft: Draft, krate: &TokenStream, cx: &Diagnostics) -> 
     spec
 }
 
-/// Gives every value that only rustc can evaluate a name of its own.
+/// Gives every value that only rustc can evaluate a named constant.
 fn name_constants(draft: &mut Draft) -> Vec<TokenStream> {
     let mut constants = Vec::new();
     let layer = draft.item.name.unraw();
@@ -172,7 +172,7 @@ impl Checker<'_> {
         body::check(&self.draft.body, &sizes, self)
     }
 
-    /// Gives a value in the body that only rustc can evaluate a name of its own.
+    /// Gives a value in the body that only rustc can evaluate a named constant.
     pub(super) fn name_constant(&mut self, value: &mut dyn Constant) {
         let layer = self.draft.item.name.unraw();
         let name = format_ident!("__{layer}_body_{}", self.constants.len() + 1);
@@ -194,7 +194,7 @@ impl Checker<'_> {
         entry.is_some_and(|entry| matches!(entry.value, Value::Invalid))
     }
 
-    /// What `key` was given, or the key where that is missing, for errors about the value.
+    /// The value of `key` as written, or the key if it is missing, for errors about the value.
     pub(super) fn origin(&self, key: &str) -> TokenStream {
         match self.entry(key) {
             Some(entry) if entry.origin.is_empty() => entry.name.to_token_stream(),
@@ -222,8 +222,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Decides a rule: `holds` if it could be computed, otherwise `condition`, which rustc will compute.
-    /// `message` is asked for only if the rule is broken or must be left to rustc.
+    /// Decides a rule: `holds` if it could be computed, otherwise `condition`, which rustc will evaluate. `message` is only
+    /// called if the rule is broken or must be left to rustc.
     pub(super) fn require(
         &mut self,
         at: &TokenStream,
@@ -287,7 +287,7 @@ impl Checker<'_> {
         })
     }
 
-    /// The default width of a head is `d_model / heads`: that must come out even.
+    /// The default width of a head is `d_model / heads`, which must have no remainder.
     fn heads(&mut self, d_model: &Size) -> Size {
         let heads = self.required("heads", 1);
         let given = match self.score() {
@@ -374,7 +374,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Two keys that exclude each other: the error stands at the second one.
+    /// Two keys that exclude each other. The error is at the second one.
     pub(super) fn contradiction(&self, key: &str, message: &str) {
         self.cx.error(self.origin(key), message);
     }
@@ -501,7 +501,7 @@ impl Checker<'_> {
         complete.then_some(mask)
     }
 
-    /// Its sizes are within bounds, and it says how positions line up where they do not by themselves.
+    /// Checks that its sizes are within bounds, and that it states the alignment where that is ambiguous.
     fn mask_word(&mut self, atom: &Atom, cross: bool) -> bool {
         let before = self.cx.count();
         for arg in ["n", "dilation"]
@@ -518,7 +518,7 @@ impl Checker<'_> {
         self.cx.count() == before
     }
 
-    /// What `ensure` asks for is proved of the mask.
+    /// Proves the claims of `ensure`.
     fn claims(&mut self, spec: &Spec) {
         let Some(Value::Claims(claims)) = self.entry("ensure").map(|entry| &entry.value) else {
             return;
@@ -546,7 +546,7 @@ fn is_bounded(size: &Size, largest: u64) -> TokenStream {
     quote!(#size >= 1 && #size as u64 <= #largest)
 }
 
-/// A rule about `sizes`. One that is out of bounds is an error of its own.
+/// A rule about `sizes`, which holds if one of them is out of bounds: that is reported elsewhere.
 pub(super) fn unless_out_of_bounds(sizes: &[&Size], rule: TokenStream) -> TokenStream {
     let unknown = sizes.iter().filter(|size| size.value.is_none());
     let bounded = unknown.map(|size| is_bounded(size, LARGEST_SIZE));
@@ -565,7 +565,7 @@ impl ToTokens for Assertion {
         tokens.extend(quote! {
             #[allow(clippy::all, clippy::pedantic)]
         });
-        // The message is an argument: its braces are no places for others.
+        // The message is an argument, so its braces are not placeholders.
         tokens.extend(quote_spanned!(end=> #start(#condition, "{}", #message);));
     }
 }

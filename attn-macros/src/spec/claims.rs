@@ -1,4 +1,4 @@
-//! What `ensure` asks to be proved of a mask.
+//! The claims of `ensure` about a mask.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -12,7 +12,7 @@ use crate::messages;
 use crate::score::prove::{Claim, Verdict, unknown_sizes};
 use crate::score::{Data, Expr, Var, builtin};
 
-/// `causal & every_query_attends`, perhaps in braces. `None` after a mistake, which is reported.
+/// Parses `causal & every_query_attends`, which may be in braces. `None` after a mistake, which has been reported.
 pub(super) fn parse(
     tokens: &TokenStream,
     key: &'static Key,
@@ -62,7 +62,7 @@ fn without_braces(tokens: &TokenStream) -> TokenStream {
     }
 }
 
-/// Whether `expr` reads `var`, but as an index of data.
+/// Whether `expr` reads `var` other than in an index of data.
 fn reads_index(expr: &Expr, var: Var) -> bool {
     match expr {
         Expr::Data { .. } => false,

@@ -1,17 +1,17 @@
 //! The one table of names from other libraries and languages: suggestions of both macros read it.
 
-/// Where a name stands that is not known there.
+/// The place of an unknown name.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Place {
     /// A key of a layer, in `attention!` and in `model!`.
     Key,
-    /// What a `model!` calls.
+    /// An operation of `model!`.
     Operation,
     /// A name in a function of a body.
     Function,
 }
 
-/// Names for something that is written in another form here.
+/// Names whose meaning has another notation here.
 struct Form {
     place: Place,
     names: &'static [&'static str],
@@ -68,7 +68,7 @@ pub(crate) fn forms() -> impl Iterator<Item = (Place, &'static str)> {
         .flat_map(|form| form.names.iter().map(|name| (form.place, *name)))
 }
 
-/// Every name that has only another name here, and that name.
+/// Every name that is only spelt differently here, and the name here.
 #[cfg(test)]
 pub(crate) fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {
     ALIASES.iter().copied()
@@ -84,7 +84,7 @@ const MODULE: &str =
     "another module is called by its type: `module::<Type, out = [batch, seq, d_model]>(x)`";
 const NO_ITEMS: &str = "there is no access to parts of a value; a module of your own has it: `module::<Type, out = [..]>(x)`";
 
-/// Things from elsewhere that have another form here.
+/// Names from elsewhere with another notation here.
 static FORMS: &[Form] = &[
     key(
         &[
@@ -445,7 +445,7 @@ static FORMS: &[Form] = &[
     ),
 ];
 
-/// Names from elsewhere that have another name here.
+/// Names from elsewhere that are only spelt differently here.
 static ALIASES: &[(&str, &str)] = &[
     ("n_head", "heads"),
     ("n_heads", "heads"),

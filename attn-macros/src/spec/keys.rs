@@ -17,11 +17,11 @@ pub(crate) enum Kind {
     Size,
     /// A number, or a constant expression for one.
     Number,
-    /// One of these words, perhaps with arguments.
+    /// One of these words, with optional arguments.
     Word(&'static [Word]),
     /// These words, combined by `&`, `|`, `!` and parentheses.
     Mask(&'static [Word]),
-    /// These words, combined by `&`, perhaps in braces.
+    /// These words, combined by `&`, optionally in braces.
     Claims(&'static [Word]),
     /// `true`, `false`, or a list of projections.
     Projections,
@@ -45,7 +45,7 @@ pub(crate) struct Arg {
     pub(crate) kind: ArgKind,
 }
 
-/// What an argument may be.
+/// The kinds of arguments.
 pub(crate) enum ArgKind {
     Size {
         default: Option<u64>,
@@ -79,7 +79,7 @@ const fn number(name: &'static str, default: Option<f64>) -> Arg {
     }
 }
 
-/// How query positions line up with key positions when the two lengths differ.
+/// The alignment of query positions with key positions when the two lengths differ.
 const ALIGNMENT: Arg = Arg {
     name: "alignment",
     kind: ArgKind::Flag(&["upper_left", "lower_right"]),
@@ -403,7 +403,7 @@ impl Key {
 }
 
 impl Word {
-    /// The word with the arguments that it cannot do without.
+    /// The word with its required arguments only.
     pub(crate) fn shortest(&self) -> String {
         let needed = self.args.iter().filter(|arg| {
             matches!(
@@ -418,7 +418,7 @@ impl Word {
         format!("{}({})", self.name, needed.join(", "))
     }
 
-    /// How the word is written, arguments included.
+    /// The notation of the word, including its arguments.
     pub(crate) fn usage(&self) -> String {
         if self.args.is_empty() {
             return self.name.to_owned();
@@ -445,7 +445,7 @@ impl Arg {
     }
 }
 
-/// The word that `found` is, here or elsewhere, with its key.
+/// The word and the key that `found` names, here or elsewhere.
 pub(crate) fn owner_of(found: &str) -> Option<(&'static Key, &'static Word)> {
     let is_meant = |word: &Word| word.name == found || is_alias(found, word.name);
     KEYS.iter()

@@ -11,7 +11,7 @@ use super::word::{self, Call};
 use crate::diag::Diagnostics;
 use crate::messages;
 
-/// Which keys a query attends to.
+/// The keys that a query attends to.
 #[derive(Clone, Debug)]
 pub(crate) enum Mask {
     Atom(Atom),
@@ -26,7 +26,7 @@ pub(crate) struct Atom {
     pub(crate) call: Call,
 }
 
-/// How query positions line up with key positions.
+/// The alignment of query positions with key positions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Align {
     /// The first query with the first key.
@@ -54,7 +54,7 @@ impl Atom {
         self.call.flag("symmetric").is_some()
     }
 
-    /// The alignment that was asked for.
+    /// The declared alignment.
     pub(crate) fn align(&self) -> Option<Align> {
         match self.call.flag("alignment")? {
             "lower_right" => Some(Align::LowerRight),
@@ -71,7 +71,7 @@ impl Atom {
         looks_back && !(cross && self.align() == Some(Align::LowerRight))
     }
 
-    /// Compares a query position with a key position, so it must know how these line up.
+    /// Whether it compares a query position with a key position, so that the alignment matters.
     pub(crate) fn compares_positions(&self) -> bool {
         self.call
             .word
@@ -101,8 +101,8 @@ impl Mask {
         }
     }
 
-    /// Whether it shows a query no later key, as its words say: `causal` does not, and `padding` does. `None` where they do not say.
-    /// (In cross-attention, a query that is lined up with the last key has a smaller index than keys before it.)
+    /// Whether its words exclude later keys: `causal` does, and `padding` does not. `None` if the words do not decide. (In
+    /// cross-attention, a query that is aligned with the last key has a smaller index than keys before it.)
     pub(super) fn is_one_sided(&self, cross: bool) -> Option<bool> {
         match self {
             Mask::Atom(atom) => Some(atom.is_one_sided(cross)),
@@ -118,7 +118,7 @@ impl Mask {
         }
     }
 
-    /// The sizes that the definitions of the words compare with and divide by: none of them is 0.
+    /// The sizes that the definitions of the words compare with and divide by. None of them is 0.
     pub(crate) fn lengths(&self) -> Vec<Size> {
         let lengths = self.atoms().into_iter().flat_map(|atom| {
             let [n, dilation] = ["n", "dilation"].map(|arg| atom.size(arg));
@@ -140,7 +140,7 @@ impl Mask {
     }
 }
 
-/// The mask that `tokens` spell. What could not be understood is reported, and stands as `none` in it.
+/// Parses the mask in `tokens`. A part that is not understood is reported, and becomes `none`.
 pub(crate) fn parse(
     tokens: &TokenStream,
     key: &'static Key,
@@ -157,13 +157,13 @@ pub(crate) fn parse(
     parser.parse_all(tokens, tokens)
 }
 
-/// Each stands inside of the one before in what is emitted, and rustc goes down there by functions that call themselves.
+/// The emitted types of the words are nested, and rustc processes them recursively.
 const MOST_WORDS: usize = 250;
 
 struct Parser<'a> {
     key: &'static Key,
     words: &'static [Word],
-    /// The words that may still come; `None` after it was reported that there are too many.
+    /// The number of words that are still allowed, or `None` after the error that there are too many.
     words_left: Cell<Option<usize>>,
     cx: &'a Diagnostics,
 }
@@ -255,7 +255,7 @@ impl Parser<'_> {
         left.is_some()
     }
 
-    /// Consumes the operator `symbol` if it is next. A doubled one, or the word for it, is read as one, after an error.
+    /// Consumes the operator `symbol` if it is next. A doubled operator, or its word, is accepted after an error.
     fn next_is(&mut self, rest: &mut Tokens, symbol: char) -> bool {
         let word = match symbol {
             '&' => "and",

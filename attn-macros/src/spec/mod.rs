@@ -1,7 +1,7 @@
 //! From tokens to a checked [`Spec`].
 //!
-//! [`parse`] never fails: it returns what it understood as [`Draft`]s and reports the rest. [`check`] applies defaults and
-//! rules; where a rule is broken it reports and goes on with a value that keeps it.
+//! [`parse`] never fails: it returns the parts that it understood as [`Draft`]s and reports the rest. [`check`] applies defaults
+//! and rules. It reports a broken rule and continues with a valid value.
 
 pub(crate) mod body;
 mod check;
@@ -47,7 +47,7 @@ pub(crate) struct Spec {
     /// `None` is 1.
     pub(crate) scale: Option<Real>,
     pub(crate) softcap: Option<Real>,
-    /// Of the header or of the body.
+    /// The normalizer of the header or of the body.
     pub(crate) normalizer: Normalizer,
     pub(crate) position: Position,
     pub(crate) qk_norm: QkNorm,
@@ -62,12 +62,12 @@ pub(crate) struct Spec {
     pub(crate) constants: Vec<TokenStream>,
     /// Rules over sizes that only rustc can evaluate.
     pub(crate) assertions: Vec<Assertion>,
-    /// Something was wrong: emit the item so that its uses compile, whatever they pass.
+    /// There was a mistake: the item is emitted so that its uses compile with any arguments.
     pub(crate) poisoned: bool,
 }
 
 impl Spec {
-    /// The mask of the header and that of the body: a query attends where both let it. `None` is everywhere.
+    /// The conjunction of the masks of the header and of the body. `None` is no mask.
     pub(crate) fn predicate(&self) -> Option<Expr> {
         let header = (!self.mask.is_none()).then(|| builtin::mask(&self.mask));
         match (header, self.body.mask.clone()) {
@@ -76,7 +76,7 @@ impl Spec {
         }
     }
 
-    /// The layer's mask, to be reasoned about.
+    /// The layer's mask, as the subject of proofs.
     pub(crate) fn subject<'a>(&'a self, predicate: &'a Expr) -> Subject<'a> {
         Subject {
             mask: predicate,
@@ -103,7 +103,7 @@ pub(crate) enum Dim {
     Size(Size),
 }
 
-/// As a body names it.
+/// The notation of a body.
 impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -123,13 +123,13 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// The `#[cfg]`s: they hold for all that is emitted.
+    /// The `#[cfg]`s, which apply to all emitted items.
     pub(crate) fn cfgs(&self) -> impl Iterator<Item = &Attribute> {
         self.attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
     }
 }
 
-/// A condition for rustc to check, and what to say at `at` if it does not hold.
+/// A condition for rustc to check, and the message at `at` if it does not hold.
 pub(crate) struct Assertion {
     pub(crate) at: TokenStream,
     pub(crate) condition: TokenStream,
@@ -142,7 +142,7 @@ pub(crate) enum Score {
     Dot,
     Additive,
     Bilinear,
-    /// The body gives it without one of queries and keys: there are none.
+    /// The body computes the score without queries and keys: there are none.
     OfPlaces,
 }
 
@@ -155,7 +155,7 @@ pub(crate) enum Normalizer {
     Sink,
     Sparsemax,
     Entmax15,
-    /// The weight is a function of the score and of the place.
+    /// The weight is a function of the score and of the position.
     Elementwise(Expr),
 }
 
@@ -223,7 +223,7 @@ impl Projections {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Init {
-    /// As PyTorch's layer of this kind, `torch.nn.MultiheadAttention` for an attention.
+    /// The initial distribution of PyTorch's layer of this kind, such as `torch.nn.MultiheadAttention`.
     Torch,
     XavierUniform,
     KaimingUniform,
@@ -233,10 +233,10 @@ pub(crate) enum Init {
 }
 
 impl Init {
-    /// The name of the number that has to be positive, for a message.
+    /// The name of the number that must be positive, for a message.
     pub(crate) const STD: &str = "std` of `normal";
 
-    /// What a word of the key `init` asks for.
+    /// The initial distribution for a word of the key `init`.
     pub(crate) fn of(call: &Call) -> Self {
         match call.word.name {
             "xavier_uniform" => Init::XavierUniform,

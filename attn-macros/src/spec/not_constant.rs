@@ -1,4 +1,4 @@
-//! Expressions that cannot stand in a constant of Rust, although a user would expect it.
+//! Expressions that are not allowed in a constant of Rust, although a user may expect it.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
@@ -26,7 +26,7 @@ pub(super) fn find(expr: &Expr) -> Option<NotConstant> {
     search(expr, &|_| false)
 }
 
-/// The first name of one segment in `expr` that no constant has: these are written in capitals.
+/// The first name of one segment in `expr` that cannot be a constant: those are written in capitals.
 pub(super) fn find_name(expr: &Expr) -> Option<Ident> {
     let is_variable = |name: &Ident| {
         let name = name.to_string();
@@ -89,7 +89,7 @@ fn power(binary: &syn::ExprBinary) -> Option<(TokenStream, &Expr)> {
     }
 }
 
-/// The number that `expr` is meant to be, if it is made of literals: for a help.
+/// The number that `expr` stands for, if it consists of literals: for a help.
 pub(crate) fn meant(expr: &Expr) -> Option<f64> {
     let value = match inner(expr) {
         Expr::Lit(lit) => match &lit.lit {

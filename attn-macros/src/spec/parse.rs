@@ -16,14 +16,14 @@ use super::{Item, Projections, not_constant, text};
 use crate::diag::Diagnostics;
 use crate::messages;
 
-/// A declaration as written: what could be understood of each key.
+/// A declaration as written: the understood part of each key.
 pub(crate) struct Draft {
     pub(crate) item: Item,
     pub(crate) entries: Vec<Entry>,
     pub(crate) body: BodyDraft,
-    /// The list of keys came to its end, so what is not in it is missing.
+    /// The list of keys was parsed to its end, so other keys are missing.
     pub(crate) complete: bool,
-    /// Something could not be understood, and was reported.
+    /// There was a mistake, which has been reported.
     pub(crate) poisoned: bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
     pub(crate) key: &'static Key,
     /// The key as written.
     pub(crate) name: Ident,
-    /// The name is only near the key's: that is reported.
+    /// The name is only similar to the key's, which has been reported.
     guessed: bool,
     pub(crate) value: Value,
     /// The tokens of the value.
@@ -62,7 +62,7 @@ pub(crate) enum Value {
     },
     Claims(Vec<Call>),
     Projections(Projections),
-    /// Of a type or a shape: what `model!` reads itself.
+    /// The tokens of a type or a shape, which `model!` parses itself.
     Tokens(TokenStream),
     /// Not understood, and reported.
     Invalid,
@@ -97,12 +97,12 @@ impl Draft {
     }
 }
 
-/// Everything in `input`: the path of the facade crate, then the declarations.
+/// Parses `input`: the path of the facade crate, then the declarations.
 pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<Draft>) {
     let parser = |input: ParseStream<'_>| {
         let krate = parse_crate(input);
         let mut drafts = Vec::new();
-        // Perhaps all of it was a comment, which is reported.
+        // The whole input may have been a comment, which has been reported.
         if input.is_empty() && cx.count() == 0 {
             cx.here(input, messages::EMPTY);
         }
@@ -126,7 +126,7 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<D
     })
 }
 
-/// Takes `draft` in, unless its name is taken. (What `#[cfg]` chooses among may have one name.)
+/// Adds `draft`, unless its name is taken. (Alternatives of `#[cfg]` may have one name.)
 fn push_item(drafts: &mut Vec<Draft>, draft: Draft, cx: &Diagnostics) {
     let name = &draft.item.name;
     let clashes =
@@ -147,8 +147,8 @@ pub(crate) fn parse_crate(input: ParseStream<'_>) -> TokenStream {
     path.unwrap_or_else(|_| quote!(::attn))
 }
 
-/// Without the invisible groups in which a macro hands on the fragments it matched. Those that are part of a value keep
-/// together in parentheses; attributes and visibilities do not. A body stays as it is: syn reads it.
+/// Removes the invisible groups around fragments of a macro. Those that are part of a value become parentheses; attributes and
+/// visibilities do not. A body is left as it is, since syn parses it.
 fn flatten(tokens: TokenStream, in_value: bool) -> TokenStream {
     let mut in_value = in_value;
     let mut after_keys = false;
@@ -234,13 +234,13 @@ pub(crate) fn expect<T: syn::parse::Parse>(
     input: ParseStream<'_>,
     message: &str,
 ) -> syn::Result<T> {
-    // The error of a failed parse stands at the token in the way, or at the end.
+    // The error of a failed parse is at the unexpected token, or at the end.
     input
         .parse()
         .map_err(|error: syn::Error| syn::Error::new(error.span(), message))
 }
 
-/// To the end of a declaration that could not be read: its `;`, or its body.
+/// Skips a declaration with a mistake: to its `;` or its body.
 fn skip_item(input: ParseStream<'_>) {
     while let Ok(token) = input.parse::<TokenTree>() {
         match token {
@@ -317,7 +317,7 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
     Some(Entry::new(key, name, parsed, value))
 }
 
-/// The name of a variable or of a key in a value that rustc computes.
+/// The name of a variable or of a key in a value that rustc would have to evaluate.
 fn unknown_constant(key: &Key, value: &TokenStream) -> Option<Ident> {
     match key.kind {
         Kind::Size | Kind::Number => not_constant::find_name(&syn::parse2(value.clone()).ok()?),
@@ -325,12 +325,12 @@ fn unknown_constant(key: &Key, value: &TokenStream) -> Option<Ident> {
     }
 }
 
-/// An entry as written, in whatever form.
+/// An entry as written, in any form.
 struct EntryParts {
     /// `attn.` or `const`, which do not belong there.
     before: TokenStream,
     name: Ident,
-    /// `=`, or what stands in its place: `=>`, `:`, `: usize =`.
+    /// `=`, or the sign in its place: `=>`, `:`, `: usize =`.
     equals: TokenStream,
     value: TokenStream,
 }
@@ -373,7 +373,7 @@ impl EntryParts {
         })
     }
 
-    /// Reports what stands before the key, and what is no `=`.
+    /// Reports tokens before the key, and a sign other than `=`.
     fn check(&self, cx: &Diagnostics) {
         let EntryParts {
             before,
@@ -393,7 +393,7 @@ impl EntryParts {
     }
 }
 
-/// The size that was probably meant, so that it is not missing as well.
+/// The size that was probably meant, so that it is not reported as missing as well.
 fn guess(name: Ident, origin: TokenStream) -> Option<Entry> {
     let sizes = KEYS.iter().filter(|key| matches!(key.kind, Kind::Size));
     if instead_of(&name.to_string(), Place::Key).is_some() {

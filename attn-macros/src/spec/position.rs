@@ -9,8 +9,7 @@ use super::{Position, Score, Spec};
 use crate::messages;
 
 impl Checker<'_> {
-    /// Every position scheme is made for products of queries and keys. `mask_is_sound`: what `spec` says of the mask is what
-    /// was written.
+    /// Position schemes require products of queries and keys. `mask_is_sound`: the mask of `spec` is the one that was written.
     pub(super) fn position(&mut self, spec: &Spec, mask_is_sound: bool) -> Position {
         if spec.score == Score::OfPlaces {
             return Position::None;
@@ -42,7 +41,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A rotation turns pairs of coordinates. A width that does not come out even of `d_model / heads` is an error of its own.
+    /// A rotation acts on pairs of coordinates. A width `d_model / heads` with a remainder is reported elsewhere.
     fn rope(&mut self, call: &Call, head_dim: &Size, (d_model, heads): (&Size, &Size)) -> Position {
         let theta = call.number("theta");
         let positive = theta.origin.is_empty() || self.is_positive(&theta, "theta` of `rope");
@@ -79,8 +78,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether no bucket is for keys after the query: as `bidirectional` says, or the words of the mask. (A proof would not do: the
-    /// biases of a layer must not depend on what can be proved.) `None` after a mistake.
+    /// Whether there are no buckets for keys after the query: by `bidirectional`, or by the words of the mask. (Proofs do not
+    /// count: the biases of a layer must not depend on what can be proved.) `None` after a mistake.
     fn is_one_sided(&self, spec: &Spec, mask_is_sound: bool) -> Option<bool> {
         if self.has("bidirectional") {
             return Some(self.word("bidirectional")?.word.name == "false");
@@ -90,7 +89,7 @@ impl Checker<'_> {
         }
         let by_words = spec.mask.is_one_sided(spec.d_context.is_some());
         let decided = match spec.body.mask {
-            // It takes away from what the words show.
+            // It removes pairs from those that the words allow.
             Some(_) => by_words.filter(|one_sided| *one_sided),
             None => by_words,
         };
@@ -112,7 +111,7 @@ impl Checker<'_> {
                 return Position::None;
             }
         }
-        // The errors stand at the numbers, where these were written.
+        // The errors are at the numbers, if these were written.
         let at = |size: &Size| match size.origin.is_empty() {
             true => call.origin.clone(),
             false => size.origin.clone(),

@@ -1,4 +1,4 @@
-//! Tokens as a person writes them, on one line.
+//! Tokens as formatted source text, on one line.
 
 use proc_macro2::{Delimiter, Punct, Spacing, TokenStream, TokenTree};
 use syn::{Attribute, Expr, ExprLit, Lit, Meta, MetaNameValue};
@@ -17,7 +17,7 @@ pub(crate) fn of(tokens: &TokenStream) -> String {
     writer.text
 }
 
-/// A type as a person writes it: no blanks inside of `<>`.
+/// A type as formatted source text: no blanks inside of `<>`.
 pub(crate) fn of_type(tokens: &TokenStream) -> String {
     let text = of(tokens);
     let text = text.replace(" < ", "<").replace(" <", "<");
@@ -46,7 +46,7 @@ struct Writer {
     text: String,
     /// No blank before the next token.
     glued: bool,
-    /// The tokens so far can stand to the left of an operator, or be called.
+    /// Whether the tokens so far can be the left operand of an operator, or be called.
     operand: bool,
 }
 
@@ -76,7 +76,7 @@ impl Writer {
     fn write_punct(&mut self, punct: &Punct, last: bool) {
         let symbol = punct.as_char();
         let joint = punct.spacing() == Spacing::Joint;
-        // A sign, a negation, a borrow: what follows belongs to it.
+        // A sign, a negation or a borrow is attached to the token after it.
         let prefix = !self.operand && matches!(symbol, '-' | '!' | '&' | '*' | '\'' | '#' | '$');
         let tight = matches!(symbol, '.' | ':');
         let trailing = matches!(symbol, ',' | ';' | '?' | '!') && self.operand && !joint;

@@ -1,4 +1,4 @@
-//! Sizes and numbers: known while expanding where they can be, and Rust's to evaluate where not.
+//! Sizes and numbers: known during expansion if possible, and otherwise evaluated by rustc.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,10 +9,10 @@ use syn::{BinOp, Expr, Lit, UnOp};
 
 use super::text;
 
-/// A value that perhaps only rustc can evaluate.
+/// A value that only rustc may be able to evaluate.
 pub(crate) trait Constant {
-    /// The item that evaluates the value under `name`, by which it goes from now on; nothing if it is known. Evaluated once
-    /// and with a type, a mistake in it is one error, at its tokens.
+    /// The item that evaluates the value under `name`, which replaces it; nothing if it is known. As a single typed constant, a
+    /// mistake in it is one error, at its tokens.
     fn name(&mut self, name: &Ident) -> Option<TokenStream>;
 
     /// The type of that item.
@@ -23,7 +23,7 @@ pub(crate) trait Constant {
 }
 
 trait ReplaceBy {
-    /// Puts `name` here, at the place of what it stands for, and returns both.
+    /// Puts `name` here, with the span of the replaced tokens, and returns both.
     fn replace_by(&mut self, name: &Ident) -> (Ident, TokenStream);
 }
 

@@ -43,7 +43,7 @@ impl Call {
         }
     }
 
-    /// The size that the argument `name` has. Its presence is the table's promise.
+    /// The size of the argument `name`. The table guarantees that it is present.
     pub(crate) fn size(&self, name: &str) -> Size {
         match self.arg(name) {
             Some(ArgValue::Size(size)) => size.clone(),
@@ -51,7 +51,7 @@ impl Call {
         }
     }
 
-    /// The number that the argument `name` has. Its presence is the table's promise.
+    /// The number of the argument `name`. The table guarantees that it is present.
     pub(crate) fn number(&self, name: &str) -> Real {
         match self.arg(name) {
             Some(ArgValue::Number(number)) => number.clone(),
@@ -59,7 +59,7 @@ impl Call {
         }
     }
 
-    /// Which of the words of a flag was given.
+    /// The word of a flag that was given.
     pub(crate) fn flag(&self, name: &str) -> Option<&'static str> {
         match self.arg(name) {
             Some(ArgValue::Flag(flag)) => *flag,
@@ -122,7 +122,7 @@ pub(crate) fn parse_number(tokens: &TokenStream, what: &str, cx: &Diagnostics) -
     number
 }
 
-/// Reports what only the running program could compute in `expr`.
+/// Reports parts of `expr` that only the running program could compute.
 fn is_run_time(expr: &Expr, cx: &Diagnostics) -> bool {
     let found = not_constant::find(expr);
     match &found {
@@ -235,7 +235,7 @@ pub(crate) fn next_wrong_group<I: Iterator<Item = TokenTree>>(
     }
 }
 
-/// The word `name` with what stood in its parentheses.
+/// Parses the word `name` with the contents of its parentheses.
 pub(crate) fn parse_call(
     name: Ident,
     group: Option<proc_macro2::Group>,
@@ -249,7 +249,7 @@ pub(crate) fn parse_call(
         return parse_args(word, &name, group, cx);
     }
     cx.error(&name, messages::unknown_word(key, &found));
-    // Go on with the word that was probably meant: what is said of it, as its parameters, is then no error as well.
+    // Continue with the word that was probably meant, so that later errors are about its arguments only.
     let near = named(nearest(&found, words.iter().map(|word| word.name))?)?;
     parse_args(near, &name, group, &Diagnostics::default())
 }
@@ -360,7 +360,7 @@ fn parse_arg(
     fill(slots, position, value, word, tokens, cx);
 }
 
-/// `=`, or the `:` of another language, which is no part of a path.
+/// Whether it is `=`, or the `:` of another language, which is not part of a path.
 fn is_equals(sign: &Punct, value: &[TokenTree]) -> bool {
     let is_path =
         matches!(value.first(), Some(TokenTree::Punct(second)) if second.as_char() == ':');

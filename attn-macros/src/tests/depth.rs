@@ -1,14 +1,14 @@
-//! Nesting that is too deep is an error at its token, and not the end of the compiler.
+//! Nesting that is too deep is an error at its token, and does not crash the compiler.
 
 use super::support::{Report, parse_file, reports, tokens};
 use crate::depth::DEEPEST;
 use crate::pipeline;
 
-/// A layer or a model in which something is nested.
+/// A layer or a model with nesting.
 struct Nest {
-    /// The tokens before it and behind it.
+    /// The tokens before and after it.
     around: [&'static str; 2],
-    /// What is repeated before and behind the innermost.
+    /// The tokens that are repeated before and after the innermost part.
     nest: [&'static str; 2],
     innermost: &'static str,
     is_model: bool,
@@ -89,7 +89,7 @@ impl Nest {
         format!("{before}{open}{}{close}{behind}", self.innermost)
     }
 
-    /// The errors that it has.
+    /// The errors for this depth.
     fn reports(&self, depth: usize) -> Vec<Report> {
         let tokens = tokens(&self.text(depth));
         let output = match self.is_model {
@@ -101,7 +101,7 @@ impl Nest {
 }
 
 #[test]
-fn what_is_nested_too_deep_is_one_error_where_it_is() {
+fn nesting_too_deep_is_one_error_at_its_token() {
     for nest in &NESTS {
         for depth in [DEEPEST + 2, 1_000, 10_000] {
             let text = nest.text(depth);
@@ -116,7 +116,7 @@ fn what_is_nested_too_deep_is_one_error_where_it_is() {
                 panic!("{found:?} in {}..", &text[..100]);
             };
             assert!(message.starts_with("nested too deep"), "{message}");
-            // So many have been opened before it, but for the operators that the name of a key has.
+            // The number of groups that are open there, except for the operators in the name of a key.
             let before = &text[..at.start];
             let opened = ["(", "{", "[", "!"].map(|open| before.matches(open).count());
             let closed = [")", "}", "]"].map(|close| before.matches(close).count());
@@ -131,7 +131,7 @@ fn what_is_nested_too_deep_is_one_error_where_it_is() {
 }
 
 #[test]
-fn what_is_nested_less_is_no_error() {
+fn nesting_below_the_limit_is_accepted() {
     for nest in &NESTS {
         let found = nest.reports(DEEPEST - 5);
         let is_deep = |report: &Report| report.message.starts_with("nested too deep");
@@ -139,7 +139,7 @@ fn what_is_nested_less_is_no_error() {
     }
 }
 
-/// Each word stands inside of the one before in what is emitted.
+/// Each word is nested in the one before in the emitted code.
 #[test]
 fn a_mask_of_very_many_words_is_one_error() {
     for operator in [" & ", " | ", " & (causal | chunked(2)) | "] {

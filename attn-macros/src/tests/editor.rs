@@ -1,4 +1,4 @@
-//! The expansion for editors: the names that a declaration has, where they stand, and those that may stand there.
+//! The expansion for editors: the names of a declaration, their positions, and the names that are possible there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ use super::random::words;
 use super::support::cases;
 use crate::{editor, pipeline};
 
-/// What an expansion for an editor starts with.
+/// The first part of an expansion for an editor.
 struct Told {
-    /// Every name that is written, as a path.
+    /// Every written name, as a path.
     paths: Vec<String>,
-    /// The names that each module has, by its path.
+    /// The names of each module, by its path.
     modules: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -42,7 +42,7 @@ impl Told {
         Told { paths, modules }
     }
 
-    /// The paths that lead to no name.
+    /// The paths that do not resolve.
     fn lost(&self) -> Vec<&String> {
         let is_there = |path: &&String| {
             let (module, name) = path.rsplit_once("::").expect("a path");
@@ -77,7 +77,7 @@ fn path_of(stmt: &syn::Stmt) -> String {
     text.replace([' ', ';'], "")
 }
 
-/// The names in `items`: constants, and those of the modules that are used.
+/// The names in `items`: constants, and those of imported modules.
 fn enter(path: &str, items: &[syn::Item], modules: &mut BTreeMap<String, BTreeSet<String>>) {
     let mut names = BTreeSet::new();
     for item in items {
@@ -195,7 +195,7 @@ fn a_key_without_its_name_is_documented_where_its_number_stands() {
 }
 
 #[test]
-fn for_rustc_there_are_no_names() {
+fn expansions_for_rustc_have_no_editor_names() {
     let source: TokenStream = REST.parse().expect("tokens");
     let [rustc, editor] = [quote!([::attn]), quote!([editor::attn])]
         .map(|path| pipeline::model(quote!(#path #source)).to_string());
@@ -203,7 +203,7 @@ fn for_rustc_there_are_no_names() {
     assert!(editor.ends_with(&rustc), "the rest of it is the same");
 }
 
-/// Whatever the tokens, the names of an editor are items, and the expansion after them is that for rustc.
+/// For any tokens, the names for an editor are items, and the rest of the expansion is that for rustc.
 fn check(soup: &[Soup], head: &str, expand: fn(TokenStream) -> TokenStream) {
     let text = format!("{head} {}", trees::to_text(soup));
     let tokens = trees::to_tokens(&text);

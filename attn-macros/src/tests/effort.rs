@@ -1,4 +1,4 @@
-//! However a declaration of 200 tokens is written, its expansion takes a limited number of steps.
+//! Any declaration of 200 tokens expands in a limited number of steps.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -6,13 +6,13 @@ use super::support::{Report, expand, parse_file, reports, tokens};
 use crate::pipeline;
 use crate::score::budget;
 
-/// Steps of an expansion: of the analyses with a budget, and parts of expressions that are made, read or written. So many take
-/// less than two seconds in a macro without optimisation.
+/// The maximum steps of an expansion: those of analyses with a budget, and the parts of expressions that are built, read or
+/// written. They take less than two seconds in a macro without optimisation.
 const MOST_STEPS: usize = 2_000_000;
 
 const MOST_TOKENS: usize = 200;
 
-/// Tokens of an expansion. A model of a dozen attentions has most: each is a layer of its own.
+/// The maximum tokens of an expansion. A model of a dozen attentions has the most, as each is a separate layer.
 const MOST_EMITTED: usize = 150_000;
 
 fn count(tokens: TokenStream) -> usize {
@@ -390,7 +390,7 @@ fn model(sizes: &str, statements: &str) -> String {
     )
 }
 
-/// Nothing in a model stands in the expansion as often as it is read.
+/// No part of a model is expanded as often as it is read.
 #[test]
 fn a_model_expands_to_a_limited_number_of_tokens() {
     let doubled = |at| format!(", s{at} = {{ s{0} * s{0} }}", at - 1);
@@ -441,8 +441,8 @@ fn a_model_expands_to_a_limited_number_of_tokens() {
     }
 }
 
-/// That some of twelve weights have a certain sum, by the bits of an index. They never do: five are too light, and six too heavy. But
-/// to see that takes a look at every choice of them.
+/// A condition that some of twelve weights, chosen by the bits of an index, have a certain sum. They never have: five are too
+/// light, and six too heavy. But deciding this requires trying every choice of them.
 fn never(index: &str) -> String {
     let weights = chain(12, " + ", |i| {
         format!("{} * ({index} / {} % 2)", 89 + i * 5 % 11, 1 << i)

@@ -1,8 +1,8 @@
-//! Mistakes in the keys: each is said once, at its token, here between `«` and `»`.
+//! Mistakes in the keys: each is reported once, at its token, which is marked by `«` and `»` here.
 
 use super::support::{check_source, expand, parse_file, reports};
 
-/// Of what is added to the keys of a layer.
+/// Claims these messages for tokens that are added to the keys of a layer.
 fn check(keys: &str, messages: &[&str]) {
     check_source(
         &format!("struct L<heads = 2, d_model = 16, {keys}>;"),
@@ -34,7 +34,7 @@ fn keys_from_elsewhere_say_what_to_write() {
 }
 
 #[test]
-fn what_is_no_constant() {
+fn non_constants_are_errors() {
     check(
         "scale = 1.0 / «sqrt»(64.0)",
         &[
@@ -75,7 +75,7 @@ fn what_is_no_constant() {
 }
 
 #[test]
-fn what_stands_in_place_of_the_equals_sign() {
+fn signs_in_place_of_the_equals_sign_are_errors() {
     for (entry, found) in [
         ("kv_heads «=>» 1", "=>"),
         ("kv_heads «:» 1", ":"),
@@ -101,7 +101,7 @@ fn what_stands_in_place_of_the_equals_sign() {
 }
 
 #[test]
-fn values_of_another_form() {
+fn values_of_another_form_are_errors() {
     check(
         "mask = «|q, k| q >= k»",
         &[
@@ -169,9 +169,9 @@ fn comments_of_python_end_with_their_line() {
     );
 }
 
-/// In place of an expression or a type, whatever else is emitted would be an error of its own.
+/// In place of an expression or a type, other emitted items would be errors themselves.
 #[test]
-fn without_a_struct_there_is_nothing_but_the_error() {
+fn input_without_a_struct_expands_to_the_error_only() {
     for source in ["heads = 2, d_model = 16", "", "enum L"] {
         let file = parse_file(expand(source));
         assert_eq!((file.items.len(), reports(&file).len()), (1, 1), "{source}");

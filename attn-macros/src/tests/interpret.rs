@@ -1,4 +1,4 @@
-//! A small interpreter of Rust expressions: what the macro writes, in code and in documentation, is evaluated as written.
+//! A small interpreter of Rust expressions, which evaluates what the macro writes, in code and in documentation.
 
 use quote::ToTokens;
 use syn::{BinOp, Expr, Lit, UnOp};
@@ -9,7 +9,7 @@ use crate::score::eval::Value;
 pub(super) trait Scope {
     fn variable(&self, name: &str) -> Option<Value>;
 
-    /// `receiver.method(args)`, for a receiver that is no value.
+    /// `receiver.method(args)`, for a receiver that is not a value.
     fn method(&self, receiver: &str, method: &str, args: &[Value]) -> Option<Value> {
         let _ = (receiver, method, args);
         None
@@ -21,7 +21,7 @@ pub(super) fn interpret(text: &str, scope: &dyn Scope) -> Value {
     value(&expr, scope)
 }
 
-/// The value of `expr`; panics on what these tests do not expect the macro to write.
+/// The value of `expr`. Panics on expressions that these tests do not expect.
 pub(super) fn value(expr: &Expr, scope: &dyn Scope) -> Value {
     match expr {
         Expr::Paren(inner) => value(&inner.expr, scope),
@@ -82,7 +82,7 @@ fn type_name(ty: &syn::Type) -> String {
     ty.to_token_stream().to_string()
 }
 
-/// The macro wrote what these tests do not know.
+/// Panics: the macro wrote an unexpected expression.
 fn unexpected<T>(found: &impl ToTokens, operands: &[Value]) -> T {
     panic!("`{}` of {operands:?}", found.to_token_stream())
 }
@@ -98,7 +98,7 @@ fn literal(lit: &Lit) -> Value {
 
 fn binary(op: &BinOp, a: Value, b: Value) -> Value {
     match (a, b) {
-        // Documentation may write a float without its point; what is emitted as code, rustc checks.
+        // Documentation may write a float without its point. rustc checks emitted code.
         (Value::Int(a), Value::Float(b)) => float(op, a as f64, b),
         (Value::Float(a), Value::Int(b)) => float(op, a, b as f64),
         (Value::Int(a), Value::Int(b)) => int(op, a, b),

@@ -1,4 +1,4 @@
-//! The composed form of score modifications, to be read.
+//! The composed form of score modifications, as text.
 
 use quote::{ToTokens, quote};
 
@@ -73,7 +73,7 @@ fn distance() -> Expr {
     Expr::from(Var::QIdx) - Var::KvIdx
 }
 
-/// The keys that `near_table` has an element for, as a user would write it: at both ends.
+/// The keys for which `near_table` has an element, with bounds at both ends.
 fn near() -> Expr {
     Expr::from(Var::KvIdx).at_most(Var::QIdx) & distance().less(4)
 }

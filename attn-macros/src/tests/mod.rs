@@ -1,4 +1,4 @@
-//! The macro from inside: what it makes of tokens, without rustc.
+//! Tests of the macro from inside: its results for tokens, without rustc.
 
 mod body;
 mod definitions;

@@ -1,4 +1,4 @@
-//! Whatever the tokens, the macro answers with items and with errors at the user's own tokens.
+//! For any tokens, the macro emits items, and errors at the user's own tokens.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,13 +13,13 @@ use super::random::words;
 use super::support::{Report, cases, expand, parse_file, reports};
 use crate::pipeline;
 
-/// What `tokens` expand to; they were parsed from `text`.
+/// The expansion of `tokens`, which were parsed from `text`.
 fn answer(text: &str, tokens: TokenStream) -> syn::File {
     let expansion = || parse_file(pipeline::attention(quote!([::attn] #tokens)));
     catch_unwind(AssertUnwindSafe(expansion)).unwrap_or_else(|_| panic!("in {text}"))
 }
 
-/// The errors of `tokens`, which were parsed from `text`: every one stands at tokens of the text, once.
+/// The errors of `tokens`, which were parsed from `text`. Each is reported once, at tokens of the text.
 fn check_reports(text: &str, tokens: TokenStream) -> Vec<Report> {
     let reports = reports(&answer(text, tokens.clone()));
     let mut seen = HashSet::new();
@@ -37,7 +37,7 @@ fn check_reports(text: &str, tokens: TokenStream) -> Vec<Report> {
     reports
 }
 
-/// Nothing, or nothing but what a `macro_rules!` makes of a fragment that matched nothing.
+/// No tokens, or only empty groups of a `macro_rules!` fragment.
 fn is_blank(tokens: TokenStream) -> bool {
     tokens.into_iter().all(|token| match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::None && is_blank(group.stream()),
@@ -45,19 +45,19 @@ fn is_blank(tokens: TokenStream) -> bool {
     })
 }
 
-/// Whatever it is, every error stands at its tokens, once.
+/// Every error is reported once, at its tokens.
 pub(super) fn check_soup(soup: &[Soup]) {
     let text = trees::to_text(soup);
     check_reports(&text, trees::to_tokens(&text));
 }
 
-/// Anything after the head of a declaration: most random tokens end before the first key.
+/// Random tokens after the head of a declaration. Without the head most of them end before the first key.
 fn with_a_head(body: Vec<Soup>) -> Vec<Soup> {
     let [head, end] = ["pub struct Layer<", ">;"].map(trees::from_text);
     [head, body, end].concat()
 }
 
-/// The layer of an expansion, if it is there.
+/// Whether the expansion declares the layer.
 fn declares_layer(file: &syn::File) -> bool {
     let is_layer =
         |item: &syn::Item| matches!(item, syn::Item::Struct(item) if item.ident == "Layer");
@@ -93,9 +93,9 @@ proptest! {
         prop_assert!(declares_layer(&file));
     }
 
-    /// Only what comes after the name of a layer was wrong, so it can still be named.
+    /// Only tokens after the name of a layer were wrong, so its name exists.
     #[test]
-    fn after_a_mistake_in_the_keys_the_layer_is_there(
+    fn layers_exist_after_a_mistake_in_their_keys(
         mut entries in valid_entries(),
         place in any::<prop::sample::Index>(),
         mistake in prop::sample::select(&[
@@ -113,7 +113,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_answered_at_the_call_itself() {
+fn errors_never_point_at_the_whole_call() {
     let reports = check_reports("", TokenStream::new());
     assert_eq!(reports.len(), 1);
     assert_eq!(reports[0].at, None);

@@ -1,4 +1,4 @@
-//! What a few specs expand to, for the eyes of a reader: a plain layer and a body whole, of others what they are about.
+//! Expansions of some specs for readers: a plain layer and a body in full, and the relevant parts of others.
 
 use super::support::{expand, parse_file, parts};
 
@@ -23,16 +23,16 @@ macro_rules! expansions {
 }
 
 expansions! {
-    /// All of a plain layer.
+    /// The whole expansion of a plain layer.
     causal_self_attention: "
         /// Looks back.
         pub struct SelfAttention<heads = 8, d_model = 512, mask = causal>;
     ";
-    /// Masks of data and of places: in the composed form, and at a place and on rectangles.
+    /// Masks of data and of positions: in the composed form, for pairs and for rectangles.
     padded_cross_attention ["run", "Attends"]: "
         pub(crate) struct CrossAttention<heads = 2, d_model = 8, d_context = 6, mask = padding & causal(lower_right)>;
     ";
-    /// The kernel of additive scores and a normalizer of each score: both forms.
+    /// The kernel of additive scores with a normalizer of single scores: both forms.
     additive ["run", "forward", "backward", "attention"]: "
         struct Additive<heads = 2, d_model = 8, score = additive(hidden = 5), bias = false, normalizer = sigmoid>;
     ";
@@ -62,11 +62,11 @@ expansions! {
         struct Rotated<heads = 2, d_model = 8, position = rope, qk_norm = l2>;
         struct Bilinear<heads = 3, d_model = 6, score = bilinear, position = alibi>;
     ";
-    /// Constants of the user, each in one of the layer.
+    /// Constants of the user, each evaluated once in a constant of the layer.
     constants_of_the_user ["__Sized_heads", "__Sized_d_model", "__Sized_kv_heads", "__Sized_mask", "__Sized_dropout", "Call", "make_call"]: "
         pub struct Sized<heads = HEADS, d_model = { HEADS * WIDTH }, kv_heads = config::KV_HEADS, mask = sliding_window(WINDOW), dropout = P, position = alibi>;
     ";
-    /// All of a layer with a body.
+    /// The whole expansion of a layer with a body.
     data_of_a_body: "
         struct Graph<heads = 2, d_model = 8, d_context = 6> {
             param bias: [heads, 4] = zeros;
@@ -76,7 +76,7 @@ expansions! {
             fn mask(b, q_idx, kv_idx) { distance[b, q_idx, kv_idx] < 9 && weight[kv_idx] > 0.5 }
         }
     ";
-    /// The errors beside a layer that can be named.
+    /// The errors, and the layer that is emitted in spite of them.
     mistakes ["compile_error", "Mistaken"]: "
         pub struct Mistaken<heads = 7, d_model = 512, mask = caussal, dropout = 1.0>;
     ";

@@ -1,4 +1,4 @@
-//! Expanding text, and reading what came of it.
+//! Helpers that expand text and read the results.
 
 use std::ops::Range;
 
@@ -11,8 +11,8 @@ use crate::graph::{self, Graph};
 use crate::pipeline;
 use crate::spec::{self, Spec};
 
-/// So many random cases, or more if `PROPTEST_CASES` asks for them, the same in every run but for another `PROPTEST_RNG_SEED`; a
-/// failing one is printed, not saved.
+/// The configuration for this number of random cases, or more with `PROPTEST_CASES`. They are the same in every run unless
+/// `PROPTEST_RNG_SEED` differs. A failing case is printed, not saved.
 pub(super) fn cases(count: u32) -> Config {
     let config = Config::default();
     let rng_seed = match config.rng_seed {
@@ -20,7 +20,7 @@ pub(super) fn cases(count: u32) -> Config {
         fixed => fixed,
     };
     Config {
-        // proptest has a default of its own, which would be a floor.
+        // proptest has its own default, which would be a lower bound.
         cases: match std::env::var_os("PROPTEST_CASES") {
             Some(_) => config.cases.max(count),
             None => count,
@@ -31,7 +31,7 @@ pub(super) fn cases(count: u32) -> Config {
     }
 }
 
-/// The tokens that the facade's `attention!` hands on for `spec`.
+/// The tokens that the facade's `attention!` passes on for `spec`.
 pub(super) fn tokens(spec: &str) -> TokenStream {
     let spec: TokenStream = spec.parse().expect("the test's text is made of tokens");
     quote!([::attn] #spec)
@@ -55,8 +55,7 @@ pub(super) fn build(source: &str) -> (Spec, Graph) {
     (spec, graph)
 }
 
-/// A mistake that an expansion reports: the words, and the bytes of the input that they stand at. `None` is the whole
-/// call of the macro.
+/// An error of an expansion: its message, and its byte range in the input. `None` is the whole call of the macro.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) message: String,
@@ -89,8 +88,8 @@ fn join(start: Span, end: Span) -> Option<Range<usize>> {
     (!start.is_empty() && !end.is_empty()).then_some(start.start..end.end)
 }
 
-/// The items of the file with these names, and of those in its `const _` blocks, without their documentation. An
-/// implementation has the name of its trait, a macro that is called its own. Each name is there.
+/// The items of the file with these names, and those in its `const _` blocks, without documentation. An implementation has the
+/// name of its trait, a macro call that of the macro. Every name exists.
 pub(super) fn parts(file: syn::File, names: &[&str]) -> syn::File {
     let hidden: Vec<_> = hidden_items(&file).into_iter().cloned().collect();
     let found = |name: &str| {
@@ -153,7 +152,7 @@ pub(super) fn impl_items(file: &syn::File) -> Vec<&syn::ImplItem> {
     impls.flatten().collect()
 }
 
-/// The first group that follows the identifier `name` in `tokens`, at any depth.
+/// The first group after the identifier `name` in `tokens`, at any depth.
 pub(super) fn group_after(tokens: TokenStream, name: &str) -> Option<TokenStream> {
     let mut found = false;
     for token in tokens {
@@ -186,7 +185,7 @@ pub(super) fn unmarked(marked: &str) -> (String, Vec<Range<usize>>) {
     (text, places)
 }
 
-/// Claims that these messages, in this order, are reported of a marked declaration. One that ends in `..` is the start of a
+/// Claims that these messages, in this order, are reported for a marked declaration. One that ends in `..` is the start of a
 /// message.
 pub(super) fn check_source(marked: &str, messages: &[&str]) {
     let (source, places) = unmarked(marked);

@@ -1,4 +1,4 @@
-//! The tables of the documentation: a row has as many cells as its head.
+//! The tables of the documentation: a row has as many cells as its header.
 
 use std::iter;
 
@@ -28,12 +28,12 @@ fn docs(tokens: TokenStream, found: &mut Vec<String>) {
     }
 }
 
-/// The cells of a row: a `|` is the end of one, unless it is escaped, also in code.
+/// The number of cells of a row. A `|` ends one, unless it is escaped, also in code.
 fn cells(row: &str) -> usize {
     row.replace("\\|", "").matches('|').count() - 1
 }
 
-/// The rows of the tables in `page`, each of which has as many cells as the head.
+/// The rows of the tables in `page`. Each must have as many cells as the header.
 fn rows(page: &str) -> usize {
     let mut width = None;
     let mut rows = 0;
@@ -51,7 +51,7 @@ fn rows(page: &str) -> usize {
 }
 
 #[test]
-fn the_tables_of_keys_and_operations_are_whole() {
+fn tables_of_keys_and_operations_are_complete() {
     let keys: TokenStream = crate::emit::tables::key_table();
     let keys: syn::LitStr = syn::parse2(keys).expect("a string");
     assert!(rows(&keys.value()) > 40, "{}", keys.value());
@@ -59,7 +59,7 @@ fn the_tables_of_keys_and_operations_are_whole() {
 }
 
 #[test]
-fn the_tables_of_a_layer_and_a_model_are_whole() {
+fn tables_of_a_layer_and_a_model_are_complete() {
     let layer = expand(
         "struct Either<heads = 2, d_model = { N | 1 }, mask = causal | padding> {
             /// As `|x|`.

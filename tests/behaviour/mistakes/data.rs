@@ -1,4 +1,4 @@
-//! Data of a body that do not fit the input, and indices that they lead astray.
+//! Data of a body that do not fit the input, and indices that they take out of bounds.
 
 use super::{batched, error_of, panic_of, unbatched};
 use attn::{Error, attention};
@@ -15,7 +15,7 @@ attention! {
         data level: [heads, kv_len];
         fn mask(h, q_idx, kv_idx) { level[h, link[q_idx]] <= level[h, kv_idx] }
     }
-    /// Chunks of a size of their own for every sequence.
+    /// Chunks with a size per sequence.
     struct Chunked<heads = 2, d_model = 8> {
         data size: ids[batch];
         fn mask(b, q_idx, kv_idx) { kv_idx / size[b] <= q_idx / size[b] }
@@ -126,7 +126,7 @@ fn an_id_stays_inside_of_what_it_indexes() {
 }
 
 #[test]
-fn no_integer_is_divided_by_zero() {
+fn division_of_integers_by_zero_is_an_error() {
     assert_mistake!(
         Chunked,
         (batched(2, 3), ids((2,), |i| 1 - i)),

@@ -151,7 +151,7 @@ fn a_valid_length_must_not_go_beyond_the_keys() {
         },
         "Padded: the valid length at [2] is 6, but there are 5 keys",
     );
-    // It is the keys that count, not the queries, of which there are more here.
+    // The number of keys matters, not that of the queries, which is larger here.
     let mut lengths = table(4, 2, 6);
     lengths[[1, 3]] = usize::MAX;
     assert_mistake!(
@@ -194,7 +194,7 @@ fn a_valid_length_must_not_go_beyond_the_keys() {
 }
 
 #[test]
-fn every_token_must_have_a_document() {
+fn tokens_must_have_a_document_each() {
     assert_mistake!(
         Packed,
         (batched(2, 3), table(7, 1, 3)),
@@ -261,7 +261,7 @@ fn every_token_must_have_a_document() {
         },
         "PackedCross: the key axis has length 4, but the document ids cover 3",
     );
-    // Those of queries and keys exchanged.
+    // The ids of queries and keys are swapped.
     assert_mistake!(
         PackedCross,
         (unbatched(3), unbatched(4), (row(&[7; 4]), row(&[7; 3]))),
@@ -289,7 +289,7 @@ fn every_token_must_have_a_document() {
 }
 
 #[test]
-fn a_layer_is_whole_after_a_mistake() {
+fn layers_are_unchanged_after_a_mistake() {
     let mut layer = Cpu::default().build_module::<Cross, f32>();
     let right = || (batched(2, 3), batched(2, 4));
     let before = layer.forward(right()).as_vec();

@@ -1,5 +1,5 @@
-//! Mistakes that only the running program can see are typed errors which name the layer and both values, and the panicking
-//! twins point at the caller.
+//! Mistakes that only the running program can find are typed errors, which name the layer and both values. The panicking twins
+//! point at the caller.
 
 use attn::{Error, attention};
 use dfdx::prelude::*;
@@ -14,7 +14,7 @@ attention! {
 type Batched<const M: usize> = Tensor<(usize, usize, Const<M>), f32, Cpu>;
 type Unbatched<const M: usize> = Tensor<(usize, Const<M>), f32, Cpu>;
 
-/// A view of one vector as many: how safe code comes to sizes that no memory holds.
+/// A view of one vector as many: a safe way to sizes that no memory holds.
 fn batched<const M: usize>(batch: usize, len: usize) -> Batched<M> {
     let one: Tensor<Rank1<M>, f32, _> = Cpu::default().ones();
     one.broadcast_like::<_, Axes2<0, 1>>(&(batch, len, Const))
@@ -32,7 +32,7 @@ fn error_of<R: Debug>(result: Result<R, Error<CpuError>>) -> Error<CpuError> {
 }
 
 /// Asserts that every way to run a layer on this input finds the same mistake: the `try_` methods return it, and the others,
-/// dfdx's among them, panic with its message.
+/// including dfdx's, panic with its message.
 macro_rules! assert_mistake {
     ($Layer:ident, $input:expr, $variant:pat, $message:expr $(,)?) => {{
         let mut layer = Cpu::default().build_module::<$Layer, f32>();

@@ -1,4 +1,4 @@
-//! Where a layer panics, and what it says.
+//! The location and the message of a layer's panic.
 
 use super::{Cross, batched, unbatched};
 use attn::nn::LearnedPosition;
@@ -9,7 +9,7 @@ use std::{
     sync::Once,
 };
 
-/// Where a panic happened, and its message.
+/// The location of a panic, and its message.
 #[derive(Debug)]
 pub(super) struct Panic {
     file: String,
@@ -18,11 +18,11 @@ pub(super) struct Panic {
 }
 
 thread_local! {
-    /// What the panic hook writes to while this thread expects a panic.
+    /// The panics that the hook records while this thread expects one.
     static EXPECTED: RefCell<Option<Vec<Panic>>> = const { RefCell::new(None) };
 }
 
-/// The panic of `call`, kept from standard error.
+/// The panic of `call`, without output on stderr.
 #[track_caller]
 pub(super) fn panic_of<R>(call: impl FnOnce() -> R) -> Panic {
     static HOOK: Once = Once::new();

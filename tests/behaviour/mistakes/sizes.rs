@@ -28,7 +28,7 @@ fn sizes_whose_product_overflows_are_found_before_any_tensor_is_made() {
         Error::TooLarge { layer: "Plain", .. },
         "Plain: batch (3) * query (4611686018427387904) * width (8) does not fit into memory",
     );
-    // A size of 0 does not hide it.
+    // A size of 0 does not hide the overflow.
     assert_mistake!(
         Plain,
         batched(0, HUGE),
@@ -48,8 +48,8 @@ fn the_product_of_the_sizes_of_the_context_is_checked_too() {
 }
 
 #[test]
-fn a_wide_context_is_checked() {
-    // Without queries nothing else is large: 2^52 * 4096 alone overflows.
+fn sizes_of_a_wide_context_are_checked() {
+    // Without queries nothing else is large: only 2^52 * 4096 overflows.
     assert_mistake!(
         WideContext,
         (batched(1 << 52, 0), batched(1 << 52, 1)),
@@ -79,7 +79,7 @@ fn the_product_of_the_sizes_of_heads_is_checked() {
         Error::TooLarge { layer: "Plain", .. },
         "Plain: batch (1) * heads (2) * query (1073741824) * key (1073741824) does not fit into memory",
     );
-    // The scores alone would fit: 2 * 2^56 numbers.
+    // The scores would fit: 2 * 2^56 numbers.
     assert_mistake!(
         Additive,
         batched(1, 1 << 28),

@@ -1,4 +1,4 @@
-//! Every word of the language, as version 0.1 spelt it.
+//! Every word of the language in the spelling of version 0.1.
 
 #![allow(dead_code, reason = "to compile is all that is asked of them")]
 

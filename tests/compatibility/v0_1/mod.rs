@@ -77,7 +77,7 @@ fn load(checkpoint: &Checkpoint) -> (Model, AdamW<f64>, Vocabulary) {
 }
 
 #[test]
-fn a_run_goes_on() {
+fn a_run_of_0_1_resumes() {
     let run = Checkpoints::new(folder().join("run"));
     let checkpoint = run.latest().unwrap().unwrap();
     assert_eq!(checkpoint.step(), BEFORE);
@@ -92,7 +92,7 @@ fn a_run_goes_on() {
     assert_eq!(expected.len(), AFTER as usize);
     for (step, expected) in (BEFORE..).zip(expected) {
         let found = train(&mut model, &mut optimizer, &vocabulary, step);
-        // Other vectors add in another order: some hundred roundings of 1e-16 in a step, which four steps pass on.
+        // Other vector widths add in another order: some hundred roundings of 1e-16 in a step, which four steps accumulate.
         assert!(
             (found - expected).abs() < 1e-12,
             "step {step}: {found} is not {expected}"
@@ -102,7 +102,7 @@ fn a_run_goes_on() {
 
 #[test]
 #[ignore = "writes the files of a version: run once, when it is released"]
-fn write_the_run() {
+fn writes_the_run() {
     let run = folder().join("run");
     assert!(!run.exists(), "a version's files are never written again");
     let vocabulary = Vocabulary::characters(TEXT).unwrap();

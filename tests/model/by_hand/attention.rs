@@ -1,22 +1,22 @@
-//! Attention with many heads, whose matrices of weights are written out.
+//! Multi-head attention with explicit weight matrices.
 
 use super::{ByName, layers::Linear, sum};
 use support::reference::naive::{dot, softmax};
 
-/// Which keys a query looks at.
+/// The keys that a query attends to.
 #[derive(Clone, Copy)]
-pub(super) enum Mask<'a> {
-    /// Those up to its own place.
+pub(super) enum AttentionMask<'a> {
+    /// The keys up to its own position.
     Causal,
-    /// The first ones, as many as this says for each sequence.
+    /// The first keys, with this number for each sequence.
     Padding(&'a [usize]),
 }
 
-impl Mask<'_> {
+impl AttentionMask<'_> {
     fn shows(self, b: usize, query: usize, key: usize) -> bool {
         match self {
-            Mask::Causal => key <= query,
-            Mask::Padding(lens) => key < lens[b],
+            AttentionMask::Causal => key <= query,
+            AttentionMask::Padding(lens) => key < lens[b],
         }
     }
 }
@@ -31,7 +31,7 @@ pub(super) struct Attention {
     o_proj: Linear,
 }
 
-/// What attention keeps.
+/// The saved values of attention.
 pub(super) struct AttentionSaved {
     sizes: Sizes,
     x: Vec<f64>,
@@ -41,7 +41,7 @@ pub(super) struct AttentionSaved {
     v: Vec<f64>,
     /// `[batch, heads, query, key]`
     weights: Vec<f64>,
-    /// The values as they are weighted, heads side by side.
+    /// The weighted sums of the values, heads side by side.
     mixed: Vec<f64>,
 }
 
@@ -58,14 +58,14 @@ impl Attention {
         }
     }
 
-    /// Queries come from `x`, keys and values from `context`. A query that no key is shown to gets zeros.
+    /// Queries come from `x`, keys and values from `context`. A query that attends to no key gets zeros.
     pub(super) fn forward(
         &self,
         parameters: &ByName,
         x: &[f64],
         context: &[f64],
         batch: usize,
-        mask: Mask<'_>,
+        mask: AttentionMask<'_>,
     ) -> (Vec<f64>, AttentionSaved) {
         let sizes = Sizes {
             batch,
@@ -112,8 +112,8 @@ impl Attention {
     }
 }
 
-/// The weights `w_j = softmax_j(q · k_j / √width)` of every query, and the values that they mix, `Σ_j w_j v_j`.
-fn mix(sizes: Sizes, [q, k, v]: [&[f64]; 3], mask: Mask<'_>) -> (Vec<f64>, Vec<f64>) {
+/// The weights `w_j = softmax_j(q · k_j / √width)` of every query, and the weighted sums of the values, `Σ_j w_j v_j`.
+fn mix(sizes: Sizes, [q, k, v]: [&[f64]; 3], mask: AttentionMask<'_>) -> (Vec<f64>, Vec<f64>) {
     let mut weights = vec![0.0; sizes.all_queries() * sizes.keys];
     let mut mixed = vec![0.0; q.len()];
     for (b, h, i) in sizes.queries() {
@@ -137,8 +137,8 @@ fn mix(sizes: Sizes, [q, k, v]: [&[f64]; 3], mask: Mask<'_>) -> (Vec<f64>, Vec<f
 
 /// The gradients of queries, keys and values.
 ///
-/// A weight has `d_w_j = d_mixed · v_j`. The softmax makes of it `d_s_j = w_j (d_w_j - Σ_l w_l d_w_l)` of the score `s_j`. What is
-/// masked has `w_j = 0`, and so gets nothing.
+/// The gradient of a weight is `d_w_j = d_mixed · v_j`. That of the score `s_j` is `d_s_j = w_j (d_w_j - Σ_l w_l d_w_l)`, by the
+/// softmax. A masked key has `w_j = 0`, and so the gradient 0.
 fn unmix(saved: &AttentionSaved, d_mixed: &[f64]) -> [Vec<f64>; 3] {
     let AttentionSaved { sizes, q, k, v, .. } = saved;
     let [mut d_q, mut d_k, mut d_v] = [q, k, v].map(|of| vec![0.0; of.len()]);
@@ -170,7 +170,7 @@ struct Sizes {
     heads: usize,
     queries: usize,
     keys: usize,
-    /// Of one head.
+    /// The width of one head.
     width: usize,
 }
 
@@ -186,17 +186,17 @@ impl Sizes {
         self.batch * self.heads * self.queries
     }
 
-    /// Where a head's part of a query begins.
+    /// The offset of a head's part of a query.
     fn query(self, b: usize, h: usize, i: usize) -> usize {
         ((b * self.queries + i) * self.heads + h) * self.width
     }
 
-    /// Where a head's part of a key begins, and of the value.
+    /// The offset of a head's part of a key, and of the value.
     fn key(self, b: usize, h: usize, j: usize) -> usize {
         ((b * self.keys + j) * self.heads + h) * self.width
     }
 
-    /// Where the weights of a query begin.
+    /// The offset of the weights of a query.
     fn weights(self, b: usize, h: usize, i: usize) -> usize {
         ((b * self.heads + h) * self.queries + i) * self.keys
     }

@@ -1,9 +1,9 @@
-//! The Transformer of Vaswani et al. 2017: norms after the sums, one table for both languages and for the output. It is held
-//! against the declared one.
+//! The Transformer of Vaswani et al. 2017: norms after the sums, one table for both languages and for the output. It is compared
+//! with the declared one.
 
 use super::{
     ByName,
-    attention::{Attention, AttentionSaved, Mask},
+    attention::{Attention, AttentionMask, AttentionSaved},
     layers::{Embedding, FeedForward, FeedForwardSaved, LayerNorm, Linear, RELU},
     loss::CrossEntropy,
     sum, zeros,
@@ -34,9 +34,9 @@ impl Transformer {
         }
     }
 
-    /// The loss, and its gradient by every parameter.
+    /// The loss, and its gradient with respect to every parameter.
     fn train(&self, parameters: &ByName, batch: &Batch) -> (f64, ByName) {
-        let padding = Mask::Padding(&batch.lens);
+        let padding = AttentionMask::Padding(&batch.lens);
         let mut memory = self.embed(parameters, &batch.source);
         let mut encoded = Vec::new();
         for layer in &self.encoder {
@@ -58,7 +58,7 @@ impl Transformer {
         let mut d_y = self
             .output
             .backward(parameters, &y, &d_logits, &mut gradients);
-        // Every layer of the decoder looks at the memory.
+        // Every layer of the decoder attends to the memory.
         let mut d_memory = vec![0.0; memory.len()];
         for (layer, saved) in self.decoder.iter().zip(&decoded).rev() {
             let (d_before, d_context) = layer.backward(parameters, saved, &d_y, &mut gradients);
@@ -111,7 +111,12 @@ impl EncoderLayer {
         }
     }
 
-    fn forward(&self, parameters: &ByName, x: &[f64], mask: Mask<'_>) -> (Vec<f64>, EncoderSaved) {
+    fn forward(
+        &self,
+        parameters: &ByName,
+        x: &[f64],
+        mask: AttentionMask<'_>,
+    ) -> (Vec<f64>, EncoderSaved) {
         let (x, attention) = self.attention.forward(parameters, x, x, mask);
         let (y, feed_forward) = self.feed_forward.forward(parameters, &x);
         let saved = EncoderSaved {
@@ -165,9 +170,11 @@ impl DecoderLayer {
         parameters: &ByName,
         x: &[f64],
         memory: &[f64],
-        padding: Mask<'_>,
+        padding: AttentionMask<'_>,
     ) -> (Vec<f64>, DecoderSaved) {
-        let (x, attention) = self.attention.forward(parameters, x, x, Mask::Causal);
+        let (x, attention) = self
+            .attention
+            .forward(parameters, x, x, AttentionMask::Causal);
         let (x, cross) = self.cross.forward(parameters, &x, memory, padding);
         let (y, feed_forward) = self.feed_forward.forward(parameters, &x);
         let saved = DecoderSaved {
@@ -223,7 +230,7 @@ impl AttentionSublayer {
         parameters: &ByName,
         x: &[f64],
         context: &[f64],
-        mask: Mask<'_>,
+        mask: AttentionMask<'_>,
     ) -> (Vec<f64>, AttentionSublayerSaved) {
         let (attended, attention) = self.attention.forward(parameters, x, context, BATCH, mask);
         let sum = sum(x, &attended);
@@ -290,7 +297,7 @@ impl FeedForwardSublayer {
 }
 
 #[test]
-fn twenty_steps_of_training_are_the_same_as_by_hand() {
+fn training_for_twenty_steps_is_the_same_as_by_hand() {
     let transformer = Transformer::new();
     steps::are_the_same(declared(), loss, |parameters, step| {
         transformer.train(parameters, &Batch::of_step(step))

@@ -1,8 +1,8 @@
-//! A GPT: norms before the layers, learned positions (Radford et al. 2019). It is held against the declared one.
+//! A GPT: norms before the layers, learned positions (Radford et al. 2019). It is compared with the declared one.
 
 use super::{
     ByName,
-    attention::{Attention, AttentionSaved, Mask},
+    attention::{Attention, AttentionMask, AttentionSaved},
     layers::{Embedding, FeedForward, FeedForwardSaved, GELU_TANH, LayerNorm, Linear},
     loss::CrossEntropy,
     sum, zeros,
@@ -31,7 +31,7 @@ impl Gpt {
         }
     }
 
-    /// The loss, and its gradient by every parameter.
+    /// The loss, and its gradient with respect to every parameter.
     fn train(&self, parameters: &ByName, tokens: &[usize], next: &[usize]) -> (f64, ByName) {
         let length = tokens.len() / BATCH;
         let places: Vec<usize> = (0..tokens.len()).map(|row| row % length).collect();
@@ -99,7 +99,7 @@ impl Block {
         let normed = self.norm_1.forward(parameters, &x);
         let (attended, attention) =
             self.attention
-                .forward(parameters, &normed, &normed, BATCH, Mask::Causal);
+                .forward(parameters, &normed, &normed, BATCH, AttentionMask::Causal);
         let middle = sum(&x, &attended);
         let normed = self.norm_2.forward(parameters, &middle);
         let (fed, feed_forward) = self.feed_forward.forward(parameters, &normed);
@@ -139,7 +139,7 @@ impl Block {
 }
 
 #[test]
-fn twenty_steps_of_training_are_the_same_as_by_hand() {
+fn training_for_twenty_steps_is_the_same_as_by_hand() {
     let gpt = Gpt::new();
     steps::are_the_same(declared(), loss, |parameters, step| {
         let (tokens, next) = data(step);

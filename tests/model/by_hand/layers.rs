@@ -1,4 +1,4 @@
-//! Layers that look at one row at a time.
+//! Layers that act on each row separately.
 
 use super::{ByName, gradient};
 
@@ -18,7 +18,7 @@ impl Linear {
         }
     }
 
-    /// Without `b`. An embedding of this name is also such a layer: its table has a row per output.
+    /// A layer without `b`. An embedding of this name is also such a layer: its table has a row per output.
     pub(super) fn unbiased(name: &str, inputs: usize, outputs: usize) -> Self {
         Self {
             weight: format!("{name}.weight"),
@@ -125,7 +125,7 @@ impl LayerNorm {
     }
 }
 
-/// A row with the mean 0 and the variance 1, and what it was divided by.
+/// A row with the mean 0 and the variance 1, and its divisor.
 fn standardize(x: &[f64]) -> (Vec<f64>, f64) {
     let center = mean(x.iter().copied());
     let variance = mean(x.iter().map(|x| (x - center).powi(2)));
@@ -139,7 +139,7 @@ fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
     numbers.sum::<f64>() / count
 }
 
-/// A row of the table for every id. Learned positions are one, too: the ids are then the places in the sequence.
+/// A row of the table for every id. Learned positions are one, too: the ids are then the positions in the sequence.
 pub(super) struct Embedding {
     table: String,
     width: usize,
@@ -162,7 +162,7 @@ impl Embedding {
         y
     }
 
-    /// An id that stands in many places gets the gradients of all of them.
+    /// A repeated id gets the sum of the gradients.
     pub(super) fn backward(&self, ids: &[usize], d_y: &[f64], gradients: &mut ByName) {
         let d_table = gradient(gradients, &self.table);
         for (row, id) in ids.iter().enumerate() {
@@ -206,7 +206,7 @@ pub(super) struct FeedForward {
     activation: Activation,
 }
 
-/// What a feed-forward layer keeps.
+/// The saved values of a feed-forward layer.
 pub(super) struct FeedForwardSaved {
     x: Vec<f64>,
     hidden: Vec<f64>,

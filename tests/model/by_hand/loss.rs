@@ -1,20 +1,20 @@
-//! What is made small.
+//! The loss.
 
 use support::reference::naive::softmax;
 
-/// How a loss counts.
+/// The options of the loss.
 #[derive(Clone, Copy)]
 pub(super) struct CrossEntropy {
     pub(super) classes: usize,
-    /// The share of a target that is spread over all classes.
+    /// The fraction of a target that is spread over all classes.
     pub(super) smoothing: f64,
-    /// Rows with this target do not count.
+    /// Rows with this target are not counted.
     pub(super) ignored: Option<usize>,
 }
 
 impl CrossEntropy {
-    /// The mean over the rows of `-Σ_c t_c ln p_c`, where `p = softmax(logits)` and `t` is what it should be; and its derivative
-    /// by the logits, `(p_c - t_c) / rows`.
+    /// The mean over the rows of `-Σ_c t_c ln p_c`, where `p = softmax(logits)` and `t` is the smoothed target; and its
+    /// derivative with respect to the logits, `(p_c - t_c) / rows`.
     pub(super) fn with_gradient(self, logits: &[f64], targets: &[usize]) -> (f64, Vec<f64>) {
         let counts = |target: &usize| Some(*target) != self.ignored;
         let counted = targets.iter().filter(|target| counts(target)).count() as f64;

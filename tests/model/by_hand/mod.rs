@@ -1,12 +1,10 @@
-//! Whole networks as loops over slices of `f64`, with the derivatives that a textbook writes down: no tensor, no tape, and
-//! no part of `attn`.
+//! Whole networks as loops over slices of `f64`, with the derivatives of textbooks: no tensor, no tape, and no part of `attn`.
 //!
-//! All that goes through a network is rows of numbers, `[batch * length, width]`, one after the other in a slice; what a
-//! layer of heads does is `[batch, heads, query, key]`. A `forward` takes `x` and returns `y`; the `backward` of it takes
-//! `d_y`, the derivative of the loss by every element of `y`, returns `d_x`, and adds what the parameters get to their
-//! gradients. What else it needs of the forward pass, `forward` hands out as `Saved`.
+//! All values are rows of numbers in a slice, `[batch * length, width]`; those of a layer with heads are
+//! `[batch, heads, query, key]`. A `forward` takes `x` and returns `y`. Its `backward` takes `d_y`, the gradient of `y`, returns `d_x`, and adds to the
+//! gradients of the parameters. `forward` also returns the values that `backward` reads, as `Saved`.
 //!
-//! Parameters have the names by which the declared network saves them.
+//! Parameters have the names under which the declared network saves them.
 
 mod attention;
 mod encoder_decoder;
@@ -16,13 +14,13 @@ mod loss;
 
 use super::steps::ByName;
 
-/// A gradient for every parameter, 0 so far.
+/// A gradient of 0 for every parameter.
 fn zeros(parameters: &ByName) -> ByName {
     let zeros = |(name, values): (&String, &Vec<f64>)| (name.clone(), vec![0.0; values.len()]);
     parameters.iter().map(zeros).collect()
 }
 
-/// The gradient of this parameter, to be added to.
+/// The gradient of this parameter, to add to.
 fn gradient<'a>(gradients: &'a mut ByName, name: &str) -> &'a mut [f64] {
     match gradients.get_mut(name) {
         Some(gradient) => gradient,

@@ -1,5 +1,5 @@
-//! Bahdanau's attention as "Dive into Deep Learning" writes it: every query meets every key in a broadcast sum, and a
-//! masked softmax leaves out what lies beyond the valid lengths.
+//! Bahdanau's attention in the form of "Dive into Deep Learning": queries and keys meet in a broadcast sum, and a masked softmax
+//! excludes the keys beyond the valid lengths.
 
 use super::{Parameters, Traced, number};
 use dfdx::{nn::modules::Linear, prelude::*};

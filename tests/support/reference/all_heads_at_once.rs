@@ -1,9 +1,9 @@
-//! The usual fast way: one projection for all heads, then reshape and permute to `[batch, heads, length, width]`.
+//! The usual efficient way: one projection for all heads, then reshape and permute to `[batch, heads, length, width]`.
 
 use super::{Mask, Parameters, Traced, number};
 use dfdx::{nn::modules::Linear, prelude::*};
 
-/// Self-attention with `H` heads of width `W` at once; `HW` is their product.
+/// Self-attention with all `H` heads of width `W` at once. `HW` is their product.
 pub struct AllHeadsAtOnce<const M: usize, const H: usize, const W: usize, const HW: usize, E: Dtype>
 where
     Cpu: Device<E>,

@@ -1,9 +1,9 @@
-//! Attention that leaves the score and the normalizer open.
+//! Attention with a score and a normalizer of the caller.
 
 use super::{Heads, Input, Parameters, Sequence, heads};
 use dfdx::prelude::*;
 
-/// How many heads the queries, and the keys and values, are split into.
+/// The number of heads of queries, and of keys and values.
 #[derive(Clone, Copy)]
 pub struct Split {
     pub heads: usize,
@@ -18,14 +18,14 @@ impl Split {
         }
     }
 
-    /// Query heads share key and value heads, neighbours together.
+    /// Neighbouring query heads share a key and value head.
     pub fn sharing(heads: usize, kv_heads: usize) -> Self {
         Self { heads, kv_heads }
     }
 }
 
-/// Projects, splits into heads, scores, normalizes, mixes the values, joins and projects: the output, and the weights
-/// as `[batch, heads, query, key]`. `score` gets queries and keys of as many heads as there are query heads.
+/// Projects, splits into heads, scores, normalizes, mixes the values, joins and projects. Returns the output, and the weights as
+/// `[batch, heads, query, key]`. `score` gets queries and keys with the number of query heads.
 pub fn attention<E: Dtype>(
     parameters: &Parameters<'_, E>,
     split: Split,
@@ -46,7 +46,7 @@ where
     mix(parameters, split, context, normalize(score(q, k)))
 }
 
-/// Mixes the values by these weights, joins and projects: the output, and the weights.
+/// Mixes the values by these weights, joins and projects. Returns the output and the weights.
 pub fn mix<E: Dtype>(
     parameters: &Parameters<'_, E>,
     split: Split,

@@ -1,4 +1,4 @@
-//! Splitting a sequence into heads, joining them again, and the scores between them.
+//! Splitting a sequence into heads, joining them, and scores.
 
 use super::{Heads, Sequence, Traced, number};
 use dfdx::prelude::*;
@@ -23,7 +23,7 @@ where
         .reshape_like(&(batch, length, heads * width))
 }
 
-/// Every key (or value) head stands `times` times in a row, so that each query head has one of its own.
+/// Repeats every key (or value) head `times` times, so that each query head has one.
 pub fn repeat<E: Dtype>(x: Heads<E>, times: usize) -> Heads<E>
 where
     Cpu: Device<E>,

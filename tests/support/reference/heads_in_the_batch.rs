@@ -1,5 +1,5 @@
-//! The way of "Dive into Deep Learning": heads are folded into the batch, `[batch * heads, length, width]`, and what is
-//! masked is given by valid lengths, repeated for each head.
+//! The form of "Dive into Deep Learning": heads are folded into the batch, `[batch * heads, length, width]`, and the mask is
+//! given by valid lengths, repeated for each head.
 
 use super::{Traced, number};
 use crate::reference::Parameters;

@@ -1,4 +1,4 @@
-//! Masks as matrices `[query, key]`, drawn by what they contain rather than by asking every pair.
+//! Masks as matrices `[query, key]`, built from their contents and not pair by pair.
 
 use super::Mask;
 use dfdx::prelude::*;
@@ -26,19 +26,18 @@ pub fn full(queries: usize, keys: usize) -> Matrix {
     Cpu::default().ones_like(&(queries, keys))
 }
 
-/// The lower triangle: a query sees the keys up to its own position.
+/// The lower triangle: a query attends to the keys up to its own position.
 pub fn causal(queries: usize, keys: usize) -> Matrix {
     Cpu::default().lower_tri_like(&(queries, keys), true, 0)
 }
 
-/// The triangle pushed into the lower right corner: the last query sees all keys.
+/// The triangle in the lower right corner: the last query attends to all keys.
 pub fn causal_lower_right(queries: usize, keys: usize) -> Matrix {
     let offset = keys as isize - queries as isize;
     Cpu::default().lower_tri_like(&(queries, keys), true, offset)
 }
 
-/// What a square mask shows in its lower right corner: the last query stands at the last key, and what the first ones
-/// stand at may lie before the first key.
+/// The lower right corner of a square mask: the last query is at the last key, and the first ones may be before the first key.
 pub fn lower_right_corner(queries: usize, keys: usize, square: impl Fn(usize) -> Matrix) -> Matrix {
     let size = queries.max(keys);
     let rows = square(size).as_vec();
@@ -53,7 +52,7 @@ pub fn local(queries: usize, keys: usize, width: usize) -> Matrix {
     causal(queries, keys) & recent
 }
 
-/// A band that reaches as far to the right of the diagonal as to its left.
+/// A band that is as wide to the right of the diagonal as to its left.
 pub fn local_symmetric(queries: usize, keys: usize, width: usize) -> Matrix {
     let reach = width as isize - 1;
     let above = Cpu::default().lower_tri_like(&(queries, keys), true, reach);
@@ -61,7 +60,7 @@ pub fn local_symmetric(queries: usize, keys: usize, width: usize) -> Matrix {
     above & below
 }
 
-/// `count` keys, `step` apart, the last of which is the query's own.
+/// `count` keys, `step` apart. The last one is that of the query's position.
 pub fn dilated(queries: usize, keys: usize, count: usize, step: usize) -> Matrix {
     from_lists(queries, keys, |query| {
         (0..count)
@@ -70,7 +69,7 @@ pub fn dilated(queries: usize, keys: usize, count: usize, step: usize) -> Matrix
     })
 }
 
-/// As [`dilated`], to both sides.
+/// [`dilated`] in both directions.
 pub fn dilated_symmetric(queries: usize, keys: usize, count: usize, step: usize) -> Matrix {
     from_lists(queries, keys, |query| {
         let left = (0..count).filter_map(|i| query.checked_sub(i * step));
@@ -93,8 +92,7 @@ pub fn chunked(queries: usize, keys: usize, size: usize) -> Matrix {
     })
 }
 
-/// As [`chunked`], by the positions of the keys: the last query stands at the last key, and queries that would stand
-/// before the first key are in no chunk.
+/// [`chunked`] by the positions of the keys: the last query is at the last key, and queries before the first key are in no chunk.
 pub fn chunked_lower_right(queries: usize, keys: usize, size: usize) -> Matrix {
     from_lists(queries, keys, |query| {
         let position = (query + keys).checked_sub(queries);
@@ -108,7 +106,7 @@ pub fn padding(queries: usize, keys: usize, length: usize) -> Matrix {
     from_lists(queries, keys, |_| (0..length).collect())
 }
 
-/// As many first keys as stand at the query's place.
+/// The first keys, with a number per query.
 pub fn padding_per_query(keys: usize, lengths: &[usize]) -> Matrix {
     from_lists(lengths.len(), keys, |query| (0..lengths[query]).collect())
 }
@@ -119,7 +117,7 @@ pub fn marked_keys(queries: usize, marked: &[bool]) -> Matrix {
     from_lists(queries, marked.len(), |_| positions.clone())
 }
 
-/// The keys that carry the query's id.
+/// The keys with the id of the query.
 pub fn same_document(query_ids: &[usize], key_ids: &[usize]) -> Matrix {
     from_lists(query_ids.len(), key_ids.len(), |query| {
         let same = |&key: &usize| key_ids[key] == query_ids[query];
@@ -127,7 +125,7 @@ pub fn same_document(query_ids: &[usize], key_ids: &[usize]) -> Matrix {
     })
 }
 
-/// A matrix from the list of keys that each query sees; positions outside the matrix are left out.
+/// A matrix from the list of keys that each query attends to. Positions outside the matrix are ignored.
 fn from_lists(queries: usize, keys: usize, seen_by: impl Fn(usize) -> Vec<usize>) -> Matrix {
     let mut cells = vec![false; queries * keys];
     for query in 0..queries {
@@ -139,7 +137,7 @@ fn from_lists(queries: usize, keys: usize, seen_by: impl Fn(usize) -> Vec<usize>
 }
 
 #[cfg(test)]
-/// One line for each query, `x` where it sees the key.
+/// One line per query, with `x` for each key that it attends to.
 fn draw(matrix: Matrix) -> Vec<String> {
     let keys = matrix.shape().1;
     let cells = matrix.as_vec();

@@ -1,10 +1,10 @@
-//! Attention layers as a person writes them with dfdx alone: no part of `attn` is used here.
+//! Hand-written attention layers in plain dfdx: no part of `attn` is used here.
 //!
-//! - [`OneHeadAtATime`], [`AllHeadsAtOnce`], [`HeadsInTheBatch`] and [`AdditiveAttention`] are whole layers, each written
-//!   in another of the ways in use;
-//! - [`attention`] leaves the score and the normalizer to the caller, who composes them from `heads`, `masks`,
-//!   `normalizers` and `positions`;
-//! - [`naive`] is the same once more as loops over `f64`, to hold the others against.
+//! - [`OneHeadAtATime`], [`AllHeadsAtOnce`], [`HeadsInTheBatch`] and [`AdditiveAttention`] are whole layers, each in another
+//!   common style;
+//! - [`attention`] leaves the score and the normalizer to the caller, who composes them from `heads`, `masks`, `normalizers` and
+//!   `positions`;
+//! - [`naive`] is the same as loops over `f64`, the reference for the others.
 //!
 //! Everything here takes and returns batched tensors whose batch and lengths are known at run time.
 
@@ -33,16 +33,16 @@ use dfdx::prelude::*;
 /// A tensor whose operations are recorded.
 pub type Traced<S, E> = Tensor<S, E, Cpu, OwnedTape<E, Cpu>>;
 
-/// `[batch, length, width]`, as it comes in: every use of it starts a tape of its own.
+/// `[batch, length, width]` of an input: every use starts a new tape.
 pub type Input<E> = Tensor<(usize, usize, usize), E, Cpu>;
 
-/// `[batch, length, width]` on the way through a layer.
+/// `[batch, length, width]` inside of a layer.
 pub type Sequence<E> = Traced<(usize, usize, usize), E>;
 
 /// `[batch, heads, length, width of one head]`; scores and weights are `[batch, heads, query, key]`.
 pub type Heads<E> = Traced<(usize, usize, usize, usize), E>;
 
-/// `[batch, query, key]`: true where the query may look at the key.
+/// `[batch, query, key]`: true where the query may attend to the key.
 pub type Mask = Tensor<(usize, usize, usize), bool, Cpu>;
 
 /// A number as an element.

@@ -1,23 +1,23 @@
-//! Attention as nested loops over `f64`: no tensor, no broadcast, no batched product. Slow, and hard to get wrong.
+//! Attention as nested loops over `f64`: no tensor, no broadcast, no batched product. It is slow and simple.
 
 use super::State;
 
-/// The score of a prepared query and key of a head.
+/// The score of a transformed query and key of a head.
 type Score<'a> = dyn Fn(usize, &[f64], &[f64]) -> f64 + 'a;
 
-/// What varies between layers, as functions of a head, a query and a key.
+/// The parts that differ between layers, as functions of a head, a query and a key.
 pub struct Naive<'a> {
     pub heads: usize,
     pub kv_heads: usize,
-    /// What becomes of a projected query or key of one head at a position, before they meet.
+    /// The transform of a projected query or key of one head at a position.
     pub prepare: &'a dyn Fn(usize, &[f64]) -> Vec<f64>,
-    /// The score of a prepared query and key of a head.
+    /// The score of a transformed query and key of a head.
     pub score: &'a Score<'a>,
-    /// The score with what depends on head, query and key.
+    /// The score after the parts that depend on head, query and key.
     pub adjust: &'a dyn Fn(f64, usize, usize, usize) -> f64,
     /// Whether a sequence's query attends to a key.
     pub attends: &'a dyn Fn(usize, usize, usize) -> bool,
-    /// The weights of the scores that the mask leaves.
+    /// The weights, from the scores of unmasked keys.
     pub normalize: fn(&[f64]) -> Vec<f64>,
 }
 
@@ -37,8 +37,8 @@ impl Default for Naive<'_> {
 }
 
 impl Naive<'_> {
-    /// The output `[batch, query, d_model]` and the weights `[batch, heads, query, key]`, flat. `context` names the
-    /// input that keys and values come from.
+    /// The output `[batch, query, d_model]` and the weights `[batch, heads, query, key]`, flat. `context` is the name of the
+    /// input of keys and values.
     pub fn forward(&self, state: &State, context: &str) -> (Vec<f64>, Vec<f64>) {
         let batch = state.get("x").dims[0];
         let queries = state.get("x").dims[1];

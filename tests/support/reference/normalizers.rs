@@ -1,13 +1,13 @@
-//! From scores to weights.
+//! Normalizers.
 //!
-//! Masked scores are overwritten with a large negative number, as hand-written layers do, and what the normalizer makes
-//! of a row that has nothing else is overwritten with zero afterwards.
+//! Masked scores are overwritten with a large negative number, as is usual in hand-written layers. A row with no other scores is
+//! overwritten with zeros afterwards.
 
 use super::{Heads, Mask, number};
 use crate::tensors::flat;
 use dfdx::prelude::*;
 
-/// Lower than any score by so much that its exponential is zero.
+/// Lower than any score, so that its exponential is zero.
 const HIDDEN: f64 = -1e9;
 
 /// `exp(s) / Σ exp(s)` over what the mask allows; a row with nothing allowed is zero.
@@ -19,7 +19,7 @@ where
     overwrite(weights, mask, 0.0)
 }
 
-/// `exp(s) / (1 + Σ exp(s))`: a softmax with one more key, whose score is 0 and whose value is nothing.
+/// `exp(s) / (1 + Σ exp(s))`: a softmax with one more key, whose score is 0 and whose value is 0.
 pub fn softmax1<E: Dtype>(scores: Heads<E>, mask: &Mask) -> Heads<E>
 where
     Cpu: Device<E>,
@@ -33,8 +33,7 @@ where
     overwrite(weights, mask, 0.0)
 }
 
-/// `exp(s) / (exp(sink) + Σ exp(s))`: a softmax with one more key, whose score is the sink of the head and whose value is
-/// nothing.
+/// `exp(s) / (exp(sink) + Σ exp(s))`: a softmax with one more key, whose score is the sink of the head and whose value is 0.
 pub fn sink<E: Dtype>(scores: Heads<E>, mask: &Mask, sink: Tensor<(usize,), E, Cpu>) -> Heads<E>
 where
     Cpu: Device<E>,
@@ -50,7 +49,7 @@ where
     overwrite(weights, mask, 0.0)
 }
 
-/// `max(s, 0)^power`, every key for itself.
+/// `max(s, 0)^power`, for every key separately.
 pub fn relu<E: Dtype>(scores: Heads<E>, mask: &Mask, power: i32) -> Heads<E>
 where
     Cpu: Device<E>,
@@ -61,8 +60,8 @@ where
 /// `f(s)^order`, where `f(s) = max(s / order - τ, 0)` with the `τ` for which the weights of a query have the sum 1: sparsemax for
 /// order 1, entmax of `α = 1.5` for order 2.
 ///
-/// `τ` is bisected, out of the sight of the tape. The tape then sees one step of Newton's method from there, which is 0 but
-/// for its derivative: that of `τ`.
+/// `τ` is found by bisection outside of the tape. Then the tape gets one step of Newton's method from there. The step is 0, but
+/// it has the derivative of `τ`.
 pub fn entmax<E: Dtype>(scores: Heads<E>, mask: &Mask, order: i32) -> Heads<E>
 where
     Cpu: Device<E>,
@@ -96,7 +95,7 @@ where
     overwrite(weights, mask, 0.0)
 }
 
-/// The threshold of a row: below its largest score, by 1 at most.
+/// The threshold of a row: below its largest score, by at most 1.
 fn threshold(row: &[f64], order: i32) -> f64 {
     let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let mut below = max - 1.0;
@@ -109,7 +108,7 @@ fn threshold(row: &[f64], order: i32) -> f64 {
     if row.is_empty() { 0.0 } else { below }
 }
 
-/// `1 / (1 + exp(-s))`, every key for itself.
+/// `1 / (1 + exp(-s))`, for every key separately.
 pub fn sigmoid<E: Dtype>(scores: Heads<E>, mask: &Mask) -> Heads<E>
 where
     Cpu: Device<E>,
@@ -117,7 +116,7 @@ where
     alone(scores.sigmoid(), mask)
 }
 
-/// What already is a weight, where the mask allows.
+/// Weights as they are, where the mask allows.
 pub fn alone<E: Dtype>(weights: Heads<E>, mask: &Mask) -> Heads<E>
 where
     Cpu: Device<E>,

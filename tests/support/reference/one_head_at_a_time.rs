@@ -1,4 +1,4 @@
-//! The definition read aloud: attention for one head, a loop over the heads, and concatenation.
+//! The definition: attention for one head, a loop over the heads, and concatenation.
 
 use super::{Mask, Parameters, Traced, number};
 use dfdx::{nn::modules::Linear, prelude::*};

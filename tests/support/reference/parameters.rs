@@ -1,4 +1,4 @@
-//! Values by name: what a layer computes from, and what its gradients are compared by.
+//! Values by name: the arguments of a layer, and the keys of its gradients.
 
 use super::{Sequence, Traced, number};
 pub use crate::numbers::scattered;
@@ -12,8 +12,8 @@ pub struct Values {
     pub flat: Vec<f64>,
 }
 
-/// All that the result of a layer depends on, by name: its inputs (`x`, `context`) and its parameters
-/// (`q_proj.weight`, ...). A layer of `f32` rounds them.
+/// All arguments of a layer, by name: its inputs (`x`, `context`) and its parameters (`q_proj.weight`, ...). A layer in `f32`
+/// rounds them.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     pub values: BTreeMap<String, Values>,
@@ -41,7 +41,7 @@ impl State {
         }
     }
 
-    /// The named values as a tensor of another dtype and the caller's choice of compile-time dimensions.
+    /// The named values as a tensor of another dtype, with compile-time dimensions chosen by the caller.
     pub fn tensor<S: Shape, E: Dtype>(&self, name: &str, shape: S) -> Tensor<S, E, Cpu>
     where
         Cpu: Device<E>,
@@ -53,10 +53,10 @@ impl State {
 
 type ReadGradient<E> = Box<dyn Fn(&Gradients<E, Cpu>) -> Vec<E>>;
 
-/// Name, position of the first element that was handed out, and how to read the gradient.
+/// Name, offset of the first element, and a reader of the gradient.
 type Taken<E> = (String, usize, ReadGradient<E>);
 
-/// Hands out the parameters of a hand-written layer by name, and later collects their gradients under the same names.
+/// Gives parameters to a hand-written layer by name, and collects their gradients under the same names.
 pub struct Parameters<'a, E: Dtype>
 where
     Cpu: Device<E>,
@@ -94,7 +94,7 @@ where
         self.part(name, 0, shape)
     }
 
-    /// The elements of a parameter from `first` on, as many as `shape` holds.
+    /// A part of a parameter: the elements from `first` on that fill `shape`.
     pub fn part<S: Shape>(&self, name: &str, first: usize, shape: S) -> Tensor<S, E, Cpu> {
         let flat = &self.state.get(name).flat[first..first + shape.num_elements()];
         let flat = flat.iter().map(|&v| number(v)).collect();
@@ -114,7 +114,7 @@ where
         self.linear_rows(name, 0)
     }
 
-    /// The projection onto `O` outputs from the `first` one on: what belongs to one head.
+    /// The projection onto `O` outputs from `first` on: the part of one head.
     pub fn linear_rows<const I: usize, const O: usize>(
         &self,
         name: &str,
@@ -126,7 +126,7 @@ where
         }
     }
 
-    /// `x Wᵀ + b`, or `x Wᵀ` where the layer has no such bias.
+    /// `x Wᵀ + b`, or `x Wᵀ` if the layer has no such bias.
     pub fn project(&self, name: &str, x: Sequence<E>) -> Sequence<E> {
         let weight = format!("{name}.weight");
         let bias = format!("{name}.bias");
@@ -147,7 +147,7 @@ where
             .broadcast_like::<_, Axes2<0, 1>>(&shape)
     }
 
-    /// The gradient of everything that was handed out, put together where it was handed out in parts.
+    /// The gradients of all parameters. Those of parts are joined.
     pub fn gradients(&self, gradients: &Gradients<E, Cpu>) -> BTreeMap<String, Vec<f64>> {
         let mut all = BTreeMap::<String, Vec<f64>>::new();
         for (name, first, read) in self.taken.borrow().iter() {

@@ -1,10 +1,10 @@
-//! Where a token stands: rotary embedding, linear biases, relative position buckets.
+//! Positions: rotary embedding, linear biases, relative position buckets.
 
 use super::{Heads, number};
 use dfdx::prelude::*;
 
-/// Rotary position embedding: the two halves of a head are the real and imaginary parts of `width / 2` numbers, and
-/// number `i` at position `p` turns by `p / theta^(2 i / width)`.
+/// Rotary position embedding: the two halves of a head are the real and imaginary parts of `width / 2` numbers, and number `i` at
+/// position `p` is rotated by `p / theta^(2 i / width)`.
 pub fn rope<E: Dtype>(x: Heads<E>, theta: f64) -> Heads<E>
 where
     Cpu: Device<E>,
@@ -22,7 +22,7 @@ where
     };
     let cos = table(f64::cos);
     let sin = table(f64::sin);
-    // dfdx 0.13 sets the gradient of what is sliced instead of adding to it, so each part is cut out only once.
+    // dfdx 0.13 overwrites the gradient of a sliced tensor instead of adding to it, so each part is sliced only once.
     let rest = x.with_empty_tape();
     let real = x.slice((0..batch, 0..heads, 0..length, 0..half));
     let imaginary = rest.slice((0..batch, 0..heads, 0..length, half..width));
@@ -32,7 +32,7 @@ where
     (turned_real, turned_imaginary).concat_along(Axis::<3>)
 }
 
-/// Attention with linear biases: the further away a key, the lower its score, at another rate for every head.
+/// Attention with linear biases: the score decreases with the distance of the key, at another rate for every head.
 pub fn alibi<E: Dtype>(scores: Heads<E>) -> Heads<E>
 where
     Cpu: Device<E>,
@@ -90,21 +90,20 @@ where
     scores + biases.broadcast_like::<_, Axis<0>>(&shape)
 }
 
-/// The bucket of a key that stands `relative` positions after the query, where it may stand on either side: one half of
-/// the buckets for each direction.
+/// The bucket of a key that is `relative` positions after the query, on either side: one half of the buckets for each direction.
 pub fn bucket_of_both_sides(relative: i64, buckets: usize, max_distance: usize) -> usize {
     let half = buckets / 2;
     let side = if relative > 0 { half } else { 0 };
     side + bucket_of_distance(relative.unsigned_abs() as usize, half, max_distance)
 }
 
-/// The bucket of a key that stands `relative` positions after the query, where only earlier keys are of interest.
+/// The bucket of a key that is `relative` positions after the query, if only earlier keys matter.
 pub fn bucket_of_the_past(relative: i64, buckets: usize, max_distance: usize) -> usize {
     bucket_of_distance((-relative).max(0) as usize, buckets, max_distance)
 }
 
-/// The nearer half of the distances have a bucket each; the others are spaced by a constant factor up to
-/// `max_distance`, and the last bucket takes all that is beyond.
+/// The nearer half of the distances have a bucket each. The others are spaced by a constant factor up to `max_distance`, and the
+/// last bucket takes all larger distances.
 fn bucket_of_distance(distance: usize, buckets: usize, max_distance: usize) -> usize {
     let exact = buckets / 2;
     if distance < exact {
@@ -113,8 +112,8 @@ fn bucket_of_distance(distance: usize, buckets: usize, max_distance: usize) -> u
     let spaced = (buckets - exact) as f64;
     let log = |from: usize, to: usize| (to as f64 / from as f64).ln();
     let steps = log(exact, distance) / log(exact, max_distance) * spaced;
-    // A border that falls on a whole distance belongs to the upper bucket: the 1e-9 is far above the rounding of the
-    // logarithms, and far below the step from one whole distance to the next.
+    // A border that is an integer belongs to the upper bucket: 1e-9 is far above the rounding of the logarithms, and far below
+    // the step from one integer to the next.
     (exact + (steps + 1e-9) as usize).min(buckets - 1)
 }
 

@@ -1,4 +1,4 @@
-//! `backward` without a tape, and of more than one number.
+//! `backward` without a tape, and on more than one number.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -14,7 +14,7 @@ fn main() {
     let _ = gradients.get(&layer.q_proj.weight);
     let _ = layer.forward_mut(x.clone()).sum().try_backward();
 
-    // With a tape, and of one number.
+    // With a tape, and on one number.
     let _ = layer.forward_mut(x.clone().leaky_trace()).sum().backward();
     let _ = layer.forward(x.leaky_trace()).backward();
 }

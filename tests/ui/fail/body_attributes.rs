@@ -1,4 +1,4 @@
-//! A body takes documentation, and what a field takes.
+//! Items of a body take documentation, and a `param` takes the attributes of a field.
 
 use attn::{attention, dfdx::prelude::*};
 

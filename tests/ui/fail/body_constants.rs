@@ -1,4 +1,4 @@
-//! The user's constants, of the type that is asked for.
+//! The user's constants must have the required type.
 
 use attn::{attention, dfdx::prelude::*};
 

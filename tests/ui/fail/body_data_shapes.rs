@@ -1,4 +1,4 @@
-//! What is passed for data: elements, axes, tapes, order.
+//! Arguments for data: element types, axes, tapes, order.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -37,6 +37,6 @@ fn main() {
     let _ = layer.forward((x.clone(), long, weight.clone()));
     let _ = layer.forward((x.clone(), distance.clone(), flat));
 
-    // A gradient.
+    // A traced tensor.
     let _ = layer.forward((x, distance, weight.leaky_trace()));
 }

@@ -1,4 +1,4 @@
-//! Indices with constant bounds that leave a tensor.
+//! Indices with constant bounds that are out of bounds of a tensor.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! What a learned tensor is before training.
+//! Initial values of a learned tensor.
 
 use attn::{attention, dfdx::prelude::*};
 

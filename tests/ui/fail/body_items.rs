@@ -1,4 +1,4 @@
-//! What stands in a body: tensors, `fn score` and `fn mask`, each once.
+//! The items of a body: tensors, `fn score` and `fn mask`, each once.
 
 use attn::{attention, dfdx::prelude::*};
 

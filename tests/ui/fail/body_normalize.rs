@@ -1,4 +1,4 @@
-//! From scores to weights, in a body.
+//! Normalizers in a body.
 
 use attn::{attention, dfdx::prelude::*};
 

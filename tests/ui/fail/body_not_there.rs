@@ -1,4 +1,4 @@
-//! What functions of a body ask for and cannot have: each says what to write.
+//! Functions and values that a body does not have: each message says what to write.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! What other languages write where Rust has another form.
+//! Spellings of other languages that Rust writes in another form.
 
 use attn::{attention, dfdx::prelude::*};
 

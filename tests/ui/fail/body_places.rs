@@ -1,4 +1,4 @@
-//! Without queries and keys, what the header says of them has no effect.
+//! Without queries and keys, the keys of the header about them have no effect.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! What is learned has a derivative.
+//! Learned tensors must have a derivative.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! A `let` is put in where it is used.
+//! A `let` is inlined where it is used.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! What Rust has and a body has not.
+//! Expressions of Rust that a body does not have.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! Keys stand between commas.
+//! Keys are separated by commas.
 
 use attn::{attention, dfdx::prelude::*, model};
 

@@ -1,4 +1,4 @@
-//! A variable where only rustc sees that it is none of the constants.
+//! A variable that only rustc can tell from a constant.
 
 use attn::attention;
 

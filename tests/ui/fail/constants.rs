@@ -1,4 +1,4 @@
-//! What only rustc knows of an expression, at the user's token.
+//! Constants that only rustc can evaluate: the error is at the user's token.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! What a user expects to stand in a constant, and what does not.
+//! Expressions that a user may expect in a constant, but that are not constant.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! A probability, and not of dropping everything.
+//! A probability, less than 1.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! A layer of integers, and one on any device of dfdx's.
+//! A layer of integers, and one that is generic over dfdx's devices.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! Between two sequences, a claim on positions must say how they line up.
+//! In cross-attention, a claim on positions must state the alignment.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! What a mask does not keep is refuted by a query and a key.
+//! A claim that a mask does not satisfy is refuted by a query and a key.
 
 use attn::{attention, dfdx::prelude::*};
 

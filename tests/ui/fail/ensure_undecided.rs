@@ -1,4 +1,4 @@
-//! What depends on a constant that the macro cannot evaluate is not decided, nor are products, floats and data, and that is said.
+//! Constants that the macro cannot evaluate, products, floats and data make a claim undecided, and the message says so.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! The width of a head is `d_model / heads`, which must come out even.
+//! The width of a head is `d_model / heads`, which must have no remainder.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -13,7 +13,7 @@ attention! {
     struct DModel<heads = 7, d_model = D_MODEL>;
     struct Both<heads = HEADS, d_model = D_MODEL>;
     struct Expression<heads = { HEADS - 2 }, d_model = 16>;
-    /// Only `value_head_dim` is missing then.
+    /// Only `value_head_dim` is missing here.
     struct Additive<heads = HEADS, d_model = 16, score = additive(hidden = 4)>;
 }
 

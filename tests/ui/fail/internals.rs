@@ -1,4 +1,4 @@
-//! What only expansions need has no path that users see: each of these names is an error.
+//! Items for expansions have no path that users see: each of these names is an error.
 
 use attn::data::{DataElement, Declared, DocumentData, PaddingData, Sizes, Table, values};
 use attn::generate::{Cache, Decoder, Decoding, Decode, NewTokens, DecodeState, Remembers, Capacity, Span, no_session};

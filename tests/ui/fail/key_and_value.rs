@@ -1,4 +1,4 @@
-//! What stands around a key and in place of its value: other signs, paths, closures, braces, comments of Python.
+//! Tokens around a key and in place of its value: other signs, paths, closures, braces, comments of Python.
 
 use attn::{attention, dfdx::prelude::*};
 

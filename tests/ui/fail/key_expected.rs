@@ -1,4 +1,4 @@
-//! Between commas stands a key.
+//! There is a key between commas.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! Keys of other libraries for what is written in another form here: each says what to write.
+//! Keys of other libraries that have another notation here: each message says what to write.
 
 use attn::{attention, dfdx::prelude::*};
 

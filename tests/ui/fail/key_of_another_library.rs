@@ -1,4 +1,4 @@
-//! Names that other libraries use: the one of this language, and no second error for what they gave.
+//! Names of other libraries: the message has the name of this language, and there is no second error.
 
 use attn::{attention, dfdx::prelude::*};
 

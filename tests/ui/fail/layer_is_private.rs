@@ -1,4 +1,4 @@
-//! A layer is as visible as its declaration says.
+//! A layer has the visibility of its declaration.
 
 mod model {
     use attn::attention;

@@ -1,4 +1,4 @@
-//! Between two sequences, a comparison of positions must say how they line up.
+//! In cross-attention, a comparison of positions must state the alignment.
 
 use attn::{attention, dfdx::prelude::*};
 

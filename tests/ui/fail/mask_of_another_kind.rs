@@ -1,4 +1,4 @@
-//! A mask is made of words.
+//! A mask consists of words.
 
 use attn::{attention, dfdx::prelude::*};
 

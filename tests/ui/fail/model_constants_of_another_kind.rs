@@ -1,4 +1,4 @@
-//! Constants that rustc refuses: once each, where they stand.
+//! Constants that rustc rejects: one error each, at their tokens.
 
 use attn::{dfdx::prelude::*, model};
 

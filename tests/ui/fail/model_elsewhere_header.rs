@@ -1,4 +1,4 @@
-//! What stands after the name of a model. Every model has one mistake.
+//! Tokens after the name of a model. Every model has one mistake.
 
 use attn::model;
 

@@ -1,4 +1,4 @@
-//! Layers as other libraries write them. Every model has one mistake.
+//! Layers in the notation of other libraries. Every model has one mistake.
 
 use attn::model;
 

@@ -1,4 +1,4 @@
-//! Statements and results as other languages write them. Every model has one mistake.
+//! Statements and results in the notation of other languages. Every model has one mistake.
 
 use attn::model;
 

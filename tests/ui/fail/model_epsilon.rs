@@ -7,7 +7,7 @@ model! {
     struct Literals<d = 4>;
     fn forward(x: [batch, d]) -> [batch, d] {
         let y = layer_norm::<epsilon = 0>(x) + rms_norm::<epsilon = -1e-6>(x);
-        // Nothing in f32.
+        // It is 0 in f32.
         let z = layer_norm::<epsilon = 1e-60>(y) + layer_norm::<epsilon = true>(y);
         rms_norm::<eps = 1e-5>(z) + rms_norm::<1e-5>(z)
     }

@@ -1,4 +1,4 @@
-//! What only a model of known layers has.
+//! Items that only a model of known layers has.
 
 use attn::{dfdx::prelude::*, model};
 

@@ -1,4 +1,4 @@
-//! `init` of layers in a model: its words, its standard deviation, and whose table it is.
+//! `init` of layers in a model: its words, its standard deviation, and the owner of the table.
 
 use attn::model;
 

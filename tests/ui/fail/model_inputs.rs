@@ -1,4 +1,4 @@
-//! What is passed to a model.
+//! The inputs of a model.
 
 use attn::{dfdx::prelude::*, model};
 

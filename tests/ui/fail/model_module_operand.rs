@@ -1,4 +1,4 @@
-//! A `module` that does not take its operand.
+//! A `module` that does not accept its operand.
 
 use attn::{dfdx::prelude::*, model};
 

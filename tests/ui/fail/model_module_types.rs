@@ -1,4 +1,4 @@
-//! `module`: what only rustc knows of its type.
+//! `module`: properties of its type that only rustc can check.
 
 use attn::{attention, dfdx::prelude::*, model};
 

@@ -1,4 +1,4 @@
-//! Names: of values, sizes, axes, operations and keys.
+//! Names of values, sizes, axes, operations and keys.
 
 use attn::model;
 

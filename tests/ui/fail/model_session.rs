@@ -1,4 +1,4 @@
-//! Models that cannot go on token by token, where a session is asked for.
+//! Models without sessions.
 
 use attn::{dfdx::prelude::*, model};
 

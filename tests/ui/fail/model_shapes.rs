@@ -1,4 +1,4 @@
-//! Shapes inside of a model that do not fit, in the words of the declaration.
+//! Mismatched shapes inside of a model, in the words of the declaration.
 
 use attn::{dfdx::prelude::*, model};
 

@@ -1,4 +1,4 @@
-//! What is not part of the language.
+//! Syntax that is not part of the language.
 
 use attn::model;
 
@@ -61,7 +61,7 @@ model! {
     struct Nothing;
 }
 
-/// What has a mistake has all that models have.
+/// A model with a mistake has all items of a model.
 const _: usize = Rust::PARAMS + Inputs::activation_bytes(2);
 
 fn main() {

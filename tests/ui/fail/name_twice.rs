@@ -1,4 +1,4 @@
-//! Two layers of one call have two names.
+//! Layers of one call have different names.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! Types of the user's with the names of what the macros make beside a layer and a model.
+//! The user's types have names of generated items of a layer and a model.
 
 use attn::{attention, model};
 

@@ -1,4 +1,4 @@
-//! The error stands where the limit is passed, and the layer is there all the same.
+//! The error is at the token that exceeds the limit, and the layer is still emitted.
 
 use attn::{attention, dfdx::prelude::*, model};
 

@@ -1,4 +1,4 @@
-//! As the literals, when the number is a constant.
+//! The same rules for constants as for literals.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! Which buckets there are is declared: by the words of the mask, or by `bidirectional`.
+//! The declaration decides the buckets: the words of the mask, or `bidirectional`.
 
 use attn::{attention, dfdx::prelude::*};
 

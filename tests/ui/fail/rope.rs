@@ -1,4 +1,4 @@
-//! A rotation turns pairs, by angles from a positive base.
+//! A rotation acts on pairs, by angles from a positive base.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -15,7 +15,7 @@ attention! {
     struct NegativeTheta<heads = 1, d_model = 6, position = rope(theta = -10000.0)>;
     struct ThetaConst<heads = 1, d_model = 6, position = rope(ZERO)>;
     struct Both<heads = 2, d_model = 6, position = rope(ZERO)>;
-    /// That 7 heads do not divide 6 is an error; that there is no width to halve is not another.
+    /// 7 heads do not divide 6, which is an error; the missing width to halve is not another one.
     struct OneError<heads = 7, d_model = SIX, position = rope>;
 }
 

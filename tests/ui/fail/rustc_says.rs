@@ -1,4 +1,4 @@
-//! Errors in which rustc speaks: the page `attn::when_rustc_says` says what to write.
+//! Errors that come from rustc: the page `attn::when_rustc_says` explains them.
 
 use attn::{
     attention,

@@ -1,4 +1,4 @@
-//! What contradicts an additive score.
+//! Keys that contradict an additive score.
 
 use attn::{attention, dfdx::prelude::*};
 

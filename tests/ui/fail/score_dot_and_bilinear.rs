@@ -1,4 +1,4 @@
-//! What contradicts the other scores.
+//! Keys that contradict the other scores.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! The context: no tape, the batch axis of `x`, the layer's elements.
+//! The context: no tape, the batch axis of `x`, the layer's element type.
 
 use attn::{attention, dfdx::prelude::*};
 

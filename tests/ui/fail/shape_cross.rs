@@ -1,4 +1,4 @@
-//! What cross-attention takes: `x` and `context`.
+//! The input of cross-attention: `x` and `context`.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -28,7 +28,7 @@ fn main() {
     let wide: Tensor<Rank3<2, 4, 32>, f32, _> = dev.sample_normal();
     let _ = layer.forward((wide, context.clone()));
 
-    // Both of other widths, as they changed places.
+    // Both of other widths, since they are swapped.
     let _ = layer.forward((context.clone(), x.clone()));
 
     // More than both.

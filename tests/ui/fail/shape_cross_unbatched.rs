@@ -1,4 +1,4 @@
-//! What cross-attention takes without a batch, and what fits one form in part.
+//! The input of cross-attention without a batch, and inputs that fit one form in part.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! What a `document` mask takes besides the input.
+//! The argument of a `document` mask.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -27,9 +27,9 @@ fn main() {
     let context: Tensor<Rank3<2, 5, 8>, f32, _> = dev.sample_normal();
     let _ = layer.forward((x.clone(), context.clone()));
 
-    // Those of the queries alone.
+    // The ids of the queries only.
     let _ = layer.forward((x.clone(), context.clone(), ids.clone()));
-    // Those of the keys first.
+    // The ids of the keys first.
     let _ = layer.forward((
         x.clone(),
         context.clone(),

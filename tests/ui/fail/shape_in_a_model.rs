@@ -1,4 +1,4 @@
-//! The layer among others, as dfdx composes them.
+//! The layer among others, composed as in dfdx.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! A wrong shape has the same message wherever it is passed.
+//! A wrong shape has the same message for every method.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -6,7 +6,7 @@ attention! {
     struct SelfAttention<heads = 2, d_model = 16>;
 }
 
-/// What a caller of any module asks for.
+/// A caller that is generic over the module.
 fn run<X, M: Module<X>>(module: &M, x: X) {
     let _ = module.forward(x);
 }

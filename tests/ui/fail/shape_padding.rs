@@ -1,4 +1,4 @@
-//! What a `padding` mask takes besides the input.
+//! The argument of a `padding` mask.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -25,7 +25,7 @@ fn main() {
     let for_each_head: Tensor<Rank3<2, 2, 4>, bool, _> = dev.zeros();
     let _ = layer.forward_mut((x.clone(), for_each_head));
 
-    // Of another batch, or of a batch that is another type.
+    // Of another batch size, or with another type of the batch axis.
     let three: Tensor<Rank1<3>, usize, _> = dev.zeros();
     let _ = layer.forward((x.clone(), three));
     let at_run_time: Tensor<(usize,), usize, _> = dev.zeros_like(&(2,));

@@ -1,4 +1,4 @@
-//! What a `padding` mask takes besides an input without a batch.
+//! The argument of a `padding` mask without a batch.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! What self-attention takes: `[batch, seq, d_model]` or `[seq, d_model]`.
+//! The input of self-attention: `[batch, seq, d_model]` or `[seq, d_model]`.
 
 use attn::{attention, dfdx::prelude::*};
 

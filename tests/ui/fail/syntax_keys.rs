@@ -1,4 +1,4 @@
-//! The keys stand in angle brackets.
+//! The keys are in angle brackets.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! A declaration stands where items do, not in place of an expression or of a type.
+//! A declaration is an item, not an expression or a type.
 
 use attn::attention;
 

@@ -1,4 +1,4 @@
-//! A declaration is a `struct`. What follows it is read all the same.
+//! A declaration is a `struct`. The tokens after another keyword are parsed nevertheless.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! In the user's own macros, an error stands at what the user passed.
+//! In the user's own macros, an error is at the tokens that the user passed.
 
 use attn::{attention, dfdx::prelude::*};
 

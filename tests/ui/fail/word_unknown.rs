@@ -1,4 +1,4 @@
-//! A value that does not exist: the one that was meant, or all of them.
+//! An unknown value: the message has the similar one, or all of them.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,4 +1,4 @@
-//! A value that lost its key.
+//! A value without its key.
 
 use attn::{attention, dfdx::prelude::*};
 

@@ -1,5 +1,5 @@
-//! The user's macros and traits are the user's: macros that are called as those of `core`, and methods of every type that are called as
-//! those that the expansion calls.
+//! The user's macros and traits do not affect the expansion: macros with names of those of `core`, and methods of every type
+//! with names of those that the expansion calls.
 
 #![allow(unused_macros, dead_code)]
 

@@ -1,4 +1,4 @@
-//! `#[cfg]` holds for all that a declaration emits.
+//! `#[cfg]` applies to all items that a declaration emits.
 
 use attn::{attention, dfdx::prelude::*};
 

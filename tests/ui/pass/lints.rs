@@ -1,4 +1,4 @@
-//! What is emitted is silent under lints that a user may deny.
+//! The emitted code is silent under lints that a user may deny.
 
 #![deny(
     warnings,
@@ -41,7 +41,7 @@ const HEADS: usize = 2;
 const RATE: f32 = 0.1;
 
 attention! {
-    /// Everything at once.
+    /// All keys together.
     pub(crate) struct Full<
         heads = HEADS,
         d_model = 8,

@@ -1,4 +1,4 @@
-//! Programs that must compile, and run. Those with attributes of a whole crate are binaries of their own.
+//! Programs that must compile, and run. Programs with crate attributes are separate binaries.
 
 mod attributes;
 mod blanket_traits;

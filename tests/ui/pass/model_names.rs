@@ -1,4 +1,4 @@
-//! The user's names are the user's: layers, repeats, axes, constants and models that are called as what a model expands to.
+//! The user's names do not affect the expansion: layers, repeats, axes, constants and models with names of emitted items.
 
 use attn::dfdx::prelude::*;
 
@@ -45,7 +45,7 @@ mod models {
     }
 }
 
-/// What one model calls its layers is no name of the next one.
+/// The names of layers in one model are free in the next one.
 mod beside {
     attn::model! {
         pub struct Net<e = 4>;

@@ -1,6 +1,6 @@
-//! The user's names are the user's: layers, items and modules that are called as in the expansion.
+//! The user's names do not affect the expansion: layers, items and modules with names of the expansion.
 
-// What the prelude gives means something else here.
+// Names of the prelude have another meaning here.
 #[allow(dead_code)]
 mod shadows {
     pub struct Option;
@@ -64,7 +64,7 @@ mod model {
         >;
         pub struct Cross<heads = HEADS, d_model = 8, d_context = 8, mask = !padding, score = additive(2)>;
 
-        /// Tensors that are called as variables and fields of the expansion.
+        /// Tensors with the names of variables and fields of the expansion.
         pub struct Tensors<heads = HEADS, d_model = 8> {
             param output: [heads] = ones;
             param element: [1] = ones;
@@ -81,7 +81,7 @@ mod model {
     }
 }
 
-/// Layers called as the expansion calls its type variables and its imports.
+/// Layers with the names of the expansion's type variables and imports.
 mod taken {
     macro_rules! layers {
         ($($name:ident)*) => {

@@ -1,4 +1,4 @@
-//! Models wherever items may stand, with the user's constants, attributes and names, and through other macros.
+//! Models wherever items are possible, with the user's constants, attributes and names, and through other macros.
 
 #![deny(warnings)]
 #![allow(dead_code)]
@@ -40,7 +40,7 @@ macro_rules! declare {
 
 declare!(FromMacro, 2 * 4, 2, input);
 
-/// Names that the emitted code has meanings for.
+/// Names with a meaning in the emitted code.
 mod taken {
     attn::model! {
         pub struct Result<d = 4>;
@@ -82,7 +82,7 @@ mod letters {
         assert!(E::flops(B, T, 1, 1, 1, 1) > 0 && E::activation_bytes(B, T, 1, 1, 1, 1) > 0);
 }
 
-/// What the emitted code imports, by other meanings.
+/// Names of the emitted code's imports, with other meanings.
 mod hidden {
     pub struct Result;
     pub struct Option;
@@ -97,7 +97,7 @@ mod hidden {
     }
 }
 
-/// Values and layers by the names of what is emitted.
+/// Values and layers with names of the emitted code.
 mod emitted {
     attn::model! {
         pub struct Values<vocab = 7, d = 4>;
@@ -131,7 +131,7 @@ mod emitted {
     }
 }
 
-/// The user's own types by the names of what is emitted, and layers by the names of traits.
+/// The user's types with names of the emitted code, and layers with names of traits.
 mod types {
     pub struct LooksSession;
     pub struct LooksMlp;

@@ -1,6 +1,6 @@
-//! The prelude, alone and beside that of dfdx: each of its names means one thing.
+//! The prelude, alone and beside that of dfdx: its names are unambiguous.
 
-/// A layer, a model, and `run`, which uses both: the names of the macros are those of the module that this stands in.
+/// A layer, a model, and `run`, which uses both. The names of the macros are those of the enclosing module.
 macro_rules! declare {
     () => {
         attention! {
@@ -35,7 +35,7 @@ mod before_that_of_dfdx {
     super::declare! {}
 }
 
-/// A program that depends on dfdx, too, has both of its preludes in scope, and all of this crate.
+/// A program that depends on dfdx, too, imports both of its preludes, and all of this crate.
 mod beside_all {
     use attn::dfdx;
     use attn::prelude::*;
@@ -47,7 +47,7 @@ mod beside_all {
     super::declare! {}
 }
 
-/// Layers by name, which are stronger than dfdx's of the prelude.
+/// Layers imported by name, which take precedence over dfdx's of the prelude.
 mod beside_layers {
     use attn::{
         nn::{Embedding, Linear, Residual},
@@ -56,7 +56,7 @@ mod beside_layers {
     };
 
     #[test]
-    fn they_train() {
+    fn layers_of_the_prelude_train() {
         type Net = (Embedding<5, 8>, Residual<Linear<8, 8>>, Linear<8, 5>);
         let dev = Cpu::default();
         let mut net = dev.build_module::<Net, f32>();
@@ -69,7 +69,7 @@ mod beside_layers {
     }
 }
 
-/// Uses every name that the prelude has beside dfdx's, and some of those.
+/// Uses every name of the prelude that is not dfdx's, and some of those.
 macro_rules! uses {
     ($Layer:ident, $Net:ident) => {{
         fn summary<F: Facts>() -> (usize, String) {
@@ -103,7 +103,7 @@ macro_rules! uses {
 use uses;
 
 #[test]
-fn every_name_of_it_means_one_thing() {
+fn names_of_the_prelude_are_unambiguous() {
     alone::run();
     before_that_of_dfdx::run();
     beside_all::run();

@@ -1,4 +1,4 @@
-//! A declaration stands wherever an item does, and is as visible as it says.
+//! A declaration is possible wherever an item is, and has the declared visibility.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -70,7 +70,7 @@ impl Holder {
 fn in_a_function() -> Vec<f32> {
     const HEADS: usize = 2;
     attention! {
-        /// Documented, and known to this function alone.
+        /// Documented, and local to this function.
         #[derive(Debug)]
         struct Local<heads = HEADS, d_model = { HEADS * Holder::WIDTH }, mask = causal>;
     }

@@ -80,7 +80,7 @@ fn sizes_are_written_in_any_way() {
     assert_eq!(Additive::HEAD_DIM * Additive::VALUE_HEAD_DIM, 24);
     assert_eq!((Wide::HEAD_DIM, Match::HEAD_DIM), (16, 4));
     assert_eq!(config::THETA, 500.0);
-    // Where sizes are constants of the user, a tensor may be typed by them.
+    // Where sizes are constants of the user, they can be used in the types of tensors.
     assert_eq!(everything::<f32>() + everything::<f64>(), 2 * 3 * 16 * 2);
 
     let dev = AutoDevice::default();

@@ -1,4 +1,4 @@
-//! Declarations that are put together by the user's own macros.
+//! Declarations that the user's own macros put together.
 
 use attn::{attention, dfdx::prelude::*};
 
@@ -47,7 +47,7 @@ family! {
 
 const RATE: f32 = 0.1;
 
-/// The names of keys and words, and the sizes, through types of fragments that hide their tokens.
+/// The names of keys and words, and the sizes, through fragments that hide their tokens.
 macro_rules! spec {
     ($name:ident [$($key:ident = $value:expr),*]) => {
         attention! {

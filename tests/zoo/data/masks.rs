@@ -1,4 +1,4 @@
-//! Masks by ids and floats of a batch.
+//! Masks from ids and floats of a batch.
 
 use attn::attention;
 use dfdx::prelude::*;
@@ -27,7 +27,7 @@ attention! {
         data doc: ids[batch, q_len];
         fn mask(b, q_idx, kv_idx) { doc[b, q_idx] == doc[b, kv_idx] }
     }
-    /// A tree in the order of a walk: a node sees itself and what is above it. (Cai et al., "Medusa", 2024)
+    /// A tree in the order of a walk: a node attends to itself and its ancestors. (Cai et al., "Medusa", 2024)
     struct Tree<heads = 2, d_model = 8> {
         data enter: ids[batch, kv_len];
         data leave: ids[kv_len, batch];
@@ -35,7 +35,7 @@ attention! {
             enter[b, kv_idx] <= enter[b, q_idx] && leave[q_idx, b] <= leave[kv_idx, b]
         }
     }
-    /// A tree of which every node knows what it hangs on, as drafted tokens do (Miao et al., "SpecInfer", 2024): a node sees
+    /// A tree of which every node has its parent, as drafted tokens have (Miao et al., "SpecInfer", 2024): a node attends to
     /// itself and three generations above.
     struct Parents<heads = 2, d_model = 8> {
         data parent: ids[batch, q_len];
@@ -45,17 +45,17 @@ attention! {
             kv_idx == q_idx || kv_idx == above || kv_idx == higher || kv_idx == parent[b, higher]
         }
     }
-    /// Several continuations packed behind one prefix, whose part is 0: each sees the prefix and itself.
+    /// Several continuations after one prefix, which is part 0: each attends to the prefix and itself.
     struct SharedPrefix<heads = 2, d_model = 8, mask = causal> {
         data part: ids[batch, q_len];
         fn mask(b, q_idx, kv_idx) { part[b, kv_idx] == 0 || part[b, kv_idx] == part[b, q_idx] }
     }
-    /// A prefix of its own for every sequence.
+    /// A prefix length per sequence.
     struct Prefix<heads = 2, d_model = 8> {
         data prefix: ids[batch];
         fn mask(b, q_idx, kv_idx) { kv_idx < prefix[b] || kv_idx <= q_idx }
     }
-    /// Which keys are there, and which pairs of them: a mask that another library made.
+    /// Valid keys, and valid pairs: a mask of another library.
     struct Marked<heads = 2, d_model = 8, mask = causal> {
         data keep: bool[batch, kv_len];
         data linked: bool[q_len, kv_len];
@@ -68,7 +68,7 @@ attention! {
     }
 }
 
-/// The document of a token: three tokens each; ids need not be in order.
+/// The document of a token: three tokens each. Ids need not be sorted.
 fn document(b: usize, i: usize) -> usize {
     [4, 0, 9, 2, 5][(i + b + 1) / 3]
 }
@@ -78,7 +78,7 @@ fn same_document(b: usize, q: usize, k: usize) -> Matrix {
 }
 
 #[test]
-fn documents() {
+fn documents_equal_the_dense_reference() {
     self_attention_on!(
         Documents,
         (|batch, len| [tensor((batch, len), |at| document(at[0], at[1]))]),
@@ -88,7 +88,7 @@ fn documents() {
 }
 
 #[test]
-fn documents_under_a_mask_of_the_header() {
+fn documents_combine_with_a_mask_of_the_header() {
     self_attention_on!(
         CausalDocuments,
         (|batch, len| [tensor((batch, len), |at| document(at[0], at[1]))]),
@@ -100,7 +100,7 @@ fn documents_under_a_mask_of_the_header() {
 }
 
 #[test]
-fn data_of_the_header_come_first() {
+fn data_of_the_header_precede_those_of_the_body() {
     self_attention_on!(
         PaddedDocuments,
         (|batch, len| [
@@ -115,7 +115,7 @@ fn data_of_the_header_come_first() {
 }
 
 #[test]
-fn marks() {
+fn marks_equal_the_dense_reference() {
     fn keeps(b: usize, k: usize) -> bool {
         b != 1 && !(k + b).is_multiple_of(3)
     }
@@ -138,12 +138,12 @@ fn marks() {
     );
 }
 
-/// What a node hangs on: 0 on itself.
+/// The parent of a node; 0 is its own parent.
 fn parent(b: usize, node: usize) -> usize {
     node * (b + 1) / (b + 3)
 }
 
-/// When a walk over the first `nodes` of a tree comes to `of`, and when it leaves that.
+/// The times at which a walk over the first `nodes` of a tree enters and leaves the node `of`.
 fn visits(b: usize, nodes: usize, of: usize) -> (usize, usize) {
     fn walk(b: usize, nodes: usize, node: usize, clock: &mut usize, times: &mut [(usize, usize)]) {
         *clock += 1;
@@ -167,7 +167,7 @@ fn is_above(b: usize, above: usize, mut node: usize) -> bool {
 }
 
 #[test]
-fn a_tree_by_the_times_of_a_walk() {
+fn trees_by_the_times_of_a_walk_equal_the_dense_reference() {
     self_attention_on!(
         Tree,
         (|batch, len| [
@@ -185,7 +185,7 @@ fn a_tree_by_the_times_of_a_walk() {
 }
 
 #[test]
-fn a_tree_by_the_parents_of_its_nodes() {
+fn trees_by_the_parents_of_nodes_equal_the_dense_reference() {
     fn generations(b: usize, node: usize) -> Vec<usize> {
         std::iter::successors(Some(node), |node| Some(parent(b, *node)))
             .take(4)
@@ -201,14 +201,14 @@ fn a_tree_by_the_parents_of_its_nodes() {
     );
 }
 
-/// The first token of the continuation that a token is in; 0 for the prefix.
+/// The first token of a token's continuation, or 0 for the prefix.
 fn start(b: usize, i: usize) -> usize {
     let prefix = b + 2;
     if i < prefix { 0 } else { i - (i - prefix) % 3 }
 }
 
 #[test]
-fn continuations_of_one_prefix() {
+fn continuations_of_one_prefix_equal_the_dense_reference() {
     self_attention_on!(
         SharedPrefix,
         (|batch, len| [tensor((batch, len), |at| start(at[0], at[1]))]),
@@ -220,7 +220,7 @@ fn continuations_of_one_prefix() {
 }
 
 #[test]
-fn a_prefix_for_each_sequence() {
+fn prefixes_per_sequence_equal_the_dense_reference() {
     self_attention_on!(
         Prefix,
         (|batch, _len| [tensor((batch,), |at| 2 * at[0] + 1)]),
@@ -236,7 +236,7 @@ fn level(token: usize) -> f64 {
 }
 
 #[test]
-fn floats_in_a_mask_that_all_sequences_share() {
+fn floats_in_a_shared_mask_equal_the_dense_reference() {
     self_attention_on!(
         Levels,
         (|_batch, len| [tensor((len,), |at| number(level(at[0])))]),

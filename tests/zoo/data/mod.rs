@@ -1,9 +1,9 @@
-//! What the call passes: masks and biases by the ids and the floats of a batch.
+//! Data of the call: masks and biases from the ids and the floats of a batch.
 
 use dfdx::prelude::*;
 use support::reference::masks::Matrix;
 
-/// A tensor from the number at every index.
+/// A tensor from a function of the index.
 fn tensor<S: Shape, V: Unit>(shape: S, cell: impl Fn(&[usize]) -> V) -> Tensor<S, V, Cpu>
 where
     Cpu: TensorFromVec<V>,
@@ -25,8 +25,8 @@ fn pairs(queries: usize, keys: usize, attends: impl Fn(usize, usize) -> bool) ->
     tensor((queries, keys), |at| attends(at[0], at[1]))
 }
 
-/// Compares a self-attention that takes data with one written by hand, the fused form and the composed one. The data is made
-/// for the batch and the length of each call, and for a single sequence.
+/// Compares a self-attention that takes data with a hand-written one, in both forms. The data is made for the batch and the
+/// length of each call, and for a single sequence.
 macro_rules! self_attention_on {
     ($Layer:ident, $batched:tt, $single:tt, $by_hand:tt) => {{
         self_attention_on!(@run f32, $Layer, [], $batched, $single, $by_hand);
@@ -75,25 +75,29 @@ macro_rules! cross_attention_on {
         compare_cross_attention::<8, 6, $Layer<$E>, $E, _>(
             |state| by_hand_with_context::<$E, _, _, _>(state, |$p, $x, $context| $by_hand),
             |layer, x, context| {
-                let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
+                let ($batch, $queries, _) = *x.shape();
+                let $keys = context.shape().1;
                 layer $($way)* .forward((x, context, $($data),+))
             },
             |layer, x, context| {
-                let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
+                let ($batch, $queries, _) = *x.shape();
+                let $keys = context.shape().1;
                 layer.forward_with_weights((x, context, $($data),+))
             },
             |layer, x, context| {
-                let ($q, $k) = (x.shape().0, context.shape().0);
+                let $q = x.shape().0;
+                let $k = context.shape().0;
                 layer $($way)* .forward((x, context, $($single),+))
             },
             |layer, x, context| {
-                let (($batch, $queries, _), $keys) = (*x.shape(), context.shape().1);
+                let ($batch, $queries, _) = *x.shape();
+                let $keys = context.shape().1;
                 layer $($way)* .forward((x, context, $($data),+))
             },
         )
     };
 }
 
-// Behind the macros, which they use.
+// After the macros, which they use.
 mod masks;
 mod scores;

@@ -1,4 +1,4 @@
-//! Scores by ids and floats of a batch.
+//! Scores from ids and floats of a batch.
 
 use attn::attention;
 use dfdx::prelude::*;
@@ -17,7 +17,7 @@ use support::{
 
 use super::{pairs, tensor};
 
-/// The farthest distance that has a bias of its own.
+/// The largest distance with its own bias.
 const FAR: usize = 3;
 
 attention! {
@@ -36,12 +36,12 @@ attention! {
         data wave: [kv_len];
         fn score(score, h, q_idx, kv_idx) { score + 0.5 * (h + 1) as f32 * wave[abs(q_idx - kv_idx)] }
     }
-    /// Every key counts as so many, as merged tokens do (Bolya et al., "Token merging", 2023).
+    /// Every key has a multiplicity, as merged tokens have (Bolya et al., "Token merging", 2023).
     struct Weighted<heads = 2, d_model = 8> {
         data weight: [batch, kv_len];
         fn score(score, b, kv_idx) { score + ln(weight[b, kv_idx]) }
     }
-    /// One learned tensor, by the kinds of two tokens; in the mask the same ids.
+    /// One learned tensor, indexed by the kinds of two tokens. The mask reads the same ids.
     struct Kinds<heads = 2, d_model = 8> {
         param affinity: [3] = ones;
         data kind: ids[batch, q_len];
@@ -57,8 +57,7 @@ attention! {
             score + bias[kind[q_idx, kv_idx, b], h] * near[q_idx, kv_idx]
         }
     }
-    /// Nadaraya and Watson (1964): what was measured at some places says what to expect at others. Of `x`, only the length
-    /// counts.
+    /// Nadaraya and Watson (1964): a prediction from measurements at some places. Only the length of `x` matters.
     struct Regression<heads = 2, d_model = 8, d_context = 6> {
         param sharpness: [heads] = ones;
         data asked: [batch, q_len];
@@ -70,12 +69,12 @@ attention! {
     }
 }
 
-/// A distance in a graph, some of them beyond what has a bias.
+/// A distance in a graph. Some are beyond those with a bias.
 fn distance(b: usize, q: usize, k: usize) -> usize {
     (q.abs_diff(k) * (b + 2)) % 6
 }
 
-/// The softmax of the scores that `score` makes of the dot products, over the keys of `matrix`.
+/// The softmax of `score` of the dot products, over the keys of `matrix`.
 fn scored<E: Dtype>(
     p: &Parameters<'_, E>,
     x: &Input<E>,
@@ -97,7 +96,7 @@ fn everything(_: usize, queries: usize, keys: usize) -> Matrix {
     full(queries, keys)
 }
 
-/// A number for every place of the scores.
+/// A number for every pair and head.
 fn numbers<E: Dtype>(
     shape: (usize, usize, usize, usize),
     cell: impl Fn(&[usize]) -> f64,
@@ -108,7 +107,7 @@ where
     tensor(shape, |at| number(cell(at)))
 }
 
-/// The element of a learned table, row by row, for every place of the scores.
+/// An element of a learned table for every pair and head.
 fn looked_up<S: Shape, E: Dtype>(
     table: Tensor<S, E, Cpu>,
     shape: (usize, usize, usize, usize),
@@ -128,7 +127,7 @@ where
 }
 
 #[test]
-fn a_bias_by_the_distance_in_a_graph() {
+fn biases_by_graph_distance_equal_the_dense_reference() {
     self_attention_on!(
         Graph,
         (|batch, len| [tensor((batch, len, len), |at| distance(
@@ -156,7 +155,7 @@ fn bias(at: &[usize]) -> f64 {
 }
 
 #[test]
-fn a_bias_for_every_place() {
+fn biases_per_pair_equal_the_dense_reference() {
     self_attention_on!(
         Dense,
         (|batch, len| [tensor((batch, Const::<2>, len, len), |at| number(bias(at)))]),
@@ -170,7 +169,7 @@ fn a_bias_for_every_place() {
     );
 }
 
-/// Of two positions so far apart: four frequencies.
+/// The product of two positions at this distance: four frequencies.
 fn wave(distance: usize) -> f64 {
     let frequencies = (0..4).map(|i| 10_000_f64.powf(-f64::from(i) / 4.0));
     frequencies
@@ -179,7 +178,7 @@ fn wave(distance: usize) -> f64 {
 }
 
 #[test]
-fn products_of_sinusoidal_positions() {
+fn products_of_sinusoidal_positions_equal_the_dense_reference() {
     self_attention_on!(
         Sandwich,
         (|_batch, len| [tensor((len,), |at| number(wave(at[0])))]),
@@ -204,9 +203,9 @@ fn weight(b: usize, k: usize) -> f64 {
     ((2 * b + 3 * k) % 4 + 1) as f64 / 2.0
 }
 
-/// `exp(s + ln w) = w exp(s)`, so that a key counts `w` times.
+/// `exp(s + ln w) = w exp(s)`, so a key counts `w` times.
 #[test]
-fn keys_that_count_several_times() {
+fn keys_with_multiplicities_equal_the_dense_reference() {
     self_attention_on!(
         Weighted,
         (|batch, len| [tensor((batch, len), |at| number(weight(at[0], at[1])))]),
@@ -228,7 +227,7 @@ fn kind(b: usize, i: usize) -> usize {
 }
 
 #[test]
-fn a_learned_tensor_by_the_kinds_of_both_tokens() {
+fn tables_by_token_kinds_equal_the_dense_reference() {
     self_attention_on!(
         Kinds,
         (|batch, len| [tensor((batch, len), |at| kind(at[0], at[1]))]),
@@ -254,7 +253,7 @@ fn near(q: usize, k: usize) -> f64 {
 }
 
 #[test]
-fn pairs_of_two_sequences() {
+fn pairs_of_two_sequences_equal_the_dense_reference() {
     cross_attention_on!(
         Cross,
         (|batch, queries, keys| [
@@ -280,7 +279,7 @@ fn pairs_of_two_sequences() {
     );
 }
 
-/// Where sequence `b` has its `i`-th place.
+/// The place `i` of sequence `b`.
 fn place(b: usize, i: usize) -> f64 {
     ((3 * b + 5 * i) % 7) as f64 / 3.0
 }
@@ -290,7 +289,7 @@ fn asked(b: usize, i: usize) -> f64 {
 }
 
 #[test]
-fn kernel_regression() {
+fn kernel_regression_equals_the_dense_reference() {
     cross_attention_on!(
         Regression,
         (|batch, queries, keys| [
@@ -309,7 +308,7 @@ fn kernel_regression() {
             let scores = looked_up(sharpness, shape, |at| at[1]).square() * squares;
             let all = mask_of(x, context, everything);
             let (output, weights) = mix(p, Split::into_heads(2), context, softmax(scores, &all));
-            // dfdx has a gradient of `x` only if something is computed from it.
+            // dfdx has a gradient of `x` only if the loss depends on it.
             let nothing = x.leaky_trace().sum::<Rank0, _>() * 0.0;
             let shape = *output.shape();
             (output + nothing.broadcast_like(&shape), weights)

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Whether it becomes exact on small zones, an integer of a pair, and the same on a zone.
+/// Whether it is exact on small zones, a function of a pair, and the same function of a zone.
 type Case = (
     bool,
     fn(i64, i64) -> i64,
@@ -60,7 +60,7 @@ fn pairs(zone: &Zone) -> impl Iterator<Item = (i64, i64)> + Clone {
     pairs.filter(move |(q, k)| (back.0..=back.1).contains(&(q - k)))
 }
 
-/// The zones that a value is cut into, until nothing more can be known of it.
+/// The zones that a value is cut into, until no cut is left.
 fn pieces(zone: Zone, value: &Case, check: &mut impl FnMut(&Zone, Affine<'_>)) {
     let found = value.2(zone.q_idx(), zone.kv_idx());
     check(&zone, found);

@@ -8,9 +8,9 @@ use crate::data::{DocumentData, Documents, LengthsPerQuery, Padding, PaddingData
 
 const LEN: usize = 300;
 
-/// A combination of masks, as the macro spells them.
+/// A combination of masks, in the spelling of the macro.
 #[derive(Clone, Debug)]
-enum Mask {
+enum MaskExpr {
     Causal { offset: i64 },
     Window { offset: i64, n: i64 },
     Near { n: i64 },
@@ -19,34 +19,34 @@ enum Mask {
     Chunked { offset: i64, n: i64 },
     Document,
     Padding(usize),
-    Not(Box<Mask>),
-    And(Box<Mask>, Box<Mask>),
-    Or(Box<Mask>, Box<Mask>),
+    Not(Box<MaskExpr>),
+    And(Box<MaskExpr>, Box<MaskExpr>),
+    Or(Box<MaskExpr>, Box<MaskExpr>),
 }
 
 /// The data of a call.
 #[derive(Debug)]
 struct Call {
     document: DocumentData,
-    /// A length, a length for each query, marks of keys.
+    /// A length, a length per query, and marks of keys.
     padding: [PaddingData; 3],
 }
 
-impl Mask {
+impl MaskExpr {
     fn attends(&self, call: &Call, q: i64, k: i64) -> bool {
         let back = |offset: &i64| q + offset - k;
         match self {
-            Mask::Causal { offset } => back(offset) >= 0,
-            Mask::Window { offset, n } => (0..*n).contains(&back(offset)),
-            Mask::Near { n } => back(&0).abs() < *n,
-            Mask::Grid { offset, dilation } => back(offset) % dilation == 0,
-            Mask::Prefix { n } => k < *n,
-            Mask::Chunked { offset, n } => q + offset >= 0 && (q + offset) / n == k / n,
-            Mask::Document => call.document.query_id(0, q) == call.document.key_id(0, k),
-            Mask::Padding(which) => call.padding[*which].attends(0, q, k),
-            Mask::Not(a) => !a.attends(call, q, k),
-            Mask::And(a, b) => a.attends(call, q, k) && b.attends(call, q, k),
-            Mask::Or(a, b) => a.attends(call, q, k) || b.attends(call, q, k),
+            MaskExpr::Causal { offset } => back(offset) >= 0,
+            MaskExpr::Window { offset, n } => (0..*n).contains(&back(offset)),
+            MaskExpr::Near { n } => back(&0).abs() < *n,
+            MaskExpr::Grid { offset, dilation } => back(offset) % dilation == 0,
+            MaskExpr::Prefix { n } => k < *n,
+            MaskExpr::Chunked { offset, n } => q + offset >= 0 && (q + offset) / n == k / n,
+            MaskExpr::Document => call.document.query_id(0, q) == call.document.key_id(0, k),
+            MaskExpr::Padding(which) => call.padding[*which].attends(0, q, k),
+            MaskExpr::Not(a) => !a.attends(call, q, k),
+            MaskExpr::And(a, b) => a.attends(call, q, k) && b.attends(call, q, k),
+            MaskExpr::Or(a, b) => a.attends(call, q, k) || b.attends(call, q, k),
         }
     }
 
@@ -56,54 +56,54 @@ impl Mask {
         let k = at.kv_idx();
         let back = |offset: &i64| q + at.number(*offset) - k;
         match self {
-            Mask::Causal { offset } => k.at_most(q + at.number(*offset)),
-            Mask::Window { offset, n } => {
+            MaskExpr::Causal { offset } => k.at_most(q + at.number(*offset)),
+            MaskExpr::Window { offset, n } => {
                 k.at_most(q + at.number(*offset)) & back(offset).less(at.number(*n))
             }
-            Mask::Near { n } => back(&0).abs().less(at.number(*n)),
-            Mask::Grid { offset, dilation } => {
+            MaskExpr::Near { n } => back(&0).abs().less(at.number(*n)),
+            MaskExpr::Grid { offset, dilation } => {
                 (back(offset) % at.number(*dilation)).equals(at.number(0))
             }
-            Mask::Prefix { n } => k.less(at.number(*n)),
-            Mask::Chunked { offset, n } => {
+            MaskExpr::Prefix { n } => k.less(at.number(*n)),
+            MaskExpr::Chunked { offset, n } => {
                 let position = q + at.number(*offset);
                 let n = at.number(*n);
                 at.number(0).at_most(position) & (position / n).equals(k / n)
             }
-            Mask::Document => call
+            MaskExpr::Document => call
                 .document
                 .query_ids(b, q)
                 .equals(call.document.key_ids(b, k)),
-            Mask::Padding(which) => call.padding[*which].attends_all(b, q, k),
-            Mask::Not(a) => !a.on(call, at),
-            Mask::And(a, b) => a.on(call, at) & b.on(call, at),
-            Mask::Or(a, b) => a.on(call, at) | b.on(call, at),
+            MaskExpr::Padding(which) => call.padding[*which].attends_all(b, q, k),
+            MaskExpr::Not(a) => !a.on(call, at),
+            MaskExpr::And(a, b) => a.on(call, at) & b.on(call, at),
+            MaskExpr::Or(a, b) => a.on(call, at) | b.on(call, at),
         }
     }
 }
 
-fn masks() -> impl Strategy<Value = Mask> {
+fn masks() -> impl Strategy<Value = MaskExpr> {
     let offset = || prop_oneof![Just(0), -60..60_i64];
     let atom = prop_oneof![
-        offset().prop_map(|offset| Mask::Causal { offset }),
-        (offset(), 1..120_i64).prop_map(|(offset, n)| Mask::Window { offset, n }),
-        (1..120_i64).prop_map(|n| Mask::Near { n }),
-        (offset(), 1..80_i64).prop_map(|(offset, dilation)| Mask::Grid { offset, dilation }),
-        (1..200_i64).prop_map(|n| Mask::Prefix { n }),
-        (offset(), 1..90_i64).prop_map(|(offset, n)| Mask::Chunked { offset, n }),
-        Just(Mask::Document),
-        (0..3_usize).prop_map(Mask::Padding),
+        offset().prop_map(|offset| MaskExpr::Causal { offset }),
+        (offset(), 1..120_i64).prop_map(|(offset, n)| MaskExpr::Window { offset, n }),
+        (1..120_i64).prop_map(|n| MaskExpr::Near { n }),
+        (offset(), 1..80_i64).prop_map(|(offset, dilation)| MaskExpr::Grid { offset, dilation }),
+        (1..200_i64).prop_map(|n| MaskExpr::Prefix { n }),
+        (offset(), 1..90_i64).prop_map(|(offset, n)| MaskExpr::Chunked { offset, n }),
+        Just(MaskExpr::Document),
+        (0..3_usize).prop_map(MaskExpr::Padding),
     ];
     atom.prop_recursive(3, 6, 2, |part| {
         prop_oneof![
-            part.clone().prop_map(|a| Mask::Not(Box::new(a))),
-            (part.clone(), part.clone()).prop_map(|(a, b)| Mask::And(Box::new(a), Box::new(b))),
-            (part.clone(), part).prop_map(|(a, b)| Mask::Or(Box::new(a), Box::new(b))),
+            part.clone().prop_map(|a| MaskExpr::Not(Box::new(a))),
+            (part.clone(), part.clone()).prop_map(|(a, b)| MaskExpr::And(Box::new(a), Box::new(b))),
+            (part.clone(), part).prop_map(|(a, b)| MaskExpr::Or(Box::new(a), Box::new(b))),
         ]
     })
 }
 
-/// Documents of some lengths one after the other, lengths and marks.
+/// Consecutive documents of different lengths, lengths and marks.
 fn calls() -> impl Strategy<Value = Call> {
     let lengths = prop::collection::vec(1..80_usize, LEN);
     let keys = prop::collection::vec(prop::bool::weighted(0.9), LEN);
@@ -132,8 +132,8 @@ fn calls() -> impl Strategy<Value = Call> {
     })
 }
 
-/// By looking at every pair.
-fn of_pairs(mask: &Mask, call: &Call, q: Range<usize>, k: Range<usize>) -> Coverage {
+/// The coverage, from every pair.
+fn of_pairs(mask: &MaskExpr, call: &Call, q: Range<usize>, k: Range<usize>) -> Coverage {
     let pairs = q.flat_map(|q| k.clone().map(move |k| (q as i64, k as i64)));
     let attends: Vec<_> = pairs.map(|(q, k)| mask.attends(call, q, k)).collect();
     match (attends.contains(&true), attends.contains(&false)) {
@@ -146,7 +146,7 @@ fn of_pairs(mask: &Mask, call: &Call, q: Range<usize>, k: Range<usize>) -> Cover
 #[test]
 fn a_mask_is_asked_about_so_many_zones() {
     let asked = Cell::new(0);
-    // Even and odd: known of two neighbours at a time.
+    // Even and odd: known for two neighbours at a time.
     let nothing = |at: &Zone| {
         asked.set(asked.get() + 1);
         let is_even = (at.q_idx() % at.number(2)).equals(at.number(0));

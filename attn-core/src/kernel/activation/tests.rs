@@ -1,4 +1,4 @@
-//! Against the functions in `f64`, and the derivatives against differences.
+//! Activations against their references in `f64`, and derivatives against central differences.
 
 use super::*;
 use crate::kernel::Kernels;
@@ -53,7 +53,7 @@ fn values_are_within_an_epsilon_of_the_argument() {
             // From -20 to 20, without 0.
             let x: Vec<f64> = (0..4000).map(|i| (f64::from(i) - 1999.5) * 0.01).collect();
             let near = |got: f64, x: f64, epsilon: f64| {
-                // Of the value where it is large; of the argument where a share of it cancels.
+                // The tolerance is relative to the value where it is large, and to the argument where the value is a difference.
                 let scale = f(x).abs().max(x.abs()).max(1.0);
                 let error = (got - f(x)).abs();
                 assert!(
@@ -83,7 +83,7 @@ fn logistic_tails_are_relatively_exact() {
     let x = &x[..8];
     for (&x, y) in x.iter().zip(values(GeluTanh, x)) {
         let e = (2.0 * (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).exp();
-        // The exponent is about 20, which its rounding error is multiplied with.
+        // The rounding error of the exponent, about 20, is multiplied with it.
         assert!((y / (x * e / (1.0 + e)) - 1.0).abs() < 1e-13, "{x}: {y}");
     }
 }
@@ -187,7 +187,7 @@ fn a_gate_is_the_activated_left_half_times_the_right_one() {
             );
             assert_eq!(d_x, want_d_x, "{what}");
 
-            // With a bias, as of the sums.
+            // With a bias, and with sums of biases.
             let bias: Vec<f64> = (0..2 * half).map(|j| j as f64).collect();
             let biases = bias.iter().cycle();
             let sums: Vec<f64> = x.iter().zip(biases).map(|(x, b)| x + b).collect();

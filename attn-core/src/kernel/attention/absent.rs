@@ -1,8 +1,8 @@
-//! Products of a tile that what is masked cannot reach.
+//! Products of a tile with masked coefficients, in which a masked row has no effect even if it is NaN.
 //!
-//! A masked coefficient is exactly 0, and adds nothing to a sum: unless what it is multiplied by is NaN or infinite, as the
-//! keys of padding may be. Then the rows that are not finite count as zeros in the product, and are added afterwards where
-//! they were attended to. All other elements keep their bits.
+//! A masked coefficient is exactly 0 and adds nothing to a sum, unless its factor is NaN or infinite, as the keys of padding may
+//! be. In that case the non-finite rows count as zeros in the product, and are added afterwards for the queries that attend to
+//! them. All other elements keep their bits.
 
 use super::TileMask;
 use super::layout::fill;
@@ -14,7 +14,7 @@ use crate::simd::{
     Kernel, Mask, Matrix, MatrixMut, Real, Threads, Vector, WriteMode, call, product, run,
 };
 
-/// Numbers for the pairs of a tile, `[queries, keys]`: weights, or the gradient of the scores.
+/// Coefficients of the pairs of a tile, `[queries, keys]`: weights, or the gradient of the scores.
 pub(super) struct MaskedWeights<'a, E> {
     pub mask: &'a dyn TileMask<E>,
     pub tile: &'a Tile,
@@ -22,7 +22,7 @@ pub(super) struct MaskedWeights<'a, E> {
 }
 
 impl<E: Pooled> MaskedWeights<'_, E> {
-    /// `to = scale * C rows`, or `+=`: a row for every query from a row for every key.
+    /// `to = scale * C rows`, or `+=`: one row per query from one row per key.
     pub(super) fn matmul(
         &self,
         scale: E,
@@ -34,7 +34,7 @@ impl<E: Pooled> MaskedWeights<'_, E> {
         self.product(|matrix| matrix, scale, rows, suspects, to, into);
     }
 
-    /// `to = scale * Cᵀ rows`, or `+=`: a row for every key from a row for every query.
+    /// `to = scale * Cᵀ rows`, or `+=`: one row per key from one row per query.
     pub(super) fn transposed_matmul(
         &self,
         scale: E,
@@ -68,7 +68,7 @@ impl<E: Pooled> MaskedWeights<'_, E> {
     ) {
         let factors = orient(self.matrix);
         let wild = run(NonFinite { rows, suspects });
-        // A product with a single column may add in another order if that lies without gaps: always multiply the copy.
+        // A product with a single contiguous column may add in another order: always multiply the copy.
         if wild.is_empty() && rows.cols() > 1 {
             return product(to, into, scale, factors, rows, Threads::One);
         }
@@ -92,7 +92,7 @@ impl<E: Pooled> MaskedWeights<'_, E> {
         }
     }
 
-    /// 0 where a query attends to a key, -∞ where not.
+    /// 0 where a query attends to a key, -∞ where it does not.
     fn hidden(&self) -> Panel<E> {
         let rows = self.matrix.rows();
         let cols = self.matrix.cols();
@@ -103,7 +103,7 @@ impl<E: Pooled> MaskedWeights<'_, E> {
     }
 }
 
-/// A copy, with zeros for some of the rows.
+/// A copy with zeros in these rows.
 fn zeroed<E: Pooled>(matrix: Matrix<'_, E>, rows: &[usize]) -> Panel<E> {
     let mut copy = Panel::new(matrix.rows(), matrix.cols());
     for row in 0..matrix.rows() {
@@ -115,7 +115,7 @@ fn zeroed<E: Pooled>(matrix: Matrix<'_, E>, rows: &[usize]) -> Panel<E> {
     copy
 }
 
-/// Which of the suspected rows hold NaN or an infinity.
+/// Finds the rows with NaN or an infinity among the suspected ones.
 struct NonFinite<'a, E, I> {
     rows: Matrix<'a, E>,
     suspects: I,
@@ -129,7 +129,7 @@ impl<E: Real, I: Iterator<Item = usize>> Kernel for NonFinite<'_, E, I> {
     fn run<V: Vector<Element = E>>(self) -> Vec<usize> {
         let mut found = Vec::new();
         for row in self.suspects {
-            // 0 times a number is 0, but for those.
+            // 0 times x is 0, unless x is NaN or infinite.
             let mut sum = V::zero();
             for x in self.rows.row(row).chunks(V::LANES) {
                 sum += load_any::<V>(x) * V::zero();

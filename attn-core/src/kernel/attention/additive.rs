@@ -1,4 +1,4 @@
-//! Additive scores: a query and a key meet in a small network instead of a product.
+//! Additive scores: a small network of a query and a key, instead of their product.
 //!
 //! ```text
 //! s[i, j] = Σ_n w[n] tanh(x)          x = q[i, n] + k[n, j]
@@ -7,16 +7,16 @@
 //! dw[n] = Σ_ij ds[i, j] tanh(x)
 //! ```
 //!
-//! Bahdanau et al., "Neural machine translation by jointly learning to align and translate" (2015), A.1.2. The array of
-//! `tanh(x)` is never stored, and hardly computed: the exponential of a sum is a product of exponentials, so
+//! Bahdanau et al., "Neural machine translation by jointly learning to align and translate" (2015), A.1.2. The array of `tanh(x)`
+//! is never stored. The exponential of a sum is a product of exponentials, so
 //!
 //! ```text
 //! u = 1 / (e^2q e^2k + 1)             tanh(x) = 1 - 2 u          tanh'(x) = 4 (u - u²)
 //! ```
 //!
-//! take an exponential for every number of a query or a key, and a division for every pair of them. The error of
-//! `tanh(x)` so is up to two units in the last place of 1, not of itself: as if `q` and `k`, around 1, were that much off.
-//! Where a power would overflow, its place is taken by NaN, and `u` is computed from `x`.
+//! take one exponential per number of a query or a key, and one division per pair. The error of `tanh(x)` is up to two units in
+//! the last place of 1, not of its own value: as if `q` and `k`, around 1, had that error. Where a power would overflow, it is
+//! NaN, and `u` is computed from `x`.
 
 use crate::kernel::lanes::for_lanes;
 use crate::kernel::transpose::transpose_here;
@@ -24,7 +24,7 @@ use crate::kernel::{Buffer, Pooled};
 use crate::simd::slice::{axpy, load_any, store_any, sum};
 use crate::simd::{Mask, Matrix, MatrixMut, Real, Vector, math};
 
-/// Up to here a product of two powers is neither infinite nor subnormal, in `f32` either.
+/// For numbers up to this, a product of two powers is neither infinite nor subnormal, in `f32` as well.
 const FAR: f64 = 20.0;
 
 /// The scores of a tile.
@@ -44,7 +44,7 @@ pub(super) fn scores<V: Vector<Element: Pooled>>(
         powers::<V>(q.row(i), &mut q_powers[i * width..][..width]);
     }
     let mut k_powers = Buffer::uninit(width * V::LANES);
-    // A vector has one coordinate of many keys, and the sum over the coordinates stays in a register.
+    // A vector holds one coordinate of several keys, and the sum over the coordinates stays in a register.
     for at in (0..kt.cols()).step_by(V::LANES) {
         let k = kt.some_cols(at..kt.cols().min(at + V::LANES));
         for (n, powers) in k_powers.chunks_exact_mut(V::LANES).enumerate() {
@@ -61,7 +61,8 @@ pub(super) fn scores<V: Vector<Element: Pooled>>(
     }
 }
 
-/// The scores of a query and a vector of keys. Where any is far they are NaN, unless `FAR`; the others have the same bits.
+/// The scores of a query and a vector of keys. Without `FAR`, a score with a far coordinate is NaN. The others have the same
+/// bits.
 #[inline(always)]
 fn score<V: Vector, const FAR: bool>(
     q: &[V::Element],
@@ -83,9 +84,9 @@ fn score<V: Vector, const FAR: bool>(
     sum
 }
 
-/// The derivative of [`scores`]: what `d`, that of the scores, adds to those of its arguments.
+/// The derivative of [`scores`]: adds to the gradients of its arguments, from `d`, the gradient of the scores.
 ///
-/// Where `d` is 0 a pair adds nothing, whatever it is: it may be masked, and NaN. The shapes are those of [`scores`].
+/// A pair with `d = 0` adds nothing. It may be masked, and NaN. The shapes are those of [`scores`].
 #[inline(always)]
 pub(super) fn gradients<V: Vector<Element: Pooled>>(
     q: Matrix<'_, V::Element>,
@@ -112,7 +113,7 @@ pub(super) fn gradients<V: Vector<Element: Pooled>>(
     let d_sum = (0..d.rows()).fold(V::zero(), |all, i| all + V::splat(sum::<V>(d.row(i))));
     let mut keys = Buffer::zeros(len * KEY * V::LANES);
     let mut h_kt = Buffer::uninit(V::LANES * len);
-    // A vector has many coordinates of one key: no sum goes across lanes, and a pair that adds nothing is left out.
+    // A vector holds several coordinates of one key: no sum crosses lanes, and a pair with `d = 0` is skipped.
     for at in (0..width).step_by(V::LANES) {
         let some = at..width.min(at + V::LANES);
         let far = load_keys::<V>(kt.some_rows(some.clone()), &mut keys);
@@ -140,7 +141,7 @@ pub(super) fn gradients<V: Vector<Element: Pooled>>(
 /// `h = ds (u - u²)`.
 const KEY: usize = 3;
 
-/// Starts the backward pass of some coordinates `[coordinates, keys]`. Whether any is far.
+/// Starts the backward pass of a range of coordinates, `[coordinates, keys]`. Returns whether any is far.
 #[inline(always)]
 fn load_keys<V: Vector>(kt: Matrix<'_, V::Element>, keys: &mut [V::Element]) -> bool {
     let mut k = MatrixMut::strided(keys, kt.cols(), kt.rows(), KEY * V::LANES);
@@ -155,7 +156,7 @@ fn load_keys<V: Vector>(kt: Matrix<'_, V::Element>, keys: &mut [V::Element]) -> 
     far
 }
 
-/// Adds the part of a query to the sums of the keys. Returns its own, `Σ_j h` and `Σ_j ds u`.
+/// Adds the part of a query to the sums of the keys. Returns the sums of the query, `Σ_j h` and `Σ_j ds u`.
 #[inline(always)]
 fn query<V: Vector>(
     q: &[V::Element],
@@ -216,7 +217,7 @@ fn complement_of_far<V: Vector>(u: V, x: V) -> V {
     }
 }
 
-/// `e^2x`, and NaN for an `x` that is far from 0.
+/// `e^2x`, or NaN if `x` is far from 0.
 #[inline(always)]
 fn power<V: Vector>(x: V) -> V {
     let near = x.abs().le(V::splat(Real::of_f64(FAR)));
@@ -306,7 +307,7 @@ mod tests {
         }
     }
 
-    /// A tile: what is computed from, row by row.
+    /// A tile with all inputs, row by row.
     #[derive(Clone)]
     struct Tile<E> {
         sizes: [usize; 3],
@@ -317,7 +318,7 @@ mod tests {
     }
 
     impl<E: Pooled> Tile<E> {
-        /// Of numbers up to `size`.
+        /// Numbers up to `size`.
         fn new(sizes: [usize; 3], size: f64) -> Self {
             let [queries, width, keys] = sizes;
             let numbers = |len, seed| -> Vec<E> {
@@ -341,9 +342,10 @@ mod tests {
             )
         }
 
-        /// Between other columns, which must stay as they are.
+        /// The scores, written between other columns, which must not change.
         fn scores(&self) -> Vec<E> {
-            let ([queries, _, keys], (q, kt)) = (self.sizes, self.arguments());
+            let [queries, _, keys] = self.sizes;
+            let (q, kt) = self.arguments();
             let mut wide = vec![E::TWO; queries * (keys + 3)];
             let to = MatrixMut::strided(&mut wide, queries, keys, keys + 3);
             run(Scores(q, kt, &self.w, to));
@@ -353,9 +355,10 @@ mod tests {
                 .collect()
         }
 
-        /// The derivatives of `q`, `kt` and `w`, added to ones.
+        /// The gradients of `q`, `kt` and `w`, added to ones.
         fn gradients(&self) -> [Vec<E>; 3] {
-            let ([queries, width, keys], (q, kt)) = (self.sizes, self.arguments());
+            let [queries, width, keys] = self.sizes;
+            let (q, kt) = self.arguments();
             let ones = |len| vec![E::ONE; len];
             let mut d_q = ones(queries * width);
             let mut d_kt = ones(width * keys);
@@ -387,7 +390,7 @@ mod tests {
     fn check_scores<E: Pooled + Into<f64>>(sizes: [usize; 3], size: f64, epsilon: f64, what: &str) {
         let tile = Tile::<E>::new(sizes, size);
         let want = naive(sizes, &wide(&tile.q), &wide(&tile.kt), &wide(&tile.w));
-        // Two units for each `tanh`, weighed by less than 1, and half a unit of a sum of at most 64 for each addition.
+        // Two units for each `tanh` with a weight below 1, and for each addition half a unit of a sum of at most 64.
         let tolerance = sizes[1] as f64 * 16.0 * epsilon;
         assert_close(
             format!("{sizes:?}, {what}"),
@@ -440,7 +443,7 @@ mod tests {
         on_every_isa(|isa| {
             let near = Tile::<f32>::new([2, 2, 33], 1.0);
             let mut far = near.clone();
-            // Key 4 is far, and query 1 in its first coordinate: so far that only together they are near 0.
+            // Key 4 and query 1 have a far first coordinate. Their sum is near 0.
             far.kt[4] = -100.0;
             far.q[2] = 100.25;
             let want = naive(far.sizes, &wide(&far.q), &wide(&far.kt), &wide(&far.w));
@@ -484,7 +487,7 @@ mod tests {
         });
     }
 
-    /// The derivatives of `q`, `kt` and `w`, by their formulas, added to ones.
+    /// The gradients of `q`, `kt` and `w`, by their formulas, added to ones.
     fn naive_gradients<E: Pooled + Into<f64>>(tile: &Tile<E>) -> [Vec<f64>; 3] {
         let [queries, width, keys] = tile.sizes;
         let q = wide(&tile.q);
@@ -508,7 +511,7 @@ mod tests {
     }
 
     fn check_far_gradients<E: Pooled + Into<f64>>(tolerance: f64, what: &str) {
-        // Nobody is far, then query 1 alone, then most of all.
+        // No query is far, then query 1 only, then most of them.
         for (size, query) in [(1.0, 0.5), (1.0, -30.25), (60.0, 0.5)] {
             let mut tile = Tile::<E>::new([5, 33, 65], size);
             tile.q[40] = E::of_f64(query);
@@ -536,7 +539,7 @@ mod tests {
     fn pairs_without_a_derivative_may_be_anything() {
         on_every_isa(|isa| {
             let mut clean = Tile::<f32>::new([5, 18, 35], 1.0);
-            // Nothing depends on query 3 and on key 7.
+            // Query 3 and key 7 have gradients of 0.
             clean.d[3 * 35..4 * 35].fill(0.0);
             (0..5).for_each(|i| clean.d[i * 35 + 7] = -0.0);
             for garbage in [f32::NAN, f32::INFINITY, 1e30] {

@@ -1,7 +1,7 @@
 //! The backward pass.
 //!
-//! The keys of a head are dealt out to tasks, in blocks, and with them the gradients of the keys and of their values. Queries
-//! meet the keys of several tasks, and so the gradient of a query is a sum over tasks.
+//! The blocks of keys of a head are distributed to tasks. A task owns the gradients of its keys and values. A query reads the
+//! keys of several tasks, so its gradient is a sum over tasks.
 
 use super::by_head::ByHead;
 use super::key_block::KeyBlock;
@@ -14,22 +14,22 @@ use super::{Attention, Gradients, Normalizer, Sizes};
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::run;
 
-/// The most keys of a block: their gradients stay in the second cache while all queries pass by.
+/// The maximum number of keys of a block: their gradients stay in the second-level cache while all queries are processed.
 const MOST_KEYS: usize = 512;
 
-/// The fewest, for products of a decent size.
+/// The minimum number of keys of a block, for products of sufficient size.
 const FEWEST_KEYS: usize = 128;
 
 /// The number of tasks that is worth having. Where there are fewer key heads, the keys of a head are dealt out to several tasks.
 const TASKS: usize = 8;
 
-/// The inputs of the gradient of a sequence, as [`Attention::backward`] takes them.
+/// The inputs of the backward pass of a sequence, as in [`Attention::backward`].
 struct Saved<'a, E> {
     b: usize,
     q: Matrix<'a, E>,
     k: Matrix<'a, E>,
     v: Matrix<'a, E>,
-    /// The output, or what stands for it in `δ`: the centres of a sparse normalizer.
+    /// The output, or the centres of a sparse normalizer, which take its place in `δ`.
     out: Matrix<'a, E>,
     lse: &'a [E],
     d_out: Matrix<'a, E>,
@@ -43,7 +43,7 @@ struct Gradient<'a, E> {
     sums: OfSequence<'a, E>,
 }
 
-/// Some blocks of keys of a head, and what is added up over them.
+/// Some blocks of keys of a head, and their sums.
 struct Task<'a, E> {
     blocks: Vec<KeyBlock<'a, E>>,
     d_q: QueryPart<'a, E>,
@@ -51,7 +51,7 @@ struct Task<'a, E> {
 }
 
 impl<E: Pooled> Attention<'_, E> {
-    /// [`backward`](Self::backward), compiled where it is called.
+    /// [`backward`](Self::backward), compiled at the call.
     #[allow(clippy::too_many_arguments, reason = "those of `backward`")]
     pub(super) fn backward_here(
         &self,
@@ -98,7 +98,7 @@ impl<E: Pooled> Attention<'_, E> {
         d.sink.into_iter().for_each(|to| sums.sink(to));
     }
 
-    /// How many tasks there are for every key head of every sequence, and how many keys make a block.
+    /// The number of tasks per key head and sequence, and the number of keys per block.
     fn division(&self) -> (usize, usize) {
         let Sizes {
             batch,
@@ -138,15 +138,16 @@ impl<E: Pooled> Attention<'_, E> {
         self.finish_queries(saved.q, &d_q, d.q, d.sums.query_gains);
     }
 
-    /// The blocks of every head to its tasks, back and forth: under a causal mask, an early block has more queries than a
-    /// late one.
+    /// Distributes the blocks of every head to its tasks, back and forth: under a causal mask, an early block has more queries
+    /// than a late one.
     fn deal_out<'a>(
         &self,
         saved: &Saved<'a, E>,
         (d_k, d_v): (MatrixMut<'a, E>, MatrixMut<'a, E>),
         tasks: &mut [Task<'a, E>],
     ) {
-        let (sizes, (count, keys)) = (self.sizes, self.division());
+        let sizes = self.sizes;
+        let (count, keys) = self.division();
         let heads = parts(d_k, 1, sizes.kv_heads);
         let heads = heads.zip(parts(d_v, 1, sizes.kv_heads)).enumerate();
         for ((kv, (d_k, d_v)), tasks) in heads.zip(tasks.chunks_mut(count)) {
@@ -167,7 +168,7 @@ impl<E: Pooled> Attention<'_, E> {
         }
     }
 
-    /// From the sums to the gradient of the queries, and of the gain of their norm.
+    /// Computes the gradient of the queries, and of the gain of their norm, from the sums.
     fn finish_queries(
         &self,
         q: Matrix<'_, E>,

@@ -1,7 +1,7 @@
-//! Rows of all heads of a sequence, one head after the other.
+//! Rows of all heads of a sequence, head by head.
 //!
-//! In a tensor the heads lie side by side: the rows of one head are a few numbers each, far from each other in memory. What
-//! is read more than once is copied first.
+//! In a tensor the heads are interleaved: the rows of one head are short and far apart in memory. Rows that are read more than
+//! once are copied first.
 
 use super::layout::shares;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
@@ -15,7 +15,7 @@ pub(super) struct ByHead<E: Pooled> {
 }
 
 impl<E: Pooled> ByHead<E> {
-    /// Numbers that are whatever they are.
+    /// Undefined numbers.
     pub(super) fn uninit(heads: usize, rows: usize, width: usize) -> Self {
         Self {
             memory: Buffer::uninit(heads * rows * width),
@@ -38,7 +38,7 @@ impl<E: Pooled> ByHead<E> {
         shares(&mut self.memory, self.heads).map(move |head| MatrixMut::new(head, rows, width))
     }
 
-    /// So many rows at a time, of every head.
+    /// Chunks of this many rows, of every head.
     pub(super) fn row_chunks(
         &mut self,
         rows: usize,
@@ -49,7 +49,7 @@ impl<E: Pooled> ByHead<E> {
         chunks.map(move |_| heads.iter_mut().filter_map(Iterator::next).collect())
     }
 
-    /// The numbers of so many heads at a time.
+    /// The numbers of this many heads at a time.
     pub(super) fn head_chunks(&mut self, heads: usize) -> impl Iterator<Item = &mut [E]> {
         shares(&mut self.memory, self.heads.checked_div(heads).unwrap_or(0))
     }

@@ -1,4 +1,4 @@
-//! A sequence that goes on: new queries, and those keys of the past that are still there.
+//! The decode step of attention: new queries of a sequence, and its cached keys.
 
 use std::ops::Range;
 
@@ -8,21 +8,21 @@ use super::{
 use crate::kernel::compiled::compiled;
 use crate::kernel::{Buffer, Matrix, MatrixMut};
 
-/// Where the rows of new queries and of keys stand in their sequence.
+/// The positions of new queries and cached keys in their sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Positions {
-    /// Which sequence it is, for masks that know several.
+    /// The index of the sequence, for masks that depend on it.
     pub sequence: usize,
     /// The position of the first query. The others follow.
     pub first: usize,
-    /// So many keys stand at the start of the sequence.
+    /// The number of cached keys at the start of the sequence.
     pub kept: usize,
-    /// So many are there no more. The other keys follow them.
+    /// The number of evicted keys, which follow them. The other cached keys follow these.
     pub dropped: usize,
 }
 
 impl Positions {
-    /// Rows of keys as positions: those before the gap, and those behind it.
+    /// The positions of a range of cached keys: those before the gap, and those after it.
     fn keys(self, rows: Range<usize>) -> [Range<usize>; 2] {
         let gap = self.kept.clamp(rows.start, rows.end);
         [rows.start..gap, gap + self.dropped..rows.end + self.dropped]
@@ -32,8 +32,8 @@ impl Positions {
 compiled! {
     Continues:
 
-    /// The output of [`Attention::forward`] for new queries of a sequence, whose keys and values are there up to the last of
-    /// these: prepared, by their positions. Nothing is dropped out.
+    /// The output of [`Attention::forward`] for new queries of a sequence. The cache holds its keys and values up to the last of
+    /// these queries, already transformed for their positions. There is no dropout.
     ///
     /// # Panics
     /// If the shapes do not fit the widths.
@@ -71,7 +71,7 @@ compiled! {
     }
 }
 
-/// The mask, and the function of the score, on rows of queries and keys.
+/// The mask and the score function, on rows of queries and cached keys.
 struct Placed<'a, E> {
     mask: &'a dyn TileMask<E>,
     score: Option<&'a dyn TileScore<E>>,
@@ -79,7 +79,7 @@ struct Placed<'a, E> {
 }
 
 impl<E> Placed<'_, E> {
-    /// `body(place, part)` for the parts of a tile whose keys follow each other.
+    /// `body(place, part)` for the parts of a tile whose keys are consecutive.
     fn for_parts(
         &self,
         at: TileOrigin,
@@ -122,7 +122,7 @@ impl<E: Sync> TileMask<E> for Placed<'_, E> {
     }
 }
 
-// Not for every `E`: another crate may have a number for which this were a `Score`.
+// The implementation is not generic over `E`: another crate might implement `Score` for an element type of its own.
 macro_rules! score {
     ($($E:ty)*) => {$(
         impl TileScore<$E> for Placed<'_, $E> {

@@ -7,18 +7,18 @@ use crate::kernel::{Matrix, MatrixMut};
 impl<E: Attends<E>> Attention<'_, E> {
     /// The output, and for [`backward`](Self::backward) a number `lse` for every query: what its weights are normalised by.
     ///
-    /// - [`Softmax`]: the logarithm of the sum of `exp(score)` over the keys that the query attends to; [`Softmax1`] and
-    ///   [`Sink`] add 1 and `exp(sink)` to the sum.
+    /// - [`Softmax`]: the logarithm of the sum of `exp(score)` over the keys that the query attends to; [`Softmax1`] and [`Sink`]
+    ///   add 1 and `exp(sink)` to the sum.
     /// - [`Sparsemax`] and [`Entmax15`]: the threshold `τ`.
-    /// - [`Identity`] needs none: it is 0.
+    /// - [`Identity`]: 0, as it has none.
     ///
-    /// A query that attends to no key has the output 0, and an `lse` of -∞ where the sum, or what `τ` is to be found for,
-    /// is empty. A key that a query does not attend to has no influence on its output, not even on the last bit, and not
-    /// even if it is NaN.
+    /// A query that attends to no key has the output 0. Its `lse` is -∞ if the sum or the set of scores is empty. A key that a
+    /// query does not attend to does not affect any bit of its output, even if it is NaN.
     ///
     /// `lse`: `[batch, heads, query]`.
     ///
     /// # Panics
+    /// If the shapes are not those of the sizes.
     /// If the shapes are not those of the sizes.
     ///
     /// [`Softmax`]: super::Normalizer::Softmax
@@ -38,10 +38,9 @@ impl<E: Attends<E>> Attention<'_, E> {
         forward(self, q, k, v, out, lse);
     }
 
-    /// The gradient, from that of the output: the derivative of [`forward`](Self::forward), which wrote `out` and `lse`.
+    /// Computes the gradients from that of the output: the derivative of [`forward`](Self::forward), which wrote `out` and `lse`.
     ///
-    /// What a query does not attend to has no part in it, not even if one of the two, or the gradient of the query's
-    /// output, is NaN.
+    /// A pair of a query and a masked key has no effect, even if one of the two, or the gradient of the query's output, is NaN.
     ///
     /// # Panics
     /// If the shapes are not those of the sizes.

@@ -1,7 +1,7 @@
 //! The forward pass.
 //!
-//! Keys are transposed once, because a product wants the columns of its right side to lie side by side. Then every block
-//! of queries goes over its tiles by itself:
+//! Keys are transposed once, because a product is fast if the columns of its right side are contiguous. Then every block of
+//! queries processes its tiles independently:
 //!
 //! ```text
 //! pass 1    s = scale q kᵀ                        a product
@@ -10,13 +10,13 @@
 //! pass 4    out += p v                            a product
 //! ```
 //!
-//! and divides by its sums in the end. A sparse normalizer knows no weight before it knows all scores of a row: those stand
-//! in memory for the queries of a block, and passes 3 and 4 follow when the last tile has been through pass 2.
+//! and divides by its sums in the end. A sparse normalizer needs all scores of a row before it knows a weight. So the scores of a
+//! block of queries are stored, and passes 3 and 4 follow after pass 2 of the last tile.
 
 use std::ops::Range;
 
 use super::absent::MaskedWeights;
-use super::dropout::DropoutMask;
+use super::dropout_mask::DropoutMask;
 use super::layout::{fill, parts, shares, some_cols};
 use super::load::{LoadColumns, LoadRows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
@@ -34,7 +34,7 @@ const FAR: usize = 2048;
 /// The prepared keys of a head, `[width, key]`, and their values, `[key, value_width]`.
 type KeysAndValues<'a, E> = (Matrix<'a, E>, Matrix<'a, E>);
 
-/// A block of queries of a head, and what is computed of it.
+/// A block of queries of a head, and its results.
 struct Block<'a, E> {
     head: Head,
     queries: Range<usize>,
@@ -45,7 +45,7 @@ struct Block<'a, E> {
 }
 
 impl<E: Pooled> Attention<'_, E> {
-    /// [`forward`](Self::forward), compiled where it is called.
+    /// [`forward`](Self::forward), compiled at the call.
     pub(super) fn forward_here(
         &self,
         q: Matrix<'_, E>,
@@ -66,8 +66,8 @@ impl<E: Pooled> Attention<'_, E> {
     /// The input of `δ` of a sparse normalizer: the means of the values, weighted by the slopes of the weights under
     /// the thresholds that [`forward`](Self::forward) wrote.
     ///
-    /// `[batch * query, heads * value_width]`. As large as the output, it is no scratch memory, but counts as activations, and so
-    /// does the copy of the thresholds.
+    /// `[batch * query, heads * value_width]`. The result is as large as the output, so it is no scratch memory but counts as
+    /// activations. So does the copy of the thresholds.
     pub(super) fn centres(
         &self,
         sparse: Sparse,
@@ -78,7 +78,7 @@ impl<E: Pooled> Attention<'_, E> {
         let cols = self.sizes.heads * self.sizes.value_width;
         let mut centres = Buffer::counted(rows * cols);
         let mut taus = Buffer::counted(tau.len());
-        // Handed out as `lse` of the blocks, and read there.
+        // The blocks get the thresholds as `lse`, and read them there.
         taus.copy_from_slice(tau);
         let to = MatrixMut::new(&mut centres, rows, cols);
         self.for_each_block(tensors, to, &mut taus, |queries, keys, block| {
@@ -114,7 +114,7 @@ impl<E: Pooled> Attention<'_, E> {
         });
     }
 
-    /// The blocks of the queries that read a key head, and their parts of the results.
+    /// The blocks of queries that read a key head, with their parts of the results.
     fn blocks<'a>(
         &self,
         b: usize,
@@ -253,7 +253,7 @@ impl<E: Pooled> Attention<'_, E> {
         self.score(tile, to);
     }
 
-    /// Pass 4, after dropout. The weights of the tile stand from the column `first` on.
+    /// Pass 4, after dropout. The weights of the tile begin at the column `first`.
     fn add_values(
         &self,
         tile: &Tile,
@@ -294,7 +294,7 @@ fn finish<E: Pooled>(running: &OnlineSoftmaxState<E>, sums: &Panel<E>, block: Bl
 
 /// The prepared keys of a head.
 enum Keys<'a, E: Pooled> {
-    /// `[key, width]`, not to be prepared.
+    /// `[key, width]`, without a transform.
     Given(Matrix<'a, E>),
     /// `[key, width]`
     Rows(Panel<E>),
@@ -305,7 +305,7 @@ enum Keys<'a, E: Pooled> {
 impl<'a, E: Pooled> Keys<'a, E> {
     fn load(attention: &Attention<'_, E>, kv: usize, k: Matrix<'a, E>) -> Self {
         let prepare = &attention.key.of_head(kv, k.cols());
-        // Decoding: the products of one query with rows are as fast as any.
+        // In a decode step, the products of one query with rows are as fast as any.
         let dot = matches!(attention.similarity, Similarity::Dot { .. });
         if attention.sizes.query == 1 && dot {
             if prepare.is_nothing() {
@@ -349,12 +349,12 @@ impl<'a, E: Pooled> Keys<'a, E> {
 enum Values<'a, E: Pooled> {
     /// The values of all heads lie side by side, and need no transform.
     Given(Matrix<'a, E>),
-    /// Close together: on few pages, whose addresses the machine remembers.
+    /// A contiguous copy, on few pages.
     Copied(Panel<E>),
 }
 
 impl<'a, E: Pooled> Values<'a, E> {
-    /// A copy, if they are to be prepared, and of many values, if several blocks of queries read it.
+    /// A copy if there is a transform, or if the values are many and several blocks of queries read them.
     fn load(attention: &Attention<'_, E>, kv: usize, v: Matrix<'a, E>) -> Self {
         let sizes = attention.sizes;
         let prepare = &attention.value.of_head(kv, v.cols());

@@ -1,7 +1,7 @@
 //! The backward pass, for a block of keys.
 //!
-//! Nothing but the output and `lse` was kept: the weights are computed again, a tile at a time. The gradients of the keys
-//! stay where they are while all queries pass by.
+//! Only the output and `lse` were saved: the weights are recomputed, tile by tile. The gradients of the keys stay in the cache
+//! while all queries are processed.
 //!
 //! ```text
 //! pass 1    s = score(scale q kᵀ)      dp = dout vᵀ                       two products
@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use super::absent::MaskedWeights;
-use super::dropout::DropoutMask;
+use super::dropout_mask::DropoutMask;
 use super::layout::{fill, some_cols, some_rows};
 use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
 use super::plan::{QUERIES, Tile, chunks, tiles};
@@ -26,7 +26,7 @@ use crate::kernel::transpose::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, product, run};
 
-/// Keys and values of a head, and where their gradients go.
+/// Keys and values of a head, and their gradients.
 pub(super) struct KeyBlock<'a, E> {
     pub b: usize,
     pub kv: usize,
@@ -41,23 +41,23 @@ pub(super) struct KeyBlock<'a, E> {
     pub d_v: MatrixMut<'a, E>,
 }
 
-/// The keys as products want them, and their gradients so far.
+/// The keys in the layouts of the products, and their gradients so far.
 struct Keys<'a, E: Pooled> {
-    /// As they were given, with the gradients of the values.
+    /// The inputs, and the gradients of the values.
     given: KeyBlock<'a, E>,
     /// `[keys, width]`
     rows: Panel<E>,
     /// `[width, keys]`
     columns: Panel<E>,
-    /// Of the values, `[value_width, keys]`.
+    /// The values, `[value_width, keys]`.
     value_columns: Panel<E>,
-    /// As `rows`, or as `columns` if the similarity is additive.
+    /// The gradient of the keys: in the layout of `rows`, or of `columns` if the similarity is additive.
     d: Panel<E>,
-    /// Of the values, `[keys, value_width]`.
+    /// The gradient of the values, `[keys, value_width]`.
     d_values: Panel<E>,
 }
 
-/// Numbers for the pairs of a tile, `[queries, keys]`.
+/// Buffers for the pairs of a tile, `[queries, keys]`.
 struct Pairs<E: Pooled> {
     /// The similarities of queries and keys, from which the scores are computed.
     similarities: Panel<E>,
@@ -152,7 +152,7 @@ impl<E: Pooled> Attention<'_, E> {
         }
     }
 
-    /// Passes 1 and 2.
+    /// Passes 1 and 2: the weights are recomputed.
     fn weigh_again(
         &self,
         tile: &Tile,
@@ -238,7 +238,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
         loaded
     }
 
-    /// Writes the gradients of the keys. What the gain of the keys' norm gets is added to `d_gain`.
+    /// Writes the gradients of the keys. Adds the gradient of the gain of the keys' norm to `d_gain`.
     fn finish(mut self, attention: &Attention<'_, E>, d_gain: &mut [E]) {
         if let Similarity::Additive { .. } = attention.similarity {
             transpose(self.d.read(), self.rows.write());
@@ -261,7 +261,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
 }
 
 impl<E: Pooled> Pairs<E> {
-    /// For tiles of up to so many keys.
+    /// Buffers for tiles of up to this many keys.
     fn new(keys: usize) -> Self {
         Self {
             similarities: Panel::new(QUERIES, keys),

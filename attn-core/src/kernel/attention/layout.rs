@@ -1,4 +1,4 @@
-//! Where the heads lie in the matrices, and the parts of the results that tasks write.
+//! The layout of heads in matrices, and the partition of results into parts for tasks.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::plan::Head;
 use super::{Attention, Normalizer, Sizes};
 use crate::kernel::{Matrix, MatrixMut, Pooled, parallel};
 
-/// Multiplications and additions that are not worth another thread: some tens of microseconds.
+/// The number of multiplications and additions below which a second thread does not pay: some tens of microseconds.
 const SMALL: usize = 1 << 20;
 
 impl Sizes {
@@ -27,13 +27,13 @@ impl Sizes {
         x.some_rows(b * rows..(b + 1) * rows)
     }
 
-    /// Of the rows of a sequence, the queries of a head.
+    /// The queries of a head, from the rows of a sequence.
     pub(super) fn of_query_head<'a, E>(&self, x: Matrix<'a, E>, h: usize) -> Matrix<'a, E> {
         let width = x.cols() / self.heads;
         x.some_cols(h * width..(h + 1) * width)
     }
 
-    /// Of the rows of a sequence, the keys of a head, or its values.
+    /// The keys or values of a head, from the rows of a sequence.
     pub(super) fn of_key_head<'a, E>(&self, x: Matrix<'a, E>, kv: usize) -> Matrix<'a, E> {
         let width = x.cols() / self.kv_heads;
         x.some_cols(kv * width..(kv + 1) * width)
@@ -41,8 +41,7 @@ impl Sizes {
 }
 
 impl<E: Pooled> Attention<'_, E> {
-    /// `body(task)` for every task, by several threads if that is worth it. The tasks are all there is to do for so many
-    /// key heads.
+    /// `body(task)` for every task, on several threads if that pays. The tasks are the whole work of this many key heads.
     pub(super) fn for_each<T: Send>(
         &self,
         key_heads: usize,
@@ -58,7 +57,7 @@ impl<E: Pooled> Attention<'_, E> {
         }
     }
 
-    /// Panics if the arguments do not fit the sizes: `q`, `k`, `v`, then the shapes of the output and of `lse`.
+    /// Panics if the arguments do not fit the sizes: `q`, `k`, `v`, the shape of the output, and that of `lse`.
     #[track_caller]
     pub(super) fn check(&self, [q, k, v]: [Matrix<'_, E>; 3], out: (usize, usize), lse: usize) {
         let sizes = self.sizes;
@@ -99,7 +98,7 @@ pub(super) fn parts<E>(
 ) -> impl Iterator<Item = MatrixMut<'_, E>> {
     let rows = x.rows();
     let cols = x.cols();
-    // None is left of a matrix that has been given away.
+    // `None` after the matrix has been given away.
     let mut below = Some(x);
     let rows = (0..down).map_while(move |_| {
         let (above, rest) = below.take()?.split_rows(rows / down);
@@ -127,17 +126,17 @@ pub(super) fn shares<E>(x: &mut [E], count: usize) -> impl Iterator<Item = &mut 
     })
 }
 
-/// Some of the rows.
+/// A range of rows.
 pub(super) fn some_rows<E>(x: MatrixMut<'_, E>, range: Range<usize>) -> MatrixMut<'_, E> {
     x.split_rows(range.end).0.split_rows(range.start).1
 }
 
-/// Some of the columns.
+/// A range of columns.
 pub(super) fn some_cols<E>(x: MatrixMut<'_, E>, range: Range<usize>) -> MatrixMut<'_, E> {
     x.split_cols(range.end).0.split_cols(range.start).1
 }
 
-/// The same number everywhere.
+/// Sets all elements to one number.
 pub(super) fn fill<E: Copy>(mut x: MatrixMut<'_, E>, value: E) {
     for row in 0..x.rows() {
         x.row_mut(row).fill(value);

@@ -1,4 +1,4 @@
-//! Rows and columns of one head, prepared, and what the additive similarity does to tiles of them: as calls.
+//! Calls that load transformed rows and columns of one head, or compute additive similarities of a tile.
 
 use super::{HeadTransform, additive, prepare};
 use crate::kernel::{Buffer, Pooled};
@@ -22,7 +22,7 @@ impl<E: Pooled> Kernel for LoadRows<'_, E> {
     }
 }
 
-/// [`prepare::load_rows`] for heads that lie side by side, row by row: in the order of memory.
+/// [`prepare::load_rows`] for interleaved heads, row by row: in the order of memory.
 pub(super) struct LoadHeads<'a, E> {
     pub prepare: &'a HeadTransform<'a, E>,
     /// `[len, heads * width]`
@@ -95,7 +95,7 @@ impl<E: Pooled> Kernel for BackwardRows<'_, E> {
     }
 }
 
-/// [`prepare::backward_rows`] for heads that lie side by side, row by row.
+/// [`prepare::backward_rows`] for interleaved heads, row by row.
 pub(super) struct BackwardHeads<'a, E> {
     pub prepare: &'a HeadTransform<'a, E>,
     /// `[len, heads * width]`

@@ -1,18 +1,17 @@
-//! Facts of a mask that need no run: the blocks that the kernels make of it, and the share of pairs that attend.
+//! Facts of a mask that need no run: its blocks, and the fraction of pairs that attend.
 
 use std::{fmt, ops::Range};
 
 use super::plan::{BLOCK, QUERIES, blocks, chunks};
 use super::{Coverage, Mask};
 
-/// The blocks of queries and keys of one sequence, by what the kernels know of them before they look: those that the mask
-/// empties are never visited, and where it hides nothing it is not asked.
+/// The blocks of queries and keys of one sequence, by their coverage. The kernels never visit empty blocks, and do not evaluate
+/// the mask in full ones.
 ///
-/// It is displayed as a picture: `█` is full, `▒` partial, `·` empty. A picture of a long sequence shows several blocks as one.
+/// It displays as a picture: `█` is full, `▒` partial, `·` empty. A picture of a long sequence shows several blocks as one.
 ///
-/// PyTorch: the `BlockMask` of
-/// [`create_block_mask`](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html), which is made at run time, from
-/// every pair of a query and a key.
+/// PyTorch: the `BlockMask` of [`create_block_mask`](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html),
+/// which is made at run time, from every pair of a query and a key.
 #[doc(alias("BlockMask", "create_block_mask"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaskBlocks {
@@ -24,12 +23,12 @@ pub struct MaskBlocks {
 }
 
 impl MaskBlocks {
-    /// Queries of a block.
+    /// The number of queries of a block.
     pub const QUERIES: usize = QUERIES;
-    /// Keys of a block.
+    /// The number of keys of a block.
     pub const KEYS: usize = BLOCK;
 
-    /// The blocks of the first heads of the first sequence, for `query` queries and `key` keys.
+    /// The blocks of the first `heads` heads of the first sequence, for `query` queries and `key` keys.
     pub fn new(mask: &dyn Mask, heads: usize, query: usize, key: usize) -> Self {
         let rows = query.div_ceil(QUERIES);
         let columns = key.div_ceil(BLOCK);
@@ -55,7 +54,7 @@ impl MaskBlocks {
         }
     }
 
-    /// The number of heads; 1 if all of them are alike.
+    /// The number of heads, or 1 if all of them are alike.
     pub fn heads(&self) -> usize {
         self.heads
     }
@@ -73,7 +72,7 @@ impl MaskBlocks {
     /// The coverage of a block.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the block does not exist.
     pub fn at(&self, head: usize, row: usize, column: usize) -> Coverage {
         assert!(
             head < self.heads && row < self.rows && column < self.columns,
@@ -85,13 +84,13 @@ impl MaskBlocks {
         self.coverage[(head * self.rows + row) * self.columns + column]
     }
 
-    /// How many blocks of all heads are known to be this.
+    /// The number of blocks of all heads with this coverage.
     pub fn count(&self, coverage: Coverage) -> usize {
         let same = self.coverage.iter().filter(|known| **known == coverage);
         same.count()
     }
 
-    /// Of some neighbours together.
+    /// The coverage of several neighbouring blocks.
     fn of_all(&self, head: usize, rows: &[usize], columns: &[usize]) -> Coverage {
         let blocks = rows
             .iter()
@@ -105,7 +104,7 @@ impl MaskBlocks {
     }
 }
 
-/// The most lines and characters of a picture.
+/// The maximum number of lines and characters of a picture.
 const MOST_LINES: usize = 32;
 const MOST_CHARACTERS: usize = 96;
 
@@ -134,8 +133,8 @@ impl fmt::Display for MaskBlocks {
     }
 }
 
-/// The share of pairs of a query and a key that attend, over the heads of the first sequence: from 0 to 1, and 0 if there
-/// are no pairs.
+/// The fraction of pairs of a query and a key that attend, over the heads of the first sequence: from 0 to 1, and 0 if there are
+/// no pairs.
 pub fn mask_density(mask: &dyn Mask, heads: usize, query: usize, key: usize) -> f64 {
     let attending = (0..heads).map(|h| attending(mask, h, 0..query, 0..key));
     let pairs = heads as f64 * query as f64 * key as f64;
@@ -145,10 +144,10 @@ pub fn mask_density(mask: &dyn Mask, heads: usize, query: usize, key: usize) -> 
     attending.sum::<f64>() / pairs
 }
 
-/// Rectangles of no more pairs than this are looked at one by one.
+/// In rectangles of up to this many pairs, the pairs are counted one by one.
 const FEW: usize = 64;
 
-/// The number of pairs in a rectangle that attend: its halves are counted by themselves until the mask knows.
+/// The number of pairs in a rectangle that attend. Partial rectangles are split into halves.
 fn attending(mask: &dyn Mask, h: usize, q: Range<usize>, k: Range<usize>) -> f64 {
     let pairs = q.len() * k.len();
     if pairs == 0 {
@@ -182,7 +181,7 @@ fn halves(range: &Range<usize>) -> [Range<usize>; 2] {
 mod tests {
     use super::*;
 
-    /// Head 0 looks back, head 1 sees the first ten keys, head 2 nothing.
+    /// Head 0 is causal, head 1 attends to the first ten keys, head 2 to nothing.
     struct ByHead;
 
     impl Mask for ByHead {
@@ -191,7 +190,7 @@ mod tests {
         }
 
         fn coverage(&self, _: usize, h: usize, q: Range<usize>, k: Range<usize>) -> Coverage {
-            // The last key that some of the queries see, and the last that all of them see.
+            // The last key that some queries attend to, and the last that all queries attend to.
             let [some, every] = [[q.end - 1, q.start], [9, 9], [0, 0]][h];
             match h {
                 2 => Coverage::Empty,
@@ -202,7 +201,7 @@ mod tests {
         }
     }
 
-    /// By looking at every pair.
+    /// The coverage, from every pair.
     fn coverage_of_pairs(h: usize, q: Range<usize>, k: Range<usize>) -> Coverage {
         let pairs = q.flat_map(|q| k.clone().map(move |k| (q, k)));
         let attends: Vec<_> = pairs.map(|(q, k)| ByHead.attends(0, h, q, k)).collect();
@@ -262,7 +261,7 @@ mod tests {
         let picture = MaskBlocks::new(&ByHead, 1, query, key).to_string();
         let lines: Vec<_> = picture.lines().collect();
         assert_eq!(lines.len(), 32);
-        // A line is 96 queries, a character 32 keys: three of them meet the diagonal.
+        // A line is 96 queries, a character 32 keys: three characters meet the diagonal.
         for (row, line) in lines.iter().enumerate() {
             let expected: String = (0..96)
                 .map(|column| match column {

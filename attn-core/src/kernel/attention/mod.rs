@@ -1,4 +1,4 @@
-//! Attention without a matrix of scores: tiles of them, an online softmax, and the derivative from the same tiles.
+//! Attention without a matrix of scores: tiles of scores, an online softmax, and the derivative from the same tiles.
 //!
 //! Dao et al., "FlashAttention" (2022), and Dao, "FlashAttention-2" (2023), on a CPU.
 
@@ -7,7 +7,7 @@ mod additive;
 mod backward;
 mod by_head;
 mod continued;
-mod dropout;
+mod dropout_mask;
 mod entry;
 mod forward;
 mod key_block;

@@ -1,6 +1,6 @@
 //! Masks and scores on tiles, as the kernels call them.
 //!
-//! A virtual call per tile costs nothing, and so the kernels are compiled once, not again for every layer.
+//! The kernels make one virtual call per tile, which costs nothing. So the kernels are compiled once, not for every layer.
 
 use std::ops::Range;
 
@@ -10,7 +10,8 @@ use crate::simd::{
     slice::{load_any, store_any},
 };
 
-/// Keys whose bias terms are written at once, a multiple of every number of lanes: all bias terms fit the first cache.
+/// The number of keys whose bias terms are written at once, a multiple of every number of lanes. All bias terms fit the
+/// first-level cache.
 const SPAN: usize = 128;
 
 /// A [`Mask`] on tiles.
@@ -18,7 +19,7 @@ pub trait TileMask<E>: Sync {
     /// [`Mask::coverage`]
     fn coverage(&self, b: usize, h: usize, q: Range<usize>, k: Range<usize>) -> Coverage;
 
-    /// Writes -∞ over the scores of keys that a query does not attend to.
+    /// Sets the scores of masked pairs to -∞.
     fn hide(&self, at: TileOrigin, scores: &mut MatrixMut<'_, E>);
 }
 
@@ -46,7 +47,7 @@ impl<E: Real, M: Mask> Kernel for Hide<'_, '_, E, M> {
     type Element = E;
     type Output = ();
 
-    // Plain Rust: comparisons of indices, which the compiler vectorises by itself.
+    // Plain Rust: the compiler vectorises comparisons of indices.
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
         let TileOrigin { b, h, q, k } = self.at;
@@ -63,11 +64,11 @@ impl<E: Real, M: Mask> Kernel for Hide<'_, '_, E, M> {
 
 /// A [`Score`] on tiles.
 pub trait TileScore<E>: Sync {
-    /// The values of the scores, in place.
+    /// Modifies the scores in place.
     fn apply(&self, at: TileOrigin, scores: &mut MatrixMut<'_, E>);
 
-    /// From the gradient of the values to that of the scores, in place; where the former is 0, so is the latter. The
-    /// gradients of learned bias terms are added to `sums`, if they are asked for.
+    /// Turns the gradient of the modified scores into that of the scores, in place. Where the former is 0, so is the latter. The
+    /// gradients of learned bias terms are added to `sums`, if there are any.
     fn backward(
         &self,
         at: TileOrigin,
@@ -110,10 +111,10 @@ impl<E: Real, F: Score<E>> TileScore<E> for F {
     }
 }
 
-/// Each bias term, for the keys of a span of a row.
+/// The bias terms of the keys of a span of a row.
 type Rows<E> = [[E; SPAN]; MOST_BIAS_TERMS];
 
-/// The bias terms of some keys of a row: those of the score that stand in memory, others in `rows`.
+/// The bias terms of some keys of a row: the stored ones of the score, others in `rows`.
 #[inline(always)]
 fn bias_terms<'a, E: Real, F: Score<E>>(
     score: &'a F,
@@ -138,7 +139,7 @@ fn bias_terms<'a, E: Real, F: Score<E>>(
     bias_terms
 }
 
-/// A vector of each bias term, from a key on.
+/// A vector of each bias term, starting at a key.
 #[inline(always)]
 fn load<V: Vector>(bias_terms: &[&[V::Element]], from: usize) -> [V; MOST_BIAS_TERMS] {
     let mut vectors = [V::zero(); MOST_BIAS_TERMS];
@@ -219,7 +220,7 @@ impl<E: Real, F: Score<E>> Kernel for Backward<'_, '_, E, F> {
     }
 }
 
-/// From the gradients of the values to those of the scores, in place, and of the learned bias terms.
+/// Turns the gradients of the modified scores into those of the scores, in place, and computes those of the learned bias terms.
 #[inline(always)]
 fn differentiate<V: Vector, F: Score<V::Element>>(
     function: &F,
@@ -235,7 +236,7 @@ fn differentiate<V: Vector, F: Score<V::Element>>(
         let score = load_any::<V>(scores);
         let bias_terms = &bias_terms[..F::PLANES];
         let d_value = load_any::<V>(d);
-        // A masked score may have any derivative.
+        // The derivative at a masked score may be anything.
         let none = d_value.eq(V::zero());
         for (bias_term, row) in d_bias_terms
             .iter_mut()

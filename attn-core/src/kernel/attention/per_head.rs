@@ -7,7 +7,7 @@
 //! The "general" score of Luong, Pham and Manning, "Effective approaches to attention-based neural machine translation"
 //! (2015), equation 8, with a matrix per head. PyTorch: `torch.einsum("rhw,hwv->rhv", x, w)`.
 //!
-//! Heads lie side by side in `x` and `y`, and one below the other in `W`.
+//! Heads are side by side in `x` and `y`, and one below the other in `W`.
 
 use super::layout::parts;
 use crate::kernel::compiled::compiled;
@@ -38,8 +38,7 @@ compiled! {
         });
     }
 
-    /// The derivative of [`per_head_linear`]: from `d`, that of the result, to `d_x`, which is overwritten, and to `d_w`, to
-    /// which is added.
+    /// The derivative of [`per_head_linear`], from `d`, the gradient of the result. It overwrites `d_x` and adds to `d_w`.
     ///
     /// `d`: `[rows, heads * out]`; `d_x` and `d_w` as `x` and `w`.
     ///
@@ -65,7 +64,7 @@ compiled! {
         maps.for_each(tasks.enumerate(), |(head, (d_x, d_w))| {
             let (x, w) = maps.head(head);
             let d = d.some_cols(head * out..(head + 1) * out);
-            // A product with a copy of the transpose is faster than one with a view of it.
+            // A product with a transposed copy is faster than one with a transposed view.
             let mut transposed = Buffer::uninit(out * width);
             transpose(w, MatrixMut::new(&mut transposed, out, width));
             let w = Matrix::new(&transposed, out, width);
@@ -75,7 +74,7 @@ compiled! {
     }
 }
 
-/// The maps of all heads, and what they are applied to.
+/// The maps of all heads, and their inputs.
 struct Maps<'a, E> {
     x: Matrix<'a, E>,
     w: Matrix<'a, E>,
@@ -107,17 +106,17 @@ impl<'a, E: Pooled> Maps<'a, E> {
         (self.x.some_cols(some.clone()), self.w.some_rows(some))
     }
 
-    /// The heads of `matrix`, which lie side by side.
+    /// The heads of `matrix`, side by side.
     fn columns<'m>(&self, matrix: MatrixMut<'m, E>) -> impl Iterator<Item = MatrixMut<'m, E>> {
         parts(matrix, 1, self.heads)
     }
 
-    /// The heads of `matrix`, which lie one below the other.
+    /// The heads of `matrix`, one below the other.
     fn rows<'m>(&self, matrix: MatrixMut<'m, E>) -> impl Iterator<Item = MatrixMut<'m, E>> {
         parts(matrix, self.heads, 1)
     }
 
-    /// `body(task)` for every head, by several threads if there is enough to do.
+    /// `body(task)` for every head, on several threads if that pays.
     fn for_each<T: Send>(
         &self,
         tasks: impl IntoIterator<Item = T>,
@@ -234,7 +233,7 @@ mod tests {
                 .iter()
                 .map(|d| 1.0 + d)
                 .collect();
-            // The loss is linear in each; rounded to 1e-14, and divided by a step of 1e-5.
+            // The loss is linear in each. It is rounded to 1e-14 and divided by a step of 1e-5.
             assert_close(format!("x of {sizes:?}"), &d_x, &want_x, Absolute(1e-8));
             assert_close(format!("w of {sizes:?}"), &d_w, &want_w, Absolute(1e-8));
         }
@@ -255,7 +254,8 @@ mod tests {
     fn heads_that_do_not_fit_are_refused() {
         let x = [1.0; 4];
         let mut to = [0.0; 2];
-        let (x, w) = (Matrix::new(&x, 1, 4), Matrix::new(&x[..3], 3, 1));
+        let w = Matrix::new(&x[..3], 3, 1);
+        let x = Matrix::new(&x, 1, 4);
         per_head_linear(2, x, w, MatrixMut::new(&mut to, 1, 2));
     }
 }

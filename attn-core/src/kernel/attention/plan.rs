@@ -1,15 +1,15 @@
-//! Which tiles of scores are visited.
+//! The tiles of scores that are visited.
 //!
-//! A block of queries meets the keys in blocks too. The mask says of every pair of blocks whether it is empty, and then it
-//! is never visited, or full, and then no element of it is compared with the mask. Neighbours that remain are merged into
-//! one tile, because a wide product is a fast one.
+//! Queries and keys are cut into blocks. For every pair of blocks the mask says whether it is empty, full or partial. Empty pairs
+//! are never visited, and full ones are never compared with the mask. The remaining neighbours are merged into one tile, because
+//! a wide product is a fast one.
 
 use std::ops::Range;
 
 use super::{Coverage, TileMask, TileOrigin};
 
-/// Queries of a tile: as many as `gemm` multiplies with a matrix without a copy of it, which is what the tile of keys or
-/// values is to a product.
+/// The number of queries of a tile: the most that `gemm` multiplies without copying the right side, which is the tile of keys or
+/// values.
 pub(super) const QUERIES: usize = 48;
 
 /// Queries of a task that loads them, or that writes their gradients.
@@ -18,7 +18,7 @@ pub(super) const QUERIES_PER_TASK: usize = 64;
 /// Keys that the mask is asked about at once.
 pub(super) const BLOCK: usize = 16;
 
-/// The most keys of a tile: one row of scores fits the first cache, the tile the second.
+/// The maximum number of keys of a tile: a row of scores fits the first-level cache, and the tile the second.
 pub(super) const TILE: usize = 512;
 
 /// A query head of a sequence.
@@ -30,18 +30,18 @@ pub(super) struct Head {
     pub h: usize,
 }
 
-/// A block of queries against a run of keys.
+/// A block of queries with a range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tile {
     pub head: Head,
     pub queries: Range<usize>,
     pub keys: Range<usize>,
-    /// Bit `i`: the mask hides some of block `i` of the keys, perhaps.
+    /// Bit `i` is set if the mask may hide a part of block `i` of the keys.
     partial: u64,
 }
 
 impl Tile {
-    /// Where its first element stands.
+    /// The position of its first element.
     pub(super) fn place(&self) -> TileOrigin {
         TileOrigin {
             b: self.head.b,
@@ -51,7 +51,7 @@ impl Tile {
         }
     }
 
-    /// The columns of the tile that the mask hides something of, perhaps, in runs.
+    /// The column ranges of the tile in which the mask may hide something.
     pub(super) fn partial_columns(&self) -> impl Iterator<Item = Range<usize>> {
         let mut bits = self.partial;
         let mut at = 0;
@@ -67,12 +67,12 @@ impl Tile {
         })
     }
 
-    /// Whether the mask hides anything, perhaps.
+    /// Whether the mask may hide something.
     pub(super) fn is_partial(&self) -> bool {
         self.partial != 0
     }
 
-    /// Takes in a block of keys that follows, if there is room.
+    /// Adds the next block of keys, if there is room. Returns whether it was added.
     fn extend(&mut self, (keys, partial): &(Range<usize>, bool)) -> bool {
         let fits = self.keys.end == keys.start && self.keys.len() + keys.len() <= TILE;
         if fits {
@@ -83,8 +83,7 @@ impl Tile {
     }
 }
 
-/// The tiles of a block of queries and a range of keys, in the order of the keys. They depend on the mask and on the ranges
-/// alone.
+/// The tiles of a block of queries and a range of keys, in the order of the keys. They depend only on the mask and the ranges.
 pub(super) fn tiles<E>(
     mask: &dyn TileMask<E>,
     head: Head,
@@ -114,7 +113,7 @@ pub(super) fn blocks(
 ) -> impl Iterator<Item = (Range<usize>, bool)> {
     chunks(keys, TILE).flat_map(move |chunk| {
         let queries = queries.clone();
-        // One question may answer for all blocks.
+        // One coverage may settle all blocks.
         let whole = coverage(queries.clone(), chunk.clone());
         let visited = if whole == Coverage::Empty {
             0..0
@@ -131,7 +130,7 @@ pub(super) fn blocks(
     })
 }
 
-/// `range` in pieces of `size`; the last may be shorter.
+/// The chunks of `range`, each of `size`; the last may be shorter.
 pub(super) fn chunks(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
     let end = range.end;
     range

@@ -1,19 +1,19 @@
-//! What happens to queries and keys before they meet: a bias is added, a norm takes their length out, a rotation tells their
+//! Transforms of queries, keys and values before attention: a bias is added, a norm divides by the length, a rotation encodes the
 //! position.
 //!
-//! All act on one vector of one head. With `x` after the bias, `u = x / r`, `r = sqrt(mean(x²) + ε)`, and the rotation `R` of
-//! a position,
+//! Each acts on one vector of one head. With `x` after the bias, `u = x / r`, `r = sqrt(mean(x²) + ε)`, and the rotation `R` of a
+//! position,
 //!
 //! ```text
 //! y = R (gain * u)
 //! e = Rᵀ dy        t = gain * e        dx = (t - u mean(t u)) / r        dgain = Σ u * e
 //! ```
 //!
-//! and the same with sums for means, and no gain, where the norm is the Euclidean one. Zhang and Sennrich, "Root mean
-//! square layer normalization" (2019); Henry et al., "Query-key normalization for transformers" (2020); Su et al.,
-//! "RoFormer" (2021), equation 34, with the halves paired as in GPT-NeoX and Llama.
+//! The Euclidean norm has sums in place of means, and no gain. Zhang and Sennrich, "Root mean square layer normalization" (2019);
+//! Henry et al., "Query-key normalization for transformers" (2020); Su et al., "RoFormer" (2021), equation 34, with the halves
+//! paired as in GPT-NeoX and Llama.
 //!
-//! Attention prepares vectors as it loads them. [`prepare`] is for those who need them outside of it.
+//! Attention transforms vectors as it loads them. [`prepare`] is for callers outside of it.
 
 use super::{HeadTransform, Norm, Rope};
 use crate::kernel::column_sums::{add_column_sums, rows_per_sum};
@@ -24,16 +24,16 @@ use crate::kernel::{Buffer, Pooled, parallel};
 use crate::simd::slice::{dot, load_any, store_any};
 use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, run};
 
-/// Keeps the root, and with it the gradient, finite where a vector is 0.
+/// It keeps the root, and with it the gradient, finite where a vector is 0.
 const EPSILON: f64 = 1e-6;
 
-/// Rows that are transposed at a time: few enough that they are still in the first cache when they were prepared.
+/// The number of rows that are transposed at a time: they are still in the first-level cache after the transform.
 const STRIP: usize = 64;
 
 compiled! {
     HeadTransforms:
 
-    /// HeadTransforms the vectors of every head. Row `r` has the position `r % len`.
+    /// Transforms the vectors of every head. Row `r` has the position `r % len`.
     ///
     /// `x`, `to`: `[batch * len, heads * width]`.
     ///
@@ -60,8 +60,8 @@ compiled! {
         });
     }
 
-    /// The derivative of [`prepare`]: from `d`, that of the prepared vectors, to that of `x`, and to that of the gain of
-    /// [`Norm::Rms`], if it is asked for. Both are overwritten.
+    /// The derivative of [`prepare`], from `d`, the gradient of the transformed vectors. It overwrites `to`, the gradient of `x`,
+    /// and `d_gain`, the gradient of the gain of [`Norm::Rms`], if there is one.
     ///
     /// `x`, `d`, `to`: `[batch * len, heads * width]`; `d_gain`: `[width]`.
     ///
@@ -92,7 +92,7 @@ compiled! {
         if width == 0 {
             return;
         }
-        // The gain's derivative is a sum over all vectors: every chunk of rows makes its own, and they are added in order.
+        // The gradient of the gain is a sum over all vectors: every chunk of rows has its own sum, and these are added in order.
         let chunk = rows_per_sum(x.cols());
         let chunks = x.rows().div_ceil(chunk);
         let mut sums = Buffer::zeros(chunks * width);
@@ -113,7 +113,7 @@ compiled! {
     }
 }
 
-/// The vectors of a matrix: of all sequences and heads.
+/// The vectors of a matrix, of all sequences and heads.
 #[derive(Clone, Copy)]
 struct Vectors<'a, E> {
     how: &'a HeadTransform<'a, E>,
@@ -141,7 +141,7 @@ fn shape<E>(x: Matrix<'_, E>) -> (usize, usize) {
     (x.rows(), x.cols())
 }
 
-/// [`prepare`], for some rows: those of `to`, which are `first` and the following.
+/// [`prepare`] for a range of rows: `to` has row `first` and the following ones.
 struct Forward<'a, E> {
     vectors: Vectors<'a, E>,
     first: usize,
@@ -166,7 +166,7 @@ impl<E: Pooled> Kernel for Forward<'_, E> {
     }
 }
 
-/// [`prepare_backward`], for some rows.
+/// [`prepare_backward`] for a range of rows.
 struct Backward<'a, E> {
     vectors: Vectors<'a, E>,
     first: usize,
@@ -197,7 +197,7 @@ impl<E: Pooled> Kernel for Backward<'_, E> {
     }
 }
 
-/// HeadTransforms the rows of one head, the first of which has the position `first`.
+/// Transforms the rows of one head, the first of which has the position `first`.
 ///
 /// `x`, `to`: `[len, width]`.
 #[inline(always)]
@@ -243,10 +243,10 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
     }
 }
 
-/// The derivative of [`load_rows`]: from `d`, that of the prepared rows, to that of the rows `x`. What the gain gets is
-/// added to `d_gain`.
+/// The derivative of [`load_rows`]: writes the gradient of the rows `x`, from `d`, the gradient of the transformed rows, and adds
+/// the gradient of the gain to `d_gain`.
 ///
-/// A row whose derivative is 0 is not looked at: it may be padding, and NaN. `x`, `d`, `to`: `[len, width]`.
+/// A row whose gradient is 0 is not read: it may be padding, and NaN. `x`, `d`, `to`: `[len, width]`.
 #[inline(always)]
 pub(super) fn backward_rows<V: Vector<Element: Pooled>>(
     prepare: &HeadTransform<'_, V::Element>,
@@ -268,7 +268,7 @@ pub(super) fn backward_rows<V: Vector<Element: Pooled>>(
     }
 }
 
-/// HeadTransforms one row of one head.
+/// Transforms one row of one head.
 #[inline(always)]
 pub(super) fn load_row<V: Vector>(
     prepare: &HeadTransform<'_, V::Element>,
@@ -285,7 +285,7 @@ pub(super) fn load_row<V: Vector>(
     }
 }
 
-/// The derivative of [`load_row`], as [`backward_rows`]. `biased` is room for another row.
+/// The derivative of [`load_row`], as in [`backward_rows`]. `biased` is scratch for one row.
 #[inline(always)]
 pub(super) fn backward_row<V: Vector>(
     prepare: &HeadTransform<'_, V::Element>,
@@ -337,7 +337,7 @@ fn normalize<V: Vector>(norm: &Norm<'_, V::Element>, x: &mut [V::Element]) {
     }
 }
 
-/// From `e` to `dx`, in place.
+/// Turns `e` into `dx`, in place.
 #[inline(always)]
 fn normalize_backward<V: Vector>(
     norm: &Norm<'_, V::Element>,
@@ -365,7 +365,7 @@ fn normalize_backward<V: Vector>(
     });
 }
 
-/// `1 / r`, and what makes of a sum over a vector the mean or the sum that the norm takes.
+/// `1 / r`, and the factor that turns a sum over a vector into the mean or the sum of the norm.
 #[inline(always)]
 fn inverse_and_share<V: Vector>(
     norm: &Norm<'_, V::Element>,
@@ -383,7 +383,7 @@ fn inverse_and_share<V: Vector>(
     (inverse.reduce_max(), share)
 }
 
-/// Rotates the pairs `(x[i], x[i + width / 2])` by the angles of a position, or back with the direction -1.
+/// Rotates the pairs `(x[i], x[i + width / 2])` by the angles of a position, or back for the direction -1.
 #[inline(always)]
 fn rotate<V: Vector>(
     rope: &Rope<'_, V::Element>,

@@ -14,7 +14,7 @@ use crate::simd::run;
 /// The inputs of a backward pass, per query.
 pub(super) struct Queries<'a, E: Pooled> {
     sizes: Sizes,
-    /// The prepared queries.
+    /// The transformed queries.
     rows: ByHead<E>,
     /// The gradient of the output.
     d_out: ByHead<E>,
@@ -70,10 +70,8 @@ impl<'a, E: Pooled> Queries<'a, E> {
             sizes.kv_heads,
             tasks,
             |(range, ((to_rows, to_d_out), to_delta))| {
-                let (first, [q, out, d_out]) = (
-                    range.start,
-                    [q, out, d_out].map(|x| x.some_rows(range.clone())),
-                );
+                let first = range.start;
+                let [q, out, d_out] = [q, out, d_out].map(|x| x.some_rows(range.clone()));
                 run(LoadHeads {
                     prepare: &attention.query,
                     x: q,
@@ -96,7 +94,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
         loaded
     }
 
-    /// The part of the sequence in the gradient of the sinks, `[heads]`.
+    /// The part of a sequence in the gradient of the sinks, `[heads]`.
     pub(super) fn sink_gradients(&self, sink: &[E], to: &mut [E]) {
         let Sizes { heads, query, .. } = self.sizes;
         run(SinkGradients {
@@ -107,7 +105,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
         });
     }
 
-    /// Some queries of a head.
+    /// A range of queries of a head.
     pub(super) fn block(&self, head: Head, range: Range<usize>) -> Block<'_, E> {
         let Sizes { heads, query, .. } = self.sizes;
         let mut delta = [E::ZERO; QUERIES];
@@ -123,24 +121,24 @@ impl<'a, E: Pooled> Queries<'a, E> {
     }
 }
 
-/// The gradients of the prepared queries of a sequence: for every key head the parts of its tasks, and in a part the query
-/// heads that read the key head.
+/// The gradients of the transformed queries of a sequence. Every key head has one part per task, with the query heads that read
+/// the key head.
 pub(super) struct QuerySums<E: Pooled> {
     sizes: Sizes,
     tasks: usize,
     parts: ByHead<E>,
 }
 
-/// The part of one task, `[group, query, width]`. Nothing in it is written before it is needed.
+/// The part of one task, `[group, query, width]`. A block is initialised on first use.
 pub(super) struct QueryPart<'a, E> {
     sizes: Sizes,
     memory: &'a mut [E],
-    /// Which blocks of queries have been written to.
+    /// The blocks of queries that have been written.
     written: Vec<bool>,
 }
 
 impl<E: Pooled> QuerySums<E> {
-    /// For so many tasks of every key head.
+    /// Buffers for this many tasks per key head.
     pub(super) fn new(sizes: Sizes, tasks: usize) -> Self {
         let parts = ByHead::uninit(sizes.heads * tasks, sizes.query, sizes.width);
         Self {
@@ -163,8 +161,8 @@ impl<E: Pooled> QuerySums<E> {
             })
     }
 
-    /// The gradient of some queries, `[queries, width]` for every head: of the only task, or the sum of all, which is written
-    /// to `memory`.
+    /// The gradient of a range of queries, `[queries, width]` for every head: that of the only task, or the sum over all tasks,
+    /// which is written to `memory`.
     pub(super) fn rows<'a>(
         &'a self,
         range: Range<usize>,
@@ -206,7 +204,7 @@ impl<E: Pooled> QueryPart<'_, E> {
         MatrixMut::new(memory, tile.queries.len(), width)
     }
 
-    /// Zeros where nothing was added.
+    /// Writes zeros to the blocks that nothing was added to.
     pub(super) fn finish(self) {
         let Sizes { query, width, .. } = self.sizes;
         let blocks = (0..self.sizes.group())

@@ -19,7 +19,7 @@ pub struct Angles<E> {
 }
 
 impl<E: Pooled> Angles<E> {
-    /// Computed in `f64`: at position 100,000 an `f32` angle is off by 0.004.
+    /// Angles are computed in `f64`: at position 100,000 an `f32` angle has an error of 0.004.
     fn new(width: usize, theta: f64, positions: usize) -> Self {
         let pairs = width / 2;
         let frequencies: Vec<f64> = (0..pairs)
@@ -37,7 +37,7 @@ impl<E: Pooled> Angles<E> {
         }
     }
 
-    /// As a part of [`HeadTransform`](super::HeadTransform).
+    /// The angles as a part of [`HeadTransform`](super::HeadTransform).
     pub fn rope(&self) -> Rope<'_, E> {
         Rope {
             cos: Matrix::new(&self.cos, self.positions, self.pairs),
@@ -52,10 +52,10 @@ impl<E> Debug for Angles<E> {
     }
 }
 
-/// The angles of at least so many positions of vectors of this width. None depends on how many there are.
+/// The angles of at least this many positions, for vectors of this width. They do not depend on the number of positions.
 ///
-/// The tables used last are kept. One that has become too short makes way for one of a power of two of positions, so a
-/// sequence that grows by one rarely computes any.
+/// The tables used last are cached. A table that is too short is replaced by one with a power of two of positions. So a sequence
+/// that grows by one rarely computes a table.
 ///
 /// # Panics
 /// If `width` is odd.
@@ -69,14 +69,14 @@ pub fn angles<E: Pooled>(width: usize, theta: f64, positions: usize) -> Arc<Angl
     cache.angles(width, theta, positions)
 }
 
-/// The [`Angles`] that were used last, the last of them at the end.
+/// The most recently used [`Angles`], last at the end.
 struct Cache(Vec<(Kind, Arc<dyn Any + Send + Sync>)>);
 
-/// Of an element type, a width and the bits of a theta.
+/// Element type, width, and the bits of theta.
 type Kind = (TypeId, usize, u64);
 
 impl Cache {
-    /// More kinds than a model has, and few enough to look through.
+    /// The maximum number of tables: more than a model has, and few enough for a linear search.
     const MOST: usize = 8;
 
     fn angles<E: Pooled>(&mut self, width: usize, theta: f64, positions: usize) -> Arc<Angles<E>> {
@@ -98,7 +98,7 @@ impl Cache {
 mod tests {
     use super::*;
 
-    /// By the definition, with the power as a root of a quotient.
+    /// The angle by the definition, with the power as a root of a quotient.
     fn angle(width: usize, theta: f64, position: usize, pair: usize) -> f64 {
         position as f64 / theta.powf(2.0 * pair as f64 / width as f64)
     }

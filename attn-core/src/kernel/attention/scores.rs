@@ -7,7 +7,7 @@ use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, product, run};
 
 impl<E: Pooled> Attention<'_, E> {
-    /// How queries meet keys, before anything becomes of it.
+    /// The similarities of queries and keys.
     pub(super) fn compare(
         &self,
         head: Head,
@@ -28,7 +28,7 @@ impl<E: Pooled> Attention<'_, E> {
         }
     }
 
-    /// Modifies scores in place; -∞ where they are masked.
+    /// Modifies scores in place, and sets masked ones to -∞.
     pub(super) fn score(&self, tile: &Tile, scores: &mut MatrixMut<'_, E>) {
         if let Some(score) = self.score {
             score.apply(tile.place(), scores);

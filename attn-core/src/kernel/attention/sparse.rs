@@ -5,19 +5,19 @@
 //! entmax15     d = max(s / 2 - τ, 0)    p = d²       g = d
 //! ```
 //!
-//! Martins and Astudillo, "From softmax to sparsemax" (2016); Peters, Niculae and Martins, "Sparse sequence-to-sequence
-//! models" (2019), with `α = 1.5`. The weights of a row have the sum 1 if the norm `‖d‖` of order 1, or of order 2, is 1.
-//! That norm is convex in `τ` and falls, so that Newton's method climbs to the root from below and never passes it, in a
-//! few steps: once it has the support right, sparsemax needs one.
+//! Martins and Astudillo, "From softmax to sparsemax" (2016); Peters, Niculae and Martins, "Sparse sequence-to-sequence models"
+//! (2019), with `α = 1.5`. The weights of a row have the sum 1 if the norm `‖d‖` of order 1, or of order 2, is 1. The norm is
+//! convex in `τ` and decreasing. So Newton's method approaches the root from below and never passes it, in a few steps: with the
+//! right support, sparsemax needs one.
 //!
-//! The derivative has the form that softmax has, with `g` in place of `p`:
+//! The derivative has the form of softmax's, with `g` in place of `p`:
 //!
 //! ```text
 //! ds = g (dp - δ)        δ = Σ g dp / Σ g = dout · centre        centre = Σ g v / Σ g
 //! ```
 //!
-//! where dropout multiplies `dp`, and so `v`, but not the sum of all `g`. The centre is an output as any other, of
-//! weights `g / Σ g`, and is computed as one.
+//! where dropout multiplies `dp`, and so `v`, but not the sum of all `g`. The centre is a weighted mean like the output, with the
+//! weights `g / Σ g`, and is computed in the same way.
 
 use std::cmp::Ordering;
 
@@ -32,7 +32,7 @@ pub(super) enum Sparse {
     Entmax15,
 }
 
-/// The functions in which sparsemax and entmax differ.
+/// The functions that differ between sparsemax and entmax.
 trait Family {
     /// The factor of a score.
     const SCALE: f64;
@@ -43,7 +43,7 @@ trait Family {
     /// `g`
     fn slope<V: Vector>(d: V) -> V;
 
-    /// `(‖d‖ - 1) ‖d‖^(order - 1)`, of `Σ p`: divided by `Σ g`, the step of Newton's method.
+    /// `(‖d‖ - 1) ‖d‖^(order - 1)`, from `Σ p`. Divided by `Σ g`, it is the step of Newton's method.
     fn excess<E: Real>(sum: E) -> E;
 }
 
@@ -59,7 +59,7 @@ impl Family for Sparsemax {
 
     #[inline(always)]
     fn slope<V: Vector>(d: V) -> V {
-        // NaN stays what it is.
+        // NaN is preserved.
         V::select(d.gt(V::zero()), V::splat(V::Element::ONE), d)
     }
 
@@ -106,18 +106,18 @@ impl Sparse {
 #[inline(always)]
 fn weight_and_slope<F: Family, V: Vector>(score: V, pivot: V, tau: V) -> (V, V) {
     let z = (score - pivot) * V::splat(V::Element::of_f64(F::SCALE));
-    // NaN passes, but where nothing is attended to.
+    // NaN is preserved, except where the score is masked.
     let none = z.le(tau) | is_hidden(score);
     let d = V::select(none, V::zero(), z - tau);
     (F::weight(d), F::slope(d))
 }
 
-/// Scores to weights, in place: of all keys that a block of queries visits.
+/// Turns scores into weights, in place, over all keys that a block of queries visits.
 pub(super) struct Sparsify<'a, E> {
     pub normalizer: Sparse,
     /// `[queries, keys]`
     pub scores: MatrixMut<'a, E>,
-    /// The sum of the weights is 1, at the logarithm `τ`; or 0, at -∞, where there is no score.
+    /// The sum of the weights is 1, at the logarithm `τ`, or 0 at -∞ if there is no score.
     pub running: &'a mut OnlineSoftmaxState<E>,
 }
 
@@ -158,7 +158,7 @@ impl<E: Real> Sparsify<'_, E> {
     }
 }
 
-/// `τ` above the pivot, which is the largest score: at that, `d` is at most 1, and so `τ` is at least -1.
+/// `τ` above the pivot, which is the largest score. There `d` is at most 1, so `τ` is at least -1.
 #[inline(always)]
 fn threshold<F: Family, V: Vector>(scores: &[V::Element], pivot: V::Element) -> V::Element {
     let mut tau = -V::Element::ONE;
@@ -167,7 +167,7 @@ fn threshold<F: Family, V: Vector>(scores: &[V::Element], pivot: V::Element) -> 
         let next = tau + F::excess(sum) / slope;
         match next.partial_cmp(&tau) {
             Some(Ordering::Greater) => tau = next,
-            // As near as rounding lets it come.
+            // Rounding prevents a further step.
             Some(_) => return tau,
             None => return next,
         }
@@ -192,7 +192,7 @@ fn sums<F: Family, V: Vector>(
     [weights, slopes].map(V::reduce_sum)
 }
 
-/// Scores to slopes `g`, in place, and what is added up of them.
+/// Turns scores into slopes `g`, in place, and sums them.
 pub(super) struct Slopes<'a, E> {
     pub normalizer: Sparse,
     /// `[queries]`

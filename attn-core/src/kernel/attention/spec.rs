@@ -10,11 +10,11 @@ pub struct Sizes {
     pub batch: usize,
     /// The number of query heads.
     pub heads: usize,
-    /// The number of key and value heads; divides `heads`.
+    /// The number of key and value heads. It divides `heads`.
     pub kv_heads: usize,
-    /// Queries of a sequence.
+    /// The number of queries of a sequence.
     pub query: usize,
-    /// Keys of a sequence.
+    /// The number of keys of a sequence.
     pub key: usize,
     /// The width of a query and a key, per head.
     pub width: usize,
@@ -23,12 +23,12 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Queries of all sequences.
+    /// The number of queries of all sequences.
     pub fn queries(&self) -> usize {
         self.batch * self.query
     }
 
-    /// Keys of all sequences.
+    /// The number of keys of all sequences.
     pub fn keys(&self) -> usize {
         self.batch * self.key
     }
@@ -39,7 +39,7 @@ impl Sizes {
 /// and in the derivative of their sum; where the score function gives the weight, below 2^-100 and 2^-950.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Normalizer<'a, E> {
-    /// `s`: what the score function gives is the weight.
+    /// `s`: the score is the weight.
     Identity,
     /// `exp(s) / Σ exp(s)`
     Softmax,
@@ -53,24 +53,24 @@ pub enum Normalizer<'a, E> {
     Entmax15,
 }
 
-/// Dropout of weights: [`Philox4x32`](crate::random::Philox4x32) of this key, at the counter
+/// Dropout of weights. The random numbers are [`Philox4x32`](crate::random::Philox4x32) with this seed, at the counter
 /// `[k / 4, q, h, b]`, word `k % 4`.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
-    /// The probability that a weight becomes 0.
+    /// The probability that a weight is dropped.
     pub p: f64,
-    /// Chooses which.
+    /// The seed of the generator.
     pub seed: u64,
 }
 
-/// The transform of a query, a key or a value, row by row, as a tile of them is loaded.
+/// The transform of a query, a key or a value, applied row by row as a tile is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadTransform<'a, E> {
-    /// The bias that the projection did not add: a number for every column, all heads side by side.
+    /// The bias of the projection, if it was not added: a number for every column, all heads side by side.
     pub bias: Option<&'a [E]>,
-    /// Its length is taken out.
+    /// The norm, if there is one.
     pub norm: Option<Norm<'a, E>>,
-    /// Its pairs of coordinates are rotated by its position.
+    /// The rotation of pairs of coordinates by the position, if there is one.
     pub rope: Option<Rope<'a, E>>,
 }
 
@@ -84,7 +84,7 @@ impl<'a, E: Copy> HeadTransform<'a, E> {
         Self { rope, ..*self }
     }
 
-    /// The same for the vectors of one head, which are so wide.
+    /// The same for the vectors of one head, which have this width.
     #[inline(always)]
     pub(super) fn of_head(&self, head: usize, width: usize) -> Self {
         let bias = self.bias.map(|bias| &bias[head * width..][..width]);
@@ -93,7 +93,7 @@ impl<'a, E: Copy> HeadTransform<'a, E> {
 }
 
 impl<E> HeadTransform<'_, E> {
-    /// Whether vectors are left as they are.
+    /// Whether vectors are unchanged.
     pub(super) fn is_nothing(&self) -> bool {
         self.bias.is_none() && self.norm.is_none() && self.rope.is_none()
     }
@@ -109,7 +109,7 @@ impl<E> Default for HeadTransform<'_, E> {
     }
 }
 
-/// How the length of a vector is taken out.
+/// The norm of vectors of a head.
 #[derive(Clone, Copy, Debug)]
 pub enum Norm<'a, E> {
     /// `x / sqrt(mean(x²) + 1e-6) * gain`, with a gain of the width.
@@ -118,8 +118,8 @@ pub enum Norm<'a, E> {
     L2,
 }
 
-/// The angles of a rotary embedding: `(x[i], x[i + width / 2])` of position `p` is rotated by the angle whose cosine and
-/// sine stand in row `p`, column `i`.
+/// The angles of a rotary embedding. `(x[i], x[i + width / 2])` at position `p` is rotated by the angle with the cosine and sine
+/// of row `p`, column `i`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rope<'a, E> {
     /// `[positions, width / 2]`
@@ -128,7 +128,7 @@ pub struct Rope<'a, E> {
     pub sin: Matrix<'a, E>,
 }
 
-/// How a query and a key make a score.
+/// The similarity of a query and a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Similarity<'a, E> {
     /// `scale * (q · k)`
@@ -143,11 +143,11 @@ pub enum Similarity<'a, E> {
     },
 }
 
-/// Attention of one call: all but the tensors.
+/// The parameters of an attention call, without its tensors.
 ///
-/// Queries are a matrix of `batch * query` rows and `heads * width` columns, keys of `batch * key` rows and
-/// `kv_heads * width` columns, values of `kv_heads * value_width`, the output of `heads * value_width`: what a projection
-/// writes, with the heads side by side.
+/// Queries are a matrix of `batch * query` rows and `heads * width` columns, keys of `batch * key` rows and `kv_heads * width`
+/// columns, values of `kv_heads * value_width` columns, the output of `heads * value_width`. This is the layout of a projection's
+/// output: the heads are side by side.
 #[derive(Clone, Copy)]
 pub struct Attention<'a, E> {
     /// The sizes.
@@ -156,17 +156,17 @@ pub struct Attention<'a, E> {
     pub query: HeadTransform<'a, E>,
     /// The transform of keys as they are loaded.
     pub key: HeadTransform<'a, E>,
-    /// The transform of values as they are loaded: only a bias may be added, for the derivative knows no other.
+    /// The transform of values as they are loaded. It may have a bias only, since the derivative supports no other.
     pub value: HeadTransform<'a, E>,
-    /// How they make a score.
+    /// The similarity of queries and keys.
     pub similarity: Similarity<'a, E>,
     /// The score modification, if there is one.
     pub score: Option<&'a dyn TileScore<E>>,
-    /// Which keys a query attends to.
+    /// The mask.
     pub mask: &'a dyn TileMask<E>,
-    /// From scores to weights.
+    /// The normalizer.
     pub normalizer: Normalizer<'a, E>,
-    /// Which weights are dropped.
+    /// The dropout of weights.
     pub dropout: Option<Dropout>,
 }
 
@@ -179,7 +179,7 @@ pub struct Gradients<'a, E> {
     pub k: MatrixMut<'a, E>,
     /// The gradient of the values.
     pub v: MatrixMut<'a, E>,
-    /// The gradients of the parameters that the bias terms are computed from.
+    /// The gradients of the parameters of the bias terms.
     pub score: Option<ScoreGradients<'a, E>>,
     /// The gradient of the gain of the queries' norm.
     pub query_gain: Option<&'a mut [E]>,

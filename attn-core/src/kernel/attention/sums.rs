@@ -1,4 +1,4 @@
-//! Small sums that every task has a part in. They are added in a fixed order: by sequence, by head, by task.
+//! Sums over all tasks, of a few numbers each. They are added in a fixed order: by sequence, by head, by task.
 
 use super::layout::shares;
 use super::plan::{QUERIES_PER_TASK, Tile};
@@ -6,7 +6,7 @@ use super::{Attention, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens};
 use crate::kernel::{Buffer, MatrixMut, Pooled};
 use crate::simd::call;
 
-/// The parts of all tasks. There are `tasks` of them for every key head of every sequence.
+/// The parts of all tasks. Every key head of every sequence has `tasks` of them.
 pub(super) struct Sums<E: Pooled> {
     sizes: Sizes,
     tasks: usize,
@@ -21,7 +21,7 @@ pub(super) struct Sums<E: Pooled> {
 
 /// The parts of a sequence.
 pub(super) struct OfSequence<'a, E> {
-    /// For every key head, those of its tasks.
+    /// The parts of the tasks of every key head.
     pub tasks: Vec<Part<'a, E>>,
     /// `[width]` for every chunk of [`QUERIES_PER_TASK`] queries.
     pub query_gains: Vec<&'a mut [E]>,
@@ -32,9 +32,9 @@ pub(super) struct OfSequence<'a, E> {
 /// The part of one task.
 pub(super) struct Part<'a, E> {
     group: usize,
-    /// For the bias terms of the score, `[group, SumLens::per_head]`, or nothing if it is not asked for.
+    /// The gradients of bias terms, `[group, SumLens::per_head]`, or nothing if they are not requested.
     per_head: &'a mut [E],
-    /// `[SumLens::shared]`, or nothing if it is not asked for.
+    /// `[SumLens::shared]`, or nothing if they are not requested.
     shared: &'a mut [E],
     /// `[group, width]`, or nothing if the similarity has no weights.
     w: &'a mut [E],
@@ -43,7 +43,7 @@ pub(super) struct Part<'a, E> {
 }
 
 impl<E> Part<'_, E> {
-    /// For the bias terms of a tile, if any is learned and its gradient asked for.
+    /// The accumulators for the bias terms of a tile, if one is learned and its gradient is requested.
     pub(super) fn score(&mut self, tile: &Tile) -> Option<ScoreSums<'_, E>> {
         let per_head = of_head(self.per_head, self.group, tile.head.h);
         let is_any = !per_head.is_empty() || !self.shared.is_empty();
@@ -53,7 +53,7 @@ impl<E> Part<'_, E> {
         })
     }
 
-    /// For the head of a tile, `[width]`, or nothing.
+    /// The accumulator for the head of a tile, `[width]`, or nothing.
     pub(super) fn w(&mut self, tile: &Tile) -> &mut [E] {
         of_head(self.w, self.group, tile.head.h)
     }
@@ -65,7 +65,7 @@ fn of_head<E>(group_sums: &mut [E], group: usize, h: usize) -> &mut [E] {
 }
 
 impl<E: Pooled> Sums<E> {
-    /// Zeros.
+    /// Accumulators of zeros.
     pub(super) fn new(attention: &Attention<'_, E>, tasks: usize, with_score: bool) -> Self {
         let sizes = attention.sizes;
         let key_heads = tasks * sizes.batch * sizes.kv_heads;
@@ -115,7 +115,7 @@ impl<E: Pooled> Sums<E> {
         sequences.collect()
     }
 
-    /// The gradients of what the bias terms of the score are computed from.
+    /// The gradients of the parameters of the bias terms.
     pub(super) fn score(&self, to: ScoreGradients<'_, E>) {
         let SumLens { per_head, shared } = self.score;
         assert_eq!(to.per_head.cols(), per_head, "gradients of every head");
@@ -148,7 +148,7 @@ impl<E: Pooled> Sums<E> {
         let group = self.sizes.group();
         let len = to.cols();
         for h in 0..to.rows() {
-            // The parts of all tasks of all sequences, and of those that have this head.
+            // The parts of all tasks of all sequences. Those of this head are selected.
             let parts = sums.chunks((group * len).max(1)).enumerate();
             let kv_heads = self.sizes.kv_heads;
             let parts = parts.filter(|(i, _)| i / self.tasks % kv_heads == h / group);
@@ -160,7 +160,7 @@ impl<E: Pooled> Sums<E> {
     }
 }
 
-/// `to = Σ parts`, one after the other.
+/// `to = Σ parts`, in order.
 pub(super) fn add_up<'a, E: Pooled>(parts: impl Iterator<Item = &'a [E]>, to: &mut [E]) {
     to.fill(E::ZERO);
     for part in parts {

@@ -1,4 +1,4 @@
-//! From scores to weights and back, over the rows of a tile.
+//! The functions from scores to weights and back, over the rows of a tile.
 //!
 //! ```text
 //! forward, softmax       m' = max(m, max s)      p = exp(s - m')      l' = l exp(m - m') + Σ p      out' = out exp(m - m') + p V
@@ -8,11 +8,11 @@
 //!   sparse               see there
 //! ```
 //!
-//! Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); Dao, "FlashAttention-2" (2023), algorithms 1
-//! and 2. A score of -∞ is one that is not attended to: `p` and `ds` are 0 there, whatever `dp` is.
+//! Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); Dao, "FlashAttention-2" (2023), algorithms 1 and
+//! 2. A score of -∞ is masked: its `p` and `ds` are 0, whatever `dp` is.
 
 use super::Normalizer;
-use super::dropout::DropoutMask;
+use super::dropout_mask::DropoutMask;
 use super::plan::{QUERIES, TILE, Tile};
 use super::softmax_state::{OnlineSoftmaxState, finite_pivot, is_hidden};
 use super::sparse::Sparse;
@@ -30,13 +30,13 @@ impl<E: Real> Normalizer<'_, E> {
     }
 }
 
-/// Scores to weights, in place, tile by tile; of a softmax, they are not yet divided by the sum.
+/// Turns scores into weights, in place, tile by tile. The weights of a softmax are not divided by the sum yet.
 pub(super) struct OnlineSoftmax<'a, E> {
     pub normalizer: Normalizer<'a, E>,
     /// `[queries, keys]`
     pub scores: MatrixMut<'a, E>,
     pub running: &'a mut OnlineSoftmaxState<E>,
-    /// The sums of earlier tiles, `[queries, value_width]`: rescaled to the new maximum.
+    /// The sums of earlier tiles, `[queries, value_width]`, which are rescaled to the new maximum.
     pub sums: MatrixMut<'a, E>,
 }
 
@@ -133,7 +133,7 @@ impl<E: Real> Kernel for DropSome<'_, E> {
     }
 }
 
-/// After the last key: the sums of values become means.
+/// Divides the sums of values by the sums of weights, after the last key.
 pub(super) struct Divide<'a, E> {
     pub running: &'a OnlineSoftmaxState<E>,
     /// `[queries, value_width]`
@@ -160,7 +160,7 @@ impl<E: Real> Kernel for Divide<'_, E> {
     }
 }
 
-/// After the last key: `lse` is the logarithm of the sum of all `exp(s)`.
+/// Writes `lse`, the logarithm of the sum of all `exp(s)`, after the last key.
 pub(super) struct WriteLse<'a, E> {
     pub running: &'a OnlineSoftmaxState<E>,
     /// `[queries]`
@@ -183,7 +183,7 @@ impl<E: Real> Kernel for WriteLse<'_, E> {
     }
 }
 
-/// `x factor`
+/// `x * factor`
 struct Times<E>(E);
 
 impl<E: Real> slice::Map<E> for Times<E> {
@@ -193,7 +193,7 @@ impl<E: Real> slice::Map<E> for Times<E> {
     }
 }
 
-/// The weights again, and the gradient of the scores.
+/// Recomputes the weights, and computes the gradient of the scores.
 pub(super) struct Differentiate<'a, E> {
     pub normalizer: Normalizer<'a, E>,
     pub dropper: Option<DropoutMask<E>>,
@@ -202,9 +202,9 @@ pub(super) struct Differentiate<'a, E> {
     pub lse: &'a [E],
     /// `δ`, `[queries]`
     pub delta: &'a [E],
-    /// From scores to weights, `[queries, keys]`.
+    /// Scores, which become weights, `[queries, keys]`.
     pub scores: MatrixMut<'a, E>,
-    /// From the gradient of the weights to that of the scores, `[queries, keys]`.
+    /// The gradient of the weights, which becomes that of the scores, `[queries, keys]`.
     pub d: MatrixMut<'a, E>,
 }
 
@@ -263,9 +263,9 @@ fn differentiate<V: Vector>(
     }
 }
 
-/// A normalizer, seen from one row.
+/// A normalizer on one row.
 trait Weights<V> {
-    /// `p` and `g`; `p` is 0 where nothing is attended to.
+    /// `p` and `g`. `p` is 0 where the score is masked.
     fn weight_and_slope(&self, score: V) -> (V, V);
 }
 
@@ -276,7 +276,7 @@ struct Exponential<V> {
 impl<V: Vector> Weights<V> for Exponential<V> {
     #[inline(always)]
     fn weight_and_slope(&self, score: V) -> (V, V) {
-        // Rounding must not lift the largest score above the sum; NaN passes, but where nothing is attended to.
+        // Rounding must not lift the largest score above the sum. NaN is preserved, except where the score is masked.
         let weight = math::exp_of_weight(V::zero().min(score - self.lse));
         let weight = V::select(is_hidden(score), V::zero(), weight);
         (weight, weight)
@@ -365,7 +365,7 @@ impl<E: Real> Kernel for SinkGradients<'_, E> {
                     let lse = load_filled(lse, E::INFINITY);
                     let delta = load_any::<V>(delta);
                     let (weight, _) = Exponential { lse }.weight_and_slope(V::splat(sink));
-                    // A query that attends to no key has an output that is 0, whatever the gradient of it.
+                    // The output of a query that attends to no key is 0, for any gradient.
                     let alone = lse.eq(V::splat(sink)) & delta.ne(delta);
                     sum += V::select(alone, V::zero(), weight * delta);
                 }

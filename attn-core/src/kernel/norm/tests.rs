@@ -1,4 +1,4 @@
-//! Against the definition, and the derivative against differences.
+//! Norms against the definition, and derivatives against central differences.
 
 use super::*;
 use crate::kernel::Kernels;
@@ -9,7 +9,7 @@ use crate::kernel::testing::*;
 
 const KINDS: [Kind; 2] = [Kind::Layer, Kind::Rms];
 
-/// Without gain and bias.
+/// A norm without gain and bias.
 fn bare<E>(kind: Kind, epsilon: E) -> Norm<'static, E> {
     Norm {
         kind,
@@ -224,7 +224,7 @@ fn a_large_mean_cancels_nothing() {
     let norm = bare(Kind::Layer, 1e-5);
     let norm64 = bare(Kind::Layer, 1e-5);
     let (y, _) = forward(&norm, &x, 512);
-    // The mean is rounded to 3e-5, a fraction of the deviation of 0.58; the mean of the squares would be to 0.03.
+    // The mean is rounded to 3e-5, a fraction of the deviation of 0.58. The mean of the squares would be rounded to 0.03.
     assert_close("mean 1000", &y, &naive(&norm64, &wide(&x)), Absolute(2e-4));
 }
 
@@ -301,7 +301,7 @@ fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
         [of_x, of_y, of_sum],
     ];
     on_every_isa(|isa| {
-        // More rows than one task has.
+        // Up to more rows than a task has.
         for (rows, width) in [(0, 4), (1, 1), (3, 7), (5, 33), (300, 129)] {
             let x = noise::<f32>(rows * width, 1);
             let y = noise::<f32>(rows * width, 2);

@@ -5,21 +5,22 @@ use super::{Function, noise};
 use crate::simd::Isa;
 use crate::simd::call::{ExpOfNonpositive, ExpOfWeight, MapInPlace};
 
-/// What `math` promises, in units in the last place.
+/// The bound of `math`, in units in the last place.
 const ULPS_F64: f64 = 4.0;
 
 fn ulps_promised_f32(function: Function) -> f64 {
     match function {
-        // Where its result is just above a power of two, the errors of exponential, sum and quotient all count double.
+        // Where the result is just above a power of two, the errors of exponential, sum and quotient count double.
         Function::Sigmoid => 2.5,
-        // Rounding of `e`, of `e + 2` and of their quotient, each up to one where the result is just below a power of two.
+        // The roundings of `e`, of `e + 2` and of their quotient are each up to one where the result is just below a power of
+        // two.
         Function::Tanh => 3.0,
         Function::Floor => 0.0,
         _ => 2.0,
     }
 }
 
-/// The references in `f64` are themselves off by up to one.
+/// The references in `f64` have an error of up to one themselves.
 const ULPS_REFERENCE: f64 = 1.0;
 
 /// The distance of `got` from `want`, in units in the last place of `want` as an `f32`; infinite where only one is NaN.
@@ -31,7 +32,7 @@ pub(super) fn ulps_f32(got: f32, want: f64) -> f64 {
             f64::INFINITY
         };
     }
-    // Infinity counts as the number that would come next.
+    // Infinity counts as the next number.
     let next = f64::from(f32::MAX) + f64::from(f32::MAX) / 16_777_215.0;
     let got = f64::from(got).clamp(-next, next);
     let want = want.clamp(-next, next);
@@ -40,7 +41,7 @@ pub(super) fn ulps_f32(got: f32, want: f64) -> f64 {
     (got - want).abs() * f64::from_bits(((1023 + 23 - exponent) as u64) << 52)
 }
 
-/// The number of `f64`s from one to the other.
+/// The number of `f64`s between the two.
 pub(super) fn ulps_f64(got: f64, want: f64) -> f64 {
     if got.is_nan() || want.is_nan() {
         return if got.is_nan() == want.is_nan() {
@@ -111,7 +112,7 @@ fn f32_is_within_the_promised_ulps_over_a_sample_of_all() {
 
 #[test]
 fn f32_is_within_the_promised_ulps_where_it_matters() {
-    // From 2^-16 to 2^7, where the functions bend.
+    // From 2^-16 to 2^7, where the functions are curved.
     let isas: Vec<Isa> = Isa::available().collect();
     for function in Function::ALL {
         for sign in [0, 1 << 31] {
@@ -166,7 +167,7 @@ fn f32_is_within_the_promised_ulps_over_all() {
     }
 }
 
-/// Arguments of every magnitude, and many of those where the function bends.
+/// Arguments of every magnitude, and many of those where the function is curved.
 fn samples_f64() -> Vec<f64> {
     let mut x = Vec::new();
     for (i, value) in noise(60_000).into_iter().enumerate() {
@@ -274,7 +275,7 @@ macro_rules! edges {
                 (Function::Floor, 1.5, 1.0),
                 (Function::Floor, 2.0, 2.0),
                 (Function::Floor, 2.5, 2.0),
-                // The last number with a half, and the first whose neighbours are integers.
+                // The last number with a fraction of a half, and the first whose neighbours are integers.
                 (Function::Floor, $half, $half - 0.5),
                 (Function::Floor, $half + 0.5, $half + 0.5),
                 (Function::Floor, INF, INF),
@@ -313,8 +314,8 @@ fn exp_reaches_the_last_numbers_on_either_side() {
     }
 }
 
-/// Checks that `$map` gives the bits of `exp` where that is `$min` or more, and 0 below; on the arguments `$x`, the next
-/// numbers below `$edge` among them.
+/// Checks that `$map` has the bits of `exp` where that is `$min` or more, and is 0 below; for the arguments `$x`, which include
+/// the numbers just below `$edge`.
 macro_rules! exp_down_to {
     ($isa:ident, $number:ty, $map:expr, $min:expr, $edge:expr) => {
         let mut x: Vec<$number> = (0..200_000)

@@ -1,6 +1,6 @@
 use crate::simd::{Isa, Kernel, Vector, run};
 
-/// The number of lanes that a kernel is run with.
+/// Returns the number of lanes that the kernel runs with.
 struct Lanes;
 
 impl Kernel for Lanes {

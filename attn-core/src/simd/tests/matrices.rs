@@ -75,7 +75,7 @@ fn a_matrix_to_write_ends_with_its_data() {
     MatrixMut::strided(&mut numbers(10), 3, 3, 4);
 }
 
-/// 2^40 rows of 2^24 columns would have 2^64 elements: none, if the product wrapped around.
+/// 2^40 rows of 2^24 columns have 2^64 elements, which would wrap around to 0.
 #[test]
 fn sizes_do_not_wrap_around() {
     let [rows, cols] = [1 << 40, 1 << 24];
@@ -139,7 +139,7 @@ fn check_product(m: usize, n: usize, k: usize, layout: usize, into: WriteMode, t
     let before = numbers(m * stride);
     let mut to = before.clone();
     if into == WriteMode::Overwrite {
-        // Memory that is overwritten is never read.
+        // Old numbers that are overwritten are never read.
         (0..m).for_each(|i| to[i * stride..][..n].fill(f64::NAN));
     }
     let view = MatrixMut::strided(&mut to, m, n, stride.max(1));
@@ -175,7 +175,7 @@ fn factors_fit() {
     product(to, WriteMode::Overwrite, 1.0, a, b, Threads::One);
 }
 
-/// An element depends on its row and its column alone: not on the number of threads, and not on what stands elsewhere.
+/// An element depends only on its row and its column: not on the number of threads, and not on other elements.
 #[test]
 fn products_have_the_same_bits_for_any_number_of_threads() {
     let [m, n, k] = [300, 257, 190];

@@ -19,7 +19,7 @@ fn lengths() -> impl Iterator<Item = usize> {
     LENGTHS.into_iter().chain(LONG_LENGTHS)
 }
 
-/// The functions of `math`, and what tests compare them with.
+/// The functions of `math`, with their references.
 #[derive(Clone, Copy, Debug)]
 enum Function {
     Exp,
@@ -40,7 +40,7 @@ impl Function {
         Self::Floor,
     ];
 
-    /// In `f64`, within an ulp or two, for numbers of which `least` is the smallest positive normal one.
+    /// The reference in `f64`, within an ulp or two, for numbers of which `least` is the smallest positive normal one.
     fn reference(self, x: f64, least: f64) -> f64 {
         match self {
             Self::Exp | Self::Sigmoid if x.exp() < least => 0.0,
@@ -58,7 +58,7 @@ impl Function {
         isa.run(MapInPlace(x, self));
     }
 
-    /// Of one number.
+    /// The function of one number.
     fn of<E: Real>(self, isa: Isa, x: E) -> E {
         let mut x = [x];
         self.run(isa, &mut x);

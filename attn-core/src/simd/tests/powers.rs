@@ -32,7 +32,7 @@ fn mapped<E: Real>(isa: Isa, x: &[E], f: impl Map<E>) -> Vec<E> {
     x
 }
 
-/// Numbers of many sizes.
+/// Numbers of many magnitudes.
 fn bases() -> Vec<f32> {
     let numbers = noise(4000).into_iter().enumerate();
     let bases = numbers.map(|(i, x)| x * 10f64.powi(i as i32 % 11 - 5));
@@ -57,7 +57,7 @@ fn worst(
     let found64 = mapped(isa, &x64, f);
     let mut worst = [0.0_f64; 2];
     for (i, &x) in x64.iter().enumerate() {
-        // Of the exponent as each type has it.
+        // The exponent is rounded to each type.
         let wanted = [x.powf(f64::from(y as f32)), x.powf(y)];
         if is_normal(wanted[0]) {
             let errors = [
@@ -92,7 +92,7 @@ fn powers_are_within_as_many_ulps_as_the_exponent_of_e() {
         for y in [
             -7.25, -2.5, -0.5, -0.1, 0.01, 0.5, 0.75, 1.5, 3.3, 64.5, 99.0,
         ] {
-            // The error of the logarithm counts as often, and so does that of the product.
+            // The error of the logarithm is multiplied by the exponent, and so is that of the product.
             let bound = |x: f64| 4.0 + 2.0 * (y * x.ln()).abs();
             let errors = worst(isa, Power(y), y, bound);
             assert!(
@@ -145,7 +145,7 @@ fn powers_of_special_numbers_are_those_of_the_standard_library() {
             check(isa, mapped(isa, &X, Whole(n)), f64::from(n), &X);
         }
         for y in [0.5, -0.5, 1.7, -1.7, 70.0, -70.0] {
-            // Neither zero nor infinity below 0 has an odd half power.
+            // Without -0 and -∞: they have no power with a fractional exponent.
             check(isa, mapped(isa, &X[..5], Power(y)), y, &X[..5]);
         }
         assert_eq!(

@@ -14,8 +14,8 @@ macro_rules! against_loops {
                 (both[..len].to_vec(), both[len..].to_vec())
             }
 
-            /// A sum of `len` terms of at most 1, whatever its order, errs by less than an epsilon per addition and
-            /// unit of magnitude.
+            /// The error of a sum of `len` terms of at most 1, in any order, is less than an epsilon per addition and unit of
+            /// magnitude.
             fn tolerance(len: usize) -> f64 {
                 len as f64 * (len as f64).sqrt() * f64::from($element::EPSILON)
             }

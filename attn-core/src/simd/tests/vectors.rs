@@ -170,7 +170,7 @@ impl<E: Real + Debug> Kernel for Operations<E> {
         );
         assert_eq!(indices.reduce_max(), last);
         assert_eq!(indices.reduce_min(), E::ZERO);
-        // Halving: the order is seen where the additions are not exact.
+        // The order of halving is visible if the additions are not exact.
         let mut halved = lanes(V::load(&x.map(|x| if is_finite(x) { x } else { E::ONE })));
         let v = V::load_partial(&halved, E::ZERO);
         while halved.len() > 1 {
@@ -199,7 +199,7 @@ macro_rules! operations {
                 -1.0,
             ];
             for isa in Isa::available() {
-                // Every value comes to the lanes of the narrowest.
+                // Every value reaches every lane, also of the narrowest vectors.
                 for turn in 0..16 {
                     let mut x = x;
                     x.rotate_left(turn);

@@ -1,8 +1,8 @@
 //! Expressions of the score, as operations on `[batch, heads, query, key]`.
 //!
-//! What depends on indices alone is a closure over them; the rest is one line per operation. A line reads each name
-//! once, because dfdx cannot differentiate an operation on one tensor twice, and gives its result the name of an
-//! operand: a chain of operations reads as one variable that changes.
+//! A part that depends on indices only is a closure over them. Every other operation is one line. A line reads each name once,
+//! because dfdx cannot differentiate an operation that gets one tensor twice. Its result takes the name of an operand, so a chain
+//! of operations reads as one variable that changes.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ struct Lower<'a> {
     lines: TokenStream,
     /// Reads of the score that are still to come.
     scores_left: usize,
-    /// How many names of each kind there are.
+    /// The number of names of each kind.
     names: BTreeMap<&'static str, usize>,
     /// The branches that the line is in whose gradient must be kept out where they are not taken.
     branches: Vec<Branch>,
@@ -228,7 +228,7 @@ impl Lower<'_> {
     }
 }
 
-/// Of two operands, the one whose name the result takes over.
+/// The operand whose name the result takes over.
 fn main<'a>(a: &'a Ident, b: &'a Ident) -> &'a Ident {
     if b == "scores" { b } else { a }
 }

@@ -367,7 +367,7 @@ impl<'a> Score<'a> {
         Some(quote!(sums.#sums[#start + (#flat) as usize]))
     }
 
-    /// Where the sums of a tensor start.
+    /// The offset of the sums of a tensor.
     fn start(&self, learned: &Learned<'_>) -> Size {
         let before = self
             .learned
@@ -386,7 +386,7 @@ impl<'a> Score<'a> {
         some.fold(Size::known(0), |len, learned| plus(&len, &learned.len))
     }
 
-    /// Where the sums of a table start: after those of the tensors and of the tables before.
+    /// The offset of the sums of a table: after those of the tensors and of the earlier tables.
     fn table_start(&self, index: usize, score: &TokenStream) -> TokenStream {
         let len = self.len(true);
         let before = self

@@ -29,7 +29,7 @@ fn of_type(ty: Type) -> Kind {
 
 // Names.
 
-/// `known` is what can be named, `further` what could be meant as well.
+/// `known` are the names that exist, `further` other names that may be meant.
 pub(crate) fn unknown_name(
     found: &Ident,
     known: &[String],
@@ -112,7 +112,7 @@ pub(crate) fn undeclared(found: &Ident, places: &[&syn::Expr], tensors: &[Tensor
     format!("only a `param` or a `data` is indexed, found `{found}`\n{help}")
 }
 
-/// The axes along which the indices at `places` count.
+/// The axes that the indices at `places` count along.
 fn axes(places: &[&syn::Expr], of_indices: &[(&str, &str)]) -> String {
     let axes = places.iter().map(|place| {
         let text = shown(place);
@@ -150,7 +150,7 @@ pub(crate) fn out_of_bounds(index: i64, dim: u64) -> String {
     )
 }
 
-/// An index that leaves an axis of `dim` elements at a place.
+/// An index that is out of bounds of an axis of `dim` elements at some point.
 pub(crate) fn leaves_tensor(tensor: Tensor<'_>, dim: u64, found: &Found) -> String {
     let at: Vec<_> = found
         .at
@@ -185,7 +185,7 @@ pub(crate) fn wrong_type(subject: &str, wanted: Type, found: Kind, at: &syn::Exp
 const KNOWN_BEFORE: &str =
     "integers are known before the score is: they read no `score`, and nothing that is learned";
 
-/// There is no help against it.
+/// There is no remedy to suggest.
 pub(crate) fn learned_integer(subject: &str, found: Kind) -> String {
     let wanted = of_type(Type::Int);
     format!("{subject} {wanted}, found {found}\nhelp: {KNOWN_BEFORE}")
@@ -195,7 +195,7 @@ pub(crate) fn integer_of_learned() -> String {
     format!("an integer of what is learned\nhelp: {KNOWN_BEFORE}; `floor(x)` rounds a float")
 }
 
-/// How `expr` becomes a `wanted`.
+/// The conversion of `expr` to a `wanted`.
 fn conversion(wanted: Type, found: Kind, expr: &syn::Expr) -> String {
     let text = operand(expr);
     match (wanted, found) {
@@ -238,7 +238,7 @@ fn together(kinds: &[Kind]) -> String {
     }
 }
 
-/// The types of the operands do not go together, or not with the operator.
+/// The types of the operands do not fit each other, or the operator.
 pub(crate) fn mixed(binary: &ExprBinary, kinds: [Kind; 2]) -> String {
     let operands = [&*binary.left, &*binary.right];
     let is_logic = matches!(binary.op, BinOp::And(_) | BinOp::Or(_));
@@ -261,7 +261,7 @@ fn compare_operand(operands: [&syn::Expr; 2], kinds: [Kind; 2]) -> String {
     })
 }
 
-/// Help where an operand is of another type than the others: integers and conditions become floats, or integers.
+/// The help for an operand with another type than the others: integers and conditions are converted to floats, or integers.
 fn convert_operand(operands: &[&syn::Expr], kinds: &[Kind]) -> String {
     let first = |wanted: Kind| kinds.iter().position(|kind| *kind == wanted);
     let condition = first(of_type(Type::Bool));
@@ -481,7 +481,7 @@ pub(crate) fn power_of_normalizer(word: &Word, found: &syn::Expr, power: &syn::E
     )
 }
 
-/// A name that is written in another form here.
+/// A name with another notation here.
 pub(crate) fn name_from_elsewhere(found: &Ident) -> Option<String> {
     let form = instead_of(&found.to_string(), Place::Function)?;
     Some(format!("unknown name `{found}`\nhelp: {form}"))

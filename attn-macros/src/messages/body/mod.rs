@@ -1,4 +1,4 @@
-//! Messages about a body: about its items and tensors here, about expressions in [`expressions`].
+//! Messages about a body: its items and tensors here, its expressions in [`expressions`].
 
 mod expressions;
 
@@ -309,7 +309,7 @@ pub(crate) fn never_read(data: &DataDecl) -> String {
     )
 }
 
-/// `has_queries`: what is lost is the score of queries and keys. Otherwise it is that of `fn score`.
+/// `has_queries`: the lost score is that of queries and keys. Otherwise it is that of `fn score`.
 pub(crate) fn score_is_lost(kind: FunctionKind, is_read: bool, has_queries: bool) -> String {
     let what = if is_read {
         "does not change with `score`: its derivative is zero everywhere"

@@ -9,7 +9,7 @@ use crate::spec::elsewhere::{Place, instead_of};
 use crate::spec::keys::{self, Key, Word};
 use crate::spec::text;
 
-/// What types there are.
+/// The types of inputs.
 const TYPES: &str = "`[batch, seq, d_model]` are floats, `ids[batch, seq]` indices, `lens[batch]` valid lengths, and `bool[batch, seq]` a mask";
 
 /// `.method` behind a value.
@@ -49,7 +49,7 @@ pub(super) fn instead_of_operation(found: &str) -> Option<String> {
     instead_of(found, Place::Operation).map(str::to_owned)
 }
 
-/// How a layer of the user is called.
+/// The call of a user's layer.
 pub(super) fn module_of(ty: &str) -> String {
     format!("another layer is called by its type: `module::<{ty}, out = [batch, seq, d_model]>(x)`")
 }
@@ -157,7 +157,7 @@ pub(crate) fn key_as_operand(key: &Ident, values: &[Expr]) -> String {
     )
 }
 
-/// Numbers among the operands: what they are keys of.
+/// Numbers among the operands, and the keys that they belong to.
 pub(crate) fn number_as_operand(operation: &Operation, numbers: &[String]) -> String {
     let name = operation.name;
     let numbers = numbers.join(", ");
@@ -182,11 +182,11 @@ pub(crate) fn word_by_position(key: &Key, word: &Word, found: &str) -> String {
     )
 }
 
-/// `found`, where a layer is named by `name` or `tied`.
+/// `found` in place of the name of a layer, in `name` or `tied`.
 pub(crate) fn expected_layer_name(key: &str, found: &TokenStream) -> String {
     let literal = syn::parse2::<syn::LitStr>(found.clone());
     let name = literal.ok().and_then(|text| text.parse::<Ident>().ok());
-    // Of `embedding.weight`, the layer.
+    // The layer of `embedding.weight`.
     let first = found.clone().into_iter().next();
     let name = name.or_else(|| match first {
         Some(TokenTree::Ident(first)) if first != "true" && first != "false" => Some(first),

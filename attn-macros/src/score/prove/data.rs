@@ -1,18 +1,18 @@
 //! The values that data of a call may have for a query and a key.
 //!
-//! Of the data that a mask reads, some conditions are free: whatever they are for a query and each of its keys, there is a call for
-//! which they are that. Padding is such a condition, that both are of one document, and a comparison of an id of the query with the
-//! same id of the key. Of the others it is known only that they may hold or not.
+//! Some conditions on data are free: for any of their values for a query and each of its keys, there is a call with these values.
+//! Free are padding, whether both belong to one document, and a comparison of an id of the query with the same id of the key.
+//! Other conditions may be true or false, without further knowledge.
 
 use super::rewrite::{and, not, or, rewrite};
 use crate::score::{Binary, Data, Expr, Type, Unary, Var};
 
-/// What free conditions are.
+/// Values of the free conditions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Truths {
     /// The key is valid for the query.
     pub(crate) padding: bool,
-    /// Both are of one document.
+    /// Both belong to one document.
     pub(crate) document: bool,
     /// Comparisons of ids.
     pub(crate) ids: Vec<Comparison>,
@@ -23,22 +23,22 @@ pub(crate) struct Truths {
 pub(crate) struct Comparison {
     pub(crate) expr: Expr,
     pub(crate) holds: bool,
-    /// What it is for a query and the key at its own index.
+    /// Its value for a query and the key at its own index.
     of_itself: bool,
 }
 
 impl Comparison {
-    /// Whether it is so for a query and the key at its own index, too.
+    /// Whether it also has this value for a query and the key at its own index.
     pub(crate) fn is_of_itself(&self) -> bool {
         self.holds == self.of_itself
     }
 }
 
-/// More comparisons than this are not told apart.
+/// The maximum number of comparisons that are distinguished.
 const MOST_COMPARISONS: usize = 3;
 
 impl Truths {
-    /// Everything that may be, for data that are read.
+    /// All possible values of the free conditions that the mask reads.
     pub(super) fn all(mask: &Expr, cross: bool) -> Vec<Truths> {
         let mut all = vec![Truths {
             padding: true,
@@ -64,7 +64,7 @@ impl Truths {
         all
     }
 
-    /// `expr` where the data say this.
+    /// `expr` with these values.
     pub(super) fn assign(&self, expr: &Expr) -> Expr {
         rewrite(expr, &|part| {
             let known = if is_padding(part) {
@@ -79,12 +79,12 @@ impl Truths {
         })
     }
 
-    /// Whether they may be so of a query and the key at its own index. In cross-attention, that is another token.
+    /// Whether these values are possible for a query and the key at its own index. In cross-attention, that is another token.
     pub(super) fn may_be_of_itself(&self, cross: bool) -> bool {
         (cross || self.document) && self.ids.iter().all(Comparison::is_of_itself)
     }
 
-    /// The same where they may be so, for the key at the index of the query.
+    /// The values, where they are possible, for the key at the index of the query.
     pub(super) fn of_itself(&self, cross: bool) -> Truths {
         let mut truths = self.clone();
         truths.document |= !cross;
@@ -95,7 +95,7 @@ impl Truths {
     }
 }
 
-/// `mask` without data, where they let through as much as they ever do.
+/// `mask` with the data that let through the most.
 pub(crate) fn without_data(mask: &Expr) -> Expr {
     let seen = Truths {
         padding: true,
@@ -105,7 +105,7 @@ pub(crate) fn without_data(mask: &Expr) -> Expr {
     assume(&seen.assign(mask), true, &[])
 }
 
-/// Whether `expr` reads data of the body, but for what is `free`.
+/// Whether `expr` reads data of the body other than `free`.
 pub(super) fn reads_declared(expr: &Expr, free: &[Comparison]) -> bool {
     let is_declared = |data: &Data| matches!(data, Data::Declared { .. });
     let reads = matches!(expr, Expr::Data { data, .. } if is_declared(data))
@@ -117,7 +117,7 @@ pub(super) fn reads_declared(expr: &Expr, free: &[Comparison]) -> bool {
     reads && !is_free()
 }
 
-/// `expr`, as if what data of the body decide made it `truth`, unless it is not that whatever they say. What is `free` stays.
+/// `expr`, with every condition on data of the body that could be `truth` set to it. Those in `free` stay.
 pub(super) fn assume(expr: &Expr, truth: bool, free: &[Comparison]) -> Expr {
     let assume = |part: &Expr, truth| assume(part, truth, free);
     match expr {
@@ -137,8 +137,8 @@ pub(super) fn assume(expr: &Expr, truth: bool, free: &[Comparison]) -> Expr {
     }
 }
 
-/// The comparisons of ids of the body that are free: those of ids that are read for nothing else. (In cross-attention, ids of
-/// one sequence are no ids of the other.)
+/// The free comparisons of ids of the body: those whose ids are read nowhere else. (In cross-attention, ids of one sequence are
+/// not ids of the other.)
 pub(super) fn comparisons(mask: &Expr, cross: bool) -> Vec<Comparison> {
     if cross {
         return Vec::new();
@@ -179,7 +179,7 @@ fn reads_beside(expr: &Expr, ids: &Data, comparison: &Expr) -> bool {
     expr != comparison && (is_read || expr.children().iter().any(reads))
 }
 
-/// The ids of a comparison like `ids[b, q_idx] == ids[b, kv_idx]`, and what it is where both indices are one.
+/// The ids of a comparison like `ids[b, q_idx] == ids[b, kv_idx]`, and its value where both indices are equal.
 fn compared(expr: &Expr) -> Option<(&Data, bool)> {
     let Expr::Binary(op @ (Binary::Eq | Binary::Lt | Binary::Le), a, b) = expr else {
         return None;

@@ -1,4 +1,4 @@
-//! Conditions on integers, and whether they can be met.
+//! Formulas over integers, and their satisfiability.
 
 use super::integers::{GaveUp, Integers};
 use super::linear::{Linear, Model};
@@ -86,7 +86,7 @@ pub(super) fn solve(formula: &Formula, integers: &mut Integers) -> Result<Option
     solve_assumed(Assumed::default().and(formula), integers)
 }
 
-/// Assumptions: constraints, and conditions of which one part holds, not yet decided which.
+/// Assumptions: constraints, and disjunctions that are not decided yet.
 #[derive(Clone, Default)]
 struct Assumed<'f> {
     constraints: Vec<Linear>,
@@ -110,8 +110,8 @@ impl<'f> Assumed<'f> {
     }
 }
 
-/// Integers for the constraints alone are often good for the choices as well. Where not, each part of the smallest choice
-/// that fails is tried.
+/// Integers that satisfy the constraints often satisfy the disjunctions as well. If not, each part of the smallest unsatisfied
+/// disjunction is tried.
 fn solve_assumed(
     mut assumed: Assumed<'_>,
     integers: &mut Integers,

@@ -1,17 +1,17 @@
-//! Which integers satisfy linear constraints: the Omega test (Pugh, "The Omega test", 1991).
+//! Satisfiability of linear constraints over integers: the Omega test (Pugh, "The Omega test", 1991).
 //!
-//! Variables are eliminated one by one, as Fourier and Motzkin do over the rationals: every lower bound is compared with
-//! every upper one. Over the integers this is exact where one of the two has the coefficient 1. Elsewhere the comparison
-//! leaves a *shadow* that is too large; a stricter comparison leaves one that is too small; and between the two, the variable
-//! is near one of its lower bounds, which leaves a few equations to try.
+//! Variables are eliminated one by one, as in Fourier-Motzkin elimination over the rationals: every lower bound is compared with
+//! every upper one. Over the integers this is exact if one of the two has the coefficient 1. Otherwise the comparison leaves a
+//! *shadow* that is too large. A stricter comparison leaves one that is too small. Between the two, the variable is close to one
+//! of its lower bounds, which leaves a few equations to try.
 
 use std::collections::BTreeMap;
 
 use super::linear::{Linear, Model, Variable};
 use crate::score::budget::Budget;
 
-/// Eliminations one inside of the other. Everyday masks have a few dozen variables; what goes on for longer, as equations that make
-/// each other larger, would use up the stack of the compiler.
+/// The maximum depth of nested eliminations. Common masks have a few dozen variables. A deeper recursion, as for equations that
+/// grow, would overflow the stack of the compiler.
 const DEEPEST: usize = 250;
 
 /// It takes too many steps, or too large numbers.
@@ -24,7 +24,7 @@ pub(super) struct Integers<'b> {
     depth: usize,
 }
 
-/// Constraints without duplicates: what each sum of terms is at least, negated.
+/// Constraints without duplicates: from each sum of terms to its negated lower bound.
 type System = BTreeMap<BTreeMap<Variable, i128>, i128>;
 
 impl<'b> Integers<'b> {
@@ -47,7 +47,7 @@ impl<'b> Integers<'b> {
         found
     }
 
-    /// [`solve`](Self::solve), by a variable less.
+    /// [`solve`](Self::solve), with one variable fewer.
     fn reduce(&mut self, constraints: Vec<Linear>) -> Result<Option<Model>, GaveUp> {
         let Some(system) = system(constraints)? else {
             return Ok(None);
@@ -62,8 +62,8 @@ impl<'b> Integers<'b> {
         }
     }
 
-    /// Replaces a variable by what an equation says it is. Where its coefficient is not 1, the equation is rewritten with
-    /// smaller coefficients first: `a x + b y = a (x + (b / a) y) + (b % a) y`.
+    /// Substitutes a variable by an equation. If its coefficient is not 1, the equation is rewritten with smaller coefficients
+    /// first: `a x + b y = a (x + (b / a) y) + (b % a) y`.
     fn solve_equation(
         &mut self,
         equation: &Linear,
@@ -92,7 +92,7 @@ impl<'b> Integers<'b> {
         })
     }
 
-    /// A model without `variable`, and then the value of that.
+    /// Extends a model by the value of `variable`.
     fn extend(
         &mut self,
         constraints: Vec<Linear>,
@@ -142,7 +142,7 @@ fn terms_of(constraints: &[Linear]) -> usize {
     terms.sum()
 }
 
-/// The constraints, the tightest of each sum of terms only. `None` if two of them, or one alone, cannot be.
+/// The tightest constraint for each sum of terms. `None` if two of them, or a single one, are unsatisfiable.
 fn system(constraints: Vec<Linear>) -> Result<Option<System>, GaveUp> {
     let mut system = System::new();
     for constraint in constraints {
@@ -186,10 +186,10 @@ fn constraints_of(system: System) -> Vec<Linear> {
         .collect()
 }
 
-/// The variable whose elimination costs least: an exact one, and one that leaves few constraints. Of equals the last one,
-/// so that the first variables get the smallest values.
+/// The variable with the cheapest elimination: an exact one that leaves few constraints. Of equal ones the last, so that the
+/// first variables get the smallest values.
 fn choose(constraints: &[Linear]) -> Option<Variable> {
-    // Whether a lower and an upper bound have other coefficients than 1, and how many of both there are.
+    // Whether a lower and an upper bound have a coefficient other than 1, and the numbers of both.
     let mut costs = BTreeMap::<Variable, ([bool; 2], [usize; 2])>::new();
     for (variable, factor) in constraints.iter().flat_map(Linear::terms) {
         let (scaled, counts) = costs.entry(variable).or_default();
@@ -207,7 +207,7 @@ fn choose(constraints: &[Linear]) -> Option<Variable> {
         .map(|(variable, _)| variable)
 }
 
-/// What a system says about one of its variables.
+/// The bounds of one variable in a system.
 struct Bounds {
     variable: Variable,
     /// `a`, `l`: that `a * variable + l` is at least 0; `a` is positive.
@@ -243,7 +243,7 @@ impl Bounds {
         is_plain(&self.lower) || is_plain(&self.upper)
     }
 
-    /// About how many terms there are in a [`shadow`](Self::shadow).
+    /// The approximate number of terms in a [`shadow`](Self::shadow).
     fn terms_of_shadow(&self) -> usize {
         let terms = |bounds: &[(i128, Linear)]| {
             let terms = bounds.iter().map(|(_, sum)| 1 + sum.terms().count());
@@ -281,7 +281,7 @@ impl Bounds {
         Some(least.or(upper?.into_iter().min()).unwrap_or(0))
     }
 
-    /// Where both shadows disagree, the variable is this near to one of its lower bounds: a system for each such value.
+    /// Where the shadows disagree, the variable is close to one of its lower bounds: one system for each such value.
     fn splinters(&self) -> impl Iterator<Item = Vec<Linear>> {
         let steepest = self.upper.iter().map(|(b, _)| *b).max().unwrap_or(1);
         self.lower.iter().flat_map(move |(a, lower)| {

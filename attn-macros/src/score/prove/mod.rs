@@ -1,10 +1,10 @@
-//! Properties of a mask for all lengths, places and data: proofs and counterexamples.
+//! Properties of a mask for all lengths, positions and data: proofs and counterexamples.
 //!
 //! A claim is proved by showing that it has no counterexample. That is a question about integers: a mask compares sums of
-//! indices, lengths and sizes, their quotients and remainders. [`translate`] puts it as a formula, [`formula`] and
-//! [`integers`] look for integers that meet it. What the data say of a pair is one of a few cases ([`data`]), and each
-//! of them may happen. The formula is never narrower than the question, so that finding none is a proof; an answer to it
-//! is a counterexample if the evaluator agrees.
+//! indices, lengths and sizes, their quotients and remainders. [`translate`] turns it into a formula, and [`formula`] and
+//! [`integers`] search for integers that satisfy it. The data of a pair are one of a few cases ([`data`]), each of which is
+//! possible. The formula is implied by the question, so an unsatisfiable formula is a proof. A solution is a counterexample if
+//! the evaluator confirms it.
 
 mod data;
 mod formula;
@@ -27,11 +27,11 @@ use integers::{GaveUp, Integers};
 use linear::{Linear, Model};
 use translate::Symbols;
 
-/// Steps of a proof: conditions and values that are translated, and the terms of the constraints that are solved. An everyday mask
-/// takes a few thousand, and as many again for each head that is told apart.
+/// The budget of a proof in steps: conditions and values that are translated, and the terms of the solved constraints. A common
+/// mask takes a few thousand, and as many again for each head that is treated separately.
 const PROOF: usize = 200_000;
 
-/// Steps of a search for a counterexample among small calls: the parts of the conditions that are evaluated.
+/// The budget of a search for a counterexample among small calls, in steps: the parts of evaluated conditions.
 const SEARCH: usize = 500_000;
 
 /// The budget of a claim.
@@ -40,10 +40,10 @@ struct Budgets {
     search: Budget,
 }
 
-/// The most heads that are told apart.
+/// The maximum number of heads that are treated separately.
 const MOST_HEADS: u64 = 64;
 
-/// A mask, and what is known where it stands.
+/// A mask, with the facts about its layer.
 pub(crate) struct Subject<'a> {
     pub(crate) mask: &'a Expr,
     /// Queries and keys are those of two sequences, so their numbers may differ.
@@ -56,7 +56,7 @@ pub(crate) struct Subject<'a> {
 /// The claims that can be made about a mask.
 #[derive(Clone, Debug)]
 pub(crate) enum Claim {
-    /// Whatever the mask shows to a query, this mask, which is that of all heads, shows to it, too.
+    /// Every pair that the mask lets through is let through by this mask, which is the same for all heads.
     Within(Expr),
     /// Every query attends to at least one key, if there is a key at all.
     EveryQueryAttends,
@@ -68,17 +68,17 @@ pub(crate) enum Verdict {
     Refuted(Counterexample),
     /// Neither a proof was found nor a counterexample.
     Unknown,
-    /// As [`Unknown`](Self::Unknown), because it took too many steps.
+    /// Like [`Unknown`](Self::Unknown), because the budget was used up.
     GaveUp,
 }
 
-/// Where a claim fails, whatever the sizes that are rustc's to evaluate.
+/// The call for which a claim fails, for any value of the sizes that rustc evaluates.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Counterexample {
     pub(crate) place: Place,
-    /// The key that the query attends to; `None`: it attends to no key.
+    /// The key that the query attends to, or `None` if it attends to no key.
     pub(crate) kv_idx: Option<i64>,
-    /// The data of the pair, or of all keys for the query: where every pair needs data of its own, nothing.
+    /// The data of the pair, or of all keys for the query. `None` if every pair needs its own data.
     pub(crate) data: Option<Truths>,
 }
 
@@ -107,8 +107,8 @@ impl Subject<'_> {
         }
     }
 
-    /// Whether one of the masks that this one is an intersection of shows no more than `bound`: a mask that is too long to be
-    /// looked at as a whole may begin with `causal`.
+    /// Whether the mask is an intersection with a part within `bound`: a mask that is too long for a proof may begin with
+    /// `causal`.
     fn has_part_within(&self, bound: &Expr) -> bool {
         let mut parts = Vec::new();
         collect_parts(self.mask, &mut parts);
@@ -126,7 +126,7 @@ impl Subject<'_> {
             })
     }
 
-    /// Decides the claim for each head on its own: a product with its number is then a sum.
+    /// Decides the claim for each head separately, which turns a product with the head's number into a sum.
     fn decide_by_head(&self, claim: &Claim, heads: u64, budgets: &Budgets) -> Verdict {
         let verdicts = (0..heads).map(|h| {
             let mask = rewrite::with_var(self.mask, Var::H, &Expr::from(h));
@@ -158,7 +158,7 @@ impl Subject<'_> {
         }
     }
 
-    /// No query attends to a key after its own position, with the first positions lined up or with the last ones.
+    /// No query attends to a key after its own position, with the first or with the last positions aligned.
     pub(crate) fn is_causal(&self) -> bool {
         let aligns: &[Align] = if self.cross {
             &[Align::UpperLeft, Align::LowerRight]
@@ -177,7 +177,7 @@ impl Subject<'_> {
         Symbols::new(!self.cross, budget)
     }
 
-    /// Integers that meet `formula` and are what its symbols stand for.
+    /// Integers that satisfy `formula`, with the definitions of its symbols.
     fn solve(
         &self,
         symbols: &mut Symbols<'_>,
@@ -211,7 +211,7 @@ impl Subject<'_> {
         Formula::all(ranges.into_iter().chain(naturals))
     }
 
-    /// What the data cannot say of a query and itself, they may say where the two are two tokens.
+    /// Data that are impossible for a query and itself are possible if the two are different tokens.
     fn is_possible(&self, truths: &Truths) -> Expr {
         if truths.may_be_of_itself(self.cross) {
             Expr::Bool(true)

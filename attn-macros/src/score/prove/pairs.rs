@@ -1,4 +1,4 @@
-//! Whether a mask shows no more than another one: a claim on pairs of a query and a key.
+//! Whether a mask is within another one: a claim on pairs of a query and a key.
 
 use super::data::Truths;
 use super::integers::{GaveUp, Integers};
@@ -39,7 +39,7 @@ impl Subject<'_> {
         };
         let place = Place::of(&mut symbols, &model).ok_or(GaveUp)?;
         let kv_idx = symbols.value(Var::KvIdx, &model).ok_or(GaveUp)?;
-        // The formula may be wider than the condition.
+        // The formula may have more solutions than the condition.
         match self.holds(condition, place, kv_idx, &budgets.search) {
             Some(true) => Ok(Some(pair(place, kv_idx, truths))),
             _ => Err(GaveUp),

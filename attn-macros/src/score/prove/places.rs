@@ -1,4 +1,4 @@
-//! Small calls, place by place, and whether a condition holds there.
+//! The queries of small calls, and the truth of a condition there.
 
 use super::integers::Integers;
 use super::rewrite::rewrite;
@@ -17,19 +17,19 @@ pub(crate) struct Place {
     pub(crate) kv_len: i64,
 }
 
-/// The longest sequence that is looked through in self-attention. Where a size is unknown, every look is a small proof.
+/// The maximum length of the search in self-attention. If a size is unknown, every step is a small proof.
 const LONGEST: i64 = 12;
 const LONGEST_CROSS: i64 = 7;
 const LONGEST_UNKNOWN: i64 = 3;
 
-/// Steps of a proof for one place: only sizes are left.
+/// The budget of a proof for one place, where only sizes are unknown.
 const FEW_STEPS: usize = 10_000;
 
-/// The sequences that are looked at, if the mask can tell them apart.
+/// The number of sequences that are searched, if the mask depends on the sequence.
 const SEQUENCES: i64 = 2;
 
 impl Place {
-    /// The query that a model is about.
+    /// The query of a model.
     pub(super) fn of(symbols: &mut Symbols<'_>, model: &Model) -> Option<Place> {
         let mut value = |var| symbols.value(var, model);
         Some(Place {
@@ -140,7 +140,8 @@ impl Subject<'_> {
         places.collect()
     }
 
-    /// The truth of a condition, if it is the same for all that rustc may make of its sizes. `None` also where the budget ends.
+    /// The truth of a condition, if it is the same for all values of the sizes that rustc evaluates. `None` also if the budget is
+    /// used up.
     pub(super) fn holds(
         &self,
         condition: &Expr,

@@ -2,7 +2,7 @@
 
 use crate::score::{Binary, Expr, Unary, Var};
 
-/// `expr` with `f` of every part that it is something of. What becomes a constant condition disappears.
+/// `expr` with parts replaced by `f`. Constant conditions are folded.
 pub(super) fn rewrite(expr: &Expr, f: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
     if let Some(replaced) = f(expr) {
         return replaced;
@@ -34,7 +34,7 @@ pub(super) fn rewrite(expr: &Expr, f: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
     }
 }
 
-/// `a && b`. As in Rust, what stands to the left decides alone if it can: the other may have no value.
+/// `a && b`. As in Rust, the left operand alone decides if it can, since the other may have no value.
 pub(super) fn and(a: Expr, b: Expr) -> Expr {
     match (a, b) {
         (Expr::Bool(true), other) | (other, Expr::Bool(true)) => other,

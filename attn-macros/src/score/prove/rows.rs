@@ -1,7 +1,7 @@
 //! Whether every query attends to a key: a claim on rows of the mask.
 //!
-//! To prove it, every query is told which keys to try: itself, the first one, the first one of its chunk. As long as there
-//! is a query that attends to none of these keys, one that it does attend to shows what is to be tried as well.
+//! A proof gives every query some keys to try, its witnesses: itself, the first key, the first key of its chunk. While there is a
+//! query that attends to none of its witnesses, a key that it does attend to suggests the next witness.
 
 use std::collections::BTreeSet;
 
@@ -15,17 +15,17 @@ use super::{Budgets, Counterexample, Subject, Verdict, unknown_sizes};
 use crate::score::budget::Budget;
 use crate::score::{Binary, Expr, Type, Var};
 
-/// The most keys that a query is told to try.
+/// The maximum number of witnesses.
 const WITNESSES: usize = 40;
 
-/// The most keys of a row that are looked through.
+/// The maximum number of keys of a row that are searched.
 const LONGEST_ROW: i64 = 1 << 16;
 
 impl Subject<'_> {
     pub(super) fn decide_every_query_attends(&self, budgets: &Budgets) -> Verdict {
         let free = comparisons(self.mask, self.cross);
         if reads_declared(self.mask, &free) {
-            // Other data of a body may say anything, as far as is known here: at worst, they hide all that they can.
+            // Other data of a body are unrestricted here: in the worst case they hide all that they can.
             let mask = &assume(self.mask, false, &free);
             let positive = self.positive.clone();
             let worst = Subject {
@@ -39,7 +39,7 @@ impl Subject<'_> {
             };
         }
         let cases = Truths::all(self.mask, self.cross);
-        // If some data hide a key from a query, the data of the call may be those, for each key on its own.
+        // If some data hide a key from a query, the data of the call may be those, for each key separately.
         let attends = cases.iter().fold(Expr::Bool(true), |all, truths| {
             let attends = truths.assign(self.mask);
             and(all, or(attends, not(self.is_possible(truths))))
@@ -102,7 +102,7 @@ impl Subject<'_> {
             .all(|kv_idx| self.holds(attends, place, kv_idx, budget) == Some(false))
     }
 
-    /// These data, for all keys but those for which they cannot be, hide every key.
+    /// Whether these data, for all keys for which they are possible, hide every key.
     fn hide_all(&self, truths: &Truths, place: Place, budget: &Budget) -> bool {
         let [attends, of_itself] =
             [truths, &truths.of_itself(self.cross)].map(|truths| truths.assign(self.mask));
@@ -117,7 +117,7 @@ impl Subject<'_> {
     }
 }
 
-/// That each witness is hidden, or no key at all.
+/// The condition that each witness is hidden, or that there is no key.
 fn none_attends(attends: &Expr, witnesses: &[Expr], symbols: &mut Symbols<'_>) -> Formula {
     let hidden = witnesses.iter().map(|witness| {
         let is_key = and(
@@ -129,8 +129,8 @@ fn none_attends(attends: &Expr, witnesses: &[Expr], symbols: &mut Symbols<'_>) -
     Formula::all(hidden.collect::<Vec<_>>())
 }
 
-/// A key that the query attends to, by its distance from a base, of all such keys and bases with the smallest distance.
-/// `None` if the query attends to no key. `here` replaces sizes that are not known.
+/// A key that the query attends to, as a distance from a base: the one with the smallest distance. `None` if the query attends to
+/// no key. `here` replaces unknown sizes.
 fn next_witness(
     attends: &Expr,
     bases: &[Expr],
@@ -172,7 +172,7 @@ fn shifted(base: &Expr, distance: i64) -> Expr {
     }
 }
 
-/// Where a query may find a key: at itself, at an end, or at what a key is compared with, or where its chunk begins.
+/// Candidates for a key of a query: itself, an end, a number that keys are compared with, or the start of its chunk.
 fn bases(attends: &Expr) -> Vec<Expr> {
     let mut bases = vec![
         Expr::from(Var::QIdx),
@@ -192,7 +192,7 @@ fn collect_bases(expr: &Expr, bases: &mut Vec<Expr>) {
             .into_iter()
             .for_each(|child| collect_bases(child, bases));
     }
-    // Numbers are as near as 0 is.
+    // Numbers are as close as 0.
     if !matches!(expr, Expr::Int(size) if size.value.is_some()) {
         bases.push(expr.clone());
     }

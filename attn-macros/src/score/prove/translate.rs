@@ -1,7 +1,7 @@
-//! From expressions to [`Formula`]s over integers.
+//! The translation of expressions into [`Formula`]s over integers.
 //!
-//! A condition that this language cannot say, as one on floats, is taken to hold: what cannot be met without it cannot be met
-//! with it. So is one that the budget does not reach, and an integer that it does not reach may be any.
+//! A condition that the formulas cannot express, such as one on floats, is taken to hold: an unsatisfiable formula without it is
+//! unsatisfiable with it. The same is done for a condition beyond the budget. An integer beyond the budget may have any value.
 
 use super::formula::Formula;
 use super::linear::{Linear, Model, Variable};
@@ -16,7 +16,7 @@ enum Symbol {
     Var(Var),
     /// A size that is rustc's to evaluate.
     Size(Size),
-    /// Of a sum and a number or another sum, rounded towards zero.
+    /// The quotient of a sum by a number or another sum, rounded towards zero.
     Quotient(Linear, Linear),
     Product(Linear, Linear),
     /// Any other expression of integers: equal ones are one integer.
@@ -40,15 +40,15 @@ impl Case {
     }
 }
 
-/// An integer of more cases gets a variable of its own: the cases of a sum are the product of those of its terms.
+/// The maximum number of cases. An integer with more cases gets a variable: a sum has the product of the cases of its terms.
 const MOST_CASES: usize = 16;
 
 /// The variables of some formulas.
 pub(super) struct Symbols<'b> {
     symbols: Vec<Symbol>,
-    /// What is true of the variables that stand for integers of many cases.
+    /// The facts about variables that stand for integers of many cases.
     definitions: Vec<Formula>,
-    /// Queries and keys are as many as each other.
+    /// There are as many queries as keys.
     same_lengths: bool,
     budget: &'b Budget,
 }
@@ -87,7 +87,7 @@ impl<'b> Symbols<'b> {
         Formula::all(self.definitions.iter().cloned())
     }
 
-    /// Whether an expression is plainly never less than 0.
+    /// The expressions that are obviously never negative.
     pub(super) fn naturals(&self) -> Vec<Linear> {
         let all = self.symbols.iter().enumerate();
         let naturals = all.filter(|(_, symbol)| self.is_natural_symbol(symbol));
@@ -127,7 +127,7 @@ impl<'b> Symbols<'b> {
         Linear::variable(self.variable(symbol))
     }
 
-    /// That `condition` is `holds`.
+    /// The formula for `condition == holds`.
     pub(super) fn truth(&mut self, condition: &Expr, holds: bool) -> Formula {
         if !self.budget.take(1) {
             return Formula::Constant(true);
@@ -174,7 +174,7 @@ impl<'b> Symbols<'b> {
         Formula::any(parts)
     }
 
-    /// The values of an expression of integers: in every place, one of the cases holds.
+    /// The cases of an expression of integers. One of them always holds.
     fn integer(&mut self, expr: &Expr) -> Vec<Case> {
         let cases = self.cases(expr);
         let terms = cases.iter().map(|case| 1 + case.value.terms().count());
@@ -264,7 +264,7 @@ impl<'b> Symbols<'b> {
         }
         let size = Linear::constant(divisor.abs());
         let quotient = self.linear(Symbol::Quotient(a.clone(), size));
-        // 0 <= rest < |divisor| where `a` is not negative, and the negative of that elsewhere.
+        // 0 <= rest < |divisor| if `a` is not negative, and the negation of that otherwise.
         let rest = a.plus(-divisor.abs(), &quotient);
         let zero = Linear::default();
         let is_rest = |rest: &Linear| {
@@ -299,7 +299,7 @@ impl<'b> Symbols<'b> {
         cases.collect()
     }
 
-    /// A sum that is plainly never less than 0.
+    /// Whether a sum is obviously never negative.
     fn is_natural(&self, sum: &Linear) -> bool {
         let natural = |(variable, factor): (Variable, i128)| {
             factor > 0 && self.is_natural_symbol(&self.symbols[variable])

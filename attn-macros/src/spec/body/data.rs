@@ -1,4 +1,4 @@
-//! What a layer takes at the call: names and shapes.
+//! The data of a body: names and shapes.
 
 use proc_macro2::Ident;
 
@@ -9,17 +9,17 @@ use crate::messages::body as messages;
 use crate::spec::Dim;
 use crate::spec::check::Checker;
 
-/// As many as fit into the tuples that a layer with a mistake accepts.
+/// The maximum number, which fits into the tuples that a layer with a mistake accepts.
 const MOST_DATA: usize = 8;
 
-/// The axes that only the call knows.
+/// The axes whose sizes the call determines.
 const AXES: [(&str, Dim); 3] = [
     ("batch", Dim::Batch),
     ("q_len", Dim::Query),
     ("kv_len", Dim::Key),
 ];
 
-/// Whether `name` is an axis that only the call knows.
+/// Whether `name` is an axis whose size the call determines.
 pub(super) fn is_axis(name: &Ident) -> bool {
     AXES.iter().any(|(axis, _)| name == axis)
 }
@@ -27,7 +27,7 @@ pub(super) fn is_axis(name: &Ident) -> bool {
 /// Other arguments of the call, and the names of header masks for them.
 const INPUTS: [&str; 4] = ["x", "context", "padding", "document"];
 
-/// Every declaration, with a mistake or without: the functions may read it.
+/// Checks every declaration, also those with mistakes: the functions may read them.
 pub(super) fn check(
     drafts: &[DataDraft],
     sizes: Sizes<'_>,
@@ -50,7 +50,7 @@ pub(super) fn check(
     data.collect()
 }
 
-/// An axis of any length in `model!`, and no name for a constant of the user.
+/// Whether it is a single letter, which is an axis in `model!` and not the name of a constant.
 fn is_letter(name: &Ident) -> bool {
     let name = name.to_string();
     name.len() == 1 && name.chars().all(char::is_uppercase)
@@ -67,7 +67,7 @@ fn check_name(name: &Ident, sizes: Sizes<'_>, checker: &Checker<'_>) {
     }
 }
 
-/// The axes in the brackets; none if one of them is not understood.
+/// The axes in the brackets, or none if one of them is not understood.
 fn check_dims(draft: &DataDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -> Vec<Dim> {
     let before = checker.cx.count();
     let usage = "write `[batch, q_len, kv_len]`, or some of these and of sizes";

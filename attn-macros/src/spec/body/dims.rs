@@ -12,7 +12,7 @@ use crate::messages::{body as messages, expected_size};
 use crate::spec::check::{Checker, LARGEST_SIZE};
 use crate::spec::value::Size;
 
-/// As many as the shapes of dfdx have.
+/// The maximum number of axes of dfdx's shapes.
 const MOST_AXES: usize = 6;
 
 /// The tokens in the brackets, between commas.
@@ -26,8 +26,8 @@ pub(super) fn list(dims: &Group, usage: &str, checker: &Checker<'_>) -> Vec<syn:
     list.into_iter().collect()
 }
 
-/// A size: a number, a name of the header, a constant of the user, or arithmetic with these. `axes` are names that are no
-/// sizes, but could stand in the place of one.
+/// A size: a number, a name of the header, a constant of the user, or arithmetic with these. `axes` are names that are not sizes,
+/// but might be written in place of one.
 pub(super) fn check(
     dim: &syn::Expr,
     what: &str,
@@ -69,7 +69,7 @@ fn size_of_header<'a>(expr: &syn::Expr, sizes: Sizes<'a>) -> Option<&'a Size> {
     Some(size)
 }
 
-/// Replaces the names of sizes in arithmetic by what these are.
+/// Replaces the names of sizes in arithmetic by their values.
 fn put_sizes(expr: &mut syn::Expr, sizes: Sizes<'_>, axes: &[&'static str], checker: &Checker<'_>) {
     if let Some(size) = size_of_header(expr, sizes)
         && let Ok(size) = syn::parse2(quote!((#size)))

@@ -1,10 +1,10 @@
-//! Spellings of other languages that Rust cannot parse. They are looked for where parsing failed.
+//! Spellings of other languages that Rust cannot parse. They are searched after parsing failed.
 
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 
 use crate::messages::body as messages;
 
-/// A place, and what to say there.
+/// A span, and the message for it.
 type Found = (Span, String);
 
 /// The first word of another language: `a and b`, `not a`, `x if c else y`, `where(c, x, y)`.
@@ -45,7 +45,7 @@ fn slice(index: TokenStream) -> Option<Found> {
     let is_colon =
         |token: &TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ':');
     let mut tokens: Vec<TokenTree> = index.into_iter().collect();
-    // Several places stand in parentheses by now.
+    // The indices have been put into parentheses by now.
     if let [TokenTree::Group(places)] = tokens.as_slice() {
         tokens = places.stream().into_iter().collect();
     }

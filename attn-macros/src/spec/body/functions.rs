@@ -20,9 +20,9 @@ pub(crate) struct Function {
 enum Meaning {
     /// From a float to a float.
     Float(Unary),
-    /// Of integers or of floats, and of the same type as its arguments.
+    /// A function of integers or of floats, whose result has the type of its arguments.
     Number(fn(&[Expr]) -> Expr),
-    /// Of a float and a number, which is the exponent.
+    /// A function of a float and a number, which is the exponent.
     Pow,
 }
 
@@ -74,7 +74,7 @@ impl Function {
         FUNCTIONS.iter().find(|function| function.name == name)
     }
 
-    /// How it is called.
+    /// The notation of a call.
     pub(crate) fn usage(&self) -> String {
         format!("{}({})", self.name, self.args.join(", "))
     }
@@ -151,7 +151,7 @@ impl Lower<'_, '_> {
         self.checked(value, kind, call)
     }
 
-    /// A number as the exponent of a float: its derivative is taken for this power alone.
+    /// A number as the exponent of a float. The derivative depends on it.
     fn exponent(&mut self, n: Operand, function: &Function, at: &syn::Expr) -> Expr {
         if n.kind == Kind::Mistake {
             return n.expr;
@@ -167,7 +167,7 @@ impl Lower<'_, '_> {
     }
 }
 
-/// Of floats a choice, because its derivative at the bounds is that of `x`, and that of `min` and `max` half of it.
+/// For floats it is a choice, because its derivative at the bounds is that of `x`, and that of `min` and `max` half of it.
 fn clamp(args: &[Expr]) -> Expr {
     let [x, lo, hi] = [0, 1, 2].map(|at: usize| args[at].clone());
     match x.ty() {

@@ -1,4 +1,4 @@
-//! Indices with several places, `bias[h, q_idx]`: no Rust, so that they are read as `bias[(h, q_idx)]`.
+//! Indices with several parts, `bias[h, q_idx]`. They are not Rust, so they are parsed as `bias[(h, q_idx)]`.
 
 use std::iter::Peekable;
 
@@ -16,7 +16,7 @@ pub(super) fn parse_block(group: &Group, cx: &Diagnostics) -> syn::Result<Block>
     syn::parse2(regroup(group, tokens.clone()).into()).map_err(|error| explained(error, tokens))
 }
 
-/// The error of syn, in other words where the meaning is known.
+/// The error of syn, reworded if its cause is known.
 fn explained(error: syn::Error, tokens: TokenStream) -> syn::Error {
     let is_chain = error.to_string() == "comparison operators cannot be chained";
     let meant = match is_chain {
@@ -35,7 +35,7 @@ pub(crate) fn text_of(tokens: TokenStream) -> String {
     text::of(&without_tuples(tokens))
 }
 
-/// With the places of an index in parentheses. Attributes are reported, and left out.
+/// Puts the parts of an index into parentheses. Attributes are reported, and left out.
 fn with_tuples(tokens: TokenStream, cx: &Diagnostics) -> TokenStream {
     let mut tokens = tokens.into_iter().peekable();
     let mut output = TokenStream::new();
@@ -68,7 +68,7 @@ fn is_single(index: &TokenStream) -> bool {
     !index.is_empty() && !index.clone().into_iter().any(is_comma)
 }
 
-/// What comes after a `#`.
+/// Skips the tokens after a `#`.
 fn skip_attribute(tokens: &mut Peekable<token_stream::IntoIter>) {
     tokens.next_if(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '!'));
     tokens.next_if(
@@ -76,7 +76,7 @@ fn skip_attribute(tokens: &mut Peekable<token_stream::IntoIter>) {
     );
 }
 
-/// What [`with_tuples`] undid.
+/// Undoes [`with_tuples`].
 fn without_tuples(tokens: TokenStream) -> TokenStream {
     let tokens = tokens.into_iter().map(|token| match token {
         TokenTree::Group(group) => {
@@ -92,7 +92,7 @@ fn without_tuples(tokens: TokenStream) -> TokenStream {
     tokens.collect()
 }
 
-/// The parentheses that are all of what stands in `group`.
+/// The parentheses that are the whole contents of `group`.
 fn only_group(group: &Group) -> Option<Group> {
     let mut tokens = group.stream().into_iter();
     match (tokens.next(), tokens.next()) {

@@ -1,7 +1,7 @@
 //! The functions of a body, from Rust's syntax to [`Expr`].
 //!
-//! Types are found on the way: integers and floats do not mix. A value with a mistake is reported once and goes on as one
-//! that fits everywhere.
+//! Types are inferred on the way: integers and floats do not mix. A value with a mistake is reported once, and is then treated as
+//! one of a fitting type.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -16,13 +16,13 @@ use crate::score::{Expr, Type, Unary};
 use crate::spec::check::Checker;
 use crate::spec::value::Size;
 
-/// `let`s are put in where they are used, so that a few can make very many operations.
+/// `let`s are inlined, so a few can make very many operations.
 pub(super) const MOST_OPERATIONS: usize = 1000;
 
-/// Operations and operands of a value in which an argument stands more than once, so that a few in each other double very often.
+/// The maximum size of a value with a repeated argument: nested ones double the size each time.
 const LONGEST: usize = 10_000;
 
-/// What a function can name.
+/// The names that a function can use.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
     pub(super) function: &'a FunctionDraft,
@@ -35,7 +35,7 @@ pub(super) struct Lower<'a, 'b> {
     pub(super) checker: &'a mut Checker<'b>,
     /// The `let`s, the innermost last.
     pub(super) locals: Vec<(Ident, Operand)>,
-    /// Names that are not declared, which is reported once.
+    /// Undeclared names that have been reported.
     pub(super) undeclared: Vec<Ident>,
     operations_left: usize,
 }
@@ -83,7 +83,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         self.operations_left > 0
     }
 
-    /// Whether a value in which something stands more than once is not too long. After one that is, nothing more is counted.
+    /// Checks that a value with a repeated part is not too long. After one that is, nothing more is counted.
     pub(super) fn is_short(&mut self, value: &Expr, at: &impl ToTokens) -> bool {
         let is_short = value.size() <= LONGEST;
         if !is_short && self.operations_left > 0 {
@@ -225,7 +225,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             }
             (Kind::Is(Type::Float), Type::Int) => {
                 let value = value.expr.unary(Unary::ToInt);
-                // As in Rust, what is below the range of the type is its smallest value.
+                // As in Rust, a number below the range of the type becomes its smallest value.
                 if name == "usize" { value.max(0) } else { value }
             }
             (Kind::Constant, Type::Float) => self
@@ -354,7 +354,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
     }
 
-    /// The names in a pattern, none of which has a value.
+    /// The names in a pattern that has a mistake. They have no values.
     fn bind_mistakes(&mut self, pat: TokenStream) {
         for token in pat {
             match token {
@@ -365,7 +365,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
     }
 
-    /// `value`, which was said to be a `ty`.
+    /// `value`, with the type annotation `ty`.
     fn ascribed(&mut self, value: Operand, ty: &syn::Type, at: &syn::Expr) -> Operand {
         let name = ty.to_token_stream().to_string();
         let wanted = if name == "bool" {
@@ -398,7 +398,7 @@ fn is_empty(expr: &syn::Expr) -> bool {
     matches!(expr, syn::Expr::Verbatim(tokens) if tokens.is_empty())
 }
 
-/// The type that `name` is in a body, where there is one of integers and one of floats.
+/// The type of this name in a body, which has one type of integers and one of floats.
 fn named_type(name: &str) -> Option<Type> {
     match name {
         "i64" | "usize" => Some(Type::Int),

@@ -47,7 +47,7 @@ pub(crate) struct Body {
     pub(crate) score: Option<Expr>,
     /// The truth of `fn mask`.
     pub(crate) mask: Option<Expr>,
-    /// What `fn normalize` names, or its value.
+    /// The normalizer of `fn normalize`, by name or as an expression.
     pub(crate) normalizer: Option<Normalizer>,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// What an element is.
+    /// The type of an element.
     pub(crate) fn ty(self) -> Type {
         match self {
             Tensor::Param(_) => Type::Float,
@@ -108,7 +108,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// What a learned tensor is before training.
+/// The initial values of a learned tensor.
 #[derive(Clone, Debug)]
 pub(crate) enum ParamInit {
     Zeros,
@@ -129,7 +129,7 @@ pub(crate) enum ParamInit {
 /// The sizes of the header that a body may name.
 pub(crate) type Sizes<'a> = &'a [(&'static str, &'a Size)];
 
-/// The body of `draft`. Where something is wrong, only the tensors are left: parameters are fields of the layer all the same.
+/// The body of `draft`. After a mistake only the tensors remain, since parameters are fields of the layer.
 pub(super) fn check(draft: &BodyDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -> Body {
     let before = checker.cx.count();
     let mut params = params::check(&draft.params, sizes, checker);

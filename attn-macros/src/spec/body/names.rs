@@ -1,4 +1,4 @@
-//! What a name stands for: a `let`, an argument, a tensor, a size of the header, or a constant of the user.
+//! The meaning of a name: a `let`, an argument, a tensor, a size of the header, or a constant of the user.
 
 use proc_macro2::Ident;
 use syn::{ExprIndex, ExprPath};
@@ -24,7 +24,7 @@ pub(super) fn may_be_constant(name: &Ident) -> bool {
     name.to_string().chars().any(char::is_uppercase)
 }
 
-/// Rust's name for infinity or no number, or that of another language.
+/// Whether it is the name of infinity or NaN in Rust or in another language.
 pub(super) fn is_not_finite(name: &Ident) -> bool {
     let name = name.to_string().to_lowercase();
     matches!(&*name, "infinity" | "neg_infinity" | "inf" | "nan")
@@ -46,7 +46,7 @@ impl<'a> Lower<'a, '_> {
             return Operand::mistake();
         }
         if let Some(tensor) = self.tensor(name) {
-            // No sizes are a mistake of their own.
+            // Missing sizes are a mistake that is reported elsewhere.
             return match tensor.dims().is_empty() {
                 true => Operand::mistake(),
                 false => self.error(name, messages::without_index(tensor)),
@@ -74,7 +74,7 @@ impl<'a> Lower<'a, '_> {
         self.error(name, messages::unknown_name(name, &named, further))
     }
 
-    /// A normalizer, a vector, or another thing that is written otherwise.
+    /// The help for a normalizer, a vector, or another name with another notation.
     fn in_another_form(&self, name: &Ident, named: &[String]) -> Option<String> {
         let kind = self.scope.function.kind;
         let mut normalizers = Key::find("normalizer")?.words().iter();
@@ -161,7 +161,7 @@ impl<'a> Lower<'a, '_> {
             self.error(index, messages::indexed_twice(tensor, &places));
         }
         let dims = tensor.dims();
-        // Axes that were not understood are none.
+        // Axes that were not understood are missing.
         if !dims.is_empty() && dims.len() != places.len() {
             self.error(&index.index, messages::wrong_axes(tensor, places.len()));
         }

@@ -1,4 +1,4 @@
-//! `fn normalize`: a normalizer by its name, or the weight as a function of the score and of the place.
+//! `fn normalize`: a normalizer by name, or the weight as a function of the score and of the position.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -28,7 +28,7 @@ pub(super) fn check(
         return normalizer;
     }
     let weight = Lower::new(scope, checker).function();
-    // The score stands wherever the weight reads it.
+    // The weight contains the score at each of its reads.
     let together = score.map_or(0, Expr::size).saturating_mul(reads(&weight));
     if together > MOST_OPERATIONS {
         let message = messages::too_many_operations(MOST_OPERATIONS);
@@ -144,7 +144,7 @@ fn is_known(name: &Ident, scope: Scope<'_>) -> bool {
         || scope.sizes.iter().any(|(size, _)| name == size)
 }
 
-/// How often the score is read.
+/// The number of reads of the score.
 fn reads(expr: &Expr) -> usize {
     match expr {
         Expr::Operand(_) => 1,

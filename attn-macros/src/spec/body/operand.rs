@@ -1,11 +1,11 @@
-//! Values while their types are found.
+//! Values during type inference.
 
 use std::fmt;
 
 use crate::score::{Expr, Type, Var};
 use crate::spec::Size;
 
-/// A value, and what is known of its type.
+/// A value, and the knowledge about its type.
 #[derive(Clone)]
 pub(super) struct Operand {
     pub(super) expr: Expr,
@@ -16,9 +16,9 @@ pub(super) struct Operand {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
     Is(Type),
-    /// Made of the user's constants: an integer unless something asks for a float. Until then they stand as integers.
+    /// An expression of the user's constants only: an integer, unless a float is required. Until then the constants are integers.
     Constant,
-    /// Of a mistake, which is reported: it fits everywhere.
+    /// A value with a mistake, which has been reported: it fits every type.
     Mistake,
 }
 
@@ -55,7 +55,7 @@ impl Operand {
     }
 }
 
-/// Nothing more is said of an expression that reads something.
+/// The placeholder for an expression whose value is not checked further.
 pub(super) fn unknown(ty: Type) -> Expr {
     let index = Expr::from(Var::QIdx);
     match ty {
@@ -66,7 +66,7 @@ pub(super) fn unknown(ty: Type) -> Expr {
 }
 
 impl Kind {
-    /// The common type of both; `None` if they do not go together.
+    /// The common type of both, or `None` if there is none.
     pub(super) fn common(self, other: Kind) -> Option<Kind> {
         match (self, other) {
             (Kind::Mistake, kind) | (kind, Kind::Mistake) => Some(kind),

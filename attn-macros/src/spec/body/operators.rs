@@ -81,8 +81,8 @@ impl Lower<'_, '_> {
         self.checked(a.binary(op, b), kind, binary)
     }
 
-    /// Whether `divisor` is not 0, where that is known; a constant of the user is left to rustc, and what is 0 at some places
-    /// or by what is passed, to the call.
+    /// Whether `divisor` is not 0, as far as that is known. A constant of the user is left to rustc. A divisor that depends on
+    /// indices or data is left to the call.
     fn may_divide(&mut self, divisor: &Expr, at: &syn::Expr) -> bool {
         let condition = match divisor {
             Expr::Int(size) => quote!(#size != 0),

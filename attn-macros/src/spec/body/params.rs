@@ -13,7 +13,7 @@ use crate::spec::keys::INITIALIZER;
 use crate::spec::value::{Real, Size};
 use crate::spec::word;
 
-/// What a layer has of its own.
+/// The names that a layer uses itself.
 const FIELDS: [&str; 9] = [
     "q_proj",
     "k_proj",
@@ -39,7 +39,7 @@ pub(super) fn may_be_field(name: &Ident) -> bool {
     !is_field(name) && !is_raw(name)
 }
 
-/// Every declaration, with a mistake or without: the functions may read it.
+/// Checks every declaration, also those with mistakes: the functions may read them.
 pub(super) fn check(
     drafts: &[ParamDraft],
     sizes: Sizes<'_>,
@@ -50,7 +50,7 @@ pub(super) fn check(
         let mut dims = check_dims(draft, sizes, checker);
         let mut init = check_init(draft, &dims, sizes, checker);
         if matches!(init, ParamInit::AlibiSlopes) && !are_slopes(&dims, sizes) {
-            // Slopes are those of the heads. What reads this tensor as such is no further mistake, and neither are its values.
+            // Slopes belong to the heads. Neither reads of this tensor nor its values are further mistakes.
             dims.clear();
             init = ParamInit::Zeros;
         }
@@ -76,7 +76,7 @@ fn check_name(name: &Ident, checker: &Checker<'_>) {
     }
 }
 
-/// The sizes in the brackets; none if one of them is not understood.
+/// The sizes in the brackets, or none if one of them is not understood.
 fn check_dims(draft: &ParamDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -> Vec<Size> {
     let before = checker.cx.count();
     let usage = "write `[heads, 2 * WINDOW + 1]`, or `[1]` for a single number";
@@ -167,7 +167,7 @@ fn check_number(draft: &ParamDraft, checker: &mut Checker<'_>) -> ParamInit {
 
 /// There is one slope for each head.
 fn check_slopes(draft: &ParamDraft, dims: &[Size], sizes: Sizes<'_>, checker: &Checker<'_>) {
-    // No sizes are a mistake of their own.
+    // Missing sizes are a mistake that is reported elsewhere.
     if !dims.is_empty() && !are_slopes(dims, sizes) {
         checker.cx.error(&draft.init, messages::SLOPES_OF_HEADS);
     }

@@ -17,7 +17,7 @@ pub(crate) struct BodyDraft {
     pub(super) params: Vec<ParamDraft>,
     pub(super) data: Vec<DataDraft>,
     functions: Vec<FunctionDraft>,
-    /// Something could not be understood, and was reported.
+    /// There was a mistake, which has been reported.
     pub(in crate::spec) poisoned: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct ParamDraft {
 pub(super) struct DataDraft {
     pub(super) attrs: Vec<Attribute>,
     pub(super) name: Ident,
-    /// What an element is.
+    /// The type of an element.
     pub(super) ty: Type,
     pub(super) dims: Group,
 }
@@ -46,7 +46,7 @@ pub(super) struct FunctionDraft {
     pub(super) kind: FunctionKind,
     pub(super) name: Ident,
     pub(super) args: Vec<Ident>,
-    /// Names that are no arguments, which is reported.
+    /// Unknown arguments, which have been reported.
     pub(super) unknown_args: Vec<Ident>,
     pub(super) block: Block,
 }
@@ -96,7 +96,7 @@ impl BodyDraft {
         self.functions.iter().find(|function| function.kind == kind)
     }
 
-    /// The function that gives scores, or weights, without reading the score of queries and keys: then there are none.
+    /// The function that computes scores or weights without reading the score of queries and keys. With it the layer has none.
     pub(in crate::spec) fn of_places(&self) -> Option<FunctionKind> {
         let function = self
             .function(FunctionKind::Score)
@@ -113,7 +113,7 @@ impl BodyDraft {
     }
 }
 
-/// Everything in `input`: what stands in the braces.
+/// Parses the contents of the braces.
 pub(crate) fn parse(input: ParseStream<'_>, cx: &Diagnostics) -> BodyDraft {
     let before = cx.count();
     let mut draft = BodyDraft::default();
@@ -169,7 +169,7 @@ fn is_new(name: &Ident, draft: &BodyDraft, cx: &Diagnostics) -> bool {
     is_new
 }
 
-/// An item is there or not for the whole layer, so `cfg` cannot choose; and a function leaves nothing to annotate.
+/// Reports attributes: a field exists or not for the whole layer, so `cfg` cannot choose; and a function has no item to annotate.
 fn refuse_attributes(attrs: &[Attribute], refused: fn(&str) -> bool, cx: &Diagnostics) {
     for attr in attrs {
         let name = attr.path().to_token_stream().to_string();
@@ -194,7 +194,7 @@ fn next_token(input: ParseStream<'_>) -> TokenStream {
     token.map_or_else(TokenStream::new, |(token, _)| token.to_token_stream())
 }
 
-/// To the end of an item that could not be read, its `;` or its braces, or to where the next one starts.
+/// Skips an item with a mistake: to its `;` or its braces, or to the start of the next one.
 fn skip_item(input: ParseStream<'_>) {
     while !starts_item(input) {
         match input.parse::<TokenTree>() {
@@ -206,7 +206,7 @@ fn skip_item(input: ParseStream<'_>) {
     }
 }
 
-/// The next token is not `what`.
+/// The error for a next token other than `what`.
 fn missing(input: ParseStream<'_>, what: &str, usage: &str) -> syn::Error {
     let message = messages::expected(what, &next_token(input), usage);
     syn::Error::new(input.span(), message)
@@ -244,7 +244,7 @@ fn parse_tensor(input: ParseStream<'_>, usage: &str) -> syn::Result<(Ident, Opti
     Ok((name, kind, dims))
 }
 
-/// What comes after `data`.
+/// Parses the tokens after `data`.
 fn parse_data(
     attrs: Vec<Attribute>,
     input: ParseStream<'_>,
@@ -271,7 +271,7 @@ fn parse_data(
     })
 }
 
-/// What comes after `param`.
+/// Parses the tokens after `param`.
 fn parse_param(
     attrs: Vec<Attribute>,
     input: ParseStream<'_>,
@@ -300,7 +300,7 @@ fn parse_param(
     })
 }
 
-/// What comes after `fn`.
+/// Parses the tokens after `fn`.
 fn parse_function(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<FunctionDraft> {
     let name: Ident = input
         .parse()
@@ -363,8 +363,7 @@ fn parse_args(group: &Group, kind: FunctionKind, cx: &Diagnostics) -> (Vec<Ident
     (args, unknown)
 }
 
-/// One argument, or the unknown name in its place. Where more than its name is written, as its type, the name is taken all the
-/// same.
+/// One argument, or the unknown name in its place. A name with a type is reported, but accepted.
 fn parse_arg(
     tokens: &TokenStream,
     kind: FunctionKind,

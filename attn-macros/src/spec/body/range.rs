@@ -1,4 +1,4 @@
-//! Where an integer lies: whatever the call is, so that none is computed that 64 bits do not hold, and none leaves a tensor.
+//! Bounds of integers in every call, so that none overflows 64 bits, and none is out of bounds of a tensor.
 
 use crate::score::eval::{self, Inputs, LARGEST_INTEGER, Point, Value};
 use crate::score::{Binary, Data, Expr, Unary, Var};
@@ -15,15 +15,15 @@ pub(super) fn fits(expr: &Expr) -> bool {
     i128::from(i64::MIN) <= least && greatest <= i128::from(i64::MAX)
 }
 
-/// A place of a call, and what an integer is there.
+/// A point of a call, and the value of an integer there.
 pub(crate) struct Found {
     pub(crate) value: i64,
     /// The variables that it depends on, with their values.
     pub(crate) at: Vec<(Var, i64)>,
 }
 
-/// A place where `index` is outside of an axis of `size` elements, if its bounds are those of constants. What the lengths or
-/// the data of a call bound is checked when it is called.
+/// A point where `index` is out of bounds of an axis of `size` elements, if its bounds are constants. The call checks an index
+/// that depends on lengths or data.
 pub(super) fn outside(index: &Expr, size: u64, heads: &Size) -> Option<Found> {
     let [short, long] =
         [LARGEST, 2 * LARGEST].map(|length| range(index, Most::of(length, heads.value)));
@@ -58,12 +58,12 @@ pub(super) fn outside(index: &Expr, size: u64, heads: &Size) -> Option<Found> {
         })
 }
 
-/// So many places are tried: a proof is not looked for.
+/// The maximum number of points that are tried. This is a search, not a proof.
 const MOST_POINTS: usize = 20_000;
 /// A sequence that is longer than any axis of a tensor.
 const LONG: i64 = 1 << 21;
 
-/// Every id of the call is this one.
+/// Data of which every id is this one.
 #[derive(Clone, Copy, Debug)]
 struct Same(i64);
 
@@ -77,7 +77,7 @@ impl Inputs for Same {
     }
 }
 
-/// Places at which the bounds of `expr` are likely to be reached: around the numbers in it.
+/// Points at which the bounds of `expr` are likely to be attained: around the numbers in it.
 fn points(
     expr: &Expr,
     size: u64,
@@ -126,9 +126,9 @@ fn numbers(expr: &Expr) -> Vec<i64> {
 /// The bounds of the variables of a call.
 #[derive(Clone, Copy)]
 struct Most {
-    /// Lengths, ids, and all else that is not known.
+    /// Lengths, ids, and all other unknown integers.
     length: i128,
-    /// How many heads there are.
+    /// The number of heads.
     heads: i128,
 }
 

@@ -1,4 +1,4 @@
-//! Whether what is learned reaches the weights, and what is passed is read.
+//! Checks that learned tensors affect the weights, and that data are read.
 
 use super::parse::{BodyDraft, FunctionKind};
 use super::{Body, Normalizer};
@@ -13,11 +13,11 @@ use crate::spec::check::Checker;
 /// Steps for all the derivatives of a body. An everyday body takes a few hundred.
 const STEPS: usize = 100_000;
 
-/// What is learned must be able to learn: it has a gradient somewhere. A function that goes on without the score it takes
-/// cuts off the projections of queries and keys, which are learned as well; one that takes none says that there are none.
+/// Learned tensors must have a gradient somewhere. A function that ignores its argument `score` cuts off the projections of
+/// queries and keys, which are learned as well. A function without this argument declares that there are none.
 pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
     let budget = Budget::new(STEPS);
-    // Beyond the budget, a derivative is not looked at: it may well be something.
+    // Beyond the budget, a derivative is taken to be nonzero.
     let has_no_slope = |value: &Expr, wrt: Wrt<'_>| {
         budget.take(value.size()) && {
             let slope = diff(value, wrt);

@@ -1,4 +1,4 @@
-//! What Rust has and a body has not.
+//! Expressions of Rust that a body does not have.
 
 use quote::ToTokens;
 
@@ -8,7 +8,7 @@ use super::operand::Operand;
 use crate::messages::body as messages;
 
 impl Lower<'_, '_> {
-    /// Reports an expression that the language does not have, at what is characteristic of it.
+    /// Reports an expression that the language does not have, at its characteristic token.
     pub(super) fn unsupported(&mut self, expr: &syn::Expr) -> Operand {
         use syn::Expr as E;
         let (at, what, help) = match expr {

@@ -1,4 +1,4 @@
-//! Expressions: as they are read, and their values against the same ones in Rust.
+//! Expressions: their parsed form, and their values against Rust's.
 
 use super::{condition, float, score, spec};
 use crate::score::diff::{Wrt, diff};
@@ -6,7 +6,7 @@ use crate::score::eval::{self, Inputs, Point, Value};
 use crate::score::{Data, Expr, Type};
 use crate::spec::body::DataDecl;
 
-/// Tensors whose elements tell their places.
+/// Tensors whose elements encode their index.
 #[derive(Debug)]
 struct Tensors;
 
@@ -28,8 +28,7 @@ impl Inputs for Tensors {
     }
 }
 
-/// Where expressions are compared: before, on and after the diagonal, the first and the last of everything, and scores
-/// of either sign.
+/// The points of comparison: before, on and after the diagonal, the first and the last of every axis, and scores of both signs.
 fn points() -> Vec<Point<'static>> {
     let places = [
         (0, 0, 0, 0),
@@ -55,7 +54,7 @@ fn points() -> Vec<Point<'static>> {
     points.collect()
 }
 
-/// Values are equal to the bit: both are the same `f64` arithmetic in the same order.
+/// The values have the same bits: both are the same `f64` arithmetic in the same order.
 fn check_values(expr: &Expr, expected: impl Fn(&Point<'_>) -> Value) {
     for point in points() {
         let found = eval::eval(expr, &point);
@@ -63,7 +62,7 @@ fn check_values(expr: &Expr, expected: impl Fn(&Point<'_>) -> Value) {
     }
 }
 
-/// The functions of the language, as Rust has them.
+/// The functions of the language, in Rust.
 mod functions {
     pub(super) use std::cmp::{max, min};
 
@@ -104,7 +103,7 @@ mod functions {
     }
 }
 
-/// Claims that a block, with these variables, is read as `text` and has the value that Rust gives it.
+/// Claims that a block, with these variables, is parsed as `text` and has the value that Rust gives it.
 macro_rules! same_as_in_rust {
     ($($name:ident: $read:ident($($var:ident),*) $block:block is $Type:ident $text:literal;)*) => {$(
         #[test]
@@ -176,9 +175,9 @@ same_as_in_rust! {
         is Bool "true";
 }
 
-/// The order of floats is none of `Ord`'s, so Rust's names for these are other ones.
+/// Floats have no `Ord`, so Rust has other names for these functions.
 #[test]
-fn extrema_of_floats() {
+fn float_extrema_evaluate_as_in_rust() {
     let expr = float("max(score, 0.0) - min(score, 2.0) + abs(score) * clamp(score, -1.0, 1.0)");
     check_values(&expr, |point| {
         let score = point.score;
@@ -210,7 +209,7 @@ fn tensors_are_read_by_every_axis() {
     });
 }
 
-/// What an expression becomes beside data of both kinds.
+/// The value of an expression with data of both kinds.
 fn with_data(expr: &str) -> Expr {
     let body = format!(
         "data far: [heads, q_len]; data kind: ids[batch, kv_len]; param table: [9] = ones;
@@ -258,7 +257,7 @@ fn data_are_read_by_every_axis() {
     });
 }
 
-/// Data are numbers to a derivative, also in an index.
+/// Derivatives treat data as constants, also in an index.
 #[test]
 fn derivatives_leave_data_alone() {
     let expr = with_data("score * far[h, q_idx] * table[kind[b, kv_idx]] + far[h, kv_idx]");
@@ -310,7 +309,7 @@ fn sizes_of_the_header_are_integers() {
     assert_eq!(expr.to_string(), "(h / (8 / KV_HEADS)) as f64");
 }
 
-/// The types of the user's constants that `expr` has, as the items that evaluate them tell: in the order of use.
+/// The types of the user's constants in `expr`, from the items that evaluate them, in the order of use.
 fn constant_types(body: &str) -> Vec<String> {
     let constants = spec(body).constants.into_iter();
     let types = constants.map(|item| match syn::parse2(item) {
@@ -321,11 +320,11 @@ fn constant_types(body: &str) -> Vec<String> {
         }
         _ => panic!("a constant is an item"),
     });
-    // The first is that of the header.
+    // The first one belongs to the header.
     types.skip(1).collect()
 }
 
-/// A constant has the type that its context asks for, and is an integer where nothing does.
+/// A constant has the type that its context requires, and is an integer without a context.
 #[test]
 fn constants_are_of_the_type_that_is_asked_for() {
     for (expr, types) in [
@@ -371,7 +370,7 @@ fn constants_are_of_the_type_that_is_asked_for() {
     }
 }
 
-/// Rustc is asked what only it knows: that constants are finite, in range, and not divided by where they are 0.
+/// Assertions are left to rustc for constants: that they are finite, in range, and not 0 as a divisor.
 #[test]
 fn constants_are_checked_by_rustc() {
     for (expr, conditions) in [
@@ -386,7 +385,7 @@ fn constants_are_checked_by_rustc() {
             let condition = assertion.condition.to_string().replace(' ', "");
             condition.replace("__L_body_2", "")
         });
-        // The header's own rules come first.
+        // The rules of the header come first.
         let found: Vec<_> = found
             .filter(|condition| !condition.contains("__L"))
             .collect();
@@ -432,9 +431,9 @@ fn a_declaration_without_a_body_has_an_empty_one() {
 #[test]
 fn functions_and_tensors_come_in_any_order() {
     let body = "
-        /// Which keys.
+        /// A mask.
         fn mask(kv_idx, q_idx) { kv_idx <= q_idx }
-        /// How much.
+        /// A score.
         fn score(score, h) { score * slope[h] }
         param slope: [heads] = ones;
     ";

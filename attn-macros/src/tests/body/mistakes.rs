@@ -1,9 +1,9 @@
-//! Every mistake is said once, at its token: here between `«` and `»`.
+//! Every mistake is reported once, at its token, which is marked by `«` and `»` here.
 
 use super::layer;
 use crate::tests::support::{check_source, expand, parse_file, reports, unmarked};
 
-/// Claims that these messages, in this order, are reported of a marked body. One that ends in `..` is the start of a message.
+/// Claims that these messages, in this order, are reported for a marked body. One that ends in `..` is the start of a message.
 /// The end of the body may be among the marked tokens.
 fn check(body: &str, messages: &[&str]) {
     let open = body.strip_suffix("«}»");
@@ -16,7 +16,7 @@ fn check(body: &str, messages: &[&str]) {
     check_source(&marked, messages);
 }
 
-/// The same of an expression, which is added to the score.
+/// The same for an expression, which is added to the score.
 fn check_expr(expr: &str, messages: &[&str]) {
     let body = format!(
         "param slope: [heads] = ones;
@@ -428,7 +428,7 @@ mistakes! {
     }
 }
 
-/// A `let` is put in where it is used, so that forty of them could make 2^40 operations.
+/// A `let` is inlined where it is used, so forty of them could make 2^40 operations.
 #[test]
 fn operations_are_limited() {
     let doubled = "let x = x + x;".repeat(40);
@@ -443,9 +443,9 @@ fn operations_are_limited() {
     check(&format!("fn score(score) {{ score {sum} }}"), &[]);
 }
 
-/// A layer with a mistake in its body is emitted all the same, with the tensors that it declares.
+/// A layer with a mistake in its body is emitted with the tensors that it declares.
 #[test]
-fn after_a_mistake_the_tensors_are_there() {
+fn tensors_exist_after_a_mistake() {
     let cx = crate::diag::Diagnostics::default();
     let source = "param slope: [heads] = ones; param q_proj: [1] = ones; fn score(score) { scor } fn mask() { true }";
     let (krate, mut drafts) =
@@ -476,7 +476,7 @@ fn a_normalizer_is_named_once() {
     );
 }
 
-/// Bounds are those of every operation, so that a remainder keeps what follows small.
+/// Every operation has bounds, so a remainder bounds the operations after it.
 #[test]
 fn integers_that_fit_into_64_bits_are_taken() {
     for fits in [
@@ -492,7 +492,7 @@ fn integers_that_fit_into_64_bits_are_taken() {
     }
 }
 
-/// A constant of one letter is one in braces, and in arithmetic.
+/// A constant of one letter is accepted in braces, and in arithmetic.
 #[test]
 fn constants_of_a_letter_are_taken() {
     for axis in ["{ N }", "2 * N", "WIDTH"] {
@@ -501,7 +501,7 @@ fn constants_of_a_letter_are_taken() {
     }
 }
 
-/// What stays inside, and what the lengths and the data of a call decide, is taken.
+/// An index that is in bounds, or that depends on the lengths and data of a call, is accepted.
 #[test]
 fn indices_that_stay_or_that_the_call_checks_are_taken() {
     for index in [

@@ -1,4 +1,4 @@
-//! The body of a declaration: what its items become, and every mistake in them.
+//! Bodies of declarations: the values of their items, and every mistake in them.
 
 mod lowering;
 mod mistakes;
@@ -10,7 +10,7 @@ use super::support::build;
 use crate::score::Expr;
 use crate::spec::Spec;
 
-/// A layer of eight heads with this body. What is written in capitals is the user's.
+/// A layer of eight heads with this body. Names in capitals are the user's constants.
 fn layer(body: &str) -> String {
     format!("struct L<heads = 8, d_model = 32, kv_heads = KV_HEADS> {{ {body} }}")
 }
@@ -25,7 +25,7 @@ fn score(body: &str) -> Expr {
     score.unwrap_or_else(|| panic!("no score in {body}"))
 }
 
-/// What an expression becomes in `fn score`, where everything that can be named is.
+/// The value of an expression in a `fn score` with all arguments.
 pub(super) fn float(expr: &str) -> Expr {
     let body = format!(
         "param slope: [heads] = zeros;
@@ -40,7 +40,7 @@ pub(super) fn float(expr: &str) -> Expr {
     }
 }
 
-/// What an expression becomes in `fn mask`, where everything that can be named is.
+/// The value of an expression in a `fn mask` with all arguments.
 fn condition(expr: &str) -> Expr {
     let body = format!("fn mask(b, h, q_idx, kv_idx, q_len, kv_len) {{ {expr} }}");
     let mask = spec(&body).body.mask;

@@ -1,11 +1,11 @@
-//! `fn normalize`: what it names, and what it computes.
+//! `fn normalize`: named normalizers, and expressions.
 
 use super::spec;
 use crate::graph;
 use crate::score::Expr;
 use crate::spec::{Normalizer, Spec};
 
-/// The functions that scores go through, and how they are normalised in the end.
+/// The score functions of a layer, and its normalizer.
 fn lowered(spec: &Spec) -> (Vec<String>, Option<Normalizer>) {
     let graph = graph::build(spec);
     let attention = graph.attention().expect("there is one");
@@ -14,7 +14,7 @@ fn lowered(spec: &Spec) -> (Vec<String>, Option<Normalizer>) {
 }
 
 #[test]
-fn a_name_is_that_of_the_header() {
+fn a_normalizer_of_a_body_is_that_of_the_header() {
     for (function, normalizer) in [
         ("fn normalize { softmax }", Normalizer::Softmax),
         ("fn normalize() { softmax1 }", Normalizer::Softmax1),
@@ -29,7 +29,7 @@ fn a_name_is_that_of_the_header() {
 }
 
 #[test]
-fn what_looks_at_one_score_is_a_function_of_it() {
+fn normalizers_of_one_score_are_functions_of_it() {
     for (function, expected) in [
         ("fn normalize { sigmoid }", "sigmoid(score)"),
         ("fn normalize(score) { sigmoid(score) }", "sigmoid(score)"),

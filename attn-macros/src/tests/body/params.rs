@@ -6,7 +6,7 @@ use super::spec;
 use crate::spec::Spec;
 use crate::spec::body::ParamInit;
 
-/// A layer whose score reads all of its only tensor `t`, and `dims` and `init` of that.
+/// A layer whose score reads its only tensor `t`, with these `dims` and this `init`.
 fn tensor(dims: &str, init: &str) -> Spec {
     let index = vec!["0"; dims.split(',').count()].join(", ");
     spec(&format!(
@@ -59,7 +59,7 @@ fn a_size_that_rustc_computes_is_an_item_and_is_shown_as_written() {
 }
 
 #[test]
-fn every_initializer_is_read() {
+fn initializers_are_parsed() {
     for (init, expected) in [
         ("zeros", "Zeros"),
         ("ones", "Ones"),
@@ -106,13 +106,13 @@ fn slopes_fit_the_heads_however_these_are_written() {
                  fn score(score, h) {{ score * slope[h] }}
              }}"
         );
-        // Without a mistake.
+        // The spec has no mistake.
         crate::tests::support::build(&source);
     }
 }
 
 #[test]
-fn attributes_and_documentation_stay() {
+fn attributes_and_documentation_are_kept() {
     let spec = spec(
         "/// Learned slope of each head.
          #[allow(dead_code)]
@@ -133,7 +133,7 @@ fn attributes_and_documentation_stay() {
     );
 }
 
-/// Every read of a tensor is one of its own: the derivatives of these two do not cancel.
+/// Every read of a tensor has its own derivative: those of these two do not cancel.
 #[test]
 fn a_difference_of_two_elements_is_learned() {
     spec("param t: [8] = zeros; fn score(score, h) { score + t[h] - t[h / 2] }");

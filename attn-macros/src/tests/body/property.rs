@@ -1,4 +1,4 @@
-//! Random bodies: whatever stands in the braces, every error is said once and at its tokens.
+//! Random bodies: for any tokens in the braces, every error is reported once and at its tokens.
 
 use proc_macro2::Delimiter;
 use proptest::prelude::*;
@@ -9,9 +9,9 @@ use crate::tests::random::trees::{self, Soup};
 use crate::tests::random::words;
 use crate::tests::support::{cases, expand, parse_file, reports};
 
-/// A body of each item, and of every kind of expression.
+/// A body with each item, and every kind of expression.
 const BODY: &str = "
-    /// Learned.
+    /// A learned tensor.
     param slope: [heads] = alibi_slopes;
     param bias: [heads, 2 * W + 1] = normal(std = 0.02);
     data doc: ids[batch, q_len];
@@ -24,7 +24,7 @@ const BODY: &str = "
     fn mask(q_idx, kv_idx, q_len) { kv_idx <= q_idx || q_idx % 4 >= q_len - 2 }
 ";
 
-/// `trees` in the innermost of these braces.
+/// `trees` inside of the innermost of these braces.
 fn within(before: &str, trees: Vec<Soup>) -> Vec<Soup> {
     let mut soup = trees::from_text(before);
     soup.push(Soup::Group(Delimiter::Brace, trees));
@@ -55,7 +55,7 @@ proptest! {
 }
 
 #[test]
-fn the_body_that_mistakes_are_made_in_has_none() {
+fn mistakes_are_made_in_a_valid_body() {
     let reports = reports(&parse_file(expand(&layer(BODY))));
     assert!(reports.is_empty(), "{reports:?}");
 }

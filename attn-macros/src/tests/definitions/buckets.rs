@@ -1,4 +1,4 @@
-//! Which buckets `rel_pos_bias` has is declared: by `bidirectional`, or by the words of the mask.
+//! The declaration decides the buckets of `rel_pos_bias`: `bidirectional`, or the words of the mask.
 
 use crate::spec::Position;
 use crate::tests::support::{build, expand, parse_file, reports};
@@ -7,7 +7,7 @@ fn layer(keys: &str, body: &str) -> String {
     format!("struct L<heads = 2, d_model = 4, position = rel_pos_bias(8, 20), {keys}> {{ {body} }}")
 }
 
-/// Whether keys after the query have buckets of their own.
+/// Whether keys after the query have their own buckets.
 fn is_bidirectional(keys: &str, body: &str) -> bool {
     let (spec, _) = build(&layer(keys, body));
     let Position::RelPosBias { one_sided, .. } = spec.position else {
@@ -17,7 +17,7 @@ fn is_bidirectional(keys: &str, body: &str) -> bool {
 }
 
 #[test]
-fn the_words_of_a_mask_say_which_buckets_there_are() {
+fn mask_words_decide_the_buckets() {
     for (mask, expected) in [
         ("none", true),
         ("padding & document", true),
@@ -39,7 +39,7 @@ fn the_words_of_a_mask_say_which_buckets_there_are() {
             "{mask}"
         );
     }
-    // There, a query that is lined up with the last keys has a smaller index than keys before it.
+    // With this alignment, a query that is aligned with the last keys has a smaller index than keys before it.
     for (align, expected) in [("upper_left", false), ("lower_right", true)] {
         let keys = format!("d_context = 4, mask = causal({align})");
         assert_eq!(is_bidirectional(&keys, ""), expected, "{align}");
@@ -47,7 +47,7 @@ fn the_words_of_a_mask_say_which_buckets_there_are() {
 }
 
 #[test]
-fn the_key_decides_whatever_the_mask() {
+fn bidirectional_overrides_the_mask() {
     let one_mask = [
         ("mask = causal, ", ""),
         ("mask = !(!causal), ", ""),
@@ -66,9 +66,9 @@ fn the_key_decides_whatever_the_mask() {
     }
 }
 
-/// No proof stands in for the words, or a proof that is found one day would change the layer.
+/// Proofs do not replace the words. Otherwise a better prover would change the layer.
 #[test]
-fn where_the_words_do_not_say_the_key_is_required() {
+fn bidirectional_is_required_where_mask_words_do_not_decide() {
     for (keys, body, reason) in [
         (
             "",
@@ -100,7 +100,7 @@ fn where_the_words_do_not_say_the_key_is_required() {
             assert!(report.message.contains(part), "{}", report.message);
         }
     }
-    // The words of the header hold beside a function.
+    // The words of the header also count beside a function.
     assert!(!is_bidirectional(
         "mask = causal",
         "fn mask(h, kv_idx) { kv_idx % 3 < h }"
@@ -108,7 +108,7 @@ fn where_the_words_do_not_say_the_key_is_required() {
 }
 
 #[test]
-fn the_key_is_about_these_buckets_alone() {
+fn bidirectional_applies_to_rel_pos_bias_only() {
     for position in ["", "position = rope, ", "position = alibi, "] {
         let source = format!("struct L<heads = 2, d_model = 4, {position}bidirectional = true>;");
         let found = reports(&parse_file(expand(&source)));
@@ -125,7 +125,7 @@ fn the_key_is_about_these_buckets_alone() {
 }
 
 #[test]
-fn the_score_has_the_buckets_that_are_declared() {
+fn scores_have_the_declared_buckets() {
     let score = |keys: &str| {
         let (_, graph) = build(&layer(keys, ""));
         let attention = graph.attention().expect("there is one");

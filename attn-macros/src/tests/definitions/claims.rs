@@ -1,8 +1,8 @@
-//! What `ensure` says of masks, and what the constants of the layer say.
+//! The results of `ensure`, and the constants of the layer about its mask.
 
 use crate::tests::support::{expand, impl_items, parse_file, reports};
 
-/// The errors of a layer with this mask that ensures this.
+/// The errors of a layer with this mask and this `ensure`.
 fn errors(mask: &str, ensure: &str, cross: bool) -> Vec<String> {
     let context = if cross { "d_context = 4, " } else { "" };
     let file = parse_file(expand(&format!(
@@ -66,7 +66,7 @@ fn promises_of_self_attention_are_proved() {
                 "!causal | sliding_window(2147483648)",
                 "every_query_attends",
             ),
-            // The last positions are the first ones: there is one sequence.
+            // Both alignments are the same, since there is one sequence.
             ("causal(lower_right)", "causal(upper_left) & causal"),
             (
                 "chunked(640) & chunked(4096) & sliding_window(2000)",
@@ -128,7 +128,7 @@ fn broken_promises_have_the_shortest_counterexample() {
                 "sliding_window(8)",
                 "q_idx = 8 attends to kv_idx = 0 (q_len = 9, kv_len = 9)",
             ),
-            // Longer than what is looked through.
+            // Longer than the search.
             (
                 "causal | !sliding_window(100, symmetric)",
                 "causal",
@@ -337,7 +337,7 @@ fn a_promise_says_how_positions_line_up() {
 }
 
 #[test]
-fn nothing_is_promised_of_a_mask_with_a_mistake() {
+fn masks_with_mistakes_have_no_proofs() {
     for mask in ["caussal", "sliding_window(0)", "padding & padding"] {
         assert_eq!(
             errors(mask, "causal & every_query_attends", false).len(),

@@ -6,7 +6,7 @@ use crate::score::eval::Value;
 use crate::tests::interpret::{self, Scope};
 use crate::tests::support::{expand, impl_items, parse_file};
 
-/// Lengths of a call, and constants: the user's, and those of the expansion.
+/// The lengths of a call, and the constants of the user and of the expansion.
 struct Sizes<'a>(&'a syn::File, (i64, i64, i64));
 
 impl Scope for Sizes<'_> {
@@ -29,7 +29,7 @@ impl Scope for Sizes<'_> {
     }
 }
 
-/// `PARAMS` and `flops(batch, q_len, kv_len)` as the expansion computes them.
+/// `PARAMS` and `flops(batch, q_len, kv_len)`, from the expansion.
 fn facts(keys: &str, sizes: (i64, i64, i64)) -> (i64, i64) {
     let file = parse_file(expand(&format!("struct L<{keys}>;")));
     let scope = Sizes(&file, sizes);
@@ -37,7 +37,7 @@ fn facts(keys: &str, sizes: (i64, i64, i64)) -> (i64, i64) {
     let mut flops = None;
     for item in impl_items(&file) {
         match item {
-            // Those of `Facts`, which follow, hand these on.
+            // Those of `Facts` follow, and refer to these.
             syn::ImplItem::Const(item) if item.ident == "PARAMS" && params.is_none() => {
                 params = Some(interpret::value(&item.expr, &scope));
             }
@@ -57,7 +57,7 @@ fn facts(keys: &str, sizes: (i64, i64, i64)) -> (i64, i64) {
 }
 
 #[test]
-fn plain_self_attention() {
+fn plain_self_attention_has_its_facts() {
     let (params, flops) = facts("heads = 8, d_model = 512", (2, 10, 10));
     assert_eq!(params, 4 * (512 * 512 + 512));
     let projections = 4 * 10 * 512 * 512;
@@ -66,7 +66,7 @@ fn plain_self_attention() {
 }
 
 #[test]
-fn keys_of_another_length_count_by_that_length() {
+fn flops_of_a_context_count_its_length() {
     let (_, flops) = facts("heads = 2, d_model = 8", (1, 1, 100));
     let query_and_output = 2 * 8 * 8;
     let key_and_value = 2 * 100 * 8 * 8;
@@ -78,7 +78,7 @@ fn keys_of_another_length_count_by_that_length() {
 }
 
 #[test]
-fn grouped_heads_of_their_own_widths() {
+fn grouped_heads_of_other_widths_have_their_facts() {
     let keys = "heads = 6, kv_heads = 2, d_model = 10, head_dim = 4, value_head_dim = 5, \
                 qk_norm = rms, bias = [q, o]";
     let (params, flops) = facts(keys, (3, 7, 7));
@@ -88,7 +88,7 @@ fn grouped_heads_of_their_own_widths() {
 }
 
 #[test]
-fn additive_cross_attention() {
+fn additive_cross_attention_has_its_facts() {
     let keys = "heads = 2, d_model = 8, d_context = 6, score = additive(hidden = 5), bias = false";
     let (params, flops) = facts(keys, (1, 3, 9));
     let q = 8 * 10;
@@ -101,7 +101,7 @@ fn additive_cross_attention() {
 }
 
 #[test]
-fn bilinear_with_buckets() {
+fn bilinear_attention_with_buckets_has_its_facts() {
     let keys = "heads = 2, d_model = 8, score = bilinear, position = rel_pos_bias(num_buckets = 6, max_distance = 9), bias = false";
     let (params, flops) = facts(keys, (1, 5, 5));
     assert_eq!(params, 4 * 8 * 8 + 2 * 4 * 4 + 6 * 2);
@@ -113,7 +113,7 @@ fn bilinear_with_buckets() {
 }
 
 #[test]
-fn sizes_that_rustc_knows() {
+fn facts_refer_to_sizes_that_rustc_knows() {
     let keys = "heads = HEADS, d_model = { WIDTH * 2 }, bias = false, head_dim = 5, kv_heads = 1";
     let (params, flops) = facts(keys, (1, 2, 2));
     let projections = 24 * 15 + 2 * 24 * 5 + 15 * 24;
@@ -121,7 +121,7 @@ fn sizes_that_rustc_knows() {
     assert_eq!(flops, 2 * (2 * projections + 2 * 3 * 2 * 2 * 5));
 }
 
-/// The names before a `:` in every pair of braces behind `Attends`: the struct, and its values.
+/// The names before a `:` in every pair of braces after `Attends`: those of the struct, and of its values.
 fn fields(tokens: TokenStream, found: &mut Vec<Vec<String>>) {
     let mut is_next = false;
     for token in tokens {
@@ -147,7 +147,7 @@ fn fields(tokens: TokenStream, found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The struct of the mask has the fields that its values give it, also for a length that is read where it decides nothing.
+/// The struct of the mask has the fields of its values, also for a length that does not affect the mask.
 #[test]
 fn a_length_in_a_dead_operand_is_a_field_of_every_value() {
     for (dead, length) in [

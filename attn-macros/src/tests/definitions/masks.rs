@@ -1,4 +1,4 @@
-//! Every mask, alone and combined, pair by pair against what its documentation says.
+//! Every mask, single and combined, against its documentation, pair by pair.
 
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn assert_same(formula: &Formula, cross: bool) {
 }
 
 #[test]
-fn each_word_attends_to_what_its_documentation_says() {
+fn mask_words_attend_as_documented() {
     for word in Word::all(&[1, 2, 3, 5, 100]) {
         assert_same(&Formula::Word(word.clone()), false);
         if !word.needs_alignment() {
@@ -125,7 +125,7 @@ impl Scope for Indices {
     }
 }
 
-/// The body of the closure that the expansion hands to `index_mask`.
+/// The body of the closure that the expansion passes to `index_mask`.
 fn emitted_closure(mask: &str, cross: bool) -> Option<syn::Expr> {
     let context = if cross { "d_context = 4, " } else { "" };
     let output = expand(&format!(
@@ -163,7 +163,7 @@ proptest! {
         }
     }
 
-    /// One-sided buckets are chosen by this: a key after its query would share the bucket of the query itself.
+    /// One-sided buckets depend on this: a key after its query would share the bucket of the query itself.
     #[test]
     fn a_mask_that_looks_back_shows_no_later_key(
         self_attention in formulas(false, true),
@@ -179,8 +179,8 @@ proptest! {
 }
 
 #[test]
-fn masks_known_to_be_causal() {
-    // Queries are as many as keys, so they line up either way.
+fn causal_masks_are_recognised() {
+    // There are as many queries as keys, so both alignments are the same.
     let cross = false;
     for (mask, causal) in [
         ("none", false),

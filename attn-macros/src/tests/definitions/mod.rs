@@ -1,5 +1,4 @@
-//! The built-in masks and score modifications against definitions of another source, and what follows from a spec
-//! against sums by hand.
+//! The built-in masks and score modifications against independent definitions, and the facts of a spec against sums by hand.
 
 mod buckets;
 mod claims;
@@ -14,12 +13,12 @@ use crate::score::eval::{self, Inputs, Point, Value};
 use crate::score::{Data, Expr};
 use crate::spec::Spec;
 
-/// The data that the formulas of these tests know, and parameters that tell their index.
+/// Data for the formulas of these tests, and parameters whose value is their index.
 #[derive(Debug)]
 struct Example;
 
 impl Inputs for Example {
-    /// The first index: a bucket is seen as its number.
+    /// The first index, which shows the bucket.
     fn param(&self, _: &str, index: &[i64]) -> f64 {
         index[0] as f64
     }
@@ -77,7 +76,7 @@ const LENGTH_PAIRS: [(i64, i64); 12] = [
     (8, 12),
 ];
 
-/// The expression that turns a raw score into what the normalizer gets; the score itself if there is none.
+/// The expression from a raw score to the normalizer's input, or the score itself if there is none.
 fn modification(spec: &str) -> Expr {
     let (_, graph) = super::support::build(spec);
     let attention = graph.attention().expect("there is one");

@@ -1,4 +1,4 @@
-//! Score modifications against the functions that their papers published.
+//! Score modifications against the functions published with their papers.
 
 use super::{float_at, modification, point};
 use crate::score::eval::Point;
@@ -16,7 +16,7 @@ fn at(q: i64, k: i64) -> Point<'static> {
 }
 
 #[test]
-fn the_scale_comes_first_then_the_soft_cap_then_the_position() {
+fn scale_comes_before_soft_cap_and_position() {
     let expr = modification(
         "struct L<heads = 1, d_model = 4, scale = 3.0, softcap = 5.0, position = alibi>;",
     );
@@ -30,7 +30,7 @@ fn the_scale_comes_first_then_the_soft_cap_then_the_position() {
 }
 
 #[test]
-fn each_score_has_its_default_scale() {
+fn scores_have_their_default_scales() {
     for (score, scale) in [
         ("scaled_dot", 0.25),
         ("dot", 1.0),
@@ -116,13 +116,13 @@ fn published_bucket(relative: i64, bidirectional: bool, buckets: i64, max_distan
     }
     let log = (distance as f64 / max_exact as f64).ln();
     let log = log / (max_distance as f64 / max_exact as f64).ln();
-    // Powers that come out whole are rounded to either side by the logarithms.
+    // A power that is an integer may be rounded in either direction by the logarithms.
     let large = max_exact + (log * (buckets - max_exact) as f64 + 1e-9) as i64;
     bucket + large.min(buckets - 1)
 }
 
 #[test]
-fn the_published_buckets_are_as_one_remembers_them() {
+fn published_buckets_have_their_known_values() {
     let buckets = [0, 1, 7, 8, 11, 12, 16, 64, 127, 128, 5000];
     let back = buckets.map(|distance| published_bucket(-distance, true, 32, 128));
     assert_eq!(back, [0, 1, 7, 8, 8, 9, 10, 14, 15, 15, 15]);
@@ -142,7 +142,7 @@ fn the_buckets_of_rel_pos_bias_are_those_of_t5() {
                  position = rel_pos_bias({buckets}, {max_distance})>;"
             ));
             for relative in -300_i64..=300 {
-                // Under the causal mask later keys are not seen, whatever their bucket.
+                // Under the causal mask later keys are hidden, whatever their bucket.
                 if causal && relative > 0 {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! The graph of a few specs, every node with its shape.
+//! The graphs of some specs, with the shape of every node.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ fn operation(op: &Op) -> &'static str {
     }
 }
 
-/// Parameters, then nodes, a line each.
+/// Parameters, then nodes, one per line.
 fn outline(keys: &str) -> String {
     let (_, graph) = build(&format!("struct L<{keys}>;"));
     let mut text = String::new();
@@ -70,7 +70,7 @@ fn results(graph: &Graph) -> String {
 }
 
 #[test]
-fn self_attention() {
+fn self_attention_has_its_shapes() {
     insta::assert_snapshot!(outline("heads = 8, d_model = 512"), @r#"
 q_proj.weight: [512, 512]
 q_proj.bias: [512]
@@ -95,7 +95,7 @@ output = linear(merged): [batch, query, 512]
 }
 
 #[test]
-fn grouped_heads_of_their_own_widths() {
+fn grouped_heads_of_other_widths_have_their_shapes() {
     insta::assert_snapshot!(
         outline("heads = 6, kv_heads = 2, d_model = 10, head_dim = 4, value_head_dim = 5, \
                  qk_norm = rms, position = rope, bias = [q, o], dropout = 0.1"),
@@ -128,7 +128,7 @@ output = linear(merged): [batch, query, 10]
 }
 
 #[test]
-fn additive_cross_attention() {
+fn additive_cross_attention_has_its_shapes() {
     insta::assert_snapshot!(
         outline("heads = 2, d_model = 8, d_context = 6, score = additive(hidden = 5), bias = false, mask = padding"),
         @r#"
@@ -154,7 +154,7 @@ output = linear(merged): [batch, query, 8]
 }
 
 #[test]
-fn bilinear_with_buckets() {
+fn bilinear_attention_with_buckets_has_its_shapes() {
     insta::assert_snapshot!(
         outline("heads = 2, d_model = 8, score = bilinear, qk_norm = l2, position = rel_pos_bias, bias = false"),
         @r#"
@@ -183,7 +183,7 @@ output = linear(merged): [batch, query, 8]
 }
 
 #[test]
-fn sizes_that_rustc_knows() {
+fn shapes_refer_to_sizes_that_rustc_knows() {
     insta::assert_snapshot!(
         outline("heads = HEADS, kv_heads = 1, d_model = { 2 * WIDTH }, bias = false"),
         @r#"

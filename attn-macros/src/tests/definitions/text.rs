@@ -1,4 +1,4 @@
-//! Expressions as text: what the documentation shows is Rust that means the same.
+//! Expressions as text: the documentation shows Rust with the same meaning.
 
 use proptest::prelude::*;
 
@@ -124,7 +124,7 @@ score * 1 / sqrt(2 * N)
 "#);
 }
 
-/// The text beside a key or a word in the tables of the documentation.
+/// The text of a key or a word in the tables of the documentation.
 #[test]
 fn definitions_of_scores_are_shown_by_their_names() {
     let names = [

@@ -1,9 +1,9 @@
-//! Mistakes of people who come from other libraries and languages: each is one error, which says what to write.
+//! Spellings of other libraries and languages: each is one error, which says what to write.
 
 use super::expand;
 use crate::tests::support::reports;
 
-/// A model in whose lines one is wrong.
+/// A model, of which one line is replaced by a wrong one.
 const LINES: [&str; 8] = [
     "struct Net<vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64>;",
     "fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {",
@@ -15,7 +15,7 @@ const LINES: [&str; 8] = [
     "}",
 ];
 
-/// Where the errors stand, and what they say.
+/// The tokens and messages of the errors.
 fn errors(line: usize, wrong: &str) -> Vec<(String, String)> {
     let mut lines = LINES;
     lines[line] = wrong;
@@ -32,7 +32,7 @@ fn the_model_without_a_mistake_has_no_error() {
     assert_eq!(errors(0, LINES[0]), []);
 }
 
-/// Nothing stands beside it: that is no second error.
+/// The comment is the only mistake: there is no second error.
 #[test]
 fn a_comment_alone_is_one_error() {
     let found = reports(&expand("# blocks"));
@@ -40,7 +40,7 @@ fn a_comment_alone_is_one_error() {
     assert!(found[0].message.contains("`//`"), "{found:?}");
 }
 
-/// The line, the mistake, where the error stands, and parts of what it says.
+/// The line, the mistake, the token of the error, and parts of its message.
 #[test]
 fn one_mistake_is_one_error_with_what_to_write() {
     let is_right = |(line, wrong, at, says): &Case| match errors(*line, wrong).as_slice() {

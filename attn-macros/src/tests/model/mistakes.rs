@@ -1,4 +1,4 @@
-//! The messages of mistakes, and their places.
+//! The messages of mistakes, and their tokens.
 
 use super::expand;
 use crate::messages::example;
@@ -6,7 +6,7 @@ use crate::ops::OPERATIONS;
 use crate::spec::keys::Key;
 use crate::tests::support::reports;
 
-/// The errors of a model with these statements: the tokens they stand at, and the first line of what they say.
+/// The errors of a model with these statements: their tokens, and the first lines of their messages.
 fn errors_of(source: &str) -> Vec<(String, String)> {
     let found = reports(&expand(source));
     let errors = found.into_iter().map(|report| {
@@ -26,7 +26,7 @@ fn errors(statements: &str) -> Vec<(String, String)> {
     ))
 }
 
-/// One mistake: where, and what.
+/// One mistake: its token and its message.
 macro_rules! mistakes {
     ($($name:ident: $statements:literal, $at:literal, $message:literal;)*) => {$(
         #[test]
@@ -147,7 +147,7 @@ mistakes! {
     division: "x / x", "/", "`/` divides by a number";
     by_zero: "x / 0", "/", "the result of this is no finite number";
     method: "x.relu()", ".", "there are no methods and no fields here";
-    nothing_is_done: "gelu(x); x", ";", "this value goes nowhere";
+    unused_call: "gelu(x); x", ";", "this value goes nowhere";
     for_loop: "for i in 0 { }", "for", "`for` is not part of the language";
     two_operands: "gelu(x, x)", "gelu", "`gelu` takes `[..]` to the same, found 2 operands";
     probability: "dropout::<1.5>(x)", "1.5", "`dropout` is a probability: at least 0 and less than 1, found 1.5";
@@ -172,7 +172,7 @@ mistakes! {
     body_of_another: "gelu(x) { fn mask(q_idx) { q_idx > 0 } }", "gelu", "`gelu` has no body: only `attention` has functions of its own";
 }
 
-/// `embedding::<vocab, vocab>`: the second is a size. What stands where it belongs is meant so.
+/// `embedding::<vocab, vocab>`: the second one is a size. A value in the right position is not an error.
 #[test]
 fn a_size_has_the_name_of_a_key() {
     let errors = |keys: &str| {
@@ -197,7 +197,7 @@ fn a_size_has_the_name_of_a_key() {
     }
 }
 
-/// A mistake in the inputs or the result is reported once, and nothing else is then.
+/// A mistake in the inputs or the result is reported once, and it causes no other error.
 #[test]
 fn one_mistake_is_one_error() {
     let input = "`x` is an input, and inputs do not change";
@@ -294,14 +294,14 @@ fn one_mistake_is_one_error() {
 }
 
 #[test]
-fn several_at_once() {
+fn several_mistakes_are_reported_at_once() {
     let errors = errors("let y = geluu(x); let z = linear::<0>(x); x + linear::<7>(x) + w");
     let at: Vec<_> = errors.iter().map(|(at, _)| at.as_str()).collect();
     assert_eq!(at, ["geluu", "0", "+", "w"]);
 }
 
 #[test]
-fn of_the_declaration() {
+fn mistakes_of_the_declaration_are_errors() {
     for (source, at, message) in [
         ("", "", "expected a declaration, found nothing"),
         (
@@ -363,7 +363,7 @@ fn of_the_declaration() {
 }
 
 #[test]
-fn a_size_under_another_name_is_said_where_that_stands() {
+fn a_size_under_another_name_is_reported_at_that_name() {
     let report = |source: &str| {
         let mut found = reports(&expand(source));
         assert_eq!(found.len(), 1, "{source}: {found:?}");
@@ -393,7 +393,7 @@ fn a_size_under_another_name_is_said_where_that_stands() {
     ] {
         assert_eq!(report(&model(body)), (found.to_owned(), help(found)));
     }
-    // A constant of the user is no size that was misspelt, and neither is what is called.
+    // A constant of the user is not a misspelt size, and neither is a function.
     for body in [
         "linear::<vocab>(embedding::<vocab, WIDTH>(t))",
         "linear::<vocab>(embedding::<vocab, { width(3) }>(t))",
@@ -401,7 +401,7 @@ fn a_size_under_another_name_is_said_where_that_stands() {
         let unused = "the size `d` is never used\nhelp: remove it";
         assert_eq!(report(&model(body)), ("d".to_owned(), unused.to_owned()));
     }
-    // Nothing is unused: it may be a constant.
+    // No value is unused: it may be a constant.
     let both = "linear::<vocab>(linear::<d>(embedding::<vocab, d_model>(t)))";
     assert!(reports(&expand(&model(both))).is_empty());
     let axis = "struct M<width = 8>; fn forward(x: [batch, width]) -> [batch, widht] { x }";
@@ -410,8 +410,7 @@ fn a_size_under_another_name_is_said_where_that_stands() {
     assert_eq!(report(axis), ("widht".to_owned(), message.to_owned()));
 }
 
-/// What helps show as the value of a key is one that the key takes. Whether a promise holds is another question, and `type`
-/// has no key.
+/// The examples for values of a key are valid. Whether a promise holds is another question, and `type` has no key.
 #[test]
 fn examples_of_keys_are_valid() {
     for operation in OPERATIONS {

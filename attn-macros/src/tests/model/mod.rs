@@ -1,4 +1,4 @@
-//! `model!` from inside.
+//! Tests of `model!` from inside.
 
 mod elsewhere;
 mod mistakes;
@@ -35,7 +35,7 @@ fn lower(source: &str) -> Model {
     model
 }
 
-/// A GPT, as small as one in a page.
+/// A GPT that fits a page.
 pub(in crate::tests) const GPT: &str = "
     /// GPT-style decoder.
     pub struct Gpt<vocab = 65, d_model = 384, heads = 6, layers = 6, max_len = 256>;

@@ -1,4 +1,4 @@
-//! No name of a user's layer is that of something else that is emitted.
+//! Layers of a user may have any name: no other emitted name equals theirs.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use proc_macro2::Ident;
 
 use super::expand;
 
-/// Words that the emitted code makes names of, and words that meet when they are put together.
+/// Words that the emitted code uses in names, and words that could collide when they are joined.
 const NAMES: &[&str] = &[
     "weights",
     "Weights",
@@ -73,7 +73,7 @@ fn blocks(items: &[syn::Item]) -> Vec<Vec<syn::Item>> {
     items.collect()
 }
 
-/// Every type has a name of its own, and no block hides one of those around it.
+/// Checks that type names are unique, and that no block shadows one of an outer block.
 fn check(source: &str) {
     let file = expand(source);
     let outside = types(&file.items);

@@ -1,4 +1,4 @@
-//! The drawing of a model, read back from its text.
+//! The drawing of a model, parsed back from its text.
 
 use roxmltree::{Document, Node as Tag};
 
@@ -107,13 +107,13 @@ impl Rect {
     }
 }
 
-/// An edge between boxes, by their numbers from above.
+/// An edge between boxes, by their numbers from the top.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Line {
     from: usize,
     to: usize,
     is_dashed: bool,
-    /// The part beside the column: `x`, and from where to where.
+    /// The part beside the column: `x`, and the vertical range.
     lane: Option<(i32, i32, i32)>,
 }
 
@@ -131,7 +131,7 @@ fn number(tag: Tag<'_, '_>, name: &str) -> i32 {
     number.parse().expect("a number")
 }
 
-/// What `svg` shows, which is well-formed XML, or else there is nothing to read.
+/// Parses `svg`, which must be well-formed XML.
 fn read(svg: &str) -> Drawing {
     let document = Document::parse(svg).expect("well-formed XML");
     let group = |class: &str, tag: &'static str| {
@@ -193,7 +193,7 @@ fn drawing(source: &str) -> (Model, Drawing) {
     (model, drawing)
 }
 
-/// How many operations, variables of loops, and operands there are.
+/// The numbers of operations, loop variables and operands.
 fn count(region: &Region) -> [usize; 3] {
     let counts = region.steps.iter().map(|step| match step {
         Step::Node(node) => [1, 0, node.operands.len()],
@@ -206,7 +206,7 @@ fn count(region: &Region) -> [usize; 3] {
 }
 
 #[test]
-fn a_gpt_from_top_to_bottom() {
+fn a_gpt_is_drawn_from_top_to_bottom() {
     let (_, drawing) = drawing(GPT);
     let names = [
         "tokens",
@@ -248,7 +248,7 @@ fn a_gpt_from_top_to_bottom() {
 }
 
 #[test]
-fn everything_is_there_once() {
+fn operations_are_drawn_once() {
     for source in EVERY {
         let (model, drawing) = drawing(source);
         let [operations, variables, operands] = count(&model.body);
@@ -287,7 +287,7 @@ fn everything_is_there_once() {
 }
 
 #[test]
-fn nothing_overlaps() {
+fn boxes_do_not_overlap() {
     for source in EVERY {
         let drawing = drawing(source).1;
         for (index, rect) in drawing.boxes.iter().enumerate() {
@@ -366,7 +366,7 @@ fn an_edge_without_lane_goes_to_the_next_box() {
 }
 
 #[test]
-fn behind_a_loop_a_variable_comes_from_where_a_round_ends() {
+fn variables_after_a_loop_come_from_the_end_of_a_round() {
     let (_, drawing) = drawing(SWAPPED);
     let from = |to: &str| {
         let to = drawing.names.iter().position(|name| name == to).expect(to);
@@ -416,9 +416,9 @@ fn special_characters_are_escaped() {
     );
 }
 
-/// What Markdown takes for HTML: a line of nothing but a tag, and no empty lines.
+/// Markdown treats it as HTML: a line that is only a tag, and no empty lines.
 #[test]
-fn markdown_leaves_it_alone() {
+fn pictures_are_valid_in_markdown() {
     for source in EVERY {
         let text = svg(&lower(source));
         let (first, rest) = text.split_once('\n').expect("lines");

@@ -1,4 +1,4 @@
-//! The derivative of a model, and what lives how long: as data.
+//! The derivative and the lifetimes of a model, as data.
 
 use super::{GPT, lower};
 use crate::model::diff::{self, Backward, BackwardStep, BufferId, GradSource, GradTarget};
@@ -12,7 +12,7 @@ fn names(model: &Model, values: &[ValueId]) -> Vec<String> {
     names.collect()
 }
 
-/// The backward pass, a line per line, each buffer by the value that it was made for.
+/// The backward pass, one line per step. Each buffer is named after the value that it was made for.
 fn backward(model: &Model) -> Vec<String> {
     let backward = diff::diff(model.block());
     let mut text = Vec::new();
@@ -73,7 +73,7 @@ fn push(
     }
 }
 
-/// The values that are freed behind each step, and the one whose memory a result takes.
+/// The values that are freed after each step, and the one whose memory a result reuses.
 fn forward(model: &Model) -> Vec<String> {
     fn push(model: &Model, steps: &[Step], plan: &Forward, text: &mut Vec<String>) {
         for (step, planned) in steps.iter().zip(&plan.steps) {
@@ -133,7 +133,7 @@ fn one_gradient_runs_through_the_residual_stream() {
 }
 
 #[test]
-fn what_derivatives_read_is_kept_and_the_rest_is_free() {
+fn values_that_derivatives_read_are_saved_and_others_are_freed() {
     let gpt = lower(GPT);
     assert_eq!(
         forward(&gpt),
@@ -307,7 +307,7 @@ fn dropout_is_applied_in_the_pass_of_its_neighbour() {
     );
 }
 
-/// What `body` makes of `a` and `b`, that much of a plan that has to do with dropout.
+/// The part of a plan for `body`, with `a` and `b`, that is about dropout.
 fn dropouts(body: &str) -> Vec<String> {
     let model = lower(&format!(
         "struct M<d = 4>;
@@ -357,7 +357,7 @@ fn dropout_that_others_read_is_a_pass_of_its_own() {
         // Read twice: by two operations, and by a loop.
         "let z = dropout::<0.1>(y); softmax(a + z) + softmax(z + b)",
         "let z = dropout::<0.1>(y); let mut x = a; repeat 2 { x = x + z; } x",
-        // Carried on.
+        // A loop variable.
         "let mut x = a; repeat 2 { x = dropout::<0.1>(linear::<d>(x)); } x * y",
         "let mut x = dropout::<0.1>(y); repeat 2 { x = linear::<d>(x); } x * a",
         "let mut x = a; let mut w = y; repeat 2 { let z = dropout::<0.1>(linear::<d>(x)); w = w + z; x = z; } w * x",
@@ -372,7 +372,7 @@ fn dropout_that_others_read_is_a_pass_of_its_own() {
     ] {
         assert_eq!(dropouts(body), [""; 0], "{body}");
     }
-    // Along an axis that the other term lacks.
+    // The sum broadcasts along an axis that the other term lacks.
     let model = lower(
         "struct M<d = 4>;
         fn forward(a: [n, d], b: [1, d]) -> [n, d] { a + dropout::<0.1>(b * 2) }",

@@ -1,4 +1,4 @@
-//! Whatever the tokens, the macro answers with items, and what is wrong is said at the user's own tokens.
+//! For any tokens, the macro emits items, and mistakes are reported at the user's own tokens.
 
 use proptest::prelude::*;
 use quote::quote;
@@ -8,7 +8,7 @@ use crate::pipeline;
 use crate::tests::random::{trees, words};
 use crate::tests::support::{cases, reports};
 
-/// A model of modules that only rustc knows.
+/// A model of modules that only rustc can check.
 const OPAQUE: &str = "
     struct Opaque<d_model = 8, hidden = N>;
 

@@ -1,9 +1,9 @@
-//! The shapes that are inferred, and the names under which parameters are saved.
+//! Inferred shapes, and the names of saved parameters.
 
 use super::{GPT, lower};
 use crate::model::graph::{Model, ModuleId, Region, Step, Submodule};
 
-/// Every operation's result, in order: `name: shape`.
+/// The results of all operations, in order: `name: shape`.
 fn shapes(model: &Model) -> Vec<String> {
     fn push(model: &Model, region: &Region, lines: &mut Vec<String>) {
         for step in &region.steps {
@@ -21,7 +21,7 @@ fn shapes(model: &Model) -> Vec<String> {
     lines
 }
 
-/// The layers, as parameters are called.
+/// The layers, with the names of their parameters.
 fn layers(model: &Model) -> Vec<String> {
     fn push(model: &Model, module: ModuleId, path: &str, names: &mut Vec<String>) {
         for field in &model.module(module).fields {
@@ -39,7 +39,7 @@ fn layers(model: &Model) -> Vec<String> {
 }
 
 #[test]
-fn a_gpt() {
+fn a_gpt_has_its_shapes() {
     let gpt = lower(GPT);
     assert_eq!(
         shapes(&gpt),
@@ -72,7 +72,7 @@ fn a_gpt() {
     );
 }
 
-/// The result of one operation for the declared inputs.
+/// Checks the result of one operation for the declared inputs.
 fn result(inputs: &str, result: &str, value: &str) {
     lower(&format!(
         "struct M<d = 6>; fn forward({inputs}) -> {result} {{ let _unused = linear::<d>(extra); {value} }}"
@@ -80,7 +80,7 @@ fn result(inputs: &str, result: &str, value: &str) {
 }
 
 #[test]
-fn every_operation() {
+fn operations_have_their_shapes() {
     let x = "x: [batch, seq, d], extra: [d]";
     for (shape, value) in [
         ("[batch, seq, 7]", "linear::<7>(x)"),
@@ -169,7 +169,7 @@ fn a_table_is_read_twice() {
 }
 
 #[test]
-fn loops_in_loops() {
+fn nested_loops_have_their_shapes() {
     let model = lower(
         "struct Deep<n = 3>; fn forward(x: [seq, 8]) -> ([seq, 8], [seq, 8]) {
             let mut x = x;

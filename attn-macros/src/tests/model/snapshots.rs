@@ -1,4 +1,4 @@
-//! What a few models expand to, for the eyes of a reader: a small one whole, of others what they are about.
+//! Expansions of some models for readers: a small one in full, and the relevant parts of others.
 
 use super::{GPT, expand};
 use crate::tests::support::parts;
@@ -8,7 +8,7 @@ fn expansion(source: &str) -> String {
     without_drawings(prettyplease::unparse(&expand(source)))
 }
 
-/// Other tests look at them.
+/// Other tests check the drawings.
 fn without_drawings(mut text: String) -> String {
     while let Some((before, drawing)) = text.split_once("<svg ") {
         let (_, after) = drawing.split_once("</svg>").expect("a drawing ends");
@@ -17,7 +17,7 @@ fn without_drawings(mut text: String) -> String {
     text
 }
 
-/// The two passes alone.
+/// The two passes only.
 fn passes(source: &str) -> String {
     let text = expansion(source);
     let (_, text) = text
@@ -32,7 +32,7 @@ fn passes(source: &str) -> String {
     format!("{forward}{backward}")
 }
 
-/// Dropout that is applied as its neighbours read or write.
+/// Dropout that is fused with its neighbours.
 #[test]
 fn dropout_beside_its_neighbours() {
     insta::assert_snapshot!(passes(
@@ -48,7 +48,7 @@ fn dropout_beside_its_neighbours() {
     ));
 }
 
-/// All of a small model.
+/// The whole expansion of a small model.
 #[test]
 fn residual() {
     insta::assert_snapshot!(expansion(
@@ -61,13 +61,13 @@ fn residual() {
     ));
 }
 
-/// The order of operations in a loop, whose memory is used again.
+/// The order of operations in a loop, whose memory is reused.
 #[test]
 fn gpt() {
     insta::assert_snapshot!(passes(GPT));
 }
 
-/// The expansion does not grow with the rounds of a loop: for two numbers of rounds it differs by the number alone.
+/// The expansion does not grow with the rounds of a loop: for two numbers of rounds only the number differs.
 #[test]
 fn the_code_of_many_rounds_is_that_of_one() {
     let of = |layers: &str| {
@@ -80,7 +80,7 @@ fn the_code_of_many_rounds_is_that_of_one() {
     assert_eq!(few, many.replace("96", "2"));
 }
 
-/// The chain of operations, which is all that a model with modules has, and the types that it has them of.
+/// The chain of operations, the only form of a model with modules, and the types of the modules.
 #[test]
 fn opaque_modules() {
     let source = "struct Mixed<d_model = 8, hidden = { 2 * N }>;
@@ -98,7 +98,7 @@ fn opaque_modules() {
     insta::assert_snapshot!(prettyplease::unparse(&parts(expand(source), &names)));
 }
 
-/// Values that two results read, and a round whose gradients are added.
+/// Values that two results read, and a round whose gradients are accumulated.
 #[test]
 fn encoder_with_two_inputs_and_a_shared_round() {
     insta::assert_snapshot!(passes(
@@ -113,7 +113,7 @@ fn encoder_with_two_inputs_and_a_shared_round() {
     ));
 }
 
-/// How the fields of a struct are visited: those that are asked for another distribution, and those that are not.
+/// How the fields of a struct are visited: those with another initial distribution, and those without.
 #[test]
 fn initial_distributions() {
     let text = expansion(

@@ -1,4 +1,4 @@
-//! Derivatives of expressions against differences.
+//! Derivatives of expressions against central differences.
 
 use ::support::differences::slope;
 use proptest::prelude::*;
@@ -55,8 +55,8 @@ pub(super) fn value(expr: &Expr, score: f64, param: f64) -> f64 {
     }
 }
 
-/// Central differences in f64: with a step of 1e-5, an error of 1e-20 times the fifth derivative, and of 1e-11 times the value
-/// from rounding.
+/// Central differences in f64 with a step of 1e-5: the error is 1e-20 times the fifth derivative, and 1e-11 times the value by
+/// rounding.
 fn check(expr: &Expr, score: f64, param: f64) -> Result<(), TestCaseError> {
     const STEP: f64 = 1e-5;
     let at = |ds: f64, dp: f64| value(expr, score + ds, param + dp);
@@ -64,7 +64,7 @@ fn check(expr: &Expr, score: f64, param: f64) -> Result<(), TestCaseError> {
         let exact = value(&diff(expr, wrt), score, param);
         let [two, one] = [2.0 * STEP, STEP].map(|step| slope(step, |by| at(by * ds, by * dp)));
         let here = at(0.0, 0.0).abs();
-        // Beyond a pole, or at 0 of a root, whose slope is infinite there.
+        // Beyond a pole, or at a root of 0, where the slope is infinite.
         let undefined = |part: &Expr| {
             let is_root = matches!(
                 part,
@@ -75,7 +75,7 @@ fn check(expr: &Expr, score: f64, param: f64) -> Result<(), TestCaseError> {
                 _ => false,
             }
         };
-        // A step of a steep `floor`, or several: both differences may count them alike.
+        // The step of the differences crosses one or several steps of a steep `floor`, which both differences may count alike.
         let steps = |part: &Expr| {
             let ends = [4.0 * STEP, -4.0 * STEP];
             let ends = ends.map(|by| eval_at(part, score + by * ds, param + by * dp));
@@ -84,7 +84,7 @@ fn check(expr: &Expr, score: f64, param: f64) -> Result<(), TestCaseError> {
         if expr.any(&undefined) || expr.any(&steps) {
             continue;
         }
-        // Where the two differences disagree, there is a kink or a pole within the step.
+        // If the two differences disagree, there is a kink or a pole within the step.
         let is_smooth = (one - two).abs() <= 1e-6 * (1.0 + one.abs());
         if !is_smooth || here > 1e4 {
             continue;
@@ -129,7 +129,7 @@ pub(super) fn expressions() -> impl Strategy<Value = Expr> {
             (operation, pair()).prop_map(|(op, (a, b))| a.binary(op, b)),
             (function, inner.clone()).prop_map(|(op, a)| a.unary(op)),
             (inner.clone(), exponent).prop_map(|(a, n)| a.binary(Binary::Pow, Expr::float(n))),
-            // A divisor that is longer than a step of the differences.
+            // A divisor that is larger than a step of the differences.
             pair().prop_map(|(a, b)| a % (b.abs() + Expr::float(0.5))),
             (pair(), pair()).prop_map(|((a, b), (x, y))| a.less(b).select(x, y)),
         ]
@@ -184,7 +184,7 @@ fn where_there_is_no_derivative_pytorchs_is_taken() {
     assert_eq!(slope(Expr::SCORE.unary(Unary::Floor)), 0.0);
 }
 
-/// At the bounds as between them.
+/// The slope at the bounds is that between them.
 #[test]
 fn clamp_passes_the_whole_slope_at_its_bounds() {
     let clamp = crate::tests::body::float("0.5 * clamp(score, 1.0, 3.0)");

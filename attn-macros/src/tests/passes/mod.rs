@@ -1,4 +1,4 @@
-//! The passes that lead to the fused lowering, on layers and on expressions.
+//! The passes of the fused form, on layers and on expressions.
 
 mod derivatives;
 mod loops;

@@ -12,14 +12,14 @@ fn plan_of(source: &str) -> (Steps, Forward) {
 }
 
 #[test]
-fn what_no_product_brings_back_is_saved() {
+fn values_that_no_product_recomputes_are_saved() {
     let (steps, plan) =
         plan_of("struct L<heads = 2, d_model = 8, qk_norm = rms, position = rope, softcap = 30>;");
     assert_eq!(names(&steps, &plan.saved), ["q_k_v", "attended"]);
 }
 
 #[test]
-fn a_step_of_its_own_saves_what_it_reads() {
+fn a_separate_step_saves_its_operands() {
     let (steps, plan) =
         plan_of("struct L<heads = 2, d_model = 8, score = bilinear, qk_norm = l2>;");
     assert_eq!(

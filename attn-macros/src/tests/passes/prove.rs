@@ -1,4 +1,4 @@
-//! Verdicts on masks against every place of small calls, and every data of the smallest.
+//! Verdicts on masks against every query of small calls, and all data of the smallest ones.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -61,7 +61,7 @@ fn attends(mask: &Expr, place: Place, kv_idx: i64, call: &Call) -> Option<bool> 
     holds(mask, &point)
 }
 
-/// The lengths of calls without data, and of calls of which all data are tried.
+/// The lengths of calls without data, and of calls for which all data are tried.
 fn lengths(cross: bool, longest: i64) -> impl Iterator<Item = (i64, i64)> {
     let pairs = (1..=longest).flat_map(move |q| (1..=longest).map(move |k| (q, k)));
     pairs.filter(move |(q, k)| cross || q == k)
@@ -77,7 +77,7 @@ fn lists(len: i64, end: i64) -> impl Iterator<Item = Vec<i64>> {
     })
 }
 
-/// Every call with these lengths, up to the names of documents.
+/// Every call with these lengths. Documents that differ only in their ids count once.
 fn calls(cross: bool, (q_len, kv_len): (i64, i64), has_data: bool) -> Vec<Call> {
     if !has_data {
         let [queries, keys] = [q_len, kv_len].map(|len| vec![0; len as usize]);
@@ -123,8 +123,8 @@ fn fails(claim: &Claim, mask: &Expr, place: Place, call: &Call) -> bool {
     }
 }
 
-/// Whether the claim fails for this pair, or would if every other key were like it. Where the mask has no value, as it
-/// divides by 0, nothing fails.
+/// Whether the claim fails for this pair, or would fail if every other key were like it. Where the mask has no value because it
+/// divides by 0, the claim does not fail.
 fn fails_at(claim: &Claim, mask: &Expr, place: Place, kv_idx: i64, call: &Call) -> bool {
     let shown = attends(mask, place, kv_idx, call);
     match claim {
@@ -135,7 +135,7 @@ fn fails_at(claim: &Claim, mask: &Expr, place: Place, kv_idx: i64, call: &Call) 
     }
 }
 
-/// The call that a counterexample tells of, if it tells of one.
+/// The call of a counterexample, if it has one.
 fn told(counterexample: &Counterexample, mask: &Expr, cross: bool) -> Option<Call> {
     let Place {
         q_idx,
@@ -164,7 +164,7 @@ fn told(counterexample: &Counterexample, mask: &Expr, cross: bool) -> Option<Cal
     let Some(ids) = ids.first() else {
         return Some(call(i64::from(!document)));
     };
-    // Of the ids that the other keys may have, one for which the comparison is as told.
+    // An id of the other keys for which the comparison has the stated value.
     let other = counterexample.kv_idx.unwrap_or(i64::from(q_idx == 0));
     let mut calls = [0, 1, -1].map(call).into_iter();
     let is_told = |call: &Call| {
@@ -176,7 +176,7 @@ fn told(counterexample: &Counterexample, mask: &Expr, cross: bool) -> Option<Cal
     Some(calls.find(is_told).expect("ids that compare as told"))
 }
 
-/// Every claim, and whether it was decided.
+/// Checks every claim. Returns whether it was decided.
 fn check(mask: &Expr, cross: bool) -> Result<bool, TestCaseError> {
     let heads = Size::known(HEADS as u64);
     let subject = Subject {
@@ -292,14 +292,14 @@ fn predicates() -> impl Strategy<Value = Expr> {
     })
 }
 
-/// The mask that these words spell.
+/// The mask with this text.
 fn predicate(text: &str, cross: bool) -> Expr {
     let context = if cross { "d_context = 4, " } else { "" };
     let source = format!("struct L<heads = 2, d_model = 4, {context}mask = {text}>;");
     builtin::mask(&build(&source).0.mask)
 }
 
-/// `ids[b, q_idx] op ids[b, kv_idx]`, of ids that a body declares.
+/// `ids[b, q_idx] op ids[b, kv_idx]`, for declared ids.
 fn comparison(op: Binary) -> Expr {
     let id = |index: Var| Expr::Data {
         data: Data::Declared {
@@ -321,7 +321,8 @@ fn claims_on_ids_of_a_body_are_decided() {
             "padding",
             "chunked(2) & padding",
         ] {
-            let (ids, other) = (|| comparison(op), predicate(text, false));
+            let ids = || comparison(op);
+            let other = predicate(text, false);
             let first = Expr::from(Var::KvIdx).equals(0);
             let masks = [
                 ids() & other.clone(),
@@ -357,10 +358,10 @@ fn a_token_has_the_id_that_it_has() {
     for (op, holds) in [(Binary::Eq, true), (Binary::Le, true), (Binary::Lt, false)] {
         let verdict = decide(&(comparison(op) & causal.clone()), false);
         assert_eq!(verdict == Verdict::Proved, holds, "{op:?}: {verdict:?}");
-        // Two sequences have no ids in common.
+        // In cross-attention the ids are of two sequences.
         assert_eq!(decide(&comparison(op), true), Verdict::Unknown);
     }
-    // Ids that are compared in two ways are not free: what seems to hide all may not happen.
+    // Ids in two different comparisons are not free: the combination that hides everything may be impossible.
     let two_ways = !comparison(Binary::Le) & comparison(Binary::Eq) | !comparison(Binary::Lt);
     assert_eq!(decide(&two_ways, false), Verdict::Unknown);
 }
@@ -368,7 +369,7 @@ fn a_token_has_the_id_that_it_has() {
 proptest! {
     #![proptest_config(cases(250))]
 
-    /// Three or more periods may take more steps than a compiler should spend: what is said of those is true, if anything is.
+    /// Three or more periods may take more steps than the budget. The verdict on those is either correct or unknown.
     #[test]
     fn claims_on_built_in_masks_are_decided(
         self_attention in formulas(false, true),

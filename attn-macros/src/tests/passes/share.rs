@@ -1,4 +1,4 @@
-//! A subexpression that stands more than once is computed once, and means the same.
+//! A repeated subexpression is computed once, with the same result.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::score::{Data, Expr};
 use crate::tests::body::float;
 use crate::tests::support::cases;
 
-/// The parts so far. What is learned is 0.6.
+/// The parts so far. Every parameter is 0.6.
 #[derive(Debug, Default)]
 struct Parts(Vec<f64>);
 
@@ -63,7 +63,7 @@ proptest! {
     }
 }
 
-/// Operations of an expression, each as often as it is written.
+/// The number of operations of an expression as written.
 fn operations(expr: &Expr) -> usize {
     let below = expr.children().into_iter().map(operations);
     let is_operation = matches!(expr, Expr::Unary(..) | Expr::Binary(..) | Expr::Select(..));

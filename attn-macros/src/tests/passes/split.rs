@@ -1,4 +1,4 @@
-//! Score modifications, taken apart and put together again.
+//! Score modifications, split and recombined.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::spec::{Real, Size};
 use crate::tests::random::spec::valid_specs;
 use crate::tests::support::{build, cases};
 
-/// A parameter is a number of its index; a bias term is what is put here.
+/// Parameters are numbers that depend on their index. Bias terms have these values.
 #[derive(Debug)]
 struct WithPlanes<'a>(&'a [f64]);
 
@@ -51,7 +51,8 @@ fn float(expr: &Expr, h: i64, (q_idx, kv_idx): (i64, i64), score: f64, bias_term
     }
 }
 
-/// `value(scale * score, bias_terms)` is the whole again, and the bias terms are what their kinds say. Returns the kinds.
+/// Checks that `value(scale * score, bias_terms)` equals the whole, and that bias terms are as their kinds say. Returns the
+/// kinds.
 fn check(expr: &Expr) -> Vec<BiasTermKind> {
     let parts = split(expr, true).expect("few bias_terms");
     let factor = parts.scale.as_ref().and_then(|scale| scale.value);
@@ -110,18 +111,16 @@ fn parts_make_the_whole() {
 fn bias_terms_are_as_cheap_as_they_can_be() {
     use BiasTermKind::{Distance, Key, Row};
 
-    let (q, k, h) = (
-        || Expr::from(Var::QIdx),
-        || Expr::from(Var::KvIdx),
-        || Expr::from(Var::H),
-    );
+    let q = || Expr::from(Var::QIdx);
+    let k = || Expr::from(Var::KvIdx);
+    let h = || Expr::from(Var::H);
     let param = |index: Expr| Expr::Param {
         name: "table".into(),
         index: vec![index],
     };
     let score = || Expr::SCORE;
     assert_eq!(check(&(score() + param(q() - k()))), [Distance]);
-    // A slope per head with the distance is one table; alone it is the same for all keys.
+    // A slope per head times the distance is one table. A slope only is the same for all keys.
     let slope = || param(h());
     assert_eq!(
         check(&(score() - slope() * (q() - k()).to_float())),
@@ -129,13 +128,13 @@ fn bias_terms_are_as_cheap_as_they_can_be() {
     );
     assert_eq!(check(&(score() * slope())), [Row]);
     assert_eq!(check(&(score() + param(k()))), [Key]);
-    // Arithmetic on numbers of keys is for vectors.
+    // Arithmetic on key indices is left to the vectors.
     let gaussian = ((q() + k()).to_float() * Expr::float(-0.5)).unary(Unary::Exp);
     assert_eq!(check(&(score() * gaussian)), [Key]);
-    // A table that is read twice in one place has two derivatives.
+    // A table that is read twice at one position has two derivatives.
     let twice = score() + param(q() - k()) * param(q() - k() + 1);
     assert_eq!(check(&twice), [Distance, Distance]);
-    // Data change from place to place, also where they stand in an index.
+    // Data depend on the position, also in an index.
     let data = |ty, index: Expr| Expr::Data {
         data: Data::Declared {
             name: "data".into(),
@@ -143,10 +142,8 @@ fn bias_terms_are_as_cheap_as_they_can_be() {
         },
         index: vec![index],
     };
-    let (id, float) = (
-        |index| data(Type::Int, index),
-        |index| data(Type::Float, index),
-    );
+    let id = |index| data(Type::Int, index);
+    let float = |index| data(Type::Float, index);
     assert_eq!(check(&(score() + float(k()))), [Key]);
     assert_eq!(check(&(score() + float(q()))), [Row]);
     assert_eq!(check(&(score() + param(id(q() - k())))), [Key]);
@@ -156,10 +153,10 @@ fn bias_terms_are_as_cheap_as_they_can_be() {
         check(&(score() + id(k()).to_float() * param(h()))),
         [Key, Row]
     );
-    // The same bias term twice is one.
+    // Equal bias terms are one.
     let same = (score() + param(k())) * param(k());
     assert_eq!(check(&same), [Key]);
-    // Conditions of the place are bias terms, conditions of the score are for vectors.
+    // Conditions on positions are bias terms. Conditions on the score are left to the vectors.
     let near = (k() % 2).equals(0).select(score(), score() + slope());
     assert_eq!(check(&near), [Key, Row]);
     let positive = Expr::float(0.0).less(score()) & k().less(q());
@@ -227,7 +224,7 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn every_declared_modification_comes_apart(source in valid_specs()) {
+    fn declared_modifications_are_split(source in valid_specs()) {
         let (_, graph) = build(&source);
         let attention = graph.attention().expect("there is one");
         for function in &attention.functions {

@@ -1,4 +1,4 @@
-//! The parts of the graph that are in memory, and the order of their derivatives.
+//! The steps of a layer in memory, and the order of their derivatives.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn projections_of_one_input_are_one_product() {
 }
 
 #[test]
-fn each_input_has_its_product() {
+fn inputs_have_separate_products() {
     let steps = steps("struct L<heads = 2, d_model = 8, d_context = 6>;");
     assert_eq!(
         story(&steps),
@@ -111,13 +111,13 @@ fn a_bias_is_left_to_attention_where_nothing_else_reads_it() {
     assert_eq!(crossed, [true, true, false, false]);
     let places = "struct L<heads = 2, d_model = 8> { fn score(kv_idx) { kv_idx as f32 } }";
     assert_eq!(left(places), [true, false, false]);
-    // Its queries go through the map of their head first.
+    // Its queries are first multiplied by the matrix of their head.
     let bilinear = "struct L<heads = 2, d_model = 8, score = bilinear>;";
     assert_eq!(left(bilinear), [false; 4]);
 }
 
 #[test]
-fn what_another_step_reads_is_prepared_before_it() {
+fn values_with_another_reader_are_transformed_in_a_step_before() {
     let steps = steps("struct L<heads = 2, d_model = 8, score = bilinear, qk_norm = l2>;");
     assert_eq!(
         story(&steps),
@@ -231,8 +231,8 @@ fn gradients_of_parts_are_parts_of_one_buffer() {
 proptest! {
     #![proptest_config(cases(300))]
 
-    /// Every matrix that is read was computed before, every one that is computed is read, and has exactly one
-    /// gradient, of one contribution.
+    /// Every matrix is computed before it is read, every computed one is read, and every one has exactly one gradient with one
+    /// contribution.
     #[test]
     fn the_steps_of_any_layer_are_complete(source in valid_specs()) {
         let (_, graph) = build(&source);

@@ -1,4 +1,4 @@
-//! An expression that is said to be 0 is 0, and sums of products are seen to cancel.
+//! Expressions that are said to be 0 are 0, and sums of products are found to cancel.
 
 use proptest::prelude::*;
 
@@ -9,10 +9,10 @@ use crate::score::vanish::vanishes;
 use crate::score::{Expr, Type, Unary, Var};
 use crate::tests::support::cases;
 
-/// Numbers that an expression is looked at for, of the score and of the parameter.
+/// Values of the score and of the parameter.
 const PLACES: [(f64, f64); 4] = [(0.7, -1.3), (-0.4, 0.9), (1.6, 1.1), (-1.9, -0.2)];
 
-/// The answer for short expressions, which take no more steps than this.
+/// The answer for short expressions, within this budget.
 fn is_zero(expr: &Expr) -> bool {
     vanishes(expr, &Budget::new(10_000_000))
 }
@@ -20,8 +20,8 @@ fn is_zero(expr: &Expr) -> bool {
 proptest! {
     #![proptest_config(cases(1_000))]
 
-    /// In exact arithmetic they are the same, so the difference is what rounding leaves of the terms. Each has a score in it:
-    /// three numbers are one number as soon as they are written, and no sum any more.
+    /// In exact arithmetic both are the same, so the difference is a rounding error. Each term has a score in it, because the sum
+    /// of three numbers is folded into one number.
     #[test]
     fn products_of_sums_cancel(a in expressions(), b in expressions(), c in expressions()) {
         let c = c * Expr::SCORE;
@@ -44,7 +44,7 @@ proptest! {
         prop_assert!(!is_short || !is_number || is_zero(&difference), "{difference}");
     }
 
-    /// An expression that changes with the score or the parameter has derivatives that are not 0.
+    /// An expression that changes with the score or the parameter has nonzero derivatives.
     #[test]
     fn nothing_that_changes_is_said_to_vanish(expr in expressions()) {
         for wrt in [Wrt::Operand(0), Wrt::Param("w")] {
@@ -53,7 +53,7 @@ proptest! {
             }
             for (score, param) in PLACES {
                 let [slope, wider] = [1e-7, 2e-7].map(|step| slope(&expr, wrt, (score, param), step));
-                // A step of `floor` between is half as steep over the double distance; of large numbers there are many.
+                // A step of `floor` in between is half as steep over the double distance. Large numbers have many steps.
                 let is_smooth = (slope - wider).abs() <= 0.1 * slope.abs();
                 let size = largest(&expr, score, param);
                 let is_small = size < 1e4;
@@ -74,7 +74,7 @@ fn slope(expr: &Expr, wrt: Wrt<'_>, (score, param): (f64, f64), step: f64) -> f6
     (at(step) - at(-step)) / (2.0 * step)
 }
 
-/// The largest number on the way to the value, by which its rounding is measured.
+/// The largest intermediate value, which scales the rounding error.
 fn largest(expr: &Expr, score: f64, param: f64) -> f64 {
     let parts = expr.children().into_iter();
     let parts = parts.filter(|part| part.ty() == Type::Float);

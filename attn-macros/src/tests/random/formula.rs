@@ -1,4 +1,4 @@
-//! Masks as a person would write them down from the documentation: the oracle for the definitions.
+//! Masks in the words of the documentation: the oracle for the definitions.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,7 +24,7 @@ pub(in crate::tests) struct Window {
     pub(in crate::tests) symmetric: bool,
 }
 
-/// How queries line up with keys, as written; `Unsaid` is the upper left.
+/// The alignment of queries with keys, as written. `Unsaid` is the upper left.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::tests) enum Align {
     Unsaid,
@@ -39,7 +39,7 @@ pub(in crate::tests) enum Formula {
     Not(Box<Formula>),
     And(Box<Formula>, Box<Formula>),
     Or(Box<Formula>, Box<Formula>),
-    /// Parentheses that may not be needed.
+    /// Parentheses, which may be redundant.
     Grouped(Box<Formula>),
 }
 
@@ -53,17 +53,17 @@ pub(in crate::tests) struct Pair {
     pub(in crate::tests) kv_len: i64,
 }
 
-/// The data of the calls in these tests: every third key is padding, in another place for each query and sequence.
+/// The data of the calls in these tests: every third key is padding, different for each query and sequence.
 pub(in crate::tests) fn is_valid(b: i64, q: i64, k: i64) -> bool {
     (b + 2 * q + k) % 3 != 0
 }
 
-/// Documents of two queries.
+/// Documents of two queries each.
 pub(in crate::tests) fn query_document(b: i64, q: i64) -> i64 {
     (q + b) / 2
 }
 
-/// Documents of three keys.
+/// Documents of three keys each.
 pub(in crate::tests) fn key_document(b: i64, k: i64) -> i64 {
     (k + 2 * b) / 3
 }
@@ -100,7 +100,7 @@ impl Word {
         }
     }
 
-    /// The words with these small numbers, in every variant.
+    /// All words with these small numbers, in every variant.
     pub(in crate::tests) fn all(numbers: &[i64]) -> Vec<Word> {
         let aligns = [Align::Unsaid, Align::UpperLeft, Align::LowerRight];
         let mut words = vec![Word::None, Word::Padding, Word::Document];
@@ -131,7 +131,7 @@ impl Formula {
         }
     }
 
-    /// How tightly its outermost operator binds.
+    /// The precedence of its outermost operator.
     fn tightness(&self) -> u8 {
         match self {
             Formula::Or(..) => 0,
@@ -212,8 +212,8 @@ impl Window {
     }
 }
 
-/// A formula of a few words. Without `data`, no word takes data at the call; in `cross`-attention every word says how
-/// queries line up.
+/// A formula of a few words. Without `data`, no word takes data of the call. In `cross`-attention every word states the
+/// alignment.
 pub(in crate::tests) fn formulas(cross: bool, data: bool) -> impl Strategy<Value = Formula> {
     let words: Vec<Word> = Word::all(&[1, 2, 3, 5])
         .into_iter()
@@ -240,7 +240,7 @@ pub(in crate::tests) fn formulas(cross: bool, data: bool) -> impl Strategy<Value
 }
 
 impl Formula {
-    /// The distances above 1 after which something repeats itself: dilations and lengths of chunks.
+    /// The periods above 1: dilations and lengths of chunks.
     pub(in crate::tests) fn periods(&self) -> BTreeSet<i64> {
         match self {
             Formula::Word(Word::DilatedSlidingWindow(_, n, _) | Word::Chunked(n, _)) => {
@@ -254,7 +254,7 @@ impl Formula {
 }
 
 impl Word {
-    /// It compares positions without saying how these line up, which cross-attention does not allow.
+    /// Whether it compares positions without stating the alignment, which cross-attention does not allow.
     pub(in crate::tests) fn needs_alignment(&self) -> bool {
         self.align() == Some(Align::Unsaid)
     }

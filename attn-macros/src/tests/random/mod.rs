@@ -1,4 +1,4 @@
-//! Random texts to expand: declarations without a mistake, token trees of any kind, and mistakes.
+//! Random inputs: valid declarations, arbitrary token trees, and declarations with mistakes.
 
 pub(super) mod formula;
 pub(super) mod spec;

@@ -1,11 +1,11 @@
-//! Random declarations without a mistake, over every key of the language.
+//! Random valid declarations, over every key of the language.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::formula::{Formula, formulas};
 
-/// Every key that may be left out, as chosen; [`ValidSpec::entries`] keeps the rules between them.
+/// The choice for every optional key. [`ValidSpec::entries`] applies the rules between them.
 #[derive(Clone, Debug)]
 struct Choices {
     sizes: Sizes,
@@ -16,7 +16,7 @@ struct Choices {
     scale: Option<&'static str>,
     position: &'static str,
     qk_norm: &'static str,
-    /// Keys that no rule ties to others, with their values.
+    /// Keys without rules, with their values.
     free: Vec<String>,
     spelling: Vec<Spelling>,
 }
@@ -26,14 +26,14 @@ struct Sizes {
     heads: u64,
     /// Picks a divisor of `heads`.
     kv_heads: Option<prop::sample::Index>,
-    /// Of a head; doubled for `rope`.
+    /// The width of a head, which is doubled for `rope`.
     width: u64,
-    /// `d_model` is not `heads * width` then.
+    /// If set, `d_model` is not `heads * width`.
     d_model: Option<u64>,
     value_head_dim: Option<u64>,
 }
 
-/// How a size is written.
+/// The notation of a size.
 #[derive(Clone, Copy, Debug)]
 enum Spelling {
     Plain,
@@ -91,7 +91,7 @@ impl Choices {
         };
         if let Some(position) = self.position() {
             add("position", position);
-            // The words of a mask with a `!` do not say.
+            // The words of a mask with a `!` do not decide the buckets.
             if position.starts_with("rel_pos_bias") && mask.contains('!') {
                 add("bidirectional", "true");
             }
@@ -159,7 +159,7 @@ fn sizes() -> impl Strategy<Value = Sizes> {
     })
 }
 
-/// Some of the keys that no rule ties to others.
+/// Some of the keys without rules.
 fn free() -> impl Strategy<Value = Vec<String>> {
     let entry = |key: &'static str, values: &'static [&'static str]| {
         let value = select(values).prop_map(move |value| format!("{key} = {value}"));

@@ -1,18 +1,18 @@
-//! Token trees to throw at the macros: random ones, and declarations with a few mistakes made in them.
+//! Token trees as inputs of the macros: random ones, and declarations with a few mistakes.
 
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 use proptest::prelude::*;
 
 use super::words;
 
-/// A token tree with text instead of spans. Its tokens are made by parsing that text, so that each has a span in it.
+/// A token tree with text in place of spans. Its tokens come from parsing the text, so that each has a span in it.
 #[derive(Clone, Debug)]
 pub(in crate::tests) enum Soup {
     Token(String),
     Group(Delimiter, Vec<Soup>),
 }
 
-/// Stands before the parentheses of what is to become an invisible group: text cannot spell one.
+/// A mark before the parentheses of an invisible group, which text cannot express.
 const INVISIBLE: &str = "__invisible";
 
 const DELIMITERS: [Delimiter; 4] = [
@@ -36,7 +36,7 @@ fn tree(words: &[String]) -> impl Strategy<Value = Soup> + use<> {
     })
 }
 
-/// Anything that these words can make.
+/// Arbitrary trees of these words.
 pub(in crate::tests) fn soups(words: &[String]) -> impl Strategy<Value = Vec<Soup>> + use<> {
     prop::collection::vec(tree(words), 0..24)
 }
@@ -46,7 +46,7 @@ pub(in crate::tests) fn from_text(text: &str) -> Vec<Soup> {
     from_tokens(text.parse().expect("the test's text is made of tokens"))
 }
 
-/// A lifetime, or an operator of several characters, is one token: its parts with space between are others, or none.
+/// A lifetime, or an operator of several characters, is one token: its parts with space between are other tokens.
 fn from_tokens(tokens: TokenStream) -> Vec<Soup> {
     let mut trees = Vec::new();
     let mut before = String::new();
@@ -66,7 +66,7 @@ fn from_tokens(tokens: TokenStream) -> Vec<Soup> {
     trees
 }
 
-/// The text that [`to_tokens`] parses.
+/// The text for [`to_tokens`].
 pub(in crate::tests) fn to_text(soup: &[Soup]) -> String {
     let trees = soup.iter().map(|tree| match tree {
         Soup::Token(token) => token.clone(),
@@ -83,7 +83,7 @@ pub(in crate::tests) fn to_text(soup: &[Soup]) -> String {
     trees.collect::<Vec<_>>().join(" ")
 }
 
-/// The tokens of `text`, each with its place there.
+/// The tokens of `text`, with their spans.
 pub(in crate::tests) fn to_tokens(text: &str) -> TokenStream {
     let tokens = text.parse();
     with_invisible_groups(tokens.unwrap_or_else(|error| panic!("{error} in {text}")))
@@ -112,7 +112,7 @@ fn with_invisible_groups(tokens: TokenStream) -> TokenStream {
     output
 }
 
-/// A slip of the pen.
+/// A mistake in a declaration.
 #[derive(Clone, Debug)]
 pub(in crate::tests) enum Mistake {
     Delete,
@@ -121,11 +121,11 @@ pub(in crate::tests) enum Mistake {
     Replace(Soup),
     Insert(Soup),
     Wrap(Delimiter),
-    /// A group without its delimiters.
+    /// Removes the delimiters of a group.
     Unwrap,
 }
 
-/// A few mistakes, out of these words, with numbers that say where.
+/// A few mistakes with these words. Numbers choose the places.
 pub(in crate::tests) fn mistakes(
     words: &[String],
 ) -> impl Strategy<Value = Vec<(prop::sample::Index, Mistake)>> + use<> {
@@ -164,7 +164,7 @@ fn count(soup: &[Soup]) -> usize {
     counts.sum()
 }
 
-/// Counts trees in the order of the text. `Err` is what is left of `index` after the last of them.
+/// Counts trees in the order of the text. `Err` is the rest of `index` after the last of them.
 fn make_at(soup: &mut Vec<Soup>, mut index: usize, mistake: &Mistake) -> Result<(), usize> {
     for position in 0..soup.len() {
         if index == 0 {
@@ -205,7 +205,7 @@ fn apply(soup: &mut Vec<Soup>, position: usize, mistake: &Mistake) {
     }
 }
 
-/// No token is lost on the way from a text to its trees and back, and none becomes another.
+/// The conversion of a text to trees and back preserves all tokens.
 #[test]
 fn the_tokens_of_trees_are_those_of_their_text() {
     for text in [
@@ -222,9 +222,9 @@ fn the_tokens_of_trees_are_those_of_their_text() {
 proptest! {
     #![proptest_config(crate::tests::support::cases(300))]
 
-    /// Nothing that is tried is passed over: all of it can be written in a call of a macro.
+    /// All generated trees can be written in a call of a macro.
     #[test]
-    fn all_trees_are_made_of_tokens(trees in soups(&[words::attention(), words::body(), words::model()].concat())) {
+    fn trees_are_made_of_tokens(trees in soups(&[words::attention(), words::body(), words::model()].concat())) {
         let _ = to_tokens(&to_text(&trees));
     }
 }

@@ -4,7 +4,7 @@ use crate::ops::OPERATIONS;
 use crate::spec::body::{FUNCTIONS, FunctionKind};
 use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key};
 
-/// Of Rust, in all places.
+/// Words of Rust, at any place.
 const COMMON: &[&str] = &[
     "struct",
     "pub",
@@ -71,7 +71,7 @@ const COMMON: &[&str] = &[
     "99999999999999999999999999999999999999999",
 ];
 
-/// Beside the keys of a layer and their words.
+/// Words in a header, besides keys and their values.
 const HEADS: &[&str] = &[
     "crate",
     "super",
@@ -97,19 +97,19 @@ const HEADS: &[&str] = &[
     "/// documentation\n",
 ];
 
-/// Beside functions and variables of a body.
+/// Words in a body, besides functions and variables.
 const BODIES: &[&str] = &[
     "param", "data", "ids", "bool", "batch", "doc", "slope", "bias", "heads", "f32", "i64",
     "usize", "match", "for", "return", "W", "C", "x",
 ];
 
-/// Beside operations and their keys.
+/// Words in a model, besides operations and their keys.
 const MODELS: &[&str] = &[
     "tokens", "x", "y", "ids", "lens", "bool", "batch", "seq", "heads", "layers", "65", "mut",
     "repeat", "forward", "name", "tied", "share", "out", "Linear", "ReLU",
 ];
 
-/// Of the keys of `attention!`.
+/// The words of `attention!`'s keys.
 pub(in crate::tests) fn attention() -> Vec<String> {
     let functions = FunctionKind::ALL.map(FunctionKind::name);
     list(
@@ -118,7 +118,7 @@ pub(in crate::tests) fn attention() -> Vec<String> {
     )
 }
 
-/// Of its body.
+/// The words of a body.
 pub(in crate::tests) fn body() -> Vec<String> {
     let kinds = FunctionKind::ALL;
     let arguments = kinds.iter().flat_map(|kind| kind.args());
@@ -134,7 +134,7 @@ pub(in crate::tests) fn body() -> Vec<String> {
     words
 }
 
-/// Of `model!`.
+/// The words of `model!`.
 pub(in crate::tests) fn model() -> Vec<String> {
     let operations = OPERATIONS.iter().flat_map(|operation| {
         let keys = operation.keys.iter().flat_map(of_key);
@@ -158,7 +158,7 @@ fn of_key(key: &'static Key) -> impl Iterator<Item = &'static str> {
     words.chain([key.name])
 }
 
-/// Each once.
+/// A list without duplicates.
 fn list(written: [&[&'static str]; 2], named: impl Iterator<Item = &'static str>) -> Vec<String> {
     let mut words = written.concat();
     words.extend(named.filter(|name| !name.is_empty()));

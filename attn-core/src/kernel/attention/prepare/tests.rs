@@ -7,14 +7,14 @@ use crate::kernel::testing::{
 
 const THETA: f64 = 1e4;
 
-/// Whether there is a bias, a norm, whether there is a rotation.
-type Way = (bool, Option<Kind>, bool);
+/// Whether there is a bias, the norm, and whether there is a rotation.
+type Way = (bool, Option<NormKind>, bool);
 
-/// The most heads.
+/// The maximum number of heads.
 const HEADS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum NormKind {
     L2,
     Rms,
 }
@@ -36,16 +36,16 @@ fn with<E: Kernels, T>(
     body(&HeadTransform {
         bias: has_bias.then_some(&bias[..]),
         norm: norm.map(|kind| match kind {
-            Kind::L2 => Norm::L2,
-            Kind::Rms => Norm::Rms(gain),
+            NormKind::L2 => Norm::L2,
+            NormKind::Rms => Norm::Rms(gain),
         }),
         rope: angles.as_ref().map(|angles| angles.rope()),
     })
 }
 
-/// Every way that a width allows.
+/// Every transform that a width allows.
 fn ways(width: usize) -> impl Iterator<Item = Way> {
-    let norms = [None, Some(Kind::L2), Some(Kind::Rms)];
+    let norms = [None, Some(NormKind::L2), Some(NormKind::Rms)];
     let ways = norms.map(|norm| [false, true].map(|rope| (norm, rope)));
     let ways = ways.into_iter().flatten();
     ways.flat_map(|(norm, rope)| [false, true].map(|bias| (bias, norm, rope)))
@@ -65,8 +65,8 @@ fn naive((has_bias, norm, rope): Way, gain: &[f64], position: usize, x: &[f64]) 
     let normed: Vec<f64> = (0..width)
         .map(|i| match norm {
             None => x[i],
-            Some(Kind::L2) => x[i] / (squares + 1e-6).sqrt(),
-            Some(Kind::Rms) => x[i] / (squares / width as f64 + 1e-6).sqrt() * gain[i],
+            Some(NormKind::L2) => x[i] / (squares + 1e-6).sqrt(),
+            Some(NormKind::Rms) => x[i] / (squares / width as f64 + 1e-6).sqrt() * gain[i],
         })
         .collect();
     let half = width / 2;
@@ -221,7 +221,8 @@ fn the_derivative_is_that_of_central_differences() {
         for width in [0, 1, 2, 7, 8, 16, 17, 34] {
             for (len, first) in [(0, 0), (1, 4), (3, 1)] {
                 let x: Vec<f64> = noise(len * width, 1);
-                let (gain, d): (Vec<f64>, Vec<f64>) = (noise(width, 2), noise(len * width, 3));
+                let gain: Vec<f64> = noise(width, 2);
+                let d: Vec<f64> = noise(len * width, 3);
                 for way in ways(width) {
                     let loss = |x: &[f64], gain: &[f64]| -> f64 {
                         let y = (0..len)
@@ -234,7 +235,7 @@ fn the_derivative_is_that_of_central_differences() {
                         backward(how, x, first, &d, Some(&mut d_gain))
                     });
                     let what = format!("{len} x {width} from {first}, {way:?} on {isa}");
-                    // The third derivative of a norm of a single small number is large: 1e-10 / 6 of some 1000.
+                    // The third derivative of the norm of a small number is large: 1e-10 / 6 of about 1000.
                     assert_close(&what, &d_x, &slopes(&x, |x| loss(x, &gain)), Absolute(2e-7));
                     let want = slopes(&gain, |gain| loss(&x, gain));
                     let want: Vec<f64> = want.iter().map(|d| 1.0 + d).collect();
@@ -256,7 +257,9 @@ fn products_of_rotated_vectors_depend_on_the_distance_alone() {
             load(how, Matrix::new(x, 12, width), first).0
         })
     };
-    let (q, k, later) = (rotated(&q, 0), rotated(&k, 0), rotated(&k, 20));
+    let later = rotated(&k, 20);
+    let q = rotated(&q, 0);
+    let k = rotated(&k, 0);
     let product = |q: &[f64], i: usize, k: &[f64], j: usize| -> f64 {
         let q = &q[i * width..][..width];
         let k = &k[j * width..][..width];
@@ -273,7 +276,7 @@ fn products_of_rotated_vectors_depend_on_the_distance_alone() {
 
 #[test]
 fn a_vector_of_zeros_stays_zero_with_a_finite_derivative() {
-    for kind in [Kind::L2, Kind::Rms] {
+    for kind in [NormKind::L2, NormKind::Rms] {
         let gain = [2.0_f32; 6];
         let d = [1.0; 6];
         with((false, Some(kind), true), &gain, 1, |how| {
@@ -349,7 +352,8 @@ fn every_head_of_every_sequence_starts_at_position_0() {
             for width in [0, 1, 2, 17, 64] {
                 let rows = batch * len;
                 let cols = heads * width;
-                let (x, d): (Vec<f64>, Vec<f64>) = (noise(rows * cols, 1), noise(rows * cols, 2));
+                let x: Vec<f64> = noise(rows * cols, 1);
+                let d: Vec<f64> = noise(rows * cols, 2);
                 let gain: Vec<f64> = noise(width, 3);
                 for way in ways(width) {
                     let [y, d_x, d_gain] = whole(way, sizes, &gain, &x, &d);
@@ -382,9 +386,10 @@ fn every_head_of_every_sequence_starts_at_position_0() {
 fn threads_change_no_bit() {
     let sizes = [3, 700, 2];
     let width = 34;
-    let (x, d): (Vec<f32>, Vec<f32>) = (noise(3 * 700 * 68, 1), noise(3 * 700 * 68, 2));
+    let x: Vec<f32> = noise(3 * 700 * 68, 1);
+    let d: Vec<f32> = noise(3 * 700 * 68, 2);
     let gain: Vec<f32> = noise(width, 3);
-    same_for_all_threads(|| whole((true, Some(Kind::Rms), true), sizes, &gain, &x, &d));
+    same_for_all_threads(|| whole((true, Some(NormKind::Rms), true), sizes, &gain, &x, &d));
 }
 
 #[test]

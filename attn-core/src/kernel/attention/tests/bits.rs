@@ -1,4 +1,4 @@
-//! The bits of a result depend on its inputs alone.
+//! The bits of a result depend only on its inputs.
 
 use std::cell::RefCell;
 

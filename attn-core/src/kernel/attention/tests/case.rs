@@ -1,4 +1,4 @@
-//! Attentions to test: masks, and tensors full of numbers.
+//! Test cases of attention: masks, and tensors of numbers.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::kernel::testing::noise;
 use crate::kernel::{Kernels, Matrix, MatrixMut};
 use crate::random::Philox4x32;
 
-/// Which keys a query attends to.
+/// The keys that a query attends to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Pattern {
     Everything,
@@ -17,21 +17,21 @@ pub(super) enum Pattern {
     Causal,
     /// Query `i` attends to keys up to `i`.
     CausalUpperLeft,
-    /// The last so many keys, the own one among them.
+    /// The last so many keys, including that of the query's position.
     Window(usize),
-    /// The own key and every third before it.
+    /// The key of the query's position, and every third before it.
     Dilated,
     /// The first keys, fewer in every other sequence.
     Padding,
     /// The first 20 of every 50 keys.
     Islands,
-    /// Two queries in three attend to nothing.
+    /// Two of three queries attend to nothing.
     SomeQueries,
-    /// A coin per pair.
+    /// A random bit per pair.
     Random(u64),
 }
 
-/// A mask of a pattern, whose coverage is exact, or as little as is allowed.
+/// The mask of a pattern. Its coverage is exact, or as imprecise as is allowed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pairs {
     pub pattern: Pattern,
@@ -74,7 +74,7 @@ impl Mask for Pairs {
     }
 }
 
-/// A [`Normalizer`], but for the numbers.
+/// A [`Normalizer`] without its numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Weighing {
     Identity,
@@ -111,7 +111,7 @@ impl Weighing {
     }
 }
 
-/// All that [`Attention`] asks for but the numbers.
+/// The parameters of [`Attention`], without the numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub sizes: Sizes,
@@ -152,7 +152,7 @@ impl Case {
         (self.sizes.query + self.sizes.key).saturating_sub(1)
     }
 
-    /// The factor of products.
+    /// The scale of products.
     pub(super) fn scale(&self) -> f64 {
         1.0 / (self.sizes.width as f64).sqrt().max(1.0)
     }
@@ -283,7 +283,7 @@ impl<E: Kernels> Tensors<E> {
     }
 }
 
-/// Some angles per position, `[positions, width / 2]`.
+/// The angles per position, `[positions, width / 2]`.
 pub(super) fn angles(case: &Case) -> (usize, usize, Vec<f64>) {
     let positions = case.sizes.query.max(case.sizes.key);
     let pairs = case.sizes.width / 2;
@@ -337,7 +337,7 @@ pub(super) fn attend_asking<E: Kernels>(
         [&cos, &sin].map(|table| rows(table, positions, pairs)),
     );
 
-    // The result does not depend on the numbers that were there before.
+    // The buffers contain NaN, so the result must not depend on their old contents.
     let mut out = vec![E::NAN; d_out.len()];
     let mut lse = vec![E::NAN; batch * heads * query];
     attention.forward(
@@ -379,7 +379,7 @@ pub(super) fn attend_asking<E: Kernels>(
         let d_score = Matrix::new(&d_score, heads, lens.per_head);
         (d.table, d.slopes) = scores::split(d_score, case.distances());
     }
-    // A bias is added to every row.
+    // A bias is added to every row, so its gradient is a sum over rows.
     for (d, rows) in [
         (&mut d.query_bias, &d.q),
         (&mut d.key_bias, &d.k),

@@ -1,4 +1,4 @@
-//! The kernels against [the definition](naive), over everything that can be asked of them.
+//! The kernels against [the definition](naive), for all parameters.
 
 mod bits;
 mod case;

@@ -1,4 +1,4 @@
-//! Attention by its definition, one pair after the other.
+//! Attention by its definition, pair by pair.
 
 use super::case::{Case, Tensors, Weighing, angles};
 use super::scores::Modification;
@@ -132,7 +132,7 @@ fn weights(normalizer: Weighing, sink: Option<f64>, scores: &[f64]) -> (Vec<f64>
     }
 }
 
-/// With a key more, whose weight is left out, if there is a sink.
+/// A softmax. A sink counts as one more key, whose weight is not returned.
 fn softmax(sink: Option<f64>, scores: &[f64]) -> (Vec<f64>, f64) {
     let all = || scores.iter().copied().chain(sink);
     let max = all().fold(f64::NEG_INFINITY, f64::max);
@@ -146,7 +146,7 @@ fn softmax(sink: Option<f64>, scores: &[f64]) -> (Vec<f64>, f64) {
     )
 }
 
-/// The threshold by bisection: it is below the largest score, by 1 at most.
+/// The threshold by bisection: it is below the largest score, by at most 1.
 fn entmax(scores: &[f64], weight: impl Fn(f64, f64) -> f64, scale: f64) -> (Vec<f64>, f64) {
     let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if max == f64::NEG_INFINITY {
@@ -174,13 +174,13 @@ fn factor(case: &Case, [b, h, q, k]: [usize; 4]) -> f64 {
     }
 }
 
-/// `Σ out * d_out`, whose gradient is asked for.
+/// `Σ out * d_out`, the function whose gradient is tested.
 pub(super) fn loss(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> f64 {
     let (out, _) = forward(case, x);
     out.iter().zip(d_out).map(|(out, d)| out * d).sum()
 }
 
-/// The step of a central difference: a small one, where weights have kinks that it must not step over.
+/// The step of a central difference. It is small where weights have kinks, which it must not cross.
 fn step(case: &Case) -> f64 {
     if case.normalizer.is_sparse() {
         1e-7
@@ -189,7 +189,7 @@ fn step(case: &Case) -> f64 {
     }
 }
 
-/// The gradient by central slopes, an element at a time.
+/// The gradient by central differences, element by element.
 pub(super) fn gradient(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> Tensors<f64> {
     let step = step(case);
     let mut gradient = Tensors::zeros(case);

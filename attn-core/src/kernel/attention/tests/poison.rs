@@ -1,16 +1,16 @@
-//! Tokens that are not attended to reach nothing, whatever they are; others do.
+//! Masked tokens have no effect, even if they are NaN or infinite; attended ones have.
 
 use super::case::{Case, Pairs, Pattern, Results, Tensors, Weighing, attend};
 use super::scores::Modification;
 use crate::kernel::attention::{Dropout, Sizes};
 use crate::kernel::testing::{noise, on_every_isa};
 
-/// Queries, and as many keys: more than a block of either.
+/// The number of queries and of keys: more than a block of either.
 const LEN: usize = 70;
 
 const POISONS: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e30];
 
-/// Attentions with one thing or another.
+/// Attentions with different parameters.
 fn cases(pattern: Pattern) -> Vec<Case> {
     let sizes = Sizes {
         batch: 2,
@@ -84,7 +84,7 @@ fn cases(pattern: Pattern) -> Vec<Case> {
     ]
 }
 
-/// Every case with every poison, and its results without: numbers as in `f32`, so that 1e30 squared is infinite.
+/// Every case with every poison, and its results without. The numbers are as in `f32`, so that 1e30 squared is infinite.
 fn for_each_poison(pattern: Pattern, test: impl Fn(&Case, &Inputs, f32, &Results<f32>)) {
     on_every_isa(|_| {
         for case in cases(pattern) {
@@ -122,7 +122,7 @@ impl Inputs {
     }
 }
 
-/// Writes a number over rows of all sequences.
+/// Overwrites rows of all sequences with a number.
 fn poison(tensor: &mut [f32], rows: impl Fn(usize, usize) -> bool, number: f32) {
     for (b, sequence) in halves_mut(tensor) {
         let width = sequence.len() / LEN;
@@ -139,7 +139,7 @@ fn halves_mut(tensor: &mut [f32]) -> [(usize, &mut [f32]); 2] {
     [(0, first), (1, second)]
 }
 
-/// Some rows of all sequences.
+/// Copies rows of all sequences.
 fn rows(tensor: &[f32], rows: impl Fn(usize, usize) -> bool) -> Vec<f32> {
     let width = tensor.len() / (2 * LEN);
     let kept = tensor
@@ -153,7 +153,7 @@ fn are_zero(x: &[f32]) -> bool {
     x.iter().all(|x| x.to_bits() == 0)
 }
 
-/// Fails unless both are the same, bit by bit.
+/// Panics unless both have the same bits.
 #[track_caller]
 fn assert_same(found: &[f32], expected: &[f32], what: &str) {
     let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -209,7 +209,7 @@ fn a_late_key_does_not_reach_early_queries() {
         let what = format!("{number} in {case:?}");
         assert_same(&rows(&found.out, early), &rows(&expected.out, early), &what);
         assert_same(&rows(&found.d.q, early), &rows(&expected.d.q, early), &what);
-        // With dropout, one head of a late query may have lost the key.
+        // With dropout, a head of a late query may have dropped the key.
         if number.is_nan() {
             let width = found.out.len() / (2 * LEN);
             let late = |i: usize| i / width % LEN >= AT;
@@ -225,7 +225,8 @@ fn a_late_key_does_not_reach_early_queries() {
 fn the_gradient_of_an_early_output_does_not_reach_late_keys() {
     const AT: usize = 40;
     for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
-        let (late, others) = (|_: usize, i: usize| i > AT, |_: usize, i: usize| i != AT);
+        let late = |_: usize, i: usize| i > AT;
+        let others = |_: usize, i: usize| i != AT;
         let mut poisoned = inputs.clone();
         poison(&mut poisoned.d_out, |_, i| i == AT, number);
         let found = poisoned.attend(case);
@@ -248,7 +249,8 @@ fn the_gradient_of_an_early_output_does_not_reach_late_keys() {
 fn a_query_that_is_not_a_number_reaches_the_keys_it_attends_to_alone() {
     const AT: usize = 40;
     for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
-        let (late, others) = (|_: usize, i: usize| i > AT, |_: usize, i: usize| i != AT);
+        let late = |_: usize, i: usize| i > AT;
+        let others = |_: usize, i: usize| i != AT;
         let mut poisoned = inputs.clone();
         poison(&mut poisoned.x.q, |_, i| i == AT, number);
         let found = poisoned.attend(case);
@@ -272,7 +274,7 @@ fn a_query_that_is_not_a_number_reaches_the_keys_it_attends_to_alone() {
 fn parameters_that_masked_places_read_reach_nothing() {
     for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
         let mut poisoned = inputs.clone();
-        // A table has distances, shifts are of four of them: those of later keys.
+        // A table is indexed by distance. The shifts are those of four distances, of later keys.
         for table in poisoned.x.table.chunks_mut(2 * LEN - 1) {
             table[LEN..].fill(number);
         }

@@ -64,10 +64,10 @@ impl<E: Real> Score<E> for SoftCap {
     }
 }
 
-/// The most distance that has a shift of its own.
+/// The maximum distance with its own shift.
 const WIDTH: i64 = 3;
 
-/// Numbers that all heads share: one per distance.
+/// The number of shifts, one per distance. All heads share them.
 pub(super) const SHIFTS: usize = 2 * WIDTH as usize + 1;
 
 /// `cap tanh((score * table[h, q - k] + slopes[h] (q - k) / 16 * factor(b, h, q, k) + shifts[q - k]) / cap)`
@@ -178,7 +178,7 @@ pub(super) fn split<E: Kernels>(d: Matrix<'_, E>, distances: usize) -> (Vec<E>, 
     (table.collect(), rows().map(|(_, slope)| slope[0]).collect())
 }
 
-/// `score Σ (i + 1) bias_term i`, with as many bias terms as there may be; those of odd numbers are learned.
+/// `score Σ (i + 1) bias_term i`, with the maximum number of bias terms. Those with odd numbers are learned.
 struct Many;
 
 impl Many {
@@ -186,7 +186,7 @@ impl Many {
         ((bias_term * 7 + b * 5 + h * 3 + q * 11 + k * 13) % 17) as f64 - 8.0
     }
 
-    /// Planes times keys.
+    /// Bias terms times keys.
     const SUMS: usize = MOST_BIAS_TERMS * 400;
 }
 
@@ -241,7 +241,7 @@ impl<E: Real> Score<E> for Many {
     }
 }
 
-/// Rows and columns of tiles, around all that is done at once.
+/// Rows and columns of tiles, around every block size.
 fn tiles() -> impl Iterator<Item = (usize, usize)> {
     let cols = [0, 1, 2, 15, 16, 17, 127, 128, 129, 300];
     cols.into_iter()
@@ -259,7 +259,7 @@ const AT: TileOrigin = TileOrigin {
 fn every_place_has_its_bias_terms() {
     on_every_isa(|isa| {
         for (rows, cols) in tiles() {
-            // Whole numbers, so that nothing is rounded.
+            // Sums of these integers are exact.
             let scores: Vec<f64> = (0..rows * cols).map(|i| (i % 7) as f64 - 3.0).collect();
             let mut found = scores.clone();
             TileScore::apply(&Many, AT, &mut MatrixMut::new(&mut found, rows, cols));

@@ -7,7 +7,7 @@ use crate::kernel::testing::{Absolute, assert_close, noise, wide};
 use crate::kernel::{Matrix, MatrixMut};
 use crate::simd::Isa;
 
-/// Queries, keys and values as columns of one matrix, as one projection writes them.
+/// Queries, keys and values are columns of one matrix, the layout of one projection.
 #[test]
 fn packed_tensors_are_read_and_written_in_place() {
     const LEN: usize = 150;
@@ -21,7 +21,7 @@ fn packed_tensors_are_read_and_written_in_place() {
         value_width: 5,
     };
     let case = Case::plain(sizes, Pattern::Causal);
-    // Forced, so that no other test changes the instruction set meanwhile.
+    // The instruction set is forced, so that no other test changes it.
     Isa::current().force(|| {
         let x = Tensors::<f32>::random(&case, 1);
         let d_out = noise(2 * LEN * 4 * 5, 2);
@@ -107,7 +107,7 @@ fn large_scores_choose_one_key() {
         *to = from.iter().map(|&x| x as f32).collect();
     }
     let found = attend(&case, &narrow, &vec![1.0; 50 * 3]);
-    // Half a unit of 1e4 is 5e-4 in `f32`: what the sum of the products is wrong by, and so is a weight.
+    // Half a unit of 1e4 is 5e-4 in `f32`: the error of the sum of products, and so of a weight.
     assert_close("out", &found.out, &out, Absolute(1e-2));
     assert!(
         found
@@ -137,10 +137,10 @@ fn a_long_row_is_summed_exactly_enough() {
     }
     let (out, lse) = naive::forward(&case, &exact);
     let found = attend(&case, &x, &[1.0; 6]);
-    // The sum is made in parts: of the tiles, and of the lanes of a vector.
+    // The sum is computed in parts: tiles, and lanes of a vector.
     assert_close("out", &found.out, &out, Absolute(1e-6));
     assert_close("lse", &found.lse, &lse, Absolute(2e-6));
-    // A gradient of a key is a 8,192nd of that of a query; all are sums of the same terms, weights times numbers below 4.
+    // The gradient of a key is an 8,192nd of that of a query. Both are sums of the same terms: weights times numbers below 4.
     for (tensor, (name, gradient)) in found.d.each().into_iter().enumerate() {
         let direction: Vec<f64> = noise(gradient.len(), 7);
         let slope: f64 = gradient

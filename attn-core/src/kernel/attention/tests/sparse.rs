@@ -1,11 +1,11 @@
-//! Thresholds and sinks where the weights are known.
+//! Sparse normalizers and sinks for known weights.
 
 use super::case::{Case, Pattern, Tensors, Weighing, attend};
 use crate::kernel::attention::Sizes;
 use crate::kernel::testing::{Absolute, assert_close, noise, on_every_isa};
 
-/// Scores of four keys for every query: products with the columns of a matrix that has twos on its diagonal. Their values are
-/// a matrix with ones there, so that the output is the weights.
+/// The scores of four keys for every query are products with the columns of twice the identity matrix. The values are the
+/// identity matrix, so that the output is the weights.
 fn weights(normalizer: Weighing, scores: &[[f64; 4]]) -> (Vec<f64>, Vec<f64>) {
     let sizes = Sizes {
         batch: 1,
@@ -60,7 +60,7 @@ fn sparsemax_of_known_rows() {
             [0.75, 0.25, 0.0, 0.0],
             [0.5, 0.0, 0.5, 0.0],
         ];
-        // Numbers of which the thresholds are sums, up to 1e4.
+        // Thresholds are sums of numbers up to 1e4.
         assert_close(isa, &found, expected.as_flattened(), Absolute(1e-15));
         assert_close(
             isa,
@@ -74,8 +74,8 @@ fn sparsemax_of_known_rows() {
 #[test]
 fn entmax15_of_known_rows() {
     on_every_isa(|isa| {
-        // Of two keys, the one is above the threshold by x and the other by y: x² + y² = 1, and x - y is half of what is between
-        // their scores.
+        // Of two keys, one is above the threshold by x and the other by y: x² + y² = 1, and x - y is half the difference of their
+        // scores.
         let x = |t: f64| (t / 2.0 + (2.0 - t * t / 4.0).sqrt()) / 2.0;
         let rows = [
             [0.5, 0.0, -9.0, -9.0],
@@ -124,7 +124,7 @@ fn the_weights_of_a_long_row_sum_to_one() {
         let sums: Vec<f64> = found.out.iter().map(|&sum| f64::from(sum)).collect();
         // Some hundreds of weights, each rounded to 6e-8 of itself.
         assert_close("sums", &sums, &[1.0; 6], Absolute(1e-6));
-        // All values are one, so that no weight matters.
+        // All values are one, so the weights do not matter.
         assert!(found.d.q.iter().all(|d| d.abs() < 1e-5));
     }
 }
@@ -137,7 +137,7 @@ fn sinks_of_zero_are_softmax1() {
         ..Tensors::<f32>::random(&sink, 1)
     };
     let d_out = noise(6, 2);
-    // Every instruction set adds up in an order of its own: what is compared has to run on one of them.
+    // The order of summation depends on the instruction set, so both results must come from the same one.
     on_every_isa(|_| {
         let found = attend(&sink, &x, &d_out);
         let softmax1 = attend(&wide_case(Weighing::Softmax1), &x, &d_out);

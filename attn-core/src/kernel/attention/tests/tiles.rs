@@ -1,4 +1,4 @@
-//! Which tiles are visited.
+//! The tiles that are visited.
 
 use super::case::{Case, Pairs, Pattern};
 use crate::kernel::attention::plan::{BLOCK, Head, QUERIES, TILE, Tile, chunks, tiles};
@@ -69,7 +69,7 @@ fn what_a_mask_empties_is_not_visited() {
             .map(|tile| tile.queries.len() * tile.keys.len())
             .sum()
     };
-    // Half of a block of queries and half of one of keys too many, on average, at each border.
+    // At each border, on average half a block of queries and half a block of keys is visited in excess.
     let border = len * (QUERIES + BLOCK) / 2;
     assert!(visited(Pattern::Causal) <= len * len / 2 + border);
     assert!(visited(Pattern::Window(256)) <= len * 256 + 2 * border);

@@ -20,12 +20,12 @@ const PATTERNS: [Pattern; 10] = [
     Pattern::Random(5),
 ];
 
-/// A case out of everything, by a number, with narrow heads.
+/// A case with parameters chosen by its number, and with narrow heads.
 fn case(number: u64, lengths: &[usize]) -> Case {
     case_of(number, lengths, [&[0, 1, 2, 4, 6], &[0, 1, 3, 5]])
 }
 
-/// A case with heads of some of these widths, of queries and of values.
+/// A case whose heads have some of these widths, of queries and of values.
 fn case_of(number: u64, lengths: &[usize], widths: [&[usize]; 2]) -> Case {
     let words: Vec<u32> = (0..8)
         .flat_map(|i| Philox4x32::new(number).block([i, 0, 0, 0]))
@@ -47,7 +47,7 @@ fn case_of(number: u64, lengths: &[usize], widths: [&[usize]; 2]) -> Case {
     case.mask.exact = below(3) > 0;
     case.score = [None, None, Some(SoftCap(1.5)), Some(Placed(1.5))][below(4)];
     case.additive = below(3) == 0;
-    // The norm of a short vector is so curved where it is small that differences do not tell its slope.
+    // The norm of a short vector is so curved near 0 that central differences are inaccurate.
     case.rms = below(3) == 0 && sizes.width >= 4;
     case.l2 = below(3) == 0 && sizes.width >= 4;
     case.rope = below(2) == 0 && sizes.width.is_multiple_of(2);
@@ -72,8 +72,7 @@ fn small_attentions_agree_with_the_definition() {
         let case = case(number, &[0, 1, 2, 3, 5]);
         let (x, d_out) = inputs(&case);
         let (out, lse) = naive::forward(&case, &x);
-        // Central differences are good to the square of their step, 1e-5 or 1e-7, and to what rounding leaves: some 1e-15
-        // over the step.
+        // The error of a central difference is the square of its step, 1e-5 or 1e-7, and rounding: about 1e-15 over the step.
         let tolerance = if case.normalizer.is_sparse() {
             1e-6
         } else {
@@ -108,7 +107,7 @@ fn small_attentions_agree_with_the_definition() {
 
 #[test]
 fn long_attentions_agree_with_the_definition() {
-    // Around the blocks of 16 and 48, and the tiles of 512.
+    // Lengths around the blocks of 16 and 48, and the tiles of 512.
     let lengths = [1, 7, 15, 47, 48, 49, 96, 127, 129, 390, 520];
     for number in 1000..1040 {
         agrees(&case(number, &lengths));
@@ -117,13 +116,14 @@ fn long_attentions_agree_with_the_definition() {
 
 #[test]
 fn wide_heads_agree_with_the_definition() {
-    // All lengths of vectors, for every axis.
+    // All widths of vectors, for every axis.
     for number in 3000..3080 {
         agrees(&case_of(number, &LENGTHS, [&LENGTHS, &LENGTHS]));
     }
 }
 
-/// The output by the definition, and the gradients along some direction by differences of it, on every instruction set.
+/// Compares the output with the definition, and gradients in a random direction with central differences, on every instruction
+/// set.
 fn agrees(case: &Case) {
     let (x, d_out) = inputs(case);
     let (out, lse) = naive::forward(case, &x);
@@ -133,7 +133,7 @@ fn agrees(case: &Case) {
         .enumerate()
         .map(|(tensor, direction)| naive::directional(case, &x, &d_out, tensor, direction))
         .collect();
-    // The loss is rounded to some 1e-13: over the smaller step, 1e-6.
+    // The loss is rounded to about 1e-13: over the smaller step, 1e-6.
     let tolerance = if case.normalizer.is_sparse() {
         1e-5
     } else {
@@ -222,7 +222,7 @@ fn three_keys(normalizer: Weighing, k: [f32; 3], v: [f32; 3]) -> (Case, Tensors<
     (case, x)
 }
 
-/// Weights so small that their products with small numbers would be subnormal are none, and others are as they are.
+/// Weights are 0 if their products with small numbers would be subnormal. Larger weights are unchanged.
 #[test]
 fn negligible_weights_are_none() {
     // 2^-80 is e^-55.45, and 2^-100 is 7.9e-31.
@@ -247,7 +247,7 @@ fn negligible_gradients_behind_a_score_function_are_none() {
     let (mut case, x) = three_keys(Weighing::Identity, [1.0; 3], [1.0, 1e-30, -7e-31]);
     case.score = Some(SoftCap(1.5));
     on_every_isa(|isa| {
-        // The gradient of a weight is its value times this; the slope of the soft cap is 0.66 there.
+        // The gradient of a weight is its value times this. The slope of the soft cap is 0.66 there.
         let found = attend(&case, &x, &[1.5]);
         assert!(
             found.d.k[0] > 0.0 && found.d.k[1] > 0.0,

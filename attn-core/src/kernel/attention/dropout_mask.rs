@@ -1,22 +1,22 @@
-//! Which weights are dropped.
+//! The dropout mask of attention weights.
 //!
-//! Nothing is kept for the backward pass: a factor is a function of the seed and of the place.
+//! Nothing is saved for the backward pass: a factor is a function of the seed and of the position.
 
 use super::Dropout;
 use super::plan::Head;
 use crate::random::Philox4x32;
 use crate::simd::Real;
 
-/// Words of a block of [`Philox4x32`], each for one of so many neighbouring keys.
+/// Words of a block of [`Philox4x32`], one for each of this many consecutive keys.
 const WORDS: usize = 4;
 
-/// [`Dropout`], ready to use.
+/// [`Dropout`] with its threshold and factor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DropoutMask<E> {
     random: Philox4x32,
-    /// What a word must reach to keep its weight: at most 2^32, which none does.
+    /// A word of at least this keeps its weight. It is at most 2^32, which no word reaches.
     threshold: u64,
-    /// The factor of what is kept.
+    /// The factor of kept weights.
     factor: E,
 }
 
@@ -24,13 +24,13 @@ impl<E: Real> DropoutMask<E> {
     pub(super) fn new(dropout: Dropout) -> Self {
         Self {
             random: Philox4x32::new(dropout.seed),
-            // An integer is below a number if it is below the next integer.
+            // An integer is below a number if it is below the number rounded up.
             threshold: (dropout.p * 2f64.powi(32)).ceil() as u64,
             factor: E::of_f64(1.0 / (1.0 - dropout.p)),
         }
     }
 
-    /// The factors of a row of weights, 0 or `1 / (1 - p)`, from the key `first` on, a multiple of 4.
+    /// The factors of a row of weights, 0 or `1 / (1 - p)`, from the key `first` on, which is a multiple of 4.
     #[inline(always)]
     pub(super) fn factors(&self, head: Head, query: usize, first: usize, to: &mut [E]) {
         let [query, h, b] = [query, head.h, head.b].map(|i| i as u32);

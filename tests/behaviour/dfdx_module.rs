@@ -1,4 +1,4 @@
-//! A declared layer is a dfdx layer: it is built, composed, converted and copied as those are.
+//! A declared layer is a dfdx layer: it is built, composed, converted and cloned like any other.
 
 use attn::{Backend, Element, Error, attention};
 use dfdx::{
@@ -24,7 +24,7 @@ fn normal<const M: usize>(seed: u64, batch: usize, len: usize) -> Batched<M> {
 }
 
 #[test]
-fn it_stands_in_a_model_with_norms_and_residuals() {
+fn layers_stand_in_models_with_norms_and_residuals() {
     let block = Cpu::default().build_module::<Block, f32>();
     let x = normal(1, 2, 5);
     let y = block.forward(x.clone());
@@ -36,7 +36,7 @@ fn it_stands_in_a_model_with_norms_and_residuals() {
 }
 
 #[test]
-fn a_model_repeats_it_and_takes_unbatched_input() {
+fn layers_may_be_repeated_on_unbatched_input() {
     let model = Cpu::default().build_module::<(Repeated<Block, 2>, Linear<8, 3>), f32>();
     let x: Tensor<(usize, Const<8>), f32, _> = Cpu::default().sample_normal_like(&(5, Const));
     let y: Tensor<(usize, Const<3>), f32, _> = model.forward(x.clone());
@@ -47,7 +47,7 @@ fn a_model_repeats_it_and_takes_unbatched_input() {
 }
 
 #[test]
-fn all_its_names_build_the_same_layer() {
+fn names_of_a_type_build_the_same_layer() {
     let seeded = || Cpu::seed_from_u64(4);
     let layer: Causal<f32, Cpu> = seeded().build_module::<Causal, f32>();
     let expected = parameters(&layer);
@@ -113,7 +113,7 @@ fn dfdxs_methods_compute_what_its_own_do() {
 }
 
 #[test]
-fn dropout_reaches_it_through_a_model() {
+fn dropout_acts_on_layers_in_a_model() {
     type Model = (LayerNorm1D<8>, Residual<WithDropout>, Linear<8, 8>);
     let mut model = Cpu::default().build_module::<Model, f32>();
     let x = normal(1, 2, 5);
@@ -124,7 +124,7 @@ fn dropout_reaches_it_through_a_model() {
 }
 
 #[test]
-fn it_converts_to_another_dtype_and_device() {
+fn layers_convert_to_another_dtype_and_device() {
     let layer = Cpu::default().build_module::<(Causal, Linear<8, 8>), f32>();
     let double: (Causal<f64>, _) = layer.to_dtype::<f64>();
     // Every f32 is an f64.
@@ -154,7 +154,7 @@ fn a_clone_computes_the_same_and_is_trained_apart() {
 }
 
 #[test]
-fn it_shows_its_name_and_its_fields() {
+fn debug_output_has_the_name_and_the_fields() {
     let shown = format!("{:?}", Cpu::default().build_module::<Causal, f32>());
     assert!(
         shown.starts_with("Causal { q_proj: Linear { weight: Tensor {"),
@@ -165,7 +165,7 @@ fn it_shows_its_name_and_its_fields() {
     }
 }
 
-/// Somebody's own layer around a declared one, for any dtype and device.
+/// A user's layer around a declared one, for any dtype and device.
 #[derive(Clone, Debug)]
 struct Gated<E: Dtype, D: Storage<E>> {
     attention: Causal<E, D>,
@@ -199,7 +199,7 @@ impl<E: Element, D: Backend<E>> Gated<E, D> {
 }
 
 #[test]
-fn somebodys_own_layer_is_generic_around_it() {
+fn user_layers_may_be_generic_over_it() {
     let single = Gated::<f32, Cpu>::build(&Cpu::default());
     assert_eq!(parameters(&single)[0].name, "attention.q_proj.weight");
     let double: Gated<f64, Cpu> = single.to_dtype::<f64>();
