@@ -51,55 +51,47 @@ impl Elementwise {
     }
 
     /// The loop that computes it.
-    pub(crate) fn forward(&self) -> Forward {
-        let known = Known::find(&self.expr);
-        Forward {
-            reads: match &known {
-                Some(found) => found.operands.clone(),
-                None => (0..self.operands).collect(),
-            },
+    pub(crate) fn forward(&self) -> Compiled {
+        let (known, _, operands) = self.known();
+        Compiled {
             known,
+            reads: operands,
+            of: Vec::new(),
         }
     }
 
     /// The loop that computes the gradients of its operands.
-    pub(crate) fn backward(&self) -> Backward {
-        let known = Known::find(&self.expr);
-        let (expr, operands) = match &known {
-            Some(found) => (found.known.expr(), found.operands.clone()),
-            None => (self.expr.clone(), (0..self.operands).collect()),
-        };
-        let of_node = |index: usize| operands[index];
-        let slopes = slopes(&expr, operands.len()).into_iter().enumerate();
-        let others = slopes.filter(|(_, slope)| matches!(slope, Slope::Other(_)));
-        Backward {
-            reads: reads(&expr, operands.len())
-                .into_iter()
-                .map(of_node)
-                .collect(),
-            of: others.map(|(index, _)| of_node(index)).collect(),
+    pub(crate) fn backward(&self) -> Compiled {
+        let (known, expr, operands) = self.known();
+        let derivative = Derivative::of(&expr, self.operands);
+        let of_node = |of_loop: Vec<usize>| of_loop.into_iter().map(|index| operands[index]);
+        Compiled {
             known,
+            reads: of_node(derivative.reads).collect(),
+            of: of_node(derivative.of).collect(),
+        }
+    }
+
+    /// The known loop that it is, if there is one, the expression that is compiled, and the operands in its order.
+    fn known(&self) -> (Option<Match>, Expr, Vec<usize>) {
+        match Known::find(&self.expr) {
+            Some(found) => {
+                let expr = found.known.expr();
+                let operands = found.operands.clone();
+                (Some(found), expr, operands)
+            }
+            None => (None, self.expr.clone(), (0..self.operands).collect()),
         }
     }
 }
 
-fn reads(expr: &Expr, operands: usize) -> Vec<usize> {
-    Derivative::of(expr, operands).reads
-}
-
-/// The loop of a forward pass.
-pub(crate) struct Forward {
+/// A loop over the operands of a node.
+pub(crate) struct Compiled {
+    /// Compiled in `attn-core`; otherwise it is emitted.
     pub(crate) known: Option<Match>,
-    /// Its operands, as those of the node.
+    /// Its operands, as those of the node. In a derivative the gradient of the result is one more.
     pub(crate) reads: Vec<usize>,
-}
-
-/// The loop of a derivative.
-pub(crate) struct Backward {
-    pub(crate) known: Option<Match>,
-    /// Its operands, as those of the node. The gradient of the result is one more.
-    pub(crate) reads: Vec<usize>,
-    /// The operands of the node whose gradients are its values.
+    /// In a derivative, the operands of the node whose gradients are its values.
     pub(crate) of: Vec<usize>,
 }
 
@@ -222,23 +214,20 @@ impl Op for Elementwise {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let Forward { known, reads } = self.forward();
-        let of = loop_value(known.as_ref(), "", &of.loop_name());
-        let x = reads.iter().map(|index| to.read(*index));
+        let compiled = self.forward();
+        let of = loop_value(compiled.known.as_ref(), "", &of.loop_name());
+        let x = compiled.reads.iter().map(|index| to.read(*index));
         let to = to.slice();
         quote!(p::layers::elementwise(&#of, [#(#x),*], #to))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let Backward {
-            known,
-            reads,
-            of: order,
-        } = self.backward();
-        let body = loop_value(known.as_ref(), "Backward", &of.loop_name());
-        let x = reads.iter().map(|index| of.slice(*index));
+        let compiled = self.backward();
+        let body = loop_value(compiled.known.as_ref(), "Backward", &of.loop_name());
+        let x = compiled.reads.iter().map(|index| of.slice(*index));
         let d_y = gradients.read();
-        let d_x = order.iter().filter_map(|index| gradients.target(*index));
+        let of = compiled.of.iter();
+        let d_x = of.filter_map(|index| gradients.target(*index));
         quote!(p::layers::elementwise_backward(&#body, [#(p::read(#x),)* #d_y], [#(&mut #d_x),*], gradients);)
     }
 }

@@ -60,39 +60,35 @@ pub(crate) fn slopes(expr: &Expr, operands: usize) -> Vec<Slope> {
 pub(crate) struct Derivative {
     /// The operands that it reads. The gradient of the value is its last operand.
     pub(crate) reads: Vec<usize>,
+    /// The operands whose gradients are its values: those whose derivative is neither 0 nor 1.
+    pub(crate) of: Vec<usize>,
     pub(crate) body: Loop,
 }
 
 impl Derivative {
-    /// The gradients of the operands whose derivative is neither 0 nor 1.
     pub(crate) fn of(expr: &Expr, operands: usize) -> Self {
-        let slopes = slopes(expr, operands).into_iter();
-        let slopes: Vec<Expr> = slopes
-            .filter_map(|slope| match slope {
-                Slope::Other(slope) => Some(slope),
+        let slopes = slopes(expr, operands).into_iter().enumerate();
+        let (of, slopes): (Vec<_>, Vec<_>) = slopes
+            .filter_map(|(index, slope)| match slope {
+                Slope::Other(slope) => Some((index, slope)),
                 Slope::Zero | Slope::One => None,
             })
-            .collect();
+            .unzip();
         let mut reads: Vec<usize> = slopes.iter().flat_map(self::operands).collect();
         reads.sort_unstable();
         reads.dedup();
         let renumbered = |index| {
-            Expr::Operand(
-                reads
-                    .iter()
-                    .position(|read| *read == index)
-                    .unwrap_or(index),
-            )
+            let place = reads.iter().position(|read| *read == index);
+            Expr::Operand(place.unwrap_or(index))
         };
         let d = Expr::Operand(reads.len());
-        let values = slopes
-            .iter()
-            .map(|slope| mul(d.clone(), slope.with_operands(&renumbered)));
+        let values = slopes.iter();
+        let values = values.map(|slope| mul(d.clone(), slope.with_operands(&renumbered)));
         let body = Loop {
             operands: reads.len() + 1,
             values: values.collect(),
         };
-        Self { reads, body }
+        Self { reads, of, body }
     }
 }
 
