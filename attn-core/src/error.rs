@@ -158,7 +158,11 @@ pub enum Error<Dev> {
         max: usize,
     },
 
-    /// Sizes whose product no memory can hold.
+    /// Sizes whose product no memory can hold, or activations of a pass for which the system has no memory: one factor, their bytes.
+    ///
+    /// A layer or a model of the macros finds the latter before it computes anything, if they are 1 GiB or more beyond the free
+    /// memory that the pool keeps: with a tape for the forward and the backward pass, without one for the forward pass. The composed
+    /// form, the operations by themselves and tensors of dfdx are not asked about beforehand: there the process ends.
     #[error("{layer}: {} does not fit into memory", Product(sizes))]
     TooLarge {
         /// The layer's name.

@@ -74,6 +74,16 @@ pub(crate) fn kept_at_most() -> usize {
     IDLE.load(Relaxed)
 }
 
+/// Whether the system has so many bytes; it has not if they cannot be counted. They are asked for once, beforehand: a process that asks
+/// for them in vain while it makes a vector of them ends.
+pub(crate) fn there_is_memory(bytes: Option<usize>) -> bool {
+    let mut all = Vec::<u8>::new();
+    let there_is = bytes.is_some_and(|bytes| all.try_reserve_exact(bytes).is_ok());
+    // Memory that nobody looks at is not asked for.
+    std::hint::black_box(&all);
+    there_is
+}
+
 /// Bytes that count until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AllocationGuard(usize);

@@ -10,6 +10,7 @@ use crate::{
         Kernels, Matrix, MatrixMut,
         attention::{Attention, Positions, decode, prepare},
     },
+    memory::there_is_memory,
 };
 
 /// The most tokens of a sequence that are new at once. More are given in turn: memory does not grow with the prompt.
@@ -208,14 +209,4 @@ fn check_memory<E, Dev>(
             sizes: vec![("sequences", sequences), ("tokens", rows), ("width", width)],
         }),
     }
-}
-
-/// Whether the system has so many bytes; it has not if they cannot be counted. They are asked for once, beforehand: a process that asks
-/// for them in vain while it makes a vector of them ends.
-pub(super) fn there_is_memory(bytes: Option<usize>) -> bool {
-    let mut all = Vec::<u8>::new();
-    let there_is = bytes.is_some_and(|bytes| all.try_reserve_exact(bytes).is_ok());
-    // Memory that nobody looks at is not asked for.
-    std::hint::black_box(&all);
-    there_is
 }
