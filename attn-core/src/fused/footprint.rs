@@ -119,7 +119,7 @@ impl Footprint {
     }
 
     /// Checks that there is memory: for both passes with a tape, and for the forward pass without one. What the pool has is there; the
-    /// system is asked for the rest, from [`LEAST_ASKED`] on.
+    /// system is asked for the rest, from 1 GiB on.
     ///
     /// # Errors
     /// [`Error::TooLarge`], with the bytes.
@@ -142,7 +142,7 @@ impl Footprint {
     }
 }
 
-/// The fewest bytes that the system is asked for beforehand: 1 GiB.
+/// The fewest bytes that the system is asked for beforehand.
 const LEAST_ASKED: usize = 1 << 30;
 
 /// The product of some axes, or the largest number there is.

@@ -1,6 +1,6 @@
 //! Sizes that are too large, for memory or for the layer.
 
-use super::{Cross, Padded, batched, error_of, panic_of, unbatched};
+use super::{Cross, Padded, batched, batched_of, error_of, panic_of, unbatched};
 use attn::{Backend, Element, Error, attention, model, nn::LearnedPosition};
 use dfdx::prelude::*;
 
@@ -193,17 +193,6 @@ fn learned_positions_check_the_sizes_too() {
 /// A size whose product with every other one is a `usize`, and that no address space has.
 const MANY: usize = 1 << 48;
 
-fn view<const M: usize, E: Element>(
-    batch: usize,
-    len: usize,
-) -> Tensor<(usize, usize, Const<M>), E, Cpu>
-where
-    Cpu: Backend<E>,
-{
-    let one: Tensor<Rank1<M>, E, _> = Cpu::default().ones();
-    one.broadcast_like::<_, Axes2<0, 1>>(&(batch, len, Const))
-}
-
 /// As many ones.
 fn lengths(batch: usize) -> Tensor<(usize,), usize, Cpu> {
     let one: Tensor<Rank0, usize, _> = Cpu::default().ones();
@@ -252,18 +241,18 @@ fn a_pass_of_a_layer_without_memory_for_it_is_refused() {
     assert_no_memory!(
         Plain(MANY, 4, 4),
         |x| x.leaky_trace(),
-        view::<8, E>(MANY, 4)
+        batched_of::<8, E>(MANY, 4)
     );
     assert_no_memory!(
         Cross(1, 4, MANY),
         |input| (input.0.leaky_trace(), input.1),
-        (view::<8, E>(1, 4), view::<6, E>(1, MANY))
+        (batched_of::<8, E>(1, 4), batched_of::<6, E>(1, MANY))
     );
     // Before the lengths are read: they do not fit either.
     assert_no_memory!(
         Padded(MANY, 4, 4),
         |input| (input.0.leaky_trace(), input.1),
-        (view::<8, E>(MANY, 4), lengths(MANY))
+        (batched_of::<8, E>(MANY, 4), lengths(MANY))
     );
     let layer = Cpu::default().build_module::<Plain, f32>();
     let panic = panic_of(|| layer.forward(batched(MANY, 4)));
@@ -279,7 +268,7 @@ fn a_pass_of_a_model_without_memory_for_it_is_refused() {
     assert_no_memory!(
         Wide(MANY / 256, 4),
         |x| x.leaky_trace(),
-        view::<8, E>(MANY / 256, 4)
+        batched_of::<8, E>(MANY / 256, 4)
     );
     assert_no_memory!(
         Net(MANY, 4),
