@@ -343,6 +343,21 @@ fn first_steps_allocate_the_stated_bytes() {
     );
 }
 
+/// The system is asked for one array after the other: whether it has the memory of a whole pass, only from 1 GiB on.
+#[test]
+fn passes_of_normal_size_are_not_asked_for_as_a_whole() {
+    let _alone = alone();
+    let _nothing_kept = NothingKept::new();
+    let (batch, length) = (16, 160);
+    // The pool gives back what it has of other tests.
+    even_step::<f32>(1, 1);
+    LARGEST.store(0, Relaxed);
+    even_step::<f32>(batch, length);
+    let largest = LARGEST.load(Relaxed);
+    let pass = Even::activation_bytes(batch, length);
+    assert!(largest < pass / 4, "{largest} of {pass} bytes");
+}
+
 /// The peak bytes of a forward and a backward pass of [`Even`], without those of its parameters and their gradients.
 fn even_step<E: Element>(batch: usize, length: usize) -> usize
 where

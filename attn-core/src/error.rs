@@ -158,7 +158,12 @@ pub enum Error<Dev> {
         max: usize,
     },
 
-    /// No memory can hold a tensor of these sizes.
+    /// No memory can hold a tensor of these sizes, or the system has no memory for the activations of a pass: then the one size is their
+    /// bytes.
+    ///
+    /// A declared layer or model asks for activations before it computes anything, if they are 1 GiB or more beyond the free memory of the
+    /// pool: with a tape for the forward and the backward pass, without one for the forward pass. The composed form, single operations
+    /// and tensors of dfdx do not ask: the process ends where an allocation fails.
     #[error("{layer}: {} does not fit into memory", Product(sizes))]
     TooLarge {
         /// The layer's name.

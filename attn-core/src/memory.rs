@@ -75,6 +75,16 @@ pub(crate) fn kept_at_most() -> usize {
     IDLE.load(Relaxed)
 }
 
+/// Whether the system has this many bytes; `false` if the number overflowed. They are allocated once, beforehand: a failed
+/// allocation of a vector aborts the process.
+pub(crate) fn there_is_memory(bytes: Option<usize>) -> bool {
+    let mut all = Vec::<u8>::new();
+    let there_is = bytes.is_some_and(|bytes| all.try_reserve_exact(bytes).is_ok());
+    // An unused allocation would be optimised away.
+    std::hint::black_box(&all);
+    there_is
+}
+
 /// Bytes that are counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AllocationGuard(usize);

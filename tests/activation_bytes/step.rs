@@ -2,7 +2,7 @@
 
 use super::*;
 use attn::{
-    model,
+    Error, model,
     ops::{CrossEntropyOptions, cross_entropy},
     train::AdamW,
 };
@@ -75,4 +75,39 @@ fn overflowing_bytes_are_the_largest_number() {
         Gpt::activation_bytes(usize::MAX, 0),
         Gpt::activation_bytes(0, 0)
     );
+}
+
+/// A pass for which there is no memory is refused, and the bytes of the message are those that it would take: with the batch, all of
+/// them grow.
+#[test]
+fn what_is_refused_is_what_a_pass_would_take() {
+    const TIMES: usize = 1 << 36;
+
+    fn check<E: Element>()
+    where
+        Cpu: Backend<E>,
+    {
+        let gpt = Cpu::default().build_module::<Gpt, E>();
+        // One token, as many.
+        let token: Tensor<Rank0, usize, _> = Cpu::default().zeros();
+        let tokens = |batch| token.clone().broadcast_like::<_, Axes2<0, 1>>(&(batch, 50));
+        let bytes = |result: Option<Error<CpuError>>| match result {
+            Some(Error::TooLarge {
+                layer: "Gpt",
+                sizes,
+            }) => sizes[0].1,
+            other => panic!("{other:?}"),
+        };
+        let refused = bytes(gpt.try_forward(tokens(2 * TIMES)).err());
+        memory::reset_peak();
+        drop(gpt.forward(tokens(2)));
+        assert_eq!(refused, TIMES * memory::peak());
+
+        let refused = bytes(gpt.try_forward(tokens(2 * TIMES).leaky_traced()).err());
+        let step = Gpt::activation_bytes(2 * TIMES, 50);
+        assert_eq!(refused, step / size_of::<f32>() * size_of::<E>());
+    }
+    let _alone = alone();
+    check::<f32>();
+    check::<f64>();
 }

@@ -1,6 +1,8 @@
 //! The memory of an operation, as a constant.
 
-use crate::sizes::product;
+use dfdx::tensor::Tape;
+
+use crate::{Backend, Element, Error, memory::there_is_memory, sizes::product};
 
 /// The memory of a step of an operation.
 ///
@@ -16,7 +18,7 @@ use crate::sizes::product;
 ///         Entry::Repeat(3, &[Entry::Take(0), Entry::Free(1), Entry::Free(0), Entry::Take(1), Entry::Free(0)]),
 ///     ],
 /// );
-/// assert_eq!(ROUNDS, Footprint { kept: 32, forward: 32, backward: 12 });
+/// assert_eq!(ROUNDS, Footprint { kept: 32, forward: 32, inference: 12, backward: 12 });
 /// assert_eq!(ROUNDS.bytes::<f32>(), 4 * (32 + 12));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub struct Footprint {
     pub kept: usize,
     /// The peak bytes in the forward pass, including the saved ones.
     pub forward: usize,
+    /// The same if no backward pass follows: a round of a loop saves nothing.
+    pub inference: usize,
     /// The peak bytes in the backward pass, without the saved ones.
     pub backward: usize,
 }
@@ -47,6 +51,7 @@ impl Footprint {
     pub const NONE: Self = Self {
         kept: 0,
         forward: 0,
+        inference: 0,
         backward: 0,
     };
 
@@ -56,6 +61,7 @@ impl Footprint {
         Self {
             kept: numbers,
             forward: numbers,
+            inference: numbers,
             backward: 0,
         }
     }
@@ -63,8 +69,8 @@ impl Footprint {
     /// An array that exists during a computation of the forward pass.
     pub const fn forth(axes: &[usize]) -> Self {
         Self {
-            forward: count(axes),
-            ..Self::NONE
+            kept: 0,
+            ..Self::array(axes)
         }
     }
 
@@ -78,18 +84,27 @@ impl Footprint {
 
     /// An operation, from the memory of its parts. The backward pass need not free all saved bytes.
     pub const fn of(parts: &[Self], forward: &[Entry<'_>], backward: &[Entry<'_>]) -> Self {
-        let after = Level { now: 0, most: 0 }.pass(parts, forward);
+        let before = Level { now: 0, most: 0 };
+        let after = before.pass(parts, forward, true);
         let kept = after.now;
         let most = Level {
             now: kept,
             most: kept,
         };
-        let most = most.pass(parts, backward).most;
+        let most = most.pass(parts, backward, true).most;
         Self {
             kept,
             forward: after.most,
+            inference: before.pass(parts, forward, false).most,
             backward: most - kept,
         }
+    }
+
+    /// The same of an operation with its result, and with the gradient of that.
+    pub const fn with_result(self, result: Self) -> Self {
+        let forward = [Entry::Take(0), Entry::Take(1)];
+        let backward = [Entry::Take(0), Entry::Use(1)];
+        Self::of(&[result, self], &forward, &backward)
     }
 
     /// The peak bytes of both passes. A number that does not fit is `usize::MAX`.
@@ -102,7 +117,33 @@ impl Footprint {
         };
         most.saturating_mul(size_of::<E>())
     }
+
+    /// Checks that there is memory: for both passes with a tape, and for the forward pass without one. What the pool has is there; the
+    /// system is asked for the rest, from 1 GiB on.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], with the bytes.
+    pub fn check<E: Element, D: Backend<E>, T: Tape<E, D>>(
+        self,
+        layer: &'static str,
+    ) -> Result<(), Error<D::Err>> {
+        let bytes = match T::OWNS_TAPE {
+            true => self.bytes::<E>(),
+            false => self.inference.saturating_mul(size_of::<E>()),
+        };
+        let missing = bytes.saturating_sub(E::pool().idle_bytes());
+        match missing < LEAST_ASKED || there_is_memory(Some(missing)) {
+            true => Ok(()),
+            false => Err(Error::TooLarge {
+                layer,
+                sizes: vec![("size of activations in bytes", bytes)],
+            }),
+        }
+    }
 }
+
+/// The fewest bytes that the system is asked for beforehand.
+const LEAST_ASKED: usize = 1 << 30;
 
 /// The product of the axes, or `usize::MAX`.
 const fn count(axes: &[usize]) -> usize {
@@ -121,20 +162,29 @@ struct Level {
 }
 
 impl Level {
-    const fn pass(mut self, parts: &[Footprint], entries: &[Entry<'_>]) -> Self {
+    /// `keeps` says whether a round of a loop keeps anything. Without that, as much is there after it as before.
+    const fn pass(mut self, parts: &[Footprint], entries: &[Entry<'_>], keeps: bool) -> Self {
         let mut at = 0;
         while at < entries.len() {
             match entries[at] {
                 Entry::Take(part) => {
-                    self = self.reach(parts[part].forward);
+                    self = self.reach(if keeps {
+                        parts[part].forward
+                    } else {
+                        parts[part].inference
+                    });
                     self.now = self.now.saturating_add(parts[part].kept);
                 }
                 Entry::Use(part) => self = self.reach(parts[part].backward),
                 Entry::Free(part) => self.now = self.now.saturating_sub(parts[part].kept),
                 Entry::Repeat(rounds, body) => {
+                    let before = self.now;
                     let mut round = 0;
                     while round < rounds {
-                        self = self.pass(parts, body);
+                        self = self.pass(parts, body, keeps);
+                        if !keeps {
+                            self.now = before;
+                        }
                         round += 1;
                     }
                 }
@@ -183,6 +233,7 @@ mod tests {
         let part = Footprint {
             kept: 2,
             forward: 5,
+            inference: 4,
             backward: 7,
         };
         let whole = Footprint::of(
@@ -193,6 +244,7 @@ mod tests {
         let expected = Footprint {
             kept: 4,
             forward: 7,
+            inference: 6,
             backward: 7,
         };
         assert_eq!(whole, expected);

@@ -10,6 +10,7 @@ use crate::{
         Kernels, Matrix, MatrixMut,
         attention::{Attention, Positions, decode, prepare},
     },
+    memory::there_is_memory,
 };
 
 /// The maximum number of new tokens of a sequence in one step. More are processed in several steps, so that memory does not grow
@@ -208,14 +209,4 @@ fn check_memory<E, Dev>(
             sizes: vec![("sequences", sequences), ("tokens", rows), ("width", width)],
         }),
     }
-}
-
-/// Whether the system has this many bytes; `false` if the number overflowed. They are allocated once, beforehand: a failed
-/// allocation of a vector aborts the process.
-pub(super) fn there_is_memory(bytes: Option<usize>) -> bool {
-    let mut all = Vec::<u8>::new();
-    let there_is = bytes.is_some_and(|bytes| all.try_reserve_exact(bytes).is_ok());
-    // An unused allocation would be optimised away.
-    std::hint::black_box(&all);
-    there_is
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::{
     SessionError,
-    cache::{MOST_NEW, there_is_memory},
+    cache::MOST_NEW,
     tokens::{Capacity, NewTokens},
 };
 use crate::{
     Element, Error,
     fused::Array,
     kernel::{Buffer, Matrix, parallel::on_pool},
+    memory::there_is_memory,
 };
 
 /// A decoder of a model: type-erased access to the emitted code.

@@ -145,6 +145,11 @@ impl<E: Real> Pool<E> {
         }))
     }
 
+    /// The bytes of free memory.
+    pub fn idle_bytes(&self) -> usize {
+        self.lock().idle * size_of::<E>()
+    }
+
     fn take(&self, len: usize) -> Vec<E> {
         let mut free = self.lock();
         free.in_use += len;

@@ -102,6 +102,7 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
 ///     fn attend(self, layer, how) -> .. {
 ///         let x = self;
 ///         let axes = p::check_inputs("Name", &x, &x, p::Widths { .. })?;
+///         if how.is_fused::<E, D>() { footprint_by_itself(axes).check::<E, D, T>("Name")?; }
 ///         if how.is_fused::<E, D>() { fused(layer, x, how.train) } else { run(layer, x, how.train) }
 ///     }
 /// }
@@ -160,6 +161,13 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
     let label = cx.label();
     let last = tensors.last();
     let widths = emit_widths(cx);
+    let check_memory = cx.steps.map(|_| {
+        quote! {
+            if how.is_fused::<E, D>() {
+                footprint_by_itself(axes).check::<E, D, T>(#label)?;
+            }
+        }
+    });
     let reads = cx.graph.data.iter();
     let reads = reads.map(|data| emit_read(cx, data, batched));
     let check_integers = bounds::emit_call(cx);
@@ -186,6 +194,7 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
         let #pattern = self;
         #(#fit)*
         let axes = p::check_inputs(#label, &x, &#last, #widths)?;
+        #check_memory
         #(#reads)*
         #check_integers
         #attend

@@ -1,7 +1,7 @@
 //! Mistakes that only the running program can find are typed errors, which name the layer and both values. The panicking twins
 //! point at the caller.
 
-use attn::{Error, attention};
+use attn::{Backend, Element, Error, attention};
 use dfdx::prelude::*;
 use panics::panic_of;
 use std::fmt::Debug;
@@ -11,13 +11,20 @@ attention! {
     struct Padded<heads = 2, d_model = 8, mask = padding>;
 }
 
-type Batched<const M: usize> = Tensor<(usize, usize, Const<M>), f32, Cpu>;
+type Batched<const M: usize, E = f32> = Tensor<(usize, usize, Const<M>), E, Cpu>;
 type Unbatched<const M: usize> = Tensor<(usize, Const<M>), f32, Cpu>;
 
 /// A view of one vector as many: a safe way to sizes that no memory holds.
-fn batched<const M: usize>(batch: usize, len: usize) -> Batched<M> {
-    let one: Tensor<Rank1<M>, f32, _> = Cpu::default().ones();
+fn batched_of<const M: usize, E: Element>(batch: usize, len: usize) -> Batched<M, E>
+where
+    Cpu: Backend<E>,
+{
+    let one: Tensor<Rank1<M>, E, _> = Cpu::default().ones();
     one.broadcast_like::<_, Axes2<0, 1>>(&(batch, len, Const))
+}
+
+fn batched<const M: usize>(batch: usize, len: usize) -> Batched<M> {
+    batched_of(batch, len)
 }
 
 fn unbatched<const M: usize>(len: usize) -> Unbatched<M> {

@@ -1,7 +1,7 @@
 //! Sizes that are too large, for memory or for the layer.
 
-use super::{Cross, Padded, batched, error_of, panic_of, unbatched};
-use attn::{Error, attention, nn::LearnedPosition};
+use super::{Cross, Padded, batched, batched_of, error_of, panic_of, unbatched};
+use attn::{Backend, Element, Error, attention, model, nn::LearnedPosition};
 use dfdx::prelude::*;
 
 attention! {
@@ -9,6 +9,22 @@ attention! {
     struct WideContext<heads = 2, d_model = 8, d_context = 4096>;
     struct Additive<heads = 2, d_model = 8, score = additive(hidden = 16)>;
     struct WideHeads<heads = 2, d_model = 8, head_dim = 32>;
+}
+
+model! {
+    struct Net<vocab = 5, d = 8>;
+    fn forward(tokens: ids[batch, seq], lens: lens[batch]) -> [batch, d] {
+        let mut x = embedding::<vocab, d>(tokens);
+        repeat 2 {
+            x += attention::<2, mask = padding>(x, padding = lens);
+        }
+        mean_pool(x)
+    }
+}
+
+model! {
+    struct Wide<d = 8>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, 4096] { linear::<4096>(x) }
 }
 
 /// A size whose product with 4 or more is not a `usize`.
@@ -172,4 +188,106 @@ fn learned_positions_check_the_sizes_too() {
     assert_eq!(error.to_string(), message);
     let panic = panic_of(|| layer.forward(batched(HUGE, 4)));
     assert_eq!(panic.message, message);
+}
+
+/// A size whose product with every other one is a `usize`, and that no address space has.
+const MANY: usize = 1 << 48;
+
+/// As many ones.
+fn lengths(batch: usize) -> Tensor<(usize,), usize, Cpu> {
+    let one: Tensor<Rank0, usize, _> = Cpu::default().ones();
+    one.broadcast_like::<_, Axis<0>>(&(batch,))
+}
+
+/// The bytes of the message, after asserting that the pass is refused for them.
+#[track_caller]
+fn refused<R>(name: &str, result: Result<R, Error<CpuError>>) -> usize {
+    match result.err() {
+        Some(Error::TooLarge { layer, sizes }) if layer == name => match sizes[..] {
+            [("size of activations in bytes", bytes)] => bytes,
+            _ => panic!("{sizes:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Asserts that a forward pass on this input is refused, and one with a tape for the memory of a step, in both types of elements.
+macro_rules! assert_no_memory {
+    ($Layer:ident($($size:expr),*), |$view:ident| $traced:expr, $input:expr) => {{
+        fn check<E: Element>()
+        where
+            Cpu: Backend<E>,
+        {
+            let mut layer = Cpu::default().build_module::<$Layer, E>();
+            let name = stringify!($Layer);
+            let step = $Layer::activation_bytes($($size),*) / size_of::<f32>() * size_of::<E>();
+            let input = || $input;
+            let traced = || {
+                let $view = input();
+                $traced
+            };
+            assert!(refused(name, layer.try_forward(input())) < step);
+            assert!(refused(name, layer.try_forward_mut(input())) < step);
+            assert_eq!(refused(name, layer.try_forward(traced())), step);
+            assert_eq!(refused(name, layer.try_forward_mut(traced())), step);
+        }
+        check::<f32>();
+        check::<f64>();
+    }};
+}
+
+#[test]
+fn a_pass_of_a_layer_without_memory_for_it_is_refused() {
+    assert_no_memory!(
+        Plain(MANY, 4, 4),
+        |x| x.leaky_trace(),
+        batched_of::<8, E>(MANY, 4)
+    );
+    assert_no_memory!(
+        Cross(1, 4, MANY),
+        |input| (input.0.leaky_trace(), input.1),
+        (batched_of::<8, E>(1, 4), batched_of::<6, E>(1, MANY))
+    );
+    // Before the lengths are read: they do not fit either.
+    assert_no_memory!(
+        Padded(MANY, 4, 4),
+        |input| (input.0.leaky_trace(), input.1),
+        (batched_of::<8, E>(MANY, 4), lengths(MANY))
+    );
+    let layer = Cpu::default().build_module::<Plain, f32>();
+    let panic = panic_of(|| layer.forward(batched(MANY, 4)));
+    let bytes = refused("Plain", layer.try_forward(batched(MANY, 4)));
+    assert_eq!(
+        panic.message,
+        format!("Plain: size of activations in bytes ({bytes}) does not fit into memory")
+    );
+}
+
+#[test]
+fn a_pass_of_a_model_without_memory_for_it_is_refused() {
+    assert_no_memory!(
+        Wide(MANY / 256, 4),
+        |x| x.leaky_trace(),
+        batched_of::<8, E>(MANY / 256, 4)
+    );
+    assert_no_memory!(
+        Net(MANY, 4),
+        |input| (input.0.leaky_traced(), input.1),
+        (
+            lengths(MANY).broadcast_like::<_, Axis<1>>(&(MANY, 4)),
+            lengths(MANY)
+        )
+    );
+}
+
+/// To give it one, dfdx copies a view.
+#[test]
+fn a_pass_without_a_batch_is_refused_before_it_is_given_one() {
+    let layer = Cpu::default().build_module::<Cross, f32>();
+    let bytes = Cross::activation_bytes(1, 4, MANY);
+    let input = || (unbatched(4), unbatched(MANY));
+    assert!(refused("Cross", layer.try_forward(input())) < bytes);
+    let (x, context) = input();
+    let traced = (x.leaky_trace(), context);
+    assert_eq!(refused("Cross", layer.try_forward(traced)), bytes);
 }

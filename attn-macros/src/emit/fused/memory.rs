@@ -8,37 +8,40 @@ use crate::emit::Caller;
 use crate::emit::tracked_code::{self, TrackedCode};
 
 impl Fused<'_> {
-    /// For the user `activation_bytes`, on the default type, and for a model `footprint`.
+    /// The functions, and on the default type `activation_bytes` for the user, `footprint` for a model.
     pub(super) fn emit_memory(&self, forward: &TrackedCode, backward: &TrackedCode) -> TokenStream {
         let name = &self.cx.name;
+        let footprint = tracked_code::emit_footprint([forward], [backward]);
+        let result = self.footprint_of(self.steps.output());
         let method = match self.cx.caller {
-            Caller::User => self.emit_activation_bytes(forward, backward),
-            Caller::Model | Caller::Session => {
-                let footprint = tracked_code::emit_footprint([forward], [backward]);
-                quote! {
-                    const fn footprint(batch: usize, query: usize, key: usize) -> p::Footprint {
-                        #footprint
-                    }
+            Caller::User => self.emit_activation_bytes(),
+            Caller::Model | Caller::Session => quote! {
+                const fn footprint(batch: usize, query: usize, key: usize) -> p::Footprint {
+                    footprint((batch, query, key))
                 }
-            }
+            },
         };
         quote! {
-            #[allow(dead_code, unused_variables)]
+            /// The memory that both passes take, without the result.
+            #[allow(unused_variables)]
+            const fn footprint((batch, query, key): (usize, usize, usize)) -> p::Footprint {
+                #footprint
+            }
+
+            /// The same of the layer as an operation by itself.
+            const fn footprint_by_itself((batch, query, key): (usize, usize, usize)) -> p::Footprint {
+                footprint((batch, query, key)).with_result(#result)
+            }
+
+            #[allow(dead_code)]
             impl #name {
                 #method
             }
         }
     }
 
-    /// A layer that is an operation by itself has its output, and the gradient of that.
-    fn emit_activation_bytes(&self, forward: &TrackedCode, backward: &TrackedCode) -> TokenStream {
+    fn emit_activation_bytes(&self) -> TokenStream {
         let vis = &self.cx.spec.item.vis;
-        let output = self.steps.output();
-        let [mut result, mut d_result] = [(); 2].map(|()| TrackedCode::default());
-        result.take(&self.name(output), self.footprint_of(output));
-        result.keep(&[self.name(output)]);
-        d_result.take(&self.gradient_name(output), self.footprint_of(output));
-        let footprint = tracked_code::emit_footprint([&result, forward], [&d_result, backward]);
         quote! {
             /// The most bytes of activations at a time, in `f32`, while a forward and a backward pass train the layer; in `f64`
             /// it is twice as many. This is exact, and known before anything runs: it is counted along the lines of the two
@@ -50,8 +53,7 @@ impl Fused<'_> {
             ///
             /// PyTorch: `torch.cuda.max_memory_allocated()`, afterwards. What does not fit is `usize::MAX`.
             #vis const fn activation_bytes(batch: usize, q_len: usize, kv_len: usize) -> usize {
-                let (query, key) = (q_len, kv_len);
-                #footprint.bytes::<f32>()
+                footprint_by_itself((batch, q_len, kv_len)).bytes::<f32>()
             }
         }
     }

@@ -36,7 +36,9 @@ pub(crate) use node::LayerNode;
 /// fn forward(call, weights, x, .., output) -> Saved<E>
 /// fn backward(call, weights, x, .., saved, d_output, gradients) -> Result<(), ..>
 /// fn attention(call, weights) -> p::Attention<E>
-/// const fn activation_bytes(batch, q_len, kv_len) -> usize   // the memory that the two take; in a model, `footprint`
+/// const fn footprint(axes) -> p::Footprint                   // the memory that the two take
+/// const fn footprint_by_itself(axes) -> p::Footprint         // with the result
+/// const fn activation_bytes(batch, q_len, kv_len) -> usize   // the same in bytes; in a model, `footprint`
 /// impl FusedBlock for Name              // for `model!`
 /// impl Decode for Name            // for one that goes on token by token
 /// ```

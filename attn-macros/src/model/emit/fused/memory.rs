@@ -11,18 +11,21 @@ use crate::model::graph::{Node, ValueId};
 use crate::ops::Cost;
 
 impl Fused<'_> {
-    /// `activation_bytes`, on the default type, so that it needs no type arguments.
-    pub(super) fn emit_activation_bytes(
-        &self,
-        forward: &TrackedCode,
-        backward: &TrackedCode,
-    ) -> TokenStream {
+    /// `footprint`, and on the default type, so that it needs no type arguments, `activation_bytes`.
+    pub(super) fn emit_memory(&self, forward: &TrackedCode, backward: &TrackedCode) -> TokenStream {
         let name = &self.cx.name;
         let vis = &self.model().item.vis;
         let symbols = self.model().symbols.iter();
         let symbols = symbols.map(|name| length(self.model(), name));
+        let symbols = symbols.collect::<Vec<_>>();
         let footprint = tracked_code::emit_footprint([forward], [backward]);
         quote_spanned! {self.cx.at=>
+            /// The memory that both passes take.
+            #[allow(unused_variables)]
+            const fn footprint(#(#symbols: usize),*) -> p::Footprint {
+                #footprint
+            }
+
             #[allow(dead_code)]
             impl #name {
                 /// The most bytes of activations at a time, in `f32`, while a forward and a backward pass train the model; in
@@ -34,9 +37,8 @@ impl Fused<'_> {
                 /// a loss, the scratch memory of kernels, and what buffers are rounded up by. Without dropout it may be less.
                 ///
                 /// PyTorch: `torch.cuda.max_memory_allocated()`, afterwards. What does not fit is `usize::MAX`.
-                #[allow(unused_variables)]
                 #vis const fn activation_bytes(#(#symbols: usize),*) -> usize {
-                    #footprint.bytes::<f32>()
+                    footprint(#(#symbols),*).bytes::<f32>()
                 }
             }
         }

@@ -32,7 +32,8 @@ pub(crate) use node::{FusedNode, Gradients, Output};
 /// fn fused(model, tokens, .., train) -> Result<Tensor<..>, ..>             // one operation on the tape
 /// fn forward(call, weights, random, keep, results) -> ___GptSaved<E>
 /// fn backward(call, weights, saved, d_results, gradients)
-/// const fn activation_bytes(batch, seq) -> usize                           // the memory that the two take
+/// const fn footprint(batch, seq) -> p::Footprint                           // the memory that the two take
+/// const fn activation_bytes(batch, seq) -> usize                           // the same in bytes
 ///
 /// struct ___GptPast<E> { .. }             // what the attentions have seen, for a model that goes on token by token
 /// fn past(weights, room) -> Result<___GptPast<E>, ..>
@@ -62,7 +63,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         cx.emit_call(),
         cx.emit_weights(),
         cx.emit_fused(),
-        cx.emit_activation_bytes(&forward, &backward),
+        cx.emit_memory(&forward, &backward),
         forward.code,
         backward.code,
     ];

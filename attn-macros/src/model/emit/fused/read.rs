@@ -80,10 +80,12 @@ impl Fused<'_> {
             .into_iter()
             .map(|(node, attention)| self.emit_data(node, attention));
         let check_sizes = self.emit_check_sizes(label);
+        let symbols = self.model().symbols.iter().map(|name| field(name));
         let checks = self.emit_checks();
         quote! {
             let sizes = Sizes { #(#sizes),* };
             #check_sizes
+            footprint(#(sizes.#symbols),*).check::<E, D, T>(#label)?;
             let inputs = Inputs { #(#inputs,)* __types: p::PhantomData };
             let data = (#(#data,)*);
             let call = Call::<E> { sizes, inputs, data };
