@@ -18,7 +18,7 @@ use crate::{Backend, Element, Error, memory::there_is_memory, sizes::product};
 ///         Entry::Repeat(3, &[Entry::Take(0), Entry::Free(1), Entry::Free(0), Entry::Take(1), Entry::Free(0)]),
 ///     ],
 /// );
-/// assert_eq!(ROUNDS, Footprint { kept: 32, forward: 32, inference: 12, backward: 12 });
+/// assert_eq!(ROUNDS, Footprint { kept: 32, forward: 32, inference: 10, backward: 12 });
 /// assert_eq!(ROUNDS.bytes::<f32>(), 4 * (32 + 12));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
