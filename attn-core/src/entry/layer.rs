@@ -21,7 +21,7 @@ pub trait Layer<X> {
     /// Runs the layer as `run` says.
     ///
     /// # Errors
-    /// Those of the layer itself.
+    /// The errors of the layer itself.
     fn run(&self, x: X, run: ForwardOptions<'_>) -> Result<Self::Output, Error<Self::Err>>;
 }
 
@@ -47,7 +47,7 @@ impl<'a, L> Composed<'a, L> {
     /// As the layer's own.
     ///
     /// # Errors
-    /// Those of the layer itself.
+    /// The errors of the layer itself.
     pub fn try_forward<X>(&self, x: X) -> Result<L::Output, Error<L::Err>>
     where
         L: Layer<X>,
@@ -71,7 +71,7 @@ impl<'a, L> Composed<'a, L> {
     /// As the layer's own.
     ///
     /// # Errors
-    /// Those of the layer itself.
+    /// The errors of the layer itself.
     pub fn try_forward_mut<X>(&mut self, x: X) -> Result<L::Output, Error<L::Err>>
     where
         L: Layer<X>,

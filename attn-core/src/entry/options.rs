@@ -46,7 +46,7 @@ impl ForwardOptions<'_> {
     /// The output of an attention. Its weights are kept if there is a recorder.
     ///
     /// # Errors
-    /// That of the layer.
+    /// The error of the layer.
     pub fn output<Output, Weights: Looked, Dev>(
         self,
         attended: Result<Attended<Output, Weights>, Error<Dev>>,
@@ -65,7 +65,7 @@ pub type Attended<Output, Weights> = (Output, Option<Weights>);
 /// The output alone.
 ///
 /// # Errors
-/// That of the layer.
+/// The error of the layer.
 pub fn output<Output, Weights, Dev>(
     attended: Result<Attended<Output, Weights>, Error<Dev>>,
 ) -> Result<Output, Error<Dev>> {
@@ -75,7 +75,7 @@ pub fn output<Output, Weights, Dev>(
 /// The output alone, or the error of the device, as dfdx's traits return it.
 ///
 /// # Errors
-/// That of the device.
+/// The error of the device.
 ///
 /// # Panics
 /// On every other error of the layer.
@@ -89,7 +89,7 @@ pub fn into_device<Output, Weights, Dev: Debug + Display>(
 /// The output and the weights of [`ForwardOptions::COMPOSED`].
 ///
 /// # Errors
-/// That of the layer.
+/// The error of the layer.
 ///
 /// # Panics
 /// If the layer ran in its fused form.

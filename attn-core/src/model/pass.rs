@@ -113,7 +113,7 @@ impl<'a, T> Pass<'a, T> {
     /// A declared layer in the form of this pass: of the input that `input` makes with the tape.
     ///
     /// # Errors
-    /// That of the layer.
+    /// The error of the layer.
     pub fn layer<L, X, S: Shape, E: Element, D: Backend<E>>(
         &mut self,
         layer: &L,

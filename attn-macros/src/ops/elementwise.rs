@@ -192,20 +192,21 @@ impl Op for Elementwise {
             quote!(#method(&#x, (#number) as f64))
         };
         match &self.expr {
+            Expr::Binary(op, _, by) => match (op, &**by) {
+                (Binary::Mul, Expr::Float(by)) => with_number("scale", by),
+                (Binary::Add, Expr::Float(by)) => with_number("shift", by),
+                _ => self.of_two(of, &format!("{op:?}").to_lowercase()),
+            },
             Expr::Unary(op, _) => {
                 let nn = of.nn();
                 let ty = format_ident!("{}", function_type(*op));
                 quote!(activate::<#nn::#ty, _, _, _>(&#x))
             }
-            Expr::Binary(Binary::Mul, _, by) => match &**by {
-                Expr::Float(by) => with_number("scale", by),
-                _ => self.of_two(of, "mul"),
-            },
-            Expr::Binary(Binary::Add, _, by) => match &**by {
-                Expr::Float(by) => with_number("shift", by),
-                _ => self.of_two(of, "add"),
-            },
-            _ => self.of_two(of, "sub"),
+            // No operation of a declaration is another expression: the line would not compile.
+            other => {
+                let text = other.to_string();
+                quote!(elementwise(#text))
+            }
         }
     }
 
@@ -241,19 +242,18 @@ impl Elementwise {
     }
 }
 
-/// The type of a function in `attn::nn`.
-fn function_type(op: Unary) -> &'static str {
+/// The type of a function in `attn::nn`. A function that has none there does not compile.
+fn function_type(op: Unary) -> String {
     match op {
-        Unary::Activation(activation) => activation.ty(),
-        Unary::Sigmoid => "Sigmoid",
-        _ => "Tanh",
+        Unary::Activation(activation) => activation.ty().to_owned(),
+        other => format!("{other:?}"),
     }
 }
 
 /// An operation for people.
 fn label(expr: &Expr) -> String {
     match expr {
-        Expr::Unary(op, _) => function_type(*op).to_owned(),
+        Expr::Unary(op, _) => function_type(*op),
         Expr::Binary(op, _, by) => {
             let sign = op.symbol().map_or("", |(sign, _)| sign);
             match &**by {

@@ -90,7 +90,7 @@ fn with_vectors(mut found: Vec<TokenStream>, ty: &str) -> [TokenStream; 3] {
 
 // Gradients.
 impl LayerNode<'_> {
-    /// That of an operand, as an argument of what adds to a gradient.
+    /// The gradient of an operand, as the target that a derivative writes or adds to.
     pub(crate) fn target(&self, to: GradTarget) -> TokenStream {
         let (buffer, mode) = match to {
             GradTarget::Input(id) => {
@@ -106,7 +106,7 @@ impl LayerNode<'_> {
         quote!(&mut p::Target::array(&mut #name, p::WriteMode::#mode))
     }
 
-    /// That of an operand, to overwrite.
+    /// The gradient of an operand, as a matrix to overwrite.
     pub(crate) fn gradient_mut(&self, operand: usize) -> TokenStream {
         let id = self.node.operands[operand];
         let name = self.fused.gradient_name(id);
@@ -119,7 +119,7 @@ impl LayerNode<'_> {
         }
     }
 
-    /// Those of all operands, to overwrite at once. For parts of one array, a line takes that apart:
+    /// The gradients of all operands, as matrices to overwrite at once. If they are parts of one array, a line splits it:
     /// `let [_, to_k, to_v] = d_q_k_v.parts_mut();`
     fn gradients_mut(&self, lines: &mut TrackedCode) -> Vec<TokenStream> {
         let steps = self.fused.steps;
