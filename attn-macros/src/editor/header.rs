@@ -4,7 +4,7 @@ use proc_macro2::{Delimiter, Ident, TokenTree};
 
 use super::names::{Names, Scope, is_constant, is_name, size};
 use super::tokens::Tokens;
-use crate::spec::keys::{ArgKind, Key, Kind, Word};
+use crate::spec::keys::{ArgKind, Key, KeyKind, Word};
 
 /// `key = value`, or a part of it: both may be missing.
 pub(super) struct Entry {
@@ -86,14 +86,14 @@ pub(super) fn walk_value(
     sizes: Option<Scope>,
 ) {
     match key.kind {
-        Kind::Size | Kind::Number => size(names, &value, sizes),
-        Kind::Word(_) | Kind::Mask(_) | Kind::Claims(_) => {
+        KeyKind::Size | KeyKind::Number => size(names, &value, sizes),
+        KeyKind::Word(_) | KeyKind::Mask(_) | KeyKind::Claims(_) => {
             walk_words(names, key, value, sizes);
         }
-        Kind::Projections => walk_projections(names, value),
-        Kind::Type => names.ty(value.rest()),
+        KeyKind::Projections => walk_projections(names, value),
+        KeyKind::Type => names.ty(value.rest()),
         // Its axes are names of a model, which walks them itself.
-        Kind::Shape => {}
+        KeyKind::Shape => {}
     }
 }
 

@@ -10,7 +10,7 @@ use super::header::arguments_of;
 use super::names::is_name;
 use crate::ops::{OPERATIONS, Operation};
 use crate::spec::body::{FUNCTIONS, FunctionKind};
-use crate::spec::keys::{INITIALIZER, KEYS, Key, Kind, Word};
+use crate::spec::keys::{INITIALIZER, KEYS, Key, KeyKind, Word};
 
 /// A name, and its documentation.
 type Named = (&'static str, String);
@@ -58,7 +58,7 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
         let doc = format!("{}: {}", operation.signature, operation.doc);
         (operation.name, doc)
     });
-    let sizes = KEYS.iter().filter(|key| matches!(key.kind, Kind::Size));
+    let sizes = KEYS.iter().filter(|key| matches!(key.kind, KeyKind::Size));
     let functions = FUNCTIONS.iter().map(|function| {
         let doc = format!("`{}`", function.usage());
         (function.name, doc)
@@ -162,7 +162,7 @@ fn named_key(key: &Key) -> Named {
 fn words(key: &'static Key) -> Vec<Named> {
     let named = |word: &Word| (word.name, format!("`{}`: {}", word.usage(), word.doc));
     match key.kind {
-        Kind::Projections => said(&PROJECTIONS).collect(),
+        KeyKind::Projections => said(&PROJECTIONS).collect(),
         _ => key.words().iter().map(named).collect(),
     }
 }

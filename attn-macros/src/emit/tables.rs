@@ -8,7 +8,7 @@ use quote::ToTokens;
 use crate::diag::Diagnostics;
 use crate::markdown::Table;
 use crate::score::{Expr, builtin};
-use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key, Kind, Word};
+use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key, KeyKind, Word};
 use crate::spec::parse_mask;
 
 /// Every key with its values, and the words of the body, as Markdown.
@@ -44,7 +44,7 @@ fn with_definition(doc: &str, definition: Option<Expr>) -> String {
 
 /// The definition of a word, in the language of a body.
 fn definition(key: &'static Key, word: &'static Word) -> Option<Expr> {
-    let Kind::Mask(words) = &key.kind else {
+    let KeyKind::Mask(words) = &key.kind else {
         return builtin::of_score(word.name);
     };
     let sizes = word.args.iter();
@@ -67,13 +67,13 @@ fn values(key: &Key) -> String {
         names.join(", ")
     };
     match key.kind {
-        Kind::Size => "a size".to_owned(),
-        Kind::Number => "a number".to_owned(),
-        Kind::Word(list) => words(list),
-        Kind::Mask(list) => format!("{}, combined by `&`, `|`, `!`, `( )`", words(list)),
-        Kind::Claims(list) => format!("{}, combined by `&`", words(list)),
-        Kind::Projections => "`true`, `false`, a list of `q`, `k`, `v`, `o`".to_owned(),
-        Kind::Type => "a type".to_owned(),
-        Kind::Shape => "a shape".to_owned(),
+        KeyKind::Size => "a size".to_owned(),
+        KeyKind::Number => "a number".to_owned(),
+        KeyKind::Word(list) => words(list),
+        KeyKind::Mask(list) => format!("{}, combined by `&`, `|`, `!`, `( )`", words(list)),
+        KeyKind::Claims(list) => format!("{}, combined by `&`", words(list)),
+        KeyKind::Projections => "`true`, `false`, a list of `q`, `k`, `v`, `o`".to_owned(),
+        KeyKind::Type => "a type".to_owned(),
+        KeyKind::Shape => "a shape".to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 
 use super::{listed, quoted};
-use crate::score::prove::{Counterexample, Place, Truths};
+use crate::score::prove::{Counterexample, QueryPoint, Truths};
 use crate::spec::text;
 
 pub(crate) const CLAIM_ENDS: &str = "expected a claim after `&`, found the end";
@@ -21,7 +21,7 @@ pub(crate) fn claim_fails(
     mask_reads: Reads,
     found: &Counterexample,
 ) -> String {
-    let Place {
+    let QueryPoint {
         b,
         h,
         q_idx,

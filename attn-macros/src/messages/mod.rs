@@ -10,8 +10,8 @@ use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::Expr;
 
-use crate::spec::elsewhere::{Place as Stands, instead_of};
-use crate::spec::keys::{Arg, ArgKind, KEYS, Key, Kind, Word, nearest, owner_of};
+use crate::spec::elsewhere::{NamePosition as Stands, instead_of};
+use crate::spec::keys::{Arg, ArgKind, KEYS, Key, KeyKind, Word, nearest, owner_of};
 use crate::spec::{Real, Size, not_constant, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
@@ -96,18 +96,18 @@ fn did_you_mean(near: Option<&str>, otherwise: impl FnOnce() -> String) -> Strin
 /// `key = value`, with a value that the key takes.
 pub(crate) fn example(key: &Key) -> String {
     let value = match key.kind {
-        Kind::Size if key.name.contains("heads") => "8".to_owned(),
-        Kind::Size if key.name == "d_model" || key.name == "d_context" => "512".to_owned(),
-        Kind::Size => "64".to_owned(),
+        KeyKind::Size if key.name.contains("heads") => "8".to_owned(),
+        KeyKind::Size if key.name == "d_model" || key.name == "d_context" => "512".to_owned(),
+        KeyKind::Size => "64".to_owned(),
         // A probability, a factor, a bound.
-        Kind::Number => "0.1".to_owned(),
-        Kind::Word(words) | Kind::Mask(words) | Kind::Claims(words) => words
+        KeyKind::Number => "0.1".to_owned(),
+        KeyKind::Word(words) | KeyKind::Mask(words) | KeyKind::Claims(words) => words
             .iter()
             .find(|word| word.name != "none")
             .map_or_else(String::new, |word| word.name.to_owned()),
-        Kind::Projections => "false".to_owned(),
-        Kind::Type => "Linear<8, 3>".to_owned(),
-        Kind::Shape => "[batch, seq, 8]".to_owned(),
+        KeyKind::Projections => "false".to_owned(),
+        KeyKind::Type => "Linear<8, 3>".to_owned(),
+        KeyKind::Shape => "[batch, seq, 8]".to_owned(),
     };
     format!("{} = {value}", key.name)
 }
@@ -256,7 +256,7 @@ pub(crate) fn no_constant(key: &Key, name: &Ident) -> String {
     };
     let constant = name.to_string().to_uppercase();
     let ty = match key.kind {
-        Kind::Number => "f64",
+        KeyKind::Number => "f64",
         _ => "usize",
     };
     format!(

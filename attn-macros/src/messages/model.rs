@@ -7,7 +7,7 @@ use proc_macro2::{Ident, TokenStream};
 pub(crate) use elsewhere::*;
 
 use super::{did_you_mean, example, listed, nearest_key, quoted};
-use crate::model::types::{Kind, Type};
+use crate::model::types::{Type, ValueKind};
 use crate::ops::{OPERATIONS, Operation};
 use crate::score::prove::Verdict;
 use crate::spec::keys::nearest;
@@ -133,7 +133,7 @@ pub(crate) fn unknown_kind(found: &Ident) -> String {
     )
 }
 
-pub(crate) fn number_of_axes(kind: Kind, found: usize, least: usize, most: usize) -> String {
+pub(crate) fn number_of_axes(kind: ValueKind, found: usize, least: usize, most: usize) -> String {
     format!(
         "expected {least} to {most} axes in `{}[..]`, found {found}",
         kind.prefix()

@@ -2,7 +2,7 @@
 
 use super::emit::operation_name;
 use super::graph::{Field, Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
-use super::types::{Axis, Kind};
+use super::types::{Axis, ValueKind};
 use crate::messages::model as messages;
 use crate::ops::Decode;
 
@@ -66,7 +66,7 @@ impl<'m> Tokens<'m> {
         names.sort_unstable();
         names.dedup();
         let ty = &self.model.value(self.input).ty;
-        if ty.kind == Kind::Ids && names.len() == axes.len() && !axes.is_empty() {
+        if ty.kind == ValueKind::Ids && names.len() == axes.len() && !axes.is_empty() {
             Ok(())
         } else {
             Err(messages::session_input(ty))

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use super::graph::{Block, Derivative, Node, Region, Repeat, Step, ValueId};
-use super::types::Kind;
+use super::types::ValueKind;
 use crate::ops::{Gradient, Op};
 
 /// The derivative of a block.
@@ -253,7 +253,7 @@ impl<'m, O: Derivative + ?Sized> Diff<'m, O> {
 
     /// Adds a gradient as it is.
     fn share(&mut self, value: ValueId, from: GradSource, lines: &mut Vec<BackwardStep<'m, O>>) {
-        if self.block.value(value).ty.kind != Kind::Floats {
+        if self.block.value(value).ty.kind != ValueKind::Floats {
             return;
         }
         if !self.is_whole(value) {

@@ -107,7 +107,7 @@ pub(crate) struct Opaque {
 
 /// Where the parameters of an operation are.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ParamPath {
     pub(crate) module: ModuleId,
     pub(crate) field: String,
 }
@@ -138,7 +138,7 @@ pub(crate) struct Node<O: ?Sized = dyn Op> {
 
 /// A loop over sets of parameters.
 pub(crate) struct Repeat<O: ?Sized = dyn Op> {
-    pub(crate) place: Place,
+    pub(crate) place: ParamPath,
     pub(crate) module: ModuleId,
     pub(crate) count: Size,
     pub(crate) share: bool,
@@ -280,14 +280,14 @@ impl Model {
     }
 
     /// `blocks.attention`
-    pub(crate) fn path(&self, place: &Place) -> String {
+    pub(crate) fn path(&self, place: &ParamPath) -> String {
         match place.module {
             ModuleId(0) => place.field.clone(),
             module => format!("{}.{}", self.module(module).var, place.field),
         }
     }
 
-    pub(crate) fn layer(&self, place: &Place) -> Option<&Submodule> {
+    pub(crate) fn layer(&self, place: &ParamPath) -> Option<&Submodule> {
         let fields = &self.module(place.module).fields;
         let field = fields.iter().find(|field| field.name == place.field);
         field.map(|field| &field.layer)

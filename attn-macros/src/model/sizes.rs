@@ -10,7 +10,7 @@ use super::constants::Constants;
 use super::syntax::SizeDraft;
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
-use crate::spec::keys::{Key, Kind, nearest};
+use crate::spec::keys::{Key, KeyKind, nearest};
 use crate::spec::{parse_size, value::Size};
 
 /// The sizes that the header declares.
@@ -162,8 +162,8 @@ fn is_no_key(name: &Ident, value: &TokenStream, cx: &Diagnostics) -> bool {
     };
     let text = value.to_string();
     let is_value = match key.kind {
-        Kind::Size | Kind::Type | Kind::Shape => false,
-        Kind::Number => text.parse::<f64>().is_ok() && text.parse::<u64>().is_err(),
+        KeyKind::Size | KeyKind::Type | KeyKind::Shape => false,
+        KeyKind::Number => text.parse::<f64>().is_ok() && text.parse::<u64>().is_err(),
         _ => {
             let first = value.clone().into_iter().next();
             let first = first.map(|token| token.to_string()).unwrap_or_default();

@@ -10,12 +10,12 @@ use crate::spec::Size;
 /// The type of a value, as a user writes it: `[batch, seq, 512]`, `ids[batch, seq]`, `lens[batch]`, `bool[batch, seq]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Type {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ValueKind,
     pub(crate) axes: Vec<Axis>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     Floats,
     /// Tokens, documents.
     Ids,
@@ -34,14 +34,14 @@ pub(crate) enum Axis {
 }
 
 impl Type {
-    pub(crate) fn new(kind: Kind, axes: &[Axis]) -> Self {
+    pub(crate) fn new(kind: ValueKind, axes: &[Axis]) -> Self {
         let axes = axes.to_vec();
         Type { kind, axes }
     }
 
     pub(crate) fn floats(axes: Vec<Axis>) -> Self {
         Type {
-            kind: Kind::Floats,
+            kind: ValueKind::Floats,
             axes,
         }
     }
@@ -137,14 +137,14 @@ pub(crate) fn tuple<T: ToString>(parts: &[T]) -> String {
     }
 }
 
-impl Kind {
+impl ValueKind {
     /// The word before the brackets.
     pub(crate) fn prefix(self) -> &'static str {
         match self {
-            Kind::Floats => "",
-            Kind::Ids => "ids",
-            Kind::Lens => "lens",
-            Kind::Bools => "bool",
+            ValueKind::Floats => "",
+            ValueKind::Ids => "ids",
+            ValueKind::Lens => "lens",
+            ValueKind::Bools => "bool",
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::graph::AttentionLayer;
 use crate::graph::steps::Steps;
 use crate::messages::model as messages;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
-use crate::model::graph::{Model, Place};
+use crate::model::graph::{Model, ParamPath};
 use crate::score::prove::Verdict;
 use crate::score::{Expr, Var};
 use crate::spec::keys::KEYS;
@@ -28,7 +28,7 @@ pub(super) static ATTENTION: Operation = Operation {
 
 /// The operands: `x`, the context if it has one, data of the call.
 pub(crate) struct Attention {
-    pub(crate) place: Place,
+    pub(crate) place: ParamPath,
     /// Among the attentions of the model.
     pub(crate) index: usize,
     /// Whether the keys are those of another sequence.

@@ -13,14 +13,14 @@ use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::model::syntax::first;
 use crate::spec::Real;
-use crate::spec::keys::{Key, Kind};
+use crate::spec::keys::{Key, KeyKind};
 use crate::spec::parse::Value;
 
 pub(super) static DROPOUT: Operation = Operation {
     name: "dropout",
     keys: &[Key {
         name: "p",
-        kind: Kind::Number,
+        kind: KeyKind::Number,
         default: "required",
         doc: "Probability, at least 0 and less than 1, with which a number is dropped. It acts in `forward_mut` on a traced tensor.",
     }],

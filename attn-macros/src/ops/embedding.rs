@@ -9,7 +9,7 @@ use super::{
     Saved,
 };
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
-use crate::model::graph::{Model, Place, ValueId};
+use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::spec::{Real, Size};
 
@@ -78,7 +78,7 @@ impl Layer for Table {
 }
 
 struct Embedding {
-    place: Place,
+    place: ParamPath,
     vocab: Size,
 }
 

@@ -9,9 +9,9 @@ use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved,
 };
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
-use crate::model::graph::{Model, Place, ValueId};
+use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Frame, Lowering};
-use crate::spec::keys::{Key, Kind, Word};
+use crate::spec::keys::{Key, KeyKind, Word};
 use crate::spec::{Real, Size};
 
 pub(super) static FEED_FORWARD: Operation = Operation {
@@ -20,7 +20,7 @@ pub(super) static FEED_FORWARD: Operation = Operation {
         layer::size("hidden", "required", "Width of the hidden layer."),
         Key {
             name: "activation",
-            kind: Kind::Word(&ACTIVATIONS),
+            kind: KeyKind::Word(&ACTIVATIONS),
             default: "`gelu`",
             doc: "The nonlinearity. With a gate there are three projections, without biases.",
         },
@@ -156,7 +156,7 @@ impl Layer for TwoLayers {
 }
 
 struct FeedForward {
-    place: Place,
+    place: ParamPath,
     width: Size,
     hidden: Size,
     gated: bool,

@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 
-use crate::spec::keys::{INITS, Key, Kind};
+use crate::spec::keys::{INITS, Key, KeyKind};
 use crate::spec::{Real, Size};
 
 /// A module of `attn::nn` among the layers of a model.
@@ -29,7 +29,7 @@ pub(super) fn label(name: &str, sizes: &[&Size]) -> String {
 pub(super) const fn size(name: &'static str, default: &'static str, doc: &'static str) -> Key {
     Key {
         name,
-        kind: Kind::Size,
+        kind: KeyKind::Size,
         default,
         doc,
     }
@@ -38,7 +38,7 @@ pub(super) const fn size(name: &'static str, default: &'static str, doc: &'stati
 pub(super) const fn init(default: &'static str, doc: &'static str) -> Key {
     Key {
         name: "init",
-        kind: Kind::Word(INITS),
+        kind: KeyKind::Word(INITS),
         default,
         doc,
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::emit::ExecMode;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
-use crate::model::graph::{Model, Place, ValueId};
+use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::spec::{Real, Size};
 
@@ -77,7 +77,7 @@ impl Layer for Table {
 
 /// Of the axes of its operand.
 struct LearnedPosition {
-    place: Place,
+    place: ParamPath,
     max_len: Size,
 }
 

@@ -9,11 +9,11 @@ use super::{
 };
 use crate::messages::model as messages;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
-use crate::model::graph::{Model, Place, ValueId};
+use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Frame, Lowering, is_without_bias};
 use crate::model::syntax::first;
 use crate::model::types::{Axis, Type};
-use crate::spec::keys::{Key, Kind, Word};
+use crate::spec::keys::{Key, KeyKind, Word};
 use crate::spec::{Real, Size};
 
 pub(super) static LINEAR: Operation = Operation {
@@ -22,7 +22,7 @@ pub(super) static LINEAR: Operation = Operation {
         layer::size("out", "required", "Width of the result."),
         Key {
             name: "bias",
-            kind: Kind::Word(TRUTHS),
+            kind: KeyKind::Word(TRUTHS),
             default: "`true`",
             doc: "Whether a learned bias is added.",
         },
@@ -140,7 +140,7 @@ impl Layer for Affine {
 
 struct Linear {
     /// That of the layer, or of the embedding whose table is the weight.
-    place: Place,
+    place: ParamPath,
     tied: bool,
 }
 

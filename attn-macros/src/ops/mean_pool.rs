@@ -10,7 +10,7 @@ use crate::messages::model as messages;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Frame, Lowering};
-use crate::model::types::{Axis, Kind, Type};
+use crate::model::types::{Axis, Type, ValueKind};
 
 pub(super) static MEAN_POOL: Operation = Operation {
     name: "mean_pool",
@@ -31,7 +31,7 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
 /// One vector out of a sequence of them, of which some may be padding.
 pub(super) struct Pool {
     /// The kind of the second operand, if there is one.
-    padding: Option<Kind>,
+    padding: Option<ValueKind>,
 }
 
 impl Pool {
@@ -73,7 +73,7 @@ impl Pool {
 
     /// Lengths are those of the sequences at most.
     pub(super) fn check(&self, of: &FusedNode<'_>, name: &str) -> Option<TokenStream> {
-        let is_lens = self.padding == Some(Kind::Lens);
+        let is_lens = self.padding == Some(ValueKind::Lens);
         is_lens.then(|| {
             let len = of.length(0);
             let lens = of.input(1);
@@ -85,7 +85,7 @@ impl Pool {
     pub(super) fn counted(&self, of: &FusedNode<'_>) -> TokenStream {
         match self.padding {
             None => quote!(p::Counted::All),
-            Some(Kind::Bools) => {
+            Some(ValueKind::Bools) => {
                 let marks = of.input(1);
                 quote!(p::Counted::Where(&call.inputs.#marks))
             }
@@ -103,17 +103,17 @@ fn padding_kind(
     call: &CallSite<'_>,
     x: &Type,
     padding: ValueId,
-) -> Option<Kind> {
+) -> Option<ValueKind> {
     if x.axes.len() != 3 {
         let takes = "[batch, seq, d_model], and lens[batch] or bool[batch, seq]";
         lowering.takes(call.at, takes, x);
         return None;
     }
     let found = lowering.ty(padding).clone();
-    let lens = Type::new(Kind::Lens, &x.axes[..1]);
-    let mask = Type::new(Kind::Bools, &x.axes[..2]);
+    let lens = Type::new(ValueKind::Lens, &x.axes[..1]);
+    let mask = Type::new(ValueKind::Bools, &x.axes[..2]);
     let message = || messages::padding_of_pool(call.operation, &lens, &mask, &found);
-    let expected = if found.kind == Kind::Bools {
+    let expected = if found.kind == ValueKind::Bools {
         &mask
     } else {
         &lens

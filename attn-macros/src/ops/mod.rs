@@ -30,7 +30,7 @@ use proc_macro2::{Ident, TokenStream};
 
 use crate::markdown::Table;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
-use crate::model::graph::{Model, Place, ValueId};
+use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Arguments, Frame, Lowering};
 use crate::model::syntax::Call;
 use crate::spec::keys::{Key, Word};
@@ -241,7 +241,7 @@ pub(crate) enum Fusion<'o> {
     Elementwise(&'o Elementwise),
     Dropout(&'o Real),
     /// A norm, of the layer at this place.
-    Norm(&'o Place),
+    Norm(&'o ParamPath),
 }
 
 /// How a session goes on.
@@ -257,14 +257,20 @@ pub(crate) enum Decode {
 
 /// How rows of a learned table are found.
 pub(crate) enum Lookup<'o> {
-    ById { table: &'o Place, vocab: &'o Size },
-    ByPosition { table: &'o Place, max_len: &'o Size },
+    ById {
+        table: &'o ParamPath,
+        vocab: &'o Size,
+    },
+    ByPosition {
+        table: &'o ParamPath,
+        max_len: &'o Size,
+    },
 }
 
 /// An operation for people.
 pub(crate) enum Label<'o> {
     /// The layer at this place.
-    Layer(&'o Place),
+    Layer(&'o ParamPath),
     Text(String),
 }
 

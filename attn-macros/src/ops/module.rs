@@ -8,12 +8,12 @@ use super::{
 };
 use crate::messages::model as messages;
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
-use crate::model::graph::{Model, Opaque, Place, Submodule, ValueId};
+use crate::model::graph::{Model, Opaque, ParamPath, Submodule, ValueId};
 use crate::model::lower::{Arguments, Frame, Lowering};
 use crate::model::signature::parse_type;
 use crate::model::sizes;
 use crate::model::syntax::first;
-use crate::model::types::{Kind, Type};
+use crate::model::types::{Type, ValueKind};
 use crate::spec::keys::{self, Key};
 use crate::spec::text;
 
@@ -22,13 +22,13 @@ pub(super) static MODULE: Operation = Operation {
     keys: &[
         Key {
             name: "type",
-            kind: keys::Kind::Type,
+            kind: keys::KeyKind::Type,
             default: "required",
             doc: "What `build_module` takes: a builder of dfdx, a tuple, a layer of `attention!`, another model.",
         },
         Key {
             name: "out",
-            kind: keys::Kind::Shape,
+            kind: keys::KeyKind::Shape,
             default: "required",
             doc: "The shape of its result: `[batch, seq, d_model]`.",
         },
@@ -99,7 +99,7 @@ fn declared_output(lowering: &mut Lowering<'_>, at: &Ident, arguments: &Argument
         return None;
     };
     let ty = lowering.declared_type(&draft)?;
-    if ty.kind != Kind::Floats {
+    if ty.kind != ValueKind::Floats {
         lowering.error(first(tokens), messages::output_of_indices(&ty));
         return None;
     }
@@ -107,7 +107,7 @@ fn declared_output(lowering: &mut Lowering<'_>, at: &Ident, arguments: &Argument
 }
 
 /// The operands: any.
-struct Module(Place);
+struct Module(ParamPath);
 
 impl Op for Module {
     fn properties(&self) -> Properties<'_> {

@@ -9,9 +9,9 @@ use super::{
     Properties, Saved,
 };
 use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
-use crate::model::graph::{Model, Place, ValueId};
+use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Frame, Lowering};
-use crate::spec::keys::{Key, Kind};
+use crate::spec::keys::{Key, KeyKind};
 use crate::spec::parse::Value;
 use crate::spec::{Real, Size};
 
@@ -38,7 +38,7 @@ pub(super) static RMS_NORM: Operation = Operation {
 pub(super) const fn epsilon(default: &'static str) -> Key {
     Key {
         name: "epsilon",
-        kind: Kind::Number,
+        kind: KeyKind::Number,
         default,
         doc: "Positive: keeps the divisor away from 0.",
     }
@@ -130,7 +130,7 @@ impl Layer for Gain {
 
 struct Normalize {
     norm: Norm,
-    place: Place,
+    place: ParamPath,
 }
 
 impl Op for Normalize {

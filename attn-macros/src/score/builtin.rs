@@ -1,7 +1,7 @@
 //! The built-in masks, score modifications and normalizers of a score alone, each a definition in the language.
 
 use super::{Binary, Data, Expr, Unary, Var};
-use crate::spec::{Align, Atom, Mask, Real, Size};
+use crate::spec::{Align, Atom, MaskExpr, Real, Size};
 
 fn q_idx() -> Expr {
     Var::QIdx.into()
@@ -12,12 +12,12 @@ fn kv_idx() -> Expr {
 }
 
 /// The predicate of a mask: `true` where a query attends.
-pub(crate) fn mask(mask: &Mask) -> Expr {
+pub(crate) fn mask(mask: &MaskExpr) -> Expr {
     match mask {
-        Mask::Atom(word) => atom(word),
-        Mask::Not(a) => !self::mask(a),
-        Mask::And(a, b) => self::mask(a) & self::mask(b),
-        Mask::Or(a, b) => self::mask(a) | self::mask(b),
+        MaskExpr::Atom(word) => atom(word),
+        MaskExpr::Not(a) => !self::mask(a),
+        MaskExpr::And(a, b) => self::mask(a) & self::mask(b),
+        MaskExpr::Or(a, b) => self::mask(a) | self::mask(b),
     }
 }
 

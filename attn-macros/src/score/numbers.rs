@@ -7,10 +7,10 @@ use super::{Binary, Expr, Unary};
 /// The numbers of the expressions so far. An operation is known by its kind and the numbers of its operands, so that no expression
 /// is compared as a whole.
 #[derive(Default)]
-pub(super) struct Numbers<'e>(BTreeMap<(Kind<'e>, Vec<usize>), usize>);
+pub(super) struct Numbers<'e>(BTreeMap<(ExprKey<'e>, Vec<usize>), usize>);
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Kind<'e> {
+enum ExprKey<'e> {
     Unary(Unary),
     Binary(Binary),
     Select,
@@ -29,10 +29,10 @@ impl<'e> Numbers<'e> {
     /// The same, for the numbers of the operands.
     pub(super) fn of_operation(&mut self, expr: &'e Expr, operands: Vec<usize>) -> usize {
         let kind = match expr {
-            Expr::Unary(op, _) => Kind::Unary(*op),
-            Expr::Binary(op, ..) => Kind::Binary(*op),
-            Expr::Select(..) => Kind::Select,
-            leaf => Kind::Leaf(leaf),
+            Expr::Unary(op, _) => ExprKey::Unary(*op),
+            Expr::Binary(op, ..) => ExprKey::Binary(*op),
+            Expr::Select(..) => ExprKey::Select,
+            leaf => ExprKey::Leaf(leaf),
         };
         let next = self.0.len();
         *self.0.entry((kind, operands)).or_insert(next)

@@ -13,7 +13,7 @@ use super::parse::{Draft, Entry, Value};
 use super::value::{Constant, Real, Size};
 use super::word::Call;
 use super::{
-    Assertion, Atom, Init, Mask, Normalizer, Position, Projections, QkNorm, Score, Spec, text,
+    Assertion, Atom, Init, MaskExpr, Normalizer, Position, Projections, QkNorm, Score, Spec, text,
 };
 use crate::diag::Diagnostics;
 use crate::messages;
@@ -117,7 +117,7 @@ impl Checker<'_> {
             head_dim,
             value_head_dim,
             d_context,
-            mask: mask.unwrap_or_else(Mask::none),
+            mask: mask.unwrap_or_else(MaskExpr::none),
             score,
             position: Position::None,
             qk_norm,
@@ -482,11 +482,11 @@ impl Checker<'_> {
     }
 
     /// `None` if the mask is not known, for a mistake that is reported.
-    fn mask(&mut self, cross: bool) -> Option<Mask> {
+    fn mask(&mut self, cross: bool) -> Option<MaskExpr> {
         let (mask, complete) = match self.entry("mask").map(|entry| &entry.value) {
             Some(Value::Mask { mask, complete }) => (mask.clone(), *complete),
             Some(_) => return None,
-            None => return Some(Mask::none()),
+            None => return Some(MaskExpr::none()),
         };
         for atom in mask.atoms() {
             self.mask_word(atom, cross);

@@ -5,7 +5,7 @@ use quote::ToTokens;
 
 use super::Spec;
 use super::keys::{Key, Word};
-use super::mask::{Atom, Mask};
+use super::mask::{Atom, MaskExpr};
 use super::word::{self, Call};
 use crate::diag::Diagnostics;
 use crate::messages;
@@ -83,7 +83,7 @@ pub(super) struct Masked<'a> {
 impl Masked<'_> {
     /// Reports `claim` unless it is proved.
     pub(super) fn check(&self, claim: &Call, cx: &Diagnostics) {
-        let word = Mask::Atom(Atom {
+        let word = MaskExpr::Atom(Atom {
             call: claim.clone(),
         });
         let mut subject = self.spec.subject(&self.predicate);

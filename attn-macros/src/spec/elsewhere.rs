@@ -2,7 +2,7 @@
 
 /// The place of an unknown name.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum NamePosition {
     /// A key of a layer, in `attention!` and in `model!`.
     Key,
     /// An operation of `model!`.
@@ -13,7 +13,7 @@ pub(crate) enum Place {
 
 /// Names whose meaning has another notation here.
 struct Form {
-    place: Place,
+    place: NamePosition,
     names: &'static [&'static str],
     /// The words of a help: what to write.
     write: &'static str,
@@ -21,7 +21,7 @@ struct Form {
 
 const fn key(names: &'static [&'static str], write: &'static str) -> Form {
     Form {
-        place: Place::Key,
+        place: NamePosition::Key,
         names,
         write,
     }
@@ -29,7 +29,7 @@ const fn key(names: &'static [&'static str], write: &'static str) -> Form {
 
 const fn operation(names: &'static [&'static str], write: &'static str) -> Form {
     Form {
-        place: Place::Operation,
+        place: NamePosition::Operation,
         names,
         write,
     }
@@ -37,14 +37,14 @@ const fn operation(names: &'static [&'static str], write: &'static str) -> Form 
 
 const fn function(names: &'static [&'static str], write: &'static str) -> Form {
     Form {
-        place: Place::Function,
+        place: NamePosition::Function,
         names,
         write,
     }
 }
 
 /// The words to write in place of the name `found`.
-pub(crate) fn instead_of(found: &str, place: Place) -> Option<&'static str> {
+pub(crate) fn instead_of(found: &str, place: NamePosition) -> Option<&'static str> {
     let found = plain(found);
     let is_found = |name: &str| plain(name) == found;
     let mut forms = FORMS.iter().filter(|form| form.place == place);
@@ -62,7 +62,7 @@ pub(crate) fn is_alias(found: &str, name: &str) -> bool {
 
 /// Every name that has another form here, with its place.
 #[cfg(test)]
-pub(crate) fn forms() -> impl Iterator<Item = (Place, &'static str)> {
+pub(crate) fn forms() -> impl Iterator<Item = (NamePosition, &'static str)> {
     FORMS
         .iter()
         .flat_map(|form| form.names.iter().map(|name| (form.place, *name)))

@@ -5,14 +5,14 @@ use super::elsewhere::is_alias;
 /// A key of `attention!`.
 pub(crate) struct Key {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: KeyKind,
     /// The default, in words.
     pub(crate) default: &'static str,
     pub(crate) doc: &'static str,
 }
 
 /// The words that may stand after the `=`.
-pub(crate) enum Kind {
+pub(crate) enum KeyKind {
     /// A positive whole number, or a constant expression for one.
     Size,
     /// A number, or a constant expression for one.
@@ -93,109 +93,109 @@ const SYMMETRIC: Arg = Arg {
 pub(crate) static KEYS: &[Key] = &[
     Key {
         name: "heads",
-        kind: Kind::Size,
+        kind: KeyKind::Size,
         default: "required",
         doc: "Number of query heads.",
     },
     Key {
         name: "d_model",
-        kind: Kind::Size,
+        kind: KeyKind::Size,
         default: "required",
         doc: "Width of the input and of the output, in total over the heads.",
     },
     Key {
         name: "kv_heads",
-        kind: Kind::Size,
+        kind: KeyKind::Size,
         default: "`heads`",
         doc: "Number of key and value heads; it divides `heads`. 1 is multi-query attention, anything between is grouped-query attention.",
     },
     Key {
         name: "head_dim",
-        kind: Kind::Size,
+        kind: KeyKind::Size,
         default: "`d_model / heads`",
         doc: "Width of a query and of a key, per head.",
     },
     Key {
         name: "value_head_dim",
-        kind: Kind::Size,
+        kind: KeyKind::Size,
         default: "`head_dim`",
         doc: "Width of a value, per head.",
     },
     Key {
         name: "d_context",
-        kind: Kind::Size,
+        kind: KeyKind::Size,
         default: "absent: self-attention",
         doc: "Width of a second input that gives keys and values: cross-attention, `forward((x, context))`.",
     },
     Key {
         name: "mask",
-        kind: Kind::Mask(MASKS),
+        kind: KeyKind::Mask(MASKS),
         default: "`none`",
         doc: "Which keys a query attends to. Masks combine by `&`, `|`, `!` and parentheses.",
     },
     Key {
         name: "ensure",
-        kind: Kind::Claims(CLAIMS),
+        kind: KeyKind::Claims(CLAIMS),
         default: "nothing",
         doc: "What the mask promises, whatever the lengths and the data: `{ causal & every_query_attends }`. Each promise is proved while the program is compiled; one that does not hold is an error with a counterexample, and so is one that cannot be decided.",
     },
     Key {
         name: "score",
-        kind: Kind::Word(SCORES),
+        kind: KeyKind::Word(SCORES),
         default: "`scaled_dot`",
         doc: "How a query and a key are compared.",
     },
     Key {
         name: "scale",
-        kind: Kind::Number,
+        kind: KeyKind::Number,
         default: "`1 / sqrt(head_dim)` for `scaled_dot`, otherwise 1",
         doc: "Positive factor on the scores.",
     },
     Key {
         name: "softcap",
-        kind: Kind::Number,
+        kind: KeyKind::Number,
         default: "none",
         doc: "Positive bound `c` on the scores: `c * tanh(score / c)`, after the scale and before a position bias.",
     },
     Key {
         name: "normalizer",
-        kind: Kind::Word(NORMALIZERS),
+        kind: KeyKind::Word(NORMALIZERS),
         default: "`softmax`",
         doc: "How scores become weights.",
     },
     Key {
         name: "position",
-        kind: Kind::Word(POSITIONS),
+        kind: KeyKind::Word(POSITIONS),
         default: "`none`",
         doc: "How the positions of a query and a key enter their score. In cross-attention both are counted from 0.",
     },
     Key {
         name: "bidirectional",
-        kind: Kind::Word(BIDIRECTIONAL),
+        kind: KeyKind::Word(BIDIRECTIONAL),
         default: "by the words of `mask`, or else required with `rel_pos_bias`",
         doc: "Whether `rel_pos_bias` tells keys after the query apart. `mask = causal`, a window that is not `symmetric`, and what `&` and `|` make of these say `false`; no mask, `padding`, `document`, `prefix_lm`, `chunked` and symmetric windows say `true`. A `fn mask` and `!` do not say. T5's `bidirectional`.",
     },
     Key {
         name: "qk_norm",
-        kind: Kind::Word(QK_NORMS),
+        kind: KeyKind::Word(QK_NORMS),
         default: "`none`",
         doc: "Normalisation of every query and key vector, per head, before the rotation and the score.",
     },
     Key {
         name: "bias",
-        kind: Kind::Projections,
+        kind: KeyKind::Projections,
         default: "`true`",
         doc: "Which projections add a learned bias: `true`, `false`, or some of them as in `[q, k, v]`.",
     },
     Key {
         name: "dropout",
-        kind: Kind::Number,
+        kind: KeyKind::Number,
         default: "0",
         doc: "Probability, at least 0 and less than 1, with which a weight is dropped after the normalizer. It acts in `forward_mut` on a traced tensor.",
     },
     Key {
         name: "init",
-        kind: Kind::Word(INITS),
+        kind: KeyKind::Word(INITS),
         default: "as `torch.nn.MultiheadAttention`",
         doc: "Distribution of the weights before training. Biases start at 0 and the gains of `qk_norm` at 1.",
     },
@@ -366,7 +366,7 @@ pub(crate) const INITS: &[Word] = &[
 /// The initializer after the `=` of a `param`, unless it is a number. It is no key: it belongs to the body.
 pub(crate) static INITIALIZER: Key = Key {
     name: "initializer",
-    kind: Kind::Word(&[
+    kind: KeyKind::Word(&[
         plain("zeros", "Every element is 0."),
         plain("ones", "Every element is 1."),
         Word {
@@ -396,8 +396,12 @@ impl Key {
     /// The words that this key knows, if it takes words.
     pub(crate) fn words(&self) -> &'static [Word] {
         match self.kind {
-            Kind::Word(words) | Kind::Mask(words) | Kind::Claims(words) => words,
-            Kind::Size | Kind::Number | Kind::Projections | Kind::Type | Kind::Shape => &[],
+            KeyKind::Word(words) | KeyKind::Mask(words) | KeyKind::Claims(words) => words,
+            KeyKind::Size
+            | KeyKind::Number
+            | KeyKind::Projections
+            | KeyKind::Type
+            | KeyKind::Shape => &[],
         }
     }
 }

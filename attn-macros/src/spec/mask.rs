@@ -13,11 +13,11 @@ use crate::messages;
 
 /// The keys that a query attends to.
 #[derive(Clone, Debug)]
-pub(crate) enum Mask {
+pub(crate) enum MaskExpr {
     Atom(Atom),
-    Not(Box<Mask>),
-    And(Box<Mask>, Box<Mask>),
-    Or(Box<Mask>, Box<Mask>),
+    Not(Box<MaskExpr>),
+    And(Box<MaskExpr>, Box<MaskExpr>),
+    Or(Box<MaskExpr>, Box<MaskExpr>),
 }
 
 /// One word of the algebra.
@@ -81,23 +81,23 @@ impl Atom {
     }
 }
 
-impl Mask {
+impl MaskExpr {
     /// `none`
-    pub(crate) fn none() -> Mask {
-        Mask::Atom(Atom { call: Call::none() })
+    pub(crate) fn none() -> MaskExpr {
+        MaskExpr::Atom(Atom { call: Call::none() })
     }
 
     /// No mask at all.
     pub(crate) fn is_none(&self) -> bool {
-        matches!(self, Mask::Atom(atom) if atom.name() == "none")
+        matches!(self, MaskExpr::Atom(atom) if atom.name() == "none")
     }
 
     /// Every word in the expression.
     pub(crate) fn atoms(&self) -> Vec<&Atom> {
         match self {
-            Mask::Atom(atom) => vec![atom],
-            Mask::Not(mask) => mask.atoms(),
-            Mask::And(a, b) | Mask::Or(a, b) => [a.atoms(), b.atoms()].concat(),
+            MaskExpr::Atom(atom) => vec![atom],
+            MaskExpr::Not(mask) => mask.atoms(),
+            MaskExpr::And(a, b) | MaskExpr::Or(a, b) => [a.atoms(), b.atoms()].concat(),
         }
     }
 
@@ -105,13 +105,13 @@ impl Mask {
     /// cross-attention, a query that is aligned with the last key has a smaller index than keys before it.)
     pub(super) fn is_one_sided(&self, cross: bool) -> Option<bool> {
         match self {
-            Mask::Atom(atom) => Some(atom.is_one_sided(cross)),
-            Mask::Not(_) => None,
-            Mask::And(a, b) => match [a, b].map(|part| part.is_one_sided(cross)) {
+            MaskExpr::Atom(atom) => Some(atom.is_one_sided(cross)),
+            MaskExpr::Not(_) => None,
+            MaskExpr::And(a, b) => match [a, b].map(|part| part.is_one_sided(cross)) {
                 [Some(true), _] | [_, Some(true)] => Some(true),
                 [a, b] => a.and(b),
             },
-            Mask::Or(a, b) => match [a, b].map(|part| part.is_one_sided(cross)) {
+            MaskExpr::Or(a, b) => match [a, b].map(|part| part.is_one_sided(cross)) {
                 [Some(false), _] | [_, Some(false)] => Some(false),
                 [a, b] => a.and(b),
             },
@@ -130,9 +130,9 @@ impl Mask {
     /// The words, to be changed.
     pub(crate) fn for_each_call(&mut self, f: &mut impl FnMut(&mut Call)) {
         match self {
-            Mask::Atom(atom) => f(&mut atom.call),
-            Mask::Not(mask) => mask.for_each_call(f),
-            Mask::And(a, b) | Mask::Or(a, b) => {
+            MaskExpr::Atom(atom) => f(&mut atom.call),
+            MaskExpr::Not(mask) => mask.for_each_call(f),
+            MaskExpr::And(a, b) | MaskExpr::Or(a, b) => {
                 a.for_each_call(f);
                 b.for_each_call(f);
             }
@@ -146,7 +146,7 @@ pub(crate) fn parse(
     key: &'static Key,
     words: &'static [Word],
     cx: &Diagnostics,
-) -> Mask {
+) -> MaskExpr {
     let words_left = Cell::new(Some(MOST_WORDS));
     let mut parser = Parser {
         key,
@@ -172,7 +172,7 @@ type Tokens = Peekable<proc_macro2::token_stream::IntoIter>;
 
 impl Parser<'_> {
     /// A whole mask, and nothing after it. `at` is what an error about a missing operand points at.
-    fn parse_all(&mut self, tokens: &TokenStream, at: &TokenStream) -> Mask {
+    fn parse_all(&mut self, tokens: &TokenStream, at: &TokenStream) -> MaskExpr {
         let before = self.cx.count();
         let mut rest = tokens.clone().into_iter().peekable();
         let mask = self.parse_or(&mut rest, at);
@@ -185,61 +185,61 @@ impl Parser<'_> {
     }
 
     /// `a | b`
-    fn parse_or(&mut self, rest: &mut Tokens, at: &TokenStream) -> Mask {
+    fn parse_or(&mut self, rest: &mut Tokens, at: &TokenStream) -> MaskExpr {
         let mut mask = self.parse_and(rest, at);
         while self.next_is(rest, '|') {
-            mask = Mask::Or(Box::new(mask), Box::new(self.parse_and(rest, at)));
+            mask = MaskExpr::Or(Box::new(mask), Box::new(self.parse_and(rest, at)));
         }
         mask
     }
 
     /// `a & b`
-    fn parse_and(&mut self, rest: &mut Tokens, at: &TokenStream) -> Mask {
+    fn parse_and(&mut self, rest: &mut Tokens, at: &TokenStream) -> MaskExpr {
         let mut mask = self.parse_operand(rest, at);
         while self.next_is(rest, '&') {
-            mask = Mask::And(Box::new(mask), Box::new(self.parse_operand(rest, at)));
+            mask = MaskExpr::And(Box::new(mask), Box::new(self.parse_operand(rest, at)));
         }
         mask
     }
 
     /// `!a`, `(a)`, or a word.
-    fn parse_operand(&mut self, rest: &mut Tokens, at: &TokenStream) -> Mask {
+    fn parse_operand(&mut self, rest: &mut Tokens, at: &TokenStream) -> MaskExpr {
         if self.next_is(rest, '!') {
-            return Mask::Not(Box::new(self.parse_operand(rest, at)));
+            return MaskExpr::Not(Box::new(self.parse_operand(rest, at)));
         }
         match rest.next() {
             Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
                 let inner = group.stream();
                 if inner.is_empty() {
                     self.cx.error(&group, messages::EMPTY_MASK);
-                    return Mask::none();
+                    return MaskExpr::none();
                 }
                 self.parse_all(&inner, &TokenTree::Group(group).into())
             }
             Some(TokenTree::Ident(name)) => {
                 if !self.may_come(&name) {
                     rest.by_ref().for_each(drop);
-                    return Mask::none();
+                    return MaskExpr::none();
                 }
                 let args = word::next_group(rest);
                 if let Some(group) = word::next_wrong_group(rest) {
                     let message = messages::arguments_in_parentheses(&name, &group, self.words);
                     self.cx.error(&group, message);
-                    return Mask::none();
+                    return MaskExpr::none();
                 }
                 match word::parse_call(name, args, self.key, self.words, self.cx) {
-                    Some(call) => Mask::Atom(Atom { call }),
-                    None => Mask::none(),
+                    Some(call) => MaskExpr::Atom(Atom { call }),
+                    None => MaskExpr::none(),
                 }
             }
             Some(other) => {
                 self.cx
                     .error(&other, messages::expected_mask(self.key, &other));
-                Mask::none()
+                MaskExpr::none()
             }
             None => {
                 self.cx.error(at, messages::MASK_ENDS);
-                Mask::none()
+                MaskExpr::none()
             }
         }
     }

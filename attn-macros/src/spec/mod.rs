@@ -23,7 +23,7 @@ use syn::{Attribute, Visibility};
 
 pub(crate) use body::{Body, ParamDecl, ParamInit};
 pub(crate) use check::{ABOUT_QUERIES, check};
-pub(crate) use mask::{Align, Atom, Mask, parse as parse_mask};
+pub(crate) use mask::{Align, Atom, MaskExpr, parse as parse_mask};
 pub(crate) use parse::{expect, has_next_entry, parse, parse_crate, tokens_of_entry};
 pub(crate) use value::{Real, Size};
 pub(crate) use word::{Call, parse_number, parse_size, split_at_commas};
@@ -42,7 +42,7 @@ pub(crate) struct Spec {
     pub(crate) value_head_dim: Size,
     /// Width of the second input, if there is one.
     pub(crate) d_context: Option<Size>,
-    pub(crate) mask: Mask,
+    pub(crate) mask: MaskExpr,
     pub(crate) score: Score,
     /// `None` is 1.
     pub(crate) scale: Option<Real>,

@@ -7,9 +7,9 @@ use syn::{Attribute, Expr, Token, Visibility, braced, token};
 
 use super::body::{self, BodyDraft};
 use super::claims;
-use super::elsewhere::{Place, instead_of};
-use super::keys::{KEYS, Key, Kind, nearest};
-use super::mask::{self, Mask};
+use super::elsewhere::{NamePosition, instead_of};
+use super::keys::{KEYS, Key, KeyKind, nearest};
+use super::mask::{self, MaskExpr};
 use super::value::{Constant, Real, Size};
 use super::word::{self, Call};
 use super::{Item, Projections, not_constant, text};
@@ -56,7 +56,7 @@ pub(crate) enum Value {
     Number(Real),
     Word(Call),
     Mask {
-        mask: Mask,
+        mask: MaskExpr,
         /// All its words were understood.
         complete: bool,
     },
@@ -320,7 +320,9 @@ fn parse_entry(input: ParseStream<'_>, cx: &Diagnostics) -> Option<Entry> {
 /// The name of a variable or of a key in a value that rustc would have to evaluate.
 fn unknown_constant(key: &Key, value: &TokenStream) -> Option<Ident> {
     match key.kind {
-        Kind::Size | Kind::Number => not_constant::find_name(&syn::parse2(value.clone()).ok()?),
+        KeyKind::Size | KeyKind::Number => {
+            not_constant::find_name(&syn::parse2(value.clone()).ok()?)
+        }
         _ => None,
     }
 }
@@ -395,8 +397,8 @@ impl EntryParts {
 
 /// The size that was probably meant, so that it is not reported as missing as well.
 fn guess(name: Ident, origin: TokenStream) -> Option<Entry> {
-    let sizes = KEYS.iter().filter(|key| matches!(key.kind, Kind::Size));
-    if instead_of(&name.to_string(), Place::Key).is_some() {
+    let sizes = KEYS.iter().filter(|key| matches!(key.kind, KeyKind::Size));
+    if instead_of(&name.to_string(), NamePosition::Key).is_some() {
         return None;
     }
     let near = nearest(&name.to_string(), sizes.map(|key| key.name))?;
@@ -491,31 +493,31 @@ pub(crate) fn has_next_entry(input: ParseStream<'_>, cx: &Diagnostics) -> bool {
 
 pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnostics) -> Value {
     let is_closure = matches!(origin.clone().into_iter().next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '|');
-    if is_closure && matches!(key.kind, Kind::Word(_) | Kind::Mask(_)) {
+    if is_closure && matches!(key.kind, KeyKind::Word(_) | KeyKind::Mask(_)) {
         cx.error(origin, messages::closure_as_value(key));
         return Value::Invalid;
     }
     match key.kind {
-        Kind::Size => word::parse_size(origin, key.name, cx).map_or(Value::Invalid, Value::Size),
-        Kind::Number => {
+        KeyKind::Size => word::parse_size(origin, key.name, cx).map_or(Value::Invalid, Value::Size),
+        KeyKind::Number => {
             word::parse_number(origin, key.name, cx).map_or(Value::Invalid, Value::Number)
         }
-        Kind::Word(words) => {
+        KeyKind::Word(words) => {
             word::parse_single(origin, key, words, cx).map_or(Value::Invalid, Value::Word)
         }
-        Kind::Mask(words) => {
+        KeyKind::Mask(words) => {
             let before = cx.count();
             let mask = mask::parse(origin, key, words, cx);
             let complete = cx.count() == before;
             Value::Mask { mask, complete }
         }
-        Kind::Claims(words) => {
+        KeyKind::Claims(words) => {
             claims::parse(origin, key, words, cx).map_or(Value::Invalid, Value::Claims)
         }
-        Kind::Projections => {
+        KeyKind::Projections => {
             parse_projections(origin, cx).map_or(Value::Invalid, Value::Projections)
         }
-        Kind::Type | Kind::Shape => Value::Tokens(origin.clone()),
+        KeyKind::Type | KeyKind::Shape => Value::Tokens(origin.clone()),
     }
 }
 

@@ -8,7 +8,7 @@ use super::support::{expand, parse_file, reports, tokens};
 use crate::ops::OPERATIONS;
 use crate::pipeline;
 use crate::spec::body::{FUNCTIONS, FunctionKind};
-use crate::spec::elsewhere::{Place, aliases, forms, instead_of};
+use crate::spec::elsewhere::{NamePosition, aliases, forms, instead_of};
 use crate::spec::keys::{KEYS, Key};
 
 /// The documentation in `tokens`.
@@ -120,9 +120,9 @@ fn a_name_from_elsewhere_is_none_of_the_language_and_leads_to_one() {
     let mut seen = Vec::new();
     for (place, name) in forms() {
         let taken: Vec<&str> = match place {
-            Place::Key => KEYS.iter().map(|key| key.name).collect(),
-            Place::Operation => operations().collect(),
-            Place::Function => functions().collect(),
+            NamePosition::Key => KEYS.iter().map(|key| key.name).collect(),
+            NamePosition::Operation => operations().collect(),
+            NamePosition::Function => functions().collect(),
         };
         assert!(
             !taken.contains(&name),

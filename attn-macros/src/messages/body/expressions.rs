@@ -10,8 +10,8 @@ use super::super::{did_you_mean, listed};
 use super::{LET, bare, expected, indexed, names, shown};
 use crate::score::{Expr, Type};
 use crate::spec::Dim;
-use crate::spec::body::{FUNCTIONS, Found, Function, FunctionKind, Kind, Tensor, text_of};
-use crate::spec::elsewhere::{Place, instead_of};
+use crate::spec::body::{FUNCTIONS, Found, Function, FunctionKind, OperandKind, Tensor, text_of};
+use crate::spec::elsewhere::{NamePosition, instead_of};
 use crate::spec::keys::{Word, nearest};
 
 /// `expr` as an operand of `as` or of a comparison.
@@ -23,8 +23,8 @@ fn operand(expr: &syn::Expr) -> String {
     }
 }
 
-fn of_type(ty: Type) -> Kind {
-    Kind::Is(ty)
+fn of_type(ty: Type) -> OperandKind {
+    OperandKind::Is(ty)
 }
 
 // Names.
@@ -174,7 +174,12 @@ pub(crate) fn leaves_tensor(tensor: Tensor<'_>, dim: u64, found: &Found) -> Stri
 
 // Types.
 
-pub(crate) fn wrong_type(subject: &str, wanted: Type, found: Kind, at: &syn::Expr) -> String {
+pub(crate) fn wrong_type(
+    subject: &str,
+    wanted: Type,
+    found: OperandKind,
+    at: &syn::Expr,
+) -> String {
     format!(
         "{subject} {}, found {found}\nhelp: {}",
         of_type(wanted),
@@ -186,7 +191,7 @@ const KNOWN_BEFORE: &str =
     "integers are known before the score is: they read no `score`, and nothing that is learned";
 
 /// There is no remedy to suggest.
-pub(crate) fn learned_integer(subject: &str, found: Kind) -> String {
+pub(crate) fn learned_integer(subject: &str, found: OperandKind) -> String {
     let wanted = of_type(Type::Int);
     format!("{subject} {wanted}, found {found}\nhelp: {KNOWN_BEFORE}")
 }
@@ -196,15 +201,15 @@ pub(crate) fn integer_of_learned() -> String {
 }
 
 /// The conversion of `expr` to a `wanted`.
-fn conversion(wanted: Type, found: Kind, expr: &syn::Expr) -> String {
+fn conversion(wanted: Type, found: OperandKind, expr: &syn::Expr) -> String {
     let text = operand(expr);
     match (wanted, found) {
-        (Type::Bool, Kind::Is(Type::Float)) => format!("compare it, as `{text} > 0.0`"),
+        (Type::Bool, OperandKind::Is(Type::Float)) => format!("compare it, as `{text} > 0.0`"),
         (Type::Bool, _) => format!("compare it, as `{text} > 0`"),
-        (Type::Float, Kind::Is(Type::Bool)) => {
+        (Type::Float, OperandKind::Is(Type::Bool)) => {
             format!("write `if {} {{ 1.0 }} else {{ 0.0 }}`", bare(expr))
         }
-        (Type::Int, Kind::Is(Type::Bool)) => {
+        (Type::Int, OperandKind::Is(Type::Bool)) => {
             format!("write `if {} {{ 1 }} else {{ 0 }}`", bare(expr))
         }
         (Type::Float, _) if is_integer_literal(expr) => format!("write `{text}.0`"),
@@ -222,29 +227,29 @@ fn is_integer_literal(expr: &syn::Expr) -> bool {
 }
 
 /// `an integer and a float`, or `two conditions`
-fn together(kinds: &[Kind]) -> String {
+fn together(kinds: &[OperandKind]) -> String {
     match kinds {
         [a, b] if a == b => match a {
-            Kind::Is(Type::Int) => "two integers".to_owned(),
-            Kind::Is(Type::Float) => "two floats".to_owned(),
-            Kind::Is(Type::Bool) => "two conditions".to_owned(),
+            OperandKind::Is(Type::Int) => "two integers".to_owned(),
+            OperandKind::Is(Type::Float) => "two floats".to_owned(),
+            OperandKind::Is(Type::Bool) => "two conditions".to_owned(),
             _ => "two constants".to_owned(),
         },
         [first @ .., last] if !first.is_empty() => {
-            let first: Vec<_> = first.iter().map(Kind::to_string).collect();
+            let first: Vec<_> = first.iter().map(OperandKind::to_string).collect();
             format!("{} and {last}", first.join(", "))
         }
-        kinds => kinds.iter().map(Kind::to_string).collect(),
+        kinds => kinds.iter().map(OperandKind::to_string).collect(),
     }
 }
 
 /// The types of the operands do not fit each other, or the operator.
-pub(crate) fn mixed(binary: &ExprBinary, kinds: [Kind; 2]) -> String {
+pub(crate) fn mixed(binary: &ExprBinary, kinds: [OperandKind; 2]) -> String {
     let operands = [&*binary.left, &*binary.right];
     let is_logic = matches!(binary.op, BinOp::And(_) | BinOp::Or(_));
     let help = match (is_logic, kinds) {
         (true, kinds) => compare_operand(operands, kinds),
-        (_, [Kind::Is(Type::Bool), Kind::Is(Type::Bool)]) => {
+        (_, [OperandKind::Is(Type::Bool), OperandKind::Is(Type::Bool)]) => {
             "conditions combine by `&&`, `||`, `!`, `==` and `!=`".to_owned()
         }
         _ => convert_operand(&operands, &kinds),
@@ -253,7 +258,7 @@ pub(crate) fn mixed(binary: &ExprBinary, kinds: [Kind; 2]) -> String {
     format!("`{op}` of {}\nhelp: {help}", together(&kinds))
 }
 
-fn compare_operand(operands: [&syn::Expr; 2], kinds: [Kind; 2]) -> String {
+fn compare_operand(operands: [&syn::Expr; 2], kinds: [OperandKind; 2]) -> String {
     let mut pairs = kinds.into_iter().zip(operands);
     let number = pairs.find(|(kind, _)| kind.is_number());
     number.map_or_else(String::new, |(kind, expr)| {
@@ -262,8 +267,8 @@ fn compare_operand(operands: [&syn::Expr; 2], kinds: [Kind; 2]) -> String {
 }
 
 /// The help for an operand with another type than the others: integers and conditions are converted to floats, or integers.
-fn convert_operand(operands: &[&syn::Expr], kinds: &[Kind]) -> String {
-    let first = |wanted: Kind| kinds.iter().position(|kind| *kind == wanted);
+fn convert_operand(operands: &[&syn::Expr], kinds: &[OperandKind]) -> String {
+    let first = |wanted: OperandKind| kinds.iter().position(|kind| *kind == wanted);
     let condition = first(of_type(Type::Bool));
     let int = first(of_type(Type::Int));
     let float = first(of_type(Type::Float)).is_some();
@@ -275,7 +280,11 @@ fn convert_operand(operands: &[&syn::Expr], kinds: &[Kind]) -> String {
     }
 }
 
-pub(crate) fn mixed_arguments(function: &Function, kinds: &[Kind], call: &ExprCall) -> String {
+pub(crate) fn mixed_arguments(
+    function: &Function,
+    kinds: &[OperandKind],
+    call: &ExprCall,
+) -> String {
     let operands: Vec<_> = call.args.iter().collect();
     format!(
         "`{}` of {}\nhelp: {}",
@@ -293,14 +302,14 @@ pub(crate) fn cast_of_condition(wanted: Type, expr: &syn::Expr) -> String {
     )
 }
 
-pub(crate) fn not_a_condition(found: Kind, expr: &syn::Expr) -> String {
+pub(crate) fn not_a_condition(found: OperandKind, expr: &syn::Expr) -> String {
     format!(
         "`!` of {found}\nhelp: {}",
         conversion(Type::Bool, found, expr)
     )
 }
 
-pub(crate) fn branches(then: Kind, otherwise: Kind) -> String {
+pub(crate) fn branches(then: OperandKind, otherwise: OperandKind) -> String {
     format!(
         "`if` gives {then} and `else` {otherwise}\nhelp: both give the same, so that the whole has one type"
     )
@@ -442,7 +451,7 @@ pub(crate) fn unknown_function(found: &syn::Expr, tensors: &[Tensor<'_>]) -> Str
             "the functions of a body are not called\nhelp: `{text}` is computed for every query and key by itself"
         );
     }
-    if let Some(form) = instead_of(last, Place::Function) {
+    if let Some(form) = instead_of(last, NamePosition::Function) {
         return format!("unknown function `{text}`\nhelp: {form}");
     }
     let near = Function::find(last).map(|function| function.name);
@@ -483,7 +492,7 @@ pub(crate) fn power_of_normalizer(word: &Word, found: &syn::Expr, power: &syn::E
 
 /// A name with another notation here.
 pub(crate) fn name_from_elsewhere(found: &Ident) -> Option<String> {
-    let form = instead_of(&found.to_string(), Place::Function)?;
+    let form = instead_of(&found.to_string(), NamePosition::Function)?;
     Some(format!("unknown name `{found}`\nhelp: {form}"))
 }
 

@@ -5,7 +5,7 @@ use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use crate::messages::quoted;
 use crate::model::syntax::{Expr, SizeDraft};
 use crate::ops::Operation;
-use crate::spec::elsewhere::{Place, instead_of};
+use crate::spec::elsewhere::{NamePosition, instead_of};
 use crate::spec::keys::{self, Key, Word};
 use crate::spec::text;
 
@@ -20,7 +20,7 @@ pub(crate) fn method_call(method: Option<&Ident>) -> String {
 }
 
 pub(crate) fn macro_call(name: &Ident) -> String {
-    let help = instead_of(&name.to_string(), Place::Operation)
+    let help = instead_of(&name.to_string(), NamePosition::Operation)
         .unwrap_or("the operations of the model are called without `!`");
     format!("there are no macros here, found `{name}!`\nhelp: {help}")
 }
@@ -46,7 +46,7 @@ pub(crate) fn path_of_operation(path: &str, last: &Ident) -> String {
 }
 
 pub(super) fn instead_of_operation(found: &str) -> Option<String> {
-    instead_of(found, Place::Operation).map(str::to_owned)
+    instead_of(found, NamePosition::Operation).map(str::to_owned)
 }
 
 /// The call of a user's layer.
@@ -96,7 +96,7 @@ pub(crate) fn key_as_size(key: &Key, value: &TokenStream) -> String {
     let name = key.name;
     let value = text::of(value);
     let help = match key.kind {
-        keys::Kind::Number => {
+        keys::KeyKind::Number => {
             let constant = name.to_uppercase();
             format!(
                 "a number that is no size is a constant outside of the model: `const {constant}: f64 = {value};`"

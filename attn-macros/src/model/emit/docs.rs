@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::Emitter;
 use crate::markdown::Table;
 use crate::messages;
-use crate::model::graph::{Field, Model, ModuleId, Node, Place, Submodule, ValueId};
+use crate::model::graph::{Field, Model, ModuleId, Node, ParamPath, Submodule, ValueId};
 use crate::model::types::tuple;
 use crate::ops::Label;
 use crate::spec::Init;
@@ -183,7 +183,7 @@ pub(super) fn maps(cx: &Emitter<'_>) -> [String; 2] {
 }
 
 /// A layer with its name, unless that says no more.
-pub(super) fn place_name(model: &Model, place: &Place) -> String {
+pub(super) fn place_name(model: &Model, place: &ParamPath) -> String {
     let layer = model.layer(place).map_or_else(String::new, layer_name);
     match layer.starts_with(&place.field) {
         true => layer,

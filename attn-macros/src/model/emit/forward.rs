@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::opaque::Access;
 use super::{Emitter, MODEL, copy, tuple, var};
-use crate::model::graph::{Node, Place, Region, Repeat, Step, ValueId};
+use crate::model::graph::{Node, ParamPath, Region, Repeat, Step, ValueId};
 use crate::model::types::{Axis, Same, Type};
 use crate::ops::Attention;
 
@@ -119,12 +119,12 @@ impl Composed<'_> {
     }
 
     /// `model.linear`
-    pub(crate) fn place(&self, place: &Place) -> TokenStream {
+    pub(crate) fn place(&self, place: &ParamPath) -> TokenStream {
         self.cx.place(place)
     }
 
     /// `linear(&x, &model.linear)`
-    pub(crate) fn layer(&self, method: &str, place: &Place) -> TokenStream {
+    pub(crate) fn layer(&self, method: &str, place: &ParamPath) -> TokenStream {
         let method = format_ident!("{method}");
         let place = self.place(place);
         let operands = self.operands();
@@ -146,7 +146,7 @@ impl Composed<'_> {
     }
 
     /// `module(&model.head, |tape| p::on(tape, &x))`
-    pub(crate) fn module(&self, place: &Place) -> TokenStream {
+    pub(crate) fn module(&self, place: &ParamPath) -> TokenStream {
         let operands = self.operands();
         let module = self.place(place);
         let others = operands[1..].iter().map(copy);

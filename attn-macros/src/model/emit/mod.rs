@@ -18,8 +18,8 @@ use quote::{format_ident, quote};
 use syn::Attribute;
 
 use super::decode;
-use super::graph::{Model, Module, ModuleId, Node, Place, ValueId};
-use super::types::{Axis, Kind, Type};
+use super::graph::{Model, Module, ModuleId, Node, ParamPath, ValueId};
+use super::types::{Axis, Type, ValueKind};
 use crate::emit as attention;
 
 pub(super) use docs::operation_name;
@@ -183,9 +183,9 @@ impl<'a> Emitter<'a> {
     fn tensor(&self, ty: &Type, tape: &TokenStream) -> TokenStream {
         let axes = ty.axes.iter().map(|axis| self.axis(axis));
         let element = match ty.kind {
-            Kind::Floats => quote!(E),
-            Kind::Ids | Kind::Lens => quote!(usize),
-            Kind::Bools => quote!(bool),
+            ValueKind::Floats => quote!(E),
+            ValueKind::Ids | ValueKind::Lens => quote!(usize),
+            ValueKind::Bools => quote!(bool),
         };
         let tape = (!tape.is_empty()).then(|| quote!(, #tape));
         quote!(p::Tensor<(#(#axes,)*), #element, D #tape>)
@@ -201,7 +201,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// `blocks.attention`
-    fn place(&self, place: &Place) -> TokenStream {
+    fn place(&self, place: &ParamPath) -> TokenStream {
         let var = var(&self.model.module(place.module).var);
         let field = field(&place.field);
         quote!(#var.#field)
@@ -219,7 +219,7 @@ impl<'a> Emitter<'a> {
         let copies = inputs.iter().map(|id| {
             let copy = copy(&name(*id));
             let ty = type_of(*id);
-            match ty.kind == Kind::Lens && ty.axes.len() + 1 == query.axes.len() {
+            match ty.kind == ValueKind::Lens && ty.axes.len() + 1 == query.axes.len() {
                 true => quote!(p::LengthsPerQuery(#copy)),
                 false => copy,
             }

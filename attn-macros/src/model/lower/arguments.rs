@@ -147,7 +147,7 @@ impl Lowering<'_> {
             }
         };
         let origin = match key.kind {
-            keys::Kind::Type => self.sizes.substitute_in_type(&argument.value),
+            keys::KeyKind::Type => self.sizes.substitute_in_type(&argument.value),
             _ => self.sizes.substitute(&argument.value),
         };
         if origin.is_empty() {
@@ -156,7 +156,7 @@ impl Lowering<'_> {
             return None;
         }
         let mut value = match key.kind {
-            keys::Kind::Size | keys::Kind::Number if !self.is_constant(&argument.value) => {
+            keys::KeyKind::Size | keys::KeyKind::Number if !self.is_constant(&argument.value) => {
                 Value::Invalid
             }
             _ if !self.sizes.is_sound(&argument.value) => Value::Invalid,

@@ -12,7 +12,7 @@ use crate::graph::{self, AttentionLayer, CallData, Dim};
 use crate::messages::{choice, model as messages};
 use crate::model::graph::{Submodule, ValueId};
 use crate::model::syntax::Call;
-use crate::model::types::{Axis, Kind, Type, tuple};
+use crate::model::types::{Axis, Type, ValueKind, tuple};
 use crate::ops::Attention;
 use crate::score;
 use crate::spec::keys::Key;
@@ -221,8 +221,9 @@ impl Lowering<'_> {
         expected: &Expected,
         (name, at): (&str, &Ident),
     ) -> bool {
-        let has_tape =
-            |id: &ValueId| self.inputs.first() == Some(id) && self.ty(*id).kind == Kind::Floats;
+        let has_tape = |id: &ValueId| {
+            self.inputs.first() == Some(id) && self.ty(*id).kind == ValueKind::Floats
+        };
         let message = if values.iter().any(|id| !self.inputs.contains(id)) {
             messages::computed_data(name, &expected.to_string())
         } else if let Some(id) = values.iter().find(|id| has_tape(id)) {
@@ -277,15 +278,18 @@ impl Expected {
         let per_key = [key.clone()];
         Expected(match data {
             CallData::Padding => {
-                let lens = (!batch.is_empty()).then(|| of(Kind::Lens, &[]));
-                let others = [of(Kind::Lens, &per_query), of(Kind::Bools, &per_key)];
+                let lens = (!batch.is_empty()).then(|| of(ValueKind::Lens, &[]));
+                let others = [
+                    of(ValueKind::Lens, &per_query),
+                    of(ValueKind::Bools, &per_key),
+                ];
                 vec![lens.into_iter().chain(others).collect()]
             }
             CallData::Document if cross => vec![
-                vec![of(Kind::Ids, &per_query)],
-                vec![of(Kind::Ids, &per_key)],
+                vec![of(ValueKind::Ids, &per_query)],
+                vec![of(ValueKind::Ids, &per_key)],
             ],
-            CallData::Document => vec![vec![of(Kind::Ids, &per_query)]],
+            CallData::Document => vec![vec![of(ValueKind::Ids, &per_query)]],
             CallData::Declared(declared) => {
                 let axes = declared.dims.iter().flat_map(|dim| match dim {
                     Dim::Batch => batch.to_vec(),
@@ -294,9 +298,9 @@ impl Expected {
                     Dim::Size(size) => vec![Axis::Size(size.clone())],
                 });
                 let kind = match declared.ty {
-                    score::Type::Int => Kind::Ids,
-                    score::Type::Bool => Kind::Bools,
-                    score::Type::Float => Kind::Floats,
+                    score::Type::Int => ValueKind::Ids,
+                    score::Type::Bool => ValueKind::Bools,
+                    score::Type::Float => ValueKind::Floats,
                 };
                 vec![vec![Type {
                     kind,

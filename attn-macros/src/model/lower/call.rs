@@ -10,9 +10,9 @@ use super::arguments::{Arguments, word_of};
 use super::operators::named;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
-use crate::model::graph::{Place, Step, Submodule, ValueId};
+use crate::model::graph::{ParamPath, Step, Submodule, ValueId};
 use crate::model::syntax::{Call, Expr, first};
-use crate::model::types::{Axis, Kind, Type};
+use crate::model::types::{Axis, Type, ValueKind};
 use crate::ops::{CallSite, Layer, Lower, Operation};
 use crate::spec::parse::{Entry, Value};
 use crate::spec::{Init, Real, Size};
@@ -124,7 +124,7 @@ impl Lowering<'_> {
         layer: impl Layer + 'static,
         output: &Type,
         frame: &Frame,
-    ) -> Place {
+    ) -> ParamPath {
         let asked = (call.operation.name, call.arguments.name.as_ref());
         let layer = Submodule::Layer(Box::new(layer));
         let place = self.field(frame.module, asked, layer, output.to_string());
@@ -148,7 +148,7 @@ impl Lowering<'_> {
     /// The type of the first operand, which must be floats.
     pub(crate) fn floats_of(&mut self, call: &CallSite<'_>) -> Option<Type> {
         let x = self.ty(call.operands[0]).clone();
-        if x.kind != Kind::Floats {
+        if x.kind != ValueKind::Floats {
             let message = messages::expected_floats(call.operation.name, &x);
             self.cx.error(call.at, message);
             return None;
@@ -164,7 +164,7 @@ impl Lowering<'_> {
 
     /// A vector for each of the ids.
     pub(crate) fn vector_per_id(&self, at: &Ident, ids: &Type, width: &Size) -> Option<Type> {
-        if ids.kind != Kind::Ids || ids.axes.len() > 3 {
+        if ids.kind != ValueKind::Ids || ids.axes.len() > 3 {
             self.takes(at, "ids[..]", ids);
             return None;
         }
@@ -178,10 +178,10 @@ impl Lowering<'_> {
     pub(crate) fn vector_per_position(&self, call: &CallSite<'_>, width: &Size) -> Option<Type> {
         let x = self.ty(call.operands[0]);
         let ty = match x.kind {
-            Kind::Ids => self.vector_per_id(call.at, x, width)?,
+            ValueKind::Ids => self.vector_per_id(call.at, x, width)?,
             _ => x.ending_in(width.clone()),
         };
-        let is_counted = matches!(x.kind, Kind::Ids | Kind::Floats);
+        let is_counted = matches!(x.kind, ValueKind::Ids | ValueKind::Floats);
         if !is_counted || !(2..=3).contains(&ty.axes.len()) {
             let takes = "ids[seq], ids[batch, seq], or floats of these axes and a width";
             self.takes(call.at, takes, x);
@@ -193,8 +193,8 @@ impl Lowering<'_> {
     /// The last axis of `x`, which must be a constant.
     pub(crate) fn width(&mut self, operation: &Ident, x: &Type) -> Option<Size> {
         let message = match x.axes.last() {
-            Some(Axis::Size(width)) if x.kind == Kind::Floats => return Some(width.clone()),
-            Some(Axis::Symbol(axis)) if x.kind == Kind::Floats => {
+            Some(Axis::Size(width)) if x.kind == ValueKind::Floats => return Some(width.clone()),
+            Some(Axis::Symbol(axis)) if x.kind == ValueKind::Floats => {
                 messages::width_is_an_axis(operation, axis, &self.item.name, x)
             }
             _ => messages::takes(operation, messages::LAST_AXIS, x),

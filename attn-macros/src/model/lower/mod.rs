@@ -20,12 +20,13 @@ use syn::ext::IdentExt;
 
 use super::constants::Constants;
 use super::graph::{
-    Field, Model, Module, ModuleId, Node, Opaque, Place, Region, Step, Submodule, Value, ValueId,
+    Field, Model, Module, ModuleId, Node, Opaque, ParamPath, Region, Step, Submodule, Value,
+    ValueId,
 };
 use super::group::group;
 use super::sizes::{self, Sizes};
 use super::syntax::{ModelDraft, TypeDraft};
-use super::types::{Axis, Kind, Same, Type};
+use super::types::{Axis, Same, Type, ValueKind};
 use crate::diag::Diagnostics;
 use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
@@ -225,10 +226,10 @@ impl<'a> Lowering<'a> {
 
     pub(crate) fn declared_type(&mut self, draft: &TypeDraft) -> Option<Type> {
         let kind = match &draft.kind {
-            None => Kind::Floats,
-            Some(kind) if kind == "ids" => Kind::Ids,
-            Some(kind) if kind == "lens" => Kind::Lens,
-            Some(kind) if kind == "bool" => Kind::Bools,
+            None => ValueKind::Floats,
+            Some(kind) if kind == "ids" => ValueKind::Ids,
+            Some(kind) if kind == "lens" => ValueKind::Lens,
+            Some(kind) if kind == "bool" => ValueKind::Bools,
             Some(kind) => {
                 self.cx.error(kind, messages::unknown_kind(kind));
                 return None;
@@ -237,8 +238,8 @@ impl<'a> Lowering<'a> {
         let axes: Option<Vec<Axis>> = draft.axes.iter().map(|axis| self.axis(axis)).collect();
         let axes = axes?;
         let (least, most) = match kind {
-            Kind::Floats | Kind::Ids | Kind::Bools => (1, 4),
-            Kind::Lens => (1, 2),
+            ValueKind::Floats | ValueKind::Ids | ValueKind::Bools => (1, 4),
+            ValueKind::Lens => (1, 2),
         };
         if !(least..=most).contains(&axes.len()) {
             let message = messages::number_of_axes(kind, axes.len(), least, most);
@@ -250,7 +251,7 @@ impl<'a> Lowering<'a> {
 
     fn declared_result(&mut self, draft: &TypeDraft) -> Option<Type> {
         let ty = self.declared_type(draft)?;
-        if ty.kind != Kind::Floats {
+        if ty.kind != ValueKind::Floats {
             self.cx.error(&draft.kind, messages::result_of_indices(&ty));
             return None;
         }
@@ -425,7 +426,7 @@ impl<'a> Lowering<'a> {
         (kind, asked): (&str, Option<&Ident>),
         layer: Submodule,
         output: String,
-    ) -> Place {
+    ) -> ParamPath {
         let fields = &mut self.modules[module.0].fields;
         let is_taken = |name: &str| fields.iter().any(|field| field.name == name);
         let field = match asked {
@@ -450,7 +451,7 @@ impl<'a> Lowering<'a> {
             init: Init::Torch,
             output,
         });
-        Place { module, field }
+        ParamPath { module, field }
     }
 
     /// The type of a struct inside of the model: the names on the way to it, in camel case.

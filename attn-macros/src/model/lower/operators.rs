@@ -9,7 +9,7 @@ use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::sizes;
 use crate::model::syntax::{Expr, Operator};
-use crate::model::types::{Axis, Kind, Same, Type};
+use crate::model::types::{Axis, Same, Type, ValueKind};
 use crate::ops::{Elementwise, Expand};
 use crate::score::Binary;
 use crate::spec::Real;
@@ -47,7 +47,7 @@ impl Lowering<'_> {
     /// The same, of floats.
     pub(super) fn floats(&mut self, expr: &Expr, what: &str, frame: &mut Frame) -> Option<ValueId> {
         let value = self.tensor(expr, None, frame)?;
-        if self.ty(value).kind != Kind::Floats {
+        if self.ty(value).kind != ValueKind::Floats {
             let message = messages::expected_floats(what, self.ty(value));
             self.error(expr.span(), message);
             return None;
@@ -225,7 +225,7 @@ impl Lowering<'_> {
         frame: &mut Frame,
     ) -> Option<Operand> {
         let ty = self.ty(x).clone();
-        if ty.kind != Kind::Floats {
+        if ty.kind != ValueKind::Floats {
             self.error(sign.at, messages::expected_floats(sign.text, &ty));
             return None;
         }
@@ -248,7 +248,9 @@ impl Lowering<'_> {
         }
         let [left, right] = sides.map(|side| self.ty(side).clone());
         let message = || messages::operands_differ(operator.text(), &left, &right);
-        let floats = [&left, &right].iter().all(|side| side.kind == Kind::Floats);
+        let floats = [&left, &right]
+            .iter()
+            .all(|side| side.kind == ValueKind::Floats);
         if !floats || left.axes.len() != right.axes.len() {
             self.error(at, message());
             return None;

@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use super::scope::{Changes, Variable};
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
-use crate::model::graph::{Carried, Module, ModuleId, Place, Repeat, Step, Submodule, ValueId};
+use crate::model::graph::{Carried, Module, ModuleId, ParamPath, Repeat, Step, Submodule, ValueId};
 use crate::model::syntax::{self, Expr, ModelDraft, Statement};
 use crate::model::types::Type;
 use crate::spec::Size;
@@ -244,7 +244,7 @@ impl Lowering<'_> {
     }
 
     /// The table of the docs says of a loop what it carries.
-    fn describe(&mut self, place: &Place, carried: &[Carried]) {
+    fn describe(&mut self, place: &ParamPath, carried: &[Carried]) {
         let types = carried
             .iter()
             .map(|carried| self.ty(carried.value).to_string());

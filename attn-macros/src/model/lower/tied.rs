@@ -6,12 +6,12 @@ use super::arguments::Arguments;
 use super::call::is_without_bias;
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
-use crate::model::graph::{Field, ModuleId, Place, Submodule};
+use crate::model::graph::{Field, ModuleId, ParamPath, Submodule};
 use crate::spec::Size;
 
 /// An embedding that is there already.
 pub(crate) struct Table {
-    pub(crate) place: Place,
+    pub(crate) place: ParamPath,
     pub(crate) vocab: Size,
     pub(crate) width: Size,
 }
@@ -60,7 +60,7 @@ impl Lowering<'_> {
             Submodule::Layer(layer) => {
                 let [vocab, width] = layer.table()?.map(Size::clone);
                 let field = field.name.clone();
-                let place = Place { module, field };
+                let place = ParamPath { module, field };
                 Some(Table {
                     place,
                     vocab,

@@ -17,7 +17,7 @@ mod rows;
 mod translate;
 
 pub(crate) use data::{Truths, without_data};
-pub(crate) use places::Place;
+pub(crate) use places::QueryPoint;
 
 use super::budget::Budget;
 use super::{Binary, Expr, Var, builtin};
@@ -75,7 +75,7 @@ pub(crate) enum Verdict {
 /// The call for which a claim fails, for any value of the sizes that rustc evaluates.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Counterexample {
-    pub(crate) place: Place,
+    pub(crate) place: QueryPoint,
     /// The key that the query attends to, or `None` if it attends to no key.
     pub(crate) kv_idx: Option<i64>,
     /// The data of the pair, or of all keys for the query. `None` if every pair needs its own data.

@@ -2,7 +2,7 @@
 
 use super::data::Truths;
 use super::integers::{GaveUp, Integers};
-use super::places::Place;
+use super::places::QueryPoint;
 use super::rewrite::{and, not};
 use super::{Budgets, Counterexample, Subject, Verdict, unknown_sizes};
 use crate::score::{Expr, Var};
@@ -37,7 +37,7 @@ impl Subject<'_> {
         let Some(model) = self.solve(&mut symbols, formula, &mut integers)? else {
             return Ok(None);
         };
-        let place = Place::of(&mut symbols, &model).ok_or(GaveUp)?;
+        let place = QueryPoint::of(&mut symbols, &model).ok_or(GaveUp)?;
         let kv_idx = symbols.value(Var::KvIdx, &model).ok_or(GaveUp)?;
         // The formula may have more solutions than the condition.
         match self.holds(condition, place, kv_idx, &budgets.search) {
@@ -66,7 +66,7 @@ impl Subject<'_> {
     }
 }
 
-fn pair(place: Place, kv_idx: i64, truths: &Truths) -> Counterexample {
+fn pair(place: QueryPoint, kv_idx: i64, truths: &Truths) -> Counterexample {
     Counterexample {
         place,
         kv_idx: Some(kv_idx),

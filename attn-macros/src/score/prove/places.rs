@@ -9,7 +9,7 @@ use crate::score::{Data, Expr, Var};
 
 /// A query of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct QueryPoint {
     pub(crate) b: i64,
     pub(crate) h: i64,
     pub(crate) q_idx: i64,
@@ -28,11 +28,11 @@ const FEW_STEPS: usize = 10_000;
 /// The number of sequences that are searched, if the mask depends on the sequence.
 const SEQUENCES: i64 = 2;
 
-impl Place {
+impl QueryPoint {
     /// The query of a model.
-    pub(super) fn of(symbols: &mut Symbols<'_>, model: &Model) -> Option<Place> {
+    pub(super) fn of(symbols: &mut Symbols<'_>, model: &Model) -> Option<QueryPoint> {
         let mut value = |var| symbols.value(var, model);
-        Some(Place {
+        Some(QueryPoint {
             b: value(Var::B)?,
             h: value(Var::H)?,
             q_idx: value(Var::QIdx)?,
@@ -46,7 +46,7 @@ impl Place {
     }
 
     fn point(self, kv_idx: i64) -> Point<'static> {
-        let Place {
+        let QueryPoint {
             b,
             h,
             q_idx,
@@ -114,7 +114,7 @@ impl Inputs for Nothing {
 
 impl Subject<'_> {
     /// The queries of small calls, short calls first.
-    pub(super) fn small_places(&self, unknown_sizes: bool) -> Vec<Place> {
+    pub(super) fn small_places(&self, unknown_sizes: bool) -> Vec<QueryPoint> {
         let longest = match (unknown_sizes, self.cross) {
             (true, _) => LONGEST_UNKNOWN,
             (_, true) => LONGEST_CROSS,
@@ -129,7 +129,7 @@ impl Subject<'_> {
         let mut lengths: Vec<_> = lengths.filter(|(q, k)| self.cross || q == k).collect();
         lengths.sort_by_key(|(q, k)| q + k);
         let places = lengths.into_iter().flat_map(|(q_len, kv_len)| {
-            (0..q_len * sequences).map(move |index| Place {
+            (0..q_len * sequences).map(move |index| QueryPoint {
                 b: index % sequences,
                 h: 0,
                 q_idx: index / sequences,
@@ -145,7 +145,7 @@ impl Subject<'_> {
     pub(super) fn holds(
         &self,
         condition: &Expr,
-        place: Place,
+        place: QueryPoint,
         kv_idx: i64,
         budget: &Budget,
     ) -> Option<bool> {
@@ -164,7 +164,7 @@ impl Subject<'_> {
     fn always_holds(
         &self,
         condition: &Expr,
-        place: Place,
+        place: QueryPoint,
         kv_idx: i64,
         budget: &Budget,
     ) -> Option<bool> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::data::{Truths, assume, comparisons, reads_declared};
 use super::formula::Formula;
 use super::integers::{GaveUp, Integers};
-use super::places::Place;
+use super::places::QueryPoint;
 use super::rewrite::{and, not, or, with_var};
 use super::translate::Symbols;
 use super::{Budgets, Counterexample, Subject, Verdict, unknown_sizes};
@@ -65,7 +65,7 @@ impl Subject<'_> {
         &self,
         attends: &Expr,
         Budgets { proof, search }: &Budgets,
-    ) -> Result<Option<Place>, GaveUp> {
+    ) -> Result<Option<QueryPoint>, GaveUp> {
         let bases = bases(attends);
         let mut integers = Integers::new(proof);
         let mut witnesses = vec![Expr::from(Var::QIdx)];
@@ -75,7 +75,7 @@ impl Subject<'_> {
             let Some(model) = self.solve(&mut symbols, formula, &mut integers)? else {
                 return Ok(None);
             };
-            let place = Place::of(&mut symbols, &model).ok_or(GaveUp)?;
+            let place = QueryPoint::of(&mut symbols, &model).ok_or(GaveUp)?;
             let here = |expr: &Expr| symbols.with_sizes(expr, &model);
             let Some(witness) = next_witness(attends, &bases, place, here, search)? else {
                 let is_empty = self.is_empty(attends, place, search);
@@ -89,21 +89,21 @@ impl Subject<'_> {
         Err(GaveUp)
     }
 
-    fn find_small_empty_row(&self, attends: &Expr, budget: &Budget) -> Option<Place> {
+    fn find_small_empty_row(&self, attends: &Expr, budget: &Budget) -> Option<QueryPoint> {
         let places = self.small_places(!unknown_sizes(attends).is_empty());
         places
             .into_iter()
             .find(|place| self.is_empty(attends, *place, budget))
     }
 
-    fn is_empty(&self, attends: &Expr, place: Place, budget: &Budget) -> bool {
+    fn is_empty(&self, attends: &Expr, place: QueryPoint, budget: &Budget) -> bool {
         place
             .keys()
             .all(|kv_idx| self.holds(attends, place, kv_idx, budget) == Some(false))
     }
 
     /// Whether these data, for all keys for which they are possible, hide every key.
-    fn hide_all(&self, truths: &Truths, place: Place, budget: &Budget) -> bool {
+    fn hide_all(&self, truths: &Truths, place: QueryPoint, budget: &Budget) -> bool {
         let [attends, of_itself] =
             [truths, &truths.of_itself(self.cross)].map(|truths| truths.assign(self.mask));
         place.keys().all(|kv_idx| {
@@ -134,7 +134,7 @@ fn none_attends(attends: &Expr, witnesses: &[Expr], symbols: &mut Symbols<'_>) -
 fn next_witness(
     attends: &Expr,
     bases: &[Expr],
-    place: Place,
+    place: QueryPoint,
     here: impl Fn(&Expr) -> Expr,
     budget: &Budget,
 ) -> Result<Option<Expr>, GaveUp> {

@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 use syn::ExprCall;
 
 use super::lower::Lower;
-use super::operand::{Kind, Operand};
+use super::operand::{Operand, OperandKind};
 use crate::messages::body as messages;
 use crate::score::eval::{self, Value};
 use crate::score::{Binary, Expr, Type, Unary};
@@ -102,13 +102,13 @@ impl Lower<'_, '_> {
         match function.meaning {
             Meaning::Float(op) => {
                 let x = self.float_argument(args.swap_remove(0), function, &call.args[0]);
-                self.checked(x.unary(op), Kind::Is(Type::Float), call)
+                self.checked(x.unary(op), OperandKind::Is(Type::Float), call)
             }
             Meaning::Number(apply) => self.of_numbers(args, function, apply, call),
             Meaning::Pow => {
                 let n = self.exponent(args.swap_remove(1), function, &call.args[1]);
                 let x = self.float_argument(args.swap_remove(0), function, &call.args[0]);
-                self.checked(x.binary(Binary::Pow, n), Kind::Is(Type::Float), call)
+                self.checked(x.binary(Binary::Pow, n), OperandKind::Is(Type::Float), call)
             }
         }
     }
@@ -127,12 +127,12 @@ impl Lower<'_, '_> {
         call: &ExprCall,
     ) -> Operand {
         let kinds: Vec<_> = args.iter().map(|arg| arg.kind).collect();
-        if kinds.contains(&Kind::Mistake) {
+        if kinds.contains(&OperandKind::Mistake) {
             return Operand::mistake();
         }
         let common = kinds
             .iter()
-            .try_fold(Kind::Mistake, |common, kind| common.common(*kind));
+            .try_fold(OperandKind::Mistake, |common, kind| common.common(*kind));
         let Some(kind) = common.filter(|kind| kind.is_number()) else {
             let message = messages::mixed_arguments(function, &kinds, call);
             return self.error(&call.func, message);
@@ -153,14 +153,14 @@ impl Lower<'_, '_> {
 
     /// A number as the exponent of a float. The derivative depends on it.
     fn exponent(&mut self, n: Operand, function: &Function, at: &syn::Expr) -> Expr {
-        if n.kind == Kind::Mistake {
+        if n.kind == OperandKind::Mistake {
             return n.expr;
         }
         if n.kind.is_number() && !eval::reads_nothing(&n.expr) {
             self.error(at, messages::exponent(at));
         }
         let n = match n.kind {
-            Kind::Is(Type::Int) => Operand::new(n.expr.to_float(), Type::Float),
+            OperandKind::Is(Type::Int) => Operand::new(n.expr.to_float(), Type::Float),
             _ => n,
         };
         self.float_argument(n, function, at)

@@ -7,7 +7,7 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Block, ExprCast, ExprIf, Lit, LitInt, Local, Pat, Stmt};
 
-use super::operand::{Kind, Operand, unknown};
+use super::operand::{Operand, OperandKind, unknown};
 use super::parse::{FunctionDraft, FunctionKind};
 use super::{Sizes, Tensor, constants, range};
 use crate::messages::body as messages;
@@ -126,8 +126,8 @@ impl<'a, 'b> Lower<'a, 'b> {
         subject: &str,
         at: &syn::Expr,
     ) -> Expr {
-        if value.kind.common(Kind::Is(wanted)) == Some(Kind::Is(wanted)) {
-            return self.settle(value, Kind::Is(wanted));
+        if value.kind.common(OperandKind::Is(wanted)) == Some(OperandKind::Is(wanted)) {
+            return self.settle(value, OperandKind::Is(wanted));
         }
         let message = match wanted {
             Type::Int if !value.expr.is_constant() => {
@@ -140,10 +140,10 @@ impl<'a, 'b> Lower<'a, 'b> {
     }
 
     /// `value` as a `kind`, which it is or can be.
-    pub(super) fn settle(&mut self, value: Operand, kind: Kind) -> Expr {
+    pub(super) fn settle(&mut self, value: Operand, kind: OperandKind) -> Expr {
         match (value.kind, kind) {
-            (Kind::Constant, Kind::Is(ty)) => self.constants(value.expr, ty),
-            (Kind::Mistake, Kind::Is(ty)) => unknown(ty),
+            (OperandKind::Constant, OperandKind::Is(ty)) => self.constants(value.expr, ty),
+            (OperandKind::Mistake, OperandKind::Is(ty)) => unknown(ty),
             _ => value.expr,
         }
     }
@@ -168,12 +168,12 @@ impl<'a, 'b> Lower<'a, 'b> {
     }
 
     /// `expr`, or its value if it reads nothing.
-    pub(super) fn checked(&mut self, expr: Expr, kind: Kind, at: &impl ToTokens) -> Operand {
-        if kind == Kind::Is(Type::Int) && !range::fits(&expr) {
+    pub(super) fn checked(&mut self, expr: Expr, kind: OperandKind, at: &impl ToTokens) -> Operand {
+        if kind == OperandKind::Is(Type::Int) && !range::fits(&expr) {
             self.error(at, messages::beyond_64_bits(at));
             return Operand::unknown(Type::Int);
         }
-        let (Kind::Is(ty), Some(value)) = (kind, eval::value(&expr)) else {
+        let (OperandKind::Is(ty), Some(value)) = (kind, eval::value(&expr)) else {
             return Operand { expr, kind };
         };
         self.value(value, ty, at)
@@ -216,24 +216,24 @@ impl<'a, 'b> Lower<'a, 'b> {
             return Operand::new(self.cast_constant(value, ty), ty);
         }
         let expr = match (value.kind, ty) {
-            (Kind::Is(Type::Bool), _) => {
+            (OperandKind::Is(Type::Bool), _) => {
                 return self.error(cast.as_token, messages::cast_of_condition(ty, &cast.expr));
             }
-            (Kind::Is(Type::Int), Type::Float) => value.expr.unary(Unary::ToFloat),
-            (Kind::Is(Type::Float), Type::Int) if !value.expr.is_constant() => {
+            (OperandKind::Is(Type::Int), Type::Float) => value.expr.unary(Unary::ToFloat),
+            (OperandKind::Is(Type::Float), Type::Int) if !value.expr.is_constant() => {
                 return self.error(cast.as_token, messages::integer_of_learned());
             }
-            (Kind::Is(Type::Float), Type::Int) => {
+            (OperandKind::Is(Type::Float), Type::Int) => {
                 let value = value.expr.unary(Unary::ToInt);
                 // As in Rust, a number below the range of the type becomes its smallest value.
                 if name == "usize" { value.max(0) } else { value }
             }
-            (Kind::Constant, Type::Float) => self
-                .settle(value, Kind::Is(Type::Int))
+            (OperandKind::Constant, Type::Float) => self
+                .settle(value, OperandKind::Is(Type::Int))
                 .unary(Unary::ToFloat),
-            _ => self.settle(value, Kind::Is(ty)),
+            _ => self.settle(value, OperandKind::Is(ty)),
         };
-        self.checked(expr, Kind::Is(ty), cast)
+        self.checked(expr, OperandKind::Is(ty), cast)
     }
 
     /// A constant may be of any of Rust's types: the cast is rustc's.

@@ -31,7 +31,7 @@ use crate::score::{Expr, Type};
 pub(crate) use functions::{FUNCTIONS, Function};
 pub(crate) use index::text_of;
 use lower::{Lower, Scope};
-pub(crate) use operand::Kind;
+pub(crate) use operand::OperandKind;
 pub(crate) use parse::parse;
 pub(crate) use parse::{BodyDraft, FunctionKind};
 pub(crate) use range::Found;

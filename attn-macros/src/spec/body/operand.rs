@@ -9,12 +9,12 @@ use crate::spec::Size;
 #[derive(Clone)]
 pub(super) struct Operand {
     pub(super) expr: Expr,
-    pub(super) kind: Kind,
+    pub(super) kind: OperandKind,
 }
 
 /// The knowledge about the type of a value.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum OperandKind {
     Is(Type),
     /// An expression of the user's constants only: an integer, unless a float is required. Until then the constants are integers.
     Constant,
@@ -26,21 +26,21 @@ impl Operand {
     pub(super) fn new(expr: Expr, ty: Type) -> Self {
         Operand {
             expr,
-            kind: Kind::Is(ty),
+            kind: OperandKind::Is(ty),
         }
     }
 
     pub(super) fn mistake() -> Self {
         Operand {
             expr: Expr::SCORE,
-            kind: Kind::Mistake,
+            kind: OperandKind::Mistake,
         }
     }
 
     pub(super) fn constant(constant: Size) -> Self {
         Operand {
             expr: Expr::Int(constant),
-            kind: Kind::Constant,
+            kind: OperandKind::Constant,
         }
     }
 
@@ -51,7 +51,7 @@ impl Operand {
 
     /// A constant alone, without operators.
     pub(super) fn is_single_constant(&self) -> bool {
-        self.kind == Kind::Constant && matches!(self.expr, Expr::Int(_))
+        self.kind == OperandKind::Constant && matches!(self.expr, Expr::Int(_))
     }
 }
 
@@ -65,30 +65,31 @@ pub(super) fn unknown(ty: Type) -> Expr {
     }
 }
 
-impl Kind {
+impl OperandKind {
     /// The common type of both, or `None` if there is none.
-    pub(super) fn common(self, other: Kind) -> Option<Kind> {
+    pub(super) fn common(self, other: OperandKind) -> Option<OperandKind> {
         match (self, other) {
-            (Kind::Mistake, kind) | (kind, Kind::Mistake) => Some(kind),
-            (Kind::Constant, Kind::Is(Type::Bool)) | (Kind::Is(Type::Bool), Kind::Constant) => None,
-            (Kind::Constant, kind) | (kind, Kind::Constant) => Some(kind),
+            (OperandKind::Mistake, kind) | (kind, OperandKind::Mistake) => Some(kind),
+            (OperandKind::Constant, OperandKind::Is(Type::Bool))
+            | (OperandKind::Is(Type::Bool), OperandKind::Constant) => None,
+            (OperandKind::Constant, kind) | (kind, OperandKind::Constant) => Some(kind),
             (a, b) => (a == b).then_some(a),
         }
     }
 
     pub(crate) fn is_number(self) -> bool {
-        self != Kind::Is(Type::Bool)
+        self != OperandKind::Is(Type::Bool)
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for OperandKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Is(Type::Int) => "an integer",
-            Kind::Is(Type::Float) => "a float",
-            Kind::Is(Type::Bool) => "a condition",
-            Kind::Constant => "a constant",
-            Kind::Mistake => "a mistake",
+            OperandKind::Is(Type::Int) => "an integer",
+            OperandKind::Is(Type::Float) => "a float",
+            OperandKind::Is(Type::Bool) => "a condition",
+            OperandKind::Constant => "a constant",
+            OperandKind::Mistake => "a mistake",
         })
     }
 }

@@ -4,7 +4,7 @@ use quote::{ToTokens, quote};
 use syn::{BinOp, ExprBinary, ExprUnary, UnOp};
 
 use super::lower::Lower;
-use super::operand::{Kind, Operand};
+use super::operand::{Operand, OperandKind};
 use crate::messages::body as messages;
 use crate::score::eval::{self, Value};
 use crate::score::{Binary, Expr, Type};
@@ -16,13 +16,15 @@ impl Lower<'_, '_> {
         }
         let value = self.expr(&unary.expr);
         let expr = match (unary.op, value.kind) {
-            (_, Kind::Mistake) => return value,
-            (UnOp::Not(_), Kind::Is(Type::Bool)) => !value.expr,
+            (_, OperandKind::Mistake) => return value,
+            (UnOp::Not(_), OperandKind::Is(Type::Bool)) => !value.expr,
             (UnOp::Not(_), kind) => {
                 return self.error(unary.op, messages::not_a_condition(kind, &unary.expr));
             }
-            (_, Kind::Is(Type::Bool)) => return self.error(unary.op, messages::MINUS_OF_CONDITION),
-            (_, Kind::Is(Type::Float)) => Expr::float(-1.0) * value.expr,
+            (_, OperandKind::Is(Type::Bool)) => {
+                return self.error(unary.op, messages::MINUS_OF_CONDITION);
+            }
+            (_, OperandKind::Is(Type::Float)) => Expr::float(-1.0) * value.expr,
             _ => Expr::from(0) - value.expr,
         };
         self.checked(expr, value.kind, unary)
@@ -64,7 +66,7 @@ impl Lower<'_, '_> {
     fn arithmetic(&mut self, op: Binary, binary: &ExprBinary) -> Operand {
         let (a, b) = self.operands(binary);
         let kinds = [a.kind, b.kind];
-        if kinds.contains(&Kind::Mistake) {
+        if kinds.contains(&OperandKind::Mistake) {
             return Operand::mistake();
         }
         let Some(kind) = a.kind.common(b.kind).filter(|kind| kind.is_number()) else {
@@ -73,7 +75,7 @@ impl Lower<'_, '_> {
         let a = self.settle(a, kind);
         let b = self.settle(b, kind);
         if matches!(op, Binary::Div | Binary::Rem)
-            && kind != Kind::Constant
+            && kind != OperandKind::Constant
             && !self.may_divide(&b, &binary.right)
         {
             return Operand { expr: a, kind };
@@ -108,7 +110,7 @@ impl Lower<'_, '_> {
         match a.kind.common(b.kind).filter(|kind| kind.is_number()) {
             Some(kind) => {
                 let (a, b) = self.comparable(a, b, kind);
-                self.checked(compare(a, b), Kind::Is(Type::Bool), binary)
+                self.checked(compare(a, b), OperandKind::Is(Type::Bool), binary)
             }
             None => {
                 self.error(binary.op, messages::mixed(binary, kinds));
@@ -126,7 +128,7 @@ impl Lower<'_, '_> {
         };
         let (a, b) = self.comparable(a, b, kind);
         let equal = match kind {
-            Kind::Is(Type::Bool) => {
+            OperandKind::Is(Type::Bool) => {
                 let equal = a.select(b.clone(), !b);
                 if !self.is_short(&equal, binary) {
                     return Operand::unknown(Type::Bool);
@@ -139,13 +141,13 @@ impl Lower<'_, '_> {
             BinOp::Ne(_) => !equal,
             _ => equal,
         };
-        self.checked(expr, Kind::Is(Type::Bool), binary)
+        self.checked(expr, OperandKind::Is(Type::Bool), binary)
     }
 
     /// Both as a `kind`; constants alone are integers.
-    fn comparable(&mut self, a: Operand, b: Operand, kind: Kind) -> (Expr, Expr) {
+    fn comparable(&mut self, a: Operand, b: Operand, kind: OperandKind) -> (Expr, Expr) {
         let kind = match kind {
-            Kind::Constant => Kind::Is(Type::Int),
+            OperandKind::Constant => OperandKind::Is(Type::Int),
             kind => kind,
         };
         (self.settle(a, kind), self.settle(b, kind))
@@ -153,7 +155,7 @@ impl Lower<'_, '_> {
 
     fn logic(&mut self, op: Binary, binary: &ExprBinary) -> Operand {
         let (a, b) = self.operands(binary);
-        let condition = Kind::Is(Type::Bool);
+        let condition = OperandKind::Is(Type::Bool);
         let kinds = [a.kind, b.kind];
         if kinds.iter().any(|kind| kind.common(condition).is_none()) {
             self.error(binary.op, messages::mixed(binary, kinds));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::score::eval::{Inputs, Point, Value, holds};
-use crate::score::prove::{Claim, Counterexample, Place, Subject, Truths, Verdict};
+use crate::score::prove::{Claim, Counterexample, QueryPoint, Subject, Truths, Verdict};
 use crate::score::{Binary, Data, Expr, Type, Var, builtin};
 use crate::spec::{Align, Size};
 use crate::tests::random::formula::formulas;
@@ -40,8 +40,8 @@ impl Inputs for Call {
     }
 }
 
-fn attends(mask: &Expr, place: Place, kv_idx: i64, call: &Call) -> Option<bool> {
-    let Place {
+fn attends(mask: &Expr, place: QueryPoint, kv_idx: i64, call: &Call) -> Option<bool> {
+    let QueryPoint {
         b,
         h,
         q_idx,
@@ -104,8 +104,8 @@ fn calls(cross: bool, (q_len, kv_len): (i64, i64), has_data: bool) -> Vec<Call> 
     calls
 }
 
-fn places((q_len, kv_len): (i64, i64)) -> impl Iterator<Item = Place> {
-    (0..2 * HEADS * q_len).map(move |index| Place {
+fn places((q_len, kv_len): (i64, i64)) -> impl Iterator<Item = QueryPoint> {
+    (0..2 * HEADS * q_len).map(move |index| QueryPoint {
         b: index % 2,
         h: index / 2 % HEADS,
         q_idx: index / 2 / HEADS,
@@ -115,7 +115,7 @@ fn places((q_len, kv_len): (i64, i64)) -> impl Iterator<Item = Place> {
 }
 
 /// Whether the claim fails for this query.
-fn fails(claim: &Claim, mask: &Expr, place: Place, call: &Call) -> bool {
+fn fails(claim: &Claim, mask: &Expr, place: QueryPoint, call: &Call) -> bool {
     let mut keys = 0..place.kv_len;
     match claim {
         Claim::Within(_) => keys.any(|kv_idx| fails_at(claim, mask, place, kv_idx, call)),
@@ -125,7 +125,7 @@ fn fails(claim: &Claim, mask: &Expr, place: Place, call: &Call) -> bool {
 
 /// Whether the claim fails for this pair, or would fail if every other key were like it. Where the mask has no value because it
 /// divides by 0, the claim does not fail.
-fn fails_at(claim: &Claim, mask: &Expr, place: Place, kv_idx: i64, call: &Call) -> bool {
+fn fails_at(claim: &Claim, mask: &Expr, place: QueryPoint, kv_idx: i64, call: &Call) -> bool {
     let shown = attends(mask, place, kv_idx, call);
     match claim {
         Claim::Within(bound) => {
@@ -137,7 +137,7 @@ fn fails_at(claim: &Claim, mask: &Expr, place: Place, kv_idx: i64, call: &Call) 
 
 /// The call of a counterexample, if it has one.
 fn told(counterexample: &Counterexample, mask: &Expr, cross: bool) -> Option<Call> {
-    let Place {
+    let QueryPoint {
         q_idx,
         q_len,
         kv_len,
@@ -226,7 +226,7 @@ fn check(mask: &Expr, cross: bool) -> Result<bool, TestCaseError> {
     Ok(decided)
 }
 
-fn brute_force(claim: &Claim, mask: &Expr, cross: bool) -> Option<(Place, Call)> {
+fn brute_force(claim: &Claim, mask: &Expr, cross: bool) -> Option<(QueryPoint, Call)> {
     let has_data = mask.any(&|part| matches!(part, Expr::Data { .. }));
     let longest = match (has_data, cross) {
         (false, _) => 10,

@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Fused, hidden};
 use crate::model::emit::{field, item};
-use crate::model::graph::{Module, ModuleId, Place, Repeat, Submodule};
+use crate::model::graph::{Module, ModuleId, ParamPath, Repeat, Submodule};
 
 impl Fused<'_> {
     pub(super) fn emit_session(&self) -> TokenStream {
@@ -168,7 +168,7 @@ impl Fused<'_> {
     }
 
     /// `past.attention`
-    pub(super) fn past_of(&self, place: &Place) -> TokenStream {
+    pub(super) fn past_of(&self, place: &ParamPath) -> TokenStream {
         let past = self.past_var(self.model().module(place.module));
         let field = field(&place.field);
         quote!(#past.#field)

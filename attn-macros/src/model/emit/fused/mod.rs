@@ -14,9 +14,11 @@ use super::{Emitter, field, item, tuple, var};
 use crate::emit::ExecMode;
 use crate::emit::tracked_code::TrackedCode;
 use crate::model::diff::{Backward, BufferId, diff};
-use crate::model::graph::{Model, Module, ModuleId, Node, Place, Repeat, Step, Submodule, ValueId};
+use crate::model::graph::{
+    Model, Module, ModuleId, Node, ParamPath, Repeat, Step, Submodule, ValueId,
+};
 use crate::model::plan::{Forward, plan, plan_to_decode};
-use crate::model::types::{Axis, Kind, Type};
+use crate::model::types::{Axis, Type, ValueKind};
 use crate::ops::{Attention, Elementwise, Fusion, Lookup, emit_loops};
 
 pub(crate) use node::{FusedNode, Gradients, Output};
@@ -201,7 +203,7 @@ impl<'a> Fused<'a> {
     }
 
     /// `weights.attention`, or `blocks.attention` in the body of a loop.
-    fn weights(&self, place: &Place) -> TokenStream {
+    fn weights(&self, place: &ParamPath) -> TokenStream {
         let field = field(&place.field);
         let module = self.module_var(self.model().module(place.module));
         quote!(#module.#field)
@@ -375,7 +377,7 @@ impl Fused<'_> {
                 },
                 Step::Repeat(_) => None,
             });
-        let is_float = self.ty(self.model().inputs[0]).kind == Kind::Floats;
+        let is_float = self.ty(self.model().inputs[0]).kind == ValueKind::Floats;
         let table = tables.next().filter(|_| !is_float);
         table.map_or_else(
             || quote!(p::Clone::clone(#first.device())),

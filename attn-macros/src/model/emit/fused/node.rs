@@ -5,7 +5,7 @@ use quote::quote;
 
 use super::{Fused, product, size};
 use crate::emit::ExecMode;
-use crate::model::graph::{Node, Place, ValueId};
+use crate::model::graph::{Node, ParamPath, ValueId};
 use crate::model::plan::Planned;
 use crate::model::types::Axis;
 use crate::ops::Attention;
@@ -77,7 +77,7 @@ impl FusedNode<'_> {
     }
 
     /// `weights.attention`, or `blocks.attention` in the body of a loop.
-    pub(crate) fn weights(&self, place: &Place) -> TokenStream {
+    pub(crate) fn weights(&self, place: &ParamPath) -> TokenStream {
         self.fused.weights(place)
     }
 
@@ -140,7 +140,7 @@ impl FusedNode<'_> {
     }
 
     /// The state of the layer at this place in a session.
-    pub(crate) fn past(&self, place: &Place) -> TokenStream {
+    pub(crate) fn past(&self, place: &ParamPath) -> TokenStream {
         self.fused.past_of(place)
     }
 }

@@ -9,7 +9,7 @@ use crate::emit::input;
 use crate::model::emit::{field, item};
 use crate::model::graph::{Module, Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::Forward;
-use crate::model::types::{Axis, Kind};
+use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Kept};
 
 impl Fused<'_> {
@@ -28,9 +28,9 @@ impl Fused<'_> {
         let inputs = self.model().inputs.iter().map(|id| {
             let name = self.input(*id);
             match self.ty(*id).kind {
-                Kind::Floats => quote!(#name: p::Operand<E>),
-                Kind::Ids | Kind::Lens => quote!(#name: p::Ids),
-                Kind::Bools => quote!(#name: p::Vec<bool>),
+                ValueKind::Floats => quote!(#name: p::Operand<E>),
+                ValueKind::Ids | ValueKind::Lens => quote!(#name: p::Ids),
+                ValueKind::Bools => quote!(#name: p::Vec<bool>),
             }
         });
         let data = self.attentions().into_iter().map(|(_, attention)| {
@@ -70,9 +70,9 @@ impl Fused<'_> {
             let name = self.input(*id);
             let value = self.value(*id);
             match self.ty(*id).kind {
-                Kind::Floats => quote!(#name: operation.parameter(&#value)?),
-                Kind::Ids | Kind::Lens => quote!(#name: p::Ids::read(&#value)),
-                Kind::Bools => quote!(#name: p::values(&#value)),
+                ValueKind::Floats => quote!(#name: operation.parameter(&#value)?),
+                ValueKind::Ids | ValueKind::Lens => quote!(#name: p::Ids::read(&#value)),
+                ValueKind::Bools => quote!(#name: p::values(&#value)),
             }
         });
         let data = self
