@@ -6,6 +6,7 @@
 
 mod affine;
 mod array;
+mod attention;
 mod bounds;
 mod coverage;
 mod distance_table;

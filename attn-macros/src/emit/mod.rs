@@ -1,5 +1,6 @@
 //! From a spec and its graph to Rust. Everything emitted refers to `__private` of the facade crate and to `core`.
 
+pub(crate) mod block;
 mod bounds;
 mod composed;
 mod docs;
@@ -14,7 +15,7 @@ mod places;
 pub(crate) mod tables;
 pub(crate) mod tracked_code;
 
-pub(crate) use fused::LayerNode;
+pub(crate) use fused::{Fused as LayerFrame, LayerNode, ParameterGradient};
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};

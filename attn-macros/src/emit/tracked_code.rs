@@ -128,6 +128,20 @@ pub(crate) fn array(axes: &[TokenStream]) -> TokenStream {
     quote!(p::Footprint::array(&[#(#axes),*]))
 }
 
+/// The footprint of a derivative that has these arrays at once, and then computes what has the last footprint.
+pub(crate) fn at_once(arrays: &[TokenStream], last: Option<TokenStream>) -> Option<TokenStream> {
+    let takes = (0..arrays.len()).map(Literal::usize_unsuffixed);
+    let takes: Vec<_> = takes.collect();
+    let number = Literal::usize_unsuffixed(arrays.len());
+    let uses = last.as_ref().map(|_| quote!(p::Use(#number)));
+    let parts = arrays.iter().chain(&last);
+    match (arrays, &last) {
+        ([], None) => None,
+        ([], Some(_)) => last,
+        _ => Some(quote!(p::Footprint::of(&[#(#parts),*], &[], &[#(p::Take(#takes),)* #uses]))),
+    }
+}
+
 /// The variables with their memory, as the lines run.
 #[derive(Default)]
 struct Ledger {

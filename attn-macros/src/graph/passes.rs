@@ -6,12 +6,12 @@ use std::rc::Rc;
 use super::steps::Steps;
 use super::{Graph, Param};
 use crate::model::graph::{Node, Step, Value, ValueId, View};
-use crate::ops::fused::{Attend, FusedOp, HeadTransform, PackedLinear, TransformHeads};
+use crate::ops::fused::{Attend, HeadTransform, LayerOp, PackedLinear, TransformHeads};
 
 /// Projections of one value become one product: their results are parts of its result.
 pub(crate) fn pack_projections(steps: &mut Steps) {
     for x in operands_of_projections(steps) {
-        let reads_x = |node: &&Node<dyn FusedOp>| is_projection(node) && node.operands == [x];
+        let reads_x = |node: &&Node<dyn LayerOp>| is_projection(node) && node.operands == [x];
         let packed: Vec<ValueId> = steps
             .nodes()
             .filter(reads_x)
@@ -19,7 +19,7 @@ pub(crate) fn pack_projections(steps: &mut Steps) {
             .collect();
         // The gradient of what a product reads is a matrix by itself.
         let is_projected =
-            |node: &Node<dyn FusedOp>| is_projection(node) && packed.contains(&node.operands[0]);
+            |node: &Node<dyn LayerOp>| is_projection(node) && packed.contains(&node.operands[0]);
         if packed.len() < 2 || steps.nodes().any(is_projected) {
             continue;
         }
@@ -32,12 +32,12 @@ pub(crate) fn pack_projections(steps: &mut Steps) {
         };
         let whole = side_by_side(steps, &packed);
         let product = Step::Node(Node {
-            op: Rc::new(product) as Rc<dyn FusedOp>,
+            op: Rc::new(product) as Rc<dyn LayerOp>,
             operands: vec![x],
             result: whole,
             name: None,
         });
-        let is_packed = |step: &Step<dyn FusedOp>| matches!(step, Step::Node(node) if packed.contains(&node.result));
+        let is_packed = |step: &Step<dyn LayerOp>| matches!(step, Step::Node(node) if packed.contains(&node.result));
         let first = steps.body.steps.iter().position(is_packed).unwrap_or(0);
         steps.body.steps.retain(|step| !is_packed(step));
         steps.body.steps.insert(first, product);
@@ -53,7 +53,7 @@ fn operands_of_projections(steps: &Steps) -> Vec<ValueId> {
     operands
 }
 
-fn is_projection(node: &Node<dyn FusedOp>) -> bool {
+fn is_projection(node: &Node<dyn LayerOp>) -> bool {
     node.op.properties().linear.is_some()
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn load_transforms(steps: &mut Steps) {
             continue;
         };
         let properties = node.op.properties();
-        let (op, operands): (Rc<dyn FusedOp>, _) = if let Some(last) = properties.transform {
+        let (op, operands): (Rc<dyn LayerOp>, _) = if let Some(last) = properties.transform {
             let Some((x, first)) = transform_of(steps, node.operands[0]) else {
                 continue;
             };
@@ -163,7 +163,7 @@ pub(crate) fn leave_biases(graph: &Graph, steps: &mut Steps) {
             continue;
         };
         let properties = node.op.properties();
-        let op: Rc<dyn FusedOp> = if let Some(linear) = properties.linear {
+        let op: Rc<dyn LayerOp> = if let Some(linear) = properties.linear {
             Rc::new(PackedLinear {
                 fields: linear.fields.clone(),
                 leaves_bias: left.contains(&node.result),
@@ -184,7 +184,7 @@ pub(crate) fn leave_biases(graph: &Graph, steps: &mut Steps) {
 
 fn only_attention_reads(steps: &Steps, id: ValueId) -> bool {
     let block = steps.block();
-    let reads = |node: &&Node<dyn FusedOp>| {
+    let reads = |node: &&Node<dyn LayerOp>| {
         let mut operands = node.operands.iter();
         operands.any(|operand| block.memory(*operand) == id)
     };

@@ -10,7 +10,7 @@ use super::steps::{Steps, matrix};
 use super::{Attention, Dim, Graph, Node, NodeId, Op, Scores};
 use crate::model::graph::{self as block, Region, Step, Value, ValueId};
 use crate::ops::fused::{
-    Attend, FusedOp, HeadTransform, Norm, PackedLinear, PerHeadLinear, Similarity, TransformHeads,
+    Attend, HeadTransform, LayerOp, Norm, PackedLinear, PerHeadLinear, Similarity, TransformHeads,
 };
 use crate::score::{Expr, split};
 use crate::spec::Size;
@@ -50,7 +50,7 @@ struct Lower {
     matrices: Vec<ValueId>,
     values: Vec<Value>,
     inputs: Vec<ValueId>,
-    body: Region<dyn FusedOp>,
+    body: Region<dyn LayerOp>,
 }
 
 impl Lower {
@@ -121,7 +121,7 @@ impl Lower {
 
     fn push(
         &mut self,
-        op: impl FusedOp + 'static,
+        op: impl LayerOp + 'static,
         operands: &[NodeId],
         result: ValueId,
     ) -> ValueId {

@@ -3,20 +3,20 @@
 use super::Dim;
 use crate::model::graph::{Block, Node, Region, Step, Value, ValueId};
 use crate::model::types::{Axis, Type};
-use crate::ops::fused::{Attend, FusedOp};
+use crate::ops::fused::{Attend, LayerOp};
 use crate::spec::Size;
 
 /// The steps of the forward pass, in order. A value is a matrix with a row for every token: `[batch, len, width]`.
 pub(crate) struct Steps {
     pub(crate) values: Vec<Value>,
     pub(crate) inputs: Vec<ValueId>,
-    pub(crate) body: Region<dyn FusedOp>,
+    pub(crate) body: Region<dyn LayerOp>,
     /// The only result.
     pub(crate) results: [ValueId; 1],
 }
 
 impl Steps {
-    pub(crate) fn block(&self) -> Block<'_, dyn FusedOp> {
+    pub(crate) fn block(&self) -> Block<'_, dyn LayerOp> {
         Block {
             values: &self.values,
             inputs: &self.inputs,
@@ -29,7 +29,7 @@ impl Steps {
         self.results[0]
     }
 
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<dyn FusedOp>> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<dyn LayerOp>> {
         self.body.steps.iter().filter_map(|step| match step {
             Step::Node(node) => Some(node),
             Step::Repeat(_) => None,
@@ -42,17 +42,6 @@ impl Steps {
 
     pub(crate) fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0]
-    }
-
-    /// The parts of a value, or the value itself.
-    pub(crate) fn parts(&self, id: ValueId) -> Vec<ValueId> {
-        let all = (0..self.values.len()).map(ValueId);
-        let parts = all.filter(|part| self.value(*part).view.is_some_and(|view| view.of == id));
-        let parts: Vec<_> = parts.collect();
-        match parts.as_slice() {
-            [] => vec![id],
-            _ => parts,
-        }
     }
 
     /// Whether a step reads the value, or a part of it.
@@ -75,7 +64,7 @@ pub(super) fn matrix(rows: &Dim, width: Size) -> Type {
 
 const KEY: &str = "key";
 
-/// Whether a matrix has a row for every key, not for every query.
-pub(crate) fn is_by_key(ty: &Type) -> bool {
-    matches!(ty.axes.as_slice(), [_, Axis::Symbol(len), _] if len == KEY)
+/// Whether a matrix with these axes has a row for every key, not for every query.
+pub(crate) fn is_by_key(axes: &[Axis]) -> bool {
+    matches!(axes, [_, Axis::Symbol(len), ..] if len == KEY)
 }

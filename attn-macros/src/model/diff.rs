@@ -45,6 +45,19 @@ pub(crate) enum GradTarget {
     InPlace(BufferId),
 }
 
+impl GradTarget {
+    /// Its buffer, if it is not that of the tape.
+    pub(crate) fn buffer(self) -> Option<BufferId> {
+        match self {
+            GradTarget::Input(_) => None,
+            GradTarget::New(buffer)
+            | GradTarget::Overwrite(buffer)
+            | GradTarget::Add(buffer)
+            | GradTarget::InPlace(buffer) => Some(buffer),
+        }
+    }
+}
+
 pub(crate) enum BackwardStep<'m, O: ?Sized = dyn Op> {
     /// A new buffer of zeros.
     Zeros(BufferId),

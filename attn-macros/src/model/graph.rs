@@ -199,13 +199,24 @@ impl<O: ?Sized> Clone for Block<'_, O> {
 
 impl<O: ?Sized> Copy for Block<'_, O> {}
 
-impl<O: ?Sized> Block<'_, O> {
-    pub(crate) fn value(&self, id: ValueId) -> &Value {
+impl<'m, O: ?Sized> Block<'m, O> {
+    pub(crate) fn value(&self, id: ValueId) -> &'m Value {
         &self.values[id.0]
     }
 
     pub(crate) fn is_input(&self, id: ValueId) -> bool {
         self.inputs.contains(&id)
+    }
+
+    /// The parts of a value, or the value itself.
+    pub(crate) fn parts(&self, id: ValueId) -> Vec<ValueId> {
+        let all = (0..self.values.len()).map(ValueId);
+        let parts = all.filter(|part| self.value(*part).view.is_some_and(|view| view.of == id));
+        let parts: Vec<_> = parts.collect();
+        match parts.as_slice() {
+            [] => vec![id],
+            _ => parts,
+        }
     }
 
     /// The value whose memory a value is in.
@@ -223,10 +234,6 @@ impl Model {
             body: &self.grouped,
             results: &self.results,
         }
-    }
-
-    pub(crate) fn is_input(&self, id: ValueId) -> bool {
-        self.inputs.contains(&id)
     }
 
     pub(crate) fn value(&self, id: ValueId) -> &Value {

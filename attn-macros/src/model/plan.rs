@@ -5,7 +5,7 @@
 //! a nonlinearity is, and so are the weights of an attention. What is computed with what: [`fusions`](super::fusion).
 
 use super::fusion::{FuseWith, Fusions, Term};
-use super::graph::{Block, Carried, Derivative, Model, Region, Repeat, Step, ValueId};
+use super::graph::{Block, Carried, Derivative, Region, Repeat, Step, ValueId};
 
 /// The forward pass of a region.
 #[derive(Debug, Default)]
@@ -46,21 +46,19 @@ pub(crate) fn plan_to_decode<O: Derivative + ?Sized>(block: Block<'_, O>) -> For
     region(block, block.body, &[], block.results, &Vec::new())
 }
 
-impl Model {
-    /// A result that its operation can write where the model returns it: nobody else reads it.
-    pub(crate) fn is_written_directly(&self, id: ValueId, plan: &Forward) -> bool {
-        let defined = self.grouped.steps.iter().any(|step| match step {
-            Step::Node(node) => node.result == id,
-            Step::Repeat(_) => false,
-        });
-        let returned = self.results.iter().filter(|result| **result == id).count();
-        let is_read = self
-            .grouped
-            .steps
-            .iter()
-            .any(|step| uses(step).contains(&id));
-        defined && returned == 1 && !is_read && !plan.saved.contains(&id)
-    }
+/// A result that its operation can write where the block returns it: nobody else reads it.
+pub(crate) fn is_written_directly<O: ?Sized>(
+    block: Block<'_, O>,
+    id: ValueId,
+    plan: &Forward,
+) -> bool {
+    let steps = &block.body.steps;
+    let defined = steps
+        .iter()
+        .any(|step| matches!(step, Step::Node(node) if node.result == id));
+    let returned = block.results.iter().filter(|result| **result == id).count();
+    let is_read = steps.iter().any(|step| uses(step).contains(&id));
+    defined && returned == 1 && !is_read && !plan.saved.contains(&id)
 }
 
 /// The values that a step reads, those of loops in it included.

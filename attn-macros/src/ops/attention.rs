@@ -5,10 +5,11 @@ use quote::quote;
 
 use super::{Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved};
 use crate::emit::ExecMode;
+use crate::emit::block::{Gradients, Output};
 use crate::graph::AttentionLayer;
 use crate::graph::steps::Steps;
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ParamPath};
 use crate::score::prove::Verdict;
 use crate::score::{Expr, Var};
@@ -90,7 +91,7 @@ impl Op for Attention {
         Some(quote!(#attention::check(#axes, &call.data.#number)?;))
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let weights = of.weights(&self.place);
         let y = to.matrix();
         if of.mode() == ExecMode::Session {

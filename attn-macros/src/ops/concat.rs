@@ -6,8 +6,9 @@ use quote::quote;
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
 };
+use crate::emit::block::{Gradients, Output};
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::model::types::Type;
@@ -82,7 +83,7 @@ impl Op for Concat {
         None
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let x = of.matrix(0);
         let y = of.matrix(1);
         let to = to.matrix();

@@ -7,8 +7,9 @@ use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved,
 };
 use crate::emit::ExecMode;
+use crate::emit::block::{Gradients, Output};
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::model::syntax::first;
@@ -98,7 +99,7 @@ impl Op for Dropout {
         None
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let y = to.slice();
         if of.mode() == ExecMode::Forward {
             let (kept, x) = (of.kept(), to.read(0));

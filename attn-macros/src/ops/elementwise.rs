@@ -4,8 +4,9 @@ use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
 use super::{Cost, Decode, Fusion, Gradient, Label, Op, Properties, Saved};
+use crate::emit::block::{Gradients, Output};
 use crate::emit::expr::loop_values;
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::Model;
 use crate::score::loops::{Derivative, Known, Loop, Match, Slope, slopes};
 use crate::score::{Binary, Expr, Unary};
@@ -214,7 +215,7 @@ impl Op for Elementwise {
         None
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let compiled = self.forward();
         let of = loop_value(compiled.known.as_ref(), "", &of.loop_name());
         let x = compiled.reads.iter().map(|index| to.read(*index));

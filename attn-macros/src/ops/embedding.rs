@@ -8,7 +8,8 @@ use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lookup, Lower, Op, Operation, Properties,
     Saved,
 };
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::emit::block::{Gradients, Output};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::spec::{Real, Size};
@@ -120,7 +121,7 @@ impl Op for Embedding {
         Some(quote!(call.inputs.#ids.check("embedding", "id", #vocab, None)?;))
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let weights = of.weights(&self.place);
         let ids = of.ids(0);
         let y = to.matrix();

@@ -4,7 +4,8 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::{Cost, Decode, Fusion, Gradient, Label, Op, Properties, Saved};
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::emit::block::{Gradients, Output};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::Model;
 
 /// To the shape of the result.
@@ -53,7 +54,7 @@ impl Op for Expand {
         None
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let x = of.slice(0);
         let axes = growing(of);
         let y = to.slice();

@@ -8,7 +8,8 @@ use super::layer::{self, Layer};
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved,
 };
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::emit::block::{Gradients, Output};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::spec::keys::{Key, KeyKind, Word};
@@ -212,7 +213,7 @@ impl Op for FeedForward {
         None
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let weights = of.weights(&self.place);
         let x = of.matrix(0);
         let y = to.matrix();

@@ -7,7 +7,8 @@ use super::norm::{asked_epsilon, epsilon};
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
 };
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::emit::block::{Gradients, Output};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::spec::Real;
@@ -72,7 +73,7 @@ impl Op for L2Norm {
         None
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let x = of.matrix(0);
         let epsilon = &self.epsilon;
         let y = to.matrix();

@@ -9,7 +9,8 @@ use super::{
     Saved,
 };
 use crate::emit::ExecMode;
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::emit::block::{Gradients, Output};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::spec::{Real, Size};
@@ -121,7 +122,7 @@ impl Op for LearnedPosition {
         Some(quote!(p::check_length(#len, #max_len)?;))
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let weights = of.weights(&self.place);
         let len = of.length_of_result();
         let y = to.matrix();

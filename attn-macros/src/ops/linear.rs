@@ -7,8 +7,9 @@ use super::layer::{self, Layer};
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
 };
+use crate::emit::block::{Gradients, Output};
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Frame, Lowering, is_without_bias};
 use crate::model::syntax::first;
@@ -187,7 +188,7 @@ impl Op for Linear {
         None
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let method = format_ident!("{}", if self.tied { "project" } else { "forward" });
         let weights = of.weights(&self.place);
         let x = of.matrix(0);

@@ -7,7 +7,8 @@ use super::mean_pool::Pool;
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
 };
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::emit::block::{Gradients, Output};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Frame, Lowering};
 
@@ -62,7 +63,7 @@ impl Op for MaxPool {
         self.0.check(of, "max_pool")
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let x = of.slice(0);
         let axis = of.sequence(0);
         let y = to.slice();

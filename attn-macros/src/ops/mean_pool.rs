@@ -6,8 +6,9 @@ use quote::{format_ident, quote};
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
 };
+use crate::emit::block::{Gradients, Output};
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::model::types::{Axis, Type, ValueKind};
@@ -157,7 +158,7 @@ impl Op for MeanPool {
         self.0.check(of, "mean_pool")
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let x = of.slice(0);
         let axis = of.sequence(0);
         let y = to.slice();

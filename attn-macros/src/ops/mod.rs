@@ -28,8 +28,9 @@ use std::ops::RangeInclusive;
 
 use proc_macro2::{Ident, TokenStream};
 
+use crate::emit::block::{Gradients, Output};
 use crate::markdown::Table;
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Arguments, Frame, Lowering};
 use crate::model::syntax::Call;
@@ -148,7 +149,7 @@ pub(crate) trait Op {
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream>;
 
     /// The call of the fused form that computes the result.
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream;
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream;
 
     /// The lines of the derivative. Gradients of parameters are added to.
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream;

@@ -6,8 +6,9 @@ use syn::parse::Parser;
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
 };
+use crate::emit::block::{Gradients, Output};
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, Opaque, ParamPath, Submodule, ValueId};
 use crate::model::lower::{Arguments, Frame, Lowering};
 use crate::model::signature::parse_type;
@@ -145,7 +146,7 @@ impl Op for Module {
     }
 
     /// A model with such a module has no fused form.
-    fn forward(&self, _: &FusedNode<'_>, _: &Output<'_>) -> TokenStream {
+    fn forward(&self, _: &FusedNode<'_>, _: &Output) -> TokenStream {
         TokenStream::new()
     }
 

@@ -8,7 +8,8 @@ use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, LowerOperands, Op, Operation,
     Properties, Saved,
 };
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::emit::block::{Gradients, Output};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Frame, Lowering};
 use crate::spec::keys::{Key, KeyKind};
@@ -174,7 +175,7 @@ impl Op for Normalize {
         None
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let weights = of.weights(&self.place);
         let x = of.matrix(0);
         let y = to.matrix();

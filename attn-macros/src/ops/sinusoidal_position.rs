@@ -8,7 +8,8 @@ use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
 };
 use crate::emit::ExecMode;
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::emit::block::{Gradients, Output};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Frame, Lowering};
 
@@ -75,7 +76,7 @@ impl Op for SinusoidalPosition {
         None
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         match of.mode() {
             ExecMode::Forward => {
                 let len = of.length_of_result();

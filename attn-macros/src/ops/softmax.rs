@@ -6,7 +6,8 @@ use quote::quote;
 use super::{
     CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
 };
-use crate::model::emit::{Composed, Extents, FusedNode, Gradients, Output, VertexKind};
+use crate::emit::block::{Gradients, Output};
+use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Frame, Lowering};
 
@@ -62,7 +63,7 @@ impl Op for Softmax {
         None
     }
 
-    fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let x = of.matrix(0);
         let y = to.matrix();
         quote!(p::layers::softmax(#x, #y))

@@ -5,6 +5,7 @@ use quote::{quote, quote_spanned};
 
 use super::score::Score;
 use super::{Fused, places, var};
+use crate::emit::block::Frame;
 use crate::ops::fused::{Attend, HeadTransform, Norm, Similarity};
 use crate::spec::Normalizer;
 
@@ -87,14 +88,11 @@ impl Fused<'_> {
         }
     }
 
-    /// `attention(call, weights)`, after the line that makes the function of the score, if there is one.
-    pub(super) fn call_attention(&self, attention: &Attend) -> (TokenStream, TokenStream) {
-        if attention.score.is_some() {
-            let make = quote!(let score = modified(call, weights););
-            (make, quote!(attention(call, weights, &score)))
-        } else {
-            (TokenStream::new(), quote!(attention(call, weights)))
-        }
+    /// `attention(call, weights)`, with the function of the score, if there is one.
+    pub(super) fn call_attention(&self, attention: &Attend) -> TokenStream {
+        let score = attention.score.as_ref();
+        let score = score.map(|_| quote!(, &modified(call, weights)));
+        quote!(attention(call, weights #score))
     }
 
     pub(super) fn emit_prepare(&self, how: &HeadTransform) -> TokenStream {
@@ -102,7 +100,7 @@ impl Fused<'_> {
             return quote!(p::HeadTransform::default());
         }
         let bias = how.bias.map_or(quote!(None), |id| {
-            let projection = self.name(id);
+            let projection = self.value(id);
             let part = self.steps.value(id).view.map_or(0, |view| view.part);
             let part = Literal::usize_unsuffixed(part);
             quote!(weights.#projection.bias(#part))

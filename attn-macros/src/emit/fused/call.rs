@@ -6,8 +6,8 @@ use quote::{format_ident, quote};
 use super::score::{Score, param_field};
 use super::{Fused, places, var};
 use crate::emit::Caller;
+use crate::emit::block::Frame;
 use crate::emit::input::{data_name, read_type};
-use crate::model::plan::Forward;
 use crate::ops::fused::HeadTransform;
 use crate::score::Name;
 use crate::spec::Real;
@@ -36,7 +36,7 @@ impl Fused<'_> {
         let nodes = self.steps.nodes();
         let projections = nodes.filter_map(|node| {
             let linear = node.op.properties().linear?;
-            Some((self.name(node.result), linear.fields.as_slice()))
+            Some((self.value(node.result), linear.fields.as_slice()))
         });
         projections.collect()
     }
@@ -202,19 +202,23 @@ impl Fused<'_> {
         })
     }
 
-    pub(super) fn emit_saved(&self, plan: &Forward) -> TokenStream {
-        let arrays = plan.saved.iter().map(|id| {
-            let parts = self.steps.parts(*id).len();
-            let name = self.name(*id);
+    pub(super) fn emit_saved(&self) -> TokenStream {
+        let arrays = self.plan.saved.iter().map(|id| {
+            let parts = self.steps.block().parts(*id).len();
+            let name = self.value(*id);
             let parts = Literal::usize_unsuffixed(parts);
             quote!(#name: p::Array<E, #parts>)
+        });
+        let kept = self.steps.nodes().filter_map(|node| {
+            let name = self.kept(node.result);
+            node.op.kept().map(|_| quote!(#name: p::Array<E>))
         });
         let vis = self.vis();
         quote! {
             /// Values that the derivative reads.
             #vis struct Saved<E: p::Element> {
                 #(#arrays,)*
-                lse: p::Array<E>,
+                #(#kept,)*
             }
         }
     }

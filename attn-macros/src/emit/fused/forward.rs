@@ -1,27 +1,19 @@
-//! The forward pass: a line or two per step.
+//! The function of the forward pass.
 
-use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 
 use super::score::{Score, distances};
-use super::{Fused, LayerNode, var};
-use crate::emit::ExecMode;
+use super::{Fused, var};
+use crate::emit::block::{self, Frame};
 use crate::emit::tracked_code::{self, TrackedCode};
-use crate::model::graph::{Node, ValueId};
-use crate::model::plan::Forward;
-use crate::ops::fused::FusedOp;
 
 impl Fused<'_> {
-    pub(super) fn emit_forward(&self, plan: &Forward) -> TrackedCode {
+    pub(super) fn emit_forward(&self) -> TrackedCode {
         let inputs = self.read_inputs();
-        let output = self.name(self.steps.output());
+        let output = self.value(self.steps.output());
         let mut lines = self.tables();
-        for (node, planned) in self.steps.nodes().zip(&plan.steps) {
-            self.emit_node(&mut lines, node, ExecMode::Forward);
-            let free = planned.free.iter();
-            free.for_each(|id| lines.drop(&self.name(*id)));
-        }
-        let saved = self.saved(plan);
+        lines.append(block::emit_forward(self));
+        let saved = block::saved_fields(self, &self.steps.body, &self.plan.saved);
         lines.keep(&saved);
         let steps = std::mem::take(&mut lines.code);
         lines.line(quote_spanned! {self.cx.at=>
@@ -52,33 +44,5 @@ impl Fused<'_> {
             lines.keep(&[name]);
         }
         lines
-    }
-
-    /// The variables that are handed on to the derivative.
-    pub(super) fn saved(&self, plan: &Forward) -> Vec<Ident> {
-        let values = plan.saved.iter().map(|id| self.name(*id));
-        values.chain([var("lse")]).collect()
-    }
-
-    pub(super) fn emit_node(
-        &self,
-        lines: &mut TrackedCode,
-        node: &Node<dyn FusedOp>,
-        mode: ExecMode,
-    ) {
-        let to = self.result(lines, node.result);
-        let fused = self;
-        node.op
-            .forward(&LayerNode { fused, node, mode }, &to, lines);
-    }
-
-    /// A value to write for the first time: the line that makes it, and the matrix.
-    fn result(&self, lines: &mut TrackedCode, id: ValueId) -> TokenStream {
-        let name = self.name(id);
-        if id == self.steps.output() {
-            return quote!(#name);
-        }
-        self.emit_array(lines, &name, id);
-        quote!(#name.view_mut())
     }
 }

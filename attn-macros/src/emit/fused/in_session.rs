@@ -4,8 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
 use super::Fused;
-use crate::emit::ExecMode;
-use crate::emit::tracked_code::TrackedCode;
+use crate::emit::block::{self, Frame};
 use crate::score::Var;
 
 impl Fused<'_> {
@@ -15,8 +14,8 @@ impl Fused<'_> {
         };
         let name = &self.cx.name;
         let inputs = self.inputs();
-        let output = self.name(self.steps.output());
-        let (make, attention) = self.call_attention(attention);
+        let output = self.value(self.steps.output());
+        let attention = self.call_attention(attention);
         let mask = self.cx.graph.mask();
         // Sequences have one mask where it does not ask which of them it is.
         let different = match mask.is_some_and(|mask| mask.reads(Var::B)) {
@@ -24,11 +23,7 @@ impl Fused<'_> {
             false => quote!(1),
         };
         let no_seed = self.dropout().map(|_| quote!(, None));
-        let mut lines = TrackedCode::default();
-        for node in self.steps.nodes() {
-            self.emit_node(&mut lines, node, ExecMode::Session);
-        }
-        let steps = lines.code;
+        let steps = block::emit_forward(self).code;
         quote_spanned! {self.cx.at=>
             impl<E: p::Element, D: p::Storage<E>> p::Decode<E> for #name<E, D> {
                 type DecodeState = p::DecodeState<Call<E>, E>;
@@ -38,7 +33,6 @@ impl Fused<'_> {
                     <Self as p::FusedBlock<E, 1>>::check(axes, &())?;
                     let made = p::Arc::new(make_call(weights, axes #no_seed));
                     let call = &*made;
-                    #make
                     let cache = p::Cache::new(room, #different, &#attention)?;
                     Ok(p::DecodeState { call: p::Clone::clone(&made), cache })
                 }

@@ -5,6 +5,7 @@ use quote::quote;
 
 use super::Fused;
 use crate::emit::Caller;
+use crate::emit::block::Frame;
 use crate::emit::tracked_code::{self, TrackedCode};
 
 impl Fused<'_> {

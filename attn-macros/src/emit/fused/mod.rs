@@ -4,24 +4,27 @@ mod attention;
 mod backward;
 mod call;
 mod forward;
+mod frame;
 mod in_model;
 mod in_session;
 mod memory;
-mod node;
 mod score;
 
-use proc_macro2::{Ident, Literal, TokenStream};
+use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::tracked_code::{self, TrackedCode};
-use super::{Caller, Layer, input, places, var};
-use crate::graph::steps::{Steps, is_by_key};
-use crate::model::diff::{Backward, BufferId, diff};
+use super::block::{BlockNode, Frame};
+use super::{Caller, ExecMode, Layer, input, places, var};
+use crate::graph::steps::Steps;
+use crate::model::diff::{Backward, diff};
 use crate::model::graph::ValueId;
-use crate::model::plan::plan;
-use crate::ops::fused::FusedOp;
+use crate::model::plan::{Forward, plan};
+use crate::ops::fused::LayerOp;
 
-pub(crate) use node::LayerNode;
+pub(crate) use frame::ParameterGradient;
+
+/// A node of a layer.
+pub(crate) type LayerNode<'a> = BlockNode<'a, Fused<'a>>;
 
 /// ```text
 /// struct Attends { .. }           // the mask
@@ -46,20 +49,24 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let Some(steps) = cx.steps else {
         return TokenStream::new();
     };
-    let backward = &diff(steps.block());
+    let backward = diff(steps.block());
     let plan = plan(steps.block());
-    let cx = &Fused {
+    let fused = |mode| Fused {
         cx,
         steps,
-        backward,
+        mode,
+        plan: &plan,
+        backward: &backward,
     };
+    let caller = cx.caller;
+    let cx = fused(ExecMode::Forward);
     let attention = steps.attention();
     let attention = attention.map(|attention| cx.emit_attention(attention));
-    let structs = [cx.emit_weights(), cx.emit_call(), cx.emit_saved(&plan)];
-    let forward = cx.emit_forward(&plan);
-    let backward = cx.emit_backward(&plan);
+    let structs = [cx.emit_weights(), cx.emit_call(), cx.emit_saved()];
+    let forward = cx.emit_forward();
+    let backward = cx.emit_backward();
     let memory = cx.emit_memory(&forward, &backward);
-    let in_model = (cx.cx.caller != Caller::User).then(|| cx.emit_in_model());
+    let in_model = (caller != Caller::User).then(|| cx.emit_in_model());
     let functions = [
         cx.emit_read_weights(),
         cx.emit_make_call(),
@@ -67,7 +74,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         forward.code,
         backward.code,
     ];
-    let in_session = (cx.cx.caller == Caller::Session).then(|| cx.emit_in_session());
+    let in_session =
+        (caller == Caller::Session).then(|| fused(ExecMode::Session).emit_in_session());
     quote! {
         #(#structs)*
         #(#functions)*
@@ -78,78 +86,34 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     }
 }
 
-struct Fused<'a> {
+/// The frame of a layer.
+pub(crate) struct Fused<'a> {
     cx: &'a Layer<'a>,
     steps: &'a Steps,
-    backward: &'a Backward<'a, dyn FusedOp>,
+    mode: ExecMode,
+    plan: &'a Forward,
+    backward: &'a Backward<'a, dyn LayerOp>,
 }
 
 impl Fused<'_> {
-    /// The variable that a value is in.
-    fn name(&self, id: ValueId) -> Ident {
-        let memory = self.steps.block().memory(id);
-        var(&self.steps.value(memory).name)
-    }
-
-    /// The same of its gradient.
+    /// The variable of the gradient of an input or of the result.
     fn gradient_name(&self, id: ValueId) -> Ident {
-        format_ident!("d_{}", self.name(id))
-    }
-
-    fn buffer(&self, id: BufferId) -> Ident {
-        self.gradient_name(self.backward.buffers[id.0])
+        format_ident!("d_{}", self.value(id))
     }
 
     fn inputs(&self) -> Vec<Ident> {
         let inputs = self.steps.inputs.iter();
-        inputs.map(|id| self.name(*id)).collect()
+        inputs.map(|id| self.value(*id)).collect()
     }
 
     /// The inputs as arguments: `_` for one that no step reads.
     fn read_inputs(&self) -> Vec<Ident> {
         let inputs = self.steps.inputs.iter();
         let names = inputs.map(|id| match self.steps.reads(*id) {
-            true => self.name(*id),
+            true => self.value(*id),
             false => var("_"),
         });
         names.collect()
-    }
-
-    /// `let mut q_k_v = p::Array::uninit(sizes.queries(), [512, 512, 512]);`
-    fn emit_array(&self, lines: &mut TrackedCode, name: &Ident, id: ValueId) {
-        let rows = match is_by_key(&self.steps.value(id).ty) {
-            true => quote!(sizes.keys()),
-            false => quote!(sizes.queries()),
-        };
-        let parts = self.steps.parts(id).into_iter();
-        let widths = parts.filter_map(|part| self.steps.value(part).ty.width());
-        lines.line(quote!(let mut #name = p::Array::<E, _>::uninit(#rows, [#(#widths),*]);));
-        lines.take(name, self.footprint_of(id));
-    }
-
-    fn footprint_of(&self, id: ValueId) -> TokenStream {
-        let ty = &self.steps.value(id).ty;
-        let len = match is_by_key(ty) {
-            true => quote!(key),
-            false => quote!(query),
-        };
-        let width = ty.width();
-        tracked_code::array(&[quote!(batch), len, quote!(#width)])
-    }
-
-    /// A value, to read.
-    fn matrix(&self, id: ValueId) -> TokenStream {
-        let name = self.name(id);
-        if self.steps.inputs.contains(&id) {
-            return quote!(#name);
-        }
-        match self.steps.value(id).view {
-            None => quote!(#name.view()),
-            Some(view) => {
-                let part = Literal::usize_unsuffixed(view.part);
-                quote!(#name.part(#part))
-            }
-        }
     }
 
     fn emit_fused(&self) -> TokenStream {

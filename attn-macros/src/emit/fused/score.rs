@@ -3,11 +3,11 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
-use super::var;
+use super::{ParameterGradient, var};
 use crate::emit::Layer;
 use crate::emit::expr::{flat_index, host, vectors};
 use crate::emit::input::{data_name, declared_name, read_type};
-use crate::emit::tracked_code::{self, TrackedCode};
+use crate::emit::tracked_code;
 use crate::graph::CallData;
 use crate::ops::fused::Attend;
 use crate::score::diff::{Wrt, diff};
@@ -405,35 +405,34 @@ impl<'a> Score<'a> {
         quote!(#len #(+ self.#tables.distances())*)
     }
 
-    /// For the backward pass: the line that makes the sums, the argument, and the lines that add them to the gradients of the
-    /// parameters. Nothing if nothing is learned.
-    pub(super) fn emit_gradient(&self, lines: &mut TrackedCode) -> Option<[TokenStream; 2]> {
+    /// The sums of what is learned, for the backward pass. `None` if nothing is.
+    pub(super) fn emit_gradient(&self) -> Option<ParameterGradient> {
         if !self.bias_terms.iter().any(is_learned) {
             return None;
         }
         let heads = &self.cx.spec.heads;
-        let learned = self
-            .learned
-            .iter()
-            .map(|learned| self.emit_learned_gradient(learned));
+        let learned = self.learned.iter();
+        let learned = learned.map(|learned| self.emit_learned_gradient(learned));
         let tables = self.tables().filter(|(_, bias_term)| is_learned(bias_term));
-        let tables = tables.map(|(index, bias_term)| self.emit_table_gradient(index, bias_term));
-        lines.line(quote!(let mut d_score = p::ScoreGradient::<E>::uninit(#heads, p::Modify::sums(&score));));
-        let name = var("d_score");
+        let adds = tables.map(|(index, bias_term)| self.emit_table_gradient(index, bias_term));
+        let adds: Vec<_> = learned.chain(adds).collect();
         let per_head = self.len(true);
         let shared = self.len(false);
-        lines.take(
-            &name,
-            tracked_code::array(&[quote!(#heads), quote!(#per_head)]),
-        );
-        lines.take(&name, tracked_code::array(&[quote!(#shared)]));
-        for _ in self.tables().filter(|(_, bias_term)| is_learned(bias_term)) {
-            lines.take(&name, tracked_code::array(&[quote!(#heads), distances()]));
-        }
-        Some([
-            quote!(Some(d_score.as_mut())),
-            quote!(#(#learned)* #(#tables)*),
-        ])
+        let tables = self.tables().filter(|(_, bias_term)| is_learned(bias_term));
+        let of_tables = tables.map(|_| vec![quote!(#heads), distances()]);
+        let sums = [
+            vec![quote!(#heads), quote!(#per_head)],
+            vec![quote!(#shared)],
+        ];
+        let footprints = sums.into_iter().chain(of_tables);
+        Some(ParameterGradient {
+            make: quote! {
+                let mut d_score = p::ScoreGradient::<E>::uninit(#heads, p::Modify::sums(&modified(call, weights)));
+            },
+            footprints: footprints.map(|axes| tracked_code::array(&axes)).collect(),
+            argument: quote!(Some(d_score.as_mut())),
+            add: quote!(#(#adds)*),
+        })
     }
 
     fn emit_learned_gradient(&self, learned: &Learned<'_>) -> TokenStream {
@@ -450,7 +449,7 @@ impl<'a> Score<'a> {
     fn emit_table_gradient(&self, index: usize, bias_term: &BiasTerm) -> TokenStream {
         let [h, q_idx, kv_idx] = arguments(&bias_term.expr);
         let table = var(&bias_term_name(index));
-        let start = self.table_start(index, &quote!(score));
+        let start = self.table_start(index, &quote!(call));
         let adds = param_reads(&bias_term.expr)
             .into_iter()
             .map(|(name, read)| {

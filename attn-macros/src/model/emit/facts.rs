@@ -192,7 +192,7 @@ fn flops(cx: &Emitter<'_>, region: &Region) -> TokenStream {
     let terms = region.steps.iter().filter_map(|step| match step {
         Step::Node(node) => {
             let model = cx.model;
-            node.op.cost(&Extents { model, node }).flops
+            node.op.cost(&Extents::of(model, node)).flops
         }
         Step::Repeat(repeat) => {
             let count = &repeat.count;
@@ -207,16 +207,25 @@ fn flops(cx: &Emitter<'_>, region: &Region) -> TokenStream {
 /// The sizes of the axes of a node's values, by the names of the arguments of `flops` and `activation_bytes`.
 pub(crate) struct Extents<'a> {
     pub(crate) model: &'a Model,
-    pub(crate) node: &'a Node,
+    pub(crate) operands: &'a [ValueId],
+    pub(crate) result: ValueId,
 }
 
-impl Extents<'_> {
+impl<'a> Extents<'a> {
+    fn of(model: &'a Model, node: &'a Node) -> Self {
+        Extents {
+            model,
+            operands: &node.operands,
+            result: node.result,
+        }
+    }
+
     pub(crate) fn operand(&self, index: usize) -> Vec<TokenStream> {
-        extent(self.model, self.node.operands[index])
+        extent(self.model, self.operands[index])
     }
 
     pub(crate) fn result(&self) -> Vec<TokenStream> {
-        extent(self.model, self.node.result)
+        extent(self.model, self.result)
     }
 
     /// The axes of the first operand but the last.

@@ -25,7 +25,7 @@ use crate::emit as attention;
 pub(super) use docs::operation_name;
 pub(crate) use facts::Extents;
 pub(crate) use forward::Composed;
-pub(crate) use fused::{FusedNode, Gradients, Output};
+pub(crate) use fused::FusedNode;
 pub(crate) use picture::VertexKind;
 
 /// The declared model:

@@ -1,13 +1,14 @@
 //! Everything from queries, keys and values to the attended values of all heads. Scores and weights never stand in memory.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{format_ident, quote};
 
-use super::{FusedOp, FusedProperties, HeadTransform, LayerGradients};
-use crate::emit::tracked_code::TrackedCode;
-use crate::emit::{ExecMode, LayerNode};
+use super::{HeadTransform, LayerOp, LayerProperties};
+use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
+use crate::emit::tracked_code;
+use crate::emit::{ExecMode, LayerFrame, LayerNode, ParameterGradient};
 use crate::model::graph::Derivative;
-use crate::ops::{Fusion, Gradient, Saved};
+use crate::ops::{Fusion, Gradient, Kept, Saved};
 use crate::score::Expr;
 use crate::score::split::BiasTerm;
 use crate::spec::{Normalizer, Real};
@@ -81,52 +82,70 @@ impl Derivative for Attend {
     }
 }
 
-impl FusedOp for Attend {
-    fn properties(&self) -> FusedProperties<'_> {
+impl LayerOp for Attend {
+    fn properties(&self) -> LayerProperties<'_> {
         let learned = [self.similarity.field(), self.normalizer.field()];
-        FusedProperties {
+        LayerProperties {
             fields: learned.into_iter().flatten().collect(),
             attention: Some(self),
-            ..FusedProperties::default()
+            ..LayerProperties::default()
+        }
+    }
+}
+
+impl FusedOp<LayerFrame<'_>> for Attend {
+    fn kept(&self) -> Option<Kept> {
+        Some(Kept::Array)
+    }
+
+    fn footprints(&self, of: &LayerNode<'_>) -> Footprints {
+        let [heads, width] = of.heads();
+        let learned = self.parameter_gradients(of).into_iter();
+        let learned: Vec<_> = learned.flat_map(|gradient| gradient.footprints).collect();
+        // The kernel computes as many numbers as are attended, and the thresholds again.
+        let centres = self
+            .normalizer
+            .is_sparse()
+            .then(|| quote!(p::Footprint::back(&[batch, #heads, query, (#width) + 1])));
+        Footprints {
+            forward: Some(tracked_code::array(&[
+                quote!(batch),
+                quote!(#heads),
+                quote!(query),
+            ])),
+            backward: tracked_code::at_once(&learned, centres),
         }
     }
 
-    fn forward(&self, of: &LayerNode<'_>, to: &TokenStream, lines: &mut TrackedCode) {
-        let operands = of.vectors();
-        let (make, attention) = of.attention(self);
-        lines.line(make);
+    fn forward(&self, of: &LayerNode<'_>, to: &Output) -> TokenStream {
+        let operands = vectors(of.matrices(), "Matrix");
+        let attention = of.attention(self);
+        let y = to.matrix();
         match of.mode() {
-            ExecMode::Forward => {
-                let lse = of.make_lse(lines);
-                lines.line(quote!(#attention.forward(#(#operands,)* #to, #lse.as_mut_slice());));
-            }
-            ExecMode::Session => {
-                lines.line(quote!(cache.attend(new, &#attention, [#(#operands),*], #to);));
-            }
+            ExecMode::Forward => quote!(#attention.forward_with_lse(#(#operands,)* #y)),
+            ExecMode::Session => quote!(cache.attend(new, &#attention, [#(#operands),*], #y)),
         }
     }
 
-    fn backward(&self, of: &LayerNode<'_>, gradients: &LayerGradients, lines: &mut TrackedCode) {
-        let operands = of.vectors();
+    fn backward(&self, of: &LayerNode<'_>, gradients: &Gradients) -> TokenStream {
+        let operands = vectors(of.matrices(), "Matrix");
         let attended = of.matrix_of_result();
-        let d_attended = &gradients.d_result;
-        let (make, attention) = of.attention(self);
-        lines.line(make);
-        let [query, key] = self.prepares();
-        let [query, add_query] =
-            of.parameter_gradient(lines, ("d_query_gain", "as_mut_slice"), query.gain());
-        let [key, add_key] =
-            of.parameter_gradient(lines, ("d_key_gain", "as_mut_slice"), key.gain());
-        let [w, add_w] = of.parameter_gradient(lines, ("d_w", "view_mut"), self.similarity.field());
-        let [sink, add_sink] =
-            of.parameter_gradient(lines, ("d_sink", "as_mut_slice"), self.normalizer.field());
-        let [score, add_score] = of.score_gradient(lines, self);
-        let [to_q, to_k, to_v] = of.gradients_of_vectors(lines);
-        lines.line(quote! {
-            #attention.backward(
+        let lse = of.kept();
+        let d_attended = gradients.matrix();
+        let attention = of.attention(self);
+        let learned = self.parameter_gradients(of);
+        let makes = learned.iter().map(|gradient| &gradient.make);
+        let adds = learned.iter().map(|gradient| &gradient.add);
+        let [query, key, w, sink, score] = learned.each_ref().map(|gradient| &gradient.argument);
+        let (split, to) = of.gradients_mut(gradients);
+        let [to_q, to_k, to_v] = vectors(to, "MatrixMut");
+        let lines = quote! {
+            #(#makes)*
+            #split
+            #attention.backward_with_lse(
                 #(#operands,)*
                 #attended,
-                lse.as_slice(),
+                #lse,
                 #d_attended,
                 p::AttentionGradients {
                     q: #to_q,
@@ -139,10 +158,38 @@ impl FusedOp for Attend {
                     sink: #sink,
                 },
             );
-            #add_query #add_key #add_w #add_sink #add_score
-        });
-        if self.normalizer.is_sparse() {
-            lines.differentiate(of.centres());
+            #(#adds)*
+        };
+        match learned.iter().all(|gradient| gradient.make.is_empty()) {
+            true => lines,
+            // Their memory goes with the block.
+            false => quote!({ #lines }),
         }
     }
+}
+
+impl Attend {
+    /// The gradients of what it learns: of the gains of queries and keys, of additive scores, of the sink, of the score's function.
+    fn parameter_gradients(&self, of: &LayerNode<'_>) -> [ParameterGradient; 5] {
+        let [query, key] = self.prepares();
+        [
+            of.parameter_gradient(query.gain(), "d_query_gain", "as_mut_slice"),
+            of.parameter_gradient(key.gain(), "d_key_gain", "as_mut_slice"),
+            of.parameter_gradient(self.similarity.field(), "d_w", "view_mut"),
+            of.parameter_gradient(self.normalizer.field(), "d_sink", "as_mut_slice"),
+            of.score_gradient(self),
+        ]
+    }
+}
+
+/// Queries, keys and values, where the first two may be missing: then they have no columns.
+fn vectors(mut found: Vec<TokenStream>, ty: &str) -> [TokenStream; 3] {
+    let values = found.pop().unwrap_or_default();
+    let ty = format_ident!("{ty}");
+    let [queries, keys] = found.try_into().unwrap_or_else(|_| {
+        ["queries", "keys"]
+            .map(|rows| format_ident!("{rows}"))
+            .map(|rows| quote!(p::#ty::without_cols(sizes.#rows())))
+    });
+    [queries, keys, values]
 }

@@ -3,11 +3,12 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{FusedOp, FusedProperties, LayerGradients};
-use crate::emit::tracked_code::TrackedCode;
-use crate::emit::{ExecMode, LayerNode};
+use super::{LayerOp, LayerProperties};
+use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
+use crate::emit::tracked_code;
+use crate::emit::{ExecMode, LayerFrame, LayerNode, ParameterGradient};
 use crate::model::graph::{Derivative, ValueId};
-use crate::ops::{Fusion, Gradient, Saved};
+use crate::ops::{Fusion, Gradient, Kept, Saved};
 use crate::spec::{Real, Size};
 
 /// The transform of vectors before they are used: bias, then norm, then rotation.
@@ -99,37 +100,66 @@ impl Derivative for TransformHeads {
     }
 }
 
-impl FusedOp for TransformHeads {
-    fn properties(&self) -> FusedProperties<'_> {
-        FusedProperties {
+impl LayerOp for TransformHeads {
+    fn properties(&self) -> LayerProperties<'_> {
+        LayerProperties {
             transform: Some(self),
-            ..FusedProperties::default()
+            ..LayerProperties::default()
+        }
+    }
+}
+
+impl FusedOp<LayerFrame<'_>> for TransformHeads {
+    fn kept(&self) -> Option<Kept> {
+        None
+    }
+
+    fn footprints(&self, of: &LayerNode<'_>) -> Footprints {
+        Footprints {
+            forward: None,
+            backward: tracked_code::at_once(&self.gain_gradient(of).footprints, None),
         }
     }
 
-    fn forward(&self, of: &LayerNode<'_>, to: &TokenStream, lines: &mut TrackedCode) {
+    fn forward(&self, of: &LayerNode<'_>, to: &Output) -> TokenStream {
         let heads = &self.heads;
         let how = of.transform(&self.how);
         let len = of.length(0);
         let x = of.matrix(0);
-        lines.line(match of.mode() {
-            ExecMode::Forward => quote!(p::prepare(&#how, sizes.batch, #len, #heads, #x, #to);),
-            ExecMode::Session => quote!(new.prepare(&#how, #heads, #x, #to);),
-        });
+        let y = to.matrix();
+        match of.mode() {
+            ExecMode::Forward => quote!(p::prepare(&#how, sizes.batch, #len, #heads, #x, #y)),
+            ExecMode::Session => quote!(new.prepare(&#how, #heads, #x, #y)),
+        }
     }
 
-    fn backward(&self, of: &LayerNode<'_>, gradients: &LayerGradients, lines: &mut TrackedCode) {
+    fn backward(&self, of: &LayerNode<'_>, gradients: &Gradients) -> TokenStream {
         let heads = &self.heads;
-        let [gain, add_gain] =
-            of.parameter_gradient(lines, ("d_gain", "as_mut_slice"), self.how.gain());
+        let ParameterGradient {
+            make,
+            argument,
+            add,
+            ..
+        } = self.gain_gradient(of);
         let how = of.transform(&self.how);
         let len = of.length(0);
         let x = of.matrix(0);
-        let d_y = &gradients.d_result;
-        let d_x = of.gradient_mut(0);
-        lines.line(quote! {
-            p::prepare_backward(&#how, sizes.batch, #len, #heads, #x, #d_y, #d_x, #gain);
-            #add_gain
-        });
+        let d_y = gradients.matrix();
+        let d_x = of.gradient_mut(gradients, 0);
+        let lines = quote! {
+            #make
+            p::prepare_backward(&#how, sizes.batch, #len, #heads, #x, #d_y, #d_x, #argument);
+            #add
+        };
+        match make.is_empty() {
+            true => lines,
+            false => quote!({ #lines }),
+        }
+    }
+}
+
+impl TransformHeads {
+    fn gain_gradient(&self, of: &LayerNode<'_>) -> ParameterGradient {
+        of.parameter_gradient(self.how.gain(), "d_gain", "as_mut_slice")
     }
 }

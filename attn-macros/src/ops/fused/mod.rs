@@ -7,34 +7,22 @@ mod head_transform;
 mod packed_linear;
 mod per_head_linear;
 
-use proc_macro2::TokenStream;
-
-use crate::emit::LayerNode;
-use crate::emit::tracked_code::TrackedCode;
-use crate::model::diff::GradTarget;
-use crate::model::graph::Derivative;
+use crate::emit::LayerFrame;
+use crate::emit::block::FusedOp;
 
 pub(crate) use attend::{Attend, Similarity};
 pub(crate) use head_transform::{HeadTransform, Norm, TransformHeads};
 pub(crate) use packed_linear::PackedLinear;
 pub(crate) use per_head_linear::PerHeadLinear;
 
-/// An operation that only the fused form has.
-///
-/// `of` is the node with its values. Emitted lines read their operands through it.
-pub(crate) trait FusedOp: Derivative {
-    fn properties(&self) -> FusedProperties<'_>;
-
-    /// The lines that compute the result, into the matrix `to`.
-    fn forward(&self, of: &LayerNode<'_>, to: &TokenStream, lines: &mut TrackedCode);
-
-    /// The lines of the derivative. Gradients of parameters are added to.
-    fn backward(&self, of: &LayerNode<'_>, gradients: &LayerGradients, lines: &mut TrackedCode);
+/// An operation that only the fused form of a layer has.
+pub(crate) trait LayerOp: for<'a> FusedOp<LayerFrame<'a>> {
+    fn properties(&self) -> LayerProperties<'_>;
 }
 
 /// Properties of an operation wherever it stands.
 #[derive(Default)]
-pub(crate) struct FusedProperties<'o> {
+pub(crate) struct LayerProperties<'o> {
     /// The operation, if it is one of these.
     pub(crate) linear: Option<&'o PackedLinear>,
     pub(crate) transform: Option<&'o TransformHeads>,
@@ -43,17 +31,10 @@ pub(crate) struct FusedProperties<'o> {
     pub(crate) fields: Vec<&'static str>,
 }
 
-impl<'o> FusedProperties<'o> {
+impl<'o> LayerProperties<'o> {
     /// What is done to vectors as they are loaded.
     pub(crate) fn transforms(&self) -> impl Iterator<Item = &'o HeadTransform> + use<'o> {
         let alone = self.transform.into_iter().map(|transform| &transform.how);
         alone.chain(self.attention.into_iter().flat_map(Attend::transforms))
     }
-}
-
-/// The gradient of a result, and where those of the operands go.
-pub(crate) struct LayerGradients {
-    /// The gradient of the result, as a matrix.
-    pub(crate) d_result: TokenStream,
-    pub(crate) to: Vec<GradTarget>,
 }

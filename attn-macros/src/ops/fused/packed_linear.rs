@@ -3,11 +3,11 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{FusedOp, FusedProperties, LayerGradients};
-use crate::emit::LayerNode;
-use crate::emit::tracked_code::TrackedCode;
+use super::{LayerOp, LayerProperties};
+use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
+use crate::emit::{LayerFrame, LayerNode};
 use crate::model::graph::Derivative;
-use crate::ops::{Fusion, Gradient, Saved};
+use crate::ops::{Fusion, Gradient, Kept, Saved};
 
 /// `y = x Wᵀ + b`, with the parameters of all fields stacked: a part of `y` for each.
 pub(crate) struct PackedLinear {
@@ -30,29 +30,40 @@ impl Derivative for PackedLinear {
     }
 }
 
-impl FusedOp for PackedLinear {
-    fn properties(&self) -> FusedProperties<'_> {
-        FusedProperties {
+impl LayerOp for PackedLinear {
+    fn properties(&self) -> LayerProperties<'_> {
+        LayerProperties {
             linear: Some(self),
-            ..FusedProperties::default()
+            ..LayerProperties::default()
+        }
+    }
+}
+
+impl FusedOp<LayerFrame<'_>> for PackedLinear {
+    fn kept(&self) -> Option<Kept> {
+        None
+    }
+
+    fn footprints(&self, _: &LayerNode<'_>) -> Footprints {
+        Footprints::default()
+    }
+
+    fn forward(&self, of: &LayerNode<'_>, to: &Output) -> TokenStream {
+        let projection = of.projection();
+        let x = of.matrix(0);
+        let y = to.matrix();
+        if self.leaves_bias {
+            quote!(#projection.forward_without_bias(#x, #y))
+        } else {
+            quote!(#projection.forward(#x, #y))
         }
     }
 
-    fn forward(&self, of: &LayerNode<'_>, to: &TokenStream, lines: &mut TrackedCode) {
+    fn backward(&self, of: &LayerNode<'_>, gradients: &Gradients) -> TokenStream {
         let projection = of.projection();
         let x = of.matrix(0);
-        lines.line(if self.leaves_bias {
-            quote!(#projection.forward_without_bias(#x, #to);)
-        } else {
-            quote!(#projection.forward(#x, #to);)
-        });
-    }
-
-    fn backward(&self, of: &LayerNode<'_>, gradients: &LayerGradients, lines: &mut TrackedCode) {
-        let projection = of.projection();
-        let x = of.matrix(0);
-        let d_y = &gradients.d_result;
-        let d_x = of.target(gradients.to[0]);
-        lines.line(quote!(#projection.backward(#x, #d_y, #d_x, gradients);));
+        let d_y = gradients.matrix();
+        let d_x = gradients.targets();
+        quote!(#projection.backward(#x, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -3,11 +3,11 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{FusedOp, FusedProperties, LayerGradients};
-use crate::emit::LayerNode;
-use crate::emit::tracked_code::TrackedCode;
+use super::{LayerOp, LayerProperties};
+use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
+use crate::emit::{LayerFrame, LayerNode};
 use crate::model::graph::Derivative;
-use crate::ops::{Fusion, Gradient, Saved};
+use crate::ops::{Fusion, Gradient, Kept, Saved};
 use crate::spec::Size;
 
 pub(crate) struct PerHeadLinear {
@@ -29,30 +29,41 @@ impl Derivative for PerHeadLinear {
     }
 }
 
-impl FusedOp for PerHeadLinear {
-    fn properties(&self) -> FusedProperties<'_> {
-        FusedProperties {
+impl LayerOp for PerHeadLinear {
+    fn properties(&self) -> LayerProperties<'_> {
+        LayerProperties {
             fields: vec![self.field],
-            ..FusedProperties::default()
+            ..LayerProperties::default()
         }
     }
+}
 
-    fn forward(&self, of: &LayerNode<'_>, to: &TokenStream, lines: &mut TrackedCode) {
-        let heads = &self.heads;
-        let weights = of.parameter(self.field);
-        let x = of.matrix(0);
-        lines.line(quote!(p::per_head_linear(#heads, #x, #weights.matrix(), #to);));
+impl FusedOp<LayerFrame<'_>> for PerHeadLinear {
+    fn kept(&self) -> Option<Kept> {
+        None
     }
 
-    fn backward(&self, of: &LayerNode<'_>, gradients: &LayerGradients, lines: &mut TrackedCode) {
+    fn footprints(&self, _: &LayerNode<'_>) -> Footprints {
+        Footprints::default()
+    }
+
+    fn forward(&self, of: &LayerNode<'_>, to: &Output) -> TokenStream {
         let heads = &self.heads;
         let weights = of.parameter(self.field);
         let x = of.matrix(0);
-        let d_y = &gradients.d_result;
-        let d_x = of.gradient_mut(0);
-        lines.line(quote! {
+        let y = to.matrix();
+        quote!(p::per_head_linear(#heads, #x, #weights.matrix(), #y))
+    }
+
+    fn backward(&self, of: &LayerNode<'_>, gradients: &Gradients) -> TokenStream {
+        let heads = &self.heads;
+        let weights = of.parameter(self.field);
+        let x = of.matrix(0);
+        let d_y = gradients.matrix();
+        let d_x = of.gradient_mut(gradients, 0);
+        quote! {
             let d_weights = #weights.gradient_matrix(gradients);
             p::per_head_linear_backward(#heads, #x, #weights.matrix(), #d_y, #d_x, d_weights);
-        });
+        }
     }
 }

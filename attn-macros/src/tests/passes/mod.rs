@@ -14,7 +14,7 @@ mod vanish;
 use crate::graph::simplify;
 use crate::graph::steps::Steps;
 use crate::model::graph::{Node, ValueId};
-use crate::ops::fused::{Attend, FusedOp, HeadTransform};
+use crate::ops::fused::{Attend, HeadTransform, LayerOp};
 
 /// The steps of the only layer in `source`.
 fn steps(source: &str) -> Steps {
@@ -36,7 +36,7 @@ fn attention(steps: &Steps) -> &Attend {
 
 /// `q_k_v = q_proj+k_proj+v_proj(x)`, ..
 fn story(steps: &Steps) -> Vec<String> {
-    let line = |node: &Node<dyn FusedOp>| {
+    let line = |node: &Node<dyn LayerOp>| {
         let properties = node.op.properties();
         let op = match (properties.attention, properties.transform) {
             (Some(_), _) => "attention".to_owned(),

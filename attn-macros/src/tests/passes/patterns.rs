@@ -9,7 +9,7 @@ use crate::graph::{self, lower};
 use crate::model::graph::{Node, Region, Step, Value, ValueId};
 use crate::model::types::{Axis, Type};
 use crate::ops::fused::{
-    Attend, FusedOp, HeadTransform, Norm, PackedLinear, PerHeadLinear, Similarity, TransformHeads,
+    Attend, HeadTransform, LayerOp, Norm, PackedLinear, PerHeadLinear, Similarity, TransformHeads,
 };
 use crate::spec::{Normalizer, Real, Size};
 use crate::tests::support::build;
@@ -39,7 +39,7 @@ impl Builder {
         ValueId(self.0.values.len() - 1)
     }
 
-    fn push(&mut self, name: &str, op: impl FusedOp + 'static, operands: &[ValueId]) -> ValueId {
+    fn push(&mut self, name: &str, op: impl LayerOp + 'static, operands: &[ValueId]) -> ValueId {
         let result = self.value(name);
         self.0.body.steps.push(Step::Node(Node {
             op: Rc::new(op),
@@ -133,7 +133,7 @@ fn packing_takes_the_projections_of_one_value() {
     ];
     assert_eq!(story(&steps), expected);
     let whole = steps.block().memory(a);
-    assert_eq!(names(&steps, &steps.parts(whole)), ["a", "b"]);
+    assert_eq!(names(&steps, &steps.block().parts(whole)), ["a", "b"]);
     let width = steps.value(whole).ty.width().and_then(|width| width.value);
     assert_eq!(width, Some(8));
 }

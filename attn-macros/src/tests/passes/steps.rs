@@ -243,7 +243,7 @@ proptest! {
         for (at, node) in steps.nodes().enumerate() {
             for operand in &node.operands {
                 let memory = block.memory(*operand);
-                prop_assert!(steps.parts(memory).contains(operand), "{source}");
+                prop_assert!(steps.block().parts(memory).contains(operand), "{source}");
                 let before = steps.nodes().take(at).any(|node| node.result == memory);
                 prop_assert!(block.is_input(memory) || before, "{source}");
             }
@@ -269,7 +269,7 @@ proptest! {
             }
         }
         for node in steps.nodes().filter(|node| node.result != steps.output()) {
-            let parts = steps.parts(node.result);
+            let parts = steps.block().parts(node.result);
             prop_assert!(parts.iter().all(|part| begun.contains(part)), "{source}");
         }
     }

@@ -3,9 +3,11 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Fused, hidden};
+use super::Fused;
+use crate::emit::block::{self, Frame, hidden};
 use crate::model::emit::{field, item};
 use crate::model::graph::{Module, ModuleId, ParamPath, Repeat, Submodule};
+use crate::model::plan::is_written_directly;
 
 impl Fused<'_> {
     pub(super) fn emit_session(&self) -> TokenStream {
@@ -137,10 +139,10 @@ impl Fused<'_> {
         let module = &model.modules[0];
         let weights = self.weights_type(module);
         let past = self.past_type(module);
-        let steps = self.emit_steps(&model.grouped, self.plan).code;
+        let steps = block::emit_forward(self).code;
         let result = model.results[0];
-        let copy = (!model.is_written_directly(result, self.plan)).then(|| {
-            let numbers = self.slice(result);
+        let copy = (!is_written_directly(model.block(), result, self.plan)).then(|| {
+            let numbers = self.read(result).slice;
             quote!(result_0.as_mut_slice().copy_from_slice(#numbers);)
         });
         let symbols = model.symbols.iter().map(|name| {

@@ -5,10 +5,7 @@ use quote::quote_spanned;
 
 use super::Fused;
 use crate::emit::tracked_code::{self, TrackedCode};
-use crate::model::emit::facts::{self, Extents};
 use crate::model::emit::length;
-use crate::model::graph::{Node, ValueId};
-use crate::ops::Cost;
 
 impl Fused<'_> {
     /// `footprint`, and on the default type, so that it needs no type arguments, `activation_bytes`.
@@ -42,26 +39,5 @@ impl Fused<'_> {
                 }
             }
         }
-    }
-
-    /// The footprint of a value.
-    pub(super) fn footprint_of(&self, id: ValueId) -> TokenStream {
-        tracked_code::array(&facts::extent(self.model(), id))
-    }
-
-    /// The cost of an operation.
-    pub(super) fn cost(&self, node: &Node) -> Cost {
-        let model = self.model();
-        node.op.cost(&Extents { model, node })
-    }
-
-    /// The footprint of an operation beside its result, with the memory that it keeps beside values.
-    pub(super) fn footprint(&self, node: &Node) -> Option<TokenStream> {
-        self.cost(node).forward
-    }
-
-    /// The footprint of a derivative beside the gradients that it writes.
-    pub(super) fn footprint_backward(&self, node: &Node) -> Option<TokenStream> {
-        self.cost(node).backward
     }
 }

@@ -3,25 +3,24 @@
 mod backward;
 mod decode;
 mod forward;
+mod frame;
 mod memory;
-mod node;
 mod read;
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, field, item, tuple, var};
+use super::{Emitter, field, item, tuple};
 use crate::emit::ExecMode;
-use crate::emit::tracked_code::TrackedCode;
-use crate::model::diff::{Backward, BufferId, diff};
-use crate::model::graph::{
-    Model, Module, ModuleId, Node, ParamPath, Repeat, Step, Submodule, ValueId,
-};
+use crate::emit::block::{BlockNode, Frame, hidden, product, size};
+use crate::model::diff::{Backward, diff};
+use crate::model::graph::{Model, Module, ModuleId, Node, Repeat, Step, Submodule, ValueId};
 use crate::model::plan::{Forward, plan, plan_to_decode};
-use crate::model::types::{Axis, Type, ValueKind};
+use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Elementwise, Fusion, Lookup, emit_loops};
 
-pub(crate) use node::{FusedNode, Gradients, Output};
+/// A node of a model.
+pub(crate) type FusedNode<'a> = BlockNode<'a, Fused<'a>>;
 
 /// ```text
 /// struct ___Loop0;                        // an elementwise expression that `attn-core` has not compiled
@@ -72,7 +71,8 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     parts.into_iter().chain(session).collect()
 }
 
-struct Fused<'a> {
+/// The frame of a model.
+pub(crate) struct Fused<'a> {
     cx: &'a Emitter<'a>,
     mode: ExecMode,
     plan: &'a Forward,
@@ -94,98 +94,11 @@ impl<'a> Fused<'a> {
         loops.collect()
     }
 
-    /// The type of the loop of a node, if it is emitted: a name that no layer can give a type.
-    fn loop_name(&self, node: &Node) -> Ident {
-        let mut loops = self.emitted_loops().into_iter();
-        let index = loops.position(|(other, _)| other.result == node.result);
-        format_ident!("___Loop{}", index.unwrap_or(0))
-    }
-
     fn emit_loops(&self) -> TokenStream {
         let loops = self.emitted_loops().into_iter();
         loops
-            .map(|(node, op)| emit_loops(op, &self.loop_name(node)))
+            .map(|(node, op)| emit_loops(op, &self.loop_name(node.result)))
             .collect()
-    }
-
-    /// The variable of a value. It is no name of the emitted code: whatever a user calls a value, it hides nothing.
-    fn value(&self, id: ValueId) -> Ident {
-        hidden(&self.model().value(id).name)
-    }
-
-    /// The variable of a gradient.
-    fn buffer(&self, id: BufferId) -> Ident {
-        let same = |other: &&ValueId| **other == self.backward.buffers[id.0];
-        let number = self.backward.buffers[..id.0].iter().filter(same).count() + 1;
-        let of = &self.model().value(self.backward.buffers[id.0]).name;
-        // `d_x_2` is that of `x_2`.
-        let name = match number {
-            1 => format!("d_{of}"),
-            number => format!("d{number}_{of}"),
-        };
-        hidden(&self.unique(name))
-    }
-
-    /// The variable of what the operation keeps that has this result.
-    fn kept(&self, result: ValueId) -> Ident {
-        let of = &self.model().value(result).name;
-        hidden(&self.unique(format!("{of}_kept")))
-    }
-
-    /// A variable of the emitted code itself, such as `result_0`, by a name that no value has.
-    fn own(&self, name: &str, index: usize) -> Ident {
-        format_ident!("{}", self.unique(format!("{name}_{index}")))
-    }
-
-    /// A name that no value has.
-    fn unique(&self, mut name: String) -> String {
-        while self.model().values.iter().any(|value| value.name == name) {
-            name.push('_');
-        }
-        name
-    }
-
-    fn ty(&self, id: ValueId) -> &'a Type {
-        &self.model().value(id).ty
-    }
-
-    /// The number of rows of a value as a matrix: the product of all axes but the last.
-    fn rows(&self, ty: &Type) -> TokenStream {
-        product(&ty.axes[..ty.axes.len() - 1])
-    }
-
-    fn width(&self, ty: &Type) -> TokenStream {
-        ty.axes.last().map_or(quote!(1), size)
-    }
-
-    /// `let mut name = p::Array::<E>::uninit(rows, [width]);`
-    fn make(&self, lines: &mut TrackedCode, name: &Ident, how: &str, id: ValueId) {
-        let how = format_ident!("{how}");
-        let ty = self.ty(id);
-        let rows = self.rows(ty);
-        let width = self.width(ty);
-        lines.line(quote!(let mut #name = p::Array::<E>::#how(#rows, [#width]);));
-        lines.take(name, self.footprint_of(id));
-    }
-
-    /// A value of floats, to read: its numbers.
-    fn slice(&self, id: ValueId) -> TokenStream {
-        let name = self.value(id);
-        if self.model().is_input(id) {
-            let name = self.input(id);
-            return quote!(call.inputs.#name.values());
-        }
-        quote!(#name.as_slice())
-    }
-
-    /// The same as a matrix.
-    fn matrix(&self, id: ValueId) -> TokenStream {
-        let name = self.value(id);
-        if self.model().is_input(id) {
-            let name = self.input(id);
-            return quote!(call.inputs.#name.matrix());
-        }
-        quote!(#name.view())
     }
 
     /// A value of ids or lengths.
@@ -193,20 +106,13 @@ impl<'a> Fused<'a> {
         if self.mode == ExecMode::Session {
             return quote!(new.ids());
         }
-        let name = self.input(id);
+        let name = self.input_field(id);
         quote!(&call.inputs.#name.values)
     }
 
     /// The field of an input.
-    fn input(&self, id: ValueId) -> Ident {
+    fn input_field(&self, id: ValueId) -> Ident {
         field(&self.model().value(id).name)
-    }
-
-    /// `weights.attention`, or `blocks.attention` in the body of a loop.
-    fn weights(&self, place: &ParamPath) -> TokenStream {
-        let field = field(&place.field);
-        let module = self.module_var(self.model().module(place.module));
-        quote!(#module.#field)
     }
 
     /// The variable with the weights of a module.
@@ -233,13 +139,8 @@ impl<'a> Fused<'a> {
     }
 
     /// The variable, and the field, with what the rounds of a loop keep.
-    fn rounds(&self, repeat: &Repeat) -> Ident {
+    fn kept_of_rounds(&self, repeat: &Repeat) -> Ident {
         hidden(&self.unique(format!("{}_rounds", self.body_of(repeat).var)))
-    }
-
-    /// The loop over the weights of its rounds.
-    fn weights_of_rounds(&self, repeat: &Repeat) -> TokenStream {
-        decode::rounds(&self.weights(&repeat.place), &repeat.count, repeat.share)
     }
 
     /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1>>`
@@ -251,9 +152,9 @@ impl<'a> Fused<'a> {
     }
 
     /// The sizes of the axes batch, query and key of an attention.
-    fn axes(&self, node: &Node, attention: &Attention) -> TokenStream {
-        let query = self.ty(node.operands[0]);
-        let key = self.ty(node.operands[attention.sequences() - 1]);
+    fn axes(&self, operands: &[ValueId], attention: &Attention) -> TokenStream {
+        let query = self.ty(operands[0]);
+        let key = self.ty(operands[attention.sequences() - 1]);
         let [batch, query, key] = [
             product(&query.axes[..query.axes.len() - 2]),
             size(&query.axes[query.axes.len() - 2]),
@@ -261,29 +162,6 @@ impl<'a> Fused<'a> {
         ];
         quote!((#batch, #query, #key))
     }
-}
-
-/// A name of a user's, which hides no name of the emitted code.
-fn hidden(name: &str) -> Ident {
-    let mut ident = var(name);
-    ident.set_span(Span::mixed_site());
-    ident
-}
-
-/// The size of an axis while the model runs.
-fn size(axis: &Axis) -> TokenStream {
-    match axis {
-        Axis::Symbol(name) => {
-            let name = field(name);
-            quote!(sizes.#name)
-        }
-        Axis::Size(size) => quote!(#size),
-    }
-}
-
-fn product(axes: &[Axis]) -> TokenStream {
-    let product = axes.iter().map(size).reduce(|a, b| quote!(#a * #b));
-    product.unwrap_or(quote!(1))
 }
 
 impl Fused<'_> {
@@ -316,8 +194,7 @@ impl Fused<'_> {
             .collect();
         let shape_names = (0..results.len()).map(|index| format_ident!("shape_{index}"));
         let outputs = model.results.iter().map(|id| {
-            let rows = self.rows(self.ty(*id));
-            let width = self.width(self.ty(*id));
+            let [rows, width] = self.extents(*id);
             quote!(p::Output::zeros(#rows, #width))
         });
         let types: Vec<_> = model

@@ -1,13 +1,13 @@
 //! The structs into which a call and the layers are read.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
-use super::node::FusedNode;
-use super::{Fused, product, size};
+use super::{Fused, FusedNode};
+use crate::emit::block::{Frame, product, size};
 use crate::emit::input;
 use crate::model::emit::{field, item};
-use crate::model::graph::{Module, Node, Region, Repeat, Step, ValueId};
+use crate::model::graph::{Module, Node, Region, Repeat, Step};
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Kept};
@@ -26,7 +26,7 @@ impl Fused<'_> {
     pub(super) fn emit_call(&self) -> TokenStream {
         let symbols = self.model().symbols.iter().map(|name| field(name));
         let inputs = self.model().inputs.iter().map(|id| {
-            let name = self.input(*id);
+            let name = self.input_field(*id);
             match self.ty(*id).kind {
                 ValueKind::Floats => quote!(#name: p::Operand<E>),
                 ValueKind::Ids | ValueKind::Lens => quote!(#name: p::Ids),
@@ -67,7 +67,7 @@ impl Fused<'_> {
             quote!(#name: p::Dim::size(&#axis))
         });
         let inputs = self.model().inputs.iter().map(|id| {
-            let name = self.input(*id);
+            let name = self.input_field(*id);
             let value = self.value(*id);
             match self.ty(*id).kind {
                 ValueKind::Floats => quote!(#name: operation.parameter(&#value)?),
@@ -114,7 +114,7 @@ impl Fused<'_> {
             input::read_given(&label, data, of, &given)
         });
         let reads = reads.collect::<Vec<_>>();
-        let axes = self.axes(node, attention);
+        let axes = self.axes(&node.operands, attention);
         if reads.is_empty() {
             return quote!(());
         }
@@ -138,7 +138,7 @@ impl Fused<'_> {
             let ty = self.ty(node.result);
             let (before, last) = ty.axes.split_at(ty.axes.len() - 1);
             push(before, product(last));
-            if let Some(hidden) = self.cost(node).hidden {
+            if let Some(hidden) = node.op.cost(&FusedNode::new(self, node).extents()).hidden {
                 push(before, hidden);
             }
         }
@@ -164,7 +164,7 @@ impl Fused<'_> {
     /// what it reads.
     fn emit_checks(&self) -> TokenStream {
         let nodes = self.model().nodes().into_iter();
-        let checks = nodes.filter_map(|node| node.op.check(&FusedNode { fused: self, node }));
+        let checks = nodes.filter_map(|node| node.op.check(&FusedNode::new(self, node)));
         checks.collect()
     }
 
@@ -231,7 +231,7 @@ impl Fused<'_> {
                 Some(quote!(#name: #ty))
             }
             Step::Repeat(repeat) => {
-                let name = self.rounds(repeat);
+                let name = self.kept_of_rounds(repeat);
                 let ty = self.saved_type(self.body_of(repeat));
                 Some(quote!(#name: p::Vec<#ty<E>>))
             }
@@ -266,18 +266,5 @@ impl Fused<'_> {
 
     pub(super) fn body_of(&self, repeat: &Repeat) -> &Module {
         self.model().module(repeat.module)
-    }
-
-    /// The fields of what a region keeps: `a, b_kept, blocks_rounds`.
-    pub(super) fn saved_fields(&self, region: &Region, saved: &[ValueId]) -> Vec<Ident> {
-        let values = saved.iter().map(|id| self.value(*id));
-        let kept = region.steps.iter().filter_map(|step| match step {
-            Step::Node(node) => {
-                let kept = node.op.properties().kept;
-                kept.map(|_| self.kept(node.result))
-            }
-            Step::Repeat(repeat) => Some(self.rounds(repeat)),
-        });
-        values.chain(kept).collect()
     }
 }

@@ -1,0 +1,46 @@
+//! Attention between arrays: the number of every query that both passes share has memory of its own.
+
+use super::Array;
+use crate::kernel::attention::{Attention, Gradients};
+use crate::kernel::{Kernels, Matrix, MatrixMut};
+
+impl<E: Kernels> Attention<'_, E> {
+    /// [`forward`](Self::forward). Returns the `lse` of all queries, `[batch heads, query]`, for the derivative.
+    ///
+    /// # Panics
+    /// If the shapes are not those of the sizes.
+    pub fn forward_with_lse(
+        &self,
+        q: Matrix<'_, E>,
+        k: Matrix<'_, E>,
+        v: Matrix<'_, E>,
+        out: MatrixMut<'_, E>,
+    ) -> Array<E> {
+        let sizes = self.sizes;
+        let mut lse = Array::uninit(sizes.batch * sizes.heads, [sizes.query]);
+        self.forward(q, k, v, out, lse.as_mut_slice());
+        lse
+    }
+
+    /// [`backward`](Self::backward), after which nobody needs `lse` any more.
+    ///
+    /// # Panics
+    /// If the shapes are not those of the sizes.
+    #[allow(
+        clippy::too_many_arguments,
+        clippy::needless_pass_by_value,
+        reason = "the tensors of the forward pass, and one more; the memory of `lse` goes back here"
+    )]
+    pub fn backward_with_lse(
+        &self,
+        q: Matrix<'_, E>,
+        k: Matrix<'_, E>,
+        v: Matrix<'_, E>,
+        out: Matrix<'_, E>,
+        lse: Array<E>,
+        d_out: Matrix<'_, E>,
+        d: Gradients<'_, E>,
+    ) {
+        self.backward(q, k, v, out, lse.as_slice(), d_out, d);
+    }
+}

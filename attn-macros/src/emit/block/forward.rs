@@ -1,0 +1,297 @@
+//! The forward pass: a line or two per operation.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote};
+
+use super::{Access, BlockNode, Frame, FusedOp, Output, saved_fields};
+use crate::emit::ExecMode;
+use crate::emit::tracked_code::TrackedCode;
+use crate::model::fusion::FuseWith;
+use crate::model::graph::{Carried, Node, Region, Repeat, Step, ValueId};
+use crate::model::plan::{self, Planned};
+use crate::ops::{Fusion, Kept, loop_value};
+
+/// The lines of the whole forward pass.
+pub(crate) fn emit_forward<F: Frame>(frame: &F) -> TrackedCode {
+    Forward { frame }.emit_steps(frame.block().body, frame.plan())
+}
+
+struct Forward<'a, F> {
+    frame: &'a F,
+}
+
+/// An operation, perhaps with the dropout of its result.
+struct Computed<'m, O: ?Sized> {
+    node: &'m Node<O>,
+    planned: &'m Planned,
+    dropout: Option<&'m Node<O>>,
+}
+
+impl<O: ?Sized> Computed<'_, O> {
+    /// The value that is in memory.
+    fn result(&self) -> ValueId {
+        self.dropout.unwrap_or(self.node).result
+    }
+}
+
+impl<F: Frame> Forward<'_, F> {
+    fn emit_steps(&self, region: &Region<F::Op>, plan: &plan::Forward) -> TrackedCode {
+        let mut lines = TrackedCode::default();
+        let mut pass = Vec::new();
+        let mut done = Vec::new();
+        for (step, planned) in region.steps.iter().zip(&plan.steps) {
+            done.push(planned);
+            match step {
+                Step::Node(node) => {
+                    pass.push((node, planned));
+                    if planned.with == Some(FuseWith::Next) {
+                        continue;
+                    }
+                    self.emit_pass(&mut lines, &pass);
+                    pass.clear();
+                }
+                Step::Repeat(repeat) => self.emit_repeat(&mut lines, repeat, planned),
+            }
+            let free = done.drain(..).flat_map(|planned| &planned.free);
+            free.for_each(|id| lines.drop(&self.frame.value(*id)));
+        }
+        lines
+    }
+
+    /// One pass over memory: an operation, perhaps with the dropout of its result, and then with the norm of that.
+    fn emit_pass(&self, lines: &mut TrackedCode, nodes: &[(&Node<F::Op>, &Planned)]) {
+        let [(node, planned), behind @ ..] = nodes else {
+            return;
+        };
+        for (node, _) in nodes {
+            self.emit_seed(lines, node);
+        }
+        if planned.with == Some(FuseWith::Reader) {
+            return;
+        }
+        let mut behind = behind.iter().map(|(node, _)| *node).peekable();
+        let computed = Computed {
+            node,
+            planned,
+            dropout: behind.next_if(|node| matches!(node.fusion(), Fusion::Dropout(_))),
+        };
+        match behind.next() {
+            Some(norm) => self.emit_norm_of(lines, &computed, norm),
+            None => {
+                let to = self.output(lines, &computed);
+                let call = node.op.forward(&BlockNode::new(self.frame, node), &to);
+                self.emit_call(lines, node, &call);
+            }
+        }
+    }
+
+    /// `let a_kept = random.dropout(0.1);`
+    fn emit_seed(&self, lines: &mut TrackedCode, node: &Node<F::Op>) {
+        if let (Fusion::Dropout(p), ExecMode::Forward) = (node.fusion(), self.frame.mode()) {
+            let kept = self.frame.kept(node.result);
+            lines.line(quote!(let #kept = random.dropout(#p);));
+        }
+    }
+
+    /// An elementwise operation and then the norm of its result, row by row.
+    fn emit_norm_of(
+        &self,
+        lines: &mut TrackedCode,
+        computed: &Computed<'_, F::Op>,
+        norm: &Node<F::Op>,
+    ) {
+        let (Fusion::Elementwise(op), Fusion::Norm(path)) = (computed.node.fusion(), norm.fusion())
+        else {
+            return;
+        };
+        let from = self.output(lines, computed);
+        let to = self.result(lines, norm.result).matrix;
+        let weights = self.frame.weights(path);
+        let forward = op.forward();
+        let name = self.frame.loop_name(computed.node.result);
+        let body = loop_value(forward.known.as_ref(), "", &name);
+        let x = forward.reads.iter().map(|index| from.read(*index));
+        let from = from.slice();
+        let call = quote!(#weights.forward_of(&#body, [#(#x),*], #from, #to));
+        self.emit_call(lines, norm, &call);
+    }
+
+    /// The call of an operation, with the variable for what it keeps, and the memory that it takes beside its result.
+    fn emit_call(&self, lines: &mut TrackedCode, node: &Node<F::Op>, call: &TokenStream) {
+        let kept = self.frame.kept(node.result);
+        let of = BlockNode::new(self.frame, node);
+        let returned = match (node.op.kept(), self.frame.mode()) {
+            (Some(Kept::Array | Kept::Attention), ExecMode::Forward) => Some(quote!(let #kept =)),
+            (Some(Kept::Dropout) | None, _) | (_, ExecMode::Session) => None,
+        };
+        if !call.is_empty() {
+            lines.line(quote!(#returned #call;));
+        }
+        match (node.op.footprints(&of).forward, node.op.kept()) {
+            (Some(footprint), Some(_)) => lines.take(&kept, footprint),
+            (Some(footprint), None) => lines.compute(footprint),
+            (None, _) => {}
+        }
+    }
+
+    /// Where an operation writes: a new array, or that of a term that is not needed any more.
+    fn output(&self, lines: &mut TrackedCode, computed: &Computed<'_, F::Op>) -> Output {
+        let planned = computed.planned;
+        let result = computed.result();
+        let is_direct = self.direct(result).is_some();
+        let in_place = planned.reuse.filter(|_| !is_direct);
+        let to = match in_place {
+            None => self.result(lines, result),
+            Some(index) => {
+                let name = self.frame.value(result);
+                let term = self.owned(lines, &name, planned.terms[index].value, true);
+                lines.line(quote!(let mut #name = #term;));
+                array(&name)
+            }
+        };
+        let reads = planned.terms.iter().enumerate().map(|(index, term)| {
+            let numbers = match in_place {
+                Some(term) if term == index => quote!(p::InPlace),
+                _ => self.frame.read(term.value).slice,
+            };
+            match (term.dropout, self.frame.mode()) {
+                (Some(dropout), ExecMode::Forward) => {
+                    let kept = self.frame.kept(dropout);
+                    quote!(#kept.of(#numbers))
+                }
+                _ => quote!(p::read(#numbers)),
+            }
+        });
+        let reads = reads.collect();
+        let slice = match (computed.dropout, self.frame.mode()) {
+            (Some(dropout), ExecMode::Forward) => {
+                let kept = self.frame.kept(dropout.result);
+                let slice = to.slice;
+                quote!(#kept.to(#slice))
+            }
+            _ => to.slice,
+        };
+        Output {
+            to: Access { slice, ..to },
+            reads,
+            is_in_place: in_place.is_some(),
+        }
+    }
+
+    /// The memory that a result is written to. It is new, unless the block returns the result.
+    fn result(&self, lines: &mut TrackedCode, id: ValueId) -> Access {
+        if let Some(index) = self.direct(id) {
+            return self.frame.result(index);
+        }
+        let name = self.frame.value(id);
+        self.frame.make(lines, &name, "uninit", id);
+        array(&name)
+    }
+
+    /// The number of the result, if its operation can write it where the block returns it.
+    fn direct(&self, id: ValueId) -> Option<usize> {
+        let block = self.frame.block();
+        let mut results = block.results.iter();
+        let index = results.position(|result| *result == id)?;
+        plan::is_written_directly(block, id, self.frame.plan()).then_some(index)
+    }
+
+    /// A value as an array of its own, for the variable `to`: that of the value itself, if nobody else needs it, or a copy.
+    fn owned(
+        &self,
+        lines: &mut TrackedCode,
+        to: &Ident,
+        id: ValueId,
+        is_free: bool,
+    ) -> TokenStream {
+        let name = self.frame.value(id);
+        if is_free {
+            lines.moved(&name, to);
+            return quote!(#name);
+        }
+        lines.take(to, self.frame.footprint_of(id));
+        if self.frame.block().is_input(id) {
+            let numbers = self.frame.input(id).slice;
+            let [rows, width] = self.frame.extents(id);
+            quote!(p::Array::of(#numbers, #rows, #width))
+        } else {
+            quote!(#name.copy())
+        }
+    }
+
+    fn emit_repeat(&self, lines: &mut TrackedCode, repeat: &Repeat<F::Op>, planned: &Planned) {
+        let Some(rounds) = self.frame.rounds(repeat) else {
+            return;
+        };
+        for (carried, moved) in repeat.carried.iter().zip(&planned.moved) {
+            let value = self.frame.value(carried.value);
+            let before = self.owned(lines, &value, carried.before, *moved);
+            lines.line(quote!(let mut #value = #before;));
+        }
+        let mut body = self.emit_steps(&repeat.body, &planned.body);
+        let fields = saved_fields(self.frame, &repeat.body, &planned.body.saved);
+        let [values, next] = self.carried(&mut body, &repeat.carried, &planned.body, &fields);
+        let steps = lines.repeat(&repeat.count, body);
+        let (each, sets) = (&rounds.each, &rounds.forward);
+        if self.frame.mode() == ExecMode::Session {
+            return lines.line(quote! {
+                for #each in #sets {
+                    #steps
+                    #values = #next;
+                }
+            });
+        }
+        let (saved, kept) = (&rounds.saved, &rounds.kept);
+        lines.line(quote! {
+            let mut #kept = p::Vec::new();
+            for #each in #sets {
+                #steps
+                let next = #next;
+                let round = #saved { #(#fields,)* __types: p::PhantomData };
+                if keep {
+                    #kept.push(round);
+                }
+                #values = next;
+            }
+        });
+    }
+
+    /// The end of a round, which keeps some variables: those that a loop carries, and what they are in the next round.
+    fn carried(
+        &self,
+        lines: &mut TrackedCode,
+        carried: &[Carried],
+        body: &plan::Forward,
+        kept: &[Ident],
+    ) -> [TokenStream; 2] {
+        let values = carried.iter().map(|of| self.frame.value(of.value));
+        let values: Vec<_> = values.collect();
+        let names = (0..values.len()).map(|index| self.frame.own("next", index));
+        let names: Vec<_> = names.collect();
+        let mut next = Vec::new();
+        for ((carried, moved), name) in carried.iter().zip(&body.moved).zip(&names) {
+            next.push(self.owned(lines, name, carried.after, *moved));
+        }
+        lines.keep(kept);
+        for (name, value) in names.iter().zip(&values) {
+            lines.assigned(name, value);
+        }
+        [tuple(&values), tuple(&next)]
+    }
+}
+
+/// An array, to write.
+pub(crate) fn array(name: &Ident) -> Access {
+    Access {
+        slice: quote!(#name.as_mut_slice()),
+        matrix: quote!(#name.view_mut()),
+    }
+}
+
+/// One of them by itself, several in parentheses.
+fn tuple(parts: &[impl ToTokens]) -> TokenStream {
+    match parts {
+        [part] => quote!(#part),
+        _ => quote!((#(#parts),*)),
+    }
+}

@@ -1,0 +1,247 @@
+//! The fused form of a block as lines over slices: the forward pass and the derivative, a line or two per operation.
+//!
+//! A [`Frame`] is the function around the lines: that of a model or of an attention layer.
+
+mod backward;
+mod forward;
+mod node;
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{format_ident, quote};
+
+use super::ExecMode;
+use super::tracked_code::{self, TrackedCode};
+use crate::model::diff::{Backward, BufferId};
+use crate::model::graph::{Block, Derivative, ParamPath, Region, Repeat, Step, ValueId};
+use crate::model::plan::Forward;
+use crate::model::types::{Axis, Type};
+use crate::ops::Kept;
+
+pub(crate) use backward::emit_backward;
+pub(crate) use forward::{array, emit_forward};
+pub(crate) use node::{BlockNode, Gradients, Output};
+
+/// An operation whose lines stand in a frame.
+///
+/// `of` is the node with its values. Emitted lines read their operands through it.
+pub(crate) trait FusedOp<F: Frame>: Derivative {
+    /// Memory that is kept for the derivative besides values.
+    fn kept(&self) -> Option<Kept>;
+
+    /// What both passes take beside values and gradients.
+    fn footprints(&self, of: &BlockNode<'_, F>) -> Footprints;
+
+    /// The call that computes the result, and returns what is kept.
+    fn forward(&self, of: &BlockNode<'_, F>, to: &Output) -> TokenStream;
+
+    /// The lines of the derivative. Gradients of parameters are added to.
+    fn backward(&self, of: &BlockNode<'_, F>, gradients: &Gradients) -> TokenStream;
+}
+
+/// The memory of an operation beside values and gradients.
+#[derive(Default)]
+pub(crate) struct Footprints {
+    /// In the forward pass, with that of what is kept.
+    pub(crate) forward: Option<TokenStream>,
+    pub(crate) backward: Option<TokenStream>,
+}
+
+/// The function around the lines of a block: where these find inputs, parameters and results.
+pub(crate) trait Frame: Sized {
+    type Op: FusedOp<Self> + ?Sized;
+
+    fn block(&self) -> Block<'_, Self::Op>;
+
+    fn mode(&self) -> ExecMode;
+
+    fn plan(&self) -> &Forward;
+
+    fn derivative(&self) -> &Backward<'_, Self::Op>;
+
+    /// An input of floats, to read.
+    fn input(&self, id: ValueId) -> Access;
+
+    /// The target of the gradient of an input, as a place.
+    fn d_input(&self, id: ValueId) -> TokenStream;
+
+    /// A result, to write.
+    fn result(&self, index: usize) -> Access;
+
+    /// The gradient of a result, to read as that of this value.
+    fn d_result(&self, index: usize, of: ValueId) -> Access;
+
+    /// The parameters at a path.
+    fn weights(&self, path: &ParamPath) -> TokenStream;
+
+    /// The number of rows with these axes.
+    fn rows(&self, axes: &[Axis]) -> TokenStream;
+
+    /// The size of a symbolic axis as an argument of `footprint`.
+    fn extent(&self, symbol: &str) -> Ident;
+
+    /// The type of the loop of an operation that `attn-core` has not compiled.
+    fn loop_name(&self, result: ValueId) -> Ident;
+
+    /// The variables around a loop. A layer has no loops.
+    fn rounds(&self, repeat: &Repeat<Self::Op>) -> Option<Rounds>;
+
+    /// The variable of a value. It is no name of the emitted code: whatever a user calls a value, it hides nothing.
+    fn value(&self, id: ValueId) -> Ident {
+        let block = self.block();
+        hidden(&block.value(block.memory(id)).name)
+    }
+
+    /// The variable of a gradient.
+    fn buffer(&self, id: BufferId) -> Ident {
+        let buffers = &self.derivative().buffers;
+        let same = |other: &&ValueId| **other == buffers[id.0];
+        let number = buffers[..id.0].iter().filter(same).count() + 1;
+        let of = &self.block().value(buffers[id.0]).name;
+        // `d_x_2` is that of `x_2`.
+        let name = match number {
+            1 => format!("d_{of}"),
+            number => format!("d{number}_{of}"),
+        };
+        hidden(&self.unique(name))
+    }
+
+    /// The variable of what the operation keeps that has this result.
+    fn kept(&self, result: ValueId) -> Ident {
+        let of = &self.block().value(result).name;
+        hidden(&self.unique(format!("{of}_kept")))
+    }
+
+    /// A variable of the emitted code itself, such as `result_0`, by a name that no value has.
+    fn own(&self, name: &str, index: usize) -> Ident {
+        format_ident!("{}", self.unique(format!("{name}_{index}")))
+    }
+
+    /// A name that no value has.
+    fn unique(&self, mut name: String) -> String {
+        while self.block().values.iter().any(|value| value.name == name) {
+            name.push('_');
+        }
+        name
+    }
+
+    fn ty(&self, id: ValueId) -> &Type {
+        &self.block().values[id.0].ty
+    }
+
+    /// The number of rows of a value as a matrix, and its number of columns.
+    fn extents(&self, id: ValueId) -> [TokenStream; 2] {
+        let axes = &self.ty(id).axes;
+        let width = axes.last().map_or(quote!(1), size);
+        [self.rows(&axes[..axes.len() - 1]), width]
+    }
+
+    /// `let mut name = p::Array::<E>::uninit(rows, [width]);`
+    fn make(&self, lines: &mut TrackedCode, name: &Ident, how: &str, id: ValueId) {
+        let how = format_ident!("{how}");
+        let parts = self.block().parts(id);
+        let [rows, _] = self.extents(id);
+        let widths = parts.iter().map(|part| self.extents(*part)[1].clone());
+        let ty = match parts.len() {
+            1 => quote!(p::Array::<E>),
+            _ => quote!(p::Array::<E, _>),
+        };
+        lines.line(quote!(let mut #name = #ty::#how(#rows, [#(#widths),*]);));
+        lines.take(name, self.footprint_of(id));
+    }
+
+    /// The footprint of a value.
+    fn footprint_of(&self, id: ValueId) -> TokenStream {
+        let axes = self.ty(id).axes.iter().map(|axis| match axis {
+            Axis::Symbol(name) => {
+                let name = self.extent(name);
+                quote!(#name)
+            }
+            Axis::Size(size) => quote!(#size),
+        });
+        tracked_code::array(&axes.collect::<Vec<_>>())
+    }
+
+    /// A value of floats, to read.
+    fn read(&self, id: ValueId) -> Access {
+        if self.block().is_input(id) {
+            return self.input(id);
+        }
+        let name = self.value(id);
+        let matrix = match self.block().value(id).view {
+            None => quote!(#name.view()),
+            Some(view) => {
+                let part = Literal::usize_unsuffixed(view.part);
+                quote!(#name.part(#part))
+            }
+        };
+        Access {
+            slice: quote!(#name.as_slice()),
+            matrix,
+        }
+    }
+}
+
+/// The ways to a value of floats: its numbers, and the same as a matrix.
+pub(crate) struct Access {
+    pub(crate) slice: TokenStream,
+    pub(crate) matrix: TokenStream,
+}
+
+/// The variables around a loop.
+pub(crate) struct Rounds {
+    /// The parameters of a round.
+    pub(crate) weights: Ident,
+    /// The pattern of what a round has of the iterator: the parameters, and in a session the state.
+    pub(crate) each: TokenStream,
+    pub(crate) forward: TokenStream,
+    /// The parameters, the last round first.
+    pub(crate) backward: TokenStream,
+    /// The type of what a round keeps for the derivative.
+    pub(crate) saved: Ident,
+    /// The variable with that of all rounds.
+    pub(crate) kept: Ident,
+}
+
+/// A name of a user's, which hides no name of the emitted code.
+pub(crate) fn hidden(name: &str) -> Ident {
+    let span = Span::mixed_site();
+    match syn::parse_str::<Ident>(name) {
+        Ok(_) => Ident::new(name, span),
+        Err(_) => format_ident!("{name}_", span = span),
+    }
+}
+
+/// The size of an axis while the code runs.
+pub(crate) fn size(axis: &Axis) -> TokenStream {
+    match axis {
+        Axis::Symbol(name) => {
+            let name = field(name);
+            quote!(sizes.#name)
+        }
+        Axis::Size(size) => quote!(#size),
+    }
+}
+
+/// A user's name as that of a field.
+pub(crate) fn field(name: &str) -> Ident {
+    syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site()))
+}
+
+pub(crate) fn product(axes: &[Axis]) -> TokenStream {
+    let product = axes.iter().map(size).reduce(|a, b| quote!(#a * #b));
+    product.unwrap_or(quote!(1))
+}
+
+/// The fields of what a region keeps: `a, b_kept, blocks_rounds`.
+pub(crate) fn saved_fields<F: Frame>(
+    frame: &F,
+    region: &Region<F::Op>,
+    saved: &[ValueId],
+) -> Vec<Ident> {
+    let values = saved.iter().map(|id| frame.value(*id));
+    let kept = region.steps.iter().filter_map(|step| match step {
+        Step::Node(node) => node.op.kept().map(|_| frame.kept(node.result)),
+        Step::Repeat(repeat) => frame.rounds(repeat).map(|rounds| rounds.kept),
+    });
+    values.chain(kept).collect()
+}

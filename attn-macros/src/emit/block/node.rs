@@ -1,0 +1,248 @@
+//! An operation where it stands: how its lines read operands, and where they write.
+
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::{format_ident, quote};
+
+use super::{Access, Frame, product, size};
+use crate::emit::{ExecMode, var};
+use crate::model::diff::GradTarget;
+use crate::model::graph::{Node, ParamPath, ValueId};
+use crate::model::types::Axis;
+
+/// A node of a block in a frame.
+pub(crate) struct BlockNode<'a, F> {
+    pub(crate) frame: &'a F,
+    pub(crate) operands: &'a [ValueId],
+    pub(crate) result: ValueId,
+}
+
+impl<'a, F: Frame> BlockNode<'a, F> {
+    pub(crate) fn new(frame: &'a F, node: &'a Node<F::Op>) -> Self {
+        BlockNode {
+            frame,
+            operands: &node.operands,
+            result: node.result,
+        }
+    }
+
+    /// Which of the two passes forward is emitted.
+    pub(crate) fn mode(&self) -> ExecMode {
+        self.frame.mode()
+    }
+
+    /// The numbers of an operand.
+    pub(crate) fn slice(&self, operand: usize) -> TokenStream {
+        self.frame.read(self.operands[operand]).slice
+    }
+
+    /// The same as a matrix.
+    pub(crate) fn matrix(&self, operand: usize) -> TokenStream {
+        self.frame.read(self.operands[operand]).matrix
+    }
+
+    /// All operands as matrices.
+    pub(crate) fn matrices(&self) -> Vec<TokenStream> {
+        let operands = 0..self.operands.len();
+        operands.map(|operand| self.matrix(operand)).collect()
+    }
+
+    /// The numbers of the result, which was saved.
+    pub(crate) fn slice_of_result(&self) -> TokenStream {
+        self.frame.read(self.result).slice
+    }
+
+    /// The same as a matrix.
+    pub(crate) fn matrix_of_result(&self) -> TokenStream {
+        self.frame.read(self.result).matrix
+    }
+
+    /// The type of its loop, if it is emitted.
+    pub(crate) fn loop_name(&self) -> Ident {
+        self.frame.loop_name(self.result)
+    }
+
+    /// Memory that was kept for the derivative.
+    pub(crate) fn kept(&self) -> Ident {
+        self.frame.kept(self.result)
+    }
+
+    /// The parameters at a path.
+    pub(crate) fn weights(&self, path: &ParamPath) -> TokenStream {
+        self.frame.weights(path)
+    }
+
+    fn axes(&self, operand: usize) -> &[Axis] {
+        &self.frame.ty(self.operands[operand]).axes
+    }
+
+    fn axes_of_result(&self) -> &[Axis] {
+        &self.frame.ty(self.result).axes
+    }
+
+    pub(crate) fn sizes(&self, operand: usize) -> Vec<TokenStream> {
+        self.axes(operand).iter().map(size).collect()
+    }
+
+    pub(crate) fn sizes_of_result(&self) -> Vec<TokenStream> {
+        self.axes_of_result().iter().map(size).collect()
+    }
+
+    /// The last axis of an operand.
+    pub(crate) fn width(&self, operand: usize) -> Option<TokenStream> {
+        self.sizes(operand).pop()
+    }
+
+    pub(crate) fn width_of_result(&self) -> Option<TokenStream> {
+        self.sizes_of_result().pop()
+    }
+
+    /// The length of the sequences of vectors of an operand.
+    pub(crate) fn length(&self, operand: usize) -> TokenStream {
+        length(self.axes(operand))
+    }
+
+    pub(crate) fn length_of_result(&self) -> TokenStream {
+        length(self.axes_of_result())
+    }
+
+    /// The sequences of vectors of an operand, as an axis between others.
+    pub(crate) fn sequence(&self, operand: usize) -> TokenStream {
+        let axes = self.axes(operand);
+        let outer = product(&axes[..axes.len() - 2]);
+        let len = length(axes);
+        let inner = axes.last().map(size);
+        quote!(p::AxisOf { outer: #outer, len: #len, inner: #inner })
+    }
+
+    /// The gradients of all operands, as matrices to overwrite at once, behind the lines that split an array of several:
+    /// `let [_, to_k, to_v] = d_q_k_v.parts_mut();`
+    pub(crate) fn gradients_mut(&self, gradients: &Gradients) -> (TokenStream, Vec<TokenStream>) {
+        let block = self.frame.block();
+        let name = |id: ValueId| format_ident!("to_{}", block.value(id).name);
+        let buffers = gradients.to.iter().filter_map(|(operand, to)| {
+            let view = block.value(self.operands[*operand]).view?;
+            Some((view.of, self.frame.buffer(to.buffer()?)))
+        });
+        let mut split: Vec<(ValueId, Ident)> = buffers.collect();
+        split.dedup();
+        let lines = split.iter().map(|(whole, gradient)| {
+            let parts = block.parts(*whole).into_iter();
+            let parts = parts.map(|part| match self.operands.contains(&part) {
+                true => name(part),
+                false => var("_"),
+            });
+            quote!(let [#(#parts),*] = #gradient.parts_mut();)
+        });
+        let matrices = (0..self.operands.len()).map(|operand| {
+            let id = self.operands[operand];
+            match block.value(id).view {
+                Some(_) => {
+                    let name = name(id);
+                    quote!(#name)
+                }
+                None => self.gradient_mut(gradients, operand),
+            }
+        });
+        (lines.collect(), matrices.collect())
+    }
+
+    /// The gradient of an operand, as a matrix to overwrite.
+    pub(crate) fn gradient_mut(&self, gradients: &Gradients, operand: usize) -> TokenStream {
+        let mut to = gradients.to.iter();
+        let buffer = to
+            .find(|(index, _)| *index == operand)
+            .and_then(|(_, to)| to.buffer());
+        let Some(buffer) = buffer else {
+            return TokenStream::new();
+        };
+        let name = self.frame.buffer(buffer);
+        match self.frame.block().value(self.operands[operand]).view {
+            None => quote!(#name.view_mut()),
+            Some(view) => {
+                let part = Literal::usize_unsuffixed(view.part);
+                quote!(#name.part_mut(#part))
+            }
+        }
+    }
+}
+
+fn length(axes: &[Axis]) -> TokenStream {
+    size(&axes[axes.len() - 2])
+}
+
+/// Where a result is written.
+pub(crate) struct Output {
+    pub(super) to: Access,
+    /// The operands of a loop.
+    pub(super) reads: Vec<TokenStream>,
+    pub(super) is_in_place: bool,
+}
+
+impl Output {
+    /// Its numbers, of which some are dropped as they are written, if dropout is all that reads them.
+    pub(crate) fn slice(&self) -> &TokenStream {
+        &self.to.slice
+    }
+
+    pub(crate) fn matrix(&self) -> &TokenStream {
+        &self.to.matrix
+    }
+
+    /// Whether the operand stands where the result is written.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.is_in_place
+    }
+
+    /// An operand of a loop: `p::read(x.as_slice())`, or `p::read(x_kept.of(p::InPlace))`.
+    pub(crate) fn read(&self, operand: usize) -> &TokenStream {
+        &self.reads[operand]
+    }
+}
+
+/// The gradient of a result, and where those of operands go.
+pub(crate) struct Gradients {
+    /// The operands whose gradients are computed.
+    pub(super) to: Vec<(usize, GradTarget)>,
+    /// Where they go, as places.
+    pub(super) targets: Vec<TokenStream>,
+    pub(super) d_result: Access,
+}
+
+impl Gradients {
+    /// The operands whose gradients are computed.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = usize> {
+        self.to.iter().map(|(operand, _)| *operand)
+    }
+
+    /// Where the gradients of operands go, in the same order.
+    pub(crate) fn targets(&self) -> &[TokenStream] {
+        &self.targets
+    }
+
+    /// Where the gradient of an operand goes.
+    pub(crate) fn target(&self, operand: usize) -> Option<&TokenStream> {
+        let index = self.operands().position(|index| index == operand);
+        index.map(|index| &self.targets[index])
+    }
+
+    /// The gradient of the result as an operand of a loop.
+    pub(crate) fn read(&self) -> TokenStream {
+        let mut to = self.to.iter();
+        let slice = &self.d_result.slice;
+        // It may stand where the gradient of an operand goes.
+        match to.any(|(_, to)| matches!(to, GradTarget::InPlace(_))) {
+            true => quote!(p::read(p::InPlace)),
+            false => quote!(p::read(#slice)),
+        }
+    }
+
+    /// The numbers of the gradient of the result.
+    pub(crate) fn slice(&self) -> &TokenStream {
+        &self.d_result.slice
+    }
+
+    /// The same as a matrix.
+    pub(crate) fn matrix(&self) -> &TokenStream {
+        &self.d_result.matrix
+    }
+}

@@ -1,0 +1,187 @@
+//! A layer as the frame of its block: the lines read the inputs by their names, `call` and `weights`, and write `output`.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+
+use super::score::Score;
+use super::{Fused, var};
+use crate::emit::ExecMode;
+use crate::emit::block::{Access, BlockNode, Frame, Rounds};
+use crate::emit::tracked_code;
+use crate::graph::steps::is_by_key;
+use crate::model::diff::Backward;
+use crate::model::graph::{Block, ParamPath, Repeat, ValueId};
+use crate::model::plan::Forward;
+use crate::model::types::Axis;
+use crate::ops::fused::{Attend, HeadTransform, LayerOp};
+use crate::spec::Size;
+
+impl Frame for Fused<'_> {
+    type Op = dyn LayerOp;
+
+    fn block(&self) -> Block<'_, dyn LayerOp> {
+        self.steps.block()
+    }
+
+    fn mode(&self) -> ExecMode {
+        self.mode
+    }
+
+    fn plan(&self) -> &Forward {
+        self.plan
+    }
+
+    fn derivative(&self) -> &Backward<'_, dyn LayerOp> {
+        self.backward
+    }
+
+    fn input(&self, id: ValueId) -> Access {
+        let name = self.value(id);
+        Access {
+            slice: quote!(#name.values()),
+            matrix: quote!(#name),
+        }
+    }
+
+    fn d_input(&self, id: ValueId) -> TokenStream {
+        let name = self.gradient_name(id);
+        quote!(*#name)
+    }
+
+    fn result(&self, _: usize) -> Access {
+        let name = self.value(self.steps.output());
+        Access {
+            slice: quote!(#name.values_mut()),
+            matrix: quote!(#name),
+        }
+    }
+
+    fn d_result(&self, _: usize, _: ValueId) -> Access {
+        let name = self.gradient_name(self.steps.output());
+        Access {
+            slice: quote!(#name.values()),
+            matrix: quote!(#name),
+        }
+    }
+
+    fn weights(&self, path: &ParamPath) -> TokenStream {
+        parameter(&path.field)
+    }
+
+    fn rows(&self, axes: &[Axis]) -> TokenStream {
+        match is_by_key(axes) {
+            true => quote!(sizes.keys()),
+            false => quote!(sizes.queries()),
+        }
+    }
+
+    fn extent(&self, symbol: &str) -> Ident {
+        var(symbol)
+    }
+
+    /// The names are the layer's own: they hide no name of a user's.
+    fn value(&self, id: ValueId) -> Ident {
+        let memory = self.block().memory(id);
+        var(&self.steps.value(memory).name)
+    }
+
+    /// Attention alone keeps something.
+    fn kept(&self, _: ValueId) -> Ident {
+        var("lse")
+    }
+
+    fn loop_name(&self, _: ValueId) -> Ident {
+        var("Loop")
+    }
+
+    fn rounds(&self, _: &Repeat<dyn LayerOp>) -> Option<Rounds> {
+        None
+    }
+}
+
+/// A field of `Weights`.
+fn parameter(name: &str) -> TokenStream {
+    let name = var(name);
+    quote!(weights.#name)
+}
+
+/// The gradient of a parameter, in memory of its own until all threads have added to it.
+pub(crate) struct ParameterGradient {
+    /// The line that makes it.
+    pub(crate) make: TokenStream,
+    pub(crate) footprints: Vec<TokenStream>,
+    /// The argument of the kernel.
+    pub(crate) argument: TokenStream,
+    /// The lines that add it to that of the tape.
+    pub(crate) add: TokenStream,
+}
+
+impl ParameterGradient {
+    /// Nothing is learned.
+    fn none() -> Self {
+        ParameterGradient {
+            make: TokenStream::new(),
+            footprints: Vec::new(),
+            argument: quote!(None),
+            add: TokenStream::new(),
+        }
+    }
+}
+
+/// What only a layer has.
+impl BlockNode<'_, Fused<'_>> {
+    /// The projections whose results are that of the node.
+    pub(crate) fn projection(&self) -> TokenStream {
+        self.parameter(&self.frame.steps.value(self.result).name)
+    }
+
+    pub(crate) fn parameter(&self, name: &str) -> TokenStream {
+        parameter(name)
+    }
+
+    pub(crate) fn transform(&self, how: &HeadTransform) -> TokenStream {
+        self.frame.emit_prepare(how)
+    }
+
+    /// `attention(call, weights)`
+    pub(crate) fn attention(&self, attention: &Attend) -> TokenStream {
+        self.frame.call_attention(attention)
+    }
+
+    /// The heads, and the width of their values.
+    pub(crate) fn heads(&self) -> [&Size; 2] {
+        let spec = self.frame.cx.spec;
+        [&spec.heads, &spec.value_head_dim]
+    }
+
+    /// The gradient of the parameter of this field, if there is one, under a name, which the kernel takes by `view`.
+    pub(crate) fn parameter_gradient(
+        &self,
+        field: Option<&'static str>,
+        name: &str,
+        view: &str,
+    ) -> ParameterGradient {
+        let Some(field) = field else {
+            return ParameterGradient::none();
+        };
+        let [name, view] = [name, view].map(|name| format_ident!("{name}"));
+        let param = self.frame.cx.graph.param(field);
+        let tensors = param.map(|param| param.tensors());
+        let sizes = tensors.iter().flatten().flat_map(|(_, dims, _)| dims);
+        let sizes: Vec<_> = sizes.map(|size| quote!(#size)).collect();
+        let field = self.parameter(field);
+        ParameterGradient {
+            make: quote!(let mut #name = p::Array::<E>::like(#field.matrix());),
+            footprints: vec![tracked_code::array(&sizes)],
+            argument: quote!(Some(#name.#view())),
+            add: quote!(p::accumulate(#field.gradient(gradients), #name.as_slice());),
+        }
+    }
+
+    /// The same for what the function of the score has learned.
+    pub(crate) fn score_gradient(&self, attention: &Attend) -> ParameterGradient {
+        let score = Score::new(self.frame.cx, attention);
+        let gradient = score.and_then(|score| score.emit_gradient());
+        gradient.unwrap_or_else(ParameterGradient::none)
+    }
+}

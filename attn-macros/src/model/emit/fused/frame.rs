@@ -1,0 +1,172 @@
+//! A model as the frame of its block: the lines read `call` and `weights`, and write `result_0`.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+
+use super::{Fused, decode};
+use crate::emit::ExecMode;
+use crate::emit::block::{
+    self, Access, BlockNode, Footprints, Frame, FusedOp, Gradients, Output, Rounds, field, product,
+};
+use crate::model::diff::Backward;
+use crate::model::emit::facts::Extents;
+use crate::model::emit::length;
+use crate::model::graph::{Block, ParamPath, Repeat, ValueId};
+use crate::model::plan::Forward;
+use crate::model::types::Axis;
+use crate::ops::{Attention, Cost, Kept, Op};
+
+impl Frame for Fused<'_> {
+    type Op = dyn Op;
+
+    fn block(&self) -> Block<'_> {
+        self.model().block()
+    }
+
+    fn mode(&self) -> ExecMode {
+        self.mode
+    }
+
+    fn plan(&self) -> &Forward {
+        self.plan
+    }
+
+    fn derivative(&self) -> &Backward<'_> {
+        self.backward
+    }
+
+    fn input(&self, id: ValueId) -> Access {
+        let name = self.input_field(id);
+        Access {
+            slice: quote!(call.inputs.#name.values()),
+            matrix: quote!(call.inputs.#name.matrix()),
+        }
+    }
+
+    fn d_input(&self, id: ValueId) -> TokenStream {
+        let name = self.input_field(id);
+        quote!(call.inputs.#name.target())
+    }
+
+    fn result(&self, index: usize) -> Access {
+        block::array(&format_ident!("result_{index}"))
+    }
+
+    fn d_result(&self, index: usize, of: ValueId) -> Access {
+        let name = format_ident!("d_result_{index}");
+        let [rows, width] = self.extents(of);
+        Access {
+            slice: quote!(#name),
+            matrix: quote!(p::Matrix::new(#name, #rows, #width)),
+        }
+    }
+
+    /// `weights.attention`, or `blocks.attention` in the body of a loop.
+    fn weights(&self, path: &ParamPath) -> TokenStream {
+        let field = field(&path.field);
+        let module = self.module_var(self.model().module(path.module));
+        quote!(#module.#field)
+    }
+
+    fn rows(&self, axes: &[Axis]) -> TokenStream {
+        product(axes)
+    }
+
+    fn extent(&self, symbol: &str) -> Ident {
+        length(self.model(), symbol)
+    }
+
+    /// A name that no layer can give a type.
+    fn loop_name(&self, result: ValueId) -> Ident {
+        let mut loops = self.emitted_loops().into_iter();
+        let index = loops.position(|(other, _)| other.result == result);
+        format_ident!("___Loop{}", index.unwrap_or(0))
+    }
+
+    fn rounds(&self, repeat: &Repeat) -> Option<Rounds> {
+        let module = self.body_of(repeat);
+        let weights = self.module_var(module);
+        let sets = self.weights(&repeat.place);
+        let count = &repeat.count;
+        let forward = decode::rounds(&sets, count, repeat.share);
+        // Of sets of parameters the last one comes first.
+        let backward = match repeat.share {
+            true => forward.clone(),
+            false => quote!(#forward.rev()),
+        };
+        let (forward, each) = match self.mode {
+            ExecMode::Forward => (forward, quote!(#weights)),
+            ExecMode::Session => self.with_past(repeat, forward, &weights),
+        };
+        Some(Rounds {
+            weights,
+            each,
+            forward,
+            backward,
+            saved: self.saved_type(module),
+            kept: self.kept_of_rounds(repeat),
+        })
+    }
+}
+
+impl<'m> FusedOp<Fused<'m>> for dyn Op {
+    fn kept(&self) -> Option<Kept> {
+        self.properties().kept
+    }
+
+    fn footprints(&self, of: &BlockNode<'_, Fused<'m>>) -> Footprints {
+        let Cost {
+            forward, backward, ..
+        } = self.cost(&of.extents());
+        Footprints { forward, backward }
+    }
+
+    fn forward(&self, of: &BlockNode<'_, Fused<'m>>, to: &Output) -> TokenStream {
+        Op::forward(self, of, to)
+    }
+
+    fn backward(&self, of: &BlockNode<'_, Fused<'m>>, gradients: &Gradients) -> TokenStream {
+        Op::backward(self, of, gradients)
+    }
+}
+
+/// What only a model has.
+impl BlockNode<'_, Fused<'_>> {
+    pub(super) fn extents(&self) -> Extents<'_> {
+        Extents {
+            model: self.frame.model(),
+            operands: self.operands,
+            result: self.result,
+        }
+    }
+
+    /// An operand of ids or lengths.
+    pub(crate) fn ids(&self, operand: usize) -> TokenStream {
+        self.frame.ids(self.operands[operand])
+    }
+
+    /// The field of `call.inputs` with an operand.
+    pub(crate) fn input(&self, operand: usize) -> Ident {
+        self.frame.input_field(self.operands[operand])
+    }
+
+    /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1>>`
+    pub(crate) fn attention(&self, attention: &Attention) -> TokenStream {
+        self.frame.attention(attention)
+    }
+
+    /// The sizes of the axes batch, query and key.
+    pub(crate) fn axes_of_attention(&self, attention: &Attention) -> TokenStream {
+        self.frame.axes(self.operands, attention)
+    }
+
+    /// `<GptBlocksAttention<E> as p::Decode<E>>`
+    pub(crate) fn attention_in_session(&self, attention: &Attention) -> TokenStream {
+        self.frame.attention_in_session(attention.index)
+    }
+
+    /// The state of the layer at this place in a session.
+    pub(crate) fn past(&self, path: &ParamPath) -> TokenStream {
+        self.frame.past_of(path)
+    }
+}
