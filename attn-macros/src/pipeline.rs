@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 
+use crate::graph::passes;
 use crate::{comments, depth, diag::Diagnostics, editor, emit, graph, model as network, spec};
 
 /// Expands the specs in `input`. Whatever the tokens, this returns: mistakes are collected on the way, reported together,
@@ -18,12 +19,24 @@ pub(crate) fn attention(input: TokenStream) -> TokenStream {
     for draft in specs {
         let spec = spec::check(draft, &krate, &cx);
         let graph = graph::build(&spec);
-        let steps = graph::simplify(&graph);
-        let layer = graph::AttentionLayer { spec, graph, steps };
+        let fused = optimize(&graph);
+        let layer = graph::AttentionLayer { spec, graph, fused };
         output.extend(emit::layer(&krate, &layer, emit::Caller::User));
     }
     output.extend(cx.into_compile_errors());
     output
+}
+
+/// The block of a layer for the fused form. `None` if the kernels do not know what its scores read.
+pub(crate) fn optimize(graph: &graph::Graph) -> Option<graph::block::LayerBlock> {
+    let mut layer = graph.block.clone();
+    passes::split_scores(&mut layer)?;
+    passes::flatten_heads(&mut layer);
+    passes::pack_projections(&mut layer);
+    passes::load_transforms(&mut layer);
+    passes::leave_biases(graph, &mut layer);
+    passes::name_values(&mut layer);
+    Some(layer)
 }
 
 /// Expands the models in `input`, in the same way.

@@ -7,7 +7,8 @@ use quote::quote_spanned;
 use super::expr::host;
 use super::input::{data_name, declared_name, read_type};
 use super::{Layer, places};
-use crate::graph::{Attention, CallData, Dim};
+use crate::graph::{CallData, Dim};
+use crate::ops::attention_layer::Attend;
 use crate::score::{Binary, Data, Expr, Type, Var};
 use crate::spec::body::Tensor;
 
@@ -94,7 +95,7 @@ fn lines(cx: &Layer<'_>, checks: Vec<Check<'_>>) -> Vec<TokenStream> {
 /// The expressions of a call.
 fn expressions<'a>(cx: &'a Layer<'_>) -> impl Iterator<Item = &'a Expr> {
     let attention = cx.graph.attention();
-    attention.into_iter().flat_map(Attention::expressions)
+    attention.into_iter().flat_map(Attend::expressions)
 }
 
 /// Every check once. The checks of an operand come before those of its index or divisor.

@@ -1,13 +1,15 @@
-//! The composed lowering: the graph as dfdx operations, one line per node, each with its shape as the type.
+//! The composed lowering: the block as dfdx operations, one line per operation, each with its shape as the type.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Layer, bounds, expr, input, var};
-use crate::graph::{Attention, NodeId, Op, Scores};
-use crate::spec::Normalizer;
+use crate::graph::block::dim;
+use crate::model::graph::{Node, ValueId};
+use crate::ops::attention_layer::LayerOp;
+use crate::score::Expr;
 
-/// `run`: computes the graph. (A function of the block: a method could clash with the user's.)
+/// `run`: computes the block. (A function of the block: a method could clash with the user's.)
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let name = &cx.name;
     let sequences = cx.sequence_vars();
@@ -23,14 +25,20 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     } else {
         quote!(p::HasShape::shape(&x).1)
     };
-    let mut uses = cx.graph.uses();
-    let lines = (0..cx.graph.nodes.len()).map(|index| emit_node(cx, NodeId(index), &mut uses));
-    let lines: Vec<_> = lines.collect();
-    let result = var(cx.graph.node(cx.graph.output).name);
+    let block = &cx.graph.block;
+    let mut uses = uses(cx);
+    let values = [quote!(x), quote!(context.retaped::<T>())];
+    let inputs_read = block.inputs.iter().zip(values).map(|(id, value)| {
+        let of = ComposedNode::new(cx, *id, Vec::new());
+        of.define(&quote!(p::contiguous(#value)?))
+    });
+    let lines = block.nodes().map(|node| emit_node(cx, node, &mut uses));
+    let lines: Vec<_> = inputs_read.chain(lines).collect();
+    let result = var(&block.value(block.output()).name);
     quote_spanned! {cx.at=>
         #check_integers
 
-        /// The graph of the layer, operation by operation. dfdx differentiates it with its tape.
+        /// The operations of the layer, one after the other. dfdx differentiates them with its tape.
         #[allow(unused_variables)]
         fn run<B: p::Dim, #(#sequences: p::Dim,)* E: p::Element, D: p::Device<E>, T: p::Tape<E, D>>(
             layer: &#name<E, D>,
@@ -45,110 +53,85 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     }
 }
 
-/// The line of one node. `uses` counts down the reads that are still to come of each.
-fn emit_node(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
-    let graph = cx.graph;
-    let node = graph.node(id);
-    let name = var(node.name);
-    let ty = cx.tensor(&node.shape, &quote!(T));
-    let operands: Vec<_> = node
-        .op
-        .operands()
-        .iter()
-        .map(|id| read(cx, *id, uses))
-        .collect();
-    let value = match &node.op {
-        Op::Input => quote!(p::contiguous(x)?),
-        Op::Context => quote!(p::contiguous(context.retaped::<T>())?),
-        Op::Linear { field, .. } => {
-            let field = format_ident!("{field}");
-            quote!(p::project(#(#operands)*, &layer.#field)?)
-        }
-        Op::SplitHeads { .. } => quote!(p::split_heads(#(#operands)*)?),
-        Op::MergeHeads { .. } => quote!(p::merge_heads(#(#operands)*)?),
-        Op::RmsNorm { field, .. } => {
-            let gain = weight(field);
-            quote!(p::rms_norm(#(#operands)*, #gain)?)
-        }
-        Op::L2Norm { .. } => quote!(p::l2_norm(#(#operands)*)?),
-        Op::Rope { theta, .. } => quote!(p::rope(#(#operands)*, #theta)?),
-        Op::PerHeadLinear { field, .. } => {
-            let weight = weight(field);
-            quote!(p::bilinear(#(#operands)*, #weight)?)
-        }
-        Op::Attend(attention) => {
-            let (others, values) = operands.split_at(operands.len() - 1);
-            let weights = emit_weights(cx, attention, others);
-            return quote! {
-                #weights
-                let #name: #ty = p::attend(weights, #(#values)*)?;
-            };
-        }
-    };
-    quote!(let #name: #ty = #value;)
-}
-
-/// The lines from queries and keys to `weights`, which are returned without a tape as well, as `seen`.
-fn emit_weights(cx: &Layer<'_>, attention: &Attention, operands: &[TokenStream]) -> TokenStream {
-    let ty = cx.tensor(&cx.graph.weights, &quote!(T));
-    let scores = match attention.scores {
-        Scores::Dot { .. } => quote!(p::dot_scores(#(#operands),*)?),
-        Scores::Additive { field, .. } => {
-            let weight = weight(field);
-            quote!(p::additive_scores(#(#operands),*, #weight)?)
-        }
-        Scores::Zero { .. } => quote!(p::no_scores(#(#operands)*, axes.2)?),
-    };
-    let functions = attention.functions.iter();
-    let functions = functions.chain(attention.normalizer.weight());
-    let functions = functions.map(|expr| expr::emit_map(cx, expr, &ty));
-    let (line, mask) = match &attention.mask {
-        Some(mask) => (expr::emit_mask(cx, mask), quote!(Some(mask))),
-        None => (TokenStream::new(), quote!(None)),
-    };
-    let function = var(match attention.normalizer {
-        Normalizer::Elementwise(_) => "identity",
-        Normalizer::Softmax => "softmax",
-        Normalizer::Softmax1 => "softmax1",
-        Normalizer::Sink => "sink",
-        Normalizer::Sparsemax => "sparsemax",
-        Normalizer::Entmax15 => "entmax15",
-    });
-    let learned = attention.normalizer.field().map(|field| {
-        let weight = weight(field);
-        quote!(, #weight)
-    });
-    let dropout = attention.dropout.as_ref().map(|p| {
-        quote! {
-            let weights: #ty = match (train && T::OWNS_TAPE).then(|| p::RandomU64::random_u64(&device)) {
-                Some(key) => p::dropout(weights, #p, key)?,
-                None => weights,
-            };
-        }
-    });
-    quote! {
-        let scores: #ty = #scores;
-        #(#functions)*
-        #line
-        let weights: #ty = p::#function(scores, #mask #learned)?;
-        #dropout
-        let seen = weights.retaped::<p::NoneTape>();
+/// How often each value is read.
+fn uses(cx: &Layer<'_>) -> Vec<usize> {
+    let block = &cx.graph.block;
+    let mut uses = vec![0; block.values.len()];
+    for operand in block.nodes().flat_map(|node| &node.operands) {
+        uses[operand.0] += 1;
     }
+    uses
 }
 
-/// The tensor of a parameter.
-fn weight(field: &str) -> TokenStream {
-    let field = format_ident!("{field}");
-    quote!(&layer.#field.weight)
+/// The lines of an operation. `uses` counts down the reads that are still to come of each value.
+fn emit_node(cx: &Layer<'_>, node: &Node<dyn LayerOp>, uses: &mut [usize]) -> TokenStream {
+    let operands = node.operands.iter().map(|id| read(cx, *id, uses));
+    let of = ComposedNode::new(cx, node.result, operands.collect());
+    node.op.composed(&of)
 }
 
-/// A node where it is read: the last reader gets it with its tape, those before get it with an empty one.
-fn read(cx: &Layer<'_>, id: NodeId, uses: &mut [usize]) -> TokenStream {
-    let name = var(cx.graph.node(id).name);
+/// A value where it is read: the last reader gets it with its tape, those before get it with an empty one.
+fn read(cx: &Layer<'_>, id: ValueId, uses: &mut [usize]) -> TokenStream {
+    let name = var(&cx.graph.block.value(id).name);
     uses[id.0] -= 1;
     if uses[id.0] == 0 {
         quote!(#name)
     } else {
         quote!(p::WithEmptyTape::with_empty_tape(&#name))
+    }
+}
+
+/// An operation where it stands in the composed form: its operands are tensors.
+pub(crate) struct ComposedNode<'a> {
+    cx: &'a Layer<'a>,
+    result: ValueId,
+    operands: Vec<TokenStream>,
+}
+
+impl<'a> ComposedNode<'a> {
+    fn new(cx: &'a Layer<'a>, result: ValueId, operands: Vec<TokenStream>) -> Self {
+        ComposedNode {
+            cx,
+            result,
+            operands,
+        }
+    }
+
+    pub(crate) fn operand(&self, index: usize) -> &TokenStream {
+        &self.operands[index]
+    }
+
+    pub(crate) fn last_operand(&self) -> Option<&TokenStream> {
+        self.operands.last()
+    }
+
+    /// `let q: p::Tensor<..> = value;`
+    pub(crate) fn define(&self, value: &TokenStream) -> TokenStream {
+        let result = self.cx.graph.block.value(self.result);
+        let name = var(&result.name);
+        let shape: Vec<_> = result.ty.axes.iter().map(dim).collect();
+        let ty = self.cx.tensor(&shape, &quote!(T));
+        quote!(let #name: #ty = #value;)
+    }
+
+    /// The tensor of a parameter.
+    pub(crate) fn weight(&self, field: &str) -> TokenStream {
+        let field = format_ident!("{field}");
+        quote!(&layer.#field.weight)
+    }
+
+    /// The type of scores and weights.
+    pub(crate) fn weights_type(&self) -> TokenStream {
+        self.cx.tensor(&self.cx.graph.weights, &quote!(T))
+    }
+
+    /// The lines that replace `scores` by the value of an expression.
+    pub(crate) fn map_scores(&self, expr: &Expr) -> TokenStream {
+        expr::emit_map(self.cx, expr, &self.weights_type())
+    }
+
+    /// The lines that make `mask`.
+    pub(crate) fn mask(&self, mask: &Expr) -> TokenStream {
+        expr::emit_mask(self.cx, mask)
     }
 }

@@ -170,7 +170,7 @@ fn shapes(cx: &Layer<'_>) -> String {
         table.row([&format!("`{name}`"), &batched, &unbatched]);
     }
     let results = [
-        ("output", cx.output_shape()),
+        ("output", &*cx.output_shape()),
         ("weights", &cx.graph.weights),
     ];
     for (name, shape) in results {
@@ -458,7 +458,7 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
 /// The docs of `forward`, `try_forward`, `forward_mut`, `try_forward_mut`, `forward_with_weights`, and its twin.
 pub(super) fn methods(cx: &Layer<'_>) -> [String; 7] {
     let call = call(cx);
-    let output = shape_text(cx, cx.output_shape());
+    let output = shape_text(cx, &cx.output_shape());
     let weights = shape_text(cx, &cx.graph.weights);
     let panics = "\n\n# Panics\nOn what the twin with `try_` returns as an error.";
     let errors = "\n\n# Errors\nWhen sizes that only the running program knows do not fit each other or the memory, or when the device fails.";

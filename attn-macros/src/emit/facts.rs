@@ -4,7 +4,8 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Layer, bounds, places};
-use crate::graph::{Dim, NodeId, Op};
+use crate::graph::Dim;
+use crate::graph::block::dim;
 use crate::score::prove::without_data;
 use crate::score::{Expr, Var};
 use crate::spec::Size;
@@ -163,7 +164,7 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
 
 /// `fn mask_alone(q_len, kv_len) -> impl p::Attends`: the mask as if there were no data.
 fn emit_mask_alone(cx: &Layer<'_>, mask: &Expr, alone: &Expr) -> TokenStream {
-    let is_emitted = cx.steps.is_some() && cx.graph.data.iter().all(|data| !data.is_read(mask));
+    let is_emitted = cx.fused.is_some() && cx.graph.data.iter().all(|data| !data.is_read(mask));
     let item = (!is_emitted).then(|| places::emit_mask(cx, alone));
     let value = if matches!(mask, Expr::Bool(true)) {
         quote!(p::Everything)
@@ -212,23 +213,15 @@ fn params(cx: &Layer<'_>) -> TokenStream {
 
 /// Two flops for every number that a matrix product reads along its inner axis.
 fn flops(cx: &Layer<'_>) -> TokenStream {
-    let graph = cx.graph;
-    let products = graph.nodes.iter().flat_map(|node| {
-        let inner = |id: NodeId| graph.node(id).shape.last();
-        let products: Vec<(&[Dim], _)> = match &node.op {
-            Op::Linear { x, .. } => vec![(&node.shape, inner(*x))],
-            Op::PerHeadLinear { q, .. } => vec![(&node.shape, inner(*q))],
-            Op::Attend(attention) => {
-                let vectors = attention.scores.vectors();
-                let scores = vectors.map(|[q, _]| (graph.weights.as_slice(), inner(q)));
-                let attended: (&[Dim], _) = (&node.shape, graph.weights.last());
-                scores.into_iter().chain([attended]).collect()
-            }
-            _ => Vec::new(),
-        };
-        let sequence_of_keys = !graph.cross && matches!(node.name, "k" | "v");
-        products.into_iter().map(move |(shape, inner)| {
-            let factors = shape.iter().chain(inner).map(|dim| match dim {
+    let block = &cx.graph.block;
+    let products = block.nodes().flat_map(|node| {
+        let operands = node.operands.iter().map(|id| &block.value(*id).ty);
+        let operands: Vec<_> = operands.collect();
+        let result = block.value(node.result);
+        let sequence_of_keys = !cx.graph.cross && matches!(&*result.name, "k" | "v");
+        let products = node.op.products(&operands, &result.ty).into_iter();
+        products.map(move |axes| {
+            let factors = axes.iter().map(|axis| match dim(axis) {
                 Dim::Batch => quote!(batch),
                 Dim::Query if sequence_of_keys => quote!(kv_len),
                 Dim::Query => quote!(q_len),

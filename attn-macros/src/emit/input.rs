@@ -161,7 +161,7 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
     let label = cx.label();
     let last = tensors.last();
     let widths = emit_widths(cx);
-    let check_memory = cx.steps.map(|_| {
+    let check_memory = cx.fused.map(|_| {
         quote! {
             if how.is_fused::<E, D>() {
                 footprint_by_itself(axes).check::<E, D, T>(#label)?;
@@ -172,7 +172,7 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
     let reads = reads.map(|data| emit_read(cx, data, batched));
     let check_integers = bounds::emit_call(cx);
     let composed = quote!(run(layer, #(#tensors,)* #(&#data,)* how.train));
-    let attend = match cx.steps {
+    let attend = match cx.fused {
         None => composed,
         Some(_) => quote! {
             if how.is_fused::<E, D>() {

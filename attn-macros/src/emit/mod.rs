@@ -15,13 +15,14 @@ mod places;
 pub(crate) mod tables;
 pub(crate) mod tracked_code;
 
+pub(crate) use composed::ComposedNode;
 pub(crate) use fused::{Fused as LayerFrame, LayerNode, ParameterGradient};
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::Attribute;
 
-use crate::graph::steps::Steps;
+use crate::graph::block::{LayerBlock, dim};
 use crate::graph::{AttentionLayer, CallData, Dim, Graph};
 use crate::spec::{Item, Spec};
 
@@ -156,8 +157,8 @@ struct Layer<'a> {
     krate: &'a TokenStream,
     spec: &'a Spec,
     graph: &'a Graph,
-    /// The layer as steps over slices. None after a mistake, or where the kernels do not know what it asks for.
-    steps: Option<&'a Steps>,
+    /// The block of the fused form. None after a mistake, or where the kernels do not know what it asks for.
+    fused: Option<&'a LayerBlock>,
     /// The struct, as the emitted code calls it.
     name: Ident,
     /// The trait of what `forward` accepts.
@@ -171,13 +172,13 @@ struct Layer<'a> {
 
 impl<'a> Layer<'a> {
     fn new(krate: &'a TokenStream, layer: &'a AttentionLayer, caller: Caller) -> Self {
-        let AttentionLayer { spec, graph, steps } = layer;
+        let AttentionLayer { spec, graph, fused } = layer;
         let name = &spec.item.name;
         Layer {
             krate,
             spec,
             graph,
-            steps: steps.as_ref().filter(|_| !spec.poisoned),
+            fused: fused.as_ref().filter(|_| !spec.poisoned),
             name: emitted_name(name),
             input: format_ident!("{name}Input"),
             at: Span::call_site().located_at(name.span()),
@@ -266,13 +267,15 @@ impl<'a> Layer<'a> {
     }
 
     /// The shape of the output, batched: `[batch, query, d_model]`.
-    fn output_shape(&self) -> &[Dim] {
-        &self.graph.node(self.graph.output).shape
+    fn output_shape(&self) -> Vec<Dim> {
+        let block = &self.graph.block;
+        let axes = &block.value(block.output()).ty.axes;
+        axes.iter().map(dim).collect()
     }
 
     /// The result of both forms: the output, and the weights if the form has them.
     fn attended(&self) -> TokenStream {
-        let output = self.tensor(self.output_shape(), &quote!(T));
+        let output = self.tensor(&self.output_shape(), &quote!(T));
         let weights = self.tensor(&self.graph.weights, &quote!(p::NoneTape));
         quote!(p::Attended<#output, #weights>)
     }

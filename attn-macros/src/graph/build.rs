@@ -1,73 +1,94 @@
 //! [`Spec`] to [`Graph`].
 
-use super::{
-    Attention, Dim, Graph, InitKind, Node, NodeId, Op, Param, ParamKind, Scores, data_of,
-    init_kind, shape,
+use super::block::{self, LayerBlock, axis};
+use super::{Graph, InitKind, Param, ParamKind, data_of, init_kind};
+use crate::model::graph::ValueId;
+use crate::model::types::{Axis, Type};
+use crate::ops::attention_layer::{
+    Attend, HeadTransform, Linear, MergeHeads, Norm, PerHeadLinear, Similarity, SplitHeads,
+    TransformHeads,
 };
 use crate::score::{Expr, builtin};
-use crate::spec::{self, ParamDecl, ParamInit, Position, QkNorm, Score, Size, Spec, text};
+use crate::spec::{self, Dim, ParamDecl, ParamInit, Position, QkNorm, Score, Size, Spec, text};
 
 /// The graph of the layer that `spec` declares.
 pub(crate) fn build(spec: &Spec) -> Graph {
     let mut builder = Builder {
         spec,
         params: Vec::new(),
-        nodes: Vec::new(),
+        block: LayerBlock::new(),
     };
-    let x = builder.push("x", Op::Input);
-    let context = if spec.d_context.is_some() {
-        builder.push("context", Op::Context)
-    } else {
-        x
-    };
-
-    let (v, scores) = builder.values_and_scores(x, context);
+    let x = builder.input("x", Dim::Query, &spec.d_model);
+    let context = spec.d_context.as_ref();
+    let context = context.map_or(x, |width| builder.input("context", Dim::Key, width));
+    let (similarity, operands) = builder.operands(x, context);
     let functions = builder.functions();
     builder.normalizer();
     let mask = spec.predicate();
     let data = data_of(spec, mask.as_ref());
-    let attention = Attention {
-        scores,
+    let attend = Attend {
+        similarity,
         functions,
         mask,
         normalizer: spec.normalizer.clone(),
         dropout: spec.dropout.clone(),
-        v,
+        parts: None,
+        loads: vec![HeadTransform::default(); operands.len()],
     };
-    let attended = builder.push("attended", Op::Attend(Box::new(attention)));
-    let merged = builder.push("merged", Op::MergeHeads { x: attended });
-    let output = builder.linear("output", "o_proj", merged);
+    let width = spec.value_head_dim.clone();
+    let ty = vectors(&Dim::Query, &spec.heads, &width);
+    let attended = builder.block.push("attended", attend, &operands, ty);
+    let ty = tokens(&Dim::Query, spec.heads.times(&width));
+    let merged = builder.block.push("merged", MergeHeads, &[attended], ty);
+    builder.linear("output", "o_proj", merged);
     Graph {
         params: builder.params,
-        nodes: builder.nodes,
-        weights: [Dim::Batch, Dim::known(&spec.heads), Dim::Query, Dim::Key],
-        output,
+        block: builder.block,
+        weights: [
+            Dim::Batch,
+            Dim::Size(spec.heads.clone()),
+            Dim::Query,
+            Dim::Key,
+        ],
         data,
         cross: spec.d_context.is_some(),
     }
 }
 
+/// `[batch, len, width]`
+fn tokens(len: &Dim, width: Size) -> Type {
+    Type::floats(vec![axis(&Dim::Batch), axis(len), Axis::Size(width)])
+}
+
+/// `[batch, heads, len, width]`
+fn vectors(len: &Dim, heads: &Size, width: &Size) -> Type {
+    let [heads, width] = [heads, width].map(|size| Axis::Size(size.clone()));
+    Type::floats(vec![axis(&Dim::Batch), heads, axis(len), width])
+}
+
 struct Builder<'a> {
     spec: &'a Spec,
     params: Vec<Param>,
-    nodes: Vec<Node>,
+    block: LayerBlock,
 }
 
 impl Builder<'_> {
-    fn push(&mut self, name: &'static str, op: Op) -> NodeId {
-        let shape = shape::infer(&op, &self.nodes, &self.params, self.spec);
-        self.nodes.push(Node { name, op, shape });
-        NodeId(self.nodes.len() - 1)
+    fn input(&mut self, name: &str, len: Dim, width: &Size) -> ValueId {
+        let input = self.block.add_value(name, tokens(&len, width.clone()));
+        self.block.inputs.push(input);
+        input
     }
 
     /// A projection, with its parameters.
-    fn linear(&mut self, name: &'static str, field: &'static str, x: NodeId) -> NodeId {
-        self.params.push(projection(self.spec, field));
-        self.push(name, Op::Linear { x, field })
+    fn linear(&mut self, name: &str, field: &'static str, x: ValueId) -> ValueId {
+        let (param, output) = projection(self.spec, field);
+        self.params.push(param);
+        let ty = self.block.value(x).ty.ending_in(output);
+        self.block.push(name, Linear::new(field), &[x], ty)
     }
 
     /// A projection, split into heads.
-    fn heads(&mut self, name: &'static str, field: &'static str, x: NodeId) -> NodeId {
+    fn heads(&mut self, name: &str, field: &'static str, x: ValueId) -> ValueId {
         let spec = self.spec;
         let (heads, width) = match field {
             "q_proj" => (&spec.heads, &spec.head_dim),
@@ -75,29 +96,25 @@ impl Builder<'_> {
             _ => (&spec.kv_heads, &spec.value_head_dim),
         };
         let x = self.linear(name, field, x);
-        self.push(
-            name,
-            Op::SplitHeads {
-                x,
-                heads: heads.clone(),
-                width: width.clone(),
-            },
-        )
+        let len = self.block.value(x).ty.axes[1].clone();
+        let ty = vectors(&block::dim(&len), heads, width);
+        self.block.push(name, SplitHeads, &[x], ty)
     }
 
-    /// The values, and what queries and keys make of each other.
-    fn values_and_scores(&mut self, x: NodeId, context: NodeId) -> (NodeId, Scores) {
+    /// How the scores come about, and the operands of attention: queries, keys and values. Where scores depend on places alone, the first
+    /// one is the input that has the queries, and there are no keys.
+    fn operands(&mut self, x: ValueId, context: ValueId) -> (Similarity, Vec<ValueId>) {
         if self.spec.score == Score::OfPlaces {
             let v = self.heads("v", "v_proj", context);
-            return (v, Scores::Zero { x });
+            return (Similarity::None, vec![x, v]);
         }
         let q = self.query(x);
         let k = self.key(context);
         let v = self.heads("v", "v_proj", context);
-        (v, self.scores(q, k))
+        (self.similarity(), vec![q, k, v])
     }
 
-    fn query(&mut self, x: NodeId) -> NodeId {
+    fn query(&mut self, x: ValueId) -> ValueId {
         let q = self.heads("q", "q_proj", x);
         let q = self.norm("q", "q_norm", q);
         let q = self.rotate("q", q);
@@ -115,28 +132,25 @@ impl Builder<'_> {
             doc: "The matrix between a query and a key, per head.".to_owned(),
             kind: ParamKind::Weight {
                 init: Some(init_kind(&self.spec.init, &width, &width, torch)),
-                dims: vec![heads, width.clone(), width],
+                dims: vec![heads.clone(), width.clone(), width],
             },
         });
-        self.push(
-            "q",
-            Op::PerHeadLinear {
-                q,
-                field: "score_proj",
-            },
-        )
+        let field = "score_proj";
+        let ty = self.block.value(q).ty.clone();
+        self.block
+            .push("q", PerHeadLinear { heads, field }, &[q], ty)
     }
 
-    fn key(&mut self, context: NodeId) -> NodeId {
+    fn key(&mut self, context: ValueId) -> ValueId {
         let k = self.heads("k", "k_proj", context);
         let k = self.norm("k", "k_norm", k);
         self.rotate("k", k)
     }
 
-    fn norm(&mut self, name: &'static str, field: &'static str, x: NodeId) -> NodeId {
+    fn norm(&mut self, name: &str, field: &'static str, x: ValueId) -> ValueId {
         match self.spec.qk_norm {
             QkNorm::None => x,
-            QkNorm::L2 => self.push(name, Op::L2Norm { x }),
+            QkNorm::L2 => self.transform(name, HeadTransform::norm(Norm::L2), x),
             QkNorm::Rms => {
                 let dims = vec![self.spec.head_dim.clone()];
                 let of = if name == "q" { "queries" } else { "keys" };
@@ -149,27 +163,31 @@ impl Builder<'_> {
                         init: Some(InitKind::Ones),
                     },
                 });
-                self.push(name, Op::RmsNorm { x, field })
+                self.transform(name, HeadTransform::norm(Norm::Rms(field)), x)
             }
         }
     }
 
-    fn rotate(&mut self, name: &'static str, x: NodeId) -> NodeId {
+    fn rotate(&mut self, name: &str, x: ValueId) -> ValueId {
         match &self.spec.position {
-            Position::Rope { theta } => self.push(
-                name,
-                Op::Rope {
-                    x,
-                    theta: theta.clone(),
-                },
-            ),
+            Position::Rope { theta } => self.transform(name, HeadTransform::rope(theta.clone()), x),
             _ => x,
         }
     }
 
-    fn scores(&mut self, q: NodeId, k: NodeId) -> Scores {
+    fn transform(&mut self, name: &str, how: HeadTransform, x: ValueId) -> ValueId {
+        let heads = match name {
+            "q" => self.spec.heads.clone(),
+            _ => self.spec.kv_heads.clone(),
+        };
+        let ty = self.block.value(x).ty.clone();
+        self.block
+            .push(name, TransformHeads { heads, how }, &[x], ty)
+    }
+
+    fn similarity(&mut self) -> Similarity {
         if self.spec.score != Score::Additive {
-            return Scores::Dot { q, k };
+            return Similarity::Dot;
         }
         let heads = self.spec.heads.clone();
         let hidden = self.spec.head_dim.clone();
@@ -185,9 +203,7 @@ impl Builder<'_> {
                 dims: vec![heads, hidden],
             },
         });
-        Scores::Additive {
-            q,
-            k,
+        Similarity::Additive {
             field: "score_proj",
         }
     }
@@ -272,8 +288,8 @@ fn declared(param: &ParamDecl) -> Param {
     }
 }
 
-/// The projection `field` with its sizes.
-fn projection(spec: &Spec, field: &'static str) -> Param {
+/// The projection `field` with its sizes, and the width of its result.
+fn projection(spec: &Spec, field: &'static str) -> (Param, Size) {
     let context = spec.d_context.as_ref().unwrap_or(&spec.d_model);
     let q_dim = spec.heads.times(&spec.head_dim);
     let k_dim = spec.kv_heads.times(&spec.head_dim);
@@ -309,20 +325,15 @@ fn projection(spec: &Spec, field: &'static str) -> Param {
         },
     };
     let init = init_kind(&spec.init, &input, &output, torch);
-    Param {
+    let param = Param {
         field: field.into(),
         doc: format!("{of} from {from}."),
         kind: ParamKind::Linear {
             input,
-            output,
+            output: output.clone(),
             bias,
             init,
         },
-    }
-}
-
-impl Dim {
-    pub(super) fn known(size: &Size) -> Dim {
-        Dim::Size(size.clone())
-    }
+    };
+    (param, output)
 }

@@ -1,37 +1,32 @@
-//! The layer as a graph of operations with inferred shapes. It is independent of tokens: the emitters make them.
+//! The layer as a block of operations with inferred shapes. It is independent of tokens: the emitters make them.
 
+pub(crate) mod block;
 mod build;
 pub(crate) mod passes;
-mod shape;
-mod simplify;
-pub(crate) mod steps;
 
 use crate::score::{Data, Expr, Name, Type};
 pub(crate) use crate::spec::Dim;
-use crate::spec::{Init, Normalizer, Real, Size, Spec, text};
+use crate::spec::{Init, Real, Size, Spec, text};
 
+use crate::ops::attention_layer::Attend;
+use block::LayerBlock;
 pub(crate) use build::build;
-#[cfg(test)]
-pub(crate) use simplify::lower;
-pub(crate) use simplify::simplify;
-use steps::Steps;
 
 /// A declared layer, as far as it goes before it is emitted.
 pub(crate) struct AttentionLayer {
     pub(crate) spec: Spec,
     pub(crate) graph: Graph,
-    /// `None`: the kernels do not know what it asks for.
-    pub(crate) steps: Option<Steps>,
+    /// The block after the [passes], for the fused form. `None`: the kernels do not know what it asks for.
+    pub(crate) fused: Option<LayerBlock>,
 }
 
 /// The operations of a layer, and its parameters.
 pub(crate) struct Graph {
     pub(crate) params: Vec<Param>,
-    /// The nodes in the order of computation.
-    pub(crate) nodes: Vec<Node>,
+    /// An operation for everything that is declared.
+    pub(crate) block: LayerBlock,
     /// The shape of scores and weights: `[batch, heads, query, key]`.
     pub(crate) weights: [Dim; 4],
-    pub(crate) output: NodeId,
     /// The data that the mask reads and that the body declares, in the order of the call.
     pub(crate) data: Vec<CallData>,
     /// Keys and values come from a second input.
@@ -147,116 +142,7 @@ impl Param {
     }
 }
 
-/// An index into [`Graph::nodes`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NodeId(pub(crate) usize);
-
-/// One operation and its result.
-pub(crate) struct Node {
-    pub(crate) name: &'static str,
-    pub(crate) op: Op,
-    pub(crate) shape: Vec<Dim>,
-}
-
-/// The operation of a node. Fields named `field` are parameters, by the name of the layer's field.
-pub(crate) enum Op {
-    /// The first input: `[batch, query, d_model]`.
-    Input,
-    /// The second input: `[batch, key, d_context]`. In self-attention it is the first one again.
-    Context,
-    /// `[batch, s, input] -> [batch, s, output]`
-    Linear { x: NodeId, field: &'static str },
-    /// `[batch, s, heads * width] -> [batch, heads, s, width]`
-    SplitHeads { x: NodeId, heads: Size, width: Size },
-    /// `[batch, heads, s, width] -> [batch, s, heads * width]`
-    MergeHeads { x: NodeId },
-    /// `x / sqrt(mean(x²) + ε) * gain`, over the last axis.
-    RmsNorm { x: NodeId, field: &'static str },
-    /// `x / sqrt(Σ x² + ε)`, over the last axis.
-    L2Norm { x: NodeId },
-    /// Rotates each position's pairs of coordinates.
-    Rope { x: NodeId, theta: Real },
-    /// `q W`, with a matrix per head.
-    PerHeadLinear { q: NodeId, field: &'static str },
-    /// From queries, keys and values to attended values.
-    Attend(Box<Attention>),
-}
-
-/// Scores, weights, and the weighted sum of the values.
-pub(crate) struct Attention {
-    pub(crate) scores: Scores,
-    /// What becomes of a score, one function after the other.
-    pub(crate) functions: Vec<Expr>,
-    /// Which keys a query attends to; `None` is all of them.
-    pub(crate) mask: Option<Expr>,
-    pub(crate) normalizer: Normalizer,
-    /// The probability with which weights fall while training.
-    pub(crate) dropout: Option<Real>,
-    pub(crate) v: NodeId,
-}
-
-/// The scores of every query and key, before any function of them.
-#[derive(Clone, Copy)]
-pub(crate) enum Scores {
-    /// `q · k`
-    Dot { q: NodeId, k: NodeId },
-    /// `w · tanh(q + k)`, with the weights in this field.
-    Additive {
-        q: NodeId,
-        k: NodeId,
-        field: &'static str,
-    },
-    /// 0 for every query, of which `x` has as many.
-    Zero { x: NodeId },
-}
-
-impl Scores {
-    /// Queries and keys, if there are any.
-    pub(crate) fn vectors(self) -> Option<[NodeId; 2]> {
-        match self {
-            Scores::Dot { q, k } | Scores::Additive { q, k, .. } => Some([q, k]),
-            Scores::Zero { .. } => None,
-        }
-    }
-}
-
-impl Attention {
-    /// The expressions that are evaluated for a query and a key.
-    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
-        let others = [self.normalizer.weight(), self.mask.as_ref()];
-        self.functions.iter().chain(others.into_iter().flatten())
-    }
-
-    fn operands(&self) -> Vec<NodeId> {
-        match self.scores {
-            Scores::Dot { q, k } | Scores::Additive { q, k, .. } => vec![q, k, self.v],
-            Scores::Zero { x } => vec![x, self.v],
-        }
-    }
-}
-
-impl Op {
-    /// The nodes that it reads, in order.
-    pub(crate) fn operands(&self) -> Vec<NodeId> {
-        match self {
-            Op::Input | Op::Context => Vec::new(),
-            Op::Linear { x, .. }
-            | Op::SplitHeads { x, .. }
-            | Op::MergeHeads { x }
-            | Op::RmsNorm { x, .. }
-            | Op::L2Norm { x }
-            | Op::Rope { x, .. } => vec![*x],
-            Op::PerHeadLinear { q, .. } => vec![*q],
-            Op::Attend(attention) => attention.operands(),
-        }
-    }
-}
-
 impl Graph {
-    pub(crate) fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.0]
-    }
-
     pub(crate) fn param(&self, field: &str) -> Option<&Param> {
         self.params.iter().find(|param| param.field == field)
     }
@@ -269,27 +155,13 @@ impl Graph {
         })
     }
 
-    pub(crate) fn attention(&self) -> Option<&Attention> {
-        self.nodes.iter().find_map(|node| match &node.op {
-            Op::Attend(attention) => Some(&**attention),
-            _ => None,
-        })
+    pub(crate) fn attention(&self) -> Option<&Attend> {
+        self.block.attention()
     }
 
     /// Which keys a query attends to; `None` is all of them.
     pub(crate) fn mask(&self) -> Option<&Expr> {
         self.attention()?.mask.as_ref()
-    }
-
-    /// How often each node is read.
-    pub(crate) fn uses(&self) -> Vec<usize> {
-        let mut uses = vec![0; self.nodes.len()];
-        for node in &self.nodes {
-            for id in node.op.operands() {
-                uses[id.0] += 1;
-            }
-        }
-        uses
     }
 }
 

@@ -1,36 +1,82 @@
-//! Passes over the steps of a layer: each finds a pattern, and puts what is faster in its place. The results stay the same.
+//! Passes over the block of a layer, for the fused form: each finds a pattern, and puts what is faster in its place. The results stay
+//! the same.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::steps::Steps;
+use super::block::LayerBlock;
 use super::{Graph, Param};
 use crate::model::graph::{Node, Step, Value, ValueId, View};
-use crate::ops::fused::{Attend, HeadTransform, LayerOp, PackedLinear, TransformHeads};
+use crate::model::types::{Axis, Type};
+use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp, Linear, TransformHeads};
+
+/// Splits the functions of the scores into the parts that the kernels take. `None` if these do not know what the functions read.
+pub(crate) fn split_scores(layer: &mut LayerBlock) -> Option<()> {
+    for node in layer.nodes_mut() {
+        if let Some(attention) = node.op.properties().attention {
+            let (attention, operands) = attention.split(&node.operands)?;
+            (node.op, node.operands) = (Rc::new(attention), operands);
+        }
+    }
+    Some(())
+}
+
+/// Vectors of heads become columns of a matrix, where the kernels find them: splitting and merging heads moves nothing.
+pub(crate) fn flatten_heads(layer: &mut LayerBlock) {
+    let mut replaced: Vec<(ValueId, ValueId)> = Vec::new();
+    let origin = |replaced: &[(ValueId, ValueId)], id: ValueId| {
+        let mut replaced = replaced.iter();
+        replaced
+            .find(|(view, _)| *view == id)
+            .map_or(id, |(_, of)| *of)
+    };
+    for node in layer.nodes_mut() {
+        for operand in &mut node.operands {
+            *operand = origin(&replaced, *operand);
+        }
+        if node.op.properties().is_view {
+            replaced.push((node.result, node.operands[0]));
+        }
+    }
+    let is_view =
+        |step: &Step<dyn LayerOp>| matches!(step, Step::Node(node) if node.op.properties().is_view);
+    layer.body.steps.retain(|step| !is_view(step));
+    for value in &mut layer.values {
+        value.ty = columns(&value.ty);
+    }
+}
+
+/// `[batch, len, heads width]` of `[batch, heads, len, width]`.
+fn columns(ty: &Type) -> Type {
+    match ty.axes.as_slice() {
+        [batch, Axis::Size(heads), len, Axis::Size(width)] => {
+            let columns = Axis::Size(heads.times(width));
+            Type::floats(vec![batch.clone(), len.clone(), columns])
+        }
+        _ => ty.clone(),
+    }
+}
 
 /// Projections of one value become one product: their results are parts of its result.
-pub(crate) fn pack_projections(steps: &mut Steps) {
-    for x in operands_of_projections(steps) {
+pub(crate) fn pack_projections(layer: &mut LayerBlock) {
+    for x in operands_of_projections(layer) {
         let reads_x = |node: &&Node<dyn LayerOp>| is_projection(node) && node.operands == [x];
-        let packed: Vec<ValueId> = steps
-            .nodes()
-            .filter(reads_x)
-            .map(|node| node.result)
-            .collect();
+        let projections = layer.nodes().filter(reads_x);
+        let packed: Vec<ValueId> = projections.map(|node| node.result).collect();
         // The gradient of what a product reads is a matrix by itself.
         let is_projected =
             |node: &Node<dyn LayerOp>| is_projection(node) && packed.contains(&node.operands[0]);
-        if packed.len() < 2 || steps.nodes().any(is_projected) {
+        if packed.len() < 2 || layer.nodes().any(is_projected) {
             continue;
         }
-        let projections = steps.nodes().filter(reads_x);
+        let projections = layer.nodes().filter(reads_x);
         let fields = projections.filter_map(|node| node.op.properties().linear);
         let fields = fields.flat_map(|linear| linear.fields.iter().copied());
-        let product = PackedLinear {
+        let product = Linear {
             fields: fields.collect(),
             leaves_bias: false,
         };
-        let whole = side_by_side(steps, &packed);
+        let whole = side_by_side(layer, &packed);
         let product = Step::Node(Node {
             op: Rc::new(product) as Rc<dyn LayerOp>,
             operands: vec![x],
@@ -38,15 +84,15 @@ pub(crate) fn pack_projections(steps: &mut Steps) {
             name: None,
         });
         let is_packed = |step: &Step<dyn LayerOp>| matches!(step, Step::Node(node) if packed.contains(&node.result));
-        let first = steps.body.steps.iter().position(is_packed).unwrap_or(0);
-        steps.body.steps.retain(|step| !is_packed(step));
-        steps.body.steps.insert(first, product);
+        let first = layer.body.steps.iter().position(is_packed).unwrap_or(0);
+        layer.body.steps.retain(|step| !is_packed(step));
+        layer.body.steps.insert(first, product);
     }
 }
 
 /// What projections read, each once.
-fn operands_of_projections(steps: &Steps) -> Vec<ValueId> {
-    let projections = steps.nodes().filter(|node| is_projection(node));
+fn operands_of_projections(layer: &LayerBlock) -> Vec<ValueId> {
+    let projections = layer.nodes().filter(|node| is_projection(node));
     let mut operands: Vec<_> = projections.map(|node| node.operands[0]).collect();
     operands.sort_unstable_by_key(|id| id.0);
     operands.dedup();
@@ -58,35 +104,35 @@ fn is_projection(node: &Node<dyn LayerOp>) -> bool {
 }
 
 /// A new value, of which these are the parts.
-fn side_by_side(steps: &mut Steps, parts: &[ValueId]) -> ValueId {
-    let whole = ValueId(steps.values.len());
-    let values = parts.iter().map(|part| steps.value(*part));
+fn side_by_side(layer: &mut LayerBlock, parts: &[ValueId]) -> ValueId {
+    let whole = ValueId(layer.values.len());
+    let values = parts.iter().map(|part| layer.value(*part));
     let names: Vec<_> = values.clone().map(|value| value.name.as_str()).collect();
     let widths = values.filter_map(|value| value.ty.width().cloned());
     let width = widths.reduce(|a, b| a.plus(&b));
-    let first = &steps.value(parts[0]).ty;
+    let first = &layer.value(parts[0]).ty;
     let ty = width.map_or_else(|| first.clone(), |width| first.ending_in(width));
     let name = names.join("_");
-    steps.values.push(Value {
+    layer.values.push(Value {
         name,
         ty,
         view: None,
     });
     for (part, id) in parts.iter().enumerate() {
-        steps.values[id.0].view = Some(View { of: whole, part });
+        layer.values[id.0].view = Some(View { of: whole, part });
     }
     whole
 }
 
-/// A norm and a rotation of queries and keys happen as attention loads them. Those that another step reads are computed in one step.
-pub(crate) fn load_transforms(steps: &mut Steps) {
-    for index in 0..steps.body.steps.len() {
-        let Step::Node(node) = &steps.body.steps[index] else {
+/// A norm and a rotation of queries and keys happen as attention loads them. Those that another operation reads are computed at once.
+pub(crate) fn load_transforms(layer: &mut LayerBlock) {
+    for index in 0..layer.body.steps.len() {
+        let Step::Node(node) = &layer.body.steps[index] else {
             continue;
         };
         let properties = node.op.properties();
         let (op, operands): (Rc<dyn LayerOp>, _) = if let Some(last) = properties.transform {
-            let Some((x, first)) = transform_of(steps, node.operands[0]) else {
+            let Some((x, first)) = transform_of(layer, node.operands[0]) else {
                 continue;
             };
             let Some(how) = first.how.then(&last.how) else {
@@ -95,35 +141,35 @@ pub(crate) fn load_transforms(steps: &mut Steps) {
             let heads = last.heads.clone();
             (Rc::new(TransformHeads { heads, how }), vec![x])
         } else if let Some(attention) = properties.attention {
-            let (attention, operands) = with_transforms(steps, attention, &node.operands);
+            let (attention, operands) = with_transforms(layer, attention, &node.operands);
             (Rc::new(attention), operands)
         } else {
             continue;
         };
-        if let Step::Node(node) = &mut steps.body.steps[index] {
+        if let Step::Node(node) = &mut layer.body.steps[index] {
             (node.op, node.operands) = (op, operands);
         }
     }
-    remove_unread(steps);
+    remove_unread(layer);
 }
 
 /// What a value is the transform of.
-fn transform_of(steps: &Steps, id: ValueId) -> Option<(ValueId, &TransformHeads)> {
-    let node = steps.nodes().find(|node| node.result == id)?;
+fn transform_of(layer: &LayerBlock, id: ValueId) -> Option<(ValueId, &TransformHeads)> {
+    let node = layer.nodes().find(|node| node.result == id)?;
     Some((node.operands[0], node.op.properties().transform?))
 }
 
 /// Attention with the transforms of what it reads, and what it reads then.
 fn with_transforms(
-    steps: &Steps,
+    layer: &LayerBlock,
     attention: &Attend,
     operands: &[ValueId],
 ) -> (Attend, Vec<ValueId>) {
     let mut attention = attention.clone();
     let mut operands = operands.to_vec();
-    // Vectors are queries and keys.
-    for (how, operand) in attention.vectors.iter_mut().flatten().zip(&mut operands) {
-        let transform = transform_of(steps, *operand);
+    let vectors = attention.vectors_mut().into_iter().zip(&mut operands);
+    for (how, operand) in vectors {
+        let transform = transform_of(layer, *operand);
         let all = transform.and_then(|(x, transform)| Some((x, transform.how.then(how)?)));
         if let Some((x, all)) = all {
             (*operand, *how) = (x, all);
@@ -132,46 +178,44 @@ fn with_transforms(
     (attention, operands)
 }
 
-fn remove_unread(steps: &mut Steps) {
-    let block = steps.block();
-    let operands = steps.nodes().flat_map(|node| &node.operands);
+fn remove_unread(layer: &mut LayerBlock) {
+    let block = layer.block();
+    let operands = layer.nodes().flat_map(|node| &node.operands);
     let read = operands.map(|operand| block.memory(*operand).0);
-    let read: BTreeSet<usize> = read.chain([steps.output().0]).collect();
+    let read: BTreeSet<usize> = read.chain([layer.output().0]).collect();
     let is_read = |step: &Step<_>| match step {
         Step::Node(Node { result, .. }) => read.contains(&result.0),
         Step::Repeat(_) => true,
     };
-    steps.body.steps.retain(is_read);
+    layer.body.steps.retain(is_read);
 }
 
 /// A product that only attention reads leaves its bias to it. Queries and keys are copied there anyway, and values then; a product
 /// would have the bias written to its whole result first, and read again.
-pub(crate) fn leave_biases(graph: &Graph, steps: &mut Steps) {
-    let has_bias = |linear: &PackedLinear| {
+pub(crate) fn leave_biases(graph: &Graph, layer: &mut LayerBlock) {
+    let has_bias = |linear: &Linear| {
         let mut params = linear.fields.iter().filter_map(|field| graph.param(field));
         params.any(Param::has_bias)
     };
-    let left = steps.nodes().filter(|node| {
+    let left = layer.nodes().filter(|node| {
         let linear = node.op.properties().linear;
-        linear.is_some_and(has_bias) && only_attention_reads(steps, node.result)
+        linear.is_some_and(has_bias) && only_attention_reads(layer, node.result)
     });
     let left: Vec<ValueId> = left.map(|node| node.result).collect();
-    let memories = (0..steps.values.len()).map(|id| steps.block().memory(ValueId(id)));
+    let memories = (0..layer.values.len()).map(|id| layer.block().memory(ValueId(id)));
     let memories: Vec<ValueId> = memories.collect();
-    for step in &mut steps.body.steps {
-        let Step::Node(node) = step else {
-            continue;
-        };
+    for node in layer.nodes_mut() {
         let properties = node.op.properties();
         let op: Rc<dyn LayerOp> = if let Some(linear) = properties.linear {
-            Rc::new(PackedLinear {
+            Rc::new(Linear {
                 fields: linear.fields.clone(),
                 leaves_bias: left.contains(&node.result),
             })
         } else if let Some(attention) = properties.attention {
             let mut attention = attention.clone();
-            let transforms = attention.transforms_mut();
-            for (HeadTransform { bias, .. }, operand) in transforms.zip(&node.operands) {
+            for (HeadTransform { bias, .. }, operand) in
+                attention.loads.iter_mut().zip(&node.operands)
+            {
                 *bias = left.contains(&memories[operand.0]).then_some(*operand);
             }
             Rc::new(attention)
@@ -182,23 +226,23 @@ pub(crate) fn leave_biases(graph: &Graph, steps: &mut Steps) {
     }
 }
 
-fn only_attention_reads(steps: &Steps, id: ValueId) -> bool {
-    let block = steps.block();
+fn only_attention_reads(layer: &LayerBlock, id: ValueId) -> bool {
+    let block = layer.block();
     let reads = |node: &&Node<dyn LayerOp>| {
         let mut operands = node.operands.iter();
         operands.any(|operand| block.memory(*operand) == id)
     };
-    let mut readers = steps.nodes().filter(reads);
-    id != steps.output() && readers.all(|node| node.op.properties().attention.is_some())
+    let mut readers = layer.nodes().filter(reads);
+    id != layer.output() && readers.all(|node| node.op.properties().attention.is_some())
 }
 
 /// Gives every value in memory a name of its own.
-pub(crate) fn name_values(steps: &mut Steps) {
-    let results = steps.nodes().map(|node| node.result);
-    let in_memory: Vec<ValueId> = steps.inputs.iter().copied().chain(results).collect();
+pub(crate) fn name_values(layer: &mut LayerBlock) {
+    let results = layer.nodes().map(|node| node.result);
+    let in_memory: Vec<ValueId> = layer.inputs.iter().copied().chain(results).collect();
     let mut names = BTreeSet::new();
     for id in in_memory {
-        let name = &mut steps.values[id.0].name;
+        let name = &mut layer.values[id.0].name;
         while !names.insert(name.clone()) {
             name.push_str("_prepared");
         }

@@ -42,6 +42,7 @@ pub(crate) struct ValueId(pub(crate) usize);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ModuleId(pub(crate) usize);
 
+#[derive(Clone)]
 pub(crate) struct Value {
     /// Unique in the model.
     pub(crate) name: String,
@@ -309,6 +310,37 @@ impl<O: ?Sized> Region<O> {
             Step::Repeat(repeat) => repeat.body.nodes(),
         });
         steps.collect()
+    }
+}
+
+// `O` itself need not be `Clone`.
+impl<O: ?Sized> Clone for Region<O> {
+    fn clone(&self) -> Self {
+        Region {
+            steps: self.steps.clone(),
+        }
+    }
+}
+
+impl<O: ?Sized> Clone for Step<O> {
+    fn clone(&self) -> Self {
+        match self {
+            Step::Node(node) => Step::Node(node.clone()),
+            Step::Repeat(repeat) => Step::Repeat(repeat.clone()),
+        }
+    }
+}
+
+impl<O: ?Sized> Clone for Repeat<O> {
+    fn clone(&self) -> Self {
+        Repeat {
+            place: self.place.clone(),
+            module: self.module,
+            count: self.count.clone(),
+            share: self.share,
+            carried: self.carried.clone(),
+            body: self.body.clone(),
+        }
     }
 }
 

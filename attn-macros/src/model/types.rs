@@ -53,9 +53,13 @@ impl Type {
 
     /// These floats with another last axis.
     pub(crate) fn ending_in(&self, last: Size) -> Type {
+        self.ending_in_axis(Axis::Size(last))
+    }
+
+    pub(crate) fn ending_in_axis(&self, last: Axis) -> Type {
         let before = self.axes.len().saturating_sub(1);
         let before = self.axes[..before].iter().cloned();
-        Type::floats(before.chain([Axis::Size(last)]).collect())
+        Type::floats(before.chain([last]).collect())
     }
 
     /// Whether the two are equal.

@@ -7,7 +7,7 @@ use super::{Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, P
 use crate::emit::ExecMode;
 use crate::emit::block::{Gradients, Output};
 use crate::graph::AttentionLayer;
-use crate::graph::steps::Steps;
+use crate::graph::block::LayerBlock;
 use crate::messages::model as messages;
 use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ParamPath};
@@ -142,7 +142,7 @@ impl Op for Attention {
 
 /// Whether a query sees no key behind it, whatever the lengths.
 fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
-    let AttentionLayer { spec, graph, steps } = layer;
+    let AttentionLayer { spec, graph, fused } = layer;
     if graph.cross {
         return Err(messages::session_context(name));
     }
@@ -157,10 +157,17 @@ fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
         Verdict::Proved => {}
         verdict => return Err(messages::session_mask(name, spec, &verdict)),
     }
-    let attention = steps.as_ref().and_then(Steps::attention);
+    let attention = fused.as_ref().and_then(LayerBlock::attention);
     let scores = attention.is_some_and(|attention| {
-        let bias_terms = attention.bias_terms.iter().map(|bias_term| &bias_term.expr);
-        attention.score.iter().chain(bias_terms).any(reads_length)
+        let bias_terms = attention
+            .bias_terms()
+            .iter()
+            .map(|bias_term| &bias_term.expr);
+        attention
+            .score()
+            .into_iter()
+            .chain(bias_terms)
+            .any(reads_length)
     });
     if scores {
         return Err(messages::session_length(name, "score"));

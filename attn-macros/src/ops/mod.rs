@@ -6,13 +6,13 @@
 
 mod activation;
 mod attention;
+pub(crate) mod attention_layer;
 mod concat;
 mod dropout;
 mod elementwise;
 mod embedding;
 mod expand;
 mod feed_forward;
-pub(crate) mod fused;
 mod l2_norm;
 mod layer;
 mod learned_position;

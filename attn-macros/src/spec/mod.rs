@@ -168,6 +168,18 @@ impl Normalizer {
         }
     }
 
+    /// The function of the composed form, and the variant of the kernels. Of a function of the score that is the identity.
+    pub(crate) fn names(&self) -> [&'static str; 2] {
+        match self {
+            Self::Softmax => ["softmax", "Softmax"],
+            Self::Softmax1 => ["softmax1", "Softmax1"],
+            Self::Sink => ["sink", "Sink"],
+            Self::Sparsemax => ["sparsemax", "Sparsemax"],
+            Self::Entmax15 => ["entmax15", "Entmax15"],
+            Self::Elementwise(_) => ["identity", "Identity"],
+        }
+    }
+
     /// The field of what it learns.
     pub(crate) fn field(&self) -> Option<&'static str> {
         matches!(self, Self::Sink).then_some("sink")

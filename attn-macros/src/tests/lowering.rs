@@ -1,10 +1,14 @@
 //! The composed form of score modifications, as text.
 
+use std::rc::Rc;
+
 use quote::{ToTokens, quote};
 
 use super::support::{build, hidden_items, parse_file};
 use crate::emit;
-use crate::graph::{self, AttentionLayer, InitKind, Op, Param, ParamKind};
+use crate::graph::{AttentionLayer, InitKind, Param, ParamKind};
+use crate::ops::attention_layer::Attend;
+use crate::pipeline::optimize;
 use crate::score::{Binary, Expr, Unary, Var};
 use crate::spec::{Real, Size};
 
@@ -24,13 +28,16 @@ fn lines(expr: Expr) -> String {
             },
         });
     }
-    for node in &mut graph.nodes {
-        if let Op::Attend(attention) = &mut node.op {
-            attention.functions = vec![expr.clone()];
+    for node in graph.block.nodes_mut() {
+        if let Some(attention) = node.op.properties().attention {
+            node.op = Rc::new(Attend {
+                functions: vec![expr.clone()],
+                ..attention.clone()
+            });
         }
     }
-    let steps = graph::simplify(&graph);
-    let layer = AttentionLayer { spec, graph, steps };
+    let fused = optimize(&graph);
+    let layer = AttentionLayer { spec, graph, fused };
     let file = parse_file(emit::layer(&quote!(::attn), &layer, emit::Caller::User));
     let run = hidden_items(&file).into_iter().find_map(|item| match item {
         syn::Item::Fn(function) if function.sig.ident == "run" => Some(&function.block.stmts),

@@ -1,13 +1,12 @@
 //! Everything from queries, keys and values to attended values, as one argument of the kernels.
 
 use proc_macro2::{Literal, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 
 use super::score::Score;
 use super::{Fused, places, var};
 use crate::emit::block::Frame;
-use crate::ops::fused::{Attend, HeadTransform, Norm, Similarity};
-use crate::spec::Normalizer;
+use crate::ops::attention_layer::{Attend, HeadTransform, Norm, Similarity};
 
 impl Fused<'_> {
     /// The types of the mask and the score, and the function that puts the parts together.
@@ -21,11 +20,11 @@ impl Fused<'_> {
         let score_argument = function
             .is_some()
             .then(|| quote!(score: &'a Modified<'a, E>,));
-        let [query, key] = attention.prepares().map(|how| self.emit_prepare(&how));
-        let value = self.emit_prepare(&attention.values);
-        let similarity = match &attention.similarity {
-            Similarity::Dot { scale } => {
-                let scale = scale.as_ref().map_or(quote!(1.0), |scale| quote!(#scale));
+        let [query, key, value] = attention.transforms().map(|how| self.emit_prepare(&how));
+        let similarity = match attention.similarity {
+            Similarity::Dot | Similarity::None => {
+                let scale = attention.scale();
+                let scale = scale.map_or(quote!(1.0), |scale| quote!(#scale));
                 quote!(p::Similarity::Dot { scale: <E as p::Element>::of(#scale) })
             }
             Similarity::Additive { field } => {
@@ -49,15 +48,8 @@ impl Fused<'_> {
             let field = var(field);
             quote!((weights.#field.values()))
         });
-        let normalizer = match attention.normalizer {
-            // `score` has its function.
-            Normalizer::Elementwise(_) => quote!(Identity),
-            Normalizer::Softmax => quote!(Softmax),
-            Normalizer::Softmax1 => quote!(Softmax1),
-            Normalizer::Sink => quote!(Sink),
-            Normalizer::Sparsemax => quote!(Sparsemax),
-            Normalizer::Entmax15 => quote!(Entmax15),
-        };
+        // A function of the score is in `score`.
+        let normalizer = format_ident!("{}", attention.normalizer.names()[1]);
         let dropout = match attention.dropout {
             Some(_) => quote!(call.dropout),
             None => quote!(None),
@@ -90,7 +82,7 @@ impl Fused<'_> {
 
     /// `attention(call, weights)`, with the function of the score, if there is one.
     pub(super) fn call_attention(&self, attention: &Attend) -> TokenStream {
-        let score = attention.score.as_ref();
+        let score = attention.score();
         let score = score.map(|_| quote!(, &modified(call, weights)));
         quote!(attention(call, weights #score))
     }
@@ -101,7 +93,7 @@ impl Fused<'_> {
         }
         let bias = how.bias.map_or(quote!(None), |id| {
             let projection = self.value(id);
-            let part = self.steps.value(id).view.map_or(0, |view| view.part);
+            let part = self.layer.value(id).view.map_or(0, |view| view.part);
             let part = Literal::usize_unsuffixed(part);
             quote!(weights.#projection.bias(#part))
         });

@@ -17,13 +17,13 @@ impl Fused<'_> {
             .iter()
             .map(|name| format_ident!("d_{name}"))
             .collect();
-        let d_output = self.gradient_name(self.steps.output());
+        let d_output = self.gradient_name(self.layer.output());
         let mut lines = TrackedCode::default();
-        let saved = block::saved_fields(self, &self.steps.body, &self.plan.saved);
+        let saved = block::saved_fields(self, &self.layer.body, &self.plan.saved);
         lines.restore(&saved);
         block::emit_backward(self, &mut lines);
-        for (id, d_input) in self.steps.inputs.iter().zip(&d_inputs) {
-            if !self.steps.reads(*id) {
+        for (id, d_input) in self.layer.inputs.iter().zip(&d_inputs) {
+            if !self.layer.reads(*id) {
                 lines.line(quote!(#d_input.accumulate(gradients, |_| {});));
             }
         }

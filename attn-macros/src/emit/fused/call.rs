@@ -8,7 +8,7 @@ use super::{Fused, places, var};
 use crate::emit::Caller;
 use crate::emit::block::Frame;
 use crate::emit::input::{data_name, read_type};
-use crate::ops::fused::HeadTransform;
+use crate::ops::attention_layer::HeadTransform;
 use crate::score::Name;
 use crate::spec::Real;
 
@@ -17,7 +17,7 @@ impl Fused<'_> {
     fn operands(&self) -> Vec<(Ident, Ident)> {
         let mut fields = Vec::new();
         let mut declared = Vec::new();
-        for node in self.steps.nodes() {
+        for node in self.layer.nodes() {
             let properties = node.op.properties();
             fields.extend(properties.transforms().filter_map(HeadTransform::gain));
             let attention = properties.attention;
@@ -33,7 +33,7 @@ impl Fused<'_> {
 
     /// The projections that are read as one, with their fields.
     fn projections(&self) -> Vec<(Ident, &[&'static str])> {
-        let nodes = self.steps.nodes();
+        let nodes = self.layer.nodes();
         let projections = nodes.filter_map(|node| {
             let linear = node.op.properties().linear?;
             Some((self.value(node.result), linear.fields.as_slice()))
@@ -139,11 +139,11 @@ impl Fused<'_> {
 
     /// The probability with which weights fall.
     pub(super) fn dropout(&self) -> Option<&Real> {
-        self.steps.attention()?.dropout.as_ref()
+        self.layer.attention()?.dropout.as_ref()
     }
 
     fn call_fields(&self) -> Vec<CallField> {
-        let Some(attention) = self.steps.attention() else {
+        let Some(attention) = self.layer.attention() else {
             return Vec::new();
         };
         let mut fields = Vec::new();
@@ -196,7 +196,7 @@ impl Fused<'_> {
 
     /// The base of the rotations' angles.
     fn theta(&self) -> Option<&Real> {
-        self.steps.nodes().find_map(|node| {
+        self.layer.nodes().find_map(|node| {
             let mut transforms = node.op.properties().transforms();
             transforms.find_map(|how| how.rope.as_ref())
         })
@@ -204,12 +204,12 @@ impl Fused<'_> {
 
     pub(super) fn emit_saved(&self) -> TokenStream {
         let arrays = self.plan.saved.iter().map(|id| {
-            let parts = self.steps.block().parts(*id).len();
+            let parts = self.layer.block().parts(*id).len();
             let name = self.value(*id);
             let parts = Literal::usize_unsuffixed(parts);
             quote!(#name: p::Array<E, #parts>)
         });
-        let kept = self.steps.nodes().filter_map(|node| {
+        let kept = self.layer.nodes().filter_map(|node| {
             let name = self.kept(node.result);
             node.op.kept().map(|_| quote!(#name: p::Array<E>))
         });

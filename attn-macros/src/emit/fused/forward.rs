@@ -10,10 +10,10 @@ use crate::emit::tracked_code::{self, TrackedCode};
 impl Fused<'_> {
     pub(super) fn emit_forward(&self) -> TrackedCode {
         let inputs = self.read_inputs();
-        let output = self.value(self.steps.output());
+        let output = self.value(self.layer.output());
         let mut lines = self.tables();
         lines.append(block::emit_forward(self));
-        let saved = block::saved_fields(self, &self.steps.body, &self.plan.saved);
+        let saved = block::saved_fields(self, &self.layer.body, &self.plan.saved);
         lines.keep(&saved);
         let steps = std::mem::take(&mut lines.code);
         lines.line(quote_spanned! {self.cx.at=>
@@ -35,7 +35,7 @@ impl Fused<'_> {
     /// The tables of the call: made before the first step, they stay until the last one of the derivative.
     fn tables(&self) -> TrackedCode {
         let mut lines = TrackedCode::default();
-        let score = self.steps.attention();
+        let score = self.layer.attention();
         let score = score.and_then(|attention| Score::new(self.cx, attention));
         let heads = &self.cx.spec.heads;
         for (name, _) in score.iter().flat_map(Score::tables_of_call) {

@@ -8,19 +8,19 @@ use super::{Fused, var};
 use crate::emit::ExecMode;
 use crate::emit::block::{Access, BlockNode, Frame, Rounds};
 use crate::emit::tracked_code;
-use crate::graph::steps::is_by_key;
+use crate::graph::block::is_by_key;
 use crate::model::diff::Backward;
 use crate::model::graph::{Block, ParamPath, Repeat, ValueId};
 use crate::model::plan::Forward;
 use crate::model::types::Axis;
-use crate::ops::fused::{Attend, HeadTransform, LayerOp};
+use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp};
 use crate::spec::Size;
 
 impl Frame for Fused<'_> {
     type Op = dyn LayerOp;
 
     fn block(&self) -> Block<'_, dyn LayerOp> {
-        self.steps.block()
+        self.layer.block()
     }
 
     fn mode(&self) -> ExecMode {
@@ -49,7 +49,7 @@ impl Frame for Fused<'_> {
     }
 
     fn result(&self, _: usize) -> Access {
-        let name = self.value(self.steps.output());
+        let name = self.value(self.layer.output());
         Access {
             slice: quote!(#name.values_mut()),
             matrix: quote!(#name),
@@ -57,7 +57,7 @@ impl Frame for Fused<'_> {
     }
 
     fn d_result(&self, _: usize, _: ValueId) -> Access {
-        let name = self.gradient_name(self.steps.output());
+        let name = self.gradient_name(self.layer.output());
         Access {
             slice: quote!(#name.values()),
             matrix: quote!(#name),
@@ -82,7 +82,7 @@ impl Frame for Fused<'_> {
     /// The names are the layer's own: they hide no name of a user's.
     fn value(&self, id: ValueId) -> Ident {
         let memory = self.block().memory(id);
-        var(&self.steps.value(memory).name)
+        var(&self.layer.value(memory).name)
     }
 
     /// Attention alone keeps something.
@@ -132,7 +132,7 @@ impl ParameterGradient {
 impl BlockNode<'_, Fused<'_>> {
     /// The projections whose results are that of the node.
     pub(crate) fn projection(&self) -> TokenStream {
-        self.parameter(&self.frame.steps.value(self.result).name)
+        self.parameter(&self.frame.layer.value(self.result).name)
     }
 
     pub(crate) fn parameter(&self, name: &str) -> TokenStream {

@@ -9,12 +9,12 @@ use crate::score::Var;
 
 impl Fused<'_> {
     pub(super) fn emit_in_session(&self) -> TokenStream {
-        let Some(attention) = self.steps.attention() else {
+        let Some(attention) = self.layer.attention() else {
             return TokenStream::new();
         };
         let name = &self.cx.name;
         let inputs = self.inputs();
-        let output = self.value(self.steps.output());
+        let output = self.value(self.layer.output());
         let attention = self.call_attention(attention);
         let mask = self.cx.graph.mask();
         // Sequences have one mask where it does not ask which of them it is.

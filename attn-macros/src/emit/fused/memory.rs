@@ -13,7 +13,7 @@ impl Fused<'_> {
     pub(super) fn emit_memory(&self, forward: &TrackedCode, backward: &TrackedCode) -> TokenStream {
         let name = &self.cx.name;
         let footprint = tracked_code::emit_footprint([forward], [backward]);
-        let result = self.footprint_of(self.steps.output());
+        let result = self.footprint_of(self.layer.output());
         let method = match self.cx.caller {
             Caller::User => self.emit_activation_bytes(),
             Caller::Model | Caller::Session => quote! {

@@ -15,11 +15,11 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::block::{BlockNode, Frame};
 use super::{Caller, ExecMode, Layer, input, places, var};
-use crate::graph::steps::Steps;
+use crate::graph::block::LayerBlock;
 use crate::model::diff::{Backward, diff};
 use crate::model::graph::ValueId;
 use crate::model::plan::{Forward, plan};
-use crate::ops::fused::LayerOp;
+use crate::ops::attention_layer::LayerOp;
 
 pub(crate) use frame::ParameterGradient;
 
@@ -46,21 +46,21 @@ pub(crate) type LayerNode<'a> = BlockNode<'a, Fused<'a>>;
 /// impl Decode for Name            // for one that goes on token by token
 /// ```
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
-    let Some(steps) = cx.steps else {
+    let Some(layer) = cx.fused else {
         return TokenStream::new();
     };
-    let backward = diff(steps.block());
-    let plan = plan(steps.block());
+    let backward = diff(layer.block());
+    let plan = plan(layer.block());
     let fused = |mode| Fused {
         cx,
-        steps,
+        layer,
         mode,
         plan: &plan,
         backward: &backward,
     };
     let caller = cx.caller;
     let cx = fused(ExecMode::Forward);
-    let attention = steps.attention();
+    let attention = layer.attention();
     let attention = attention.map(|attention| cx.emit_attention(attention));
     let structs = [cx.emit_weights(), cx.emit_call(), cx.emit_saved()];
     let forward = cx.emit_forward();
@@ -89,7 +89,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
 /// The frame of a layer.
 pub(crate) struct Fused<'a> {
     cx: &'a Layer<'a>,
-    steps: &'a Steps,
+    layer: &'a LayerBlock,
     mode: ExecMode,
     plan: &'a Forward,
     backward: &'a Backward<'a, dyn LayerOp>,
@@ -102,14 +102,14 @@ impl Fused<'_> {
     }
 
     fn inputs(&self) -> Vec<Ident> {
-        let inputs = self.steps.inputs.iter();
+        let inputs = self.layer.inputs.iter();
         inputs.map(|id| self.value(*id)).collect()
     }
 
     /// The inputs as arguments: `_` for one that no step reads.
     fn read_inputs(&self) -> Vec<Ident> {
-        let inputs = self.steps.inputs.iter();
-        let names = inputs.map(|id| match self.steps.reads(*id) {
+        let inputs = self.layer.inputs.iter();
+        let names = inputs.map(|id| match self.layer.reads(*id) {
             true => self.value(*id),
             false => var("_"),
         });

@@ -9,7 +9,7 @@ use crate::emit::expr::{flat_index, host, vectors};
 use crate::emit::input::{data_name, declared_name, read_type};
 use crate::emit::tracked_code;
 use crate::graph::CallData;
-use crate::ops::fused::Attend;
+use crate::ops::attention_layer::Attend;
 use crate::score::diff::{Wrt, diff};
 use crate::score::split::{BiasTerm, BiasTermKind, bias_term_name, param_reads};
 use crate::score::{Expr, Var};
@@ -35,7 +35,7 @@ struct Learned<'a> {
 
 impl<'a> Score<'a> {
     pub(super) fn new(cx: &'a Layer<'a>, attention: &'a Attend) -> Option<Self> {
-        let bias_terms = &attention.bias_terms;
+        let bias_terms = attention.bias_terms();
         let direct = bias_terms
             .iter()
             .filter(|bias_term| bias_term.kind != BiasTermKind::Distance);
@@ -60,7 +60,7 @@ impl<'a> Score<'a> {
         }
         Some(Score {
             cx,
-            value: attention.score.as_ref()?,
+            value: attention.score()?,
             bias_terms,
             learned,
         })

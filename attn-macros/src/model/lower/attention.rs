@@ -94,8 +94,8 @@ impl Lowering<'_> {
             cross: graph.cross,
             dropout: spec.dropout.is_some(),
         };
-        let steps = graph::simplify(&graph);
-        let layer = AttentionLayer { spec, graph, steps };
+        let fused = crate::pipeline::optimize(&graph);
+        let layer = AttentionLayer { spec, graph, fused };
         self.attentions.push(layer);
         operands.extend(data?);
         if poisoned || !agrees || self.cx.count() > before {

@@ -2,7 +2,11 @@
 
 use std::fmt::Write;
 
-use crate::graph::{Dim, Graph, Op};
+use crate::graph::block::dim;
+use crate::graph::{Dim, Graph};
+use crate::model::graph::ValueId;
+use crate::model::types::Type;
+use crate::ops::attention_layer::{LayerOp, Norm};
 use crate::tests::support::build;
 
 fn shape(dims: &[Dim]) -> String {
@@ -15,18 +19,20 @@ fn shape(dims: &[Dim]) -> String {
     format!("[{}]", dims.collect::<Vec<_>>().join(", "))
 }
 
-fn operation(op: &Op) -> &'static str {
-    match op {
-        Op::Input => "input",
-        Op::Context => "context",
-        Op::Linear { .. } => "linear",
-        Op::SplitHeads { .. } => "split_heads",
-        Op::MergeHeads { .. } => "merge_heads",
-        Op::RmsNorm { .. } => "rms_norm",
-        Op::L2Norm { .. } => "l2_norm",
-        Op::Rope { .. } => "rope",
-        Op::PerHeadLinear { .. } => "per_head_linear",
-        Op::Attend(_) => "attend",
+fn operation(op: &dyn LayerOp, result: &Type) -> &'static str {
+    let properties = op.properties();
+    match (properties.transform, properties.is_view) {
+        (Some(transform), _) => match (&transform.how.norm, &transform.how.rope) {
+            (Some(Norm::Rms(_)), None) => "rms_norm",
+            (Some(Norm::L2), None) => "l2_norm",
+            (None, Some(_)) => "rope",
+            both => panic!("{both:?} is more than one operation"),
+        },
+        (None, true) if result.axes.len() == 4 => "split_heads",
+        (None, true) => "merge_heads",
+        _ if properties.linear.is_some() => "linear",
+        _ if properties.attention.is_some() => "attend",
+        _ => "per_head_linear",
     }
 }
 
@@ -40,33 +46,33 @@ fn outline(keys: &str) -> String {
             let _ = writeln!(text, "{}.{tensor}: {}", param.field, shape(&dims));
         }
     }
-    for node in &graph.nodes {
-        let operands: Vec<_> = node
-            .op
-            .operands()
-            .iter()
-            .map(|id| graph.node(*id).name)
-            .collect();
-        let _ = writeln!(
-            text,
-            "{} = {}({}): {}",
-            node.name,
-            operation(&node.op),
-            operands.join(", "),
-            shape(&node.shape)
-        );
+    let block = &graph.block;
+    let mut line = |value: ValueId, operation: &str, operands: &[ValueId]| {
+        let value = block.value(value);
+        let operands = operands.iter().map(|id| &*block.value(*id).name);
+        let operands: Vec<_> = operands.collect();
+        let axes: Vec<_> = value.ty.axes.iter().map(dim).collect();
+        let (name, operands, shape) = (&value.name, operands.join(", "), shape(&axes));
+        let _ = writeln!(text, "{name} = {operation}({operands}): {shape}");
+    };
+    for (input, name) in block.inputs.iter().zip(["input", "context"]) {
+        line(*input, name, &[]);
+    }
+    for node in block.nodes() {
+        let operation = operation(&*node.op, &block.value(node.result).ty);
+        line(node.result, operation, &node.operands);
     }
     text + &results(&graph)
 }
 
 fn results(graph: &Graph) -> String {
-    let output = graph.node(graph.output);
-    format!(
-        "-> {} {}, weights {}",
-        output.name,
-        shape(&output.shape),
-        shape(&graph.weights)
-    )
+    let output = graph.block.value(graph.block.output());
+    let axes: Vec<_> = output.ty.axes.iter().map(dim).collect();
+    let (output, weights) = (
+        format!("{} {}", output.name, shape(&axes)),
+        shape(&graph.weights),
+    );
+    format!("-> {output}, weights {weights}")
 }
 
 #[test]

@@ -11,22 +11,22 @@ mod split;
 mod steps;
 mod vanish;
 
-use crate::graph::simplify;
-use crate::graph::steps::Steps;
+use crate::graph::block::LayerBlock;
 use crate::model::graph::{Node, ValueId};
-use crate::ops::fused::{Attend, HeadTransform, LayerOp};
+use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp};
+use crate::pipeline::optimize;
 
 /// The steps of the only layer in `source`.
-fn steps(source: &str) -> Steps {
+fn steps(source: &str) -> LayerBlock {
     let (_, graph) = super::support::build(source);
-    simplify(&graph).expect("the kernels know every key")
+    optimize(&graph).expect("the kernels know every key")
 }
 
-fn names(steps: &Steps, ids: &[ValueId]) -> Vec<String> {
+fn names(steps: &LayerBlock, ids: &[ValueId]) -> Vec<String> {
     ids.iter().map(|id| steps.value(*id).name.clone()).collect()
 }
 
-fn attention(steps: &Steps) -> &Attend {
+fn attention(steps: &LayerBlock) -> &Attend {
     let nodes = steps.nodes();
     let attentions = nodes.filter_map(|node| node.op.properties().attention);
     let attentions: Vec<_> = attentions.collect();
@@ -35,7 +35,7 @@ fn attention(steps: &Steps) -> &Attend {
 }
 
 /// `q_k_v = q_proj+k_proj+v_proj(x)`, ..
-fn story(steps: &Steps) -> Vec<String> {
+fn story(steps: &LayerBlock) -> Vec<String> {
     let line = |node: &Node<dyn LayerOp>| {
         let properties = node.op.properties();
         let op = match (properties.attention, properties.transform) {

@@ -1,62 +1,36 @@
 //! What each pass over the steps of a layer finds, and what it leaves.
 
-use std::rc::Rc;
-
 use super::{names, story};
-use crate::graph::passes::{leave_biases, load_transforms, name_values, pack_projections};
-use crate::graph::steps::Steps;
-use crate::graph::{self, lower};
-use crate::model::graph::{Node, Region, Step, Value, ValueId};
-use crate::model::types::{Axis, Type};
-use crate::ops::fused::{
-    Attend, HeadTransform, LayerOp, Norm, PackedLinear, PerHeadLinear, Similarity, TransformHeads,
+use crate::graph::block::LayerBlock;
+use crate::graph::passes::{
+    flatten_heads, leave_biases, load_transforms, name_values, pack_projections,
 };
+use crate::model::graph::ValueId;
+use crate::model::types::{Axis, Type};
+use crate::ops::attention_layer::{
+    Attend, HeadTransform, LayerOp, Linear, Norm, PerHeadLinear, Similarity, TransformHeads,
+};
+use crate::pipeline::optimize;
 use crate::spec::{Normalizer, Real, Size};
 use crate::tests::support::build;
 
-/// Steps of which the result of the last one is that of all.
-struct Builder(Steps);
+/// Operations of which the result of the last one is that of all.
+struct Builder(LayerBlock);
 
 impl Builder {
     fn new() -> Self {
-        let mut builder = Builder(Steps {
-            values: Vec::new(),
-            inputs: Vec::new(),
-            body: Region::default(),
-            results: [ValueId(0)],
-        });
-        let x = builder.value("x");
-        builder.0.inputs.push(x);
-        builder
-    }
-
-    fn value(&mut self, name: &str) -> ValueId {
-        self.0.values.push(Value {
-            name: name.to_owned(),
-            ty: Type::floats(vec![Axis::Size(Size::known(4))]),
-            view: None,
-        });
-        ValueId(self.0.values.len() - 1)
+        let mut layer = LayerBlock::new();
+        let x = layer.add_value("x", vector());
+        layer.inputs.push(x);
+        Builder(layer)
     }
 
     fn push(&mut self, name: &str, op: impl LayerOp + 'static, operands: &[ValueId]) -> ValueId {
-        let result = self.value(name);
-        self.0.body.steps.push(Step::Node(Node {
-            op: Rc::new(op),
-            operands: operands.to_vec(),
-            result,
-            name: None,
-        }));
-        self.0.results = [result];
-        result
+        self.0.push(name, op, operands, vector())
     }
 
     fn linear(&mut self, name: &'static str, x: ValueId) -> ValueId {
-        let linear = PackedLinear {
-            fields: vec![name],
-            leaves_bias: false,
-        };
-        self.push(name, linear, &[x])
+        self.push(name, Linear::new(name), &[x])
     }
 
     fn transform(&mut self, name: &str, how: HeadTransform, x: ValueId) -> ValueId {
@@ -66,17 +40,20 @@ impl Builder {
 
     fn attend(&mut self, operands: [ValueId; 3]) -> ValueId {
         let attend = Attend {
-            vectors: Some(Default::default()),
-            values: HeadTransform::default(),
-            similarity: Similarity::Dot { scale: None },
-            score: None,
-            bias_terms: Vec::new(),
+            similarity: Similarity::Dot,
+            functions: Vec::new(),
             mask: None,
             normalizer: Normalizer::Softmax,
             dropout: None,
+            parts: None,
+            loads: vec![HeadTransform::default(); 3],
         };
         self.push("attended", attend, &operands)
     }
+}
+
+fn vector() -> Type {
+    Type::floats(vec![Axis::Size(Size::known(4))])
 }
 
 /// The input.
@@ -91,16 +68,17 @@ fn rope() -> HeadTransform {
 }
 
 /// The transforms of queries, keys and values as they are loaded: `L2+rope`.
-fn loaded(steps: &Steps) -> Vec<String> {
-    let transforms = super::attention(steps).transforms();
-    transforms.map(super::transform).collect()
+fn loaded(steps: &LayerBlock) -> Vec<String> {
+    let loads = super::attention(steps).loads.iter();
+    loads.map(super::transform).collect()
 }
 
 #[test]
 fn every_operation_of_vectors_is_a_step_before_the_passes() {
     let source = "struct L<heads = 2, d_model = 8, qk_norm = rms, position = rope>;";
     let (_, graph) = build(source);
-    let steps = lower(&graph).expect("the kernels know every key");
+    let mut steps = graph.block.clone();
+    flatten_heads(&mut steps);
     let expected = [
         "q = q_proj(x)",
         "q = Rms(\"q_norm\")(q)",
@@ -221,7 +199,7 @@ fn a_bias_is_not_left_to_attention_where_another_step_reads_the_product() {
 fn every_value_in_memory_has_a_name_of_its_own() {
     let source = "struct L<heads = 2, d_model = 8, score = bilinear, qk_norm = l2>;";
     let (_, graph) = build(source);
-    let steps = graph::simplify(&graph).expect("the kernels know every key");
+    let steps = optimize(&graph).expect("the kernels know every key");
     let results: Vec<_> = steps.nodes().map(|node| node.result).collect();
     let expected = ["q_k_v", "q", "q_prepared", "attended", "output"];
     assert_eq!(names(&steps, &results), expected);

@@ -1,11 +1,11 @@
 //! The lifetimes of values.
 
 use super::{names, steps};
-use crate::graph::steps::Steps;
+use crate::graph::block::LayerBlock;
 use crate::model::diff::{BackwardStep, diff, last_reads};
 use crate::model::plan::{Forward, plan};
 
-fn plan_of(source: &str) -> (Steps, Forward) {
+fn plan_of(source: &str) -> (LayerBlock, Forward) {
     let steps = steps(source);
     let plan = plan(steps.block());
     (steps, plan)

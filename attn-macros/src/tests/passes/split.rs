@@ -194,7 +194,7 @@ fn two_scales_stay() {
 #[test]
 fn tables_are_named_with_their_index() {
     let steps = steps("struct L<heads = 2, d_model = 8, position = rel_pos_bias>;");
-    let bias_terms = &super::attention(&steps).bias_terms;
+    let bias_terms = super::attention(&steps).bias_terms();
     assert_eq!(bias_terms.len(), 1);
     let reads = param_reads(&bias_terms[0].expr);
     assert_eq!(reads.len(), 1);

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::{attention, names, steps, story};
-use crate::graph::simplify;
-use crate::graph::steps::Steps;
+use crate::graph::block::LayerBlock;
 use crate::model::diff::{BackwardStep, GradTarget, diff};
-use crate::ops::fused::{Norm, Similarity};
+use crate::ops::attention_layer::{Norm, Similarity};
+use crate::pipeline::optimize;
 use crate::tests::random::spec::valid_specs;
 use crate::tests::support::{build, cases, expand};
 
@@ -55,7 +55,7 @@ fn norms_and_rotations_happen_as_attention_loads() {
     let steps = steps("struct L<heads = 2, d_model = 8, qk_norm = rms, position = rope>;");
     assert_eq!(story(&steps).len(), 3);
     let attention = attention(&steps);
-    let [query, key] = attention.prepares();
+    let [query, key, _] = attention.transforms();
     assert_eq!(query.norm, Some(Norm::Rms("q_norm")));
     assert_eq!(key.norm, Some(Norm::Rms("k_norm")));
     assert!(query.rope.is_some() && key.rope.is_some());
@@ -76,12 +76,7 @@ fn a_bias_is_left_to_attention_where_nothing_else_reads_it() {
             .nodes()
             .find(|node| node.op.properties().attention.is_some());
         let operands = &loads.expect("an attention").operands;
-        let transforms = attention
-            .vectors
-            .iter()
-            .flatten()
-            .chain([&attention.values]);
-        let loaded: Vec<_> = operands.iter().zip(transforms).collect();
+        let loaded: Vec<_> = operands.iter().zip(&attention.loads).collect();
         let left = steps.nodes().map(|node| {
             let result = node.result;
             let loaded = loaded
@@ -130,7 +125,7 @@ fn values_with_another_reader_are_transformed_in_a_step_before() {
         ]
     );
     let attention = attention(&steps);
-    let [query, key] = attention.prepares();
+    let [query, key, _] = attention.transforms();
     assert!(query.is_nothing());
     assert!(!key.is_nothing());
 }
@@ -139,15 +134,14 @@ fn values_with_another_reader_are_transformed_in_a_step_before() {
 fn the_scale_of_a_product_leaves_the_expression() {
     let scaled = steps("struct L<heads = 2, d_model = 8, scale = 0.3>;");
     let attention_of = attention(&scaled);
-    assert!(attention_of.score.is_none());
-    let Similarity::Dot { scale: Some(scale) } = &attention_of.similarity else {
-        panic!("a scaled product");
-    };
-    assert_eq!(scale.value, Some(0.3));
+    assert!(attention_of.score().is_none());
+    assert_eq!(attention_of.similarity, Similarity::Dot);
+    let scale = attention_of.scale().and_then(|scale| scale.value);
+    assert_eq!(scale, Some(0.3));
 }
 
 /// The derivatives: of which step, and for each gradient its name and whether it is that of an input.
-fn derivatives(source: &str, steps: &Steps) -> Vec<(String, Vec<(String, bool)>)> {
+fn derivatives(source: &str, steps: &LayerBlock) -> Vec<(String, Vec<(String, bool)>)> {
     let backward = diff(steps.block());
     let derivatives = backward.lines.iter().filter_map(|line| match line {
         BackwardStep::Adjoint { node, to, .. } => {
@@ -236,7 +230,7 @@ proptest! {
     #[test]
     fn the_steps_of_any_layer_are_complete(source in valid_specs()) {
         let (_, graph) = build(&source);
-        let steps = simplify(&graph);
+        let steps = optimize(&graph);
         prop_assert!(steps.is_some(), "the kernels know every key: {source}");
         let Some(steps) = steps else { unreachable!() };
         let block = steps.block();

@@ -6,8 +6,9 @@ use quote::quote;
 use super::{LayerOp, LayerProperties};
 use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
 use crate::emit::tracked_code;
-use crate::emit::{ExecMode, LayerFrame, LayerNode, ParameterGradient};
+use crate::emit::{ComposedNode, ExecMode, LayerFrame, LayerNode, ParameterGradient};
 use crate::model::graph::{Derivative, ValueId};
+use crate::model::types::{Axis, Type};
 use crate::ops::{Fusion, Gradient, Kept, Saved};
 use crate::spec::{Real, Size};
 
@@ -80,7 +81,7 @@ impl HeadTransform {
     }
 }
 
-/// A transform whose result stands in memory, as no attention reads it.
+/// A transform whose result stands in memory. As built it is a norm or a rotation.
 pub(crate) struct TransformHeads {
     pub(crate) heads: Size,
     pub(crate) how: HeadTransform,
@@ -106,6 +107,27 @@ impl LayerOp for TransformHeads {
             transform: Some(self),
             ..LayerProperties::default()
         }
+    }
+
+    fn products(&self, _: &[&Type], _: &Type) -> Vec<Vec<Axis>> {
+        Vec::new()
+    }
+
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let x = of.operand(0);
+        of.define(&match &self.how {
+            HeadTransform {
+                rope: Some(theta), ..
+            } => quote!(p::rope(#x, #theta)?),
+            HeadTransform {
+                norm: Some(Norm::Rms(field)),
+                ..
+            } => {
+                let gain = of.weight(field);
+                quote!(p::rms_norm(#x, #gain)?)
+            }
+            _ => quote!(p::l2_norm(#x)?),
+        })
     }
 }
 

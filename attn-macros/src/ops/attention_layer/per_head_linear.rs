@@ -3,10 +3,11 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{LayerOp, LayerProperties};
+use super::{LayerOp, LayerProperties, product};
 use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
-use crate::emit::{LayerFrame, LayerNode};
+use crate::emit::{ComposedNode, LayerFrame, LayerNode};
 use crate::model::graph::Derivative;
+use crate::model::types::{Axis, Type};
 use crate::ops::{Fusion, Gradient, Kept, Saved};
 use crate::spec::Size;
 
@@ -35,6 +36,16 @@ impl LayerOp for PerHeadLinear {
             fields: vec![self.field],
             ..LayerProperties::default()
         }
+    }
+
+    fn products(&self, operands: &[&Type], result: &Type) -> Vec<Vec<Axis>> {
+        vec![product(result, operands[0].axes.last())]
+    }
+
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let x = of.operand(0);
+        let weight = of.weight(self.field);
+        of.define(&quote!(p::bilinear(#x, #weight)?))
     }
 }
 

@@ -1,0 +1,75 @@
+//! The vectors of all heads side by side, and one axis for the heads: the same memory for the kernels.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::{LayerOp, LayerProperties};
+use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
+use crate::emit::{ComposedNode, LayerFrame, LayerNode};
+use crate::model::graph::Derivative;
+use crate::model::types::{Axis, Type};
+use crate::ops::{Fusion, Gradient, Kept, Saved};
+
+/// `[batch, len, heads width] -> [batch, heads, len, width]`
+pub(crate) struct SplitHeads;
+
+/// `[batch, heads, len, width] -> [batch, len, heads width]`
+pub(crate) struct MergeHeads;
+
+/// A view has nothing to compute, and its gradient is that of what it views.
+macro_rules! view {
+    ($op:ident, $function:ident) => {
+        impl LayerOp for $op {
+            fn properties(&self) -> LayerProperties<'_> {
+                LayerProperties {
+                    is_view: true,
+                    ..LayerProperties::default()
+                }
+            }
+
+            fn products(&self, _: &[&Type], _: &Type) -> Vec<Vec<Axis>> {
+                Vec::new()
+            }
+
+            fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+                let x = of.operand(0);
+                of.define(&quote!(p::$function(#x)?))
+            }
+        }
+
+        impl Derivative for $op {
+            fn gradients(&self, _: usize) -> Vec<Gradient> {
+                vec![Gradient::Same]
+            }
+
+            fn saved(&self) -> Saved {
+                Saved::Nothing
+            }
+
+            fn fusion(&self) -> Fusion<'_> {
+                Fusion::None
+            }
+        }
+
+        impl FusedOp<LayerFrame<'_>> for $op {
+            fn kept(&self) -> Option<Kept> {
+                None
+            }
+
+            fn footprints(&self, _: &LayerNode<'_>) -> Footprints {
+                Footprints::default()
+            }
+
+            fn forward(&self, _: &LayerNode<'_>, _: &Output) -> TokenStream {
+                TokenStream::new()
+            }
+
+            fn backward(&self, _: &LayerNode<'_>, _: &Gradients) -> TokenStream {
+                TokenStream::new()
+            }
+        }
+    };
+}
+
+view!(SplitHeads, split_heads);
+view!(MergeHeads, merge_heads);

@@ -1,0 +1,63 @@
+//! The operations of an attention layer, a file for each: what is true of it, and the lines of both forms.
+//!
+//! [`build`](crate::graph::build) makes a block of them. For the fused form, [passes](crate::graph::passes) change it: then an operation does
+//! what several did.
+
+mod attend;
+mod head_transform;
+mod heads;
+mod linear;
+mod per_head_linear;
+
+use proc_macro2::TokenStream;
+
+use crate::emit::block::FusedOp;
+use crate::emit::{ComposedNode, LayerFrame};
+use crate::model::types::{Axis, Type};
+
+pub(crate) use attend::{Attend, Similarity};
+pub(crate) use head_transform::{HeadTransform, Norm, TransformHeads};
+pub(crate) use heads::{MergeHeads, SplitHeads};
+pub(crate) use linear::Linear;
+pub(crate) use per_head_linear::PerHeadLinear;
+
+/// An operation of a layer.
+pub(crate) trait LayerOp: for<'a> FusedOp<LayerFrame<'a>> {
+    fn properties(&self) -> LayerProperties<'_>;
+
+    /// The axes of its matrix products, the inner one last: two FLOPs for each.
+    fn products(&self, operands: &[&Type], result: &Type) -> Vec<Vec<Axis>>;
+
+    /// The lines of the composed form, as it is built, before any pass.
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream;
+}
+
+/// Properties of an operation wherever it stands.
+#[derive(Default)]
+pub(crate) struct LayerProperties<'o> {
+    /// The operation, if it is one of these.
+    pub(crate) linear: Option<&'o Linear>,
+    pub(crate) transform: Option<&'o TransformHeads>,
+    pub(crate) attention: Option<&'o Attend>,
+    /// Whether the result is the memory of the operand.
+    pub(crate) is_view: bool,
+    /// The fields of parameters that are neither those of projections nor gains, and not declared in the body of the layer.
+    pub(crate) fields: Vec<&'static str>,
+}
+
+impl<'o> LayerProperties<'o> {
+    /// What is done to vectors as they are loaded.
+    pub(crate) fn transforms(&self) -> impl Iterator<Item = &'o HeadTransform> + use<'o> {
+        let alone = self.transform.into_iter().map(|transform| &transform.how);
+        alone.chain(
+            self.attention
+                .into_iter()
+                .flat_map(|attention| &attention.loads),
+        )
+    }
+}
+
+/// A result's axes and the inner one.
+fn product(result: &Type, inner: Option<&Axis>) -> Vec<Axis> {
+    result.axes.iter().chain(inner).cloned().collect()
+}
