@@ -3,6 +3,7 @@
 use proc_macro2::TokenStream;
 
 use crate::graph::passes;
+use crate::model::passes::Passes;
 use crate::{comments, depth, diag::Diagnostics, editor, emit, graph, model as network, spec};
 
 /// Expands the specs in `input`. Whatever the tokens, this returns: mistakes are collected on the way, reported together,
@@ -19,24 +20,18 @@ pub(crate) fn attention(input: TokenStream) -> TokenStream {
     for draft in specs {
         let spec = spec::check(draft, &krate, &cx);
         let graph = graph::build(&spec);
-        let fused = optimize(&graph);
+        let fused = fuse_layer(&graph);
         let layer = graph::AttentionLayer { spec, graph, fused };
-        output.extend(emit::layer(&krate, &layer, emit::Caller::User));
+        let passes = layer.passes();
+        output.extend(emit::layer(
+            &krate,
+            &layer,
+            passes.as_ref(),
+            emit::Caller::User,
+        ));
     }
     output.extend(cx.into_compile_errors());
     output
-}
-
-/// The block of a layer for the fused form. `None` if the kernels do not know what its scores read.
-pub(crate) fn optimize(graph: &graph::Graph) -> Option<graph::block::LayerBlock> {
-    let mut layer = graph.block.clone();
-    passes::split_scores(&mut layer)?;
-    passes::flatten_heads(&mut layer);
-    passes::pack_projections(&mut layer);
-    passes::load_transforms(&mut layer);
-    passes::leave_biases(graph, &mut layer);
-    passes::name_values(&mut layer);
-    Some(layer)
 }
 
 /// Expands the models in `input`, in the same way.
@@ -52,9 +47,18 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
     let mut types: Vec<String> = types.collect();
     let mut layers = TokenStream::new();
     for draft in drafts {
-        let model = network::lower(draft, &types, &krate, &cx);
+        let mut model = network::lower(draft, &types, &krate, &cx);
         types.extend(model.types());
-        layers.extend(network::emit::model(&krate, &model));
+        fuse_model(&mut model);
+        let passes = model.is_known().then(|| Passes::new(model.block()));
+        let of_layers = model.attentions.iter().map(graph::AttentionLayer::passes);
+        let of_layers: Vec<_> = of_layers.collect();
+        layers.extend(network::emit::model(
+            &krate,
+            &model,
+            passes.as_ref(),
+            &of_layers,
+        ));
     }
     // The names stand in front, and the shapes that they show come out of the models.
     let mut output = match in_editor {
@@ -64,4 +68,24 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
     output.extend(layers);
     output.extend(cx.into_compile_errors());
     output
+}
+
+/// The operations of a model for the fused form: elementwise ones that are one pass over memory become one.
+pub(crate) fn fuse_model(model: &mut network::graph::Model) {
+    model.grouped = network::group(&model.body, &model.results);
+    for layer in &mut model.attentions {
+        layer.fused = fuse_layer(&layer.graph);
+    }
+}
+
+/// The operations of a layer for the fused form, each a call of a kernel. `None` if the kernels do not know what its scores read.
+pub(crate) fn fuse_layer(graph: &graph::Graph) -> Option<graph::block::LayerBlock> {
+    let mut layer = graph.block.clone();
+    passes::split_scores(&mut layer)?;
+    passes::flatten_heads(&mut layer);
+    passes::pack_projections(&mut layer);
+    passes::load_transforms(&mut layer);
+    passes::leave_biases(graph, &mut layer);
+    passes::name_values(&mut layer);
+    Some(layer)
 }

@@ -24,6 +24,8 @@ use syn::Attribute;
 
 use crate::graph::block::{LayerBlock, dim};
 use crate::graph::{AttentionLayer, CallData, Dim, Graph};
+use crate::model::passes::Passes;
+use crate::ops::attention_layer::LayerOp;
 use crate::spec::{Item, Spec};
 
 /// The declared layer:
@@ -39,7 +41,14 @@ use crate::spec::{Item, Spec};
 /// };
 /// const _: () = assert!(..);                    // rules that only rustc can evaluate
 /// ```
-pub(crate) fn layer(krate: &TokenStream, layer: &AttentionLayer, caller: Caller) -> TokenStream {
+///
+/// `passes` is of the fused form, where there is one.
+pub(crate) fn layer(
+    krate: &TokenStream,
+    layer: &AttentionLayer,
+    passes: Option<&Passes<'_, dyn LayerOp>>,
+    caller: Caller,
+) -> TokenStream {
     let cx = &Layer::new(krate, layer, caller);
     let spec = cx.spec;
     let cfgs = &cx.cfgs;
@@ -51,7 +60,9 @@ pub(crate) fn layer(krate: &TokenStream, layer: &AttentionLayer, caller: Caller)
         module::emit(cx),
         item::emit_forward(cx),
         composed::emit(cx),
-        fused::emit(cx),
+        passes
+            .map(|passes| fused::emit(cx, passes))
+            .unwrap_or_default(),
         facts::emit(cx),
     ];
     let constants = spec.constants.iter().map(|item| constant(cfgs, item));

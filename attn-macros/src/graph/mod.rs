@@ -8,7 +8,8 @@ use crate::score::{Data, Expr, Name, Type};
 pub(crate) use crate::spec::Dim;
 use crate::spec::{Init, Real, Size, Spec, text};
 
-use crate::ops::attention_layer::Attend;
+use crate::model::passes::Passes;
+use crate::ops::attention_layer::{Attend, LayerOp};
 use block::LayerBlock;
 pub(crate) use build::build;
 
@@ -18,6 +19,13 @@ pub(crate) struct AttentionLayer {
     pub(crate) graph: Graph,
     /// The block after the [passes], for the fused form. `None`: the kernels do not know what it asks for.
     pub(crate) fused: Option<LayerBlock>,
+}
+
+impl AttentionLayer {
+    pub(crate) fn passes(&self) -> Option<Passes<'_, dyn LayerOp>> {
+        let fused = self.fused.as_ref().filter(|_| !self.spec.poisoned);
+        fused.map(|layer| Passes::new(layer.block()))
+    }
 }
 
 /// The operations of a layer, and its parameters.

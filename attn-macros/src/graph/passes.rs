@@ -167,7 +167,7 @@ fn with_transforms(
 ) -> (Attend, Vec<ValueId>) {
     let mut attention = attention.clone();
     let mut operands = operands.to_vec();
-    let vectors = attention.vectors_mut().into_iter().zip(&mut operands);
+    let vectors = attention.vectors_mut().iter_mut().zip(&mut operands);
     for (how, operand) in vectors {
         let transform = transform_of(layer, *operand);
         let all = transform.and_then(|(x, transform)| Some((x, transform.how.then(how)?)));

@@ -24,7 +24,7 @@ pub(crate) struct Model {
     pub(crate) opaques: Vec<Opaque>,
     /// An operation for each operator and call of the declaration.
     pub(crate) body: Region,
-    /// The same with elementwise operations [grouped](super::group), for the fused form.
+    /// The same for the fused form, with elementwise operations [grouped](super::group).
     pub(crate) grouped: Region,
     pub(crate) results: Vec<ValueId>,
     /// The declared types of the results, if these and the inputs were understood.
@@ -227,7 +227,12 @@ impl<'m, O: ?Sized> Block<'m, O> {
 }
 
 impl Model {
-    /// What the fused form computes.
+    /// Whether all of it is known: then it has a fused form.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.poisoned && self.opaques.is_empty()
+    }
+
+    /// The operations of the fused form.
     pub(crate) fn block(&self) -> Block<'_> {
         Block {
             values: &self.values,

@@ -14,7 +14,7 @@ use crate::score::Expr;
 const LARGEST: usize = 48;
 
 /// The region with elementwise operations joined. The values at the ends are read behind it.
-pub(super) fn group(region: &Region, ends: &[ValueId]) -> Region {
+pub(crate) fn group(region: &Region, ends: &[ValueId]) -> Region {
     let inside = region.steps.iter().flat_map(uses);
     let read: Vec<_> = inside.chain(ends.iter().copied()).collect();
     let is_read_once = |value: ValueId| read.iter().filter(|other| **other == value).count() == 1;
@@ -28,12 +28,8 @@ pub(super) fn group(region: &Region, ends: &[ValueId]) -> Region {
             Step::Repeat(repeat) => {
                 let ends: Vec<_> = repeat.carried.iter().map(|of| of.after).collect();
                 steps.push(Step::Repeat(Repeat {
-                    place: repeat.place.clone(),
-                    module: repeat.module,
-                    count: repeat.count.clone(),
-                    share: repeat.share,
-                    carried: repeat.carried.clone(),
                     body: group(&repeat.body, &ends),
+                    ..repeat.clone()
                 }));
             }
         }

@@ -15,11 +15,13 @@ mod group;
 mod header;
 pub(crate) mod lower;
 mod parse;
+pub(crate) mod passes;
 pub(crate) mod plan;
 pub(crate) mod signature;
 pub(crate) mod sizes;
 pub(crate) mod syntax;
 pub(crate) mod types;
 
+pub(crate) use group::group;
 pub(crate) use lower::lower;
 pub(crate) use parse::parse;

@@ -8,7 +8,7 @@ use super::support::{build, hidden_items, parse_file};
 use crate::emit;
 use crate::graph::{AttentionLayer, InitKind, Param, ParamKind};
 use crate::ops::attention_layer::Attend;
-use crate::pipeline::optimize;
+use crate::pipeline::fuse_layer;
 use crate::score::{Binary, Expr, Unary, Var};
 use crate::spec::{Real, Size};
 
@@ -36,9 +36,14 @@ fn lines(expr: Expr) -> String {
             });
         }
     }
-    let fused = optimize(&graph);
+    let fused = fuse_layer(&graph);
     let layer = AttentionLayer { spec, graph, fused };
-    let file = parse_file(emit::layer(&quote!(::attn), &layer, emit::Caller::User));
+    let file = parse_file(emit::layer(
+        &quote!(::attn),
+        &layer,
+        layer.passes().as_ref(),
+        emit::Caller::User,
+    ));
     let run = hidden_items(&file).into_iter().find_map(|item| match item {
         syn::Item::Fn(function) if function.sig.ident == "run" => Some(&function.block.stmts),
         _ => None,

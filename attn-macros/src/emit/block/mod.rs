@@ -13,6 +13,7 @@ use super::ExecMode;
 use super::tracked_code::{self, TrackedCode};
 use crate::model::diff::{Backward, BufferId};
 use crate::model::graph::{Block, Derivative, ParamPath, Region, Repeat, Step, ValueId};
+use crate::model::passes::Passes;
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, Type};
 use crate::ops::Kept;
@@ -50,13 +51,9 @@ pub(crate) struct Footprints {
 pub(crate) trait Frame: Sized {
     type Op: FusedOp<Self> + ?Sized;
 
-    fn block(&self) -> Block<'_, Self::Op>;
+    fn passes(&self) -> &Passes<'_, Self::Op>;
 
     fn mode(&self) -> ExecMode;
-
-    fn plan(&self) -> &Forward;
-
-    fn derivative(&self) -> &Backward<'_, Self::Op>;
 
     /// An input of floats, to read.
     fn input(&self, id: ValueId) -> Access;
@@ -84,6 +81,18 @@ pub(crate) trait Frame: Sized {
 
     /// The variables around a loop. A layer has no loops.
     fn rounds(&self, repeat: &Repeat<Self::Op>) -> Option<Rounds>;
+
+    fn block(&self) -> Block<'_, Self::Op> {
+        self.passes().block
+    }
+
+    fn plan(&self) -> &Forward {
+        self.passes().plan(self.mode())
+    }
+
+    fn derivative(&self) -> &Backward<'_, Self::Op> {
+        &self.passes().backward
+    }
 
     /// The variable of a value. It is no name of the emitted code: whatever a user calls a value, it hides nothing.
     fn value(&self, id: ValueId) -> Ident {
@@ -232,12 +241,13 @@ pub(crate) fn product(axes: &[Axis]) -> TokenStream {
     product.unwrap_or(quote!(1))
 }
 
-/// The fields of what a region keeps: `a, b_kept, blocks_rounds`.
-pub(crate) fn saved_fields<F: Frame>(
-    frame: &F,
-    region: &Region<F::Op>,
-    saved: &[ValueId],
-) -> Vec<Ident> {
+/// The fields of what a block keeps for its derivative: `a, b_kept, blocks_rounds`.
+pub(crate) fn saved<F: Frame>(frame: &F) -> Vec<Ident> {
+    saved_fields(frame, frame.block().body, &frame.plan().saved)
+}
+
+/// The same of a region.
+fn saved_fields<F: Frame>(frame: &F, region: &Region<F::Op>, saved: &[ValueId]) -> Vec<Ident> {
     let values = saved.iter().map(|id| frame.value(*id));
     let kept = region.steps.iter().filter_map(|step| match step {
         Step::Node(node) => node.op.kept().map(|_| frame.kept(node.result)),

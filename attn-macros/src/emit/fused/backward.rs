@@ -19,7 +19,7 @@ impl Fused<'_> {
             .collect();
         let d_output = self.gradient_name(self.layer.output());
         let mut lines = TrackedCode::default();
-        let saved = block::saved_fields(self, &self.layer.body, &self.plan.saved);
+        let saved = block::saved(self);
         lines.restore(&saved);
         block::emit_backward(self, &mut lines);
         for (id, d_input) in self.layer.inputs.iter().zip(&d_inputs) {

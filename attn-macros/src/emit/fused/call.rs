@@ -203,7 +203,7 @@ impl Fused<'_> {
     }
 
     pub(super) fn emit_saved(&self) -> TokenStream {
-        let arrays = self.plan.saved.iter().map(|id| {
+        let arrays = self.plan().saved.iter().map(|id| {
             let parts = self.layer.block().parts(*id).len();
             let name = self.value(*id);
             let parts = Literal::usize_unsuffixed(parts);

@@ -13,7 +13,7 @@ impl Fused<'_> {
         let output = self.value(self.layer.output());
         let mut lines = self.tables();
         lines.append(block::emit_forward(self));
-        let saved = block::saved_fields(self, &self.layer.body, &self.plan.saved);
+        let saved = block::saved(self);
         lines.keep(&saved);
         let steps = std::mem::take(&mut lines.code);
         lines.line(quote_spanned! {self.cx.at=>

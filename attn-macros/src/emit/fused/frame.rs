@@ -9,9 +9,8 @@ use crate::emit::ExecMode;
 use crate::emit::block::{Access, BlockNode, Frame, Rounds};
 use crate::emit::tracked_code;
 use crate::graph::block::is_by_key;
-use crate::model::diff::Backward;
-use crate::model::graph::{Block, ParamPath, Repeat, ValueId};
-use crate::model::plan::Forward;
+use crate::model::graph::{ParamPath, Repeat, ValueId};
+use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp};
 use crate::spec::Size;
@@ -19,20 +18,12 @@ use crate::spec::Size;
 impl Frame for Fused<'_> {
     type Op = dyn LayerOp;
 
-    fn block(&self) -> Block<'_, dyn LayerOp> {
-        self.layer.block()
+    fn passes(&self) -> &Passes<'_, dyn LayerOp> {
+        self.passes
     }
 
     fn mode(&self) -> ExecMode {
         self.mode
-    }
-
-    fn plan(&self) -> &Forward {
-        self.plan
-    }
-
-    fn derivative(&self) -> &Backward<'_, dyn LayerOp> {
-        self.backward
     }
 
     fn input(&self, id: ValueId) -> Access {

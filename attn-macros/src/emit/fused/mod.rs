@@ -16,9 +16,8 @@ use quote::{format_ident, quote, quote_spanned};
 use super::block::{BlockNode, Frame};
 use super::{Caller, ExecMode, Layer, input, places, var};
 use crate::graph::block::LayerBlock;
-use crate::model::diff::{Backward, diff};
 use crate::model::graph::ValueId;
-use crate::model::plan::{Forward, plan};
+use crate::model::passes::Passes;
 use crate::ops::attention_layer::LayerOp;
 
 pub(crate) use frame::ParameterGradient;
@@ -45,18 +44,15 @@ pub(crate) type LayerNode<'a> = BlockNode<'a, Fused<'a>>;
 /// impl FusedBlock for Name              // for `model!`
 /// impl Decode for Name            // for one that goes on token by token
 /// ```
-pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
+pub(super) fn emit(cx: &Layer<'_>, passes: &Passes<'_, dyn LayerOp>) -> TokenStream {
     let Some(layer) = cx.fused else {
         return TokenStream::new();
     };
-    let backward = diff(layer.block());
-    let plan = plan(layer.block());
     let fused = |mode| Fused {
         cx,
         layer,
         mode,
-        plan: &plan,
-        backward: &backward,
+        passes,
     };
     let caller = cx.caller;
     let cx = fused(ExecMode::Forward);
@@ -91,8 +87,7 @@ pub(crate) struct Fused<'a> {
     cx: &'a Layer<'a>,
     layer: &'a LayerBlock,
     mode: ExecMode,
-    plan: &'a Forward,
-    backward: &'a Backward<'a, dyn LayerOp>,
+    passes: &'a Passes<'a, dyn LayerOp>,
 }
 
 impl Fused<'_> {

@@ -19,8 +19,10 @@ use syn::Attribute;
 
 use super::decode;
 use super::graph::{Model, Module, ModuleId, Node, ParamPath, ValueId};
+use super::passes::Passes;
 use super::types::{Axis, Type, ValueKind};
 use crate::emit as attention;
+use crate::ops::attention_layer::LayerOp;
 
 pub(super) use docs::operation_name;
 pub(crate) use facts::Extents;
@@ -42,16 +44,22 @@ pub(crate) use picture::VertexKind;
 /// };
 /// const _: () = assert!(..);                    // rules that only rustc can evaluate
 /// ```
-pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
+///
+/// `passes` is of the model and of each attention, where there is a fused form.
+pub(crate) fn model(
+    krate: &TokenStream,
+    model: &Model,
+    passes: Option<&Passes<'_>>,
+    of_layers: &[Option<Passes<'_, dyn LayerOp>>],
+) -> TokenStream {
     let cx = &Emitter::new(krate, model);
     let caller = match cx.session {
         Ok(()) => attention::Caller::Session,
         Err(_) => attention::Caller::Model,
     };
-    let layers = model
-        .attentions
-        .iter()
-        .map(|layer| attention::layer(krate, layer, caller));
+    let layers = model.attentions.iter().zip(of_layers);
+    let layers =
+        layers.map(|(layer, passes)| attention::layer(krate, layer, passes.as_ref(), caller));
     let cfgs = &cx.cfgs;
     let items = item::emit(cx);
     let types = opaque::emit_aliases(cx);
@@ -64,7 +72,9 @@ pub(crate) fn model(krate: &TokenStream, model: &Model) -> TokenStream {
         item::emit_forward(cx),
         maps::emit_attentions(cx),
         forward::emit(cx),
-        fused::emit(cx),
+        passes
+            .map(|passes| fused::emit(cx, passes))
+            .unwrap_or_default(),
         session::emit(cx),
         facts::emit(cx),
         facts::emit_trait(cx),

@@ -94,8 +94,11 @@ impl Lowering<'_> {
             cross: graph.cross,
             dropout: spec.dropout.is_some(),
         };
-        let fused = crate::pipeline::optimize(&graph);
-        let layer = AttentionLayer { spec, graph, fused };
+        let layer = AttentionLayer {
+            spec,
+            graph,
+            fused: None,
+        };
         self.attentions.push(layer);
         operands.extend(data?);
         if poisoned || !agrees || self.cx.count() > before {

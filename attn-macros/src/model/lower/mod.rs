@@ -23,7 +23,6 @@ use super::graph::{
     Field, Model, Module, ModuleId, Node, Opaque, ParamPath, Region, Step, Submodule, Value,
     ValueId,
 };
-use super::group::group;
 use super::sizes::{self, Sizes};
 use super::syntax::{ModelDraft, TypeDraft};
 use super::types::{Axis, Same, Type, ValueKind};
@@ -77,7 +76,7 @@ pub(crate) fn lower(
         modules: lowering.modules,
         attentions: lowering.attentions,
         opaques: lowering.opaques,
-        grouped: group(&body.region, &results),
+        grouped: Region::default(),
         body: body.region,
         results,
         constants: lowering.constants.items,

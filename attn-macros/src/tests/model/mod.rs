@@ -30,7 +30,8 @@ fn lower(source: &str) -> Model {
     let cx = Diagnostics::default();
     let (krate, mut drafts) = model::parse(tokens(source), &cx);
     let draft = drafts.remove(0);
-    let model = model::lower(draft, &[], &krate, &cx);
+    let mut model = model::lower(draft, &[], &krate, &cx);
+    pipeline::fuse_model(&mut model);
     assert_eq!(cx.into_compile_errors().to_string(), "", "in {source}");
     model
 }

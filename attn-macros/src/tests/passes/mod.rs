@@ -14,12 +14,12 @@ mod vanish;
 use crate::graph::block::LayerBlock;
 use crate::model::graph::{Node, ValueId};
 use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp};
-use crate::pipeline::optimize;
+use crate::pipeline::fuse_layer;
 
 /// The steps of the only layer in `source`.
 fn steps(source: &str) -> LayerBlock {
     let (_, graph) = super::support::build(source);
-    optimize(&graph).expect("the kernels know every key")
+    fuse_layer(&graph).expect("the kernels know every key")
 }
 
 fn names(steps: &LayerBlock, ids: &[ValueId]) -> Vec<String> {

@@ -10,7 +10,7 @@ use crate::model::types::{Axis, Type};
 use crate::ops::attention_layer::{
     Attend, HeadTransform, LayerOp, Linear, Norm, PerHeadLinear, Similarity, TransformHeads,
 };
-use crate::pipeline::optimize;
+use crate::pipeline::fuse_layer;
 use crate::spec::{Normalizer, Real, Size};
 use crate::tests::support::build;
 
@@ -199,7 +199,7 @@ fn a_bias_is_not_left_to_attention_where_another_step_reads_the_product() {
 fn every_value_in_memory_has_a_name_of_its_own() {
     let source = "struct L<heads = 2, d_model = 8, score = bilinear, qk_norm = l2>;";
     let (_, graph) = build(source);
-    let steps = optimize(&graph).expect("the kernels know every key");
+    let steps = fuse_layer(&graph).expect("the kernels know every key");
     let results: Vec<_> = steps.nodes().map(|node| node.result).collect();
     let expected = ["q_k_v", "q", "q_prepared", "attended", "output"];
     assert_eq!(names(&steps, &results), expected);

@@ -6,7 +6,7 @@ use super::{attention, names, steps, story};
 use crate::graph::block::LayerBlock;
 use crate::model::diff::{BackwardStep, GradTarget, diff};
 use crate::ops::attention_layer::{Norm, Similarity};
-use crate::pipeline::optimize;
+use crate::pipeline::fuse_layer;
 use crate::tests::random::spec::valid_specs;
 use crate::tests::support::{build, cases, expand};
 
@@ -230,7 +230,7 @@ proptest! {
     #[test]
     fn the_steps_of_any_layer_are_complete(source in valid_specs()) {
         let (_, graph) = build(&source);
-        let steps = optimize(&graph);
+        let steps = fuse_layer(&graph);
         prop_assert!(steps.is_some(), "the kernels know every key: {source}");
         let Some(steps) = steps else { unreachable!() };
         let block = steps.block();

@@ -13,7 +13,7 @@ impl Fused<'_> {
         let module = &model.modules[0];
         let weights = self.weights_type(module);
         let saved = self.saved_type(module);
-        let fields = block::saved_fields(self, &model.grouped, &self.plan.saved);
+        let fields = block::saved(self);
         let mut lines = TrackedCode::default();
         for (index, id) in model.results.iter().enumerate() {
             lines.take(&self.own("d_result", index), self.footprint_of(*id));

@@ -141,7 +141,7 @@ impl Fused<'_> {
         let past = self.past_type(module);
         let steps = block::emit_forward(self).code;
         let result = model.results[0];
-        let copy = (!is_written_directly(model.block(), result, self.plan)).then(|| {
+        let copy = (!is_written_directly(model.block(), result, self.plan())).then(|| {
             let numbers = self.read(result).slice;
             quote!(result_0.as_mut_slice().copy_from_slice(#numbers);)
         });

@@ -21,7 +21,7 @@ impl Fused<'_> {
         }
         lines.append(block::emit_forward(self));
         for (id, result) in model.results.iter().zip(&results) {
-            if !is_written_directly(model.block(), *id, self.plan) {
+            if !is_written_directly(model.block(), *id, self.plan()) {
                 let numbers = self.read(*id).slice;
                 lines.line(quote!(#result.as_mut_slice().copy_from_slice(#numbers);));
             }
@@ -29,7 +29,7 @@ impl Fused<'_> {
         let module = &model.modules[0];
         let weights = self.weights_type(module);
         let saved = self.saved_type(module);
-        let fields = block::saved_fields(self, &model.grouped, &self.plan.saved);
+        let fields = block::saved(self);
         lines.keep(&fields);
         // The tape has them until the derivative is done.
         lines.keep(&made);

@@ -8,31 +8,22 @@ use crate::emit::ExecMode;
 use crate::emit::block::{
     self, Access, BlockNode, Footprints, Frame, FusedOp, Gradients, Output, Rounds, field, product,
 };
-use crate::model::diff::Backward;
 use crate::model::emit::facts::Extents;
 use crate::model::emit::length;
-use crate::model::graph::{Block, ParamPath, Repeat, ValueId};
-use crate::model::plan::Forward;
+use crate::model::graph::{ParamPath, Repeat, ValueId};
+use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::{Attention, Cost, Kept, Op};
 
 impl Frame for Fused<'_> {
     type Op = dyn Op;
 
-    fn block(&self) -> Block<'_> {
-        self.model().block()
+    fn passes(&self) -> &Passes<'_> {
+        self.passes
     }
 
     fn mode(&self) -> ExecMode {
         self.mode
-    }
-
-    fn plan(&self) -> &Forward {
-        self.plan
-    }
-
-    fn derivative(&self) -> &Backward<'_> {
-        self.backward
     }
 
     fn input(&self, id: ValueId) -> Access {

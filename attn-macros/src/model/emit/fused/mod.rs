@@ -13,9 +13,8 @@ use quote::{format_ident, quote, quote_spanned};
 use super::{Emitter, field, item, tuple};
 use crate::emit::ExecMode;
 use crate::emit::block::{BlockNode, Frame, hidden, product, size};
-use crate::model::diff::{Backward, diff};
 use crate::model::graph::{Model, Module, ModuleId, Node, Repeat, Step, Submodule, ValueId};
-use crate::model::plan::{Forward, plan, plan_to_decode};
+use crate::model::passes::Passes;
 use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Elementwise, Fusion, Lookup, emit_loops};
 
@@ -40,23 +39,12 @@ pub(crate) type FusedNode<'a> = BlockNode<'a, Fused<'a>>;
 /// fn past(weights, room) -> Result<___GptPast<E>, ..>
 /// fn decode(weights, past, new, result)
 /// ```
-pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
-    if cx.model.poisoned || cx.is_opaque() {
-        return TokenStream::new();
-    }
-    let plan = plan(cx.model.block());
-    let plan_to_decode = plan_to_decode(cx.model.block());
+pub(super) fn emit(cx: &Emitter<'_>, passes: &Passes<'_>) -> TokenStream {
     let goes_on = cx.session.is_ok();
-    let backward = diff(cx.model.block());
-    let fused = |mode, plan| Fused {
-        cx,
-        mode,
-        plan,
-        backward: &backward,
-    };
-    let cx = fused(ExecMode::Forward, &plan);
+    let fused = |mode| Fused { cx, mode, passes };
+    let cx = fused(ExecMode::Forward);
     let loops = cx.emit_loops();
-    let session = goes_on.then(|| fused(ExecMode::Session, &plan_to_decode).emit_session());
+    let session = goes_on.then(|| fused(ExecMode::Session).emit_session());
     let forward = cx.emit_forward();
     let backward = cx.emit_backward();
     let parts = [
@@ -75,8 +63,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
 pub(crate) struct Fused<'a> {
     cx: &'a Emitter<'a>,
     mode: ExecMode,
-    plan: &'a Forward,
-    backward: &'a Backward<'a>,
+    passes: &'a Passes<'a>,
 }
 
 impl<'a> Fused<'a> {

@@ -174,7 +174,7 @@ impl Fused<'_> {
         let weights = modules.map(|module| self.emit_weights_of(module));
         let mut saved = Vec::new();
         let whole = &self.model().modules[0];
-        self.emit_saved_of(whole, &self.model().grouped, self.plan, &mut saved);
+        self.emit_saved_of(whole, &self.model().grouped, self.plan(), &mut saved);
         quote!(#(#weights)* #(#saved)*)
     }
 

@@ -1,0 +1,34 @@
+//! What the fused form of a block needs to know: its derivative, and the memory plan of each pass.
+
+use super::diff::{Backward, diff};
+use super::graph::{Block, Derivative};
+use super::plan::{Forward, plan, plan_to_decode};
+use crate::emit::ExecMode;
+use crate::ops::Op;
+
+pub(crate) struct Passes<'m, O: ?Sized = dyn Op> {
+    pub(crate) block: Block<'m, O>,
+    pub(crate) backward: Backward<'m, O>,
+    forward: Forward,
+    decode: Forward,
+}
+
+impl<'m, O: Derivative + ?Sized> Passes<'m, O> {
+    pub(crate) fn new(block: Block<'m, O>) -> Self {
+        Passes {
+            block,
+            backward: diff(block),
+            forward: plan(block),
+            decode: plan_to_decode(block),
+        }
+    }
+}
+
+impl<O: ?Sized> Passes<'_, O> {
+    pub(crate) fn plan(&self, mode: ExecMode) -> &Forward {
+        match mode {
+            ExecMode::Forward => &self.forward,
+            ExecMode::Session => &self.decode,
+        }
+    }
+}
