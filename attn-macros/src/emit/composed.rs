@@ -97,7 +97,7 @@ fn emit_weights(cx: &Layer<'_>, attention: &Attention, operands: &[TokenStream])
             let weight = weight(field);
             quote!(p::additive_scores(#(#operands),*, #weight)?)
         }
-        Scores::Zero { .. } => quote!(p::no_scores(#(#operands)*, axes.2)?),
+        Scores::Zero { .. } => quote!(p::zero_scores(#(#operands)*, axes.2)?),
     };
     let functions = attention.functions.iter();
     let functions = functions.chain(attention.normalizer.weight());

@@ -103,7 +103,7 @@ impl LayerNode<'_> {
             GradTarget::Add(buffer) => (buffer, quote!(Add)),
         };
         let name = self.fused.buffer(buffer);
-        quote!(&mut p::Target::array(&mut #name, p::WriteMode::#mode))
+        quote!(&mut p::GradTarget::array(&mut #name, p::WriteMode::#mode))
     }
 
     /// The gradient of an operand, as a matrix to overwrite.
@@ -202,6 +202,6 @@ impl LayerNode<'_> {
     pub(crate) fn centres(&self) -> TokenStream {
         let heads = &self.fused.cx.spec.heads;
         let width = &self.fused.cx.spec.value_head_dim;
-        quote!(p::Footprint::back(&[batch, #heads, query, (#width) + 1]))
+        quote!(p::Footprint::backward_only(&[batch, #heads, query, (#width) + 1]))
     }
 }

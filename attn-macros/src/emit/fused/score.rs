@@ -133,7 +133,7 @@ impl<'a> Score<'a> {
     /// ```text
     /// struct Modified<'a, E> { .. }
     ///
-    /// impl<E: p::Element> p::Modify<E> for Modified<'_, E> { .. }
+    /// impl<E: p::Element> p::Score<E> for Modified<'_, E> { .. }
     ///
     /// fn modified(call, weights) -> Modified<E>
     /// ```
@@ -147,7 +147,7 @@ impl<'a> Score<'a> {
             #structure
 
             #[allow(unused_variables)]
-            impl<E: p::Element> p::Modify<E> for Modified<'_, E> {
+            impl<E: p::Element> p::Score<E> for Modified<'_, E> {
                 #bias_terms
 
                 #[inline(always)]
@@ -178,7 +178,7 @@ impl<'a> Score<'a> {
         });
         (!self.bias_terms.is_empty()).then(|| {
             quote! {
-                const PLANES: usize = #count;
+                const BIAS_TERMS: usize = #count;
 
                 #[inline(always)]
                 fn stored(&self, bias_term: usize, at: p::TileOrigin, len: usize) -> Option<&[E]> {
@@ -418,7 +418,7 @@ impl<'a> Score<'a> {
             .map(|learned| self.emit_learned_gradient(learned));
         let tables = self.tables().filter(|(_, bias_term)| is_learned(bias_term));
         let tables = tables.map(|(index, bias_term)| self.emit_table_gradient(index, bias_term));
-        lines.line(quote!(let mut d_score = p::ScoreGradient::<E>::uninit(#heads, p::Modify::sums(&score));));
+        lines.line(quote!(let mut d_score = p::ScoreGradient::<E>::uninit(#heads, p::Score::sums(&score));));
         let name = var("d_score");
         let per_head = self.len(true);
         let shared = self.len(false);

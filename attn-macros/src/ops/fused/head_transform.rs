@@ -113,7 +113,9 @@ impl FusedOp for TransformHeads {
         let len = of.length(0);
         let x = of.matrix(0);
         lines.line(match of.mode() {
-            ExecMode::Forward => quote!(p::prepare(&#how, sizes.batch, #len, #heads, #x, #to);),
+            ExecMode::Forward => {
+                quote!(p::head_transform(&#how, sizes.batch, #len, #heads, #x, #to);)
+            }
             ExecMode::Session => quote!(new.prepare(&#how, #heads, #x, #to);),
         });
     }
@@ -128,7 +130,7 @@ impl FusedOp for TransformHeads {
         let d_y = &gradients.d_result;
         let d_x = of.gradient_mut(0);
         lines.line(quote! {
-            p::prepare_backward(&#how, sizes.batch, #len, #heads, #x, #d_y, #d_x, #gain);
+            p::head_transform_backward(&#how, sizes.batch, #len, #heads, #x, #d_y, #d_x, #gain);
             #add_gain
         });
     }

@@ -217,15 +217,15 @@ impl Fused<'_> {
                     self.make_buffer(lines, buffer, "uninit");
                 }
                 let name = self.buffer(buffer);
-                quote!(p::Target::array(&mut #name, p::WriteMode::Overwrite))
+                quote!(p::GradTarget::array(&mut #name, p::WriteMode::Overwrite))
             }
             GradTarget::Overwrite(buffer) => {
                 let name = self.buffer(buffer);
-                quote!(p::Target::array(&mut #name, p::WriteMode::Overwrite))
+                quote!(p::GradTarget::array(&mut #name, p::WriteMode::Overwrite))
             }
             GradTarget::Add(buffer) => {
                 let name = self.buffer(buffer);
-                quote!(p::Target::array(&mut #name, p::WriteMode::Add))
+                quote!(p::GradTarget::array(&mut #name, p::WriteMode::Add))
             }
         }
     }

@@ -121,7 +121,7 @@ impl FusedNode<'_> {
         let outer = product(&axes[..axes.len() - 2]);
         let len = length(axes);
         let inner = axes.last().map(size);
-        quote!(p::AxisOf { outer: #outer, len: #len, inner: #inner })
+        quote!(p::Axis { outer: #outer, len: #len, inner: #inner })
     }
 
     /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1>>`
